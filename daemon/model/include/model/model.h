@@ -1,0 +1,64 @@
+/* model.h: a model: what the file says (hyper-parameters, tensors, tokenizer, template) and the plan made from it.
+ *
+ * One file daemon/model/arch_<family>.c per family. Created on the text thread, immutable afterwards. Memory: one arena, sealed.
+ */
+#ifndef HALO_MODEL_MODEL_H
+#define HALO_MODEL_MODEL_H
+
+#include <base/arena.h>
+#include <base/fault.h>
+#include <kernels/plan.h>
+#include <model/chat.h>
+#include <model/tokenizer.h>
+#include <store/gguf.h>
+
+#define HALO_MODEL_MAX_LAYERS 512
+#define HALO_MODEL_MAX_EXPERTS 1024
+
+enum halo_rope_scaling { HALO_ROPE_SCALING_NONE, HALO_ROPE_SCALING_LINEAR, HALO_ROPE_SCALING_YARN };
+
+/* All counts are checked against each other and against ceilings before use. */
+struct halo_hparams {
+    uint32_t n_layers, n_embd, n_vocab, n_context_train;
+    uint32_t n_head, n_head_kv; /* the same in every layer; files that vary them are UNSUPPORTED */
+    uint32_t head_dim_k, head_dim_v, n_rot;
+    uint32_t n_ff, n_ff_expert, n_expert, n_expert_used;
+    float rms_eps, rope_base, rope_factor, rope_attn_factor;
+    uint32_t rope_original_context;
+    enum halo_rope_scaling rope_scaling;
+};
+
+struct halo_model_params { /* of load and plan; 0 or defaults mean "the model's" */
+    uint32_t context;       /* per sequence */
+    uint64_t kv_tokens;     /* of the whole pool; 0: 4 contexts, as memory allows (the engine decides) */
+    enum halo_kv_type kv;
+    uint32_t max_rows, max_outputs; /* of a batch */
+};
+
+struct halo_model {
+    struct halo_arena arena;
+    struct halo_gguf *gguf; /* owned */
+    const char *arch;       /* "qwen3" */
+    char name[128];         /* general.name or the file's stem */
+    char quant[32];         /* "Q4_K_M" by general.file_type, else the most frequent type */
+    uint64_t n_params;
+    uint64_t weights_bytes; /* in the file */
+    struct halo_hparams hparams;
+    struct halo_tokenizer *tokenizer;
+    struct halo_chat *chat;
+    struct halo_plan plan;
+};
+
+/* Opens the directory, reads and checks everything, builds the plan for `params`. The binder lists every missing or misshapen tensor it
+ * found (as many as fit into the fault's text, and their count). UNSUPPORTED for an unknown architecture (names it). */
+int halo_model_create(struct halo_model **ret, const char *path, const struct halo_model_params *params, struct halo_fault *fault);
+void halo_model_destroy(struct halo_model *model);
+
+/* Prints the plan as text, one op a line, for tests and `plan`. Returns bytes needed like snprintf. */
+int halo_plan_print(const struct halo_plan *plan, char *buffer, size_t n);
+
+/* Bytes and operations of one decoded token at `n_context` filled positions and of one prefill row, from the plan alone. */
+struct halo_plan_cost { uint64_t weight_bytes, kv_bytes, flops; };
+void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t n_rows, struct halo_plan_cost *ret);
+
+#endif

@@ -1,0 +1,56 @@
+/* tokenizer.h: text to token ids and back, as the model file says.
+ *
+ * Byte-level BPE (tokenizer.ggml.model "gpt2", merges, pre-tokenizer expression chosen by tokenizer.ggml.pre) and SPM ("llama",
+ * scores, byte fallback). Built from the GGUF directory, self-contained afterwards (copies what it needs into its own arena) and
+ * immutable, so any thread may use it; a scratch object per thread holds the buffers that tokenizing needs.
+ */
+#ifndef HALO_MODEL_TOKENIZER_H
+#define HALO_MODEL_TOKENIZER_H
+
+#include <base/fault.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <store/gguf.h>
+
+struct halo_tokenizer;
+
+enum halo_token_kind { /* tokenizer.ggml.token_type */
+    HALO_TOKEN_NORMAL = 1, HALO_TOKEN_UNKNOWN = 2, HALO_TOKEN_CONTROL = 3, HALO_TOKEN_USER_DEFINED = 4, HALO_TOKEN_UNUSED = 5,
+    HALO_TOKEN_BYTE = 6,
+};
+
+/* LOAD_FAILED for a broken vocabulary (names key and numbers), UNSUPPORTED for a tokenizer model or pre-tokenizer that is not known (names it). */
+int halo_tokenizer_create(struct halo_tokenizer **ret, const struct halo_gguf *gguf, struct halo_fault *fault);
+void halo_tokenizer_destroy(struct halo_tokenizer *tokenizer);
+
+/* A growing list of ids; the caller owns it. */
+struct halo_tokens { int32_t *ids; size_t n, capacity; };
+void halo_tokens_finish(struct halo_tokens *tokens);
+int halo_tokens_push(struct halo_tokens *tokens, int32_t id); /* 0 or -ENOMEM */
+
+/* Appends the ids of `text` (UTF-8, any bytes are tolerated; invalid ones are tokenized as bytes).
+ * special: text that spells a control token becomes that token; otherwise it stays text (user-defined tokens are always recognised).
+ * first: this is the start of the sequence (SPM adds its space prefix there, and after a special token). No BOS is added here. */
+int halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *text, size_t n, bool special, bool first,
+                          struct halo_tokens *out, struct halo_fault *fault);
+
+/* The bytes of one token as they appear in running text. `special`: control tokens give their text, otherwise nothing. For SPM the
+ * space prefix of a sequence's first token is the caller's business (halo_tokenizer_strips_first_space). The span is static. */
+struct halo_span halo_tokenizer_piece(const struct halo_tokenizer *tokenizer, int32_t id, bool special);
+
+uint32_t halo_tokenizer_n_vocab(const struct halo_tokenizer *tokenizer);
+enum halo_token_kind halo_tokenizer_kind(const struct halo_tokenizer *tokenizer, int32_t id);
+/* The raw vocabulary text of a token (for display: "Ġthe", "▁the", "<|im_end|>"). */
+struct halo_span halo_tokenizer_text(const struct halo_tokenizer *tokenizer, int32_t id);
+/* The id of a token with exactly this vocabulary text, or -1. */
+int32_t halo_tokenizer_find(const struct halo_tokenizer *tokenizer, const char *text, size_t n);
+int32_t halo_tokenizer_bos(const struct halo_tokenizer *tokenizer); /* -1: none */
+int32_t halo_tokenizer_eos(const struct halo_tokenizer *tokenizer); /* -1: none */
+bool halo_tokenizer_adds_bos(const struct halo_tokenizer *tokenizer); /* by the file's flag, else by the kind's default */
+bool halo_tokenizer_adds_eos(const struct halo_tokenizer *tokenizer);
+bool halo_tokenizer_strips_first_space(const struct halo_tokenizer *tokenizer); /* detokenizing a whole text drops one leading space */
+/* End of generation: eos, eot, eom and every token whose text is in the list of known end markers. */
+bool halo_tokenizer_is_end(const struct halo_tokenizer *tokenizer, int32_t id);
+
+#endif
