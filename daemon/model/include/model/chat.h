@@ -24,4 +24,14 @@ struct halo_chat_text { struct halo_chat_span *spans; size_t n; };
 int halo_chat_render(const struct halo_chat *chat, const struct halo_chat_message *messages, size_t n, bool add_generation_prompt,
                      struct halo_arena *arena, struct halo_chat_text *ret, struct halo_fault *fault);
 
+/* The whole way: renders and appends the ids to `out`. Template spans may hold control tokens; content may when `special` asks for
+ * it. The ids are those of the rendered text as one string (see halo_tokenizer_encode_parts). Puts BOS in front when the tokenizer
+ * adds one, the rendered text does not begin with it and `out` is empty. UNSUPPORTED as render. */
+int halo_chat_encode(const struct halo_chat *chat, const struct halo_tokenizer *tokenizer, const struct halo_chat_message *messages,
+                     size_t n, bool add_generation_prompt, bool special, struct halo_tokens *out, struct halo_fault *fault);
+
+/* The same for spans that were rendered before (the caller has hashed or normalized them in between). */
+int halo_chat_encode_text(const struct halo_tokenizer *tokenizer, const struct halo_chat_text *text, bool special,
+                          struct halo_tokens *out, struct halo_fault *fault);
+
 #endif

@@ -2,7 +2,8 @@
  *
  * Byte-level BPE (tokenizer.ggml.model "gpt2", merges, pre-tokenizer expression chosen by tokenizer.ggml.pre) and SPM ("llama",
  * scores, byte fallback). Built from the GGUF directory, self-contained afterwards (copies what it needs into its own arena) and
- * immutable, so any thread may use it; a scratch object per thread holds the buffers that tokenizing needs.
+ * immutable, so any thread may use it. Encoding allocates its own scratch memory, proportional to the text, and frees it; finding
+ * pieces, kinds and ids allocates nothing. Time is O(n log n) in the text whatever it holds.
  */
 #ifndef HALO_MODEL_TOKENIZER_H
 #define HALO_MODEL_TOKENIZER_H
@@ -35,9 +36,17 @@ int halo_tokens_push(struct halo_tokens *tokens, int32_t id); /* 0 or -ENOMEM */
 int halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *text, size_t n, bool special, bool first,
                           struct halo_tokens *out, struct halo_fault *fault);
 
+/* The same for a text that is given in parts: the ids are those of the parts' concatenation, except that a control token is
+ * recognised only where its whole spelling lies in parts with `special` set (neighbouring ones count as one). So text of a user in a part
+ * without `special` can not become a control token, and a part border changes nothing else. */
+struct halo_tokenizer_part { const char *bytes; size_t n; bool special; };
+int halo_tokenizer_encode_parts(const struct halo_tokenizer *tokenizer, const struct halo_tokenizer_part *parts, size_t n_parts,
+                                bool first, struct halo_tokens *out, struct halo_fault *fault);
+
 /* The bytes of one token as they appear in running text. `special`: control tokens give their text, otherwise nothing. For SPM the
  * space prefix of a sequence's first token is the caller's business (halo_tokenizer_strips_first_space). The span is static. */
 struct halo_span halo_tokenizer_piece(const struct halo_tokenizer *tokenizer, int32_t id, bool special);
+size_t halo_tokenizer_max_piece_bytes(const struct halo_tokenizer *tokenizer); /* of the longest piece, control tokens included */
 
 uint32_t halo_tokenizer_n_vocab(const struct halo_tokenizer *tokenizer);
 enum halo_token_kind halo_tokenizer_kind(const struct halo_tokenizer *tokenizer, int32_t id);
