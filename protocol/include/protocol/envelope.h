@@ -1,0 +1,60 @@
+/* envelope.h: type and id of a line without decoding it, and the same line with another id.
+ *
+ * halod passes most lines through: it looks at the envelope, puts its own id in place of the client's, and back. One
+ * pass over the line, no memory. The pass checks all of JSON's grammar and UTF-8, so a line that comes out as 0 is
+ * whole; what the fields mean is not checked (halo_msg_decode and halo_ev_decode do that).
+ * Spans are offsets into the line, which must stay as it is while the envelope is used.
+ */
+#ifndef HALO_PROTOCOL_ENVELOPE_H
+#define HALO_PROTOCOL_ENVELOPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <protocol/json_write.h>
+#include <protocol/limits.h>
+#include <protocol/value.h>
+
+#define HALO_ID_BUF_BYTES (HALO_LIMIT_ID_BYTES + 1)
+#define HALO_ENVELOPE_E_BAD 1 /* not one JSON object; what was read before the fault stands in the envelope */
+
+struct halo_span {
+    size_t at, len;
+};
+
+struct halo_envelope {
+    struct halo_span type;  /* the type's text between its quotes; len 0: none. Escapes are left as they are */
+    enum halo_id_kind id_kind; /* NONE: no id, null, or one that is neither integer nor string of 1-128 bytes */
+    int64_t id_num;            /* HALO_ID_INT */
+    struct halo_span id;       /* the id's value as it stands, with quotes; len 0: there is none */
+    struct halo_span body;  /* what is between the outer braces */
+    size_t bad_at;          /* HALO_ENVELOPE_E_BAD: the byte at fault */
+};
+
+/* 0 or HALO_ENVELOPE_E_BAD. */
+int halo_envelope_scan(const char *line, size_t len, struct halo_envelope *ret_env);
+
+/* The decoded id. A string is unescaped into `buf`, which the id then points into. */
+struct halo_id halo_envelope_id(const char *line, const struct halo_envelope *env,
+                                char buf[static HALO_ID_BUF_BYTES]);
+
+/* Appends the line with `id` in place of its own (added in front if it had none), all other bytes unchanged, but
+ * leaves the object open: the caller may add fields that the line does not have yet (halo_json_key, then a value),
+ * then calls halo_envelope_rewrite_end(), which closes it, ends the line and returns the writer's error or 0. */
+void halo_envelope_rewrite_begin(struct halo_json *w, const char *line, const struct halo_envelope *env,
+                                 const struct halo_id *id);
+int halo_envelope_rewrite_end(struct halo_json *w);
+
+/* Both at once. On failure `w` is as it was. */
+int halo_envelope_rewrite(struct halo_json *w, const char *line, const struct halo_envelope *env,
+                          const struct halo_id *id);
+
+/* An integer field of the outer object: true and its value, or false if it is not there or no int64. The line must have
+ * passed halo_envelope_scan(). */
+bool halo_envelope_get_i64(const char *line, const struct halo_envelope *env, const char *key, int64_t *ret_value);
+
+/* The length in bytes of a string field of the outer object, unescaped: what a `token` event adds to the text sent. */
+bool halo_envelope_get_str_bytes(const char *line, const struct halo_envelope *env, const char *key, size_t *ret_bytes);
+
+#endif

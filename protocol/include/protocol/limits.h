@@ -1,0 +1,37 @@
+/* limits.h: the limits of the wire protocol, one constant each.
+ *
+ * Those that an operator may change are defaults of config keys; `hello` tells a client the values in force. The
+ * others are part of the protocol: a line that breaks one is refused whatever the configuration says.
+ */
+#ifndef HALO_PROTOCOL_LIMITS_H
+#define HALO_PROTOCOL_LIMITS_H
+
+#define HALO_PROTOCOL_VERSION 1
+
+/* Defaults of config keys. */
+#define HALO_LIMIT_CONNECTIONS 256
+#define HALO_LIMIT_OPEN_REQUESTS 32               /* per connection */
+#define HALO_LIMIT_QUEUED_REQUESTS 256            /* in all */
+#define HALO_LIMIT_LINE_BYTES (8u << 20)          /* one line, newline not counted */
+#define HALO_LIMIT_OUTPUT_HIGH_BYTES (1u << 20)   /* buffered per connection: above it the sequences pause ... */
+#define HALO_LIMIT_OUTPUT_LOW_BYTES (256u << 10)  /* ... below it they go on */
+#define HALO_LIMIT_STALL_MS 30000                 /* above the high mark this long: client_stalled */
+#define HALO_LIMIT_RESUME_BYTES (256ll << 20)     /* request lines kept for resume, in all */
+#define HALO_LIMIT_RESUME_USER_BYTES (32ll << 20) /* ... and for one user id */
+
+/* Parts of the protocol. */
+#define HALO_LIMIT_DEPTH 16                       /* nested arrays and objects, the outermost counted */
+#define HALO_LIMIT_CONTAINERS 16384               /* arrays and objects in one line: bounds its memory */
+#define HALO_LIMIT_VALUES (1 << 20)               /* values in one line, list items counted */
+#define HALO_LIMIT_ID_BYTES 128
+#define HALO_LIMIT_MODEL_BYTES 4096               /* a model's name or path */
+#define HALO_LIMIT_STOP_STRINGS 16
+#define HALO_LIMIT_STOP_BYTES 256                 /* each */
+#define HALO_LIMIT_LOGPROBS 20                    /* generate.logprobs */
+#define HALO_LIMIT_SCORE_TOP 64                   /* score.top */
+#define HALO_LIMIT_BIASES 4096                    /* entries of generate.logit_bias */
+#define HALO_LIMIT_MESSAGES 4096                  /* entries of messages */
+#define HALO_LIMIT_PROGRESS_PER_S 10              /* progress events of one request */
+#define HALO_LIMIT_SOCKET_PATH_BYTES 107
+
+#endif
