@@ -1,0 +1,128 @@
+/* gguf_keys.c: typed access to the keys of the first part. Any thread: nothing is written. */
+#include "gguf_priv.h"
+#include <errno.h>
+
+static const struct {
+    const char *name;
+    uint32_t bytes;
+} kinds[] = {
+    [HALO_GGUF_U8] = {"u8", 1},   [HALO_GGUF_I8] = {"i8", 1},         [HALO_GGUF_U16] = {"u16", 2},
+    [HALO_GGUF_I16] = {"i16", 2}, [HALO_GGUF_U32] = {"u32", 4},       [HALO_GGUF_I32] = {"i32", 4},
+    [HALO_GGUF_F32] = {"f32", 4}, [HALO_GGUF_BOOL] = {"bool", 1},     [HALO_GGUF_STRING] = {"string", 0},
+    [HALO_GGUF_ARRAY] = {"array", 0}, [HALO_GGUF_U64] = {"u64", 8}, [HALO_GGUF_I64] = {"i64", 8},
+    [HALO_GGUF_F64] = {"f64", 8},
+};
+
+const char *gguf_kind_name(uint32_t kind) { return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind].name : NULL; }
+
+uint32_t gguf_kind_bytes(uint32_t kind) { return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind].bytes : 0; }
+
+static struct halo_span part_key_name(const void *ud, uint32_t i)
+{
+    const struct gguf_part *part = ud;
+    return (struct halo_span){(const char *)part->source.bytes + part->keys[i].name_at, part->keys[i].name_n};
+}
+
+const struct gguf_key *gguf_part_find_key(const struct gguf_part *part, const char *name)
+{
+    uint32_t i = gguf_index_find(&part->key_index, (struct halo_span){name, strlen(name)}, part_key_name, part);
+    return i == GGUF_INDEX_NONE ? NULL : &part->keys[i];
+}
+
+static int wrong_type(const struct gguf_key *key, const char *name, const char *wanted, struct halo_fault *fault)
+{
+    bool array = key->kind == HALO_GGUF_ARRAY;
+    return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key '%s' must be %s, the file has %s%s", name, wanted,
+                          array ? "an array of " : "type ", gguf_kind_name(array ? key->element_kind : key->kind));
+}
+
+int gguf_part_get_u64(const struct gguf_part *part, const char *name, uint64_t *ret, struct halo_fault *fault)
+{
+    const struct gguf_key *key = gguf_part_find_key(part, name);
+    if (!key)
+        return HALO_GGUF_ABSENT;
+    struct halo_gguf_array one = {key->kind, 1, part->source.bytes + key->value_at,
+                                  part->source.bytes + key->value_at + key->value_n, 1};
+    if (key->kind == HALO_GGUF_U64) {
+        *ret = gguf_load_u64(one.at);
+        return 0;
+    }
+    int64_t value;
+    if (key->kind == HALO_GGUF_BOOL || !halo_gguf_next_i64(&one, &value))
+        return wrong_type(key, name, "an integer", fault);
+    if (value < 0)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key '%s' is %lld, it must not be negative", name,
+                              (long long)value);
+    *ret = (uint64_t)value;
+    return 0;
+}
+
+bool halo_gguf_has(const struct halo_gguf *gguf, const char *key) { return gguf_part_find_key(&gguf->parts[0], key) != NULL; }
+
+int halo_gguf_get_u64(const struct halo_gguf *gguf, const char *key, uint64_t *ret, struct halo_fault *fault)
+{
+    return gguf_part_get_u64(&gguf->parts[0], key, ret, fault);
+}
+
+int halo_gguf_get_i64(const struct halo_gguf *gguf, const char *name, int64_t *ret, struct halo_fault *fault)
+{
+    const struct gguf_part *part = &gguf->parts[0];
+    const struct gguf_key *key = gguf_part_find_key(part, name);
+    if (!key)
+        return HALO_GGUF_ABSENT;
+    struct halo_gguf_array one = {key->kind, 1, part->source.bytes + key->value_at,
+                                  part->source.bytes + key->value_at + key->value_n, 1};
+    if (key->kind == HALO_GGUF_U64 && gguf_load_u64(one.at) > INT64_MAX)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key '%s' is %llu, it must be below 2^63", name,
+                              (unsigned long long)gguf_load_u64(one.at));
+    if (key->kind == HALO_GGUF_BOOL || !halo_gguf_next_i64(&one, ret))
+        return wrong_type(key, name, "an integer", fault);
+    return 0;
+}
+
+int halo_gguf_get_f64(const struct halo_gguf *gguf, const char *name, double *ret, struct halo_fault *fault)
+{
+    const struct gguf_part *part = &gguf->parts[0];
+    const struct gguf_key *key = gguf_part_find_key(part, name);
+    if (!key)
+        return HALO_GGUF_ABSENT;
+    struct halo_gguf_array one = {key->kind, 1, part->source.bytes + key->value_at,
+                                  part->source.bytes + key->value_at + key->value_n, 1};
+    if (key->kind == HALO_GGUF_BOOL || !halo_gguf_next_f64(&one, ret))
+        return wrong_type(key, name, "a number", fault);
+    return 0;
+}
+
+int halo_gguf_get_bool(const struct halo_gguf *gguf, const char *name, bool *ret, struct halo_fault *fault)
+{
+    const struct gguf_key *key = gguf_part_find_key(&gguf->parts[0], name);
+    if (!key)
+        return HALO_GGUF_ABSENT;
+    if (key->kind != HALO_GGUF_BOOL)
+        return wrong_type(key, name, "a bool", fault);
+    *ret = gguf->parts[0].source.bytes[key->value_at] != 0;
+    return 0;
+}
+
+int halo_gguf_get_string(const struct halo_gguf *gguf, const char *name, struct halo_span *ret, struct halo_fault *fault)
+{
+    const struct gguf_key *key = gguf_part_find_key(&gguf->parts[0], name);
+    if (!key)
+        return HALO_GGUF_ABSENT;
+    if (key->kind != HALO_GGUF_STRING)
+        return wrong_type(key, name, "a string", fault);
+    *ret = (struct halo_span){(const char *)gguf->parts[0].source.bytes + key->value_at, key->value_n};
+    return 0;
+}
+
+int halo_gguf_get_array(const struct halo_gguf *gguf, const char *name, struct halo_gguf_array *ret, struct halo_fault *fault)
+{
+    const struct gguf_key *key = gguf_part_find_key(&gguf->parts[0], name);
+    if (!key)
+        return HALO_GGUF_ABSENT;
+    if (key->kind != HALO_GGUF_ARRAY)
+        return wrong_type(key, name, "an array", fault);
+    const uint8_t *at = gguf->parts[0].source.bytes + key->value_at;
+    *ret = (struct halo_gguf_array){key->element_kind, key->n, at, at + key->value_n, key->n};
+    return 0;
+}

@@ -1,0 +1,114 @@
+/* gguf_split.c: the names and keys of a split set.
+ *
+ * PREFIX-00001-of-0000N.gguf holds all metadata and may hold no tensors; the others hold the split.* keys and their tensors. The name,
+ * split.no and split.count must tell the same story in every part. One thread.
+ */
+#include "gguf_priv.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SPLIT_TAIL_CHARS 20 /* "-00001-of-00002.gguf" */
+
+static bool five_digits(const char *at, uint32_t *ret)
+{
+    *ret = 0;
+    for (int i = 0; i < 5; i++) {
+        if (at[i] < '0' || at[i] > '9')
+            return false;
+        *ret = *ret * 10 + (uint32_t)(at[i] - '0');
+    }
+    return true;
+}
+
+bool gguf_split_name_parse(const char *path, uint32_t *ret_number, uint32_t *ret_count)
+{
+    size_t n = strlen(path);
+    if (n <= SPLIT_TAIL_CHARS)
+        return false;
+    const char *tail = path + n - SPLIT_TAIL_CHARS;
+    return tail[0] == '-' && five_digits(tail + 1, ret_number) && memcmp(tail + 6, "-of-", 4) == 0 &&
+           five_digits(tail + 10, ret_count) && strcmp(tail + 15, ".gguf") == 0;
+}
+
+char *gguf_split_path(const char *first, uint32_t number, uint32_t count)
+{
+    size_t n = strlen(first);
+    char *path = malloc(n + 1);
+    if (path) {
+        memcpy(path, first, n - SPLIT_TAIL_CHARS);
+        snprintf(path + n - SPLIT_TAIL_CHARS, SPLIT_TAIL_CHARS + 1, "-%05u-of-%05u.gguf", number, count);
+    }
+    return path;
+}
+
+/* split.no and split.count; absent ones are 0. */
+static int split_keys(const struct gguf_part *part, uint64_t *ret_no, uint64_t *ret_count, struct halo_fault *fault)
+{
+    *ret_no = *ret_count = 0;
+    int rc = gguf_part_get_u64(part, "split.no", ret_no, fault);
+    if (rc >= 0)
+        rc = gguf_part_get_u64(part, "split.count", ret_count, fault);
+    return rc < 0 ? rc : 0;
+}
+
+int gguf_split_count(const struct gguf_part *first, uint32_t *ret_count, struct halo_fault *fault)
+{
+    uint64_t no, count;
+    int rc = split_keys(first, &no, &count, fault);
+    if (rc)
+        return rc;
+    uint32_t name_number = 1, name_count = 1;
+    bool named = first->path && gguf_split_name_parse(first->path, &name_number, &name_count);
+    *ret_count = 1;
+    if (count <= 1 && (!named || name_count == 1))
+        return 0;
+    if (count > HALO_GGUF_MAX_PARTS)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key 'split.count' is %llu, at most %d parts are possible",
+                              (unsigned long long)count, HALO_GGUF_MAX_PARTS);
+    if (no != 0)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "this is part %llu of %llu; a split model is opened through its part 1 (name ending in "
+                              "-00001-of-%05llu.gguf)",
+                              (unsigned long long)no + 1, (unsigned long long)count, (unsigned long long)count);
+    if (!first->path)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "part 1 of %llu has no name to find the other parts by",
+                              (unsigned long long)count);
+    if (!named)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "key 'split.count' is %llu, but the file's name does not end in -00001-of-%05llu.gguf",
+                              (unsigned long long)count, (unsigned long long)count);
+    if (name_number != 1 || name_count != count)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "the name says part %u of %u, the keys say part 1 of %llu", name_number, name_count,
+                              (unsigned long long)count);
+    *ret_count = (uint32_t)count;
+    return 0;
+}
+
+int gguf_split_check_part(const struct gguf_part *part, uint32_t index, uint32_t n_parts, struct halo_fault *fault)
+{
+    uint64_t no, count;
+    int rc = split_keys(part, &no, &count, fault);
+    if (rc)
+        return rc;
+    if (no != index || count != n_parts)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "it should be part %u of %u, its keys have split.no %llu and split.count %llu", index + 1, n_parts,
+                              (unsigned long long)no, (unsigned long long)count);
+    return 0;
+}
+
+int gguf_split_check_tensors(const struct gguf_part *part, uint64_t n_tensors, struct halo_fault *fault)
+{
+    uint64_t declared;
+    int rc = gguf_part_get_u64(part, "split.tensors.count", &declared, fault);
+    if (rc < 0)
+        return rc;
+    if (rc == HALO_GGUF_ABSENT)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key 'split.tensors.count' is missing");
+    if (declared != n_tensors)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key 'split.tensors.count' is %llu, the parts hold %llu tensors",
+                              (unsigned long long)declared, (unsigned long long)n_tensors);
+    return 0;
+}
