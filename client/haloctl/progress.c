@@ -1,0 +1,50 @@
+/* progress.c: a progress bar on a terminal, and sizes for people. In a pipe there is none. */
+#include "ctl_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BAR_CELLS 30
+
+const char *halo_ctl_bytes(int64_t n, char buf[static 32])
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    double value = (double)n;
+    size_t unit = 0;
+    while (value >= 1000 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1000;
+        unit++;
+    }
+    snprintf(buf, 32, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return buf;
+}
+
+void halo_ctl_progress(struct halo_ctl *ctl, const struct halo_ev_progress *progress)
+{
+    if (!ctl->err_is_tty || ctl->quiet || ctl->json)
+        return;
+    if (progress->phase == HALO_WIRE_PHASE_QUEUE) {
+        fprintf(stderr, "\r\033[Kqueued, %lld before this one", (long long)progress->total);
+        return;
+    }
+    bool is_load = progress->phase == HALO_WIRE_PHASE_LOAD;
+    double share = progress->total > 0 ? (double)progress->done / (double)progress->total : 0;
+    int filled = (int)(share * BAR_CELLS);
+    char cells[BAR_CELLS + 1], done[32], total[32];
+    memset(cells, '.', BAR_CELLS);
+    memset(cells, '#', (size_t)(filled < 0 ? 0 : filled > BAR_CELLS ? BAR_CELLS : filled));
+    cells[BAR_CELLS] = '\0';
+    if (is_load)
+        fprintf(stderr, "\r\033[Kloading [%s] %3.0f %%  %s of %s", cells, share * 100, halo_ctl_bytes(progress->done, done),
+                halo_ctl_bytes(progress->total, total));
+    else
+        fprintf(stderr, "\r\033[Kreading the prompt [%s] %3.0f %%  %lld of %lld tokens", cells, share * 100,
+                (long long)progress->done, (long long)progress->total);
+    fflush(stderr);
+}
+
+void halo_ctl_progress_clear(struct halo_ctl *ctl)
+{
+    if (ctl->err_is_tty && !ctl->quiet && !ctl->json)
+        fputs("\r\033[K", stderr);
+}
