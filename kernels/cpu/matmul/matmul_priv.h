@@ -1,0 +1,36 @@
+/* matmul_priv.h: one call of halo_cpu_matmul(), as the kernels of an instruction set receive it. */
+#ifndef HALO_CPU_MATMUL_PRIV_H
+#define HALO_CPU_MATMUL_PRIV_H
+
+#include <cpu/matmul.h>
+
+struct halo_matmul_job {
+    const struct halo_cpu_matrix *w;
+    uint32_t first_group, n_groups, n_x;
+    const void *const *act;
+    float *const *out;
+    const float *bias; /* or NULL */
+};
+
+/* Writes the sums of one group and one activation row to the caller's row, with the bias, without the rows that are padding. */
+static inline void halo_matmul_store(const struct halo_matmul_job *job, uint32_t group, uint32_t i, const float *sum)
+{
+    uint32_t row = group * HALO_CPU_GROUP, left = job->w->n_rows - row, n = left < HALO_CPU_GROUP ? left : HALO_CPU_GROUP;
+    float *out = job->out[i] + row;
+    if (job->bias) {
+        for (uint32_t r = 0; r < n; r++)
+            out[r] = sum[r] + job->bias[row + r];
+    } else {
+        for (uint32_t r = 0; r < n; r++)
+            out[r] = sum[r];
+    }
+}
+
+typedef void halo_matmul_fn(const struct halo_matmul_job *job);
+
+halo_matmul_fn halo_matmul_reference;
+/* By type; NULL where there is none. */
+halo_matmul_fn *halo_matmul_find_avx2(enum halo_type type);
+halo_matmul_fn *halo_matmul_find_avx512(enum halo_type type);
+
+#endif
