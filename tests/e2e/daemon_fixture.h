@@ -1,0 +1,64 @@
+/* daemon_fixture.h: a real halod with a real engine for end-to-end tests, and a client that checks every event.
+ *
+ * Each fixture has a folder of its own with socket, state and log; stop() ends the daemon and asserts a clean exit. A client
+ * counts the events of each request and aborts the test at a second terminal event, an event of an unknown id or a decode error.
+ */
+#ifndef HALO_TESTS_DAEMON_FIXTURE_H
+#define HALO_TESTS_DAEMON_FIXTURE_H
+
+#include <protocol/line.h>
+#include <protocol/message.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct daemon_fixture {
+    char dir[256], socket_path[300];
+    pid_t pid;
+};
+
+/* Starts halod with `config` (text of a configuration file, or NULL) and waits until the socket answers a ping. */
+void daemon_start(struct daemon_fixture *daemon, const char *config);
+/* SIGTERM, waits up to `deadline_ms`, asserts exit status 0 and that the socket file is gone. */
+void daemon_stop(struct daemon_fixture *daemon, int deadline_ms);
+/* Process id of the engine by the daemon's own `status`; 0 while there is none. */
+pid_t daemon_engine_pid(const struct daemon_fixture *daemon);
+
+#define CLIENT_MAX_REQUESTS 64
+
+struct client_request {
+    int64_t id;
+    int n_terminal, n_started;
+    enum halo_ev_type terminal;
+    enum halo_error error; /* of a terminal error */
+    enum halo_wire_finish finish;
+    int32_t *ids;
+    size_t n_ids;
+    char *text;
+    size_t n_text;
+    char message[512]; /* of a terminal error */
+    int64_t seed;
+};
+
+struct client {
+    int fd;
+    struct halo_line_reader lines;
+    struct client_request requests[CLIENT_MAX_REQUESTS];
+    size_t n_requests;
+    int n_open;
+    char *last_line; /* the last terminal event as it came */
+};
+
+void client_open(struct client *client, const struct daemon_fixture *daemon);
+void client_close(struct client *client);
+/* Sends {"type":..., "id":N, <rest>}; `rest` is printf-formatted JSON members or "". Returns the request's index. */
+__attribute__((format(printf, 3, 4))) size_t client_send(struct client *client, const char *type, const char *rest, ...);
+/* Reads until `n_open` requests are still open, or fails the test after timeout_ms. Returns false at end of file. */
+bool client_wait(struct client *client, int n_open, int timeout_ms);
+/* Reads what is there for up to timeout_ms without expecting anything. */
+void client_poll(struct client *client, int timeout_ms);
+
+/* The raw JSON member of the last terminal event as an integer, or -1. */
+int64_t client_last_i64(const struct client *client, const char *key);
+
+#endif

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# haloctl against a real daemon: what a person and a script see. Arguments: HALOD ENGINE HALOCTL MODEL_DIR.
+set -uo pipefail
+halod=$1 engine=$2 ctl=$3 models=$4
+run=$(mktemp -d "${TMPDIR:-/tmp}/halod-ctl.XXXXXX")
+export HALO_SOCKET=$run/s
+n=0 bad=0
+finish() { kill -TERM "$daemon" 2>/dev/null; wait "$daemon" 2>/dev/null; rm -rf "$run"; }
+
+# check NAME WANTED_STATUS [PATTERN] -- COMMAND…: exit status, and an extended regular expression that stdout+stderr must hold.
+check() {
+    local name=$1 wanted=$2 pattern=''
+    shift 2
+    [ "$1" = -- ] || { pattern=$1; shift; }
+    shift
+    local output status
+    output=$("$@" 2>&1 </dev/null)
+    status=$?
+    n=$((n + 1))
+    if [ "$status" -ne "$wanted" ]; then
+        echo "not ok $n - $name: exit status $status, wanted $wanted"; printf '%s\n' "$output" | head -n 5; bad=$((bad + 1))
+    elif [ -n "$pattern" ] && ! grep -qE -- "$pattern" <<<"$output"; then
+        echo "not ok $n - $name: no match of /$pattern/ in:"; printf '%s\n' "$output" | head -n 5; bad=$((bad + 1))
+    else
+        echo "ok $n - $name"
+    fi
+}
+
+daemon=0
+check 'no daemon: says which socket it tried' 4 "$run/s" -- "$ctl" ping
+check 'usage without a verb' 2 'usage: haloctl' -- "$ctl"
+check 'unknown verb' 2 "unknown verb 'frobnicate'" -- "$ctl" frobnicate
+check 'unknown option' 2 'max-token' -- "$ctl" generate --max-token 3 hello
+check 'a number that is none' 2 "'three'" -- "$ctl" generate -n three hello
+check 'help lists options' 0 'temperature' -- "$ctl" generate --help
+check 'version' 0 'protocol 1' -- "$ctl" --version
+
+"$halod" --socket "$HALO_SOCKET" --model-dir "$models" --state-dir "$run/state" --device cpu --engine "$engine" 2>"$run/log" &
+daemon=$!
+trap finish EXIT
+for _ in $(seq 200); do [ -S "$HALO_SOCKET" ] && break; sleep 0.05; done
+
+check 'ping' 0 '^pong' -- "$ctl" ping
+check 'status before a load' 0 '^engine' -- "$ctl" status
+check 'models lists the file' 0 'fable-Q4_K_M +qwen3 +Q4_K_M' -- "$ctl" models
+check 'generate without a loaded model is refused' 3 '(not_found|bad_request)' -- "$ctl" generate hello
+check 'load of a model that is not there' 3 'not_found.*nosuch' -- "$ctl" load nosuch
+check 'plan' 0 'fits' -- "$ctl" plan fable-Q4_K_M
+check 'load' 0 '^loaded fable-Q4_K_M \(qwen3\) on cpu' -- "$ctl" load --context 1024 fable-Q4_K_M
+check 'no progress bar in a pipe' 0 '^loaded' -- bash -c "! '$ctl' load fable-Q4_K_M 2>&1 | grep -q 'loading \['; '$ctl' load fable-Q4_K_M"
+check 'generate is greedy and repeatable' 0 -- bash -c \
+    "a=\$('$ctl' -q generate -n 24 -t 0 'Once upon a time') && b=\$('$ctl' -q generate -n 24 -t 0 'Once upon a time') && [ -n \"\$a\" ] && [ \"\$a\" = \"\$b\" ]"
+check 'a seed repeats' 0 -- bash -c \
+    "a=\$('$ctl' -q generate -n 24 --seed 5 'The fox') && b=\$('$ctl' -q generate -n 24 --seed 5 'The fox') && c=\$('$ctl' -q generate -n 24 --seed 6 'The fox') && [ \"\$a\" = \"\$b\" ] && [ \"\$a\" != \"\$c\" ]"
+printf 'The old\nking' >"$run/prompt"
+check 'prompt from a file' 0 '"prompt_tokens":[1-9]' -- "$ctl" --json generate -n 2 --file "$run/prompt"
+check 'the same prompt from stdin has the same MD5' 0 "$(md5sum <"$run/prompt" | cut -d' ' -f1)" -- bash -c "'$ctl' --json generate -n 2 <'$run/prompt'"
+check 'json has committed ids' 0 '"type":"committed".*"tok_id":' -- "$ctl" --json generate -n 2 --ids hello
+check 'too long a prompt is refused with the numbers' 3 'context_overflow.*1024' -- bash -c \
+    "for i in \$(seq 3000); do printf 'wolf '; done | '$ctl' generate -n 2"
+check 'a value out of range is refused by name' 3 'bad_request.*top_p' -- "$ctl" generate --top-p 1.5 hello
+check 'tokenize' 0 '"Once"|Once' -- "$ctl" tokenize -m fable-Q4_K_M 'Once upon'
+check 'detokenize gives the text back' 0 '^Once upon a time$' -- bash -c \
+    "'$ctl' --json tokenize -m fable-Q4_K_M 'Once upon a time' | grep -o '\"tokens\":\[[0-9,]*\]' | grep -o '[0-9,]*[0-9]' | '$ctl' detokenize -m fable-Q4_K_M"
+check 'score' 0 'mean negative log-likelihood [0-9.]+' -- "$ctl" score -m fable-Q4_K_M 'Once upon a time there was a king'
+check 'bench' 0 'decode +8 tokens' -- "$ctl" bench --prefill 16 --decode 8 --repeat 1 fable-Q4_K_M
+check 'chat in a pipe' 0 '.' -- bash -c "printf 'Tell me a tale.\n/reset\nAnother.\n' | '$ctl' -q chat -n 12 --seed 1"
+check 'raw counts terminal events' 1 '"type":"error"' -- bash -c \
+    "printf '%s\n' '{\"type\":\"ping\",\"id\":1}' '{\"type\":\"nonsense\",\"id\":2}' | '$ctl' raw"
+check 'raw answers every line' 0 -- bash -c \
+    "for i in \$(seq 50); do printf '{\"type\":\"ping\",\"id\":%d}\n' \$i; done | '$ctl' raw | grep -c pong | grep -qx 50"
+check 'interrupt cancels and says so by its status' 130 -- bash -c \
+    "set -m; '$ctl' -q generate -n 900 --ignore-eos 'Once' >/dev/null & p=\$!; sleep 0.4; kill -INT \$p; wait \$p"
+check 'stats' 0 'counters' -- "$ctl" stats
+check 'diag' 0 'build' -- "$ctl" diag
+check 'unload' 0 'freed' -- "$ctl" unload fable-Q4_K_M
+check 'unload again is refused' 3 'not_found' -- "$ctl" unload fable-Q4_K_M
+
+echo "$n checks, $bad failed"
+[ "$bad" -ne 0 ] && { echo '--- log of the daemon'; tail -n 40 "$run/log"; }
+[ "$n" -gt 20 ] && [ "$bad" -eq 0 ]

@@ -1,0 +1,142 @@
+/* test_kill.c: kill -9 of the engine at any moment.
+ *
+ * The daemon answers within a second, every open request ends exactly once, and a new request works after the reload, which the
+ * daemon does by itself. The moments are spread over load, prefill and decode by delays that grow from 0 to beyond the work.
+ */
+#include "daemon_fixture.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <stddef.h>
+#include <cmocka.h>
+
+#define MODEL "fable-Q4_K_M"
+
+static struct daemon_fixture fixture;
+
+static void load(void)
+{
+    struct client client;
+    client_open(&client, &fixture);
+    client_send(&client, "load", "%s", "\"model\":\"" MODEL "\",\"params\":{\"context\":1024}");
+    assert_true(client_wait(&client, 0, 60000));
+    if (client.requests[0].terminal != HALO_EV_LOADED)
+        fail_msg("load: %s", client.requests[0].message);
+    client_close(&client);
+}
+
+static void generate_works(void)
+{
+    struct client client;
+    client_open(&client, &fixture);
+    /* While the engine comes back the daemon may ask to try again; it must work soon. */
+    for (int attempt = 0; attempt < 50; attempt++) {
+        size_t i = client_send(&client, "generate", "%s",
+                               "\"model\":\"" MODEL "\",\"prompt\":\"Once\",\"max_tokens\":3,\"temperature\":0,\"emit_token_ids\":true");
+        assert_true(client_wait(&client, 0, 60000));
+        const struct client_request *request = &client.requests[i];
+        if (request->terminal == HALO_EV_DONE) {
+            assert_int_equal(request->n_ids, 3);
+            client_close(&client);
+            return;
+        }
+        usleep(100000);
+    }
+    fail_msg("no request works after the restart: %s", client.requests[client.n_requests - 1].message);
+}
+
+/* The daemon itself must answer within a second, whatever the engine does. */
+static void ping_works(void)
+{
+    struct client client;
+    client_open(&client, &fixture);
+    client_send(&client, "ping", "%s", "");
+    assert_true(client_wait(&client, 0, 1000));
+    assert_int_equal(client.requests[0].terminal, HALO_EV_PONG);
+    client_close(&client);
+}
+
+static pid_t engine_pid(void)
+{
+    for (int i = 0; i < 200; i++) {
+        pid_t pid = daemon_engine_pid(&fixture);
+        if (pid > 0)
+            return pid;
+        usleep(50000);
+    }
+    fail_msg("the daemon has no engine after 10 s");
+    return 0;
+}
+
+static void send_work(struct client *client)
+{
+    char prompt[3000] = "";
+    for (int i = 0; i < 60; i++)
+        strcat(prompt, "The wolf and the seven little kids. ");
+    client_send(client, "generate", "\"model\":\"" MODEL "\",\"prompt\":\"%s\",\"max_tokens\":40,\"seed\":1,\"emit_token_ids\":true", prompt);
+    for (int i = 0; i < 6; i++)
+        client_send(client, "generate", "\"model\":\"" MODEL "\",\"prompt\":\"Once upon a time\",\"max_tokens\":200,\"seed\":%d,\"ignore_eos\":true", i);
+    client_send(client, "score", "%s", "\"model\":\"" MODEL "\",\"text\":\"The king had three daughters.\"");
+    client_send(client, "tokenize", "%s", "\"model\":\"" MODEL "\",\"text\":\"The king\"");
+}
+
+static void any_moment(void **state)
+{
+    (void)state;
+    daemon_start(&fixture, NULL);
+    load();
+    generate_works();
+    int n_lost = 0;
+    for (int round = 0; round < 14; round++) {
+        struct client client;
+        client_open(&client, &fixture);
+        pid_t pid = engine_pid();
+        send_work(&client);
+        client_poll(&client, round * round); /* 0 .. 170 ms after the requests */
+        kill(pid, SIGKILL);
+        ping_works();
+        assert_true(client_wait(&client, 0, 60000)); /* every request ends; take_event() asserts that none ends twice */
+        for (size_t i = 0; i < client.n_requests; i++) {
+            assert_int_equal(client.requests[i].n_terminal, 1);
+            n_lost += client.requests[i].terminal == HALO_EV_ERROR;
+        }
+        client_close(&client);
+        generate_works();
+    }
+    assert_true(n_lost > 0); /* the kills did hit requests */
+    daemon_stop(&fixture, 15000);
+}
+
+static void during_load(void **state)
+{
+    (void)state;
+    daemon_start(&fixture, NULL);
+    for (int round = 0; round < 6; round++) {
+        struct client client;
+        client_open(&client, &fixture);
+        pid_t pid = engine_pid();
+        client_send(&client, "load", "%s", "\"model\":\"" MODEL "\"");
+        client_poll(&client, round * 8);
+        kill(pid, SIGKILL);
+        ping_works();
+        assert_true(client_wait(&client, 0, 60000));
+        assert_int_equal(client.requests[0].n_terminal, 1);
+        client_close(&client);
+    }
+    load();
+    generate_works();
+    daemon_stop(&fixture, 15000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(any_moment), cmocka_unit_test(during_load)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
