@@ -1,8 +1,8 @@
 /* arena.c: memory that is freed all at once.
  *
- * One owner at a time. Owns a list of chunks, newest first; only the newest one is filled. A chunk is at least twice as large as the
- * one before it (from 4 KiB up to 1 MiB steps), so the number of chunks stays logarithmic while little is wasted on a small arena.
- * Fails with NULL: the limit, the system's memory, or a size that overflows.
+ * One owner at a time. Owns a list of chunks, newest first; only the newest one is filled. A chunk is at least twice as
+ * large as the one before it (from 4 KiB up to 1 MiB steps), so the number of chunks stays logarithmic while little is
+ * wasted on a small arena. Fails with NULL: the limit, the system's memory, or a size that overflows.
  */
 #include <assert.h>
 #include <base/arena.h>
@@ -126,4 +126,7 @@ void halo_arena_reset(struct halo_arena *arena)
     arena->head = largest;
 }
 
-void halo_arena_seal(struct halo_arena *arena) { arena->sealed = true; }
+void halo_arena_seal(struct halo_arena *arena)
+{
+    arena->sealed = true;
+}

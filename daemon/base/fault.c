@@ -1,7 +1,7 @@
 /* fault.c: the reason of a failure, in a fixed buffer.
  *
- * A fault belongs to one thread at a time; nothing here allocates or fails. Text that does not fit is cut where a UTF-8 character
- * begins, so that what is left can go into a JSON string as it is.
+ * A fault belongs to one thread at a time; nothing here allocates or fails. Text that does not fit is cut where a UTF-8
+ * character begins, so that what is left can go into a JSON string as it is.
  */
 #include <assert.h>
 #include <base/fault.h>
@@ -41,7 +41,8 @@ static void text_cut(char *text, size_t n)
 }
 
 /* vsnprintf at `at`, cut as above. Returns the new length. */
-__attribute__((format(printf, 3, 0))) static size_t text_print(char text[256], size_t at, const char *format, va_list args)
+__attribute__((format(printf, 3, 0))) static size_t text_print(char text[256], size_t at, const char *format,
+                                                               va_list args)
 {
     /* One byte more than fits, so that the cut can see whether it falls inside a character. */
     char wide[257];

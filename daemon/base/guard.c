@@ -14,7 +14,10 @@
 static _Thread_local unsigned guard_depth;
 static _Thread_local uint64_t guard_count;
 
-void halo_guard_enter(void) { guard_depth++; }
+void halo_guard_enter(void)
+{
+    guard_depth++;
+}
 
 void halo_guard_leave(void)
 {
@@ -22,7 +25,10 @@ void halo_guard_leave(void)
     guard_depth--;
 }
 
-uint64_t halo_guard_count(void) { return guard_count; }
+uint64_t halo_guard_count(void)
+{
+    return guard_count;
+}
 
 void halo_guard_note(const char *call, size_t bytes)
 {

@@ -1,7 +1,7 @@
 /* guard_wrap.c: the allocators that `-Wl,--wrap=NAME` puts in the place of the C library's.
  *
- * A file of its own: the linker takes it out of the archive only for a program linked with these options, and not at all when the
- * program brings wrappers of its own (a test that makes the n-th allocation fail).
+ * A file of its own: the linker takes it out of the archive only for a program linked with these options, and not at
+ * all when the program brings wrappers of its own (a test that makes the n-th allocation fail).
  */
 #ifdef HALO_ALLOC_GUARD
 #include "guard_priv.h"
@@ -74,7 +74,10 @@ char *__wrap_strndup(const char *text, size_t n)
     return copy;
 }
 
-char *__wrap_strdup(const char *text) { return __wrap_strndup(text, strlen(text)); }
+char *__wrap_strdup(const char *text)
+{
+    return __wrap_strndup(text, strlen(text));
+}
 #else
 struct halo_guard_is_off;
 #endif

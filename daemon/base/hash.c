@@ -1,4 +1,5 @@
-/* hash.c: MD5 and SHA-256 as hex, over libmd. Any thread. Only the file form can fail: with the errno of open or read. */
+/* hash.c: MD5 and SHA-256 as hex, over libmd. Any thread. Only the file form can fail: with the errno of open or read.
+ */
 #include <base/hash.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* log.c: one line to stderr for the person who runs the program.
  *
- * Any thread: the level is atomic, the line is formatted on the stack and leaves in one write(2). Failures to write are ignored,
- * there is nowhere to report them.
+ * Any thread: the level is atomic, the line is formatted on the stack and leaves in one write(2). Failures to write are
+ * ignored, there is nowhere to report them.
  */
 #include <base/log.h>
 #include <errno.h>
@@ -29,7 +29,10 @@ static const struct {
 
 static atomic_int log_level = HALO_LOG_INFO;
 
-void halo_log_set_level(enum halo_log_level level) { atomic_store(&log_level, (int)level); }
+void halo_log_set_level(enum halo_log_level level)
+{
+    atomic_store(&log_level, (int)level);
+}
 
 int halo_log_level_parse(const char *word, enum halo_log_level *ret_level)
 {
@@ -41,7 +44,8 @@ int halo_log_level_parse(const char *word, enum halo_log_level *ret_level)
     return -EINVAL;
 }
 
-/* JOURNAL_STREAM holds "device:inode" of the stream that systemd opened; it is inherited by children whose stderr went elsewhere. */
+/* JOURNAL_STREAM holds "device:inode" of the stream that systemd opened; it is inherited by children whose stderr went
+ * elsewhere. */
 static bool stderr_is_journal(void)
 {
     static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
@@ -67,7 +71,8 @@ static size_t line_head(char line[LOG_LINE_BYTES], enum halo_log_level level)
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &tm);
     size_t n = strftime(line, LOG_LINE_BYTES, "%Y-%m-%d %H:%M:%S", &tm);
-    return n + (size_t)snprintf(line + n, LOG_LINE_BYTES - n, ".%03ld %-5s ", now.tv_nsec / 1000000, log_levels[level].word);
+    return n + (size_t)snprintf(line + n, LOG_LINE_BYTES - n, ".%03ld %-5s ", now.tv_nsec / 1000000,
+                                log_levels[level].word);
 }
 
 void halo_log(enum halo_log_level level, const char *format, ...)

@@ -1,8 +1,8 @@
 /* mailbox.c: the one way from thread to thread.
  *
- * Any number of senders, one receiver. Owns the eventfd. Mail belongs to the box between post and drain. The eventfd is written and
- * cleared under the lock: so it is readable exactly while mail waits (or the box was closed since the last drain), and no sender can
- * touch it after finish. init fails with the errno of eventfd or of the pthread calls.
+ * Any number of senders, one receiver. Owns the eventfd. Mail belongs to the box between post and drain. The eventfd is
+ * written and cleared under the lock: so it is readable exactly while mail waits (or the box was closed since the last
+ * drain), and no sender can touch it after finish. init fails with the errno of eventfd or of the pthread calls.
  */
 #include <assert.h>
 #include <base/mailbox.h>
@@ -51,7 +51,8 @@ void halo_mailbox_finish(struct halo_mailbox *box)
     pthread_mutex_destroy(&box->lock);
 }
 
-/* Both with the lock held. The counter never comes near its end, and a counter of 0 gives EAGAIN: neither can block or matter. */
+/* Both with the lock held. The counter never comes near its end, and a counter of 0 gives EAGAIN: neither can block or
+ * matter. */
 static void box_ring(struct halo_mailbox *box)
 {
     pthread_cond_signal(&box->wake);

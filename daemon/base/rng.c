@@ -1,4 +1,5 @@
-/* rng.c: Philox4x32-10 (Salmon and others, SC 2011, section 3.3 and table 2). Pure functions, any thread, cannot fail. */
+/* rng.c: Philox4x32-10 (Salmon and others, SC 2011, section 3.3 and table 2). Pure functions, any thread, cannot fail.
+ */
 #include <base/rng.h>
 
 #define PHILOX_M0 0xd2511f53u

@@ -1,7 +1,7 @@
 /* gguf.c: opening a model file or split set, and what can be asked of it afterwards.
  *
- * Opened by one thread, read by any. Owns the directories of all parts and the table of tensors; no descriptor stays open. close()
- * takes half-built objects, so every failure below ends there.
+ * Opened by one thread, read by any. Owns the directories of all parts and the table of tensors; no descriptor stays
+ * open. close() takes half-built objects, so every failure below ends there.
  */
 #include "gguf_priv.h"
 #include <assert.h>
@@ -64,10 +64,10 @@ static int tensors_index(struct halo_gguf *gguf, struct halo_fault *fault)
     const struct halo_gguf_tensor *second = &gguf->tensors[twice];
     uint32_t first = gguf_index_find(&gguf->tensor_index, tensor_name(gguf, twice), tensor_name, gguf);
     if (gguf->n_parts == 1)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "tensor '%s' appears twice, as number %u and %u", second->name,
-                              first + 1, twice + 1);
-    return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "tensor '%s' appears twice, in part %u and in part %u", second->name,
-                          gguf->tensors[first].part + 1, second->part + 1);
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "tensor '%s' appears twice, as number %u and %u",
+                              second->name, first + 1, twice + 1);
+    return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "tensor '%s' appears twice, in part %u and in part %u",
+                          second->name, gguf->tensors[first].part + 1, second->part + 1);
 }
 
 /* Everything after part 1 itself was added. On failure *ret_part is the part that the fault speaks of. */
@@ -154,9 +154,15 @@ void halo_gguf_close(struct halo_gguf *gguf)
     free(gguf);
 }
 
-uint32_t halo_gguf_version(const struct halo_gguf *gguf) { return gguf->parts[0].version; }
+uint32_t halo_gguf_version(const struct halo_gguf *gguf)
+{
+    return gguf->parts[0].version;
+}
 
-uint32_t halo_gguf_n_parts(const struct halo_gguf *gguf) { return gguf->n_parts; }
+uint32_t halo_gguf_n_parts(const struct halo_gguf *gguf)
+{
+    return gguf->n_parts;
+}
 
 const char *halo_gguf_part_path(const struct halo_gguf *gguf, uint32_t part)
 {
@@ -178,9 +184,15 @@ uint64_t halo_gguf_total_bytes(const struct halo_gguf *gguf)
     return sum;
 }
 
-uint64_t halo_gguf_alignment(const struct halo_gguf *gguf) { return gguf->parts[0].alignment; }
+uint64_t halo_gguf_alignment(const struct halo_gguf *gguf)
+{
+    return gguf->parts[0].alignment;
+}
 
-uint64_t halo_gguf_n_tensors(const struct halo_gguf *gguf) { return gguf->n_tensors; }
+uint64_t halo_gguf_n_tensors(const struct halo_gguf *gguf)
+{
+    return gguf->n_tensors;
+}
 
 const struct halo_gguf_tensor *halo_gguf_tensor(const struct halo_gguf *gguf, uint64_t index)
 {
@@ -193,7 +205,8 @@ const struct halo_gguf_tensor *halo_gguf_find_tensor(const struct halo_gguf *ggu
     return i == GGUF_INDEX_NONE ? NULL : &gguf->tensors[i];
 }
 
-/* One part: the hash of its directory. Each further part: the hash of two lines, the hash so far and the hash of that part. */
+/* One part: the hash of its directory. Each further part: the hash of two lines, the hash so far and the hash of that
+ * part. */
 static void fingerprint_make(struct halo_gguf *gguf)
 {
     halo_sha256_hex(gguf->parts[0].source.bytes, gguf->parts[0].directory_bytes, gguf->fingerprint);

@@ -1,5 +1,6 @@
-/* gguf_array.c: walking the elements of an array in place. Any thread; the cursor belongs to the caller. The payload was checked when
- * the file was opened, so the only thing left to refuse is an element type that does not fit the question. */
+/* gguf_array.c: walking the elements of an array in place. Any thread; the cursor belongs to the caller. The payload
+ * was checked when the file was opened, so the only thing left to refuse is an element type that does not fit the
+ * question. */
 #include "gguf_priv.h"
 #include <assert.h>
 
@@ -51,7 +52,8 @@ static bool load_i64(enum halo_gguf_kind kind, const uint8_t *at, int64_t *ret)
     case HALO_GGUF_I32:
         *ret = (int32_t)gguf_load_u32(at);
         return true;
-    case HALO_GGUF_U64: /* past 2^63 as the nearest there is: no id or count is that large, so a range check refuses it */
+    case HALO_GGUF_U64: /* past 2^63 as the nearest there is: no id or count is that large, so a range check refuses it
+                         */
         *ret = gguf_load_u64(at) > INT64_MAX ? INT64_MAX : (int64_t)gguf_load_u64(at);
         return true;
     case HALO_GGUF_I64:

@@ -9,14 +9,16 @@
 static int tensor_place(const struct gguf_part *part, struct halo_gguf_tensor *t, struct halo_fault *fault)
 {
     if (t->offset % part->alignment)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "tensor '%s': offset %llu is not a multiple of the alignment %llu",
-                              t->name, (unsigned long long)t->offset, (unsigned long long)part->alignment);
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "tensor '%s': offset %llu is not a multiple of the alignment %llu", t->name,
+                              (unsigned long long)t->offset, (unsigned long long)part->alignment);
     uint64_t n_file = part->source.n_file;
     uint64_t data = part->data_at < n_file ? n_file - part->data_at : 0;
     if (t->offset > data || t->n_bytes > data - t->offset)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                               "tensor '%s': %llu bytes at offset %llu of the data, but the file has %llu bytes of data",
-                              t->name, (unsigned long long)t->n_bytes, (unsigned long long)t->offset, (unsigned long long)data);
+                              t->name, (unsigned long long)t->n_bytes, (unsigned long long)t->offset,
+                              (unsigned long long)data);
     t->offset += part->data_at;
     return 0;
 }
@@ -27,13 +29,14 @@ static int tensor_compare(const void *a, const void *b)
     return ((*x)->offset > (*y)->offset) - ((*x)->offset < (*y)->offset);
 }
 
-static int overlap_check(const struct halo_gguf_tensor *low, const struct halo_gguf_tensor *high, struct halo_fault *fault)
+static int overlap_check(const struct halo_gguf_tensor *low, const struct halo_gguf_tensor *high,
+                         struct halo_fault *fault)
 {
     if (low->offset + low->n_bytes <= high->offset)
         return 0;
-    return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "tensor '%s' at byte %llu overlaps '%s', which ends at byte %llu",
-                          high->name, (unsigned long long)high->offset, low->name,
-                          (unsigned long long)(low->offset + low->n_bytes));
+    return halo_fault_set(
+        fault, HALO_FAULT_LOAD_FAILED, "tensor '%s' at byte %llu overlaps '%s', which ends at byte %llu", high->name,
+        (unsigned long long)high->offset, low->name, (unsigned long long)(low->offset + low->n_bytes));
 }
 
 static int overlap_check_sorted(const struct halo_gguf_tensor *tensors, uint64_t n, struct halo_fault *fault)

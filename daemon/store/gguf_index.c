@@ -1,7 +1,7 @@
 /* gguf_index.c: names to numbers, in linear time whatever the names are.
  *
- * Open addressing at most half full, SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012) with a random key
- * for each table: a file made to collide does not know the key. Fails with -ENOMEM only.
+ * Open addressing at most half full, SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012) with
+ * a random key for each table: a file made to collide does not know the key. Fails with -ENOMEM only.
  */
 #include "gguf_priv.h"
 #include <assert.h>
@@ -15,7 +15,10 @@ struct gguf_slot {
     uint32_t i;   /* GGUF_INDEX_NONE: empty */
 };
 
-static inline uint64_t rotl(uint64_t x, int n) { return x << n | x >> (64 - n); }
+static inline uint64_t rotl(uint64_t x, int n)
+{
+    return x << n | x >> (64 - n);
+}
 
 static inline void sip_round(uint64_t v[4])
 {
@@ -74,7 +77,8 @@ static struct gguf_slot *index_probe(const struct gguf_index *index, struct halo
     }
 }
 
-int gguf_index_build(struct gguf_index *index, uint64_t n, gguf_name_fn *name_of, const void *ud, uint32_t *ret_duplicate)
+int gguf_index_build(struct gguf_index *index, uint64_t n, gguf_name_fn *name_of, const void *ud,
+                     uint32_t *ret_duplicate)
 {
     assert(n < GGUF_INDEX_NONE);
     *index = (struct gguf_index){0};

@@ -6,16 +6,22 @@ static const struct {
     const char *name;
     uint32_t bytes;
 } kinds[] = {
-    [HALO_GGUF_U8] = {"u8", 1},   [HALO_GGUF_I8] = {"i8", 1},         [HALO_GGUF_U16] = {"u16", 2},
-    [HALO_GGUF_I16] = {"i16", 2}, [HALO_GGUF_U32] = {"u32", 4},       [HALO_GGUF_I32] = {"i32", 4},
-    [HALO_GGUF_F32] = {"f32", 4}, [HALO_GGUF_BOOL] = {"bool", 1},     [HALO_GGUF_STRING] = {"string", 0},
-    [HALO_GGUF_ARRAY] = {"array", 0}, [HALO_GGUF_U64] = {"u64", 8}, [HALO_GGUF_I64] = {"i64", 8},
+    [HALO_GGUF_U8] = {"u8", 1},       [HALO_GGUF_I8] = {"i8", 1},     [HALO_GGUF_U16] = {"u16", 2},
+    [HALO_GGUF_I16] = {"i16", 2},     [HALO_GGUF_U32] = {"u32", 4},   [HALO_GGUF_I32] = {"i32", 4},
+    [HALO_GGUF_F32] = {"f32", 4},     [HALO_GGUF_BOOL] = {"bool", 1}, [HALO_GGUF_STRING] = {"string", 0},
+    [HALO_GGUF_ARRAY] = {"array", 0}, [HALO_GGUF_U64] = {"u64", 8},   [HALO_GGUF_I64] = {"i64", 8},
     [HALO_GGUF_F64] = {"f64", 8},
 };
 
-const char *gguf_kind_name(uint32_t kind) { return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind].name : NULL; }
+const char *gguf_kind_name(uint32_t kind)
+{
+    return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind].name : NULL;
+}
 
-uint32_t gguf_kind_bytes(uint32_t kind) { return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind].bytes : 0; }
+uint32_t gguf_kind_bytes(uint32_t kind)
+{
+    return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind].bytes : 0;
+}
 
 static struct halo_span part_key_name(const void *ud, uint32_t i)
 {
@@ -57,7 +63,10 @@ int gguf_part_get_u64(const struct gguf_part *part, const char *name, uint64_t *
     return 0;
 }
 
-bool halo_gguf_has(const struct halo_gguf *gguf, const char *key) { return gguf_part_find_key(&gguf->parts[0], key) != NULL; }
+bool halo_gguf_has(const struct halo_gguf *gguf, const char *key)
+{
+    return gguf_part_find_key(&gguf->parts[0], key) != NULL;
+}
 
 int halo_gguf_get_u64(const struct halo_gguf *gguf, const char *key, uint64_t *ret, struct halo_fault *fault)
 {
@@ -104,7 +113,8 @@ int halo_gguf_get_bool(const struct halo_gguf *gguf, const char *name, bool *ret
     return 0;
 }
 
-int halo_gguf_get_string(const struct halo_gguf *gguf, const char *name, struct halo_span *ret, struct halo_fault *fault)
+int halo_gguf_get_string(const struct halo_gguf *gguf, const char *name, struct halo_span *ret,
+                         struct halo_fault *fault)
 {
     const struct gguf_key *key = gguf_part_find_key(&gguf->parts[0], name);
     if (!key)
@@ -115,7 +125,8 @@ int halo_gguf_get_string(const struct halo_gguf *gguf, const char *name, struct 
     return 0;
 }
 
-int halo_gguf_get_array(const struct halo_gguf *gguf, const char *name, struct halo_gguf_array *ret, struct halo_fault *fault)
+int halo_gguf_get_array(const struct halo_gguf *gguf, const char *name, struct halo_gguf_array *ret,
+                        struct halo_fault *fault)
 {
     const struct gguf_key *key = gguf_part_find_key(&gguf->parts[0], name);
     if (!key)

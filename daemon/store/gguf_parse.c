@@ -1,8 +1,8 @@
 /* gguf_parse.c: one pass over the directory of one file.
  *
- * One thread. Every length is compared with what is left of the file before anything is read or allocated by it; tables grow with
- * what was really parsed, never by a declared count. Faults name the key or tensor and the byte where it begins. A failure leaves
- * the part half-filled; halo_gguf_close cleans up.
+ * One thread. Every length is compared with what is left of the file before anything is read or allocated by it; tables
+ * grow with what was really parsed, never by a declared count. Faults name the key or tensor and the byte where it
+ * begins. A failure leaves the part half-filled; halo_gguf_close cleans up.
  */
 #include "gguf_priv.h"
 #include <assert.h>
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define KEY_MIN_BYTES (8 + 1 + 4 + 1)             /* length, one letter, type, one byte */
+#define KEY_MIN_BYTES (8 + 1 + 4 + 1)            /* length, one letter, type, one byte */
 #define TENSOR_MIN_BYTES (8 + 1 + 4 + 8 + 4 + 8) /* length, one letter, dimensions, one dimension, type, offset */
 
 struct parser {
@@ -26,7 +26,8 @@ struct parser {
 };
 
 /* Fills the fault with "key 'general.name' at byte 24: ..." and returns its errno. */
-__attribute__((format(printf, 3, 4))) static int fail(struct parser *p, enum halo_fault_code code, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int fail(struct parser *p, enum halo_fault_code code, const char *format,
+                                                      ...)
 {
     char text[sizeof p->fault->text];
     va_list args;
@@ -38,7 +39,8 @@ __attribute__((format(printf, 3, 4))) static int fail(struct parser *p, enum hal
         return halo_fault_set(p->fault, code, "%s '%.*s' at byte %llu: %s", p->noun, gguf_shown(p->name_n),
                               (const char *)p->source->bytes + p->name_at, begin, text);
     if (p->number)
-        return halo_fault_set(p->fault, code, "%s %llu at byte %llu: %s", p->noun, (unsigned long long)p->number, begin, text);
+        return halo_fault_set(p->fault, code, "%s %llu at byte %llu: %s", p->noun, (unsigned long long)p->number, begin,
+                              text);
     return halo_fault_set(p->fault, code, "%s: %s", p->noun, text);
 }
 
@@ -97,8 +99,8 @@ static int take_name(struct parser *p, uint64_t max, uint64_t *ret_at, uint64_t 
     if (*ret_n == 0)
         return fail(p, HALO_FAULT_LOAD_FAILED, "its name is empty");
     if (*ret_n > max)
-        return fail(p, HALO_FAULT_LOAD_FAILED, "its name has %llu bytes, at most %llu are allowed", (unsigned long long)*ret_n,
-                    (unsigned long long)max);
+        return fail(p, HALO_FAULT_LOAD_FAILED, "its name has %llu bytes, at most %llu are allowed",
+                    (unsigned long long)*ret_n, (unsigned long long)max);
     rc = need(p, *ret_n, "the name");
     if (rc)
         return rc;
@@ -120,18 +122,19 @@ static int parse_header(struct parser *p, struct gguf_part *part, uint64_t *ret_
     p->noun = "header";
     uint64_t n_file = p->source->n_file;
     if (n_file < GGUF_HEADER_BYTES)
-        return fail(p, HALO_FAULT_LOAD_FAILED, "a GGUF file begins with %d bytes, this file has %llu", GGUF_HEADER_BYTES,
-                    (unsigned long long)n_file);
+        return fail(p, HALO_FAULT_LOAD_FAILED, "a GGUF file begins with %d bytes, this file has %llu",
+                    GGUF_HEADER_BYTES, (unsigned long long)n_file);
     int rc = need(p, GGUF_HEADER_BYTES, "the header");
     if (rc)
         return rc;
     const uint8_t *head = p->source->bytes;
     if (memcmp(head, "GGUF", 4) != 0)
-        return fail(p, HALO_FAULT_LOAD_FAILED, "not a GGUF file, it begins with the bytes %02x %02x %02x %02x", head[0], head[1],
-                    head[2], head[3]);
+        return fail(p, HALO_FAULT_LOAD_FAILED, "not a GGUF file, it begins with the bytes %02x %02x %02x %02x", head[0],
+                    head[1], head[2], head[3]);
     uint32_t version = gguf_load_u32(head + 4);
     if (version != 0 && (version & 0xffff) == 0)
-        return fail(p, HALO_FAULT_UNSUPPORTED, "the file is big-endian (version 0x%08x); convert it to little-endian", version);
+        return fail(p, HALO_FAULT_UNSUPPORTED, "the file is big-endian (version 0x%08x); convert it to little-endian",
+                    version);
     if (version == 0)
         return fail(p, HALO_FAULT_LOAD_FAILED, "version 0 does not exist");
     if (version != 2 && version != 3)
@@ -143,7 +146,8 @@ static int parse_header(struct parser *p, struct gguf_part *part, uint64_t *ret_
     uint64_t left = n_file - p->at;
     if (*ret_n_keys > left / KEY_MIN_BYTES)
         return fail(p, HALO_FAULT_LOAD_FAILED, "it declares %llu keys, a file of %llu bytes has room for %llu",
-                    (unsigned long long)*ret_n_keys, (unsigned long long)n_file, (unsigned long long)(left / KEY_MIN_BYTES));
+                    (unsigned long long)*ret_n_keys, (unsigned long long)n_file,
+                    (unsigned long long)(left / KEY_MIN_BYTES));
     if (*ret_n_tensors > left / TENSOR_MIN_BYTES)
         return fail(p, HALO_FAULT_LOAD_FAILED, "it declares %llu tensors, a file of %llu bytes has room for %llu",
                     (unsigned long long)*ret_n_tensors, (unsigned long long)n_file,
@@ -155,7 +159,8 @@ static int check_bools(struct parser *p, uint64_t at, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         if (p->source->bytes[at + i] > 1)
-            return fail(p, HALO_FAULT_LOAD_FAILED, "a bool is the byte %u, only 0 and 1 exist", p->source->bytes[at + i]);
+            return fail(p, HALO_FAULT_LOAD_FAILED, "a bool is the byte %u, only 0 and 1 exist",
+                        p->source->bytes[at + i]);
     return 0;
 }
 
@@ -175,8 +180,9 @@ static int parse_array(struct parser *p, struct gguf_key *key)
     /* One byte at least for each element, so that the product below cannot wrap. */
     uint64_t least = kind == HALO_GGUF_STRING ? 8 : gguf_kind_bytes(kind), left = p->source->n_file - p->at;
     if (key->n > left / least)
-        return fail(p, HALO_FAULT_LOAD_FAILED, "%llu elements of type %s need at least %llu bytes each, %llu bytes are left",
-                    (unsigned long long)key->n, gguf_kind_name(kind), (unsigned long long)least, (unsigned long long)left);
+        return fail(
+            p, HALO_FAULT_LOAD_FAILED, "%llu elements of type %s need at least %llu bytes each, %llu bytes are left",
+            (unsigned long long)key->n, gguf_kind_name(kind), (unsigned long long)least, (unsigned long long)left);
     key->value_at = p->at;
     if (kind != HALO_GGUF_STRING) {
         rc = need(p, key->n * least, "the array");
@@ -257,10 +263,12 @@ static int parse_keys(struct parser *p, struct gguf_part *part, uint64_t n_keys)
     uint32_t twice;
     int rc = gguf_index_build(&part->key_index, n_keys, part_key_name, part, &twice);
     if (rc < 0)
-        return halo_fault_set(p->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to index %llu keys", (unsigned long long)n_keys);
+        return halo_fault_set(p->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to index %llu keys",
+                              (unsigned long long)n_keys);
     if (rc) {
         struct halo_span name = part_key_name(part, twice);
-        return halo_fault_set(p->fault, HALO_FAULT_LOAD_FAILED, "key '%.*s' appears twice", gguf_shown(name.n), name.bytes);
+        return halo_fault_set(p->fault, HALO_FAULT_LOAD_FAILED, "key '%.*s' appears twice", gguf_shown(name.n),
+                              name.bytes);
     }
     return 0;
 }
@@ -283,8 +291,8 @@ static int parse_shape(struct parser *p, struct halo_gguf_tensor *t)
         if (t->dims[i] == 0)
             return fail(p, HALO_FAULT_LOAD_FAILED, "dimension %u is 0", i);
         if (__builtin_mul_overflow(n_weights, t->dims[i], &n_weights) || n_weights > INT64_MAX)
-            return fail(p, HALO_FAULT_LOAD_FAILED, "the product of its dimensions passes 2^63 at dimension %u of %llu", i,
-                        (unsigned long long)t->dims[i]);
+            return fail(p, HALO_FAULT_LOAD_FAILED, "the product of its dimensions passes 2^63 at dimension %u of %llu",
+                        i, (unsigned long long)t->dims[i]);
     }
     uint32_t type;
     rc = take_u32(p, "the tensor type", &type);
@@ -293,7 +301,8 @@ static int parse_shape(struct parser *p, struct halo_gguf_tensor *t)
     struct halo_type_info info = halo_type_info(type);
     if (!info.name) {
         bool removed = type == 4 || type == 5 || (type >= 31 && type <= 33) || (type >= 36 && type <= 38);
-        return fail(p, HALO_FAULT_UNSUPPORTED, removed ? "type %u was removed from the format" : "type %u is not supported", type);
+        return fail(p, HALO_FAULT_UNSUPPORTED,
+                    removed ? "type %u was removed from the format" : "type %u is not supported", type);
     }
     t->type = (enum halo_type)type;
     if (t->dims[0] % info.block_weights)
@@ -311,7 +320,8 @@ static int parse_tensors(struct parser *p, struct halo_gguf *gguf, uint32_t part
     p->noun = "tensor";
     part->first_tensor = gguf->n_tensors;
     for (uint64_t i = 0; i < n_tensors; i++) {
-        struct halo_gguf_tensor *tensors = table_grow(gguf->tensors, gguf->n_tensors, &gguf->tensors_cap, sizeof *tensors);
+        struct halo_gguf_tensor *tensors =
+            table_grow(gguf->tensors, gguf->n_tensors, &gguf->tensors_cap, sizeof *tensors);
         if (!tensors)
             return fail(p, HALO_FAULT_OUT_OF_MEMORY, "no memory for a table of %llu tensors",
                         (unsigned long long)gguf->n_tensors + 1);
@@ -349,7 +359,8 @@ static int parse_alignment(struct parser *p, struct gguf_part *part)
     uint32_t value = gguf_load_u32(part->source.bytes + key->value_at);
     if (value < 8 || value > GGUF_MAX_ALIGNMENT || (value & (value - 1)))
         return halo_fault_set(p->fault, HALO_FAULT_LOAD_FAILED,
-                              "key 'general.alignment' is %u, it must be a power of two from 8 to %u", value, GGUF_MAX_ALIGNMENT);
+                              "key 'general.alignment' is %u, it must be a power of two from 8 to %u", value,
+                              GGUF_MAX_ALIGNMENT);
     part->alignment = value;
     return 0;
 }

@@ -1,7 +1,7 @@
 /* gguf_priv.h: the inside of the GGUF reader: byte source, parsed keys, parts.
  *
- * Places in the directory are kept as offsets, because the buffer moves while it grows; they become spans only in the getters, after
- * the object is complete. Everything belongs to one struct halo_gguf.
+ * Places in the directory are kept as offsets, because the buffer moves while it grows; they become spans only in the
+ * getters, after the object is complete. Everything belongs to one struct halo_gguf.
  */
 #ifndef HALO_STORE_GGUF_PRIV_H
 #define HALO_STORE_GGUF_PRIV_H
@@ -56,7 +56,8 @@ typedef struct halo_span gguf_name_fn(const void *ud, uint32_t i);
 
 /* 0, positive GGUF_INDEX_DUPLICATE with *ret_duplicate the second of two equal names, or -ENOMEM. */
 #define GGUF_INDEX_DUPLICATE 1
-int gguf_index_build(struct gguf_index *index, uint64_t n, gguf_name_fn *name_of, const void *ud, uint32_t *ret_duplicate);
+int gguf_index_build(struct gguf_index *index, uint64_t n, gguf_name_fn *name_of, const void *ud,
+                     uint32_t *ret_duplicate);
 uint32_t gguf_index_find(const struct gguf_index *index, struct halo_span name, gguf_name_fn *name_of, const void *ud);
 void gguf_index_finish(struct gguf_index *index);
 
@@ -82,10 +83,12 @@ struct halo_gguf {
     uint64_t tensors_cap;
     struct gguf_index tensor_index;
     pthread_mutex_t fingerprint_lock;
-    char fingerprint[HALO_SHA256_HEX]; /* made when first asked for: hashing the vocabulary takes longer than reading it */
+    char fingerprint[HALO_SHA256_HEX]; /* made when first asked for: hashing the vocabulary takes longer than reading it
+                                        */
 };
 
-/* gguf_parse.c: reads header, keys and tensor infos of one part; appends to gguf->tensors with offsets relative to the data. */
+/* gguf_parse.c: reads header, keys and tensor infos of one part; appends to gguf->tensors with offsets relative to the
+ * data. */
 int gguf_part_parse(struct halo_gguf *gguf, uint32_t part, struct halo_fault *fault);
 
 /* gguf_check.c: makes the offsets absolute; inside the file, aligned, not overlapping. */
@@ -107,7 +110,10 @@ uint32_t gguf_kind_bytes(uint32_t kind);   /* of one element; 0 for strings and 
 
 #define GGUF_SPAN_SHOWN 80 /* bytes of a name that a fault shows */
 
-static inline int gguf_shown(size_t n) { return n < GGUF_SPAN_SHOWN ? (int)n : GGUF_SPAN_SHOWN; }
+static inline int gguf_shown(size_t n)
+{
+    return n < GGUF_SPAN_SHOWN ? (int)n : GGUF_SPAN_SHOWN;
+}
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are read as they lie in the file");
 

@@ -1,8 +1,8 @@
 /* gguf_source.c: the bytes of a directory, read as far as the parser asks.
  *
- * One thread. Owns the buffer and the descriptor. The buffer at most doubles with each read, so it never holds more than twice what
- * the parser has walked through (and one first step), whatever the file declares. Fails with NOT_FOUND, LOAD_FAILED (not a regular
- * file, read error, file cut meanwhile), OUT_OF_MEMORY.
+ * One thread. Owns the buffer and the descriptor. The buffer at most doubles with each read, so it never holds more
+ * than twice what the parser has walked through (and one first step), whatever the file declares. Fails with NOT_FOUND,
+ * LOAD_FAILED (not a regular file, read error, file cut meanwhile), OUT_OF_MEMORY.
  */
 #include "gguf_priv.h"
 #include <assert.h>
@@ -70,7 +70,8 @@ static int source_read(struct gguf_source *source, uint64_t end, struct halo_fau
             return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "reading byte %llu failed",
                                     (unsigned long long)source->n_have);
         if (n == 0)
-            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "ends at byte %llu, it had %llu bytes when it was opened",
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                                  "ends at byte %llu, it had %llu bytes when it was opened",
                                   (unsigned long long)source->n_have, (unsigned long long)source->n_file);
         source->n_have += (uint64_t)n;
     }

@@ -1,7 +1,7 @@
 /* gguf_split.c: the names and keys of a split set.
  *
- * PREFIX-00001-of-0000N.gguf holds all metadata and may hold no tensors; the others hold the split.* keys and their tensors. The name,
- * split.no and split.count must tell the same story in every part. One thread.
+ * PREFIX-00001-of-0000N.gguf holds all metadata and may hold no tensors; the others hold the split.* keys and their
+ * tensors. The name, split.no and split.count must tell the same story in every part. One thread.
  */
 #include "gguf_priv.h"
 #include <errno.h>
@@ -79,9 +79,8 @@ int gguf_split_count(const struct gguf_part *first, uint32_t *ret_count, struct 
                               "key 'split.count' is %llu, but the file's name does not end in -00001-of-%05llu.gguf",
                               (unsigned long long)count, (unsigned long long)count);
     if (name_number != 1 || name_count != count)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "the name says part %u of %u, the keys say part 1 of %llu", name_number, name_count,
-                              (unsigned long long)count);
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "the name says part %u of %u, the keys say part 1 of %llu",
+                              name_number, name_count, (unsigned long long)count);
     *ret_count = (uint32_t)count;
     return 0;
 }
@@ -94,8 +93,8 @@ int gguf_split_check_part(const struct gguf_part *part, uint32_t index, uint32_t
         return rc;
     if (no != index || count != n_parts)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "it should be part %u of %u, its keys have split.no %llu and split.count %llu", index + 1, n_parts,
-                              (unsigned long long)no, (unsigned long long)count);
+                              "it should be part %u of %u, its keys have split.no %llu and split.count %llu", index + 1,
+                              n_parts, (unsigned long long)no, (unsigned long long)count);
     return 0;
 }
 
@@ -108,7 +107,8 @@ int gguf_split_check_tensors(const struct gguf_part *part, uint64_t n_tensors, s
     if (rc == HALO_GGUF_ABSENT)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key 'split.tensors.count' is missing");
     if (declared != n_tensors)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key 'split.tensors.count' is %llu, the parts hold %llu tensors",
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "key 'split.tensors.count' is %llu, the parts hold %llu tensors",
                               (unsigned long long)declared, (unsigned long long)n_tensors);
     return 0;
 }

@@ -1,0 +1,136 @@
+/* reader.c: one run: open the files, plan, read by the best method there is, report.
+ *
+ * Runs on the caller's thread until everything is in place, an error or cancel. Owns the descriptors for that time.
+ * Each step down is written into the report.
+ */
+#include "reader_priv.h"
+#include <assert.h>
+#include <base/clock.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define READER_DEPTH_DEFAULT 32u
+#define READER_DEPTH_MAX 1024u
+#define READER_CHUNK_DEFAULT ((size_t)1 << 20)
+#define READER_CHUNK_MAX ((size_t)64 << 20)
+
+#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+
+static int file_open(struct reader *r, struct reader_file *file, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    *file = (struct reader_file){.name = slash ? slash + 1 : path, .fd = -1, .fd_other = -1};
+    file->fd = open(path, OPEN_FLAGS);
+    struct stat st;
+    if (file->fd < 0 || fstat(file->fd, &st) < 0)
+        return halo_fault_errno(r->fault, HALO_FAULT_LOAD_FAILED, -errno, "%s cannot be opened", file->name);
+    if (!S_ISREG(st.st_mode))
+        return halo_fault_set(r->fault, HALO_FAULT_LOAD_FAILED, "%s is not a regular file", file->name);
+    file->size = (uint64_t)st.st_size;
+    if (r->options->no_direct)
+        return 0;
+    int direct = open(path, OPEN_FLAGS | O_DIRECT);
+    if (direct < 0) {
+        reader_notice(r, "%s does not open for direct reads (%s), reading through the page cache", file->name,
+                      strerror(errno));
+        r->report->direct = false;
+        return 0;
+    }
+    file->fd_other = file->fd;
+    file->fd = direct;
+    file->direct = true;
+    return 0;
+}
+
+void reader_file_buffered(struct reader *r, struct reader_file *file, int error)
+{
+    if (!file->direct)
+        return; /* another read came to the same end before */
+    reader_notice(r, "%s refuses direct reads (%s), reading through the page cache", file->name, strerror(error));
+    int direct = file->fd;
+    file->fd = file->fd_other;
+    file->fd_other = direct;
+    file->direct = false;
+    r->report->direct = false;
+}
+
+static int reader_init(struct reader *r, const char *const *paths, size_t n_paths)
+{
+    const struct halo_reader_options *options = r->options;
+    unsigned depth = options->queue_depth ? options->queue_depth : READER_DEPTH_DEFAULT;
+    r->queue_depth = depth < READER_DEPTH_MAX ? depth : READER_DEPTH_MAX;
+    size_t chunk = options->chunk_bytes ? options->chunk_bytes : READER_CHUNK_DEFAULT;
+    chunk = chunk < READER_CHUNK_MAX ? chunk : READER_CHUNK_MAX;
+    r->chunk_bytes = (chunk + HALO_READER_ALIGN - 1) & ~(size_t)(HALO_READER_ALIGN - 1);
+    r->report->direct = !options->no_direct;
+    r->files = calloc(n_paths + 1, sizeof *r->files);
+    if (!r->files)
+        return halo_fault_set(r->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %zu files", n_paths);
+    for (size_t i = 0; i < n_paths; i++) {
+        r->n_files = i + 1;
+        int rc = file_open(r, &r->files[i], paths[i]);
+        if (rc)
+            return rc;
+    }
+    return reader_plan_init(r);
+}
+
+static void reader_finish(struct reader *r)
+{
+    for (size_t i = 0; i < r->n_files; i++) {
+        if (r->files[i].fd >= 0)
+            close(r->files[i].fd);
+        if (r->files[i].fd_other >= 0)
+            close(r->files[i].fd_other);
+    }
+    free(r->files);
+    reader_plan_finish(r);
+}
+
+/* Empty ranges are in place before anything is read. */
+static void reader_done_empty(struct reader *r)
+{
+    for (size_t i = 0; i < r->n_jobs; i++)
+        if (r->jobs[i].n_bytes == 0 && r->options->done)
+            r->options->done(r->options->ud, i);
+}
+
+static int reader_read(struct reader *r)
+{
+    reader_done_empty(r);
+    int rc = r->options->no_uring ? READER_STEP_DOWN : reader_uring_run(r);
+    if (rc == READER_STEP_DOWN)
+        reader_threads_run(r);
+    if (r->error)
+        return r->error;
+    if (r->bytes_done < r->bytes_total) { /* nothing else ends a run early */
+        assert(reader_cancelled(r));
+        return halo_fault_set(r->fault, HALO_FAULT_CANCELLED, "reading was cancelled after %llu of %llu bytes",
+                              (unsigned long long)r->bytes_done, (unsigned long long)r->bytes_total);
+    }
+    return 0;
+}
+
+int halo_reader_run(const char *const *paths, size_t n_paths, const struct halo_reader_job *jobs, size_t n_jobs,
+                    const struct halo_reader_options *options, struct halo_reader_report *ret_report,
+                    struct halo_fault *fault)
+{
+    static const struct halo_reader_options defaults;
+    struct halo_reader_report report = {.method = HALO_READER_PREAD};
+    struct reader r = {
+        .jobs = jobs, .n_jobs = n_jobs, .options = options ? options : &defaults, .report = &report, .fault = fault};
+    uint64_t begin_ns = halo_clock_ns();
+    int rc = reader_init(&r, paths, n_paths);
+    if (!rc)
+        rc = reader_read(&r);
+    report.bytes = r.bytes_done;
+    report.elapsed_ns = halo_clock_ns() - begin_ns;
+    reader_finish(&r);
+    if (ret_report)
+        *ret_report = report;
+    return rc;
+}
