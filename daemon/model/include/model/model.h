@@ -14,6 +14,14 @@
 
 #define HALO_MODEL_MAX_LAYERS 512
 #define HALO_MODEL_MAX_EXPERTS 1024
+#define HALO_MODEL_MAX_CONTEXT (1 << 30)
+#define HALO_MODEL_MAX_EMBD (1 << 17)
+#define HALO_MODEL_MAX_HEADS 1024
+#define HALO_MODEL_MAX_HEAD_DIM 1024
+#define HALO_MODEL_MAX_FF (1 << 20)
+#define HALO_MODEL_MAX_VOCAB (1 << 22)
+#define HALO_MODEL_MAX_WIDTH (1 << 24) /* of one value: elements per row */
+#define HALO_MODEL_MAX_ROWS 4096       /* of a batch */
 
 enum halo_rope_scaling { HALO_ROPE_SCALING_NONE, HALO_ROPE_SCALING_LINEAR, HALO_ROPE_SCALING_YARN };
 
@@ -24,15 +32,17 @@ struct halo_hparams {
     uint32_t head_dim_k, head_dim_v, n_rot;
     uint32_t n_ff, n_ff_expert, n_expert, n_expert_used;
     float rms_eps, rope_base, rope_factor, rope_attn_factor;
+    float rope_yarn_ext_factor, rope_yarn_attn_factor, rope_yarn_beta_fast, rope_yarn_beta_slow;
     uint32_t rope_original_context;
     enum halo_rope_scaling rope_scaling;
 };
 
-struct halo_model_params { /* of load and plan; 0 or defaults mean "the model's" */
-    uint32_t context;       /* per sequence */
-    uint64_t kv_tokens;     /* of the whole pool; 0: 4 contexts, as memory allows (the engine decides) */
+struct halo_model_params { /* of load and plan; 0 means "the model's" or the default */
+    uint32_t context;       /* per sequence, positions; at most what the model was trained for */
+    uint64_t kv_tokens;     /* of the whole pool, rounded up to pages; 0: 4 contexts. The engine may lower plan.kv.n_pages before it
+                             * hands the plan to a device, when memory does not allow them */
     enum halo_kv_type kv;
-    uint32_t max_rows, max_outputs; /* of a batch */
+    uint32_t max_rows, max_outputs; /* of a batch; 0: 256, and 64 or max_rows if that is less */
 };
 
 struct halo_model {
@@ -49,8 +59,10 @@ struct halo_model {
     struct halo_plan plan;
 };
 
-/* Opens the directory, reads and checks everything, builds the plan for `params`. The binder lists every missing or misshapen tensor it
- * found (as many as fit into the fault's text, and their count). UNSUPPORTED for an unknown architecture (names it). */
+/* Opens the directory, reads and checks everything, builds the plan for `params` (NULL: all defaults). Any thread that may read files.
+ * LOAD_FAILED: the binder lists every missing or misshapen tensor it found (as many as fit into the fault's text, and their count).
+ * UNSUPPORTED: an unknown architecture (names it), a mechanism or a tensor that the family's plan does not have.
+ * BAD_REQUEST: params that the model cannot serve. Other codes as those of the directory and the tokenizer. */
 int halo_model_create(struct halo_model **ret, const char *path, const struct halo_model_params *params, struct halo_fault *fault);
 void halo_model_destroy(struct halo_model *model);
 
@@ -60,5 +72,9 @@ int halo_plan_print(const struct halo_plan *plan, char *buffer, size_t n);
 /* Bytes and operations of one decoded token at `n_context` filled positions and of one prefill row, from the plan alone. */
 struct halo_plan_cost { uint64_t weight_bytes, kv_bytes, flops; };
 void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t n_rows, struct halo_plan_cost *ret);
+
+/* The largest context, at most `limit`, with which n_sequences whole sequences have a KV cache of at most budget_bytes: what the
+ * sentence "load with a context of at most N" says. 0 when not even one page each fits. Whole pages, unless it is `limit` itself. */
+uint32_t halo_plan_fit_context(const struct halo_plan *plan, uint64_t budget_bytes, uint32_t n_sequences, uint32_t limit);
 
 #endif

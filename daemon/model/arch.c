@@ -1,0 +1,38 @@
+/* arch.c: the list of model families. */
+#include "arch_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct halo_arch *const families[] = {
+    &halo_arch_llama,
+    &halo_arch_qwen2,
+    &halo_arch_qwen3,
+    &halo_arch_qwen3moe,
+};
+#define N_FAMILIES (sizeof(families) / sizeof(families[0]))
+
+int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, struct halo_fault *fault)
+{
+    struct halo_span name;
+    char shown[40], known[128] = "";
+    size_t n = 0;
+    int r = halo_gguf_get_string(gguf, "general.architecture", &name, fault);
+
+    if (r < 0)
+        return r;
+    if (r == HALO_GGUF_ABSENT)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "general.architecture is missing");
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        if (strlen(families[i]->name) == name.n && memcmp(families[i]->name, name.bytes, name.n) == 0) {
+            *ret = families[i];
+            return 0;
+        }
+        n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", families[i]->name);
+    }
+    /* The name comes from the file and goes to a terminal: printable ASCII only. */
+    for (n = 0; n < name.n && n < sizeof(shown) - 1; n++)
+        shown[n] = name.bytes[n] >= ' ' && name.bytes[n] <= '~' ? name.bytes[n] : '?';
+    shown[n] = '\0';
+    return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "architecture \"%s\" is not supported (supported: %s)", shown, known);
+}

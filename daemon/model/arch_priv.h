@@ -1,0 +1,32 @@
+/* arch_priv.h: what a model family is: two tables and one straight-line function.
+ *
+ * To add a family: a file arch_<family>.c with its const struct halo_arch, one line in arch.c and in meson.build, a golden plan
+ * text, and a reference-logit file.
+ */
+#ifndef HALO_MODEL_ARCH_PRIV_H
+#define HALO_MODEL_ARCH_PRIV_H
+
+#include "hparams_priv.h"
+#include "tensors_priv.h"
+
+struct halo_builder;
+
+struct halo_arch {
+    const char *name; /* general.architecture */
+    const struct halo_hparam *hparams;
+    size_t n_hparams;
+    const struct halo_tensor_spec *tensors;
+    size_t n_tensors;
+    /* Appends the whole program. Failures stay in the builder and are reported when it is finished. */
+    void (*build)(struct halo_builder *builder);
+};
+
+#define HALO_ARCH(name, hparams, tensors, build)                                                                               \
+    {name, hparams, sizeof(hparams) / sizeof((hparams)[0]), tensors, sizeof(tensors) / sizeof((tensors)[0]), build}
+
+extern const struct halo_arch halo_arch_llama, halo_arch_qwen2, halo_arch_qwen3, halo_arch_qwen3moe;
+
+/* The family that the file names. LOAD_FAILED without the key, UNSUPPORTED for another name (tells it and the known ones). */
+int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, struct halo_fault *fault);
+
+#endif

@@ -1,0 +1,204 @@
+/* bind.c: the binder: a family's table of tensors against the directory of a file.
+ *
+ * Reports all that is wrong in one sentence, so that a broken conversion is understood at the first try. Any thread; owns nothing,
+ * the result lies in the caller's arena.
+ */
+#include "bind_priv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What is wrong so far. Entries that no longer fit are only counted. */
+struct complaints {
+    uint64_t n, n_told;
+    size_t n_text;
+    char text[160];
+};
+
+__attribute__((format(printf, 2, 3))) static void complain(struct complaints *complaints, const char *format, ...)
+{
+    char entry[160];
+    va_list args;
+    int n;
+
+    complaints->n++;
+    va_start(args, format);
+    n = vsnprintf(entry, sizeof(entry), format, args);
+    va_end(args);
+    if (n < 0 || complaints->n_told + 1 < complaints->n || complaints->n_text + (size_t)n + 3 > sizeof(complaints->text))
+        return;
+    complaints->n_text += (size_t)snprintf(complaints->text + complaints->n_text, sizeof(complaints->text) - complaints->n_text,
+                                           "%s%s", complaints->n_told ? "; " : "", entry);
+    complaints->n_told++;
+}
+
+/* "[256, 768]", with as many dimensions as the role has. */
+static void shape_print(char *buffer, size_t n, const uint64_t *dims, uint32_t n_dims)
+{
+    int at = snprintf(buffer, n, "[%" PRIu64, dims[0]);
+
+    for (uint32_t i = 1; i < n_dims && at > 0 && (size_t)at < n; i++)
+        at += snprintf(buffer + at, n - (size_t)at, ", %" PRIu64, dims[i]);
+    if (at > 0 && (size_t)at < n)
+        snprintf(buffer + at, n - (size_t)at, "]");
+}
+
+static void tensor_check(const struct halo_gguf_tensor *tensor, const struct halo_tensor_spec *spec, const struct halo_hparams *hparams,
+                         struct complaints *complaints)
+{
+    static const uint32_t role_dims[] = {[HALO_WEIGHT_VECTOR] = 1, [HALO_WEIGHT_MATRIX] = 2, [HALO_WEIGHT_EXPERTS] = 3};
+    uint64_t wanted[HALO_GGUF_MAX_DIMS] = {1, 1, 1, 1};
+    char is[96], should[96];
+    struct halo_type_info type = halo_type_info(tensor->type);
+
+    for (uint32_t i = 0; i < 3; i++)
+        wanted[i] = halo_tensors_extent(spec->dims[i], hparams);
+    if (memcmp(wanted, tensor->dims, sizeof(wanted)) != 0) {
+        uint32_t n_dims = tensor->n_dims > role_dims[spec->role] ? tensor->n_dims : role_dims[spec->role];
+        shape_print(is, sizeof(is), tensor->dims, n_dims);
+        shape_print(should, sizeof(should), wanted, role_dims[spec->role]);
+        complain(complaints, "%s is %s, should be %s", tensor->name, is, should);
+    } else if (spec->role == HALO_WEIGHT_VECTOR && tensor->type != HALO_TYPE_F32) {
+        complain(complaints, "%s is %s, should be F32", tensor->name, type.name);
+    } else if (wanted[0] % type.block_weights) {
+        complain(complaints, "%s: rows of %" PRIu64 " are no whole %s blocks of %" PRIu32, tensor->name, wanted[0], type.name,
+                 type.block_weights);
+    }
+}
+
+/* Whether a name is that of a tensor in one of the layers. The cheap tests come first: a hostile file has a million names. */
+static bool name_matches(const char *name, enum halo_tensor_id id, uint32_t n_layers)
+{
+    const char *pattern = halo_tensors_pattern(id), *digit = name + 4;
+    char exact[HALO_GGUF_MAX_NAME + 1];
+    uint32_t layer = 0;
+
+    if (!halo_tensors_layered(id))
+        return strcmp(name, pattern) == 0;
+    if (strncmp(name, "blk.", 4) != 0)
+        return false;
+    for (; *digit >= '0' && *digit <= '9' && layer < n_layers; digit++)
+        layer = layer * 10 + (uint32_t)(*digit - '0');
+    if (layer >= n_layers || strcmp(digit, strstr(pattern, "%u") + 2) != 0)
+        return false;
+    halo_tensors_name(id, layer, exact); /* tells blk.0 from blk.00 */
+    return strcmp(name, exact) == 0;
+}
+
+/* Tensors that old converters wrote and that hold nothing a plan needs: tables of rotary angles that follow from the keys. */
+static bool carries_nothing(const char *name)
+{
+    size_t n = strlen(name);
+    static const char suffix[] = ".attn_rot_embd.weight";
+    return n > sizeof(suffix) && strcmp(name + n - (sizeof(suffix) - 1), suffix) == 0;
+}
+
+static int strangers_check(const struct halo_binding *binding, const struct halo_gguf *gguf, const struct halo_arch *arch,
+                           struct halo_fault *fault)
+{
+    uint64_t n_tensors = halo_gguf_n_tensors(gguf), n_strange = 0;
+    const char *first = NULL;
+
+    for (uint64_t i = 0; i < n_tensors; i++) {
+        const char *name = halo_gguf_tensor(gguf, i)->name;
+        bool known = carries_nothing(name);
+        for (int id = 0; id < HALO_TENSOR_COUNT && !known; id++)
+            known = binding->specs[id] && name_matches(name, (enum halo_tensor_id)id, binding->n_layers);
+        if (!known && n_strange++ == 0)
+            first = name;
+    }
+    if (n_strange == 0)
+        return 0;
+    return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%" PRIu64 " tensor%s of the file %s no part of a %s model (%s%s)", n_strange,
+                          n_strange == 1 ? "" : "s", n_strange == 1 ? "is" : "are", arch->name, n_strange == 1 ? "" : "first: ",
+                          first);
+}
+
+static void spec_bind(struct halo_binding *binding, const struct halo_gguf *gguf, const struct halo_tensor_spec *spec,
+                      const struct halo_hparams *hparams, struct complaints *complaints)
+{
+    uint32_t n = halo_tensors_layered(spec->id) ? binding->n_layers : 1;
+    char name[HALO_GGUF_MAX_NAME + 1];
+
+    for (uint32_t layer = 0; layer < n; layer++) {
+        halo_tensors_name(spec->id, layer, name);
+        const struct halo_gguf_tensor *tensor = halo_gguf_find_tensor(gguf, name);
+        if (tensor) {
+            tensor_check(tensor, spec, hparams, complaints);
+            binding->found[spec->id * binding->n_layers + layer] = tensor;
+            binding->n_found++;
+        } else if (!spec->optional) {
+            complain(complaints, "%s is missing", name);
+        }
+    }
+}
+
+int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const struct halo_gguf *gguf, const struct halo_arch *arch,
+                      const struct halo_hparams *hparams, struct halo_fault *fault)
+{
+    struct complaints complaints = {0};
+
+    assert(hparams->n_layers >= 1 && hparams->n_layers <= HALO_MODEL_MAX_LAYERS);
+    memset(ret, 0, sizeof(*ret));
+    ret->gguf = gguf;
+    ret->n_layers = hparams->n_layers;
+    ret->specs = halo_arena_alloc(arena, HALO_TENSOR_COUNT, sizeof(*ret->specs));
+    ret->found = halo_arena_alloc(arena, (size_t)HALO_TENSOR_COUNT * hparams->n_layers, sizeof(*ret->found));
+    if (!ret->specs || !ret->found)
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the tensor table of the model");
+
+    for (size_t i = 0; i < arch->n_tensors; i++) {
+        const struct halo_tensor_spec *spec = &arch->tensors[i];
+        if (spec->when && !spec->when(hparams))
+            continue;
+        assert(!ret->specs[spec->id]);
+        ret->specs[spec->id] = spec;
+        spec_bind(ret, gguf, spec, hparams, &complaints);
+    }
+    if (complaints.n > complaints.n_told)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%" PRIu64 " tensors do not fit a %s model: %s; and %" PRIu64 " more",
+                              complaints.n, arch->name, complaints.text, complaints.n - complaints.n_told);
+    if (complaints.n)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%" PRIu64 " tensor%s not fit a %s model: %s", complaints.n,
+                              complaints.n == 1 ? " does" : "s do", arch->name, complaints.text);
+    return strangers_check(ret, gguf, arch, fault);
+}
+
+const struct halo_gguf_tensor *halo_binding_find(const struct halo_binding *binding, enum halo_tensor_id id, uint32_t layer)
+{
+    if (id >= HALO_TENSOR_COUNT || layer >= binding->n_layers)
+        return NULL;
+    return binding->found[id * binding->n_layers + (halo_tensors_layered(id) ? layer : 0)];
+}
+
+int halo_binding_read(const struct halo_binding *binding, enum halo_tensor_id id, float *ret, uint32_t n, struct halo_fault *fault)
+{
+    const struct halo_gguf_tensor *tensor = halo_binding_find(binding, id, 0);
+    size_t done = 0, n_bytes = (size_t)n * sizeof(float);
+    const char *path;
+    int fd;
+
+    assert(tensor && tensor->type == HALO_TYPE_F32 && tensor->n_bytes == n_bytes);
+    path = halo_gguf_part_path(binding->gguf, tensor->part);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "%s cannot be opened for %s", path, tensor->name);
+    while (done < n_bytes) {
+        ssize_t got = pread(fd, (char *)ret + done, n_bytes - done, (off_t)(tensor->offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            int error = got < 0 ? -errno : -EIO;
+            close(fd);
+            return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, error, "%s: %s cannot be read", path, tensor->name);
+        }
+        done += (size_t)got;
+    }
+    close(fd);
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* bind_priv.h: finds the tensors of a family in a file and checks their shapes. */
+#ifndef HALO_MODEL_BIND_PRIV_H
+#define HALO_MODEL_BIND_PRIV_H
+
+#include "arch_priv.h"
+#include <base/arena.h>
+
+struct halo_binding {
+    const struct halo_gguf *gguf;
+    const struct halo_tensor_spec **specs; /* [HALO_TENSOR_COUNT], NULL for a tensor that the family has not */
+    const struct halo_gguf_tensor **found; /* [HALO_TENSOR_COUNT][n_layers]; one outside the layers is at layer 0 */
+    uint32_t n_layers;
+    uint32_t n_found;
+};
+
+/* Fills *ret in the arena. Every missing or misshapen tensor is counted, as many as fit are told in the one fault: LOAD_FAILED.
+ * A tensor that the family does not know is UNSUPPORTED: it would have changed the result, and passing it over would be silent.
+ * Those known to carry nothing are passed over. OUT_OF_MEMORY when the arena is full. */
+int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const struct halo_gguf *gguf, const struct halo_arch *arch,
+                      const struct halo_hparams *hparams, struct halo_fault *fault);
+
+/* The tensor, or NULL when the file has it not (or the family, or the layer). */
+const struct halo_gguf_tensor *halo_binding_find(const struct halo_binding *binding, enum halo_tensor_id id, uint32_t layer);
+
+/* Reads the elements of a bound F32 vector from its file. */
+int halo_binding_read(const struct halo_binding *binding, enum halo_tensor_id id, float *ret, uint32_t n, struct halo_fault *fault);
+
+#endif

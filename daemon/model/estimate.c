@@ -1,0 +1,70 @@
+/* estimate.c: what a plan costs: bytes read and operations of a step, and the largest context that fits into a budget.
+ *
+ * Pure arithmetic over the plan, any thread, no overflow for a plan that a checked file gave. A step reads each weight once for all
+ * its rows, so a step of more rows costs more operations but hardly more weight bytes: the two bounds of the roofline.
+ */
+#include <model/model.h>
+
+#include <assert.h>
+#include <math.h>
+
+/* Of n_experts, how many are touched when each of n_rows rows picks n_used at random: what a mixture reads of its weights. */
+static double experts_touched(uint32_t n_experts, uint32_t n_used, uint32_t n_rows)
+{
+    double missed = pow(1 - (double)n_used / n_experts, n_rows);
+    return n_experts * (1 - missed);
+}
+
+static void matrix_cost(const struct halo_plan *plan, uint32_t index, uint32_t n_rows, struct halo_plan_cost *cost)
+{
+    const struct halo_weight *weight = &plan->weights[index];
+
+    cost->weight_bytes += weight->n_bytes;
+    cost->flops += 2ull * weight->n_cols * weight->n_rows * n_rows;
+}
+
+static void attend_cost(const struct halo_plan *plan, const struct halo_op_attend *op, uint32_t n_positions, uint32_t n_rows,
+                        struct halo_plan_cost *cost)
+{
+    const struct halo_kv_shape *kv = &plan->kv;
+    uint64_t row_bytes = (uint64_t)halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_row_bytes(kv->type, kv->head_dim_v);
+
+    cost->kv_bytes += row_bytes * kv->n_head_kv * n_positions * n_rows;
+    cost->flops += 2ull * (kv->head_dim_k + kv->head_dim_v) * op->n_head * n_positions * n_rows;
+}
+
+void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t n_rows, struct halo_plan_cost *ret)
+{
+    *ret = (struct halo_plan_cost){0};
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        const struct halo_op *op = &plan->ops[i];
+        if (op->kind == HALO_OP_EMBED) {
+            ret->weight_bytes += halo_type_row_bytes(plan->weights[op->u.embed.weight].type, plan->weights[op->u.embed.weight].n_cols) * n_rows;
+        } else if (op->kind == HALO_OP_MATMUL) {
+            for (uint16_t k = 0; k < op->u.matmul.n; k++)
+                matrix_cost(plan, op->u.matmul.weight[k], n_rows, ret);
+        } else if (op->kind == HALO_OP_MOE_MATMUL) {
+            for (uint16_t k = 0; k < op->u.moe_matmul.n; k++) {
+                const struct halo_weight *weight = &plan->weights[op->u.moe_matmul.weight[k]];
+                double touched = experts_touched(weight->n_experts, op->u.moe_matmul.n_used, n_rows);
+                ret->weight_bytes += (uint64_t)((double)weight->n_bytes / weight->n_experts * touched);
+                ret->flops += 2ull * weight->n_cols * weight->n_rows * op->u.moe_matmul.n_used * n_rows;
+            }
+        } else if (op->kind == HALO_OP_ATTEND) {
+            attend_cost(plan, &op->u.attend, n_positions, n_rows, ret);
+        } else if (op->kind == HALO_OP_LOGITS) {
+            matrix_cost(plan, op->u.logits.weight, n_rows, ret);
+        }
+    }
+}
+
+uint32_t halo_plan_fit_context(const struct halo_plan *plan, uint64_t budget_bytes, uint32_t n_sequences, uint32_t limit)
+{
+    uint64_t page_bytes = halo_kv_page_bytes(&plan->kv), n_pages;
+
+    assert(page_bytes > 0 && n_sequences > 0);
+    n_pages = budget_bytes / page_bytes / n_sequences;
+    if (n_pages >= ((uint64_t)limit + HALO_KV_PAGE_TOKENS - 1) / HALO_KV_PAGE_TOKENS)
+        return limit; /* also one that is no whole number of pages */
+    return (uint32_t)n_pages * HALO_KV_PAGE_TOKENS;
+}

@@ -1,0 +1,251 @@
+/* hparams.c: reads a family's hyper-parameters and checks them against ceilings and against each other.
+ *
+ * Pure: no state, any thread. A file is not trusted: after halo_hparams_read every product of two fields that a plan forms fits into
+ * 32 bits, heads divide, and no key that would change the computation was passed over.
+ * Fails with: LOAD_FAILED (absent, wrong type, out of bounds, contradictory), UNSUPPORTED (varies by layer, unknown mechanism).
+ */
+#include "hparams_priv.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KEY_BYTES 128
+
+static void key_make(char key[KEY_BYTES], const char *arch, const char *suffix)
+{
+    int n = snprintf(key, KEY_BYTES, "%s.%s", arch, suffix);
+    assert(n > 0 && n < KEY_BYTES);
+}
+
+double halo_hparams_head_count(const struct halo_hparams *hparams)
+{
+    return hparams->n_head;
+}
+
+double halo_hparams_head_share(const struct halo_hparams *hparams)
+{
+    return hparams->n_embd % hparams->n_head ? 0 : hparams->n_embd / hparams->n_head;
+}
+
+double halo_hparams_key_length(const struct halo_hparams *hparams)
+{
+    return hparams->head_dim_k;
+}
+
+double halo_hparams_ff_length(const struct halo_hparams *hparams)
+{
+    return hparams->n_expert ? hparams->n_ff : 0;
+}
+
+double halo_hparams_ff_share(const struct halo_hparams *hparams)
+{
+    return hparams->n_expert_used == 0 || hparams->n_ff % hparams->n_expert_used ? 0 : hparams->n_ff / hparams->n_expert_used;
+}
+
+/* The common entry of a per-layer array. An array of another length than the layers is a contradiction, not a variation. */
+static int layered_read(struct halo_gguf_array array, const char *key, uint32_t n_layers, double *ret, struct halo_fault *fault)
+{
+    int64_t first = 0, entry = 0;
+
+    if (array.n != n_layers)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key, array.n,
+                              n_layers);
+    for (uint32_t i = 0; i < n_layers; i++) {
+        if (!halo_gguf_next_i64(&array, &entry))
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold integers", key);
+        if (i == 0)
+            first = entry;
+        else if (entry != first)
+            return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                                  "%s varies by layer (layer 0: %" PRId64 ", layer %" PRIu32 ": %" PRId64 "), which is not supported",
+                                  key, first, i, entry);
+    }
+    *ret = (double)first;
+    return 0;
+}
+
+/* 0 with the value as the file gives it, HALO_GGUF_ABSENT, or negative. */
+static int value_read(const struct halo_gguf *gguf, const struct halo_hparam *row, const char *key, uint32_t n_layers, double *ret,
+                      struct halo_fault *fault)
+{
+    struct halo_gguf_array array;
+    uint64_t count = 0;
+    int r;
+
+    if (row->kind == HALO_HPARAM_REAL)
+        return halo_gguf_get_f64(gguf, key, ret, fault);
+    if (row->kind == HALO_HPARAM_LAYERED && halo_gguf_get_array(gguf, key, &array, NULL) == 0)
+        return layered_read(array, key, n_layers, ret, fault);
+    r = halo_gguf_get_u64(gguf, key, &count, fault);
+    *ret = (double)count; /* exact below 2^53, and every ceiling is far below that */
+    return r;
+}
+
+static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch, const struct halo_hparam *row,
+                    struct halo_fault *fault)
+{
+    char key[KEY_BYTES];
+    double value = 0;
+    bool absent;
+    int r;
+
+    key_make(key, arch, row->suffix);
+    r = value_read(gguf, row, key, hparams->n_layers, &value, fault);
+    if (r < 0)
+        return r;
+    absent = r == HALO_GGUF_ABSENT;
+    if (absent && row->required)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s is missing", key);
+    if (absent)
+        value = row->derive ? row->derive(hparams) : row->value;
+    if (!(value >= row->min && value <= row->max)) /* written so that NaN fails */
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s is %.9g%s, allowed are %.9g to %.9g", key, value,
+                              absent ? " by default" : "", row->min, row->max);
+    if (row->kind == HALO_HPARAM_REAL)
+        *(float *)((char *)hparams + row->field) = (float)value;
+    else
+        *(uint32_t *)((char *)hparams + row->field) = (uint32_t)value;
+    return 0;
+}
+
+/* The type of the rotary scaling, and its numbers. Absent type with a factor means linear, as the format has it. */
+static int scaling_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch, struct halo_fault *fault)
+{
+    static const struct halo_hparam numbers[] = {
+        HALO_HPARAM_OR(REAL, "rope.scale_linear", rope_factor, 0, 0, 1e6), /* the old spelling, overruled by the next */
+        HALO_HPARAM_OR(REAL, "rope.scaling.attn_factor", rope_attn_factor, 1, 1e-3, 1e3),
+        HALO_HPARAM_OR(COUNT, "rope.scaling.original_context_length", rope_original_context, 0, 0, HALO_MODEL_MAX_CONTEXT),
+        HALO_HPARAM_OR(REAL, "rope.scaling.yarn_ext_factor", rope_yarn_ext_factor, 1, 0, 1),
+        HALO_HPARAM_OR(REAL, "rope.scaling.yarn_attn_factor", rope_yarn_attn_factor, 1, 1e-3, 1e3),
+        HALO_HPARAM_OR(REAL, "rope.scaling.yarn_beta_fast", rope_yarn_beta_fast, 32, 1e-3, 1e6),
+        HALO_HPARAM_OR(REAL, "rope.scaling.yarn_beta_slow", rope_yarn_beta_slow, 1, 1e-3, 1e6),
+    };
+    static const struct halo_hparam factor = HALO_HPARAM_OR(REAL, "rope.scaling.factor", rope_factor, 0, 0, 1e6);
+    struct halo_span type = {"linear", 6};
+    char key[KEY_BYTES];
+    int r;
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if ((r = row_read(hparams, gguf, arch, &numbers[i], fault)) < 0)
+            return r;
+    key_make(key, arch, factor.suffix);
+    if (halo_gguf_has(gguf, key) && (r = row_read(hparams, gguf, arch, &factor, fault)) < 0)
+        return r;
+    if (hparams->rope_factor == 0) /* the format's "not scaled" */
+        hparams->rope_factor = 1;
+    if (hparams->rope_original_context == 0)
+        hparams->rope_original_context = hparams->n_context_train;
+
+    key_make(key, arch, "rope.scaling.type");
+    if ((r = halo_gguf_get_string(gguf, key, &type, fault)) < 0)
+        return r;
+    if (type.n == 4 && memcmp(type.bytes, "none", 4) == 0)
+        hparams->rope_scaling = HALO_ROPE_SCALING_NONE;
+    else if (type.n == 6 && memcmp(type.bytes, "linear", 6) == 0)
+        hparams->rope_scaling = hparams->rope_factor == 1 ? HALO_ROPE_SCALING_NONE : HALO_ROPE_SCALING_LINEAR;
+    else if (type.n == 4 && memcmp(type.bytes, "yarn", 4) == 0)
+        hparams->rope_scaling = HALO_ROPE_SCALING_YARN;
+    else
+        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s is not one of none, linear, yarn, which are what %s supports", key,
+                              arch);
+    return 0;
+}
+
+/* The rows of the embedding, unless the file says another number; then the binder reports the mismatch as a shape. */
+static int vocab_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch, struct halo_fault *fault)
+{
+    static const struct halo_hparam row = HALO_HPARAM_OR(COUNT, "vocab_size", n_vocab, 0, 0, HALO_MODEL_MAX_VOCAB);
+    const struct halo_gguf_tensor *embd = halo_gguf_find_tensor(gguf, "token_embd.weight");
+    int r;
+
+    if ((r = row_read(hparams, gguf, arch, &row, fault)) < 0)
+        return r;
+    if (!embd)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "tensor token_embd.weight is missing");
+    if (hparams->n_vocab == 0 && embd->dims[1] <= HALO_MODEL_MAX_VOCAB)
+        hparams->n_vocab = (uint32_t)embd->dims[1];
+    if (hparams->n_vocab == 0)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "token_embd.weight has %" PRIu64 " rows, allowed are 1 to %d",
+                              embd->dims[1], HALO_MODEL_MAX_VOCAB);
+    return 0;
+}
+
+/* Keys that change what a layer computes and that no family here implements: the file may carry them with the value that leaves the
+ * computation as it is. A family that implements one gets it into its own table and takes it out of here. */
+static int mechanisms_check(const struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch, uint32_t context,
+                            struct halo_fault *fault)
+{
+    static const struct { const char *suffix; double neutral[2]; } rows[] = {
+        {"attention.scale", {0, 0}},          {"attention.clamp_kqv", {0, 0}},       {"attention.max_alibi_bias", {0, 0}},
+        {"attn_logit_softcapping", {0, 0}},   {"final_logit_softcapping", {0, 0}},   {"logit_scale", {0, 1}},
+        {"embedding_scale", {0, 1}},          {"residual_scale", {0, 1}},            {"expert_shared_count", {0, 0}},
+        {"expert_weights_scale", {0, 1}},     {"expert_gating_func", {0, 1}},        {"expert_group_count", {0, 1}},
+        {"leading_dense_block_count", {0, 0}}, {"nextn_predict_layers", {0, 0}},     {"attention.temperature_length", {0, 0}},
+    };
+    char key[KEY_BYTES];
+    double value = 0;
+    uint64_t window = 0;
+    int r;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        key_make(key, arch, rows[i].suffix);
+        if ((r = halo_gguf_get_f64(gguf, key, &value, fault)) < 0)
+            return r;
+        if (r == 0 && value != rows[i].neutral[0] && value != rows[i].neutral[1])
+            return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s is %.9g, which is not supported for %s", key, value, arch);
+    }
+    key_make(key, arch, "attention.sliding_window");
+    if ((r = halo_gguf_get_u64(gguf, key, &window, fault)) < 0)
+        return r;
+    if (context == 0)
+        context = hparams->n_context_train;
+    if (r == 0 && window != 0 && window < context)
+        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                              "%s is %" PRIu64 ", which is not supported for %s beyond that many positions: load with a context of at "
+                              "most %" PRIu64 " (asked for: %" PRIu32 ")",
+                              key, window, arch, window, context);
+    return 0;
+}
+
+static int relations_check(const struct halo_hparams *h, const char *arch, struct halo_fault *fault)
+{
+    if (h->n_head % h->n_head_kv)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s.attention.head_count %" PRIu32 " is not a multiple of head_count_kv %" PRIu32, arch, h->n_head,
+                              h->n_head_kv);
+    if (h->n_rot % 2 || h->n_rot > h->head_dim_k)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s.rope.dimension_count is %" PRIu32 ", must be even and at most the key length %" PRIu32, arch,
+                              h->n_rot, h->head_dim_k);
+    if (h->n_expert && (h->n_expert_used == 0 || h->n_expert_used > h->n_expert))
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s.expert_used_count is %" PRIu32 ", must be 1 to expert_count %" PRIu32, arch, h->n_expert_used,
+                              h->n_expert);
+    if (h->n_expert && (uint64_t)h->n_expert_used * (h->n_ff_expert > h->n_embd ? h->n_ff_expert : h->n_embd) > HALO_MODEL_MAX_WIDTH)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s: %" PRIu32 " experts of %" PRIu32 " are wider than the %d that one row may hold", arch,
+                              h->n_expert_used, h->n_ff_expert, HALO_MODEL_MAX_WIDTH);
+    return 0;
+}
+
+int halo_hparams_read(struct halo_hparams *ret, const struct halo_gguf *gguf, const char *arch, const struct halo_hparam *table,
+                      size_t n_table, uint32_t context, struct halo_fault *fault)
+{
+    int r;
+
+    assert(ret && gguf && arch && n_table > 0);
+    memset(ret, 0, sizeof(*ret));
+    for (size_t i = 0; i < n_table; i++)
+        if ((r = row_read(ret, gguf, arch, &table[i], fault)) < 0)
+            return r;
+    if ((r = scaling_read(ret, gguf, arch, fault)) < 0)
+        return r;
+    if ((r = vocab_read(ret, gguf, arch, fault)) < 0)
+        return r;
+    if ((r = relations_check(ret, arch, fault)) < 0)
+        return r;
+    return mechanisms_check(ret, gguf, arch, context, fault);
+}

@@ -1,0 +1,89 @@
+/* model_text.c: what a model is called and how it is quantized. Pure; any thread; the file's text is made safe to show. */
+#include "model_text_priv.h"
+
+#include "utf8_priv.h"
+#include <stdio.h>
+#include <string.h>
+
+/* Copies the valid front part without control characters, cut between characters. */
+static void text_copy(char *ret, size_t n, const char *bytes, size_t n_bytes)
+{
+    size_t fit = halo_utf8_valid_run(bytes, n_bytes < n - 1 ? n_bytes : n - 1);
+
+    for (size_t i = 0; i < fit; i++)
+        ret[i] = (unsigned char)bytes[i] < ' ' || bytes[i] == 0x7f ? ' ' : bytes[i];
+    ret[fit] = '\0';
+}
+
+static bool ends_with(const char *bytes, size_t n, const char *end)
+{
+    size_t n_end = strlen(end);
+    return n > n_end && memcmp(bytes + n - n_end, end, n_end) == 0;
+}
+
+/* "x-00001-of-00003" -> the length of "x" */
+static size_t split_stem(const char *bytes, size_t n)
+{
+    static const char shape[] = "-ddddd-of-ddddd";
+    size_t n_shape = sizeof(shape) - 1;
+
+    if (n <= n_shape)
+        return n;
+    for (size_t i = 0; i < n_shape; i++) {
+        char c = bytes[n - n_shape + i];
+        if (shape[i] == 'd' ? c < '0' || c > '9' : c != shape[i])
+            return n;
+    }
+    return n - n_shape;
+}
+
+void halo_model_name(const struct halo_gguf *gguf, const char *path, char *ret, size_t n)
+{
+    struct halo_span name = {NULL, 0};
+    const char *stem = strrchr(path, '/');
+    size_t n_stem;
+
+    ret[0] = '\0';
+    if (halo_gguf_get_string(gguf, "general.name", &name, NULL) == 0 && name.n > 0)
+        text_copy(ret, n, name.bytes, name.n);
+    if (ret[0])
+        return;
+    stem = stem ? stem + 1 : path;
+    n_stem = strlen(stem);
+    if (ends_with(stem, n_stem, ".gguf"))
+        n_stem = split_stem(stem, n_stem - 5);
+    text_copy(ret, n, stem, n_stem);
+}
+
+/* Numbers of general.file_type. Source: the file-type table of the GGUF format. */
+static const char *file_type_name(uint64_t file_type)
+{
+    static const char *const names[] = {
+        [0] = "F32",     [1] = "F16",     [2] = "Q4_0",    [3] = "Q4_1",    [7] = "Q8_0",    [8] = "Q5_0",  [9] = "Q5_1",
+        [10] = "Q2_K",   [11] = "Q3_K_S", [12] = "Q3_K_M", [13] = "Q3_K_L", [14] = "Q4_K_S", [15] = "Q4_K_M",
+        [16] = "Q5_K_S", [17] = "Q5_K_M", [18] = "Q6_K",   [21] = "Q2_K_S", [25] = "IQ4_NL", [30] = "IQ4_XS",
+        [32] = "BF16",   [38] = "MXFP4",
+    };
+    return file_type < sizeof(names) / sizeof(names[0]) ? names[file_type] : NULL;
+}
+
+void halo_model_quant(const struct halo_gguf *gguf, char *ret, size_t n)
+{
+    uint64_t file_type = 0, bytes[HALO_TYPE_END] = {0};
+    const char *name = NULL;
+    uint32_t most = HALO_TYPE_F32;
+
+    if (halo_gguf_get_u64(gguf, "general.file_type", &file_type, NULL) == 0)
+        name = file_type_name(file_type);
+    if (!name) {
+        for (uint64_t i = 0; i < halo_gguf_n_tensors(gguf); i++) {
+            const struct halo_gguf_tensor *tensor = halo_gguf_tensor(gguf, i);
+            bytes[tensor->type] += tensor->n_bytes;
+        }
+        for (uint32_t type = 0; type < HALO_TYPE_END; type++)
+            if (bytes[type] > bytes[most])
+                most = type;
+        name = halo_type_info(most).name;
+    }
+    snprintf(ret, n, "%s", name);
+}

@@ -1,0 +1,278 @@
+/* plan_builder.c: appends ops, values and weights to a plan.
+ *
+ * Runs where the model is created (text thread). Everything lies in the model's arena; the op table grows by doubling and leaves its
+ * old copies there, which is at most as much again. Fails with: OUT_OF_MEMORY, LOAD_FAILED (rope factors).
+ */
+#include "plan_builder_priv.h"
+
+#include "rope_priv.h"
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_VALUES 64
+#define MAX_ROPES 4
+
+static int failed(struct halo_builder *builder)
+{
+    if (builder->error == 0)
+        builder->error = halo_fault_set(builder->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the plan of the model");
+    return builder->error;
+}
+
+void halo_builder_init(struct halo_builder *builder, struct halo_arena *arena, const struct halo_hparams *hparams,
+                       const struct halo_binding *binding, struct halo_fault *fault)
+{
+    *builder = (struct halo_builder){
+        .arena = arena, .hparams = hparams, .binding = binding, .fault = fault, .layer = HALO_NONE, .ops_capacity = 64};
+    builder->ops = halo_arena_alloc(arena, builder->ops_capacity, sizeof(*builder->ops));
+    builder->weights = halo_arena_alloc(arena, binding->n_found, sizeof(*builder->weights));
+    builder->weight_of = halo_arena_alloc(arena, (size_t)HALO_TENSOR_COUNT * binding->n_layers, sizeof(*builder->weight_of));
+    builder->values = halo_arena_alloc(arena, MAX_VALUES, sizeof(*builder->values));
+    builder->ropes = halo_arena_alloc(arena, MAX_ROPES, sizeof(*builder->ropes));
+    if (!builder->ops || !builder->weights || !builder->weight_of || !builder->values || !builder->ropes)
+        failed(builder);
+}
+
+int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret)
+{
+    uint32_t n_host = 0;
+
+    if (builder->error)
+        return builder->error;
+    /* A tensor that the family's table demands and its plan forgets is a bug of the family. */
+    for (int id = 0; id < HALO_TENSOR_COUNT; id++)
+        if (builder->binding->specs[id] && builder->binding->specs[id]->host && halo_binding_find(builder->binding, id, 0))
+            n_host++;
+    assert(builder->n_weights + n_host == builder->binding->n_found);
+    ret->n_ops = builder->n_ops;
+    ret->ops = builder->ops;
+    ret->n_weights = builder->n_weights;
+    ret->weights = builder->weights;
+    ret->n_values = builder->n_values;
+    ret->values = builder->values;
+    ret->n_ropes = builder->n_ropes;
+    ret->ropes = builder->ropes;
+    return 0;
+}
+
+/* The next op of the plan, its kind and layer set. */
+static struct halo_op *op_append(struct halo_builder *builder, enum halo_op_kind kind)
+{
+    if (builder->error)
+        return &builder->spare;
+    if (builder->n_ops == builder->ops_capacity) {
+        struct halo_op *grown = halo_arena_alloc(builder->arena, (size_t)builder->ops_capacity * 2, sizeof(*grown));
+        if (!grown) {
+            failed(builder);
+            return &builder->spare;
+        }
+        memcpy(grown, builder->ops, builder->n_ops * sizeof(*grown));
+        builder->ops = grown;
+        builder->ops_capacity *= 2;
+    }
+    builder->ops[builder->n_ops] = (struct halo_op){.kind = kind, .layer = builder->layer};
+    return &builder->ops[builder->n_ops++];
+}
+
+bool halo_builder_has(const struct halo_builder *builder, enum halo_tensor_id id)
+{
+    return halo_binding_find(builder->binding, id, builder->layer == HALO_NONE ? 0 : builder->layer) != NULL;
+}
+
+/* The index of a bound tensor among the plan's weights, which it joins at its first use. */
+static uint32_t weight_use(struct halo_builder *builder, enum halo_tensor_id id)
+{
+    uint32_t layer = halo_tensors_layered(id) ? builder->layer : 0;
+    const struct halo_tensor_spec *spec = builder->binding->specs[id];
+    const struct halo_gguf_tensor *tensor;
+    struct halo_weight *weight;
+    uint32_t *slot;
+
+    if (builder->error)
+        return 0;
+    tensor = halo_binding_find(builder->binding, id, layer);
+    assert(spec && !spec->host && tensor);
+    slot = &builder->weight_of[id * builder->binding->n_layers + layer];
+    if (*slot)
+        return *slot - 1;
+    assert(builder->n_weights < builder->binding->n_found);
+    weight = &builder->weights[builder->n_weights];
+    *weight = (struct halo_weight){
+        .type = tensor->type, .role = spec->role, .n_cols = (uint32_t)tensor->dims[0], .n_rows = (uint32_t)tensor->dims[1],
+        .n_experts = (uint32_t)tensor->dims[2], .n_bytes = tensor->n_bytes, .part = tensor->part, .offset = tensor->offset};
+    _Static_assert(sizeof(weight->name) == sizeof(tensor->name), "names of the same length");
+    memcpy(weight->name, tensor->name, sizeof(weight->name));
+    *slot = ++builder->n_weights;
+    return *slot - 1;
+}
+
+void halo_builder_layer(struct halo_builder *builder, uint32_t layer)
+{
+    assert(layer < builder->hparams->n_layers);
+    builder->layer = (uint16_t)layer;
+}
+
+void halo_builder_outside(struct halo_builder *builder)
+{
+    builder->layer = HALO_NONE;
+}
+
+uint16_t halo_builder_value(struct halo_builder *builder, const char *name, uint64_t width)
+{
+    if (builder->error)
+        return 0;
+    assert(builder->n_values < MAX_VALUES && width > 0 && width <= HALO_MODEL_MAX_WIDTH);
+    builder->values[builder->n_values] = (struct halo_value){.name = name, .width = (uint32_t)width};
+    return (uint16_t)builder->n_values++;
+}
+
+uint32_t halo_builder_rotation(struct halo_builder *builder, enum halo_rope_pairing pairing)
+{
+    uint32_t n = builder->hparams->n_rot / 2, bad = 0;
+    float *factors = NULL;
+    int r;
+
+    if (builder->error)
+        return 0;
+    assert(builder->n_ropes < MAX_ROPES);
+    if (halo_binding_find(builder->binding, HALO_TENSOR_ROPE_FREQS, 0)) {
+        factors = halo_arena_alloc(builder->arena, n, sizeof(*factors));
+        if (!factors)
+            return (void)failed(builder), 0;
+        builder->error = halo_binding_read(builder->binding, HALO_TENSOR_ROPE_FREQS, factors, n, builder->fault);
+        if (builder->error)
+            return 0;
+    }
+    r = halo_rope_make(&builder->ropes[builder->n_ropes], builder->arena, builder->hparams, pairing, factors, &bad);
+    if (r == -EINVAL)
+        builder->error = halo_fault_set(builder->fault, HALO_FAULT_LOAD_FAILED,
+                                        "rope_freqs.weight[%u] is %g, must be a positive number", bad, factors[bad]);
+    else if (r < 0)
+        failed(builder);
+    return builder->n_ropes++;
+}
+
+void halo_builder_embed(struct halo_builder *builder, uint16_t out, float scale)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_EMBED);
+    uint32_t weight = weight_use(builder, HALO_TENSOR_TOKEN_EMBD);
+
+    if (!builder->error)
+        builder->weights[weight].embed = true;
+    op->u.embed = (struct halo_op_embed){.weight = weight, .out = out, .scale = scale};
+}
+
+void halo_builder_rmsnorm(struct halo_builder *builder, enum halo_tensor_id id, uint16_t x, uint16_t add, uint16_t out)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_RMSNORM);
+
+    op->u.rmsnorm = (struct halo_op_rmsnorm){
+        .weight = weight_use(builder, id), .x = x, .add = add, .out = out, .eps = builder->hparams->rms_eps};
+}
+
+void halo_builder_matmul(struct halo_builder *builder, uint16_t x, const struct halo_builder_pair *pairs, uint16_t n)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_MATMUL);
+
+    assert(n >= 1 && n <= HALO_MATMUL_MAX);
+    op->u.matmul.x = x;
+    op->u.matmul.n = n;
+    for (uint16_t i = 0; i < HALO_MATMUL_MAX; i++) {
+        enum halo_tensor_id bias = i < n ? halo_tensors_bias(pairs[i].id) : HALO_TENSOR_NONE;
+        op->u.matmul.weight[i] = i < n ? weight_use(builder, pairs[i].id) : HALO_WEIGHT_NONE;
+        op->u.matmul.bias[i] =
+            bias != HALO_TENSOR_NONE && halo_builder_has(builder, bias) ? weight_use(builder, bias) : HALO_WEIGHT_NONE;
+        op->u.matmul.out[i] = i < n ? pairs[i].out : HALO_NONE;
+    }
+}
+
+void halo_builder_qk_norm(struct halo_builder *builder, uint16_t q, uint16_t k)
+{
+    const struct halo_hparams *h = builder->hparams;
+    struct halo_op *op = op_append(builder, HALO_OP_QK_NORM);
+
+    op->u.qk_norm = (struct halo_op_qk_norm){.q = q,
+                                             .k = k,
+                                             .q_weight = weight_use(builder, HALO_TENSOR_ATTN_Q_NORM),
+                                             .k_weight = weight_use(builder, HALO_TENSOR_ATTN_K_NORM),
+                                             .n_head = h->n_head,
+                                             .n_head_kv = h->n_head_kv,
+                                             .head_dim = h->head_dim_k,
+                                             .eps = h->rms_eps};
+}
+
+void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uint32_t rope)
+{
+    const struct halo_hparams *h = builder->hparams;
+    struct halo_op *op = op_append(builder, HALO_OP_ROPE);
+
+    assert(builder->error || rope < builder->n_ropes);
+    op->u.rope = (struct halo_op_rope){
+        .q = q, .k = k, .n_head = h->n_head, .n_head_kv = h->n_head_kv, .head_dim = h->head_dim_k, .rope = rope};
+}
+
+void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_KV_WRITE);
+
+    op->u.kv_write = (struct halo_op_kv_write){.k = k, .v = v, .kv_layer = builder->layer};
+}
+
+void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out, float scale)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_ATTEND);
+
+    op->u.attend = (struct halo_op_attend){
+        .q = q, .out = out, .kv_layer = builder->layer, .n_head = builder->hparams->n_head, .scale = scale};
+}
+
+void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out, enum halo_glu_act act)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_GLU);
+
+    op->u.glu = (struct halo_op_glu){.gate = gate, .up = up, .out = out, .act = act};
+}
+
+void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice, bool normalise, float scale)
+{
+    const struct halo_hparams *h = builder->hparams;
+    struct halo_op *op = op_append(builder, HALO_OP_MOE_ROUTE);
+
+    op->u.moe_route = (struct halo_op_moe_route){.logits = logits,
+                                                 .choice = choice,
+                                                 .n_expert = h->n_expert,
+                                                 .n_used = h->n_expert_used,
+                                                 .normalise = normalise,
+                                                 .scale = scale};
+}
+
+void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_slot, uint16_t choice,
+                             const struct halo_builder_pair *pairs, uint16_t n)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_MOE_MATMUL);
+
+    assert(n == 1 || n == 2);
+    op->u.moe_matmul = (struct halo_op_moe_matmul){
+        .x = x, .choice = choice, .n = n, .per_slot = per_slot, .n_used = builder->hparams->n_expert_used};
+    for (uint16_t i = 0; i < 2; i++) {
+        op->u.moe_matmul.weight[i] = i < n ? weight_use(builder, pairs[i].id) : HALO_WEIGHT_NONE;
+        op->u.moe_matmul.out[i] = i < n ? pairs[i].out : HALO_NONE;
+    }
+}
+
+void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t choice, uint16_t out)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_MOE_SUM);
+
+    op->u.moe_sum = (struct halo_op_moe_sum){.x = x, .choice = choice, .out = out, .n_used = builder->hparams->n_expert_used};
+}
+
+void halo_builder_logits(struct halo_builder *builder, uint16_t x)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_LOGITS);
+    enum halo_tensor_id head = halo_builder_has(builder, HALO_TENSOR_OUTPUT) ? HALO_TENSOR_OUTPUT : HALO_TENSOR_TOKEN_EMBD;
+
+    op->u.logits = (struct halo_op_logits){.weight = weight_use(builder, head), .x = x};
+}

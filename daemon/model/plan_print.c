@@ -1,0 +1,204 @@
+/* plan_print.c: a plan as text, one op a line. Pure; any thread. What golden plan texts and the `plan` request show. */
+#include <model/model.h>
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* Counts like snprintf: goes on counting when the buffer is full. */
+struct printer {
+    char *at;
+    size_t left;
+    uint64_t n;
+    const struct halo_plan *plan;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct printer *printer, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(printer->at, printer->left, format, args);
+    va_end(args);
+    if (n < 0)
+        return;
+    printer->n += (uint64_t)n;
+    if ((size_t)n < printer->left) {
+        printer->at += n;
+        printer->left -= (size_t)n;
+    } else if (printer->left) { /* the end of the text stays NUL-terminated */
+        printer->at += printer->left - 1;
+        printer->left = 1;
+    }
+}
+
+static const char *value_name(const struct printer *printer, uint16_t value)
+{
+    return value < printer->plan->n_values ? printer->plan->values[value].name : "?";
+}
+
+static void put_weight(struct printer *printer, uint32_t index)
+{
+    const struct halo_weight *weight;
+
+    if (index >= printer->plan->n_weights) {
+        put(printer, "?");
+        return;
+    }
+    weight = &printer->plan->weights[index];
+    put(printer, "%s %s", weight->name, halo_type_info(weight->type).name);
+    if (weight->role == HALO_WEIGHT_VECTOR)
+        put(printer, "[%" PRIu32 "]", weight->n_cols);
+    else if (weight->role == HALO_WEIGHT_MATRIX)
+        put(printer, "[%" PRIu32 ", %" PRIu32 "]", weight->n_cols, weight->n_rows);
+    else
+        put(printer, "[%" PRIu32 ", %" PRIu32 ", %" PRIu32 "]", weight->n_cols, weight->n_rows, weight->n_experts);
+}
+
+static void put_matmul(struct printer *printer, const struct halo_op_matmul *op)
+{
+    put(printer, "matmul %s ->", value_name(printer, op->x));
+    for (uint16_t i = 0; i < op->n; i++) {
+        put(printer, "%s %s = ", i ? "," : "", value_name(printer, op->out[i]));
+        put_weight(printer, op->weight[i]);
+        if (op->bias[i] != HALO_WEIGHT_NONE) {
+            put(printer, " + ");
+            put_weight(printer, op->bias[i]);
+        }
+    }
+}
+
+static void put_moe_matmul(struct printer *printer, const struct halo_op_moe_matmul *op)
+{
+    put(printer, "moe_matmul %s%s by %s, %" PRIu32 " slots ->", value_name(printer, op->x), op->per_slot ? " (one for each slot)" : "",
+        value_name(printer, op->choice), op->n_used);
+    for (uint16_t i = 0; i < op->n; i++) {
+        put(printer, "%s %s = ", i ? "," : "", value_name(printer, op->out[i]));
+        put_weight(printer, op->weight[i]);
+    }
+}
+
+static void put_rmsnorm(struct printer *printer, const struct halo_op_rmsnorm *op)
+{
+    put(printer, "rmsnorm %s", value_name(printer, op->x));
+    if (op->add != HALO_NONE)
+        put(printer, " += %s", value_name(printer, op->add));
+    put(printer, " -> %s, eps %g, ", value_name(printer, op->out), (double)op->eps);
+    put_weight(printer, op->weight);
+}
+
+static void put_qk_norm(struct printer *printer, const struct halo_op_qk_norm *op)
+{
+    put(printer, "qk_norm %s (%" PRIu32 " x %" PRIu32 "), %s (%" PRIu32 " x %" PRIu32 "), eps %g, ", value_name(printer, op->q),
+        op->n_head, op->head_dim, value_name(printer, op->k), op->n_head_kv, op->head_dim, (double)op->eps);
+    put_weight(printer, op->q_weight);
+    put(printer, ", ");
+    put_weight(printer, op->k_weight);
+}
+
+static void put_rope(struct printer *printer, const struct halo_op_rope *op)
+{
+    put(printer, "rope %s (%" PRIu32 " x %" PRIu32 "), %s (%" PRIu32 " x %" PRIu32 ") by rope %" PRIu32, value_name(printer, op->q),
+        op->n_head, op->head_dim, value_name(printer, op->k), op->n_head_kv, op->head_dim, op->rope);
+}
+
+static void put_moe_route(struct printer *printer, const struct halo_op_moe_route *op)
+{
+    put(printer, "moe_route %s -> %s, %" PRIu32 " of %" PRIu32 "%s, scale %g", value_name(printer, op->logits),
+        value_name(printer, op->choice), op->n_used, op->n_expert, op->normalise ? ", normalised" : "", (double)op->scale);
+}
+
+static void put_op(struct printer *p, const struct halo_op *op)
+{
+    switch (op->kind) {
+    case HALO_OP_EMBED:
+        put(p, "embed -> %s, scale %g, ", value_name(p, op->u.embed.out), (double)op->u.embed.scale);
+        put_weight(p, op->u.embed.weight);
+        return;
+    case HALO_OP_RMSNORM:
+        put_rmsnorm(p, &op->u.rmsnorm);
+        return;
+    case HALO_OP_MATMUL:
+        put_matmul(p, &op->u.matmul);
+        return;
+    case HALO_OP_QK_NORM:
+        put_qk_norm(p, &op->u.qk_norm);
+        return;
+    case HALO_OP_ROPE:
+        put_rope(p, &op->u.rope);
+        return;
+    case HALO_OP_KV_WRITE:
+        put(p, "kv_write %s, %s -> cache %" PRIu32, value_name(p, op->u.kv_write.k), value_name(p, op->u.kv_write.v),
+            op->u.kv_write.kv_layer);
+        return;
+    case HALO_OP_ATTEND:
+        put(p, "attend %s, cache %" PRIu32 " -> %s, %" PRIu32 " heads, scale %.9g", value_name(p, op->u.attend.q),
+            op->u.attend.kv_layer, value_name(p, op->u.attend.out), op->u.attend.n_head, (double)op->u.attend.scale);
+        return;
+    case HALO_OP_GLU:
+        put(p, "glu silu(%s) * %s -> %s", value_name(p, op->u.glu.gate), value_name(p, op->u.glu.up), value_name(p, op->u.glu.out));
+        return;
+    case HALO_OP_MOE_ROUTE:
+        put_moe_route(p, &op->u.moe_route);
+        return;
+    case HALO_OP_MOE_MATMUL:
+        put_moe_matmul(p, &op->u.moe_matmul);
+        return;
+    case HALO_OP_MOE_SUM:
+        put(p, "moe_sum %s by %s, %" PRIu32 " slots -> %s", value_name(p, op->u.moe_sum.x), value_name(p, op->u.moe_sum.choice),
+            op->u.moe_sum.n_used, value_name(p, op->u.moe_sum.out));
+        return;
+    case HALO_OP_ADD:
+        put(p, "add %s += %s", value_name(p, op->u.add.x), value_name(p, op->u.add.add));
+        return;
+    case HALO_OP_LOGITS:
+        put(p, "logits %s, ", value_name(p, op->u.logits.x));
+        put_weight(p, op->u.logits.weight);
+        return;
+    case HALO_OP_COUNT:
+        break;
+    }
+    put(p, "? %d", (int)op->kind);
+}
+
+static void put_head(struct printer *p, const struct halo_plan *plan)
+{
+    static const char *const kv_names[] = {[HALO_KV_F32] = "f32", [HALO_KV_F16] = "f16", [HALO_KV_Q8] = "q8"};
+
+    put(p, "plan: %" PRIu32 " ops, %" PRIu32 " weights, vocabulary %" PRIu32 ", context %" PRIu32 ", rows %" PRIu32 ", outputs %" PRIu32
+           "\n",
+        plan->n_ops, plan->n_weights, plan->n_vocab, plan->n_context, plan->max_rows, plan->max_outputs);
+    put(p, "cache: %s, %" PRIu32 " layers x %" PRIu32 " heads x (%" PRIu32 " + %" PRIu32 "), %" PRIu32 " pages of %d\n",
+        kv_names[plan->kv.type], plan->kv.n_layers, plan->kv.n_head_kv, plan->kv.head_dim_k, plan->kv.head_dim_v, plan->kv.n_pages,
+        HALO_KV_PAGE_TOKENS);
+    put(p, "values:");
+    for (uint32_t i = 0; i < plan->n_values; i++)
+        put(p, " %s[%" PRIu32 "]", plan->values[i].name, plan->values[i].width);
+    put(p, "\n");
+    for (uint32_t i = 0; i < plan->n_ropes; i++) {
+        const struct halo_rope *rope = &plan->ropes[i];
+        put(p, "rope %" PRIu32 ": %s pairs, %" PRIu32 " rotated, scale %.9g, freqs", i,
+            rope->pairing == HALO_ROPE_NORM ? "adjacent" : "half-split", rope->n_rot, (double)rope->scale);
+        for (uint32_t k = 0; k < rope->n_rot / 2; k++)
+            put(p, " %.9g", rope->freqs[k]);
+        put(p, "\n");
+    }
+}
+
+int halo_plan_print(const struct halo_plan *plan, char *buffer, size_t n)
+{
+    struct printer printer = {.at = buffer, .left = n, .plan = plan};
+
+    put_head(&printer, plan);
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        put(&printer, "%4" PRIu32 " ", i);
+        if (plan->ops[i].layer == HALO_NONE)
+            put(&printer, "     ");
+        else
+            put(&printer, "L%-3u ", (unsigned)plan->ops[i].layer);
+        put_op(&printer, &plan->ops[i]);
+        put(&printer, "\n");
+    }
+    return printer.n > INT32_MAX ? INT32_MAX : (int)printer.n;
+}

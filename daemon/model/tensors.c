@@ -1,0 +1,72 @@
+/* tensors.c: names and dimensions of the tensors of a decoder. Tables and pure functions, any thread. */
+#include "tensors_priv.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const patterns[] = {
+#define X(id, name) name,
+    HALO_TENSOR_LIST(X)
+#undef X
+};
+_Static_assert(sizeof(patterns) / sizeof(patterns[0]) == HALO_TENSOR_COUNT, "one pattern for each tensor");
+
+const char *halo_tensors_pattern(enum halo_tensor_id id)
+{
+    assert(id < HALO_TENSOR_COUNT);
+    return patterns[id];
+}
+
+bool halo_tensors_layered(enum halo_tensor_id id)
+{
+    return strncmp(halo_tensors_pattern(id), "blk.", 4) == 0;
+}
+
+uint64_t halo_tensors_extent(enum halo_extent extent, const struct halo_hparams *h)
+{
+    switch (extent) {
+#define X(id, expression)                                                                                                      \
+    case HALO_EXTENT_##id:                                                                                                     \
+        return expression;
+        HALO_EXTENT_LIST(X)
+#undef X
+    }
+    assert(!"extent of no tensor");
+    return 0;
+}
+
+enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id)
+{
+    switch (id) {
+    case HALO_TENSOR_ATTN_Q:
+        return HALO_TENSOR_ATTN_Q_BIAS;
+    case HALO_TENSOR_ATTN_K:
+        return HALO_TENSOR_ATTN_K_BIAS;
+    case HALO_TENSOR_ATTN_V:
+        return HALO_TENSOR_ATTN_V_BIAS;
+    case HALO_TENSOR_ATTN_OUTPUT:
+        return HALO_TENSOR_ATTN_OUTPUT_BIAS;
+    default:
+        return HALO_TENSOR_NONE;
+    }
+}
+
+void halo_tensors_name(enum halo_tensor_id id, uint32_t layer, char ret[HALO_GGUF_MAX_NAME + 1])
+{
+    const char *pattern = halo_tensors_pattern(id);
+    const char *hole = strstr(pattern, "%u");
+    int n = hole ? snprintf(ret, HALO_GGUF_MAX_NAME + 1, "%.*s%u%s", (int)(hole - pattern), pattern, layer, hole + 2)
+                 : snprintf(ret, HALO_GGUF_MAX_NAME + 1, "%s", pattern);
+    assert(n > 0 && n <= HALO_GGUF_MAX_NAME);
+}
+
+bool halo_tensors_when_dense(const struct halo_hparams *hparams)
+{
+    return hparams->n_expert == 0;
+}
+
+bool halo_tensors_when_moe(const struct halo_hparams *hparams)
+{
+    return hparams->n_expert > 0;
+}
