@@ -107,15 +107,22 @@ struct halo_ev {
     };
 };
 
-/* Why a line was refused. Large enough for an answer, no memory of its own. */
+/* Why a line was refused: all that an answer needs, without memory of its own. */
 struct halo_refusal {
     enum halo_error code;
-    bool has_id; /* the id could be read, whatever else was wrong */
-    struct halo_id id; /* points into id_text */
+    enum halo_id_kind id_kind; /* not NONE: the id could be read, whatever else was wrong. See halo_refusal_id() */
+    int64_t id_num;
+    size_t id_bytes;
     char id_text[HALO_LIMIT_ID_BYTES + 1];
-    size_t offset;      /* byte of the line at which it went wrong; 0 where no single byte is to blame */
-    char message[384];  /* one sentence, valid UTF-8, NUL-terminated */
+    size_t offset;     /* byte of the line at which it went wrong; 0 where no single byte is to blame */
+    char message[384]; /* one sentence, NUL-terminated */
 };
+
+/* The id to answer under; a string points into the refusal. */
+static inline struct halo_id halo_refusal_id(const struct halo_refusal *refusal)
+{
+    return (struct halo_id){refusal->id_kind, refusal->id_num, {refusal->id_text, refusal->id_bytes}};
+}
 
 /* Who wrote the line. */
 enum halo_role {

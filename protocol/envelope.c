@@ -1,0 +1,220 @@
+/* envelope.c: type and id of a line without decoding it, and the same line with another id.
+ *
+ * No memory, no state. Fails with: HALO_ENVELOPE_E_BAD, and what the writer says.
+ */
+#include <protocol/envelope.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json_scan_priv.h"
+
+/* The integer that a number's text is; false if it is none, or too large. */
+static bool parse_i64(const char *text, size_t len, int64_t *ret_value)
+{
+    bool minus = len > 0 && text[0] == '-';
+    uint64_t value = 0, most = (uint64_t)INT64_MAX + minus;
+
+    if (len == (size_t)minus)
+        return false;
+    for (size_t i = minus; i < len; i++) {
+        uint64_t digit = (uint64_t)(text[i] - '0');
+
+        if (text[i] < '0' || text[i] > '9' || value > (most - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    *ret_value = minus ? (int64_t)(0 - value) : (int64_t)value;
+    return true;
+}
+
+struct collect {
+    struct halo_envelope *env;
+    bool twice; /* id or type is there twice: no way to know which one the other side takes */
+    size_t twice_at;
+};
+
+static void on_id(struct halo_envelope *env, const char *text, struct halo_span value)
+{
+    const char *at = text + value.at;
+
+    env->id = value;
+    if (at[0] == '"') {
+        size_t n = halo_scan_unescape(at + 1, value.len - 2, NULL, 0);
+
+        if (n >= 1 && n <= HALO_LIMIT_ID_BYTES)
+            env->id_kind = HALO_ID_STR;
+    } else if (parse_i64(at, value.len, &env->id_num)) {
+        env->id_kind = HALO_ID_INT;
+    }
+}
+
+static void on_member(void *ud, const char *text, struct halo_span key, struct halo_span value)
+{
+    struct collect *c = ud;
+    bool is_id = halo_scan_key_is(text, key, "id");
+
+    if (!is_id && !halo_scan_key_is(text, key, "type"))
+        return;
+    if (is_id ? c->env->id.len > 0 : c->env->type.len > 0) {
+        if (!c->twice)
+            c->twice_at = key.at;
+        c->twice = true;
+    } else if (is_id) {
+        on_id(c->env, text, value);
+    } else if (text[value.at] == '"') {
+        c->env->type = (struct halo_span){value.at + 1, value.len - 2};
+    }
+}
+
+int halo_scan_envelope(struct halo_scan *scan, struct halo_envelope *ret_env)
+{
+    struct collect collect = {.env = ret_env};
+
+    *ret_env = (struct halo_envelope){0};
+    scan->on_member = on_member;
+    scan->ud = &collect;
+    if (halo_scan_object(scan) != HALO_SCAN_OK) {
+        ret_env->bad_at = scan->bad_at;
+        return HALO_ENVELOPE_E_BAD;
+    }
+    ret_env->body = scan->body;
+    if (collect.twice) {
+        ret_env->bad_at = collect.twice_at;
+        return HALO_ENVELOPE_E_BAD;
+    }
+    return 0;
+}
+
+int halo_envelope_scan(const char *line, size_t len, struct halo_envelope *ret_env)
+{
+    struct halo_scan scan = {.text = line, .len = len, .allow_nul = true};
+
+    return halo_scan_envelope(&scan, ret_env);
+}
+
+struct halo_id halo_envelope_id(const char *line, const struct halo_envelope *env, char buf[static HALO_ID_BUF_BYTES])
+{
+    struct halo_id id = {.kind = env->id_kind, .num = env->id_num};
+
+    if (id.kind == HALO_ID_STR) {
+        size_t n = halo_scan_unescape(line + env->id.at + 1, env->id.len - 2, buf, HALO_LIMIT_ID_BYTES);
+
+        assert(n <= HALO_LIMIT_ID_BYTES);
+        buf[n] = '\0';
+        id.str = (struct halo_str){buf, n};
+    }
+    return id;
+}
+
+static void write_id(struct halo_json *w, const struct halo_id *id)
+{
+    if (id->kind == HALO_ID_INT)
+        halo_json_i64(w, id->num);
+    else if (id->kind == HALO_ID_STR)
+        halo_json_str_n(w, id->str.at, id->str.len);
+    else
+        halo_json_null(w);
+}
+
+/* Puts bytes of the line into the open object. The writer takes them for the value of a key, so it adds no comma before
+ * them and a comma before what comes next. */
+static void pass_on(struct halo_json *w, const char *bytes, size_t len)
+{
+    if (len == 0)
+        return;
+    w->has_key = true;
+    halo_json_raw(w, bytes, len);
+}
+
+void halo_envelope_rewrite_begin(struct halo_json *w, const char *line, const struct halo_envelope *env,
+                                 const struct halo_id *id)
+{
+    const char *body = line + env->body.at;
+    size_t before = env->id.len ? env->id.at - env->body.at : 0;
+    size_t after = env->id.at + env->id.len - env->body.at;
+    bool empty = true;
+
+    for (size_t i = 0; i < env->body.len && empty; i++)
+        empty = body[i] == ' ' || body[i] == '\t' || body[i] == '\r' || body[i] == '\n';
+
+    halo_json_object_begin(w);
+    if (env->id.len) {
+        pass_on(w, body, before);
+        w->has_key = true;
+        write_id(w, id);
+        pass_on(w, body + after, env->body.len - after);
+    } else {
+        halo_json_key(w, "id");
+        write_id(w, id);
+        if (!empty) {
+            pass_on(w, ",", 1);
+            pass_on(w, body, env->body.len);
+        }
+    }
+}
+
+int halo_envelope_rewrite_end(struct halo_json *w)
+{
+    halo_json_object_end(w);
+    return halo_json_line_end(w);
+}
+
+int halo_envelope_rewrite(struct halo_json *w, const char *line, const struct halo_envelope *env,
+                          const struct halo_id *id)
+{
+    struct halo_json_mark mark = halo_json_mark(w);
+    int rc = w->error;
+
+    if (rc < 0)
+        return rc;
+    halo_envelope_rewrite_begin(w, line, env, id);
+    rc = halo_envelope_rewrite_end(w);
+    if (rc < 0)
+        halo_json_rollback(w, mark);
+    return rc;
+}
+
+struct find {
+    const char *key;
+    struct halo_span value;
+};
+
+static void on_find(void *ud, const char *text, struct halo_span key, struct halo_span value)
+{
+    struct find *find = ud;
+
+    if (halo_scan_key_is(text, key, find->key))
+        find->value = value;
+}
+
+static struct halo_span find_member(const char *line, const struct halo_envelope *env, const char *key)
+{
+    struct find find = {.key = key};
+    struct halo_scan scan = {.text = line + env->body.at - 1, .len = env->body.len + 2, .allow_nul = true,
+                             .on_member = on_find, .ud = &find};
+
+    if (halo_scan_object(&scan) != HALO_SCAN_OK)
+        return (struct halo_span){0};
+    find.value.at += env->body.at - 1;
+    return find.value;
+}
+
+bool halo_envelope_get_i64(const char *line, const struct halo_envelope *env, const char *key, int64_t *ret_value)
+{
+    struct halo_span value = find_member(line, env, key);
+
+    return value.len > 0 && parse_i64(line + value.at, value.len, ret_value);
+}
+
+bool halo_envelope_get_str_bytes(const char *line, const struct halo_envelope *env, const char *key, size_t *ret_bytes)
+{
+    struct halo_span value = find_member(line, env, key);
+
+    if (value.len == 0 || line[value.at] != '"')
+        return false;
+    *ret_bytes = halo_scan_unescape(line + value.at + 1, value.len - 2, NULL, 0);
+    return true;
+}

@@ -1,0 +1,64 @@
+/* json_scan_priv.h: one strict pass over JSON text: grammar (RFC 8259), UTF-8, depth and number of values.
+ *
+ * It builds nothing. It is what the envelope is read with, and what stands before the JSON library: the library takes
+ * 2048 levels, and it names no byte for some of its refusals.
+ */
+#ifndef HALO_PROTOCOL_JSON_SCAN_PRIV_H
+#define HALO_PROTOCOL_JSON_SCAN_PRIV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <protocol/envelope.h>
+
+enum halo_scan_fault {
+    HALO_SCAN_OK,
+    HALO_SCAN_SYNTAX,     /* not JSON */
+    HALO_SCAN_UTF8,       /* a string or the text around it is not UTF-8 */
+    HALO_SCAN_NUL,        /* \u0000 where it is not allowed */
+    HALO_SCAN_NOT_OBJECT, /* JSON, but no object */
+    HALO_SCAN_DEPTH,      /* more than HALO_LIMIT_DEPTH levels */
+    HALO_SCAN_TOO_MANY,   /* more than HALO_LIMIT_VALUES values or HALO_LIMIT_CONTAINERS containers */
+};
+
+struct halo_scan {
+    const char *text;
+    size_t len;
+    size_t at;
+    bool allow_nul; /* in values; never in keys */
+
+    /* Called for each member of the outer object: `key` without quotes, `value` as it stands. May be NULL. */
+    void (*on_member)(void *ud, const char *text, struct halo_span key, struct halo_span value);
+    void *ud;
+
+    int depth;
+    size_t n_values;     /* all values, containers too */
+    size_t n_containers; /* arrays and objects */
+    size_t n_keys;
+    struct halo_span body; /* between the outer braces; len 0 until they are closed */
+
+    size_t watch;           /* in: a byte position; out: below */
+    struct halo_span token; /* the string or number that ends at `watch`, without quotes */
+    struct halo_span owner; /* the last key before it, without quotes */
+    struct halo_span last_key;
+
+    enum halo_scan_fault fault;
+    const char *what; /* HALO_SCAN_SYNTAX: half a sentence */
+    size_t bad_at;
+};
+
+/* The caller sets text, len, and what it wants of allow_nul, on_member, ud and watch; the rest is zero. The whole text
+ * must be one object with nothing but white space around it. Returns the fault, which stands in the scan too. */
+enum halo_scan_fault halo_scan_object(struct halo_scan *scan);
+
+/* The same, filling an envelope as halo_envelope_scan() does; on_member and ud are taken for it. */
+int halo_scan_envelope(struct halo_scan *scan, struct halo_envelope *ret_env);
+
+/* Writes the string whose text between the quotes is `raw` (from a scan without fault) to `buf`. Returns the whole
+ * length; what does not fit into `cap` bytes is left out. `buf` may be NULL with `cap` 0. */
+size_t halo_scan_unescape(const char *raw, size_t len, char *buf, size_t cap);
+
+/* Whether the raw key is `name`, escapes resolved. */
+bool halo_scan_key_is(const char *text, struct halo_span key, const char *name);
+
+#endif

@@ -1,0 +1,47 @@
+/* message.c: how messages begin and end. No thread of its own; frees what a decoded message owns. */
+#include <protocol/message.h>
+
+#include <assert.h>
+
+#include "message_table_priv.h"
+#include "pool_priv.h"
+
+void halo_msg_init(struct halo_msg *msg, enum halo_msg_type type)
+{
+    assert((int)type >= 0 && type < HALO_N_MSGS);
+    *msg = (struct halo_msg){.type = type};
+    halo_shape_defaults(&halo_msg_table[type].shape, &msg->hello);
+}
+
+void halo_msg_finish(struct halo_msg *msg)
+{
+    if (!msg)
+        return;
+    halo_pool_free(&msg->memory);
+    *msg = (struct halo_msg){0};
+}
+
+void halo_ev_init(struct halo_ev *ev, enum halo_ev_type type, const struct halo_id *id)
+{
+    assert((int)type >= 0 && type < HALO_N_EVS);
+    *ev = (struct halo_ev){.type = type};
+    if (id)
+        ev->id = *id;
+    halo_shape_defaults(&halo_ev_table[type].shape, &ev->hello);
+}
+
+void halo_ev_finish(struct halo_ev *ev)
+{
+    if (!ev)
+        return;
+    halo_pool_free(&ev->memory);
+    *ev = (struct halo_ev){0};
+}
+
+void halo_ev_init_error(struct halo_ev *ev, const struct halo_id *id, enum halo_error code, const char *message)
+{
+    halo_ev_init(ev, HALO_EV_ERROR, id);
+    ev->error.code = code;
+    ev->error.message = halo_str_of(message);
+    ev->error.retryable = halo_error_retryable(code);
+}

@@ -1,0 +1,408 @@
+/* message_decode.c: a line to a request or an event.
+ *
+ * Three steps: the scan (grammar, UTF-8, depth, counts; it also finds the id, so that a refusal can be answered under
+ * it), the library's tree, and the walk over the field table. No thread of its own, no state. Fails with: -ENOMEM,
+ * HALO_MSG_E_REFUSED.
+ */
+#include "message_decode_priv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <protocol/envelope.h>
+
+#include "json_read_priv.h"
+#include "pool_priv.h"
+#include "utf8_priv.h"
+
+/* Appends to the refusal's message; cut at the end of a character when it is full. */
+__attribute__((format(printf, 2, 0))) static void vsay(struct halo_refusal *r, const char *format, va_list ap)
+{
+    size_t n = strlen(r->message);
+    int more = vsnprintf(r->message + n, sizeof r->message - n, format, ap);
+
+    if (more > 0 && n + (size_t)more >= sizeof r->message)
+        r->message[halo_utf8_cut(r->message, sizeof r->message - 1)] = '\0';
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct halo_refusal *r, const char *format, ...)
+{
+    va_list ap;
+
+    va_start(ap, format);
+    vsay(r, format, ap);
+    va_end(ap);
+}
+
+/* A piece of the line, at most 40 bytes of it; broken characters are left to the writer. */
+static void say_quoted(struct halo_refusal *r, const char *text, size_t len)
+{
+    size_t n = len <= 40 ? len : halo_utf8_cut(text, 40);
+
+    say(r, "\"%.*s%s\"", (int)n, text, n < len ? "..." : "");
+}
+
+static void say_where(struct halo_refusal *r, const struct halo_where *where)
+{
+    if (where->up)
+        say_where(r, where->up);
+    if (!where->name)
+        say(r, "[%zu]", where->index);
+    else
+        say(r, "%s%.64s", where->up ? "." : "", where->name);
+}
+
+int halo_decode_refuse(struct halo_decode *d, const struct halo_where *where, const char *format, ...)
+{
+    struct halo_refusal *r = d->refusal;
+    va_list ap;
+
+    r->code = HALO_ERROR_BAD_REQUEST;
+    r->message[0] = '\0';
+    say_where(r, where);
+    say(r, ": ");
+    va_start(ap, format);
+    vsay(r, format, ap);
+    va_end(ap);
+    return HALO_MSG_E_REFUSED;
+}
+
+/* ---- objects ---- */
+
+/* Number of single-character changes from `a` to `b`, as far as it is at most 2 (3 stands for more). */
+static int edit_distance(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+    int row[33];
+
+    if (n_a > 32 || n_b > 32)
+        return 3;
+    for (size_t j = 0; j <= n_b; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= n_a; i++) {
+        int diagonal = row[0];
+
+        row[0] = (int)i;
+        for (size_t j = 1; j <= n_b; j++) {
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[n_b] < 3 ? row[n_b] : 3;
+}
+
+static int refuse_unknown(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
+                          const char *key)
+{
+    const char *near = NULL;
+    int least = 3;
+
+    halo_decode_refuse(d, where, "unknown field ");
+    say_quoted(d->refusal, key, strlen(key));
+    for (const struct halo_field *f = shape->fields(); f->kind != HALO_KIND_END; f++) {
+        int distance = edit_distance(key, strlen(key), f->name, strlen(f->name));
+
+        if (distance < least && (f->presence != HALO_PRESENCE_LINK || d->role == HALO_ROLE_LINK)) {
+            least = distance;
+            near = f->name;
+        }
+    }
+    if (near)
+        say(d->refusal, "; did you mean \"%s\"?", near);
+    return HALO_MSG_E_REFUSED;
+}
+
+static int check_unknown(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
+                         json_t *json, size_t n_known)
+{
+    if (n_known == json_object_size(json) || d->tolerant)
+        return 0;
+    for (void *it = json_object_iter(json); it; it = json_object_iter_next(json, it)) {
+        const char *key = json_object_iter_key(it);
+        const struct halo_field *f = shape->fields();
+
+        if (!where->up && (strcmp(key, "type") == 0 || strcmp(key, "id") == 0))
+            continue;
+        while (f->kind != HALO_KIND_END && strcmp(f->name, key) != 0)
+            f++;
+        if (f->kind == HALO_KIND_END || (f->presence == HALO_PRESENCE_LINK && d->role != HALO_ROLE_LINK))
+            return refuse_unknown(d, where, shape, key);
+    }
+    return 0;
+}
+
+static bool takes_null(const struct halo_decode *d, const struct halo_field *f)
+{
+    return f->presence == HALO_PRESENCE_NUL ||
+           (d->events && f->kind == HALO_KIND_F64 && f->presence == HALO_PRESENCE_OPT);
+}
+
+static int decode_member(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f,
+                         json_t *value, void *base)
+{
+    struct halo_where at = {.up = where, .name = f->name};
+    bool *has = f->has_offset ? (bool *)((char *)base + f->has_offset) : NULL;
+    int rc;
+
+    if (!value)
+        return f->presence == HALO_PRESENCE_REQ
+                   ? halo_decode_refuse(d, where, "field \"%s\" is required", f->name)
+                   : 0;
+    if (json_is_null(value) && takes_null(d, f))
+        return 0;
+    rc = halo_decode_field(d, &at, f, value, base);
+    if (rc == 0 && has)
+        *has = true;
+    return rc;
+}
+
+int halo_decode_object(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
+                       json_t *json, void *base)
+{
+    size_t n_known = 0;
+    int rc;
+
+    halo_shape_defaults(shape, base);
+    if (!where->up)
+        n_known = (json_object_get(json, "type") != NULL) + (size_t)(json_object_get(json, "id") != NULL);
+    for (const struct halo_field *f = shape->fields(); f->kind != HALO_KIND_END; f++)
+        n_known += json_object_get(json, f->name) && (f->presence != HALO_PRESENCE_LINK || d->role == HALO_ROLE_LINK);
+    rc = check_unknown(d, where, shape, json, n_known);
+    for (const struct halo_field *f = shape->fields(); rc == 0 && f->kind != HALO_KIND_END; f++) {
+        if (f->presence != HALO_PRESENCE_LINK || d->role == HALO_ROLE_LINK)
+            rc = decode_member(d, where, f, json_object_get(json, f->name), base);
+    }
+    return rc;
+}
+
+/* ---- lines ---- */
+
+static void keep_id(struct halo_refusal *r, const char *line, const struct halo_envelope *env)
+{
+    struct halo_id id = halo_envelope_id(line, env, r->id_text);
+
+    r->id_kind = id.kind;
+    r->id_num = id.num;
+    r->id_bytes = id.str.len;
+}
+
+static void explain_scan(struct halo_refusal *r, const struct halo_scan *scan)
+{
+    r->code = HALO_ERROR_BAD_JSON;
+    switch (scan->fault) {
+    case HALO_SCAN_UTF8: say(r, "the line is not valid UTF-8 at byte %zu", scan->bad_at); break;
+    case HALO_SCAN_NUL: say(r, "a NUL character (\\u0000) is not allowed, at byte %zu", scan->bad_at); break;
+    case HALO_SCAN_DEPTH:
+        r->code = HALO_ERROR_BAD_REQUEST;
+        say(r, "nested more than %d levels deep at byte %zu", HALO_LIMIT_DEPTH, scan->bad_at);
+        break;
+    case HALO_SCAN_TOO_MANY:
+        r->code = HALO_ERROR_BAD_REQUEST;
+        say(r, "more than %d values or %d arrays and objects in one line, at byte %zu", HALO_LIMIT_VALUES,
+            HALO_LIMIT_CONTAINERS, scan->bad_at);
+        break;
+    case HALO_SCAN_NOT_OBJECT:
+        r->code = HALO_ERROR_BAD_REQUEST;
+        say(r, "a line must hold one JSON object");
+        break;
+    default: say(r, "not JSON at byte %zu: %s", scan->bad_at, scan->what); break;
+    }
+}
+
+static void explain_read(struct halo_refusal *r, const struct halo_json_read *read, const struct halo_scan *scan)
+{
+    const char *line = scan->text;
+
+    r->offset = read->bad_at;
+    switch (read->fault) {
+    case HALO_READ_TWICE:
+        r->code = HALO_ERROR_BAD_REQUEST;
+        say(r, "field ");
+        say_quoted(r, line + read->token.at, read->token.len);
+        say(r, " is there twice, at byte %zu", read->bad_at);
+        break;
+    case HALO_READ_OVERFLOW:
+        r->code = HALO_ERROR_BAD_REQUEST;
+        say(r, "field ");
+        say_quoted(r, line + read->owner.at, read->owner.len);
+        say(r, ": the number at byte %zu is too large; integers reach 9223372036854775807, others 1.7e308",
+            read->bad_at);
+        break;
+    case HALO_READ_LIBRARY:
+        r->code = HALO_ERROR_BAD_JSON;
+        say(r, "not JSON at byte %zu: %s", read->bad_at, read->what);
+        break;
+    default: explain_scan(r, scan); break;
+    }
+}
+
+/* Line to tree; fills the refusal's id in any case. */
+static int read_line(struct halo_decode *d, const char *line, size_t len, struct halo_json_read *read)
+{
+    struct halo_refusal *r = d->refusal;
+    struct halo_envelope env;
+    struct halo_scan scan = {.text = line, .len = len, .allow_nul = d->events};
+    int rc;
+
+    *r = (struct halo_refusal){0};
+    halo_scan_envelope(&scan, &env);
+    keep_id(r, line, &env);
+    rc = halo_json_read(read, &scan);
+    if (rc > 0)
+        explain_read(r, read, &scan);
+    return rc;
+}
+
+/* A failure that has no words yet gets them. */
+static int conclude(struct halo_decode *d, int rc, void **memory)
+{
+    if (rc == 0)
+        return 0;
+    halo_pool_free(memory);
+    if (rc == -ENOMEM) {
+        d->refusal->code = HALO_ERROR_OUT_OF_MEMORY;
+        d->refusal->message[0] = '\0';
+        say(d->refusal, "no memory to read a request of this size");
+    }
+    return rc;
+}
+
+/* The `type` of a line, or NULL with the refusal filled. */
+static json_t *get_type(struct halo_decode *d, json_t *root)
+{
+    static const struct halo_where top = {.name = "request"};
+    json_t *type = json_object_get(root, "type");
+
+    if (json_is_string(type))
+        return type;
+    halo_decode_refuse(d, &top, type ? "field \"type\" must be a string" : "field \"type\" is required");
+    return NULL;
+}
+
+static int refuse_type(struct halo_decode *d, json_t *type)
+{
+    struct halo_refusal *r = d->refusal;
+
+    r->code = HALO_ERROR_UNKNOWN_TYPE;
+    say(r, "unknown type ");
+    say_quoted(r, json_string_value(type), json_string_length(type));
+    return HALO_MSG_E_REFUSED;
+}
+
+static int decode_envelope_id(struct halo_decode *d, const char *name, bool needed, json_t *root, struct halo_id *ret)
+{
+    struct halo_where top = {.name = name}, where = {.up = &top, .name = "id"};
+    json_t *id = json_object_get(root, "id");
+
+    if (!id)
+        return needed ? halo_decode_refuse(d, &top, "field \"id\" is required") : 0;
+    if (d->events && json_is_null(id))
+        return 0;
+    return halo_decode_id(d, &where, 1, HALO_LIMIT_ID_BYTES, id, ret);
+}
+
+/* Fields that exclude each other: exactly one must be there. */
+static int check_choice(struct halo_decode *d, const char *name, const char *choice, int n_given)
+{
+    struct halo_where top = {.name = name};
+
+    if (n_given == 1)
+        return 0;
+    return halo_decode_refuse(d, &top, "exactly one of %s is needed, %d are there", choice, n_given);
+}
+
+static int check_request(struct halo_decode *d, const struct halo_msg *msg)
+{
+    const char *name = halo_msg_type_name(msg->type);
+
+    switch (msg->type) {
+    case HALO_MSG_GENERATE:
+        return check_choice(d, name, "prompt, messages and tokens",
+                            msg->generate.has_prompt + msg->generate.has_messages + msg->generate.has_tokens);
+    case HALO_MSG_SCORE: return check_choice(d, name, "tokens and text", msg->score.has_tokens + msg->score.has_text);
+    case HALO_MSG_PLAN: return check_choice(d, name, "model and path", msg->plan.has_model + msg->plan.has_path);
+    default: return 0;
+    }
+}
+
+static int decode_request(struct halo_decode *d, json_t *root, struct halo_msg *msg)
+{
+    json_t *text = get_type(d, root);
+    const struct halo_msg_row *row;
+    struct halo_where where = {0};
+    int type, rc;
+
+    if (!text)
+        return HALO_MSG_E_REFUSED;
+    type = halo_msg_type_from_name(json_string_value(text), json_string_length(text));
+    if (type < 0 || (halo_msg_table[type].link_only && d->role != HALO_ROLE_LINK))
+        return refuse_type(d, text);
+    row = &halo_msg_table[type];
+    msg->type = (enum halo_msg_type)type;
+    where.name = row->shape.name;
+    rc = decode_envelope_id(d, row->shape.name, row->needs_id, root, &msg->id);
+    if (rc == 0)
+        rc = halo_decode_object(d, &where, &row->shape, root, &msg->hello);
+    return rc ? rc : check_request(d, msg);
+}
+
+int halo_msg_decode(struct halo_msg *msg, const char *line, size_t len, enum halo_role role,
+                    struct halo_refusal *ret_refusal)
+{
+    struct halo_decode d = {.pool = &msg->memory, .refusal = ret_refusal, .role = role};
+    struct halo_json_read read;
+    int rc;
+
+    *msg = (struct halo_msg){0};
+    rc = read_line(&d, line, len, &read);
+    if (rc == 0) {
+        rc = decode_request(&d, read.root, msg);
+        halo_json_read_end(&read);
+    }
+    return conclude(&d, rc, &msg->memory);
+}
+
+static int decode_event(struct halo_decode *d, json_t *root, struct halo_ev *ev)
+{
+    json_t *text = get_type(d, root);
+    const struct halo_shape *shape;
+    struct halo_where where = {0};
+    int type, rc;
+
+    if (!text)
+        return HALO_MSG_E_REFUSED;
+    type = halo_ev_type_from_name(json_string_value(text), json_string_length(text));
+    if (type < 0)
+        return refuse_type(d, text);
+    if (type == HALO_EV_DONE && json_object_get(root, "nll"))
+        type = HALO_EV_SCORED;
+    ev->type = (enum halo_ev_type)type;
+    shape = &halo_ev_table[type].shape;
+    where.name = shape->name;
+    rc = decode_envelope_id(d, shape->name, true, root, &ev->id);
+    return rc ? rc : halo_decode_object(d, &where, shape, root, &ev->hello);
+}
+
+int halo_ev_decode(struct halo_ev *ev, const char *line, size_t len, unsigned flags, struct halo_refusal *ret_refusal)
+{
+    struct halo_decode d = {.pool = &ev->memory, .refusal = ret_refusal, .events = true,
+                            .tolerant = !(flags & HALO_EV_STRICT), .role = HALO_ROLE_LINK};
+    struct halo_json_read read;
+    int rc;
+
+    *ev = (struct halo_ev){0};
+    rc = read_line(&d, line, len, &read);
+    if (rc == 0) {
+        rc = decode_event(&d, read.root, ev);
+        halo_json_read_end(&read);
+    }
+    return conclude(&d, rc, &ev->memory);
+}

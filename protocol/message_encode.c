@@ -1,0 +1,234 @@
+/* message_encode.c: a request or an event to a line, by the field table.
+ *
+ * Runs where the message is made. No memory but the writer's, and that only when its buffer is full.
+ * Fails with: what the writer says; -EINVAL for a WORD that has no name.
+ */
+#include <protocol/message.h>
+
+#include <assert.h>
+#include <errno.h>
+
+#include "message_table_priv.h"
+
+static void write_object(struct halo_json *w, const struct halo_shape *shape, const void *base);
+
+static void write_id(struct halo_json *w, const struct halo_id *id)
+{
+    if (id->kind == HALO_ID_INT)
+        halo_json_i64(w, id->num);
+    else if (id->kind == HALO_ID_STR)
+        halo_json_str_n(w, id->str.at, id->str.len);
+    else
+        halo_json_null(w);
+}
+
+static void write_f64(struct halo_json *w, enum halo_form form, double value)
+{
+    if (form == HALO_FORM_sig9)
+        halo_json_sig9(w, value);
+    else if (form == HALO_FORM_fix3)
+        halo_json_fix3(w, value);
+    else
+        halo_json_f64(w, value);
+}
+
+static void write_word(struct halo_json *w, const struct halo_words *words, int word)
+{
+    if (word >= 0 && word < words->n && words->names[word])
+        halo_json_str(w, words->names[word]);
+    else if (!w->error)
+        w->error = -EINVAL;
+}
+
+static void write_strs(struct halo_json *w, const struct halo_str_list *list)
+{
+    halo_json_array_begin(w);
+    for (size_t i = 0; i < list->n; i++)
+        halo_json_str_n(w, list->at[i].at, list->at[i].len);
+    halo_json_array_end(w);
+}
+
+static void write_toks(struct halo_json *w, const struct halo_token_list *list)
+{
+    halo_json_array_begin(w);
+    for (size_t i = 0; i < list->n; i++)
+        halo_json_i64(w, list->at[i]);
+    halo_json_array_end(w);
+}
+
+static void write_objs(struct halo_json *w, const struct halo_shape *part, struct halo_any_list list)
+{
+    halo_json_array_begin(w);
+    for (size_t i = 0; i < list.n; i++)
+        write_object(w, part, (const char *)list.at + i * part->bytes);
+    halo_json_array_end(w);
+}
+
+static void write_bias(struct halo_json *w, const struct halo_bias_list *list)
+{
+    halo_json_object_begin(w);
+    for (size_t i = 0; i < list->n; i++) {
+        char key[HALO_JSON_NUMBER_BYTES];
+
+        halo_json_key_n(w, key, halo_json_format_f64(key, list->at[i].tok_id));
+        halo_json_f64(w, list->at[i].bias);
+    }
+    halo_json_object_end(w);
+}
+
+static void write_tops(struct halo_json *w, const struct halo_top_list *list)
+{
+    halo_json_array_begin(w);
+    for (size_t i = 0; i < list->n; i++) {
+        halo_json_array_begin(w);
+        halo_json_i64(w, list->at[i].tok_id);
+        halo_json_sig9(w, list->at[i].logprob);
+        halo_json_array_end(w);
+    }
+    halo_json_array_end(w);
+}
+
+static void write_value(struct halo_json *w, const struct halo_field *f, const void *at)
+{
+    switch (f->kind) {
+    case HALO_KIND_ID: write_id(w, at); break;
+    case HALO_KIND_BOOL: halo_json_bool(w, *(const bool *)at); break;
+    case HALO_KIND_I64: halo_json_i64(w, *(const int64_t *)at); break;
+    case HALO_KIND_F64: write_f64(w, f->form, *(const double *)at); break;
+    case HALO_KIND_STR: {
+        const struct halo_str *str = at;
+
+        halo_json_str_n(w, str->at, str->len);
+        break;
+    }
+    case HALO_KIND_WORD: write_word(w, f->words, *(const int *)at); break;
+    case HALO_KIND_STRS: write_strs(w, at); break;
+    case HALO_KIND_TOKS: write_toks(w, at); break;
+    case HALO_KIND_OBJ: write_object(w, f->part, at); break;
+    case HALO_KIND_OBJS: write_objs(w, f->part, halo_any_list_of(at)); break;
+    case HALO_KIND_BIAS: write_bias(w, at); break;
+    case HALO_KIND_TOPS: write_tops(w, at); break;
+    case HALO_KIND_JSON: {
+        const struct halo_raw *raw = at;
+
+        halo_json_raw(w, raw->at, raw->len);
+        break;
+    }
+    case HALO_KIND_END: assert(!"a field of no kind");
+    }
+}
+
+/* Whether the field has its default value, so that it need not be sent. */
+static bool is_default(const struct halo_field *f, const void *at)
+{
+    switch (f->kind) {
+    case HALO_KIND_BOOL: return *(const bool *)at == (f->i.dflt != 0);
+    case HALO_KIND_I64: return *(const int64_t *)at == f->i.dflt;
+    case HALO_KIND_F64: return *(const double *)at == f->f.dflt;
+    case HALO_KIND_WORD: return *(const int *)at == (int)f->i.dflt;
+    case HALO_KIND_STR: return ((const struct halo_str *)at)->len == 0;
+    case HALO_KIND_STRS: return ((const struct halo_str_list *)at)->n == 0;
+    case HALO_KIND_TOKS: return ((const struct halo_token_list *)at)->n == 0;
+    case HALO_KIND_OBJS: return halo_any_list_of(at).n == 0;
+    case HALO_KIND_BIAS: return ((const struct halo_bias_list *)at)->n == 0;
+    case HALO_KIND_TOPS: return ((const struct halo_top_list *)at)->n == 0;
+    default: return false;
+    }
+}
+
+/* Whether every member of the part has its default value. */
+static bool is_default_part(const struct halo_shape *part, const void *base)
+{
+    for (const struct halo_field *f = part->fields(); f->kind != HALO_KIND_END; f++) {
+        if (f->presence == HALO_PRESENCE_DEF ? !is_default(f, (const char *)base + f->offset)
+                                             : !f->has_offset || *((const bool *)base + f->has_offset))
+            return false;
+    }
+    return true;
+}
+
+static void write_members(struct halo_json *w, const struct halo_shape *shape, const void *base)
+{
+    for (const struct halo_field *f = shape->fields(); f->kind != HALO_KIND_END; f++) {
+        const void *at = (const char *)base + f->offset;
+        bool has = !f->has_offset || *((const bool *)base + f->has_offset);
+
+        if (f->presence == HALO_PRESENCE_DEF)
+            has = f->kind == HALO_KIND_OBJ ? !is_default_part(f->part, at) : !is_default(f, at);
+        if (!has && f->presence != HALO_PRESENCE_NUL)
+            continue;
+        halo_json_key(w, f->name);
+        if (has)
+            write_value(w, f, at);
+        else
+            halo_json_null(w);
+    }
+}
+
+static void write_object(struct halo_json *w, const struct halo_shape *shape, const void *base)
+{
+    halo_json_object_begin(w);
+    write_members(w, shape, base);
+    halo_json_object_end(w);
+}
+
+static int encode(struct halo_json *w, const struct halo_shape *shape, const struct halo_id *id, const void *base)
+{
+    struct halo_json_mark mark = halo_json_mark(w);
+    int rc = w->error;
+
+    if (rc < 0)
+        return rc;
+    assert(w->depth == 0);
+    halo_json_object_begin(w);
+    halo_json_key(w, "type");
+    halo_json_str(w, shape->name);
+    if (id) {
+        halo_json_key(w, "id");
+        write_id(w, id);
+    }
+    write_members(w, shape, base);
+    halo_json_object_end(w);
+    rc = halo_json_line_end(w);
+    if (rc < 0)
+        halo_json_rollback(w, mark);
+    return rc;
+}
+
+int halo_msg_encode(struct halo_json *w, const struct halo_msg *msg)
+{
+    assert((int)msg->type >= 0 && msg->type < HALO_N_MSGS);
+    return encode(w, &halo_msg_table[msg->type].shape, msg->id.kind == HALO_ID_NONE ? NULL : &msg->id, &msg->hello);
+}
+
+int halo_ev_encode(struct halo_json *w, const struct halo_ev *ev)
+{
+    assert((int)ev->type >= 0 && ev->type < HALO_N_EVS);
+    return encode(w, &halo_ev_table[ev->type].shape, &ev->id, &ev->hello);
+}
+
+int halo_refusal_encode(struct halo_json *w, const struct halo_refusal *refusal)
+{
+    char detail[48];
+    struct halo_json d;
+    struct halo_id id = halo_refusal_id(refusal);
+    struct halo_ev ev;
+
+    halo_ev_init_error(&ev, &id, refusal->code, refusal->message);
+    if (refusal->offset > 0 || refusal->code == HALO_ERROR_BAD_JSON) {
+        halo_json_init_fixed(&d, detail, sizeof detail);
+        halo_json_object_begin(&d);
+        halo_json_key(&d, "offset");
+        halo_json_u64(&d, refusal->offset);
+        halo_json_object_end(&d);
+        assert(!d.error);
+        ev.error.has_detail = true;
+        ev.error.detail = (struct halo_raw){d.at, d.len};
+    }
+    return halo_ev_encode(w, &ev);
+}
+
+void halo_resume_write(struct halo_json *w, const struct halo_part_resume *resume)
+{
+    write_object(w, halo_part_table[HALO_PART_resume], resume);
+}

@@ -1,0 +1,363 @@
+/* message_field.c: the kinds of fields, from the JSON tree into C.
+ *
+ * No thread of its own. What is read lives in the pool of the message.
+ * Fails with: -ENOMEM, HALO_MSG_E_REFUSED (the refusal names the place, what was wanted and what was there).
+ */
+#include "message_decode_priv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "pool_priv.h"
+
+static const char *type_name(const json_t *json)
+{
+    switch (json_typeof(json)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER: return "an integer";
+    case JSON_REAL: return "a number with a fraction or exponent";
+    case JSON_NULL: return "null";
+    default: return "a boolean";
+    }
+}
+
+static int wrong_type(struct halo_decode *d, const struct halo_where *where, const char *wanted, const json_t *json)
+{
+    return halo_decode_refuse(d, where, "expected %s, got %s", wanted, type_name(json));
+}
+
+static int read_i64(struct halo_decode *d, const struct halo_where *where, int64_t lo, int64_t hi, json_t *json,
+                    int64_t *ret)
+{
+    int64_t value = json_integer_value(json);
+
+    if (!json_is_integer(json))
+        return wrong_type(d, where, "an integer", json);
+    if (value < lo || value > hi)
+        return halo_decode_refuse(d, where, "%" PRId64 " is out of range %" PRId64 " to %" PRId64, value, lo, hi);
+    *ret = value;
+    return 0;
+}
+
+static int read_f64(struct halo_decode *d, const struct halo_where *where, double lo, double hi, json_t *json,
+                    double *ret)
+{
+    char text[3][HALO_JSON_NUMBER_BYTES];
+    double value = json_number_value(json);
+
+    if (d->events && json_is_null(json)) {
+        *ret = NAN; /* how the writer sends what JSON has no number for */
+        return 0;
+    }
+    if (!json_is_number(json))
+        return wrong_type(d, where, "a number", json);
+    if (value < lo || value > hi)
+        return halo_decode_refuse(d, where, "%.*s is out of range %.*s to %.*s",
+                                  (int)halo_json_format_f64(text[0], value), text[0],
+                                  (int)halo_json_format_f64(text[1], lo), text[1],
+                                  (int)halo_json_format_f64(text[2], hi), text[2]);
+    *ret = value;
+    return 0;
+}
+
+static int check_bytes(struct halo_decode *d, const struct halo_where *where, int64_t lo, int64_t hi, size_t len)
+{
+    if (len < (size_t)lo)
+        return halo_decode_refuse(d, where, "must not be empty");
+    if (len > (size_t)hi)
+        return halo_decode_refuse(d, where, "%zu bytes long, at most %" PRId64 " are allowed", len, hi);
+    return 0;
+}
+
+static int copy_text(struct halo_decode *d, const char *text, size_t len, struct halo_str *ret)
+{
+    char *copy = halo_pool_alloc(d->pool, len + 1);
+
+    if (!copy)
+        return -ENOMEM;
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    *ret = (struct halo_str){copy, len};
+    return 0;
+}
+
+static int read_str(struct halo_decode *d, const struct halo_where *where, int64_t lo, int64_t hi, json_t *json,
+                    struct halo_str *ret)
+{
+    int rc;
+
+    if (!json_is_string(json))
+        return wrong_type(d, where, "a string", json);
+    rc = check_bytes(d, where, lo, hi, json_string_length(json));
+    return rc ? rc : copy_text(d, json_string_value(json), json_string_length(json), ret);
+}
+
+int halo_decode_id(struct halo_decode *d, const struct halo_where *where, int64_t lo, int64_t hi, json_t *json,
+                   struct halo_id *ret_id)
+{
+    int rc;
+
+    if (json_is_integer(json)) {
+        *ret_id = halo_id_of(json_integer_value(json));
+        return 0;
+    }
+    if (!json_is_string(json))
+        return wrong_type(d, where, "a string or an integer", json);
+    rc = read_str(d, where, lo, hi, json, &ret_id->str);
+    if (rc == 0)
+        ret_id->kind = HALO_ID_STR;
+    return rc;
+}
+
+static int read_word(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
+                     int *ret)
+{
+    char words[200];
+    size_t n = 0;
+
+    if (!json_is_string(json))
+        return wrong_type(d, where, "a string", json);
+    *ret = halo_words_find(f->words, json_string_value(json), json_string_length(json));
+    if (*ret >= 0 || d->tolerant)
+        return 0;
+    for (int i = 0; i < f->words->n && n < sizeof words; i++) {
+        if (f->words->names[i])
+            n += (size_t)snprintf(words + n, sizeof words - n, "%s%s", n ? ", " : "", f->words->names[i]);
+    }
+    return halo_decode_refuse(d, where, "\"%.40s\" is none of %s", json_string_value(json), words);
+}
+
+/* Zeroed room for the items of a list (an empty list has an address too); NULL, and why, if there is none. */
+static void *list_room(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, size_t n,
+                       size_t item_bytes, int *ret_rc)
+{
+    void *room = NULL;
+
+    if (n < (size_t)f->i.lo) {
+        *ret_rc = halo_decode_refuse(d, where, "must not be empty");
+    } else if (n > (size_t)f->i.hi) {
+        *ret_rc = halo_decode_refuse(d, where, "%zu entries, at most %" PRId64 " are allowed", n, f->i.hi);
+    } else {
+        room = halo_pool_alloc(d->pool, n ? n * item_bytes : 1);
+        *ret_rc = room ? 0 : -ENOMEM;
+        if (room)
+            memset(room, 0, n * item_bytes);
+    }
+    return room;
+}
+
+static int read_strs(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
+                     struct halo_str_list *ret)
+{
+    int rc;
+    struct halo_str *items = list_room(d, where, f, json_array_size(json), sizeof *items, &rc);
+
+
+    for (size_t i = 0; rc == 0 && i < json_array_size(json); i++) {
+        struct halo_where item = {.up = where, .index = i};
+
+        rc = read_str(d, &item, !d->events, f->i.dflt, json_array_get(json, i), &items[i]);
+    }
+    if (rc == 0)
+        *ret = (struct halo_str_list){items, json_array_size(json)};
+    return rc;
+}
+
+static int read_toks(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
+                     struct halo_token_list *ret)
+{
+    int rc;
+    int32_t *items = list_room(d, where, f, json_array_size(json), sizeof *items, &rc);
+
+
+    for (size_t i = 0; rc == 0 && i < json_array_size(json); i++) {
+        struct halo_where item = {.up = where, .index = i};
+        int64_t id = 0;
+
+        rc = read_i64(d, &item, 0, INT32_MAX, json_array_get(json, i), &id);
+        items[i] = (int32_t)id;
+    }
+    if (rc == 0)
+        *ret = (struct halo_token_list){items, json_array_size(json)};
+    return rc;
+}
+
+static int read_objs(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
+                     void *ret)
+{
+    struct halo_any_list list = {.n = json_array_size(json)};
+    int rc;
+    char *items = list_room(d, where, f, list.n, f->part->bytes, &rc);
+
+
+    for (size_t i = 0; rc == 0 && i < list.n; i++) {
+        struct halo_where item = {.up = where, .index = i};
+        json_t *object = json_array_get(json, i);
+
+        rc = json_is_object(object)
+                 ? halo_decode_object(d, &item, f->part, object, items + i * f->part->bytes)
+                 : wrong_type(d, &item, "an object", object);
+    }
+    if (rc == 0) {
+        list.at = items;
+        memcpy(ret, &list, sizeof list);
+    }
+    return rc;
+}
+
+/* A token id as the key of an object: decimal digits, no sign, no leading zero. */
+static int read_token_key(struct halo_decode *d, const struct halo_where *where, const char *key, int32_t *ret)
+{
+    int64_t value = 0;
+
+    for (const char *p = key; *p; p++) {
+        if (*p < '0' || *p > '9' || (*key == '0' && key[1]))
+            return halo_decode_refuse(d, where, "the key is no token id; ids are decimal integers from 0");
+        value = value * 10 + (*p - '0');
+        if (value > INT32_MAX)
+            return halo_decode_refuse(d, where, "the key is out of range 0 to %d", INT32_MAX);
+    }
+    if (!*key)
+        return halo_decode_refuse(d, where, "an empty key is no token id");
+    *ret = (int32_t)value;
+    return 0;
+}
+
+static int read_bias(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
+                     struct halo_bias_list *ret)
+{
+    int rc;
+    struct halo_bias *items = list_room(d, where, f, json_object_size(json), sizeof *items, &rc);
+    size_t n = 0;
+
+
+    for (void *it = json_object_iter(json); rc == 0 && it; it = json_object_iter_next(json, it)) {
+        struct halo_where item = {.up = where, .name = json_object_iter_key(it)};
+
+        rc = read_token_key(d, &item, item.name, &items[n].tok_id);
+        if (rc == 0)
+            rc = read_f64(d, &item, (double)-f->i.dflt, (double)f->i.dflt, json_object_iter_value(it), &items[n].bias);
+        n++;
+    }
+    if (rc == 0)
+        *ret = (struct halo_bias_list){items, n};
+    return rc;
+}
+
+static int read_tops(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
+                     struct halo_top_list *ret)
+{
+    int rc;
+    struct halo_top *items = list_room(d, where, f, json_array_size(json), sizeof *items, &rc);
+
+
+    for (size_t i = 0; rc == 0 && i < json_array_size(json); i++) {
+        struct halo_where item = {.up = where, .index = i};
+        json_t *pair = json_array_get(json, i);
+        int64_t id = 0;
+
+        if (json_array_size(pair) != 2)
+            return halo_decode_refuse(d, &item, "expected a pair [token id, logprob], got %s", type_name(pair));
+        rc = read_i64(d, &item, 0, INT32_MAX, json_array_get(pair, 0), &id);
+        items[i].tok_id = (int32_t)id;
+        if (rc == 0)
+            rc = read_f64(d, &item, -1e300, 1e300, json_array_get(pair, 1), &items[i].logprob);
+    }
+    if (rc == 0)
+        *ret = (struct halo_top_list){items, json_array_size(json)};
+    return rc;
+}
+
+static void write_tree(struct halo_json *w, json_t *json)
+{
+    switch (json_typeof(json)) {
+    case JSON_OBJECT:
+        halo_json_object_begin(w);
+        for (void *it = json_object_iter(json); it; it = json_object_iter_next(json, it)) {
+            halo_json_key(w, json_object_iter_key(it));
+            write_tree(w, json_object_iter_value(it));
+        }
+        halo_json_object_end(w);
+        break;
+    case JSON_ARRAY:
+        halo_json_array_begin(w);
+        for (size_t i = 0; i < json_array_size(json); i++)
+            write_tree(w, json_array_get(json, i));
+        halo_json_array_end(w);
+        break;
+    case JSON_STRING: halo_json_str_n(w, json_string_value(json), json_string_length(json)); break;
+    case JSON_INTEGER: halo_json_i64(w, json_integer_value(json)); break;
+    case JSON_REAL: halo_json_f64(w, json_real_value(json)); break;
+    case JSON_NULL: halo_json_null(w); break;
+    default: halo_json_bool(w, json_is_true(json)); break;
+    }
+}
+
+static int read_json(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
+                     struct halo_raw *ret)
+{
+    struct halo_json w;
+    struct halo_str text;
+    int rc;
+
+    if (f->form == HALO_FORM_object && !json_is_object(json))
+        return wrong_type(d, where, "an object", json);
+    if (f->form == HALO_FORM_array && !json_is_array(json))
+        return wrong_type(d, where, "an array", json);
+    halo_json_init(&w);
+    write_tree(&w, json);
+    rc = w.error ? w.error : copy_text(d, w.at, w.len, &text);
+    halo_json_finish(&w);
+    if (rc == 0)
+        *ret = (struct halo_raw){text.at, text.len};
+    return rc;
+}
+
+int halo_decode_field(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
+                      void *base)
+{
+    void *at = (char *)base + f->offset;
+
+    switch (f->kind) {
+    case HALO_KIND_STRS:
+    case HALO_KIND_TOKS:
+    case HALO_KIND_OBJS:
+    case HALO_KIND_TOPS:
+        if (!json_is_array(json))
+            return wrong_type(d, where, "an array", json);
+        break;
+    case HALO_KIND_OBJ:
+    case HALO_KIND_BIAS:
+        if (!json_is_object(json))
+            return wrong_type(d, where, "an object", json);
+        break;
+    default: break;
+    }
+    switch (f->kind) {
+    case HALO_KIND_ID: return halo_decode_id(d, where, f->i.lo, f->i.hi, json, at);
+    case HALO_KIND_BOOL:
+        if (!json_is_boolean(json))
+            return wrong_type(d, where, "true or false", json);
+        *(bool *)at = json_is_true(json);
+        return 0;
+    case HALO_KIND_I64: return read_i64(d, where, f->i.lo, f->i.hi, json, at);
+    case HALO_KIND_F64: return read_f64(d, where, f->f.lo, f->f.hi, json, at);
+    case HALO_KIND_STR: return read_str(d, where, f->i.lo, f->i.hi, json, at);
+    case HALO_KIND_WORD: return read_word(d, where, f, json, at);
+    case HALO_KIND_STRS: return read_strs(d, where, f, json, at);
+    case HALO_KIND_TOKS: return read_toks(d, where, f, json, at);
+    case HALO_KIND_OBJ: return halo_decode_object(d, where, f->part, json, at);
+    case HALO_KIND_OBJS: return read_objs(d, where, f, json, at);
+    case HALO_KIND_BIAS: return read_bias(d, where, f, json, at);
+    case HALO_KIND_TOPS: return read_tops(d, where, f, json, at);
+    case HALO_KIND_JSON: return read_json(d, where, f, json, at);
+    case HALO_KIND_END: break;
+    }
+    assert(!"a field of no kind");
+    return -EINVAL;
+}
