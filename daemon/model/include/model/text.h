@@ -70,7 +70,7 @@ int halo_text_stream_finish(struct halo_text_stream *stream, struct halo_span *r
 int halo_text_detokenize(const struct halo_tokenizer *tokenizer, const int32_t *ids, size_t n, bool special,
                          struct halo_arena *arena, struct halo_span *ret, struct halo_fault *fault);
 
-/* Any bytes as valid UTF-8 (for the pieces of `tokenize`): `out` has room for 3 * n bytes; returns those used. */
+/* Any bytes as valid UTF-8 (for the pieces of `tokenize`): `out` has room for 3 * n bytes, or is NULL to count; returns those used. */
 size_t halo_text_sanitize(const char *bytes, size_t n, char *out);
 
 /* Collapses each run of 3 or more '\n' to 2. `out` has room for n bytes and may be `text` itself. *ret_n: bytes used. Returns the

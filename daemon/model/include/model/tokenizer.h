@@ -32,6 +32,7 @@ int halo_tokens_push(struct halo_tokens *tokens, int32_t id); /* 0 or -ENOMEM */
 
 /* Appends the ids of `text` (UTF-8, any bytes are tolerated; invalid ones are tokenized as bytes).
  * special: text that spells a control token becomes that token; otherwise it stays text (user-defined tokens are always recognised).
+ * A byte that a byte-level vocabulary has no token for gives no id (Falcon's 0x0B, and the bytes that UTF-8 never uses in some others).
  * first: this is the start of the sequence (SPM adds its space prefix there, and after a special token). No BOS is added here. */
 int halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *text, size_t n, bool special, bool first,
                           struct halo_tokens *out, struct halo_fault *fault);
