@@ -161,10 +161,13 @@ static int scan_number(struct halo_scan *s)
 
     if (peek(s) == '-')
         s->at++;
-    if (peek(s) == '0')
+    if (peek(s) == '0') {
         s->at++;
-    else if (!scan_digits(s))
+        if (scan_digits(s))
+            return fail(s, HALO_SCAN_SYNTAX, start, "a number has a leading zero");
+    } else if (!scan_digits(s)) {
         return fail_here(s, "a number needs a digit here");
+    }
     if (peek(s) == '.') {
         s->at++;
         if (!scan_digits(s))
