@@ -1,0 +1,166 @@
+/* golden_mutants.c: proof that the gate can fail: each mutant is a plan with one feature wrong, and the gate must refuse it.
+ *
+ * A wrong pairing or a forgotten norm gives fluent text; only the logits tell. Each model also runs unchanged and must pass, so that a
+ * gate that refuses everything does not look like proof. In the tree: the mutants of one model; with the shared folder: all.
+ */
+#include "golden_gate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool pairing_flipped(struct halo_golden_host *host)
+{
+    for (uint32_t i = 0; i < host->plan.n_ropes; i++)
+        host->ropes[i].pairing = host->ropes[i].pairing == HALO_ROPE_NORM ? HALO_ROPE_NEOX : HALO_ROPE_NORM;
+    return host->plan.n_ropes > 0;
+}
+
+/* Plain frequencies of another base, without factors or scaling. */
+static bool freqs_plain(struct halo_golden_host *host, double base)
+{
+    const struct halo_rope *rope = &host->model->plan.ropes[0];
+    bool changed = false;
+
+    for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
+        host->freqs[i] = pow(base, -2.0 * i / rope->n_rot);
+        changed = changed || fabs(host->freqs[i] / rope->freqs[i] - 1) > 1e-6;
+    }
+    host->ropes[0].freqs = host->freqs;
+    return changed;
+}
+
+static bool rope_factors_ignored(struct halo_golden_host *host)
+{
+    return freqs_plain(host, host->model->hparams.rope_base);
+}
+
+static bool rope_base_ignored(struct halo_golden_host *host)
+{
+    return freqs_plain(host, 10000);
+}
+
+static bool qk_norm_dropped(struct halo_golden_host *host)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < host->plan.n_ops; i++)
+        if (host->ops[i].kind != HALO_OP_QK_NORM)
+            host->ops[n++] = host->ops[i];
+    bool changed = n < host->plan.n_ops;
+    host->plan.n_ops = n;
+    return changed;
+}
+
+static bool bias_ignored(struct halo_golden_host *host)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i < host->plan.n_ops; i++)
+        for (uint16_t k = 0; host->ops[i].kind == HALO_OP_MATMUL && k < host->ops[i].u.matmul.n; k++) {
+            changed = changed || host->ops[i].u.matmul.bias[k] != HALO_WEIGHT_NONE;
+            host->ops[i].u.matmul.bias[k] = HALO_WEIGHT_NONE;
+        }
+    return changed;
+}
+
+/* The embedding as head although the file has one of its own. */
+static bool head_tied(struct halo_golden_host *host)
+{
+    struct halo_op_logits *logits = &host->ops[host->plan.n_ops - 1].u.logits;
+    bool changed = logits->weight != host->ops[0].u.embed.weight;
+
+    logits->weight = host->ops[0].u.embed.weight;
+    return changed;
+}
+
+static bool scale_by_embedding(struct halo_golden_host *host)
+{
+    float scale = (float)(1 / sqrt((double)host->model->hparams.n_embd / host->model->hparams.n_head));
+    bool changed = false;
+
+    for (uint32_t i = 0; i < host->plan.n_ops; i++)
+        if (host->ops[i].kind == HALO_OP_ATTEND) {
+            changed = changed || host->ops[i].u.attend.scale != scale;
+            host->ops[i].u.attend.scale = scale;
+        }
+    return changed;
+}
+
+static bool experts_not_renormalised(struct halo_golden_host *host)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i < host->plan.n_ops; i++)
+        if (host->ops[i].kind == HALO_OP_MOE_ROUTE) {
+            host->ops[i].u.moe_route.normalise = false;
+            changed = true;
+        }
+    return changed;
+}
+
+static const struct mutant {
+    const char *stem, *what;
+    bool (*mutate)(struct halo_golden_host *host);
+} mutants[] = {
+    {"fable-Q4_K_M", "unchanged", NULL},
+    {"fable-Q4_K_M", "adjacent pairs", pairing_flipped},
+    {"fable-Q4_K_M", "Q/K norm dropped", qk_norm_dropped},
+    {"tiny-llama", "unchanged", NULL},
+    {"tiny-llama", "half-split pairs", pairing_flipped},
+    {"tiny-llama3", "unchanged", NULL},
+    {"tiny-llama3", "rope factors ignored", rope_factors_ignored},
+    {"tiny-llama3", "own head ignored", head_tied},
+    {"tiny-llama-moe", "unchanged", NULL},
+    {"tiny-llama-moe", "experts not renormalised", experts_not_renormalised},
+    {"tiny-mistral-spm", "unchanged", NULL},
+    {"tiny-mistral-spm", "rope base ignored", rope_base_ignored},
+    {"tiny-qwen2", "unchanged", NULL},
+    {"tiny-qwen2", "biases ignored", bias_ignored},
+    {"tiny-qwen2", "adjacent pairs", pairing_flipped},
+    {"tiny-qwen2", "rope base ignored", rope_base_ignored},
+    {"tiny-qwen3", "unchanged", NULL},
+    {"tiny-qwen3", "Q/K norm dropped", qk_norm_dropped},
+    {"tiny-qwen3", "scale by embedding / heads", scale_by_embedding},
+    {"tiny-qwen3moe", "unchanged", NULL},
+    {"tiny-qwen3moe", "experts not renormalised", experts_not_renormalised},
+    {"tiny-qwen3moe", "adjacent pairs", pairing_flipped},
+};
+
+/* Runs p_short; whether the gate judged as it must. */
+static bool mutant_judged(const struct halo_golden_data *data, const struct mutant *mutant)
+{
+    const struct halo_golden_settings settings = {.kv = HALO_KV_F32, .mutate = mutant->mutate};
+    const struct halo_golden_model *model = halo_golden_data_find(data, mutant->stem);
+    struct halo_golden_verdict verdict;
+    struct halo_fault fault = {0};
+    bool right;
+
+    if (halo_golden_gate_run(&verdict, data, model, 1, &settings, &fault) < 0) {
+        fprintf(stderr, "%s, %s: %s: %s\n", mutant->stem, mutant->what, halo_fault_name(fault.code), fault.text);
+        return false;
+    }
+    right = verdict.passed == (mutant->mutate == NULL);
+    printf("%-18s %-28s figure %9.2e bound %9.2e: %s%s\n", mutant->stem, mutant->what, verdict.figure, verdict.bound,
+           verdict.passed ? "passed" : "refused", right ? "" : ", WRONG");
+    halo_golden_gate_finish(&verdict);
+    return right;
+}
+
+int main(int argc, char **argv)
+{
+    struct halo_golden_data data;
+    bool in_tree = argc == 2 && strcmp(argv[1], "--in-tree") == 0;
+    unsigned n_run = 0, n_wrong = 0;
+
+    if (in_tree ? !halo_golden_data_in_tree(&data) : !halo_golden_data_full(&data))
+        return in_tree ? 1 : 77;
+    for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
+        if (!halo_golden_data_find(&data, mutants[i].stem))
+            continue;
+        n_run++;
+        n_wrong += !mutant_judged(&data, &mutants[i]);
+    }
+    printf("%u run, %u judged wrongly\n", n_run, n_wrong);
+    return n_run == 0 || n_wrong > 0;
+}
