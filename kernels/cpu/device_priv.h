@@ -1,0 +1,194 @@
+/* device_priv.h: what the files of the CPU device share: the device, a model on it, and small helpers.
+ *
+ * A device and its models belong to the engine's device thread; weight slots may be asked for and committed by other threads between
+ * create and seal. The op functions below run on the device thread and spread their work over the pool.
+ */
+#ifndef HALO_CPU_DEVICE_PRIV_H
+#define HALO_CPU_DEVICE_PRIV_H
+
+#include "lanes_priv.h"
+#include "pool_priv.h"
+
+#include <cpu/matmul.h>
+#include <kernels/device.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define HALO_CPU_THREADS_MAX 64
+#define HALO_CPU_PAGE_BYTES 4096
+#define HALO_CPU_EXPERTS_MAX 1024
+
+struct halo_device {
+    struct halo_cpu_pool *pool;
+    enum halo_cpu_isa isa;
+    const struct halo_cpu_lanes *lanes;
+    uint32_t n_threads;
+    struct halo_device_model *models; /* those that exist, linked by next */
+};
+
+/* Anonymous memory from the kernel, zero, huge pages where it can. */
+struct halo_cpu_region {
+    uint8_t *base;
+    uint64_t n_bytes;
+};
+
+struct halo_cpu_weight {
+    const struct halo_weight *info;
+    uint8_t *slot;         /* 64-byte aligned: where the repacked bytes begin */
+    uint8_t *data;         /* where the file's bytes go */
+    bool slack;
+    uint64_t expert_bytes; /* repacked bytes of one matrix */
+    struct halo_cpu_matrix matrix; /* of expert 0; unused for a vector */
+    atomic_bool committed;
+};
+
+/* One activation of all rows. */
+struct halo_cpu_value {
+    float *data;
+    uint32_t width, stride; /* floats */
+};
+
+/* Rows of one sequence, beside each other in the batch, that attend together. */
+struct halo_cpu_row_tile {
+    uint32_t first_row, n_rows;
+    uint32_t split;      /* positions of a split, the same for all rows of the tile */
+    uint32_t n_splits;   /* of the last row */
+    uint32_t first_item; /* when every split is an item of its own */
+};
+
+/* One product of a matrix with some rows, and how it is cut into items. */
+struct halo_cpu_product {
+    struct halo_cpu_matrix matrix;
+    const float *bias;
+    const void *const *act;
+    float *const *out;
+    uint32_t n_x;
+    uint32_t chunk_groups, n_row_blocks, block_rows; /* set by halo_cpu_products_run */
+    uint32_t first_item;
+};
+
+/* Everything a run writes, carved out of one region when the model is created. */
+struct halo_cpu_scratch {
+    struct halo_cpu_value *values; /* [n_values] */
+    uint8_t *act;                  /* prepared rows of the op under way */
+    const void **plain_row;        /* [n_slots] rows as they are */
+    const void **act_row;          /* [n_slots] the same rows prepared */
+    const void **slot_row[2];      /* [n_slots] rows sorted by expert, for each weight of a MoE product */
+    float **out_row[HALO_MATMUL_MAX]; /* [n_slots] */
+    struct halo_cpu_product *products;
+    float **rope;                  /* [n_ropes] -> [max_rows][n_rot / 2] pairs of cosine and sine */
+    struct halo_cpu_row_tile *tiles; /* [max_rows] */
+    uint32_t *expert_first;        /* [n_expert + 1] */
+    uint32_t *expert_slot;         /* [n_slots] slots sorted by expert */
+    uint8_t *attend_thread;        /* [n_threads][attend_thread_bytes] */
+    uint64_t attend_thread_bytes;
+    float *partial;                /* [n_partials][partial_floats]: a softmax for each split that is an item of its own */
+    uint32_t n_partials, partial_floats;
+    uint32_t n_slots;              /* max_rows times the most experts a row uses */
+};
+
+struct halo_device_model {
+    struct halo_device *device;
+    struct halo_device_model *next;
+    const struct halo_plan *plan;
+    struct halo_cpu_weight *weights; /* [plan->n_weights] */
+    struct halo_cpu_region weight_region, kv_region, scratch_region;
+    struct halo_cpu_scratch scratch;
+    const struct halo_batch *batch; /* while a run is under way */
+    uint32_t n_rows;                /* of the last run */
+    uint64_t op_ns[HALO_OP_COUNT];
+    bool sealed;
+};
+
+/* Writes the sentence into a buffer of HALO_DEVICE_REASON bytes (may be NULL) and returns `error`. */
+__attribute__((format(printf, 3, 4))) int halo_cpu_reason(char *reason, int error, const char *format, ...);
+
+/* region.c. `what` names the memory in the reason: -ENOMEM. */
+int halo_cpu_region_map(struct halo_cpu_region *region, uint64_t n_bytes, const char *what, char *reason);
+void halo_cpu_region_unmap(struct halo_cpu_region *region);
+
+/* weight.c: places all weights and returns the bytes of their region, or UINT64_MAX when that overflows. With base NULL it only counts. */
+uint64_t halo_cpu_weights_place(const struct halo_plan *plan, uint8_t *base, struct halo_cpu_weight *weights);
+void halo_cpu_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
+int halo_cpu_weight_commit(struct halo_device_model *model, uint32_t index, char *reason);
+
+/* scratch.c: the same for the scratch. */
+uint64_t halo_cpu_scratch_carve(const struct halo_plan *plan, uint32_t n_threads, uint8_t *base, struct halo_cpu_scratch *scratch);
+
+/* model.c */
+void halo_cpu_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights, uint64_t *ret_kv,
+                       uint64_t *ret_scratch);
+int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret, char *reason);
+void halo_cpu_model_destroy(struct halo_device_model *model);
+int halo_cpu_model_seal(struct halo_device_model *model, char *reason);
+int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
+
+/* supports.c */
+int halo_cpu_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason);
+
+/* run.c */
+int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase, char *reason);
+int halo_cpu_peek(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason);
+
+/* bandwidth.c */
+double halo_cpu_measure_bandwidth(struct halo_device *device);
+
+/* rows.c: calls fn for stretches of the rows 0..n_rows-1, on all threads when `row_cost` (about the floats touched) makes it worth it. */
+typedef void halo_cpu_rows_fn(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows);
+void halo_cpu_each_row(struct halo_device_model *model, const struct halo_op *op, uint32_t n_rows, uint32_t row_cost,
+                       halo_cpu_rows_fn *fn);
+
+/* product.c: prepares n_x rows given in scratch.plain_row into scratch.act_row, and runs products side by side. */
+void halo_cpu_act_rows(struct halo_device_model *model, uint32_t n_cols, uint32_t n_x);
+void halo_cpu_products_run(struct halo_device_model *model, struct halo_cpu_product *products, uint32_t n_products);
+
+/* op_<name>.c */
+void halo_cpu_op_embed(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_rmsnorm(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_matmul(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_qk_norm(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_rope(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_kv_write(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_attend(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_glu(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_moe_route(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_moe_matmul(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_moe_sum(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_add(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_logits(struct halo_device_model *model, const struct halo_op *op);
+/* Fills the tables of cosines and sines for the rows of the batch. */
+void halo_cpu_rope_tables(struct halo_device_model *model);
+
+static inline float *halo_cpu_row(const struct halo_device_model *model, uint16_t value, uint32_t row)
+{
+    const struct halo_cpu_value *v = &model->scratch.values[value];
+    return v->data + (size_t)row * v->stride;
+}
+
+/* The f32 numbers of a vector weight. */
+static inline const float *halo_cpu_vector(const struct halo_device_model *model, uint32_t weight)
+{
+    return (const float *)(const void *)model->weights[weight].slot;
+}
+
+/* The matrix of one expert; expert 0 is the only one outside MoE. */
+static inline struct halo_cpu_matrix halo_cpu_expert(const struct halo_device_model *model, uint32_t weight, uint32_t expert)
+{
+    const struct halo_cpu_weight *w = &model->weights[weight];
+    struct halo_cpu_matrix matrix = w->matrix;
+    matrix.data += expert * w->expert_bytes;
+    return matrix;
+}
+
+/* K or V rows of one head in one page of one layer: [HALO_KV_PAGE_TOKENS][row bytes]. */
+static inline uint8_t *halo_cpu_kv_rows(const struct halo_device_model *model, uint32_t layer, uint32_t page, bool value, uint32_t head)
+{
+    const struct halo_kv_shape *kv = &model->plan->kv;
+    uint64_t k_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_row_bytes(kv->type, kv->head_dim_k);
+    uint64_t v_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_row_bytes(kv->type, kv->head_dim_v);
+    uint64_t page_bytes = kv->n_head_kv * (k_bytes + v_bytes);
+    uint8_t *base = model->kv_region.base + ((uint64_t)layer * kv->n_pages + page) * page_bytes;
+    return value ? base + kv->n_head_kv * k_bytes + head * v_bytes : base + head * k_bytes;
+}
+
+#endif

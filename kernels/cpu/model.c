@@ -1,0 +1,101 @@
+/* model.c: a model on the CPU device: three regions of memory and a table of weights. Device thread, apart from the estimate (pure). */
+#include "device_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static uint64_t kv_bytes(const struct halo_plan *plan)
+{
+    uint64_t bytes;
+    return __builtin_mul_overflow(halo_kv_page_bytes(&plan->kv), (uint64_t)plan->kv.n_pages, &bytes) ? UINT64_MAX : bytes;
+}
+
+void halo_cpu_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights, uint64_t *ret_kv,
+                       uint64_t *ret_scratch)
+{
+    struct halo_cpu_scratch scratch = {0};
+    *ret_weights = halo_cpu_weights_place(plan, NULL, NULL);
+    *ret_kv = kv_bytes(plan);
+    *ret_scratch = halo_cpu_scratch_carve(plan, device->n_threads, NULL, &scratch);
+}
+
+static int map_regions(struct halo_device_model *model, char *reason)
+{
+    uint64_t weights, kv, scratch;
+    halo_cpu_estimate(model->device, model->plan, &weights, &kv, &scratch);
+    int error = halo_cpu_region_map(&model->weight_region, weights, "weights", reason);
+    if (!error)
+        error = halo_cpu_region_map(&model->kv_region, kv, "pages of the KV cache", reason);
+    if (!error)
+        error = halo_cpu_region_map(&model->scratch_region, scratch, "activations", reason);
+    return error;
+}
+
+int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret, char *reason)
+{
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        int error = halo_cpu_supports(device, plan, i, reason);
+        if (error)
+            return error;
+    }
+    struct halo_device_model *model = calloc(1, sizeof(*model));
+    if (!model)
+        return halo_cpu_reason(reason, -ENOMEM, "no memory for the model");
+    model->device = device;
+    model->plan = plan;
+    model->next = device->models;
+    device->models = model;
+    model->weights = calloc(plan->n_weights, sizeof(*model->weights));
+    int error = model->weights ? map_regions(model, reason)
+                               : halo_cpu_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
+    if (error) {
+        halo_cpu_model_destroy(model);
+        return error;
+    }
+    halo_cpu_weights_place(plan, model->weight_region.base, model->weights);
+    halo_cpu_scratch_carve(plan, device->n_threads, model->scratch_region.base, &model->scratch);
+    *ret = model;
+    return 0;
+}
+
+void halo_cpu_model_destroy(struct halo_device_model *model)
+{
+    if (!model)
+        return;
+    struct halo_device_model **link = &model->device->models;
+    while (*link != model)
+        link = &(*link)->next;
+    *link = model->next;
+    halo_cpu_region_unmap(&model->weight_region);
+    halo_cpu_region_unmap(&model->kv_region);
+    halo_cpu_region_unmap(&model->scratch_region);
+    free(model->weights);
+    free(model);
+}
+
+int halo_cpu_model_seal(struct halo_device_model *model, char *reason)
+{
+    for (uint32_t i = 0; i < model->plan->n_weights; i++)
+        if (!atomic_load_explicit(&model->weights[i].committed, memory_order_acquire))
+            return halo_cpu_reason(reason, -EINVAL, "weight %s was never brought in", model->plan->weights[i].name);
+    /* From here on a stray write is a fault at its own place instead of wrong text. Failing to protect costs only that. */
+    if (model->weight_region.base)
+        mprotect(model->weight_region.base, model->weight_region.n_bytes, PROT_READ);
+    model->sealed = true;
+    return 0;
+}
+
+int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason)
+{
+    const struct halo_kv_shape *kv = &model->plan->kv;
+    if (from_page >= kv->n_pages || to_page >= kv->n_pages)
+        return halo_cpu_reason(reason, -EINVAL, "copy of page %u to %u in a pool of %u", from_page, to_page, kv->n_pages);
+    if (from_page == to_page || kv->n_layers == 0)
+        return 0;
+    size_t n_bytes = halo_kv_page_bytes(kv) / kv->n_layers;
+    for (uint32_t layer = 0; layer < kv->n_layers; layer++)
+        memcpy(halo_cpu_kv_rows(model, layer, to_page, false, 0), halo_cpu_kv_rows(model, layer, from_page, false, 0), n_bytes);
+    return 0;
+}

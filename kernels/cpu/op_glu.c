@@ -1,0 +1,16 @@
+/* op_glu.c: out = silu(gate) * up. Device thread, rows on all threads. */
+#include "device_priv.h"
+
+static void glu_rows(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows)
+{
+    const struct halo_op_glu *u = &op->u.glu;
+    uint32_t width = model->scratch.values[u->gate].width;
+    for (uint32_t r = first_row; r < first_row + n_rows; r++)
+        model->device->lanes->silu(width, halo_cpu_row(model, u->gate, r), halo_cpu_row(model, u->up, r),
+                                   halo_cpu_row(model, u->out, r));
+}
+
+void halo_cpu_op_glu(struct halo_device_model *model, const struct halo_op *op)
+{
+    halo_cpu_each_row(model, op, model->batch->n_rows, 4 * model->scratch.values[op->u.glu.gate].width, glu_rows);
+}

@@ -1,0 +1,82 @@
+/* op_moe_matmul.c: the products of the chosen experts. Device thread.
+ *
+ * The (row, slot) pairs are sorted by expert, so that each expert's weights are read once for all rows that chose it; what stands
+ * beside a row in such a group changes none of its numbers.
+ */
+#include "device_priv.h"
+
+#include <assert.h>
+#include <string.h>
+
+static uint32_t expert_of(const struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t slot)
+{
+    int32_t expert;
+    memcpy(&expert, halo_cpu_row(model, u->choice, slot / u->n_used) + u->n_used + slot % u->n_used, sizeof(expert));
+    assert(expert >= 0 && (uint32_t)expert < model->plan->weights[u->weight[0]].n_experts);
+    return (uint32_t)expert;
+}
+
+/* Counting sort: expert_slot holds the slots of expert e at expert_first[e] .. expert_first[e + 1]. */
+static void sort_slots(struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t n_expert, uint32_t n_slots)
+{
+    uint32_t *first = model->scratch.expert_first;
+    memset(first, 0, (n_expert + 1) * sizeof(*first));
+    for (uint32_t s = 0; s < n_slots; s++)
+        first[expert_of(model, u, s) + 1]++;
+    for (uint32_t e = 0; e < n_expert; e++)
+        first[e + 1] += first[e];
+    for (uint32_t s = 0; s < n_slots; s++)
+        model->scratch.expert_slot[first[expert_of(model, u, s)]++] = s;
+    /* Each entry has moved on to the next expert's. */
+    memmove(first + 1, first, n_expert * sizeof(*first));
+    first[0] = 0;
+}
+
+/* The rows as they are, and prepared if a weight wants them so: one for each slot, or one for each row. */
+static void prepare(struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t n_cols)
+{
+    uint32_t parts = u->per_slot ? u->n_used : 1, n_x = model->batch->n_rows * parts;
+    bool quantized = false;
+    for (uint32_t i = 0; i < n_x; i++)
+        model->scratch.plain_row[i] = halo_cpu_row(model, u->x, i / parts) + (size_t)(i % parts) * n_cols;
+    for (uint32_t k = 0; k < u->n; k++)
+        quantized |= halo_cpu_act_kind(model->plan->weights[u->weight[k]].type) == HALO_CPU_ACT_Q8;
+    if (quantized)
+        halo_cpu_act_rows(model, n_cols, n_x);
+}
+
+/* Lines up inputs and outputs of weight k in the sorted order. */
+static void line_up(struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t k, uint32_t n_slots)
+{
+    struct halo_cpu_scratch *scratch = &model->scratch;
+    const struct halo_weight *weight = &model->plan->weights[u->weight[k]];
+    const void **from = halo_cpu_act_kind(weight->type) == HALO_CPU_ACT_Q8 ? scratch->act_row : scratch->plain_row;
+    for (uint32_t i = 0; i < n_slots; i++) {
+        uint32_t slot = scratch->expert_slot[i], row = slot / u->n_used;
+        scratch->slot_row[k][i] = from[u->per_slot ? slot : row];
+        scratch->out_row[k][i] = halo_cpu_row(model, u->out[k], row) + (size_t)(slot % u->n_used) * weight->n_rows;
+    }
+}
+
+void halo_cpu_op_moe_matmul(struct halo_device_model *model, const struct halo_op *op)
+{
+    const struct halo_op_moe_matmul *u = &op->u.moe_matmul;
+    const struct halo_weight *weight = &model->plan->weights[u->weight[0]];
+    struct halo_cpu_scratch *scratch = &model->scratch;
+    uint32_t n_slots = model->batch->n_rows * u->n_used, n_products = 0;
+    sort_slots(model, u, weight->n_experts, n_slots);
+    prepare(model, u, weight->n_cols);
+    for (uint32_t k = 0; k < u->n; k++)
+        line_up(model, u, k, n_slots);
+    for (uint32_t e = 0; e < weight->n_experts; e++) {
+        uint32_t first = scratch->expert_first[e], n_x = scratch->expert_first[e + 1] - first;
+        for (uint32_t k = 0; k < u->n && n_x > 0; k++)
+            scratch->products[n_products++] = (struct halo_cpu_product){
+                .matrix = halo_cpu_expert(model, u->weight[k], e),
+                .act = scratch->slot_row[k] + first,
+                .out = scratch->out_row[k] + first,
+                .n_x = n_x,
+            };
+    }
+    halo_cpu_products_run(model, scratch->products, n_products);
+}
