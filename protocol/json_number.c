@@ -54,20 +54,19 @@ static size_t put_printed(char *buf, const char *printed)
  * division gives back exactly is the only such decimal, hence the shortest. */
 static int put_short_decimal(char *buf, double value)
 {
-    double magnitude = fabs(value), units;
-    uint64_t whole, part;
+    double magnitude = fabs(value);
+    uint64_t units, part;
     size_t n = 0;
 
     if (!(magnitude < 1e9))
         return -1;
-    units = nearbyint(magnitude * 1e6);
-    if (units / 1e6 != magnitude)
+    units = (uint64_t)(magnitude * 1e6 + 0.5);
+    if ((double)units / 1e6 != magnitude)
         return -1;
-    whole = (uint64_t)units / 1000000;
-    part = (uint64_t)units % 1000000;
+    part = units % 1000000;
     if (signbit(value))
         buf[n++] = '-';
-    n += put_digits(buf + n, whole, 1);
+    n += put_digits(buf + n, units / 1000000, 1);
     if (part) {
         buf[n++] = '.';
         n += put_digits(buf + n, part, 6);
@@ -110,9 +109,10 @@ size_t halo_json_format_sig9(char *buf, double value)
 {
     static const double power[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
     static const double least[] = {1e-4, 1e-3, 1e-2, 1e-1};
-    double magnitude = fabs(value), scaled, whole, rest;
+    double magnitude = fabs(value), scaled, rest;
     char digits[10];
     size_t n = 0, n_digits = 9;
+    uint64_t whole;
     int exponent;
 
     if (!isfinite(value))
@@ -132,11 +132,11 @@ size_t halo_json_format_sig9(char *buf, double value)
     }
     /* The product is off by less than 2e-7; that near to a tie, or at the next power of ten, printf decides. */
     scaled = magnitude * power[8 - exponent];
-    whole = floor(scaled);
-    rest = scaled - whole;
+    whole = (uint64_t)scaled;
+    rest = scaled - (double)whole;
     if (fabs(rest - 0.5) < 1e-6 || scaled >= 999999999.0)
         return print_sig9(buf, value);
-    put_digits(digits, (uint64_t)whole + (rest > 0.5), 9);
+    put_digits(digits, whole + (rest > 0.5), 9);
     while (n_digits > 1 && digits[n_digits - 1] == '0')
         n_digits--;
 
@@ -168,7 +168,7 @@ size_t halo_json_format_fix3(char *buf, double value)
         return put_null(buf);
     if (magnitude >= 1e12)
         return halo_json_format_f64(buf, value); /* a double has no 3 decimals there */
-    units = (uint64_t)nearbyint(magnitude * 1000);
+    units = (uint64_t)(magnitude * 1000 + 0.5);
     if (value < 0 && units)
         buf[n++] = '-';
     n += put_digits(buf + n, units / 1000, 1);

@@ -296,7 +296,7 @@ enum halo_scan_fault halo_scan_object(struct halo_scan *s)
 
 static void append(char *buf, size_t cap, size_t *n, const char *bytes, size_t n_bytes)
 {
-    if (*n + n_bytes <= cap)
+    if (n_bytes > 0 && *n + n_bytes <= cap)
         memcpy(buf + *n, bytes, n_bytes);
     *n += n_bytes;
 }

@@ -72,27 +72,27 @@ static int64_t between_i(int level, int64_t lo, int64_t hi)
     return level == 0 ? lo : level == 1 ? hi : lo + (hi - lo) / 3;
 }
 
-#define VALUE_ID(at, lo, hi, dflt, ref)                                                                               \
-    at = level == 0 ? halo_id_of(INT64_MIN) : halo_id_of_str(sample_str(level, 1, hi))
-#define VALUE_BOOL(at, lo, hi, dflt, ref) at = level != 0
-#define VALUE_I64(at, lo, hi, dflt, ref) at = between_i(level, lo, hi)
-#define VALUE_F64(at, lo, hi, dflt, ref) at = between(level, lo, hi, (lo) + 0.375)
-#define VALUE_STR(at, lo, hi, dflt, ref) at = sample_str(level, lo, hi)
-#define VALUE_WORD(at, lo, hi, dflt, ref) at = (enum halo_##ref)(level + WORD_FIRST_##ref)
-#define VALUE_STRS(at, lo, hi, dflt, ref) at = sample_strs(level, hi, dflt)
-#define VALUE_TOKS(at, lo, hi, dflt, ref) at = sample_toks(level)
-#define VALUE_OBJ(at, lo, hi, dflt, ref) fill_part_##ref(&(at), level)
-#define VALUE_OBJS(at, lo, hi, dflt, ref)                                                                             \
+#define VALUE_ID(out, lo, hi, dflt, ref)                                                                               \
+    out = level == 0 ? halo_id_of(INT64_MIN) : halo_id_of_str(sample_str(level, 1, hi))
+#define VALUE_BOOL(out, lo, hi, dflt, ref) out = level != 0
+#define VALUE_I64(out, lo, hi, dflt, ref) out = between_i(level, lo, hi)
+#define VALUE_F64(out, lo, hi, dflt, ref) out = between(level, lo, hi, (lo) + 0.375)
+#define VALUE_STR(out, lo, hi, dflt, ref) out = sample_str(level, lo, hi)
+#define VALUE_WORD(out, lo, hi, dflt, ref) out = (enum halo_##ref)(level + WORD_FIRST_##ref)
+#define VALUE_STRS(out, lo, hi, dflt, ref) out = sample_strs(level, hi, dflt)
+#define VALUE_TOKS(out, lo, hi, dflt, ref) out = sample_toks(level)
+#define VALUE_OBJ(out, lo, hi, dflt, ref) fill_part_##ref(&(out), level)
+#define VALUE_OBJS(out, lo, hi, dflt, ref)                                                                             \
     do {                                                                                                              \
         static struct halo_part_##ref items[2];                                                                       \
         for (int i = 0; i < 2; i++)                                                                                   \
             fill_part_##ref(&items[i], level);                                                                        \
-        (at).at = items;                                                                                              \
-        (at).n = level == 0 ? (size_t)(lo) : 2;                                                                       \
+        (out).at = items;                                                                                              \
+        (out).n = level == 0 ? (size_t)(lo) : 2;                                                                       \
     } while (0)
-#define VALUE_BIAS(at, lo, hi, dflt, ref) at = sample_bias(level, dflt)
-#define VALUE_TOPS(at, lo, hi, dflt, ref) at = sample_tops(level)
-#define VALUE_JSON(at, lo, hi, dflt, ref) at = sample_##ref(level)
+#define VALUE_BIAS(out, lo, hi, dflt, ref) out = sample_bias(level, dflt)
+#define VALUE_TOPS(out, lo, hi, dflt, ref) out = sample_tops(level)
+#define VALUE_JSON(out, lo, hi, dflt, ref) out = sample_##ref(level)
 
 #define WORD_FIRST_wire_kv 0
 #define WORD_FIRST_wire_device 0

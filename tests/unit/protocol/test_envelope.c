@@ -31,7 +31,8 @@ static void reads_type_and_id(void **state)
     char longest[200] = "{\"type\":\"x\",\"id\":\"";
 
     expect_envelope("{\"type\":\"token\",\"id\":12,\"text\":\"\\\"id\\\":13\"}", "token", halo_id_of(12));
-    expect_envelope(" { \"id\" : \"a\\u00e9\\n\" , \"type\" : \"x\" } \r", "x", halo_id_of_str(halo_str_of("a\xC3\xA9\n")));
+    expect_envelope(" { \"id\" : \"a\\u00e9\\n\" , \"type\" : \"x\" } \r", "x",
+                    halo_id_of_str(halo_str_of("a\xC3\xA9\n")));
     expect_envelope("{\"x\":{\"id\":1,\"type\":\"no\"},\"type\":\"yes\",\"id\":-9223372036854775808}", "yes",
                     halo_id_of(INT64_MIN));
     expect_envelope("{\"type\":\"x\",\"id\":9223372036854775807}", "x", halo_id_of(INT64_MAX));
