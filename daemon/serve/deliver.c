@@ -1,0 +1,232 @@
+/* deliver.c: one line of the engine: what it means for the record, and the same line to the client under the client's id.
+ *
+ * The hot path: an envelope scan, a look-up, a rewrite of the id into the peer's buffer; no decoding, no allocation while the
+ * buffer has room. The engine is not trusted to be sane: a line that is no event, or that its request cannot have, is the
+ * reason to replace it.
+ */
+#include <errno.h>
+#include <stddef.h>
+
+#include <base/clock.h>
+#include <base/log.h>
+#include <protocol/envelope.h>
+#include <protocol/message.h>
+#include <serve/answer.h>
+#include <serve/daemon.h>
+#include <serve/reload.h>
+
+#define GARBAGE_SHOWN 80
+
+static const int replies[HALO_N_MSGS] = {
+    [HALO_MSG_MODELS] = HALO_EV_MODELS,         [HALO_MSG_LOAD] = HALO_EV_LOADED,
+    [HALO_MSG_UNLOAD] = HALO_EV_UNLOADED,       [HALO_MSG_STATUS] = HALO_EV_STATUS,
+    [HALO_MSG_STATS] = HALO_EV_STATS,           [HALO_MSG_GENERATE] = HALO_EV_DONE,
+    [HALO_MSG_TOKENIZE] = HALO_EV_TOKENS,       [HALO_MSG_DETOKENIZE] = HALO_EV_TEXT,
+    [HALO_MSG_TEMPLATE] = HALO_EV_TEMPLATE,     [HALO_MSG_SCORE] = HALO_EV_DONE,
+    [HALO_MSG_PLAN] = HALO_EV_PLAN,             [HALO_MSG_BENCH] = HALO_EV_BENCH,
+    [HALO_MSG_DIAG] = HALO_EV_DIAG,             [HALO_MSG_RESET] = HALO_EV_RESET,
+};
+
+static bool may_have(enum halo_msg_type request, int event)
+{
+    switch (event) {
+    case HALO_EV_ERROR:
+    case HALO_EV_PROGRESS:
+    case HALO_EV_NOTICE:
+    case HALO_EV_DONE: /* of any request: cancelled */
+        return true;
+    case HALO_EV_STARTED:
+    case HALO_EV_COMMITTED:
+    case HALO_EV_TOKEN:
+        return request == HALO_MSG_GENERATE;
+    case HALO_EV_SCORE_ROW:
+        return request == HALO_MSG_SCORE;
+    default:
+        return event == replies[request];
+    }
+}
+
+static void note_progress(struct halo_daemon *daemon)
+{
+    daemon->engine.progressed = true;
+    daemon->engine.n_futile = 0;
+}
+
+static const char *phase_of(const char *line, size_t len)
+{
+    struct halo_refusal refusal;
+    struct halo_ev ev;
+    const char *phase = NULL;
+    if (halo_ev_decode(&ev, line, len, 0, &refusal) != 0)
+        return NULL;
+    if (ev.progress.phase == HALO_WIRE_PHASE_QUEUE)
+        phase = "queued";
+    else if (ev.progress.phase == HALO_WIRE_PHASE_LOAD)
+        phase = "loading";
+    else if (ev.progress.phase == HALO_WIRE_PHASE_PREFILL)
+        phase = "prefill";
+    halo_ev_finish(&ev);
+    return phase;
+}
+
+static void begin_running(struct halo_daemon *daemon, struct halo_request *request)
+{
+    if (request->state == HALO_REQUEST_SENT)
+        halo_request_move(&daemon->requests, request, HALO_REQUEST_RUNNING);
+}
+
+/* A load worked, or a model is gone: remembered for the next engine. */
+static int note_model(struct halo_daemon *daemon, struct halo_request *request, const char *line, size_t len,
+                      struct halo_fault *fault)
+{
+    struct halo_refusal refusal;
+    struct halo_ev ev;
+    int r = halo_ev_decode(&ev, line, len, 0, &refusal);
+    if (r == HALO_MSG_E_REFUSED)
+        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "%s", refusal.message);
+    if (r < 0)
+        return 0; /* no memory: the model is not remembered, the client still gets its answer */
+    if (ev.type == HALO_EV_UNLOADED)
+        halo_loaded_remove(&daemon->loaded, ev.unloaded.model);
+    else if (request->reload_model == NULL &&
+             halo_loaded_put(&daemon->loaded, ev.loaded.model, request->line, request->line_len) < 0)
+        halo_log(HALO_LOG_WARN, "no memory to remember a loaded model");
+    halo_ev_finish(&ev);
+    return 0;
+}
+
+/* What the event says about its request. 0 or -EPROTO. */
+static int note(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line, size_t len,
+                const struct halo_envelope *env, struct halo_fault *fault)
+{
+    int64_t tok_id = -1;
+    size_t text_bytes = 0;
+    const char *phase;
+    switch (type) {
+    case HALO_EV_PROGRESS:
+        phase = phase_of(line, len);
+        if (phase != NULL)
+            request->phase = phase;
+        if (phase == NULL || phase[0] != 'q')
+            begin_running(daemon, request);
+        return 0;
+    case HALO_EV_STARTED:
+        request->started_ns = halo_clock_ns();
+        request->phase = "prefill";
+        break;
+    case HALO_EV_COMMITTED:
+        if (!halo_envelope_get_i64(line, env, "tok_id", &tok_id) || tok_id < 0 || tok_id > INT32_MAX)
+            return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "a committed event without a token id");
+        halo_request_note_token(&daemon->requests, request, (int32_t)tok_id);
+        request->phase = "decode";
+        break;
+    case HALO_EV_TOKEN:
+        if (!halo_envelope_get_str_bytes(line, env, "text", &text_bytes))
+            return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "a token event without text");
+        request->text_bytes += text_bytes;
+        break;
+    case HALO_EV_LOADED:
+    case HALO_EV_UNLOADED:
+        note_progress(daemon);
+        return note_model(daemon, request, line, len, fault);
+    case HALO_EV_ERROR:
+        return 0;
+    default:
+        break;
+    }
+    note_progress(daemon);
+    begin_running(daemon, request);
+    return 0;
+}
+
+static void pass_on(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line,
+                    const struct halo_envelope *env)
+{
+    struct halo_peer *peer = request->peer;
+    if (peer == NULL || (type == HALO_EV_COMMITTED && !request->wants_ids))
+        return;
+    daemon->counters.events++;
+    daemon->engine.n_read_events++;
+    if (halo_envelope_rewrite(&peer->sink.pending, line, env, &request->client_id) < 0) {
+        halo_peer_break(peer);
+        return;
+    }
+    halo_peer_mark(peer);
+}
+
+static void end(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line, size_t len)
+{
+    struct halo_refusal refusal;
+    struct halo_ev ev;
+    daemon->counters.requests_done++;
+    halo_peer_detach(request);
+    if (request->reload_model != NULL) {
+        bool failed = type != HALO_EV_LOADED;
+        bool known = failed && type == HALO_EV_ERROR && halo_ev_decode(&ev, line, len, 0, &refusal) == 0;
+        halo_reload_ended(daemon, request, !failed, known ? ev.error.message.at : "the engine did not say why");
+        if (known)
+            halo_ev_finish(&ev);
+    }
+    halo_dispatch_ended(daemon, request);
+}
+
+static int deliver_to(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line, size_t len,
+                      const struct halo_envelope *env, struct halo_fault *fault)
+{
+    bool terminal = halo_ev_is_terminal((enum halo_ev_type)type);
+    if (!may_have(request->type, type))
+        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "a %s event for a %s request",
+                                halo_ev_type_name((enum halo_ev_type)type), halo_msg_type_name(request->type));
+    if (terminal && halo_request_is_query(request->type)) {
+        halo_query_answer(daemon, request, type == replies[request->type] ? line : NULL, len);
+        return 0;
+    }
+    int r = note(daemon, request, type, line, len, env, fault);
+    if (r < 0)
+        return r;
+    pass_on(daemon, request, type, line, env);
+    if (terminal)
+        end(daemon, request, type, line, len);
+    return 0;
+}
+
+/* Lines that belong to no request. */
+static int deliver_unaddressed(int type, const char *line, size_t len, struct halo_fault *fault)
+{
+    if (type != HALO_EV_NOTICE && type != HALO_EV_ERROR)
+        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "a %s event without an id",
+                                halo_ev_type_name((enum halo_ev_type)type));
+    halo_log(HALO_LOG_WARN, "engine says: %.*s", (int)(len > 512 ? 512 : len), line);
+    return 0;
+}
+
+int halo_deliver_line(struct halo_daemon *daemon, const char *line, size_t len, struct halo_fault *fault)
+{
+    struct halo_engine *engine = &daemon->engine;
+    struct halo_envelope env;
+    int shown = (int)(len > GARBAGE_SHOWN ? GARBAGE_SHOWN : len);
+    if (halo_envelope_scan(line, len, &env) != 0)
+        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "no JSON object at byte %zu of '%.*s'", env.bad_at, shown,
+                                line);
+    int type = halo_ev_type_from_name(line + env.type.at, env.type.len);
+    if (type < 0)
+        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "no known event in '%.*s'", shown, line);
+    if (type == HALO_EV_HEARTBEAT) {
+        halo_engine_heartbeat(engine, line, len);
+        return 0;
+    }
+    if (env.id_kind == HALO_ID_NONE)
+        return deliver_unaddressed(type, line, len, fault);
+    uint64_t id = env.id_kind == HALO_ID_INT && env.id_num > 0 ? (uint64_t)env.id_num : UINT64_MAX;
+    if (id > daemon->requests.last_id)
+        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "an event for an id that was never given: '%.*s'", shown,
+                                line);
+    if (id == engine->hello_id)
+        return halo_engine_hello(engine, line, len, fault);
+    struct halo_request *request = halo_request_find(&daemon->requests, id);
+    if (request == NULL || request->state == HALO_REQUEST_WAITING) {
+        daemon->counters.events_late++;
+        return 0;
+    }
+    return deliver_to(daemon, request, type, line, len, &env, fault);
+}

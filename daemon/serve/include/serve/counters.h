@@ -1,0 +1,46 @@
+/* counters.h: what `stats` reports of the daemon itself. Names are stable. One thread. */
+#ifndef HALO_SERVE_COUNTERS_H
+#define HALO_SERVE_COUNTERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <protocol/json_write.h>
+
+#define HALO_COUNTER_LIST(X)                                                                                           \
+    X(connections)         /* accepted */                                                                              \
+    X(connections_refused) /* over the limit */                                                                        \
+    X(accept_pauses)       /* accepting stopped for a moment: no descriptors or memory */                              \
+    X(requests)            /* lines that were a request */                                                             \
+    X(requests_refused)    /* lines answered with an error at once */                                                  \
+    X(requests_done)       /* terminal events passed on from the engine */                                             \
+    X(requests_lost)       /* ended by the engine's death */                                                           \
+    X(cancels)             /* asked for by clients */                                                                  \
+    X(disconnects)         /* connections that ended with requests open */                                             \
+    X(pauses)              /* slow readers */                                                                          \
+    X(stalls)              /* readers given up */                                                                      \
+    X(bytes_in)            /* from clients */                                                                          \
+    X(events)              /* lines of the engine passed on */                                                         \
+    X(events_late)         /* lines for a request that is over */                                                      \
+    X(engine_starts)                                                                                                   \
+    X(engine_deaths)
+
+#define HALO_HISTOGRAM_BOUNDS 14
+
+struct halo_histogram {
+    uint64_t counts[HALO_HISTOGRAM_BOUNDS + 1]; /* the last one: above every bound */
+    uint64_t sum, n;
+};
+
+struct halo_counters {
+#define X(name) uint64_t name;
+    HALO_COUNTER_LIST(X)
+#undef X
+    struct halo_histogram forward_us; /* from a readable engine socket to the client's socket, for each event */
+};
+
+void halo_histogram_add(struct halo_histogram *histogram, uint64_t value, uint64_t n);
+void halo_counters_write(const struct halo_counters *counters, struct halo_json *w);            /* an object */
+void halo_counters_write_histograms(const struct halo_counters *counters, struct halo_json *w); /* an object */
+
+#endif

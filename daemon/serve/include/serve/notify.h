@@ -1,0 +1,23 @@
+/* notify.h: what the service manager is told: readiness, status, a live loop, the end; and the sockets that it passed.
+ *
+ * Without libsystemd, or when no manager listens, every call does nothing. Loop thread.
+ */
+#ifndef HALO_SERVE_NOTIFY_H
+#define HALO_SERVE_NOTIFY_H
+
+#include <stdint.h>
+#include <uv.h>
+
+void halo_notify_ready(void);
+void halo_notify_stopping(void);
+__attribute__((format(printf, 1, 2))) void halo_notify_status(const char *format, ...);
+void halo_notify_watchdog(void);
+
+/* Half of the watchdog's time, 0 when there is none. */
+uint64_t halo_notify_watchdog_ms(void);
+
+/* The number of sockets passed by the manager, and the first one's descriptor. Takes them out of the environment, so that
+ * the engine does not inherit the claim. */
+int halo_notify_listen_fds(int *ret_fd);
+
+#endif

@@ -1,0 +1,49 @@
+/* notify.c: sd-daemon, or nothing. */
+#include <serve/notify.h>
+
+#ifdef HALO_HAVE_SYSTEMD
+#include <stdarg.h>
+#include <stdio.h>
+#include <systemd/sd-daemon.h>
+
+void halo_notify_ready(void) { sd_notify(0, "READY=1"); }
+void halo_notify_stopping(void) { sd_notify(0, "STOPPING=1"); }
+void halo_notify_watchdog(void) { sd_notify(0, "WATCHDOG=1"); }
+
+void halo_notify_status(const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    sd_notifyf(0, "STATUS=%s", text);
+}
+
+uint64_t halo_notify_watchdog_ms(void)
+{
+    uint64_t us = 0;
+    return sd_watchdog_enabled(0, &us) > 0 && us >= 2000 ? us / 2000 : 0;
+}
+
+int halo_notify_listen_fds(int *ret_fd)
+{
+    *ret_fd = SD_LISTEN_FDS_START;
+    return sd_listen_fds(1);
+}
+
+#else
+
+void halo_notify_ready(void) {}
+void halo_notify_stopping(void) {}
+void halo_notify_watchdog(void) {}
+void halo_notify_status(const char *format, ...) {}
+uint64_t halo_notify_watchdog_ms(void) { return 0; }
+
+int halo_notify_listen_fds(int *ret_fd)
+{
+    *ret_fd = -1;
+    return 0;
+}
+
+#endif

@@ -1,0 +1,200 @@
+/* request.c: request records: lists, states, what is kept for a restart. */
+#include <serve/request.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <base/clock.h>
+
+#define BIT(state) (1u << HALO_REQUEST_##state)
+
+/* From each state, the states that may follow. Back to WAITING: the engine died and the request is to run again. */
+static const unsigned moves[HALO_N_REQUEST_STATES] = {
+    [HALO_REQUEST_WAITING] = BIT(SENT) | BIT(ENDED),
+    [HALO_REQUEST_SENT] = BIT(RUNNING) | BIT(CANCELLING) | BIT(WAITING) | BIT(ENDED),
+    [HALO_REQUEST_RUNNING] = BIT(CANCELLING) | BIT(WAITING) | BIT(ENDED),
+    [HALO_REQUEST_CANCELLING] = BIT(ENDED),
+    [HALO_REQUEST_ENDED] = 0,
+};
+
+bool halo_request_is_query(enum halo_msg_type type)
+{
+    return type == HALO_MSG_HELLO || type == HALO_MSG_STATUS || type == HALO_MSG_STATS;
+}
+
+static void count(struct halo_requests *table, const struct halo_request *request, int by)
+{
+    if (!halo_request_is_query(request->type))
+        table->n_states[request->state] += (size_t)by;
+}
+
+void halo_requests_init(struct halo_requests *table, struct halo_quota *quota)
+{
+    *table = (struct halo_requests){.quota = quota};
+    table->wait_last = &table->wait_first;
+}
+
+void halo_requests_finish(struct halo_requests *table)
+{
+    assert(table->n_open == 0 && table->wait_first == NULL);
+}
+
+uint64_t halo_requests_next_id(struct halo_requests *table)
+{
+    return ++table->last_id;
+}
+
+static void wait_push(struct halo_requests *table, struct halo_request *request)
+{
+    request->wait_next = NULL;
+    request->wait_link = table->wait_last;
+    *table->wait_last = request;
+    table->wait_last = &request->wait_next;
+}
+
+static void wait_remove(struct halo_requests *table, struct halo_request *request)
+{
+    *request->wait_link = request->wait_next;
+    if (request->wait_next != NULL)
+        request->wait_next->wait_link = request->wait_link;
+    else
+        table->wait_last = request->wait_link;
+    request->wait_link = NULL;
+}
+
+struct halo_request *halo_request_create(struct halo_requests *table, enum halo_msg_type type,
+                                         const struct halo_id *client_id)
+{
+    struct halo_request *request = calloc(1, sizeof(*request));
+    if (request == NULL)
+        return NULL;
+    request->id = halo_requests_next_id(table);
+    request->type = type;
+    request->phase = "queued";
+    request->client_id = *client_id;
+    if (client_id->kind == HALO_ID_STR) {
+        assert(client_id->str.len <= HALO_LIMIT_ID_BYTES);
+        memcpy(request->client_id_text, client_id->str.at, client_id->str.len);
+        request->client_id.str.at = request->client_id_text;
+    }
+    request->arrived_ns = halo_clock_ns();
+    request->expires_ns = UINT64_MAX;
+    struct halo_request **bucket = &table->buckets[request->id % HALO_REQUEST_BUCKETS];
+    request->bucket_next = *bucket;
+    *bucket = request;
+    table->n_open++;
+    count(table, request, 1);
+    wait_push(table, request);
+    return request;
+}
+
+void halo_request_destroy(struct halo_requests *table, struct halo_request *request)
+{
+    assert(request->peer == NULL && request->peer_link == NULL);
+    if (request->wait_link != NULL)
+        wait_remove(table, request);
+    struct halo_request **at = &table->buckets[request->id % HALO_REQUEST_BUCKETS];
+    while (*at != request)
+        at = &(*at)->bucket_next;
+    *at = request->bucket_next;
+    table->n_open--;
+    count(table, request, -1);
+    if (request->user != NULL) {
+        halo_quota_give_back(table->quota, request->user, request->charged_bytes);
+        halo_quota_release(table->quota, request->user);
+    }
+    free(request->reload_model);
+    free(request->tokens);
+    free(request->line);
+    free(request);
+}
+
+struct halo_request *halo_request_find(const struct halo_requests *table, uint64_t id)
+{
+    struct halo_request *request = table->buckets[id % HALO_REQUEST_BUCKETS];
+    while (request != NULL && request->id != id)
+        request = request->bucket_next;
+    return request;
+}
+
+bool halo_request_may_move(enum halo_request_state from, enum halo_request_state to)
+{
+    return (moves[from] >> to & 1) != 0;
+}
+
+void halo_request_move(struct halo_requests *table, struct halo_request *request, enum halo_request_state to)
+{
+    assert(halo_request_may_move(request->state, to));
+    if (request->wait_link != NULL)
+        wait_remove(table, request);
+    count(table, request, -1);
+    request->state = to;
+    count(table, request, 1);
+    if (to == HALO_REQUEST_WAITING)
+        wait_push(table, request);
+}
+
+int halo_request_keep_line(struct halo_requests *table, struct halo_request *request, struct halo_quota_user *user,
+                           const char *line, size_t len)
+{
+    assert(request->line == NULL && request->user == NULL);
+    int r = halo_quota_charge(table->quota, user, len);
+    if (r != 0)
+        return r;
+    request->line = malloc(len + 1);
+    if (request->line == NULL) {
+        halo_quota_give_back(table->quota, user, len);
+        return -ENOMEM;
+    }
+    memcpy(request->line, line, len);
+    request->line[len] = '\0';
+    request->line_len = len;
+    request->user = halo_quota_ref(user);
+    request->charged_bytes = len;
+    return 0;
+}
+
+static int grow_tokens(struct halo_requests *table, struct halo_request *request)
+{
+    size_t cap = request->tokens_cap > 0 ? request->tokens_cap * 2 : 64;
+    size_t more_bytes = (cap - request->tokens_cap) * sizeof(*request->tokens);
+    if (request->user != NULL && halo_quota_charge(table->quota, request->user, more_bytes) != 0)
+        return -ENOMEM;
+    int32_t *grown = realloc(request->tokens, cap * sizeof(*grown));
+    if (grown == NULL) {
+        if (request->user != NULL)
+            halo_quota_give_back(table->quota, request->user, more_bytes);
+        return -ENOMEM;
+    }
+    request->tokens = grown;
+    request->tokens_cap = cap;
+    if (request->user != NULL)
+        request->charged_bytes += more_bytes;
+    return 0;
+}
+
+void halo_request_note_token(struct halo_requests *table, struct halo_request *request, int32_t tok_id)
+{
+    request->n_deaths = 0;
+    if (!request->record_lost && request->n_tokens == request->tokens_cap && grow_tokens(table, request) < 0)
+        request->record_lost = true;
+    if (!request->record_lost)
+        request->tokens[request->n_tokens] = tok_id;
+    request->n_tokens++; /* counted even when the ids are not kept: `done` of a cancelled request reports it */
+}
+
+struct halo_request *halo_requests_next(const struct halo_requests *table, const struct halo_request *request)
+{
+    size_t i = 0;
+    if (request != NULL) {
+        if (request->bucket_next != NULL)
+            return request->bucket_next;
+        i = request->id % HALO_REQUEST_BUCKETS + 1;
+    }
+    for (; i < HALO_REQUEST_BUCKETS; i++)
+        if (table->buckets[i] != NULL)
+            return table->buckets[i];
+    return NULL;
+}
