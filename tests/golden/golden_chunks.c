@@ -1,7 +1,9 @@
-/* golden_chunks.c: a row's logits do not depend on how the prompt was cut, nor on the number of threads: bit for bit.
+/* golden_chunks.c: a row's logits do not depend on how the prompt was cut, on the number of threads, nor on the kernels' variant: bit
+ * for bit.
  *
- * Feeds one recording whole, in chunks of 7, and token by token, with one thread and with three, for each kind of KV cache, and compares
- * all logits of all positions with memcmp. One model of the tree; with the shared folder also one of each family.
+ * Feeds one recording whole, in chunks of 7, and token by token, with one thread and with three, with each variant that the machine has,
+ * for each kind of KV cache, and compares all logits of all positions with memcmp. One model of the tree; with the shared folder some of
+ * each family.
  */
 #include "golden_data.h"
 #include "golden_file.h"
@@ -23,11 +25,16 @@ static void row_keep(void *ud, uint32_t pos, const float *logits)
     rows->n++;
 }
 
+struct cut {
+    uint32_t chunk, n_threads;
+    const char *variant;
+};
+
 /* All logits of the prompt, fed in chunks. NULL with the fault. Poisoned before, so that a row not written shows. */
-static float *prompt_run(const char *path, const struct halo_golden_file *file, enum halo_kv_type kv, uint32_t chunk, uint32_t n_threads,
+static float *prompt_run(const char *path, const struct halo_golden_file *file, enum halo_kv_type kv, const struct cut *cut,
                          struct halo_fault *fault)
 {
-    const struct halo_golden_settings settings = {.kv = kv, .n_threads = n_threads};
+    const struct halo_golden_settings settings = {.kv = kv, .n_threads = cut->n_threads, .variant = cut->variant};
     size_t n_bytes = (size_t)file->n_prompt * file->n_vocab * sizeof(float);
     struct rows rows = {malloc(n_bytes), 0, file->n_vocab};
     struct halo_golden_host host;
@@ -35,7 +42,7 @@ static float *prompt_run(const char *path, const struct halo_golden_file *file, 
 
     if (rows.logits && halo_golden_host_open(&host, path, &settings, fault) == 0) {
         memset(rows.logits, 0xff, n_bytes);
-        r = halo_golden_host_feed(&host, file->tokens, 0, file->n_prompt, chunk, 0, row_keep, &rows, fault);
+        r = halo_golden_host_feed(&host, file->tokens, 0, file->n_prompt, cut->chunk, 0, row_keep, &rows, fault);
         halo_golden_host_close(&host);
     }
     if (r == 0 && rows.n == file->n_prompt)
@@ -44,23 +51,38 @@ static float *prompt_run(const char *path, const struct halo_golden_file *file, 
     return NULL;
 }
 
+static void difference_tell(const char *what, const struct halo_golden_file *file, const float *whole, const float *cut)
+{
+    for (size_t k = 0; k < (size_t)file->n_prompt * file->n_vocab; k++)
+        if (memcmp(&whole[k], &cut[k], sizeof(*whole)) != 0) {
+            fprintf(stderr, "%s: position %zu, token %zu: %.9g, whole %.9g\n", what, k / file->n_vocab, k % file->n_vocab, (double)cut[k],
+                    (double)whole[k]);
+            return;
+        }
+}
+
 static bool bits_same(const char *stem, const char *path, const struct halo_golden_file *file, enum halo_kv_type kv)
 {
-    static const struct { uint32_t chunk, n_threads; } cuts[] = {{7, 1}, {1, 1}, {HALO_GOLDEN_ROWS, 3}, {7, 3}};
-    size_t n = (size_t)file->n_prompt * file->n_vocab;
+    static const struct cut whole_cut = {HALO_GOLDEN_ROWS, 1, NULL};
+    static const struct cut cuts[] = {{7, 1, NULL}, {1, 1, NULL}, {HALO_GOLDEN_ROWS, 3, NULL}, {7, 3, NULL},
+                                      {5, 2, "reference"}, {5, 2, "avx2"}, {5, 2, "avx512"}};
     struct halo_fault fault = {0};
-    float *whole = prompt_run(path, file, kv, HALO_GOLDEN_ROWS, 1, &fault);
+    float *whole = prompt_run(path, file, kv, &whole_cut, &fault);
     bool same = whole != NULL;
 
     for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]) && same; i++) {
-        float *cut = prompt_run(path, file, kv, cuts[i].chunk, cuts[i].n_threads, &fault);
-        same = cut && memcmp(whole, cut, n * sizeof(*whole)) == 0;
-        for (size_t k = 0; cut && !same && k < n; k++)
-            if (memcmp(&whole[k], &cut[k], sizeof(*whole)) != 0) {
-                fprintf(stderr, "%s kv %d, chunks of %u, %u threads: position %zu, token %zu: %.9g, whole %.9g\n", stem, (int)kv,
-                        cuts[i].chunk, cuts[i].n_threads, k / file->n_vocab, k % file->n_vocab, (double)cut[k], (double)whole[k]);
-                break;
-            }
+        float *cut = prompt_run(path, file, kv, &cuts[i], &fault);
+        char what[128];
+        snprintf(what, sizeof(what), "%s kv %d, chunks of %u, %u threads, variant %s", stem, (int)kv, cuts[i].chunk, cuts[i].n_threads,
+                 cuts[i].variant ? cuts[i].variant : "any");
+        if (!cut && cuts[i].variant && fault.code == HALO_FAULT_UNSUPPORTED) {
+            fprintf(stderr, "SKIPPED: %s: %s\n", what, fault.text);
+            fault.code = HALO_FAULT_NONE;
+            continue;
+        }
+        same = cut && memcmp(whole, cut, (size_t)file->n_prompt * file->n_vocab * sizeof(*whole)) == 0;
+        if (cut && !same)
+            difference_tell(what, file, whole, cut);
         free(cut);
     }
     if (fault.code)
