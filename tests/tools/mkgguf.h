@@ -1,0 +1,72 @@
+/* mkgguf.h: the parts of the model generator: shape -> keys, vocabulary and tensors -> bytes -> files. One thread, but
+ * for the output. */
+#ifndef HALO_TESTS_MKGGUF_H
+#define HALO_TESTS_MKGGUF_H
+
+#include "gguf_writer.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mkgguf_family { MKGGUF_LLAMA, MKGGUF_QWEN2, MKGGUF_QWEN3, MKGGUF_QWEN3MOE, MKGGUF_FAMILIES };
+
+struct mkgguf_shape {
+    const char *preset;
+    enum mkgguf_family family;
+    uint32_t n_layers, n_embd, n_head, n_head_kv, head_dim, n_ff;
+    uint32_t n_expert, n_expert_used, n_ff_expert; /* 0: dense */
+    uint32_t n_vocab, n_context;
+    float rope_base;
+    bool tied;         /* the embedding is also the output matrix */
+    bool rope_factors; /* llama: 1 for each pair that turns */
+};
+
+/* NULL for an unknown name. */
+const struct mkgguf_shape *mkgguf_preset(const char *name);
+void mkgguf_presets_print(void);
+const char *mkgguf_family_name(enum mkgguf_family family);
+int mkgguf_family_parse(const char *name, enum mkgguf_family *ret);
+
+/* A single type or a mixture of the kind quantizers make. */
+struct mkgguf_types {
+    const char *name;
+    uint32_t base;      /* most matrices */
+    uint32_t more;      /* half of attn_v and ffn_down, and the output; the same as base when not a mixture */
+    uint32_t file_type; /* general.file_type */
+};
+const struct mkgguf_types *mkgguf_types_find(const char *name);
+void mkgguf_types_print(void);
+
+struct mkgguf_tensor {
+    char name[HALO_GGUF_MAX_NAME + 1];
+    uint32_t n_dims;
+    uint64_t dims[3];
+    uint32_t type;
+    enum { MKGGUF_RANDOM, MKGGUF_ONES } fill;
+    float deviation; /* of random weights */
+    uint64_t n_bytes;
+    uint64_t number; /* in the whole set: with the seed it determines the bytes */
+};
+
+/* Calls `emit` for each tensor in file order; stops and returns its result when that is not 0. */
+typedef int mkgguf_emit(void *ud, const struct mkgguf_tensor *tensor);
+int mkgguf_tensors(const struct mkgguf_shape *shape, const struct mkgguf_types *types, mkgguf_emit *emit, void *ud);
+
+void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const struct mkgguf_types *types,
+                 uint64_t seed);
+void mkgguf_vocab(struct gguf_writer *w, uint32_t n_vocab, const char *pre);
+
+/* Fills n_bytes (whole blocks) of weights of one type: reproducible from `stream`, with the given standard deviation.
+ */
+void mkgguf_fill(uint32_t type, float deviation, uint64_t stream, uint8_t *bytes, uint64_t n_bytes);
+void mkgguf_fill_ones(uint32_t type, uint8_t *bytes, uint64_t n_bytes);
+
+/* A file that is written in large direct blocks by a second thread, while the first makes the next block. */
+struct mkgguf_out;
+int mkgguf_out_open(struct mkgguf_out **ret, const char *path, uint64_t expected_bytes);
+/* A block to fill; *ret_room is its size, less at the end. After a failed write there is none: NULL. */
+uint8_t *mkgguf_out_room(struct mkgguf_out *out, size_t *ret_room);
+void mkgguf_out_advance(struct mkgguf_out *out, size_t n);
+int mkgguf_out_write(struct mkgguf_out *out, const void *bytes, size_t n);
+int mkgguf_out_close(struct mkgguf_out *out); /* the first error of all, negative errno, or 0 */
+
+#endif

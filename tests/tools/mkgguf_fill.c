@@ -1,0 +1,231 @@
+/* mkgguf_fill.c: random weights, made as blocks of each type as fast as a disk takes them.
+ *
+ * The quantized digits are plain random bits; the scales are then set so that the weights have mean 0 and the wanted
+ * standard deviation. Where digits are lopsided (Q4_0's run from -8 to 7) the sign of the scale is random, or the
+ * block's minimum moves them. Layouts: kernels/quant.h. Reproducible from the stream number alone.
+ */
+#include "mkgguf.h"
+#include <assert.h>
+#include <kernels/quant.h>
+#include <kernels/tensor.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* splitmix64: a counter and a mix, so that blocks could be made in any order. */
+static inline uint64_t random_next(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static void random_bytes(uint64_t *state, uint8_t *bytes, uint64_t n)
+{
+    uint64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t word = random_next(state);
+        memcpy(bytes + i, &word, 8);
+    }
+    if (i < n) {
+        uint64_t word = random_next(state);
+        memcpy(bytes + i, &word, n - i);
+    }
+}
+
+/* Nearest half, for finite values of a magnitude below 65504. */
+static uint16_t half_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    float magnitude = fabsf(value);
+    if (magnitude < 0x1p-14f) /* subnormal: steps of 2^-24 */
+        return sign | (uint16_t)lrintf(magnitude * 0x1p24f);
+    bits &= 0x7fffffff;
+    bits += 0xfff + (bits >> 13 & 1);
+    return sign | (uint16_t)((bits >> 13) - ((127 - 15) << 10));
+}
+
+/* The mean square of the values that a random digit stands for. */
+static float mean_square(const int *values, int n)
+{
+    float sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += (float)values[i] * (float)values[i];
+    return sum / (float)n;
+}
+
+static const int iq4_values[16] = HALO_IQ4_NL_VALUES;
+static const int mxfp4_values2[16] = HALO_MXFP4_VALUES2;
+
+#define SIX_BIT_SQUARE 341.5f   /* of -32 .. 31 */
+#define BYTE_SQUARE 5461.5f     /* of -128 .. 127 */
+#define HIGH_SIX_SQUARE 2342.5f /* of 32 .. 63 */
+#define HIGH_FOUR_SQUARE 137.5f /* of 8 .. 15 */
+
+/* d of a block, or of -d for half of the blocks: `bits` is random. */
+static uint16_t signed_scale(uint16_t d, unsigned bits)
+{
+    return d ^ (uint16_t)((bits & 1) << 15);
+}
+
+/* Eight 6-bit scales of 32 .. 63 with minimums equal to them, as Q4_K and Q5_K pack them. */
+static void pack_scales(uint64_t random, uint8_t scales[12])
+{
+    uint8_t s[8];
+    for (int j = 0; j < 8; j++)
+        s[j] = 32 | (random >> (5 * j) & 31);
+    for (int j = 0; j < 4; j++) {
+        uint8_t low = s[j], high = s[j + 4];
+        scales[j] = scales[j + 4] = (uint8_t)(low | (high >> 4) << 6);
+        scales[j + 8] = (uint8_t)((high & 15) | (high & 15) << 4);
+    }
+}
+
+/* Walks the blocks of a buffer of random bytes and sets the scales of each. */
+#define FOR_BLOCKS(block_type, b) \
+    for (struct block_type *b = (struct block_type *)bytes, *b##_end = b + n_bytes / sizeof *b; b < b##_end; b++)
+
+static void scale_small(uint32_t type, float deviation, uint8_t *bytes, uint64_t n_bytes)
+{
+    float iq4 = sqrtf(mean_square(iq4_values, 16)), mxfp4 = sqrtf(mean_square(mxfp4_values2, 16)) / 2;
+    uint16_t d4 = half_of(deviation / sqrtf(21.5f)), d5 = half_of(deviation / sqrtf(85.5f));
+    uint16_t m4 = half_of(-7.5f * deviation / sqrtf(21.25f)), m5 = half_of(-15.5f * deviation / sqrtf(85.25f));
+    uint16_t d8 = half_of(deviation / sqrtf(BYTE_SQUARE)), diq4 = half_of(deviation / iq4);
+    uint8_t e = (uint8_t)(127 + lrintf(log2f(deviation / mxfp4)));
+    switch (type) {
+    case HALO_TYPE_Q4_0:
+        FOR_BLOCKS(halo_block_q4_0, b)
+        b->d = signed_scale(d4, b->d);
+        break;
+    case HALO_TYPE_Q4_1:
+        FOR_BLOCKS(halo_block_q4_1, b)
+        b->d = d4, b->m = m4;
+        break;
+    case HALO_TYPE_Q5_0:
+        FOR_BLOCKS(halo_block_q5_0, b)
+        b->d = signed_scale(d5, b->d);
+        break;
+    case HALO_TYPE_Q5_1:
+        FOR_BLOCKS(halo_block_q5_1, b)
+        b->d = d5, b->m = m5;
+        break;
+    case HALO_TYPE_Q8_0:
+        FOR_BLOCKS(halo_block_q8_0, b)
+        b->d = signed_scale(d8, b->d);
+        break;
+    case HALO_TYPE_IQ4_NL:
+        FOR_BLOCKS(halo_block_iq4_nl, b)
+        b->d = signed_scale(diq4, b->d);
+        break;
+    case HALO_TYPE_MXFP4:
+        FOR_BLOCKS(halo_block_mxfp4, b)
+        b->e = e;
+        break;
+    default:
+        abort();
+    }
+}
+
+static void scale_super(uint32_t type, float deviation, uint64_t *state, uint8_t *bytes, uint64_t n_bytes)
+{
+    float iq4 = mean_square(iq4_values, 16);
+    uint16_t d3 = half_of(deviation / sqrtf(SIX_BIT_SQUARE * 5.5f)),
+             d6 = half_of(deviation / sqrtf(BYTE_SQUARE * SIX_BIT_SQUARE));
+    uint16_t dxs = half_of(deviation / sqrtf(SIX_BIT_SQUARE * iq4));
+    float f2 = deviation / sqrtf(HIGH_FOUR_SQUARE * 1.25f), f4 = deviation / sqrtf(HIGH_SIX_SQUARE * 21.25f);
+    float f5 = deviation / sqrtf(HIGH_SIX_SQUARE * 85.25f);
+    uint16_t d2 = half_of(f2), min2 = half_of(1.5f * f2), d4 = half_of(f4), min4 = half_of(7.5f * f4);
+    uint16_t d5 = half_of(f5), min5 = half_of(15.5f * f5);
+    switch (type) {
+    case HALO_TYPE_Q2_K:
+        FOR_BLOCKS(halo_block_q2_k, b)
+        {
+            for (int i = 0; i < 16; i++) {
+                uint8_t s = 8 | (b->scales[i] & 7);
+                b->scales[i] = (uint8_t)(s | s << 4);
+            }
+            b->d = d2, b->dmin = min2;
+        }
+        break;
+    case HALO_TYPE_Q3_K:
+        FOR_BLOCKS(halo_block_q3_k, b)
+        b->d = d3;
+        break;
+    case HALO_TYPE_Q4_K:
+        FOR_BLOCKS(halo_block_q4_k, b)
+        {
+            pack_scales(random_next(state), b->scales);
+            b->d = d4, b->dmin = min4;
+        }
+        break;
+    case HALO_TYPE_Q5_K:
+        FOR_BLOCKS(halo_block_q5_k, b)
+        {
+            pack_scales(random_next(state), b->scales);
+            b->d = d5, b->dmin = min5;
+        }
+        break;
+    case HALO_TYPE_Q6_K:
+        FOR_BLOCKS(halo_block_q6_k, b)
+        b->d = d6;
+        break;
+    case HALO_TYPE_IQ4_XS:
+        FOR_BLOCKS(halo_block_iq4_xs, b)
+        b->d = dxs;
+        break;
+    default:
+        abort();
+    }
+}
+
+/* Plain numbers: even over the interval of the wanted deviation, from 16 random bits each. */
+static void fill_plain(uint32_t type, float deviation, uint64_t *state, uint8_t *bytes, uint64_t n_bytes)
+{
+    float step = deviation * sqrtf(12) / 65536;
+    if (type == HALO_TYPE_F32) {
+        float *values = (float *)bytes;
+        for (uint64_t i = 0; i < n_bytes / 4; i++)
+            values[i] = ((float)(random_next(state) >> 48) - 32767.5f) * step;
+        return;
+    }
+    uint16_t *values = (uint16_t *)bytes;
+    uint16_t *table = malloc(65536 * sizeof *table);
+    assert(table);
+    for (uint32_t i = 0; i < 65536; i++) {
+        float value = ((float)i - 32767.5f) * step;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        table[i] = type == HALO_TYPE_F16 ? half_of(value) : (uint16_t)(bits >> 16);
+    }
+    random_bytes(state, bytes, n_bytes);
+    for (uint64_t i = 0; i < n_bytes / 2; i++)
+        values[i] = table[values[i]];
+    free(table);
+}
+
+void mkgguf_fill(uint32_t type, float deviation, uint64_t stream, uint8_t *bytes, uint64_t n_bytes)
+{
+    struct halo_type_info info = halo_type_info(type);
+    assert(info.name && n_bytes % info.block_bytes == 0);
+    uint64_t state = stream * 0xd1342543de82ef95u + 1;
+    if (info.block_weights == 1) {
+        fill_plain(type, deviation, &state, bytes, n_bytes);
+        return;
+    }
+    random_bytes(&state, bytes, n_bytes);
+    if (info.block_weights == HALO_QK)
+        scale_small(type, deviation, bytes, n_bytes);
+    else
+        scale_super(type, deviation, &state, bytes, n_bytes);
+}
+
+void mkgguf_fill_ones(uint32_t type, uint8_t *bytes, uint64_t n_bytes)
+{
+    assert(type == HALO_TYPE_F32);
+    float one = 1;
+    for (uint64_t i = 0; i < n_bytes; i += sizeof one)
+        memcpy(bytes + i, &one, sizeof one);
+}

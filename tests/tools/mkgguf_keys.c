@@ -1,0 +1,52 @@
+/* mkgguf_keys.c: what a generated model says about itself. */
+#include "mkgguf.h"
+#include <stdio.h>
+#include <string.h>
+
+static const char chatml[] = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+                             "message['content'] + '<|im_end|>' + '\\n'}}"
+                             "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+static void arch_u32(struct gguf_writer *w, const struct mkgguf_shape *shape, const char *suffix, uint32_t value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", mkgguf_family_name(shape->family), suffix);
+    gguf_writer_key_u32(w, key, value);
+}
+
+static void arch_f32(struct gguf_writer *w, const struct mkgguf_shape *shape, const char *suffix, float value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", mkgguf_family_name(shape->family), suffix);
+    gguf_writer_key_f32(w, key, value);
+}
+
+void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const struct mkgguf_types *types,
+                 uint64_t seed)
+{
+    char name[96];
+    snprintf(name, sizeof name, "Random %s %s seed %llu", shape->preset, types->name, (unsigned long long)seed);
+    gguf_writer_key_string(w, "general.architecture", mkgguf_family_name(shape->family));
+    gguf_writer_key_string(w, "general.name", name);
+    gguf_writer_key_u32(w, "general.file_type", types->file_type);
+    gguf_writer_key_u32(w, "general.quantization_version", 2);
+    arch_u32(w, shape, "block_count", shape->n_layers);
+    arch_u32(w, shape, "context_length", shape->n_context);
+    arch_u32(w, shape, "embedding_length", shape->n_embd);
+    arch_u32(w, shape, "feed_forward_length", shape->n_ff);
+    arch_u32(w, shape, "attention.head_count", shape->n_head);
+    arch_u32(w, shape, "attention.head_count_kv", shape->n_head_kv);
+    arch_u32(w, shape, "attention.key_length", shape->head_dim);
+    arch_u32(w, shape, "attention.value_length", shape->head_dim);
+    arch_f32(w, shape, "attention.layer_norm_rms_epsilon", 1e-6f);
+    arch_f32(w, shape, "rope.freq_base", shape->rope_base);
+    arch_u32(w, shape, "rope.dimension_count", shape->head_dim);
+    arch_u32(w, shape, "vocab_size", shape->n_vocab);
+    if (shape->n_expert) {
+        arch_u32(w, shape, "expert_count", shape->n_expert);
+        arch_u32(w, shape, "expert_used_count", shape->n_expert_used);
+        arch_u32(w, shape, "expert_feed_forward_length", shape->n_ff_expert);
+    }
+    mkgguf_vocab(w, shape->n_vocab, shape->family == MKGGUF_LLAMA ? "llama-bpe" : "qwen2");
+    gguf_writer_key_string(w, "tokenizer.chat_template", chatml);
+}

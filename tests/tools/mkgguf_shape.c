@@ -1,0 +1,97 @@
+/* mkgguf_shape.c: the size presets and type mixtures that mkgguf knows. Shapes are those of the published models. */
+#include "mkgguf.h"
+#include <errno.h>
+#include <kernels/tensor.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const families[] = {
+    [MKGGUF_LLAMA] = "llama",
+    [MKGGUF_QWEN2] = "qwen2",
+    [MKGGUF_QWEN3] = "qwen3",
+    [MKGGUF_QWEN3MOE] = "qwen3moe",
+};
+
+static const struct mkgguf_shape presets[] = {
+    {"toy", MKGGUF_QWEN3, 2, 256, 4, 2, 64, 512, 8, 2, 256, 1024, 2048, 10000, .tied = true, .rope_factors = true},
+    {"qwen3-0.6b", MKGGUF_QWEN3, 28, 1024, 16, 8, 128, 3072, 0, 0, 0, 151936, 40960, 1e6f, .tied = true},
+    {"qwen3-1.7b", MKGGUF_QWEN3, 28, 2048, 16, 8, 128, 6144, 0, 0, 0, 151936, 40960, 1e6f, .tied = true},
+    {"qwen3-4b", MKGGUF_QWEN3, 36, 2560, 32, 8, 128, 9728, 0, 0, 0, 151936, 40960, 1e6f, .tied = true},
+    {"qwen3-8b", MKGGUF_QWEN3, 36, 4096, 32, 8, 128, 12288, 0, 0, 0, 151936, 40960, 1e6f},
+    {"qwen3-30b-a3b", MKGGUF_QWEN3MOE, 48, 2048, 32, 4, 128, 6144, 128, 8, 768, 151936, 40960, 1e6f},
+    {"llama-1b", MKGGUF_LLAMA, 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 5e5f, .tied = true,
+     .rope_factors = true},
+    {"llama-8b", MKGGUF_LLAMA, 32, 4096, 32, 8, 128, 14336, 0, 0, 0, 128256, 131072, 5e5f, .rope_factors = true},
+    {"qwen2-0.5b", MKGGUF_QWEN2, 24, 896, 14, 2, 64, 4864, 0, 0, 0, 151936, 32768, 1e6f, .tied = true},
+    {"qwen2-7b", MKGGUF_QWEN2, 28, 3584, 28, 4, 128, 18944, 0, 0, 0, 152064, 32768, 1e6f},
+};
+
+#define SINGLE(type, file_type)                              \
+    {                                                        \
+#type, HALO_TYPE_##type, HALO_TYPE_##type, file_type \
+    }
+static const struct mkgguf_types type_sets[] = {
+    SINGLE(F32, 0),
+    SINGLE(F16, 1),
+    SINGLE(BF16, 32),
+    SINGLE(Q4_0, 2),
+    SINGLE(Q4_1, 3),
+    SINGLE(Q5_0, 8),
+    SINGLE(Q5_1, 9),
+    SINGLE(Q8_0, 7),
+    SINGLE(Q2_K, 10),
+    SINGLE(Q3_K, 11),
+    SINGLE(Q4_K, 14),
+    SINGLE(Q5_K, 16),
+    SINGLE(Q6_K, 18),
+    SINGLE(IQ4_NL, 25),
+    SINGLE(IQ4_XS, 30),
+    SINGLE(MXFP4, 38),
+    {"Q4_K_M", HALO_TYPE_Q4_K, HALO_TYPE_Q6_K, 15},
+    {"Q5_K_M", HALO_TYPE_Q5_K, HALO_TYPE_Q6_K, 17},
+};
+
+const struct mkgguf_shape *mkgguf_preset(const char *name)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
+        if (strcmp(name, presets[i].preset) == 0)
+            return &presets[i];
+    return NULL;
+}
+
+void mkgguf_presets_print(void)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
+        printf("%s%s", i ? " " : "", presets[i].preset);
+    putchar('\n');
+}
+
+const char *mkgguf_family_name(enum mkgguf_family family)
+{
+    return families[family];
+}
+
+int mkgguf_family_parse(const char *name, enum mkgguf_family *ret)
+{
+    for (int i = 0; i < MKGGUF_FAMILIES; i++)
+        if (strcmp(name, families[i]) == 0) {
+            *ret = (enum mkgguf_family)i;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+const struct mkgguf_types *mkgguf_types_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof type_sets / sizeof type_sets[0]; i++)
+        if (strcmp(name, type_sets[i].name) == 0)
+            return &type_sets[i];
+    return NULL;
+}
+
+void mkgguf_types_print(void)
+{
+    for (size_t i = 0; i < sizeof type_sets / sizeof type_sets[0]; i++)
+        printf("%s%s", i ? " " : "", type_sets[i].name);
+    putchar('\n');
+}

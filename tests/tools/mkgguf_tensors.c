@@ -1,0 +1,143 @@
+/* mkgguf_tensors.c: which tensors a model has, in the order in which they are used.
+ *
+ * Weights have the deviation 1/sqrt(columns), so that a normalized row stays of size 1 through every matrix. A matrix
+ * whose rows do not divide into the wanted blocks falls back as quantizers do it.
+ */
+#include "mkgguf.h"
+#include <kernels/tensor.h>
+#include <math.h>
+#include <stdio.h>
+
+struct maker {
+    const struct mkgguf_shape *shape;
+    const struct mkgguf_types *types;
+    mkgguf_emit *emit;
+    void *ud;
+    uint64_t number;
+    int result; /* of the first emit that was not 0 */
+};
+
+static uint32_t type_that_fits(uint32_t type, uint64_t columns)
+{
+    uint32_t small;
+    switch (type) {
+    case HALO_TYPE_Q4_K:
+        small = HALO_TYPE_Q5_0;
+        break;
+    case HALO_TYPE_Q5_K:
+        small = HALO_TYPE_Q5_1;
+        break;
+    case HALO_TYPE_Q6_K:
+        small = HALO_TYPE_Q8_0;
+        break;
+    default:
+        small = HALO_TYPE_IQ4_NL;
+    }
+    if (columns % halo_type_info(type).block_weights == 0)
+        return type;
+    return columns % halo_type_info(small).block_weights == 0 ? small : HALO_TYPE_F16;
+}
+
+static void emit(struct maker *m, struct mkgguf_tensor *t)
+{
+    t->n_dims = 1;
+    uint64_t rows = 1;
+    for (uint32_t i = 1; i < 3; i++) {
+        if (t->dims[i])
+            t->n_dims = i + 1;
+        rows *= t->dims[i] ? t->dims[i] : 1;
+    }
+    t->n_bytes = halo_type_row_bytes(t->type, t->dims[0]) * rows;
+    t->number = m->number++;
+    if (m->result == 0)
+        m->result = m->emit(m->ud, t);
+}
+
+__attribute__((format(printf, 5, 6))) static void vector(struct maker *m, uint64_t n, int fill, float deviation,
+                                                         const char *format, ...)
+{
+    struct mkgguf_tensor t = {.dims = {n}, .type = HALO_TYPE_F32, .deviation = deviation};
+    t.fill = fill;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(t.name, sizeof t.name, format, args);
+    va_end(args);
+    emit(m, &t);
+}
+
+__attribute__((format(printf, 6, 7))) static void matrix(struct maker *m, uint64_t columns, uint64_t rows,
+                                                         uint64_t planes, uint32_t type, const char *format, ...)
+{
+    struct mkgguf_tensor t = {.dims = {columns, rows, planes}, .deviation = 1 / sqrtf((float)columns)};
+    t.type = type_that_fits(type, columns);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(t.name, sizeof t.name, format, args);
+    va_end(args);
+    emit(m, &t);
+}
+
+/* The layers whose attn_v and ffn_down a mixture spends more bits on: the first and last eighth and every third
+ * between. */
+static bool more_bits(uint32_t layer, uint32_t n_layers)
+{
+    uint32_t eighth = n_layers / 8;
+    return layer < eighth || layer >= 7 * n_layers / 8 || (layer - eighth) % 3 == 2;
+}
+
+static void attention(struct maker *m, uint32_t layer)
+{
+    const struct mkgguf_shape *s = m->shape;
+    uint64_t q = (uint64_t)s->n_head * s->head_dim, kv = (uint64_t)s->n_head_kv * s->head_dim;
+    uint32_t base = m->types->base;
+    uint32_t v = more_bits(layer, s->n_layers) ? m->types->more : base;
+    bool biases = s->family == MKGGUF_QWEN2;
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.attn_norm.weight", layer);
+    matrix(m, s->n_embd, q, 0, base, "blk.%u.attn_q.weight", layer);
+    matrix(m, s->n_embd, kv, 0, base, "blk.%u.attn_k.weight", layer);
+    matrix(m, s->n_embd, kv, 0, v, "blk.%u.attn_v.weight", layer);
+    if (biases) {
+        vector(m, q, MKGGUF_RANDOM, 0.1f, "blk.%u.attn_q.bias", layer);
+        vector(m, kv, MKGGUF_RANDOM, 0.1f, "blk.%u.attn_k.bias", layer);
+        vector(m, kv, MKGGUF_RANDOM, 0.1f, "blk.%u.attn_v.bias", layer);
+    }
+    if (s->family == MKGGUF_QWEN3 || s->family == MKGGUF_QWEN3MOE) {
+        vector(m, s->head_dim, MKGGUF_ONES, 0, "blk.%u.attn_q_norm.weight", layer);
+        vector(m, s->head_dim, MKGGUF_ONES, 0, "blk.%u.attn_k_norm.weight", layer);
+    }
+    matrix(m, q, s->n_embd, 0, base, "blk.%u.attn_output.weight", layer);
+}
+
+static void feed_forward(struct maker *m, uint32_t layer)
+{
+    const struct mkgguf_shape *s = m->shape;
+    uint32_t base = m->types->base;
+    uint32_t down = more_bits(layer, s->n_layers) ? m->types->more : base;
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.ffn_norm.weight", layer);
+    if (s->n_expert == 0) {
+        matrix(m, s->n_embd, s->n_ff, 0, base, "blk.%u.ffn_gate.weight", layer);
+        matrix(m, s->n_embd, s->n_ff, 0, base, "blk.%u.ffn_up.weight", layer);
+        matrix(m, s->n_ff, s->n_embd, 0, down, "blk.%u.ffn_down.weight", layer);
+        return;
+    }
+    matrix(m, s->n_embd, s->n_expert, 0, HALO_TYPE_F32, "blk.%u.ffn_gate_inp.weight", layer);
+    matrix(m, s->n_embd, s->n_ff_expert, s->n_expert, base, "blk.%u.ffn_gate_exps.weight", layer);
+    matrix(m, s->n_embd, s->n_ff_expert, s->n_expert, base, "blk.%u.ffn_up_exps.weight", layer);
+    matrix(m, s->n_ff_expert, s->n_embd, s->n_expert, down, "blk.%u.ffn_down_exps.weight", layer);
+}
+
+int mkgguf_tensors(const struct mkgguf_shape *shape, const struct mkgguf_types *types, mkgguf_emit *emit_fn, void *ud)
+{
+    struct maker m = {.shape = shape, .types = types, .emit = emit_fn, .ud = ud};
+    matrix(&m, shape->n_embd, shape->n_vocab, 0, shape->tied ? types->more : types->base, "token_embd.weight");
+    if (shape->rope_factors && shape->family == MKGGUF_LLAMA)
+        vector(&m, shape->head_dim / 2, MKGGUF_ONES, 0, "rope_freqs.weight");
+    for (uint32_t layer = 0; layer < shape->n_layers && m.result == 0; layer++) {
+        attention(&m, layer);
+        feed_forward(&m, layer);
+    }
+    vector(&m, shape->n_embd, MKGGUF_ONES, 0, "output_norm.weight");
+    if (!shape->tied)
+        matrix(&m, shape->n_embd, shape->n_vocab, 0, types->more, "output.weight");
+    return m.result;
+}
