@@ -1,0 +1,234 @@
+/* cpu_fixture.c: plans built by hand (contract in cpu_fixture.h). */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "cpu_fixture.h"
+
+#include <cpu/cpu.h>
+#include <cpu/matmul.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N_SEQUENCES 8
+
+double fixture_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int64_t)(*state >> 11) / 0x1p52 - 1.0;
+}
+
+void fixture_init(struct fixture *f, uint32_t n_vocab, uint32_t max_rows, uint32_t n_context)
+{
+    *f = (struct fixture){.device_ops = halo_device_cpu()};
+    f->plan = (struct halo_plan){
+        .ops = f->ops, .weights = f->weights, .values = f->values, .ropes = f->ropes,
+        .n_vocab = n_vocab, .n_context = n_context, .max_rows = max_rows, .max_outputs = max_rows,
+    };
+    fixture_kv(f, HALO_KV_F32, 1, 1, 8, 8);
+}
+
+void fixture_finish(struct fixture *f)
+{
+    fixture_close(f);
+    for (uint32_t i = 0; i < f->plan.n_weights; i++)
+        free(f->bytes[i]);
+}
+
+void fixture_kv(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, uint32_t n_head_kv, uint32_t k_dim, uint32_t v_dim)
+{
+    f->plan.kv = (struct halo_kv_shape){
+        .type = type, .n_layers = n_layers, .n_head_kv = n_head_kv, .head_dim_k = k_dim, .head_dim_v = v_dim,
+        .n_pages = (f->plan.n_context / HALO_KV_PAGE_TOKENS + 1) * N_SEQUENCES,
+    };
+}
+
+uint16_t fixture_value(struct fixture *f, uint32_t width)
+{
+    assert_true(f->plan.n_values < FIXTURE_MAX);
+    f->values[f->plan.n_values] = (struct halo_value){"value", width};
+    return (uint16_t)f->plan.n_values++;
+}
+
+static void put_f16(uint8_t *at, double x)
+{
+    /* Normal numbers only: sign, exponent, ten bits of mantissa. */
+    int exponent;
+    double mantissa = frexp(fabs(x), &exponent);
+    int bits = (int)rint(ldexp(mantissa, 11)) - 1024;
+    uint16_t h = (uint16_t)((x < 0 ? 0x8000 : 0) | ((exponent + 14) * 1024 + bits));
+    memcpy(at, &h, sizeof(h));
+}
+
+/* One block: random quants; the scales, where the type has f16 ones, so that weights come out about as large as `size`. */
+static void fill_block(enum halo_type type, uint8_t *block, uint32_t block_bytes, double size, uint64_t *state)
+{
+    float x = (float)(fixture_random(state) * size);
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    switch (type) {
+    case HALO_TYPE_F32:
+        memcpy(block, &x, sizeof(x));
+        return;
+    case HALO_TYPE_BF16:
+        bits >>= 16;
+        memcpy(block, &bits, 2);
+        return;
+    case HALO_TYPE_F16:
+        put_f16(block, (double)x + (x == 0));
+        return;
+    default:
+        break;
+    }
+    for (uint32_t i = 0; i < block_bytes; i++)
+        block[i] = (uint8_t)(fixture_random(state) * 128 + 128);
+    if (type == HALO_TYPE_Q8_0)
+        put_f16(block, size / 127);
+    else if (type == HALO_TYPE_Q4_0)
+        put_f16(block, size / 8);
+    else if (type == HALO_TYPE_Q6_K)
+        put_f16(block + block_bytes - 2, size / (32 * 64));
+    else if (type == HALO_TYPE_Q4_K || type == HALO_TYPE_Q5_K) {
+        put_f16(block, size / (32 * 8));
+        put_f16(block + 2, size / 64);
+    } else
+        fail_msg("the fixture does not make weights of type %d", (int)type);
+}
+
+uint32_t fixture_weight(struct fixture *f, enum halo_type type, enum halo_weight_role role, uint32_t n_cols, uint32_t n_rows,
+                        uint32_t n_experts, double size)
+{
+    uint32_t index = f->plan.n_weights++;
+    assert_true(index < FIXTURE_MAX);
+    struct halo_type_info info = halo_type_info(type);
+    struct halo_weight *w = &f->weights[index];
+    *w = (struct halo_weight){.type = type, .role = role, .n_cols = n_cols, .n_rows = n_rows, .n_experts = n_experts};
+    snprintf(w->name, sizeof(w->name), "weight.%u", index);
+    w->n_bytes = halo_type_row_bytes(type, n_cols) * n_rows * n_experts;
+    w->offset = f->file_bytes;
+    f->file_bytes += (w->n_bytes + 31) / 32 * 32;
+    f->bytes[index] = malloc(w->n_bytes);
+    assert_non_null(f->bytes[index]);
+    uint64_t state = 1000003u * (index + 1);
+    for (uint64_t i = 0; i < w->n_bytes; i += info.block_bytes)
+        fill_block(type, f->bytes[index] + i, info.block_bytes, size, &state);
+    return index;
+}
+
+uint32_t fixture_rope(struct fixture *f, enum halo_rope_pairing pairing, uint32_t n_rot, float scale, double base)
+{
+    uint32_t index = f->plan.n_ropes++;
+    for (uint32_t i = 0; i < n_rot / 2; i++)
+        f->freqs[index][i] = pow(base, -2.0 * i / n_rot);
+    f->ropes[index] = (struct halo_rope){pairing, n_rot, scale, f->freqs[index]};
+    return index;
+}
+
+void fixture_op(struct fixture *f, struct halo_op op)
+{
+    assert_true(f->plan.n_ops < FIXTURE_MAX);
+    f->ops[f->plan.n_ops++] = op;
+}
+
+uint16_t fixture_input(struct fixture *f, uint32_t width, double size)
+{
+    uint16_t value = fixture_value(f, width);
+    uint32_t table = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_MATRIX, width, f->plan.n_vocab, 1, size);
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_EMBED, .u.embed = {table, value, 1}});
+    return value;
+}
+
+float *fixture_floats(const struct fixture *f, uint32_t weight)
+{
+    const struct halo_weight *w = &f->weights[weight];
+    uint64_t n = (uint64_t)w->n_cols * w->n_rows * w->n_experts;
+    float *floats = malloc(n * sizeof(*floats));
+    assert_non_null(floats);
+    halo_dequantize(w->type, f->bytes[weight], n, floats);
+    return floats;
+}
+
+bool fixture_has(const char *variant)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    int error = halo_device_cpu()->probe(&(struct halo_device_options){.variant = variant}, reason);
+    if (error)
+        print_message("not tested here: %s\n", reason);
+    return error == 0;
+}
+
+void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    const struct halo_device_ops *ops = f->device_ops;
+    struct halo_device_options options = {.n_threads = n_threads, .variant = variant};
+    fixture_close(f);
+    if (ops->open(&f->device, &options, reason) || ops->model_create(f->device, &f->plan, &f->model, reason))
+        fail_msg("%s", reason);
+    for (uint32_t i = 0; i < f->plan.n_weights; i++) {
+        struct halo_device_slot slot;
+        ops->weight_slot(f->model, i, &slot);
+        if (slot.slack)
+            assert_int_equal((uintptr_t)slot.data % 4096, f->weights[i].offset % 4096);
+        memcpy(slot.data, f->bytes[i], f->weights[i].n_bytes);
+        if (ops->weight_commit(f->model, i, reason))
+            fail_msg("%s", reason);
+    }
+    if (ops->model_seal(f->model, reason))
+        fail_msg("%s", reason);
+}
+
+void fixture_close(struct fixture *f)
+{
+    f->device_ops->model_destroy(f->model);
+    f->device_ops->close(f->device);
+    f->model = NULL;
+    f->device = NULL;
+}
+
+const uint32_t *fixture_pages(const struct fixture *f, uint32_t which, uint32_t *ret_n)
+{
+    /* Page i of sequence s is i * 8 + (s * 5 + i) % 8: no two sequences share one, none has them in a row. */
+    static uint32_t pages[N_SEQUENCES][4096];
+    uint32_t n = f->plan.kv.n_pages / N_SEQUENCES;
+    assert_true(which < N_SEQUENCES && n <= 4096);
+    for (uint32_t i = 0; i < n; i++)
+        pages[which][i] = i * N_SEQUENCES + (which * 5 + i) % N_SEQUENCES;
+    *ret_n = n;
+    return pages[which];
+}
+
+void fixture_run(struct fixture *f, uint32_t which, const int32_t *tokens, uint32_t n_rows, int32_t first_pos, float *logits)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    struct halo_batch_seq seq;
+    int32_t *pos = calloc(n_rows, sizeof(*pos));
+    uint32_t *zero = calloc(n_rows, sizeof(*zero)), *output = calloc(n_rows, sizeof(*output));
+    assert_true(pos && zero && output);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        pos[r] = first_pos + (int32_t)r;
+        output[r] = r;
+    }
+    seq.pages = fixture_pages(f, which, &seq.n_pages);
+    struct halo_batch batch = {
+        .n_rows = n_rows, .token = tokens, .pos = pos, .seq = zero, .n_seqs = 1, .seqs = &seq,
+        .n_outputs = logits ? n_rows : 0, .output = output, .logits = logits,
+    };
+    if (f->device_ops->run(f->model, &batch, NULL, reason))
+        fail_msg("%s", reason);
+    free(pos);
+    free(zero);
+    free(output);
+}
+
+void fixture_peek(struct fixture *f, uint16_t value, uint32_t row, float *ret)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    if (f->device_ops->peek(f->model, value, row, ret, reason))
+        fail_msg("%s", reason);
+}
