@@ -1,0 +1,228 @@
+/* bench.c: repetitions of prefill and decode with the device to itself.
+ *
+ * Device thread. Uses the scheduler's batch arrays and page pool, which are idle then. Time is that of the device's runs alone.
+ */
+#include <engine/bench.h>
+
+#include <assert.h>
+#include <base/clock.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct halo_spread halo_spread_of(double *values, uint32_t n)
+{
+    assert(n > 0);
+    qsort(values, n, sizeof(*values), compare_doubles);
+    double median = n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+    return (struct halo_spread){median, values[0], values[n - 1]};
+}
+
+int halo_bench_create(struct halo_bench **ret, struct halo_loaded *loaded, uint32_t prefill, uint32_t decode, uint32_t batch,
+                      uint32_t repeat, struct halo_fault *fault)
+{
+    *ret = NULL;
+    uint64_t length = (uint64_t)(prefill > 0 ? prefill : 1) + decode;
+    if (prefill == 0 && decode == 0)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "prefill and decode are both 0: there is nothing to measure");
+    if (length > loaded->context)
+        return halo_fault_set(fault, HALO_FAULT_CONTEXT_OVERFLOW, "prefill %u and decode %u are more than the context of %u", prefill,
+                              decode, loaded->context);
+    if (batch > HALO_BATCH_OUTPUTS || batch * (uint64_t)halo_kv_pages_for(length) * HALO_KV_PAGE_TOKENS > loaded->kv_tokens)
+        return halo_fault_set(fault, HALO_FAULT_CONTEXT_OVERFLOW,
+                              "a batch of %u sequences of %llu tokens is more than %u sequences or the KV pool of %u tokens", batch,
+                              (unsigned long long)length, HALO_BATCH_OUTPUTS, loaded->kv_tokens);
+    struct halo_bench *bench = calloc(1, sizeof(*bench));
+    if (!bench)
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a bench");
+    bench->loaded = loaded;
+    bench->prefill = prefill;
+    bench->decode = decode;
+    bench->batch = batch;
+    bench->repeat = repeat;
+    bench->runs = calloc(repeat, sizeof(*bench->runs));
+    bench->last = calloc(batch, sizeof(*bench->last));
+    bench->tables = calloc(batch, sizeof(*bench->tables));
+    bool whole = bench->runs && bench->last && bench->tables;
+    for (uint32_t i = 0; whole && i < batch; i++)
+        whole = halo_kv_table_init(&bench->tables[i], (uint32_t)length) == 0;
+    if (!whole) {
+        halo_bench_destroy(bench);
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a bench of %u runs and %u sequences", repeat, batch);
+    }
+    *ret = bench;
+    return 0;
+}
+
+void halo_bench_destroy(struct halo_bench *bench)
+{
+    if (!bench)
+        return;
+    for (uint32_t i = 0; bench->tables && i < bench->batch; i++)
+        halo_kv_table_finish(&bench->tables[i]);
+    free(bench->tables);
+    free(bench->last);
+    free(bench->runs);
+    free(bench);
+}
+
+/* Ids spread over the vocabulary, the same in every run. */
+static int32_t prompt_id(const struct halo_bench *bench, uint32_t sequence, uint32_t position)
+{
+    uint64_t mixed = ((uint64_t)sequence << 32 | position) * 0x9e3779b97f4a7c15u;
+    return (int32_t)((mixed >> 33) % bench->loaded->model->plan.n_vocab);
+}
+
+/* A prompt of at least one token, so that decode has something to go on from. */
+static uint32_t prompt_length(const struct halo_bench *bench)
+{
+    return bench->prefill > 0 ? bench->prefill : 1;
+}
+
+static int run(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
+{
+    struct halo_scheduler *s = &bench->loaded->scheduler;
+    char reason[HALO_DEVICE_REASON] = "";
+    uint64_t start_ns = halo_clock_ns();
+    int r = ops->run(bench->loaded->device_model, &s->batch, phase, reason);
+    bench->phase_ns += halo_clock_ns() - start_ns;
+    if (r < 0) {
+        halo_fault_set(&bench->fault, r == -ETIME ? HALO_FAULT_DEVICE_HANG : HALO_FAULT_DEVICE_FAULT,
+                       "the device failed in a bench: %s", reason[0] ? reason : strerror(-r));
+        return r;
+    }
+    for (uint32_t i = 0; i < s->batch.n_outputs; i++)
+        if (!halo_logits_finite(s->logits + (size_t)i * s->setup.plan->n_vocab, s->setup.plan->n_vocab)) {
+            halo_fault_set(&bench->fault, HALO_FAULT_DEVICE_FAULT, "the logits of a bench are not finite numbers");
+            return -EDOM;
+        }
+    return 0;
+}
+
+static void clear_batch(struct halo_bench *bench)
+{
+    struct halo_scheduler *s = &bench->loaded->scheduler;
+    s->batch = (struct halo_batch){.token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs, .output = s->output,
+                                   .logits = s->logits};
+}
+
+/* The next piece of one sequence's prompt. */
+static int prefill_piece(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
+{
+    struct halo_scheduler *s = &bench->loaded->scheduler;
+    struct halo_kv_table *table = &bench->tables[bench->at_sequence];
+    uint32_t n_prompt = prompt_length(bench), left = n_prompt - bench->at_position;
+    uint32_t n_rows = left < s->setup.plan->max_rows ? left : s->setup.plan->max_rows;
+    int r = halo_kv_table_grow(table, &s->pool, bench->at_position + n_rows);
+    assert(r == 0); /* create compared with the pool */
+    clear_batch(bench);
+    for (uint32_t i = 0; i < n_rows; i++) {
+        s->token[i] = prompt_id(bench, bench->at_sequence, bench->at_position + i);
+        s->pos[i] = (int32_t)(bench->at_position + i);
+        s->seq[i] = 0;
+    }
+    s->seqs[0] = (struct halo_batch_seq){table->pages, table->n};
+    s->batch.n_rows = n_rows;
+    s->batch.n_seqs = 1;
+    if (n_rows == left) {
+        s->output[0] = n_rows - 1;
+        s->batch.n_outputs = 1;
+    }
+    r = run(bench, ops, phase);
+    if (r < 0)
+        return r;
+    bench->at_position += n_rows;
+    if (bench->at_position == n_prompt) {
+        bench->last[bench->at_sequence++] = halo_logits_argmax(s->logits, s->setup.plan->n_vocab);
+        bench->at_position = 0;
+    }
+    return 0;
+}
+
+/* One token of every sequence. */
+static int decode_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
+{
+    struct halo_scheduler *s = &bench->loaded->scheduler;
+    uint32_t n_vocab = s->setup.plan->n_vocab, position = prompt_length(bench) + bench->at_position;
+    clear_batch(bench);
+    for (uint32_t i = 0; i < bench->batch; i++) {
+        int r = halo_kv_table_grow(&bench->tables[i], &s->pool, position + 1);
+        assert(r == 0);
+        s->token[i] = bench->last[i];
+        s->pos[i] = (int32_t)position;
+        s->seq[i] = s->output[i] = i;
+        s->seqs[i] = (struct halo_batch_seq){bench->tables[i].pages, bench->tables[i].n};
+    }
+    s->batch.n_rows = s->batch.n_seqs = s->batch.n_outputs = bench->batch;
+    int r = run(bench, ops, phase);
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < bench->batch; i++)
+        bench->last[i] = halo_logits_argmax(s->logits + (size_t)i * n_vocab, n_vocab);
+    bench->at_position++;
+    return 0;
+}
+
+static double rate(uint64_t tokens, uint64_t ns)
+{
+    return ns > 0 ? (double)tokens * 1e9 / (double)ns : 0;
+}
+
+static void give_pages_back(struct halo_bench *bench)
+{
+    for (uint32_t i = 0; i < bench->batch; i++)
+        halo_kv_table_clear(&bench->tables[i], &bench->loaded->scheduler.pool);
+}
+
+static void begin(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device *device)
+{
+    struct halo_plan_cost cost;
+    /* Weights are read once a step for the whole batch, K and V for each sequence. */
+    halo_plan_cost(&bench->loaded->model->plan, prompt_length(bench) + bench->decode / 2, bench->batch, &cost);
+    bench->bytes_per_token = (double)(cost.weight_bytes + cost.kv_bytes) / bench->batch;
+    if (ops->measure_bandwidth)
+        bench->bandwidth = ops->measure_bandwidth(device);
+    bench->begun = true;
+}
+
+int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device *device,
+                    struct halo_device_phase *phase)
+{
+    if (atomic_load(&bench->cancel)) {
+        bench->cancelled = true;
+        give_pages_back(bench);
+        return 0;
+    }
+    if (!bench->begun) {
+        begin(bench, ops, device);
+        return HALO_BENCH_MORE;
+    }
+    int r = bench->decoding ? decode_step(bench, ops, phase) : prefill_piece(bench, ops, phase);
+    if (r < 0) {
+        give_pages_back(bench);
+        return r;
+    }
+    struct halo_bench_run *result = &bench->runs[bench->at_run];
+    if (!bench->decoding && bench->at_sequence == bench->batch) {
+        result->prefill_tok_s = bench->prefill > 0 ? rate((uint64_t)bench->prefill * bench->batch, bench->phase_ns) : 0;
+        bench->decoding = true;
+        bench->at_position = 0;
+        bench->phase_ns = 0;
+    }
+    if (bench->decoding && bench->at_position == bench->decode) {
+        result->decode_tok_s = rate((uint64_t)bench->decode * bench->batch, bench->phase_ns);
+        bench->decoding = false;
+        bench->at_sequence = bench->at_position = 0;
+        bench->phase_ns = 0;
+        give_pages_back(bench);
+        bench->at_run++;
+        atomic_store(&bench->runs_done, bench->at_run);
+    }
+    return bench->at_run < bench->repeat ? HALO_BENCH_MORE : 0;
+}

@@ -1,0 +1,359 @@
+/* device_thread.c: the loop of the thread that owns the device.
+ *
+ * Mail in, steps, mail out. It never touches JSON or files. Failures travel inside the objects that failed.
+ */
+#include <engine/device_thread.h>
+
+#include <assert.h>
+#include <base/clock.h>
+#include <errno.h>
+#include <string.h>
+
+static void set_phase(struct halo_device_thread *t, const char *what)
+{
+    atomic_store(&t->phase.what, what);
+}
+
+/* ---- opening ---- */
+
+static void open_device(struct halo_device_thread *t)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    struct halo_device_info info = {0};
+    set_phase(t, "opening the device");
+    int r = t->ops->abi == HALO_DEVICE_ABI && t->ops->size == sizeof(*t->ops) ? t->ops->open(&t->device, &t->options, reason) : -ENOTSUP;
+    if (r < 0)
+        t->device = NULL;
+    else
+        t->ops->describe(t->device, &info);
+    pthread_mutex_lock(&t->info_lock);
+    t->opened = true;
+    t->info = info;
+    if (r < 0)
+        halo_fault_set(&t->open_fault, r == -ENOMEM ? HALO_FAULT_OUT_OF_MEMORY : HALO_FAULT_UNSUPPORTED,
+                       "the %s device cannot be used: %s", t->ops->name, reason[0] ? reason : strerror(-r));
+    pthread_mutex_unlock(&t->info_lock);
+    halo_note_post(t->port, &t->open_note, HALO_NOTE_DEVICE_OPEN, NULL);
+}
+
+int halo_device_thread_info(struct halo_device_thread *t, struct halo_device_info *ret, struct halo_fault *fault)
+{
+    int r = 0;
+    pthread_mutex_lock(&t->info_lock);
+    *ret = t->info;
+    if (!t->opened)
+        r = -EAGAIN;
+    else if (t->open_fault.code != HALO_FAULT_NONE) {
+        if (fault)
+            *fault = t->open_fault;
+        r = -ENODEV;
+    }
+    pthread_mutex_unlock(&t->info_lock);
+    return r;
+}
+
+/* Whether work can be done at all; otherwise the fault says why. */
+static bool usable(struct halo_device_thread *t, struct halo_fault *fault)
+{
+    if (atomic_load(&t->lost)) {
+        halo_fault_set(fault, HALO_FAULT_DEVICE_FAULT, "the %s device is lost until the engine is started again", t->ops->name);
+        return false;
+    }
+    if (!t->device)
+        *fault = t->open_fault; /* written by this thread: no lock */
+    return t->device != NULL;
+}
+
+/* ---- models ---- */
+
+static void forget_model(struct halo_device_thread *t, struct halo_loaded *loaded)
+{
+    for (uint32_t i = 0; i < t->n_models; i++)
+        if (t->models[i] == loaded) {
+            t->models[i] = t->models[--t->n_models];
+            break;
+        }
+    if (loaded->device_model)
+        t->ops->model_destroy(loaded->device_model);
+    loaded->device_model = NULL;
+}
+
+static void fail_load(struct halo_device_thread *t, struct halo_load *load)
+{
+    assert(load->fault.code != HALO_FAULT_NONE);
+    forget_model(t, load->loaded);
+    halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE, load);
+}
+
+static void create_model(struct halo_device_thread *t, struct halo_load *load)
+{
+    set_phase(t, "taking memory for a model");
+    if (atomic_load(&load->cancel))
+        halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled");
+    else if (t->n_models == HALO_MAX_LOADED)
+        halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "%u models are loaded, which is the limit; unload one", t->n_models);
+    if (load->fault.code != HALO_FAULT_NONE || !usable(t, &load->fault) || halo_load_create(load, t->ops, t->device) < 0)
+        fail_load(t, load);
+    else
+        halo_note_post(t->prefetch, &load->note, HALO_NOTE_LOAD_READ, load);
+}
+
+static void seal_model(struct halo_device_thread *t, struct halo_load *load)
+{
+    struct halo_loaded *loaded = load->loaded;
+    char reason[HALO_DEVICE_REASON] = "";
+    set_phase(t, "sealing a model");
+    if (load->fault.code == HALO_FAULT_NONE && t->n_models == HALO_MAX_LOADED)
+        halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "%u models are loaded, which is the limit; unload one", t->n_models);
+    if (load->fault.code == HALO_FAULT_NONE && usable(t, &load->fault)) {
+        int r = t->ops->model_seal(loaded->device_model, reason);
+        if (r < 0)
+            halo_fault_set(&load->fault, r == -EIO ? HALO_FAULT_DEVICE_FAULT : HALO_FAULT_LOAD_FAILED, "%s", reason);
+    }
+    if (load->fault.code == HALO_FAULT_NONE) {
+        struct halo_scheduler_setup setup = {
+            .ops = t->ops, .device_model = loaded->device_model, .plan = &loaded->model->plan,
+            .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT, .max_queued = t->max_queued,
+            .phase = &t->phase, .stats = t->stats, .port = t->port};
+        if (halo_scheduler_init(&loaded->scheduler, &setup) < 0)
+            halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the batch of %u rows", setup.plan->max_rows);
+    }
+    if (load->fault.code != HALO_FAULT_NONE) {
+        fail_load(t, load);
+        return;
+    }
+    t->models[t->n_models++] = loaded;
+    halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE, load);
+}
+
+static void unload(struct halo_device_thread *t, struct halo_loaded *loaded)
+{
+    set_phase(t, "unloading a model");
+    halo_scheduler_finish(&loaded->scheduler);
+    forget_model(t, loaded);
+    loaded->freed_bytes = loaded->weights_bytes + loaded->kv_bytes + loaded->scratch_bytes;
+    halo_note_post(t->port, &loaded->note, HALO_NOTE_UNLOAD_DONE, loaded);
+}
+
+/* ---- sequences and benches ---- */
+
+static struct halo_loaded *model_of(struct halo_device_thread *t, const struct halo_sequence *sequence)
+{
+    for (uint32_t i = 0; i < t->n_models; i++)
+        if (t->models[i] == sequence->model)
+            return t->models[i];
+    assert(!"a sequence names a model that is loaded: the port holds it");
+    return NULL;
+}
+
+static void submit(struct halo_device_thread *t, struct halo_sequence *sequence)
+{
+    if (!usable(t, &sequence->fault)) {
+        sequence->outcome = HALO_OUTCOME_FAULT;
+        halo_sequence_move(sequence, HALO_SEQUENCE_DONE);
+        halo_note_post(t->port, &sequence->note, HALO_NOTE_SEQUENCE_DONE, sequence);
+        return;
+    }
+    halo_scheduler_submit(&model_of(t, sequence)->scheduler, sequence);
+}
+
+static void append_bench(struct halo_device_thread *t, struct halo_bench *bench)
+{
+    struct halo_bench **at = &t->benches;
+    while (*at)
+        at = &(*at)->next;
+    bench->next = NULL;
+    *at = bench;
+}
+
+static void end_bench(struct halo_device_thread *t)
+{
+    struct halo_bench *bench = t->benches;
+    t->benches = bench->next;
+    halo_note_post(t->port, &bench->note, HALO_NOTE_BENCH_DONE, bench);
+}
+
+/* Operations per second of the prompt rows that a loaded model has run; 0: none has. */
+static double measured_flops(const struct halo_device_thread *t)
+{
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        struct halo_plan_cost cost;
+        if (t->models[i]->scheduler.row_ns <= 0)
+            continue;
+        halo_plan_cost(&t->models[i]->model->plan, 0, 1, &cost);
+        return (double)cost.flops / (t->models[i]->scheduler.row_ns / 1e9);
+    }
+    return 0;
+}
+
+static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
+{
+    if (usable(t, &f->fault)) {
+        t->ops->describe(t->device, &f->info);
+        if (f->budget_bytes == 0)
+            f->budget_bytes = halo_budget_free_bytes(&f->info);
+        halo_budget_of(t->ops, t->device, &f->model->plan, f->budget_bytes, &f->budget);
+        if (t->bandwidth == 0 && t->ops->measure_bandwidth) {
+            set_phase(t, "measuring memory bandwidth");
+            t->bandwidth = t->ops->measure_bandwidth(t->device);
+        }
+        f->bandwidth = t->bandwidth;
+        f->flops = measured_flops(t);
+    }
+    halo_note_post(t->port, &f->note, HALO_NOTE_FORECAST_DONE, f);
+}
+
+/* ---- the loop ---- */
+
+static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
+{
+    while (mail) {
+        struct halo_note *note = halo_note_of(mail);
+        mail = mail->next; /* before the note's object goes to somebody else */
+        switch (note->what) {
+        case HALO_NOTE_KICK: atomic_store(&t->kick_posted, false); break;
+        case HALO_NOTE_SEQUENCE: submit(t, note->to); break;
+        case HALO_NOTE_LOAD_CREATE: create_model(t, note->to); break;
+        case HALO_NOTE_LOAD_SEAL: seal_model(t, note->to); break;
+        case HALO_NOTE_UNLOAD: unload(t, note->to); break;
+        case HALO_NOTE_BENCH: append_bench(t, note->to); break;
+        case HALO_NOTE_FORECAST: forecast(t, note->to); break;
+        default: assert(!"no note for the device thread");
+        }
+    }
+}
+
+/* The device failed: what it means for everything else. */
+static void on_failure(struct halo_device_thread *t, int error)
+{
+    if (error != -EIO && error != -ETIME)
+        return; /* only that step */
+    atomic_store(&t->lost, true);
+    struct halo_fault fault = {0};
+    usable(t, &fault);
+    if (error == -ETIME)
+        fault.code = HALO_FAULT_DEVICE_HANG;
+    for (uint32_t i = 0; i < t->n_models; i++)
+        halo_scheduler_fail_all(&t->models[i]->scheduler, &fault);
+}
+
+static bool run_bench(struct halo_device_thread *t)
+{
+    struct halo_bench *bench = t->benches;
+    for (uint32_t i = 0; i < t->n_models; i++)
+        if (!halo_scheduler_quiet(&t->models[i]->scheduler) && !atomic_load(&bench->cancel))
+            return false; /* those that run end first; nobody new is admitted meanwhile */
+    int r;
+    if (!usable(t, &bench->fault))
+        r = -EIO;
+    else
+        r = halo_bench_step(bench, t->ops, t->device, &t->phase);
+    if (r == HALO_BENCH_MORE) {
+        if (!atomic_exchange(&bench->progress_posted, true))
+            halo_note_post(t->port, &bench->progress_note, HALO_NOTE_BENCH_PROGRESS, bench);
+        return true;
+    }
+    end_bench(t);
+    if (r < 0)
+        on_failure(t, r);
+    return true;
+}
+
+static bool run_models(struct halo_device_thread *t)
+{
+    bool worked = false;
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        struct halo_fault fault = {0};
+        t->models[i]->scheduler.closed = t->benches != NULL;
+        int r = halo_scheduler_step(&t->models[i]->scheduler, &fault);
+        worked |= r != HALO_SCHEDULER_IDLE;
+        if (r < 0) {
+            on_failure(t, r);
+            break;
+        }
+    }
+    return worked;
+}
+
+static uint64_t sleep_us(const struct halo_device_thread *t)
+{
+    uint64_t next_ns = UINT64_MAX, now_ns = halo_clock_ns();
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        uint64_t ns = halo_scheduler_next_deadline_ns(&t->models[i]->scheduler);
+        next_ns = ns < next_ns ? ns : next_ns;
+    }
+    if (next_ns == UINT64_MAX)
+        return UINT64_MAX;
+    return next_ns > now_ns ? (next_ns - now_ns) / 1000 + 1 : 0;
+}
+
+static void end_everything(struct halo_device_thread *t)
+{
+    struct halo_fault fault = {0};
+    halo_fault_set(&fault, HALO_FAULT_SHUTTING_DOWN, "the engine is going away");
+    while (t->benches) {
+        t->benches->fault = fault;
+        end_bench(t);
+    }
+    for (uint32_t i = 0; i < t->n_models; i++)
+        halo_scheduler_fail_all(&t->models[i]->scheduler, &fault);
+    while (t->n_models > 0) {
+        halo_scheduler_finish(&t->models[0]->scheduler);
+        forget_model(t, t->models[0]);
+    }
+    if (t->device)
+        t->ops->close(t->device);
+}
+
+static void *loop(void *ud)
+{
+    struct halo_device_thread *t = ud;
+    open_device(t);
+    bool worked = false;
+    for (;;) {
+        struct halo_mail *mail;
+        if (worked) {
+            mail = halo_mailbox_drain(&t->box);
+        } else {
+            set_phase(t, "idle");
+            mail = halo_mailbox_wait(&t->box, sleep_us(t));
+        }
+        take_mail(t, mail);
+        if (halo_mailbox_is_closed(&t->box))
+            break;
+        set_phase(t, "stepping");
+        bool benched = t->benches && run_bench(t);
+        worked = benched || run_models(t);
+    }
+    end_everything(t);
+    return NULL;
+}
+
+int halo_device_thread_start(struct halo_device_thread *t)
+{
+    int r = halo_mailbox_init(&t->box, false);
+    if (r < 0)
+        return r;
+    pthread_mutex_init(&t->info_lock, NULL);
+    set_phase(t, "starting");
+    r = -pthread_create(&t->thread, NULL, loop, t);
+    if (r < 0) {
+        halo_mailbox_finish(&t->box);
+        pthread_mutex_destroy(&t->info_lock);
+    }
+    return r;
+}
+
+void halo_device_thread_stop(struct halo_device_thread *t)
+{
+    halo_mailbox_close(&t->box);
+    pthread_join(t->thread, NULL);
+    halo_mailbox_finish(&t->box);
+    pthread_mutex_destroy(&t->info_lock);
+}
+
+void halo_device_thread_kick(struct halo_device_thread *t)
+{
+    if (!atomic_exchange(&t->kick_posted, true))
+        halo_note_post(&t->box, &t->kick_note, HALO_NOTE_KICK, NULL);
+}

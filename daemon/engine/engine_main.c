@@ -1,0 +1,173 @@
+/* engine_main.c: the program halod-engine: flags, threads, and the port's loop on the main thread.
+ *
+ * It ends by _exit: the device thread may hang in a driver, and nothing here is worth waiting for.
+ */
+#include <base/log.h>
+#include <cpu/cpu.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "port_priv.h"
+
+#define EXIT_USAGE 2
+#define MAX_MODEL_DIRS 16
+
+struct options {
+    struct halo_port_config port;
+    const char *model_dirs[MAX_MODEL_DIRS];
+    const char *device;
+    struct halo_device_options device_options;
+    bool stdio, fd;
+};
+
+static const char usage[] =
+    "usage: halod-engine --stdio [options]\n"
+    "Speaks the halod protocol, one JSON object a line, on standard input and output.\n"
+    "\n"
+    "      --stdio            serve standard input and output; ends when the input ends and all is answered\n"
+    "      --fd N             serve the socket with this number (what halod does); ends with its peer\n"
+    "      --model-dir DIR    where models are looked for by name; may be given several times\n"
+    "      --device D         auto (default), cpu or hip\n"
+    "      --hip-lib PATH     the HIP runtime to use instead of the one that is found\n"
+    "      --threads N        threads of the cpu device; default: as many as the process may use\n"
+    "      --variant V        kernels of the cpu device: reference, avx2, avx512; default: the best that the processor has\n"
+    "      --log-level L      error, warn, info (default), debug\n"
+    "      --version\n"
+    "      --help\n";
+
+static int refuse(const char *what, const char *value)
+{
+    fprintf(stderr, "halod-engine: %s%s%s; see halod-engine --help\n", what, value ? " " : "", value ? value : "");
+    return EXIT_USAGE;
+}
+
+static bool parse_number(const char *text, long least, long most, long *ret)
+{
+    char *end;
+    errno = 0;
+    *ret = strtol(text, &end, 10);
+    return errno == 0 && end != text && *end == '\0' && *ret >= least && *ret <= most;
+}
+
+enum { OPT_STDIO = 256, OPT_FD, OPT_MODEL_DIR, OPT_DEVICE, OPT_HIP_LIB, OPT_THREADS, OPT_VARIANT, OPT_LOG_LEVEL, OPT_VERSION, OPT_HELP };
+
+static const struct option long_options[] = {
+    {"stdio", no_argument, NULL, OPT_STDIO},         {"fd", required_argument, NULL, OPT_FD},
+    {"model-dir", required_argument, NULL, OPT_MODEL_DIR}, {"device", required_argument, NULL, OPT_DEVICE},
+    {"hip-lib", required_argument, NULL, OPT_HIP_LIB}, {"threads", required_argument, NULL, OPT_THREADS},
+    {"variant", required_argument, NULL, OPT_VARIANT}, {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
+    {"version", no_argument, NULL, OPT_VERSION},     {"help", no_argument, NULL, OPT_HELP},
+    {NULL, 0, NULL, 0},
+};
+
+/* -1: go on; otherwise the exit status. */
+static int take_option(struct options *o, int option)
+{
+    enum halo_log_level level;
+    long number;
+    switch (option) {
+    case OPT_STDIO: o->stdio = true; return -1;
+    case OPT_FD:
+        if (!parse_number(optarg, 0, 1 << 20, &number) || fcntl((int)number, F_GETFD) < 0)
+            return refuse("no open file descriptor", optarg);
+        o->fd = o->port.link = true;
+        o->port.in_fd = o->port.out_fd = (int)number;
+        return -1;
+    case OPT_MODEL_DIR:
+        if (o->port.n_model_dirs == MAX_MODEL_DIRS)
+            return refuse("too many model directories, the first too many is", optarg);
+        o->model_dirs[o->port.n_model_dirs++] = optarg;
+        return -1;
+    case OPT_DEVICE: o->device = optarg; return -1;
+    case OPT_HIP_LIB: o->device_options.library = optarg; return -1;
+    case OPT_THREADS:
+        if (!parse_number(optarg, 0, 1024, &number))
+            return refuse("--threads wants a number from 0 to 1024, not", optarg);
+        o->device_options.n_threads = (uint32_t)number;
+        return -1;
+    case OPT_VARIANT: o->device_options.variant = optarg; return -1;
+    case OPT_LOG_LEVEL:
+        if (halo_log_level_parse(optarg, &level) < 0)
+            return refuse("--log-level wants error, warn, info or debug, not", optarg);
+        halo_log_set_level(level);
+        return -1;
+    case OPT_VERSION: puts("halod-engine " HALO_VERSION); return EXIT_SUCCESS;
+    case OPT_HELP: fputs(usage, stdout); return EXIT_SUCCESS;
+    default: return EXIT_USAGE; /* getopt has said what is wrong */
+    }
+}
+
+static int parse_options(struct options *o, int argc, char **argv)
+{
+    int option, status;
+    *o = (struct options){.port = {.in_fd = STDIN_FILENO, .out_fd = STDOUT_FILENO}, .device = "auto"};
+    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1)
+        if ((status = take_option(o, option)) >= 0)
+            return status;
+    if (optind < argc)
+        return refuse("unexpected argument", argv[optind]);
+    if (o->stdio == o->fd)
+        return refuse("give one of --stdio and --fd N", NULL);
+    o->port.model_dirs = o->model_dirs;
+    return -1;
+}
+
+/* The table of the wanted device. NULL: none, and it was said. */
+static const struct halo_device_ops *pick_device(const char *name)
+{
+    if (strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0)
+        return halo_device_cpu();
+    if (strcmp(name, "hip") == 0)
+        fputs("halod-engine: this build has no hip device; use --device cpu\n", stderr);
+    else
+        fprintf(stderr, "halod-engine: --device wants auto, cpu or hip, not %s\n", name);
+    return NULL;
+}
+
+static int start(struct halo_port *port, const struct options *o, const struct halo_device_ops *ops)
+{
+    int r = halo_port_init(port, &o->port);
+    if (r < 0)
+        return r;
+    port->text = (struct halo_text_thread){.port = &port->box, .device = &port->device.box, .config = &port->config};
+    port->prefetch = (struct halo_prefetch_thread){.port = &port->box, .device = &port->device.box, .ops = ops};
+    port->device.ops = ops;
+    port->device.options = o->device_options;
+    port->device.port = &port->box;
+    port->device.prefetch = &port->prefetch.box;
+    port->device.stats = &port->stats;
+    port->device.max_queued = HALO_LIMIT_QUEUED_REQUESTS;
+    r = halo_prefetch_thread_start(&port->prefetch);
+    if (r == 0)
+        r = halo_device_thread_start(&port->device);
+    if (r == 0)
+        r = halo_text_thread_start(&port->text);
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    static struct halo_port port; /* zeroed, and alive until the process ends */
+    struct options options;
+    int status = parse_options(&options, argc, argv);
+    if (status >= 0)
+        return status;
+    const struct halo_device_ops *ops = pick_device(options.device);
+    if (!ops)
+        return EXIT_USAGE;
+    signal(SIGPIPE, SIG_IGN);
+    if (options.port.link && fcntl(options.port.in_fd, F_SETFL, fcntl(options.port.in_fd, F_GETFL) | O_NONBLOCK) < 0)
+        return refuse("the descriptor cannot be made non-blocking", NULL);
+    int r = start(&port, &options, ops);
+    if (r < 0) {
+        halo_log(HALO_LOG_ERROR, "halod-engine: %s", strerror(-r));
+        return EXIT_FAILURE;
+    }
+    _exit(halo_port_run(&port));
+}

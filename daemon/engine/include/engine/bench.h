@@ -1,0 +1,57 @@
+/* bench.h: how fast a loaded model runs here, by running it.
+ *
+ * A bench has the device to itself: it begins when no sequence runs, and new ones wait. One call is one run of the plan, so that a
+ * cancel is honoured between them. The prompt is made of ids spread over the vocabulary, decoding is greedy.
+ * Threads: the device thread between post and BENCH_DONE.
+ */
+#ifndef HALO_ENGINE_BENCH_H
+#define HALO_ENGINE_BENCH_H
+
+#include <engine/loaded.h>
+
+struct halo_bench_run { /* one repetition, all sequences together */
+    double prefill_tok_s, decode_tok_s; /* 0: no such phase */
+};
+
+struct halo_bench {
+    struct halo_note note, progress_note;
+    struct halo_bench *next;
+    void *request;
+    struct halo_loaded *loaded;
+    uint32_t prefill, decode, batch, repeat;
+    atomic_bool cancel, progress_posted;
+    _Atomic uint32_t runs_done;
+    uint32_t runs_shown; /* the port's, as the next */
+    uint64_t shown_ns;
+
+    /* results */
+    struct halo_fault fault;
+    bool cancelled;
+    struct halo_bench_run *runs; /* [repeat] */
+    double bandwidth;            /* bytes per second, 0: the device cannot say */
+    double bytes_per_token;
+
+    /* while it runs */
+    struct halo_kv_table *tables; /* [batch] */
+    int32_t *last;                /* [batch] the id to decode next */
+    uint32_t at_run, at_sequence, at_position; /* prefill: which piece; decode: which step */
+    bool decoding, begun;
+    uint64_t phase_ns;            /* in the device, this phase */
+};
+
+#define HALO_BENCH_MORE 1 /* outcome of step: call again */
+
+/* Takes memory for the results. BAD_REQUEST when it does not fit the model's context or pool (numbers), OUT_OF_MEMORY. Any thread. */
+int halo_bench_create(struct halo_bench **ret, struct halo_loaded *loaded, uint32_t prefill, uint32_t decode, uint32_t batch,
+                      uint32_t repeat, struct halo_fault *fault);
+void halo_bench_destroy(struct halo_bench *bench);
+
+/* One run of the device. HALO_BENCH_MORE, 0: over (results, or cancelled), negative: bench->fault is set. */
+int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device *device,
+                    struct halo_device_phase *phase);
+
+struct halo_spread { double median, least, greatest; };
+/* Of n > 0 values; sorts them. */
+struct halo_spread halo_spread_of(double *values, uint32_t n);
+
+#endif

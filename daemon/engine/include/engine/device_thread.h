@@ -1,0 +1,68 @@
+/* device_thread.h: the thread that owns the device, its models and their sequences.
+ *
+ * Everything reaches it through its mailbox, everything leaves it through the port's. It opens the device first. Between two steps it
+ * looks at its mail and at the flags of all sequences. When the device is lost (-EIO) every sequence ends with device_fault, `lost` is
+ * raised, and later work is refused: the process should end and be started again.
+ */
+#ifndef HALO_ENGINE_DEVICE_THREAD_H
+#define HALO_ENGINE_DEVICE_THREAD_H
+
+#include <engine/bench.h>
+#include <engine/loaded.h>
+#include <engine/stats.h>
+#include <pthread.h>
+
+/* What a plan would need and how fast it would be; answered by the device thread because only it may touch the device. */
+struct halo_forecast {
+    struct halo_note note;
+    void *request;
+    struct halo_model *model; /* owned by the request */
+    struct halo_device_info info;
+    struct halo_budget budget;
+    uint64_t budget_bytes;    /* in: 0 means what is free; out: what was used */
+    double bandwidth;         /* bytes per second, measured once per process; 0: unknown */
+    double flops;             /* operations per second of prompt rows seen so far; 0: unknown */
+    struct halo_fault fault;
+};
+
+struct halo_device_thread {
+    pthread_t thread;
+    struct halo_mailbox box;
+    struct halo_mailbox *port, *prefetch;
+    struct halo_stats *stats;
+    const struct halo_device_ops *ops;
+    struct halo_device_options options;
+    uint32_t max_queued;
+
+    struct halo_note kick_note, open_note;
+    atomic_bool kick_posted;
+    struct halo_device_phase phase;
+
+    pthread_mutex_t info_lock; /* of the three below */
+    bool opened;               /* tried */
+    struct halo_device_info info; /* name empty: could not be opened */
+    struct halo_fault open_fault;
+
+    atomic_bool lost;
+
+    /* the thread's own */
+    struct halo_device *device;
+    struct halo_loaded *models[HALO_MAX_LOADED];
+    uint32_t n_models;
+    struct halo_bench *benches; /* waiting and running, oldest first */
+    double bandwidth;
+    bool stop;
+};
+
+/* Starts it. 0 or a negative errno. stop() lets it finish its step, ends everything and joins: for tests and orderly ends; a program in
+ * a hurry just exits. */
+int halo_device_thread_start(struct halo_device_thread *thread);
+void halo_device_thread_stop(struct halo_device_thread *thread);
+
+/* Any thread: look at the flags now. */
+void halo_device_thread_kick(struct halo_device_thread *thread);
+
+/* Any thread: 0 and the facts, -EAGAIN while it is being opened, or the error of opening. */
+int halo_device_thread_info(struct halo_device_thread *thread, struct halo_device_info *ret, struct halo_fault *fault);
+
+#endif

@@ -1,0 +1,114 @@
+/* loaded.h: a model that is in memory, coming, or going, and the load that brings it.
+ *
+ * A `halo_loaded` is made by the port when a load begins and destroyed by it when the model is gone. The port counts its users
+ * (requests that name it), so that the text thread may use the tokenizer and the device thread the weights without a lock: an unload
+ * waits until nobody uses it. A `halo_load` travels: text thread (directory, plan), device thread (admission, memory), prefetch thread
+ * (bytes), device thread (seal), port.
+ */
+#ifndef HALO_ENGINE_LOADED_H
+#define HALO_ENGINE_LOADED_H
+
+#include <base/fault.h>
+#include <engine/note.h>
+#include <engine/scheduler.h>
+#include <engine/sequence.h>
+#include <kernels/device.h>
+#include <model/model.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <store/reader.h>
+
+#define HALO_MAX_LOADED 16          /* models at once */
+#define HALO_MODEL_NAME_BYTES 256
+#define HALO_MODEL_PATH_BYTES 4097
+#define HALO_BATCH_ROWS 256         /* rows of a step, at most */
+#define HALO_BATCH_OUTPUTS 64       /* rows of a step whose logits are wanted, at most */
+
+enum halo_loaded_state { HALO_MODEL_LOADING, HALO_MODEL_READY, HALO_MODEL_DRAINING, HALO_MODEL_GONE, HALO_N_MODEL_STATES };
+
+struct halo_loaded {
+    struct halo_note note;
+    char name[HALO_MODEL_NAME_BYTES]; /* what requests call it: the file's stem */
+
+    /* the port's */
+    enum halo_loaded_state state;
+    uint32_t n_users;
+    uint64_t keep_alive_ns, idle_since_ns; /* keep_alive 0: for ever */
+    void *waiting;   /* requests that wait for the load */
+    void *unloader;  /* the request that asked for the unload; NULL: none */
+
+    /* set by the load, fixed from READY on */
+    char path[HALO_MODEL_PATH_BYTES];
+    struct halo_model *model;
+    struct halo_pieces pieces;
+    uint64_t weights_bytes, kv_bytes, scratch_bytes;
+    uint32_t context, kv_tokens;
+
+    /* the device thread's */
+    struct halo_device_model *device_model;
+    struct halo_scheduler scheduler;
+    uint64_t freed_bytes; /* set before UNLOAD_DONE */
+};
+
+const char *halo_loaded_state_name(enum halo_loaded_state state);
+/* Aborts when the table of moves has no such move. */
+void halo_loaded_move(struct halo_loaded *loaded, enum halo_loaded_state to);
+
+/* The name of a model file: its last component without ".gguf" and without "-00001-of-0000N". */
+void halo_loaded_name_of(const char *path, char ret_name[HALO_MODEL_NAME_BYTES]);
+
+struct halo_load_wish {
+    uint32_t context;   /* 0: the model's */
+    uint64_t kv_tokens; /* 0: 4 contexts, or what fits */
+    enum halo_kv_type kv;
+};
+
+#define HALO_LOAD_CHANGES 4
+#define HALO_LOAD_CHANGE_BYTES 256
+
+struct halo_load {
+    struct halo_note note, progress_note;
+    void *request;
+    struct halo_loaded *loaded;
+    struct halo_load_wish wish;
+    uint64_t arrived_ns;
+    atomic_bool cancel;
+
+    /* progress, written by the prefetch thread */
+    _Atomic uint64_t bytes_done, bytes_total;
+    atomic_bool progress_posted;
+    uint64_t progress_ns; /* the prefetch thread's */
+
+    struct halo_fault fault; /* code NONE: going well */
+    struct halo_reader_report report;
+    char changes[HALO_LOAD_CHANGES][HALO_LOAD_CHANGE_BYTES]; /* what was done differently from the wish */
+    uint32_t n_changes;
+};
+
+/* Text thread: reads the directory and builds the plan into load->loaded. On failure load->fault is set. */
+void halo_load_parse(struct halo_load *load);
+
+/* Device thread: settles the size of the KV pool by what is free, and takes the memory. */
+int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device);
+
+/* Prefetch thread: brings the weights. `port` hears of progress. */
+int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, struct halo_mailbox *port);
+
+/* What a plan takes on a device, and how large its pool may be. Pure. */
+struct halo_budget {
+    uint64_t weights_bytes, kv_bytes, scratch_bytes; /* scratch includes the engine's own (logits, sampler) */
+    uint64_t page_bytes;     /* KV bytes of one page as the device counts */
+    uint32_t max_pages;      /* that fit into free_bytes beside weights and scratch */
+};
+void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
+                    uint64_t free_bytes, struct halo_budget *ret);
+
+/* What models may take of a device now: free memory less a reserve for the rest of the machine. */
+uint64_t halo_budget_free_bytes(const struct halo_device_info *info);
+
+/* "5.1 GiB", "300 KiB". */
+#define HALO_SIZE_TEXT 24
+const char *halo_size_text(uint64_t bytes, char buffer[HALO_SIZE_TEXT]);
+
+#endif

@@ -1,0 +1,56 @@
+/* note.h: what travels in the engine's mailboxes: which kind of thing, and the thing.
+ *
+ * A note is embedded in the object it speaks of (never allocated by itself), so posting cannot fail for want of memory. While it is
+ * posted the receiver owns the object, unless the object's header says otherwise.
+ */
+#ifndef HALO_ENGINE_NOTE_H
+#define HALO_ENGINE_NOTE_H
+
+#include <base/mailbox.h>
+
+enum halo_note_what {
+    /* to the device thread */
+    HALO_NOTE_KICK,        /* look at the flags of all sequences */
+    HALO_NOTE_SEQUENCE,    /* struct halo_sequence: run it */
+    HALO_NOTE_LOAD_CREATE, /* struct halo_load: admit, take memory */
+    HALO_NOTE_LOAD_SEAL,   /* struct halo_load: all weights are there, or the load failed */
+    HALO_NOTE_UNLOAD,      /* struct halo_loaded: nobody uses it any more */
+    HALO_NOTE_BENCH,       /* struct halo_bench */
+    HALO_NOTE_FORECAST,    /* struct halo_forecast */
+    /* to the prefetch thread */
+    HALO_NOTE_LOAD_READ, /* struct halo_load */
+    /* to the text thread */
+    HALO_NOTE_TEXT,       /* struct halo_request */
+    HALO_NOTE_LOAD_PARSE, /* struct halo_load */
+    /* to the port */
+    HALO_NOTE_EVENTS,         /* struct halo_sequence: its ring has events. The device thread keeps owning the sequence */
+    HALO_NOTE_SEQUENCE_DONE,  /* struct halo_sequence: ended; the last word about it */
+    HALO_NOTE_TEXT_DONE,      /* struct halo_request: its reply lies in it */
+    HALO_NOTE_LOAD_PROGRESS,  /* struct halo_load: the load goes on, its progress fields moved */
+    HALO_NOTE_LOAD_DONE,      /* struct halo_load */
+    HALO_NOTE_UNLOAD_DONE,    /* struct halo_loaded */
+    HALO_NOTE_BENCH_PROGRESS, /* struct halo_bench: the bench goes on */
+    HALO_NOTE_BENCH_DONE,     /* struct halo_bench */
+    HALO_NOTE_FORECAST_DONE,  /* struct halo_forecast */
+    HALO_NOTE_DEVICE_OPEN,    /* NULL: the device was opened, or could not be */
+};
+
+struct halo_note {
+    struct halo_mail mail; /* first: a mail is cast back to its note */
+    enum halo_note_what what;
+    void *to;
+};
+
+static inline bool halo_note_post(struct halo_mailbox *box, struct halo_note *note, enum halo_note_what what, void *to)
+{
+    note->what = what;
+    note->to = to;
+    return halo_mailbox_post(box, &note->mail);
+}
+
+static inline struct halo_note *halo_note_of(struct halo_mail *mail)
+{
+    return (struct halo_note *)mail;
+}
+
+#endif

@@ -1,0 +1,15 @@
+/* op_cost.h: what the weights of one op cost in a decode step. Pure; any thread. */
+#ifndef HALO_ENGINE_OP_COST_H
+#define HALO_ENGINE_OP_COST_H
+
+#include <kernels/plan.h>
+
+struct halo_op_cost {
+    uint64_t weight_bytes; /* read, as stored in the file; of experts only those used, of an embedding one row */
+    uint64_t flops;        /* 2 for each weight */
+};
+
+const char *halo_op_name(enum halo_op_kind kind);
+struct halo_op_cost halo_op_cost_of(const struct halo_plan *plan, const struct halo_op *op);
+
+#endif

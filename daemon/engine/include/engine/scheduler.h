@@ -1,0 +1,83 @@
+/* scheduler.h: continuous batching for one loaded model: which rows run in the next step, and what becomes of their logits.
+ *
+ * Sequences wait in order of arrival, are admitted when pages for all their ids are free, and share each step: first one row of every
+ * sequence that decodes, then pieces of prompts and of scores within the rows that are left. They join and leave at any step.
+ * When the page pool runs dry the youngest sequence gives its pages back and returns to the queue (preemption); paused ones, whose
+ * readers do not read, go first. A sequence alone always fits (submit refuses what cannot), so the oldest always gets on.
+ *
+ * Cancel, deadline and hold are looked at before every step. Logits are scanned: a sequence whose row is not made of finite numbers
+ * ends with device_fault, and no token of it.
+ *
+ * Threads: the device thread. Memory: all at init; step() allocates nothing (guarded).
+ */
+#ifndef HALO_ENGINE_SCHEDULER_H
+#define HALO_ENGINE_SCHEDULER_H
+
+#include <base/fault.h>
+#include <engine/kv_pages.h>
+#include <engine/sampler.h>
+#include <engine/sequence.h>
+#include <engine/stats.h>
+#include <kernels/device.h>
+
+#define HALO_SCHEDULER_IDLE 1 /* outcome of step: nothing could run */
+
+struct halo_scheduler_setup {
+    const struct halo_device_ops *ops;
+    struct halo_device_model *device_model;
+    const struct halo_plan *plan;
+    bool batch_invariant;          /* the device's: lets the piece of a prompt follow the clock */
+    uint32_t max_queued;           /* waiting sequences; more are refused with queue_full */
+    struct halo_device_phase *phase;
+    struct halo_stats *stats;
+    struct halo_mailbox *port;     /* where sequences go when they ended */
+};
+
+/* What one sequence has in the batch. */
+struct halo_batch_part {
+    struct halo_sequence *sequence;
+    uint32_t n_rows, first_output, n_outputs;
+};
+
+struct halo_scheduler {
+    struct halo_scheduler_setup setup;
+    struct halo_kv_pool pool;
+    struct halo_sampler sampler;
+    struct halo_candidate *tops;       /* [HALO_SCHEDULER_TOPS] */
+    struct halo_sequence *queue;       /* by serial, oldest first */
+    struct halo_sequence **running;    /* [max_running] by serial, oldest first */
+    uint32_t n_queued, n_running, max_running;
+    bool closed;                       /* the device thread: admit nobody for now, a bench wants the device */
+    uint64_t next_serial;
+    double row_ns;                     /* smoothed time of one prompt row; 0: not measured yet */
+
+    /* the step being built; arrays of plan->max_rows, max_outputs and max_running */
+    struct halo_batch batch;
+    int32_t *token, *pos;
+    uint32_t *seq, *output;
+    struct halo_batch_seq *seqs;
+    float *logits;
+    struct halo_batch_part *parts;
+    uint32_t n_parts;
+};
+
+/* 0 or -ENOMEM. */
+int halo_scheduler_init(struct halo_scheduler *scheduler, const struct halo_scheduler_setup *setup);
+void halo_scheduler_finish(struct halo_scheduler *scheduler); /* no sequence may be left */
+
+/* Takes a sequence. It comes back through the port's mailbox, at once when it cannot run (queue_full, out_of_memory). */
+void halo_scheduler_submit(struct halo_scheduler *scheduler, struct halo_sequence *sequence);
+
+/* One step. 0, HALO_SCHEDULER_IDLE, or a negative errno: the device failed and every sequence that was in the step has ended. */
+int halo_scheduler_step(struct halo_scheduler *scheduler, struct halo_fault *fault);
+
+/* Whether no sequence is in the way of a bench: paused ones give their pages back and wait in the queue. */
+bool halo_scheduler_quiet(struct halo_scheduler *scheduler);
+
+/* Ends everything with this fault. */
+void halo_scheduler_fail_all(struct halo_scheduler *scheduler, const struct halo_fault *fault);
+
+/* The nearest deadline of any sequence; UINT64_MAX: none. What an idle device thread may sleep until. */
+uint64_t halo_scheduler_next_deadline_ns(const struct halo_scheduler *scheduler);
+
+#endif

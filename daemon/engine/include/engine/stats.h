@@ -1,0 +1,83 @@
+/* stats.h: what the engine counted since it started. The names are stable: they are the ones of the `stats` reply.
+ *
+ * Threads: any may add and read; every number is by itself (relaxed atomics), a snapshot is not a moment in time.
+ */
+#ifndef HALO_ENGINE_STATS_H
+#define HALO_ENGINE_STATS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* X(identifier = name in the reply) */
+#define HALO_COUNTER_LIST(X)                                                                                                   \
+    X(steps)               /* runs of the plan */                                                                              \
+    X(rows)                /* rows computed */                                                                                 \
+    X(steps_8_sequences)   /* steps that held 8 or more sequences */                                                           \
+    X(step_us)             /* time in the device */                                                                            \
+    X(prompt_tokens)       /* rows of prompts, recomputed ones included */                                                     \
+    X(committed_tokens)                                                                                                        \
+    X(score_rows)                                                                                                              \
+    X(sequences_submitted)                                                                                                     \
+    X(preemptions)                                                                                                             \
+    X(ended_stop)                                                                                                              \
+    X(ended_length)                                                                                                            \
+    X(ended_scored)                                                                                                            \
+    X(cancelled_queued)                                                                                                        \
+    X(cancelled_prefill)                                                                                                       \
+    X(cancelled_decode)                                                                                                        \
+    X(cancelled_paused)                                                                                                        \
+    X(ended_deadline)                                                                                                          \
+    X(ended_fault)                                                                                                             \
+    X(refused_queue_full)                                                                                                      \
+    X(requests)            /* lines that were requests */                                                                      \
+    X(requests_refused)    /* lines that were none */                                                                          \
+    X(loads)                                                                                                                   \
+    X(loads_failed)                                                                                                            \
+    X(unloads)                                                                                                                 \
+    X(load_bytes)                                                                                                              \
+    X(load_us)
+
+/* X(identifier, 8 upper bounds) the last bucket is open */
+#define HALO_HISTOGRAM_LIST(X)                                                                                                 \
+    X(step_rows, 1, 2, 4, 8, 16, 32, 64, 128)                                                                                  \
+    X(step_sequences, 1, 2, 4, 8, 16, 32, 48, 64)                                                                              \
+    X(step_ms, 1, 5, 10, 25, 50, 100, 250, 1000)                                                                               \
+    X(ttft_ms, 5, 20, 50, 100, 250, 1000, 5000, 30000)                                                                         \
+    X(inter_token_ms, 1, 5, 10, 25, 50, 100, 250, 1000)                                                                        \
+    X(queue_ms, 1, 5, 20, 100, 500, 2000, 10000, 60000)
+
+#define HALO_HISTOGRAM_BOUNDS 8
+
+struct halo_histogram {
+    _Atomic uint64_t counts[HALO_HISTOGRAM_BOUNDS + 1];
+    _Atomic uint64_t n, sum; /* sum is in the unit of the name */
+};
+
+enum halo_histogram_id {
+#define X(name, ...) HALO_HISTOGRAM_##name,
+    HALO_HISTOGRAM_LIST(X)
+#undef X
+        HALO_N_HISTOGRAMS
+};
+
+struct halo_stats {
+#define X(name) _Atomic uint64_t name;
+    HALO_COUNTER_LIST(X)
+#undef X
+    struct halo_histogram histograms[HALO_N_HISTOGRAMS];
+    _Atomic uint32_t n_queued, n_running; /* now, all models */
+};
+
+#define HALO_COUNT(stats, name, n) ((void)atomic_fetch_add_explicit(&(stats)->name, (n), memory_order_relaxed))
+
+/* Adds one observation. */
+void halo_stats_observe(struct halo_stats *stats, enum halo_histogram_id id, uint64_t value);
+
+const char *halo_histogram_name(enum halo_histogram_id id);
+const uint32_t *halo_histogram_bounds(enum halo_histogram_id id); /* [HALO_HISTOGRAM_BOUNDS] */
+
+/* Counters by index, for writing them all out. */
+uint32_t halo_stats_n_counters(void);
+const char *halo_stats_counter(struct halo_stats *stats, uint32_t index, uint64_t *ret_value);
+
+#endif

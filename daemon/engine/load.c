@@ -1,0 +1,272 @@
+/* load.c: from a path to weights in the device's memory, in the three pieces that three threads run.
+ *
+ * Admission comes before any large allocation: it says what is needed, what is free and which context would fit. Bytes land once,
+ * in the device's own slots; a finisher thread repacks tensors while the next ones are read.
+ * Fails with: NOT_FOUND, LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, in load->fault.
+ */
+#include <engine/loaded.h>
+
+#include <assert.h>
+#include <base/clock.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROGRESS_NS 100000000u
+#define RESERVE_BYTES (512ull << 20) /* left to the rest of the machine, or a sixteenth of it when it is small */
+
+/* ---- text thread ---- */
+
+static struct halo_span piece_of(const void *ud, int32_t id)
+{
+    return halo_tokenizer_piece(ud, id, false);
+}
+
+static bool is_end_of(const void *ud, int32_t id)
+{
+    return halo_tokenizer_is_end(ud, id);
+}
+
+void halo_load_parse(struct halo_load *load)
+{
+    struct halo_loaded *loaded = load->loaded;
+    struct halo_model_params params = {.context = load->wish.context, .kv_tokens = load->wish.kv_tokens, .kv = load->wish.kv,
+                                       .max_rows = HALO_BATCH_ROWS, .max_outputs = HALO_BATCH_OUTPUTS};
+    int r = halo_model_create(&loaded->model, loaded->path, &params, &load->fault);
+    if (r < 0) {
+        loaded->model = NULL;
+        if (load->fault.code == HALO_FAULT_NONE)
+            halo_fault_errno(&load->fault, HALO_FAULT_LOAD_FAILED, r, "%s could not be loaded", loaded->path);
+        return;
+    }
+    loaded->pieces = (struct halo_pieces){loaded->model->tokenizer, piece_of, is_end_of,
+                                          halo_tokenizer_max_piece_bytes(loaded->model->tokenizer)};
+}
+
+/* ---- device thread: admission ---- */
+
+uint64_t halo_budget_free_bytes(const struct halo_device_info *info)
+{
+    uint64_t reserve = info->memory_bytes / 16 < RESERVE_BYTES ? info->memory_bytes / 16 : RESERVE_BYTES;
+    return info->free_bytes > reserve ? info->free_bytes - reserve : 0;
+}
+
+void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
+                    uint64_t free_bytes, struct halo_budget *ret)
+{
+    *ret = (struct halo_budget){0};
+    ops->estimate(device, plan, &ret->weights_bytes, &ret->kv_bytes, &ret->scratch_bytes);
+    uint64_t row_bytes = (uint64_t)plan->n_vocab * sizeof(float);
+    ret->scratch_bytes += row_bytes * plan->max_outputs + 4 * row_bytes; /* logits and the sampler's four arrays of a row */
+    ret->page_bytes = plan->kv.n_pages > 0 ? ret->kv_bytes / plan->kv.n_pages : halo_kv_page_bytes(&plan->kv);
+    uint64_t fixed = ret->weights_bytes + ret->scratch_bytes;
+    uint64_t pages = free_bytes > fixed && ret->page_bytes > 0 ? (free_bytes - fixed) / ret->page_bytes : 0;
+    ret->max_pages = pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;
+}
+
+static int refuse(struct halo_load *load, const struct halo_budget *budget, uint64_t wanted_pages, uint64_t free_bytes)
+{
+    char need[HALO_SIZE_TEXT], weights[HALO_SIZE_TEXT], left[HALO_SIZE_TEXT];
+    uint64_t fixed = budget->weights_bytes + budget->scratch_bytes;
+    uint32_t most = budget->max_pages * HALO_KV_PAGE_TOKENS;
+    if (fixed > free_bytes || most == 0)
+        return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "needs %s for weights and scratch, %s are free; unload another model",
+                              halo_size_text(fixed, need), halo_size_text(free_bytes, left));
+    return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
+                          "needs %s of KV cache beside %s of weights, %s are left for it; load with a context of at most %u",
+                          halo_size_text(wanted_pages * budget->page_bytes, need), halo_size_text(fixed, weights),
+                          halo_size_text(free_bytes - fixed, left), most);
+}
+
+/* Sets plan->kv.n_pages. */
+static int settle_pool(struct halo_load *load, struct halo_budget *budget, uint64_t free_bytes)
+{
+    struct halo_plan *plan = &load->loaded->model->plan;
+    uint32_t context_pages = halo_kv_pages_for(plan->n_context);
+    if (load->wish.kv_tokens > 0) {
+        if (load->wish.kv_tokens < plan->n_context)
+            return halo_fault_set(&load->fault, HALO_FAULT_BAD_REQUEST, "kv_tokens %llu is less than the context of %u",
+                                  (unsigned long long)load->wish.kv_tokens, plan->n_context);
+        uint64_t pages = halo_kv_pages_for(load->wish.kv_tokens);
+        if (pages > budget->max_pages)
+            return refuse(load, budget, pages, free_bytes);
+        plan->kv.n_pages = (uint32_t)pages;
+        return 0;
+    }
+    uint64_t pages = 4 * (uint64_t)context_pages;
+    if (pages > budget->max_pages) {
+        if (context_pages > budget->max_pages)
+            return refuse(load, budget, context_pages, free_bytes);
+        assert(load->n_changes < HALO_LOAD_CHANGES);
+        snprintf(load->changes[load->n_changes++], HALO_LOAD_CHANGE_BYTES, "kv_tokens: %u instead of %llu, as memory allows",
+                 budget->max_pages * HALO_KV_PAGE_TOKENS, (unsigned long long)(pages * HALO_KV_PAGE_TOKENS));
+        pages = budget->max_pages;
+    }
+    plan->kv.n_pages = (uint32_t)pages;
+    return 0;
+}
+
+int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device)
+{
+    struct halo_loaded *loaded = load->loaded;
+    struct halo_plan *plan = &loaded->model->plan;
+    char reason[HALO_DEVICE_REASON] = "";
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        int r = ops->supports(device, plan, i, reason);
+        if (r < 0)
+            return halo_fault_set(&load->fault, HALO_FAULT_UNSUPPORTED, "the %s device cannot run op %u: %s", ops->name, i, reason);
+    }
+    struct halo_device_info info;
+    struct halo_budget budget;
+    ops->describe(device, &info);
+    uint64_t free_bytes = halo_budget_free_bytes(&info);
+    halo_budget_of(ops, device, plan, free_bytes, &budget);
+    int r = settle_pool(load, &budget, free_bytes);
+    if (r < 0)
+        return r;
+    halo_budget_of(ops, device, plan, free_bytes, &budget);
+    r = ops->model_create(device, plan, &loaded->device_model, reason);
+    if (r < 0) {
+        loaded->device_model = NULL;
+        return halo_fault_set(&load->fault, r == -ENOMEM ? HALO_FAULT_OUT_OF_MEMORY : HALO_FAULT_LOAD_FAILED, "%s", reason);
+    }
+    loaded->weights_bytes = budget.weights_bytes;
+    loaded->kv_bytes = budget.kv_bytes;
+    loaded->scratch_bytes = budget.scratch_bytes;
+    loaded->context = plan->n_context;
+    loaded->kv_tokens = plan->kv.n_pages * HALO_KV_PAGE_TOKENS;
+    return 0;
+}
+
+/* ---- prefetch thread ---- */
+
+struct arrival {
+    struct halo_mail mail;
+    uint32_t weight;
+};
+
+/* The second pair of hands: repacks what has arrived. */
+struct finisher {
+    pthread_t thread;
+    struct halo_mailbox box;
+    const struct halo_device_ops *ops;
+    struct halo_device_model *device_model;
+    struct arrival *arrivals; /* [n_weights] */
+    const struct halo_plan *plan;
+    int result;
+    char reason[HALO_DEVICE_REASON];
+    atomic_bool *cancel;
+    struct halo_load *load;
+    struct halo_mailbox *port;
+};
+
+static void *finish_arrivals(void *ud)
+{
+    struct finisher *f = ud;
+    for (;;) {
+        struct halo_mail *mail = halo_mailbox_wait(&f->box, UINT64_MAX);
+        if (!mail && halo_mailbox_is_closed(&f->box))
+            return NULL;
+        while (mail) {
+            struct arrival *arrival = (struct arrival *)mail;
+            mail = mail->next;
+            if (f->result < 0)
+                continue; /* failed already: let the rest pass */
+            f->result = f->ops->weight_commit(f->device_model, arrival->weight, f->reason);
+            if (f->result < 0) {
+                halo_fault_set(&f->load->fault, HALO_FAULT_LOAD_FAILED, "tensor %s: %s", f->plan->weights[arrival->weight].name,
+                               f->reason);
+                atomic_store(f->cancel, true); /* no use reading on */
+            }
+        }
+    }
+}
+
+static void on_done(void *ud, size_t job)
+{
+    struct finisher *f = ud;
+    halo_mailbox_post(&f->box, &f->arrivals[job].mail);
+}
+
+static void on_progress(void *ud, uint64_t bytes_done, uint64_t bytes_total)
+{
+    struct finisher *f = ud;
+    struct halo_load *load = f->load;
+    atomic_store(&load->bytes_done, bytes_done);
+    atomic_store(&load->bytes_total, bytes_total);
+    uint64_t now_ns = halo_clock_ns();
+    if (now_ns - load->progress_ns < PROGRESS_NS)
+        return;
+    load->progress_ns = now_ns;
+    if (!atomic_exchange(&load->progress_posted, true))
+        halo_note_post(f->port, &load->progress_note, HALO_NOTE_LOAD_PROGRESS, load);
+}
+
+static void list_jobs(const struct halo_loaded *loaded, const struct halo_device_ops *ops, struct halo_reader_job *jobs,
+                      struct arrival *arrivals)
+{
+    const struct halo_plan *plan = &loaded->model->plan;
+    for (uint32_t i = 0; i < plan->n_weights; i++) {
+        const struct halo_weight *weight = &plan->weights[i];
+        struct halo_device_slot slot;
+        ops->weight_slot(loaded->device_model, i, &slot);
+        jobs[i] = (struct halo_reader_job){.part = weight->part, .offset = weight->offset, .n_bytes = weight->n_bytes,
+                                           .dest = slot.data, .slack = slot.slack, .name = weight->name};
+        arrivals[i].weight = i;
+    }
+}
+
+/* Reads with the finisher beside. `stop` is the reader's cancel flag: the client's wish or a failed repack. */
+static int read_and_finish(struct halo_load *load, struct finisher *f, struct halo_reader_job *jobs, const char *const *paths,
+                           uint32_t n_paths)
+{
+    struct halo_fault read_fault = {0};
+    struct halo_reader_options options = {.cancel = &load->cancel, .done = on_done, .progress = on_progress, .ud = f};
+    bool asked = false;
+    int r = halo_mailbox_init(&f->box, false);
+    if (r == 0) {
+        r = -pthread_create(&f->thread, NULL, finish_arrivals, f);
+        if (r < 0)
+            halo_mailbox_finish(&f->box);
+    }
+    if (r < 0)
+        return halo_fault_errno(&load->fault, HALO_FAULT_OUT_OF_MEMORY, r, "no thread to repack weights");
+    r = halo_reader_run(paths, n_paths, jobs, f->plan->n_weights, &options, &load->report, &read_fault);
+    halo_mailbox_close(&f->box);
+    pthread_join(f->thread, NULL);
+    halo_mailbox_finish(&f->box);
+    asked = atomic_load(&load->cancel);
+    if (f->result < 0)
+        return f->result; /* its fault stands; the reader's "cancelled" is only an echo of it */
+    if (r < 0) {
+        load->fault = read_fault;
+        return r;
+    }
+    return asked ? halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled") : 0;
+}
+
+int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, struct halo_mailbox *port)
+{
+    struct halo_loaded *loaded = load->loaded;
+    const struct halo_plan *plan = &loaded->model->plan;
+    uint32_t n_paths = halo_gguf_n_parts(loaded->model->gguf);
+    struct halo_reader_job *jobs = calloc(plan->n_weights, sizeof(*jobs));
+    struct arrival *arrivals = calloc(plan->n_weights, sizeof(*arrivals));
+    const char **paths = calloc(n_paths, sizeof(*paths));
+    int r;
+    if (!jobs || !arrivals || !paths) {
+        r = halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of %u tensors", plan->n_weights);
+    } else {
+        for (uint32_t i = 0; i < n_paths; i++)
+            paths[i] = halo_gguf_part_path(loaded->model->gguf, i);
+        list_jobs(loaded, ops, jobs, arrivals);
+        struct finisher f = {.ops = ops, .device_model = loaded->device_model, .arrivals = arrivals, .plan = plan,
+                             .cancel = &load->cancel, .load = load, .port = port};
+        r = read_and_finish(load, &f, jobs, paths, n_paths);
+    }
+    free(jobs);
+    free(arrivals);
+    free(paths);
+    return r;
+}

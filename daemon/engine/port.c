@@ -1,0 +1,217 @@
+/* port.c: the poll loop: bytes in, lines out, mail from the other threads, time.
+ *
+ * The main thread. It never waits for anything but poll: input is read when there is some, output written when there is room, in pieces
+ * that a pipe takes without blocking. When the peer does not read, the output grows to a mark; then the events of sequences stay in
+ * their rings and the sequences pause, and above a second mark no more input is taken.
+ * Ends: the link's peer is gone: at once. A person's input is at its end: when everything asked for is answered.
+ */
+#include "port_priv.h"
+
+#include <assert.h>
+#include <base/clock.h>
+#include <base/log.h>
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define READ_BYTES 65536
+#define WRITE_BYTES 4096          /* a pipe that polls writable takes PIPE_BUF without blocking */
+#define LINK_WRITE_BYTES 262144   /* the link is non-blocking */
+#define OUT_STOP_READING (16u << 20)
+#define BEAT_NS 250000000u
+#define EXIT_DEVICE_LOST 3
+
+int halo_port_init(struct halo_port *port, const struct halo_port_config *config)
+{
+    port->config = *config;
+    port->born_ns = halo_clock_ns();
+    halo_line_init(&port->lines, HALO_LIMIT_LINE_BYTES);
+    halo_json_init(&port->out);
+    return halo_mailbox_init(&port->box, true);
+}
+
+bool halo_port_is_full(const struct halo_port *port)
+{
+    return port->out.len >= HALO_LIMIT_OUTPUT_HIGH_BYTES;
+}
+
+void halo_port_put(struct halo_port *port, const struct halo_ev *ev)
+{
+    int r = halo_ev_encode(&port->out, ev);
+    if (r == 0)
+        return;
+    halo_log(HALO_LOG_ERROR, "a %s event could not be written: %s", halo_ev_type_name(ev->type), strerror(-r));
+    _exit(EXIT_FAILURE);
+}
+
+/* ---- bytes ---- */
+
+static void read_input(struct halo_port *port)
+{
+    char *at;
+    size_t room, len;
+    const char *line;
+    if (halo_line_reserve(&port->lines, READ_BYTES, &at, &room) < 0) {
+        halo_log(HALO_LOG_ERROR, "no memory for input");
+        _exit(EXIT_FAILURE);
+    }
+    ssize_t n = read(port->config.in_fd, at, room);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        port->eof = true;
+        return;
+    }
+    halo_line_commit(&port->lines, (size_t)n);
+    for (;;) {
+        int r = halo_line_next(&port->lines, &line, &len);
+        if (r == HALO_LINE_E_MORE)
+            return;
+        if (r == HALO_LINE_E_TOO_LONG)
+            halo_port_take_long_line(port);
+        else
+            halo_port_take_line(port, line, len);
+    }
+}
+
+static void write_output(struct halo_port *port)
+{
+    size_t most = port->config.link ? LINK_WRITE_BYTES : WRITE_BYTES;
+    size_t n = port->out.len < most ? port->out.len : most;
+    ssize_t done = write(port->config.out_fd, port->out.at, n);
+    if (done < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (done < 0)
+        _exit(EXIT_SUCCESS); /* nobody is there to read: as good as an end of input */
+    halo_json_consume(&port->out, (size_t)done);
+    if (port->out.len <= HALO_LIMIT_OUTPUT_LOW_BYTES)
+        halo_port_resume_blocked(port);
+}
+
+/* ---- mail ---- */
+
+static void text_done(struct halo_port *port, struct halo_request *request)
+{
+    if (request->fault.code != HALO_FAULT_NONE)
+        halo_request_end_fault(port, request, &request->fault);
+    else if (atomic_load(&request->cancel))
+        halo_request_end_cancelled(port, request);
+    else if (request->sequence)
+        halo_port_submit(port, request);
+    else if (request->forecast)
+        halo_port_forecast(port, request);
+    else
+        halo_request_end(port, request, &request->ev);
+}
+
+/* The device was opened, or could not be: those who wanted to know it can be answered. */
+static void device_open(struct halo_port *port)
+{
+    struct halo_request *request = port->parked;
+    port->parked = NULL;
+    while (request) {
+        struct halo_request *next = request->wait_next;
+        halo_request_move(request, HALO_REQUEST_NEW);
+        halo_port_dispatch(port, request);
+        request = next;
+    }
+}
+
+static void take_note(struct halo_port *port, struct halo_note *note)
+{
+    struct halo_sequence *sequence = note->to;
+    switch (note->what) {
+    case HALO_NOTE_EVENTS:
+        atomic_store(&sequence->events_posted, false); /* before looking: what comes later posts again */
+        halo_port_take_events(port, sequence->request);
+        break;
+    case HALO_NOTE_SEQUENCE_DONE:
+        ((struct halo_request *)sequence->request)->finished = true;
+        halo_port_take_events(port, sequence->request);
+        break;
+    case HALO_NOTE_TEXT_DONE: text_done(port, note->to); break;
+    case HALO_NOTE_LOAD_PROGRESS: halo_port_load_progress(port, note->to); break;
+    case HALO_NOTE_LOAD_DONE: halo_port_load_done(port, note->to); break;
+    case HALO_NOTE_UNLOAD_DONE: halo_port_unload_done(port, note->to); break;
+    case HALO_NOTE_BENCH_PROGRESS: halo_port_bench_progress(port, note->to); break;
+    case HALO_NOTE_BENCH_DONE: halo_port_bench_done(port, note->to); break;
+    case HALO_NOTE_FORECAST_DONE: halo_port_forecast_done(port, note->to); break;
+    case HALO_NOTE_DEVICE_OPEN: device_open(port); break;
+    default: assert(!"no note for the port");
+    }
+}
+
+static void take_mail(struct halo_port *port)
+{
+    struct halo_mail *mail = halo_mailbox_drain(&port->box);
+    while (mail) {
+        struct halo_note *note = halo_note_of(mail);
+        mail = mail->next; /* before the note's object goes */
+        take_note(port, note);
+    }
+}
+
+/* ---- time ---- */
+
+static void expire_parked(struct halo_port *port, uint64_t now_ns)
+{
+    for (struct halo_request *request = port->requests, *next; request; request = next) {
+        next = request->next;
+        const struct halo_msg_generate *msg = &request->msg.generate;
+        if (request->state != HALO_REQUEST_PARKED || request->msg.type != HALO_MSG_GENERATE || !msg->has_deadline_ms)
+            continue;
+        if ((now_ns - request->arrived_ns) / 1000000 < (uint64_t)msg->deadline_ms)
+            continue;
+        halo_port_unpark(port, request);
+        halo_request_end_error(port, request, HALO_ERROR_DEADLINE, "the deadline of %lld ms passed while the model was loading",
+                               (long long)msg->deadline_ms);
+    }
+}
+
+static void tick(struct halo_port *port)
+{
+    uint64_t now_ns = halo_clock_ns();
+    if (port->config.link && now_ns - port->beat_ns >= BEAT_NS) {
+        port->beat_ns = now_ns;
+        halo_port_heartbeat(port, NULL, (int64_t)port->n_beats++);
+    }
+    halo_port_expire_models(port, now_ns);
+    expire_parked(port, now_ns);
+}
+
+static bool is_over(const struct halo_port *port)
+{
+    if (atomic_load(&port->device.lost) && port->n_requests == 0 && port->out.len == 0)
+        return true;
+    if (!port->eof)
+        return false;
+    return port->config.link || (port->n_requests == 0 && port->out.len == 0);
+}
+
+int halo_port_run(struct halo_port *port)
+{
+    while (!is_over(port)) {
+        bool reading = !port->eof && port->out.len < OUT_STOP_READING;
+        struct pollfd fds[3] = {
+            {.fd = port->box.event_fd, .events = POLLIN},
+            {.fd = reading ? port->config.in_fd : -1, .events = POLLIN},
+            {.fd = port->out.len > 0 ? port->config.out_fd : -1, .events = POLLOUT},
+        };
+        if (poll(fds, 3, (int)(BEAT_NS / 1000000)) < 0 && errno != EINTR) {
+            halo_log(HALO_LOG_ERROR, "poll: %s", strerror(errno));
+            return EXIT_FAILURE;
+        }
+        if (fds[1].revents)
+            read_input(port);
+        if (port->eof && port->config.link)
+            break; /* halod is gone */
+        take_mail(port);
+        tick(port);
+        if (port->out.len > 0 && (port->config.link || fds[2].revents))
+            write_output(port);
+    }
+    return atomic_load(&port->device.lost) ? EXIT_DEVICE_LOST : EXIT_SUCCESS;
+}

@@ -1,0 +1,355 @@
+/* port_models.c: models that come and go, as the port sees them: loads, unloads, users, and requests that wait for a load.
+ *
+ * Port thread. A model's users are requests; an unload refuses new ones and waits for those it has. A request that names a model which
+ * is still loading waits for it.
+ */
+#include "port_priv.h"
+
+#include <assert.h>
+#include <base/clock.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- finding ---- */
+
+static struct halo_loaded *find(struct halo_port *port, struct halo_str name)
+{
+    char stem[HALO_MODEL_NAME_BYTES];
+    halo_loaded_name_of(name.at, stem);
+    for (uint32_t i = 0; i < port->n_loaded; i++)
+        if (strcmp(port->loaded[i]->name, stem) == 0)
+            return port->loaded[i];
+    return NULL;
+}
+
+/* The only model, when the request names none. NULL: the request was ended. */
+static struct halo_loaded *find_only(struct halo_port *port, struct halo_request *request)
+{
+    struct halo_loaded *found = NULL;
+    for (uint32_t i = 0; i < port->n_loaded; i++) {
+        if (port->loaded[i]->state == HALO_MODEL_DRAINING)
+            continue;
+        if (found) {
+            halo_request_end_error(port, request, HALO_ERROR_BAD_REQUEST, "several models are loaded (%s, %s, ...): `model` must name one",
+                                   found->name, port->loaded[i]->name);
+            return NULL;
+        }
+        found = port->loaded[i];
+    }
+    if (!found)
+        halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "no model is loaded; send `load` first");
+    return found;
+}
+
+static void park(struct halo_loaded *loaded, struct halo_request *request)
+{
+    struct halo_request **at = (struct halo_request **)&loaded->waiting;
+    while (*at)
+        at = &(*at)->wait_next;
+    request->wait_next = NULL;
+    *at = request;
+    request->model = loaded;
+    halo_request_move(request, HALO_REQUEST_PARKED);
+}
+
+static bool unpark_from(struct halo_request **at, struct halo_request *request)
+{
+    for (; *at; at = &(*at)->wait_next)
+        if (*at == request) {
+            *at = request->wait_next;
+            return true;
+        }
+    return false;
+}
+
+void halo_port_unpark(struct halo_port *port, struct halo_request *request)
+{
+    assert(request->state == HALO_REQUEST_PARKED);
+    if (unpark_from(&port->parked, request))
+        return;
+    bool found = unpark_from((struct halo_request **)&request->model->waiting, request);
+    assert(found);
+    request->model = NULL;
+}
+
+int halo_port_hold_model(struct halo_port *port, struct halo_request *request, struct halo_str name)
+{
+    struct halo_loaded *loaded = name.len > 0 ? find(port, name) : find_only(port, request);
+    if (!loaded) {
+        if (name.len > 0)
+            halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded; send `load` first", name.at);
+        return -1;
+    }
+    if (loaded->state == HALO_MODEL_LOADING) {
+        park(loaded, request);
+        return 1;
+    }
+    if (loaded->state == HALO_MODEL_DRAINING) {
+        halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %s is being unloaded", loaded->name);
+        return -1;
+    }
+    request->model = loaded;
+    request->holds_model = true;
+    loaded->n_users++;
+    return 0;
+}
+
+/* ---- unload ---- */
+
+static void maybe_unload(struct halo_port *port, struct halo_loaded *loaded)
+{
+    if (loaded->state == HALO_MODEL_DRAINING && loaded->n_users == 0)
+        halo_note_post(&port->device.box, &loaded->note, HALO_NOTE_UNLOAD, loaded);
+}
+
+void halo_port_release_model(struct halo_port *port, struct halo_request *request)
+{
+    if (!request->holds_model)
+        return;
+    struct halo_loaded *loaded = request->model;
+    request->holds_model = false;
+    assert(loaded->n_users > 0);
+    loaded->n_users--;
+    loaded->idle_since_ns = halo_clock_ns();
+    maybe_unload(port, loaded);
+}
+
+void halo_port_unload(struct halo_port *port, struct halo_request *request)
+{
+    struct halo_loaded *loaded = find(port, request->msg.unload.model);
+    if (!loaded) {
+        halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded", request->msg.unload.model.at);
+        return;
+    }
+    if (loaded->state == HALO_MODEL_LOADING) {
+        park(loaded, request);
+        return;
+    }
+    if (loaded->state == HALO_MODEL_DRAINING) {
+        halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %s is being unloaded already", loaded->name);
+        return;
+    }
+    request->model = loaded;
+    loaded->unloader = request;
+    halo_request_move(request, HALO_REQUEST_LOAD);
+    halo_loaded_move(loaded, HALO_MODEL_DRAINING);
+    maybe_unload(port, loaded);
+}
+
+static void forget(struct halo_port *port, struct halo_loaded *loaded)
+{
+    uint32_t at = 0;
+    while (port->loaded[at] != loaded)
+        at++;
+    port->loaded[at] = port->loaded[--port->n_loaded];
+    halo_loaded_move(loaded, HALO_MODEL_GONE);
+    halo_model_destroy(loaded->model);
+    free(loaded);
+}
+
+void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded)
+{
+    struct halo_request *request = loaded->unloader;
+    HALO_COUNT(&port->stats, unloads, 1);
+    if (request) {
+        struct halo_ev ev;
+        halo_ev_init(&ev, HALO_EV_UNLOADED, &request->msg.id);
+        ev.unloaded.model = halo_str_of(loaded->name);
+        ev.unloaded.freed_bytes = (int64_t)loaded->freed_bytes;
+        halo_request_end(port, request, &ev);
+    }
+    forget(port, loaded);
+}
+
+void halo_port_expire_models(struct halo_port *port, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < port->n_loaded; i++) {
+        struct halo_loaded *loaded = port->loaded[i];
+        if (loaded->state == HALO_MODEL_READY && loaded->n_users == 0 && loaded->keep_alive_ns > 0 &&
+            now_ns - loaded->idle_since_ns >= loaded->keep_alive_ns) {
+            halo_loaded_move(loaded, HALO_MODEL_DRAINING);
+            maybe_unload(port, loaded);
+        }
+    }
+}
+
+/* ---- load ---- */
+
+static void put_loaded(struct halo_port *port, struct halo_request *request, struct halo_loaded *loaded, const struct halo_load *load)
+{
+    struct halo_device_info info;
+    struct halo_str changes[HALO_LOAD_CHANGES];
+    char tiers[64], io[400] = "";
+    struct halo_ev ev;
+    halo_device_thread_info(&port->device, &info, NULL);
+    halo_ev_init(&ev, HALO_EV_LOADED, &request->msg.id);
+    ev.loaded.model = halo_str_of(loaded->name);
+    ev.loaded.arch = halo_str_of(loaded->model->arch);
+    ev.loaded.device = halo_str_of(info.name);
+    ev.loaded.context = loaded->context;
+    ev.loaded.kv_tokens = loaded->kv_tokens;
+    ev.loaded.has_kv_tokens = true;
+    ev.loaded.weights_bytes = (int64_t)loaded->weights_bytes;
+    ev.loaded.kv_bytes = (int64_t)loaded->kv_bytes;
+    snprintf(tiers, sizeof(tiers), "{\"memory\":%llu}", (unsigned long long)(loaded->weights_bytes + loaded->kv_bytes));
+    ev.loaded.tiers = halo_raw_of(tiers);
+    if (load) {
+        static const char *const methods[] = {"io_uring, registered buffers", "io_uring", "pread threads"};
+        ev.loaded.load_ms = (double)(halo_clock_ns() - load->arrived_ns) / 1e6;
+        if (load->report.elapsed_ns > 0)
+            ev.loaded.gb_s = (double)load->report.bytes / (double)load->report.elapsed_ns;
+        snprintf(io, sizeof(io), "%s, %s%s%s", methods[load->report.method], load->report.direct ? "direct" : "buffered",
+                 load->report.notice[0] ? ": " : "", load->report.notice);
+        ev.loaded.io = halo_str_of(io);
+        ev.loaded.has_io = true;
+        for (uint32_t i = 0; i < load->n_changes; i++)
+            changes[i] = halo_str_of(load->changes[i]);
+        ev.loaded.changes.at = changes;
+        ev.loaded.changes.n = load->n_changes;
+    }
+    halo_request_end(port, request, &ev);
+}
+
+static bool same_wish(const struct halo_msg_load *msg, const struct halo_loaded *loaded)
+{
+    const struct halo_part_load_params *params = &msg->params;
+    return (!params->has_context || params->context == loaded->context) &&
+           (!params->has_kv_tokens || halo_kv_pages_for((uint64_t)params->kv_tokens) * HALO_KV_PAGE_TOKENS == loaded->kv_tokens) &&
+           (enum halo_kv_type)params->kv == loaded->model->plan.kv.type;
+}
+
+/* A load of a model that is there or on its way. */
+static void load_again(struct halo_port *port, struct halo_request *request, struct halo_loaded *loaded)
+{
+    if (loaded->state == HALO_MODEL_LOADING)
+        park(loaded, request);
+    else if (loaded->state == HALO_MODEL_DRAINING)
+        halo_request_end_error(port, request, HALO_ERROR_QUEUE_FULL, "model %s is being unloaded; load it again when that is over",
+                               loaded->name);
+    else if (!same_wish(&request->msg.load, loaded))
+        halo_request_end_error(port, request, HALO_ERROR_BAD_REQUEST,
+                               "model %s is loaded with other parameters (context %u, kv_tokens %u); unload it first", loaded->name,
+                               loaded->context, loaded->kv_tokens);
+    else
+        put_loaded(port, request, loaded, NULL);
+}
+
+static bool device_matches(struct halo_port *port, struct halo_request *request)
+{
+    enum halo_wire_device wish = request->msg.load.params.device;
+    const char *word = halo_word_name_wire_device(wish);
+    if (wish == HALO_WIRE_DEVICE_AUTO || strcmp(word, port->device.ops->name) == 0)
+        return true;
+    halo_request_end_error(port, request, HALO_ERROR_UNSUPPORTED, "this engine runs on the %s device, not on %s", port->device.ops->name,
+                           word);
+    return false;
+}
+
+void halo_port_load(struct halo_port *port, struct halo_request *request)
+{
+    static_assert((int)HALO_WIRE_KV_F32 == (int)HALO_KV_F32 && (int)HALO_WIRE_KV_F16 == (int)HALO_KV_F16 &&
+                      (int)HALO_WIRE_KV_Q8 == (int)HALO_KV_Q8, "the words and the types have one order");
+    const struct halo_msg_load *msg = &request->msg.load;
+    struct halo_loaded *loaded = find(port, msg->model);
+    if (loaded) {
+        load_again(port, request, loaded);
+        return;
+    }
+    if (!device_matches(port, request))
+        return;
+    if (port->n_loaded == HALO_MAX_LOADED) {
+        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "%u models are loaded, which is the limit; unload one",
+                               port->n_loaded);
+        return;
+    }
+    loaded = calloc(1, sizeof(*loaded));
+    struct halo_load *load = calloc(1, sizeof(*load));
+    if (!loaded || !load) {
+        free(loaded);
+        free(load);
+        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory for a load");
+        return;
+    }
+    halo_loaded_name_of(msg->model.at, loaded->name);
+    loaded->keep_alive_ns = msg->params.has_keep_alive_s ? (uint64_t)msg->params.keep_alive_s * 1000000000u : 0;
+    port->loaded[port->n_loaded++] = loaded;
+    load->request = request;
+    load->loaded = loaded;
+    load->arrived_ns = request->arrived_ns;
+    load->wish.context = msg->params.has_context ? (uint32_t)msg->params.context : 0;
+    load->wish.kv_tokens = msg->params.has_kv_tokens ? (uint64_t)msg->params.kv_tokens : 0;
+    load->wish.kv = (enum halo_kv_type)msg->params.kv;
+    snprintf(loaded->path, sizeof(loaded->path), "%.*s", (int)msg->model.len, msg->model.at); /* the text thread resolves it */
+    request->load = load;
+    halo_request_move(request, HALO_REQUEST_LOAD);
+    halo_note_post(&port->text.box, &load->note, HALO_NOTE_LOAD_PARSE, load);
+}
+
+void halo_port_load_progress(struct halo_port *port, struct halo_load *load)
+{
+    struct halo_request *request = load->request;
+    atomic_store(&load->progress_posted, false);
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_PROGRESS, &request->msg.id);
+    ev.progress.phase = HALO_WIRE_PHASE_LOAD;
+    ev.progress.done = (int64_t)atomic_load(&load->bytes_done);
+    ev.progress.total = (int64_t)atomic_load(&load->bytes_total);
+    ev.progress.has_step = true;
+    ev.progress.step = halo_str_of("reading weights");
+    halo_port_put(port, &ev);
+}
+
+/* What could not be done as wished, in the open. */
+static void put_notice(struct halo_port *port, struct halo_request *request, const char *code, const char *text)
+{
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_NOTICE, &request->msg.id);
+    ev.notice.code = halo_str_of(code);
+    ev.notice.message = halo_str_of(text);
+    halo_port_put(port, &ev);
+}
+
+static void put_notices(struct halo_port *port, struct halo_request *request, const struct halo_load *load)
+{
+    if (load->report.notice[0])
+        put_notice(port, request, "io_fallback", load->report.notice);
+    for (uint32_t i = 0; i < load->n_changes; i++)
+        put_notice(port, request, "load_changed", load->changes[i]);
+}
+
+void halo_port_load_done(struct halo_port *port, struct halo_load *load)
+{
+    struct halo_request *request = load->request, *waiting = load->loaded->waiting;
+    struct halo_loaded *loaded = load->loaded;
+    struct halo_fault fault = load->fault;
+    HALO_COUNT(&port->stats, loads, 1);
+    loaded->waiting = NULL;
+    request->load = NULL;
+    if (fault.code == HALO_FAULT_NONE) {
+        HALO_COUNT(&port->stats, load_bytes, load->report.bytes);
+        HALO_COUNT(&port->stats, load_us, load->report.elapsed_ns / 1000);
+        halo_loaded_move(loaded, HALO_MODEL_READY);
+        loaded->idle_since_ns = halo_clock_ns();
+        put_notices(port, request, load);
+        put_loaded(port, request, loaded, load);
+    } else {
+        HALO_COUNT(&port->stats, loads_failed, 1);
+        halo_request_end_fault(port, request, &fault);
+        forget(port, loaded);
+        if (fault.code == HALO_FAULT_CANCELLED)
+            halo_fault_set(&fault, HALO_FAULT_LOAD_FAILED, "the load that this request waited for was cancelled");
+    }
+    while (waiting) {
+        struct halo_request *next = waiting->wait_next;
+        waiting->wait_next = NULL;
+        waiting->model = NULL;
+        halo_request_move(waiting, HALO_REQUEST_NEW);
+        if (fault.code == HALO_FAULT_NONE)
+            halo_port_dispatch(port, waiting);
+        else
+            halo_request_end_fault(port, waiting, &fault);
+        waiting = next;
+    }
+    free(load);
+}

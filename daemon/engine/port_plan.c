@@ -1,0 +1,245 @@
+/* port_plan.c: answers of plan and bench: what a model would need, and how fast it is.
+ *
+ * Port thread. A prediction is bytes over measured bandwidth (decode) and operations over the rate that prompts have reached on this
+ * device (prefill); what was not measured is null.
+ */
+#include "port_priv.h"
+
+#include <base/clock.h>
+#include <engine/op_cost.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- plan ---- */
+
+void halo_port_forecast(struct halo_port *port, struct halo_request *request)
+{
+    struct halo_forecast *forecast = request->forecast;
+    const struct halo_msg_plan *msg = &request->msg.plan;
+    forecast->request = request;
+    forecast->budget_bytes = msg->has_budget_bytes ? (uint64_t)msg->budget_bytes : 0;
+    halo_request_move(request, HALO_REQUEST_DEVICE);
+    halo_note_post(&port->device.box, &forecast->note, HALO_NOTE_FORECAST, forecast);
+}
+
+/* One entry for each kind of op: how many, bytes of weights, operations of one decode step. */
+static void write_ops(struct halo_json *w, const struct halo_plan *plan)
+{
+    halo_json_array_begin(w);
+    for (uint32_t kind = 0; kind < HALO_OP_COUNT; kind++) {
+        struct halo_op_cost sum = {0};
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < plan->n_ops; i++)
+            if ((uint32_t)plan->ops[i].kind == kind) {
+                struct halo_op_cost cost = halo_op_cost_of(plan, &plan->ops[i]);
+                sum.weight_bytes += cost.weight_bytes;
+                sum.flops += cost.flops;
+                n++;
+            }
+        if (n == 0)
+            continue;
+        halo_json_object_begin(w);
+        halo_json_key(w, "op");
+        halo_json_str(w, halo_op_name((enum halo_op_kind)kind));
+        halo_json_key(w, "n");
+        halo_json_u64(w, n);
+        halo_json_key(w, "weight_bytes");
+        halo_json_u64(w, sum.weight_bytes);
+        halo_json_key(w, "flops");
+        halo_json_u64(w, sum.flops);
+        halo_json_object_end(w);
+    }
+    halo_json_array_end(w);
+}
+
+static void fill_memory(struct halo_ev_plan *ev, const struct halo_forecast *f, bool wants_pool)
+{
+    const struct halo_plan *plan = &f->model->plan;
+    const struct halo_budget *budget = &f->budget;
+    uint32_t context_pages = halo_kv_pages_for(plan->n_context), n_pages = plan->kv.n_pages;
+    if (!wants_pool && n_pages > budget->max_pages && budget->max_pages >= context_pages)
+        n_pages = budget->max_pages; /* as a load would */
+    uint64_t kv_bytes = n_pages * budget->page_bytes;
+    ev->fits = budget->max_pages >= n_pages;
+    ev->context = plan->n_context;
+    ev->kv_tokens = (int64_t)n_pages * HALO_KV_PAGE_TOKENS;
+    ev->weights_bytes = (int64_t)budget->weights_bytes;
+    ev->kv_bytes = (int64_t)kv_bytes;
+    ev->scratch_bytes = (int64_t)budget->scratch_bytes;
+    ev->total_bytes = (int64_t)(budget->weights_bytes + kv_bytes + budget->scratch_bytes);
+    ev->budget_bytes = (int64_t)f->budget_bytes;
+    ev->has_budget_bytes = true;
+    ev->has_context_max = true;
+    uint64_t most = (uint64_t)budget->max_pages * HALO_KV_PAGE_TOKENS, trained = f->model->hparams.n_context_train;
+    ev->context_max = (int64_t)(most < trained ? most : trained);
+}
+
+/* Text for `bound`, with the numbers. */
+static void predict(struct halo_ev_plan *ev, const struct halo_forecast *f, char *bound, size_t n)
+{
+    const struct halo_plan *plan = &f->model->plan;
+    struct halo_plan_cost decode, prefill;
+    uint32_t half = plan->n_context / 2;
+    halo_plan_cost(plan, half, 1, &decode);
+    double bytes = (double)(decode.weight_bytes + decode.kv_bytes);
+    ev->has_decode_tok_s = f->bandwidth > 0;
+    ev->decode_tok_s = ev->has_decode_tok_s ? f->bandwidth / bytes : 0;
+    halo_plan_cost(plan, half, plan->max_rows, &prefill);
+    ev->has_prefill_tok_s = f->flops > 0;
+    ev->prefill_tok_s = ev->has_prefill_tok_s ? f->flops * plan->max_rows / (double)prefill.flops : 0;
+    if (f->bandwidth > 0)
+        snprintf(bound, n, "decode: %.3f GB a token at %u positions over %.1f GB/s of memory bandwidth; prefill: %s", bytes / 1e9, half,
+                 f->bandwidth / 1e9, f->flops > 0 ? "operations" : "not measured until a prompt has run on this device");
+    else
+        snprintf(bound, n, "the device does not measure its bandwidth");
+}
+
+void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
+{
+    struct halo_request *request = f->request;
+    if (f->fault.code != HALO_FAULT_NONE || atomic_load(&request->cancel)) {
+        if (f->fault.code == HALO_FAULT_NONE)
+            halo_fault_set(&f->fault, HALO_FAULT_CANCELLED, "cancelled");
+        halo_request_end_fault(port, request, &f->fault);
+        return;
+    }
+    const struct halo_msg_plan *msg = &request->msg.plan;
+    char bound[256], tiers[96];
+    struct halo_json ops;
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_PLAN, &request->msg.id);
+    ev.plan.model = msg->has_model ? msg->model : msg->path;
+    ev.plan.arch = halo_str_of(f->model->arch);
+    ev.plan.device = halo_str_of(f->info.name);
+    fill_memory(&ev.plan, f, msg->params.has_kv_tokens);
+    predict(&ev.plan, f, bound, sizeof(bound));
+    ev.plan.bound = halo_str_of(bound);
+    ev.plan.has_bound = true;
+    snprintf(tiers, sizeof(tiers), "{\"memory\":%lld}", (long long)ev.plan.total_bytes);
+    ev.plan.tiers = halo_raw_of(tiers);
+    halo_json_init(&ops);
+    write_ops(&ops, &f->model->plan);
+    if (ops.error < 0) {
+        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory for an answer to `plan`");
+    } else {
+        ev.plan.ops = (struct halo_raw){ops.at, ops.len};
+        halo_request_end(port, request, &ev);
+    }
+    halo_json_finish(&ops);
+}
+
+/* ---- bench ---- */
+
+void halo_port_bench(struct halo_port *port, struct halo_request *request)
+{
+    const struct halo_msg_bench *msg = &request->msg.bench;
+    struct halo_fault fault = {0};
+    if (halo_port_hold_model(port, request, msg->model) != 0)
+        return;
+    int r = halo_bench_create(&request->bench, request->model, (uint32_t)msg->prefill, (uint32_t)msg->decode, (uint32_t)msg->batch,
+                              (uint32_t)msg->repeat, &fault);
+    if (r < 0) {
+        halo_request_end_fault(port, request, &fault);
+        return;
+    }
+    request->bench->request = request;
+    halo_request_move(request, HALO_REQUEST_DEVICE);
+    halo_note_post(&port->device.box, &request->bench->note, HALO_NOTE_BENCH, request->bench);
+}
+
+void halo_port_bench_progress(struct halo_port *port, struct halo_bench *bench)
+{
+    struct halo_request *request = bench->request;
+    atomic_store(&bench->progress_posted, false);
+    uint32_t done = atomic_load(&bench->runs_done);
+    if (done == bench->runs_shown)
+        return;
+    bench->runs_shown = done;
+    uint64_t now_ns = halo_clock_ns();
+    if (now_ns - bench->shown_ns < 1000000000u / HALO_LIMIT_PROGRESS_PER_S)
+        return;
+    bench->shown_ns = now_ns;
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_PROGRESS, &request->msg.id);
+    ev.progress.phase = HALO_WIRE_PHASE_PREFILL;
+    ev.progress.done = done;
+    ev.progress.total = bench->repeat;
+    ev.progress.has_step = true;
+    ev.progress.step = halo_str_of("bench run");
+    halo_port_put(port, &ev);
+}
+
+static struct halo_spread spread_of(const struct halo_bench *bench, bool decode, double *scratch)
+{
+    for (uint32_t i = 0; i < bench->repeat; i++)
+        scratch[i] = decode ? bench->runs[i].decode_tok_s : bench->runs[i].prefill_tok_s;
+    return halo_spread_of(scratch, bench->repeat);
+}
+
+static void write_runs(struct halo_json *w, const struct halo_bench *bench)
+{
+    halo_json_array_begin(w);
+    for (uint32_t i = 0; i < bench->repeat; i++) {
+        halo_json_object_begin(w);
+        halo_json_key(w, "prefill_tok_s");
+        halo_json_fix3(w, bench->runs[i].prefill_tok_s);
+        halo_json_key(w, "decode_tok_s");
+        halo_json_fix3(w, bench->runs[i].decode_tok_s);
+        halo_json_object_end(w);
+    }
+    halo_json_array_end(w);
+}
+
+static void fill_bench(struct halo_ev_bench *ev, const struct halo_bench *bench, double *scratch)
+{
+    struct halo_spread prefill = spread_of(bench, false, scratch), decode = spread_of(bench, true, scratch);
+    ev->prefill = bench->prefill;
+    ev->decode = bench->decode;
+    ev->batch = bench->batch;
+    ev->repeat = bench->repeat;
+    ev->has_prefill_tok_s = ev->has_prefill_spread_tok_s = bench->prefill > 0;
+    ev->prefill_tok_s = prefill.median;
+    ev->prefill_spread_tok_s = prefill.greatest - prefill.least;
+    ev->has_decode_tok_s = ev->has_decode_spread_tok_s = bench->decode > 0;
+    ev->decode_tok_s = decode.median;
+    ev->decode_spread_tok_s = decode.greatest - decode.least;
+    ev->has_bytes_per_token = ev->has_gb_s = bench->decode > 0;
+    ev->bytes_per_token = bench->bytes_per_token;
+    ev->gb_s = bench->bytes_per_token * decode.median / 1e9; /* tokens of all sequences: steps times the batch */
+    ev->has_bandwidth_gb_s = bench->bandwidth > 0;
+    ev->bandwidth_gb_s = bench->bandwidth / 1e9;
+    ev->has_bandwidth_share = bench->decode > 0 && bench->bandwidth > 0;
+    ev->bandwidth_share = ev->has_bandwidth_share ? ev->gb_s / ev->bandwidth_gb_s : 0;
+}
+
+void halo_port_bench_done(struct halo_port *port, struct halo_bench *bench)
+{
+    struct halo_request *request = bench->request;
+    if (bench->fault.code != HALO_FAULT_NONE) {
+        halo_request_end_fault(port, request, &bench->fault);
+        return;
+    }
+    if (bench->cancelled) {
+        halo_request_end_cancelled(port, request);
+        return;
+    }
+    double *scratch = calloc(bench->repeat, sizeof(*scratch));
+    struct halo_json runs;
+    struct halo_ev ev;
+    halo_json_init(&runs);
+    write_runs(&runs, bench);
+    if (!scratch || runs.error < 0) {
+        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory for an answer to `bench`");
+    } else {
+        halo_ev_init(&ev, HALO_EV_BENCH, &request->msg.id);
+        ev.bench.model = halo_str_of(request->model->name);
+        ev.bench.device = halo_str_of(port->device.ops->name);
+        fill_bench(&ev.bench, bench, scratch);
+        ev.bench.runs = (struct halo_raw){runs.at, runs.len};
+        ev.bench.has_runs = true;
+        halo_request_end(port, request, &ev);
+    }
+    halo_json_finish(&runs);
+    free(scratch);
+}

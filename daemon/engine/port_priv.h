@@ -1,0 +1,189 @@
+/* port_priv.h: what the files of the port share: requests, the port itself, and what each file does.
+ *
+ *   engine_main.c    flags, threads
+ *   port.c           the poll loop: bytes in, bytes out, mail, time
+ *   port_dispatch.c  a line becomes a request and goes where it is served; cancel, pause, continue
+ *   port_request.c   life of a request: states, exactly one terminal event
+ *   port_models.c    load, unload, and requests that wait for a load
+ *   port_sequence.c  events of generate and score
+ *   port_report.c    hello, status, stats, diag, heartbeat
+ *   port_plan.c      plan and bench
+ *   text*.c          the text thread: what needs a tokenizer or a file's directory
+ */
+#ifndef HALO_ENGINE_PORT_PRIV_H
+#define HALO_ENGINE_PORT_PRIV_H
+
+#include <base/arena.h>
+#include <engine/device_thread.h>
+#include <protocol/json_write.h>
+#include <protocol/line.h>
+#include <protocol/message.h>
+
+/* ---- a request ---- */
+
+enum halo_request_state {
+    HALO_REQUEST_NEW,
+    HALO_REQUEST_PARKED, /* waits for a load, or for the device to be opened */
+    HALO_REQUEST_TEXT,   /* the text thread has it; the port may set only the atomics */
+    HALO_REQUEST_DEVICE, /* a sequence, bench or forecast of it is with the device thread */
+    HALO_REQUEST_LOAD,   /* its load is under way, or its unload waits for users */
+    HALO_REQUEST_ENDED,  /* the terminal event is written */
+    HALO_N_REQUEST_STATES
+};
+
+struct halo_request {
+    struct halo_note note;     /* to the text thread and back */
+    struct halo_request *next; /* in port->requests */
+    struct halo_request *wait_next; /* PARKED */
+    struct halo_msg msg;       /* owned */
+    enum halo_request_state state;
+    uint64_t arrived_ns;
+    struct halo_loaded *model; /* counted among its users */
+    bool holds_model;
+    atomic_bool cancel, hold;
+    struct halo_arena arena;   /* of the text thread while it has the request */
+
+    /* the text thread's results */
+    struct halo_fault fault;
+    struct halo_ev ev;         /* terminal event of tokenize, detokenize, models; points into arena */
+    struct halo_str *changes;
+    size_t n_changes;
+    char prompt_md5[33], effective_md5[33];
+    uint64_t newline_runs;
+    uint64_t seed;
+
+    /* one of these at most */
+    struct halo_sequence *sequence;
+    struct halo_load *load;
+    struct halo_bench *bench;
+    struct halo_forecast *forecast;
+
+    /* generate */
+    bool blocked, finished;    /* events wait because the output is full; the sequence has ended */
+    bool started;              /* `started` was written, here or before a resume */
+    bool replayed;
+    char *text;                /* the reply, when it is not streamed */
+    size_t n_text, text_capacity;
+};
+
+/* ---- the port ---- */
+
+struct halo_port_config {
+    int in_fd, out_fd;
+    bool link;                 /* the peer is halod: heartbeats, end at its end; otherwise a person or a pipe */
+    const char *const *model_dirs;
+    size_t n_model_dirs;
+};
+
+struct halo_text_thread {
+    pthread_t thread;
+    struct halo_mailbox box;
+    struct halo_mailbox *port, *device;
+    const struct halo_port_config *config;
+    struct halo_model_cache *cache; /* what `models` knows about files */
+};
+
+struct halo_prefetch_thread {
+    pthread_t thread;
+    struct halo_mailbox box;
+    struct halo_mailbox *port, *device;
+    const struct halo_device_ops *ops;
+};
+
+struct halo_port {
+    struct halo_port_config config;
+    struct halo_mailbox box;
+    struct halo_line_reader lines;
+    struct halo_json out;
+    bool eof;
+    struct halo_request *requests;
+    uint32_t n_requests;
+    struct halo_request *parked;     /* for the device to open */
+    struct halo_loaded *loaded[HALO_MAX_LOADED];
+    uint32_t n_loaded;
+    uint64_t born_ns;
+
+    uint64_t beat_ns, n_beats;       /* last heartbeat */
+    uint64_t phase_since_ns, phase_step;
+    const char *phase_what;
+
+    struct halo_stats stats;
+    struct halo_device_thread device;
+    struct halo_text_thread text;
+    struct halo_prefetch_thread prefetch;
+};
+
+/* port.c */
+int halo_port_init(struct halo_port *port, const struct halo_port_config *config);
+/* Runs until the peer is gone (and, for a person, everything asked for is answered). Returns the exit status. */
+int halo_port_run(struct halo_port *port);
+bool halo_port_is_full(const struct halo_port *port); /* the peer does not read: write no more events of sequences */
+/* Encodes an event. Ends the process when there is no memory for it: a request without its end must not be. */
+void halo_port_put(struct halo_port *port, const struct halo_ev *ev);
+
+/* port_dispatch.c */
+void halo_port_take_line(struct halo_port *port, const char *line, size_t len);
+void halo_port_take_long_line(struct halo_port *port);
+void halo_port_dispatch(struct halo_port *port, struct halo_request *request); /* a new or no longer parked one */
+const char *halo_request_was(const struct halo_request *request);
+
+/* port_request.c */
+struct halo_request *halo_request_create(struct halo_port *port, struct halo_msg *msg); /* takes the message; NULL: no memory */
+struct halo_request *halo_request_find(struct halo_port *port, const struct halo_id *id);
+void halo_request_move(struct halo_request *request, enum halo_request_state to);
+/* Each writes the terminal event and destroys the request. */
+void halo_request_end(struct halo_port *port, struct halo_request *request, struct halo_ev *ev);
+void halo_request_end_fault(struct halo_port *port, struct halo_request *request, const struct halo_fault *fault);
+void halo_request_end_cancelled(struct halo_port *port, struct halo_request *request);
+__attribute__((format(printf, 4, 5))) void halo_request_end_error(struct halo_port *port, struct halo_request *request,
+                                                                  enum halo_error code, const char *format, ...);
+/* To the text thread. */
+void halo_request_to_text(struct halo_port *port, struct halo_request *request);
+
+/* port_models.c */
+/* Finds the model that a request names (len 0: the only one), makes the request its user. 0, 1: parked until its load ends,
+ * negative: the request was ended with an error. */
+int halo_port_hold_model(struct halo_port *port, struct halo_request *request, struct halo_str name);
+void halo_port_release_model(struct halo_port *port, struct halo_request *request);
+void halo_port_load(struct halo_port *port, struct halo_request *request);
+void halo_port_unload(struct halo_port *port, struct halo_request *request);
+void halo_port_load_progress(struct halo_port *port, struct halo_load *load);
+void halo_port_load_done(struct halo_port *port, struct halo_load *load);
+void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded);
+void halo_port_expire_models(struct halo_port *port, uint64_t now_ns);
+void halo_port_unpark(struct halo_port *port, struct halo_request *request); /* forgets it in a waiting list */
+
+/* port_sequence.c */
+void halo_port_submit(struct halo_port *port, struct halo_request *request);
+void halo_port_take_events(struct halo_port *port, struct halo_request *request);
+void halo_port_resume_blocked(struct halo_port *port); /* there is room in the output again */
+
+/* port_report.c */
+void halo_port_hello(struct halo_port *port, struct halo_request *request);
+void halo_port_status(struct halo_port *port, struct halo_request *request);
+void halo_port_stats(struct halo_port *port, struct halo_request *request);
+void halo_port_diag(struct halo_port *port, struct halo_request *request);
+void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64_t beat);
+void halo_port_fill_model(const struct halo_port *port, const struct halo_loaded *loaded, struct halo_part_model_info *ret);
+
+/* port_plan.c */
+void halo_port_bench(struct halo_port *port, struct halo_request *request);
+void halo_port_bench_progress(struct halo_port *port, struct halo_bench *bench);
+void halo_port_bench_done(struct halo_port *port, struct halo_bench *bench);
+void halo_port_forecast(struct halo_port *port, struct halo_request *request); /* the text thread has read the model */
+void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *forecast);
+
+/* text.c: the thread; the others are jobs of it, and set request->fault or results. */
+int halo_text_thread_start(struct halo_text_thread *text);
+int halo_prefetch_thread_start(struct halo_prefetch_thread *prefetch); /* prefetch.c */
+void halo_text_job_generate(struct halo_text_thread *text, struct halo_request *request); /* text_prompt.c */
+void halo_text_job_score(struct halo_text_thread *text, struct halo_request *request);
+void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_request *request); /* text_tokens.c */
+void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_request *request);
+void halo_text_job_models(struct halo_text_thread *text, struct halo_request *request);   /* text_models.c */
+void halo_text_job_plan(struct halo_text_thread *text, struct halo_request *request);
+/* The file that a name or path means. NOT_FOUND (says where it looked). */
+int halo_text_resolve(const struct halo_port_config *config, const char *name, char ret_path[HALO_MODEL_PATH_BYTES],
+                      struct halo_fault *fault);
+
+#endif

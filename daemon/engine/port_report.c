@@ -1,0 +1,250 @@
+/* port_report.c: what the engine says about itself: hello, status, stats, diag, heartbeat.
+ *
+ * Port thread. Everything comes from atomics and from what was published under a lock, so the answer never waits for the device.
+ */
+#include "port_priv.h"
+
+#include <assert.h>
+#include <base/clock.h>
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Waits in `parked` until the device was opened or could not be. False: parked. */
+static bool device_known(struct halo_port *port, struct halo_request *request, struct halo_device_info *info)
+{
+    if (halo_device_thread_info(&port->device, info, NULL) != -EAGAIN)
+        return true;
+    halo_request_move(request, HALO_REQUEST_PARKED);
+    request->wait_next = port->parked;
+    port->parked = request;
+    return false;
+}
+
+void halo_port_hello(struct halo_port *port, struct halo_request *request)
+{
+    struct halo_device_info info;
+    if (!device_known(port, request, &info))
+        return;
+    struct halo_str features[2];
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_HELLO, &request->msg.id);
+    ev.hello.protocol = HALO_PROTOCOL_VERSION;
+    ev.hello.server = halo_str_of("halod-engine " HALO_VERSION);
+    ev.hello.limits = (struct halo_part_limits){
+        .connections = 1, .open_requests = HALO_LIMIT_QUEUED_REQUESTS, .queued_requests = HALO_LIMIT_QUEUED_REQUESTS,
+        .line_bytes = HALO_LIMIT_LINE_BYTES, .stop_strings = HALO_LIMIT_STOP_STRINGS, .stop_bytes = HALO_LIMIT_STOP_BYTES,
+        .output_high_bytes = HALO_LIMIT_OUTPUT_HIGH_BYTES, .output_low_bytes = HALO_LIMIT_OUTPUT_LOW_BYTES,
+        .stall_ms = HALO_LIMIT_STALL_MS};
+    if (info.features & HALO_DEVICE_BATCH_INVARIANT)
+        features[ev.hello.features.n++] = halo_str_of("batch_invariant");
+    ev.hello.features.at = features;
+    halo_request_end(port, request, &ev);
+}
+
+void halo_port_fill_model(const struct halo_port *port, const struct halo_loaded *loaded, struct halo_part_model_info *ret)
+{
+    ret->loaded = true;
+    ret->context = loaded->context;
+    ret->has_context = true;
+    ret->kv_tokens = loaded->kv_tokens;
+    ret->has_kv_tokens = true;
+    ret->sequences = loaded->n_users;
+    ret->has_sequences = true;
+    ret->device = halo_str_of(port->device.ops->name);
+    ret->has_device = true;
+}
+
+static void describe_model(const struct halo_port *port, const struct halo_loaded *loaded, struct halo_part_model_info *ret)
+{
+    const struct halo_model *model = loaded->model;
+    *ret = (struct halo_part_model_info){.name = halo_str_of(loaded->name), .path = halo_str_of(loaded->path)};
+    if (loaded->state == HALO_MODEL_LOADING)
+        return; /* the rest belongs to other threads yet */
+    ret->bytes = (int64_t)halo_gguf_total_bytes(model->gguf);
+    ret->arch = halo_str_of(model->arch);
+    ret->quant = halo_str_of(model->quant);
+    ret->params = (int64_t)model->n_params;
+    ret->has_arch = ret->has_quant = ret->has_params = true;
+    halo_port_fill_model(port, loaded, ret);
+}
+
+void halo_port_status(struct halo_port *port, struct halo_request *request)
+{
+    struct halo_part_model_info models[HALO_MAX_LOADED];
+    struct halo_device_info info;
+    struct halo_fault fault = {0};
+    struct halo_ev ev;
+    uint64_t memory = 0;
+    uint32_t n_models = 0;
+    char uses[160];
+    int r = halo_device_thread_info(&port->device, &info, &fault);
+    bool lost = atomic_load(&port->device.lost);
+    halo_ev_init(&ev, HALO_EV_STATUS, &request->msg.id);
+    ev.status.has_engine = true;
+    ev.status.engine.state = halo_str_of(r == -EAGAIN ? "starting" : r < 0 ? "no device" : lost ? "device lost" : "ready");
+    ev.status.engine.pid = getpid();
+    ev.status.engine.has_pid = true;
+    ev.status.engine.device = halo_str_of(port->device.ops->name);
+    ev.status.engine.has_device = true;
+    ev.status.engine.reason = halo_str_of(fault.text);
+    ev.status.engine.has_reason = fault.text[0] != '\0';
+    const char *phase = atomic_load(&port->device.phase.what);
+    ev.status.engine.phase = halo_str_of(phase ? phase : "starting");
+    ev.status.engine.has_phase = true;
+    for (uint32_t i = 0; i < port->n_loaded; i++) {
+        if (port->loaded[i]->state == HALO_MODEL_LOADING)
+            continue;
+        describe_model(port, port->loaded[i], &models[n_models++]);
+        memory += port->loaded[i]->weights_bytes + port->loaded[i]->kv_bytes + port->loaded[i]->scratch_bytes;
+    }
+    ev.status.models.at = models;
+    ev.status.models.n = n_models;
+    ev.status.queue = atomic_load(&port->stats.n_queued);
+    ev.status.running = atomic_load(&port->stats.n_running);
+    ev.status.has_uptime_ms = ev.status.has_version = ev.status.has_memory = true;
+    ev.status.uptime_ms = (int64_t)((halo_clock_ns() - port->born_ns) / 1000000);
+    ev.status.version = halo_str_of(HALO_VERSION);
+    snprintf(uses, sizeof(uses), "{\"models\":%llu,\"total\":%llu}", (unsigned long long)memory, (unsigned long long)info.memory_bytes);
+    ev.status.memory = halo_raw_of(uses);
+    halo_request_end(port, request, &ev);
+}
+
+static void write_histogram(struct halo_json *w, struct halo_histogram *histogram, enum halo_histogram_id id)
+{
+    const uint32_t *bounds = halo_histogram_bounds(id);
+    halo_json_key(w, halo_histogram_name(id));
+    halo_json_object_begin(w);
+    halo_json_key(w, "bounds");
+    halo_json_array_begin(w);
+    for (int i = 0; i < HALO_HISTOGRAM_BOUNDS; i++)
+        halo_json_u64(w, bounds[i]);
+    halo_json_array_end(w);
+    halo_json_key(w, "counts");
+    halo_json_array_begin(w);
+    for (int i = 0; i <= HALO_HISTOGRAM_BOUNDS; i++)
+        halo_json_u64(w, atomic_load(&histogram->counts[i]));
+    halo_json_array_end(w);
+    halo_json_key(w, "sum");
+    halo_json_u64(w, atomic_load(&histogram->sum));
+    halo_json_key(w, "n");
+    halo_json_u64(w, atomic_load(&histogram->n));
+    halo_json_object_end(w);
+}
+
+void halo_port_stats(struct halo_port *port, struct halo_request *request)
+{
+    struct halo_json counters, histograms;
+    struct halo_ev ev;
+    halo_json_init(&counters);
+    halo_json_init(&histograms);
+    halo_json_object_begin(&counters);
+    for (uint32_t i = 0; i < halo_stats_n_counters(); i++) {
+        uint64_t value;
+        halo_json_key(&counters, halo_stats_counter(&port->stats, i, &value));
+        halo_json_u64(&counters, value);
+    }
+    halo_json_object_end(&counters);
+    halo_json_object_begin(&histograms);
+    for (int id = 0; id < HALO_N_HISTOGRAMS; id++)
+        write_histogram(&histograms, &port->stats.histograms[id], (enum halo_histogram_id)id);
+    halo_json_object_end(&histograms);
+    if (counters.error < 0 || histograms.error < 0) {
+        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory for an answer to `stats`");
+    } else {
+        halo_ev_init(&ev, HALO_EV_STATS, &request->msg.id);
+        ev.stats.counters = (struct halo_raw){counters.at, counters.len};
+        ev.stats.histograms = (struct halo_raw){histograms.at, histograms.len};
+        halo_request_end(port, request, &ev);
+    }
+    halo_json_finish(&counters);
+    halo_json_finish(&histograms);
+}
+
+#ifdef __OPTIMIZE__
+#define BUILD_OPTIMIZED true
+#else
+#define BUILD_OPTIMIZED false
+#endif
+#ifdef HALO_ALLOC_GUARD
+#define BUILD_GUARD true
+#else
+#define BUILD_GUARD false
+#endif
+
+static void write_build(struct halo_json *w)
+{
+    halo_json_object_begin(w);
+    halo_json_key(w, "version");
+    halo_json_str(w, HALO_VERSION);
+    halo_json_key(w, "compiler");
+    halo_json_str(w, __VERSION__);
+    halo_json_key(w, "optimized");
+    halo_json_bool(w, BUILD_OPTIMIZED);
+    halo_json_key(w, "alloc_guard");
+    halo_json_bool(w, BUILD_GUARD);
+    halo_json_object_end(w);
+}
+
+static void write_device(struct halo_json *w, const struct halo_device_info *info, const struct halo_fault *fault)
+{
+    halo_json_object_begin(w);
+    halo_json_key(w, "name");
+    halo_json_str(w, info->name);
+    halo_json_key(w, "detail");
+    halo_json_str(w, info->detail);
+    halo_json_key(w, "threads");
+    halo_json_u64(w, info->n_threads);
+    halo_json_key(w, "memory_bytes");
+    halo_json_u64(w, info->memory_bytes);
+    halo_json_key(w, "batch_invariant");
+    halo_json_bool(w, info->features & HALO_DEVICE_BATCH_INVARIANT);
+    if (fault->code != HALO_FAULT_NONE) {
+        halo_json_key(w, "fault");
+        halo_json_str(w, fault->text);
+    }
+    halo_json_object_end(w);
+}
+
+void halo_port_diag(struct halo_port *port, struct halo_request *request)
+{
+    struct halo_device_info info;
+    struct halo_fault fault = {0};
+    if (!device_known(port, request, &info))
+        return;
+    halo_device_thread_info(&port->device, &info, &fault);
+    char build_text[512], device_text[4096];
+    struct halo_json build, device;
+    struct halo_ev ev;
+    halo_json_init_fixed(&build, build_text, sizeof(build_text));
+    halo_json_init_fixed(&device, device_text, sizeof(device_text));
+    write_build(&build);
+    write_device(&device, &info, &fault);
+    assert(build.error == 0 && device.error == 0);
+    halo_ev_init(&ev, HALO_EV_DIAG, &request->msg.id);
+    ev.diag.build = (struct halo_raw){build.at, build.len};
+    ev.diag.device = (struct halo_raw){device.at, device.len};
+    ev.diag.driver = halo_raw_of("{}");  /* the cpu device has neither driver nor kernel files */
+    ev.diag.kernels = halo_raw_of("[]");
+    halo_request_end(port, request, &ev);
+}
+
+void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64_t beat)
+{
+    static const struct halo_id nobody = {0};
+    const char *what = atomic_load(&port->device.phase.what);
+    uint64_t step = atomic_load(&port->device.phase.step), now_ns = halo_clock_ns();
+    if (what != port->phase_what || step != port->phase_step || port->phase_since_ns == 0) {
+        port->phase_what = what;
+        port->phase_step = step;
+        port->phase_since_ns = now_ns;
+    }
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_HEARTBEAT, id ? id : &nobody);
+    ev.heartbeat.beat = beat;
+    ev.heartbeat.phase = halo_str_of(what ? what : "starting");
+    ev.heartbeat.phase_ms = (int64_t)((now_ns - port->phase_since_ns) / 1000000);
+    ev.heartbeat.steps = (int64_t)atomic_load(&port->stats.steps);
+    ev.heartbeat.running = atomic_load(&port->stats.n_running);
+    halo_port_put(port, &ev);
+}

@@ -1,0 +1,125 @@
+/* text.c: the text thread: everything that needs a tokenizer, a template or the directory of a file.
+ *
+ * One thread, one job at a time, in order of arrival. It never touches the device. A job fails with request->fault.
+ */
+#include "port_priv.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- files ---- */
+
+static bool is_file(const char *path)
+{
+    struct stat facts;
+    return stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
+/* DIR/NAME.gguf or DIR/NAME. */
+static bool find_in(const char *dir, const char *name, char ret_path[HALO_MODEL_PATH_BYTES])
+{
+    static const char *const ends[] = {".gguf", ""};
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        int n = snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s/%s%s", dir, name, ends[i]);
+        if (n > 0 && n < HALO_MODEL_PATH_BYTES && is_file(ret_path))
+            return true;
+    }
+    return false;
+}
+
+/* The first part of a split set. */
+static bool find_split_in(const char *dir, const char *name, char ret_path[HALO_MODEL_PATH_BYTES])
+{
+    bool found = false;
+    size_t n_name = strlen(name);
+    DIR *stream = opendir(dir);
+    for (struct dirent *entry; stream && !found && (entry = readdir(stream));) {
+        char stem[HALO_MODEL_NAME_BYTES];
+        if (strncmp(entry->d_name, name, n_name) != 0 || strncmp(entry->d_name + n_name, "-00001-of-", 10) != 0)
+            continue;
+        halo_loaded_name_of(entry->d_name, stem);
+        int n = snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s/%s", dir, entry->d_name);
+        found = strcmp(stem, name) == 0 && n > 0 && n < HALO_MODEL_PATH_BYTES && is_file(ret_path);
+    }
+    if (stream)
+        closedir(stream);
+    return found;
+}
+
+int halo_text_resolve(const struct halo_port_config *config, const char *name, char ret_path[HALO_MODEL_PATH_BYTES],
+                      struct halo_fault *fault)
+{
+    if (strchr(name, '/')) {
+        snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s", name);
+        return 0; /* whether it exists the directory reader says, better than we could */
+    }
+    for (size_t i = 0; i < config->n_model_dirs; i++)
+        if (find_in(config->model_dirs[i], name, ret_path) || find_split_in(config->model_dirs[i], name, ret_path))
+            return 0;
+    if (!config->link && is_file(name)) {
+        snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s", name);
+        return 0;
+    }
+    return halo_fault_set(fault, HALO_FAULT_NOT_FOUND, "no model file %.100s(.gguf) in %s%.80s", name,
+                          config->n_model_dirs == 1 ? "" : config->n_model_dirs == 0 ? "any directory: none is configured" :
+                          "any of the model directories, the first of which is ",
+                          config->n_model_dirs > 0 ? config->model_dirs[0] : "");
+}
+
+static void parse_load(struct halo_text_thread *text, struct halo_load *load)
+{
+    char path[HALO_MODEL_PATH_BYTES];
+    if (halo_text_resolve(text->config, load->loaded->path, path, &load->fault) == 0) {
+        memcpy(load->loaded->path, path, sizeof(path));
+        halo_load_parse(load);
+    }
+    if (load->fault.code != HALO_FAULT_NONE)
+        halo_note_post(text->port, &load->note, HALO_NOTE_LOAD_DONE, load);
+    else
+        halo_note_post(text->device, &load->note, HALO_NOTE_LOAD_CREATE, load);
+}
+
+/* ---- the loop ---- */
+
+static void do_job(struct halo_text_thread *text, struct halo_request *request)
+{
+    if (!atomic_load(&request->cancel)) {
+        switch (request->msg.type) {
+        case HALO_MSG_GENERATE: halo_text_job_generate(text, request); break;
+        case HALO_MSG_SCORE: halo_text_job_score(text, request); break;
+        case HALO_MSG_TOKENIZE: halo_text_job_tokenize(text, request); break;
+        case HALO_MSG_DETOKENIZE: halo_text_job_detokenize(text, request); break;
+        case HALO_MSG_MODELS: halo_text_job_models(text, request); break;
+        case HALO_MSG_PLAN: halo_text_job_plan(text, request); break;
+        default: assert(!"no job for the text thread");
+        }
+    }
+    halo_note_post(text->port, &request->note, HALO_NOTE_TEXT_DONE, request);
+}
+
+static void *loop(void *ud)
+{
+    struct halo_text_thread *text = ud;
+    for (;;) {
+        struct halo_mail *mail = halo_mailbox_wait(&text->box, UINT64_MAX);
+        while (mail) {
+            struct halo_note *note = halo_note_of(mail);
+            mail = mail->next;
+            if (note->what == HALO_NOTE_LOAD_PARSE)
+                parse_load(text, note->to);
+            else
+                do_job(text, note->to);
+        }
+    }
+    return NULL;
+}
+
+int halo_text_thread_start(struct halo_text_thread *text)
+{
+    int r = halo_mailbox_init(&text->box, false);
+    return r < 0 ? r : -pthread_create(&text->thread, NULL, loop, text);
+}
