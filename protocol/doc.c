@@ -1,0 +1,328 @@
+/* doc.c: keeps the tables of docs/PROTOCOL.md equal to message.def.
+ *
+ *   protocol-doc --check FILE    exit 1 and the first differing line if a table is not what message.def says
+ *   protocol-doc --write FILE    put the right tables in
+ *
+ * A table stands between the lines `<!-- table: WHAT NAME -->` and `<!-- end of table -->`; WHAT is request, event or
+ * part, or `errors`, `limits` without a name. The text around is a person's. A message without a table is an error.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "message_table_priv.h"
+
+#define BEGIN "<!-- table: "
+#define END "<!-- end of table -->"
+
+static void write_i64(FILE *out, int64_t value)
+{
+    if (value == INT64_MAX)
+        fprintf(out, "2^63-1");
+    else if (value == INT32_MAX)
+        fprintf(out, "2^31-1");
+    else
+        fprintf(out, "%" PRId64, value);
+}
+
+static void write_f64(FILE *out, double value)
+{
+    char text[HALO_JSON_NUMBER_BYTES];
+
+    fprintf(out, "%.*s", (int)halo_json_format_f64(text, value), text);
+}
+
+static void write_words(FILE *out, const struct halo_words *words)
+{
+    if (words->n == HALO_N_ERRORS && strcmp(words->names[HALO_ERROR_BAD_JSON], "bad_json") == 0) {
+        fprintf(out, "an error code");
+        return;
+    }
+    for (int i = 0, n = 0; i < words->n; i++) {
+        if (words->names[i])
+            fprintf(out, "%s`%s`", n++ ? " " : "", words->names[i]);
+    }
+}
+
+static void write_count(FILE *out, const char *what, const struct halo_field *f)
+{
+    fprintf(out, "list of %s", what);
+    if (f->i.hi < INT32_MAX)
+        fprintf(out, ", %" PRId64 " to %" PRId64, f->i.lo, f->i.hi);
+}
+
+static void write_type(FILE *out, const struct halo_field *f)
+{
+    switch (f->kind) {
+    case HALO_KIND_ID: fprintf(out, "string up to %" PRId64 " bytes, or integer", f->i.hi); break;
+    case HALO_KIND_BOOL: fprintf(out, "boolean"); break;
+    case HALO_KIND_I64:
+        fprintf(out, "integer ");
+        write_i64(out, f->i.lo);
+        fprintf(out, " to ");
+        write_i64(out, f->i.hi);
+        break;
+    case HALO_KIND_F64:
+        fprintf(out, "number");
+        if (f->f.hi < 1e15) {
+            fprintf(out, " ");
+            write_f64(out, f->f.lo);
+            fprintf(out, " to ");
+            write_f64(out, f->f.hi);
+        }
+        if (f->form == HALO_FORM_sig9)
+            fprintf(out, ", 9 significant digits");
+        if (f->form == HALO_FORM_fix3)
+            fprintf(out, ", 3 decimals");
+        break;
+    case HALO_KIND_STR:
+        fprintf(out, "string");
+        if (f->i.hi < HALO_LIMIT_LINE_BYTES)
+            fprintf(out, ", %" PRId64 " to %" PRId64 " bytes", f->i.lo, f->i.hi);
+        break;
+    case HALO_KIND_WORD: write_words(out, f->words); break;
+    case HALO_KIND_STRS:
+        write_count(out, "strings", f);
+        if (f->i.dflt < HALO_LIMIT_LINE_BYTES)
+            fprintf(out, ", each up to %" PRId64 " bytes", f->i.dflt);
+        break;
+    case HALO_KIND_TOKS: write_count(out, "token ids", f); break;
+    case HALO_KIND_OBJ: fprintf(out, "object [%s](#%s)", f->part->name, f->part->name); break;
+    case HALO_KIND_OBJS: fprintf(out, "list of [%s](#%s)", f->part->name, f->part->name); break;
+    case HALO_KIND_BIAS:
+        fprintf(out, "object of token id to number -%" PRId64 " to %" PRId64 ", up to %" PRId64, f->i.dflt, f->i.dflt,
+                f->i.hi);
+        break;
+    case HALO_KIND_TOPS: fprintf(out, "list of pairs [token id, logprob]"); break;
+    case HALO_KIND_JSON:
+        fprintf(out, f->form == HALO_FORM_object ? "object" : f->form == HALO_FORM_array ? "list" : "any JSON");
+        break;
+    case HALO_KIND_END: break;
+    }
+}
+
+static void write_presence(FILE *out, const struct halo_field *f)
+{
+    switch (f->presence) {
+    case HALO_PRESENCE_REQ: fprintf(out, "required"); return;
+    case HALO_PRESENCE_OPT: fprintf(out, "optional"); return;
+    case HALO_PRESENCE_NUL: fprintf(out, "null if unknown"); return;
+    case HALO_PRESENCE_LINK: fprintf(out, "from halod only"); return;
+    case HALO_PRESENCE_DEF: break;
+    }
+    switch (f->kind) {
+    case HALO_KIND_BOOL: fprintf(out, "%s", f->i.dflt ? "true" : "false"); break;
+    case HALO_KIND_I64: write_i64(out, f->i.dflt); break;
+    case HALO_KIND_F64: write_f64(out, f->f.dflt); break;
+    case HALO_KIND_WORD: fprintf(out, "`%s`", f->words->names[f->i.dflt]); break;
+    case HALO_KIND_OBJ: fprintf(out, "its defaults"); break;
+    default: fprintf(out, "empty"); break;
+    }
+}
+
+static void write_fields(FILE *out, const struct halo_shape *shape)
+{
+    const struct halo_field *f = shape->fields();
+
+    if (f->kind == HALO_KIND_END) {
+        fprintf(out, "No fields of its own.\n");
+        return;
+    }
+    fprintf(out, "| field | type | default | meaning |\n|---|---|---|---|\n");
+    for (; f->kind != HALO_KIND_END; f++) {
+        fprintf(out, "| `%s` | ", f->name);
+        write_type(out, f);
+        fprintf(out, " | ");
+        write_presence(out, f);
+        fprintf(out, " | %s |\n", f->doc);
+    }
+}
+
+static void write_errors(FILE *out)
+{
+    fprintf(out, "| code | retryable | meaning |\n|---|---|---|\n");
+    for (int i = HALO_ERROR_NONE + 1; i < HALO_N_ERRORS; i++)
+        fprintf(out, "| `%s` | %s | %s |\n", halo_error_name((enum halo_error)i),
+                halo_error_retryable((enum halo_error)i) ? "yes" : "no", halo_error_meaning((enum halo_error)i));
+}
+
+static void write_limits(FILE *out)
+{
+    static const struct {
+        const char *what;
+        long long value;
+        const char *breach;
+    } rows[] = {
+        {"connections", HALO_LIMIT_CONNECTIONS, "`too_many_requests`, then the connection is closed"},
+        {"open requests of one connection", HALO_LIMIT_OPEN_REQUESTS, "`too_many_requests`"},
+        {"queued requests in all", HALO_LIMIT_QUEUED_REQUESTS, "`queue_full`"},
+        {"bytes of one line, newline not counted", HALO_LIMIT_LINE_BYTES, "`line_too_long`"},
+        {"levels of nesting", HALO_LIMIT_DEPTH, "`bad_request`"},
+        {"arrays and objects in one line", HALO_LIMIT_CONTAINERS, "`bad_request`"},
+        {"values in one line", HALO_LIMIT_VALUES, "`bad_request`"},
+        {"bytes of an id", HALO_LIMIT_ID_BYTES, "`bad_request`"},
+        {"stop strings", HALO_LIMIT_STOP_STRINGS, "`bad_request`"},
+        {"bytes of a stop string", HALO_LIMIT_STOP_BYTES, "`bad_request`"},
+        {"buffered output of one connection, high mark, bytes", HALO_LIMIT_OUTPUT_HIGH_BYTES, "its sequences pause"},
+        {"buffered output of one connection, low mark, bytes", HALO_LIMIT_OUTPUT_LOW_BYTES, "they go on"},
+        {"milliseconds above the high mark", HALO_LIMIT_STALL_MS, "`client_stalled`"},
+        {"bytes of request lines kept for resume", HALO_LIMIT_RESUME_BYTES, "`too_many_requests`"},
+        {"the same for one user id", HALO_LIMIT_RESUME_USER_BYTES, "`too_many_requests`"},
+        {"progress events of one request in a second", HALO_LIMIT_PROGRESS_PER_S, "left out"},
+    };
+
+    fprintf(out, "| limit | value | beyond it |\n|---|---|---|\n");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        fprintf(out, "| %s | %lld | %s |\n", rows[i].what, rows[i].value, rows[i].breach);
+}
+
+static const struct halo_shape *find_part(const char *name)
+{
+    for (int i = 0; i < HALO_N_PARTS; i++) {
+        if (strcmp(halo_part_table[i]->name, name) == 0)
+            return halo_part_table[i];
+    }
+    return NULL;
+}
+
+/* Two events are called done; the second one's table is named after its request. */
+static int find_event(const char *name)
+{
+    return strcmp(name, "done-score") == 0 ? HALO_EV_SCORED : halo_ev_type_from_name(name, strlen(name));
+}
+
+/* One bit for each message that had its table. */
+struct seen {
+    bool msg[HALO_N_MSGS], ev[HALO_N_EVS], part[HALO_N_PARTS];
+};
+
+/* Writes the table of `what`, e.g. "request load". False if there is no such thing. */
+static bool write_table(FILE *out, const char *what, struct seen *seen)
+{
+    char name[64];
+    int type;
+
+    if (strcmp(what, "errors") == 0) {
+        write_errors(out);
+        return true;
+    }
+    if (strcmp(what, "limits") == 0) {
+        write_limits(out);
+        return true;
+    }
+    if (sscanf(what, "request %63s", name) == 1 && (type = halo_msg_type_from_name(name, strlen(name))) >= 0) {
+        fprintf(out, "%s Answer: %s.\n\n", halo_msg_table[type].doc, halo_msg_table[type].reply);
+        write_fields(out, &halo_msg_table[type].shape);
+        return seen->msg[type] = true;
+    }
+    if (sscanf(what, "event %63s", name) == 1 && (type = find_event(name)) >= 0) {
+        fprintf(out, "%s%s\n\n", halo_ev_table[type].doc, halo_ev_table[type].terminal ? " Terminal." : "");
+        write_fields(out, &halo_ev_table[type].shape);
+        return seen->ev[type] = true;
+    }
+    if (sscanf(what, "part %63s", name) == 1 && find_part(name)) {
+        write_fields(out, find_part(name));
+        for (int i = 0; i < HALO_N_PARTS; i++)
+            seen->part[i] |= halo_part_table[i] == find_part(name);
+        return true;
+    }
+    return false;
+}
+
+static int missing(const struct seen *seen)
+{
+    int n = 0;
+
+    for (int i = 0; i < HALO_N_MSGS; i++)
+        n += !seen->msg[i] && fprintf(stderr, "no table: request %s\n", halo_msg_type_name((enum halo_msg_type)i)) > 0;
+    for (int i = 0; i < HALO_N_EVS; i++)
+        n += !seen->ev[i] && fprintf(stderr, "no table: event %s\n", halo_ev_type_name((enum halo_ev_type)i)) > 0;
+    for (int i = 0; i < HALO_N_PARTS; i++)
+        n += !seen->part[i] && fprintf(stderr, "no table: part %s\n", halo_part_table[i]->name) > 0;
+    return n;
+}
+
+/* Copies the document with its tables made anew. The number of faults, which were told. */
+static int renew(char *text, FILE *out)
+{
+    struct seen seen = {0};
+    int n_faults = 0;
+
+    for (char *line = text, *next; line && *line; line = next) {
+        char *end = strchr(line, '\n');
+        char what[80];
+
+        next = end ? end + 1 : NULL;
+        fwrite(line, 1, end ? (size_t)(end + 1 - line) : strlen(line), out);
+        if (sscanf(line, BEGIN "%79[a-z0-9_ -]-->", what) != 1)
+            continue;
+        for (size_t n = strlen(what); n > 0 && (what[n - 1] == ' ' || what[n - 1] == '-'); n--)
+            what[n - 1] = '\0';
+        if (!write_table(out, what, &seen))
+            n_faults += fprintf(stderr, "no such table: %s\n", what) > 0;
+        next = next ? strstr(next, END) : NULL;
+        if (!next)
+            n_faults += fprintf(stderr, "table %s does not end\n", what) > 0;
+    }
+    return n_faults + missing(&seen);
+}
+
+static char *read_file(const char *path)
+{
+    FILE *in = fopen(path, "rb");
+    char *text = NULL;
+    size_t n = 0;
+
+    if (!in || getdelim(&text, &n, '\0', in) < 0) {
+        fprintf(stderr, "%s: %s\n", path, strerror(errno));
+        free(text);
+        text = NULL;
+    }
+    if (in)
+        fclose(in);
+    return text;
+}
+
+static int compare(const char *path, const char *is, const char *wanted)
+{
+    int line = 1;
+
+    if (strcmp(is, wanted) == 0)
+        return 0;
+    for (; *is && *is == *wanted; is++, wanted++)
+        line += *is == '\n';
+    fprintf(stderr, "%s:%d: the table is not what message.def says; put it right with protocol-doc --write\n", path,
+            line);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    char *text, *wanted = NULL;
+    size_t n = 0;
+    FILE *out;
+    int rc = 1;
+
+    if (argc != 3 || (strcmp(argv[1], "--check") != 0 && strcmp(argv[1], "--write") != 0)) {
+        fprintf(stderr, "usage: protocol-doc --check|--write FILE\n");
+        return 2;
+    }
+    text = read_file(argv[2]);
+    out = text ? open_memstream(&wanted, &n) : NULL;
+    if (!out)
+        return 1;
+    rc = renew(text, out) > 0;
+    fclose(out);
+    if (rc == 0 && argv[1][2] == 'c') {
+        rc = compare(argv[2], text, wanted);
+    } else if (rc == 0) {
+        out = fopen(argv[2], "wb");
+        rc = !out || fwrite(wanted, 1, n, out) != n || fclose(out) != 0;
+    }
+    free(text);
+    free(wanted);
+    return rc;
+}
