@@ -1,0 +1,130 @@
+/* test_arch_rope.c: rotary frequencies of the plan: base, partial rotation, factors, linear scaling, YaRN; and the pairing of families. */
+#include "toy_model.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+static void near(double is, double should)
+{
+    if (!(fabs(is / should - 1) < 1e-12))
+        fail_msg("%.17g, should be %.17g", is, should);
+}
+
+static void plain(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("qwen3");
+    struct halo_model *model;
+
+    halo_toy_set(toy, "rope.freq_base", HALO_GGUF_F32, 1e6);
+    model = halo_toy_accepted(toy);
+    assert_int_equal(model->plan.n_ropes, 1);
+    assert_int_equal(model->plan.ropes[0].n_rot, 16);
+    assert_true(model->plan.ropes[0].scale == 1);
+    for (int i = 0; i < 8; i++)
+        near(model->plan.ropes[0].freqs[i], pow(1e6, -i / 8.0));
+    halo_model_destroy(model);
+    halo_toy_set(toy, "rope.dimension_count", HALO_GGUF_U32, 12); /* the exponent runs over the rotated part */
+    model = halo_toy_accepted(toy);
+    assert_int_equal(model->plan.ropes[0].n_rot, 12);
+    for (int i = 0; i < 6; i++)
+        near(model->plan.ropes[0].freqs[i], pow(1e6, -i / 6.0));
+    halo_model_destroy(model);
+    halo_toy_destroy(toy);
+}
+
+static void pairings(void **state)
+{
+    static const struct { const char *family; enum halo_rope_pairing pairing; } rows[] = {
+        {"llama", HALO_ROPE_NORM}, {"llama-moe", HALO_ROPE_NORM}, {"qwen2", HALO_ROPE_NEOX}, {"qwen3", HALO_ROPE_NEOX}, {"qwen3moe", HALO_ROPE_NEOX}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct halo_toy *toy = halo_toy_create(rows[i].family);
+        struct halo_model *model = halo_toy_accepted(toy);
+        assert_int_equal(model->plan.ropes[0].pairing, rows[i].pairing);
+        halo_model_destroy(model);
+        halo_toy_destroy(toy);
+    }
+}
+
+static void factors(void **state)
+{
+    static const float good[8] = {1, 1, 1.5f, 2, 4, 8, 8, 8};
+    static const float bad[][8] = {{1, 1, 0, 1, 1, 1, 1, 1}, {1, 1, -2, 1, 1, 1, 1, 1}, {1, 1, NAN, 1, 1, 1, 1, 1}, {1, 1, INFINITY, 1, 1, 1, 1, 1}};
+    struct halo_toy *toy = halo_toy_create("llama");
+    struct halo_model *model;
+
+    halo_toy_add(toy, "rope_freqs.weight", HALO_TYPE_F32, 8, 0, 0);
+    halo_toy_find(toy, "rope_freqs.weight")->values = good;
+    model = halo_toy_accepted(toy);
+    for (int i = 0; i < 8; i++)
+        near(model->plan.ropes[0].freqs[i], pow(10000, -i / 8.0) / good[i]);
+    for (uint32_t i = 0; i < model->plan.n_weights; i++) /* read by the host, no weight of the device */
+        assert_string_not_equal(model->plan.weights[i].name, "rope_freqs.weight");
+    halo_model_destroy(model);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        halo_toy_find(toy, "rope_freqs.weight")->values = bad[i];
+        halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "rope_freqs.weight[2] is ", "must be a positive number");
+    }
+    halo_toy_find(toy, "rope_freqs.weight")->dims[0] = 16;
+    halo_toy_find(toy, "rope_freqs.weight")->values = NULL;
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "rope_freqs.weight is [16], should be [8]", NULL);
+    halo_toy_destroy(toy);
+}
+
+static void linear(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("llama");
+    struct halo_model *model;
+
+    halo_toy_set_text(toy, "rope.scaling.type", "linear");
+    halo_toy_set(toy, "rope.scaling.factor", HALO_GGUF_F32, 4);
+    halo_toy_set(toy, "rope.scaling.attn_factor", HALO_GGUF_F32, 1.25);
+    model = halo_toy_accepted(toy);
+    for (int i = 0; i < 8; i++)
+        near(model->plan.ropes[0].freqs[i], pow(10000, -i / 8.0) / 4);
+    assert_true(model->plan.ropes[0].scale == 1.25f);
+    halo_model_destroy(model);
+    halo_toy_destroy(toy);
+}
+
+/* Worked by hand: 16 rotated, base 10000, original context 256. Turns within it: pair i turns 256 * 10000^(-i/8) / 2 pi times, that is
+ * 40.74, 12.88, 4.07, 1.29, 0.41 ... So 32 turns lie at pair 0.2098 (down: 0) and 1 turn at 3.2198 (up: 4): a ramp over pairs 0 to 4. */
+static void yarn(void **state)
+{
+    static const double keep[8] = {1, 0.75, 0.5, 0.25, 0, 0, 0, 0};
+    struct halo_toy *toy = halo_toy_create("qwen2");
+    struct halo_model *model;
+
+    halo_toy_set_text(toy, "rope.scaling.type", "yarn");
+    halo_toy_set(toy, "rope.scaling.factor", HALO_GGUF_F32, 8);
+    halo_toy_set(toy, "rope.scaling.original_context_length", HALO_GGUF_U32, 256);
+    model = halo_toy_accepted(toy);
+    for (int i = 0; i < 8; i++) {
+        double plain_freq = pow(10000, -i / 8.0);
+        near(model->plan.ropes[0].freqs[i], plain_freq * keep[i] + plain_freq / 8 * (1 - keep[i]));
+    }
+    assert_true(fabsf(model->plan.ropes[0].scale - 1.2079442f) < 1e-6f); /* 1 + 0.1 ln 8 */
+    halo_model_destroy(model);
+    halo_toy_set(toy, "rope.scaling.yarn_beta_fast", HALO_GGUF_F32, 10); /* pair 1.2199, down: 1 */
+    model = halo_toy_accepted(toy);
+    near(model->plan.ropes[0].freqs[1], pow(10000, -1 / 8.0));
+    near(model->plan.ropes[0].freqs[2], pow(10000, -2 / 8.0) * (2.0 / 3 + 1.0 / 3 / 8));
+    halo_model_destroy(model);
+    halo_toy_set(toy, "rope.scaling.yarn_ext_factor", HALO_GGUF_F32, 0); /* no blending: all divided, no scale */
+    model = halo_toy_accepted(toy);
+    near(model->plan.ropes[0].freqs[0], 1.0 / 8);
+    assert_true(model->plan.ropes[0].scale == 1);
+    halo_model_destroy(model);
+    halo_toy_destroy(toy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain),  cmocka_unit_test(pairings), cmocka_unit_test(factors),
+        cmocka_unit_test(linear), cmocka_unit_test(yarn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+/* test_bind.c: the binder names every missing, misshapen and foreign tensor. */
+#include "toy_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const families[] = {"llama", "llama-moe", "qwen2", "qwen3", "qwen3moe"};
+#define N_FAMILIES (sizeof(families) / sizeof(families[0]))
+
+/* Each tensor of each family in turn: without it, and transposed or longer, the file is refused by name. */
+static void each_tensor_missing_or_misshapen(void **state)
+{
+    unsigned n_tried = 0;
+
+    for (size_t f = 0; f < N_FAMILIES; f++) {
+        struct halo_toy *whole = halo_toy_create(families[f]);
+        for (uint32_t i = 0; i < whole->n_tensors; i++) {
+            struct halo_toy *toy = halo_toy_create(families[f]);
+            struct halo_toy_tensor *tensor = &toy->tensors[i];
+            char name[64];
+            memcpy(name, tensor->name, sizeof(name));
+            tensor->dims[0] += 32;
+            halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, name, strcmp(name, "token_embd.weight") == 0 ? "[64, 16]" : "should be");
+            halo_toy_remove(toy, name);
+            halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, name, "is missing");
+            halo_toy_destroy(toy);
+            n_tried++;
+        }
+        halo_toy_destroy(whole);
+    }
+    assert_true(n_tried > 90);
+}
+
+static void vectors_are_f32(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("qwen3");
+
+    halo_toy_find(toy, "blk.1.attn_k_norm.weight")->type = HALO_TYPE_F16;
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.1.attn_k_norm.weight is F16, should be F32", NULL);
+    halo_toy_destroy(toy);
+}
+
+static void several_faults_in_one_sentence(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("llama");
+
+    halo_toy_remove(toy, "blk.0.ffn_up.weight");
+    halo_toy_find(toy, "blk.1.attn_q.weight")->dims[1] = 65;
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "2 tensors do not fit a llama model: blk.1.attn_q.weight is [32, 65], should be [32, 64]",
+                     "; blk.0.ffn_up.weight is missing");
+    /* All the others too: a count of those not told. */
+    for (uint32_t i = 0; i < toy->n_tensors; i++)
+        toy->tensors[i].dims[0] += 32;
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "20 tensors do not fit a llama model: token_embd.weight is [64, 16], should be [32, 16]",
+                     " more");
+    halo_toy_destroy(toy);
+}
+
+/* Passing over a tensor that the family does not use would change the result in silence. */
+static void foreign_tensors(void **state)
+{
+    static const char *const foreign[] = {"blk.0.attn_q.bias", "blk.2.attn_q.weight", "blk.00.attn_q.weight", "blk.0.attn_sinks",
+                                          "blk.4294967296.attn_q.weight", "blk..attn_q.weight", "output.bias", "blk.0.ffn_up.scale"};
+
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+        struct halo_toy *toy = halo_toy_create("qwen3");
+        halo_toy_add(toy, foreign[i], HALO_TYPE_F32, 64, 0, 0);
+        halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "1 tensor of the file is no part of a qwen3 model", foreign[i]);
+        halo_toy_add(toy, "another", HALO_TYPE_F32, 64, 0, 0);
+        halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "2 tensors of the file are no part of a qwen3 model (first: ", foreign[i]);
+        halo_toy_destroy(toy);
+    }
+}
+
+static void tensors_that_carry_nothing(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("llama");
+
+    halo_toy_add(toy, "blk.0.attn_rot_embd.weight", HALO_TYPE_F32, 8, 0, 0);
+    halo_model_destroy(halo_toy_accepted(toy));
+    halo_toy_destroy(toy);
+}
+
+/* Tensors that a llama file may have: each is used when it is there. */
+static void optional_tensors(void **state)
+{
+    static const struct { const char *name; uint64_t d0, d1; } rows[] = {
+        {"output.weight", 32, 16}, {"blk.0.attn_q.bias", 64, 0},      {"blk.1.attn_k.bias", 32, 0},
+        {"blk.0.attn_v.bias", 32, 0}, {"blk.1.attn_output.bias", 32, 0},
+    };
+    struct halo_toy *toy = halo_toy_create("llama");
+    struct halo_model *model = halo_toy_accepted(toy);
+    uint32_t n_weights = model->plan.n_weights;
+
+    halo_model_destroy(model);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        bool found = false;
+        halo_toy_add(toy, rows[i].name, HALO_TYPE_F32, rows[i].d0, rows[i].d1, 0);
+        model = halo_toy_accepted(toy);
+        assert_int_equal(model->plan.n_weights, n_weights + i + 1);
+        for (uint32_t k = 0; k < model->plan.n_weights; k++)
+            found = found || strcmp(model->plan.weights[k].name, rows[i].name) == 0;
+        assert_true(found);
+        halo_model_destroy(model);
+    }
+    halo_toy_find(toy, "output.weight")->dims[1] = 17;
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "output.weight is [32, 17], should be [32, 16]", NULL);
+    halo_toy_destroy(toy);
+}
+
+static void no_embedding(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("llama");
+
+    halo_toy_set(toy, "vocab_size", HALO_GGUF_U32, 16);
+    halo_toy_remove(toy, "token_embd.weight");
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "token_embd.weight is missing", NULL);
+    halo_toy_destroy(toy);
+}
+
+/* A thousand foreign tensors in a file of the most layers: the check must not be quadratic in a way that a person notices. */
+static void many_tensors(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("llama");
+    char name[64];
+
+    for (unsigned i = 0; toy->n_tensors < HALO_TOY_TENSORS; i++) {
+        snprintf(name, sizeof(name), "blk.%u.attn_q.weight", i + 2);
+        halo_toy_add(toy, name, HALO_TYPE_F16, 32, 64, 0);
+    }
+    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "tensors of the file are no part", "first: blk.2.attn_q.weight");
+    halo_toy_set(toy, "block_count", HALO_GGUF_U32, 512);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.2.attn_norm.weight is missing", "more");
+    halo_toy_destroy(toy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_tensor_missing_or_misshapen), cmocka_unit_test(vectors_are_f32),
+        cmocka_unit_test(several_faults_in_one_sentence),   cmocka_unit_test(foreign_tensors),
+        cmocka_unit_test(tensors_that_carry_nothing),       cmocka_unit_test(optional_tensors),
+        cmocka_unit_test(no_embedding),                     cmocka_unit_test(many_tensors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,72 @@
+/* test_estimate.c: bytes and operations of a step, worked by hand; the context that fits a budget. */
+#include "toy_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+/* Toy llama: width 32, heads 4/2 of 16, feed-forward 64, 2 layers, vocabulary 16 in Q8_0 (34 bytes a row), matrices in F16. */
+static void dense(void **state)
+{
+    const uint64_t matrix_elements = 2 * (32 * 64 + 2 * 32 * 32 + 64 * 32 + 3 * 32 * 64), head_elements = 32 * 16, head_bytes = 34 * 16;
+    struct halo_toy *toy = halo_toy_create("llama");
+    struct halo_model *model = halo_toy_accepted(toy);
+    struct halo_plan_cost cost;
+
+    halo_plan_cost(&model->plan, 100, 1, &cost);
+    assert_int_equal(cost.weight_bytes, 34 + 2 * matrix_elements + head_bytes);
+    assert_int_equal(cost.kv_bytes, 2 /* layers */ * 100 * 2 /* heads */ * (16 + 16) * 2 /* f16 */);
+    assert_int_equal(cost.flops, 2 * (matrix_elements + head_elements) + 2ull * 2 * 100 * 4 * (16 + 16));
+    halo_plan_cost(&model->plan, 0, 8, &cost); /* eight rows: the weights are read once */
+    assert_int_equal(cost.weight_bytes, 8 * 34 + 2 * matrix_elements + head_bytes);
+    assert_int_equal(cost.kv_bytes, 0);
+    assert_int_equal(cost.flops, 8 * 2 * (matrix_elements + head_elements));
+    halo_model_destroy(model);
+    halo_toy_destroy(toy);
+}
+
+/* 2 of 4 experts: one row reads half of them, many rows all. */
+static void experts(void **state)
+{
+    const uint64_t attention = 2 * (32 * 64 + 2 * 32 * 32 + 64 * 32) * 2, router = 2 * 32 * 4 * 4, expert_bytes = 2 * 3 * 32 * 64 * 2;
+    struct halo_toy *toy = halo_toy_create("qwen3moe");
+    struct halo_model *model = halo_toy_accepted(toy);
+    struct halo_plan_cost one, two, many;
+
+    halo_plan_cost(&model->plan, 0, 1, &one);
+    assert_int_equal(one.weight_bytes, 34 + attention + router + 2 * expert_bytes + 34 * 16);
+    halo_plan_cost(&model->plan, 0, 2, &two); /* 4 * (1 - 1/4) = 3 of them on average */
+    assert_int_equal(two.weight_bytes, 2 * 34 + attention + router + 3 * expert_bytes + 34 * 16);
+    halo_plan_cost(&model->plan, 0, 60, &many);
+    assert_in_range(many.weight_bytes, 60 * 34 + attention + router + 4 * expert_bytes + 34 * 16 - 8,
+                    60 * 34 + attention + router + 4 * expert_bytes + 34 * 16);
+    assert_int_equal(two.flops, 2 * one.flops);
+    halo_model_destroy(model);
+    halo_toy_destroy(toy);
+}
+
+static void fitting_context(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("llama");
+    struct halo_model *model = halo_toy_accepted(toy);
+    const uint64_t page = 32 * 2 * 2 * (16 + 16) * 2;
+
+    assert_int_equal(halo_kv_page_bytes(&model->plan.kv), page);
+    assert_int_equal(halo_plan_fit_context(&model->plan, 0, 1, 256), 0);
+    assert_int_equal(halo_plan_fit_context(&model->plan, page - 1, 1, 256), 0);
+    assert_int_equal(halo_plan_fit_context(&model->plan, page, 1, 256), 32);
+    assert_int_equal(halo_plan_fit_context(&model->plan, 7 * page, 2, 256), 96);
+    assert_int_equal(halo_plan_fit_context(&model->plan, 8 * page - 1, 1, 256), 224);
+    assert_int_equal(halo_plan_fit_context(&model->plan, 8 * page, 1, 256), 256);
+    assert_int_equal(halo_plan_fit_context(&model->plan, 2 * page, 1, 50), 50); /* no whole number of pages */
+    assert_int_equal(halo_plan_fit_context(&model->plan, UINT64_MAX, 1, UINT32_MAX), UINT32_MAX);
+    assert_int_equal(halo_plan_fit_context(&model->plan, UINT64_MAX, 1, 256), 256);
+    halo_model_destroy(model);
+    halo_toy_destroy(toy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(dense), cmocka_unit_test(experts), cmocka_unit_test(fitting_context)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
