@@ -1,0 +1,222 @@
+/* test_reader.c: the reader brings the right bytes by every method, and ends well when the file is cut or the run
+ * cancelled. */
+#include "reader_fixture.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+/* cmocka wants the above before it */
+#include <cmocka.h>
+
+static int setup(void **state)
+{
+    *state = reader_fixture_create();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    reader_fixture_destroy(*state);
+    return 0;
+}
+
+/* By force of options, each method with and without direct reads. */
+static void test_methods(void **state)
+{
+    struct reader_fixture *f = *state;
+    reader_fixture_mix(f);
+    for (unsigned bits = 0; bits < 8; bits++) {
+        struct halo_reader_options options = reader_fixture_options(f);
+        options.no_uring = bits & 1;
+        options.no_direct = bits & 2;
+        options.no_register = bits & 4;
+        assert_int_equal(reader_fixture_run(f, &options), 0);
+        reader_fixture_check(f);
+        enum halo_reader_method wanted = HALO_READER_PREAD;
+        if (!options.no_uring && f->have_uring)
+            wanted = options.no_register ? HALO_READER_URING : HALO_READER_URING_FIXED;
+        if (wanted == HALO_READER_URING_FIXED && f->report.method == HALO_READER_URING)
+            print_message("skipped aloud: registering is limited here: %s\n", f->report.notice);
+        else
+            assert_int_equal(f->report.method, wanted);
+        assert_int_equal(f->report.direct, f->have_direct && !options.no_direct);
+    }
+}
+
+static void test_queue_and_chunk_sizes(void **state)
+{
+    struct reader_fixture *f = *state;
+    reader_fixture_mix(f);
+    static const struct {
+        unsigned depth;
+        size_t chunk;
+    } sizes[] = {{1, 4096}, {1, 1 << 20}, {2, 1}, {3, 5000}, {64, 65536}, {0, 0}, {100000, (size_t)1 << 40}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int no_uring = 0; no_uring < 2; no_uring++) {
+            struct halo_reader_options options = reader_fixture_options(f);
+            options.queue_depth = sizes[i].depth;
+            options.chunk_bytes = sizes[i].chunk;
+            options.no_uring = no_uring;
+            assert_int_equal(reader_fixture_run(f, &options), 0);
+            reader_fixture_check(f);
+        }
+}
+
+/* The region that is registered may begin after some destinations and end before others. */
+static void test_partly_pinned(void **state)
+{
+    struct reader_fixture *f = *state;
+    reader_fixture_mix(f);
+    for (size_t skip = 0; skip < 3; skip++) {
+        struct halo_reader_options options = reader_fixture_options(f);
+        options.pinned = f->region + skip * 3 * HALO_READER_ALIGN;
+        options.pinned_bytes = (size_t)(5 << 20) + skip * 777;
+        assert_int_equal(reader_fixture_run(f, &options), 0);
+        reader_fixture_check(f);
+    }
+    struct halo_reader_options options = reader_fixture_options(f);
+    options.pinned = f->region + 8;
+    options.pinned_bytes = 1 << 20;
+    assert_int_equal(reader_fixture_run(f, &options), 0);
+    reader_fixture_check(f);
+    if (f->have_uring) {
+        assert_int_equal(f->report.method, HALO_READER_URING);
+        assert_non_null(strstr(f->report.notice, "does not begin on a page"));
+    }
+}
+
+static void test_nothing_to_read(void **state)
+{
+    struct reader_fixture *f = *state;
+    struct halo_reader_options options = reader_fixture_options(f);
+    assert_int_equal(reader_fixture_run(f, &options), 0);
+    assert_int_equal(f->report.bytes, 0);
+    assert_int_equal(halo_reader_run(NULL, 0, NULL, 0, NULL, NULL, NULL), 0);
+    reader_fixture_job(f, 0, 5, 0, 0, false);
+    assert_int_equal(reader_fixture_run(f, &options), 0);
+    assert_int_equal(f->done[0], 1);
+}
+
+static void test_short_file_is_refused_at_once(void **state)
+{
+    struct reader_fixture *f = *state;
+    reader_fixture_job(f, 0, 0, 1000, 0, false);
+    reader_fixture_job(f, 1, FIXTURE_FILE_BYTES - 10, 11, 0, false);
+    struct halo_reader_options options = reader_fixture_options(f);
+    assert_int_equal(reader_fixture_run(f, &options), -EIO);
+    assert_int_equal(f->fault.code, HALO_FAULT_LOAD_FAILED);
+    assert_non_null(strstr(f->fault.text, "blk.7.some.weight needs 11 bytes at 9438411"));
+    assert_non_null(strstr(f->fault.text, "ends at byte 9438421"));
+    assert_int_equal(f->done[0], 0);
+    f->jobs[1].offset = UINT64_MAX - 5; /* must not wrap */
+    assert_int_equal(reader_fixture_run(f, &options), -EIO);
+}
+
+static void cut_file(struct reader_fixture *f)
+{
+    if (f->n_progress == 2)
+        assert_int_equal(truncate(f->paths[0], 2000000), 0);
+}
+
+/* Every method: the file loses its tail after the first pieces. */
+static void test_cut_while_reading(void **state)
+{
+    struct reader_fixture *f = *state;
+    reader_fixture_job(f, 0, 0, FIXTURE_FILE_BYTES - 1, 0, true);
+    f->on_progress = cut_file;
+    for (unsigned bits = 0; bits < 4; bits++) {
+        struct halo_reader_options options = reader_fixture_options(f);
+        options.no_uring = bits & 1;
+        options.no_direct = bits & 2;
+        options.queue_depth = 2;
+        options.chunk_bytes = 65536;
+        assert_int_equal(reader_fixture_run(f, &options), -EIO);
+        assert_int_equal(f->fault.code, HALO_FAULT_LOAD_FAILED);
+        assert_non_null(strstr(f->fault.text,
+                               "was cut while it was read: it ends at byte 2000000, blk.7.some.weight needs it up "
+                               "to 9438420"));
+        assert_int_equal(f->done[0], 0);
+        assert_true(f->report.bytes < f->bytes);
+        assert_int_equal(truncate(f->paths[0], (off_t)FIXTURE_FILE_BYTES), 0);
+    }
+}
+
+static void cancel_late(struct reader_fixture *f)
+{
+    if (f->n_progress == 3)
+        atomic_store(&f->cancel, true);
+}
+
+static void test_cancel(void **state)
+{
+    struct reader_fixture *f = *state;
+    reader_fixture_mix(f);
+    f->on_progress = cancel_late;
+    for (int no_uring = 0; no_uring < 2; no_uring++) {
+        struct halo_reader_options options = reader_fixture_options(f);
+        options.no_uring = no_uring;
+        options.queue_depth = 4;
+        atomic_store(&f->cancel, false);
+        assert_int_equal(reader_fixture_run(f, &options), -ECANCELED);
+        assert_int_equal(f->fault.code, HALO_FAULT_CANCELLED);
+        assert_true(f->n_progress >= 3 && f->n_progress <= 3 + 8 + 4); /* what was under way may still land */
+        assert_int_equal(f->report.bytes, f->progress_last);
+        assert_true(f->report.bytes < f->bytes);
+        assert_int_equal(reader_fixture_run(f, &options), -ECANCELED); /* set from the start */
+        assert_int_equal(f->report.bytes, 0);
+    }
+}
+
+static void *cancel_from_outside(void *ud)
+{
+    struct reader_fixture *f = ud;
+    usleep(2000);
+    atomic_store(&f->cancel, true);
+    return NULL;
+}
+
+static void test_cancel_from_a_thread(void **state)
+{
+    struct reader_fixture *f = *state;
+    reader_fixture_mix(f);
+    for (int no_uring = 0; no_uring < 2; no_uring++) {
+        struct halo_reader_options options = reader_fixture_options(f);
+        options.no_uring = no_uring;
+        options.queue_depth = 1;
+        options.chunk_bytes = 4096;
+        atomic_store(&f->cancel, false);
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, cancel_from_outside, f), 0);
+        int rc = reader_fixture_run(f, &options);
+        pthread_join(thread, NULL);
+        assert_true(rc == -ECANCELED || rc == 0);
+        if (rc == 0)
+            reader_fixture_check(f);
+    }
+}
+
+static void test_files_that_do_not_open(void **state)
+{
+    struct reader_fixture *f = *state;
+    reader_fixture_job(f, 0, 0, 10, 0, false);
+    struct halo_reader_options options = reader_fixture_options(f);
+    f->path_list[1] = "/nonexistent/part-2.gguf";
+    assert_int_equal(reader_fixture_run(f, &options), -ENOENT);
+    assert_string_equal(f->fault.text, "part-2.gguf cannot be opened: No such file or directory");
+    f->path_list[1] = "/dev/null";
+    assert_int_equal(reader_fixture_run(f, &options), -EIO);
+    assert_string_equal(f->fault.text, "null is not a regular file");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_methods),         TEST(test_queue_and_chunk_sizes),         TEST(test_partly_pinned),
+        TEST(test_nothing_to_read), TEST(test_short_file_is_refused_at_once), TEST(test_cut_while_reading),
+        TEST(test_cancel),          TEST(test_cancel_from_a_thread),          TEST(test_files_that_do_not_open),
+    };
+    return cmocka_run_group_tests_name("reader", tests, NULL, NULL);
+}
