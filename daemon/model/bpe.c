@@ -1,9 +1,10 @@
 /* bpe.c: byte-level byte-pair encoding.
  *
- * The vocabulary spells each byte as one visible character (GPT-2's map: the printable characters of Latin-1 stand for themselves, the
- * others for U+0100 and up in order). Here a word stays bytes: each begins as the symbol of its token, and a merge is looked up by the
- * pair of symbols, so no text is built or compared while encoding. Texts that only merges mention get symbols above the vocabulary.
- * The tables are built at load, in the tokenizer's arena; encoding is the scratch of one call.
+ * The vocabulary spells each byte as one visible character (GPT-2's map: the printable characters of Latin-1 stand
+ * for themselves, the others for U+0100 and up in order). Here a word stays bytes: each begins as the symbol of its
+ * token, and a merge is looked up by the pair of symbols, so no text is built or compared while encoding. Texts that
+ * only merges mention get symbols above the vocabulary. The tables are built at load, in the tokenizer's arena;
+ * encoding is the scratch of one call.
  */
 #include "tokenizer_priv.h"
 #include "utf8_priv.h"
@@ -107,8 +108,9 @@ static int merge_add(struct halo_tokenizer *t, char *text, size_t n, uint32_t ra
     char quote[HALO_TOKENIZER_QUOTE_BYTES];
     char *space = n > 2 ? memchr(text + 1, ' ', n - 2) : NULL;
     if (!space)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "tokenizer.ggml.merges[%u] is \"%s\", not two texts with a space between",
-                              rank, halo_tokenizer_quote((struct halo_span){text, n}, quote));
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "tokenizer.ggml.merges[%u] is \"%s\", not two texts with a space between", rank,
+                              halo_tokenizer_quote((struct halo_span){text, n}, quote));
     size_t n_left = (size_t)(space - text);
     uint32_t left = 0, right = 0, result = 0;
     int r = symbol_of(t, text, n_left, &left);
@@ -123,7 +125,8 @@ static int merge_add(struct halo_tokenizer *t, char *text, size_t n, uint32_t ra
     return 0;
 }
 
-static int merges_reserve(struct halo_tokenizer *t, struct halo_gguf_array array, char **ret_buffer, struct halo_fault *fault)
+static int merges_reserve(struct halo_tokenizer *t, struct halo_gguf_array array, char **ret_buffer,
+                          struct halo_fault *fault)
 {
     size_t longest = 0;
     for (struct halo_span text; halo_gguf_next_string(&array, &text);)
@@ -136,7 +139,8 @@ static int merges_reserve(struct halo_tokenizer *t, struct halo_gguf_array array
     t->bpe.slots = halo_arena_alloc(&t->arena, t->bpe.n_slots, sizeof *t->bpe.slots);
     *ret_buffer = halo_arena_alloc(&t->arena, longest + 1, 1);
     if (!t->bpe.slots || !*ret_buffer)
-        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %llu merges", (unsigned long long)array.n);
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %llu merges",
+                              (unsigned long long)array.n);
     return 0;
 }
 
@@ -148,9 +152,11 @@ int halo_bpe_load(struct halo_tokenizer *t, const struct halo_gguf *gguf, struct
     if (r < 0)
         return r;
     if (r == HALO_GGUF_ABSENT)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "the vocabulary is not complete: no key tokenizer.ggml.merges");
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "the vocabulary is not complete: no key tokenizer.ggml.merges");
     if (array.kind != HALO_GGUF_STRING || array.n > HALO_TOKENIZER_MAX_MERGES)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "tokenizer.ggml.merges has %llu elements of type %d; at most %u strings are possible",
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "tokenizer.ggml.merges has %llu elements of type %d; at most %u strings are possible",
                               (unsigned long long)array.n, (int)array.kind, HALO_TOKENIZER_MAX_MERGES);
     r = merges_reserve(t, array, &buffer, fault);
     struct halo_span text;
@@ -163,7 +169,8 @@ int halo_bpe_load(struct halo_tokenizer *t, const struct halo_gguf *gguf, struct
 
 /* ---- encoding ---- */
 
-static void pair(const struct halo_encoder *encoder, struct halo_merge_symbol *left, const struct halo_merge_symbol *right)
+static void pair(const struct halo_encoder *encoder, struct halo_merge_symbol *left,
+                 const struct halo_merge_symbol *right)
 {
     if (left->id < 0 || right->id < 0)
         return;
@@ -221,7 +228,8 @@ static int encode_word(struct halo_encoder *encoder, const char *word, size_t n)
     return r;
 }
 
-/* Text that is not UTF-8 can not be cut by expressions: its well-formed stretches are, and what lies between them are words of bytes. */
+/* Text that is not UTF-8 can not be cut by expressions: its well-formed stretches are, and what lies between them are
+ * words of bytes. */
 int halo_bpe_encode(struct halo_encoder *encoder, const char *text, size_t n)
 {
     int r = 0;

@@ -1,9 +1,9 @@
 /* chat.c: messages to prompt text, for the templates that are plain ChatML.
  *
- * Created on the text thread with its model, immutable afterwards, any thread may render. Templates are programs in a language that
- * this build does not run; those below are recognised by their full text, byte for byte, and what each prints is known. Roles and
- * contents are the user's text: their spans are content, so that neither can spell a control token.
- * Fails with UNSUPPORTED (render, for any other template) and OUT_OF_MEMORY.
+ * Created on the text thread with its model, immutable afterwards, any thread may render. Templates are programs in a
+ * language that this build does not run; those below are recognised by their full text, byte for byte, and what each
+ * prints is known. Roles and contents are the user's text: their spans are content, so that neither can spell a
+ * control token. Fails with UNSUPPORTED (render, for any other template) and OUT_OF_MEMORY.
  */
 #include <assert.h>
 #include <model/chat.h>
@@ -14,8 +14,9 @@
 #define MESSAGE "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
 #define PROMPT "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 #define NOT_DEFINED "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}"
-#define DEFAULT_SYSTEM(text) \
-    "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\n" text "<|im_end|>\\n' }}{% endif %}"
+#define DEFAULT_SYSTEM(text)                                                                                           \
+    "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\n" text                            \
+    "<|im_end|>\\n' }}{% endif %}"
 
 struct chat_form {
     const char *text;   /* of the template */
@@ -27,8 +28,10 @@ static const struct chat_form forms[] = {
     {.text = FOR_EACH MESSAGE PROMPT},
     {.text = NOT_DEFINED FOR_EACH MESSAGE PROMPT},
     {.text = FOR_EACH MESSAGE, .no_prompt = true},
-    {.text = FOR_EACH DEFAULT_SYSTEM("You are a helpful assistant") MESSAGE PROMPT, .system = "You are a helpful assistant"},
-    {.text = FOR_EACH DEFAULT_SYSTEM("You are a helpful assistant.") MESSAGE PROMPT, .system = "You are a helpful assistant."},
+    {.text = FOR_EACH DEFAULT_SYSTEM("You are a helpful assistant") MESSAGE PROMPT,
+     .system = "You are a helpful assistant"},
+    {.text = FOR_EACH DEFAULT_SYSTEM("You are a helpful assistant.") MESSAGE PROMPT,
+     .system = "You are a helpful assistant."},
 };
 
 struct halo_chat {
@@ -65,15 +68,17 @@ static void add_template(struct halo_chat_text *text, const char *bytes) { add(t
 
 #define SPANS_PER_MESSAGE 5
 
-int halo_chat_render(const struct halo_chat *chat, const struct halo_chat_message *messages, size_t n, bool add_generation_prompt,
-                     struct halo_arena *arena, struct halo_chat_text *ret, struct halo_fault *fault)
+int halo_chat_render(const struct halo_chat *chat, const struct halo_chat_message *messages, size_t n,
+                     bool add_generation_prompt, struct halo_arena *arena, struct halo_chat_text *ret,
+                     struct halo_fault *fault)
 {
     const struct chat_form *form = chat->form;
     if (!form)
-        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                              chat->present ? "the model's chat template is not plain ChatML, so this version can not render `messages`; "
-                                              "write the conversation as the model expects it and send it as `prompt`"
-                                            : "the model has no chat template, so `messages` can not be rendered; send `prompt`");
+        return halo_fault_set(
+            fault, HALO_FAULT_UNSUPPORTED,
+            chat->present ? "the model's chat template is not plain ChatML, so this version can not render `messages`; "
+                            "write the conversation as the model expects it and send it as `prompt`"
+                          : "the model has no chat template, so `messages` can not be rendered; send `prompt`");
     size_t n_spans;
     *ret = (struct halo_chat_text){0};
     if (!__builtin_mul_overflow(n, (size_t)SPANS_PER_MESSAGE, &n_spans) && n_spans < SIZE_MAX - 4)
@@ -120,7 +125,8 @@ int halo_chat_encode_text(const struct halo_tokenizer *tokenizer, const struct h
     if (!parts)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to tokenize %zu spans", text->n);
     for (size_t i = 0; i < text->n; i++)
-        parts[i] = (struct halo_tokenizer_part){text->spans[i].bytes, text->spans[i].n, special || text->spans[i].is_template};
+        parts[i] = (struct halo_tokenizer_part){text->spans[i].bytes, text->spans[i].n,
+                                                special || text->spans[i].is_template};
     int r = halo_tokenizer_encode_parts(tokenizer, parts, text->n, first, out, fault);
     free(parts);
     if (r == 0 && first && halo_tokenizer_adds_bos(tokenizer) && put_bos(tokenizer, out) < 0) {
@@ -130,8 +136,9 @@ int halo_chat_encode_text(const struct halo_tokenizer *tokenizer, const struct h
     return r;
 }
 
-int halo_chat_encode(const struct halo_chat *chat, const struct halo_tokenizer *tokenizer, const struct halo_chat_message *messages,
-                     size_t n, bool add_generation_prompt, bool special, struct halo_tokens *out, struct halo_fault *fault)
+int halo_chat_encode(const struct halo_chat *chat, const struct halo_tokenizer *tokenizer,
+                     const struct halo_chat_message *messages, size_t n, bool add_generation_prompt, bool special,
+                     struct halo_tokens *out, struct halo_fault *fault)
 {
     struct halo_arena arena;
     struct halo_chat_text text;

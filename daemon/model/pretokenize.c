@@ -1,9 +1,9 @@
 /* pretokenize.c: cutting a text into the words that byte-level BPE merges within.
  *
- * Any thread; the compiled expressions are only read. Owns them. Matching runs in PCRE2's compiled code where the system allows to map
- * memory as executable, else, and when that code runs out of its small stack, in the interpreter. The text must be valid
- * UTF-8: PCRE2 is told not to check again, or each match would look at the whole text.
- * Fails with OUT_OF_MEMORY, or INTERNAL when an expression can not be compiled or gives up, with PCRE2's words.
+ * Any thread; the compiled expressions are only read. Owns them. Matching runs in PCRE2's compiled code where the
+ * system allows to map memory as executable, else, and when that code runs out of its small stack, in the
+ * interpreter. The text must be valid UTF-8: PCRE2 is told not to check again, or each match would look at the whole
+ * text. Fails with OUT_OF_MEMORY, or INTERNAL when an expression can not be compiled or gives up, with PCRE2's words.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "tokenizer_priv.h"
@@ -15,10 +15,24 @@
 
 struct halo_pretokenizer {
     const struct halo_pretokenizer_kind *kind;
-    pcre2_match_context *context;
+    pcre2_general_context *memory; /* PCRE2's allocations go through this room's malloc, so that tests can fail them */
+    pcre2_compile_context *compile;
+    pcre2_match_context *match;
     size_t n_passes;
     pcre2_code *passes[HALO_PRETOKENIZE_MAX_PASSES];
 };
+
+static void *memory_alloc(size_t n, void *ud)
+{
+    (void)ud;
+    return malloc(n);
+}
+
+static void memory_free(void *memory, void *ud)
+{
+    (void)ud;
+    free(memory);
+}
 
 static int set_pcre_fault(struct halo_fault *fault, const char *what, int error)
 {
@@ -35,9 +49,11 @@ static int compile(struct halo_pretokenizer *pre, const char *expression, struct
     PCRE2_SIZE where = 0;
     assert(pre->n_passes < HALO_PRETOKENIZE_MAX_PASSES);
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED,
-                                     PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &error, &where, NULL);
+                                     PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &error,
+                                     &where, pre->compile);
     if (!code)
-        return set_pcre_fault(fault, "compile a pre-tokenizer expression", error == PCRE2_ERROR_HEAP_FAILED ? PCRE2_ERROR_NOMEMORY : error);
+        return set_pcre_fault(fault, "compile a pre-tokenizer expression",
+                              error == PCRE2_ERROR_HEAP_FAILED ? PCRE2_ERROR_NOMEMORY : error);
     pre->passes[pre->n_passes++] = code;
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* where this fails, matching interprets */
     return 0;
@@ -55,8 +71,10 @@ int halo_pretokenizer_create(struct halo_pretokenizer **ret, struct halo_span na
     if (!pre)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the pre-tokenizer");
     pre->kind = kind;
-    pre->context = pcre2_match_context_create(NULL);
-    int r = pre->context ? 0 : halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the pre-tokenizer");
+    pre->memory = pcre2_general_context_create(memory_alloc, memory_free, NULL);
+    pre->compile = pre->memory ? pcre2_compile_context_create(pre->memory) : NULL;
+    pre->match = pre->compile ? pcre2_match_context_create(pre->memory) : NULL;
+    int r = pre->match ? 0 : halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the pre-tokenizer");
     for (size_t i = 0; r == 0 && kind->expressions[i]; i++)
         r = compile(pre, kind->expressions[i], fault);
     if (r < 0) {
@@ -64,7 +82,7 @@ int halo_pretokenizer_create(struct halo_pretokenizer **ret, struct halo_span na
         return r;
     }
     /* No expression repeats a repetition, so the steps of one match are linear in the text, and texts are bounded. */
-    pcre2_set_match_limit(pre->context, UINT32_MAX);
+    pcre2_set_match_limit(pre->match, UINT32_MAX);
     *ret = pre;
     return 0;
 }
@@ -75,7 +93,9 @@ void halo_pretokenizer_destroy(struct halo_pretokenizer *pre)
         return;
     for (size_t i = 0; i < pre->n_passes; i++)
         pcre2_code_free(pre->passes[i]);
-    pcre2_match_context_free(pre->context);
+    pcre2_match_context_free(pre->match);
+    pcre2_compile_context_free(pre->compile);
+    pcre2_general_context_free(pre->memory);
     free(pre);
 }
 
@@ -107,12 +127,13 @@ void halo_words_finish(struct halo_words *words)
     *words = (struct halo_words){0};
 }
 
-static int match(const struct halo_pretokenizer *pre, size_t pass, const char *text, size_t n, size_t from, pcre2_match_data *data)
+static int match(const struct halo_pretokenizer *pre, size_t pass, const char *text, size_t n, size_t from,
+                 pcre2_match_data *data)
 {
     PCRE2_SPTR subject = (PCRE2_SPTR)text;
-    int r = pcre2_match(pre->passes[pass], subject, n, from, PCRE2_NO_UTF_CHECK, data, pre->context);
+    int r = pcre2_match(pre->passes[pass], subject, n, from, PCRE2_NO_UTF_CHECK, data, pre->match);
     if (r == PCRE2_ERROR_JIT_STACKLIMIT)
-        r = pcre2_match(pre->passes[pass], subject, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, pre->context);
+        r = pcre2_match(pre->passes[pass], subject, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, pre->match);
     return r;
 }
 
@@ -144,7 +165,7 @@ int halo_pretokenizer_split(const struct halo_pretokenizer *pre, const char *tex
 {
     assert(n <= UINT32_MAX);
     if (!words->match)
-        words->match = pcre2_match_data_create(1, NULL);
+        words->match = pcre2_match_data_create(1, pre->memory);
     words->n = 0;
     if (!words->match)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for matching");

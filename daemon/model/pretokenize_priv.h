@@ -1,7 +1,8 @@
 /* pretokenize_priv.h: cutting a text into the words that byte-level BPE merges within.
  *
- * A pre-tokenizer is a list of expressions. Each one cuts every word that is there so far into its matches and the gaps between
- * them, seeing one word at a time (so that look-ahead ends at the word's end). Immutable after create; a halo_words per thread.
+ * A pre-tokenizer is a list of expressions. Each one cuts every word that is there so far into its matches and the
+ * gaps between them, seeing one word at a time (so that look-ahead ends at the word's end). Immutable after create; a
+ * halo_words per thread.
  */
 #ifndef HALO_MODEL_PRETOKENIZE_PRIV_H
 #define HALO_MODEL_PRETOKENIZE_PRIV_H

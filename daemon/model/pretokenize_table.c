@@ -1,8 +1,9 @@
 /* pretokenize_table.c: which expressions belong to which tokenizer.ggml.pre.
  *
- * Constant data. The expressions are those of each model's own tokenizer (tokenizer.json or tiktoken), in the syntax of PCRE2; the names
- * are those that converters write into GGUF files. White space is spelled out as Unicode's White_Space, because PCRE2's \s also
- * takes U+180E. To add a name: one line in `names`, and an expression list when none fits; check it with the vectors of its vocabulary.
+ * Constant data. The expressions are those of each model's own tokenizer (tokenizer.json or tiktoken), in the syntax
+ * of PCRE2; the names are those that converters write into GGUF files. White space is spelled out as Unicode's
+ * White_Space, because PCRE2's \s also takes U+180E. To add a name: one line in `names`, and an expression list when
+ * none fits; check it with the vectors of its vocabulary.
  */
 #include "pretokenize_priv.h"
 #include <string.h>
@@ -21,8 +22,8 @@
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|" S "+(?!" NOT_S ")"
 #define LLAMA3(digits) CONTRACTION "|" NO_LETTER "\\p{L}+|" digits "| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n]*|" LINE_ENDS
-#define CASED(suffix, digits)                                                                                                 \
-    NO_LETTER UPPER "*" LOWER "+" suffix "|" NO_LETTER UPPER "+" LOWER "*" suffix "|" digits                                  \
+#define CASED(suffix, digits)                                                                                          \
+    NO_LETTER UPPER "*" LOWER "+" suffix "|" NO_LETTER UPPER "+" LOWER "*" suffix "|" digits                           \
     "| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n/]*|" LINE_ENDS
 
 /* Letters that have case, as the older DeepSeek tokenizers list them. */

@@ -1,7 +1,8 @@
 /* spm.c: SentencePiece's byte-pair model.
  *
- * Spaces are written as U+2581, and one is put in front where a text begins. A pair may merge when its text is a token; the highest score
- * goes first. A character that is no token is spelled by byte tokens. Works on a whole stretch of text, not on words. Scratch of one call.
+ * Spaces are written as U+2581, and one is put in front where a text begins. A pair may merge when its text is a
+ * token; the highest score goes first. A character that is no token is spelled by byte tokens. Works on a whole
+ * stretch of text, not on words. Scratch of one call.
  */
 #include "tokenizer_priv.h"
 #include "utf8_priv.h"
@@ -52,11 +53,13 @@ int halo_spm_find_bytes(struct halo_tokenizer *t, struct halo_fault *fault)
         n_missing += t->byte_ids[byte] < 0;
     if (n_missing && t->unknown < 0)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "the vocabulary has no token for %d of 256 bytes and no unknown token to stand for them", n_missing);
+                              "the vocabulary has no token for %d of 256 bytes and no unknown token to stand for them",
+                              n_missing);
     return 0;
 }
 
-static void pair(const struct halo_encoder *encoder, struct halo_merge_symbol *left, const struct halo_merge_symbol *right)
+static void pair(const struct halo_encoder *encoder, struct halo_merge_symbol *left,
+                 const struct halo_merge_symbol *right)
 {
     const struct halo_tokenizer *t = encoder->tokenizer;
     int32_t id = halo_strings_find(&t->vocab, encoder->merge_text + left->start, (size_t)left->n + right->n);

@@ -1,9 +1,9 @@
 /* text.c: from the bytes of tokens to text that may be shown.
  *
- * One thread at a time per stream. The bytes pass two stages: characters are put together (`partial`), then every byte of a character
- * moves the matcher of each stop string one step (Knuth-Morris-Pratt, so nothing is looked at twice). What the farthest matcher has
- * matched is exactly the text that must be held. Owns nothing: the memory is the arena's.
- * Fails only in init and detokenize.
+ * One thread at a time per stream. The bytes pass two stages: characters are put together (`partial`), then every
+ * byte of a character moves the matcher of each stop string one step (Knuth-Morris-Pratt, so nothing is looked at
+ * twice). What the farthest matcher has matched is exactly the text that must be held. Owns nothing: the memory is
+ * the arena's. Fails only in init and detokenize.
  */
 #include "utf8_priv.h"
 #include <assert.h>
@@ -53,16 +53,16 @@ static int stops_check(const struct halo_text_params *params, struct halo_fault 
     for (size_t i = 0; i < params->n_stops; i++) {
         const struct halo_span *stop = &params->stops[i];
         if (stop->n == 0 || stop->n > HALO_TEXT_MAX_STOP_BYTES)
-            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "stop string %zu has %zu bytes, it must have 1 to %d", i,
-                                  stop->n, HALO_TEXT_MAX_STOP_BYTES);
+            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "stop string %zu has %zu bytes, it must have 1 to %d",
+                                  i, stop->n, HALO_TEXT_MAX_STOP_BYTES);
         if (halo_utf8_valid_run(stop->bytes, stop->n) != stop->n)
             return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "stop string %zu is not valid UTF-8", i);
     }
     return 0;
 }
 
-int halo_text_stream_init(struct halo_text_stream *stream, struct halo_arena *arena, const struct halo_text_params *params,
-                          struct halo_fault *fault)
+int halo_text_stream_init(struct halo_text_stream *stream, struct halo_arena *arena,
+                          const struct halo_text_params *params, struct halo_fault *fault)
 {
     int r = stops_check(params, fault);
     if (r < 0)
@@ -87,7 +87,8 @@ int halo_text_stream_init(struct halo_text_stream *stream, struct halo_arena *ar
     stream->capacity = longest + n_new;
     stream->buffer = halo_arena_alloc(arena, stream->capacity, 1);
     if (failed || !stream->stops || !stream->buffer)
-        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a text stream of %zu bytes", stream->capacity);
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a text stream of %zu bytes",
+                              stream->capacity);
     return 0;
 }
 
@@ -126,7 +127,8 @@ static bool stream_take(struct halo_text_stream *stream, size_t *size, char byte
         if (verdict == HALO_UTF8_PARTIAL)
             return false;
         char character[4];
-        memcpy(character, verdict == HALO_UTF8_VALID ? front : HALO_UTF8_REPLACEMENT, verdict == HALO_UTF8_VALID ? n : 3);
+        memcpy(character, verdict == HALO_UTF8_VALID ? front : HALO_UTF8_REPLACEMENT,
+               verdict == HALO_UTF8_VALID ? n : 3);
         size_t n_character = verdict == HALO_UTF8_VALID ? n : HALO_UTF8_REPLACEMENT_BYTES;
         stream->n_partial -= n;
         memmove(stream->partial, stream->partial + n, stream->n_partial);
@@ -206,8 +208,8 @@ int halo_text_detokenize(const struct halo_tokenizer *tokenizer, const int32_t *
     size_t n_raw = 0;
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= halo_tokenizer_n_vocab(tokenizer))
-            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "token %zu is %d, the vocabulary has ids 0 to %u", i, ids[i],
-                                  halo_tokenizer_n_vocab(tokenizer) - 1);
+            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "token %zu is %d, the vocabulary has ids 0 to %u", i,
+                                  ids[i], halo_tokenizer_n_vocab(tokenizer) - 1);
         n_raw += halo_tokenizer_piece(tokenizer, ids[i], special).n;
     }
     char *raw = halo_arena_alloc(arena, n_raw, 1);

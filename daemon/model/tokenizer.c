@@ -1,8 +1,9 @@
 /* tokenizer.c: text to token ids and back: the public face.
  *
- * A tokenizer is built once and then only read, by any thread. Encoding cuts the text at added tokens and hands the stretches between them
- * to bpe.c or spm.c; its scratch lives as long as the call. See tokenizer_priv.h for the parts.
- * Fails with LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY in create; OUT_OF_MEMORY and BAD_REQUEST (too long) in encode.
+ * A tokenizer is built once and then only read, by any thread. Encoding cuts the text at added tokens and hands the
+ * stretches between them to bpe.c or spm.c; its scratch lives as long as the call. See tokenizer_priv.h for the
+ * parts. Fails with LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY in create; OUT_OF_MEMORY and BAD_REQUEST (too long) in
+ * encode.
  */
 #include "tokenizer_priv.h"
 #include <assert.h>
@@ -65,7 +66,8 @@ int halo_tokens_push(struct halo_tokens *tokens, int32_t id)
 
 int halo_encoder_no_memory(struct halo_encoder *encoder)
 {
-    return halo_fault_set(encoder->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to tokenize a text of %zu bytes", encoder->n);
+    return halo_fault_set(encoder->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to tokenize a text of %zu bytes",
+                          encoder->n);
 }
 
 int halo_encoder_push_byte(struct halo_encoder *encoder, uint8_t byte)
@@ -114,15 +116,17 @@ static void encoder_finish(struct halo_encoder *encoder)
     free(encoder->buffer);
 }
 
-int halo_tokenizer_encode_parts(const struct halo_tokenizer *tokenizer, const struct halo_tokenizer_part *parts, size_t n_parts,
-                                bool first, struct halo_tokens *out, struct halo_fault *fault)
+int halo_tokenizer_encode_parts(const struct halo_tokenizer *tokenizer, const struct halo_tokenizer_part *parts,
+                                size_t n_parts, bool first, struct halo_tokens *out, struct halo_fault *fault)
 {
-    struct halo_encoder encoder = {.tokenizer = tokenizer, .out = out, .fault = fault, .parts = parts, .n_parts = n_parts};
+    struct halo_encoder encoder = {
+        .tokenizer = tokenizer, .out = out, .fault = fault, .parts = parts, .n_parts = n_parts};
     size_t n_before = out->n;
     char *joined = NULL;
     for (size_t i = 0; i < n_parts; i++)
         if (__builtin_add_overflow(encoder.n, parts[i].n, &encoder.n) || encoder.n > HALO_TOKENIZER_MAX_TEXT_BYTES)
-            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "the text has more than %d bytes", HALO_TOKENIZER_MAX_TEXT_BYTES);
+            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "the text has more than %d bytes",
+                                  HALO_TOKENIZER_MAX_TEXT_BYTES);
     if (encoder.n == 0)
         return 0;
     encoder.text = parts[0].bytes;
@@ -174,7 +178,10 @@ struct halo_span halo_tokenizer_text(const struct halo_tokenizer *t, int32_t id)
     return in_range(t, id) ? halo_strings_get(&t->vocab, (uint32_t)id) : (struct halo_span){"", 0};
 }
 
-int32_t halo_tokenizer_find(const struct halo_tokenizer *t, const char *text, size_t n) { return halo_strings_find(&t->vocab, text, n); }
+int32_t halo_tokenizer_find(const struct halo_tokenizer *t, const char *text, size_t n)
+{
+    return halo_strings_find(&t->vocab, text, n);
+}
 
 int32_t halo_tokenizer_bos(const struct halo_tokenizer *t) { return t->bos; }
 

@@ -1,8 +1,8 @@
 /* tokenizer_ends.c: what some tokens are by their text.
  *
- * Files name one end token at most three times (eos, eot, eom), yet a model may end its turn with another; and converters leave markers
- * of the type normal that are control tokens by all sense. The texts below are the markers in use by published models. Runs
- * once, at load. Can not fail.
+ * Files name one end token at most three times (eos, eot, eom), yet a model may end its turn with another; and
+ * converters leave markers of the type normal that are control tokens by all sense. The texts below are the markers
+ * in use by published models. Runs once, at load. Can not fail.
  */
 #include "tokenizer_priv.h"
 #include <ctype.h>
@@ -31,10 +31,16 @@ static const char *const control_texts[] = {
     "<\357\275\234fim\342\226\201end\357\275\234>",
 };
 
-static int32_t find(const struct halo_tokenizer *t, const char *text) { return halo_strings_find(&t->vocab, text, strlen(text)); }
+static int32_t find(const struct halo_tokenizer *t, const char *text)
+{
+    return halo_strings_find(&t->vocab, text, strlen(text));
+}
 
 /* Other spellings, </s> for one, are text that people write, and a normal token of that text is made by merges. */
-static bool looks_reserved(const char *text) { return strncmp(text, "<|", 2) == 0 || strncmp(text, "<\xEF\xBD\x9C", 4) == 0; }
+static bool looks_reserved(const char *text)
+{
+    return strncmp(text, "<|", 2) == 0 || strncmp(text, "<\xEF\xBD\x9C", 4) == 0;
+}
 
 static void mark_control(struct halo_tokenizer *t, const char *text, uint8_t flags)
 {
@@ -74,12 +80,14 @@ static bool contains(struct halo_span text, const char *lower)
     return false;
 }
 
-/* Phi-3's tokenizer.json lets its added tokens swallow white space to their right; the GGUF file has no place to say so. */
+/* Phi-3's tokenizer.json lets its added tokens swallow white space to their right; the GGUF file has no place to say
+ * so. */
 static void mark_phi3(struct halo_tokenizer *t)
 {
     static const char *const without[] = {"<unk>", "<s>", "<|endoftext|>"};
     for (uint32_t id = 0; id < t->vocab.n; id++)
-        if (t->kinds[id] == HALO_TOKEN_CONTROL || t->kinds[id] == HALO_TOKEN_USER_DEFINED || t->kinds[id] == HALO_TOKEN_UNKNOWN)
+        if (t->kinds[id] == HALO_TOKEN_CONTROL || t->kinds[id] == HALO_TOKEN_USER_DEFINED ||
+            t->kinds[id] == HALO_TOKEN_UNKNOWN)
             t->flags[id] |= HALO_TOKEN_FLAG_RSTRIP;
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
         int32_t id = find(t, without[i]);

@@ -1,8 +1,9 @@
 /* tokenizer_load.c: reads a vocabulary from the GGUF directory and refuses broken ones.
  *
- * Runs once per tokenizer, on the thread that creates it. Everything is copied into the tokenizer's arena. A length that does not
- * fit, an id out of range, a byte token that names no byte and a token that is there twice are each LOAD_FAILED with the key and
- * the numbers; element types are those that the directory's cursors accept, whatever their width.
+ * Runs once per tokenizer, on the thread that creates it. Everything is copied into the tokenizer's arena. A length
+ * that does not fit, an id out of range, a byte token that names no byte and a token that is there twice are each
+ * LOAD_FAILED with the key and the numbers; element types are those that the directory's cursors accept, whatever
+ * their width.
  */
 #include "tokenizer_priv.h"
 #include <assert.h>
@@ -38,13 +39,14 @@ static int load_model(struct halo_tokenizer *t, const struct halo_gguf *gguf, st
     else if (name.n == 5 && memcmp(name.bytes, "llama", 5) == 0)
         t->model = HALO_TOKENIZER_SPM;
     else
-        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                              "tokenizer model \"%s\" is not supported; byte-level BPE (gpt2) and SentencePiece (llama) are",
-                              halo_tokenizer_quote(name, quote));
+        return halo_fault_set(
+            fault, HALO_FAULT_UNSUPPORTED,
+            "tokenizer model \"%s\" is not supported; byte-level BPE (gpt2) and SentencePiece (llama) are",
+            halo_tokenizer_quote(name, quote));
     return 0;
 }
 
-/* An array that has to be there with one element per token at least. `kind_text` says what kind of elements it must have. */
+/* An array that has to be there, with one element per token at least. */
 static int get_array(const struct halo_gguf *gguf, const char *key, uint64_t n_wanted, struct halo_gguf_array *ret,
                      struct halo_fault *fault)
 {
@@ -74,7 +76,8 @@ static int load_texts(struct halo_tokenizer *t, const struct halo_gguf *gguf, st
     for (again = array; halo_gguf_next_string(&again, &text);)
         n_bytes += text.n;
     if (n_bytes > INT32_MAX)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "the texts of tokenizer.ggml.tokens have %llu bytes, more than 2 GiB",
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "the texts of tokenizer.ggml.tokens have %llu bytes, more than 2 GiB",
                               (unsigned long long)n_bytes);
     halo_strings_init(&t->vocab, &t->arena);
     if (halo_strings_reserve(&t->vocab, (uint32_t)array.n, n_bytes) < 0)
@@ -86,7 +89,8 @@ static int load_texts(struct halo_tokenizer *t, const struct halo_gguf *gguf, st
         if (r < 0)
             return no_memory(fault);
         if (r == HALO_STRINGS_DUPLICATE)
-            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "token \"%s\" is in the vocabulary twice, as %u and %u",
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                                  "token \"%s\" is in the vocabulary twice, as %u and %u",
                                   halo_tokenizer_quote(text, quote), id, t->vocab.n);
     }
     return 0;
@@ -110,14 +114,16 @@ static int load_kinds(struct halo_tokenizer *t, const struct halo_gguf *gguf, st
     for (uint32_t id = 0; id < n; id++) {
         int64_t kind;
         if (!halo_gguf_next_i64(&array, &kind))
-            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold integers, it has elements of type %d", key, (int)array.kind);
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold integers, it has elements of type %d",
+                                  key, (int)array.kind);
         /* Types that are not known are shown as nothing and never parsed, like unused ones. */
         t->kinds[id] = kind >= HALO_TOKEN_NORMAL && kind <= HALO_TOKEN_BYTE ? (uint8_t)kind : HALO_TOKEN_UNUSED;
     }
     return 0;
 }
 
-/* Orders floats as integers, the highest score as the smallest key. The largest key means "no merge" and belongs to no number. */
+/* Orders floats as integers, the highest score as the smallest key. The largest key means "no merge" and belongs to
+ * no number. */
 static uint32_t score_key(float score)
 {
     uint32_t bits;
@@ -139,7 +145,8 @@ static int load_scores(struct halo_tokenizer *t, const struct halo_gguf *gguf, s
     for (uint32_t id = 0; id < t->vocab.n; id++) {
         double score;
         if (!halo_gguf_next_f64(&array, &score))
-            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold numbers, it has elements of type %d", key, (int)array.kind);
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold numbers, it has elements of type %d",
+                                  key, (int)array.kind);
         if (isnan(score))
             return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s[%u] is not a number", key, id);
         t->score_keys[id] = score_key((float)score);
@@ -148,8 +155,8 @@ static int load_scores(struct halo_tokenizer *t, const struct halo_gguf *gguf, s
 }
 
 /* A special id: what the file says, -1 where it says "none" (0xFFFFFFFF or -1), the default where it says nothing. */
-static int load_id(const struct halo_tokenizer *t, const struct halo_gguf *gguf, const char *name, int32_t fallback, int32_t *ret,
-                   struct halo_fault *fault)
+static int load_id(const struct halo_tokenizer *t, const struct halo_gguf *gguf, const char *name, int32_t fallback,
+                   int32_t *ret, struct halo_fault *fault)
 {
     char key[64];
     int64_t id;
@@ -163,14 +170,15 @@ static int load_id(const struct halo_tokenizer *t, const struct halo_gguf *gguf,
         return 0;
     }
     if (id < 0 || id >= t->vocab.n)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s is %lld, the vocabulary has ids 0 to %u", key, (long long)id,
-                              t->vocab.n - 1);
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s is %lld, the vocabulary has ids 0 to %u", key,
+                              (long long)id, t->vocab.n - 1);
     *ret = (int32_t)id;
     return 0;
 }
 
 /* `id` is the token that the flag wants added; `key` tells the two in a message. */
-static int load_flag(const struct halo_gguf *gguf, const char *key, int32_t id, bool fallback, bool *ret, struct halo_fault *fault)
+static int load_flag(const struct halo_gguf *gguf, const char *key, int32_t id, bool fallback, bool *ret,
+                     struct halo_fault *fault)
 {
     int r = halo_gguf_get_bool(gguf, key, ret, fault);
     if (r < 0)
@@ -185,8 +193,8 @@ static int load_flag(const struct halo_gguf *gguf, const char *key, int32_t id, 
 static int load_settings(struct halo_tokenizer *t, const struct halo_gguf *gguf, struct halo_fault *fault)
 {
     /* Ids that this room does not use are checked all the same: a file that is wrong there is wrong elsewhere too. */
-    static const char *const others[] = {"seperator", "padding", "cls", "mask", "fim_pre", "fim_suf", "fim_mid", "fim_pad",
-                                         "fim_rep", "fim_sep"};
+    static const char *const others[] = {"seperator", "padding", "cls",     "mask",    "fim_pre",
+                                         "fim_suf",   "fim_mid", "fim_pad", "fim_rep", "fim_sep"};
     bool spm = t->model == HALO_TOKENIZER_SPM;
     int32_t ignored;
     int r = load_id(t, gguf, "bos", spm ? 1 : -1, &t->bos, fault);
@@ -217,8 +225,9 @@ static int load_pieces(struct halo_tokenizer *t, struct halo_fault *fault)
         int byte = t->kinds[id] == HALO_TOKEN_BYTE ? halo_spm_parse_byte(text) : 0;
         size_t n = 0;
         if (byte < 0)
-            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "token %u is of the type byte, but its text is \"%s\", not <0x00> to <0xFF>",
-                                  id, halo_tokenizer_quote(text, quote));
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                                  "token %u is of the type byte, but its text is \"%s\", not <0x00> to <0xFF>", id,
+                                  halo_tokenizer_quote(text, quote));
         if (t->kinds[id] == HALO_TOKEN_BYTE)
             t->pieces[at + n++] = (char)byte;
         else if (t->kinds[id] == HALO_TOKEN_NORMAL)

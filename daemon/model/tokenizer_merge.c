@@ -1,9 +1,10 @@
 /* tokenizer_merge.c: the merge loop that both kinds of tokenizer share.
  *
- * Again and again the neighbours with the smallest key become one symbol, the leftmost of equal ones first. Every symbol carries
- * the key of the pair that it begins, so an entry of the queue is out of date exactly when its key is not the symbol's any more.
- * (Another pair with the same key at the same place is just as good: order depends on key and place only.) A short word is searched
- * directly; a long one uses a binary heap, so that a megabyte without a border costs n log n. Scratch of one call, one thread.
+ * Again and again the neighbours with the smallest key become one symbol, the leftmost of equal ones first. Every
+ * symbol carries the key of the pair that it begins, so an entry of the queue is out of date exactly when its key is
+ * not the symbol's any more. (Another pair with the same key at the same place is just as good: order depends on key
+ * and place only.) A short word is searched directly; a long one uses a binary heap, so that a megabyte without a
+ * border costs n log n. Scratch of one call, one thread.
  */
 #include "tokenizer_priv.h"
 #include <assert.h>

@@ -19,7 +19,7 @@
 
 #define HALO_TOKENIZER_MAX_VOCAB (1u << 24)
 #define HALO_TOKENIZER_MAX_MERGES (1u << 26)
-#define HALO_TOKENIZER_MAX_SPECIAL_BYTES 1024 /* spelling of an added token: bounds the work at each position of a text */
+#define HALO_TOKENIZER_MAX_SPECIAL_BYTES 1024 /* an added token's text: bounds the work at each place of a text */
 #define HALO_TOKENIZER_MAX_TEXT_BYTES INT32_MAX
 
 /* ---- tokenizer_strings.c ---- */
@@ -44,7 +44,8 @@ struct halo_strings {
 void halo_strings_init(struct halo_strings *strings, struct halo_arena *arena);
 /* 0 or -ENOMEM. Adding grows as needed; reserving avoids the copies. */
 int halo_strings_reserve(struct halo_strings *strings, uint32_t n, size_t n_bytes);
-/* 0, -ENOMEM or HALO_STRINGS_DUPLICATE. *ret: the index of this text (of the earlier one). Empty texts take an index but are not found. */
+/* 0, -ENOMEM or HALO_STRINGS_DUPLICATE. *ret: the index of this text (of the earlier one). Empty texts take an index
+ * but are not found. */
 int halo_strings_add(struct halo_strings *strings, const char *text, size_t n, uint32_t *ret);
 int32_t halo_strings_find(const struct halo_strings *strings, const char *text, size_t n); /* -1: absent */
 struct halo_span halo_strings_get(const struct halo_strings *strings, uint32_t index);
@@ -102,7 +103,8 @@ void halo_tokenizer_mark(struct halo_tokenizer *tokenizer, struct halo_span mode
 int halo_special_init(struct halo_special *special, struct halo_tokenizer *tokenizer, struct halo_fault *fault);
 struct halo_special_match { size_t at, n; int32_t id; };
 struct halo_encoder;
-/* The first added token at or after `at`, the longest of those that begin there. `at` never goes back within one call of encode. */
+/* The first added token at or after `at`, the longest of those that begin there. `at` never goes back within one call
+ * of encode. */
 bool halo_special_next(struct halo_encoder *encoder, size_t at, struct halo_special_match *ret);
 
 /* bpe.c */
@@ -138,7 +140,8 @@ struct halo_merger {
 };
 
 /* Sets left->key and left->result for the pair. */
-typedef void halo_merge_pair_fn(const struct halo_encoder *encoder, struct halo_merge_symbol *left, const struct halo_merge_symbol *right);
+typedef void halo_merge_pair_fn(const struct halo_encoder *encoder, struct halo_merge_symbol *left,
+                                const struct halo_merge_symbol *right);
 
 int halo_merger_reserve(struct halo_merger *merger, size_t n_symbols); /* 0 or -ENOMEM */
 void halo_merger_finish(struct halo_merger *merger);
@@ -163,8 +166,9 @@ struct halo_encoder {
     const char *merge_text; /* what the symbols' offsets refer to */
 };
 
-/* The id of one byte that is in no longer token. A byte-level vocabulary that lacks a byte (Falcon's lacks 0x0B) loses it, as the models
- * were trained; its unknown token, where one is named, is often the end of text and never meant. SentencePiece says unknown. */
+/* The id of one byte that is in no longer token. A byte-level vocabulary that lacks a byte (Falcon's lacks 0x0B)
+ * loses it, as the models were trained; its unknown token, where one is named, is often the end of text and never
+ * meant. SentencePiece says unknown. */
 int halo_encoder_push_byte(struct halo_encoder *encoder, uint8_t byte);
 int halo_encoder_no_memory(struct halo_encoder *encoder);
 

@@ -1,9 +1,9 @@
 /* tokenizer_special.c: finds added tokens in a text.
  *
- * The tokens lie in the order of their bytes, so those that begin alike are neighbours: reading the text byte by byte narrows the range of
- * candidates by binary search, and the last one that was complete is the longest. Leftmost first, then longest: the rule of the
- * tokenizers that the models were trained with. The work at one place is bounded by the longest spelling, whatever the number
- * of tokens. The table is built once; searching allocates nothing.
+ * The tokens lie in the order of their bytes, so those that begin alike are neighbours: reading the text byte by byte
+ * narrows the range of candidates by binary search, and the last one that was complete is the longest. Leftmost
+ * first, then longest: the rule of the tokenizers that the models were trained with. The work at one place is bounded
+ * by the longest spelling, whatever the number of tokens. The table is built once; searching allocates nothing.
  */
 #include "tokenizer_priv.h"
 #include <assert.h>
@@ -13,14 +13,16 @@
 static int compare_texts(const void *a, const void *b, void *ud)
 {
     const struct halo_strings *vocab = ud;
-    struct halo_span left = halo_strings_get(vocab, *(const uint32_t *)a), right = halo_strings_get(vocab, *(const uint32_t *)b);
+    struct halo_span left = halo_strings_get(vocab, *(const uint32_t *)a),
+                     right = halo_strings_get(vocab, *(const uint32_t *)b);
     int order = memcmp(left.bytes, right.bytes, left.n < right.n ? left.n : right.n);
     return order ? order : (left.n > right.n) - (left.n < right.n);
 }
 
 static bool is_special(const struct halo_tokenizer *t, uint32_t id)
 {
-    return t->kinds[id] == HALO_TOKEN_CONTROL || t->kinds[id] == HALO_TOKEN_USER_DEFINED || t->kinds[id] == HALO_TOKEN_UNKNOWN;
+    return t->kinds[id] == HALO_TOKEN_CONTROL || t->kinds[id] == HALO_TOKEN_USER_DEFINED ||
+           t->kinds[id] == HALO_TOKEN_UNKNOWN;
 }
 
 int halo_special_init(struct halo_special *special, struct halo_tokenizer *t, struct halo_fault *fault)
@@ -29,8 +31,9 @@ int halo_special_init(struct halo_special *special, struct halo_tokenizer *t, st
     for (uint32_t id = 0; id < t->vocab.n; id++) {
         size_t n_text = halo_strings_get(&t->vocab, id).n;
         if (is_special(t, id) && n_text > HALO_TOKENIZER_MAX_SPECIAL_BYTES)
-            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "the text of added token %u has %zu bytes, at most %d are possible", id,
-                                  n_text, HALO_TOKENIZER_MAX_SPECIAL_BYTES);
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                                  "the text of added token %u has %zu bytes, at most %d are possible", id, n_text,
+                                  HALO_TOKENIZER_MAX_SPECIAL_BYTES);
         n += is_special(t, id) && n_text;
     }
     special->ids = halo_arena_alloc(&t->arena, n, sizeof *special->ids);
@@ -61,8 +64,10 @@ static uint32_t lower_bound(const struct halo_tokenizer *t, uint32_t low, uint32
     return low;
 }
 
-/* The longest added token at the front of `text`; one that is parsed only on request must end before `control_limit`. */
-static bool match_here(const struct halo_tokenizer *t, const char *text, size_t n, size_t control_limit, struct halo_special_match *ret)
+/* The longest added token at the front of `text`; one that is parsed only on request must end before `control_limit`.
+ */
+static bool match_here(const struct halo_tokenizer *t, const char *text, size_t n, size_t control_limit,
+                       struct halo_special_match *ret)
 {
     uint32_t low = t->special.first[(uint8_t)text[0]], high = t->special.first[(uint8_t)text[0] + 1];
     bool found = false;
@@ -84,7 +89,8 @@ static bool match_here(const struct halo_tokenizer *t, const char *text, size_t 
     return found;
 }
 
-/* Moves the run of parts that may hold control tokens, [open_from, open_to), forward until it does not lie before `at`. */
+/* Moves the run of parts that may hold control tokens, [open_from, open_to), forward until it does not lie before
+ * `at`. */
 static void open_advance(struct halo_encoder *encoder, size_t at)
 {
     while (encoder->open_to <= at && encoder->part < encoder->n_parts) {

@@ -1,7 +1,7 @@
 /* tokenizer_strings.c: a table of texts: text to index and back.
  *
- * Built by one thread, then read by any. Open addressing at most half full, linear probing. The memory is the arena's; growing
- * leaves the old arrays behind in it, which at most doubles them. Fails with -ENOMEM.
+ * Built by one thread, then read by any. Open addressing at most half full, linear probing. The memory is the
+ * arena's; growing leaves the old arrays behind in it, which at most doubles them. Fails with -ENOMEM.
  */
 #include "tokenizer_priv.h"
 #include <assert.h>

@@ -1,7 +1,8 @@
 /* utf8.c: where characters begin and end. Pure functions; any thread. See utf8_priv.h for the definition used. */
 #include "utf8_priv.h"
 
-/* Length by the lead byte and the range of the second byte, which alone rules out overlong forms, surrogates and too large values. */
+/* Length by the lead byte and the range of the second byte, which alone rules out overlong forms, surrogates and too
+ * large values. */
 static size_t lead_length(uint8_t lead, uint8_t *ret_low, uint8_t *ret_high)
 {
     *ret_low = 0x80;

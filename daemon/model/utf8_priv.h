@@ -1,6 +1,7 @@
 /* utf8_priv.h: where characters begin and end.
  *
- * The one decoder of this room: strict (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing past U+10FFFF). Any thread.
+ * The one decoder of this room: strict (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing past
+ * U+10FFFF). Any thread.
  */
 #ifndef HALO_MODEL_UTF8_PRIV_H
 #define HALO_MODEL_UTF8_PRIV_H
