@@ -23,6 +23,9 @@ enum halo_ctl_exit {
     HALO_CTL_INTERRUPTED = 130,
 };
 
+/* Events of a score or of a long reply are longer than a request may be. */
+#define HALO_CTL_LINE_BYTES ((size_t)1 << 30)
+
 struct halo_ctl {
     const char *socket_path; /* NULL: search */
     bool json;               /* events as they come, one line each */

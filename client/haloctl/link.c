@@ -59,7 +59,7 @@ static bool try_path(struct halo_ctl *ctl, const char *path, char *tried, size_t
     int fd = connect_to(path);
     if (fd >= 0) {
         ctl->fd = fd;
-        halo_line_init(&ctl->lines, SIZE_MAX / 4);
+        halo_line_init(&ctl->lines, HALO_CTL_LINE_BYTES);
         return true;
     }
     size_t used = strlen(tried);

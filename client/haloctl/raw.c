@@ -105,7 +105,7 @@ int halo_ctl_raw(struct halo_ctl *ctl, int argc, char **argv)
         return error;
     static struct raw raw;
     raw = (struct raw){.ctl = ctl};
-    halo_line_init(&raw.input, SIZE_MAX / 4);
+    halo_line_init(&raw.input, HALO_CTL_LINE_BYTES);
     fcntl(ctl->fd, F_SETFL, O_NONBLOCK);
     while (error >= 0 && !halo_ctl_interrupted() && !(raw.input_ended && raw.n_pending == 0 && raw.n_open <= 0)) {
         struct pollfd waits[2] = {

@@ -125,7 +125,7 @@ static pid_t start_daemon(const char *halod, const char *self)
 static int connect_socket(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", socket_path);
+    memcpy(address.sun_path, socket_path, sizeof socket_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0)
         return fd;
