@@ -57,9 +57,9 @@ uint16_t fixture_value(struct fixture *f, uint32_t width)
 
 static void put_f16(uint8_t *at, double x)
 {
-    /* Normal numbers only: sign, exponent, ten bits of mantissa. */
+    /* Normal numbers only: sign, exponent, ten bits of mantissa; what is smaller becomes the smallest of them. */
     int exponent;
-    double mantissa = frexp(fabs(x), &exponent);
+    double mantissa = frexp(fmax(fabs(x), 0x1p-14), &exponent);
     int bits = (int)rint(ldexp(mantissa, 11)) - 1024;
     uint16_t h = (uint16_t)((x < 0 ? 0x8000 : 0) | ((exponent + 14) * 1024 + bits));
     memcpy(at, &h, sizeof(h));
@@ -80,7 +80,7 @@ static void fill_block(enum halo_type type, uint8_t *block, uint32_t block_bytes
         memcpy(block, &bits, 2);
         return;
     case HALO_TYPE_F16:
-        put_f16(block, (double)x + (x == 0));
+        put_f16(block, (double)x);
         return;
     default:
         break;
