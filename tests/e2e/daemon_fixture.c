@@ -80,18 +80,15 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
     snprintf(log, sizeof log, "%s/log", daemon->dir);
     if (config)
         write_config(daemon, config, conf, sizeof conf);
-    char *argv[20] = {halod, "--socket", daemon->socket_path, "--model-dir", models, "--state-dir", state, "--device", "cpu", "--engine", engine};
-    if (config) {
-        argv[11] = "--config";
-        argv[12] = conf;
-    }
+    const char *argv[20] = {halod,   "--socket", daemon->socket_path, "--model-dir", models, "--state-dir", state, "--device",
+                            "cpu", "--engine", engine,              config ? "--config" : NULL, conf};
     daemon->pid = fork();
     assert_true(daemon->pid >= 0);
     if (daemon->pid == 0) {
         int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
         dup2(fd, 2);
         close(fd);
-        execv(halod, argv);
+        execv(halod, (char *const *)(uintptr_t)argv);
         _exit(127);
     }
     int64_t deadline = now_ms() + 20000;
