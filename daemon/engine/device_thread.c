@@ -193,7 +193,8 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
         if (f->budget_bytes == 0)
             f->budget_bytes = halo_budget_free_bytes(&f->info);
         halo_budget_of(t->ops, t->device, &f->model->plan, f->budget_bytes, &f->budget);
-        if (t->bandwidth == 0 && t->ops->measure_bandwidth) {
+        /* Not while others wait for their next token: they matter more, and the figure would be too low. */
+        if (t->bandwidth == 0 && t->ops->measure_bandwidth && atomic_load(&t->stats->n_running) == 0) {
             set_phase(t, "measuring memory bandwidth");
             t->bandwidth = t->ops->measure_bandwidth(t->device);
         }

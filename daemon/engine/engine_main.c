@@ -4,6 +4,7 @@
  */
 #include <base/log.h>
 #include <cpu/cpu.h>
+#include <engine/engine.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -13,16 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "port_priv.h"
-
 #define EXIT_USAGE 2
 #define MAX_MODEL_DIRS 16
 
 struct options {
-    struct halo_port_config port;
+    struct halo_engine_setup engine;
     const char *model_dirs[MAX_MODEL_DIRS];
     const char *device;
-    struct halo_device_options device_options;
     bool stdio, fd;
 };
 
@@ -76,22 +74,22 @@ static int take_option(struct options *o, int option)
     case OPT_FD:
         if (!parse_number(optarg, 0, 1 << 20, &number) || fcntl((int)number, F_GETFD) < 0)
             return refuse("no open file descriptor", optarg);
-        o->fd = o->port.link = true;
-        o->port.in_fd = o->port.out_fd = (int)number;
+        o->fd = o->engine.link = true;
+        o->engine.in_fd = o->engine.out_fd = (int)number;
         return -1;
     case OPT_MODEL_DIR:
-        if (o->port.n_model_dirs == MAX_MODEL_DIRS)
+        if (o->engine.n_model_dirs == MAX_MODEL_DIRS)
             return refuse("too many model directories, the first too many is", optarg);
-        o->model_dirs[o->port.n_model_dirs++] = optarg;
+        o->model_dirs[o->engine.n_model_dirs++] = optarg;
         return -1;
     case OPT_DEVICE: o->device = optarg; return -1;
-    case OPT_HIP_LIB: o->device_options.library = optarg; return -1;
+    case OPT_HIP_LIB: o->engine.device_options.library = optarg; return -1;
     case OPT_THREADS:
         if (!parse_number(optarg, 0, 1024, &number))
             return refuse("--threads wants a number from 0 to 1024, not", optarg);
-        o->device_options.n_threads = (uint32_t)number;
+        o->engine.device_options.n_threads = (uint32_t)number;
         return -1;
-    case OPT_VARIANT: o->device_options.variant = optarg; return -1;
+    case OPT_VARIANT: o->engine.device_options.variant = optarg; return -1;
     case OPT_LOG_LEVEL:
         if (halo_log_level_parse(optarg, &level) < 0)
             return refuse("--log-level wants error, warn, info or debug, not", optarg);
@@ -106,7 +104,7 @@ static int take_option(struct options *o, int option)
 static int parse_options(struct options *o, int argc, char **argv)
 {
     int option, status;
-    *o = (struct options){.port = {.in_fd = STDIN_FILENO, .out_fd = STDOUT_FILENO}, .device = "auto"};
+    *o = (struct options){.engine = {.in_fd = STDIN_FILENO, .out_fd = STDOUT_FILENO}, .device = "auto"};
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1)
         if ((status = take_option(o, option)) >= 0)
             return status;
@@ -114,7 +112,7 @@ static int parse_options(struct options *o, int argc, char **argv)
         return refuse("unexpected argument", argv[optind]);
     if (o->stdio == o->fd)
         return refuse("give one of --stdio and --fd N", NULL);
-    o->port.model_dirs = o->model_dirs;
+    o->engine.model_dirs = o->model_dirs;
     return -1;
 }
 
@@ -130,44 +128,18 @@ static const struct halo_device_ops *pick_device(const char *name)
     return NULL;
 }
 
-static int start(struct halo_port *port, const struct options *o, const struct halo_device_ops *ops)
-{
-    int r = halo_port_init(port, &o->port);
-    if (r < 0)
-        return r;
-    port->text = (struct halo_text_thread){.port = &port->box, .device = &port->device.box, .config = &port->config};
-    port->prefetch = (struct halo_prefetch_thread){.port = &port->box, .device = &port->device.box, .ops = ops};
-    port->device.ops = ops;
-    port->device.options = o->device_options;
-    port->device.port = &port->box;
-    port->device.prefetch = &port->prefetch.box;
-    port->device.stats = &port->stats;
-    port->device.max_queued = HALO_LIMIT_QUEUED_REQUESTS;
-    r = halo_prefetch_thread_start(&port->prefetch);
-    if (r == 0)
-        r = halo_device_thread_start(&port->device);
-    if (r == 0)
-        r = halo_text_thread_start(&port->text);
-    return r;
-}
-
 int main(int argc, char **argv)
 {
-    static struct halo_port port; /* zeroed, and alive until the process ends */
-    struct options options;
+    static struct options options; /* the engine's threads keep pointers into it */
     int status = parse_options(&options, argc, argv);
     if (status >= 0)
         return status;
-    const struct halo_device_ops *ops = pick_device(options.device);
-    if (!ops)
+    options.engine.device = pick_device(options.device);
+    if (!options.engine.device)
         return EXIT_USAGE;
     signal(SIGPIPE, SIG_IGN);
-    if (options.port.link && fcntl(options.port.in_fd, F_SETFL, fcntl(options.port.in_fd, F_GETFL) | O_NONBLOCK) < 0)
+    int fd = options.engine.in_fd;
+    if (options.engine.link && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0)
         return refuse("the descriptor cannot be made non-blocking", NULL);
-    int r = start(&port, &options, ops);
-    if (r < 0) {
-        halo_log(HALO_LOG_ERROR, "halod-engine: %s", strerror(-r));
-        return EXIT_FAILURE;
-    }
-    _exit(halo_port_run(&port));
+    _exit(halo_engine_run(&options.engine));
 }

@@ -95,16 +95,19 @@ static void write_output(struct halo_port *port)
 
 static void text_done(struct halo_port *port, struct halo_request *request)
 {
-    if (request->fault.code != HALO_FAULT_NONE)
+    if (request->fault.code != HALO_FAULT_NONE) {
         halo_request_end_fault(port, request, &request->fault);
-    else if (atomic_load(&request->cancel))
+    } else if (atomic_load(&request->cancel)) {
         halo_request_end_cancelled(port, request);
-    else if (request->sequence)
+    } else if (request->sequence) {
         halo_port_submit(port, request);
-    else if (request->forecast)
+    } else if (request->forecast) {
         halo_port_forecast(port, request);
-    else
+    } else {
+        if (request->msg.type == HALO_MSG_MODELS)
+            halo_port_mark_loaded(port, request);
         halo_request_end(port, request, &request->ev);
+    }
 }
 
 /* The device was opened, or could not be: those who wanted to know it can be answered. */

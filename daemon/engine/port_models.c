@@ -174,6 +174,22 @@ void halo_port_expire_models(struct halo_port *port, uint64_t now_ns)
     }
 }
 
+/* ---- models ---- */
+
+/* Files that are loaded, by name: the list was made on the text thread, which does not know. */
+void halo_port_mark_loaded(struct halo_port *port, struct halo_request *request)
+{
+    struct halo_part_model_info *models = request->files;
+    for (size_t i = 0; i < request->ev.models.models.n; i++) {
+        struct halo_loaded *loaded = find(port, models[i].name);
+        if (!loaded || loaded->state == HALO_MODEL_LOADING || strcmp(loaded->path, models[i].path.at) != 0)
+            continue;
+        models[i].quant = halo_str_of(loaded->model->quant);
+        models[i].has_quant = true;
+        halo_port_fill_model(port, loaded, &models[i]);
+    }
+}
+
 /* ---- load ---- */
 
 static void put_loaded(struct halo_port *port, struct halo_request *request, struct halo_loaded *loaded, const struct halo_load *load)

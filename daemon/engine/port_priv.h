@@ -1,6 +1,6 @@
 /* port_priv.h: what the files of the port share: requests, the port itself, and what each file does.
  *
- *   engine_main.c    flags, threads
+ *   port_start.c     threads
  *   port.c           the poll loop: bytes in, bytes out, mail, time
  *   port_dispatch.c  a line becomes a request and goes where it is served; cancel, pause, continue
  *   port_request.c   life of a request: states, exactly one terminal event
@@ -46,6 +46,7 @@ struct halo_request {
     /* the text thread's results */
     struct halo_fault fault;
     struct halo_ev ev;         /* terminal event of tokenize, detokenize, models; points into arena */
+    struct halo_part_model_info *files; /* models: what ev lists */
     struct halo_str *changes;
     size_t n_changes;
     char prompt_md5[33], effective_md5[33];
@@ -147,6 +148,7 @@ int halo_port_hold_model(struct halo_port *port, struct halo_request *request, s
 void halo_port_release_model(struct halo_port *port, struct halo_request *request);
 void halo_port_load(struct halo_port *port, struct halo_request *request);
 void halo_port_unload(struct halo_port *port, struct halo_request *request);
+void halo_port_mark_loaded(struct halo_port *port, struct halo_request *request); /* in the answer to `models` */
 void halo_port_load_progress(struct halo_port *port, struct halo_load *load);
 void halo_port_load_done(struct halo_port *port, struct halo_load *load);
 void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded);
@@ -175,7 +177,7 @@ void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *forec
 
 /* text.c: the thread; the others are jobs of it, and set request->fault or results. */
 int halo_text_thread_start(struct halo_text_thread *text);
-int halo_prefetch_thread_start(struct halo_prefetch_thread *prefetch); /* prefetch.c */
+int halo_prefetch_thread_start(struct halo_prefetch_thread *prefetch); /* port_prefetch.c */
 void halo_text_job_generate(struct halo_text_thread *text, struct halo_request *request); /* text_prompt.c */
 void halo_text_job_score(struct halo_text_thread *text, struct halo_request *request);
 void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_request *request); /* text_tokens.c */

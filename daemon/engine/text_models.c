@@ -175,6 +175,7 @@ void halo_text_job_models(struct halo_text_thread *text, struct halo_request *re
     }
     qsort(models, n, sizeof(*models), by_name);
     halo_ev_init(&request->ev, HALO_EV_MODELS, &request->msg.id);
+    request->files = models;
     request->ev.models.models.at = models;
     request->ev.models.models.n = n;
 }

@@ -1,6 +1,4 @@
-/* prefetch.c: the thread that reads weights. One load at a time, in order of arrival; it owns the ring while it reads. */
-#include <base/clock.h>
-
+/* port_prefetch.c: the thread that reads weights. One load at a time, in order of arrival; it owns the ring while it reads. */
 #include "port_priv.h"
 
 static void *loop(void *ud)

@@ -1,0 +1,41 @@
+/* port_start.c: brings up the threads of the engine and runs the port on the caller's. */
+#include <base/log.h>
+#include <engine/engine.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "port_priv.h"
+
+static int start(struct halo_port *port, const struct halo_engine_setup *setup)
+{
+    struct halo_port_config config = {.in_fd = setup->in_fd, .out_fd = setup->out_fd, .link = setup->link,
+                                      .model_dirs = setup->model_dirs, .n_model_dirs = setup->n_model_dirs};
+    int r = halo_port_init(port, &config);
+    if (r < 0)
+        return r;
+    port->text = (struct halo_text_thread){.port = &port->box, .device = &port->device.box, .config = &port->config};
+    port->prefetch = (struct halo_prefetch_thread){.port = &port->box, .device = &port->device.box, .ops = setup->device};
+    port->device.ops = setup->device;
+    port->device.options = setup->device_options;
+    port->device.port = &port->box;
+    port->device.prefetch = &port->prefetch.box;
+    port->device.stats = &port->stats;
+    port->device.max_queued = HALO_LIMIT_QUEUED_REQUESTS;
+    r = halo_prefetch_thread_start(&port->prefetch);
+    if (r == 0)
+        r = halo_device_thread_start(&port->device);
+    if (r == 0)
+        r = halo_text_thread_start(&port->text);
+    return r;
+}
+
+int halo_engine_run(const struct halo_engine_setup *setup)
+{
+    static struct halo_port port; /* zeroed, and alive until the process ends: threads keep using it */
+    int r = start(&port, setup);
+    if (r < 0) {
+        halo_log(HALO_LOG_ERROR, "the engine cannot start: %s", strerror(-r));
+        return EXIT_FAILURE;
+    }
+    return halo_port_run(&port);
+}

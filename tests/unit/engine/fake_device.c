@@ -1,0 +1,212 @@
+/* fake_device.c: see fake_device.h. Allocates nothing in run(), like a real one. */
+#include "fake_device.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct fake_control *fake_control;
+
+struct halo_device {
+    int unused;
+};
+
+struct halo_device_model {
+    const struct halo_plan *plan;
+    int32_t *cells; /* [n_pages * 32] the token whose K and V would be there */
+    uint8_t **weights;
+    bool sealed;
+};
+
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 33;
+    x *= 0xff51afd7ed558ccdu;
+    x ^= x >> 33;
+    x *= 0xc4ceb9fe1a85ec53u;
+    return x ^ x >> 33;
+}
+
+static int fake_probe(const struct halo_device_options *options, char *reason) { return 0; }
+
+static int fake_open(struct halo_device **ret, const struct halo_device_options *options, char *reason)
+{
+    if (fake_control->open_error) {
+        snprintf(reason, HALO_DEVICE_REASON, "the fake device was told not to open");
+        return fake_control->open_error;
+    }
+    *ret = calloc(1, sizeof(**ret));
+    return *ret ? 0 : -ENOMEM;
+}
+
+static void fake_close(struct halo_device *device) { free(device); }
+
+static void fake_describe(const struct halo_device *device, struct halo_device_info *ret)
+{
+    *ret = (struct halo_device_info){.features = fake_control->not_invariant ? 0 : HALO_DEVICE_BATCH_INVARIANT, .n_threads = 1,
+                                     .memory_bytes = 1ull << 40, .free_bytes = 1ull << 40};
+    if (fake_control->free_bytes)
+        ret->memory_bytes = ret->free_bytes = fake_control->free_bytes;
+    strcpy(ret->name, "fake");
+    strcpy(ret->detail, "scripted");
+}
+
+static int fake_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason) { return 0; }
+
+static void fake_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights, uint64_t *ret_kv,
+                          uint64_t *ret_scratch)
+{
+    *ret_weights = 0;
+    for (uint32_t i = 0; i < plan->n_weights; i++)
+        *ret_weights += plan->weights[i].n_bytes;
+    *ret_kv = plan->kv.n_pages * halo_kv_page_bytes(&plan->kv);
+    *ret_scratch = 4096;
+}
+
+static void fake_destroy(struct halo_device_model *model)
+{
+    if (!model)
+        return;
+    for (uint32_t i = 0; model->weights && i < model->plan->n_weights; i++)
+        free(model->weights[i]);
+    free(model->weights);
+    free(model->cells);
+    free(model);
+}
+
+static int fake_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret, char *reason)
+{
+    struct halo_device_model *model = calloc(1, sizeof(*model));
+    assert(model);
+    model->plan = plan;
+    model->cells = malloc((size_t)plan->kv.n_pages * HALO_KV_PAGE_TOKENS * sizeof(*model->cells));
+    model->weights = calloc(plan->n_weights + 1, sizeof(*model->weights));
+    assert(model->cells && model->weights);
+    memset(model->cells, 0xff, (size_t)plan->kv.n_pages * HALO_KV_PAGE_TOKENS * sizeof(*model->cells));
+    for (uint32_t i = 0; i < plan->n_weights; i++)
+        model->weights[i] = malloc(plan->weights[i].n_bytes);
+    *ret = model;
+    return 0;
+}
+
+struct halo_device_model *fake_model(const struct halo_plan *plan)
+{
+    struct halo_device_model *model;
+    char reason[HALO_DEVICE_REASON];
+    fake_create(NULL, plan, &model, reason);
+    model->sealed = true;
+    return model;
+}
+
+static void fake_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
+{
+    *ret = (struct halo_device_slot){model->weights[index], false};
+}
+
+static int fake_commit(struct halo_device_model *model, uint32_t index, char *reason)
+{
+    if (fake_control->refuse_weight != index + 1)
+        return 0;
+    snprintf(reason, HALO_DEVICE_REASON, "the fake device does not like it");
+    return -EINVAL;
+}
+
+static int fake_seal(struct halo_device_model *model, char *reason)
+{
+    model->sealed = true;
+    return 0;
+}
+
+/* Hash of the tokens of positions 0..pos, and whether the fatal token is among them. */
+static uint64_t hash_prefix(const struct halo_device_model *model, const struct halo_batch_seq *seq, int32_t pos, bool *ret_nan)
+{
+    uint64_t hash = 1;
+    int32_t nan_token = atomic_load(&fake_control->nan_token);
+    for (int32_t p = 0; p <= pos; p++) {
+        int32_t token = model->cells[seq->pages[p / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + p % HALO_KV_PAGE_TOKENS];
+        assert(token >= 0); /* computed before it is read */
+        hash = mix(hash * 31 + (uint64_t)token + 1);
+        *ret_nan |= nan_token > 0 && token == nan_token;
+    }
+    return hash;
+}
+
+static void fill_logits(const struct halo_device_model *model, const struct halo_batch *batch, uint32_t output)
+{
+    uint32_t row = batch->output[output], n_vocab = model->plan->n_vocab;
+    float *logits = batch->logits + (size_t)output * n_vocab;
+    bool nan = false;
+    uint64_t hash = hash_prefix(model, &batch->seqs[batch->seq[row]], batch->pos[row], &nan);
+    for (uint32_t v = 0; v < n_vocab; v++)
+        logits[v] = (float)(mix(hash + v) >> 40) / (float)(1 << 24) * 8 - 4;
+    if (fake_control->favourite > 0 && ((uint32_t)batch->pos[row] + 1) % fake_control->favourite_every == 0)
+        logits[fake_control->favourite] = 20;
+    if (nan)
+        logits[hash % n_vocab] = hash & 1 ? NAN : INFINITY;
+}
+
+static void see(_Atomic uint32_t *most, uint32_t value)
+{
+    if (value > atomic_load(most))
+        atomic_store(most, value);
+}
+
+static int fake_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase, char *reason)
+{
+    uint32_t run = atomic_fetch_add(&fake_control->n_runs, 1) + 1;
+    assert(model->sealed && batch->n_rows > 0 && batch->n_rows <= model->plan->max_rows);
+    assert(batch->n_outputs <= model->plan->max_outputs);
+    atomic_fetch_add(&phase->step, 1);
+    atomic_store(&phase->what, "run");
+    see(&fake_control->max_rows, batch->n_rows);
+    see(&fake_control->max_seqs, batch->n_seqs);
+    atomic_fetch_add(&fake_control->n_outputs, batch->n_outputs);
+    while (atomic_load(&fake_control->hang_run) == run)
+        usleep(10000);
+    uint32_t us = atomic_load(&fake_control->run_us) + batch->n_rows * atomic_load(&fake_control->row_us);
+    if (us > 0)
+        usleep(us);
+    if (atomic_load(&fake_control->fail_run) == run) {
+        snprintf(reason, HALO_DEVICE_REASON, "the fake device was told to fail in run %u", run);
+        return fake_control->fail_error;
+    }
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        const struct halo_batch_seq *seq = &batch->seqs[batch->seq[i]];
+        uint32_t at = (uint32_t)batch->pos[i];
+        assert(at / HALO_KV_PAGE_TOKENS < seq->n_pages && (i == 0 || batch->seq[i] >= batch->seq[i - 1]));
+        assert(at < model->plan->n_context && batch->token[i] >= 0 && (uint32_t)batch->token[i] < model->plan->n_vocab);
+        model->cells[seq->pages[at / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + at % HALO_KV_PAGE_TOKENS] = batch->token[i];
+    }
+    for (uint32_t i = 0; i < batch->n_outputs; i++)
+        fill_logits(model, batch, i);
+    return 0;
+}
+
+static int fake_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason)
+{
+    memcpy(model->cells + to_page * HALO_KV_PAGE_TOKENS, model->cells + from_page * HALO_KV_PAGE_TOKENS,
+           HALO_KV_PAGE_TOKENS * sizeof(*model->cells));
+    return 0;
+}
+
+static double fake_bandwidth(struct halo_device *device) { return 1e9; }
+
+static const struct halo_device_ops table = {
+    .abi = HALO_DEVICE_ABI, .size = sizeof(table), .name = "fake", .probe = fake_probe, .open = fake_open, .close = fake_close,
+    .describe = fake_describe, .supports = fake_supports, .estimate = fake_estimate, .model_create = fake_create,
+    .model_destroy = fake_destroy, .weight_slot = fake_slot, .weight_commit = fake_commit, .model_seal = fake_seal, .run = fake_run,
+    .kv_copy = fake_kv_copy, .measure_bandwidth = fake_bandwidth,
+};
+
+const struct halo_device_ops *fake_device(void) { return &table; }
+
+void fake_plan(struct halo_plan *plan, uint32_t n_vocab, uint32_t n_context, uint32_t max_rows, uint32_t max_outputs, uint32_t n_pages)
+{
+    *plan = (struct halo_plan){.n_vocab = n_vocab, .n_context = n_context, .max_rows = max_rows, .max_outputs = max_outputs};
+    plan->kv = (struct halo_kv_shape){.type = HALO_KV_F32, .n_layers = 1, .n_head_kv = 1, .head_dim_k = 8, .head_dim_v = 8,
+                                      .n_pages = n_pages};
+}

@@ -1,0 +1,42 @@
+/* fake_device.h: a scripted device: the table of device.h over a few arrays.
+ *
+ * Logits are a hash of every token of the sequence up to the row, read back through the row's page table: a wrong page, a page given
+ * away too early or a row computed twice changes them. So does nothing else: the device is batch-invariant. It fails when told to.
+ */
+#ifndef HALO_TESTS_FAKE_DEVICE_H
+#define HALO_TESTS_FAKE_DEVICE_H
+
+#include <kernels/device.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a test may script and look at. All zero: a healthy device. */
+struct fake_control {
+    _Atomic uint32_t n_runs;
+    _Atomic uint32_t fail_run;    /* this run (from 1) fails with fail_error */
+    int fail_error;
+    _Atomic int32_t nan_token;    /* a row whose sequence holds this token (> 0) gets a NaN among its logits */
+    _Atomic uint32_t run_us;      /* each run takes this long */
+    _Atomic uint32_t row_us;      /* and each row of it */
+    _Atomic uint32_t hang_run;    /* this run never returns */
+    _Atomic uint32_t max_rows, max_seqs, n_outputs; /* seen */
+    uint64_t free_bytes;          /* 0: plenty */
+    uint32_t refuse_weight;       /* weight_commit of this one (from 1) fails */
+    int open_error;
+    int32_t favourite;            /* > 0: this token's logit is raised in every favourite_every-th position */
+    uint32_t favourite_every;
+    bool not_invariant;
+};
+
+extern struct fake_control *fake_control; /* set before use; shared memory when the engine runs in a child */
+
+const struct halo_device_ops *fake_device(void);
+
+/* A plan with nothing but its numbers. */
+void fake_plan(struct halo_plan *plan, uint32_t n_vocab, uint32_t n_context, uint32_t max_rows, uint32_t max_outputs, uint32_t n_pages);
+
+/* A model without load: for tests of the scheduler alone. */
+struct halo_device_model *fake_model(const struct halo_plan *plan);
+
+#endif
