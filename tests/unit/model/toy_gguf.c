@@ -53,7 +53,8 @@ void halo_toy_set_array(struct halo_toy *toy, const char *key, enum halo_gguf_ki
     taken->kind = kind;
     taken->array = true;
     taken->n = n;
-    memcpy(taken->numbers, numbers, n * sizeof(*numbers));
+    for (uint64_t i = 0; i < n; i++)
+        taken->numbers[i] = numbers[i];
 }
 
 void halo_toy_unset(struct halo_toy *toy, const char *key)
@@ -132,8 +133,8 @@ struct halo_toy *halo_toy_create(const char *family)
     struct halo_toy *toy = calloc(1, sizeof(*toy));
     bool moe = strstr(family, "moe") != NULL;
 
-    assert(toy);
-    snprintf(toy->arch, sizeof(toy->arch), "%s", family);
+    assert(toy && strlen(family) < sizeof(toy->arch));
+    memcpy(toy->arch, family, strlen(family) + 1);
     halo_toy_add(toy, "token_embd.weight", HALO_TYPE_Q8_0, 32, HALO_TOY_VOCAB, 0);
     halo_toy_add(toy, "output_norm.weight", HALO_TYPE_F32, 32, 0, 0);
     for (uint32_t layer = 0; layer < 2; layer++)
