@@ -162,6 +162,7 @@ static void write_limits(FILE *out)
         {"bytes of one line, newline not counted", HALO_LIMIT_LINE_BYTES, "`line_too_long`"},
         {"levels of nesting", HALO_LIMIT_DEPTH, "`bad_request`"},
         {"arrays and objects in one line", HALO_LIMIT_CONTAINERS, "`bad_request`"},
+        {"fields of all objects in one line", HALO_LIMIT_KEYS, "`bad_request`"},
         {"values in one line", HALO_LIMIT_VALUES, "`bad_request`"},
         {"bytes of an id", HALO_LIMIT_ID_BYTES, "`bad_request`"},
         {"stop strings", HALO_LIMIT_STOP_STRINGS, "`bad_request`"},

@@ -215,7 +215,8 @@ static int scan_member(struct halo_scan *s)
     if (scan_string(s, false, &key) < 0)
         return -1;
     s->last_key = key;
-    s->n_keys++;
+    if (++s->n_keys > HALO_LIMIT_KEYS)
+        return fail(s, HALO_SCAN_TOO_MANY, key.at, NULL);
     skip_space(s);
     if (peek(s) != ':')
         return fail_here(s, "':' is missing here");

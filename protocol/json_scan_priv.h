@@ -18,7 +18,7 @@ enum halo_scan_fault {
     HALO_SCAN_NUL,        /* \u0000 where it is not allowed */
     HALO_SCAN_NOT_OBJECT, /* JSON, but no object */
     HALO_SCAN_DEPTH,      /* more than HALO_LIMIT_DEPTH levels */
-    HALO_SCAN_TOO_MANY,   /* more than HALO_LIMIT_VALUES values or HALO_LIMIT_CONTAINERS containers */
+    HALO_SCAN_TOO_MANY,   /* more than HALO_LIMIT_VALUES values, ..._CONTAINERS containers or ..._KEYS keys */
 };
 
 struct halo_scan {

@@ -206,8 +206,8 @@ static void explain_scan(struct halo_refusal *r, const struct halo_scan *scan)
         break;
     case HALO_SCAN_TOO_MANY:
         r->code = HALO_ERROR_BAD_REQUEST;
-        say(r, "more than %d values or %d arrays and objects in one line, at byte %zu", HALO_LIMIT_VALUES,
-            HALO_LIMIT_CONTAINERS, scan->bad_at);
+        say(r, "more than %d values, %d arrays and objects or %d fields in one line, at byte %zu", HALO_LIMIT_VALUES,
+            HALO_LIMIT_CONTAINERS, HALO_LIMIT_KEYS, scan->bad_at);
         break;
     case HALO_SCAN_NOT_OBJECT:
         r->code = HALO_ERROR_BAD_REQUEST;

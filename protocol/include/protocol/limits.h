@@ -22,6 +22,7 @@
 /* Parts of the protocol. */
 #define HALO_LIMIT_DEPTH 16                       /* nested arrays and objects, the outermost counted */
 #define HALO_LIMIT_CONTAINERS 16384               /* arrays and objects in one line: bounds its memory */
+#define HALO_LIMIT_KEYS 65536                     /* fields of all objects in one line: bounds its time */
 #define HALO_LIMIT_VALUES (1 << 20)               /* values in one line, list items counted */
 #define HALO_LIMIT_ID_BYTES 128
 #define HALO_LIMIT_MODEL_BYTES 4096               /* a model's name or path */

@@ -164,7 +164,8 @@ void halo_msg_finish(struct halo_msg *msg);
  * buffer), -EINVAL: a WORD without a name. */
 int halo_msg_encode(struct halo_json *w, const struct halo_msg *msg);
 
-/* The same three for events. */
+/* The same for events. A null where a number is due (what the writer makes of NaN and infinities) reads as NAN, and as
+ * absent where the number is optional. Strings of events may hold NUL. */
 #define HALO_EV_STRICT 1u /* refuse unknown fields too; otherwise they are skipped, as a newer peer may send them */
 
 void halo_ev_init(struct halo_ev *ev, enum halo_ev_type type, const struct halo_id *id);

@@ -279,15 +279,19 @@ static void too_many_values(void **state)
     char *line = malloc(2 * n + 100), *at;
     struct refused c = {line, BAD_REQUEST, "more than 1048576 values", 0, ID7};
 
-    for (int i = 0; i < 2; i++) {
-        static const char *const item[] = {"1,", "[],"};
+    for (int i = 0; i < 3; i++) {
+        static const char *const item[] = {"1,", "[],", "\"\":1,"};
 
-        at = line + sprintf(line, "{\"type\":\"detokenize\",\"id\":7,\"model\":\"m\",\"tokens\":[");
-        /* The object, three fields and the list are values too; the object and the list are containers. */
-        c.offset = (size_t)(at - line) + (i == 0 ? 2 * ((1u << 20) - 5) : 3 * (HALO_LIMIT_CONTAINERS - 2));
+        at = stpcpy(line, "{\"type\":\"detokenize\",\"id\":7,\"model\":\"m\",\"tokens\":");
+        *at++ = i == 2 ? '{' : '[';
+        /* The object, three fields and the list are values too; the object and the list are containers;
+         * the fields have keys. */
+        c.offset = (size_t)(at - line) + (i == 0   ? 2 * (HALO_LIMIT_VALUES - 5)
+                                           : i == 1 ? 3 * (HALO_LIMIT_CONTAINERS - 2)
+                                                    : 5 * (HALO_LIMIT_KEYS - 4) + 1);
         for (size_t k = 0; k < n / strlen(item[i]); k++)
             at = stpcpy(at, item[i]);
-        at[-1] = ']';
+        at[-1] = i == 2 ? '}' : ']';
         strcpy(at, "}");
         expect_refusal(&c, strlen(line));
     }
