@@ -59,7 +59,7 @@ void halo_cpu_act_prepare(enum halo_cpu_isa isa, enum halo_cpu_act kind, uint32_
         return;
     }
     assert(n_cols % HALO_QK == 0 && halo_cpu_isa_supported(isa));
-    halo_act_block_fn *prepare = halo_act_block_reference;
+    halo_act_block_fn *prepare = isa == HALO_CPU_REFERENCE ? halo_act_block_reference : halo_act_block_avx2;
     struct halo_act_block *block = act;
     for (uint32_t i = 0; i < n_cols; i += HALO_QK)
         prepare(x + i, block++);

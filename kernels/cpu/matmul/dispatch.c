@@ -2,6 +2,14 @@
 #include "matmul_priv.h"
 
 #include <assert.h>
+#include <cpuid.h>
+
+/* The compilers' own test does not know f16c everywhere. The register state is covered by the test for AVX2. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
 
 bool halo_cpu_isa_supported(enum halo_cpu_isa isa)
 {
@@ -9,8 +17,10 @@ bool halo_cpu_isa_supported(enum halo_cpu_isa isa)
     case HALO_CPU_REFERENCE:
         return true;
     case HALO_CPU_AVX2:
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     case HALO_CPU_AVX512:
-        return false; /* until their kernels are in */
+        return halo_cpu_isa_supported(HALO_CPU_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
     }
     return false;
 }
@@ -28,8 +38,9 @@ static halo_matmul_fn *find(enum halo_cpu_isa isa, enum halo_type type)
     case HALO_CPU_REFERENCE:
         return halo_matmul_reference;
     case HALO_CPU_AVX2:
+        return halo_matmul_find_avx2(type);
     case HALO_CPU_AVX512:
-        return NULL;
+        return halo_matmul_find_avx512(type);
     }
     return NULL;
 }

@@ -29,8 +29,10 @@ static inline void halo_matmul_store(const struct halo_matmul_job *job, uint32_t
 typedef void halo_matmul_fn(const struct halo_matmul_job *job);
 
 halo_matmul_fn halo_matmul_reference;
-/* By type; NULL where there is none. */
+/* By type, NULL where there is none; _int: the quantized ones. */
 halo_matmul_fn *halo_matmul_find_avx2(enum halo_type type);
+halo_matmul_fn *halo_matmul_find_int_avx2(enum halo_type type);
 halo_matmul_fn *halo_matmul_find_avx512(enum halo_type type);
+halo_matmul_fn *halo_matmul_find_int_avx512(enum halo_type type);
 
 #endif

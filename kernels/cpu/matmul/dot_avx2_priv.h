@@ -1,0 +1,78 @@
+/* dot_avx2_priv.h: panel times activation blocks with VPMADDUBSW and VPMADDWD, without ever saturating.
+ *
+ * VPMADDUBSW adds two products into 16 bits. Unsigned weights up to `top`: 2 * 127 * top fits several times, so that many quads are
+ * added in 16 bits before they are widened; the widening multiplies by the sub-block scale for free. Signed weights: magnitudes
+ * times activations with the sign of the weight, at most 2 * 128 * 127 = 32512, widened at once.
+ */
+#ifndef HALO_CPU_DOT_AVX2_PRIV_H
+#define HALO_CPU_DOT_AVX2_PRIV_H
+
+struct halo_dot {
+    halo_vint w[HALO_QUADS], magnitude[HALO_QUADS];
+    halo_vint factor[2];  /* pairs of 16 bits: the scale of a half, twice; or ones */
+    halo_vint sub_pair;   /* the scales of both halves */
+};
+
+HALO_INLINE halo_vint pair_16(halo_vint low, halo_vint high)
+{
+    return v_or(v_and(low, v_set32(0xffff)), v_sll32(high, 16));
+}
+
+HALO_INLINE void dot_prepare(const struct halo_panel_shape shape, const struct halo_panel *panel, struct halo_dot *ret)
+{
+    for (int q = 0; q < HALO_QUADS; q++) {
+        ret->w[q] = panel->w[q];
+        if (shape.is_signed)
+            ret->magnitude[q] = _mm256_abs_epi8(panel->w[q]);
+    }
+    ret->factor[0] = ret->factor[1] = _mm256_set1_epi16(1);
+    if (shape.halves) {
+        ret->factor[0] = pair_16(panel->sub[0], panel->sub[0]);
+        ret->factor[1] = pair_16(panel->sub[1], panel->sub[1]);
+        ret->sub_pair = pair_16(panel->sub[0], panel->sub[1]);
+    }
+}
+
+/* How many quads may be added in 16 bits. */
+HALO_INLINE unsigned dot_chain(const struct halo_panel_shape shape)
+{
+    if (shape.is_signed)
+        return 1;
+    unsigned fits = INT16_MAX / (2 * 127 * shape.top), most = shape.halves ? 4 : 8;
+    return fits >= most ? most : fits >= 4 ? 4 : fits >= 2 ? 2 : 1;
+}
+
+HALO_INLINE halo_vint dot_offset(const struct halo_panel_shape shape, const struct halo_dot *dot, const struct halo_act_block *a,
+                                 halo_vint sum)
+{
+    if (shape.offset_shift == 0)
+        return sum;
+    if (shape.halves) /* the sums of the halves fit 16 bits, offset times them would not */
+        return v_sub32(sum, v_sll32(v_madd16(dot->sub_pair, v_set32(halo_load_i32(a->sum16))), shape.offset_shift));
+    return v_add32(sum, v_sll32(v_set32(a->neg_sum), shape.offset_shift));
+}
+
+/* ret[i]: the integer part of the product of panel and act[i], as a float, exact. */
+HALO_INLINE void dot_run(const struct halo_panel_shape shape, const struct halo_dot *dot, const struct halo_act_block *const *act,
+                         const unsigned n, halo_vfloat *ret)
+{
+    const unsigned chain = dot_chain(shape);
+    halo_vint sum[HALO_DOT_ROWS], sum16[HALO_DOT_ROWS];
+    for (unsigned q = 0; q < HALO_QUADS; q++)
+        for (unsigned i = 0; i < n; i++) {
+            halo_vint x = v_set32(halo_load_i32(act[i]->q + 4 * q));
+            if (shape.is_signed)
+                x = _mm256_maddubs_epi16(dot->magnitude[q], _mm256_sign_epi8(x, dot->w[q]));
+            else
+                x = _mm256_maddubs_epi16(dot->w[q], x);
+            sum16[i] = q % chain == 0 ? x : _mm256_add_epi16(sum16[i], x);
+            if (q % chain != chain - 1)
+                continue;
+            x = v_madd16(sum16[i], dot->factor[q / 4]);
+            sum[i] = q < chain ? x : v_add32(sum[i], x);
+        }
+    for (unsigned i = 0; i < n; i++)
+        ret[i] = v_float(dot_offset(shape, dot, act[i], sum[i]));
+}
+
+#endif

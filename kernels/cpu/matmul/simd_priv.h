@@ -1,0 +1,35 @@
+/* simd_priv.h: the vector operations that the kernels are written in, for the instruction set that the file is compiled for.
+ *
+ * Every kernel file is compiled once for each instruction set; HALO_SIMD(name) gives its functions different names. A register
+ * has HALO_LANES 32-bit lanes, each of which belongs to one row: 16 (AVX-512) is a whole group, 8 (AVX2) is half of one.
+ */
+#ifndef HALO_CPU_SIMD_PRIV_H
+#define HALO_CPU_SIMD_PRIV_H
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#define HALO_INLINE static inline __attribute__((always_inline))
+
+#ifdef __AVX512F__
+#include "simd_avx512_priv.h"
+#else
+#include "simd_avx2_priv.h"
+#endif
+
+HALO_INLINE int32_t halo_load_i32(const void *p)
+{
+    int32_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+/* The bits of `mask` (a byte) from bit `shift` of every byte. The 16-bit shift drags in bits of the neighbour byte; the mask drops
+ * them, as long as shift plus the width of the mask is at most 8. */
+HALO_INLINE halo_vint v_bits(halo_vint x, unsigned shift, int mask)
+{
+    return v_and(v_srl16(x, shift), v_set8(mask));
+}
+
+#endif
