@@ -1,0 +1,205 @@
+/* child.c: see child.h. */
+#include "child.h"
+
+#include <base/clock.h>
+#include <engine/engine.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* cmocka.h wants these headers before it. */
+#include <stddef.h>
+#include <cmocka.h>
+
+static char model_dir[4096];
+
+static void run_engine(const struct child *child, int in_fd, int out_fd)
+{
+    static const char *dirs[1] = {model_dir};
+    fake_control = child->control;
+    signal(SIGPIPE, SIG_IGN);
+    struct halo_engine_setup setup = {.in_fd = in_fd, .out_fd = out_fd, .link = child->link, .model_dirs = dirs, .n_model_dirs = 1,
+                                      .device = fake_device()};
+    _exit(halo_engine_run(&setup));
+}
+
+void child_start(struct child *child, bool link, void (*script)(struct fake_control *control))
+{
+    int in[2], out[2];
+    memset(child, 0, sizeof(*child));
+    snprintf(model_dir, sizeof(model_dir), "%s/tests/models", getenv("HALO_SOURCE_ROOT") ? getenv("HALO_SOURCE_ROOT") : ".");
+    child->link = link;
+    child->control = mmap(NULL, sizeof(*child->control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(child->control != MAP_FAILED);
+    if (script)
+        script(child->control);
+    child->requests = calloc(CHILD_MAX, sizeof(*child->requests));
+    assert_non_null(child->requests);
+    halo_line_init(&child->lines, 64u << 20);
+    if (link) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in), 0);
+        out[0] = in[0];
+        out[1] = in[1];
+    } else {
+        int a[2];
+        assert_int_equal(pipe2(a, O_CLOEXEC), 0);
+        assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+        in[0] = a[1];
+        in[1] = a[0];
+    }
+    child->pid = fork();
+    assert_true(child->pid >= 0);
+    if (child->pid == 0) {
+        close(in[0]);
+        if (!link)
+            close(out[0]);
+        if (link)
+            fcntl(in[1], F_SETFL, O_NONBLOCK);
+        run_engine(child, in[1], out[1]);
+    }
+    close(in[1]);
+    if (!link)
+        close(out[1]);
+    child->fd_in = in[0];
+    child->fd_out = out[0];
+}
+
+void child_send(struct child *child, const char *format, ...)
+{
+    char *line;
+    va_list args;
+    va_start(args, format);
+    int n = vasprintf(&line, format, args);
+    va_end(args);
+    assert_true(n > 0);
+    line[n] = '\n'; /* over the NUL */
+    for (int at = 0; at <= n;) {
+        struct pollfd wait = {.fd = child->fd_in, .events = POLLOUT};
+        assert_true(poll(&wait, 1, 20000) == 1);
+        ssize_t done = write(child->fd_in, line + at, (size_t)(n + 1 - at > 4096 ? 4096 : n + 1 - at));
+        assert_true(done > 0);
+        at += (int)done;
+    }
+    free(line);
+}
+
+static void take_event(struct child_request *request, const struct halo_ev *ev, const char *line, size_t len)
+{
+    if (request->n_terminal > 0)
+        fail_msg("an event after the terminal one: %.*s", (int)len, line);
+    switch (ev->type) {
+    case HALO_EV_STARTED: request->n_started++; break;
+    case HALO_EV_PROGRESS: request->n_progress++; break;
+    case HALO_EV_NOTICE: request->n_notices++; break;
+    case HALO_EV_SCORE_ROW: request->n_rows++; break;
+    case HALO_EV_COMMITTED:
+        assert_true(request->n_ids < 1200);
+        request->ids[request->n_ids++] = (int32_t)ev->committed.tok_id;
+        break;
+    case HALO_EV_TOKEN:
+        assert_true(request->n_text + ev->token.text.len < sizeof(request->text));
+        memcpy(request->text + request->n_text, ev->token.text.at, ev->token.text.len);
+        request->n_text += (uint32_t)ev->token.text.len;
+        break;
+    case HALO_EV_ERROR:
+        request->error = ev->error.code;
+        snprintf(request->message, sizeof(request->message), "%s", ev->error.message.at);
+        break;
+    case HALO_EV_DONE: request->finish = ev->done.finish_reason; break;
+    default: break;
+    }
+    if (halo_ev_is_terminal(ev->type)) {
+        request->n_terminal++;
+        request->terminal = ev->type;
+        snprintf(request->last, sizeof(request->last), "%.*s", (int)len, line);
+    }
+}
+
+static void take_line(struct child *child, const char *line, size_t len)
+{
+    struct halo_ev ev;
+    struct halo_refusal refusal;
+    if (halo_ev_decode(&ev, line, len, HALO_EV_STRICT, &refusal) != 0)
+        fail_msg("no event: %s in %.*s", refusal.message, (int)len, line);
+    if (ev.type == HALO_EV_HEARTBEAT) {
+        child->n_beats++;
+    } else if (ev.id.kind == HALO_ID_NONE) {
+        child->n_unaddressed++;
+        snprintf(child->last_unaddressed, sizeof(child->last_unaddressed), "%.*s", (int)len, line);
+    } else {
+        assert_int_equal(ev.id.kind, HALO_ID_INT);
+        assert_true(ev.id.num > 0 && ev.id.num < CHILD_MAX);
+        take_event(&child->requests[ev.id.num], &ev, line, len);
+    }
+    halo_ev_finish(&ev);
+}
+
+bool child_read(struct child *child, int timeout_ms)
+{
+    struct pollfd wait = {.fd = child->fd_out, .events = POLLIN};
+    char *at;
+    size_t room, len;
+    const char *line;
+    if (poll(&wait, 1, timeout_ms) <= 0)
+        return true;
+    assert_int_equal(halo_line_reserve(&child->lines, 65536, &at, &room), 0);
+    ssize_t n = read(child->fd_out, at, room);
+    if (n <= 0)
+        return false;
+    halo_line_commit(&child->lines, (size_t)n);
+    while (halo_line_next(&child->lines, &line, &len) == 0)
+        take_line(child, line, len);
+    return true;
+}
+
+struct child_request *child_wait(struct child *child, int64_t id)
+{
+    struct child_request *request = &child->requests[id];
+    uint64_t until_ms = halo_clock_ms() + 20000;
+    while (request->n_terminal == 0) {
+        if (halo_clock_ms() > until_ms || !child_read(child, 100))
+            fail_msg("request %lld has no terminal event", (long long)id);
+    }
+    return request;
+}
+
+int child_end(struct child *child)
+{
+    int status = 0;
+    uint64_t until_ms = halo_clock_ms() + 10000;
+    if (child->link)
+        shutdown(child->fd_in, SHUT_WR);
+    else
+        close(child->fd_in);
+    while (child_read(child, 100))
+        if (halo_clock_ms() > until_ms) {
+            kill(child->pid, SIGKILL);
+            fail_msg("the engine did not end with its input");
+        }
+    assert_int_equal(waitpid(child->pid, &status, 0), child->pid);
+    close(child->fd_out);
+    halo_line_finish(&child->lines);
+    free(child->requests);
+    munmap(child->control, sizeof(*child->control));
+    if (!WIFEXITED(status))
+        fail_msg("the engine ended with wait status 0x%x", (unsigned)status);
+    return WEXITSTATUS(status);
+}
+
+void child_load(struct child *child)
+{
+    child_send(child, "{\"type\":\"load\",\"id\":1,\"model\":\"fable-Q4_K_M\"}");
+    struct child_request *load = child_wait(child, 1);
+    if (load->terminal != HALO_EV_LOADED)
+        fail_msg("%s", load->last);
+}

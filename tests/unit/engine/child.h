@@ -1,0 +1,54 @@
+/* child.h: the whole engine in a child process, on the scripted device, and its events as the peer sees them. */
+#ifndef HALO_TESTS_CHILD_H
+#define HALO_TESTS_CHILD_H
+
+#include <protocol/line.h>
+#include <protocol/message.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fake_device.h"
+
+#define CHILD_MAX 2048
+
+struct child_request { /* what came for one id */
+    int64_t id;
+    uint32_t n_terminal, n_started, n_rows, n_progress, n_notices;
+    enum halo_ev_type terminal;
+    enum halo_error error;
+    enum halo_wire_finish finish;
+    char message[512];
+    int32_t ids[1200];
+    uint32_t n_ids;
+    char text[8192];
+    uint32_t n_text;
+    char last[16384]; /* the terminal line */
+};
+
+struct child {
+    pid_t pid;
+    int fd_in, fd_out; /* the parent's ends */
+    bool link;
+    struct halo_line_reader lines;
+    struct fake_control *control; /* shared with the child */
+    struct child_request *requests; /* [CHILD_MAX] by id */
+    uint32_t n_beats;
+    uint32_t n_unaddressed;       /* events with id null, heartbeats apart */
+    char last_unaddressed[4096];
+};
+
+/* Starts with a healthy device unless the control is changed by `script` before. */
+void child_start(struct child *child, bool link, void (*script)(struct fake_control *control));
+/* Ends the input, reads the rest and takes the exit status, within 10 s. */
+int child_end(struct child *child);
+
+__attribute__((format(printf, 2, 3))) void child_send(struct child *child, const char *format, ...);
+/* Reads until `request` has its terminal event; fails the test after 20 s. */
+struct child_request *child_wait(struct child *child, int64_t id);
+/* Reads what is there for up to this long. False at the end of the stream. */
+bool child_read(struct child *child, int timeout_ms);
+/* Loads the model in the tree under id 1. */
+void child_load(struct child *child);
+
+#endif
