@@ -22,15 +22,14 @@ struct complaints {
 
 __attribute__((format(printf, 2, 3))) static void complain(struct complaints *complaints, const char *format, ...)
 {
-    char entry[160];
+    char entry[128]; /* a longer one is cut, so that the first always fits */
     va_list args;
-    int n;
 
     complaints->n++;
     va_start(args, format);
-    n = vsnprintf(entry, sizeof(entry), format, args);
+    vsnprintf(entry, sizeof(entry), format, args);
     va_end(args);
-    if (n < 0 || complaints->n_told + 1 < complaints->n || complaints->n_text + (size_t)n + 3 > sizeof(complaints->text))
+    if (complaints->n_told + 1 < complaints->n || complaints->n_text + strlen(entry) + 3 > sizeof(complaints->text))
         return;
     complaints->n_text += (size_t)snprintf(complaints->text + complaints->n_text, sizeof(complaints->text) - complaints->n_text,
                                            "%s%s", complaints->n_told ? "; " : "", entry);

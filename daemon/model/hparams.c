@@ -175,8 +175,7 @@ static int vocab_read(struct halo_hparams *hparams, const struct halo_gguf *gguf
 
 /* Keys that change what a layer computes and that no family here implements: the file may carry them with the value that leaves the
  * computation as it is. A family that implements one gets it into its own table and takes it out of here. */
-static int mechanisms_check(const struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch, uint32_t context,
-                            struct halo_fault *fault)
+static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, struct halo_fault *fault)
 {
     static const struct { const char *suffix; double neutral[2]; } rows[] = {
         {"attention.scale", {0, 0}},          {"attention.clamp_kqv", {0, 0}},       {"attention.max_alibi_bias", {0, 0}},
@@ -184,10 +183,11 @@ static int mechanisms_check(const struct halo_hparams *hparams, const struct hal
         {"embedding_scale", {0, 1}},          {"residual_scale", {0, 1}},            {"expert_shared_count", {0, 0}},
         {"expert_weights_scale", {0, 1}},     {"expert_gating_func", {0, 1}},        {"expert_group_count", {0, 1}},
         {"leading_dense_block_count", {0, 0}}, {"nextn_predict_layers", {0, 0}},     {"attention.temperature_length", {0, 0}},
+        {"rope.scaling.yarn_log_multiplier", {0, 0}},
     };
     char key[KEY_BYTES];
     double value = 0;
-    uint64_t window = 0;
+    bool causal = true;
     int r;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -197,6 +197,22 @@ static int mechanisms_check(const struct halo_hparams *hparams, const struct hal
         if (r == 0 && value != rows[i].neutral[0] && value != rows[i].neutral[1])
             return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s is %.9g, which is not supported for %s", key, value, arch);
     }
+    key_make(key, arch, "attention.causal");
+    if ((r = halo_gguf_get_bool(gguf, key, &causal, fault)) < 0)
+        return r;
+    if (!causal)
+        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s is false: a model that reads both ways cannot generate", key);
+    return 0;
+}
+
+/* An attention window is not implemented here; one that no position reaches does nothing. */
+static int window_check(const struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch, uint32_t context,
+                        struct halo_fault *fault)
+{
+    char key[KEY_BYTES];
+    uint64_t window = 0;
+    int r;
+
     key_make(key, arch, "attention.sliding_window");
     if ((r = halo_gguf_get_u64(gguf, key, &window, fault)) < 0)
         return r;
@@ -247,5 +263,7 @@ int halo_hparams_read(struct halo_hparams *ret, const struct halo_gguf *gguf, co
         return r;
     if ((r = relations_check(ret, arch, fault)) < 0)
         return r;
-    return mechanisms_check(ret, gguf, arch, context, fault);
+    if ((r = mechanisms_check(gguf, arch, fault)) < 0)
+        return r;
+    return window_check(ret, gguf, arch, context, fault);
 }

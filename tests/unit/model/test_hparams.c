@@ -196,6 +196,7 @@ static void foreign_mechanisms(void **state)
         {"embedding_scale", 12, 1},        {"residual_scale", 0.4, 1},         {"attention.scale", 0.11, 0},
         {"attention.clamp_kqv", 8, 0},     {"expert_shared_count", 1, 0},      {"expert_gating_func", 2, 1},
         {"expert_weights_scale", 2.5, 1},  {"leading_dense_block_count", 1, 0}, {"nextn_predict_layers", 1, 0},
+        {"rope.scaling.yarn_log_multiplier", 0.1, 0},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -206,6 +207,17 @@ static void foreign_mechanisms(void **state)
         halo_model_destroy(halo_toy_accepted(toy));
         halo_toy_destroy(toy);
     }
+}
+
+static void not_causal(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("llama");
+
+    halo_toy_set(toy, "attention.causal", HALO_GGUF_BOOL, 0);
+    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "llama.attention.causal is false", NULL);
+    halo_toy_set(toy, "attention.causal", HALO_GGUF_BOOL, 1);
+    halo_model_destroy(halo_toy_accepted(toy));
+    halo_toy_destroy(toy);
 }
 
 /* A window at least as long as the context does nothing; a shorter one is refused with the context that works. */
@@ -261,7 +273,7 @@ int main(void)
         cmocka_unit_test(wrong_types),           cmocka_unit_test(other_integer_types_are_read),
         cmocka_unit_test(per_layer_arrays),      cmocka_unit_test(defaults),
         cmocka_unit_test(foreign_mechanisms),    cmocka_unit_test(window),
-        cmocka_unit_test(scaling_types),
+        cmocka_unit_test(scaling_types),         cmocka_unit_test(not_causal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -188,11 +188,56 @@ static void refusals(void **state)
     assert_true(halo_model_create(&model, "/dev/null", NULL, NULL) < 0); /* a fault is not obligatory */
 }
 
+static uint32_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}
+
+/* Damaged directories: a few bytes at random. Each file is refused with a sentence or opens; nothing else may happen. */
+static void damaged_directories(void **state)
+{
+    static char whole[1 << 16], damaged[1 << 16];
+    struct halo_toy *toy = halo_toy_create("qwen3moe");
+    char path[] = "/tmp/halo-toy-XXXXXX";
+    int fd = mkstemp(path);
+    unsigned n_refused = 0, n_opened = 0;
+    uint64_t random = 42;
+    ssize_t n;
+
+    assert_true(fd >= 0);
+    halo_toy_write(toy, path);
+    n = pread(fd, whole, sizeof(whole), 0);
+    assert_true(n > 4096);
+    for (int round = 0; round < 3000; round++) {
+        struct halo_model *model = NULL;
+        struct halo_fault fault = {0};
+        memcpy(damaged, whole, (size_t)n);
+        for (uint32_t i = 0; i <= next_random(&random) % 3; i++)
+            damaged[24 + next_random(&random) % 3000] = (char)(next_random(&random) % 4 ? next_random(&random) % 8 : next_random(&random));
+        assert_int_equal(pwrite(fd, damaged, (size_t)n, 0), n);
+        if (halo_model_create(&model, path, NULL, &fault) == 0) {
+            n_opened++;
+        } else {
+            n_refused++;
+            assert_true(fault.code != HALO_FAULT_NONE && fault.text[0]);
+            assert_null(model);
+        }
+        halo_model_destroy(model);
+    }
+    print_message("%u refused, %u opened\n", n_refused, n_opened);
+    assert_true(n_refused > 1000 && n_opened > 10);
+    close(fd);
+    unlink(path);
+    halo_toy_destroy(toy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_allocation_fails), cmocka_unit_test(names_and_sizes), cmocka_unit_test(long_name),
         cmocka_unit_test(stem_of_a_split_file),  cmocka_unit_test(params),          cmocka_unit_test(refusals),
+        cmocka_unit_test(damaged_directories),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
