@@ -23,6 +23,7 @@ int halo_tokenizer_create(struct halo_tokenizer **ret, const struct halo_gguf *g
         halo_bpe_find_bytes(t);
         r = halo_bpe_load(t, gguf, fault);
     } else if (r >= 0) {
+        halo_spm_find_words(t);
         r = halo_spm_find_bytes(t, fault);
     }
     r = r < 0 ? r : halo_special_init(&t->special, t, fault);

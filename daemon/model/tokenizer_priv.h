@@ -67,6 +67,7 @@ struct halo_bpe {
     uint32_t n_slots;              /* a power of two */
     uint64_t seed;
     struct halo_strings extra;     /* texts of merges that are no tokens; their symbol is n_vocab + index */
+    uint32_t last_result;          /* while loading */
 };
 
 #define HALO_TOKEN_FLAG_END 1    /* ends a generation */
@@ -79,6 +80,7 @@ struct halo_tokenizer {
     uint8_t *kinds; /* [n_vocab] enum halo_token_kind */
     uint8_t *flags; /* [n_vocab] HALO_TOKEN_FLAG_* */
     uint32_t *score_keys; /* [n_vocab], SPM: the score as a number that is smaller when the score is higher */
+    bool spm_words;       /* no token has a space mark after another character: no merge crosses the start of a word */
     char *pieces;
     uint32_t *piece_ends; /* [n_vocab] into `pieces` */
     size_t max_piece_bytes;
@@ -118,6 +120,7 @@ void halo_bpe_find_bytes(struct halo_tokenizer *tokenizer);
 int halo_spm_encode(struct halo_encoder *encoder, const char *text, size_t n, bool prefix);
 size_t halo_spm_decode(const char *text, size_t n, char *out);
 int halo_spm_find_bytes(struct halo_tokenizer *tokenizer, struct halo_fault *fault);
+void halo_spm_find_words(struct halo_tokenizer *tokenizer);
 /* The byte that "<0x2A>" means, or -1. */
 int halo_spm_parse_byte(struct halo_span text);
 

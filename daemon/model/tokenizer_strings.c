@@ -1,6 +1,6 @@
 /* tokenizer_strings.c: a table of texts: text to index and back.
  *
- * Built by one thread, then read by any. Open addressing at most half full, linear probing. The memory is the
+ * Built by one thread, then read by any. Open addressing at most three quarters full, linear probing. The memory is the
  * arena's; growing leaves the old arrays behind in it, which at most doubles them. Fails with -ENOMEM.
  */
 #include "tokenizer_priv.h"
@@ -79,7 +79,7 @@ static void *grow(struct halo_arena *arena, const void *old, size_t n_old, size_
 static int grow_index(struct halo_strings *strings, uint32_t capacity)
 {
     uint32_t n_slots = 16;
-    while (n_slots / 2 < capacity)
+    while (n_slots / 4 * 3 < capacity)
         n_slots *= 2;
     uint32_t *ends = grow(strings->arena, strings->ends, strings->n, capacity, sizeof *ends);
     struct halo_string_slot *slots = halo_arena_alloc(strings->arena, n_slots, sizeof *slots);

@@ -199,13 +199,12 @@ static void test_any_bytes(void **state)
 static void test_long_texts(void **state)
 {
     (void)state;
-    static const char *const units[] = {"a",         "ab",   "A",    " ",  "\n",           " \n",
-                                        "\t",        "7",    "!",    "'s", "\xE6\xBC\xA2", "\xF0\x9F\x99\x82",
-                                        "e\xCC\x81", "\xFF", "\xC3", "<|", "<|im_end|",    "aaaaaaaaaaaab"};
-    const size_t n = 1 << 20;
-    char *text = malloc(n);
+    static const char *const units[] = {"a", "\xE6\xBC\xA2", "\xF0\x9F\x99\x82", /* these a whole megabyte */
+                                        "ab", "A", " ", "\n", " \n", "\t", "7", "!", "'s", "e\xCC\x81", "\xFF",
+                                        "\xC3", "<|", "<|im_end|", "aaaaaaaaaaaab"};
+    char *text = malloc(1 << 20);
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
-        size_t n_unit = strlen(units[u]), n_text = n / n_unit * n_unit, n_back = 0;
+        size_t n_unit = strlen(units[u]), n_text = (u < 3 ? 1 << 20 : 1 << 17) / n_unit * n_unit, n_back = 0;
         for (size_t at = 0; at < n_text; at += n_unit)
             memcpy(text + at, units[u], n_unit);
         struct halo_tokens tokens = encode(fable, text, n_text, u % 2);

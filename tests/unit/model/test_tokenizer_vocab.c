@@ -391,6 +391,58 @@ static void test_spm_without_prefix(void **state)
     halo_tokenizer_destroy(tokenizer);
 }
 
+/* Cutting at the starts of words must change nothing: a token with a space mark inside turns it off. And a long text
+ * that can not be cut must not take longer than n log n; the test has a time limit. */
+static void test_spm_words(void **state)
+{
+    (void)state;
+    static const struct spm_token extra[] = {
+        {"\xE2\x96\x81", -3, 1},
+        {"a", -4, 1},
+        {"b", -5, 1},
+        {"ab", -2, 1},
+        {"aa", -1, 1},
+        {"\xE2\x96\x81"
+         "a",
+         -1.5f, 1},
+        {"\xE2\x96\x81\xE2\x96\x81", -0.5f, 1},
+        {"\xE2\x96\x81"
+         "ab",
+         -6, 1},
+        {"x\xE2\x96\x81y", -7, 1},
+    };
+    enum { N = 1 << 19 };
+    struct halo_tokenizer *cut, *whole;
+    struct vocab_build build;
+    build_init(&build);
+    build_spm(&build, extra, 8);
+    cut = check_accepted(&build);
+    build_init(&build);
+    build_spm(&build, extra, 9);
+    whole = check_accepted(&build);
+    char *text = malloc(N);
+    uint64_t seed = 5;
+    for (int round = 0; round < 2001; round++) {
+        size_t n = round == 2000 ? N : (size_t)round % 70;
+        for (size_t i = 0; i < n; i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            text[i] = " aab c  "[seed >> 61];
+        }
+        struct halo_tokens a = {0}, b = {0};
+        assert_int_equal(halo_tokenizer_encode(cut, text, n, false, round & 1, &a, NULL), 0);
+        assert_int_equal(halo_tokenizer_encode(whole, text, n, false, round & 1, &b, NULL), 0);
+        assert_int_equal(a.n, b.n);
+        if (a.n)
+            assert_memory_equal(a.ids, b.ids, a.n * sizeof *a.ids);
+        halo_tokens_finish(&a);
+        halo_tokens_finish(&b);
+    }
+    free(text);
+    check_ids(whole, "x y", false, false, IDS(3 + 'x', BUILD_SPM_FIRST, 3 + 'y')); /* its parts are no tokens */
+    halo_tokenizer_destroy(cut);
+    halo_tokenizer_destroy(whole);
+}
+
 /* A vocabulary without byte tokens spells what it lacks as unknown. */
 static void test_spm_unknown(void **state)
 {
@@ -478,7 +530,7 @@ int main(void)
         cmocka_unit_test(test_merges),
         cmocka_unit_test(test_bpe_by_hand),
         cmocka_unit_test(test_spm_by_hand),
-        cmocka_unit_test(test_spm_without_prefix),
+        cmocka_unit_test(test_spm_without_prefix), cmocka_unit_test(test_spm_words),
         cmocka_unit_test(test_spm_unknown),
         cmocka_unit_test(test_long_added_token),
         cmocka_unit_test(test_phi3),
