@@ -34,5 +34,6 @@ int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, s
     for (n = 0; n < name.n && n < sizeof(shown) - 1; n++)
         shown[n] = name.bytes[n] >= ' ' && name.bytes[n] <= '~' ? name.bytes[n] : '?';
     shown[n] = '\0';
-    return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "architecture \"%s\" is not supported (supported: %s)", shown, known);
+    return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "architecture \"%s\" is not supported (supported: %s)", shown,
+                          known);
 }

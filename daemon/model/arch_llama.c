@@ -1,7 +1,9 @@
-/* arch_llama.c: llama: adjacent-pair (NORM) rotation, optional rotary factors, optional attention biases, and Mixtral's experts.
+/* arch_llama.c: llama: adjacent-pair (NORM) rotation, optional rotary factors, optional attention biases, and Mixtral's
+ * experts.
  *
- * The converter permutes the rows of Q and K so that pairs (2i, 2i+1) rotate together. With expert_count the feed-forward is a
- * mixture: softmax over all experts, the best expert_used_count renormalised, each as wide as feed_forward_length.
+ * The converter permutes the rows of Q and K so that pairs (2i, 2i+1) rotate together. With expert_count the
+ * feed-forward is a mixture: softmax over all experts, the best expert_used_count renormalised, each as wide as
+ * feed_forward_length.
  */
 #include "arch_priv.h"
 #include "plan_blocks_priv.h"

@@ -1,7 +1,7 @@
 /* arch_priv.h: what a model family is: two tables and one straight-line function.
  *
- * To add a family: a file arch_<family>.c with its const struct halo_arch, one line in arch.c and in meson.build, a golden plan
- * text, and a reference-logit file.
+ * To add a family: a file arch_<family>.c with its const struct halo_arch, one line in arch.c and in meson.build, a
+ * golden plan text, and a reference-logit file.
  */
 #ifndef HALO_MODEL_ARCH_PRIV_H
 #define HALO_MODEL_ARCH_PRIV_H
@@ -21,12 +21,15 @@ struct halo_arch {
     void (*build)(struct halo_builder *builder);
 };
 
-#define HALO_ARCH(name, hparams, tensors, build)                                                                               \
-    {name, hparams, sizeof(hparams) / sizeof((hparams)[0]), tensors, sizeof(tensors) / sizeof((tensors)[0]), build}
+#define HALO_ARCH(name, hparams, tensors, build)                                                                       \
+    {                                                                                                                  \
+        name, hparams, sizeof(hparams) / sizeof((hparams)[0]), tensors, sizeof(tensors) / sizeof((tensors)[0]), build  \
+    }
 
 extern const struct halo_arch halo_arch_llama, halo_arch_qwen2, halo_arch_qwen3, halo_arch_qwen3moe;
 
-/* The family that the file names. LOAD_FAILED without the key, UNSUPPORTED for another name (tells it and the known ones). */
+/* The family that the file names. LOAD_FAILED without the key, UNSUPPORTED for another name (tells it and the known
+ * ones). */
 int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, struct halo_fault *fault);
 
 #endif

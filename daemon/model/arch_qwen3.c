@@ -1,4 +1,5 @@
-/* arch_qwen3.c: qwen3: half-split (NEOX) rotation, an RMS norm on each head of Q and K before it, heads of their own width. */
+/* arch_qwen3.c: qwen3: half-split (NEOX) rotation, an RMS norm on each head of Q and K before it, heads of their own
+ * width. */
 #include "arch_priv.h"
 #include "plan_blocks_priv.h"
 
@@ -8,7 +9,8 @@ static const struct halo_hparam hparams[] = {
 };
 
 static const struct halo_tensor_spec tensors[] = {
-    HALO_TENSORS_ENDS, HALO_TENSORS_ATTENTION, HALO_TENSORS_QK_NORM, HALO_TENSOR_VECTOR(FFN_NORM, EMBD), HALO_TENSORS_FFN(NULL),
+    HALO_TENSORS_ENDS,      HALO_TENSORS_ATTENTION, HALO_TENSORS_QK_NORM, HALO_TENSOR_VECTOR(FFN_NORM, EMBD),
+    HALO_TENSORS_FFN(NULL),
 };
 
 static void build(struct halo_builder *builder)

@@ -1,7 +1,7 @@
 /* arch_qwen3moe.c: qwen3moe: qwen3 with a mixture of experts in every layer.
  *
- * Softmax over all experts, the best expert_used_count renormalised. The experts' width is a key of its own; early files have only
- * feed_forward_length, which the experts in use then share.
+ * Softmax over all experts, the best expert_used_count renormalised. The experts' width is a key of its own; early
+ * files have only feed_forward_length, which the experts in use then share.
  */
 #include "arch_priv.h"
 #include "plan_blocks_priv.h"
@@ -15,7 +15,7 @@ static const struct halo_hparam hparams[] = {
 };
 
 static const struct halo_tensor_spec tensors[] = {
-    HALO_TENSORS_ENDS,    HALO_TENSORS_ATTENTION, HALO_TENSORS_QK_NORM, HALO_TENSOR_VECTOR(FFN_NORM, EMBD),
+    HALO_TENSORS_ENDS,      HALO_TENSORS_ATTENTION, HALO_TENSORS_QK_NORM, HALO_TENSOR_VECTOR(FFN_NORM, EMBD),
     HALO_TENSORS_MOE(NULL),
 };
 

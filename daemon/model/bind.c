@@ -1,7 +1,7 @@
 /* bind.c: the binder: a family's table of tensors against the directory of a file.
  *
- * Reports all that is wrong in one sentence, so that a broken conversion is understood at the first try. Any thread; owns nothing,
- * the result lies in the caller's arena.
+ * Reports all that is wrong in one sentence, so that a broken conversion is understood at the first try. Any thread;
+ * owns nothing, the result lies in the caller's arena.
  */
 #include "bind_priv.h"
 
@@ -31,8 +31,9 @@ __attribute__((format(printf, 2, 3))) static void complain(struct complaints *co
     va_end(args);
     if (complaints->n_told + 1 < complaints->n || complaints->n_text + strlen(entry) + 3 > sizeof(complaints->text))
         return;
-    complaints->n_text += (size_t)snprintf(complaints->text + complaints->n_text, sizeof(complaints->text) - complaints->n_text,
-                                           "%s%s", complaints->n_told ? "; " : "", entry);
+    complaints->n_text +=
+        (size_t)snprintf(complaints->text + complaints->n_text, sizeof(complaints->text) - complaints->n_text, "%s%s",
+                         complaints->n_told ? "; " : "", entry);
     complaints->n_told++;
 }
 
@@ -47,8 +48,8 @@ static void shape_print(char *buffer, size_t n, const uint64_t *dims, uint32_t n
         snprintf(buffer + at, n - (size_t)at, "]");
 }
 
-static void tensor_check(const struct halo_gguf_tensor *tensor, const struct halo_tensor_spec *spec, const struct halo_hparams *hparams,
-                         struct complaints *complaints)
+static void tensor_check(const struct halo_gguf_tensor *tensor, const struct halo_tensor_spec *spec,
+                         const struct halo_hparams *hparams, struct complaints *complaints)
 {
     static const uint32_t role_dims[] = {[HALO_WEIGHT_VECTOR] = 1, [HALO_WEIGHT_MATRIX] = 2, [HALO_WEIGHT_EXPERTS] = 3};
     uint64_t wanted[HALO_GGUF_MAX_DIMS] = {1, 1, 1, 1};
@@ -65,12 +66,13 @@ static void tensor_check(const struct halo_gguf_tensor *tensor, const struct hal
     } else if (spec->role == HALO_WEIGHT_VECTOR && tensor->type != HALO_TYPE_F32) {
         complain(complaints, "%s is %s, should be F32", tensor->name, type.name);
     } else if (wanted[0] % type.block_weights) {
-        complain(complaints, "%s: rows of %" PRIu64 " are no whole %s blocks of %" PRIu32, tensor->name, wanted[0], type.name,
-                 type.block_weights);
+        complain(complaints, "%s: rows of %" PRIu64 " are no whole %s blocks of %" PRIu32, tensor->name, wanted[0],
+                 type.name, type.block_weights);
     }
 }
 
-/* Whether a name is that of a tensor in one of the layers. The cheap tests come first: a hostile file has a million names. */
+/* Whether a name is that of a tensor in one of the layers. The cheap tests come first: a hostile file has a million
+ * names. */
 static bool name_matches(const char *name, enum halo_tensor_id id, uint32_t n_layers)
 {
     const char *pattern = halo_tensors_pattern(id), *digit = name + 4;
@@ -89,7 +91,8 @@ static bool name_matches(const char *name, enum halo_tensor_id id, uint32_t n_la
     return strcmp(name, exact) == 0;
 }
 
-/* Tensors that old converters wrote and that hold nothing a plan needs: tables of rotary angles that follow from the keys. */
+/* Tensors that old converters wrote and that hold nothing a plan needs: tables of rotary angles that follow from the
+ * keys. */
 static bool carries_nothing(const char *name)
 {
     size_t n = strlen(name);
@@ -97,8 +100,8 @@ static bool carries_nothing(const char *name)
     return n > sizeof(suffix) && strcmp(name + n - (sizeof(suffix) - 1), suffix) == 0;
 }
 
-static int strangers_check(const struct halo_binding *binding, const struct halo_gguf *gguf, const struct halo_arch *arch,
-                           struct halo_fault *fault)
+static int strangers_check(const struct halo_binding *binding, const struct halo_gguf *gguf,
+                           const struct halo_arch *arch, struct halo_fault *fault)
 {
     uint64_t n_tensors = halo_gguf_n_tensors(gguf), n_strange = 0;
     const char *first = NULL;
@@ -113,9 +116,9 @@ static int strangers_check(const struct halo_binding *binding, const struct halo
     }
     if (n_strange == 0)
         return 0;
-    return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%" PRIu64 " tensor%s of the file %s no part of a %s model (%s%s)", n_strange,
-                          n_strange == 1 ? "" : "s", n_strange == 1 ? "is" : "are", arch->name, n_strange == 1 ? "" : "first: ",
-                          first);
+    return halo_fault_set(
+        fault, HALO_FAULT_UNSUPPORTED, "%" PRIu64 " tensor%s of the file %s no part of a %s model (%s%s)", n_strange,
+        n_strange == 1 ? "" : "s", n_strange == 1 ? "is" : "are", arch->name, n_strange == 1 ? "" : "first: ", first);
 }
 
 static void spec_bind(struct halo_binding *binding, const struct halo_gguf *gguf, const struct halo_tensor_spec *spec,
@@ -137,8 +140,8 @@ static void spec_bind(struct halo_binding *binding, const struct halo_gguf *gguf
     }
 }
 
-int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const struct halo_gguf *gguf, const struct halo_arch *arch,
-                      const struct halo_hparams *hparams, struct halo_fault *fault)
+int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const struct halo_gguf *gguf,
+                      const struct halo_arch *arch, const struct halo_hparams *hparams, struct halo_fault *fault)
 {
     struct complaints complaints = {0};
 
@@ -160,22 +163,25 @@ int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const 
         spec_bind(ret, gguf, spec, hparams, &complaints);
     }
     if (complaints.n > complaints.n_told)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%" PRIu64 " tensors do not fit a %s model: %s; and %" PRIu64 " more",
-                              complaints.n, arch->name, complaints.text, complaints.n - complaints.n_told);
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%" PRIu64 " tensors do not fit a %s model: %s; and %" PRIu64 " more", complaints.n,
+                              arch->name, complaints.text, complaints.n - complaints.n_told);
     if (complaints.n)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%" PRIu64 " tensor%s not fit a %s model: %s", complaints.n,
-                              complaints.n == 1 ? " does" : "s do", arch->name, complaints.text);
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%" PRIu64 " tensor%s not fit a %s model: %s",
+                              complaints.n, complaints.n == 1 ? " does" : "s do", arch->name, complaints.text);
     return strangers_check(ret, gguf, arch, fault);
 }
 
-const struct halo_gguf_tensor *halo_binding_find(const struct halo_binding *binding, enum halo_tensor_id id, uint32_t layer)
+const struct halo_gguf_tensor *halo_binding_find(const struct halo_binding *binding, enum halo_tensor_id id,
+                                                 uint32_t layer)
 {
     if (id >= HALO_TENSOR_COUNT || layer >= binding->n_layers)
         return NULL;
     return binding->found[id * binding->n_layers + (halo_tensors_layered(id) ? layer : 0)];
 }
 
-int halo_binding_read(const struct halo_binding *binding, enum halo_tensor_id id, float *ret, uint32_t n, struct halo_fault *fault)
+int halo_binding_read(const struct halo_binding *binding, enum halo_tensor_id id, float *ret, uint32_t n,
+                      struct halo_fault *fault)
 {
     const struct halo_gguf_tensor *tensor = halo_binding_find(binding, id, 0);
     size_t done = 0, n_bytes = (size_t)n * sizeof(float);
@@ -186,7 +192,8 @@ int halo_binding_read(const struct halo_binding *binding, enum halo_tensor_id id
     path = halo_gguf_part_path(binding->gguf, tensor->part);
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "%s cannot be opened for %s", path, tensor->name);
+        return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "%s cannot be opened for %s", path,
+                                tensor->name);
     while (done < n_bytes) {
         ssize_t got = pread(fd, (char *)ret + done, n_bytes - done, (off_t)(tensor->offset + done));
         if (got < 0 && errno == EINTR)

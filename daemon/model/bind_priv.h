@@ -13,16 +13,18 @@ struct halo_binding {
     uint32_t n_found;
 };
 
-/* Fills *ret in the arena. Every missing or misshapen tensor is counted, as many as fit are told in the one fault: LOAD_FAILED.
- * A tensor that the family does not know is UNSUPPORTED: it would have changed the result, and passing it over would be silent.
- * Those known to carry nothing are passed over. OUT_OF_MEMORY when the arena is full. */
-int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const struct halo_gguf *gguf, const struct halo_arch *arch,
-                      const struct halo_hparams *hparams, struct halo_fault *fault);
+/* Fills *ret in the arena. Every missing or misshapen tensor is counted, as many as fit are told in the one fault:
+ * LOAD_FAILED. A tensor that the family does not know is UNSUPPORTED: it would have changed the result, and passing it
+ * over would be silent. Those known to carry nothing are passed over. OUT_OF_MEMORY when the arena is full. */
+int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const struct halo_gguf *gguf,
+                      const struct halo_arch *arch, const struct halo_hparams *hparams, struct halo_fault *fault);
 
 /* The tensor, or NULL when the file has it not (or the family, or the layer). */
-const struct halo_gguf_tensor *halo_binding_find(const struct halo_binding *binding, enum halo_tensor_id id, uint32_t layer);
+const struct halo_gguf_tensor *halo_binding_find(const struct halo_binding *binding, enum halo_tensor_id id,
+                                                 uint32_t layer);
 
 /* Reads the elements of a bound F32 vector from its file. */
-int halo_binding_read(const struct halo_binding *binding, enum halo_tensor_id id, float *ret, uint32_t n, struct halo_fault *fault);
+int halo_binding_read(const struct halo_binding *binding, enum halo_tensor_id id, float *ret, uint32_t n,
+                      struct halo_fault *fault);
 
 #endif

@@ -1,14 +1,16 @@
 /* estimate.c: what a plan costs: bytes read and operations of a step, and the largest context that fits into a budget.
  *
- * Pure arithmetic over the plan, any thread, no overflow for a plan that a checked file gave. A step reads each weight once for all
- * its rows, so a step of more rows costs more operations but hardly more weight bytes: the two bounds of the roofline.
+ * Pure arithmetic over the plan, any thread, no overflow for a plan that a checked file gave. A step reads each weight
+ * once for all its rows, so a step of more rows costs more operations but hardly more weight bytes: the two bounds of
+ * the roofline.
  */
 #include <model/model.h>
 
 #include <assert.h>
 #include <math.h>
 
-/* Of n_experts, how many are touched when each of n_rows rows picks n_used at random: what a mixture reads of its weights. */
+/* Of n_experts, how many are touched when each of n_rows rows picks n_used at random: what a mixture reads of its
+ * weights. */
 static double experts_touched(uint32_t n_experts, uint32_t n_used, uint32_t n_rows)
 {
     double missed = pow(1 - (double)n_used / n_experts, n_rows);
@@ -23,11 +25,12 @@ static void matrix_cost(const struct halo_plan *plan, uint32_t index, uint32_t n
     cost->flops += 2ull * weight->n_cols * weight->n_rows * n_rows;
 }
 
-static void attend_cost(const struct halo_plan *plan, const struct halo_op_attend *op, uint32_t n_positions, uint32_t n_rows,
-                        struct halo_plan_cost *cost)
+static void attend_cost(const struct halo_plan *plan, const struct halo_op_attend *op, uint32_t n_positions,
+                        uint32_t n_rows, struct halo_plan_cost *cost)
 {
     const struct halo_kv_shape *kv = &plan->kv;
-    uint64_t row_bytes = (uint64_t)halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_row_bytes(kv->type, kv->head_dim_v);
+    uint64_t row_bytes =
+        (uint64_t)halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_row_bytes(kv->type, kv->head_dim_v);
 
     cost->kv_bytes += row_bytes * kv->n_head_kv * n_positions * n_rows;
     cost->flops += 2ull * (kv->head_dim_k + kv->head_dim_v) * op->n_head * n_positions * n_rows;
@@ -39,7 +42,9 @@ void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         const struct halo_op *op = &plan->ops[i];
         if (op->kind == HALO_OP_EMBED) {
-            ret->weight_bytes += halo_type_row_bytes(plan->weights[op->u.embed.weight].type, plan->weights[op->u.embed.weight].n_cols) * n_rows;
+            ret->weight_bytes +=
+                halo_type_row_bytes(plan->weights[op->u.embed.weight].type, plan->weights[op->u.embed.weight].n_cols) *
+                n_rows;
         } else if (op->kind == HALO_OP_MATMUL) {
             for (uint16_t k = 0; k < op->u.matmul.n; k++)
                 matrix_cost(plan, op->u.matmul.weight[k], n_rows, ret);
@@ -58,7 +63,8 @@ void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t
     }
 }
 
-uint32_t halo_plan_fit_context(const struct halo_plan *plan, uint64_t budget_bytes, uint32_t n_sequences, uint32_t limit)
+uint32_t halo_plan_fit_context(const struct halo_plan *plan, uint64_t budget_bytes, uint32_t n_sequences,
+                               uint32_t limit)
 {
     uint64_t page_bytes = halo_kv_page_bytes(&plan->kv), n_pages;
 

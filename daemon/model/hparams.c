@@ -1,8 +1,8 @@
 /* hparams.c: reads a family's hyper-parameters and checks them against ceilings and against each other.
  *
- * Pure: no state, any thread. A file is not trusted: after halo_hparams_read every product of two fields that a plan forms fits into
- * 32 bits, heads divide, and no key that would change the computation was passed over.
- * Fails with: LOAD_FAILED (absent, wrong type, out of bounds, contradictory), UNSUPPORTED (varies by layer, unknown mechanism).
+ * Pure: no state, any thread. A file is not trusted: after halo_hparams_read every product of two fields that a plan
+ * forms fits into 32 bits, heads divide, and no key that would change the computation was passed over. Fails with:
+ * LOAD_FAILED (absent, wrong type, out of bounds, contradictory), UNSUPPORTED (varies by layer, unknown mechanism).
  */
 #include "hparams_priv.h"
 
@@ -42,17 +42,21 @@ double halo_hparams_ff_length(const struct halo_hparams *hparams)
 
 double halo_hparams_ff_share(const struct halo_hparams *hparams)
 {
-    return hparams->n_expert_used == 0 || hparams->n_ff % hparams->n_expert_used ? 0 : hparams->n_ff / hparams->n_expert_used;
+    return hparams->n_expert_used == 0 || hparams->n_ff % hparams->n_expert_used
+               ? 0
+               : hparams->n_ff / hparams->n_expert_used;
 }
 
-/* The common entry of a per-layer array. An array of another length than the layers is a contradiction, not a variation. */
-static int layered_read(struct halo_gguf_array array, const char *key, uint32_t n_layers, double *ret, struct halo_fault *fault)
+/* The common entry of a per-layer array. An array of another length than the layers is a contradiction, not a
+ * variation. */
+static int layered_read(struct halo_gguf_array array, const char *key, uint32_t n_layers, double *ret,
+                        struct halo_fault *fault)
 {
     int64_t first = 0, entry = 0;
 
     if (array.n != n_layers)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key, array.n,
-                              n_layers);
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key,
+                              array.n, n_layers);
     for (uint32_t i = 0; i < n_layers; i++) {
         if (!halo_gguf_next_i64(&array, &entry))
             return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold integers", key);
@@ -60,7 +64,8 @@ static int layered_read(struct halo_gguf_array array, const char *key, uint32_t 
             first = entry;
         else if (entry != first)
             return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                                  "%s varies by layer (layer 0: %" PRId64 ", layer %" PRIu32 ": %" PRId64 "), which is not supported",
+                                  "%s varies by layer (layer 0: %" PRId64 ", layer %" PRIu32 ": %" PRId64
+                                  "), which is not supported",
                                   key, first, i, entry);
     }
     *ret = (double)first;
@@ -68,8 +73,8 @@ static int layered_read(struct halo_gguf_array array, const char *key, uint32_t 
 }
 
 /* 0 with the value as the file gives it, HALO_GGUF_ABSENT, or negative. */
-static int value_read(const struct halo_gguf *gguf, const struct halo_hparam *row, const char *key, uint32_t n_layers, double *ret,
-                      struct halo_fault *fault)
+static int value_read(const struct halo_gguf *gguf, const struct halo_hparam *row, const char *key, uint32_t n_layers,
+                      double *ret, struct halo_fault *fault)
 {
     struct halo_gguf_array array;
     uint64_t count = 0;
@@ -84,8 +89,8 @@ static int value_read(const struct halo_gguf *gguf, const struct halo_hparam *ro
     return r;
 }
 
-static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch, const struct halo_hparam *row,
-                    struct halo_fault *fault)
+static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch,
+                    const struct halo_hparam *row, struct halo_fault *fault)
 {
     char key[KEY_BYTES];
     double value = 0;
@@ -112,12 +117,14 @@ static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, 
 }
 
 /* The type of the rotary scaling, and its numbers. Absent type with a factor means linear, as the format has it. */
-static int scaling_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch, struct halo_fault *fault)
+static int scaling_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch,
+                        struct halo_fault *fault)
 {
     static const struct halo_hparam numbers[] = {
         HALO_HPARAM_OR(REAL, "rope.scale_linear", rope_factor, 0, 0, 1e6), /* the old spelling, overruled by the next */
         HALO_HPARAM_OR(REAL, "rope.scaling.attn_factor", rope_attn_factor, 1, 1e-3, 1e3),
-        HALO_HPARAM_OR(COUNT, "rope.scaling.original_context_length", rope_original_context, 0, 0, HALO_MODEL_MAX_CONTEXT),
+        HALO_HPARAM_OR(COUNT, "rope.scaling.original_context_length", rope_original_context, 0, 0,
+                       HALO_MODEL_MAX_CONTEXT),
         HALO_HPARAM_OR(REAL, "rope.scaling.yarn_ext_factor", rope_yarn_ext_factor, 1, 0, 1),
         HALO_HPARAM_OR(REAL, "rope.scaling.yarn_attn_factor", rope_yarn_attn_factor, 1, 1e-3, 1e3),
         HALO_HPARAM_OR(REAL, "rope.scaling.yarn_beta_fast", rope_yarn_beta_fast, 32, 1e-3, 1e6),
@@ -149,13 +156,14 @@ static int scaling_read(struct halo_hparams *hparams, const struct halo_gguf *gg
     else if (type.n == 4 && memcmp(type.bytes, "yarn", 4) == 0)
         hparams->rope_scaling = HALO_ROPE_SCALING_YARN;
     else
-        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s is not one of none, linear, yarn, which are what %s supports", key,
-                              arch);
+        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                              "%s is not one of none, linear, yarn, which are what %s supports", key, arch);
     return 0;
 }
 
 /* The rows of the embedding, unless the file says another number; then the binder reports the mismatch as a shape. */
-static int vocab_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch, struct halo_fault *fault)
+static int vocab_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch,
+                      struct halo_fault *fault)
 {
     static const struct halo_hparam row = HALO_HPARAM_OR(COUNT, "vocab_size", n_vocab, 0, 0, HALO_MODEL_MAX_VOCAB);
     const struct halo_gguf_tensor *embd = halo_gguf_find_tensor(gguf, "token_embd.weight");
@@ -168,21 +176,36 @@ static int vocab_read(struct halo_hparams *hparams, const struct halo_gguf *gguf
     if (hparams->n_vocab == 0 && embd->dims[1] <= HALO_MODEL_MAX_VOCAB)
         hparams->n_vocab = (uint32_t)embd->dims[1];
     if (hparams->n_vocab == 0)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "token_embd.weight has %" PRIu64 " rows, allowed are 1 to %d",
-                              embd->dims[1], HALO_MODEL_MAX_VOCAB);
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "token_embd.weight has %" PRIu64 " rows, allowed are 1 to %d", embd->dims[1],
+                              HALO_MODEL_MAX_VOCAB);
     return 0;
 }
 
-/* Keys that change what a layer computes and that no family here implements: the file may carry them with the value that leaves the
- * computation as it is. A family that implements one gets it into its own table and takes it out of here. */
+/* Keys that change what a layer computes and that no family here implements: the file may carry them with the value
+ * that leaves the computation as it is. A family that implements one gets it into its own table and takes it out of
+ * here. */
 static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, struct halo_fault *fault)
 {
-    static const struct { const char *suffix; double neutral[2]; } rows[] = {
-        {"attention.scale", {0, 0}},          {"attention.clamp_kqv", {0, 0}},       {"attention.max_alibi_bias", {0, 0}},
-        {"attn_logit_softcapping", {0, 0}},   {"final_logit_softcapping", {0, 0}},   {"logit_scale", {0, 1}},
-        {"embedding_scale", {0, 1}},          {"residual_scale", {0, 1}},            {"expert_shared_count", {0, 0}},
-        {"expert_weights_scale", {0, 1}},     {"expert_gating_func", {0, 1}},        {"expert_group_count", {0, 1}},
-        {"leading_dense_block_count", {0, 0}}, {"nextn_predict_layers", {0, 0}},     {"attention.temperature_length", {0, 0}},
+    static const struct {
+        const char *suffix;
+        double neutral[2];
+    } rows[] = {
+        {"attention.scale", {0, 0}},
+        {"attention.clamp_kqv", {0, 0}},
+        {"attention.max_alibi_bias", {0, 0}},
+        {"attn_logit_softcapping", {0, 0}},
+        {"final_logit_softcapping", {0, 0}},
+        {"logit_scale", {0, 1}},
+        {"embedding_scale", {0, 1}},
+        {"residual_scale", {0, 1}},
+        {"expert_shared_count", {0, 0}},
+        {"expert_weights_scale", {0, 1}},
+        {"expert_gating_func", {0, 1}},
+        {"expert_group_count", {0, 1}},
+        {"leading_dense_block_count", {0, 0}},
+        {"nextn_predict_layers", {0, 0}},
+        {"attention.temperature_length", {0, 0}},
         {"rope.scaling.yarn_log_multiplier", {0, 0}},
     };
     char key[KEY_BYTES];
@@ -195,19 +218,21 @@ static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, stru
         if ((r = halo_gguf_get_f64(gguf, key, &value, fault)) < 0)
             return r;
         if (r == 0 && value != rows[i].neutral[0] && value != rows[i].neutral[1])
-            return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s is %.9g, which is not supported for %s", key, value, arch);
+            return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s is %.9g, which is not supported for %s", key,
+                                  value, arch);
     }
     key_make(key, arch, "attention.causal");
     if ((r = halo_gguf_get_bool(gguf, key, &causal, fault)) < 0)
         return r;
     if (!causal)
-        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s is false: a model that reads both ways cannot generate", key);
+        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                              "%s is false: a model that reads both ways cannot generate", key);
     return 0;
 }
 
 /* An attention window is not implemented here; one that no position reaches does nothing. */
-static int window_check(const struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch, uint32_t context,
-                        struct halo_fault *fault)
+static int window_check(const struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch,
+                        uint32_t context, struct halo_fault *fault)
 {
     char key[KEY_BYTES];
     uint64_t window = 0;
@@ -220,7 +245,8 @@ static int window_check(const struct halo_hparams *hparams, const struct halo_gg
         context = hparams->n_context_train;
     if (r == 0 && window != 0 && window < context)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                              "%s is %" PRIu64 ", which is not supported for %s beyond that many positions: load with a context of at "
+                              "%s is %" PRIu64
+                              ", which is not supported for %s beyond that many positions: load with a context of at "
                               "most %" PRIu64 " (asked for: %" PRIu32 ")",
                               key, window, arch, window, context);
     return 0;
@@ -230,25 +256,27 @@ static int relations_check(const struct halo_hparams *h, const char *arch, struc
 {
     if (h->n_head % h->n_head_kv)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "%s.attention.head_count %" PRIu32 " is not a multiple of head_count_kv %" PRIu32, arch, h->n_head,
-                              h->n_head_kv);
+                              "%s.attention.head_count %" PRIu32 " is not a multiple of head_count_kv %" PRIu32, arch,
+                              h->n_head, h->n_head_kv);
     if (h->n_rot % 2 || h->n_rot > h->head_dim_k)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "%s.rope.dimension_count is %" PRIu32 ", must be even and at most the key length %" PRIu32, arch,
-                              h->n_rot, h->head_dim_k);
+                              "%s.rope.dimension_count is %" PRIu32
+                              ", must be even and at most the key length %" PRIu32,
+                              arch, h->n_rot, h->head_dim_k);
     if (h->n_expert && (h->n_expert_used == 0 || h->n_expert_used > h->n_expert))
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "%s.expert_used_count is %" PRIu32 ", must be 1 to expert_count %" PRIu32, arch, h->n_expert_used,
-                              h->n_expert);
-    if (h->n_expert && (uint64_t)h->n_expert_used * (h->n_ff_expert > h->n_embd ? h->n_ff_expert : h->n_embd) > HALO_MODEL_MAX_WIDTH)
+                              "%s.expert_used_count is %" PRIu32 ", must be 1 to expert_count %" PRIu32, arch,
+                              h->n_expert_used, h->n_expert);
+    if (h->n_expert &&
+        (uint64_t)h->n_expert_used * (h->n_ff_expert > h->n_embd ? h->n_ff_expert : h->n_embd) > HALO_MODEL_MAX_WIDTH)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "%s: %" PRIu32 " experts of %" PRIu32 " are wider than the %d that one row may hold", arch,
-                              h->n_expert_used, h->n_ff_expert, HALO_MODEL_MAX_WIDTH);
+                              "%s: %" PRIu32 " experts of %" PRIu32 " are wider than the %d that one row may hold",
+                              arch, h->n_expert_used, h->n_ff_expert, HALO_MODEL_MAX_WIDTH);
     return 0;
 }
 
-int halo_hparams_read(struct halo_hparams *ret, const struct halo_gguf *gguf, const char *arch, const struct halo_hparam *table,
-                      size_t n_table, uint32_t context, struct halo_fault *fault)
+int halo_hparams_read(struct halo_hparams *ret, const struct halo_gguf *gguf, const char *arch,
+                      const struct halo_hparam *table, size_t n_table, uint32_t context, struct halo_fault *fault)
 {
     int r;
 

@@ -1,7 +1,8 @@
 /* model.c: from a path to a checked model with its plan.
  *
- * Runs on the text thread; the result does not change afterwards. The directory, tokenizer and template are objects of their own;
- * everything else (tables of the binder, the plan, rotary frequencies) lies in the model's arena, which is sealed at the end.
+ * Runs on the text thread; the result does not change afterwards. The directory, tokenizer and template are objects of
+ * their own; everything else (tables of the binder, the plan, rotary frequencies) lies in the model's arena, which is
+ * sealed at the end.
  */
 #include <model/model.h>
 
@@ -29,11 +30,12 @@ static int plan_dimension(struct halo_plan *plan, const struct halo_hparams *h, 
 
     if (context > h->n_context_train)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
-                              "context %" PRIu32 " is more than the %" PRIu32 " positions that the model was trained for", context,
-                              h->n_context_train);
+                              "context %" PRIu32 " is more than the %" PRIu32
+                              " positions that the model was trained for",
+                              context, h->n_context_train);
     if (params->max_rows > HALO_MODEL_MAX_ROWS)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "batches of %" PRIu32 " rows, at most %d are possible", params->max_rows,
-                              HALO_MODEL_MAX_ROWS);
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "batches of %" PRIu32 " rows, at most %d are possible",
+                              params->max_rows, HALO_MODEL_MAX_ROWS);
     n_pages = kv_tokens / HALO_KV_PAGE_TOKENS + (kv_tokens % HALO_KV_PAGE_TOKENS != 0);
     plan->kv = (struct halo_kv_shape){.type = params->kv,
                                       .n_layers = h->n_layers,
@@ -42,7 +44,8 @@ static int plan_dimension(struct halo_plan *plan, const struct halo_hparams *h, 
                                       .head_dim_v = h->head_dim_v,
                                       .n_pages = (uint32_t)n_pages};
     if (n_pages > INT32_MAX || n_pages > INT64_MAX / halo_kv_page_bytes(&plan->kv))
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "a KV cache of %" PRIu64 " positions is beyond any memory", kv_tokens);
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "a KV cache of %" PRIu64 " positions is beyond any memory",
+                              kv_tokens);
     plan->n_vocab = h->n_vocab;
     plan->n_context = context;
     plan->max_rows = params->max_rows ? params->max_rows : DEFAULT_ROWS;
@@ -59,7 +62,8 @@ static int plan_make(struct halo_model *model, const struct halo_arch *arch, con
     struct halo_builder builder;
     int r;
 
-    r = halo_hparams_read(&model->hparams, model->gguf, arch->name, arch->hparams, arch->n_hparams, params->context, fault);
+    r = halo_hparams_read(&model->hparams, model->gguf, arch->name, arch->hparams, arch->n_hparams, params->context,
+                          fault);
     if (r < 0)
         return r;
     if ((r = plan_dimension(&model->plan, &model->hparams, params, fault)) < 0)
@@ -96,7 +100,8 @@ static void sizes_count(struct halo_model *model)
     }
 }
 
-int halo_model_create(struct halo_model **ret, const char *path, const struct halo_model_params *params, struct halo_fault *fault)
+int halo_model_create(struct halo_model **ret, const char *path, const struct halo_model_params *params,
+                      struct halo_fault *fault)
 {
     static const struct halo_model_params defaults = {.kv = HALO_KV_F16};
     struct halo_model *model = calloc(1, sizeof(*model));

@@ -4,7 +4,8 @@
 
 #include <store/gguf.h>
 
-/* general.name, or the file's stem without ".gguf" and the numbers of a split set. Always valid UTF-8 on one line, cut to fit. */
+/* general.name, or the file's stem without ".gguf" and the numbers of a split set. Always valid UTF-8 on one line, cut
+ * to fit. */
 void halo_model_name(const struct halo_gguf *gguf, const char *path, char *ret, size_t n);
 /* The mixture that general.file_type names ("Q4_K_M"), else the type that most bytes of the file have. */
 void halo_model_quant(const struct halo_gguf *gguf, char *ret, size_t n);

@@ -29,7 +29,8 @@ struct halo_blocks halo_blocks_make(struct halo_builder *builder)
     return values;
 }
 
-void halo_blocks_attention(struct halo_builder *builder, const struct halo_blocks *values, const struct halo_attention *attention)
+void halo_blocks_attention(struct halo_builder *builder, const struct halo_blocks *values,
+                           const struct halo_attention *attention)
 {
     const struct halo_builder_pair qkv[] = {
         {HALO_TENSOR_ATTN_Q, values->q}, {HALO_TENSOR_ATTN_K, values->k}, {HALO_TENSOR_ATTN_V, values->v}};
@@ -57,7 +58,8 @@ void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *val
 void halo_blocks_moe(struct halo_builder *builder, const struct halo_blocks *values)
 {
     const struct halo_builder_pair router[] = {{HALO_TENSOR_FFN_GATE_INP, values->router}};
-    const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE_EXPS, values->slot_gate}, {HALO_TENSOR_FFN_UP_EXPS, values->slot_up}};
+    const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE_EXPS, values->slot_gate},
+                                           {HALO_TENSOR_FFN_UP_EXPS, values->slot_up}};
     const struct halo_builder_pair down[] = {{HALO_TENSOR_FFN_DOWN_EXPS, values->slot_out}};
 
     halo_builder_matmul(builder, values->normed, router, 1);

@@ -29,7 +29,8 @@ struct halo_attention { /* what a family's attention does beyond the common */
     float scale; /* of the scores */
 };
 /* normed -> q, k, v -> cache -> att -> out */
-void halo_blocks_attention(struct halo_builder *builder, const struct halo_blocks *values, const struct halo_attention *attention);
+void halo_blocks_attention(struct halo_builder *builder, const struct halo_blocks *values,
+                           const struct halo_attention *attention);
 /* normed -> out: the dense feed-forward, or the chosen experts' with renormalised weights. */
 void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values);
 void halo_blocks_moe(struct halo_builder *builder, const struct halo_blocks *values);

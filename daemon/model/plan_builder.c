@@ -1,7 +1,8 @@
 /* plan_builder.c: appends ops, values and weights to a plan.
  *
- * Runs where the model is created (text thread). Everything lies in the model's arena; the op table grows by doubling and leaves its
- * old copies there, which is at most as much again. Fails with: OUT_OF_MEMORY, LOAD_FAILED (rope factors).
+ * Runs where the model is created (text thread). Everything lies in the model's arena; the op table grows by doubling
+ * and leaves its old copies there, which is at most as much again. Fails with: OUT_OF_MEMORY, LOAD_FAILED (rope
+ * factors).
  */
 #include "plan_builder_priv.h"
 
@@ -17,7 +18,8 @@
 static int failed(struct halo_builder *builder)
 {
     if (builder->error == 0)
-        builder->error = halo_fault_set(builder->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the plan of the model");
+        builder->error =
+            halo_fault_set(builder->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the plan of the model");
     return builder->error;
 }
 
@@ -28,7 +30,8 @@ void halo_builder_init(struct halo_builder *builder, struct halo_arena *arena, c
         .arena = arena, .hparams = hparams, .binding = binding, .fault = fault, .layer = HALO_NONE, .ops_capacity = 64};
     builder->ops = halo_arena_alloc(arena, builder->ops_capacity, sizeof(*builder->ops));
     builder->weights = halo_arena_alloc(arena, binding->n_found, sizeof(*builder->weights));
-    builder->weight_of = halo_arena_alloc(arena, (size_t)HALO_TENSOR_COUNT * binding->n_layers, sizeof(*builder->weight_of));
+    builder->weight_of =
+        halo_arena_alloc(arena, (size_t)HALO_TENSOR_COUNT * binding->n_layers, sizeof(*builder->weight_of));
     builder->values = halo_arena_alloc(arena, MAX_VALUES, sizeof(*builder->values));
     builder->ropes = halo_arena_alloc(arena, MAX_ROPES, sizeof(*builder->ropes));
     if (!builder->ops || !builder->weights || !builder->weight_of || !builder->values || !builder->ropes)
@@ -43,7 +46,8 @@ int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret)
         return builder->error;
     /* A tensor that the family's table demands and its plan forgets is a bug of the family. */
     for (int id = 0; id < HALO_TENSOR_COUNT; id++)
-        if (builder->binding->specs[id] && builder->binding->specs[id]->host && halo_binding_find(builder->binding, id, 0))
+        if (builder->binding->specs[id] && builder->binding->specs[id]->host &&
+            halo_binding_find(builder->binding, id, 0))
             n_host++;
     assert(builder->n_weights + n_host == builder->binding->n_found);
     ret->n_ops = builder->n_ops;
@@ -99,9 +103,14 @@ static uint32_t weight_use(struct halo_builder *builder, enum halo_tensor_id id)
         return *slot - 1;
     assert(builder->n_weights < builder->binding->n_found);
     weight = &builder->weights[builder->n_weights];
-    *weight = (struct halo_weight){
-        .type = tensor->type, .role = spec->role, .n_cols = (uint32_t)tensor->dims[0], .n_rows = (uint32_t)tensor->dims[1],
-        .n_experts = (uint32_t)tensor->dims[2], .n_bytes = tensor->n_bytes, .part = tensor->part, .offset = tensor->offset};
+    *weight = (struct halo_weight){.type = tensor->type,
+                                   .role = spec->role,
+                                   .n_cols = (uint32_t)tensor->dims[0],
+                                   .n_rows = (uint32_t)tensor->dims[1],
+                                   .n_experts = (uint32_t)tensor->dims[2],
+                                   .n_bytes = tensor->n_bytes,
+                                   .part = tensor->part,
+                                   .offset = tensor->offset};
     _Static_assert(sizeof(weight->name) == sizeof(tensor->name), "names of the same length");
     memcpy(weight->name, tensor->name, sizeof(weight->name));
     *slot = ++builder->n_weights;
@@ -266,13 +275,15 @@ void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t cho
 {
     struct halo_op *op = op_append(builder, HALO_OP_MOE_SUM);
 
-    op->u.moe_sum = (struct halo_op_moe_sum){.x = x, .choice = choice, .out = out, .n_used = builder->hparams->n_expert_used};
+    op->u.moe_sum =
+        (struct halo_op_moe_sum){.x = x, .choice = choice, .out = out, .n_used = builder->hparams->n_expert_used};
 }
 
 void halo_builder_logits(struct halo_builder *builder, uint16_t x)
 {
     struct halo_op *op = op_append(builder, HALO_OP_LOGITS);
-    enum halo_tensor_id head = halo_builder_has(builder, HALO_TENSOR_OUTPUT) ? HALO_TENSOR_OUTPUT : HALO_TENSOR_TOKEN_EMBD;
+    enum halo_tensor_id head =
+        halo_builder_has(builder, HALO_TENSOR_OUTPUT) ? HALO_TENSOR_OUTPUT : HALO_TENSOR_TOKEN_EMBD;
 
     op->u.logits = (struct halo_op_logits){.weight = weight_use(builder, head), .x = x};
 }

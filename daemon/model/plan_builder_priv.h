@@ -1,8 +1,9 @@
 /* plan_builder_priv.h: the verbs in which a family writes its plan.
  *
- * Each verb appends one op (or the few of a block), takes weights by role and adds them to the plan at their first use, so the order
- * of the weights is the order of loading. A failure sticks to the builder: verbs after it do nothing, halo_builder_finish reports it.
- * Bounds of what may be written are asserted: a family's code is ours, the file was checked before.
+ * Each verb appends one op (or the few of a block), takes weights by role and adds them to the plan at their first use,
+ * so the order of the weights is the order of loading. A failure sticks to the builder: verbs after it do nothing,
+ * halo_builder_finish reports it. Bounds of what may be written are asserted: a family's code is ours, the file was
+ * checked before.
  */
 #ifndef HALO_MODEL_PLAN_BUILDER_PRIV_H
 #define HALO_MODEL_PLAN_BUILDER_PRIV_H
@@ -14,8 +15,8 @@ struct halo_builder {
     const struct halo_hparams *hparams;
     const struct halo_binding *binding;
     struct halo_fault *fault;
-    int error;      /* first failure, negative */
-    uint16_t layer; /* of the ops that follow; HALO_NONE outside the layers */
+    int error;                  /* first failure, negative */
+    uint16_t layer;             /* of the ops that follow; HALO_NONE outside the layers */
     struct halo_op *ops, spare; /* spare takes the writes after a failure */
     uint32_t n_ops, ops_capacity;
     struct halo_weight *weights;
@@ -41,15 +42,20 @@ bool halo_builder_has(const struct halo_builder *builder, enum halo_tensor_id id
 
 void halo_builder_embed(struct halo_builder *builder, uint16_t out, float scale);
 void halo_builder_rmsnorm(struct halo_builder *builder, enum halo_tensor_id id, uint16_t x, uint16_t add, uint16_t out);
-/* Up to HALO_MATMUL_MAX matrices on one input, each with its bias if the file has one. The lists end with HALO_TENSOR_NONE or are full. */
-struct halo_builder_pair { enum halo_tensor_id id; uint16_t out; };
+/* Up to HALO_MATMUL_MAX matrices on one input, each with its bias if the file has one. The lists end with
+ * HALO_TENSOR_NONE or are full. */
+struct halo_builder_pair {
+    enum halo_tensor_id id;
+    uint16_t out;
+};
 void halo_builder_matmul(struct halo_builder *builder, uint16_t x, const struct halo_builder_pair *pairs, uint16_t n);
 void halo_builder_qk_norm(struct halo_builder *builder, uint16_t q, uint16_t k);
 void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uint32_t rope);
 void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v);
 void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out, float scale);
 void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out, enum halo_glu_act act);
-void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice, bool normalise, float scale);
+void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice, bool normalise,
+                            float scale);
 void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_slot, uint16_t choice,
                              const struct halo_builder_pair *pairs, uint16_t n);
 void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t choice, uint16_t out);

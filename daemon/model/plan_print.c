@@ -71,8 +71,8 @@ static void put_matmul(struct printer *printer, const struct halo_op_matmul *op)
 
 static void put_moe_matmul(struct printer *printer, const struct halo_op_moe_matmul *op)
 {
-    put(printer, "moe_matmul %s%s by %s, %" PRIu32 " slots ->", value_name(printer, op->x), op->per_slot ? " (one for each slot)" : "",
-        value_name(printer, op->choice), op->n_used);
+    put(printer, "moe_matmul %s%s by %s, %" PRIu32 " slots ->", value_name(printer, op->x),
+        op->per_slot ? " (one for each slot)" : "", value_name(printer, op->choice), op->n_used);
     for (uint16_t i = 0; i < op->n; i++) {
         put(printer, "%s %s = ", i ? "," : "", value_name(printer, op->out[i]));
         put_weight(printer, op->weight[i]);
@@ -90,8 +90,9 @@ static void put_rmsnorm(struct printer *printer, const struct halo_op_rmsnorm *o
 
 static void put_qk_norm(struct printer *printer, const struct halo_op_qk_norm *op)
 {
-    put(printer, "qk_norm %s (%" PRIu32 " x %" PRIu32 "), %s (%" PRIu32 " x %" PRIu32 "), eps %g, ", value_name(printer, op->q),
-        op->n_head, op->head_dim, value_name(printer, op->k), op->n_head_kv, op->head_dim, (double)op->eps);
+    put(printer, "qk_norm %s (%" PRIu32 " x %" PRIu32 "), %s (%" PRIu32 " x %" PRIu32 "), eps %g, ",
+        value_name(printer, op->q), op->n_head, op->head_dim, value_name(printer, op->k), op->n_head_kv, op->head_dim,
+        (double)op->eps);
     put_weight(printer, op->q_weight);
     put(printer, ", ");
     put_weight(printer, op->k_weight);
@@ -99,14 +100,16 @@ static void put_qk_norm(struct printer *printer, const struct halo_op_qk_norm *o
 
 static void put_rope(struct printer *printer, const struct halo_op_rope *op)
 {
-    put(printer, "rope %s (%" PRIu32 " x %" PRIu32 "), %s (%" PRIu32 " x %" PRIu32 ") by rope %" PRIu32, value_name(printer, op->q),
-        op->n_head, op->head_dim, value_name(printer, op->k), op->n_head_kv, op->head_dim, op->rope);
+    put(printer, "rope %s (%" PRIu32 " x %" PRIu32 "), %s (%" PRIu32 " x %" PRIu32 ") by rope %" PRIu32,
+        value_name(printer, op->q), op->n_head, op->head_dim, value_name(printer, op->k), op->n_head_kv, op->head_dim,
+        op->rope);
 }
 
 static void put_moe_route(struct printer *printer, const struct halo_op_moe_route *op)
 {
     put(printer, "moe_route %s -> %s, %" PRIu32 " of %" PRIu32 "%s, scale %g", value_name(printer, op->logits),
-        value_name(printer, op->choice), op->n_used, op->n_expert, op->normalise ? ", normalised" : "", (double)op->scale);
+        value_name(printer, op->choice), op->n_used, op->n_expert, op->normalise ? ", normalised" : "",
+        (double)op->scale);
 }
 
 static void put_op(struct printer *p, const struct halo_op *op)
@@ -137,7 +140,8 @@ static void put_op(struct printer *p, const struct halo_op *op)
             op->u.attend.kv_layer, value_name(p, op->u.attend.out), op->u.attend.n_head, (double)op->u.attend.scale);
         return;
     case HALO_OP_GLU:
-        put(p, "glu silu(%s) * %s -> %s", value_name(p, op->u.glu.gate), value_name(p, op->u.glu.up), value_name(p, op->u.glu.out));
+        put(p, "glu silu(%s) * %s -> %s", value_name(p, op->u.glu.gate), value_name(p, op->u.glu.up),
+            value_name(p, op->u.glu.out));
         return;
     case HALO_OP_MOE_ROUTE:
         put_moe_route(p, &op->u.moe_route);
@@ -146,8 +150,8 @@ static void put_op(struct printer *p, const struct halo_op *op)
         put_moe_matmul(p, &op->u.moe_matmul);
         return;
     case HALO_OP_MOE_SUM:
-        put(p, "moe_sum %s by %s, %" PRIu32 " slots -> %s", value_name(p, op->u.moe_sum.x), value_name(p, op->u.moe_sum.choice),
-            op->u.moe_sum.n_used, value_name(p, op->u.moe_sum.out));
+        put(p, "moe_sum %s by %s, %" PRIu32 " slots -> %s", value_name(p, op->u.moe_sum.x),
+            value_name(p, op->u.moe_sum.choice), op->u.moe_sum.n_used, value_name(p, op->u.moe_sum.out));
         return;
     case HALO_OP_ADD:
         put(p, "add %s += %s", value_name(p, op->u.add.x), value_name(p, op->u.add.add));
@@ -166,12 +170,13 @@ static void put_head(struct printer *p, const struct halo_plan *plan)
 {
     static const char *const kv_names[] = {[HALO_KV_F32] = "f32", [HALO_KV_F16] = "f16", [HALO_KV_Q8] = "q8"};
 
-    put(p, "plan: %" PRIu32 " ops, %" PRIu32 " weights, vocabulary %" PRIu32 ", context %" PRIu32 ", rows %" PRIu32 ", outputs %" PRIu32
-           "\n",
+    put(p,
+        "plan: %" PRIu32 " ops, %" PRIu32 " weights, vocabulary %" PRIu32 ", context %" PRIu32 ", rows %" PRIu32
+        ", outputs %" PRIu32 "\n",
         plan->n_ops, plan->n_weights, plan->n_vocab, plan->n_context, plan->max_rows, plan->max_outputs);
     put(p, "cache: %s, %" PRIu32 " layers x %" PRIu32 " heads x (%" PRIu32 " + %" PRIu32 "), %" PRIu32 " pages of %d\n",
-        kv_names[plan->kv.type], plan->kv.n_layers, plan->kv.n_head_kv, plan->kv.head_dim_k, plan->kv.head_dim_v, plan->kv.n_pages,
-        HALO_KV_PAGE_TOKENS);
+        kv_names[plan->kv.type], plan->kv.n_layers, plan->kv.n_head_kv, plan->kv.head_dim_k, plan->kv.head_dim_v,
+        plan->kv.n_pages, HALO_KV_PAGE_TOKENS);
     put(p, "values:");
     for (uint32_t i = 0; i < plan->n_values; i++)
         put(p, " %s[%" PRIu32 "]", plan->values[i].name, plan->values[i].width);

@@ -1,9 +1,10 @@
 /* rope.c: rotary frequencies: base, per-pair factors, linear scaling, YaRN.
  *
  * Plain: pair i turns by base^(-2i / n_rot) per position, divided by factor i where the file has factors.
- * Linear: all of it divided by the scaling factor s. YaRN (Peng et al. 2023, "YaRN: Efficient Context Window Extension"): pairs that
- * turn more than beta_fast times in the original context keep their frequency, those that turn less than beta_slow times are divided
- * by s, a ramp in between; cos and sin are multiplied by 1 + 0.1 ln(s). The ramp runs over pair indices, its ends rounded outwards.
+ * Linear: all of it divided by the scaling factor s. YaRN (Peng et al. 2023, "YaRN: Efficient Context Window
+ * Extension"): pairs that turn more than beta_fast times in the original context keep their frequency, those that turn
+ * less than beta_slow times are divided by s, a ramp in between; cos and sin are multiplied by 1 + 0.1 ln(s). The ramp
+ * runs over pair indices, its ends rounded outwards.
  */
 #include "rope_priv.h"
 
@@ -29,8 +30,8 @@ static double yarn_keep(const struct halo_hparams *h, uint32_t pair)
     return (1 - fmin(1, fmax(0, ramp))) * h->rope_yarn_ext_factor;
 }
 
-int halo_rope_make(struct halo_rope *ret, struct halo_arena *arena, const struct halo_hparams *h, enum halo_rope_pairing pairing,
-                   const float *factors, uint32_t *ret_bad)
+int halo_rope_make(struct halo_rope *ret, struct halo_arena *arena, const struct halo_hparams *h,
+                   enum halo_rope_pairing pairing, const float *factors, uint32_t *ret_bad)
 {
     uint32_t n = h->n_rot / 2;
     double *freqs = halo_arena_alloc(arena, n, sizeof(*freqs));

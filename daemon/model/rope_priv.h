@@ -6,9 +6,9 @@
 #include <kernels/plan.h>
 #include <model/model.h>
 
-/* Fills *ret; its table of n_rot / 2 frequencies lies in the arena. `factors` (n_rot / 2, or NULL) divide the frequencies.
- * 0, -ENOMEM, or -EINVAL for a factor that is not a positive finite number (its index in *ret_bad). */
-int halo_rope_make(struct halo_rope *ret, struct halo_arena *arena, const struct halo_hparams *hparams, enum halo_rope_pairing pairing,
-                   const float *factors, uint32_t *ret_bad);
+/* Fills *ret; its table of n_rot / 2 frequencies lies in the arena. `factors` (n_rot / 2, or NULL) divide the
+ * frequencies. 0, -ENOMEM, or -EINVAL for a factor that is not a positive finite number (its index in *ret_bad). */
+int halo_rope_make(struct halo_rope *ret, struct halo_arena *arena, const struct halo_hparams *hparams,
+                   enum halo_rope_pairing pairing, const float *factors, uint32_t *ret_bad);
 
 #endif

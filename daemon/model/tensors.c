@@ -26,8 +26,8 @@ bool halo_tensors_layered(enum halo_tensor_id id)
 uint64_t halo_tensors_extent(enum halo_extent extent, const struct halo_hparams *h)
 {
     switch (extent) {
-#define X(id, expression)                                                                                                      \
-    case HALO_EXTENT_##id:                                                                                                     \
+#define X(id, expression)                                                                                              \
+    case HALO_EXTENT_##id:                                                                                             \
         return expression;
         HALO_EXTENT_LIST(X)
 #undef X

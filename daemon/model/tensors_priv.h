@@ -1,8 +1,8 @@
 /* tensors_priv.h: the tensors of a decoder by role, and how a family lists those it has.
  *
- * A row gives the name in the file, what kind of weight it is, its dimensions as expressions of the hyper-parameters, and when it is
- * there. Names: the tensor-name table of docs/gguf.md of ggml. To add a tensor: one line in HALO_TENSOR_LIST, one row in the table of
- * each family that has it.
+ * A row gives the name in the file, what kind of weight it is, its dimensions as expressions of the hyper-parameters,
+ * and when it is there. Names: the tensor-name table of docs/gguf.md of ggml. To add a tensor: one line in
+ * HALO_TENSOR_LIST, one row in the table of each family that has it.
  */
 #ifndef HALO_MODEL_TENSORS_PRIV_H
 #define HALO_MODEL_TENSORS_PRIV_H
@@ -11,29 +11,29 @@
 #include <model/model.h>
 
 /* X(identifier, name; %u is the layer) */
-#define HALO_TENSOR_LIST(X)                                                                                                    \
-    X(TOKEN_EMBD, "token_embd.weight")                                                                                         \
-    X(OUTPUT_NORM, "output_norm.weight")                                                                                       \
-    X(OUTPUT, "output.weight")                                                                                                 \
-    X(ROPE_FREQS, "rope_freqs.weight")                                                                                         \
-    X(ATTN_NORM, "blk.%u.attn_norm.weight")                                                                                    \
-    X(ATTN_Q, "blk.%u.attn_q.weight")                                                                                          \
-    X(ATTN_K, "blk.%u.attn_k.weight")                                                                                          \
-    X(ATTN_V, "blk.%u.attn_v.weight")                                                                                          \
-    X(ATTN_Q_BIAS, "blk.%u.attn_q.bias")                                                                                       \
-    X(ATTN_K_BIAS, "blk.%u.attn_k.bias")                                                                                       \
-    X(ATTN_V_BIAS, "blk.%u.attn_v.bias")                                                                                       \
-    X(ATTN_Q_NORM, "blk.%u.attn_q_norm.weight")                                                                                \
-    X(ATTN_K_NORM, "blk.%u.attn_k_norm.weight")                                                                                \
-    X(ATTN_OUTPUT, "blk.%u.attn_output.weight")                                                                                \
-    X(ATTN_OUTPUT_BIAS, "blk.%u.attn_output.bias")                                                                             \
-    X(FFN_NORM, "blk.%u.ffn_norm.weight")                                                                                      \
-    X(FFN_GATE, "blk.%u.ffn_gate.weight")                                                                                      \
-    X(FFN_UP, "blk.%u.ffn_up.weight")                                                                                          \
-    X(FFN_DOWN, "blk.%u.ffn_down.weight")                                                                                      \
-    X(FFN_GATE_INP, "blk.%u.ffn_gate_inp.weight")                                                                              \
-    X(FFN_GATE_EXPS, "blk.%u.ffn_gate_exps.weight")                                                                            \
-    X(FFN_UP_EXPS, "blk.%u.ffn_up_exps.weight")                                                                                \
+#define HALO_TENSOR_LIST(X)                                                                                            \
+    X(TOKEN_EMBD, "token_embd.weight")                                                                                 \
+    X(OUTPUT_NORM, "output_norm.weight")                                                                               \
+    X(OUTPUT, "output.weight")                                                                                         \
+    X(ROPE_FREQS, "rope_freqs.weight")                                                                                 \
+    X(ATTN_NORM, "blk.%u.attn_norm.weight")                                                                            \
+    X(ATTN_Q, "blk.%u.attn_q.weight")                                                                                  \
+    X(ATTN_K, "blk.%u.attn_k.weight")                                                                                  \
+    X(ATTN_V, "blk.%u.attn_v.weight")                                                                                  \
+    X(ATTN_Q_BIAS, "blk.%u.attn_q.bias")                                                                               \
+    X(ATTN_K_BIAS, "blk.%u.attn_k.bias")                                                                               \
+    X(ATTN_V_BIAS, "blk.%u.attn_v.bias")                                                                               \
+    X(ATTN_Q_NORM, "blk.%u.attn_q_norm.weight")                                                                        \
+    X(ATTN_K_NORM, "blk.%u.attn_k_norm.weight")                                                                        \
+    X(ATTN_OUTPUT, "blk.%u.attn_output.weight")                                                                        \
+    X(ATTN_OUTPUT_BIAS, "blk.%u.attn_output.bias")                                                                     \
+    X(FFN_NORM, "blk.%u.ffn_norm.weight")                                                                              \
+    X(FFN_GATE, "blk.%u.ffn_gate.weight")                                                                              \
+    X(FFN_UP, "blk.%u.ffn_up.weight")                                                                                  \
+    X(FFN_DOWN, "blk.%u.ffn_down.weight")                                                                              \
+    X(FFN_GATE_INP, "blk.%u.ffn_gate_inp.weight")                                                                      \
+    X(FFN_GATE_EXPS, "blk.%u.ffn_gate_exps.weight")                                                                    \
+    X(FFN_UP_EXPS, "blk.%u.ffn_up_exps.weight")                                                                        \
     X(FFN_DOWN_EXPS, "blk.%u.ffn_down_exps.weight")
 
 enum halo_tensor_id {
@@ -45,18 +45,18 @@ enum halo_tensor_id {
 };
 
 /* X(identifier, expression over `h`): the dimensions that a table may name. */
-#define HALO_EXTENT_LIST(X)                                                                                                    \
-    X(ONE, 1)                                                                                                                  \
-    X(EMBD, h->n_embd)                                                                                                         \
-    X(VOCAB, h->n_vocab)                                                                                                       \
-    X(HEAD_K, h->head_dim_k)                                                                                                   \
-    X(Q, h->n_head *h->head_dim_k)                                                                                             \
-    X(K, h->n_head_kv *h->head_dim_k)                                                                                          \
-    X(V, h->n_head_kv *h->head_dim_v)                                                                                          \
-    X(ATT, h->n_head *h->head_dim_v)                                                                                           \
-    X(FF, h->n_ff)                                                                                                             \
-    X(FF_EXPERT, h->n_ff_expert)                                                                                               \
-    X(EXPERT, h->n_expert)                                                                                                     \
+#define HALO_EXTENT_LIST(X)                                                                                            \
+    X(ONE, 1)                                                                                                          \
+    X(EMBD, h->n_embd)                                                                                                 \
+    X(VOCAB, h->n_vocab)                                                                                               \
+    X(HEAD_K, h->head_dim_k)                                                                                           \
+    X(Q, h->n_head * h->head_dim_k)                                                                                    \
+    X(K, h->n_head_kv * h->head_dim_k)                                                                                 \
+    X(V, h->n_head_kv * h->head_dim_v)                                                                                 \
+    X(ATT, h->n_head * h->head_dim_v)                                                                                  \
+    X(FF, h->n_ff)                                                                                                     \
+    X(FF_EXPERT, h->n_ff_expert)                                                                                       \
+    X(EXPERT, h->n_expert)                                                                                             \
     X(ROT_PAIRS, h->n_rot / 2)
 
 enum halo_extent {
@@ -70,32 +70,34 @@ struct halo_tensor_spec {
     enum halo_weight_role role;
     enum halo_extent dims[3]; /* [K, N, experts]; ONE where absent */
     bool optional;
-    bool host; /* read while the plan is built, not a weight of the plan */
+    bool host;                                 /* read while the plan is built, not a weight of the plan */
     bool (*when)(const struct halo_hparams *); /* NULL: always */
 };
 
-#define HALO_TENSOR_ROW(id, role, d0, d1, d2, ...)                                                                             \
-    {HALO_TENSOR_##id, HALO_WEIGHT_##role, {HALO_EXTENT_##d0, HALO_EXTENT_##d1, HALO_EXTENT_##d2}, __VA_ARGS__}
+#define HALO_TENSOR_ROW(id, role, d0, d1, d2, ...)                                                                     \
+    {                                                                                                                  \
+        HALO_TENSOR_##id, HALO_WEIGHT_##role, {HALO_EXTENT_##d0, HALO_EXTENT_##d1, HALO_EXTENT_##d2}, __VA_ARGS__      \
+    }
 #define HALO_TENSOR_VECTOR(id, d0) HALO_TENSOR_ROW(id, VECTOR, d0, ONE, ONE, .optional = false)
 #define HALO_TENSOR_VECTOR_OPT(id, d0) HALO_TENSOR_ROW(id, VECTOR, d0, ONE, ONE, .optional = true)
 #define HALO_TENSOR_MATRIX(id, d0, d1) HALO_TENSOR_ROW(id, MATRIX, d0, d1, ONE, .optional = false)
 
 /* Embedding, final norm, and a head of its own or none (then the embedding serves as head). */
-#define HALO_TENSORS_ENDS                                                                                                      \
-    HALO_TENSOR_MATRIX(TOKEN_EMBD, EMBD, VOCAB), HALO_TENSOR_VECTOR(OUTPUT_NORM, EMBD),                                        \
+#define HALO_TENSORS_ENDS                                                                                              \
+    HALO_TENSOR_MATRIX(TOKEN_EMBD, EMBD, VOCAB), HALO_TENSOR_VECTOR(OUTPUT_NORM, EMBD),                                \
         HALO_TENSOR_ROW(OUTPUT, MATRIX, EMBD, VOCAB, ONE, .optional = true)
-#define HALO_TENSORS_ATTENTION                                                                                                 \
-    HALO_TENSOR_VECTOR(ATTN_NORM, EMBD), HALO_TENSOR_MATRIX(ATTN_Q, EMBD, Q), HALO_TENSOR_MATRIX(ATTN_K, EMBD, K),             \
+#define HALO_TENSORS_ATTENTION                                                                                         \
+    HALO_TENSOR_VECTOR(ATTN_NORM, EMBD), HALO_TENSOR_MATRIX(ATTN_Q, EMBD, Q), HALO_TENSOR_MATRIX(ATTN_K, EMBD, K),     \
         HALO_TENSOR_MATRIX(ATTN_V, EMBD, V), HALO_TENSOR_MATRIX(ATTN_OUTPUT, ATT, EMBD)
 #define HALO_TENSORS_QK_NORM HALO_TENSOR_VECTOR(ATTN_Q_NORM, HEAD_K), HALO_TENSOR_VECTOR(ATTN_K_NORM, HEAD_K)
-#define HALO_TENSORS_FFN(condition)                                                                                            \
-    HALO_TENSOR_ROW(FFN_GATE, MATRIX, EMBD, FF, ONE, .when = condition),                                                       \
-        HALO_TENSOR_ROW(FFN_UP, MATRIX, EMBD, FF, ONE, .when = condition),                                                     \
+#define HALO_TENSORS_FFN(condition)                                                                                    \
+    HALO_TENSOR_ROW(FFN_GATE, MATRIX, EMBD, FF, ONE, .when = condition),                                               \
+        HALO_TENSOR_ROW(FFN_UP, MATRIX, EMBD, FF, ONE, .when = condition),                                             \
         HALO_TENSOR_ROW(FFN_DOWN, MATRIX, FF, EMBD, ONE, .when = condition)
-#define HALO_TENSORS_MOE(condition)                                                                                            \
-    HALO_TENSOR_ROW(FFN_GATE_INP, MATRIX, EMBD, EXPERT, ONE, .when = condition),                                               \
-        HALO_TENSOR_ROW(FFN_GATE_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                                   \
-        HALO_TENSOR_ROW(FFN_UP_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                                     \
+#define HALO_TENSORS_MOE(condition)                                                                                    \
+    HALO_TENSOR_ROW(FFN_GATE_INP, MATRIX, EMBD, EXPERT, ONE, .when = condition),                                       \
+        HALO_TENSOR_ROW(FFN_GATE_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                           \
+        HALO_TENSOR_ROW(FFN_UP_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                             \
         HALO_TENSOR_ROW(FFN_DOWN_EXPS, EXPERTS, FF_EXPERT, EMBD, EXPERT, .when = condition)
 
 bool halo_tensors_when_dense(const struct halo_hparams *hparams); /* no experts */

@@ -1,9 +1,9 @@
-/* golden_chunks.c: a row's logits do not depend on how the prompt was cut, on the number of threads, nor on the kernels' variant: bit
- * for bit.
+/* golden_chunks.c: a row's logits do not depend on how the prompt was cut, on the number of threads, nor on the
+ * kernels' variant: bit for bit.
  *
- * Feeds one recording whole, in chunks of 7, and token by token, with one thread and with three, with each variant that the machine has,
- * for each kind of KV cache, and compares all logits of all positions with memcmp. One model of the tree; with the shared folder some of
- * each family.
+ * Feeds one recording whole, in chunks of 7, and token by token, with one thread and with three, with each variant that
+ * the machine has, for each kind of KV cache, and compares all logits of all positions with memcmp. One model of the
+ * tree; with the shared folder some of each family.
  */
 #include "golden_data.h"
 #include "golden_file.h"
@@ -31,8 +31,8 @@ struct cut {
 };
 
 /* All logits of the prompt, fed in chunks. NULL with the fault. Poisoned before, so that a row not written shows. */
-static float *prompt_run(const char *path, const struct halo_golden_file *file, enum halo_kv_type kv, const struct cut *cut,
-                         struct halo_fault *fault)
+static float *prompt_run(const char *path, const struct halo_golden_file *file, enum halo_kv_type kv,
+                         const struct cut *cut, struct halo_fault *fault)
 {
     const struct halo_golden_settings settings = {.kv = kv, .n_threads = cut->n_threads, .variant = cut->variant};
     size_t n_bytes = (size_t)file->n_prompt * file->n_vocab * sizeof(float);
@@ -55,8 +55,8 @@ static void difference_tell(const char *what, const struct halo_golden_file *fil
 {
     for (size_t k = 0; k < (size_t)file->n_prompt * file->n_vocab; k++)
         if (memcmp(&whole[k], &cut[k], sizeof(*whole)) != 0) {
-            fprintf(stderr, "%s: position %zu, token %zu: %.9g, whole %.9g\n", what, k / file->n_vocab, k % file->n_vocab, (double)cut[k],
-                    (double)whole[k]);
+            fprintf(stderr, "%s: position %zu, token %zu: %.9g, whole %.9g\n", what, k / file->n_vocab,
+                    k % file->n_vocab, (double)cut[k], (double)whole[k]);
             return;
         }
 }
@@ -64,8 +64,9 @@ static void difference_tell(const char *what, const struct halo_golden_file *fil
 static bool bits_same(const char *stem, const char *path, const struct halo_golden_file *file, enum halo_kv_type kv)
 {
     static const struct cut whole_cut = {HALO_GOLDEN_ROWS, 1, NULL};
-    static const struct cut cuts[] = {{7, 1, NULL}, {1, 1, NULL}, {HALO_GOLDEN_ROWS, 3, NULL}, {7, 3, NULL},
-                                      {5, 2, "reference"}, {5, 2, "avx2"}, {5, 2, "avx512"}};
+    static const struct cut cuts[] = {{7, 1, NULL},    {1, 1, NULL},        {HALO_GOLDEN_ROWS, 3, NULL},
+                                      {7, 3, NULL},    {5, 2, "reference"}, {5, 2, "avx2"},
+                                      {5, 2, "avx512"}};
     struct halo_fault fault = {0};
     float *whole = prompt_run(path, file, kv, &whole_cut, &fault);
     bool same = whole != NULL;
@@ -73,8 +74,8 @@ static bool bits_same(const char *stem, const char *path, const struct halo_gold
     for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]) && same; i++) {
         float *cut = prompt_run(path, file, kv, &cuts[i], &fault);
         char what[128];
-        snprintf(what, sizeof(what), "%s kv %d, chunks of %u, %u threads, variant %s", stem, (int)kv, cuts[i].chunk, cuts[i].n_threads,
-                 cuts[i].variant ? cuts[i].variant : "any");
+        snprintf(what, sizeof(what), "%s kv %d, chunks of %u, %u threads, variant %s", stem, (int)kv, cuts[i].chunk,
+                 cuts[i].n_threads, cuts[i].variant ? cuts[i].variant : "any");
         if (!cut && cuts[i].variant && fault.code == HALO_FAULT_UNSUPPORTED) {
             fprintf(stderr, "SKIPPED: %s: %s\n", what, fault.text);
             fault.code = HALO_FAULT_NONE;
@@ -113,7 +114,8 @@ static bool model_same(const struct halo_golden_data *data, const char *stem)
 
 int main(int argc, char **argv)
 {
-    static const char *const stems[] = {"draft-BF16", "draft-Q5_1", "draft-IQ4_XS", "fable-moe-Q4_K_M", "tiny-llama3", "tiny-qwen2", "tiny-qwen3moe"};
+    static const char *const stems[] = {"draft-BF16",  "draft-Q5_1", "draft-IQ4_XS", "fable-moe-Q4_K_M",
+                                        "tiny-llama3", "tiny-qwen2", "tiny-qwen3moe"};
     struct halo_golden_data data;
     unsigned n_wrong = 0;
 

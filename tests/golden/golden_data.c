@@ -15,14 +15,14 @@ extern char **environ;
 static const struct halo_golden_model in_tree[] = {{"fable-Q4_K_M", false, false}};
 
 static const struct halo_golden_model full[] = {
-    {"draft-F32", false, true},        {"draft-F16", false, false},       {"draft-BF16", false, false},
-    {"draft-Q8_0", false, false},      {"draft-Q6_K", false, false},      {"draft-Q5_K", false, false},
-    {"draft-Q5_1", false, false},      {"draft-Q5_0", false, false},      {"draft-Q4_K", false, false},
-    {"draft-Q4_1", false, false},      {"draft-Q4_0", false, false},      {"draft-IQ4_NL", false, false},
-    {"draft-IQ4_XS", false, false},    {"draft-MXFP4", false, false},     {"draft-Q3_K", false, false},
-    {"draft-Q2_K", false, false},      {"fable-F16", false, false},       {"fable-Q8_0", false, false},
-    {"fable-Q4_K_M", false, false},    {"fable-moe-F16", true, false},    {"fable-moe-Q8_0", true, false},
-    {"fable-moe-Q4_K_M", true, false}, {"tiny-llama", false, false},      {"tiny-llama3", false, false},
+    {"draft-F32", false, true},        {"draft-F16", false, false},        {"draft-BF16", false, false},
+    {"draft-Q8_0", false, false},      {"draft-Q6_K", false, false},       {"draft-Q5_K", false, false},
+    {"draft-Q5_1", false, false},      {"draft-Q5_0", false, false},       {"draft-Q4_K", false, false},
+    {"draft-Q4_1", false, false},      {"draft-Q4_0", false, false},       {"draft-IQ4_NL", false, false},
+    {"draft-IQ4_XS", false, false},    {"draft-MXFP4", false, false},      {"draft-Q3_K", false, false},
+    {"draft-Q2_K", false, false},      {"fable-F16", false, false},        {"fable-Q8_0", false, false},
+    {"fable-Q4_K_M", false, false},    {"fable-moe-F16", true, false},     {"fable-moe-Q8_0", true, false},
+    {"fable-moe-Q4_K_M", true, false}, {"tiny-llama", false, false},       {"tiny-llama3", false, false},
     {"tiny-llama-moe", true, false},   {"tiny-mistral-spm", false, false}, {"tiny-qwen2", false, false},
     {"tiny-qwen3", false, false},      {"tiny-qwen3moe", true, false},
 };
@@ -87,8 +87,8 @@ static int unzip(const char *from, const char *to, struct halo_fault *fault)
     return 0;
 }
 
-int halo_golden_data_path(const struct halo_golden_data *data, const struct halo_golden_model *model, char ret[HALO_GOLDEN_PATH],
-                          struct halo_fault *fault)
+int halo_golden_data_path(const struct halo_golden_data *data, const struct halo_golden_model *model,
+                          char ret[HALO_GOLDEN_PATH], struct halo_fault *fault)
 {
     const char *build = getenv("HALO_BUILD_ROOT");
     char zipped[HALO_GOLDEN_PATH + 64];

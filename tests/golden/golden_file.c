@@ -60,7 +60,8 @@ static bool step_read(const json_t *object, uint32_t n_vocab, struct halo_golden
 {
     const json_t *top = json_object_get(object, "top");
 
-    if (!uint_get(object, "pos", &ret->pos) || !real_get(object, "lse", &ret->lse) || json_array_size(top) != HALO_GOLDEN_TOP)
+    if (!uint_get(object, "pos", &ret->pos) || !real_get(object, "lse", &ret->lse) ||
+        json_array_size(top) != HALO_GOLDEN_TOP)
         return false;
     for (size_t i = 0; i < HALO_GOLDEN_TOP; i++) {
         const json_t *pair = json_array_get(top, i);
@@ -91,24 +92,28 @@ static int content_read(struct halo_golden_file *ret, const json_t *root, const 
     if (!uint_get(root, "n_vocab", &ret->n_vocab) || !uint_get(root, "n_prompt", &ret->n_prompt) ||
         !uint_get(root, "first_pos", &ret->first_pos))
         return bad(fault, path, "n_vocab, n_prompt or first_pos is missing");
-    if (ret->n_prompt == 0 || json_array_size(tokens) != ret->n_prompt || n_all > 4096 || ret->first_pos >= ret->n_prompt)
+    if (ret->n_prompt == 0 || json_array_size(tokens) != ret->n_prompt || n_all > 4096 ||
+        ret->first_pos >= ret->n_prompt)
         return bad(fault, path, "the counts of tokens do not agree");
     ret->tokens = calloc(n_all, sizeof(*ret->tokens));
     ret->steps = calloc(json_array_size(steps) + 1, sizeof(*ret->steps));
     if (!ret->tokens || !ret->steps)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "%s: no memory", path);
-    if (!ids_take(tokens, ret->n_vocab, ret->tokens, &ret->n_tokens) || !ids_take(greedy, ret->n_vocab, ret->tokens, &ret->n_tokens))
+    if (!ids_take(tokens, ret->n_vocab, ret->tokens, &ret->n_tokens) ||
+        !ids_take(greedy, ret->n_vocab, ret->tokens, &ret->n_tokens))
         return bad(fault, path, "a token id is outside the vocabulary");
     ret->n_steps = (uint32_t)json_array_size(steps);
     if (ret->n_steps == 0 || ret->n_steps != ret->n_tokens - 1 - ret->first_pos)
         return bad(fault, path, "the number of steps does not agree with the tokens");
     for (uint32_t i = 0; i < ret->n_steps; i++)
-        if (!step_read(json_array_get(steps, i), ret->n_vocab, &ret->steps[i]) || ret->steps[i].pos != ret->first_pos + i)
+        if (!step_read(json_array_get(steps, i), ret->n_vocab, &ret->steps[i]) ||
+            ret->steps[i].pos != ret->first_pos + i)
             return bad(fault, path, "a step is broken");
     return 0;
 }
 
-int halo_golden_file_read(struct halo_golden_file *ret, const char *dir, const char *stem, const char *prompt, struct halo_fault *fault)
+int halo_golden_file_read(struct halo_golden_file *ret, const char *dir, const char *stem, const char *prompt,
+                          struct halo_fault *fault)
 {
     char path[4096];
     json_t *root;

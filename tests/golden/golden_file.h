@@ -1,7 +1,9 @@
-/* golden_file.h: a recorded evaluation: the ids fed and, for each recorded position, the ten largest logits of the reference.
+/* golden_file.h: a recorded evaluation: the ids fed and, for each recorded position, the ten largest logits of the
+ * reference.
  *
- * Format: one JSON object per model and prompt (format 1). `tokens` is the prompt, `greedy` what the reference generated; feeding the
- * one and then the other reproduces every recorded position. `lse` is the log-sum-exp of all logits of the position.
+ * Format: one JSON object per model and prompt (format 1). `tokens` is the prompt, `greedy` what the reference
+ * generated; feeding the one and then the other reproduces every recorded position. `lse` is the log-sum-exp of all
+ * logits of the position.
  */
 #ifndef HALO_GOLDEN_FILE_H
 #define HALO_GOLDEN_FILE_H
@@ -39,7 +41,8 @@ struct halo_golden_peer {
 extern const char *const halo_golden_prompts[HALO_GOLDEN_PROMPTS];
 
 /* DIR/STEM.PROMPT.json. NOT_FOUND when it does not exist, LOAD_FAILED for anything inconsistent. */
-int halo_golden_file_read(struct halo_golden_file *ret, const char *dir, const char *stem, const char *prompt, struct halo_fault *fault);
+int halo_golden_file_read(struct halo_golden_file *ret, const char *dir, const char *stem, const char *prompt,
+                          struct halo_fault *fault);
 void halo_golden_file_finish(struct halo_golden_file *file);
 
 /* The entry STEM.gguf of `path`, of the setting "f32_kv" or "default". */

@@ -6,7 +6,8 @@
 
 #define PREFILL_ROWS 64
 
-/* A change of a logit that is rounding and no error of ours: what the peer shows, plus what an F32 evaluation in another order does. */
+/* A change of a logit that is rounding and no error of ours: what the peer shows, plus what an F32 evaluation in
+ * another order does. */
 static double rounding(const struct halo_golden_peer *peer, int prompt)
 {
     return peer->prompt_max_abs_logit[prompt] + 2e-3;
@@ -24,8 +25,9 @@ static int identity_check(const char *path, const struct halo_golden_file *file,
     return 0;
 }
 
-static int prompts_run(struct halo_golden_verdict *verdict, struct halo_golden_host *host, const struct halo_golden_data *data,
-                       const struct halo_golden_model *model, const char *path, unsigned prompts, struct halo_fault *fault)
+static int prompts_run(struct halo_golden_verdict *verdict, struct halo_golden_host *host,
+                       const struct halo_golden_data *data, const struct halo_golden_model *model, const char *path,
+                       unsigned prompts, struct halo_fault *fault)
 {
     double peer_sum = 0;
     uint32_t n = 0;
@@ -60,22 +62,25 @@ static int prompts_run(struct halo_golden_verdict *verdict, struct halo_golden_h
     return 0;
 }
 
-static double bound(const struct halo_golden_verdict *verdict, const struct halo_golden_model *model, enum halo_kv_type kv)
+static double bound(const struct halo_golden_verdict *verdict, const struct halo_golden_model *model,
+                    enum halo_kv_type kv)
 {
     if (kv == HALO_KV_F32)
         return verdict->peer_figure * (model->experts ? 1.5 : 1.1) + 1e-6;
     return kv == HALO_KV_F16 ? verdict->peer_figure * 2 + 1e-5 : verdict->peer_figure * 4 + 1e-3;
 }
 
-int halo_golden_gate_run(struct halo_golden_verdict *ret, const struct halo_golden_data *data, const struct halo_golden_model *model,
-                         unsigned prompts, const struct halo_golden_settings *settings, struct halo_fault *fault)
+int halo_golden_gate_run(struct halo_golden_verdict *ret, const struct halo_golden_data *data,
+                         const struct halo_golden_model *model, unsigned prompts,
+                         const struct halo_golden_settings *settings, struct halo_fault *fault)
 {
     struct halo_golden_host host;
     char path[HALO_GOLDEN_PATH];
     int r;
 
     memset(ret, 0, sizeof(*ret));
-    r = halo_golden_peer_read(&ret->peer, data->peer, model->stem, settings->kv == HALO_KV_F32 ? "f32_kv" : "default", fault);
+    r = halo_golden_peer_read(&ret->peer, data->peer, model->stem, settings->kv == HALO_KV_F32 ? "f32_kv" : "default",
+                              fault);
     if (r < 0)
         return r;
     if ((r = halo_golden_data_path(data, model, path, fault)) < 0)

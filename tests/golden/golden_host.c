@@ -17,7 +17,8 @@ static int device_fault(int error, const char *what, const char *reason, struct 
     return halo_fault_set(fault, code, "%s: %s", what, reason);
 }
 
-static int weight_read(const struct halo_golden_host *host, const struct halo_weight *weight, void *dest, struct halo_fault *fault)
+static int weight_read(const struct halo_golden_host *host, const struct halo_weight *weight, void *dest,
+                       struct halo_fault *fault)
 {
     const char *path = halo_gguf_part_path(host->model->gguf, weight->part);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -54,7 +55,8 @@ static int weights_load(struct halo_golden_host *host, struct halo_fault *fault)
     return r < 0 ? device_fault(r, "seal", reason, fault) : 0;
 }
 
-static int device_fill(struct halo_golden_host *host, const struct halo_golden_settings *settings, struct halo_fault *fault)
+static int device_fill(struct halo_golden_host *host, const struct halo_golden_settings *settings,
+                       struct halo_fault *fault)
 {
     const struct halo_device_options options = {.n_threads = settings->n_threads, .variant = settings->variant};
     char reason[HALO_DEVICE_REASON] = "";
@@ -100,8 +102,11 @@ int halo_golden_host_open(struct halo_golden_host *ret, const char *path, const 
                           struct halo_fault *fault)
 {
     uint32_t context = settings->context ? settings->context : 1024;
-    const struct halo_model_params params = {
-        .context = context, .kv_tokens = context, .kv = settings->kv, .max_rows = HALO_GOLDEN_ROWS, .max_outputs = HALO_GOLDEN_ROWS};
+    const struct halo_model_params params = {.context = context,
+                                             .kv_tokens = context,
+                                             .kv = settings->kv,
+                                             .max_rows = HALO_GOLDEN_ROWS,
+                                             .max_outputs = HALO_GOLDEN_ROWS};
     int r;
 
     memset(ret, 0, sizeof(*ret));
@@ -138,8 +143,9 @@ void halo_golden_host_close(struct halo_golden_host *host)
     memset(host, 0, sizeof(*host));
 }
 
-int halo_golden_host_feed(struct halo_golden_host *host, const int32_t *tokens, uint32_t first, uint32_t n, uint32_t chunk,
-                          uint32_t wanted_from, halo_golden_row *row, void *ud, struct halo_fault *fault)
+int halo_golden_host_feed(struct halo_golden_host *host, const int32_t *tokens, uint32_t first, uint32_t n,
+                          uint32_t chunk, uint32_t wanted_from, halo_golden_row *row, void *ud,
+                          struct halo_fault *fault)
 {
     const struct halo_batch_seq seq = {.pages = host->pages, .n_pages = host->plan.kv.n_pages};
     struct halo_device_phase phase = {0};
@@ -157,8 +163,15 @@ int halo_golden_host_feed(struct halo_golden_host *host, const int32_t *tokens, 
             if (first + done + i >= wanted_from)
                 output[n_outputs++] = i;
         }
-        const struct halo_batch batch = {.n_rows = n_rows, .token = tokens + done, .pos = pos, .seq = of, .n_seqs = 1, .seqs = &seq,
-                                         .n_outputs = n_outputs, .output = output, .logits = host->logits};
+        const struct halo_batch batch = {.n_rows = n_rows,
+                                         .token = tokens + done,
+                                         .pos = pos,
+                                         .seq = of,
+                                         .n_seqs = 1,
+                                         .seqs = &seq,
+                                         .n_outputs = n_outputs,
+                                         .output = output,
+                                         .logits = host->logits};
         if ((r = host->table->run(host->device_model, &batch, &phase, reason)) < 0)
             return device_fault(r, "run", reason, fault);
         for (uint32_t i = 0; i < n_outputs; i++)

@@ -1,6 +1,8 @@
-/* golden_host.h: the smallest program around a device that can evaluate a model: for gates that must not depend on the engine.
+/* golden_host.h: the smallest program around a device that can evaluate a model: for gates that must not depend on the
+ * engine.
  *
- * Loads a file through the model room and the device ABI, feeds ids of one sequence, hands out logits. One sequence, one thread.
+ * Loads a file through the model room and the device ABI, feeds ids of one sequence, hands out logits. One sequence,
+ * one thread.
  */
 #ifndef HALO_GOLDEN_HOST_H
 #define HALO_GOLDEN_HOST_H
@@ -15,12 +17,13 @@ struct halo_golden_host {
     const struct halo_device_ops *table;
     struct halo_device *device;
     struct halo_model *model;
-    struct halo_plan plan; /* what the device runs: the model's, with copies of its ops and rotations that a mutation may change */
+    struct halo_plan
+        plan; /* what the device runs: the model's, with copies of its ops and rotations that a mutation may change */
     struct halo_op *ops;
     struct halo_rope *ropes;
     double *freqs; /* [n_rot / 2] for a mutation's own frequencies */
     struct halo_device_model *device_model;
-    float *logits;         /* [HALO_GOLDEN_ROWS][n_vocab] */
+    float *logits; /* [HALO_GOLDEN_ROWS][n_vocab] */
     uint32_t *pages;
 };
 
@@ -29,7 +32,8 @@ struct halo_golden_settings {
     const char *variant; /* of the kernels; NULL: the device's choice */
     uint32_t n_threads;  /* 0: the device's choice */
     uint32_t context;    /* 0: 1024 */
-    /* Changes plan, ops or ropes of the host before the device sees them; false when there is nothing to change. May be NULL. */
+    /* Changes plan, ops or ropes of the host before the device sees them; false when there is nothing to change. May be
+     * NULL. */
     bool (*mutate)(struct halo_golden_host *host);
 };
 
@@ -41,9 +45,10 @@ void halo_golden_host_close(struct halo_golden_host *host);
 /* Called for each wanted row, by rising position. Logits are valid during the call. */
 typedef void halo_golden_row(void *ud, uint32_t pos, const float *logits);
 
-/* Feeds tokens[0..n) at positions first.. in batches of at most `chunk` rows (<= HALO_GOLDEN_ROWS); rows at or after `wanted_from`
- * give their logits. Earlier positions must have been fed. */
-int halo_golden_host_feed(struct halo_golden_host *host, const int32_t *tokens, uint32_t first, uint32_t n, uint32_t chunk,
-                          uint32_t wanted_from, halo_golden_row *row, void *ud, struct halo_fault *fault);
+/* Feeds tokens[0..n) at positions first.. in batches of at most `chunk` rows (<= HALO_GOLDEN_ROWS); rows at or after
+ * `wanted_from` give their logits. Earlier positions must have been fed. */
+int halo_golden_host_feed(struct halo_golden_host *host, const int32_t *tokens, uint32_t first, uint32_t n,
+                          uint32_t chunk, uint32_t wanted_from, halo_golden_row *row, void *ud,
+                          struct halo_fault *fault);
 
 #endif

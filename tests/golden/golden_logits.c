@@ -1,8 +1,10 @@
 /* golden_logits.c: the reference-logit gate over a list of models, as a table. The rule: golden_gate.h.
  *
- *   golden_logits [--in-tree] [--kv f32|f16|q8] [--variant reference|avx2|avx512] [--threads N] [--prompts a,b] [--models a,b]
+ *   golden_logits [--in-tree] [--kv f32|f16|q8] [--variant reference|avx2|avx512] [--threads N] [--prompts a,b]
+ * [--models a,b]
  *
- * Exit status: 0 all passed, 1 a figure over its bound or nothing run, 77 the data or the variant is not on this machine.
+ * Exit status: 0 all passed, 1 a figure over its bound or nothing run, 77 the data or the variant is not on this
+ * machine.
  */
 #include "golden_gate.h"
 
@@ -36,10 +38,13 @@ static bool listed(const char *list, const char *word)
 
 static bool options_parse(struct options *ret, int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"in-tree", no_argument, NULL, 'i'},    {"kv", required_argument, NULL, 'k'},      {"variant", required_argument, NULL, 'v'},
-        {"threads", required_argument, NULL, 't'}, {"prompts", required_argument, NULL, 'p'}, {"models", required_argument, NULL, 'm'},
-        {0}};
+    static const struct option known[] = {{"in-tree", no_argument, NULL, 'i'},
+                                          {"kv", required_argument, NULL, 'k'},
+                                          {"variant", required_argument, NULL, 'v'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"prompts", required_argument, NULL, 'p'},
+                                          {"models", required_argument, NULL, 'm'},
+                                          {0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -88,8 +93,8 @@ static void greedy_row(void *ud, uint32_t pos, const float *logits)
 }
 
 /* A public model with known greedy ids: ", there was a little girl named Lily." */
-static int stories_run(const struct halo_golden_data *data, const struct halo_golden_settings *settings, bool *ret_passed,
-                       struct halo_fault *fault)
+static int stories_run(const struct halo_golden_data *data, const struct halo_golden_settings *settings,
+                       bool *ret_passed, struct halo_fault *fault)
 {
     static const int32_t prompt[] = {1, 403, 407, 261, 378};
     static const int32_t wanted[] = {432, 383, 286, 261, 376, 298, 315, 421, 395, 317, 426, 338};
@@ -115,21 +120,23 @@ static int stories_run(const struct halo_golden_data *data, const struct halo_go
     if (r < 0)
         return r;
     *ret_passed = n_same == n_wanted;
-    printf("%-18s %-4s greedy: %u of %u ids %s\n", model.stem, kv_names[settings->kv], n_same, n_wanted, *ret_passed ? "" : "FAILED");
+    printf("%-18s %-4s greedy: %u of %u ids %s\n", model.stem, kv_names[settings->kv], n_same, n_wanted,
+           *ret_passed ? "" : "FAILED");
     return 0;
 }
 
-static void verdict_print(const struct halo_golden_model *model, enum halo_kv_type kv, const struct halo_golden_verdict *verdict)
+static void verdict_print(const struct halo_golden_model *model, enum halo_kv_type kv,
+                          const struct halo_golden_verdict *verdict)
 {
     const struct halo_golden_score *score = &verdict->score;
 
-    printf("%-18s %-4s %5u %9.2e %9.2e %9.2e %6.4f %8.1e  %s %9.2e %6.2f  %s", model->stem, kv_names[kv], score->n, score->mean,
-           score->median, score->max, (double)score->n_top1 / score->n, score->max_abs_logit, model->experts ? "median" : "mean  ",
-           verdict->peer_figure, verdict->peer_figure > 0 ? verdict->figure / verdict->peer_figure : 0.0,
-           verdict->passed ? "ok" : "FAILED");
+    printf("%-18s %-4s %5u %9.2e %9.2e %9.2e %6.4f %8.1e  %s %9.2e %6.2f  %s", model->stem, kv_names[kv], score->n,
+           score->mean, score->median, score->max, (double)score->n_top1 / score->n, score->max_abs_logit,
+           model->experts ? "median" : "mean  ", verdict->peer_figure,
+           verdict->peer_figure > 0 ? verdict->figure / verdict->peer_figure : 0.0, verdict->passed ? "ok" : "FAILED");
     if (!verdict->passed)
-        printf(" (bound %.2e, not finite %u, greedy wrong %u of %u)", verdict->bound, score->n_broken, score->n_greedy_wrong,
-               score->n_greedy);
+        printf(" (bound %.2e, not finite %u, greedy wrong %u of %u)", verdict->bound, score->n_broken,
+               score->n_greedy_wrong, score->n_greedy);
     printf("\n");
     fflush(stdout);
 }
@@ -155,8 +162,8 @@ static int models_run(const struct options *options, const struct halo_golden_da
     unsigned n_run = 0, n_failed = 0;
     bool passed = false;
 
-    printf("%-18s %-4s %5s %9s %9s %9s %6s %8s  %-6s %9s %6s\n", "model", "kv", "rows", "mean", "median", "max", "top-1", "logit", "judge",
-           "peer", "ratio");
+    printf("%-18s %-4s %5s %9s %9s %9s %6s %8s  %-6s %9s %6s\n", "model", "kv", "rows", "mean", "median", "max",
+           "top-1", "logit", "judge", "peer", "ratio");
     for (size_t i = 0; i < data->n_list; i++) {
         const struct halo_golden_model *model = &data->list[i];
         struct halo_golden_verdict verdict;
@@ -188,7 +195,8 @@ int main(int argc, char **argv)
     int r;
 
     if (!options_parse(&options, argc, argv)) {
-        fprintf(stderr, "usage: golden_logits [--in-tree] [--kv f32|f16|q8] [--variant V] [--threads N] [--prompts a,b] [--models a,b]\n");
+        fprintf(stderr, "usage: golden_logits [--in-tree] [--kv f32|f16|q8] [--variant V] [--threads N] [--prompts "
+                        "a,b] [--models a,b]\n");
         return 1;
     }
     if (options.in_tree && !halo_golden_data_in_tree(&data)) {

@@ -1,7 +1,9 @@
-/* golden_mutants.c: proof that the gate can fail: each mutant is a plan with one feature wrong, and the gate must refuse it.
+/* golden_mutants.c: proof that the gate can fail: each mutant is a plan with one feature wrong, and the gate must
+ * refuse it.
  *
- * A wrong pairing or a forgotten norm gives fluent text; only the logits tell. Each model also runs unchanged and must pass, so that a
- * gate that refuses everything does not look like proof. In the tree: the mutants of one model; with the shared folder: all.
+ * A wrong pairing or a forgotten norm gives fluent text; only the logits tell. Each model also runs unchanged and must
+ * pass, so that a gate that refuses everything does not look like proof. In the tree: the mutants of one model; with
+ * the shared folder: all.
  */
 #include "golden_gate.h"
 

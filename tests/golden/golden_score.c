@@ -73,8 +73,8 @@ static void row_score(void *ud, uint32_t pos, const float *logits)
         score->n_greedy_wrong++;
 }
 
-int halo_golden_score_add(struct halo_golden_score *score, struct halo_golden_host *host, const struct halo_golden_file *file,
-                          uint32_t chunk, double error, struct halo_fault *fault)
+int halo_golden_score_add(struct halo_golden_score *score, struct halo_golden_host *host,
+                          const struct halo_golden_file *file, uint32_t chunk, double error, struct halo_fault *fault)
 {
     struct context context = {score, file, error};
     uint32_t n_decoded = file->n_tokens - 1 - file->n_prompt;
@@ -86,12 +86,14 @@ int halo_golden_score_add(struct halo_golden_score *score, struct halo_golden_ho
     score->kld = grown;
     score->capacity = score->n + file->n_steps;
     if (host->plan.n_vocab != file->n_vocab)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "the model has %u tokens, the recording %u", host->plan.n_vocab, file->n_vocab);
-    r = halo_golden_host_feed(host, file->tokens, 0, file->n_prompt, chunk, file->first_pos, row_score, &context, fault);
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "the model has %u tokens, the recording %u",
+                              host->plan.n_vocab, file->n_vocab);
+    r = halo_golden_host_feed(host, file->tokens, 0, file->n_prompt, chunk, file->first_pos, row_score, &context,
+                              fault);
     if (r < 0)
         return r;
-    r = halo_golden_host_feed(host, file->tokens + file->n_prompt, file->n_prompt, n_decoded, 1, file->first_pos, row_score, &context,
-                              fault);
+    r = halo_golden_host_feed(host, file->tokens + file->n_prompt, file->n_prompt, n_decoded, 1, file->first_pos,
+                              row_score, &context, fault);
     if (r == 0)
         assert(score->n == score->capacity);
     return r;

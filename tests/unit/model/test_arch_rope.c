@@ -1,4 +1,5 @@
-/* test_arch_rope.c: rotary frequencies of the plan: base, partial rotation, factors, linear scaling, YaRN; and the pairing of families. */
+/* test_arch_rope.c: rotary frequencies of the plan: base, partial rotation, factors, linear scaling, YaRN; and the
+ * pairing of families. */
 #include "toy_model.h"
 
 #include <math.h>
@@ -36,8 +37,14 @@ static void plain(void **state)
 
 static void pairings(void **state)
 {
-    static const struct { const char *family; enum halo_rope_pairing pairing; } rows[] = {
-        {"llama", HALO_ROPE_NORM}, {"llama-moe", HALO_ROPE_NORM}, {"qwen2", HALO_ROPE_NEOX}, {"qwen3", HALO_ROPE_NEOX}, {"qwen3moe", HALO_ROPE_NEOX}};
+    static const struct {
+        const char *family;
+        enum halo_rope_pairing pairing;
+    } rows[] = {{"llama", HALO_ROPE_NORM},
+                {"llama-moe", HALO_ROPE_NORM},
+                {"qwen2", HALO_ROPE_NEOX},
+                {"qwen3", HALO_ROPE_NEOX},
+                {"qwen3moe", HALO_ROPE_NEOX}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct halo_toy *toy = halo_toy_create(rows[i].family);
@@ -51,7 +58,10 @@ static void pairings(void **state)
 static void factors(void **state)
 {
     static const float good[8] = {1, 1, 1.5f, 2, 4, 8, 8, 8};
-    static const float bad[][8] = {{1, 1, 0, 1, 1, 1, 1, 1}, {1, 1, -2, 1, 1, 1, 1, 1}, {1, 1, NAN, 1, 1, 1, 1, 1}, {1, 1, INFINITY, 1, 1, 1, 1, 1}};
+    static const float bad[][8] = {{1, 1, 0, 1, 1, 1, 1, 1},
+                                   {1, 1, -2, 1, 1, 1, 1, 1},
+                                   {1, 1, NAN, 1, 1, 1, 1, 1},
+                                   {1, 1, INFINITY, 1, 1, 1, 1, 1}};
     struct halo_toy *toy = halo_toy_create("llama");
     struct halo_model *model;
 
@@ -89,8 +99,9 @@ static void linear(void **state)
     halo_toy_destroy(toy);
 }
 
-/* Worked by hand: 16 rotated, base 10000, original context 256. Turns within it: pair i turns 256 * 10000^(-i/8) / 2 pi times, that is
- * 40.74, 12.88, 4.07, 1.29, 0.41 ... So 32 turns lie at pair 0.2098 (down: 0) and 1 turn at 3.2198 (up: 4): a ramp over pairs 0 to 4. */
+/* Worked by hand: 16 rotated, base 10000, original context 256. Turns within it: pair i turns 256 * 10000^(-i/8) / 2 pi
+ * times, that is 40.74, 12.88, 4.07, 1.29, 0.41 ... So 32 turns lie at pair 0.2098 (down: 0) and 1 turn at 3.2198 (up:
+ * 4): a ramp over pairs 0 to 4. */
 static void yarn(void **state)
 {
     static const double keep[8] = {1, 0.75, 0.5, 0.25, 0, 0, 0, 0};

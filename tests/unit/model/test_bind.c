@@ -23,7 +23,8 @@ static void each_tensor_missing_or_misshapen(void **state)
             char name[64];
             memcpy(name, tensor->name, sizeof(name));
             tensor->dims[0] += 32;
-            halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, name, strcmp(name, "token_embd.weight") == 0 ? "[64, 16]" : "should be");
+            halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, name,
+                             strcmp(name, "token_embd.weight") == 0 ? "[64, 16]" : "should be");
             halo_toy_remove(toy, name);
             halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, name, "is missing");
             halo_toy_destroy(toy);
@@ -49,28 +50,36 @@ static void several_faults_in_one_sentence(void **state)
 
     halo_toy_remove(toy, "blk.0.ffn_up.weight");
     halo_toy_find(toy, "blk.1.attn_q.weight")->dims[1] = 65;
-    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "2 tensors do not fit a llama model: blk.1.attn_q.weight is [32, 65], should be [32, 64]",
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED,
+                     "2 tensors do not fit a llama model: blk.1.attn_q.weight is [32, 65], should be [32, 64]",
                      "; blk.0.ffn_up.weight is missing");
     /* All the others too: a count of those not told. */
     for (uint32_t i = 0; i < toy->n_tensors; i++)
         toy->tensors[i].dims[0] += 32;
-    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "20 tensors do not fit a llama model: token_embd.weight is [64, 16], should be [32, 16]",
-                     " more");
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED,
+                     "20 tensors do not fit a llama model: token_embd.weight is [64, 16], should be [32, 16]", " more");
     halo_toy_destroy(toy);
 }
 
 /* Passing over a tensor that the family does not use would change the result in silence. */
 static void foreign_tensors(void **state)
 {
-    static const char *const foreign[] = {"blk.0.attn_q.bias", "blk.2.attn_q.weight", "blk.00.attn_q.weight", "blk.0.attn_sinks",
-                                          "blk.4294967296.attn_q.weight", "blk..attn_q.weight", "output.bias", "blk.0.ffn_up.scale"};
+    static const char *const foreign[] = {"blk.0.attn_q.bias",
+                                          "blk.2.attn_q.weight",
+                                          "blk.00.attn_q.weight",
+                                          "blk.0.attn_sinks",
+                                          "blk.4294967296.attn_q.weight",
+                                          "blk..attn_q.weight",
+                                          "output.bias",
+                                          "blk.0.ffn_up.scale"};
 
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
         struct halo_toy *toy = halo_toy_create("qwen3");
         halo_toy_add(toy, foreign[i], HALO_TYPE_F32, 64, 0, 0);
         halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "1 tensor of the file is no part of a qwen3 model", foreign[i]);
         halo_toy_add(toy, "another", HALO_TYPE_F32, 64, 0, 0);
-        halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "2 tensors of the file are no part of a qwen3 model (first: ", foreign[i]);
+        halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED,
+                         "2 tensors of the file are no part of a qwen3 model (first: ", foreign[i]);
         halo_toy_destroy(toy);
     }
 }
@@ -87,8 +96,11 @@ static void tensors_that_carry_nothing(void **state)
 /* Tensors that a llama file may have: each is used when it is there. */
 static void optional_tensors(void **state)
 {
-    static const struct { const char *name; uint64_t d0, d1; } rows[] = {
-        {"output.weight", 32, 16}, {"blk.0.attn_q.bias", 64, 0},      {"blk.1.attn_k.bias", 32, 0},
+    static const struct {
+        const char *name;
+        uint64_t d0, d1;
+    } rows[] = {
+        {"output.weight", 32, 16},    {"blk.0.attn_q.bias", 64, 0},      {"blk.1.attn_k.bias", 32, 0},
         {"blk.0.attn_v.bias", 32, 0}, {"blk.1.attn_output.bias", 32, 0},
     };
     struct halo_toy *toy = halo_toy_create("llama");
@@ -121,7 +133,8 @@ static void no_embedding(void **state)
     halo_toy_destroy(toy);
 }
 
-/* A thousand foreign tensors in a file of the most layers: the check must not be quadratic in a way that a person notices. */
+/* A thousand foreign tensors in a file of the most layers: the check must not be quadratic in a way that a person
+ * notices. */
 static void many_tensors(void **state)
 {
     struct halo_toy *toy = halo_toy_create("llama");
@@ -140,10 +153,14 @@ static void many_tensors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_tensor_missing_or_misshapen), cmocka_unit_test(vectors_are_f32),
-        cmocka_unit_test(several_faults_in_one_sentence),   cmocka_unit_test(foreign_tensors),
-        cmocka_unit_test(tensors_that_carry_nothing),       cmocka_unit_test(optional_tensors),
-        cmocka_unit_test(no_embedding),                     cmocka_unit_test(many_tensors),
+        cmocka_unit_test(each_tensor_missing_or_misshapen),
+        cmocka_unit_test(vectors_are_f32),
+        cmocka_unit_test(several_faults_in_one_sentence),
+        cmocka_unit_test(foreign_tensors),
+        cmocka_unit_test(tensors_that_carry_nothing),
+        cmocka_unit_test(optional_tensors),
+        cmocka_unit_test(no_embedding),
+        cmocka_unit_test(many_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

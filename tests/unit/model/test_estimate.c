@@ -5,10 +5,12 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
-/* Toy llama: width 32, heads 4/2 of 16, feed-forward 64, 2 layers, vocabulary 16 in Q8_0 (34 bytes a row), matrices in F16. */
+/* Toy llama: width 32, heads 4/2 of 16, feed-forward 64, 2 layers, vocabulary 16 in Q8_0 (34 bytes a row), matrices in
+ * F16. */
 static void dense(void **state)
 {
-    const uint64_t matrix_elements = 2 * (32 * 64 + 2 * 32 * 32 + 64 * 32 + 3 * 32 * 64), head_elements = 32 * 16, head_bytes = 34 * 16;
+    const uint64_t matrix_elements = 2 * (32 * 64 + 2 * 32 * 32 + 64 * 32 + 3 * 32 * 64), head_elements = 32 * 16,
+                   head_bytes = 34 * 16;
     struct halo_toy *toy = halo_toy_create("llama");
     struct halo_model *model = halo_toy_accepted(toy);
     struct halo_plan_cost cost;
@@ -28,7 +30,8 @@ static void dense(void **state)
 /* 2 of 4 experts: one row reads half of them, many rows all. */
 static void experts(void **state)
 {
-    const uint64_t attention = 2 * (32 * 64 + 2 * 32 * 32 + 64 * 32) * 2, router = 2 * 32 * 4 * 4, expert_bytes = 2 * 3 * 32 * 64 * 2;
+    const uint64_t attention = 2 * (32 * 64 + 2 * 32 * 32 + 64 * 32) * 2, router = 2 * 32 * 4 * 4,
+                   expert_bytes = 2 * 3 * 32 * 64 * 2;
     struct halo_toy *toy = halo_toy_create("qwen3moe");
     struct halo_model *model = halo_toy_accepted(toy);
     struct halo_plan_cost one, two, many;
@@ -67,6 +70,7 @@ static void fitting_context(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(dense), cmocka_unit_test(experts), cmocka_unit_test(fitting_context)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(dense), cmocka_unit_test(experts),
+                                       cmocka_unit_test(fitting_context)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* test_hparams.c: every malformed or contradictory hyper-parameter has its own refusal; defaults and variants are read right. */
+/* test_hparams.c: every malformed or contradictory hyper-parameter has its own refusal; defaults and variants are read
+ * right. */
 #include "toy_model.h"
 
 #include <math.h>
@@ -19,39 +20,58 @@ struct broken {
 static void numbers_out_of_bounds(void **state)
 {
     static const struct broken rows[] = {
-        {"llama", "block_count", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "llama.block_count is 0, allowed are 1 to 512"},
+        {"llama", "block_count", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED,
+         "llama.block_count is 0, allowed are 1 to 512"},
         {"llama", "block_count", HALO_GGUF_U32, 513, HALO_FAULT_LOAD_FAILED, "llama.block_count is 513"},
-        {"llama", "block_count", HALO_GGUF_U32, 2147483648.0, HALO_FAULT_LOAD_FAILED, "llama.block_count is 2.14748365e+09"},
+        {"llama", "block_count", HALO_GGUF_U32, 2147483648.0, HALO_FAULT_LOAD_FAILED,
+         "llama.block_count is 2.14748365e+09"},
         {"qwen2", "context_length", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "qwen2.context_length is 0"},
-        {"qwen2", "context_length", HALO_GGUF_U64, 4294967296.0, HALO_FAULT_LOAD_FAILED, "qwen2.context_length is 4.2949673e+09"},
+        {"qwen2", "context_length", HALO_GGUF_U64, 4294967296.0, HALO_FAULT_LOAD_FAILED,
+         "qwen2.context_length is 4.2949673e+09"},
         {"qwen3", "embedding_length", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "qwen3.embedding_length is 0"},
-        {"qwen3", "embedding_length", HALO_GGUF_U32, 4294967295.0, HALO_FAULT_LOAD_FAILED, "qwen3.embedding_length is 4.2949673e+09"},
+        {"qwen3", "embedding_length", HALO_GGUF_U32, 4294967295.0, HALO_FAULT_LOAD_FAILED,
+         "qwen3.embedding_length is 4.2949673e+09"},
         {"llama", "feed_forward_length", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "llama.feed_forward_length is 0"},
         {"llama", "attention.head_count", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "llama.attention.head_count is 0"},
-        {"llama", "attention.head_count", HALO_GGUF_U32, 1025, HALO_FAULT_LOAD_FAILED, "llama.attention.head_count is 1025"},
-        {"llama", "attention.head_count_kv", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "llama.attention.head_count_kv is 0"},
-        {"llama", "attention.head_count_kv", HALO_GGUF_U32, 3, HALO_FAULT_LOAD_FAILED, "head_count 4 is not a multiple of head_count_kv 3"},
-        {"llama", "attention.head_count_kv", HALO_GGUF_U32, 8, HALO_FAULT_LOAD_FAILED, "head_count 4 is not a multiple of head_count_kv 8"},
+        {"llama", "attention.head_count", HALO_GGUF_U32, 1025, HALO_FAULT_LOAD_FAILED,
+         "llama.attention.head_count is 1025"},
+        {"llama", "attention.head_count_kv", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED,
+         "llama.attention.head_count_kv is 0"},
+        {"llama", "attention.head_count_kv", HALO_GGUF_U32, 3, HALO_FAULT_LOAD_FAILED,
+         "head_count 4 is not a multiple of head_count_kv 3"},
+        {"llama", "attention.head_count_kv", HALO_GGUF_U32, 8, HALO_FAULT_LOAD_FAILED,
+         "head_count 4 is not a multiple of head_count_kv 8"},
         {"llama", "attention.key_length", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "llama.attention.key_length is 0"},
-        {"llama", "attention.key_length", HALO_GGUF_U32, 1025, HALO_FAULT_LOAD_FAILED, "llama.attention.key_length is 1025"},
-        {"llama", "attention.layer_norm_rms_epsilon", HALO_GGUF_F32, 0, HALO_FAULT_LOAD_FAILED, "layer_norm_rms_epsilon is 0"},
-        {"llama", "attention.layer_norm_rms_epsilon", HALO_GGUF_F32, NAN, HALO_FAULT_LOAD_FAILED, "layer_norm_rms_epsilon is "},
-        {"llama", "attention.layer_norm_rms_epsilon", HALO_GGUF_F32, -1e-5, HALO_FAULT_LOAD_FAILED, "layer_norm_rms_epsilon is -9.99999975e-06"},
+        {"llama", "attention.key_length", HALO_GGUF_U32, 1025, HALO_FAULT_LOAD_FAILED,
+         "llama.attention.key_length is 1025"},
+        {"llama", "attention.layer_norm_rms_epsilon", HALO_GGUF_F32, 0, HALO_FAULT_LOAD_FAILED,
+         "layer_norm_rms_epsilon is 0"},
+        {"llama", "attention.layer_norm_rms_epsilon", HALO_GGUF_F32, NAN, HALO_FAULT_LOAD_FAILED,
+         "layer_norm_rms_epsilon is "},
+        {"llama", "attention.layer_norm_rms_epsilon", HALO_GGUF_F32, -1e-5, HALO_FAULT_LOAD_FAILED,
+         "layer_norm_rms_epsilon is -9.99999975e-06"},
         {"llama", "rope.freq_base", HALO_GGUF_F32, INFINITY, HALO_FAULT_LOAD_FAILED, "rope.freq_base is inf"},
         {"llama", "rope.freq_base", HALO_GGUF_F32, 0, HALO_FAULT_LOAD_FAILED, "rope.freq_base is 0"},
-        {"llama", "rope.dimension_count", HALO_GGUF_U32, 15, HALO_FAULT_LOAD_FAILED, "rope.dimension_count is 15, must be even"},
+        {"llama", "rope.dimension_count", HALO_GGUF_U32, 15, HALO_FAULT_LOAD_FAILED,
+         "rope.dimension_count is 15, must be even"},
         {"llama", "rope.dimension_count", HALO_GGUF_U32, 18, HALO_FAULT_LOAD_FAILED, "at most the key length 16"},
         {"llama", "rope.dimension_count", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "rope.dimension_count is 0"},
         {"llama", "rope.scaling.factor", HALO_GGUF_F32, -4, HALO_FAULT_LOAD_FAILED, "rope.scaling.factor is -4"},
-        {"llama", "rope.scaling.attn_factor", HALO_GGUF_F32, 0, HALO_FAULT_LOAD_FAILED, "rope.scaling.attn_factor is 0"},
+        {"llama", "rope.scaling.attn_factor", HALO_GGUF_F32, 0, HALO_FAULT_LOAD_FAILED,
+         "rope.scaling.attn_factor is 0"},
         {"llama-moe", "expert_count", HALO_GGUF_U32, 1025, HALO_FAULT_LOAD_FAILED, "llama.expert_count is 1025"},
-        {"llama-moe", "expert_used_count", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "expert_used_count is 0, must be 1 to expert_count 4"},
-        {"llama-moe", "expert_used_count", HALO_GGUF_U32, 5, HALO_FAULT_LOAD_FAILED, "expert_used_count is 5, must be 1 to expert_count 4"},
+        {"llama-moe", "expert_used_count", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED,
+         "expert_used_count is 0, must be 1 to expert_count 4"},
+        {"llama-moe", "expert_used_count", HALO_GGUF_U32, 5, HALO_FAULT_LOAD_FAILED,
+         "expert_used_count is 5, must be 1 to expert_count 4"},
         {"qwen3moe", "expert_count", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "qwen3moe.expert_count is 0"},
         {"qwen3moe", "expert_used_count", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "qwen3moe.expert_used_count is 0"},
-        {"qwen3moe", "expert_feed_forward_length", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "expert_feed_forward_length is 0"},
-        {"llama", "vocab_size", HALO_GGUF_U32, 5, HALO_FAULT_LOAD_FAILED, "token_embd.weight is [32, 16], should be [32, 5]"},
-        {"llama", "vocab_size", HALO_GGUF_U32, 4294967295.0, HALO_FAULT_LOAD_FAILED, "llama.vocab_size is 4.2949673e+09"},
+        {"qwen3moe", "expert_feed_forward_length", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED,
+         "expert_feed_forward_length is 0"},
+        {"llama", "vocab_size", HALO_GGUF_U32, 5, HALO_FAULT_LOAD_FAILED,
+         "token_embd.weight is [32, 16], should be [32, 5]"},
+        {"llama", "vocab_size", HALO_GGUF_U32, 4294967295.0, HALO_FAULT_LOAD_FAILED,
+         "llama.vocab_size is 4.2949673e+09"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -75,8 +95,10 @@ static void experts_too_wide(void **state)
 
 static void missing_keys(void **state)
 {
-    static const char *const keys[] = {"block_count", "context_length", "embedding_length", "feed_forward_length",
-                                       "attention.head_count", "attention.layer_norm_rms_epsilon", "general.architecture"};
+    static const char *const keys[] = {"block_count",          "context_length",
+                                       "embedding_length",     "feed_forward_length",
+                                       "attention.head_count", "attention.layer_norm_rms_epsilon",
+                                       "general.architecture"};
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         struct halo_toy *toy = halo_toy_create("qwen3");
@@ -89,7 +111,8 @@ static void missing_keys(void **state)
 /* A key of the wrong type is named, never converted. */
 static void wrong_types(void **state)
 {
-    static const char *const counts[] = {"block_count", "attention.head_count", "rope.dimension_count", "context_length"};
+    static const char *const counts[] = {"block_count", "attention.head_count", "rope.dimension_count",
+                                         "context_length"};
     static const double list[] = {1e-5, 1e-5};
     struct halo_toy *toy;
 
@@ -141,7 +164,8 @@ static void per_layer_arrays(void **state)
     assert_int_equal(model->hparams.n_head_kv, 2);
     halo_model_destroy(model);
     halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_U32, 2, varied);
-    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "llama.attention.head_count_kv varies by layer (layer 0: 2, layer 1: 4)", NULL);
+    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED,
+                     "llama.attention.head_count_kv varies by layer (layer 0: 2, layer 1: 4)", NULL);
     halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_U32, 3, same);
     halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "llama.attention.head_count_kv has 3 entries for 2 layers", NULL);
     halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_U32, 0, same);
@@ -161,7 +185,8 @@ static void defaults(void **state)
     halo_toy_unset(toy, "attention.key_length");
     halo_toy_unset(toy, "attention.value_length");
     halo_toy_unset(toy, "rope.freq_base");
-    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.0.attn_q.weight is [32, 64], should be [32, 32]", NULL); /* 32 / 4 = 8 wide */
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.0.attn_q.weight is [32, 64], should be [32, 32]",
+                     NULL); /* 32 / 4 = 8 wide */
     halo_toy_set(toy, "attention.head_count", HALO_GGUF_U32, 2);
     halo_toy_set(toy, "embedding_length", HALO_GGUF_U32, 33);
     halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "qwen2.attention.key_length is 0 by default", NULL);
@@ -191,11 +216,22 @@ static void defaults(void **state)
 /* A key that changes the computation and that the family does not implement is refused unless it changes nothing. */
 static void foreign_mechanisms(void **state)
 {
-    static const struct { const char *key; double harmful, harmless; } rows[] = {
-        {"attn_logit_softcapping", 50, 0}, {"final_logit_softcapping", 30, 0}, {"logit_scale", 0.5, 1},
-        {"embedding_scale", 12, 1},        {"residual_scale", 0.4, 1},         {"attention.scale", 0.11, 0},
-        {"attention.clamp_kqv", 8, 0},     {"expert_shared_count", 1, 0},      {"expert_gating_func", 2, 1},
-        {"expert_weights_scale", 2.5, 1},  {"leading_dense_block_count", 1, 0}, {"nextn_predict_layers", 1, 0},
+    static const struct {
+        const char *key;
+        double harmful, harmless;
+    } rows[] = {
+        {"attn_logit_softcapping", 50, 0},
+        {"final_logit_softcapping", 30, 0},
+        {"logit_scale", 0.5, 1},
+        {"embedding_scale", 12, 1},
+        {"residual_scale", 0.4, 1},
+        {"attention.scale", 0.11, 0},
+        {"attention.clamp_kqv", 8, 0},
+        {"expert_shared_count", 1, 0},
+        {"expert_gating_func", 2, 1},
+        {"expert_weights_scale", 2.5, 1},
+        {"leading_dense_block_count", 1, 0},
+        {"nextn_predict_layers", 1, 0},
         {"rope.scaling.yarn_log_multiplier", 0.1, 0},
     };
 
@@ -269,11 +305,17 @@ static void scaling_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_out_of_bounds), cmocka_unit_test(experts_too_wide), cmocka_unit_test(missing_keys),
-        cmocka_unit_test(wrong_types),           cmocka_unit_test(other_integer_types_are_read),
-        cmocka_unit_test(per_layer_arrays),      cmocka_unit_test(defaults),
-        cmocka_unit_test(foreign_mechanisms),    cmocka_unit_test(window),
-        cmocka_unit_test(scaling_types),         cmocka_unit_test(not_causal),
+        cmocka_unit_test(numbers_out_of_bounds),
+        cmocka_unit_test(experts_too_wide),
+        cmocka_unit_test(missing_keys),
+        cmocka_unit_test(wrong_types),
+        cmocka_unit_test(other_integer_types_are_read),
+        cmocka_unit_test(per_layer_arrays),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(foreign_mechanisms),
+        cmocka_unit_test(window),
+        cmocka_unit_test(scaling_types),
+        cmocka_unit_test(not_causal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,7 +124,8 @@ static void stem_of_a_split_file(void **state)
 static void params(void **state)
 {
     struct halo_toy *toy = halo_toy_create("qwen3");
-    struct halo_model_params params = {.context = 100, .kv_tokens = 321, .kv = HALO_KV_Q8, .max_rows = 8, .max_outputs = 9};
+    struct halo_model_params params = {
+        .context = 100, .kv_tokens = 321, .kv = HALO_KV_Q8, .max_rows = 8, .max_outputs = 9};
     struct halo_model *model = halo_toy_accepted(toy);
     struct halo_fault fault;
 
@@ -194,7 +195,8 @@ static uint32_t next_random(uint64_t *state)
     return (uint32_t)(*state >> 33);
 }
 
-/* Damaged directories: a few bytes at random. Each file is refused with a sentence or opens; nothing else may happen. */
+/* Damaged directories: a few bytes at random. Each file is refused with a sentence or opens; nothing else may happen.
+ */
 static void damaged_directories(void **state)
 {
     static char whole[1 << 16], damaged[1 << 16];
@@ -214,7 +216,8 @@ static void damaged_directories(void **state)
         struct halo_fault fault = {0};
         memcpy(damaged, whole, (size_t)n);
         for (uint32_t i = 0; i <= next_random(&random) % 3; i++)
-            damaged[24 + next_random(&random) % 3000] = (char)(next_random(&random) % 4 ? next_random(&random) % 8 : next_random(&random));
+            damaged[24 + next_random(&random) % 3000] =
+                (char)(next_random(&random) % 4 ? next_random(&random) % 8 : next_random(&random));
         assert_int_equal(pwrite(fd, damaged, (size_t)n, 0), n);
         if (halo_model_create(&model, path, NULL, &fault) == 0) {
             n_opened++;

@@ -157,7 +157,8 @@ static void weights_know_their_place(void **state)
         assert_non_null(tensor);
         assert_int_equal(weight->offset, tensor->offset);
         assert_int_equal(weight->part, tensor->part);
-        assert_int_equal(weight->n_bytes, halo_type_row_bytes(weight->type, weight->n_cols) * weight->n_rows * weight->n_experts);
+        assert_int_equal(weight->n_bytes,
+                         halo_type_row_bytes(weight->type, weight->n_cols) * weight->n_rows * weight->n_experts);
         assert_int_equal(weight->n_bytes, tensor->n_bytes);
         n_experts += weight->role == HALO_WEIGHT_EXPERTS && weight->n_experts == 4;
     }
@@ -187,8 +188,10 @@ static void head_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_texts),             cmocka_unit_test(print_is_cut_like_snprintf),
-        cmocka_unit_test(weights_lie_in_order_of_use), cmocka_unit_test(weights_know_their_place),
+        cmocka_unit_test(golden_texts),
+        cmocka_unit_test(print_is_cut_like_snprintf),
+        cmocka_unit_test(weights_lie_in_order_of_use),
+        cmocka_unit_test(weights_know_their_place),
         cmocka_unit_test(head_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,7 +45,8 @@ void halo_toy_set_text(struct halo_toy *toy, const char *key, const char *text)
     snprintf(taken->text, sizeof(taken->text), "%s", text);
 }
 
-void halo_toy_set_array(struct halo_toy *toy, const char *key, enum halo_gguf_kind kind, uint64_t n, const double *numbers)
+void halo_toy_set_array(struct halo_toy *toy, const char *key, enum halo_gguf_kind kind, uint64_t n,
+                        const double *numbers)
 {
     struct halo_toy_key *taken = key_take(toy, key);
 
@@ -94,10 +95,15 @@ void halo_toy_remove(struct halo_toy *toy, const char *name)
     *tensor = toy->tensors[--toy->n_tensors];
 }
 
-static void layer_add(struct halo_toy *toy, uint32_t layer, enum halo_type type, uint64_t d, uint64_t n_head, uint64_t n_head_kv,
-                      uint64_t head_dim)
+static void layer_add(struct halo_toy *toy, uint32_t layer, enum halo_type type, uint64_t d, uint64_t n_head,
+                      uint64_t n_head_kv, uint64_t head_dim)
 {
-    const struct { const char *name; enum halo_type type; uint64_t d0, d1, d2; bool moe, dense, norm, bias; } rows[] = {
+    const struct {
+        const char *name;
+        enum halo_type type;
+        uint64_t d0, d1, d2;
+        bool moe, dense, norm, bias;
+    } rows[] = {
         {"attn_norm.weight", HALO_TYPE_F32, d, 0, 0, 0, 0, 0, 0},
         {"attn_q.weight", type, d, n_head * head_dim, 0, 0, 0, 0, 0},
         {"attn_k.weight", type, d, n_head_kv * head_dim, 0, 0, 0, 0, 0},
@@ -117,7 +123,8 @@ static void layer_add(struct halo_toy *toy, uint32_t layer, enum halo_type type,
         {"ffn_up_exps.weight", type, d, 64, 4, 1, 0, 0, 0},
         {"ffn_down_exps.weight", type, 64, d, 4, 1, 0, 0, 0},
     };
-    bool moe = strstr(toy->arch, "moe") != NULL, norm = strncmp(toy->arch, "qwen3", 5) == 0, bias = strcmp(toy->arch, "qwen2") == 0;
+    bool moe = strstr(toy->arch, "moe") != NULL, norm = strncmp(toy->arch, "qwen3", 5) == 0,
+         bias = strcmp(toy->arch, "qwen2") == 0;
     char name[64];
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -197,8 +204,9 @@ static void put_text(FILE *file, const char *text)
 
 static void put_number(FILE *file, enum halo_gguf_kind kind, double number)
 {
-    static const size_t n_bytes[] = {[HALO_GGUF_U8] = 1, [HALO_GGUF_I8] = 1, [HALO_GGUF_U16] = 2, [HALO_GGUF_I16] = 2, [HALO_GGUF_U32] = 4,
-                                     [HALO_GGUF_I32] = 4, [HALO_GGUF_BOOL] = 1, [HALO_GGUF_U64] = 8, [HALO_GGUF_I64] = 8};
+    static const size_t n_bytes[] = {
+        [HALO_GGUF_U8] = 1,  [HALO_GGUF_I8] = 1,   [HALO_GGUF_U16] = 2, [HALO_GGUF_I16] = 2, [HALO_GGUF_U32] = 4,
+        [HALO_GGUF_I32] = 4, [HALO_GGUF_BOOL] = 1, [HALO_GGUF_U64] = 8, [HALO_GGUF_I64] = 8};
     int64_t integer = (int64_t)number;
     float real = (float)number;
 
@@ -275,7 +283,8 @@ void halo_toy_write(const struct halo_toy *toy, const char *path)
     pad(file);
     for (uint32_t i = 0; i < toy->n_tensors; i++) {
         void *zeros = calloc(1, tensor_bytes(&toy->tensors[i]));
-        put(file, toy->tensors[i].values ? (const void *)toy->tensors[i].values : zeros, tensor_bytes(&toy->tensors[i]));
+        put(file, toy->tensors[i].values ? (const void *)toy->tensors[i].values : zeros,
+            tensor_bytes(&toy->tensors[i]));
         free(zeros);
         pad(file);
     }

@@ -19,7 +19,7 @@ struct halo_toy_key {
     char name[96];
     enum halo_gguf_kind kind; /* of the value, or of the elements of an array */
     bool array;
-    uint64_t n;     /* elements */
+    uint64_t n; /* elements */
     double numbers[8];
     char text[256]; /* of a string */
 };
@@ -43,11 +43,12 @@ struct halo_toy {
 struct halo_toy *halo_toy_create(const char *family);
 void halo_toy_destroy(struct halo_toy *toy);
 
-/* Keys are named without the architecture ("block_count") or in full when they hold "general." or "tokenizer.". Setting one that
- * exists replaces it. */
+/* Keys are named without the architecture ("block_count") or in full when they hold "general." or "tokenizer.". Setting
+ * one that exists replaces it. */
 void halo_toy_set(struct halo_toy *toy, const char *key, enum halo_gguf_kind kind, double number);
 void halo_toy_set_text(struct halo_toy *toy, const char *key, const char *text);
-void halo_toy_set_array(struct halo_toy *toy, const char *key, enum halo_gguf_kind kind, uint64_t n, const double *numbers);
+void halo_toy_set_array(struct halo_toy *toy, const char *key, enum halo_gguf_kind kind, uint64_t n,
+                        const double *numbers);
 void halo_toy_unset(struct halo_toy *toy, const char *key);
 
 void halo_toy_add(struct halo_toy *toy, const char *name, enum halo_type type, uint64_t d0, uint64_t d1, uint64_t d2);

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-int halo_toy_open(const struct halo_toy *toy, const struct halo_model_params *params, struct halo_model **ret, struct halo_fault *fault)
+int halo_toy_open(const struct halo_toy *toy, const struct halo_model_params *params, struct halo_model **ret,
+                  struct halo_fault *fault)
 {
     char path[] = "/tmp/halo-toy-XXXXXX";
     int fd = mkstemp(path), r;
@@ -23,7 +24,8 @@ int halo_toy_open(const struct halo_toy *toy, const struct halo_model_params *pa
     return r;
 }
 
-void halo_toy_refused(const struct halo_toy *toy, enum halo_fault_code code, const char *fragment, const char *fragment2)
+void halo_toy_refused(const struct halo_toy *toy, enum halo_fault_code code, const char *fragment,
+                      const char *fragment2)
 {
     struct halo_model *model = NULL;
     struct halo_fault fault = {0};

@@ -1,6 +1,7 @@
 /* model.h: a model: what the file says (hyper-parameters, tensors, tokenizer, template) and the plan made from it.
  *
- * One file daemon/model/arch_<family>.c per family. Created on the text thread, immutable afterwards. Memory: one arena, sealed.
+ * One file daemon/model/arch_<family>.c per family. Created on the text thread, immutable afterwards. Memory: one
+ * arena, sealed.
  */
 #ifndef HALO_MODEL_MODEL_H
 #define HALO_MODEL_MODEL_H
@@ -38,9 +39,9 @@ struct halo_hparams {
 };
 
 struct halo_model_params { /* of load and plan; 0 means "the model's" or the default */
-    uint32_t context;       /* per sequence, positions; at most what the model was trained for */
-    uint64_t kv_tokens;     /* of the whole pool, rounded up to pages; 0: 4 contexts. The engine may lower plan.kv.n_pages before it
-                             * hands the plan to a device, when memory does not allow them */
+    uint32_t context;      /* per sequence, positions; at most what the model was trained for */
+    uint64_t kv_tokens; /* of the whole pool, rounded up to pages; 0: 4 contexts. The engine may lower plan.kv.n_pages
+                         * before it hands the plan to a device, when memory does not allow them */
     enum halo_kv_type kv;
     uint32_t max_rows, max_outputs; /* of a batch; 0: 256, and 64 or max_rows if that is less */
 };
@@ -59,22 +60,30 @@ struct halo_model {
     struct halo_plan plan;
 };
 
-/* Opens the directory, reads and checks everything, builds the plan for `params` (NULL: all defaults). Any thread that may read files.
- * LOAD_FAILED: the binder lists every missing or misshapen tensor it found (as many as fit into the fault's text, and their count).
- * UNSUPPORTED: an unknown architecture (names it), a mechanism or a tensor that the family's plan does not have.
- * BAD_REQUEST: params that the model cannot serve. Other codes as those of the directory and the tokenizer. */
-int halo_model_create(struct halo_model **ret, const char *path, const struct halo_model_params *params, struct halo_fault *fault);
+/* Opens the directory, reads and checks everything, builds the plan for `params` (NULL: all defaults). Any thread that
+ * may read files. LOAD_FAILED: the binder lists every missing or misshapen tensor it found (as many as fit into the
+ * fault's text, and their count). UNSUPPORTED: an unknown architecture (names it), a mechanism or a tensor that the
+ * family's plan does not have. BAD_REQUEST: params that the model cannot serve. Other codes as those of the directory
+ * and the tokenizer. */
+int halo_model_create(struct halo_model **ret, const char *path, const struct halo_model_params *params,
+                      struct halo_fault *fault);
 void halo_model_destroy(struct halo_model *model);
 
 /* Prints the plan as text, one op a line, for tests and `plan`. Returns bytes needed like snprintf. */
 int halo_plan_print(const struct halo_plan *plan, char *buffer, size_t n);
 
-/* Bytes and operations of one decoded token at `n_context` filled positions and of one prefill row, from the plan alone. */
-struct halo_plan_cost { uint64_t weight_bytes, kv_bytes, flops; };
+/* What one step of n_rows rows reads and computes when each row attends to n_positions: weights once for all rows (of a
+ * mixture, as many experts as so many rows touch when they choose at random), K and V for each row. One decoded token is
+ * a step of one row. From the plan alone. */
+struct halo_plan_cost {
+    uint64_t weight_bytes, kv_bytes, flops;
+};
 void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t n_rows, struct halo_plan_cost *ret);
 
-/* The largest context, at most `limit`, with which n_sequences whole sequences have a KV cache of at most budget_bytes: what the
- * sentence "load with a context of at most N" says. 0 when not even one page each fits. Whole pages, unless it is `limit` itself. */
-uint32_t halo_plan_fit_context(const struct halo_plan *plan, uint64_t budget_bytes, uint32_t n_sequences, uint32_t limit);
+/* The largest context, at most `limit`, with which n_sequences whole sequences have a KV cache of at most budget_bytes:
+ * what the sentence "load with a context of at most N" says. 0 when not even one page each fits. Whole pages, unless it
+ * is `limit` itself. */
+uint32_t halo_plan_fit_context(const struct halo_plan *plan, uint64_t budget_bytes, uint32_t n_sequences,
+                               uint32_t limit);
 
 #endif
