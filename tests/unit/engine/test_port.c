@@ -262,7 +262,7 @@ static void a_hung_device_hangs_nothing_else(void **state)
     assert_int_equal(c.requests[2].n_terminal, 0);
     uint64_t before_ms = halo_clock_ms();
     assert_int_equal(child_end(&c), 0); /* the end of its peer is enough */
-    assert_true(halo_clock_ms() - before_ms < 1000);
+    assert_true(halo_clock_ms() - before_ms < 5000);
 }
 
 static void a_peer_that_does_not_read_pauses_its_sequences(void **state)
@@ -270,7 +270,7 @@ static void a_peer_that_does_not_read_pauses_its_sequences(void **state)
     struct child c;
     child_start(&c, true, NULL);
     child_load(&c);
-    for (int i = 2; i < 34; i++)
+    for (int i = 2; i < 18; i++)
         child_send(&c, "{\"type\":\"generate\",\"id\":%d,\"tokens\":[5],\"seed\":3,\"ignore_eos\":true,\"logprobs\":20}", i);
     uint32_t before, now = 0;
     uint64_t until_ms = halo_clock_ms() + 10000;
@@ -280,10 +280,10 @@ static void a_peer_that_does_not_read_pauses_its_sequences(void **state)
         now = atomic_load(&c.control->n_runs);
     } while ((now != before || now == 0) && halo_clock_ms() < until_ms);
     assert_int_equal(now, before);
-    for (int i = 2; i < 34; i++)
+    for (int i = 2; i < 18; i++)
         assert_int_equal(child_wait(&c, i)->finish, HALO_WIRE_FINISH_LENGTH);
-    assert_int_equal(c.requests[33].n_ids, 1023);
-    for (int i = 3; i < 34; i++) /* and nothing was lost on the way */
+    assert_int_equal(c.requests[17].n_ids, 1023);
+    for (int i = 3; i < 18; i++) /* and nothing was lost on the way */
         assert_memory_equal(c.requests[i].ids, c.requests[2].ids, 1023 * sizeof(int32_t));
     assert_true(atomic_load(&c.control->n_runs) > now);
     assert_int_equal(child_end(&c), 0);
