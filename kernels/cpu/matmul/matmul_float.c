@@ -11,6 +11,7 @@
 
 #define HALO_HALVES (HALO_CPU_GROUP / HALO_LANES)
 #define HALO_SIDE (HALO_LANES == 16 ? 8 : 4) /* chunk sums of a group side by side: registers for HALO_HALVES each */
+#define HALO_PREFETCH_BYTES 8192 /* ahead of the column at work, when few rows stream the weights */
 
 typedef halo_vfloat widen_fn(const uint8_t *row, unsigned half);
 
@@ -41,6 +42,8 @@ HALO_INLINE void chunks_add(widen_fn *widen, const unsigned column_bytes, const 
     for (uint32_t k = 0; k < n_cols; k++, column += column_bytes) {
         for (unsigned c = 0; c < n_chunks; c++) {
             halo_vfloat w[HALO_HALVES];
+            if (n_chunks > 1)
+                _mm_prefetch((const char *)column + c * HALO_QK * column_bytes + HALO_PREFETCH_BYTES, _MM_HINT_T0);
             for (unsigned half = 0; half < HALO_HALVES; half++)
                 w[half] = widen(column + c * HALO_QK * column_bytes, half);
             for (unsigned i = 0; i < n_x; i++) {

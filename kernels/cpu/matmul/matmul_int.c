@@ -59,6 +59,13 @@ HALO_INLINE void terms_add(const struct halo_panel_shape shape, const struct pan
     }
 }
 
+/* A core that streams weights has more to wait for than its own prefetchers ask for. */
+HALO_INLINE void prefetch_block(const uint8_t *block, unsigned n_bytes)
+{
+    for (unsigned line = 0; line < n_bytes; line += 64)
+        _mm_prefetch((const char *)block + HALO_PREFETCH_BYTES + line, _MM_HINT_T0);
+}
+
 /* One activation row: accumulators in registers, and the weights stream from memory. */
 HALO_INLINE void run_one(const struct halo_panel_shape shape, panel_fn *unpack, uint32_t n_blocks, const uint8_t *block,
                          const struct halo_act_block *act, float *ret_sum)
@@ -68,8 +75,8 @@ HALO_INLINE void run_one(const struct halo_panel_shape shape, panel_fn *unpack, 
     for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++)
         acc[half] = v_fzero();
     for (uint32_t b = 0; b < n_blocks; b++, block += packed_bytes) {
-        for (unsigned line = 0; line < packed_bytes; line += 64)
-            _mm_prefetch((const char *)block + HALO_PREFETCH_BYTES + line, _MM_HINT_T0);
+        prefetch_block(block, packed_bytes);
+#pragma GCC unroll 8
         for (unsigned slab = 0; slab < shape.n_slabs; slab++, act++) {
             for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++) {
                 struct panel_terms terms;
@@ -89,6 +96,7 @@ HALO_INLINE void tile_add(const struct halo_panel_shape shape, const struct pane
     halo_vfloat acc[HALO_DOT_ROWS];
     for (unsigned i = 0; i < n; i++) {
         a[i] = act[i] + at;
+        HALO_KEEP_SCALAR(a[i]);
         acc[i] = v_fload(sum[i]);
     }
     terms_add(shape, terms, a, n, acc);
@@ -99,8 +107,11 @@ HALO_INLINE void tile_add(const struct halo_panel_shape shape, const struct pane
 HALO_INLINE void run_tile(const struct halo_panel_shape shape, panel_fn *unpack, uint32_t n_blocks, const uint8_t *block,
                           const struct halo_act_block *const *act, unsigned n, float (*sum)[HALO_CPU_GROUP])
 {
+    const unsigned packed_bytes = shape.block_bytes * HALO_CPU_GROUP;
     for (uint32_t at = 0; at < n_blocks * shape.n_slabs; at++) {
-        const uint8_t *from = block + (size_t)(at / shape.n_slabs) * shape.block_bytes * HALO_CPU_GROUP;
+        const uint8_t *from = block + (size_t)(at / shape.n_slabs) * packed_bytes;
+        if (at % shape.n_slabs == 0)
+            prefetch_block(from, packed_bytes);
         for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++) {
             struct panel_terms terms;
             terms_load(shape, unpack, from, at % shape.n_slabs, half, &terms);

@@ -18,6 +18,9 @@
 #include "simd_avx2_priv.h"
 #endif
 
+/* Keeps gcc from gathering addresses into a vector and taking them out again. */
+#define HALO_KEEP_SCALAR(pointer) __asm__("" : "+r"(pointer))
+
 HALO_INLINE int32_t halo_load_i32(const void *p)
 {
     int32_t value;
