@@ -8,7 +8,7 @@
 
 static int tensor_place(const struct gguf_part *part, struct halo_gguf_tensor *t, struct halo_fault *fault)
 {
-    if (t->offset % part->alignment)
+    if (t->offset & (part->alignment - 1))
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                               "tensor '%s': offset %llu is not a multiple of the alignment %llu", t->name,
                               (unsigned long long)t->offset, (unsigned long long)part->alignment);
@@ -65,15 +65,13 @@ int gguf_part_check_data(struct halo_gguf *gguf, uint32_t part_no, struct halo_f
         int rc = tensor_place(part, &tensors[i], fault);
         if (rc)
             return rc;
-        if (i > 0 && tensors[i].offset < tensors[i - 1].offset)
-            in_order = false;
-    }
-    if (!in_order)
-        return overlap_check_sorted(tensors, part->n_tensors, fault);
-    for (uint64_t i = 1; i < part->n_tensors; i++) {
-        int rc = overlap_check(&tensors[i - 1], &tensors[i], fault);
+        /* Until one is found out of order, neighbours in the table are neighbours in the file. */
+        if (i > 0 && in_order) {
+            in_order = tensors[i].offset >= tensors[i - 1].offset;
+            rc = in_order ? overlap_check(&tensors[i - 1], &tensors[i], fault) : 0;
+        }
         if (rc)
             return rc;
     }
-    return 0;
+    return in_order ? 0 : overlap_check_sorted(tensors, part->n_tensors, fault);
 }
