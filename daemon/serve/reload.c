@@ -14,17 +14,6 @@ static void forget(struct halo_daemon *daemon, const char *name, const char *rea
     halo_loaded_remove(&daemon->loaded, halo_str_of(name));
 }
 
-static void check_ready(struct halo_daemon *daemon)
-{
-    struct halo_engine *engine = &daemon->engine;
-    if (engine->state != HALO_ENGINE_LOADING || engine->n_reloading > 0)
-        return;
-    halo_engine_move(engine, HALO_ENGINE_READY);
-    halo_log(HALO_LOG_INFO, "engine is ready (%zu models)", daemon->loaded.n_models);
-    halo_notify_status("ready, %zu models in memory", daemon->loaded.n_models);
-    halo_dispatch_waiting(daemon);
-}
-
 static int send_load(struct halo_daemon *daemon, struct halo_loaded_model *model)
 {
     static const struct halo_id nobody = {HALO_ID_NONE, 0, {NULL, 0}};
@@ -45,50 +34,61 @@ static int send_load(struct halo_daemon *daemon, struct halo_loaded_model *model
     return 0;
 }
 
-void halo_reload_begin(struct halo_daemon *daemon)
+/* One model at a time: when the engine dies, it is clear over which. */
+static void load_next(struct halo_daemon *daemon)
 {
     struct halo_loaded *loaded = &daemon->loaded;
-    size_t i = 0;
-    while (i < loaded->n_models) {
+    struct halo_engine *engine = &daemon->engine;
+    if (engine->state != HALO_ENGINE_LOADING)
+        return;
+    for (size_t i = 0; i < loaded->n_models;) {
         struct halo_loaded_model *model = &loaded->models[i];
-        if (send_load(daemon, model) < 0) {
+        if (!model->missing) {
+            i++;
+        } else if (send_load(daemon, model) == 0) {
+            halo_log(HALO_LOG_INFO, "loading %s again", model->name);
+            model->reloading = true;
+            return;
+        } else {
             forget(daemon, model->name, "no memory for the request");
-            continue;
         }
-        halo_log(HALO_LOG_INFO, "loading %s again", model->name);
-        model->reloading = true;
-        daemon->engine.n_reloading++;
-        i++;
     }
-    check_ready(daemon);
+    halo_engine_move(engine, HALO_ENGINE_READY);
+    halo_log(HALO_LOG_INFO, "engine is ready (%zu models)", loaded->n_models);
+    halo_notify_status("ready, %zu models in memory", loaded->n_models);
+    halo_dispatch_waiting(daemon);
+}
+
+void halo_reload_begin(struct halo_daemon *daemon)
+{
+    for (size_t i = 0; i < daemon->loaded.n_models; i++)
+        daemon->loaded.models[i].missing = true;
+    load_next(daemon);
 }
 
 void halo_reload_ended(struct halo_daemon *daemon, struct halo_request *request, bool loaded, const char *reason)
 {
     struct halo_loaded_model *model = halo_loaded_find(&daemon->loaded, halo_str_of(request->reload_model));
     if (model != NULL) {
-        model->reloading = false;
+        model->missing = model->reloading = false;
         if (loaded)
             model->n_deaths = 0;
         else
             forget(daemon, request->reload_model, reason);
     }
-    if (daemon->engine.n_reloading > 0)
-        daemon->engine.n_reloading--;
-    check_ready(daemon);
+    load_next(daemon);
 }
 
 void halo_reload_died(struct halo_daemon *daemon)
 {
     struct halo_loaded *loaded = &daemon->loaded;
-    daemon->engine.n_reloading = 0;
-    for (size_t i = 0; i < loaded->n_models;) {
+    for (size_t i = 0; i < loaded->n_models; i++) {
         struct halo_loaded_model *model = &loaded->models[i];
-        bool was_reloading = model->reloading;
+        if (!model->reloading)
+            continue;
         model->reloading = false;
-        if (was_reloading && ++model->n_deaths >= HALO_LOADED_DEATHS)
+        if (++model->n_deaths >= HALO_LOADED_DEATHS)
             forget(daemon, model->name, "the engine died each time it was loaded");
-        else
-            i++;
+        return; /* there is only one at a time */
     }
 }

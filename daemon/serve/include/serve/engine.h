@@ -62,7 +62,6 @@ struct halo_engine {
     unsigned n_restarts;
     unsigned n_futile;  /* deaths in a row without progress */
     bool progressed;    /* this process did something for somebody */
-    size_t n_reloading; /* loads of the daemon's own that are under way */
     char reason[256];   /* why the last one died; "" */
     char features[HALO_ENGINE_FEATURES][HALO_ENGINE_FEATURE_BYTES];
     size_t n_features;

@@ -17,7 +17,8 @@ struct halo_loaded_model {
     char *line; /* the load request; its id is replaced when it is sent again */
     size_t line_len;
     unsigned n_deaths;
-    bool reloading;
+    bool missing;   /* not yet in the engine that runs now */
+    bool reloading; /* its load is under way */
 };
 
 struct halo_loaded {

@@ -6,11 +6,11 @@
 
 #include <serve/daemon.h>
 
-/* Sends a load for each model that was in memory; when none is left to wait for, the engine is READY. */
+/* Sends a load for each model that was in memory, one after the other; then the engine is READY. */
 void halo_reload_begin(struct halo_daemon *daemon);
 /* One of these loads ended. On failure the model is forgotten, aloud. */
 void halo_reload_ended(struct halo_daemon *daemon, struct halo_request *request, bool loaded, const char *reason);
-/* The engine died while models came back: one that was there each time is given up. */
+/* The engine died: if a model was coming back, it is charged with it, and given up the second time. */
 void halo_reload_died(struct halo_daemon *daemon);
 
 #endif

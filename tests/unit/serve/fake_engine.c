@@ -1,0 +1,467 @@
+/* fake_engine.c: an engine without a model, which does what its requests and its environment tell it to, bad things included.
+ *
+ * Speaks the real protocol on --fd N through the real codec. A generate's prompt is its script, words NAME=NUMBER:
+ *   n=20      tokens            us=500   pause before each        size=4   bytes of text per token
+ *   die=K     SIGKILL to itself after the K-th event of this request (started is 1)
+ *   exit=K    exit(3) instead   hang=K   everything stops, heartbeats too
+ *   garbage=K writes a line that is no JSON    wrong=K  an event that generate cannot have    early=K  an id never given
+ *   twice=1   a second done     never=1  no done at all
+ * load: "slow-MS" takes so long, "die" kills, "dieagain" kills when it is loaded a second time in its life (see below),
+ * "fail" fails; everything else works. generate with a model that is not loaded is not_found.
+ * Environment: FAKE_DIR a directory for counting starts; FAKE_FAIL_STARTS=N the first N starts exit at once;
+ * FAKE_MUTE=1 never answers hello; FAKE_STUBBORN=1 ignores SIGTERM and the end of its socket; FAKE_QUIET_MS=N no heartbeats and
+ * no answers from N ms on.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <protocol/line.h>
+#include <protocol/message.h>
+
+#define MAX_RUNNING 512
+#define MAX_MODELS 16
+#define BEAT_US 100000
+
+struct job {
+    int64_t id;
+    bool used, paused, started;
+    enum halo_msg_type type;
+    long n, us, size, die, exit, hang, garbage, wrong, early, twice, never;
+    long events, done;
+    int64_t seed;
+    uint64_t due_us;
+    char model[64];
+};
+
+static int fd = -1;
+static struct halo_json out;
+static struct job jobs[MAX_RUNNING];
+static char models[MAX_MODELS][64];
+static int n_starts;
+
+static uint64_t now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void flush_out(void)
+{
+    size_t at = 0;
+    while (at < out.len) {
+        ssize_t n = write(fd, out.at + at, out.len - at);
+        if (n < 0 && errno != EINTR)
+            exit(0);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    halo_json_reset(&out);
+}
+
+static void emit(const struct halo_ev *ev)
+{
+    if (halo_ev_encode(&out, ev) < 0)
+        abort();
+}
+
+static void emit_error(int64_t id, enum halo_error code, const char *text)
+{
+    struct halo_id event_id = halo_id_of(id);
+    struct halo_ev ev;
+    halo_ev_init_error(&ev, &event_id, code, text);
+    emit(&ev);
+}
+
+static long word(const char *script, const char *name, long otherwise)
+{
+    char key[32];
+    snprintf(key, sizeof(key), "%s=", name);
+    for (const char *at = script; (at = strstr(at, key)) != NULL; at += strlen(key))
+        if (at == script || at[-1] == ' ')
+            return strtol(at + strlen(key), NULL, 10);
+    return otherwise;
+}
+
+static bool is_loaded(const char *name)
+{
+    for (int i = 0; i < MAX_MODELS; i++)
+        if (strcmp(models[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void set_loaded(const char *name, bool loaded)
+{
+    for (int i = 0; i < MAX_MODELS; i++)
+        if (strcmp(models[i], loaded && !is_loaded(name) ? "" : name) == 0) {
+            snprintf(models[i], sizeof(models[i]), "%s", loaded ? name : "");
+            return;
+        }
+}
+
+static struct job *add_job(const struct halo_msg *msg)
+{
+    for (int i = 0; i < MAX_RUNNING; i++)
+        if (!jobs[i].used) {
+            jobs[i] = (struct job){.used = true, .id = msg->id.num, .type = msg->type, .due_us = now_us()};
+            return &jobs[i];
+        }
+    emit_error(msg->id.num, HALO_ERROR_QUEUE_FULL, "the fake engine is full");
+    return NULL;
+}
+
+static struct job *find_job(int64_t id)
+{
+    for (int i = 0; i < MAX_RUNNING; i++)
+        if (jobs[i].used && jobs[i].id == id)
+            return &jobs[i];
+    return NULL;
+}
+
+static void begin_generate(const struct halo_msg *msg)
+{
+    const char *script = msg->generate.has_prompt ? msg->generate.prompt.at : "";
+    struct job *job;
+    if (msg->generate.has_model && !is_loaded(msg->generate.model.at)) {
+        emit_error(msg->id.num, HALO_ERROR_NOT_FOUND, "this model is not loaded");
+        return;
+    }
+    if ((job = add_job(msg)) == NULL)
+        return;
+    job->n = word(script, "n", 5);
+    job->us = word(script, "us", 0);
+    job->size = word(script, "size", 4);
+    job->die = word(script, "die", 0);
+    job->exit = word(script, "exit", 0);
+    job->hang = word(script, "hang", 0);
+    job->garbage = word(script, "garbage", 0);
+    job->wrong = word(script, "wrong", 0);
+    job->early = word(script, "early", 0);
+    job->twice = word(script, "twice", 0);
+    job->never = word(script, "never", 0);
+    job->seed = msg->generate.seed;
+}
+
+static void begin_load(const struct halo_msg *msg)
+{
+    const char *name = msg->load.model.at;
+    struct job *job;
+    if (strcmp(name, "die") == 0 || (strcmp(name, "dieagain") == 0 && n_starts > 1)) {
+        flush_out();
+        kill(getpid(), SIGKILL);
+    }
+    if (strcmp(name, "fail") == 0) {
+        emit_error(msg->id.num, HALO_ERROR_LOAD_FAILED, "told to fail");
+        return;
+    }
+    if ((job = add_job(msg)) == NULL)
+        return;
+    snprintf(job->model, sizeof(job->model), "%s", name);
+    if (strncmp(name, "slow-", 5) == 0)
+        job->due_us += (uint64_t)atol(name + 5) * 1000;
+}
+
+static void end_done(struct job *job, enum halo_wire_finish reason)
+{
+    struct halo_id id = halo_id_of(job->id);
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_DONE, &id);
+    ev.done.finish_reason = reason;
+    ev.done.tokens = job->done;
+    emit(&ev);
+    job->used = false;
+}
+
+static void misbehave(struct job *job)
+{
+    if (job->events == job->die) {
+        flush_out();
+        kill(getpid(), SIGKILL);
+    }
+    if (job->events == job->exit) {
+        flush_out();
+        fprintf(stderr, "told to exit\n");
+        exit(3);
+    }
+    if (job->events == job->hang) {
+        flush_out();
+        signal(SIGTERM, SIG_IGN);
+        for (;;)
+            pause();
+    }
+    if (job->events == job->garbage) {
+        flush_out();
+        if (write(fd, "{\"type\":\"tok\n", 13) != 13)
+            exit(0);
+    }
+    if (job->events == job->wrong || job->events == job->early) {
+        struct halo_id id = halo_id_of(job->events == job->early ? 1ll << 60 : job->id);
+        struct halo_ev ev;
+        halo_ev_init(&ev, HALO_EV_PONG, &id);
+        emit(&ev);
+    }
+}
+
+static void step_generate(struct job *job)
+{
+    static char text[1 << 16];
+    struct halo_id id = halo_id_of(job->id);
+    struct halo_ev ev;
+    if (job->done == job->n) {
+        if (job->never)
+            return;
+        if (job->twice) {
+            struct job copy = *job;
+            end_done(&copy, HALO_WIRE_FINISH_LENGTH);
+        }
+        end_done(job, HALO_WIRE_FINISH_LENGTH);
+        return;
+    }
+    if (!job->started) {
+        job->started = true;
+        halo_ev_init(&ev, HALO_EV_STARTED, &id);
+        ev.started.model = halo_str_of("fake");
+        ev.started.prompt_md5 = ev.started.effective_md5 = halo_str_of("0");
+        ev.started.seed = job->seed;
+        emit(&ev);
+    } else if (job->events % 2 == 1) {
+        halo_ev_init(&ev, HALO_EV_COMMITTED, &id);
+        ev.committed.tok_id = job->done;
+        ev.committed.pos = job->done;
+        emit(&ev);
+    } else {
+        memset(text, 'a' + (int)(job->done % 26), sizeof(text));
+        halo_ev_init(&ev, HALO_EV_TOKEN, &id);
+        ev.token.text = (struct halo_str){text, (size_t)job->size % sizeof(text)};
+        emit(&ev);
+        job->done++;
+    }
+    job->events++;
+    misbehave(job);
+    job->due_us = now_us() + (uint64_t)job->us;
+}
+
+static void step_load(struct job *job)
+{
+    struct halo_id id = halo_id_of(job->id);
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_LOADED, &id);
+    ev.loaded.model = halo_str_of(job->model);
+    ev.loaded.arch = ev.loaded.device = halo_str_of("fake");
+    ev.loaded.tiers = halo_raw_of("{}");
+    emit(&ev);
+    set_loaded(job->model, true);
+    job->used = false;
+}
+
+static void order(const struct halo_msg *msg)
+{
+    int64_t target = msg->type == HALO_MSG_CANCEL ? msg->cancel.target.num
+                     : msg->type == HALO_MSG_PAUSE ? msg->pause.target.num : msg->unpause.target.num;
+    struct job *job = find_job(target);
+    struct halo_ev ev;
+    if (msg->type != HALO_MSG_CANCEL) {
+        if (job != NULL)
+            job->paused = msg->type == HALO_MSG_PAUSE;
+        return;
+    }
+    if (job == NULL) {
+        emit_error(msg->id.num, HALO_ERROR_NOT_FOUND, "no such request");
+        return;
+    }
+    halo_ev_init(&ev, HALO_EV_CANCELLED, &msg->id);
+    ev.cancelled.target = msg->cancel.target;
+    ev.cancelled.was = halo_str_of("decode");
+    emit(&ev);
+    end_done(job, HALO_WIRE_FINISH_CANCELLED);
+}
+
+static void answer_status(const struct halo_msg *msg)
+{
+    struct halo_part_model_info list[MAX_MODELS] = {0};
+    struct halo_ev ev;
+    size_t n = 0;
+    for (int i = 0; i < MAX_MODELS; i++)
+        if (models[i][0] != '\0')
+            list[n++] = (struct halo_part_model_info){.name = halo_str_of(models[i]), .path = halo_str_of("fake"), .loaded = true};
+    halo_ev_init(&ev, msg->type == HALO_MSG_STATUS ? HALO_EV_STATUS : HALO_EV_MODELS, &msg->id);
+    if (msg->type == HALO_MSG_MODELS) {
+        ev.models.models = (struct halo_part_model_info_list){list, n};
+    } else {
+        ev.status.has_engine = true;
+        ev.status.engine = (struct halo_part_engine_info){.state = halo_str_of("ready"), .has_device = true,
+                                                          .device = halo_str_of("fake device")};
+        ev.status.models = (struct halo_part_model_info_list){list, n};
+        ev.status.has_more = true;
+        ev.status.more = halo_raw_of("{\"fake\":true}");
+    }
+    emit(&ev);
+}
+
+static void answer_small(const struct halo_msg *msg)
+{
+    static const struct halo_str features[] = {{"batch_invariant", 15}};
+    int32_t tokens[] = {1, 2, 3};
+    struct halo_ev ev;
+    if (msg->type == HALO_MSG_HELLO) {
+        halo_ev_init(&ev, HALO_EV_HELLO, &msg->id);
+        ev.hello.protocol = HALO_PROTOCOL_VERSION;
+        ev.hello.server = halo_str_of("fake-engine");
+        ev.hello.features = (struct halo_str_list){features, 1};
+    } else if (msg->type == HALO_MSG_UNLOAD) {
+        set_loaded(msg->unload.model.at, false);
+        halo_ev_init(&ev, HALO_EV_UNLOADED, &msg->id);
+        ev.unloaded.model = msg->unload.model;
+    } else if (msg->type == HALO_MSG_STATS) {
+        halo_ev_init(&ev, HALO_EV_STATS, &msg->id);
+        ev.stats.counters = halo_raw_of("{\"steps\":7}");
+        ev.stats.histograms = halo_raw_of("{}");
+    } else if (msg->type == HALO_MSG_TOKENIZE) {
+        halo_ev_init(&ev, HALO_EV_TOKENS, &msg->id);
+        ev.tokens.tokens = (struct halo_token_list){tokens, 3};
+    } else {
+        emit_error(msg->id.num, HALO_ERROR_UNSUPPORTED, "the fake engine cannot do this");
+        return;
+    }
+    emit(&ev);
+}
+
+static void take_line(const char *line, size_t len)
+{
+    struct halo_refusal refusal;
+    struct halo_msg msg;
+    if (halo_msg_decode(&msg, line, len, HALO_ROLE_LINK, &refusal) != 0) {
+        fprintf(stderr, "halod sent a bad line: %s: %.*s\n", refusal.message, (int)(len > 200 ? 200 : len), line);
+        exit(9);
+    }
+    switch (msg.type) {
+    case HALO_MSG_GENERATE: begin_generate(&msg); break;
+    case HALO_MSG_LOAD: begin_load(&msg); break;
+    case HALO_MSG_CANCEL:
+    case HALO_MSG_PAUSE:
+    case HALO_MSG_UNPAUSE: order(&msg); break;
+    case HALO_MSG_STATUS:
+    case HALO_MSG_MODELS: answer_status(&msg); break;
+    default: answer_small(&msg); break;
+    }
+    halo_msg_finish(&msg);
+}
+
+static void beat(uint64_t now)
+{
+    static uint64_t last;
+    static int64_t n;
+    struct halo_id nobody = {HALO_ID_NONE, 0, {NULL, 0}};
+    struct halo_ev ev;
+    if (now - last < BEAT_US)
+        return;
+    last = now;
+    halo_ev_init(&ev, HALO_EV_HEARTBEAT, &nobody);
+    ev.heartbeat.beat = n++;
+    ev.heartbeat.phase = halo_str_of("idle");
+    emit(&ev);
+}
+
+static int step_all(uint64_t now)
+{
+    int wait_ms = BEAT_US / 1000;
+    for (int i = 0; i < MAX_RUNNING; i++) {
+        struct job *job = &jobs[i];
+        if (!job->used || job->paused)
+            continue;
+        if (job->due_us <= now) {
+            if (job->type == HALO_MSG_LOAD)
+                step_load(job);
+            else
+                step_generate(job);
+        }
+        if (job->used && !(job->never && job->done == job->n)) {
+            int left = job->due_us > now ? (int)((job->due_us - now + 999) / 1000) : 0;
+            wait_ms = left < wait_ms ? left : wait_ms;
+        }
+    }
+    return wait_ms;
+}
+
+static long env_number(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL ? atol(value) : 0;
+}
+
+static void count_start(void)
+{
+    const char *dir = getenv("FAKE_DIR");
+    char path[512];
+    if (dir == NULL)
+        return;
+    snprintf(path, sizeof(path), "%s/starts", dir);
+    FILE *file = fopen(path, "a+");
+    if (file == NULL || fprintf(file, "%ld\n", (long)getpid()) < 0 || fflush(file) != 0)
+        exit(8);
+    rewind(file);
+    for (int c; (c = fgetc(file)) != EOF;)
+        n_starts += c == '\n';
+    fclose(file);
+}
+
+static void read_some(struct halo_line_reader *reader, bool mute)
+{
+    const char *line;
+    size_t len, room;
+    char *at;
+    if (halo_line_reserve(reader, 1 << 16, &at, &room) < 0)
+        abort();
+    ssize_t n = read(fd, at, room);
+    if (n <= 0) {
+        if (!env_number("FAKE_STUBBORN"))
+            exit(0);
+        for (;;)
+            pause();
+    }
+    halo_line_commit(reader, (size_t)n);
+    while (halo_line_next(reader, &line, &len) == 0)
+        if (!mute)
+            take_line(line, len);
+}
+
+int main(int argc, char **argv)
+{
+    struct halo_line_reader reader;
+    uint64_t start = now_us();
+    uint64_t quiet_us = (uint64_t)env_number("FAKE_QUIET_MS") * 1000;
+    bool mute = env_number("FAKE_MUTE") != 0;
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--fd") == 0)
+            fd = atoi(argv[i + 1]);
+    if (fd < 0)
+        return 2;
+    signal(SIGPIPE, SIG_IGN);
+    if (env_number("FAKE_STUBBORN"))
+        signal(SIGTERM, SIG_IGN);
+    count_start();
+    if (n_starts <= env_number("FAKE_FAIL_STARTS") && env_number("FAKE_FAIL_STARTS") > 0)
+        return 4;
+    halo_json_init(&out);
+    halo_line_init(&reader, 64u << 20);
+    for (;;) {
+        uint64_t now = now_us();
+        bool quiet = mute || (quiet_us > 0 && n_starts < 2 && now - start > quiet_us);
+        int wait_ms = quiet ? 50 : step_all(now);
+        if (!quiet)
+            beat(now);
+        if (quiet)
+            halo_json_reset(&out);
+        else
+            flush_out();
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, wait_ms) > 0)
+            read_some(&reader, quiet);
+    }
+}

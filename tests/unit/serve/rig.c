@@ -1,0 +1,291 @@
+/* rig.c: starts halod, talks to it, ends it. Programs come from the environment: HALO_TEST_HALOD, HALO_TEST_ENGINE. */
+#include "rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define START_MS 20000
+
+uint64_t rig_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+void rig_sleep_ms(int ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
+    nanosleep(&t, NULL);
+}
+
+static const char *program(const char *name)
+{
+    const char *path = getenv(name);
+    if (path == NULL)
+        fail_msg("%s is not set", name);
+    return path;
+}
+
+static int try_connect(const struct rig *rig)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", rig->socket_path);
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static void child(const struct rig *rig, const char *const *env)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/log", rig->dir);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    /* Whatever becomes of the test, its daemon does not stay behind. */
+    if (fd < 0 || dup2(fd, STDERR_FILENO) < 0 || dup2(fd, STDOUT_FILENO) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        _exit(98);
+    setenv("FAKE_DIR", rig->dir, 1);
+    for (size_t i = 0; env != NULL && env[i] != NULL; i++)
+        putenv((char *)env[i]);
+    snprintf(path, sizeof(path), "%s/conf", rig->dir);
+    execl(program("HALO_TEST_HALOD"), "halod", "--config", path, "--socket", rig->socket_path, "--engine",
+          program("HALO_TEST_ENGINE"), "--model-dir", rig->dir, "--state-dir", rig->dir, (char *)NULL);
+    _exit(99);
+}
+
+void rig_restart(struct rig *rig, const char *config, const char *const *env)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/conf", rig->dir);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(config, file);
+    assert_int_equal(fclose(file), 0);
+    rig->pid = fork();
+    assert_true(rig->pid >= 0);
+    if (rig->pid == 0)
+        child(rig, env);
+    for (uint64_t end = rig_now_ms() + START_MS; rig_now_ms() < end;) {
+        int fd = try_connect(rig);
+        if (fd >= 0) {
+            close(fd);
+            return;
+        }
+        int status;
+        if (waitpid(rig->pid, &status, WNOHANG) == rig->pid)
+            fail_msg("halod ended at once with wait status %d", status);
+        rig_sleep_ms(2);
+    }
+    fail_msg("halod does not listen");
+}
+
+void rig_start(struct rig *rig, const char *config, const char *const *env)
+{
+    snprintf(rig->dir, sizeof(rig->dir), "/tmp/halo-serve-XXXXXX");
+    assert_non_null(mkdtemp(rig->dir));
+    snprintf(rig->socket_path, sizeof(rig->socket_path), "%s/s", rig->dir);
+    rig_restart(rig, config, env);
+}
+
+int rig_wait(struct rig *rig, int ms)
+{
+    int status;
+    for (uint64_t end = rig_now_ms() + (uint64_t)ms; rig_now_ms() < end; rig_sleep_ms(2))
+        if (waitpid(rig->pid, &status, WNOHANG) == rig->pid)
+            return status;
+    kill(rig->pid, SIGKILL);
+    waitpid(rig->pid, &status, 0);
+    fail_msg("halod did not end within %d ms", ms);
+    return -1;
+}
+
+void rig_remove(struct rig *rig)
+{
+    static const char *const names[] = {"s", "s.lock", "conf", "log", "starts", "old"};
+    char path[128];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", rig->dir, names[i]);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(rig->dir), 0);
+}
+
+static void show_log(const struct rig *rig)
+{
+    char path[128], line[512];
+    snprintf(path, sizeof(path), "%s/log", rig->dir);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        print_message("log: %s", line);
+    if (file != NULL)
+        fclose(file);
+}
+
+void rig_stop(struct rig *rig)
+{
+    kill(rig->pid, SIGTERM);
+    int status = rig_wait(rig, 15000);
+    if (status != 0)
+        show_log(rig);
+    assert_int_equal(status, 0);
+    rig_remove(rig);
+}
+
+static int read_starts(const struct rig *rig, long *ret_last)
+{
+    char path[128];
+    int n = 0;
+    long pid;
+    snprintf(path, sizeof(path), "%s/starts", rig->dir);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fscanf(file, "%ld", &pid) == 1) {
+        *ret_last = pid;
+        n++;
+    }
+    if (file != NULL)
+        fclose(file);
+    return n;
+}
+
+int rig_engine_starts(const struct rig *rig)
+{
+    long last;
+    return read_starts(rig, &last);
+}
+
+pid_t rig_engine_pid(const struct rig *rig)
+{
+    long last = 0;
+    for (uint64_t end = rig_now_ms() + START_MS; read_starts(rig, &last) == 0; rig_sleep_ms(2))
+        assert_true(rig_now_ms() < end);
+    return (pid_t)last;
+}
+
+bool rig_log_has(const struct rig *rig, const char *text)
+{
+    char path[128], line[2048];
+    bool found = false;
+    snprintf(path, sizeof(path), "%s/log", rig->dir);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        found = found || strstr(line, text) != NULL;
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+void client_connect(struct client *client, const struct rig *rig)
+{
+    client->fd = try_connect(rig);
+    if (client->fd < 0)
+        fail_msg("cannot connect to %s: %s", rig->socket_path, strerror(errno));
+    halo_line_init(&client->reader, 64u << 20);
+}
+
+void client_close(struct client *client)
+{
+    close(client->fd);
+    halo_line_finish(&client->reader);
+}
+
+void client_send(struct client *client, const char *line)
+{
+    size_t len = strlen(line), at = 0;
+    while (at < len) {
+        ssize_t n = send(client->fd, line + at, len - at, MSG_NOSIGNAL);
+        assert_true(n > 0);
+        at += (size_t)n;
+    }
+    assert_int_equal(send(client->fd, "\n", 1, MSG_NOSIGNAL), 1);
+}
+
+void client_sendf(struct client *client, const char *format, ...)
+{
+    char line[4096];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    assert_true(n > 0 && (size_t)n < sizeof(line));
+    client_send(client, line);
+}
+
+bool client_line(struct client *client, const char **ret_line, size_t *ret_len, int ms)
+{
+    uint64_t end = rig_now_ms() + (uint64_t)ms;
+    for (;;) {
+        int r = halo_line_next(&client->reader, ret_line, ret_len);
+        if (r == 0)
+            return true;
+        assert_int_equal(r, HALO_LINE_E_MORE);
+        uint64_t now = rig_now_ms();
+        struct pollfd p = {.fd = client->fd, .events = POLLIN};
+        if (now >= end || poll(&p, 1, (int)(end - now)) == 0)
+            fail_msg("no line within %d ms", ms);
+        char *at;
+        size_t room;
+        assert_int_equal(halo_line_reserve(&client->reader, 4096, &at, &room), 0);
+        ssize_t n = recv(client->fd, at, room, 0);
+        if (n <= 0)
+            return false;
+        halo_line_commit(&client->reader, (size_t)n);
+    }
+}
+
+void client_event(struct client *client, struct halo_ev *ret_ev, int ms)
+{
+    struct halo_refusal refusal;
+    const char *line;
+    size_t len;
+    if (!client_line(client, &line, &len, ms))
+        fail_msg("the connection ended");
+    if (halo_ev_decode(ret_ev, line, len, HALO_EV_STRICT, &refusal) != 0)
+        fail_msg("no event: %s: %.*s", refusal.message, (int)len, line);
+}
+
+void client_terminal(struct client *client, int64_t id, struct halo_ev *ret_ev, int ms)
+{
+    struct halo_id wanted = halo_id_of(id);
+    for (;;) {
+        client_event(client, ret_ev, ms);
+        if (halo_ev_is_terminal(ret_ev->type) && halo_id_equal(&ret_ev->id, &wanted))
+            return;
+        halo_ev_finish(ret_ev);
+    }
+}
+
+enum halo_ev_type client_ask(struct client *client, const char *line, int64_t id, enum halo_error *ret_code)
+{
+    struct halo_ev ev;
+    client_send(client, line);
+    client_terminal(client, id, &ev, 20000);
+    enum halo_ev_type type = ev.type;
+    if (ret_code != NULL)
+        *ret_code = type == HALO_EV_ERROR ? ev.error.code : HALO_ERROR_NONE;
+    halo_ev_finish(&ev);
+    return type;
+}
+
+bool client_is_quiet(struct client *client, int ms)
+{
+    struct pollfd p = {.fd = client->fd, .events = POLLIN};
+    return halo_line_pending(&client->reader) == 0 && poll(&p, 1, ms) == 0;
+}

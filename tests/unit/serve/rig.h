@@ -1,0 +1,59 @@
+/* rig.h: a real halod with the fake engine, and clients that talk to it line by line. For cmocka tests: every failure of the
+ * rig itself fails the test that runs. */
+#ifndef HALO_TEST_SERVE_RIG_H
+#define HALO_TEST_SERVE_RIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <protocol/line.h>
+#include <protocol/message.h>
+
+struct rig {
+    char dir[64]; /* temporary: socket, configuration, log, the fake engine's notes */
+    char socket_path[96];
+    pid_t pid;
+};
+
+struct client {
+    int fd;
+    struct halo_line_reader reader;
+};
+
+/* Starts halod with `config` (text of halod.conf, may be "") and environment settings "NAME=VALUE", NULL-terminated, and
+ * waits until it listens. */
+void rig_start(struct rig *rig, const char *config, const char *const *env);
+/* Starts another one in the same directory, e.g. after a crash. */
+void rig_restart(struct rig *rig, const char *config, const char *const *env);
+/* SIGTERM, exit status 0 wanted; removes the directory. */
+void rig_stop(struct rig *rig);
+/* Waits for the end up to `ms`; the wait status. Fails the test if it does not end. */
+int rig_wait(struct rig *rig, int ms);
+void rig_remove(struct rig *rig);
+int rig_engine_starts(const struct rig *rig);
+pid_t rig_engine_pid(const struct rig *rig); /* of the latest engine */
+bool rig_log_has(const struct rig *rig, const char *text);
+
+void client_connect(struct client *client, const struct rig *rig);
+void client_close(struct client *client);
+void client_send(struct client *client, const char *line); /* a newline is added */
+void client_sendf(struct client *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The next line within `ms`; false at the end of the stream. A time-out fails the test. */
+bool client_line(struct client *client, const char **ret_line, size_t *ret_len, int ms);
+/* The next event, decoded; must be finished. Lines that are no event fail the test. */
+void client_event(struct client *client, struct halo_ev *ret_ev, int ms);
+/* Reads until the terminal event of the integer id `id`, which is returned; other requests' events are dropped.
+ * Fails on a second terminal event of the same id within `quiet_ms` after it. */
+void client_terminal(struct client *client, int64_t id, struct halo_ev *ret_ev, int ms);
+/* One request, its terminal event's type; for errors its code too (may be NULL). */
+enum halo_ev_type client_ask(struct client *client, const char *line, int64_t id, enum halo_error *ret_code);
+/* True if nothing arrives for `ms`. */
+bool client_is_quiet(struct client *client, int ms);
+
+uint64_t rig_now_ms(void);
+void rig_sleep_ms(int ms);
+
+#endif

@@ -1,0 +1,201 @@
+/* test_config.c: halod.conf and the command line: what is taken, what is refused and at which line, and that the documentation
+ * lists every key with its default. */
+#include <serve/config.h>
+#include <serve/options.h>
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int read_text(struct halo_config *config, const char *text, size_t len, struct halo_fault *fault)
+{
+    char path[] = "/tmp/halo-conf-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, len), (ssize_t)len);
+    close(fd);
+    assert_int_equal(halo_config_init(config), 0);
+    int r = halo_config_read(config, path, fault);
+    unlink(path);
+    return r;
+}
+
+static void takes_everything(void **state)
+{
+    static const char text[] = "# comment\n; another\n[daemon]\nsocket = /run/x.sock\nlog_level = debug\ndrain_ms = 1234\n"
+                               "[models]\ndir = /a b\ndir = /c\n"
+                               "[engine]\n  device = cpu\n\tthreads = 3\r\nheartbeat_ms=700\n"
+                               "[defaults]\nnormalize = no\nemit_token_ids = on\n[limits]\nstall_ms = 50 ; a comment\n";
+    struct halo_config config;
+    struct halo_fault fault = {0};
+    if (read_text(&config, text, sizeof(text) - 1, &fault) != 0)
+        fail_msg("%s", fault.text);
+    assert_string_equal(config.socket_path, "/run/x.sock");
+    assert_int_equal(config.log_level, HALO_LOG_DEBUG);
+    assert_int_equal(config.drain_ms, 1234);
+    assert_int_equal(config.n_model_dirs, 2);
+    assert_string_equal(config.model_dirs[0], "/a b");
+    assert_string_equal(config.model_dirs[1], "/c");
+    assert_string_equal(config.device, "cpu");
+    assert_int_equal(config.threads, 3);
+    assert_int_equal(config.heartbeat_ms, 700);
+    assert_false(config.normalize);
+    assert_true(config.emit_token_ids);
+    assert_int_equal(config.stall_ms, 50);
+    assert_int_equal(config.connections, 256);
+    assert_int_equal(halo_config_check(&config, &fault), 0);
+    halo_config_finish(&config);
+}
+
+static void refuses(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *says; /* after the path */
+    } cases[] = {
+        {"[daemon]\nsockt = /x\n", ":2: unknown key 'sockt' in section [daemon]"},
+        {"\n\n[demon]\nsocket = /x\n", ":4: unknown section [demon]"},
+        {"socket = /x\n", ":1: unknown section []"},
+        {"[engine]\ndevice = gpu\n", ":2: device: 'gpu' is none of"},
+        {"[engine]\nthreads = many\n", ":2: threads: 'many' is not a whole number"},
+        {"[engine]\nthreads = 3x\n", ":2: threads: '3x'"},
+        {"[engine]\nthreads = 99999\n", ":2: threads: 99999 is not between 0 and 1024"},
+        {"[engine]\nthreads = 99999999999999999999\n", ":2: threads: '99999999999999999999'"},
+        {"[limits]\nconnections = 0\n", ":2: connections: 0 is not between 1"},
+        {"[defaults]\nnormalize = maybe\n", ":2: normalize: 'maybe' is neither"},
+        {"[daemon]\nlog_level = loud\n", ":2: log_level: 'loud'"},
+        {"[daemon]\nsocket =\n", ":2: socket: has no value"},
+        {"[daemon]\nwhat is this\n", ":2: neither"},
+        {"[daemon\n", ":1: neither"},
+        {"[daemon]\nsocket = /x\n    /y\n", ":3: neither"}, /* an indented line continues nothing */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct halo_config config;
+        struct halo_fault fault = {0};
+        assert_int_equal(read_text(&config, cases[i].text, strlen(cases[i].text), &fault), -EINVAL);
+        if (strstr(fault.text, cases[i].says) == NULL)
+            fail_msg("case %zu says '%s', wanted '%s'", i, fault.text, cases[i].says);
+        halo_config_finish(&config);
+    }
+}
+
+static void refuses_odd_lines(void **state)
+{
+    char text[1024];
+    struct halo_config config;
+    struct halo_fault fault = {0};
+    memset(text, 'x', sizeof(text));
+    memcpy(text, "[daemon]\nsocket = /", 19);
+    text[sizeof(text) - 1] = '\n';
+    assert_int_equal(read_text(&config, text, sizeof(text), &fault), -EINVAL);
+    assert_non_null(strstr(fault.text, ":2: the line is longer than"));
+    halo_config_finish(&config);
+    assert_int_equal(read_text(&config, "[daemon]\nsock\0et = /x\n", 22, &fault), -EINVAL);
+    assert_non_null(strstr(fault.text, ":2: the line holds a NUL byte"));
+    halo_config_finish(&config);
+    assert_int_equal(halo_config_init(&config), 0);
+    assert_int_equal(halo_config_read(&config, "/nonexistent/halod.conf", &fault), -ENOENT);
+    assert_non_null(strstr(fault.text, "/nonexistent/halod.conf"));
+    halo_config_finish(&config);
+}
+
+static void checks_relations(void **state)
+{
+    struct halo_config config;
+    struct halo_fault fault = {0};
+    assert_int_equal(halo_config_init(&config), 0);
+    config.output_low_bytes = config.output_high_bytes;
+    assert_int_equal(halo_config_check(&config, &fault), -EINVAL);
+    config.output_low_bytes = 1;
+    config.restart_min_ms = config.restart_max_ms + 1;
+    assert_int_equal(halo_config_check(&config, &fault), -EINVAL);
+    config.restart_min_ms = 1;
+    config.resume_user_bytes = config.resume_bytes + 1;
+    assert_int_equal(halo_config_check(&config, &fault), -EINVAL);
+    halo_config_finish(&config);
+}
+
+static void parses_flags(void **state)
+{
+    static const char *const argv[] = {"halod", "--socket", "/s", "--model-dir=/a", "--model-dir", "/b", "--device", "cpu",
+                                 "--engine", "/e", "--hip-lib", "/h", "--log-level", "warn", "--state-dir", "/st",
+                                 "--config", "/c", NULL};
+    struct halo_options options;
+    struct halo_config config;
+    struct halo_fault fault = {0};
+    assert_int_equal(halo_options_parse(&options, 18, (char **)argv, &fault), 0);
+    assert_string_equal(options.config_path, "/c");
+    assert_int_equal(halo_config_init(&config), 0);
+    assert_int_equal(halo_config_add_model_dir(&config, "/from-the-file"), 0);
+    assert_int_equal(halo_options_apply(&options, &config, &fault), 0);
+    assert_string_equal(config.socket_path, "/s");
+    assert_int_equal(config.n_model_dirs, 2); /* flags replace the file's */
+    assert_string_equal(config.model_dirs[1], "/b");
+    assert_string_equal(config.device, "cpu");
+    assert_string_equal(config.engine_path, "/e");
+    assert_string_equal(config.hip_lib, "/h");
+    assert_string_equal(config.state_dir, "/st");
+    assert_int_equal(config.log_level, HALO_LOG_WARN);
+    options.device = "tpu";
+    assert_int_equal(halo_options_apply(&options, &config, &fault), -EINVAL);
+    halo_config_finish(&config);
+}
+
+static void refuses_flags(void **state)
+{
+    static const char *const lines[][3] = {{"halod", "--sock", NULL},    {"halod", "--nonsense", NULL}, {"halod", "extra", NULL},
+                                     {"halod", "--socket=", NULL}, {"halod", "-x", NULL}};
+    for (size_t i = 0; i < 5; i++) {
+        struct halo_options options;
+        struct halo_fault fault = {0};
+        assert_int_equal(halo_options_parse(&options, 2, (char **)lines[i], &fault), HALO_OPTIONS_E_USAGE);
+        assert_true(strlen(fault.text) > 10);
+    }
+}
+
+/* docs/CONFIG.md has one table row for each key: | `key` | range | default | ... */
+static void documented(void **state)
+{
+    char path[512];
+    const char *root = getenv("HALO_SOURCE_ROOT");
+    struct halo_config_key_info info;
+    static char text[1 << 16];
+    size_t n_keys = 0;
+    assert_non_null(root);
+    snprintf(path, sizeof(path), "%s/docs/CONFIG.md", root);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    for (; halo_config_key_at(n_keys, &info); n_keys++) {
+        char row[256];
+        if (info.is_number)
+            snprintf(row, sizeof(row), "| `[%s]` | `%s` | %lld … %lld | %lld |", info.section, info.key, (long long)info.min,
+                     (long long)info.max, (long long)info.value);
+        else
+            snprintf(row, sizeof(row), "| `[%s]` | `%s` |", info.section, info.key);
+        if (strstr(text, row) == NULL)
+            fail_msg("docs/CONFIG.md has no row '%s'", row);
+    }
+    size_t n_rows = 0;
+    for (const char *at = text; (at = strstr(at, "\n| `[")) != NULL; at++)
+        n_rows++;
+    assert_true(n_keys > 20);
+    assert_int_equal(n_rows, n_keys); /* and no row for a key that is gone */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_everything), cmocka_unit_test(refuses),       cmocka_unit_test(refuses_odd_lines),
+        cmocka_unit_test(checks_relations), cmocka_unit_test(parses_flags),  cmocka_unit_test(refuses_flags),
+        cmocka_unit_test(documented),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,311 @@
+/* test_daemon_death.c: the engine dies, hangs, babbles, never comes up: each open request ends exactly once, the daemon answers
+ * meanwhile, a new engine has the models back, and the next request works. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char quick[] = "[engine]\nheartbeat_ms = 500\nwait_ms = 10000\nready_ms = 1000\n";
+
+static struct rig rig;
+static struct client client, other;
+
+static void begin(const char *config, const char *const *env)
+{
+    rig_start(&rig, config, env);
+    client_connect(&client, &rig);
+    client_connect(&other, &rig);
+}
+
+static void end(void)
+{
+    client_close(&client);
+    client_close(&other);
+    rig_stop(&rig);
+}
+
+static void ping_within_a_second(struct client *who)
+{
+    struct halo_ev ev;
+    uint64_t before = rig_now_ms();
+    client_send(who, "{\"type\":\"ping\",\"id\":\"p\"}");
+    for (bool answered = false; !answered;) {
+        client_event(who, &ev, 1000);
+        answered = ev.type == HALO_EV_PONG;
+        halo_ev_finish(&ev);
+    }
+    assert_true(rig_now_ms() - before < 1000);
+}
+
+/* `fault` happens in request 1; request 2 of the same client and request 3 of another one are open too. */
+static void all_end_once(const char *fault, const char *logged)
+{
+    struct halo_ev ev;
+    int n_terminal[4] = {0};
+    client_send(&client, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=1000000 us=1000\"}");
+    client_send(&other, "{\"type\":\"generate\",\"id\":3,\"prompt\":\"n=1000000 us=1000\"}");
+    client_event(&other, &ev, 5000);
+    assert_int_equal(ev.type, HALO_EV_STARTED);
+    halo_ev_finish(&ev);
+    int starts = rig_engine_starts(&rig);
+    client_sendf(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1000 %s\",\"emit_token_ids\":true}", fault);
+    while (n_terminal[1] + n_terminal[2] < 2) {
+        client_event(&client, &ev, 5000);
+        if (halo_ev_is_terminal(ev.type)) {
+            assert_int_equal(ev.type, HALO_EV_ERROR);
+            assert_int_equal(ev.error.code, HALO_ERROR_ENGINE_LOST);
+            assert_true(ev.error.retryable);
+            assert_true(ev.id.num == 1 || ev.id.num == 2);
+            n_terminal[ev.id.num]++;
+        }
+        halo_ev_finish(&ev);
+    }
+    client_terminal(&other, 3, &ev, 5000);
+    assert_int_equal(ev.type, HALO_EV_ERROR);
+    halo_ev_finish(&ev);
+    assert_int_equal(n_terminal[1], 1);
+    assert_int_equal(n_terminal[2], 1);
+    ping_within_a_second(&other);
+    /* Waits for the new engine, and has the same ids again. */
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=3\"}", 1, NULL), HALO_EV_DONE);
+    assert_int_equal(rig_engine_starts(&rig), starts + 1);
+    assert_true(client_is_quiet(&client, 20));
+    assert_true(client_is_quiet(&other, 20));
+    if (logged != NULL && !rig_log_has(&rig, logged))
+        fail_msg("the log does not say '%s'", logged);
+}
+
+/* Death after every event of a short reply: 1 started, 2 per token, and the last ones before done. */
+static void dies_at_any_moment(void **state)
+{
+    char fault[32];
+    begin(quick, NULL);
+    for (int k = 1; k <= 14; k++) {
+        snprintf(fault, sizeof(fault), "die=%d", k);
+        all_end_once(fault, "was killed by signal 9");
+    }
+    end();
+}
+
+static void is_killed_from_outside(void **state)
+{
+    struct halo_ev ev;
+    begin(quick, NULL);
+    for (int i = 0; i < 5; i++) {
+        pid_t engine = rig_engine_pid(&rig);
+        client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1000000 us=500\"}");
+        client_event(&client, &ev, 5000);
+        halo_ev_finish(&ev);
+        rig_sleep_ms(i * 7);
+        uint64_t before = rig_now_ms();
+        assert_int_equal(kill(engine, SIGKILL), 0);
+        client_terminal(&client, 1, &ev, 5000);
+        assert_int_equal(ev.error.code, HALO_ERROR_ENGINE_LOST);
+        halo_ev_finish(&ev);
+        assert_true(rig_now_ms() - before < 1000);
+        assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
+    }
+    end();
+}
+
+static void misbehaves(void **state)
+{
+    begin(quick, NULL);
+    all_end_once("exit=4", "exited with status 3 (last words: told to exit)");
+    all_end_once("hang=4", "was silent for");
+    all_end_once("garbage=4", "wrote garbage: no JSON object");
+    all_end_once("wrong=4", "a pong event for a generate request");
+    all_end_once("early=4", "an id that was never given");
+    end();
+}
+
+/* A second terminal event does not reach the client. */
+static void says_done_twice(void **state)
+{
+    begin(quick, NULL);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=2 twice=1\"}", 1, NULL), HALO_EV_DONE);
+    assert_true(client_is_quiet(&client, 300));
+    assert_int_equal(rig_engine_starts(&rig), 1);
+    end();
+}
+
+static void models_come_back(void **state)
+{
+    struct halo_ev ev;
+    begin(quick, NULL);
+    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"a\"}", 1, NULL), HALO_EV_LOADED);
+    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"slow-200\"}", 1, NULL), HALO_EV_LOADED);
+    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"c\"}", 1, NULL), HALO_EV_LOADED);
+    assert_int_equal(client_ask(&client, "{\"type\":\"unload\",\"id\":1,\"model\":\"c\"}", 1, NULL), HALO_EV_UNLOADED);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"die=2\"}", 1, NULL), HALO_EV_ERROR);
+    /* Waits until the slow one is back. */
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-200\",\"prompt\":\"\"}", 1, NULL),
+                     HALO_EV_DONE);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"a\",\"prompt\":\"\"}", 1, NULL), HALO_EV_DONE);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"c\",\"prompt\":\"\"}", 1, NULL), HALO_EV_ERROR);
+    client_send(&client, "{\"type\":\"status\"}");
+    client_event(&client, &ev, 5000);
+    assert_int_equal(ev.status.models.n, 2);
+    assert_int_equal(ev.status.engine.restarts, 1);
+    halo_ev_finish(&ev);
+    end();
+}
+
+/* A model that kills each engine it is loaded into is given up; the others come back. */
+static void a_deadly_model_is_forgotten(void **state)
+{
+    begin(quick, NULL);
+    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"good\"}", 1, NULL), HALO_EV_LOADED);
+    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"dieagain\"}", 1, NULL), HALO_EV_LOADED);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"die=2\"}", 1, NULL), HALO_EV_ERROR);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"good\",\"prompt\":\"\"}", 1, NULL), HALO_EV_DONE);
+    assert_true(rig_log_has(&rig, "model dieagain does not come back"));
+    assert_int_equal(rig_engine_starts(&rig), 4);
+    end();
+}
+
+static void a_load_that_kills_ends_once(void **state)
+{
+    enum halo_error code;
+    begin(quick, NULL);
+    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"die\"}", 1, &code), HALO_EV_ERROR);
+    assert_int_equal(code, HALO_ERROR_ENGINE_LOST);
+    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"fine\"}", 1, NULL), HALO_EV_LOADED);
+    assert_int_equal(rig_engine_starts(&rig), 2); /* it was never in memory: not loaded again */
+    end();
+}
+
+/* Requests wait while the engine needs several starts, each later than the one before. */
+static void starts_with_trouble(void **state)
+{
+    static const char *const env[] = {"FAKE_FAIL_STARTS=3", NULL};
+    begin(quick, env);
+    ping_within_a_second(&client);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
+    assert_int_equal(rig_engine_starts(&rig), 4);
+    end();
+}
+
+/* It never comes up: whoever waits is refused once the breaker opens, and at once from then on. */
+static void never_comes_up(void **state)
+{
+    static const char *const env[] = {"FAKE_FAIL_STARTS=1000000", NULL};
+    struct halo_ev ev;
+    enum halo_error code;
+    begin("[engine]\nbreaker_deaths = 4\nrestart_max_ms = 200\n", env);
+    client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, &code);
+    assert_int_equal(code, HALO_ERROR_ENGINE_LOST);
+    assert_true(rig_engine_starts(&rig) >= 4);
+    client_ask(&client, "{\"type\":\"models\",\"id\":1}", 1, &code);
+    assert_int_equal(code, HALO_ERROR_ENGINE_LOST);
+    client_send(&client, "{\"type\":\"status\"}");
+    client_event(&client, &ev, 1000);
+    assert_int_equal(ev.type, HALO_EV_STATUS);
+    assert_true(halo_str_is(ev.status.engine.state, "broken"));
+    assert_non_null(strstr(ev.status.engine.reason.at, "exited with status 4"));
+    halo_ev_finish(&ev);
+    int starts = rig_engine_starts(&rig);
+    rig_sleep_ms(700);
+    assert_true(rig_engine_starts(&rig) > starts); /* it goes on trying */
+    end();
+}
+
+static void engine_program_is_missing(void **state)
+{
+    struct halo_ev ev;
+    enum halo_error code;
+    begin("[engine]\nwait_ms = 300\n", (const char *const[]){"HALO_TEST_ENGINE=/nonexistent/engine", NULL});
+    client_ask(&client, "{\"type\":\"models\",\"id\":1}", 1, &code);
+    assert_int_equal(code, HALO_ERROR_ENGINE_LOST);
+    client_send(&client, "{\"type\":\"status\"}");
+    client_event(&client, &ev, 1000);
+    assert_non_null(strstr(ev.status.engine.reason.at, "/nonexistent/engine"));
+    halo_ev_finish(&ev);
+    end();
+}
+
+/* Up, but never says hello: waiting ends by itself, and it is replaced. */
+static void never_says_hello(void **state)
+{
+    static const char *const env[] = {"FAKE_MUTE=1", NULL};
+    struct halo_ev ev;
+    enum halo_error code;
+    begin("[engine]\nready_ms = 300\nwait_ms = 200\nstatus_ms = 100\n", env);
+    uint64_t before = rig_now_ms();
+    client_send(&client, "{\"type\":\"hello\",\"id\":1}");
+    client_terminal(&client, 1, &ev, 1000);
+    assert_int_equal(ev.type, HALO_EV_HELLO);
+    assert_int_equal(ev.hello.features.n, 0);
+    halo_ev_finish(&ev);
+    client_ask(&client, "{\"type\":\"models\",\"id\":2}", 2, &code);
+    assert_int_equal(code, HALO_ERROR_ENGINE_LOST);
+    client_ask(&client, "{\"type\":\"generate\",\"id\":3,\"prompt\":\"\",\"deadline_ms\":50}", 3, &code);
+    assert_int_equal(code, HALO_ERROR_DEADLINE);
+    assert_true(rig_now_ms() - before < 3000);
+    rig_sleep_ms(700);
+    assert_true(rig_engine_starts(&rig) >= 2);
+    assert_true(rig_log_has(&rig, "did not answer hello"));
+    end();
+}
+
+/* Alive but silent: status answers without it, in time; then it is replaced, and only the first one is silent. */
+static void falls_silent(void **state)
+{
+    static const char *const env[] = {"FAKE_QUIET_MS=300", NULL};
+    struct halo_ev ev;
+    begin("[engine]\nheartbeat_ms = 2000\nstatus_ms = 200\n", env);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
+    rig_sleep_ms(600);
+    client_send(&client, "{\"type\":\"status\"}");
+    client_event(&client, &ev, 1000);
+    assert_int_equal(ev.type, HALO_EV_STATUS);
+    assert_non_null(strstr(ev.status.more.at, "\"engine_answered\":false"));
+    halo_ev_finish(&ev);
+    enum halo_error code;
+    client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, &code);
+    assert_int_equal(code, HALO_ERROR_ENGINE_LOST);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
+    end();
+}
+
+/* Deaths come at once, with no back-off, as long as engines do their work in between. */
+static void cancel_survives_a_death(void **state)
+{
+    struct halo_ev ev;
+    begin(quick, NULL);
+    /* A hanging engine never ends the cancelled request; the daemon does, with what was asked for. */
+    client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1000 hang=4\"}");
+    for (int i = 0; i < 2; i++) {
+        client_event(&client, &ev, 5000);
+        halo_ev_finish(&ev);
+    }
+    client_send(&client, "{\"type\":\"cancel\",\"id\":2,\"target\":1}");
+    client_terminal(&client, 2, &ev, 1000);
+    assert_int_equal(ev.type, HALO_EV_CANCELLED);
+    halo_ev_finish(&ev);
+    client_terminal(&client, 1, &ev, 5000);
+    assert_int_equal(ev.type, HALO_EV_DONE);
+    assert_int_equal(ev.done.finish_reason, HALO_WIRE_FINISH_CANCELLED);
+    halo_ev_finish(&ev);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dies_at_any_moment),          cmocka_unit_test(is_killed_from_outside),
+        cmocka_unit_test(misbehaves),                  cmocka_unit_test(says_done_twice),
+        cmocka_unit_test(models_come_back),            cmocka_unit_test(a_deadly_model_is_forgotten),
+        cmocka_unit_test(a_load_that_kills_ends_once), cmocka_unit_test(starts_with_trouble),
+        cmocka_unit_test(never_comes_up),              cmocka_unit_test(engine_program_is_missing),
+        cmocka_unit_test(never_says_hello),            cmocka_unit_test(falls_silent),
+        cmocka_unit_test(cancel_survives_a_death),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,374 @@
+/* test_daemon_flow.c: readers and writers of every pace, many connections, and connections that end in every way. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct rig rig;
+static struct client client;
+
+static void begin(const char *config)
+{
+    rig_start(&rig, config, NULL);
+    client_connect(&client, &rig);
+}
+
+static void end(void)
+{
+    client_close(&client);
+    rig_stop(&rig);
+}
+
+/* A counter of `stats`. */
+static long counter(const char *name)
+{
+    struct halo_ev ev;
+    char key[64];
+    client_send(&client, "{\"type\":\"stats\",\"id\":\"stats\"}");
+    do
+        client_event(&client, &ev, 5000);
+    while (ev.type != HALO_EV_STATS);
+    snprintf(key, sizeof(key), "\"%s\":", name);
+    const char *at = strstr(ev.stats.counters.at, key);
+    assert_non_null(at);
+    long value = atol(at + strlen(key));
+    halo_ev_finish(&ev);
+    return value;
+}
+
+/* Requests that the engine still has, as the daemon sees it. */
+static long n_in_engine(void)
+{
+    struct halo_ev ev;
+    client_send(&client, "{\"type\":\"status\",\"id\":\"status\"}");
+    do
+        client_event(&client, &ev, 5000);
+    while (ev.type != HALO_EV_STATUS);
+    long n = (long)(ev.status.queue + ev.status.running);
+    halo_ev_finish(&ev);
+    return n;
+}
+
+static void wait_until_idle(int ms)
+{
+    uint64_t end_ms = rig_now_ms() + (uint64_t)ms;
+    while (n_in_engine() > 0) {
+        assert_true(rig_now_ms() < end_ms);
+        rig_sleep_ms(5);
+    }
+}
+
+static const char small_marks[] =
+    "[limits]\noutput_high_bytes = 65536\noutput_low_bytes = 16384\nstall_ms = 30000\n";
+
+/* The slow reader is paused; another's stream is as quick as ever; then the slow one gets every byte. */
+static void slow_reader_pauses_itself(void **state)
+{
+    struct client slow;
+    struct halo_ev ev;
+    int64_t bytes = 0, next_pos = 0;
+    begin(small_marks);
+    client_connect(&slow, &rig);
+    client_send(&slow, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=3000 size=1000\",\"emit_token_ids\":true}");
+    for (uint64_t until = rig_now_ms() + 10000; counter("pauses") == 0; rig_sleep_ms(5))
+        assert_true(rig_now_ms() < until);
+    assert_int_equal(n_in_engine(), 1); /* paused, not ended */
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=50 size=100\"}", 1, NULL), HALO_EV_DONE);
+    long events = counter("events");
+    rig_sleep_ms(200);
+    assert_true(counter("events") - events <= 1); /* nothing was sent to it meanwhile */
+    do {
+        client_event(&slow, &ev, 10000);
+        if (ev.type == HALO_EV_COMMITTED)
+            assert_int_equal(ev.committed.pos, next_pos++);
+        if (ev.type == HALO_EV_TOKEN)
+            bytes += (int64_t)ev.token.text.len;
+        halo_ev_finish(&ev);
+    } while (next_pos + bytes < 3000 + 3000000);
+    assert_int_equal(bytes, 3000000);
+    assert_int_equal(next_pos, 3000);
+    client_terminal(&slow, 1, &ev, 5000);
+    assert_int_equal(ev.type, HALO_EV_DONE);
+    halo_ev_finish(&ev);
+    client_close(&slow);
+    end();
+}
+
+/* It never reads: its requests end with client_stalled, in the engine too; a load goes on without it; then it is closed. */
+static void stalled_reader_is_given_up(void **state)
+{
+    struct client slow;
+    struct halo_ev ev;
+    int n_stalled = 0;
+    const char *line;
+    size_t len;
+    begin("[limits]\noutput_high_bytes = 65536\noutput_low_bytes = 16384\nstall_ms = 400\n");
+    client_connect(&slow, &rig);
+    client_send(&slow, "{\"type\":\"load\",\"id\":3,\"model\":\"slow-1500\"}");
+    client_send(&slow, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=0 never=1\"}");
+    client_send(&slow, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=30000 size=1000\"}");
+    for (uint64_t until = rig_now_ms() + 10000; counter("stalls") == 0; rig_sleep_ms(5))
+        assert_true(rig_now_ms() < until);
+    rig_sleep_ms(50);
+    assert_int_equal(n_in_engine(), 1); /* the load */
+    for (uint64_t until = rig_now_ms() + 5000; counter("stalls") < 2; rig_sleep_ms(5))
+        assert_true(rig_now_ms() < until);
+    while (client_line(&slow, &line, &len, 5000)) { /* what the socket still holds, then the end */
+        struct halo_refusal refusal;
+        assert_int_equal(halo_ev_decode(&ev, line, len, 0, &refusal), 0);
+        n_stalled += ev.type == HALO_EV_ERROR && ev.error.code == HALO_ERROR_CLIENT_STALLED;
+        halo_ev_finish(&ev);
+    }
+    assert_int_equal(n_stalled, 0); /* the end was cut off: nobody read */
+    client_close(&slow);
+    wait_until_idle(5000);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-1500\",\"prompt\":\"\"}", 1, NULL), HALO_EV_DONE);
+    end();
+}
+
+/* It stalls, and reads again in time to see why: each request's terminal event comes once, and the connection is usable. */
+static void stalled_reader_comes_back(void **state)
+{
+    struct client slow;
+    struct halo_ev ev;
+    int n_terminal = 0;
+    begin("[limits]\noutput_high_bytes = 65536\noutput_low_bytes = 16384\nstall_ms = 1000\n");
+    client_connect(&slow, &rig);
+    client_send(&slow, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=30000 size=1000\"}");
+    client_send(&slow, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=0 never=1\"}");
+    for (uint64_t until = rig_now_ms() + 10000; counter("stalls") == 0; rig_sleep_ms(5))
+        assert_true(rig_now_ms() < until);
+    while (n_terminal < 2) {
+        client_event(&slow, &ev, 5000);
+        if (halo_ev_is_terminal(ev.type)) {
+            assert_int_equal(ev.type, HALO_EV_ERROR);
+            assert_int_equal(ev.error.code, HALO_ERROR_CLIENT_STALLED);
+            n_terminal++;
+        }
+        halo_ev_finish(&ev);
+    }
+    assert_int_equal(client_ask(&slow, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
+    assert_true(client_is_quiet(&slow, 50));
+    client_close(&slow);
+    end();
+}
+
+/* Floods pings without reading: its input stops being read, the daemon's memory stays small, others are served. */
+static void flood_is_held_back(void **state)
+{
+    static const char ping[] = "{\"type\":\"ping\",\"id\":\"0123456789012345678901234567890123456789\"}\n";
+    struct client flood;
+    size_t sent = 0;
+    begin(small_marks);
+    client_connect(&flood, &rig);
+    for (int idle = 0; idle < 50;) {
+        ssize_t n = send(flood.fd, ping, sizeof(ping) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0) {
+            idle++;
+            rig_sleep_ms(2);
+            continue;
+        }
+        assert_int_equal(n, sizeof(ping) - 1);
+        sent++;
+        idle = 0;
+        assert_true(sent < 200000);
+    }
+    assert_true(sent > 100);
+    assert_int_equal(counter("pauses"), 1);
+    const char *line;
+    size_t len;
+    for (size_t i = 0; i < sent; i++) /* all of them are answered once it reads */
+        assert_true(client_line(&flood, &line, &len, 5000));
+    client_close(&flood);
+    end();
+}
+
+static void one_byte_at_a_time(void **state)
+{
+    static const char line[] = "{\"type\":\"ping\",\"id\":7}\n";
+    struct halo_ev ev;
+    struct client slow;
+    begin("");
+    client_connect(&slow, &rig);
+    for (size_t i = 0; i + 1 < sizeof(line); i++) {
+        assert_int_equal(send(slow.fd, line + i, 1, 0), 1);
+        rig_sleep_ms(10);
+        if (i % 5 == 0)
+            assert_int_equal(client_ask(&client, "{\"type\":\"ping\",\"id\":1}", 1, NULL), HALO_EV_PONG);
+    }
+    client_event(&slow, &ev, 1000);
+    assert_int_equal(ev.id.num, 7);
+    halo_ev_finish(&ev);
+    client_close(&slow);
+    end();
+}
+
+/* Half a line, then gone. And nothing at all, then gone. */
+static void leaves_in_the_middle(void **state)
+{
+    begin("");
+    for (int i = 0; i < 20; i++) {
+        struct client brief;
+        client_connect(&brief, &rig);
+        if (i % 2 == 0)
+            assert_int_equal(send(brief.fd, "{\"type\":", 8, 0), 8);
+        client_close(&brief);
+    }
+    for (uint64_t until = rig_now_ms() + 5000; counter("connections") < 21; rig_sleep_ms(5))
+        assert_true(rig_now_ms() < until);
+    end();
+}
+
+/* `printf ... | socat`: the client sends no more, but reads on: it gets everything, then the end. */
+static void half_open_gets_its_answers(void **state)
+{
+    struct client half;
+    struct halo_ev ev;
+    const char *line;
+    size_t len;
+    begin("");
+    client_connect(&half, &rig);
+    client_send(&half, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=20 us=5000\"}");
+    client_send(&half, "{\"type\":\"ping\",\"id\":2}");
+    assert_int_equal(shutdown(half.fd, SHUT_WR), 0);
+    client_terminal(&half, 1, &ev, 5000);
+    assert_int_equal(ev.type, HALO_EV_DONE);
+    halo_ev_finish(&ev);
+    assert_false(client_line(&half, &line, &len, 1000));
+    client_close(&half);
+    end();
+}
+
+/* Half open first, then really gone: noticed even when nothing is written to it. */
+static void half_open_then_gone(void **state)
+{
+    struct client half;
+    begin("");
+    client_connect(&half, &rig);
+    client_send(&half, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=0 never=1\"}");
+    assert_int_equal(shutdown(half.fd, SHUT_WR), 0);
+    for (uint64_t until = rig_now_ms() + 5000; n_in_engine() == 0; rig_sleep_ms(1))
+        assert_true(rig_now_ms() < until);
+    client_close(&half);
+    wait_until_idle(1000);
+    end();
+}
+
+/* A disconnect cancels what the connection had open, waiting, queued or running, and nobody else's. */
+static void disconnect_cancels(void **state)
+{
+    struct halo_ev ev;
+    begin("");
+    client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=60 us=10000\"}");
+    for (int round = 0; round < 10; round++) {
+        struct client brief;
+        client_connect(&brief, &rig);
+        for (int i = 0; i < 8; i++)
+            client_sendf(&brief, "{\"type\":\"generate\",\"id\":%d,\"prompt\":\"n=1000000 us=1000\"}", i);
+        if (round % 2 == 0) {
+            client_event(&brief, &ev, 5000);
+            halo_ev_finish(&ev);
+        }
+        client_close(&brief);
+    }
+    client_terminal(&client, 1, &ev, 5000);
+    assert_int_equal(ev.type, HALO_EV_DONE);
+    assert_int_equal(ev.done.finish_reason, HALO_WIRE_FINISH_LENGTH);
+    halo_ev_finish(&ev);
+    wait_until_idle(1000);
+    assert_int_equal(counter("disconnects"), 10);
+    end();
+}
+
+/* 256 connections, each with its stream, at once; the 257th is told, and the first ones still work. */
+static void full_house(void **state)
+{
+    enum { N = 256 };
+    static struct client all[N];
+    struct client extra;
+    struct halo_ev ev;
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_cur < N + 64) {
+        limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    }
+    begin("");
+    client_close(&client);
+    rig_sleep_ms(50);
+    for (int i = 0; i < N; i++) {
+        client_connect(&all[i], &rig);
+        client_sendf(&all[i], "{\"type\":\"generate\",\"id\":%d,\"prompt\":\"n=20 us=3000 size=%d\"}", i, i);
+    }
+    client_connect(&extra, &rig);
+    client_event(&extra, &ev, 5000);
+    assert_int_equal(ev.type, HALO_EV_ERROR);
+    assert_int_equal(ev.error.code, HALO_ERROR_TOO_MANY_REQUESTS);
+    halo_ev_finish(&ev);
+    const char *line;
+    size_t len;
+    assert_false(client_line(&extra, &line, &len, 1000));
+    client_close(&extra);
+    for (int i = 0; i < N; i++) {
+        client_terminal(&all[i], i, &ev, 20000);
+        assert_int_equal(ev.type, HALO_EV_DONE);
+        halo_ev_finish(&ev);
+        assert_true(client_is_quiet(&all[i], 0));
+    }
+    for (int i = 1; i < N; i++)
+        client_close(&all[i]);
+    client = all[0];
+    assert_int_equal(client_ask(&client, "{\"type\":\"ping\",\"id\":1}", 1, NULL), HALO_EV_PONG);
+    end();
+}
+
+/* No descriptors left: accepting pauses instead of spinning, and goes on when there are some again. */
+static void descriptors_run_out(void **state)
+{
+    struct client held[40];
+    struct rlimit small = {40, 40}; /* the loop, the engine's pipes and stderr take about 20 */
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    rig_start(&rig, "", NULL);
+    client_connect(&client, &rig);
+    assert_int_equal(client_ask(&client, "{\"type\":\"ping\",\"id\":1}", 1, NULL), HALO_EV_PONG);
+    assert_int_equal(prlimit(rig.pid, RLIMIT_NOFILE, &small, NULL), 0);
+    for (int i = 0; i < 40; i++)
+        client_connect(&held[i], &rig); /* the backlog takes those that it cannot */
+    for (uint64_t until = rig_now_ms() + 5000; counter("accept_pauses") == 0; rig_sleep_ms(20))
+        assert_true(rig_now_ms() < until);
+    long pauses = counter("accept_pauses");
+    rig_sleep_ms(500);
+    assert_true(counter("accept_pauses") - pauses < 10); /* about every 100 ms */
+    for (int i = 0; i < 20; i++)
+        client_close(&held[i]);
+    for (int i = 20; i < 40; i++)
+        assert_int_equal(client_ask(&held[i], "{\"type\":\"ping\",\"id\":1}", 1, NULL), HALO_EV_PONG);
+    for (int i = 20; i < 40; i++)
+        client_close(&held[i]);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slow_reader_pauses_itself), cmocka_unit_test(stalled_reader_is_given_up),
+        cmocka_unit_test(stalled_reader_comes_back), cmocka_unit_test(flood_is_held_back),
+        cmocka_unit_test(one_byte_at_a_time),        cmocka_unit_test(leaves_in_the_middle),
+        cmocka_unit_test(half_open_gets_its_answers), cmocka_unit_test(half_open_then_gone),
+        cmocka_unit_test(disconnect_cancels),        cmocka_unit_test(full_house),
+        cmocka_unit_test(descriptors_run_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
