@@ -143,6 +143,24 @@ static void check_parts(const struct halo_tokenizer *tokenizer, const char *text
     halo_tokens_finish(&tokens);
 }
 
+/* The whole text at once: valid, and no run of newlines is longer than two once it is normalized. */
+static void check_detokenize(const struct halo_tokenizer *tokenizer, const struct halo_tokens *tokens)
+{
+    struct halo_arena arena;
+    struct halo_span text;
+    size_t n;
+    halo_arena_init(&arena, 0);
+    assert(halo_text_detokenize(tokenizer, tokens->ids, tokens->n, true, &arena, &text, NULL) == 0);
+    assert(halo_text_sanitize(text.bytes, text.n, NULL) == text.n);
+    char *normal = malloc(text.n + 1);
+    size_t n_runs = halo_text_normalize(text.bytes, text.n, normal, &n);
+    assert((n_runs == 0) == (n == text.n) && !memmem(normal, n, "\n\n\n", 3));
+    free(normal);
+    const int32_t outside = (int32_t)halo_tokenizer_n_vocab(tokenizer);
+    assert(halo_text_detokenize(tokenizer, &outside, 1, true, &arena, &text, NULL) < 0);
+    halo_arena_finish(&arena);
+}
+
 /* exact: the pieces are the text. Otherwise spaces were marked, and a mark in the text itself is a space afterwards. */
 static void check_text(const struct halo_tokenizer *tokenizer, const char *text, size_t n, bool special, bool exact,
                        bool prefix)
@@ -161,6 +179,7 @@ static void check_text(const struct halo_tokenizer *tokenizer, const char *text,
         n_control += halo_tokenizer_kind(tokenizer, tokens.ids[i]) == HALO_TOKEN_CONTROL;
     assert(special || n_control == 0);
     check_parts(tokenizer, text, n, special, &tokens);
+    check_detokenize(tokenizer, &tokens);
     free(back);
     halo_tokens_finish(&tokens);
 }

@@ -293,7 +293,7 @@ static void test_random_streams(void **state)
     (void)state;
     static const char *const parts[] = {
         "a", "b", "ab", "aba", "\n", "\xC3\xA9", "\xC3", "\xE2\x82", "\xAC", "\xF0\x9F\x98\x80", "\xFF"};
-    static const char *const stops[] = {"abab", "\n\n", "b\xC3\xA9", "aaa", "\xEF\xBF\xBD" "a", "\xF0\x9F\x98\x80\n"};
+    static const char *const stops[] = {"abab", "\n\n", "b\xC3\xA9", "aaa", "\357\277\275a", "\xF0\x9F\x98\x80\n"};
     uint64_t seed = 7;
     size_t n_stopped = 0;
     for (int round = 0; round < 20000; round++) {

@@ -8,6 +8,7 @@
 #include "vocab_files.h"
 #include <jansson.h>
 #include <model/text.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -259,6 +260,38 @@ static void test_many_added_tokens(void **state)
     free(names);
 }
 
+static const char shared_text[] =
+    "Once upon a time<|im_end|> there were  three \xF0\x9F\x99\x82 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+static void *encode_often(void *ud)
+{
+    struct halo_tokens *wanted = ud;
+    size_t n_same = 0;
+    for (int i = 0; i < 200; i++) {
+        struct halo_tokens tokens = {0};
+        int r = halo_tokenizer_encode(fable, shared_text, sizeof shared_text - 1, true, true, &tokens, NULL);
+        n_same += r == 0 && same(&tokens, wanted);
+        halo_tokens_finish(&tokens);
+    }
+    return n_same == 200 ? wanted : NULL;
+}
+
+/* One tokenizer, several threads, no lock: the thread sanitizer build watches. */
+static void test_threads(void **state)
+{
+    (void)state;
+    struct halo_tokens wanted = encode(fable, shared_text, sizeof shared_text - 1, true);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, encode_often, &wanted), 0);
+    for (int i = 0; i < 4; i++) {
+        void *result;
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_ptr_equal(result, &wanted);
+    }
+    halo_tokens_finish(&wanted);
+}
+
 static void test_too_long(void **state)
 {
     (void)state;
@@ -301,7 +334,7 @@ int main(void)
         cmocka_unit_test(test_any_bytes),
         cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_many_added_tokens),
-        cmocka_unit_test(test_too_long),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_too_long),
     };
     return cmocka_run_group_tests(tests, open_fable, close_fable);
 }
