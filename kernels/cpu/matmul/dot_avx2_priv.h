@@ -52,25 +52,34 @@ HALO_INLINE halo_vint dot_offset(const struct halo_panel_shape shape, const stru
     return v_add32(sum, v_sll32(v_set32(a->neg_sum), shape.offset_shift));
 }
 
+/* 4 columns: sums of two products each in 16 bits. */
+HALO_INLINE halo_vint dot_quad(const struct halo_panel_shape shape, const struct halo_dot *dot, const struct halo_act_block *a, unsigned q)
+{
+    halo_vint x = v_set32(halo_load_i32(a->q + 4 * q));
+    return shape.is_signed ? _mm256_maddubs_epi16(dot->magnitude[q], _mm256_sign_epi8(x, dot->w[q]))
+                           : _mm256_maddubs_epi16(dot->w[q], x);
+}
+
 /* ret[i]: the integer part of the product of panel and act[i], as a float, exact. */
 HALO_INLINE void dot_run(const struct halo_panel_shape shape, const struct halo_dot *dot, const struct halo_act_block *const *act,
                          const unsigned n, halo_vfloat *ret)
 {
     const unsigned chain = dot_chain(shape);
-    halo_vint sum[HALO_DOT_ROWS], sum16[HALO_DOT_ROWS];
-    for (unsigned q = 0; q < HALO_QUADS; q++)
-        for (unsigned i = 0; i < n; i++) {
-            halo_vint x = v_set32(halo_load_i32(act[i]->q + 4 * q));
-            if (shape.is_signed)
-                x = _mm256_maddubs_epi16(dot->magnitude[q], _mm256_sign_epi8(x, dot->w[q]));
-            else
-                x = _mm256_maddubs_epi16(dot->w[q], x);
-            sum16[i] = q % chain == 0 ? x : _mm256_add_epi16(sum16[i], x);
-            if (q % chain != chain - 1)
-                continue;
-            x = v_madd16(sum16[i], dot->factor[q / 4]);
-            sum[i] = q < chain ? x : v_add32(sum[i], x);
-        }
+    halo_vint sum[HALO_DOT_ROWS];
+    for (unsigned i = 0; i < n; i++)
+        sum[i] = v_zero();
+    for (unsigned first = 0; first < HALO_QUADS; first += chain) {
+        halo_vint sum16[HALO_DOT_ROWS];
+        for (unsigned i = 0; i < n; i++)
+            sum16[i] = dot_quad(shape, dot, act[i], first);
+        for (unsigned q = first + 1; q < first + chain; q++)
+            for (unsigned i = 0; i < n; i++) {
+                sum16[i] = _mm256_add_epi16(sum16[i], dot_quad(shape, dot, act[i], q));
+                HALO_KEEP_ORDER(sum16[i]);
+            }
+        for (unsigned i = 0; i < n; i++)
+            sum[i] = v_add32(sum[i], v_madd16(sum16[i], dot->factor[first / 4]));
+    }
     for (unsigned i = 0; i < n; i++)
         ret[i] = v_float(dot_offset(shape, dot, act[i], sum[i]));
 }

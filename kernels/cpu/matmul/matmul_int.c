@@ -80,8 +80,12 @@ HALO_INLINE void run_one(const struct halo_panel_shape shape, panel_fn *unpack, 
         for (unsigned slab = 0; slab < shape.n_slabs; slab++, act++) {
             for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++) {
                 struct panel_terms terms;
-                terms_load(shape, unpack, block, slab, half, &terms);
-                terms_add(shape, &terms, &act, 1, &acc[half]);
+                const struct halo_act_block *a = act;
+                const uint8_t *from = block;
+                HALO_KEEP_SCALAR(a);
+                HALO_KEEP_SCALAR(from);
+                terms_load(shape, unpack, from, slab, half, &terms);
+                terms_add(shape, &terms, &a, 1, &acc[half]);
             }
         }
     }

@@ -44,22 +44,36 @@ static void transpose_8x8(const uint8_t *src, size_t stride, uint8_t *dst)
     }
 }
 
-/* One segment of one block of 16 rows that lie `stride` apart: unit i of row r to place i * 16 + r. */
+/* Unit i of row r to place i * 16 + r, for i from `first` on. Always inlined, with a constant unit. */
+static inline __attribute__((always_inline)) void pack_units(const uint32_t unit, uint32_t first, uint32_t count, const uint8_t *src,
+                                                             size_t stride, uint8_t *dst)
+{
+    for (uint32_t i = first; i < count; i++)
+        for (uint32_t r = 0; r < HALO_CPU_GROUP; r++)
+            memcpy(dst + (i * HALO_CPU_GROUP + r) * unit, src + r * stride + i * unit, unit);
+}
+
+/* One segment of one block of 16 rows that lie `stride` apart. */
 static void pack_segment(uint32_t unit, uint32_t count, const uint8_t *src, size_t stride, uint8_t *dst)
 {
     uint32_t i = 0;
-    if (unit == 4) {
+    switch (unit) {
+    case 4:
         for (; i + 4 <= count; i += 4)
             for (uint32_t r = 0; r < HALO_CPU_GROUP; r += 4)
                 transpose_4x4(src + r * stride + i * 4, stride, dst + i * 64 + r * 4);
-    } else if (unit == 2) {
+        pack_units(4, i, count, src, stride, dst);
+        return;
+    case 2:
         for (; i + 8 <= count; i += 8)
             for (uint32_t r = 0; r < HALO_CPU_GROUP; r += 8)
                 transpose_8x8(src + r * stride + i * 2, stride, dst + i * 32 + r * 2);
+        pack_units(2, i, count, src, stride, dst);
+        return;
+    default:
+        assert(unit == 1);
+        pack_units(1, i, count, src, stride, dst);
     }
-    for (; i < count; i++)
-        for (uint32_t r = 0; r < HALO_CPU_GROUP; r++)
-            memcpy(dst + (i * HALO_CPU_GROUP + r) * unit, src + r * stride + i * unit, unit);
 }
 
 static void pack_group(const struct halo_cpu_format *format, uint32_t n_cols, const uint8_t *src, size_t stride, uint8_t *dst)

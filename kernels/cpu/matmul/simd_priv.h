@@ -18,8 +18,11 @@
 #include "simd_avx2_priv.h"
 #endif
 
-/* Keeps gcc from gathering addresses into a vector and taking them out again. */
-#define HALO_KEEP_SCALAR(pointer) __asm__("" : "+r"(pointer))
+/* A pointer of unknown origin from here on: loads through it are not shared with others, kept in registers that are needed
+ * elsewhere, or moved up; and addresses are not gathered into a vector only to be taken out again. */
+#define HALO_KEEP_SCALAR(pointer) __asm__ volatile("" : "+r"(pointer))
+/* Keeps gcc from turning a chain of integer additions into a tree, for which there are not enough registers. */
+#define HALO_KEEP_ORDER(vector) __asm__("" : "+x"(vector))
 
 HALO_INLINE int32_t halo_load_i32(const void *p)
 {
