@@ -1,0 +1,241 @@
+/* args.h: what a kernel takes: one struct by value for each kernel, shared by the host (C) and the device code (C++).
+ *
+ * A launch passes kernelParams = { &struct }. Pointers are device addresses. A *row* is a row of the batch; values are f32,
+ * [row][width] without padding. Everything that changes from batch to batch stands in buffers (token, pos, pages, rope tables), so
+ * that a captured graph needs no new arguments. Rows whose pos is negative are padding: kv_write and attention skip them.
+ * The comment of a struct says its grid; the block size stands in variants.def.
+ */
+#ifndef HALO_HIP_ARGS_H
+#define HALO_HIP_ARGS_H
+
+#include <stdint.h>
+
+/* Grids are in blocks. */
+#define HALO_HIP_CEIL(n, d) (((n) + (d)-1) / (d))
+
+/* embed_<type>: out[r] = weight[token[r]] * scale. Grid (rows). */
+struct halo_embed_args {
+    const void *weight; /* packed (layout.h) */
+    const int32_t *token;
+    float *out;
+    uint32_t n_cols;
+    float scale;
+};
+
+/* rmsnorm: x += add when add; out = x / sqrt(mean(x^2) + eps) * weight, as f32 and/or as an activation row (layout.h). Grid (rows).
+ * n_cols % 32 == 0 when act is wanted. */
+struct halo_rmsnorm_args {
+    float *x;
+    const float *add;    /* or NULL */
+    const float *weight;
+    float *out;          /* or NULL */
+    void *act;           /* or NULL */
+    uint32_t n_cols;
+    float eps;
+};
+
+/* quantize: f32 rows into activation rows. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). */
+#define HALO_QUANTIZE_COLS 1024
+struct halo_quantize_args {
+    const float *x;
+    void *act;
+    uint32_t n_cols; /* % 32 == 0 */
+};
+
+/* half_rows: f32 rows into f16 rows for the GEMMs: half = x * 2^-e, scale = 2^e, e so that the largest magnitude is below 2^15 and
+ * 0 for usual rows. Grid (rows). Row stride of half: n_cols (% 32 == 0). */
+struct halo_half_args {
+    const float *x;
+    uint16_t *half;
+    float *scale; /* [rows] */
+    uint32_t n_cols;
+};
+
+/* One of the matrices that share an input. */
+struct halo_matrix_arg {
+    const void *weight;  /* packed (layout.h) */
+    const float *bias;   /* or NULL */
+    float *out;          /* [row][out_stride] */
+    uint32_t n_rows;     /* N */
+    uint32_t out_stride; /* floats */
+};
+
+/* gemv_<type>_x<rows>: out = weight x for up to 1, 2, 4 or 8 rows. All matrices have the type. Also HALO_OP_LOGITS, with row_index.
+ * Grid (sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS)). */
+#define HALO_GEMV_ROWS 16 /* weight rows of a block */
+struct halo_gemv_args {
+    struct halo_matrix_arg matrix[3];
+    const void *x;             /* activation rows for quantized types, f32 rows [row][n_cols] for F32, F16, BF16 */
+    const uint32_t *row_index; /* NULL, or for each output row the row of x */
+    uint32_t n_matrices, n_cols, n_rows;
+};
+
+/* gemm_<type>_m<tile>: the same for many rows, in f16 with f32 sums. Grid (ceil(n_rows / tile), ceil(matrix.n_rows / HALO_GEMM_COLS)).
+ * One matrix to a launch. n_cols % 32 == 0. */
+#define HALO_GEMM_COLS 128 /* weight rows of a block */
+struct halo_gemm_args {
+    struct halo_matrix_arg matrix;
+    const uint16_t *half; /* of half_rows */
+    const float *scale;
+    uint32_t n_cols, n_rows;
+};
+
+/* qk_norm: rmsnorm of each head of q and k, in place. Grid (ceil((n_head + n_head_kv) / HALO_HEAD_WAVES), rows). */
+#define HALO_HEAD_WAVES 8 /* heads of a block, one wave each */
+struct halo_qk_norm_args {
+    float *q, *k;
+    const float *q_weight, *k_weight;
+    uint32_t n_head, n_head_kv, head_dim;
+    float eps;
+};
+
+/* rope_norm, rope_neox: rotates q and k in place. Grid (ceil((n_head + n_head_kv) / HALO_HEAD_WAVES), rows). */
+struct halo_rope_args {
+    float *q, *k;
+    const float *table; /* [row][n_rot]: n_rot / 2 cosines, then n_rot / 2 sines, times the rope's scale; made by the host in double */
+    uint32_t n_head, n_head_kv, head_dim, n_rot;
+};
+
+/* The cache of one layer, and where the positions of a row are. Layout of a page: layout.h. */
+struct halo_kv_arg {
+    uint8_t *base;              /* page 0 of the layer; pages lie halo_hip_kv_page_bytes() apart */
+    const int32_t *pos;         /* [rows]; negative: no row */
+    const uint32_t *page_first; /* [rows] index into pages of the first page of the row's sequence */
+    const uint32_t *pages;
+    uint64_t page_bytes;
+    uint32_t n_head_kv, head_dim_k, head_dim_v;
+};
+
+/* kv_write_<kv type>: Grid (n_head_kv, rows). */
+struct halo_kv_write_args {
+    struct halo_kv_arg kv;
+    const float *k, *v;
+};
+
+/* attend_<kv type>_g<heads>_d<dim>: decode attention of rows that need not belong together. The positions of a row are cut into
+ * n_splits runs of whole pages; each split leaves its maximum, sum and weighted V in `partial`, attend_merge puts them together.
+ * A block serves up to <heads> q heads of one kv head. n_parts = ceil(n_head / n_head_kv / <heads>).
+ * Grid (n_splits, n_head_kv * n_parts, rows). With n_splits == 1 the result goes to `out` at once. */
+struct halo_attend_args {
+    struct halo_kv_arg kv;
+    const float *q;  /* [row][n_head][head_dim_k] */
+    float *out;      /* [row][n_head][head_dim_v] */
+    float *partial;  /* [row][n_head][n_splits][head_dim_v + 2]: max, sum, V; NULL when n_splits == 1 */
+    uint32_t n_head, n_splits, n_parts;
+    float scale;
+};
+
+/* attend_merge: Grid (n_head, rows). */
+struct halo_attend_merge_args {
+    const float *partial;
+    const int32_t *pos;
+    float *out;
+    uint32_t n_head, n_splits, head_dim_v;
+};
+
+/* prefill_<kv type>_d<dim>: causal attention of runs of rows of one sequence with ascending, consecutive positions. A tile is up to
+ * HALO_PREFILL_ROWS such rows. Grid (n_tiles, n_head). */
+#define HALO_PREFILL_ROWS 64
+struct halo_prefill_tile { uint32_t first_row, n_rows; };
+struct halo_prefill_args {
+    struct halo_kv_arg kv;
+    const struct halo_prefill_tile *tile; /* n_rows == 0: nothing to do */
+    const float *q;
+    float *out;
+    uint32_t n_head;
+    float scale;
+};
+
+/* glu_silu: act(gate) * up, as f32 and/or as an activation row. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). out may be gate. */
+struct halo_glu_args {
+    const float *gate, *up;
+    float *out; /* or NULL */
+    void *act;  /* or NULL; n_cols % 32 == 0 then */
+    uint32_t n_cols;
+};
+
+/* add: x += add. Grid (ceil(n / HALO_QUANTIZE_COLS)), n floats over all rows. */
+struct halo_add_args {
+    float *x;
+    const float *add;
+    uint32_t n;
+};
+
+/* moe_route: Grid (rows), one wave. n_expert <= HALO_MOE_EXPERTS_MAX. The choice has the format of op.h. */
+#define HALO_MOE_EXPERTS_MAX 512
+struct halo_moe_route_args {
+    const float *logits;
+    float *choice;
+    uint32_t n_expert, n_used, normalise;
+    float scale;
+};
+
+struct halo_expert_arg {
+    const void *weight;    /* expert e at weight + e * expert_bytes */
+    uint64_t expert_bytes;
+    float *out;            /* [row][n_used][n_rows] */
+    uint32_t n_rows;
+};
+
+/* moe_gemv_<type>: each (row, slot) by itself, for few rows. Grid (sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS), n_slots). */
+struct halo_moe_gemv_args {
+    struct halo_expert_arg matrix[2];
+    const void *x;       /* like gemv's; a row for each slot (per_slot) or for each row of the batch */
+    const float *choice; /* [row][2 * n_used] */
+    uint32_t n_matrices, n_cols, n_used, per_slot;
+};
+
+/* moe_group: sorts the slots by expert and cuts each expert's into tiles. Grid (1). */
+#define HALO_MOE_TILE 32
+struct halo_moe_tile { uint32_t expert, first, n_slots; }; /* first: index into slot[] */
+struct halo_moe_group_args {
+    const float *choice;
+    uint32_t *slot;             /* [n_slots] slots in the order of their experts */
+    struct halo_moe_tile *tile; /* [n_slots / HALO_MOE_TILE + min(n_expert, n_slots)], the rest filled with n_slots = 0 */
+    uint32_t n_slots, n_used, n_expert, n_tiles; /* n_tiles: of the array */
+};
+
+/* moe_gemm_<type>: for many rows. Grid (n_tiles, ceil(matrix.n_rows / HALO_GEMM_COLS)). half and scale: a row for each slot (per_slot) or
+ * for each row of the batch. */
+struct halo_moe_gemm_args {
+    struct halo_expert_arg matrix;
+    const uint16_t *half;
+    const float *scale;
+    const uint32_t *slot;
+    const struct halo_moe_tile *tile;
+    uint32_t n_cols, n_used, per_slot;
+};
+
+/* moe_sum: out = sum over the slots of weight[slot] * x[slot]. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). */
+struct halo_moe_sum_args {
+    const float *x, *choice;
+    float *out;
+    uint32_t n_cols, n_used;
+};
+
+/* gather_rows: out[i] = x[row[i]]. For the wanted rows before the head when there are many. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). */
+struct halo_gather_args {
+    const float *x;
+    const uint32_t *row;
+    float *out;
+    uint32_t n_cols;
+};
+
+/* best: the n_best largest of each row, largest first, ties to the lowest id. Grid (rows). n_best <= HALO_BEST_MAX. */
+#define HALO_BEST_MAX 64
+struct halo_best_args {
+    float *logits; /* [row][n]; the ones found are overwritten with -inf unless n_best == 1 */
+    float *value;  /* [row][n_best] */
+    int32_t *id;   /* [row][n_best] */
+    uint32_t n, n_best;
+};
+
+/* copy: n 16-byte words, for a page of the cache. Grid (ceil(n / HALO_COPY_WORDS)). */
+#define HALO_COPY_WORDS 1024
+struct halo_copy_args {
+    const void *from;
+    void *to;
+    uint32_t n;
+};
+
+#endif
