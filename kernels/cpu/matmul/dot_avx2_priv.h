@@ -13,11 +13,6 @@ struct halo_dot {
     halo_vint sub_pair;   /* the scales of both halves */
 };
 
-HALO_INLINE halo_vint pair_16(halo_vint low, halo_vint high)
-{
-    return v_or(v_and(low, v_set32(0xffff)), v_sll32(high, 16));
-}
-
 HALO_INLINE void dot_prepare(const struct halo_panel_shape shape, const struct halo_panel *panel, struct halo_dot *ret)
 {
     for (int q = 0; q < HALO_QUADS; q++) {
@@ -27,9 +22,11 @@ HALO_INLINE void dot_prepare(const struct halo_panel_shape shape, const struct h
     }
     ret->factor[0] = ret->factor[1] = _mm256_set1_epi16(1);
     if (shape.halves) {
-        ret->factor[0] = pair_16(panel->sub[0], panel->sub[0]);
-        ret->factor[1] = pair_16(panel->sub[1], panel->sub[1]);
-        ret->sub_pair = pair_16(panel->sub[0], panel->sub[1]);
+        const __m256i low = _mm256_set1_epi32(0x01000100), high = _mm256_set1_epi32(0x03020302);
+        const __m256i lanes = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+        ret->sub_pair = _mm256_blend_epi16(panel->sub[0], v_sll32(panel->sub[1], 16), 0xaa);
+        ret->factor[0] = _mm256_shuffle_epi8(ret->sub_pair, _mm256_add_epi8(lanes, low));
+        ret->factor[1] = _mm256_shuffle_epi8(ret->sub_pair, _mm256_add_epi8(lanes, high));
     }
 }
 

@@ -12,8 +12,8 @@ static const struct halo_cpu_format halo_cpu_formats[HALO_TYPE_END] = {
     FORMAT(BF16, 1, 2, {0, 2, 1}),
     FORMAT(Q4_0, 32, 18, {2, 4, 4}, {0, 2, 1}),                             /* qs; d */
     FORMAT(Q4_1, 32, 20, {4, 4, 4}, {0, 2, 2}),                             /* qs; d, m */
-    FORMAT(Q5_0, 32, 22, {6, 4, 4}, {2, 4, 1}, {0, 2, 1}),                  /* qs; qh; d */
-    FORMAT(Q5_1, 32, 24, {8, 4, 4}, {4, 4, 1}, {0, 2, 2}),                  /* qs; qh; d, m */
+    FORMAT(Q5_0, 32, 22, {6, 4, 4}, {2, 4, 1, true}, {0, 2, 1}),                  /* qs; qh; d */
+    FORMAT(Q5_1, 32, 24, {8, 4, 4}, {4, 4, 1, true}, {0, 2, 2}),                  /* qs; qh; d, m */
     FORMAT(Q8_0, 32, 34, {2, 4, 8}, {0, 2, 1}),                             /* qs; d */
     FORMAT(IQ4_NL, 32, 18, {2, 4, 4}, {0, 2, 1}),                           /* qs; d */
     FORMAT(MXFP4, 32, 17, {1, 4, 4}, {0, 1, 1}),                            /* qs; e */
@@ -36,8 +36,15 @@ void halo_cpu_block_gather(const struct halo_cpu_format *format, const uint8_t *
 {
     assert(row < HALO_CPU_GROUP);
     for (const struct halo_cpu_segment *s = format->segments; s < format->segments + HALO_CPU_SEGMENTS && s->count; s++) {
+        uint8_t *to = (uint8_t *)ret_block + s->offset;
         for (uint32_t i = 0; i < s->count; i++)
-            memcpy((uint8_t *)ret_block + s->offset + i * s->unit, packed + (i * HALO_CPU_GROUP + row) * s->unit, s->unit);
+            memcpy(to + i * s->unit, packed + (i * HALO_CPU_GROUP + row) * s->unit, s->unit);
+        if (s->spread) {
+            uint32_t bits;
+            memcpy(&bits, to, sizeof bits);
+            bits = halo_cpu_gather_bits(bits);
+            memcpy(to, &bits, sizeof bits);
+        }
         packed += (uint32_t)s->count * s->unit * HALO_CPU_GROUP;
     }
 }

@@ -18,12 +18,39 @@ struct halo_cpu_segment {
     uint8_t offset; /* of the first unit in the file block */
     uint8_t unit;   /* bytes: 1, 2 or 4 */
     uint8_t count;  /* 0 ends the list */
+    bool spread;    /* units are 32 bits, one for each of 32 weights: see halo_cpu_spread_bits() */
 };
 
 struct halo_cpu_format {
     uint16_t block_weights, block_bytes;
     struct halo_cpu_segment segments[HALO_CPU_SEGMENTS];
 };
+
+/* Bit 4q + b of a fifth-bit word goes to bit 8b + q: the bit of column 4q + b then lies in the byte of its column, and one shift
+ * serves a whole quad. A bit matrix of 8 x 4, turned; four exchanges of bits that lie a distance apart do it. */
+static inline uint32_t halo_cpu_exchange_bits(uint32_t x, uint32_t mask, unsigned distance)
+{
+    uint32_t moved = (x ^ x >> distance) & mask;
+    return x ^ moved ^ moved << distance;
+}
+
+static inline uint32_t halo_cpu_spread_bits(uint32_t x)
+{
+    x = halo_cpu_exchange_bits(x, 0x22222222, 1);
+    x = halo_cpu_exchange_bits(x, 0x0a0a0a0a, 3);
+    x = halo_cpu_exchange_bits(x, 0x00cc00cc, 6);
+    x = halo_cpu_exchange_bits(x, 0x0000f0f0, 12);
+    return x;
+}
+
+static inline uint32_t halo_cpu_gather_bits(uint32_t x)
+{
+    x = halo_cpu_exchange_bits(x, 0x0000f0f0, 12);
+    x = halo_cpu_exchange_bits(x, 0x00cc00cc, 6);
+    x = halo_cpu_exchange_bits(x, 0x0a0a0a0a, 3);
+    x = halo_cpu_exchange_bits(x, 0x22222222, 1);
+    return x;
+}
 
 /* NULL for an id that is no type. */
 const struct halo_cpu_format *halo_cpu_format_of(enum halo_type type);

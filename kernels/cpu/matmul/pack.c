@@ -76,6 +76,16 @@ static void pack_segment(uint32_t unit, uint32_t count, const uint8_t *src, size
     }
 }
 
+static void pack_spread_bits(const uint8_t *src, size_t stride, uint8_t *dst)
+{
+    uint32_t bits[HALO_CPU_GROUP];
+    for (uint32_t r = 0; r < HALO_CPU_GROUP; r++)
+        memcpy(&bits[r], src + r * stride, sizeof bits[r]);
+    for (uint32_t r = 0; r < HALO_CPU_GROUP; r++)
+        bits[r] = halo_cpu_spread_bits(bits[r]);
+    memcpy(dst, bits, sizeof bits);
+}
+
 static void pack_group(const struct halo_cpu_format *format, uint32_t n_cols, const uint8_t *src, size_t stride, uint8_t *dst)
 {
     if (format->block_weights == 1) { /* floats: the row is one segment */
@@ -84,7 +94,10 @@ static void pack_group(const struct halo_cpu_format *format, uint32_t n_cols, co
     }
     for (uint32_t col = 0; col < n_cols; col += format->block_weights, src += format->block_bytes) {
         for (const struct halo_cpu_segment *s = format->segments; s < format->segments + HALO_CPU_SEGMENTS && s->count; s++) {
-            pack_segment(s->unit, s->count, src + s->offset, stride, dst);
+            if (s->spread)
+                pack_spread_bits(src + s->offset, stride, dst);
+            else
+                pack_segment(s->unit, s->count, src + s->offset, stride, dst);
             dst += (uint32_t)s->count * s->unit * HALO_CPU_GROUP;
         }
     }

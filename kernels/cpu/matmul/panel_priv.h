@@ -40,17 +40,13 @@ HALO_INLINE void put_nibble_quads(const uint8_t *p, struct halo_panel *ret)
     }
 }
 
-/* qh: 32 bits for each row. Spreads bits 4q .. 4q + 3 of a lane over the low bits of its 4 bytes, as bit 4. */
+/* One word of fifth bits for each row, spread: bit q of a byte belongs to quad q. */
 HALO_INLINE void add_fifth_bit_quads(const uint8_t *p, struct halo_panel *ret)
 {
     halo_vint qh = v_load(p);
-    for (unsigned q = 0; q < HALO_QUADS; q++) {
-        halo_vint x = v_and(v_srl32(qh, 4 * q), v_set32(15));
-        /* Bit i of x to bit 8i + 4: two doublings of the distance between bits, without a multiplication. */
-        x = v_and(v_or(x, v_sll32(x, 14)), v_set32(0x00030003));
-        x = v_and(v_or(x, v_sll32(x, 7)), v_set32(0x01010101));
-        ret->w[q] = v_or(ret->w[q], v_sll16(x, 4));
-    }
+#pragma GCC unroll 8
+    for (unsigned q = 0; q < HALO_QUADS; q++)
+        ret->w[q] = v_or(ret->w[q], v_moved_bits(qh, q, 4, 1));
 }
 
 HALO_INLINE void look_up_quads(const int8_t table[16], struct halo_panel *ret)
@@ -135,8 +131,7 @@ HALO_INLINE void panel_q3_k(const uint8_t *block, unsigned slab, unsigned lanes,
 {
     for (unsigned q = 0; q < HALO_QUADS; q++) {
         halo_vint low = v_bits(v_load(block + slab / 4 * 512 + 64 * q + lanes), slab % 4 * 2, 3);
-        halo_vint high = v_bits(v_load(block + 1024 + 64 * q + lanes), slab, 1);
-        ret->w[q] = v_or(low, v_sll16(high, 2));
+        ret->w[q] = v_or(low, v_moved_bits(v_load(block + 1024 + 64 * q + lanes), slab, 2, 1));
     }
     for (unsigned half = 0; half < 2; half++) {
         unsigned i = 2 * slab + half;
@@ -174,8 +169,7 @@ HALO_INLINE void panel_q5_k(const uint8_t *block, unsigned slab, unsigned lanes,
 {
     for (unsigned q = 0; q < HALO_QUADS; q++) {
         halo_vint low = v_bits(v_load(block + slab / 2 * 512 + 64 * q + lanes), slab % 2 * 4, 15);
-        halo_vint high = v_bits(v_load(block + 2048 + 64 * q + lanes), slab, 1);
-        ret->w[q] = v_or(low, v_sll16(high, 4));
+        ret->w[q] = v_or(low, v_moved_bits(v_load(block + 2048 + 64 * q + lanes), slab, 4, 1));
     }
     put_k_scales(block + 2560, slab, lanes, ret);
 }
@@ -185,8 +179,7 @@ HALO_INLINE void panel_q6_k(const uint8_t *block, unsigned slab, unsigned lanes,
     const uint8_t *ql = block + (slab / 4 * 16 + slab % 2 * 8) * 64 + lanes, *qh = block + 2048 + slab / 4 * 512 + lanes;
     for (unsigned q = 0; q < HALO_QUADS; q++) {
         halo_vint low = v_bits(v_load(ql + 64 * q), slab % 4 / 2 * 4, 15);
-        halo_vint high = v_bits(v_load(qh + 64 * q), slab % 4 * 2, 3);
-        ret->w[q] = v_or(low, v_sll16(high, 4));
+        ret->w[q] = v_or(low, v_moved_bits(v_load(qh + 64 * q), slab % 4 * 2, 4, 3));
     }
     for (unsigned half = 0; half < 2; half++) {
         unsigned i = 2 * slab + half;

@@ -38,4 +38,10 @@ HALO_INLINE halo_vint v_bits(halo_vint x, unsigned shift, int mask)
     return v_and(v_srl16(x, shift), v_set8(mask));
 }
 
+/* The same bits, but moved to bit `to` instead of bit 0. */
+HALO_INLINE halo_vint v_moved_bits(halo_vint x, unsigned from, unsigned to, int mask)
+{
+    return v_and(from < to ? v_sll16(x, to - from) : v_srl16(x, from - to), v_set8(mask << to));
+}
+
 #endif
