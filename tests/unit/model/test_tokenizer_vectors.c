@@ -208,6 +208,45 @@ static void test_fable(void **state)
     free(file.bytes);
 }
 
+/* The prompts of the reference logits, special tokens parsed and BOS added as each model asks for it. */
+static size_t check_prompts(const char *model)
+{
+    static const char *const prompts[] = {"p_short", "p_unicode", "p_long", "p_chat"};
+    char models[4300], path[4400];
+    size_t n_checked = 0;
+    snprintf(models, sizeof models, "%s/../models", folder);
+    struct halo_tokenizer *tokenizer = tokenizer_open(models, model);
+    for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) {
+        json_error_t error;
+        snprintf(path, sizeof path, "%s/../golden/%.*s.%s.json", folder, (int)(strlen(model) - 5), model, prompts[i]);
+        json_t *golden = json_load_file(path, JSON_ALLOW_NUL, &error);
+        json_t *text = json_object_get(golden, "prompt"), *ids = json_object_get(golden, "tokens");
+        if (!json_is_string(text) || !json_is_array(ids))
+            fail_msg("%s: %s", path, golden ? "not a golden file" : error.text);
+        struct halo_tokens tokens = {0};
+        if (halo_tokenizer_adds_bos(tokenizer))
+            assert_int_equal(halo_tokens_push(&tokens, halo_tokenizer_bos(tokenizer)), 0);
+        assert_int_equal(halo_tokenizer_encode(tokenizer, json_string_value(text), json_string_length(text), true, true,
+                                               &tokens, NULL),
+                         0);
+        assert_int_equal(tokens.n, json_array_size(ids));
+        for (size_t k = 0; k < tokens.n; k++)
+            assert_int_equal(tokens.ids[k], json_integer_value(json_array_get(ids, k)));
+        n_checked += tokens.n;
+        halo_tokens_finish(&tokens);
+        json_decref(golden);
+    }
+    halo_tokenizer_destroy(tokenizer);
+    return n_checked;
+}
+
+static void test_prompts(void **state)
+{
+    (void)state;
+    assert_int_equal(check_prompts("fable-F16.gguf"), 24 + 356 + 670 + 76);
+    assert_int_equal(check_prompts("tiny-mistral-spm.gguf"), 25 + 219 + 690 + 124);
+}
+
 /* A vocabulary of a kind that is not built in must be refused by name, not tokenized wrongly. */
 static void test_unsupported(void **state)
 {
@@ -228,7 +267,7 @@ static void test_unsupported(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_vocabularies), cmocka_unit_test(test_fable),
-                                       cmocka_unit_test(test_unsupported)};
+                                       cmocka_unit_test(test_prompts), cmocka_unit_test(test_unsupported)};
     const char *shared = shared_folder();
     interpret = argc > 1 && strcmp(argv[1], "interpreter") == 0;
     if (!shared || !file_exists(shared, "vocab")) {

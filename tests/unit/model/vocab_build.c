@@ -148,7 +148,7 @@ int32_t build_bpe_byte(uint8_t byte)
     return n_before;
 }
 
-static void byte_spelling(uint8_t byte, char text[3])
+size_t build_bpe_spelling(uint8_t byte, char text[3])
 {
     unsigned point = byte;
     if (!is_printable(byte)) {
@@ -156,21 +156,28 @@ static void byte_spelling(uint8_t byte, char text[3])
         for (unsigned other = 0; other < byte; other++)
             point += !is_printable(other);
     }
-    if (point < 128)
-        snprintf(text, 3, "%c", (char)point);
-    else
-        snprintf(text, 3, "%c%c", (char)(0xC0 | point >> 6), (char)(0x80 | (point & 0x3F)));
+    size_t n = point < 128 ? 1 : 2;
+    text[0] = (char)(n == 1 ? point : 0xC0 | point >> 6);
+    text[1] = (char)(n == 1 ? 0 : 0x80 | (point & 0x3F));
+    text[2] = 0;
+    return n;
 }
 
 void build_bpe(struct vocab_build *build, const char *const *extra, const int32_t *kinds, size_t n_extra,
                const char *const *merges, size_t n_merges)
+{
+    build_bpe_pre(build, "gpt-2", extra, kinds, n_extra, merges, n_merges);
+}
+
+void build_bpe_pre(struct vocab_build *build, const char *pre, const char *const *extra, const int32_t *kinds,
+                   size_t n_extra, const char *const *merges, size_t n_merges)
 {
     char spellings[256][3];
     const char **tokens = calloc(256 + n_extra, sizeof *tokens);
     int32_t *all_kinds = calloc(256 + n_extra, sizeof *all_kinds);
     for (int byte = 0; byte < 256; byte++) {
         int32_t id = build_bpe_byte((uint8_t)byte);
-        byte_spelling((uint8_t)byte, spellings[id]);
+        build_bpe_spelling((uint8_t)byte, spellings[id]);
         tokens[id] = spellings[id];
         all_kinds[id] = HALO_TOKEN_NORMAL;
     }
@@ -179,7 +186,7 @@ void build_bpe(struct vocab_build *build, const char *const *extra, const int32_
         all_kinds[256 + i] = kinds[i];
     }
     build_string(build, "tokenizer.ggml.model", "gpt2");
-    build_string(build, "tokenizer.ggml.pre", "gpt-2");
+    build_string(build, "tokenizer.ggml.pre", pre);
     build_strings(build, "tokenizer.ggml.tokens", tokens, 256 + n_extra);
     build_i32s(build, "tokenizer.ggml.token_type", all_kinds, 256 + n_extra);
     build_strings(build, "tokenizer.ggml.merges", merges, n_merges);

@@ -35,6 +35,11 @@ int build_tokenizer(struct vocab_build *build, struct halo_tokenizer **ret, stru
  * `kinds`. Writes all keys but the special ids. Merges may be NULL. */
 void build_bpe(struct vocab_build *build, const char *const *extra, const int32_t *kinds, size_t n_extra,
                const char *const *merges, size_t n_merges);
+/* The same for another tokenizer.ggml.pre than gpt-2. */
+void build_bpe_pre(struct vocab_build *build, const char *pre, const char *const *extra, const int32_t *kinds,
+                   size_t n_extra, const char *const *merges, size_t n_merges);
+/* How a byte is spelled in it, NUL-terminated; returns the length. */
+size_t build_bpe_spelling(uint8_t byte, char text[3]);
 /* The id of byte b in it. */
 int32_t build_bpe_byte(uint8_t byte);
 
