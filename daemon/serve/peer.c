@@ -56,6 +56,12 @@ static void unmark(struct halo_peer *peer)
     peer->dirty_link = NULL;
 }
 
+static void release_pending(struct halo_peer *peer)
+{
+    halo_quota_give_back(&peer->daemon->quota, peer->user, peer->charged_bytes);
+    peer->charged_bytes = 0;
+}
+
 void halo_peer_close(struct halo_peer *peer)
 {
     struct halo_daemon *daemon = peer->daemon;
@@ -71,8 +77,7 @@ void halo_peer_close(struct halo_peer *peer)
     if (peer->next != NULL)
         peer->next->link = peer->link;
     daemon->n_peers--;
-    halo_quota_give_back(&daemon->quota, peer->user, peer->charged_bytes);
-    peer->charged_bytes = 0;
+    release_pending(peer);
     uv_close((uv_handle_t *)&peer->pipe, handle_closed);
     uv_close((uv_handle_t *)&peer->timer, handle_closed);
 }
@@ -157,11 +162,8 @@ static void give_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_buf
 /* The line that is only half here is held in memory, at the cost of its sender. */
 static bool charge_pending(struct halo_peer *peer)
 {
-    struct halo_quota *quota = &peer->daemon->quota;
     size_t pending = halo_line_pending(&peer->reader);
-    halo_quota_give_back(quota, peer->user, peer->charged_bytes);
-    peer->charged_bytes = 0;
-    if (halo_quota_charge(quota, peer->user, pending) != 0)
+    if (halo_quota_charge(&peer->daemon->quota, peer->user, pending) != 0)
         return false;
     peer->charged_bytes = pending;
     return true;
@@ -171,6 +173,7 @@ static void take_lines(struct halo_peer *peer)
 {
     const char *line;
     size_t len;
+    release_pending(peer); /* a request that it became is charged as such */
     for (;;) {
         int r = halo_line_next(&peer->reader, &line, &len);
         if (r == HALO_LINE_E_MORE)

@@ -37,9 +37,7 @@ void rig_sleep_ms(int ms)
 static const char *program(const char *name)
 {
     const char *path = getenv(name);
-    if (path == NULL)
-        fail_msg("%s is not set", name);
-    return path;
+    return path != NULL ? path : "";
 }
 
 static int try_connect(const struct rig *rig)
@@ -79,6 +77,8 @@ void rig_restart(struct rig *rig, const char *config, const char *const *env)
     assert_non_null(file);
     fputs(config, file);
     assert_int_equal(fclose(file), 0);
+    assert_string_not_equal(program("HALO_TEST_HALOD"), "");
+    assert_string_not_equal(program("HALO_TEST_ENGINE"), "");
     rig->pid = fork();
     assert_true(rig->pid >= 0);
     if (rig->pid == 0)

@@ -255,7 +255,7 @@ static int expect_notify(int fd, const char *wanted)
         ssize_t n = recv(fd, text, sizeof(text) - 1, 0);
         if (n < 0)
             fail_msg("the manager was not told %s", wanted);
-        text[n] = '\0';
+        text[n < 0 ? 0 : n] = '\0';
         if (strncmp(text, wanted, strlen(wanted)) == 0)
             return i;
     }
