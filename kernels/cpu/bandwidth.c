@@ -1,7 +1,7 @@
 /* bandwidth.c: how fast the threads of the device can read memory: the bound of decoding.
  *
- * Reads the largest weights that are there, as decoding does, or a buffer of its own. Device thread; takes about 100 ms, plus the
- * filling of the buffer where one is needed. 0 when there is no memory for that.
+ * Reads the largest weights that are there, as decoding does, or a buffer of its own. Device thread; takes about 100
+ * ms, plus the filling of the buffer where one is needed. 0 when there is no memory for that.
  */
 #include "device_priv.h"
 

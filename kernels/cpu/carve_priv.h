@@ -1,6 +1,7 @@
 /* carve_priv.h: cuts one region into arrays, or counts what they would take.
  *
- * The same code runs twice: with a NULL base to learn the size, then with the region. `n_bytes` saturates at UINT64_MAX.
+ * The same code runs twice: with a NULL base to learn the size, then with the region. `n_bytes` saturates at
+ * UINT64_MAX.
  */
 #ifndef HALO_CPU_CARVE_PRIV_H
 #define HALO_CPU_CARVE_PRIV_H

@@ -1,7 +1,7 @@
 /* device.c: the CPU device: opening, describing, and the table of its functions.
  *
- * Device thread, apart from probe, describe, supports and estimate (any thread). A device owns its worker threads and knows its
- * models; opening fails when a forced variant does not run on this machine or a thread cannot be had.
+ * Device thread, apart from probe, describe, supports and estimate (any thread). A device owns its worker threads and
+ * knows its models; opening fails when a forced variant does not run on this machine or a thread cannot be had.
  */
 #include "device_priv.h"
 
@@ -34,7 +34,8 @@ static int choose_isa(const char *variant, enum halo_cpu_isa *ret, char *reason)
         *ret = (enum halo_cpu_isa)isa;
         return 0;
     }
-    return halo_cpu_reason(reason, -EINVAL, "no kernel variant is called \"%.64s\": reference, avx2 or avx512", variant ? variant : "");
+    return halo_cpu_reason(reason, -EINVAL, "no kernel variant is called \"%.64s\": reference, avx2 or avx512",
+                           variant ? variant : "");
 }
 
 /* The processors this process may use, or the number that was asked for. */
@@ -127,8 +128,8 @@ static void cpu_describe(const struct halo_device *device, struct halo_device_in
         .features = HALO_DEVICE_BATCH_INVARIANT | HALO_DEVICE_HOST_MEMORY,
         .n_threads = device->n_threads,
     };
-    snprintf(ret->detail, sizeof(ret->detail), "%s, %s kernels, %u thread%s", processor[0] ? processor : "x86-64", device->lanes->name,
-             device->n_threads, device->n_threads == 1 ? "" : "s");
+    snprintf(ret->detail, sizeof(ret->detail), "%s, %s kernels, %u thread%s", processor[0] ? processor : "x86-64",
+             device->lanes->name, device->n_threads, device->n_threads == 1 ? "" : "s");
     memory(&ret->memory_bytes, &ret->free_bytes);
 }
 

@@ -1,7 +1,7 @@
 /* device_priv.h: what the files of the CPU device share: the device, a model on it, and small helpers.
  *
- * A device and its models belong to the engine's device thread; weight slots may be asked for and committed by other threads between
- * create and seal. The op functions below run on the device thread and spread their work over the pool.
+ * A device and its models belong to the engine's device thread; weight slots may be asked for and committed by other
+ * threads between create and seal. The op functions below run on the device thread and spread their work over the pool.
  */
 #ifndef HALO_CPU_DEVICE_PRIV_H
 #define HALO_CPU_DEVICE_PRIV_H
@@ -34,10 +34,10 @@ struct halo_cpu_region {
 
 struct halo_cpu_weight {
     const struct halo_weight *info;
-    uint8_t *slot;         /* 64-byte aligned: where the repacked bytes begin */
-    uint8_t *data;         /* where the file's bytes go */
+    uint8_t *slot; /* 64-byte aligned: where the repacked bytes begin */
+    uint8_t *data; /* where the file's bytes go */
     bool slack;
-    uint64_t expert_bytes; /* repacked bytes of one matrix */
+    uint64_t expert_bytes;         /* repacked bytes of one matrix */
     struct halo_cpu_matrix matrix; /* of expert 0; unused for a vector */
     atomic_bool committed;
 };
@@ -69,22 +69,22 @@ struct halo_cpu_product {
 
 /* Everything a run writes, carved out of one region when the model is created. */
 struct halo_cpu_scratch {
-    struct halo_cpu_value *values; /* [n_values] */
-    uint8_t *act;                  /* prepared rows of the op under way */
-    const void **plain_row;        /* [n_slots] rows as they are */
-    const void **act_row;          /* [n_slots] the same rows prepared */
-    const void **slot_row[2];      /* [n_slots] rows sorted by expert, for each weight of a MoE product */
+    struct halo_cpu_value *values;    /* [n_values] */
+    uint8_t *act;                     /* prepared rows of the op under way */
+    const void **plain_row;           /* [n_slots] rows as they are */
+    const void **act_row;             /* [n_slots] the same rows prepared */
+    const void **slot_row[2];         /* [n_slots] rows sorted by expert, for each weight of a MoE product */
     float **out_row[HALO_MATMUL_MAX]; /* [n_slots] */
     struct halo_cpu_product *products;
-    float **rope;                  /* [n_ropes] -> [max_rows][n_rot / 2] pairs of cosine and sine */
+    float **rope;                    /* [n_ropes] -> [max_rows][n_rot / 2] pairs of cosine and sine */
     struct halo_cpu_row_tile *tiles; /* [max_rows] */
-    uint32_t *expert_first;        /* [n_expert + 1] */
-    uint32_t *expert_slot;         /* [n_slots] slots sorted by expert */
-    uint8_t *attend_thread;        /* [n_threads][attend_thread_bytes] */
+    uint32_t *expert_first;          /* [n_expert + 1] */
+    uint32_t *expert_slot;           /* [n_slots] slots sorted by expert */
+    uint8_t *attend_thread;          /* [n_threads][attend_thread_bytes] */
     uint64_t attend_thread_bytes;
-    float *partial;                /* [n_partials][partial_floats]: a softmax for each split that is an item of its own */
+    float *partial; /* [n_partials][partial_floats]: a softmax for each split that is an item of its own */
     uint32_t n_partials, partial_floats;
-    uint32_t n_slots;              /* max_rows times the most experts a row uses */
+    uint32_t n_slots; /* max_rows times the most experts a row uses */
 };
 
 struct halo_device_model {
@@ -107,18 +107,21 @@ __attribute__((format(printf, 3, 4))) int halo_cpu_reason(char *reason, int erro
 int halo_cpu_region_map(struct halo_cpu_region *region, uint64_t n_bytes, const char *what, char *reason);
 void halo_cpu_region_unmap(struct halo_cpu_region *region);
 
-/* weight.c: places all weights and returns the bytes of their region, or UINT64_MAX when that overflows. With base NULL it only counts. */
+/* weight.c: places all weights and returns the bytes of their region, or UINT64_MAX when that overflows. With base NULL
+ * it only counts. */
 uint64_t halo_cpu_weights_place(const struct halo_plan *plan, uint8_t *base, struct halo_cpu_weight *weights);
 void halo_cpu_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
 int halo_cpu_weight_commit(struct halo_device_model *model, uint32_t index, char *reason);
 
 /* scratch.c: the same for the scratch. */
-uint64_t halo_cpu_scratch_carve(const struct halo_plan *plan, uint32_t n_threads, uint8_t *base, struct halo_cpu_scratch *scratch);
+uint64_t halo_cpu_scratch_carve(const struct halo_plan *plan, uint32_t n_threads, uint8_t *base,
+                                struct halo_cpu_scratch *scratch);
 
 /* model.c */
-void halo_cpu_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights, uint64_t *ret_kv,
-                       uint64_t *ret_scratch);
-int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret, char *reason);
+void halo_cpu_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
+                       uint64_t *ret_kv, uint64_t *ret_scratch);
+int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
+                          char *reason);
 void halo_cpu_model_destroy(struct halo_device_model *model);
 int halo_cpu_model_seal(struct halo_device_model *model, char *reason);
 int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
@@ -127,14 +130,17 @@ int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
 int halo_cpu_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason);
 
 /* run.c */
-int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase, char *reason);
+int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
+                 char *reason);
 int halo_cpu_peek(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason);
 
 /* bandwidth.c */
 double halo_cpu_measure_bandwidth(struct halo_device *device);
 
-/* rows.c: calls fn for stretches of the rows 0..n_rows-1, on all threads when `row_cost` (about the floats touched) makes it worth it. */
-typedef void halo_cpu_rows_fn(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows);
+/* rows.c: calls fn for stretches of the rows 0..n_rows-1, on all threads when `row_cost` (about the floats touched)
+ * makes it worth it. */
+typedef void halo_cpu_rows_fn(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row,
+                              uint32_t n_rows);
 void halo_cpu_each_row(struct halo_device_model *model, const struct halo_op *op, uint32_t n_rows, uint32_t row_cost,
                        halo_cpu_rows_fn *fn);
 
@@ -172,7 +178,8 @@ static inline const float *halo_cpu_vector(const struct halo_device_model *model
 }
 
 /* The matrix of one expert; expert 0 is the only one outside MoE. */
-static inline struct halo_cpu_matrix halo_cpu_expert(const struct halo_device_model *model, uint32_t weight, uint32_t expert)
+static inline struct halo_cpu_matrix halo_cpu_expert(const struct halo_device_model *model, uint32_t weight,
+                                                     uint32_t expert)
 {
     const struct halo_cpu_weight *w = &model->weights[weight];
     struct halo_cpu_matrix matrix = w->matrix;
@@ -181,7 +188,8 @@ static inline struct halo_cpu_matrix halo_cpu_expert(const struct halo_device_mo
 }
 
 /* K or V rows of one head in one page of one layer: [HALO_KV_PAGE_TOKENS][row bytes]. */
-static inline uint8_t *halo_cpu_kv_rows(const struct halo_device_model *model, uint32_t layer, uint32_t page, bool value, uint32_t head)
+static inline uint8_t *halo_cpu_kv_rows(const struct halo_device_model *model, uint32_t layer, uint32_t page,
+                                        bool value, uint32_t head)
 {
     const struct halo_kv_shape *kv = &model->plan->kv;
     uint64_t k_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_row_bytes(kv->type, kv->head_dim_k);

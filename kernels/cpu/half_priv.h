@@ -1,4 +1,5 @@
-/* half_priv.h: f16 bit patterns to f32 and back, in plain C: exact one way, round-to-nearest-even the other, as F16C does it. */
+/* half_priv.h: f16 bit patterns to f32 and back, in plain C: exact one way, round-to-nearest-even the other, as F16C
+ * does it. */
 #ifndef HALO_CPU_HALF_PRIV_H
 #define HALO_CPU_HALF_PRIV_H
 

@@ -1,8 +1,9 @@
-/* lanes_attend.c: scores, softmax and weighted sum of one tile of positions. Compiled once for each variant (lanes_priv.h).
+/* lanes_attend.c: scores, softmax and weighted sum of one tile of positions. Compiled once for each variant
+ * (lanes_priv.h).
  *
- * A score is the dot product of sixteen lanes along the head, summed by the one tree of vec_sum; the weighted sum adds the positions
- * one after the other. So blocks of queries and positions may be as large as the registers of a variant allow: each number is made
- * by the same additions in the same order whatever the block.
+ * A score is the dot product of sixteen lanes along the head, summed by the one tree of vec_sum; the weighted sum adds
+ * the positions one after the other. So blocks of queries and positions may be as large as the registers of a variant
+ * allow: each number is made by the same additions in the same order whatever the block.
  */
 #include "lanes_priv.h"
 #include "vec_priv.h"
@@ -81,7 +82,8 @@ static void score(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q
         score_queries(1, tile, q + a * tile->k_stride, scale, ret + a * POSITIONS);
 }
 
-/* Turns scores into e^(score - max), brings max and sum up to date, and returns for each query what its old sums must be multiplied by. */
+/* Turns scores into e^(score - max), brings max and sum up to date, and returns for each query what its old sums must
+ * be multiplied by. */
 static void weigh(uint32_t n_q, float *score, struct halo_cpu_softmax *softmax, float *ret_correction)
 {
     float old[HALO_CPU_ATTEND_QUERIES] = {0}, max[HALO_CPU_ATTEND_QUERIES] = {0};
@@ -103,9 +105,10 @@ static void weigh(uint32_t n_q, float *score, struct halo_cpu_softmax *softmax, 
     }
 }
 
-/* out[a] = out[a] * correction[a] + sum over the positions of weight[a][p] V[p], for n_q queries and n_chunks chunks of sixteen. */
-INLINE void sum_block(uint32_t n_q, uint32_t n_chunks, const struct halo_cpu_tile *tile, const float *v, const float *weight,
-                      const float *correction, float *out)
+/* out[a] = out[a] * correction[a] + sum over the positions of weight[a][p] V[p], for n_q queries and n_chunks chunks of
+ * sixteen. */
+INLINE void sum_block(uint32_t n_q, uint32_t n_chunks, const struct halo_cpu_tile *tile, const float *v,
+                      const float *weight, const float *correction, float *out)
 {
     struct vec sum[SUM_Q][SUM_CHUNKS];
     for (uint32_t a = 0; a < n_q; a++)
@@ -126,7 +129,8 @@ INLINE void sum_block(uint32_t n_q, uint32_t n_chunks, const struct halo_cpu_til
             vec_store(out + a * tile->v_stride + 16 * c, sum[a][c]);
 }
 
-INLINE void sum_queries(uint32_t n_q, const struct halo_cpu_tile *tile, const float *weight, const float *correction, float *out)
+INLINE void sum_queries(uint32_t n_q, const struct halo_cpu_tile *tile, const float *weight, const float *correction,
+                        float *out)
 {
     uint32_t n_chunks = tile->v_stride / 16, c = 0;
     for (; c + SUM_CHUNKS <= n_chunks; c += SUM_CHUNKS)
@@ -135,7 +139,8 @@ INLINE void sum_queries(uint32_t n_q, const struct halo_cpu_tile *tile, const fl
         sum_block(n_q, 1, tile, tile->v + 16 * c, weight, correction, out + 16 * c);
 }
 
-void LANES(attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale, struct halo_cpu_softmax *softmax)
+void LANES(attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale,
+                   struct halo_cpu_softmax *softmax)
 {
     float weight[HALO_CPU_ATTEND_QUERIES * POSITIONS], correction[HALO_CPU_ATTEND_QUERIES];
     score(tile, n_q, q, scale, weight);

@@ -1,9 +1,12 @@
-/* lanes_kv.c: head rows into and out of their stored form. Pure functions; compiled once for each variant (lanes_priv.h). */
+/* lanes_kv.c: head rows into and out of their stored form. Pure functions; compiled once for each variant
+ * (lanes_priv.h). */
 #include "half_priv.h"
 #include "lanes_priv.h"
 #include "vec_priv.h"
 
 #include <stdbool.h>
+
+#define CACHE_LINE 64
 
 static void store_f16(uint32_t dim, const float *x, uint16_t *row)
 {
@@ -53,15 +56,9 @@ static void store_q8(uint32_t dim, const float *x, int8_t *row)
 void LANES(kv_store)(enum halo_kv_type type, uint32_t dim, const float *x, void *row)
 {
     switch (type) {
-    case HALO_KV_F32:
-        memcpy(row, x, dim * sizeof(float));
-        break;
-    case HALO_KV_F16:
-        store_f16(dim, x, row);
-        break;
-    case HALO_KV_Q8:
-        store_q8(dim, x, row);
-        break;
+    case HALO_KV_F32: memcpy(row, x, dim * sizeof(float)); break;
+    case HALO_KV_F16: store_f16(dim, x, row); break;
+    case HALO_KV_Q8: store_q8(dim, x, row); break;
     }
 }
 
@@ -104,21 +101,18 @@ static void load_q8(uint32_t dim, const int8_t *row, float *out)
     }
 }
 
-void LANES(kv_load)(enum halo_kv_type type, uint32_t dim, uint32_t n_rows, const void *rows, float *out)
+void LANES(kv_load)(enum halo_kv_type type, uint32_t dim, uint32_t n_rows, const void *rows, const void *next,
+                    float *out)
 {
-    const uint8_t *row = rows;
+    const uint8_t *row = rows, *ahead = next;
     uint32_t row_bytes = halo_kv_row_bytes(type, dim), stride = halo_cpu_stride(dim);
     for (uint32_t r = 0; r < n_rows; r++, row += row_bytes, out += stride) {
+        for (uint32_t i = 0; ahead && i < row_bytes; i += CACHE_LINE)
+            __builtin_prefetch(ahead + r * row_bytes + i, 0, 2);
         switch (type) {
-        case HALO_KV_F32:
-            load_f32(dim, (const float *)(const void *)row, out);
-            break;
-        case HALO_KV_F16:
-            load_f16(dim, (const uint16_t *)(const void *)row, out);
-            break;
-        case HALO_KV_Q8:
-            load_q8(dim, (const int8_t *)row, out);
-            break;
+        case HALO_KV_F32: load_f32(dim, (const float *)(const void *)row, out); break;
+        case HALO_KV_F16: load_f16(dim, (const uint16_t *)(const void *)row, out); break;
+        case HALO_KV_Q8: load_q8(dim, (const int8_t *)row, out); break;
         }
     }
 }

@@ -1,9 +1,10 @@
 /* lanes_priv.h: the arithmetic of the ops outside the matrices, sixteen lanes wide, once for each instruction set.
  *
- * The sources lanes_*.c are compiled three times; all three tables give the same bits (vec_priv.h says why), so the plain C one is
- * the oracle of the others by equality. Every function is pure: any thread, no state, no allocation, no failure. A NaN or an
- * infinity in the input comes out as one. Pointers need the alignment of their type only. A *stride* is a dimension rounded up to
- * sixteen floats; the floats between the dimension and the stride are zero where said so.
+ * The sources lanes_*.c are compiled three times; all three tables give the same bits (vec_priv.h says why), so the
+ * plain C one is the oracle of the others by equality. Every function is pure: any thread, no state, no allocation, no
+ * failure. A NaN or an infinity in the input comes out as one. Pointers need the alignment of their type only. A
+ * *stride* is a dimension rounded up to sixteen floats; the floats between the dimension and the stride are zero where
+ * said so.
  */
 #ifndef HALO_CPU_LANES_PRIV_H
 #define HALO_CPU_LANES_PRIV_H
@@ -28,8 +29,9 @@ struct halo_cpu_tile {
     uint32_t k_stride, v_stride;
 };
 
-/* A softmax under way for some queries: the largest score so far, the sum of e^(score - max), and the sum of e^(score - max) V.
- * Empty: max -inf, sum 0, out 0. max and sum have room for HALO_CPU_ATTEND_QUERIES numbers whatever the count in use. */
+/* A softmax under way for some queries: the largest score so far, the sum of e^(score - max), and the sum of e^(score -
+ * max) V. Empty: max -inf, sum 0, out 0. max and sum have room for HALO_CPU_ATTEND_QUERIES numbers whatever the count
+ * in use. */
 struct halo_cpu_softmax {
     float *max, *sum;
     float *out; /* [queries][v_stride] */
@@ -37,7 +39,8 @@ struct halo_cpu_softmax {
 
 struct halo_cpu_lanes {
     const char *name;
-    /* If add: x += add. out = x / sqrt(mean(x^2) + eps) * weight; out may be x. The sum of squares: sixty-four running sums. */
+    /* If add: x += add. out = x / sqrt(mean(x^2) + eps) * weight; out may be x. The sum of squares: sixty-four running
+     * sums. */
     void (*rmsnorm)(uint32_t n, float *x, const float *add, const float *weight, float eps, float *out);
     void (*add)(uint32_t n, float *x, const float *add);
     /* out += w x */
@@ -46,13 +49,17 @@ struct halo_cpu_lanes {
     void (*silu)(uint32_t n, const float *gate, const float *up, float *out);
     /* out = e^(x - shift); the exponential within 1 ulp. out may be x. */
     void (*exp)(uint32_t n, const float *x, float shift, float *out);
-    /* One head row of the KV cache in its stored form. Q8: scale amax / 127 rounded to f16; x / that scale to nearest even. */
+    /* One head row of the KV cache in its stored form. Q8: scale amax / 127 rounded to f16; x / that scale to nearest
+     * even. */
     void (*kv_store)(enum halo_kv_type type, uint32_t dim, const float *x, void *row);
-    /* n_rows consecutive head rows as f32, padded with zeros to the stride. */
-    void (*kv_load)(enum halo_kv_type type, uint32_t dim, uint32_t n_rows, const void *rows, float *out);
-    /* Lets n_q queries (q: [n_q][k_stride], padded with zeros) see all of a tile. The numbers of a query depend on nothing but that
-     * query, the tile and its own softmax. */
-    void (*attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale, struct halo_cpu_softmax *softmax);
+    /* n_rows consecutive head rows as f32, padded with zeros to the stride. As many bytes at `next` (NULL: none) are
+     * called up from memory meanwhile: the rows that will be loaded after these. */
+    void (*kv_load)(enum halo_kv_type type, uint32_t dim, uint32_t n_rows, const void *rows, const void *next,
+                    float *out);
+    /* Lets n_q queries (q: [n_q][k_stride], padded with zeros) see all of a tile. The numbers of a query depend on
+     * nothing but that query, the tile and its own softmax. */
+    void (*attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale,
+                   struct halo_cpu_softmax *softmax);
     /* into = into followed by from; an empty `into` becomes `from` bit for bit. */
     void (*merge)(uint32_t n_q, uint32_t v_stride, const struct halo_cpu_softmax *from, struct halo_cpu_softmax *into);
     /* out[i] = numerator[i] / divisor */
@@ -75,8 +82,10 @@ void LANES(axpy)(uint32_t n, float w, const float *x, float *out);
 void LANES(silu)(uint32_t n, const float *gate, const float *up, float *out);
 void LANES(exp)(uint32_t n, const float *x, float shift, float *out);
 void LANES(kv_store)(enum halo_kv_type type, uint32_t dim, const float *x, void *row);
-void LANES(kv_load)(enum halo_kv_type type, uint32_t dim, uint32_t n_rows, const void *rows, float *out);
-void LANES(attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale, struct halo_cpu_softmax *softmax);
+void LANES(kv_load)(enum halo_kv_type type, uint32_t dim, uint32_t n_rows, const void *rows, const void *next,
+                    float *out);
+void LANES(attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale,
+                   struct halo_cpu_softmax *softmax);
 void LANES(merge)(uint32_t n_q, uint32_t v_stride, const struct halo_cpu_softmax *from, struct halo_cpu_softmax *into);
 void LANES(divide)(uint32_t n, const float *numerator, float divisor, float *out);
 uint64_t LANES(read)(const void *memory, size_t n_bytes);

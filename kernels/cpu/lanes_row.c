@@ -1,16 +1,17 @@
-/* lanes_row.c: norms, sums and activations of one row. Pure functions; compiled once for each variant (lanes_priv.h). */
+/* lanes_row.c: norms, sums and activations of one row. Pure functions; compiled once for each variant (lanes_priv.h).
+ */
 #include "lanes_priv.h"
 #include "vec_priv.h"
 
 #include <math.h>
 
 /* Calls statement for each chunk of sixteen from i on, and the tail statement for the rest of `tail` floats. */
-#define EACH_CHUNK(n, chunk, rest)                                                                                             \
-    uint32_t i = 0;                                                                                                            \
-    for (; i + 16 <= (n); i += 16)                                                                                             \
-        chunk;                                                                                                                 \
-    uint32_t tail = (n) - i;                                                                                                   \
-    if (tail > 0)                                                                                                              \
+#define EACH_CHUNK(n, chunk, rest)                                                                                     \
+    uint32_t i = 0;                                                                                                    \
+    for (; i + 16 <= (n); i += 16)                                                                                     \
+        chunk;                                                                                                         \
+    uint32_t tail = (n)-i;                                                                                             \
+    if (tail > 0)                                                                                                      \
     rest
 
 void LANES(rmsnorm)(uint32_t n, float *x, const float *add, const float *weight, float eps, float *out)

@@ -1,4 +1,5 @@
-/* model.c: a model on the CPU device: three regions of memory and a table of weights. Device thread, apart from the estimate (pure). */
+/* model.c: a model on the CPU device: three regions of memory and a table of weights. Device thread, apart from the
+ * estimate (pure). */
 #include "device_priv.h"
 
 #include <errno.h>
@@ -9,11 +10,12 @@
 static uint64_t kv_bytes(const struct halo_plan *plan)
 {
     uint64_t bytes;
-    return __builtin_mul_overflow(halo_kv_page_bytes(&plan->kv), (uint64_t)plan->kv.n_pages, &bytes) ? UINT64_MAX : bytes;
+    return __builtin_mul_overflow(halo_kv_page_bytes(&plan->kv), (uint64_t)plan->kv.n_pages, &bytes) ? UINT64_MAX
+                                                                                                     : bytes;
 }
 
-void halo_cpu_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights, uint64_t *ret_kv,
-                       uint64_t *ret_scratch)
+void halo_cpu_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
+                       uint64_t *ret_kv, uint64_t *ret_scratch)
 {
     struct halo_cpu_scratch scratch = {0};
     *ret_weights = halo_cpu_weights_place(plan, NULL, NULL);
@@ -33,7 +35,8 @@ static int map_regions(struct halo_device_model *model, char *reason)
     return error;
 }
 
-int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret, char *reason)
+int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
+                          char *reason)
 {
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         int error = halo_cpu_supports(device, plan, i, reason);
@@ -48,8 +51,9 @@ int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *pl
     model->next = device->models;
     device->models = model;
     model->weights = calloc(plan->n_weights, sizeof(*model->weights));
-    int error = model->weights ? map_regions(model, reason)
-                               : halo_cpu_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
+    int error = model->weights
+                    ? map_regions(model, reason)
+                    : halo_cpu_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
     if (error) {
         halo_cpu_model_destroy(model);
         return error;
@@ -80,7 +84,8 @@ int halo_cpu_model_seal(struct halo_device_model *model, char *reason)
     for (uint32_t i = 0; i < model->plan->n_weights; i++)
         if (!atomic_load_explicit(&model->weights[i].committed, memory_order_acquire))
             return halo_cpu_reason(reason, -EINVAL, "weight %s was never brought in", model->plan->weights[i].name);
-    /* From here on a stray write is a fault at its own place instead of wrong text. Failing to protect costs only that. */
+    /* From here on a stray write is a fault at its own place instead of wrong text. Failing to protect costs only that.
+     */
     if (model->weight_region.base)
         mprotect(model->weight_region.base, model->weight_region.n_bytes, PROT_READ);
     model->sealed = true;
@@ -91,11 +96,13 @@ int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
 {
     const struct halo_kv_shape *kv = &model->plan->kv;
     if (from_page >= kv->n_pages || to_page >= kv->n_pages)
-        return halo_cpu_reason(reason, -EINVAL, "copy of page %u to %u in a pool of %u", from_page, to_page, kv->n_pages);
+        return halo_cpu_reason(reason, -EINVAL, "copy of page %u to %u in a pool of %u", from_page, to_page,
+                               kv->n_pages);
     if (from_page == to_page || kv->n_layers == 0)
         return 0;
     size_t n_bytes = halo_kv_page_bytes(kv) / kv->n_layers;
     for (uint32_t layer = 0; layer < kv->n_layers; layer++)
-        memcpy(halo_cpu_kv_rows(model, layer, to_page, false, 0), halo_cpu_kv_rows(model, layer, from_page, false, 0), n_bytes);
+        memcpy(halo_cpu_kv_rows(model, layer, to_page, false, 0), halo_cpu_kv_rows(model, layer, from_page, false, 0),
+               n_bytes);
     return 0;
 }

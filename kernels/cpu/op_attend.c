@@ -1,11 +1,12 @@
 /* op_attend.c: out = softmax(q K^T * scale) V over positions 0..pos of each row's sequence.
  *
- * What is computed for a row, whatever runs beside it: its positions are cut into *splits* whose length depends on the row's own
- * position only; inside a split the pages are taken in order as an online softmax (lanes_priv.h); the splits are merged in order.
+ * What is computed for a row, whatever runs beside it: its positions are cut into *splits* whose length depends on the
+ * row's own position only; inside a split the pages are taken in order as an online softmax (lanes_priv.h); the splits
+ * are merged in order.
  *
- * How it is spread: rows of one sequence that are beside each other form a *tile* of at most HALO_CPU_ATTEND_QUERIES queries (rows
- * times the q heads of one kv head), which shares each K and V page once brought to f32. An item is a tile and a kv head, or, when
- * there are few of those, one split of them, whose result waits in scratch for the merge.
+ * How it is spread: rows of one sequence that are beside each other form a *tile* of at most HALO_CPU_ATTEND_QUERIES
+ * queries (rows times the q heads of one kv head), which shares each K and V page once brought to f32. An item is a
+ * tile and a kv head, or, when there are few of those, one split of them, whose result waits in scratch for the merge.
  *
  * Device thread, items on all threads. Page numbers were checked when the run began.
  */
@@ -20,7 +21,7 @@
 struct attend {
     const struct halo_device_model *model;
     const struct halo_op_attend *u;
-    uint32_t group, n_parts; /* q heads of a kv head, and the parts they are taken in */
+    uint32_t group, n_parts;   /* q heads of a kv head, and the parts they are taken in */
     uint32_t n_tiles, n_heads; /* n_heads: kv heads times parts */
     uint32_t k_stride, v_stride;
 };
@@ -36,10 +37,7 @@ struct item {
 };
 
 /* Positions of a split for a row at `pos`: at most SPLITS_MAX splits, however long the sequence. */
-static uint32_t split_length(int32_t pos)
-{
-    return SPLIT_MIN * ((uint32_t)pos / (SPLIT_MIN * SPLITS_MAX) + 1);
-}
+static uint32_t split_length(int32_t pos) { return SPLIT_MIN * ((uint32_t)pos / (SPLIT_MIN * SPLITS_MAX) + 1); }
 
 static float *softmax_init(struct halo_cpu_softmax *softmax, float *memory, uint32_t v_stride)
 {
@@ -58,7 +56,8 @@ static void softmax_clear(struct halo_cpu_softmax *softmax, uint32_t n_queries, 
 }
 
 /* Lays out the thread's scratch and gathers the queries, [row][head], padded with zeros. */
-static struct item item_begin(const struct attend *a, const struct halo_cpu_row_tile *tile, uint32_t head, uint32_t thread)
+static struct item item_begin(const struct attend *a, const struct halo_cpu_row_tile *tile, uint32_t head,
+                              uint32_t thread)
 {
     const struct halo_device_model *model = a->model;
     const struct halo_batch *batch = model->batch;
@@ -74,7 +73,9 @@ static struct item item_begin(const struct attend *a, const struct halo_cpu_row_
     item.q = (float *)(void *)(model->scratch.attend_thread + thread * model->scratch.attend_thread_bytes);
     item.k = item.q + (size_t)HALO_CPU_ATTEND_QUERIES * a->k_stride;
     item.v = item.k + (size_t)HALO_KV_PAGE_TOKENS * a->k_stride;
-    softmax_init(&item.total, softmax_init(&item.split, item.v + (size_t)HALO_KV_PAGE_TOKENS * a->v_stride, a->v_stride), a->v_stride);
+    softmax_init(&item.total,
+                 softmax_init(&item.split, item.v + (size_t)HALO_KV_PAGE_TOKENS * a->v_stride, a->v_stride),
+                 a->v_stride);
     uint32_t dim = model->plan->kv.head_dim_k;
     float *q = item.q;
     for (uint32_t r = 0; r < tile->n_rows; r++) {
@@ -87,25 +88,46 @@ static struct item item_begin(const struct attend *a, const struct halo_cpu_row_
     return item;
 }
 
+/* The K or V rows of a page of the item's sequence and kv head `head`. */
+static const uint8_t *stored_rows(const struct attend *a, const struct item *item, uint32_t index, bool value,
+                                  uint32_t head)
+{
+    return halo_cpu_kv_rows(a->model, a->u->kv_layer, item->seq->pages[index], value, head);
+}
+
+/* Where this thread will most likely read after page `index`: the next page, or the first page of the head it will
+ * claim next. */
+static const uint8_t *rows_ahead(const struct attend *a, const struct item *item, uint32_t index, bool value)
+{
+    uint32_t last = (uint32_t)item->pos[item->tile->n_rows - 1] / HALO_KV_PAGE_TOKENS;
+    uint32_t next_head = item->kv_head + a->model->device->n_threads;
+    if (index < last)
+        return stored_rows(a, item, index + 1, value, item->kv_head);
+    return next_head < a->model->plan->kv.n_head_kv ? stored_rows(a, item, 0, value, next_head) : NULL;
+}
+
 /* K or V rows as f32: in place where they are stored so, else brought into `buffer`. */
-static const float *page_rows(const struct attend *a, const struct item *item, uint32_t page, bool value, uint32_t n_pos, float *buffer)
+static const float *page_rows(const struct attend *a, const struct item *item, uint32_t index, bool value,
+                              uint32_t n_pos, float *buffer)
 {
     const struct halo_kv_shape *kv = &a->model->plan->kv;
     uint32_t dim = value ? kv->head_dim_v : kv->head_dim_k;
-    const uint8_t *rows = halo_cpu_kv_rows(a->model, a->u->kv_layer, page, value, item->kv_head);
+    const uint8_t *rows = stored_rows(a, item, index, value, item->kv_head);
     if (kv->type == HALO_KV_F32 && dim % HALO_CPU_LANES_WIDTH == 0)
         return (const float *)(const void *)rows;
-    a->model->device->lanes->kv_load(kv->type, dim, n_pos, rows, buffer);
+    a->model->device->lanes->kv_load(kv->type, dim, n_pos, rows, rows_ahead(a, item, index, value), buffer);
     return buffer;
 }
 
 /* Shows `tile` to n_rows rows from `row` on. */
-static void attend_rows(const struct attend *a, const struct item *item, const struct halo_cpu_tile *tile, uint32_t row, uint32_t n_rows)
+static void attend_rows(const struct attend *a, const struct item *item, const struct halo_cpu_tile *tile, uint32_t row,
+                        uint32_t n_rows)
 {
     uint32_t first = row * item->n_heads;
-    struct halo_cpu_softmax softmax = {
-        item->split.max + first, item->split.sum + first, item->split.out + (size_t)first * a->v_stride};
-    a->model->device->lanes->attend(tile, n_rows * item->n_heads, item->q + (size_t)first * a->k_stride, a->u->scale, &softmax);
+    struct halo_cpu_softmax softmax = {item->split.max + first, item->split.sum + first,
+                                       item->split.out + (size_t)first * a->v_stride};
+    a->model->device->lanes->attend(tile, n_rows * item->n_heads, item->q + (size_t)first * a->k_stride, a->u->scale,
+                                    &softmax);
 }
 
 /* One page of positions: rows that end inside it see their part of it, rows beyond it see all of it together. */
@@ -115,8 +137,8 @@ static void attend_page(const struct attend *a, const struct item *item, uint32_
     uint32_t n_pos = (uint32_t)item->pos[n_rows - 1] + 1 - begin;
     n_pos = n_pos < HALO_KV_PAGE_TOKENS ? n_pos : HALO_KV_PAGE_TOKENS;
     struct halo_cpu_tile tile = {.k_stride = a->k_stride, .v_stride = a->v_stride};
-    tile.k = page_rows(a, item, item->seq->pages[index], false, n_pos, item->k);
-    tile.v = page_rows(a, item, item->seq->pages[index], true, n_pos, item->v);
+    tile.k = page_rows(a, item, index, false, n_pos, item->k);
+    tile.v = page_rows(a, item, index, true, n_pos, item->v);
     for (; row < n_rows && (uint32_t)item->pos[row] < begin + HALO_KV_PAGE_TOKENS - 1; row++) {
         if ((uint32_t)item->pos[row] < begin)
             continue;
@@ -147,10 +169,10 @@ static uint32_t attend_split(const struct attend *a, struct item *item, uint32_t
 static void merge_rows(const struct attend *a, struct item *item, uint32_t row)
 {
     uint32_t first = row * item->n_heads, n_queries = item->tile->n_rows * item->n_heads;
-    struct halo_cpu_softmax from = {
-        item->split.max + first, item->split.sum + first, item->split.out + (size_t)first * a->v_stride};
-    struct halo_cpu_softmax into = {
-        item->total.max + first, item->total.sum + first, item->total.out + (size_t)first * a->v_stride};
+    struct halo_cpu_softmax from = {item->split.max + first, item->split.sum + first,
+                                    item->split.out + (size_t)first * a->v_stride};
+    struct halo_cpu_softmax into = {item->total.max + first, item->total.sum + first,
+                                    item->total.out + (size_t)first * a->v_stride};
     a->model->device->lanes->merge(n_queries - first, a->v_stride, &from, &into);
 }
 
@@ -217,7 +239,8 @@ static uint32_t make_tiles(struct attend *a)
     tile_rows = tile_rows > 0 ? tile_rows : 1;
     for (uint32_t row = 0; row < batch->n_rows; a->n_tiles++) {
         struct halo_cpu_row_tile *tile = &a->model->scratch.tiles[a->n_tiles];
-        *tile = (struct halo_cpu_row_tile){.first_row = row, .split = split_length(batch->pos[row]), .first_item = n_items};
+        *tile =
+            (struct halo_cpu_row_tile){.first_row = row, .split = split_length(batch->pos[row]), .first_item = n_items};
         for (; row < batch->n_rows && tile->n_rows < tile_rows; row++, tile->n_rows++)
             if (batch->seq[row] != batch->seq[tile->first_row] || split_length(batch->pos[row]) != tile->split)
                 break;
@@ -242,7 +265,8 @@ void halo_cpu_op_attend(struct halo_device_model *model, const struct halo_op *o
     a.n_heads = kv->n_head_kv * a.n_parts;
     uint32_t n_splits = make_tiles(&a), n_whole = a.n_tiles * a.n_heads;
     /* The cut changes no number. Splits pay when the threads would otherwise have less than four items each. */
-    bool by_split = n_whole < 4 * model->device->n_threads && n_splits > n_whole && n_splits <= model->scratch.n_partials;
+    bool by_split =
+        n_whole < 4 * model->device->n_threads && n_splits > n_whole && n_splits <= model->scratch.n_partials;
     if (by_split) {
         halo_cpu_pool_run(model->device->pool, n_splits, split_item, &a);
         halo_cpu_pool_run(model->device->pool, n_whole, merge_item, &a);

@@ -1,4 +1,5 @@
-/* op_embed.c: out[r] = weight[token[r]] * scale. Device thread, rows on all threads. Tokens were checked when the run began. */
+/* op_embed.c: out[r] = weight[token[r]] * scale. Device thread, rows on all threads. Tokens were checked when the run
+ * began. */
 #include "device_priv.h"
 
 static void embed_rows(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows)
@@ -15,5 +16,6 @@ static void embed_rows(struct halo_device_model *model, const struct halo_op *op
 
 void halo_cpu_op_embed(struct halo_device_model *model, const struct halo_op *op)
 {
-    halo_cpu_each_row(model, op, model->batch->n_rows, 4 * model->weights[op->u.embed.weight].matrix.n_cols, embed_rows);
+    halo_cpu_each_row(model, op, model->batch->n_rows, 4 * model->weights[op->u.embed.weight].matrix.n_cols,
+                      embed_rows);
 }

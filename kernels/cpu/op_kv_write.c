@@ -6,7 +6,8 @@ static void write_rows(struct halo_device_model *model, const struct halo_op *op
     const struct halo_op_kv_write *u = &op->u.kv_write;
     const struct halo_batch *batch = model->batch;
     const struct halo_kv_shape *kv = &model->plan->kv;
-    uint32_t k_bytes = halo_kv_row_bytes(kv->type, kv->head_dim_k), v_bytes = halo_kv_row_bytes(kv->type, kv->head_dim_v);
+    uint32_t k_bytes = halo_kv_row_bytes(kv->type, kv->head_dim_k),
+             v_bytes = halo_kv_row_bytes(kv->type, kv->head_dim_v);
     for (uint32_t r = first_row; r < first_row + n_rows; r++) {
         uint32_t pos = (uint32_t)batch->pos[r], token = pos % HALO_KV_PAGE_TOKENS;
         uint32_t page = batch->seqs[batch->seq[r]].pages[pos / HALO_KV_PAGE_TOKENS];
@@ -23,5 +24,6 @@ static void write_rows(struct halo_device_model *model, const struct halo_op *op
 void halo_cpu_op_kv_write(struct halo_device_model *model, const struct halo_op *op)
 {
     const struct halo_kv_shape *kv = &model->plan->kv;
-    halo_cpu_each_row(model, op, model->batch->n_rows, 2 * kv->n_head_kv * (kv->head_dim_k + kv->head_dim_v), write_rows);
+    halo_cpu_each_row(model, op, model->batch->n_rows, 2 * kv->n_head_kv * (kv->head_dim_k + kv->head_dim_v),
+                      write_rows);
 }

@@ -1,7 +1,7 @@
 /* op_moe_matmul.c: the products of the chosen experts. Device thread.
  *
- * The (row, slot) pairs are sorted by expert, so that each expert's weights are read once for all rows that chose it; what stands
- * beside a row in such a group changes none of its numbers.
+ * The (row, slot) pairs are sorted by expert, so that each expert's weights are read once for all rows that chose it;
+ * what stands beside a row in such a group changes none of its numbers.
  */
 #include "device_priv.h"
 
@@ -17,7 +17,8 @@ static uint32_t expert_of(const struct halo_device_model *model, const struct ha
 }
 
 /* Counting sort: expert_slot holds the slots of expert e at expert_first[e] .. expert_first[e + 1]. */
-static void sort_slots(struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t n_expert, uint32_t n_slots)
+static void sort_slots(struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t n_expert,
+                       uint32_t n_slots)
 {
     uint32_t *first = model->scratch.expert_first;
     memset(first, 0, (n_expert + 1) * sizeof(*first));

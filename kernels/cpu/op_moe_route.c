@@ -1,7 +1,7 @@
 /* op_moe_route.c: router logits -> the n_used best experts and their weights (the format stands in op.h).
  *
- * Device thread, rows on all threads. A NaN among the logits makes every weight of the row NaN; the experts chosen are always
- * n_used different ones that exist.
+ * Device thread, rows on all threads. A NaN among the logits makes every weight of the row NaN; the experts chosen are
+ * always n_used different ones that exist.
  */
 #include "device_priv.h"
 
@@ -14,14 +14,16 @@ static void choose(const float *logits, uint32_t n_expert, uint32_t n_used, int3
     for (uint32_t s = 0; s < n_used; s++) {
         uint32_t best = n_expert;
         for (uint32_t e = 0; e < n_expert; e++)
-            if (!taken[e] && (best == n_expert || logits[e] > logits[best] || (logits[best] != logits[best] && logits[e] == logits[e])))
+            if (!taken[e] && (best == n_expert || logits[e] > logits[best] ||
+                              (logits[best] != logits[best] && logits[e] == logits[e])))
                 best = e;
         taken[best] = true;
         ret_expert[s] = (int32_t)best;
     }
 }
 
-static void route(const struct halo_cpu_lanes *lanes, const struct halo_op_moe_route *u, const float *logits, float *choice)
+static void route(const struct halo_cpu_lanes *lanes, const struct halo_op_moe_route *u, const float *logits,
+                  float *choice)
 {
     float power[HALO_CPU_EXPERTS_MAX];
     int32_t expert[HALO_CPU_EXPERTS_MAX];

@@ -1,4 +1,5 @@
-/* op_moe_sum.c: out = sum over the slots of weight[slot] * x[slot], in the order of the slots. Device thread, rows on all threads. */
+/* op_moe_sum.c: out = sum over the slots of weight[slot] * x[slot], in the order of the slots. Device thread, rows on
+ * all threads. */
 #include "device_priv.h"
 
 #include <string.h>

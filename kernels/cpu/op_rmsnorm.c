@@ -8,7 +8,8 @@ static void norm_rows(struct halo_device_model *model, const struct halo_op *op,
     uint32_t width = model->scratch.values[u->x].width;
     for (uint32_t r = first_row; r < first_row + n_rows; r++) {
         const float *add = u->add == HALO_NONE ? NULL : halo_cpu_row(model, u->add, r);
-        model->device->lanes->rmsnorm(width, halo_cpu_row(model, u->x, r), add, weight, u->eps, halo_cpu_row(model, u->out, r));
+        model->device->lanes->rmsnorm(width, halo_cpu_row(model, u->x, r), add, weight, u->eps,
+                                      halo_cpu_row(model, u->out, r));
     }
 }
 

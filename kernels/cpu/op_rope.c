@@ -1,7 +1,7 @@
 /* op_rope.c: rotates the pairs of q and k by the position of the row.
  *
- * The cosines and sines of a row are computed once a run, in double, and shared by all layers. Plain C without fused operations: the
- * same bits for every variant. Device thread, rows on all threads.
+ * The cosines and sines of a row are computed once a run, in double, and shared by all layers. Plain C without fused
+ * operations: the same bits for every variant. Device thread, rows on all threads.
  */
 #include "device_priv.h"
 
@@ -32,7 +32,8 @@ void halo_cpu_rope_tables(struct halo_device_model *model)
 }
 
 /* `step` lies between the elements of a pair, `next` between pairs. */
-static inline void rotate(float *x, uint32_t n_pairs, uint32_t step, uint32_t next, const float *cosine, const float *sine)
+static inline void rotate(float *x, uint32_t n_pairs, uint32_t step, uint32_t next, const float *cosine,
+                          const float *sine)
 {
     for (uint32_t i = 0; i < n_pairs; i++) {
         float a = x[next * i], b = x[next * i + step];
@@ -41,7 +42,8 @@ static inline void rotate(float *x, uint32_t n_pairs, uint32_t step, uint32_t ne
     }
 }
 
-static void rotate_heads(float *x, uint32_t n_heads, uint32_t head_dim, const struct halo_rope *rope, const float *cosine)
+static void rotate_heads(float *x, uint32_t n_heads, uint32_t head_dim, const struct halo_rope *rope,
+                         const float *cosine)
 {
     uint32_t n = rope->n_rot / 2;
     for (uint32_t h = 0; h < n_heads; h++, x += head_dim) {

@@ -1,9 +1,9 @@
 /* pool.c: worker threads that share one loop at a time (contract in pool_priv.h).
  *
- * The state of the loop is one 64-bit word, the ticket: a round in the upper half, the items nobody has claimed in the lower. A claim
- * is a compare-and-swap that takes one off. As the round is part of the word, a worker that was asleep or interrupted can never claim
- * from another round than the one whose description it has read; and as the caller does not leave a round before all its items are
- * done, a description stays true from a successful claim to its end.
+ * The state of the loop is one 64-bit word, the ticket: a round in the upper half, the items nobody has claimed in the
+ * lower. A claim is a compare-and-swap that takes one off. As the round is part of the word, a worker that was asleep
+ * or interrupted can never claim from another round than the one whose description it has read; and as the caller does
+ * not leave a round before all its items are done, a description stays true from a successful claim to its end.
  */
 #include "pool_priv.h"
 
@@ -55,7 +55,10 @@ static void futex_wait(atomic_uint *word, uint32_t value)
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
-static void futex_wake(atomic_uint *word, uint32_t n) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0); }
+static void futex_wake(atomic_uint *word, uint32_t n)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+}
 
 static uint32_t ticket_round(uint64_t ticket) { return (uint32_t)(ticket >> 32); }
 static uint32_t ticket_unclaimed(uint64_t ticket) { return (uint32_t)ticket; }
@@ -65,7 +68,8 @@ static void work(struct halo_cpu_pool *pool, uint32_t thread)
 {
     uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
     while (ticket_unclaimed(ticket) > 0) {
-        if (!atomic_compare_exchange_weak_explicit(&pool->ticket, &ticket, ticket - 1, memory_order_acq_rel, memory_order_acquire))
+        if (!atomic_compare_exchange_weak_explicit(&pool->ticket, &ticket, ticket - 1, memory_order_acq_rel,
+                                                   memory_order_acquire))
             continue;
         halo_cpu_pool_fn *fn = atomic_load_explicit(&pool->fn, memory_order_relaxed);
         void *arg = atomic_load_explicit(&pool->arg, memory_order_relaxed);
@@ -111,7 +115,8 @@ static void open_round(struct halo_cpu_pool *pool, uint32_t n_items)
     atomic_store_explicit(&pool->n_items, n_items, memory_order_relaxed);
     atomic_store_explicit(&pool->n_left, n_items, memory_order_relaxed);
     atomic_store_explicit(&pool->ticket, (uint64_t)round << 32 | n_items, memory_order_release);
-    /* Sequentially consistent, as is the sleepers' side: either the worker sees the new round, or this sees the sleeper. */
+    /* Sequentially consistent, as is the sleepers' side: either the worker sees the new round, or this sees the
+     * sleeper. */
     atomic_store(&pool->round, round);
     if (atomic_load(&pool->n_sleepers) > 0)
         futex_wake(&pool->round, n_items - 1);

@@ -1,7 +1,8 @@
 /* product.c: products of matrices with rows, cut into items for the pool.
  *
- * Device thread. An item is some groups of one matrix times some rows. How the work is cut changes no number (matmul.h), so it may
- * follow the number of threads and rows: pieces large enough to be read in one go, small enough that no thread waits long at the end.
+ * Device thread. An item is some groups of one matrix times some rows. How the work is cut changes no number
+ * (matmul.h), so it may follow the number of threads and rows: pieces large enough to be read in one go, small enough
+ * that no thread waits long at the end.
  */
 #include "device_priv.h"
 
@@ -57,11 +58,12 @@ static void product_item(void *arg, uint32_t item, uint32_t thread)
     uint32_t local = item - p->first_item;
     uint32_t group = local / p->n_row_blocks * p->chunk_groups, row = local % p->n_row_blocks * p->block_rows;
     uint32_t n_groups = p->matrix.n_groups - group, n_x = p->n_x - row;
-    halo_cpu_matmul(all->model->device->isa, &p->matrix, group, n_groups < p->chunk_groups ? n_groups : p->chunk_groups, p->act + row,
-                    n_x < p->block_rows ? n_x : p->block_rows, p->out + row, p->bias);
+    halo_cpu_matmul(all->model->device->isa, &p->matrix, group, n_groups < p->chunk_groups ? n_groups : p->chunk_groups,
+                    p->act + row, n_x < p->block_rows ? n_x : p->block_rows, p->out + row, p->bias);
 }
 
-/* Chooses the cut of one product, so that all products together make about `n_wanted` items of `n_bytes` in all. Returns its items. */
+/* Chooses the cut of one product, so that all products together make about `n_wanted` items of `n_bytes` in all.
+ * Returns its items. */
 static uint32_t cut(struct halo_cpu_product *p, uint64_t n_bytes, uint32_t n_wanted)
 {
     uint64_t chunk_bytes = n_bytes / n_wanted, least = ITEM_BYTES / p->n_x;

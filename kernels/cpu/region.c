@@ -27,8 +27,8 @@ int halo_cpu_region_map(struct halo_cpu_region *region, uint64_t n_bytes, const 
         return 0;
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
-        return halo_cpu_reason(reason, -ENOMEM, "the %s need %.1f MiB of memory: %s", what, (double)n_bytes / (1024 * 1024),
-                               strerror(errno));
+        return halo_cpu_reason(reason, -ENOMEM, "the %s need %.1f MiB of memory: %s", what,
+                               (double)n_bytes / (1024 * 1024), strerror(errno));
     /* Advice only: without huge pages everything works, slower. */
     madvise(base, n_bytes, MADV_HUGEPAGE);
     *region = (struct halo_cpu_region){base, n_bytes};

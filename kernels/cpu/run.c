@@ -1,7 +1,7 @@
 /* run.c: runs the ops of a plan for one batch, one after the other.
  *
- * Device thread. A batch is checked before anything is touched: a bad token, position or page is -EINVAL with the numbers and leaves
- * the model as it was. Allocates nothing.
+ * Device thread. A batch is checked before anything is touched: a bad token, position or page is -EINVAL with the
+ * numbers and leaves the model as it was. Allocates nothing.
  */
 #include "device_priv.h"
 
@@ -12,24 +12,19 @@
 #include <time.h>
 
 static void (*const run_op[HALO_OP_COUNT])(struct halo_device_model *model, const struct halo_op *op) = {
-    [HALO_OP_EMBED] = halo_cpu_op_embed,
-    [HALO_OP_RMSNORM] = halo_cpu_op_rmsnorm,
-    [HALO_OP_MATMUL] = halo_cpu_op_matmul,
-    [HALO_OP_QK_NORM] = halo_cpu_op_qk_norm,
-    [HALO_OP_ROPE] = halo_cpu_op_rope,
-    [HALO_OP_KV_WRITE] = halo_cpu_op_kv_write,
-    [HALO_OP_ATTEND] = halo_cpu_op_attend,
-    [HALO_OP_GLU] = halo_cpu_op_glu,
-    [HALO_OP_MOE_ROUTE] = halo_cpu_op_moe_route,
-    [HALO_OP_MOE_MATMUL] = halo_cpu_op_moe_matmul,
-    [HALO_OP_MOE_SUM] = halo_cpu_op_moe_sum,
-    [HALO_OP_ADD] = halo_cpu_op_add,
+    [HALO_OP_EMBED] = halo_cpu_op_embed,         [HALO_OP_RMSNORM] = halo_cpu_op_rmsnorm,
+    [HALO_OP_MATMUL] = halo_cpu_op_matmul,       [HALO_OP_QK_NORM] = halo_cpu_op_qk_norm,
+    [HALO_OP_ROPE] = halo_cpu_op_rope,           [HALO_OP_KV_WRITE] = halo_cpu_op_kv_write,
+    [HALO_OP_ATTEND] = halo_cpu_op_attend,       [HALO_OP_GLU] = halo_cpu_op_glu,
+    [HALO_OP_MOE_ROUTE] = halo_cpu_op_moe_route, [HALO_OP_MOE_MATMUL] = halo_cpu_op_moe_matmul,
+    [HALO_OP_MOE_SUM] = halo_cpu_op_moe_sum,     [HALO_OP_ADD] = halo_cpu_op_add,
     [HALO_OP_LOGITS] = halo_cpu_op_logits,
 };
 
 /* How the phase of each op is called. */
 static const char *const op_name[HALO_OP_COUNT] = {
-    "embed", "rmsnorm", "matmul", "qk_norm", "rope", "kv_write", "attend", "glu", "moe_route", "moe_matmul", "moe_sum", "add", "logits",
+    "embed", "rmsnorm",   "matmul",     "qk_norm", "rope", "kv_write", "attend",
+    "glu",   "moe_route", "moe_matmul", "moe_sum", "add",  "logits",
 };
 
 static uint64_t now_ns(void)
@@ -42,14 +37,16 @@ static uint64_t now_ns(void)
 static int check_row(const struct halo_plan *plan, const struct halo_batch *batch, uint32_t r, char *reason)
 {
     if (batch->token[r] < 0 || (uint32_t)batch->token[r] >= plan->n_vocab)
-        return halo_cpu_reason(reason, -EINVAL, "row %u: token %d is outside the vocabulary of %u", r, batch->token[r], plan->n_vocab);
+        return halo_cpu_reason(reason, -EINVAL, "row %u: token %d is outside the vocabulary of %u", r, batch->token[r],
+                               plan->n_vocab);
     if (batch->seq[r] >= batch->n_seqs)
         return halo_cpu_reason(reason, -EINVAL, "row %u: sequence %u of %u", r, batch->seq[r], batch->n_seqs);
     if (batch->pos[r] < 0 || (uint32_t)batch->pos[r] >= plan->n_context)
-        return halo_cpu_reason(reason, -EINVAL, "row %u: position %d is outside the context of %u", r, batch->pos[r], plan->n_context);
+        return halo_cpu_reason(reason, -EINVAL, "row %u: position %d is outside the context of %u", r, batch->pos[r],
+                               plan->n_context);
     if ((uint32_t)batch->pos[r] / HALO_KV_PAGE_TOKENS >= batch->seqs[batch->seq[r]].n_pages)
-        return halo_cpu_reason(reason, -EINVAL, "row %u: position %d has no page, the sequence has %u", r, batch->pos[r],
-                               batch->seqs[batch->seq[r]].n_pages);
+        return halo_cpu_reason(reason, -EINVAL, "row %u: position %d has no page, the sequence has %u", r,
+                               batch->pos[r], batch->seqs[batch->seq[r]].n_pages);
     if (r > 0 && batch->seq[r] == batch->seq[r - 1] && batch->pos[r] <= batch->pos[r - 1])
         return halo_cpu_reason(reason, -EINVAL, "row %u: position %d after %d", r, batch->pos[r], batch->pos[r - 1]);
     return 0;
@@ -58,8 +55,8 @@ static int check_row(const struct halo_plan *plan, const struct halo_batch *batc
 static int check_batch(const struct halo_plan *plan, const struct halo_batch *batch, char *reason)
 {
     if (batch->n_rows > plan->max_rows || batch->n_outputs > plan->max_outputs)
-        return halo_cpu_reason(reason, -EINVAL, "a batch of %u rows and %u outputs, the plan allows %u and %u", batch->n_rows,
-                               batch->n_outputs, plan->max_rows, plan->max_outputs);
+        return halo_cpu_reason(reason, -EINVAL, "a batch of %u rows and %u outputs, the plan allows %u and %u",
+                               batch->n_rows, batch->n_outputs, plan->max_rows, plan->max_outputs);
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         int error = check_row(plan, batch, r, reason);
         if (error)
@@ -68,8 +65,8 @@ static int check_batch(const struct halo_plan *plan, const struct halo_batch *ba
     for (uint32_t s = 0; s < batch->n_seqs; s++)
         for (uint32_t i = 0; i < batch->seqs[s].n_pages; i++)
             if (batch->seqs[s].pages[i] >= plan->kv.n_pages)
-                return halo_cpu_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s, batch->seqs[s].pages[i],
-                                       plan->kv.n_pages);
+                return halo_cpu_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s,
+                                       batch->seqs[s].pages[i], plan->kv.n_pages);
     for (uint32_t i = 0; i < batch->n_outputs; i++)
         if (batch->output[i] >= batch->n_rows)
             return halo_cpu_reason(reason, -EINVAL, "output %u: row %u of %u", i, batch->output[i], batch->n_rows);
@@ -85,7 +82,8 @@ static void publish(struct halo_device_phase *phase, const char *what, uint32_t 
     atomic_fetch_add_explicit(&phase->step, 1, memory_order_release);
 }
 
-int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase, char *reason)
+int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
+                 char *reason)
 {
     const struct halo_plan *plan = model->plan;
     if (!model->sealed)
@@ -112,8 +110,8 @@ int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch
 int halo_cpu_peek(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason)
 {
     if (value >= model->plan->n_values || row >= model->n_rows)
-        return halo_cpu_reason(reason, -EINVAL, "value %u of row %u: the last run had %u values and %u rows", value, row,
-                               model->plan->n_values, model->n_rows);
+        return halo_cpu_reason(reason, -EINVAL, "value %u of row %u: the last run had %u values and %u rows", value,
+                               row, model->plan->n_values, model->n_rows);
     memcpy(ret, halo_cpu_row(model, value, row), model->scratch.values[value].width * sizeof(*ret));
     return 0;
 }

@@ -1,14 +1,12 @@
-/* scratch.c: everything a run writes, in one region, sized from the plan. Pure; the model's creation calls it twice (carve_priv.h). */
+/* scratch.c: everything a run writes, in one region, sized from the plan. Pure; the model's creation calls it twice
+ * (carve_priv.h). */
 #include "carve_priv.h"
 #include "device_priv.h"
 
 #define ALIGN 64
 
 /* Items of attention that may have a partial result each: enough for a few sequences on all threads (op_attend.c). */
-static uint32_t n_partials(uint32_t n_threads)
-{
-    return n_threads > 1 ? 4 * n_threads * 32 : 0;
-}
+static uint32_t n_partials(uint32_t n_threads) { return n_threads > 1 ? 4 * n_threads * 32 : 0; }
 
 struct needs {
     uint64_t act_bytes; /* of all prepared rows of an op, at most */
@@ -37,7 +35,8 @@ static struct needs needs_of(const struct halo_plan *plan)
             uint32_t n_expert = plan->weights[moe->weight[0]].n_experts;
             needs.n_used = moe->n_used > needs.n_used ? moe->n_used : needs.n_used;
             needs.n_expert = n_expert > needs.n_expert ? n_expert : needs.n_expert;
-            raise_to(&needs.act_bytes, act_bytes(plan, moe->weight[0], (uint64_t)plan->max_rows * (moe->per_slot ? moe->n_used : 1)));
+            raise_to(&needs.act_bytes,
+                     act_bytes(plan, moe->weight[0], (uint64_t)plan->max_rows * (moe->per_slot ? moe->n_used : 1)));
         }
     }
     needs.n_products = 2 * needs.n_expert > needs.n_products ? 2 * needs.n_expert : needs.n_products;
@@ -75,7 +74,8 @@ static void carve_attention(const struct halo_plan *plan, uint32_t n_threads, st
     scratch->partial = halo_cpu_carve(carver, scratch->n_partials, softmax * sizeof(float), ALIGN);
 }
 
-uint64_t halo_cpu_scratch_carve(const struct halo_plan *plan, uint32_t n_threads, uint8_t *base, struct halo_cpu_scratch *scratch)
+uint64_t halo_cpu_scratch_carve(const struct halo_plan *plan, uint32_t n_threads, uint8_t *base,
+                                struct halo_cpu_scratch *scratch)
 {
     struct halo_cpu_carver carver = {.base = base};
     struct needs needs = needs_of(plan);

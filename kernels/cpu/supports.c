@@ -1,7 +1,7 @@
 /* supports.c: whether an op of a plan can run here: its types, its shapes, and that its parts fit each other.
  *
- * Pure; any thread. The model's creation asks for every op, so the op functions check nothing again. -ENOTSUP with the reason, which
- * begins with the name of the op.
+ * Pure; any thread. The model's creation asks for every op, so the op functions check nothing again. -ENOTSUP with the
+ * reason, which begins with the name of the op.
  */
 #include "device_priv.h"
 
@@ -39,24 +39,29 @@ static int check_weight(const struct check *c, uint32_t weight, enum halo_weight
     const struct halo_weight *w = &c->plan->weights[weight];
     const struct halo_type_info type = halo_type_info(w->type);
     if (!type.name)
-        return halo_cpu_reason(c->reason, -ENOTSUP, "%s: %s has type %d, which has no kernels", c->op, w->name, (int)w->type);
+        return halo_cpu_reason(c->reason, -ENOTSUP, "%s: %s has type %d, which has no kernels", c->op, w->name,
+                               (int)w->type);
     uint64_t n = (uint64_t)w->n_cols * w->n_rows * w->n_experts;
-    bool fits = role == HALO_WEIGHT_VECTOR ? n > 0 && n % type.block_weights == 0 : halo_cpu_matrix_fits(w->type, w->n_cols);
-    if (!fits || w->n_rows == 0 || w->n_experts == 0 || w->n_bytes != halo_type_row_bytes(w->type, w->n_cols) * w->n_rows * w->n_experts)
-        return halo_cpu_reason(c->reason, -ENOTSUP, "%s: %s of type %s has no kernel for rows of %u", c->op, w->name, type.name,
-                               w->n_cols);
+    bool fits =
+        role == HALO_WEIGHT_VECTOR ? n > 0 && n % type.block_weights == 0 : halo_cpu_matrix_fits(w->type, w->n_cols);
+    if (!fits || w->n_rows == 0 || w->n_experts == 0 ||
+        w->n_bytes != halo_type_row_bytes(w->type, w->n_cols) * w->n_rows * w->n_experts)
+        return halo_cpu_reason(c->reason, -ENOTSUP, "%s: %s of type %s has no kernel for rows of %u", c->op, w->name,
+                               type.name, w->n_cols);
     if (w->role != role)
-        return halo_cpu_reason(c->reason, -ENOTSUP, "%s: %s is used as another kind of weight than it was declared", c->op, w->name);
+        return halo_cpu_reason(c->reason, -ENOTSUP, "%s: %s is used as another kind of weight than it was declared",
+                               c->op, w->name);
     if (w->n_cols != n_cols)
-        return halo_cpu_reason(c->reason, -ENOTSUP, "%s: %s has rows of %u, its input has %u", c->op, w->name, w->n_cols, n_cols);
+        return halo_cpu_reason(c->reason, -ENOTSUP, "%s: %s has rows of %u, its input has %u", c->op, w->name,
+                               w->n_cols, n_cols);
     return 0;
 }
 
-#define TRY(call)                                                                                                              \
-    do {                                                                                                                       \
-        int error_ = (call);                                                                                                   \
-        if (error_)                                                                                                            \
-            return error_;                                                                                                     \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        int error_ = (call);                                                                                           \
+        if (error_)                                                                                                    \
+            return error_;                                                                                             \
     } while (0)
 
 static int check_embed(const struct check *c, const struct halo_op_embed *u)
@@ -93,7 +98,8 @@ static int check_matmul(const struct check *c, const struct halo_op_matmul *u)
     return 0;
 }
 
-static int check_heads(const struct check *c, uint16_t q, uint16_t k, uint32_t n_head, uint32_t n_head_kv, uint32_t head_dim)
+static int check_heads(const struct check *c, uint16_t q, uint16_t k, uint32_t n_head, uint32_t n_head_kv,
+                       uint32_t head_dim)
 {
     TRY(check_value(c, "q", q, n_head * head_dim));
     TRY(check_value(c, "k", k, n_head_kv * head_dim));
@@ -115,7 +121,8 @@ static int check_rope(const struct check *c, const struct halo_op_rope *u)
     const struct halo_rope *rope = &c->plan->ropes[u->rope];
     if (rope->n_rot % 2 != 0 || rope->n_rot > u->head_dim)
         return refuse(c, "rotated elements", rope->n_rot, u->head_dim);
-    return rope->pairing != HALO_ROPE_NEOX && rope->pairing != HALO_ROPE_NORM ? refuse(c, "pairing", rope->pairing, 0) : 0;
+    return rope->pairing != HALO_ROPE_NEOX && rope->pairing != HALO_ROPE_NORM ? refuse(c, "pairing", rope->pairing, 0)
+                                                                              : 0;
 }
 
 static int check_kv_write(const struct check *c, const struct halo_op_kv_write *u)
@@ -153,7 +160,8 @@ static int check_glu(const struct check *c, const struct halo_op_glu *u)
 static int check_choice(const struct check *c, uint16_t choice, uint32_t n_used, uint32_t n_expert)
 {
     if (n_used == 0 || n_used > n_expert || n_expert > HALO_CPU_EXPERTS_MAX)
-        return halo_cpu_reason(c->reason, -ENOTSUP, "%s: %u of %u experts (at most %u)", c->op, n_used, n_expert, HALO_CPU_EXPERTS_MAX);
+        return halo_cpu_reason(c->reason, -ENOTSUP, "%s: %u of %u experts (at most %u)", c->op, n_used, n_expert,
+                               HALO_CPU_EXPERTS_MAX);
     return check_value(c, "choice", choice, 2 * n_used);
 }
 
@@ -207,9 +215,8 @@ int halo_cpu_supports(const struct halo_device *device, const struct halo_plan *
 {
     const struct halo_op *op = &plan->ops[index];
     switch (op->kind) {
-#define CASE(id, name)                                                                                                         \
-    case HALO_OP_##id:                                                                                                         \
-        return check_##name(&(struct check){plan, #name, reason}, &op->u.name)
+#define CASE(id, name)                                                                                                 \
+    case HALO_OP_##id: return check_##name(&(struct check){plan, #name, reason}, &op->u.name)
         CASE(EMBED, embed);
         CASE(RMSNORM, rmsnorm);
         CASE(MATMUL, matmul);
@@ -224,8 +231,7 @@ int halo_cpu_supports(const struct halo_device *device, const struct halo_plan *
         CASE(ADD, add);
         CASE(LOGITS, logits);
 #undef CASE
-    case HALO_OP_COUNT:
-        break;
+    case HALO_OP_COUNT: break;
     }
     return halo_cpu_reason(reason, -ENOTSUP, "op %u has no kernel", (unsigned)op->kind);
 }

@@ -34,10 +34,10 @@ static inline void vec_store_n(float *p, struct vec a, uint32_t n)
     memcpy(p, buffer, n * sizeof(float));
 }
 
-#define VEC_BINARY(name, instruction)                                                                                          \
-    static inline struct vec vec_##name(struct vec a, struct vec b)                                                            \
-    {                                                                                                                          \
-        return (struct vec){instruction(a.lo, b.lo), instruction(a.hi, b.hi)};                                                 \
+#define VEC_BINARY(name, instruction)                                                                                  \
+    static inline struct vec vec_##name(struct vec a, struct vec b)                                                    \
+    {                                                                                                                  \
+        return (struct vec){instruction(a.lo, b.lo), instruction(a.hi, b.hi)};                                         \
     }
 VEC_BINARY(add, _mm256_add_ps)
 VEC_BINARY(sub, _mm256_sub_ps)

@@ -1,10 +1,11 @@
 /* vec_priv.h: sixteen floats as one thing, and the exponential on them.
  *
- * The lane kernels (lanes_*.c) are written once over this type and compiled once for each instruction set: HALO_CPU_LANES_AVX512,
- * HALO_CPU_LANES_AVX2, or neither for plain C. Every operation gives the same bits in all three (a NaN stays a NaN, its payload
- * aside): arithmetic is IEEE and rounds once, and vec_sum adds in one tree: lanes i and i+8, then i+4, i+2, i+1.
- * vec_max and vec_min give b when either side is a NaN. vec_load_n fills with zeros (n < 16). vec_to_i8 rounds to nearest even and
- * wants values inside -127..127. vec_scale wants p near one and an n that keeps p * 2^(n/2) normal.
+ * The lane kernels (lanes_*.c) are written once over this type and compiled once for each instruction set:
+ * HALO_CPU_LANES_AVX512, HALO_CPU_LANES_AVX2, or neither for plain C. Every operation gives the same bits in all three
+ * (a NaN stays a NaN, its payload aside): arithmetic is IEEE and rounds once, and vec_sum adds in one tree: lanes i and
+ * i+8, then i+4, i+2, i+1. vec_max and vec_min give b when either side is a NaN. vec_load_n fills with zeros (n < 16).
+ * vec_to_i8 rounds to nearest even and wants values inside -127..127. vec_scale wants p near one and an n that keeps p
+ * * 2^(n/2) normal.
  */
 #ifndef HALO_CPU_VEC_PRIV_H
 #define HALO_CPU_VEC_PRIV_H
@@ -19,8 +20,8 @@
 
 /* e^x, within 1 ulp over the whole range, denormal results included; inf above 88.73, 0 below -103.98, NaN for NaN.
  *
- * x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 in two parts so that r is exact enough; e^r = 1 + r + r^2 q(r), q the minimax polynomial
- * of degree 4 (relative error 2^-28, found by Remez exchange). */
+ * x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 in two parts so that r is exact enough; e^r = 1 + r + r^2 q(r), q the
+ * minimax polynomial of degree 4 (relative error 2^-28, found by Remez exchange). */
 static inline struct vec vec_exp(struct vec x)
 {
     const struct vec round = vec_splat(0x1.8p23f);

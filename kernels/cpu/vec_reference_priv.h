@@ -12,10 +12,10 @@ struct vec {
 };
 
 /* Builds a vector lane by lane; `i` is the lane. */
-#define VEC_EACH(expression)                                                                                                   \
-    struct vec r;                                                                                                              \
-    for (uint32_t i = 0; i < 16; i++)                                                                                          \
-        r.f[i] = (expression);                                                                                                 \
+#define VEC_EACH(expression)                                                                                           \
+    struct vec r;                                                                                                      \
+    for (uint32_t i = 0; i < 16; i++)                                                                                  \
+        r.f[i] = (expression);                                                                                         \
     return r
 
 static inline struct vec vec_splat(float x) { VEC_EACH(x); }
@@ -32,7 +32,10 @@ static inline struct vec vec_max(struct vec a, struct vec b) { VEC_EACH(a.f[i] >
 static inline struct vec vec_min(struct vec a, struct vec b) { VEC_EACH(a.f[i] < b.f[i] ? a.f[i] : b.f[i]); }
 static inline struct vec vec_abs(struct vec a) { VEC_EACH(fabsf(a.f[i])); }
 static inline struct vec vec_fma(struct vec a, struct vec b, struct vec c) { VEC_EACH(fmaf(a.f[i], b.f[i], c.f[i])); }
-static inline struct vec vec_scale(struct vec p, struct vec n) { VEC_EACH(isnan(n.f[i]) ? n.f[i] : ldexpf(p.f[i], (int)n.f[i])); }
+static inline struct vec vec_scale(struct vec p, struct vec n)
+{
+    VEC_EACH(isnan(n.f[i]) ? n.f[i] : ldexpf(p.f[i], (int)n.f[i]));
+}
 static inline struct vec vec_from_f16(const uint16_t *p) { VEC_EACH(halo_half_load(p[i])); }
 static inline struct vec vec_from_i8(const int8_t *p) { VEC_EACH((float)p[i]); }
 #undef VEC_EACH

@@ -1,9 +1,10 @@
 /* weight.c: where each weight lives, and how the file's bytes become the kernels' layout.
  *
- * All weights lie in one region in the order of the plan. A large one begins on a page and owns whole pages, and its file bytes go to
- * an address congruent to their file offset, so that direct I/O can write them without a copy; small ones are packed tight. A matrix
- * is repacked over its own file bytes. Where the packed form is larger (rows are padded to groups, f16 vectors become f32) the file
- * bytes go to the end of the slot: then repacking forwards never overwrites what it has yet to read.
+ * All weights lie in one region in the order of the plan. A large one begins on a page and owns whole pages, and its
+ * file bytes go to an address congruent to their file offset, so that direct I/O can write them without a copy; small
+ * ones are packed tight. A matrix is repacked over its own file bytes. Where the packed form is larger (rows are padded
+ * to groups, f16 vectors become f32) the file bytes go to the end of the slot: then repacking forwards never overwrites
+ * what it has yet to read.
  *
  * halo_cpu_weight_commit may run for several weights at once on different threads; it allocates one group of scratch.
  */
@@ -105,11 +106,11 @@ int halo_cpu_weight_commit(struct halo_device_model *model, uint32_t index, char
         uint64_t file_bytes = halo_type_row_bytes(info->type, info->n_cols) * info->n_rows;
         void *scratch = malloc(scratch_bytes);
         if (!scratch)
-            return halo_cpu_reason(reason, -ENOMEM, "no %.1f MiB of memory to repack %s", (double)scratch_bytes / (1024 * 1024),
-                                   info->name);
+            return halo_cpu_reason(reason, -ENOMEM, "no %.1f MiB of memory to repack %s",
+                                   (double)scratch_bytes / (1024 * 1024), info->name);
         for (uint32_t e = 0; e < info->n_experts; e++)
-            halo_cpu_matrix_pack(info->type, info->n_cols, info->n_rows, w->data + e * file_bytes, w->slot + e * w->expert_bytes,
-                                 scratch);
+            halo_cpu_matrix_pack(info->type, info->n_cols, info->n_rows, w->data + e * file_bytes,
+                                 w->slot + e * w->expert_bytes, scratch);
         free(scratch);
     }
     atomic_store_explicit(&w->committed, true, memory_order_release);

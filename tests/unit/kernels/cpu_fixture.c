@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define N_SEQUENCES 8
+#define REPEAT_BLOCKS 4093 /* a prime: rows differ */
 
 double fixture_random(uint64_t *state)
 {
@@ -27,8 +28,14 @@ void fixture_init(struct fixture *f, uint32_t n_vocab, uint32_t max_rows, uint32
 {
     *f = (struct fixture){.device_ops = halo_device_cpu()};
     f->plan = (struct halo_plan){
-        .ops = f->ops, .weights = f->weights, .values = f->values, .ropes = f->ropes,
-        .n_vocab = n_vocab, .n_context = n_context, .max_rows = max_rows, .max_outputs = max_rows,
+        .ops = f->ops,
+        .weights = f->weights,
+        .values = f->values,
+        .ropes = f->ropes,
+        .n_vocab = n_vocab,
+        .n_context = n_context,
+        .max_rows = max_rows,
+        .max_outputs = max_rows,
     };
     fixture_kv(f, HALO_KV_F32, 1, 1, 8, 8);
 }
@@ -40,10 +47,15 @@ void fixture_finish(struct fixture *f)
         free(f->bytes[i]);
 }
 
-void fixture_kv(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, uint32_t n_head_kv, uint32_t k_dim, uint32_t v_dim)
+void fixture_kv(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, uint32_t n_head_kv, uint32_t k_dim,
+                uint32_t v_dim)
 {
     f->plan.kv = (struct halo_kv_shape){
-        .type = type, .n_layers = n_layers, .n_head_kv = n_head_kv, .head_dim_k = k_dim, .head_dim_v = v_dim,
+        .type = type,
+        .n_layers = n_layers,
+        .n_head_kv = n_head_kv,
+        .head_dim_k = k_dim,
+        .head_dim_v = v_dim,
         .n_pages = (f->plan.n_context / HALO_KV_PAGE_TOKENS + 1) * N_SEQUENCES,
     };
 }
@@ -65,25 +77,21 @@ static void put_f16(uint8_t *at, double x)
     memcpy(at, &h, sizeof(h));
 }
 
-/* One block: random quants; the scales, where the type has f16 ones, so that weights come out about as large as `size`. */
+/* One block: random quants; the scales, where the type has f16 ones, so that weights come out about as large as `size`.
+ */
 static void fill_block(enum halo_type type, uint8_t *block, uint32_t block_bytes, double size, uint64_t *state)
 {
     float x = (float)(fixture_random(state) * size);
     uint32_t bits;
     memcpy(&bits, &x, sizeof(bits));
     switch (type) {
-    case HALO_TYPE_F32:
-        memcpy(block, &x, sizeof(x));
-        return;
+    case HALO_TYPE_F32: memcpy(block, &x, sizeof(x)); return;
     case HALO_TYPE_BF16:
         bits >>= 16;
         memcpy(block, &bits, 2);
         return;
-    case HALO_TYPE_F16:
-        put_f16(block, (double)x);
-        return;
-    default:
-        break;
+    case HALO_TYPE_F16: put_f16(block, (double)x); return;
+    default: break;
     }
     for (uint32_t i = 0; i < block_bytes; i++)
         block[i] = (uint8_t)(fixture_random(state) * 128 + 128);
@@ -100,8 +108,8 @@ static void fill_block(enum halo_type type, uint8_t *block, uint32_t block_bytes
         fail_msg("the fixture does not make weights of type %d", (int)type);
 }
 
-uint32_t fixture_weight(struct fixture *f, enum halo_type type, enum halo_weight_role role, uint32_t n_cols, uint32_t n_rows,
-                        uint32_t n_experts, double size)
+uint32_t fixture_weight(struct fixture *f, enum halo_type type, enum halo_weight_role role, uint32_t n_cols,
+                        uint32_t n_rows, uint32_t n_experts, double size)
 {
     uint32_t index = f->plan.n_weights++;
     assert_true(index < FIXTURE_MAX);
@@ -114,9 +122,11 @@ uint32_t fixture_weight(struct fixture *f, enum halo_type type, enum halo_weight
     f->file_bytes += (w->n_bytes + 31) / 32 * 32;
     f->bytes[index] = malloc(w->n_bytes);
     assert_non_null(f->bytes[index]);
-    uint64_t state = 1000003u * (index + 1);
-    for (uint64_t i = 0; i < w->n_bytes; i += info.block_bytes)
+    uint64_t state = 1000003u * (index + 1), period = (uint64_t)info.block_bytes * REPEAT_BLOCKS;
+    for (uint64_t i = 0; i < w->n_bytes && i < period; i += info.block_bytes)
         fill_block(type, f->bytes[index] + i, info.block_bytes, size, &state);
+    for (uint64_t i = period; i < w->n_bytes; i += period)
+        memcpy(f->bytes[index] + i, f->bytes[index], w->n_bytes - i < period ? w->n_bytes - i : period);
     return index;
 }
 
@@ -203,7 +213,8 @@ const uint32_t *fixture_pages(const struct fixture *f, uint32_t which, uint32_t 
     return pages[which];
 }
 
-void fixture_run(struct fixture *f, uint32_t which, const int32_t *tokens, uint32_t n_rows, int32_t first_pos, float *logits)
+void fixture_run(struct fixture *f, uint32_t which, const int32_t *tokens, uint32_t n_rows, int32_t first_pos,
+                 float *logits)
 {
     char reason[HALO_DEVICE_REASON] = "";
     struct halo_batch_seq seq;
@@ -216,8 +227,15 @@ void fixture_run(struct fixture *f, uint32_t which, const int32_t *tokens, uint3
     }
     seq.pages = fixture_pages(f, which, &seq.n_pages);
     struct halo_batch batch = {
-        .n_rows = n_rows, .token = tokens, .pos = pos, .seq = zero, .n_seqs = 1, .seqs = &seq,
-        .n_outputs = logits ? n_rows : 0, .output = output, .logits = logits,
+        .n_rows = n_rows,
+        .token = tokens,
+        .pos = pos,
+        .seq = zero,
+        .n_seqs = 1,
+        .seqs = &seq,
+        .n_outputs = logits ? n_rows : 0,
+        .output = output,
+        .logits = logits,
     };
     if (f->device_ops->run(f->model, &batch, NULL, reason))
         fail_msg("%s", reason);

@@ -1,8 +1,9 @@
 /* cpu_fixture.h: plans built by hand, with seeded weights, for the tests of the CPU device.
  *
- * A plan is filled op by op, then opened on a device of a variant and a number of threads; the same fixture can be opened again and
- * again. Inputs come from EMBED ops: an f32 table whose row t is the input of a row with token t. Weights are kept in file layout
- * for the test's own reference. Any failure fails the running test. Not thread-safe, as cmocka is not.
+ * A plan is filled op by op, then opened on a device of a variant and a number of threads; the same fixture can be
+ * opened again and again. Inputs come from EMBED ops: an f32 table whose row t is the input of a row with token t.
+ * Weights are kept in file layout for the test's own reference. Any failure fails the running test. Not thread-safe, as
+ * cmocka is not.
  */
 #ifndef HALO_TESTS_CPU_FIXTURE_H
 #define HALO_TESTS_CPU_FIXTURE_H
@@ -10,7 +11,7 @@
 #include <kernels/device.h>
 #include <stdbool.h>
 
-#define FIXTURE_MAX 96
+#define FIXTURE_MAX 400
 
 struct fixture {
     struct halo_plan plan;
@@ -29,12 +30,14 @@ struct fixture {
 /* n_context positions, n_context / 32 + 1 pages for each of 8 sequences at most. */
 void fixture_init(struct fixture *f, uint32_t n_vocab, uint32_t max_rows, uint32_t n_context);
 void fixture_finish(struct fixture *f);
-void fixture_kv(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, uint32_t n_head_kv, uint32_t k_dim, uint32_t v_dim);
+void fixture_kv(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, uint32_t n_head_kv, uint32_t k_dim,
+                uint32_t v_dim);
 
 uint16_t fixture_value(struct fixture *f, uint32_t width);
-/* Seeded weights of about the given size; n_rows 1 and n_experts 1 for a vector. */
-uint32_t fixture_weight(struct fixture *f, enum halo_type type, enum halo_weight_role role, uint32_t n_cols, uint32_t n_rows,
-                        uint32_t n_experts, double size);
+/* Seeded weights of about the given size, which repeat after some thousand blocks; n_rows 1 and n_experts 1 for a
+ * vector. */
+uint32_t fixture_weight(struct fixture *f, enum halo_type type, enum halo_weight_role role, uint32_t n_cols,
+                        uint32_t n_rows, uint32_t n_experts, double size);
 uint32_t fixture_rope(struct fixture *f, enum halo_rope_pairing pairing, uint32_t n_rot, float scale, double base);
 void fixture_op(struct fixture *f, struct halo_op op);
 /* A value that is row token[r] of a new f32 table. Returns the value; the table is the last weight. */
@@ -48,9 +51,10 @@ bool fixture_has(const char *variant);
 void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads);
 void fixture_close(struct fixture *f);
 
-/* Runs rows that all belong to one sequence whose pages are scattered over the pool by `which`: row r has token tokens[r] at
- * position first_pos + r; logits (may be NULL) of every row. */
-void fixture_run(struct fixture *f, uint32_t which, const int32_t *tokens, uint32_t n_rows, int32_t first_pos, float *logits);
+/* Runs rows that all belong to one sequence whose pages are scattered over the pool by `which`: row r has token
+ * tokens[r] at position first_pos + r; logits (may be NULL) of every row. */
+void fixture_run(struct fixture *f, uint32_t which, const int32_t *tokens, uint32_t n_rows, int32_t first_pos,
+                 float *logits);
 /* The pages of sequence `which` of at most 8. */
 const uint32_t *fixture_pages(const struct fixture *f, uint32_t which, uint32_t *ret_n);
 /* The value of a row after the last run; n floats are asserted to be its width. */

@@ -1,4 +1,5 @@
-/* test_cpu_attend.c: attention over the paged cache against a plain double-precision evaluation of what the cache stores. */
+/* test_cpu_attend.c: attention over the paged cache against a plain double-precision evaluation of what the cache
+ * stores. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -126,7 +127,8 @@ static void check_row(const struct attention *a, int32_t pos, const float *row)
         evaluate(a, pos, h, want);
         for (uint32_t i = 0; i < a->shape.v_dim; i++)
             if (!(fabs((double)row[h * a->shape.v_dim + i] - want[i]) < 3e-6))
-                fail_msg("position %d head %u element %u: %.9g, wanted %.9g", pos, h, i, (double)row[h * a->shape.v_dim + i], want[i]);
+                fail_msg("position %d head %u element %u: %.9g, wanted %.9g", pos, h, i,
+                         (double)row[h * a->shape.v_dim + i], want[i]);
     }
 }
 
@@ -143,8 +145,8 @@ static void feed(struct attention *a, const char *variant, uint32_t n_threads, u
     }
 }
 
-/* Runs a shape in all variants and cuts; the first is checked against double at the positions asked for, the rest against the first.
- * A long one leaves out plain C where there is something faster, and takes all threads only. */
+/* Runs a shape in all variants and cuts; the first is checked against double at the positions asked for, the rest
+ * against the first. A long one leaves out plain C where there is something faster, and takes all threads only. */
 static void try_shape(struct shape shape, uint32_t n, const uint32_t *chunks, uint32_t n_chunks, bool is_long,
                       uint32_t check_every)
 {
@@ -192,7 +194,8 @@ static void every_shape_of_heads(void **state)
     assert_int_equal(n_tried, 21);
 }
 
-/* Positions on both sides of the borders of pages (32) and splits (256), taken singly, in tiles, and with rows on both sides at once. */
+/* Positions on both sides of the borders of pages (32) and splits (256), taken singly, in tiles, and with rows on both
+ * sides at once. */
 static void across_pages_and_splits(void **state)
 {
     static const uint32_t chunks[] = {600, 1, 100, 37};

@@ -58,7 +58,8 @@ static void exp_is_within_an_ulp(void **state)
 
 static void exp_at_the_ends(void **state)
 {
-    static const float in[] = {0, -0.0f, 88.72283f, 88.73f, 1e30f, INFINITY, -87.4f, -103.9f, -104.0f, -1e30f, -INFINITY, NAN};
+    static const float in[] = {0,      -0.0f,   88.72283f, 88.73f, 1e30f,     INFINITY,
+                               -87.4f, -103.9f, -104.0f,   -1e30f, -INFINITY, NAN};
     float out[12];
     for (uint32_t v = 0; v < n_variants; v++) {
         variants[v]->exp(12, in, 0, out);
@@ -184,12 +185,13 @@ static void rows_survive_the_cache(void **state)
                     memcpy(first, rows, 3 * bytes);
                 assert_memory_equal(first, rows, 3 * bytes);
                 memset(y, 0x55, 3 * stride * sizeof(float));
-                variants[v]->kv_load(types[t], dim, 3, rows, y);
+                variants[v]->kv_load(types[t], dim, 3, rows, first, y);
                 for (uint32_t r = 0; r < 3; r++)
                     for (uint32_t i = 0; i < stride; i++)
-                        assert_true(i >= dim ? y[r * stride + i] == 0
-                                             : fabs((double)y[r * stride + i] - (double)x[r * dim + i]) <=
-                                                   bound[t] * (types[t] == HALO_KV_Q8 ? 5 : fabs((double)x[r * dim + i])));
+                        assert_true(i >= dim
+                                        ? y[r * stride + i] == 0
+                                        : fabs((double)y[r * stride + i] - (double)x[r * dim + i]) <=
+                                              bound[t] * (types[t] == HALO_KV_Q8 ? 5 : fabs((double)x[r * dim + i])));
             }
             free(x);
             free(y);
@@ -209,14 +211,14 @@ static void q8_keeps_what_is_not_finite(void **state)
             fill(x, 64, 1, 3);
             x[40] = odd[k];
             variants[v]->kv_store(HALO_KV_Q8, 64, x, row);
-            variants[v]->kv_load(HALO_KV_Q8, 64, 1, row, y);
+            variants[v]->kv_load(HALO_KV_Q8, 64, 1, row, NULL, y);
             assert_false(isfinite(y[40]));
             assert_true(isfinite(y[31]));
         }
         memset(x, 0, sizeof(x));
         x[63] = 1e-9f; /* its scale is below the smallest f16 */
         variants[v]->kv_store(HALO_KV_Q8, 64, x, row);
-        variants[v]->kv_load(HALO_KV_Q8, 64, 1, row, y);
+        variants[v]->kv_load(HALO_KV_Q8, 64, 1, row, NULL, y);
         for (uint32_t i = 0; i < 64; i++)
             assert_true(y[i] == 0);
     }
@@ -231,14 +233,10 @@ int main(void)
     if (fixture_has("avx512"))
         variants[n_variants++] = &halo_cpu_lanes_avx512;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_is_within_an_ulp),
-        cmocka_unit_test(exp_at_the_ends),
-        cmocka_unit_test(silu_is_within_its_bound),
-        cmocka_unit_test(rmsnorm_is_close_and_the_same),
-        cmocka_unit_test(sums_and_quotients),
-        cmocka_unit_test(halves_round_as_the_hardware_does),
-        cmocka_unit_test(rows_survive_the_cache),
-        cmocka_unit_test(q8_keeps_what_is_not_finite),
+        cmocka_unit_test(exp_is_within_an_ulp),     cmocka_unit_test(exp_at_the_ends),
+        cmocka_unit_test(silu_is_within_its_bound), cmocka_unit_test(rmsnorm_is_close_and_the_same),
+        cmocka_unit_test(sums_and_quotients),       cmocka_unit_test(halves_round_as_the_hardware_does),
+        cmocka_unit_test(rows_survive_the_cache),   cmocka_unit_test(q8_keeps_what_is_not_finite),
     };
     return n_variants == 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* test_cpu_moe.c: mixtures of experts: the choice, its weights, the experts' products and their sum, against plain double. */
+/* test_cpu_moe.c: mixtures of experts: the choice, its weights, the experts' products and their sum, against plain
+ * double. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -37,11 +38,13 @@ static void init(struct mixture *m)
                                    .u.moe_route = {logits, m->choice, m->n_expert, m->n_used, m->normalise, 1.5f}});
     struct halo_op_moe_matmul up = {.x = m->x, .choice = m->choice, .n = 2, .n_used = m->n_used};
     for (uint32_t k = 0; k < 2; k++) {
-        up.weight[k] = fixture_weight(f, k == 0 ? m->up : HALO_TYPE_F16, HALO_WEIGHT_EXPERTS, m->n_cols, m->n_rows, m->n_expert, 1);
+        up.weight[k] = fixture_weight(f, k == 0 ? m->up : HALO_TYPE_F16, HALO_WEIGHT_EXPERTS, m->n_cols, m->n_rows,
+                                      m->n_expert, 1);
         up.out[k] = m->hidden[k] = fixture_value(f, m->n_used * m->n_rows);
     }
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = up});
-    struct halo_op_moe_matmul down = {.x = m->hidden[0], .choice = m->choice, .n = 1, .per_slot = true, .n_used = m->n_used};
+    struct halo_op_moe_matmul down = {
+        .x = m->hidden[0], .choice = m->choice, .n = 1, .per_slot = true, .n_used = m->n_used};
     down.weight[0] = fixture_weight(f, m->down, HALO_WEIGHT_EXPERTS, m->n_rows, m->n_cols, m->n_expert, 1);
     down.out[0] = m->out = fixture_value(f, m->n_used * m->n_cols);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = down});
@@ -87,7 +90,8 @@ static void check_choice(const struct mixture *m, const float *logits, const flo
 }
 
 /* out = one expert times x, with what 8 bits of activation may cost of the magnitude. */
-static void check_product(const float *weight, uint32_t n_rows, uint32_t n_cols, const float *x, const float *out, double relative)
+static void check_product(const float *weight, uint32_t n_rows, uint32_t n_cols, const float *x, const float *out,
+                          double relative)
 {
     for (uint32_t n = 0; n < n_rows; n++) {
         double sum = 0, magnitude = 0;
@@ -115,10 +119,11 @@ static void check_row(struct mixture *m, uint32_t row, int32_t token)
     size_t n = (size_t)m->n_rows * m->n_cols;
     for (uint32_t s = 0; s < m->n_used; s++) {
         const float *x = m->rows + (size_t)token * m->n_cols;
-        check_product(m->weight[0] + expert[s] * n, m->n_rows, m->n_cols, x, hidden[0] + s * m->n_rows, bound_of(m->up));
+        check_product(m->weight[0] + expert[s] * n, m->n_rows, m->n_cols, x, hidden[0] + s * m->n_rows,
+                      bound_of(m->up));
         check_product(m->weight[1] + expert[s] * n, m->n_rows, m->n_cols, x, hidden[1] + s * m->n_rows, 1e-6);
-        check_product(m->weight[2] + expert[s] * n, m->n_cols, m->n_rows, hidden[0] + s * m->n_rows, out + s * m->n_cols,
-                      bound_of(m->down));
+        check_product(m->weight[2] + expert[s] * n, m->n_cols, m->n_rows, hidden[0] + s * m->n_rows,
+                      out + s * m->n_cols, bound_of(m->down));
     }
     for (uint32_t i = 0; i < m->n_cols; i++) {
         double want = 0, magnitude = 0;
@@ -130,7 +135,8 @@ static void check_row(struct mixture *m, uint32_t row, int32_t token)
     }
 }
 
-/* All rows at once against double; then each row alone, in every variant and with other threads, must repeat its bits. */
+/* All rows at once against double; then each row alone, in every variant and with other threads, must repeat its bits.
+ */
 static void try_mixture(struct mixture m)
 {
     static float first[N_ROWS][WIDTH_MAX];
@@ -166,17 +172,32 @@ static void try_mixture(struct mixture m)
 
 static void experts_of_every_shape(void **state)
 {
-    try_mixture((struct mixture){.n_expert = 8, .n_used = 2, .n_cols = 64, .n_rows = 96, .normalise = true, .up = HALO_TYPE_Q8_0, .down = HALO_TYPE_Q4_0});
-    try_mixture((struct mixture){.n_expert = 5, .n_used = 5, .n_cols = 33, .n_rows = 17, .up = HALO_TYPE_F32, .down = HALO_TYPE_F16});
-    try_mixture((struct mixture){.n_expert = 40, .n_used = 4, .n_cols = 256, .n_rows = 32, .up = HALO_TYPE_Q4_K, .down = HALO_TYPE_Q8_0});
-    try_mixture((struct mixture){.n_expert = 1, .n_used = 1, .n_cols = 32, .n_rows = 256, .normalise = true, .up = HALO_TYPE_Q4_0, .down = HALO_TYPE_Q6_K});
+    try_mixture((struct mixture){.n_expert = 8,
+                                 .n_used = 2,
+                                 .n_cols = 64,
+                                 .n_rows = 96,
+                                 .normalise = true,
+                                 .up = HALO_TYPE_Q8_0,
+                                 .down = HALO_TYPE_Q4_0});
+    try_mixture((struct mixture){
+        .n_expert = 5, .n_used = 5, .n_cols = 33, .n_rows = 17, .up = HALO_TYPE_F32, .down = HALO_TYPE_F16});
+    try_mixture((struct mixture){
+        .n_expert = 40, .n_used = 4, .n_cols = 256, .n_rows = 32, .up = HALO_TYPE_Q4_K, .down = HALO_TYPE_Q8_0});
+    try_mixture((struct mixture){.n_expert = 1,
+                                 .n_used = 1,
+                                 .n_cols = 32,
+                                 .n_rows = 256,
+                                 .normalise = true,
+                                 .up = HALO_TYPE_Q4_0,
+                                 .down = HALO_TYPE_Q6_K});
 }
 
 /* Equal logits go to the lowest ids, and logits that are no numbers spoil the weights but never the choice. */
 static void ties_and_nans(void **state)
 {
     for (uint32_t v = 0; v < 3; v++) {
-        struct mixture m = {.n_expert = 8, .n_used = 3, .n_cols = 32, .n_rows = 32, .up = HALO_TYPE_F32, .down = HALO_TYPE_F32};
+        struct mixture m = {
+            .n_expert = 8, .n_used = 3, .n_cols = 32, .n_rows = 32, .up = HALO_TYPE_F32, .down = HALO_TYPE_F32};
         float choice[6];
         int32_t expert[3];
         static const int32_t tokens[4] = {0, 1, 2, 3};

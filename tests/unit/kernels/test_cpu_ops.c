@@ -1,5 +1,5 @@
-/* test_cpu_ops.c: each op of the CPU device against a plain double-precision evaluation, in every variant, which must agree bit for
- * bit among themselves. Attention and mixtures of experts have files of their own. */
+/* test_cpu_ops.c: each op of the CPU device against a plain double-precision evaluation, in every variant, which must
+ * agree bit for bit among themselves. Attention and mixtures of experts have files of their own. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -25,10 +25,11 @@ struct first {
     bool have;
 };
 
-/* Runs the fixture's plan in each variant with 1 and 3 threads and 1..N_ROWS rows; calls check for each row of the first, and
- * compares the others with it. */
-static void run_all(struct fixture *f, uint32_t n_values, const uint16_t *values, void (*check)(void *ud, uint32_t which, int32_t token,
-                    int32_t pos, const float *row), void *ud, int32_t first_pos)
+/* Runs the fixture's plan in each variant with 1 and 3 threads and 1..N_ROWS rows; calls check for each row of the
+ * first, and compares the others with it. */
+static void run_all(struct fixture *f, uint32_t n_values, const uint16_t *values,
+                    void (*check)(void *ud, uint32_t which, int32_t token, int32_t pos, const float *row), void *ud,
+                    int32_t first_pos)
 {
     static struct first first;
     first.have = false;
@@ -84,8 +85,11 @@ static void check_embed(void *ud, uint32_t which, int32_t token, int32_t pos, co
 
 static void embed_looks_up_every_type(void **state)
 {
-    static const struct { enum halo_type type; uint32_t width; } cases[] = {
-        {HALO_TYPE_F32, 5}, {HALO_TYPE_F16, 17}, {HALO_TYPE_BF16, 48}, {HALO_TYPE_Q8_0, 96}, {HALO_TYPE_Q4_K, 256}, {HALO_TYPE_Q6_K, 512}};
+    static const struct {
+        enum halo_type type;
+        uint32_t width;
+    } cases[] = {{HALO_TYPE_F32, 5},   {HALO_TYPE_F16, 17},   {HALO_TYPE_BF16, 48},
+                 {HALO_TYPE_Q8_0, 96}, {HALO_TYPE_Q4_K, 256}, {HALO_TYPE_Q6_K, 512}};
     for (uint32_t c = 0; c < 6; c++) {
         struct fixture f;
         fixture_init(&f, N_VOCAB, N_ROWS, 32);
@@ -107,7 +111,8 @@ static void check_rmsnorm(void *ud, uint32_t which, int32_t token, int32_t pos, 
         sum += pow((double)x[i] + (add ? (double)add[i] : 0), 2);
     for (uint32_t i = 0; i < t->width; i++) {
         double y = (double)x[i] + (add ? (double)add[i] : 0);
-        close_to((double)row[i], which == 1 ? y : y / sqrt(sum / t->width + 1e-6) * (double)t->weight[0][i], 2e-7, 1e-6);
+        close_to((double)row[i], which == 1 ? y : y / sqrt(sum / t->width + 1e-6) * (double)t->weight[0][i], 2e-7,
+                 1e-6);
     }
 }
 
@@ -118,9 +123,12 @@ static void rmsnorm_with_and_without_the_sum(void **state)
         struct fixture f;
         struct table t = {.width = widths[c / 2]};
         fixture_init(&f, N_VOCAB, N_ROWS, 32);
-        uint16_t x = fixture_input(&f, t.width, 3), add = fixture_input(&f, t.width, 1), out = fixture_value(&f, t.width);
-        uint32_t weight = fixture_weight(&f, c % 2 ? HALO_TYPE_F16 : HALO_TYPE_F32, HALO_WEIGHT_VECTOR, t.width, 1, 1, 2);
-        fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {weight, x, c % 2 ? add : HALO_NONE, out, 1e-6f}});
+        uint16_t x = fixture_input(&f, t.width, 3), add = fixture_input(&f, t.width, 1),
+                 out = fixture_value(&f, t.width);
+        uint32_t weight =
+            fixture_weight(&f, c % 2 ? HALO_TYPE_F16 : HALO_TYPE_F32, HALO_WEIGHT_VECTOR, t.width, 1, 1, 2);
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM,
+                                        .u.rmsnorm = {weight, x, c % 2 ? add : HALO_NONE, out, 1e-6f}});
         t.rows = fixture_floats(&f, 0);
         t.weight[0] = fixture_floats(&f, weight);
         t.weight[1] = c % 2 ? fixture_floats(&f, 1) : NULL;
@@ -141,13 +149,15 @@ static void check_qk_norm(void *ud, uint32_t which, int32_t token, int32_t pos, 
 {
     struct heads *h = ud;
     uint32_t n = which == 0 ? h->n_head : h->n_head_kv;
-    const float *x = (which == 0 ? h->q : h->k) + (size_t)token * n * h->dim, *weight = which == 0 ? h->q_weight : h->k_weight;
+    const float *x = (which == 0 ? h->q : h->k) + (size_t)token * n * h->dim,
+                *weight = which == 0 ? h->q_weight : h->k_weight;
     for (uint32_t i = 0; i < n; i++) {
         double sum = 0;
         for (uint32_t j = 0; j < h->dim; j++)
             sum += (double)x[i * h->dim + j] * (double)x[i * h->dim + j];
         for (uint32_t j = 0; j < h->dim; j++)
-            close_to((double)row[i * h->dim + j], (double)x[i * h->dim + j] / sqrt(sum / h->dim + 1e-5) * (double)weight[j], 1e-9, 1e-6);
+            close_to((double)row[i * h->dim + j],
+                     (double)x[i * h->dim + j] / sqrt(sum / h->dim + 1e-5) * (double)weight[j], 1e-9, 1e-6);
     }
 }
 
@@ -158,7 +168,8 @@ static void check_rope(void *ud, uint32_t which, int32_t token, int32_t pos, con
     const float *x = (which == 0 ? h->q : h->k) + (size_t)token * n * h->dim;
     for (uint32_t i = 0; i < n; i++, x += h->dim, row += h->dim) {
         for (uint32_t j = 0; j < h->n_rot / 2; j++) {
-            uint32_t a = h->pairing == HALO_ROPE_NORM ? 2 * j : j, b = h->pairing == HALO_ROPE_NORM ? a + 1 : j + h->n_rot / 2;
+            uint32_t a = h->pairing == HALO_ROPE_NORM ? 2 * j : j,
+                     b = h->pairing == HALO_ROPE_NORM ? a + 1 : j + h->n_rot / 2;
             double angle = pos * pow(10000, -2.0 * j / h->n_rot), c = 1.25 * cos(angle), s = 1.25 * sin(angle);
             close_to((double)row[a], (double)x[a] * c - (double)x[b] * s, 1e-6, 0);
             close_to((double)row[b], (double)x[a] * s + (double)x[b] * c, 1e-6, 0);
@@ -189,9 +200,11 @@ static void heads_are_normed_and_rotated(void **state)
             h.k_weight = fixture_floats(&f, weight + 1);
         } else {
             uint32_t rope = fixture_rope(&f, h.pairing, h.n_rot, 1.25f, 10000);
-            fixture_op(&f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, h.n_head, h.n_head_kv, h.dim, rope}});
+            fixture_op(&f,
+                       (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, h.n_head, h.n_head_kv, h.dim, rope}});
         }
-        run_all(&f, 2, (uint16_t[]){q, k}, c % 4 == 0 ? check_qk_norm : check_rope, &h, c % 4 == 1 ? 99000 : (int32_t)c);
+        run_all(&f, 2, (uint16_t[]){q, k}, c % 4 == 0 ? check_qk_norm : check_rope, &h,
+                c % 4 == 1 ? 99000 : (int32_t)c);
         free(h.q);
         free(h.k);
         free(h.q_weight);
@@ -255,7 +268,11 @@ static void check_matmul(void *ud, uint32_t which, int32_t token, int32_t pos, c
 /* Three weights of different types and heights over one input: some quantized, some not, with and without a bias. */
 static void matmul_shares_its_input(void **state)
 {
-    static const struct { uint32_t width; enum halo_type type[3]; uint32_t n_rows[3]; } cases[] = {
+    static const struct {
+        uint32_t width;
+        enum halo_type type[3];
+        uint32_t n_rows[3];
+    } cases[] = {
         {32, {HALO_TYPE_F32, HALO_TYPE_F32, HALO_TYPE_F32}, {1, 16, 33}},
         {96, {HALO_TYPE_Q8_0, HALO_TYPE_F16, HALO_TYPE_Q4_0}, {40, 17, 15}},
         {512, {HALO_TYPE_Q4_K, HALO_TYPE_Q4_K, HALO_TYPE_Q6_K}, {1000, 64, 130}},
@@ -273,7 +290,8 @@ static void matmul_shares_its_input(void **state)
             op.weight[k] = fixture_weight(&f, cases[c].type[k], HALO_WEIGHT_MATRIX, p.t.width, p.n_rows[k], 1, 1);
             op.out[k] = fixture_value(&f, p.n_rows[k]);
             p.t.weight[k] = fixture_floats(&f, op.weight[k]);
-            op.bias[k] = k == 1 ? fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, p.n_rows[k], 1, 1, 10) : HALO_WEIGHT_NONE;
+            op.bias[k] = k == 1 ? fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, p.n_rows[k], 1, 1, 10)
+                                : HALO_WEIGHT_NONE;
             p.bias[k] = k == 1 ? fixture_floats(&f, op.bias[k]) : NULL;
             /* An activation of 8 bits is off by up to 1/254 of the largest of its block. */
             bool exact = halo_type_info(cases[c].type[k]).block_weights == 1;
@@ -289,7 +307,8 @@ static void matmul_shares_its_input(void **state)
     }
 }
 
-/* Wanted rows only, in the caller's memory, and nothing beside it: the vocabulary is no multiple of the kernels' groups. */
+/* Wanted rows only, in the caller's memory, and nothing beside it: the vocabulary is no multiple of the kernels'
+ * groups. */
 static void logits_of_the_wanted_rows(void **state)
 {
     static const enum halo_type types[] = {HALO_TYPE_F32, HALO_TYPE_Q8_0};
@@ -326,12 +345,9 @@ static void logits_of_the_wanted_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embed_looks_up_every_type),
-        cmocka_unit_test(rmsnorm_with_and_without_the_sum),
-        cmocka_unit_test(heads_are_normed_and_rotated),
-        cmocka_unit_test(glu_and_add),
-        cmocka_unit_test(matmul_shares_its_input),
-        cmocka_unit_test(logits_of_the_wanted_rows),
+        cmocka_unit_test(embed_looks_up_every_type),    cmocka_unit_test(rmsnorm_with_and_without_the_sum),
+        cmocka_unit_test(heads_are_normed_and_rotated), cmocka_unit_test(glu_and_add),
+        cmocka_unit_test(matmul_shares_its_input),      cmocka_unit_test(logits_of_the_wanted_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

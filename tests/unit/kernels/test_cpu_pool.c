@@ -1,4 +1,5 @@
-/* test_cpu_pool.c: the worker threads: every item once, no time used when idle, and a fair share beside another process. */
+/* test_cpu_pool.c: the worker threads: every item once, no time used when idle, and a fair share beside another
+ * process. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -116,8 +117,8 @@ static pid_t hog(int cpu)
     return pid;
 }
 
-/* Two threads on two cores, each of which another process wants too: half the cores is the fair share. The bound leaves room for
- * rounds that wait for a worker in mid-item; spinning barriers lose a factor of a hundred here. */
+/* Two threads on two cores, each of which another process wants too: half the cores is the fair share. The bound leaves
+ * room for rounds that wait for a worker in mid-item; spinning barriers lose a factor of a hundred here. */
 static void a_busy_neighbour_costs_its_share(void **state)
 {
     cpu_set_t before, two;
@@ -143,7 +144,8 @@ static void a_busy_neighbour_costs_its_share(void **state)
     }
     halo_cpu_pool_destroy(pool);
     sched_setaffinity(0, sizeof(before), &before);
-    print_message("rounds a second: %.0f alone, %.0f beside a busy process on each core: 1 / %.2f\n", alone, beside, alone / beside);
+    print_message("rounds a second: %.0f alone, %.0f beside a busy process on each core: 1 / %.2f\n", alone, beside,
+                  alone / beside);
     assert_true(alone / beside < 12);
 }
 
