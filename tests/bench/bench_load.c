@@ -1,0 +1,254 @@
+/* bench_load.c: how fast a model comes into memory, beside a bare io_uring O_DIRECT reader of the same file.
+ *
+ *   bench_load FILE.gguf [ROUNDS]        (5 rounds)
+ *
+ * Each round runs, one after the other:
+ *   bare           a queue of 32 reads of 1 MiB into the same 32 registered buffers again and again: nothing but the
+ * disk reader         halo_reader_run with the ranges of a model load, each tensor at a place of its own, congruent to
+ * its offset, in memory that is there already (as pinned memory of a GPU is); once more with that memory registered
+ *   bare fresh     the bare reader into memory mapped a moment ago, which the kernel has yet to find and clear
+ *   reader fresh   the same for halo_reader_run, as the cpu device loads
+ * Prints medians, spread and the ratio to the bare reader of the same kind. The page cache plays no part: all reads of
+ * size are direct. Fails only when reading fails, never on a speed.
+ */
+#include <base/clock.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <store/gguf.h>
+#include <store/reader.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BARE_DEPTH 32
+#define BARE_BYTES ((size_t)1 << 20)
+#define ROUNDS_MAX 99
+
+enum { BARE, READER, READER_FIXED, BARE_FRESH, READER_FRESH, WAYS };
+static const struct {
+    const char *name;
+    int yardstick;
+} ways[WAYS] = {
+    [BARE] = {"bare", BARE},
+    [READER] = {"reader", BARE},
+    [READER_FIXED] = {"reader, registered", BARE},
+    [BARE_FRESH] = {"bare, fresh memory", BARE_FRESH},
+    [READER_FRESH] = {"reader, fresh memory", BARE_FRESH},
+};
+
+struct layout {
+    struct halo_reader_job *jobs; /* destinations are filled in for each run */
+    uint64_t *places;             /* of each job in the region */
+    size_t n_jobs;
+    uint64_t bytes, region_bytes;
+};
+
+static void *map_fresh(size_t bytes)
+{
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) {
+        fprintf(stderr, "bench_load: mapping %zu bytes: %s\n", bytes, strerror(errno));
+        exit(1);
+    }
+    madvise(map, bytes, MADV_HUGEPAGE);
+    return map;
+}
+
+struct bare {
+    struct io_uring ring;
+    int fd;
+    uint8_t *memory;
+    bool fresh; /* memory is as large as the file, and not registered */
+};
+
+static void bare_submit(struct bare *b, unsigned slot, uint64_t offset)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&b->ring);
+    if (b->fresh)
+        io_uring_prep_read(sqe, b->fd, b->memory + offset, BARE_BYTES, offset);
+    else
+        io_uring_prep_read_fixed(sqe, b->fd, b->memory + slot * BARE_BYTES, BARE_BYTES, offset, 0);
+    io_uring_sqe_set_data64(sqe, slot);
+}
+
+static void bare_open(struct bare *b, const char *path, uint64_t *ret_size)
+{
+    struct stat st;
+    b->fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+    if (b->fd < 0 || fstat(b->fd, &st) < 0 || io_uring_queue_init(BARE_DEPTH, &b->ring, 0) < 0) {
+        fprintf(stderr, "bench_load: %s: no direct io_uring read here\n", path);
+        exit(1);
+    }
+    *ret_size = (uint64_t)st.st_size;
+    b->memory = map_fresh(b->fresh ? *ret_size + BARE_BYTES : BARE_DEPTH * BARE_BYTES);
+    struct iovec iov = {b->memory, BARE_DEPTH * BARE_BYTES};
+    if (!b->fresh && io_uring_register_buffers(&b->ring, &iov, 1) < 0) {
+        fprintf(stderr, "bench_load: the bare reader cannot register its buffers\n");
+        exit(1);
+    }
+}
+
+/* Reads the whole file. Returns the bytes that came, or exits. */
+static uint64_t bare_read(const char *path, bool fresh, uint64_t *ret_ns)
+{
+    struct bare b = {.fresh = fresh};
+    uint64_t size, next = 0, got = 0;
+    bare_open(&b, path, &size);
+    uint64_t begin = halo_clock_ns();
+    unsigned under_way = 0;
+    for (; under_way < BARE_DEPTH && next < size; under_way++, next += BARE_BYTES)
+        bare_submit(&b, under_way, next);
+    while (under_way > 0) {
+        struct io_uring_cqe *cqe;
+        io_uring_submit_and_wait(&b.ring, 1);
+        while (io_uring_peek_cqe(&b.ring, &cqe) == 0) {
+            unsigned slot = (unsigned)io_uring_cqe_get_data64(cqe);
+            if (cqe->res < 0) {
+                fprintf(stderr, "bench_load: %s: %s\n", path, strerror(-cqe->res));
+                exit(1);
+            }
+            got += (uint64_t)cqe->res;
+            under_way--;
+            io_uring_cqe_seen(&b.ring, cqe);
+            if (next < size) {
+                bare_submit(&b, slot, next);
+                under_way++;
+                next += BARE_BYTES;
+            }
+        }
+    }
+    *ret_ns = halo_clock_ns() - begin;
+    io_uring_queue_exit(&b.ring);
+    close(b.fd);
+    munmap(b.memory, fresh ? size + BARE_BYTES : BARE_DEPTH * BARE_BYTES);
+    return got;
+}
+
+/* Every tensor in pages of its own, its first byte as far into the page as in the file. */
+static struct layout layout_make(const struct halo_gguf *gguf)
+{
+    struct layout l = {.n_jobs = halo_gguf_n_tensors(gguf)};
+    l.jobs = calloc(l.n_jobs + 1, sizeof *l.jobs);
+    l.places = calloc(l.n_jobs + 1, sizeof *l.places);
+    if (!l.jobs || !l.places)
+        exit(1);
+    for (size_t i = 0; i < l.n_jobs; i++) {
+        const struct halo_gguf_tensor *t = halo_gguf_tensor(gguf, i);
+        uint64_t at = l.region_bytes + t->offset % HALO_READER_ALIGN;
+        l.jobs[i] = (struct halo_reader_job){t->part, t->offset, t->n_bytes, NULL, true, t->name};
+        l.places[i] = at;
+        l.region_bytes = (at + t->n_bytes + HALO_READER_ALIGN - 1) / HALO_READER_ALIGN * HALO_READER_ALIGN;
+        l.bytes += t->n_bytes;
+    }
+    return l;
+}
+
+/* Into `region`, or into a fresh one when it is NULL. */
+static uint64_t model_read(const struct halo_gguf *gguf, const struct layout *l, uint8_t *region, bool pinned,
+                           struct halo_reader_report *ret)
+{
+    uint32_t n_parts = halo_gguf_n_parts(gguf);
+    const char **paths = calloc(n_parts, sizeof *paths);
+    struct halo_reader_job *jobs = calloc(l->n_jobs + 1, sizeof *jobs);
+    struct halo_fault fault = {0};
+    if (!paths || !jobs)
+        exit(1);
+    for (uint32_t i = 0; i < n_parts; i++)
+        paths[i] = halo_gguf_part_path(gguf, i);
+    uint8_t *base = region ? region : map_fresh(l->region_bytes);
+    for (size_t i = 0; i < l->n_jobs; i++) {
+        jobs[i] = l->jobs[i];
+        jobs[i].dest = base + l->places[i];
+    }
+    struct halo_reader_options options = {.pinned = pinned ? base : NULL, .pinned_bytes = pinned ? l->region_bytes : 0};
+    if (halo_reader_run(paths, n_parts, jobs, l->n_jobs, &options, ret, &fault) != 0) {
+        fprintf(stderr, "bench_load: %s\n", fault.text);
+        exit(1);
+    }
+    if (!region)
+        munmap(base, l->region_bytes);
+    free(jobs);
+    free(paths);
+    return ret->bytes;
+}
+
+static int double_compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(double rates[WAYS][ROUNDS_MAX], int rounds)
+{
+    double medians[WAYS];
+    for (int way = 0; way < WAYS; way++) {
+        qsort(rates[way], (size_t)rounds, sizeof rates[way][0], double_compare);
+        medians[way] = rates[way][rounds / 2];
+        printf("%-22s median %6.3f GB/s  (%.3f to %.3f)  ratio %.3f\n", ways[way].name, medians[way], rates[way][0],
+               rates[way][rounds - 1], medians[way] / medians[ways[way].yardstick]);
+    }
+}
+
+/* On a virtual machine, memory that was free for a while may first have to come back from the host, which takes longer
+ * than any disk. Touching and freeing as much just before gives both fresh ways memory that is only cleared. */
+static void warm_free_memory(const struct layout *l)
+{
+    void *map = map_fresh(l->region_bytes);
+    memset(map, 1, l->region_bytes);
+    munmap(map, l->region_bytes);
+}
+
+/* One run of one way; returns GB/s. */
+static double run_way(int way, const struct halo_gguf *gguf, const struct layout *l, uint8_t *region, bool talk)
+{
+    static const char *const methods[] = {"io_uring, registered", "io_uring", "pread"};
+    struct halo_reader_report r = {0};
+    uint64_t ns, bytes = 0;
+    if (way == BARE_FRESH || way == READER_FRESH)
+        warm_free_memory(l);
+    if (way == BARE || way == BARE_FRESH) {
+        for (uint32_t i = 0; i < halo_gguf_n_parts(gguf); i++) {
+            bytes += bare_read(halo_gguf_part_path(gguf, i), way == BARE_FRESH, &ns);
+            r.elapsed_ns += ns;
+        }
+    } else {
+        bytes = model_read(gguf, l, way == READER_FRESH ? NULL : region, way == READER_FIXED, &r);
+        if (talk)
+            printf("%s: %s, %s%s%s\n", ways[way].name, methods[r.method], r.direct ? "direct" : "buffered",
+                   r.notice[0] ? "; " : "", r.notice);
+    }
+    return (double)bytes / (double)r.elapsed_ns;
+}
+
+int main(int argc, char **argv)
+{
+    static double rates[WAYS][ROUNDS_MAX];
+    int rounds = argc > 2 ? atoi(argv[2]) : 5;
+    struct halo_gguf *gguf;
+    struct halo_fault fault;
+    if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX) {
+        fprintf(stderr, "usage: bench_load FILE.gguf [ROUNDS]\n");
+        return 2;
+    }
+    if (halo_gguf_open(&gguf, argv[1], &fault) != 0) {
+        fprintf(stderr, "bench_load: %s\n", fault.text);
+        return 1;
+    }
+    struct layout l = layout_make(gguf);
+    printf("%s: %zu tensors, %.2f GiB, %d rounds\n", argv[1], l.n_jobs, (double)l.bytes / (1 << 30), rounds);
+    uint8_t *region = map_fresh(l.region_bytes);
+    memset(region, 1, l.region_bytes);
+    for (int round = 0; round < rounds; round++)
+        for (int way = 0; way < WAYS; way++)
+            rates[way][round] = run_way(way, gguf, &l, region, round == 0);
+    report(rates, rounds);
+    munmap(region, l.region_bytes);
+    free(l.jobs);
+    free(l.places);
+    halo_gguf_close(gguf);
+    return 0;
+}
