@@ -1,15 +1,17 @@
 /* bench_load.c: how fast a model comes into memory, beside a bare io_uring O_DIRECT reader of the same file.
  *
- *   bench_load FILE.gguf [ROUNDS]        (5 rounds)
+ *   bench_load [--fresh] FILE.gguf [ROUNDS]        (5 rounds)
  *
  * Each round runs, one after the other:
  *   bare           a queue of 32 reads of 1 MiB into the same 32 registered buffers again and again: nothing but the
  * disk reader         halo_reader_run with the ranges of a model load, each tensor at a place of its own, congruent to
- * its offset, in memory that is there already (as pinned memory of a GPU is); once more with that memory registered
- *   bare fresh     the bare reader into memory mapped a moment ago, which the kernel has yet to find and clear
- *   reader fresh   the same for halo_reader_run, as the cpu device loads
- * Prints medians, spread and the ratio to the bare reader of the same kind. The page cache plays no part: all reads of
- * size are direct. Fails only when reading fails, never on a speed.
+ * its offset, in memory that is there already (as pinned memory of a GPU is); once more with that memory registered and
+ * with --fresh also bare fresh     the bare reader into memory mapped a moment ago, which the kernel has yet to find
+ * and clear reader fresh   the same for halo_reader_run, as the cpu device loads the order of these two changing from
+ * round to round: on a virtual machine they mostly measure how fast the host gives memory back that was free for a
+ * while (seen: from 0.5 to 14 GB/s within a minute). Prints medians, spread and the ratio to the bare reader of the
+ * same kind. The page cache plays no part: all reads of size are direct. Fails only when reading fails, never on a
+ * speed.
  */
 #include <base/clock.h>
 #include <errno.h>
@@ -182,24 +184,15 @@ static int double_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void report(double rates[WAYS][ROUNDS_MAX], int rounds)
+static void report(double rates[WAYS][ROUNDS_MAX], int rounds, int n_ways)
 {
     double medians[WAYS];
-    for (int way = 0; way < WAYS; way++) {
+    for (int way = 0; way < n_ways; way++) {
         qsort(rates[way], (size_t)rounds, sizeof rates[way][0], double_compare);
         medians[way] = rates[way][rounds / 2];
         printf("%-22s median %6.3f GB/s  (%.3f to %.3f)  ratio %.3f\n", ways[way].name, medians[way], rates[way][0],
                rates[way][rounds - 1], medians[way] / medians[ways[way].yardstick]);
     }
-}
-
-/* On a virtual machine, memory that was free for a while may first have to come back from the host, which takes longer
- * than any disk. Touching and freeing as much just before gives both fresh ways memory that is only cleared. */
-static void warm_free_memory(const struct layout *l)
-{
-    void *map = map_fresh(l->region_bytes);
-    memset(map, 1, l->region_bytes);
-    munmap(map, l->region_bytes);
 }
 
 /* One run of one way; returns GB/s. */
@@ -208,8 +201,6 @@ static double run_way(int way, const struct halo_gguf *gguf, const struct layout
     static const char *const methods[] = {"io_uring, registered", "io_uring", "pread"};
     struct halo_reader_report r = {0};
     uint64_t ns, bytes = 0;
-    if (way == BARE_FRESH || way == READER_FRESH)
-        warm_free_memory(l);
     if (way == BARE || way == BARE_FRESH) {
         for (uint32_t i = 0; i < halo_gguf_n_parts(gguf); i++) {
             bytes += bare_read(halo_gguf_part_path(gguf, i), way == BARE_FRESH, &ns);
@@ -227,11 +218,13 @@ static double run_way(int way, const struct halo_gguf *gguf, const struct layout
 int main(int argc, char **argv)
 {
     static double rates[WAYS][ROUNDS_MAX];
-    int rounds = argc > 2 ? atoi(argv[2]) : 5;
+    bool fresh = argc > 1 && strcmp(argv[1], "--fresh") == 0;
+    argv += fresh, argc -= fresh;
+    int rounds = argc > 2 ? atoi(argv[2]) : 5, n_ways = fresh ? WAYS : BARE_FRESH;
     struct halo_gguf *gguf;
     struct halo_fault fault;
     if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX) {
-        fprintf(stderr, "usage: bench_load FILE.gguf [ROUNDS]\n");
+        fprintf(stderr, "usage: bench_load [--fresh] FILE.gguf [ROUNDS]\n");
         return 2;
     }
     if (halo_gguf_open(&gguf, argv[1], &fault) != 0) {
@@ -243,9 +236,11 @@ int main(int argc, char **argv)
     uint8_t *region = map_fresh(l.region_bytes);
     memset(region, 1, l.region_bytes);
     for (int round = 0; round < rounds; round++)
-        for (int way = 0; way < WAYS; way++)
+        for (int i = 0; i < n_ways; i++) {
+            int way = i >= BARE_FRESH && round % 2 ? BARE_FRESH + READER_FRESH - i : i;
             rates[way][round] = run_way(way, gguf, &l, region, round == 0);
-    report(rates, rounds);
+        }
+    report(rates, rounds, n_ways);
     munmap(region, l.region_bytes);
     free(l.jobs);
     free(l.places);
