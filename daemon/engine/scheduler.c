@@ -371,7 +371,7 @@ static void count_step(struct halo_scheduler *s, uint64_t elapsed_ns)
     HALO_COUNT(stats, rows, n_rows);
     HALO_COUNT(stats, step_us, elapsed_ns / 1000);
     if (s->n_parts >= 8)
-        HALO_COUNT(stats, steps_8_sequences, 1);
+        HALO_COUNT(stats, steps_8_or_more, 1);
     halo_stats_observe(stats, HALO_HISTOGRAM_step_rows, n_rows);
     halo_stats_observe(stats, HALO_HISTOGRAM_step_sequences, s->n_parts);
     halo_stats_observe(stats, HALO_HISTOGRAM_step_ms, elapsed_ns / 1000000);

@@ -12,7 +12,7 @@
 #define HALO_COUNTER_LIST(X)                                                                                                   \
     X(steps)               /* runs of the plan */                                                                              \
     X(rows)                /* rows computed */                                                                                 \
-    X(steps_8_sequences)   /* steps that held 8 or more sequences */                                                           \
+    X(steps_8_or_more)   /* steps that held 8 or more sequences */                                                           \
     X(step_us)             /* time in the device */                                                                            \
     X(prompt_tokens)       /* rows of prompts, recomputed ones included */                                                     \
     X(committed_tokens)                                                                                                        \
