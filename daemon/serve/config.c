@@ -5,6 +5,7 @@
  */
 #include <serve/config.h>
 
+#include <assert.h>
 #include <errno.h>
 #include <ini.h>
 #include <stdio.h>
@@ -296,4 +297,10 @@ bool halo_config_key_at(size_t i, struct halo_config_key_info *ret_info)
     *ret_info = (struct halo_config_key_info){keys[i].section, keys[i].name, keys[i].kind == KEY_NUMBER,
                                               keys[i].min, keys[i].max, keys[i].value};
     return true;
+}
+
+int64_t halo_config_number(const struct halo_config *config, size_t i)
+{
+    assert(i < N_KEYS && keys[i].kind == KEY_NUMBER);
+    return *(const int64_t *)((const char *)config + keys[i].offset);
 }

@@ -159,6 +159,42 @@ static void refuses_flags(void **state)
     }
 }
 
+/* The sample file: what it has commented out are keys that exist, with the defaults. */
+static void sample_is_true(void **state)
+{
+    static char text[1 << 14], active[1 << 14];
+    char path[512];
+    const char *root = getenv("HALO_SOURCE_ROOT");
+    struct halo_config config, defaults;
+    struct halo_fault fault = {0};
+    struct halo_config_key_info info;
+    assert_non_null(root);
+    snprintf(path, sizeof(path), "%s/systemd/halod.conf", root);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    size_t n = 0, n_keys = 0;
+    for (const char *at = text; *at != '\0'; at++) {
+        bool starts = at == text || at[-1] == '\n';
+        n_keys += starts && *at == ';';
+        if (!(starts && *at == ';'))
+            active[n++] = *at;
+    }
+    assert_true(n_keys > 10);
+    if (read_text(&config, active, n, &fault) != 0)
+        fail_msg("%s", fault.text);
+    assert_int_equal(halo_config_init(&defaults), 0);
+    assert_string_equal(config.device, defaults.device);
+    assert_int_equal(config.log_level, defaults.log_level);
+    assert_int_equal(config.normalize, defaults.normalize);
+    for (size_t i = 0; halo_config_key_at(i, &info); i++)
+        if (info.is_number)
+            assert_int_equal(halo_config_number(&config, i), info.value);
+    halo_config_finish(&config);
+    halo_config_finish(&defaults);
+}
+
 /* docs/CONFIG.md has one table row for each key: | `key` | range | default | ... */
 static void documented(void **state)
 {
@@ -195,7 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_everything), cmocka_unit_test(refuses),       cmocka_unit_test(refuses_odd_lines),
         cmocka_unit_test(checks_relations), cmocka_unit_test(parses_flags),  cmocka_unit_test(refuses_flags),
-        cmocka_unit_test(documented),
+        cmocka_unit_test(documented),       cmocka_unit_test(sample_is_true),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,5 +77,7 @@ struct halo_config_key_info {
     int64_t min, max, value; /* of a number: range and default */
 };
 bool halo_config_key_at(size_t i, struct halo_config_key_info *ret_info);
+/* What number key `i` has in `config`. */
+int64_t halo_config_number(const struct halo_config *config, size_t i);
 
 #endif
