@@ -2,12 +2,14 @@
  *
  * usage: bench_matmul [threads [megabytes [type [isa]]]]
  *
- * For each type and instruction set one matrix of the given size (default 256 MB, far beyond the caches) with rows of 2048 columns:
- *   decode   one activation row times the whole matrix, GB/s of packed weights, and its share of what a plain read reaches
- *   rows N   N activation rows times a part of the matrix that is large against the caches, 10^9 multiply-adds per second
+ * For each type and instruction set one matrix of the given size (default 256 MB, far beyond the caches), 2048 columns:
+ *
+ *   decode   one activation row times the whole matrix, GB/s of packed weights, and its share of a plain read
+ *   rows N   N activation rows times the matrix (beyond 8, a part of it), 10^9 multiply-adds per second
  *   pack     packing in place, GB/s, one thread
- * Each figure is the best of several passes: other work on the machine only ever makes a pass slower. With one thread the clock is
- * the thread's processor time, for the same reason.
+ *
+ * Each figure is the best of several passes: other work on the machine only ever makes a pass slower. With one thread
+ * the clock is the thread's processor time, for the same reason.
  */
 #include <cpu/matmul.h>
 
@@ -17,8 +19,8 @@
 #include <string.h>
 #include <time.h>
 
-#define N_COLS 2048
-#define MAX_ROWS 64
+#define N_COLS      2048
+#define MAX_ROWS    64
 #define MAX_THREADS 64
 
 struct bench {
@@ -177,10 +179,12 @@ int main(int argc, char **argv)
             return 1;
     }
     double read_gbps = (double)bench.memory_bytes / best_of(&bench, 10, read_pass) * 1e-9;
-    printf("%u threads, %zu MB, rows of %d; plain read %.1f GB/s\n", bench.n_threads, bench.memory_bytes >> 20, N_COLS, read_gbps);
+    printf("%u threads, %zu MB, rows of %d; plain read %.1f GB/s\n", bench.n_threads, bench.memory_bytes >> 20, N_COLS,
+           read_gbps);
     printf("type     isa       decode (of read)  rows: 2      4      8     16     64 GMAC/s   pack\n");
     for (unsigned type = 0; type < HALO_TYPE_END; type++) {
-        if (!halo_type_info(type).name || (argc > 3 && strcmp(argv[3], "all") && strcmp(argv[3], halo_type_info(type).name)))
+        if (!halo_type_info(type).name ||
+            (argc > 3 && strcmp(argv[3], "all") && strcmp(argv[3], halo_type_info(type).name)))
             continue;
         for (bench.isa = HALO_CPU_AVX2; bench.isa <= HALO_CPU_AVX512; bench.isa++)
             if (halo_cpu_isa_supported(bench.isa) && (argc <= 4 || !strcmp(argv[4], halo_cpu_isa_name(bench.isa))))

@@ -15,7 +15,8 @@ float ops_uniform(uint64_t *state, float low, float high);
 /* Scales as they occur, or the edges of the format: subnormal, zero, negative and largest finite f16. */
 enum ops_scales { OPS_SCALES_USUAL, OPS_SCALES_EXTREME };
 
-/* n weights of `type` (a multiple of its block) at `ret`: all quants and sub-block scales random bits, so that every value occurs. */
+/* n weights of `type` (a multiple of its block) at `ret`: all quants and sub-block scales random bits, so that every
+ * value occurs. */
 void ops_fill_blocks(enum halo_type type, enum ops_scales scales, uint64_t n, uint64_t *state, void *ret);
 
 /* malloc that cannot fail in a test. */

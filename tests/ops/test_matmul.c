@@ -1,8 +1,8 @@
 /* test_matmul.c: matmul of every type against two oracles, and its promises about bits.
  *
- * First oracle: halo_dequantize() and a double dot product with the activations as quantized here, after the header's words; the
- * tolerance is the rounding of a short f32 sum. Second: the same with the activations as given; the tolerance is half a step of
- * each activation.
+ * First oracle: halo_dequantize() and a double dot product with the activations as quantized here, after the header's
+ * words; the tolerance is the rounding of a short f32 sum. Second: the same with the activations as given; the
+ * tolerance is half a step of each activation.
  */
 #include "blocks.h"
 
@@ -17,7 +17,7 @@
 
 static const enum halo_cpu_isa all_isas[] = {HALO_CPU_REFERENCE, HALO_CPU_AVX2, HALO_CPU_AVX512};
 #define N_ISAS 3
-#define MAX_X 40
+#define MAX_X  40
 
 struct product {
     struct halo_cpu_matrix w;
@@ -35,7 +35,8 @@ static void product_init(struct product *p, enum halo_type type, uint32_t n_cols
                          enum ops_scales scales, uint64_t seed)
 {
     *p = (struct product){.n_x = n_x};
-    size_t row_bytes = halo_type_row_bytes(type, n_cols), act_bytes = halo_cpu_act_bytes(halo_cpu_act_kind(type), n_cols);
+    size_t row_bytes = halo_type_row_bytes(type, n_cols),
+           act_bytes = halo_cpu_act_bytes(halo_cpu_act_kind(type), n_cols);
     void *scratch = ops_alloc(halo_cpu_matrix_scratch_bytes(type, n_cols));
     p->file = ops_alloc(row_bytes * n_rows);
     p->packed = ops_alloc(halo_cpu_matrix_bytes(type, n_cols, n_rows));
@@ -73,8 +74,8 @@ static void product_finish(struct product *p)
 static void product_run(struct product *p, enum halo_cpu_isa isa, bool bias)
 {
     for (uint32_t i = 0; i < p->n_x; i++)
-        halo_cpu_act_prepare(isa, halo_cpu_act_kind(p->w.type), p->w.n_cols, p->x + (size_t)i * p->w.n_cols, p->act +
-                             i * halo_cpu_act_bytes(halo_cpu_act_kind(p->w.type), p->w.n_cols));
+        halo_cpu_act_prepare(isa, halo_cpu_act_kind(p->w.type), p->w.n_cols, p->x + (size_t)i * p->w.n_cols,
+                             p->act + i * halo_cpu_act_bytes(halo_cpu_act_kind(p->w.type), p->w.n_cols));
     for (size_t i = 0; i < (size_t)p->n_x * p->w.n_rows; i++)
         p->out[i] = -12345;
     halo_cpu_matmul(isa, &p->w, 0, p->w.n_groups, p->acts, p->n_x, p->outs, bias ? p->bias : NULL);
@@ -288,7 +289,8 @@ static void prepared_activations_have_the_same_bits(void **state)
             uint32_t bits = ops_random(&seed);
             memcpy(&x[i], &bits, sizeof bits); /* any float at all */
             if (round % 2)
-                x[i] = ldexpf(rintf(ops_uniform(&seed, -254, 254)), i / 32 * 28 - 150) / 2; /* ties, and down to nothing */
+                x[i] =
+                    ldexpf(rintf(ops_uniform(&seed, -254, 254)), i / 32 * 28 - 150) / 2; /* ties, and down to nothing */
         }
         memset(expected, 0, n_bytes);
         halo_cpu_act_prepare(HALO_CPU_REFERENCE, HALO_CPU_ACT_Q8, N, x, expected);
@@ -307,14 +309,12 @@ static void prepared_activations_have_the_same_bits(void **state)
 int main(void)
 {
     for (unsigned v = 0; v < N_ISAS; v++)
-        print_message("%s: %s\n", halo_cpu_isa_name(all_isas[v]), halo_cpu_isa_supported(all_isas[v]) ? "tested" : "SKIPPED, no such processor");
+        print_message("%s: %s\n", halo_cpu_isa_name(all_isas[v]),
+                      halo_cpu_isa_supported(all_isas[v]) ? "tested" : "SKIPPED, no such processor");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reference_equals_the_oracles),
-        cmocka_unit_test(variants_give_the_same_bits),
-        cmocka_unit_test(largest_sums_do_not_saturate),
-        cmocka_unit_test(row_does_not_depend_on_its_company),
-        cmocka_unit_test(bad_activations_reach_the_output),
-        cmocka_unit_test(prepared_activations_have_the_same_bits),
+        cmocka_unit_test(reference_equals_the_oracles),     cmocka_unit_test(variants_give_the_same_bits),
+        cmocka_unit_test(largest_sums_do_not_saturate),     cmocka_unit_test(row_does_not_depend_on_its_company),
+        cmocka_unit_test(bad_activations_reach_the_output), cmocka_unit_test(prepared_activations_have_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

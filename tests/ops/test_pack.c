@@ -68,7 +68,8 @@ static void pack_gives_back_every_row(void **state)
         for (unsigned b = 0; b < 5; b++)
             for (unsigned r = 0; r < 5; r++) {
                 struct packing p;
-                packing_init(&p, ops_types[t], blocks[b] * halo_type_info(ops_types[t]).block_weights, rows[r], t + 100 * b + r);
+                packing_init(&p, ops_types[t], blocks[b] * halo_type_info(ops_types[t]).block_weights, rows[r],
+                             t + 100 * b + r);
                 packing_check(&p, p.packed_bytes + 64, 0); /* apart */
                 packing_check(&p, 64, 64);                 /* in place */
                 packing_check(&p, 117, 64);                /* down a little, from an odd address */
@@ -92,7 +93,8 @@ static void experts_that_grow_are_packed_from_the_last(void **state)
     ops_fill_blocks(HALO_TYPE_Q4_0, OPS_SCALES_USUAL, (uint64_t)N_COLS * N_ROWS * N_EXPERTS, &seed, file);
     memcpy(memory, file, src_bytes * N_EXPERTS);
     for (int e = N_EXPERTS - 1; e >= 0; e--)
-        halo_cpu_matrix_pack(HALO_TYPE_Q4_0, N_COLS, N_ROWS, memory + e * src_bytes, memory + e * packed_bytes, scratch);
+        halo_cpu_matrix_pack(HALO_TYPE_Q4_0, N_COLS, N_ROWS, memory + e * src_bytes, memory + e * packed_bytes,
+                             scratch);
     for (int e = 0; e < N_EXPERTS; e++) {
         struct halo_cpu_matrix matrix;
         halo_cpu_matrix_init(&matrix, HALO_TYPE_Q4_0, N_COLS, N_ROWS, memory + e * packed_bytes);

@@ -6,12 +6,12 @@
 #include <kernels/quant.h>
 
 struct halo_act_block {
-    int8_t q[HALO_QK];      /* x[i] is about q[i] * d */
-    float d;                /* amax / 127 */
-    float dsum;             /* d * sum of q: for minima of 32 weights */
-    int32_t neg_sum;        /* - sum of q: for offsets of 32 weights, as the start of an integer sum */
-    int32_t neg_sum16[2];   /* the same for each half: for types whose scales cover 16 weights */
-    int16_t sum16[2];       /* the sums of the halves, read as one 32-bit pair */
+    int8_t q[HALO_QK];    /* x[i] is about q[i] * d */
+    float d;              /* amax / 127 */
+    float dsum;           /* d * sum of q: for minima of 32 weights */
+    int32_t neg_sum;      /* - sum of q: for offsets of 32 weights, as the start of an integer sum */
+    int32_t neg_sum16[2]; /* the same for each half: for types whose scales cover 16 weights */
+    int16_t sum16[2];     /* the sums of the halves, read as one 32-bit pair */
     uint8_t unused[8];
 };
 _Static_assert(sizeof(struct halo_act_block) == 64, "an activation block is a cache line");

@@ -104,7 +104,8 @@ static void dequant_mxfp4(const void *block, float *y)
     }
 }
 
-/* In the 2-bit types a half of 128 weights shares 32 bytes; sub-block of 32 number p of the half has the bits 2p, 2p + 1. */
+/* In the 2-bit types a half of 128 weights shares 32 bytes; sub-block of 32 number p of the half has the bits 2p, 2p
+ * + 1. */
 static void dequant_q2_k(const void *block, float *y)
 {
     const struct halo_block_q2_k *b = block;
@@ -116,7 +117,8 @@ static void dequant_q2_k(const void *block, float *y)
     }
 }
 
-/* 16 scales of 6 bits: bytes 0..7 hold the low 4 bits (low nibbles: scales 0..7, high: 8..15), bytes 8..11 the high 2 bits. */
+/* 16 scales of 6 bits: bytes 0..7 hold the low 4 bits (low nibbles: scales 0..7, high: 8..15), bytes 8..11 the high 2
+ * bits. */
 static int q3_k_scale(const uint8_t s[12], int i)
 {
     int low = s[i % 8] >> i / 8 * 4 & 15, high = s[8 + i % 4] >> i / 4 * 2 & 3;
@@ -134,8 +136,8 @@ static void dequant_q3_k(const void *block, float *y)
     }
 }
 
-/* 8 scales and 8 minima of 6 bits. Bytes 0..3: scales 0..3, 4..7: minima 0..3, each with 2 bits of the later ones on top;
- * bytes 8..11: the low 4 bits of scales 4..7 (low nibble) and of minima 4..7 (high nibble). */
+/* 8 scales and 8 minima of 6 bits. Bytes 0..3: scales 0..3, 4..7: minima 0..3, each with 2 bits of the later ones on
+ * top; bytes 8..11: the low 4 bits of scales 4..7 (low nibble) and of minima 4..7 (high nibble). */
 static void q4_k_scale(const uint8_t s[12], int i, int *ret_scale, int *ret_min)
 {
     if (i < 4) {
@@ -170,7 +172,7 @@ static void dequant_q5_k(const void *block, float *y)
     }
 }
 
-/* A half of 128 weights has 64 bytes of ql (sub-blocks 0 and 1 low nibbles, 2 and 3 high) and 32 of qh (2 bits each). */
+/* A half of 128 weights: 64 bytes of ql (sub-blocks 0 and 1 low nibbles, 2 and 3 high), 32 of qh (2 bits each). */
 static void dequant_q6_k(const void *block, float *y)
 {
     const struct halo_block_q6_k *b = block;
@@ -197,11 +199,11 @@ static void dequant_iq4_xs(const void *block, float *y)
 typedef void dequant_fn(const void *block, float *y);
 
 static dequant_fn *const dequant_fns[HALO_TYPE_END] = {
-    [HALO_TYPE_F32] = dequant_f32,       [HALO_TYPE_F16] = dequant_f16,       [HALO_TYPE_BF16] = dequant_bf16,
-    [HALO_TYPE_Q4_0] = dequant_q4_0,     [HALO_TYPE_Q4_1] = dequant_q4_1,     [HALO_TYPE_Q5_0] = dequant_q5_0,
-    [HALO_TYPE_Q5_1] = dequant_q5_1,     [HALO_TYPE_Q8_0] = dequant_q8_0,     [HALO_TYPE_IQ4_NL] = dequant_iq4_nl,
-    [HALO_TYPE_MXFP4] = dequant_mxfp4,   [HALO_TYPE_Q2_K] = dequant_q2_k,     [HALO_TYPE_Q3_K] = dequant_q3_k,
-    [HALO_TYPE_Q4_K] = dequant_q4_k,     [HALO_TYPE_Q5_K] = dequant_q5_k,     [HALO_TYPE_Q6_K] = dequant_q6_k,
+    [HALO_TYPE_F32] = dequant_f32,       [HALO_TYPE_F16] = dequant_f16,   [HALO_TYPE_BF16] = dequant_bf16,
+    [HALO_TYPE_Q4_0] = dequant_q4_0,     [HALO_TYPE_Q4_1] = dequant_q4_1, [HALO_TYPE_Q5_0] = dequant_q5_0,
+    [HALO_TYPE_Q5_1] = dequant_q5_1,     [HALO_TYPE_Q8_0] = dequant_q8_0, [HALO_TYPE_IQ4_NL] = dequant_iq4_nl,
+    [HALO_TYPE_MXFP4] = dequant_mxfp4,   [HALO_TYPE_Q2_K] = dequant_q2_k, [HALO_TYPE_Q3_K] = dequant_q3_k,
+    [HALO_TYPE_Q4_K] = dequant_q4_k,     [HALO_TYPE_Q5_K] = dequant_q5_k, [HALO_TYPE_Q6_K] = dequant_q6_k,
     [HALO_TYPE_IQ4_XS] = dequant_iq4_xs,
 };
 

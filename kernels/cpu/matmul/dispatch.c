@@ -19,8 +19,9 @@ bool halo_cpu_isa_supported(enum halo_cpu_isa isa)
     case HALO_CPU_AVX2:
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     case HALO_CPU_AVX512:
-        return halo_cpu_isa_supported(HALO_CPU_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+        return halo_cpu_isa_supported(HALO_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
     }
     return false;
 }

@@ -1,16 +1,17 @@
 /* dot_avx2_priv.h: panel times activation blocks with VPMADDUBSW and VPMADDWD, without ever saturating.
  *
- * VPMADDUBSW adds two products into 16 bits. Unsigned weights up to `top`: 2 * 127 * top fits several times, so that many quads are
- * added in 16 bits before they are widened; the widening multiplies by the sub-block scale for free. Signed weights: magnitudes
- * times activations with the sign of the weight, at most 2 * 128 * 127 = 32512, widened at once.
+ * VPMADDUBSW adds two products into 16 bits. Unsigned weights up to `top`: 2 * 127 * top fits several times, so that
+ * many quads are added in 16 bits before they are widened; the widening multiplies by the sub-block scale for free.
+ * Signed weights: magnitudes times activations with the sign of the weight, at most 2 * 128 * 127 = 32512, widened at
+ * once.
  */
 #ifndef HALO_CPU_DOT_AVX2_PRIV_H
 #define HALO_CPU_DOT_AVX2_PRIV_H
 
 struct halo_dot {
     halo_vint w[HALO_QUADS], magnitude[HALO_QUADS];
-    halo_vint factor[2];  /* pairs of 16 bits: the scale of a half, twice; or ones */
-    halo_vint sub_pair;   /* the scales of both halves */
+    halo_vint factor[2]; /* pairs of 16 bits: the scale of a half, twice; or ones */
+    halo_vint sub_pair;  /* the scales of both halves */
 };
 
 HALO_INLINE void dot_prepare(const struct halo_panel_shape shape, const struct halo_panel *panel, struct halo_dot *ret)
@@ -23,7 +24,8 @@ HALO_INLINE void dot_prepare(const struct halo_panel_shape shape, const struct h
     ret->factor[0] = ret->factor[1] = _mm256_set1_epi16(1);
     if (shape.halves) {
         const __m256i low = _mm256_set1_epi32(0x01000100), high = _mm256_set1_epi32(0x03020302);
-        const __m256i lanes = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+        const __m256i lanes =
+            _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
         ret->sub_pair = _mm256_blend_epi16(panel->sub[0], v_sll32(panel->sub[1], 16), 0xaa);
         ret->factor[0] = _mm256_shuffle_epi8(ret->sub_pair, _mm256_add_epi8(lanes, low));
         ret->factor[1] = _mm256_shuffle_epi8(ret->sub_pair, _mm256_add_epi8(lanes, high));
@@ -39,8 +41,8 @@ HALO_INLINE unsigned dot_chain(const struct halo_panel_shape shape)
     return fits >= most ? most : fits >= 4 ? 4 : fits >= 2 ? 2 : 1;
 }
 
-HALO_INLINE halo_vint dot_offset(const struct halo_panel_shape shape, const struct halo_dot *dot, const struct halo_act_block *a,
-                                 halo_vint sum)
+HALO_INLINE halo_vint dot_offset(const struct halo_panel_shape shape, const struct halo_dot *dot,
+                                 const struct halo_act_block *a, halo_vint sum)
 {
     if (shape.offset_shift == 0)
         return sum;
@@ -50,7 +52,8 @@ HALO_INLINE halo_vint dot_offset(const struct halo_panel_shape shape, const stru
 }
 
 /* 4 columns: sums of two products each in 16 bits. */
-HALO_INLINE halo_vint dot_quad(const struct halo_panel_shape shape, const struct halo_dot *dot, const struct halo_act_block *a, unsigned q)
+HALO_INLINE halo_vint dot_quad(const struct halo_panel_shape shape, const struct halo_dot *dot,
+                               const struct halo_act_block *a, unsigned q)
 {
     halo_vint x = v_set32(halo_load_i32(a->q + 4 * q));
     return shape.is_signed ? _mm256_maddubs_epi16(dot->magnitude[q], _mm256_sign_epi8(x, dot->w[q]))
@@ -58,8 +61,8 @@ HALO_INLINE halo_vint dot_quad(const struct halo_panel_shape shape, const struct
 }
 
 /* ret[i]: the integer part of the product of panel and act[i], as a float, exact. */
-HALO_INLINE void dot_run(const struct halo_panel_shape shape, const struct halo_dot *dot, const struct halo_act_block *const *act,
-                         const unsigned n, halo_vfloat *ret)
+HALO_INLINE void dot_run(const struct halo_panel_shape shape, const struct halo_dot *dot,
+                         const struct halo_act_block *const *act, const unsigned n, halo_vfloat *ret)
 {
     const unsigned chain = dot_chain(shape);
     halo_vint sum[HALO_DOT_ROWS];

@@ -1,6 +1,7 @@
-/* dot_avx512_priv.h: panel times activation blocks with VPDPBUSD: unsigned weights, signed activations, 4 columns a step.
+/* dot_avx512_priv.h: panel times activation blocks with VPDPBUSD.
  *
- * Offsets cost nothing: the integer sums start at minus offset times the sum of the activations. Signed weights are biased by 128.
+ * Unsigned weights times signed activations, 4 columns a step. Offsets cost nothing: the integer sums start at minus
+ * offset times the sum of the activations. Signed weights are biased by 128.
  */
 #ifndef HALO_CPU_DOT_AVX512_PRIV_H
 #define HALO_CPU_DOT_AVX512_PRIV_H
@@ -27,8 +28,8 @@ HALO_INLINE halo_vint dot_start(const struct halo_panel_shape shape, int32_t neg
 }
 
 /* ret[i]: the integer part of the product of panel and act[i], as a float, exact. */
-HALO_INLINE void dot_run(const struct halo_panel_shape shape, const struct halo_dot *dot, const struct halo_act_block *const *act,
-                         const unsigned n, halo_vfloat *ret)
+HALO_INLINE void dot_run(const struct halo_panel_shape shape, const struct halo_dot *dot,
+                         const struct halo_act_block *const *act, const unsigned n, halo_vfloat *ret)
 {
     halo_vint sum[HALO_DOT_ROWS][2];
     const unsigned n_sums = shape.halves ? 2 : 1;

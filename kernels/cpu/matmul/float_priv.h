@@ -1,4 +1,4 @@
-/* float_priv.h: the small float formats, widened exactly. Used by the reference side; the vector kernels have instructions. */
+/* float_priv.h: the small float formats, widened exactly, for plain C: the vector kernels have instructions. */
 #ifndef HALO_CPU_FLOAT_PRIV_H
 #define HALO_CPU_FLOAT_PRIV_H
 

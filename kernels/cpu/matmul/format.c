@@ -10,19 +10,19 @@ static const struct halo_cpu_format halo_cpu_formats[HALO_TYPE_END] = {
     FORMAT(F32, 1, 4, {0, 4, 1}),
     FORMAT(F16, 1, 2, {0, 2, 1}),
     FORMAT(BF16, 1, 2, {0, 2, 1}),
-    FORMAT(Q4_0, 32, 18, {2, 4, 4}, {0, 2, 1}),                             /* qs; d */
-    FORMAT(Q4_1, 32, 20, {4, 4, 4}, {0, 2, 2}),                             /* qs; d, m */
-    FORMAT(Q5_0, 32, 22, {6, 4, 4}, {2, 4, 1, true}, {0, 2, 1}),                  /* qs; qh; d */
-    FORMAT(Q5_1, 32, 24, {8, 4, 4}, {4, 4, 1, true}, {0, 2, 2}),                  /* qs; qh; d, m */
-    FORMAT(Q8_0, 32, 34, {2, 4, 8}, {0, 2, 1}),                             /* qs; d */
-    FORMAT(IQ4_NL, 32, 18, {2, 4, 4}, {0, 2, 1}),                           /* qs; d */
-    FORMAT(MXFP4, 32, 17, {1, 4, 4}, {0, 1, 1}),                            /* qs; e */
-    FORMAT(Q2_K, 256, 84, {16, 4, 16}, {0, 4, 4}, {80, 2, 2}),              /* qs; scales; d, dmin */
-    FORMAT(Q3_K, 256, 110, {32, 4, 16}, {0, 4, 8}, {96, 4, 3}, {108, 2, 1}), /* qs; hmask; scales; d */
-    FORMAT(Q4_K, 256, 144, {16, 4, 32}, {4, 4, 3}, {0, 2, 2}),              /* qs; scales; d, dmin */
-    FORMAT(Q5_K, 256, 176, {48, 4, 32}, {16, 4, 8}, {4, 4, 3}, {0, 2, 2}),  /* qs; qh; scales; d, dmin */
+    FORMAT(Q4_0, 32, 18, {2, 4, 4}, {0, 2, 1}),                                 /* qs; d */
+    FORMAT(Q4_1, 32, 20, {4, 4, 4}, {0, 2, 2}),                                 /* qs; d, m */
+    FORMAT(Q5_0, 32, 22, {6, 4, 4}, {2, 4, 1, true}, {0, 2, 1}),                /* qs; qh; d */
+    FORMAT(Q5_1, 32, 24, {8, 4, 4}, {4, 4, 1, true}, {0, 2, 2}),                /* qs; qh; d, m */
+    FORMAT(Q8_0, 32, 34, {2, 4, 8}, {0, 2, 1}),                                 /* qs; d */
+    FORMAT(IQ4_NL, 32, 18, {2, 4, 4}, {0, 2, 1}),                               /* qs; d */
+    FORMAT(MXFP4, 32, 17, {1, 4, 4}, {0, 1, 1}),                                /* qs; e */
+    FORMAT(Q2_K, 256, 84, {16, 4, 16}, {0, 4, 4}, {80, 2, 2}),                  /* qs; scales; d, dmin */
+    FORMAT(Q3_K, 256, 110, {32, 4, 16}, {0, 4, 8}, {96, 4, 3}, {108, 2, 1}),    /* qs; hmask; scales; d */
+    FORMAT(Q4_K, 256, 144, {16, 4, 32}, {4, 4, 3}, {0, 2, 2}),                  /* qs; scales; d, dmin */
+    FORMAT(Q5_K, 256, 176, {48, 4, 32}, {16, 4, 8}, {4, 4, 3}, {0, 2, 2}),      /* qs; qh; scales; d, dmin */
     FORMAT(Q6_K, 256, 210, {0, 4, 32}, {128, 4, 16}, {192, 4, 4}, {208, 2, 1}), /* ql; qh; scales; d */
-    FORMAT(IQ4_XS, 256, 136, {8, 4, 32}, {4, 4, 1}, {0, 2, 2}),             /* qs; scales_l; d, scales_h */
+    FORMAT(IQ4_XS, 256, 136, {8, 4, 32}, {4, 4, 1}, {0, 2, 2}),                 /* qs; scales_l; d, scales_h */
 };
 
 const struct halo_cpu_format *halo_cpu_format_of(enum halo_type type)
@@ -35,7 +35,8 @@ const struct halo_cpu_format *halo_cpu_format_of(enum halo_type type)
 void halo_cpu_block_gather(const struct halo_cpu_format *format, const uint8_t *packed, uint32_t row, void *ret_block)
 {
     assert(row < HALO_CPU_GROUP);
-    for (const struct halo_cpu_segment *s = format->segments; s < format->segments + HALO_CPU_SEGMENTS && s->count; s++) {
+    for (const struct halo_cpu_segment *s = format->segments; s < format->segments + HALO_CPU_SEGMENTS && s->count;
+         s++) {
         uint8_t *to = (uint8_t *)ret_block + s->offset;
         for (uint32_t i = 0; i < s->count; i++)
             memcpy(to + i * s->unit, packed + (i * HALO_CPU_GROUP + row) * s->unit, s->unit);
@@ -78,7 +79,8 @@ uint64_t halo_cpu_matrix_bytes(enum halo_type type, uint32_t n_cols, uint32_t n_
     return group_bytes(type, n_cols) * group_count(n_rows);
 }
 
-void halo_cpu_matrix_init(struct halo_cpu_matrix *matrix, enum halo_type type, uint32_t n_cols, uint32_t n_rows, const void *packed)
+void halo_cpu_matrix_init(struct halo_cpu_matrix *matrix, enum halo_type type, uint32_t n_cols, uint32_t n_rows,
+                          const void *packed)
 {
     assert(halo_cpu_matrix_fits(type, n_cols));
     *matrix = (struct halo_cpu_matrix){.type = type,

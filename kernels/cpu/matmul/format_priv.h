@@ -1,9 +1,9 @@
 /* format_priv.h: how a block of the file becomes a block of the packed form.
  *
- * A packed block holds the same block of 16 rows. The bytes of a file block are cut into *segments* of equal units; unit i of row r
- * goes to place i * 16 + r of its segment, and the segments follow each other in the order of the table. All quants and the
- * sub-block scales are units of 4 bytes: one 512-bit load brings the same 4 bytes of 16 rows, which after shift and mask are 4
- * consecutive columns, as dot-product instructions want them.
+ * A packed block holds the same block of 16 rows. The bytes of a file block are cut into *segments* of equal units;
+ * unit i of row r goes to place i * 16 + r of its segment, and the segments follow each other in the order of the
+ * table. All quants and the sub-block scales are units of 4 bytes: one 512-bit load brings the same 4 bytes of 16 rows,
+ * which after shift and mask are 4 consecutive columns, as dot-product instructions want them.
  */
 #ifndef HALO_CPU_FORMAT_PRIV_H
 #define HALO_CPU_FORMAT_PRIV_H
@@ -26,8 +26,8 @@ struct halo_cpu_format {
     struct halo_cpu_segment segments[HALO_CPU_SEGMENTS];
 };
 
-/* Bit 4q + b of a fifth-bit word goes to bit 8b + q: the bit of column 4q + b then lies in the byte of its column, and one shift
- * serves a whole quad. A bit matrix of 8 x 4, turned; four exchanges of bits that lie a distance apart do it. */
+/* Bit 4q + b of a fifth-bit word goes to bit 8b + q: the bit of column 4q + b then lies in the byte of its column, and
+ * one shift serves a whole quad. A bit matrix of 8 x 4, turned; four exchanges of bits a distance apart do it. */
 static inline uint32_t halo_cpu_exchange_bits(uint32_t x, uint32_t mask, unsigned distance)
 {
     uint32_t moved = (x ^ x >> distance) & mask;
@@ -61,7 +61,7 @@ void halo_cpu_block_gather(const struct halo_cpu_format *format, const uint8_t *
 /* The block as floats, in the layout of the file. */
 void halo_cpu_block_dequantize(enum halo_type type, const void *block, float *out);
 
-/* Rows laid end to end are read side by side: an odd number of cache lines for each keeps them in different cache sets. */
+/* Rows laid end to end are read side by side: with an odd number of cache lines each they lie in different sets. */
 static inline uint64_t halo_cpu_spread_bytes(uint64_t row_bytes)
 {
     return ((row_bytes + 63) / 64 | 1) * 64;

@@ -1,8 +1,8 @@
-/* matmul_float.c: the products of F32, F16 and BF16 weights with f32 activations. Compiled once for each vector instruction set.
+/* matmul_float.c: the products of F32, F16 and BF16 weights. Compiled once for each vector instruction set.
  *
- * Chunks of 32 columns are summed from zero and the chunk sums added in order. So a chunk is a piece of work of its own: with few
- * activation rows several chunks run side by side to hide the latency of the fma, with many rows the rows do, and the bits are the
- * same. A widened weight serves all rows of a tile.
+ * Chunks of 32 columns are summed from zero and the chunk sums added in order. So a chunk is a piece of work of its
+ * own: with few activation rows several chunks run side by side to hide the latency of the fma, with many rows the rows
+ * do, and the bits are the same. A widened weight serves all rows of a tile.
  */
 #include "matmul_priv.h"
 #include "simd_priv.h"
@@ -10,8 +10,8 @@
 #include <kernels/quant.h>
 
 #define HALO_HALVES (HALO_CPU_GROUP / HALO_LANES)
-#define HALO_SIDE (HALO_LANES == 16 ? 8 : 4) /* chunk sums of a group side by side: registers for HALO_HALVES each */
-#define HALO_PREFETCH_BYTES 8192 /* ahead of the column at work, when few rows stream the weights */
+#define HALO_SIDE (HALO_LANES == 16 ? 8 : 4) /* chunk sums side by side: HALO_HALVES registers each */
+#define HALO_PREFETCH_BYTES 16384            /* ahead of the column at work */
 
 typedef halo_vfloat widen_fn(const uint8_t *row, unsigned half);
 
@@ -31,8 +31,9 @@ HALO_INLINE halo_vfloat widen_bf16(const uint8_t *row, unsigned half)
 }
 
 /* n_chunks chunks of n_cols columns times n_x rows, all side by side, and added to sum[i]. column_bytes: of 16 rows. */
-HALO_INLINE void chunks_add(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed, const float *const *x, uint32_t first,
-                            uint32_t n_cols, const unsigned n_chunks, const unsigned n_x, float (*sum)[HALO_CPU_GROUP])
+HALO_INLINE void chunks_add(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed, const float *const *x,
+                            uint32_t first, uint32_t n_cols, const unsigned n_chunks, const unsigned n_x,
+                            float (*sum)[HALO_CPU_GROUP])
 {
     halo_vfloat part[HALO_SIDE][HALO_HALVES];
     for (unsigned p = 0; p < n_chunks * n_x; p++)
@@ -42,8 +43,7 @@ HALO_INLINE void chunks_add(widen_fn *widen, const unsigned column_bytes, const 
     for (uint32_t k = 0; k < n_cols; k++, column += column_bytes) {
         for (unsigned c = 0; c < n_chunks; c++) {
             halo_vfloat w[HALO_HALVES];
-            if (n_chunks > 1)
-                _mm_prefetch((const char *)column + c * HALO_QK * column_bytes + HALO_PREFETCH_BYTES, _MM_HINT_T0);
+            _mm_prefetch((const char *)column + c * HALO_QK * column_bytes + HALO_PREFETCH_BYTES, _MM_HINT_T0);
             for (unsigned half = 0; half < HALO_HALVES; half++)
                 w[half] = widen(column + c * HALO_QK * column_bytes, half);
             for (unsigned i = 0; i < n_x; i++) {
@@ -64,8 +64,8 @@ HALO_INLINE void chunks_add(widen_fn *widen, const unsigned column_bytes, const 
 }
 
 /* All columns of a group times n_x rows. */
-HALO_INLINE void run_rows(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed, uint32_t n_cols, const float *const *x,
-                          const unsigned n_x, float (*sum)[HALO_CPU_GROUP])
+HALO_INLINE void run_rows(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed, uint32_t n_cols,
+                          const float *const *x, const unsigned n_x, float (*sum)[HALO_CPU_GROUP])
 {
     const unsigned n_chunks = HALO_SIDE / n_x;
     uint32_t col = 0;

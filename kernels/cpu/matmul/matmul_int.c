@@ -1,8 +1,9 @@
 /* matmul_int.c: the products of all quantized types. Compiled once for each vector instruction set.
  *
- * A slab of 32 columns is unpacked into registers once and multiplied with up to HALO_TILE activation rows; then come the next 32
- * columns. Per output row there is one f32 accumulator, whatever the number of activation rows: that keeps the bits the same.
- * Activation rows go in tiles inside a group, so that the group's weights come from the cache for all tiles but the first.
+ * A slab of 32 columns is unpacked into registers once and multiplied with up to HALO_TILE activation rows; then come
+ * the next 32 columns. Per output row there is one f32 accumulator, whatever the number of activation rows: that keeps
+ * the bits the same. Activation rows go in tiles inside a group, so that the group's weights come from the cache for
+ * all tiles but the first.
  */
 #include "act_priv.h"
 #include "matmul_priv.h"
@@ -10,9 +11,9 @@
 
 #include <assert.h>
 
-#define HALO_DOT_ROWS 4 /* activation rows whose sums run side by side */
-#define HALO_TILE 16
-#define HALO_PREFETCH_BYTES 4096 /* ahead of the block at work, when one row streams the weights */
+#define HALO_DOT_ROWS       4 /* activation rows whose sums run side by side */
+#define HALO_TILE           16
+#define HALO_PREFETCH_BYTES 8192 /* ahead of the block at work */
 
 #if HALO_LANES == 16
 #include "dot_avx512_priv.h"
@@ -29,8 +30,8 @@ struct panel_terms {
     halo_vint min_pair;
 };
 
-HALO_INLINE void terms_load(const struct halo_panel_shape shape, panel_fn *unpack, const uint8_t *block, unsigned slab, unsigned half,
-                            struct panel_terms *ret)
+HALO_INLINE void terms_load(const struct halo_panel_shape shape, panel_fn *unpack, const uint8_t *block, unsigned slab,
+                            unsigned half, struct panel_terms *ret)
 {
     struct halo_panel panel;
     unpack(block, slab, half * HALO_LANES * 4, &panel);
@@ -94,7 +95,8 @@ HALO_INLINE void run_one(const struct halo_panel_shape shape, panel_fn *unpack, 
 }
 
 HALO_INLINE void tile_add(const struct halo_panel_shape shape, const struct panel_terms *terms,
-                          const struct halo_act_block *const *act, uint32_t at, const unsigned n, float (*sum)[HALO_CPU_GROUP])
+                          const struct halo_act_block *const *act, uint32_t at, const unsigned n,
+                          float (*sum)[HALO_CPU_GROUP])
 {
     const struct halo_act_block *a[HALO_DOT_ROWS];
     halo_vfloat acc[HALO_DOT_ROWS];
@@ -108,8 +110,9 @@ HALO_INLINE void tile_add(const struct halo_panel_shape shape, const struct pane
         v_fstore(sum[i], acc[i]);
 }
 
-HALO_INLINE void run_tile(const struct halo_panel_shape shape, panel_fn *unpack, uint32_t n_blocks, const uint8_t *block,
-                          const struct halo_act_block *const *act, unsigned n, float (*sum)[HALO_CPU_GROUP])
+HALO_INLINE void run_tile(const struct halo_panel_shape shape, panel_fn *unpack, uint32_t n_blocks,
+                          const uint8_t *block, const struct halo_act_block *const *act, unsigned n,
+                          float (*sum)[HALO_CPU_GROUP])
 {
     const unsigned packed_bytes = shape.block_bytes * HALO_CPU_GROUP;
     for (uint32_t at = 0; at < n_blocks * shape.n_slabs; at++) {
@@ -121,7 +124,8 @@ HALO_INLINE void run_tile(const struct halo_panel_shape shape, panel_fn *unpack,
             terms_load(shape, unpack, from, at % shape.n_slabs, half, &terms);
             unsigned i = 0;
             for (; i + HALO_DOT_ROWS <= n; i += HALO_DOT_ROWS)
-                tile_add(shape, &terms, act + i, at, HALO_DOT_ROWS, (float(*)[HALO_CPU_GROUP])(sum[i] + half * HALO_LANES));
+                tile_add(shape, &terms, act + i, at, HALO_DOT_ROWS,
+                         (float(*)[HALO_CPU_GROUP])(sum[i] + half * HALO_LANES));
             for (; i < n; i++)
                 tile_add(shape, &terms, act + i, at, 1, (float(*)[HALO_CPU_GROUP])(sum[i] + half * HALO_LANES));
         }
@@ -150,25 +154,25 @@ HALO_INLINE void run_job(const struct halo_panel_shape shape, panel_fn *unpack, 
 }
 
 /* X(type, unpacker, shape: block_bytes, n_slabs, is_signed, offset_shift, top, halves, min, min_halves) */
-#define HALO_QUANTIZED_LIST(X)                                                                                                 \
-    X(Q4_0, q4_0, 18, 1, false, 3, 15, false, false, false)                                                                    \
-    X(Q4_1, q4_1, 20, 1, false, 0, 15, false, true, false)                                                                     \
-    X(Q5_0, q5_0, 22, 1, false, 4, 31, false, false, false)                                                                    \
-    X(Q5_1, q5_1, 24, 1, false, 0, 31, false, true, false)                                                                     \
-    X(Q8_0, q8_0, 34, 1, true, 0, 128, false, false, false)                                                                    \
-    X(IQ4_NL, iq4_nl, 18, 1, true, 0, 128, false, false, false)                                                                \
-    X(MXFP4, mxfp4, 17, 1, false, 4, 28, false, false, false)                                                                  \
-    X(Q2_K, q2_k, 84, 8, false, 0, 3, true, false, true)                                                                       \
-    X(Q3_K, q3_k, 110, 8, false, 2, 7, true, false, false)                                                                     \
-    X(Q4_K, q4_k, 144, 8, false, 0, 15, false, true, false)                                                                    \
-    X(Q5_K, q5_k, 176, 8, false, 0, 31, false, true, false)                                                                    \
-    X(Q6_K, q6_k, 210, 8, false, 5, 63, true, false, false)                                                                    \
+#define HALO_QUANTIZED_LIST(X)                                                                                         \
+    X(Q4_0, q4_0, 18, 1, false, 3, 15, false, false, false)                                                            \
+    X(Q4_1, q4_1, 20, 1, false, 0, 15, false, true, false)                                                             \
+    X(Q5_0, q5_0, 22, 1, false, 4, 31, false, false, false)                                                            \
+    X(Q5_1, q5_1, 24, 1, false, 0, 31, false, true, false)                                                             \
+    X(Q8_0, q8_0, 34, 1, true, 0, 128, false, false, false)                                                            \
+    X(IQ4_NL, iq4_nl, 18, 1, true, 0, 128, false, false, false)                                                        \
+    X(MXFP4, mxfp4, 17, 1, false, 4, 28, false, false, false)                                                          \
+    X(Q2_K, q2_k, 84, 8, false, 0, 3, true, false, true)                                                               \
+    X(Q3_K, q3_k, 110, 8, false, 2, 7, true, false, false)                                                             \
+    X(Q4_K, q4_k, 144, 8, false, 0, 15, false, true, false)                                                            \
+    X(Q5_K, q5_k, 176, 8, false, 0, 31, false, true, false)                                                            \
+    X(Q6_K, q6_k, 210, 8, false, 5, 63, true, false, false)                                                            \
     X(IQ4_XS, iq4_xs, 136, 8, true, 0, 128, false, false, false)
 
-#define X(ID, id, ...)                                                                                                         \
-    static void matmul_##id(const struct halo_matmul_job *job)                                                                 \
-    {                                                                                                                          \
-        run_job((struct halo_panel_shape){__VA_ARGS__}, panel_##id, job);                                                      \
+#define X(ID, id, ...)                                                                                                 \
+    static void matmul_##id(const struct halo_matmul_job *job)                                                         \
+    {                                                                                                                  \
+        run_job((struct halo_panel_shape){__VA_ARGS__}, panel_##id, job);                                              \
     }
 HALO_QUANTIZED_LIST(X)
 #undef X
@@ -176,8 +180,8 @@ HALO_QUANTIZED_LIST(X)
 halo_matmul_fn *HALO_SIMD(halo_matmul_find_int)(enum halo_type type)
 {
     switch (type) {
-#define X(ID, id, ...)                                                                                                         \
-    case HALO_TYPE_##ID:                                                                                                       \
+#define X(ID, id, ...)                                                                                                 \
+    case HALO_TYPE_##ID:                                                                                               \
         return matmul_##id;
         HALO_QUANTIZED_LIST(X)
 #undef X

@@ -19,7 +19,8 @@ static inline __attribute__((always_inline)) void halo_matmul_store_rows(float *
         out[r] = bias ? sum[r] + bias[r] : sum[r];
 }
 
-/* Writes the sums of one group and one activation row to the caller's row, with the bias, without the rows that are padding. */
+/* Writes the sums of one group and one activation row to the caller's row, with the bias, without the rows that are
+ * padding. */
 static inline void halo_matmul_store(const struct halo_matmul_job *job, uint32_t group, uint32_t i, const float *sum)
 {
     uint32_t row = group * HALO_CPU_GROUP, left = job->w->n_rows - row;

@@ -1,7 +1,8 @@
 /* pack.c: rows of the file -> groups of 16 interleaved rows.
  *
- * Pure. A group is copied to the scratch and permuted from there, so that source and destination may overlap; groups go up or down
- * like the bytes of memmove(). Loading a model passes every byte through here: the units are moved with SSE2, which every x86-64 has.
+ * Pure. A group is copied to the scratch and permuted from there, so that source and destination may overlap; groups go
+ * up or down like the bytes of memmove(). Loading a model passes every byte through here: the units are moved with
+ * SSE2, which every x86-64 has.
  */
 #include "format_priv.h"
 
@@ -13,7 +14,8 @@
 static void transpose_4x4(const uint8_t *src, size_t stride, uint8_t *dst)
 {
     __m128i a = _mm_loadu_si128((const __m128i *)src), b = _mm_loadu_si128((const __m128i *)(src + stride));
-    __m128i c = _mm_loadu_si128((const __m128i *)(src + 2 * stride)), d = _mm_loadu_si128((const __m128i *)(src + 3 * stride));
+    __m128i c = _mm_loadu_si128((const __m128i *)(src + 2 * stride)),
+            d = _mm_loadu_si128((const __m128i *)(src + 3 * stride));
     __m128i ab0 = _mm_unpacklo_epi32(a, b), ab1 = _mm_unpackhi_epi32(a, b);
     __m128i cd0 = _mm_unpacklo_epi32(c, d), cd1 = _mm_unpackhi_epi32(c, d);
     _mm_storeu_si128((__m128i *)dst, _mm_unpacklo_epi64(ab0, cd0));
@@ -45,8 +47,8 @@ static void transpose_8x8(const uint8_t *src, size_t stride, uint8_t *dst)
 }
 
 /* Unit i of row r to place i * 16 + r, for i from `first` on. Always inlined, with a constant unit. */
-static inline __attribute__((always_inline)) void pack_units(const uint32_t unit, uint32_t first, uint32_t count, const uint8_t *src,
-                                                             size_t stride, uint8_t *dst)
+static inline __attribute__((always_inline)) void pack_units(const uint32_t unit, uint32_t first, uint32_t count,
+                                                             const uint8_t *src, size_t stride, uint8_t *dst)
 {
     for (uint32_t i = first; i < count; i++)
         for (uint32_t r = 0; r < HALO_CPU_GROUP; r++)
@@ -86,14 +88,16 @@ static void pack_spread_bits(const uint8_t *src, size_t stride, uint8_t *dst)
     memcpy(dst, bits, sizeof bits);
 }
 
-static void pack_group(const struct halo_cpu_format *format, uint32_t n_cols, const uint8_t *src, size_t stride, uint8_t *dst)
+static void pack_group(const struct halo_cpu_format *format, uint32_t n_cols, const uint8_t *src, size_t stride,
+                       uint8_t *dst)
 {
     if (format->block_weights == 1) { /* floats: the row is one segment */
         pack_segment(format->block_bytes, n_cols, src, stride, dst);
         return;
     }
     for (uint32_t col = 0; col < n_cols; col += format->block_weights, src += format->block_bytes) {
-        for (const struct halo_cpu_segment *s = format->segments; s < format->segments + HALO_CPU_SEGMENTS && s->count; s++) {
+        for (const struct halo_cpu_segment *s = format->segments; s < format->segments + HALO_CPU_SEGMENTS && s->count;
+             s++) {
             if (s->spread)
                 pack_spread_bits(src + s->offset, stride, dst);
             else
@@ -103,7 +107,8 @@ static void pack_group(const struct halo_cpu_format *format, uint32_t n_cols, co
     }
 }
 
-void halo_cpu_matrix_pack(enum halo_type type, uint32_t n_cols, uint32_t n_rows, const void *src, void *dst, void *scratch)
+void halo_cpu_matrix_pack(enum halo_type type, uint32_t n_cols, uint32_t n_rows, const void *src, void *dst,
+                          void *scratch)
 {
     assert(halo_cpu_matrix_fits(type, n_cols));
     const struct halo_cpu_format *format = halo_cpu_format_of(type);
@@ -115,7 +120,8 @@ void halo_cpu_matrix_pack(enum halo_type type, uint32_t n_cols, uint32_t n_rows,
         uint32_t group = up ? i : n_groups - 1 - i;
         uint32_t left = n_rows - group * HALO_CPU_GROUP, n = left < HALO_CPU_GROUP ? left : HALO_CPU_GROUP;
         for (uint32_t r = 0; r < n; r++)
-            memcpy((uint8_t *)scratch + r * stride, (const uint8_t *)src + group * group_bytes + r * row_bytes, row_bytes);
+            memcpy((uint8_t *)scratch + r * stride, (const uint8_t *)src + group * group_bytes + r * row_bytes,
+                   row_bytes);
         memset((uint8_t *)scratch + n * stride, 0, (HALO_CPU_GROUP - n) * stride);
         pack_group(format, n_cols, scratch, stride, (uint8_t *)dst + group * group_bytes);
     }

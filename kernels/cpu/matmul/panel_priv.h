@@ -1,8 +1,8 @@
 /* panel_priv.h: 32 columns of HALO_LANES rows in registers, unpacked from any quantized type.
  *
- * w[q] holds columns 4q .. 4q + 3 of every row, one row in each 32-bit lane. An unpacker takes the packed block, the number of the
- * slab of 32 columns in it, and the byte offset of its lanes in a row of units (0, or 32 for the second half of a group on
- * 256-bit registers). It is always inlined with constants, so that unused fields cost nothing.
+ * w[q] holds columns 4q .. 4q + 3 of every row, one row in each 32-bit lane. An unpacker takes the packed block, the
+ * number of the slab of 32 columns in it, and the byte offset of its lanes in a row of units (0, or 32 for the second
+ * half of a group on 256-bit registers). It is always inlined with constants, so that unused fields cost nothing.
  */
 #ifndef HALO_CPU_PANEL_PRIV_H
 #define HALO_CPU_PANEL_PRIV_H
@@ -27,7 +27,7 @@ struct halo_panel_shape {
     bool is_signed;       /* w holds signed numbers; otherwise numbers from 0 to `top`, with `offset` to subtract */
     uint8_t offset_shift; /* the offset is 1 << offset_shift; 0: none */
     uint8_t top;
-    bool halves;     /* sub[] counts */
+    bool halves; /* sub[] counts */
     bool min, min_halves;
 };
 
@@ -176,7 +176,8 @@ HALO_INLINE void panel_q5_k(const uint8_t *block, unsigned slab, unsigned lanes,
 
 HALO_INLINE void panel_q6_k(const uint8_t *block, unsigned slab, unsigned lanes, struct halo_panel *ret)
 {
-    const uint8_t *ql = block + (slab / 4 * 16 + slab % 2 * 8) * 64 + lanes, *qh = block + 2048 + slab / 4 * 512 + lanes;
+    const uint8_t *ql = block + (slab / 4 * 16 + slab % 2 * 8) * 64 + lanes;
+    const uint8_t *qh = block + 2048 + slab / 4 * 512 + lanes;
     for (unsigned q = 0; q < HALO_QUADS; q++) {
         halo_vint low = v_bits(v_load(ql + 64 * q), slab % 4 / 2 * 4, 15);
         ret->w[q] = v_or(low, v_moved_bits(v_load(qh + 64 * q), slab % 4 * 2, 4, 3));

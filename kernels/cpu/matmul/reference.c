@@ -1,7 +1,7 @@
 /* reference.c: the products, in plain C, over the packed layout: what the vector kernels must equal bit for bit.
  *
- * A block of any quantized type is expanded into *slabs*: 32 columns of one row, as integers, with their scales. The product of
- * slab and activation block is the same few lines for all types. Pure.
+ * A block of any quantized type is expanded into *slabs*: 32 columns of one row, as integers, with their scales. The
+ * product of slab and activation block is the same few lines for all types. Pure.
  */
 #include "act_priv.h"
 #include "float_priv.h"
@@ -30,7 +30,8 @@ static float slab_add(const struct halo_slab *s, const struct halo_act_block *a,
     return acc;
 }
 
-static void quantized_group(const struct halo_cpu_matrix *w, const uint8_t *packed, const struct halo_act_block *act, float *sum)
+static void quantized_group(const struct halo_cpu_matrix *w, const uint8_t *packed, const struct halo_act_block *act,
+                            float *sum)
 {
     const struct halo_cpu_format *format = halo_cpu_format_of(w->type);
     uint32_t n_slabs = format->block_weights / HALO_QK;
@@ -55,7 +56,8 @@ static void float_group(const struct halo_cpu_matrix *w, const uint8_t *packed, 
         for (uint32_t first = 0; first < w->n_cols; first += HALO_QK) {
             float chunk = 0, value;
             for (uint32_t col = first; col < w->n_cols && col < first + HALO_QK; col++) {
-                halo_cpu_block_dequantize(w->type, packed + ((size_t)col * HALO_CPU_GROUP + row) * format->block_bytes, &value);
+                halo_cpu_block_dequantize(w->type, packed + ((size_t)col * HALO_CPU_GROUP + row) * format->block_bytes,
+                                          &value);
                 chunk = fmaf(value, x[col], chunk);
             }
             sum[row] += chunk;

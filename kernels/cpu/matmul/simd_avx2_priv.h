@@ -2,7 +2,7 @@
 #ifndef HALO_CPU_SIMD_AVX2_PRIV_H
 #define HALO_CPU_SIMD_AVX2_PRIV_H
 
-#define HALO_LANES 8
+#define HALO_LANES      8
 #define HALO_SIMD(name) name##_avx2
 
 typedef __m256i halo_vint;

@@ -2,7 +2,7 @@
 #ifndef HALO_CPU_SIMD_AVX512_PRIV_H
 #define HALO_CPU_SIMD_AVX512_PRIV_H
 
-#define HALO_LANES 16
+#define HALO_LANES      16
 #define HALO_SIMD(name) name##_avx512
 
 typedef __m512i halo_vint;
@@ -51,7 +51,8 @@ HALO_INLINE halo_vfloat v_e8m0_half(halo_vint e)
 {
     __m512i subnormal = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
     __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
-    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, _mm512_cmpgt_epi32_mask(_mm512_set1_epi32(2), e), subnormal));
+    return _mm512_castsi512_ps(
+        _mm512_mask_mov_epi32(normal, _mm512_cmpgt_epi32_mask(_mm512_set1_epi32(2), e), subnormal));
 }
 
 #endif

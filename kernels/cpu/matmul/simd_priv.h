@@ -1,7 +1,8 @@
-/* simd_priv.h: the vector operations that the kernels are written in, for the instruction set that the file is compiled for.
+/* simd_priv.h: the vector operations that the kernels are written in.
  *
- * Every kernel file is compiled once for each instruction set; HALO_SIMD(name) gives its functions different names. A register
- * has HALO_LANES 32-bit lanes, each of which belongs to one row: 16 (AVX-512) is a whole group, 8 (AVX2) is half of one.
+ * Every kernel file is compiled once for each instruction set; HALO_SIMD(name) gives its functions different names. A
+ * register has HALO_LANES 32-bit lanes, each of which belongs to one row: 16 (AVX-512) is a whole group, 8 (AVX2) is
+ * half of one.
  */
 #ifndef HALO_CPU_SIMD_PRIV_H
 #define HALO_CPU_SIMD_PRIV_H
@@ -18,8 +19,8 @@
 #include "simd_avx2_priv.h"
 #endif
 
-/* A pointer of unknown origin from here on: loads through it are not shared with others, kept in registers that are needed
- * elsewhere, or moved up; and addresses are not gathered into a vector only to be taken out again. */
+/* A pointer of unknown origin from here on: loads through it are not shared with others, kept in registers that are
+ * needed elsewhere, or moved up; and addresses are not gathered into a vector only to be taken out again. */
 #define HALO_KEEP_SCALAR(pointer) __asm__ volatile("" : "+r"(pointer))
 /* Keeps gcc from turning a chain of integer additions into a tree, for which there are not enough registers. */
 #define HALO_KEEP_ORDER(vector) __asm__("" : "+x"(vector))
@@ -31,8 +32,8 @@ HALO_INLINE int32_t halo_load_i32(const void *p)
     return value;
 }
 
-/* The bits of `mask` (a byte) from bit `shift` of every byte. The 16-bit shift drags in bits of the neighbour byte; the mask drops
- * them, as long as shift plus the width of the mask is at most 8. */
+/* The bits of `mask` (a byte) from bit `shift` of every byte. The 16-bit shift drags in bits of the neighbour byte; the
+ * mask drops them, as long as shift plus the width of the mask is at most 8. */
 HALO_INLINE halo_vint v_bits(halo_vint x, unsigned shift, int mask)
 {
     return v_and(v_srl16(x, shift), v_set8(mask));

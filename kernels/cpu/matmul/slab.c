@@ -1,4 +1,7 @@
-/* slab.c: blocks of every quantized type -> slabs. Plain C, written apart from dequant.c so that the two check each other. Pure. */
+/* slab.c: blocks of every quantized type -> slabs. Pure.
+ *
+ * Plain C, written apart from dequant.c so that the two check each other.
+ */
 #include "slab_priv.h"
 #include "float_priv.h"
 
@@ -172,12 +175,23 @@ static void expand_iq4_xs(const struct halo_block_iq4_xs *b, struct halo_slab *s
 void halo_slab_expand(enum halo_type type, const void *block, struct halo_slab *ret_slabs)
 {
     switch (type) {
-#define X(ID, id)                                                                                                              \
-    case HALO_TYPE_##ID:                                                                                                       \
-        expand_##id(block, ret_slabs);                                                                                         \
+#define X(ID, id)                                                                                                      \
+    case HALO_TYPE_##ID:                                                                                               \
+        expand_##id(block, ret_slabs);                                                                                 \
         return;
-        X(Q4_0, q4_0) X(Q4_1, q4_1) X(Q5_0, q5_0) X(Q5_1, q5_1) X(Q8_0, q8_0) X(IQ4_NL, iq4_nl) X(MXFP4, mxfp4)
-        X(Q2_K, q2_k) X(Q3_K, q3_k) X(Q4_K, q4_k) X(Q5_K, q5_k) X(Q6_K, q6_k) X(IQ4_XS, iq4_xs)
+        X(Q4_0, q4_0)
+        X(Q4_1, q4_1)
+        X(Q5_0, q5_0)
+        X(Q5_1, q5_1)
+        X(Q8_0, q8_0)
+        X(IQ4_NL, iq4_nl)
+        X(MXFP4, mxfp4)
+        X(Q2_K, q2_k)
+        X(Q3_K, q3_k)
+        X(Q4_K, q4_k)
+        X(Q5_K, q5_k)
+        X(Q6_K, q6_k)
+        X(IQ4_XS, iq4_xs)
 #undef X
     default:
         assert(!"a quantized type");

@@ -1,8 +1,8 @@
 /* slab_priv.h: 32 weights of one row as integers with scales: the common form of all quantized types.
  *
- * weight[i] = scale * sub[i / 16] * q[i], plus min (HALO_SLAB_MIN), or minus min * sub_min[i / 16] (HALO_SLAB_MIN_HALVES). `scale`
- * and `min` are exact: an f16, a power of two, or an f16 times an integer of at most 6 bits. sub is {1, 1} for types whose scale
- * covers 32 weights.
+ * weight[i] = scale * sub[i / 16] * q[i], plus min (HALO_SLAB_MIN), or minus min * sub_min[i / 16]
+ * (HALO_SLAB_MIN_HALVES). `scale` and `min` are exact: an f16, a power of two, or an f16 times an integer of at most 6
+ * bits. sub is {1, 1} for types whose scale covers 32 weights.
  */
 #ifndef HALO_CPU_SLAB_PRIV_H
 #define HALO_CPU_SLAB_PRIV_H
@@ -19,7 +19,8 @@ struct halo_slab {
     int32_t sub[2], sub_min[2];
 };
 
-/* The slabs of one block in the layout of the file: 1, or 8 for the types with blocks of 256. `block` is aligned to 8 bytes. */
+/* The slabs of one block in the layout of the file: 1, or 8 for the types with blocks of 256. `block` is aligned to 8
+ * bytes. */
 void halo_slab_expand(enum halo_type type, const void *block, struct halo_slab *ret_slabs);
 
 #endif
