@@ -1,0 +1,234 @@
+/* gemv.h: the products of few rows: what the gemv and moe_gemv kernels of all types share.
+ *
+ * A wave makes HALO_GEMV_ROWS / 8 = 2 weight rows for all N rows of x. Lane l takes units l, l + 32, ... of the rows; each step of a wave
+ * reads 512 bytes of neighbours from every plane. Two steps are loaded before the first is used, which with two weight rows
+ * keeps 2 KiB in flight for each wave. Activations are read through the caches: they are a few rows that all blocks share.
+ * The order of the additions of a row does not depend on N, so a row's result does not depend on the rows beside it.
+ */
+#ifndef HALO_GFX_GEMV_H
+#define HALO_GFX_GEMV_H
+
+#include "units.h"
+
+constexpr int GEMV_WAVE_ROWS = HALO_GEMV_ROWS / 8;
+
+/* Where a product reads and writes. */
+struct gemv_job {
+    const uint8_t *weight; /* the first of the wave's rows */
+    uint32_t stride;       /* bytes from weight row to weight row; 0 when the second does not exist */
+    const uint8_t *x;
+    const uint32_t *row_index;
+    uint32_t x_stride, n_cols, n_rows; /* x_stride in bytes */
+};
+
+HALO_DEVICE const uint8_t *gemv_x_row(const gemv_job &job, uint32_t r)
+{
+    r = halo_min_of(r, job.n_rows - 1);
+    return job.x + (uint64_t)(job.row_index ? job.row_index[r] : r) * job.x_stride;
+}
+
+template <typename CODE, int N>
+HALO_DEVICE void gemv_unit(const typename CODE::raw *raw, const gemv_job &job, const uint8_t *const *x, uint32_t u,
+                           float acc[GEMV_WAVE_ROWS][N])
+{
+    halo_unit w[GEMV_WAVE_ROWS];
+    for (int r = 0; r < GEMV_WAVE_ROWS; r++)
+        CODE::expand(raw[r], u, &w[r]);
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        halo_act act = halo_act_load(x[j], job.n_cols, u);
+        for (int r = 0; r < GEMV_WAVE_ROWS; r++)
+            acc[r][j] = halo_unit_dot<CODE>(w[r], act, acc[r][j]);
+    }
+}
+
+/* Quantized weights, activation rows. */
+template <uint32_t TYPE, int N> struct gemv_rows {
+    typedef halo_type_code<TYPE> code;
+    HALO_DEVICE uint32_t x_stride(uint32_t n_cols) { return halo_hip_act_bytes(n_cols); }
+    HALO_DEVICE void run(const gemv_job &job, float acc[GEMV_WAVE_ROWS][N])
+    {
+        const halo_row_layout at = halo_hip_row_layout(TYPE, job.n_cols);
+        const uint32_t n = job.n_cols / HALO_HIP_UNIT;
+        const uint8_t *x[N];
+        for (int j = 0; j < N; j++)
+            x[j] = gemv_x_row(job, (uint32_t)j);
+        uint32_t u = halo_lane();
+        for (; u + 32 < n; u += 64) {
+            typename code::raw raw[2][GEMV_WAVE_ROWS];
+            for (int k = 0; k < 2; k++)
+                for (int r = 0; r < GEMV_WAVE_ROWS; r++)
+                    raw[k][r] = code::load(job.weight + (uint32_t)r * job.stride, at, u + 32 * (uint32_t)k);
+            gemv_unit<code, N>(raw[0], job, x, u, acc);
+            gemv_unit<code, N>(raw[1], job, x, u + 32, acc);
+        }
+        if (u < n) {
+            typename code::raw raw[GEMV_WAVE_ROWS];
+            for (int r = 0; r < GEMV_WAVE_ROWS; r++)
+                raw[r] = code::load(job.weight + (uint32_t)r * job.stride, at, u);
+            gemv_unit<code, N>(raw, job, x, u, acc);
+        }
+    }
+};
+
+/* The plain types: 16 bytes of a row at a time, f32 rows of x, f32 products. */
+template <uint32_t TYPE> struct gemv_plain_code;
+template <> struct gemv_plain_code<HALO_TYPE_F32> {
+    static constexpr uint32_t CHUNK = 4;
+    HALO_DEVICE float weight(const halo_u4 &w, uint32_t i) { return halo_bits_float(w.e[i]); }
+    HALO_DEVICE float one(const uint8_t *row, uint32_t i) { return halo_load<float>(row, i); }
+};
+template <> struct gemv_plain_code<HALO_TYPE_F16> {
+    static constexpr uint32_t CHUNK = 8;
+    HALO_DEVICE float weight(const halo_u4 &w, uint32_t i) { return halo_half_float((uint16_t)(w.e[i / 2] >> i % 2 * 16)); }
+    HALO_DEVICE float one(const uint8_t *row, uint32_t i) { return halo_half_float(halo_load<uint16_t>(row, i)); }
+};
+template <> struct gemv_plain_code<HALO_TYPE_BF16> {
+    static constexpr uint32_t CHUNK = 8;
+    HALO_DEVICE float weight(const halo_u4 &w, uint32_t i)
+    {
+        return halo_bits_float(i % 2 ? w.e[i / 2] & 0xffff0000 : w.e[i / 2] << 16);
+    }
+    HALO_DEVICE float one(const uint8_t *row, uint32_t i) { return halo_bits_float((uint32_t)halo_load<uint16_t>(row, i) << 16); }
+};
+
+/* CHUNK products; x rows are 16-byte aligned only where n_cols is a multiple of four. */
+template <typename CODE, bool ALIGNED>
+HALO_DEVICE float gemv_chunk(const halo_u4 &w, const float *x, float acc)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < CODE::CHUNK; i += 4) {
+        halo_f4 v;
+        if (ALIGNED)
+            v = halo_load<halo_f4>(x + i);
+        else
+            v = halo_f4{{x[i], x[i + 1], x[i + 2], x[i + 3]}};
+        for (uint32_t k = 0; k < 4; k++)
+            acc = halo_fma(CODE::weight(w, i + k), v.e[k], acc);
+    }
+    return acc;
+}
+
+template <uint32_t TYPE, int N, bool ALIGNED>
+HALO_DEVICE void gemv_plain(const gemv_job &job, float acc[GEMV_WAVE_ROWS][N])
+{
+    typedef gemv_plain_code<TYPE> code;
+    const uint32_t n = job.n_cols / code::CHUNK, lane = halo_lane();
+    const float *x[N];
+    for (int j = 0; j < N; j++)
+        x[j] = reinterpret_cast<const float *>(gemv_x_row(job, (uint32_t)j));
+    uint32_t c = lane;
+    for (; c + 96 < n; c += 128) {
+        halo_u4 w[4][GEMV_WAVE_ROWS];
+        for (uint32_t k = 0; k < 4; k++)
+            for (uint32_t r = 0; r < GEMV_WAVE_ROWS; r++)
+                w[k][r] = halo_load<halo_u4>(job.weight + r * job.stride, c + 32 * k);
+        for (uint32_t k = 0; k < 4; k++)
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                for (uint32_t r = 0; r < GEMV_WAVE_ROWS; r++)
+                    acc[r][j] = gemv_chunk<code, ALIGNED>(w[k][r], x[j] + (c + 32 * k) * code::CHUNK, acc[r][j]);
+    }
+    for (; c < n; c += 32)
+        for (uint32_t r = 0; r < GEMV_WAVE_ROWS; r++) {
+            halo_u4 w = halo_load<halo_u4>(job.weight + r * job.stride, c);
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                acc[r][j] = gemv_chunk<code, ALIGNED>(w, x[j] + c * code::CHUNK, acc[r][j]);
+        }
+    for (uint32_t i = n * code::CHUNK + lane; i < job.n_cols; i += 32)
+        for (uint32_t r = 0; r < GEMV_WAVE_ROWS; r++)
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                acc[r][j] = halo_fma(code::one(job.weight + r * job.stride, i), x[j][i], acc[r][j]);
+}
+
+template <uint32_t TYPE, int N> struct gemv_plain_rows {
+    HALO_DEVICE uint32_t x_stride(uint32_t n_cols) { return n_cols * 4; }
+    HALO_DEVICE void run(const gemv_job &job, float acc[GEMV_WAVE_ROWS][N])
+    {
+        if (job.n_cols % 4 == 0)
+            gemv_plain<TYPE, N, true>(job, acc);
+        else
+            gemv_plain<TYPE, N, false>(job, acc);
+    }
+};
+template <int N> struct gemv_rows<HALO_TYPE_F32, N> : gemv_plain_rows<HALO_TYPE_F32, N> {};
+template <int N> struct gemv_rows<HALO_TYPE_F16, N> : gemv_plain_rows<HALO_TYPE_F16, N> {};
+template <int N> struct gemv_rows<HALO_TYPE_BF16, N> : gemv_plain_rows<HALO_TYPE_BF16, N> {};
+
+/* The wave's sums into out, [x row][out_stride]; sum (r, j) leaves from lane r * N + j. */
+template <int N>
+HALO_DEVICE void gemv_store(float acc[GEMV_WAVE_ROWS][N], const float *bias, float *out, uint32_t out_stride, uint32_t row,
+                            uint32_t n_weight_rows, uint32_t n_rows)
+{
+    float mine = 0;
+    for (int r = 0; r < GEMV_WAVE_ROWS; r++)
+        for (int j = 0; j < N; j++) {
+            float sum = halo_wave_sum(acc[r][j]);
+            mine = halo_lane() == (uint32_t)(r * N + j) ? sum : mine;
+        }
+    const uint32_t r = halo_lane() / N, j = halo_lane() % N;
+    if (r < GEMV_WAVE_ROWS && row + r < n_weight_rows && j < n_rows)
+        out[(uint64_t)j * out_stride + row + r] = bias ? mine + bias[row + r] : mine;
+}
+
+/* The matrix and first row of this block; false when the wave has no row. */
+template <typename MATRIX>
+HALO_DEVICE bool gemv_find(const MATRIX *matrix, uint32_t n_matrices, uint32_t *ret_matrix, uint32_t *ret_row)
+{
+    uint32_t block = halo_block_x(), m = 0;
+    for (; m + 1 < n_matrices; m++) {
+        uint32_t n = HALO_HIP_CEIL(matrix[m].n_rows, HALO_GEMV_ROWS);
+        if (block < n)
+            break;
+        block -= n;
+    }
+    *ret_matrix = m;
+    *ret_row = block * HALO_GEMV_ROWS + halo_wave() * GEMV_WAVE_ROWS;
+    return *ret_row < matrix[m].n_rows;
+}
+
+template <uint32_t TYPE, int N> HALO_DEVICE void gemv(const halo_gemv_args &a)
+{
+    typedef gemv_rows<TYPE, N> rows;
+    uint32_t m, row;
+    if (!gemv_find(a.matrix, a.n_matrices, &m, &row))
+        return;
+    const halo_matrix_arg matrix = m == 0 ? a.matrix[0] : m == 1 ? a.matrix[1] : a.matrix[2];
+    const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride;
+    const gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + (uint64_t)row * stride, row + 1 < matrix.n_rows ? stride : 0,
+                          static_cast<const uint8_t *>(a.x), a.row_index, rows::x_stride(a.n_cols), a.n_cols, a.n_rows};
+    float acc[GEMV_WAVE_ROWS][N] = {};
+    rows::run(job, acc);
+    gemv_store<N>(acc, matrix.bias, matrix.out, matrix.out_stride, row, matrix.n_rows, a.n_rows);
+}
+
+/* One slot: its expert's rows times its row of x. */
+template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
+{
+    typedef gemv_rows<TYPE, 1> rows;
+    uint32_t m, row;
+    if (!gemv_find(a.matrix, a.n_matrices, &m, &row))
+        return;
+    const halo_expert_arg matrix = m == 0 ? a.matrix[0] : a.matrix[1];
+    const uint32_t slot = halo_block_y(), x_row = slot / a.n_used;
+    const uint32_t expert = halo_float_bits(a.choice[(x_row * 2 + 1) * a.n_used + slot % a.n_used]);
+    const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride, x_stride = rows::x_stride(a.n_cols);
+    const gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + expert * matrix.expert_bytes + (uint64_t)row * stride,
+                          row + 1 < matrix.n_rows ? stride : 0,
+                          static_cast<const uint8_t *>(a.x) + (uint64_t)(a.per_slot ? slot : x_row) * x_stride, nullptr, x_stride,
+                          a.n_cols, 1};
+    float acc[GEMV_WAVE_ROWS][1] = {};
+    rows::run(job, acc);
+    gemv_store<1>(acc, nullptr, matrix.out + (uint64_t)slot * matrix.n_rows, 0, row, matrix.n_rows, 1);
+}
+
+#define HALO_GEMV_KERNELS(TYPE, type)                                                                                          \
+    HALO_KERNEL(gemv_##type##_x1, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 1>(a); }                                       \
+    HALO_KERNEL(gemv_##type##_x2, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 2>(a); }                                       \
+    HALO_KERNEL(gemv_##type##_x4, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 4>(a); }                                       \
+    HALO_KERNEL(gemv_##type##_x8, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 8>(a); }                                       \
+    HALO_KERNEL(moe_gemv_##type, halo_moe_gemv_args, 256) { moe_gemv<HALO_TYPE_##TYPE>(a); }
+
+#endif

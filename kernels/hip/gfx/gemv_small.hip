@@ -1,0 +1,10 @@
+/* gemv_small.hip: products of few rows with weights in blocks of 32 (gemv.h). */
+#include "gemv.h"
+
+HALO_GEMV_KERNELS(Q8_0, q8_0)
+HALO_GEMV_KERNELS(Q4_0, q4_0)
+HALO_GEMV_KERNELS(Q4_1, q4_1)
+HALO_GEMV_KERNELS(Q5_0, q5_0)
+HALO_GEMV_KERNELS(Q5_1, q5_1)
+HALO_GEMV_KERNELS(IQ4_NL, iq4_nl)
+HALO_GEMV_KERNELS(MXFP4, mxfp4)

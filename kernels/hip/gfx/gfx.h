@@ -1,0 +1,117 @@
+/* gfx.h: what device code is written in: one source, four targets.
+ *
+ *   clang -x hip   amdgcn    gfx_amd.h       AMD's chips
+ *   clang -x cuda  nvptx64   gfx_nvidia.h
+ *   nvcc                     gfx_nvidia.h
+ *   g++, clang++   host      gfx_host.h      the emulator: a fiber for each thread of a block (host_abi.h)
+ *
+ * Each gives the same functions, all for waves of 32 lanes:
+ *   halo_tid halo_lane halo_wave halo_block_x halo_block_y halo_block_z
+ *   halo_barrier              all threads of the block, orders LDS and global memory of the block
+ *   halo_wave_barrier         all lanes of the wave, orders their LDS
+ *   halo_shuffle              the value of another lane; halo_xor<1|2|4|8|16>: of lane ^ M. All live lanes of the wave must take part.
+ *   halo_dot4 halo_dot4_u     c + sum of four products of bytes: signed times signed, unsigned times signed; exact
+ *   halo_permute(hi, lo, sel) four bytes chosen from eight
+ *   halo_half_float halo_float_half   f16 bits, to nearest even
+ *   halo_exp2 halo_rcp halo_rsqrt halo_fma halo_rint halo_max halo_abs
+ *   HALO_KERNEL(name, struct args, threads) { ... }   the kernel; its argument is `a`
+ *   HALO_LDS(struct type, name)   the one LDS object of a kernel; undefined until written
+ * and 16x16x16 matrix tiles (f16 in, f32 sums), whose register layout is the target's own:
+ *   halo_mma_load(tile, pitch)    operand from 16 rows of 16 halves in LDS (16-byte aligned rows, pitch in halves)
+ *   halo_mma(a, b, c)             c[i] += sum over k of A[row][k] * B[col][k], with row, col = halo_mma_row(i), halo_mma_col(i)
+ * Sources of the layouts: AMD's RDNA3 and RDNA4 ISA documents, NVIDIA's PTX ISA (mma.m16n8k16).
+ */
+#ifndef HALO_GFX_H
+#define HALO_GFX_H
+
+#include <stdint.h>
+
+#if defined(__AMDGCN__)
+#include "gfx_amd.h"
+#elif defined(__NVPTX__) || defined(__CUDACC__)
+#include "gfx_nvidia.h"
+#else
+#include "gfx_host.h"
+#endif
+
+#include "args.h"
+#include "layout.h"
+#include <kernels/quant.h>
+
+/* 16 bytes that are loaded and stored together. */
+struct alignas(16) halo_u4 { uint32_t e[4]; };
+struct alignas(8) halo_u2 { uint32_t e[2]; };
+struct alignas(16) halo_f4 { float e[4]; };
+struct alignas(8) halo_f2 { float e[2]; };
+
+template <typename T> HALO_DEVICE T halo_load(const void *p, uint32_t index = 0)
+{
+    return static_cast<const T *>(p)[index];
+}
+
+HALO_DEVICE uint32_t halo_float_bits(float f)
+{
+    return __builtin_bit_cast(uint32_t, f);
+}
+
+HALO_DEVICE float halo_bits_float(uint32_t u)
+{
+    return __builtin_bit_cast(float, u);
+}
+
+template <typename T> HALO_DEVICE T halo_min_of(T a, T b)
+{
+    return a < b ? a : b;
+}
+
+HALO_DEVICE float halo_wave_sum(float v)
+{
+    v += halo_xor<16>(v);
+    v += halo_xor<8>(v);
+    v += halo_xor<4>(v);
+    v += halo_xor<2>(v);
+    return v + halo_xor<1>(v);
+}
+
+HALO_DEVICE float halo_wave_max(float v)
+{
+    v = halo_max(v, halo_xor<16>(v));
+    v = halo_max(v, halo_xor<8>(v));
+    v = halo_max(v, halo_xor<4>(v));
+    v = halo_max(v, halo_xor<2>(v));
+    return halo_max(v, halo_xor<1>(v));
+}
+
+/* Sum and maximum over a block of 256; part[8] in LDS, which is free again after the next barrier. */
+HALO_DEVICE float halo_block_sum(float v, float *part)
+{
+    v = halo_wave_sum(v);
+    if (halo_lane() == 0)
+        part[halo_wave()] = v;
+    halo_barrier();
+    return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+}
+
+HALO_DEVICE float halo_block_max(float v, float *part)
+{
+    v = halo_wave_max(v);
+    if (halo_lane() == 0)
+        part[halo_wave()] = v;
+    halo_barrier();
+    for (int i = 0; i < 8; i++)
+        v = halo_max(v, part[i]);
+    return v;
+}
+
+/* x to the power e of two, for -126 <= e <= 127. */
+HALO_DEVICE float halo_power2(int e)
+{
+    return halo_bits_float((uint32_t)(e + 127) << 23);
+}
+
+HALO_DEVICE float halo_exp(float x)
+{
+    return halo_exp2(x * 1.44269504f);
+}
+
+#endif

@@ -1,0 +1,144 @@
+/* gfx_amd.h: gfx.h for AMD's chips, by clang's own builtins: no ROCm headers, no device libraries. Wave32. */
+#ifndef HALO_GFX_AMD_H
+#define HALO_GFX_AMD_H
+
+#define HALO_DEVICE static __attribute__((device)) inline __attribute__((always_inline))
+#define HALO_CONSTANT static const __attribute__((device))
+#define HALO_KERNEL(name, type, threads)                                                                                       \
+    extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name(type a)
+#define HALO_LDS(type, name) static __attribute__((shared)) type name
+
+#if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) || defined(__gfx1150__) ||      \
+    defined(__gfx1151__) || defined(__gfx1152__) || defined(__gfx1153__)
+#define HALO_GFX11 1
+#elif defined(__gfx1200__) || defined(__gfx1201__)
+#define HALO_GFX12 1
+#elif defined(__gfx1030__) || defined(__gfx1031__) || defined(__gfx1032__)
+#define HALO_GFX103 1
+#endif
+
+HALO_DEVICE uint32_t halo_tid(void) { return __builtin_amdgcn_workitem_id_x(); }
+HALO_DEVICE uint32_t halo_lane(void) { return __builtin_amdgcn_workitem_id_x() & 31; }
+/* The same in all lanes of a wave, and told to the compiler, so that it addresses by scalars. */
+HALO_DEVICE uint32_t halo_wave(void) { return __builtin_amdgcn_readfirstlane(__builtin_amdgcn_workitem_id_x() >> 5); }
+HALO_DEVICE uint32_t halo_block_x(void) { return __builtin_amdgcn_workgroup_id_x(); }
+HALO_DEVICE uint32_t halo_block_y(void) { return __builtin_amdgcn_workgroup_id_y(); }
+HALO_DEVICE uint32_t halo_block_z(void) { return __builtin_amdgcn_workgroup_id_z(); }
+
+HALO_DEVICE void halo_barrier(void)
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
+/* Orders the LDS accesses of a wave. */
+HALO_DEVICE void halo_wave_barrier(void)
+{
+    __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+}
+
+/* Byte i of the result is byte sel[i] (0 .. 7) of hi:lo. */
+HALO_DEVICE uint32_t halo_permute(uint32_t hi, uint32_t lo, uint32_t sel) { return __builtin_amdgcn_perm(hi, lo, sel); }
+
+HALO_DEVICE int halo_shuffle(int v, uint32_t lane) { return __builtin_amdgcn_ds_bpermute((int)(lane << 2), v); }
+HALO_DEVICE float halo_shuffle(float v, uint32_t lane)
+{
+    return __builtin_bit_cast(float, halo_shuffle(__builtin_bit_cast(int, v), lane));
+}
+
+/* Within a row of 16 lanes by DPP row_xmask, which folds into the next operation; across rows by permlanex16. No LDS. */
+template <int M> HALO_DEVICE int halo_xor(int v)
+{
+    if constexpr (M == 16)
+        return __builtin_amdgcn_permlanex16(v, v, 0x76543210u, 0xfedcba98u, true, false);
+    else
+        return __builtin_amdgcn_update_dpp(v, v, 0x160 | M, 0xf, 0xf, true);
+}
+template <int M> HALO_DEVICE float halo_xor(float v)
+{
+    return __builtin_bit_cast(float, halo_xor<M>(__builtin_bit_cast(int, v)));
+}
+
+#if HALO_GFX11 || HALO_GFX12
+HALO_DEVICE int halo_dot4(int a, int b, int c) { return __builtin_amdgcn_sudot4(true, a, true, b, c, false); }
+HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return __builtin_amdgcn_sudot4(false, a, true, b, c, false); }
+#elif HALO_GFX103
+/* No mixed signs here. The unsigned operand of all callers is below 128, which reads the same either way. */
+HALO_DEVICE int halo_dot4(int a, int b, int c) { return __builtin_amdgcn_sdot4(a, b, c, false); }
+HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return __builtin_amdgcn_sdot4(a, b, c, false); }
+#else
+HALO_DEVICE int halo_dot4(int a, int b, int c)
+{
+    for (int i = 0; i < 32; i += 8)
+        c += (int)(int8_t)(a >> i) * (int)(int8_t)(b >> i);
+    return c;
+}
+HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return halo_dot4(a, b, c); }
+#endif
+
+HALO_DEVICE float halo_half_float(uint16_t h) { return (float)__builtin_bit_cast(_Float16, h); }
+HALO_DEVICE uint16_t halo_float_half(float f) { return __builtin_bit_cast(uint16_t, (_Float16)f); }
+HALO_DEVICE float halo_exp2(float x) { return __builtin_amdgcn_exp2f(x); }
+HALO_DEVICE float halo_rcp(float x) { return __builtin_amdgcn_rcpf(x); }
+HALO_DEVICE float halo_rsqrt(float x) { return __builtin_amdgcn_rsqf(x); }
+HALO_DEVICE float halo_fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+HALO_DEVICE float halo_rint(float x) { return __builtin_rintf(x); }
+HALO_DEVICE float halo_max(float x, float y) { return __builtin_fmaxf(x, y); }
+HALO_DEVICE float halo_abs(float x) { return __builtin_fabsf(x); }
+
+typedef _Float16 halo_mma_16 __attribute__((ext_vector_type(16)));
+typedef _Float16 halo_mma_8 __attribute__((ext_vector_type(8)));
+typedef float halo_mma_f8 __attribute__((ext_vector_type(8)));
+typedef uint32_t halo_mma_u4 __attribute__((ext_vector_type(4)));
+typedef halo_mma_f8 halo_acc;
+
+#if HALO_GFX12
+/* RDNA4: lane l holds row l % 16, k = 8 (l / 16) .. + 7; sums: row i + 8 (l / 16), column l % 16. */
+typedef halo_mma_8 halo_frag;
+HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
+{
+    return *reinterpret_cast<const halo_mma_8 *>(tile + (halo_lane() & 15) * pitch + (halo_lane() >> 4) * 8);
+}
+HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
+{
+    return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, c);
+}
+HALO_DEVICE uint32_t halo_mma_row(int i) { return (uint32_t)i + (halo_lane() >> 4) * 8; }
+#else
+/* RDNA3: lane l holds row l % 16, k = 0 .. 15 (lanes 16 .. 31 repeat lanes 0 .. 15); sums: row 2 i + l / 16, column l % 16. */
+struct halo_frag { halo_mma_8 half[2]; };
+HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
+{
+    const halo_mma_8 *row = reinterpret_cast<const halo_mma_8 *>(tile + (halo_lane() & 15) * pitch);
+    return halo_frag{{row[0], row[1]}};
+}
+HALO_DEVICE uint32_t halo_mma_row(int i) { return 2 * (uint32_t)i + (halo_lane() >> 4); }
+#if HALO_GFX11
+HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
+{
+    halo_mma_16 wide_x = __builtin_shufflevector(x.half[0], x.half[1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    halo_mma_16 wide_y = __builtin_shufflevector(y.half[0], y.half[1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(wide_x, wide_y, c);
+}
+#else
+/* No matrix unit: the rows come from their lanes two halves at a time. */
+HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
+{
+    for (int h = 0; h < 2; h++) {
+        halo_mma_u4 pairs = __builtin_bit_cast(halo_mma_u4, x.half[h]);
+        for (int i = 0; i < 8; i++)
+            for (int k = 0; k < 4; k++) {
+                uint32_t pair = (uint32_t)halo_shuffle((int)pairs[k], halo_mma_row(i));
+                c[i] = halo_fma(halo_half_float((uint16_t)pair), (float)y.half[h][2 * k], c[i]);
+                c[i] = halo_fma(halo_half_float((uint16_t)(pair >> 16)), (float)y.half[h][2 * k + 1], c[i]);
+            }
+    }
+    return c;
+}
+#endif
+#endif
+HALO_DEVICE uint32_t halo_mma_col(int) { return halo_lane() & 15; }
+
+#endif

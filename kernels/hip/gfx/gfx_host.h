@@ -1,0 +1,124 @@
+/* gfx_host.h: gfx.h for the host: every thread of a block is a fiber; blocks run one after the other.
+ *
+ * Barriers, shuffles and matrix tiles are meeting points: a fiber waits there until the others of its block or wave have come. Threads that
+ * wait for each other at different points are found at once and end the launch with -EDEADLK. The matrix tile has the register layout
+ * of RDNA3, and lanes 16 .. 31 that do not repeat lanes 0 .. 15 are a fault too. LDS is filled with NaNs before each block; under
+ * AddressSanitizer the bytes behind it are poisoned; under ThreadSanitizer the fibers are threads of their own, ordered by nothing
+ * but the meeting points, so that a missing barrier is a data race.
+ * The core is gfx_host.cpp. Several OS threads may each run a launch.
+ */
+#ifndef HALO_GFX_HOST_H
+#define HALO_GFX_HOST_H
+
+#include "host_abi.h"
+
+#include <cmath>
+#include <cstring>
+
+#define HALO_DEVICE [[maybe_unused]] static inline
+#define HALO_CONSTANT static const
+#define HALO_LDS(type, name) type &name = *static_cast<type *>(halo_host_lds(sizeof(type)))
+#define HALO_KERNEL(name, type, threads)                                                                                       \
+    static void name(type a);                                                                                                  \
+    static void name##_entry(void **args) { name(*static_cast<type *>(args[0])); }                                             \
+    static halo_host_kernel name##_kernel = {#name, name##_entry, threads, sizeof(type), nullptr};                             \
+    [[maybe_unused]] static const bool name##_registered = halo_host_register(&name##_kernel);                                 \
+    static void name(type a)
+
+struct halo_host_where { uint32_t tid, lane, wave, block[3]; };
+
+bool halo_host_register(halo_host_kernel *kernel);
+const halo_host_where &halo_host_here(void);
+void *halo_host_lds(uint32_t n_bytes);
+void halo_host_barrier(void);
+int halo_host_exchange(int value, uint32_t lane); /* of an exited lane: 0x7fc0dead, a NaN */
+
+HALO_DEVICE uint32_t halo_tid(void) { return halo_host_here().tid; }
+HALO_DEVICE uint32_t halo_lane(void) { return halo_host_here().lane; }
+HALO_DEVICE uint32_t halo_wave(void) { return halo_host_here().wave; }
+HALO_DEVICE uint32_t halo_block_x(void) { return halo_host_here().block[0]; }
+HALO_DEVICE uint32_t halo_block_y(void) { return halo_host_here().block[1]; }
+HALO_DEVICE uint32_t halo_block_z(void) { return halo_host_here().block[2]; }
+HALO_DEVICE void halo_barrier(void) { halo_host_barrier(); }
+
+HALO_DEVICE void halo_wave_barrier(void) { (void)halo_host_exchange(0, 0); }
+
+HALO_DEVICE uint32_t halo_permute(uint32_t hi, uint32_t lo, uint32_t sel)
+{
+    uint64_t bytes = (uint64_t)hi << 32 | lo;
+    uint32_t r = 0;
+    for (int i = 0; i < 32; i += 8)
+        r |= (uint32_t)(bytes >> (sel >> i & 7) * 8 & 255) << i;
+    return r;
+}
+
+HALO_DEVICE int halo_shuffle(int v, uint32_t lane) { return halo_host_exchange(v, lane); }
+HALO_DEVICE float halo_shuffle(float v, uint32_t lane)
+{
+    return __builtin_bit_cast(float, halo_host_exchange(__builtin_bit_cast(int, v), lane));
+}
+template <int M> HALO_DEVICE int halo_xor(int v) { return halo_host_exchange(v, halo_lane() ^ M); }
+template <int M> HALO_DEVICE float halo_xor(float v) { return halo_shuffle(v, halo_lane() ^ M); }
+
+HALO_DEVICE int halo_dot4(int a, int b, int c)
+{
+    for (int i = 0; i < 32; i += 8)
+        c += (int)(int8_t)(a >> i) * (int)(int8_t)(b >> i);
+    return c;
+}
+HALO_DEVICE int halo_dot4_u(int a, int b, int c)
+{
+    for (int i = 0; i < 32; i += 8)
+        c += (int)(uint8_t)(a >> i) * (int)(int8_t)(b >> i);
+    return c;
+}
+
+/* By integers, since not every host compiler has a half type. A half is a float whose exponent is off by 112; what is left of its range
+ * below 2^-14 comes right by the subtraction of floats. */
+HALO_DEVICE float halo_half_float(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13, exponent = rest & 0x0f800000;
+    if (exponent == 0x0f800000)
+        return __builtin_bit_cast(float, sign | rest | 0x7f800000);
+    if (exponent == 0)
+        return __builtin_bit_cast(float, sign | __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, rest + 0x38800000) - 0x1p-14f));
+    return __builtin_bit_cast(float, sign | (rest + 0x38000000));
+}
+HALO_DEVICE uint16_t halo_float_half(float f)
+{
+    uint32_t bits = __builtin_bit_cast(uint32_t, f), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
+    if (rest > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00);
+    if (rest >= 0x477ff000)
+        return (uint16_t)(sign | 0x7c00);
+    if (rest < 0x38800000) /* the adder rounds at 2^-24 */
+        return (uint16_t)(sign | (__builtin_bit_cast(uint32_t, __builtin_bit_cast(float, rest) + 0.5f) & 0xffff));
+    return (uint16_t)(sign | (rest + 0xfff + (rest >> 13 & 1) - 0x38000000) >> 13);
+}
+HALO_DEVICE float halo_exp2(float x) { return exp2f(x); }
+HALO_DEVICE float halo_rcp(float x) { return 1 / x; }
+HALO_DEVICE float halo_rsqrt(float x) { return 1 / sqrtf(x); }
+HALO_DEVICE float halo_fma(float x, float y, float z) { return fmaf(x, y, z); }
+HALO_DEVICE float halo_rint(float x) { return rintf(x); }
+HALO_DEVICE float halo_max(float x, float y) { return fmaxf(x, y); }
+HALO_DEVICE float halo_abs(float x) { return fabsf(x); }
+
+struct halo_frag { uint16_t e[16]; };
+struct halo_acc {
+    float e[8];
+    float &operator[](int i) { return e[i]; }
+};
+/* All lanes show their operands, add, and part. */
+halo_acc halo_host_mma(const halo_frag &x, const halo_frag &y, halo_acc c);
+
+HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
+{
+    halo_frag f;
+    memcpy(f.e, tile + (halo_lane() & 15) * pitch, sizeof(f.e));
+    return f;
+}
+HALO_DEVICE halo_acc halo_mma(const halo_frag &x, const halo_frag &y, halo_acc c) { return halo_host_mma(x, y, c); }
+HALO_DEVICE uint32_t halo_mma_row(int i) { return 2 * (uint32_t)i + (halo_lane() >> 4); }
+HALO_DEVICE uint32_t halo_mma_col(int) { return halo_lane() & 15; }
+
+#endif

@@ -1,0 +1,144 @@
+/* gfx_nvidia.h: gfx.h for NVIDIA's chips, by clang (without a CUDA toolkit) or by nvcc. Instructions are written as PTX, so that both
+ * compilers give the same. Needs sm_80 or later for the matrix tiles. */
+#ifndef HALO_GFX_NVIDIA_H
+#define HALO_GFX_NVIDIA_H
+
+#if defined(__clang__)
+#define HALO_DEVICE static __attribute__((device)) inline __attribute__((always_inline))
+#define HALO_CONSTANT static const __attribute__((device))
+#define HALO_KERNEL(name, type, threads)                                                                                       \
+    extern "C" __attribute__((global)) __attribute__((launch_bounds(threads))) void name(type a)
+#define HALO_LDS(type, name) static __attribute__((shared)) type name
+#define HALO_DEVICE_MEMBER __attribute__((device)) inline __attribute__((always_inline))
+#else
+#define HALO_DEVICE static __device__ __forceinline__
+#define HALO_CONSTANT static const __device__
+#define HALO_KERNEL(name, type, threads) extern "C" __global__ void __launch_bounds__(threads) name(type a)
+#define HALO_LDS(type, name) __shared__ type name
+#define HALO_DEVICE_MEMBER __device__ __forceinline__
+#endif
+
+#define HALO_SPECIAL(fn, reg)                                                                                                  \
+    HALO_DEVICE uint32_t fn(void)                                                                                              \
+    {                                                                                                                          \
+        uint32_t v;                                                                                                            \
+        asm("mov.u32 %0, %%" reg ";" : "=r"(v));                                                                               \
+        return v;                                                                                                              \
+    }
+HALO_SPECIAL(halo_tid, "tid.x")
+HALO_SPECIAL(halo_block_x, "ctaid.x")
+HALO_SPECIAL(halo_block_y, "ctaid.y")
+HALO_SPECIAL(halo_block_z, "ctaid.z")
+#undef HALO_SPECIAL
+HALO_DEVICE uint32_t halo_lane(void) { return halo_tid() & 31; }
+HALO_DEVICE uint32_t halo_wave(void) { return halo_tid() >> 5; }
+
+HALO_DEVICE void halo_barrier(void) { asm volatile("bar.sync 0;" ::: "memory"); }
+
+HALO_DEVICE void halo_wave_barrier(void) { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+
+/* Byte i of the result is byte sel[i] (0 .. 7) of hi:lo; prmt wants the four selectors as nibbles. */
+HALO_DEVICE uint32_t halo_permute(uint32_t hi, uint32_t lo, uint32_t sel)
+{
+    uint32_t pairs = (sel | sel >> 4) & 0x00ff00ff, r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(lo), "r"(hi), "r"(pairs | pairs >> 8));
+    return r;
+}
+
+HALO_DEVICE int halo_shuffle(int v, uint32_t lane)
+{
+    int r;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(r) : "r"(v), "r"(lane));
+    return r;
+}
+HALO_DEVICE float halo_shuffle(float v, uint32_t lane)
+{
+    return __builtin_bit_cast(float, halo_shuffle(__builtin_bit_cast(int, v), lane));
+}
+template <int M> HALO_DEVICE int halo_xor(int v)
+{
+    int r;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(r) : "r"(v), "n"(M));
+    return r;
+}
+template <int M> HALO_DEVICE float halo_xor(float v)
+{
+    return __builtin_bit_cast(float, halo_xor<M>(__builtin_bit_cast(int, v)));
+}
+
+HALO_DEVICE int halo_dot4(int a, int b, int c)
+{
+    int r;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+HALO_DEVICE int halo_dot4_u(int a, int b, int c)
+{
+    int r;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+
+#define HALO_UNARY(fn, op)                                                                                                     \
+    HALO_DEVICE float fn(float x)                                                                                              \
+    {                                                                                                                          \
+        float r;                                                                                                               \
+        asm(op " %0, %1;" : "=f"(r) : "f"(x));                                                                                 \
+        return r;                                                                                                              \
+    }
+HALO_UNARY(halo_exp2, "ex2.approx.f32")
+HALO_UNARY(halo_rcp, "rcp.approx.f32")
+HALO_UNARY(halo_rsqrt, "rsqrt.approx.f32")
+HALO_UNARY(halo_rint, "cvt.rni.f32.f32")
+HALO_UNARY(halo_abs, "abs.f32")
+#undef HALO_UNARY
+HALO_DEVICE float halo_fma(float x, float y, float z)
+{
+    float r;
+    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(x), "f"(y), "f"(z));
+    return r;
+}
+HALO_DEVICE float halo_max(float x, float y)
+{
+    float r;
+    asm("max.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+}
+HALO_DEVICE float halo_half_float(uint16_t h)
+{
+    float r;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(h));
+    return r;
+}
+HALO_DEVICE uint16_t halo_float_half(float f)
+{
+    uint16_t r;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(f));
+    return r;
+}
+
+/* mma.m16n8k16, two of them for a tile: lane l holds rows l / 4 and l / 4 + 8, k = 2 (l % 4) + {0, 1, 8, 9}. */
+struct halo_frag { uint32_t e[4]; };
+struct halo_acc {
+    float e[8];
+    HALO_DEVICE_MEMBER float &operator[](int i) { return e[i]; }
+};
+HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
+{
+    const uint16_t *p = tile + (halo_lane() >> 2) * pitch + (halo_lane() & 3) * 2;
+    const uint16_t *q = p + 8 * pitch;
+    return halo_frag{{*reinterpret_cast<const uint32_t *>(p), *reinterpret_cast<const uint32_t *>(q),
+                      *reinterpret_cast<const uint32_t *>(p + 8), *reinterpret_cast<const uint32_t *>(q + 8)}};
+}
+HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
+{
+    for (int n = 0; n < 2; n++)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(c.e[4 * n]), "+f"(c.e[4 * n + 1]), "+f"(c.e[4 * n + 2]), "+f"(c.e[4 * n + 3])
+                     : "r"(x.e[0]), "r"(x.e[1]), "r"(x.e[2]), "r"(x.e[3]), "r"(y.e[n]), "r"(y.e[n + 2]));
+    return c;
+}
+HALO_DEVICE uint32_t halo_mma_row(int i) { return (halo_lane() >> 2) + 8 * ((uint32_t)i >> 1 & 1); }
+HALO_DEVICE uint32_t halo_mma_col(int i) { return 8 * ((uint32_t)i >> 2) + (halo_lane() & 3) * 2 + ((uint32_t)i & 1); }
+
+#endif

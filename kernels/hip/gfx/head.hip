@@ -1,0 +1,51 @@
+/* head.hip: ops on the heads of q and k: their norm and their rotation. One wave to a head, in place. */
+#include "gfx.h"
+
+/* Head `index` of the row: first those of q, then those of k. NULL behind the last. */
+HALO_DEVICE float *head_at(float *q, float *k, uint32_t n_head, uint32_t n_head_kv, uint32_t dim, uint32_t index)
+{
+    const uint32_t row = halo_block_y();
+    if (index < n_head)
+        return q + ((uint64_t)row * n_head + index) * dim;
+    return index < n_head + n_head_kv ? k + ((uint64_t)row * n_head_kv + (index - n_head)) * dim : nullptr;
+}
+
+HALO_KERNEL(qk_norm, halo_qk_norm_args, 256)
+{
+    const uint32_t index = halo_block_x() * HALO_HEAD_WAVES + halo_wave(), dim = a.head_dim;
+    float *x = head_at(a.q, a.k, a.n_head, a.n_head_kv, dim, index);
+    if (!x)
+        return;
+    const float *weight = index < a.n_head ? a.q_weight : a.k_weight;
+    float sum = 0;
+    for (uint32_t i = halo_lane(); i < dim; i += 32)
+        sum = halo_fma(x[i], x[i], sum);
+    const float scale = halo_rsqrt(halo_wave_sum(sum) / (float)dim + a.eps);
+    for (uint32_t i = halo_lane(); i < dim; i += 32)
+        x[i] = x[i] * scale * weight[i];
+}
+
+/* `step` lies between the elements of a pair, `next` between pairs. */
+HALO_DEVICE void rotate(const halo_rope_args &a, uint32_t step, uint32_t next)
+{
+    float *x = head_at(a.q, a.k, a.n_head, a.n_head_kv, a.head_dim, halo_block_x() * HALO_HEAD_WAVES + halo_wave());
+    if (!x)
+        return;
+    const uint32_t n = a.n_rot / 2;
+    const float *table = a.table + (uint64_t)halo_block_y() * a.n_rot;
+    for (uint32_t i = halo_lane(); i < n; i += 32) {
+        float cosine = table[i], sine = table[n + i], left = x[next * i], right = x[next * i + step];
+        x[next * i] = left * cosine - right * sine;
+        x[next * i + step] = left * sine + right * cosine;
+    }
+}
+
+HALO_KERNEL(rope_norm, halo_rope_args, 256)
+{
+    rotate(a, 1, 2);
+}
+
+HALO_KERNEL(rope_neox, halo_rope_args, 256)
+{
+    rotate(a, a.n_rot / 2, 1);
+}

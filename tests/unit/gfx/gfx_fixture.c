@@ -1,0 +1,246 @@
+/* gfx_fixture.c: see gfx_fixture.h. */
+#include "gfx_fixture.h"
+
+#include <kernels/quant.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+const struct gfx_type gfx_types[] = {
+    {HALO_TYPE_F32, "f32", 1},      {HALO_TYPE_F16, "f16", 1},     {HALO_TYPE_BF16, "bf16", 1},   {HALO_TYPE_Q8_0, "q8_0", 32},
+    {HALO_TYPE_Q4_0, "q4_0", 32},   {HALO_TYPE_Q4_1, "q4_1", 32},  {HALO_TYPE_Q5_0, "q5_0", 32},  {HALO_TYPE_Q5_1, "q5_1", 32},
+    {HALO_TYPE_IQ4_NL, "iq4_nl", 32}, {HALO_TYPE_MXFP4, "mxfp4", 32}, {HALO_TYPE_Q2_K, "q2_k", 256}, {HALO_TYPE_Q3_K, "q3_k", 256},
+    {HALO_TYPE_Q4_K, "q4_k", 256},  {HALO_TYPE_Q5_K, "q5_k", 256}, {HALO_TYPE_Q6_K, "q6_k", 256}, {HALO_TYPE_IQ4_XS, "iq4_xs", 256},
+};
+const uint32_t gfx_n_types = sizeof(gfx_types) / sizeof(gfx_types[0]);
+
+void gfx_run(const char *name, uint32_t x, uint32_t y, uint32_t z, void *args)
+{
+    char reason[HALO_HOST_REASON] = "";
+    const struct halo_host_kernel *kernel = halo_host_kernel_find(name);
+    if (!kernel)
+        fail_msg("no kernel %s", name);
+    void *list[] = {args};
+    int error = halo_host_kernel_run(kernel, (uint32_t[]){x, y, z}, (uint32_t[]){kernel->block, 1, 1}, list, reason);
+    if (error)
+        fail_msg("%s: %d: %s", name, error, reason);
+}
+
+uint32_t gfx_random(uint32_t *state)
+{
+    uint32_t x = *state += 0x9e3779b9;
+    x = (x ^ x >> 16) * 0x85ebca6b;
+    x = (x ^ x >> 13) * 0xc2b2ae35;
+    return x ^ x >> 16;
+}
+
+float gfx_random_float(uint32_t *state)
+{
+    return (float)(int32_t)gfx_random(state) * 0x1p-31f;
+}
+
+void *gfx_zeros(size_t n_bytes)
+{
+    void *p = calloc(1, n_bytes);
+    assert_non_null(p);
+    return p;
+}
+
+float *gfx_floats(uint32_t n, uint32_t seed)
+{
+    float *x = gfx_zeros(n * sizeof(*x));
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = gfx_random_float(&seed);
+    return x;
+}
+
+float gfx_half_float(uint16_t h)
+{
+    int e = h >> 10 & 31, m = h & 1023;
+    float f = e == 31 ? (m ? NAN : INFINITY) : e == 0 ? ldexpf((float)m, -24) : ldexpf((float)(m + 1024), e - 25);
+    return h >> 15 ? -f : f;
+}
+
+/* The nearest of all halves, by trying: slow and certain. Ties to the even one. */
+uint16_t gfx_float_half(float f)
+{
+    uint16_t sign = signbit(f) ? 0x8000 : 0, low = 0, high = 0x7c00;
+    double x = fabs((double)f);
+    if (isnan(f))
+        return sign | 0x7e00;
+    if (x >= 65520)
+        return sign | 0x7c00;
+    while (high - low > 1) {
+        uint16_t middle = (uint16_t)((low + high) / 2);
+        if ((double)gfx_half_float(middle) <= x)
+            low = middle;
+        else
+            high = middle;
+    }
+    double below = x - (double)gfx_half_float(low), above = (high == 0x7c00 ? 65536.0 : (double)gfx_half_float(high)) - x;
+    return sign | (below < above || (below == above && low % 2 == 0) ? low : high);
+}
+
+static void put_half(uint8_t *at, uint32_t *seed, float size)
+{
+    uint16_t half = gfx_float_half(gfx_random_float(seed) * size);
+    memcpy(at, &half, sizeof(half));
+}
+
+/* Random bytes everywhere, then numbers where a random pattern would not be one. */
+static void fill_row(uint32_t type, uint8_t *row, uint32_t n_cols, uint32_t *seed)
+{
+    struct halo_row_layout at = halo_hip_row_layout(type, n_cols);
+    uint32_t n_units = n_cols / HALO_HIP_UNIT;
+    for (uint32_t i = 0; i < at.stride; i++)
+        row[i] = (uint8_t)gfx_random(seed);
+    switch (type) {
+    case HALO_TYPE_F32:
+        memset(row, 0, at.stride);
+        for (uint32_t i = 0; i < n_cols; i++)
+            memcpy(row + 4 * i, &(float){gfx_random_float(seed)}, 4);
+        break;
+    case HALO_TYPE_F16:
+        memset(row, 0, at.stride);
+        for (uint32_t i = 0; i < n_cols; i++)
+            put_half(row + 2 * i, seed, 1);
+        break;
+    case HALO_TYPE_BF16:
+        memset(row, 0, at.stride);
+        for (uint32_t i = 0; i < n_cols; i++)
+            memcpy(row + 2 * i, (uint8_t *)&(float){gfx_random_float(seed)} + 2, 2);
+        break;
+    case HALO_TYPE_MXFP4:
+        for (uint32_t u = 0; u < n_units; u++)
+            row[at.scales + u] = (uint8_t)(gfx_random(seed) % 16 == 0 ? gfx_random(seed) % 3 : 118 + gfx_random(seed) % 10);
+        break;
+    case HALO_TYPE_Q8_0:
+    case HALO_TYPE_Q4_0:
+    case HALO_TYPE_Q5_0:
+    case HALO_TYPE_IQ4_NL:
+        for (uint32_t u = 0; u < n_units; u++)
+            put_half(row + at.scales + 2 * u, seed, 0.1f);
+        break;
+    case HALO_TYPE_Q4_1:
+    case HALO_TYPE_Q5_1:
+        for (uint32_t u = 0; u < 2 * n_units; u++)
+            put_half(row + at.scales + 2 * u, seed, 0.1f);
+        break;
+    default: { /* the super-blocks: one or two halves at the begin of the scales of each */
+        uint32_t bytes = halo_hip_planes(type) >> 25 & 31;
+        for (uint32_t s = 0; s < n_units / 8; s++)
+            for (uint32_t i = 0; i < (bytes < 4 ? 2u : 4u); i += 2)
+                put_half(row + at.super + s * bytes + i, seed, 0.01f);
+    }
+    }
+}
+
+uint8_t *gfx_weights(uint32_t type, uint32_t n_cols, uint32_t n_rows, uint32_t seed)
+{
+    uint32_t stride = halo_hip_row_layout(type, n_cols).stride;
+    uint8_t *rows = gfx_zeros((size_t)stride * n_rows);
+    for (uint32_t r = 0; r < n_rows; r++)
+        fill_row(type, rows + (size_t)r * stride, n_cols, &seed);
+    return rows;
+}
+
+static double half_at(const uint8_t *p)
+{
+    uint16_t half;
+    memcpy(&half, p, sizeof(half));
+    return (double)gfx_half_float(half);
+}
+
+static double plain_weight(uint32_t type, const uint8_t *row, uint32_t col)
+{
+    float f = 0;
+    if (type == HALO_TYPE_F32)
+        memcpy(&f, row + 4 * col, 4);
+    if (type == HALO_TYPE_BF16)
+        memcpy((uint8_t *)&f + 2, row + 2 * col, 2);
+    return type == HALO_TYPE_F16 ? half_at(row + 2 * col) : (double)f;
+}
+
+double gfx_weight(uint32_t type, const uint8_t *row, uint32_t n_cols, uint32_t col)
+{
+    static const int8_t iq4_nl[16] = HALO_IQ4_NL_VALUES, mxfp4[16] = HALO_MXFP4_VALUES2;
+    struct halo_row_layout at = halo_hip_row_layout(type, n_cols);
+    if (halo_hip_plain_bytes(type))
+        return plain_weight(type, row, col);
+    uint32_t u = col / 32, i = col % 32, half = i / 16, s = u / 8;
+    int nibble = row[at.quants + u * 16 + i % 16] >> 4 * half & 15;
+    int pair = row[at.pairs + u * 8 + i % 8] >> i / 8 * 2 & 3, bit = row[at.bits + u * 4 + i / 8] >> i % 8 & 1;
+    const uint8_t *scales = row + at.scales, *super = row + at.super;
+    struct halo_pack_k k;
+    switch (type) {
+    case HALO_TYPE_Q8_0:
+        return half_at(scales + 2 * u) * (int8_t)row[(half ? at.high : at.quants) + u * 16 + i % 16];
+    case HALO_TYPE_Q4_0:
+        return half_at(scales + 2 * u) * (nibble - 8);
+    case HALO_TYPE_Q4_1:
+        return half_at(scales + 4 * u) * nibble + half_at(scales + 4 * u + 2);
+    case HALO_TYPE_Q5_0:
+        return half_at(scales + 2 * u) * (nibble + 16 * bit - 16);
+    case HALO_TYPE_Q5_1:
+        return half_at(scales + 4 * u) * (nibble + 16 * bit) + half_at(scales + 4 * u + 2);
+    case HALO_TYPE_IQ4_NL:
+        return half_at(scales + 2 * u) * iq4_nl[nibble];
+    case HALO_TYPE_MXFP4:
+        return ldexp(mxfp4[nibble], scales[u] - 128);
+    case HALO_TYPE_Q4_K:
+    case HALO_TYPE_Q5_K:
+        memcpy(&k, super + s * sizeof(k), sizeof(k));
+        return (double)gfx_half_float(k.d) * (k.sm[u % 8] & 63) * (nibble + (type == HALO_TYPE_Q5_K ? 16 * bit : 0)) -
+               (double)gfx_half_float(k.dmin) * (k.sm[u % 8] >> 6 | (k.mh[u % 8 / 2] >> u % 2 * 4 & 15) << 2);
+    case HALO_TYPE_Q6_K:
+        return half_at(super + 2 * s) * (int8_t)scales[2 * u + half] * (nibble + 16 * pair - 32);
+    case HALO_TYPE_Q2_K:
+        return half_at(super + 4 * s) * (scales[2 * u + half] & 15) * pair - half_at(super + 4 * s + 2) * (scales[2 * u + half] >> 4);
+    case HALO_TYPE_Q3_K:
+        return half_at(super + 2 * s) * (int8_t)scales[2 * u + half] * (pair + 4 * bit - 4);
+    case HALO_TYPE_IQ4_XS:
+        return half_at(super + 2 * s) * (int8_t)scales[u] * iq4_nl[nibble];
+    default:
+        fail_msg("type %u", type);
+        return 0;
+    }
+}
+
+void gfx_quantize(const float *x, uint32_t n_cols, uint8_t *act)
+{
+    for (uint32_t u = 0; u < n_cols / 32; u++) {
+        struct halo_act_unit unit = {0, {0, 0}};
+        float max = 0;
+        bool finite = true;
+        for (uint32_t i = 0; i < 32; i++) {
+            finite &= isfinite(x[32 * u + i]) != 0;
+            max = fmaxf(max, fabsf(x[32 * u + i]));
+        }
+        for (uint32_t i = 0; i < 32; i++) {
+            bool zero = !finite || max < HALO_HIP_ACT_TINY;
+            int8_t q = zero ? 0 : (int8_t)lrintf(x[32 * u + i] * (127 / max));
+            act[i / 16 * (n_cols / 2) + u * 16 + i % 16] = (uint8_t)q;
+            unit.sum[i / 16] = (int16_t)(unit.sum[i / 16] + q);
+        }
+        unit.d = !finite ? NAN : max < HALO_HIP_ACT_TINY ? 0 : max / 127;
+        memcpy(act + halo_hip_act_units(n_cols) + u * sizeof(unit), &unit, sizeof(unit));
+    }
+}
+
+double gfx_act(const uint8_t *act, uint32_t n_cols, uint32_t col)
+{
+    struct halo_act_unit unit;
+    memcpy(&unit, act + halo_hip_act_units(n_cols) + col / 32 * sizeof(unit), sizeof(unit));
+    return (double)unit.d * (int8_t)act[col % 32 / 16 * (n_cols / 2) + col / 32 * 16 + col % 16];
+}
+
+void gfx_near(double have, double want, double bound, double scale, const char *what, uint32_t i)
+{
+    if (!(fabs(have - want) <= bound * scale))
+        fail_msg("%s: element %u is %.9g, should be %.9g (off by %.3g of %.3g)", what, i, have, want, fabs(have - want), scale);
+}

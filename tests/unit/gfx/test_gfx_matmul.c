@@ -1,0 +1,190 @@
+/* test_gfx_matmul.c: embed, gemv and quantize of every type, with odd shapes, against sums in double. */
+#include "gfx_fixture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint32_t shapes(const struct gfx_type *type, uint32_t *ret)
+{
+    const uint32_t plain[] = {33, 100, 256, 1160}, small[] = {32, 96, 1056, 2112}, super[] = {256, 768, 2304};
+    const uint32_t *from = type->block == 1 ? plain : type->block == 32 ? small : super;
+    uint32_t n = type->block == 256 ? 3 : 4;
+    memcpy(ret, from, n * sizeof(*ret));
+    return n;
+}
+
+static void embed(void **state)
+{
+    (void)state;
+    for (uint32_t t = 0; t < gfx_n_types; t++) {
+        const struct gfx_type *type = &gfx_types[t];
+        uint32_t cols[4], n_shapes = shapes(type, cols);
+        for (uint32_t s = 0; s < n_shapes; s++) {
+            char name[32];
+            snprintf(name, sizeof(name), "embed_%s", type->name);
+            uint32_t n = cols[s], stride = halo_hip_row_layout(type->type, n).stride;
+            uint8_t *weight = gfx_weights(type->type, n, 5, t);
+            int32_t token[] = {4, 0, 2};
+            float *out = gfx_zeros(3 * n * sizeof(*out));
+            struct halo_embed_args args = {weight, token, out, n, 1.5f};
+            gfx_run(name, 3, 1, 1, &args);
+            for (uint32_t i = 0; i < 3 * n; i++) {
+                double want = 1.5 * gfx_weight(type->type, weight + (uint32_t)token[i / n] * stride, n, i % n);
+                gfx_near((double)out[i], want, 1e-6, fabs(want) + 0.1, name, i);
+            }
+            free(weight);
+            free(out);
+        }
+    }
+}
+
+/* Rows of x as the type wants them, and element col of row r of them. */
+struct input { void *data; uint32_t n_cols; bool plain; };
+
+static struct input input_make(const struct gfx_type *type, const float *x, uint32_t n_cols, uint32_t n_rows)
+{
+    struct input in = {NULL, n_cols, type->block == 1};
+    in.data = gfx_zeros(in.plain ? (size_t)n_rows * n_cols * sizeof(float) : (size_t)n_rows * halo_hip_act_bytes(n_cols));
+    for (uint32_t r = 0; r < n_rows; r++) {
+        if (in.plain)
+            memcpy((float *)in.data + r * n_cols, x + r * n_cols, n_cols * sizeof(float));
+        else
+            gfx_quantize(x + r * n_cols, n_cols, (uint8_t *)in.data + r * halo_hip_act_bytes(n_cols));
+    }
+    return in;
+}
+
+static double input_at(const struct input *in, uint32_t row, uint32_t col)
+{
+    return in->plain ? (double)((const float *)in->data)[row * in->n_cols + col]
+                     : gfx_act((const uint8_t *)in->data + row * halo_hip_act_bytes(in->n_cols), in->n_cols, col);
+}
+
+/* The product and, for the bound, the sum of magnitudes. */
+static double dot(const struct gfx_type *type, const uint8_t *row, const struct input *in, uint32_t x_row, double *ret_size)
+{
+    double sum = 0;
+    *ret_size = 0;
+    for (uint32_t i = 0; i < in->n_cols; i++) {
+        double product = gfx_weight(type->type, row, in->n_cols, i) * input_at(in, x_row, i);
+        sum += product;
+        *ret_size += fabs(product);
+    }
+    return sum;
+}
+
+static void check_product(const struct gfx_type *type, const struct halo_matrix_arg *m, const struct input *in, uint32_t n_rows,
+                          const uint32_t *row_index, const char *name)
+{
+    uint32_t stride = halo_hip_row_layout(type->type, in->n_cols).stride;
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t i = 0; i < m->n_rows; i++) {
+            double size, want = dot(type, (const uint8_t *)m->weight + (size_t)i * stride, in, row_index ? row_index[r] : r, &size);
+            double bias = m->bias ? (double)m->bias[i] : 0;
+            gfx_near((double)m->out[r * m->out_stride + i], want + bias, 2e-6, size + fabs(bias) + 1e-30, name, i);
+        }
+}
+
+static void gemv_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_rows)
+{
+    char name[40];
+    snprintf(name, sizeof(name), "gemv_%s_x%u", type->name, n_rows == 1 ? 1u : n_rows == 2 ? 2u : n_rows <= 4 ? 4u : 8u);
+    const uint32_t n_weight_rows[3] = {17, 32, 3}, row_index[8] = {2, 0, 1, 7, 6, 5, 4, 3};
+    float *x = gfx_floats(8 * n_cols, n_cols), *bias = gfx_floats(17, 3);
+    struct input in = input_make(type, x, n_cols, 8);
+    struct halo_gemv_args args = {.x = in.data, .n_matrices = 3, .n_cols = n_cols, .n_rows = n_rows};
+    args.row_index = n_rows % 2 ? row_index : NULL;
+    uint32_t n_blocks = 0;
+    for (uint32_t m = 0; m < 3; m++) {
+        args.matrix[m] = (struct halo_matrix_arg){.weight = gfx_weights(type->type, n_cols, n_weight_rows[m], 11 * m + n_cols),
+                                                  .bias = m == 0 ? bias : NULL,
+                                                  .out = gfx_floats(n_rows * (n_weight_rows[m] + m), 1),
+                                                  .n_rows = n_weight_rows[m],
+                                                  .out_stride = n_weight_rows[m] + m};
+        n_blocks += HALO_HIP_CEIL(n_weight_rows[m], HALO_GEMV_ROWS);
+    }
+    gfx_run(name, n_blocks, 1, 1, &args);
+    for (uint32_t m = 0; m < 3; m++) {
+        check_product(type, &args.matrix[m], &in, n_rows, args.row_index, name);
+        free((void *)args.matrix[m].weight);
+        free(args.matrix[m].out);
+    }
+    free(in.data);
+    free(x);
+    free(bias);
+}
+
+static void gemv(void **state)
+{
+    (void)state;
+    for (uint32_t t = 0; t < gfx_n_types; t++) {
+        uint32_t cols[4], n_shapes = shapes(&gfx_types[t], cols);
+        for (uint32_t s = 0; s < n_shapes; s++)
+            for (uint32_t n_rows = 1; n_rows <= 8; n_rows += s == 0 ? 1 : 3)
+                gemv_shape(&gfx_types[t], cols[s], n_rows);
+    }
+}
+
+/* A row's bits do not depend on how many rows are beside it. */
+static void gemv_rows_alone(void **state)
+{
+    (void)state;
+    const struct gfx_type *type = &gfx_types[12];
+    const uint32_t n_cols = 2304, n = 16;
+    float *x = gfx_floats(8 * n_cols, 5), *one = gfx_zeros(n * 4), *eight = gfx_zeros(8 * n * 4);
+    uint8_t *weight = gfx_weights(type->type, n_cols, n, 6);
+    struct input in = input_make(type, x, n_cols, 8);
+    struct halo_gemv_args args = {.matrix = {{weight, NULL, eight, n, n}}, .x = in.data, .n_matrices = 1, .n_cols = n_cols, .n_rows = 8};
+    gfx_run("gemv_q4_k_x8", 1, 1, 1, &args);
+    for (uint32_t r = 0; r < 8; r++) {
+        args.matrix[0].out = one;
+        args.row_index = &r;
+        args.n_rows = 1;
+        gfx_run("gemv_q4_k_x1", 1, 1, 1, &args);
+        assert_memory_equal(one, eight + r * n, n * sizeof(*one));
+    }
+    free(x);
+    free(one);
+    free(eight);
+    free(weight);
+    free(in.data);
+}
+
+static void quantize(void **state)
+{
+    (void)state;
+    const uint32_t n_cols = 1120, n_rows = 3, stride = halo_hip_act_bytes(n_cols);
+    float *x = gfx_floats(n_rows * n_cols, 9);
+    for (uint32_t i = 0; i < 32; i++)
+        x[64 + i] = 0;
+    x[100] = INFINITY;
+    x[n_cols + 1119] = NAN;
+    for (uint32_t i = 0; i < 32; i++)
+        x[2 * n_cols + i] *= 1e-37f;
+    uint8_t *have = gfx_zeros((size_t)n_rows * stride), *want = gfx_zeros((size_t)n_rows * stride);
+    struct halo_quantize_args args = {x, have, n_cols};
+    gfx_run("quantize", HALO_HIP_CEIL(n_cols, HALO_QUANTIZE_COLS), n_rows, 1, &args);
+    for (uint32_t r = 0; r < n_rows; r++)
+        gfx_quantize(x + r * n_cols, n_cols, want + r * stride);
+    assert_memory_equal(have, want, (size_t)n_rows * stride);
+    free(x);
+    free(have);
+    free(want);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(embed),
+        cmocka_unit_test(gemv),
+        cmocka_unit_test(gemv_rows_alone),
+        cmocka_unit_test(quantize),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
