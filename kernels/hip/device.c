@@ -1,0 +1,168 @@
+/* device.c: the HIP device: opening, describing, losing it, and the table of its functions.
+ *
+ * Opening fails with one sentence: no runtime, no GPU, no kernels for it. Of several GPUs the first that has a kernel file
+ * is taken. A HIP error that HIP cannot leave again marks the device as lost: everything fails with -EIO from then on, and the process
+ * should end.
+ */
+#include "device_priv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <hip/hip.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEADLINE_MS 20000
+
+int halo_hip_lose(struct halo_device *device, int error, const char *reason)
+{
+    int alive = 0;
+    if (atomic_compare_exchange_strong(&device->lost, &alive, 1)) {
+        halo_hip_reason(device->lost_reason, 0, "%s", reason);
+        atomic_store(&device->lost, 2); /* the sentence may be read now */
+    }
+    return error;
+}
+
+int halo_hip_usable(struct halo_device *device, char *reason)
+{
+    int lost = atomic_load(&device->lost);
+    if (!lost)
+        return 0;
+    return halo_hip_reason(reason, -EIO, "the device was lost: %.200s", lost == 2 ? device->lost_reason : "a moment ago");
+}
+
+int halo_hip_check(struct halo_device *device, int hip_error, const char *what, char *reason)
+{
+    if (hip_error == HIP_SUCCESS)
+        return 0;
+    char name[48], sentence[HALO_DEVICE_REASON];
+    int error = halo_hip_error_number(hip_error);
+    error = error == -ENODEV ? -EIO : error;
+    halo_hip_reason(sentence, error, "%s: %s", what, halo_hip_error_name(hip_error, name));
+    halo_hip_reason(reason, error, "%s", sentence);
+    return error == -EIO ? halo_hip_lose(device, error, sentence) : error;
+}
+
+/* What is taken when the environment says nothing; tests set shorter ones. */
+static uint32_t deadline_ms(void)
+{
+    const char *text = getenv("HALO_HIP_DEADLINE_MS");
+    char *end = NULL;
+    unsigned long n = text ? strtoul(text, &end, 10) : 0;
+    return text && *text && *end == '\0' && n > 0 && n <= 3600000 ? (uint32_t)n : DEADLINE_MS;
+}
+
+/* The first GPU with a kernel file, and its functions. */
+static int choose_gpu(struct halo_device *device, char *reason)
+{
+    int n = 0, error = device->api.Init(0);
+    char name[48];
+    if (!error)
+        error = device->api.GetDeviceCount(&n);
+    if (error || n == 0)
+        return halo_hip_reason(reason, -ENODEV, "%s finds no GPU: %s (is /dev/kfd there, and is the user in the group render?)",
+                               device->api.path, error ? halo_hip_error_name(error, name) : "none");
+    for (int i = 0; i < n; i++) {
+        error = halo_hip_api_properties(&device->api, i, &device->properties);
+        if (!error)
+            error = device->api.DeviceGetName(device->name, sizeof(device->name), i);
+        if (!error)
+            error = device->api.SetDevice(i);
+        if (error)
+            return halo_hip_reason(reason, -ENODEV, "GPU %d cannot be used: %s", i, halo_hip_error_name(error, name));
+        if (device->properties.wave_size != 32)
+            error = halo_hip_reason(reason, -ENOTSUP, "%s has waves of %u lanes, the kernels are made for 32", device->properties.arch,
+                                    device->properties.wave_size);
+        else
+            error = halo_hip_module_load(device, reason);
+        device->index = i;
+        if (error != -ENOTSUP)
+            return error;
+    }
+    return error;
+}
+
+static void hip_close(struct halo_device *device)
+{
+    if (!device)
+        return;
+    assert(!device->models);
+    if (device->api.library && !atomic_load(&device->lost)) {
+        if (device->event)
+            device->api.EventDestroy(device->event);
+        if (device->stream)
+            device->api.StreamDestroy(device->stream);
+        if (device->module)
+            device->api.ModuleUnload(device->module);
+        halo_hip_api_close(&device->api);
+    }
+    free(device);
+}
+
+static int hip_open(struct halo_device **ret, const struct halo_device_options *options, char *reason)
+{
+    struct halo_device *device = calloc(1, sizeof(*device));
+    if (!device)
+        return halo_hip_reason(reason, -ENOMEM, "no memory for the device");
+    device->deadline_ms = deadline_ms();
+    int error = halo_hip_api_open(&device->api, options ? options->library : NULL, reason);
+    if (!error)
+        error = choose_gpu(device, reason);
+    if (!error)
+        error = halo_hip_check(device, device->api.StreamCreateWithFlags(&device->stream, HIP_STREAM_NON_BLOCKING), "a stream", reason);
+    if (!error)
+        error = halo_hip_check(device, device->api.EventCreateWithFlags(&device->event, HIP_EVENT_NO_TIMING), "an event", reason);
+    if (error) {
+        hip_close(device);
+        return error;
+    }
+    *ret = device;
+    return 0;
+}
+
+static int hip_probe(const struct halo_device_options *options, char *reason)
+{
+    struct halo_device *device = NULL;
+    int error = hip_open(&device, options, reason);
+    hip_close(device);
+    return error;
+}
+
+static void hip_describe(const struct halo_device *device, struct halo_device_info *ret)
+{
+    *ret = (struct halo_device_info){
+        .name = "hip",
+        .features = device->properties.integrated ? HALO_DEVICE_HOST_MEMORY : 0,
+        .n_threads = 1,
+    };
+    snprintf(ret->detail, sizeof(ret->detail), "%.64s, %.32s, %u units, %s, %.48s", device->name, device->properties.arch,
+             device->properties.n_units, device->properties.integrated ? "memory shared with the host" : "own memory",
+             device->api.path);
+    halo_hip_memory(device, &ret->memory_bytes, &ret->free_bytes);
+}
+
+const struct halo_device_ops *halo_device_hip(void)
+{
+    static const struct halo_device_ops ops = {
+        .abi = HALO_DEVICE_ABI,
+        .size = sizeof(struct halo_device_ops),
+        .name = "hip",
+        .probe = hip_probe,
+        .open = hip_open,
+        .close = hip_close,
+        .describe = hip_describe,
+        .supports = halo_hip_supports,
+        .estimate = halo_hip_estimate,
+        .model_create = halo_hip_model_create,
+        .model_destroy = halo_hip_model_destroy,
+        .weight_slot = halo_hip_weight_slot,
+        .weight_commit = halo_hip_weight_commit,
+        .model_seal = halo_hip_model_seal,
+        .run = halo_hip_run,
+        .kv_copy = halo_hip_kv_copy,
+        .peek = halo_hip_peek,
+    };
+    return &ops;
+}

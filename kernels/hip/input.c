@@ -1,0 +1,161 @@
+/* input.c: what changes from batch to batch: tokens, positions, pages, tiles, tables of rotations.
+ *
+ * A set of inputs is one piece of pinned memory, laid out by the number of rows, pages last, so that one copy brings all of it to a
+ * discrete GPU. Cosines and sines are made here, in double: sinf on the GPU is unfit for large angles. Device thread.
+ */
+#include "run_priv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+static uint64_t align16(uint64_t n) { return (n + 15) & ~15ull; }
+
+static uint32_t pages_per_sequence(const struct halo_plan *plan)
+{
+    return (plan->n_context + HALO_KV_PAGE_TOKENS - 1) / HALO_KV_PAGE_TOKENS;
+}
+
+/* Offsets in a set for n_rows rows. */
+struct offsets { uint64_t token, pos, page_first, output, tile, rope[HALO_HIP_ROPES_MAX], pages; };
+
+static struct offsets offsets_of(const struct halo_plan *plan, uint64_t n_rows)
+{
+    struct offsets at = {0};
+    uint64_t word = align16(n_rows * 4);
+    uint64_t n_outputs = plan->max_outputs;
+    at.pos = word;
+    at.page_first = 2 * word;
+    at.output = 3 * word;
+    at.tile = at.output + align16(n_outputs * 4);
+    at.pages = at.tile + align16(n_rows * sizeof(struct halo_prefill_tile));
+    for (uint32_t i = 0; i < plan->n_ropes && i < HALO_HIP_ROPES_MAX; i++) {
+        at.rope[i] = at.pages;
+        at.pages += align16(n_rows * plan->ropes[i].n_rot * sizeof(float));
+    }
+    return at;
+}
+
+uint64_t halo_hip_input_bytes(const struct halo_plan *plan)
+{
+    return offsets_of(plan, plan->max_rows).pages + (uint64_t)plan->max_rows * pages_per_sequence(plan) * sizeof(uint32_t);
+}
+
+static int check_row(const struct halo_plan *plan, const struct halo_batch *batch, uint32_t r, char *reason)
+{
+    if (batch->token[r] < 0 || (uint32_t)batch->token[r] >= plan->n_vocab)
+        return halo_hip_reason(reason, -EINVAL, "row %u: token %d is outside the vocabulary of %u", r, batch->token[r], plan->n_vocab);
+    if (batch->seq[r] >= batch->n_seqs)
+        return halo_hip_reason(reason, -EINVAL, "row %u: sequence %u of %u", r, batch->seq[r], batch->n_seqs);
+    if (batch->pos[r] < 0 || (uint32_t)batch->pos[r] >= plan->n_context)
+        return halo_hip_reason(reason, -EINVAL, "row %u: position %d is outside the context of %u", r, batch->pos[r], plan->n_context);
+    if ((uint32_t)batch->pos[r] / HALO_KV_PAGE_TOKENS >= batch->seqs[batch->seq[r]].n_pages)
+        return halo_hip_reason(reason, -EINVAL, "row %u: position %d has no page, the sequence has %u", r, batch->pos[r],
+                               batch->seqs[batch->seq[r]].n_pages);
+    if (r > 0 && batch->seq[r] == batch->seq[r - 1] && batch->pos[r] <= batch->pos[r - 1])
+        return halo_hip_reason(reason, -EINVAL, "row %u: position %d after %d", r, batch->pos[r], batch->pos[r - 1]);
+    return 0;
+}
+
+int halo_hip_batch_check(const struct halo_plan *plan, const struct halo_batch *batch, char *reason)
+{
+    if (batch->n_rows > plan->max_rows || batch->n_outputs > plan->max_outputs)
+        return halo_hip_reason(reason, -EINVAL, "a batch of %u rows and %u outputs, the plan allows %u and %u", batch->n_rows,
+                               batch->n_outputs, plan->max_rows, plan->max_outputs);
+    for (uint32_t r = 0; r < batch->n_rows; r++) {
+        int error = check_row(plan, batch, r, reason);
+        if (error)
+            return error;
+    }
+    for (uint32_t s = 0; s < batch->n_seqs; s++)
+        for (uint32_t i = 0; i < batch->seqs[s].n_pages; i++)
+            if (batch->seqs[s].pages[i] >= plan->kv.n_pages)
+                return halo_hip_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s, batch->seqs[s].pages[i],
+                                       plan->kv.n_pages);
+    for (uint32_t i = 0; i < batch->n_outputs; i++)
+        if (batch->output[i] >= batch->n_rows)
+            return halo_hip_reason(reason, -EINVAL, "output %u: row %u of %u", i, batch->output[i], batch->n_rows);
+    return 0;
+}
+
+/* The row before r that belongs to the same sequence, or r itself. */
+static uint32_t same_sequence(const struct halo_batch *batch, uint32_t r)
+{
+    for (uint32_t i = r; i-- > 0;)
+        if (batch->seq[i] == batch->seq[r])
+            return i;
+    return r;
+}
+
+/* The pages of every sequence that has a row, once each. Returns their number. */
+static uint32_t fill_pages(const struct halo_plan *plan, const struct halo_batch *batch, uint32_t *page_first, uint32_t *pages)
+{
+    uint32_t n = 0, most = pages_per_sequence(plan);
+    for (uint32_t r = 0; r < batch->n_rows; r++) {
+        uint32_t before = same_sequence(batch, r);
+        if (before < r) {
+            page_first[r] = page_first[before];
+            continue;
+        }
+        const struct halo_batch_seq *seq = &batch->seqs[batch->seq[r]];
+        uint32_t n_pages = seq->n_pages < most ? seq->n_pages : most;
+        memcpy(pages + n, seq->pages, n_pages * sizeof(*pages));
+        page_first[r] = n;
+        n += n_pages;
+    }
+    return n;
+}
+
+/* Runs of rows of one sequence at consecutive positions, cut into tiles. */
+static void fill_tiles(struct halo_hip_run *run, struct halo_prefill_tile *tile)
+{
+    run->tiles = tile;
+    const struct halo_batch *batch = run->batch;
+    for (uint32_t r = 0, n; r < batch->n_rows; r += n) {
+        for (n = 1; r + n < batch->n_rows && n < HALO_PREFILL_ROWS; n++)
+            if (batch->seq[r + n] != batch->seq[r] || batch->pos[r + n] != batch->pos[r] + (int32_t)n)
+                break;
+        tile[run->n_tiles++] = (struct halo_prefill_tile){r, n};
+    }
+}
+
+static void fill_rope(const struct halo_rope *rope, const struct halo_batch *batch, float *table)
+{
+    uint32_t n = rope->n_rot / 2;
+    for (uint32_t r = 0; r < batch->n_rows; r++, table += rope->n_rot)
+        for (uint32_t i = 0; i < n; i++) {
+            double angle = batch->pos[r] * rope->freqs[i];
+            table[i] = (float)(cos(angle) * (double)rope->scale);
+            table[n + i] = (float)(sin(angle) * (double)rope->scale);
+        }
+}
+
+void halo_hip_input_fill(struct halo_hip_run *run, uint8_t *host, uint8_t *device)
+{
+    const struct halo_plan *plan = run->model->plan;
+    const struct halo_batch *batch = run->batch;
+    struct halo_hip_inputs *in = &run->in;
+    const struct offsets at = offsets_of(plan, batch->n_rows);
+    memcpy(host + at.token, batch->token, batch->n_rows * sizeof(int32_t));
+    memcpy(host + at.pos, batch->pos, batch->n_rows * sizeof(int32_t));
+    if (batch->n_outputs > 0)
+        memcpy(host + at.output, batch->output, batch->n_outputs * sizeof(uint32_t));
+    fill_tiles(run, (struct halo_prefill_tile *)(void *)(host + at.tile));
+    for (uint32_t i = 0; i < plan->n_ropes; i++) {
+        fill_rope(&plan->ropes[i], batch, (float *)(void *)(host + at.rope[i]));
+        in->rope[i] = (const float *)(const void *)(device + at.rope[i]);
+    }
+    uint32_t n_pages =
+        fill_pages(plan, batch, (uint32_t *)(void *)(host + at.page_first), (uint32_t *)(void *)(host + at.pages));
+    for (uint32_t r = 0; r < batch->n_rows; r++)
+        run->n_positions = (uint32_t)batch->pos[r] >= run->n_positions ? (uint32_t)batch->pos[r] + 1 : run->n_positions;
+    in->token = (const int32_t *)(const void *)(device + at.token);
+    in->pos = (const int32_t *)(const void *)(device + at.pos);
+    in->page_first = (const uint32_t *)(const void *)(device + at.page_first);
+    in->output = (const uint32_t *)(const void *)(device + at.output);
+    in->tile = (const struct halo_prefill_tile *)(const void *)(device + at.tile);
+    in->pages = (const uint32_t *)(const void *)(device + at.pages);
+    in->n_bytes = at.pages + (uint64_t)n_pages * sizeof(uint32_t);
+    assert(in->n_bytes <= halo_hip_input_bytes(plan));
+}

@@ -1,0 +1,31 @@
+/* launch.c: launches kernels of the table. Device thread. */
+#include "run_priv.h"
+
+#include <errno.h>
+
+int halo_hip_kernel_find(const struct halo_device *device, uint32_t op, uint32_t type, uint32_t rows)
+{
+    const struct halo_hip_variant *v = halo_hip_variant_find(op, type, rows);
+    uint32_t index = v ? (uint32_t)(v - halo_hip_variants) : 0;
+    return v && device->functions[index] ? (int)index : -1;
+}
+
+int halo_hip_launch(struct halo_hip_run *run, uint32_t op, uint32_t type, uint32_t rows, struct halo_hip_grid grid, void *args)
+{
+    struct halo_device *device = run->model->device;
+    int index = halo_hip_kernel_find(device, op, type, rows);
+    if (index < 0)
+        return halo_hip_reason(run->reason, -ENOTSUP, "no kernel for op %u, type %u and %u rows", op, type, rows);
+    const struct halo_hip_variant *v = &halo_hip_variants[index];
+    bool first = !device->seen[index];
+    void *params[] = {args};
+    halo_hip_publish(run->phase, first ? v->first_launch : v->kernel, run->op);
+    int error = device->api.ModuleLaunchKernel(device->functions[index], grid.x, grid.y, grid.z, v->block, 1, 1, 0, device->stream,
+                                               params, NULL);
+    error = halo_hip_check(device, error, v->kernel, run->reason);
+    if (!error && first) {
+        error = halo_hip_drain(device, v->first_launch, run->reason);
+        device->seen[index] = !error;
+    }
+    return error;
+}

@@ -1,0 +1,207 @@
+/* model.c: a model on the HIP device: its regions of memory, taken once, and the table of its weights. Device thread, apart from the
+ * estimate (pure). */
+#include "device_priv.h"
+
+#include "run_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static uint64_t kv_bytes(const struct halo_plan *plan)
+{
+    uint64_t bytes;
+    return __builtin_mul_overflow(halo_hip_kv_layer_bytes(&plan->kv), (uint64_t)plan->kv.n_layers, &bytes) ? UINT64_MAX : bytes;
+}
+
+static uint64_t set_bytes(const struct halo_plan *plan)
+{
+    return (halo_hip_input_bytes(plan) + HALO_HIP_ALIGN - 1) / HALO_HIP_ALIGN * HALO_HIP_ALIGN;
+}
+
+/* Two sets of inputs, then the logits. */
+static uint64_t pinned_bytes(const struct halo_plan *plan)
+{
+    return 2 * set_bytes(plan) + (uint64_t)plan->max_outputs * plan->n_vocab * sizeof(float);
+}
+
+void halo_hip_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights, uint64_t *ret_kv,
+                       uint64_t *ret_scratch)
+{
+    struct halo_hip_scratch scratch = {0};
+    bool integrated = device->properties.integrated;
+    uint64_t carved = halo_hip_scratch_carve(plan, integrated, NULL, &scratch), pinned = pinned_bytes(plan);
+    *ret_weights = halo_hip_weights_place(plan, integrated, NULL, NULL);
+    *ret_kv = kv_bytes(plan);
+    *ret_scratch = carved > UINT64_MAX - pinned ? UINT64_MAX : carved + pinned;
+}
+
+static int take_regions(struct halo_device_model *model, char *reason)
+{
+    struct halo_device *device = model->device;
+    const struct halo_plan *plan = model->plan;
+    bool integrated = device->properties.integrated;
+    struct halo_hip_scratch scratch = {0};
+    uint64_t file, weights = halo_hip_weights_place(plan, integrated, NULL, &file);
+    uint64_t carved = halo_hip_scratch_carve(plan, integrated, NULL, &scratch);
+    int error = halo_hip_region_take(device, &model->weight_region,
+                                     integrated ? HALO_HIP_MEMORY_WEIGHTS : HALO_HIP_MEMORY_DEVICE, weights, "weights", reason);
+    if (!error)
+        error = halo_hip_region_take(device, &model->kv_region, HALO_HIP_MEMORY_DEVICE, kv_bytes(plan), "pages of the KV cache", reason);
+    if (!error)
+        error = halo_hip_region_take(device, &model->scratch_region, HALO_HIP_MEMORY_DEVICE, carved, "activations", reason);
+    if (!error)
+        error = halo_hip_region_take(device, &model->pinned_region, HALO_HIP_MEMORY_PINNED, pinned_bytes(plan), "inputs and logits", reason);
+    if (!error && !integrated)
+        error = halo_hip_region_take(device, &model->file_region, HALO_HIP_MEMORY_PAGED, file, "files of the weights", reason);
+    if (!error && !integrated)
+        error = halo_hip_region_take(device, &model->staging_region, HALO_HIP_MEMORY_PINNED, 2 * HALO_HIP_STAGING_BYTES,
+                                     "buffers of the upload", reason);
+    return error;
+}
+
+static int make_events(struct halo_device_model *model, char *reason)
+{
+    struct halo_device *device = model->device;
+    int error = 0;
+    for (uint32_t i = 0; i < 2 && !error; i++) {
+        error = halo_hip_check(device, device->api.EventCreateWithFlags(&model->input[i].event, HIP_EVENT_NO_TIMING), "an event", reason);
+        if (!error)
+            error = halo_hip_check(device, device->api.EventCreateWithFlags(&model->staging_event[i], HIP_EVENT_NO_TIMING), "an event",
+                                   reason);
+    }
+    return error;
+}
+
+/* Pages start as zeros: what a masked position multiplies must not be a NaN of whoever had the memory before. */
+static int clear_kv(struct halo_device_model *model, char *reason)
+{
+    struct halo_device *device = model->device;
+    if (model->kv_region.n_bytes == 0)
+        return 0;
+    int error = halo_hip_check(device, device->api.MemsetAsync(model->kv_region.device, 0, model->kv_region.n_bytes, device->stream),
+                               "clearing the KV cache", reason);
+    return error ? error : halo_hip_drain(device, "clearing the KV cache", reason);
+}
+
+static void point_into_regions(struct halo_device_model *model)
+{
+    const struct halo_plan *plan = model->plan;
+    bool integrated = model->device->properties.integrated;
+    const struct halo_hip_region *pinned = &model->pinned_region;
+    uint64_t set = set_bytes(plan);
+    halo_hip_weights_place(plan, integrated, model->weights, NULL);
+    halo_hip_scratch_carve(plan, integrated, model->scratch_region.device, &model->scratch);
+    for (uint32_t i = 0; i < 2; i++) {
+        model->input[i].host = pinned->host + i * set;
+        model->input[i].device = integrated ? pinned->device + i * set : model->scratch.input;
+    }
+    model->logits_host = (float *)(void *)(pinned->host + 2 * set);
+    model->logits_device = integrated ? (float *)(void *)(pinned->device + 2 * set) : model->scratch.logits;
+}
+
+int halo_hip_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret, char *reason)
+{
+    int error = halo_hip_usable(device, reason);
+    for (uint32_t i = 0; i < plan->n_ops && !error; i++)
+        error = halo_hip_supports(device, plan, i, reason);
+    if (error)
+        return error;
+    struct halo_device_model *model = calloc(1, sizeof(*model));
+    if (!model)
+        return halo_hip_reason(reason, -ENOMEM, "no memory for the model");
+    model->device = device;
+    model->plan = plan;
+    model->next = device->models;
+    device->models = model;
+    pthread_mutex_init(&model->staging_lock, NULL);
+    model->weights = calloc(plan->n_weights, sizeof(*model->weights));
+    model->scratch.values = calloc(plan->n_values, sizeof(*model->scratch.values));
+    if (!model->weights || !model->scratch.values)
+        error = halo_hip_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
+    if (!error)
+        error = halo_hip_check(device, device->api.SetDevice(device->index), "choosing the GPU", reason);
+    if (!error)
+        error = take_regions(model, reason);
+    if (!error)
+        error = make_events(model, reason);
+    if (!error)
+        error = clear_kv(model, reason);
+    if (error) {
+        halo_hip_model_destroy(model);
+        return error;
+    }
+    point_into_regions(model);
+    *ret = model;
+    return 0;
+}
+
+void halo_hip_model_destroy(struct halo_device_model *model)
+{
+    if (!model)
+        return;
+    struct halo_device *device = model->device;
+    struct halo_device_model **link = &device->models;
+    while (*link != model)
+        link = &(*link)->next;
+    *link = model->next;
+    /* What is still queued reads this memory. When it does not end, the device is lost and nothing is given back. */
+    if (!atomic_load(&device->lost))
+        halo_hip_drain(device, "the last work of a model", NULL);
+    for (uint32_t i = 0; i < 2 && !atomic_load(&device->lost); i++) {
+        if (model->input[i].event)
+            device->api.EventDestroy(model->input[i].event);
+        if (model->staging_event[i])
+            device->api.EventDestroy(model->staging_event[i]);
+    }
+    halo_hip_region_release(device, &model->weight_region);
+    halo_hip_region_release(device, &model->file_region);
+    halo_hip_region_release(device, &model->kv_region);
+    halo_hip_region_release(device, &model->scratch_region);
+    halo_hip_region_release(device, &model->pinned_region);
+    halo_hip_region_release(device, &model->staging_region);
+    pthread_mutex_destroy(&model->staging_lock);
+    free(model->scratch.values);
+    free(model->weights);
+    free(model);
+}
+
+int halo_hip_model_seal(struct halo_device_model *model, char *reason)
+{
+    struct halo_device *device = model->device;
+    int error = halo_hip_usable(device, reason);
+    if (error)
+        return error;
+    for (uint32_t i = 0; i < model->plan->n_weights; i++)
+        if (!atomic_load_explicit(&model->weights[i].committed, memory_order_acquire))
+            return halo_hip_reason(reason, -EINVAL, "weight %s was never brought in", model->plan->weights[i].name);
+    error = halo_hip_drain(device, "the end of the upload", reason);
+    if (error)
+        return error;
+    halo_hip_region_release(device, &model->file_region);
+    halo_hip_region_release(device, &model->staging_region);
+    model->sealed = true;
+    return 0;
+}
+
+int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason)
+{
+    struct halo_device *device = model->device;
+    const struct halo_kv_shape *kv = &model->plan->kv;
+    int error = halo_hip_usable(device, reason);
+    if (error)
+        return error;
+    if (from_page >= kv->n_pages || to_page >= kv->n_pages)
+        return halo_hip_reason(reason, -EINVAL, "copy of page %u to %u in a pool of %u", from_page, to_page, kv->n_pages);
+    if (from_page == to_page)
+        return 0;
+    uint64_t page = halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
+    /* In the order of the stream: the runs that follow see it, nobody needs to wait. */
+    for (uint32_t layer = 0; layer < kv->n_layers && !error; layer++) {
+        uint8_t *base = model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv);
+        error = halo_hip_check(device,
+                               device->api.MemcpyAsync(base + to_page * page, base + from_page * page, page, HIP_COPY_ON_DEVICE,
+                                                       device->stream),
+                               "copying a page of the KV cache", reason);
+    }
+    return error;
+}

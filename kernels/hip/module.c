@@ -1,0 +1,104 @@
+/* module.c: the kernel file of the GPU's architecture: found, checked against the manifest, loaded, its functions looked up.
+ *
+ * kernels.<arch> lies beside kernels.manifest, whose line "object SHA256 BYTES kernels.<arch>" says what was built. Nothing is compiled and
+ * nothing is cached. -ENOTSUP: no kernels for this GPU. -EBADMSG: the file is not the one that was built. Device thread.
+ */
+#include "device_priv.h"
+
+#include <errno.h>
+#include <sha2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_MAX (256ul << 20)
+
+static const char *directory(void)
+{
+    const char *path = getenv("HALO_KERNEL_DIR");
+    return path && *path ? path : HALO_KERNEL_DIR;
+}
+
+/* The whole file, freshly allocated; NULL with errno. */
+static void *read_file(const char *path, size_t *ret_n)
+{
+    FILE *file = fopen(path, "re");
+    char *bytes = NULL;
+    long n = -1;
+    if (!file)
+        return NULL;
+    if (fseek(file, 0, SEEK_END) == 0 && (n = ftell(file)) >= 0 && (unsigned long)n <= FILE_MAX && fseek(file, 0, SEEK_SET) == 0)
+        bytes = malloc((size_t)n + 1);
+    if (bytes && fread(bytes, 1, (size_t)n, file) != (size_t)n) {
+        free(bytes);
+        bytes = NULL;
+        errno = EIO;
+    }
+    fclose(file);
+    if (bytes) {
+        bytes[n] = '\0';
+        *ret_n = (size_t)n;
+    }
+    return bytes;
+}
+
+/* Whether the manifest has a line for this file with this sum. */
+static int check_manifest(const char *dir, const char *name, const void *bytes, size_t n, char *reason)
+{
+    char path[320], have[SHA256_DIGEST_STRING_LENGTH], line_name[80], sum[80];
+    unsigned long long n_bytes;
+    SHA2_CTX sha;
+    size_t n_manifest;
+    snprintf(path, sizeof(path), "%.240s/kernels.manifest", dir);
+    char *manifest = read_file(path, &n_manifest);
+    if (!manifest)
+        return halo_hip_reason(reason, -EBADMSG, "%s cannot be read: %s", path, strerror(errno));
+    SHA256Init(&sha);
+    SHA256Update(&sha, bytes, n);
+    SHA256End(&sha, have);
+    int error = halo_hip_reason(reason, -EBADMSG, "%s does not name %s", path, name);
+    for (char *rest = manifest, *line; (line = strsep(&rest, "\n")) != NULL;) {
+        if (sscanf(line, "object %79s %llu %79s", sum, &n_bytes, line_name) != 3 || strcmp(line_name, name) != 0)
+            continue;
+        error = n_bytes == n && strcmp(sum, have) == 0
+                    ? 0
+                    : halo_hip_reason(reason, -EBADMSG, "%.160s/%s is not the file that its manifest describes", dir, name);
+        break;
+    }
+    free(manifest);
+    return error;
+}
+
+static int find_functions(struct halo_device *device, char *reason)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < halo_hip_n_variants; i++) {
+        int error = device->api.ModuleGetFunction(&device->functions[i], device->module, halo_hip_variants[i].kernel);
+        if (error && error != HIP_ERROR_NOT_FOUND)
+            return halo_hip_check(device, error, halo_hip_variants[i].kernel, reason);
+        if (error)
+            device->functions[i] = NULL; /* supports() refuses what would need it */
+        n += !error;
+    }
+    return n > 0 ? 0 : halo_hip_reason(reason, -ENOTSUP, "%s holds none of the kernels", device->kernels_path);
+}
+
+int halo_hip_module_load(struct halo_device *device, char *reason)
+{
+    char name[80], what[320];
+    const char *dir = directory();
+    size_t n;
+    snprintf(name, sizeof(name), "kernels.%.64s", device->properties.arch);
+    snprintf(device->kernels_path, sizeof(device->kernels_path), "%.170s/%.80s", dir, name);
+    void *image = read_file(device->kernels_path, &n);
+    if (!image)
+        return halo_hip_reason(reason, errno == ENOENT ? -ENOTSUP : -EBADMSG, "no kernels for %s (%.100s): %s: %s", device->properties.arch,
+                               device->name, device->kernels_path, strerror(errno));
+    int error = check_manifest(dir, name, image, n, reason);
+    if (!error) {
+        snprintf(what, sizeof(what), "loading %.200s", device->kernels_path);
+        error = halo_hip_check(device, device->api.ModuleLoadData(&device->module, image), what, reason);
+    }
+    free(image);
+    return error ? error : find_functions(device, reason);
+}

@@ -1,0 +1,123 @@
+/* op_attend.c: the ops of the KV cache.
+ *
+ * The rows of a batch are runs of one sequence (a prompt's chunk) and single rows (decode). Runs go to the prefill kernels, which share
+ * K and V among up to 64 rows; single rows to the decode kernels, which cut the context into splits so that one row fills the
+ * GPU. Device thread.
+ */
+#include "run_priv.h"
+
+#include <errno.h>
+
+#define PREFILL_MIN_ROWS 4 /* of a tile: below, the decode kernels do */
+#define BLOCKS_PER_UNIT 4  /* that keep a compute unit busy */
+
+static struct halo_kv_arg kv_arg(const struct halo_hip_run *run, uint32_t layer, uint32_t first_row)
+{
+    const struct halo_kv_shape *kv = &run->model->plan->kv;
+    return (struct halo_kv_arg){
+        .base = run->model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv),
+        .pos = run->in.pos + first_row,
+        .page_first = run->in.page_first + first_row,
+        .pages = run->in.pages,
+        .page_bytes = halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v),
+        .n_head_kv = kv->n_head_kv,
+        .head_dim_k = kv->head_dim_k,
+        .head_dim_v = kv->head_dim_v,
+    };
+}
+
+static uint32_t kv_type(const struct halo_kv_shape *kv) { return HALO_HIP_TYPE_KV_F32 + (uint32_t)kv->type; }
+
+static bool small_heads(const struct halo_kv_shape *kv) { return kv->head_dim_k <= 128 && kv->head_dim_v <= 128; }
+
+int halo_hip_op_kv_write(struct halo_hip_run *run, const struct halo_op *op)
+{
+    const struct halo_op_kv_write *u = &op->u.kv_write;
+    const struct halo_kv_shape *kv = &run->model->plan->kv;
+    struct halo_kv_write_args args = {.kv = kv_arg(run, u->kv_layer, 0), .k = halo_hip_value(run->model, u->k),
+                                      .v = halo_hip_value(run->model, u->v)};
+    return halo_hip_launch(run, HALO_HIP_KV_WRITE, kv_type(kv), run->n_rows, (struct halo_hip_grid){kv->n_head_kv, run->n_rows, 1}, &args);
+}
+
+static uint32_t count_splits(const struct halo_hip_run *run, uint32_t blocks_per_split, uint32_t n_rows)
+{
+    uint32_t wanted = BLOCKS_PER_UNIT * run->model->device->properties.n_units;
+    uint32_t n = HALO_HIP_CEIL(wanted, blocks_per_split * n_rows);
+    uint32_t n_pages = HALO_HIP_CEIL(run->n_positions, HALO_KV_PAGE_TOKENS);
+    n = n < n_pages ? n : n_pages;
+    n = n < HALO_HIP_SPLITS_MAX ? n : HALO_HIP_SPLITS_MAX;
+    n = n * n_rows <= HALO_HIP_ITEMS_MAX ? n : HALO_HIP_ITEMS_MAX / n_rows;
+    return n > 1 ? n : 1;
+}
+
+static int decode(struct halo_hip_run *run, const struct halo_op_attend *u, uint32_t first, uint32_t n_rows)
+{
+    const struct halo_kv_shape *kv = &run->model->plan->kv;
+    uint32_t which = small_heads(kv) ? HALO_HIP_ATTEND_D128 : HALO_HIP_ATTEND_D256, group = u->n_head / kv->n_head_kv;
+    const struct halo_hip_variant *v = halo_hip_variant_find(which, kv_type(kv), group);
+    uint32_t heads = v && v->max_rows ? v->max_rows : 8, n_parts = HALO_HIP_CEIL(group, heads);
+    uint32_t n_splits = count_splits(run, kv->n_head_kv * n_parts, n_rows);
+    float *out = halo_hip_value(run->model, u->out) + (uint64_t)first * u->n_head * kv->head_dim_v;
+    struct halo_attend_args args = {
+        .kv = kv_arg(run, u->kv_layer, first),
+        .q = halo_hip_value(run->model, u->q) + (uint64_t)first * u->n_head * kv->head_dim_k,
+        .out = out,
+        .partial = n_splits > 1 ? run->model->scratch.partial : NULL,
+        .n_head = u->n_head,
+        .n_splits = n_splits,
+        .n_parts = n_parts,
+        .scale = u->scale,
+    };
+    int error = halo_hip_launch(run, which, kv_type(kv), group, (struct halo_hip_grid){n_splits, kv->n_head_kv * n_parts, n_rows}, &args);
+    if (error || n_splits == 1)
+        return error;
+    struct halo_attend_merge_args merge = {.partial = run->model->scratch.partial, .pos = run->in.pos + first, .out = out,
+                                           .n_head = u->n_head, .n_splits = n_splits, .head_dim_v = kv->head_dim_v};
+    return halo_hip_launch(run, HALO_HIP_ATTEND_MERGE, HALO_HIP_TYPE_ANY, n_rows, (struct halo_hip_grid){u->n_head, n_rows, 1}, &merge);
+}
+
+static int prefill(struct halo_hip_run *run, const struct halo_op_attend *u, uint32_t first_tile, uint32_t n_tiles)
+{
+    const struct halo_kv_shape *kv = &run->model->plan->kv;
+    struct halo_prefill_args args = {.kv = kv_arg(run, u->kv_layer, 0),
+                                     .tile = run->in.tile + first_tile,
+                                     .q = halo_hip_value(run->model, u->q),
+                                     .out = halo_hip_value(run->model, u->out),
+                                     .n_head = u->n_head,
+                                     .scale = u->scale};
+    return halo_hip_launch(run, small_heads(kv) ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256, kv_type(kv), 1,
+                           (struct halo_hip_grid){n_tiles, u->n_head, 1}, &args);
+}
+
+/* Tiles first .. first + n - 1, all of them long or all short. */
+static int attend_tiles(struct halo_hip_run *run, const struct halo_op_attend *u, bool is_long, uint32_t first, uint32_t n)
+{
+    if (is_long)
+        return prefill(run, u, first, n);
+    const struct halo_prefill_tile *last = &run->tiles[first + n - 1];
+    uint32_t row = run->tiles[first].first_row, end = last->first_row + last->n_rows;
+    int error = 0;
+    /* As many rows as the partial results of two splits have room for. */
+    for (; row < end && !error; row += HALO_HIP_ITEMS_MAX)
+        error = decode(run, u, row, end - row < HALO_HIP_ITEMS_MAX ? end - row : HALO_HIP_ITEMS_MAX);
+    return error;
+}
+
+int halo_hip_op_attend(struct halo_hip_run *run, const struct halo_op *op)
+{
+    const struct halo_op_attend *u = &op->u.attend;
+    const struct halo_kv_shape *kv = &run->model->plan->kv;
+    bool has_prefill = halo_hip_kernel_find(run->model->device, small_heads(kv) ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256,
+                                            kv_type(kv), 1) >= 0;
+    halo_hip_wrote(run, u->out);
+    for (uint32_t first = 0, n; first < run->n_tiles; first += n) {
+        bool is_long = has_prefill && run->tiles[first].n_rows >= PREFILL_MIN_ROWS;
+        for (n = 1; first + n < run->n_tiles; n++)
+            if ((has_prefill && run->tiles[first + n].n_rows >= PREFILL_MIN_ROWS) != is_long)
+                break;
+        int error = attend_tiles(run, u, is_long, first, n);
+        if (error)
+            return error;
+    }
+    return 0;
+}

@@ -1,0 +1,80 @@
+/* region.c: the few large pieces of memory of a model. Device thread.
+ *
+ * Never a file mapping: pinning one is the most common hang on load.
+ */
+#include "device_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static int take_paged(struct halo_hip_region *ret, uint64_t n_bytes, const char *what, char *reason)
+{
+    /* Reserved, not taken: pages come as weights are read and go when they have been copied. */
+    void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return halo_hip_reason(reason, -ENOMEM, "the %s need %.1f MiB of addresses: %s", what, (double)n_bytes / (1024 * 1024),
+                               strerror(errno));
+    ret->host = base;
+    return 0;
+}
+
+int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret, enum halo_hip_memory kind, uint64_t n_bytes,
+                         const char *what, char *reason)
+{
+    void *p = NULL, *seen = NULL;
+    int error = 0;
+    *ret = (struct halo_hip_region){.kind = kind, .n_bytes = n_bytes};
+    if (n_bytes > PTRDIFF_MAX - HALO_HIP_PAGE_BYTES)
+        return halo_hip_reason(reason, -ENOMEM, "the %s would need more memory than a process can address", what);
+    if (n_bytes == 0)
+        return 0;
+    switch (kind) {
+    case HALO_HIP_MEMORY_PAGED: return take_paged(ret, n_bytes, what, reason);
+    case HALO_HIP_MEMORY_DEVICE:
+        error = device->api.Malloc(&p, n_bytes);
+        ret->device = error ? NULL : p;
+        break;
+    case HALO_HIP_MEMORY_WEIGHTS:
+    case HALO_HIP_MEMORY_PINNED:
+        error = device->api.HostMalloc(
+            &p, n_bytes, HIP_HOST_MAPPED | (kind == HALO_HIP_MEMORY_WEIGHTS ? HIP_HOST_NON_COHERENT : HIP_HOST_COHERENT));
+        ret->host = error ? NULL : p;
+        if (!error)
+            error = device->api.HostGetDevicePointer(&seen, p, 0);
+        ret->device = error ? NULL : seen;
+        break;
+    }
+    if (!error)
+        return 0;
+    char sentence[96];
+    snprintf(sentence, sizeof(sentence), "%.1f MiB for the %s", (double)n_bytes / (1024 * 1024), what);
+    halo_hip_region_release(device, ret);
+    return halo_hip_check(device, error, sentence, reason);
+}
+
+void halo_hip_region_release(struct halo_device *device, struct halo_hip_region *region)
+{
+    /* A lost device may never answer; its memory ends with the process. */
+    if (region->kind != HALO_HIP_MEMORY_PAGED && atomic_load(&device->lost)) {
+        *region = (struct halo_hip_region){0};
+        return;
+    }
+    switch (region->kind) {
+    case HALO_HIP_MEMORY_PAGED:
+        if (region->host)
+            munmap(region->host, region->n_bytes);
+        break;
+    case HALO_HIP_MEMORY_DEVICE:
+        if (region->device)
+            device->api.Free(region->device);
+        break;
+    case HALO_HIP_MEMORY_WEIGHTS:
+    case HALO_HIP_MEMORY_PINNED:
+        if (region->host)
+            device->api.HostFree(region->host);
+        break;
+    }
+    *region = (struct halo_hip_region){0};
+}

@@ -1,0 +1,115 @@
+/* run.c: runs the ops of a plan for one batch.
+ *
+ * A batch is checked before anything is touched. Its inputs go to one of two sets, so that the host can fill the next while the GPU
+ * still reads this one; a set is used again when the event of its last run has come. Without wanted logits the call returns when
+ * everything is queued: the next chunk of a prompt is prepared meanwhile, and a failure is reported by the call that meets it. Device
+ * thread; allocates nothing.
+ */
+#include "run_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int (*const run_op[HALO_OP_COUNT])(struct halo_hip_run *run, const struct halo_op *op) = {
+    [HALO_OP_EMBED] = halo_hip_op_embed,         [HALO_OP_RMSNORM] = halo_hip_op_rmsnorm,
+    [HALO_OP_MATMUL] = halo_hip_op_matmul,       [HALO_OP_QK_NORM] = halo_hip_op_qk_norm,
+    [HALO_OP_ROPE] = halo_hip_op_rope,           [HALO_OP_KV_WRITE] = halo_hip_op_kv_write,
+    [HALO_OP_ATTEND] = halo_hip_op_attend,       [HALO_OP_GLU] = halo_hip_op_glu,
+    [HALO_OP_MOE_ROUTE] = halo_hip_op_moe_route, [HALO_OP_MOE_MATMUL] = halo_hip_op_moe_matmul,
+    [HALO_OP_MOE_SUM] = halo_hip_op_moe_sum,     [HALO_OP_ADD] = halo_hip_op_add,
+    [HALO_OP_LOGITS] = halo_hip_op_logits,
+};
+
+/* A set that the GPU no longer reads, filled, and on a discrete GPU copied. */
+static int bring_inputs(struct halo_hip_run *run, struct halo_hip_input *input)
+{
+    struct halo_device *device = run->model->device;
+    int error = 0;
+    if (input->busy) {
+        halo_hip_publish(run->phase, "waiting for the step before the last", run->op);
+        error = halo_hip_wait(device, input->event, "the step before the last", run->reason);
+        input->busy = false;
+    }
+    if (error)
+        return error;
+    halo_hip_input_fill(run, input->host, input->device);
+    if (device->properties.integrated)
+        return 0;
+    halo_hip_publish(run->phase, "copying inputs", run->op);
+    return halo_hip_check(device,
+                          device->api.MemcpyAsync(input->device, input->host, run->in.n_bytes, HIP_COPY_TO_DEVICE, device->stream),
+                          "copying inputs", run->reason);
+}
+
+static int bring_logits(struct halo_hip_run *run, struct halo_hip_input *input)
+{
+    struct halo_device_model *model = run->model;
+    struct halo_device *device = model->device;
+    size_t n_bytes = (size_t)run->batch->n_outputs * model->plan->n_vocab * sizeof(float);
+    int error = 0;
+    if (n_bytes > 0 && !device->properties.integrated)
+        error = halo_hip_check(device,
+                               device->api.MemcpyAsync(model->logits_host, model->logits_device, n_bytes, HIP_COPY_TO_HOST, device->stream),
+                               "copying logits", run->reason);
+    if (!error)
+        error = halo_hip_check(device, device->api.EventRecord(input->event, device->stream), "recording the end of a step", run->reason);
+    if (error)
+        return error;
+    input->busy = true;
+    if (n_bytes == 0)
+        return 0;
+    char what[64];
+    snprintf(what, sizeof(what), "a step of %u rows", run->n_rows);
+    halo_hip_publish(run->phase, "waiting for the GPU", run->op);
+    error = halo_hip_wait(device, input->event, what, run->reason);
+    input->busy = false;
+    if (!error)
+        memcpy(run->batch->logits, model->logits_host, n_bytes);
+    return error;
+}
+
+int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase, char *reason)
+{
+    const struct halo_plan *plan = model->plan;
+    int error = halo_hip_usable(model->device, reason);
+    if (error)
+        return error;
+    if (!model->sealed)
+        return halo_hip_reason(reason, -EINVAL, "the model was not sealed");
+    error = halo_hip_batch_check(plan, batch, reason);
+    if (error || batch->n_rows == 0)
+        return error;
+    struct halo_hip_run run = {.model = model,
+                               .batch = batch,
+                               .phase = phase,
+                               .reason = reason,
+                               .n_rows = batch->n_rows,
+                               .act_value = HALO_NONE,
+                               .half_value = HALO_NONE,
+                               .grouped_choice = HALO_NONE};
+    model->turn ^= 1;
+    error = bring_inputs(&run, &model->input[model->turn]);
+    for (uint32_t i = 0; i < plan->n_ops && !error; i++) {
+        run.op = i;
+        error = run_op[plan->ops[i].kind](&run, &plan->ops[i]);
+    }
+    model->n_rows = batch->n_rows;
+    return error ? error : bring_logits(&run, &model->input[model->turn]);
+}
+
+int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason)
+{
+    struct halo_device *device = model->device;
+    int error = halo_hip_usable(device, reason);
+    if (error)
+        return error;
+    if (value >= model->plan->n_values || row >= model->n_rows)
+        return halo_hip_reason(reason, -EINVAL, "value %u of row %u: the last run had %u values and %u rows", value, row,
+                               model->plan->n_values, model->n_rows);
+    uint32_t width = model->plan->values[value].width;
+    const float *from = halo_hip_value(model, value) + (uint64_t)row * width;
+    error = halo_hip_check(device, device->api.MemcpyAsync(ret, from, width * sizeof(*ret), HIP_COPY_TO_HOST, device->stream),
+                           "copying a value", reason);
+    return error ? error : halo_hip_drain(device, "copying a value", reason);
+}

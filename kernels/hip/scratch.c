@@ -1,0 +1,85 @@
+/* scratch.c: everything a run writes on the GPU, in one region, sized from the plan. Pure; the model's creation calls it twice. */
+#include "device_priv.h"
+
+#include "run_priv.h"
+
+struct carver { uintptr_t base; uint64_t n_bytes; };
+
+static void *carve(struct carver *c, uint64_t n, uint64_t size)
+{
+    uint64_t bytes, begin, end;
+    if (__builtin_mul_overflow(n, size, &bytes) || __builtin_add_overflow(c->n_bytes, HALO_HIP_ALIGN - 1ull, &begin) ||
+        __builtin_add_overflow(begin & ~(HALO_HIP_ALIGN - 1ull), bytes, &end)) {
+        c->n_bytes = UINT64_MAX;
+        return NULL;
+    }
+    c->n_bytes = end;
+    return (void *)(c->base + (uintptr_t)(begin & ~(HALO_HIP_ALIGN - 1ull)));
+}
+
+struct needs {
+    uint64_t act, half, half_rows, gathered, partial, slots, tiles;
+};
+
+static void raise_to(uint64_t *most, uint64_t n) { *most = n > *most ? n : *most; }
+
+/* n_rows inputs of a product with n_cols. */
+static void need_product(struct needs *needs, uint32_t n_cols, uint64_t n_rows)
+{
+    raise_to(&needs->act, n_rows * halo_hip_act_bytes(n_cols));
+    raise_to(&needs->half, n_rows * n_cols * sizeof(uint16_t));
+    raise_to(&needs->half_rows, n_rows);
+}
+
+static void need_experts(struct needs *needs, const struct halo_plan *plan, const struct halo_op_moe_matmul *u)
+{
+    const struct halo_weight *w = &plan->weights[u->weight[0]];
+    uint64_t n_slots = (uint64_t)plan->max_rows * u->n_used;
+    need_product(needs, w->n_cols, u->per_slot ? n_slots : plan->max_rows);
+    raise_to(&needs->slots, n_slots);
+    raise_to(&needs->tiles, halo_hip_moe_tiles((uint32_t)n_slots, w->n_experts));
+}
+
+static struct needs needs_of(const struct halo_plan *plan)
+{
+    struct needs needs = {0};
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        const struct halo_op *op = &plan->ops[i];
+        if (op->kind == HALO_OP_MATMUL) {
+            need_product(&needs, plan->weights[op->u.matmul.weight[0]].n_cols, plan->max_rows);
+        } else if (op->kind == HALO_OP_MOE_MATMUL) {
+            need_experts(&needs, plan, &op->u.moe_matmul);
+        } else if (op->kind == HALO_OP_LOGITS) {
+            uint32_t n_cols = plan->weights[op->u.logits.weight].n_cols;
+            uint32_t n_rows = plan->max_outputs > HALO_HIP_GEMV_ROWS_MAX ? plan->max_outputs : HALO_HIP_GEMV_ROWS_MAX;
+            need_product(&needs, n_cols, n_rows);
+            raise_to(&needs.gathered, (uint64_t)plan->max_outputs * n_cols);
+        } else if (op->kind == HALO_OP_ATTEND) {
+            raise_to(&needs.partial, (uint64_t)HALO_HIP_ITEMS_MAX * op->u.attend.n_head * (plan->kv.head_dim_v + 2));
+        }
+    }
+    return needs;
+}
+
+uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, uint8_t *base, struct halo_hip_scratch *scratch)
+{
+    struct carver c = {.base = (uintptr_t)base};
+    struct needs needs = needs_of(plan);
+    for (uint32_t i = 0; i < plan->n_values; i++) {
+        float *value = carve(&c, plan->max_rows, (uint64_t)plan->values[i].width * sizeof(float));
+        if (scratch->values)
+            scratch->values[i] = value;
+    }
+    scratch->act = carve(&c, needs.act, 1);
+    scratch->half = carve(&c, needs.half, 1);
+    scratch->half_scale = carve(&c, needs.half_rows, sizeof(float));
+    scratch->gathered = carve(&c, needs.gathered, sizeof(float));
+    scratch->partial = carve(&c, needs.partial, sizeof(float));
+    scratch->moe_slot = carve(&c, needs.slots, sizeof(uint32_t));
+    scratch->moe_tile = carve(&c, needs.tiles, sizeof(struct halo_moe_tile));
+    if (!integrated) {
+        scratch->logits = carve(&c, plan->max_outputs, (uint64_t)plan->n_vocab * sizeof(float));
+        scratch->input = carve(&c, halo_hip_input_bytes(plan), 1);
+    }
+    return c.n_bytes;
+}

@@ -1,0 +1,23 @@
+/* variant.c: gfx/variants.def as a table. Immutable; any thread. */
+#include "variant_priv.h"
+
+#include <stddef.h>
+
+const struct halo_hip_variant halo_hip_variants[] = {
+#define HALO_VARIANT(op, type, min_rows, max_rows, kernel, block, lds_bytes, shows)                                            \
+    {HALO_HIP_##op, HALO_HIP_TYPE_##type, min_rows, max_rows, #kernel, "first launch of " #kernel, block, lds_bytes},
+#include "gfx/variants.def"
+#undef HALO_VARIANT
+};
+const uint32_t halo_hip_n_variants = sizeof(halo_hip_variants) / sizeof(halo_hip_variants[0]);
+_Static_assert(sizeof(halo_hip_variants) / sizeof(halo_hip_variants[0]) <= HALO_HIP_VARIANTS_MAX, "raise the limit");
+
+const struct halo_hip_variant *halo_hip_variant_find(uint32_t op, uint32_t type, uint32_t n_rows)
+{
+    for (uint32_t i = 0; i < halo_hip_n_variants; i++) {
+        const struct halo_hip_variant *v = &halo_hip_variants[i];
+        if (v->op == op && v->type == type && v->min_rows <= n_rows && (v->max_rows == 0 || n_rows <= v->max_rows))
+            return v;
+    }
+    return NULL;
+}
