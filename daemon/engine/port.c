@@ -20,6 +20,7 @@
 #define READ_BYTES 65536
 #define WRITE_BYTES 4096          /* a pipe that polls writable takes PIPE_BUF without blocking */
 #define LINK_WRITE_BYTES 262144   /* the link is non-blocking */
+#define CONSUME_BYTES (4u << 20)
 #define OUT_STOP_READING (16u << 20)
 #define BEAT_NS 250000000u
 #define EXIT_DEVICE_LOST 3
@@ -33,9 +34,14 @@ int halo_port_init(struct halo_port *port, const struct halo_port_config *config
     return halo_mailbox_init(&port->box, true);
 }
 
+static size_t unsent(const struct halo_port *port)
+{
+    return port->out.len - port->n_sent;
+}
+
 bool halo_port_is_full(const struct halo_port *port)
 {
-    return port->out.len >= HALO_LIMIT_OUTPUT_HIGH_BYTES;
+    return unsent(port) >= HALO_LIMIT_OUTPUT_HIGH_BYTES;
 }
 
 void halo_port_put(struct halo_port *port, const struct halo_ev *ev)
@@ -49,6 +55,14 @@ void halo_port_put(struct halo_port *port, const struct halo_ev *ev)
 
 /* ---- bytes ---- */
 
+/* The last line of a person's input need not end in a newline. */
+static void end_input(struct halo_port *port)
+{
+    port->eof = true;
+    if (!port->config.link && halo_line_pending(&port->lines) > 0)
+        halo_line_feed(&port->lines, "\n", 1);
+}
+
 static void read_input(struct halo_port *port)
 {
     char *at;
@@ -61,11 +75,10 @@ static void read_input(struct halo_port *port)
     ssize_t n = read(port->config.in_fd, at, room);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n <= 0) {
-        port->eof = true;
-        return;
-    }
-    halo_line_commit(&port->lines, (size_t)n);
+    if (n > 0)
+        halo_line_commit(&port->lines, (size_t)n);
+    else
+        end_input(port);
     for (;;) {
         int r = halo_line_next(&port->lines, &line, &len);
         if (r == HALO_LINE_E_MORE)
@@ -80,14 +93,18 @@ static void read_input(struct halo_port *port)
 static void write_output(struct halo_port *port)
 {
     size_t most = port->config.link ? LINK_WRITE_BYTES : WRITE_BYTES;
-    size_t n = port->out.len < most ? port->out.len : most;
-    ssize_t done = write(port->config.out_fd, port->out.at, n);
+    size_t n = unsent(port) < most ? unsent(port) : most;
+    ssize_t done = write(port->config.out_fd, port->out.at + port->n_sent, n);
     if (done < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (done < 0)
         _exit(EXIT_SUCCESS); /* nobody is there to read: as good as an end of input */
-    halo_json_consume(&port->out, (size_t)done);
-    if (port->out.len <= HALO_LIMIT_OUTPUT_LOW_BYTES)
+    port->n_sent += (size_t)done;
+    if (unsent(port) == 0 || port->n_sent >= CONSUME_BYTES) { /* seldom: what is left moves to the front */
+        halo_json_consume(&port->out, port->n_sent);
+        port->n_sent = 0;
+    }
+    if (unsent(port) <= HALO_LIMIT_OUTPUT_LOW_BYTES)
         halo_port_resume_blocked(port);
 }
 
@@ -187,21 +204,21 @@ static void tick(struct halo_port *port)
 
 static bool is_over(const struct halo_port *port)
 {
-    if (atomic_load(&port->device.lost) && port->n_requests == 0 && port->out.len == 0)
+    if (atomic_load(&port->device.lost) && port->n_requests == 0 && unsent(port) == 0)
         return true;
     if (!port->eof)
         return false;
-    return port->config.link || (port->n_requests == 0 && port->out.len == 0);
+    return port->config.link || (port->n_requests == 0 && unsent(port) == 0);
 }
 
 int halo_port_run(struct halo_port *port)
 {
     while (!is_over(port)) {
-        bool reading = !port->eof && port->out.len < OUT_STOP_READING;
+        bool reading = !port->eof && unsent(port) < OUT_STOP_READING;
         struct pollfd fds[3] = {
             {.fd = port->box.event_fd, .events = POLLIN},
             {.fd = reading ? port->config.in_fd : -1, .events = POLLIN},
-            {.fd = port->out.len > 0 ? port->config.out_fd : -1, .events = POLLOUT},
+            {.fd = unsent(port) > 0 ? port->config.out_fd : -1, .events = POLLOUT},
         };
         if (poll(fds, 3, (int)(BEAT_NS / 1000000)) < 0 && errno != EINTR) {
             halo_log(HALO_LOG_ERROR, "poll: %s", strerror(errno));
@@ -213,7 +230,7 @@ int halo_port_run(struct halo_port *port)
             break; /* halod is gone */
         take_mail(port);
         tick(port);
-        if (port->out.len > 0 && (port->config.link || fds[2].revents))
+        if (unsent(port) > 0 && (port->config.link || fds[2].revents))
             write_output(port);
     }
     return atomic_load(&port->device.lost) ? EXIT_DEVICE_LOST : EXIT_SUCCESS;

@@ -96,6 +96,7 @@ struct halo_port {
     struct halo_mailbox box;
     struct halo_line_reader lines;
     struct halo_json out;
+    size_t n_sent;                   /* of out: written, not dropped yet */
     bool eof;
     struct halo_request *requests;
     uint32_t n_requests;

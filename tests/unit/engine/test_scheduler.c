@@ -367,6 +367,25 @@ static void logprobs_are_those_of_the_unmodified_logits(void **state)
     rig_finish(&rig);
 }
 
+static void waiting_and_prefill_are_reported(void **state)
+{
+    struct rig rig;
+    rig_init(&rig, 16, 1, 64);
+    rig.control.row_us = 1000;
+    struct halo_sequence_setup setup = rig_setup(&rig, 18, 300, 2);
+    struct rig_seq *long_prompt = rig_submit(&rig, &setup);
+    rig_step(&rig);
+    setup = rig_setup(&rig, 19, 300, 2);
+    struct rig_seq *second = rig_submit(&rig, &setup), *third = rig_submit(&rig, &setup);
+    uint64_t start_ns = halo_clock_ns();
+    rig_run(&rig);
+    uint64_t most = (halo_clock_ns() - start_ns) / 100000000 + 1;
+    assert_true(long_prompt->n_progress >= 1 && long_prompt->n_progress <= most); /* at most 10 a second */
+    assert_int_equal(second->n_queue_progress, 0); /* was next from the start: nothing changed before it started */
+    assert_true(third->n_queue_progress >= 1 && third->n_queue_progress <= most);
+    rig_finish(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +402,7 @@ int main(void)
         cmocka_unit_test(a_slow_reader_pauses_only_itself),
         cmocka_unit_test(hold_takes_a_sequence_out_and_back),
         cmocka_unit_test(a_resumed_reply_continues_byte_for_byte),
+        cmocka_unit_test(waiting_and_prefill_are_reported),
         cmocka_unit_test(logprobs_are_those_of_the_unmodified_logits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
