@@ -1,0 +1,237 @@
+/* test_mkgguf.c: the generator's weights have the size it promises in every type, and the daemon's own loader takes its
+ * models.
+ *
+ * Argument: the path of mkgguf.
+ */
+#include "mkgguf.h"
+#include <cpu/matmul.h>
+#include <fcntl.h>
+#include <math.h>
+#include <model/model.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+/* cmocka wants the above before it */
+#include <cmocka.h>
+
+#define N_WEIGHTS ((uint64_t)256 * 1024)
+
+static const char *program;
+static char folder[] = "/tmp/halo-mkgguf-XXXXXX";
+
+static void check_type(uint32_t type, float deviation)
+{
+    uint64_t n_bytes = halo_type_row_bytes(type, N_WEIGHTS);
+    uint8_t *bytes = malloc(n_bytes), *again = malloc(n_bytes);
+    float *weights = malloc(N_WEIGHTS * sizeof *weights);
+    assert_true(bytes && again && weights);
+    mkgguf_fill(type, deviation, 7, bytes, n_bytes);
+    mkgguf_fill(type, deviation, 7, again, n_bytes);
+    assert_memory_equal(bytes, again, n_bytes);
+    mkgguf_fill(type, deviation, 8, again, n_bytes);
+    assert_memory_not_equal(bytes, again, n_bytes);
+    halo_dequantize((enum halo_type)type, bytes, N_WEIGHTS, weights);
+    double sum = 0, squares = 0;
+    for (uint64_t i = 0; i < N_WEIGHTS; i++) {
+        assert_true(isfinite(weights[i]) && fabsf(weights[i]) < 8 * deviation);
+        sum += (double)weights[i];
+        squares += (double)weights[i] * (double)weights[i];
+    }
+    double mean = sum / (double)N_WEIGHTS, spread = sqrt(squares / (double)N_WEIGHTS) / (double)deviation;
+    double slack = type == HALO_TYPE_MXFP4 ? 0.42 : 0.05; /* its scales are powers of two */
+    if (fabs(mean) > 0.02 * (double)deviation || fabs(spread - 1) > slack)
+        fail_msg("%s at %g: mean %g, deviation %g of what it should be", halo_type_info(type).name, (double)deviation,
+                 mean, spread);
+    free(bytes);
+    free(again);
+    free(weights);
+}
+
+static void test_every_type_has_the_wanted_deviation(void **state)
+{
+    static const float deviations[] = {1.0f / 8, 1.0f / 16, 1.0f / 64, 1.0f / 137};
+    for (size_t i = 0; i < sizeof deviations / sizeof deviations[0]; i++) {
+#define X(id, gguf_id, weights, bytes) check_type(gguf_id, deviations[i]);
+        HALO_TYPE_LIST(X)
+#undef X
+    }
+}
+
+/* Runs mkgguf with up to 8 arguments and "-o FOLDER/NAME"; returns its exit status. */
+static int run(const char *name, const char *const *args)
+{
+    char path[128];
+    const char *argv[16] = {program, "-o", path};
+    int n = 3;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (; *args; args++)
+        argv[n++] = *args;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int null = open("/dev/null", O_WRONLY);
+        dup2(null, 1);
+        dup2(null, 2);
+        execv(program, (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static struct halo_model *load(const char *name)
+{
+    char path[128];
+    struct halo_model *model;
+    struct halo_fault fault = {0};
+    struct halo_model_params params = {.context = 256, .kv = HALO_KV_F16, .max_rows = 16, .max_outputs = 4};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (halo_model_create(&model, path, &params, &fault) != 0)
+        fail_msg("%s: %s", name, fault.text);
+    return model;
+}
+
+static void test_models_load(void **state)
+{
+    static const struct {
+        const char *args[9], *arch, *quant;
+        uint32_t n_expert;
+    } rows[] = {
+        {{"--arch", "llama", "--type", "Q4_0"}, "llama", "Q4_0", 0},
+        {{"--arch", "llama", "--experts", "4", "--type", "Q8_0", "--tied", "0"}, "llama", "Q8_0", 4},
+        {{"--arch", "qwen2", "--type", "Q4_K_M"}, "qwen2", "Q4_K_M", 0},
+        {{"--arch", "qwen3", "--type", "BF16", "--heads", "3", "--heads-kv", "1"}, "qwen3", "BF16", 0},
+        {{"--arch", "qwen3moe", "--type", "MXFP4", "--vocab", "2000"}, "qwen3moe", NULL, 8},
+        {{"--preset", "qwen3-0.6b", "--layers", "1", "--type", "IQ4_XS"}, "qwen3", "IQ4_XS", 0},
+        {{"--preset", "qwen2-0.5b", "--layers", "1", "--type", "Q4_K"}, "qwen2", NULL, 0}, /* 896 falls back to Q5_0 */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(run("m.gguf", rows[i].args), 0);
+        struct halo_model *model = load("m.gguf");
+        assert_string_equal(model->arch, rows[i].arch);
+        assert_int_equal(model->hparams.n_expert, rows[i].n_expert);
+        if (rows[i].quant && !strstr(model->quant, rows[i].quant))
+            fail_msg("quant is '%s', not '%s'", model->quant, rows[i].quant);
+        halo_model_destroy(model);
+    }
+}
+
+static void test_split_and_seed(void **state)
+{
+    static const char *const split[] = {"--split", "3", NULL}, *const seed_1[] = {"--seed", "1", NULL};
+    static const char *const seed_2[] = {"--seed", "2", NULL};
+    assert_int_equal(run("s.gguf", split), 0);
+    struct halo_model *model = load("s-00001-of-00003.gguf");
+    assert_int_equal(halo_gguf_n_parts(model->gguf), 3);
+    for (uint32_t part = 0; part < 3; part++)
+        assert_true(halo_gguf_part_bytes(model->gguf, part) > 1000);
+    halo_model_destroy(model);
+
+    static uint8_t bytes[3][4000000];
+    size_t n[3];
+    const char *const *const args[3] = {seed_1, seed_1, seed_2};
+    for (int i = 0; i < 3; i++) {
+        char path[128];
+        assert_int_equal(run("m.gguf", args[i]), 0);
+        snprintf(path, sizeof path, "%s/m.gguf", folder);
+        FILE *file = fopen(path, "rb");
+        assert_non_null(file);
+        n[i] = fread(bytes[i], 1, sizeof bytes[i], file);
+        fclose(file);
+    }
+    assert_true(n[0] > 100000 && n[0] < sizeof bytes[0] && n[1] == n[0]);
+    assert_memory_equal(bytes[0], bytes[1], n[0]);
+    assert_true(n[2] != n[0] || memcmp(bytes[0] + n[0] / 2, bytes[2] + n[0] / 2, n[0] / 2) != 0);
+}
+
+/* Encodes and decodes; returns the number of tokens. */
+static size_t round_trip(const struct halo_tokenizer *tokenizer, const char *text, size_t n)
+{
+    struct halo_tokens tokens = {0};
+    struct halo_fault fault = {0};
+    size_t at = 0;
+    if (halo_tokenizer_encode(tokenizer, text, n, true, true, &tokens, &fault) != 0)
+        fail_msg("%s", fault.text);
+    for (size_t i = 0; i < tokens.n; i++) {
+        struct halo_span piece = halo_tokenizer_piece(tokenizer, tokens.ids[i], true);
+        assert_true(at + piece.n <= n);
+        assert_memory_equal(piece.bytes, text + at, piece.n);
+        at += piece.n;
+    }
+    assert_int_equal(at, n);
+    n = tokens.n;
+    halo_tokens_finish(&tokens);
+    return n;
+}
+
+static void test_vocabulary_tokenizes(void **state)
+{
+    static const char *const args[] = {"--vocab", "20000", NULL};
+    static const char words[] = "the quick brown fox jumps over the lazy dog";
+    assert_int_equal(run("m.gguf", args), 0);
+    struct halo_model *model = load("m.gguf");
+    assert_int_equal(halo_tokenizer_n_vocab(model->tokenizer), 20000);
+    char bytes[512];
+    for (int i = 0; i < 512; i++)
+        bytes[i] = (char)(i * 37);
+    round_trip(model->tokenizer, bytes, sizeof bytes);
+    assert_true(round_trip(model->tokenizer, words, strlen(words)) < 26); /* 43 bytes: the merges work */
+    assert_int_equal(round_trip(model->tokenizer, "<|im_start|><|im_end|><|endoftext|>", 35), 3);
+    assert_non_null(model->chat);
+    halo_model_destroy(model);
+}
+
+static void test_wrong_options(void **state)
+{
+    static const char *const wrong[][5] = {
+        {"--preset", "nope"},
+        {"--type", "Q9"},
+        {"--arch", "gpt"},
+        {"--seed", "x"},
+        {"--vocab", "10"},
+        {"--layers", "0"},
+        {"--arch", "qwen2", "--experts", "4"},
+        {"stray"},
+        {"--layers", "-1"},
+        {"--nonsense", "1"},
+        {"--split", "70000"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(run("w.gguf", wrong[i]), 2);
+    static const char *const none[] = {NULL};
+    assert_int_equal(run("no/such/folder.gguf", none), 1);
+}
+
+static int cleanup(void **state)
+{
+    static const char *const names[] = {"m.gguf", "w.gguf", "s-00001-of-00003.gguf", "s-00002-of-00003.gguf",
+                                        "s-00003-of-00003.gguf"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    return rmdir(folder);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_type_has_the_wanted_deviation),
+        cmocka_unit_test(test_models_load),
+        cmocka_unit_test(test_split_and_seed),
+        cmocka_unit_test(test_vocabulary_tokenizes),
+        cmocka_unit_test(test_wrong_options),
+    };
+    if (argc != 2 || !mkdtemp(folder))
+        return 2;
+    program = argv[1];
+    return cmocka_run_group_tests_name("mkgguf", tests, NULL, cleanup);
+}
