@@ -9,6 +9,7 @@
 #include <serve/daemon.h>
 
 #define MS 1000000ull
+#define RETRY_MS 50
 
 static int append_line(struct halo_json *out, const char *line, size_t len)
 {
@@ -87,25 +88,33 @@ void halo_dispatch_waiting(struct halo_daemon *daemon)
     }
 }
 
-/* cancel, pause, continue: an order about `request`. The answer to a cancel comes for an id that nobody knows any more. */
-static void send_order(struct halo_daemon *daemon, struct halo_request *request, enum halo_msg_type type)
+/* Tells the engine what its state says: cancel, pause or continue. An order that found no memory is given again a little later:
+ * it must not get lost. The answer to a cancel comes for an id that nobody knows any more. */
+void halo_dispatch_order(struct halo_daemon *daemon, struct halo_request *request)
 {
     struct halo_json *out = halo_engine_out(&daemon->engine);
     struct halo_msg msg;
     struct halo_id target = halo_id_of((int64_t)request->id);
+    request->order_due = false;
     if (out == NULL)
         return;
-    halo_msg_init(&msg, type);
-    if (type == HALO_MSG_CANCEL) {
+    if (request->state == HALO_REQUEST_CANCELLING) {
+        halo_msg_init(&msg, HALO_MSG_CANCEL);
         msg.id = halo_id_of((int64_t)halo_requests_next_id(&daemon->requests));
         msg.cancel.target = target;
-    } else if (type == HALO_MSG_PAUSE) {
+    } else if (request->paused) {
+        halo_msg_init(&msg, HALO_MSG_PAUSE);
         msg.pause.target = target;
     } else {
+        halo_msg_init(&msg, HALO_MSG_UNPAUSE);
         msg.unpause.target = target;
     }
-    if (halo_msg_encode(out, &msg) < 0)
-        halo_log(HALO_LOG_ERROR, "no memory to tell the engine: %s", halo_msg_type_name(type));
+    if (halo_msg_encode(out, &msg) == 0)
+        return;
+    halo_log(HALO_LOG_ERROR, "no memory to tell the engine to %s a request; trying again", halo_msg_type_name(msg.type));
+    request->order_due = true;
+    request->expires_ns = halo_clock_ns() + RETRY_MS * MS;
+    halo_expire_arm(daemon, request->expires_ns);
 }
 
 void halo_dispatch_cancel(struct halo_daemon *daemon, struct halo_request *request)
@@ -113,7 +122,7 @@ void halo_dispatch_cancel(struct halo_daemon *daemon, struct halo_request *reque
     if (request->state == HALO_REQUEST_CANCELLING)
         return;
     halo_request_move(&daemon->requests, request, HALO_REQUEST_CANCELLING);
-    send_order(daemon, request, HALO_MSG_CANCEL);
+    halo_dispatch_order(daemon, request);
 }
 
 void halo_dispatch_pause(struct halo_daemon *daemon, struct halo_request *request, bool pause)
@@ -122,7 +131,7 @@ void halo_dispatch_pause(struct halo_daemon *daemon, struct halo_request *reques
     if (!request->streams || !in_engine || request->paused == pause)
         return;
     request->paused = pause;
-    send_order(daemon, request, pause ? HALO_MSG_PAUSE : HALO_MSG_UNPAUSE);
+    halo_dispatch_order(daemon, request);
 }
 
 void halo_dispatch_abandon(struct halo_daemon *daemon, struct halo_request *request)

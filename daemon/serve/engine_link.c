@@ -38,6 +38,11 @@ static void read_some(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     struct halo_engine *engine = run->engine;
     if (n == 0)
         return;
+    if (n == UV_ENOBUFS) {
+        uv_read_stop(stream); /* no memory: the watch timer tries again; asking at once would spin */
+        run->starved = true;
+        return;
+    }
     if (n < 0) {
         uv_read_stop(stream);
         run->link_ended = true;

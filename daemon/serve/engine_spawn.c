@@ -94,11 +94,17 @@ static void read_stderr(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     int r;
     if (n < 0)
         uv_read_stop(stream);
+    run->starved = run->starved || n == UV_ENOBUFS;
     if (n <= 0)
         return;
     halo_line_commit(&run->err_reader, (size_t)n);
     while ((r = halo_line_next(&run->err_reader, &line, &len)) != HALO_LINE_E_MORE)
         log_line(run, line, len);
+}
+
+int halo_engine_run_read_stderr(struct halo_engine_run *run)
+{
+    return uv_read_start((uv_stream_t *)&run->err, give_buffer, read_stderr);
 }
 
 #define ARGS_MAX 16
@@ -199,6 +205,6 @@ int halo_engine_run_create(struct halo_engine *engine, struct halo_engine_run **
     int r = spawn(run);
     halo_engine_run_open(run);
     if (r == 0)
-        r = uv_read_start((uv_stream_t *)&run->err, give_buffer, read_stderr);
+        r = halo_engine_run_read_stderr(run);
     return r == 0 ? halo_engine_run_read(run) : r;
 }

@@ -20,6 +20,11 @@ static void expired(struct halo_daemon *daemon, struct halo_request *request, ui
 {
     const struct halo_engine *engine = &daemon->engine;
     int64_t waited_ms = (int64_t)((now - request->arrived_ns) / MS);
+    if (request->order_due) {
+        request->expires_ns = UINT64_MAX;
+        halo_dispatch_order(daemon, request);
+        return;
+    }
     if (halo_request_is_query(request->type)) {
         halo_query_answer(daemon, request, NULL, 0);
         return;
@@ -43,7 +48,7 @@ void halo_expire_fired(uv_timer_t *timer)
     for (; request != NULL; request = next) {
         next = halo_requests_next(&daemon->requests, request);
         if (request->expires_ns <= now)
-            expired(daemon, request, now);
+            expired(daemon, request, now); /* may arm the timer anew, and free the request */
         else if (request->expires_ns < first)
             first = request->expires_ns;
     }

@@ -166,6 +166,12 @@ static void watch(uv_timer_t *timer)
     uint64_t now = halo_clock_ns(), interval_ns = uv_timer_get_repeat(timer) * MS;
     bool slept = now - engine->watched_ns > 3 * interval_ns;
     engine->watched_ns = now;
+    if (engine->run != NULL && engine->run->starved) {
+        engine->run->starved = false;
+        engine->heard_ns = now; /* nobody listened */
+        halo_engine_run_read(engine->run);
+        halo_engine_run_read_stderr(engine->run);
+    }
     if (slept) {
         /* The daemon itself was stopped: what the engine said meanwhile is not read yet. */
         engine->heard_ns = now;

@@ -69,7 +69,7 @@ static void child(const struct rig *rig, const char *const *env)
     _exit(99);
 }
 
-void rig_restart(struct rig *rig, const char *config, const char *const *env)
+static bool launch(struct rig *rig, const char *config, const char *const *env, int *ret_status)
 {
     char path[128];
     snprintf(path, sizeof(path), "%s/conf", rig->dir);
@@ -87,22 +87,40 @@ void rig_restart(struct rig *rig, const char *config, const char *const *env)
         int fd = try_connect(rig);
         if (fd >= 0) {
             close(fd);
-            return;
+            return true;
         }
-        int status;
-        if (waitpid(rig->pid, &status, WNOHANG) == rig->pid)
-            fail_msg("halod ended at once with wait status %d", status);
+        if (waitpid(rig->pid, ret_status, WNOHANG) == rig->pid)
+            return false;
         rig_sleep_ms(2);
     }
     fail_msg("halod does not listen");
+    return false;
 }
 
-void rig_start(struct rig *rig, const char *config, const char *const *env)
+static void make_dir(struct rig *rig)
 {
     snprintf(rig->dir, sizeof(rig->dir), "/tmp/halo-serve-XXXXXX");
     assert_non_null(mkdtemp(rig->dir));
     snprintf(rig->socket_path, sizeof(rig->socket_path), "%s/s", rig->dir);
+}
+
+void rig_restart(struct rig *rig, const char *config, const char *const *env)
+{
+    int status;
+    if (!launch(rig, config, env, &status))
+        fail_msg("halod ended at once with wait status %d", status);
+}
+
+void rig_start(struct rig *rig, const char *config, const char *const *env)
+{
+    make_dir(rig);
     rig_restart(rig, config, env);
+}
+
+bool rig_try_start(struct rig *rig, const char *config, const char *const *env, int *ret_status)
+{
+    make_dir(rig);
+    return launch(rig, config, env, ret_status);
 }
 
 int rig_wait(struct rig *rig, int ms)

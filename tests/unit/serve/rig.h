@@ -27,6 +27,8 @@ struct client {
 void rig_start(struct rig *rig, const char *config, const char *const *env);
 /* Starts another one in the same directory, e.g. after a crash. */
 void rig_restart(struct rig *rig, const char *config, const char *const *env);
+/* The same for a halod that may refuse: false and its wait status if it ended instead. The directory stays in both cases. */
+bool rig_try_start(struct rig *rig, const char *config, const char *const *env, int *ret_status);
 /* SIGTERM, exit status 0 wanted; removes the directory. */
 void rig_stop(struct rig *rig);
 /* Waits for the end up to `ms`; the wait status. Fails the test if it does not end. */

@@ -85,6 +85,7 @@ void halo_dispatch(struct halo_daemon *daemon, struct halo_request *request); /*
 void halo_dispatch_waiting(struct halo_daemon *daemon);
 void halo_dispatch_cancel(struct halo_daemon *daemon, struct halo_request *request);
 void halo_dispatch_pause(struct halo_daemon *daemon, struct halo_request *request, bool pause);
+void halo_dispatch_order(struct halo_daemon *daemon, struct halo_request *request); /* one that is due */
 /* The client has no more interest (gone, or told that it ended): the engine is told, unless the request is the daemon's.
  * Detaches; may destroy. */
 void halo_dispatch_abandon(struct halo_daemon *daemon, struct halo_request *request);

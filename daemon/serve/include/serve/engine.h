@@ -40,6 +40,7 @@ struct halo_engine_run {
     uv_process_t process;
     uv_pipe_t link, err;
     unsigned n_handles; /* not yet closed */
+    bool starved; /* reading stopped for want of memory */
     bool has_process; /* `process` is a handle */
     bool spawned, exited, link_ended, cut; /* cut: its handles are being closed */
     int64_t exit_status;
@@ -90,6 +91,7 @@ int halo_engine_hello(struct halo_engine *engine, const char *line, size_t len, 
 
 /* engine_spawn.c: 0 or a negative errno; *ret_run is the caller's in both cases unless NULL, and ends by cut(). */
 int halo_engine_run_create(struct halo_engine *engine, struct halo_engine_run **ret_run);
+int halo_engine_run_read_stderr(struct halo_engine_run *run);
 void halo_engine_run_cut(struct halo_engine_run *run);
 
 /* engine_link.c */

@@ -56,6 +56,7 @@ struct halo_request {
     bool wants_ids; /* `committed` events go to the client */
     bool streams;   /* a slow reader pauses it */
     bool paused;
+    bool order_due; /* the engine has yet to be told of a cancel or a pause; expires_ns says when to try */
     char *reload_model; /* the daemon's own load, which brings this model back after a restart; else NULL */
 
     int64_t seed; /* generate */
