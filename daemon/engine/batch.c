@@ -1,15 +1,16 @@
 /* batch.c: the rows of the next step.
  *
- * Device thread. First one row for each sequence that decodes, in order of arrival; a full page pool sends the youngest back to the
- * queue, which is safe in the middle of building because whoever goes is younger than all that have rows already (or is paused and
- * has none). Then pieces of prompts and scores, oldest first, within the rows and outputs that are left.
+ * Device thread. First one row for each sequence that decodes, in order of arrival; a full page pool sends the youngest
+ * back to the queue, which is safe in the middle of building because whoever goes is younger than all that have rows
+ * already (or is paused and has none). Then pieces of prompts and scores, oldest first, within the rows and outputs
+ * that are left.
  */
 #include "scheduler_priv.h"
 
 #include <assert.h>
 
-/* A step with a piece of a prompt should take about this long: it is how long a cancel, a newcomer or the next token of the others
- * waits. Pieces that are too small waste bandwidth: every step reads all weights once. */
+/* A step with a piece of a prompt should take about this long: it is how long a cancel, a newcomer or the next token of
+ * the others waits. Pieces that are too small waste bandwidth: every step reads all weights once. */
 #define STEP_ALONE_NS 1000000000.0
 #define STEP_SHARED_NS 150000000.0
 #define PIECE_ALONE_MIN 64
@@ -123,8 +124,8 @@ static void add_pieces(struct halo_scheduler *s)
 uint32_t halo_batch_build(struct halo_scheduler *s)
 {
     s->n_parts = 0;
-    s->batch = (struct halo_batch){.token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs, .output = s->output,
-                                   .logits = s->logits};
+    s->batch = (struct halo_batch){
+        .token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs, .output = s->output, .logits = s->logits};
     add_decodes(s);
     add_pieces(s);
     return s->batch.n_rows;

@@ -1,6 +1,7 @@
 /* bench.c: repetitions of prefill and decode with the device to itself.
  *
- * Device thread. Uses the scheduler's batch arrays and page pool, which are idle then. Time is that of the device's runs alone.
+ * Device thread. Uses the scheduler's batch arrays and page pool, which are idle then. Time is that of the device's
+ * runs alone.
  */
 #include <engine/bench.h>
 
@@ -24,20 +25,24 @@ struct halo_spread halo_spread_of(double *values, uint32_t n)
     return (struct halo_spread){median, values[0], values[n - 1]};
 }
 
-int halo_bench_create(struct halo_bench **ret, struct halo_loaded *loaded, uint32_t prefill, uint32_t decode, uint32_t batch,
-                      uint32_t repeat, struct halo_fault *fault)
+int halo_bench_create(struct halo_bench **ret, struct halo_loaded *loaded, uint32_t prefill, uint32_t decode,
+                      uint32_t batch, uint32_t repeat, struct halo_fault *fault)
 {
     *ret = NULL;
     uint64_t length = (uint64_t)(prefill > 0 ? prefill : 1) + decode;
     if (prefill == 0 && decode == 0)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "prefill and decode are both 0: there is nothing to measure");
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                              "prefill and decode are both 0: there is nothing to measure");
     if (length > loaded->context)
-        return halo_fault_set(fault, HALO_FAULT_CONTEXT_OVERFLOW, "prefill %u and decode %u are more than the context of %u", prefill,
-                              decode, loaded->context);
-    if (batch > HALO_BATCH_OUTPUTS || batch * (uint64_t)halo_kv_pages_for(length) * HALO_KV_PAGE_TOKENS > loaded->kv_tokens)
         return halo_fault_set(fault, HALO_FAULT_CONTEXT_OVERFLOW,
-                              "a batch of %u sequences of %llu tokens is more than %u sequences or the KV pool of %u tokens", batch,
-                              (unsigned long long)length, HALO_BATCH_OUTPUTS, loaded->kv_tokens);
+                              "prefill %u and decode %u are more than the context of %u", prefill, decode,
+                              loaded->context);
+    if (batch > HALO_BATCH_OUTPUTS ||
+        batch * (uint64_t)halo_kv_pages_for(length) * HALO_KV_PAGE_TOKENS > loaded->kv_tokens)
+        return halo_fault_set(
+            fault, HALO_FAULT_CONTEXT_OVERFLOW,
+            "a batch of %u sequences of %llu tokens is more than %u sequences or the KV pool of %u tokens", batch,
+            (unsigned long long)length, HALO_BATCH_OUTPUTS, loaded->kv_tokens);
     struct halo_bench *bench = calloc(1, sizeof(*bench));
     if (!bench)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a bench");
@@ -54,7 +59,8 @@ int halo_bench_create(struct halo_bench **ret, struct halo_loaded *loaded, uint3
         whole = halo_kv_table_init(&bench->tables[i], (uint32_t)length) == 0;
     if (!whole) {
         halo_bench_destroy(bench);
-        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a bench of %u runs and %u sequences", repeat, batch);
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a bench of %u runs and %u sequences",
+                              repeat, batch);
     }
     *ret = bench;
     return 0;
@@ -108,8 +114,8 @@ static int run(struct halo_bench *bench, const struct halo_device_ops *ops, stru
 static void clear_batch(struct halo_bench *bench)
 {
     struct halo_scheduler *s = &bench->loaded->scheduler;
-    s->batch = (struct halo_batch){.token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs, .output = s->output,
-                                   .logits = s->logits};
+    s->batch = (struct halo_batch){
+        .token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs, .output = s->output, .logits = s->logits};
 }
 
 /* The next piece of one sequence's prompt. */

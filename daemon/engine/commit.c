@@ -1,6 +1,7 @@
 /* commit.c: what becomes of the logits of a step: tokens, text, score rows, ends.
  *
- * Device thread; allocates nothing. A token is committed before its text is released, and nothing of a row whose logits are not finite.
+ * Device thread; allocates nothing. A token is committed before its text is released, and nothing of a row whose logits
+ * are not finite.
  */
 #include "scheduler_priv.h"
 
@@ -80,7 +81,8 @@ static void commit_token(struct halo_scheduler *s, struct halo_sequence *q, cons
 }
 
 /* The rows of a score that had outputs are consecutive and begin at the first one not reported yet. */
-static void commit_rows(struct halo_scheduler *s, struct halo_sequence *q, const struct halo_batch_part *part, uint64_t now_ns)
+static void commit_rows(struct halo_scheduler *s, struct halo_sequence *q, const struct halo_batch_part *part,
+                        uint64_t now_ns)
 {
     uint32_t n_vocab = s->setup.plan->n_vocab;
     for (uint32_t i = 0; i < part->n_outputs; i++) {

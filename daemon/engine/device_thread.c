@@ -21,7 +21,9 @@ static void open_device(struct halo_device_thread *t)
     char reason[HALO_DEVICE_REASON] = "";
     struct halo_device_info info = {0};
     set_phase(t, "opening the device");
-    int r = t->ops->abi == HALO_DEVICE_ABI && t->ops->size == sizeof(*t->ops) ? t->ops->open(&t->device, &t->options, reason) : -ENOTSUP;
+    int r = t->ops->abi == HALO_DEVICE_ABI && t->ops->size == sizeof(*t->ops)
+                ? t->ops->open(&t->device, &t->options, reason)
+                : -ENOTSUP;
     if (r < 0)
         t->device = NULL;
     else
@@ -56,7 +58,8 @@ int halo_device_thread_info(struct halo_device_thread *t, struct halo_device_inf
 static bool usable(struct halo_device_thread *t, struct halo_fault *fault)
 {
     if (atomic_load(&t->lost)) {
-        halo_fault_set(fault, HALO_FAULT_DEVICE_FAULT, "the %s device is lost until the engine is started again", t->ops->name);
+        halo_fault_set(fault, HALO_FAULT_DEVICE_FAULT, "the %s device is lost until the engine is started again",
+                       t->ops->name);
         return false;
     }
     if (!t->device)
@@ -91,8 +94,10 @@ static void create_model(struct halo_device_thread *t, struct halo_load *load)
     if (atomic_load(&load->cancel))
         halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled");
     else if (t->n_models == HALO_MAX_LOADED)
-        halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "%u models are loaded, which is the limit; unload one", t->n_models);
-    if (load->fault.code != HALO_FAULT_NONE || !usable(t, &load->fault) || halo_load_create(load, t->ops, t->device) < 0)
+        halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "%u models are loaded, which is the limit; unload one",
+                       t->n_models);
+    if (load->fault.code != HALO_FAULT_NONE || !usable(t, &load->fault) ||
+        halo_load_create(load, t->ops, t->device) < 0)
         fail_load(t, load);
     else
         halo_note_post(t->prefetch, &load->note, HALO_NOTE_LOAD_READ, load);
@@ -104,7 +109,8 @@ static void seal_model(struct halo_device_thread *t, struct halo_load *load)
     char reason[HALO_DEVICE_REASON] = "";
     set_phase(t, "sealing a model");
     if (load->fault.code == HALO_FAULT_NONE && t->n_models == HALO_MAX_LOADED)
-        halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "%u models are loaded, which is the limit; unload one", t->n_models);
+        halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "%u models are loaded, which is the limit; unload one",
+                       t->n_models);
     if (load->fault.code == HALO_FAULT_NONE && usable(t, &load->fault)) {
         int r = t->ops->model_seal(loaded->device_model, reason);
         if (r < 0)
@@ -116,7 +122,8 @@ static void seal_model(struct halo_device_thread *t, struct halo_load *load)
             .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT, .max_queued = t->max_queued,
             .phase = &t->phase, .stats = t->stats, .port = t->port};
         if (halo_scheduler_init(&loaded->scheduler, &setup) < 0)
-            halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the batch of %u rows", setup.plan->max_rows);
+            halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the batch of %u rows",
+                           setup.plan->max_rows);
     }
     if (load->fault.code != HALO_FAULT_NONE) {
         fail_load(t, load);

@@ -34,7 +34,8 @@ static const char usage[] =
     "      --device D         auto (default), cpu or hip\n"
     "      --hip-lib PATH     the HIP runtime to use instead of the one that is found\n"
     "      --threads N        threads of the cpu device; default: as many as the process may use\n"
-    "      --variant V        kernels of the cpu device: reference, avx2, avx512; default: the best that the processor has\n"
+    "      --variant V        kernels of the cpu device: reference, avx2, avx512; default: the best\n"
+    "                         that the processor has\n"
     "      --log-level L      error, warn, info (default), debug\n"
     "      --version\n"
     "      --help\n";
@@ -53,7 +54,18 @@ static bool parse_number(const char *text, long least, long most, long *ret)
     return errno == 0 && end != text && *end == '\0' && *ret >= least && *ret <= most;
 }
 
-enum { OPT_STDIO = 256, OPT_FD, OPT_MODEL_DIR, OPT_DEVICE, OPT_HIP_LIB, OPT_THREADS, OPT_VARIANT, OPT_LOG_LEVEL, OPT_VERSION, OPT_HELP };
+enum {
+    OPT_STDIO = 256,
+    OPT_FD,
+    OPT_MODEL_DIR,
+    OPT_DEVICE,
+    OPT_HIP_LIB,
+    OPT_THREADS,
+    OPT_VARIANT,
+    OPT_LOG_LEVEL,
+    OPT_VERSION,
+    OPT_HELP
+};
 
 static const struct option long_options[] = {
     {"stdio", no_argument, NULL, OPT_STDIO},         {"fd", required_argument, NULL, OPT_FD},

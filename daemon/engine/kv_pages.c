@@ -1,7 +1,7 @@
 /* kv_pages.c: the page pool of the KV cache.
  *
- * Runs on the device thread. The free list is a stack, so that pages given back last, still warm in the caches, are used first.
- * Fails with: HALO_KV_E_FULL (the caller preempts or waits), -ENOMEM at init.
+ * Runs on the device thread. The free list is a stack, so that pages given back last, still warm in the caches, are
+ * used first. Fails with: HALO_KV_E_FULL (the caller preempts or waits), -ENOMEM at init.
  */
 #include <engine/kv_pages.h>
 

@@ -1,8 +1,8 @@
 /* load.c: from a path to weights in the device's memory, in the three pieces that three threads run.
  *
- * Admission comes before any large allocation: it says what is needed, what is free and which context would fit. Bytes land once,
- * in the device's own slots; a finisher thread repacks tensors while the next ones are read.
- * Fails with: NOT_FOUND, LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, in load->fault.
+ * Admission comes before any large allocation: it says what is needed, what is free and which context would fit. Bytes
+ * land once, in the device's own slots; a finisher thread repacks tensors while the next ones are read. Fails with:
+ * NOT_FOUND, LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, in load->fault.
  */
 #include <engine/loaded.h>
 
@@ -31,8 +31,11 @@ static bool is_end_of(const void *ud, int32_t id)
 void halo_load_parse(struct halo_load *load)
 {
     struct halo_loaded *loaded = load->loaded;
-    struct halo_model_params params = {.context = load->wish.context, .kv_tokens = load->wish.kv_tokens, .kv = load->wish.kv,
-                                       .max_rows = HALO_BATCH_ROWS, .max_outputs = HALO_BATCH_OUTPUTS};
+    struct halo_model_params params = {.context = load->wish.context,
+                                       .kv_tokens = load->wish.kv_tokens,
+                                       .kv = load->wish.kv,
+                                       .max_rows = HALO_BATCH_ROWS,
+                                       .max_outputs = HALO_BATCH_OUTPUTS};
     int r = halo_model_create(&loaded->model, loaded->path, &params, &load->fault);
     if (r < 0) {
         loaded->model = NULL;
@@ -58,7 +61,8 @@ void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device 
     *ret = (struct halo_budget){0};
     ops->estimate(device, plan, &ret->weights_bytes, &ret->kv_bytes, &ret->scratch_bytes);
     uint64_t row_bytes = (uint64_t)plan->n_vocab * sizeof(float);
-    ret->scratch_bytes += row_bytes * plan->max_outputs + 4 * row_bytes; /* logits and the sampler's four arrays of a row */
+    ret->scratch_bytes +=
+        row_bytes * plan->max_outputs + 4 * row_bytes; /* logits and the sampler's four arrays of a row */
     ret->page_bytes = plan->kv.n_pages > 0 ? ret->kv_bytes / plan->kv.n_pages : halo_kv_page_bytes(&plan->kv);
     uint64_t fixed = ret->weights_bytes + ret->scratch_bytes;
     uint64_t pages = free_bytes > fixed && ret->page_bytes > 0 ? (free_bytes - fixed) / ret->page_bytes : 0;
@@ -71,12 +75,14 @@ static int refuse(struct halo_load *load, const struct halo_budget *budget, uint
     uint64_t fixed = budget->weights_bytes + budget->scratch_bytes;
     uint32_t most = budget->max_pages * HALO_KV_PAGE_TOKENS;
     if (fixed > free_bytes || most == 0)
-        return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "needs %s for weights and scratch, %s are free; unload another model",
+        return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
+                              "needs %s for weights and scratch, %s are free; unload another model",
                               halo_size_text(fixed, need), halo_size_text(free_bytes, left));
-    return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
-                          "needs %s of KV cache beside %s of weights, %s are left for it; load with a context of at most %u",
-                          halo_size_text(wanted_pages * budget->page_bytes, need), halo_size_text(fixed, weights),
-                          halo_size_text(free_bytes - fixed, left), most);
+    return halo_fault_set(
+        &load->fault, HALO_FAULT_OUT_OF_MEMORY,
+        "needs %s of KV cache beside %s of weights, %s are left for it; load with a context of at most %u",
+        halo_size_text(wanted_pages * budget->page_bytes, need), halo_size_text(fixed, weights),
+        halo_size_text(free_bytes - fixed, left), most);
 }
 
 /* Sets plan->kv.n_pages. */
@@ -99,8 +105,9 @@ static int settle_pool(struct halo_load *load, struct halo_budget *budget, uint6
         if (context_pages > budget->max_pages)
             return refuse(load, budget, context_pages, free_bytes);
         assert(load->n_changes < HALO_LOAD_CHANGES);
-        snprintf(load->changes[load->n_changes++], HALO_LOAD_CHANGE_BYTES, "kv_tokens: %u instead of %llu, as memory allows",
-                 budget->max_pages * HALO_KV_PAGE_TOKENS, (unsigned long long)(pages * HALO_KV_PAGE_TOKENS));
+        snprintf(load->changes[load->n_changes++], HALO_LOAD_CHANGE_BYTES,
+                 "kv_tokens: %u instead of %llu, as memory allows", budget->max_pages * HALO_KV_PAGE_TOKENS,
+                 (unsigned long long)(pages * HALO_KV_PAGE_TOKENS));
         pages = budget->max_pages;
     }
     plan->kv.n_pages = (uint32_t)pages;
@@ -115,7 +122,8 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         int r = ops->supports(device, plan, i, reason);
         if (r < 0)
-            return halo_fault_set(&load->fault, HALO_FAULT_UNSUPPORTED, "the %s device cannot run op %u: %s", ops->name, i, reason);
+            return halo_fault_set(&load->fault, HALO_FAULT_UNSUPPORTED, "the %s device cannot run op %u: %s", ops->name,
+                                  i, reason);
     }
     struct halo_device_info info;
     struct halo_budget budget;
@@ -129,7 +137,8 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
     r = ops->model_create(device, plan, &loaded->device_model, reason);
     if (r < 0) {
         loaded->device_model = NULL;
-        return halo_fault_set(&load->fault, r == -ENOMEM ? HALO_FAULT_OUT_OF_MEMORY : HALO_FAULT_LOAD_FAILED, "%s", reason);
+        return halo_fault_set(&load->fault, r == -ENOMEM ? HALO_FAULT_OUT_OF_MEMORY : HALO_FAULT_LOAD_FAILED, "%s",
+                              reason);
     }
     loaded->weights_bytes = budget.weights_bytes;
     loaded->kv_bytes = budget.kv_bytes;
@@ -175,8 +184,8 @@ static void *finish_arrivals(void *ud)
                 continue; /* failed already: let the rest pass */
             f->result = f->ops->weight_commit(f->device_model, arrival->weight, f->reason);
             if (f->result < 0) {
-                halo_fault_set(&f->load->fault, HALO_FAULT_LOAD_FAILED, "tensor %s: %s", f->plan->weights[arrival->weight].name,
-                               f->reason);
+                halo_fault_set(&f->load->fault, HALO_FAULT_LOAD_FAILED, "tensor %s: %s",
+                               f->plan->weights[arrival->weight].name, f->reason);
                 atomic_store(f->cancel, true); /* no use reading on */
             }
         }
@@ -218,8 +227,8 @@ static void list_jobs(const struct halo_loaded *loaded, const struct halo_device
 }
 
 /* Reads with the finisher beside. `stop` is the reader's cancel flag: the client's wish or a failed repack. */
-static int read_and_finish(struct halo_load *load, struct finisher *f, struct halo_reader_job *jobs, const char *const *paths,
-                           uint32_t n_paths)
+static int read_and_finish(struct halo_load *load, struct finisher *f, struct halo_reader_job *jobs,
+                           const char *const *paths, uint32_t n_paths)
 {
     struct halo_fault read_fault = {0};
     struct halo_reader_options options = {.cancel = &load->cancel, .done = on_done, .progress = on_progress, .ud = f};
@@ -256,7 +265,8 @@ int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, st
     const char **paths = calloc(n_paths, sizeof(*paths));
     int r;
     if (!jobs || !arrivals || !paths) {
-        r = halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of %u tensors", plan->n_weights);
+        r = halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of %u tensors",
+                           plan->n_weights);
     } else {
         for (uint32_t i = 0; i < n_paths; i++)
             paths[i] = halo_gguf_part_path(loaded->model->gguf, i);

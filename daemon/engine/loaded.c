@@ -7,7 +7,10 @@
 #include <string.h>
 
 static const char *const state_names[HALO_N_MODEL_STATES] = {
-    [HALO_MODEL_LOADING] = "loading", [HALO_MODEL_READY] = "ready", [HALO_MODEL_DRAINING] = "draining", [HALO_MODEL_GONE] = "gone",
+    [HALO_MODEL_LOADING] = "loading",
+    [HALO_MODEL_READY] = "ready",
+    [HALO_MODEL_DRAINING] = "draining",
+    [HALO_MODEL_GONE] = "gone",
 };
 
 #define TO(state) (1u << HALO_MODEL_##state)

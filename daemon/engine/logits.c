@@ -1,6 +1,7 @@
 /* logits.c: what a row of logits says by itself: whether it is made of numbers, its log-sum-exp, its best entries.
  *
- * Any thread. Selection keeps a heap of the k best with the worst on top: one pass over the vocabulary and no sort of it.
+ * Any thread. Selection keeps a heap of the k best with the worst on top: one pass over the vocabulary and no sort of
+ * it.
  */
 #include <engine/sampler.h>
 

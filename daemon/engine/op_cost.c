@@ -4,9 +4,10 @@
 #include <assert.h>
 
 static const char *const names[HALO_OP_COUNT] = {
-    [HALO_OP_EMBED] = "embed", [HALO_OP_RMSNORM] = "rmsnorm", [HALO_OP_MATMUL] = "matmul", [HALO_OP_QK_NORM] = "qk_norm",
-    [HALO_OP_ROPE] = "rope", [HALO_OP_KV_WRITE] = "kv_write", [HALO_OP_ATTEND] = "attend", [HALO_OP_GLU] = "glu",
-    [HALO_OP_MOE_ROUTE] = "moe_route", [HALO_OP_MOE_MATMUL] = "moe_matmul", [HALO_OP_MOE_SUM] = "moe_sum", [HALO_OP_ADD] = "add",
+    [HALO_OP_EMBED] = "embed",           [HALO_OP_RMSNORM] = "rmsnorm", [HALO_OP_MATMUL] = "matmul",
+    [HALO_OP_QK_NORM] = "qk_norm",       [HALO_OP_ROPE] = "rope",       [HALO_OP_KV_WRITE] = "kv_write",
+    [HALO_OP_ATTEND] = "attend",         [HALO_OP_GLU] = "glu",         [HALO_OP_MOE_ROUTE] = "moe_route",
+    [HALO_OP_MOE_MATMUL] = "moe_matmul", [HALO_OP_MOE_SUM] = "moe_sum", [HALO_OP_ADD] = "add",
     [HALO_OP_LOGITS] = "logits",
 };
 

@@ -1,8 +1,8 @@
 /* port.c: the poll loop: bytes in, lines out, mail from the other threads, time.
  *
- * The main thread. It never waits for anything but poll: input is read when there is some, output written when there is room, in pieces
- * that a pipe takes without blocking. When the peer does not read, the output grows to a mark; then the events of sequences stay in
- * their rings and the sequences pause, and above a second mark no more input is taken.
+ * The main thread. It never waits for anything but poll: input is read when there is some, output written when there is
+ * room, in pieces that a pipe takes without blocking. When the peer does not read, the output grows to a mark; then the
+ * events of sequences stay in their rings and the sequences pause, and above a second mark no more input is taken.
  * Ends: the link's peer is gone: at once. A person's input is at its end: when everything asked for is answered.
  */
 #include "port_priv.h"
@@ -186,7 +186,8 @@ static void expire_parked(struct halo_port *port, uint64_t now_ns)
         if ((now_ns - request->arrived_ns) / 1000000 < (uint64_t)msg->deadline_ms)
             continue;
         halo_port_unpark(port, request);
-        halo_request_end_error(port, request, HALO_ERROR_DEADLINE, "the deadline of %lld ms passed while the model was loading",
+        halo_request_end_error(port, request, HALO_ERROR_DEADLINE,
+                               "the deadline of %lld ms passed while the model was loading",
                                (long long)msg->deadline_ms);
     }
 }

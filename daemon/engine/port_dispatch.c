@@ -1,6 +1,7 @@
 /* port_dispatch.c: a line becomes a message, a message a request, and a request goes where it is served.
  *
- * Port thread. Nothing here waits. Orders about other requests (cancel, pause, continue) raise flags that the owner of the work looks at.
+ * Port thread. Nothing here waits. Orders about other requests (cancel, pause, continue) raise flags that the owner of
+ * the work looks at.
  */
 #include "port_priv.h"
 
@@ -140,8 +141,9 @@ void halo_port_dispatch(struct halo_port *port, struct halo_request *request)
         with_model(port, request, msg->generate.has_model ? msg->generate.model : (struct halo_str){NULL, 0});
         break;
     case HALO_MSG_TEMPLATE:
-        halo_request_end_error(port, request, HALO_ERROR_UNSUPPORTED,
-                               "this engine has no template engine; generate with `messages` serves models with a ChatML template");
+        halo_request_end_error(
+            port, request, HALO_ERROR_UNSUPPORTED,
+            "this engine has no template engine; generate with `messages` serves models with a ChatML template");
         break;
     default: assert(!"pause, continue and heartbeat are no requests");
     }
@@ -174,7 +176,8 @@ void halo_port_take_line(struct halo_port *port, const char *line, size_t len)
         return;
     }
     if (msg.id.kind != HALO_ID_NONE && halo_request_find(port, &msg.id)) {
-        put_error(port, &msg.id, HALO_ERROR_DUPLICATE_ID, "a request with this id is open; wait for its end or use another id");
+        put_error(port, &msg.id, HALO_ERROR_DUPLICATE_ID,
+                  "a request with this id is open; wait for its end or use another id");
         halo_msg_finish(&msg);
         return;
     }

@@ -1,7 +1,8 @@
-/* port_models.c: models that come and go, as the port sees them: loads, unloads, users, and requests that wait for a load.
+/* port_models.c: models that come and go, as the port sees them: loads, unloads, users, and requests that wait for a
+ * load.
  *
- * Port thread. A model's users are requests; an unload refuses new ones and waits for those it has. A request that names a model which
- * is still loading waits for it.
+ * Port thread. A model's users are requests; an unload refuses new ones and waits for those it has. A request that
+ * names a model which is still loading waits for it.
  */
 #include "port_priv.h"
 
@@ -31,8 +32,9 @@ static struct halo_loaded *find_only(struct halo_port *port, struct halo_request
         if (port->loaded[i]->state == HALO_MODEL_DRAINING)
             continue;
         if (found) {
-            halo_request_end_error(port, request, HALO_ERROR_BAD_REQUEST, "several models are loaded (%s, %s, ...): `model` must name one",
-                                   found->name, port->loaded[i]->name);
+            halo_request_end_error(port, request, HALO_ERROR_BAD_REQUEST,
+                                   "several models are loaded (%s, %s, ...): `model` must name one", found->name,
+                                   port->loaded[i]->name);
             return NULL;
         }
         found = port->loaded[i];
@@ -78,7 +80,8 @@ int halo_port_hold_model(struct halo_port *port, struct halo_request *request, s
     struct halo_loaded *loaded = name.len > 0 ? find(port, name) : find_only(port, request);
     if (!loaded) {
         if (name.len > 0)
-            halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded; send `load` first", name.at);
+            halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded; send `load` first",
+                                   name.at);
         return -1;
     }
     if (loaded->state == HALO_MODEL_LOADING) {
@@ -119,7 +122,8 @@ void halo_port_unload(struct halo_port *port, struct halo_request *request)
 {
     struct halo_loaded *loaded = find(port, request->msg.unload.model);
     if (!loaded) {
-        halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded", request->msg.unload.model.at);
+        halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded",
+                               request->msg.unload.model.at);
         return;
     }
     if (loaded->state == HALO_MODEL_LOADING) {
@@ -192,7 +196,8 @@ void halo_port_mark_loaded(struct halo_port *port, struct halo_request *request)
 
 /* ---- load ---- */
 
-static void put_loaded(struct halo_port *port, struct halo_request *request, struct halo_loaded *loaded, const struct halo_load *load)
+static void put_loaded(struct halo_port *port, struct halo_request *request, struct halo_loaded *loaded,
+                       const struct halo_load *load)
 {
     struct halo_device_info info;
     struct halo_str changes[HALO_LOAD_CHANGES];
@@ -215,8 +220,8 @@ static void put_loaded(struct halo_port *port, struct halo_request *request, str
         ev.loaded.load_ms = (double)(halo_clock_ns() - load->arrived_ns) / 1e6;
         if (load->report.elapsed_ns > 0)
             ev.loaded.gb_s = (double)load->report.bytes / (double)load->report.elapsed_ns;
-        snprintf(io, sizeof(io), "%s, %s%s%s", methods[load->report.method], load->report.direct ? "direct" : "buffered",
-                 load->report.notice[0] ? ": " : "", load->report.notice);
+        snprintf(io, sizeof(io), "%s, %s%s%s", methods[load->report.method],
+                 load->report.direct ? "direct" : "buffered", load->report.notice[0] ? ": " : "", load->report.notice);
         ev.loaded.io = halo_str_of(io);
         ev.loaded.has_io = true;
         for (uint32_t i = 0; i < load->n_changes; i++)
@@ -231,7 +236,8 @@ static bool same_wish(const struct halo_msg_load *msg, const struct halo_loaded 
 {
     const struct halo_part_load_params *params = &msg->params;
     return (!params->has_context || params->context == loaded->context) &&
-           (!params->has_kv_tokens || halo_kv_pages_for((uint64_t)params->kv_tokens) * HALO_KV_PAGE_TOKENS == loaded->kv_tokens) &&
+           (!params->has_kv_tokens ||
+            halo_kv_pages_for((uint64_t)params->kv_tokens) * HALO_KV_PAGE_TOKENS == loaded->kv_tokens) &&
            (enum halo_kv_type)params->kv == loaded->model->plan.kv.type;
 }
 
@@ -241,12 +247,12 @@ static void load_again(struct halo_port *port, struct halo_request *request, str
     if (loaded->state == HALO_MODEL_LOADING)
         park(loaded, request);
     else if (loaded->state == HALO_MODEL_DRAINING)
-        halo_request_end_error(port, request, HALO_ERROR_QUEUE_FULL, "model %s is being unloaded; load it again when that is over",
-                               loaded->name);
+        halo_request_end_error(port, request, HALO_ERROR_QUEUE_FULL,
+                               "model %s is being unloaded; load it again when that is over", loaded->name);
     else if (!same_wish(&request->msg.load, loaded))
         halo_request_end_error(port, request, HALO_ERROR_BAD_REQUEST,
-                               "model %s is loaded with other parameters (context %u, kv_tokens %u); unload it first", loaded->name,
-                               loaded->context, loaded->kv_tokens);
+                               "model %s is loaded with other parameters (context %u, kv_tokens %u); unload it first",
+                               loaded->name, loaded->context, loaded->kv_tokens);
     else
         put_loaded(port, request, loaded, NULL);
 }
@@ -257,8 +263,8 @@ static bool device_matches(struct halo_port *port, struct halo_request *request)
     const char *word = halo_word_name_wire_device(wish);
     if (wish == HALO_WIRE_DEVICE_AUTO || strcmp(word, port->device.ops->name) == 0)
         return true;
-    halo_request_end_error(port, request, HALO_ERROR_UNSUPPORTED, "this engine runs on the %s device, not on %s", port->device.ops->name,
-                           word);
+    halo_request_end_error(port, request, HALO_ERROR_UNSUPPORTED, "this engine runs on the %s device, not on %s",
+                           port->device.ops->name, word);
     return false;
 }
 
@@ -275,8 +281,8 @@ void halo_port_load(struct halo_port *port, struct halo_request *request)
     if (!device_matches(port, request))
         return;
     if (port->n_loaded == HALO_MAX_LOADED) {
-        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "%u models are loaded, which is the limit; unload one",
-                               port->n_loaded);
+        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY,
+                               "%u models are loaded, which is the limit; unload one", port->n_loaded);
         return;
     }
     loaded = calloc(1, sizeof(*loaded));
@@ -296,7 +302,8 @@ void halo_port_load(struct halo_port *port, struct halo_request *request)
     load->wish.context = msg->params.has_context ? (uint32_t)msg->params.context : 0;
     load->wish.kv_tokens = msg->params.has_kv_tokens ? (uint64_t)msg->params.kv_tokens : 0;
     load->wish.kv = (enum halo_kv_type)msg->params.kv;
-    snprintf(loaded->path, sizeof(loaded->path), "%.*s", (int)msg->model.len, msg->model.at); /* the text thread resolves it */
+    snprintf(loaded->path, sizeof(loaded->path), "%.*s", (int)msg->model.len,
+             msg->model.at); /* the text thread resolves it */
     request->load = load;
     halo_request_move(request, HALO_REQUEST_LOAD);
     halo_note_post(&port->text.box, &load->note, HALO_NOTE_LOAD_PARSE, load);

@@ -1,7 +1,7 @@
 /* port_plan.c: answers of plan and bench: what a model would need, and how fast it is.
  *
- * Port thread. A prediction is bytes over measured bandwidth (decode) and operations over the rate that prompts have reached on this
- * device (prefill); what was not measured is null.
+ * Port thread. A prediction is bytes over measured bandwidth (decode) and operations over the rate that prompts have
+ * reached on this device (prefill); what was not measured is null.
  */
 #include "port_priv.h"
 
@@ -89,8 +89,9 @@ static void predict(struct halo_ev_plan *ev, const struct halo_forecast *f, char
     ev->has_prefill_tok_s = f->flops > 0;
     ev->prefill_tok_s = ev->has_prefill_tok_s ? f->flops * plan->max_rows / (double)prefill.flops : 0;
     if (f->bandwidth > 0)
-        snprintf(bound, n, "decode: %.3f GB a token at %u positions over %.1f GB/s of memory bandwidth; prefill: %s", bytes / 1e9, half,
-                 f->bandwidth / 1e9, f->flops > 0 ? "operations" : "not measured until a prompt has run on this device");
+        snprintf(bound, n, "decode: %.3f GB a token at %u positions over %.1f GB/s of memory bandwidth; prefill: %s",
+                 bytes / 1e9, half, f->bandwidth / 1e9,
+                 f->flops > 0 ? "operations" : "not measured until a prompt has run on this device");
     else
         snprintf(bound, n, "the device does not measure its bandwidth");
 }
@@ -137,8 +138,8 @@ void halo_port_bench(struct halo_port *port, struct halo_request *request)
     struct halo_fault fault = {0};
     if (halo_port_hold_model(port, request, msg->model) != 0)
         return;
-    int r = halo_bench_create(&request->bench, request->model, (uint32_t)msg->prefill, (uint32_t)msg->decode, (uint32_t)msg->batch,
-                              (uint32_t)msg->repeat, &fault);
+    int r = halo_bench_create(&request->bench, request->model, (uint32_t)msg->prefill, (uint32_t)msg->decode,
+                              (uint32_t)msg->batch, (uint32_t)msg->repeat, &fault);
     if (r < 0) {
         halo_request_end_fault(port, request, &fault);
         return;

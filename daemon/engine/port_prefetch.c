@@ -1,4 +1,5 @@
-/* port_prefetch.c: the thread that reads weights. One load at a time, in order of arrival; it owns the ring while it reads. */
+/* port_prefetch.c: the thread that reads weights. One load at a time, in order of arrival; it owns the ring while it
+ * reads. */
 #include "port_priv.h"
 
 static void *loop(void *ud)

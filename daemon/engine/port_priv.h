@@ -130,7 +130,8 @@ void halo_port_dispatch(struct halo_port *port, struct halo_request *request); /
 const char *halo_request_was(const struct halo_request *request);
 
 /* port_request.c */
-struct halo_request *halo_request_create(struct halo_port *port, struct halo_msg *msg); /* takes the message; NULL: no memory */
+struct halo_request *halo_request_create(struct halo_port *port,
+                                         struct halo_msg *msg); /* takes the message; NULL: no memory */
 struct halo_request *halo_request_find(struct halo_port *port, const struct halo_id *id);
 void halo_request_move(struct halo_request *request, enum halo_request_state to);
 /* Each writes the terminal event and destroys the request. */
@@ -143,8 +144,8 @@ __attribute__((format(printf, 4, 5))) void halo_request_end_error(struct halo_po
 void halo_request_to_text(struct halo_port *port, struct halo_request *request);
 
 /* port_models.c */
-/* Finds the model that a request names (len 0: the only one), makes the request its user. 0, 1: parked until its load ends,
- * negative: the request was ended with an error. */
+/* Finds the model that a request names (len 0: the only one), makes the request its user. 0, 1: parked until its load
+ * ends, negative: the request was ended with an error. */
 int halo_port_hold_model(struct halo_port *port, struct halo_request *request, struct halo_str name);
 void halo_port_release_model(struct halo_port *port, struct halo_request *request);
 void halo_port_load(struct halo_port *port, struct halo_request *request);
@@ -167,7 +168,8 @@ void halo_port_status(struct halo_port *port, struct halo_request *request);
 void halo_port_stats(struct halo_port *port, struct halo_request *request);
 void halo_port_diag(struct halo_port *port, struct halo_request *request);
 void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64_t beat);
-void halo_port_fill_model(const struct halo_port *port, const struct halo_loaded *loaded, struct halo_part_model_info *ret);
+void halo_port_fill_model(const struct halo_port *port, const struct halo_loaded *loaded,
+                          struct halo_part_model_info *ret);
 
 /* port_plan.c */
 void halo_port_bench(struct halo_port *port, struct halo_request *request);

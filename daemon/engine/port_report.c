@@ -1,6 +1,7 @@
 /* port_report.c: what the engine says about itself: hello, status, stats, diag, heartbeat.
  *
- * Port thread. Everything comes from atomics and from what was published under a lock, so the answer never waits for the device.
+ * Port thread. Everything comes from atomics and from what was published under a lock, so the answer never waits for
+ * the device.
  */
 #include "port_priv.h"
 
@@ -31,18 +32,23 @@ void halo_port_hello(struct halo_port *port, struct halo_request *request)
     halo_ev_init(&ev, HALO_EV_HELLO, &request->msg.id);
     ev.hello.protocol = HALO_PROTOCOL_VERSION;
     ev.hello.server = halo_str_of("halod-engine " HALO_VERSION);
-    ev.hello.limits = (struct halo_part_limits){
-        .connections = 1, .open_requests = HALO_LIMIT_QUEUED_REQUESTS, .queued_requests = HALO_LIMIT_QUEUED_REQUESTS,
-        .line_bytes = HALO_LIMIT_LINE_BYTES, .stop_strings = HALO_LIMIT_STOP_STRINGS, .stop_bytes = HALO_LIMIT_STOP_BYTES,
-        .output_high_bytes = HALO_LIMIT_OUTPUT_HIGH_BYTES, .output_low_bytes = HALO_LIMIT_OUTPUT_LOW_BYTES,
-        .stall_ms = HALO_LIMIT_STALL_MS};
+    ev.hello.limits = (struct halo_part_limits){.connections = 1,
+                                                .open_requests = HALO_LIMIT_QUEUED_REQUESTS,
+                                                .queued_requests = HALO_LIMIT_QUEUED_REQUESTS,
+                                                .line_bytes = HALO_LIMIT_LINE_BYTES,
+                                                .stop_strings = HALO_LIMIT_STOP_STRINGS,
+                                                .stop_bytes = HALO_LIMIT_STOP_BYTES,
+                                                .output_high_bytes = HALO_LIMIT_OUTPUT_HIGH_BYTES,
+                                                .output_low_bytes = HALO_LIMIT_OUTPUT_LOW_BYTES,
+                                                .stall_ms = HALO_LIMIT_STALL_MS};
     if (info.features & HALO_DEVICE_BATCH_INVARIANT)
         features[ev.hello.features.n++] = halo_str_of("batch_invariant");
     ev.hello.features.at = features;
     halo_request_end(port, request, &ev);
 }
 
-void halo_port_fill_model(const struct halo_port *port, const struct halo_loaded *loaded, struct halo_part_model_info *ret)
+void halo_port_fill_model(const struct halo_port *port, const struct halo_loaded *loaded,
+                          struct halo_part_model_info *ret)
 {
     ret->loaded = true;
     ret->context = loaded->context;
@@ -55,7 +61,8 @@ void halo_port_fill_model(const struct halo_port *port, const struct halo_loaded
     ret->has_device = true;
 }
 
-static void describe_model(const struct halo_port *port, const struct halo_loaded *loaded, struct halo_part_model_info *ret)
+static void describe_model(const struct halo_port *port, const struct halo_loaded *loaded,
+                           struct halo_part_model_info *ret)
 {
     const struct halo_model *model = loaded->model;
     *ret = (struct halo_part_model_info){.name = halo_str_of(loaded->name), .path = halo_str_of(loaded->path)};
@@ -82,7 +89,10 @@ void halo_port_status(struct halo_port *port, struct halo_request *request)
     bool lost = atomic_load(&port->device.lost);
     halo_ev_init(&ev, HALO_EV_STATUS, &request->msg.id);
     ev.status.has_engine = true;
-    ev.status.engine.state = halo_str_of(r == -EAGAIN ? "starting" : r < 0 ? "no device" : lost ? "device lost" : "ready");
+    ev.status.engine.state = halo_str_of(r == -EAGAIN ? "starting"
+                                         : r < 0      ? "no device"
+                                         : lost       ? "device lost"
+                                                      : "ready");
     ev.status.engine.pid = getpid();
     ev.status.engine.has_pid = true;
     ev.status.engine.device = halo_str_of(port->device.ops->name);
@@ -105,7 +115,8 @@ void halo_port_status(struct halo_port *port, struct halo_request *request)
     ev.status.has_uptime_ms = ev.status.has_version = ev.status.has_memory = true;
     ev.status.uptime_ms = (int64_t)((halo_clock_ns() - port->born_ns) / 1000000);
     ev.status.version = halo_str_of(HALO_VERSION);
-    snprintf(uses, sizeof(uses), "{\"models\":%llu,\"total\":%llu}", (unsigned long long)memory, (unsigned long long)info.memory_bytes);
+    snprintf(uses, sizeof(uses), "{\"models\":%llu,\"total\":%llu}", (unsigned long long)memory,
+             (unsigned long long)info.memory_bytes);
     ev.status.memory = halo_raw_of(uses);
     halo_request_end(port, request, &ev);
 }

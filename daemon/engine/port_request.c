@@ -1,6 +1,7 @@
 /* port_request.c: the life of a request: made from a message, moved through declared states, ended exactly once.
  *
- * Port thread. A request owns its message and what was made for it; ending writes the terminal event, gives the model back and frees all.
+ * Port thread. A request owns its message and what was made for it; ending writes the terminal event, gives the model
+ * back and frees all.
  */
 #include "port_priv.h"
 
@@ -85,7 +86,8 @@ void halo_request_end(struct halo_port *port, struct halo_request *request, stru
     destroy(port, request);
 }
 
-void halo_request_end_error(struct halo_port *port, struct halo_request *request, enum halo_error code, const char *format, ...)
+void halo_request_end_error(struct halo_port *port, struct halo_request *request, enum halo_error code,
+                            const char *format, ...)
 {
     char text[512];
     va_list args;

@@ -1,6 +1,7 @@
 /* port_sequence.c: from the records of a sequence's ring to the lines of its request.
  *
- * Port thread. When the output is full the records stay in the ring; the ring fills, and the sequence leaves the batch by itself.
+ * Port thread. When the output is full the records stay in the ring; the ring fills, and the sequence leaves the batch
+ * by itself.
  */
 #include "port_priv.h"
 
@@ -65,8 +66,8 @@ static void put_text(struct halo_port *port, struct halo_request *request, const
         return;
     if (!request->msg.generate.stream) {
         if (!keep_text(request, bytes, n) && request->fault.code == HALO_FAULT_NONE) {
-            halo_fault_set(&request->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a reply of %zu bytes; ask for it with `stream`",
-                           request->n_text + n);
+            halo_fault_set(&request->fault, HALO_FAULT_OUT_OF_MEMORY,
+                           "no memory for a reply of %zu bytes; ask for it with `stream`", request->n_text + n);
             atomic_store(&request->sequence->cancel, true);
             halo_device_thread_kick(&port->device);
         }
@@ -163,16 +164,17 @@ static double ms_between(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e6 : 0;
 }
 
-#define SET_NUL(part, name, condition, value)                                                                                  \
-    do {                                                                                                                       \
-        (part).has_##name = (condition);                                                                                       \
-        (part).name = (part).has_##name ? (value) : 0;                                                                         \
+#define SET_NUL(part, name, condition, value)                                                                          \
+    do {                                                                                                               \
+        (part).has_##name = (condition);                                                                               \
+        (part).name = (part).has_##name ? (value) : 0;                                                                 \
     } while (0)
 
 static void fill_rates(struct halo_ev_done *done, const struct halo_sequence *s)
 {
     uint32_t n_reply = s->n_ids - s->n_prompt, n_here = n_reply - s->n_resumed;
-    double prefill_ms = ms_between(s->started_ns, s->prefilled_ns), decode_ms = ms_between(s->first_token_ns, s->last_token_ns);
+    double prefill_ms = ms_between(s->started_ns, s->prefilled_ns),
+           decode_ms = ms_between(s->first_token_ns, s->last_token_ns);
     double total_ms = ms_between(s->arrived_ns, s->ended_ns);
     bool prefilled = s->prefilled_ns > 0;
     SET_NUL(*done, prefill_ms, prefilled, prefill_ms);

@@ -14,7 +14,8 @@ static int start(struct halo_port *port, const struct halo_engine_setup *setup)
     if (r < 0)
         return r;
     port->text = (struct halo_text_thread){.port = &port->box, .device = &port->device.box, .config = &port->config};
-    port->prefetch = (struct halo_prefetch_thread){.port = &port->box, .device = &port->device.box, .ops = setup->device};
+    port->prefetch =
+        (struct halo_prefetch_thread){.port = &port->box, .device = &port->device.box, .ops = setup->device};
     port->device.ops = setup->device;
     port->device.options = setup->device_options;
     port->device.port = &port->box;

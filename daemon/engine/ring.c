@@ -1,6 +1,7 @@
 /* ring.c: a byte ring of whole records between two threads.
  *
- * The counters run freely; positions are taken modulo the capacity. A record that would wrap is preceded by a SKIP up to the end.
+ * The counters run freely; positions are taken modulo the capacity. A record that would wrap is preceded by a SKIP up
+ * to the end.
  */
 #include <engine/ring.h>
 
@@ -91,7 +92,8 @@ const struct halo_event *halo_ring_peek(struct halo_ring *ring)
 void halo_ring_pop(struct halo_ring *ring)
 {
     uint32_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
-    const struct halo_event *event = (const struct halo_event *)(const void *)(ring->buffer + (tail & (ring->capacity - 1)));
+    const struct halo_event *event =
+        (const struct halo_event *)(const void *)(ring->buffer + (tail & (ring->capacity - 1)));
     assert(tail != atomic_load(&ring->head) && event->kind != HALO_EVENT_SKIP);
     atomic_store(&ring->tail, tail + event->bytes);
 }

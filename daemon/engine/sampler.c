@@ -1,6 +1,7 @@
 /* sampler.c: the chain from logits to a token, in the order that sampler.h states.
  *
- * Device thread. Owns scratch of one vocabulary. Cannot fail: parameters were checked when the request was read, logits were scanned.
+ * Device thread. Owns scratch of one vocabulary. Cannot fail: parameters were checked when the request was read, logits
+ * were scanned.
  */
 #include <engine/sampler.h>
 
@@ -74,8 +75,8 @@ static uint32_t cut_sorted(const struct halo_candidate *sorted, uint32_t n, doub
     return n;
 }
 
-/* The nucleus of the whole vocabulary: takes the best from a heap until their mass reaches p. The list grows from the end of the
- * scratch that the shrinking heap leaves free, then is turned to the front. */
+/* The nucleus of the whole vocabulary: takes the best from a heap until their mass reaches p. The list grows from the
+ * end of the scratch that the shrinking heap leaves free, then is turned to the front. */
 static uint32_t take_nucleus(struct halo_candidate *c, uint32_t n, double top_p)
 {
     double total = 0, sum = 0;

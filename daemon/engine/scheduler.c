@@ -1,7 +1,8 @@
 /* scheduler.c: who waits, who runs, who ends.
  *
- * Device thread. The running list is sorted by arrival, so "youngest" is its end. Pages of a prompt are taken whole at admission; a
- * decoding sequence takes one page at a time (batch.c). Fails with: -ENOMEM at init, the device's errno in step.
+ * Device thread. The running list is sorted by arrival, so "youngest" is its end. Pages of a prompt are taken whole at
+ * admission; a decoding sequence takes one page at a time (batch.c). Fails with: -ENOMEM at init, the device's errno in
+ * step.
  */
 #include "scheduler_priv.h"
 
@@ -39,7 +40,9 @@ int halo_scheduler_init(struct halo_scheduler *s, const struct halo_scheduler_se
     s->tops = take(HALO_SCHEDULER_TOPS, sizeof(*s->tops));
     size_t logit_bytes = (size_t)plan->max_outputs * plan->n_vocab * sizeof(float);
     s->logits = aligned_alloc(64, (logit_bytes + 63) & ~(size_t)63);
-    int r = s->running && s->parts && s->seqs && s->token && s->pos && s->seq && s->output && s->tops && s->logits ? 0 : -ENOMEM;
+    int r = s->running && s->parts && s->seqs && s->token && s->pos && s->seq && s->output && s->tops && s->logits
+                ? 0
+                : -ENOMEM;
     if (r == 0)
         r = halo_sampler_init(&s->sampler, plan->n_vocab);
     if (r == 0)
@@ -101,7 +104,8 @@ void halo_scheduler_end(struct halo_scheduler *s, struct halo_sequence *q, enum 
     enum halo_sequence_state was = halo_sequence_state_of(q);
     q->outcome = outcome;
     q->ended_ns = halo_clock_ns();
-    /* What was held back is part of the reply, unless a stop string ended it (then there is nothing) or it is not to be trusted. */
+    /* What was held back is part of the reply, unless a stop string ended it (then there is nothing) or it is not to be
+     * trusted. */
     if (q->kind == HALO_SEQUENCE_GENERATE && outcome != HALO_OUTCOME_STOP_STRING && outcome != HALO_OUTCOME_FAULT) {
         struct halo_span rest = {0};
         if (halo_text_stream_finish(&q->text, &rest) == HALO_TEXT_STOPPED)
@@ -165,16 +169,17 @@ void halo_scheduler_submit(struct halo_scheduler *s, struct halo_sequence *q)
         return;
     }
     if (halo_kv_pages_for(q->capacity) > s->pool.n_pages) {
-        halo_fault_set(&q->fault, HALO_FAULT_CONTEXT_OVERFLOW,
-                       "prompt and reply of %u tokens need %u KV pages, the pool of this model has %u (%u tokens); ask for fewer "
-                       "max_tokens or load with more kv_tokens", q->capacity, halo_kv_pages_for(q->capacity), s->pool.n_pages,
-                       s->pool.n_pages * HALO_KV_PAGE_TOKENS);
+        halo_fault_set(
+            &q->fault, HALO_FAULT_CONTEXT_OVERFLOW,
+            "prompt and reply of %u tokens need %u KV pages, the pool of this model has %u (%u tokens); ask for fewer "
+            "max_tokens or load with more kv_tokens",
+            q->capacity, halo_kv_pages_for(q->capacity), s->pool.n_pages, s->pool.n_pages * HALO_KV_PAGE_TOKENS);
         end_and_hand_over(s, q, HALO_OUTCOME_FAULT);
         return;
     }
     if (s->n_queued >= s->setup.max_queued) {
-        halo_fault_set(&q->fault, HALO_FAULT_QUEUE_FULL, "%u requests are waiting and %u running already; try again later",
-                       s->n_queued, s->n_running);
+        halo_fault_set(&q->fault, HALO_FAULT_QUEUE_FULL,
+                       "%u requests are waiting and %u running already; try again later", s->n_queued, s->n_running);
         HALO_COUNT(s->setup.stats, refused_queue_full, 1);
         end_and_hand_over(s, q, HALO_OUTCOME_FAULT);
         return;
@@ -297,8 +302,9 @@ static void sweep_running(struct halo_scheduler *s, uint64_t now_ns)
         if (behind && !paused)
             halo_sequence_move(q, HALO_SEQUENCE_PAUSED);
         else if (!behind && paused)
-            halo_sequence_move(q, q->kind == HALO_SEQUENCE_GENERATE && halo_sequence_left(q) == 1 ? HALO_SEQUENCE_DECODE
-                                                                                                  : HALO_SEQUENCE_PREFILL);
+            halo_sequence_move(q, q->kind == HALO_SEQUENCE_GENERATE && halo_sequence_left(q) == 1
+                                      ? HALO_SEQUENCE_DECODE
+                                      : HALO_SEQUENCE_PREFILL);
         i++;
     }
 }
@@ -388,8 +394,9 @@ static int run_device(struct halo_scheduler *s, struct halo_fault *fault)
     int r = s->setup.ops->run(s->setup.device_model, &s->batch, s->setup.phase, reason);
     count_step(s, halo_clock_ns() - start_ns);
     if (r < 0)
-        halo_fault_set(fault, r == -ETIME ? HALO_FAULT_DEVICE_HANG : HALO_FAULT_DEVICE_FAULT, "the device failed in a step of %u rows: %s",
-                       s->batch.n_rows, reason[0] ? reason : strerror(-r));
+        halo_fault_set(fault, r == -ETIME ? HALO_FAULT_DEVICE_HANG : HALO_FAULT_DEVICE_FAULT,
+                       "the device failed in a step of %u rows: %s", s->batch.n_rows,
+                       reason[0] ? reason : strerror(-r));
     return r;
 }
 

@@ -1,7 +1,7 @@
 /* sequence.c: creation, states and events of a sequence.
  *
- * create runs on the text thread, emit and move on the device thread, destroy on the port's. The ring is sized so that one row's
- * events always fit when has_room said so, whatever the row turns out to be.
+ * create runs on the text thread, emit and move on the device thread, destroy on the port's. The ring is sized so that
+ * one row's events always fit when has_room said so, whatever the row turns out to be.
  */
 #include <engine/sequence.h>
 
@@ -11,7 +11,8 @@
 #include <string.h>
 
 #define RING_ROWS 64 /* rows of events that a reader may lag behind */
-#define PROGRESS_BYTES (2 * (uint32_t)sizeof(struct halo_event)) /* a started or a progress event beside the row's own */
+#define PROGRESS_BYTES                                                                                                 \
+    (2 * (uint32_t)sizeof(struct halo_event)) /* a started or a progress event beside the row's own */
 
 static const char *const state_names[HALO_N_SEQUENCE_STATES] = {
     [HALO_SEQUENCE_QUEUED] = "queued", [HALO_SEQUENCE_PREFILL] = "prefill", [HALO_SEQUENCE_DECODE] = "decode",
@@ -83,7 +84,8 @@ static int prepare_text(struct halo_sequence *s, const struct halo_sequence_setu
 static int take_memory(struct halo_sequence *s, const struct halo_sequence_setup *setup)
 {
     size_t n_biases = setup->sampler.n_biases;
-    s->ids = malloc((size_t)s->capacity * sizeof(*s->ids)); /* not from the arena: pages of it are touched only when used */
+    s->ids =
+        malloc((size_t)s->capacity * sizeof(*s->ids)); /* not from the arena: pages of it are touched only when used */
     s->tops = halo_arena_alloc(&s->arena, s->n_top, sizeof(*s->tops));
     struct halo_logit_bias *biases = halo_arena_alloc(&s->arena, n_biases, sizeof(*biases));
     if (!s->ids || !s->tops || !biases)
@@ -100,8 +102,8 @@ static int take_memory(struct halo_sequence *s, const struct halo_sequence_setup
     return r < 0 ? r : halo_ring_init(&s->ring, RING_ROWS * (size_t)s->step_bytes + 4 * largest);
 }
 
-int halo_sequence_create(struct halo_sequence **ret, const struct halo_sequence_setup *setup, const struct halo_pieces *pieces,
-                         struct halo_fault *fault)
+int halo_sequence_create(struct halo_sequence **ret, const struct halo_sequence_setup *setup,
+                         const struct halo_pieces *pieces, struct halo_fault *fault)
 {
     *ret = NULL;
     assert(setup->n_prompt > 0 && setup->n_committed <= setup->max_tokens);
@@ -177,7 +179,8 @@ void halo_sequence_emit_progress(struct halo_sequence *s, enum halo_event_kind k
     halo_ring_push(&s->ring);
 }
 
-static void put_report(struct halo_sequence *s, struct halo_event *event, bool has_logprob, double logprob, uint32_t n_top)
+static void put_report(struct halo_sequence *s, struct halo_event *event, bool has_logprob, double logprob,
+                       uint32_t n_top)
 {
     event->has_logprob = has_logprob;
     event->logprob = logprob;

@@ -65,8 +65,9 @@ int halo_text_resolve(const struct halo_port_config *config, const char *name, c
         return 0;
     }
     return halo_fault_set(fault, HALO_FAULT_NOT_FOUND, "no model file %.100s(.gguf) in %s%.80s", name,
-                          config->n_model_dirs == 1 ? "" : config->n_model_dirs == 0 ? "any directory: none is configured" :
-                          "any of the model directories, the first of which is ",
+                          config->n_model_dirs == 1   ? ""
+                          : config->n_model_dirs == 0 ? "any directory: none is configured"
+                                                      : "any of the model directories, the first of which is ",
                           config->n_model_dirs > 0 ? config->model_dirs[0] : "");
 }
 

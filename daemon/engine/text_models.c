@@ -1,6 +1,7 @@
 /* text_models.c: the jobs models and plan: what model files there are, and what one of them would need.
  *
- * Text thread. `models` reads directories of files, never weights, and remembers what it read by path, size and time of change.
+ * Text thread. `models` reads directories of files, never weights, and remembers what it read by path, size and time of
+ * change.
  */
 #include "port_priv.h"
 
@@ -59,11 +60,13 @@ static void read_directory(struct model_file *file)
     file->bytes = halo_gguf_total_bytes(gguf);
     count_params(gguf, file);
     if (halo_gguf_get_string(gguf, "general.architecture", &arch, &fault) == 0 && arch.n < sizeof(file->arch)) {
-        halo_text_sanitize(arch.bytes, arch.n < sizeof(file->arch) / 3 ? arch.n : sizeof(file->arch) / 3 - 1, file->arch);
+        halo_text_sanitize(arch.bytes, arch.n < sizeof(file->arch) / 3 ? arch.n : sizeof(file->arch) / 3 - 1,
+                           file->arch);
         snprintf(key, sizeof(key), "%s.context_length", file->arch);
         halo_gguf_get_u64(gguf, key, &file->context, NULL);
     } else {
-        snprintf(file->fault, sizeof(file->fault), "%s", fault.text[0] ? fault.text : "general.architecture is missing");
+        snprintf(file->fault, sizeof(file->fault), "%s",
+                 fault.text[0] ? fault.text : "general.architecture is missing");
     }
     halo_gguf_close(gguf);
 }
@@ -113,11 +116,13 @@ static int describe(struct halo_request *request, const struct model_file *file,
     halo_loaded_name_of(file->path, name);
     char *own_name = halo_arena_strndup(&request->arena, name, strlen(name));
     char *path = halo_arena_strndup(&request->arena, file->path, strlen(file->path));
-    struct model_file *copy = halo_arena_alloc(&request->arena, 1, sizeof(*copy)); /* the cache may move on while the port writes */
+    struct model_file *copy =
+        halo_arena_alloc(&request->arena, 1, sizeof(*copy)); /* the cache may move on while the port writes */
     if (!own_name || !path || !copy)
         return -ENOMEM;
     *copy = *file;
-    *ret = (struct halo_part_model_info){.name = halo_str_of(own_name), .path = halo_str_of(path), .bytes = (int64_t)copy->bytes};
+    *ret = (struct halo_part_model_info){
+        .name = halo_str_of(own_name), .path = halo_str_of(path), .bytes = (int64_t)copy->bytes};
     ret->arch = halo_str_of(copy->arch);
     ret->has_arch = copy->arch[0] != '\0';
     ret->quant = halo_str_of(copy->quant);
@@ -131,8 +136,8 @@ static int describe(struct halo_request *request, const struct model_file *file,
     return 0;
 }
 
-static int list_dir(struct halo_text_thread *text, struct halo_request *request, const char *dir, struct halo_part_model_info *models,
-                    size_t *n)
+static int list_dir(struct halo_text_thread *text, struct halo_request *request, const char *dir,
+                    struct halo_part_model_info *models, size_t *n)
 {
     DIR *stream = opendir(dir);
     int r = 0;

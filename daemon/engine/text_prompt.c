@@ -62,12 +62,13 @@ static int check_ids(struct halo_request *request, const struct halo_token_list 
     uint32_t n_vocab = request->model->model->plan.n_vocab;
     for (size_t i = 0; i < ids->n; i++)
         if (ids->at[i] < 0 || (uint32_t)ids->at[i] >= n_vocab)
-            return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "%s[%zu] is %d, the vocabulary has %u tokens", field, i,
-                                  ids->at[i], n_vocab);
+            return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST,
+                                  "%s[%zu] is %d, the vocabulary has %u tokens", field, i, ids->at[i], n_vocab);
     return 0;
 }
 
-static int take_ids(struct halo_request *request, const struct halo_token_list *ids, const char *field, struct halo_tokens *out)
+static int take_ids(struct halo_request *request, const struct halo_token_list *ids, const char *field,
+                    struct halo_tokens *out)
 {
     int r = check_ids(request, ids, field);
     for (size_t i = 0; r == 0 && i < ids->n; i++)
@@ -101,10 +102,11 @@ static int from_prompt(struct halo_request *request, struct halo_tokens *out)
 }
 
 /* Renders and names the text by its MD5. */
-static int render(struct halo_request *request, const struct halo_chat_message *messages, struct halo_chat_text *text, char *ret_md5)
+static int render(struct halo_request *request, const struct halo_chat_message *messages, struct halo_chat_text *text,
+                  char *ret_md5)
 {
-    int r = halo_chat_render(request->model->model->chat, messages, request->msg.generate.messages.n, true, &request->arena, text,
-                             &request->fault);
+    int r = halo_chat_render(request->model->model->chat, messages, request->msg.generate.messages.n, true,
+                             &request->arena, text, &request->fault);
     if (r < 0)
         return r;
     size_t n = 0;
@@ -139,13 +141,15 @@ static int from_messages(struct halo_request *request, struct halo_tokens *out)
         char *copy = halo_arena_alloc(&request->arena, messages[i].n_content + 1, 1);
         if (!copy)
             return no_memory(request);
-        request->newline_runs += halo_text_normalize(messages[i].content, messages[i].n_content, copy, &messages[i].n_content);
+        request->newline_runs +=
+            halo_text_normalize(messages[i].content, messages[i].n_content, copy, &messages[i].n_content);
         messages[i].content = copy;
     }
     if (r == 0)
         r = render(request, messages, &text, request->effective_md5);
     if (r == 0)
-        r = halo_chat_encode_text(request->model->model->tokenizer, &text, request->msg.generate.special, out, &request->fault);
+        r = halo_chat_encode_text(request->model->model->tokenizer, &text, request->msg.generate.special, out,
+                                  &request->fault);
     return r;
 }
 
@@ -162,11 +166,15 @@ static int encode_prompt(struct halo_request *request, struct halo_tokens *out)
 {
     const struct halo_msg_generate *msg = &request->msg.generate;
     if (msg->has_prompt + msg->has_messages + msg->has_tokens != 1)
-        return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "give exactly one of `prompt`, `messages` and `tokens`, not %d",
+        return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST,
+                              "give exactly one of `prompt`, `messages` and `tokens`, not %d",
                               msg->has_prompt + msg->has_messages + msg->has_tokens);
-    int r = msg->has_prompt ? from_prompt(request, out) : msg->has_messages ? from_messages(request, out) : from_tokens(request, out);
+    int r = msg->has_prompt     ? from_prompt(request, out)
+            : msg->has_messages ? from_messages(request, out)
+                                : from_tokens(request, out);
     if (r == 0 && out->n == 0)
-        r = halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "the prompt is empty: this model has no start token to begin with");
+        r = halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST,
+                           "the prompt is empty: this model has no start token to begin with");
     return r;
 }
 
@@ -177,15 +185,18 @@ static int fit(struct halo_request *request, size_t n_prompt, uint32_t *ret_max_
     const struct halo_msg_generate *msg = &request->msg.generate;
     uint32_t context = request->model->context;
     if (n_prompt >= context)
-        return halo_fault_set(&request->fault, HALO_FAULT_CONTEXT_OVERFLOW,
-                              "the prompt has %zu tokens, the context holds %u with at least one of the reply; shorten it by %zu or load "
-                              "the model with a larger context", n_prompt, context, n_prompt + 1 - context);
+        return halo_fault_set(
+            &request->fault, HALO_FAULT_CONTEXT_OVERFLOW,
+            "the prompt has %zu tokens, the context holds %u with at least one of the reply; shorten it by %zu or load "
+            "the model with a larger context",
+            n_prompt, context, n_prompt + 1 - context);
     uint32_t left = context - (uint32_t)n_prompt;
     *ret_max_tokens = left;
     if (msg->has_max_tokens && msg->max_tokens <= left)
         *ret_max_tokens = (uint32_t)msg->max_tokens;
     else if (msg->has_max_tokens)
-        return add_change(request, "max_tokens: %u instead of %lld, the end of the context", left, (long long)msg->max_tokens);
+        return add_change(request, "max_tokens: %u instead of %lld, the end of the context", left,
+                          (long long)msg->max_tokens);
     return 0;
 }
 
@@ -211,8 +222,9 @@ static int fill_sampler(struct halo_request *request, struct halo_sampler_params
         return no_memory(request);
     for (size_t i = 0; i < msg->logit_bias.n; i++) {
         if ((uint32_t)msg->logit_bias.at[i].tok_id >= n_vocab)
-            return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "logit_bias names token %d, the vocabulary has %u",
-                                  msg->logit_bias.at[i].tok_id, n_vocab);
+            return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST,
+                                  "logit_bias names token %d, the vocabulary has %u", msg->logit_bias.at[i].tok_id,
+                                  n_vocab);
         biases[i] = (struct halo_logit_bias){msg->logit_bias.at[i].tok_id, (float)msg->logit_bias.at[i].bias};
     }
     int r = draw_seed(request);
@@ -230,8 +242,8 @@ static int add_resumed(struct halo_request *request, struct halo_sequence_setup 
     if (!request->msg.generate.has_resume)
         return 0;
     if (resume->tokens.n > setup->max_tokens)
-        return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "resume has %zu tokens, the reply at most %u", resume->tokens.n,
-                              setup->max_tokens);
+        return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "resume has %zu tokens, the reply at most %u",
+                              resume->tokens.n, setup->max_tokens);
     setup->n_committed = (uint32_t)resume->tokens.n;
     setup->bytes_sent = (uint64_t)resume->bytes_sent;
     setup->elapsed_ns = (uint64_t)(resume->elapsed_ms * 1e6);
@@ -290,17 +302,18 @@ static int make_score(struct halo_request *request, struct halo_tokens *ids)
     const struct halo_msg_score *msg = &request->msg.score;
     if (msg->has_tokens + msg->has_text != 1)
         return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "give exactly one of `tokens` and `text`");
-    int r = msg->has_tokens ? take_ids(request, &msg->tokens, "tokens", ids) : encode_text(request, msg->text.at, msg->text.len, false, ids);
+    int r = msg->has_tokens ? take_ids(request, &msg->tokens, "tokens", ids)
+                            : encode_text(request, msg->text.at, msg->text.len, false, ids);
     if (r < 0)
         return r;
     if (ids->n == 0)
         return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "there is no token to score");
     if (ids->n > request->model->context)
-        return halo_fault_set(&request->fault, HALO_FAULT_CONTEXT_OVERFLOW, "the text has %zu tokens, the context holds %u", ids->n,
-                              request->model->context);
+        return halo_fault_set(&request->fault, HALO_FAULT_CONTEXT_OVERFLOW,
+                              "the text has %zu tokens, the context holds %u", ids->n, request->model->context);
     if ((uint64_t)msg->from >= ids->n)
-        return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "from is %lld, the text has %zu tokens", (long long)msg->from,
-                              ids->n);
+        return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "from is %lld, the text has %zu tokens",
+                              (long long)msg->from, ids->n);
     struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_SCORE, .ids = ids->ids, .n_prompt = (uint32_t)ids->n,
                                         .n_top = (uint32_t)msg->top, .score_from = (uint32_t)msg->from,
                                         .arrived_ns = request->arrived_ns};

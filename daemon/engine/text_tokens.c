@@ -10,7 +10,8 @@ static int no_memory(struct halo_request *request)
 }
 
 /* The text of each id, as valid UTF-8. */
-static int list_pieces(struct halo_request *request, const struct halo_tokenizer *tokenizer, const int32_t *ids, size_t n)
+static int list_pieces(struct halo_request *request, const struct halo_tokenizer *tokenizer, const int32_t *ids,
+                       size_t n)
 {
     struct halo_str *pieces = halo_arena_alloc(&request->arena, n, sizeof(*pieces));
     if (!pieces)
@@ -62,7 +63,8 @@ void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_request
 {
     const struct halo_token_list *ids = &request->msg.detokenize.tokens;
     struct halo_span span;
-    if (halo_text_detokenize(request->model->model->tokenizer, ids->at, ids->n, true, &request->arena, &span, &request->fault) < 0)
+    if (halo_text_detokenize(request->model->model->tokenizer, ids->at, ids->n, true, &request->arena, &span,
+                             &request->fault) < 0)
         return;
     halo_ev_init(&request->ev, HALO_EV_TEXT, &request->msg.id);
     request->ev.text.text = (struct halo_str){span.bytes ? span.bytes : "", span.n};

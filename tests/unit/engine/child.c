@@ -32,7 +32,11 @@ static void run_engine(const struct child *child, int in_fd, int out_fd)
     static const char *dirs[1] = {model_dir};
     fake_control = child->control;
     signal(SIGPIPE, SIG_IGN);
-    struct halo_engine_setup setup = {.in_fd = in_fd, .out_fd = out_fd, .link = child->link, .model_dirs = dirs, .n_model_dirs = 1,
+    struct halo_engine_setup setup = {.in_fd = in_fd,
+                                      .out_fd = out_fd,
+                                      .link = child->link,
+                                      .model_dirs = dirs,
+                                      .n_model_dirs = 1,
                                       .device = fake_device()};
     _exit(halo_engine_run(&setup));
 }
@@ -41,7 +45,8 @@ void child_start(struct child *child, bool link, void (*script)(struct fake_cont
 {
     int in[2], out[2];
     memset(child, 0, sizeof(*child));
-    snprintf(model_dir, sizeof(model_dir), "%s/tests/models", getenv("HALO_SOURCE_ROOT") ? getenv("HALO_SOURCE_ROOT") : ".");
+    snprintf(model_dir, sizeof(model_dir), "%s/tests/models",
+             getenv("HALO_SOURCE_ROOT") ? getenv("HALO_SOURCE_ROOT") : ".");
     child->link = link;
     child->control = mmap(NULL, sizeof(*child->control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(child->control != MAP_FAILED);

@@ -47,18 +47,23 @@ static void fake_close(struct halo_device *device) { free(device); }
 
 static void fake_describe(const struct halo_device *device, struct halo_device_info *ret)
 {
-    *ret = (struct halo_device_info){.features = fake_control->not_invariant ? 0 : HALO_DEVICE_BATCH_INVARIANT, .n_threads = 1,
-                                     .memory_bytes = 1ull << 40, .free_bytes = 1ull << 40};
+    *ret = (struct halo_device_info){.features = fake_control->not_invariant ? 0 : HALO_DEVICE_BATCH_INVARIANT,
+                                     .n_threads = 1,
+                                     .memory_bytes = 1ull << 40,
+                                     .free_bytes = 1ull << 40};
     if (fake_control->free_bytes)
         ret->memory_bytes = ret->free_bytes = fake_control->free_bytes;
     strcpy(ret->name, "fake");
     strcpy(ret->detail, "scripted");
 }
 
-static int fake_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason) { return 0; }
+static int fake_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason)
+{
+    return 0;
+}
 
-static void fake_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights, uint64_t *ret_kv,
-                          uint64_t *ret_scratch)
+static void fake_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
+                          uint64_t *ret_kv, uint64_t *ret_scratch)
 {
     *ret_weights = 0;
     for (uint32_t i = 0; i < plan->n_weights; i++)
@@ -78,7 +83,8 @@ static void fake_destroy(struct halo_device_model *model)
     free(model);
 }
 
-static int fake_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret, char *reason)
+static int fake_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
+                       char *reason)
 {
     struct halo_device_model *model = calloc(1, sizeof(*model));
     assert(model);
@@ -122,12 +128,14 @@ static int fake_seal(struct halo_device_model *model, char *reason)
 }
 
 /* Hash of the tokens of positions 0..pos, and whether the fatal token is among them. */
-static uint64_t hash_prefix(const struct halo_device_model *model, const struct halo_batch_seq *seq, int32_t pos, bool *ret_nan)
+static uint64_t hash_prefix(const struct halo_device_model *model, const struct halo_batch_seq *seq, int32_t pos,
+                            bool *ret_nan)
 {
     uint64_t hash = 1;
     int32_t nan_token = atomic_load(&fake_control->nan_token);
     for (int32_t p = 0; p <= pos; p++) {
-        int32_t token = model->cells[seq->pages[p / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + p % HALO_KV_PAGE_TOKENS];
+        int32_t token =
+            model->cells[seq->pages[p / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + p % HALO_KV_PAGE_TOKENS];
         assert(token >= 0); /* computed before it is read */
         hash = mix(hash * 31 + (uint64_t)token + 1);
         *ret_nan |= nan_token > 0 && token == nan_token;
@@ -155,7 +163,8 @@ static void see(_Atomic uint32_t *most, uint32_t value)
         atomic_store(most, value);
 }
 
-static int fake_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase, char *reason)
+static int fake_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
+                    char *reason)
 {
     uint32_t run = atomic_fetch_add(&fake_control->n_runs, 1) + 1;
     assert(model->sealed && batch->n_rows > 0 && batch->n_rows <= model->plan->max_rows);
@@ -179,7 +188,8 @@ static int fake_run(struct halo_device_model *model, const struct halo_batch *ba
         uint32_t at = (uint32_t)batch->pos[i];
         assert(at / HALO_KV_PAGE_TOKENS < seq->n_pages && (i == 0 || batch->seq[i] >= batch->seq[i - 1]));
         assert(at < model->plan->n_context && batch->token[i] >= 0 && (uint32_t)batch->token[i] < model->plan->n_vocab);
-        model->cells[seq->pages[at / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + at % HALO_KV_PAGE_TOKENS] = batch->token[i];
+        model->cells[seq->pages[at / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + at % HALO_KV_PAGE_TOKENS] =
+            batch->token[i];
     }
     for (uint32_t i = 0; i < batch->n_outputs; i++)
         fill_logits(model, batch, i);
@@ -196,17 +206,32 @@ static int fake_kv_copy(struct halo_device_model *model, uint32_t from_page, uin
 static double fake_bandwidth(struct halo_device *device) { return 1e9; }
 
 static const struct halo_device_ops table = {
-    .abi = HALO_DEVICE_ABI, .size = sizeof(table), .name = "fake", .probe = fake_probe, .open = fake_open, .close = fake_close,
-    .describe = fake_describe, .supports = fake_supports, .estimate = fake_estimate, .model_create = fake_create,
-    .model_destroy = fake_destroy, .weight_slot = fake_slot, .weight_commit = fake_commit, .model_seal = fake_seal, .run = fake_run,
-    .kv_copy = fake_kv_copy, .measure_bandwidth = fake_bandwidth,
+    .abi = HALO_DEVICE_ABI,
+    .size = sizeof(table),
+    .name = "fake",
+    .probe = fake_probe,
+    .open = fake_open,
+    .close = fake_close,
+    .describe = fake_describe,
+    .supports = fake_supports,
+    .estimate = fake_estimate,
+    .model_create = fake_create,
+    .model_destroy = fake_destroy,
+    .weight_slot = fake_slot,
+    .weight_commit = fake_commit,
+    .model_seal = fake_seal,
+    .run = fake_run,
+    .kv_copy = fake_kv_copy,
+    .measure_bandwidth = fake_bandwidth,
 };
 
 const struct halo_device_ops *fake_device(void) { return &table; }
 
-void fake_plan(struct halo_plan *plan, uint32_t n_vocab, uint32_t n_context, uint32_t max_rows, uint32_t max_outputs, uint32_t n_pages)
+void fake_plan(struct halo_plan *plan, uint32_t n_vocab, uint32_t n_context, uint32_t max_rows, uint32_t max_outputs,
+               uint32_t n_pages)
 {
-    *plan = (struct halo_plan){.n_vocab = n_vocab, .n_context = n_context, .max_rows = max_rows, .max_outputs = max_outputs};
-    plan->kv = (struct halo_kv_shape){.type = HALO_KV_F32, .n_layers = 1, .n_head_kv = 1, .head_dim_k = 8, .head_dim_v = 8,
-                                      .n_pages = n_pages};
+    *plan = (struct halo_plan){
+        .n_vocab = n_vocab, .n_context = n_context, .max_rows = max_rows, .max_outputs = max_outputs};
+    plan->kv = (struct halo_kv_shape){
+        .type = HALO_KV_F32, .n_layers = 1, .n_head_kv = 1, .head_dim_k = 8, .head_dim_v = 8, .n_pages = n_pages};
 }

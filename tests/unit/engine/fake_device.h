@@ -1,7 +1,8 @@
 /* fake_device.h: a scripted device: the table of device.h over a few arrays.
  *
- * Logits are a hash of every token of the sequence up to the row, read back through the row's page table: a wrong page, a page given
- * away too early or a row computed twice changes them. So does nothing else: the device is batch-invariant. It fails when told to.
+ * Logits are a hash of every token of the sequence up to the row, read back through the row's page table: a wrong page,
+ * a page given away too early or a row computed twice changes them. So does nothing else: the device is
+ * batch-invariant. It fails when told to.
  */
 #ifndef HALO_TESTS_FAKE_DEVICE_H
 #define HALO_TESTS_FAKE_DEVICE_H
@@ -34,7 +35,8 @@ extern struct fake_control *fake_control; /* set before use; shared memory when 
 const struct halo_device_ops *fake_device(void);
 
 /* A plan with nothing but its numbers. */
-void fake_plan(struct halo_plan *plan, uint32_t n_vocab, uint32_t n_context, uint32_t max_rows, uint32_t max_outputs, uint32_t n_pages);
+void fake_plan(struct halo_plan *plan, uint32_t n_vocab, uint32_t n_context, uint32_t max_rows, uint32_t max_outputs,
+               uint32_t n_pages);
 
 /* A model without load: for tests of the scheduler alone. */
 struct halo_device_model *fake_model(const struct halo_plan *plan);

@@ -39,8 +39,14 @@ void rig_init(struct rig *rig, uint32_t max_rows, uint32_t max_outputs, uint32_t
     assert_int_equal(halo_mailbox_init(&rig->port, false), 0);
     rig->model = fake_model(&rig->plan);
     rig->seqs = calloc(RIG_MAX, sizeof(*rig->seqs));
-    struct halo_scheduler_setup setup = {.ops = fake_device(), .device_model = rig->model, .plan = &rig->plan, .batch_invariant = true,
-                                         .max_queued = 256, .phase = &rig->phase, .stats = &rig->stats, .port = &rig->port};
+    struct halo_scheduler_setup setup = {.ops = fake_device(),
+                                         .device_model = rig->model,
+                                         .plan = &rig->plan,
+                                         .batch_invariant = true,
+                                         .max_queued = 256,
+                                         .phase = &rig->phase,
+                                         .stats = &rig->stats,
+                                         .port = &rig->port};
     assert_int_equal(halo_scheduler_init(&rig->scheduler, &setup), 0);
 }
 

@@ -1,4 +1,5 @@
-/* test_crowd.c: two hundred sequences at once, with cancels, slow readers and a small pool: each that ends by itself is as if alone. */
+/* test_crowd.c: two hundred sequences at once, with cancels, slow readers and a small pool: each that ends by itself is
+ * as if alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

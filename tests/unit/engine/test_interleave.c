@@ -1,4 +1,5 @@
-/* test_interleave.c: every kind of request in random order, with cancels, orders and loads in between: each ends exactly once.
+/* test_interleave.c: every kind of request in random order, with cancels, orders and loads in between: each ends
+ * exactly once.
  *
  * The events are checked one by one by child.c: nothing after a terminal event, no id that was not asked for.
  */
@@ -26,9 +27,16 @@ static void send_random(struct child *c, int id)
     case 2: child_send(c, "{\"type\":\"models\",\"id\":%d}", id); return;
     case 3: child_send(c, "{\"type\":\"stats\",\"id\":%d}", id); return;
     case 4: child_send(c, "{\"type\":\"tokenize\",\"id\":%d," M ",\"text\":\"It was a dark night\"}", id); return;
-    case 5: child_send(c, "{\"type\":\"score\",\"id\":%d," M ",\"text\":\"It was a dark and stormy night; the rain fell\",\"top\":%d}", id,
-                       rand() % 5); return;
-    case 6: child_send(c, "{\"type\":\"bench\",\"id\":%d," M ",\"prefill\":%d,\"decode\":4,\"repeat\":2}", id, rand() % 100); return;
+    case 5:
+        child_send(c,
+                   "{\"type\":\"score\",\"id\":%d," M
+                   ",\"text\":\"It was a dark and stormy night; the rain fell\",\"top\":%d}",
+                   id, rand() % 5);
+        return;
+    case 6:
+        child_send(c, "{\"type\":\"bench\",\"id\":%d," M ",\"prefill\":%d,\"decode\":4,\"repeat\":2}", id,
+                   rand() % 100);
+        return;
     case 7: child_send(c, "{\"type\":\"plan\",\"id\":%d," M "}", id); return;
     case 8:
     case 15: child_send(c, "{\"type\":\"load\",\"id\":%d," M "}", id); return;
@@ -39,12 +47,16 @@ static void send_random(struct child *c, int id)
             child_send(c, "{\"type\":\"diag\",\"id\":%d}", id);
         return;
     case 10: child_send(c, "{\"type\":\"detokenize\",\"id\":%d," M ",\"tokens\":[1,2,3]}", id); return;
-    case 11: child_send(c, "{\"type\":\"generate\",\"id\":%d," M ",\"prompt\":\"a\",\"deadline_ms\":%d,\"ignore_eos\":true}", id,
-                        1 + rand() % 30); return;
+    case 11:
+        child_send(c, "{\"type\":\"generate\",\"id\":%d," M ",\"prompt\":\"a\",\"deadline_ms\":%d,\"ignore_eos\":true}",
+                   id, 1 + rand() % 30);
+        return;
     default:
-        child_send(c, "{\"type\":\"generate\",\"id\":%d," M ",\"prompt\":\"Once upon a time\",\"max_tokens\":%d,\"stream\":%s,"
-                      "\"emit_token_ids\":%s,\"stop\":[\"the\",\"and so\"]}", id, 1 + rand() % 60, rand() % 3 ? "true" : "false",
-                   rand() % 2 ? "true" : "false");
+        child_send(c,
+                   "{\"type\":\"generate\",\"id\":%d," M
+                   ",\"prompt\":\"Once upon a time\",\"max_tokens\":%d,\"stream\":%s,"
+                   "\"emit_token_ids\":%s,\"stop\":[\"the\",\"and so\"]}",
+                   id, 1 + rand() % 60, rand() % 3 ? "true" : "false", rand() % 2 ? "true" : "false");
     }
 }
 

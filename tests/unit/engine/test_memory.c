@@ -1,4 +1,5 @@
-/* test_memory.c: what the engine does when the n-th allocation fails, for every n until none does: a refusal, and nothing lost. */
+/* test_memory.c: what the engine does when the n-th allocation fails, for every n until none does: a refusal, and
+ * nothing lost. */
 #include <engine/bench.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -21,8 +22,16 @@ static void a_sequence_is_whole_or_not_at_all(void **state)
     struct halo_span stops[2] = {{"stop", 4}, {"halt", 4}};
     struct halo_logit_bias biases[3] = {{1, 1}, {2, 2}, {3, 3}};
     int32_t ids[40] = {0};
-    struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_GENERATE, .ids = ids, .n_prompt = 30, .n_committed = 10, .max_tokens = 50,
-                                        .stops = stops, .n_stops = 2, .n_top = 20, .want_logprob = true, .bytes_sent = 3,
+    struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_GENERATE,
+                                        .ids = ids,
+                                        .n_prompt = 30,
+                                        .n_committed = 10,
+                                        .max_tokens = 50,
+                                        .stops = stops,
+                                        .n_stops = 2,
+                                        .n_top = 20,
+                                        .want_logprob = true,
+                                        .bytes_sent = 3,
                                         .sampler = {.biases = biases, .n_biases = 3}};
     unsigned n_refused = 0;
     for (uint64_t n = 0;; n++) {

@@ -32,8 +32,9 @@ static void short_requests_have_their_replies(void **state)
     child_send(&c, "{\"type\":\"detokenize\",\"id\":10," M ",\"tokens\":[2126,699]}");
     child_send(&c, "{\"type\":\"plan\",\"id\":11," M "}");
     child_send(&c, "{\"type\":\"bench\",\"id\":12," M ",\"prefill\":40,\"decode\":5,\"batch\":3,\"repeat\":4}");
-    static const enum halo_ev_type want[] = {HALO_EV_HELLO, HALO_EV_PONG, HALO_EV_MODELS, HALO_EV_STATUS, HALO_EV_STATS, HALO_EV_DIAG,
-                                             HALO_EV_RESET, HALO_EV_TOKENS, HALO_EV_TEXT, HALO_EV_PLAN, HALO_EV_BENCH};
+    static const enum halo_ev_type want[] = {HALO_EV_HELLO, HALO_EV_PONG, HALO_EV_MODELS, HALO_EV_STATUS,
+                                             HALO_EV_STATS, HALO_EV_DIAG, HALO_EV_RESET,  HALO_EV_TOKENS,
+                                             HALO_EV_TEXT,  HALO_EV_PLAN, HALO_EV_BENCH};
     for (int i = 0; i < 11; i++)
         assert_int_equal(child_wait(&c, i + 2)->terminal, want[i]);
     assert_non_null(strstr(c.requests[2].last, "batch_invariant"));
@@ -56,24 +57,30 @@ static void refusals_say_why(void **state)
         {"{\"type\":\"generate\",\"id\":%d}", HALO_ERROR_BAD_REQUEST, "exactly one"},
         {"{\"type\":\"generate\",\"id\":%d,\"prompt\":\"\"}", HALO_ERROR_BAD_REQUEST, "empty"},
         {"{\"type\":\"generate\",\"id\":%d,\"tokens\":[4096]}", HALO_ERROR_BAD_REQUEST, "tokens[0] is 4096"},
-        {"{\"type\":\"generate\",\"id\":%d,\"prompt\":\"a\",\"logit_bias\":{\"4096\":1}}", HALO_ERROR_BAD_REQUEST, "4096"},
+        {"{\"type\":\"generate\",\"id\":%d,\"prompt\":\"a\",\"logit_bias\":{\"4096\":1}}", HALO_ERROR_BAD_REQUEST,
+         "4096"},
         {"{\"type\":\"generate\",\"id\":%d,\"prompt\":\"a\",\"max_token\":1}", HALO_ERROR_BAD_REQUEST, "max_token"},
         {"{\"type\":\"generate\",\"id\":%d,\"model\":\"nobody\",\"prompt\":\"a\"}", HALO_ERROR_NOT_FOUND, "nobody"},
         {"{\"type\":\"score\",\"id\":%d," M ",\"tokens\":[1,2],\"from\":2}", HALO_ERROR_BAD_REQUEST, "from is 2"},
         {"{\"type\":\"score\",\"id\":%d," M "}", HALO_ERROR_BAD_REQUEST, "exactly one"},
         {"{\"type\":\"bench\",\"id\":%d," M ",\"prefill\":2000}", HALO_ERROR_CONTEXT_OVERFLOW, "1024"},
-        {"{\"type\":\"bench\",\"id\":%d," M ",\"prefill\":0,\"decode\":0}", HALO_ERROR_BAD_REQUEST, "nothing to measure"},
+        {"{\"type\":\"bench\",\"id\":%d," M ",\"prefill\":0,\"decode\":0}", HALO_ERROR_BAD_REQUEST,
+         "nothing to measure"},
         {"{\"type\":\"bench\",\"id\":%d," M ",\"batch\":65}", HALO_ERROR_CONTEXT_OVERFLOW, "65"},
         {"{\"type\":\"load\",\"id\":%d,\"model\":\"absent\"}", HALO_ERROR_NOT_FOUND, "absent"},
         {"{\"type\":\"load\",\"id\":%d,\"model\":\"/dev/null\"}", HALO_ERROR_LOAD_FAILED, "null"},
         {"{\"type\":\"load\",\"id\":%d," M ",\"params\":{\"context\":77}}", HALO_ERROR_BAD_REQUEST, "context 1024"},
-        {"{\"type\":\"load\",\"id\":%d,\"model\":\"x\",\"params\":{\"device\":\"hip\"}}", HALO_ERROR_UNSUPPORTED, "hip"},
+        {"{\"type\":\"load\",\"id\":%d,\"model\":\"x\",\"params\":{\"device\":\"hip\"}}", HALO_ERROR_UNSUPPORTED,
+         "hip"},
         {"{\"type\":\"unload\",\"id\":%d,\"model\":\"absent\"}", HALO_ERROR_NOT_FOUND, "absent"},
         {"{\"type\":\"cancel\",\"id\":%d,\"target\":999}", HALO_ERROR_NOT_FOUND, "target"},
-        {"{\"type\":\"template\",\"id\":%d," M ",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", HALO_ERROR_UNSUPPORTED, ""},
+        {"{\"type\":\"template\",\"id\":%d," M ",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+         HALO_ERROR_UNSUPPORTED, ""},
         {"{\"type\":\"plan\",\"id\":%d}", HALO_ERROR_BAD_REQUEST, "exactly one"},
-        {"{\"type\":\"generate\",\"id\":%d,\"prompt\":\"a\",\"max_tokens\":2,\"resume\":{\"tokens\":[1,2,3],\"bytes_sent\":0,"
-         "\"seed\":1,\"elapsed_ms\":1,\"started\":true}}", HALO_ERROR_BAD_REQUEST, "resume has 3"},
+        {"{\"type\":\"generate\",\"id\":%d,\"prompt\":\"a\",\"max_tokens\":2,\"resume\":{\"tokens\":[1,2,3],\"bytes_"
+         "sent\":0,"
+         "\"seed\":1,\"elapsed_ms\":1,\"started\":true}}",
+         HALO_ERROR_BAD_REQUEST, "resume has 3"},
     };
     struct child c;
     child_start(&c, false, NULL);
@@ -86,7 +93,8 @@ static void refusals_say_why(void **state)
 #pragma GCC diagnostic pop
         child_send(&c, "%s", line);
         struct child_request *request = child_wait(&c, i + 2);
-        if (request->terminal != HALO_EV_ERROR || request->error != rows[i].code || !strstr(request->message, rows[i].says))
+        if (request->terminal != HALO_EV_ERROR || request->error != rows[i].code ||
+            !strstr(request->message, rows[i].says))
             fail_msg("%s\ngave %s", line, request->last);
     }
     child_send(&c, "no json");
@@ -120,9 +128,11 @@ static void a_reply_streams_or_comes_whole(void **state)
     struct child c;
     child_start(&c, false, NULL);
     child_load(&c);
-    child_send(&c, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"x\",\"seed\":5,\"max_tokens\":30,\"emit_token_ids\":true,"
+    child_send(&c,
+               "{\"type\":\"generate\",\"id\":2,\"prompt\":\"x\",\"seed\":5,\"max_tokens\":30,\"emit_token_ids\":true,"
+               "\"ignore_eos\":true}");
+    child_send(&c, "{\"type\":\"generate\",\"id\":3,\"prompt\":\"x\",\"seed\":5,\"max_tokens\":30,\"stream\":false,"
                    "\"ignore_eos\":true}");
-    child_send(&c, "{\"type\":\"generate\",\"id\":3,\"prompt\":\"x\",\"seed\":5,\"max_tokens\":30,\"stream\":false,\"ignore_eos\":true}");
     struct child_request *streamed = child_wait(&c, 2), *whole = child_wait(&c, 3);
     assert_int_equal(streamed->n_ids, 30);
     assert_int_equal(whole->n_ids + whole->n_text, 0);
@@ -271,7 +281,8 @@ static void a_peer_that_does_not_read_pauses_its_sequences(void **state)
     child_start(&c, true, NULL);
     child_load(&c);
     for (int i = 2; i < 18; i++)
-        child_send(&c, "{\"type\":\"generate\",\"id\":%d,\"tokens\":[5],\"seed\":3,\"ignore_eos\":true,\"logprobs\":20}", i);
+        child_send(
+            &c, "{\"type\":\"generate\",\"id\":%d,\"tokens\":[5],\"seed\":3,\"ignore_eos\":true,\"logprobs\":20}", i);
     uint32_t before, now = 0;
     uint64_t until_ms = halo_clock_ms() + 10000;
     do { /* the device falls silent: nothing is computed for somebody who does not read */
@@ -295,8 +306,9 @@ static void a_resume_continues_the_stream(void **state)
     struct child c;
     child_start(&c, true, NULL);
     child_load(&c);
-    static const char body[] = "\"prompt\":\"Once\",\"seed\":9,\"max_tokens\":40,\"emit_token_ids\":true,\"ignore_eos\":true,"
-                               "\"repeat_penalty\":1.2,\"stop\":[\"zzzzzz\"]";
+    static const char body[] =
+        "\"prompt\":\"Once\",\"seed\":9,\"max_tokens\":40,\"emit_token_ids\":true,\"ignore_eos\":true,"
+        "\"repeat_penalty\":1.2,\"stop\":[\"zzzzzz\"]";
     child_send(&c, "{\"type\":\"generate\",\"id\":2,%s}", body);
     struct child_request *whole = child_wait(&c, 2);
     assert_int_equal(whole->n_ids, 40);
@@ -324,7 +336,8 @@ static void pause_and_continue_change_when_not_what(void **state)
     struct child c;
     child_start(&c, true, slow_runs);
     child_load(&c);
-    static const char body[] = "\"prompt\":\"Once\",\"seed\":9,\"max_tokens\":30,\"emit_token_ids\":true,\"ignore_eos\":true";
+    static const char body[] =
+        "\"prompt\":\"Once\",\"seed\":9,\"max_tokens\":30,\"emit_token_ids\":true,\"ignore_eos\":true";
     child_send(&c, "{\"type\":\"generate\",\"id\":2,%s}", body);
     while (c.requests[2].n_ids < 5)
         child_read(&c, 100);

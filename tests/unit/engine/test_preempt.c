@@ -1,4 +1,5 @@
-/* test_preempt.c: a page pool that is too small: the youngest goes back to the queue, the oldest always gets on, ids do not change. */
+/* test_preempt.c: a page pool that is too small: the youngest goes back to the queue, the oldest always gets on, ids do
+ * not change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

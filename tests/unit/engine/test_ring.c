@@ -24,7 +24,8 @@ static void refuses_when_full_and_goes_on_when_read(void **state)
             halo_ring_push(&ring);
             continue;
         }
-        assert_true(halo_ring_room(&ring) < 2 * halo_event_bytes(0, n_text)); /* refused for want of room, not for fun */
+        assert_true(halo_ring_room(&ring) <
+                    2 * halo_event_bytes(0, n_text)); /* refused for want of room, not for fun */
         const struct halo_event *old = halo_ring_peek(&ring);
         assert_non_null(old);
         assert_int_equal(old->a, popped++);

@@ -1,4 +1,5 @@
-/* test_sampler.c: the chain of the sampler, one fact a test, and the whole chain against a naive one that sorts everything. */
+/* test_sampler.c: the chain of the sampler, one fact a test, and the whole chain against a naive one that sorts
+ * everything. */
 #include <base/rng.h>
 #include <engine/sampler.h>
 #include <math.h>
@@ -26,8 +27,8 @@ double __wrap_halo_rng_uniform(uint64_t seed, uint64_t position, uint32_t lane)
 
 static const struct halo_sampler_params plain = {.temperature = 1, .top_p = 1, .repeat_penalty = 1};
 
-static int32_t draw(uint32_t n, const float *logits, const struct halo_sampler_params *params, const int32_t *tokens, uint32_t n_tokens,
-                    uint64_t position)
+static int32_t draw(uint32_t n, const float *logits, const struct halo_sampler_params *params, const int32_t *tokens,
+                    uint32_t n_tokens, uint64_t position)
 {
     struct halo_sampler sampler;
     float *copy = malloc(n * sizeof(*copy));
@@ -43,8 +44,8 @@ static int32_t draw(uint32_t n, const float *logits, const struct halo_sampler_p
 }
 
 /* Which ids can come out, found by walking the uniform number through [0, 1). */
-static uint32_t survivors(uint32_t n, const float *logits, const struct halo_sampler_params *params, const int32_t *tokens,
-                          uint32_t n_tokens)
+static uint32_t survivors(uint32_t n, const float *logits, const struct halo_sampler_params *params,
+                          const int32_t *tokens, uint32_t n_tokens)
 {
     uint32_t set = 0;
     assert_true(n <= 32);
@@ -142,7 +143,8 @@ static void penalties_count_the_prompt_within_the_window(void **state)
     float negative[2] = {-1.0f, -1.5f};
     int32_t first[1] = {0};
     params.repeat_window = 64;
-    assert_int_equal(draw(2, negative, &params, first, 1, 0), 1); /* -1 * 2 is worse than -1.5: a penalty never rewards */
+    assert_int_equal(draw(2, negative, &params, first, 1, 0),
+                     1); /* -1 * 2 is worse than -1.5: a penalty never rewards */
 }
 
 static void presence_counts_once_and_frequency_each_time(void **state)
@@ -210,7 +212,9 @@ static void frequencies_follow_the_probabilities(void **state)
     for (uint64_t position = 0; position < DRAWS; position++)
         counts[halo_sampler_draw(&sampler, &params, logits, NULL, 0, position)]++;
     double good = chi_square(counts, p, N, DRAWS), bad = chi_square(counts, warm, N, DRAWS);
-    print_message("chi-square with 7 degrees of freedom: %.2f; of a distribution off by 5 %% in its rarest token: %.2f\n", good, bad);
+    print_message(
+        "chi-square with 7 degrees of freedom: %.2f; of a distribution off by 5 %% in its rarest token: %.2f\n", good,
+        bad);
     assert_true(good < 35); /* one in 100,000 by chance */
     params.top_k = 4; /* the same through the sorted path, of four */
     memset(counts, 0, sizeof(counts));
@@ -238,7 +242,10 @@ static int naive_order(const void *a, const void *b)
     return x->id - y->id;
 }
 
-static int naive_by_id(const void *a, const void *b) { return ((const struct naive *)a)->id - ((const struct naive *)b)->id; }
+static int naive_by_id(const void *a, const void *b)
+{
+    return ((const struct naive *)a)->id - ((const struct naive *)b)->id;
+}
 
 static int32_t naive_draw(uint32_t n, const float *logits, const struct halo_sampler_params *params, uint64_t position)
 {

@@ -14,7 +14,7 @@ static void an_observation_falls_into_the_first_bucket_that_holds_it(void **stat
     const uint32_t *bounds = halo_histogram_bounds(HALO_HISTOGRAM_step_rows);
     for (int i = 0; i < HALO_HISTOGRAM_BOUNDS; i++) {
         assert_true(i == 0 || bounds[i] > bounds[i - 1]);
-        halo_stats_observe(&stats, HALO_HISTOGRAM_step_rows, bounds[i]);     /* the bound itself belongs to the bucket */
+        halo_stats_observe(&stats, HALO_HISTOGRAM_step_rows, bounds[i]); /* the bound itself belongs to the bucket */
         halo_stats_observe(&stats, HALO_HISTOGRAM_step_rows, bounds[i] + 1); /* one more does not */
     }
     struct halo_histogram *histogram = &stats.histograms[HALO_HISTOGRAM_step_rows];
@@ -33,8 +33,14 @@ static void an_observation_falls_into_the_first_bucket_that_holds_it(void **stat
 /* Outside scripts read these. A change here is a change of the protocol. */
 static void names_are_stable(void **state)
 {
-    static const char *const wanted[] = {"steps", "rows", "steps_8_or_more", "prompt_tokens", "committed_tokens", "preemptions",
-                                         "cancelled_decode", "refused_queue_full"};
+    static const char *const wanted[] = {"steps",
+                                         "rows",
+                                         "steps_8_or_more",
+                                         "prompt_tokens",
+                                         "committed_tokens",
+                                         "preemptions",
+                                         "cancelled_decode",
+                                         "refused_queue_full"};
     struct halo_stats stats = {0};
     HALO_COUNT(&stats, steps_8_or_more, 7);
     for (size_t w = 0; w < sizeof(wanted) / sizeof(wanted[0]); w++) {

@@ -1,8 +1,8 @@
 /* bench.h: how fast a loaded model runs here, by running it.
  *
- * A bench has the device to itself: it begins when no sequence runs, and new ones wait. One call is one run of the plan, so that a
- * cancel is honoured between them. The prompt is made of ids spread over the vocabulary, decoding is greedy.
- * Threads: the device thread between post and BENCH_DONE.
+ * A bench has the device to itself: it begins when no sequence runs, and new ones wait. One call is one run of the
+ * plan, so that a cancel is honoured between them. The prompt is made of ids spread over the vocabulary, decoding is
+ * greedy. Threads: the device thread between post and BENCH_DONE.
  */
 #ifndef HALO_ENGINE_BENCH_H
 #define HALO_ENGINE_BENCH_H
@@ -41,9 +41,10 @@ struct halo_bench {
 
 #define HALO_BENCH_MORE 1 /* outcome of step: call again */
 
-/* Takes memory for the results. BAD_REQUEST when it does not fit the model's context or pool (numbers), OUT_OF_MEMORY. Any thread. */
-int halo_bench_create(struct halo_bench **ret, struct halo_loaded *loaded, uint32_t prefill, uint32_t decode, uint32_t batch,
-                      uint32_t repeat, struct halo_fault *fault);
+/* Takes memory for the results. BAD_REQUEST when it does not fit the model's context or pool (numbers), OUT_OF_MEMORY.
+ * Any thread. */
+int halo_bench_create(struct halo_bench **ret, struct halo_loaded *loaded, uint32_t prefill, uint32_t decode,
+                      uint32_t batch, uint32_t repeat, struct halo_fault *fault);
 void halo_bench_destroy(struct halo_bench *bench);
 
 /* One run of the device. HALO_BENCH_MORE, 0: over (results, or cancelled), negative: bench->fault is set. */

@@ -1,8 +1,9 @@
 /* device_thread.h: the thread that owns the device, its models and their sequences.
  *
- * Everything reaches it through its mailbox, everything leaves it through the port's. It opens the device first. Between two steps it
- * looks at its mail and at the flags of all sequences. When the device is lost (-EIO) every sequence ends with device_fault, `lost` is
- * raised, and later work is refused: the process should end and be started again.
+ * Everything reaches it through its mailbox, everything leaves it through the port's. It opens the device first.
+ * Between two steps it looks at its mail and at the flags of all sequences. When the device is lost (-EIO) every
+ * sequence ends with device_fault, `lost` is raised, and later work is refused: the process should end and be started
+ * again.
  */
 #ifndef HALO_ENGINE_DEVICE_THREAD_H
 #define HALO_ENGINE_DEVICE_THREAD_H
@@ -12,7 +13,8 @@
 #include <engine/stats.h>
 #include <pthread.h>
 
-/* What a plan would need and how fast it would be; answered by the device thread because only it may touch the device. */
+/* What a plan would need and how fast it would be; answered by the device thread because only it may touch the device.
+ */
 struct halo_forecast {
     struct halo_note note;
     void *request;
@@ -54,8 +56,8 @@ struct halo_device_thread {
     bool stop;
 };
 
-/* Starts it. 0 or a negative errno. stop() lets it finish its step, ends everything and joins: for tests and orderly ends; a program in
- * a hurry just exits. */
+/* Starts it. 0 or a negative errno. stop() lets it finish its step, ends everything and joins: for tests and orderly
+ * ends; a program in a hurry just exits. */
 int halo_device_thread_start(struct halo_device_thread *thread);
 void halo_device_thread_stop(struct halo_device_thread *thread);
 

@@ -1,4 +1,5 @@
-/* engine.h: the whole engine on two file descriptors: what halod-engine's main is, and what tests run with a scripted device. */
+/* engine.h: the whole engine on two file descriptors: what halod-engine's main is, and what tests run with a scripted
+ * device. */
 #ifndef HALO_ENGINE_ENGINE_H
 #define HALO_ENGINE_ENGINE_H
 
@@ -7,16 +8,16 @@
 
 struct halo_engine_setup {
     int in_fd, out_fd;
-    bool link;                     /* the peer is halod, on one non-blocking socket: heartbeats, and the end when it goes */
+    bool link; /* the peer is halod, on one non-blocking socket: heartbeats, and the end when it goes */
     const char *const *model_dirs; /* outlive the process, as the device's table does */
     size_t n_model_dirs;
     const struct halo_device_ops *device;
     struct halo_device_options device_options;
 };
 
-/* Serves until the peer is gone (link), or until the input has ended and everything is answered. Returns the exit status: 0, 1 for a
- * failure that was logged, 3 when the device was lost. The caller then ends the process by _exit: threads may hang in a driver.
- * Once per process. */
+/* Serves until the peer is gone (link), or until the input has ended and everything is answered. Returns the exit
+ * status: 0, 1 for a failure that was logged, 3 when the device was lost. The caller then ends the process by _exit:
+ * threads may hang in a driver. Once per process. */
 int halo_engine_run(const struct halo_engine_setup *setup);
 
 #endif

@@ -1,9 +1,10 @@
 /* kv_pages.h: the page pool of one model's KV cache and the page tables that borrow from it.
  *
- * A page holds HALO_KV_PAGE_TOKENS positions of every layer; page numbers are those of the device. A page has a reference count:
- * taken with one, back in the free list at zero.
+ * A page holds HALO_KV_PAGE_TOKENS positions of every layer; page numbers are those of the device. A page has a
+ * reference count: taken with one, back in the free list at zero.
  *
- * Threads: the device thread. Memory: all of it at init (a table's at table_init, on whatever thread prepares the sequence).
+ * Threads: the device thread. Memory: all of it at init (a table's at table_init, on whatever thread prepares the
+ * sequence).
  */
 #ifndef HALO_ENGINE_KV_PAGES_H
 #define HALO_ENGINE_KV_PAGES_H

@@ -1,9 +1,9 @@
 /* loaded.h: a model that is in memory, coming, or going, and the load that brings it.
  *
- * A `halo_loaded` is made by the port when a load begins and destroyed by it when the model is gone. The port counts its users
- * (requests that name it), so that the text thread may use the tokenizer and the device thread the weights without a lock: an unload
- * waits until nobody uses it. A `halo_load` travels: text thread (directory, plan), device thread (admission, memory), prefetch thread
- * (bytes), device thread (seal), port.
+ * A `halo_loaded` is made by the port when a load begins and destroyed by it when the model is gone. The port counts
+ * its users (requests that name it), so that the text thread may use the tokenizer and the device thread the weights
+ * without a lock: an unload waits until nobody uses it. A `halo_load` travels: text thread (directory, plan), device
+ * thread (admission, memory), prefetch thread (bytes), device thread (seal), port.
  */
 #ifndef HALO_ENGINE_LOADED_H
 #define HALO_ENGINE_LOADED_H
@@ -25,7 +25,13 @@
 #define HALO_BATCH_ROWS 256         /* rows of a step, at most */
 #define HALO_BATCH_OUTPUTS 64       /* rows of a step whose logits are wanted, at most */
 
-enum halo_loaded_state { HALO_MODEL_LOADING, HALO_MODEL_READY, HALO_MODEL_DRAINING, HALO_MODEL_GONE, HALO_N_MODEL_STATES };
+enum halo_loaded_state {
+    HALO_MODEL_LOADING,
+    HALO_MODEL_READY,
+    HALO_MODEL_DRAINING,
+    HALO_MODEL_GONE,
+    HALO_N_MODEL_STATES
+};
 
 struct halo_loaded {
     struct halo_note note;

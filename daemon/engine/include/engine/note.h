@@ -1,7 +1,7 @@
 /* note.h: what travels in the engine's mailboxes: which kind of thing, and the thing.
  *
- * A note is embedded in the object it speaks of (never allocated by itself), so posting cannot fail for want of memory. While it is
- * posted the receiver owns the object, unless the object's header says otherwise.
+ * A note is embedded in the object it speaks of (never allocated by itself), so posting cannot fail for want of memory.
+ * While it is posted the receiver owns the object, unless the object's header says otherwise.
  */
 #ifndef HALO_ENGINE_NOTE_H
 #define HALO_ENGINE_NOTE_H
@@ -23,7 +23,7 @@ enum halo_note_what {
     HALO_NOTE_TEXT,       /* struct halo_request */
     HALO_NOTE_LOAD_PARSE, /* struct halo_load */
     /* to the port */
-    HALO_NOTE_EVENTS,         /* struct halo_sequence: its ring has events. The device thread keeps owning the sequence */
+    HALO_NOTE_EVENTS, /* struct halo_sequence: its ring has events. The device thread keeps owning the sequence */
     HALO_NOTE_SEQUENCE_DONE,  /* struct halo_sequence: ended; the last word about it */
     HALO_NOTE_TEXT_DONE,      /* struct halo_request: its reply lies in it */
     HALO_NOTE_LOAD_PROGRESS,  /* struct halo_load: the load goes on, its progress fields moved */

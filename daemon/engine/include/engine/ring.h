@@ -1,7 +1,8 @@
 /* ring.h: the events of one sequence on their way from the device thread to the port.
  *
- * One writer, one reader, no lock, no allocation after init. Records are whole events, contiguous, in order. When the reader does
- * not read, the ring fills, and the sequence leaves the batch until there is room: a slow reader costs nobody else anything.
+ * One writer, one reader, no lock, no allocation after init. Records are whole events, contiguous, in order. When the
+ * reader does not read, the ring fills, and the sequence leaves the batch until there is room: a slow reader costs
+ * nobody else anything.
  */
 #ifndef HALO_ENGINE_RING_H
 #define HALO_ENGINE_RING_H
@@ -66,7 +67,8 @@ void halo_ring_finish(struct halo_ring *ring);
 uint32_t halo_ring_room(const struct halo_ring *ring);
 
 /* Writer: a zeroed head with the sizes set, or NULL when there is no room. Fill it, then push. */
-struct halo_event *halo_ring_reserve(struct halo_ring *ring, enum halo_event_kind kind, uint32_t n_top, uint32_t n_text);
+struct halo_event *halo_ring_reserve(struct halo_ring *ring, enum halo_event_kind kind, uint32_t n_top,
+                                     uint32_t n_text);
 void halo_ring_push(struct halo_ring *ring);
 
 /* Reader: the oldest record, NULL when empty; valid until pop. */

@@ -2,17 +2,18 @@
  *
  * The chain, in this order:
  *   1. logit_bias        logit += bias
- *   2. penalties         over the last `repeat_window` tokens of prompt and reply together; for a token seen c > 0 times there:
- *                        logit > 0 ? logit / repeat : logit * repeat, then logit -= presence + c * frequency
+ *   2. penalties         over the last `repeat_window` tokens of prompt and reply together; for a token seen c > 0
+ * times there: logit > 0 ? logit / repeat : logit * repeat, then logit -= presence + c * frequency
  *   3. temperature <= 0  greedy: the largest logit, the lowest id on a tie; nothing is drawn
  *   4. top_k             the k largest logits (before any softmax)
- *   5. top_p             the shortest list of most probable tokens whose probabilities reach p, of the softmax over what top_k left
+ *   5. top_p             the shortest list of most probable tokens whose probabilities reach p, of the softmax over
+ * what top_k left
  *   6. min_p             those at least min_p times as probable as the best
  *   7. temperature       logit / temperature, for what is left
- *   8. draw              one uniform number from (seed, position), walked along the cumulative probabilities: from the most
- *                        probable down (lowest id first on a tie) when top_k or top_p is on, by rising id when both are off
- * So temperature never changes which tokens survive the filters (the order llama.cpp's server uses by default). At least one token
- * survives every step. Sums are double.
+ *   8. draw              one uniform number from (seed, position), walked along the cumulative probabilities: from the
+ * most probable down (lowest id first on a tie) when top_k or top_p is on, by rising id when both are off So
+ * temperature never changes which tokens survive the filters (the order llama.cpp's server uses by default). At least
+ * one token survives every step. Sums are double.
  *
  * A draw is a pure function of (logits, tokens, parameters, position): nothing is kept between calls.
  * Threads: one at a time for each sampler (the device thread). Memory: scratch, all at init.
@@ -57,7 +58,8 @@ struct halo_sampler {
 int halo_sampler_init(struct halo_sampler *sampler, uint32_t n_vocab); /* 0 or -ENOMEM */
 void halo_sampler_finish(struct halo_sampler *sampler);
 
-/* The next token after tokens[0 .. n_tokens), which will stand at `position` of its sequence. `logits`: finite, [n_vocab]. */
+/* The next token after tokens[0 .. n_tokens), which will stand at `position` of its sequence. `logits`: finite,
+ * [n_vocab]. */
 int32_t halo_sampler_draw(struct halo_sampler *sampler, const struct halo_sampler_params *params, const float *logits,
                           const int32_t *tokens, uint32_t n_tokens, uint64_t position);
 

@@ -1,12 +1,14 @@
-/* scheduler.h: continuous batching for one loaded model: which rows run in the next step, and what becomes of their logits.
+/* scheduler.h: continuous batching for one loaded model: which rows run in the next step, and what becomes of their
+ * logits.
  *
- * Sequences wait in order of arrival, are admitted when pages for all their ids are free, and share each step: first one row of every
- * sequence that decodes, then pieces of prompts and of scores within the rows that are left. They join and leave at any step.
- * When the page pool runs dry the youngest sequence gives its pages back and returns to the queue (preemption); paused ones, whose
- * readers do not read, go first. A sequence alone always fits (submit refuses what cannot), so the oldest always gets on.
+ * Sequences wait in order of arrival, are admitted when pages for all their ids are free, and share each step: first
+ * one row of every sequence that decodes, then pieces of prompts and of scores within the rows that are left. They join
+ * and leave at any step. When the page pool runs dry the youngest sequence gives its pages back and returns to the
+ * queue (preemption); paused ones, whose readers do not read, go first. A sequence alone always fits (submit refuses
+ * what cannot), so the oldest always gets on.
  *
- * Cancel, deadline and hold are looked at before every step. Logits are scanned: a sequence whose row is not made of finite numbers
- * ends with device_fault, and no token of it.
+ * Cancel, deadline and hold are looked at before every step. Logits are scanned: a sequence whose row is not made of
+ * finite numbers ends with device_fault, and no token of it.
  *
  * Threads: the device thread. Memory: all at init; step() allocates nothing (guarded).
  */
@@ -65,10 +67,12 @@ struct halo_scheduler {
 int halo_scheduler_init(struct halo_scheduler *scheduler, const struct halo_scheduler_setup *setup);
 void halo_scheduler_finish(struct halo_scheduler *scheduler); /* no sequence may be left */
 
-/* Takes a sequence. It comes back through the port's mailbox, at once when it cannot run (queue_full, out_of_memory). */
+/* Takes a sequence. It comes back through the port's mailbox, at once when it cannot run (queue_full, out_of_memory).
+ */
 void halo_scheduler_submit(struct halo_scheduler *scheduler, struct halo_sequence *sequence);
 
-/* One step. 0, HALO_SCHEDULER_IDLE, or a negative errno: the device failed and every sequence that was in the step has ended. */
+/* One step. 0, HALO_SCHEDULER_IDLE, or a negative errno: the device failed and every sequence that was in the step has
+ * ended. */
 int halo_scheduler_step(struct halo_scheduler *scheduler, struct halo_fault *fault);
 
 /* Whether no sequence is in the way of a bench: paused ones give their pages back and wait in the queue. */

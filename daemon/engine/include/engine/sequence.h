@@ -1,11 +1,11 @@
 /* sequence.h: one text in the engine: the ids of a prompt, what was committed after them, and where its K and V are.
  *
- * Both `generate` and `score` are sequences. The text thread creates one (all of its memory is taken then), posts it to the device
- * thread, which owns it until it posts HALO_NOTE_SEQUENCE_DONE back; then it is the port's, who destroys it. In between the port may
- * touch only the fields under "shared" and read the ring.
+ * Both `generate` and `score` are sequences. The text thread creates one (all of its memory is taken then), posts it to
+ * the device thread, which owns it until it posts HALO_NOTE_SEQUENCE_DONE back; then it is the port's, who destroys it.
+ * In between the port may touch only the fields under "shared" and read the ring.
  *
- * A sequence can lose its pages (preemption) and be computed again from its ids: with a batch-invariant device the ids that follow
- * are the same as if nothing had happened.
+ * A sequence can lose its pages (preemption) and be computed again from its ids: with a batch-invariant device the ids
+ * that follow are the same as if nothing had happened.
  */
 #ifndef HALO_ENGINE_SEQUENCE_H
 #define HALO_ENGINE_SEQUENCE_H
@@ -21,7 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the vocabulary says about an id. An interface, so that the scheduler knows no tokenizer. Any thread, nothing is allocated. */
+/* What the vocabulary says about an id. An interface, so that the scheduler knows no tokenizer. Any thread, nothing is
+ * allocated. */
 struct halo_pieces {
     const void *ud;
     struct halo_span (*piece)(const void *ud, int32_t id); /* its bytes in running text */
@@ -119,10 +120,10 @@ struct halo_sequence {
     atomic_bool stalled;        /* the device thread: waits for room in the ring; the port kicks when it made some */
 };
 
-/* Takes all memory, replays what was committed into the text. A reply that was complete before comes with its outcome set.
- * BAD_REQUEST (stop strings), OUT_OF_MEMORY. */
-int halo_sequence_create(struct halo_sequence **ret, const struct halo_sequence_setup *setup, const struct halo_pieces *pieces,
-                         struct halo_fault *fault);
+/* Takes all memory, replays what was committed into the text. A reply that was complete before comes with its outcome
+ * set. BAD_REQUEST (stop strings), OUT_OF_MEMORY. */
+int halo_sequence_create(struct halo_sequence **ret, const struct halo_sequence_setup *setup,
+                         const struct halo_pieces *pieces, struct halo_fault *fault);
 void halo_sequence_destroy(struct halo_sequence *sequence);
 
 static inline enum halo_sequence_state halo_sequence_state_of(const struct halo_sequence *sequence)
@@ -137,11 +138,14 @@ void halo_sequence_move(struct halo_sequence *sequence, enum halo_sequence_state
 /* Device thread: whether the ring has room for the events of n more rows and for ending afterwards. */
 bool halo_sequence_has_room(const struct halo_sequence *sequence, uint32_t n_rows);
 
-/* Device thread: writes events; room was checked before (has_room), so they cannot fail. Tell the port with halo_sequence_tell(). */
+/* Device thread: writes events; room was checked before (has_room), so they cannot fail. Tell the port with
+ * halo_sequence_tell(). */
 void halo_sequence_emit_started(struct halo_sequence *sequence, uint64_t now_ns);
 void halo_sequence_emit_progress(struct halo_sequence *sequence, enum halo_event_kind kind, uint64_t a, uint64_t b);
-void halo_sequence_emit_committed(struct halo_sequence *sequence, int32_t id, uint64_t now_ns, double logprob, uint32_t n_top);
-void halo_sequence_emit_row(struct halo_sequence *sequence, uint32_t pos, bool has_logprob, double logprob, uint32_t n_top);
+void halo_sequence_emit_committed(struct halo_sequence *sequence, int32_t id, uint64_t now_ns, double logprob,
+                                  uint32_t n_top);
+void halo_sequence_emit_row(struct halo_sequence *sequence, uint32_t pos, bool has_logprob, double logprob,
+                            uint32_t n_top);
 void halo_sequence_emit_text(struct halo_sequence *sequence, struct halo_span text);
 
 /* Device thread: wakes the port if it does not know yet. */

@@ -9,41 +9,41 @@
 #include <stdint.h>
 
 /* X(identifier = name in the reply) */
-#define HALO_COUNTER_LIST(X)                                                                                                   \
-    X(steps)               /* runs of the plan */                                                                              \
-    X(rows)                /* rows computed */                                                                                 \
-    X(steps_8_or_more)   /* steps that held 8 or more sequences */                                                           \
-    X(step_us)             /* time in the device */                                                                            \
-    X(prompt_tokens)       /* rows of prompts, recomputed ones included */                                                     \
-    X(committed_tokens)                                                                                                        \
-    X(score_rows)                                                                                                              \
-    X(sequences_submitted)                                                                                                     \
-    X(preemptions)                                                                                                             \
-    X(ended_stop)                                                                                                              \
-    X(ended_length)                                                                                                            \
-    X(ended_scored)                                                                                                            \
-    X(cancelled_queued)                                                                                                        \
-    X(cancelled_prefill)                                                                                                       \
-    X(cancelled_decode)                                                                                                        \
-    X(cancelled_paused)                                                                                                        \
-    X(ended_deadline)                                                                                                          \
-    X(ended_fault)                                                                                                             \
-    X(refused_queue_full)                                                                                                      \
-    X(requests)            /* lines that were requests */                                                                      \
-    X(requests_refused)    /* lines that were none */                                                                          \
-    X(loads)                                                                                                                   \
-    X(loads_failed)                                                                                                            \
-    X(unloads)                                                                                                                 \
-    X(load_bytes)                                                                                                              \
+#define HALO_COUNTER_LIST(X)                                                                                           \
+    X(steps)           /* runs of the plan */                                                                          \
+    X(rows)            /* rows computed */                                                                             \
+    X(steps_8_or_more) /* steps that held 8 or more sequences */                                                       \
+    X(step_us)         /* time in the device */                                                                        \
+    X(prompt_tokens)   /* rows of prompts, recomputed ones included */                                                 \
+    X(committed_tokens)                                                                                                \
+    X(score_rows)                                                                                                      \
+    X(sequences_submitted)                                                                                             \
+    X(preemptions)                                                                                                     \
+    X(ended_stop)                                                                                                      \
+    X(ended_length)                                                                                                    \
+    X(ended_scored)                                                                                                    \
+    X(cancelled_queued)                                                                                                \
+    X(cancelled_prefill)                                                                                               \
+    X(cancelled_decode)                                                                                                \
+    X(cancelled_paused)                                                                                                \
+    X(ended_deadline)                                                                                                  \
+    X(ended_fault)                                                                                                     \
+    X(refused_queue_full)                                                                                              \
+    X(requests)         /* lines that were requests */                                                                 \
+    X(requests_refused) /* lines that were none */                                                                     \
+    X(loads)                                                                                                           \
+    X(loads_failed)                                                                                                    \
+    X(unloads)                                                                                                         \
+    X(load_bytes)                                                                                                      \
     X(load_us)
 
 /* X(identifier, 8 upper bounds) the last bucket is open */
-#define HALO_HISTOGRAM_LIST(X)                                                                                                 \
-    X(step_rows, 1, 2, 4, 8, 16, 32, 64, 128)                                                                                  \
-    X(step_sequences, 1, 2, 4, 8, 16, 32, 48, 64)                                                                              \
-    X(step_ms, 1, 5, 10, 25, 50, 100, 250, 1000)                                                                               \
-    X(ttft_ms, 5, 20, 50, 100, 250, 1000, 5000, 30000)                                                                         \
-    X(inter_token_ms, 1, 5, 10, 25, 50, 100, 250, 1000)                                                                        \
+#define HALO_HISTOGRAM_LIST(X)                                                                                         \
+    X(step_rows, 1, 2, 4, 8, 16, 32, 64, 128)                                                                          \
+    X(step_sequences, 1, 2, 4, 8, 16, 32, 48, 64)                                                                      \
+    X(step_ms, 1, 5, 10, 25, 50, 100, 250, 1000)                                                                       \
+    X(ttft_ms, 5, 20, 50, 100, 250, 1000, 5000, 30000)                                                                 \
+    X(inter_token_ms, 1, 5, 10, 25, 50, 100, 250, 1000)                                                                \
     X(queue_ms, 1, 5, 20, 100, 500, 2000, 10000, 60000)
 
 #define HALO_HISTOGRAM_BOUNDS 8
