@@ -17,6 +17,11 @@
 #define HALO_CPU_THREADS_MAX 64
 #define HALO_CPU_PAGE_BYTES 4096
 #define HALO_CPU_EXPERTS_MAX 1024
+/* Positions of a split of attention, at least; splits of a row, at most; items for each thread below which splits are
+ * items. */
+#define HALO_CPU_SPLIT_MIN 256
+#define HALO_CPU_SPLITS_MAX 32
+#define HALO_CPU_SPLIT_BELOW 4
 
 struct halo_device {
     struct halo_cpu_pool *pool;

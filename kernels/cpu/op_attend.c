@@ -15,9 +15,6 @@
 #include <math.h>
 #include <string.h>
 
-#define SPLIT_MIN 256
-#define SPLITS_MAX 32
-
 struct attend {
     const struct halo_device_model *model;
     const struct halo_op_attend *u;
@@ -36,8 +33,11 @@ struct item {
     struct halo_cpu_softmax split, total;
 };
 
-/* Positions of a split for a row at `pos`: at most SPLITS_MAX splits, however long the sequence. */
-static uint32_t split_length(int32_t pos) { return SPLIT_MIN * ((uint32_t)pos / (SPLIT_MIN * SPLITS_MAX) + 1); }
+/* Positions of a split for a row at `pos`: at most HALO_CPU_SPLITS_MAX splits, however long the sequence. */
+static uint32_t split_length(int32_t pos)
+{
+    return HALO_CPU_SPLIT_MIN * ((uint32_t)pos / (HALO_CPU_SPLIT_MIN * HALO_CPU_SPLITS_MAX) + 1);
+}
 
 static float *softmax_init(struct halo_cpu_softmax *softmax, float *memory, uint32_t v_stride)
 {
@@ -264,9 +264,9 @@ void halo_cpu_op_attend(struct halo_device_model *model, const struct halo_op *o
     };
     a.n_heads = kv->n_head_kv * a.n_parts;
     uint32_t n_splits = make_tiles(&a), n_whole = a.n_tiles * a.n_heads;
-    /* The cut changes no number. Splits pay when the threads would otherwise have less than four items each. */
-    bool by_split =
-        n_whole < 4 * model->device->n_threads && n_splits > n_whole && n_splits <= model->scratch.n_partials;
+    /* The cut changes no number. Splits pay when the threads would otherwise have few items each. */
+    bool by_split = n_whole < HALO_CPU_SPLIT_BELOW * model->device->n_threads && n_splits > n_whole &&
+                    n_splits <= model->scratch.n_partials;
     if (by_split) {
         halo_cpu_pool_run(model->device->pool, n_splits, split_item, &a);
         halo_cpu_pool_run(model->device->pool, n_whole, merge_item, &a);

@@ -13,28 +13,33 @@
 #define ITEMS_PER_THREAD 8
 /* Rows that a cut along the rows keeps together, so that decoding the weights again costs little. */
 #define BLOCK_ROWS 32
+/* Floats to prepare that are worth a claim. */
+#define ACT_FLOATS 8192
 
 struct act_rows {
     struct halo_device_model *model;
-    uint32_t n_cols;
+    uint32_t n_cols, n_x, item_rows;
 };
 
 static void prepare_item(void *arg, uint32_t item, uint32_t thread)
 {
     const struct act_rows *rows = arg;
     const struct halo_cpu_scratch *scratch = &rows->model->scratch;
-    halo_cpu_act_prepare(rows->model->device->isa, HALO_CPU_ACT_Q8, rows->n_cols, scratch->plain_row[item],
-                         (void *)(uintptr_t)scratch->act_row[item]);
+    size_t row_bytes = halo_cpu_act_bytes(HALO_CPU_ACT_Q8, rows->n_cols);
+    uint32_t end = (item + 1) * rows->item_rows < rows->n_x ? (item + 1) * rows->item_rows : rows->n_x;
+    for (uint32_t i = item * rows->item_rows; i < end; i++)
+        halo_cpu_act_prepare(rows->model->device->isa, HALO_CPU_ACT_Q8, rows->n_cols, scratch->plain_row[i],
+                             scratch->act + i * row_bytes);
 }
 
 void halo_cpu_act_rows(struct halo_device_model *model, uint32_t n_cols, uint32_t n_x)
 {
     struct halo_cpu_scratch *scratch = &model->scratch;
     size_t row_bytes = halo_cpu_act_bytes(HALO_CPU_ACT_Q8, n_cols);
+    struct act_rows rows = {model, n_cols, n_x, n_cols < ACT_FLOATS ? ACT_FLOATS / n_cols : 1};
     for (uint32_t i = 0; i < n_x; i++)
         scratch->act_row[i] = scratch->act + i * row_bytes;
-    struct act_rows rows = {model, n_cols};
-    halo_cpu_pool_run(model->device->pool, n_x, prepare_item, &rows);
+    halo_cpu_pool_run(model->device->pool, (n_x + rows.item_rows - 1) / rows.item_rows, prepare_item, &rows);
 }
 
 struct products {

@@ -5,8 +5,13 @@
 
 #define ALIGN 64
 
-/* Items of attention that may have a partial result each: enough for a few sequences on all threads (op_attend.c). */
-static uint32_t n_partials(uint32_t n_threads) { return n_threads > 1 ? 4 * n_threads * 32 : 0; }
+/* Splits that wait for their merge at the same time (op_attend.c). One thread has no use for them. */
+static uint32_t n_partials(const struct halo_plan *plan, uint32_t n_threads)
+{
+    uint32_t n_splits = plan->n_context / HALO_CPU_SPLIT_MIN + 1;
+    n_splits = n_splits < HALO_CPU_SPLITS_MAX ? n_splits : HALO_CPU_SPLITS_MAX;
+    return n_threads > 1 ? HALO_CPU_SPLIT_BELOW * n_threads * n_splits : 0;
+}
 
 struct needs {
     uint64_t act_bytes; /* of all prepared rows of an op, at most */
@@ -69,7 +74,7 @@ static void carve_attention(const struct halo_plan *plan, uint32_t n_threads, st
     scratch->tiles = halo_cpu_carve(carver, plan->max_rows, sizeof(*scratch->tiles), ALIGN);
     scratch->attend_thread_bytes = (floats * sizeof(float) + ALIGN - 1) / ALIGN * ALIGN;
     scratch->attend_thread = halo_cpu_carve(carver, n_threads, scratch->attend_thread_bytes, ALIGN);
-    scratch->n_partials = n_partials(n_threads);
+    scratch->n_partials = n_partials(plan, n_threads);
     scratch->partial_floats = (uint32_t)softmax;
     scratch->partial = halo_cpu_carve(carver, scratch->n_partials, softmax * sizeof(float), ALIGN);
 }
