@@ -91,7 +91,6 @@ HALO_DEVICE float halo_abs(float x) { return __builtin_fabsf(x); }
 typedef _Float16 halo_mma_16 __attribute__((ext_vector_type(16)));
 typedef _Float16 halo_mma_8 __attribute__((ext_vector_type(8)));
 typedef float halo_mma_f8 __attribute__((ext_vector_type(8)));
-typedef uint32_t halo_mma_u4 __attribute__((ext_vector_type(4)));
 typedef halo_mma_f8 halo_acc;
 
 #if HALO_GFX12
@@ -108,14 +107,14 @@ HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
 HALO_DEVICE uint32_t halo_mma_row(int i) { return (uint32_t)i + (halo_lane() >> 4) * 8; }
 #else
 /* RDNA3: lane l holds row l % 16, k = 0 .. 15 (lanes 16 .. 31 repeat lanes 0 .. 15); sums: row 2 i + l / 16, column l % 16. */
+HALO_DEVICE uint32_t halo_mma_row(int i) { return 2 * (uint32_t)i + (halo_lane() >> 4); }
+#if HALO_GFX11
 struct halo_frag { halo_mma_8 half[2]; };
 HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
 {
     const halo_mma_8 *row = reinterpret_cast<const halo_mma_8 *>(tile + (halo_lane() & 15) * pitch);
     return halo_frag{{row[0], row[1]}};
 }
-HALO_DEVICE uint32_t halo_mma_row(int i) { return 2 * (uint32_t)i + (halo_lane() >> 4); }
-#if HALO_GFX11
 HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
 {
     halo_mma_16 wide_x = __builtin_shufflevector(x.half[0], x.half[1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -123,19 +122,17 @@ HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
     return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(wide_x, wide_y, c);
 }
 #else
-/* No matrix unit: the rows come from their lanes two halves at a time. */
-HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
+/* No matrix unit; gemm.h goes another way. Sums lie as on RDNA3. */
+#define HALO_NO_MATRIX 1
+typedef _Float16 halo_mma_2 __attribute__((ext_vector_type(2)));
+HALO_DEVICE float halo_dot2(uint32_t x, uint32_t y, float c)
 {
-    for (int h = 0; h < 2; h++) {
-        halo_mma_u4 pairs = __builtin_bit_cast(halo_mma_u4, x.half[h]);
-        for (int i = 0; i < 8; i++)
-            for (int k = 0; k < 4; k++) {
-                uint32_t pair = (uint32_t)halo_shuffle((int)pairs[k], halo_mma_row(i));
-                c[i] = halo_fma(halo_half_float((uint16_t)pair), (float)y.half[h][2 * k], c[i]);
-                c[i] = halo_fma(halo_half_float((uint16_t)(pair >> 16)), (float)y.half[h][2 * k + 1], c[i]);
-            }
-    }
-    return c;
+    const halo_mma_2 a = __builtin_bit_cast(halo_mma_2, x), b = __builtin_bit_cast(halo_mma_2, y);
+#if HALO_GFX103
+    return __builtin_amdgcn_fdot2(a, b, c, false);
+#else
+    return __builtin_fmaf((float)a[1], (float)b[1], __builtin_fmaf((float)a[0], (float)b[0], c));
+#endif
 }
 #endif
 #endif

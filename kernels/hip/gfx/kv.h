@@ -1,0 +1,67 @@
+/* kv.h: the cache's pages as device code sees them (layout.h): where the rows of a head are and how their elements read. */
+#ifndef HALO_GFX_KV_H
+#define HALO_GFX_KV_H
+
+#include "gfx.h"
+#include <kernels/tensor.h>
+
+constexpr uint32_t KV_PAGE = 32; /* positions of a page: one to a lane */
+
+/* The page of position `pos` of the row, NULL for a row that is padding. */
+HALO_DEVICE uint8_t *kv_page(const halo_kv_arg &kv, uint32_t row, uint32_t pos)
+{
+    return kv.base + kv.pages[kv.page_first[row] + pos / KV_PAGE] * kv.page_bytes;
+}
+
+template <uint32_t TYPE> HALO_DEVICE uint8_t *kv_head_k(const halo_kv_arg &kv, uint8_t *page, uint32_t head)
+{
+    return page + head * halo_hip_kv_head_bytes(TYPE, kv.head_dim_k);
+}
+
+template <uint32_t TYPE> HALO_DEVICE uint8_t *kv_head_v(const halo_kv_arg &kv, uint8_t *page, uint32_t head)
+{
+    return page + kv.n_head_kv * halo_hip_kv_head_bytes(TYPE, kv.head_dim_k) + head * halo_hip_kv_head_bytes(TYPE, kv.head_dim_v);
+}
+
+/* Elements of a chunk of 16 bytes of K. */
+template <uint32_t TYPE> constexpr uint32_t kv_chunk = TYPE == HALO_KV_F32 ? 4 : TYPE == HALO_KV_F16 ? 8 : 16;
+
+template <uint32_t TYPE> HALO_DEVICE float kv_element(const halo_u4 &chunk, uint32_t i)
+{
+    switch (TYPE) {
+    case HALO_KV_F32:
+        return halo_bits_float(chunk.e[i]);
+    case HALO_KV_F16:
+        return halo_half_float((uint16_t)(chunk.e[i / 2] >> i % 2 * 16));
+    default:
+        return (float)(int8_t)(chunk.e[i / 4] >> i % 4 * 8);
+    }
+}
+
+/* N neighbouring elements of a V row from element `first` on; the group's scale is already in them. */
+template <uint32_t TYPE, int N>
+HALO_DEVICE void kv_load_v(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first, float *ret)
+{
+    if constexpr (TYPE == HALO_KV_F32) {
+        for (int i = 0; i < N; i += 4) {
+            halo_f4 v = halo_load<halo_f4>(head + ((uint64_t)position * dim + first) * 4, (uint32_t)i / 4);
+            for (int j = 0; j < 4; j++)
+                ret[i + j] = v.e[j];
+        }
+    } else if constexpr (TYPE == HALO_KV_F16) {
+        for (int i = 0; i < N; i += 4) {
+            halo_u2 v = halo_load<halo_u2>(head + (position * dim + first) * 2, (uint32_t)i / 4);
+            for (int j = 0; j < 4; j++)
+                ret[i + j] = halo_half_float((uint16_t)(v.e[j / 2] >> j % 2 * 16));
+        }
+    } else {
+        const float scale = halo_half_float(halo_load<uint16_t>(head + KV_PAGE * dim, position * (dim / 32) + first / 32));
+        for (int i = 0; i < N; i += 4) {
+            uint32_t v = halo_load<uint32_t>(head + position * dim + first, (uint32_t)i / 4);
+            for (int j = 0; j < 4; j++)
+                ret[i + j] = (float)(int8_t)(v >> 8 * j) * scale;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,180 @@
+/* test_gfx_attend.c: the cache and attention: every cache type, odd head counts and dimensions, splits, against softmax in double. */
+#include "gfx_fixture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PAGE = 32 };
+
+struct shape { enum halo_kv_type type; const char *name; uint32_t n_head, n_head_kv, dim_k, dim_v, n_splits; double bound; };
+
+/* A cache with two sequences in scattered pages, and the K and V that went in. */
+struct cache {
+    struct halo_kv_arg kv;
+    uint32_t n_pos;    /* of each sequence */
+    float *k, *v;      /* [sequence][pos][head][dim] */
+    uint32_t *pages;
+};
+
+static void cache_make(struct cache *c, const struct shape *s, uint32_t n_pos)
+{
+    const uint32_t n_pages = HALO_HIP_CEIL(n_pos, PAGE), n_k = s->n_head_kv * s->dim_k, n_v = s->n_head_kv * s->dim_v;
+    *c = (struct cache){.n_pos = n_pos, .k = gfx_floats(2 * n_pos * n_k, 1), .v = gfx_floats(2 * n_pos * n_v, 2)};
+    c->kv.page_bytes = halo_hip_kv_page_bytes(s->type, s->n_head_kv, s->dim_k, s->dim_v);
+    c->kv.base = gfx_zeros(2 * n_pages * c->kv.page_bytes);
+    memset(c->kv.base, 0xff, 2 * n_pages * c->kv.page_bytes); /* NaNs where nothing was written */
+    c->pages = gfx_zeros(2 * n_pages * sizeof(uint32_t));
+    for (uint32_t p = 0; p < n_pages; p++) {
+        c->pages[p] = 2 * p + 1;
+        c->pages[n_pages + p] = 2 * (n_pages - 1 - p);
+    }
+    c->kv.pages = c->pages;
+    c->kv.n_head_kv = s->n_head_kv;
+    c->kv.head_dim_k = s->dim_k;
+    c->kv.head_dim_v = s->dim_v;
+    int32_t *pos = gfx_zeros(2 * n_pos * sizeof(*pos));
+    uint32_t *first = gfx_zeros(2 * n_pos * sizeof(*first));
+    for (uint32_t i = 0; i < 2 * n_pos; i++) {
+        pos[i] = (int32_t)(i % n_pos);
+        first[i] = i / n_pos * n_pages;
+    }
+    char name[32];
+    snprintf(name, sizeof(name), "kv_write_%s", s->name);
+    struct halo_kv_write_args args = {c->kv, c->k, c->v};
+    args.kv.pos = pos;
+    args.kv.page_first = first;
+    gfx_run(name, s->n_head_kv, 2 * n_pos, 1, &args);
+    free(pos);
+    free(first);
+}
+
+static void cache_free(struct cache *c)
+{
+    free(c->k);
+    free(c->v);
+    free(c->kv.base);
+    free(c->pages);
+}
+
+static void attend_want(const struct cache *c, const struct shape *s, uint32_t seq, uint32_t pos, const float *q, uint32_t head, double *ret)
+{
+    const uint32_t kv_head = head / (s->n_head / s->n_head_kv);
+    double sum = 0;
+    memset(ret, 0, s->dim_v * sizeof(*ret));
+    for (uint32_t p = 0; p <= pos; p++) {
+        const float *k = c->k + ((seq * c->n_pos + p) * s->n_head_kv + kv_head) * s->dim_k;
+        const float *v = c->v + ((seq * c->n_pos + p) * s->n_head_kv + kv_head) * s->dim_v;
+        double score = 0;
+        for (uint32_t i = 0; i < s->dim_k; i++)
+            score += (double)q[i] * (double)k[i];
+        const double weight = exp(score * 0.25);
+        sum += weight;
+        for (uint32_t i = 0; i < s->dim_v; i++)
+            ret[i] += weight * (double)v[i];
+    }
+    for (uint32_t i = 0; i < s->dim_v; i++)
+        ret[i] /= sum;
+}
+
+static void attend_shape(const struct shape *s, uint32_t n_pos)
+{
+    enum { ROWS = 5 };
+    struct cache c;
+    cache_make(&c, s, n_pos);
+    const uint32_t n_pages = HALO_HIP_CEIL(n_pos, PAGE), group = s->n_head / s->n_head_kv;
+    const uint32_t g = group == 1 ? 1 : group <= 4 ? 4 : 8, d = s->dim_k <= 128 && s->dim_v <= 128 ? 128 : 256;
+    const int32_t pos[ROWS] = {(int32_t)n_pos - 1, 0, -1, (int32_t)n_pos / 2, 31 < n_pos ? 31 : 0};
+    const uint32_t first[ROWS] = {0, n_pages, 0, n_pages, 0};
+    float *q = gfx_floats(ROWS * s->n_head * s->dim_k, 6), *out = gfx_floats(ROWS * s->n_head * s->dim_v, 7);
+    float *partial = gfx_zeros((size_t)ROWS * s->n_head * s->n_splits * (s->dim_v + 2) * 4);
+    struct halo_attend_args args = {c.kv, q, out, s->n_splits > 1 ? partial : NULL, s->n_head, s->n_splits, HALO_HIP_CEIL(group, g), 0.25f};
+    args.kv.pos = pos;
+    args.kv.page_first = first;
+    char name[40];
+    snprintf(name, sizeof(name), "attend_%s_g%u_d%u", s->name, g, d);
+    gfx_run(name, s->n_splits, s->n_head_kv * args.n_parts, ROWS, &args);
+    if (s->n_splits > 1) {
+        struct halo_attend_merge_args merge = {partial, pos, out, s->n_head, s->n_splits, s->dim_v};
+        gfx_run("attend_merge", s->n_head, ROWS, 1, &merge);
+    }
+    double want[256];
+    for (uint32_t r = 0; r < ROWS; r++)
+        for (uint32_t h = 0; h < s->n_head && pos[r] >= 0; h++) {
+            attend_want(&c, s, first[r] / n_pages, (uint32_t)pos[r], q + (r * s->n_head + h) * s->dim_k, h, want);
+            for (uint32_t i = 0; i < s->dim_v; i++)
+                gfx_near((double)out[(r * s->n_head + h) * s->dim_v + i], want[i], s->bound, 1, name, i);
+        }
+    cache_free(&c);
+    free(q);
+    free(out);
+    free(partial);
+}
+
+static void attend(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {
+        {HALO_KV_F32, "f32", 2, 2, 20, 12, 1, 2e-6},   {HALO_KV_F32, "f32", 6, 2, 64, 64, 3, 2e-6},
+        {HALO_KV_F32, "f32", 9, 1, 136, 64, 2, 2e-6},  {HALO_KV_F16, "f16", 4, 4, 128, 128, 1, 1e-3},
+        {HALO_KV_F16, "f16", 8, 2, 80, 80, 4, 1e-3},   {HALO_KV_F16, "f16", 12, 1, 128, 128, 5, 1e-3},
+        {HALO_KV_F16, "f16", 7, 1, 256, 256, 2, 1e-3}, {HALO_KV_Q8, "q8", 2, 2, 96, 96, 1, 2e-2},
+        {HALO_KV_Q8, "q8", 4, 1, 128, 128, 8, 2e-2},   {HALO_KV_Q8, "q8", 5, 1, 256, 256, 2, 2e-2},
+        {HALO_KV_F32, "f32", 3, 3, 256, 256, 1, 2e-6}, {HALO_KV_F16, "f16", 3, 1, 256, 192, 3, 1e-3},
+        {HALO_KV_Q8, "q8", 8, 1, 64, 64, 2, 2e-2},     {HALO_KV_F32, "f32", 4, 1, 256, 256, 3, 2e-6},
+        {HALO_KV_F16, "f16", 2, 2, 192, 192, 1, 1e-3}, {HALO_KV_Q8, "q8", 1, 1, 256, 256, 1, 2e-2},
+        {HALO_KV_Q8, "q8", 3, 1, 256, 256, 1, 2e-2},
+    };
+    for (uint32_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        attend_shape(&shapes[i], 33);
+        attend_shape(&shapes[i], i % 3 ? 1 : 300);
+    }
+}
+
+/* q8 has the scale of the whole group as an f16: what is stored is what the format in kernels/tensor.h says. */
+static void q8_exact(void **state)
+{
+    (void)state;
+    enum { DIM = 64 };
+    float k[DIM], v[DIM];
+    uint32_t seed = 3, pages[1] = {0}, first = 0;
+    for (uint32_t i = 0; i < DIM; i++) {
+        k[i] = gfx_random_float(&seed);
+        v[i] = i < 32 ? 0 : gfx_random_float(&seed) * 100;
+    }
+    const int32_t pos = 5;
+    struct halo_kv_write_args args = {{NULL, &pos, &first, pages, halo_hip_kv_page_bytes(HALO_KV_Q8, 1, DIM, DIM), 1, DIM, DIM}, k, v};
+    uint8_t *base = args.kv.base = gfx_zeros(args.kv.page_bytes), *v_head = base + halo_hip_kv_head_bytes(HALO_KV_Q8, DIM);
+    gfx_run("kv_write_q8", 1, 1, 1, &args);
+    for (uint32_t value = 0; value < 2; value++)
+        for (uint32_t g = 0; g < 2; g++) {
+            const float *x = (value ? v : k) + 32 * g;
+            float max = 0;
+            for (uint32_t i = 0; i < 32; i++)
+                max = fmaxf(max, fabsf(x[i]));
+            uint16_t want = gfx_float_half(max / 127), have;
+            const uint32_t at = value ? (uint32_t)pos * 2 + g : g * PAGE + (uint32_t)pos;
+            memcpy(&have, (value ? v_head : base) + PAGE * DIM + 2 * at, 2);
+            assert_int_equal(have, want);
+            for (uint32_t i = 0; i < 32; i++) {
+                const uint32_t d = 32 * g + i, place = value ? (uint32_t)pos * DIM + d : (d / 16 * PAGE + (uint32_t)pos) * 16 + d % 16;
+                const float q = want ? rintf(x[i] / gfx_half_float(want)) : 0;
+                assert_int_equal((int8_t)(value ? v_head : base)[place], (int)fminf(127, fmaxf(-127, q)));
+            }
+        }
+    free(base);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attend),
+        cmocka_unit_test(q8_exact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,187 @@
+/* test_gfx_gemm.c: products of many rows of every type, plain and by experts, and what goes with them, against sums in double. */
+#include "gfx_fixture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* f16 rows as the kernel leaves them. */
+struct halves { uint16_t *half; float *scale; uint32_t n_cols; };
+
+static struct halves halves_make(const float *x, uint32_t n_cols, uint32_t n_rows)
+{
+    struct halves h = {gfx_zeros((size_t)n_rows * n_cols * 2), gfx_zeros(n_rows * 4), n_cols};
+    struct halo_half_args args = {x, h.half, h.scale, n_cols};
+    gfx_run("half_rows", n_rows, 1, 1, &args);
+    return h;
+}
+
+static void halves_free(struct halves *h)
+{
+    free(h->half);
+    free(h->scale);
+}
+
+static double dot(const struct gfx_type *type, const uint8_t *row, const float *x, uint32_t n_cols, double *ret_size)
+{
+    double sum = 0;
+    *ret_size = 1e-30;
+    for (uint32_t i = 0; i < n_cols; i++) {
+        double product = gfx_weight(type->type, row, n_cols, i) * (double)x[i];
+        sum += product;
+        *ret_size += fabs(product);
+    }
+    return sum;
+}
+
+static void half_rows(void **state)
+{
+    (void)state;
+    const uint32_t n_cols = 1056, n_rows = 3;
+    float *x = gfx_floats(n_rows * n_cols, 1);
+    for (uint32_t i = 0; i < n_cols; i++)
+        x[n_cols + i] *= 1e6f;
+    x[2 * n_cols] = 65504;
+    struct halves h = halves_make(x, n_cols, n_rows);
+    assert_true(h.scale[0] == 1 && h.scale[1] > 1);
+    for (uint32_t i = 0; i < n_rows * n_cols; i++)
+        gfx_near((double)gfx_half_float(h.half[i]) * (double)h.scale[i / n_cols], (double)x[i], 0x1p-11,
+                 fabs((double)x[i]) + 1e-4 * (double)h.scale[i / n_cols], "half_rows", i);
+    halves_free(&h);
+    free(x);
+}
+
+static void gemm_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_rows, uint32_t n_weight_rows, bool bias)
+{
+    char name[40];
+    const uint32_t tile = n_rows <= 32 ? 32 : 128;
+    snprintf(name, sizeof(name), "gemm_%s_m%u", type->name, tile);
+    float *x = gfx_floats(n_rows * n_cols, n_cols), *b = gfx_floats(n_weight_rows, 8);
+    for (uint32_t i = 0; i < n_cols; i++)
+        x[i] *= 3e5f; /* the first row has a scale */
+    uint8_t *weight = gfx_weights(type->type, n_cols, n_weight_rows, 4);
+    struct halves h = halves_make(x, n_cols, n_rows);
+    const uint32_t stride = n_weight_rows + 5;
+    float *out = gfx_floats(n_rows * stride, 77), *before = gfx_floats(n_rows * stride, 77);
+    struct halo_gemm_args args = {{weight, bias ? b : NULL, out, n_weight_rows, stride}, h.half, h.scale, n_cols, n_rows};
+    gfx_run(name, HALO_HIP_CEIL(n_rows, tile), HALO_HIP_CEIL(n_weight_rows, HALO_GEMM_COLS), 1, &args);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        /* All of the few rows, some of the many. */
+        for (uint32_t i = r % 7; i < n_weight_rows; i += n_rows > 40 ? 29 : 3) {
+            double size, want = dot(type, weight + (size_t)i * halo_hip_row_layout(type->type, n_cols).stride, x + r * n_cols, n_cols, &size);
+            gfx_near((double)out[r * stride + i], want + (bias ? (double)b[i] : 0), 1e-3, size, name, r * stride + i);
+        }
+        assert_memory_equal(out + r * stride + n_weight_rows, before + r * stride + n_weight_rows, 5 * sizeof(float));
+    }
+    halves_free(&h);
+    free(x);
+    free(b);
+    free(weight);
+    free(out);
+    free(before);
+}
+
+static void gemm(void **state)
+{
+    (void)state;
+    for (uint32_t t = 0; t < gfx_n_types; t++) {
+        const uint32_t n_cols = gfx_types[t].block == 256 ? 512 : 96;
+        gemm_shape(&gfx_types[t], n_cols, 9, 130, true);
+        gemm_shape(&gfx_types[t], gfx_types[t].block == 256 ? 256 : 32, 33, 31, false);
+    }
+    gemm_shape(&gfx_types[3], 64, 200, 257, true);
+}
+
+static void moe(void **state)
+{
+    (void)state;
+    enum { ROWS = 21, USED = 3, EXPERTS = 6, COLS = 256, OUT = 40, SLOTS = ROWS * USED, TILES = SLOTS / HALO_MOE_TILE + EXPERTS };
+    for (uint32_t t = 0; t < gfx_n_types; t++) {
+        const struct gfx_type *type = &gfx_types[t];
+        const uint64_t expert_bytes = halo_hip_weight_bytes(type->type, COLS, OUT);
+        float choice[ROWS][2 * USED];
+        uint32_t slot[SLOTS];
+        struct halo_moe_tile tile[TILES];
+        float *x = gfx_floats(SLOTS * COLS, 2), *few = gfx_zeros(SLOTS * OUT * 4), *many = gfx_zeros(SLOTS * OUT * 4);
+        uint8_t *weight = gfx_weights(type->type, COLS, OUT * EXPERTS, 3), *act = gfx_zeros((size_t)SLOTS * halo_hip_act_bytes(COLS));
+        for (uint32_t s = 0; s < SLOTS; s++) {
+            int32_t expert = (int32_t)((s / USED * s % USED * 2 + s % USED) % 5); /* one expert is idle, expert 0 has many */
+            memcpy(&choice[s / USED][USED + s % USED], &expert, 4);
+        }
+        const uint32_t per_slot = t % 2, n_x = per_slot ? SLOTS : ROWS;
+        for (uint32_t r = 0; r < n_x; r++)
+            gfx_quantize(x + r * COLS, COLS, act + r * halo_hip_act_bytes(COLS));
+        struct halves h = halves_make(x, COLS, n_x);
+        struct halo_moe_group_args group = {&choice[0][0], slot, tile, SLOTS, USED, EXPERTS, TILES};
+        gfx_run("moe_group", 1, 1, 1, &group);
+        char name[40];
+        snprintf(name, sizeof(name), "moe_gemm_%s", type->name);
+        struct halo_moe_gemm_args gemm_args = {{weight, expert_bytes, many, OUT}, h.half, h.scale, slot, tile, COLS, USED, per_slot};
+        gfx_run(name, TILES, HALO_HIP_CEIL(OUT, HALO_GEMM_COLS), 1, &gemm_args);
+        snprintf(name, sizeof(name), "moe_gemv_%s", type->name);
+        struct halo_moe_gemv_args gemv_args = {{{weight, expert_bytes, few, OUT}}, type->block == 1 ? (void *)x : act, &choice[0][0], 1, COLS, USED, per_slot};
+        gfx_run(name, HALO_HIP_CEIL(OUT, HALO_GEMV_ROWS), SLOTS, 1, &gemv_args);
+        for (uint32_t s = 0; s < SLOTS; s++)
+            for (uint32_t i = 0; i < OUT; i++) {
+                int32_t expert;
+                memcpy(&expert, &choice[s / USED][USED + s % USED], 4);
+                const uint8_t *row = weight + (uint64_t)expert * expert_bytes + i * halo_hip_row_layout(type->type, COLS).stride;
+                double size, want = dot(type, row, x + (per_slot ? s : s / USED) * COLS, COLS, &size);
+                gfx_near((double)many[s * OUT + i], want, 1e-3, size, "moe_gemm", s * OUT + i);
+                gfx_near((double)few[s * OUT + i], want, 8e-3, size, name, s * OUT + i); /* int8 activations */
+            }
+        halves_free(&h);
+        free(x);
+        free(few);
+        free(many);
+        free(weight);
+        free(act);
+    }
+}
+
+static void group(void **state)
+{
+    (void)state;
+    enum { SLOTS = 140, USED = 2, EXPERTS = 300, TILES = SLOTS / HALO_MOE_TILE + SLOTS + 3 };
+    float choice[SLOTS / USED][2 * USED];
+    uint32_t slot[SLOTS], seen[SLOTS] = {0}, seed = 1;
+    struct halo_moe_tile tile[TILES];
+    for (uint32_t s = 0; s < SLOTS; s++) {
+        int32_t expert = s < 80 ? 299 : (int32_t)(gfx_random(&seed) % EXPERTS);
+        memcpy(&choice[s / USED][USED + s % USED], &expert, 4);
+    }
+    struct halo_moe_group_args args = {&choice[0][0], slot, tile, SLOTS, USED, EXPERTS, TILES};
+    gfx_run("moe_group", 1, 1, 1, &args);
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < TILES; t++) {
+        assert_true(tile[t].n_slots <= HALO_MOE_TILE);
+        if (tile[t].n_slots > 0)
+            assert_int_equal(tile[t].first, n);
+        for (uint32_t i = 0; i < tile[t].n_slots; i++, n++) {
+            int32_t expert;
+            assert_true(slot[n] < SLOTS);
+            memcpy(&expert, &choice[slot[n] / USED][USED + slot[n] % USED], 4);
+            assert_int_equal(expert, tile[t].expert);
+            seen[slot[n]]++;
+        }
+    }
+    assert_int_equal(n, SLOTS);
+    for (uint32_t s = 0; s < SLOTS; s++)
+        assert_int_equal(seen[s], 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(half_rows),
+        cmocka_unit_test(gemm),
+        cmocka_unit_test(moe),
+        cmocka_unit_test(group),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
