@@ -1,0 +1,237 @@
+/* test_gfx_rows.c: norms, rotation, activations, routing and the small ones, with odd widths, against plain loops in double. */
+#include "gfx_fixture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const uint32_t widths[] = {1, 30, 96, 1024, 1376, 2080};
+enum { N_WIDTHS = sizeof(widths) / sizeof(widths[0]), ROWS = 3 };
+
+static void rmsnorm_width(uint32_t n, bool add)
+{
+    float *x = gfx_floats(ROWS * n, 1), *before = gfx_floats(ROWS * n, 1), *more = gfx_floats(ROWS * n, 2), *weight = gfx_floats(n, 3);
+    float *out = gfx_zeros(ROWS * n * 4);
+    const bool quantize = n % 32 == 0;
+    uint8_t *act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n)), *want_act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n));
+    struct halo_rmsnorm_args args = {x, add ? more : NULL, weight, out, quantize ? act : NULL, n, 1e-5f};
+    gfx_run("rmsnorm", ROWS, 1, 1, &args);
+    for (uint32_t r = 0; r < ROWS; r++) {
+        double sum = 0;
+        for (uint32_t i = r * n; i < r * n + n; i++) {
+            const float want = before[i] + (add ? more[i] : 0);
+            assert_true(x[i] == want);
+            sum += (double)want * (double)want;
+        }
+        const double scale = 1 / sqrt(sum / n + 1e-5);
+        for (uint32_t i = 0; i < n; i++)
+            gfx_near((double)out[r * n + i], (double)x[r * n + i] * scale * (double)weight[i], 2e-6, 4, "rmsnorm", i);
+        if (quantize)
+            gfx_quantize(out + r * n, n, want_act + r * halo_hip_act_bytes(n));
+    }
+    assert_memory_equal(act, want_act, (size_t)ROWS * halo_hip_act_bytes(n));
+    free(x);
+    free(before);
+    free(more);
+    free(weight);
+    free(out);
+    free(act);
+    free(want_act);
+}
+
+static void rmsnorm(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2 * N_WIDTHS; i++)
+        rmsnorm_width(widths[i / 2], i % 2);
+}
+
+static void glu(void **state)
+{
+    (void)state;
+    for (uint32_t w = 0; w < N_WIDTHS; w++) {
+        const uint32_t n = widths[w];
+        float *gate = gfx_floats(ROWS * n, 1), *up = gfx_floats(ROWS * n, 2), *want = gfx_zeros(ROWS * n * 4);
+        uint8_t *act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n)), *want_act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n));
+        for (uint32_t i = 0; i < ROWS * n; i++) {
+            gate[i] *= i % 5 == 0 ? 200 : 5;
+            want[i] = (float)((double)gate[i] / (1 + exp(-(double)gate[i])) * (double)up[i]);
+        }
+        struct halo_glu_args args = {gate, up, gate, n % 32 == 0 ? act : NULL, n}; /* over its gate */
+        gfx_run("glu_silu", HALO_HIP_CEIL(n, HALO_QUANTIZE_COLS), ROWS, 1, &args);
+        for (uint32_t i = 0; i < ROWS * n; i++)
+            gfx_near((double)gate[i], (double)want[i], 2e-6, fabs((double)want[i]) + 1, "glu", i);
+        for (uint32_t r = 0; r < ROWS && n % 32 == 0; r++)
+            gfx_quantize(gate + r * n, n, want_act + r * halo_hip_act_bytes(n));
+        assert_memory_equal(act, want_act, (size_t)ROWS * halo_hip_act_bytes(n));
+        free(gate);
+        free(up);
+        free(want);
+        free(act);
+        free(want_act);
+    }
+}
+
+static void heads(void **state)
+{
+    (void)state;
+    enum { Q = 7, K = 2, DIM = 80, ROT = 64 };
+    float *q = gfx_floats(ROWS * Q * DIM, 1), *k = gfx_floats(ROWS * K * DIM, 2), *table = gfx_floats(ROWS * ROT, 3);
+    float *q0 = gfx_floats(ROWS * Q * DIM, 1), *k0 = gfx_floats(ROWS * K * DIM, 2), *wq = gfx_floats(DIM, 4), *wk = gfx_floats(DIM, 5);
+    struct halo_qk_norm_args norm = {q, k, wq, wk, Q, K, DIM, 1e-6f};
+    gfx_run("qk_norm", HALO_HIP_CEIL(Q + K, HALO_HEAD_WAVES), ROWS, 1, &norm);
+    for (uint32_t h = 0; h < ROWS * (Q + K); h++) {
+        const bool is_q = h < ROWS * Q;
+        const uint32_t at = (is_q ? h : h - ROWS * Q) * DIM;
+        double sum = 0;
+        for (uint32_t i = 0; i < DIM; i++)
+            sum += pow((double)(is_q ? q0 : k0)[at + i], 2);
+        for (uint32_t i = 0; i < DIM; i++)
+            gfx_near((double)(is_q ? q : k)[at + i], (double)((is_q ? q0 : k0)[at + i] * (is_q ? wq : wk)[i]) / sqrt(sum / DIM + 1e-6), 2e-6, 4, "qk_norm", i);
+    }
+    for (uint32_t neox = 0; neox < 2; neox++) {
+        memcpy(q0, q, ROWS * Q * DIM * 4);
+        memcpy(k0, k, ROWS * K * DIM * 4);
+        struct halo_rope_args rope = {q, k, table, Q, K, DIM, ROT};
+        gfx_run(neox ? "rope_neox" : "rope_norm", HALO_HIP_CEIL(Q + K, HALO_HEAD_WAVES), ROWS, 1, &rope);
+        for (uint32_t h = 0; h < ROWS * (Q + K); h++) {
+            const bool is_q = h < ROWS * Q;
+            const uint32_t at = (is_q ? h : h - ROWS * Q) * DIM, row = is_q ? h / Q : (h - ROWS * Q) / K;
+            const float *from = (is_q ? q0 : k0) + at, *to = (is_q ? q : k) + at;
+            for (uint32_t i = 0; i < ROT / 2; i++) {
+                const uint32_t a = neox ? i : 2 * i, b = neox ? i + ROT / 2 : 2 * i + 1;
+                const double c = (double)table[row * ROT + i], s = (double)table[row * ROT + ROT / 2 + i];
+                gfx_near((double)to[a], (double)from[a] * c - (double)from[b] * s, 1e-6, 4, "rope", a);
+                gfx_near((double)to[b], (double)from[a] * s + (double)from[b] * c, 1e-6, 4, "rope", b);
+            }
+            assert_memory_equal(from + ROT, to + ROT, (DIM - ROT) * 4);
+        }
+    }
+    free(q);
+    free(k);
+    free(q0);
+    free(k0);
+    free(wq);
+    free(wk);
+    free(table);
+}
+
+static void route_row(const float *logits, uint32_t n_expert, uint32_t n_used, bool normalise)
+{
+    float *choice = gfx_zeros(2 * n_used * 4);
+    struct halo_moe_route_args args = {logits, choice, n_expert, n_used, normalise, 2.5f};
+    gfx_run("moe_route", 1, 1, 1, &args);
+    double all = 0, chosen = 0;
+    for (uint32_t e = 0; e < n_expert; e++)
+        all += exp((double)logits[e]);
+    bool *taken = gfx_zeros(n_expert);
+    int32_t id[16];
+    for (uint32_t s = 0; s < n_used; s++) {
+        id[s] = -1;
+        for (uint32_t e = 0; e < n_expert; e++)
+            if (!taken[e] && (id[s] < 0 || logits[e] > logits[id[s]]))
+                id[s] = (int32_t)e;
+        taken[id[s]] = true;
+        chosen += exp((double)logits[id[s]]) / all;
+    }
+    for (uint32_t s = 0; s < n_used; s++) {
+        assert_memory_equal(choice + n_used + s, &id[s], 4);
+        gfx_near((double)choice[s], 2.5 * exp((double)logits[id[s]]) / all / (normalise ? chosen : 1), 1e-5, 2.5, "moe_route", s);
+    }
+    free(taken);
+    free(choice);
+}
+
+static void route(void **state)
+{
+    (void)state;
+    float *logits = gfx_floats(512, 4);
+    logits[40] = logits[3] = logits[200] = 2; /* ties go to the lowest id */
+    route_row(logits, 512, 8, true);
+    route_row(logits, 128, 8, false);
+    route_row(logits, 60, 4, true);
+    route_row(logits, 4, 4, true);
+    float nans[40], choice[8];
+    for (uint32_t i = 0; i < 40; i++)
+        nans[i] = NAN;
+    nans[7] = 1;
+    struct halo_moe_route_args args = {nans, choice, 40, 4, true, 1};
+    gfx_run("moe_route", 1, 1, 1, &args);
+    const int32_t want[4] = {7, 0, 1, 2};
+    assert_memory_equal(choice + 4, want, sizeof(want));
+    for (uint32_t s = 0; s < 4; s++)
+        assert_true(isnan(choice[s]));
+    free(logits);
+}
+
+static void sums(void **state)
+{
+    (void)state;
+    for (uint32_t w = 0; w < N_WIDTHS; w++) {
+        enum { USED = 3 };
+        const uint32_t n = widths[w], n_blocks = HALO_HIP_CEIL(n, HALO_QUANTIZE_COLS), index[ROWS] = {2, 2, 0};
+        float *x = gfx_floats(ROWS * USED * n, 1), *choice = gfx_floats(ROWS * 2 * USED, 2), *out = gfx_zeros(ROWS * n * 4);
+        struct halo_moe_sum_args sum = {x, choice, out, n, USED};
+        gfx_run("moe_sum", n_blocks, ROWS, 1, &sum);
+        for (uint32_t i = 0; i < ROWS * n; i++) {
+            double want = 0;
+            for (uint32_t s = 0; s < USED; s++)
+                want += (double)choice[i / n * 2 * USED + s] * (double)x[(i / n * USED + s) * n + i % n];
+            gfx_near((double)out[i], want, 1e-6, 3, "moe_sum", i);
+        }
+        struct halo_gather_args gather = {x, index, out, n};
+        gfx_run("gather_rows", n_blocks, ROWS, 1, &gather);
+        for (uint32_t r = 0; r < ROWS; r++)
+            assert_memory_equal(out + r * n, x + index[r] * n, n * 4);
+        struct halo_add_args add = {out, x, ROWS * n};
+        gfx_run("add", HALO_HIP_CEIL(ROWS * n, HALO_QUANTIZE_COLS), 1, 1, &add);
+        for (uint32_t i = 0; i < ROWS * n; i++)
+            assert_true(out[i] == x[index[i / n] * n + i % n] + x[i]);
+        free(x);
+        free(choice);
+        free(out);
+    }
+}
+
+static void best_and_copy(void **state)
+{
+    (void)state;
+    enum { N = 1003, BEST = 6 };
+    float *logits = gfx_floats(2 * N, 9), *copy = gfx_zeros(2 * N * 4 + 8), value[2 * BEST];
+    int32_t id[2 * BEST];
+    logits[5] = logits[700] = 3;
+    logits[N + 1] = NAN;
+    struct halo_copy_args copy_args = {logits, copy, 2 * N * 4 / 16};
+    gfx_run("copy", HALO_HIP_CEIL(copy_args.n, HALO_COPY_WORDS), 1, 1, &copy_args);
+    assert_memory_equal(copy, logits, copy_args.n * 16u);
+    assert_true(copy[copy_args.n * 4] == 0);
+    struct halo_best_args args = {logits, value, id, N, BEST};
+    gfx_run("best", 2, 1, 1, &args);
+    assert_int_equal(id[0], 5);
+    assert_int_equal(id[1], 700);
+    for (uint32_t i = 0; i < 2 * BEST; i++) {
+        assert_true(i % BEST == 0 || value[i] <= value[i - 1]);
+        assert_true(isinf(logits[i / BEST * N + (uint32_t)id[i]]));
+        for (uint32_t j = 0; j < N; j++)
+            assert_false(logits[i / BEST * N + j] > value[i / BEST * BEST + BEST - 1]);
+    }
+    free(logits);
+    free(copy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rmsnorm),
+        cmocka_unit_test(glu),
+        cmocka_unit_test(heads),
+        cmocka_unit_test(route),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(best_and_copy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
