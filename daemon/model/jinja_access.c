@@ -224,8 +224,8 @@ int halo_jinja_slice(struct halo_jinja_run *run, struct halo_jinja_value value, 
         return halo_jinja_undefined_error(run, value);
     if (value.kind == HALO_JINJA_STRING)
         return slice_string(run, value.string, bounds, ret);
-    if (!is_subscriptable(value)) /* Python refuses, and so the lookup finds nothing */
-        return lacks(run, value, halo_jinja_missing(), true, false, ret);
+    if (!is_subscriptable(value))
+        return halo_jinja_type_error(run, "can not be sliced", value);
     int r = slice_bounds(run, bounds, (int64_t)value.list->n, &span);
     if (r == 0)
         r = halo_jinja_new_list(run, value.kind, ret);
@@ -251,14 +251,10 @@ static int characters(struct halo_jinja_run *run, const struct halo_jinja_string
 int halo_jinja_iterate(struct halo_jinja_run *run, struct halo_jinja_value value, struct halo_jinja_list **ret)
 {
     struct halo_jinja_value list;
-    bool unsafe =
-        value.kind == HALO_JINJA_UNDEFINED && value.object && ((struct halo_jinja_hint *)value.object)->is_unsafe;
     if (halo_jinja_is_listlike(value) && value.kind != HALO_JINJA_GENERATOR) {
         *ret = value.list;
         return 0;
     }
-    if (unsafe)
-        return halo_jinja_undefined_error(run, value);
     int r = halo_jinja_new_list(run, HALO_JINJA_LIST, &list);
     if (r)
         return r;

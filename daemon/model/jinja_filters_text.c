@@ -278,6 +278,9 @@ FILTER(round)
     double number = self.kind == HALO_JINJA_FLOAT ? self.number
                     : self.kind == HALO_JINJA_INT ? (double)self.integer
                                                   : self.boolean;
+    bool plain = !given(call->arg[1]) || halo_jinja_is_text(call->arg[1], "common", 6);
+    if (plain && self.kind != HALO_JINJA_FLOAT && digits >= 0)
+        return halo_jinja_unary(run, '+', self, ret);
     double scale = pow(10, (double)(digits > 300 ? 300 : digits < -300 ? -300 : digits)), scaled = number * scale;
     bool ceil_it = given(call->arg[1]) && halo_jinja_is_text(call->arg[1], "ceil", 4);
     bool floor_it = given(call->arg[1]) && halo_jinja_is_text(call->arg[1], "floor", 5);

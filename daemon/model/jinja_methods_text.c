@@ -85,7 +85,7 @@ static int split_space(struct halo_jinja_run *run, const struct halo_jinja_strin
         while (at < s->n && !halo_jinja_is_space(halo_jinja_char(s->bytes + at, s->n - at, &length)))
             at += length;
         if (max-- == 0)
-            return push_cut(run, s, from, from + halo_jinja_without_space(s->bytes + from, s->n - from), list);
+            return push_cut(run, s, from, s->n, list);
         r = push_cut(run, s, from, at, list);
         at += halo_jinja_skip_space(s->bytes + at, s->n - at);
     }
@@ -358,6 +358,7 @@ METHOD(format)
 
 const struct halo_jinja_native halo_jinja_string_methods[] = {
     {.name = "capitalize", .call = str_case, .op = 'c'},
+    {.name = "casefold", .call = str_case, .op = 'l'},
     {.name = "center", .call = str_justify, .params = {"width", "fillchar"}, .n_required = 1, .op = 'c'},
     {.name = "count", .call = str_count, .params = {"sub"}, .n_required = 1},
     {.name = "endswith", .call = str_begins, .params = {"suffix"}, .n_required = 1, .op = 1},

@@ -192,9 +192,6 @@ int halo_jinja_contains(struct halo_jinja_run *run, struct halo_jinja_value cont
         *ret = halo_jinja_dict_find(container.dict, item) >= 0;
         return 0;
     }
-    if (container.kind == HALO_JINJA_UNDEFINED &&
-        !(container.object && ((struct halo_jinja_hint *)container.object)->is_unsafe))
-        return 0;
     struct halo_jinja_list *list;
     r = halo_jinja_iterate(run, container, &list);
     for (size_t i = 0; r == 0 && !*ret && i < list->n; i++)

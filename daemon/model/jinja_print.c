@@ -44,9 +44,7 @@ static int print_scalar(struct halo_jinja_run *run, struct halo_jinja_text *text
     size_t n;
     switch (value.kind) {
     case HALO_JINJA_UNDEFINED:
-        return value.object && ((struct halo_jinja_hint *)value.object)->is_unsafe
-                   ? halo_jinja_undefined_error(run, value)
-                   : 0;
+        return 0;
     case HALO_JINJA_NONE:
         return halo_jinja_add(run, text, "None", 4, value.is_template);
     case HALO_JINJA_BOOL:

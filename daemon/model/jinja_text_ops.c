@@ -166,12 +166,14 @@ int halo_jinja_change_case(struct halo_jinja_run *run, const struct halo_jinja_s
     for (size_t at = 0; r == 0 && at < string->n; at += n) {
         uint32_t c = halo_jinja_char(string->bytes + at, string->n - at, &n), to = cased(c, how, begins);
         begins = how != 'c' && breaks_word(c, how);
-        if (to == c)
+        bool sharp_s = c == 0xDF && how == 'u'; /* the one mapping to two characters that texts are full of */
+        if (to == c && !sharp_s)
             continue;
-        char bytes[4];
+        char bytes[4] = "SS";
+        size_t n_bytes = sharp_s ? 2 : halo_jinja_char_put(bytes, to);
         r = halo_jinja_add_slice(run, &text, string, plain, at);
         if (r == 0)
-            r = halo_jinja_add(run, &text, bytes, halo_jinja_char_put(bytes, to), halo_jinja_mark_at(string, at));
+            r = halo_jinja_add(run, &text, bytes, n_bytes, halo_jinja_mark_at(string, at));
         plain = at + n;
     }
     if (r == 0)

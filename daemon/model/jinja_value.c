@@ -79,6 +79,18 @@ int halo_jinja_dict_put(struct halo_arena *arena, struct halo_jinja_value dict, 
     return halo_jinja_dict_set(arena, dict.dict, name, value);
 }
 
+bool halo_jinja_dict_get(struct halo_jinja_value dict, const char *key, struct halo_jinja_value *ret)
+{
+    struct halo_jinja_string name = {.bytes = key, .n = strlen(key)};
+    if (dict.kind != HALO_JINJA_DICT)
+        return false;
+    ptrdiff_t found =
+        halo_jinja_dict_find(dict.dict, (struct halo_jinja_value){.kind = HALO_JINJA_STRING, .string = &name});
+    if (found >= 0)
+        *ret = dict.dict->entries[found].value;
+    return found >= 0;
+}
+
 /* ---- keys ---- */
 
 static uint64_t mix(uint64_t a, uint64_t b)

@@ -96,6 +96,9 @@ int halo_jinja_dict(struct halo_arena *arena, struct halo_jinja_value *ret);
 int halo_jinja_dict_put(struct halo_arena *arena, struct halo_jinja_value dict, const char *key, size_t n_key,
                         struct halo_jinja_value value);
 
+/* The value of a key; false: there is none, or it is no dict. */
+bool halo_jinja_dict_get(struct halo_jinja_value dict, const char *key, struct halo_jinja_value *ret);
+
 /* Deeper JSON is refused. */
 #define HALO_JINJA_JSON_MAX_DEPTH 64
 
