@@ -77,7 +77,7 @@ HALO_INLINE void run_one(const struct halo_panel_shape shape, panel_fn *unpack, 
         acc[half] = v_fzero();
     for (uint32_t b = 0; b < n_blocks; b++, block += packed_bytes) {
         prefetch_block(block, packed_bytes);
-#pragma GCC unroll 8
+        HALO_UNROLL
         for (unsigned slab = 0; slab < shape.n_slabs; slab++, act++) {
             for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++) {
                 struct panel_terms terms;

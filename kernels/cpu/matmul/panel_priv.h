@@ -44,7 +44,7 @@ HALO_INLINE void put_nibble_quads(const uint8_t *p, struct halo_panel *ret)
 HALO_INLINE void add_fifth_bit_quads(const uint8_t *p, struct halo_panel *ret)
 {
     halo_vint qh = v_load(p);
-#pragma GCC unroll 8
+    HALO_UNROLL
     for (unsigned q = 0; q < HALO_QUADS; q++)
         ret->w[q] = v_or(ret->w[q], v_moved_bits(qh, q, 4, 1));
 }

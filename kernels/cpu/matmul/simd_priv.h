@@ -11,7 +11,23 @@
 #include <stdint.h>
 #include <string.h>
 
+/* The kernels are written once for all types and take what is special about a type as constants: only when everything is
+ * inlined do these cost nothing. Under a sanitizer the same code stays a set of functions: inlined and instrumented it
+ * would take a compiler minutes. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HALO_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HALO_SANITIZED 1
+#endif
+#endif
+#ifdef HALO_SANITIZED
+#define HALO_INLINE static __attribute__((noinline, unused))
+#define HALO_UNROLL
+#else
 #define HALO_INLINE static inline __attribute__((always_inline))
+#define HALO_UNROLL _Pragma("GCC unroll 8")
+#endif
 
 #ifdef __AVX512F__
 #include "simd_avx512_priv.h"
