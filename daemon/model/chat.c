@@ -1,43 +1,42 @@
-/* chat.c: messages to prompt text, for the templates that are plain ChatML.
+/* chat.c: messages to prompt text, by the chat template of the model.
  *
- * Created on the text thread with its model, immutable afterwards, any thread may render. Templates are programs in a
- * language that this build does not run; those below are recognised by their full text, byte for byte, and what each
- * prints is known. Roles and contents are the user's text: their spans are content, so that neither can spell a
- * control token. Fails with UNSUPPORTED (render, for any other template) and OUT_OF_MEMORY.
+ * Created on the text thread with its model, immutable afterwards, any thread may render. The template is a program in
+ * the Jinja language (jinja.h). Messages, tools and variables are the user's text: what comes of them is content, so
+ * that they can not spell a control token; the model's own bos_token and eos_token are template. Fails with UNSUPPORTED
+ * (no template, or one that does not parse), BAD_REQUEST (the template refuses the conversation) and OUT_OF_MEMORY.
  */
 #include <assert.h>
+#include <errno.h>
 #include <model/chat.h>
+#include <model/jinja.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FOR_EACH "{% for message in messages %}"
-#define MESSAGE "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
-#define PROMPT "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-#define NOT_DEFINED "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}"
-#define DEFAULT_SYSTEM(text)                                                                                           \
-    "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\n" text                            \
-    "<|im_end|>\\n' }}{% endif %}"
-
-struct chat_form {
-    const char *text;   /* of the template */
-    const char *system; /* printed first when the first message is not a system message; NULL: nothing is */
-    bool no_prompt;     /* the template knows no generation prompt */
-};
-
-static const struct chat_form forms[] = {
-    {.text = FOR_EACH MESSAGE PROMPT},
-    {.text = NOT_DEFINED FOR_EACH MESSAGE PROMPT},
-    {.text = FOR_EACH MESSAGE, .no_prompt = true},
-    {.text = FOR_EACH DEFAULT_SYSTEM("You are a helpful assistant") MESSAGE PROMPT,
-     .system = "You are a helpful assistant"},
-    {.text = FOR_EACH DEFAULT_SYSTEM("You are a helpful assistant.") MESSAGE PROMPT,
-     .system = "You are a helpful assistant."},
-};
+#define MAX_VARS 64
 
 struct halo_chat {
-    const struct chat_form *form; /* NULL: not one of these */
-    bool present;                 /* the file has a template */
+    struct halo_jinja *jinja; /* NULL: there is none, or it does not parse */
+    struct halo_fault fault;  /* why not */
+    bool present;             /* the file has a template */
+    char *bos, *eos;          /* their texts; NULL: the file names none */
 };
+
+/* The text of the token whose id stands under `key`; NULL in `ret`: there is none. */
+static int token_text(const struct halo_gguf *gguf, const char *key, char **ret)
+{
+    struct halo_gguf_array tokens;
+    struct halo_span text = {0};
+    uint64_t id;
+    *ret = NULL;
+    if (halo_gguf_get_u64(gguf, key, &id, NULL) != 0 || !halo_gguf_has(gguf, "tokenizer.ggml.tokens") ||
+        halo_gguf_get_array(gguf, "tokenizer.ggml.tokens", &tokens, NULL) != 0)
+        return 0;
+    for (uint64_t i = 0; i <= id; i++)
+        if (!halo_gguf_next_string(&tokens, &text))
+            return 0;
+    *ret = strndup(text.bytes, text.n);
+    return *ret ? 0 : -ENOMEM;
+}
 
 int halo_chat_create(struct halo_chat **ret, const struct halo_gguf *gguf, struct halo_fault *fault)
 {
@@ -50,57 +49,166 @@ int halo_chat_create(struct halo_chat **ret, const struct halo_gguf *gguf, struc
     if (!chat)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the chat template");
     chat->present = r != HALO_GGUF_ABSENT;
-    for (size_t i = 0; chat->present && i < sizeof forms / sizeof *forms; i++)
-        if (strlen(forms[i].text) == text.n && memcmp(forms[i].text, text.bytes, text.n) == 0)
-            chat->form = &forms[i];
+    r = token_text(gguf, "tokenizer.ggml.bos_token_id", &chat->bos);
+    if (r == 0)
+        r = token_text(gguf, "tokenizer.ggml.eos_token_id", &chat->eos);
+    if (r == 0 && chat->present && halo_jinja_compile(&chat->jinja, text.bytes, text.n, &chat->fault) < 0 &&
+        chat->fault.code == HALO_FAULT_OUT_OF_MEMORY)
+        r = -ENOMEM;
+    if (r < 0) {
+        halo_chat_destroy(chat);
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the chat template");
+    }
     *ret = chat;
     return 0;
 }
 
-void halo_chat_destroy(struct halo_chat *chat) { free(chat); }
-
-static void add(struct halo_chat_text *text, const char *bytes, size_t n, bool is_template)
+void halo_chat_destroy(struct halo_chat *chat)
 {
-    text->spans[text->n++] = (struct halo_chat_span){bytes, n, is_template};
+    if (!chat)
+        return;
+    halo_jinja_destroy(chat->jinja);
+    free(chat->bos);
+    free(chat->eos);
+    free(chat);
 }
 
-static void add_template(struct halo_chat_text *text, const char *bytes) { add(text, bytes, strlen(bytes), true); }
+const char *halo_chat_problem(const struct halo_chat *chat)
+{
+    return chat->present && !chat->jinja ? chat->fault.text : NULL;
+}
 
-#define SPANS_PER_MESSAGE 5
+/* ---- variables ---- */
+
+struct vars {
+    struct halo_jinja_var at[MAX_VARS];
+    size_t n;
+};
+
+static void add_var(struct vars *vars, const char *name, struct halo_jinja_value value)
+{
+    assert(vars->n < MAX_VARS);
+    vars->at[vars->n++] = (struct halo_jinja_var){name, value};
+}
+
+static int add_token(struct vars *vars, struct halo_arena *arena, const char *name, const char *text)
+{
+    struct halo_jinja_value value;
+    if (!text)
+        return 0;
+    if (halo_jinja_string_template(arena, &value, text, strlen(text)) < 0)
+        return -ENOMEM;
+    add_var(vars, name, value);
+    return 0;
+}
+
+static int make_messages(const struct halo_chat_message *messages, size_t n, struct halo_arena *arena,
+                         struct halo_jinja_value *ret)
+{
+    struct halo_jinja_value message, text;
+    int r = halo_jinja_list(arena, ret);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        const char *role = messages[i].role;
+        if ((r = halo_jinja_dict(arena, &message)) < 0 ||
+            (r = halo_jinja_string(arena, &text, role, strlen(role))) < 0 ||
+            (r = halo_jinja_dict_put(arena, message, "role", 4, text)) < 0 ||
+            (r = halo_jinja_string(arena, &text, messages[i].content, messages[i].n_content)) < 0 ||
+            (r = halo_jinja_dict_put(arena, message, "content", 7, text)) < 0)
+            return r;
+        r = halo_jinja_list_push(arena, *ret, message);
+    }
+    return r;
+}
+
+/* A list in JSON; without one, None. */
+static int read_list(struct halo_span json, const char *what, struct halo_arena *arena, struct halo_jinja_value *ret,
+                     struct halo_fault *fault)
+{
+    *ret = halo_jinja_none();
+    if (json.n == 0)
+        return 0;
+    int r = halo_jinja_json(arena, ret, json.bytes, json.n, fault);
+    if (r < 0)
+        halo_fault_prefix(fault, "`%s`", what);
+    else if (ret->kind != HALO_JINJA_LIST)
+        r = halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "`%s` is not a list", what);
+    return r;
+}
+
+/* The variables of the request. Those that the conversation itself makes can not be given. */
+static int add_given(struct vars *vars, struct halo_span json, struct halo_arena *arena, struct halo_fault *fault)
+{
+    static const char *const taken[] = {"messages",  "tools",    "documents", "add_generation_prompt",
+                                        "bos_token", "eos_token"};
+    struct halo_jinja_value given, value;
+    const char *name;
+    if (json.n == 0)
+        return 0;
+    int r = halo_jinja_json(arena, &given, json.bytes, json.n, fault);
+    if (r < 0) {
+        halo_fault_prefix(fault, "`template_vars`");
+        return r;
+    }
+    if (given.kind != HALO_JINJA_DICT)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "`template_vars` is not an object");
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (halo_jinja_dict_get(given, taken[i], &value))
+            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "`template_vars` can not set `%s`", taken[i]);
+    for (size_t i = 0; (name = halo_jinja_dict_at(arena, given, i, &value)); i++) {
+        if (vars->n == MAX_VARS)
+            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "`template_vars` holds more than %zu variables", i);
+        add_var(vars, name, value);
+    }
+    return 0;
+}
+
+static int set_vars(const struct halo_chat *chat, const struct halo_chat_input *input, struct halo_arena *arena,
+                    struct vars *vars, struct halo_fault *fault)
+{
+    struct halo_jinja_value messages, tools;
+    int r = 0;
+    if (input->messages_json.n)
+        r = read_list(input->messages_json, "messages", arena, &messages, fault);
+    else if (make_messages(input->messages, input->n_messages, arena, &messages) < 0)
+        r = halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to render %zu messages", input->n_messages);
+    if (r == 0)
+        r = read_list(input->tools_json, "tools", arena, &tools, fault);
+    if (r < 0)
+        return r;
+    add_var(vars, "messages", messages);
+    add_var(vars, "tools", tools);
+    add_var(vars, "documents", halo_jinja_none());
+    add_var(vars, "add_generation_prompt", halo_jinja_bool(input->add_generation_prompt));
+    if (add_token(vars, arena, "bos_token", chat->bos) < 0 || add_token(vars, arena, "eos_token", chat->eos) < 0)
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to render a conversation");
+    return add_given(vars, input->vars_json, arena, fault);
+}
+
+int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_input *input, struct halo_arena *arena,
+                           struct halo_chat_text *ret, struct halo_fault *fault)
+{
+    struct vars vars = {.n = 0};
+    *ret = (struct halo_chat_text){0};
+    if (!chat->present)
+        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                              "the model has no chat template, so `messages` can not be rendered; send `prompt`");
+    if (!chat->jinja)
+        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                              "the model's chat template can not be used (%.140s); send `prompt`", chat->fault.text);
+    int r = set_vars(chat, input, arena, &vars, fault);
+    const struct halo_jinja_params params = {.vars = vars.at, .n_vars = vars.n};
+    if (r == 0)
+        r = halo_jinja_render(chat->jinja, &params, arena, ret, fault);
+    return r > 0 ? -EINVAL : r; /* the fault is BAD_REQUEST */
+}
 
 int halo_chat_render(const struct halo_chat *chat, const struct halo_chat_message *messages, size_t n,
                      bool add_generation_prompt, struct halo_arena *arena, struct halo_chat_text *ret,
                      struct halo_fault *fault)
 {
-    const struct chat_form *form = chat->form;
-    if (!form)
-        return halo_fault_set(
-            fault, HALO_FAULT_UNSUPPORTED,
-            chat->present ? "the model's chat template is not plain ChatML, so this version can not render `messages`; "
-                            "write the conversation as the model expects it and send it as `prompt`"
-                          : "the model has no chat template, so `messages` can not be rendered; send `prompt`");
-    size_t n_spans;
-    *ret = (struct halo_chat_text){0};
-    if (!__builtin_mul_overflow(n, (size_t)SPANS_PER_MESSAGE, &n_spans) && n_spans < SIZE_MAX - 4)
-        ret->spans = halo_arena_alloc(arena, n_spans + 4, sizeof *ret->spans);
-    if (!ret->spans)
-        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to render %zu messages", n);
-    if (form->system && n && strcmp(messages[0].role, "system") != 0) {
-        add_template(ret, "<|im_start|>system\n");
-        add_template(ret, form->system);
-        add_template(ret, "<|im_end|>\n");
-    }
-    for (size_t i = 0; i < n; i++) {
-        add_template(ret, "<|im_start|>");
-        add(ret, messages[i].role, strlen(messages[i].role), false);
-        add_template(ret, "\n");
-        add(ret, messages[i].content, messages[i].n_content, false);
-        add_template(ret, "<|im_end|>\n");
-    }
-    if (add_generation_prompt && !form->no_prompt)
-        add_template(ret, "<|im_start|>assistant\n");
-    assert(ret->n <= n_spans + 4);
-    return 0;
+    const struct halo_chat_input input = {
+        .messages = messages, .n_messages = n, .add_generation_prompt = add_generation_prompt};
+    return halo_chat_render_input(chat, &input, arena, ret, fault);
 }
 
 /* Puts BOS before the ids from `start` on, unless the text began with it. */
@@ -125,8 +233,8 @@ int halo_chat_encode_text(const struct halo_tokenizer *tokenizer, const struct h
     if (!parts)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to tokenize %zu spans", text->n);
     for (size_t i = 0; i < text->n; i++)
-        parts[i] = (struct halo_tokenizer_part){text->spans[i].bytes, text->spans[i].n,
-                                                special || text->spans[i].is_template};
+        parts[i] =
+            (struct halo_tokenizer_part){text->spans[i].bytes, text->spans[i].n, special || text->spans[i].is_template};
     int r = halo_tokenizer_encode_parts(tokenizer, parts, text->n, first, out, fault);
     free(parts);
     if (r == 0 && first && halo_tokenizer_adds_bos(tokenizer) && put_bos(tokenizer, out) < 0) {

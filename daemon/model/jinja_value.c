@@ -91,6 +91,16 @@ bool halo_jinja_dict_get(struct halo_jinja_value dict, const char *key, struct h
     return found >= 0;
 }
 
+const char *halo_jinja_dict_at(struct halo_arena *arena, struct halo_jinja_value dict, size_t at,
+                               struct halo_jinja_value *ret)
+{
+    if (dict.kind != HALO_JINJA_DICT || at >= dict.dict->n || dict.dict->entries[at].key.kind != HALO_JINJA_STRING)
+        return NULL;
+    const struct halo_jinja_string *key = dict.dict->entries[at].key.string;
+    *ret = dict.dict->entries[at].value;
+    return memchr(key->bytes, 0, key->n) ? NULL : halo_arena_strndup(arena, key->bytes, key->n);
+}
+
 /* ---- keys ---- */
 
 static uint64_t mix(uint64_t a, uint64_t b)

@@ -1,5 +1,5 @@
-/* test_chat.c: ChatML: which templates are recognised, what they print, and that tokenizing spans is tokenizing the
- * whole. */
+/* test_chat.c: conversations by a model's template: what they print, what is refused, and that tokenizing spans is
+ * tokenizing the whole. */
 #include "vocab_build.h"
 #include "vocab_files.h"
 #include <model/chat.h>
@@ -83,15 +83,15 @@ static void test_forms(void **state)
 static void test_unsupported(void **state)
 {
     (void)state;
-    static const char *const others[] = {NULL,
-                                         "",
-                                         LOOP BODY TAIL " ",
-                                         LOOP BODY TAIL "\n",
-                                         "{{ messages }}",
-                                         LOOP "{{ message['content'] }}{% endfor %}"};
+    static const struct { const char *template, *says; bool problem; } others[] = {
+        {NULL, "has no chat template", false},
+        {"a\n{% endfor %}", "template line 2, column 4", true},
+        {"{% include 'x' %}", "can not be used", true},
+        {"{{ x | nosuch }}", "there is no filter 'nosuch'", true},
+    };
     const struct halo_chat_message message = {"user", "a", 1};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        struct halo_chat *chat = chat_of(others[i]);
+        struct halo_chat *chat = chat_of(others[i].template);
         struct halo_arena arena;
         struct halo_chat_text text;
         struct halo_fault fault = {0};
@@ -99,7 +99,8 @@ static void test_unsupported(void **state)
         assert_true(halo_chat_render(chat, &message, 1, true, &arena, &text, &fault) < 0);
         assert_int_equal(fault.code, HALO_FAULT_UNSUPPORTED);
         assert_non_null(strstr(fault.text, "`prompt`")); /* what to do instead, not cut off */
-        assert_non_null(strstr(fault.text, others[i] ? "not plain ChatML" : "no chat template"));
+        assert_non_null(strstr(fault.text, others[i].says));
+        assert_int_equal(halo_chat_problem(chat) != NULL, others[i].problem);
         halo_arena_finish(&arena);
         halo_chat_destroy(chat);
     }
@@ -114,6 +115,45 @@ static void test_unsupported(void **state)
     assert_non_null(strstr(fault.text, "tokenizer.chat_template"));
     halo_gguf_close(gguf);
     build_finish(&build);
+}
+
+/* Tools, variables and messages in JSON reach the template; what it refuses is a BAD_REQUEST in its own words. */
+static void test_input(void **state)
+{
+    (void)state;
+    static const struct { const char *messages, *tools, *vars, *wanted; } cases[] = {
+        {"[{\"role\": \"user\", \"content\": [{\"text\": \"p\"}]}]", "[{\"name\": \"f\"}]", "{\"think\": false}", "p|f|False|"},
+        {"[{\"role\": \"x\", \"content\": [{}]}]", "", "", "||u|"},
+        {"[]", "", "", "!no messages"},
+        {"{}", "", "", "!`messages` is not a list"},
+        {"[1", "", "", "!`messages`: JSON at byte 2"},
+        {"[{}]", "[", "", "!`tools`: JSON"},
+        {"[{}]", "", "[]", "!`template_vars` is not an object"},
+        {"[{}]", "", "{\"tools\": 1}", "!`template_vars` can not set `tools`"},
+        {"[{}]", "", "", "!template line 1, column "},
+    };
+    struct halo_chat *chat =
+        chat_of("{% if not messages %}{{ raise_exception('no messages') }}{% endif %}{{ messages[0].content[0].text }}|"
+                "{{ tools[0].name if tools else '' }}|{{ think if think is defined else 'u' }}|");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct halo_arena arena;
+        struct halo_chat_text text;
+        struct halo_fault fault = {0};
+        const struct halo_chat_input input = {.messages_json = {cases[i].messages, strlen(cases[i].messages)},
+                                              .tools_json = {cases[i].tools, strlen(cases[i].tools)},
+                                              .vars_json = {cases[i].vars, strlen(cases[i].vars)}};
+        char got[256] = "";
+        halo_arena_init(&arena, 0);
+        int r = halo_chat_render_input(chat, &input, &arena, &text, &fault);
+        for (size_t j = 0; r == 0 && j < text.n; j++)
+            strncat(got, text.spans[j].bytes, text.spans[j].n);
+        assert_true(r == 0 || fault.code == HALO_FAULT_BAD_REQUEST);
+        if (r ? cases[i].wanted[0] != '!' || strncmp(fault.text, cases[i].wanted + 1, strlen(cases[i].wanted + 1)) != 0
+              : strcmp(got, cases[i].wanted) != 0)
+            fail_msg("%s %s %s: %d %s%s", cases[i].messages, cases[i].tools, cases[i].vars, r, got, fault.text);
+        halo_arena_finish(&arena);
+    }
+    halo_chat_destroy(chat);
 }
 
 static struct halo_tokens encode(const struct halo_tokenizer *tokenizer, const char *text, bool special)
@@ -229,6 +269,7 @@ static void test_bos(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_unsupported),
+                                       cmocka_unit_test(test_input),
                                        cmocka_unit_test(test_encode), cmocka_unit_test(test_injection),
                                        cmocka_unit_test(test_bos)};
     return cmocka_run_group_tests(tests, NULL, NULL);
