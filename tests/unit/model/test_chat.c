@@ -72,9 +72,9 @@ static void test_forms(void **state)
             TAIL,
         "user", true, FROM("user") ASK);
     check_render(LOOP BODY, "user", true, FROM("user")); /* this one knows no generation prompt */
-    static const char with_system[] = LOOP
-        "{% if loop.first and messages[0]['role'] != 'system' %}"
-        "{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}{% endif %}" BODY TAIL;
+    static const char with_system[] =
+        LOOP "{% if loop.first and messages[0]['role'] != 'system' %}"
+             "{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}{% endif %}" BODY TAIL;
     check_render(with_system, "user", true,
                  "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n" FROM("user") ASK);
     check_render(with_system, "system", true, FROM("system") ASK);
@@ -83,7 +83,10 @@ static void test_forms(void **state)
 static void test_unsupported(void **state)
 {
     (void)state;
-    static const struct { const char *template, *says; bool problem; } others[] = {
+    static const struct {
+        const char *template, *says;
+        bool problem;
+    } others[] = {
         {NULL, "has no chat template", false},
         {"a\n{% endfor %}", "template line 2, column 4", true},
         {"{% include 'x' %}", "can not be used", true},
@@ -121,8 +124,11 @@ static void test_unsupported(void **state)
 static void test_input(void **state)
 {
     (void)state;
-    static const struct { const char *messages, *tools, *vars, *wanted; } cases[] = {
-        {"[{\"role\": \"user\", \"content\": [{\"text\": \"p\"}]}]", "[{\"name\": \"f\"}]", "{\"think\": false}", "p|f|False|"},
+    static const struct {
+        const char *messages, *tools, *vars, *wanted;
+    } cases[] = {
+        {"[{\"role\": \"user\", \"content\": [{\"text\": \"p\"}]}]", "[{\"name\": \"f\"}]", "{\"think\": false}",
+         "p|f|False|"},
         {"[{\"role\": \"x\", \"content\": [{}]}]", "", "", "||u|"},
         {"[]", "", "", "!no messages"},
         {"{}", "", "", "!`messages` is not a list"},
@@ -268,9 +274,8 @@ static void test_bos(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_unsupported),
-                                       cmocka_unit_test(test_input),
-                                       cmocka_unit_test(test_encode), cmocka_unit_test(test_injection),
-                                       cmocka_unit_test(test_bos)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms),     cmocka_unit_test(test_unsupported),
+                                       cmocka_unit_test(test_input),     cmocka_unit_test(test_encode),
+                                       cmocka_unit_test(test_injection), cmocka_unit_test(test_bos)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,8 @@
 
 struct halo_chat; /* the compiled template of a model */
 
-/* From the directory's tokenizer.chat_template. Never fails for a template that does not parse: problem() then says why,
- * and so does render(). */
+/* From the directory's tokenizer.chat_template. Never fails for a template that does not parse: problem() then says
+ * why, and so does render(). */
 int halo_chat_create(struct halo_chat **ret, const struct halo_gguf *gguf, struct halo_fault *fault);
 void halo_chat_destroy(struct halo_chat *chat);
 
@@ -34,8 +34,8 @@ struct halo_chat_input {
     bool add_generation_prompt;
 };
 
-/* Spans live in the arena. UNSUPPORTED: no template that can be used. BAD_REQUEST: the template refuses the conversation
- * (the sentence is the template's own), fails on it or passes a limit; or the JSON is not what it should be. */
+/* Spans live in the arena. UNSUPPORTED: no template that can be used. BAD_REQUEST: the template refuses the
+ * conversation (the sentence is the template's own), fails on it or passes a limit; or the JSON is not what it should be. */
 int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_input *input, struct halo_arena *arena,
                            struct halo_chat_text *ret, struct halo_fault *fault);
 

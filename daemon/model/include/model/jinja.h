@@ -99,8 +99,8 @@ int halo_jinja_dict_put(struct halo_arena *arena, struct halo_jinja_value dict, 
 /* The value of a key; false: there is none, or it is no dict. */
 bool halo_jinja_dict_get(struct halo_jinja_value dict, const char *key, struct halo_jinja_value *ret);
 
-/* The at-th entry: its key as a string, its value in `ret`. NULL: there are not so many, its key is no string or holds a
- * NUL, or no memory. */
+/* The at-th entry: its key as a string, its value in `ret`. NULL: there are not so many, its key is no string or holds
+ * a NUL, or no memory. */
 const char *halo_jinja_dict_at(struct halo_arena *arena, struct halo_jinja_value dict, size_t at,
                                struct halo_jinja_value *ret);
 
