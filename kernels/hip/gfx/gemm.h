@@ -126,17 +126,18 @@ HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w, halo_acc (&
     constexpr int T = gemm_tiles<ROWS>;
 #pragma unroll
     for (uint32_t k = 0; k < GEMM_SLAB; k += 16) {
-        halo_frag a[T], b[T];
+        halo_frag b[T];
+#pragma unroll
+        for (int j = 0; j < T; j++)
+            b[j] = halo_mma_load(w + (uint32_t)j * 16 * GEMM_PITCH + k, GEMM_PITCH);
 #pragma unroll
         for (int i = 0; i < T; i++) {
-            a[i] = halo_mma_load(x + (uint32_t)i * 16 * GEMM_PITCH + k, GEMM_PITCH);
-            b[i] = halo_mma_load(w + (uint32_t)i * 16 * GEMM_PITCH + k, GEMM_PITCH);
-        }
-#pragma unroll
-        for (int i = 0; i < T; i++)
+            const halo_frag a = halo_mma_load(x + (uint32_t)i * 16 * GEMM_PITCH + k, GEMM_PITCH);
 #pragma unroll
             for (int j = 0; j < T; j++)
-                acc[i][j] = halo_mma(a[i], b[j], acc[i][j]);
+                acc[i][j] = halo_mma(a, b[j], acc[i][j]);
+            halo_schedule_here();
+        }
     }
 }
 #endif
@@ -182,22 +183,19 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm(const gemm_job &jo
 #pragma unroll
     for (uint32_t i = 0; i < COPIES; i++)
         x[i] = halo_load<halo_u4>(x_row[i]);
-    for (uint32_t s = 0;; s++) {
+    for (uint32_t s = 0; s < n_slabs; s++) {
         uint16_t *lds_x = lds.x[s & 1], *lds_w = lds.w[s & 1];
         weight::store(raw, s, lds_w + t * GEMM_PITCH);
 #pragma unroll
         for (uint32_t i = 0; i < COPIES; i++)
             *reinterpret_cast<halo_u4 *>(lds_x + (t / 4 + 32 * i) * GEMM_PITCH + t % 4 * 8) = x[i];
         halo_barrier();
-        if (s + 1 < n_slabs) {
-            raw = weight::load(w_row, at, s + 1);
+        const uint32_t next = halo_min_of(s + 1, n_slabs - 1); /* the last is loaded twice: cheaper than a branch */
+        raw = weight::load(w_row, at, next);
 #pragma unroll
-            for (uint32_t i = 0; i < COPIES; i++)
-                x[i] = halo_load<halo_u4>(x_row[i] + (s + 1) * GEMM_SLAB);
-        }
+        for (uint32_t i = 0; i < COPIES; i++)
+            x[i] = halo_load<halo_u4>(x_row[i] + next * GEMM_SLAB);
         gemm_products<ROWS>(lds_x + row0 * GEMM_PITCH, lds_w + col0 * GEMM_PITCH, acc);
-        if (s + 1 >= n_slabs)
-            break;
     }
     gemm_store<ROWS>(job, row0, col0, acc);
 }

@@ -12,6 +12,7 @@
  *   halo_shuffle              the value of another lane; halo_xor<1|2|4|8|16>: of lane ^ M. All live lanes of the wave must take part.
  *   halo_dot4 halo_dot4_u     c + sum of four products of bytes: signed times signed, unsigned times signed; exact
  *   halo_permute(hi, lo, sel) four bytes chosen from eight
+ *   halo_schedule_here        the compiler reorders nothing across it
  *   halo_half_float halo_float_half   f16 bits, to nearest even
  *   halo_exp2 halo_rcp halo_rsqrt halo_fma halo_rint halo_max halo_abs
  *   HALO_KERNEL(name, struct args, threads) { ... }   the kernel; its argument is `a`
