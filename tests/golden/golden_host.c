@@ -5,6 +5,9 @@
 #include <cpu/cpu.h>
 #include <errno.h>
 #include <fcntl.h>
+#if HALO_HIP
+#include <hip/hip.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,14 +58,27 @@ static int weights_load(struct halo_golden_host *host, struct halo_fault *fault)
     return r < 0 ? device_fault(r, "seal", reason, fault) : 0;
 }
 
+/* The table of the device; NULL when the build has it not. */
+static const struct halo_device_ops *device_table(const struct halo_golden_settings *settings)
+{
+#if HALO_HIP
+    return settings->hip_library ? halo_device_hip() : halo_device_cpu();
+#else
+    return settings->hip_library ? NULL : halo_device_cpu();
+#endif
+}
+
 static int device_fill(struct halo_golden_host *host, const struct halo_golden_settings *settings,
                        struct halo_fault *fault)
 {
-    const struct halo_device_options options = {.n_threads = settings->n_threads, .variant = settings->variant};
+    const struct halo_device_options options = {
+        .n_threads = settings->n_threads, .variant = settings->variant, .library = settings->hip_library};
     char reason[HALO_DEVICE_REASON] = "";
     int r;
 
-    host->table = halo_device_cpu();
+    host->table = device_table(settings);
+    if (!host->table)
+        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "this build has no HIP device");
     assert(host->table->abi == HALO_DEVICE_ABI && host->table->size == sizeof(*host->table));
     if ((r = host->table->probe(&options, reason)) < 0)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "device: %s", reason);

@@ -1,7 +1,9 @@
 /* golden_logits.c: the reference-logit gate over a list of models, as a table. The rule: golden_gate.h.
  *
  *   golden_logits [--in-tree] [--kv f32|f16|q8] [--variant reference|avx2|avx512] [--threads N] [--prompts a,b]
- * [--models a,b]
+ * [--models a,b] [--hip-lib PATH]
+ *
+ * With --hip-lib the HIP device runs the models, over that runtime.
  *
  * Exit status: 0 all passed, 1 a figure over its bound or nothing run, 77 the data or the variant is not on this
  * machine.
@@ -44,6 +46,7 @@ static bool options_parse(struct options *ret, int argc, char **argv)
                                           {"threads", required_argument, NULL, 't'},
                                           {"prompts", required_argument, NULL, 'p'},
                                           {"models", required_argument, NULL, 'm'},
+                                          {"hip-lib", required_argument, NULL, 'h'},
                                           {0}};
     int c;
 
@@ -68,6 +71,8 @@ static bool options_parse(struct options *ret, int argc, char **argv)
             good = ret->prompts != 0;
         } else if (c == 'm') {
             ret->models = optarg;
+        } else if (c == 'h') {
+            ret->settings.hip_library = optarg;
         }
         if (!good)
             return false;
@@ -196,7 +201,7 @@ int main(int argc, char **argv)
 
     if (!options_parse(&options, argc, argv)) {
         fprintf(stderr, "usage: golden_logits [--in-tree] [--kv f32|f16|q8] [--variant V] [--threads N] [--prompts "
-                        "a,b] [--models a,b]\n");
+                        "a,b] [--models a,b] [--hip-lib PATH]\n");
         return 1;
     }
     if (options.in_tree && !halo_golden_data_in_tree(&data)) {

@@ -95,17 +95,31 @@ static void fill_block(enum halo_type type, uint8_t *block, uint32_t block_bytes
     }
     for (uint32_t i = 0; i < block_bytes; i++)
         block[i] = (uint8_t)(fixture_random(state) * 128 + 128);
-    if (type == HALO_TYPE_Q8_0)
-        put_f16(block, size / 127);
-    else if (type == HALO_TYPE_Q4_0)
-        put_f16(block, size / 8);
-    else if (type == HALO_TYPE_Q6_K)
-        put_f16(block + block_bytes - 2, size / (32 * 64));
-    else if (type == HALO_TYPE_Q4_K || type == HALO_TYPE_Q5_K) {
+    switch (type) {
+    case HALO_TYPE_Q8_0: put_f16(block, size / 127); break;
+    case HALO_TYPE_Q4_0: put_f16(block, size / 8); break;
+    case HALO_TYPE_Q5_0: put_f16(block, size / 16); break;
+    case HALO_TYPE_IQ4_NL: put_f16(block, size / 127); break;
+    case HALO_TYPE_MXFP4: block[0] = (uint8_t)(128 + (int)floor(log2(size / 12))); break;
+    case HALO_TYPE_Q6_K: put_f16(block + block_bytes - 2, size / (32 * 64)); break;
+    case HALO_TYPE_Q3_K: put_f16(block + block_bytes - 2, size / (32 * 4)); break;
+    case HALO_TYPE_IQ4_XS: put_f16(block, size / (32 * 127)); break;
+    case HALO_TYPE_Q4_1:
+    case HALO_TYPE_Q5_1:
+        put_f16(block, size / (type == HALO_TYPE_Q4_1 ? 8 : 16));
+        put_f16(block + 2, -size);
+        break;
+    case HALO_TYPE_Q4_K:
+    case HALO_TYPE_Q5_K:
         put_f16(block, size / (32 * 8));
         put_f16(block + 2, size / 64);
-    } else
-        fail_msg("the fixture does not make weights of type %d", (int)type);
+        break;
+    case HALO_TYPE_Q2_K:
+        put_f16(block + block_bytes - 4, size / (8 * 2));
+        put_f16(block + block_bytes - 2, size / 8);
+        break;
+    default: fail_msg("the fixture does not make weights of type %d", (int)type);
+    }
 }
 
 uint32_t fixture_weight(struct fixture *f, enum halo_type type, enum halo_weight_role role, uint32_t n_cols,
@@ -176,7 +190,7 @@ void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads)
 {
     char reason[HALO_DEVICE_REASON] = "";
     const struct halo_device_ops *ops = f->device_ops;
-    struct halo_device_options options = {.n_threads = n_threads, .variant = variant};
+    struct halo_device_options options = {.n_threads = n_threads, .variant = variant, .library = f->library};
     fixture_close(f);
     if (ops->open(&f->device, &options, reason) || ops->model_create(f->device, &f->plan, &f->model, reason))
         fail_msg("%s", reason);

@@ -22,7 +22,8 @@ struct fixture {
     double freqs[4][256];
     uint8_t *bytes[FIXTURE_MAX]; /* of the weights, as in a file */
     uint64_t file_bytes;
-    const struct halo_device_ops *device_ops;
+    const struct halo_device_ops *device_ops; /* the CPU device, unless a test sets another */
+    const char *library;                      /* of that other device */
     struct halo_device *device;
     struct halo_device_model *model;
 };

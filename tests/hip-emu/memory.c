@@ -1,0 +1,92 @@
+/* memory.c: device and pinned memory of the emulated GPU: host memory, each piece its own.
+ *
+ * $HALO_HIP_EMU_MEMORY_MIB (default 16384) is what the GPU has; more is an error as on a real one. Fresh device memory is filled with
+ * 0xff: floats of it are NaNs, indices out of bounds.
+ */
+#include "memory.h"
+
+#include "emu.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POISON_MAX ((size_t)64 << 20) /* larger pieces only at their begin: a model must not cost its size at once */
+
+struct piece {
+    struct piece *next;
+    size_t n;
+    bool host;
+    char *bytes;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct piece *pieces;
+static size_t n_used;
+
+size_t emu_memory_total(void)
+{
+    const char *text = getenv("HALO_HIP_EMU_MEMORY_MIB");
+    return (text ? strtoul(text, NULL, 10) : 16384) << 20;
+}
+
+size_t emu_memory_used(void)
+{
+    pthread_mutex_lock(&lock);
+    size_t n = n_used;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+int emu_memory_take(void **ret, size_t n, bool host)
+{
+    struct piece *piece = malloc(sizeof(*piece));
+    void *bytes = NULL;
+    pthread_mutex_lock(&lock);
+    bool fits = n > 0 && n <= emu_memory_total() - n_used;
+    if (piece && fits && posix_memalign(&bytes, 4096, n) == 0) {
+        memset(bytes, 0xff, n < POISON_MAX ? n : POISON_MAX);
+        *piece = (struct piece){pieces, n, host, bytes};
+        pieces = piece;
+        n_used += n;
+        *ret = bytes;
+        piece = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    free(piece);
+    return bytes ? EMU_SUCCESS : EMU_NO_MEMORY;
+}
+
+int emu_memory_release(void *p, bool host)
+{
+    struct piece *found = NULL;
+    if (!p)
+        return EMU_SUCCESS;
+    pthread_mutex_lock(&lock);
+    for (struct piece **link = &pieces; *link; link = &(*link)->next) {
+        if ((*link)->bytes != p || (*link)->host != host)
+            continue;
+        found = *link;
+        *link = found->next;
+        n_used -= found->n;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!found)
+        return EMU_INVALID;
+    free(found->bytes);
+    free(found);
+    return EMU_SUCCESS;
+}
+
+bool emu_memory_holds(const void *p, size_t n)
+{
+    bool holds = false;
+    pthread_mutex_lock(&lock);
+    for (const struct piece *piece = pieces; piece && !holds; piece = piece->next) {
+        size_t at = (size_t)((const char *)p - piece->bytes);
+        holds = (const char *)p >= piece->bytes && at <= piece->n && n <= piece->n - at;
+    }
+    pthread_mutex_unlock(&lock);
+    return holds;
+}

@@ -1,0 +1,15 @@
+/* memory.h: device and pinned memory of the emulated GPU. Any thread. */
+#ifndef HALO_TESTS_EMU_MEMORY_H
+#define HALO_TESTS_EMU_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+size_t emu_memory_total(void);
+size_t emu_memory_used(void);
+int emu_memory_take(void **ret, size_t n, bool host);
+int emu_memory_release(void *p, bool host);
+/* Whether n bytes at p lie in one piece. */
+bool emu_memory_holds(const void *p, size_t n);
+
+#endif

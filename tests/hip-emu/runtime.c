@@ -1,0 +1,321 @@
+/* runtime.c: the functions of libamdhip64.so, over streams, memory and kernels.host.
+ *
+ * $HALO_HIP_EMU_DISCRETE=1 makes the GPU a discrete one: pinned memory is reached by copies alone, and the architecture stays "host".
+ * Copies to and from device memory are checked against the pieces that were taken: one that leaves them loses the device, as on a GPU.
+ */
+#include "emu.h"
+#include "host_abi.h"
+#include "memory.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define CALL()                                                                                                                 \
+    do {                                                                                                                       \
+        int error_ = emu_call(__func__);                                                                                       \
+        if (error_)                                                                                                            \
+            return error_;                                                                                                     \
+    } while (0)
+
+#define HALO_HIP_FN(name, arguments) EXPORT int hip##name arguments;
+#include "hip_api.def"
+#undef HALO_HIP_FN
+EXPORT int hipGetDevicePropertiesR0600(void *ret, int device);
+
+struct module {
+    void *library;
+    halo_host_kernel_find_fn *find;
+    halo_host_kernel_run_fn *run;
+};
+
+/* A function is the kernel with the way to run it. */
+struct function {
+    const struct halo_host_kernel *kernel;
+    halo_host_kernel_run_fn *run;
+};
+
+static bool discrete(void)
+{
+    const char *text = getenv("HALO_HIP_EMU_DISCRETE");
+    return text && strcmp(text, "1") == 0;
+}
+
+int hipInit(unsigned int flags)
+{
+    CALL();
+    return flags == 0 ? EMU_SUCCESS : EMU_INVALID;
+}
+
+int hipRuntimeGetVersion(int *ret)
+{
+    CALL();
+    *ret = 70000000;
+    return EMU_SUCCESS;
+}
+
+int hipGetDeviceCount(int *ret)
+{
+    CALL();
+    *ret = 1;
+    return EMU_SUCCESS;
+}
+
+int hipSetDevice(int device)
+{
+    CALL();
+    return device == 0 ? EMU_SUCCESS : 101;
+}
+
+int hipDeviceGetName(char *ret, int n, int device)
+{
+    CALL();
+    snprintf(ret, (size_t)n, "emulated GPU %d", device);
+    return EMU_SUCCESS;
+}
+
+/* The layout of HIP 6: wave size, units, integrated, architecture. */
+int hipGetDevicePropertiesR0600(void *ret, int device)
+{
+    CALL();
+    const int wave = 32, units = 4, integrated = !discrete();
+    char *bytes = memset(ret, 0, 1472);
+    memcpy(bytes + 308, &wave, sizeof(wave));
+    memcpy(bytes + 388, &units, sizeof(units));
+    memcpy(bytes + 396, &integrated, sizeof(integrated));
+    strcpy(bytes + 1160, "host:emulated");
+    return device == 0 ? EMU_SUCCESS : 101;
+}
+
+int hipMemGetInfo(size_t *ret_free, size_t *ret_total)
+{
+    CALL();
+    *ret_total = emu_memory_total();
+    *ret_free = *ret_total - emu_memory_used();
+    return EMU_SUCCESS;
+}
+
+int hipMalloc(void **ret, size_t n)
+{
+    CALL();
+    return emu_memory_take(ret, n, false);
+}
+
+int hipFree(void *p)
+{
+    CALL();
+    return emu_memory_release(p, false);
+}
+
+int hipHostMalloc(void **ret, size_t n, unsigned int flags)
+{
+    CALL();
+    (void)flags;
+    return emu_memory_take(ret, n, true);
+}
+
+int hipHostFree(void *p)
+{
+    CALL();
+    return emu_memory_release(p, true);
+}
+
+int hipHostGetDevicePointer(void **ret, void *p, unsigned int flags)
+{
+    CALL();
+    *ret = p;
+    return flags == 0 && emu_memory_holds(p, 1) ? EMU_SUCCESS : EMU_INVALID;
+}
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t n;
+    int kind, byte;
+};
+
+static int do_copy(void *ud)
+{
+    struct copy *c = ud;
+    bool ok = (c->kind == 2 || emu_memory_holds(c->to, c->n)) && (c->kind <= 1 || emu_memory_holds(c->from, c->n));
+    if (ok && c->kind == 0)
+        memset(c->to, c->byte, c->n);
+    else if (ok)
+        memcpy(c->to, c->from, c->n);
+    else
+        fprintf(stderr, "hip-emu: a copy of %zu bytes leaves its memory\n", c->n);
+    free(c);
+    return ok ? 0 : -1;
+}
+
+static int push_copy(void *stream, struct copy c)
+{
+    struct copy *copy = malloc(sizeof(*copy));
+    if (!copy)
+        return EMU_NO_MEMORY;
+    *copy = c;
+    if (emu_stream_push(stream, do_copy, copy))
+        return EMU_SUCCESS;
+    free(copy);
+    return EMU_NO_MEMORY;
+}
+
+int hipMemcpyAsync(void *to, const void *from, size_t n, int kind, void *stream)
+{
+    CALL();
+    return kind >= 1 && kind <= 3 ? push_copy(stream, (struct copy){to, from, n, kind, 0}) : EMU_INVALID;
+}
+
+int hipMemsetAsync(void *p, int byte, size_t n, void *stream)
+{
+    CALL();
+    return push_copy(stream, (struct copy){p, NULL, n, 0, byte});
+}
+
+int hipStreamCreateWithFlags(void **ret, unsigned int flags)
+{
+    CALL();
+    *ret = emu_stream_create();
+    return *ret && flags <= 1 ? EMU_SUCCESS : EMU_NO_MEMORY;
+}
+
+int hipStreamDestroy(void *stream)
+{
+    CALL();
+    emu_stream_destroy(stream);
+    return EMU_SUCCESS;
+}
+
+int hipEventCreateWithFlags(void **ret, unsigned int flags)
+{
+    CALL();
+    (void)flags;
+    *ret = emu_event_create();
+    return *ret ? EMU_SUCCESS : EMU_NO_MEMORY;
+}
+
+int hipEventDestroy(void *event)
+{
+    CALL();
+    emu_event_destroy(event);
+    return EMU_SUCCESS;
+}
+
+int hipEventRecord(void *event, void *stream)
+{
+    CALL();
+    return emu_event_record(event, stream) ? EMU_SUCCESS : EMU_NO_MEMORY;
+}
+
+int hipEventQuery(void *event)
+{
+    CALL();
+    bool done = emu_event_done(event);
+    int lost = emu_lost(); /* by work that was done before the event */
+    return lost ? lost : done ? EMU_SUCCESS : EMU_NOT_READY;
+}
+
+/* The end of an ELF file, which HIP learns from its headers as well: an image comes without its size. */
+static size_t image_bytes(const void *image)
+{
+    const Elf64_Ehdr *h = image;
+    if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_shoff == 0)
+        return 0;
+    return h->e_shoff + (size_t)h->e_shnum * h->e_shentsize;
+}
+
+int hipModuleLoadData(void **ret, const void *image)
+{
+    CALL();
+    char path[64];
+    size_t n = image_bytes(image);
+    int fd = n ? memfd_create("kernels.host", MFD_CLOEXEC) : -1;
+    struct module *module = calloc(1, sizeof(*module));
+    if (fd >= 0 && module && write(fd, image, n) == (ssize_t)n) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (module && module->library) {
+        *(void **)&module->find = dlsym(module->library, "halo_host_kernel_find");
+        *(void **)&module->run = dlsym(module->library, "halo_host_kernel_run");
+        if (module->find && module->run) {
+            *ret = module;
+            return EMU_SUCCESS;
+        }
+        dlclose(module->library);
+    }
+    free(module);
+    return EMU_NO_BINARY;
+}
+
+/* The library stays: its kernels' threads keep state of it. So do the functions, which HIP frees with the module. */
+int hipModuleUnload(void *module)
+{
+    CALL();
+    free(module);
+    return EMU_SUCCESS;
+}
+
+int hipModuleGetFunction(void **ret, void *module, const char *name)
+{
+    CALL();
+    const struct module *m = module;
+    const struct halo_host_kernel *kernel = m->find(name);
+    static struct function functions[1024];
+    static size_t n_functions;
+    if (!kernel)
+        return EMU_NOT_FOUND;
+    for (size_t i = 0; i < n_functions; i++)
+        if (functions[i].kernel == kernel) {
+            *ret = &functions[i];
+            return EMU_SUCCESS;
+        }
+    if (n_functions == sizeof(functions) / sizeof(functions[0]))
+        return EMU_NO_MEMORY;
+    functions[n_functions] = (struct function){kernel, m->run};
+    *ret = &functions[n_functions++];
+    return EMU_SUCCESS;
+}
+
+struct launch {
+    struct function function;
+    uint32_t grid[3], block[3];
+    void *args; /* a copy: the caller's is gone when the stream comes to it */
+};
+
+static int do_launch(void *ud)
+{
+    struct launch *l = ud;
+    char reason[HALO_HOST_REASON] = "";
+    void *args[] = {l->args};
+    int error = l->function.run(l->function.kernel, l->grid, l->block, args, reason);
+    if (error)
+        fprintf(stderr, "hip-emu: %s\n", reason);
+    free(l->args);
+    free(l);
+    return error;
+}
+
+int hipModuleLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+                          unsigned int block_y, unsigned int block_z, unsigned int lds_bytes, void *stream, void **args, void **extra)
+{
+    CALL();
+    const struct function *f = function;
+    struct launch *l = malloc(sizeof(*l));
+    void *copy = malloc(f->kernel->args_bytes);
+    if (!l || !copy || lds_bytes != 0 || extra) {
+        free(l);
+        free(copy);
+        return EMU_INVALID;
+    }
+    memcpy(copy, args[0], f->kernel->args_bytes);
+    *l = (struct launch){*f, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, copy};
+    return emu_stream_push(stream, do_launch, l) ? EMU_SUCCESS : EMU_NO_MEMORY;
+}

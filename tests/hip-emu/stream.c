@@ -1,0 +1,159 @@
+/* stream.c: streams as threads with queues, and events (contract in emu.h). */
+#include "emu.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct item {
+    struct item *next;
+    emu_work *work;
+    void *ud;
+};
+
+struct emu_stream {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct item *first, **last;
+    bool closing;
+};
+
+/* Which record was the last, and which has been reached. Freed when nobody holds it: the queue may hold a destroyed one. */
+struct emu_event {
+    pthread_mutex_t lock;
+    uint64_t recorded, reached;
+    unsigned holders;
+};
+
+struct mark {
+    struct emu_event *event;
+    uint64_t number;
+};
+
+static void run_items(struct emu_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        /* A stalled stream takes no more work, and ends only with its queue thrown away. */
+        while (!s->closing && (!s->first || emu_stalled()))
+            pthread_cond_wait(&s->wake, &s->lock);
+        struct item *item = s->first;
+        if (!item || emu_stalled())
+            break;
+        s->first = item->next;
+        if (!s->first)
+            s->last = &s->first;
+        pthread_mutex_unlock(&s->lock);
+        if (item->work(item->ud))
+            emu_lose();
+        free(item);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void *stream_main(void *ud)
+{
+    run_items(ud);
+    return NULL;
+}
+
+struct emu_stream *emu_stream_create(void)
+{
+    struct emu_stream *s = calloc(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    s->last = &s->first;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->wake, NULL);
+    if (pthread_create(&s->thread, NULL, stream_main, s) != 0) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void emu_stream_destroy(struct emu_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->wake);
+    free(s);
+}
+
+bool emu_stream_push(struct emu_stream *s, emu_work *work, void *ud)
+{
+    struct item *item = malloc(sizeof(*item));
+    if (!item)
+        return false;
+    *item = (struct item){.work = work, .ud = ud};
+    pthread_mutex_lock(&s->lock);
+    *s->last = item;
+    s->last = &item->next;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    return true;
+}
+
+static void release(struct emu_event *e)
+{
+    pthread_mutex_lock(&e->lock);
+    bool last = --e->holders == 0;
+    pthread_mutex_unlock(&e->lock);
+    if (!last)
+        return;
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}
+
+struct emu_event *emu_event_create(void)
+{
+    struct emu_event *e = calloc(1, sizeof(*e));
+    if (!e)
+        return NULL;
+    pthread_mutex_init(&e->lock, NULL);
+    e->holders = 1;
+    return e;
+}
+
+void emu_event_destroy(struct emu_event *e) { release(e); }
+
+static int reach(void *ud)
+{
+    struct mark *mark = ud;
+    pthread_mutex_lock(&mark->event->lock);
+    if (mark->number > mark->event->reached)
+        mark->event->reached = mark->number;
+    pthread_mutex_unlock(&mark->event->lock);
+    release(mark->event);
+    free(mark);
+    return 0;
+}
+
+bool emu_event_record(struct emu_event *e, struct emu_stream *s)
+{
+    struct mark *mark = malloc(sizeof(*mark));
+    if (!mark)
+        return false;
+    pthread_mutex_lock(&e->lock);
+    *mark = (struct mark){e, ++e->recorded};
+    e->holders++;
+    pthread_mutex_unlock(&e->lock);
+    if (emu_stream_push(s, reach, mark))
+        return true;
+    release(e);
+    free(mark);
+    return false;
+}
+
+bool emu_event_done(struct emu_event *e)
+{
+    pthread_mutex_lock(&e->lock);
+    bool done = e->reached == e->recorded;
+    pthread_mutex_unlock(&e->lock);
+    return done;
+}

@@ -1,0 +1,205 @@
+/* test_hip_faults.c: what the HIP device says when its runtime fails: hangs, errors, no memory, a lost GPU, at the n-th call of a function.
+ *
+ * Needs the emulated runtime ($HALO_HIP_LIB) and its fault scripts. Each case is a process of its own: a lost completion stays lost.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "cpu_fixture.h"
+
+#include <errno.h>
+#include <hip/hip.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define N_VOCAB 64
+
+/* A small whole model: tables, a norm, a product, a head. */
+static void build(struct fixture *f)
+{
+    fixture_init(f, N_VOCAB, 4, 64);
+    f->device_ops = halo_device_hip();
+    uint16_t x = fixture_input(f, 256, 1), out = fixture_value(f, 256), y = fixture_value(f, 256);
+    uint32_t norm = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, 256, 1, 1, 1);
+    uint32_t weight = fixture_weight(f, HALO_TYPE_Q4_K, HALO_WEIGHT_MATRIX, 256, 256, 1, 1);
+    uint32_t head = fixture_weight(f, HALO_TYPE_Q6_K, HALO_WEIGHT_MATRIX, 256, N_VOCAB, 1, 1);
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {norm, x, HALO_NONE, out, 1e-6f}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = {out, 1, {weight}, {HALO_WEIGHT_NONE}, {y}}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, y}});
+}
+
+static int load(struct fixture *f, char *reason)
+{
+    const struct halo_device_ops *ops = f->device_ops;
+    int error = ops->model_create(f->device, &f->plan, &f->model, reason);
+    for (uint32_t i = 0; i < f->plan.n_weights && !error; i++) {
+        struct halo_device_slot slot;
+        ops->weight_slot(f->model, i, &slot);
+        memcpy(slot.data, f->bytes[i], f->weights[i].n_bytes);
+        error = ops->weight_commit(f->model, i, reason);
+    }
+    return error ? error : ops->model_seal(f->model, reason);
+}
+
+static int run_steps(struct fixture *f, uint32_t n, struct halo_device_phase *phase, char *reason)
+{
+    float *logits = aligned_alloc(64, N_VOCAB * sizeof(float));
+    uint32_t page = 0, zero = 0;
+    struct halo_batch_seq seq = {&page, 1};
+    int error = 0;
+    for (int32_t i = 0; i < (int32_t)n && !error; i++) {
+        int32_t token = i;
+        struct halo_batch batch = {.n_rows = 1, .token = &token, .pos = &i, .seq = &zero, .n_seqs = 1, .seqs = &seq,
+                                   .n_outputs = 1, .output = &zero, .logits = logits};
+        error = f->device_ops->run(f->model, &batch, phase, reason);
+    }
+    free(logits);
+    return error;
+}
+
+struct fault {
+    const char *what, *script;
+    bool discrete;
+    int error;          /* of the first call that fails */
+    const char *says;   /* in its sentence */
+    const char *phase;  /* of the run; NULL: it never ran */
+    bool lost;          /* everything fails with -EIO afterwards */
+};
+
+static const struct fault faults[] = {
+    {"no fault", "", false, 0, NULL, "waiting for the GPU", false},
+    {"no fault, discrete", "", true, 0, NULL, "waiting for the GPU", false},
+    {"hang in the upload", "hipMemcpyAsync:2:stall", true, -ETIME, "upload", NULL, true},
+    {"hang in the first launch", "hipModuleLaunchKernel:1:stall", false, -ETIME, "first launch of embed_f32", "first launch of embed_f32", true},
+    {"hang in a later first launch", "hipModuleLaunchKernel:3:stall", false, -ETIME, "first launch of gemv_q4_k_x1",
+     "first launch of gemv_q4_k_x1", true},
+    {"hang in a decode step", "hipModuleLaunchKernel:12:stall", false, -ETIME, "a step of 1 rows", "waiting for the GPU", true},
+    {"hang while memory is cleared", "hipMemsetAsync:1:stall", false, -ETIME, "clearing the KV cache", NULL, true},
+    {"no memory for weights", "hipHostMalloc:1:oom", false, -ENOMEM, "weights", NULL, false},
+    {"no memory for the cache", "hipMalloc:1:oom", false, -ENOMEM, "KV cache", NULL, false},
+    {"no memory for activations", "hipMalloc:2:oom", false, -ENOMEM, "activations", NULL, false},
+    {"no memory for the buffers", "hipHostMalloc:2:oom", true, -ENOMEM, "buffers of the upload", NULL, false},
+    {"lost in the upload", "hipMemcpyAsync:1:lost", true, -EIO, "launch failed (719)", NULL, true},
+    {"lost at a launch", "hipModuleLaunchKernel:6:lost", false, -EIO, "launch failed (719)", "embed_f32", true},
+    {"illegal address while waiting", "hipEventQuery:*:error=700", false, -EIO, "illegal address (700)", NULL, true},
+};
+
+static bool contains(const char *text, const char *part) { return !part || strstr(text, part) != NULL; }
+
+/* In the child: 0 when everything was as the case says. */
+static int play(const struct fault *fault)
+{
+    char reason[HALO_DEVICE_REASON] = "", again[HALO_DEVICE_REASON] = "";
+    static struct fixture f;
+    struct halo_device_phase phase = {0};
+    const struct halo_device_options options = {.library = getenv("HALO_HIP_LIB")};
+    build(&f);
+    setenv("HALO_HIP_EMU_SCRIPT", fault->script, 1);
+    setenv("HALO_HIP_EMU_DISCRETE", fault->discrete ? "1" : "0", 1);
+    setenv("HALO_HIP_DEADLINE_MS", fault->error == -ETIME ? "2000" : "20000", 1);
+    int error = f.device_ops->open(&f.device, &options, reason);
+    if (!error)
+        error = load(&f, reason);
+    if (!error)
+        error = run_steps(&f, 3, &phase, reason);
+    const char *what = atomic_load(&phase.what);
+    if (error != fault->error || !contains(reason, fault->says) || (fault->phase && (!what || strcmp(what, fault->phase) != 0))) {
+        fprintf(stderr, "%s: error %d, wanted %d; \"%s\", wanted \"%s\"; phase \"%s\", wanted \"%s\"\n", fault->what, error, fault->error,
+                reason, fault->says ? fault->says : "", what ? what : "none", fault->phase ? fault->phase : "any");
+        return 1;
+    }
+    f.device_ops->model_destroy(f.model);
+    f.model = NULL;
+    error = f.device_ops->model_create(f.device, &f.plan, &f.model, again);
+    f.model = error ? NULL : f.model;
+    if (error != (fault->lost ? -EIO : 0)) {
+        fprintf(stderr, "%s: afterwards a model gives %d: %s\n", fault->what, error, again);
+        return 1;
+    }
+    f.device_ops->model_destroy(f.model);
+    f.model = NULL;
+    /* A model after a want of memory works. */
+    if (!fault->lost && (load(&f, again) || run_steps(&f, 2, &phase, again)))
+        return 1;
+    fixture_finish(&f);
+    return 0;
+}
+
+static void faults_are_told_apart(void **state)
+{
+    for (uint32_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        int status = -1;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            alarm(120); /* a wait without a deadline ends the test */
+            _exit(play(&faults[i]));
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            fail_msg("%s: status %#x", faults[i].what, (unsigned)status);
+    }
+}
+
+/* What a person reads when there is nothing to run on. */
+static void refusals_name_what_is_missing(void **state)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    const struct halo_device_ops *ops = halo_device_hip();
+    struct halo_device_options options = {.library = "/nonexistent/libamdhip64.so"};
+    assert_int_equal(ops->probe(&options, reason), -ENOENT);
+    assert_non_null(strstr(reason, "/nonexistent/libamdhip64.so"));
+    options.library = "libm.so.6"; /* a library without a single one of the functions */
+    assert_int_equal(ops->probe(&options, reason), -ENOTSUP);
+    assert_non_null(strstr(reason, "hipInit"));
+    assert_non_null(strstr(reason, "hipMalloc"));
+    options.library = getenv("HALO_HIP_LIB");
+    setenv("HALO_KERNEL_DIR", "/nonexistent", 1);
+    assert_int_equal(ops->probe(&options, reason), -ENOTSUP);
+    assert_non_null(strstr(reason, "kernels.host"));
+}
+
+/* A kernel file with one byte changed is refused. */
+static void a_changed_kernel_file_is_refused(void **state)
+{
+    char dir[] = "/tmp/halo-kernels-XXXXXX", path[512], reason[HALO_DEVICE_REASON] = "", command[1200];
+    const char *from = getenv("HALO_KERNEL_DIR");
+    const struct halo_device_options options = {.library = getenv("HALO_HIP_LIB")};
+    assert_non_null(from);
+    assert_non_null(mkdtemp(dir));
+    snprintf(command, sizeof(command), "cp '%s/kernels.host' '%s/kernels.manifest' '%s'", from, from, dir);
+    assert_int_equal(system(command), 0);
+    setenv("HALO_KERNEL_DIR", dir, 1);
+    assert_int_equal(halo_device_hip()->probe(&options, reason), 0);
+    snprintf(path, sizeof(path), "%s/kernels.host", dir);
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    fseek(file, 4096, SEEK_SET);
+    int byte = fgetc(file);
+    fseek(file, 4096, SEEK_SET);
+    fputc(byte ^ 1, file);
+    fclose(file);
+    assert_int_equal(halo_device_hip()->probe(&options, reason), -EBADMSG);
+    snprintf(command, sizeof(command), "rm -r '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(faults_are_told_apart),
+        cmocka_unit_test(a_changed_kernel_file_is_refused),
+        cmocka_unit_test(refusals_name_what_is_missing),
+    };
+    if (!getenv("HALO_HIP_LIB")) {
+        printf("HALO_HIP_LIB names no runtime\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,395 @@
+/* test_hip_ops.c: each op of the HIP device, over the runtime that $HALO_HIP_LIB names, against the CPU device: same plan, same batch, every
+ * value of every row. In CI the runtime is the emulated one, once as an integrated GPU and once as a discrete one.
+ *
+ * The bound of an op is the largest error, relative to the largest number of the row. Up to eight rows products are of integers, in both
+ * devices over the same int8 activations: what remains is the order of float additions. From nine rows on the HIP device
+ * multiplies in f16; there the reference is a plain product in double, and the bound is relative to the largest number that a row of many
+ * such products would hold: four times the root of the sum of squares of what is added.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "cpu_fixture.h"
+
+#include <cpu/cpu.h>
+#include <hip/hip.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N_VOCAB 67
+#define MAX_ROWS 67
+#define CONTEXT 160
+
+static const double bounds[HALO_OP_COUNT] = {
+    [HALO_OP_EMBED] = 1e-6,   [HALO_OP_RMSNORM] = 1e-6,   [HALO_OP_MATMUL] = 1e-5,     [HALO_OP_QK_NORM] = 2e-6,
+    [HALO_OP_ROPE] = 1e-6,    [HALO_OP_KV_WRITE] = 0,     [HALO_OP_ATTEND] = 1e-5,     [HALO_OP_GLU] = 2e-6,
+    [HALO_OP_MOE_ROUTE] = 2e-6, [HALO_OP_MOE_MATMUL] = 1e-5, [HALO_OP_MOE_SUM] = 1e-6, [HALO_OP_ADD] = 0,
+    [HALO_OP_LOGITS] = 1e-5,
+};
+static const double bound_f16 = 1e-3;
+
+static const enum halo_type types[] = {
+#define X(id, gguf_id, weights, bytes) HALO_TYPE_##id,
+    HALO_TYPE_LIST(X)
+#undef X
+};
+#define N_TYPES (sizeof(types) / sizeof(types[0]))
+
+static uint64_t n_compared;
+
+static void compare_rows(const char *what, const float *have, const float *want, uint32_t n, double bound, double least)
+{
+    double largest = least; /* nothing smaller is a row's largest */
+    for (uint32_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)want[i]));
+    for (uint32_t i = 0; i < n; i++)
+        if (!(fabs((double)have[i] - (double)want[i]) <= bound * largest))
+            fail_msg("%s: element %u of %u is %.9g, wanted %.9g (largest %.9g, bound %.1e)", what, i, n, (double)have[i],
+                     (double)want[i], largest, bound);
+    n_compared += n;
+}
+
+/* Rows 0 .. n_rows-1 of one value after the fixture's plan has run on its device: [n_rows][width], freshly allocated. */
+static float *run_and_peek(struct fixture *f, uint16_t value, uint32_t n_rows, int32_t first_pos)
+{
+    uint32_t width = f->values[value].width;
+    float *rows = calloc((size_t)n_rows * width, sizeof(*rows));
+    int32_t tokens[MAX_ROWS];
+    assert_non_null(rows);
+    for (uint32_t r = 0; r < n_rows; r++)
+        tokens[r] = (int32_t)(r * 5 % N_VOCAB);
+    fixture_run(f, 3, tokens, n_rows, first_pos, NULL);
+    for (uint32_t r = 0; r < n_rows; r++)
+        fixture_peek(f, value, r, rows + (size_t)r * width);
+    return rows;
+}
+
+static void use_cpu(struct fixture *f)
+{
+    fixture_close(f);
+    f->device_ops = halo_device_cpu();
+    f->library = NULL;
+    fixture_open(f, NULL, 1);
+}
+
+static void use_hip(struct fixture *f)
+{
+    fixture_close(f);
+    f->device_ops = halo_device_hip();
+    f->library = getenv("HALO_HIP_LIB");
+    fixture_open(f, NULL, 1);
+}
+
+/* Runs the plan on both devices and compares one value, for each number of rows. */
+static void both(struct fixture *f, const char *what, enum halo_op_kind kind, uint16_t value, const uint32_t *n_rows, uint32_t n_runs)
+{
+    float *want[8];
+    assert_true(n_runs <= 8);
+    use_cpu(f);
+    for (uint32_t i = 0; i < n_runs; i++)
+        want[i] = run_and_peek(f, value, n_rows[i], 0);
+    use_hip(f);
+    for (uint32_t i = 0; i < n_runs; i++) {
+        uint32_t width = f->values[value].width;
+        float *have = run_and_peek(f, value, n_rows[i], 0);
+        for (uint32_t r = 0; r < n_rows[i]; r++) {
+            char text[96];
+            snprintf(text, sizeof(text), "%s, row %u of %u", what, r, n_rows[i]);
+            compare_rows(text, have + (size_t)r * width, want[i] + (size_t)r * width, width, bounds[kind], 0);
+        }
+        free(have);
+        free(want[i]);
+    }
+    fixture_close(f);
+}
+
+static const uint32_t few[] = {1, 3, 8};
+
+static void embed_of_every_type(void **state)
+{
+    for (uint32_t t = 0; t < N_TYPES; t++) {
+        struct fixture f;
+        struct halo_type_info info = halo_type_info(types[t]);
+        uint32_t width = info.block_weights == 1 ? 37 : 3 * info.block_weights;
+        fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+        uint16_t out = fixture_value(&f, width);
+        uint32_t table = fixture_weight(&f, types[t], HALO_WEIGHT_MATRIX, width, N_VOCAB, 1, 1);
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_EMBED, .u.embed = {table, out, 0.5f}});
+        both(&f, info.name, HALO_OP_EMBED, out, few, 3);
+        fixture_finish(&f);
+    }
+}
+
+static void rmsnorm_add_and_glu(void **state)
+{
+    static const uint32_t widths[] = {5, 32, 257, 1024, 4100};
+    for (uint32_t w = 0; w < 5; w++) {
+        struct fixture f;
+        fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+        uint16_t x = fixture_input(&f, widths[w], 2), add = fixture_input(&f, widths[w], 1), out = fixture_value(&f, widths[w]);
+        uint16_t glu = fixture_value(&f, widths[w]);
+        uint32_t weight = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, widths[w], 1, 1, 1);
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {weight, x, w % 2 ? add : HALO_NONE, out, 1e-6f}});
+        both(&f, "rmsnorm", HALO_OP_RMSNORM, out, few, 3);
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {out, add, glu, HALO_GLU_SILU}});
+        both(&f, "glu", HALO_OP_GLU, glu, few, 3);
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_ADD, .u.add = {add, x}});
+        both(&f, "add", HALO_OP_ADD, add, few, 3);
+        fixture_finish(&f);
+    }
+}
+
+/* In double; raises *squares to the sum of squares of the terms. */
+static float product(const float *w, const float *x, uint32_t n, double *squares)
+{
+    double sum = 0, own = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        double term = (double)w[k] * (double)x[k];
+        sum += term;
+        own += term * term;
+    }
+    *squares = fmax(*squares, own);
+    return (float)sum;
+}
+
+/* x peeked from the device times the weight in double. */
+static void compare_exact(struct fixture *f, const char *what, uint32_t weight, const float *x, const float *have, uint32_t n_rows)
+{
+    const struct halo_weight *w = &f->weights[weight];
+    float *floats = fixture_floats(f, weight), *want = calloc(w->n_rows, sizeof(*want));
+    assert_non_null(want);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        double squares = 0;
+        for (uint32_t i = 0; i < w->n_rows; i++)
+            want[i] = product(floats + (size_t)i * w->n_cols, x + (size_t)r * w->n_cols, w->n_cols, &squares);
+        compare_rows(what, have + (size_t)r * w->n_rows, want, w->n_rows, bound_f16, 4 * sqrt(squares));
+    }
+    free(floats);
+    free(want);
+}
+
+static void matmul_of(enum halo_type type, uint32_t n_cols, uint32_t n_rows)
+{
+    static const uint32_t many[] = {9, 33, MAX_ROWS};
+    struct fixture f;
+    char what[64];
+    fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+    uint16_t x = fixture_input(&f, n_cols, 1), out = fixture_value(&f, n_rows), beside = fixture_value(&f, 3);
+    uint32_t weight = fixture_weight(&f, type, HALO_WEIGHT_MATRIX, n_cols, n_rows, 1, 1);
+    uint32_t other = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_MATRIX, n_cols, 3, 1, 1);
+    snprintf(what, sizeof(what), "matmul %s %u x %u", halo_type_info(type).name, n_cols, n_rows);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MATMUL,
+                                    .u.matmul = {x, 2, {weight, other}, {HALO_WEIGHT_NONE, HALO_WEIGHT_NONE}, {out, beside}}});
+    both(&f, what, HALO_OP_MATMUL, out, few, 3);
+    use_hip(&f);
+    for (uint32_t i = 0; i < 3; i++) {
+        float *have = run_and_peek(&f, out, many[i], 0), *rows = calloc((size_t)many[i] * n_cols, sizeof(*rows));
+        for (uint32_t r = 0; r < many[i]; r++)
+            fixture_peek(&f, x, r, rows + (size_t)r * n_cols);
+        if (n_cols % 32 == 0)
+            compare_exact(&f, what, weight, rows, have, many[i]);
+        free(have);
+        free(rows);
+    }
+    fixture_finish(&f);
+}
+
+static void matmul_of_every_type(void **state)
+{
+    for (uint32_t t = 0; t < N_TYPES; t++) {
+        uint32_t block = halo_type_info(types[t]).block_weights;
+        matmul_of(types[t], block == 1 ? 37 : block, 1);
+        matmul_of(types[t], block == 1 ? 96 : 3 * block, 17);
+        matmul_of(types[t], 512, 131);
+    }
+}
+
+static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_head_kv, uint32_t dim, enum halo_rope_pairing pairing)
+{
+    struct fixture f;
+    char what[96];
+    fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+    fixture_kv(&f, kv, 2, n_head_kv, dim, dim);
+    uint16_t q = fixture_input(&f, n_head * dim, 3), k = fixture_input(&f, n_head_kv * dim, 3), v = fixture_input(&f, n_head_kv * dim, 1);
+    uint16_t out = fixture_value(&f, n_head * dim);
+    uint32_t qw = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, dim, 1, 1, 1);
+    uint32_t kw = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, dim, 1, 1, 1);
+    uint32_t rope = fixture_rope(&f, pairing, dim / 2 / 2 * 2, 1, 10000);
+    snprintf(what, sizeof(what), "kv %d, %u heads over %u of %u", (int)kv, n_head, n_head_kv, dim);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_QK_NORM, .u.qk_norm = {q, k, qw, kw, n_head, n_head_kv, dim, 1e-6f}});
+    both(&f, what, HALO_OP_QK_NORM, q, few, 3);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, n_head, n_head_kv, dim, rope}});
+    both(&f, what, HALO_OP_ROPE, k, few, 3);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out, 1, n_head, (float)(1 / sqrt(dim))}});
+    /* A chunk, then single rows and a chunk behind it, across pages. */
+    static const struct { uint32_t n_rows; int32_t first; } steps[] = {{MAX_ROWS, 0}, {1, MAX_ROWS}, {2, MAX_ROWS + 1}, {61, MAX_ROWS + 3}};
+    float *want[4];
+    use_cpu(&f);
+    for (uint32_t i = 0; i < 4; i++)
+        want[i] = run_and_peek(&f, out, steps[i].n_rows, steps[i].first);
+    use_hip(&f);
+    for (uint32_t i = 0; i < 4; i++) {
+        float *have = run_and_peek(&f, out, steps[i].n_rows, steps[i].first);
+        for (uint32_t r = 0; r < steps[i].n_rows; r++)
+            /* q8 rounds: a difference of an ulp in k can move a quant by one. Prefill attention is f16. */
+            compare_rows(what, have + (size_t)r * n_head * dim, want[i] + (size_t)r * n_head * dim, n_head * dim,
+                         kv == HALO_KV_F32 && steps[i].n_rows < 4 ? bounds[HALO_OP_ATTEND] : kv == HALO_KV_Q8 ? 5e-3 : bound_f16, 0);
+        free(have);
+        free(want[i]);
+    }
+    fixture_finish(&f);
+}
+
+static void attention_of_every_cache(void **state)
+{
+    for (int kv = HALO_KV_F32; kv <= HALO_KV_Q8; kv++) {
+        heads_and_cache((enum halo_kv_type)kv, 4, 4, 32, HALO_ROPE_NEOX);
+        heads_and_cache((enum halo_kv_type)kv, 6, 3, 64, HALO_ROPE_NORM);
+        heads_and_cache((enum halo_kv_type)kv, 8, 1, 128, HALO_ROPE_NEOX);
+        heads_and_cache((enum halo_kv_type)kv, 7, 1, 96, HALO_ROPE_NORM);
+        heads_and_cache((enum halo_kv_type)kv, 3, 1, 256, HALO_ROPE_NEOX);
+    }
+}
+
+enum { N_EXPERT = 7, N_USED = 3, WIDTH = 256 };
+
+/* The whole mixture for one row in double: what the chosen experts give, weighted. */
+static void mixture(float *const floats[3], const float *x, const float *choice, float *ret, double *squares)
+{
+    int32_t experts[N_USED];
+    memcpy(experts, choice + N_USED, sizeof(experts));
+    memset(ret, 0, WIDTH * sizeof(*ret));
+    for (uint32_t s = 0; s < N_USED; s++) {
+        size_t at = (size_t)experts[s] * WIDTH * WIDTH;
+        float hidden[WIDTH];
+        double unused = 0;
+        assert_true(experts[s] >= 0 && experts[s] < N_EXPERT);
+        for (uint32_t i = 0; i < WIDTH; i++) {
+            double gate = (double)product(floats[0] + at + i * WIDTH, x, WIDTH, &unused);
+            double up = (double)product(floats[1] + at + i * WIDTH, x, WIDTH, &unused);
+            hidden[i] = (float)(gate / (1 + exp(-gate)) * up);
+        }
+        for (uint32_t i = 0; i < WIDTH; i++)
+            ret[i] += choice[s] * product(floats[2] + at + i * WIDTH, hidden, WIDTH, squares);
+    }
+}
+
+static void compare_mixture(struct fixture *f, const char *what, const uint32_t weights[3], uint16_t x, uint16_t choice, uint16_t out)
+{
+    float *floats[3], *have = run_and_peek(f, out, MAX_ROWS, 0);
+    for (uint32_t i = 0; i < 3; i++)
+        floats[i] = fixture_floats(f, weights[i]);
+    for (uint32_t r = 0; r < MAX_ROWS; r++) {
+        float row[WIDTH], picks[2 * N_USED], want[WIDTH];
+        double squares = 0;
+        fixture_peek(f, x, r, row);
+        fixture_peek(f, choice, r, picks);
+        mixture(floats, row, picks, want, &squares);
+        /* Two products in f16, one after the other, and what the activation makes of the first. */
+        compare_rows(what, have + (size_t)r * WIDTH, want, WIDTH, 3 * bound_f16, 4 * sqrt(squares));
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        free(floats[i]);
+    free(have);
+}
+
+static void experts_of(enum halo_type type)
+{
+    struct fixture f;
+    fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+    uint16_t x = fixture_input(&f, WIDTH, 1), logits = fixture_input(&f, N_EXPERT, 4), choice = fixture_value(&f, 2 * N_USED);
+    uint16_t gate = fixture_value(&f, N_USED * WIDTH), up = fixture_value(&f, N_USED * WIDTH);
+    uint16_t down = fixture_value(&f, N_USED * WIDTH), out = fixture_value(&f, WIDTH);
+    const char *what = halo_type_info(type).name;
+    uint32_t weights[3];
+    for (uint32_t i = 0; i < 3; i++)
+        weights[i] = fixture_weight(&f, type, HALO_WEIGHT_EXPERTS, WIDTH, WIDTH, N_EXPERT, 0.1);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = {logits, choice, N_EXPERT, N_USED, true, 1}});
+    both(&f, what, HALO_OP_MOE_ROUTE, choice, few, 3);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL,
+                                    .u.moe_matmul = {x, choice, 2, false, {weights[0], weights[1]}, {gate, up}, N_USED}});
+    both(&f, what, HALO_OP_MOE_MATMUL, up, few, 3);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {gate, up, gate, HALO_GLU_SILU}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL,
+                                    .u.moe_matmul = {gate, choice, 1, true, {weights[2]}, {down}, N_USED}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_SUM, .u.moe_sum = {down, choice, out, N_USED}});
+    use_hip(&f);
+    compare_mixture(&f, what, weights, x, choice, out);
+    /* Few rows: the second product's inputs differ by float rounding, which can move one of its int8 activations by one. */
+    float *have = run_and_peek(&f, out, 5, 0);
+    use_cpu(&f);
+    float *want = run_and_peek(&f, out, 5, 0);
+    for (uint32_t r = 0; r < 5; r++)
+        compare_rows(what, have + (size_t)r * WIDTH, want + (size_t)r * WIDTH, WIDTH, 2e-3, 0);
+    free(have);
+    free(want);
+    fixture_finish(&f);
+}
+
+static void experts_of_every_type(void **state)
+{
+    for (uint32_t t = 0; t < N_TYPES; t++)
+        experts_of(types[t]);
+}
+
+/* The head: all rows wanted and the gathered rows of a large batch, through the logits of the batch itself. */
+static void logits_of_few_and_many(void **state)
+{
+    static const uint32_t counts[] = {1, 8, 9, MAX_ROWS};
+    struct fixture f;
+    fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+    uint16_t x = fixture_input(&f, 256, 1);
+    uint32_t head = fixture_weight(&f, HALO_TYPE_Q6_K, HALO_WEIGHT_MATRIX, 256, N_VOCAB, 1, 1);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, x}});
+    use_hip(&f);
+    for (uint32_t c = 0; c < 4; c++) {
+        int32_t tokens[MAX_ROWS];
+        float *logits = aligned_alloc(64, (MAX_ROWS * N_VOCAB * sizeof(float) + 63) / 64 * 64), *rows = calloc(MAX_ROWS * 256, sizeof(float));
+        for (uint32_t r = 0; r < counts[c]; r++)
+            tokens[r] = (int32_t)((r * 7 + c) % N_VOCAB);
+        fixture_run(&f, 1, tokens, counts[c], 0, logits);
+        for (uint32_t r = 0; r < counts[c]; r++)
+            fixture_peek(&f, x, r, rows + r * 256);
+        const float *want = rows;
+        if (counts[c] > 8)
+            compare_exact(&f, "logits", head, want, logits, counts[c]);
+        else {
+            float *have = calloc(MAX_ROWS * N_VOCAB, sizeof(float));
+            memcpy(have, logits, counts[c] * N_VOCAB * sizeof(float));
+            use_cpu(&f);
+            fixture_run(&f, 1, tokens, counts[c], 0, logits);
+            for (uint32_t r = 0; r < counts[c]; r++)
+                compare_rows("logits", have + r * N_VOCAB, logits + r * N_VOCAB, N_VOCAB, bounds[HALO_OP_LOGITS], 0);
+            use_hip(&f);
+            free(have);
+        }
+        free(logits);
+        free(rows);
+    }
+    fixture_finish(&f);
+}
+
+static int teardown(void **state)
+{
+    print_message("%llu numbers compared\n", (unsigned long long)n_compared);
+    return n_compared == 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(embed_of_every_type),   cmocka_unit_test(rmsnorm_add_and_glu),   cmocka_unit_test(matmul_of_every_type),
+        cmocka_unit_test(attention_of_every_cache), cmocka_unit_test(experts_of_every_type), cmocka_unit_test(logits_of_few_and_many),
+    };
+    if (!getenv("HALO_HIP_LIB")) {
+        printf("HALO_HIP_LIB names no runtime\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, teardown);
+}
