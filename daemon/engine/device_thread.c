@@ -81,10 +81,14 @@ static void forget_model(struct halo_device_thread *t, struct halo_loaded *loade
     loaded->device_model = NULL;
 }
 
+static void on_failure(struct halo_device_thread *t, int error);
+
 static void fail_load(struct halo_device_thread *t, struct halo_load *load)
 {
     assert(load->fault.code != HALO_FAULT_NONE);
     forget_model(t, load->loaded);
+    if (load->fault.code == HALO_FAULT_DEVICE_FAULT || load->fault.code == HALO_FAULT_DEVICE_HANG)
+        on_failure(t, load->fault.code == HALO_FAULT_DEVICE_HANG ? -ETIME : -EIO);
     halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE, load);
 }
 
@@ -114,7 +118,7 @@ static void seal_model(struct halo_device_thread *t, struct halo_load *load)
     if (load->fault.code == HALO_FAULT_NONE && usable(t, &load->fault)) {
         int r = t->ops->model_seal(loaded->device_model, reason);
         if (r < 0)
-            halo_fault_set(&load->fault, r == -EIO ? HALO_FAULT_DEVICE_FAULT : HALO_FAULT_LOAD_FAILED, "%s", reason);
+            halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
     }
     if (load->fault.code == HALO_FAULT_NONE) {
         struct halo_scheduler_setup setup = {

@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#if HALO_HIP
+#include <hip/hip.h>
+#endif
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,15 +131,31 @@ static int parse_options(struct options *o, int argc, char **argv)
     return -1;
 }
 
-/* The table of the wanted device. NULL: none, and it was said. */
-static const struct halo_device_ops *pick_device(const char *name)
+/* What the build has of GPUs; NULL: nothing. */
+static const struct halo_device_ops *gpu_device(void)
 {
-    if (strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0)
+#if HALO_HIP
+    return halo_device_hip();
+#else
+    return NULL;
+#endif
+}
+
+/* The table of the wanted device. NULL: none, and it was said. */
+static const struct halo_device_ops *pick_device(const char *name, const struct halo_device_options *options)
+{
+    const struct halo_device_ops *gpu = gpu_device();
+    char reason[HALO_DEVICE_REASON];
+    if (strcmp(name, "cpu") == 0)
         return halo_device_cpu();
-    if (strcmp(name, "hip") == 0)
+    if (strcmp(name, "auto") == 0)
+        return gpu && gpu->probe(options, reason) == 0 ? gpu : halo_device_cpu();
+    if (strcmp(name, "hip") != 0)
+        fprintf(stderr, "halod-engine: --device wants auto, cpu or hip, not %s\n", name);
+    else if (!gpu)
         fputs("halod-engine: this build has no hip device; use --device cpu\n", stderr);
     else
-        fprintf(stderr, "halod-engine: --device wants auto, cpu or hip, not %s\n", name);
+        return gpu; /* why it does not open is told by whoever opens it */
     return NULL;
 }
 
@@ -146,7 +165,7 @@ int main(int argc, char **argv)
     int status = parse_options(&options, argc, argv);
     if (status >= 0)
         return status;
-    options.engine.device = pick_device(options.device);
+    options.engine.device = pick_device(options.device, &options.engine.device_options);
     if (!options.engine.device)
         return EXIT_USAGE;
     signal(SIGPIPE, SIG_IGN);

@@ -2,7 +2,7 @@
  *
  * Admission comes before any large allocation: it says what is needed, what is free and which context would fit. Bytes
  * land once, in the device's own slots; a finisher thread repacks tensors while the next ones are read. Fails with:
- * NOT_FOUND, LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, in load->fault.
+ * NOT_FOUND, LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE_HANG, DEVICE_FAULT, in load->fault.
  */
 #include <engine/loaded.h>
 
@@ -15,6 +15,16 @@
 
 #define PROGRESS_NS 100000000u
 #define RESERVE_BYTES (512ull << 20) /* left to the rest of the machine, or a sixteenth of it when it is small */
+
+enum halo_fault_code halo_load_fault_code(int error)
+{
+    switch (error) {
+    case -ENOMEM: return HALO_FAULT_OUT_OF_MEMORY;
+    case -ETIME: return HALO_FAULT_DEVICE_HANG;
+    case -EIO: return HALO_FAULT_DEVICE_FAULT;
+    default: return HALO_FAULT_LOAD_FAILED;
+    }
+}
 
 /* ---- text thread ---- */
 
@@ -137,7 +147,7 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
     r = ops->model_create(device, plan, &loaded->device_model, reason);
     if (r < 0) {
         loaded->device_model = NULL;
-        return halo_fault_set(&load->fault, r == -ENOMEM ? HALO_FAULT_OUT_OF_MEMORY : HALO_FAULT_LOAD_FAILED, "%s",
+        return halo_fault_set(&load->fault, halo_load_fault_code(r), "%s",
                               reason);
     }
     loaded->weights_bytes = budget.weights_bytes;
@@ -184,7 +194,7 @@ static void *finish_arrivals(void *ud)
                 continue; /* failed already: let the rest pass */
             f->result = f->ops->weight_commit(f->device_model, arrival->weight, f->reason);
             if (f->result < 0) {
-                halo_fault_set(&f->load->fault, HALO_FAULT_LOAD_FAILED, "tensor %s: %s",
+                halo_fault_set(&f->load->fault, halo_load_fault_code(f->result), "tensor %s: %s",
                                f->plan->weights[arrival->weight].name, f->reason);
                 atomic_store(f->cancel, true); /* no use reading on */
             }

@@ -95,6 +95,9 @@ struct halo_load {
 /* Text thread: reads the directory and builds the plan into load->loaded. On failure load->fault is set. */
 void halo_load_parse(struct halo_load *load);
 
+/* What a device's negative errno means for a load: a lost device is told apart from a load that failed. */
+enum halo_fault_code halo_load_fault_code(int error);
+
 /* Device thread: settles the size of the KV pool by what is free, and takes the memory. */
 int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device);
 
