@@ -12,7 +12,7 @@
 
 static uint32_t shapes(const struct gfx_type *type, uint32_t *ret)
 {
-    const uint32_t plain[] = {33, 100, 256, 1160}, small[] = {32, 96, 1056, 2112}, super[] = {256, 768, 2304};
+    const uint32_t plain[] = {33, 100, 256, 1160}, small[] = {32, 96, 1056, 2112}, super[] = {256, 768, 2304, 0};
     const uint32_t *from = type->block == 1 ? plain : type->block == 32 ? small : super;
     uint32_t n = type->block == 256 ? 3 : 4;
     memcpy(ret, from, n * sizeof(*ret));
