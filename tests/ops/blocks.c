@@ -81,7 +81,8 @@ static void set_scales(enum halo_type type, enum ops_scales scales, uint64_t *st
         half = random_f16(scales, state);
         memcpy(block + offsetof(struct halo_block_q6_k, d), &half, sizeof half);
     } else if (type == HALO_TYPE_MXFP4) {
-        block[0] = (uint8_t)(scales == OPS_SCALES_USUAL ? 115 + block[0] % 16 : block[0] % 4 * 60);
+        static const uint8_t edges[] = {0, 1, 2, 3, 127, 254, 255};
+        block[0] = scales == OPS_SCALES_USUAL ? (uint8_t)(115 + block[0] % 16) : edges[block[0] % sizeof edges];
     } else if (type == HALO_TYPE_BF16 || type == HALO_TYPE_F32) {
         float value = scales == OPS_SCALES_USUAL ? ops_uniform(state, -1, 1) : (block[0] & 1 ? 0x1p-140f : -0x1.fp60f);
         memcpy(block, (uint8_t *)&value + (type == HALO_TYPE_BF16 ? 2 : 0), type == HALO_TYPE_BF16 ? 2 : 4);
@@ -93,9 +94,15 @@ void ops_fill_blocks(enum halo_type type, enum ops_scales scales, uint64_t n, ui
     struct halo_type_info info = halo_type_info(type);
     assert(n % info.block_weights == 0);
     uint8_t *block = ret;
-    for (uint64_t i = 0; i < n; i += info.block_weights, block += info.block_bytes) {
-        for (uint32_t k = 0; k < info.block_bytes; k++)
-            block[k] = (uint8_t)ops_random(state);
+    for (uint64_t k = 0; k < n / info.block_weights * info.block_bytes; k++)
+        block[k] = (uint8_t)ops_random(state);
+    ops_set_scales(type, scales, n, state, ret);
+}
+
+void ops_set_scales(enum halo_type type, enum ops_scales scales, uint64_t n, uint64_t *state, void *blocks)
+{
+    struct halo_type_info info = halo_type_info(type);
+    uint8_t *block = blocks;
+    for (uint64_t i = 0; i < n; i += info.block_weights, block += info.block_bytes)
         set_scales(type, scales, state, block);
-    }
 }

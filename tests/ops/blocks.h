@@ -19,6 +19,9 @@ enum ops_scales { OPS_SCALES_USUAL, OPS_SCALES_EXTREME };
  * value occurs. */
 void ops_fill_blocks(enum halo_type type, enum ops_scales scales, uint64_t n, uint64_t *state, void *ret);
 
+/* The same for blocks whose quants are there already: only the floating-point scales are set. */
+void ops_set_scales(enum halo_type type, enum ops_scales scales, uint64_t n, uint64_t *state, void *blocks);
+
 /* malloc that cannot fail in a test. */
 void *ops_alloc(size_t n_bytes);
 

@@ -17,7 +17,7 @@
 
 static const enum halo_cpu_isa all_isas[] = {HALO_CPU_REFERENCE, HALO_CPU_AVX2, HALO_CPU_AVX512};
 #define N_ISAS 3
-#define MAX_X  40
+#define MAX_X 40
 
 struct product {
     struct halo_cpu_matrix w;
@@ -152,10 +152,7 @@ static void check_reference(enum halo_type type, uint32_t n_cols, uint32_t n_row
     product_finish(&p);
 }
 
-static void reference_equals_the_oracles(void **state)
-{
-    assert_int_equal(each_shape(check_reference), 16 * 20 + 15);
-}
+static void reference_equals_the_oracles(void **state) { assert_int_equal(each_shape(check_reference), 16 * 20 + 15); }
 
 static bool same_floats(const float *a, const float *b, size_t n)
 {
@@ -187,7 +184,7 @@ static void check_variants(enum halo_type type, uint32_t n_cols, uint32_t n_rows
     for (int scales = OPS_SCALES_USUAL; scales <= OPS_SCALES_EXTREME; scales++) {
         struct product p;
         product_init(&p, type, n_cols, n_rows, n_x, (enum ops_scales)scales, (uint64_t)type * 77 + n_cols + n_rows);
-        check_variants_with(&p, scales == OPS_SCALES_EXTREME);
+        check_variants_with(&p, scales == OPS_SCALES_USUAL); /* a bias would hide the smallest */
         product_finish(&p);
     }
 }
@@ -214,13 +211,7 @@ static void largest_sums_do_not_saturate(void **state)
             uint8_t *rows = ops_alloc(n_bytes);
             memset(rows, fills[f % sizeof fills], n_bytes);
             uint64_t seed = f;
-            uint8_t *sane = ops_alloc(n_bytes); /* only its scales are wanted: they lie at the ends of a block */
-            ops_fill_blocks(ops_types[t], OPS_SCALES_USUAL, 512 * 16, &seed, sane);
-            uint32_t block_bytes = halo_type_info(ops_types[t]).block_bytes;
-            for (size_t b = 0; b < n_bytes; b += block_bytes) {
-                memcpy(rows + b, sane + b, block_bytes > 80 && rows[0] != 0 ? 0 : 2);
-                memcpy(rows + b + block_bytes - 2, sane + b + block_bytes - 2, 2);
-            }
+            ops_set_scales(ops_types[t], OPS_SCALES_USUAL, 512 * 16, &seed, rows);
             void *scratch = ops_alloc(halo_cpu_matrix_scratch_bytes(ops_types[t], 512));
             halo_cpu_matrix_pack(ops_types[t], 512, 16, rows, p.packed, scratch);
             for (size_t i = 0; i < 5 * 512; i++)
@@ -228,7 +219,6 @@ static void largest_sums_do_not_saturate(void **state)
             check_variants_with(&p, false);
             product_finish(&p);
             free(rows);
-            free(sane);
             free(scratch);
         }
     }

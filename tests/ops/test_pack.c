@@ -45,6 +45,7 @@ static void packing_check(struct packing *p, size_t src_at, size_t dst_at)
 {
     memset(p->memory, 0xa5, 2 * p->packed_bytes + 256);
     memcpy(p->memory + src_at, p->file, p->src_bytes);
+    memset(p->scratch, 0xa5, halo_cpu_matrix_scratch_bytes(p->type, p->n_cols));
     halo_cpu_matrix_pack(p->type, p->n_cols, p->n_rows, p->memory + src_at, p->memory + dst_at, p->scratch);
     struct halo_cpu_matrix matrix;
     halo_cpu_matrix_init(&matrix, p->type, p->n_cols, p->n_rows, p->memory + dst_at);
@@ -54,6 +55,12 @@ static void packing_check(struct packing *p, size_t src_at, size_t dst_at)
         halo_cpu_matrix_row(&matrix, r, p->row);
         halo_dequantize(p->type, p->file + r * row_bytes, p->n_cols, p->oracle);
         assert_memory_equal(p->row, p->oracle, p->n_cols * sizeof(float));
+    }
+    matrix.n_rows = matrix.n_groups * HALO_CPU_GROUP; /* the padding is zero */
+    for (uint32_t r = p->n_rows; r < matrix.n_rows; r++) {
+        halo_cpu_matrix_row(&matrix, r, p->row);
+        for (uint32_t k = 0; k < p->n_cols; k++)
+            assert_true(p->row[k] == 0);
     }
     for (size_t i = 0; i < 2 * p->packed_bytes + 256; i++) /* nothing else was written */
         if ((i < src_at || i >= src_at + p->src_bytes) && (i < dst_at || i >= dst_at + p->packed_bytes))

@@ -11,9 +11,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The kernels are written once for all types and take what is special about a type as constants: only when everything is
+/* The kernels are written once for all types and take what is special about a type as constants: only when all is
  * inlined do these cost nothing. Under a sanitizer the same code stays a set of functions: inlined and instrumented it
- * would take a compiler minutes. */
+ * takes a compiler minutes. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HALO_SANITIZED 1
 #elif defined(__has_feature)
