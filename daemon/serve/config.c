@@ -1,7 +1,8 @@
 /* config.c: the table of settings, and the reader of halod.conf (INI, through libinih).
  *
- * Lines are read here and handed to libinih one by one, so that a fault can name its line, a line longer than libinih's buffer
- * is refused instead of being cut in two, and an indented line is not taken for the continuation of the one before.
+ * Lines are read here and handed to libinih one by one, so that a fault can name its line, a line longer than libinih's
+ * buffer is refused instead of being cut in two, and an indented line is not taken for the continuation of the one
+ * before.
  */
 #include <serve/config.h>
 
@@ -176,8 +177,8 @@ static int set_key(struct halo_config *config, const struct key *key, const char
     case KEY_LEVEL:
         if (halo_log_level_parse(value, slot) == 0)
             return 0;
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: '%.64s' is none of error, warn, info, debug", key->name,
-                              value);
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: '%.64s' is none of error, warn, info, debug",
+                              key->name, value);
     case KEY_DIR:
         return halo_config_add_model_dir(config, value);
     case KEY_STRING:
@@ -279,7 +280,8 @@ int halo_config_read(struct halo_config *config, const char *path, struct halo_f
 int halo_config_check(const struct halo_config *config, struct halo_fault *fault)
 {
     if (config->output_low_bytes >= config->output_high_bytes)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "output_low_bytes (%lld) is not below output_high_bytes (%lld)",
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                              "output_low_bytes (%lld) is not below output_high_bytes (%lld)",
                               (long long)config->output_low_bytes, (long long)config->output_high_bytes);
     if (config->restart_min_ms > config->restart_max_ms)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "restart_min_ms (%lld) is above restart_max_ms (%lld)",

@@ -15,7 +15,8 @@ void halo_daemon_flush(struct halo_daemon *daemon)
         halo_peer_flush(daemon->dirty);
     halo_engine_flush(engine); /* last: peers that turned slow or quick just now have orders for it */
     if (engine->n_read_events > 0) {
-        halo_histogram_add(&daemon->counters.forward_us, (halo_clock_ns() - engine->read_ns) / 1000, engine->n_read_events);
+        halo_histogram_add(&daemon->counters.forward_us, (halo_clock_ns() - engine->read_ns) / 1000,
+                           engine->n_read_events);
         engine->n_read_events = 0;
     }
 }

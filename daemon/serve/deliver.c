@@ -1,11 +1,13 @@
-/* deliver.c: one line of the engine: what it means for the record, and the same line to the client under the client's id.
+/* deliver.c: one line of the engine: what it means for the record, and the line itself to the client under its id.
  *
- * The hot path: an envelope scan, a look-up, a rewrite of the id into the peer's buffer; no decoding, no allocation while the
- * buffer has room. The engine is not trusted to be sane: a line that is no event, or that its request cannot have, is the
- * reason to replace it.
+ * The hot path: an envelope scan, a look-up, a rewrite of the id into the peer's buffer; no decoding, no allocation
+ * while the buffer has room. The engine is not trusted to be sane: a line that is no event, or that its request cannot
+ * have, is the reason to replace it.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include <base/clock.h>
 #include <base/log.h>
@@ -26,6 +28,16 @@ static const int replies[HALO_N_MSGS] = {
     [HALO_MSG_PLAN] = HALO_EV_PLAN,             [HALO_MSG_BENCH] = HALO_EV_BENCH,
     [HALO_MSG_DIAG] = HALO_EV_DIAG,             [HALO_MSG_RESET] = HALO_EV_RESET,
 };
+
+int halo_deliver_garbage(struct halo_fault *fault, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(fault->text, sizeof(fault->text), format, args);
+    va_end(args);
+    fault->code = HALO_FAULT_INTERNAL;
+    return -EPROTO;
+}
 
 static bool may_have(enum halo_msg_type request, int event)
 {
@@ -75,20 +87,21 @@ static void begin_running(struct halo_daemon *daemon, struct halo_request *reque
         halo_request_move(&daemon->requests, request, HALO_REQUEST_RUNNING);
 }
 
-/* A load worked, or a model is gone: remembered for the next engine. */
-static int note_model(struct halo_daemon *daemon, struct halo_request *request, const char *line, size_t len,
+/* A load worked, or a model is gone: remembered for the next engine. `request` is NULL for a model that the engine gave up
+ * by itself. */
+static int note_model(struct halo_daemon *daemon, const struct halo_request *request, const char *line, size_t len,
                       struct halo_fault *fault)
 {
     struct halo_refusal refusal;
     struct halo_ev ev;
     int r = halo_ev_decode(&ev, line, len, 0, &refusal);
     if (r == HALO_MSG_E_REFUSED)
-        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "%s", refusal.message);
+        return halo_deliver_garbage(fault, "%s", refusal.message);
     if (r < 0)
         return 0; /* no memory: the model is not remembered, the client still gets its answer */
     if (ev.type == HALO_EV_UNLOADED)
         halo_loaded_remove(&daemon->loaded, ev.unloaded.model);
-    else if (request->reload_model == NULL &&
+    else if (request != NULL && request->reload_model == NULL &&
              halo_loaded_put(&daemon->loaded, ev.loaded.model, request->line, request->line_len) < 0)
         halo_log(HALO_LOG_WARN, "no memory to remember a loaded model");
     halo_ev_finish(&ev);
@@ -116,13 +129,13 @@ static int note(struct halo_daemon *daemon, struct halo_request *request, int ty
         break;
     case HALO_EV_COMMITTED:
         if (!halo_envelope_get_i64(line, env, "tok_id", &tok_id) || tok_id < 0 || tok_id > INT32_MAX)
-            return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "a committed event without a token id");
+            return halo_deliver_garbage(fault, "a committed event without a token id");
         halo_request_note_token(&daemon->requests, request, (int32_t)tok_id);
         request->phase = "decode";
         break;
     case HALO_EV_TOKEN:
         if (!halo_envelope_get_str_bytes(line, env, "text", &text_bytes))
-            return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "a token event without text");
+            return halo_deliver_garbage(fault, "a token event without text");
         request->text_bytes += text_bytes;
         break;
     case HALO_EV_LOADED:
@@ -175,8 +188,8 @@ static int deliver_to(struct halo_daemon *daemon, struct halo_request *request, 
 {
     bool terminal = halo_ev_is_terminal((enum halo_ev_type)type);
     if (!may_have(request->type, type))
-        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "a %s event for a %s request",
-                                halo_ev_type_name((enum halo_ev_type)type), halo_msg_type_name(request->type));
+        return halo_deliver_garbage(fault, "a %s event for a %s request", halo_ev_type_name((enum halo_ev_type)type),
+                                    halo_msg_type_name(request->type));
     if (terminal && halo_request_is_query(request->type)) {
         halo_query_answer(daemon, request, type == replies[request->type] ? line : NULL, len);
         return 0;
@@ -191,11 +204,13 @@ static int deliver_to(struct halo_daemon *daemon, struct halo_request *request, 
 }
 
 /* Lines that belong to no request. */
-static int deliver_unaddressed(int type, const char *line, size_t len, struct halo_fault *fault)
+static int deliver_unaddressed(struct halo_daemon *daemon, int type, const char *line, size_t len,
+                               struct halo_fault *fault)
 {
+    if (type == HALO_EV_UNLOADED) /* its keep-alive time was over */
+        return note_model(daemon, NULL, line, len, fault);
     if (type != HALO_EV_NOTICE && type != HALO_EV_ERROR)
-        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "a %s event without an id",
-                                halo_ev_type_name((enum halo_ev_type)type));
+        return halo_deliver_garbage(fault, "a %s event without an id", halo_ev_type_name((enum halo_ev_type)type));
     halo_log(HALO_LOG_WARN, "engine says: %.*s", (int)(len > 512 ? 512 : len), line);
     return 0;
 }
@@ -206,21 +221,21 @@ int halo_deliver_line(struct halo_daemon *daemon, const char *line, size_t len, 
     struct halo_envelope env;
     int shown = (int)(len > GARBAGE_SHOWN ? GARBAGE_SHOWN : len);
     if (halo_envelope_scan(line, len, &env) != 0)
-        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "no JSON object at byte %zu of '%.*s'", env.bad_at, shown,
-                                line);
+        return halo_deliver_garbage(fault, "no JSON object at byte %zu of '%.*s'", env.bad_at,
+                                shown, line);
     int type = halo_ev_type_from_name(line + env.type.at, env.type.len);
     if (type < 0)
-        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "no known event in '%.*s'", shown, line);
+        return halo_deliver_garbage(fault, "no known event in '%.*s'", shown, line);
     if (type == HALO_EV_HEARTBEAT) {
         halo_engine_heartbeat(engine, line, len);
         return 0;
     }
     if (env.id_kind == HALO_ID_NONE)
-        return deliver_unaddressed(type, line, len, fault);
+        return deliver_unaddressed(daemon, type, line, len, fault);
     uint64_t id = env.id_kind == HALO_ID_INT && env.id_num > 0 ? (uint64_t)env.id_num : UINT64_MAX;
     if (id > daemon->requests.last_id)
-        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "an event for an id that was never given: '%.*s'", shown,
-                                line);
+        return halo_deliver_garbage(fault, "an event for an id that was never given: '%.*s'",
+                                shown, line);
     if (id == engine->hello_id)
         return halo_engine_hello(engine, line, len, fault);
     struct halo_request *request = halo_request_find(&daemon->requests, id);

@@ -39,7 +39,8 @@ static void send_now(struct halo_daemon *daemon, struct halo_request *request, s
     uint64_t now = halo_clock_ns();
     int64_t waited_ms = (int64_t)((now - request->arrived_ns) / MS);
     if (request->deadline_ms > 0 && waited_ms >= request->deadline_ms) {
-        halo_answer_failed(request, HALO_ERROR_DEADLINE, "the deadline of %lld ms passed while the request waited for the engine",
+        halo_answer_failed(request, HALO_ERROR_DEADLINE,
+                           "the deadline of %lld ms passed while the request waited for the engine",
                            (long long)request->deadline_ms);
         halo_dispatch_ended(daemon, request);
         return;
@@ -88,8 +89,8 @@ void halo_dispatch_waiting(struct halo_daemon *daemon)
     }
 }
 
-/* Tells the engine what its state says: cancel, pause or continue. An order that found no memory is given again a little later:
- * it must not get lost. The answer to a cancel comes for an id that nobody knows any more. */
+/* Tells the engine what its state says: cancel, pause or continue. An order that found no memory is given again a
+ * little later: it must not get lost. The answer to a cancel comes for an id that nobody knows any more. */
 void halo_dispatch_order(struct halo_daemon *daemon, struct halo_request *request)
 {
     struct halo_json *out = halo_engine_out(&daemon->engine);
@@ -111,7 +112,8 @@ void halo_dispatch_order(struct halo_daemon *daemon, struct halo_request *reques
     }
     if (halo_msg_encode(out, &msg) == 0)
         return;
-    halo_log(HALO_LOG_ERROR, "no memory to tell the engine to %s a request; trying again", halo_msg_type_name(msg.type));
+    halo_log(HALO_LOG_ERROR, "no memory to tell the engine to %s a request; trying again",
+             halo_msg_type_name(msg.type));
     request->order_due = true;
     request->expires_ns = halo_clock_ns() + RETRY_MS * MS;
     halo_expire_arm(daemon, request->expires_ns);

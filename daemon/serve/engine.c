@@ -42,8 +42,11 @@ bool halo_engine_is_broken(const struct halo_engine *engine)
 const char *halo_engine_state_name(const struct halo_engine *engine)
 {
     static const char *const names[HALO_N_ENGINE_STATES] = {
-        [HALO_ENGINE_DOWN] = "waiting to restart", [HALO_ENGINE_STARTING] = "starting", [HALO_ENGINE_LOADING] = "loading",
-        [HALO_ENGINE_READY] = "ready",             [HALO_ENGINE_DYING] = "dying",
+        [HALO_ENGINE_DOWN] = "waiting to restart",
+        [HALO_ENGINE_STARTING] = "starting",
+        [HALO_ENGINE_LOADING] = "loading",
+        [HALO_ENGINE_READY] = "ready",
+        [HALO_ENGINE_DYING] = "dying",
     };
     return halo_engine_is_broken(engine) ? "broken" : names[engine->state];
 }
@@ -54,10 +57,10 @@ int halo_engine_hello(struct halo_engine *engine, const char *line, size_t len, 
     struct halo_ev ev;
     int r = halo_ev_decode(&ev, line, len, 0, &refusal);
     if (r != 0)
-        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "its hello cannot be read: %s", refusal.message);
-    if (ev.type != HALO_EV_HELLO || engine->state != HALO_ENGINE_STARTING || ev.hello.protocol != HALO_PROTOCOL_VERSION) {
-        r = halo_fault_errno(fault, HALO_FAULT_INTERNAL, -EPROTO, "it answered hello with '%.*s'", (int)(len > 120 ? 120 : len),
-                             line);
+        return halo_deliver_garbage(fault, "its hello cannot be read: %s", refusal.message);
+    if (ev.type != HALO_EV_HELLO || engine->state != HALO_ENGINE_STARTING ||
+        ev.hello.protocol != HALO_PROTOCOL_VERSION) {
+        r = halo_deliver_garbage(fault, "it answered hello with '%.*s'", (int)(len > 120 ? 120 : len), line);
         halo_ev_finish(&ev);
         return r;
     }

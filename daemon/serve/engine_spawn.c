@@ -78,7 +78,10 @@ static void log_line(struct halo_engine_run *run, const char *line, size_t len)
 {
     enum halo_log_level level = HALO_LOG_INFO;
     if (len >= 3 && line[0] == '<' && line[2] == '>') {
-        level = line[1] <= '3' ? HALO_LOG_ERROR : line[1] == '4' ? HALO_LOG_WARN : line[1] == '7' ? HALO_LOG_DEBUG : HALO_LOG_INFO;
+        level = line[1] <= '3'   ? HALO_LOG_ERROR
+                : line[1] == '4' ? HALO_LOG_WARN
+                : line[1] == '7' ? HALO_LOG_DEBUG
+                                 : HALO_LOG_INFO;
         line += 3;
         len -= 3;
     }

@@ -30,7 +30,8 @@ static void expired(struct halo_daemon *daemon, struct halo_request *request, ui
         return;
     }
     if (request->deadline_ms > 0 && waited_ms >= request->deadline_ms)
-        halo_answer_failed(request, HALO_ERROR_DEADLINE, "the deadline of %lld ms passed while the request waited for the engine",
+        halo_answer_failed(request, HALO_ERROR_DEADLINE,
+                           "the deadline of %lld ms passed while the request waited for the engine",
                            (long long)request->deadline_ms);
     else
         halo_answer_failed(request, HALO_ERROR_ENGINE_LOST, "no engine was ready within %lld ms (it is %s%s%s)",

@@ -54,7 +54,8 @@ static int clear_stale(const struct sockaddr_un *address, struct halo_fault *fau
         return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno, "cannot look at %s", address->sun_path);
     }
     if (!S_ISSOCK(st.st_mode))
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s is there and is not a socket: move it away or choose another path",
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                              "%s is there and is not a socket: move it away or choose another path",
                               address->sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -68,9 +69,11 @@ static int clear_stale(const struct sockaddr_un *address, struct halo_fault *fau
     if (r == 0 || r == -EAGAIN) /* EAGAIN: alive, with a full backlog */
         return refuse_live(fault, address->sun_path, (long)peer.pid);
     if (r != -ECONNREFUSED)
-        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, r, "cannot tell whether a daemon serves %s", address->sun_path);
+        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, r, "cannot tell whether a daemon serves %s",
+                                address->sun_path);
     if (unlink(address->sun_path) != 0 && errno != ENOENT)
-        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno, "cannot remove the stale socket %s", address->sun_path);
+        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno, "cannot remove the stale socket %s",
+                                address->sun_path);
     return 0;
 }
 
@@ -95,7 +98,8 @@ int halo_listen_open(struct halo_listen *ret_listen, const char *path, struct ha
     *ret_listen = (struct halo_listen){.fd = -1, .lock_fd = -1};
     size_t len = strlen(path);
     if (len == 0 || len > HALO_LISTEN_PATH_BYTES)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "the socket path has %zu bytes, a socket's path has 1 to %d", len,
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                              "the socket path has %zu bytes, a socket's path has 1 to %d", len,
                               HALO_LISTEN_PATH_BYTES);
     memcpy(ret_listen->path, path, len + 1);
     memcpy(address.sun_path, path, len + 1);
@@ -124,8 +128,10 @@ int halo_listen_adopt(struct halo_listen *ret_listen, int fd, struct halo_fault 
     if (getsockname(fd, (struct sockaddr *)&address, &len) != 0 || address.sun_family != AF_UNIX ||
         getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) != 0 || type != SOCK_STREAM ||
         getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &n) != 0 || !listening)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "descriptor %d, passed by the service manager, is not a listening "
-                              "Unix stream socket", fd);
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                              "descriptor %d, passed by the service manager, is not a listening "
+                              "Unix stream socket",
+                              fd);
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
         return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno, "cannot make descriptor %d non-blocking", fd);

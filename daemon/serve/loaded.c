@@ -30,7 +30,8 @@ struct halo_loaded_model *halo_loaded_find(struct halo_loaded *loaded, struct ha
 
 int halo_loaded_put(struct halo_loaded *loaded, struct halo_str name, const char *line, size_t line_len)
 {
-    struct halo_loaded_model made = {.name = strndup(name.at, name.len), .line = malloc(line_len + 1), .line_len = line_len};
+    struct halo_loaded_model made = {
+        .name = strndup(name.at, name.len), .line = malloc(line_len + 1), .line_len = line_len};
     struct halo_loaded_model *slot = halo_loaded_find(loaded, name);
     if (slot == NULL) {
         struct halo_loaded_model *grown = realloc(loaded->models, (loaded->n_models + 1) * sizeof(*grown));

@@ -74,9 +74,9 @@ static int runtime_dir(char *ret_path, size_t room, struct halo_fault *fault)
     if (base == NULL) {
         snprintf(guess, sizeof(guess), "/run/user/%u", (unsigned)geteuid());
         if (stat(guess, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
-            return halo_fault_set(fault, HALO_FAULT_NOT_FOUND,
-                                  "XDG_RUNTIME_DIR is not set and %s is not there: say where to listen with --socket PATH",
-                                  guess);
+            return halo_fault_set(
+                fault, HALO_FAULT_NOT_FOUND,
+                "XDG_RUNTIME_DIR is not set and %s is not there: say where to listen with --socket PATH", guess);
         base = guess;
     }
     return join(ret_path, room, base, "/halod");
@@ -126,8 +126,9 @@ int halo_paths_complete(struct halo_config *config, struct halo_fault *fault)
                 ? service_path(path, sizeof(path), "STATE_DIRECTORY", "/var/lib/halod", "/models")
                 : user_path(path, sizeof(path), "XDG_DATA_HOME", "/.local/share", "/halod/models");
         if (r < 0)
-            return halo_fault_set(fault, HALO_FAULT_NOT_FOUND,
-                                  "neither XDG_DATA_HOME nor HOME is set: say where the models are with --model-dir DIR");
+            return halo_fault_set(
+                fault, HALO_FAULT_NOT_FOUND,
+                "neither XDG_DATA_HOME nor HOME is set: say where the models are with --model-dir DIR");
         r = halo_config_add_model_dir(config, path);
     }
     if (r == 0 && config->state_dir == NULL) {

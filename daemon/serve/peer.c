@@ -179,7 +179,8 @@ static void take_lines(struct halo_peer *peer)
         if (r == HALO_LINE_E_MORE)
             break;
         if (r == HALO_LINE_E_TOO_LONG)
-            halo_answer_error(peer, NULL, HALO_ERROR_LINE_TOO_LONG, "the line is longer than %lld bytes; it was dropped",
+            halo_answer_error(peer, NULL, HALO_ERROR_LINE_TOO_LONG,
+                              "the line is longer than %lld bytes; it was dropped",
                               (long long)peer->daemon->config->line_bytes);
         else
             halo_route_line(peer, line, len);

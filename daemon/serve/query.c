@@ -188,7 +188,8 @@ void halo_query_begin(struct halo_peer *peer, enum halo_msg_type type, const str
     }
     halo_peer_attach(peer, request);
     /* The first hello may come before the engine's: it is worth a moment, the client wants to know the features. */
-    bool wait = type == HALO_MSG_HELLO ? !engine->known && !halo_engine_is_broken(engine) : ask_engine(daemon, request) == 0;
+    bool wait =
+        type == HALO_MSG_HELLO ? !engine->known && !halo_engine_is_broken(engine) : ask_engine(daemon, request) == 0;
     if (!wait) {
         halo_query_answer(daemon, request, NULL, 0);
         return;

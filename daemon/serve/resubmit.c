@@ -1,7 +1,7 @@
 /* resubmit.c: what becomes of requests whose engine died.
  *
- * Today: a request that the engine had ends with engine_lost, whatever it was. Resuming streams means another verdict here
- * and a `resume` field in the line that dispatch.c sends; the record keeps all that it needs.
+ * Today: a request that the engine had ends with engine_lost, whatever it was. Resuming streams means another verdict
+ * here and a `resume` field in the line that dispatch.c sends; the record keeps all that it needs.
  */
 #include <serve/resubmit.h>
 
@@ -37,8 +37,9 @@ static void refuse_waiting(struct halo_daemon *daemon, const char *reason)
             halo_query_answer(daemon, request, NULL, 0);
             continue;
         }
-        halo_answer_failed(request, HALO_ERROR_ENGINE_LOST, "the engine died %u times in a row without doing anything (%s)",
-                           daemon->engine.n_futile, reason);
+        halo_answer_failed(request, HALO_ERROR_ENGINE_LOST,
+                           "the engine died %u times in a row without doing anything (%s)", daemon->engine.n_futile,
+                           reason);
         halo_dispatch_ended(daemon, request);
     }
 }

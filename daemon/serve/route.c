@@ -1,7 +1,7 @@
 /* route.c: one line of a client: decoded strictly, answered at once, or made into a request for the engine.
  *
- * What the engine gets is the message encoded anew: its own id, every default filled in, the seed drawn, `committed` events
- * always on (the record needs the ids; deliver.c drops the events that the client did not ask for).
+ * What the engine gets is the message encoded anew: its own id, every default filled in, the seed drawn, `committed`
+ * events always on (the record needs the ids; deliver.c drops the events that the client did not ask for).
  */
 #include <errno.h>
 #include <string.h>
@@ -108,8 +108,9 @@ static bool admit(struct halo_peer *peer, const struct halo_msg *msg)
         return false;
     }
     if (halo_engine_is_broken(&daemon->engine)) {
-        halo_answer_error(peer, &msg->id, HALO_ERROR_ENGINE_LOST, "the engine died %u times in a row without doing anything (%s)",
-                          daemon->engine.n_futile, daemon->engine.reason);
+        halo_answer_error(peer, &msg->id, HALO_ERROR_ENGINE_LOST,
+                          "the engine died %u times in a row without doing anything (%s)", daemon->engine.n_futile,
+                          daemon->engine.reason);
         return false;
     }
     if (!may_name(peer, msg)) {
@@ -151,7 +152,8 @@ static int complete(const struct halo_daemon *daemon, struct halo_request *reque
 }
 
 /* Fills the record. 0, or a code for the client with `*ret_text`. */
-static enum halo_error fill(struct halo_peer *peer, struct halo_request *request, struct halo_msg *msg, const char **ret_text)
+static enum halo_error fill(struct halo_peer *peer, struct halo_request *request, struct halo_msg *msg,
+                            const char **ret_text)
 {
     struct halo_daemon *daemon = peer->daemon;
     struct halo_json *w = &daemon->scratch;
@@ -162,6 +164,8 @@ static enum halo_error fill(struct halo_peer *peer, struct halo_request *request
     }
     halo_json_reset(w);
     r = halo_msg_encode(w, msg);
+    if (r == 0 && w->len - 1 > HALO_LIMIT_LINE_BYTES)
+        r = -EMSGSIZE; /* the engine would drop the line, and nobody would know whose it was */
     if (r == 0)
         r = halo_request_keep_line(&daemon->requests, request, peer->user, w->at, w->len - 1);
     if (w->cap > HALO_LIMIT_LINE_BYTES / 8) {
@@ -170,6 +174,10 @@ static enum halo_error fill(struct halo_peer *peer, struct halo_request *request
     }
     if (r == 0)
         return HALO_ERROR_NONE;
+    if (r == -EMSGSIZE) {
+        *ret_text = "with id, seed and defaults filled in the line is longer than the limit";
+        return HALO_ERROR_LINE_TOO_LONG;
+    }
     if (r < 0) {
         *ret_text = r == -ENOMEM ? "the daemon has no memory for this request" : "the request could not be passed on";
         return r == -ENOMEM ? HALO_ERROR_OUT_OF_MEMORY : HALO_ERROR_INTERNAL;
@@ -208,7 +216,8 @@ void halo_route_line(struct halo_peer *peer, const char *line, size_t len)
     }
     peer->daemon->counters.requests++;
     if (find_open(peer, &msg.id) != NULL) {
-        halo_answer_error(peer, &msg.id, HALO_ERROR_DUPLICATE_ID, "a request with this id is still open on this connection");
+        halo_answer_error(peer, &msg.id, HALO_ERROR_DUPLICATE_ID,
+                          "a request with this id is still open on this connection");
     } else if (msg.type == HALO_MSG_PING) {
         answer_ping(peer, &msg.id);
     } else if (msg.type == HALO_MSG_CANCEL) {

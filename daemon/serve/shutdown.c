@@ -1,8 +1,8 @@
 /* shutdown.c: the end, in stages, each with a time limit.
  *
  * DRAINING  no new connections and requests; open ones may finish within drain_ms.
- * CLOSING   what is still open ends with shutting_down; the engine sees the end of its socket and is killed after kill_ms;
- *           connections close when their output is out, or then.
+ * CLOSING   what is still open ends with shutting_down; the engine sees the end of its socket and is killed after
+ *           kill_ms; connections close when their output is out, or then.
  * CLOSED    every handle is closing; uv_run() returns when the last one is.
  */
 #include <base/log.h>
@@ -65,7 +65,8 @@ static void drain_over(uv_timer_t *timer)
         halo_log(HALO_LOG_INFO, "%zu requests are still open and end now", n_attached(daemon));
     halo_engine_stop(&daemon->engine);
     while ((request = halo_requests_next(&daemon->requests, NULL)) != NULL) {
-        halo_answer_failed(request, HALO_ERROR_SHUTTING_DOWN, "the daemon is shutting down; send the request again later");
+        halo_answer_failed(request, HALO_ERROR_SHUTTING_DOWN,
+                           "the daemon is shutting down; send the request again later");
         halo_dispatch_ended(daemon, request);
     }
     for (struct halo_peer *peer = daemon->peers; peer != NULL; peer = peer->next)

@@ -75,6 +75,7 @@ void halo_engine_kill(struct halo_engine *engine)
         kill(-run->process.pid, SIGKILL);
 }
 
+__attribute__((format(printf, 2, 0)))
 static void set_reason(struct halo_engine *engine, const char *format, va_list args)
 {
     const struct halo_engine_run *run = engine->run;
@@ -126,7 +127,7 @@ static void grace_over(uv_timer_t *timer)
         halo_engine_fail(engine, "exited with status %lld", (long long)run->exit_status);
 }
 
-/* End of file or exit, whichever comes first. What it wrote before it died is still read: that is what the time is for. */
+/* End of file or exit, whichever comes first. What it wrote before it died is still read: the time is for that. */
 void halo_engine_run_ended(struct halo_engine_run *run)
 {
     struct halo_engine *engine = run->engine;

@@ -1,5 +1,5 @@
-/* halod_failing.c: halod, but allocation number HALO_FAIL_AT of its own code fails. Makes the file $FAKE_DIR/failed at its end if
- * that happened. libuv's allocations are left alone: it aborts by design when some of them fail. */
+/* halod_failing.c: halod, but allocation number HALO_FAIL_AT of its own code fails. Makes the file $FAKE_DIR/failed at
+ * its end if that happened. libuv's allocations are left alone: it aborts by design when some of them fail. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* test_halod_alloc.c: for n = 0, 1, 2, ... halod's n-th allocation fails, until none is left to fail. Whatever it hits: halod
- * does not crash; it either refuses to start with a message, or it serves: each request ends once or its connection is closed,
- * a new connection works, and SIGTERM ends it with status 0 and nothing left on the loop. */
+/* test_halod_alloc.c: for n = 0, 1, 2, ... halod's n-th allocation fails, until none is left to fail. Whatever it hits:
+ * halod does not crash; it either refuses to start with a message, or it serves: each request ends once or its
+ * connection is closed, a new connection works, and SIGTERM ends it with status 0 and nothing left on the loop. */
 #include "rig.h"
 
 #include <poll.h>
@@ -50,7 +50,8 @@ static bool talk(struct asked *asked, size_t n)
         assert_int_equal(halo_ev_decode(&ev, line, len, HALO_EV_STRICT, &refusal), 0);
         if (halo_ev_is_terminal(ev.type)) {
             size_t which;
-            /* Out of memory before the id could be read: answered with the id null, and nothing else will come for it. */
+            /* Out of memory before the id could be read: answered with the id null, and nothing else will come for it.
+             */
             if (ev.id.kind == HALO_ID_NONE)
                 for (which = 0; which < n && asked[which].n_terminal > 0;)
                     which++;
@@ -85,7 +86,8 @@ static void converse(void)
         {"{\"type\":\"cancel\",\"id\":6,\"target\":4}\n", 0, true},
     };
     struct asked deadly[] = {{"{\"type\":\"generate\",\"id\":0,\"prompt\":\"die=3\"}\n", 0}};
-    struct asked last[] = {{"{\"type\":\"generate\",\"id\":0,\"prompt\":\"n=2\"}\n", 0}, {"{\"type\":\"ping\",\"id\":1}\n", 0}};
+    struct asked last[] = {{"{\"type\":\"generate\",\"id\":0,\"prompt\":\"n=2\"}\n", 0},
+                           {"{\"type\":\"ping\",\"id\":1}\n", 0}};
     if (talk(first, 7))
         for (size_t i = 0; i < 7; i++)
             assert_int_equal(first[i].n_terminal, 1);

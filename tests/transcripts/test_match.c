@@ -1,4 +1,5 @@
-/* test_match.c: the transcript patterns themselves: a pattern that fits too much would make every transcript worthless. */
+/* test_match.c: the transcript patterns themselves: a pattern that fits too much would make every transcript worthless.
+ */
 #include "transcript.h"
 
 #include <setjmp.h>

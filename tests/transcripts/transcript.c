@@ -8,12 +8,17 @@
  *   < PATTERN            the next line from the server matches             <NAME PATTERN
  *   <* PATTERN           lines that match are skipped, as many as come (NAME* for a connection)
  *   <& PATTERN           consecutive lines of this kind: all of them come, in any order
- *   ! DIRECTIVE          config KEY-LINE | env NAME=VALUE (both before anything else), kill-engine, stop-engine, sleep MS,
- *                        quiet MS (nothing arrives), close NAME, half-close NAME, ended NAME (the server closes),
- *                        long N (sends N times 'x' and a newline), terminate (SIGTERM to halod, which must exit 0)
- * In a PATTERN, `*` in the place of a JSON value stands for any one value, `...` for any text, everything else for itself.
- * Connections come into being when they are named first. At the end nothing may be left unread, and halod must exit 0 on SIGTERM.
- * Exit status 0, or 1 with the place and both texts. A file that expects nothing fails.
+ *   ! DIRECTIVE          one of those below
+ * In a PATTERN, `*` in the place of a JSON value stands for any one value, `...` for any text, the rest for itself.
+ * Directives:
+ *   config LINE          a line of halod.conf            env NAME=VALUE       both before the first connection
+ *   kill-engine          SIGKILL                         stop-engine          SIGSTOP
+ *   sleep MS                                             quiet MS             nothing may arrive
+ *   close NAME           half-close NAME                 ended NAME           the server closes it
+ *   long N               sends N times 'x' and a newline
+ *   terminate            SIGTERM to halod, which must exit with 0
+ * Connections come into being when they are named first. At the end nothing may be left unread, and halod must exit 0 on
+ * SIGTERM. Exit status 0, or 1 with the place and both texts. A file that expects nothing fails.
  */
 #include "transcript.h"
 
@@ -244,8 +249,8 @@ static void settle_any_order(void)
                (any_order.connection[i] != c || !transcript_match(any_order.pattern[i], c->line, c->len)))
             i++;
         if (i == any_order.n)
-            give_up("\n  got    %.*s\n  which is none of the %zu lines that are missing, e.g.\n  %s", (int)c->len, c->line,
-                    any_order.n, any_order.pattern[0]);
+            give_up("\n  got    %.*s\n  which is none of the %zu lines that are missing, e.g.\n  %s", (int)c->len,
+                    c->line, any_order.n, any_order.pattern[0]);
         free(any_order.pattern[i]);
         any_order.n--;
         for (size_t j = i; j < any_order.n; j++) { /* in order: a pattern with wildcards must not take another's line */

@@ -1,16 +1,26 @@
-/* fake_engine.c: an engine without a model, which does what its requests and its environment tell it to, bad things included.
+/* fake_engine.c: an engine without a model, which does what its requests and its environment tell it to, bad things too.
  *
  * Speaks the real protocol on --fd N through the real codec. A generate's prompt is its script, words NAME=NUMBER:
- *   n=20      tokens            us=500   pause before each        size=4   bytes of text per token
- *   die=K     SIGKILL to itself after the K-th event of this request (started is 1)
- *   exit=K    exit(3) instead   hang=K   everything stops, heartbeats too
- *   garbage=K writes a line that is no JSON    wrong=K  an event that generate cannot have    early=K  an id never given
- *   twice=1   a second done     never=1  no done at all
- * load: "slow-MS" takes so long, "die" kills, "dieagain" kills when it is loaded a second time in its life (see below),
- * "fail" fails; everything else works. generate with a model that is not loaded is not_found.
- * Environment: FAKE_DIR a directory for counting starts; FAKE_FAIL_STARTS=N the first N starts exit at once;
- * FAKE_MUTE=1 never answers hello; FAKE_STUBBORN=1 ignores SIGTERM and the end of its socket; FAKE_QUIET_MS=N no heartbeats and
- * no answers from N ms on.
+ *   n=20       tokens
+ *   us=500     pause before each event
+ *   size=4     bytes of text per token
+ *   die=K      SIGKILL to itself after the K-th event of this request (started is 1)
+ *   exit=K     exit(3) instead
+ *   hang=K     everything stops, heartbeats too
+ *   stuck=K    no more events; heartbeats say that one step has been lasting for a minute
+ *   garbage=K  writes a line that is no JSON
+ *   wrong=K    writes an event that generate cannot have
+ *   early=K    writes an event for an id that was never given
+ *   twice=1    a second done
+ *   never=1    no done at all
+ * load: "slow-MS" takes so long, "die" kills, "dieagain" kills when it is loaded into any engine but the first, "fail"
+ * fails, "brief" is given up by the engine itself at once; everything else works. generate with a model that is not loaded is not_found.
+ * Environment:
+ *   FAKE_DIR          a directory in which starts are counted
+ *   FAKE_FAIL_STARTS  N: the first N starts exit at once
+ *   FAKE_MUTE         1: never answers hello
+ *   FAKE_STUBBORN     1: ignores SIGTERM and the end of its socket
+ *   FAKE_QUIET_MS     N: no heartbeats and no answers from N ms on, first start only
  */
 #include <errno.h>
 #include <poll.h>
@@ -32,7 +42,7 @@ struct job {
     int64_t id;
     bool used, paused, started;
     enum halo_msg_type type;
-    long n, us, size, die, exit, hang, garbage, wrong, early, twice, never;
+    long n, us, size, die, exit, hang, garbage, wrong, early, twice, never, stuck;
     long events, done;
     int64_t seed;
     uint64_t due_us;
@@ -44,6 +54,7 @@ static struct halo_json out;
 static struct job jobs[MAX_RUNNING];
 static char models[MAX_MODELS][64];
 static int n_starts;
+static bool is_stuck;
 
 static uint64_t now_us(void)
 {
@@ -145,6 +156,7 @@ static void begin_generate(const struct halo_msg *msg)
     job->early = word(script, "early", 0);
     job->twice = word(script, "twice", 0);
     job->never = word(script, "never", 0);
+    job->stuck = word(script, "stuck", 0);
     job->seed = msg->generate.seed;
 }
 
@@ -195,6 +207,8 @@ static void misbehave(struct job *job)
         for (;;)
             pause();
     }
+    if (job->events == job->stuck)
+        is_stuck = job->paused = true;
     if (job->events == job->garbage) {
         flush_out();
         if (write(fd, "{\"type\":\"tok\n", 13) != 13)
@@ -258,6 +272,13 @@ static void step_load(struct job *job)
     emit(&ev);
     set_loaded(job->model, true);
     job->used = false;
+    if (strcmp(job->model, "brief") == 0) {
+        struct halo_id nobody = {HALO_ID_NONE, 0, {NULL, 0}};
+        halo_ev_init(&ev, HALO_EV_UNLOADED, &nobody);
+        ev.unloaded.model = halo_str_of(job->model);
+        emit(&ev);
+        set_loaded(job->model, false);
+    }
 }
 
 static void order(const struct halo_msg *msg)
@@ -289,7 +310,8 @@ static void answer_status(const struct halo_msg *msg)
     size_t n = 0;
     for (int i = 0; i < MAX_MODELS; i++)
         if (models[i][0] != '\0')
-            list[n++] = (struct halo_part_model_info){.name = halo_str_of(models[i]), .path = halo_str_of("fake"), .loaded = true};
+            list[n++] = (struct halo_part_model_info){
+                .name = halo_str_of(models[i]), .path = halo_str_of("fake"), .loaded = true};
     halo_ev_init(&ev, msg->type == HALO_MSG_STATUS ? HALO_EV_STATUS : HALO_EV_MODELS, &msg->id);
     if (msg->type == HALO_MSG_MODELS) {
         ev.models.models = (struct halo_part_model_info_list){list, n};
@@ -364,7 +386,9 @@ static void beat(uint64_t now)
     last = now;
     halo_ev_init(&ev, HALO_EV_HEARTBEAT, &nobody);
     ev.heartbeat.beat = n++;
-    ev.heartbeat.phase = halo_str_of("idle");
+    ev.heartbeat.phase = halo_str_of(is_stuck ? "step of 8 rows" : "idle");
+    ev.heartbeat.phase_ms = 60000; /* idle for a minute is no fault */
+    ev.heartbeat.running = is_stuck;
     emit(&ev);
 }
 

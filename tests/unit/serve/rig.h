@@ -1,5 +1,5 @@
-/* rig.h: a real halod with the fake engine, and clients that talk to it line by line. For cmocka tests: every failure of the
- * rig itself fails the test that runs. */
+/* rig.h: a real halod with the fake engine, and clients that talk to it line by line. For cmocka tests: every failure
+ * of the rig itself fails the test that runs. */
 #ifndef HALO_TEST_SERVE_RIG_H
 #define HALO_TEST_SERVE_RIG_H
 
@@ -22,12 +22,13 @@ struct client {
     struct halo_line_reader reader;
 };
 
-/* Starts halod with `config` (text of halod.conf, may be "") and environment settings "NAME=VALUE", NULL-terminated, and
- * waits until it listens. */
+/* Starts halod with `config` (text of halod.conf, may be "") and environment settings "NAME=VALUE", NULL-terminated,
+ * and waits until it listens. */
 void rig_start(struct rig *rig, const char *config, const char *const *env);
 /* Starts another one in the same directory, e.g. after a crash. */
 void rig_restart(struct rig *rig, const char *config, const char *const *env);
-/* The same for a halod that may refuse: false and its wait status if it ended instead. The directory stays in both cases. */
+/* The same for a halod that may refuse: false and its wait status if it ended instead. The directory stays in both
+ * cases. */
 bool rig_try_start(struct rig *rig, const char *config, const char *const *env, int *ret_status);
 /* SIGTERM, exit status 0 wanted; removes the directory. */
 void rig_stop(struct rig *rig);

@@ -1,5 +1,5 @@
-/* test_config.c: halod.conf and the command line: what is taken, what is refused and at which line, and that the documentation
- * lists every key with its default. */
+/* test_config.c: halod.conf and the command line: what is taken, what is refused and at which line, and that the
+ * documentation lists every key with its default. */
 #include <serve/config.h>
 #include <serve/options.h>
 
@@ -28,10 +28,11 @@ static int read_text(struct halo_config *config, const char *text, size_t len, s
 
 static void takes_everything(void **state)
 {
-    static const char text[] = "# comment\n; another\n[daemon]\nsocket = /run/x.sock\nlog_level = debug\ndrain_ms = 1234\n"
-                               "[models]\ndir = /a b\ndir = /c\n"
-                               "[engine]\n  device = cpu\n\tthreads = 3\r\nheartbeat_ms=700\n"
-                               "[defaults]\nnormalize = no\nemit_token_ids = on\n[limits]\nstall_ms = 50 ; a comment\n";
+    static const char text[] =
+        "# comment\n; another\n[daemon]\nsocket = /run/x.sock\nlog_level = debug\ndrain_ms = 1234\n"
+        "[models]\ndir = /a b\ndir = /c\n"
+        "[engine]\n  device = cpu\n\tthreads = 3\r\nheartbeat_ms=700\n"
+        "[defaults]\nnormalize = no\nemit_token_ids = on\n[limits]\nstall_ms = 50 ; a comment\n";
     struct halo_config config;
     struct halo_fault fault = {0};
     if (read_text(&config, text, sizeof(text) - 1, &fault) != 0)
@@ -123,9 +124,10 @@ static void checks_relations(void **state)
 
 static void parses_flags(void **state)
 {
-    static const char *const argv[] = {"halod", "--socket", "/s", "--model-dir=/a", "--model-dir", "/b", "--device", "cpu",
-                                 "--engine", "/e", "--hip-lib", "/h", "--log-level", "warn", "--state-dir", "/st",
-                                 "--config", "/c", NULL};
+    static const char *const argv[] = {
+        "halod", "--socket",  "/s", "--model-dir=/a", "--model-dir", "/b",          "--device", "cpu",      "--engine",
+        "/e",    "--hip-lib", "/h", "--log-level",    "warn",        "--state-dir", "/st",      "--config", "/c",
+        NULL};
     struct halo_options options;
     struct halo_config config;
     struct halo_fault fault = {0};
@@ -149,8 +151,11 @@ static void parses_flags(void **state)
 
 static void refuses_flags(void **state)
 {
-    static const char *const lines[][3] = {{"halod", "--sock", NULL},    {"halod", "--nonsense", NULL}, {"halod", "extra", NULL},
-                                     {"halod", "--socket=", NULL}, {"halod", "-x", NULL}};
+    static const char *const lines[][3] = {{"halod", "--sock", NULL},
+                                           {"halod", "--nonsense", NULL},
+                                           {"halod", "extra", NULL},
+                                           {"halod", "--socket=", NULL},
+                                           {"halod", "-x", NULL}};
     for (size_t i = 0; i < 5; i++) {
         struct halo_options options;
         struct halo_fault fault = {0};
@@ -212,8 +217,8 @@ static void documented(void **state)
     for (; halo_config_key_at(n_keys, &info); n_keys++) {
         char row[256];
         if (info.is_number)
-            snprintf(row, sizeof(row), "| `[%s]` | `%s` | %lld … %lld | %lld |", info.section, info.key, (long long)info.min,
-                     (long long)info.max, (long long)info.value);
+            snprintf(row, sizeof(row), "| `[%s]` | `%s` | %lld … %lld | %lld |", info.section, info.key,
+                     (long long)info.min, (long long)info.max, (long long)info.value);
         else
             snprintf(row, sizeof(row), "| `[%s]` | `%s` |", info.section, info.key);
         if (strstr(text, row) == NULL)

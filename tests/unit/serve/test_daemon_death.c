@@ -1,5 +1,5 @@
-/* test_daemon_death.c: the engine dies, hangs, babbles, never comes up: each open request ends exactly once, the daemon answers
- * meanwhile, a new engine has the models back, and the next request works. */
+/* test_daemon_death.c: the engine dies, hangs, babbles, never comes up: each open request ends exactly once, the daemon
+ * answers meanwhile, a new engine has the models back, and the next request works. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static const char quick[] = "[engine]\nheartbeat_ms = 500\nwait_ms = 10000\nready_ms = 1000\n";
+static const char quick[] = "[engine]\nheartbeat_ms = 500\nstep_ms = 30000\nwait_ms = 10000\nready_ms = 1000\n";
 
 static struct rig rig;
 static struct client client, other;
@@ -109,7 +109,8 @@ static void is_killed_from_outside(void **state)
         assert_int_equal(ev.error.code, HALO_ERROR_ENGINE_LOST);
         halo_ev_finish(&ev);
         assert_true(rig_now_ms() - before < 1000);
-        assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
+        assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL),
+                         HALO_EV_DONE);
     }
     end();
 }
@@ -119,6 +120,7 @@ static void misbehaves(void **state)
     begin(quick, NULL);
     all_end_once("exit=4", "exited with status 3 (last words: told to exit)");
     all_end_once("hang=4", "was silent for");
+    all_end_once("stuck=4", "hung for 60000 ms in: step of 8 rows");
     all_end_once("garbage=4", "wrote garbage: no JSON object");
     all_end_once("wrong=4", "a pong event for a generate request");
     all_end_once("early=4", "an id that was never given");
@@ -129,7 +131,8 @@ static void misbehaves(void **state)
 static void says_done_twice(void **state)
 {
     begin(quick, NULL);
-    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=2 twice=1\"}", 1, NULL), HALO_EV_DONE);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=2 twice=1\"}", 1, NULL),
+                     HALO_EV_DONE);
     assert_true(client_is_quiet(&client, 300));
     assert_int_equal(rig_engine_starts(&rig), 1);
     end();
@@ -140,15 +143,21 @@ static void models_come_back(void **state)
     struct halo_ev ev;
     begin(quick, NULL);
     assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"a\"}", 1, NULL), HALO_EV_LOADED);
-    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"slow-200\"}", 1, NULL), HALO_EV_LOADED);
+    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"slow-200\"}", 1, NULL),
+                     HALO_EV_LOADED);
     assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"c\"}", 1, NULL), HALO_EV_LOADED);
     assert_int_equal(client_ask(&client, "{\"type\":\"unload\",\"id\":1,\"model\":\"c\"}", 1, NULL), HALO_EV_UNLOADED);
-    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"die=2\"}", 1, NULL), HALO_EV_ERROR);
+    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"brief\"}", 1, NULL), HALO_EV_LOADED);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"die=2\"}", 1, NULL),
+                     HALO_EV_ERROR);
     /* Waits until the slow one is back. */
-    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-200\",\"prompt\":\"\"}", 1, NULL),
+    assert_int_equal(
+        client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-200\",\"prompt\":\"\"}", 1, NULL),
+        HALO_EV_DONE);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"a\",\"prompt\":\"\"}", 1, NULL),
                      HALO_EV_DONE);
-    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"a\",\"prompt\":\"\"}", 1, NULL), HALO_EV_DONE);
-    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"c\",\"prompt\":\"\"}", 1, NULL), HALO_EV_ERROR);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"c\",\"prompt\":\"\"}", 1, NULL),
+                     HALO_EV_ERROR);
     client_send(&client, "{\"type\":\"status\"}");
     client_event(&client, &ev, 5000);
     assert_int_equal(ev.status.models.n, 2);
@@ -162,9 +171,13 @@ static void a_deadly_model_is_forgotten(void **state)
 {
     begin(quick, NULL);
     assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"good\"}", 1, NULL), HALO_EV_LOADED);
-    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"dieagain\"}", 1, NULL), HALO_EV_LOADED);
-    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"die=2\"}", 1, NULL), HALO_EV_ERROR);
-    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"good\",\"prompt\":\"\"}", 1, NULL), HALO_EV_DONE);
+    assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"dieagain\"}", 1, NULL),
+                     HALO_EV_LOADED);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"die=2\"}", 1, NULL),
+                     HALO_EV_ERROR);
+    assert_int_equal(
+        client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"good\",\"prompt\":\"\"}", 1, NULL),
+        HALO_EV_DONE);
     assert_true(rig_log_has(&rig, "model dieagain does not come back"));
     assert_int_equal(rig_engine_starts(&rig), 4);
     end();

@@ -84,7 +84,8 @@ static void slow_reader_pauses_itself(void **state)
         assert_true(rig_now_ms() < until);
     assert_int_equal(n_in_engine(), 1); /* paused, not ended */
     for (int i = 0; i < 5; i++)
-        assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=50 size=100\"}", 1, NULL), HALO_EV_DONE);
+        assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=50 size=100\"}", 1, NULL),
+                         HALO_EV_DONE);
     long events = counter("events");
     rig_sleep_ms(200);
     assert_true(counter("events") - events <= 1); /* nothing was sent to it meanwhile */
@@ -105,7 +106,8 @@ static void slow_reader_pauses_itself(void **state)
     end();
 }
 
-/* It never reads: its requests end with client_stalled, in the engine too; a load goes on without it; then it is closed. */
+/* It never reads: its requests end with client_stalled, in the engine too; a load goes on without it; then it is
+ * closed. */
 static void stalled_reader_is_given_up(void **state)
 {
     struct client slow;
@@ -133,11 +135,14 @@ static void stalled_reader_is_given_up(void **state)
     assert_int_equal(n_stalled, 0); /* the end was cut off: nobody read */
     client_close(&slow);
     wait_until_idle(5000);
-    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-1500\",\"prompt\":\"\"}", 1, NULL), HALO_EV_DONE);
+    assert_int_equal(
+        client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-1500\",\"prompt\":\"\"}", 1, NULL),
+        HALO_EV_DONE);
     end();
 }
 
-/* It stalls, and reads again in time to see why: each request's terminal event comes once, and the connection is usable. */
+/* It stalls, and reads again in time to see why: each request's terminal event comes once, and the connection is
+ * usable. */
 static void stalled_reader_comes_back(void **state)
 {
     struct client slow;

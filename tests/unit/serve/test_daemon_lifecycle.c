@@ -124,7 +124,8 @@ static void drain_time_is_kept(void **state)
     rig_remove(&rig);
 }
 
-/* The engine ignores SIGTERM and the end of its socket: SIGKILL after kill_ms, and a client that does not read holds up nothing. */
+/* The engine ignores SIGTERM and the end of its socket: SIGKILL after kill_ms, and a client that does not read holds up
+ * nothing. */
 static void stubborn_engine_and_deaf_client(void **state)
 {
     static const char *const env[] = {"FAKE_STUBBORN=1", NULL};
@@ -289,8 +290,8 @@ static void tells_the_manager(void **state)
     unlink(path);
 }
 
-/* Socket activation: descriptor 3, LISTEN_PID, LISTEN_FDS. The file is the manager's and stays; a client that came before the
- * daemon is served. */
+/* Socket activation: descriptor 3, LISTEN_PID, LISTEN_FDS. The file is the manager's and stays; a client that came
+ * before the daemon is served. */
 static void uses_a_passed_socket(void **state)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -311,8 +312,8 @@ static void uses_a_passed_socket(void **state)
         setenv("LISTEN_FDS", "1", 1);
         if (dup2(fd, 3) != 3)
             _exit(98);
-        execl(getenv("HALO_TEST_HALOD"), "halod", "--socket", "/nonexistent/never-used", "--engine", getenv("HALO_TEST_ENGINE"),
-              "--model-dir", rig.dir, (char *)NULL);
+        execl(getenv("HALO_TEST_HALOD"), "halod", "--socket", "/nonexistent/never-used", "--engine",
+              getenv("HALO_TEST_ENGINE"), "--model-dir", rig.dir, (char *)NULL);
         _exit(99);
     }
     close(fd);

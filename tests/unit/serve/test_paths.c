@@ -89,7 +89,8 @@ static int look_as_user(void)
     if (halo_config_init(&config) != 0 || halo_paths_complete(&config, &fault) != 0)
         return 3;
     snprintf(wanted, sizeof(wanted), "%s/halod/halod.sock", dir);
-    if (strcmp(config.socket_path, wanted) != 0 || strcmp(config.model_dirs[0], "/home/me/.local/share/halod/models") != 0)
+    if (strcmp(config.socket_path, wanted) != 0 ||
+        strcmp(config.model_dirs[0], "/home/me/.local/share/halod/models") != 0)
         return 4;
     *strrchr(wanted, '/') = '\0';
     struct stat st;

@@ -1,4 +1,5 @@
-/* test_sink.c: everything written comes out once and in order, whatever the reader's pace, and the byte count is right. */
+/* test_sink.c: everything written comes out once and in order, whatever the reader's pace, and the byte count is right.
+ */
 #include <serve/sink.h>
 
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* config.h: the settings of halod: what they are, their defaults, and how a file and the command line change them.
  *
- * Order of precedence: built-in defaults, then the file, then flags. Every number has a range that the file is held to; an
- * unknown section or key is an error with its line number. docs/CONFIG.md has the table that a test compares with this list.
- * The object owns its strings. One thread.
+ * Order of precedence: built-in defaults, then the file, then flags. Every number has a range that the file is held to;
+ * an unknown section or key is an error with its line number. docs/CONFIG.md has the table that a test compares with
+ * this list. The object owns its strings. One thread.
  */
 #ifndef HALO_SERVE_CONFIG_H
 #define HALO_SERVE_CONFIG_H

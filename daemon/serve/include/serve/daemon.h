@@ -1,8 +1,8 @@
 /* daemon.h: everything that halod is, in one object on one loop.
  *
- * The modules work on it in this order: accept.c makes peers, peer.c cuts their input into lines, route.c turns a line into an
- * answer or a request, dispatch.c sends requests to the engine, deliver.c takes the engine's lines to the peers, supervise.c
- * replaces the engine, shutdown.c ends it all. Everything runs on the loop's thread; nothing blocks.
+ * The modules work on it in this order: accept.c makes peers, peer.c cuts their input into lines, route.c turns a line
+ * into an answer or a request, dispatch.c sends requests to the engine, deliver.c takes the engine's lines to the
+ * peers, supervise.c replaces the engine, shutdown.c ends it all. Everything runs on the loop's thread; nothing blocks.
  */
 #ifndef HALO_SERVE_DAEMON_H
 #define HALO_SERVE_DAEMON_H
@@ -63,8 +63,8 @@ struct halo_daemon {
     struct halo_json scratch; /* one line being made */
 };
 
-/* Everything but the engine: listens, or takes over `passed_fd` if that is not -1. On failure nothing is left on the loop
- * once it has run. */
+/* Everything but the engine: listens, or takes over `passed_fd` if that is not -1. On failure nothing is left on the
+ * loop once it has run. */
 int halo_daemon_init(struct halo_daemon *daemon, uv_loop_t *loop, const struct halo_config *config, int passed_fd,
                      struct halo_fault *fault);
 /* After the loop has returned. */
@@ -86,8 +86,8 @@ void halo_dispatch_waiting(struct halo_daemon *daemon);
 void halo_dispatch_cancel(struct halo_daemon *daemon, struct halo_request *request);
 void halo_dispatch_pause(struct halo_daemon *daemon, struct halo_request *request, bool pause);
 void halo_dispatch_order(struct halo_daemon *daemon, struct halo_request *request); /* one that is due */
-/* The client has no more interest (gone, or told that it ended): the engine is told, unless the request is the daemon's.
- * Detaches; may destroy. */
+/* The client has no more interest (gone, or told that it ended): the engine is told, unless the request is the
+ * daemon's. Detaches; may destroy. */
 void halo_dispatch_abandon(struct halo_daemon *daemon, struct halo_request *request);
 /* The engine's side is over, and the client's: frees it. */
 void halo_dispatch_ended(struct halo_daemon *daemon, struct halo_request *request);
@@ -97,6 +97,7 @@ void halo_expire_arm(struct halo_daemon *daemon, uint64_t at_ns);
 void halo_expire_fired(uv_timer_t *timer);
 
 /* deliver.c: one line of the engine. 0, or -EPROTO with the reason: it is no event that this engine may send now. */
+__attribute__((format(printf, 2, 3))) int halo_deliver_garbage(struct halo_fault *fault, const char *format, ...);
 int halo_deliver_line(struct halo_daemon *daemon, const char *line, size_t len, struct halo_fault *fault);
 
 /* query.c: hello, status, stats: answered here, with the engine's part when it comes in time. */

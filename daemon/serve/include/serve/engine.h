@@ -1,10 +1,9 @@
 /* engine.h: the child process that has the device, as the daemon sees it.
  *
- * One `struct halo_engine_run` is one process with its socket and its stderr; it lives until the close callback of its last
- * handle. `struct halo_engine` outlives them: state, back-off, what the last heartbeat said. A process that is silent for
- * too long, stuck in one phase for too long, or that writes something which is no event, is killed with SIGKILL and
- * replaced; nothing here ever waits for it.
- * Loop thread.
+ * One `struct halo_engine_run` is one process with its socket and its stderr; it lives until the close callback of its
+ * last handle. `struct halo_engine` outlives them: state, back-off, what the last heartbeat said. A process that is
+ * silent for too long, stuck in one phase for too long, or that writes something which is no event, is killed with
+ * SIGKILL and replaced; nothing here ever waits for it. Loop thread.
  */
 #ifndef HALO_SERVE_ENGINE_H
 #define HALO_SERVE_ENGINE_H

@@ -1,8 +1,8 @@
 /* listen.h: the listening socket: one daemon for each path, and never a live one displaced.
  *
- * Beside the socket lies PATH.lock, held with flock() while the daemon lives and never removed (removing it would race with
- * the next daemon's open). A socket file is unlinked only by the holder of the lock, and only after a connect() to it was
- * refused. A socket passed by the service manager is used as it is; its file is the manager's.
+ * Beside the socket lies PATH.lock, held with flock() while the daemon lives and never removed (removing it would race
+ * with the next daemon's open). A socket file is unlinked only by the holder of the lock, and only after a connect() to
+ * it was refused. A socket passed by the service manager is used as it is; its file is the manager's.
  */
 #ifndef HALO_SERVE_LISTEN_H
 #define HALO_SERVE_LISTEN_H
@@ -27,7 +27,7 @@ int halo_listen_open(struct halo_listen *ret_listen, const char *path, struct ha
 /* Takes over a descriptor that the service manager passed. It must be a listening Unix stream socket. */
 int halo_listen_adopt(struct halo_listen *ret_listen, int fd, struct halo_fault *fault);
 
-/* Stops listening and removes the socket file if it is ours; the lock is held until halo_listen_finish(). Idempotent. */
+/* Stops listening and removes the socket file if it is ours. Idempotent. The lock is held until halo_listen_finish(). */
 void halo_listen_close(struct halo_listen *listen);
 void halo_listen_finish(struct halo_listen *listen);
 

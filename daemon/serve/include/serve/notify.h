@@ -16,8 +16,8 @@ void halo_notify_watchdog(void);
 /* Half of the watchdog's time, 0 when there is none. */
 uint64_t halo_notify_watchdog_ms(void);
 
-/* The number of sockets passed by the manager, and the first one's descriptor. Takes them out of the environment, so that
- * the engine does not inherit the claim. */
+/* The number of sockets passed by the manager, and the first one's descriptor. Takes them out of the environment, so
+ * that the engine does not inherit the claim. */
 int halo_notify_listen_fds(int *ret_fd);
 
 #endif

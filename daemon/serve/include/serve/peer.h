@@ -1,11 +1,10 @@
 /* peer.h: one client connection.
  *
- * Reads lines and routes them; events are written into its sink and go out when the loop has handled everything that was
- * ready. A reader that is slow pauses itself only: above the high mark its requests are paused in the engine and its own
- * input is no longer read; below the low mark both go on; after the stall time its requests end with client_stalled, after
- * another one the connection is closed.
- * A connection that was shut down for writing only (`printf ... | socat`) still gets its answers.
- * Lives until the close callback of its last handle. Loop thread.
+ * Reads lines and routes them; events are written into its sink and go out when the loop has handled everything that
+ * was ready. A reader that is slow pauses itself only: above the high mark its requests are paused in the engine and
+ * its own input is no longer read; below the low mark both go on; after the stall time its requests end with
+ * client_stalled, after another one the connection is closed. A connection that was shut down for writing only (`printf
+ * ... | socat`) still gets its answers. Lives until the close callback of its last handle. Loop thread.
  */
 #ifndef HALO_SERVE_PEER_H
 #define HALO_SERVE_PEER_H
@@ -61,8 +60,8 @@ void halo_peer_close(struct halo_peer *peer);
 bool halo_peer_may_move(enum halo_peer_state from, enum halo_peer_state to);
 void halo_peer_move(struct halo_peer *peer, enum halo_peer_state to);
 
-/* An event could not be written for want of memory. The connection closes at the next flush, not in the middle of a walk
- * over requests. */
+/* An event could not be written for want of memory. The connection closes at the next flush, not in the middle of a
+ * walk over requests. */
 void halo_peer_break(struct halo_peer *peer);
 
 /* Output was added: it is flushed before the loop sleeps. */

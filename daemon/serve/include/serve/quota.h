@@ -1,7 +1,8 @@
 /* quota.h: who causes cost is charged for it: bytes of request lines held for each user id.
  *
  * A charge is taken before the bytes are kept and given back when they go; the accounts of users without a charge and
- * without a connection disappear. One thread. Accounts are few (one for each user with a connection), the list is linear.
+ * without a connection disappear. One thread. Accounts are few (one for each user with a connection), the list is
+ * linear.
  */
 #ifndef HALO_SERVE_QUOTA_H
 #define HALO_SERVE_QUOTA_H

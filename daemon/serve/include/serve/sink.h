@@ -1,9 +1,9 @@
 /* sink.h: lines on their way into a stream.
  *
- * Lines are written into `pending` (a JSON writer that is also the buffer). flush() hands them to the kernel at once as far
- * as it takes them; the rest flies with uv_write() while `pending` fills again. The two buffers change places, so nothing is
- * copied. The caller watches halo_sink_bytes() and stops its sources.
- * Threads: the loop's. The stream must be closed before halo_sink_finish().
+ * Lines are written into `pending` (a JSON writer that is also the buffer). flush() hands them to the kernel at once as
+ * far as it takes them; the rest flies with uv_write() while `pending` fills again. The two buffers change places, so
+ * nothing is copied. The caller watches halo_sink_bytes() and stops its sources. Threads: the loop's. The stream must
+ * be closed before halo_sink_finish().
  */
 #ifndef HALO_SERVE_SINK_H
 #define HALO_SERVE_SINK_H
