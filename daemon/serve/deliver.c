@@ -87,8 +87,8 @@ static void begin_running(struct halo_daemon *daemon, struct halo_request *reque
         halo_request_move(&daemon->requests, request, HALO_REQUEST_RUNNING);
 }
 
-/* A load worked, or a model is gone: remembered for the next engine. `request` is NULL for a model that the engine gave up
- * by itself. */
+/* A load worked, or a model is gone: remembered for the next engine. `request` is NULL for a model that the engine gave
+ * up by itself. */
 static int note_model(struct halo_daemon *daemon, const struct halo_request *request, const char *line, size_t len,
                       struct halo_fault *fault)
 {

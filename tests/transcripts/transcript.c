@@ -17,8 +17,8 @@
  *   close NAME           half-close NAME                 ended NAME           the server closes it
  *   long N               sends N times 'x' and a newline
  *   terminate            SIGTERM to halod, which must exit with 0
- * Connections come into being when they are named first. At the end nothing may be left unread, and halod must exit 0 on
- * SIGTERM. Exit status 0, or 1 with the place and both texts. A file that expects nothing fails.
+ * Connections come into being when they are named first. At the end nothing may be left unread, and halod must exit 0
+ * on SIGTERM. Exit status 0, or 1 with the place and both texts. A file that expects nothing fails.
  */
 #include "transcript.h"
 

@@ -1,4 +1,4 @@
-/* fake_engine.c: an engine without a model, which does what its requests and its environment tell it to, bad things too.
+/* fake_engine.c: an engine without a model, which does what requests and environment tell it to, bad things too.
  *
  * Speaks the real protocol on --fd N through the real codec. A generate's prompt is its script, words NAME=NUMBER:
  *   n=20       tokens
@@ -14,7 +14,8 @@
  *   twice=1    a second done
  *   never=1    no done at all
  * load: "slow-MS" takes so long, "die" kills, "dieagain" kills when it is loaded into any engine but the first, "fail"
- * fails, "brief" is given up by the engine itself at once; everything else works. generate with a model that is not loaded is not_found.
+ * fails, "brief" is given up by the engine itself at once; everything else works. generate with a model that is not
+ * loaded is not_found.
  * Environment:
  *   FAKE_DIR          a directory in which starts are counted
  *   FAKE_FAIL_STARTS  N: the first N starts exit at once

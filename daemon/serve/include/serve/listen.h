@@ -27,7 +27,7 @@ int halo_listen_open(struct halo_listen *ret_listen, const char *path, struct ha
 /* Takes over a descriptor that the service manager passed. It must be a listening Unix stream socket. */
 int halo_listen_adopt(struct halo_listen *ret_listen, int fd, struct halo_fault *fault);
 
-/* Stops listening and removes the socket file if it is ours. Idempotent. The lock is held until halo_listen_finish(). */
+/* Stops listening and removes the socket file if it is ours. Idempotent. The lock is held until the finish. */
 void halo_listen_close(struct halo_listen *listen);
 void halo_listen_finish(struct halo_listen *listen);
 

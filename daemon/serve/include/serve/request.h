@@ -1,8 +1,8 @@
 /* request.h: the record of one request, from its line to its terminal event, and the table of all of them.
  *
  * A record has two sides. Towards the client it belongs to a peer until its terminal event is written or the peer is
- * gone: `peer` is NULL from then on, and exactly one terminal event follows from that. Towards the engine it is open from
- * dispatch to the engine's terminal event or the engine's death. It is freed when both sides are through.
+ * gone: `peer` is NULL from then on, and exactly one terminal event follows from that. Towards the engine it is open
+ * from dispatch to the engine's terminal event or the engine's death. It is freed when both sides are through.
  * It keeps what a restarted engine needs to go on: the line, the seed, the committed ids, the bytes of text sent.
  * One thread.
  */
