@@ -38,24 +38,28 @@ static int add_spread(struct halo_jinja_run *run, int op, struct halo_jinja_valu
 int halo_jinja_eval_args(struct halo_jinja_run *run, struct halo_jinja_scope *scope, const struct halo_jinja_node *node,
                          struct halo_jinja_args *ret)
 {
-    struct halo_jinja_value items, named, value;
+    struct halo_jinja_list list = {.n_held = node->n_items};
+    struct halo_jinja_value items = {.kind = HALO_JINJA_LIST, .list = &list}, named = halo_jinja_missing(), value;
     *ret = (struct halo_jinja_args){0};
     if (node->n_items == 0)
         return 0;
-    int r = halo_jinja_new_list(run, HALO_JINJA_LIST, &items);
-    if (r == 0)
-        r = halo_jinja_new_dict(run, &named);
+    int r = halo_jinja_alloc(run, node->n_items, sizeof *list.items, &list.items);
     for (size_t i = 0; r == 0 && i < node->n_items; i++) {
         const struct halo_jinja_node *arg = node->items[i];
         if ((r = halo_jinja_eval(run, scope, arg->a, &value)))
             break;
-        if (arg->op == 'k')
+        if ((arg->op == 'k' || arg->op == 'd') && named.kind == HALO_JINJA_MISSING)
+            r = halo_jinja_new_dict(run, &named);
+        if (r == 0 && arg->op == 'k')
             r = add_named(run, named, arg->value, value);
-        else
+        else if (r == 0)
             r = arg->op ? add_spread(run, arg->op, value, items, named) : halo_jinja_push(run, items, value);
     }
-    if (r == 0)
-        *ret = (struct halo_jinja_args){items.list->items, items.list->n, named.dict->entries, named.dict->n};
+    *ret = (struct halo_jinja_args){.items = list.items, .n = list.n};
+    if (r == 0 && named.kind == HALO_JINJA_DICT) {
+        ret->named = named.dict->entries;
+        ret->n_named = named.dict->n;
+    }
     return r;
 }
 

@@ -1,7 +1,8 @@
 /* jinja_for.c: loops, and the `loop` variable.
  *
- * The items are all known before the first iteration, so `loop.last` and its like cost nothing. Each iteration has a
- * fresh scope, since a macro made in it may keep it. Fails as a run does (jinja_priv.h).
+ * The items are all known before the first iteration, so `loop.last` and its like cost nothing. Where the body
+ * makes macros each iteration has a scope of its own, for a macro keeps it; otherwise the iterations share one. Fails
+ * as a run does (jinja_priv.h).
  */
 #include "jinja_priv.h"
 #include <string.h>
@@ -36,7 +37,7 @@ int halo_jinja_loop_over(struct halo_jinja_run *run, struct halo_jinja_scope *sc
                          struct halo_jinja_value iterable, size_t depth)
 {
     struct halo_jinja_loop *loop;
-    struct halo_jinja_scope *inner;
+    struct halo_jinja_scope *inner = NULL;
     struct halo_jinja_list *items;
     int r = halo_jinja_iterate(run, iterable, &items);
     if (r == 0 && node->c)
@@ -48,7 +49,10 @@ int halo_jinja_loop_over(struct halo_jinja_run *run, struct halo_jinja_scope *sc
     *loop = (struct halo_jinja_loop){node, scope, items, 0, depth, halo_jinja_missing()};
     const struct halo_jinja_value loop_value = {.kind = HALO_JINJA_LOOP, .object = loop};
     for (; loop->at < items->n; loop->at++) {
-        r = new_scope(run, scope, &inner);
+        if (!inner || node->op)
+            r = new_scope(run, scope, &inner);
+        else
+            inner->n = 0;
         if (r == 0)
             r = halo_jinja_bind(run, inner, run->jinja->id_loop, loop_value);
         if (r == 0)
@@ -59,6 +63,7 @@ int halo_jinja_loop_over(struct halo_jinja_run *run, struct halo_jinja_scope *sc
             return 0;
         if (r && r != HALO_JINJA_FLOW_CONTINUE)
             return r;
+        r = 0;
     }
     if (items->n || !node->items[1])
         return 0;

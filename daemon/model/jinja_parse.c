@@ -114,10 +114,12 @@ static int parse_for(struct halo_jinja_parser *parser, struct halo_jinja_node *n
     node->flag = halo_jinja_take_name(parser, "recursive");
     if (r == 0)
         r = end_block(parser);
+    unsigned n_macros = parser->n_macros;
     parser->loops++;
     if (r == 0)
         r = parse_body(parser, ENDS("else", "endfor"), &body);
     parser->loops--;
+    node->op = parser->n_macros != n_macros;
     if (r < 0)
         return r;
     if (halo_jinja_take_name(parser, "else")) {
@@ -177,6 +179,7 @@ static int parse_params(struct halo_jinja_parser *parser, struct halo_jinja_node
 static int parse_macro_body(struct halo_jinja_parser *parser, const char *end, struct halo_jinja_node *macro)
 {
     unsigned loops = parser->loops, uses = parser->uses;
+    parser->n_macros++;
     parser->loops = 0;
     parser->uses = 0;
     int r = parse_block_body(parser, end, &macro->b);

@@ -169,7 +169,8 @@ enum halo_jinja_node_kind {
     HALO_JINJA_N_BODY,         /* items */
     HALO_JINJA_N_OUTPUT,       /* a */
     HALO_JINJA_N_IF,           /* a, b, c: another statement or NULL */
-    HALO_JINJA_N_FOR,          /* target a in b if c; items: body, else or NULL; flag: recursive */
+    HALO_JINJA_N_FOR,          /* target a in b if c; items: body, else or NULL; flag: recursive;
+                                * op: the body makes macros */
     HALO_JINJA_N_SET,          /* a = b */
     HALO_JINJA_N_SET_BLOCK,    /* a = body b through the filters c (may be NULL) */
     HALO_JINJA_N_MACRO,        /* id, value its name; items: N_PARAM; b body; op: HALO_JINJA_USES_* */
@@ -209,6 +210,7 @@ struct halo_jinja_parser {
     const struct halo_jinja_token *tokens;
     size_t at;
     unsigned depth, loops;
+    unsigned n_macros;              /* macros and call blocks so far: each keeps the scope that it is made in */
     unsigned uses;                  /* HALO_JINJA_USES_*: special names that the macro being parsed reads */
     struct halo_jinja_list unknown; /* nodes whose filter or test does not exist and that are not inside of an if */
 };
@@ -282,6 +284,8 @@ struct halo_jinja_run {
     struct halo_jinja_value printed; /* the input of a filter without an expression */
     char *tail;                      /* end of the string that was joined last, and the room behind it */
     size_t tail_room;
+    struct halo_jinja_value *numbers; /* 0, 1, 2 ...: what ranges of step 1 are cut from */
+    size_t n_numbers;
 };
 
 enum { HALO_JINJA_FLOW_BREAK = 100, HALO_JINJA_FLOW_CONTINUE };

@@ -168,6 +168,19 @@ static const struct halo_jinja_native tests[] = {
 
 #define MAX_RANGE 100000 /* the sandbox's own bound */
 
+/* Makes run->numbers hold the numbers below `n`. Ranges made before keep the array that they were cut from. */
+static int reserve_numbers(struct halo_jinja_run *run, size_t n)
+{
+    if (n <= run->n_numbers)
+        return 0;
+    n = n < 64 ? 64 : 2 * n;
+    int r = halo_jinja_alloc(run, n, sizeof *run->numbers, &run->numbers);
+    for (size_t i = 0; r == 0 && i < n; i++)
+        run->numbers[i] = halo_jinja_own_int((int64_t)i);
+    run->n_numbers = r ? 0 : n;
+    return r;
+}
+
 NATIVE(function_range)
 {
     int64_t bounds[3] = {0, 0, 1};
@@ -182,15 +195,26 @@ NATIVE(function_range)
     }
     if (bounds[2] == 0)
         return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "range() with step 0");
+    uint64_t from = (uint64_t)bounds[0], step = (uint64_t)bounds[2], n_numbers = 0;
+    if (bounds[2] > 0 && bounds[0] < bounds[1])
+        n_numbers = ((uint64_t)bounds[1] - from - 1) / step + 1;
+    else if (bounds[2] < 0 && bounds[0] > bounds[1])
+        n_numbers = (from - (uint64_t)bounds[1] - 1) / -step + 1;
+    if (n_numbers > MAX_RANGE)
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "range() of more than %d numbers", MAX_RANGE);
     int r = halo_jinja_new_list(run, HALO_JINJA_RANGE, ret);
-    for (int64_t at = bounds[0]; r == 0 && (bounds[2] > 0 ? at < bounds[1] : at > bounds[1]);) {
-        if (ret->list->n == MAX_RANGE)
-            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "range() of more than %d numbers", MAX_RANGE);
-        r = halo_jinja_push(run, *ret, halo_jinja_own_int(at));
-        if (__builtin_add_overflow(at, bounds[2], &at))
-            break;
+    if (r)
+        return r;
+    ret->list->n = ret->list->n_held = n_numbers;
+    if (step == 1 && bounds[0] >= 0 && bounds[1] <= MAX_RANGE && n_numbers) {
+        r = reserve_numbers(run, (size_t)bounds[1]);
+        ret->list->items = r ? NULL : run->numbers + from;
+        return r;
     }
-    return r;
+    r = halo_jinja_alloc(run, n_numbers, sizeof *ret->list->items, &ret->list->items);
+    for (uint64_t i = 0; r == 0 && i < n_numbers; i++)
+        ret->list->items[i] = halo_jinja_own_int((int64_t)(from + i * step));
+    return r ? r : halo_jinja_steps(run, n_numbers / 16);
 }
 
 /* dict() and namespace() (op: the kind): a mapping, or pairs, and named arguments. */
