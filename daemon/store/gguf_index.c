@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#define INDEX_BATCH 16
+
 struct gguf_slot {
     uint32_t tag; /* high half of the hash: saves nearly all comparisons of names */
     uint32_t i;   /* GGUF_INDEX_NONE: empty */
@@ -59,12 +61,10 @@ static uint64_t sip_hash(const uint64_t key[2], const char *bytes, size_t n)
 }
 
 /* The slot that holds `name`, or the empty one where it would go. */
-static struct gguf_slot *index_probe(const struct gguf_index *index, struct halo_span name, uint32_t *ret_tag,
+static struct gguf_slot *index_probe(const struct gguf_index *index, uint64_t hash, struct halo_span name,
                                      gguf_name_fn *name_of, const void *ud)
 {
-    uint64_t hash = sip_hash(index->key, name.bytes, name.n);
     uint32_t tag = (uint32_t)(hash >> 32);
-    *ret_tag = tag;
     for (uint64_t at = hash & index->mask;; at = (at + 1) & index->mask) {
         struct gguf_slot *slot = &index->slots[at];
         if (slot->i == GGUF_INDEX_NONE)
@@ -77,10 +77,9 @@ static struct gguf_slot *index_probe(const struct gguf_index *index, struct halo
     }
 }
 
-int gguf_index_build(struct gguf_index *index, uint64_t n, gguf_name_fn *name_of, const void *ud,
-                     uint32_t *ret_duplicate)
+/* Room for n names, all empty. */
+static int index_init(struct gguf_index *index, uint64_t n)
 {
-    assert(n < GGUF_INDEX_NONE);
     *index = (struct gguf_index){0};
     uint64_t size = 8;
     while (size < 2 * n)
@@ -94,14 +93,33 @@ int gguf_index_build(struct gguf_index *index, uint64_t n, gguf_name_fn *name_of
         index->key[0] = halo_clock_ns();
         index->key[1] = (uintptr_t)index->slots;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t tag;
-        struct gguf_slot *slot = index_probe(index, name_of(ud, i), &tag, name_of, ud);
-        if (slot->i != GGUF_INDEX_NONE) {
-            *ret_duplicate = i;
-            return GGUF_INDEX_DUPLICATE;
+    return 0;
+}
+
+int gguf_index_build(struct gguf_index *index, uint64_t n, gguf_name_fn *name_of, const void *ud,
+                     uint32_t *ret_duplicate)
+{
+    assert(n < GGUF_INDEX_NONE);
+    int rc = index_init(index, n);
+    if (rc)
+        return rc;
+    /* A batch is hashed before it is entered: by then the slots, which lie anywhere in the table, are in the cache. */
+    for (uint64_t first = 0; first < n; first += INDEX_BATCH) {
+        uint64_t hashes[INDEX_BATCH], end = first + INDEX_BATCH < n ? first + INDEX_BATCH : n;
+        for (uint64_t i = first; i < end; i++) {
+            struct halo_span name = name_of(ud, (uint32_t)i);
+            hashes[i - first] = sip_hash(index->key, name.bytes, name.n);
+            __builtin_prefetch(&index->slots[hashes[i - first] & index->mask], 1);
         }
-        *slot = (struct gguf_slot){.tag = tag, .i = i};
+        for (uint64_t i = first; i < end; i++) {
+            uint64_t hash = hashes[i - first];
+            struct gguf_slot *slot = index_probe(index, hash, name_of(ud, (uint32_t)i), name_of, ud);
+            if (slot->i != GGUF_INDEX_NONE) {
+                *ret_duplicate = (uint32_t)i;
+                return GGUF_INDEX_DUPLICATE;
+            }
+            *slot = (struct gguf_slot){.tag = (uint32_t)(hash >> 32), .i = (uint32_t)i};
+        }
     }
     return 0;
 }
@@ -110,8 +128,7 @@ uint32_t gguf_index_find(const struct gguf_index *index, struct halo_span name, 
 {
     if (!index->slots)
         return GGUF_INDEX_NONE;
-    uint32_t tag;
-    return index_probe(index, name, &tag, name_of, ud)->i;
+    return index_probe(index, sip_hash(index->key, name.bytes, name.n), name, name_of, ud)->i;
 }
 
 void gguf_index_finish(struct gguf_index *index)

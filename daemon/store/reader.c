@@ -20,6 +20,14 @@
 
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
+/* Said once, for the first file: the parts of a set lie in one folder. */
+static void reader_direct_lost(struct reader *r, int error)
+{
+    if (r->report->direct)
+        reader_notice(r, "direct reads are refused (%s), reading through the page cache", strerror(error));
+    r->report->direct = false;
+}
+
 static int file_open(struct reader *r, struct reader_file *file, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -35,9 +43,7 @@ static int file_open(struct reader *r, struct reader_file *file, const char *pat
         return 0;
     int direct = open(path, OPEN_FLAGS | O_DIRECT);
     if (direct < 0) {
-        reader_notice(r, "%s does not open for direct reads (%s), reading through the page cache", file->name,
-                      strerror(errno));
-        r->report->direct = false;
+        reader_direct_lost(r, errno);
         return 0;
     }
     file->fd_other = file->fd;
@@ -50,12 +56,11 @@ void reader_file_buffered(struct reader *r, struct reader_file *file, int error)
 {
     if (!file->direct)
         return; /* another read came to the same end before */
-    reader_notice(r, "%s refuses direct reads (%s), reading through the page cache", file->name, strerror(error));
     int direct = file->fd;
     file->fd = file->fd_other;
     file->fd_other = direct;
     file->direct = false;
-    r->report->direct = false;
+    reader_direct_lost(r, error);
 }
 
 static int reader_init(struct reader *r, const char *const *paths, size_t n_paths)

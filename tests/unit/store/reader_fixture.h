@@ -10,13 +10,14 @@
 #include <store/reader.h>
 
 #define FIXTURE_FILES 2
-#define FIXTURE_FILE_BYTES ((uint64_t)(9 * 1024 * 1024 + 1237)) /* ends inside a page */
+#define FIXTURE_FILE_BYTES ((uint64_t)(3 * 1024 * 1024 + 1237)) /* ends inside a page */
 #define FIXTURE_JOBS_MAX 4096
 
 struct reader_fixture {
     char paths[FIXTURE_FILES][512];
     const char *path_list[FIXTURE_FILES];
-    uint8_t *region; /* page-aligned, everything in it is 0xee before a run */
+    uint8_t *contents[FIXTURE_FILES]; /* what the files hold */
+    uint8_t *region;                  /* page-aligned, everything in it is 0xee before a run */
     size_t region_bytes, region_used;
     uint8_t *owned; /* one byte for each of region: may a run write it */
     struct halo_reader_job jobs[FIXTURE_JOBS_MAX];
@@ -33,9 +34,6 @@ struct reader_fixture {
 
 struct reader_fixture *reader_fixture_create(void);
 void reader_fixture_destroy(struct reader_fixture *f);
-
-/* The byte that a file holds at an offset. */
-uint8_t reader_fixture_byte(uint32_t part, uint64_t offset);
 
 /* Adds a range. `shift` moves its destination off the place congruent to the file offset; slack gives it the pages
  * around. */
