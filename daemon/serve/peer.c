@@ -189,11 +189,13 @@ static void take_lines(struct halo_peer *peer)
     }
     if (charge_pending(peer))
         return;
+    /* The reader is in the middle of this line and has nothing else: the rest is thrown away as if it were too long. */
+    peer->reader.skipping = true;
+    halo_line_next(&peer->reader, &line, &len); /* gives the memory back */
     halo_answer_error(peer, NULL, HALO_ERROR_TOO_MANY_REQUESTS,
-                      "the request lines of user %u hold %lld bytes, %lld are allowed; closing the connection",
+                      "the request lines of user %u hold %lld bytes already, %lld are allowed; this line was dropped",
                       (unsigned)peer->uid, (long long)peer->user->bytes,
                       (long long)peer->daemon->config->resume_user_bytes);
-    halo_peer_doom(peer);
 }
 
 static void read_some(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)

@@ -226,13 +226,17 @@ void client_close(struct client *client)
 
 void client_send(struct client *client, const char *line)
 {
-    size_t len = strlen(line), at = 0;
+    size_t len = strlen(line) + 1, at = 0;
+    char *copy = malloc(len); /* one piece with its newline: where a line is cut is the test's business */
+    assert_non_null(copy);
+    memcpy(copy, line, len - 1);
+    copy[len - 1] = '\n';
     while (at < len) {
-        ssize_t n = send(client->fd, line + at, len - at, MSG_NOSIGNAL);
+        ssize_t n = send(client->fd, copy + at, len - at, MSG_NOSIGNAL);
         assert_true(n > 0);
         at += (size_t)n;
     }
-    assert_int_equal(send(client->fd, "\n", 1, MSG_NOSIGNAL), 1);
+    free(copy);
 }
 
 void client_sendf(struct client *client, const char *format, ...)
