@@ -470,6 +470,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (env_number("FAKE_STUBBORN"))
         signal(SIGTERM, SIG_IGN);
+    alarm(300); /* however stubborn, it does not stay behind for ever */
     count_start();
     if (n_starts <= env_number("FAKE_FAIL_STARTS") && env_number("FAKE_FAIL_STARTS") > 0)
         return 4;
