@@ -15,7 +15,7 @@
 
 #define READER_DEPTH_DEFAULT 32u
 #define READER_DEPTH_MAX 1024u
-#define READER_CHUNK_DEFAULT ((size_t)1 << 20)
+#define READER_CHUNK_DEFAULT ((size_t)2 << 20)
 #define READER_CHUNK_MAX ((size_t)64 << 20)
 
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)

@@ -297,6 +297,7 @@ enum reader_verdict reader_piece_result(struct reader *r, struct reader_piece *p
     case ENOMEM:
     case EINVAL:
     case EOPNOTSUPP:
+    case EFAULT: /* device memory may refuse to be pinned for a direct read, and yet take a copy */
         return READER_REFUSED;
     default:
         return reader_piece_fail(r, p, (int)result);

@@ -30,23 +30,24 @@
 #define BARE_BYTES ((size_t)1 << 20)
 #define ROUNDS_MAX 99
 
-enum { BARE, READER, READER_FIXED, BARE_FRESH, READER_FRESH, WAYS };
+enum { BARE, BARE_REGION, READER, READER_FIXED, BARE_FRESH, READER_FRESH, WAYS };
 static const struct {
     const char *name;
-    int yardstick;
+    int yardstick, second; /* what it is compared with */
 } ways[WAYS] = {
-    [BARE] = {"bare", BARE},
-    [READER] = {"reader", BARE},
-    [READER_FIXED] = {"reader, registered", BARE},
-    [BARE_FRESH] = {"bare, fresh memory", BARE_FRESH},
-    [READER_FRESH] = {"reader, fresh memory", BARE_FRESH},
+    [BARE] = {"bare", BARE, BARE},
+    [BARE_REGION] = {"bare, region", BARE, BARE_REGION},
+    [READER] = {"reader", BARE, BARE_REGION},
+    [READER_FIXED] = {"reader, registered", BARE, BARE_REGION},
+    [BARE_FRESH] = {"bare, fresh memory", BARE, BARE_FRESH},
+    [READER_FRESH] = {"reader, fresh memory", BARE, BARE_FRESH},
 };
 
 struct layout {
     struct halo_reader_job *jobs; /* destinations are filled in for each run */
     uint64_t *places;             /* of each job in the region */
     size_t n_jobs;
-    uint64_t bytes, region_bytes;
+    uint64_t bytes, region_bytes; /* at least as large as any part, and a bare read more */
 };
 
 static void *map_fresh(size_t bytes)
@@ -64,13 +65,13 @@ struct bare {
     struct io_uring ring;
     int fd;
     uint8_t *memory;
-    bool fresh; /* memory is as large as the file, and not registered */
+    bool large; /* memory is as large as the file, and not registered */
 };
 
 static void bare_submit(struct bare *b, unsigned slot, uint64_t offset)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&b->ring);
-    if (b->fresh)
+    if (b->large)
         io_uring_prep_read(sqe, b->fd, b->memory + offset, BARE_BYTES, offset);
     else
         io_uring_prep_read_fixed(sqe, b->fd, b->memory + slot * BARE_BYTES, BARE_BYTES, offset, 0);
@@ -86,18 +87,20 @@ static void bare_open(struct bare *b, const char *path, uint64_t *ret_size)
         exit(1);
     }
     *ret_size = (uint64_t)st.st_size;
-    b->memory = map_fresh(b->fresh ? *ret_size + BARE_BYTES : BARE_DEPTH * BARE_BYTES);
+    if (!b->memory)
+        b->memory = map_fresh(b->large ? *ret_size + BARE_BYTES : BARE_DEPTH * BARE_BYTES);
     struct iovec iov = {b->memory, BARE_DEPTH * BARE_BYTES};
-    if (!b->fresh && io_uring_register_buffers(&b->ring, &iov, 1) < 0) {
+    if (!b->large && io_uring_register_buffers(&b->ring, &iov, 1) < 0) {
         fprintf(stderr, "bench_load: the bare reader cannot register its buffers\n");
         exit(1);
     }
 }
 
-/* Reads the whole file. Returns the bytes that came, or exits. */
-static uint64_t bare_read(const char *path, bool fresh, uint64_t *ret_ns)
+/* Reads the whole file, in the large form into `region` or, when that is NULL, into fresh memory. Returns the bytes
+ * that came, or exits. */
+static uint64_t bare_read(const char *path, bool large, uint8_t *region, uint64_t *ret_ns)
 {
-    struct bare b = {.fresh = fresh};
+    struct bare b = {.large = large, .memory = region};
     uint64_t size, next = 0, got = 0;
     bare_open(&b, path, &size);
     uint64_t begin = halo_clock_ns();
@@ -126,7 +129,8 @@ static uint64_t bare_read(const char *path, bool fresh, uint64_t *ret_ns)
     *ret_ns = halo_clock_ns() - begin;
     io_uring_queue_exit(&b.ring);
     close(b.fd);
-    munmap(b.memory, fresh ? size + BARE_BYTES : BARE_DEPTH * BARE_BYTES);
+    if (!region)
+        munmap(b.memory, large ? size + BARE_BYTES : BARE_DEPTH * BARE_BYTES);
     return got;
 }
 
@@ -145,6 +149,10 @@ static struct layout layout_make(const struct halo_gguf *gguf)
         l.places[i] = at;
         l.region_bytes = (at + t->n_bytes + HALO_READER_ALIGN - 1) / HALO_READER_ALIGN * HALO_READER_ALIGN;
         l.bytes += t->n_bytes;
+    }
+    for (uint32_t i = 0; i < halo_gguf_n_parts(gguf); i++) {
+        uint64_t part_bytes = (halo_gguf_part_bytes(gguf, i) / BARE_BYTES + 2) * BARE_BYTES;
+        l.region_bytes = l.region_bytes > part_bytes ? l.region_bytes : part_bytes;
     }
     return l;
 }
@@ -187,12 +195,15 @@ static int double_compare(const void *a, const void *b)
 static void report(double rates[WAYS][ROUNDS_MAX], int rounds, int n_ways)
 {
     double medians[WAYS];
+    printf("%-22s %7s  %-18s %s\n", "", "GB/s", "(lowest, highest)", "of bare, of bare into such memory");
     for (int way = 0; way < n_ways; way++) {
         qsort(rates[way], (size_t)rounds, sizeof rates[way][0], double_compare);
         medians[way] = rates[way][rounds / 2];
-        printf("%-22s median %6.3f GB/s  (%.3f to %.3f)  ratio %.3f\n", ways[way].name, medians[way], rates[way][0],
-               rates[way][rounds - 1], medians[way] / medians[ways[way].yardstick]);
     }
+    for (int way = 0; way < n_ways; way++)
+        printf("%-22s %7.3f  (%.3f, %.3f)     %.3f  %.3f\n", ways[way].name, medians[way], rates[way][0],
+               rates[way][rounds - 1], medians[way] / medians[ways[way].yardstick],
+               medians[way] / medians[ways[way].second]);
 }
 
 /* One run of one way; returns GB/s. */
@@ -201,9 +212,9 @@ static double run_way(int way, const struct halo_gguf *gguf, const struct layout
     static const char *const methods[] = {"io_uring, registered", "io_uring", "pread"};
     struct halo_reader_report r = {0};
     uint64_t ns, bytes = 0;
-    if (way == BARE || way == BARE_FRESH) {
+    if (way == BARE || way == BARE_REGION || way == BARE_FRESH) {
         for (uint32_t i = 0; i < halo_gguf_n_parts(gguf); i++) {
-            bytes += bare_read(halo_gguf_part_path(gguf, i), way == BARE_FRESH, &ns);
+            bytes += bare_read(halo_gguf_part_path(gguf, i), way != BARE, way == BARE_REGION ? region : NULL, &ns);
             r.elapsed_ns += ns;
         }
     } else {

@@ -157,7 +157,7 @@ static void expect(struct reader_fixture *f, enum halo_reader_method method, boo
         fail_msg("notice '%s' does not say '%s'", f->report.notice, notice);
 }
 
-static const int refusals[] = {EPERM, ENOSYS, ENOMEM, EINVAL};
+static const int refusals[] = {EPERM, ENOSYS, ENOMEM, EINVAL, EFAULT};
 #define N_REFUSALS (sizeof refusals / sizeof refusals[0])
 
 static void test_no_ring(void **state)

@@ -33,10 +33,13 @@ struct halo_reader_job {
 
 struct halo_reader_options {
     unsigned queue_depth;   /* 0: 32 */
-    size_t chunk_bytes;     /* 0: 1 MiB (or what measures best) */
+    size_t chunk_bytes;     /* 0: 2 MiB */
     bool no_uring, no_direct, no_register; /* force a lower step (tests, benches) */
     const atomic_bool *cancel;             /* may be NULL */
-    void *pinned; size_t pinned_bytes;     /* region to register as fixed buffer; may be NULL */
+    /* Region to register as fixed buffers; may be NULL. Registering pins every page once, as a plain direct read does, and
+     * keeps books besides: it pays for memory that is read into again and again (staging), not for weights that land once. */
+    void *pinned;
+    size_t pinned_bytes;
     void (*done)(void *ud, size_t job);    /* each job once, in any order, when its bytes are in place; may be NULL */
     void (*progress)(void *ud, uint64_t bytes_done, uint64_t bytes_total); /* may be NULL; rate is the caller's business */
     void *ud;
