@@ -3,15 +3,21 @@
  *   bench_load [--fresh] FILE.gguf [ROUNDS]        (5 rounds)
  *
  * Each round runs, one after the other:
- *   bare           a queue of 32 reads of 1 MiB into the same 32 registered buffers again and again: nothing but the
- * disk reader         halo_reader_run with the ranges of a model load, each tensor at a place of its own, congruent to
- * its offset, in memory that is there already (as pinned memory of a GPU is); once more with that memory registered and
- * with --fresh also bare fresh     the bare reader into memory mapped a moment ago, which the kernel has yet to find
- * and clear reader fresh   the same for halo_reader_run, as the cpu device loads the order of these two changing from
- * round to round: on a virtual machine they mostly measure how fast the host gives memory back that was free for a
- * while (seen: from 0.5 to 14 GB/s within a minute). Prints medians, spread and the ratio to the bare reader of the
- * same kind. The page cache plays no part: all reads of size are direct. Fails only when reading fails, never on a
- * speed.
+ *
+ * - bare: a queue of 32 reads of 1 MiB into the same 32 registered buffers again and again; nothing but the disk
+ *
+ * - bare, region: the same reads into one region as large as the file, as a load needs it (on a virtual machine the 32
+ *   buffers stay in the host's cache, and a large region does not)
+ *
+ * - reader: halo_reader_run with the ranges of a model load, each tensor at a place of its own, congruent to its
+ *   offset, in memory that is there already (as pinned memory of a GPU is); once more with that memory registered
+ *
+ * With --fresh also both into memory mapped a moment ago, which the kernel has yet to find and clear, their order
+ * changing from round to round: on a virtual machine this mostly measures how fast the host gives memory back that was
+ * free for a while (seen: from 0.5 to 14 GB/s within a minute).
+ *
+ * Prints medians, spread and the median of each round's ratio to the bare reader. The page cache plays no part: all
+ * reads of size are direct. Fails only when reading fails, never on a speed.
  */
 #include <base/clock.h>
 #include <errno.h>
@@ -192,18 +198,37 @@ static int double_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double median_of(const double *values, int n)
+{
+    double sorted[ROUNDS_MAX];
+    memcpy(sorted, values, (size_t)n * sizeof *values);
+    qsort(sorted, (size_t)n, sizeof *sorted, double_compare);
+    return sorted[n / 2];
+}
+
+/* The ratios are taken within a round, then their median: the speed of a shared disk drifts, its neighbours drift with
+ * it. */
+static double median_ratio(double rates[WAYS][ROUNDS_MAX], int way, int yardstick, int rounds)
+{
+    double ratios[ROUNDS_MAX];
+    for (int round = 0; round < rounds; round++)
+        ratios[round] = rates[way][round] / rates[yardstick][round];
+    return median_of(ratios, rounds);
+}
+
 static void report(double rates[WAYS][ROUNDS_MAX], int rounds, int n_ways)
 {
-    double medians[WAYS];
     printf("%-22s %7s  %-18s %s\n", "", "GB/s", "(lowest, highest)", "of bare, of bare into such memory");
     for (int way = 0; way < n_ways; way++) {
-        qsort(rates[way], (size_t)rounds, sizeof rates[way][0], double_compare);
-        medians[way] = rates[way][rounds / 2];
+        double lowest = rates[way][0], highest = rates[way][0];
+        for (int round = 1; round < rounds; round++) {
+            lowest = rates[way][round] < lowest ? rates[way][round] : lowest;
+            highest = rates[way][round] > highest ? rates[way][round] : highest;
+        }
+        printf("%-22s %7.3f  (%.3f, %.3f)     %.3f  %.3f\n", ways[way].name, median_of(rates[way], rounds), lowest,
+               highest, median_ratio(rates, way, ways[way].yardstick, rounds),
+               median_ratio(rates, way, ways[way].second, rounds));
     }
-    for (int way = 0; way < n_ways; way++)
-        printf("%-22s %7.3f  (%.3f, %.3f)     %.3f  %.3f\n", ways[way].name, medians[way], rates[way][0],
-               rates[way][rounds - 1], medians[way] / medians[ways[way].yardstick],
-               medians[way] / medians[ways[way].second]);
 }
 
 /* One run of one way; returns GB/s. */

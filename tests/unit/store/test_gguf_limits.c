@@ -281,7 +281,8 @@ static uint64_t open_time_ns(unsigned n_tensors, bool backwards)
 
 static void test_million_tensors_are_linear(void **state)
 {
-    /* Memory that was used once stays mapped, so that the rounds after the first do not measure the kernel's page faults. */
+    /* Memory that was used once stays mapped, so that the rounds after the first do not measure the kernel's page
+     * faults. */
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
     for (int backwards = 0; backwards < 2; backwards++) {

@@ -203,7 +203,8 @@ static void test_no_direct(void **state)
 {
     struct reader_fixture *f = *state;
     inject.open_direct = EINVAL;
-    expect(f, f->have_uring ? HALO_READER_URING_FIXED : HALO_READER_PREAD, false, "direct reads are refused (Invalid argument)");
+    expect(f, f->have_uring ? HALO_READER_URING_FIXED : HALO_READER_PREAD, false,
+           "direct reads are refused (Invalid argument)");
     inject.queue_init = ENOSYS;
     expect(f, HALO_READER_PREAD, false, "direct reads are refused (Invalid argument)");
 }

@@ -1,7 +1,7 @@
 /* arena.h: memory that is freed all at once.
  *
- * Chunks grow geometrically; an allocation never moves. A limit bounds the whole (0: none). Sealing makes any further allocation
- * an assertion failure: a model's arena is sealed after binding. Not thread-safe: one owner at a time.
+ * Chunks grow geometrically; an allocation never moves. A limit bounds the whole (0: none). Sealing makes any further
+ * allocation an assertion failure: a model's arena is sealed after binding. Not thread-safe: one owner at a time.
  */
 #ifndef HALO_BASE_ARENA_H
 #define HALO_BASE_ARENA_H
@@ -22,8 +22,8 @@ struct halo_arena {
 void halo_arena_init(struct halo_arena *arena, size_t limit_bytes);
 void halo_arena_finish(struct halo_arena *arena);
 
-/* Zeroed memory, aligned to 16 (or to `align`, a power of two). NULL when the limit or the system's memory is exhausted, or when
- * n * size overflows. A size of 0 gives a valid pointer. */
+/* Zeroed memory, aligned to 16 (or to `align`, a power of two). NULL when the limit or the system's memory is
+ * exhausted, or when n * size overflows. A size of 0 gives a valid pointer. */
 void *halo_arena_alloc(struct halo_arena *arena, size_t n, size_t size);
 void *halo_arena_alloc_aligned(struct halo_arena *arena, size_t bytes, size_t align);
 

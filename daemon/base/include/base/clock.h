@@ -5,7 +5,13 @@
 #include <stdint.h>
 
 uint64_t halo_clock_ns(void); /* CLOCK_MONOTONIC */
-static inline uint64_t halo_clock_us(void) { return halo_clock_ns() / 1000; }
-static inline uint64_t halo_clock_ms(void) { return halo_clock_ns() / 1000000; }
+static inline uint64_t halo_clock_us(void)
+{
+    return halo_clock_ns() / 1000;
+}
+static inline uint64_t halo_clock_ms(void)
+{
+    return halo_clock_ns() / 1000000;
+}
 
 #endif

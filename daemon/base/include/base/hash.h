@@ -1,4 +1,5 @@
-/* hash.h: MD5 and SHA-256 as lower-case hex, over libmd. MD5 names prompts (gate scripts compare it with md5sum); it protects nothing. Any thread. */
+/* hash.h: MD5 and SHA-256 as lower-case hex, over libmd. MD5 names prompts (gate scripts compare it with md5sum); it
+ * protects nothing. Any thread. */
 #ifndef HALO_BASE_HASH_H
 #define HALO_BASE_HASH_H
 

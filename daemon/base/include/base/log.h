@@ -1,7 +1,8 @@
 /* log.h: what a program (never a library) tells the person who runs it, on stderr, one line each.
  *
- * Lines carry the syslog prefix "<6>" when stderr is the journal (JOURNAL_STREAM is set), a time stamp when it is not. A line is
- * one write(2). Any thread. Only main programs and the engine's and daemon's own files call this; libraries return faults.
+ * Lines carry the syslog prefix "<6>" when stderr is the journal (JOURNAL_STREAM is set), a time stamp when it is not.
+ * A line is one write(2). Any thread. Only main programs and the engine's and daemon's own files call this; libraries
+ * return faults.
  */
 #ifndef HALO_BASE_LOG_H
 #define HALO_BASE_LOG_H

@@ -1,7 +1,7 @@
 /* rng.h: the counter-based generator, Philox4x32-10.
  *
- * Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. A draw is a pure function of
- * (seed, position, lane): no state, so a restarted or re-batched request draws what it would have drawn. Any thread.
+ * Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. A draw is a pure function
+ * of (seed, position, lane): no state, so a restarted or re-batched request draws what it would have drawn. Any thread.
  */
 #ifndef HALO_BASE_RNG_H
 #define HALO_BASE_RNG_H

@@ -1,9 +1,10 @@
 /* gguf.h: the directory of a GGUF file: what it says about itself and where its tensors lie.
  *
- * Reads GGUF version 2 and 3, little-endian, one file or a split set (PREFIX-00001-of-0000N.gguf, opened through its first part).
- * Trusts nothing: every count, length, dimension and offset is checked against the file's size before use, with arithmetic that
- * cannot wrap; memory never grows past the bytes of the directory plus a constant factor of what was really read. Reads by
- * pread(2), opened O_NONBLOCK and refused unless a regular file; never maps. Format: docs/gguf.md of ggml, and docs/FORMATS.md here.
+ * Reads GGUF version 2 and 3, little-endian, one file or a split set (PREFIX-00001-of-0000N.gguf, opened through its
+ * first part). Trusts nothing: every count, length, dimension and offset is checked against the file's size before use,
+ * with arithmetic that cannot wrap; memory never grows past the bytes of the directory plus a constant factor of what
+ * was really read. Reads by pread(2), opened O_NONBLOCK and refused unless a regular file; never maps. Format:
+ * docs/gguf.md of ggml, and docs/FORMATS.md here.
  *
  * Owner: the caller of halo_gguf_open. Immutable afterwards, so any thread may read it. All strings are spans into the
  * directory's own memory and live as long as it.
@@ -23,8 +24,19 @@
 #define HALO_GGUF_MAX_PARTS 99999
 
 enum halo_gguf_kind {
-    HALO_GGUF_U8, HALO_GGUF_I8, HALO_GGUF_U16, HALO_GGUF_I16, HALO_GGUF_U32, HALO_GGUF_I32, HALO_GGUF_F32, HALO_GGUF_BOOL,
-    HALO_GGUF_STRING, HALO_GGUF_ARRAY, HALO_GGUF_U64, HALO_GGUF_I64, HALO_GGUF_F64,
+    HALO_GGUF_U8,
+    HALO_GGUF_I8,
+    HALO_GGUF_U16,
+    HALO_GGUF_I16,
+    HALO_GGUF_U32,
+    HALO_GGUF_I32,
+    HALO_GGUF_F32,
+    HALO_GGUF_BOOL,
+    HALO_GGUF_STRING,
+    HALO_GGUF_ARRAY,
+    HALO_GGUF_U64,
+    HALO_GGUF_I64,
+    HALO_GGUF_F64,
 };
 
 struct halo_span {
@@ -44,11 +56,12 @@ struct halo_gguf_tensor {
 
 struct halo_gguf;
 
-/* Opens and checks. On failure *ret is NULL and fault says what, where (byte offset, key or tensor name) and the numbers:
- * LOAD_FAILED for a malformed or unreadable file, NOT_FOUND when it does not exist, UNSUPPORTED for big-endian, version 1 or a
- * removed tensor type, OUT_OF_MEMORY. */
+/* Opens and checks. On failure *ret is NULL and fault says what, where (byte offset, key or tensor name) and the
+ * numbers: LOAD_FAILED for a malformed or unreadable file, NOT_FOUND when it does not exist, UNSUPPORTED for
+ * big-endian, version 1 or a removed tensor type, OUT_OF_MEMORY. */
 int halo_gguf_open(struct halo_gguf **ret, const char *path, struct halo_fault *fault);
-/* The same over bytes in memory (fuzzers, tests): `n` is the size of the "file", one part only. The bytes must outlive the object. */
+/* The same over bytes in memory (fuzzers, tests): `n` is the size of the "file", one part only. The bytes must outlive
+ * the object. */
 int halo_gguf_open_memory(struct halo_gguf **ret, const void *bytes, size_t n, struct halo_fault *fault);
 void halo_gguf_close(struct halo_gguf *gguf);
 
@@ -66,14 +79,16 @@ const struct halo_gguf_tensor *halo_gguf_find_tensor(const struct halo_gguf *ggu
 
 /* Keys. has() tells presence; kind() the declared type (of the elements for an array). */
 bool halo_gguf_has(const struct halo_gguf *gguf, const char *key);
-/* Typed getters: 0, or positive HALO_GGUF_ABSENT, or negative with the fault naming the key, the wanted and the found type.
- * get_u64 takes every integer type whose value is not negative; get_f64 every float and integer type; none converts a string. */
+/* Typed getters: 0, or positive HALO_GGUF_ABSENT, or negative with the fault naming the key, the wanted and the found
+ * type. get_u64 takes every integer type whose value is not negative; get_f64 every float and integer type; none
+ * converts a string. */
 #define HALO_GGUF_ABSENT 1
 int halo_gguf_get_u64(const struct halo_gguf *gguf, const char *key, uint64_t *ret, struct halo_fault *fault);
 int halo_gguf_get_i64(const struct halo_gguf *gguf, const char *key, int64_t *ret, struct halo_fault *fault);
 int halo_gguf_get_f64(const struct halo_gguf *gguf, const char *key, double *ret, struct halo_fault *fault);
 int halo_gguf_get_bool(const struct halo_gguf *gguf, const char *key, bool *ret, struct halo_fault *fault);
-int halo_gguf_get_string(const struct halo_gguf *gguf, const char *key, struct halo_span *ret, struct halo_fault *fault);
+int halo_gguf_get_string(const struct halo_gguf *gguf, const char *key, struct halo_span *ret,
+                         struct halo_fault *fault);
 
 /* Arrays are walked in place: element i of a string array needs the walk, so iterate with a cursor. */
 struct halo_gguf_array {
@@ -83,13 +98,16 @@ struct halo_gguf_array {
     const uint8_t *end; /* end of the checked payload */
     uint64_t left;
 };
-int halo_gguf_get_array(const struct halo_gguf *gguf, const char *key, struct halo_gguf_array *ret, struct halo_fault *fault);
-/* Takes the next element; false at the end. next_string needs STRING; next_i64 any integer or bool type; next_f64 any number. */
+int halo_gguf_get_array(const struct halo_gguf *gguf, const char *key, struct halo_gguf_array *ret,
+                        struct halo_fault *fault);
+/* Takes the next element; false at the end. next_string needs STRING; next_i64 any integer or bool type; next_f64 any
+ * number. */
 bool halo_gguf_next_string(struct halo_gguf_array *array, struct halo_span *ret);
 bool halo_gguf_next_i64(struct halo_gguf_array *array, int64_t *ret);
 bool halo_gguf_next_f64(struct halo_gguf_array *array, double *ret);
 
-/* A fingerprint of the directory (SHA-256 over all metadata bytes, hex): tells a changed model file from the old one, together with the size. */
+/* A fingerprint of the directory (SHA-256 over all metadata bytes, hex): tells a changed model file from the old one,
+ * together with the size. */
 const char *halo_gguf_fingerprint(const struct halo_gguf *gguf);
 
 #endif

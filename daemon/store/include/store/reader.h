@@ -1,14 +1,15 @@
 /* reader.h: brings byte ranges of files into memory as fast as the disk gives them.
  *
- * A job list of (part, offset, bytes, destination) is read once, in order of file offset. io_uring with O_DIRECT and registered
- * buffers where the kernel, the file system and the limits allow it; each step down (unregistered buffers, buffered reads, pread
- * threads) is taken by itself when the one above answers EPERM, ENOSYS, ENOMEM or EINVAL, and is recorded in the report, never silent.
- * Direct reads need destination and file offset to be congruent modulo HALO_READER_ALIGN, and up to HALO_READER_ALIGN - 1 bytes of
- * slack before and after the range that may be overwritten; a job that is not congruent, or smaller than HALO_READER_DIRECT_MIN, goes
- * through a bounce buffer. A short file (cut while reading) is an error that names the tensor, never a SIGBUS.
+ * A job list of (part, offset, bytes, destination) is read once, in order of file offset. io_uring with O_DIRECT and
+ * registered buffers where the kernel, the file system and the limits allow it; each step down (unregistered buffers,
+ * buffered reads, pread threads) is taken by itself when the one above answers EPERM, ENOSYS, ENOMEM or EINVAL, and is
+ * recorded in the report, never silent. Direct reads need destination and file offset to be congruent modulo
+ * HALO_READER_ALIGN, and up to HALO_READER_ALIGN - 1 bytes of slack before and after the range that may be overwritten;
+ * a job that is not congruent, or smaller than HALO_READER_DIRECT_MIN, goes through a bounce buffer. A short file (cut
+ * while reading) is an error that names the tensor, never a SIGBUS.
  *
- * Threads: halo_reader_run blocks its caller (the prefetch thread), which owns the ring. `done` and `progress` are called on that
- * thread. `cancel` may be set by any thread and is honoured between completions.
+ * Threads: halo_reader_run blocks its caller (the prefetch thread), which owns the ring. `done` and `progress` are
+ * called on that thread. `cancel` may be set by any thread and is honoured between completions.
  */
 #ifndef HALO_STORE_READER_H
 #define HALO_STORE_READER_H
@@ -23,25 +24,28 @@
 #define HALO_READER_DIRECT_MIN (256 * 1024)
 
 struct halo_reader_job {
-    uint32_t part;    /* index into paths */
-    uint64_t offset;  /* in the file, bytes */
+    uint32_t part;   /* index into paths */
+    uint64_t offset; /* in the file, bytes */
     uint64_t n_bytes;
     void *dest;       /* exact place of the first byte */
-    bool slack;       /* the HALO_READER_ALIGN-aligned hull of dest .. dest + n_bytes belongs to this job and may be overwritten */
+    bool slack;       /* the HALO_READER_ALIGN-aligned hull of dest .. dest + n_bytes belongs to this job and may be
+                         overwritten */
     const char *name; /* for faults: the tensor */
 };
 
 struct halo_reader_options {
-    unsigned queue_depth;   /* 0: 32 */
-    size_t chunk_bytes;     /* 0: 2 MiB */
+    unsigned queue_depth;                  /* 0: 32 */
+    size_t chunk_bytes;                    /* 0: 2 MiB */
     bool no_uring, no_direct, no_register; /* force a lower step (tests, benches) */
     const atomic_bool *cancel;             /* may be NULL */
-    /* Region to register as fixed buffers; may be NULL. Registering pins every page once, as a plain direct read does, and
-     * keeps books besides: it pays for memory that is read into again and again (staging), not for weights that land once. */
+    /* Region to register as fixed buffers; may be NULL. Registering pins every page once, as a plain direct read does,
+     * and keeps books besides: it pays for memory that is read into again and again (staging), not for weights that
+     * land once. */
     void *pinned;
     size_t pinned_bytes;
-    void (*done)(void *ud, size_t job);    /* each job once, in any order, when its bytes are in place; may be NULL */
-    void (*progress)(void *ud, uint64_t bytes_done, uint64_t bytes_total); /* may be NULL; rate is the caller's business */
+    void (*done)(void *ud, size_t job); /* each job once, in any order, when its bytes are in place; may be NULL */
+    void (*progress)(void *ud, uint64_t bytes_done,
+                     uint64_t bytes_total); /* may be NULL; rate is the caller's business */
     void *ud;
 };
 
@@ -57,6 +61,7 @@ struct halo_reader_report {
 
 /* 0, or negative with the fault: LOAD_FAILED (I/O error, short file), CANCELLED, OUT_OF_MEMORY. */
 int halo_reader_run(const char *const *paths, size_t n_paths, const struct halo_reader_job *jobs, size_t n_jobs,
-                    const struct halo_reader_options *options, struct halo_reader_report *ret_report, struct halo_fault *fault);
+                    const struct halo_reader_options *options, struct halo_reader_report *ret_report,
+                    struct halo_fault *fault);
 
 #endif
