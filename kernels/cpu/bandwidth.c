@@ -1,7 +1,8 @@
 /* bandwidth.c: how fast the threads of the device can read memory: the bound of decoding.
  *
- * Reads the largest weights that are there, as decoding does, or a buffer of its own. Device thread; takes about 100
- * ms, plus the filling of the buffer where one is needed. 0 when there is no memory for that.
+ * Reads the largest weights that are there, as decoding does, or a buffer of its own, and takes the fastest pass: in a
+ * virtual machine the first one also pays for memory that the host has yet to back. Device thread; takes about 100 ms or
+ * five passes, plus the filling of the buffer where one is needed. 0 when there is no memory for that.
  */
 #include "device_priv.h"
 
@@ -12,6 +13,7 @@
 #define WEIGHTS_MIN (128ull << 20)
 #define ITEM_BYTES (1ull << 20)
 #define ENOUGH_NS 100000000
+#define PASSES_MIN 5
 
 struct pass {
     const struct halo_cpu_lanes *lanes;
@@ -53,12 +55,14 @@ double halo_cpu_measure_bandwidth(struct halo_device *device)
         halo_cpu_pool_run(device->pool, (uint32_t)(own.n_bytes / ITEM_BYTES), fill_item, &pass);
     }
     uint32_t n_items = (uint32_t)(largest.n_bytes / ITEM_BYTES), n_passes = 0;
-    uint64_t begin = now_ns(), elapsed;
+    uint64_t begin = now_ns(), last = begin, best = UINT64_MAX;
     do {
         halo_cpu_pool_run(device->pool, n_items, read_item, &pass);
+        uint64_t now = now_ns(), took = now - last;
+        last = now;
         n_passes++;
-        elapsed = now_ns() - begin;
-    } while (elapsed < ENOUGH_NS);
+        best = took < best ? took : best;
+    } while (n_passes < PASSES_MIN || last - begin < ENOUGH_NS);
     halo_cpu_region_unmap(&own);
-    return (double)n_items * ITEM_BYTES * n_passes / ((double)elapsed * 1e-9);
+    return (double)n_items * ITEM_BYTES / ((double)best * 1e-9);
 }

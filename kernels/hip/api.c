@@ -8,12 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Two layouts of hipDeviceProp_t: of HIP 6 and later, and of HIP 5 (which the plain symbol fills even in later libraries). */
+/* Two layouts of hipDeviceProp_t: of HIP 6 and later, and of HIP 5 (which the plain symbol fills even in later
+ * libraries). */
 #define PROPERTIES_BYTES 4096
-struct offsets { uint32_t wave_size, n_units, integrated, arch; };
+struct offsets {
+    uint32_t wave_size, n_units, integrated, arch;
+};
 static const struct offsets offsets_new = {308, 388, 396, 1160}, offsets_old = {276, 336, 652, 396};
 
-static const char *const library_names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"};
+static const char *const library_names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
+                                            "libamdhip64.so"};
 
 static void *open_library(const char *path, const char **ret_name)
 {
@@ -51,11 +55,11 @@ int halo_hip_api_open(struct halo_hip_api *ret, const char *path, char *reason)
     ret->library = open_library(path, &name);
     if (!ret->library) {
         const char *why = dlerror();
-        return halo_hip_reason(reason, -ENOENT, "no HIP runtime: %s", path && why ? why : "libamdhip64.so is not installed");
+        return halo_hip_reason(reason, -ENOENT, "no HIP runtime: %s",
+                               path && why ? why : "libamdhip64.so is not installed");
     }
     snprintf(ret->path, sizeof(ret->path), "%s", name);
-#define HALO_HIP_FN(name, arguments)                                                                                           \
-    *(void **)&ret->name = find(ret->library, "hip" #name, missing, sizeof(missing));
+#define HALO_HIP_FN(name, arguments) *(void **)&ret->name = find(ret->library, "hip" #name, missing, sizeof(missing));
 #include "hip_api.def"
 #undef HALO_HIP_FN
     *(void **)&ret->properties = dlsym(ret->library, "hipGetDevicePropertiesR0600");
@@ -103,11 +107,18 @@ int halo_hip_api_properties(const struct halo_hip_api *api, int device, struct h
 
 const char *halo_hip_error_name(int error, char buffer[48])
 {
-    static const struct { int error; const char *name; } names[] = {
-        {1, "invalid value"},        {2, "out of memory"},         {3, "not initialized"},      {98, "invalid device function"},
-        {100, "no device"},          {101, "invalid device"},      {200, "invalid image"},      {209, "no code for this GPU"},
-        {500, "not found"},          {600, "not ready"},           {700, "illegal address"},    {701, "out of resources"},
-        {702, "launch timed out"},   {710, "assertion on device"}, {719, "launch failed"},      {801, "not supported"},
+    static const struct {
+        int error;
+        const char *name;
+    } names[] = {
+        {1, "invalid value"},      {2, "out of memory"},
+        {3, "not initialized"},    {98, "invalid device function"},
+        {100, "no device"},        {101, "invalid device"},
+        {200, "invalid image"},    {209, "no code for this GPU"},
+        {500, "not found"},        {600, "not ready"},
+        {700, "illegal address"},  {701, "out of resources"},
+        {702, "launch timed out"}, {710, "assertion on device"},
+        {719, "launch failed"},    {801, "not supported"},
         {999, "unknown error"},
     };
     const char *name = "error";

@@ -42,8 +42,8 @@ struct halo_hip_api {
     bool properties_old;
 };
 
-/* Opens `path`, or with NULL the versioned names, newest first. 0; -ENOENT without a library; -ENOTSUP when functions are missing, all of
- * which are named. */
+/* Opens `path`, or with NULL the versioned names, newest first. 0; -ENOENT without a library; -ENOTSUP when functions
+ * are missing, all of which are named. */
 int halo_hip_api_open(struct halo_hip_api *ret, const char *path, char *reason);
 void halo_hip_api_close(struct halo_hip_api *api);
 

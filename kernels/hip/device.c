@@ -1,8 +1,8 @@
 /* device.c: the HIP device: opening, describing, losing it, and the table of its functions.
  *
- * Opening fails with one sentence: no runtime, no GPU, no kernels for it. Of several GPUs the first that has a kernel file
- * is taken. A HIP error that HIP cannot leave again marks the device as lost: everything fails with -EIO from then on, and the process
- * should end.
+ * Opening fails with one sentence: no runtime, no GPU, no kernels for it. Of several GPUs the first that has a kernel
+ * file is taken. A HIP error that HIP cannot leave again marks the device as lost: everything fails with -EIO from then
+ * on, and the process should end.
  */
 #include "device_priv.h"
 
@@ -30,7 +30,8 @@ int halo_hip_usable(struct halo_device *device, char *reason)
     int lost = atomic_load(&device->lost);
     if (!lost)
         return 0;
-    return halo_hip_reason(reason, -EIO, "the device was lost: %.200s", lost == 2 ? device->lost_reason : "a moment ago");
+    return halo_hip_reason(reason, -EIO, "the device was lost: %.200s",
+                           lost == 2 ? device->lost_reason : "a moment ago");
 }
 
 int halo_hip_check(struct halo_device *device, int hip_error, const char *what, char *reason)
@@ -62,7 +63,8 @@ static int choose_gpu(struct halo_device *device, char *reason)
     if (!error)
         error = device->api.GetDeviceCount(&n);
     if (error || n == 0)
-        return halo_hip_reason(reason, -ENODEV, "%s finds no GPU: %s (is /dev/kfd there, and is the user in the group render?)",
+        return halo_hip_reason(reason, -ENODEV,
+                               "%s finds no GPU: %s (is /dev/kfd there, and is the user in the group render?)",
                                device->api.path, error ? halo_hip_error_name(error, name) : "none");
     for (int i = 0; i < n; i++) {
         error = halo_hip_api_properties(&device->api, i, &device->properties);
@@ -73,8 +75,8 @@ static int choose_gpu(struct halo_device *device, char *reason)
         if (error)
             return halo_hip_reason(reason, -ENODEV, "GPU %d cannot be used: %s", i, halo_hip_error_name(error, name));
         if (device->properties.wave_size != 32)
-            error = halo_hip_reason(reason, -ENOTSUP, "%s has waves of %u lanes, the kernels are made for 32", device->properties.arch,
-                                    device->properties.wave_size);
+            error = halo_hip_reason(reason, -ENOTSUP, "%s has waves of %u lanes, the kernels are made for 32",
+                                    device->properties.arch, device->properties.wave_size);
         else
             error = halo_hip_module_load(device, reason);
         device->index = i;
@@ -111,9 +113,11 @@ static int hip_open(struct halo_device **ret, const struct halo_device_options *
     if (!error)
         error = choose_gpu(device, reason);
     if (!error)
-        error = halo_hip_check(device, device->api.StreamCreateWithFlags(&device->stream, HIP_STREAM_NON_BLOCKING), "a stream", reason);
+        error = halo_hip_check(device, device->api.StreamCreateWithFlags(&device->stream, HIP_STREAM_NON_BLOCKING),
+                               "a stream", reason);
     if (!error)
-        error = halo_hip_check(device, device->api.EventCreateWithFlags(&device->event, HIP_EVENT_NO_TIMING), "an event", reason);
+        error = halo_hip_check(device, device->api.EventCreateWithFlags(&device->event, HIP_EVENT_NO_TIMING),
+                               "an event", reason);
     if (error) {
         hip_close(device);
         return error;
@@ -137,9 +141,9 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
         .features = device->properties.integrated ? HALO_DEVICE_HOST_MEMORY : 0,
         .n_threads = 1,
     };
-    snprintf(ret->detail, sizeof(ret->detail), "%.64s, %.32s, %u units, %s, %.48s", device->name, device->properties.arch,
-             device->properties.n_units, device->properties.integrated ? "memory shared with the host" : "own memory",
-             device->api.path);
+    snprintf(ret->detail, sizeof(ret->detail), "%.64s, %.32s, %u units, %s, %.48s", device->name,
+             device->properties.arch, device->properties.n_units,
+             device->properties.integrated ? "memory shared with the host" : "own memory", device->api.path);
     halo_hip_memory(device, &ret->memory_bytes, &ret->free_bytes);
 }
 

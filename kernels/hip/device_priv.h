@@ -1,10 +1,12 @@
 /* device_priv.h: what the files of the HIP device share.
  *
- * A *device* owns the runtime, one stream and the functions of one code object. A *model* owns four regions of memory: weights, KV
- * pages, scratch, and pinned memory for inputs and logits. On an integrated GPU weights lie in host memory that the GPU reads in place; on
- * a discrete one they are packed on the host and copied. Everything runs in the order of the one stream.
+ * A *device* owns the runtime, one stream and the functions of one code object. A *model* owns four regions of memory:
+ * weights, KV pages, scratch, and pinned memory for inputs and logits. On an integrated GPU weights lie in host memory
+ * that the GPU reads in place; on a discrete one they are packed on the host and copied. Everything runs in the order
+ * of the one stream.
  *
- * Device thread, apart from probe, describe, supports and estimate (any thread) and weight_slot and weight_commit (loading).
+ * Device thread, apart from probe, describe, supports and estimate (any thread) and weight_slot and weight_commit
+ * (loading).
  */
 #ifndef HALO_HIP_DEVICE_PRIV_H
 #define HALO_HIP_DEVICE_PRIV_H
@@ -41,10 +43,10 @@ struct halo_device {
 };
 
 enum halo_hip_memory {
-    HALO_HIP_MEMORY_DEVICE, /* the GPU's own; no host address */
+    HALO_HIP_MEMORY_DEVICE,  /* the GPU's own; no host address */
     HALO_HIP_MEMORY_WEIGHTS, /* pinned host memory that the GPU caches; not coherent while a kernel runs */
-    HALO_HIP_MEMORY_PINNED, /* pinned host memory, coherent */
-    HALO_HIP_MEMORY_PAGED,  /* host memory as others; no device address */
+    HALO_HIP_MEMORY_PINNED,  /* pinned host memory, coherent */
+    HALO_HIP_MEMORY_PAGED,   /* host memory as others; no device address */
 };
 
 struct halo_hip_region {
@@ -55,8 +57,8 @@ struct halo_hip_region {
 
 struct halo_hip_weight {
     const struct halo_weight *info;
-    uint64_t at;     /* of the packed form in the region of weights */
-    uint64_t data;   /* of the file's bytes in the region that the host writes */
+    uint64_t at;       /* of the packed form in the region of weights */
+    uint64_t data;     /* of the file's bytes in the region that the host writes */
     uint64_t slot_end; /* behind the last byte that belongs to the weight there */
     bool slack;
     uint64_t expert_bytes; /* packed */
@@ -99,22 +101,24 @@ struct halo_device_model {
     bool sealed;
 };
 
-/* device.c. Turns a HIP error into a number and a sentence "what: error"; one that HIP cannot leave again marks the device as lost. */
+/* device.c. Turns a HIP error into a number and a sentence "what: error"; one that HIP cannot leave again marks the
+ * device as lost. */
 int halo_hip_check(struct halo_device *device, int hip_error, const char *what, char *reason);
 /* Marks the device as lost for the reason given, and returns `error`. */
 int halo_hip_lose(struct halo_device *device, int error, const char *reason);
 /* -EIO with the sentence when the device is lost, else 0. */
 int halo_hip_usable(struct halo_device *device, char *reason);
 
-/* wait.c: polls the event until it is done. -ETIME after the device's deadline, which loses the device: what was running may never end. */
+/* wait.c: polls the event until it is done. -ETIME after the device's deadline, which loses the device: what was
+ * running may never end. */
 int halo_hip_wait(struct halo_device *device, void *event, const char *what, char *reason);
 /* Records the device's event and waits for it: all work so far. */
 int halo_hip_drain(struct halo_device *device, const char *what, char *reason);
 void halo_hip_publish(struct halo_device_phase *phase, const char *what, uint32_t op);
 
 /* region.c */
-int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret, enum halo_hip_memory kind, uint64_t n_bytes,
-                         const char *what, char *reason);
+int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret, enum halo_hip_memory kind,
+                         uint64_t n_bytes, const char *what, char *reason);
 void halo_hip_region_release(struct halo_device *device, struct halo_hip_region *region);
 
 /* memory.c: what models may take in all, and now. */
@@ -123,19 +127,22 @@ void halo_hip_memory(const struct halo_device *device, uint64_t *ret_total, uint
 /* module.c: loads kernels.<arch> and finds its functions. */
 int halo_hip_module_load(struct halo_device *device, char *reason);
 
-/* weight.c: places the weights; returns the bytes of their region, or UINT64_MAX. With NULL it only counts. `ret_file` gets the bytes of
- * the region that the host writes on a discrete GPU. */
-uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, struct halo_hip_weight *weights, uint64_t *ret_file);
+/* weight.c: places the weights; returns the bytes of their region, or UINT64_MAX. With NULL it only counts. `ret_file`
+ * gets the bytes of the region that the host writes on a discrete GPU. */
+uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, struct halo_hip_weight *weights,
+                                uint64_t *ret_file);
 void halo_hip_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
 int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char *reason);
 
 /* scratch.c: the same for the scratch: offsets from `base`, which may be 0 to count. */
-uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, uint8_t *base, struct halo_hip_scratch *scratch);
+uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, uint8_t *base,
+                                struct halo_hip_scratch *scratch);
 
 /* model.c */
-void halo_hip_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights, uint64_t *ret_kv,
-                       uint64_t *ret_scratch);
-int halo_hip_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret, char *reason);
+void halo_hip_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
+                       uint64_t *ret_kv, uint64_t *ret_scratch);
+int halo_hip_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
+                          char *reason);
 void halo_hip_model_destroy(struct halo_device_model *model);
 int halo_hip_model_seal(struct halo_device_model *model, char *reason);
 int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
@@ -144,7 +151,8 @@ int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
 int halo_hip_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason);
 
 /* run.c */
-int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase, char *reason);
+int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
+                 char *reason);
 int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason);
 
 /* Device address of a weight's packed form, and of row 0 of a value. */
@@ -169,9 +177,6 @@ static inline uint64_t halo_hip_kv_layer_bytes(const struct halo_kv_shape *kv)
 }
 
 /* Whether products with this type read activation rows (quantized) instead of floats. */
-static inline bool halo_hip_quantized(uint32_t type)
-{
-    return halo_hip_planes(type) != 0;
-}
+static inline bool halo_hip_quantized(uint32_t type) { return halo_hip_planes(type) != 0; }
 
 #endif

@@ -1,7 +1,8 @@
 /* input.c: what changes from batch to batch: tokens, positions, pages, tiles, tables of rotations.
  *
- * A set of inputs is one piece of pinned memory, laid out by the number of rows, pages last, so that one copy brings all of it to a
- * discrete GPU. Cosines and sines are made here, in double: sinf on the GPU is unfit for large angles. Device thread.
+ * A set of inputs is one piece of pinned memory, laid out by the number of rows, pages last, so that one copy brings
+ * all of it to a discrete GPU. Cosines and sines are made here, in double: sinf on the GPU is unfit for large angles.
+ * Device thread.
  */
 #include "run_priv.h"
 
@@ -18,7 +19,9 @@ static uint32_t pages_per_sequence(const struct halo_plan *plan)
 }
 
 /* Offsets in a set for n_rows rows. */
-struct offsets { uint64_t token, pos, page_first, output, tile, rope[HALO_HIP_ROPES_MAX], pages; };
+struct offsets {
+    uint64_t token, pos, page_first, output, tile, rope[HALO_HIP_ROPES_MAX], pages;
+};
 
 static struct offsets offsets_of(const struct halo_plan *plan, uint64_t n_rows)
 {
@@ -39,20 +42,23 @@ static struct offsets offsets_of(const struct halo_plan *plan, uint64_t n_rows)
 
 uint64_t halo_hip_input_bytes(const struct halo_plan *plan)
 {
-    return offsets_of(plan, plan->max_rows).pages + (uint64_t)plan->max_rows * pages_per_sequence(plan) * sizeof(uint32_t);
+    return offsets_of(plan, plan->max_rows).pages +
+           (uint64_t)plan->max_rows * pages_per_sequence(plan) * sizeof(uint32_t);
 }
 
 static int check_row(const struct halo_plan *plan, const struct halo_batch *batch, uint32_t r, char *reason)
 {
     if (batch->token[r] < 0 || (uint32_t)batch->token[r] >= plan->n_vocab)
-        return halo_hip_reason(reason, -EINVAL, "row %u: token %d is outside the vocabulary of %u", r, batch->token[r], plan->n_vocab);
+        return halo_hip_reason(reason, -EINVAL, "row %u: token %d is outside the vocabulary of %u", r, batch->token[r],
+                               plan->n_vocab);
     if (batch->seq[r] >= batch->n_seqs)
         return halo_hip_reason(reason, -EINVAL, "row %u: sequence %u of %u", r, batch->seq[r], batch->n_seqs);
     if (batch->pos[r] < 0 || (uint32_t)batch->pos[r] >= plan->n_context)
-        return halo_hip_reason(reason, -EINVAL, "row %u: position %d is outside the context of %u", r, batch->pos[r], plan->n_context);
+        return halo_hip_reason(reason, -EINVAL, "row %u: position %d is outside the context of %u", r, batch->pos[r],
+                               plan->n_context);
     if ((uint32_t)batch->pos[r] / HALO_KV_PAGE_TOKENS >= batch->seqs[batch->seq[r]].n_pages)
-        return halo_hip_reason(reason, -EINVAL, "row %u: position %d has no page, the sequence has %u", r, batch->pos[r],
-                               batch->seqs[batch->seq[r]].n_pages);
+        return halo_hip_reason(reason, -EINVAL, "row %u: position %d has no page, the sequence has %u", r,
+                               batch->pos[r], batch->seqs[batch->seq[r]].n_pages);
     if (r > 0 && batch->seq[r] == batch->seq[r - 1] && batch->pos[r] <= batch->pos[r - 1])
         return halo_hip_reason(reason, -EINVAL, "row %u: position %d after %d", r, batch->pos[r], batch->pos[r - 1]);
     return 0;
@@ -61,8 +67,8 @@ static int check_row(const struct halo_plan *plan, const struct halo_batch *batc
 int halo_hip_batch_check(const struct halo_plan *plan, const struct halo_batch *batch, char *reason)
 {
     if (batch->n_rows > plan->max_rows || batch->n_outputs > plan->max_outputs)
-        return halo_hip_reason(reason, -EINVAL, "a batch of %u rows and %u outputs, the plan allows %u and %u", batch->n_rows,
-                               batch->n_outputs, plan->max_rows, plan->max_outputs);
+        return halo_hip_reason(reason, -EINVAL, "a batch of %u rows and %u outputs, the plan allows %u and %u",
+                               batch->n_rows, batch->n_outputs, plan->max_rows, plan->max_outputs);
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         int error = check_row(plan, batch, r, reason);
         if (error)
@@ -71,8 +77,8 @@ int halo_hip_batch_check(const struct halo_plan *plan, const struct halo_batch *
     for (uint32_t s = 0; s < batch->n_seqs; s++)
         for (uint32_t i = 0; i < batch->seqs[s].n_pages; i++)
             if (batch->seqs[s].pages[i] >= plan->kv.n_pages)
-                return halo_hip_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s, batch->seqs[s].pages[i],
-                                       plan->kv.n_pages);
+                return halo_hip_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s,
+                                       batch->seqs[s].pages[i], plan->kv.n_pages);
     for (uint32_t i = 0; i < batch->n_outputs; i++)
         if (batch->output[i] >= batch->n_rows)
             return halo_hip_reason(reason, -EINVAL, "output %u: row %u of %u", i, batch->output[i], batch->n_rows);
@@ -89,7 +95,8 @@ static uint32_t same_sequence(const struct halo_batch *batch, uint32_t r)
 }
 
 /* The pages of every sequence that has a row, once each. Returns their number. */
-static uint32_t fill_pages(const struct halo_plan *plan, const struct halo_batch *batch, uint32_t *page_first, uint32_t *pages)
+static uint32_t fill_pages(const struct halo_plan *plan, const struct halo_batch *batch, uint32_t *page_first,
+                           uint32_t *pages)
 {
     uint32_t n = 0, most = pages_per_sequence(plan);
     for (uint32_t r = 0; r < batch->n_rows; r++) {

@@ -10,7 +10,8 @@ int halo_hip_kernel_find(const struct halo_device *device, uint32_t op, uint32_t
     return v && device->functions[index] ? (int)index : -1;
 }
 
-int halo_hip_launch(struct halo_hip_run *run, uint32_t op, uint32_t type, uint32_t rows, struct halo_hip_grid grid, void *args)
+int halo_hip_launch(struct halo_hip_run *run, uint32_t op, uint32_t type, uint32_t rows, struct halo_hip_grid grid,
+                    void *args)
 {
     struct halo_device *device = run->model->device;
     int index = halo_hip_kernel_find(device, op, type, rows);
@@ -20,8 +21,8 @@ int halo_hip_launch(struct halo_hip_run *run, uint32_t op, uint32_t type, uint32
     bool first = !device->seen[index];
     void *params[] = {args};
     halo_hip_publish(run->phase, first ? v->first_launch : v->kernel, run->op);
-    int error = device->api.ModuleLaunchKernel(device->functions[index], grid.x, grid.y, grid.z, v->block, 1, 1, 0, device->stream,
-                                               params, NULL);
+    int error = device->api.ModuleLaunchKernel(device->functions[index], grid.x, grid.y, grid.z, v->block, 1, 1, 0,
+                                               device->stream, params, NULL);
     error = halo_hip_check(device, error, v->kernel, run->reason);
     if (!error && first) {
         error = halo_hip_drain(device, v->first_launch, run->reason);

@@ -1,7 +1,8 @@
 /* memory.c: how much memory models may take. Any thread.
  *
- * On an integrated GPU the runtime's own figure counts one pool or the other by kernel version, so the driver's files are asked: the
- * larger of GTT and VRAM is what allocations come from, and no more than the host has left. Elsewhere the runtime knows.
+ * On an integrated GPU the runtime's own figure counts one pool or the other by kernel version, so the driver's files
+ * are asked: the larger of GTT and VRAM is what allocations come from, and no more than the host has left. Elsewhere
+ * the runtime knows.
  */
 #include "device_priv.h"
 

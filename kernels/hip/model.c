@@ -1,5 +1,5 @@
-/* model.c: a model on the HIP device: its regions of memory, taken once, and the table of its weights. Device thread, apart from the
- * estimate (pure). */
+/* model.c: a model on the HIP device: its regions of memory, taken once, and the table of its weights. Device thread,
+ * apart from the estimate (pure). */
 #include "device_priv.h"
 
 #include "run_priv.h"
@@ -10,7 +10,8 @@
 static uint64_t kv_bytes(const struct halo_plan *plan)
 {
     uint64_t bytes;
-    return __builtin_mul_overflow(halo_hip_kv_layer_bytes(&plan->kv), (uint64_t)plan->kv.n_layers, &bytes) ? UINT64_MAX : bytes;
+    return __builtin_mul_overflow(halo_hip_kv_layer_bytes(&plan->kv), (uint64_t)plan->kv.n_layers, &bytes) ? UINT64_MAX
+                                                                                                           : bytes;
 }
 
 static uint64_t set_bytes(const struct halo_plan *plan)
@@ -24,8 +25,8 @@ static uint64_t pinned_bytes(const struct halo_plan *plan)
     return 2 * set_bytes(plan) + (uint64_t)plan->max_outputs * plan->n_vocab * sizeof(float);
 }
 
-void halo_hip_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights, uint64_t *ret_kv,
-                       uint64_t *ret_scratch)
+void halo_hip_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
+                       uint64_t *ret_kv, uint64_t *ret_scratch)
 {
     struct halo_hip_scratch scratch = {0};
     bool integrated = device->properties.integrated;
@@ -43,16 +44,21 @@ static int take_regions(struct halo_device_model *model, char *reason)
     struct halo_hip_scratch scratch = {0};
     uint64_t file, weights = halo_hip_weights_place(plan, integrated, NULL, &file);
     uint64_t carved = halo_hip_scratch_carve(plan, integrated, NULL, &scratch);
-    int error = halo_hip_region_take(device, &model->weight_region,
-                                     integrated ? HALO_HIP_MEMORY_WEIGHTS : HALO_HIP_MEMORY_DEVICE, weights, "weights", reason);
+    int error =
+        halo_hip_region_take(device, &model->weight_region,
+                             integrated ? HALO_HIP_MEMORY_WEIGHTS : HALO_HIP_MEMORY_DEVICE, weights, "weights", reason);
     if (!error)
-        error = halo_hip_region_take(device, &model->kv_region, HALO_HIP_MEMORY_DEVICE, kv_bytes(plan), "pages of the KV cache", reason);
+        error = halo_hip_region_take(device, &model->kv_region, HALO_HIP_MEMORY_DEVICE, kv_bytes(plan),
+                                     "pages of the KV cache", reason);
     if (!error)
-        error = halo_hip_region_take(device, &model->scratch_region, HALO_HIP_MEMORY_DEVICE, carved, "activations", reason);
+        error =
+            halo_hip_region_take(device, &model->scratch_region, HALO_HIP_MEMORY_DEVICE, carved, "activations", reason);
     if (!error)
-        error = halo_hip_region_take(device, &model->pinned_region, HALO_HIP_MEMORY_PINNED, pinned_bytes(plan), "inputs and logits", reason);
+        error = halo_hip_region_take(device, &model->pinned_region, HALO_HIP_MEMORY_PINNED, pinned_bytes(plan),
+                                     "inputs and logits", reason);
     if (!error && !integrated)
-        error = halo_hip_region_take(device, &model->file_region, HALO_HIP_MEMORY_PAGED, file, "files of the weights", reason);
+        error = halo_hip_region_take(device, &model->file_region, HALO_HIP_MEMORY_PAGED, file, "files of the weights",
+                                     reason);
     if (!error && !integrated)
         error = halo_hip_region_take(device, &model->staging_region, HALO_HIP_MEMORY_PINNED, 2 * HALO_HIP_STAGING_BYTES,
                                      "buffers of the upload", reason);
@@ -64,10 +70,12 @@ static int make_events(struct halo_device_model *model, char *reason)
     struct halo_device *device = model->device;
     int error = 0;
     for (uint32_t i = 0; i < 2 && !error; i++) {
-        error = halo_hip_check(device, device->api.EventCreateWithFlags(&model->input[i].event, HIP_EVENT_NO_TIMING), "an event", reason);
+        error = halo_hip_check(device, device->api.EventCreateWithFlags(&model->input[i].event, HIP_EVENT_NO_TIMING),
+                               "an event", reason);
         if (!error)
-            error = halo_hip_check(device, device->api.EventCreateWithFlags(&model->staging_event[i], HIP_EVENT_NO_TIMING), "an event",
-                                   reason);
+            error =
+                halo_hip_check(device, device->api.EventCreateWithFlags(&model->staging_event[i], HIP_EVENT_NO_TIMING),
+                               "an event", reason);
     }
     return error;
 }
@@ -78,8 +86,9 @@ static int clear_kv(struct halo_device_model *model, char *reason)
     struct halo_device *device = model->device;
     if (model->kv_region.n_bytes == 0)
         return 0;
-    int error = halo_hip_check(device, device->api.MemsetAsync(model->kv_region.device, 0, model->kv_region.n_bytes, device->stream),
-                               "clearing the KV cache", reason);
+    int error = halo_hip_check(
+        device, device->api.MemsetAsync(model->kv_region.device, 0, model->kv_region.n_bytes, device->stream),
+        "clearing the KV cache", reason);
     return error ? error : halo_hip_drain(device, "clearing the KV cache", reason);
 }
 
@@ -99,7 +108,8 @@ static void point_into_regions(struct halo_device_model *model)
     model->logits_device = integrated ? (float *)(void *)(pinned->device + 2 * set) : model->scratch.logits;
 }
 
-int halo_hip_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret, char *reason)
+int halo_hip_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
+                          char *reason)
 {
     int error = halo_hip_usable(device, reason);
     for (uint32_t i = 0; i < plan->n_ops && !error; i++)
@@ -191,7 +201,8 @@ int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
     if (error)
         return error;
     if (from_page >= kv->n_pages || to_page >= kv->n_pages)
-        return halo_hip_reason(reason, -EINVAL, "copy of page %u to %u in a pool of %u", from_page, to_page, kv->n_pages);
+        return halo_hip_reason(reason, -EINVAL, "copy of page %u to %u in a pool of %u", from_page, to_page,
+                               kv->n_pages);
     if (from_page == to_page)
         return 0;
     uint64_t page = halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
@@ -199,8 +210,8 @@ int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
     for (uint32_t layer = 0; layer < kv->n_layers && !error; layer++) {
         uint8_t *base = model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv);
         error = halo_hip_check(device,
-                               device->api.MemcpyAsync(base + to_page * page, base + from_page * page, page, HIP_COPY_ON_DEVICE,
-                                                       device->stream),
+                               device->api.MemcpyAsync(base + to_page * page, base + from_page * page, page,
+                                                       HIP_COPY_ON_DEVICE, device->stream),
                                "copying a page of the KV cache", reason);
     }
     return error;

@@ -1,7 +1,9 @@
-/* module.c: the kernel file of the GPU's architecture: found, checked against the manifest, loaded, its functions looked up.
+/* module.c: the kernel file of the GPU's architecture: found, checked against the manifest, loaded, its functions
+ * looked up.
  *
- * kernels.<arch> lies beside kernels.manifest, whose line "object SHA256 BYTES kernels.<arch>" says what was built. Nothing is compiled and
- * nothing is cached. -ENOTSUP: no kernels for this GPU. -EBADMSG: the file is not the one that was built. Device thread.
+ * kernels.<arch> lies beside kernels.manifest, whose line "object SHA256 BYTES kernels.<arch>" says what was built.
+ * Nothing is compiled and nothing is cached. -ENOTSUP: no kernels for this GPU. -EBADMSG: the file is not the one that
+ * was built. Device thread.
  */
 #include "device_priv.h"
 
@@ -27,7 +29,8 @@ static void *read_file(const char *path, size_t *ret_n)
     long n = -1;
     if (!file)
         return NULL;
-    if (fseek(file, 0, SEEK_END) == 0 && (n = ftell(file)) >= 0 && (unsigned long)n <= FILE_MAX && fseek(file, 0, SEEK_SET) == 0)
+    if (fseek(file, 0, SEEK_END) == 0 && (n = ftell(file)) >= 0 && (unsigned long)n <= FILE_MAX &&
+        fseek(file, 0, SEEK_SET) == 0)
         bytes = malloc((size_t)n + 1);
     if (bytes && fread(bytes, 1, (size_t)n, file) != (size_t)n) {
         free(bytes);
@@ -60,9 +63,10 @@ static int check_manifest(const char *dir, const char *name, const void *bytes, 
     for (char *rest = manifest, *line; (line = strsep(&rest, "\n")) != NULL;) {
         if (sscanf(line, "object %79s %llu %79s", sum, &n_bytes, line_name) != 3 || strcmp(line_name, name) != 0)
             continue;
-        error = n_bytes == n && strcmp(sum, have) == 0
-                    ? 0
-                    : halo_hip_reason(reason, -EBADMSG, "%.160s/%s is not the file that its manifest describes", dir, name);
+        error =
+            n_bytes == n && strcmp(sum, have) == 0
+                ? 0
+                : halo_hip_reason(reason, -EBADMSG, "%.160s/%s is not the file that its manifest describes", dir, name);
         break;
     }
     free(manifest);
@@ -92,8 +96,8 @@ int halo_hip_module_load(struct halo_device *device, char *reason)
     snprintf(device->kernels_path, sizeof(device->kernels_path), "%.170s/%.80s", dir, name);
     void *image = read_file(device->kernels_path, &n);
     if (!image)
-        return halo_hip_reason(reason, errno == ENOENT ? -ENOTSUP : -EBADMSG, "no kernels for %s (%.100s): %s: %s", device->properties.arch,
-                               device->name, device->kernels_path, strerror(errno));
+        return halo_hip_reason(reason, errno == ENOENT ? -ENOTSUP : -EBADMSG, "no kernels for %s (%.100s): %s: %s",
+                               device->properties.arch, device->name, device->kernels_path, strerror(errno));
     int error = check_manifest(dir, name, image, n, reason);
     if (!error) {
         snprintf(what, sizeof(what), "loading %.200s", device->kernels_path);

@@ -1,8 +1,8 @@
 /* op_attend.c: the ops of the KV cache.
  *
- * The rows of a batch are runs of one sequence (a prompt's chunk) and single rows (decode). Runs go to the prefill kernels, which share
- * K and V among up to 64 rows; single rows to the decode kernels, which cut the context into splits so that one row fills the
- * GPU. Device thread.
+ * The rows of a batch are runs of one sequence (a prompt's chunk) and single rows (decode). Runs go to the prefill
+ * kernels, which share K and V among up to 64 rows; single rows to the decode kernels, which cut the context into
+ * splits so that one row fills the GPU. Device thread.
  */
 #include "run_priv.h"
 
@@ -34,9 +34,11 @@ int halo_hip_op_kv_write(struct halo_hip_run *run, const struct halo_op *op)
 {
     const struct halo_op_kv_write *u = &op->u.kv_write;
     const struct halo_kv_shape *kv = &run->model->plan->kv;
-    struct halo_kv_write_args args = {.kv = kv_arg(run, u->kv_layer, 0), .k = halo_hip_value(run->model, u->k),
+    struct halo_kv_write_args args = {.kv = kv_arg(run, u->kv_layer, 0),
+                                      .k = halo_hip_value(run->model, u->k),
                                       .v = halo_hip_value(run->model, u->v)};
-    return halo_hip_launch(run, HALO_HIP_KV_WRITE, kv_type(kv), run->n_rows, (struct halo_hip_grid){kv->n_head_kv, run->n_rows, 1}, &args);
+    return halo_hip_launch(run, HALO_HIP_KV_WRITE, kv_type(kv), run->n_rows,
+                           (struct halo_hip_grid){kv->n_head_kv, run->n_rows, 1}, &args);
 }
 
 static uint32_t count_splits(const struct halo_hip_run *run, uint32_t blocks_per_split, uint32_t n_rows)
@@ -68,12 +70,18 @@ static int decode(struct halo_hip_run *run, const struct halo_op_attend *u, uint
         .n_parts = n_parts,
         .scale = u->scale,
     };
-    int error = halo_hip_launch(run, which, kv_type(kv), group, (struct halo_hip_grid){n_splits, kv->n_head_kv * n_parts, n_rows}, &args);
+    int error = halo_hip_launch(run, which, kv_type(kv), group,
+                                (struct halo_hip_grid){n_splits, kv->n_head_kv * n_parts, n_rows}, &args);
     if (error || n_splits == 1)
         return error;
-    struct halo_attend_merge_args merge = {.partial = run->model->scratch.partial, .pos = run->in.pos + first, .out = out,
-                                           .n_head = u->n_head, .n_splits = n_splits, .head_dim_v = kv->head_dim_v};
-    return halo_hip_launch(run, HALO_HIP_ATTEND_MERGE, HALO_HIP_TYPE_ANY, n_rows, (struct halo_hip_grid){u->n_head, n_rows, 1}, &merge);
+    struct halo_attend_merge_args merge = {.partial = run->model->scratch.partial,
+                                           .pos = run->in.pos + first,
+                                           .out = out,
+                                           .n_head = u->n_head,
+                                           .n_splits = n_splits,
+                                           .head_dim_v = kv->head_dim_v};
+    return halo_hip_launch(run, HALO_HIP_ATTEND_MERGE, HALO_HIP_TYPE_ANY, n_rows,
+                           (struct halo_hip_grid){u->n_head, n_rows, 1}, &merge);
 }
 
 static int prefill(struct halo_hip_run *run, const struct halo_op_attend *u, uint32_t first_tile, uint32_t n_tiles)
@@ -90,7 +98,8 @@ static int prefill(struct halo_hip_run *run, const struct halo_op_attend *u, uin
 }
 
 /* Tiles first .. first + n - 1, all of them long or all short. */
-static int attend_tiles(struct halo_hip_run *run, const struct halo_op_attend *u, bool is_long, uint32_t first, uint32_t n)
+static int attend_tiles(struct halo_hip_run *run, const struct halo_op_attend *u, bool is_long, uint32_t first,
+                        uint32_t n)
 {
     if (is_long)
         return prefill(run, u, first, n);
@@ -107,8 +116,9 @@ int halo_hip_op_attend(struct halo_hip_run *run, const struct halo_op *op)
 {
     const struct halo_op_attend *u = &op->u.attend;
     const struct halo_kv_shape *kv = &run->model->plan->kv;
-    bool has_prefill = halo_hip_kernel_find(run->model->device, small_heads(kv) ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256,
-                                            kv_type(kv), 1) >= 0;
+    bool has_prefill =
+        halo_hip_kernel_find(run->model->device, small_heads(kv) ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256,
+                             kv_type(kv), 1) >= 0;
     halo_hip_wrote(run, u->out);
     for (uint32_t first = 0, n; first < run->n_tiles; first += n) {
         bool is_long = has_prefill && run->tiles[first].n_rows >= PREFILL_MIN_ROWS;

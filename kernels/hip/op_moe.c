@@ -11,7 +11,8 @@ int halo_hip_op_moe_route(struct halo_hip_run *run, const struct halo_op *op)
                                        .normalise = u->normalise,
                                        .scale = u->scale};
     halo_hip_wrote(run, u->choice);
-    return halo_hip_launch(run, HALO_HIP_MOE_ROUTE, HALO_HIP_TYPE_ANY, run->n_rows, (struct halo_hip_grid){run->n_rows, 1, 1}, &args);
+    return halo_hip_launch(run, HALO_HIP_MOE_ROUTE, HALO_HIP_TYPE_ANY, run->n_rows,
+                           (struct halo_hip_grid){run->n_rows, 1, 1}, &args);
 }
 
 static struct halo_expert_arg expert_arg(const struct halo_hip_run *run, const struct halo_op_moe_matmul *u, uint32_t k)
@@ -24,7 +25,8 @@ static struct halo_expert_arg expert_arg(const struct halo_hip_run *run, const s
 
 static int few(struct halo_hip_run *run, const struct halo_op_moe_matmul *u, uint32_t type, uint32_t first, uint32_t n)
 {
-    uint32_t n_cols = run->model->plan->weights[u->weight[first]].n_cols, n_x = run->n_rows * (u->per_slot ? u->n_used : 1), blocks = 0;
+    uint32_t n_cols = run->model->plan->weights[u->weight[first]].n_cols,
+             n_x = run->n_rows * (u->per_slot ? u->n_used : 1), blocks = 0;
     const float *x = halo_hip_value(run->model, u->x);
     bool quantized = halo_hip_quantized(type);
     struct halo_moe_gemv_args args = {.x = quantized ? run->model->scratch.act : (const void *)x,
@@ -39,7 +41,9 @@ static int few(struct halo_hip_run *run, const struct halo_op_moe_matmul *u, uin
         blocks += HALO_HIP_CEIL(args.matrix[k].n_rows, HALO_GEMV_ROWS);
     }
     uint32_t rows = run->n_rows < HALO_HIP_GEMV_ROWS_MAX ? run->n_rows : HALO_HIP_GEMV_ROWS_MAX;
-    return error ? error : halo_hip_launch(run, HALO_HIP_MOE_GEMV, type, rows, (struct halo_hip_grid){blocks, run->n_rows * u->n_used, 1}, &args);
+    return error ? error
+                 : halo_hip_launch(run, HALO_HIP_MOE_GEMV, type, rows,
+                                   (struct halo_hip_grid){blocks, run->n_rows * u->n_used, 1}, &args);
 }
 
 /* Sorts the slots by expert, once for all products of one choice. */
@@ -55,13 +59,15 @@ static int group(struct halo_hip_run *run, const struct halo_op_moe_matmul *u, u
                                        .n_expert = run->model->plan->weights[u->weight[0]].n_experts,
                                        .n_tiles = n_tiles};
     run->grouped_choice = u->choice;
-    return halo_hip_launch(run, HALO_HIP_MOE_GROUP, HALO_HIP_TYPE_ANY, run->n_rows, (struct halo_hip_grid){1, 1, 1}, &args);
+    return halo_hip_launch(run, HALO_HIP_MOE_GROUP, HALO_HIP_TYPE_ANY, run->n_rows, (struct halo_hip_grid){1, 1, 1},
+                           &args);
 }
 
 static int many(struct halo_hip_run *run, const struct halo_op_moe_matmul *u, uint32_t k)
 {
     const struct halo_weight *w = &run->model->plan->weights[u->weight[k]];
-    uint32_t n_x = run->n_rows * (u->per_slot ? u->n_used : 1), n_tiles = halo_hip_moe_tiles(run->n_rows * u->n_used, w->n_experts);
+    uint32_t n_x = run->n_rows * (u->per_slot ? u->n_used : 1),
+             n_tiles = halo_hip_moe_tiles(run->n_rows * u->n_used, w->n_experts);
     struct halo_moe_gemm_args args = {.matrix = expert_arg(run, u, k),
                                       .half = run->model->scratch.half,
                                       .scale = run->model->scratch.half_scale,
@@ -103,8 +109,11 @@ int halo_hip_op_moe_sum(struct halo_hip_run *run, const struct halo_op *op)
 {
     const struct halo_op_moe_sum *u = &op->u.moe_sum;
     uint32_t n_cols = run->model->plan->values[u->out].width;
-    struct halo_moe_sum_args args = {.x = halo_hip_value(run->model, u->x), .choice = halo_hip_value(run->model, u->choice),
-                                     .out = halo_hip_value(run->model, u->out), .n_cols = n_cols, .n_used = u->n_used};
+    struct halo_moe_sum_args args = {.x = halo_hip_value(run->model, u->x),
+                                     .choice = halo_hip_value(run->model, u->choice),
+                                     .out = halo_hip_value(run->model, u->out),
+                                     .n_cols = n_cols,
+                                     .n_used = u->n_used};
     halo_hip_wrote(run, u->out);
     return halo_hip_launch(run, HALO_HIP_MOE_SUM, HALO_HIP_TYPE_ANY, run->n_rows,
                            (struct halo_hip_grid){HALO_HIP_CEIL(n_cols, HALO_QUANTIZE_COLS), run->n_rows, 1}, &args);

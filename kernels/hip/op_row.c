@@ -5,14 +5,20 @@
 
 #define ANY HALO_HIP_TYPE_ANY
 
-static uint32_t width_of(const struct halo_hip_run *run, uint16_t value) { return run->model->plan->values[value].width; }
+static uint32_t width_of(const struct halo_hip_run *run, uint16_t value)
+{
+    return run->model->plan->values[value].width;
+}
 
 int halo_hip_op_embed(struct halo_hip_run *run, const struct halo_op *op)
 {
     const struct halo_op_embed *u = &op->u.embed;
     const struct halo_weight *w = &run->model->plan->weights[u->weight];
-    struct halo_embed_args args = {.weight = halo_hip_weight(run->model, u->weight), .token = run->in.token,
-                                   .out = halo_hip_value(run->model, u->out), .n_cols = w->n_cols, .scale = u->scale};
+    struct halo_embed_args args = {.weight = halo_hip_weight(run->model, u->weight),
+                                   .token = run->in.token,
+                                   .out = halo_hip_value(run->model, u->out),
+                                   .n_cols = w->n_cols,
+                                   .scale = u->scale};
     halo_hip_wrote(run, u->out);
     return halo_hip_launch(run, HALO_HIP_EMBED, w->type, run->n_rows, (struct halo_hip_grid){run->n_rows, 1, 1}, &args);
 }
@@ -63,9 +69,11 @@ int halo_hip_op_add(struct halo_hip_run *run, const struct halo_op *op)
 {
     const struct halo_op_add *u = &op->u.add;
     uint32_t n = run->n_rows * width_of(run, u->x);
-    struct halo_add_args args = {.x = halo_hip_value(run->model, u->x), .add = halo_hip_value(run->model, u->add), .n = n};
+    struct halo_add_args args = {
+        .x = halo_hip_value(run->model, u->x), .add = halo_hip_value(run->model, u->add), .n = n};
     halo_hip_wrote(run, u->x);
-    return halo_hip_launch(run, HALO_HIP_ADD, ANY, run->n_rows, (struct halo_hip_grid){HALO_HIP_CEIL(n, HALO_QUANTIZE_COLS), 1, 1}, &args);
+    return halo_hip_launch(run, HALO_HIP_ADD, ANY, run->n_rows,
+                           (struct halo_hip_grid){HALO_HIP_CEIL(n, HALO_QUANTIZE_COLS), 1, 1}, &args);
 }
 
 int halo_hip_op_qk_norm(struct halo_hip_run *run, const struct halo_op *op)
@@ -81,8 +89,9 @@ int halo_hip_op_qk_norm(struct halo_hip_run *run, const struct halo_op *op)
                                      .eps = u->eps};
     halo_hip_wrote(run, u->q);
     halo_hip_wrote(run, u->k);
-    return halo_hip_launch(run, HALO_HIP_QK_NORM, ANY, run->n_rows,
-                           (struct halo_hip_grid){HALO_HIP_CEIL(u->n_head + u->n_head_kv, HALO_HEAD_WAVES), run->n_rows, 1}, &args);
+    return halo_hip_launch(
+        run, HALO_HIP_QK_NORM, ANY, run->n_rows,
+        (struct halo_hip_grid){HALO_HIP_CEIL(u->n_head + u->n_head_kv, HALO_HEAD_WAVES), run->n_rows, 1}, &args);
 }
 
 int halo_hip_op_rope(struct halo_hip_run *run, const struct halo_op *op)
@@ -98,6 +107,7 @@ int halo_hip_op_rope(struct halo_hip_run *run, const struct halo_op *op)
                                   .n_rot = rope->n_rot};
     halo_hip_wrote(run, u->q);
     halo_hip_wrote(run, u->k);
-    return halo_hip_launch(run, rope->pairing == HALO_ROPE_NEOX ? HALO_HIP_ROPE_NEOX : HALO_HIP_ROPE_NORM, ANY, run->n_rows,
-                           (struct halo_hip_grid){HALO_HIP_CEIL(u->n_head + u->n_head_kv, HALO_HEAD_WAVES), run->n_rows, 1}, &args);
+    return halo_hip_launch(
+        run, rope->pairing == HALO_ROPE_NEOX ? HALO_HIP_ROPE_NEOX : HALO_HIP_ROPE_NORM, ANY, run->n_rows,
+        (struct halo_hip_grid){HALO_HIP_CEIL(u->n_head + u->n_head_kv, HALO_HEAD_WAVES), run->n_rows, 1}, &args);
 }

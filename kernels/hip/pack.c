@@ -11,7 +11,8 @@ bool halo_hip_pack_fits(uint32_t type, uint32_t n_cols)
     return info.name && n_cols > 0 && n_cols <= 1u << 24 && n_cols % info.block_weights == 0;
 }
 
-static void pack_q8_0(uint32_t n, const struct halo_block_q8_0 *block, const struct halo_row_layout *at, uint8_t *packed)
+static void pack_q8_0(uint32_t n, const struct halo_block_q8_0 *block, const struct halo_row_layout *at,
+                      uint8_t *packed)
 {
     for (uint32_t u = 0; u < n; u++) {
         memcpy(packed + at->quants + 16 * u, block[u].qs, 16);

@@ -11,14 +11,16 @@
 /* Whether rows of n_cols weights of this type can be packed at all. */
 bool halo_hip_pack_fits(uint32_t type, uint32_t n_cols);
 
-/* Packs one row: halo_type_row_bytes(type, n_cols) bytes into halo_hip_row_layout(type, n_cols).stride bytes, gaps zeroed. */
+/* Packs one row: halo_type_row_bytes(type, n_cols) bytes into halo_hip_row_layout(type, n_cols).stride bytes, gaps
+ * zeroed. */
 void halo_hip_pack_row(uint32_t type, uint32_t n_cols, const uint8_t *file, uint8_t *packed);
 
 /* n numbers of a vector (F32, F16 or BF16) as floats; false for another type. `out` may begin at or before `file`. */
 bool halo_hip_pack_vector(uint32_t type, uint64_t n, const uint8_t *file, float *out);
 
 /* pack_super.c: units of the super-block types. The planes of the row begin at `packed` + the offsets of `at`. */
-void halo_hip_pack_super(uint32_t type, uint32_t n_blocks, const uint8_t *file, const struct halo_row_layout *at, uint8_t *packed);
+void halo_hip_pack_super(uint32_t type, uint32_t n_blocks, const uint8_t *file, const struct halo_row_layout *at,
+                         uint8_t *packed);
 
 /* A unit of 32 small numbers into its planes. */
 static inline void halo_pack_nibbles(const uint8_t q[32], uint8_t out[16])

@@ -39,7 +39,8 @@ static void unit_k(const uint8_t *qs, const uint8_t *qh, uint32_t j, uint8_t q[3
     }
 }
 
-static void pack_q4_k(uint32_t b, const struct halo_block_q4_k *block, const struct halo_row_layout *at, uint8_t *packed)
+static void pack_q4_k(uint32_t b, const struct halo_block_q4_k *block, const struct halo_row_layout *at,
+                      uint8_t *packed)
 {
     const struct halo_pack_k k = pack_k(block->d, block->dmin, block->scales);
     memcpy(packed + at->super + b * sizeof(k), &k, sizeof(k));
@@ -50,7 +51,8 @@ static void pack_q4_k(uint32_t b, const struct halo_block_q4_k *block, const str
     }
 }
 
-static void pack_q5_k(uint32_t b, const struct halo_block_q5_k *block, const struct halo_row_layout *at, uint8_t *packed)
+static void pack_q5_k(uint32_t b, const struct halo_block_q5_k *block, const struct halo_row_layout *at,
+                      uint8_t *packed)
 {
     const struct halo_pack_k k = pack_k(block->d, block->dmin, block->scales);
     memcpy(packed + at->super + b * sizeof(k), &k, sizeof(k));
@@ -62,7 +64,8 @@ static void pack_q5_k(uint32_t b, const struct halo_block_q5_k *block, const str
     }
 }
 
-static void pack_q6_k(uint32_t b, const struct halo_block_q6_k *block, const struct halo_row_layout *at, uint8_t *packed)
+static void pack_q6_k(uint32_t b, const struct halo_block_q6_k *block, const struct halo_row_layout *at,
+                      uint8_t *packed)
 {
     for (uint32_t j = 0; j < UNITS; j++) {
         const uint8_t *ql = block->ql + j / 4 * 64 + j % 2 * 32, *qh = block->qh + j / 4 * 32;
@@ -83,7 +86,8 @@ static void unit_pairs(const uint8_t *qs, uint32_t j, uint8_t q[32])
         q[i] = qs[j / 4 * 32 + i] >> j % 4 * 2 & 3;
 }
 
-static void pack_q2_k(uint32_t b, const struct halo_block_q2_k *block, const struct halo_row_layout *at, uint8_t *packed)
+static void pack_q2_k(uint32_t b, const struct halo_block_q2_k *block, const struct halo_row_layout *at,
+                      uint8_t *packed)
 {
     for (uint32_t j = 0; j < UNITS; j++) {
         uint8_t q[32];
@@ -95,7 +99,8 @@ static void pack_q2_k(uint32_t b, const struct halo_block_q2_k *block, const str
     memcpy(packed + at->super + b * 4 + 2, &block->dmin, 2);
 }
 
-static void pack_q3_k(uint32_t b, const struct halo_block_q3_k *block, const struct halo_row_layout *at, uint8_t *packed)
+static void pack_q3_k(uint32_t b, const struct halo_block_q3_k *block, const struct halo_row_layout *at,
+                      uint8_t *packed)
 {
     for (uint32_t j = 0; j < UNITS; j++) {
         uint8_t q[32];
@@ -112,7 +117,8 @@ static void pack_q3_k(uint32_t b, const struct halo_block_q3_k *block, const str
     memcpy(packed + at->super + b * 2, &block->d, 2);
 }
 
-static void pack_iq4_xs(uint32_t b, const struct halo_block_iq4_xs *block, const struct halo_row_layout *at, uint8_t *packed)
+static void pack_iq4_xs(uint32_t b, const struct halo_block_iq4_xs *block, const struct halo_row_layout *at,
+                        uint8_t *packed)
 {
     memcpy(packed + at->quants + b * 128, block->qs, 128); /* is in the order of units in the file */
     for (uint32_t j = 0; j < UNITS; j++) {
@@ -122,7 +128,8 @@ static void pack_iq4_xs(uint32_t b, const struct halo_block_iq4_xs *block, const
     memcpy(packed + at->super + b * 2, &block->d, 2);
 }
 
-void halo_hip_pack_super(uint32_t type, uint32_t n_blocks, const uint8_t *file, const struct halo_row_layout *at, uint8_t *packed)
+void halo_hip_pack_super(uint32_t type, uint32_t n_blocks, const uint8_t *file, const struct halo_row_layout *at,
+                         uint8_t *packed)
 {
     uint32_t block_bytes = halo_type_info(type).block_bytes;
     for (uint32_t b = 0; b < n_blocks; b++, file += block_bytes) {

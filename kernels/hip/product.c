@@ -1,7 +1,7 @@
 /* product.c: products of weights and rows: which form the rows need, and which kernel takes them.
  *
- * Up to eight rows: GEMV, over rows quantized to int8 (quantized weights) or as they are. More: GEMM over rows in f16. Both forms are
- * kept while they are of use, so that q, k and v, or gate and up, share one conversion. Device thread.
+ * Up to eight rows: GEMV, over rows quantized to int8 (quantized weights) or as they are. More: GEMM over rows in f16.
+ * Both forms are kept while they are of use, so that q, k and v, or gate and up, share one conversion. Device thread.
  */
 #include "run_priv.h"
 
@@ -41,7 +41,8 @@ int halo_hip_half(struct halo_hip_run *run, uint16_t value, const float *x, uint
     struct halo_half_args args = {.x = x, .half = scratch->half, .scale = scratch->half_scale, .n_cols = n_cols};
     run->half_value = value;
     run->half_cols = n_cols;
-    return halo_hip_launch(run, HALO_HIP_HALF_ROWS, HALO_HIP_TYPE_ANY, n_rows, (struct halo_hip_grid){n_rows, 1, 1}, &args);
+    return halo_hip_launch(run, HALO_HIP_HALF_ROWS, HALO_HIP_TYPE_ANY, n_rows, (struct halo_hip_grid){n_rows, 1, 1},
+                           &args);
 }
 
 static int gemm(struct halo_hip_run *run, const struct halo_hip_product *p, int variant)
@@ -50,9 +51,13 @@ static int gemm(struct halo_hip_run *run, const struct halo_hip_product *p, int 
     uint32_t tile = halo_hip_variants[variant].max_rows ? halo_hip_variants[variant].max_rows : 128;
     int error = halo_hip_half(run, p->value, p->x, p->n_rows, p->n_cols);
     for (uint32_t i = 0; i < p->n_matrices && !error; i++) {
-        struct halo_gemm_args args = {.matrix = p->matrix[i], .half = scratch->half, .scale = scratch->half_scale,
-                                      .n_cols = p->n_cols, .n_rows = p->n_rows};
-        struct halo_hip_grid grid = {HALO_HIP_CEIL(p->n_rows, tile), HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMM_COLS), 1};
+        struct halo_gemm_args args = {.matrix = p->matrix[i],
+                                      .half = scratch->half,
+                                      .scale = scratch->half_scale,
+                                      .n_cols = p->n_cols,
+                                      .n_rows = p->n_rows};
+        struct halo_hip_grid grid = {HALO_HIP_CEIL(p->n_rows, tile), HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMM_COLS),
+                                     1};
         error = halo_hip_launch(run, HALO_HIP_GEMM, p->type, p->n_rows, grid, &args);
     }
     return error;

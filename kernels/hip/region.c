@@ -14,14 +14,14 @@ static int take_paged(struct halo_hip_region *ret, uint64_t n_bytes, const char 
     /* Reserved, not taken: pages come as weights are read and go when they have been copied. */
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
-        return halo_hip_reason(reason, -ENOMEM, "the %s need %.1f MiB of addresses: %s", what, (double)n_bytes / (1024 * 1024),
-                               strerror(errno));
+        return halo_hip_reason(reason, -ENOMEM, "the %s need %.1f MiB of addresses: %s", what,
+                               (double)n_bytes / (1024 * 1024), strerror(errno));
     ret->host = base;
     return 0;
 }
 
-int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret, enum halo_hip_memory kind, uint64_t n_bytes,
-                         const char *what, char *reason)
+int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret, enum halo_hip_memory kind,
+                         uint64_t n_bytes, const char *what, char *reason)
 {
     void *p = NULL, *seen = NULL;
     int error = 0;
@@ -39,7 +39,8 @@ int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret
     case HALO_HIP_MEMORY_WEIGHTS:
     case HALO_HIP_MEMORY_PINNED:
         error = device->api.HostMalloc(
-            &p, n_bytes, HIP_HOST_MAPPED | (kind == HALO_HIP_MEMORY_WEIGHTS ? HIP_HOST_NON_COHERENT : HIP_HOST_COHERENT));
+            &p, n_bytes,
+            HIP_HOST_MAPPED | (kind == HALO_HIP_MEMORY_WEIGHTS ? HIP_HOST_NON_COHERENT : HIP_HOST_COHERENT));
         ret->host = error ? NULL : p;
         if (!error)
             error = device->api.HostGetDevicePointer(&seen, p, 0);

@@ -1,9 +1,9 @@
 /* run.c: runs the ops of a plan for one batch.
  *
- * A batch is checked before anything is touched. Its inputs go to one of two sets, so that the host can fill the next while the GPU
- * still reads this one; a set is used again when the event of its last run has come. Without wanted logits the call returns when
- * everything is queued: the next chunk of a prompt is prepared meanwhile, and a failure is reported by the call that meets it. Device
- * thread; allocates nothing.
+ * A batch is checked before anything is touched. Its inputs go to one of two sets, so that the host can fill the next
+ * while the GPU still reads this one; a set is used again when the event of its last run has come. Without wanted
+ * logits the call returns when everything is queued: the next chunk of a prompt is prepared meanwhile, and a failure is
+ * reported by the call that meets it. Device thread; allocates nothing.
  */
 #include "run_priv.h"
 
@@ -37,9 +37,10 @@ static int bring_inputs(struct halo_hip_run *run, struct halo_hip_input *input)
     if (device->properties.integrated)
         return 0;
     halo_hip_publish(run->phase, "copying inputs", run->op);
-    return halo_hip_check(device,
-                          device->api.MemcpyAsync(input->device, input->host, run->in.n_bytes, HIP_COPY_TO_DEVICE, device->stream),
-                          "copying inputs", run->reason);
+    return halo_hip_check(
+        device,
+        device->api.MemcpyAsync(input->device, input->host, run->in.n_bytes, HIP_COPY_TO_DEVICE, device->stream),
+        "copying inputs", run->reason);
 }
 
 static int bring_logits(struct halo_hip_run *run, struct halo_hip_input *input)
@@ -50,10 +51,12 @@ static int bring_logits(struct halo_hip_run *run, struct halo_hip_input *input)
     int error = 0;
     if (n_bytes > 0 && !device->properties.integrated)
         error = halo_hip_check(device,
-                               device->api.MemcpyAsync(model->logits_host, model->logits_device, n_bytes, HIP_COPY_TO_HOST, device->stream),
+                               device->api.MemcpyAsync(model->logits_host, model->logits_device, n_bytes,
+                                                       HIP_COPY_TO_HOST, device->stream),
                                "copying logits", run->reason);
     if (!error)
-        error = halo_hip_check(device, device->api.EventRecord(input->event, device->stream), "recording the end of a step", run->reason);
+        error = halo_hip_check(device, device->api.EventRecord(input->event, device->stream),
+                               "recording the end of a step", run->reason);
     if (error)
         return error;
     input->busy = true;
@@ -69,7 +72,8 @@ static int bring_logits(struct halo_hip_run *run, struct halo_hip_input *input)
     return error;
 }
 
-int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase, char *reason)
+int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
+                 char *reason)
 {
     const struct halo_plan *plan = model->plan;
     int error = halo_hip_usable(model->device, reason);
@@ -105,11 +109,12 @@ int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row,
     if (error)
         return error;
     if (value >= model->plan->n_values || row >= model->n_rows)
-        return halo_hip_reason(reason, -EINVAL, "value %u of row %u: the last run had %u values and %u rows", value, row,
-                               model->plan->n_values, model->n_rows);
+        return halo_hip_reason(reason, -EINVAL, "value %u of row %u: the last run had %u values and %u rows", value,
+                               row, model->plan->n_values, model->n_rows);
     uint32_t width = model->plan->values[value].width;
     const float *from = halo_hip_value(model, value) + (uint64_t)row * width;
-    error = halo_hip_check(device, device->api.MemcpyAsync(ret, from, width * sizeof(*ret), HIP_COPY_TO_HOST, device->stream),
+    error = halo_hip_check(device,
+                           device->api.MemcpyAsync(ret, from, width * sizeof(*ret), HIP_COPY_TO_HOST, device->stream),
                            "copying a value", reason);
     return error ? error : halo_hip_drain(device, "copying a value", reason);
 }

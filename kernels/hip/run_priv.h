@@ -1,4 +1,5 @@
-/* run_priv.h: one run under way: its inputs on the GPU, and what the shared buffers hold at the moment. Device thread. */
+/* run_priv.h: one run under way: its inputs on the GPU, and what the shared buffers hold at the moment. Device thread.
+ */
 #ifndef HALO_HIP_RUN_PRIV_H
 #define HALO_HIP_RUN_PRIV_H
 
@@ -22,10 +23,11 @@ struct halo_hip_run {
     struct halo_hip_inputs in;
     uint32_t op; /* index in the plan */
     uint32_t n_rows;
-    uint32_t n_positions; /* of the longest sequence, up to its row's */
-    uint32_t n_tiles;     /* of prefill attention */
+    uint32_t n_positions;                  /* of the longest sequence, up to its row's */
+    uint32_t n_tiles;                      /* of prefill attention */
     const struct halo_prefill_tile *tiles; /* the same in host memory */
-    /* The value whose rows stand in act, in half, and the choice whose groups stand in moe_slot; HALO_NONE: nothing of use. */
+    /* The value whose rows stand in act, in half, and the choice whose groups stand in moe_slot; HALO_NONE: nothing of
+     * use. */
     uint16_t act_value, half_value, grouped_choice;
     uint32_t act_cols, half_cols; /* lengths of the rows in them */
 };
@@ -37,14 +39,18 @@ int halo_hip_batch_check(const struct halo_plan *plan, const struct halo_batch *
 /* Fills a set at `host`; the addresses in run->in are those of `device`. */
 void halo_hip_input_fill(struct halo_hip_run *run, uint8_t *host, uint8_t *device);
 
-/* launch.c: launches the variant for (op, type, rows) with the struct of arguments; after a kernel's first launch on this device it waits
- * for it, so that one that hangs has a name. */
-struct halo_hip_grid { uint32_t x, y, z; };
-int halo_hip_launch(struct halo_hip_run *run, uint32_t op, uint32_t type, uint32_t rows, struct halo_hip_grid grid, void *args);
+/* launch.c: launches the variant for (op, type, rows) with the struct of arguments; after a kernel's first launch on
+ * this device it waits for it, so that one that hangs has a name. */
+struct halo_hip_grid {
+    uint32_t x, y, z;
+};
+int halo_hip_launch(struct halo_hip_run *run, uint32_t op, uint32_t type, uint32_t rows, struct halo_hip_grid grid,
+                    void *args);
 /* The variant's index in the table when its kernel exists, or -1. */
 int halo_hip_kernel_find(const struct halo_device *device, uint32_t op, uint32_t type, uint32_t rows);
 
-/* product.c: brings rows of x (f32, contiguous, n_cols) into act, or into half. `value` names them for reuse, HALO_NONE: never. */
+/* product.c: brings rows of x (f32, contiguous, n_cols) into act, or into half. `value` names them for reuse,
+ * HALO_NONE: never. */
 int halo_hip_act(struct halo_hip_run *run, uint16_t value, const float *x, uint32_t n_rows, uint32_t n_cols);
 int halo_hip_half(struct halo_hip_run *run, uint16_t value, const float *x, uint32_t n_rows, uint32_t n_cols);
 /* n matrices of one type over n_rows rows of x. row_index (may be NULL) is for at most HALO_HIP_GEMV_ROWS_MAX rows. */
@@ -52,8 +58,8 @@ struct halo_hip_product {
     uint32_t type, n_cols, n_matrices, n_rows;
     struct halo_matrix_arg matrix[HALO_MATMUL_MAX];
     const float *x;
-    uint16_t value;            /* whose rows x are, for reuse */
-    uint32_t n_x;              /* rows of x: n_rows, or more with a row_index */
+    uint16_t value; /* whose rows x are, for reuse */
+    uint32_t n_x;   /* rows of x: n_rows, or more with a row_index */
     const uint32_t *row_index;
 };
 int halo_hip_product_run(struct halo_hip_run *run, const struct halo_hip_product *product);
@@ -61,8 +67,8 @@ int halo_hip_product_run(struct halo_hip_run *run, const struct halo_hip_product
 bool halo_hip_uses_gemm(uint32_t n_rows, uint32_t n_cols);
 /* The value that was written is no longer what act and half were made from. */
 void halo_hip_wrote(struct halo_hip_run *run, uint16_t value);
-/* When the next op reads `out` as activation rows: their length (and how many to a row of the batch), else 0. A fused op leaves them in
- * act then, and says so in act_value and act_cols. */
+/* When the next op reads `out` as activation rows: their length (and how many to a row of the batch), else 0. A fused
+ * op leaves them in act then, and says so in act_value and act_cols. */
 uint32_t halo_hip_act_wanted(const struct halo_hip_run *run, uint16_t out, uint32_t *ret_per_row);
 
 static inline uint32_t halo_hip_moe_tiles(uint32_t n_slots, uint32_t n_experts)

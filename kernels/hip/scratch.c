@@ -1,9 +1,13 @@
-/* scratch.c: everything a run writes on the GPU, in one region, sized from the plan. Pure; the model's creation calls it twice. */
+/* scratch.c: everything a run writes on the GPU, in one region, sized from the plan. Pure; the model's creation calls
+ * it twice. */
 #include "device_priv.h"
 
 #include "run_priv.h"
 
-struct carver { uintptr_t base; uint64_t n_bytes; };
+struct carver {
+    uintptr_t base;
+    uint64_t n_bytes;
+};
 
 static void *carve(struct carver *c, uint64_t n, uint64_t size)
 {
@@ -61,7 +65,8 @@ static struct needs needs_of(const struct halo_plan *plan)
     return needs;
 }
 
-uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, uint8_t *base, struct halo_hip_scratch *scratch)
+uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, uint8_t *base,
+                                struct halo_hip_scratch *scratch)
 {
     struct carver c = {.base = (uintptr_t)base};
     struct needs needs = needs_of(plan);

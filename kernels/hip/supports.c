@@ -1,5 +1,5 @@
-/* supports.c: whether an op of a plan can run here: that its parts fit each other, and that every kernel it may need is in the code
- * object and takes its types and shapes.
+/* supports.c: whether an op of a plan can run here: that its parts fit each other, and that every kernel it may need is
+ * in the code object and takes its types and shapes.
  *
  * Pure; any thread. The model's creation asks for every op, so the op functions check nothing again. -ENOTSUP with the
  * reason, which begins with the name of the op.
@@ -46,10 +46,10 @@ static int check_weight(const struct check *c, uint32_t weight, enum halo_weight
         return halo_hip_reason(c->reason, -ENOTSUP, "%s: %s has type %d, which has no kernels", c->op, w->name,
                                (int)w->type);
     uint64_t n = (uint64_t)w->n_cols * w->n_rows * w->n_experts;
-    bool fits =
-        role == HALO_WEIGHT_VECTOR
-            ? n > 0 && halo_hip_plain_bytes(w->type) > 0
-            : halo_hip_pack_fits(w->type, w->n_cols) && halo_hip_row_layout(w->type, w->n_cols).stride <= HALO_HIP_STAGING_BYTES;
+    bool fits = role == HALO_WEIGHT_VECTOR
+                    ? n > 0 && halo_hip_plain_bytes(w->type) > 0
+                    : halo_hip_pack_fits(w->type, w->n_cols) &&
+                          halo_hip_row_layout(w->type, w->n_cols).stride <= HALO_HIP_STAGING_BYTES;
     if (!fits || w->n_rows == 0 || w->n_experts == 0 ||
         w->n_bytes != halo_type_row_bytes(w->type, w->n_cols) * w->n_rows * w->n_experts)
         return halo_hip_reason(c->reason, -ENOTSUP, "%s: %s of type %s has no kernel for rows of %u", c->op, w->name,
@@ -70,7 +70,8 @@ static int check_kernel(const struct check *c, uint32_t op, uint32_t type, uint3
         const struct halo_hip_variant *v = halo_hip_variant_find(op, type, rows);
         if (halo_hip_kernel_find(c->device, op, type, rows) < 0)
             return halo_hip_reason(c->reason, -ENOTSUP, "%s: %s has no kernel%s%s for %u row%s of type %u", c->op,
-                                   c->device->kernels_path, v ? " " : "", v ? v->kernel : "", rows, rows == 1 ? "" : "s", type);
+                                   c->device->kernels_path, v ? " " : "", v ? v->kernel : "", rows,
+                                   rows == 1 ? "" : "s", type);
         rows = v->max_rows ? v->max_rows : most;
     }
     return 0;
@@ -157,7 +158,8 @@ static int check_rope(const struct check *c, const struct halo_op_rope *u)
         return refuse(c, "rope", u->rope, HALO_HIP_ROPES_MAX);
     if (rope->pairing != HALO_ROPE_NEOX && rope->pairing != HALO_ROPE_NORM)
         return refuse(c, "pairing", rope->pairing, 0);
-    return check_kernel(c, rope->pairing == HALO_ROPE_NEOX ? HALO_HIP_ROPE_NEOX : HALO_HIP_ROPE_NORM, HALO_HIP_TYPE_ANY, 1);
+    return check_kernel(c, rope->pairing == HALO_ROPE_NEOX ? HALO_HIP_ROPE_NEOX : HALO_HIP_ROPE_NORM, HALO_HIP_TYPE_ANY,
+                        1);
 }
 
 #define HEAD_DIM_MAX 256
@@ -170,8 +172,8 @@ static int check_cache(const struct check *c)
         return refuse(c, "type of the cache", kv->type, HALO_KV_F16);
     uint32_t multiple = multiples[kv->type], k = kv->head_dim_k, v = kv->head_dim_v;
     if (k == 0 || v == 0 || k % multiple != 0 || v % multiple != 0 || k > HEAD_DIM_MAX || v > HEAD_DIM_MAX)
-        return halo_hip_reason(c->reason, -ENOTSUP, "%s: heads of %u and %u, wanted multiples of %u up to %u", c->op, k, v, multiple,
-                               HEAD_DIM_MAX);
+        return halo_hip_reason(c->reason, -ENOTSUP, "%s: heads of %u and %u, wanted multiples of %u up to %u", c->op, k,
+                               v, multiple, HEAD_DIM_MAX);
     return 0;
 }
 
@@ -200,8 +202,8 @@ static int check_attend(const struct check *c, const struct halo_op_attend *u)
     TRY(check_kernel(c, HALO_HIP_ATTEND_MERGE, HALO_HIP_TYPE_ANY, 1));
     uint32_t op = small ? HALO_HIP_ATTEND_D128 : HALO_HIP_ATTEND_D256, type = HALO_HIP_TYPE_KV_F32 + (uint32_t)kv->type;
     if (halo_hip_kernel_find(c->device, op, type, u->n_head / kv->n_head_kv) < 0)
-        return halo_hip_reason(c->reason, -ENOTSUP, "%s: %s has no kernel for %u heads to a kv head of %u", c->op, c->device->kernels_path,
-                               u->n_head / kv->n_head_kv, kv->head_dim_k);
+        return halo_hip_reason(c->reason, -ENOTSUP, "%s: %s has no kernel for %u heads to a kv head of %u", c->op,
+                               c->device->kernels_path, u->n_head / kv->n_head_kv, kv->head_dim_k);
     return 0;
 }
 

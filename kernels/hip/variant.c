@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 const struct halo_hip_variant halo_hip_variants[] = {
-#define HALO_VARIANT(op, type, min_rows, max_rows, kernel, block, lds_bytes, shows)                                            \
+#define HALO_VARIANT(op, type, min_rows, max_rows, kernel, block, lds_bytes, shows)                                    \
     {HALO_HIP_##op, HALO_HIP_TYPE_##type, min_rows, max_rows, #kernel, "first launch of " #kernel, block, lds_bytes},
 #include "gfx/variants.def"
 #undef HALO_VARIANT

@@ -1,7 +1,8 @@
 /* wait.c: waiting for the GPU, always with a deadline, and the phase that tells where it stands.
  *
- * hipEventSynchronize can wait for ever, and a thread in it ignores signals; so the event is asked again and again: often at
- * first, because a decode step takes few milliseconds, then with pauses. Device thread, and the loading one for its own event.
+ * hipEventSynchronize can wait for ever, and a thread in it ignores signals; so the event is asked again and again:
+ * often at first, because a decode step takes few milliseconds, then with pauses. Device thread, and the loading one
+ * for its own event.
  */
 #include "device_priv.h"
 
@@ -35,10 +36,11 @@ int halo_hip_wait(struct halo_device *device, void *event, const char *what, cha
             __builtin_ia32_pause();
     }
     char sentence[HALO_DEVICE_REASON];
-    halo_hip_reason(sentence, -ETIME,
-                    "%s: the GPU did not finish within %u ms: a lost completion or a kernel that never ends; if it comes back, try "
-                    "HSA_ENABLE_INTERRUPT=0 and see halo-doctor for kernel and firmware",
-                    what, device->deadline_ms);
+    halo_hip_reason(
+        sentence, -ETIME,
+        "%s: the GPU did not finish within %u ms: a lost completion or a kernel that never ends; if it comes back, try "
+        "HSA_ENABLE_INTERRUPT=0 and see halo-doctor for kernel and firmware",
+        what, device->deadline_ms);
     halo_hip_reason(reason, -ETIME, "%s", sentence);
     return halo_hip_lose(device, -ETIME, sentence);
 }

@@ -1,9 +1,10 @@
 /* weight.c: where each weight lies, and its way from the file's bytes to the kernels' layout.
  *
- * On an integrated GPU there is one region, which host and GPU share: the file's bytes are read to the end of the weight's slot and packed
- * forwards over themselves, a row at a time (a packed row is never smaller than its row in the file). On a discrete one the host has a
- * region of its own for the file's bytes; packed rows go through two pinned buffers, and the pages of the file's bytes
- * are given back. A large weight owns whole pages there, at an address congruent to its file offset, for direct reads.
+ * On an integrated GPU there is one region, which host and GPU share: the file's bytes are read to the end of the
+ * weight's slot and packed forwards over themselves, a row at a time (a packed row is never smaller than its row in the
+ * file). On a discrete one the host has a region of its own for the file's bytes; packed rows go through two pinned
+ * buffers, and the pages of the file's bytes are given back. A large weight owns whole pages there, at an address
+ * congruent to its file offset, for direct reads.
  *
  * halo_hip_weight_commit may run for several weights at once; the pinned buffers have a lock.
  */
@@ -34,20 +35,24 @@ static uint64_t packed_bytes(const struct halo_weight *w)
     return n;
 }
 
-/* The file's bytes, `growth` behind the begin of a slot at `at`: on a congruent page when it is large. Returns the slot's end. */
-static uint64_t place_data(const struct halo_weight *info, uint64_t at, uint64_t growth, uint64_t *ret_data, bool *ret_slack)
+/* The file's bytes, `growth` behind the begin of a slot at `at`: on a congruent page when it is large. Returns the
+ * slot's end. */
+static uint64_t place_data(const struct halo_weight *info, uint64_t at, uint64_t growth, uint64_t *ret_data,
+                           bool *ret_slack)
 {
     uint64_t data = add_or_max(at, growth);
     bool slack = info->n_bytes >= SLACK_MIN;
     if (slack)
-        data = add_or_max(data, (info->offset + HALO_HIP_PAGE_BYTES - data % HALO_HIP_PAGE_BYTES) % HALO_HIP_PAGE_BYTES);
+        data =
+            add_or_max(data, (info->offset + HALO_HIP_PAGE_BYTES - data % HALO_HIP_PAGE_BYTES) % HALO_HIP_PAGE_BYTES);
     uint64_t end = add_or_max(data, info->n_bytes);
     *ret_data = data;
     *ret_slack = slack;
     return slack ? align_or_max(end, HALO_HIP_PAGE_BYTES) : end;
 }
 
-uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, struct halo_hip_weight *weights, uint64_t *ret_file)
+uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, struct halo_hip_weight *weights,
+                                uint64_t *ret_file)
 {
     uint64_t at = 0, file = 0;
     for (uint32_t i = 0; i < plan->n_weights; i++) {
@@ -80,7 +85,8 @@ uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, s
 
 static uint8_t *file_bytes(const struct halo_device_model *model, const struct halo_hip_weight *w)
 {
-    const struct halo_hip_region *region = model->device->properties.integrated ? &model->weight_region : &model->file_region;
+    const struct halo_hip_region *region =
+        model->device->properties.integrated ? &model->weight_region : &model->file_region;
     return region->host + w->data;
 }
 
@@ -102,15 +108,18 @@ static struct rows rows_of(const struct halo_weight *info)
 {
     uint64_t n = (uint64_t)info->n_rows * info->n_experts;
     if (info->role != HALO_WEIGHT_VECTOR)
-        return (struct rows){n, halo_type_row_bytes(info->type, info->n_cols), halo_hip_row_layout(info->type, info->n_cols).stride, 0};
+        return (struct rows){n, halo_type_row_bytes(info->type, info->n_cols),
+                             halo_hip_row_layout(info->type, info->n_cols).stride, 0};
     n *= info->n_cols;
     uint64_t pieces = (n + VECTOR_ROW - 1) / VECTOR_ROW;
-    return (struct rows){pieces, halo_type_row_bytes(info->type, VECTOR_ROW), VECTOR_ROW * sizeof(float), n - (pieces - 1) * VECTOR_ROW};
+    return (struct rows){pieces, halo_type_row_bytes(info->type, VECTOR_ROW), VECTOR_ROW * sizeof(float),
+                         n - (pieces - 1) * VECTOR_ROW};
 }
 
-/* Packs row r of the file's bytes to `out`; returns the bytes written. `copy` holds a row of the file, because out may lie over it. */
-static uint64_t pack_one(const struct halo_weight *info, const struct rows *rows, uint64_t r, const uint8_t *file, uint8_t *copy,
-                         uint8_t *out)
+/* Packs row r of the file's bytes to `out`; returns the bytes written. `copy` holds a row of the file, because out may
+ * lie over it. */
+static uint64_t pack_one(const struct halo_weight *info, const struct rows *rows, uint64_t r, const uint8_t *file,
+                         uint8_t *copy, uint8_t *out)
 {
     if (info->role == HALO_WEIGHT_VECTOR) {
         uint64_t n = r + 1 == rows->n ? rows->n_last : VECTOR_ROW;

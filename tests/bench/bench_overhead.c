@@ -90,6 +90,11 @@ static int play_engine(int fd)
             struct halo_ev ev;
             if (msg.type == HALO_MSG_GENERATE) {
                 play_generate(fd, &w, &msg.id, msg.generate.has_max_tokens ? msg.generate.max_tokens : 1000);
+            } else if (msg.type == HALO_MSG_HELLO) {
+                halo_ev_init(&ev, HALO_EV_HELLO, &msg.id);
+                ev.hello.protocol = HALO_PROTOCOL_VERSION;
+                ev.hello.server = halo_str_of("bench_overhead");
+                send_event(fd, &w, &ev);
             } else if (msg.type == HALO_MSG_HEARTBEAT) {
                 halo_ev_init(&ev, HALO_EV_HEARTBEAT, &msg.id);
                 ev.heartbeat.beat = msg.heartbeat.beat;

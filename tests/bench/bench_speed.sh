@@ -34,6 +34,7 @@ for type in "${types[@]}"; do
     mib=$(($(stat -c %s "$file") >> 20))
     awk -v type="$type" -v mib="$mib" -v p="$prompt" -v d="$decode" -v bw="$bandwidth" -v share="$share" -v pp="${peer_prompt[$type]:-0}" \
         -v pd="${peer_decode[$type]:-0}" -v pbw="$peer_bandwidth" 'BEGIN {
-            printf "%-8s %8d %10.1f %10.1f %9.1f %6.0f%% %14s %14s\n", type, mib, p, d, bw, share * 100,
-                   pp > 0 ? sprintf("%.2f", p / (pp * bw / pbw)) : "-", pd > 0 ? sprintf("%.2f", d / (pd * bw / pbw)) : "-" }'
+            prompt_ratio = (pp > 0) ? sprintf("%.2f", p / (pp * bw / pbw)) : "-"
+            decode_ratio = (pd > 0) ? sprintf("%.2f", d / (pd * bw / pbw)) : "-"
+            printf("%-8s %8d %10.1f %10.1f %9.1f %6.0f%% %14s %14s\n", type, mib, p, d, bw, share * 100, prompt_ratio, decode_ratio) }'
 done

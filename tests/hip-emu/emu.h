@@ -1,8 +1,8 @@
 /* emu.h: what the files of the emulated HIP runtime share.
  *
- * One GPU. A stream is a thread with a queue; an event is done when the stream has reached it. Device memory is host memory: each allocation
- * its own, so that AddressSanitizer sees what lies beyond. Kernels are those of kernels.host (host_abi.h), run on the stream's thread.
- * Links nothing of kernels/cpu or kernels/hip.
+ * One GPU. A stream is a thread with a queue; an event is done when the stream has reached it. Device memory is host
+ * memory: each allocation its own, so that AddressSanitizer sees what lies beyond. Kernels are those of kernels.host
+ * (host_abi.h), run on the stream's thread. Links nothing of kernels/cpu or kernels/hip.
  */
 #ifndef HALO_TESTS_EMU_H
 #define HALO_TESTS_EMU_H
@@ -11,7 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { EMU_SUCCESS = 0, EMU_INVALID = 1, EMU_NO_MEMORY = 2, EMU_NO_BINARY = 209, EMU_NOT_FOUND = 500, EMU_NOT_READY = 600, EMU_LOST = 719 };
+enum {
+    EMU_SUCCESS = 0,
+    EMU_INVALID = 1,
+    EMU_NO_MEMORY = 2,
+    EMU_NO_BINARY = 209,
+    EMU_NOT_FOUND = 500,
+    EMU_NOT_READY = 600,
+    EMU_LOST = 719
+};
 
 /* script.c: counts the call of a function and does what the script says of it; the error to return, 0: go on. */
 int emu_call(const char *function);

@@ -1,7 +1,7 @@
 /* memory.c: device and pinned memory of the emulated GPU: host memory, each piece its own.
  *
- * $HALO_HIP_EMU_MEMORY_MIB (default 16384) is what the GPU has; more is an error as on a real one. Fresh device memory is filled with
- * 0xff: floats of it are NaNs, indices out of bounds.
+ * $HALO_HIP_EMU_MEMORY_MIB (default 16384) is what the GPU has; more is an error as on a real one. Fresh device memory
+ * is filled with 0xff: floats of it are NaNs, indices out of bounds.
  */
 #include "memory.h"
 

@@ -1,7 +1,8 @@
 /* runtime.c: the functions of libamdhip64.so, over streams, memory and kernels.host.
  *
- * $HALO_HIP_EMU_DISCRETE=1 makes the GPU a discrete one: pinned memory is reached by copies alone, and the architecture stays "host".
- * Copies to and from device memory are checked against the pieces that were taken: one that leaves them loses the device, as on a GPU.
+ * $HALO_HIP_EMU_DISCRETE=1 makes the GPU a discrete one: pinned memory is reached by copies alone, and the architecture
+ * stays "host". Copies to and from device memory are checked against the pieces that were taken: one that leaves them
+ * loses the device, as on a GPU.
  */
 #include "emu.h"
 #include "host_abi.h"
@@ -16,11 +17,11 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define CALL()                                                                                                                 \
-    do {                                                                                                                       \
-        int error_ = emu_call(__func__);                                                                                       \
-        if (error_)                                                                                                            \
-            return error_;                                                                                                     \
+#define CALL()                                                                                                         \
+    do {                                                                                                               \
+        int error_ = emu_call(__func__);                                                                               \
+        if (error_)                                                                                                    \
+            return error_;                                                                                             \
     } while (0)
 
 #define HALO_HIP_FN(name, arguments) EXPORT int hip##name arguments;
@@ -303,8 +304,9 @@ static int do_launch(void *ud)
     return error;
 }
 
-int hipModuleLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
-                          unsigned int block_y, unsigned int block_z, unsigned int lds_bytes, void *stream, void **args, void **extra)
+int hipModuleLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                          unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int lds_bytes,
+                          void *stream, void **args, void **extra)
 {
     CALL();
     const struct function *f = function;

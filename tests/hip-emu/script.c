@@ -1,14 +1,11 @@
 /* script.c: faults at the n-th call of a function.
  *
- * $HALO_HIP_EMU_SCRIPT, or the file it names after an '@' (read anew at each call, so that one running process can meet a fault and its
- * successor not): entries "function:n:action", separated by spaces, commas or newlines; n counts from 1, '*' is every call. Actions:
- *   delay=MS   the call takes so long
- *   hang       the call never returns
- *   stall      this and all later work of the stream never ends: a lost completion
- *   error=N    the call fails with N
- *   oom        the call fails for want of memory
- *   lost       this and every later call fails: the device is gone
- * Any thread. A script that cannot be read aborts: a test that injects nothing must not pass.
+ * $HALO_HIP_EMU_SCRIPT, or the file it names after an '@' (read anew at each call, so that one running process can meet
+ * a fault and its successor not): entries "function:n:action", separated by spaces, commas or newlines; n counts from
+ * 1, '*' is every call. Actions: delay=MS   the call takes so long hang       the call never returns stall      this
+ * and all later work of the stream never ends: a lost completion error=N    the call fails with N oom        the call
+ * fails for want of memory lost       this and every later call fails: the device is gone Any thread. A script that
+ * cannot be read aborts: a test that injects nothing must not pass.
  */
 #include "emu.h"
 
@@ -24,7 +21,10 @@
 #define SCRIPT_MAX 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct { const char *name; unsigned long n; } counts[FUNCTIONS_MAX];
+static struct {
+    const char *name;
+    unsigned long n;
+} counts[FUNCTIONS_MAX];
 static atomic_bool stalled, lost;
 
 bool emu_stalled(void) { return atomic_load(&stalled); }

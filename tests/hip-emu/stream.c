@@ -18,7 +18,8 @@ struct emu_stream {
     bool closing;
 };
 
-/* Which record was the last, and which has been reached. Freed when nobody holds it: the queue may hold a destroyed one. */
+/* Which record was the last, and which has been reached. Freed when nobody holds it: the queue may hold a destroyed
+ * one. */
 struct emu_event {
     pthread_mutex_t lock;
     uint64_t recorded, reached;

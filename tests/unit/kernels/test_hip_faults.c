@@ -1,6 +1,8 @@
-/* test_hip_faults.c: what the HIP device says when its runtime fails: hangs, errors, no memory, a lost GPU, at the n-th call of a function.
+/* test_hip_faults.c: what the HIP device says when its runtime fails: hangs, errors, no memory, a lost GPU, at the n-th
+ * call of a function.
  *
- * Needs the emulated runtime ($HALO_HIP_LIB) and its fault scripts. Each case is a process of its own: a lost completion stays lost.
+ * Needs the emulated runtime ($HALO_HIP_LIB) and its fault scripts. Each case is a process of its own: a lost
+ * completion stays lost.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,8 +57,15 @@ static int run_steps(struct fixture *f, uint32_t n, struct halo_device_phase *ph
     int error = 0;
     for (int32_t i = 0; i < (int32_t)n && !error; i++) {
         int32_t token = i;
-        struct halo_batch batch = {.n_rows = 1, .token = &token, .pos = &i, .seq = &zero, .n_seqs = 1, .seqs = &seq,
-                                   .n_outputs = 1, .output = &zero, .logits = logits};
+        struct halo_batch batch = {.n_rows = 1,
+                                   .token = &token,
+                                   .pos = &i,
+                                   .seq = &zero,
+                                   .n_seqs = 1,
+                                   .seqs = &seq,
+                                   .n_outputs = 1,
+                                   .output = &zero,
+                                   .logits = logits};
         error = f->device_ops->run(f->model, &batch, phase, reason);
     }
     free(logits);
@@ -66,20 +75,22 @@ static int run_steps(struct fixture *f, uint32_t n, struct halo_device_phase *ph
 struct fault {
     const char *what, *script;
     bool discrete;
-    int error;          /* of the first call that fails */
-    const char *says;   /* in its sentence */
-    const char *phase;  /* of the run; NULL: it never ran */
-    bool lost;          /* everything fails with -EIO afterwards */
+    int error;         /* of the first call that fails */
+    const char *says;  /* in its sentence */
+    const char *phase; /* of the run; NULL: it never ran */
+    bool lost;         /* everything fails with -EIO afterwards */
 };
 
 static const struct fault faults[] = {
     {"no fault", "", false, 0, NULL, "waiting for the GPU", false},
     {"no fault, discrete", "", true, 0, NULL, "waiting for the GPU", false},
     {"hang in the upload", "hipMemcpyAsync:2:stall", true, -ETIME, "upload", NULL, true},
-    {"hang in the first launch", "hipModuleLaunchKernel:1:stall", false, -ETIME, "first launch of embed_f32", "first launch of embed_f32", true},
+    {"hang in the first launch", "hipModuleLaunchKernel:1:stall", false, -ETIME, "first launch of embed_f32",
+     "first launch of embed_f32", true},
     {"hang in a later first launch", "hipModuleLaunchKernel:3:stall", false, -ETIME, "first launch of gemv_q4_k_x1",
      "first launch of gemv_q4_k_x1", true},
-    {"hang in a decode step", "hipModuleLaunchKernel:12:stall", false, -ETIME, "a step of 1 rows", "waiting for the GPU", true},
+    {"hang in a decode step", "hipModuleLaunchKernel:12:stall", false, -ETIME, "a step of 1 rows",
+     "waiting for the GPU", true},
     {"hang while memory is cleared", "hipMemsetAsync:1:stall", false, -ETIME, "clearing the KV cache", NULL, true},
     {"no memory for weights", "hipHostMalloc:1:oom", false, -ENOMEM, "weights", NULL, false},
     {"no memory for the cache", "hipMalloc:1:oom", false, -ENOMEM, "KV cache", NULL, false},
@@ -109,9 +120,11 @@ static int play(const struct fault *fault)
     if (!error)
         error = run_steps(&f, 3, &phase, reason);
     const char *what = atomic_load(&phase.what);
-    if (error != fault->error || !contains(reason, fault->says) || (fault->phase && (!what || strcmp(what, fault->phase) != 0))) {
-        fprintf(stderr, "%s: error %d, wanted %d; \"%s\", wanted \"%s\"; phase \"%s\", wanted \"%s\"\n", fault->what, error, fault->error,
-                reason, fault->says ? fault->says : "", what ? what : "none", fault->phase ? fault->phase : "any");
+    if (error != fault->error || !contains(reason, fault->says) ||
+        (fault->phase && (!what || strcmp(what, fault->phase) != 0))) {
+        fprintf(stderr, "%s: error %d, wanted %d; \"%s\", wanted \"%s\"; phase \"%s\", wanted \"%s\"\n", fault->what,
+                error, fault->error, reason, fault->says ? fault->says : "", what ? what : "none",
+                fault->phase ? fault->phase : "any");
         return 1;
     }
     f.device_ops->model_destroy(f.model);

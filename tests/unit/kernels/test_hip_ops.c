@@ -1,10 +1,12 @@
-/* test_hip_ops.c: each op of the HIP device, over the runtime that $HALO_HIP_LIB names, against the CPU device: same plan, same batch, every
- * value of every row. In CI the runtime is the emulated one, once as an integrated GPU and once as a discrete one.
+/* test_hip_ops.c: each op of the HIP device, over the runtime that $HALO_HIP_LIB names, against the CPU device: same
+ * plan, same batch, every value of every row. In CI the runtime is the emulated one, once as an integrated GPU and once
+ * as a discrete one.
  *
- * The bound of an op is the largest error, relative to the largest number of the row. Up to eight rows products are of integers, in both
- * devices over the same int8 activations: what remains is the order of float additions. From nine rows on the HIP device
- * multiplies in f16; there the reference is a plain product in double, and the bound is relative to the largest number that a row of many
- * such products would hold: four times the root of the sum of squares of what is added.
+ * The bound of an op is the largest error, relative to the largest number of the row. Up to eight rows products are of
+ * integers, in both devices over the same int8 activations: what remains is the order of float additions. From nine
+ * rows on the HIP device multiplies in f16; there the reference is a plain product in double, and the bound is relative
+ * to the largest number that a row of many such products would hold: four times the root of the sum of squares of what
+ * is added.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,8 +28,8 @@
 #define CONTEXT 160
 
 static const double bounds[HALO_OP_COUNT] = {
-    [HALO_OP_EMBED] = 1e-6,   [HALO_OP_RMSNORM] = 1e-6,   [HALO_OP_MATMUL] = 1e-5,     [HALO_OP_QK_NORM] = 2e-6,
-    [HALO_OP_ROPE] = 1e-6,    [HALO_OP_KV_WRITE] = 0,     [HALO_OP_ATTEND] = 1e-5,     [HALO_OP_GLU] = 2e-6,
+    [HALO_OP_EMBED] = 1e-6,     [HALO_OP_RMSNORM] = 1e-6,    [HALO_OP_MATMUL] = 1e-5,  [HALO_OP_QK_NORM] = 2e-6,
+    [HALO_OP_ROPE] = 1e-6,      [HALO_OP_KV_WRITE] = 0,      [HALO_OP_ATTEND] = 1e-5,  [HALO_OP_GLU] = 2e-6,
     [HALO_OP_MOE_ROUTE] = 2e-6, [HALO_OP_MOE_MATMUL] = 1e-5, [HALO_OP_MOE_SUM] = 1e-6, [HALO_OP_ADD] = 0,
     [HALO_OP_LOGITS] = 1e-5,
 };
@@ -49,12 +51,13 @@ static void compare_rows(const char *what, const float *have, const float *want,
         largest = fmax(largest, fabs((double)want[i]));
     for (uint32_t i = 0; i < n; i++)
         if (!(fabs((double)have[i] - (double)want[i]) <= bound * largest))
-            fail_msg("%s: element %u of %u is %.9g, wanted %.9g (largest %.9g, bound %.1e)", what, i, n, (double)have[i],
-                     (double)want[i], largest, bound);
+            fail_msg("%s: element %u of %u is %.9g, wanted %.9g (largest %.9g, bound %.1e)", what, i, n,
+                     (double)have[i], (double)want[i], largest, bound);
     n_compared += n;
 }
 
-/* Rows 0 .. n_rows-1 of one value after the fixture's plan has run on its device: [n_rows][width], freshly allocated. */
+/* Rows 0 .. n_rows-1 of one value after the fixture's plan has run on its device: [n_rows][width], freshly allocated.
+ */
 static float *run_and_peek(struct fixture *f, uint16_t value, uint32_t n_rows, int32_t first_pos)
 {
     uint32_t width = f->values[value].width;
@@ -86,7 +89,8 @@ static void use_hip(struct fixture *f)
 }
 
 /* Runs the plan on both devices and compares one value, for each number of rows. */
-static void both(struct fixture *f, const char *what, enum halo_op_kind kind, uint16_t value, const uint32_t *n_rows, uint32_t n_runs)
+static void both(struct fixture *f, const char *what, enum halo_op_kind kind, uint16_t value, const uint32_t *n_rows,
+                 uint32_t n_runs)
 {
     float *want[8];
     assert_true(n_runs <= 8);
@@ -131,10 +135,12 @@ static void rmsnorm_add_and_glu(void **state)
     for (uint32_t w = 0; w < 5; w++) {
         struct fixture f;
         fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
-        uint16_t x = fixture_input(&f, widths[w], 2), add = fixture_input(&f, widths[w], 1), out = fixture_value(&f, widths[w]);
+        uint16_t x = fixture_input(&f, widths[w], 2), add = fixture_input(&f, widths[w], 1),
+                 out = fixture_value(&f, widths[w]);
         uint16_t glu = fixture_value(&f, widths[w]);
         uint32_t weight = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, widths[w], 1, 1, 1);
-        fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {weight, x, w % 2 ? add : HALO_NONE, out, 1e-6f}});
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM,
+                                        .u.rmsnorm = {weight, x, w % 2 ? add : HALO_NONE, out, 1e-6f}});
         both(&f, "rmsnorm", HALO_OP_RMSNORM, out, few, 3);
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {out, add, glu, HALO_GLU_SILU}});
         both(&f, "glu", HALO_OP_GLU, glu, few, 3);
@@ -158,7 +164,8 @@ static float product(const float *w, const float *x, uint32_t n, double *squares
 }
 
 /* x peeked from the device times the weight in double. */
-static void compare_exact(struct fixture *f, const char *what, uint32_t weight, const float *x, const float *have, uint32_t n_rows)
+static void compare_exact(struct fixture *f, const char *what, uint32_t weight, const float *x, const float *have,
+                          uint32_t n_rows)
 {
     const struct halo_weight *w = &f->weights[weight];
     float *floats = fixture_floats(f, weight), *want = calloc(w->n_rows, sizeof(*want));
@@ -183,8 +190,9 @@ static void matmul_of(enum halo_type type, uint32_t n_cols, uint32_t n_rows)
     uint32_t weight = fixture_weight(&f, type, HALO_WEIGHT_MATRIX, n_cols, n_rows, 1, 1);
     uint32_t other = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_MATRIX, n_cols, 3, 1, 1);
     snprintf(what, sizeof(what), "matmul %s %u x %u", halo_type_info(type).name, n_cols, n_rows);
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MATMUL,
-                                    .u.matmul = {x, 2, {weight, other}, {HALO_WEIGHT_NONE, HALO_WEIGHT_NONE}, {out, beside}}});
+    fixture_op(
+        &f, (struct halo_op){.kind = HALO_OP_MATMUL,
+                             .u.matmul = {x, 2, {weight, other}, {HALO_WEIGHT_NONE, HALO_WEIGHT_NONE}, {out, beside}}});
     both(&f, what, HALO_OP_MATMUL, out, few, 3);
     use_hip(&f);
     for (uint32_t i = 0; i < 3; i++) {
@@ -209,26 +217,32 @@ static void matmul_of_every_type(void **state)
     }
 }
 
-static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_head_kv, uint32_t dim, enum halo_rope_pairing pairing)
+static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_head_kv, uint32_t dim,
+                            enum halo_rope_pairing pairing)
 {
     struct fixture f;
     char what[96];
     fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
     fixture_kv(&f, kv, 2, n_head_kv, dim, dim);
-    uint16_t q = fixture_input(&f, n_head * dim, 3), k = fixture_input(&f, n_head_kv * dim, 3), v = fixture_input(&f, n_head_kv * dim, 1);
+    uint16_t q = fixture_input(&f, n_head * dim, 3), k = fixture_input(&f, n_head_kv * dim, 3),
+             v = fixture_input(&f, n_head_kv * dim, 1);
     uint16_t out = fixture_value(&f, n_head * dim);
     uint32_t qw = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, dim, 1, 1, 1);
     uint32_t kw = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, dim, 1, 1, 1);
     uint32_t rope = fixture_rope(&f, pairing, dim / 2 / 2 * 2, 1, 10000);
     snprintf(what, sizeof(what), "kv %d, %u heads over %u of %u", (int)kv, n_head, n_head_kv, dim);
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_QK_NORM, .u.qk_norm = {q, k, qw, kw, n_head, n_head_kv, dim, 1e-6f}});
+    fixture_op(&f,
+               (struct halo_op){.kind = HALO_OP_QK_NORM, .u.qk_norm = {q, k, qw, kw, n_head, n_head_kv, dim, 1e-6f}});
     both(&f, what, HALO_OP_QK_NORM, q, few, 3);
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, n_head, n_head_kv, dim, rope}});
     both(&f, what, HALO_OP_ROPE, k, few, 3);
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1}});
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out, 1, n_head, (float)(1 / sqrt(dim))}});
     /* A chunk, then single rows and a chunk behind it, across pages. */
-    static const struct { uint32_t n_rows; int32_t first; } steps[] = {{MAX_ROWS, 0}, {1, MAX_ROWS}, {2, MAX_ROWS + 1}, {61, MAX_ROWS + 3}};
+    static const struct {
+        uint32_t n_rows;
+        int32_t first;
+    } steps[] = {{MAX_ROWS, 0}, {1, MAX_ROWS}, {2, MAX_ROWS + 1}, {61, MAX_ROWS + 3}};
     float *want[4];
     use_cpu(&f);
     for (uint32_t i = 0; i < 4; i++)
@@ -239,7 +253,10 @@ static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_he
         for (uint32_t r = 0; r < steps[i].n_rows; r++)
             /* q8 rounds: a difference of an ulp in k can move a quant by one. Prefill attention is f16. */
             compare_rows(what, have + (size_t)r * n_head * dim, want[i] + (size_t)r * n_head * dim, n_head * dim,
-                         kv == HALO_KV_F32 && steps[i].n_rows < 4 ? bounds[HALO_OP_ATTEND] : kv == HALO_KV_Q8 ? 5e-3 : bound_f16, 0);
+                         kv == HALO_KV_F32 && steps[i].n_rows < 4 ? bounds[HALO_OP_ATTEND]
+                         : kv == HALO_KV_Q8                       ? 5e-3
+                                                                  : bound_f16,
+                         0);
         free(have);
         free(want[i]);
     }
@@ -280,7 +297,8 @@ static void mixture(float *const floats[3], const float *x, const float *choice,
     }
 }
 
-static void compare_mixture(struct fixture *f, const char *what, const uint32_t weights[3], uint16_t x, uint16_t choice, uint16_t out)
+static void compare_mixture(struct fixture *f, const char *what, const uint32_t weights[3], uint16_t x, uint16_t choice,
+                            uint16_t out)
 {
     float *floats[3], *have = run_and_peek(f, out, MAX_ROWS, 0);
     for (uint32_t i = 0; i < 3; i++)
@@ -303,17 +321,20 @@ static void experts_of(enum halo_type type)
 {
     struct fixture f;
     fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
-    uint16_t x = fixture_input(&f, WIDTH, 1), logits = fixture_input(&f, N_EXPERT, 4), choice = fixture_value(&f, 2 * N_USED);
+    uint16_t x = fixture_input(&f, WIDTH, 1), logits = fixture_input(&f, N_EXPERT, 4),
+             choice = fixture_value(&f, 2 * N_USED);
     uint16_t gate = fixture_value(&f, N_USED * WIDTH), up = fixture_value(&f, N_USED * WIDTH);
     uint16_t down = fixture_value(&f, N_USED * WIDTH), out = fixture_value(&f, WIDTH);
     const char *what = halo_type_info(type).name;
     uint32_t weights[3];
     for (uint32_t i = 0; i < 3; i++)
         weights[i] = fixture_weight(&f, type, HALO_WEIGHT_EXPERTS, WIDTH, WIDTH, N_EXPERT, 0.1);
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = {logits, choice, N_EXPERT, N_USED, true, 1}});
+    fixture_op(&f,
+               (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = {logits, choice, N_EXPERT, N_USED, true, 1}});
     both(&f, what, HALO_OP_MOE_ROUTE, choice, few, 3);
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL,
-                                    .u.moe_matmul = {x, choice, 2, false, {weights[0], weights[1]}, {gate, up}, N_USED}});
+    fixture_op(&f,
+               (struct halo_op){.kind = HALO_OP_MOE_MATMUL,
+                                .u.moe_matmul = {x, choice, 2, false, {weights[0], weights[1]}, {gate, up}, N_USED}});
     both(&f, what, HALO_OP_MOE_MATMUL, up, few, 3);
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {gate, up, gate, HALO_GLU_SILU}});
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL,
@@ -321,7 +342,8 @@ static void experts_of(enum halo_type type)
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_SUM, .u.moe_sum = {down, choice, out, N_USED}});
     use_hip(&f);
     compare_mixture(&f, what, weights, x, choice, out);
-    /* Few rows: the second product's inputs differ by float rounding, which can move one of its int8 activations by one. */
+    /* Few rows: the second product's inputs differ by float rounding, which can move one of its int8 activations by
+     * one. */
     float *have = run_and_peek(&f, out, 5, 0);
     use_cpu(&f);
     float *want = run_and_peek(&f, out, 5, 0);
@@ -350,7 +372,8 @@ static void logits_of_few_and_many(void **state)
     use_hip(&f);
     for (uint32_t c = 0; c < 4; c++) {
         int32_t tokens[MAX_ROWS];
-        float *logits = aligned_alloc(64, (MAX_ROWS * N_VOCAB * sizeof(float) + 63) / 64 * 64), *rows = calloc(MAX_ROWS * 256, sizeof(float));
+        float *logits = aligned_alloc(64, (MAX_ROWS * N_VOCAB * sizeof(float) + 63) / 64 * 64),
+              *rows = calloc(MAX_ROWS * 256, sizeof(float));
         for (uint32_t r = 0; r < counts[c]; r++)
             tokens[r] = (int32_t)((r * 7 + c) % N_VOCAB);
         fixture_run(&f, 1, tokens, counts[c], 0, logits);
@@ -384,8 +407,9 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embed_of_every_type),   cmocka_unit_test(rmsnorm_add_and_glu),   cmocka_unit_test(matmul_of_every_type),
-        cmocka_unit_test(attention_of_every_cache), cmocka_unit_test(experts_of_every_type), cmocka_unit_test(logits_of_few_and_many),
+        cmocka_unit_test(embed_of_every_type),   cmocka_unit_test(rmsnorm_add_and_glu),
+        cmocka_unit_test(matmul_of_every_type),  cmocka_unit_test(attention_of_every_cache),
+        cmocka_unit_test(experts_of_every_type), cmocka_unit_test(logits_of_few_and_many),
     };
     if (!getenv("HALO_HIP_LIB")) {
         printf("HALO_HIP_LIB names no runtime\n");

@@ -1,11 +1,12 @@
-/* hip.h: the HIP device: AMD's GPUs through a HIP runtime that is opened at run time, and whatever else provides its functions. */
+/* hip.h: the HIP device: AMD's GPUs through a HIP runtime that is opened at run time, and whatever else provides its
+ * functions. */
 #ifndef HALO_HIP_HIP_H
 #define HALO_HIP_HIP_H
 
 #include <kernels/device.h>
 
-/* The table of the HIP device; static storage. options.library names the runtime, NULL looks for it. Kernels are read from
- * $HALO_KERNEL_DIR, else from where they were installed. */
+/* The table of the HIP device; static storage. options.library names the runtime, NULL looks for it. Kernels are read
+ * from $HALO_KERNEL_DIR, else from where they were installed. */
 const struct halo_device_ops *halo_device_hip(void);
 
 #endif
