@@ -20,8 +20,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Pauses before sleeping. A pause is 15 to 50 ns on the processors of the last ten years: 5 to 15 microseconds. */
-#define SPINS 300
+/* Waiting before sleeping, in ticks of the time stamp counter (2 to 4 GHz): 25 to 50 microseconds. Long enough for what runs on
+ * one thread between two products of a layer, because waking a sleeper costs as much as a small product; docs/negative-results.md. */
+#define SPIN_TICKS 100000
 #define CACHE_LINE 64
 #define STACK_BYTES (1024 * 1024)
 
@@ -84,7 +85,7 @@ static void work(struct halo_cpu_pool *pool, uint32_t thread)
 /* Returns when a round other than `seen` is open. */
 static void wait_for_round(struct halo_cpu_pool *pool, uint32_t seen)
 {
-    for (uint32_t i = 0; i < SPINS; i++) {
+    for (uint64_t begin = __rdtsc(); __rdtsc() - begin < SPIN_TICKS;) {
         if (atomic_load_explicit(&pool->round, memory_order_acquire) != seen)
             return;
         _mm_pause();
@@ -124,7 +125,7 @@ static void open_round(struct halo_cpu_pool *pool, uint32_t n_items)
 
 static void wait_for_items(struct halo_cpu_pool *pool)
 {
-    for (uint32_t i = 0; i < SPINS; i++) {
+    for (uint64_t begin = __rdtsc(); __rdtsc() - begin < SPIN_TICKS;) {
         if (atomic_load_explicit(&pool->n_left, memory_order_acquire) == 0)
             return;
         _mm_pause();
