@@ -107,12 +107,20 @@ static void commit_rows(struct halo_scheduler *s, struct halo_sequence *q, const
     }
 }
 
+/* Pages that became whole are there for others from now on. */
+static void keep_pages(struct halo_scheduler *s, struct halo_sequence *q)
+{
+    while (q->cache_prompt && (q->n_kept + 1) * HALO_KV_PAGE_TOKENS <= q->n_filled)
+        halo_kv_table_keep(&q->table, &s->pool, q->user, q->ids, q->n_kept++);
+}
+
 void halo_commit_part(struct halo_scheduler *s, const struct halo_batch_part *part, uint64_t now_ns)
 {
     struct halo_sequence *q = part->sequence;
     bool prefill = halo_sequence_state_of(q) == HALO_SEQUENCE_PREFILL;
     q->n_filled += part->n_rows;
     assert(q->n_filled <= q->n_ids);
+    keep_pages(s, q);
     if (prefill)
         HALO_COUNT(s->setup.stats, prompt_tokens, part->n_rows);
     if (q->kind == HALO_SEQUENCE_SCORE) {

@@ -215,6 +215,12 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
     halo_note_post(t->port, &f->note, HALO_NOTE_FORECAST_DONE, f);
 }
 
+static void reset(struct halo_device_thread *t, struct halo_reset *r)
+{
+    r->n_freed = halo_scheduler_forget(&r->loaded->scheduler, r->all, r->user);
+    halo_note_post(t->port, &r->note, HALO_NOTE_RESET_DONE, r);
+}
+
 /* ---- the loop ---- */
 
 static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
@@ -230,6 +236,7 @@ static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
         case HALO_NOTE_UNLOAD: unload(t, note->to); break;
         case HALO_NOTE_BENCH: append_bench(t, note->to); break;
         case HALO_NOTE_FORECAST: forecast(t, note->to); break;
+        case HALO_NOTE_RESET: reset(t, note->to); break;
         default: assert(!"no note for the device thread");
         }
     }

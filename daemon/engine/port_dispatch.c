@@ -33,7 +33,7 @@ const char *halo_request_was(const struct halo_request *request)
     case HALO_REQUEST_DEVICE:
         if (request->sequence)
             return halo_sequence_state_name(halo_sequence_state_of(request->sequence));
-        return request->bench ? "bench" : "plan";
+        return request->bench ? "bench" : request->forecast ? "plan" : "reset";
     default: return "queued";
     }
 }
@@ -100,16 +100,6 @@ static void with_model(struct halo_port *port, struct halo_request *request, str
         halo_request_to_text(port, request);
 }
 
-static void reset(struct halo_port *port, struct halo_request *request)
-{
-    if (halo_port_hold_model(port, request, request->msg.reset.model) != 0)
-        return;
-    struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_RESET, &request->msg.id);
-    ev.reset.freed_pages = 0; /* pages are given back when a sequence ends: nothing is kept between requests */
-    halo_request_end(port, request, &ev);
-}
-
 static void pong(struct halo_port *port, struct halo_request *request)
 {
     struct halo_ev ev;
@@ -130,7 +120,7 @@ void halo_port_dispatch(struct halo_port *port, struct halo_request *request)
     case HALO_MSG_LOAD: halo_port_load(port, request); break;
     case HALO_MSG_UNLOAD: halo_port_unload(port, request); break;
     case HALO_MSG_CANCEL: cancel(port, request); break;
-    case HALO_MSG_RESET: reset(port, request); break;
+    case HALO_MSG_RESET: halo_port_reset(port, request); break;
     case HALO_MSG_BENCH: halo_port_bench(port, request); break;
     case HALO_MSG_MODELS:
     case HALO_MSG_PLAN: halo_request_to_text(port, request); break;

@@ -141,6 +141,31 @@ void halo_port_unload(struct halo_port *port, struct halo_request *request)
     maybe_unload(port, loaded);
 }
 
+void halo_port_reset(struct halo_port *port, struct halo_request *request)
+{
+    const struct halo_msg_reset *msg = &request->msg.reset;
+    if (halo_port_hold_model(port, request, msg->model) != 0)
+        return;
+    struct halo_reset *reset = request->reset = calloc(1, sizeof(*reset));
+    if (!reset) {
+        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory for a reset");
+        return;
+    }
+    *reset = (struct halo_reset){
+        .request = request, .loaded = request->model, .all = !msg->has_user, .user = (uint64_t)msg->user};
+    halo_request_move(request, HALO_REQUEST_DEVICE);
+    halo_note_post(&port->device.box, &reset->note, HALO_NOTE_RESET, reset);
+}
+
+void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset)
+{
+    struct halo_request *request = reset->request;
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_RESET, &request->msg.id);
+    ev.reset.freed_pages = reset->n_freed;
+    halo_request_end(port, request, &ev);
+}
+
 static void forget(struct halo_port *port, struct halo_loaded *loaded)
 {
     uint32_t at = 0;

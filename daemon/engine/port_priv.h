@@ -4,7 +4,7 @@
  *   port.c           the poll loop: bytes in, bytes out, mail, time
  *   port_dispatch.c  a line becomes a request and goes where it is served; cancel, pause, continue
  *   port_request.c   life of a request: states, exactly one terminal event
- *   port_models.c    load, unload, and requests that wait for a load
+ *   port_models.c    load, unload, reset, and requests that wait for a load
  *   port_sequence.c  events of generate and score
  *   port_report.c    hello, status, stats, diag, heartbeat
  *   port_plan.c      plan and bench
@@ -58,6 +58,7 @@ struct halo_request {
     struct halo_load *load;
     struct halo_bench *bench;
     struct halo_forecast *forecast;
+    struct halo_reset *reset;
 
     /* generate */
     bool blocked, finished;    /* events wait because the output is full; the sequence has ended */
@@ -154,6 +155,8 @@ void halo_port_mark_loaded(struct halo_port *port, struct halo_request *request)
 void halo_port_load_progress(struct halo_port *port, struct halo_load *load);
 void halo_port_load_done(struct halo_port *port, struct halo_load *load);
 void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded);
+void halo_port_reset(struct halo_port *port, struct halo_request *request);
+void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset);
 void halo_port_expire_models(struct halo_port *port, uint64_t now_ns);
 void halo_port_unpark(struct halo_port *port, struct halo_request *request); /* forgets it in a waiting list */
 

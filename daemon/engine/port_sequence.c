@@ -28,13 +28,13 @@ void halo_port_submit(struct halo_port *port, struct halo_request *request)
 
 /* ---- events ---- */
 
-static void put_started(struct halo_port *port, struct halo_request *request)
+static void put_started(struct halo_port *port, struct halo_request *request, int64_t n_cached)
 {
     struct halo_ev ev;
     halo_ev_init(&ev, HALO_EV_STARTED, &request->msg.id);
     ev.started.model = halo_str_of(request->model->name);
     ev.started.prompt_tokens = request->sequence->n_prompt;
-    ev.started.cached_tokens = 0;
+    ev.started.cached_tokens = n_cached;
     ev.started.prompt_md5 = halo_str_of(request->prompt_md5);
     ev.started.effective_md5 = halo_str_of(request->effective_md5);
     ev.started.newline_runs = (int64_t)request->newline_runs;
@@ -80,13 +80,13 @@ static void put_text(struct halo_port *port, struct halo_request *request, const
 }
 
 /* `started`, and the text that was lost on the way before a resume. */
-static void begin(struct halo_port *port, struct halo_request *request)
+static void begin(struct halo_port *port, struct halo_request *request, int64_t n_cached)
 {
     const struct halo_sequence *sequence = request->sequence;
     if (request->msg.type != HALO_MSG_GENERATE)
         return;
     if (!request->started)
-        put_started(port, request);
+        put_started(port, request, n_cached < sequence->n_prompt ? n_cached : sequence->n_prompt);
     request->started = true;
     if (!request->replayed)
         put_text(port, request, sequence->replay, sequence->n_replay);
@@ -147,7 +147,7 @@ static void put_row(struct halo_port *port, struct halo_request *request, const 
 static void put_event(struct halo_port *port, struct halo_request *request, const struct halo_event *event)
 {
     switch (event->kind) {
-    case HALO_EVENT_STARTED: begin(port, request); break;
+    case HALO_EVENT_STARTED: begin(port, request, event->a); break;
     case HALO_EVENT_QUEUE:
     case HALO_EVENT_PREFILL: put_progress(port, request, event); break;
     case HALO_EVENT_COMMITTED: put_committed(port, request, event); break;
@@ -173,19 +173,21 @@ static double ms_between(uint64_t from_ns, uint64_t to_ns)
 static void fill_rates(struct halo_ev_done *done, const struct halo_sequence *s)
 {
     uint32_t n_reply = s->n_ids - s->n_prompt, n_here = n_reply - s->n_resumed;
+    uint32_t n_cached = s->n_cached < s->n_prompt ? s->n_cached : s->n_prompt;
     double prefill_ms = ms_between(s->started_ns, s->prefilled_ns),
            decode_ms = ms_between(s->first_token_ns, s->last_token_ns);
     double total_ms = ms_between(s->arrived_ns, s->ended_ns);
     bool prefilled = s->prefilled_ns > 0;
     SET_NUL(*done, prefill_ms, prefilled, prefill_ms);
-    SET_NUL(*done, prefill_tok_s, prefilled && prefill_ms > 0, (s->n_prompt + s->n_resumed) * 1e3 / prefill_ms);
+    SET_NUL(*done, prefill_tok_s, prefilled && prefill_ms > 0,
+            (s->n_prompt + s->n_resumed - s->n_cached) * 1e3 / prefill_ms);
     SET_NUL(*done, ttft_ms, s->first_token_ns > 0, ms_between(s->arrived_ns, s->first_token_ns));
     SET_NUL(*done, decode_tok_s, n_here > 1 && decode_ms > 0, (n_here - 1) * 1e3 / decode_ms);
     SET_NUL(*done, tok_s, n_here > 0 && total_ms > 0, n_here * 1e3 / total_ms);
     SET_NUL(*done, queue_ms, s->started_ns > 0, ms_between(s->arrived_ns, s->started_ns));
     done->tokens = n_reply;
-    done->prefill_tokens = prefilled ? s->n_prompt : s->n_filled;
-    done->cached_tokens = 0;
+    done->prefill_tokens = (prefilled ? s->n_prompt : s->n_filled > n_cached ? s->n_filled : n_cached) - n_cached;
+    done->cached_tokens = n_cached;
 }
 
 static void end_generate(struct halo_port *port, struct halo_request *request)
@@ -259,7 +261,7 @@ void halo_port_take_events(struct halo_port *port, struct halo_request *request)
     }
     if (request->finished) {
         if (sequence->n_resumed > 0 && sequence->outcome != HALO_OUTCOME_FAULT)
-            begin(port, request); /* complete before it was resumed: it never got as far as a batch */
+            begin(port, request, 0); /* complete before it was resumed: it never got as far as a batch */
         end(port, request);
         return;
     }

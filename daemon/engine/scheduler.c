@@ -1,8 +1,7 @@
 /* scheduler.c: who waits, who runs, who ends.
  *
- * Device thread. The running list is sorted by arrival, so "youngest" is its end. Pages of a prompt are taken whole at
- * admission; a decoding sequence takes one page at a time (batch.c). Fails with: -ENOMEM at init, the device's errno in
- * step.
+ * Device thread. The running list is sorted by arrival, so "youngest" is its end. Who comes in is decided in admit.c.
+ * Fails with: -ENOMEM at init, the device's errno in step.
  */
 #include "scheduler_priv.h"
 
@@ -99,6 +98,16 @@ static void count_end(struct halo_stats *stats, const struct halo_sequence *q, e
     }
 }
 
+/* Whole pages are listed already (commit.c); the last one is now, if it holds anything. */
+static void give_pages_back(struct halo_scheduler *s, struct halo_sequence *q)
+{
+    if (q->cache_prompt)
+        halo_kv_table_leave(&q->table, &s->pool, q->user, q->ids, q->n_filled);
+    else
+        halo_kv_table_clear(&q->table, &s->pool);
+    q->n_kept = 0;
+}
+
 void halo_scheduler_end(struct halo_scheduler *s, struct halo_sequence *q, enum halo_outcome outcome)
 {
     enum halo_sequence_state was = halo_sequence_state_of(q);
@@ -112,7 +121,9 @@ void halo_scheduler_end(struct halo_scheduler *s, struct halo_sequence *q, enum 
             q->outcome = HALO_OUTCOME_STOP_STRING;
         halo_sequence_emit_text(q, rest);
     }
-    halo_kv_table_clear(&q->table, &s->pool);
+    if (outcome == HALO_OUTCOME_FAULT && q->fault.code == HALO_FAULT_DEVICE_FAULT)
+        halo_scheduler_forget(s, false, q->user); /* what the device computed for this text is not to be trusted */
+    give_pages_back(s, q);
     count_end(s->setup.stats, q, was);
     halo_sequence_move(q, HALO_SEQUENCE_DONE);
 }
@@ -130,7 +141,7 @@ static void end_and_hand_over(struct halo_scheduler *s, struct halo_sequence *q,
     hand_over(s, q);
 }
 
-static void publish_load(struct halo_scheduler *s, int queued, int running)
+void halo_scheduler_publish(struct halo_scheduler *s, int queued, int running)
 {
     s->n_queued += (uint32_t)queued;
     s->n_running += (uint32_t)running;
@@ -147,17 +158,16 @@ static void enqueue(struct halo_scheduler *s, struct halo_sequence *q)
         at = &(*at)->next;
     q->next = *at;
     *at = q;
-    publish_load(s, 1, 0);
+    halo_scheduler_publish(s, 1, 0);
 }
 
-static void unlink_queued(struct halo_scheduler *s, struct halo_sequence **at)
+void halo_scheduler_unqueue(struct halo_scheduler *s, struct halo_sequence **at)
 {
     struct halo_sequence *q = *at;
     *at = q->next;
     q->next = NULL;
-    publish_load(s, -1, 0);
+    halo_scheduler_publish(s, -1, 0);
 }
-
 
 void halo_scheduler_submit(struct halo_scheduler *s, struct halo_sequence *q)
 {
@@ -194,7 +204,7 @@ void halo_scheduler_submit(struct halo_scheduler *s, struct halo_sequence *q)
 static void remove_running(struct halo_scheduler *s, uint32_t at)
 {
     memmove(s->running + at, s->running + at + 1, (s->n_running - at - 1) * sizeof(*s->running));
-    publish_load(s, 0, -1);
+    halo_scheduler_publish(s, 0, -1);
 }
 
 static uint32_t find_running(const struct halo_scheduler *s, const struct halo_sequence *q)
@@ -209,7 +219,7 @@ static uint32_t find_running(const struct halo_scheduler *s, const struct halo_s
 void halo_scheduler_requeue(struct halo_scheduler *s, struct halo_sequence *q)
 {
     remove_running(s, find_running(s, q));
-    halo_kv_table_clear(&q->table, &s->pool);
+    give_pages_back(s, q);
     q->n_filled = 0;
     q->n_preempted++;
     HALO_COUNT(s->setup.stats, preemptions, 1);
@@ -218,8 +228,7 @@ void halo_scheduler_requeue(struct halo_scheduler *s, struct halo_sequence *q)
     enqueue(s, q);
 }
 
-/* The youngest paused sequence but `keep`, or NULL. */
-static struct halo_sequence *youngest_paused(const struct halo_scheduler *s, const struct halo_sequence *keep)
+struct halo_sequence *halo_scheduler_youngest_paused(const struct halo_scheduler *s, const struct halo_sequence *keep)
 {
     for (uint32_t i = s->n_running; i-- > 0;)
         if (s->running[i] != keep && halo_sequence_state_of(s->running[i]) == HALO_SEQUENCE_PAUSED)
@@ -229,7 +238,7 @@ static struct halo_sequence *youngest_paused(const struct halo_scheduler *s, con
 
 bool halo_scheduler_preempt(struct halo_scheduler *s, const struct halo_sequence *keep)
 {
-    struct halo_sequence *victim = youngest_paused(s, keep);
+    struct halo_sequence *victim = halo_scheduler_youngest_paused(s, keep);
     if (!victim && s->n_running > 0 && s->running[s->n_running - 1]->serial > keep->serial)
         victim = s->running[s->n_running - 1];
     if (!victim)
@@ -255,8 +264,7 @@ static enum halo_outcome due(struct halo_sequence *q, uint64_t now_ns)
     return HALO_OUTCOME_FAULT;
 }
 
-/* Whether the reader is behind. Raises `stalled` before it looks again, so that the port cannot make room unseen. */
-static bool reader_behind(struct halo_sequence *q)
+bool halo_scheduler_reader_behind(struct halo_sequence *q)
 {
     if (atomic_load(&q->hold))
         return true;
@@ -273,7 +281,7 @@ static void sweep_queue(struct halo_scheduler *s, uint64_t now_ns)
         struct halo_sequence *q = *at;
         enum halo_outcome outcome = due(q, now_ns);
         if (outcome != HALO_OUTCOME_NONE) {
-            unlink_queued(s, at);
+            halo_scheduler_unqueue(s, at);
             end_and_hand_over(s, q, outcome);
             continue;
         }
@@ -298,7 +306,7 @@ static void sweep_running(struct halo_scheduler *s, uint64_t now_ns)
             end_and_hand_over(s, q, outcome);
             continue;
         }
-        bool paused = halo_sequence_state_of(q) == HALO_SEQUENCE_PAUSED, behind = reader_behind(q);
+        bool paused = halo_sequence_state_of(q) == HALO_SEQUENCE_PAUSED, behind = halo_scheduler_reader_behind(q);
         if (behind && !paused)
             halo_sequence_move(q, HALO_SEQUENCE_PAUSED);
         else if (!behind && paused)
@@ -306,53 +314,6 @@ static void sweep_running(struct halo_scheduler *s, uint64_t now_ns)
                                       ? HALO_SEQUENCE_DECODE
                                       : HALO_SEQUENCE_PREFILL);
         i++;
-    }
-}
-
-/* Frees what `wanted` lacks from paused sequences. */
-static bool make_room(struct halo_scheduler *s, const struct halo_sequence *wanted)
-{
-    uint32_t pages = halo_kv_pages_for(wanted->n_ids);
-    /* One page in hand for each that runs, or the newcomer would be thrown out again at the next page border. */
-    while (s->n_running == s->max_running || s->pool.n_free < pages + (s->n_running > 0 ? s->n_running + 1 : 0)) {
-        struct halo_sequence *victim = youngest_paused(s, wanted);
-        if (!victim)
-            return s->n_running < s->max_running && s->n_running == 0;
-        halo_scheduler_requeue(s, victim);
-    }
-    return true;
-}
-
-static void admit(struct halo_scheduler *s, uint64_t now_ns)
-{
-    for (struct halo_sequence **at = &s->queue; *at;) {
-        struct halo_sequence *q = *at;
-        if (reader_behind(q)) {
-            at = &q->next;
-            continue;
-        }
-        if (!make_room(s, q))
-            return; /* strictly in order: a small one does not overtake a large one for ever */
-        while (*at != q) /* make_room may have put older ones in front */
-            at = &(*at)->next;
-        unlink_queued(s, at);
-        int r = halo_kv_table_grow(&q->table, &s->pool, q->n_ids);
-        assert(r == 0);
-        uint32_t place = s->n_running;
-        while (place > 0 && s->running[place - 1]->serial > q->serial) {
-            s->running[place] = s->running[place - 1];
-            place--;
-        }
-        s->running[place] = q;
-        publish_load(s, 0, 1);
-        halo_sequence_move(q, HALO_SEQUENCE_PREFILL);
-        if (q->started_ns == 0) {
-            q->started_ns = now_ns;
-            halo_stats_observe(s->setup.stats, HALO_HISTOGRAM_queue_ms, (now_ns - q->arrived_ns) / 1000000);
-            halo_sequence_emit_started(q, now_ns);
-            halo_sequence_tell(q, s->setup.port);
-        }
-        at = &s->queue;
     }
 }
 
@@ -366,7 +327,7 @@ static void drop_ended(struct halo_scheduler *s)
             hand_over(s, s->running[i]);
         else
             s->running[kept++] = s->running[i];
-    publish_load(s, 0, (int)kept - (int)before);
+    halo_scheduler_publish(s, 0, (int)kept - (int)before);
 }
 
 static void count_step(struct halo_scheduler *s, uint64_t elapsed_ns)
@@ -406,7 +367,7 @@ static int step(struct halo_scheduler *s, struct halo_fault *fault)
     sweep_queue(s, now_ns);
     sweep_running(s, now_ns);
     if (!s->closed)
-        admit(s, now_ns);
+        halo_scheduler_admit(s, now_ns);
     if (halo_batch_build(s) == 0)
         return HALO_SCHEDULER_IDLE;
     struct halo_fault own = {0};
@@ -438,7 +399,7 @@ int halo_scheduler_step(struct halo_scheduler *s, struct halo_fault *fault)
 bool halo_scheduler_quiet(struct halo_scheduler *s)
 {
     struct halo_sequence *paused;
-    while ((paused = youngest_paused(s, NULL)))
+    while ((paused = halo_scheduler_youngest_paused(s, NULL)))
         halo_scheduler_requeue(s, paused);
     return s->n_running == 0;
 }
@@ -447,7 +408,7 @@ void halo_scheduler_fail_all(struct halo_scheduler *s, const struct halo_fault *
 {
     while (s->queue) {
         struct halo_sequence *q = s->queue;
-        unlink_queued(s, &s->queue);
+        halo_scheduler_unqueue(s, &s->queue);
         q->fault = *fault;
         end_and_hand_over(s, q, HALO_OUTCOME_FAULT);
     }

@@ -1,5 +1,5 @@
-/* scheduler_priv.h: what the files of the scheduler share: scheduler.c (queue, admission, ends), batch.c (the rows of a
- * step), commit.c (what becomes of the logits). */
+/* scheduler_priv.h: what the files of the scheduler share: scheduler.c (queue, ends, the step), admit.c (who comes
+ * in, and with which pages), batch.c (the rows of a step), commit.c (what becomes of the logits). */
 #ifndef HALO_ENGINE_SCHEDULER_PRIV_H
 #define HALO_ENGINE_SCHEDULER_PRIV_H
 
@@ -13,6 +13,9 @@ uint32_t halo_batch_build(struct halo_scheduler *scheduler);
 /* commit.c: reads the logits of one part that ran. May end the sequence. */
 void halo_commit_part(struct halo_scheduler *scheduler, const struct halo_batch_part *part, uint64_t now_ns);
 
+/* admit.c: moves sequences from the queue to the running list while there is room, strictly in order. */
+void halo_scheduler_admit(struct halo_scheduler *scheduler, uint64_t now_ns);
+
 /* scheduler.c */
 /* Settles the end of a sequence of the step. It is handed to the port when the step is over, so it may be looked at
  * until then. */
@@ -22,6 +25,26 @@ void halo_scheduler_end(struct halo_scheduler *scheduler, struct halo_sequence *
 bool halo_scheduler_preempt(struct halo_scheduler *scheduler, const struct halo_sequence *keep);
 /* Sends this running sequence back to the queue. */
 void halo_scheduler_requeue(struct halo_scheduler *scheduler, struct halo_sequence *sequence);
+
+/* The youngest paused sequence but `keep`, or NULL. */
+struct halo_sequence *halo_scheduler_youngest_paused(const struct halo_scheduler *scheduler,
+                                                     const struct halo_sequence *keep);
+/* Whether the reader is behind. Raises `stalled` before it looks again, so that the port cannot make room unseen. */
+bool halo_scheduler_reader_behind(struct halo_sequence *sequence);
+/* Takes *at out of the queue. */
+void halo_scheduler_unqueue(struct halo_scheduler *scheduler, struct halo_sequence **at);
+/* Counts up or down who waits and who runs. */
+void halo_scheduler_publish(struct halo_scheduler *scheduler, int queued, int running);
+
+/* How many of its first positions need not be computed if somebody has them: all but the last id, whose logits are
+ * wanted; of a score all in front of the first row that is still to be reported. */
+static inline uint32_t halo_sequence_reusable(const struct halo_sequence *sequence)
+{
+    uint32_t limit = sequence->n_ids - 1;
+    if (sequence->kind == HALO_SEQUENCE_SCORE && sequence->score_from + sequence->n_scored < limit)
+        limit = sequence->score_from + sequence->n_scored;
+    return limit;
+}
 
 /* Ids that are not computed yet. */
 static inline uint32_t halo_sequence_left(const struct halo_sequence *sequence)

@@ -121,6 +121,8 @@ int halo_sequence_create(struct halo_sequence **ret, const struct halo_sequence_
     s->capacity = setup->n_prompt + setup->max_tokens;
     s->ignore_eos = setup->ignore_eos;
     s->want_logprob = setup->want_logprob;
+    s->cache_prompt = setup->cache_prompt;
+    s->user = setup->user;
     s->n_top = setup->n_top;
     s->score_from = setup->score_from;
     s->elapsed_ns = setup->elapsed_ns;
@@ -164,6 +166,7 @@ void halo_sequence_emit_started(struct halo_sequence *s, uint64_t now_ns)
     struct halo_event *event = halo_ring_reserve(&s->ring, HALO_EVENT_STARTED, 0, 0);
     assert(event);
     event->t_ns = now_ns;
+    event->a = s->n_cached;
     halo_ring_push(&s->ring);
 }
 

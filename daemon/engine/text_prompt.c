@@ -272,6 +272,8 @@ static int make_generate(struct halo_request *request, struct halo_tokens *ids)
     setup.stops = stops;
     setup.n_stops = (uint32_t)msg->stop.n;
     setup.ids = ids->ids;
+    setup.cache_prompt = msg->cache_prompt;
+    setup.user = msg->has_user ? (uint64_t)msg->user : HALO_SEQUENCE_NOBODY;
     setup.ignore_eos = msg->ignore_eos;
     setup.want_logprob = msg->logprobs > 0;
     setup.n_top = (uint32_t)msg->logprobs;
@@ -316,6 +318,8 @@ static int make_score(struct halo_request *request, struct halo_tokens *ids)
                               (long long)msg->from, ids->n);
     struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_SCORE, .ids = ids->ids, .n_prompt = (uint32_t)ids->n,
                                         .n_top = (uint32_t)msg->top, .score_from = (uint32_t)msg->from,
+                                        .cache_prompt = true,
+                                        .user = msg->has_user ? (uint64_t)msg->user : HALO_SEQUENCE_NOBODY,
                                         .arrived_ns = request->arrived_ns};
     return halo_sequence_create(&request->sequence, &setup, &request->model->pieces, &request->fault);
 }

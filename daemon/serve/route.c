@@ -130,6 +130,21 @@ static int draw_seed(int64_t *ret_seed)
     return 0;
 }
 
+/* Whose prefixes the engine may share with this request; a trusted peer's reset forgets everybody's. */
+static void name_user(const struct halo_peer *peer, struct halo_msg *msg)
+{
+    if (msg->type == HALO_MSG_GENERATE) {
+        msg->generate.has_user = true;
+        msg->generate.user = peer->uid;
+    } else if (msg->type == HALO_MSG_SCORE) {
+        msg->score.has_user = true;
+        msg->score.user = peer->uid;
+    } else if (msg->type == HALO_MSG_RESET) {
+        msg->reset.has_user = !peer->trusted;
+        msg->reset.user = peer->uid;
+    }
+}
+
 /* What the daemon fills in, and what the record has to know of the message. */
 static int complete(const struct halo_daemon *daemon, struct halo_request *request, struct halo_msg *msg)
 {
@@ -157,6 +172,7 @@ static enum halo_error fill(struct halo_peer *peer, struct halo_request *request
 {
     struct halo_daemon *daemon = peer->daemon;
     struct halo_json *w = &daemon->scratch;
+    name_user(peer, msg);
     int r = complete(daemon, request, msg);
     if (r < 0) {
         *ret_text = "the system has no random numbers yet; give a seed";

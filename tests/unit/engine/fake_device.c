@@ -171,6 +171,7 @@ static int fake_run(struct halo_device_model *model, const struct halo_batch *ba
     assert(batch->n_outputs <= model->plan->max_outputs);
     atomic_fetch_add(&phase->step, 1);
     atomic_store(&phase->what, "run");
+    atomic_fetch_add(&fake_control->n_rows, batch->n_rows);
     see(&fake_control->max_rows, batch->n_rows);
     see(&fake_control->max_seqs, batch->n_seqs);
     atomic_fetch_add(&fake_control->n_outputs, batch->n_outputs);
@@ -198,6 +199,9 @@ static int fake_run(struct halo_device_model *model, const struct halo_batch *ba
 
 static int fake_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason)
 {
+    if (fake_control->copy_error)
+        return fake_control->copy_error;
+    atomic_fetch_add(&fake_control->n_copies, 1);
     memcpy(model->cells + to_page * HALO_KV_PAGE_TOKENS, model->cells + from_page * HALO_KV_PAGE_TOKENS,
            HALO_KV_PAGE_TOKENS * sizeof(*model->cells));
     return 0;

@@ -22,6 +22,8 @@ struct fake_control {
     _Atomic uint32_t row_us;      /* and each row of it */
     _Atomic uint32_t hang_run;    /* this run never returns */
     _Atomic uint32_t max_rows, max_seqs, n_outputs; /* seen */
+    _Atomic uint32_t n_rows, n_copies; /* rows that ran, pages that were copied */
+    int copy_error;               /* kv_copy fails */
     uint64_t free_bytes;          /* 0: plenty */
     uint32_t refuse_weight;       /* weight_commit of this one (from 1) fails */
     int open_error;

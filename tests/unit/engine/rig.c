@@ -53,7 +53,7 @@ void rig_init(struct rig *rig, uint32_t max_rows, uint32_t max_outputs, uint32_t
 void rig_finish(struct rig *rig)
 {
     assert_int_equal(rig->n_open, 0);
-    assert_int_equal(rig->scheduler.pool.n_free, rig->plan.kv.n_pages); /* no page is lost */
+    assert_int_equal(halo_kv_pool_available(&rig->scheduler.pool), rig->plan.kv.n_pages); /* no page is lost */
     assert_int_equal(atomic_load(&rig->stats.n_queued), 0);
     assert_int_equal(atomic_load(&rig->stats.n_running), 0);
     halo_scheduler_finish(&rig->scheduler);
@@ -74,6 +74,7 @@ struct halo_sequence_setup rig_setup(struct rig *rig, uint32_t seed, uint32_t n_
     }
     return (struct halo_sequence_setup){
         .kind = HALO_SEQUENCE_GENERATE, .ids = ids, .n_prompt = n_prompt, .max_tokens = max_tokens, .ignore_eos = true,
+        .cache_prompt = true,
         .sampler = {.temperature = 0, .top_p = 1, .repeat_penalty = 1, .seed = seed}, .arrived_ns = halo_clock_ns()};
 }
 
@@ -101,7 +102,10 @@ static void take_event(struct rig_seq *seq, const struct halo_event *event)
         assert_true(event->a <= event->b);
         seq->n_queue_progress++;
         break;
-    case HALO_EVENT_STARTED: seq->n_started++; break;
+    case HALO_EVENT_STARTED:
+        seq->n_started++;
+        seq->n_started_cached = event->a;
+        break;
     case HALO_EVENT_PREFILL: seq->n_progress++; break;
     case HALO_EVENT_COMMITTED:
         assert_int_equal(seq->n_started, 1);
@@ -159,6 +163,7 @@ void rig_collect(struct rig *rig)
         seq->fault = sequence->fault;
         seq->n_preempted = sequence->n_preempted;
         seq->n_prompt = sequence->n_prompt;
+        seq->n_cached = sequence->n_cached;
         seq->stopped_by = sequence->text.stopped_by;
         seq->nll = sequence->n_nll ? sequence->nll_sum / sequence->n_nll : 0;
         halo_sequence_destroy(sequence);

@@ -17,6 +17,7 @@ struct rig_seq { /* what came out of one sequence */
     uint32_t n_ids, n_top;
     char text[8192];
     uint32_t n_text;
+    int64_t n_started_cached; /* what `started` said */
     uint32_t n_started, n_done, n_rows, n_progress, n_queue_progress;
     double row_logprobs[1024];
     bool row_has[1024];
@@ -25,7 +26,7 @@ struct rig_seq { /* what came out of one sequence */
     /* after the end */
     enum halo_outcome outcome;
     struct halo_fault fault;
-    uint32_t n_preempted, n_prompt;
+    uint32_t n_preempted, n_prompt, n_cached;
     int stopped_by;
     double nll;
 };

@@ -123,6 +123,44 @@ static void a_long_prompt_is_refused_before_the_first_token(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+static void cached_prefixes_are_told(void **state)
+{
+    static const struct {
+        const char *fields, *says;
+    } rows[] = {
+        {"\"user\":1000", "\"prefill_tokens\":100,\"cached_tokens\":0"},
+        {"\"user\":1000", "\"prefill_tokens\":1,\"cached_tokens\":99"},
+        {"\"user\":1001", "\"prefill_tokens\":100,\"cached_tokens\":0"},
+        {"\"user\":1000,\"cache_prompt\":false", "\"prefill_tokens\":100,\"cached_tokens\":0"},
+        {"\"max_tokens\":9", "\"prefill_tokens\":100,\"cached_tokens\":0"}, /* nobody by name is a user too */
+    };
+    struct child c;
+    child_start(&c, false, NULL);
+    child_load(&c);
+    char ids[1024] = "1";
+    for (int i = 1; i < 100; i++)
+        snprintf(ids + strlen(ids), 8, ",%d", i);
+    for (int i = 0; i < 5; i++) {
+        child_send(&c, "{\"type\":\"generate\",\"id\":%d,\"tokens\":[%s],\"ignore_eos\":true,%s}", i + 2, ids,
+                   rows[i].fields);
+        if (!strstr(child_wait(&c, i + 2)->last, rows[i].says))
+            fail_msg("%s gave %s", rows[i].fields, c.requests[i + 2].last);
+    }
+    child_send(&c, "{\"type\":\"score\",\"id\":7," M ",\"tokens\":[%s],\"from\":99,\"user\":1001}", ids);
+    child_wait(&c, 7);
+    child_send(&c, "{\"type\":\"reset\",\"id\":8," M ",\"user\":1002}");
+    assert_non_null(strstr(child_wait(&c, 8)->last, "\"freed_pages\":0"));
+    child_send(&c, "{\"type\":\"reset\",\"id\":9," M ",\"user\":1001}");
+    assert_null(strstr(child_wait(&c, 9)->last, "\"freed_pages\":0"));
+    child_send(&c, "{\"type\":\"reset\",\"id\":10," M "}");
+    assert_null(strstr(child_wait(&c, 10)->last, "\"freed_pages\":0"));
+    child_send(&c, "{\"type\":\"reset\",\"id\":11," M "}");
+    assert_non_null(strstr(child_wait(&c, 11)->last, "\"freed_pages\":0"));
+    child_send(&c, "{\"type\":\"stats\",\"id\":12}");
+    assert_non_null(strstr(child_wait(&c, 12)->last, "\"cached_tokens\":198,"));
+    assert_int_equal(child_end(&c), 0);
+}
+
 static void a_reply_streams_or_comes_whole(void **state)
 {
     struct child c;
@@ -359,6 +397,7 @@ int main(void)
         cmocka_unit_test(short_requests_have_their_replies),
         cmocka_unit_test(refusals_say_why),
         cmocka_unit_test(a_long_prompt_is_refused_before_the_first_token),
+        cmocka_unit_test(cached_prefixes_are_told),
         cmocka_unit_test(a_reply_streams_or_comes_whole),
         cmocka_unit_test(requests_wait_for_a_load_and_share_its_failure),
         cmocka_unit_test(an_unload_waits_for_its_users),

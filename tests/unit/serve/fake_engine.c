@@ -23,6 +23,7 @@
  *   FAKE_STUBBORN     1: ignores SIGTERM and the end of its socket
  *   FAKE_QUIET_MS     N: no heartbeats and no answers from N ms on, first start only
  */
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -159,6 +160,7 @@ static void begin_generate(const struct halo_msg *msg)
     job->never = word(script, "never", 0);
     job->stuck = word(script, "stuck", 0);
     job->seed = msg->generate.seed;
+    assert(msg->generate.has_user && msg->generate.user == (int64_t)geteuid()); /* who shares prefixes with whom */
 }
 
 static void begin_load(const struct halo_msg *msg)

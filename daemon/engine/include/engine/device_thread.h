@@ -27,6 +27,16 @@ struct halo_forecast {
     struct halo_fault fault;
 };
 
+/* Forgets prefixes. The port's request owns it. */
+struct halo_reset {
+    struct halo_note note;
+    void *request;
+    struct halo_loaded *loaded;
+    bool all;             /* everybody's, or those of `user` */
+    uint64_t user;
+    uint32_t n_freed;     /* out: pages */
+};
+
 struct halo_device_thread {
     pthread_t thread;
     struct halo_mailbox box;

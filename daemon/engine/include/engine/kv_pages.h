@@ -1,7 +1,12 @@
 /* kv_pages.h: the page pool of one model's KV cache and the page tables that borrow from it.
  *
  * A page holds HALO_KV_PAGE_TOKENS positions of every layer; page numbers are those of the device. A page has a
- * reference count: taken with one, back in the free list at zero.
+ * reference count: one for each table that holds it. At zero it is free, unless the prefix index lists what it holds:
+ * then it stays as it is, idle, until it is used again or its memory is needed. Free and idle pages together are what
+ * can be taken.
+ *
+ * Whole pages are shared as they are, for nobody writes to one again. A page that is shared only in part (the last one
+ * of a text, or one whose text goes on differently) is copied by the device: see find_tail.
  *
  * Threads: the device thread. Memory: all of it at init (a table's at table_init, on whatever thread prepares the
  * sequence).
@@ -9,14 +14,16 @@
 #ifndef HALO_ENGINE_KV_PAGES_H
 #define HALO_ENGINE_KV_PAGES_H
 
+#include <engine/prefix.h>
 #include <stdint.h>
 
-#define HALO_KV_E_FULL 1 /* outcome: not enough free pages; nothing was taken */
+#define HALO_KV_E_FULL 1 /* outcome: not enough pages; nothing was taken */
 
 struct halo_kv_pool {
     uint32_t n_pages, n_free;
     uint32_t *free; /* [n_pages] a stack; the first n_free are valid. Lowest numbers come out first from a fresh pool */
-    uint16_t *refs; /* [n_pages] 0: free */
+    uint16_t *refs; /* [n_pages] 0: free or idle */
+    struct halo_prefix prefix;
 };
 
 /* Pages of one sequence: pages[i] has the positions i * 32 .. i * 32 + 31. */
@@ -29,7 +36,16 @@ struct halo_kv_table {
 uint32_t halo_kv_pages_for(uint64_t n_positions);
 
 int halo_kv_pool_init(struct halo_kv_pool *pool, uint32_t n_pages); /* 0 or -ENOMEM */
-void halo_kv_pool_finish(struct halo_kv_pool *pool);                /* every page must be back */
+void halo_kv_pool_finish(struct halo_kv_pool *pool);                /* every page must be free or idle */
+
+/* Pages that can be taken now. */
+static inline uint32_t halo_kv_pool_available(const struct halo_kv_pool *pool)
+{
+    return pool->n_free + pool->prefix.n_idle;
+}
+
+/* Forgets what pages of this user (of anybody when `all`) hold. Returns how many idle ones became free. */
+uint32_t halo_kv_pool_forget(struct halo_kv_pool *pool, bool all, uint64_t user);
 
 /* Room for a sequence of up to max_positions. 0 or -ENOMEM. */
 int halo_kv_table_init(struct halo_kv_table *table, uint32_t max_positions);
@@ -38,7 +54,34 @@ void halo_kv_table_finish(struct halo_kv_table *table); /* must be empty */
 /* Makes the table cover n_positions (<= its room). 0 or HALO_KV_E_FULL. */
 int halo_kv_table_grow(struct halo_kv_table *table, struct halo_kv_pool *pool, uint32_t n_positions);
 
-/* Gives all pages back. */
+/* Gives all pages back, the last first. */
 void halo_kv_table_clear(struct halo_kv_table *table, struct halo_kv_pool *pool);
+
+/* ---- reuse ---- */
+
+/* Fills an empty table with the longest chain of whole pages that begin ids[0..limit). Returns the positions that they
+ * hold. */
+uint32_t halo_kv_table_take(struct halo_kv_table *table, struct halo_kv_pool *pool, uint64_t user, const int32_t *ids,
+                            uint32_t limit);
+
+/* How many positions behind those of the table (all its pages are whole and listed) some page has as well, within
+ * limit. Copied to the table's next page they need not be computed; *ret_page may be that page itself, when growing
+ * evicted it. */
+uint32_t halo_kv_table_find_tail(const struct halo_kv_table *table, const struct halo_kv_pool *pool, uint64_t user,
+                                 const int32_t *ids, uint32_t limit, uint32_t *ret_page);
+
+/* Page `at` of the table, and a listed one that holds the same ids: takes the latter instead, without a look at what is
+ * in the former. False: there is none. */
+bool halo_kv_table_swap(struct halo_kv_table *table, struct halo_kv_pool *pool, uint64_t user, const int32_t *ids,
+                        uint32_t at);
+
+/* Page `at` is whole: lists it, or swaps it for an equal one. Nothing happens when the pages in front of it are not
+ * listed (they were forgotten). */
+void halo_kv_table_keep(struct halo_kv_table *table, struct halo_kv_pool *pool, uint64_t user, const int32_t *ids,
+                        uint32_t at);
+
+/* Gives all pages back like clear, and lists what the last of n_filled positions left in a page that is not whole. */
+void halo_kv_table_leave(struct halo_kv_table *table, struct halo_kv_pool *pool, uint64_t user, const int32_t *ids,
+                         uint32_t n_filled);
 
 #endif

@@ -17,6 +17,7 @@ enum halo_note_what {
     HALO_NOTE_UNLOAD,      /* struct halo_loaded: nobody uses it any more */
     HALO_NOTE_BENCH,       /* struct halo_bench */
     HALO_NOTE_FORECAST,    /* struct halo_forecast */
+    HALO_NOTE_RESET,       /* struct halo_reset */
     /* to the prefetch thread */
     HALO_NOTE_LOAD_READ, /* struct halo_load */
     /* to the text thread */
@@ -32,6 +33,7 @@ enum halo_note_what {
     HALO_NOTE_BENCH_PROGRESS, /* struct halo_bench: the bench goes on */
     HALO_NOTE_BENCH_DONE,     /* struct halo_bench */
     HALO_NOTE_FORECAST_DONE,  /* struct halo_forecast */
+    HALO_NOTE_RESET_DONE,     /* struct halo_reset */
     HALO_NOTE_DEVICE_OPEN,    /* NULL: the device was opened, or could not be */
 };
 

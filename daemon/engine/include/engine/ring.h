@@ -14,7 +14,7 @@
 enum halo_event_kind {
     HALO_EVENT_SKIP, /* the ring's own: the rest of the buffer up to its end is unused */
     HALO_EVENT_QUEUE,     /* progress: a = places moved up, b = places at the start */
-    HALO_EVENT_STARTED,   /* the sequence got its first pages */
+    HALO_EVENT_STARTED,   /* the sequence got its first pages: a = positions that came out of the cache */
     HALO_EVENT_PREFILL,   /* progress: a = tokens done, b = tokens in all */
     HALO_EVENT_COMMITTED, /* a = place in the reply */
     HALO_EVENT_TEXT,

@@ -7,6 +7,11 @@
  * queue (preemption); paused ones, whose readers do not read, go first. A sequence alone always fits (submit refuses
  * what cannot), so the oldest always gets on.
  *
+ * Prefixes: what a sequence computed stays in the page pool when it fills a page, ends or is sent back, and the next
+ * one of the same user whose ids begin alike takes it over instead of computing it (prefix.h). The last id is always
+ * computed afresh. What is shared in part is copied by the device, so on a batch-invariant device logits and ids are
+ * bit for bit those of a run without reuse. After a device fault the user's prefixes are forgotten.
+ *
  * Cancel, deadline and hold are looked at before every step. Logits are scanned: a sequence whose row is not made of
  * finite numbers ends with device_fault, and no token of it.
  *
@@ -77,6 +82,10 @@ int halo_scheduler_step(struct halo_scheduler *scheduler, struct halo_fault *fau
 
 /* Whether no sequence is in the way of a bench: paused ones give their pages back and wait in the queue. */
 bool halo_scheduler_quiet(struct halo_scheduler *scheduler);
+
+/* Forgets the prefixes of this user (of everybody when `all`); sequences that run leave none any more. Returns how many
+ * pages became free. */
+uint32_t halo_scheduler_forget(struct halo_scheduler *scheduler, bool all, uint64_t user);
 
 /* Ends everything with this fault. */
 void halo_scheduler_fail_all(struct halo_scheduler *scheduler, const struct halo_fault *fault);

@@ -54,6 +54,8 @@ enum halo_outcome {
 
 struct halo_loaded;
 
+#define HALO_SEQUENCE_NOBODY UINT64_MAX
+
 struct halo_sequence_setup {
     enum halo_sequence_kind kind;
     const int32_t *ids; /* prompt, then what a resumed reply had committed; copied */
@@ -64,6 +66,8 @@ struct halo_sequence_setup {
     uint32_t n_stops;
     bool ignore_eos;
     bool want_logprob;
+    bool cache_prompt;   /* take from the prefix index and leave to it */
+    uint64_t user;       /* whose prefixes; HALO_SEQUENCE_NOBODY: of no user by name */
     uint32_t n_top;      /* alternatives reported with a token or row */
     uint32_t score_from; /* first position reported */
     uint64_t bytes_sent; /* resume: text that the client has */
@@ -85,6 +89,7 @@ struct halo_sequence {
     struct halo_sampler_params sampler;
     uint32_t n_prompt, n_resumed, max_tokens, capacity; /* ids: n_prompt + max_tokens */
     bool ignore_eos, want_logprob;
+    uint64_t user;
     uint32_t n_top, score_from;
     uint64_t elapsed_ns, arrived_ns, deadline_ns;
     uint32_t step_bytes;  /* of the ring: the most that one computed row can write */
@@ -96,6 +101,9 @@ struct halo_sequence {
     int32_t *ids;
     uint32_t n_ids;    /* prompt and committed */
     uint32_t n_filled; /* positions whose K and V are in the pages */
+    uint32_t n_kept;   /* of its pages: offered to the prefix index, from the first on */
+    uint32_t n_cached; /* positions that were never computed here */
+    bool cache_prompt; /* reads and feeds the prefix index; a reset clears it */
     uint32_t n_scored; /* score: rows reported; the next one is score_from + n_scored */
     double nll_sum;
     uint32_t n_nll;
@@ -140,7 +148,7 @@ bool halo_sequence_has_room(const struct halo_sequence *sequence, uint32_t n_row
 
 /* Device thread: writes events; room was checked before (has_room), so they cannot fail. Tell the port with
  * halo_sequence_tell(). */
-void halo_sequence_emit_started(struct halo_sequence *sequence, uint64_t now_ns);
+void halo_sequence_emit_started(struct halo_sequence *sequence, uint64_t now_ns); /* n_cached is settled */
 void halo_sequence_emit_progress(struct halo_sequence *sequence, enum halo_event_kind kind, uint64_t a, uint64_t b);
 void halo_sequence_emit_committed(struct halo_sequence *sequence, int32_t id, uint64_t now_ns, double logprob,
                                   uint32_t n_top);

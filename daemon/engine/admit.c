@@ -1,0 +1,119 @@
+/* admit.c: who comes in from the queue, and with which pages.
+ *
+ * Device thread. Strictly in order of arrival: a small sequence does not overtake a large one for ever. Pages for all
+ * ids are taken here (a decoding sequence takes one more at a time, batch.c); those that somebody of the same user
+ * filled before are shared, and a page that begins alike is copied. A copy that fails costs nothing but computing.
+ */
+#include "scheduler_priv.h"
+
+#include <assert.h>
+
+/* Pages that this one may take at most beside what it shares, or so that those that run keep one in hand each: else it
+ * would be thrown out again at the next page border. */
+static uint32_t pages_needed(const struct halo_scheduler *s, const struct halo_sequence *q)
+{
+    uint32_t n_pages = halo_kv_pages_for(q->n_ids) - q->table.n;
+    return n_pages + (s->n_running > 0 ? s->n_running + 1 : 0);
+}
+
+/* Takes the pages that it shares, and frees what it lacks from paused sequences. False: it stays in the queue and holds
+ * nothing. */
+static bool make_room(struct halo_scheduler *s, struct halo_sequence *q)
+{
+    struct halo_sequence *victim;
+    while (s->n_running == s->max_running) {
+        if (!(victim = halo_scheduler_youngest_paused(s, q)))
+            return false;
+        halo_scheduler_requeue(s, victim);
+    }
+    if (q->cache_prompt)
+        halo_kv_table_take(&q->table, &s->pool, q->user, q->ids, halo_sequence_reusable(q));
+    while (halo_kv_pool_available(&s->pool) < pages_needed(s, q)) {
+        if (!(victim = halo_scheduler_youngest_paused(s, q))) {
+            assert(s->n_running > 0); /* alone it fits: submit saw to that */
+            halo_kv_table_clear(&q->table, &s->pool);
+            return false;
+        }
+        halo_scheduler_requeue(s, victim);
+    }
+    return true;
+}
+
+/* The first page that is not shared, if some page begins like it. Returns the positions that it then holds. */
+static uint32_t copy_tail(struct halo_scheduler *s, struct halo_sequence *q)
+{
+    char reason[HALO_DEVICE_REASON];
+    uint32_t limit = halo_sequence_reusable(q), first = q->table.n * HALO_KV_PAGE_TOKENS, from;
+    uint32_t n = halo_kv_table_find_tail(&q->table, &s->pool, q->user, q->ids, limit, &from);
+    if (n == 0)
+        return 0;
+    int r = halo_kv_table_grow(&q->table, &s->pool, first + n);
+    assert(r == 0);
+    uint32_t to = q->table.pages[q->table.n - 1];
+    if (from != to && s->setup.ops->kv_copy(s->setup.device_model, from, to, reason) < 0)
+        return 0; /* a device that is lost says so in the run that follows */
+    HALO_COUNT(s->setup.stats, prefix_copies, 1);
+    return n;
+}
+
+/* Pages for all ids. */
+static void take_pages(struct halo_scheduler *s, struct halo_sequence *q)
+{
+    q->n_kept = q->table.n;
+    q->n_filled = q->table.n * HALO_KV_PAGE_TOKENS;
+    if (q->cache_prompt)
+        q->n_filled += copy_tail(s, q);
+    int r = halo_kv_table_grow(&q->table, &s->pool, q->n_ids);
+    assert(r == 0);
+    if (q->n_filled > 0) {
+        HALO_COUNT(s->setup.stats, prefix_hits, 1);
+        HALO_COUNT(s->setup.stats, cached_tokens, q->n_filled);
+    }
+    if (q->started_ns == 0)
+        q->n_cached = q->n_filled;
+}
+
+static void run(struct halo_scheduler *s, struct halo_sequence *q, uint64_t now_ns)
+{
+    uint32_t place = s->n_running;
+    while (place > 0 && s->running[place - 1]->serial > q->serial) {
+        s->running[place] = s->running[place - 1];
+        place--;
+    }
+    s->running[place] = q;
+    halo_scheduler_publish(s, 0, 1);
+    halo_sequence_move(q, HALO_SEQUENCE_PREFILL);
+    if (q->started_ns > 0)
+        return;
+    q->started_ns = now_ns;
+    halo_stats_observe(s->setup.stats, HALO_HISTOGRAM_queue_ms, (now_ns - q->arrived_ns) / 1000000);
+    halo_sequence_emit_started(q, now_ns);
+    halo_sequence_tell(q, s->setup.port);
+}
+
+void halo_scheduler_admit(struct halo_scheduler *s, uint64_t now_ns)
+{
+    for (struct halo_sequence **at = &s->queue; *at;) {
+        struct halo_sequence *q = *at;
+        if (halo_scheduler_reader_behind(q)) {
+            at = &q->next;
+            continue;
+        }
+        if (!make_room(s, q))
+            return;
+        while (*at != q) /* make_room may have put older ones in front */
+            at = &(*at)->next;
+        halo_scheduler_unqueue(s, at);
+        take_pages(s, q);
+        run(s, q, now_ns);
+        at = &s->queue;
+    }
+}
+
+uint32_t halo_scheduler_forget(struct halo_scheduler *s, bool all, uint64_t user)
+{
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (all || s->running[i]->user == user)
+            s->running[i]->cache_prompt = false;
+    return halo_kv_pool_forget(&s->pool, all, user);
+}
