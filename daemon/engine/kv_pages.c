@@ -164,7 +164,7 @@ bool halo_kv_table_swap(struct halo_kv_table *table, struct halo_kv_pool *pool, 
     if (!has_parent(table, pool, at))
         return false;
     uint32_t page = halo_prefix_find(&pool->prefix, parent_of(table, at), user, ids + at * PAGE);
-    if (page == NONE || page == table->pages[at])
+    if (page == NONE)
         return false;
     hold(pool, page);
     drop(pool, table->pages[at]);

@@ -118,7 +118,7 @@ static void users_share_nothing(void **state)
     struct rig rig;
     rig_init(&rig, 64, 8, 64);
     struct halo_sequence_setup setup = rig_setup(&rig, 2, 90, 5);
-    const uint64_t users[] = {1000, 1001, 0, HALO_SEQUENCE_NOBODY, 1000 + HALO_PREFIX_ROOTS};
+    const uint64_t users[] = {1000, 1001, 0, HALO_SEQUENCE_NOBODY, 1001 + (1ull << 32)};
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < 5; i++) {
             setup.user = users[i];
@@ -131,6 +131,21 @@ static void users_share_nothing(void **state)
         setup.user = users[i];
         assert_int_equal(run_one(&rig, &setup, NULL)->n_cached, i == 1 ? 0 : 89);
     }
+    rig_finish(&rig);
+}
+
+/* More users than lists of first pages: some share a list. */
+static void users_in_one_list_share_nothing(void **state)
+{
+    struct rig rig;
+    rig_init(&rig, 64, 8, 4 * HALO_PREFIX_ROOTS);
+    struct halo_sequence_setup setup = rig_setup(&rig, 2, 20, 1);
+    for (uint64_t user = 0; user < 3 * HALO_PREFIX_ROOTS; user++) {
+        setup.user = user;
+        assert_int_equal(run_one(&rig, &setup, NULL)->n_cached, 0);
+    }
+    for (setup.user = 0; setup.user < 50; setup.user++)
+        assert_int_equal(run_one(&rig, &setup, NULL)->n_cached, 19);
     rig_finish(&rig);
 }
 
@@ -297,6 +312,7 @@ int main(void)
         cmocka_unit_test(the_last_token_is_always_computed),
         cmocka_unit_test(texts_that_part_in_a_page_share_up_to_there),
         cmocka_unit_test(users_share_nothing),
+        cmocka_unit_test(users_in_one_list_share_nothing),
         cmocka_unit_test(who_wants_no_cache_neither_takes_nor_leaves),
         cmocka_unit_test(a_reset_forgets_also_what_still_runs),
         cmocka_unit_test(the_longest_unused_goes_first),
