@@ -2,19 +2,15 @@
  *
  * Device thread. First one row for each sequence that decodes, in order of arrival; a full page pool sends the youngest
  * back to the queue, which is safe in the middle of building because whoever goes is younger than all that have rows
- * already (or is paused and has none). Then pieces of prompts and scores, oldest first, within the rows and outputs
- * that are left.
+ * already (or is paused and has none). Then pieces of prompts and scores, within the rows that the pace allows and
+ * the outputs that are left: at least half of the rows for the oldest, the others for those that have the least left, so
+ * that a short prompt is not held up by a long one, nor a long one for ever by short ones. Prompts of one user that begin
+ * like the oldest wait for its pages instead of computing them beside it.
  */
 #include "scheduler_priv.h"
 
 #include <assert.h>
-
-/* A step with a piece of a prompt should take about this long: it is how long a cancel, a newcomer or the next token of
- * the others waits. Pieces that are too small waste bandwidth: every step reads all weights once. */
-#define STEP_ALONE_NS 1000000000.0
-#define STEP_SHARED_NS 150000000.0
-#define PIECE_ALONE_MIN 64
-#define PIECE_SHARED_MIN 16
+#include <string.h>
 
 static void add_rows(struct halo_scheduler *s, struct halo_sequence *q, uint32_t n_rows, uint32_t output_from)
 {
@@ -70,18 +66,12 @@ static void add_decodes(struct halo_scheduler *s)
 /* Rows that pieces may take in this step. */
 static uint32_t piece_budget(const struct halo_scheduler *s)
 {
-    uint32_t left = s->setup.plan->max_rows - s->batch.n_rows;
-    if (!s->setup.batch_invariant)
-        return left; /* the cut would change the numbers: always the same cut then */
-    bool shared = s->batch.n_rows > 0;
-    uint32_t least = shared ? PIECE_SHARED_MIN : PIECE_ALONE_MIN, rows = least;
-    if (s->row_ns > 0) {
-        double wanted = (shared ? STEP_SHARED_NS : STEP_ALONE_NS) / s->row_ns;
-        rows = wanted >= left ? left : (uint32_t)wanted & ~15u;
-    }
-    if (rows < least)
-        rows = least;
-    return rows < left ? rows : left;
+    struct halo_pace_load load = {.n_decodes = s->n_decodes,
+                                  .n_left = s->setup.plan->max_rows - s->batch.n_rows,
+                                  .any_cut = s->setup.batch_invariant,
+                                  .others_ns = s->others_ns,
+                                  .n_prompts_of = s->n_prompts_of > 0 ? s->n_prompts_of : 1};
+    return halo_pace_rows(&s->pace, &load);
 }
 
 static uint32_t at_most(uint32_t a, uint32_t b)
@@ -100,25 +90,75 @@ static uint32_t score_rows(const struct halo_scheduler *s, const struct halo_seq
     return at_most(at_most(silent + fit, halo_sequence_left(q)), budget);
 }
 
-static void add_pieces(struct halo_scheduler *s)
+/* Adds at most budget rows; how many it were. */
+static uint32_t add_piece(struct halo_scheduler *s, struct halo_sequence *q, uint32_t budget)
 {
-    uint32_t budget = piece_budget(s);
-    for (uint32_t i = 0; i < s->n_running && budget > 0; i++) {
+    uint32_t n_rows = at_most(halo_sequence_left(q), budget), output_from = q->n_ids - 1;
+    if (q->kind == HALO_SEQUENCE_SCORE) {
+        n_rows = score_rows(s, q, budget);
+        output_from = q->score_from + q->n_scored;
+    } else if (s->batch.n_outputs == s->setup.plan->max_outputs && n_rows == halo_sequence_left(q)) {
+        n_rows--; /* no output left for its last row: the next step */
+    }
+    if (n_rows > 0)
+        add_rows(s, q, n_rows, output_from);
+    return n_rows;
+}
+
+/* Takes over whole pages that others have finished since. */
+static void catch_up(struct halo_scheduler *s, struct halo_sequence *q)
+{
+    while (q->cache_prompt && (q->n_kept + 1) * HALO_KV_PAGE_TOKENS <= halo_sequence_reusable(q) &&
+           halo_kv_table_swap(&q->table, &s->pool, q->user, q->ids, q->n_kept)) {
+        uint32_t n_saved = ++q->n_kept * HALO_KV_PAGE_TOKENS - q->n_filled;
+        q->n_filled += n_saved;
+        q->n_cached += q->n_preempted == 0 ? n_saved : 0;
+        HALO_COUNT(s->setup.stats, cached_tokens, n_saved);
+    }
+}
+
+/* Whether its next page is one that the other one, who gets on in every step, is about to fill. */
+static bool waits_for(const struct halo_sequence *q, const struct halo_sequence *other)
+{
+    uint32_t at = q->n_kept, end = (at + 1) * HALO_KV_PAGE_TOKENS;
+    if (!q->cache_prompt || !other->cache_prompt || q->user != other->user || other->n_kept < at ||
+        end > halo_sequence_reusable(q) || end > other->n_ids)
+        return false;
+    if (at > 0 && q->table.pages[at - 1] != other->table.pages[at - 1])
+        return false; /* they parted before */
+    return memcmp(q->ids + end - HALO_KV_PAGE_TOKENS, other->ids + end - HALO_KV_PAGE_TOKENS,
+                  HALO_KV_PAGE_TOKENS * sizeof(*q->ids)) == 0;
+}
+
+/* Whose prompts may have a piece: the oldest first, then by how little is left. */
+static uint32_t pick_prompts(struct halo_scheduler *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_running; i++) {
         struct halo_sequence *q = s->running[i];
         if (halo_sequence_state_of(q) != HALO_SEQUENCE_PREFILL)
             continue;
-        uint32_t n_rows = at_most(halo_sequence_left(q), budget), output_from = q->n_ids - 1;
-        if (q->kind == HALO_SEQUENCE_SCORE) {
-            n_rows = score_rows(s, q, budget);
-            output_from = q->score_from + q->n_scored;
-        } else if (s->batch.n_outputs == s->setup.plan->max_outputs && n_rows == halo_sequence_left(q)) {
-            n_rows--; /* no output left for its last row: the next step */
-        }
-        if (n_rows == 0)
+        catch_up(s, q);
+        if (n > 0 && waits_for(q, s->picks[0]))
             continue;
-        add_rows(s, q, n_rows, output_from);
-        budget -= n_rows;
+        uint32_t at = n++;
+        for (; at > 1 && halo_sequence_left(s->picks[at - 1]) > halo_sequence_left(q); at--)
+            s->picks[at] = s->picks[at - 1];
+        s->picks[at] = q;
     }
+    return n;
+}
+
+static void add_pieces(struct halo_scheduler *s)
+{
+    uint32_t n_picks = pick_prompts(s), budget = n_picks > 0 ? piece_budget(s) : 0, n_others = 0;
+    if (budget == 0)
+        return;
+    for (uint32_t i = 1; i < n_picks && n_others < budget / 2; i++)
+        n_others += at_most(halo_sequence_left(s->picks[i]), budget);
+    budget -= add_piece(s, s->picks[0], budget - at_most(n_others, budget / 2));
+    for (uint32_t i = 1; i < n_picks && budget > 0; i++)
+        budget -= add_piece(s, s->picks[i], budget);
 }
 
 uint32_t halo_batch_build(struct halo_scheduler *s)
@@ -127,6 +167,7 @@ uint32_t halo_batch_build(struct halo_scheduler *s)
     s->batch = (struct halo_batch){
         .token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs, .output = s->output, .logits = s->logits};
     add_decodes(s);
+    s->n_decodes = s->batch.n_rows;
     add_pieces(s);
     return s->batch.n_rows;
 }

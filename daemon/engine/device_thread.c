@@ -189,10 +189,10 @@ static double measured_flops(const struct halo_device_thread *t)
 {
     for (uint32_t i = 0; i < t->n_models; i++) {
         struct halo_plan_cost cost;
-        if (t->models[i]->scheduler.row_ns <= 0)
+        if (t->models[i]->scheduler.pace.row_ns <= 0)
             continue;
         halo_plan_cost(&t->models[i]->model->plan, 0, 1, &cost);
-        return (double)cost.flops / (t->models[i]->scheduler.row_ns / 1e9);
+        return (double)cost.flops / (t->models[i]->scheduler.pace.row_ns / 1e9);
     }
     return 0;
 }
@@ -278,9 +278,26 @@ static bool run_bench(struct halo_device_thread *t)
     return true;
 }
 
+/* Replies on one model wait for prompts on another as well: tells each scheduler of the others. */
+static void share_device(struct halo_device_thread *t)
+{
+    double all_ns = 0;
+    uint32_t n_prompts_of = 0;
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        all_ns += halo_scheduler_decode_ns(&t->models[i]->scheduler);
+        n_prompts_of += halo_scheduler_has_prompts(&t->models[i]->scheduler);
+    }
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        struct halo_scheduler *s = &t->models[i]->scheduler;
+        s->others_ns = t->n_models > 1 ? all_ns - halo_scheduler_decode_ns(s) : 0;
+        s->n_prompts_of = n_prompts_of;
+    }
+}
+
 static bool run_models(struct halo_device_thread *t)
 {
     bool worked = false;
+    share_device(t);
     for (uint32_t i = 0; i < t->n_models; i++) {
         struct halo_fault fault = {0};
         t->models[i]->scheduler.closed = t->benches != NULL;

@@ -31,6 +31,7 @@ int halo_scheduler_init(struct halo_scheduler *s, const struct halo_scheduler_se
         s->max_running = plan->max_rows;
     s->running = take(s->max_running, sizeof(*s->running));
     s->parts = take(s->max_running, sizeof(*s->parts));
+    s->picks = take(s->max_running, sizeof(*s->picks));
     s->seqs = take(s->max_running, sizeof(*s->seqs));
     s->token = take(plan->max_rows, sizeof(*s->token));
     s->pos = take(plan->max_rows, sizeof(*s->pos));
@@ -39,9 +40,9 @@ int halo_scheduler_init(struct halo_scheduler *s, const struct halo_scheduler_se
     s->tops = take(HALO_SCHEDULER_TOPS, sizeof(*s->tops));
     size_t logit_bytes = (size_t)plan->max_outputs * plan->n_vocab * sizeof(float);
     s->logits = aligned_alloc(64, (logit_bytes + 63) & ~(size_t)63);
-    int r = s->running && s->parts && s->seqs && s->token && s->pos && s->seq && s->output && s->tops && s->logits
-                ? 0
-                : -ENOMEM;
+    bool whole = s->running && s->parts && s->picks && s->seqs && s->token && s->pos && s->seq && s->output && s->tops &&
+                 s->logits;
+    int r = whole ? halo_pace_init(&s->pace, s->max_running) : -ENOMEM;
     if (r == 0)
         r = halo_sampler_init(&s->sampler, plan->n_vocab);
     if (r == 0)
@@ -56,8 +57,10 @@ void halo_scheduler_finish(struct halo_scheduler *s)
     assert(s->n_queued == 0 && s->n_running == 0);
     halo_kv_pool_finish(&s->pool);
     halo_sampler_finish(&s->sampler);
+    halo_pace_finish(&s->pace);
     free(s->running);
     free(s->parts);
+    free(s->picks);
     free(s->seqs);
     free(s->token);
     free(s->pos);
@@ -342,10 +345,7 @@ static void count_step(struct halo_scheduler *s, uint64_t elapsed_ns)
     halo_stats_observe(stats, HALO_HISTOGRAM_step_rows, n_rows);
     halo_stats_observe(stats, HALO_HISTOGRAM_step_sequences, s->n_parts);
     halo_stats_observe(stats, HALO_HISTOGRAM_step_ms, elapsed_ns / 1000000);
-    if (n_rows >= 16) {
-        double row_ns = (double)elapsed_ns / n_rows;
-        s->row_ns = s->row_ns > 0 ? 0.5 * (s->row_ns + row_ns) : row_ns;
-    }
+    halo_pace_note(&s->pace, s->n_decodes, n_rows - s->n_decodes, elapsed_ns);
 }
 
 static int run_device(struct halo_scheduler *s, struct halo_fault *fault)
@@ -394,6 +394,22 @@ int halo_scheduler_step(struct halo_scheduler *s, struct halo_fault *fault)
     int r = step(s, fault);
     halo_guard_leave();
     return r;
+}
+
+double halo_scheduler_decode_ns(const struct halo_scheduler *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        n += halo_sequence_state_of(s->running[i]) == HALO_SEQUENCE_DECODE;
+    return n > 0 ? halo_pace_decode_ns(&s->pace, n) : 0;
+}
+
+bool halo_scheduler_has_prompts(const struct halo_scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (halo_sequence_state_of(s->running[i]) == HALO_SEQUENCE_PREFILL)
+            return true;
+    return false;
 }
 
 bool halo_scheduler_quiet(struct halo_scheduler *s)

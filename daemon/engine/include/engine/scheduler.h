@@ -2,8 +2,10 @@
  * logits.
  *
  * Sequences wait in order of arrival, are admitted when pages for all their ids are free, and share each step: first
- * one row of every sequence that decodes, then pieces of prompts and of scores within the rows that are left. They join
- * and leave at any step. When the page pool runs dry the youngest sequence gives its pages back and returns to the
+ * one row of every sequence that decodes, then pieces of prompts and of scores, as many rows as keep the step short
+ * enough for those who decode (pace.h). The oldest prompt gets at least half of them, the rest goes to those that have
+ * the least left: nobody waits behind a long prompt, and a long prompt always gets on. Sequences join and leave at any
+ * step. When the page pool runs dry the youngest sequence gives its pages back and returns to the
  * queue (preemption); paused ones, whose readers do not read, go first. A sequence alone always fits (submit refuses
  * what cannot), so the oldest always gets on.
  *
@@ -22,6 +24,7 @@
 
 #include <base/fault.h>
 #include <engine/kv_pages.h>
+#include <engine/pace.h>
 #include <engine/sampler.h>
 #include <engine/sequence.h>
 #include <engine/stats.h>
@@ -56,7 +59,9 @@ struct halo_scheduler {
     uint32_t n_queued, n_running, max_running;
     bool closed;                       /* the device thread: admit nobody for now, a bench wants the device */
     uint64_t next_serial;
-    double row_ns;                     /* smoothed time of one prompt row; 0: not measured yet */
+    struct halo_pace pace;
+    double others_ns;                  /* the device thread: decode time of other models in a round; 0: nobody decodes */
+    uint32_t n_prompts_of;             /* the device thread: models with prompts to work on; 0 counts as 1 */
 
     /* the step being built; arrays of plan->max_rows, max_outputs and max_running */
     struct halo_batch batch;
@@ -65,7 +70,8 @@ struct halo_scheduler {
     struct halo_batch_seq *seqs;
     float *logits;
     struct halo_batch_part *parts;
-    uint32_t n_parts;
+    struct halo_sequence **picks;      /* [max_running] whose prompts may have a piece */
+    uint32_t n_parts, n_decodes;       /* n_decodes: of the parts, those that decode; they come first */
 };
 
 /* 0 or -ENOMEM. */
@@ -75,6 +81,11 @@ void halo_scheduler_finish(struct halo_scheduler *scheduler); /* no sequence may
 /* Takes a sequence. It comes back through the port's mailbox, at once when it cannot run (queue_full, out_of_memory).
  */
 void halo_scheduler_submit(struct halo_scheduler *scheduler, struct halo_sequence *sequence);
+
+/* What others must know to share the device fairly: the time of a step of those who decode now (0: nobody does, or it
+ * was not measured), and whether there are prompts to work on. */
+double halo_scheduler_decode_ns(const struct halo_scheduler *scheduler);
+bool halo_scheduler_has_prompts(const struct halo_scheduler *scheduler);
 
 /* One step. 0, HALO_SCHEDULER_IDLE, or a negative errno: the device failed and every sequence that was in the step has
  * ended. */

@@ -1,0 +1,50 @@
+/* pace.h: how many rows of prompts a step may hold, so that those who decode do not wait for those who begin.
+ *
+ * Measured, not assumed: how long a step takes that only decodes, for each number of replies, and what a row of a prompt
+ * adds to it. A step that also has pieces of prompts takes at most HALO_PACE_PIECES times longer on their account. The
+ * reference is renewed: after HALO_PACE_MIXED mixed steps in a row, and for a number of replies not seen before, one
+ * step goes without pieces. Where nobody decodes a piece is as long as a newcomer or a cancel may have to wait.
+ *
+ * Threads: the device thread. Memory: at init.
+ */
+#ifndef HALO_ENGINE_PACE_H
+#define HALO_ENGINE_PACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HALO_PACE_PIECES 1.5       /* time of pieces for each unit of decode time: a step is at most 2.5 times longer */
+#define HALO_PACE_LEAST_NS 1000000 /* pieces may always take this long: tokens every millisecond are soon enough */
+#define HALO_PACE_ALONE_NS 250000000
+#define HALO_PACE_MIXED 32
+
+struct halo_pace {
+    uint32_t max_decodes;
+    double *decode_ns;   /* [max_decodes + 1] smoothed time of a step with that many replies and nothing else; 0: unknown */
+    double row_ns;       /* smoothed time of one prompt row where nobody decodes, its share of the step; 0: unknown */
+    double added_row_ns; /* smoothed time that one prompt row adds to a step of decodes; 0: unknown */
+    uint32_t n_mixed;    /* mixed steps since the last one that only decoded */
+};
+
+/* What the step is for. */
+struct halo_pace_load {
+    uint32_t n_decodes;     /* replies that have their row in it */
+    uint32_t n_left;        /* rows that the batch has room for */
+    bool any_cut;           /* a prompt may be cut anywhere: the numbers do not depend on it */
+    double others_ns;       /* what replies on other models add to everybody's wait; 0: there are none */
+    uint32_t n_prompts_of;  /* models with prompts to work on, this one included */
+};
+
+int halo_pace_init(struct halo_pace *pace, uint32_t max_decodes); /* 0 or -ENOMEM */
+void halo_pace_finish(struct halo_pace *pace);
+
+/* Rows of prompts for this step, 0 to n_left. */
+uint32_t halo_pace_rows(const struct halo_pace *pace, const struct halo_pace_load *load);
+
+/* What a step took. */
+void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_prompt_rows, uint64_t elapsed_ns);
+
+/* A step with this many replies alone; from the nearest number that was measured; 0: none was. */
+double halo_pace_decode_ns(const struct halo_pace *pace, uint32_t n_decodes);
+
+#endif

@@ -1,0 +1,99 @@
+/* pace.c: the time that prompts may take beside replies.
+ *
+ * Device thread; a few numbers. The time of a decode step follows a faster one quickly and a slower one slowly, for what
+ * makes a step slow by chance would be paid by everybody's next token.
+ */
+#include <engine/pace.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#define LEAST_BESIDE 8  /* rows: a prompt gets on whatever the figures say */
+#define LEAST_ALONE 64  /* every step reads all weights once: a smaller piece wastes bandwidth */
+#define TRUSTED_ROWS 16 /* a step of fewer says little about the time of a row */
+#define TILE 16         /* rows that kernels like to have together */
+
+int halo_pace_init(struct halo_pace *pace, uint32_t max_decodes)
+{
+    *pace = (struct halo_pace){.max_decodes = max_decodes};
+    pace->decode_ns = calloc((size_t)max_decodes + 1, sizeof(*pace->decode_ns));
+    return pace->decode_ns ? 0 : -ENOMEM;
+}
+
+void halo_pace_finish(struct halo_pace *pace)
+{
+    free(pace->decode_ns);
+    *pace = (struct halo_pace){0};
+}
+
+double halo_pace_decode_ns(const struct halo_pace *pace, uint32_t n_decodes)
+{
+    assert(n_decodes <= pace->max_decodes);
+    for (uint32_t n = n_decodes; n > 0; n--) /* fewer replies: a step that is rather too short */
+        if (pace->decode_ns[n] > 0)
+            return pace->decode_ns[n];
+    for (uint32_t n = n_decodes + 1; n <= pace->max_decodes; n++)
+        if (pace->decode_ns[n] > 0)
+            return pace->decode_ns[n];
+    return 0;
+}
+
+static uint32_t rows_in(double ns, double row_ns, uint32_t least, uint32_t most)
+{
+    double wanted = row_ns > 0 ? ns / row_ns : least;
+    uint32_t rows = wanted >= most ? most : (uint32_t)wanted;
+    if (rows >= 2 * TILE && rows < most)
+        rows -= rows % TILE;
+    if (rows < least)
+        rows = least;
+    return rows < most ? rows : most;
+}
+
+static uint32_t rows_alone(const struct halo_pace *pace, const struct halo_pace_load *load)
+{
+    if (!load->any_cut)
+        return load->n_left; /* always the same cut */
+    return rows_in(HALO_PACE_ALONE_NS, pace->row_ns, LEAST_ALONE, load->n_left);
+}
+
+uint32_t halo_pace_rows(const struct halo_pace *pace, const struct halo_pace_load *load)
+{
+    assert(load->n_prompts_of > 0);
+    if (load->n_decodes == 0 && load->others_ns <= 0)
+        return rows_alone(pace, load);
+    double wait_ns = load->others_ns, row_ns = pace->row_ns;
+    if (load->n_decodes > 0) {
+        if (pace->decode_ns[load->n_decodes] <= 0 || pace->n_mixed >= HALO_PACE_MIXED)
+            return 0; /* to be measured */
+        wait_ns += pace->decode_ns[load->n_decodes];
+        if (pace->added_row_ns > 0)
+            row_ns = pace->added_row_ns;
+    }
+    double ns = HALO_PACE_PIECES * wait_ns / load->n_prompts_of;
+    return rows_in(ns > HALO_PACE_LEAST_NS ? ns : HALO_PACE_LEAST_NS, row_ns, LEAST_BESIDE, load->n_left);
+}
+
+static void follow(double *value, double seen, double weight)
+{
+    *value = *value > 0 ? *value + weight * (seen - *value) : seen;
+}
+
+void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_prompt_rows, uint64_t elapsed_ns)
+{
+    double ns = elapsed_ns > 0 ? (double)elapsed_ns : 1;
+    if (n_prompt_rows == 0) {
+        double *known = &pace->decode_ns[n_decodes];
+        assert(n_decodes > 0 && n_decodes <= pace->max_decodes);
+        follow(known, ns, ns < *known ? 0.5 : 0.125);
+        pace->n_mixed = 0;
+        return;
+    }
+    if (n_prompt_rows >= TRUSTED_ROWS && (n_decodes == 0 || pace->row_ns <= 0))
+        follow(&pace->row_ns, ns / (n_prompt_rows + n_decodes), 0.5);
+    if (n_decodes == 0)
+        return;
+    double added_ns = ns - halo_pace_decode_ns(pace, n_decodes);
+    follow(&pace->added_row_ns, (added_ns > 1 ? added_ns : 1) / n_prompt_rows, 0.25);
+    pace->n_mixed++;
+}
