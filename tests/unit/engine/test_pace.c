@@ -1,0 +1,125 @@
+/* test_pace.c: rows of prompts beside replies, from times that are made up: the share holds, the measure is renewed, a
+ * prompt always gets on. */
+#include <engine/pace.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <stddef.h>
+#include <cmocka.h>
+
+#define MS 1000000u
+
+/* A device whose step takes so long. */
+struct machine {
+    double base_ns, decode_ns, row_ns;
+};
+
+static uint64_t step_of(const struct machine *m, uint32_t n_decodes, uint32_t n_rows)
+{
+    return (uint64_t)(m->base_ns + n_decodes * m->decode_ns + n_rows * m->row_ns);
+}
+
+static struct halo_pace_load load_of(uint32_t n_decodes)
+{
+    return (struct halo_pace_load){.n_decodes = n_decodes, .n_left = 256 - n_decodes, .any_cut = true, .n_prompts_of = 1};
+}
+
+static void a_step_is_never_longer_than_its_share(void **state)
+{
+    static const struct machine machines[] = {
+        {20 * MS, 0.5 * MS, 2 * MS}, {100 * MS, MS, 3 * MS}, {5 * MS, 0.1 * MS, 0.05 * MS}, {1.5 * MS, 0.1 * MS, 0.1 * MS}};
+    for (int k = 0; k < 4; k++) {
+        struct halo_pace pace;
+        uint32_t n_pure = 0, n_rows_in_all = 0;
+        assert_int_equal(halo_pace_init(&pace, 48), 0);
+        for (int i = 0; i < 330; i++) {
+            struct halo_pace_load load = load_of(8);
+            uint32_t n_rows = halo_pace_rows(&pace, &load);
+            uint64_t ns = step_of(&machines[k], 8, n_rows);
+            assert_true(n_rows <= load.n_left);
+            n_pure += n_rows == 0;
+            n_rows_in_all += n_rows;
+            if (i > 40) {
+                assert_true(ns <= 3 * step_of(&machines[k], 8, 0));
+                assert_true(n_rows == 0 || n_rows == load.n_left || ns >= 1.8 * step_of(&machines[k], 8, 0));
+            }
+            halo_pace_note(&pace, 8, n_rows, ns);
+        }
+        assert_int_equal(n_pure, 330 / (HALO_PACE_MIXED + 1)); /* the first of all, then once in a while */
+        assert_true(n_rows_in_all > 320 * 8);
+        halo_pace_finish(&pace);
+    }
+}
+
+static void a_number_of_replies_is_measured_before_it_is_judged(void **state)
+{
+    struct halo_pace pace;
+    assert_int_equal(halo_pace_init(&pace, 48), 0);
+    struct halo_pace_load load = load_of(3);
+    assert_int_equal(halo_pace_rows(&pace, &load), 0);
+    halo_pace_note(&pace, 3, 0, 30 * MS);
+    assert_true(halo_pace_rows(&pace, &load) > 0);
+    load = load_of(9);
+    assert_int_equal(halo_pace_rows(&pace, &load), 0);
+    assert_true(halo_pace_decode_ns(&pace, 9) == 30 * MS); /* the nearest, for others who ask */
+    assert_true(halo_pace_decode_ns(&pace, 1) == 30 * MS);
+    halo_pace_finish(&pace);
+}
+
+static void one_slow_step_does_not_open_the_gate(void **state)
+{
+    struct halo_pace pace;
+    assert_int_equal(halo_pace_init(&pace, 48), 0);
+    for (int i = 0; i < 20; i++)
+        halo_pace_note(&pace, 8, 0, 20 * MS);
+    halo_pace_note(&pace, 8, 0, 60 * MS);
+    assert_true(halo_pace_decode_ns(&pace, 8) <= 25 * MS);
+    halo_pace_note(&pace, 8, 0, 20 * MS);
+    halo_pace_note(&pace, 8, 0, 20 * MS);
+    assert_true(halo_pace_decode_ns(&pace, 8) <= 21.5 * MS);
+    halo_pace_finish(&pace);
+}
+
+static void alone_a_piece_is_as_long_as_one_may_wait(void **state)
+{
+    struct halo_pace pace;
+    assert_int_equal(halo_pace_init(&pace, 48), 0);
+    struct halo_pace_load load = load_of(0);
+    assert_int_equal(halo_pace_rows(&pace, &load), 64); /* nothing known */
+    halo_pace_note(&pace, 0, 64, 64 * 2 * MS);
+    assert_int_equal(halo_pace_rows(&pace, &load), 112); /* 250 ms in whole tiles */
+    halo_pace_note(&pace, 0, 64, 64 * (uint64_t)80 * MS);
+    assert_int_equal(halo_pace_rows(&pace, &load), 64);
+    load.any_cut = false;
+    assert_int_equal(halo_pace_rows(&pace, &load), 256);
+    halo_pace_finish(&pace);
+}
+
+static void replies_on_another_model_count(void **state)
+{
+    struct halo_pace pace;
+    assert_int_equal(halo_pace_init(&pace, 48), 0);
+    halo_pace_note(&pace, 0, 64, 64 * MS);
+    struct halo_pace_load load = load_of(0);
+    load.others_ns = 40 * MS;
+    uint32_t n_rows = halo_pace_rows(&pace, &load);
+    assert_true(n_rows > 30 && n_rows <= 60);
+    load.n_prompts_of = 2; /* and another model has prompts too */
+    assert_true(halo_pace_rows(&pace, &load) <= 30);
+    load.others_ns = 0.01 * MS;
+    assert_int_equal(halo_pace_rows(&pace, &load), 8);
+    halo_pace_finish(&pace);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_is_never_longer_than_its_share),
+        cmocka_unit_test(a_number_of_replies_is_measured_before_it_is_judged),
+        cmocka_unit_test(one_slow_step_does_not_open_the_gate),
+        cmocka_unit_test(alone_a_piece_is_as_long_as_one_may_wait),
+        cmocka_unit_test(replies_on_another_model_count),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
