@@ -167,6 +167,7 @@ const struct halo_device_ops *halo_device_hip(void)
         .run = halo_hip_run,
         .kv_copy = halo_hip_kv_copy,
         .peek = halo_hip_peek,
+        .measure_bandwidth = halo_hip_measure_bandwidth,
     };
     return &ops;
 }

@@ -155,6 +155,9 @@ int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch
                  char *reason);
 int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason);
 
+/* bandwidth.c: bytes per second of a copy within the GPU's memory, reads and writes counted; 0: not measured. */
+double halo_hip_measure_bandwidth(struct halo_device *device);
+
 /* Device address of a weight's packed form, and of row 0 of a value. */
 static inline uint8_t *halo_hip_weight(const struct halo_device_model *model, uint32_t weight)
 {

@@ -29,14 +29,32 @@ bool emu_stalled(void);
 void emu_lose(void);
 int emu_lost(void);
 
+/* A piece of work: run, perhaps several times (of a graph), then dropped. */
+struct emu_task {
+    int (*run)(void *ud); /* on the stream's thread; other than 0 loses the device */
+    void (*drop)(void *ud);
+    void *ud;
+};
+
+/* graph.c. A replay holds the graph: emu_graph_run and emu_graph_release are its task. */
+struct emu_graph;
+struct emu_graph *emu_graph_create(void);
+bool emu_graph_add(struct emu_graph *graph, struct emu_task task); /* false without memory: the task stays the caller's */
+void emu_graph_hold(struct emu_graph *graph);
+void emu_graph_release(void *graph);
+int emu_graph_run(void *graph);
+
 /* stream.c */
 struct emu_stream;
 struct emu_event;
-typedef int emu_work(void *ud); /* runs on the stream's thread; frees ud */
 struct emu_stream *emu_stream_create(void);
 void emu_stream_destroy(struct emu_stream *stream);
-/* False without memory. */
-bool emu_stream_push(struct emu_stream *stream, emu_work *work, void *ud);
+/* Queues the task, or adds it to the graph that is being captured. False without memory: the task was dropped. */
+bool emu_stream_push(struct emu_stream *stream, struct emu_task task);
+/* Begins a capture (false when one is under way or without memory), ends it (NULL when there was none). */
+bool emu_stream_capture(struct emu_stream *stream);
+struct emu_graph *emu_stream_captured(struct emu_stream *stream);
+bool emu_stream_capturing(struct emu_stream *stream);
 struct emu_event *emu_event_create(void);
 void emu_event_destroy(struct emu_event *event);
 bool emu_event_record(struct emu_event *event, struct emu_stream *stream);

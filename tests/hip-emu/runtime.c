@@ -150,7 +150,6 @@ static int do_copy(void *ud)
         memcpy(c->to, c->from, c->n);
     else
         fprintf(stderr, "hip-emu: a copy of %zu bytes leaves its memory\n", c->n);
-    free(c);
     return ok ? 0 : -1;
 }
 
@@ -160,10 +159,7 @@ static int push_copy(void *stream, struct copy c)
     if (!copy)
         return EMU_NO_MEMORY;
     *copy = c;
-    if (emu_stream_push(stream, do_copy, copy))
-        return EMU_SUCCESS;
-    free(copy);
-    return EMU_NO_MEMORY;
+    return emu_stream_push(stream, (struct emu_task){do_copy, free, copy}) ? EMU_SUCCESS : EMU_NO_MEMORY;
 }
 
 int hipMemcpyAsync(void *to, const void *from, size_t n, int kind, void *stream)
@@ -189,6 +185,53 @@ int hipStreamDestroy(void *stream)
 {
     CALL();
     emu_stream_destroy(stream);
+    return EMU_SUCCESS;
+}
+
+int hipStreamBeginCapture(void *stream, int mode)
+{
+    CALL();
+    return mode >= 0 && mode <= 2 && emu_stream_capture(stream) ? EMU_SUCCESS : EMU_INVALID;
+}
+
+int hipStreamEndCapture(void *stream, void **ret_graph)
+{
+    CALL();
+    *ret_graph = emu_stream_captured(stream);
+    return *ret_graph ? EMU_SUCCESS : EMU_INVALID;
+}
+
+/* The executable is the graph, held once more. */
+int hipGraphInstantiate(void **ret, void *graph, void **ret_error_node, char *log, size_t log_bytes)
+{
+    CALL();
+    (void)ret_error_node;
+    (void)log;
+    (void)log_bytes;
+    emu_graph_hold(graph);
+    *ret = graph;
+    return EMU_SUCCESS;
+}
+
+int hipGraphLaunch(void *exec, void *stream)
+{
+    CALL();
+    emu_graph_hold(exec);
+    return emu_stream_push(stream, (struct emu_task){emu_graph_run, emu_graph_release, exec}) ? EMU_SUCCESS
+                                                                                              : EMU_NO_MEMORY;
+}
+
+int hipGraphExecDestroy(void *exec)
+{
+    CALL();
+    emu_graph_release(exec);
+    return EMU_SUCCESS;
+}
+
+int hipGraphDestroy(void *graph)
+{
+    CALL();
+    emu_graph_release(graph);
     return EMU_SUCCESS;
 }
 
@@ -299,16 +342,22 @@ static int do_launch(void *ud)
     int error = l->function.run(l->function.kernel, l->grid, l->block, args, reason);
     if (error)
         fprintf(stderr, "hip-emu: %s\n", reason);
+    return error;
+}
+
+static void drop_launch(void *ud)
+{
+    struct launch *l = ud;
     free(l->args);
     free(l);
-    return error;
 }
 
 int hipModuleLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                           unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int lds_bytes,
                           void *stream, void **args, void **extra)
 {
-    CALL();
+    if (!emu_stream_capturing(stream)) /* scripts count what runs */
+        CALL();
     const struct function *f = function;
     struct launch *l = malloc(sizeof(*l));
     void *copy = malloc(f->kernel->args_bytes);
@@ -319,5 +368,5 @@ int hipModuleLaunchKernel(void *function, unsigned int grid_x, unsigned int grid
     }
     memcpy(copy, args[0], f->kernel->args_bytes);
     *l = (struct launch){*f, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, copy};
-    return emu_stream_push(stream, do_launch, l) ? EMU_SUCCESS : EMU_NO_MEMORY;
+    return emu_stream_push(stream, (struct emu_task){do_launch, drop_launch, l}) ? EMU_SUCCESS : EMU_NO_MEMORY;
 }

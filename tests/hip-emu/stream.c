@@ -6,8 +6,7 @@
 
 struct item {
     struct item *next;
-    emu_work *work;
-    void *ud;
+    struct emu_task task;
 };
 
 struct emu_stream {
@@ -15,6 +14,7 @@ struct emu_stream {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     struct item *first, **last;
+    struct emu_graph *capture; /* of the thread that captures; NULL: none */
     bool closing;
 };
 
@@ -45,8 +45,9 @@ static void run_items(struct emu_stream *s)
         if (!s->first)
             s->last = &s->first;
         pthread_mutex_unlock(&s->lock);
-        if (item->work(item->ud))
+        if (item->task.run(item->task.ud))
             emu_lose();
+        item->task.drop(item->task.ud);
         free(item);
         pthread_mutex_lock(&s->lock);
     }
@@ -86,12 +87,16 @@ void emu_stream_destroy(struct emu_stream *s)
     free(s);
 }
 
-bool emu_stream_push(struct emu_stream *s, emu_work *work, void *ud)
+bool emu_stream_push(struct emu_stream *s, struct emu_task task)
 {
-    struct item *item = malloc(sizeof(*item));
-    if (!item)
+    struct item *item = s->capture ? NULL : malloc(sizeof(*item));
+    if (s->capture && emu_graph_add(s->capture, task))
+        return true;
+    if (!item) {
+        task.drop(task.ud);
         return false;
-    *item = (struct item){.work = work, .ud = ud};
+    }
+    *item = (struct item){.task = task};
     pthread_mutex_lock(&s->lock);
     *s->last = item;
     s->last = &item->next;
@@ -99,6 +104,23 @@ bool emu_stream_push(struct emu_stream *s, emu_work *work, void *ud)
     pthread_mutex_unlock(&s->lock);
     return true;
 }
+
+bool emu_stream_capture(struct emu_stream *s)
+{
+    if (s->capture)
+        return false;
+    s->capture = emu_graph_create();
+    return s->capture != NULL;
+}
+
+struct emu_graph *emu_stream_captured(struct emu_stream *s)
+{
+    struct emu_graph *graph = s->capture;
+    s->capture = NULL;
+    return graph;
+}
+
+bool emu_stream_capturing(struct emu_stream *s) { return s->capture != NULL; }
 
 static void release(struct emu_event *e)
 {
@@ -130,9 +152,14 @@ static int reach(void *ud)
     if (mark->number > mark->event->reached)
         mark->event->reached = mark->number;
     pthread_mutex_unlock(&mark->event->lock);
+    return 0;
+}
+
+static void drop_mark(void *ud)
+{
+    struct mark *mark = ud;
     release(mark->event);
     free(mark);
-    return 0;
 }
 
 bool emu_event_record(struct emu_event *e, struct emu_stream *s)
@@ -144,11 +171,7 @@ bool emu_event_record(struct emu_event *e, struct emu_stream *s)
     *mark = (struct mark){e, ++e->recorded};
     e->holders++;
     pthread_mutex_unlock(&e->lock);
-    if (emu_stream_push(s, reach, mark))
-        return true;
-    release(e);
-    free(mark);
-    return false;
+    return emu_stream_push(s, (struct emu_task){reach, drop_mark, mark});
 }
 
 bool emu_event_done(struct emu_event *e)

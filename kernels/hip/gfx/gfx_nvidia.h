@@ -79,6 +79,18 @@ HALO_DEVICE int halo_dot4_u(int a, int b, int c)
     return r;
 }
 
+#if defined(__clang__)
+/* Builtins where clang has them: it takes every asm statement for one that all lanes must reach together, and unrolls no loop with such a one. */
+HALO_DEVICE float halo_exp2(float x) { return __nvvm_ex2_approx_f(x); }
+HALO_DEVICE float halo_rcp(float x) { return __nvvm_rcp_approx_ftz_f(x); }
+HALO_DEVICE float halo_rsqrt(float x) { return __nvvm_rsqrt_approx_f(x); }
+HALO_DEVICE float halo_rint(float x) { return __builtin_rintf(x); }
+HALO_DEVICE float halo_abs(float x) { return __builtin_fabsf(x); }
+HALO_DEVICE float halo_fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+HALO_DEVICE float halo_max(float x, float y) { return __builtin_fmaxf(x, y); }
+HALO_DEVICE float halo_half_float(uint16_t h) { return (float)__builtin_bit_cast(_Float16, h); }
+HALO_DEVICE uint16_t halo_float_half(float f) { return __builtin_bit_cast(uint16_t, (_Float16)f); }
+#else
 #define HALO_UNARY(fn, op)                                                                                                     \
     HALO_DEVICE float fn(float x)                                                                                              \
     {                                                                                                                          \
@@ -87,7 +99,7 @@ HALO_DEVICE int halo_dot4_u(int a, int b, int c)
         return r;                                                                                                              \
     }
 HALO_UNARY(halo_exp2, "ex2.approx.f32")
-HALO_UNARY(halo_rcp, "rcp.approx.f32")
+HALO_UNARY(halo_rcp, "rcp.approx.ftz.f32")
 HALO_UNARY(halo_rsqrt, "rsqrt.approx.f32")
 HALO_UNARY(halo_rint, "cvt.rni.f32.f32")
 HALO_UNARY(halo_abs, "abs.f32")
@@ -104,8 +116,6 @@ HALO_DEVICE float halo_max(float x, float y)
     asm("max.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
     return r;
 }
-HALO_DEVICE void halo_schedule_here(void) {}
-
 HALO_DEVICE float halo_half_float(uint16_t h)
 {
     float r;
@@ -118,6 +128,8 @@ HALO_DEVICE uint16_t halo_float_half(float f)
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(f));
     return r;
 }
+#endif
+HALO_DEVICE void halo_schedule_here(void) {}
 
 /* mma.m16n8k16, two of them for a tile: lane l holds rows l / 4 and l / 4 + 8, k = 2 (l % 4) + {0, 1, 8, 9}. */
 struct halo_frag { uint32_t e[4]; };

@@ -1,0 +1,37 @@
+/* driver.h: NVIDIA's driver, opened at run time, and the one context of the chosen card.
+ *
+ * The library is opened once and stays. Any thread: the driver keeps a current context for each, so every call of the
+ * provider begins with driver_enter(). Errors are the driver's own numbers, which HIP shares where the device names
+ * them.
+ */
+#ifndef HALO_TESTS_HIP_CUDA_DRIVER_H
+#define HALO_TESTS_HIP_CUDA_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CUDA_SUCCESS = 0, CUDA_INVALID_VALUE = 1, CUDA_NO_DEVICE = 100 };
+enum {
+    CUDA_ATTRIBUTE_WARP_SIZE = 10,
+    CUDA_ATTRIBUTE_MULTIPROCESSORS = 16,
+    CUDA_ATTRIBUTE_INTEGRATED = 18,
+    CUDA_ATTRIBUTE_MAJOR = 75,
+    CUDA_ATTRIBUTE_MINOR = 76,
+};
+
+struct driver {
+#define HALO_CU_FN(name, symbol, arguments) int(*name) arguments;
+#include "driver.def"
+#undef HALO_CU_FN
+};
+
+/* The opened driver; NULL when there is none, after one sentence on stderr that says why. */
+const struct driver *driver_open(void);
+
+/* Chooses the card of this process; its primary context is kept until the process ends. */
+int driver_choose(int ordinal);
+
+/* Makes the chosen context current for this thread: 0, or CUDA_NO_DEVICE without a driver or a choice. */
+int driver_enter(void);
+
+#endif
