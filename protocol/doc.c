@@ -97,8 +97,17 @@ static void write_type(FILE *out, const struct halo_field *f)
                 f->i.hi);
         break;
     case HALO_KIND_TOPS: fprintf(out, "list of pairs [token id, logprob]"); break;
+    case HALO_KIND_CONT:
+        fprintf(out, "string, null or list of [%s](#%s), up to %" PRId64, f->part->name, f->part->name, f->i.hi);
+        break;
     case HALO_KIND_JSON:
-        fprintf(out, f->form == HALO_FORM_object ? "object" : f->form == HALO_FORM_array ? "list" : "any JSON");
+        fprintf(out, f->form == HALO_FORM_object    ? "object"
+                     : f->form == HALO_FORM_objects ? "list of objects"
+                     : f->form == HALO_FORM_array   ? "list"
+                     : f->form == HALO_FORM_call    ? "object or string"
+                                                    : "any JSON");
+        if (f->form == HALO_FORM_objects)
+            fprintf(out, ", up to %" PRId64, f->i.hi);
         break;
     case HALO_KIND_END: break;
     }
@@ -119,6 +128,7 @@ static void write_presence(FILE *out, const struct halo_field *f)
     case HALO_KIND_F64: write_f64(out, f->f.dflt); break;
     case HALO_KIND_WORD: fprintf(out, "`%s`", f->words->names[f->i.dflt]); break;
     case HALO_KIND_OBJ: fprintf(out, "its defaults"); break;
+    case HALO_KIND_CONT: fprintf(out, "absent"); break;
     default: fprintf(out, "empty"); break;
     }
 }
@@ -172,6 +182,9 @@ static void write_limits(FILE *out)
         {"milliseconds above the high mark", HALO_LIMIT_STALL_MS, "`client_stalled`"},
         {"bytes of request lines kept for resume", HALO_LIMIT_RESUME_BYTES, "`too_many_requests`"},
         {"the same for one user id", HALO_LIMIT_RESUME_USER_BYTES, "`too_many_requests`"},
+        {"parts of one message's content", HALO_LIMIT_PARTS, "`bad_request`"},
+        {"tool calls of one message", HALO_LIMIT_TOOL_CALLS, "`bad_request`"},
+        {"tools of one request", HALO_LIMIT_TOOLS, "`bad_request`"},
         {"progress events of one request in a second", HALO_LIMIT_PROGRESS_PER_S, "left out"},
     };
 

@@ -319,14 +319,40 @@ static int check_choice(struct halo_decode *d, const char *name, const char *cho
     return halo_decode_refuse(d, &top, "exactly one of %s is needed, %d are there", choice, n_given);
 }
 
+/* A message says something, calls a tool or thinks. Nothing at all is a forgotten field. */
+static int check_messages(struct halo_decode *d, const char *name, const struct halo_part_chat_list *messages)
+{
+    struct halo_where top = {.name = name}, list = {.up = &top, .name = "messages"}, item = {.up = &list};
+
+    for (item.index = 0; item.index < messages->n; item.index++) {
+        const struct halo_part_chat *chat = &messages->at[item.index];
+
+        if (chat->content.kind == HALO_CONTENT_ABSENT && chat->tool_calls.n == 0 && !chat->has_reasoning_content &&
+            !chat->has_reasoning && !chat->has_thinking && !chat->has_tool_plan)
+            return halo_decode_refuse(d, &item, "field \"content\" is required");
+    }
+    return 0;
+}
+
+static int check_generate(struct halo_decode *d, const char *name, const struct halo_msg_generate *generate)
+{
+    struct halo_where top = {.name = name};
+    int rc = check_choice(d, name, "prompt, messages and tokens",
+                          generate->has_prompt + generate->has_messages + generate->has_tokens);
+
+    if (rc == 0 && !generate->has_messages && (generate->has_tools || generate->has_template_vars))
+        return halo_decode_refuse(d, &top, "%s is for messages, which a chat template renders",
+                                  generate->has_tools ? "tools" : "template_vars");
+    return rc ? rc : check_messages(d, name, &generate->messages);
+}
+
 static int check_request(struct halo_decode *d, const struct halo_msg *msg)
 {
     const char *name = halo_msg_type_name(msg->type);
 
     switch (msg->type) {
-    case HALO_MSG_GENERATE:
-        return check_choice(d, name, "prompt, messages and tokens",
-                            msg->generate.has_prompt + msg->generate.has_messages + msg->generate.has_tokens);
+    case HALO_MSG_GENERATE: return check_generate(d, name, &msg->generate);
+    case HALO_MSG_TEMPLATE: return check_messages(d, name, &msg->template.messages);
     case HALO_MSG_SCORE: return check_choice(d, name, "tokens and text", msg->score.has_tokens + msg->score.has_text);
     case HALO_MSG_PLAN: return check_choice(d, name, "model and path", msg->plan.has_model + msg->plan.has_path);
     default: return 0;

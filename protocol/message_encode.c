@@ -88,6 +88,23 @@ static void write_tops(struct halo_json *w, const struct halo_top_list *list)
     halo_json_array_end(w);
 }
 
+static void write_content(struct halo_json *w, const struct halo_shape *shape, const struct halo_content *content)
+{
+    if (content->kind == HALO_CONTENT_TEXT) {
+        halo_json_str_n(w, content->text.at, content->text.len);
+    } else if (content->kind == HALO_CONTENT_PARTS) {
+        halo_json_array_begin(w);
+        for (size_t i = 0; i < content->parts.n; i++) {
+            struct halo_part_content_part part = {HALO_WIRE_CONTENT_TEXT, content->parts.at[i]};
+
+            write_object(w, shape, &part);
+        }
+        halo_json_array_end(w);
+    } else {
+        halo_json_null(w);
+    }
+}
+
 static void write_value(struct halo_json *w, const struct halo_field *f, const void *at)
 {
     switch (f->kind) {
@@ -108,6 +125,7 @@ static void write_value(struct halo_json *w, const struct halo_field *f, const v
     case HALO_KIND_OBJS: write_objs(w, f->part, halo_any_list_of(at)); break;
     case HALO_KIND_BIAS: write_bias(w, at); break;
     case HALO_KIND_TOPS: write_tops(w, at); break;
+    case HALO_KIND_CONT: write_content(w, f->part, at); break;
     case HALO_KIND_JSON: {
         const struct halo_raw *raw = at;
 
@@ -132,6 +150,7 @@ static bool is_default(const struct halo_field *f, const void *at)
     case HALO_KIND_OBJS: return halo_any_list_of(at).n == 0;
     case HALO_KIND_BIAS: return ((const struct halo_bias_list *)at)->n == 0;
     case HALO_KIND_TOPS: return ((const struct halo_top_list *)at)->n == 0;
+    case HALO_KIND_CONT: return ((const struct halo_content *)at)->kind == HALO_CONTENT_ABSENT;
     default: return false;
     }
 }
@@ -226,6 +245,11 @@ int halo_refusal_encode(struct halo_json *w, const struct halo_refusal *refusal)
         ev.error.detail = (struct halo_raw){d.at, d.len};
     }
     return halo_ev_encode(w, &ev);
+}
+
+void halo_chat_write(struct halo_json *w, const struct halo_part_chat_list *messages)
+{
+    write_objs(w, halo_part_table[HALO_PART_chat], halo_any_list_of(messages));
 }
 
 void halo_resume_write(struct halo_json *w, const struct halo_part_resume *resume)

@@ -273,6 +273,51 @@ static int read_tops(struct halo_decode *d, const struct halo_where *where, cons
     return rc;
 }
 
+/* Null, a string, or parts of which the texts are kept. */
+static int read_content(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
+                        struct halo_content *ret)
+{
+    int rc = 0;
+    struct halo_str *texts;
+
+    if (json_is_null(json)) {
+        ret->kind = HALO_CONTENT_NULL;
+        return 0;
+    }
+    if (json_is_string(json)) {
+        ret->kind = HALO_CONTENT_TEXT;
+        return read_str(d, where, 0, HALO_LIMIT_LINE_BYTES, json, &ret->text);
+    }
+    if (!json_is_array(json))
+        return wrong_type(d, where, "a string, an array of parts or null", json);
+    texts = list_room(d, where, f, json_array_size(json), sizeof *texts, &rc);
+    for (size_t i = 0; rc == 0 && i < json_array_size(json); i++) {
+        struct halo_where item = {.up = where, .index = i};
+        struct halo_part_content_part part = {0};
+        json_t *object = json_array_get(json, i);
+
+        rc = json_is_object(object) ? halo_decode_object(d, &item, f->part, object, &part)
+                                    : wrong_type(d, &item, "an object", object);
+        texts[i] = part.text;
+    }
+    if (rc == 0)
+        *ret = (struct halo_content){.kind = HALO_CONTENT_PARTS, .parts = {texts, json_array_size(json)}};
+    return rc;
+}
+
+/* A number with a fraction or exponent stays one: to a template 2.0 is not 2. */
+static void write_real(struct halo_json *w, double value)
+{
+    char text[HALO_JSON_NUMBER_BYTES + 2];
+    size_t n = halo_json_format_f64(text, value);
+
+    if (!memchr(text, '.', n) && !memchr(text, 'e', n)) {
+        text[n++] = '.';
+        text[n++] = '0';
+    }
+    halo_json_raw(w, text, n);
+}
+
 static void write_tree(struct halo_json *w, json_t *json)
 {
     switch (json_typeof(json)) {
@@ -292,10 +337,32 @@ static void write_tree(struct halo_json *w, json_t *json)
         break;
     case JSON_STRING: halo_json_str_n(w, json_string_value(json), json_string_length(json)); break;
     case JSON_INTEGER: halo_json_i64(w, json_integer_value(json)); break;
-    case JSON_REAL: halo_json_f64(w, json_real_value(json)); break;
+    case JSON_REAL: write_real(w, json_real_value(json)); break;
     case JSON_NULL: halo_json_null(w); break;
     default: halo_json_bool(w, json_is_true(json)); break;
     }
+}
+
+static int check_form(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json)
+{
+    if (f->form == HALO_FORM_object && !json_is_object(json))
+        return wrong_type(d, where, "an object", json);
+    if (f->form == HALO_FORM_call && !json_is_object(json) && !json_is_string(json))
+        return wrong_type(d, where, "an object or a string", json);
+    if ((f->form == HALO_FORM_array || f->form == HALO_FORM_objects) && !json_is_array(json))
+        return wrong_type(d, where, "an array", json);
+    if (f->form != HALO_FORM_objects)
+        return 0;
+    if (json_array_size(json) > (size_t)f->i.hi)
+        return halo_decode_refuse(d, where, "%zu entries, at most %" PRId64 " are allowed", json_array_size(json),
+                                  f->i.hi);
+    for (size_t i = 0; i < json_array_size(json); i++) {
+        struct halo_where item = {.up = where, .index = i};
+
+        if (!json_is_object(json_array_get(json, i)))
+            return wrong_type(d, &item, "an object", json_array_get(json, i));
+    }
+    return 0;
 }
 
 static int read_json(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
@@ -305,10 +372,9 @@ static int read_json(struct halo_decode *d, const struct halo_where *where, cons
     struct halo_str text;
     int rc;
 
-    if (f->form == HALO_FORM_object && !json_is_object(json))
-        return wrong_type(d, where, "an object", json);
-    if (f->form == HALO_FORM_array && !json_is_array(json))
-        return wrong_type(d, where, "an array", json);
+    rc = check_form(d, where, f, json);
+    if (rc)
+        return rc;
     halo_json_init(&w);
     write_tree(&w, json);
     rc = w.error ? w.error : copy_text(d, w.at, w.len, &text);
@@ -355,6 +421,7 @@ int halo_decode_field(struct halo_decode *d, const struct halo_where *where, con
     case HALO_KIND_OBJS: return read_objs(d, where, f, json, at);
     case HALO_KIND_BIAS: return read_bias(d, where, f, json, at);
     case HALO_KIND_TOPS: return read_tops(d, where, f, json, at);
+    case HALO_KIND_CONT: return read_content(d, where, f, json, at);
     case HALO_KIND_JSON: return read_json(d, where, f, json, at);
     case HALO_KIND_END: break;
     }

@@ -38,6 +38,7 @@ static const struct halo_words words_error = {names_error, HALO_N_ERRORS};
 #define RANGE_OBJS(lo, hi, dflt) .i = {lo, hi, dflt}
 #define RANGE_BIAS(lo, hi, dflt) .i = {lo, hi, dflt}
 #define RANGE_TOPS(lo, hi, dflt) .i = {lo, hi, dflt}
+#define RANGE_CONT(lo, hi, dflt) .i = {lo, hi, dflt}
 #define RANGE_JSON(lo, hi, dflt) .i = {lo, hi, dflt}
 
 #define REF_ID(ref) .form = HALO_FORM_##ref
@@ -52,6 +53,7 @@ static const struct halo_words words_error = {names_error, HALO_N_ERRORS};
 #define REF_OBJS(ref) .part = &part_##ref
 #define REF_BIAS(ref) .form = HALO_FORM_##ref
 #define REF_TOPS(ref) .form = HALO_FORM_##ref
+#define REF_CONT(ref) .part = &part_##ref
 #define REF_JSON(ref) .form = HALO_FORM_##ref
 
 #define HAS_REQ(name) 0

@@ -22,6 +22,7 @@ enum halo_kind {
     HALO_KIND_OBJS,
     HALO_KIND_BIAS,
     HALO_KIND_TOPS,
+    HALO_KIND_CONT,
     HALO_KIND_JSON,
 };
 
@@ -29,7 +30,7 @@ enum halo_presence { HALO_PRESENCE_REQ, HALO_PRESENCE_DEF, HALO_PRESENCE_OPT, HA
 
 /* How an F64 is written; what a JSON value must be. */
 enum halo_form { HALO_FORM_none, HALO_FORM_short, HALO_FORM_sig9, HALO_FORM_fix3, HALO_FORM_any, HALO_FORM_object,
-                 HALO_FORM_array };
+                 HALO_FORM_array, HALO_FORM_objects, HALO_FORM_call };
 
 struct halo_words {
     const char *const *names; /* [n]; an entry may be NULL: a value without a word */
@@ -55,7 +56,7 @@ struct halo_field {
         } f;
     };
     const struct halo_words *words; /* WORD */
-    const struct halo_shape *part;  /* OBJ, OBJS */
+    const struct halo_shape *part;  /* OBJ, OBJS, CONT */
 };
 
 /* A message or a part. */

@@ -28,13 +28,14 @@ static bool add_message(struct conversation *talk, const char *role, char *conte
         talk->messages = more;
         talk->room = room;
     }
-    talk->messages[talk->n++] = (struct halo_part_chat){.role = halo_str_of(role), .content = {content, n}};
+    talk->messages[talk->n++] = (struct halo_part_chat){.role = halo_str_of(role),
+                                                         .content = halo_content_of((struct halo_str){content, n})};
     return true;
 }
 
 static void drop_message(struct conversation *talk)
 {
-    free((void *)(uintptr_t)talk->messages[--talk->n].content.at);
+    free((void *)(uintptr_t)talk->messages[--talk->n].content.text.at);
 }
 
 static void forget(struct conversation *talk, const char *system)

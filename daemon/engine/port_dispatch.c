@@ -130,11 +130,7 @@ void halo_port_dispatch(struct halo_port *port, struct halo_request *request)
     case HALO_MSG_GENERATE:
         with_model(port, request, msg->generate.has_model ? msg->generate.model : (struct halo_str){NULL, 0});
         break;
-    case HALO_MSG_TEMPLATE:
-        halo_request_end_error(
-            port, request, HALO_ERROR_UNSUPPORTED,
-            "this engine has no template engine; generate with `messages` serves models with a ChatML template");
-        break;
+    case HALO_MSG_TEMPLATE: with_model(port, request, msg->template.model); break;
     default: assert(!"pause, continue and heartbeat are no requests");
     }
 }

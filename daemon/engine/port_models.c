@@ -360,10 +360,16 @@ static void put_notice(struct halo_port *port, struct halo_request *request, con
 
 static void put_notices(struct halo_port *port, struct halo_request *request, const struct halo_load *load)
 {
+    const char *problem = halo_chat_problem(load->loaded->model->chat);
     if (load->report.notice[0])
         put_notice(port, request, "io_fallback", load->report.notice);
     for (uint32_t i = 0; i < load->n_changes; i++)
         put_notice(port, request, "load_changed", load->changes[i]);
+    if (problem) {
+        char text[400];
+        snprintf(text, sizeof(text), "the chat template can not be used, so `messages` will be refused: %s", problem);
+        put_notice(port, request, "template_unusable", text);
+    }
 }
 
 void halo_port_load_done(struct halo_port *port, struct halo_load *load)

@@ -45,7 +45,7 @@ struct halo_request {
 
     /* the text thread's results */
     struct halo_fault fault;
-    struct halo_ev ev;         /* terminal event of tokenize, detokenize, models; points into arena */
+    struct halo_ev ev;         /* terminal event of tokenize, detokenize, template, models; points into arena */
     struct halo_part_model_info *files; /* models: what ev lists */
     struct halo_str *changes;
     size_t n_changes;
@@ -83,6 +83,7 @@ struct halo_text_thread {
     struct halo_mailbox *port, *device;
     const struct halo_port_config *config;
     struct halo_model_cache *cache; /* what `models` knows about files */
+    struct halo_arena scratch;      /* of one rendering after another */
 };
 
 struct halo_prefetch_thread {
@@ -186,6 +187,9 @@ int halo_text_thread_start(struct halo_text_thread *text);
 int halo_prefetch_thread_start(struct halo_prefetch_thread *prefetch); /* port_prefetch.c */
 void halo_text_job_generate(struct halo_text_thread *text, struct halo_request *request); /* text_prompt.c */
 void halo_text_job_score(struct halo_text_thread *text, struct halo_request *request);
+void halo_text_job_template(struct halo_text_thread *text, struct halo_request *request); /* text_chat.c */
+/* Appends the ids of generate's messages; sets the MD5s and newline_runs. */
+int halo_text_encode_messages(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *out);
 void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_request *request); /* text_tokens.c */
 void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_request *request);
 void halo_text_job_models(struct halo_text_thread *text, struct halo_request *request);   /* text_models.c */

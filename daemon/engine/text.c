@@ -93,6 +93,7 @@ static void do_job(struct halo_text_thread *text, struct halo_request *request)
         case HALO_MSG_GENERATE: halo_text_job_generate(text, request); break;
         case HALO_MSG_SCORE: halo_text_job_score(text, request); break;
         case HALO_MSG_TOKENIZE: halo_text_job_tokenize(text, request); break;
+        case HALO_MSG_TEMPLATE: halo_text_job_template(text, request); break;
         case HALO_MSG_DETOKENIZE: halo_text_job_detokenize(text, request); break;
         case HALO_MSG_MODELS: halo_text_job_models(text, request); break;
         case HALO_MSG_PLAN: halo_text_job_plan(text, request); break;
@@ -121,6 +122,7 @@ static void *loop(void *ud)
 
 int halo_text_thread_start(struct halo_text_thread *text)
 {
+    halo_arena_init(&text->scratch, 0);
     int r = halo_mailbox_init(&text->box, false);
     return r < 0 ? r : -pthread_create(&text->thread, NULL, loop, text);
 }

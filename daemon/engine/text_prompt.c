@@ -1,4 +1,4 @@
-/* text_prompt.c: from the prompt of a request to a sequence: normalize, template, tokenize, check against the context.
+/* text_prompt.c: from the prompt of a request to a sequence: normalize, tokenize, check against the context.
  *
  * Text thread. Everything that would be wrong later is refused here, with the numbers, before the device hears of it.
  * Fails with BAD_REQUEST, CONTEXT_OVERFLOW, UNSUPPORTED (template), OUT_OF_MEMORY in request->fault.
@@ -101,58 +101,6 @@ static int from_prompt(struct halo_request *request, struct halo_tokens *out)
     return encode_text(request, text, n, request->msg.generate.special, out);
 }
 
-/* Renders and names the text by its MD5. */
-static int render(struct halo_request *request, const struct halo_chat_message *messages, struct halo_chat_text *text,
-                  char *ret_md5)
-{
-    int r = halo_chat_render(request->model->model->chat, messages, request->msg.generate.messages.n, true,
-                             &request->arena, text, &request->fault);
-    if (r < 0)
-        return r;
-    size_t n = 0;
-    for (size_t i = 0; i < text->n; i++)
-        n += text->spans[i].n;
-    char *whole = malloc(n + 1);
-    if (!whole)
-        return no_memory(request);
-    n = 0;
-    for (size_t i = 0; i < text->n; i++) {
-        memcpy(whole + n, text->spans[i].bytes, text->spans[i].n);
-        n += text->spans[i].n;
-    }
-    halo_md5_hex(whole, n, ret_md5);
-    free(whole);
-    return 0;
-}
-
-static int from_messages(struct halo_request *request, struct halo_tokens *out)
-{
-    size_t n_messages = request->msg.generate.messages.n;
-    struct halo_chat_message *messages = halo_arena_alloc(&request->arena, n_messages, sizeof(*messages));
-    struct halo_chat_text text;
-    if (!messages)
-        return no_memory(request);
-    for (size_t i = 0; i < n_messages; i++) {
-        const struct halo_part_chat *from = &request->msg.generate.messages.at[i];
-        messages[i] = (struct halo_chat_message){from->role.at, from->content.at, from->content.len};
-    }
-    int r = render(request, messages, &text, request->prompt_md5);
-    for (size_t i = 0; r == 0 && normalizes(request) && i < n_messages; i++) {
-        char *copy = halo_arena_alloc(&request->arena, messages[i].n_content + 1, 1);
-        if (!copy)
-            return no_memory(request);
-        request->newline_runs +=
-            halo_text_normalize(messages[i].content, messages[i].n_content, copy, &messages[i].n_content);
-        messages[i].content = copy;
-    }
-    if (r == 0)
-        r = render(request, messages, &text, request->effective_md5);
-    if (r == 0)
-        r = halo_chat_encode_text(request->model->model->tokenizer, &text, request->msg.generate.special, out,
-                                  &request->fault);
-    return r;
-}
-
 /* The MD5 of ids is that of their little-endian 32-bit numbers. */
 static int from_tokens(struct halo_request *request, struct halo_tokens *out)
 {
@@ -162,7 +110,7 @@ static int from_tokens(struct halo_request *request, struct halo_tokens *out)
     return take_ids(request, ids, "tokens", out);
 }
 
-static int encode_prompt(struct halo_request *request, struct halo_tokens *out)
+static int encode_prompt(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *out)
 {
     const struct halo_msg_generate *msg = &request->msg.generate;
     if (msg->has_prompt + msg->has_messages + msg->has_tokens != 1)
@@ -170,7 +118,7 @@ static int encode_prompt(struct halo_request *request, struct halo_tokens *out)
                               "give exactly one of `prompt`, `messages` and `tokens`, not %d",
                               msg->has_prompt + msg->has_messages + msg->has_tokens);
     int r = msg->has_prompt     ? from_prompt(request, out)
-            : msg->has_messages ? from_messages(request, out)
+            : msg->has_messages ? halo_text_encode_messages(text, request, out)
                                 : from_tokens(request, out);
     if (r == 0 && out->n == 0)
         r = halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST,
@@ -250,11 +198,11 @@ static int add_resumed(struct halo_request *request, struct halo_sequence_setup 
     return take_ids(request, &resume->tokens, "resume.tokens", ids);
 }
 
-static int make_generate(struct halo_request *request, struct halo_tokens *ids)
+static int make_generate(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *ids)
 {
     const struct halo_msg_generate *msg = &request->msg.generate;
     struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_GENERATE};
-    int r = encode_prompt(request, ids);
+    int r = encode_prompt(text, request, ids);
     if (r == 0)
         r = fit(request, ids->n, &setup.max_tokens);
     if (r == 0)
@@ -293,7 +241,7 @@ static void settle(struct halo_request *request, int r)
 void halo_text_job_generate(struct halo_text_thread *text, struct halo_request *request)
 {
     struct halo_tokens ids = {0};
-    settle(request, make_generate(request, &ids));
+    settle(request, make_generate(text, request, &ids));
     halo_tokens_finish(&ids);
 }
 

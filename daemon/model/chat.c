@@ -14,11 +14,15 @@
 
 #define MAX_VARS 64
 
-struct halo_chat {
+struct template {
     struct halo_jinja *jinja; /* NULL: there is none, or it does not parse */
     struct halo_fault fault;  /* why not */
-    bool present;             /* the file has a template */
-    char *bos, *eos;          /* their texts; NULL: the file names none */
+    bool present;             /* the file has it */
+};
+
+struct halo_chat {
+    struct template plain, tools; /* tools: for conversations that have some; most files have only one for all */
+    char *bos, *eos;              /* their texts; NULL: the file names none */
 };
 
 /* The text of the token whose id stands under `key`; NULL in `ret`: there is none. */
@@ -38,26 +42,35 @@ static int token_text(const struct halo_gguf *gguf, const char *key, char **ret)
     return *ret ? 0 : -ENOMEM;
 }
 
-int halo_chat_create(struct halo_chat **ret, const struct halo_gguf *gguf, struct halo_fault *fault)
+/* Negative when there is no memory or the key holds no text; a template that does not parse is none of that. */
+static int compile(const struct halo_gguf *gguf, const char *key, struct template *ret, struct halo_fault *fault)
 {
     struct halo_span text;
-    *ret = NULL;
-    int r = halo_gguf_get_string(gguf, "tokenizer.chat_template", &text, fault);
+    int r = halo_gguf_get_string(gguf, key, &text, fault);
     if (r < 0)
         return r;
+    ret->present = r != HALO_GGUF_ABSENT;
+    if (ret->present && halo_jinja_compile(&ret->jinja, text.bytes, text.n, &ret->fault) < 0 &&
+        ret->fault.code == HALO_FAULT_OUT_OF_MEMORY)
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the chat template");
+    return 0;
+}
+
+int halo_chat_create(struct halo_chat **ret, const struct halo_gguf *gguf, struct halo_fault *fault)
+{
+    *ret = NULL;
     struct halo_chat *chat = calloc(1, sizeof *chat);
     if (!chat)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the chat template");
-    chat->present = r != HALO_GGUF_ABSENT;
-    r = token_text(gguf, "tokenizer.ggml.bos_token_id", &chat->bos);
+    int r = compile(gguf, "tokenizer.chat_template", &chat->plain, fault);
     if (r == 0)
-        r = token_text(gguf, "tokenizer.ggml.eos_token_id", &chat->eos);
-    if (r == 0 && chat->present && halo_jinja_compile(&chat->jinja, text.bytes, text.n, &chat->fault) < 0 &&
-        chat->fault.code == HALO_FAULT_OUT_OF_MEMORY)
-        r = -ENOMEM;
+        r = compile(gguf, "tokenizer.chat_template.tool_use", &chat->tools, fault);
+    if (r == 0 && (token_text(gguf, "tokenizer.ggml.bos_token_id", &chat->bos) < 0 ||
+                   token_text(gguf, "tokenizer.ggml.eos_token_id", &chat->eos) < 0))
+        r = halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the chat template");
     if (r < 0) {
         halo_chat_destroy(chat);
-        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the chat template");
+        return r;
     }
     *ret = chat;
     return 0;
@@ -67,7 +80,8 @@ void halo_chat_destroy(struct halo_chat *chat)
 {
     if (!chat)
         return;
-    halo_jinja_destroy(chat->jinja);
+    halo_jinja_destroy(chat->plain.jinja);
+    halo_jinja_destroy(chat->tools.jinja);
     free(chat->bos);
     free(chat->eos);
     free(chat);
@@ -75,7 +89,9 @@ void halo_chat_destroy(struct halo_chat *chat)
 
 const char *halo_chat_problem(const struct halo_chat *chat)
 {
-    return chat->present && !chat->jinja ? chat->fault.text : NULL;
+    if (chat->plain.present && !chat->plain.jinja)
+        return chat->plain.fault.text;
+    return chat->tools.present && !chat->tools.jinja ? chat->tools.fault.text : NULL;
 }
 
 /* ---- variables ---- */
@@ -163,7 +179,7 @@ static int add_given(struct vars *vars, struct halo_span json, struct halo_arena
 }
 
 static int set_vars(const struct halo_chat *chat, const struct halo_chat_input *input, struct halo_arena *arena,
-                    struct vars *vars, struct halo_fault *fault)
+                    struct vars *vars, bool *ret_has_tools, struct halo_fault *fault)
 {
     struct halo_jinja_value messages, tools;
     int r = 0;
@@ -175,6 +191,7 @@ static int set_vars(const struct halo_chat *chat, const struct halo_chat_input *
         r = read_list(input->tools_json, "tools", arena, &tools, fault);
     if (r < 0)
         return r;
+    *ret_has_tools = tools.kind == HALO_JINJA_LIST && halo_jinja_list_n(tools) > 0;
     add_var(vars, "messages", messages);
     add_var(vars, "tools", tools);
     add_var(vars, "documents", halo_jinja_none());
@@ -188,17 +205,21 @@ int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_
                            struct halo_chat_text *ret, struct halo_fault *fault)
 {
     struct vars vars = {.n = 0};
+    bool has_tools = false;
     *ret = (struct halo_chat_text){0};
-    if (!chat->present)
+    int r = set_vars(chat, input, arena, &vars, &has_tools, fault);
+    const struct template *template = has_tools && chat->tools.present ? &chat->tools : &chat->plain;
+    if (r == 0 && !template->present)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                              "the model has no chat template, so `messages` can not be rendered; send `prompt`");
-    if (!chat->jinja)
+                              "the model has no chat template%s, so `messages` can not be rendered; send `prompt`",
+                              chat->tools.present ? " for conversations without tools" : "");
+    if (r == 0 && !template->jinja)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                              "the model's chat template can not be used (%.140s); send `prompt`", chat->fault.text);
-    int r = set_vars(chat, input, arena, &vars, fault);
+                              "the model's chat template can not be used (%.140s); send `prompt`",
+                              template->fault.text);
     const struct halo_jinja_params params = {.vars = vars.at, .n_vars = vars.n};
     if (r == 0)
-        r = halo_jinja_render(chat->jinja, &params, arena, ret, fault);
+        r = halo_jinja_render(template->jinja, &params, arena, ret, fault);
     return r > 0 ? -EINVAL : r; /* the fault is BAD_REQUEST */
 }
 

@@ -79,6 +79,12 @@ int halo_jinja_dict_put(struct halo_arena *arena, struct halo_jinja_value dict, 
     return halo_jinja_dict_set(arena, dict.dict, name, value);
 }
 
+size_t halo_jinja_list_n(struct halo_jinja_value list)
+{
+    assert(list.kind == HALO_JINJA_LIST);
+    return list.list->n;
+}
+
 bool halo_jinja_dict_get(struct halo_jinja_value dict, const char *key, struct halo_jinja_value *ret)
 {
     struct halo_jinja_string name = {.bytes = key, .n = strlen(key)};

@@ -150,6 +150,10 @@ static int complete(const struct halo_daemon *daemon, struct halo_request *reque
 {
     msg->id = halo_id_of((int64_t)request->id);
     request->streams = msg->type == HALO_MSG_GENERATE || msg->type == HALO_MSG_SCORE;
+    if (msg->type == HALO_MSG_TEMPLATE && !msg->template.has_normalize) {
+        msg->template.normalize = daemon->config->normalize;
+        msg->template.has_normalize = true;
+    }
     if (msg->type != HALO_MSG_GENERATE)
         return 0;
     struct halo_msg_generate *generate = &msg->generate;

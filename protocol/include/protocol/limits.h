@@ -32,6 +32,9 @@
 #define HALO_LIMIT_SCORE_TOP 64                   /* score.top */
 #define HALO_LIMIT_BIASES 4096                    /* entries of generate.logit_bias */
 #define HALO_LIMIT_MESSAGES 4096                  /* entries of messages */
+#define HALO_LIMIT_PARTS 1024                     /* parts of one message's content */
+#define HALO_LIMIT_TOOL_CALLS 128                 /* tool calls of one message */
+#define HALO_LIMIT_TOOLS 1024                     /* entries of tools */
 #define HALO_LIMIT_PROGRESS_PER_S 10              /* progress events of one request */
 #define HALO_LIMIT_SOCKET_PATH_BYTES 107
 

@@ -47,6 +47,7 @@
 #define HALO_CTYPE_OBJS(ref) struct halo_part_##ref##_list
 #define HALO_CTYPE_BIAS(ref) struct halo_bias_list
 #define HALO_CTYPE_TOPS(ref) struct halo_top_list
+#define HALO_CTYPE_CONT(ref) struct halo_content
 #define HALO_CTYPE_JSON(ref) struct halo_raw
 #define HALO_HAS_REQ(name)
 #define HALO_HAS_DEF(name)
@@ -178,6 +179,9 @@ void halo_ev_init_error(struct halo_ev *ev, const struct halo_id *id, enum halo_
 
 /* Appends the `error` event that answers a refused line, with {"offset": N} as detail where there is one. */
 int halo_refusal_encode(struct halo_json *w, const struct halo_refusal *refusal);
+
+/* Appends the list of messages as JSON text, as their fields are spelled on the wire. */
+void halo_chat_write(struct halo_json *w, const struct halo_part_chat_list *messages);
 
 /* Appends a `resume` object, for a line that is passed on with halo_envelope_rewrite_begin(). */
 void halo_resume_write(struct halo_json *w, const struct halo_part_resume *resume);

@@ -66,6 +66,21 @@ static inline bool halo_id_equal(const struct halo_id *a, const struct halo_id *
     return a->kind == HALO_ID_NONE || a->num == b->num;
 }
 
+enum halo_content_kind { HALO_CONTENT_ABSENT, HALO_CONTENT_NULL, HALO_CONTENT_TEXT, HALO_CONTENT_PARTS };
+
+/* What a message of a conversation says: a text, or texts in a list of parts. A message that only calls tools may say
+ * nothing, or null. */
+struct halo_content {
+    enum halo_content_kind kind;
+    struct halo_str text;       /* HALO_CONTENT_TEXT */
+    struct halo_str_list parts; /* HALO_CONTENT_PARTS: the text of each */
+};
+
+static inline struct halo_content halo_content_of(struct halo_str text)
+{
+    return (struct halo_content){.kind = HALO_CONTENT_TEXT, .text = text};
+}
+
 /* One entry of logit_bias: {"1234": -2.5}. */
 struct halo_bias {
     int32_t tok_id;

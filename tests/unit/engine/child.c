@@ -107,9 +107,15 @@ static void take_event(struct child_request *request, const struct halo_ev *ev, 
     if (request->n_terminal > 0)
         fail_msg("an event after the terminal one: %.*s", (int)len, line);
     switch (ev->type) {
-    case HALO_EV_STARTED: request->n_started++; break;
+    case HALO_EV_STARTED:
+        request->n_started++;
+        snprintf(request->started, sizeof(request->started), "%.*s", (int)len, line);
+        break;
     case HALO_EV_PROGRESS: request->n_progress++; break;
-    case HALO_EV_NOTICE: request->n_notices++; break;
+    case HALO_EV_NOTICE:
+        request->n_notices++;
+        snprintf(request->notice, sizeof(request->notice), "%.*s", (int)len, line);
+        break;
     case HALO_EV_SCORE_ROW: request->n_rows++; break;
     case HALO_EV_COMMITTED:
         assert_true(request->n_ids < 1200);

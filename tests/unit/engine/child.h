@@ -23,6 +23,7 @@ struct child_request { /* what came for one id */
     uint32_t n_ids;
     char text[8192];
     uint32_t n_text;
+    char started[2048], notice[1024];
     char last[16384]; /* the terminal line */
 };
 

@@ -74,8 +74,6 @@ static void refusals_say_why(void **state)
          "hip"},
         {"{\"type\":\"unload\",\"id\":%d,\"model\":\"absent\"}", HALO_ERROR_NOT_FOUND, "absent"},
         {"{\"type\":\"cancel\",\"id\":%d,\"target\":999}", HALO_ERROR_NOT_FOUND, "target"},
-        {"{\"type\":\"template\",\"id\":%d," M ",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
-         HALO_ERROR_UNSUPPORTED, ""},
         {"{\"type\":\"plan\",\"id\":%d}", HALO_ERROR_BAD_REQUEST, "exactly one"},
         {"{\"type\":\"generate\",\"id\":%d,\"prompt\":\"a\",\"max_tokens\":2,\"resume\":{\"tokens\":[1,2,3],\"bytes_"
          "sent\":0,"

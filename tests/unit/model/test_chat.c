@@ -162,6 +162,57 @@ static void test_input(void **state)
     halo_chat_destroy(chat);
 }
 
+/* With tools the template for tools, where the file has one. One that does not parse spoils nothing else. */
+static void test_tool_use(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *plain, *tool_use, *tools, *wanted;
+    } cases[] = {
+        {"plain", "with", "[{}]", "with"},
+        {"plain", "with", "[]", "plain"},
+        {"plain", "with", "", "plain"},
+        {"plain", NULL, "[{}]", "plain"},
+        {NULL, "with", "[{}]", "with"},
+        {NULL, "with", "", "!no chat template for conversations without tools"},
+        {"plain", "{{", "", "plain"},
+        {"plain", "{{", "[{}]", "!can not be used"},
+        {"{{", "with", "[{}]", "with"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct vocab_build build;
+        struct halo_chat *chat;
+        struct halo_arena arena;
+        struct halo_chat_text text;
+        struct halo_fault fault = {0};
+        const struct halo_chat_input input = {.messages_json = {"[{}]", 4},
+                                              .tools_json = {cases[i].tools, strlen(cases[i].tools)}};
+        build_init(&build);
+        if (cases[i].plain)
+            build_string(&build, "tokenizer.chat_template", cases[i].plain);
+        if (cases[i].tool_use)
+            build_string(&build, "tokenizer.chat_template.tool_use", cases[i].tool_use);
+        struct halo_gguf *gguf = build_open(&build);
+        assert_int_equal(halo_chat_create(&chat, gguf, NULL), 0);
+        halo_gguf_close(gguf);
+        build_finish(&build);
+        bool broken = (cases[i].plain && cases[i].plain[0] == '{') || (cases[i].tool_use && cases[i].tool_use[0] == '{');
+        assert_int_equal(halo_chat_problem(chat) != NULL, broken);
+        halo_arena_init(&arena, 0);
+        if (halo_chat_render_input(chat, &input, &arena, &text, &fault) == 0) {
+            assert_int_equal(text.n, 1);
+            assert_int_equal(text.spans[0].n, strlen(cases[i].wanted));
+            assert_memory_equal(text.spans[0].bytes, cases[i].wanted, text.spans[0].n);
+        } else {
+            assert_int_equal(fault.code, HALO_FAULT_UNSUPPORTED);
+            assert_int_equal(cases[i].wanted[0], '!');
+            assert_non_null(strstr(fault.text, cases[i].wanted + 1));
+        }
+        halo_arena_finish(&arena);
+        halo_chat_destroy(chat);
+    }
+}
+
 static struct halo_tokens encode(const struct halo_tokenizer *tokenizer, const char *text, bool special)
 {
     struct halo_tokens tokens = {0};
@@ -275,7 +326,8 @@ static void test_bos(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms),     cmocka_unit_test(test_unsupported),
-                                       cmocka_unit_test(test_input),     cmocka_unit_test(test_encode),
+                                       cmocka_unit_test(test_input),     cmocka_unit_test(test_tool_use),
+                                       cmocka_unit_test(test_encode),
                                        cmocka_unit_test(test_injection), cmocka_unit_test(test_bos)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

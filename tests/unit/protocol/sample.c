@@ -62,6 +62,27 @@ static struct halo_raw sample_array(int level)
     return halo_raw_of(level == 0 ? "[]" : "[1,{\"a\":\"b\"},[]]");
 }
 
+static struct halo_raw sample_objects(int level)
+{
+    return halo_raw_of(level == 0 ? "[]" : "[{\"a\":\"b\",\"n\":[2.0,-0.0,1e+22]},{}]");
+}
+
+static struct halo_raw sample_call(int level)
+{
+    return halo_raw_of(level == 0 ? "{}" : level == 1 ? "{\"x\":{\"y\":[1]}}" : "\"{\\\"x\\\": 1}\"");
+}
+
+static struct halo_content sample_content(int level, struct halo_str said)
+{
+    static struct halo_str parts[2];
+
+    parts[0] = said;
+    parts[1] = halo_str_of("");
+    if (level == 1)
+        return (struct halo_content){.kind = HALO_CONTENT_PARTS, .parts = {parts, 2}};
+    return level == 2 ? halo_content_of(said) : (struct halo_content){.kind = HALO_CONTENT_NULL};
+}
+
 static double between(int level, double lo, double hi, double middle)
 {
     return level == 0 ? lo : level == 1 ? hi : middle;
@@ -92,12 +113,20 @@ static int64_t between_i(int level, int64_t lo, int64_t hi)
     } while (0)
 #define VALUE_BIAS(out, lo, hi, dflt, ref) out = sample_bias(level, dflt)
 #define VALUE_TOPS(out, lo, hi, dflt, ref) out = sample_tops(level)
+#define VALUE_CONT(out, lo, hi, dflt, ref)                                                                             \
+    do {                                                                                                              \
+        struct halo_part_##ref part = {0};                                                                            \
+        fill_part_##ref(&part, level);                                                                                \
+        out = sample_content(level, part.text);                                                                       \
+    } while (0)
 #define VALUE_JSON(out, lo, hi, dflt, ref) out = sample_##ref(level)
 
 #define WORD_FIRST_wire_kv 0
 #define WORD_FIRST_wire_device 0
 #define WORD_FIRST_wire_phase 0
 #define WORD_FIRST_wire_finish 0
+#define WORD_FIRST_wire_content -level
+#define WORD_FIRST_wire_call -level
 #define WORD_FIRST_error 1
 
 #define HAS_REQ(name)
@@ -142,6 +171,8 @@ void sample_msg(struct halo_msg *msg, enum halo_msg_type type, int level, int ch
         msg->generate.has_prompt = choice == 0;
         msg->generate.has_messages = choice == 1;
         msg->generate.has_tokens = choice == 2;
+        msg->generate.has_tools &= choice == 1;
+        msg->generate.has_template_vars &= choice == 1;
     } else if (type == HALO_MSG_SCORE) {
         msg->score.has_tokens = choice == 0;
         msg->score.has_text = choice == 1;

@@ -17,7 +17,7 @@
 
 /* ---- the table as the tests see it ---- */
 
-enum kind { ID, BOOL, I64, F64, STR, WORD, STRS, TOKS, OBJ, OBJS, BIAS, TOPS, JSON };
+enum kind { ID, BOOL, I64, F64, STR, WORD, STRS, TOKS, OBJ, OBJS, BIAS, TOPS, CONT, JSON };
 enum presence { REQ, DEF, OPT, NUL, LINK };
 
 struct field {
@@ -41,6 +41,7 @@ struct field {
 #define LIMIT_OBJS(x) (x)
 #define LIMIT_BIAS(x) (x)
 #define LIMIT_TOPS(x) (x)
+#define LIMIT_CONT(x) (x)
 #define LIMIT_JSON(x) (x)
 #define ROW(knd, prs, nam, lo, hi, dflt, ref)                                                                         \
     {NULL, #nam, #ref, MESSAGE_TYPE, knd, prs, (double)(lo), (double)(hi), (double)(dflt), LIMIT_##knd(lo),   \
@@ -245,7 +246,11 @@ static bool takes(const struct field *f, int t)
     case TOPS: return t == T_ARRAY;
     case OBJ:
     case BIAS: return t == T_OBJECT;
-    case JSON: return strcmp(f->ref, "any") == 0 || t == (strcmp(f->ref, "array") == 0 ? T_ARRAY : T_OBJECT);
+    case CONT: return t == T_STRING || t == T_ARRAY || t == T_NULL;
+    case JSON:
+        if (strcmp(f->ref, "objects") == 0 || strcmp(f->ref, "array") == 0)
+            return t == T_ARRAY;
+        return strcmp(f->ref, "any") == 0 || t == T_OBJECT || (strcmp(f->ref, "call") == 0 && t == T_STRING);
     }
     return false;
 }
@@ -426,7 +431,8 @@ static int out_of_range(json_t *root, const struct field *f, const char *place,
         bad[1] = f->hi_i < HALO_LIMIT_LINE_BYTES ? json_string(text) : NULL;
         words = bad[0] ? "m" : "are allowed"; /* "must not be empty", "at most" */
         free(text);
-    } else if (f->kind == STRS || f->kind == TOKS || f->kind == OBJS || f->kind == TOPS) {
+    } else if (f->kind == STRS || f->kind == TOKS || f->kind == OBJS || f->kind == TOPS ||
+               (f->kind == JSON && strcmp(f->ref, "objects") == 0)) {
         if (f->hi_i < 2000) {
             bad[1] = json_array();
             for (int64_t i = 0; i <= f->hi_i; i++)

@@ -292,11 +292,11 @@ static void a_tree_is_one_block(void **state)
             struct halo_msg msg;
             char *line = malloc(200 + n * 80), *at = line;
 
-            at = stpcpy(at, TEMPLATE "\"tools\":[");
+            at = stpcpy(at, TEMPLATE "\"template_vars\":{\"a\":[");
             for (size_t k = 0; k < n; k++)
                 at = stpcpy(at, items[i]);
             at[-1] = ']';
-            strcpy(at, "}");
+            strcpy(at, "}}");
             start_counting(0, false);
             assert_int_equal(halo_msg_decode(&msg, line, strlen(line), HALO_ROLE_CLIENT, &refusal), 0);
             halo_msg_finish(&msg);

@@ -172,8 +172,8 @@ static void unknown_fields_with_advice(void **state)
          "unknown field \"a_name_that_is_longer_than_any_field_nam...\"", NO_OFFSET, ID7},
         {"{\"type\":\"load\",\"id\":7,\"model\":\"m\",\"params\":{\"ctx\":1}}", BAD_REQUEST,
          "load.params: unknown field \"ctx\"", NO_OFFSET, ID7},
-        {G "\"messages\":[{\"role\":\"a\",\"content\":\"b\"},{\"role\":\"a\",\"content\":\"b\",\"name\":\"c\"}]}",
-         BAD_REQUEST, "generate.messages[1]: unknown field \"name\"", NO_OFFSET, ID7},
+        {G "\"messages\":[{\"role\":\"a\",\"content\":\"b\"},{\"role\":\"a\",\"content\":\"b\",\"names\":\"c\"}]}",
+         BAD_REQUEST, "generate.messages[1]: unknown field \"names\"; did you mean \"name\"?", NO_OFFSET, ID7},
     };
     struct halo_refusal refusal;
     struct halo_msg msg;
@@ -184,6 +184,70 @@ static void unknown_fields_with_advice(void **state)
     assert_null(strstr(refusal.message, "did you mean"));
     assert_int_equal(halo_msg_decode(&msg, cases[3].line, strlen(cases[3].line), HALO_ROLE_LINK, &refusal), 1);
     assert_non_null(strstr(refusal.message, "did you mean \"resume\"?"));
+}
+
+#define T "{\"type\":\"template\",\"id\":7,\"model\":\"m\",\"messages\":"
+#define CALL(call) T "[{\"role\":\"assistant\",\"tool_calls\":[" call "]}]}"
+
+static void conversations(void **state)
+{
+    static const struct refused cases[] = {
+        {T "[{\"role\":\"user\"}]}", BAD_REQUEST, "template.messages[0]: field \"content\" is required", NO_OFFSET,
+         ID7},
+        {G "\"messages\":[{\"role\":\"u\",\"content\":\"\"},{\"role\":\"tool\",\"name\":\"f\"}]}", BAD_REQUEST,
+         "generate.messages[1]: field \"content\" is required", NO_OFFSET, ID7},
+        {T "[{\"role\":\"user\",\"content\":{}}]}", BAD_REQUEST,
+         "template.messages[0].content: expected a string, an array of parts or null, got an object", NO_OFFSET, ID7},
+        {T "[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"text\":\"\"}]}]}", BAD_REQUEST,
+         "template.messages[0].content[0].type: \"image\" is none of text", NO_OFFSET, ID7},
+        {T "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\"},\"x\"]}]}", BAD_REQUEST,
+         "template.messages[0].content[1]: expected an object, got a string", NO_OFFSET, ID7},
+        {T "[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", BAD_REQUEST,
+         "template.messages[0].content[0]: field \"text\" is required", NO_OFFSET, ID7},
+        {CALL("{\"name\":\"f\"}"), BAD_REQUEST, "template.messages[0].tool_calls[0]: unknown field \"name\"", NO_OFFSET,
+         ID7},
+        {CALL("{\"function\":{\"name\":\"f\",\"arguments\":[]}}"), BAD_REQUEST,
+         "tool_calls[0].function.arguments: expected an object or a string, got an array", NO_OFFSET, ID7},
+        {CALL("{\"type\":\"tool\",\"function\":{\"name\":\"f\",\"arguments\":{}}}"), BAD_REQUEST,
+         "\"tool\" is none of function", NO_OFFSET, ID7},
+        {G "\"prompt\":\"\",\"tools\":[]}", BAD_REQUEST, "generate: tools is for messages", NO_OFFSET, ID7},
+        {G "\"tokens\":[1],\"template_vars\":{}}", BAD_REQUEST, "generate: template_vars is for messages", NO_OFFSET,
+         ID7},
+        {T "[{\"role\":\"u\",\"content\":\"\"}],\"tools\":[{},1]}", BAD_REQUEST,
+         "template.tools[1]: expected an object, got an integer", NO_OFFSET, ID7},
+        {CALL("{\"function\":{\"name\":\"f\",\"arguments\":{\"a\":[[[[[[[[[[1]]]]]]]]]]}}}"), BAD_REQUEST,
+         "nested more than 16 levels deep", 134, ID7},
+    };
+
+    EXPECT_ALL(cases);
+}
+
+/* What is free-form comes back as it was: order, numbers with a fraction, escapes; and nothing is taken for content. */
+static void free_form_is_kept(void **state)
+{
+    static const char *const lines[] = {
+        CALL("{\"id\":\"a\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"z\":2.0,\"a\":2,\"m\":"
+             "[1e+22,-0.0,\"\\u0001\"]}}}"),
+        CALL("{\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"z\\\": 1}\"}}"),
+        T "[{\"role\":\"assistant\",\"content\":null},{\"role\":\"assistant\",\"reasoning_content\":\"\"},"
+          "{\"role\":\"user\",\"content\":\"\"},{\"role\":\"user\",\"content\":[]},"
+          "{\"role\":\"tool\",\"content\":[{\"type\":\"text\",\"text\":\"t\"}],\"name\":\"f\",\"tool_call_id\":\"a\"}],"
+          "\"tools\":[{\"b\":1,\"a\":{\"type\":\"id\"}}],\"template_vars\":{\"messages\":[],\"id\":2}}",
+    };
+    struct halo_refusal refusal;
+    struct halo_json w;
+    struct halo_msg msg;
+
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        halo_json_init(&w);
+        if (halo_msg_decode(&msg, lines[i], strlen(lines[i]), HALO_ROLE_CLIENT, &refusal) != 0)
+            fail_msg("%s", refusal.message);
+        assert_int_equal(halo_msg_encode(&w, &msg), 0);
+        w.at[w.len - 1] = '\0';
+        assert_string_equal(w.at, lines[i]);
+        halo_msg_finish(&msg);
+        halo_json_finish(&w);
+    }
 }
 
 static void numbers_out_of_range(void **state)
@@ -346,6 +410,8 @@ int main(void)
         cmocka_unit_test(bad_ids),
         cmocka_unit_test(doubled_fields),
         cmocka_unit_test(unknown_fields_with_advice),
+        cmocka_unit_test(conversations),
+        cmocka_unit_test(free_form_is_kept),
         cmocka_unit_test(numbers_out_of_range),
         cmocka_unit_test(choices),
         cmocka_unit_test(deep_nesting),

@@ -12,12 +12,13 @@
 
 struct halo_chat; /* the compiled template of a model */
 
-/* From the directory's tokenizer.chat_template. Never fails for a template that does not parse: problem() then says
+/* From the directory's tokenizer.chat_template, and tokenizer.chat_template.tool_use for conversations with tools when
+ * the file has both. Never fails for a template that does not parse: problem() then says
  * why, and so does render(). */
 int halo_chat_create(struct halo_chat **ret, const struct halo_gguf *gguf, struct halo_fault *fault);
 void halo_chat_destroy(struct halo_chat *chat);
 
-/* Why the template of the file can not be used, with line and column; NULL: it can, or there is none. The chat's. */
+/* Why a template of the file can not be used, with line and column; NULL: it can, or there is none. The chat's. */
 const char *halo_chat_problem(const struct halo_chat *chat);
 
 struct halo_chat_message { const char *role; const char *content; size_t n_content; };

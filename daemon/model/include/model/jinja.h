@@ -92,6 +92,7 @@ int halo_jinja_string(struct halo_arena *arena, struct halo_jinja_value *ret, co
 int halo_jinja_string_template(struct halo_arena *arena, struct halo_jinja_value *ret, const char *bytes, size_t n);
 int halo_jinja_list(struct halo_arena *arena, struct halo_jinja_value *ret);
 int halo_jinja_list_push(struct halo_arena *arena, struct halo_jinja_value list, struct halo_jinja_value item);
+size_t halo_jinja_list_n(struct halo_jinja_value list);
 int halo_jinja_dict(struct halo_arena *arena, struct halo_jinja_value *ret);
 int halo_jinja_dict_put(struct halo_arena *arena, struct halo_jinja_value dict, const char *key, size_t n_key,
                         struct halo_jinja_value value);

@@ -1,0 +1,188 @@
+/* text_chat.c: conversations: normalized, put through the model's chat template, tokenized; and the job `template`.
+ *
+ * Text thread. What a rendering needs on its way (the messages as JSON, the template's values, the text) lives in an
+ * arena that the thread keeps from one conversation to the next: fresh memory costs more than the template does.
+ * Fails with BAD_REQUEST (the template refuses the conversation), UNSUPPORTED (no template, or one that can not be
+ * used), OUT_OF_MEMORY in request->fault.
+ */
+#include "port_priv.h"
+
+#include <base/hash.h>
+#include <string.h>
+
+#define KEPT_BYTES ((size_t)8 << 20) /* what the arena may hold while there is nothing to do */
+
+static int no_memory(struct halo_request *request)
+{
+    return halo_fault_set(&request->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to render a conversation");
+}
+
+static void forget(struct halo_arena *scratch)
+{
+    halo_arena_reset(scratch);
+    if (scratch->held_bytes > KEPT_BYTES)
+        halo_arena_finish(scratch);
+}
+
+/* ---- normalize ---- */
+
+static int normalize_str(struct halo_arena *arena, struct halo_str *str, uint64_t *n_runs)
+{
+    char *copy = halo_arena_alloc(arena, str->len + 1, 1);
+    if (!copy)
+        return -1;
+    *n_runs += halo_text_normalize(str->at, str->len, copy, &str->len);
+    str->at = copy;
+    return 0;
+}
+
+static int normalize_content(struct halo_arena *arena, struct halo_content *content, uint64_t *n_runs)
+{
+    int r = content->kind == HALO_CONTENT_TEXT ? normalize_str(arena, &content->text, n_runs) : 0;
+    if (content->kind != HALO_CONTENT_PARTS)
+        return r;
+    struct halo_str *parts = halo_arena_alloc(arena, content->parts.n, sizeof(*parts));
+    if (!parts)
+        return -1;
+    for (size_t i = 0; r == 0 && i < content->parts.n; i++) {
+        parts[i] = content->parts.at[i];
+        r = normalize_str(arena, &parts[i], n_runs);
+    }
+    content->parts.at = parts;
+    return r;
+}
+
+/* What is said, and only that: tool calls, thoughts and tools keep their newlines. */
+static int normalize(struct halo_request *request, struct halo_arena *arena, const struct halo_part_chat_list *from,
+                     struct halo_part_chat_list *ret)
+{
+    struct halo_part_chat *messages = halo_arena_alloc(arena, from->n, sizeof(*messages));
+    if (!messages)
+        return no_memory(request);
+    for (size_t i = 0; i < from->n; i++) {
+        messages[i] = from->at[i];
+        if (normalize_content(arena, &messages[i].content, &request->newline_runs) < 0)
+            return no_memory(request);
+    }
+    *ret = (struct halo_part_chat_list){messages, from->n};
+    return 0;
+}
+
+/* ---- rendering ---- */
+
+struct conversation {
+    struct halo_part_chat_list messages;
+    struct halo_raw tools, vars; /* at NULL: not given */
+    bool add_generation_prompt;
+};
+
+static int render(struct halo_request *request, struct halo_arena *arena, const struct conversation *talk,
+                  struct halo_chat_text *ret)
+{
+    struct halo_json json;
+    halo_json_init(&json);
+    halo_chat_write(&json, &talk->messages);
+    const struct halo_chat_input input = {.messages_json = {json.at, json.len},
+                                          .tools_json = {talk->tools.at, talk->tools.len},
+                                          .vars_json = {talk->vars.at, talk->vars.len},
+                                          .add_generation_prompt = talk->add_generation_prompt};
+    int r = json.error ? no_memory(request)
+                       : halo_chat_render_input(request->model->model->chat, &input, arena, ret, &request->fault);
+    halo_json_finish(&json);
+    return r;
+}
+
+/* All spans as one text. */
+static int join(struct halo_request *request, struct halo_arena *arena, const struct halo_chat_text *text,
+                struct halo_str *ret)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text->n; i++)
+        n += text->spans[i].n;
+    char *whole = halo_arena_alloc(arena, n + 1, 1);
+    if (!whole)
+        return no_memory(request);
+    *ret = (struct halo_str){whole, n};
+    for (size_t i = 0; i < text->n; whole += text->spans[i++].n)
+        memcpy(whole, text->spans[i].bytes, text->spans[i].n);
+    return 0;
+}
+
+static int hash(struct halo_request *request, struct halo_arena *arena, const struct halo_chat_text *text,
+                char ret_md5[HALO_MD5_HEX])
+{
+    struct halo_str whole;
+    int r = join(request, arena, text, &whole);
+    if (r == 0)
+        halo_md5_hex(whole.at, whole.len, ret_md5);
+    return r;
+}
+
+/* Renders as asked, and once more when normalizing changes something. */
+static int render_both(struct halo_request *request, struct halo_arena *arena, struct conversation *talk,
+                       bool normalizes, struct halo_chat_text *ret)
+{
+    int r = render(request, arena, talk, ret);
+    if (r == 0)
+        r = hash(request, arena, ret, request->prompt_md5);
+    if (r == 0 && normalizes)
+        r = normalize(request, arena, &talk->messages, &talk->messages);
+    memcpy(request->effective_md5, request->prompt_md5, sizeof(request->effective_md5));
+    if (r < 0 || request->newline_runs == 0)
+        return r;
+    r = render(request, arena, talk, ret);
+    return r < 0 ? r : hash(request, arena, ret, request->effective_md5);
+}
+
+int halo_text_encode_messages(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *out)
+{
+    const struct halo_msg_generate *msg = &request->msg.generate;
+    struct conversation talk = {.messages = msg->messages, .tools = msg->tools, .vars = msg->template_vars,
+                                .add_generation_prompt = true};
+    struct halo_chat_text spans;
+    int r = render_both(request, &text->scratch, &talk, !msg->has_normalize || msg->normalize, &spans);
+    if (r == 0)
+        r = halo_chat_encode_text(request->model->model->tokenizer, &spans, msg->special, out, &request->fault);
+    forget(&text->scratch);
+    return r;
+}
+
+/* ---- template ---- */
+
+static int show(struct halo_request *request, const struct halo_chat_text *spans)
+{
+    struct halo_tokens tokens = {0};
+    struct halo_str whole;
+    int32_t *ids = NULL;
+    int r = join(request, &request->arena, spans, &whole);
+    if (r == 0)
+        r = halo_chat_encode_text(request->model->model->tokenizer, spans, request->msg.template.special, &tokens,
+                                  &request->fault);
+    if (r == 0)
+        ids = halo_arena_alloc(&request->arena, tokens.n, sizeof(*ids));
+    if (r == 0 && !ids)
+        r = no_memory(request);
+    if (r == 0) {
+        if (tokens.n > 0)
+            memcpy(ids, tokens.ids, tokens.n * sizeof(*ids));
+        halo_ev_init(&request->ev, HALO_EV_TEMPLATE, &request->msg.id);
+        request->ev.template.text = whole;
+        request->ev.template.tokens = (struct halo_token_list){ids, tokens.n};
+    }
+    halo_tokens_finish(&tokens);
+    return r;
+}
+
+void halo_text_job_template(struct halo_text_thread *text, struct halo_request *request)
+{
+    const struct halo_msg_template *msg = &request->msg.template;
+    struct conversation talk = {.messages = msg->messages, .tools = msg->tools, .vars = msg->template_vars,
+                                .add_generation_prompt = msg->add_generation_prompt};
+    struct halo_chat_text spans;
+    int r = render_both(request, &text->scratch, &talk, !msg->has_normalize || msg->normalize, &spans);
+    if (r == 0)
+        r = show(request, &spans);
+    if (r < 0 && request->fault.code == HALO_FAULT_NONE)
+        no_memory(request);
+    forget(&text->scratch);
+}
