@@ -143,11 +143,21 @@ int halo_ctl_chat(struct halo_ctl *ctl, int argc, char **argv)
     int at = halo_ctl_parse(argc, argv, halo_ctl_sampling_options, &options, "chat [OPTION...]");
     if (at < 0)
         return at == -2 ? HALO_CTL_OK : HALO_CTL_USAGE;
-    if (at < argc || options.file) {
+    if (at < argc || options.file || options.messages) {
         fprintf(stderr, "haloctl chat: reads turns from standard input and takes no prompt\n");
         return HALO_CTL_USAGE;
     }
-    int status = halo_ctl_connect(ctl);
+    /* Tools and variables go with every turn. */
+    const struct halo_ctl_talk brought = {.tools = options.tools, .vars = options.vars, .user = halo_str_of("-")};
+    struct halo_msg read;
+    int status = halo_ctl_read_talk(&brought, &read);
+    if (status != HALO_CTL_OK)
+        return status;
+    options.msg.has_tools = read.template.has_tools;
+    options.msg.tools = read.template.tools;
+    options.msg.has_template_vars = read.template.has_template_vars;
+    options.msg.template_vars = read.template.template_vars;
+    status = halo_ctl_connect(ctl);
     bool interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     struct conversation talk = {0};
     const char *system = options.system;
@@ -168,5 +178,6 @@ int halo_ctl_chat(struct halo_ctl *ctl, int argc, char **argv)
     }
     forget(&talk, NULL);
     free(talk.messages);
+    halo_msg_finish(&read);
     return interactive && status != HALO_CTL_NO_DAEMON ? HALO_CTL_OK : status;
 }

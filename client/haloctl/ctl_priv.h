@@ -113,16 +113,30 @@ int halo_ctl_ping(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_reset(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_tokenize(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_detokenize(struct halo_ctl *ctl, int argc, char **argv);
+int halo_ctl_template(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_score(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_plan(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_bench(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_raw(struct halo_ctl *ctl, int argc, char **argv);
 
+/* conversation.c: a conversation from the command line and from files. */
+struct halo_ctl_talk {
+    struct halo_str model;         /* len 0: none is named */
+    const char *messages, *tools;  /* files of JSON lists; NULL: none */
+    const char *vars;              /* JSON text of an object, or NULL */
+    const char *system;            /* without messages: NULL or the system message, and what the user says */
+    struct halo_str user;
+};
+
+/* Makes a checked `template` request of it, which the caller finishes; others take its parts. An exit status, after a message when
+ * it is not HALO_CTL_OK. */
+int halo_ctl_read_talk(const struct halo_ctl_talk *talk, struct halo_msg *ret);
+
 /* generate.c: the sampling options, shared by generate and chat; their target is a struct halo_ctl_sampling. */
 struct halo_ctl_sampling {
     struct halo_msg_generate msg;
     struct halo_ctl_strings stops;
-    const char *file, *system;
+    const char *file, *system, *messages, *tools, *vars;
 };
 extern const struct halo_ctl_option halo_ctl_sampling_options[];
 

@@ -16,6 +16,12 @@ const struct halo_ctl_option halo_ctl_sampling_options[] = {
     OPT("model", 'm', STRING, model, "NAME", "model to use; may be left out when one is loaded"),
     {"file", 'f', HALO_CTL_CSTRING, offsetof(struct halo_ctl_sampling, file), HALO_CTL_NO_HAS, "FILE", "read the prompt from FILE (-: standard input)"},
     {"system", 's', HALO_CTL_CSTRING, offsetof(struct halo_ctl_sampling, system), HALO_CTL_NO_HAS, "TEXT", "chat: the system message"},
+    {"messages", 0, HALO_CTL_CSTRING, offsetof(struct halo_ctl_sampling, messages), HALO_CTL_NO_HAS, "FILE",
+     "generate: a conversation instead of a prompt, a JSON list of messages"},
+    {"tools", 0, HALO_CTL_CSTRING, offsetof(struct halo_ctl_sampling, tools), HALO_CTL_NO_HAS, "FILE",
+     "chat and --messages: tools for the chat template, a JSON list"},
+    {"template-vars", 0, HALO_CTL_CSTRING, offsetof(struct halo_ctl_sampling, vars), HALO_CTL_NO_HAS, "JSON",
+     "chat and --messages: variables of the template, a JSON object"},
     OPT("max-tokens", 'n', INTEGER, max_tokens, "N", "tokens to generate at most (default: to the end of the context)"),
     DEF("temperature", 't', NUMBER, temperature, "X", "0 is greedy (default 0.8)"),
     DEF("top-k", 0, INTEGER, top_k, "N", "keep the N best, 0 keeps all (default 40)"),
@@ -85,6 +91,25 @@ static void on_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
     halo_ctl_print_event(ctl, ev);
 }
 
+/* A conversation from a file. */
+static int generate_messages(struct halo_ctl *ctl, const struct halo_ctl_sampling *options, struct halo_msg *msg)
+{
+    const struct halo_ctl_talk talk = {.messages = options->messages, .tools = options->tools, .vars = options->vars};
+    struct halo_msg read;
+    int status = halo_ctl_read_talk(&talk, &read);
+    if (status != HALO_CTL_OK)
+        return status;
+    msg->generate.has_messages = true;
+    msg->generate.messages = read.template.messages;
+    msg->generate.has_tools = read.template.has_tools;
+    msg->generate.tools = read.template.tools;
+    msg->generate.has_template_vars = read.template.has_template_vars;
+    msg->generate.template_vars = read.template.template_vars;
+    status = halo_ctl_run(ctl, msg, on_event, NULL);
+    halo_msg_finish(&read);
+    return status;
+}
+
 int halo_ctl_generate(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct halo_msg msg;
@@ -97,14 +122,22 @@ int halo_ctl_generate(struct halo_ctl *ctl, int argc, char **argv)
         fprintf(stderr, "haloctl generate: --system belongs to `haloctl chat`\n");
         return HALO_CTL_USAGE;
     }
+    msg.generate = options.msg;
+    msg.generate.stop = (struct halo_str_list){options.stops.at, options.stops.n};
+    if (options.messages && at == argc && !options.file)
+        return generate_messages(ctl, &options, &msg);
+    if (options.messages || options.tools || options.vars) {
+        fprintf(stderr, "haloctl generate: %s\n",
+                options.messages ? "a prompt and --messages exclude each other"
+                                 : "--tools and --template-vars need --messages: a prompt goes through no template");
+        return HALO_CTL_USAGE;
+    }
     size_t n;
     char *prompt = halo_ctl_read_text(argv + at, argc - at, options.file, "prompt", &n);
     if (!prompt)
         return HALO_CTL_USAGE;
-    msg.generate = options.msg;
     msg.generate.has_prompt = true;
     msg.generate.prompt = (struct halo_str){prompt, n};
-    msg.generate.stop = (struct halo_str_list){options.stops.at, options.stops.n};
     int status = halo_ctl_run(ctl, &msg, on_event, NULL);
     free(prompt);
     return status;

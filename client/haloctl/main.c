@@ -19,6 +19,7 @@ static const struct verb {
     {"stats", halo_ctl_stats, "counters and histograms"},
     {"tokenize", halo_ctl_tokenize, "text to token ids"},
     {"detokenize", halo_ctl_detokenize, "token ids to text"},
+    {"template", halo_ctl_template, "what the chat template makes of a conversation"},
     {"score", halo_ctl_score, "log-probabilities of a text"},
     {"plan", halo_ctl_plan, "what a load would need and how fast it would be"},
     {"bench", halo_ctl_bench, "measure prefill and decode"},

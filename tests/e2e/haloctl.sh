@@ -65,6 +65,20 @@ check 'detokenize gives the text back' 0 '^Once upon a time$' -- bash -c \
 check 'score' 0 'mean negative log-likelihood [0-9.]+' -- "$ctl" score -m fable-Q4_K_M 'Once upon a time there was a king'
 check 'bench' 0 'decode +8 tokens' -- "$ctl" bench --prefill 16 --decode 8 --repeat 1 fable-Q4_K_M
 check 'chat in a pipe' 0 '.' -- bash -c "printf 'Tell me a tale.\n/reset\nAnother.\n' | '$ctl' -q chat -n 12 --seed 1"
+check 'template shows text and ids' 0 '^\[[0-9]+ tokens: 4094 ' -- "$ctl" template -m fable-Q4_K_M --system 'Be brief.' 'Hello there'
+check 'template shows the text alone' 0 -- bash -c \
+    "[ \"\$('$ctl' -q template -m fable-Q4_K_M --no-generation-prompt Hi)\" = \$'<|im_start|>user\nHi<|im_end|>' ]"
+printf '[{"type":"function",\n"function":{"name":"rain"}}]\n' >"$run/tools"
+printf '[{"role":"user","content":"Hello"},\n{"role":"assistant","content":"","tool_calls":[{"function":{"name":"rain","arguments":{}}}]},\n{"role":"tool","content":"2 mm"}]' >"$run/messages"
+printf '[{"role":"user","contents":"x"}]' >"$run/misspelt"
+printf '[{"role":"user","content":"x"}' >"$run/cut"
+check 'template reads messages and tools from files' 0 '^2 mm<|im_end|>$' -- "$ctl" template -m fable-Q4_K_M --messages "$run/messages" --tools "$run/tools" --template-vars '{"enable_thinking":false}'
+check 'generate with messages and tools' 0 '"prompt_tokens":[1-9]' -- "$ctl" --json generate -n 2 --messages "$run/messages" --tools "$run/tools"
+check 'a misspelt field of a file is named before anything is sent' 2 'messages\[0\]: unknown field "contents"' -- "$ctl" generate --messages "$run/misspelt"
+check 'a file that is cut short is no JSON' 2 'cut is not JSON' -- "$ctl" template -m fable-Q4_K_M --messages "$run/cut"
+check 'variables that are no object' 2 'template_vars: expected an object' -- "$ctl" template -m fable-Q4_K_M --template-vars '[1]' x
+check 'a prompt takes no tools' 2 'need --messages' -- "$ctl" generate --tools "$run/tools" hello
+check 'chat with tools' 0 '.' -- bash -c "echo 'Tell me a tale.' | '$ctl' -q chat -n 4 --seed 1 --tools '$run/tools' --template-vars '{\"a\":1}'"
 check 'raw counts terminal events' 1 '"type":"error"' -- bash -c \
     "printf '%s\n' '{\"type\":\"ping\",\"id\":1}' '{\"type\":\"nonsense\",\"id\":2}' | '$ctl' raw"
 check 'raw answers every line' 0 -- bash -c \
