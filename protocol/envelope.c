@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -207,6 +208,17 @@ bool halo_envelope_get_i64(const char *line, const struct halo_envelope *env, co
     struct halo_span value = find_member(line, env, key);
 
     return value.len > 0 && parse_i64(line + value.at, value.len, ret_value);
+}
+
+/* Every number is followed by at least the closing brace: strtod stops inside the line. */
+bool halo_envelope_get_f64(const char *line, const struct halo_envelope *env, const char *key, double *ret_value)
+{
+    struct halo_span value = find_member(line, env, key);
+
+    if (value.len == 0 || (line[value.at] != '-' && (line[value.at] < '0' || line[value.at] > '9')))
+        return false;
+    *ret_value = strtod(line + value.at, NULL);
+    return isfinite(*ret_value);
 }
 
 bool halo_envelope_get_str_bytes(const char *line, const struct halo_envelope *env, const char *key, size_t *ret_bytes)

@@ -124,7 +124,7 @@ static void seal_model(struct halo_device_thread *t, struct halo_load *load)
         struct halo_scheduler_setup setup = {
             .ops = t->ops, .device_model = loaded->device_model, .plan = &loaded->model->plan,
             .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT, .max_queued = t->max_queued,
-            .phase = &t->phase, .stats = t->stats, .port = t->port};
+            .phase = &t->phase, .stats = t->stats, .port = t->port, .lost = &t->lost};
         if (halo_scheduler_init(&loaded->scheduler, &setup) < 0)
             halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the batch of %u rows",
                            setup.plan->max_rows);
@@ -272,9 +272,9 @@ static bool run_bench(struct halo_device_thread *t)
             halo_note_post(t->port, &bench->progress_note, HALO_NOTE_BENCH_PROGRESS, bench);
         return true;
     }
-    end_bench(t);
     if (r < 0)
-        on_failure(t, r);
+        on_failure(t, r); /* first: `lost` must be known when somebody hears of the failure */
+    end_bench(t);
     return true;
 }
 

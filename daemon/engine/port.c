@@ -29,7 +29,7 @@ int halo_port_init(struct halo_port *port, const struct halo_port_config *config
 {
     port->config = *config;
     port->born_ns = halo_clock_ns();
-    halo_line_init(&port->lines, HALO_LIMIT_LINE_BYTES);
+    halo_line_init(&port->lines, config->link ? HALO_LIMIT_LINK_LINE_BYTES : HALO_LIMIT_LINE_BYTES);
     halo_json_init(&port->out);
     return halo_mailbox_init(&port->box, true);
 }
@@ -106,6 +106,17 @@ static void write_output(struct halo_port *port)
     }
     if (unsent(port) <= HALO_LIMIT_OUTPUT_LOW_BYTES)
         halo_port_resume_blocked(port);
+}
+
+/* Whole lines that are ready, as far as the peer takes them at once. */
+static void write_all(struct halo_port *port)
+{
+    while (unsent(port) > 0) {
+        size_t before = unsent(port);
+        write_output(port);
+        if (unsent(port) >= before)
+            return;
+    }
 }
 
 /* ---- mail ---- */
@@ -206,6 +217,8 @@ static void tick(struct halo_port *port)
 
 static bool is_over(const struct halo_port *port)
 {
+    if (port->lost)
+        return true;
     if (atomic_load(&port->device.lost) && port->n_requests == 0 && unsent(port) == 0)
         return true;
     if (!port->eof)
@@ -235,5 +248,7 @@ int halo_port_run(struct halo_port *port)
         if (unsent(port) > 0 && (port->config.link || fds[2].revents))
             write_output(port);
     }
+    if (port->lost) /* what was committed is not to be computed again */
+        write_all(port);
     return atomic_load(&port->device.lost) ? EXIT_DEVICE_LOST : EXIT_SUCCESS;
 }

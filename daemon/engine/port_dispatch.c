@@ -21,7 +21,7 @@ static void put_error(struct halo_port *port, const struct halo_id *id, enum hal
 void halo_port_take_long_line(struct halo_port *port)
 {
     char message[128];
-    snprintf(message, sizeof(message), "a line is at most %u bytes; this one was dropped", HALO_LIMIT_LINE_BYTES);
+    snprintf(message, sizeof(message), "a line is at most %zu bytes; this one was dropped", port->lines.limit_bytes);
     HALO_COUNT(&port->stats, requests_refused, 1);
     put_error(port, NULL, HALO_ERROR_LINE_TOO_LONG, message);
 }

@@ -179,15 +179,17 @@ static void forget(struct halo_port *port, struct halo_loaded *loaded)
 
 void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded)
 {
+    static const struct halo_id nobody = {0};
     struct halo_request *request = loaded->unloader;
+    struct halo_ev ev;
     HALO_COUNT(&port->stats, unloads, 1);
-    if (request) {
-        struct halo_ev ev;
-        halo_ev_init(&ev, HALO_EV_UNLOADED, &request->msg.id);
-        ev.unloaded.model = halo_str_of(loaded->name);
-        ev.unloaded.freed_bytes = (int64_t)loaded->freed_bytes;
+    halo_ev_init(&ev, HALO_EV_UNLOADED, request ? &request->msg.id : &nobody);
+    ev.unloaded.model = halo_str_of(loaded->name);
+    ev.unloaded.freed_bytes = (int64_t)loaded->freed_bytes;
+    if (request)
         halo_request_end(port, request, &ev);
-    }
+    else if (port->config.link)
+        halo_port_put(port, &ev); /* its keep-alive time was over: halod must not bring it back */
     forget(port, loaded);
 }
 
@@ -226,7 +228,7 @@ static void put_loaded(struct halo_port *port, struct halo_request *request, str
 {
     struct halo_device_info info;
     struct halo_str changes[HALO_LOAD_CHANGES];
-    char tiers[64], io[400] = "";
+    char tiers[64], io[400] = "", stamp[HALO_GGUF_STAMP_BYTES];
     struct halo_ev ev;
     halo_device_thread_info(&port->device, &info, NULL);
     halo_ev_init(&ev, HALO_EV_LOADED, &request->msg.id);
@@ -238,6 +240,9 @@ static void put_loaded(struct halo_port *port, struct halo_request *request, str
     ev.loaded.has_kv_tokens = true;
     ev.loaded.weights_bytes = (int64_t)loaded->weights_bytes;
     ev.loaded.kv_bytes = (int64_t)loaded->kv_bytes;
+    halo_gguf_stamp(loaded->model->gguf, stamp);
+    ev.loaded.stamp = halo_str_of(stamp);
+    ev.loaded.has_stamp = true;
     snprintf(tiers, sizeof(tiers), "{\"memory\":%llu}", (unsigned long long)(loaded->weights_bytes + loaded->kv_bytes));
     ev.loaded.tiers = halo_raw_of(tiers);
     if (load) {

@@ -107,6 +107,7 @@ struct halo_port {
     uint32_t n_loaded;
     uint64_t born_ns;
 
+    bool lost;                       /* the device is gone and halod has another engine do what is open: leave */
     uint64_t beat_ns, n_beats;       /* last heartbeat */
     uint64_t phase_since_ns, phase_step;
     const char *phase_what;

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <base/clock.h>
+#include <base/log.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,6 +105,14 @@ void halo_request_end_fault(struct halo_port *port, struct halo_request *request
 {
     const char *name = halo_fault_name(fault->code);
     enum halo_error code = halo_error_from_name(name, strlen(name));
+    bool device = fault->code == HALO_FAULT_DEVICE_FAULT || fault->code == HALO_FAULT_DEVICE_HANG;
+    if (device && port->config.link && atomic_load(&port->device.lost)) {
+        /* Not the request's end: it goes on in the engine that comes after this one. */
+        if (!port->lost)
+            halo_log(HALO_LOG_ERROR, "the device is lost: %s", fault->text);
+        port->lost = true;
+        return;
+    }
     if (fault->code == HALO_FAULT_CANCELLED) {
         halo_request_end_cancelled(port, request);
         return;

@@ -21,7 +21,8 @@ static int start(struct halo_port *port, const struct halo_engine_setup *setup)
     port->device.port = &port->box;
     port->device.prefetch = &port->prefetch.box;
     port->device.stats = &port->stats;
-    port->device.max_queued = HALO_LIMIT_QUEUED_REQUESTS;
+    /* halod has a limit of its own, and sends everything that was open at once after a restart. */
+    port->device.max_queued = setup->link ? UINT32_MAX : HALO_LIMIT_QUEUED_REQUESTS;
     r = halo_prefetch_thread_start(&port->prefetch);
     if (r == 0)
         r = halo_device_thread_start(&port->device);

@@ -354,6 +354,8 @@ static int run_device(struct halo_scheduler *s, struct halo_fault *fault)
     uint64_t start_ns = halo_clock_ns();
     int r = s->setup.ops->run(s->setup.device_model, &s->batch, s->setup.phase, reason);
     count_step(s, halo_clock_ns() - start_ns);
+    if ((r == -EIO || r == -ETIME) && s->setup.lost)
+        atomic_store(s->setup.lost, true); /* before a sequence ends by it: whoever hears of that looks here */
     if (r < 0)
         halo_fault_set(fault, r == -ETIME ? HALO_FAULT_DEVICE_HANG : HALO_FAULT_DEVICE_FAULT,
                        "the device failed in a step of %u rows: %s", s->batch.n_rows,

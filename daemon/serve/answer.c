@@ -66,11 +66,11 @@ void halo_answer_failed(struct halo_request *request, enum halo_error code, cons
     halo_answer_terminal(request, &ev);
 }
 
-void halo_answer_cancelled(struct halo_request *request)
+void halo_answer_ended(struct halo_request *request, enum halo_wire_finish reason)
 {
     struct halo_ev ev;
     halo_ev_init(&ev, HALO_EV_DONE, &request->client_id);
-    ev.done.finish_reason = HALO_WIRE_FINISH_CANCELLED;
+    ev.done.finish_reason = reason;
     ev.done.tokens = (int64_t)request->n_tokens;
     ev.done.has_queue_ms = request->dispatched_ns == 0;
     ev.done.queue_ms = (double)(halo_clock_ns() - request->arrived_ns) / 1e6;

@@ -11,6 +11,8 @@
 void halo_daemon_flush(struct halo_daemon *daemon)
 {
     struct halo_engine *engine = &daemon->engine;
+    if (daemon->dispatch_due)
+        halo_dispatch_waiting(daemon);
     while (daemon->dirty != NULL)
         halo_peer_flush(daemon->dirty);
     halo_engine_flush(engine); /* last: peers that turned slow or quick just now have orders for it */

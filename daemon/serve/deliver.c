@@ -1,4 +1,4 @@
-/* deliver.c: one line of the engine: what it means for the record, and the line itself to the client under its id.
+/* deliver.c: one line of the engine: to its record (record.c), and the line itself to the client under its id.
  *
  * The hot path: an envelope scan, a look-up, a rewrite of the id into the peer's buffer; no decoding, no allocation
  * while the buffer has room. The engine is not trusted to be sane: a line that is no event, or that its request cannot
@@ -16,6 +16,7 @@
 #include <serve/answer.h>
 #include <serve/daemon.h>
 #include <serve/reload.h>
+#include <serve/resume.h>
 
 #define GARBAGE_SHOWN 80
 
@@ -58,100 +59,6 @@ static bool may_have(enum halo_msg_type request, int event)
     }
 }
 
-static void note_progress(struct halo_daemon *daemon)
-{
-    daemon->engine.progressed = true;
-    daemon->engine.n_futile = 0;
-}
-
-static const char *phase_of(const char *line, size_t len)
-{
-    struct halo_refusal refusal;
-    struct halo_ev ev;
-    const char *phase = NULL;
-    if (halo_ev_decode(&ev, line, len, 0, &refusal) != 0)
-        return NULL;
-    if (ev.progress.phase == HALO_WIRE_PHASE_QUEUE)
-        phase = "queued";
-    else if (ev.progress.phase == HALO_WIRE_PHASE_LOAD)
-        phase = "loading";
-    else if (ev.progress.phase == HALO_WIRE_PHASE_PREFILL)
-        phase = "prefill";
-    halo_ev_finish(&ev);
-    return phase;
-}
-
-static void begin_running(struct halo_daemon *daemon, struct halo_request *request)
-{
-    if (request->state == HALO_REQUEST_SENT)
-        halo_request_move(&daemon->requests, request, HALO_REQUEST_RUNNING);
-}
-
-/* A load worked, or a model is gone: remembered for the next engine. `request` is NULL for a model that the engine gave
- * up by itself. */
-static int note_model(struct halo_daemon *daemon, const struct halo_request *request, const char *line, size_t len,
-                      struct halo_fault *fault)
-{
-    struct halo_refusal refusal;
-    struct halo_ev ev;
-    int r = halo_ev_decode(&ev, line, len, 0, &refusal);
-    if (r == HALO_MSG_E_REFUSED)
-        return halo_deliver_garbage(fault, "%s", refusal.message);
-    if (r < 0)
-        return 0; /* no memory: the model is not remembered, the client still gets its answer */
-    if (ev.type == HALO_EV_UNLOADED)
-        halo_loaded_remove(&daemon->loaded, ev.unloaded.model);
-    else if (request != NULL && request->reload_model == NULL &&
-             halo_loaded_put(&daemon->loaded, ev.loaded.model, request->line, request->line_len) < 0)
-        halo_log(HALO_LOG_WARN, "no memory to remember a loaded model");
-    halo_ev_finish(&ev);
-    return 0;
-}
-
-/* What the event says about its request. 0 or -EPROTO. */
-static int note(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line, size_t len,
-                const struct halo_envelope *env, struct halo_fault *fault)
-{
-    int64_t tok_id = -1;
-    size_t text_bytes = 0;
-    const char *phase;
-    switch (type) {
-    case HALO_EV_PROGRESS:
-        phase = phase_of(line, len);
-        if (phase != NULL)
-            request->phase = phase;
-        if (phase == NULL || phase[0] != 'q')
-            begin_running(daemon, request);
-        return 0;
-    case HALO_EV_STARTED:
-        request->started_ns = halo_clock_ns();
-        request->phase = "prefill";
-        break;
-    case HALO_EV_COMMITTED:
-        if (!halo_envelope_get_i64(line, env, "tok_id", &tok_id) || tok_id < 0 || tok_id > INT32_MAX)
-            return halo_deliver_garbage(fault, "a committed event without a token id");
-        halo_request_note_token(&daemon->requests, request, (int32_t)tok_id);
-        request->phase = "decode";
-        break;
-    case HALO_EV_TOKEN:
-        if (!halo_envelope_get_str_bytes(line, env, "text", &text_bytes))
-            return halo_deliver_garbage(fault, "a token event without text");
-        request->text_bytes += text_bytes;
-        break;
-    case HALO_EV_LOADED:
-    case HALO_EV_UNLOADED:
-        note_progress(daemon);
-        return note_model(daemon, request, line, len, fault);
-    case HALO_EV_ERROR:
-        return 0;
-    default:
-        break;
-    }
-    note_progress(daemon);
-    begin_running(daemon, request);
-    return 0;
-}
-
 static void pass_on(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line,
                     const struct halo_envelope *env)
 {
@@ -183,6 +90,15 @@ static void end(struct halo_daemon *daemon, struct halo_request *request, int ty
     halo_dispatch_ended(daemon, request);
 }
 
+/* `done` of the last engine, which knows nothing of the rows before it. */
+static bool is_joined_score(const struct halo_request *request, int type, const char *line,
+                            const struct halo_envelope *env)
+{
+    size_t bytes;
+    return type == HALO_EV_DONE && request->type == HALO_MSG_SCORE && request->n_resumes > 0 && request->score.over &&
+           !halo_envelope_get_str_bytes(line, env, "finish_reason", &bytes);
+}
+
 static int deliver_to(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line, size_t len,
                       const struct halo_envelope *env, struct halo_fault *fault)
 {
@@ -194,10 +110,13 @@ static int deliver_to(struct halo_daemon *daemon, struct halo_request *request, 
         halo_query_answer(daemon, request, type == replies[request->type] ? line : NULL, len);
         return 0;
     }
-    int r = note(daemon, request, type, line, len, env, fault);
+    int r = halo_record_event(daemon, request, type, line, len, env, fault);
     if (r < 0)
         return r;
-    pass_on(daemon, request, type, line, env);
+    if (is_joined_score(request, type, line, env))
+        halo_resume_score_done(request);
+    else
+        pass_on(daemon, request, type, line, env);
     if (terminal)
         end(daemon, request, type, line, len);
     return 0;
@@ -208,7 +127,7 @@ static int deliver_unaddressed(struct halo_daemon *daemon, int type, const char 
                                struct halo_fault *fault)
 {
     if (type == HALO_EV_UNLOADED) /* its keep-alive time was over */
-        return note_model(daemon, NULL, line, len, fault);
+        return halo_record_model(daemon, NULL, line, len, fault);
     if (type != HALO_EV_NOTICE && type != HALO_EV_ERROR)
         return halo_deliver_garbage(fault, "a %s event without an id", halo_ev_type_name((enum halo_ev_type)type));
     halo_log(HALO_LOG_WARN, "engine says: %.*s", (int)(len > 512 ? 512 : len), line);

@@ -1,4 +1,9 @@
-/* dispatch.c: requests and orders on their way to the engine. */
+/* dispatch.c: requests and orders on their way to the engine.
+ *
+ * Everything is sent at once, oldest first; the engine has a queue of its own. Only a suspect, a request with which
+ * engines have died before it got anything done, is alone in the engine: until it commits something, ends, or kills
+ * that engine too. Meanwhile the others wait here.
+ */
 #include <assert.h>
 #include <errno.h>
 
@@ -7,52 +12,63 @@
 #include <protocol/message.h>
 #include <serve/answer.h>
 #include <serve/daemon.h>
+#include <serve/resubmit.h>
+#include <serve/resume.h>
 
 #define MS 1000000ull
 #define RETRY_MS 50
 
-static int append_line(struct halo_json *out, const char *line, size_t len)
+int64_t halo_dispatch_left_ms(const struct halo_request *request, uint64_t now_ns)
 {
-    struct halo_json_mark mark = halo_json_mark(out);
-    halo_json_raw(out, line, len);
-    int r = halo_json_line_end(out);
-    if (r < 0)
-        halo_json_rollback(out, mark);
-    return r;
+    return request->deadline_ms == 0 ? INT64_MAX
+                                     : request->deadline_ms - (int64_t)((now_ns - request->arrived_ns) / MS);
 }
 
-/* What is left of the deadline after the time spent waiting here: the engine counts from when it reads the line. */
-static int append_with_deadline(struct halo_json *out, const struct halo_request *request, int64_t left_ms)
+void halo_dispatch_late(struct halo_request *request)
 {
-    struct halo_refusal refusal;
-    struct halo_msg msg;
-    if (halo_msg_decode(&msg, request->line, request->line_len, HALO_ROLE_LINK, &refusal) != 0)
-        return -ENOMEM; /* it was encoded here: nothing else can be wrong with it */
-    msg.generate.deadline_ms = left_ms;
-    int r = halo_msg_encode(out, &msg);
-    halo_msg_finish(&msg);
-    return r;
+    if (request->n_tokens > 0)
+        halo_answer_ended(request, HALO_WIRE_FINISH_DEADLINE);
+    else
+        halo_answer_failed(request, HALO_ERROR_DEADLINE,
+                           "the deadline of %lld ms passed while the request waited for the engine",
+                           (long long)request->deadline_ms);
+}
+
+/* False: it cannot go on, and its client knows. */
+static bool may_go_on(struct halo_daemon *daemon, struct halo_request *request, int64_t left_ms)
+{
+    char reason[512];
+    if (left_ms <= 0 && request->n_tokens == 0)
+        halo_dispatch_late(request);
+    else if (!halo_resume_possible(daemon, request, reason, sizeof(reason)))
+        halo_answer_failed(request, HALO_ERROR_ENGINE_LOST, "the engine %.200s, and %.280s", daemon->engine.reason,
+                           reason);
+    else
+        return true;
+    return false;
 }
 
 static void send_now(struct halo_daemon *daemon, struct halo_request *request, struct halo_json *out)
 {
     uint64_t now = halo_clock_ns();
-    int64_t waited_ms = (int64_t)((now - request->arrived_ns) / MS);
-    if (request->deadline_ms > 0 && waited_ms >= request->deadline_ms) {
-        halo_answer_failed(request, HALO_ERROR_DEADLINE,
-                           "the deadline of %lld ms passed while the request waited for the engine",
-                           (long long)request->deadline_ms);
+    int64_t left_ms = halo_dispatch_left_ms(request, now);
+    if (!may_go_on(daemon, request, left_ms)) {
         halo_dispatch_ended(daemon, request);
         return;
     }
-    int r = request->deadline_ms > 0 && waited_ms > 0
-                ? append_with_deadline(out, request, request->deadline_ms - waited_ms)
-                : append_line(out, request->line, request->line_len);
-    if (r < 0) {
+    /* A reply that is late by now is sent all the same: the engine has text of it that is still due. */
+    if (halo_resume_append(out, request, left_ms > 0 ? left_ms : 1, now) < 0) {
         halo_answer_failed(request, HALO_ERROR_OUT_OF_MEMORY, "the daemon has no memory to pass this request on");
         halo_dispatch_ended(daemon, request);
         return;
     }
+    if (halo_resubmit_is_suspect(daemon, request))
+        daemon->alone = request->id;
+    if (request->died) {
+        request->n_resumes++;
+        daemon->counters.requests_resumed++;
+    }
+    halo_resume_notify(request, daemon->engine.reason);
     request->dispatched_ns = now;
     request->expires_ns = UINT64_MAX;
     request->phase = request->type == HALO_MSG_LOAD ? "loading" : "queued";
@@ -61,28 +77,53 @@ static void send_now(struct halo_daemon *daemon, struct halo_request *request, s
         halo_dispatch_pause(daemon, request, true);
 }
 
-void halo_dispatch(struct halo_daemon *daemon, struct halo_request *request)
+static struct halo_request *first_suspect(const struct halo_daemon *daemon)
 {
-    struct halo_json *out = daemon->engine.state == HALO_ENGINE_READY ? halo_engine_out(&daemon->engine) : NULL;
-    assert(request->state == HALO_REQUEST_WAITING);
-    if (out != NULL) {
-        send_now(daemon, request, out);
-        return;
-    }
+    struct halo_request *request = daemon->requests.wait_first;
+    while (request != NULL && !halo_resubmit_is_suspect(daemon, request))
+        request = request->wait_next;
+    return request;
+}
+
+static struct halo_json *ready_out(struct halo_daemon *daemon)
+{
+    return daemon->engine.state == HALO_ENGINE_READY ? halo_engine_out(&daemon->engine) : NULL;
+}
+
+void halo_dispatch_wait(struct halo_daemon *daemon, struct halo_request *request)
+{
     uint64_t now = halo_clock_ns(), expires = now + (uint64_t)daemon->config->wait_ms * MS;
-    if (request->deadline_ms > 0 && request->deadline_ms < (int64_t)(daemon->config->wait_ms))
-        expires = request->arrived_ns + (uint64_t)request->deadline_ms * MS;
+    int64_t left_ms = halo_dispatch_left_ms(request, now);
+    if (left_ms < daemon->config->wait_ms)
+        expires = left_ms > 0 ? now + (uint64_t)left_ms * MS : now;
     request->expires_ns = expires;
     halo_expire_arm(daemon, expires);
 }
 
+void halo_dispatch(struct halo_daemon *daemon, struct halo_request *request)
+{
+    struct halo_json *out = ready_out(daemon);
+    assert(request->state == HALO_REQUEST_WAITING);
+    if (out != NULL && daemon->alone == 0 && first_suspect(daemon) == NULL)
+        send_now(daemon, request, out);
+    else
+        halo_dispatch_wait(daemon, request);
+}
+
 void halo_dispatch_waiting(struct halo_daemon *daemon)
 {
-    struct halo_request *next;
+    const size_t *n = daemon->requests.n_states;
+    struct halo_request *suspect, *next;
+    daemon->dispatch_due = false;
+    while (ready_out(daemon) != NULL && daemon->alone == 0 && (suspect = first_suspect(daemon)) != NULL) {
+        if (n[HALO_REQUEST_SENT] + n[HALO_REQUEST_RUNNING] + n[HALO_REQUEST_CANCELLING] > 0)
+            return; /* looked at again when they end */
+        send_now(daemon, suspect, ready_out(daemon));
+    }
     for (struct halo_request *request = daemon->requests.wait_first; request != NULL; request = next) {
-        struct halo_json *out = halo_engine_out(&daemon->engine);
+        struct halo_json *out = ready_out(daemon);
         next = request->wait_next;
-        if (out == NULL || daemon->engine.state != HALO_ENGINE_READY)
+        if (out == NULL || daemon->alone != 0)
             return;
         if (!halo_request_is_query(request->type))
             send_now(daemon, request, out);
@@ -150,6 +191,9 @@ void halo_dispatch_abandon(struct halo_daemon *daemon, struct halo_request *requ
 void halo_dispatch_ended(struct halo_daemon *daemon, struct halo_request *request)
 {
     assert(request->peer == NULL);
+    if (daemon->alone == request->id)
+        daemon->alone = 0;
+    daemon->dispatch_due = true; /* not now: somebody may be walking over the requests */
     halo_request_move(&daemon->requests, request, HALO_REQUEST_ENDED);
     halo_request_destroy(&daemon->requests, request);
     halo_shutdown_check(daemon);

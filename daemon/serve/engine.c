@@ -33,12 +33,6 @@ void halo_engine_move(struct halo_engine *engine, enum halo_engine_state to)
     engine->state = to;
 }
 
-bool halo_engine_is_broken(const struct halo_engine *engine)
-{
-    bool up = engine->state == HALO_ENGINE_READY || engine->state == HALO_ENGINE_LOADING;
-    return !up && (int64_t)engine->n_futile >= engine->daemon->config->breaker_deaths;
-}
-
 const char *halo_engine_state_name(const struct halo_engine *engine)
 {
     static const char *const names[HALO_N_ENGINE_STATES] = {

@@ -20,6 +20,8 @@ static void expired(struct halo_daemon *daemon, struct halo_request *request, ui
 {
     const struct halo_engine *engine = &daemon->engine;
     int64_t waited_ms = (int64_t)((now - request->arrived_ns) / MS);
+    bool up = engine->state == HALO_ENGINE_READY || engine->state == HALO_ENGINE_LOADING;
+    bool late = halo_dispatch_left_ms(request, now) <= 0;
     if (request->order_due) {
         request->expires_ns = UINT64_MAX;
         halo_dispatch_order(daemon, request);
@@ -29,10 +31,12 @@ static void expired(struct halo_daemon *daemon, struct halo_request *request, ui
         halo_query_answer(daemon, request, NULL, 0);
         return;
     }
-    if (request->deadline_ms > 0 && waited_ms >= request->deadline_ms)
-        halo_answer_failed(request, HALO_ERROR_DEADLINE,
-                           "the deadline of %lld ms passed while the request waited for the engine",
-                           (long long)request->deadline_ms);
+    if (!late && up) { /* models come back, or a suspect goes first: there is something to wait for */
+        halo_dispatch_wait(daemon, request);
+        return;
+    }
+    if (late)
+        halo_dispatch_late(request);
     else
         halo_answer_failed(request, HALO_ERROR_ENGINE_LOST, "no engine was ready within %lld ms (it is %s%s%s)",
                            (long long)waited_ms, halo_engine_state_name(engine), engine->reason[0] != '\0' ? ": " : "",

@@ -8,8 +8,43 @@
 static void clear(struct halo_loaded_model *model)
 {
     free(model->name);
+    free(model->print);
     free(model->line);
     *model = (struct halo_loaded_model){0};
+}
+
+static bool ends_with(struct halo_str text, const char *end)
+{
+    size_t n = strlen(end);
+    return text.len >= n && memcmp(text.at + text.len - n, end, n) == 0;
+}
+
+static size_t n_digits_before(const char *at, size_t len)
+{
+    size_t n = 0;
+    while (n < len && at[len - 1 - n] >= '0' && at[len - 1 - n] <= '9')
+        n++;
+    return n;
+}
+
+/* "dir/name-00001-of-00003.gguf" is called name, as the engine does it. */
+static struct halo_str stem_of(struct halo_str path)
+{
+    static const size_t part_len = sizeof("-00001-of-00003") - 1;
+    for (size_t i = path.len; i > 0; i--)
+        if (path.at[i - 1] == '/') {
+            path = (struct halo_str){path.at + i, path.len - i};
+            break;
+        }
+    if (ends_with(path, ".gguf"))
+        path.len -= 5;
+    if (path.len > part_len) {
+        const char *part = path.at + path.len - part_len;
+        if (part[0] == '-' && n_digits_before(part, 6) == 5 && memcmp(part + 6, "-of-", 4) == 0 &&
+            n_digits_before(part, part_len) == 5)
+            path.len -= part_len;
+    }
+    return path;
 }
 
 void halo_loaded_finish(struct halo_loaded *loaded)
@@ -20,30 +55,43 @@ void halo_loaded_finish(struct halo_loaded *loaded)
     *loaded = (struct halo_loaded){0};
 }
 
-struct halo_loaded_model *halo_loaded_find(struct halo_loaded *loaded, struct halo_str name)
+struct halo_loaded_model *halo_loaded_find(const struct halo_loaded *loaded, struct halo_str name)
 {
+    struct halo_str stem = stem_of(name);
     for (size_t i = 0; i < loaded->n_models; i++)
-        if (halo_str_is(name, loaded->models[i].name))
+        if (halo_str_is(name, loaded->models[i].name) || halo_str_is(stem, loaded->models[i].name))
             return &loaded->models[i];
     return NULL;
 }
 
-int halo_loaded_put(struct halo_loaded *loaded, struct halo_str name, const char *line, size_t line_len)
+int halo_loaded_set_print(struct halo_loaded_model *model, const char *print)
 {
-    struct halo_loaded_model made = {
-        .name = strndup(name.at, name.len), .line = malloc(line_len + 1), .line_len = line_len};
+    char *copy = strdup(print);
+    if (copy == NULL)
+        return -ENOMEM;
+    free(model->print);
+    model->print = copy;
+    return 0;
+}
+
+int halo_loaded_put(struct halo_loaded *loaded, struct halo_str name, const char *print, const char *line,
+                    size_t line_len)
+{
+    struct halo_loaded_model made = {.name = strndup(name.at, name.len), .print = strdup(print),
+                                     .line = malloc(line_len + 1), .line_len = line_len};
+    bool whole = made.name != NULL && made.print != NULL && made.line != NULL;
     struct halo_loaded_model *slot = halo_loaded_find(loaded, name);
     if (slot == NULL) {
         struct halo_loaded_model *grown = realloc(loaded->models, (loaded->n_models + 1) * sizeof(*grown));
         if (grown != NULL)
             loaded->models = grown;
-        if (grown == NULL || made.name == NULL || made.line == NULL) {
+        if (grown == NULL || !whole) {
             clear(&made);
             return -ENOMEM;
         }
         slot = &grown[loaded->n_models++];
         *slot = (struct halo_loaded_model){0};
-    } else if (made.name == NULL || made.line == NULL) {
+    } else if (!whole) {
         clear(&made);
         return -ENOMEM;
     }

@@ -1,4 +1,6 @@
 /* query.c: hello, status, stats: the daemon's own knowledge, and the engine's part when it comes within status_ms. */
+#include <stdio.h>
+
 #include <base/clock.h>
 #include <base/log.h>
 #include <protocol/message.h>
@@ -6,6 +8,7 @@
 #include <serve/daemon.h>
 
 #define MS 1000000ull
+#define FAULT_TEXT_BYTES 480
 
 static void fill_hello(struct halo_daemon *daemon, struct halo_ev *ev, struct halo_str features[HALO_ENGINE_FEATURES])
 {
@@ -54,7 +57,8 @@ static void write_more(struct halo_daemon *daemon, const struct halo_ev *engine_
     halo_json_object_end(w);
 }
 
-static struct halo_part_engine_info engine_info(const struct halo_engine *engine, const struct halo_ev *said)
+static struct halo_part_engine_info engine_info(const struct halo_engine *engine, const struct halo_ev *said,
+                                                const char *reason)
 {
     struct halo_part_engine_info info = {
         .state = halo_str_of(halo_engine_state_name(engine)),
@@ -62,8 +66,8 @@ static struct halo_part_engine_info engine_info(const struct halo_engine *engine
         .restarts = engine->n_restarts,
         .has_phase = engine->phase[0] != '\0',
         .phase = halo_str_of(engine->phase),
-        .has_reason = engine->reason[0] != '\0',
-        .reason = halo_str_of(engine->reason),
+        .has_reason = reason[0] != '\0',
+        .reason = halo_str_of(reason),
     };
     if (info.has_pid)
         info.pid = engine->run->process.pid;
@@ -74,11 +78,18 @@ static struct halo_part_engine_info engine_info(const struct halo_engine *engine
     return info;
 }
 
-static void fill_status(struct halo_daemon *daemon, struct halo_ev *ev, const struct halo_ev *said)
+/* `reason`: room for what is wrong with the engine, alive until the event is written. */
+static void fill_status(struct halo_daemon *daemon, struct halo_ev *ev, const struct halo_ev *said,
+                        char reason[FAULT_TEXT_BYTES])
 {
     const size_t *n = daemon->requests.n_states;
+    struct halo_engine *engine = &daemon->engine;
     ev->status.has_engine = true;
-    ev->status.engine = engine_info(&daemon->engine, said);
+    if (halo_engine_is_broken(engine))
+        halo_breaker_answer(engine, reason, FAULT_TEXT_BYTES);
+    else
+        snprintf(reason, FAULT_TEXT_BYTES, "%s", engine->reason);
+    ev->status.engine = engine_info(engine, said, reason);
     if (said != NULL) {
         ev->status.models = said->status.models;
         ev->status.has_memory = said->status.has_memory;
@@ -131,12 +142,13 @@ static void compose(struct halo_daemon *daemon, struct halo_request *request, co
                                               [HALO_MSG_STATUS] = HALO_EV_STATUS,
                                               [HALO_MSG_STATS] = HALO_EV_STATS};
     struct halo_str features[HALO_ENGINE_FEATURES];
+    char reason[FAULT_TEXT_BYTES];
     struct halo_ev ev;
     halo_ev_init(&ev, types[request->type], &request->client_id);
     if (request->type == HALO_MSG_HELLO)
         fill_hello(daemon, &ev, features);
     else if (request->type == HALO_MSG_STATUS)
-        fill_status(daemon, &ev, said);
+        fill_status(daemon, &ev, said, reason);
     else
         fill_stats(daemon, &ev, said);
     if (daemon->scratch.error < 0)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <base/clock.h>
 #include <base/log.h>
 #include <protocol/envelope.h>
 #include <serve/notify.h>
@@ -54,6 +55,7 @@ static void load_next(struct halo_daemon *daemon)
         }
     }
     halo_engine_move(engine, HALO_ENGINE_READY);
+    engine->ready_ns = halo_clock_ns();
     halo_log(HALO_LOG_INFO, "engine is ready (%zu models)", loaded->n_models);
     halo_notify_status("ready, %zu models in memory", loaded->n_models);
     halo_dispatch_waiting(daemon);
@@ -87,7 +89,7 @@ void halo_reload_died(struct halo_daemon *daemon)
         if (!model->reloading)
             continue;
         model->reloading = false;
-        if (++model->n_deaths >= HALO_LOADED_DEATHS)
+        if ((int64_t)++model->n_deaths >= daemon->config->request_deaths)
             forget(daemon, model->name, "the engine died each time it was loaded");
         return; /* there is only one at a time */
     }

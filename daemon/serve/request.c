@@ -46,12 +46,19 @@ uint64_t halo_requests_next_id(struct halo_requests *table)
     return ++table->last_id;
 }
 
+/* By age: those that come back after a death stand before younger ones. */
 static void wait_push(struct halo_requests *table, struct halo_request *request)
 {
-    request->wait_next = NULL;
-    request->wait_link = table->wait_last;
-    *table->wait_last = request;
-    table->wait_last = &request->wait_next;
+    struct halo_request **at = request->id == table->last_id ? table->wait_last : &table->wait_first;
+    while (*at != NULL && (*at)->id < request->id)
+        at = &(*at)->wait_next;
+    request->wait_next = *at;
+    request->wait_link = at;
+    if (*at != NULL)
+        (*at)->wait_link = &request->wait_next;
+    else
+        table->wait_last = &request->wait_next;
+    *at = request;
 }
 
 static void wait_remove(struct halo_requests *table, struct halo_request *request)
@@ -106,6 +113,8 @@ void halo_request_destroy(struct halo_requests *table, struct halo_request *requ
         halo_quota_release(table->quota, request->user);
     }
     free(request->reload_model);
+    free(request->model);
+    free(request->print);
     free(request->tokens);
     free(request->line);
     free(request);
@@ -175,9 +184,22 @@ static int grow_tokens(struct halo_requests *table, struct halo_request *request
     return 0;
 }
 
+bool halo_request_has_begun(const struct halo_request *request)
+{
+    return request->started_ns != 0 || request->score.next > request->score.from;
+}
+
+void halo_request_note_death(struct halo_request *request)
+{
+    request->n_deaths = request->progressed ? 0 : request->n_deaths + 1;
+    request->progressed = request->paused = request->order_due = false;
+    request->died = true;
+    request->phase = "queued";
+}
+
 void halo_request_note_token(struct halo_requests *table, struct halo_request *request, int32_t tok_id)
 {
-    request->n_deaths = 0;
+    request->progressed = true;
     if (!request->record_lost && request->n_tokens == request->tokens_cap && grow_tokens(table, request) < 0)
         request->record_lost = true;
     if (!request->record_lost)

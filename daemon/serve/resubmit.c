@@ -1,61 +1,84 @@
 /* resubmit.c: what becomes of requests whose engine died.
  *
- * Today: a request that the engine had ends with engine_lost, whatever it was. Resuming streams means another verdict
- * here and a `resume` field in the line that dispatch.c sends; the record keeps all that it needs.
+ * Each one waits for the next engine: a reply that has begun goes on there, everything else runs again. It ends instead
+ * when that cannot be (no record, no result that anybody wants), and when engines died with it again and again without
+ * getting anything done of it; the last of them had nothing else to die of.
  */
 #include <serve/resubmit.h>
 
 #include <serve/answer.h>
 #include <serve/reload.h>
+#include <serve/resume.h>
 
-enum halo_resubmit halo_resubmit_verdict(const struct halo_request *request)
+bool halo_resubmit_is_suspect(const struct halo_daemon *daemon, const struct halo_request *request)
 {
-    return request->state == HALO_REQUEST_WAITING ? HALO_RESUBMIT_AGAIN : HALO_RESUBMIT_END;
+    return request->n_deaths > 0 && (int64_t)request->n_deaths + 1 >= daemon->config->request_deaths &&
+           !request->progressed && !halo_request_is_query(request->type);
 }
 
-static void lost(struct halo_daemon *daemon, struct halo_request *request, const char *reason)
+enum halo_resubmit halo_resubmit_verdict(const struct halo_request *request, int64_t most_deaths)
+{
+    if (request->state == HALO_REQUEST_WAITING)
+        return HALO_RESUBMIT_AGAIN;
+    if (halo_request_is_query(request->type) || request->reload_model != NULL)
+        return HALO_RESUBMIT_OWN;
+    if (request->state == HALO_REQUEST_CANCELLING)
+        return HALO_RESUBMIT_CANCELLED;
+    if (request->score.over)
+        return HALO_RESUBMIT_SCORED;
+    if ((int64_t)request->n_deaths >= most_deaths)
+        return HALO_RESUBMIT_GUILTY;
+    return HALO_RESUBMIT_AGAIN;
+}
+
+static void end_guilty(struct halo_daemon *daemon, struct halo_request *request, const char *reason)
 {
     daemon->counters.requests_lost++;
-    if (halo_request_is_query(request->type)) {
-        halo_query_answer(daemon, request, NULL, 0); /* the daemon's own part is still true */
-        return;
-    }
-    if (request->state == HALO_REQUEST_CANCELLING)
-        halo_answer_cancelled(request); /* that is what was asked for */
-    else
-        halo_answer_failed(request, HALO_ERROR_ENGINE_LOST, "the engine %s; send the request again", reason);
+    halo_answer_failed(request, HALO_ERROR_ENGINE_LOST,
+                       "%u engines in a row died with this request and committed nothing of it, the last one %sthe "
+                       "engine %s",
+                       request->n_deaths, request->n_deaths > 1 ? "with nothing else to do: " : ": ", reason);
     halo_dispatch_ended(daemon, request);
 }
 
-/* The breaker is open: nobody is left waiting for an engine that dies each time. */
-static void refuse_waiting(struct halo_daemon *daemon, const char *reason)
+static void settle(struct halo_daemon *daemon, struct halo_request *request, const char *reason)
 {
-    struct halo_request *request = daemon->requests.wait_first, *next;
-    for (; request != NULL; request = next) {
-        next = request->wait_next;
-        if (halo_request_is_query(request->type)) {
-            halo_query_answer(daemon, request, NULL, 0);
-            continue;
-        }
-        halo_answer_failed(request, HALO_ERROR_ENGINE_LOST,
-                           "the engine died %u times in a row without doing anything (%s)", daemon->engine.n_futile,
-                           reason);
+    switch (halo_resubmit_verdict(request, daemon->config->request_deaths)) {
+    case HALO_RESUBMIT_AGAIN:
+        if (request->state == HALO_REQUEST_WAITING)
+            return;
+        halo_request_move(&daemon->requests, request, HALO_REQUEST_WAITING);
+        halo_dispatch_wait(daemon, request);
+        return;
+    case HALO_RESUBMIT_OWN:
+        if (halo_request_is_query(request->type))
+            halo_query_answer(daemon, request, NULL, 0); /* the daemon's own part is still true */
+        else
+            halo_dispatch_ended(daemon, request); /* reload.c asks again */
+        return;
+    case HALO_RESUBMIT_CANCELLED:
+        halo_answer_ended(request, HALO_WIRE_FINISH_CANCELLED); /* that is what was asked for */
         halo_dispatch_ended(daemon, request);
+        return;
+    case HALO_RESUBMIT_SCORED:
+        halo_resume_score_done(request);
+        halo_dispatch_ended(daemon, request);
+        return;
+    case HALO_RESUBMIT_GUILTY: end_guilty(daemon, request, reason); return;
     }
 }
 
 void halo_resubmit_all(struct halo_daemon *daemon, const char *reason)
 {
     struct halo_request *request = halo_requests_next(&daemon->requests, NULL), *next;
+    daemon->alone = 0;
     for (; request != NULL; request = next) {
         next = halo_requests_next(&daemon->requests, request);
-        request->n_deaths += request->state != HALO_REQUEST_WAITING;
-        if (halo_resubmit_verdict(request) == HALO_RESUBMIT_END)
-            lost(daemon, request, reason);
-        else if (request->state != HALO_REQUEST_WAITING)
-            halo_request_move(&daemon->requests, request, HALO_REQUEST_WAITING);
+        if (request->state != HALO_REQUEST_WAITING)
+            halo_request_note_death(request);
+        settle(daemon, request, reason);
     }
     halo_reload_died(daemon);
     if (halo_engine_is_broken(&daemon->engine))
-        refuse_waiting(daemon, reason);
+        halo_breaker_refuse(daemon);
 }

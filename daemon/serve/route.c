@@ -46,7 +46,7 @@ static void answer_cancel(struct halo_peer *peer, const struct halo_msg *msg)
     ev.cancelled.was = halo_str_of(target->state == HALO_REQUEST_CANCELLING ? "cancelling" : target->phase);
     halo_answer(peer, &ev);
     if (target->state == HALO_REQUEST_WAITING || halo_request_is_query(target->type)) {
-        halo_answer_cancelled(target);
+        halo_answer_ended(target, HALO_WIRE_FINISH_CANCELLED);
         halo_dispatch_ended(daemon, target);
     } else {
         halo_dispatch_cancel(daemon, target);
@@ -83,6 +83,22 @@ static bool may_name(const struct halo_peer *peer, const struct halo_msg *msg)
     return memchr(name.at, '/', name.len) == NULL && !(msg->type == HALO_MSG_PLAN && msg->plan.has_path);
 }
 
+/* While the breaker is open: only a load is let in, and closes it. */
+static bool admit_broken(struct halo_peer *peer, const struct halo_msg *msg)
+{
+    struct halo_engine *engine = &peer->daemon->engine;
+    char text[480];
+    if (!halo_engine_is_broken(engine))
+        return true;
+    if (msg->type == HALO_MSG_LOAD) {
+        halo_breaker_close(engine, "a client asked for a load");
+        return true;
+    }
+    halo_breaker_answer(engine, text, sizeof(text));
+    halo_answer_error(peer, &msg->id, HALO_ERROR_ENGINE_LOST, "%s", text);
+    return false;
+}
+
 /* Whether one more request fits; else the refusal is answered. */
 static bool admit(struct halo_peer *peer, const struct halo_msg *msg)
 {
@@ -107,18 +123,12 @@ static bool admit(struct halo_peer *peer, const struct halo_msg *msg)
                           (long long)config->queued_requests);
         return false;
     }
-    if (halo_engine_is_broken(&daemon->engine)) {
-        halo_answer_error(peer, &msg->id, HALO_ERROR_ENGINE_LOST,
-                          "the engine died %u times in a row without doing anything (%s)", daemon->engine.n_futile,
-                          daemon->engine.reason);
-        return false;
-    }
     if (!may_name(peer, msg)) {
         halo_answer_error(peer, &msg->id, HALO_ERROR_NOT_FOUND,
                           "only the daemon's own user may name files; use a name that `models` lists");
         return false;
     }
-    return true;
+    return admit_broken(peer, msg);
 }
 
 static int draw_seed(int64_t *ret_seed)
@@ -154,6 +164,10 @@ static int complete(const struct halo_daemon *daemon, struct halo_request *reque
         msg->template.normalize = daemon->config->normalize;
         msg->template.has_normalize = true;
     }
+    if (msg->type == HALO_MSG_SCORE) {
+        request->score.from = request->score.next = msg->score.from;
+        msg->score.from = 0; /* added when it is sent */
+    }
     if (msg->type != HALO_MSG_GENERATE)
         return 0;
     struct halo_msg_generate *generate = &msg->generate;
@@ -163,10 +177,11 @@ static int complete(const struct halo_daemon *daemon, struct halo_request *reque
     if (!generate->has_normalize)
         generate->normalize = daemon->config->normalize;
     generate->has_normalize = true;
-    request->wants_ids = generate->emit_token_ids || daemon->config->emit_token_ids;
+    request->wants_ids = generate->emit_token_ids || generate->logprobs > 0 || daemon->config->emit_token_ids;
     generate->emit_token_ids = true;
     request->seed = generate->seed;
     request->deadline_ms = generate->has_deadline_ms ? generate->deadline_ms : 0;
+    generate->has_deadline_ms = false; /* what is left of it is added when it is sent */
     return 0;
 }
 
@@ -184,8 +199,6 @@ static enum halo_error fill(struct halo_peer *peer, struct halo_request *request
     }
     halo_json_reset(w);
     r = halo_msg_encode(w, msg);
-    if (r == 0 && w->len - 1 > HALO_LIMIT_LINE_BYTES)
-        r = -EMSGSIZE; /* the engine would drop the line, and nobody would know whose it was */
     if (r == 0)
         r = halo_request_keep_line(&daemon->requests, request, peer->user, w->at, w->len - 1);
     if (w->cap > HALO_LIMIT_LINE_BYTES / 8) {
@@ -194,10 +207,6 @@ static enum halo_error fill(struct halo_peer *peer, struct halo_request *request
     }
     if (r == 0)
         return HALO_ERROR_NONE;
-    if (r == -EMSGSIZE) {
-        *ret_text = "with id, seed and defaults filled in the line is longer than the limit";
-        return HALO_ERROR_LINE_TOO_LONG;
-    }
     if (r < 0) {
         *ret_text = r == -ENOMEM ? "the daemon has no memory for this request" : "the request could not be passed on";
         return r == -ENOMEM ? HALO_ERROR_OUT_OF_MEMORY : HALO_ERROR_INTERNAL;

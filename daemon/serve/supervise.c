@@ -50,10 +50,12 @@ void halo_engine_start(struct halo_engine *engine)
     if (daemon->state >= HALO_DAEMON_CLOSING)
         return;
     assert(engine->run == NULL);
+    uv_timer_stop(&engine->timer);
     halo_engine_move(engine, HALO_ENGINE_STARTING);
     daemon->counters.engine_starts++;
     engine->spawned_ns = engine->heard_ns = engine->watched_ns = halo_clock_ns();
     engine->progressed = false;
+    engine->ready_ns = 0;
     engine->phase[0] = '\0';
     int r = halo_engine_run_create(engine, &engine->run);
     if (r == 0)
@@ -95,11 +97,10 @@ void halo_engine_fail(struct halo_engine *engine, const char *format, ...)
     va_start(args, format);
     set_reason(engine, format, args);
     va_end(args);
-    if (!engine->progressed)
-        engine->n_futile++;
     daemon->counters.engine_deaths++;
     halo_log(HALO_LOG_WARN, "the engine %s", engine->reason);
     halo_notify_status("engine is down: it %.200s", engine->reason);
+    halo_breaker_count(engine);
     halo_engine_move(engine, HALO_ENGINE_DYING);
     uv_timer_stop(&engine->watch);
     uv_timer_stop(&engine->timer);
@@ -139,6 +140,11 @@ void halo_engine_run_ended(struct halo_engine_run *run)
         uv_timer_start(&engine->timer, grace_over, GRACE_MS, 0);
 }
 
+static void breaker_over(uv_timer_t *timer)
+{
+    halo_breaker_close(timer->data, "the time is over");
+}
+
 static uint64_t backoff_ms(const struct halo_engine *engine)
 {
     const struct halo_config *config = engine->daemon->config;
@@ -157,7 +163,10 @@ void halo_engine_run_gone(struct halo_engine *engine)
         return;
     }
     engine->n_restarts++;
-    uv_timer_start(&engine->timer, start_later, backoff_ms(engine), 0);
+    if (engine->broken)
+        uv_timer_start(&engine->timer, breaker_over, halo_breaker_left_ms(engine), 0);
+    else
+        uv_timer_start(&engine->timer, start_later, backoff_ms(engine), 0);
 }
 
 static void watch(uv_timer_t *timer)

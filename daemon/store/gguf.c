@@ -228,3 +228,19 @@ const char *halo_gguf_fingerprint(const struct halo_gguf *gguf)
     pthread_mutex_unlock(&own->fingerprint_lock);
     return gguf->fingerprint;
 }
+
+void halo_gguf_stamp(const struct halo_gguf *gguf, char ret_stamp[HALO_GGUF_STAMP_BYTES])
+{
+    struct {
+        char before[HALO_GGUF_STAMP_BYTES - 1];
+        uint64_t n_file;
+        int64_t changed_ns;
+    } link = {0};
+    static_assert(sizeof(link) == sizeof(link.before) + 16, "no padding is hashed");
+    for (uint32_t i = 0; i < gguf->n_parts; i++) {
+        link.n_file = gguf->parts[i].source.n_file;
+        link.changed_ns = gguf->parts[i].source.changed_ns;
+        halo_md5_hex(&link, sizeof(link), ret_stamp);
+        memcpy(link.before, ret_stamp, sizeof(link.before));
+    }
+}

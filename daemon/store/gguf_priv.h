@@ -23,6 +23,7 @@ struct gguf_source {
     uint8_t *owned;       /* the same when the bytes were read from a file, NULL when they are the caller's */
     uint64_t n_have;
     uint64_t n_file; /* size of the file when it was opened */
+    int64_t changed_ns; /* its time of last change then; 0 for memory */
     int fd;          /* -1 once the directory is complete, and for memory */
 };
 

@@ -52,6 +52,7 @@ int gguf_source_open(struct gguf_source *source, const char *path, struct halo_f
     }
     source->fd = fd;
     source->n_file = (uint64_t)st.st_size;
+    source->changed_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     return 0;
 }
 

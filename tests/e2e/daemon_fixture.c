@@ -182,6 +182,16 @@ static void take_event(struct client *client, struct client_request *request, co
         assert_non_null(request->ids);
         request->ids[request->n_ids++] = (int32_t)ev->committed.tok_id;
         break;
+    case HALO_EV_SCORE_ROW:
+        assert_int_equal(ev->score_row.pos, request->n_rows++);
+        break;
+    case HALO_EV_NOTICE:
+        if (!halo_str_is(ev->notice.code, "engine_restarted"))
+            break;
+        request->n_restarts++;
+        if (request->n_ids > 0) /* without `committed` events nobody can tell */
+            assert_int_equal((size_t)ev->notice.resumed_at, request->n_ids);
+        break;
     case HALO_EV_TOKEN:
         request->text = realloc(request->text, request->n_text + ev->token.text.len + 1);
         assert_non_null(request->text);
@@ -199,6 +209,8 @@ static void take_event(struct client *client, struct client_request *request, co
     if (ev->type == HALO_EV_ERROR) {
         request->error = ev->error.code;
         snprintf(request->message, sizeof request->message, "%.*s", (int)ev->error.message.len, ev->error.message.at);
+    } else if (ev->type == HALO_EV_SCORED) {
+        request->nll = ev->scored.nll;
     } else if (ev->type == HALO_EV_DONE) {
         request->finish = ev->done.finish_reason;
         assert_int_equal((size_t)ev->done.tokens, request->n_ids ? request->n_ids : (size_t)ev->done.tokens);

@@ -38,6 +38,9 @@ struct client_request {
     size_t n_text;
     char message[512]; /* of a terminal error */
     int64_t seed;
+    int n_restarts; /* `engine_restarted` notices */
+    int64_t n_rows; /* of a score */
+    double nll;     /* of a score, when it is done */
 };
 
 struct client {

@@ -54,6 +54,9 @@ int halo_envelope_rewrite(struct halo_json *w, const char *line, const struct ha
  * passed halo_envelope_scan(). */
 bool halo_envelope_get_i64(const char *line, const struct halo_envelope *env, const char *key, int64_t *ret_value);
 
+/* A number field of the outer object: true and its value, or false if it is not there or no finite number. */
+bool halo_envelope_get_f64(const char *line, const struct halo_envelope *env, const char *key, double *ret_value);
+
 /* The length in bytes of a string field of the outer object, unescaped: what a `token` event adds to the text sent. */
 bool halo_envelope_get_str_bytes(const char *line, const struct halo_envelope *env, const char *key, size_t *ret_bytes);
 

@@ -18,6 +18,7 @@
 #define HALO_LIMIT_STALL_MS 30000                 /* above the high mark this long: client_stalled */
 #define HALO_LIMIT_RESUME_BYTES (256ll << 20)     /* request lines kept for resume, in all */
 #define HALO_LIMIT_RESUME_USER_BYTES (32ll << 20) /* ... and for one user id */
+#define HALO_LIMIT_LINK_LINE_BYTES (64u << 20)    /* to the engine: a client's line with more in it */
 
 /* Parts of the protocol. */
 #define HALO_LIMIT_DEPTH 16                       /* nested arrays and objects, the outermost counted */

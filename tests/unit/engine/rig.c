@@ -46,7 +46,8 @@ void rig_init(struct rig *rig, uint32_t max_rows, uint32_t max_outputs, uint32_t
                                          .max_queued = 256,
                                          .phase = &rig->phase,
                                          .stats = &rig->stats,
-                                         .port = &rig->port};
+                                         .port = &rig->port,
+                                         .lost = &rig->lost};
     assert_int_equal(halo_scheduler_init(&rig->scheduler, &setup), 0);
 }
 

@@ -37,6 +37,7 @@ struct rig {
     struct halo_stats stats;
     struct halo_device_phase phase;
     struct halo_mailbox port;
+    atomic_bool lost;
     struct halo_device_model *model;
     struct halo_scheduler scheduler;
     struct rig_seq *seqs; /* [RIG_MAX] */

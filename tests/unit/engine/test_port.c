@@ -267,22 +267,82 @@ static void what_the_device_refuses_is_told(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+static void lose_the_device(struct child *c, bool link, int error)
+{
+    child_start(c, link, slow_runs);
+    child_load(c);
+    for (int i = 2; i < 8; i++)
+        child_send(c, "{\"type\":\"generate\",\"id\":%d,\"prompt\":\"a\",\"max_tokens\":500,\"ignore_eos\":true}", i);
+    while (c->requests[7].n_text == 0)
+        child_read(c, 100);
+    c->control->fail_error = error;
+    c->control->fail_run = c->control->n_runs + 3;
+}
+
+/* By hand: each request is told, and the exit status says it, whichever thread is quicker. */
 static void a_lost_device_ends_everything_and_the_engine(void **state)
 {
-    struct child c;
-    child_start(&c, true, slow_runs);
-    child_load(&c);
-    for (int i = 2; i < 8; i++)
-        child_send(&c, "{\"type\":\"generate\",\"id\":%d,\"prompt\":\"a\",\"max_tokens\":500,\"ignore_eos\":true}", i);
-    while (c.requests[7].n_text == 0)
-        child_read(&c, 100);
-    c.control->fail_error = -EIO;
-    c.control->fail_run = c.control->n_runs + 3;
-    for (int i = 2; i < 8; i++) {
-        assert_int_equal(child_wait(&c, i)->error, HALO_ERROR_DEVICE_FAULT);
-        assert_non_null(strstr(c.requests[i].message, "device"));
+    for (int round = 0; round < 6; round++) {
+        struct child c;
+        lose_the_device(&c, false, round % 2 ? -EIO : -ETIME);
+        for (int i = 2; i < 8; i++) {
+            enum halo_error error = child_wait(&c, i)->error;
+            assert_true(error == HALO_ERROR_DEVICE_FAULT || error == HALO_ERROR_DEVICE_HANG);
+            assert_non_null(strstr(c.requests[i].message, "device"));
+        }
+        assert_int_equal(child_end(&c), 3);
     }
-    assert_int_equal(child_end(&c), 3);
+}
+
+/* Under halod nobody is told: everything that is open goes on in the next engine. */
+static void a_lost_device_leaves_replies_open_for_the_next_engine(void **state)
+{
+    for (int round = 0; round < 4; round++) {
+        struct child c;
+        lose_the_device(&c, true, round % 2 ? -EIO : -ETIME);
+        while (child_read(&c, 10000))
+            ;
+        for (int i = 2; i < 8; i++)
+            assert_int_equal(c.requests[i].n_terminal, 0);
+        assert_int_equal(child_end(&c), 3);
+    }
+}
+
+/* halod may add to a line that is as long as a line may be. */
+static void the_link_takes_longer_lines(void **state)
+{
+    struct child c;
+    size_t n = HALO_LIMIT_LINE_BYTES + 1000;
+    char *blanks = malloc(n + 1);
+    assert_non_null(blanks);
+    memset(blanks, ' ', n);
+    blanks[n] = '\0';
+    for (int link = 0; link < 2; link++) {
+        child_start(&c, link, NULL);
+        child_send(&c, "{\"type\":\"ping\",%s\"id\":2}", blanks);
+        child_send(&c, "{\"type\":\"ping\",\"id\":3}");
+        assert_int_equal(child_wait(&c, 3)->terminal, HALO_EV_PONG);
+        assert_int_equal(c.requests[2].n_terminal, link);
+        assert_int_equal(c.n_unaddressed, !link); /* line_too_long */
+        assert_int_equal(child_end(&c), 0);
+    }
+    free(blanks);
+}
+
+/* halod has to know, or it would bring the model back after a death. */
+static void a_model_that_nobody_uses_goes_aloud(void **state)
+{
+    struct child c;
+    child_start(&c, true, NULL);
+    child_send(&c, "{\"type\":\"load\",\"id\":1,\"model\":\"fable-Q4_K_M\",\"params\":{\"keep_alive_s\":1}}");
+    assert_int_equal(child_wait(&c, 1)->terminal, HALO_EV_LOADED);
+    for (int i = 0; i < 100 && c.n_unaddressed == 0; i++)
+        child_read(&c, 50);
+    assert_int_equal(c.n_unaddressed, 1);
+    assert_non_null(strstr(c.last_unaddressed, "\"type\":\"unloaded\",\"id\":null,\"model\":\"fable-Q4_K_M\""));
+    child_send(&c, "{\"type\":\"tokenize\",\"id\":2," M ",\"text\":\"a\"}");
+    assert_int_equal(child_wait(&c, 2)->error, HALO_ERROR_NOT_FOUND);
+    assert_int_equal(child_end(&c), 0);
 }
 
 static void a_hung_device_hangs_nothing_else(void **state)
@@ -402,6 +462,9 @@ int main(void)
         cmocka_unit_test(admission_has_the_numbers),
         cmocka_unit_test(what_the_device_refuses_is_told),
         cmocka_unit_test(a_lost_device_ends_everything_and_the_engine),
+        cmocka_unit_test(a_lost_device_leaves_replies_open_for_the_next_engine),
+        cmocka_unit_test(the_link_takes_longer_lines),
+        cmocka_unit_test(a_model_that_nobody_uses_goes_aloud),
         cmocka_unit_test(a_hung_device_hangs_nothing_else),
         cmocka_unit_test(a_peer_that_does_not_read_pauses_its_sequences),
         cmocka_unit_test(a_resume_continues_the_stream),

@@ -230,11 +230,13 @@ static void a_failed_run_ends_those_in_it_once(void **state)
     rig_run(&rig);
     for (int i = 3; i < 6; i++)
         assert_int_equal(rig.seqs[i].outcome, HALO_OUTCOME_LENGTH);
+    assert_false(atomic_load(&rig.lost)); /* -EINVAL: only that step */
     rig.control.fail_run = rig.control.n_runs + 1;
     rig.control.fail_error = -ETIME;
     struct rig_seq *hung = rig_submit(&rig, &setup);
     assert_int_equal(rig_step(&rig), -ETIME);
     assert_int_equal(hung->fault.code, HALO_FAULT_DEVICE_HANG);
+    assert_true(atomic_load(&rig.lost)); /* the step says so itself, not whoever reads its result */
     rig_finish(&rig);
 }
 

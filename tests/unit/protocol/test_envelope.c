@@ -189,10 +189,11 @@ static void a_full_buffer_leaves_nothing_behind(void **state)
 
 static void looks_up_single_fields(void **state)
 {
-    static const char line[] = " {\"a\":{\"tok_id\":9},\"tok_id\":-42,\"big\":9223372036854775808,\"real\":1.0,"
+    static const char line[] = " {\"a\":{\"tok_id\":9},\"none\":null,\"tok_id\":-42,\"big\":9223372036854775808,\"real\":1.0,"
                                "\"text\":\"\\u20ac\\n\\ud83e\\udd8a\xC3\xA9\"}";
     struct halo_envelope env;
     int64_t value = 0;
+    double number = 0;
     size_t bytes = 0;
 
     assert_int_equal(halo_envelope_scan(line, sizeof line - 1, &env), 0);
@@ -202,6 +203,13 @@ static void looks_up_single_fields(void **state)
     assert_false(halo_envelope_get_i64(line, &env, "real", &value));
     assert_false(halo_envelope_get_i64(line, &env, "text", &value));
     assert_false(halo_envelope_get_i64(line, &env, "missing", &value));
+    assert_true(halo_envelope_get_f64(line, &env, "real", &number));
+    assert_true(number == 1);
+    assert_true(halo_envelope_get_f64(line, &env, "tok_id", &number));
+    assert_true(number == -42);
+    assert_false(halo_envelope_get_f64(line, &env, "text", &number));
+    assert_false(halo_envelope_get_f64(line, &env, "none", &number));
+    assert_false(halo_envelope_get_f64(line, &env, "missing", &number));
     assert_true(halo_envelope_get_str_bytes(line, &env, "text", &bytes));
     assert_int_equal(bytes, 3 + 1 + 4 + 2);
     assert_false(halo_envelope_get_str_bytes(line, &env, "tok_id", &bytes));

@@ -13,12 +13,17 @@
  *   early=K    writes an event for an id that was never given
  *   twice=1    a second done
  *   never=1    no done at all
+ *   poison=1   SIGKILL to itself, in each engine again, once all other requests have begun
+ *   each=1     SIGKILL to itself after each committed token
+ * The moments count from the beginning of the reply: one that goes on after a death does not die of the same again. The
+ * text of a token is its letter, `size` times. A score is scripted in the same way by its text: n rows, each an event.
  * load: "slow-MS" takes so long, "die" kills, "dieagain" kills when it is loaded into any engine but the first, "fail"
- * fails, "brief" is given up by the engine itself at once; everything else works. generate with a model that is not
- * loaded is not_found.
+ * fails, "brief" is given up by the engine itself at once, "changes" has other files each time; everything else works.
+ * generate with a model that is not loaded is not_found.
  * Environment:
  *   FAKE_DIR          a directory in which starts are counted
  *   FAKE_FAIL_STARTS  N: the first N starts exit at once
+ *   FAKE_ONCE         1: every start but the first exits at once
  *   FAKE_MUTE         1: never answers hello
  *   FAKE_STUBBORN     1: ignores SIGTERM and the end of its socket
  *   FAKE_QUIET_MS     N: no heartbeats and no answers from N ms on, first start only
@@ -44,8 +49,9 @@ struct job {
     int64_t id;
     bool used, paused, started;
     enum halo_msg_type type;
-    long n, us, size, die, exit, hang, garbage, wrong, early, twice, never, stuck;
-    long events, done;
+    long n, us, size, die, exit, hang, garbage, wrong, early, twice, never, stuck, poison, each;
+    long events, done, begun_at; /* begun_at: events that were there when it came */
+    double nll;
     int64_t seed;
     uint64_t due_us;
     char model[64];
@@ -137,16 +143,8 @@ static struct job *find_job(int64_t id)
     return NULL;
 }
 
-static void begin_generate(const struct halo_msg *msg)
+static void read_script(struct job *job, const char *script)
 {
-    const char *script = msg->generate.has_prompt ? msg->generate.prompt.at : "";
-    struct job *job;
-    if (msg->generate.has_model && !is_loaded(msg->generate.model.at)) {
-        emit_error(msg->id.num, HALO_ERROR_NOT_FOUND, "this model is not loaded");
-        return;
-    }
-    if ((job = add_job(msg)) == NULL)
-        return;
     job->n = word(script, "n", 5);
     job->us = word(script, "us", 0);
     job->size = word(script, "size", 4);
@@ -159,8 +157,51 @@ static void begin_generate(const struct halo_msg *msg)
     job->twice = word(script, "twice", 0);
     job->never = word(script, "never", 0);
     job->stuck = word(script, "stuck", 0);
+    job->poison = word(script, "poison", 0);
+    job->each = word(script, "each", 0);
+}
+
+/* Goes on where the client is. What does not fit together is a defect of halod. */
+static void go_on(struct job *job, const struct halo_part_resume *resume)
+{
+    for (size_t i = 0; i < resume->tokens.n; i++)
+        if (resume->tokens.at[i] != (int32_t)i)
+            exit(9);
+    long committed = (long)resume->tokens.n;
+    long texts = job->size > 0 ? (long)resume->bytes_sent / job->size : committed;
+    if (resume->seed != job->seed || !resume->started || texts > committed || committed > texts + 1)
+        exit(9);
+    job->started = true;
+    job->done = texts;
+    job->events = job->begun_at = 1 + texts + committed;
+}
+
+static void begin_score(const struct halo_msg *msg)
+{
+    struct job *job = add_job(msg);
+    if (job == NULL)
+        return;
+    read_script(job, msg->score.has_text ? msg->score.text.at : "");
+    job->done = job->events = job->begun_at = (long)msg->score.from;
+}
+
+static void begin_generate(const struct halo_msg *msg)
+{
+    const char *script = msg->generate.has_prompt ? msg->generate.prompt.at : "";
+    struct job *job;
+    if (msg->generate.has_model && !is_loaded(msg->generate.model.at)) {
+        emit_error(msg->id.num, HALO_ERROR_NOT_FOUND, "this model is not loaded");
+        return;
+    }
+    if ((job = add_job(msg)) == NULL)
+        return;
+    read_script(job, script);
     job->seed = msg->generate.seed;
     assert(msg->generate.has_user && msg->generate.user == (int64_t)geteuid()); /* who shares prefixes with whom */
+    if (msg->generate.has_model)
+        snprintf(job->model, sizeof(job->model), "%s", msg->generate.model.at);
+    if (msg->generate.has_resume)
+        go_on(job, &msg->generate.resume);
 }
 
 static void begin_load(const struct halo_msg *msg)
@@ -243,7 +284,7 @@ static void step_generate(struct job *job)
     if (!job->started) {
         job->started = true;
         halo_ev_init(&ev, HALO_EV_STARTED, &id);
-        ev.started.model = halo_str_of("fake");
+        ev.started.model = halo_str_of(job->model[0] != '\0' ? job->model : "fake");
         ev.started.prompt_md5 = ev.started.effective_md5 = halo_str_of("0");
         ev.started.seed = job->seed;
         emit(&ev);
@@ -261,17 +302,74 @@ static void step_generate(struct job *job)
     }
     job->events++;
     misbehave(job);
+    if (job->each && job->events % 2 == 0) {
+        flush_out();
+        kill(getpid(), SIGKILL);
+    }
     job->due_us = now_us() + (uint64_t)job->us;
+}
+
+/* Row i has the logarithm -(i + 1) / 8, the last one none. */
+static void step_score(struct job *job)
+{
+    struct halo_id id = halo_id_of(job->id);
+    struct halo_ev ev;
+    if (job->done == job->n) {
+        long n = job->n - 1;
+        halo_ev_init(&ev, HALO_EV_SCORED, &id);
+        ev.scored.tokens = job->n;
+        ev.scored.has_nll = n > 0;
+        ev.scored.nll = n > 0 ? job->nll / (double)n : 0;
+        emit(&ev);
+        job->used = false;
+        return;
+    }
+    halo_ev_init(&ev, HALO_EV_SCORE_ROW, &id);
+    ev.score_row.pos = job->done;
+    ev.score_row.has_logprob = job->done + 1 < job->n;
+    ev.score_row.logprob = ev.score_row.has_logprob ? -(double)(job->done + 1) / 8 : 0;
+    job->nll -= ev.score_row.logprob;
+    emit(&ev);
+    job->done++;
+    job->events++;
+    misbehave(job);
+    job->due_us = now_us() + (uint64_t)job->us;
+}
+
+/* Dies of this request, however often it gets it: says how many others it has at the moment. */
+static bool poisons(struct job *job)
+{
+    int n_others = 0, n_fresh = 0;
+    if (!job->poison)
+        return false;
+    for (int i = 0; i < MAX_RUNNING; i++)
+        if (jobs[i].used && &jobs[i] != job) {
+            n_others++;
+            n_fresh += jobs[i].events == jobs[i].begun_at && !jobs[i].poison;
+        }
+    job->due_us = now_us() + 1000;
+    if (n_fresh > 0)
+        return true; /* not before the others have got something done */
+    flush_out();
+    fprintf(stderr, "poisoned beside %d others\n", n_others);
+    kill(getpid(), SIGKILL);
+    return true;
 }
 
 static void step_load(struct job *job)
 {
+    char stamp[16];
     struct halo_id id = halo_id_of(job->id);
     struct halo_ev ev;
     halo_ev_init(&ev, HALO_EV_LOADED, &id);
     ev.loaded.model = halo_str_of(job->model);
     ev.loaded.arch = ev.loaded.device = halo_str_of("fake");
     ev.loaded.tiers = halo_raw_of("{}");
+    if (strcmp(job->model, "changes") == 0) {
+        snprintf(stamp, sizeof(stamp), "%d", n_starts);
+        ev.loaded.stamp = halo_str_of(stamp);
+        ev.loaded.has_stamp = true;
+    }
     emit(&ev);
     set_loaded(job->model, true);
     job->used = false;
@@ -367,6 +465,7 @@ static void take_line(const char *line, size_t len)
     }
     switch (msg.type) {
     case HALO_MSG_GENERATE: begin_generate(&msg); break;
+    case HALO_MSG_SCORE: begin_score(&msg); break;
     case HALO_MSG_LOAD: begin_load(&msg); break;
     case HALO_MSG_CANCEL:
     case HALO_MSG_PAUSE:
@@ -405,7 +504,9 @@ static int step_all(uint64_t now)
         if (job->due_us <= now) {
             if (job->type == HALO_MSG_LOAD)
                 step_load(job);
-            else
+            else if (job->type == HALO_MSG_SCORE)
+                step_score(job);
+            else if (!poisons(job))
                 step_generate(job);
         }
         if (job->used && !(job->never && job->done == job->n)) {
@@ -476,6 +577,8 @@ int main(int argc, char **argv)
     count_start();
     if (n_starts <= env_number("FAKE_FAIL_STARTS") && env_number("FAKE_FAIL_STARTS") > 0)
         return 4;
+    if (n_starts > 1 && env_number("FAKE_ONCE"))
+        return 5;
     halo_json_init(&out);
     halo_line_init(&reader, 64u << 20);
     for (;;) {

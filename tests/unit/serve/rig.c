@@ -311,3 +311,69 @@ bool client_is_quiet(struct client *client, int ms)
     struct pollfd p = {.fd = client->fd, .events = POLLIN};
     return halo_line_pending(&client->reader) == 0 && poll(&p, 1, ms) == 0;
 }
+
+static void stream_text(struct stream *stream, struct halo_str text)
+{
+    for (size_t i = 0; i < text.len; i++, stream->n_text++)
+        if (text.at[i] != (char)('a' + stream->n_text / stream->size % 26))
+            fail_msg("byte %zu of the text is '%c'", stream->n_text, text.at[i]);
+    assert_true((long)((stream->n_text + stream->size - 1) / stream->size) <= stream->n_ids); /* committed first */
+}
+
+static void stream_row(struct stream *stream, const struct halo_ev_score_row *row)
+{
+    assert_int_equal(row->pos, stream->n_rows);
+    stream->n_rows++;
+    if (row->has_logprob)
+        stream->nll -= row->logprob;
+}
+
+bool stream_take(struct stream *stream, struct halo_ev *ev)
+{
+    struct halo_id id = halo_id_of(stream->id);
+    if (!halo_id_equal(&ev->id, &id))
+        return false;
+    if (stream->over)
+        fail_msg("a %s event after the end of %lld", halo_ev_type_name(ev->type), (long long)stream->id);
+    switch (ev->type) {
+    case HALO_EV_STARTED: assert_int_equal(++stream->n_started, 1); break;
+    case HALO_EV_COMMITTED:
+        assert_int_equal(ev->committed.pos, stream->n_ids);
+        assert_int_equal(ev->committed.tok_id, stream->n_ids);
+        stream->n_ids++;
+        break;
+    case HALO_EV_TOKEN: stream_text(stream, ev->token.text); break;
+    case HALO_EV_SCORE_ROW: stream_row(stream, &ev->score_row); break;
+    case HALO_EV_PROGRESS: stream->n_progress++; break;
+    case HALO_EV_NOTICE:
+        assert_true(halo_str_is(ev->notice.code, "engine_restarted"));
+        assert_true(ev->notice.has_resumed_at);
+        assert_int_equal(ev->notice.resumed_at, stream->n_rows > 0 ? stream->n_rows : stream->n_ids);
+        stream->n_notices++;
+        break;
+    default:
+        stream->over = halo_ev_is_terminal(ev->type);
+        stream->terminal = ev->type;
+        stream->end = *ev;
+        return true;
+    }
+    halo_ev_finish(ev);
+    return true;
+}
+
+void streams_read(struct client *client, struct stream *streams, size_t n, int ms)
+{
+    for (;;) {
+        struct halo_ev ev;
+        size_t n_over = 0, i = 0;
+        for (size_t j = 0; j < n; j++)
+            n_over += streams[j].over;
+        if (n_over == n)
+            return;
+        client_event(client, &ev, ms);
+        while (i < n && !stream_take(&streams[i], &ev))
+            i++;
+        if (i == n)
+            halo_ev_finish(&ev);
+    }
+}

@@ -53,6 +53,23 @@ void client_event(struct client *client, struct halo_ev *ret_ev, int ms);
 void client_terminal(struct client *client, int64_t id, struct halo_ev *ret_ev, int ms);
 /* One request, its terminal event's type; for errors its code too (may be NULL). */
 enum halo_ev_type client_ask(struct client *client, const char *line, int64_t id, enum halo_error *ret_code);
+/* What a client has of one scripted `generate` (`size` bytes of text a token) or `score` of the fake engine. */
+struct stream {
+    int64_t id;
+    size_t size;
+    long n_ids, n_rows, n_started, n_notices, n_progress;
+    size_t n_text;
+    double nll; /* of the rows */
+    bool over;
+    enum halo_ev_type terminal;
+    struct halo_ev end; /* the terminal event; finish it when `over` */
+};
+/* Takes an event of the stream: fails the test at a gap, a repeat, an id or text that is not the next one, a notice that
+ * does not fit, and at anything after the end. False: not this stream's. */
+bool stream_take(struct stream *stream, struct halo_ev *ev);
+/* Reads until all are over; other events are dropped. */
+void streams_read(struct client *client, struct stream *streams, size_t n, int ms);
+
 /* True if nothing arrives for `ms`. */
 bool client_is_quiet(struct client *client, int ms);
 

@@ -103,9 +103,14 @@ static void waiting_is_a_queue(void **state)
     assert_ptr_equal(r[0]->wait_next, r[2]);
     halo_request_move(&table, r[1], HALO_REQUEST_RUNNING);
     assert_int_equal(table.n_states[HALO_REQUEST_RUNNING], 1);
-    halo_request_move(&table, r[1], HALO_REQUEST_WAITING); /* resubmitted: at the end */
-    assert_ptr_equal(r[2]->wait_next, r[1]);
+    halo_request_move(&table, r[1], HALO_REQUEST_WAITING); /* its engine died: where it was, by age */
+    assert_ptr_equal(r[0]->wait_next, r[1]);
+    assert_ptr_equal(r[1]->wait_next, r[2]);
+    assert_null(r[2]->wait_next);
     halo_request_move(&table, r[2], HALO_REQUEST_ENDED);
+    halo_request_move(&table, r[0], HALO_REQUEST_SENT);
+    halo_request_move(&table, r[0], HALO_REQUEST_WAITING);
+    assert_ptr_equal(table.wait_first, r[0]);
     assert_ptr_equal(r[0]->wait_next, r[1]);
     for (int i = 0; i < 3; i++)
         halo_request_destroy(&table, r[i]);

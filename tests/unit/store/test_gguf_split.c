@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 /* cmocka wants the above before it */
 #include <cmocka.h>
 
@@ -125,7 +126,19 @@ static void test_good_set(void **state)
     struct halo_span s;
     assert_int_equal(halo_gguf_get_string(gguf, "general.architecture", &s, &fault), 0);
     char before[65];
+    char stamp[HALO_GGUF_STAMP_BYTES], other[HALO_GGUF_STAMP_BYTES];
     strcpy(before, halo_gguf_fingerprint(gguf));
+    halo_gguf_stamp(gguf, stamp);
+    halo_gguf_close(gguf);
+    assert_int_equal(halo_gguf_open(&gguf, set->paths[0], &fault), 0);
+    halo_gguf_stamp(gguf, other);
+    assert_string_equal(stamp, other); /* opened again: the same */
+    halo_gguf_close(gguf);
+    struct timespec times[2] = {{0, UTIME_OMIT}, {1000, 5}};
+    assert_int_equal(utimensat(AT_FDCWD, set->paths[PARTS - 1], times, 0), 0);
+    assert_int_equal(halo_gguf_open(&gguf, set->paths[0], &fault), 0);
+    halo_gguf_stamp(gguf, other);
+    assert_string_not_equal(stamp, other); /* the last part was written anew */
     halo_gguf_close(gguf);
 
     part_again(set, 1, 1, PARTS, 3, 1); /* the same bytes */

@@ -41,6 +41,7 @@ struct halo_scheduler_setup {
     struct halo_device_phase *phase;
     struct halo_stats *stats;
     struct halo_mailbox *port;     /* where sequences go when they ended */
+    atomic_bool *lost;             /* raised when the device fails for good; may be NULL */
 };
 
 /* What one sequence has in the batch. */

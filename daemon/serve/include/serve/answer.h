@@ -17,7 +17,7 @@ void halo_answer_refusal(struct halo_peer *peer, const struct halo_refusal *refu
 void halo_answer_terminal(struct halo_request *request, struct halo_ev *ev);
 __attribute__((format(printf, 3, 4))) void halo_answer_failed(struct halo_request *request, enum halo_error code,
                                                               const char *format, ...);
-/* `done` with finish_reason cancelled, for a request that the engine cannot end any more or never had. */
-void halo_answer_cancelled(struct halo_request *request);
+/* `done` with this finish_reason, for a request that the engine cannot end any more or never had. */
+void halo_answer_ended(struct halo_request *request, enum halo_wire_finish reason);
 
 #endif

@@ -42,7 +42,9 @@ struct halo_config {
     int64_t ready_ms;          /* from spawn to the engine's hello */
     int64_t restart_min_ms;    /* back-off between a death and the next start: first ... */
     int64_t restart_max_ms;    /* ... and longest */
-    int64_t breaker_deaths;    /* deaths without progress in a row, after which requests are refused at once */
+    int64_t request_deaths;    /* deaths in a row with nothing committed of a request, which end it */
+    int64_t breaker_deaths;    /* deaths without progress in a row, after which requests are refused at once ... */
+    int64_t breaker_ms;        /* ... for so long; an engine that was ready for so long did not die in vain */
     int64_t wait_ms;           /* how long a request waits for an engine */
     int64_t status_ms;         /* how long status, stats and hello wait for the engine's part */
 

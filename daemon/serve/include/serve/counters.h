@@ -14,6 +14,7 @@
     X(requests)            /* lines that were a request */                                                             \
     X(requests_refused)    /* lines answered with an error at once */                                                  \
     X(requests_done)       /* terminal events passed on from the engine */                                             \
+    X(requests_resumed)    /* given to another engine after a death */                                                 \
     X(requests_lost)       /* ended by the engine's death */                                                           \
     X(cancels)             /* asked for by clients */                                                                  \
     X(disconnects)         /* connections that ended with requests open */                                             \

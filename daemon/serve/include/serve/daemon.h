@@ -2,7 +2,8 @@
  *
  * The modules work on it in this order: accept.c makes peers, peer.c cuts their input into lines, route.c turns a line
  * into an answer or a request, dispatch.c sends requests to the engine, deliver.c takes the engine's lines to the
- * peers, supervise.c replaces the engine, shutdown.c ends it all. Everything runs on the loop's thread; nothing blocks.
+ * peers, supervise.c replaces the engine, resubmit.c settles what it had, shutdown.c ends it all. Everything runs on
+ * the loop's thread; nothing blocks.
  */
 #ifndef HALO_SERVE_DAEMON_H
 #define HALO_SERVE_DAEMON_H
@@ -52,6 +53,8 @@ struct halo_daemon {
     struct halo_loaded loaded;
     struct halo_engine engine;
     struct halo_counters counters;
+    uint64_t alone;    /* the id of a suspect that the engine has by itself; 0: none */
+    bool dispatch_due; /* something ended: others may be sent at the next flush */
 
     uv_prepare_t prepare; /* flush before the loop sleeps ... */
     uv_check_t check;     /* ... and right after it handled what was ready */
@@ -82,7 +85,10 @@ void halo_route_line(struct halo_peer *peer, const char *line, size_t len);
 
 /* dispatch.c: towards the engine. */
 void halo_dispatch(struct halo_daemon *daemon, struct halo_request *request); /* now, or when an engine is ready */
+void halo_dispatch_wait(struct halo_daemon *daemon, struct halo_request *request); /* (anew) with its time limit */
 void halo_dispatch_waiting(struct halo_daemon *daemon);
+int64_t halo_dispatch_left_ms(const struct halo_request *request, uint64_t now_ns); /* INT64_MAX: no deadline */
+void halo_dispatch_late(struct halo_request *request); /* terminal: its deadline passed here */
 void halo_dispatch_cancel(struct halo_daemon *daemon, struct halo_request *request);
 void halo_dispatch_pause(struct halo_daemon *daemon, struct halo_request *request, bool pause);
 void halo_dispatch_order(struct halo_daemon *daemon, struct halo_request *request); /* one that is due */
@@ -99,6 +105,21 @@ void halo_expire_fired(uv_timer_t *timer);
 /* deliver.c: one line of the engine. 0, or -EPROTO with the reason: it is no event that this engine may send now. */
 __attribute__((format(printf, 2, 3))) int halo_deliver_garbage(struct halo_fault *fault, const char *format, ...);
 int halo_deliver_line(struct halo_daemon *daemon, const char *line, size_t len, struct halo_fault *fault);
+
+/* record.c: what the event means for the record. 0 or -EPROTO. */
+int halo_record_event(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line, size_t len,
+                      const struct halo_envelope *env, struct halo_fault *fault);
+/* A load worked, or a model is gone: remembered for the next engine. `request` is NULL for a model that the engine gave
+ * up by itself. */
+int halo_record_model(struct halo_daemon *daemon, const struct halo_request *request, const char *line, size_t len,
+                      struct halo_fault *fault);
+
+/* breaker.c */
+void halo_breaker_count(struct halo_engine *engine); /* one more death */
+void halo_breaker_close(struct halo_engine *engine, const char *why);
+uint64_t halo_breaker_left_ms(const struct halo_engine *engine);
+void halo_breaker_answer(struct halo_engine *engine, char *ret_text, size_t room); /* what a refused client reads */
+void halo_breaker_refuse(struct halo_daemon *daemon); /* everybody who waits */
 
 /* query.c: hello, status, stats: answered here, with the engine's part when it comes in time. */
 void halo_query_begin(struct halo_peer *peer, enum halo_msg_type type, const struct halo_id *id);

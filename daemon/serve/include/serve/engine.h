@@ -61,6 +61,8 @@ struct halo_engine {
     uint64_t n_read_events;
     unsigned n_restarts;
     unsigned n_futile;  /* deaths in a row without progress */
+    bool broken;        /* too many of them: none is started until broken_until_ns */
+    uint64_t broken_until_ns, ready_ns; /* ready_ns 0: not yet */
     bool progressed;    /* this process did something for somebody */
     char reason[256];   /* why the last one died; "" */
     char features[HALO_ENGINE_FEATURES][HALO_ENGINE_FEATURE_BYTES];
@@ -75,7 +77,7 @@ bool halo_engine_may_move(enum halo_engine_state from, enum halo_engine_state to
 void halo_engine_move(struct halo_engine *engine, enum halo_engine_state to);
 const char *halo_engine_state_name(const struct halo_engine *engine);
 
-/* Refuses rather than lets wait: it died again and again without doing anything. */
+/* breaker.c: refuses rather than lets wait: it died again and again without doing anything. */
 bool halo_engine_is_broken(const struct halo_engine *engine);
 
 /* supervise.c: starts (or schedules) a process; ends one for a reason; ends the last one with the daemon. */

@@ -10,13 +10,12 @@
 
 #include <protocol/value.h>
 
-#define HALO_LOADED_DEATHS 2 /* engines that may die while a model comes back before it is forgotten */
-
 struct halo_loaded_model {
     char *name; /* as `loaded` said */
+    char *print; /* device, context and files, in words: a reply can only go on where they are the same */
     char *line; /* the load request; its id is replaced when it is sent again */
     size_t line_len;
-    unsigned n_deaths;
+    unsigned n_deaths; /* engines in a row that died while it came back */
     bool missing;   /* not yet in the engine that runs now */
     bool reloading; /* its load is under way */
 };
@@ -29,8 +28,12 @@ struct halo_loaded {
 void halo_loaded_finish(struct halo_loaded *loaded);
 
 /* Adds or replaces. -ENOMEM. */
-int halo_loaded_put(struct halo_loaded *loaded, struct halo_str name, const char *line, size_t line_len);
+int halo_loaded_put(struct halo_loaded *loaded, struct halo_str name, const char *print, const char *line,
+                    size_t line_len);
+/* It came back. -ENOMEM. */
+int halo_loaded_set_print(struct halo_loaded_model *model, const char *print);
 void halo_loaded_remove(struct halo_loaded *loaded, struct halo_str name);
-struct halo_loaded_model *halo_loaded_find(struct halo_loaded *loaded, struct halo_str name);
+/* By its name, or by a path: the last component without ".gguf" and the number of a part. */
+struct halo_loaded_model *halo_loaded_find(const struct halo_loaded *loaded, struct halo_str name);
 
 #endif

@@ -3,7 +3,8 @@
  * A record has two sides. Towards the client it belongs to a peer until its terminal event is written or the peer is
  * gone: `peer` is NULL from then on, and exactly one terminal event follows from that. Towards the engine it is open
  * from dispatch to the engine's terminal event or the engine's death. It is freed when both sides are through.
- * It keeps what a restarted engine needs to go on: the line, the seed, the committed ids, the bytes of text sent.
+ * It keeps what a restarted engine needs to go on: the line, the seed, the committed ids, the bytes of text sent, the
+ * rows of a score, and which model files the reply comes from.
  * One thread.
  */
 #ifndef HALO_SERVE_REQUEST_H
@@ -42,7 +43,9 @@ struct halo_request {
     struct halo_id client_id; /* string: points into client_id_text */
     char client_id_text[HALO_ID_BUF_BYTES];
 
-    char *line; /* as sent to the engine: its own id, defaults and seed filled in; no newline */
+    /* What the engine gets: its own id, defaults and seed filled in; no newline. `deadline_ms` and `from` are not in it:
+     * they are added as they are when it is sent. */
+    char *line;
     size_t line_len;
     struct halo_quota_user *user; /* charged with `charged_bytes` */
     size_t charged_bytes;
@@ -50,7 +53,7 @@ struct halo_request {
     uint64_t arrived_ns;
     uint64_t dispatched_ns; /* 0: not yet */
     uint64_t started_ns;    /* `started` was passed on; 0: not yet */
-    uint64_t expires_ns;    /* when waiting ends; UINT64_MAX: never */
+    uint64_t expires_ns;    /* when waiting ends, or order_due; UINT64_MAX: never */
     int64_t deadline_ms;    /* from arrival; 0: none */
 
     bool wants_ids; /* `committed` events go to the client */
@@ -63,8 +66,18 @@ struct halo_request {
     int32_t *tokens; /* committed so far */
     size_t n_tokens, tokens_cap;
     uint64_t text_bytes; /* of `token` text sent */
-    bool record_lost; /* memory was short: it cannot be resumed */
-    unsigned n_deaths; /* engines that died with it since its last committed token */
+    struct halo_score_record {
+        int64_t from, next; /* first row asked for; the one that comes next */
+        double nll_sum;     /* of the rows before `next` */
+        uint64_t n_nll;
+        bool over; /* the last row was sent: only `done` is missing */
+    } score;
+    char *model, *print; /* once begun: the model's name and what halo_loaded_model.print was; NULL: not known here */
+    bool record_lost;    /* memory was short: it cannot be resumed */
+    bool progressed;     /* committed something in the engine that has it */
+    bool died;           /* an engine died with it, and its client has not heard of that yet */
+    unsigned n_resumes;
+    unsigned n_deaths; /* engines in a row that died with it and committed nothing of it */
 };
 
 #define HALO_REQUEST_BUCKETS 1024
@@ -100,6 +113,11 @@ bool halo_request_may_move(enum halo_request_state from, enum halo_request_state
 /* Keeps the line and charges the user. 0, a HALO_QUOTA_E, -ENOMEM. */
 int halo_request_keep_line(struct halo_requests *table, struct halo_request *request, struct halo_quota_user *user,
                            const char *line, size_t len);
+
+/* The client has something of the reply: another engine has to go on, not to begin again. */
+bool halo_request_has_begun(const struct halo_request *request);
+/* Its engine died. */
+void halo_request_note_death(struct halo_request *request);
 
 /* Notes a committed token: charged like the line; when that fails the record is only marked as not resumable. */
 void halo_request_note_token(struct halo_requests *table, struct halo_request *request, int32_t tok_id);

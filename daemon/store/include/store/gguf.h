@@ -110,4 +110,9 @@ bool halo_gguf_next_f64(struct halo_gguf_array *array, double *ret);
  * together with the size. */
 const char *halo_gguf_fingerprint(const struct halo_gguf *gguf);
 
+/* Of the files as they were opened: sizes and times of last change, as an MD5. Cheap; a file that was written anew has
+ * another one, even with the same bytes. */
+#define HALO_GGUF_STAMP_BYTES 33
+void halo_gguf_stamp(const struct halo_gguf *gguf, char ret_stamp[HALO_GGUF_STAMP_BYTES]);
+
 #endif
