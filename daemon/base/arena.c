@@ -25,13 +25,19 @@ void halo_arena_init(struct halo_arena *arena, size_t limit_bytes)
     *arena = (struct halo_arena){.limit_bytes = limit_bytes};
 }
 
+static void free_chunks(struct halo_arena_chunk *chunk)
+{
+    while (chunk) {
+        struct halo_arena_chunk *next = chunk->next;
+        free(chunk);
+        chunk = next;
+    }
+}
+
 void halo_arena_finish(struct halo_arena *arena)
 {
-    while (arena->head) {
-        struct halo_arena_chunk *next = arena->head->next;
-        free(arena->head);
-        arena->head = next;
-    }
+    free_chunks(arena->head);
+    free_chunks(arena->spare);
     *arena = (struct halo_arena){0};
 }
 
@@ -42,16 +48,44 @@ static size_t chunk_aligned_fill(const struct halo_arena_chunk *chunk, size_t al
     return chunk->fill + (size_t)(-at & (align - 1));
 }
 
+/* The smallest spare chunk with room for `need` bytes, header included. */
+static struct halo_arena_chunk *arena_take_spare(struct halo_arena *arena, size_t need)
+{
+    struct halo_arena_chunk **best = NULL;
+    for (struct halo_arena_chunk **at = &arena->spare; *at; at = &(*at)->next)
+        if ((*at)->size >= need && (!best || (*at)->size < (*best)->size))
+            best = at;
+    struct halo_arena_chunk *chunk = best ? *best : NULL;
+    if (chunk) {
+        *best = chunk->next;
+        chunk->next = arena->head;
+        arena->head = chunk;
+    }
+    return chunk;
+}
+
+static void arena_drop_spare(struct halo_arena *arena)
+{
+    for (struct halo_arena_chunk *chunk = arena->spare; chunk; chunk = chunk->next)
+        arena->held_bytes -= chunk->size;
+    free_chunks(arena->spare);
+    arena->spare = NULL;
+}
+
 static struct halo_arena_chunk *arena_grow(struct halo_arena *arena, size_t bytes, size_t align)
 {
     size_t need;
     if (__builtin_add_overflow(bytes, align + sizeof(struct halo_arena_chunk), &need))
         return NULL;
+    struct halo_arena_chunk *spare = arena_take_spare(arena, need);
+    if (spare)
+        return spare;
     size_t size = arena->head ? arena->head->size : ARENA_CHUNK_MIN_BYTES / 2;
     size = size < ARENA_CHUNK_MAX_BYTES / 2 ? size * 2 : ARENA_CHUNK_MAX_BYTES;
     if (size < need)
         size = need;
     if (arena->limit_bytes) {
+        arena_drop_spare(arena); /* none of them fits: they must not stand in the way */
         size_t left = arena->limit_bytes > arena->held_bytes ? arena->limit_bytes - arena->held_bytes : 0;
         if (need > left)
             return NULL;
@@ -103,27 +137,24 @@ char *halo_arena_strndup(struct halo_arena *arena, const char *bytes, size_t n)
     return copy;
 }
 
-void halo_arena_reset(struct halo_arena *arena)
+void halo_arena_reset(struct halo_arena *arena, size_t keep_bytes)
 {
     assert(!arena->sealed);
-    struct halo_arena_chunk *largest = NULL;
-    for (struct halo_arena_chunk *c = arena->head; c; c = c->next)
-        if (!largest || c->size > largest->size)
-            largest = c;
-    while (arena->head) {
-        struct halo_arena_chunk *next = arena->head->next;
-        if (arena->head != largest)
-            free(arena->head);
-        arena->head = next;
-    }
-    arena->used_bytes = 0;
-    arena->held_bytes = 0;
-    if (largest) {
-        largest->next = NULL;
-        largest->fill = sizeof *largest;
-        arena->held_bytes = largest->size;
-    }
-    arena->head = largest;
+    struct halo_arena_chunk *lists[] = {arena->head, arena->spare};
+    arena->head = arena->spare = NULL;
+    arena->used_bytes = arena->held_bytes = 0;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (struct halo_arena_chunk *chunk = lists[i], *next; chunk; chunk = next) {
+            next = chunk->next;
+            if (chunk->size > keep_bytes - arena->held_bytes) {
+                free(chunk);
+                continue;
+            }
+            chunk->fill = sizeof *chunk;
+            chunk->next = arena->spare;
+            arena->spare = chunk;
+            arena->held_bytes += chunk->size;
+        }
 }
 
 void halo_arena_seal(struct halo_arena *arena)

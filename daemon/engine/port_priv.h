@@ -83,7 +83,7 @@ struct halo_text_thread {
     struct halo_mailbox *port, *device;
     const struct halo_port_config *config;
     struct halo_model_cache *cache; /* what `models` knows about files */
-    struct halo_arena scratch;      /* of one rendering after another */
+    struct halo_arena arena, scratch; /* of one conversation after another: what it is, what its rendering needs */
 };
 
 struct halo_prefetch_thread {

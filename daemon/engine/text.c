@@ -122,6 +122,7 @@ static void *loop(void *ud)
 
 int halo_text_thread_start(struct halo_text_thread *text)
 {
+    halo_arena_init(&text->arena, 0);
     halo_arena_init(&text->scratch, 0);
     int r = halo_mailbox_init(&text->box, false);
     return r < 0 ? r : -pthread_create(&text->thread, NULL, loop, text);

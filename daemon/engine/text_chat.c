@@ -1,7 +1,7 @@
 /* text_chat.c: conversations: normalized, put through the model's chat template, tokenized; and the job `template`.
  *
- * Text thread. What a rendering needs on its way (the messages as JSON, the template's values, the text) lives in an
- * arena that the thread keeps from one conversation to the next: fresh memory costs more than the template does.
+ * Text thread. What a rendering needs on its way (the template's values, the text) lives in two arenas that the thread
+ * keeps from one conversation to the next: fresh memory costs more than the template does.
  * Fails with BAD_REQUEST (the template refuses the conversation), UNSUPPORTED (no template, or one that can not be
  * used), OUT_OF_MEMORY in request->fault.
  */
@@ -10,18 +10,11 @@
 #include <base/hash.h>
 #include <string.h>
 
-#define KEPT_BYTES ((size_t)8 << 20) /* what the arena may hold while there is nothing to do */
+#define KEPT_BYTES ((size_t)8 << 20) /* what an arena may hold while there is nothing to do */
 
 static int no_memory(struct halo_request *request)
 {
     return halo_fault_set(&request->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to render a conversation");
-}
-
-static void forget(struct halo_arena *scratch)
-{
-    halo_arena_reset(scratch);
-    if (scratch->held_bytes > KEPT_BYTES)
-        halo_arena_finish(scratch);
 }
 
 /* ---- normalize ---- */
@@ -76,7 +69,7 @@ struct conversation {
     bool add_generation_prompt;
 };
 
-static int render(struct halo_request *request, struct halo_arena *arena, const struct conversation *talk,
+static int render(struct halo_text_thread *text, struct halo_request *request, const struct conversation *talk,
                   struct halo_chat_text *ret)
 {
     struct halo_json json;
@@ -85,9 +78,11 @@ static int render(struct halo_request *request, struct halo_arena *arena, const 
     const struct halo_chat_input input = {.messages_json = {json.at, json.len},
                                           .tools_json = {talk->tools.at, talk->tools.len},
                                           .vars_json = {talk->vars.at, talk->vars.len},
-                                          .add_generation_prompt = talk->add_generation_prompt};
+                                          .add_generation_prompt = talk->add_generation_prompt,
+                                          .scratch = &text->scratch};
     int r = json.error ? no_memory(request)
-                       : halo_chat_render_input(request->model->model->chat, &input, arena, ret, &request->fault);
+                       : halo_chat_render_input(request->model->model->chat, &input, &text->arena, ret,
+                                                &request->fault);
     halo_json_finish(&json);
     return r;
 }
@@ -119,10 +114,11 @@ static int hash(struct halo_request *request, struct halo_arena *arena, const st
 }
 
 /* Renders as asked, and once more when normalizing changes something. */
-static int render_both(struct halo_request *request, struct halo_arena *arena, struct conversation *talk,
+static int render_both(struct halo_text_thread *text, struct halo_request *request, struct conversation *talk,
                        bool normalizes, struct halo_chat_text *ret)
 {
-    int r = render(request, arena, talk, ret);
+    struct halo_arena *arena = &text->arena;
+    int r = render(text, request, talk, ret);
     if (r == 0)
         r = hash(request, arena, ret, request->prompt_md5);
     if (r == 0 && normalizes)
@@ -130,7 +126,7 @@ static int render_both(struct halo_request *request, struct halo_arena *arena, s
     memcpy(request->effective_md5, request->prompt_md5, sizeof(request->effective_md5));
     if (r < 0 || request->newline_runs == 0)
         return r;
-    r = render(request, arena, talk, ret);
+    r = render(text, request, talk, ret);
     return r < 0 ? r : hash(request, arena, ret, request->effective_md5);
 }
 
@@ -140,10 +136,10 @@ int halo_text_encode_messages(struct halo_text_thread *text, struct halo_request
     struct conversation talk = {.messages = msg->messages, .tools = msg->tools, .vars = msg->template_vars,
                                 .add_generation_prompt = true};
     struct halo_chat_text spans;
-    int r = render_both(request, &text->scratch, &talk, !msg->has_normalize || msg->normalize, &spans);
+    int r = render_both(text, request, &talk, !msg->has_normalize || msg->normalize, &spans);
     if (r == 0)
         r = halo_chat_encode_text(request->model->model->tokenizer, &spans, msg->special, out, &request->fault);
-    forget(&text->scratch);
+    halo_arena_reset(&text->arena, KEPT_BYTES);
     return r;
 }
 
@@ -179,10 +175,10 @@ void halo_text_job_template(struct halo_text_thread *text, struct halo_request *
     struct conversation talk = {.messages = msg->messages, .tools = msg->tools, .vars = msg->template_vars,
                                 .add_generation_prompt = msg->add_generation_prompt};
     struct halo_chat_text spans;
-    int r = render_both(request, &text->scratch, &talk, !msg->has_normalize || msg->normalize, &spans);
+    int r = render_both(text, request, &talk, !msg->has_normalize || msg->normalize, &spans);
     if (r == 0)
         r = show(request, &spans);
     if (r < 0 && request->fault.code == HALO_FAULT_NONE)
         no_memory(request);
-    forget(&text->scratch);
+    halo_arena_reset(&text->arena, KEPT_BYTES);
 }

@@ -14,6 +14,7 @@
 
 #define DEFAULT_MAX_STEPS ((uint64_t)20000000)
 #define DEFAULT_MAX_MEMORY_BYTES ((size_t)256 << 20)
+#define SCRATCH_KEPT_BYTES ((size_t)16 << 20)
 #define DEFAULT_MAX_OUTPUT_BYTES ((size_t)32 << 20)
 #define DEFAULT_MAX_DEPTH 1200
 #define DEFAULT_MAX_TIME_MS 2000
@@ -216,7 +217,9 @@ int halo_jinja_render(const struct halo_jinja *jinja, const struct halo_jinja_pa
     struct halo_jinja_run run = {.jinja = jinja, .now = params->now, .fault = fault ? fault : &own_fault, .out = &out};
     *ret = (struct halo_chat_text){0};
     set_limits(&run, &params->limits);
-    halo_arena_init(&run.arena, run.limits.max_memory_bytes);
+    if (params->scratch)
+        run.arena = *params->scratch;
+    run.arena.limit_bytes = run.limits.max_memory_bytes;
     struct halo_jinja_scope root = {0};
     int r = set_roots(&run, params);
     if (r == 0)
@@ -224,6 +227,10 @@ int halo_jinja_render(const struct halo_jinja *jinja, const struct halo_jinja_pa
     if (r == 0)
         r = copy_out(&run, &out, arena, ret);
     assert(r < HALO_JINJA_FLOW_BREAK);
-    halo_arena_finish(&run.arena);
+    halo_arena_reset(&run.arena, params->scratch ? SCRATCH_KEPT_BYTES : 0);
+    if (params->scratch) {
+        run.arena.limit_bytes = params->scratch->limit_bytes;
+        *params->scratch = run.arena;
+    }
     return r;
 }

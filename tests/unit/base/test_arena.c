@@ -79,27 +79,48 @@ static void test_strndup(void **state)
     halo_arena_finish(&arena);
 }
 
-static void test_reset_keeps_the_largest(void **state)
+static void test_reset_keeps_chunks(void **state)
 {
     struct halo_arena arena;
     halo_arena_init(&arena, 0);
     halo_arena_alloc(&arena, 1, 100);
     halo_arena_alloc(&arena, 1, 5000000);
     halo_arena_alloc(&arena, 1, 100);
-    halo_arena_reset(&arena);
-    assert_int_equal(arena.used_bytes, 0);
     size_t held = arena.held_bytes;
-    assert_true(held >= 5000000 && held < 5100000);
+    halo_arena_reset(&arena, SIZE_MAX);
+    assert_int_equal(arena.used_bytes, 0);
+    assert_int_equal(arena.held_bytes, held);
     halo_fail_alloc_arm(0); /* the same again takes nothing from the system, and is zero again */
     for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < 2000; i++)
+            assert_non_null(halo_arena_alloc(&arena, 1, 100));
         unsigned char *at = halo_arena_alloc(&arena, 1, 4900000);
         assert_non_null(at);
         assert_int_equal(at[0] | at[4899999], 0);
         memset(at, 1, 4900000);
-        halo_arena_reset(&arena);
+        halo_arena_reset(&arena, SIZE_MAX);
     }
     assert_false(halo_fail_alloc_disarm());
     assert_int_equal(arena.held_bytes, held);
+    halo_arena_reset(&arena, 4999999); /* the largest one goes */
+    assert_true(arena.held_bytes > 0 && arena.held_bytes < 2000000);
+    halo_arena_reset(&arena, 0);
+    assert_int_equal(arena.held_bytes, 0);
+    halo_arena_finish(&arena);
+}
+
+/* Spare chunks that are too small do not count against the limit. */
+static void test_reset_leaves_the_limit(void **state)
+{
+    struct halo_arena arena;
+    halo_arena_init(&arena, 1000000);
+    for (size_t i = 0; i < 9; i++)
+        assert_non_null(halo_arena_alloc(&arena, 1, 50000));
+    halo_arena_reset(&arena, SIZE_MAX);
+    assert_true(arena.held_bytes > 450000);
+    assert_non_null(halo_arena_alloc(&arena, 1, 900000));
+    assert_true(arena.held_bytes <= 1000000);
+    assert_null(halo_arena_alloc(&arena, 1, 100000));
     halo_arena_finish(&arena);
 }
 
@@ -139,7 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alignment_and_zero),      cmocka_unit_test(test_allocations_do_not_move_or_overlap),
         cmocka_unit_test(test_limit_and_overflow),      cmocka_unit_test(test_strndup),
-        cmocka_unit_test(test_reset_keeps_the_largest), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_reset_keeps_chunks), cmocka_unit_test(test_reset_leaves_the_limit), cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_sealed_arena_aborts),
     };
     return cmocka_run_group_tests_name("arena", tests, NULL, NULL);

@@ -51,8 +51,38 @@ static void test_failing(void **state)
     assert_true(n > 10);
 }
 
+/* What a rendering was given for its way it leaves behind: the next one like it takes nothing from the system. */
+static void test_scratch(void **state)
+{
+    struct halo_arena arena, scratch;
+    struct halo_jinja *jinja;
+    struct halo_chat_text out;
+    const struct halo_jinja_var var = {.name = "v", .value = halo_jinja_int(7)};
+    const struct halo_jinja_params params = {.vars = &var, .n_vars = 1, .scratch = &scratch};
+    size_t n[3] = {0};
+    halo_arena_init(&arena, 0);
+    halo_arena_init(&scratch, 0);
+    assert_int_equal(halo_jinja_compile(&jinja, template, sizeof template - 1, NULL), 0);
+    for (int round = 0; round < 3; round++) {
+        alloc_fail_at(round ? 0 : -1);
+        assert_int_equal(halo_jinja_render(jinja, &params, &arena, &out, NULL), 0);
+        for (size_t i = 0; i < out.n; i++)
+            n[round] += out.spans[i].n;
+        halo_arena_reset(&arena, SIZE_MAX);
+        assert_int_equal(scratch.used_bytes, 0);
+        assert_int_equal(scratch.limit_bytes, 0);
+        assert_true(scratch.held_bytes > 0);
+    }
+    assert_false(alloc_failed());
+    alloc_fail_at(-1);
+    assert_true(n[0] > 1000 && n[1] == n[0] && n[2] == n[0]);
+    halo_jinja_destroy(jinja);
+    halo_arena_finish(&arena);
+    halo_arena_finish(&scratch);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_failing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_failing), cmocka_unit_test(test_scratch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

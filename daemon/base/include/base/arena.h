@@ -12,7 +12,8 @@
 struct halo_arena_chunk;
 
 struct halo_arena {
-    struct halo_arena_chunk *head; /* newest chunk */
+    struct halo_arena_chunk *head;  /* newest chunk */
+    struct halo_arena_chunk *spare; /* kept by a reset, empty */
     size_t used_bytes;             /* handed out, alignment included */
     size_t held_bytes;             /* taken from the system */
     size_t limit_bytes;            /* 0: no limit */
@@ -30,8 +31,9 @@ void *halo_arena_alloc_aligned(struct halo_arena *arena, size_t bytes, size_t al
 /* Copies with a NUL after it; `bytes` may hold any byte. */
 char *halo_arena_strndup(struct halo_arena *arena, const char *bytes, size_t n);
 
-/* Forgets everything but keeps the largest chunk: for step scratch and per-request reuse. */
-void halo_arena_reset(struct halo_arena *arena);
+/* Forgets everything but keeps chunks of together at most keep_bytes for what comes next: for one request after
+ * another, as fresh memory costs more than most of them. */
+void halo_arena_reset(struct halo_arena *arena, size_t keep_bytes);
 void halo_arena_seal(struct halo_arena *arena);
 
 #endif

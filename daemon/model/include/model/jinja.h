@@ -153,6 +153,7 @@ struct halo_jinja_params {
     size_t n_vars;
     const struct tm *now; /* for strftime_now; NULL: the local time */
     struct halo_jinja_limits limits;
+    struct halo_arena *scratch; /* NULL, or an empty arena whose chunks hold intermediate values and are left to it */
 };
 
 /* The output's spans and bytes live in the arena, neighbours of one kind are joined. 0, -ENOMEM, or a positive outcome
