@@ -55,7 +55,7 @@ namespace {
 
 constexpr uint32_t MAX_THREADS = 1024, WAVE = 32, MAX_WAVES = MAX_THREADS / WAVE;
 constexpr uint32_t LDS_BYTES = 65536;
-constexpr size_t STACK_BYTES = 256 * 1024, GUARD_BYTES = 4096;
+constexpr size_t STACK_BYTES = 256 * 1024, GUARD_BYTES = 4096, LAST_FRAMES_BYTES = 8192;
 
 struct fiber {
     void *sp;
@@ -102,6 +102,17 @@ void *map(size_t n_bytes)
     return p == MAP_FAILED ? nullptr : p;
 }
 
+/* Frames that nobody returns from leave ASan's marks behind: for the next fiber there, or for whoever is given these addresses. */
+void forget_frames(launch *l)
+{
+#ifdef HALO_HOST_ASAN
+    for (fiber &f : l->fibers)
+        if (f.stack)
+            ASAN_UNPOISON_MEMORY_REGION(f.stack, STACK_BYTES);
+#endif
+    (void)l;
+}
+
 launch::launch()
 {
     memset(static_cast<void *>(this), 0, sizeof(*this));
@@ -109,6 +120,7 @@ launch::launch()
 
 launch::~launch()
 {
+    forget_frames(this);
     for (fiber &f : fibers) {
         if (f.stack)
             munmap(f.stack - GUARD_BYTES, STACK_BYTES + GUARD_BYTES);
@@ -117,8 +129,12 @@ launch::~launch()
             __tsan_destroy_fiber(f.tsan);
 #endif
     }
-    if (lds)
+    if (lds) {
+#ifdef HALO_HOST_ASAN
+        ASAN_UNPOISON_MEMORY_REGION(lds, LDS_BYTES);
+#endif
         munmap(lds, LDS_BYTES);
+    }
 }
 
 struct owner { /* frees a thread's launch when the thread ends */
@@ -275,7 +291,8 @@ HALO_NO_TSAN int fiber_prepare(fiber *f)
 #endif
     }
 #ifdef HALO_HOST_ASAN
-    ASAN_UNPOISON_MEMORY_REGION(f->stack, STACK_BYTES);
+    /* Functions that returned cleaned up after themselves: what is left are the frames at the top, of fiber_main and the last switch. */
+    ASAN_UNPOISON_MEMORY_REGION(f->stack + STACK_BYTES - LAST_FRAMES_BYTES, LAST_FRAMES_BYTES);
     f->asan = nullptr;
 #endif
     void **sp = reinterpret_cast<void **>(f->stack + STACK_BYTES);
@@ -318,6 +335,8 @@ HALO_NO_TSAN int block_run(launch *l)
 #ifdef HALO_HOST_TSAN
     __tsan_acquire(&l->end);
 #endif
+    if (l->n_live > 0)
+        forget_frames(l);
     return l->error;
 }
 

@@ -173,8 +173,9 @@ double gfx_weight(uint32_t type, const uint8_t *row, uint32_t n_cols, uint32_t c
     if (halo_hip_plain_bytes(type))
         return plain_weight(type, row, col);
     uint32_t u = col / 32, i = col % 32, half = i / 16, s = u / 8;
-    int nibble = row[at.quants + u * 16 + i % 16] >> 4 * half & 15;
-    int pair = row[at.pairs + u * 8 + i % 8] >> i / 8 * 2 & 3, bit = row[at.bits + u * 4 + i / 8] >> i % 8 & 1;
+    int nibble = at.high > at.quants ? row[at.quants + u * 16 + i % 16] >> 4 * half & 15 : 0;
+    int pair = at.bits > at.pairs ? row[at.pairs + u * 8 + i % 8] >> i / 8 * 2 & 3 : 0;
+    int bit = at.scales > at.bits ? row[at.bits + u * 4 + i / 8] >> i % 8 & 1 : 0;
     const uint8_t *scales = row + at.scales, *super = row + at.super;
     struct halo_pack_k k;
     switch (type) {
