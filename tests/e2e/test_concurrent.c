@@ -1,4 +1,4 @@
-/* test_concurrent.c: two hundred requests at once give, each, the ids they give alone.
+/* test_concurrent.c: two hundred requests at once (or as many as the argument says) give, each, the ids they give alone.
  *
  * With 1 and with 2 threads and for each KV type. `stats` must show that steps really held 8 sequences or more: otherwise the
  * requests ran one after the other and nothing was shown.
@@ -15,10 +15,11 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#define N_REQUESTS 200
+#define MAX_REQUESTS 200
 #define N_CLIENTS 10
-#define PER_CLIENT (N_REQUESTS / N_CLIENTS)
 #define MODEL "fable-Q4_K_M"
+
+static int n_requests = MAX_REQUESTS;
 
 static const char *const openings[] = {
     "Once upon a time", "The king had three daughters, and the youngest", "In the deep forest there lived an old woman who",
@@ -82,7 +83,7 @@ static int64_t steps_with_eight(const struct daemon_fixture *daemon)
 
 static void run(int threads, const char *kv)
 {
-    static struct reply alone[N_REQUESTS], together[N_REQUESTS];
+    static struct reply alone[MAX_REQUESTS], together[MAX_REQUESTS];
     static struct client clients[N_CLIENTS];
     struct daemon_fixture daemon;
     char config[128];
@@ -90,7 +91,7 @@ static void run(int threads, const char *kv)
     daemon_start(&daemon, config);
     load(&daemon, kv);
 
-    for (int i = 0; i < N_REQUESTS; i++) {
+    for (int i = 0; i < n_requests; i++) {
         struct client client;
         client_open(&client, &daemon);
         send_one(&client, i);
@@ -102,17 +103,17 @@ static void run(int threads, const char *kv)
 
     for (int c = 0; c < N_CLIENTS; c++)
         client_open(&clients[c], &daemon);
-    for (int i = 0; i < N_REQUESTS; i++)
+    for (int i = 0; i < n_requests; i++)
         send_one(&clients[i % N_CLIENTS], i);
     for (int c = 0; c < N_CLIENTS; c++)
         assert_true(client_wait(&clients[c], 0, 240000));
-    for (int i = 0; i < N_REQUESTS; i++)
+    for (int i = 0; i < n_requests; i++)
         keep(&clients[i % N_CLIENTS].requests[i / N_CLIENTS], &together[i]);
     for (int c = 0; c < N_CLIENTS; c++)
         client_close(&clients[c]);
 
     int n_different = 0, n_distinct = 0;
-    for (int i = 0; i < N_REQUESTS; i++) {
+    for (int i = 0; i < n_requests; i++) {
         if (alone[i].n != together[i].n || memcmp(alone[i].ids, together[i].ids, alone[i].n * sizeof alone[i].ids[0]) != 0) {
             fprintf(stderr, "request %d differs (threads %d, kv %s)\n", i, threads, kv);
             n_different++;
@@ -120,7 +121,7 @@ static void run(int threads, const char *kv)
         n_distinct += i > 0 && (alone[i].n != alone[0].n || memcmp(alone[i].ids, alone[0].ids, alone[i].n * sizeof alone[i].ids[0]) != 0);
     }
     assert_int_equal(n_different, 0);
-    assert_true(n_distinct > N_REQUESTS / 2); /* the replies are not all the same one */
+    assert_true(n_distinct > n_requests / 2); /* the replies are not all the same one */
     assert_true(steps_with_eight(&daemon) >= 8);
     daemon_stop(&daemon, 10000);
 }
@@ -132,8 +133,14 @@ static void two_threads_f16(void **state) { (void)state; run(2, "f16"); }
 static void one_thread_q8(void **state) { (void)state; run(1, "q8"); }
 static void two_threads_q8(void **state) { (void)state; run(2, "q8"); }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        n_requests = atoi(argv[1]);
+    if (n_requests < 4 * N_CLIENTS || n_requests > MAX_REQUESTS || n_requests % N_CLIENTS != 0) {
+        fprintf(stderr, "usage: %s [requests: %d to %d, a multiple of %d]\n", argv[0], 4 * N_CLIENTS, MAX_REQUESTS, N_CLIENTS);
+        return 2;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_thread_f32), cmocka_unit_test(two_threads_f32), cmocka_unit_test(one_thread_f16),
         cmocka_unit_test(two_threads_f16), cmocka_unit_test(one_thread_q8), cmocka_unit_test(two_threads_q8),
