@@ -137,8 +137,10 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         n_requests = atoi(argv[1]);
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
     if (n_requests < 4 * N_CLIENTS || n_requests > MAX_REQUESTS || n_requests % N_CLIENTS != 0) {
-        fprintf(stderr, "usage: %s [requests: %d to %d, a multiple of %d]\n", argv[0], 4 * N_CLIENTS, MAX_REQUESTS, N_CLIENTS);
+        fprintf(stderr, "usage: %s [requests: %d to %d, a multiple of %d [name of the only test]]\n", argv[0], 4 * N_CLIENTS, MAX_REQUESTS, N_CLIENTS);
         return 2;
     }
     const struct CMUnitTest tests[] = {

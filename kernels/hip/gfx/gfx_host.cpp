@@ -221,9 +221,7 @@ HALO_NO_TSAN void next(launch *l, bool last)
             return;
         }
     }
-    if (l->n_live > 0)
-        say_deadlock(l);
-    swap(from, &l->main, last);
+    swap(from, &l->main, last); /* with nobody runnable: everybody is done, or waits for ever */
 }
 
 HALO_NO_TSAN void complete_wave(wave *w)
@@ -335,8 +333,12 @@ HALO_NO_TSAN int block_run(launch *l)
 #ifdef HALO_HOST_TSAN
     __tsan_acquire(&l->end);
 #endif
-    if (l->n_live > 0)
+    if (l->error)
+        fail(l->reason, l->error, "%s: a tile whose lanes 16 to 31 do not repeat lanes 0 to 15, or some are gone", l->kernel->name);
+    if (l->n_live > 0) {
+        say_deadlock(l);
         forget_frames(l);
+    }
     return l->error;
 }
 
@@ -368,12 +370,23 @@ const halo_host_where &halo_host_here(void)
     return current->here;
 }
 
-void *halo_host_lds(uint32_t n_bytes)
+/* NaNs, and indices that are out of bounds. By hand where ThreadSanitizer would take memset for an access of the first thread. */
+HALO_NO_TSAN static void lds_fill(char *lds, uint32_t n_bytes)
+{
+#ifdef HALO_HOST_TSAN
+    for (volatile char *p = lds; p < lds + n_bytes; p++)
+        *p = static_cast<char>(0xff);
+#else
+    memset(lds, 0xff, n_bytes);
+#endif
+}
+
+HALO_NO_TSAN void *halo_host_lds(uint32_t n_bytes)
 {
     launch *l = current;
     if (l->lds_bytes == 0) {
         l->lds_bytes = n_bytes;
-        memset(l->lds, 0xff, n_bytes); /* NaNs, and indices that are out of bounds */
+        lds_fill(l->lds, n_bytes);
 #ifdef HALO_HOST_ASAN
         ASAN_POISON_MEMORY_REGION(l->lds + n_bytes, LDS_BYTES - n_bytes);
 #endif
@@ -436,7 +449,7 @@ HALO_NO_TSAN halo_acc halo_host_mma(const halo_frag &x, const halo_frag &y, halo
     w->y[lane] = &y;
     (void)halo_host_exchange(0, 0);
     if (w->live != UINT32_MAX || memcmp(w->x[lane ^ 16], &x, sizeof(x)) != 0 || memcmp(w->y[lane ^ 16], &y, sizeof(y)) != 0) {
-        l->error = fail(l->reason, -EINVAL, "%s: a tile whose lanes 16 to 31 do not repeat lanes 0 to 15, or some are gone", l->kernel->name);
+        l->error = -EINVAL; /* block_run says why */
         for (float &f : c.e)
             f = NAN;
     } else {
