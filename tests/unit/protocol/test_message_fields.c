@@ -285,7 +285,7 @@ static int wrong_types_inside(json_t *root, const struct field *outer, const cha
     json_t *object = json_object_get(root, outer->name);
     const struct field *fields;
     char place[200];
-    size_t n_fields;
+    size_t n_fields = 0;
     int n = 0;
 
     if (outer->kind == OBJS)
