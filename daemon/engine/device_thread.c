@@ -124,7 +124,8 @@ static void seal_model(struct halo_device_thread *t, struct halo_load *load)
         struct halo_scheduler_setup setup = {
             .ops = t->ops, .device_model = loaded->device_model, .plan = &loaded->model->plan,
             .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT, .max_queued = t->max_queued,
-            .phase = &t->phase, .stats = t->stats, .port = t->port, .lost = &t->lost};
+            .phase = &t->phase, .stats = t->stats, .port = t->port, .lost = &t->lost,
+            .activity = &t->activity};
         if (halo_scheduler_init(&loaded->scheduler, &setup) < 0)
             halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the batch of %u rows",
                            setup.plan->max_rows);
@@ -223,11 +224,24 @@ static void reset(struct halo_device_thread *t, struct halo_reset *r)
 
 /* ---- the loop ---- */
 
+/* The device's own calls for these can hang as a step can. */
+static enum halo_activity activity_of(const struct halo_note *note)
+{
+    switch (note->what) {
+    case HALO_NOTE_LOAD_CREATE:
+    case HALO_NOTE_LOAD_SEAL:
+    case HALO_NOTE_UNLOAD: return HALO_ACTIVITY_MODEL;
+    case HALO_NOTE_FORECAST: return HALO_ACTIVITY_STEP;
+    default: return HALO_ACTIVITY_IDLE;
+    }
+}
+
 static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
 {
     while (mail) {
         struct halo_note *note = halo_note_of(mail);
         mail = mail->next; /* before the note's object goes to somebody else */
+        atomic_store(&t->activity, (int)activity_of(note));
         switch (note->what) {
         case HALO_NOTE_KICK: atomic_store(&t->kick_posted, false); break;
         case HALO_NOTE_SEQUENCE: submit(t, note->to); break;
@@ -240,6 +254,7 @@ static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
         default: assert(!"no note for the device thread");
         }
     }
+    atomic_store(&t->activity, HALO_ACTIVITY_IDLE);
 }
 
 /* The device failed: what it means for everything else. */
@@ -358,8 +373,10 @@ static void *loop(void *ud)
         if (halo_mailbox_is_closed(&t->box))
             break;
         set_phase(t, "stepping");
+        atomic_store(&t->activity, HALO_ACTIVITY_STEP);
         bool benched = t->benches && run_bench(t);
         worked = benched || run_models(t);
+        atomic_store(&t->activity, HALO_ACTIVITY_IDLE);
     }
     end_everything(t);
     return NULL;

@@ -193,6 +193,7 @@ static void *finish_arrivals(void *ud)
             if (f->result < 0)
                 continue; /* failed already: let the rest pass */
             f->result = f->ops->weight_commit(f->device_model, arrival->weight, f->reason);
+            atomic_fetch_add(&f->load->n_committed, 1);
             if (f->result < 0) {
                 halo_fault_set(&f->load->fault, halo_load_fault_code(f->result), "tensor %s: %s",
                                f->plan->weights[arrival->weight].name, f->reason);

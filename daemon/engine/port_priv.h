@@ -111,6 +111,9 @@ struct halo_port {
     uint64_t beat_ns, n_beats;       /* last heartbeat */
     uint64_t phase_since_ns, phase_step;
     const char *phase_what;
+    int phase_activity;
+    int64_t phase_steps;
+    uint64_t load_mark, load_since_ns; /* load_since_ns 0: no load under way */
 
     struct halo_stats stats;
     struct halo_device_thread device;

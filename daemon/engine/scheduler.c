@@ -348,11 +348,22 @@ static void count_step(struct halo_scheduler *s, uint64_t elapsed_ns)
     halo_pace_note(&s->pace, s->n_decodes, n_rows - s->n_decodes, elapsed_ns);
 }
 
+static void tell_activity(struct halo_scheduler *s, enum halo_activity activity)
+{
+    if (s->setup.activity)
+        atomic_store(s->setup.activity, (int)activity);
+}
+
 static int run_device(struct halo_scheduler *s, struct halo_fault *fault)
 {
     char reason[HALO_DEVICE_REASON] = "";
     uint64_t start_ns = halo_clock_ns();
+    tell_activity(s, !s->has_run                    ? HALO_ACTIVITY_FIRST
+                     : s->batch.n_rows > s->n_parts ? HALO_ACTIVITY_PREFILL
+                                                    : HALO_ACTIVITY_DECODE);
     int r = s->setup.ops->run(s->setup.device_model, &s->batch, s->setup.phase, reason);
+    tell_activity(s, HALO_ACTIVITY_STEP);
+    s->has_run = true;
     count_step(s, halo_clock_ns() - start_ns);
     if ((r == -EIO || r == -ETIME) && s->setup.lost)
         atomic_store(s->setup.lost, true); /* before a sequence ends by it: whoever hears of that looks here */

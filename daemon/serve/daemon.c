@@ -33,11 +33,6 @@ static void after_work(uv_check_t *check)
     halo_daemon_flush(check->data);
 }
 
-static void feed_watchdog(uv_timer_t *timer)
-{
-    halo_notify_watchdog();
-}
-
 static void init_handles(struct halo_daemon *daemon)
 {
     uv_loop_t *loop = daemon->loop;
@@ -47,11 +42,12 @@ static void init_handles(struct halo_daemon *daemon)
     uv_timer_init(loop, &daemon->watchdog_timer);
     uv_timer_init(loop, &daemon->close_timer);
     daemon->prepare.data = daemon->check.data = daemon->expire_timer.data = daemon->close_timer.data = daemon;
+    daemon->watchdog_timer.data = daemon;
     uv_prepare_start(&daemon->prepare, before_sleep);
     uv_check_start(&daemon->check, after_work);
     uint64_t watchdog_ms = halo_notify_watchdog_ms();
     if (watchdog_ms > 0)
-        uv_timer_start(&daemon->watchdog_timer, feed_watchdog, 0, watchdog_ms);
+        uv_timer_start(&daemon->watchdog_timer, halo_watch_feed, 0, watchdog_ms);
 }
 
 int halo_daemon_init(struct halo_daemon *daemon, uv_loop_t *loop, const struct halo_config *config, int passed_fd,

@@ -86,5 +86,8 @@ void halo_engine_heartbeat(struct halo_engine *engine, const char *line, size_t 
     engine->phase_ms = ev.heartbeat.phase_ms;
     engine->steps = ev.heartbeat.steps;
     engine->running = ev.heartbeat.running;
+    engine->activity = ev.heartbeat.activity;
+    engine->load_ms = ev.heartbeat.has_load_ms ? ev.heartbeat.load_ms : 0;
+    snprintf(engine->load, sizeof(engine->load), "%s", ev.heartbeat.has_load ? ev.heartbeat.load.at : "");
     halo_ev_finish(&ev);
 }

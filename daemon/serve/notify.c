@@ -4,7 +4,10 @@
 #ifdef HALO_HAVE_SYSTEMD
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#define SD_JOURNAL_SUPPRESS_LOCATION
 #include <systemd/sd-daemon.h>
+#include <systemd/sd-journal.h>
 
 void halo_notify_ready(void) { sd_notify(0, "READY=1"); }
 void halo_notify_stopping(void) { sd_notify(0, "STOPPING=1"); }
@@ -18,6 +21,19 @@ void halo_notify_status(const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     sd_notifyf(0, "STATUS=%s", text);
+}
+
+void halo_notify_extend_ms(uint64_t ms)
+{
+    sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)ms * 1000);
+}
+
+void halo_notify_engine_death(const char *reason, const char *phase, long pid)
+{
+    if (getenv("JOURNAL_STREAM") == NULL)
+        return;
+    sd_journal_send("MESSAGE=the engine %s", reason, "MESSAGE_ID=" HALO_NOTIFY_ENGINE_DEATH_ID, "PRIORITY=4",
+                    "HALO_ENGINE_PHASE=%s", phase, "HALO_ENGINE_PID=%ld", pid, NULL);
 }
 
 uint64_t halo_notify_watchdog_ms(void)
@@ -37,6 +53,8 @@ int halo_notify_listen_fds(int *ret_fd)
 void halo_notify_ready(void) {}
 void halo_notify_stopping(void) {}
 void halo_notify_watchdog(void) {}
+void halo_notify_extend_ms(uint64_t ms) {}
+void halo_notify_engine_death(const char *reason, const char *phase, long pid) {}
 void halo_notify_status(const char *format, ...) {}
 uint64_t halo_notify_watchdog_ms(void) { return 0; }
 

@@ -90,6 +90,7 @@ void halo_shutdown_begin(struct halo_daemon *daemon)
     halo_log(HALO_LOG_INFO, "shutting down: %zu requests are open, they have %lld ms", n_attached(daemon),
              (long long)daemon->config->drain_ms);
     halo_notify_stopping();
+    halo_notify_extend_ms((uint64_t)(daemon->config->drain_ms + daemon->config->kill_ms) + REAP_MS + 1000);
     halo_accept_stop(daemon);
     halo_listen_close(&daemon->listen);
     uv_timer_start(&daemon->close_timer, drain_over, (uint64_t)daemon->config->drain_ms, 0);

@@ -16,9 +16,6 @@
 
 #define MS 1000000ull
 #define GRACE_MS 100 /* between end of file and exit status: the second one tells why */
-#define WATCH_PARTS 4 /* looks per heartbeat time */
-
-static void watch(uv_timer_t *timer);
 
 static void start_later(uv_timer_t *timer)
 {
@@ -46,7 +43,6 @@ static int say_hello(struct halo_engine *engine)
 void halo_engine_start(struct halo_engine *engine)
 {
     struct halo_daemon *daemon = engine->daemon;
-    uint64_t watch_ms = (uint64_t)daemon->config->heartbeat_ms / WATCH_PARTS;
     if (daemon->state >= HALO_DAEMON_CLOSING)
         return;
     assert(engine->run == NULL);
@@ -56,7 +52,9 @@ void halo_engine_start(struct halo_engine *engine)
     engine->spawned_ns = engine->heard_ns = engine->watched_ns = halo_clock_ns();
     engine->progressed = false;
     engine->ready_ns = 0;
-    engine->phase[0] = '\0';
+    engine->phase[0] = engine->load[0] = '\0';
+    engine->activity = HALO_WIRE_ACTIVITY_IDLE;
+    engine->phase_ms = engine->load_ms = engine->running = 0;
     int r = halo_engine_run_create(engine, &engine->run);
     if (r == 0)
         r = say_hello(engine);
@@ -65,9 +63,7 @@ void halo_engine_start(struct halo_engine *engine)
         return;
     }
     halo_log(HALO_LOG_DEBUG, "engine %s started, pid %ld", daemon->config->engine_path, (long)engine->run->process.pid);
-    if (watch_ms > (uint64_t)daemon->config->ready_ms / WATCH_PARTS)
-        watch_ms = (uint64_t)daemon->config->ready_ms / WATCH_PARTS;
-    uv_timer_start(&engine->watch, watch, watch_ms, watch_ms);
+    halo_watch_start(engine);
 }
 
 void halo_engine_kill(struct halo_engine *engine)
@@ -98,7 +94,10 @@ void halo_engine_fail(struct halo_engine *engine, const char *format, ...)
     set_reason(engine, format, args);
     va_end(args);
     daemon->counters.engine_deaths++;
+    engine->died_ns = halo_clock_ns();
     halo_log(HALO_LOG_WARN, "the engine %s", engine->reason);
+    halo_notify_engine_death(engine->reason, engine->phase,
+                             engine->run != NULL && engine->run->spawned ? (long)engine->run->process.pid : 0);
     halo_notify_status("engine is down: it %.200s", engine->reason);
     halo_breaker_count(engine);
     halo_engine_move(engine, HALO_ENGINE_DYING);
@@ -167,34 +166,6 @@ void halo_engine_run_gone(struct halo_engine *engine)
         uv_timer_start(&engine->timer, breaker_over, halo_breaker_left_ms(engine), 0);
     else
         uv_timer_start(&engine->timer, start_later, backoff_ms(engine), 0);
-}
-
-static void watch(uv_timer_t *timer)
-{
-    struct halo_engine *engine = timer->data;
-    const struct halo_config *config = engine->daemon->config;
-    uint64_t now = halo_clock_ns(), interval_ns = uv_timer_get_repeat(timer) * MS;
-    bool slept = now - engine->watched_ns > 3 * interval_ns;
-    engine->watched_ns = now;
-    if (engine->run != NULL && engine->run->starved) {
-        engine->run->starved = false;
-        engine->heard_ns = now; /* nobody listened */
-        halo_engine_run_read(engine->run);
-        halo_engine_run_read_stderr(engine->run);
-    }
-    if (slept) {
-        /* The daemon itself was stopped: what the engine said meanwhile is not read yet. */
-        engine->heard_ns = now;
-        return;
-    }
-    uint64_t silent_ms = (now - engine->heard_ns) / MS, up_ms = (now - engine->spawned_ns) / MS;
-    if (engine->state == HALO_ENGINE_STARTING && up_ms > (uint64_t)config->ready_ms)
-        halo_engine_fail(engine, "did not answer hello within %llu ms", (unsigned long long)up_ms);
-    else if (silent_ms > (uint64_t)config->heartbeat_ms && engine->state != HALO_ENGINE_STARTING)
-        halo_engine_fail(engine, "was silent for %llu ms%s%s", (unsigned long long)silent_ms,
-                         engine->phase[0] != '\0' ? ", last heard: " : "", engine->phase);
-    else if (config->step_ms > 0 && engine->running > 0 && engine->phase_ms > config->step_ms)
-        halo_engine_fail(engine, "hung for %lld ms in: %s", (long long)engine->phase_ms, engine->phase);
 }
 
 /* End of file is the engine's order to go. */

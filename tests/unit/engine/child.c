@@ -148,6 +148,8 @@ static void take_line(struct child *child, const char *line, size_t len)
         fail_msg("no event: %s in %.*s", refusal.message, (int)len, line);
     if (ev.type == HALO_EV_HEARTBEAT) {
         child->n_beats++;
+        child->activity = ev.heartbeat.activity;
+        child->phase_ms = ev.heartbeat.phase_ms;
     } else if (ev.id.kind == HALO_ID_NONE) {
         child->n_unaddressed++;
         snprintf(child->last_unaddressed, sizeof(child->last_unaddressed), "%.*s", (int)len, line);

@@ -35,6 +35,8 @@ struct child {
     struct fake_control *control; /* shared with the child */
     struct child_request *requests; /* [CHILD_MAX] by id */
     uint32_t n_beats;
+    enum halo_wire_activity activity; /* of the last heartbeat */
+    int64_t phase_ms;
     uint32_t n_unaddressed;       /* events with id null, heartbeats apart */
     char last_unaddressed[4096];
 };

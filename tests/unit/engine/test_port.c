@@ -365,6 +365,11 @@ static void a_hung_device_hangs_nothing_else(void **state)
     for (int i = 0; i < 60 && c.n_beats < n_beats + 3; i++)
         child_read(&c, 20);
     assert_true(c.n_beats >= n_beats + 3);
+    assert_int_equal(c.activity, HALO_WIRE_ACTIVITY_DECODE); /* what halod needs to know how long to wait */
+    int64_t phase_ms = c.phase_ms;
+    for (int i = 0; i < 60 && c.n_beats < n_beats + 5; i++)
+        child_read(&c, 20);
+    assert_true(c.phase_ms > phase_ms);
     assert_int_equal(c.requests[2].n_terminal, 0);
     uint64_t before_ms = halo_clock_ms();
     assert_int_equal(child_end(&c), 0); /* the end of its peer is enough */

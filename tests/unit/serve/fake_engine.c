@@ -8,6 +8,7 @@
  *   exit=K     exit(3) instead
  *   hang=K     everything stops, heartbeats too
  *   stuck=K    no more events; heartbeats say that one step has been lasting for a minute
+ *   as=N       ... and that it is work of this kind (enum halo_wire_activity)
  *   garbage=K  writes a line that is no JSON
  *   wrong=K    writes an event that generate cannot have
  *   early=K    writes an event for an id that was never given
@@ -17,9 +18,9 @@
  *   each=1     SIGKILL to itself after each committed token
  * The moments count from the beginning of the reply: one that goes on after a death does not die of the same again. The
  * text of a token is its letter, `size` times. A score is scripted in the same way by its text: n rows, each an event.
- * load: "slow-MS" takes so long, "die" kills, "dieagain" kills when it is loaded into any engine but the first, "fail"
- * fails, "brief" is given up by the engine itself at once, "changes" has other files each time; everything else works.
- * generate with a model that is not loaded is not_found.
+ * load: "slow-MS" takes so long, "stall" does not get on in the first engine, "die" kills, "dieagain" kills when it is
+ * loaded into any engine but the first, "fail" fails, "brief" is given up by the engine itself at once, "changes" has
+ * other files each time; everything else works. generate with a model that is not loaded is not_found.
  * Environment:
  *   FAKE_DIR          a directory in which starts are counted
  *   FAKE_FAIL_STARTS  N: the first N starts exit at once
@@ -49,7 +50,7 @@ struct job {
     int64_t id;
     bool used, paused, started;
     enum halo_msg_type type;
-    long n, us, size, die, exit, hang, garbage, wrong, early, twice, never, stuck, poison, each;
+    long n, us, size, die, exit, hang, garbage, wrong, early, twice, never, stuck, as, poison, each;
     long events, done, begun_at; /* begun_at: events that were there when it came */
     double nll;
     int64_t seed;
@@ -62,7 +63,8 @@ static struct halo_json out;
 static struct job jobs[MAX_RUNNING];
 static char models[MAX_MODELS][64];
 static int n_starts;
-static bool is_stuck;
+static bool is_stuck, is_stalled;
+static enum halo_wire_activity activity;
 
 static uint64_t now_us(void)
 {
@@ -157,6 +159,7 @@ static void read_script(struct job *job, const char *script)
     job->twice = word(script, "twice", 0);
     job->never = word(script, "never", 0);
     job->stuck = word(script, "stuck", 0);
+    job->as = word(script, "as", HALO_WIRE_ACTIVITY_DECODE);
     job->poison = word(script, "poison", 0);
     job->each = word(script, "each", 0);
 }
@@ -219,6 +222,8 @@ static void begin_load(const struct halo_msg *msg)
     if ((job = add_job(msg)) == NULL)
         return;
     snprintf(job->model, sizeof(job->model), "%s", name);
+    if (strcmp(name, "stall") == 0 && n_starts == 1)
+        is_stalled = job->paused = true;
     if (strncmp(name, "slow-", 5) == 0)
         job->due_us += (uint64_t)atol(name + 5) * 1000;
 }
@@ -251,8 +256,10 @@ static void misbehave(struct job *job)
         for (;;)
             pause();
     }
-    if (job->events == job->stuck)
+    if (job->events == job->stuck) {
         is_stuck = job->paused = true;
+        activity = (enum halo_wire_activity)job->as;
+    }
     if (job->events == job->garbage) {
         flush_out();
         if (write(fd, "{\"type\":\"tok\n", 13) != 13)
@@ -491,6 +498,10 @@ static void beat(uint64_t now)
     ev.heartbeat.phase = halo_str_of(is_stuck ? "step of 8 rows" : "idle");
     ev.heartbeat.phase_ms = 60000; /* idle for a minute is no fault */
     ev.heartbeat.running = is_stuck;
+    ev.heartbeat.activity = activity;
+    ev.heartbeat.has_load_ms = ev.heartbeat.has_load = is_stalled;
+    ev.heartbeat.load_ms = is_stalled ? 60000 : 0;
+    ev.heartbeat.load = halo_str_of("3 of 8 tensors");
     emit(&ev);
 }
 

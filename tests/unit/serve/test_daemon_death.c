@@ -49,7 +49,7 @@ static void all_go_on(const char *fault, const char *logged)
 {
     struct stream mine[2] = {{.id = 1, .size = 4}, {.id = 2, .size = 4}}, others = {.id = 3, .size = 4};
     struct halo_ev ev;
-    client_send(&other, "{\"type\":\"generate\",\"id\":3,\"prompt\":\"n=150 us=2000\",\"emit_token_ids\":true}");
+    client_send(&other, "{\"type\":\"generate\",\"id\":3,\"prompt\":\"n=100 us=2000\",\"emit_token_ids\":true}");
     client_event(&other, &ev, 5000);
     assert_true(ev.type == HALO_EV_STARTED && stream_take(&others, &ev));
     int starts = rig_engine_starts(&rig);
@@ -60,7 +60,7 @@ static void all_go_on(const char *fault, const char *logged)
     streams_read(&other, &others, 1, 5000);
     for (int i = 0; i < 3; i++) {
         struct stream *stream = i < 2 ? &mine[i] : &others;
-        long n = i == 0 ? 8 : i == 1 ? 50 : 150;
+        long n = i == 0 ? 8 : i == 1 ? 50 : 100;
         assert_int_equal(stream->terminal, HALO_EV_DONE);
         assert_int_equal(stream->end.done.tokens, n);
         assert_int_equal(stream->n_ids, n);
@@ -122,7 +122,7 @@ static void misbehaves(void **state)
     begin(quick, NULL);
     all_go_on("exit=4", "exited with status 3 (last words: told to exit)");
     all_go_on("hang=4", "was silent for");
-    all_go_on("stuck=4", "hung for 60000 ms in: step of 8 rows");
+    all_go_on("stuck=4", "hung for 60000 ms in a decode step: step of 8 rows");
     all_go_on("garbage=4", "wrote garbage: no JSON object");
     all_go_on("wrong=4", "a pong event for a generate request");
     all_go_on("early=4", "an id that was never given");

@@ -49,6 +49,7 @@ struct halo_device_thread {
     struct halo_note kick_note, open_note;
     atomic_bool kick_posted;
     struct halo_device_phase phase;
+    atomic_int activity; /* enum halo_activity */
 
     pthread_mutex_t info_lock; /* of the three below */
     bool opened;               /* tried */

@@ -83,6 +83,7 @@ struct halo_load {
 
     /* progress, written by the prefetch thread */
     _Atomic uint64_t bytes_done, bytes_total;
+    _Atomic uint32_t n_committed; /* tensors that are in place */
     atomic_bool progress_posted;
     uint64_t progress_ns; /* the prefetch thread's */
 

@@ -23,6 +23,7 @@
 #define HALO_ENGINE_SCHEDULER_H
 
 #include <base/fault.h>
+#include <engine/activity.h>
 #include <engine/kv_pages.h>
 #include <engine/pace.h>
 #include <engine/sampler.h>
@@ -42,6 +43,7 @@ struct halo_scheduler_setup {
     struct halo_stats *stats;
     struct halo_mailbox *port;     /* where sequences go when they ended */
     atomic_bool *lost;             /* raised when the device fails for good; may be NULL */
+    atomic_int *activity;          /* enum halo_activity, told around a run; may be NULL */
 };
 
 /* What one sequence has in the batch. */
@@ -59,6 +61,7 @@ struct halo_scheduler {
     struct halo_sequence **running;    /* [max_running] by serial, oldest first */
     uint32_t n_queued, n_running, max_running;
     bool closed;                       /* the device thread: admit nobody for now, a bench wants the device */
+    bool has_run;                      /* its first step is over */
     uint64_t next_serial;
     struct halo_pace pace;
     double others_ns;                  /* the device thread: decode time of other models in a round; 0: nobody decodes */

@@ -15,6 +15,7 @@
 
 #include <base/fault.h>
 #include <protocol/line.h>
+#include <protocol/message.h>
 #include <serve/sink.h>
 
 struct halo_daemon;
@@ -68,8 +69,13 @@ struct halo_engine {
     char features[HALO_ENGINE_FEATURES][HALO_ENGINE_FEATURE_BYTES];
     size_t n_features;
     bool known; /* features were told at least once */
-    char phase[128]; /* of the last heartbeat */
+    char phase[128]; /* of the last heartbeat, as all below */
+    enum halo_wire_activity activity;
     int64_t phase_ms, steps, running;
+    int64_t load_ms; /* since a load got on; 0: none is under way */
+    char load[256];
+    uint64_t died_ns; /* when the last one was given up */
+    bool unwell;      /* the service manager's watchdog is not fed */
 };
 
 void halo_engine_init(struct halo_engine *engine, struct halo_daemon *daemon);
@@ -101,6 +107,10 @@ int halo_engine_run_read(struct halo_engine_run *run);
 /* Where lines for the engine are written; NULL when there is none to hear them. */
 struct halo_json *halo_engine_out(struct halo_engine *engine);
 void halo_engine_flush(struct halo_engine *engine);
+
+/* watch.c */
+void halo_watch_start(struct halo_engine *engine);
+void halo_watch_feed(uv_timer_t *timer); /* WATCHDOG=1, if the engine gets on or is being replaced */
 
 /* Both signs of a death lead here, in supervise.c. */
 void halo_engine_run_ended(struct halo_engine_run *run);

@@ -12,6 +12,12 @@ void halo_notify_ready(void);
 void halo_notify_stopping(void);
 __attribute__((format(printf, 1, 2))) void halo_notify_status(const char *format, ...);
 void halo_notify_watchdog(void);
+/* It takes this much longer to stop. */
+void halo_notify_extend_ms(uint64_t ms);
+
+/* An entry of its own in the journal, found by its MESSAGE_ID: why the engine was given up, and in which phase. */
+#define HALO_NOTIFY_ENGINE_DEATH_ID "6f0b3c1e5a9d4b7c8e2f1d0a4c7b9e35"
+void halo_notify_engine_death(const char *reason, const char *phase, long pid);
 
 /* Half of the watchdog's time, 0 when there is none. */
 uint64_t halo_notify_watchdog_ms(void);
