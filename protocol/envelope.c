@@ -37,7 +37,7 @@ struct collect {
     size_t twice_at;
 };
 
-static void on_id(struct halo_envelope *env, const char *text, struct halo_span value)
+static void on_id(struct halo_envelope *env, const char *text, struct halo_range value)
 {
     const char *at = text + value.at;
 
@@ -52,7 +52,7 @@ static void on_id(struct halo_envelope *env, const char *text, struct halo_span 
     }
 }
 
-static void on_member(void *ud, const char *text, struct halo_span key, struct halo_span value)
+static void on_member(void *ud, const char *text, struct halo_range key, struct halo_range value)
 {
     struct collect *c = ud;
     bool is_id = halo_scan_key_is(text, key, "id");
@@ -66,7 +66,7 @@ static void on_member(void *ud, const char *text, struct halo_span key, struct h
     } else if (is_id) {
         on_id(c->env, text, value);
     } else if (text[value.at] == '"') {
-        c->env->type = (struct halo_span){value.at + 1, value.len - 2};
+        c->env->type = (struct halo_range){value.at + 1, value.len - 2};
     }
 }
 
@@ -180,10 +180,10 @@ int halo_envelope_rewrite(struct halo_json *w, const char *line, const struct ha
 
 struct find {
     const char *key;
-    struct halo_span value;
+    struct halo_range value;
 };
 
-static void on_find(void *ud, const char *text, struct halo_span key, struct halo_span value)
+static void on_find(void *ud, const char *text, struct halo_range key, struct halo_range value)
 {
     struct find *find = ud;
 
@@ -191,21 +191,21 @@ static void on_find(void *ud, const char *text, struct halo_span key, struct hal
         find->value = value;
 }
 
-static struct halo_span find_member(const char *line, const struct halo_envelope *env, const char *key)
+static struct halo_range find_member(const char *line, const struct halo_envelope *env, const char *key)
 {
     struct find find = {.key = key};
     struct halo_scan scan = {.text = line + env->body.at - 1, .len = env->body.len + 2, .allow_nul = true,
                              .on_member = on_find, .ud = &find};
 
     if (halo_scan_object(&scan) != HALO_SCAN_OK)
-        return (struct halo_span){0};
+        return (struct halo_range){0};
     find.value.at += env->body.at - 1;
     return find.value;
 }
 
 bool halo_envelope_get_i64(const char *line, const struct halo_envelope *env, const char *key, int64_t *ret_value)
 {
-    struct halo_span value = find_member(line, env, key);
+    struct halo_range value = find_member(line, env, key);
 
     return value.len > 0 && parse_i64(line + value.at, value.len, ret_value);
 }
@@ -213,7 +213,7 @@ bool halo_envelope_get_i64(const char *line, const struct halo_envelope *env, co
 /* Every number is followed by at least the closing brace: strtod stops inside the line. */
 bool halo_envelope_get_f64(const char *line, const struct halo_envelope *env, const char *key, double *ret_value)
 {
-    struct halo_span value = find_member(line, env, key);
+    struct halo_range value = find_member(line, env, key);
 
     if (value.len == 0 || (line[value.at] != '-' && (line[value.at] < '0' || line[value.at] > '9')))
         return false;
@@ -223,7 +223,7 @@ bool halo_envelope_get_f64(const char *line, const struct halo_envelope *env, co
 
 bool halo_envelope_get_str_bytes(const char *line, const struct halo_envelope *env, const char *key, size_t *ret_bytes)
 {
-    struct halo_span value = find_member(line, env, key);
+    struct halo_range value = find_member(line, env, key);
 
     if (value.len == 0 || line[value.at] != '"')
         return false;

@@ -23,7 +23,7 @@ struct halo_json_read {
         HALO_READ_LIBRARY,  /* the library objects to what the scan let pass: never seen */
     } fault;
     size_t bad_at;
-    struct halo_span token, owner;
+    struct halo_range token, owner;
     const char *what;
     char what_text[JSON_ERROR_TEXT_LENGTH];
 };

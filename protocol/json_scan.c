@@ -47,7 +47,7 @@ static int fail_here(struct halo_scan *s, const char *what)
     return fail(s, HALO_SCAN_SYNTAX, s->at, what);
 }
 
-static void watch_token(struct halo_scan *s, size_t end, struct halo_span token)
+static void watch_token(struct halo_scan *s, size_t end, struct halo_range token)
 {
     if (s->watch && end == s->watch) {
         s->token = token;
@@ -115,7 +115,7 @@ static int scan_escape(struct halo_scan *s, bool allow_nul)
     }
 }
 
-static int scan_string(struct halo_scan *s, bool allow_nul, struct halo_span *ret_raw)
+static int scan_string(struct halo_scan *s, bool allow_nul, struct halo_range *ret_raw)
 {
     size_t start = ++s->at;
 
@@ -123,7 +123,7 @@ static int scan_string(struct halo_scan *s, bool allow_nul, struct halo_span *re
         unsigned char c = (unsigned char)s->text[s->at];
 
         if (c == '"') {
-            *ret_raw = (struct halo_span){start, s->at - start};
+            *ret_raw = (struct halo_range){start, s->at - start};
             s->at++;
             watch_token(s, s->at, *ret_raw);
             return 0;
@@ -180,7 +180,7 @@ static int scan_number(struct halo_scan *s)
         if (!scan_digits(s))
             return fail_here(s, "a number needs a digit here");
     }
-    watch_token(s, s->at, (struct halo_span){start, s->at - start});
+    watch_token(s, s->at, (struct halo_range){start, s->at - start});
     return 0;
 }
 
@@ -208,7 +208,7 @@ static int enter(struct halo_scan *s)
 
 static int scan_member(struct halo_scan *s)
 {
-    struct halo_span key, value;
+    struct halo_range key, value;
 
     if (peek(s) != '"')
         return fail_here(s, "a field needs a name in quotes here");
@@ -252,7 +252,7 @@ static int scan_container(struct halo_scan *s, char close)
         }
     }
     if (s->depth == 1)
-        s->body = (struct halo_span){open + 1, s->at - open - 1};
+        s->body = (struct halo_range){open + 1, s->at - open - 1};
     s->at++;
     s->depth--;
     return 0;
@@ -260,7 +260,7 @@ static int scan_container(struct halo_scan *s, char close)
 
 static int scan_value(struct halo_scan *s)
 {
-    struct halo_span raw;
+    struct halo_range raw;
 
     if (++s->n_values > HALO_LIMIT_VALUES)
         return fail(s, HALO_SCAN_TOO_MANY, s->at, NULL);
@@ -333,7 +333,7 @@ size_t halo_scan_unescape(const char *raw, size_t len, char *buf, size_t cap)
     return n;
 }
 
-bool halo_scan_key_is(const char *text, struct halo_span key, const char *name)
+bool halo_scan_key_is(const char *text, struct halo_range key, const char *name)
 {
     size_t n = strlen(name);
     char plain[64];

@@ -28,19 +28,19 @@ struct halo_scan {
     bool allow_nul; /* in values; never in keys */
 
     /* Called for each member of the outer object: `key` without quotes, `value` as it stands. May be NULL. */
-    void (*on_member)(void *ud, const char *text, struct halo_span key, struct halo_span value);
+    void (*on_member)(void *ud, const char *text, struct halo_range key, struct halo_range value);
     void *ud;
 
     int depth;
     size_t n_values;     /* all values, containers too */
     size_t n_containers; /* arrays and objects */
     size_t n_keys;
-    struct halo_span body; /* between the outer braces; len 0 until they are closed */
+    struct halo_range body; /* between the outer braces; len 0 until they are closed */
 
     size_t watch;           /* in: a byte position; out: below */
-    struct halo_span token; /* the string or number that ends at `watch`, without quotes */
-    struct halo_span owner; /* the last key before it, without quotes */
-    struct halo_span last_key;
+    struct halo_range token; /* the string or number that ends at `watch`, without quotes */
+    struct halo_range owner; /* the last key before it, without quotes */
+    struct halo_range last_key;
 
     enum halo_scan_fault fault;
     const char *what; /* HALO_SCAN_SYNTAX: half a sentence */
@@ -59,6 +59,6 @@ int halo_scan_envelope(struct halo_scan *scan, struct halo_envelope *ret_env);
 size_t halo_scan_unescape(const char *raw, size_t len, char *buf, size_t cap);
 
 /* Whether the raw key is `name`, escapes resolved. */
-bool halo_scan_key_is(const char *text, struct halo_span key, const char *name);
+bool halo_scan_key_is(const char *text, struct halo_range key, const char *name);
 
 #endif

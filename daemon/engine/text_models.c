@@ -31,20 +31,15 @@ struct halo_model_cache {
 
 static void count_params(const struct halo_gguf *gguf, struct model_file *file)
 {
-    uint64_t bytes_of[HALO_TYPE_END] = {0};
-    uint32_t most = 0;
     for (uint64_t i = 0; i < halo_gguf_n_tensors(gguf); i++) {
         const struct halo_gguf_tensor *tensor = halo_gguf_tensor(gguf, i);
         uint64_t n = 1;
         for (uint32_t d = 0; d < tensor->n_dims; d++)
             n *= tensor->dims[d];
         file->n_params += n;
-        bytes_of[tensor->type] += tensor->n_bytes;
-        if (bytes_of[tensor->type] > bytes_of[most])
-            most = tensor->type;
     }
     if (halo_gguf_n_tensors(gguf) > 0)
-        snprintf(file->quant, sizeof(file->quant), "%s", halo_type_info(most).name);
+        halo_model_quant(gguf, file->quant, sizeof(file->quant));
 }
 
 static void read_directory(struct model_file *file)

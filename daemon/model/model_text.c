@@ -1,6 +1,7 @@
 /* model_text.c: what a model is called and how it is quantized. Pure; any thread; the file's text is made safe to show.
  */
 #include "model_text_priv.h"
+#include <model/model.h>
 
 #include "utf8_priv.h"
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* model_text_priv.h: what a model is called and how it is quantized, for people to read. */
+/* model_text_priv.h: what a model is called, for people to read. */
 #ifndef HALO_MODEL_MODEL_TEXT_PRIV_H
 #define HALO_MODEL_MODEL_TEXT_PRIV_H
 
@@ -7,7 +7,5 @@
 /* general.name, or the file's stem without ".gguf" and the numbers of a split set. Always valid UTF-8 on one line, cut
  * to fit. */
 void halo_model_name(const struct halo_gguf *gguf, const char *path, char *ret, size_t n);
-/* The mixture that general.file_type names ("Q4_K_M"), else the type that most bytes of the file have. */
-void halo_model_quant(const struct halo_gguf *gguf, char *ret, size_t n);
 
 #endif

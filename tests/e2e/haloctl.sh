@@ -42,7 +42,7 @@ for _ in $(seq 200); do [ -S "$HALO_SOCKET" ] && break; sleep 0.05; done
 
 check 'ping' 0 '^pong' -- "$ctl" ping
 check 'status before a load' 0 '^engine' -- "$ctl" status
-check 'models lists the file' 0 'fable-Q4_K_M +qwen3 +Q4_K' -- "$ctl" models
+check 'models lists the file' 0 'fable-Q4_K_M +qwen3 +Q4_K_M ' -- "$ctl" models
 check 'generate without a loaded model is refused' 3 '(not_found|bad_request)' -- "$ctl" generate hello
 check 'load of a model that is not there' 3 'not_found.*nosuch' -- "$ctl" load nosuch
 check 'plan' 0 'fits' -- "$ctl" plan fable-Q4_K_M

@@ -3,7 +3,7 @@
  * halod passes most lines through: it looks at the envelope, puts its own id in place of the client's, and back. One
  * pass over the line, no memory. The pass checks all of JSON's grammar and UTF-8, so a line that comes out as 0 is
  * whole; what the fields mean is not checked (halo_msg_decode and halo_ev_decode do that).
- * Spans are offsets into the line, which must stay as it is while the envelope is used.
+ * Ranges are offsets into the line, which must stay as it is while the envelope is used.
  */
 #ifndef HALO_PROTOCOL_ENVELOPE_H
 #define HALO_PROTOCOL_ENVELOPE_H
@@ -19,16 +19,17 @@
 #define HALO_ID_BUF_BYTES (HALO_LIMIT_ID_BYTES + 1)
 #define HALO_ENVELOPE_E_BAD 1 /* not one JSON object; what was read before the fault stands in the envelope */
 
-struct halo_span {
+/* A piece of a line. */
+struct halo_range {
     size_t at, len;
 };
 
 struct halo_envelope {
-    struct halo_span type;  /* the type's text between its quotes; len 0: none. Escapes are left as they are */
+    struct halo_range type;  /* the type's text between its quotes; len 0: none. Escapes are left as they are */
     enum halo_id_kind id_kind; /* NONE: no id, null, or one that is neither integer nor string of 1-128 bytes */
     int64_t id_num;            /* HALO_ID_INT */
-    struct halo_span id;       /* the id's value as it stands, with quotes; len 0: there is none */
-    struct halo_span body;  /* what is between the outer braces */
+    struct halo_range id;       /* the id's value as it stands, with quotes; len 0: there is none */
+    struct halo_range body;  /* what is between the outer braces */
     size_t bad_at;          /* HALO_ENVELOPE_E_BAD: the byte at fault */
 };
 

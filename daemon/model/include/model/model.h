@@ -69,6 +69,10 @@ int halo_model_create(struct halo_model **ret, const char *path, const struct ha
                       struct halo_fault *fault);
 void halo_model_destroy(struct halo_model *model);
 
+/* How a file is quantized, for people: the mixture that general.file_type names ("Q4_K_M"), else the type that most bytes
+ * of its tensors have. From the directory alone. */
+void halo_model_quant(const struct halo_gguf *gguf, char *ret, size_t n);
+
 /* Prints the plan as text, one op a line, for tests and `plan`. Returns bytes needed like snprintf. */
 int halo_plan_print(const struct halo_plan *plan, char *buffer, size_t n);
 
