@@ -79,11 +79,18 @@ void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device 
     ret->max_pages = pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;
 }
 
+uint32_t halo_budget_fit_context(const struct halo_budget *budget, uint32_t n_sequences, uint32_t limit)
+{
+    assert(n_sequences > 0);
+    uint32_t n_pages = budget->max_pages / n_sequences;
+    return n_pages >= halo_kv_pages_for(limit) ? limit : n_pages * HALO_KV_PAGE_TOKENS;
+}
+
 static int refuse(struct halo_load *load, const struct halo_budget *budget, uint64_t wanted_pages, uint64_t free_bytes)
 {
     char need[HALO_SIZE_TEXT], weights[HALO_SIZE_TEXT], left[HALO_SIZE_TEXT];
     uint64_t fixed = budget->weights_bytes + budget->scratch_bytes;
-    uint32_t most = budget->max_pages * HALO_KV_PAGE_TOKENS;
+    uint32_t most = halo_budget_fit_context(budget, 1, load->loaded->model->hparams.n_context_train);
     if (fixed > free_bytes || most == 0)
         return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
                               "needs %s for weights and scratch, %s are free; unload another model",

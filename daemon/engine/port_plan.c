@@ -71,8 +71,7 @@ static void fill_memory(struct halo_ev_plan *ev, const struct halo_forecast *f, 
     ev->budget_bytes = (int64_t)f->budget_bytes;
     ev->has_budget_bytes = true;
     ev->has_context_max = true;
-    uint64_t most = (uint64_t)budget->max_pages * HALO_KV_PAGE_TOKENS, trained = f->model->hparams.n_context_train;
-    ev->context_max = (int64_t)(most < trained ? most : trained);
+    ev->context_max = halo_budget_fit_context(budget, 1, f->model->hparams.n_context_train);
 }
 
 /* Text for `bound`, with the numbers. */

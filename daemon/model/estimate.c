@@ -1,4 +1,4 @@
-/* estimate.c: what a plan costs: bytes read and operations of a step, and the largest context that fits into a budget.
+/* estimate.c: what a plan costs: bytes read and operations of a step.
  *
  * Pure arithmetic over the plan, any thread, no overflow for a plan that a checked file gave. A step reads each weight
  * once for all its rows, so a step of more rows costs more operations but hardly more weight bytes: the two bounds of
@@ -61,16 +61,4 @@ void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t
             matrix_cost(plan, op->u.logits.weight, n_rows, ret);
         }
     }
-}
-
-uint32_t halo_plan_fit_context(const struct halo_plan *plan, uint64_t budget_bytes, uint32_t n_sequences,
-                               uint32_t limit)
-{
-    uint64_t page_bytes = halo_kv_page_bytes(&plan->kv), n_pages;
-
-    assert(page_bytes > 0 && n_sequences > 0);
-    n_pages = budget_bytes / page_bytes / n_sequences;
-    if (n_pages >= ((uint64_t)limit + HALO_KV_PAGE_TOKENS - 1) / HALO_KV_PAGE_TOKENS)
-        return limit; /* also one that is no whole number of pages */
-    return (uint32_t)n_pages * HALO_KV_PAGE_TOKENS;
 }

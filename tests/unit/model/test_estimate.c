@@ -48,29 +48,8 @@ static void experts(void **state)
     halo_toy_destroy(toy);
 }
 
-static void fitting_context(void **state)
-{
-    struct halo_toy *toy = halo_toy_create("llama");
-    struct halo_model *model = halo_toy_accepted(toy);
-    const uint64_t page = 32 * 2 * 2 * (16 + 16) * 2;
-
-    assert_int_equal(halo_kv_page_bytes(&model->plan.kv), page);
-    assert_int_equal(halo_plan_fit_context(&model->plan, 0, 1, 256), 0);
-    assert_int_equal(halo_plan_fit_context(&model->plan, page - 1, 1, 256), 0);
-    assert_int_equal(halo_plan_fit_context(&model->plan, page, 1, 256), 32);
-    assert_int_equal(halo_plan_fit_context(&model->plan, 7 * page, 2, 256), 96);
-    assert_int_equal(halo_plan_fit_context(&model->plan, 8 * page - 1, 1, 256), 224);
-    assert_int_equal(halo_plan_fit_context(&model->plan, 8 * page, 1, 256), 256);
-    assert_int_equal(halo_plan_fit_context(&model->plan, 2 * page, 1, 50), 50); /* no whole number of pages */
-    assert_int_equal(halo_plan_fit_context(&model->plan, UINT64_MAX, 1, UINT32_MAX), UINT32_MAX);
-    assert_int_equal(halo_plan_fit_context(&model->plan, UINT64_MAX, 1, 256), 256);
-    halo_model_destroy(model);
-    halo_toy_destroy(toy);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(dense), cmocka_unit_test(experts),
-                                       cmocka_unit_test(fitting_context)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(dense), cmocka_unit_test(experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,10 +84,4 @@ struct halo_plan_cost {
 };
 void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t n_rows, struct halo_plan_cost *ret);
 
-/* The largest context, at most `limit`, with which n_sequences whole sequences have a KV cache of at most budget_bytes:
- * what the sentence "load with a context of at most N" says. 0 when not even one page each fits. Whole pages, unless it
- * is `limit` itself. */
-uint32_t halo_plan_fit_context(const struct halo_plan *plan, uint64_t budget_bytes, uint32_t n_sequences,
-                               uint32_t limit);
-
 #endif

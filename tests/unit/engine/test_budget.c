@@ -1,0 +1,54 @@
+/* test_budget.c: what fits into free memory, in pages and as the context that a refusal recommends. */
+#include <engine/loaded.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "fake_device.h"
+
+/* The budget of a small plan on the scripted device, when so many bytes are free beside what it needs anyway. */
+static struct halo_budget budget_of(uint64_t spare_bytes)
+{
+    struct halo_plan plan;
+    struct halo_budget budget;
+    fake_plan(&plan, 64, 256, 16, 8, 8);
+    halo_budget_of(fake_device(), NULL, &plan, 0, &budget);
+    assert_int_equal(budget.max_pages, 0);
+    assert_int_equal(budget.page_bytes, halo_kv_page_bytes(&plan.kv));
+    assert_true(budget.scratch_bytes > 64 * sizeof(float) * 12); /* logits and the sampler's rows are counted */
+    uint64_t fixed = budget.weights_bytes + budget.scratch_bytes;
+    halo_budget_of(fake_device(), NULL, &plan, spare_bytes > UINT64_MAX - fixed ? UINT64_MAX : fixed + spare_bytes,
+                   &budget);
+    return budget;
+}
+
+static uint32_t fit(uint64_t spare_bytes, uint32_t n_sequences, uint32_t limit)
+{
+    struct halo_budget budget = budget_of(spare_bytes);
+    return halo_budget_fit_context(&budget, n_sequences, limit);
+}
+
+static void fitting_context(void **state)
+{
+    const uint64_t page = budget_of(0).page_bytes;
+    assert_int_equal(fit(0, 1, 256), 0);
+    assert_int_equal(fit(page - 1, 1, 256), 0);
+    assert_int_equal(fit(page, 1, 256), 32);
+    assert_int_equal(fit(7 * page, 2, 256), 96);
+    assert_int_equal(fit(8 * page - 1, 1, 256), 224);
+    assert_int_equal(fit(8 * page, 1, 256), 256);
+    assert_int_equal(fit(2 * page, 1, 50), 50); /* no whole number of pages */
+    assert_int_equal(fit(UINT64_MAX, 1, UINT32_MAX), UINT32_MAX);
+    assert_int_equal(fit(UINT64_MAX, 1, 256), 256);
+}
+
+int main(void)
+{
+    struct fake_control control = {0};
+    fake_control = &control;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fitting_context)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
