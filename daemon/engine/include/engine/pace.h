@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define HALO_PACE_PIECES 1.0       /* time of pieces for each unit of decode time: the step is twice as long */
-#define HALO_PACE_LEAST_NS 1000000 /* pieces may always take this long: tokens every millisecond are soon enough */
+#define HALO_PACE_LEAST_NS 250000  /* pieces may always take this long: nobody sees the difference */
 #define HALO_PACE_ALONE_NS 250000000
 #define HALO_PACE_MIXED 32
 
