@@ -1,5 +1,5 @@
-/* chat.c: `haloctl chat`: a conversation, line by line. On a terminal with line editing and history (libedit); in a pipe each
- * line of standard input is a turn. The history is haloctl's: each turn sends all messages so far.
+/* chat.c: `haloctl chat`: a conversation, line by line. On a terminal with line editing and history (libedit); in a
+ * pipe each line of standard input is a turn. The history is haloctl's: each turn sends all messages so far.
  */
 #include "ctl_priv.h"
 
@@ -66,7 +66,8 @@ static void on_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
     more[talk->n_reply] = '\0';
 }
 
-static int take_turn(struct halo_ctl *ctl, struct conversation *talk, const struct halo_ctl_sampling *options, char *line)
+static int take_turn(struct halo_ctl *ctl, struct conversation *talk, const struct halo_ctl_sampling *options,
+                     char *line)
 {
     if (!add_message(talk, "user", line, strlen(line)))
         return HALO_CTL_FAILED;
@@ -128,7 +129,9 @@ static bool run_command(struct conversation *talk, const char *line, const char 
         forget(talk, *system);
         fputs("the conversation starts anew with this system message\n", stderr);
     } else if (strcmp(line, "/help") == 0) {
-        fputs("/reset forgets the conversation, /system TEXT sets the system message, /quit ends; Ctrl-C stops a reply\n", stderr);
+        fputs(
+            "/reset forgets the conversation, /system TEXT sets the system message, /quit ends; Ctrl-C stops a reply\n",
+            stderr);
     } else {
         return false;
     }

@@ -1,7 +1,7 @@
 /* conversation.c: `haloctl template`, and what a conversation may bring from files: messages, tools, variables.
  *
- * The files hold JSON as the protocol spells it. It is read by the protocol's own decoder before anything is sent, so that a fault
- * is told with its place, and a file can not end the line it travels in.
+ * The files hold JSON as the protocol spells it. It is read by the protocol's own decoder before anything is sent, so
+ * that a fault is told with its place, and a file can not end the line it travels in.
  */
 #include "ctl_priv.h"
 
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds a field whose value is the JSON in `text`. False after a message: what a line can not carry is refused by the name of its
- * source, the rest by the decoder. */
+/* Adds a field whose value is the JSON in `text`. False after a message: what a line can not carry is refused by the
+ * name of its source, the rest by the decoder. */
 static bool add_json(struct halo_json *w, const char *key, const char *text, size_t n, const char *name)
 {
     struct halo_envelope env;
@@ -91,14 +91,18 @@ struct template_options {
 
 static const struct halo_ctl_option template_options[] = {
     {"model", 'm', HALO_CTL_STRING, AT(talk.model), AT(has_model), "NAME", "model (required)"},
-    {"file", 'f', HALO_CTL_CSTRING, AT(file), HALO_CTL_NO_HAS, "FILE", "read the user's text from FILE (-: standard input)"},
+    {"file", 'f', HALO_CTL_CSTRING, AT(file), HALO_CTL_NO_HAS, "FILE",
+     "read the user's text from FILE (-: standard input)"},
     {"system", 's', HALO_CTL_CSTRING, AT(talk.system), HALO_CTL_NO_HAS, "TEXT", "the system message"},
-    {"messages", 0, HALO_CTL_CSTRING, AT(talk.messages), HALO_CTL_NO_HAS, "FILE", "a whole conversation, a JSON list of messages"},
+    {"messages", 0, HALO_CTL_CSTRING, AT(talk.messages), HALO_CTL_NO_HAS, "FILE",
+     "a whole conversation, a JSON list of messages"},
     {"tools", 0, HALO_CTL_CSTRING, AT(talk.tools), HALO_CTL_NO_HAS, "FILE", "tools, a JSON list"},
-    {"template-vars", 0, HALO_CTL_CSTRING, AT(talk.vars), HALO_CTL_NO_HAS, "JSON", "variables of the template, a JSON object"},
+    {"template-vars", 0, HALO_CTL_CSTRING, AT(talk.vars), HALO_CTL_NO_HAS, "JSON",
+     "variables of the template, a JSON object"},
     {"no-generation-prompt", 0, HALO_CTL_FALSE, AT(prompt), HALO_CTL_NO_HAS, NULL, "do not begin the assistant's turn"},
     {"no-normalize", 0, HALO_CTL_FALSE, AT(normalize), AT(has_normalize), NULL, "keep runs of 3 and more newlines"},
-    {"special", 0, HALO_CTL_TRUE, AT(special), HALO_CTL_NO_HAS, NULL, "special tokens in the messages are special tokens"},
+    {"special", 0, HALO_CTL_TRUE, AT(special), HALO_CTL_NO_HAS, NULL,
+     "special tokens in the messages are special tokens"},
     {NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL},
 };
 
@@ -124,7 +128,8 @@ int halo_ctl_template(struct halo_ctl *ctl, int argc, char **argv)
         return at == -2 ? HALO_CTL_OK : HALO_CTL_USAGE;
     if (!options.has_model || (options.talk.messages && (at < argc || options.file || options.talk.system))) {
         fprintf(stderr, "haloctl template: %s\n",
-                options.has_model ? "--messages holds all messages: no text, --file or --system beside it" : "needs --model NAME");
+                options.has_model ? "--messages holds all messages: no text, --file or --system beside it"
+                                  : "needs --model NAME");
         return HALO_CTL_USAGE;
     }
     char *text = NULL;

@@ -1,7 +1,7 @@
 /* ctl_priv.h: what the files of haloctl share.
  *
- * One thread. A verb is a function that takes its own arguments and returns the exit status. Nothing here keeps state outside
- * `struct halo_ctl` but the two signal flags of link.c.
+ * One thread. A verb is a function that takes its own arguments and returns the exit status. Nothing here keeps state
+ * outside `struct halo_ctl` but the two signal flags of link.c.
  */
 #ifndef HALO_CTL_PRIV_H
 #define HALO_CTL_PRIV_H
@@ -40,7 +40,8 @@ struct halo_ctl {
 
 /* ---- link.c: the connection ---- */
 
-/* Connects to the socket given, else $HALO_SOCKET, the user's, /run/halod/halod.sock. Says on stderr what it tried when none answers. */
+/* Connects to the socket given, else $HALO_SOCKET, the user's, /run/halod/halod.sock. Says on stderr what it tried when
+ * none answers. */
 int halo_ctl_connect(struct halo_ctl *ctl);
 void halo_ctl_disconnect(struct halo_ctl *ctl);
 
@@ -53,8 +54,8 @@ void halo_ctl_forget_interrupt(void);
 typedef void (*halo_ctl_event_fn)(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud);
 
 /* Sends `msg` (its id is set here) and hands over its events until the terminal one. An error is printed to stderr. An
- * interrupt cancels the request (a load goes on in the daemon) and waits for its end; a second one leaves at once. Returns an
- * exit status. With ctl->json the events go to stdout unchanged and `on_event` is called as well. */
+ * interrupt cancels the request (a load goes on in the daemon) and waits for its end; a second one leaves at once.
+ * Returns an exit status. With ctl->json the events go to stdout unchanged and `on_event` is called as well. */
 int halo_ctl_run(struct halo_ctl *ctl, struct halo_msg *msg, halo_ctl_event_fn on_event, void *ud);
 
 /* Writes all bytes or returns a negative errno. */
@@ -65,8 +66,8 @@ int halo_ctl_exit_of(enum halo_error code);
 
 /* ---- text input and output ---- */
 
-/* The words of `argv` joined by spaces, or the file (`-`: stdin), or stdin when it is no terminal. Exactly one must be there. The
- * text is malloc'ed, NUL-terminated; NULL after a message on stderr. */
+/* The words of `argv` joined by spaces, or the file (`-`: stdin), or stdin when it is no terminal. Exactly one must be
+ * there. The text is malloc'ed, NUL-terminated; NULL after a message on stderr. */
 char *halo_ctl_read_text(char **argv, int argc, const char *file, const char *what, size_t *ret_n);
 
 /* Bytes for people: "4.8 MB". */
@@ -95,8 +96,8 @@ struct halo_ctl_option {
 
 struct halo_ctl_strings { struct halo_str at[HALO_LIMIT_STOP_STRINGS]; size_t n; };
 
-/* Parses argv (argv[0] is the verb) into `target`. Returns the index of the first other argument, or -1 after a message, or -2
- * after --help was printed. The range of numbers is the daemon's to check. */
+/* Parses argv (argv[0] is the verb) into `target`. Returns the index of the first other argument, or -1 after a
+ * message, or -2 after --help was printed. The range of numbers is the daemon's to check. */
 int halo_ctl_parse(int argc, char **argv, const struct halo_ctl_option *options, void *target, const char *usage);
 
 /* ---- verbs ---- */
@@ -128,8 +129,8 @@ struct halo_ctl_talk {
     struct halo_str user;
 };
 
-/* Makes a checked `template` request of it, which the caller finishes; others take its parts. An exit status, after a message when
- * it is not HALO_CTL_OK. */
+/* Makes a checked `template` request of it, which the caller finishes; others take its parts. An exit status, after a
+ * message when it is not HALO_CTL_OK. */
 int halo_ctl_read_talk(const struct halo_ctl_talk *talk, struct halo_msg *ret);
 
 /* generate.c: the sampling options, shared by generate and chat; their target is a struct halo_ctl_sampling. */

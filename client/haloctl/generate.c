@@ -7,15 +7,21 @@
 #include <string.h>
 
 #define FIELD(field) offsetof(struct halo_ctl_sampling, msg.field)
-#define OPT(name, letter, kind, field, value, help)                                                                            \
-    {name, letter, HALO_CTL_##kind, FIELD(field), FIELD(has_##field), value, help}
-#define DEF(name, letter, kind, field, value, help)                                                                            \
-    {name, letter, HALO_CTL_##kind, FIELD(field), HALO_CTL_NO_HAS, value, help}
+#define OPT(name, letter, kind, field, value, help)                                                                    \
+    {                                                                                                                  \
+        name, letter, HALO_CTL_##kind, FIELD(field), FIELD(has_##field), value, help                                   \
+    }
+#define DEF(name, letter, kind, field, value, help)                                                                    \
+    {                                                                                                                  \
+        name, letter, HALO_CTL_##kind, FIELD(field), HALO_CTL_NO_HAS, value, help                                      \
+    }
 
 const struct halo_ctl_option halo_ctl_sampling_options[] = {
     OPT("model", 'm', STRING, model, "NAME", "model to use; may be left out when one is loaded"),
-    {"file", 'f', HALO_CTL_CSTRING, offsetof(struct halo_ctl_sampling, file), HALO_CTL_NO_HAS, "FILE", "read the prompt from FILE (-: standard input)"},
-    {"system", 's', HALO_CTL_CSTRING, offsetof(struct halo_ctl_sampling, system), HALO_CTL_NO_HAS, "TEXT", "chat: the system message"},
+    {"file", 'f', HALO_CTL_CSTRING, offsetof(struct halo_ctl_sampling, file), HALO_CTL_NO_HAS, "FILE",
+     "read the prompt from FILE (-: standard input)"},
+    {"system", 's', HALO_CTL_CSTRING, offsetof(struct halo_ctl_sampling, system), HALO_CTL_NO_HAS, "TEXT",
+     "chat: the system message"},
     {"messages", 0, HALO_CTL_CSTRING, offsetof(struct halo_ctl_sampling, messages), HALO_CTL_NO_HAS, "FILE",
      "generate: a conversation instead of a prompt, a JSON list of messages"},
     {"tools", 0, HALO_CTL_CSTRING, offsetof(struct halo_ctl_sampling, tools), HALO_CTL_NO_HAS, "FILE",
@@ -32,7 +38,8 @@ const struct halo_ctl_option halo_ctl_sampling_options[] = {
     DEF("presence-penalty", 0, NUMBER, presence_penalty, "X", "subtracted once from tokens that were there"),
     DEF("frequency-penalty", 0, NUMBER, frequency_penalty, "X", "subtracted for each time they were there"),
     OPT("seed", 0, INTEGER, seed, "N", "seed of the sampler (default: drawn and reported)"),
-    {"stop", 0, HALO_CTL_STRINGS, offsetof(struct halo_ctl_sampling, stops), HALO_CTL_NO_HAS, "TEXT", "end at TEXT; may be given 16 times"},
+    {"stop", 0, HALO_CTL_STRINGS, offsetof(struct halo_ctl_sampling, stops), HALO_CTL_NO_HAS, "TEXT",
+     "end at TEXT; may be given 16 times"},
     DEF("ignore-eos", 0, TRUE, ignore_eos, NULL, "go on after an end token"),
     DEF("logprobs", 0, INTEGER, logprobs, "N", "with --json: log-probabilities of the N best of each token"),
     DEF("ids", 0, TRUE, emit_token_ids, NULL, "with --json: one `committed` event for each token"),
@@ -73,10 +80,11 @@ void halo_ctl_print_event(struct halo_ctl *ctl, const struct halo_ev *ev)
     if (ev->type == HALO_EV_STARTED) {
         halo_ctl_progress_clear(ctl);
         for (size_t i = 0; i < ev->started.changes.n && !ctl->quiet; i++)
-            fprintf(stderr, "haloctl: changed: %.*s\n", (int)ev->started.changes.at[i].len, ev->started.changes.at[i].at);
+            fprintf(stderr, "haloctl: changed: %.*s\n", (int)ev->started.changes.at[i].len,
+                    ev->started.changes.at[i].at);
     } else if (ev->type == HALO_EV_NOTICE && !ctl->quiet) {
-        fprintf(stderr, "haloctl: %.*s: %.*s\n", (int)ev->notice.code.len, ev->notice.code.at, (int)ev->notice.message.len,
-                ev->notice.message.at);
+        fprintf(stderr, "haloctl: %.*s: %.*s\n", (int)ev->notice.code.len, ev->notice.code.at,
+                (int)ev->notice.message.len, ev->notice.message.at);
     } else if (ev->type == HALO_EV_TOKEN) {
         fwrite(ev->token.text.at, 1, ev->token.text.len, stdout);
         fflush(stdout);

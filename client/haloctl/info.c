@@ -93,7 +93,13 @@ static int ask(struct halo_ctl *ctl, int argc, char **argv, enum halo_msg_type t
     return halo_ctl_run(ctl, &msg, on_event, NULL);
 }
 
-int halo_ctl_status(struct halo_ctl *ctl, int argc, char **argv) { return ask(ctl, argc, argv, HALO_MSG_STATUS, "status"); }
-int halo_ctl_stats(struct halo_ctl *ctl, int argc, char **argv) { return ask(ctl, argc, argv, HALO_MSG_STATS, "stats"); }
+int halo_ctl_status(struct halo_ctl *ctl, int argc, char **argv)
+{
+    return ask(ctl, argc, argv, HALO_MSG_STATUS, "status");
+}
+int halo_ctl_stats(struct halo_ctl *ctl, int argc, char **argv)
+{
+    return ask(ctl, argc, argv, HALO_MSG_STATS, "stats");
+}
 int halo_ctl_diag(struct halo_ctl *ctl, int argc, char **argv) { return ask(ctl, argc, argv, HALO_MSG_DIAG, "diag"); }
 int halo_ctl_ping(struct halo_ctl *ctl, int argc, char **argv) { return ask(ctl, argc, argv, HALO_MSG_PING, "ping"); }

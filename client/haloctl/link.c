@@ -1,7 +1,7 @@
 /* link.c: haloctl's connection to the daemon: find the socket, send a request, hand out its events.
  *
- * Blocking writes, polled reads. An interrupt (SIGINT) becomes a `cancel` of the running request, so that the daemon stops
- * computing and the stream still ends with its terminal event.
+ * Blocking writes, polled reads. An interrupt (SIGINT) becomes a `cancel` of the running request, so that the daemon
+ * stops computing and the stream still ends with its terminal event.
  */
 #include "ctl_priv.h"
 
@@ -85,7 +85,8 @@ int halo_ctl_connect(struct halo_ctl *ctl)
         if (try_path(ctl, "/run/halod/halod.sock", tried, sizeof tried))
             return HALO_CTL_OK;
     }
-    fprintf(stderr, "haloctl: no daemon answers (%s); is halod running? (--socket PATH or HALO_SOCKET name another)\n", tried);
+    fprintf(stderr, "haloctl: no daemon answers (%s); is halod running? (--socket PATH or HALO_SOCKET name another)\n",
+            tried);
     return HALO_CTL_NO_DAEMON;
 }
 
@@ -148,8 +149,8 @@ int halo_ctl_exit_of(enum halo_error code)
 }
 
 /* One line from the daemon. *ret_exit is set and true returned when it ended the request. */
-static bool take_line(struct halo_ctl *ctl, const struct halo_id *id, const char *line, size_t n, halo_ctl_event_fn on_event,
-                      void *ud, int *ret_exit)
+static bool take_line(struct halo_ctl *ctl, const struct halo_id *id, const char *line, size_t n,
+                      halo_ctl_event_fn on_event, void *ud, int *ret_exit)
 {
     struct halo_ev ev;
     struct halo_refusal refusal;

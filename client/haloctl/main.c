@@ -31,7 +31,8 @@ static const struct verb {
 
 static void print_usage(FILE *out)
 {
-    fputs("usage: haloctl [--socket PATH] [--json] [--quiet | --verbose] VERB [OPTION...] [ARGUMENT...]\n\nverbs:\n", out);
+    fputs("usage: haloctl [--socket PATH] [--json] [--quiet | --verbose] VERB [OPTION...] [ARGUMENT...]\n\nverbs:\n",
+          out);
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
         fprintf(out, "  %-11s %s\n", verbs[i].name, verbs[i].help);
     fputs("\n`haloctl VERB --help` lists the options of a verb; haloctl(1) has the rest.\n"

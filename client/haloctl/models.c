@@ -5,11 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PARAM(name, kind, field, value, help)                                                                                  \
-    {name, 0, HALO_CTL_##kind, offsetof(struct halo_part_load_params, field), offsetof(struct halo_part_load_params, has_##field), \
-     value, help}
-#define PARAM_DEF(name, kind, field, value, help)                                                                              \
-    {name, 0, HALO_CTL_##kind, offsetof(struct halo_part_load_params, field), HALO_CTL_NO_HAS, value, help}
+#define PARAM(name, kind, field, value, help)                                                                          \
+    {                                                                                                                  \
+        name, 0, HALO_CTL_##kind, offsetof(struct halo_part_load_params, field),                                       \
+            offsetof(struct halo_part_load_params, has_##field), value, help                                           \
+    }
+#define PARAM_DEF(name, kind, field, value, help)                                                                      \
+    {                                                                                                                  \
+        name, 0, HALO_CTL_##kind, offsetof(struct halo_part_load_params, field), HALO_CTL_NO_HAS, value, help          \
+    }
 
 static const struct halo_ctl_option load_options[] = {
     PARAM("context", INTEGER, context, "N", "tokens per sequence (default: the model's)"),
@@ -35,9 +39,10 @@ static void on_load_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *
     const struct halo_ev_loaded *l = &ev->loaded;
     char weights[32], kv[32];
     halo_ctl_progress_clear(ctl);
-    printf("loaded %.*s (%.*s) on %.*s: %s of weights, %s of KV cache, context %lld, in %.0f ms (%.2f GB/s)\n", (int)l->model.len,
-           l->model.at, (int)l->arch.len, l->arch.at, (int)l->device.len, l->device.at, halo_ctl_bytes(l->weights_bytes, weights),
-           halo_ctl_bytes(l->kv_bytes, kv), (long long)l->context, l->load_ms, l->gb_s);
+    printf("loaded %.*s (%.*s) on %.*s: %s of weights, %s of KV cache, context %lld, in %.0f ms (%.2f GB/s)\n",
+           (int)l->model.len, l->model.at, (int)l->arch.len, l->arch.at, (int)l->device.len, l->device.at,
+           halo_ctl_bytes(l->weights_bytes, weights), halo_ctl_bytes(l->kv_bytes, kv), (long long)l->context,
+           l->load_ms, l->gb_s);
     for (size_t i = 0; i < l->changes.n; i++)
         fprintf(stderr, "haloctl: changed: %.*s\n", (int)l->changes.at[i].len, l->changes.at[i].at);
     fflush(stdout);
@@ -119,10 +124,11 @@ static void on_models(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
                      (double)m->params / (m->params >= 1000000000 ? 1e9 : 1e6));
         if (m->has_context)
             snprintf(context, sizeof context, "%lld", (long long)m->context);
-        printf("%-32.*s %-10.*s %-8.*s %10s %9s %8s  %s%.*s\n", (int)m->name.len, m->name.at, (int)(m->has_arch ? m->arch.len : 1),
-               m->has_arch ? m->arch.at : "-", (int)(m->has_quant ? m->quant.len : 1), m->has_quant ? m->quant.at : "-",
-               halo_ctl_bytes(m->bytes, size), params, context, m->loaded ? "loaded" : "",
-               (int)(m->has_fault ? m->fault.len : 0), m->has_fault ? m->fault.at : "");
+        printf("%-32.*s %-10.*s %-8.*s %10s %9s %8s  %s%.*s\n", (int)m->name.len, m->name.at,
+               (int)(m->has_arch ? m->arch.len : 1), m->has_arch ? m->arch.at : "-",
+               (int)(m->has_quant ? m->quant.len : 1), m->has_quant ? m->quant.at : "-", halo_ctl_bytes(m->bytes, size),
+               params, context, m->loaded ? "loaded" : "", (int)(m->has_fault ? m->fault.len : 0),
+               m->has_fault ? m->fault.at : "");
     }
 }
 

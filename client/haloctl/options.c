@@ -17,8 +17,8 @@ static void print_help(const struct halo_ctl_option *options, const char *usage)
     printf("usage: haloctl %s\n", usage);
     for (const struct halo_ctl_option *o = options; o->name; o++) {
         char left[64];
-        snprintf(left, sizeof left, "%c%c%s--%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ', o->letter ? ", " : "  ",
-                 o->name, o->value_name ? " " : "", o->value_name ? o->value_name : "");
+        snprintf(left, sizeof left, "%c%c%s--%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
+                 o->letter ? ", " : "  ", o->name, o->value_name ? " " : "", o->value_name ? o->value_name : "");
         printf("  %-34s %s\n", left, o->help);
     }
 }
@@ -114,7 +114,8 @@ int halo_ctl_parse(int argc, char **argv, const struct halo_ctl_option *options,
             for (index = 0; options[index].name && options[index].letter != value; index++)
                 ;
         if (value == '?' || !options[index].name) {
-            fprintf(stderr, "haloctl %s: unknown option or missing value: %s (try --help)\n", argv[0], argv[optind - 1]);
+            fprintf(stderr, "haloctl %s: unknown option or missing value: %s (try --help)\n", argv[0],
+                    argv[optind - 1]);
             return -1;
         }
         if (!store(&options[index], optarg, target))

@@ -6,20 +6,25 @@
 #include <string.h>
 
 #define FIELD(field) offsetof(struct halo_msg_plan, field)
-#define PARAM(name, kind, field, value, help)                                                                                  \
-    {name, 0, HALO_CTL_##kind, FIELD(params.field), FIELD(params.has_##field), value, help}
+#define PARAM(name, kind, field, value, help)                                                                          \
+    {                                                                                                                  \
+        name, 0, HALO_CTL_##kind, FIELD(params.field), FIELD(params.has_##field), value, help                          \
+    }
 
 static const struct halo_ctl_option plan_options[] = {
     PARAM("context", INTEGER, context, "N", "tokens per sequence (default: the model's)"),
     PARAM("kv-tokens", INTEGER, kv_tokens, "N", "tokens in the whole KV pool"),
     {"kv", 0, HALO_CTL_KV, FIELD(params.kv), HALO_CTL_NO_HAS, "TYPE", "type of the KV cache: f32 f16 q8 (default f16)"},
     {"device", 0, HALO_CTL_DEVICE, FIELD(params.device), HALO_CTL_NO_HAS, "NAME", "auto cpu hip (default auto)"},
-    {"budget", 0, HALO_CTL_INTEGER, FIELD(budget_bytes), FIELD(has_budget_bytes), "BYTES", "memory to plan for (default: what is free)"},
+    {"budget", 0, HALO_CTL_INTEGER, FIELD(budget_bytes), FIELD(has_budget_bytes), "BYTES",
+     "memory to plan for (default: what is free)"},
     {NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL},
 };
 
-#define BENCH(name, field, help)                                                                                               \
-    {name, 0, HALO_CTL_INTEGER, offsetof(struct halo_msg_bench, field), HALO_CTL_NO_HAS, "N", help}
+#define BENCH(name, field, help)                                                                                       \
+    {                                                                                                                  \
+        name, 0, HALO_CTL_INTEGER, offsetof(struct halo_msg_bench, field), HALO_CTL_NO_HAS, "N", help                  \
+    }
 static const struct halo_ctl_option bench_options[] = {
     BENCH("prefill", prefill, "prompt tokens of a run (default 512)"),
     BENCH("decode", decode, "decoded tokens of a run (default 128)"),
@@ -31,8 +36,8 @@ static const struct halo_ctl_option bench_options[] = {
 static void print_plan(const struct halo_ev_plan *p)
 {
     char a[32], b[32], c[32], d[32];
-    printf("%.*s (%.*s) on %.*s: %s\n", (int)p->model.len, p->model.at, (int)p->arch.len, p->arch.at, (int)p->device.len,
-           p->device.at, p->fits ? "fits" : "does not fit");
+    printf("%.*s (%.*s) on %.*s: %s\n", (int)p->model.len, p->model.at, (int)p->arch.len, p->arch.at,
+           (int)p->device.len, p->device.at, p->fits ? "fits" : "does not fit");
     printf("  weights %s, KV cache %s (%lld tokens), scratch %s, together %s\n", halo_ctl_bytes(p->weights_bytes, a),
            halo_ctl_bytes(p->kv_bytes, b), (long long)p->kv_tokens, halo_ctl_bytes(p->scratch_bytes, c),
            halo_ctl_bytes(p->total_bytes, d));
@@ -52,8 +57,8 @@ static void print_plan(const struct halo_ev_plan *p)
 
 static void print_bench(const struct halo_ev_bench *b)
 {
-    printf("%.*s on %.*s, %lld sequence%s, median of %lld\n", (int)b->model.len, b->model.at, (int)b->device.len, b->device.at,
-           (long long)b->batch, b->batch == 1 ? "" : "s", (long long)b->repeat);
+    printf("%.*s on %.*s, %lld sequence%s, median of %lld\n", (int)b->model.len, b->model.at, (int)b->device.len,
+           b->device.at, (long long)b->batch, b->batch == 1 ? "" : "s", (long long)b->repeat);
     if (b->has_prefill_tok_s)
         printf("  prefill %5lld tokens  %9.1f tok/s  (spread %.1f)\n", (long long)b->prefill, b->prefill_tok_s,
                b->has_prefill_spread_tok_s ? b->prefill_spread_tok_s : 0);

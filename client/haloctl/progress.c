@@ -35,8 +35,8 @@ void halo_ctl_progress(struct halo_ctl *ctl, const struct halo_ev_progress *prog
     memset(cells, '#', (size_t)(filled < 0 ? 0 : filled > BAR_CELLS ? BAR_CELLS : filled));
     cells[BAR_CELLS] = '\0';
     if (is_load)
-        fprintf(stderr, "\r\033[Kloading [%s] %3.0f %%  %s of %s", cells, share * 100, halo_ctl_bytes(progress->done, done),
-                halo_ctl_bytes(progress->total, total));
+        fprintf(stderr, "\r\033[Kloading [%s] %3.0f %%  %s of %s", cells, share * 100,
+                halo_ctl_bytes(progress->done, done), halo_ctl_bytes(progress->total, total));
     else
         fprintf(stderr, "\r\033[Kreading the prompt [%s] %3.0f %%  %lld of %lld tokens", cells, share * 100,
                 (long long)progress->done, (long long)progress->total);

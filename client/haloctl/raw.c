@@ -1,7 +1,7 @@
 /* raw.c: `haloctl raw`: protocol lines from standard input to the daemon, events to standard output, unchanged.
  *
- * Ends when standard input has ended and every line sent has had its terminal event (each line has exactly one). Reading and
- * writing go on at once, so a script that writes a thousand requests before it reads cannot dead-lock.
+ * Ends when standard input has ended and every line sent has had its terminal event (each line has exactly one).
+ * Reading and writing go on at once, so a script that writes a thousand requests before it reads cannot dead-lock.
  */
 #include "ctl_priv.h"
 

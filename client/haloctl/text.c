@@ -15,30 +15,44 @@ struct text_options {
     int64_t top, from;
 };
 
-#define MODEL_OPTION {"model", 'm', HALO_CTL_STRING, offsetof(struct text_options, model), offsetof(struct text_options, has_model), "NAME", "model (required)"}
-#define FILE_OPTION {"file", 'f', HALO_CTL_CSTRING, offsetof(struct text_options, file), HALO_CTL_NO_HAS, "FILE", "read the text from FILE (-: standard input)"}
+#define MODEL_OPTION                                                                                                   \
+    {                                                                                                                  \
+        "model", 'm', HALO_CTL_STRING, offsetof(struct text_options, model), offsetof(struct text_options, has_model), \
+            "NAME", "model (required)"                                                                                 \
+    }
+#define FILE_OPTION                                                                                                    \
+    {                                                                                                                  \
+        "file", 'f', HALO_CTL_CSTRING, offsetof(struct text_options, file), HALO_CTL_NO_HAS, "FILE",                   \
+            "read the text from FILE (-: standard input)"                                                              \
+    }
 #define END_OPTION {NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL}
 
 static const struct halo_ctl_option tokenize_options[] = {
     MODEL_OPTION,
     FILE_OPTION,
-    {"no-special", 0, HALO_CTL_FALSE, offsetof(struct text_options, special), HALO_CTL_NO_HAS, NULL, "special tokens in the text stay text"},
-    {"bos", 0, HALO_CTL_TRUE, offsetof(struct text_options, bos), offsetof(struct text_options, has_bos), NULL, "put the start token in front"},
-    {"no-bos", 0, HALO_CTL_FALSE, offsetof(struct text_options, bos), offsetof(struct text_options, has_bos), NULL, "do not"},
+    {"no-special", 0, HALO_CTL_FALSE, offsetof(struct text_options, special), HALO_CTL_NO_HAS, NULL,
+     "special tokens in the text stay text"},
+    {"bos", 0, HALO_CTL_TRUE, offsetof(struct text_options, bos), offsetof(struct text_options, has_bos), NULL,
+     "put the start token in front"},
+    {"no-bos", 0, HALO_CTL_FALSE, offsetof(struct text_options, bos), offsetof(struct text_options, has_bos), NULL,
+     "do not"},
     END_OPTION,
 };
 static const struct halo_ctl_option detokenize_options[] = {MODEL_OPTION, END_OPTION};
 static const struct halo_ctl_option score_options[] = {
     MODEL_OPTION,
     FILE_OPTION,
-    {"ids", 0, HALO_CTL_TRUE, offsetof(struct text_options, ids), HALO_CTL_NO_HAS, NULL, "the text is a list of token ids"},
-    {"top", 0, HALO_CTL_INTEGER, offsetof(struct text_options, top), HALO_CTL_NO_HAS, "N", "show the N most probable tokens of each position"},
+    {"ids", 0, HALO_CTL_TRUE, offsetof(struct text_options, ids), HALO_CTL_NO_HAS, NULL,
+     "the text is a list of token ids"},
+    {"top", 0, HALO_CTL_INTEGER, offsetof(struct text_options, top), HALO_CTL_NO_HAS, "N",
+     "show the N most probable tokens of each position"},
     {"from", 0, HALO_CTL_INTEGER, offsetof(struct text_options, from), HALO_CTL_NO_HAS, "POS", "first position shown"},
     END_OPTION,
 };
 
 /* Parses the options and wants a model. Returns the index of the first argument or a negative exit status less one. */
-static int parse_text(int argc, char **argv, const struct halo_ctl_option *options, struct text_options *ret, const char *usage)
+static int parse_text(int argc, char **argv, const struct halo_ctl_option *options, struct text_options *ret,
+                      const char *usage)
 {
     int at = halo_ctl_parse(argc, argv, options, ret, usage);
     if (at < 0)

@@ -3,9 +3,9 @@
  * Device thread. First one row for each sequence that decodes, in order of arrival; a full page pool sends the youngest
  * back to the queue, which is safe in the middle of building because whoever goes is younger than all that have rows
  * already (or is paused and has none). Then pieces of prompts and scores, within the rows that the pace allows and
- * the outputs that are left: at least half of the rows for the oldest, the others for those that have the least left, so
- * that a short prompt is not held up by a long one, nor a long one for ever by short ones. Prompts of one user that begin
- * like the oldest wait for its pages instead of computing them beside it.
+ * the outputs that are left: at least half of the rows for the oldest, the others for those that have the least left,
+ * so that a short prompt is not held up by a long one, nor a long one for ever by short ones. Prompts of one user that
+ * begin like the oldest wait for its pages instead of computing them beside it.
  */
 #include "scheduler_priv.h"
 

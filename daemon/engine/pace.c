@@ -1,7 +1,7 @@
 /* pace.c: the time that prompts may take beside replies.
  *
- * Device thread; a few numbers. The time of a decode step follows a faster one quickly and a slower one slowly, for what
- * makes a step slow by chance would be paid by everybody's next token.
+ * Device thread; a few numbers. The time of a decode step follows a faster one quickly and a slower one slowly, for
+ * what makes a step slow by chance would be paid by everybody's next token.
  */
 #include <engine/pace.h>
 

@@ -286,7 +286,8 @@ static void note_loads(struct halo_port *port, uint64_t now_ns, char *text, size
 void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64_t beat)
 {
     static_assert((int)HALO_WIRE_ACTIVITY_MODEL == (int)HALO_ACTIVITY_MODEL &&
-                      (int)HALO_WIRE_ACTIVITY_STEP == (int)HALO_ACTIVITY_STEP, "the words and the kinds have one order");
+                      (int)HALO_WIRE_ACTIVITY_STEP == (int)HALO_ACTIVITY_STEP,
+                  "the words and the kinds have one order");
     static const struct halo_id nobody = {0};
     uint64_t now_ns = halo_clock_ns();
     char load[400];

@@ -40,8 +40,8 @@ int halo_scheduler_init(struct halo_scheduler *s, const struct halo_scheduler_se
     s->tops = take(HALO_SCHEDULER_TOPS, sizeof(*s->tops));
     size_t logit_bytes = (size_t)plan->max_outputs * plan->n_vocab * sizeof(float);
     s->logits = aligned_alloc(64, (logit_bytes + 63) & ~(size_t)63);
-    bool whole = s->running && s->parts && s->picks && s->seqs && s->token && s->pos && s->seq && s->output && s->tops &&
-                 s->logits;
+    bool whole = s->running && s->parts && s->picks && s->seqs && s->token && s->pos && s->seq && s->output &&
+                 s->tops && s->logits;
     int r = whole ? halo_pace_init(&s->pace, s->max_running) : -ENOMEM;
     if (r == 0)
         r = halo_sampler_init(&s->sampler, plan->n_vocab);

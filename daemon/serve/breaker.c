@@ -1,8 +1,8 @@
 /* breaker.c: an engine that dies again and again without getting anything done is left down for a while.
  *
  * While the breaker is open no engine is started and requests are refused at once, so that nobody waits for nothing
- * and no machine spends its time loading models into engines that die. A `load`, or the timer, closes it; one more death
- * without progress opens it again. Loop thread.
+ * and no machine spends its time loading models into engines that die. A `load`, or the timer, closes it; one more
+ * death without progress opens it again. Loop thread.
  */
 #include <base/clock.h>
 #include <base/log.h>
@@ -56,10 +56,11 @@ void halo_breaker_close(struct halo_engine *engine, const char *why)
 
 void halo_breaker_answer(struct halo_engine *engine, char *ret_text, size_t room)
 {
-    snprintf(ret_text, room,
-             "the engine died %u times in a row without getting anything done, last it %.200s; requests are refused for "
-             "%llu s more, `load` tries again at once, halo-doctor may know why",
-             engine->n_futile, engine->reason, (unsigned long long)(halo_breaker_left_ms(engine) + 999) / 1000);
+    snprintf(
+        ret_text, room,
+        "the engine died %u times in a row without getting anything done, last it %.200s; requests are refused for "
+        "%llu s more, `load` tries again at once, halo-doctor may know why",
+        engine->n_futile, engine->reason, (unsigned long long)(halo_breaker_left_ms(engine) + 999) / 1000);
 }
 
 void halo_breaker_refuse(struct halo_daemon *daemon)

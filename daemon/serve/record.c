@@ -1,7 +1,8 @@
 /* record.c: what an event of the engine means for the record of its request: state, phase, and what another engine
  * would need to go on.
  *
- * The engine is not trusted to be sane: tokens and rows must come without gap or repeat, or it is replaced. Loop thread.
+ * The engine is not trusted to be sane: tokens and rows must come without gap or repeat, or it is replaced. Loop
+ * thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -182,7 +183,7 @@ int halo_record_event(struct halo_daemon *daemon, struct halo_request *request, 
     case HALO_EV_LOADED:
     case HALO_EV_UNLOADED:
         if (request->reload_model == NULL)
-            note_progress(daemon); /* what the daemon wants for itself is no progress: it is the same after each death */
+            note_progress(daemon); /* what the daemon wants for itself is none: it is the same after each death */
         return halo_record_model(daemon, request, line, len, fault);
     case HALO_EV_ERROR:
     case HALO_EV_NOTICE: return 0;

@@ -93,7 +93,8 @@ static bool is_well(const struct halo_engine *engine, uint64_t now)
     case HALO_ENGINE_STARTING: return now - engine->spawned_ns < 2 * (uint64_t)config->ready_ms * MS;
     case HALO_ENGINE_LOADING:
     case HALO_ENGINE_READY: return now - engine->heard_ns < 2 * (uint64_t)config->heartbeat_ms * MS;
-    default: return true; /* down: a start is scheduled, or the breaker is open, which a restart of all would not cure */
+    default:
+        return true; /* down: a start is scheduled, or the breaker is open, which a restart of all would not cure */
     }
 }
 
@@ -108,7 +109,8 @@ void halo_watch_feed(uv_timer_t *timer)
         return;
     }
     if (!engine->unwell) {
-        halo_log(HALO_LOG_ERROR, "the engine neither works nor ends; the service manager's watchdog is not fed any more");
+        halo_log(HALO_LOG_ERROR,
+                 "the engine neither works nor ends; the service manager's watchdog is not fed any more");
         halo_notify_status("the engine (pid %ld) neither works nor ends: it is %s",
                            engine->run != NULL ? (long)engine->run->process.pid : 0, halo_engine_state_name(engine));
     }

@@ -1,8 +1,8 @@
 /* bandwidth.c: how fast the threads of the device can read memory: the bound of decoding.
  *
  * Reads the largest weights that are there, as decoding does, or a buffer of its own, and takes the fastest pass: in a
- * virtual machine the first one also pays for memory that the host has yet to back. Device thread; takes about 100 ms or
- * five passes, plus the filling of the buffer where one is needed. 0 when there is no memory for that.
+ * virtual machine the first one also pays for memory that the host has yet to back. Device thread; takes about 100 ms
+ * or five passes, plus the filling of the buffer where one is needed. 0 when there is no memory for that.
  */
 #include "device_priv.h"
 

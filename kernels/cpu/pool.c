@@ -20,8 +20,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Waiting before sleeping, in ticks of the time stamp counter (2 to 4 GHz): 25 to 50 microseconds. Long enough for what runs on
- * one thread between two products of a layer, because waking a sleeper costs as much as a small product; docs/negative-results.md. */
+/* Waiting before sleeping, in ticks of the time stamp counter (2 to 4 GHz): 25 to 50 microseconds. Long enough for what
+ * runs on one thread between two products of a layer, because waking a sleeper costs as much as a small product;
+ * docs/negative-results.md. */
 #define SPIN_TICKS 100000
 #define CACHE_LINE 64
 #define STACK_BYTES (1024 * 1024)

@@ -205,8 +205,9 @@ int main(int argc, char **argv)
     unsigned n_reply = n_prompt < 2000 ? n_prompt : 2000;
     signal(SIGPIPE, SIG_IGN);
     start_engine(argv[1], argc > 5 ? argv[5] : "2");
-    fprintf(to_engine, "{\"type\":\"load\",\"id\":6000,\"model\":\"%s\",\"params\":{\"context\":%u,\"kv_tokens\":%u}}\n",
-            argv[2], n_prompt + 32, n_prompt + 64 + n_clients * (n_reply + 64));
+    fprintf(to_engine,
+            "{\"type\":\"load\",\"id\":6000,\"model\":\"%s\",\"params\":{\"context\":%u,\"kv_tokens\":%u}}\n", argv[2],
+            n_prompt + 32, n_prompt + 64 + n_clients * (n_reply + 64));
     fflush(to_engine);
     while (!pump(NULL, "\"type\":\"loaded\""))
         ;
@@ -223,8 +224,8 @@ int main(int argc, char **argv)
     double rate_alone = run_prompt(NULL, n_prompt, 78, limit_s);
     double was = report("before", &before), is = report("beside the prompt", &beside);
     report("after", &after);
-    printf("median beside / before %.2f; prompt of %u tokens: %.1f tok/s beside, %.1f tok/s alone\n", is / was, n_prompt,
-           rate_beside, rate_alone);
+    printf("median beside / before %.2f; prompt of %u tokens: %.1f tok/s beside, %.1f tok/s alone\n", is / was,
+           n_prompt, rate_beside, rate_alone);
     fclose(to_engine);
     wait(NULL);
     return 0;

@@ -2,9 +2,9 @@
  *
  *   bench_gemv TYPE COLS ROWS [N_X] [N_MATRICES]
  *
- * A plan of N_MATRICES (default 16) different matrices that share one input of N_X rows (default 1), so that no cache holds
- * them all. $HALO_HIP_LIB names the runtime. Prints the best and the median of 15 runs, launches included, beside the
- * bandwidth of a copy measured in the same process. No pass or fail.
+ * A plan of N_MATRICES (default 16) different matrices that share one input of N_X rows (default 1), so that no cache
+ * holds them all. $HALO_HIP_LIB names the runtime. Prints the best and the median of 15 runs, launches included, beside
+ * the bandwidth of a copy measured in the same process. No pass or fail.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,8 +65,8 @@ int main(int argc, char **argv)
     }
     static struct fixture f;
     enum halo_type type = type_of(argv[1]);
-    uint32_t n_cols = (uint32_t)atoi(argv[2]), n_rows = (uint32_t)atoi(argv[3]), n_x = argc > 4 ? (uint32_t)atoi(argv[4]) : 1,
-             n = argc > 5 ? (uint32_t)atoi(argv[5]) : 16;
+    uint32_t n_cols = (uint32_t)atoi(argv[2]), n_rows = (uint32_t)atoi(argv[3]),
+             n_x = argc > 4 ? (uint32_t)atoi(argv[4]) : 1, n = argc > 5 ? (uint32_t)atoi(argv[5]) : 16;
     double times[N_REPEAT];
     if (n_x < 1 || n_x > 8 || n < 1 || n > MATRICES_MAX)
         return 2;
@@ -85,9 +85,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < N_REPEAT; i++)
         times[i] = time_runs(&f, out, n_x, row);
     qsort(times, N_REPEAT, sizeof(times[0]), ascending);
-    double bytes = (double)halo_type_row_bytes(type, n_cols) * n_rows * n, copy = f.device_ops->measure_bandwidth(f.device);
-    printf("%-6s %6u x %-6u x%u: median %8.1f GB/s, best %8.1f GB/s, copy %8.1f GB/s, share %5.1f %%, %.2f us each\n", argv[1],
-           n_cols, n_rows, n_x, bytes / times[N_REPEAT / 2] * 1e-9, bytes / times[0] * 1e-9, copy * 1e-9,
+    double bytes = (double)halo_type_row_bytes(type, n_cols) * n_rows * n,
+           copy = f.device_ops->measure_bandwidth(f.device);
+    printf("%-6s %6u x %-6u x%u: median %8.1f GB/s, best %8.1f GB/s, copy %8.1f GB/s, share %5.1f %%, %.2f us each\n",
+           argv[1], n_cols, n_rows, n_x, bytes / times[N_REPEAT / 2] * 1e-9, bytes / times[0] * 1e-9, copy * 1e-9,
            100 * bytes / times[N_REPEAT / 2] / copy, times[N_REPEAT / 2] / n * 1e6);
     free(row);
     fixture_close(&f);

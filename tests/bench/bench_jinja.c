@@ -3,9 +3,9 @@
  * usage: bench_jinja TEMPLATE.jinja [turns [repeats]]
  *
  * The conversation is a system message, then user and assistant messages in turn (200 characters each; a turn is both),
- * then a user message. Reading the messages from JSON is part of each rendering, and memory is kept from one to the next,
- * as the engine does it. Figures are the median and the best of the repeats, and the median of CPU time, which a busy
- * machine disturbs less. bench_jinja.sh puts the reference's time beside them.
+ * then a user message. Reading the messages from JSON is part of each rendering, and memory is kept from one to the
+ * next, as the engine does it. Figures are the median and the best of the repeats, and the median of CPU time, which a
+ * busy machine disturbs less. bench_jinja.sh puts the reference's time beside them.
  */
 #include <base/clock.h>
 #include <model/jinja.h>

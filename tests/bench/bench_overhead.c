@@ -1,8 +1,9 @@
 /* bench_overhead.c: what the daemon itself costs: from an engine's event to the client's line, and from start to READY.
  *
- * The program is three things: run by hand it starts halod with itself as the engine; run by halod (--fd N) it plays an engine
- * that sends one token a millisecond, each token's text being the time at which it was written; and it is the client that
- * compares that time with its own clock when the line has arrived. Both clocks are CLOCK_MONOTONIC of one machine.
+ * The program is three things: run by hand it starts halod with itself as the engine; run by halod (--fd N) it plays an
+ * engine that sends one token a millisecond, each token's text being the time at which it was written; and it is the
+ * client that compares that time with its own clock when the line has arrived. Both clocks are CLOCK_MONOTONIC of one
+ * machine.
  *
  *   bench_overhead HALOD [TOKENS]
  */
@@ -121,7 +122,8 @@ static pid_t start_daemon(const char *halod, const char *self)
     if (pid == 0) {
         if (!freopen("/dev/null", "w", stderr))
             _exit(127);
-        execl(halod, halod, "--socket", socket_path, "--model-dir", run_dir, "--state-dir", run_dir, "--engine", self, (char *)NULL);
+        execl(halod, halod, "--socket", socket_path, "--model-dir", run_dir, "--state-dir", run_dir, "--engine", self,
+              (char *)NULL);
         _exit(127);
     }
     return pid;
@@ -168,7 +170,9 @@ static void report(const char *what, int64_t *ns, size_t n)
 static size_t measure_tokens(int fd, int64_t n_tokens, int64_t *ret_ns)
 {
     char request[256];
-    int n = snprintf(request, sizeof request, "{\"type\":\"generate\",\"id\":1,\"model\":\"x\",\"prompt\":\"x\",\"max_tokens\":%" PRId64 "}\n", n_tokens);
+    int n = snprintf(request, sizeof request,
+                     "{\"type\":\"generate\",\"id\":1,\"model\":\"x\",\"prompt\":\"x\",\"max_tokens\":%" PRId64 "}\n",
+                     n_tokens);
     if (write(fd, request, (size_t)n) != n)
         fail("write");
     struct halo_line_reader lines;

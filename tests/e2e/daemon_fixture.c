@@ -81,8 +81,11 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
     snprintf(log, sizeof log, "%s/log", daemon->dir);
     if (config)
         write_config(daemon, config, conf, sizeof conf);
-    const char *argv[20] = {halod,   "--socket", daemon->socket_path, "--model-dir", models, "--state-dir", state, "--device",
-                            "cpu", "--engine", engine,              config ? "--config" : NULL, conf};
+    const char *argv[20] = {halod,         "--socket", daemon->socket_path,
+                            "--model-dir", models,     "--state-dir",
+                            state,         "--device", "cpu",
+                            "--engine",    engine,     config ? "--config" : NULL,
+                            conf};
     daemon->pid = fork();
     assert_true(daemon->pid >= 0);
     if (daemon->pid == 0) {
@@ -158,7 +161,8 @@ size_t client_send(struct client *client, const char *type, const char *rest, ..
     int n = vsnprintf(members, sizeof members, rest, args);
     va_end(args);
     assert_true(n >= 0 && (size_t)n < sizeof members);
-    n = snprintf(line, sizeof line, "{\"type\":\"%s\",\"id\":%lld%s%s}\n", type, (long long)request->id, n ? "," : "", members);
+    n = snprintf(line, sizeof line, "{\"type\":\"%s\",\"id\":%lld%s%s}\n", type, (long long)request->id, n ? "," : "",
+                 members);
     for (int at = 0; at < n;) {
         ssize_t done = send(client->fd, line + at, (size_t)(n - at), MSG_NOSIGNAL);
         assert_true(done > 0 || errno == EINTR);
@@ -295,7 +299,8 @@ pid_t daemon_engine_pid(const struct daemon_fixture *daemon)
     struct halo_ev ev;
     struct halo_refusal refusal;
     assert_int_equal(halo_ev_decode(&ev, client.last_line, strlen(client.last_line), 0, &refusal), 0);
-    pid_t pid = ev.type == HALO_EV_STATUS && ev.status.has_engine && ev.status.engine.has_pid ? (pid_t)ev.status.engine.pid : 0;
+    pid_t pid =
+        ev.type == HALO_EV_STATUS && ev.status.has_engine && ev.status.engine.has_pid ? (pid_t)ev.status.engine.pid : 0;
     halo_ev_finish(&ev);
     client_close(&client);
     return pid;

@@ -1,7 +1,8 @@
 /* daemon_fixture.h: a real halod with a real engine for end-to-end tests, and a client that checks every event.
  *
- * Each fixture has a folder of its own with socket, state and log; stop() ends the daemon and asserts a clean exit. A client
- * counts the events of each request and aborts the test at a second terminal event, an event of an unknown id or a decode error.
+ * Each fixture has a folder of its own with socket, state and log; stop() ends the daemon and asserts a clean exit. A
+ * client counts the events of each request and aborts the test at a second terminal event, an event of an unknown id or
+ * a decode error.
  */
 #ifndef HALO_TESTS_DAEMON_FIXTURE_H
 #define HALO_TESTS_DAEMON_FIXTURE_H
@@ -55,7 +56,8 @@ struct client {
 void client_open(struct client *client, const struct daemon_fixture *daemon);
 void client_close(struct client *client);
 /* Sends {"type":..., "id":N, <rest>}; `rest` is printf-formatted JSON members or "". Returns the request's index. */
-__attribute__((format(printf, 3, 4))) size_t client_send(struct client *client, const char *type, const char *rest, ...);
+__attribute__((format(printf, 3, 4))) size_t client_send(struct client *client, const char *type, const char *rest,
+                                                         ...);
 /* Reads until `n_open` requests are still open, or fails the test after timeout_ms. Returns false at end of file. */
 bool client_wait(struct client *client, int n_open, int timeout_ms);
 /* Reads what is there for up to timeout_ms without expecting anything. */

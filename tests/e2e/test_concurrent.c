@@ -1,7 +1,8 @@
-/* test_concurrent.c: two hundred requests at once (or as many as the argument says) give, each, the ids they give alone.
+/* test_concurrent.c: two hundred requests at once (or as many as the argument says) give, each, the ids they give
+ * alone.
  *
- * With 1 and with 2 threads and for each KV type. `stats` must show that steps really held 8 sequences or more: otherwise the
- * requests ran one after the other and nothing was shown.
+ * With 1 and with 2 threads and for each KV type. `stats` must show that steps really held 8 sequences or more:
+ * otherwise the requests ran one after the other and nothing was shown.
  */
 #include "daemon_fixture.h"
 
@@ -22,9 +23,16 @@
 static int n_requests = MAX_REQUESTS;
 
 static const char *const openings[] = {
-    "Once upon a time", "The king had three daughters, and the youngest", "In the deep forest there lived an old woman who",
-    "\\\"Dear wolf,\\\" said the fox,", "A poor miller", "When winter came and the snow lay deep, the tailor went out to",
-    "Es war einmal", "The little tin soldier stood", "Far out in the sea", "\xe6\x98\x94\xe3\x80\x85",
+    "Once upon a time",
+    "The king had three daughters, and the youngest",
+    "In the deep forest there lived an old woman who",
+    "\\\"Dear wolf,\\\" said the fox,",
+    "A poor miller",
+    "When winter came and the snow lay deep, the tailor went out to",
+    "Es war einmal",
+    "The little tin soldier stood",
+    "Far out in the sea",
+    "\xe6\x98\x94\xe3\x80\x85",
 };
 
 static void send_one(struct client *client, int i)
@@ -36,9 +44,11 @@ static void send_one(struct client *client, int i)
         strcat(prompt, openings[(i + k) % (int)(sizeof openings / sizeof openings[0])]);
         strcat(prompt, " ");
     }
-    static const char *const styles[] = {"\"temperature\":0", "\"temperature\":0.8", "\"temperature\":1.2,\"top_k\":0,\"min_p\":0",
+    static const char *const styles[] = {"\"temperature\":0", "\"temperature\":0.8",
+                                         "\"temperature\":1.2,\"top_k\":0,\"min_p\":0",
                                          "\"temperature\":0.9,\"repeat_penalty\":1.3,\"presence_penalty\":0.2"};
-    client_send(client, "generate", "\"model\":\"" MODEL "\",\"prompt\":\"%s\",\"max_tokens\":%d,\"seed\":%d,\"emit_token_ids\":true,%s",
+    client_send(client, "generate",
+                "\"model\":\"" MODEL "\",\"prompt\":\"%s\",\"max_tokens\":%d,\"seed\":%d,\"emit_token_ids\":true,%s",
                 prompt, 1 + (i * 7) % 40, 1000 + i, styles[i % 4]);
 }
 
@@ -61,7 +71,8 @@ static void load(const struct daemon_fixture *daemon, const char *kv)
 {
     struct client client;
     client_open(&client, daemon);
-    client_send(&client, "load", "\"model\":\"" MODEL "\",\"params\":{\"kv\":\"%s\",\"context\":512,\"kv_tokens\":16384}", kv);
+    client_send(&client, "load",
+                "\"model\":\"" MODEL "\",\"params\":{\"kv\":\"%s\",\"context\":512,\"kv_tokens\":16384}", kv);
     assert_true(client_wait(&client, 0, 60000));
     if (client.requests[0].terminal != HALO_EV_LOADED)
         fail_msg("load: %s", client.requests[0].message);
@@ -114,11 +125,13 @@ static void run(int threads, const char *kv)
 
     int n_different = 0, n_distinct = 0;
     for (int i = 0; i < n_requests; i++) {
-        if (alone[i].n != together[i].n || memcmp(alone[i].ids, together[i].ids, alone[i].n * sizeof alone[i].ids[0]) != 0) {
+        if (alone[i].n != together[i].n ||
+            memcmp(alone[i].ids, together[i].ids, alone[i].n * sizeof alone[i].ids[0]) != 0) {
             fprintf(stderr, "request %d differs (threads %d, kv %s)\n", i, threads, kv);
             n_different++;
         }
-        n_distinct += i > 0 && (alone[i].n != alone[0].n || memcmp(alone[i].ids, alone[0].ids, alone[i].n * sizeof alone[i].ids[0]) != 0);
+        n_distinct += i > 0 && (alone[i].n != alone[0].n ||
+                                memcmp(alone[i].ids, alone[0].ids, alone[i].n * sizeof alone[i].ids[0]) != 0);
     }
     assert_int_equal(n_different, 0);
     assert_true(n_distinct > n_requests / 2); /* the replies are not all the same one */
@@ -140,7 +153,8 @@ int main(int argc, char **argv)
     if (argc > 2)
         cmocka_set_test_filter(argv[2]);
     if (n_requests < 4 * N_CLIENTS || n_requests > MAX_REQUESTS || n_requests % N_CLIENTS != 0) {
-        fprintf(stderr, "usage: %s [requests: %d to %d, a multiple of %d [name of the only test]]\n", argv[0], 4 * N_CLIENTS, MAX_REQUESTS, N_CLIENTS);
+        fprintf(stderr, "usage: %s [requests: %d to %d, a multiple of %d [name of the only test]]\n", argv[0],
+                4 * N_CLIENTS, MAX_REQUESTS, N_CLIENTS);
         return 2;
     }
     const struct CMUnitTest tests[] = {

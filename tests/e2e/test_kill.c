@@ -1,7 +1,8 @@
 /* test_kill.c: kill -9 of the engine at any moment.
  *
- * The daemon answers within a second, every open request goes on in the next engine and gives what it gives undisturbed, and a
- * new request works after the reload, which the daemon does by itself. The moments are spread over load, prefill and decode by delays that grow from 0 to beyond the work.
+ * The daemon answers within a second, every open request goes on in the next engine and gives what it gives
+ * undisturbed, and a new request works after the reload, which the daemon does by itself. The moments are spread over
+ * load, prefill and decode by delays that grow from 0 to beyond the work.
  */
 #include "daemon_fixture.h"
 
@@ -49,7 +50,8 @@ static void generate_works(void)
     /* While the engine comes back the daemon may ask to try again; it must work soon. */
     for (int attempt = 0; attempt < 50; attempt++) {
         size_t i = client_send(&client, "generate", "%s",
-                               "\"model\":\"" MODEL "\",\"prompt\":\"Once\",\"max_tokens\":3,\"temperature\":0,\"emit_token_ids\":true");
+                               "\"model\":\"" MODEL
+                               "\",\"prompt\":\"Once\",\"max_tokens\":3,\"temperature\":0,\"emit_token_ids\":true");
         assert_true(client_wait(&client, 0, 60000));
         const struct client_request *request = &client.requests[i];
         if (request->terminal == HALO_EV_DONE) {
@@ -92,10 +94,13 @@ static void send_work(struct client *client)
     char prompt[3000] = "";
     for (int i = 0; i < 60; i++)
         strcat(prompt, "The wolf and the seven little kids. ");
-    client_send(client, "generate", "\"model\":\"" MODEL "\",\"prompt\":\"%s\",\"max_tokens\":40,\"seed\":1,\"emit_token_ids\":true", prompt);
+    client_send(client, "generate",
+                "\"model\":\"" MODEL "\",\"prompt\":\"%s\",\"max_tokens\":40,\"seed\":1,\"emit_token_ids\":true",
+                prompt);
     for (int i = 0; i < 6; i++)
         client_send(client, "generate",
-                    "\"model\":\"" MODEL "\",\"prompt\":\"Once upon a time\",\"max_tokens\":200,\"seed\":%d,\"ignore_eos\":true,"
+                    "\"model\":\"" MODEL
+                    "\",\"prompt\":\"Once upon a time\",\"max_tokens\":200,\"seed\":%d,\"ignore_eos\":true,"
                     "\"emit_token_ids\":%s,\"temperature\":%d.%d,\"presence_penalty\":0.%d",
                     i, i % 2 ? "true" : "false", i / 3, i % 3, i);
     client_send(client, "score", "%s", "\"model\":\"" MODEL "\",\"text\":\"The king had three daughters.\"");

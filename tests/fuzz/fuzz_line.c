@@ -1,7 +1,7 @@
 /* fuzz_line.c: the line reader against a model that sees the whole stream at once.
  *
- * Input: a byte for the limit, a byte for the sizes of the pieces, then the stream. Whatever the pieces, and whether they
- * are fed or read into the reader's buffer, the lines and the complaints must be those of the model.
+ * Input: a byte for the limit, a byte for the sizes of the pieces, then the stream. Whatever the pieces, and whether
+ * they are fed or read into the reader's buffer, the lines and the complaints must be those of the model.
  */
 #include <assert.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* fuzz_message.c: the decoders, the encoders and the envelope against each other.
  *
  * Input: a byte that says who reads (client's request, halod's request, tolerant or strict event), then the line.
- * What is accepted must come back the same after encoding, under the id that the envelope shows; what is refused must give
- * an answer that is itself a valid event; and the scan and the JSON library must agree on what JSON is.
+ * What is accepted must come back the same after encoding, under the id that the envelope shows; what is refused must
+ * give an answer that is itself a valid event; and the scan and the JSON library must agree on what JSON is.
  */
 #include <assert.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* runtime.c: the functions of libamdhip64.so over NVIDIA's driver: the HIP device on a card that is there.
  *
  * A card reports its architecture as sm_<version>, so that the loader takes kernels.sm_90. Flags, error numbers and
- * capture modes that the device uses are equal in both APIs; HIP's bits for coherence of pinned memory are unknown to the
- * driver and left out. Any thread. Without a driver hipInit says so on stderr and returns "no device".
+ * capture modes that the device uses are equal in both APIs; HIP's bits for coherence of pinned memory are unknown to
+ * the driver and left out. Any thread. Without a driver hipInit says so on stderr and returns "no device".
  */
 #include "driver.h"
 
@@ -54,8 +54,8 @@ int hipDeviceGetName(char *ret, int n, int device)
 /* The layout of HIP 6: wave size, units, integrated, architecture. */
 int hipGetDevicePropertiesR0600(void *ret, int device)
 {
-    static const int attributes[] = {CUDA_ATTRIBUTE_WARP_SIZE, CUDA_ATTRIBUTE_MULTIPROCESSORS, CUDA_ATTRIBUTE_INTEGRATED,
-                                     CUDA_ATTRIBUTE_MAJOR, CUDA_ATTRIBUTE_MINOR};
+    static const int attributes[] = {CUDA_ATTRIBUTE_WARP_SIZE, CUDA_ATTRIBUTE_MULTIPROCESSORS,
+                                     CUDA_ATTRIBUTE_INTEGRATED, CUDA_ATTRIBUTE_MAJOR, CUDA_ATTRIBUTE_MINOR};
     const struct driver *d = driver_open();
     int handle, value[5] = {0}, error = d ? d->DeviceGet(&handle, device) : CUDA_NO_DEVICE;
     for (int i = 0; i < 5 && !error; i++)

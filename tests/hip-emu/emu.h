@@ -39,7 +39,8 @@ struct emu_task {
 /* graph.c. A replay holds the graph: emu_graph_run and emu_graph_release are its task. */
 struct emu_graph;
 struct emu_graph *emu_graph_create(void);
-bool emu_graph_add(struct emu_graph *graph, struct emu_task task); /* false without memory: the task stays the caller's */
+bool emu_graph_add(struct emu_graph *graph,
+                   struct emu_task task); /* false without memory: the task stays the caller's */
 void emu_graph_hold(struct emu_graph *graph);
 void emu_graph_release(void *graph);
 int emu_graph_run(void *graph);

@@ -1,9 +1,10 @@
 /* device.h: what a device is: a const table of functions.
  *
- * Owner of everything below: the engine's device thread, unless a slot says otherwise. A device object is opened once; models are
- * added to and removed from it. Failures: 0, or a negative errno with a sentence in the caller's `char *reason` of
- * HALO_DEVICE_REASON bytes (the ABI knows no other room). -EIO means the device is lost and must be closed (sticky), -ENOMEM that it does not fit,
- * -ENOTSUP that a type, op or shape has no kernel, -ETIME that a deadline passed.
+ * Owner of everything below: the engine's device thread, unless a slot says otherwise. A device object is opened once;
+ * models are added to and removed from it. Failures: 0, or a negative errno with a sentence in the caller's `char
+ * *reason` of HALO_DEVICE_REASON bytes (the ABI knows no other room). -EIO means the device is lost and must be closed
+ * (sticky), -ENOMEM that it does not fit, -ENOTSUP that a type, op or shape has no kernel, -ETIME that a deadline
+ * passed.
  */
 #ifndef HALO_KERNELS_DEVICE_H
 #define HALO_KERNELS_DEVICE_H
@@ -16,7 +17,7 @@
 
 enum halo_device_feature {
     HALO_DEVICE_BATCH_INVARIANT = 1 << 0, /* a row's logits do not depend on the rows beside it */
-    HALO_DEVICE_HOST_MEMORY = 1 << 1,     /* weights live in memory the host can write: the store reads straight into it */
+    HALO_DEVICE_HOST_MEMORY = 1 << 1, /* weights live in memory the host can write: the store reads straight into it */
 };
 
 struct halo_device_info {
@@ -28,8 +29,9 @@ struct halo_device_info {
     uint32_t n_threads;
 };
 
-/* Where the bytes of one weight must be put. `data` is the exact place of the first byte. The aligned hull of HALO_READER_ALIGN
- * around it belongs to this weight when `slack` is set; data is congruent to the weight's file offset modulo 4096 then. */
+/* Where the bytes of one weight must be put. `data` is the exact place of the first byte. The aligned hull of
+ * HALO_READER_ALIGN around it belongs to this weight when `slack` is set; data is congruent to the weight's file offset
+ * modulo 4096 then. */
 struct halo_device_slot { void *data; bool slack; };
 
 /* A sequence that takes part in a batch. pages[i] is the page of positions i*32 .. i*32+31. */
@@ -47,7 +49,8 @@ struct halo_batch {
     float *logits;            /* [n_outputs][n_vocab], host memory of the caller, 64-byte aligned */
 };
 
-/* The phase is published before each step that could hang: a short text and a counter, read by the heartbeat on another thread. */
+/* The phase is published before each step that could hang: a short text and a counter, read by the heartbeat on another
+ * thread. */
 struct halo_device_phase {
     _Atomic uint64_t step;
     _Atomic(const char *) what; /* static or plan-lifetime text: "run", "upload", ... */
@@ -74,22 +77,26 @@ struct halo_device_ops {
     /* Whether op `index` of the plan can run: 0 or -ENOTSUP with the reason. Any thread. */
     int (*supports)(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason);
     /* Bytes the device will take for weights (repacked), KV pool and scratch. Pure; any thread. */
-    void (*estimate)(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights, uint64_t *ret_kv,
-                     uint64_t *ret_scratch);
+    void (*estimate)(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
+                     uint64_t *ret_kv, uint64_t *ret_scratch);
     /* Takes all memory of a model in few large pieces. The plan must outlive the model. */
-    int (*model_create)(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret, char *reason);
+    int (*model_create)(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
+                        char *reason);
     void (*model_destroy)(struct halo_device_model *model);
     /* The slot of weight `index`. Any thread between create and seal. */
     void (*weight_slot)(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
-    /* The bytes are there: repack them in place. Any one thread at a time for a weight, several weights at once; touches nothing else. */
+    /* The bytes are there: repack them in place. Any one thread at a time for a weight, several weights at once;
+     * touches nothing else. */
     int (*weight_commit)(struct halo_device_model *model, uint32_t index, char *reason);
     /* All weights are there; first run allowed. */
     int (*model_seal)(struct halo_device_model *model, char *reason);
     /* Runs the whole plan for the batch, logits of the wanted rows in place on return. Allocates nothing. */
-    int (*run)(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase, char *reason);
+    int (*run)(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
+               char *reason);
     /* Copies one KV page to another, all layers (copy-on-write). */
     int (*kv_copy)(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
-    /* Optional (NULL when absent): the value of width f32 per row after op `index` of the last run, row `row`. For gates and tests. */
+    /* Optional (NULL when absent): the value of width f32 per row after op `index` of the last run, row `row`. For
+     * gates and tests. */
     int (*peek)(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason);
     /* Optional: sustained read bandwidth of weights, bytes per second, measured now over ~100 ms. */
     double (*measure_bandwidth)(struct halo_device *device);

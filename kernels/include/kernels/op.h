@@ -1,8 +1,8 @@
 /* op.h: the operations a plan is made of.
  *
- * A *value* is an activation: for each row of the batch, `width` f32 numbers. Values and weights are named by index into the
- * plan's tables; HALO_NONE means absent. A new op is one enum value, one argument struct, one CPU file, one error bound, one
- * .hip file. Formulas use x[i] for the element i of a row; r is the row.
+ * A *value* is an activation: for each row of the batch, `width` f32 numbers. Values and weights are named by index
+ * into the plan's tables; HALO_NONE means absent. A new op is one enum value, one argument struct, one CPU file, one
+ * error bound, one .hip file. Formulas use x[i] for the element i of a row; r is the row.
  */
 #ifndef HALO_KERNELS_OP_H
 #define HALO_KERNELS_OP_H
@@ -15,14 +15,14 @@
 #define HALO_WEIGHT_NONE UINT32_MAX
 
 enum halo_op_kind {
-    HALO_OP_EMBED,      /* out[r] = weight[token[r]] * scale */
-    HALO_OP_RMSNORM,    /* if add: x += add; out = x / sqrt(mean(x^2) + eps) * weight. x is updated in place by the add. */
-    HALO_OP_MATMUL,     /* out[k] = weight[k] x + bias[k], k < n: several weights that share one input */
-    HALO_OP_QK_NORM,    /* q and k: rmsnorm over each head of head_dim, weights shared by the heads, in place */
-    HALO_OP_ROPE,       /* rotates q and k in place by the row's position */
-    HALO_OP_KV_WRITE,   /* stores k and v of the row into the pages of its sequence */
-    HALO_OP_ATTEND,     /* out = softmax(q K^T * scale) V over positions 0..pos of the row's sequence, reading the stored K and V */
-    HALO_OP_GLU,        /* out = act(gate) * up; out may be gate */
+    HALO_OP_EMBED,   /* out[r] = weight[token[r]] * scale */
+    HALO_OP_RMSNORM, /* if add: x += add; out = x / sqrt(mean(x^2) + eps) * weight. x is updated in place by the add. */
+    HALO_OP_MATMUL,  /* out[k] = weight[k] x + bias[k], k < n: several weights that share one input */
+    HALO_OP_QK_NORM, /* q and k: rmsnorm over each head of head_dim, weights shared by the heads, in place */
+    HALO_OP_ROPE,    /* rotates q and k in place by the row's position */
+    HALO_OP_KV_WRITE, /* stores k and v of the row into the pages of its sequence */
+    HALO_OP_ATTEND,   /* out = softmax(q K^T * scale) V, positions 0..pos of the row's sequence, of the stored K and V */
+    HALO_OP_GLU,      /* out = act(gate) * up; out may be gate */
     HALO_OP_MOE_ROUTE,  /* router logits -> top_k experts and their weights */
     HALO_OP_MOE_MATMUL, /* for the chosen experts: out[slot] = weight[expert] x[slot or shared] */
     HALO_OP_MOE_SUM,    /* out = sum over slots of weight[slot] * x[slot] */
@@ -31,12 +31,13 @@ enum halo_op_kind {
     HALO_OP_COUNT
 };
 
-/* How the pairs of a rotation lie. NORM: (2i, 2i+1). NEOX: (i, i + n_rot/2). The wrong one gives plausible text for a while. */
+/* How the pairs of a rotation lie. NORM: (2i, 2i+1). NEOX: (i, i + n_rot/2). The wrong one gives plausible text for a
+ * while. */
 enum halo_rope_pairing { HALO_ROPE_NORM, HALO_ROPE_NEOX };
 enum halo_glu_act { HALO_GLU_SILU };
 
-/* One rotation: angle of pair i at position p is p * freqs[i]; cos and sin are multiplied by `scale`. freqs already holds base,
- * linear scaling, YaRN blending and rope factors, computed once in double when the plan is built. */
+/* One rotation: angle of pair i at position p is p * freqs[i]; cos and sin are multiplied by `scale`. freqs already
+ * holds base, linear scaling, YaRN blending and rope factors, computed once in double when the plan is built. */
 struct halo_rope {
     enum halo_rope_pairing pairing;
     uint32_t n_rot;      /* rotated elements of a head, even, <= head_dim; the rest pass through */
@@ -54,7 +55,11 @@ struct halo_op_matmul {
     uint16_t out[HALO_MATMUL_MAX];
 };
 struct halo_op_qk_norm { uint16_t q, k; uint32_t q_weight, k_weight; uint32_t n_head, n_head_kv, head_dim; float eps; };
-struct halo_op_rope { uint16_t q, k; uint32_t n_head, n_head_kv, head_dim; uint32_t rope; /* index into plan->ropes */ };
+struct halo_op_rope {
+    uint16_t q, k;
+    uint32_t n_head, n_head_kv, head_dim;
+    uint32_t rope; /* index into plan->ropes */
+};
 struct halo_op_kv_write { uint16_t k, v; uint32_t kv_layer; };
 struct halo_op_attend { uint16_t q, out; uint32_t kv_layer; uint32_t n_head; float scale; };
 struct halo_op_glu { uint16_t gate, up, out; enum halo_glu_act act; };
@@ -92,8 +97,8 @@ struct halo_op {
     } u;
 };
 
-/* A MOE_ROUTE result for one row: n_used pairs, in the value `choice` of width 2 * n_used: first the weights as f32, then the expert
- * ids as int32 bit patterns. Choice: the n_used largest router logits, ties to the lowest id; softmax over all experts; when
- * `normalise`, weights divided by their sum; then multiplied by `scale`. */
+/* A MOE_ROUTE result for one row: n_used pairs, in the value `choice` of width 2 * n_used: first the weights as f32,
+ * then the expert ids as int32 bit patterns. Choice: the n_used largest router logits, ties to the lowest id; softmax
+ * over all experts; when `normalise`, weights divided by their sum; then multiplied by `scale`. */
 
 #endif

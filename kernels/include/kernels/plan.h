@@ -1,7 +1,7 @@
 /* plan.h: the program of a model: a straight list of ops over values and weights.
  *
- * Built once by the model's architecture file, then read by everybody: a device runs it, the store takes the order of the weights
- * from it, the estimator bytes and operations. Immutable after building; lives in the model's arena.
+ * Built once by the model's architecture file, then read by everybody: a device runs it, the store takes the order of
+ * the weights from it, the estimator bytes and operations. Immutable after building; lives in the model's arena.
  */
 #ifndef HALO_KERNELS_PLAN_H
 #define HALO_KERNELS_PLAN_H

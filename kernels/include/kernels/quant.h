@@ -1,7 +1,7 @@
 /* quant.h: the layouts of quantized blocks, shared by host and device code.
  *
- * All little-endian, packed as in the file; f16 fields are raw 16-bit patterns. Source: the block layouts of ggml, restated in
- * docs/FORMATS.md. Only constants and structs here, so that .hip files can include it.
+ * All little-endian, packed as in the file; f16 fields are raw 16-bit patterns. Source: the block layouts of ggml,
+ * restated in docs/FORMATS.md. Only constants and structs here, so that .hip files can include it.
  */
 #ifndef HALO_KERNELS_QUANT_H
 #define HALO_KERNELS_QUANT_H

@@ -1,7 +1,8 @@
 /* tensor.h: the element types a weight can have, with the ids of the GGUF format.
  *
- * Source: the block layouts of ggml (docs/gguf.md and the published block structs); the table in docs/FORMATS.md restates them.
- * Headers of the device ABI include nothing but fixed-width C headers, so that every device and tool can share them.
+ * Source: the block layouts of ggml (docs/gguf.md and the published block structs); the table in docs/FORMATS.md
+ * restates them. Headers of the device ABI include nothing but fixed-width C headers, so that every device and tool can
+ * share them.
  */
 #ifndef HALO_KERNELS_TENSOR_H
 #define HALO_KERNELS_TENSOR_H
@@ -10,22 +11,22 @@
 #include <stdint.h>
 
 /* X(identifier, GGUF id, weights in a block, bytes of a block) */
-#define HALO_TYPE_LIST(X)                                                                                                      \
-    X(F32, 0, 1, 4)                                                                                                            \
-    X(F16, 1, 1, 2)                                                                                                            \
-    X(Q4_0, 2, 32, 18)                                                                                                         \
-    X(Q4_1, 3, 32, 20)                                                                                                         \
-    X(Q5_0, 6, 32, 22)                                                                                                         \
-    X(Q5_1, 7, 32, 24)                                                                                                         \
-    X(Q8_0, 8, 32, 34)                                                                                                         \
-    X(Q2_K, 10, 256, 84)                                                                                                       \
-    X(Q3_K, 11, 256, 110)                                                                                                      \
-    X(Q4_K, 12, 256, 144)                                                                                                      \
-    X(Q5_K, 13, 256, 176)                                                                                                      \
-    X(Q6_K, 14, 256, 210)                                                                                                      \
-    X(IQ4_NL, 20, 32, 18)                                                                                                      \
-    X(IQ4_XS, 23, 256, 136)                                                                                                    \
-    X(BF16, 30, 1, 2)                                                                                                          \
+#define HALO_TYPE_LIST(X)                                                                                              \
+    X(F32, 0, 1, 4)                                                                                                    \
+    X(F16, 1, 1, 2)                                                                                                    \
+    X(Q4_0, 2, 32, 18)                                                                                                 \
+    X(Q4_1, 3, 32, 20)                                                                                                 \
+    X(Q5_0, 6, 32, 22)                                                                                                 \
+    X(Q5_1, 7, 32, 24)                                                                                                 \
+    X(Q8_0, 8, 32, 34)                                                                                                 \
+    X(Q2_K, 10, 256, 84)                                                                                               \
+    X(Q3_K, 11, 256, 110)                                                                                              \
+    X(Q4_K, 12, 256, 144)                                                                                              \
+    X(Q5_K, 13, 256, 176)                                                                                              \
+    X(Q6_K, 14, 256, 210)                                                                                              \
+    X(IQ4_NL, 20, 32, 18)                                                                                              \
+    X(IQ4_XS, 23, 256, 136)                                                                                            \
+    X(BF16, 30, 1, 2)                                                                                                  \
     X(MXFP4, 39, 32, 17)
 
 enum halo_type {
@@ -45,9 +46,8 @@ struct halo_type_info {
 static inline struct halo_type_info halo_type_info(uint32_t type)
 {
     switch (type) {
-#define X(id, gguf_id, weights, bytes)                                                                                         \
-    case gguf_id:                                                                                                              \
-        return (struct halo_type_info){#id, weights, bytes};
+#define X(id, gguf_id, weights, bytes)                                                                                 \
+    case gguf_id: return (struct halo_type_info){#id, weights, bytes};
         HALO_TYPE_LIST(X)
 #undef X
     default:
@@ -62,8 +62,8 @@ static inline uint64_t halo_type_row_bytes(uint32_t type, uint64_t n)
     return n / info.block_weights * info.block_bytes;
 }
 
-/* How K and V rows are kept. Q8: one int8 for each element of a head row, then one f16 scale for each group of 32 (the last may be
- * shorter), so a head row has head_dim + 2 * ceil(head_dim / 32) bytes. */
+/* How K and V rows are kept. Q8: one int8 for each element of a head row, then one f16 scale for each group of 32 (the
+ * last may be shorter), so a head row has head_dim + 2 * ceil(head_dim / 32) bytes. */
 enum halo_kv_type { HALO_KV_F32, HALO_KV_F16, HALO_KV_Q8 };
 #define HALO_KV_Q8_GROUP 32
 

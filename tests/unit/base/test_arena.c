@@ -158,10 +158,10 @@ static void test_sealed_arena_aborts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alignment_and_zero),      cmocka_unit_test(test_allocations_do_not_move_or_overlap),
-        cmocka_unit_test(test_limit_and_overflow),      cmocka_unit_test(test_strndup),
-        cmocka_unit_test(test_reset_keeps_chunks), cmocka_unit_test(test_reset_leaves_the_limit), cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_sealed_arena_aborts),
+        cmocka_unit_test(test_alignment_and_zero), cmocka_unit_test(test_allocations_do_not_move_or_overlap),
+        cmocka_unit_test(test_limit_and_overflow), cmocka_unit_test(test_strndup),
+        cmocka_unit_test(test_reset_keeps_chunks), cmocka_unit_test(test_reset_leaves_the_limit),
+        cmocka_unit_test(test_no_memory),          cmocka_unit_test(test_sealed_arena_aborts),
     };
     return cmocka_run_group_tests_name("arena", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_fair.c: prompts beside replies and beside each other: who decodes has a row in every step, the oldest prompt gets
- * on in every step, a short one is not held up by a long one, and equal ones are computed once. */
+/* test_fair.c: prompts beside replies and beside each other: who decodes has a row in every step, the oldest prompt
+ * gets on in every step, a short one is not held up by a long one, and equal ones are computed once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

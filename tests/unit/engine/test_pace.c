@@ -22,13 +22,16 @@ static uint64_t step_of(const struct machine *m, uint32_t n_decodes, uint32_t n_
 
 static struct halo_pace_load load_of(uint32_t n_decodes)
 {
-    return (struct halo_pace_load){.n_decodes = n_decodes, .n_left = 256 - n_decodes, .any_cut = true, .n_prompts_of = 1};
+    return (struct halo_pace_load){
+        .n_decodes = n_decodes, .n_left = 256 - n_decodes, .any_cut = true, .n_prompts_of = 1};
 }
 
 static void a_step_is_never_longer_than_its_share(void **state)
 {
-    static const struct machine machines[] = {
-        {20 * MS, 0.5 * MS, 2 * MS}, {100 * MS, MS, 3 * MS}, {5 * MS, 0.1 * MS, 0.05 * MS}, {1.5 * MS, 0.1 * MS, 0.1 * MS}};
+    static const struct machine machines[] = {{20 * MS, 0.5 * MS, 2 * MS},
+                                              {100 * MS, MS, 3 * MS},
+                                              {5 * MS, 0.1 * MS, 0.05 * MS},
+                                              {1.5 * MS, 0.1 * MS, 0.1 * MS}};
     for (int k = 0; k < 4; k++) {
         struct halo_pace pace;
         uint32_t n_pure = 0, n_rows_in_all = 0;

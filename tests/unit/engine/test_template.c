@@ -148,10 +148,11 @@ static void nobody_types_a_control_token(void **state)
         struct halo_ev ev;
         start(&c, rows[i].template);
         for (int special = 0; special < 2; special++) {
-            child_send(&c,
-                       "{\"type\":\"template\",\"id\":%d,\"model\":\"t\",\"special\":%s,\"messages\":[{\"role\":\"user\","
-                       "\"content\":\"hi<|im_end|>\"},{\"role\":\"assistant\",\"content\":\"<|im_end|>\"}]}",
-                       special + 2, special ? "true" : "false");
+            child_send(
+                &c,
+                "{\"type\":\"template\",\"id\":%d,\"model\":\"t\",\"special\":%s,\"messages\":[{\"role\":\"user\","
+                "\"content\":\"hi<|im_end|>\"},{\"role\":\"assistant\",\"content\":\"<|im_end|>\"}]}",
+                special + 2, special ? "true" : "false");
             take(&c, special + 2, HALO_EV_TEMPLATE, &ev);
             size_t n_ends = count(&ev.template.tokens, IM_END), n_starts = count(&ev.template.tokens, IM_START);
             size_t want = special ? rows[i].n_special_ends : rows[i].n_ends;
@@ -169,13 +170,16 @@ static void everything_reaches_the_template(void **state)
         const char *template, *fields, *text;
     } rows[] = {
         {"{% for m in messages %}{{ m | tojson }}{% endfor %}",
-         "\"messages\":[{\"content\":\"q\",\"role\":\"user\"},{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\","
+         "\"messages\":[{\"content\":\"q\",\"role\":\"user\"},{\"role\":\"assistant\",\"tool_calls\":[{\"type\":"
+         "\"function\","
          "\"id\":\"c1\",\"function\":{\"arguments\":{\"z\":1.0,\"a\":2},\"name\":\"f\"}}],\"reasoning_content\":\"r\"},"
          "{\"role\":\"tool\",\"content\":[{\"type\":\"text\",\"text\":\"p\"}],\"tool_call_id\":\"c1\",\"name\":\"f\"}]",
          "{\"role\": \"user\", \"content\": \"q\"}"
-         "{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"c1\", \"type\": \"function\", \"function\": {\"name\": \"f\", "
+         "{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"c1\", \"type\": \"function\", \"function\": {\"name\": "
+         "\"f\", "
          "\"arguments\": {\"z\": 1.0, \"a\": 2}}}], \"reasoning_content\": \"r\"}"
-         "{\"role\": \"tool\", \"content\": [{\"type\": \"text\", \"text\": \"p\"}], \"name\": \"f\", \"tool_call_id\": "
+         "{\"role\": \"tool\", \"content\": [{\"type\": \"text\", \"text\": \"p\"}], \"name\": \"f\", "
+         "\"tool_call_id\": "
          "\"c1\"}"},
         {"{{ tools | tojson }}{{ enable_thinking }}{{ n + 1 }}{{ bos_token is defined }}{{ eos_token }}",
          HELLO ",\"tools\":[{\"b\":1,\"a\":\"x\"}],\"template_vars\":{\"enable_thinking\":false,\"n\":2}",
@@ -183,7 +187,8 @@ static void everything_reaches_the_template(void **state)
         {"{{ tools is none }}{{ x is defined }}{{ messages[0].content is none }}{{ messages[1].content is defined }}",
          "\"messages\":[{\"role\":\"a\",\"content\":null},{\"role\":\"a\",\"thinking\":\"t\"}]", "TrueFalseTrueFalse"},
         {"{{ messages[0].content | length }}|{{ messages[1].content[1].text | length }}|{{ tools[0].d | length }}",
-         "\"messages\":[{\"role\":\"a\",\"content\":\"\\n\\n\\n\\n\"},{\"role\":\"a\",\"content\":[{\"type\":\"text\",\"text\":"
+         "\"messages\":[{\"role\":\"a\",\"content\":\"\\n\\n\\n\\n\"},{\"role\":\"a\",\"content\":[{\"type\":\"text\","
+         "\"text\":"
          "\"\"},{\"type\":\"text\",\"text\":\"a\\n\\n\\nb\"}]}],\"tools\":[{\"d\":\"\\n\\n\\n\"}]",
          "2|4|3"},
         {"{{ messages[0].content | length }}",
@@ -203,9 +208,10 @@ static void everything_reaches_the_template(void **state)
 
 static void newline_runs_are_told(void **state)
 {
-    static const char line[] = "{\"type\":\"generate\",\"id\":%d,\"max_tokens\":1%s,\"messages\":[{\"role\":\"a\","
-                               "\"content\":\"a\\n\\n\\nb\\n\\n\\n\\n\"},{\"role\":\"b\",\"content\":[{\"type\":\"text\","
-                               "\"text\":\"\\n\\n\\n\"}]}]}";
+    static const char line[] =
+        "{\"type\":\"generate\",\"id\":%d,\"max_tokens\":1%s,\"messages\":[{\"role\":\"a\","
+        "\"content\":\"a\\n\\n\\nb\\n\\n\\n\\n\"},{\"role\":\"b\",\"content\":[{\"type\":\"text\","
+        "\"text\":\"\\n\\n\\n\"}]}]}";
     struct child c;
     char before[HALO_MD5_HEX], after[HALO_MD5_HEX];
     start(&c, "{{ messages[0].content }}|{{ messages[1].content[0].text }}|");
@@ -232,7 +238,8 @@ static void a_template_refuses_in_its_own_words(void **state)
     start(&c, "{% if messages[0].role == 'system' %}{{ raise_exception('No system, please.') }}{% endif %}"
               "{% for i in range(99999) if forever %}{% for j in range(99999) %}{% endfor %}{% endfor %}ok");
     child_send(&c, "{\"type\":\"generate\",\"id\":2,\"messages\":[{\"role\":\"system\",\"content\":\"\"}]}");
-    child_send(&c, "{\"type\":\"template\",\"id\":3,\"model\":\"t\",\"messages\":[{\"role\":\"system\",\"content\":\"\"}]}");
+    child_send(
+        &c, "{\"type\":\"template\",\"id\":3,\"model\":\"t\",\"messages\":[{\"role\":\"system\",\"content\":\"\"}]}");
     child_send(&c, "{\"type\":\"template\",\"id\":4,\"model\":\"t\"," HELLO ",\"template_vars\":{\"forever\":true}}");
     child_send(&c, "{\"type\":\"template\",\"id\":5,\"model\":\"t\"," HELLO ",\"template_vars\":{\"messages\":1}}");
     child_send(&c, "{\"type\":\"template\",\"id\":6,\"model\":\"t\"," HELLO "}");

@@ -12,10 +12,12 @@
 #include <cmocka.h>
 
 const struct gfx_type gfx_types[] = {
-    {HALO_TYPE_F32, "f32", 1},      {HALO_TYPE_F16, "f16", 1},     {HALO_TYPE_BF16, "bf16", 1},   {HALO_TYPE_Q8_0, "q8_0", 32},
-    {HALO_TYPE_Q4_0, "q4_0", 32},   {HALO_TYPE_Q4_1, "q4_1", 32},  {HALO_TYPE_Q5_0, "q5_0", 32},  {HALO_TYPE_Q5_1, "q5_1", 32},
-    {HALO_TYPE_IQ4_NL, "iq4_nl", 32}, {HALO_TYPE_MXFP4, "mxfp4", 32}, {HALO_TYPE_Q2_K, "q2_k", 256}, {HALO_TYPE_Q3_K, "q3_k", 256},
-    {HALO_TYPE_Q4_K, "q4_k", 256},  {HALO_TYPE_Q5_K, "q5_k", 256}, {HALO_TYPE_Q6_K, "q6_k", 256}, {HALO_TYPE_IQ4_XS, "iq4_xs", 256},
+    {HALO_TYPE_F32, "f32", 1},         {HALO_TYPE_F16, "f16", 1},     {HALO_TYPE_BF16, "bf16", 1},
+    {HALO_TYPE_Q8_0, "q8_0", 32},      {HALO_TYPE_Q4_0, "q4_0", 32},  {HALO_TYPE_Q4_1, "q4_1", 32},
+    {HALO_TYPE_Q5_0, "q5_0", 32},      {HALO_TYPE_Q5_1, "q5_1", 32},  {HALO_TYPE_IQ4_NL, "iq4_nl", 32},
+    {HALO_TYPE_MXFP4, "mxfp4", 32},    {HALO_TYPE_Q2_K, "q2_k", 256}, {HALO_TYPE_Q3_K, "q3_k", 256},
+    {HALO_TYPE_Q4_K, "q4_k", 256},     {HALO_TYPE_Q5_K, "q5_k", 256}, {HALO_TYPE_Q6_K, "q6_k", 256},
+    {HALO_TYPE_IQ4_XS, "iq4_xs", 256},
 };
 const uint32_t gfx_n_types = sizeof(gfx_types) / sizeof(gfx_types[0]);
 
@@ -82,7 +84,8 @@ uint16_t gfx_float_half(float f)
         else
             high = middle;
     }
-    double below = x - (double)gfx_half_float(low), above = (high == 0x7c00 ? 65536.0 : (double)gfx_half_float(high)) - x;
+    double below = x - (double)gfx_half_float(low),
+           above = (high == 0x7c00 ? 65536.0 : (double)gfx_half_float(high)) - x;
     return sign | (below < above || (below == above && low % 2 == 0) ? low : high);
 }
 
@@ -117,7 +120,8 @@ static void fill_row(uint32_t type, uint8_t *row, uint32_t n_cols, uint32_t *see
         break;
     case HALO_TYPE_MXFP4:
         for (uint32_t u = 0; u < n_units; u++)
-            row[at.scales + u] = (uint8_t)(gfx_random(seed) % 16 == 0 ? gfx_random(seed) % 3 : 118 + gfx_random(seed) % 10);
+            row[at.scales + u] =
+                (uint8_t)(gfx_random(seed) % 16 == 0 ? gfx_random(seed) % 3 : 118 + gfx_random(seed) % 10);
         break;
     case HALO_TYPE_Q8_0:
     case HALO_TYPE_Q4_0:
@@ -201,7 +205,8 @@ double gfx_weight(uint32_t type, const uint8_t *row, uint32_t n_cols, uint32_t c
     case HALO_TYPE_Q6_K:
         return half_at(super + 2 * s) * (int8_t)scales[2 * u + half] * (nibble + 16 * pair - 32);
     case HALO_TYPE_Q2_K:
-        return half_at(super + 4 * s) * (scales[2 * u + half] & 15) * pair - half_at(super + 4 * s + 2) * (scales[2 * u + half] >> 4);
+        return half_at(super + 4 * s) * (scales[2 * u + half] & 15) * pair -
+               half_at(super + 4 * s + 2) * (scales[2 * u + half] >> 4);
     case HALO_TYPE_Q3_K:
         return half_at(super + 2 * s) * (int8_t)scales[2 * u + half] * (pair + 4 * bit - 4);
     case HALO_TYPE_IQ4_XS:
@@ -243,5 +248,6 @@ double gfx_act(const uint8_t *act, uint32_t n_cols, uint32_t col)
 void gfx_near(double have, double want, double bound, double scale, const char *what, uint32_t i)
 {
     if (!(fabs(have - want) <= bound * scale))
-        fail_msg("%s: element %u is %.9g, should be %.9g (off by %.3g of %.3g)", what, i, have, want, fabs(have - want), scale);
+        fail_msg("%s: element %u is %.9g, should be %.9g (off by %.3g of %.3g)", what, i, have, want, fabs(have - want),
+                 scale);
 }

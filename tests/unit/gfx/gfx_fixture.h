@@ -1,6 +1,7 @@
 /* gfx_fixture.h: runs kernels on the emulator, and says in plain loops what they must give.
  *
- * Buffers come from malloc with their exact sizes, so that AddressSanitizer sees a step beyond them. Fails the test on any error.
+ * Buffers come from malloc with their exact sizes, so that AddressSanitizer sees a step beyond them. Fails the test on
+ * any error.
  */
 #ifndef HALO_TEST_GFX_FIXTURE_H
 #define HALO_TEST_GFX_FIXTURE_H

@@ -1,4 +1,5 @@
-/* test_gfx_attend.c: the cache and attention: every cache type, odd head counts and dimensions, splits, against softmax in double. */
+/* test_gfx_attend.c: the cache and attention: every cache type, odd head counts and dimensions, splits, against softmax
+ * in double. */
 #include "gfx_fixture.h"
 
 #include <math.h>
@@ -12,7 +13,12 @@
 
 enum { PAGE = 32 };
 
-struct shape { enum halo_kv_type type; const char *name; uint32_t n_head, n_head_kv, dim_k, dim_v, n_splits; double bound; };
+struct shape {
+    enum halo_kv_type type;
+    const char *name;
+    uint32_t n_head, n_head_kv, dim_k, dim_v, n_splits;
+    double bound;
+};
 
 /* A cache with two sequences in scattered pages, and the K and V that went in. */
 struct cache {
@@ -62,7 +68,8 @@ static void cache_free(struct cache *c)
     free(c->pages);
 }
 
-static void attend_want(const struct cache *c, const struct shape *s, uint32_t seq, uint32_t pos, const float *q, uint32_t head, double *ret)
+static void attend_want(const struct cache *c, const struct shape *s, uint32_t seq, uint32_t pos, const float *q,
+                        uint32_t head, double *ret)
 {
     const uint32_t kv_head = head / (s->n_head / s->n_head_kv);
     double sum = 0;
@@ -93,7 +100,8 @@ static void attend_shape(const struct shape *s, uint32_t n_pos)
     const uint32_t first[ROWS] = {0, n_pages, 0, n_pages, 0};
     float *q = gfx_floats(ROWS * s->n_head * s->dim_k, 6), *out = gfx_floats(ROWS * s->n_head * s->dim_v, 7);
     float *partial = gfx_zeros((size_t)ROWS * s->n_head * s->n_splits * (s->dim_v + 2) * 4);
-    struct halo_attend_args args = {c.kv, q, out, s->n_splits > 1 ? partial : NULL, s->n_head, s->n_splits, HALO_HIP_CEIL(group, g), 0.25f};
+    struct halo_attend_args args = {
+        c.kv, q, out, s->n_splits > 1 ? partial : NULL, s->n_head, s->n_splits, HALO_HIP_CEIL(group, g), 0.25f};
     args.kv.pos = pos;
     args.kv.page_first = first;
     char name[40];
@@ -148,8 +156,10 @@ static void q8_exact(void **state)
         v[i] = i < 32 ? 0 : gfx_random_float(&seed) * 100;
     }
     const int32_t pos = 5;
-    struct halo_kv_write_args args = {{NULL, &pos, &first, pages, halo_hip_kv_page_bytes(HALO_KV_Q8, 1, DIM, DIM), 1, DIM, DIM}, k, v};
-    uint8_t *base = args.kv.base = gfx_zeros(args.kv.page_bytes), *v_head = base + halo_hip_kv_head_bytes(HALO_KV_Q8, DIM);
+    struct halo_kv_write_args args = {
+        {NULL, &pos, &first, pages, halo_hip_kv_page_bytes(HALO_KV_Q8, 1, DIM, DIM), 1, DIM, DIM}, k, v};
+    uint8_t *base = args.kv.base = gfx_zeros(args.kv.page_bytes),
+            *v_head = base + halo_hip_kv_head_bytes(HALO_KV_Q8, DIM);
     gfx_run("kv_write_q8", 1, 1, 1, &args);
     for (uint32_t value = 0; value < 2; value++)
         for (uint32_t g = 0; g < 2; g++) {
@@ -162,7 +172,8 @@ static void q8_exact(void **state)
             memcpy(&have, (value ? v_head : base) + PAGE * DIM + 2 * at, 2);
             assert_int_equal(have, want);
             for (uint32_t i = 0; i < 32; i++) {
-                const uint32_t d = 32 * g + i, place = value ? (uint32_t)pos * DIM + d : (d / 16 * PAGE + (uint32_t)pos) * 16 + d % 16;
+                const uint32_t d = 32 * g + i,
+                               place = value ? (uint32_t)pos * DIM + d : (d / 16 * PAGE + (uint32_t)pos) * 16 + d % 16;
                 const float q = want ? rintf(x[i] / gfx_half_float(want)) : 0;
                 assert_int_equal((int8_t)(value ? v_head : base)[place], (int)fminf(127, fmaxf(-127, q)));
             }

@@ -1,5 +1,5 @@
-/* test_gfx_core.cpp: the emulator itself: its meeting points, what it says of kernels that are wrong, and that every kernel of
- * variants.def exists with its block size. The wrong kernels are here. */
+/* test_gfx_core.cpp: the emulator itself: its meeting points, what it says of kernels that are wrong, and that every
+ * kernel of variants.def exists with its block size. The wrong kernels are here. */
 #include <gfx.h>
 
 #include <cerrno>
@@ -144,13 +144,13 @@ static void halves(void **)
 static void variants_exist(void **)
 {
     uint32_t n = 0;
-#define HALO_VARIANT(op, type, min_rows, max_rows, kernel, threads, lds, shows)                                                \
-    {                                                                                                                          \
-        const halo_host_kernel *k = halo_host_kernel_find(#kernel);                                                            \
-        if (!k)                                                                                                                \
-            fail_msg("no kernel %s", #kernel);                                                                                 \
-        assert_int_equal(k->block, threads);                                                                                   \
-        n++;                                                                                                                   \
+#define HALO_VARIANT(op, type, min_rows, max_rows, kernel, threads, lds, shows)                                        \
+    {                                                                                                                  \
+        const halo_host_kernel *k = halo_host_kernel_find(#kernel);                                                    \
+        if (!k)                                                                                                        \
+            fail_msg("no kernel %s", #kernel);                                                                         \
+        assert_int_equal(k->block, threads);                                                                           \
+        n++;                                                                                                           \
     }
 #include <variants.def>
 #undef HALO_VARIANT

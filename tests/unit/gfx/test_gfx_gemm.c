@@ -1,4 +1,5 @@
-/* test_gfx_gemm.c: products of many rows of every type, plain and by experts, and what goes with them, against sums in double. */
+/* test_gfx_gemm.c: products of many rows of every type, plain and by experts, and what goes with them, against sums in
+ * double. */
 #include "gfx_fixture.h"
 
 #include <math.h>
@@ -68,12 +69,14 @@ static void gemm_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_
     struct halves h = halves_make(x, n_cols, n_rows);
     const uint32_t stride = n_weight_rows + 5;
     float *out = gfx_floats(n_rows * stride, 77), *before = gfx_floats(n_rows * stride, 77);
-    struct halo_gemm_args args = {{weight, bias ? b : NULL, out, n_weight_rows, stride}, h.half, h.scale, n_cols, n_rows};
+    struct halo_gemm_args args = {
+        {weight, bias ? b : NULL, out, n_weight_rows, stride}, h.half, h.scale, n_cols, n_rows};
     gfx_run(name, HALO_HIP_CEIL(n_rows, tile), HALO_HIP_CEIL(n_weight_rows, HALO_GEMM_COLS), 1, &args);
     for (uint32_t r = 0; r < n_rows; r++) {
         /* All of the few rows, some of the many. */
         for (uint32_t i = r % 7; i < n_weight_rows; i += n_rows > 40 ? 29 : 3) {
-            double size, want = dot(type, weight + (size_t)i * halo_hip_row_layout(type->type, n_cols).stride, x + r * n_cols, n_cols, &size);
+            double size, want = dot(type, weight + (size_t)i * halo_hip_row_layout(type->type, n_cols).stride,
+                                    x + r * n_cols, n_cols, &size);
             gfx_near((double)out[r * stride + i], want + (bias ? (double)b[i] : 0), 1e-3, size, name, r * stride + i);
         }
         assert_memory_equal(out + r * stride + n_weight_rows, before + r * stride + n_weight_rows, 5 * sizeof(float));
@@ -100,7 +103,15 @@ static void gemm(void **state)
 static void moe(void **state)
 {
     (void)state;
-    enum { ROWS = 21, USED = 3, EXPERTS = 6, COLS = 256, OUT = 40, SLOTS = ROWS * USED, TILES = SLOTS / HALO_MOE_TILE + EXPERTS };
+    enum {
+        ROWS = 21,
+        USED = 3,
+        EXPERTS = 6,
+        COLS = 256,
+        OUT = 40,
+        SLOTS = ROWS * USED,
+        TILES = SLOTS / HALO_MOE_TILE + EXPERTS
+    };
     for (uint32_t t = 0; t < gfx_n_types; t++) {
         const struct gfx_type *type = &gfx_types[t];
         const uint64_t expert_bytes = halo_hip_weight_bytes(type->type, COLS, OUT);
@@ -108,9 +119,11 @@ static void moe(void **state)
         uint32_t slot[SLOTS];
         struct halo_moe_tile tile[TILES];
         float *x = gfx_floats(SLOTS * COLS, 2), *few = gfx_zeros(SLOTS * OUT * 4), *many = gfx_zeros(SLOTS * OUT * 4);
-        uint8_t *weight = gfx_weights(type->type, COLS, OUT * EXPERTS, 3), *act = gfx_zeros((size_t)SLOTS * halo_hip_act_bytes(COLS));
+        uint8_t *weight = gfx_weights(type->type, COLS, OUT * EXPERTS, 3),
+                *act = gfx_zeros((size_t)SLOTS * halo_hip_act_bytes(COLS));
         for (uint32_t s = 0; s < SLOTS; s++) {
-            int32_t expert = (int32_t)((s / USED * s % USED * 2 + s % USED) % 5); /* one expert is idle, expert 0 has many */
+            int32_t expert =
+                (int32_t)((s / USED * s % USED * 2 + s % USED) % 5); /* one expert is idle, expert 0 has many */
             memcpy(&choice[s / USED][USED + s % USED], &expert, 4);
         }
         const uint32_t per_slot = t % 2, n_x = per_slot ? SLOTS : ROWS;
@@ -121,16 +134,24 @@ static void moe(void **state)
         gfx_run("moe_group", 1, 1, 1, &group);
         char name[40];
         snprintf(name, sizeof(name), "moe_gemm_%s", type->name);
-        struct halo_moe_gemm_args gemm_args = {{weight, expert_bytes, many, OUT}, h.half, h.scale, slot, tile, COLS, USED, per_slot};
+        struct halo_moe_gemm_args gemm_args = {
+            {weight, expert_bytes, many, OUT}, h.half, h.scale, slot, tile, COLS, USED, per_slot};
         gfx_run(name, TILES, HALO_HIP_CEIL(OUT, HALO_GEMM_COLS), 1, &gemm_args);
         snprintf(name, sizeof(name), "moe_gemv_%s", type->name);
-        struct halo_moe_gemv_args gemv_args = {{{weight, expert_bytes, few, OUT}}, type->block == 1 ? (void *)x : act, &choice[0][0], 1, COLS, USED, per_slot};
+        struct halo_moe_gemv_args gemv_args = {{{weight, expert_bytes, few, OUT}},
+                                               type->block == 1 ? (void *)x : act,
+                                               &choice[0][0],
+                                               1,
+                                               COLS,
+                                               USED,
+                                               per_slot};
         gfx_run(name, HALO_HIP_CEIL(OUT, HALO_GEMV_ROWS), SLOTS, 1, &gemv_args);
         for (uint32_t s = 0; s < SLOTS; s++)
             for (uint32_t i = 0; i < OUT; i++) {
                 int32_t expert;
                 memcpy(&expert, &choice[s / USED][USED + s % USED], 4);
-                const uint8_t *row = weight + (uint64_t)expert * expert_bytes + i * halo_hip_row_layout(type->type, COLS).stride;
+                const uint8_t *row =
+                    weight + (uint64_t)expert * expert_bytes + i * halo_hip_row_layout(type->type, COLS).stride;
                 double size, want = dot(type, row, x + (per_slot ? s : s / USED) * COLS, COLS, &size);
                 gfx_near((double)many[s * OUT + i], want, 1e-3, size, "moe_gemm", s * OUT + i);
                 gfx_near((double)few[s * OUT + i], want, 8e-3, size, name, s * OUT + i); /* int8 activations */

@@ -50,7 +50,8 @@ struct input { void *data; uint32_t n_cols; bool plain; };
 static struct input input_make(const struct gfx_type *type, const float *x, uint32_t n_cols, uint32_t n_rows)
 {
     struct input in = {NULL, n_cols, type->block == 1};
-    in.data = gfx_zeros(in.plain ? (size_t)n_rows * n_cols * sizeof(float) : (size_t)n_rows * halo_hip_act_bytes(n_cols));
+    in.data =
+        gfx_zeros(in.plain ? (size_t)n_rows * n_cols * sizeof(float) : (size_t)n_rows * halo_hip_act_bytes(n_cols));
     for (uint32_t r = 0; r < n_rows; r++) {
         if (in.plain)
             memcpy((float *)in.data + r * n_cols, x + r * n_cols, n_cols * sizeof(float));
@@ -67,7 +68,8 @@ static double input_at(const struct input *in, uint32_t row, uint32_t col)
 }
 
 /* The product and, for the bound, the sum of magnitudes. */
-static double dot(const struct gfx_type *type, const uint8_t *row, const struct input *in, uint32_t x_row, double *ret_size)
+static double dot(const struct gfx_type *type, const uint8_t *row, const struct input *in, uint32_t x_row,
+                  double *ret_size)
 {
     double sum = 0;
     *ret_size = 0;
@@ -79,13 +81,14 @@ static double dot(const struct gfx_type *type, const uint8_t *row, const struct 
     return sum;
 }
 
-static void check_product(const struct gfx_type *type, const struct halo_matrix_arg *m, const struct input *in, uint32_t n_rows,
-                          const uint32_t *row_index, const char *name)
+static void check_product(const struct gfx_type *type, const struct halo_matrix_arg *m, const struct input *in,
+                          uint32_t n_rows, const uint32_t *row_index, const char *name)
 {
     uint32_t stride = halo_hip_row_layout(type->type, in->n_cols).stride;
     for (uint32_t r = 0; r < n_rows; r++)
         for (uint32_t i = 0; i < m->n_rows; i++) {
-            double size, want = dot(type, (const uint8_t *)m->weight + (size_t)i * stride, in, row_index ? row_index[r] : r, &size);
+            double size, want = dot(type, (const uint8_t *)m->weight + (size_t)i * stride, in,
+                                    row_index ? row_index[r] : r, &size);
             double bias = m->bias ? (double)m->bias[i] : 0;
             gfx_near((double)m->out[r * m->out_stride + i], want + bias, 2e-6, size + fabs(bias) + 1e-30, name, i);
         }
@@ -94,7 +97,11 @@ static void check_product(const struct gfx_type *type, const struct halo_matrix_
 static void gemv_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_rows)
 {
     char name[40];
-    snprintf(name, sizeof(name), "gemv_%s_x%u", type->name, n_rows == 1 ? 1u : n_rows == 2 ? 2u : n_rows <= 4 ? 4u : 8u);
+    snprintf(name, sizeof(name), "gemv_%s_x%u", type->name,
+             n_rows == 1   ? 1u
+             : n_rows == 2 ? 2u
+             : n_rows <= 4 ? 4u
+                           : 8u);
     const uint32_t n_weight_rows[3] = {17, 32, 3}, row_index[8] = {2, 0, 1, 7, 6, 5, 4, 3};
     float *x = gfx_floats(8 * n_cols, n_cols), *bias = gfx_floats(17, 3);
     struct input in = input_make(type, x, n_cols, 8);
@@ -102,11 +109,12 @@ static void gemv_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_
     args.row_index = n_rows % 2 ? row_index : NULL;
     uint32_t n_blocks = 0;
     for (uint32_t m = 0; m < 3; m++) {
-        args.matrix[m] = (struct halo_matrix_arg){.weight = gfx_weights(type->type, n_cols, n_weight_rows[m], 11 * m + n_cols),
-                                                  .bias = m == 0 ? bias : NULL,
-                                                  .out = gfx_floats(n_rows * (n_weight_rows[m] + m), 1),
-                                                  .n_rows = n_weight_rows[m],
-                                                  .out_stride = n_weight_rows[m] + m};
+        args.matrix[m] =
+            (struct halo_matrix_arg){.weight = gfx_weights(type->type, n_cols, n_weight_rows[m], 11 * m + n_cols),
+                                     .bias = m == 0 ? bias : NULL,
+                                     .out = gfx_floats(n_rows * (n_weight_rows[m] + m), 1),
+                                     .n_rows = n_weight_rows[m],
+                                     .out_stride = n_weight_rows[m] + m};
         n_blocks += HALO_HIP_CEIL(n_weight_rows[m], HALO_GEMV_ROWS);
     }
     gfx_run(name, n_blocks, 1, 1, &args);
@@ -140,7 +148,8 @@ static void gemv_rows_alone(void **state)
     float *x = gfx_floats(8 * n_cols, 5), *one = gfx_zeros(n * 4), *eight = gfx_zeros(8 * n * 4);
     uint8_t *weight = gfx_weights(type->type, n_cols, n, 6);
     struct input in = input_make(type, x, n_cols, 8);
-    struct halo_gemv_args args = {.matrix = {{weight, NULL, eight, n, n}}, .x = in.data, .n_matrices = 1, .n_cols = n_cols, .n_rows = 8};
+    struct halo_gemv_args args = {
+        .matrix = {{weight, NULL, eight, n, n}}, .x = in.data, .n_matrices = 1, .n_cols = n_cols, .n_rows = 8};
     gfx_run("gemv_q4_k_x8", 1, 1, 1, &args);
     for (uint32_t r = 0; r < 8; r++) {
         args.matrix[0].out = one;

@@ -1,4 +1,5 @@
-/* test_gfx_rows.c: norms, rotation, activations, routing and the small ones, with odd widths, against plain loops in double. */
+/* test_gfx_rows.c: norms, rotation, activations, routing and the small ones, with odd widths, against plain loops in
+ * double. */
 #include "gfx_fixture.h"
 
 #include <math.h>
@@ -14,10 +15,12 @@ enum { N_WIDTHS = sizeof(widths) / sizeof(widths[0]), ROWS = 3 };
 
 static void rmsnorm_width(uint32_t n, bool add)
 {
-    float *x = gfx_floats(ROWS * n, 1), *before = gfx_floats(ROWS * n, 1), *more = gfx_floats(ROWS * n, 2), *weight = gfx_floats(n, 3);
+    float *x = gfx_floats(ROWS * n, 1), *before = gfx_floats(ROWS * n, 1), *more = gfx_floats(ROWS * n, 2),
+          *weight = gfx_floats(n, 3);
     float *out = gfx_zeros(ROWS * n * 4);
     const bool quantize = n % 32 == 0;
-    uint8_t *act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n)), *want_act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n));
+    uint8_t *act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n)),
+            *want_act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n));
     struct halo_rmsnorm_args args = {x, add ? more : NULL, weight, out, quantize ? act : NULL, n, 1e-5f};
     gfx_run("rmsnorm", ROWS, 1, 1, &args);
     for (uint32_t r = 0; r < ROWS; r++) {
@@ -56,7 +59,8 @@ static void glu(void **state)
     for (uint32_t w = 0; w < N_WIDTHS; w++) {
         const uint32_t n = widths[w];
         float *gate = gfx_floats(ROWS * n, 1), *up = gfx_floats(ROWS * n, 2), *want = gfx_zeros(ROWS * n * 4);
-        uint8_t *act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n)), *want_act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n));
+        uint8_t *act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n)),
+                *want_act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n));
         for (uint32_t i = 0; i < ROWS * n; i++) {
             gate[i] *= i % 5 == 0 ? 200 : 5;
             want[i] = (float)((double)gate[i] / (1 + exp(-(double)gate[i])) * (double)up[i]);
@@ -81,7 +85,8 @@ static void heads(void **state)
     (void)state;
     enum { Q = 7, K = 2, DIM = 80, ROT = 64 };
     float *q = gfx_floats(ROWS * Q * DIM, 1), *k = gfx_floats(ROWS * K * DIM, 2), *table = gfx_floats(ROWS * ROT, 3);
-    float *q0 = gfx_floats(ROWS * Q * DIM, 1), *k0 = gfx_floats(ROWS * K * DIM, 2), *wq = gfx_floats(DIM, 4), *wk = gfx_floats(DIM, 5);
+    float *q0 = gfx_floats(ROWS * Q * DIM, 1), *k0 = gfx_floats(ROWS * K * DIM, 2), *wq = gfx_floats(DIM, 4),
+          *wk = gfx_floats(DIM, 5);
     struct halo_qk_norm_args norm = {q, k, wq, wk, Q, K, DIM, 1e-6f};
     gfx_run("qk_norm", HALO_HIP_CEIL(Q + K, HALO_HEAD_WAVES), ROWS, 1, &norm);
     for (uint32_t h = 0; h < ROWS * (Q + K); h++) {
@@ -91,7 +96,9 @@ static void heads(void **state)
         for (uint32_t i = 0; i < DIM; i++)
             sum += pow((double)(is_q ? q0 : k0)[at + i], 2);
         for (uint32_t i = 0; i < DIM; i++)
-            gfx_near((double)(is_q ? q : k)[at + i], (double)((is_q ? q0 : k0)[at + i] * (is_q ? wq : wk)[i]) / sqrt(sum / DIM + 1e-6), 2e-6, 4, "qk_norm", i);
+            gfx_near((double)(is_q ? q : k)[at + i],
+                     (double)((is_q ? q0 : k0)[at + i] * (is_q ? wq : wk)[i]) / sqrt(sum / DIM + 1e-6), 2e-6, 4,
+                     "qk_norm", i);
     }
     for (uint32_t neox = 0; neox < 2; neox++) {
         memcpy(q0, q, ROWS * Q * DIM * 4);
@@ -140,7 +147,8 @@ static void route_row(const float *logits, uint32_t n_expert, uint32_t n_used, b
     }
     for (uint32_t s = 0; s < n_used; s++) {
         assert_memory_equal(choice + n_used + s, &id[s], 4);
-        gfx_near((double)choice[s], 2.5 * exp((double)logits[id[s]]) / all / (normalise ? chosen : 1), 1e-5, 2.5, "moe_route", s);
+        gfx_near((double)choice[s], 2.5 * exp((double)logits[id[s]]) / all / (normalise ? chosen : 1), 1e-5, 2.5,
+                 "moe_route", s);
     }
     free(taken);
     free(choice);
@@ -174,7 +182,8 @@ static void sums(void **state)
     for (uint32_t w = 0; w < N_WIDTHS; w++) {
         enum { USED = 3 };
         const uint32_t n = widths[w], n_blocks = HALO_HIP_CEIL(n, HALO_QUANTIZE_COLS), index[ROWS] = {2, 2, 0};
-        float *x = gfx_floats(ROWS * USED * n, 1), *choice = gfx_floats(ROWS * 2 * USED, 2), *out = gfx_zeros(ROWS * n * 4);
+        float *x = gfx_floats(ROWS * USED * n, 1), *choice = gfx_floats(ROWS * 2 * USED, 2),
+              *out = gfx_zeros(ROWS * n * 4);
         struct halo_moe_sum_args sum = {x, choice, out, n, USED};
         gfx_run("moe_sum", n_blocks, ROWS, 1, &sum);
         for (uint32_t i = 0; i < ROWS * n; i++) {

@@ -196,7 +196,8 @@ static void test_tool_use(void **state)
         assert_int_equal(halo_chat_create(&chat, gguf, NULL), 0);
         halo_gguf_close(gguf);
         build_finish(&build);
-        bool broken = (cases[i].plain && cases[i].plain[0] == '{') || (cases[i].tool_use && cases[i].tool_use[0] == '{');
+        bool broken =
+            (cases[i].plain && cases[i].plain[0] == '{') || (cases[i].tool_use && cases[i].tool_use[0] == '{');
         assert_int_equal(halo_chat_problem(chat) != NULL, broken);
         halo_arena_init(&arena, 0);
         if (halo_chat_render_input(chat, &input, &arena, &text, &fault) == 0) {

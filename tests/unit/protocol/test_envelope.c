@@ -189,8 +189,9 @@ static void a_full_buffer_leaves_nothing_behind(void **state)
 
 static void looks_up_single_fields(void **state)
 {
-    static const char line[] = " {\"a\":{\"tok_id\":9},\"none\":null,\"tok_id\":-42,\"big\":9223372036854775808,\"real\":1.0,"
-                               "\"text\":\"\\u20ac\\n\\ud83e\\udd8a\xC3\xA9\"}";
+    static const char line[] =
+        " {\"a\":{\"tok_id\":9},\"none\":null,\"tok_id\":-42,\"big\":9223372036854775808,\"real\":1.0,"
+        "\"text\":\"\\u20ac\\n\\ud83e\\udd8a\xC3\xA9\"}";
     struct halo_envelope env;
     int64_t value = 0;
     double number = 0;

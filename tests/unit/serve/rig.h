@@ -64,8 +64,8 @@ struct stream {
     enum halo_ev_type terminal;
     struct halo_ev end; /* the terminal event; finish it when `over` */
 };
-/* Takes an event of the stream: fails the test at a gap, a repeat, an id or text that is not the next one, a notice that
- * does not fit, and at anything after the end. False: not this stream's. */
+/* Takes an event of the stream: fails the test at a gap, a repeat, an id or text that is not the next one, a notice
+ * that does not fit, and at anything after the end. False: not this stream's. */
 bool stream_take(struct stream *stream, struct halo_ev *ev);
 /* Reads until all are over; other events are dropped. */
 void streams_read(struct client *client, struct stream *streams, size_t n, int ms);

@@ -34,7 +34,8 @@ static void end(void)
 static void generate(struct client *who, int64_t id, const char *model, const char *script)
 {
     client_sendf(who, "{\"type\":\"generate\",\"id\":%lld,\"prompt\":\"%s\",\"emit_token_ids\":true%s%s%s}",
-                 (long long)id, script, model != NULL ? ",\"model\":\"" : "", model != NULL ? model : "", model != NULL ? "\"" : "");
+                 (long long)id, script, model != NULL ? ",\"model\":\"" : "", model != NULL ? model : "",
+                 model != NULL ? "\"" : "");
 }
 
 static void load(const char *model)
@@ -143,8 +144,8 @@ static void scores_go_on(void **state)
         assert_true(fabs(stream.end.scored.nll - 45 / 8.0 / 9) < 1e-12);
         /* The mean is that of the rows from `from` on. */
         stream = (struct stream){.id = 100 + k, .size = 1, .n_rows = from};
-        client_sendf(&client, "{\"type\":\"score\",\"id\":%d,\"model\":\"m\",\"text\":\"n=6 die=5\",\"from\":%d}", 100 + k,
-                     from);
+        client_sendf(&client, "{\"type\":\"score\",\"id\":%d,\"model\":\"m\",\"text\":\"n=6 die=5\",\"from\":%d}",
+                     100 + k, from);
         streams_read(&client, &stream, 1, 5000);
         assert_int_equal(stream.n_rows, 6);
         assert_true(fabs(stream.end.scored.nll - stream.nll / (5 - from)) < 1e-12);

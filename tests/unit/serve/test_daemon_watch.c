@@ -17,7 +17,8 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-    {HALO_WIRE_ACTIVITY_MODEL, "load_ms", "hung for 60000 ms in taking or giving back a model's memory: step of 8 rows"},
+    {HALO_WIRE_ACTIVITY_MODEL, "load_ms",
+     "hung for 60000 ms in taking or giving back a model's memory: step of 8 rows"},
     {HALO_WIRE_ACTIVITY_FIRST, "first_ms", "hung for 60000 ms in the first step of a model: step of 8 rows"},
     {HALO_WIRE_ACTIVITY_PREFILL, "prefill_ms", "hung for 60000 ms in a prefill step: step of 8 rows"},
     {HALO_WIRE_ACTIVITY_DECODE, "step_ms", "hung for 60000 ms in a decode step: step of 8 rows"},
@@ -65,7 +66,8 @@ static void other_deadlines_do_not_matter(void **state)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         start_with(kinds[i].key, 0, 30000);
-        client_sendf(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=5 stuck=1 as=%d\"}", (int)kinds[i].activity);
+        client_sendf(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=5 stuck=1 as=%d\"}",
+                     (int)kinds[i].activity);
         struct halo_ev ev;
         client_event(&client, &ev, 5000);
         assert_int_equal(ev.type, HALO_EV_STARTED);

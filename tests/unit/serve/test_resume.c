@@ -90,6 +90,7 @@ static void verdicts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lines), cmocka_unit_test(no_memory), cmocka_unit_test(verdicts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lines), cmocka_unit_test(no_memory),
+                                       cmocka_unit_test(verdicts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
 /* pace.h: how many rows of prompts a step may hold, so that those who decode do not wait for those who begin.
  *
- * Measured, not assumed: how long a step takes that only decodes, for each number of replies, and what a row of a prompt
- * adds to it. A step that also has pieces of prompts takes at most HALO_PACE_PIECES times longer on their account. The
- * reference is renewed: after HALO_PACE_MIXED mixed steps in a row, and for a number of replies not seen before, one
- * step goes without pieces. Where nobody decodes a piece is as long as a newcomer or a cancel may have to wait.
+ * Measured, not assumed: how long a step takes that only decodes, for each number of replies, and what a row of a
+ * prompt adds to it. A step that also has pieces of prompts takes at most HALO_PACE_PIECES times longer on their
+ * account. The reference is renewed: after HALO_PACE_MIXED mixed steps in a row, and for a number of replies not seen
+ * before, one step goes without pieces. Where nobody decodes a piece is as long as a newcomer or a cancel may have to
+ * wait.
  *
  * Threads: the device thread. Memory: at init.
  */
@@ -20,7 +21,8 @@
 
 struct halo_pace {
     uint32_t max_decodes;
-    double *decode_ns;   /* [max_decodes + 1] smoothed time of a step with that many replies and nothing else; 0: unknown */
+    /* [max_decodes + 1] smoothed time of a step with that many replies and nothing else; 0: unknown */
+    double *decode_ns;
     double row_ns;       /* smoothed time of one prompt row where nobody decodes, its share of the step; 0: unknown */
     double added_row_ns; /* smoothed time that one prompt row adds to a step of decodes; 0: unknown */
     uint32_t n_mixed;    /* mixed steps since the last one that only decoded */

@@ -64,7 +64,7 @@ struct halo_scheduler {
     bool has_run;                      /* its first step is over */
     uint64_t next_serial;
     struct halo_pace pace;
-    double others_ns;                  /* the device thread: decode time of other models in a round; 0: nobody decodes */
+    double others_ns; /* the device thread: decode time of other models in a round; 0: nobody decodes */
     uint32_t n_prompts_of;             /* the device thread: models with prompts to work on; 0 counts as 1 */
 
     /* the step being built; arrays of plan->max_rows, max_outputs and max_running */

@@ -37,7 +37,8 @@ struct halo_chat_input {
 };
 
 /* Spans live in the arena. UNSUPPORTED: no template that can be used. BAD_REQUEST: the template refuses the
- * conversation (the sentence is the template's own), fails on it or passes a limit; or the JSON is not what it should be. */
+ * conversation (the sentence is the template's own), fails on it or passes a limit; or the JSON is not what it should
+ * be. */
 int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_input *input, struct halo_arena *arena,
                            struct halo_chat_text *ret, struct halo_fault *fault);
 

@@ -69,16 +69,16 @@ int halo_model_create(struct halo_model **ret, const char *path, const struct ha
                       struct halo_fault *fault);
 void halo_model_destroy(struct halo_model *model);
 
-/* How a file is quantized, for people: the mixture that general.file_type names ("Q4_K_M"), else the type that most bytes
- * of its tensors have. From the directory alone. */
+/* How a file is quantized, for people: the mixture that general.file_type names ("Q4_K_M"), else the type that most
+ * bytes of its tensors have. From the directory alone. */
 void halo_model_quant(const struct halo_gguf *gguf, char *ret, size_t n);
 
 /* Prints the plan as text, one op a line, for tests and `plan`. Returns bytes needed like snprintf. */
 int halo_plan_print(const struct halo_plan *plan, char *buffer, size_t n);
 
 /* What one step of n_rows rows reads and computes when each row attends to n_positions: weights once for all rows (of a
- * mixture, as many experts as so many rows touch when they choose at random), K and V for each row. One decoded token is
- * a step of one row. From the plan alone. */
+ * mixture, as many experts as so many rows touch when they choose at random), K and V for each row. One decoded token
+ * is a step of one row. From the plan alone. */
 struct halo_plan_cost {
     uint64_t weight_bytes, kv_bytes, flops;
 };

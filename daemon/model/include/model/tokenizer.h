@@ -36,12 +36,13 @@ struct halo_tokens { int32_t *ids; size_t n, capacity; };
 void halo_tokens_finish(struct halo_tokens *tokens);
 int halo_tokens_push(struct halo_tokens *tokens, int32_t id); /* 0 or -ENOMEM */
 
-/* Appends the ids of `text` (UTF-8, any bytes are tolerated; invalid ones are tokenized as bytes). On failure `out` is as
- * it was. A byte that a byte-level vocabulary has no token for gives no id (Falcon's 0x0B, and in some others the bytes
- * that UTF-8 never uses).
+/* Appends the ids of `text` (UTF-8, any bytes are tolerated; invalid ones are tokenized as bytes). On failure `out` is
+ * as it was. A byte that a byte-level vocabulary has no token for gives no id (Falcon's 0x0B, and in some others the
+ * bytes that UTF-8 never uses).
  * special: text that spells a control token becomes that token; otherwise it stays text (user-defined tokens are always
  * recognised).
- * first: this is the start of the sequence (SPM adds its space prefix there, and after a special token). No BOS is added. */
+ * first: this is the start of the sequence (SPM adds its space prefix there, and after a special token). No BOS is
+ * added. */
 int halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *text, size_t n, bool special, bool first,
                           struct halo_tokens *out, struct halo_fault *fault);
 

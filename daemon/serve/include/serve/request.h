@@ -43,8 +43,8 @@ struct halo_request {
     struct halo_id client_id; /* string: points into client_id_text */
     char client_id_text[HALO_ID_BUF_BYTES];
 
-    /* What the engine gets: its own id, defaults and seed filled in; no newline. `deadline_ms` and `from` are not in it:
-     * they are added as they are when it is sent. */
+    /* What the engine gets: its own id, defaults and seed filled in; no newline. `deadline_ms` and `from` are not in
+     * it: they are added as they are when it is sent. */
     char *line;
     size_t line_len;
     struct halo_quota_user *user; /* charged with `charged_bytes` */
