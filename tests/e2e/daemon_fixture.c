@@ -172,9 +172,19 @@ size_t client_send(struct client *client, const char *type, const char *rest, ..
     return client->n_requests++;
 }
 
+static void add_text(struct client_request *request, struct halo_str text)
+{
+    request->text = realloc(request->text, request->n_text + text.len + 1);
+    assert_non_null(request->text);
+    memcpy(request->text + request->n_text, text.at, text.len);
+    request->n_text += text.len;
+    request->text[request->n_text] = '\0';
+}
+
 static void take_event(struct client *client, struct client_request *request, const struct halo_ev *ev)
 {
     assert_int_equal(request->n_terminal, 0); /* nothing may follow a terminal event */
+    client->n_tokens += ev->type == HALO_EV_COMMITTED || ev->type == HALO_EV_TOKEN;
     switch (ev->type) {
     case HALO_EV_STARTED:
         assert_int_equal(request->n_started++, 0);
@@ -187,22 +197,19 @@ static void take_event(struct client *client, struct client_request *request, co
         request->ids[request->n_ids++] = (int32_t)ev->committed.tok_id;
         break;
     case HALO_EV_SCORE_ROW:
-        assert_int_equal(ev->score_row.pos, request->n_rows++);
+        if (request->n_rows == 0)
+            request->first_row = ev->score_row.pos;
+        assert_int_equal(ev->score_row.pos, request->first_row + request->n_rows++);
         break;
     case HALO_EV_NOTICE:
         if (!halo_str_is(ev->notice.code, "engine_restarted"))
             break;
         request->n_restarts++;
+        client->n_restarts++;
         if (request->n_ids > 0) /* without `committed` events nobody can tell */
             assert_int_equal((size_t)ev->notice.resumed_at, request->n_ids);
         break;
-    case HALO_EV_TOKEN:
-        request->text = realloc(request->text, request->n_text + ev->token.text.len + 1);
-        assert_non_null(request->text);
-        memcpy(request->text + request->n_text, ev->token.text.at, ev->token.text.len);
-        request->n_text += ev->token.text.len;
-        request->text[request->n_text] = '\0';
-        break;
+    case HALO_EV_TOKEN: add_text(request, ev->token.text); break;
     default:
         break;
     }
@@ -217,6 +224,8 @@ static void take_event(struct client *client, struct client_request *request, co
         request->nll = ev->scored.nll;
     } else if (ev->type == HALO_EV_DONE) {
         request->finish = ev->done.finish_reason;
+        if (ev->done.has_text)
+            add_text(request, ev->done.text);
         assert_int_equal((size_t)ev->done.tokens, request->n_ids ? request->n_ids : (size_t)ev->done.tokens);
     }
     client->n_open--;
@@ -278,6 +287,11 @@ void client_poll(struct client *client, int timeout_ms)
     for (int64_t left = timeout_ms; left > 0; left = deadline - now_ms())
         if (read_once(client, (int)left) < 0)
             return;
+}
+
+bool client_take(struct client *client)
+{
+    return read_once(client, 0) >= 0;
 }
 
 int64_t client_last_i64(const struct client *client, const char *key)

@@ -40,7 +40,7 @@ struct client_request {
     char message[512]; /* of a terminal error */
     int64_t seed;
     int n_restarts; /* `engine_restarted` notices */
-    int64_t n_rows; /* of a score */
+    int64_t first_row, n_rows; /* of a score */
     double nll;     /* of a score, when it is done */
 };
 
@@ -50,6 +50,7 @@ struct client {
     struct client_request requests[CLIENT_MAX_REQUESTS];
     size_t n_requests;
     int n_open;
+    int64_t n_tokens, n_restarts; /* `committed` and `token` events; `engine_restarted` notices */
     char *last_line; /* the last terminal event as it came */
 };
 
@@ -62,6 +63,9 @@ __attribute__((format(printf, 3, 4))) size_t client_send(struct client *client, 
 bool client_wait(struct client *client, int n_open, int timeout_ms);
 /* Reads what is there for up to timeout_ms without expecting anything. */
 void client_poll(struct client *client, int timeout_ms);
+
+/* Reads what is there, without waiting. Returns false at end of file. */
+bool client_take(struct client *client);
 
 /* The raw JSON member of the last terminal event as an integer, or -1. */
 int64_t client_last_i64(const struct client *client, const char *key);
