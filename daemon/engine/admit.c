@@ -1,7 +1,8 @@
 /* admit.c: who comes in from the queue, and with which pages.
  *
- * Device thread. Strictly in order of arrival: a small sequence does not overtake a large one for ever. Pages for all
- * ids are taken here (a decoding sequence takes one more at a time, batch.c); those that somebody of the same user
+ * Device thread. A user's sequences come in strictly in order of arrival: a small one does not overtake a large one for
+ * ever. Between users the one with the fewest running is next, and then waits for room before all others, so a user who
+ * fills the queue holds nobody else up. Pages for all ids are taken here (a decoding sequence takes one more at a time, batch.c); those that somebody of the same user
  * filled before are shared, and a page that begins alike is copied. A copy that fails costs nothing but computing.
  */
 #include "scheduler_priv.h"
@@ -91,22 +92,41 @@ static void run(struct halo_scheduler *s, struct halo_sequence *q, uint64_t now_
     halo_sequence_tell(q, s->setup.port);
 }
 
+static uint32_t n_running_of(const struct halo_scheduler *s, uint64_t user)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        n += s->running[i]->user == user;
+    return n;
+}
+
+/* Who comes in next: the oldest of the user who has the fewest running; NULL: nobody can. */
+static struct halo_sequence *next_in_line(const struct halo_scheduler *s)
+{
+    struct halo_sequence *best = NULL;
+    uint32_t fewest = UINT32_MAX;
+    for (struct halo_sequence *q = s->queue; q && fewest > 0; q = q->next) {
+        if ((best && q->user == best->user) || halo_scheduler_reader_behind(q))
+            continue;
+        uint32_t n = n_running_of(s, q->user);
+        if (n >= fewest)
+            continue;
+        fewest = n;
+        best = q;
+    }
+    return best;
+}
+
 void halo_scheduler_admit(struct halo_scheduler *s, uint64_t now_ns)
 {
-    for (struct halo_sequence **at = &s->queue; *at;) {
-        struct halo_sequence *q = *at;
-        if (halo_scheduler_reader_behind(q)) {
-            at = &q->next;
-            continue;
-        }
-        if (!make_room(s, q))
-            return;
-        while (*at != q) /* make_room may have put older ones in front */
+    struct halo_sequence *q;
+    while ((q = next_in_line(s)) && make_room(s, q)) {
+        struct halo_sequence **at = &s->queue; /* make_room may have put others in front */
+        while (*at != q)
             at = &(*at)->next;
         halo_scheduler_unqueue(s, at);
         take_pages(s, q);
         run(s, q, now_ns);
-        at = &s->queue;
     }
 }
 

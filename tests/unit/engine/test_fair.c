@@ -122,6 +122,56 @@ static void nobody_waits_for_one_who_left(void **state)
     rig_finish(&rig);
 }
 
+static void a_user_who_fills_the_queue_holds_nobody_up(void **state)
+{
+    enum { MANY = 20 };
+    struct rig rig;
+    rig_init(&rig, 64, 4, 256); /* three at once */
+    struct halo_sequence_setup setup = rig_setup(&rig, 92, 4, 30);
+    setup.user = 1;
+    for (uint32_t i = 0; i < MANY; i++)
+        rig_submit(&rig, &setup);
+    rig_step(&rig);
+    setup.user = 2;
+    struct rig_seq *other = rig_submit(&rig, &setup), *again = rig_submit(&rig, &setup);
+    while (other->n_started == 0)
+        rig_step(&rig);
+    assert_int_equal(rig.seqs[3].n_started, 1); /* of three places two are the first user's */
+    assert_int_equal(rig.seqs[4].n_started, 1);
+    assert_int_equal(rig.seqs[5].n_started, 0);
+    assert_int_equal(again->n_started, 0); /* and one is the second's, not more */
+    rig_run(&rig);
+    for (uint32_t i = 1; i < MANY; i++)
+        assert_memory_equal(rig.seqs[i].ids, rig.seqs[0].ids, 30 * sizeof(int32_t));
+    rig_finish(&rig);
+}
+
+/* A user with one running and a large one waiting gets it in, however many small ones another user sends. */
+static void a_large_one_is_not_overtaken_for_ever_by_another_user(void **state)
+{
+    struct rig rig;
+    rig_init(&rig, 24, 8, 10);
+    struct halo_sequence_setup setup = rig_setup(&rig, 4, 60, 150);
+    setup.user = 1;
+    struct rig_seq *first = rig_submit(&rig, &setup);
+    rig_step(&rig);
+    setup = rig_setup(&rig, 5, 250, 20);
+    setup.user = 1;
+    struct rig_seq *large = rig_submit(&rig, &setup);
+    uint32_t n_steps = 0;
+    for (; large->n_started == 0; n_steps++) {
+        assert_true(n_steps < 240);
+        setup = rig_setup(&rig, 100 + n_steps % 50, 6, 6);
+        setup.user = 2;
+        if (rig.n_open < 6)
+            rig_submit(&rig, &setup);
+        rig_step(&rig);
+    }
+    assert_int_equal(first->n_done, 1);
+    rig_run(&rig);
+    rig_finish(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +180,8 @@ int main(void)
         cmocka_unit_test(a_long_prompt_always_gets_on),
         cmocka_unit_test(equal_prompts_at_once_are_computed_once),
         cmocka_unit_test(nobody_waits_for_one_who_left),
+        cmocka_unit_test(a_user_who_fills_the_queue_holds_nobody_up),
+        cmocka_unit_test(a_large_one_is_not_overtaken_for_ever_by_another_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

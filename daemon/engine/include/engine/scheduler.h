@@ -1,13 +1,13 @@
 /* scheduler.h: continuous batching for one loaded model: which rows run in the next step, and what becomes of their
  * logits.
  *
- * Sequences wait in order of arrival, are admitted when pages for all their ids are free, and share each step: first
- * one row of every sequence that decodes, then pieces of prompts and of scores, as many rows as keep the step short
- * enough for those who decode (pace.h). The oldest prompt gets at least half of them, the rest goes to those that have
- * the least left: nobody waits behind a long prompt, and a long prompt always gets on. Sequences join and leave at any
- * step. When the page pool runs dry the youngest sequence gives its pages back and returns to the
- * queue (preemption); paused ones, whose readers do not read, go first. A sequence alone always fits (submit refuses
- * what cannot), so the oldest always gets on.
+ * Sequences wait in order of arrival, of several users the one with the fewest running first; they are admitted when
+ * pages for all their ids are free, and share each step: first one row of every sequence that decodes, then pieces of
+ * prompts and of scores, as many rows as keep the step short enough for those who decode (pace.h). The oldest prompt
+ * gets at least half of them, the rest goes to those that have the least left: nobody waits behind a long prompt, and a
+ * long prompt always gets on. Sequences join and leave at any step. When the page pool runs dry the youngest sequence
+ * gives its pages back and returns to the queue (preemption); paused ones, whose readers do not read, go first. A
+ * sequence alone always fits (submit refuses what cannot), so the oldest always gets on.
  *
  * Prefixes: what a sequence computed stays in the page pool when it fills a page, ends or is sent back, and the next
  * one of the same user whose ids begin alike takes it over instead of computing it (prefix.h). The last id is always
