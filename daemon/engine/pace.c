@@ -9,9 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define LEAST_BESIDE 8  /* rows: a prompt gets on whatever the figures say */
+#define FIRST_BESIDE 8  /* rows: when nothing was measured */
 #define LEAST_ALONE 64  /* every step reads all weights once: a smaller piece wastes bandwidth */
-#define TRUSTED_ROWS 16 /* a step of fewer says little about the time of a row */
+#define TRUSTED_ROWS 8  /* a step of fewer says little about the time of a row */
 #define TILE 16         /* rows that kernels like to have together */
 
 int halo_pace_init(struct halo_pace *pace, uint32_t max_decodes)
@@ -39,22 +39,24 @@ double halo_pace_decode_ns(const struct halo_pace *pace, uint32_t n_decodes)
     return 0;
 }
 
-static uint32_t rows_in(double ns, double row_ns, uint32_t least, uint32_t most)
+/* At least one: a prompt gets on, even where a row of it costs more than all the others' tokens. */
+static uint32_t rows_in(double ns, double row_ns, uint32_t first, uint32_t most)
 {
-    double wanted = row_ns > 0 ? ns / row_ns : least;
+    double wanted = row_ns > 0 ? ns / row_ns : first;
     uint32_t rows = wanted >= most ? most : (uint32_t)wanted;
     if (rows >= 2 * TILE && rows < most)
         rows -= rows % TILE;
-    if (rows < least)
-        rows = least;
-    return rows < most ? rows : most;
+    return rows > 0 ? rows : most > 0;
 }
 
 static uint32_t rows_alone(const struct halo_pace *pace, const struct halo_pace_load *load)
 {
     if (!load->any_cut)
         return load->n_left; /* always the same cut */
-    return rows_in(HALO_PACE_ALONE_NS, pace->row_ns, LEAST_ALONE, load->n_left);
+    uint32_t rows = rows_in(HALO_PACE_ALONE_NS, pace->row_ns, LEAST_ALONE, load->n_left);
+    if (rows < LEAST_ALONE)
+        rows = LEAST_ALONE;
+    return rows < load->n_left ? rows : load->n_left;
 }
 
 uint32_t halo_pace_rows(const struct halo_pace *pace, const struct halo_pace_load *load)
@@ -71,7 +73,7 @@ uint32_t halo_pace_rows(const struct halo_pace *pace, const struct halo_pace_loa
             row_ns = pace->added_row_ns;
     }
     double ns = HALO_PACE_PIECES * wait_ns / load->n_prompts_of;
-    return rows_in(ns > HALO_PACE_LEAST_NS ? ns : HALO_PACE_LEAST_NS, row_ns, LEAST_BESIDE, load->n_left);
+    return rows_in(ns > HALO_PACE_LEAST_NS ? ns : HALO_PACE_LEAST_NS, row_ns, FIRST_BESIDE, load->n_left);
 }
 
 static void follow(double *value, double seen, double weight)

@@ -35,7 +35,7 @@ static void replies_have_a_row_in_every_step(void **state)
         n_without += prompt->sequence && prompt->sequence->n_filled == filled;
     }
     assert_true(n_steps > 16); /* it was cut, and not in pieces of one token */
-    assert_true(n_steps < 200);
+    assert_true(n_steps < 900);
     assert_true(n_without <= 2 + n_steps / HALO_PACE_MIXED); /* the steps that measure */
     for (uint32_t i = 0; i < REPLIES; i++)
         atomic_store(&rig.seqs[i].sequence->cancel, true);
@@ -76,7 +76,7 @@ static void a_long_prompt_always_gets_on(void **state)
     struct rig_seq *large = rig_submit(&rig, &setup);
     uint32_t n_steps = 0;
     for (; large->n_ids == 0; n_steps++) {
-        assert_true(n_steps < 200);
+        assert_true(n_steps < 900);
         setup = rig_setup(&rig, 1000 + n_steps, 50, 1);
         rig_submit(&rig, &setup);
         rig_step(&rig);

@@ -49,7 +49,7 @@ static void a_prompt_beside_replies_on_another_model(void **state)
     for (int i = 0; i < REPLIES; i++)
         if (c.requests[10 + i].n_ids - before[i] < n_least)
             n_least = c.requests[10 + i].n_ids - before[i];
-    /* Pieces as long as a step of 4 replies: the least of 8 rows. By itself the prompt would take 64 and more at once. */
+    /* Pieces as long as a step of 4 replies. By itself the prompt would take 64 rows and more at once. */
     if (n_least < 40)
         fail_msg("the replies had only %u tokens while the prompt ran", n_least);
     for (int i = 0; i < REPLIES; i++)

@@ -55,6 +55,27 @@ static void a_step_is_never_longer_than_its_share(void **state)
     }
 }
 
+/* Deep in a long prompt a row costs many times what the first ones did, and the replies grow too. */
+static void the_share_holds_at_any_depth(void **state)
+{
+    struct machine m = {20 * MS, 0.5 * MS, 0.5 * MS};
+    struct halo_pace pace;
+    uint64_t n_rows_in_all = 0;
+    assert_int_equal(halo_pace_init(&pace, 48), 0);
+    for (int i = 0; n_rows_in_all < 30000; i++) {
+        struct halo_pace_load load = load_of(8);
+        uint32_t n_rows = halo_pace_rows(&pace, &load);
+        m.row_ns = 0.5 * MS * (1 + (double)n_rows_in_all / 2000); /* 16 times as much in the end */
+        m.decode_ns = 0.5 * MS + i * 0.0005 * MS;
+        uint64_t ns = step_of(&m, 8, n_rows);
+        assert_true(i < 40 || ns <= 2.2 * step_of(&m, 8, 0));
+        assert_true(i < 20000);
+        n_rows_in_all += n_rows;
+        halo_pace_note(&pace, 8, n_rows, ns);
+    }
+    halo_pace_finish(&pace);
+}
+
 static void a_number_of_replies_is_measured_before_it_is_judged(void **state)
 {
     struct halo_pace pace;
@@ -111,7 +132,7 @@ static void replies_on_another_model_count(void **state)
     load.n_prompts_of = 2; /* and another model has prompts too */
     assert_true(halo_pace_rows(&pace, &load) <= 20);
     load.others_ns = 0.01 * MS;
-    assert_int_equal(halo_pace_rows(&pace, &load), 8);
+    assert_int_equal(halo_pace_rows(&pace, &load), 1); /* it gets on all the same */
     halo_pace_finish(&pace);
 }
 
@@ -119,6 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_never_longer_than_its_share),
+        cmocka_unit_test(the_share_holds_at_any_depth),
         cmocka_unit_test(a_number_of_replies_is_measured_before_it_is_judged),
         cmocka_unit_test(one_slow_step_does_not_open_the_gate),
         cmocka_unit_test(alone_a_piece_is_as_long_as_one_may_wait),
