@@ -1,11 +1,12 @@
 /* chaos.c: many clients, an engine that is killed again and again, connections that break, readers that stop, cancels.
  *
- * First each kind of request runs once undisturbed. Then clients send a random mix of them while the engine is killed at random
- * moments. Each request must end exactly once (the fixture aborts at a second end, at a gap or a repeat of ids) and one that was
- * neither cancelled nor cut off must give what it gave undisturbed: ids, text, rows. A cancelled one must have a prefix of it. At
- * the end nothing may be left: no descriptor, no zombie, no open request, no sequence.
+ * First each kind of request runs once undisturbed. Then clients send a random mix of them while the engine is killed
+ * at random moments. Each request must end exactly once (the fixture aborts at a second end, at a gap or a repeat of
+ * ids) and one that was neither cancelled nor cut off must give what it gave undisturbed: ids, text, rows. A cancelled
+ * one must have a prefix of it. At the end nothing may be left: no descriptor, no zombie, no open request, no sequence.
  *
- * e2e_chaos [CLIENTS REQUESTS KILLS [SEED]]: prints what was checked, and the time from the engine's death to the next token.
+ * e2e_chaos [CLIENTS REQUESTS KILLS [SEED]]: prints what was checked, and the time from the engine's death to the next
+ * token.
  */
 #include "daemon_fixture.h"
 
@@ -42,19 +43,29 @@ struct kind {
 static const struct kind kinds[] = {
     {"generate", M ",\"prompt\":\"Once upon a time\",\"max_tokens\":60,\"temperature\":0" IDS},
     {"generate", M ",\"prompt\":\"Once upon a time\",\"max_tokens\":90,\"seed\":1,\"ignore_eos\":true" IDS},
-    {"generate", M ",\"prompt\":\"Once upon a time there was a king\",\"max_tokens\":40,\"seed\":2,\"temperature\":1.3,\"top_k\":0" IDS},
-    {"generate", M ",\"prompt\":\"The wolf\",\"max_tokens\":80,\"seed\":3,\"repeat_penalty\":1.3,\"presence_penalty\":0.4" IDS},
-    {"generate", M ",\"prompt\":\"Es war einmal\",\"max_tokens\":50,\"seed\":4,\"frequency_penalty\":0.5,\"ignore_eos\":true"},
-    {"generate", M ",\"prompt\":\"\xe6\x98\x94\xe3\x80\x85\",\"max_tokens\":50,\"seed\":5,\"temperature\":2,\"min_p\":0,\"ignore_eos\":true" IDS},
-    {"generate", M ",\"prompt\":\"The king had three daughters\",\"max_tokens\":100,\"seed\":6,\"stop\":[\" and\",\"The\"]" IDS},
+    {"generate", M ",\"prompt\":\"Once upon a time there was a "
+                   "king\",\"max_tokens\":40,\"seed\":2,\"temperature\":1.3,\"top_k\":0" IDS},
+    {"generate",
+     M ",\"prompt\":\"The wolf\",\"max_tokens\":80,\"seed\":3,\"repeat_penalty\":1.3,\"presence_penalty\":0.4" IDS},
+    {"generate",
+     M ",\"prompt\":\"Es war einmal\",\"max_tokens\":50,\"seed\":4,\"frequency_penalty\":0.5,\"ignore_eos\":true"},
+    {"generate", M ",\"prompt\":\"\xe6\x98\x94\xe3\x80\x85\",\"max_tokens\":50,\"seed\":5,\"temperature\":2,\"min_p\":"
+                   "0,\"ignore_eos\":true" IDS},
+    {"generate",
+     M ",\"prompt\":\"The king had three daughters\",\"max_tokens\":100,\"seed\":6,\"stop\":[\" and\",\"The\"]" IDS},
     {"generate", M ",\"prompt\":\"A poor miller\",\"max_tokens\":40,\"seed\":7,\"logprobs\":4"},
     {"generate", M ",\"prompt\":\"In the deep forest\",\"max_tokens\":40,\"seed\":8,\"stream\":false"},
-    {"generate", M ",\"prompt\":\"In the deep forest\",\"max_tokens\":40,\"seed\":8,\"stream\":false,\"cache_prompt\":false" IDS},
-    {"generate", M ",\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a tale.\\n\\n\\n\\nA short one.\"}],\"max_tokens\":60,\"seed\":9" IDS},
-    {"generate", M ",\"tokens\":[2126,699,2126,699,2126,699],\"max_tokens\":70,\"seed\":10,\"logit_bias\":{\"5\":2.5}" IDS},
+    {"generate",
+     M ",\"prompt\":\"In the deep forest\",\"max_tokens\":40,\"seed\":8,\"stream\":false,\"cache_prompt\":false" IDS},
+    {"generate", M ",\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a tale.\\n\\n\\n\\nA short "
+                   "one.\"}],\"max_tokens\":60,\"seed\":9" IDS},
+    {"generate",
+     M ",\"tokens\":[2126,699,2126,699,2126,699],\"max_tokens\":70,\"seed\":10,\"logit_bias\":{\"5\":2.5}" IDS},
     {"generate", M ",\"prompt\":\"Long ago\",\"max_tokens\":1,\"seed\":11" IDS},
-    {"generate", M ",\"prompt\":\"Long ago\",\"max_tokens\":300,\"seed\":12,\"ignore_eos\":true,\"deadline_ms\":600000" IDS},
-    {"score", M ",\"text\":\"The king had three daughters, and the youngest was the most beautiful of all.\",\"top\":3"},
+    {"generate",
+     M ",\"prompt\":\"Long ago\",\"max_tokens\":300,\"seed\":12,\"ignore_eos\":true,\"deadline_ms\":600000" IDS},
+    {"score",
+     M ",\"text\":\"The king had three daughters, and the youngest was the most beautiful of all.\",\"top\":3"},
     {"score", M ",\"text\":\"Far out in the sea the water is as blue as the petals of the cornflower.\",\"from\":5"},
     {"tokenize", M ",\"text\":\"Once upon a time\""},
     {"load", M ",\"params\":{\"context\":1024}"},
@@ -130,7 +141,8 @@ static int children(pid_t *ret_pid, char *ret_state)
         fclose(file);
         text[len] = '\0';
         const char *rest = strrchr(text, ')');
-        if (!rest || sscanf(text, "%d", &pid) != 1 || sscanf(rest + 1, " %c %d", &state, &parent) != 2 || parent != fixture.pid)
+        if (!rest || sscanf(text, "%d", &pid) != 1 || sscanf(rest + 1, " %c %d", &state, &parent) != 2 ||
+            parent != fixture.pid)
             continue;
         count++;
         *ret_pid = pid;
@@ -171,8 +183,8 @@ static void check(const struct chaos_client *chaos, size_t i)
         return;
     }
     if (got->terminal != wanted->terminal)
-        fail_msg("%s %zu ended with %s: %s", kinds[chaos->kind[i]].type, chaos->kind[i], halo_ev_type_name(got->terminal),
-                 got->message);
+        fail_msg("%s %zu ended with %s: %s", kinds[chaos->kind[i]].type, chaos->kind[i],
+                 halo_ev_type_name(got->terminal), got->message);
     n.late_cancels += chaos->fate[i] == CANCELLED;
     compare_ids(got, wanted, false);
     assert_int_equal(got->n_started, wanted->n_started);
@@ -290,7 +302,8 @@ static void kill_engine(int64_t now)
 {
     pid_t pid;
     char state;
-    if (now < killer.next_at || n.kills == n_kills || children(&pid, &state) == 0 || state == 'Z' || kill(pid, SIGKILL) != 0)
+    if (now < killer.next_at || n.kills == n_kills || children(&pid, &state) == 0 || state == 'Z' ||
+        kill(pid, SIGKILL) != 0)
         return;
     int64_t tokens;
     n.kills++;
@@ -300,7 +313,8 @@ static void kill_engine(int64_t now)
     killer.next_at = killer.killed_at + 150000 + (int64_t)draw(650000);
 }
 
-/* From the kill to the first token of a reply that went on. A connection that is cut meanwhile spoils the sums: no sample. */
+/* From the kill to the first token of a reply that went on. A connection that is cut meanwhile spoils the sums: no
+ * sample. */
 static void watch_restart(int64_t now)
 {
     int64_t restarts, tokens;
@@ -346,8 +360,8 @@ static void nothing_is_left(int n_before)
         client_send(&client, "status", "%s", "");
         assert_true(client_wait(&client, 0, 5000));
         assert_int_equal(halo_ev_decode(&ev, client.last_line, strlen(client.last_line), 0, &refusal), 0);
-        clean = ev.status.running == 0 && ev.status.queue == 0 && ev.status.connections == 2 && ev.status.models.n == 1 &&
-                ev.status.models.at[0].sequences == 0 && n_descriptors() == n_before + 1;
+        clean = ev.status.running == 0 && ev.status.queue == 0 && ev.status.connections == 2 &&
+                ev.status.models.n == 1 && ev.status.models.at[0].sequences == 0 && n_descriptors() == n_before + 1;
         if (client.n_requests + 1 >= CLIENT_MAX_REQUESTS) {
             client_close(&client);
             client_open(&client, &fixture);
@@ -373,7 +387,8 @@ static void report(double seconds)
 {
     qsort(waits_ms, (size_t)n_waits, sizeof *waits_ms, by_size);
     print_message("chaos: %d clients, %d requests, %d kills in %.1f s\n", n_clients, n.sent, n.kills, seconds);
-    print_message("chaos: %d as undisturbed, %d cancelled (%d too late), %d cut off with %d connections, %d lost; %d stalls; %d ids "
+    print_message("chaos: %d as undisturbed, %d cancelled (%d too late), %d cut off with %d connections, %d lost; %d "
+                  "stalls; %d ids "
                   "compared\n",
                   n.plain, n.cancelled, n.late_cancels, n.cut, n.cuts, n.lost, n.stalls, n.ids);
     if (n_waits > 0)
@@ -428,8 +443,8 @@ int main(int argc, char **argv)
     }
     if (argc >= 5)
         seed = strtoull(argv[4], NULL, 10) | 1;
-    if ((argc != 1 && argc != 4 && argc != 5) || n_clients < 1 || n_clients > MAX_CLIENTS || n_kills < 1 || n_kills > MAX_KILLS ||
-        n_requests < 1) {
+    if ((argc != 1 && argc != 4 && argc != 5) || n_clients < 1 || n_clients > MAX_CLIENTS || n_kills < 1 ||
+        n_kills > MAX_KILLS || n_requests < 1) {
         fputs("usage: e2e_chaos [CLIENTS REQUESTS KILLS [SEED]]\n", stderr);
         return 2;
     }

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# coherence-probe as a script sees it: sources, forms, exit statuses. Arguments: PROBE ENGINE MODEL_DIR.
+set -uo pipefail
+probe=$1 engine=$2 model=$3/fable-Q4_K_M.gguf
+run=$(mktemp -d "${TMPDIR:-/tmp}/halod-probe.XXXXXX")
+trap 'rm -rf "$run"' EXIT
+n=0 bad=0
+
+# check NAME WANTED_STATUS PATTERN COMMAND: exit status, and an extended regular expression that stdout+stderr must hold.
+check() {
+    local output status
+    output=$(bash -c "$4" 2>&1)
+    status=$?
+    n=$((n + 1))
+    if [ "$status" -ne "$2" ] || ! grep -qE -- "$3" <<<"$output"; then
+        echo "not ok $n - $1: exit status $status, wanted $2 and /$3/"
+        printf '%s\n' "$output" | head -n 8
+        bad=$((bad + 1))
+    else
+        echo "ok $n - $1"
+    fi
+}
+
+started='{"type":"started","id":1,"model":"m","prompt_tokens":2,"cached_tokens":0,"prompt_md5":"x","effective_md5":"y",'
+started+='"newline_runs":0,"seed":7,"context":64,"changes":[]}'
+done='{"type":"done","id":1,"finish_reason":"stop","stop":9,"tokens":3,"prefill_tokens":2,"cached_tokens":0,'
+done+='"prefill_ms":1.0,"prefill_tok_s":null,"ttft_ms":1.0,"decode_tok_s":null,"tok_s":null,"queue_ms":0.0}'
+{
+    echo "$started"
+    for i in $(seq 0 199); do printf '{"type":"committed","id":1,"tok_id":%d,"pos":%d,"t_ms":%d.000}\n' $((i % 74)) "$i" "$i"; done
+    printf '{"type":"token","id":1,"text":"Good night.<|im_"}\n{"type":"token","id":1,"text":"start|>"}\n'
+    echo "$done"
+} >"$run/loop"
+{
+    echo "$started"
+    for i in $(seq 0 99); do printf '{"type":"committed","id":1,"tok_id":%d,"pos":%d,"t_ms":%d.000}\n' "$i" "$i" "$i"; done
+    printf '{"type":"token","id":1,"text":"Good night."}\n'
+    echo "$done"
+} >"$run/clean"
+head -n 50 "$run/clean" >"$run/cut"
+{ head -n 50 "$run/clean"; echo '{"type":"error","id":1,"code":"device_fault","message":"gone","retryable":true}'; } >"$run/error"
+
+check 'the detectors prove themselves' 0 '^self-check: [0-9]+ detectors, [0-9]+ cases, 0 wrong' "'$probe' --self-check"
+check 'a clean reply' 0 '^verdict: OK' "'$probe' --stdin <'$run/clean'"
+check 'a marker that is cut over two events' 1 'special_leak +FAIL' "'$probe' --stdin <'$run/loop'"
+check 'the text is shown' 1 'Good night\.<\|im_start\|>' "'$probe' --stdin <'$run/loop'"
+check 'a reply that does not end' 1 'request +FAIL the events end' "'$probe' --stdin <'$run/cut'"
+check 'an error is a row' 1 'request +FAIL device_fault: gone' "'$probe' --stdin <'$run/error'"
+check 'what came before an error is judged' 1 'attractor_first +OK' "'$probe' --stdin <'$run/error'"
+check 'nothing to judge' 3 'nothing was judged' "'$probe' --stdin </dev/null"
+check 'no events' 2 'no event' "echo hello | '$probe' --stdin"
+check 'markdown' 1 '^\| special_leak \| FAIL \|' "'$probe' --markdown --stdin <'$run/loop'"
+check 'json' 1 '^\{"verdict":"FAIL","model":"m".*"detector":"special_leak","verdict":"FAIL"' "'$probe' --json --stdin <'$run/loop'"
+check 'an engine of its own, greedy: the small model goes round' 1 'period +FAIL' \
+    "'$probe' --engine '$engine' --device cpu --model '$model' 'Once upon a time'"
+check 'a conversation' 0 '^model fable-Q4_K_M, device cpu' \
+    "echo '[{\"role\":\"user\",\"content\":\"Tell me of the fox.\"}]' >'$run/m' && '$probe' --engine '$engine' --device cpu --model '$model' --messages '$run/m' -n 24"
+check 'a model that is not there' 2 'load: .*nosuch' "'$probe' --engine '$engine' --device cpu --model /nosuch x"
+check 'no engine' 2 'No such file' "'$probe' --engine /nosuch --model '$model' x"
+check 'an engine that says nothing' 2 'Timer expired|timed out' \
+    "printf '#!/bin/sh\ncat >/dev/null\n' >'$run/mute' && chmod +x '$run/mute' && timeout 20 '$probe' --engine '$run/mute' --model '$model' --wait-ms 300 x"
+check 'no daemon' 2 'No such file' "'$probe' --socket '$run/none' x"
+check 'two sources' 2 'usage' "'$probe' --stdin --socket x"
+check 'no prompt' 2 'give one of' "'$probe' --engine '$engine' --model '$model'"
+
+echo "$n checks, $bad failed"
+[ "$n" -gt 15 ] && [ "$bad" -eq 0 ]
