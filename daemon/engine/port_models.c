@@ -351,6 +351,12 @@ void halo_port_load_progress(struct halo_port *port, struct halo_load *load)
     ev.progress.has_step = true;
     ev.progress.step = halo_str_of("reading weights");
     halo_port_put(port, &ev);
+    for (const struct halo_request *waiting = load->loaded->waiting; waiting; waiting = waiting->wait_next) {
+        if (waiting->msg.type != HALO_MSG_LOAD && waiting->msg.type != HALO_MSG_GENERATE)
+            continue; /* the short ones have no progress */
+        ev.id = waiting->msg.id;
+        halo_port_put(port, &ev);
+    }
 }
 
 /* What could not be done as wished, in the open. */

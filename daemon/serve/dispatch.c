@@ -57,7 +57,8 @@ static void send_now(struct halo_daemon *daemon, struct halo_request *request, s
         return;
     }
     /* A reply that is late by now is sent all the same: the engine has text of it that is still due. */
-    if (halo_resume_append(out, request, left_ms > 0 ? left_ms : 1, now) < 0) {
+    if (halo_demand(daemon, request, out) < 0 ||
+        halo_resume_append(out, request, left_ms > 0 ? left_ms : 1, now) < 0) {
         halo_answer_failed(request, HALO_ERROR_OUT_OF_MEMORY, "the daemon has no memory to pass this request on");
         halo_dispatch_ended(daemon, request);
         return;

@@ -112,6 +112,7 @@ void halo_request_destroy(struct halo_requests *table, struct halo_request *requ
         halo_quota_give_back(table->quota, request->user, request->charged_bytes);
         halo_quota_release(table->quota, request->user);
     }
+    free(request->needs);
     free(request->reload_model);
     free(request->model);
     free(request->print);

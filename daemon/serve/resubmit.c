@@ -20,7 +20,7 @@ enum halo_resubmit halo_resubmit_verdict(const struct halo_request *request, int
 {
     if (request->state == HALO_REQUEST_WAITING)
         return HALO_RESUBMIT_AGAIN;
-    if (halo_request_is_query(request->type) || request->reload_model != NULL)
+    if (halo_request_is_query(request->type) || request->reload_model != NULL || request->demanded)
         return HALO_RESUBMIT_OWN;
     if (request->state == HALO_REQUEST_CANCELLING)
         return HALO_RESUBMIT_CANCELLED;
@@ -54,7 +54,7 @@ static void settle(struct halo_daemon *daemon, struct halo_request *request, con
         if (halo_request_is_query(request->type))
             halo_query_answer(daemon, request, NULL, 0); /* the daemon's own part is still true */
         else
-            halo_dispatch_ended(daemon, request); /* reload.c asks again */
+            halo_dispatch_ended(daemon, request); /* reload.c or demand.c asks again */
         return;
     case HALO_RESUBMIT_CANCELLED:
         halo_answer_ended(request, HALO_WIRE_FINISH_CANCELLED); /* that is what was asked for */

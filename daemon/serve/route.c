@@ -75,6 +75,22 @@ static struct halo_str named_file(const struct halo_msg *msg)
     }
 }
 
+/* The one that it cannot do without, or brings; an unload and a reset want it gone. */
+static struct halo_str needed_model(const struct halo_msg *msg)
+{
+    static const struct halo_str none = {NULL, 0};
+    switch (msg->type) {
+    case HALO_MSG_LOAD:
+    case HALO_MSG_GENERATE:
+    case HALO_MSG_TOKENIZE:
+    case HALO_MSG_DETOKENIZE:
+    case HALO_MSG_TEMPLATE:
+    case HALO_MSG_SCORE:
+    case HALO_MSG_BENCH: return named_file(msg);
+    default: return none;
+    }
+}
+
 static bool may_name(const struct halo_peer *peer, const struct halo_msg *msg)
 {
     struct halo_str name = named_file(msg);
@@ -158,7 +174,12 @@ static void name_user(const struct halo_peer *peer, struct halo_msg *msg)
 /* What the daemon fills in, and what the record has to know of the message. */
 static int complete(const struct halo_daemon *daemon, struct halo_request *request, struct halo_msg *msg)
 {
+    struct halo_str needs = needed_model(msg);
     msg->id = halo_id_of((int64_t)request->id);
+    if (needs.at != NULL && (request->needs = strndup(needs.at, needs.len)) == NULL)
+        return -ENOMEM;
+    if (msg->type == HALO_MSG_LOAD)
+        halo_demand_complete(daemon, &msg->load);
     request->streams = msg->type == HALO_MSG_GENERATE || msg->type == HALO_MSG_SCORE;
     if (msg->type == HALO_MSG_TEMPLATE && !msg->template.has_normalize) {
         msg->template.normalize = daemon->config->normalize;
@@ -193,6 +214,10 @@ static enum halo_error fill(struct halo_peer *peer, struct halo_request *request
     struct halo_json *w = &daemon->scratch;
     name_user(peer, msg);
     int r = complete(daemon, request, msg);
+    if (r == -ENOMEM) {
+        *ret_text = "the daemon has no memory for this request";
+        return HALO_ERROR_OUT_OF_MEMORY;
+    }
     if (r < 0) {
         *ret_text = "the system has no random numbers yet; give a seed";
         return HALO_ERROR_INTERNAL;

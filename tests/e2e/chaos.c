@@ -31,6 +31,11 @@
 #define MAX_CLIENTS 64
 #define MAX_KILLS 1000
 #define OPEN_EACH 3
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLOWNESS 4 /* a start and a load take longer: the time between two kills follows */
+#else
+#define SLOWNESS 1
+#endif
 #define QUIET_MS 120000
 
 static const char config[] = "[engine]\nwait_ms = 60000\nrestart_max_ms = 500\nbreaker_deaths = 100\n"
@@ -310,7 +315,7 @@ static void kill_engine(int64_t now)
     totals(&killer.n_restarts, &tokens);
     killer.killed_at = now_us();
     killer.state = WAITING_FOR_NOTICE;
-    killer.next_at = killer.killed_at + 150000 + (int64_t)draw(650000);
+    killer.next_at = killer.killed_at + SLOWNESS * (150000 + (int64_t)draw(650000));
 }
 
 /* From the kill to the first token of a reply that went on. A connection that is cut meanwhile spoils the sums: no

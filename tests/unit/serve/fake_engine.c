@@ -188,11 +188,19 @@ static void begin_score(const struct halo_msg *msg)
     job->done = job->events = job->begun_at = (long)msg->score.from;
 }
 
+static bool is_loading(const char *name)
+{
+    for (int i = 0; i < MAX_RUNNING; i++)
+        if (jobs[i].used && jobs[i].type == HALO_MSG_LOAD && strcmp(jobs[i].model, name) == 0)
+            return true;
+    return false;
+}
+
 static void begin_generate(const struct halo_msg *msg)
 {
     const char *script = msg->generate.has_prompt ? msg->generate.prompt.at : "";
     struct job *job;
-    if (msg->generate.has_model && !is_loaded(msg->generate.model.at)) {
+    if (msg->generate.has_model && !is_loaded(msg->generate.model.at) && !is_loading(msg->generate.model.at)) {
         emit_error(msg->id.num, HALO_ERROR_NOT_FOUND, "this model is not loaded");
         return;
     }
@@ -211,6 +219,8 @@ static void begin_load(const struct halo_msg *msg)
 {
     const char *name = msg->load.model.at;
     struct job *job;
+    fprintf(stderr, "loading %s, keep_alive_s %lld\n", name,
+            msg->load.params.has_keep_alive_s ? (long long)msg->load.params.keep_alive_s : -1ll);
     if (strcmp(name, "die") == 0 || (strcmp(name, "dieagain") == 0 && n_starts > 1)) {
         flush_out();
         kill(getpid(), SIGKILL);
@@ -512,6 +522,8 @@ static int step_all(uint64_t now)
         struct job *job = &jobs[i];
         if (!job->used || job->paused)
             continue;
+        if (job->type == HALO_MSG_GENERATE && job->model[0] != '\0' && is_loading(job->model))
+            continue; /* waits for it */
         if (job->due_us <= now) {
             if (job->type == HALO_MSG_LOAD)
                 step_load(job);

@@ -197,17 +197,22 @@ pid_t rig_engine_pid(const struct rig *rig)
     return (pid_t)last;
 }
 
-bool rig_log_has(const struct rig *rig, const char *text)
+int rig_log_count(const struct rig *rig, const char *text)
 {
     char path[128], line[2048];
-    bool found = false;
+    int n = 0;
     snprintf(path, sizeof(path), "%s/log", rig->dir);
     FILE *file = fopen(path, "r");
     while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-        found = found || strstr(line, text) != NULL;
+        n += strstr(line, text) != NULL;
     if (file != NULL)
         fclose(file);
-    return found;
+    return n;
+}
+
+bool rig_log_has(const struct rig *rig, const char *text)
+{
+    return rig_log_count(rig, text) > 0;
 }
 
 void client_connect(struct client *client, const struct rig *rig)

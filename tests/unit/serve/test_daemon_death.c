@@ -143,7 +143,9 @@ static void says_done_twice(void **state)
 static void models_come_back(void **state)
 {
     struct halo_ev ev;
-    begin(quick, NULL);
+    char config[256];
+    snprintf(config, sizeof(config), "[models]\non_demand = false\n%s", quick);
+    begin(config, NULL);
     assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"a\"}", 1, NULL), HALO_EV_LOADED);
     assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"slow-200\"}", 1, NULL),
                      HALO_EV_LOADED);

@@ -24,6 +24,8 @@ struct halo_config {
     enum halo_log_level log_level;
     char *device;       /* auto, cpu, hip */
     int64_t threads;    /* of the cpu device; 0: as the engine sees fit */
+    bool on_demand;     /* a request that names a model has it loaded */
+    int64_t keep_alive_s; /* a model that nobody uses for so long goes; 0: it stays */
     bool normalize;     /* default of generate.normalize */
     bool emit_token_ids; /* `committed` events for every generate */
 

@@ -114,6 +114,10 @@ int halo_record_event(struct halo_daemon *daemon, struct halo_request *request, 
 int halo_record_model(struct halo_daemon *daemon, const struct halo_request *request, const char *line, size_t len,
                       struct halo_fault *fault);
 
+/* demand.c: sends the load of a model that the request needs and that is not there. -ENOMEM. */
+int halo_demand(struct halo_daemon *daemon, const struct halo_request *request, struct halo_json *out);
+void halo_demand_complete(const struct halo_daemon *daemon, struct halo_msg_load *load); /* configured defaults */
+
 /* breaker.c */
 void halo_breaker_count(struct halo_engine *engine); /* one more death */
 void halo_breaker_close(struct halo_engine *engine, const char *why);
