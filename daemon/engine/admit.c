@@ -2,8 +2,9 @@
  *
  * Device thread. A user's sequences come in strictly in order of arrival: a small one does not overtake a large one for
  * ever. Between users the one with the fewest running is next, and then waits for room before all others, so a user who
- * fills the queue holds nobody else up. Pages for all ids are taken here (a decoding sequence takes one more at a time, batch.c); those that somebody of the same user
- * filled before are shared, and a page that begins alike is copied. A copy that fails costs nothing but computing.
+ * fills the queue holds nobody else up. Pages for all ids are taken here (a decoding sequence takes one more at a time,
+ * batch.c); those that somebody of the same user filled before are shared, and a page that begins alike is copied. A
+ * copy that fails costs nothing but computing.
  */
 #include "scheduler_priv.h"
 

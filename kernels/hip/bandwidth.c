@@ -1,7 +1,7 @@
 /* bandwidth.c: what the GPU's memory gives: a copy within it, counted as bytes read plus bytes written.
  *
- * For a bench, which has the device to itself: takes two pieces of memory far larger than any cache and gives them back.
- * 0 where they do not fit. Device thread.
+ * For a bench, which has the device to itself: takes two pieces of memory far larger than any cache and gives them
+ * back. 0 where they do not fit. Device thread.
  */
 #include "device_priv.h"
 

@@ -1,11 +1,13 @@
-/* embed.hip: the row of a token, from the packed table. A thread takes a unit of 32 weights, or one weight of a plain type. */
+/* embed.hip: the row of a token, from the packed table. A thread takes a unit of 32 weights, or one weight of a plain
+ * type. */
 #include "gemv.h"
 
 template <uint32_t TYPE> HALO_DEVICE void embed(const halo_embed_args &a)
 {
     typedef halo_type_code<TYPE> code;
     const halo_row_layout at = halo_hip_row_layout(TYPE, a.n_cols);
-    const uint8_t *row = static_cast<const uint8_t *>(a.weight) + (uint64_t)(uint32_t)a.token[halo_block_x()] * at.stride;
+    const uint8_t *row =
+        static_cast<const uint8_t *>(a.weight) + (uint64_t)(uint32_t)a.token[halo_block_x()] * at.stride;
     float *out = a.out + (uint64_t)halo_block_x() * a.n_cols;
     for (uint32_t u = halo_tid(); u < a.n_cols / HALO_HIP_UNIT; u += 256) {
         halo_unit w;

@@ -1,11 +1,14 @@
-/* gemm.h: the products of many rows: f16 matrix tiles with f32 sums. What the gemm and moe_gemm kernels of all types share.
+/* gemm.h: the products of many rows: f16 matrix tiles with f32 sums. What the gemm and moe_gemm kernels of all types
+ * share.
  *
- * A block of four waves makes ROWS rows of x by 128 weight rows. The K axis goes by slabs of 32, one unit: a thread brings the unit of one
- * weight row to f16, and all threads together copy the rows of x. Two slabs lie in LDS: while the waves multiply one, the loads of
- * the next are under way, and they are expanded and stored after the products, so that one barrier a slab is enough. Rows
- * in LDS are 40 halves apart, which spreads the 16 rows of a tile over the banks and keeps 16-byte alignment.
+ * A block of four waves makes ROWS rows of x by 128 weight rows. The K axis goes by slabs of 32, one unit: a thread
+ * brings the unit of one weight row to f16, and all threads together copy the rows of x. Two slabs lie in LDS: while
+ * the waves multiply one, the loads of the next are under way, and they are expanded and stored after the products, so
+ * that one barrier a slab is enough. Rows in LDS are 40 halves apart, which spreads the 16 rows of a tile over the
+ * banks and keeps 16-byte alignment.
  *   ROWS = 128: a wave makes 64 x 64, 4 x 4 tiles; ROWS = 32: 32 x 32, 2 x 2 tiles.
- * In a tile A is x and B is the weights: neighbouring lanes hold neighbouring outputs of a row, which are stored together.
+ * In a tile A is x and B is the weights: neighbouring lanes hold neighbouring outputs of a row, which are stored
+ * together.
  */
 #ifndef HALO_GFX_GEMM_H
 #define HALO_GFX_GEMM_H
@@ -62,7 +65,8 @@ template <uint32_t TYPE> struct gemm_plain {
             halo_u4 v;
             for (uint32_t k = 0; k < 8; k += 2) {
                 const halo_u4 &from = r.e[(i + k) / code::CHUNK];
-                v.e[k / 2] = gemm_pair(code::weight(from, (i + k) % code::CHUNK), code::weight(from, (i + k + 1) % code::CHUNK));
+                v.e[k / 2] =
+                    gemm_pair(code::weight(from, (i + k) % code::CHUNK), code::weight(from, (i + k + 1) % code::CHUNK));
             }
             *reinterpret_cast<halo_u4 *>(to + i) = v;
         }
@@ -100,7 +104,8 @@ template <uint32_t ROWS> constexpr int gemm_tiles = ROWS == 128 ? 4 : 2;
 #if defined(HALO_NO_MATRIX)
 /* Two halves of K at a time by dot products: the same sums in the same lanes. */
 template <uint32_t ROWS>
-HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w, halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
+HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w,
+                               halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
 {
     constexpr int T = gemm_tiles<ROWS>;
     for (uint32_t k = 0; k < GEMM_SLAB; k += 2) {
@@ -112,7 +117,8 @@ HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w, halo_acc (&
         for (int i = 0; i < T; i++)
 #pragma unroll
             for (int v = 0; v < 8; v++) {
-                const uint32_t a = *reinterpret_cast<const uint32_t *>(x + (16 * (uint32_t)i + halo_mma_row(v)) * GEMM_PITCH + k);
+                const uint32_t a =
+                    *reinterpret_cast<const uint32_t *>(x + (16 * (uint32_t)i + halo_mma_row(v)) * GEMM_PITCH + k);
 #pragma unroll
                 for (int j = 0; j < T; j++)
                     acc[i][j][v] = halo_dot2(a, b[j], acc[i][j][v]);
@@ -121,7 +127,8 @@ HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w, halo_acc (&
 }
 #else
 template <uint32_t ROWS>
-HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w, halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
+HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w,
+                               halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
 {
     constexpr int T = gemm_tiles<ROWS>;
 #pragma unroll
@@ -143,7 +150,8 @@ HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w, halo_acc (&
 #endif
 
 template <uint32_t ROWS>
-HALO_DEVICE void gemm_store(const gemm_job &job, uint32_t row0, uint32_t col0, halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
+HALO_DEVICE void gemm_store(const gemm_job &job, uint32_t row0, uint32_t col0,
+                            halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
 {
     constexpr int T = gemm_tiles<ROWS>;
 #pragma unroll
@@ -176,7 +184,8 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm(const gemm_job &jo
     const uint16_t *x_row[COPIES];
 #pragma unroll
     for (uint32_t i = 0; i < COPIES; i++)
-        x_row[i] = job.half + (uint64_t)gemm_x_row(job, halo_min_of(t / 4 + 32 * i, job.n_rows - 1)) * job.n_cols + t % 4 * 8;
+        x_row[i] =
+            job.half + (uint64_t)gemm_x_row(job, halo_min_of(t / 4 + 32 * i, job.n_rows - 1)) * job.n_cols + t % 4 * 8;
     halo_acc acc[T][T] = {};
     typename weight::raw raw = weight::load(w_row, at, 0);
     halo_u4 x[COPIES];
@@ -203,8 +212,9 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm(const gemm_job &jo
 template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gemm_args &a, gemm_lds<ROWS> &lds)
 {
     const uint32_t first = halo_block_x() * ROWS;
-    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight), a.matrix.bias, a.matrix.out, a.half, a.scale, nullptr, 1,
-                          first, a.n_rows - first, halo_block_y() * HALO_GEMM_COLS, a.matrix.n_rows, a.n_cols, a.matrix.out_stride};
+    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight), a.matrix.bias, a.matrix.out, a.half, a.scale,
+                          nullptr, 1, first, a.n_rows - first, halo_block_y() * HALO_GEMM_COLS, a.matrix.n_rows,
+                          a.n_cols, a.matrix.out_stride};
     gemm<TYPE, ROWS>(job, lds);
 }
 
@@ -213,30 +223,30 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args 
     const halo_moe_tile tile = a.tile[halo_block_x()];
     if (tile.n_slots == 0)
         return;
-    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight) + tile.expert * a.matrix.expert_bytes, nullptr, a.matrix.out,
-                          a.half, a.scale, a.slot + tile.first, a.per_slot ? 1 : a.n_used, 0, tile.n_slots,
-                          halo_block_y() * HALO_GEMM_COLS, a.matrix.n_rows, a.n_cols, a.matrix.n_rows};
+    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight) + tile.expert * a.matrix.expert_bytes, nullptr,
+                          a.matrix.out, a.half, a.scale, a.slot + tile.first, a.per_slot ? 1 : a.n_used, 0,
+                          tile.n_slots, halo_block_y() * HALO_GEMM_COLS, a.matrix.n_rows, a.n_cols, a.matrix.n_rows};
     gemm<TYPE, HALO_MOE_TILE>(job, lds);
 }
 
 typedef gemm_lds<32> gemm_lds_32;
 typedef gemm_lds<128> gemm_lds_128;
 
-#define HALO_GEMM_KERNELS(TYPE, type)                                                                                          \
-    HALO_KERNEL(gemm_##type##_m32, halo_gemm_args, 128)                                                                        \
-    {                                                                                                                          \
-        HALO_LDS(gemm_lds_32, lds);                                                                                            \
-        gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                                    \
-    }                                                                                                                          \
-    HALO_KERNEL(gemm_##type##_m128, halo_gemm_args, 128)                                                                       \
-    {                                                                                                                          \
-        HALO_LDS(gemm_lds_128, lds);                                                                                           \
-        gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                                    \
-    }                                                                                                                          \
-    HALO_KERNEL(moe_gemm_##type, halo_moe_gemm_args, 128)                                                                      \
-    {                                                                                                                          \
-        HALO_LDS(gemm_lds_32, lds);                                                                                            \
-        moe_gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                                \
+#define HALO_GEMM_KERNELS(TYPE, type)                                                                                  \
+    HALO_KERNEL(gemm_##type##_m32, halo_gemm_args, 128)                                                                \
+    {                                                                                                                  \
+        HALO_LDS(gemm_lds_32, lds);                                                                                    \
+        gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                            \
+    }                                                                                                                  \
+    HALO_KERNEL(gemm_##type##_m128, halo_gemm_args, 128)                                                               \
+    {                                                                                                                  \
+        HALO_LDS(gemm_lds_128, lds);                                                                                   \
+        gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                            \
+    }                                                                                                                  \
+    HALO_KERNEL(moe_gemm_##type, halo_moe_gemm_args, 128)                                                              \
+    {                                                                                                                  \
+        HALO_LDS(gemm_lds_32, lds);                                                                                    \
+        moe_gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                        \
     }
 
 #endif

@@ -1,9 +1,9 @@
 /* gfx_host.cpp: runs the blocks of a launch on the host: fibers and their meeting points.
  *
- * State of a launch is per OS thread and kept for the next one: fibers, their stacks, the LDS. A fiber that waits leaves the set of
- * runnable ones; whoever completes the meeting puts all of them back. When nobody is runnable and not everybody is done, the
- * block can never end: the launch is given up and its fibers are forgotten.
- * Memory is never freed before the OS thread ends. Fails with -EINVAL, -ENOMEM, -EDEADLK, each with a sentence.
+ * State of a launch is per OS thread and kept for the next one: fibers, their stacks, the LDS. A fiber that waits
+ * leaves the set of runnable ones; whoever completes the meeting puts all of them back. When nobody is runnable and not
+ * everybody is done, the block can never end: the launch is given up and its fibers are forgotten. Memory is never
+ * freed before the OS thread ends. Fails with -EINVAL, -ENOMEM, -EDEADLK, each with a sentence.
  */
 #include "gfx_host.h"
 
@@ -102,7 +102,8 @@ void *map(size_t n_bytes)
     return p == MAP_FAILED ? nullptr : p;
 }
 
-/* Frames that nobody returns from leave ASan's marks behind: for the next fiber there, or for whoever is given these addresses. */
+/* Frames that nobody returns from leave ASan's marks behind: for the next fiber there, or for whoever is given these
+ * addresses. */
 void forget_frames(launch *l)
 {
 #ifdef HALO_HOST_ASAN
@@ -200,10 +201,11 @@ HALO_NO_TSAN void say_deadlock(launch *l)
         }
     }
     l->error = fail(l->reason, -EDEADLK,
-                    "%s, block (%u,%u,%u): threads wait for each other for ever: %u of %u live ones at a barrier, %u at a shuffle or "
+                    "%s, block (%u,%u,%u): threads wait for each other for ever: %u of %u live ones at a barrier, %u "
+                    "at a shuffle or "
                     "tile (wave %u: lanes %08x of %08x)",
-                    l->kernel->name, l->here.block[0], l->here.block[1], l->here.block[2], at_barrier, l->n_live, at_wave, wave_index,
-                    l->waves[wave_index].waiting, l->waves[wave_index].live);
+                    l->kernel->name, l->here.block[0], l->here.block[1], l->here.block[2], at_barrier, l->n_live,
+                    at_wave, wave_index, l->waves[wave_index].waiting, l->waves[wave_index].live);
 }
 
 /* To the next runnable fiber; to the main stack when there is none. */
@@ -289,7 +291,8 @@ HALO_NO_TSAN int fiber_prepare(fiber *f)
 #endif
     }
 #ifdef HALO_HOST_ASAN
-    /* Functions that returned cleaned up after themselves: what is left are the frames at the top, of fiber_main and the last switch. */
+    /* Functions that returned cleaned up after themselves: what is left are the frames at the top, of fiber_main and
+     * the last switch. */
     ASAN_UNPOISON_MEMORY_REGION(f->stack + STACK_BYTES - LAST_FRAMES_BYTES, LAST_FRAMES_BYTES);
     f->asan = nullptr;
 #endif
@@ -308,7 +311,8 @@ HALO_NO_TSAN int block_run(launch *l)
     memset(l->at_barrier, 0, sizeof(l->at_barrier));
     for (uint32_t i = 0; i < l->n_threads; i++) {
         if (fiber_prepare(&l->fibers[i]) < 0)
-            return fail(l->reason, -ENOMEM, "%s: no memory for the stacks of %u threads", l->kernel->name, l->n_threads);
+            return fail(l->reason, -ENOMEM, "%s: no memory for the stacks of %u threads", l->kernel->name,
+                        l->n_threads);
         l->waves[i / WAVE].live |= 1u << i % WAVE;
         l->waves[i / WAVE].runnable |= 1u << i % WAVE;
     }
@@ -334,7 +338,8 @@ HALO_NO_TSAN int block_run(launch *l)
     __tsan_acquire(&l->end);
 #endif
     if (l->error)
-        fail(l->reason, l->error, "%s: a tile whose lanes 16 to 31 do not repeat lanes 0 to 15, or some are gone", l->kernel->name);
+        fail(l->reason, l->error, "%s: a tile whose lanes 16 to 31 do not repeat lanes 0 to 15, or some are gone",
+             l->kernel->name);
     if (l->n_live > 0) {
         say_deadlock(l);
         forget_frames(l);
@@ -370,7 +375,8 @@ const halo_host_where &halo_host_here(void)
     return current->here;
 }
 
-/* NaNs, and indices that are out of bounds. By hand where ThreadSanitizer would take memset for an access of the first thread. */
+/* NaNs, and indices that are out of bounds. By hand where ThreadSanitizer would take memset for an access of the first
+ * thread. */
 HALO_NO_TSAN static void lds_fill(char *lds, uint32_t n_bytes)
 {
 #ifdef HALO_HOST_TSAN
@@ -448,7 +454,8 @@ HALO_NO_TSAN halo_acc halo_host_mma(const halo_frag &x, const halo_frag &y, halo
     w->x[lane] = &x;
     w->y[lane] = &y;
     (void)halo_host_exchange(0, 0);
-    if (w->live != UINT32_MAX || memcmp(w->x[lane ^ 16], &x, sizeof(x)) != 0 || memcmp(w->y[lane ^ 16], &y, sizeof(y)) != 0) {
+    if (w->live != UINT32_MAX || memcmp(w->x[lane ^ 16], &x, sizeof(x)) != 0 ||
+        memcmp(w->y[lane ^ 16], &y, sizeof(y)) != 0) {
         l->error = -EINVAL; /* block_run says why */
         for (float &f : c.e)
             f = NAN;
@@ -472,12 +479,14 @@ extern "C" __attribute__((visibility("default"))) const halo_host_kernel *halo_h
     return kernel;
 }
 
-extern "C" __attribute__((visibility("default"))) int halo_host_kernel_run(const halo_host_kernel *kernel, const uint32_t grid[3],
-                                                                         const uint32_t block[3], void **args, char *reason)
+extern "C" __attribute__((visibility("default"))) int halo_host_kernel_run(const halo_host_kernel *kernel,
+                                                                           const uint32_t grid[3],
+                                                                           const uint32_t block[3], void **args,
+                                                                           char *reason)
 {
     if (block[0] != kernel->block || block[1] != 1 || block[2] != 1)
-        return fail(reason, -EINVAL, "%s: launched with %u x %u x %u threads, made for %u", kernel->name, block[0], block[1], block[2],
-                    kernel->block);
+        return fail(reason, -EINVAL, "%s: launched with %u x %u x %u threads, made for %u", kernel->name, block[0],
+                    block[1], block[2], kernel->block);
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[1] > 65535 || grid[2] > 65535)
         return fail(reason, -EINVAL, "%s: grid of %u x %u x %u blocks", kernel->name, grid[0], grid[1], grid[2]);
     launch *l = launch_get();

@@ -1,8 +1,8 @@
 /* host_abi.h: how a program runs kernels that were compiled for the host (kernels.host).
  *
- * kernels.host is a shared library with these two functions and nothing else in its interface; the emulated runtime opens it like a
- * code object. Kernels register under the names of variants.def. Calls may come from several threads at once, each running its own
- * launch; under AddressSanitizer (HALO_HOST_ONE_THREAD) from one thread at a time.
+ * kernels.host is a shared library with these two functions and nothing else in its interface; the emulated runtime
+ * opens it like a code object. Kernels register under the names of variants.def. Calls may come from several threads at
+ * once, each running its own launch; under AddressSanitizer (HALO_HOST_ONE_THREAD) from one thread at a time.
  */
 #ifndef HALO_HIP_HOST_ABI_H
 #define HALO_HIP_HOST_ABI_H
@@ -26,14 +26,15 @@ struct halo_host_kernel {
 /* NULL when there is no such kernel; for NULL the first of all kernels. */
 const struct halo_host_kernel *halo_host_kernel_find(const char *name);
 
-/* Runs all blocks of the launch, one after the other, and returns. 0; -EINVAL for a block size that is not the kernel's or an empty grid;
- * -EDEADLK when threads of a block wait at different barriers or shuffles, -ENOMEM. The sentence is in reason[HALO_HOST_REASON]. */
-int halo_host_kernel_run(const struct halo_host_kernel *kernel, const uint32_t grid[3], const uint32_t block[3], void **args,
-                         char *reason);
+/* Runs all blocks of the launch, one after the other, and returns. 0; -EINVAL for a block size that is not the kernel's
+ * or an empty grid; -EDEADLK when threads of a block wait at different barriers or shuffles, -ENOMEM. The sentence is
+ * in reason[HALO_HOST_REASON]. */
+int halo_host_kernel_run(const struct halo_host_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
+                         void **args, char *reason);
 
 typedef const struct halo_host_kernel *halo_host_kernel_find_fn(const char *name);
-typedef int halo_host_kernel_run_fn(const struct halo_host_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
-                                    void **args, char *reason);
+typedef int halo_host_kernel_run_fn(const struct halo_host_kernel *kernel, const uint32_t grid[3],
+                                    const uint32_t block[3], void **args, char *reason);
 
 #ifdef __cplusplus
 }

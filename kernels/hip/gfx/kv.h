@@ -1,4 +1,5 @@
-/* kv.h: the cache's pages as device code sees them (layout.h): where the rows of a head are and how their elements read. */
+/* kv.h: the cache's pages as device code sees them (layout.h): where the rows of a head are and how their elements
+ * read. */
 #ifndef HALO_GFX_KV_H
 #define HALO_GFX_KV_H
 
@@ -20,7 +21,8 @@ template <uint32_t TYPE> HALO_DEVICE uint8_t *kv_head_k(const halo_kv_arg &kv, u
 
 template <uint32_t TYPE> HALO_DEVICE uint8_t *kv_head_v(const halo_kv_arg &kv, uint8_t *page, uint32_t head)
 {
-    return page + kv.n_head_kv * halo_hip_kv_head_bytes(TYPE, kv.head_dim_k) + head * halo_hip_kv_head_bytes(TYPE, kv.head_dim_v);
+    return page + kv.n_head_kv * halo_hip_kv_head_bytes(TYPE, kv.head_dim_k) +
+           head * halo_hip_kv_head_bytes(TYPE, kv.head_dim_v);
 }
 
 /* Elements of a chunk of 16 bytes of K. */
@@ -55,7 +57,8 @@ HALO_DEVICE void kv_load_v(const uint8_t *head, uint32_t dim, uint32_t position,
                 ret[i + j] = halo_half_float((uint16_t)(v.e[j / 2] >> j % 2 * 16));
         }
     } else {
-        const float scale = halo_half_float(halo_load<uint16_t>(head + KV_PAGE * dim, position * (dim / 32) + first / 32));
+        const float scale =
+            halo_half_float(halo_load<uint16_t>(head + KV_PAGE * dim, position * (dim / 32) + first / 32));
         for (int i = 0; i < N; i += 4) {
             uint32_t v = halo_load<uint32_t>(head + position * dim + first, (uint32_t)i / 4);
             for (int j = 0; j < 4; j++)

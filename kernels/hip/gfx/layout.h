@@ -1,15 +1,18 @@
 /* layout.h: how weights, activations and the cache lie in device memory.
  *
- * Weights. A matrix keeps its rows; a row is split into *planes* so that every load of a wave is one contiguous piece: lane l takes
- * unit u = l, l + 32, ... of a row, and a *unit* is 32 weights, whatever the type. In a plane the units follow each other.
+ * Weights. A matrix keeps its rows; a row is split into *planes* so that every load of a wave is one contiguous piece:
+ * lane l takes unit u = l, l + 32, ... of a row, and a *unit* is 32 weights, whatever the type. In a plane the units
+ * follow each other.
  *
- *   nibbles  16 bytes a unit: byte i holds weight i (low half) and weight i + 16 (high half), as Q4_0 has it in the file. The 4-bit
- *            K types are brought to this order, so that one 128-bit load meets the two 16-byte halves of an activation unit.
+ *   nibbles  16 bytes a unit: byte i holds weight i (low half) and weight i + 16 (high half), as Q4_0 has it in the
+ *            file. The 4-bit K types are brought to this order, so that one 128-bit load meets the two 16-byte halves
+ *            of an activation unit.
  *   bytes    Q8_0: weights 0..15 of all units in one plane, weights 16..31 in the next: two contiguous 128-bit loads.
- *   pairs    8 bytes a unit: bits 2j, 2j + 1 of byte i hold weight i + 8 j: 2 bits each (Q2_K, Q3_K; the upper two bits of Q6_K).
+ *   pairs    8 bytes a unit: bits 2j, 2j + 1 of byte i hold weight i + 8 j: 2 bits each (Q2_K, Q3_K; the upper two bits
+ *            of Q6_K).
  *   bits     4 bytes a unit: bit i belongs to weight i (the fifth bit of Q5_0, Q5_1, Q5_K; the third of Q3_K).
- *   scales   see the table. They stand apart because 16-byte loads of the weights need the alignment, and because the lanes of a
- *            super-block then share one load.
+ *   scales   see the table. They stand apart because 16-byte loads of the weights need the alignment, and because the
+ *            lanes of a super-block then share one load.
  *
  *   type     planes in order                          scales of a unit                     bytes per 256: file, here
  *   Q8_0     bytes low, bytes high, d                 f16 d                                272, 272
@@ -27,10 +30,10 @@
  *   IQ4_XS   nibbles, s, d                            i8 s a unit (-32 taken off), f16 d   136, 138
  *   F32 F16 BF16: rows as in the file
  *
- * Q3_K pays 4 bytes and IQ4_XS 2 bytes per 256 weights so that a lane finds its scale in one load. Every plane begins at a multiple of
- * 16 bytes of the row, and so does every row: rows whose units are few pay up to 15 bytes a plane. A row of quantized weights has
- * n_cols % block == 0; of the plain types any n_cols (what stands behind a row up to its stride is zero).
- * The experts of a 3-D weight follow each other like more rows.
+ * Q3_K pays 4 bytes and IQ4_XS 2 bytes per 256 weights so that a lane finds its scale in one load. Every plane begins
+ * at a multiple of 16 bytes of the row, and so does every row: rows whose units are few pay up to 15 bytes a plane. A
+ * row of quantized weights has n_cols % block == 0; of the plain types any n_cols (what stands behind a row up to its
+ * stride is zero). The experts of a 3-D weight follow each other like more rows.
  *
  * Plain arithmetic on sizes; any thread; cannot fail.
  */
@@ -47,8 +50,8 @@
 
 #define HALO_HIP_UNIT 32
 
-/* Scales of a super-block of Q4_K and Q5_K: sub-block j has scale sm[j] & 63 and minimum sm[j] >> 6 | nibble j of mh << 2 (nibble j of
- * mh: low half of mh[j / 2] when j is even). Weight = d * scale * q - dmin * minimum. */
+/* Scales of a super-block of Q4_K and Q5_K: sub-block j has scale sm[j] & 63 and minimum sm[j] >> 6 | nibble j of mh <<
+ * 2 (nibble j of mh: low half of mh[j / 2] when j is even). Weight = d * scale * q - dmin * minimum. */
 struct halo_pack_k {
     uint16_t d, dmin;
     uint8_t sm[8];
@@ -71,9 +74,9 @@ HALO_HIP_BOTH uint32_t halo_hip_align(uint32_t n)
     return (n + 15) & ~15u;
 }
 
-/* Bytes per unit of each plane, in the order of struct halo_row_layout; super: bytes per 8 units. A packed number so that device code
- * folds it away: quants, high, pairs, bits, scales, super, 5 bits each. */
-#define HALO_PLANES(quants, high, pairs, bits, scales, super_)                                                                 \
+/* Bytes per unit of each plane, in the order of struct halo_row_layout; super: bytes per 8 units. A packed number so
+ * that device code folds it away: quants, high, pairs, bits, scales, super, 5 bits each. */
+#define HALO_PLANES(quants, high, pairs, bits, scales, super_)                                                         \
     ((quants) | (high) << 5 | (pairs) << 10 | (bits) << 15 | (scales) << 20 | (super_) << 25)
 
 HALO_HIP_BOTH uint32_t halo_hip_planes(uint32_t type)
@@ -129,15 +132,16 @@ HALO_HIP_BOTH struct halo_row_layout halo_hip_row_layout(uint32_t type, uint32_t
     return r;
 }
 
-/* Bytes of n_rows packed rows (for experts: of all of them). Vectors (norms, biases) are f32, n_cols * 4 bytes, and not packed. */
+/* Bytes of n_rows packed rows (for experts: of all of them). Vectors (norms, biases) are f32, n_cols * 4 bytes, and not
+ * packed. */
 HALO_HIP_BOTH uint64_t halo_hip_weight_bytes(uint32_t type, uint32_t n_cols, uint64_t n_rows)
 {
     return (uint64_t)halo_hip_row_layout(type, n_cols).stride * n_rows;
 }
 
-/* An activation row: int8 q of the first halves of all units, q of the second halves, then for each unit its struct. x = d * q;
- * sum[h]: sum of the 16 q of half h, for types with a minimum. d = max |x| / 127; q to nearest, ties to even. A unit with a NaN or an
- * infinity has d = NaN; one whose maximum is below HALO_HIP_ACT_TINY is all zero. */
+/* An activation row: int8 q of the first halves of all units, q of the second halves, then for each unit its struct. x
+ * = d * q; sum[h]: sum of the 16 q of half h, for types with a minimum. d = max |x| / 127; q to nearest, ties to even.
+ * A unit with a NaN or an infinity has d = NaN; one whose maximum is below HALO_HIP_ACT_TINY is all zero. */
 struct halo_act_unit {
     float d;
     int16_t sum[2];
@@ -154,22 +158,27 @@ HALO_HIP_BOTH uint32_t halo_hip_act_bytes(uint32_t n_cols) /* stride of rows */
     return halo_hip_align(n_cols + n_cols / HALO_HIP_UNIT * (uint32_t)sizeof(struct halo_act_unit));
 }
 
-/* A page of the cache holds HALO_KV_PAGE_TOKENS positions of one layer: for each kv head its K, then for each kv head its V.
+/* A page of the cache holds HALO_KV_PAGE_TOKENS positions of one layer: for each kv head its K, then for each kv head
+ * its V.
  *
- * K is stored in chunks of 16 bytes of a row, chunk c of all 32 positions after each other: [chunk][position][16 bytes], so that
- * with one position to a lane every load of a wave is 512 contiguous bytes. V is stored row by row: [position][head_dim]: its loads have
- * one element (or a few) to a lane. Q8: the scales (f16, one for 32 elements) stand behind the int8 of the head:
- * K: [group][position]; V: [position][group].
+ * K is stored in chunks of 16 bytes of a row, chunk c of all 32 positions after each other: [chunk][position][16
+ * bytes], so that with one position to a lane every load of a wave is 512 contiguous bytes. V is stored row by row:
+ * [position][head_dim]: its loads have one element (or a few) to a lane. Q8: the scales (f16, one for 32 elements)
+ * stand behind the int8 of the head: K: [group][position]; V: [position][group].
  * Head rows take exactly halo_kv_row_bytes() for each position: head_dim % 8 == 0 for F16, % 32 for Q8, % 4 for F32. */
 HALO_HIP_BOTH uint32_t halo_hip_kv_head_bytes(uint32_t kv_type, uint32_t head_dim)
 {
-    uint32_t row = kv_type == HALO_KV_F32 ? head_dim * 4 : kv_type == HALO_KV_F16 ? head_dim * 2 : head_dim + head_dim / 32 * 2;
+    uint32_t row = kv_type == HALO_KV_F32   ? head_dim * 4
+                   : kv_type == HALO_KV_F16 ? head_dim * 2
+                                            : head_dim + head_dim / 32 * 2;
     return row * 32;
 }
 
-HALO_HIP_BOTH uint64_t halo_hip_kv_page_bytes(uint32_t kv_type, uint32_t n_head_kv, uint32_t head_dim_k, uint32_t head_dim_v)
+HALO_HIP_BOTH uint64_t halo_hip_kv_page_bytes(uint32_t kv_type, uint32_t n_head_kv, uint32_t head_dim_k,
+                                              uint32_t head_dim_v)
 {
-    return (uint64_t)n_head_kv * (halo_hip_kv_head_bytes(kv_type, head_dim_k) + halo_hip_kv_head_bytes(kv_type, head_dim_v));
+    return (uint64_t)n_head_kv *
+           (halo_hip_kv_head_bytes(kv_type, head_dim_k) + halo_hip_kv_head_bytes(kv_type, head_dim_v));
 }
 
 #endif

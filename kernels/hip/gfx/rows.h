@@ -31,8 +31,8 @@ HALO_DEVICE void halo_store4(float *x, uint32_t i, uint32_t n, const halo_f4 &v)
             x[i + j] = v.e[j];
 }
 
-/* Quantizes elements i .. i + 3 (i % 4 == 0) of a row into its activation row (layout.h). Eight neighbouring lanes make a unit; all lanes
- * of the wave must call, those with i >= n for nothing. */
+/* Quantizes elements i .. i + 3 (i % 4 == 0) of a row into its activation row (layout.h). Eight neighbouring lanes make
+ * a unit; all lanes of the wave must call, those with i >= n for nothing. */
 HALO_DEVICE void halo_quantize4(const halo_f4 &v, uint32_t i, uint32_t n, uint8_t *act)
 {
     /* Magnitudes order like their bits, a NaN above infinity above all numbers. */
@@ -64,7 +64,8 @@ HALO_DEVICE void halo_quantize4(const halo_f4 &v, uint32_t i, uint32_t n, uint8_
     uint32_t u = i / 32, at = i % 32;
     *reinterpret_cast<uint32_t *>(act + at / 16 * (n / 2) + u * 16 + at % 16) = packed;
     if (at == 0) {
-        halo_act_unit unit = {finite ? (empty ? 0 : max / 127) : halo_bits_float(0x7fc00000), {(int16_t)sum, (int16_t)second}};
+        halo_act_unit unit = {finite ? (empty ? 0 : max / 127) : halo_bits_float(0x7fc00000),
+                              {(int16_t)sum, (int16_t)second}};
         *reinterpret_cast<halo_act_unit *>(act + halo_hip_act_units(n) + u * (uint32_t)sizeof(unit)) = unit;
     }
 }

@@ -1,11 +1,12 @@
 /* units.h: units of 32 weights of every quantized type, from the packed layout (layout.h) into registers.
  *
- * halo_type_code<TYPE> has, for each type: `raw`, what a lane loads for a unit, load(), and expand() into a halo_unit. What a weight is:
+ * halo_type_code<TYPE> has, for each type: `raw`, what a lane loads for a unit, load(), and expand() into a halo_unit.
+ * What a weight is:
  *   w[i] = d * s[i / 16] * (q[i] - OFFSET) + m          MINIMUM == HALO_MIN_ADD
  *   ...                                    - m * sm[i / 16]   MINIMUM == HALO_MIN_HALVES
  *   s is 1 unless HALVES. q is below 128 and not negative unless SIGNED.
- * d and m are f32 with the value of the file's f16, times an integer of 6 bits for the K types: exact. Loads only; no fault is possible
- * for a unit below n_cols / 32.
+ * d and m are f32 with the value of the file's f16, times an integer of 6 bits for the K types: exact. Loads only; no
+ * fault is possible for a unit below n_cols / 32.
  */
 #ifndef HALO_GFX_UNITS_H
 #define HALO_GFX_UNITS_H
@@ -85,7 +86,8 @@ template <> struct halo_type_code<HALO_TYPE_Q8_0> {
     struct raw { halo_u4 low, high; uint16_t d; };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
-        return raw{halo_load<halo_u4>(row, u), halo_load<halo_u4>(row + at.high, u), halo_load<uint16_t>(row + at.scales, u)};
+        return raw{halo_load<halo_u4>(row, u), halo_load<halo_u4>(row + at.high, u),
+                   halo_load<uint16_t>(row + at.scales, u)};
     }
     HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
     {
@@ -131,7 +133,8 @@ template <> struct halo_type_code<HALO_TYPE_Q5_0> : halo_code_nibbles {
     struct raw { halo_u4 n; uint32_t bits; uint16_t d; };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
-        return raw{halo_load<halo_u4>(row, u), halo_load<uint32_t>(row + at.bits, u), halo_load<uint16_t>(row + at.scales, u)};
+        return raw{halo_load<halo_u4>(row, u), halo_load<uint32_t>(row + at.bits, u),
+                   halo_load<uint16_t>(row + at.scales, u)};
     }
     HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
     {
@@ -146,7 +149,8 @@ template <> struct halo_type_code<HALO_TYPE_Q5_1> : halo_code_nibbles {
     struct raw { halo_u4 n; uint32_t bits, dm; };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
-        return raw{halo_load<halo_u4>(row, u), halo_load<uint32_t>(row + at.bits, u), halo_load<uint32_t>(row + at.scales, u)};
+        return raw{halo_load<halo_u4>(row, u), halo_load<uint32_t>(row + at.bits, u),
+                   halo_load<uint32_t>(row + at.scales, u)};
     }
     HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
     {
@@ -207,7 +211,8 @@ template <> struct halo_type_code<HALO_TYPE_Q5_K> : halo_code_nibbles {
     struct raw { halo_u4 n, k; uint32_t bits; };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
-        return raw{halo_load<halo_u4>(row, u), halo_load<halo_u4>(row + at.super, u / 8), halo_load<uint32_t>(row + at.bits, u)};
+        return raw{halo_load<halo_u4>(row, u), halo_load<halo_u4>(row + at.super, u / 8),
+                   halo_load<uint32_t>(row + at.bits, u)};
     }
     HALO_DEVICE void expand(const raw &r, uint32_t u, halo_unit *ret)
     {
@@ -223,8 +228,8 @@ template <> struct halo_type_code<HALO_TYPE_Q6_K> : halo_code_nibbles {
     struct raw { halo_u4 n; halo_u2 pairs; uint16_t s, d; };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
-        return raw{halo_load<halo_u4>(row, u), halo_load<halo_u2>(row + at.pairs, u), halo_load<uint16_t>(row + at.scales, u),
-                   halo_load<uint16_t>(row + at.super, u / 8)};
+        return raw{halo_load<halo_u4>(row, u), halo_load<halo_u2>(row + at.pairs, u),
+                   halo_load<uint16_t>(row + at.scales, u), halo_load<uint16_t>(row + at.super, u / 8)};
     }
     HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
     {
@@ -285,7 +290,8 @@ template <> struct halo_type_code<HALO_TYPE_IQ4_XS> : halo_code_nibbles {
     struct raw { halo_u4 n; int8_t s; uint16_t d; };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
-        return raw{halo_load<halo_u4>(row, u), halo_load<int8_t>(row + at.scales, u), halo_load<uint16_t>(row + at.super, u / 8)};
+        return raw{halo_load<halo_u4>(row, u), halo_load<int8_t>(row + at.scales, u),
+                   halo_load<uint16_t>(row + at.super, u / 8)};
     }
     HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
     {
@@ -327,8 +333,10 @@ template <typename CODE> HALO_DEVICE float halo_unit_dot(const halo_unit &w, con
 {
     int sum[2] = {0, 0}, sum16[2] = {x.u.sum[0], x.u.sum[1]};
     for (int i = 0; i < 4; i++) {
-        sum[0] = CODE::SIGNED ? halo_dot4(w.q[i], (int)x.low.e[i], sum[0]) : halo_dot4_u(w.q[i], (int)x.low.e[i], sum[0]);
-        sum[1] = CODE::SIGNED ? halo_dot4(w.q[4 + i], (int)x.high.e[i], sum[1]) : halo_dot4_u(w.q[4 + i], (int)x.high.e[i], sum[1]);
+        sum[0] =
+            CODE::SIGNED ? halo_dot4(w.q[i], (int)x.low.e[i], sum[0]) : halo_dot4_u(w.q[i], (int)x.low.e[i], sum[0]);
+        sum[1] = CODE::SIGNED ? halo_dot4(w.q[4 + i], (int)x.high.e[i], sum[1])
+                              : halo_dot4_u(w.q[4 + i], (int)x.high.e[i], sum[1]);
     }
     if (CODE::OFFSET != 0)
         for (int h = 0; h < 2; h++)

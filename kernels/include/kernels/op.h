@@ -21,8 +21,8 @@ enum halo_op_kind {
     HALO_OP_QK_NORM, /* q and k: rmsnorm over each head of head_dim, weights shared by the heads, in place */
     HALO_OP_ROPE,    /* rotates q and k in place by the row's position */
     HALO_OP_KV_WRITE, /* stores k and v of the row into the pages of its sequence */
-    HALO_OP_ATTEND,   /* out = softmax(q K^T * scale) V, positions 0..pos of the row's sequence, of the stored K and V */
-    HALO_OP_GLU,      /* out = act(gate) * up; out may be gate */
+    HALO_OP_ATTEND, /* out = softmax(q K^T * scale) V, positions 0..pos of the row's sequence, of the stored K and V */
+    HALO_OP_GLU,    /* out = act(gate) * up; out may be gate */
     HALO_OP_MOE_ROUTE,  /* router logits -> top_k experts and their weights */
     HALO_OP_MOE_MATMUL, /* for the chosen experts: out[slot] = weight[expert] x[slot or shared] */
     HALO_OP_MOE_SUM,    /* out = sum over slots of weight[slot] * x[slot] */

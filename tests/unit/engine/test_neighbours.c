@@ -32,10 +32,11 @@ static void a_prompt_beside_replies_on_another_model(void **state)
     child_send(&c, "{\"type\":\"load\",\"id\":2,\"model\":\"%s\"}", link);
     assert_int_equal(child_wait(&c, 2)->terminal, HALO_EV_LOADED);
     for (int i = 0; i < REPLIES; i++)
-        child_send(&c,
-                   "{\"type\":\"generate\",\"id\":%d,\"model\":\"fable-Q4_K_M\",\"tokens\":[1,2,%d],\"max_tokens\":1000,"
-                   "\"ignore_eos\":true,\"emit_token_ids\":true}",
-                   10 + i, i);
+        child_send(
+            &c,
+            "{\"type\":\"generate\",\"id\":%d,\"model\":\"fable-Q4_K_M\",\"tokens\":[1,2,%d],\"max_tokens\":1000,"
+            "\"ignore_eos\":true,\"emit_token_ids\":true}",
+            10 + i, i);
     while (c.requests[10 + REPLIES - 1].n_ids < 10)
         assert_true(child_read(&c, 100));
     for (int i = 1; i < 900; i++)

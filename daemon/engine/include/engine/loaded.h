@@ -114,9 +114,9 @@ struct halo_budget {
 void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
                     uint64_t free_bytes, struct halo_budget *ret);
 
-/* The largest context, at most `limit`, with which n_sequences whole sequences have their KV cache in what is free: what
- * the sentence "load with a context of at most N" says. 0 when not even one page each fits. Whole pages, unless it is
- * `limit` itself. */
+/* The largest context, at most `limit`, with which n_sequences whole sequences have their KV cache in what is free:
+ * what the sentence "load with a context of at most N" says. 0 when not even one page each fits. Whole pages, unless it
+ * is `limit` itself. */
 uint32_t halo_budget_fit_context(const struct halo_budget *budget, uint32_t n_sequences, uint32_t limit);
 
 /* What models may take of a device now: free memory less a reserve for the rest of the machine. */
