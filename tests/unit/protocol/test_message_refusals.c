@@ -305,6 +305,7 @@ static char *nested(size_t n_open, char open, char close)
 {
     char *line = malloc(100 + 8 * n_open), *at = line;
 
+    assert_non_null(line);
     at += sprintf(at, "{\"type\":\"ping\",\"id\":7,\"x\":");
     for (size_t i = 0; i < n_open; i++)
         at += sprintf(at, open == '{' && i > 0 ? "\"a\":%c" : "%c", open);
