@@ -85,10 +85,18 @@ check 'raw answers every line' 0 -- bash -c \
     "for i in \$(seq 50); do printf '{\"type\":\"ping\",\"id\":%d}\n' \$i; done | '$ctl' raw | grep -c pong | grep -qx 50"
 check 'interrupt cancels and says so by its status' 130 -- bash -c \
     "set -m; '$ctl' -q generate -n 900 --ignore-eos 'Once' >/dev/null & p=\$!; sleep 0.4; kill -INT \$p; wait \$p"
+check 'the engine is killed in the middle of a stream: a notice, and the same text' 0 'engine_restarted: the engine was killed by signal 9' -- bash -c \
+    "a=\$('$ctl' -q generate -n 800 --seed 3 --ignore-eos 'Once')
+     '$ctl' generate -n 800 --seed 3 --ignore-eos 'Once' >'$run/out' 2>'$run/err' & p=\$!
+     for _ in \$(seq 500); do [ -s '$run/out' ] && break; sleep 0.01; done
+     pkill -9 -P $daemon; wait \$p || exit 9
+     cat '$run/err'; [ \"\$a\" = \"\$(cat '$run/out')\" ]"
 check 'stats' 0 'counters' -- "$ctl" stats
 check 'diag' 0 'build' -- "$ctl" diag
 check 'unload' 0 'freed' -- "$ctl" unload fable-Q4_K_M
 check 'unload again is refused' 3 'not_found' -- "$ctl" unload fable-Q4_K_M
+check 'a model that is named is loaded' 0 'Once|[a-z]' -- "$ctl" -q generate -m fable-Q4_K_M -n 3 -t 0 'Once'
+check 'and is there from then on' 0 '^unloaded|freed' -- "$ctl" unload fable-Q4_K_M
 
 echo "$n checks, $bad failed"
 [ "$bad" -ne 0 ] && { echo '--- log of the daemon'; tail -n 40 "$run/log"; }

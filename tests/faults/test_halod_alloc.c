@@ -85,14 +85,20 @@ static void converse(void)
         {"{\"type\":\"hello\",\"id\":5}\n", 0},
         {"{\"type\":\"cancel\",\"id\":6,\"target\":4}\n", 0, true},
     };
-    struct asked deadly[] = {{"{\"type\":\"generate\",\"id\":0,\"prompt\":\"die=3\"}\n", 0}};
+    /* The engine dies of the first one; all three go on in the next. */
+    struct asked deadly[] = {
+        {"{\"type\":\"generate\",\"id\":0,\"prompt\":\"n=5 us=200 die=4\",\"model\":\"named\"}\n", 0},
+        {"{\"type\":\"score\",\"id\":1,\"model\":\"named\",\"text\":\"n=6 us=300\"}\n", 0},
+        {"{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=9 us=200\",\"deadline_ms\":100000}\n", 0},
+    };
     struct asked last[] = {{"{\"type\":\"generate\",\"id\":0,\"prompt\":\"n=2\"}\n", 0},
                            {"{\"type\":\"ping\",\"id\":1}\n", 0}};
     if (talk(first, 7))
         for (size_t i = 0; i < 7; i++)
             assert_int_equal(first[i].n_terminal, 1);
-    if (talk(deadly, 1))
-        assert_int_equal(deadly[0].n_terminal, 1);
+    if (talk(deadly, 3))
+        for (size_t i = 0; i < 3; i++)
+            assert_int_equal(deadly[i].n_terminal, 1);
     /* One of them may be hit; the next cannot be, only one allocation fails. */
     if (!talk(last, 2))
         assert_true(talk(last, 2));

@@ -100,10 +100,13 @@ static void a_death_in_between(void **state)
     assert_int_equal(rig_log_count(&rig, "engine: loading slow-400"), 2);
     client_connect(&gone, &rig);
     client_send(&gone, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-200\",\"prompt\":\"n=3\"}");
-    rig_sleep_ms(100);
+    while (!rig_log_has(&rig, "engine: loading slow-200"))
+        rig_sleep_ms(5);
     client_close(&gone);
-    rig_sleep_ms(300);
-    assert_int_equal(n_models(), 2); /* a disconnect does not end a load */
+    for (uint64_t until = rig_now_ms() + 5000; n_models() < 2;) { /* a disconnect does not end a load */
+        assert_true(rig_now_ms() < until);
+        rig_sleep_ms(20);
+    }
     end();
 }
 
