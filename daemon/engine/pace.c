@@ -1,7 +1,8 @@
 /* pace.c: the time that prompts may take beside replies.
  *
  * Device thread; a few numbers. The time of a decode step follows a faster one quickly and a slower one slowly, for
- * what makes a step slow by chance would be paid by everybody's next token.
+ * what makes a step slow by chance would be paid by everybody's next token. What a row adds is a difference of two
+ * noisy times: one step moves it by a quarter at most.
  */
 #include <engine/pace.h>
 
@@ -81,6 +82,15 @@ static void follow(double *value, double seen, double weight)
     *value = *value > 0 ? *value + weight * (seen - *value) : seen;
 }
 
+/* A quarter of the way, to no more than twice and no less than half of what it was. */
+static void follow_steadily(double *value, double seen, double at_first)
+{
+    if (*value <= 0)
+        *value = at_first;
+    double most = 2 * *value, least = *value / 2;
+    *value += 0.25 * ((seen > most ? most : seen < least ? least : seen) - *value);
+}
+
 void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_prompt_rows, uint64_t elapsed_ns)
 {
     double ns = elapsed_ns > 0 ? (double)elapsed_ns : 1;
@@ -96,6 +106,6 @@ void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_promp
     if (n_decodes == 0)
         return;
     double added_ns = ns - halo_pace_decode_ns(pace, n_decodes);
-    follow(&pace->added_row_ns, (added_ns > 1 ? added_ns : 1) / n_prompt_rows, 0.25);
+    follow_steadily(&pace->added_row_ns, added_ns / n_prompt_rows, ns / (n_prompt_rows + n_decodes));
     pace->n_mixed++;
 }
