@@ -55,6 +55,26 @@ static void a_step_is_never_longer_than_its_share(void **state)
     }
 }
 
+/* When everything takes three times as long for good, so may the pieces, soon. */
+static void a_slower_machine_is_noticed(void **state)
+{
+    struct machine m = {20 * MS, 0.5 * MS, MS};
+    struct halo_pace pace;
+    assert_int_equal(halo_pace_init(&pace, 48), 0);
+    for (int i = 0; i < 200; i++) {
+        struct halo_pace_load load = load_of(8);
+        uint32_t n_rows = halo_pace_rows(&pace, &load);
+        halo_pace_note(&pace, 8, n_rows, step_of(&m, 8, n_rows));
+        if (i == 80)
+            m = (struct machine){60 * MS, 1.5 * MS, 3 * MS};
+    }
+    assert_true(halo_pace_decode_ns(&pace, 8) > 0.65 * step_of(&m, 8, 0)); /* of a third */
+    struct halo_pace_load load = load_of(8);
+    pace.n_mixed = 0;
+    assert_true(halo_pace_rows(&pace, &load) >= 12); /* of 8 */
+    halo_pace_finish(&pace);
+}
+
 /* Deep in a long prompt a row costs many times what the first ones did, and the replies grow too. */
 static void the_share_holds_at_any_depth(void **state)
 {
@@ -98,7 +118,9 @@ static void one_slow_step_does_not_open_the_gate(void **state)
     for (int i = 0; i < 20; i++)
         halo_pace_note(&pace, 8, 0, 20 * MS);
     halo_pace_note(&pace, 8, 0, 60 * MS);
-    assert_true(halo_pace_decode_ns(&pace, 8) <= 25 * MS);
+    assert_true(halo_pace_decode_ns(&pace, 8) <= 22.5 * MS);
+    halo_pace_note(&pace, 8, 0, 5000ull * MS);
+    assert_true(halo_pace_decode_ns(&pace, 8) <= 26 * MS);
     halo_pace_note(&pace, 8, 0, 20 * MS);
     halo_pace_note(&pace, 8, 0, 20 * MS);
     assert_true(halo_pace_decode_ns(&pace, 8) <= 21.5 * MS);
@@ -140,6 +162,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_never_longer_than_its_share),
+        cmocka_unit_test(a_slower_machine_is_noticed),
         cmocka_unit_test(the_share_holds_at_any_depth),
         cmocka_unit_test(a_number_of_replies_is_measured_before_it_is_judged),
         cmocka_unit_test(one_slow_step_does_not_open_the_gate),
