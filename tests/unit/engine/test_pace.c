@@ -68,10 +68,10 @@ static void a_slower_machine_is_noticed(void **state)
         if (i == 80)
             m = (struct machine){60 * MS, 1.5 * MS, 3 * MS};
     }
-    assert_true(halo_pace_decode_ns(&pace, 8) > 0.65 * step_of(&m, 8, 0)); /* of a third */
+    assert_true(halo_pace_decode_ns(&pace, 8) > 0.65 * step_of(&m, 8, 0)); /* from a third of it */
     struct halo_pace_load load = load_of(8);
     pace.n_mixed = 0;
-    assert_true(halo_pace_rows(&pace, &load) >= 12); /* of 8 */
+    assert_true(halo_pace_rows(&pace, &load) >= 12);
     halo_pace_finish(&pace);
 }
 
