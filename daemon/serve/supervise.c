@@ -55,7 +55,9 @@ void halo_engine_start(struct halo_engine *engine)
     engine->phase[0] = engine->load[0] = '\0';
     engine->activity = HALO_WIRE_ACTIVITY_IDLE;
     engine->phase_ms = engine->load_ms = engine->running = 0;
+    halo_spare_drop(engine);
     int r = halo_engine_run_create(engine, &engine->run);
+    halo_spare_fill(engine);
     if (r == 0)
         r = say_hello(engine);
     if (r < 0) {
@@ -182,6 +184,7 @@ void halo_engine_stop(struct halo_engine *engine)
 
 void halo_engine_close(struct halo_engine *engine)
 {
+    halo_spare_drop(engine);
     uv_close((uv_handle_t *)&engine->timer, NULL);
     uv_close((uv_handle_t *)&engine->watch, NULL);
 }

@@ -59,6 +59,7 @@ static void look(uv_timer_t *timer)
     struct halo_engine *engine = timer->data;
     const struct halo_config *config = engine->daemon->config;
     uint64_t now = halo_clock_ns();
+    halo_spare_fill(engine);
     if (was_deaf(engine, now, uv_timer_get_repeat(timer) * MS))
         return;
     uint64_t silent_ms = (now - engine->heard_ns) / MS, up_ms = (now - engine->spawned_ns) / MS;

@@ -342,7 +342,7 @@ static void full_house(void **state)
 static void descriptors_run_out(void **state)
 {
     struct client held[40];
-    struct rlimit small = {40, 40}; /* the loop, the engine's pipes and stderr take about 20 */
+    struct rlimit small = {48, 48}; /* the loop, the engine's pipes, stderr and what is spare take about 28 */
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     rig_start(&rig, "", NULL);
@@ -365,6 +365,61 @@ static void descriptors_run_out(void **state)
     end();
 }
 
+/* All taken, and then the engine dies: its successor still gets what it needs, not those who wait at the door. */
+static void descriptors_for_the_next_engine(void **state)
+{
+    struct client held[60];
+    struct rlimit small = {56, 56};
+    struct halo_ev ev;
+    rig_start(&rig, "[engine]\nbreaker_deaths = 3\n", NULL);
+    client_connect(&client, &rig);
+    assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
+    assert_int_equal(prlimit(rig.pid, RLIMIT_NOFILE, &small, NULL), 0);
+    for (int i = 0; i < 60; i++)
+        client_connect(&held[i], &rig);
+    for (uint64_t until = rig_now_ms() + 5000; counter("accept_pauses") == 0; rig_sleep_ms(20))
+        assert_true(rig_now_ms() < until);
+    client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=300 us=2000 size=1\"}");
+    client_event(&client, &ev, 5000);
+    halo_ev_finish(&ev);
+    for (int i = 0; i < 3; i++) {
+        int starts = rig_engine_starts(&rig);
+        assert_int_equal(kill(rig_engine_pid(&rig), SIGKILL), 0);
+        for (uint64_t until = rig_now_ms() + 5000; rig_engine_starts(&rig) == starts; rig_sleep_ms(10))
+            assert_true(rig_now_ms() < until);
+        rig_sleep_ms(150); /* time for the door to take what was freed */
+    }
+    client_terminal(&client, 1, &ev, 5000);
+    assert_int_equal(ev.type, HALO_EV_DONE);
+    halo_ev_finish(&ev);
+    for (int i = 0; i < 60; i++)
+        client_close(&held[i]);
+    end();
+}
+
+/* Who reads a byte now and then is as slow as who reads nothing: the time does not begin anew with each byte. */
+static void a_byte_now_and_then_is_no_reading(void **state)
+{
+    struct client slow, other;
+    struct stream stream = {.id = 2, .size = 4};
+    char byte;
+    begin("[limits]\nstall_ms = 600\noutput_high_bytes = 65536\noutput_low_bytes = 16384\n");
+    client_connect(&slow, &rig);
+    client_connect(&other, &rig);
+    client_send(&slow, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=100000 size=10000\"}");
+    client_send(&other, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=100 us=3000\",\"emit_token_ids\":true}");
+    for (uint64_t until = rig_now_ms() + 10000; counter("stalls") == 0; rig_sleep_ms(10)) {
+        assert_true(rig_now_ms() < until);
+        assert_int_equal(recv(slow.fd, &byte, 1, 0), 1);
+    }
+    streams_read(&other, &stream, 1, 5000);
+    assert_int_equal(stream.n_ids, 100); /* nobody else was slower for it */
+    halo_ev_finish(&stream.end);
+    client_close(&other);
+    client_close(&slow);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,7 +428,8 @@ int main(void)
         cmocka_unit_test(one_byte_at_a_time),        cmocka_unit_test(leaves_in_the_middle),
         cmocka_unit_test(half_open_gets_its_answers), cmocka_unit_test(half_open_then_gone),
         cmocka_unit_test(disconnect_cancels),        cmocka_unit_test(full_house),
-        cmocka_unit_test(descriptors_run_out),
+        cmocka_unit_test(descriptors_run_out),       cmocka_unit_test(descriptors_for_the_next_engine),
+        cmocka_unit_test(a_byte_now_and_then_is_no_reading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

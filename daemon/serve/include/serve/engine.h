@@ -23,6 +23,7 @@ struct halo_daemon;
 #define HALO_ENGINE_FD 3                         /* the child's end of the socket pair */
 #define HALO_ENGINE_LINE_BYTES (256u << 20)      /* an answer may be longer than a request: pieces of 8 MiB of text */
 #define HALO_ENGINE_WORDS_BYTES 160
+#define HALO_ENGINE_SPARE_FDS 8 /* two pairs for the child, a pipe for its exec, and a little more */
 #define HALO_ENGINE_FEATURES 32
 #define HALO_ENGINE_FEATURE_BYTES 64
 
@@ -76,6 +77,8 @@ struct halo_engine {
     char load[256];
     uint64_t died_ns; /* when the last one was given up */
     bool unwell;      /* the service manager's watchdog is not fed */
+    int spare_fds[HALO_ENGINE_SPARE_FDS];
+    size_t n_spare;
 };
 
 void halo_engine_init(struct halo_engine *engine, struct halo_daemon *daemon);
@@ -107,6 +110,10 @@ int halo_engine_run_read(struct halo_engine_run *run);
 /* Where lines for the engine are written; NULL when there is none to hear them. */
 struct halo_json *halo_engine_out(struct halo_engine *engine);
 void halo_engine_flush(struct halo_engine *engine);
+
+/* spare.c: descriptors kept for a start */
+void halo_spare_fill(struct halo_engine *engine);
+void halo_spare_drop(struct halo_engine *engine);
 
 /* watch.c */
 void halo_watch_start(struct halo_engine *engine);
