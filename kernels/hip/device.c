@@ -141,9 +141,10 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
         .features = device->properties.integrated ? HALO_DEVICE_HOST_MEMORY : 0,
         .n_threads = 1,
     };
-    snprintf(ret->detail, sizeof(ret->detail), "%.64s, %.32s, %u units, %s, %.48s", device->name,
+    snprintf(ret->detail, sizeof(ret->detail), "%.64s, %.16s, %u units, %s%s%.24s, %.24s", device->name,
              device->properties.arch, device->properties.n_units,
-             device->properties.integrated ? "memory shared with the host" : "own memory", device->api.path);
+             device->properties.integrated ? "shared memory" : "own memory",
+             device->no_graphs[0] ? ", no graphs: " : "", device->no_graphs, device->api.path);
     halo_hip_memory(device, &ret->memory_bytes, &ret->free_bytes);
 }
 

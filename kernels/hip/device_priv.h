@@ -26,6 +26,8 @@
 #define HALO_HIP_GEMV_ROWS_MAX 8 /* rows of a batch that the GEMV kernels take together */
 #define HALO_HIP_SPLITS_MAX 64   /* of attention */
 #define HALO_HIP_ITEMS_MAX 256   /* rows times splits when there are several splits */
+#define HALO_HIP_GRAPH_ROWS 8    /* batches of so many rows have graphs */
+#define HALO_HIP_LEVELS 4        /* of the length of contexts: up to 1, 4, 16 pages and more */
 
 struct halo_device {
     struct halo_hip_api api;
@@ -36,6 +38,7 @@ struct halo_device {
     bool seen[HALO_HIP_VARIANTS_MAX];       /* was launched once and came back */
     uint32_t deadline_ms;
     int index;
+    char no_graphs[48]; /* why steps are not replayed as graphs; empty: they are */
     struct halo_device_model *models;
     /* Once set, everything fails with -EIO and this sentence. */
     atomic_int lost;
@@ -83,6 +86,12 @@ struct halo_hip_input {
     bool busy;
 };
 
+/* Steps of one class, recorded (graph.c). */
+struct halo_hip_graph {
+    void *exec[2]; /* for each set of inputs; NULL: none */
+    bool warm;     /* a step of this class was launched once */
+};
+
 struct halo_device_model {
     struct halo_device *device;
     struct halo_device_model *next;
@@ -97,6 +106,7 @@ struct halo_device_model {
     bool staging_busy[2];
     uint32_t staging_turn;
     pthread_mutex_t staging_lock;
+    struct halo_hip_graph graphs[HALO_HIP_GRAPH_ROWS][HALO_HIP_LEVELS]; /* [rows - 1][level] */
     uint32_t n_rows; /* of the last run */
     bool sealed;
 };
@@ -146,6 +156,10 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
 void halo_hip_model_destroy(struct halo_device_model *model);
 int halo_hip_model_seal(struct halo_device_model *model, char *reason);
 int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
+
+/* graph.c: records the graphs of a model whose weights are in; an error only when the device was lost on the way. */
+int halo_hip_graphs_record(struct halo_device_model *model, char *reason);
+void halo_hip_graphs_drop(struct halo_device_model *model);
 
 /* supports.c */
 int halo_hip_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason);

@@ -157,6 +157,9 @@ void halo_hip_input_fill(struct halo_hip_run *run, uint8_t *host, uint8_t *devic
         fill_pages(plan, batch, (uint32_t *)(void *)(host + at.page_first), (uint32_t *)(void *)(host + at.pages));
     for (uint32_t r = 0; r < batch->n_rows; r++)
         run->n_positions = (uint32_t)batch->pos[r] >= run->n_positions ? (uint32_t)batch->pos[r] + 1 : run->n_positions;
+    uint32_t n_longest = HALO_HIP_CEIL(run->n_positions, HALO_KV_PAGE_TOKENS);
+    while (run->level + 1 < HALO_HIP_LEVELS && n_longest > 1u << 2 * run->level)
+        run->level++;
     in->token = (const int32_t *)(const void *)(device + at.token);
     in->pos = (const int32_t *)(const void *)(device + at.pos);
     in->page_first = (const uint32_t *)(const void *)(device + at.page_first);

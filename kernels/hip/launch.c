@@ -18,11 +18,14 @@ int halo_hip_launch(struct halo_hip_run *run, uint32_t op, uint32_t type, uint32
     if (index < 0)
         return halo_hip_reason(run->reason, -ENOTSUP, "no kernel for op %u, type %u and %u rows", op, type, rows);
     const struct halo_hip_variant *v = &halo_hip_variants[index];
-    bool first = !device->seen[index];
+    bool first = !device->seen[index] && !run->recording;
     void *params[] = {args};
-    halo_hip_publish(run->phase, first ? v->first_launch : v->kernel, run->op);
+    if (!run->recording)
+        halo_hip_publish(run->phase, first ? v->first_launch : v->kernel, run->op);
     int error = device->api.ModuleLaunchKernel(device->functions[index], grid.x, grid.y, grid.z, v->block, 1, 1, 0,
-                                               device->stream, params, NULL);
+                                               run->stream, params, NULL);
+    if (run->recording)
+        return error;
     error = halo_hip_check(device, error, v->kernel, run->reason);
     if (!error && first) {
         error = halo_hip_drain(device, v->first_launch, run->reason);

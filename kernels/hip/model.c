@@ -157,6 +157,7 @@ void halo_hip_model_destroy(struct halo_device_model *model)
     /* What is still queued reads this memory. When it does not end, the device is lost and nothing is given back. */
     if (!atomic_load(&device->lost))
         halo_hip_drain(device, "the last work of a model", NULL);
+    halo_hip_graphs_drop(model);
     for (uint32_t i = 0; i < 2 && !atomic_load(&device->lost); i++) {
         if (model->input[i].event)
             device->api.EventDestroy(model->input[i].event);
@@ -189,8 +190,9 @@ int halo_hip_model_seal(struct halo_device_model *model, char *reason)
         return error;
     halo_hip_region_release(device, &model->file_region);
     halo_hip_region_release(device, &model->staging_region);
-    model->sealed = true;
-    return 0;
+    error = halo_hip_graphs_record(model, reason);
+    model->sealed = !error;
+    return error;
 }
 
 int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason)

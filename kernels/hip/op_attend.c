@@ -41,12 +41,13 @@ int halo_hip_op_kv_write(struct halo_hip_run *run, const struct halo_op *op)
                            (struct halo_hip_grid){kv->n_head_kv, run->n_rows, 1}, &args);
 }
 
+/* By the level of the context, not its length, so that steps of a class are the same launches; a split without a page
+ * adds nothing. */
 static uint32_t count_splits(const struct halo_hip_run *run, uint32_t blocks_per_split, uint32_t n_rows)
 {
-    uint32_t wanted = BLOCKS_PER_UNIT * run->model->device->properties.n_units;
+    uint32_t wanted = BLOCKS_PER_UNIT * run->model->device->properties.n_units, most = 1u << 2 * run->level;
     uint32_t n = HALO_HIP_CEIL(wanted, blocks_per_split * n_rows);
-    uint32_t n_pages = HALO_HIP_CEIL(run->n_positions, HALO_KV_PAGE_TOKENS);
-    n = n < n_pages ? n : n_pages;
+    n = n < most ? n : most;
     n = n < HALO_HIP_SPLITS_MAX ? n : HALO_HIP_SPLITS_MAX;
     n = n * n_rows <= HALO_HIP_ITEMS_MAX ? n : HALO_HIP_ITEMS_MAX / n_rows;
     return n > 1 ? n : 1;

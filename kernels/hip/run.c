@@ -1,7 +1,8 @@
 /* run.c: runs the ops of a plan for one batch.
  *
  * A batch is checked before anything is touched. Its inputs go to one of two sets, so that the host can fill the next
- * while the GPU still reads this one; a set is used again when the event of its last run has come. Without wanted
+ * while the GPU still reads this one; a set is used again when the event of its last run has come. A decode step of few
+ * rows is one graph (graph.c). Without wanted
  * logits the call returns when everything is queued: the next chunk of a prompt is prepared meanwhile, and a failure is
  * reported by the call that meets it. Device thread; allocates nothing.
  */
@@ -72,6 +73,48 @@ static int bring_logits(struct halo_hip_run *run, struct halo_hip_input *input)
     return error;
 }
 
+void halo_hip_run_init(struct halo_hip_run *run, struct halo_device_model *model, const struct halo_batch *batch,
+                       struct halo_device_phase *phase, char *reason)
+{
+    *run = (struct halo_hip_run){.model = model,
+                                 .batch = batch,
+                                 .phase = phase,
+                                 .reason = reason,
+                                 .stream = model->device->stream,
+                                 .n_rows = batch->n_rows,
+                                 .act_value = HALO_NONE,
+                                 .half_value = HALO_NONE,
+                                 .grouped_choice = HALO_NONE};
+}
+
+int halo_hip_run_ops(struct halo_hip_run *run)
+{
+    const struct halo_plan *plan = run->model->plan;
+    int error = 0;
+    for (uint32_t i = 0; i < plan->n_ops && !error; i++) {
+        run->op = i;
+        error = run_op[plan->ops[i].kind](run, &plan->ops[i]);
+    }
+    return error;
+}
+
+/* Replays the graph of the batch's class, or launches its kernels one by one. */
+static int launch_all(struct halo_hip_run *run)
+{
+    struct halo_hip_graph *graph = halo_hip_graph_fits(run) ? halo_hip_graph_of(run) : NULL;
+    struct halo_device *device = run->model->device;
+    /* A discrete GPU has one copy of the inputs for both sets. */
+    void *exec = graph ? graph->exec[device->properties.integrated ? run->model->turn : 0] : NULL;
+    if (!exec || !graph->warm) {
+        int error = halo_hip_run_ops(run);
+        if (graph)
+            graph->warm = !error;
+        return error;
+    }
+    halo_hip_publish(run->phase, "replaying a step", 0);
+    return halo_hip_check(device, device->api.GraphLaunch(exec, run->stream), "replaying a step", run->reason);
+}
+
 int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
                  char *reason)
 {
@@ -84,20 +127,12 @@ int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch
     error = halo_hip_batch_check(plan, batch, reason);
     if (error || batch->n_rows == 0)
         return error;
-    struct halo_hip_run run = {.model = model,
-                               .batch = batch,
-                               .phase = phase,
-                               .reason = reason,
-                               .n_rows = batch->n_rows,
-                               .act_value = HALO_NONE,
-                               .half_value = HALO_NONE,
-                               .grouped_choice = HALO_NONE};
+    struct halo_hip_run run;
+    halo_hip_run_init(&run, model, batch, phase, reason);
     model->turn ^= 1;
     error = bring_inputs(&run, &model->input[model->turn]);
-    for (uint32_t i = 0; i < plan->n_ops && !error; i++) {
-        run.op = i;
-        error = run_op[plan->ops[i].kind](&run, &plan->ops[i]);
-    }
+    if (!error)
+        error = launch_all(&run);
     model->n_rows = batch->n_rows;
     return error ? error : bring_logits(&run, &model->input[model->turn]);
 }

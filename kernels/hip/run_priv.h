@@ -21,8 +21,11 @@ struct halo_hip_run {
     struct halo_device_phase *phase;
     char *reason;
     struct halo_hip_inputs in;
-    uint32_t op; /* index in the plan */
+    void *stream;   /* where kernels are launched */
+    bool recording; /* into a graph: nothing runs, nothing can be waited for */
+    uint32_t op;    /* index in the plan */
     uint32_t n_rows;
+    uint32_t level; /* of the longest context: it has at most 4^level pages, or this is the last level */
     uint32_t n_positions;                  /* of the longest sequence, up to its row's */
     uint32_t n_tiles;                      /* of prefill attention */
     const struct halo_prefill_tile *tiles; /* the same in host memory */
@@ -31,6 +34,15 @@ struct halo_hip_run {
     uint16_t act_value, half_value, grouped_choice;
     uint32_t act_cols, half_cols; /* lengths of the rows in them */
 };
+
+/* run.c */
+void halo_hip_run_init(struct halo_hip_run *run, struct halo_device_model *model, const struct halo_batch *batch,
+                       struct halo_device_phase *phase, char *reason);
+int halo_hip_run_ops(struct halo_hip_run *run);
+
+/* graph.c. Whether the batch is of a kind that has graphs (its inputs are filled), and the one of its class. */
+bool halo_hip_graph_fits(const struct halo_hip_run *run);
+struct halo_hip_graph *halo_hip_graph_of(const struct halo_hip_run *run);
 
 /* input.c: bytes of one set of inputs, at most. */
 uint64_t halo_hip_input_bytes(const struct halo_plan *plan);

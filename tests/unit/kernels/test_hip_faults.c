@@ -89,15 +89,21 @@ static const struct fault faults[] = {
      "first launch of embed_f32", true},
     {"hang in a later first launch", "hipModuleLaunchKernel:3:stall", false, -ETIME, "first launch of gemv_q4_k_x1",
      "first launch of gemv_q4_k_x1", true},
-    {"hang in a decode step", "hipModuleLaunchKernel:12:stall", false, -ETIME, "a step of 1 rows",
-     "waiting for the GPU", true},
+    {"hang in a decode step", "hipGraphLaunch:1:stall", false, -ETIME, "a step of 1 rows", "waiting for the GPU", true},
+    {"hang in a step that is launched", "hipStreamBeginCapture:*:error=801,hipModuleLaunchKernel:12:stall", false, -ETIME,
+     "a step of 1 rows", "waiting for the GPU", true},
+    {"no graphs", "hipStreamBeginCapture:*:error=801", false, 0, NULL, "waiting for the GPU", false},
+    {"no memory for graphs", "hipGraphInstantiate:3:oom", true, 0, NULL, "waiting for the GPU", false},
+    {"lost while recording", "hipStreamEndCapture:2:lost", false, -EIO, "launch failed (719)", NULL, true},
     {"hang while memory is cleared", "hipMemsetAsync:1:stall", false, -ETIME, "clearing the KV cache", NULL, true},
     {"no memory for weights", "hipHostMalloc:1:oom", false, -ENOMEM, "weights", NULL, false},
     {"no memory for the cache", "hipMalloc:1:oom", false, -ENOMEM, "KV cache", NULL, false},
     {"no memory for activations", "hipMalloc:2:oom", false, -ENOMEM, "activations", NULL, false},
     {"no memory for the buffers", "hipHostMalloc:2:oom", true, -ENOMEM, "buffers of the upload", NULL, false},
     {"lost in the upload", "hipMemcpyAsync:1:lost", true, -EIO, "launch failed (719)", NULL, true},
-    {"lost at a launch", "hipModuleLaunchKernel:6:lost", false, -EIO, "launch failed (719)", "embed_f32", true},
+    {"lost at a launch", "hipModuleLaunchKernel:2:lost", false, -EIO, "launch failed (719)", "first launch of rmsnorm",
+     true},
+    {"lost at a replay", "hipGraphLaunch:2:lost", false, -EIO, "replaying a step", "replaying a step", true},
     {"illegal address while waiting", "hipEventQuery:*:error=700", false, -EIO, "illegal address (700)", NULL, true},
 };
 
@@ -160,6 +166,43 @@ static void faults_are_told_apart(void **state)
     }
 }
 
+/* Four steps of one row, logits of the last; `ret_detail` says how the device ran them. */
+static void last_logits(const char *script, float *ret, char *ret_detail)
+{
+    static struct fixture f;
+    char reason[HALO_DEVICE_REASON] = "";
+    struct halo_device_info info;
+    const uint32_t zero = 0;
+    const struct halo_batch_seq seq = {&zero, 1};
+    const struct halo_device_options options = {.library = getenv("HALO_HIP_LIB")};
+    setenv("HALO_HIP_EMU_SCRIPT", script, 1);
+    build(&f);
+    if (f.device_ops->open(&f.device, &options, reason) || load(&f, reason))
+        fail_msg("%s", reason);
+    for (int32_t i = 0; i < 4; i++) {
+        struct halo_batch batch = {1, &i, &i, &zero, 1, &seq, 1, &zero, ret};
+        if (f.device_ops->run(f.model, &batch, NULL, reason))
+            fail_msg("%s", reason);
+    }
+    f.device_ops->describe(f.device, &info);
+    strcpy(ret_detail, info.detail);
+    fixture_finish(&f);
+}
+
+static void a_replayed_step_is_the_launched_one(void **state)
+{
+    char detail[192];
+    float *replayed = aligned_alloc(64, N_VOCAB * sizeof(float)), *launched = aligned_alloc(64, N_VOCAB * sizeof(float));
+    last_logits("", replayed, detail);
+    assert_null(strstr(detail, "no graphs"));
+    last_logits("hipStreamBeginCapture:*:error=801", launched, detail);
+    assert_non_null(strstr(detail, "no graphs: not supported (801)"));
+    assert_memory_equal(replayed, launched, N_VOCAB * sizeof(float));
+    assert_true(replayed[0] != replayed[1]);
+    free(replayed);
+    free(launched);
+}
+
 /* What a person reads when there is nothing to run on. */
 static void refusals_name_what_is_missing(void **state)
 {
@@ -207,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults_are_told_apart),
+        cmocka_unit_test(a_replayed_step_is_the_launched_one),
         cmocka_unit_test(a_changed_kernel_file_is_refused),
         cmocka_unit_test(refusals_name_what_is_missing),
     };
