@@ -161,6 +161,18 @@ static void add_pieces(struct halo_scheduler *s)
         budget -= add_piece(s, s->picks[i], budget);
 }
 
+/* Whether ids are all that anybody wants of this step. */
+static bool greedy_alone(const struct halo_scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_parts; i++) {
+        const struct halo_sequence *q = s->parts[i].sequence;
+        if (s->parts[i].n_outputs > 0 &&
+            (q->kind == HALO_SEQUENCE_SCORE || q->want_logprob || !halo_sampler_is_greedy(&q->sampler)))
+            return false;
+    }
+    return true;
+}
+
 uint32_t halo_batch_build(struct halo_scheduler *s)
 {
     s->n_parts = 0;
@@ -169,5 +181,6 @@ uint32_t halo_batch_build(struct halo_scheduler *s)
     add_decodes(s);
     s->n_decodes = s->batch.n_rows;
     add_pieces(s);
+    s->batch.largest = s->setup.finds_largest && greedy_alone(s) ? s->largest : NULL;
     return s->batch.n_rows;
 }

@@ -91,6 +91,16 @@ static uint32_t prompt_length(const struct halo_bench *bench)
     return bench->prefill > 0 ? bench->prefill : 1;
 }
 
+/* The largest logit of an output of the step, -1 when one is no number. */
+static int32_t best_id(const struct halo_scheduler *s, uint32_t output)
+{
+    uint32_t n_vocab = s->setup.plan->n_vocab;
+    const float *logits = s->logits + (size_t)output * n_vocab;
+    if (s->batch.largest)
+        return s->largest[output];
+    return halo_logits_finite(logits, n_vocab) ? halo_logits_argmax(logits, n_vocab) : -1;
+}
+
 static int run(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
     struct halo_scheduler *s = &bench->loaded->scheduler;
@@ -104,7 +114,7 @@ static int run(struct halo_bench *bench, const struct halo_device_ops *ops, stru
         return r;
     }
     for (uint32_t i = 0; i < s->batch.n_outputs; i++)
-        if (!halo_logits_finite(s->logits + (size_t)i * s->setup.plan->n_vocab, s->setup.plan->n_vocab)) {
+        if (best_id(s, i) < 0) {
             halo_fault_set(&bench->fault, HALO_FAULT_DEVICE_FAULT, "the logits of a bench are not finite numbers");
             return -EDOM;
         }
@@ -116,6 +126,7 @@ static void clear_batch(struct halo_bench *bench)
     struct halo_scheduler *s = &bench->loaded->scheduler;
     s->batch = (struct halo_batch){
         .token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs, .output = s->output, .logits = s->logits};
+    s->batch.largest = s->setup.finds_largest ? s->largest : NULL;
 }
 
 /* The next piece of one sequence's prompt. */
@@ -145,7 +156,7 @@ static int prefill_piece(struct halo_bench *bench, const struct halo_device_ops 
         return r;
     bench->at_position += n_rows;
     if (bench->at_position == n_prompt) {
-        bench->last[bench->at_sequence++] = halo_logits_argmax(s->logits, s->setup.plan->n_vocab);
+        bench->last[bench->at_sequence++] = best_id(s, 0);
         bench->at_position = 0;
     }
     return 0;
@@ -155,7 +166,7 @@ static int prefill_piece(struct halo_bench *bench, const struct halo_device_ops 
 static int decode_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
     struct halo_scheduler *s = &bench->loaded->scheduler;
-    uint32_t n_vocab = s->setup.plan->n_vocab, position = prompt_length(bench) + bench->at_position;
+    uint32_t position = prompt_length(bench) + bench->at_position;
     clear_batch(bench);
     for (uint32_t i = 0; i < bench->batch; i++) {
         int r = halo_kv_table_grow(&bench->tables[i], &s->pool, position + 1);
@@ -170,7 +181,7 @@ static int decode_step(struct halo_bench *bench, const struct halo_device_ops *o
     if (r < 0)
         return r;
     for (uint32_t i = 0; i < bench->batch; i++)
-        bench->last[i] = halo_logits_argmax(s->logits + (size_t)i * n_vocab, n_vocab);
+        bench->last[i] = best_id(s, i);
     bench->at_position++;
     return 0;
 }

@@ -19,13 +19,16 @@ static uint32_t report_tops(struct halo_scheduler *s, struct halo_sequence *q, c
     return n;
 }
 
-static bool usable(struct halo_scheduler *s, struct halo_sequence *q, const float *logits, uint32_t position)
+static bool refuse_logits(struct halo_scheduler *s, struct halo_sequence *q, uint32_t position)
 {
-    if (halo_logits_finite(logits, s->setup.plan->n_vocab))
-        return true;
     halo_fault_set(&q->fault, HALO_FAULT_DEVICE_FAULT, "the logits after position %u are not finite numbers", position);
     halo_scheduler_end(s, q, HALO_OUTCOME_FAULT);
     return false;
+}
+
+static bool usable(struct halo_scheduler *s, struct halo_sequence *q, const float *logits, uint32_t position)
+{
+    return halo_logits_finite(logits, s->setup.plan->n_vocab) || refuse_logits(s, q, position);
 }
 
 static void count_token(struct halo_scheduler *s, struct halo_sequence *q, uint64_t now_ns)
@@ -57,11 +60,26 @@ static void after_token(struct halo_scheduler *s, struct halo_sequence *q, int32
         halo_scheduler_end(s, q, HALO_OUTCOME_LENGTH);
 }
 
-static void commit_token(struct halo_scheduler *s, struct halo_sequence *q, const float *logits, uint64_t now_ns)
+/* The next token of output `output` of the step; false: the sequence was ended. */
+static bool choose_token(struct halo_scheduler *s, struct halo_sequence *q, uint32_t output, int32_t *ret_id)
 {
+    const float *logits = s->logits + (size_t)output * s->setup.plan->n_vocab;
+    if (s->batch.largest) {
+        *ret_id = s->largest[output];
+        return *ret_id >= 0 || refuse_logits(s, q, q->n_ids - 1);
+    }
     if (!usable(s, q, logits, q->n_ids - 1))
+        return false;
+    *ret_id = halo_sampler_draw(&s->sampler, &q->sampler, logits, q->ids, q->n_ids, q->n_ids);
+    return true;
+}
+
+static void commit_token(struct halo_scheduler *s, struct halo_sequence *q, uint32_t output, uint64_t now_ns)
+{
+    const float *logits = s->logits + (size_t)output * s->setup.plan->n_vocab;
+    int32_t id;
+    if (!choose_token(s, q, output, &id))
         return;
-    int32_t id = halo_sampler_draw(&s->sampler, &q->sampler, logits, q->ids, q->n_ids, q->n_ids);
     double logprob = 0;
     uint32_t n_top = 0;
     if (q->want_logprob) {
@@ -126,7 +144,7 @@ void halo_commit_part(struct halo_scheduler *s, const struct halo_batch_part *pa
     if (q->kind == HALO_SEQUENCE_SCORE) {
         commit_rows(s, q, part, now_ns);
     } else if (part->n_outputs > 0) {
-        commit_token(s, q, s->logits + (size_t)part->first_output * s->setup.plan->n_vocab, now_ns);
+        commit_token(s, q, part->first_output, now_ns);
     } else if (now_ns - q->progress_ns >= PROGRESS_NS) {
         q->progress_ns = now_ns;
         halo_sequence_emit_progress(q, HALO_EVENT_PREFILL, q->n_filled, q->n_ids);

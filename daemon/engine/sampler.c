@@ -146,6 +146,11 @@ static bool has_penalties(const struct halo_sampler_params *params)
            (params->repeat_penalty != 1 || params->presence_penalty != 0 || params->frequency_penalty != 0);
 }
 
+bool halo_sampler_is_greedy(const struct halo_sampler_params *params)
+{
+    return params->temperature <= 0 && params->n_biases == 0 && !has_penalties(params);
+}
+
 int32_t halo_sampler_draw(struct halo_sampler *sampler, const struct halo_sampler_params *params, const float *logits,
                           const int32_t *tokens, uint32_t n_tokens, uint64_t position)
 {

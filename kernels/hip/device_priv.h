@@ -74,6 +74,7 @@ struct halo_hip_scratch {
     uint8_t *act;
     uint16_t *half;
     float *half_scale, *partial, *gathered, *logits;
+    int32_t *largest;
     uint32_t *moe_slot;
     struct halo_moe_tile *moe_tile;
     uint8_t *input; /* a discrete GPU's copy of the inputs */
@@ -102,6 +103,7 @@ struct halo_device_model {
     struct halo_hip_input input[2];
     uint32_t turn;
     float *logits_host, *logits_device; /* pinned; where the GPU sees it */
+    int32_t *largest_host, *largest_device;
     void *staging_event[2];
     bool staging_busy[2];
     uint32_t staging_turn;

@@ -38,7 +38,7 @@ static int few(struct halo_hip_run *run, const struct halo_op_moe_matmul *u, uin
     int error = quantized ? halo_hip_act(run, u->x, x, n_x, n_cols) : 0;
     for (uint32_t k = 0; k < n; k++) {
         args.matrix[k] = expert_arg(run, u, first + k);
-        blocks += HALO_HIP_CEIL(args.matrix[k].n_rows, HALO_GEMV_ROWS);
+        blocks += HALO_HIP_CEIL(args.matrix[k].n_rows, HALO_GEMV_ROWS(!quantized, 1));
     }
     uint32_t rows = run->n_rows < HALO_HIP_GEMV_ROWS_MAX ? run->n_rows : HALO_HIP_GEMV_ROWS_MAX;
     return error ? error

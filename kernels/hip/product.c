@@ -80,7 +80,7 @@ static int gemv(struct halo_hip_run *run, const struct halo_hip_product *p)
         for (uint32_t i = 0; i < p->n_matrices; i++) {
             args.matrix[i] = p->matrix[i];
             args.matrix[i].out += (uint64_t)r * p->matrix[i].out_stride;
-            blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMV_ROWS);
+            blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMV_ROWS(!quantized, n));
         }
         error = halo_hip_launch(run, HALO_HIP_GEMV, p->type, n, (struct halo_hip_grid){blocks, 1, 1}, &args);
     }

@@ -44,17 +44,37 @@ static int bring_inputs(struct halo_hip_run *run, struct halo_hip_input *input)
         "copying inputs", run->reason);
 }
 
+/* What the caller wants of the logits: where it lies on the GPU and on the host. */
+struct wanted {
+    const void *device;
+    void *host, *to;
+    size_t n_bytes;
+};
+
+static int find_largest(struct halo_hip_run *run)
+{
+    struct halo_device_model *model = run->model;
+    struct halo_largest_args args = {model->logits_device, model->largest_device, model->plan->n_vocab};
+    return halo_hip_launch(run, HALO_HIP_LARGEST, HALO_HIP_TYPE_ANY, run->batch->n_outputs,
+                           (struct halo_hip_grid){run->batch->n_outputs, 1, 1}, &args);
+}
+
 static int bring_logits(struct halo_hip_run *run, struct halo_hip_input *input)
 {
     struct halo_device_model *model = run->model;
     struct halo_device *device = model->device;
-    size_t n_bytes = (size_t)run->batch->n_outputs * model->plan->n_vocab * sizeof(float);
-    int error = 0;
-    if (n_bytes > 0 && !device->properties.integrated)
-        error = halo_hip_check(device,
-                               device->api.MemcpyAsync(model->logits_host, model->logits_device, n_bytes,
-                                                       HIP_COPY_TO_HOST, device->stream),
-                               "copying logits", run->reason);
+    const struct halo_batch *batch = run->batch;
+    struct wanted w = {model->logits_device, model->logits_host, batch->logits,
+                       (size_t)batch->n_outputs * model->plan->n_vocab * sizeof(float)};
+    if (batch->largest)
+        w = (struct wanted){model->largest_device, model->largest_host, batch->largest,
+                            batch->n_outputs * sizeof(int32_t)};
+    size_t n_bytes = w.n_bytes;
+    int error = batch->largest && n_bytes > 0 ? find_largest(run) : 0;
+    if (!error && n_bytes > 0 && !device->properties.integrated)
+        error = halo_hip_check(
+            device, device->api.MemcpyAsync(w.host, w.device, n_bytes, HIP_COPY_TO_HOST, device->stream),
+            "copying logits", run->reason);
     if (!error)
         error = halo_hip_check(device, device->api.EventRecord(input->event, device->stream),
                                "recording the end of a step", run->reason);
@@ -69,7 +89,7 @@ static int bring_logits(struct halo_hip_run *run, struct halo_hip_input *input)
     error = halo_hip_wait(device, input->event, what, run->reason);
     input->busy = false;
     if (!error)
-        memcpy(run->batch->logits, model->logits_host, n_bytes);
+        memcpy(w.to, w.host, n_bytes);
     return error;
 }
 

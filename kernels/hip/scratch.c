@@ -84,6 +84,7 @@ uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, u
     scratch->moe_tile = carve(&c, needs.tiles, sizeof(struct halo_moe_tile));
     if (!integrated) {
         scratch->logits = carve(&c, plan->max_outputs, (uint64_t)plan->n_vocab * sizeof(float));
+        scratch->largest = carve(&c, plan->max_outputs, sizeof(int32_t));
         scratch->input = carve(&c, halo_hip_input_bytes(plan), 1);
     }
     return c.n_bytes;

@@ -81,11 +81,18 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
     snprintf(log, sizeof log, "%s/log", daemon->dir);
     if (config)
         write_config(daemon, config, conf, sizeof conf);
-    const char *argv[20] = {halod,         "--socket", daemon->socket_path,
-                            "--model-dir", models,     "--state-dir",
-                            state,         "--device", "cpu",
-                            "--engine",    engine,     config ? "--config" : NULL,
-                            conf};
+    const char *hip_lib = getenv("HALO_HIP_LIB");
+    const char *argv[20] = {halod, "--socket", daemon->socket_path, "--model-dir", models, "--state-dir", state, "--engine", engine,
+                            "--device", hip_lib ? "hip" : "cpu"};
+    size_t n_args = 11;
+    if (hip_lib) {
+        argv[n_args++] = "--hip-lib";
+        argv[n_args++] = hip_lib;
+    }
+    if (config) {
+        argv[n_args++] = "--config";
+        argv[n_args++] = conf;
+    }
     daemon->pid = fork();
     assert_true(daemon->pid >= 0);
     if (daemon->pid == 0) {

@@ -19,6 +19,23 @@ enum {
     CUDA_ATTRIBUTE_MINOR = 76,
 };
 
+/* One attribute of a launch, and a launch, as the driver lays them out. */
+enum { CUDA_LAUNCH_OVERLAP = 6 }; /* programmatic stream serialization: may begin before the launch before has ended */
+struct cuda_attribute {
+    int id;
+    char gap[4];
+    union {
+        int on;
+        char bytes[64];
+    } value;
+};
+struct cuda_launch {
+    unsigned int grid[3], block[3], shared_bytes;
+    void *stream;
+    const struct cuda_attribute *attributes;
+    unsigned int n_attributes;
+};
+
 struct driver {
 #define HALO_CU_FN(name, symbol, arguments) int(*name) arguments;
 #include "driver.def"

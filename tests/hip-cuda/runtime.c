@@ -7,6 +7,7 @@
 #include "driver.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -218,6 +219,14 @@ int hipModuleGetFunction(void **ret, void *module, const char *name)
     return d->ModuleGetFunction(ret, module, name);
 }
 
+/* Kernels wait for their inputs themselves (halo_inputs_ready in gfx_nvidia.h). $HALO_HIP_CUDA_OVERLAP=0 turns it off, to
+ * see what it is worth. */
+static unsigned int overlaps(void)
+{
+    const char *text = getenv("HALO_HIP_CUDA_OVERLAP");
+    return !text || strcmp(text, "0") != 0;
+}
+
 int hipModuleLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                           unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int lds_bytes,
                           void *stream, void **args, void **extra)
@@ -225,5 +234,12 @@ int hipModuleLaunchKernel(void *function, unsigned int grid_x, unsigned int grid
     ENTER(d);
     if (extra)
         return CUDA_INVALID_VALUE; /* its markers differ between the two APIs */
-    return d->LaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, lds_bytes, stream, args, NULL);
+    const struct cuda_attribute overlap = {.id = CUDA_LAUNCH_OVERLAP, .value.on = 1};
+    const struct cuda_launch launch = {.grid = {grid_x, grid_y, grid_z},
+                                       .block = {block_x, block_y, block_z},
+                                       .shared_bytes = lds_bytes,
+                                       .stream = stream,
+                                       .attributes = &overlap,
+                                       .n_attributes = overlaps()};
+    return d->LaunchKernelEx(&launch, function, args, NULL);
 }

@@ -61,8 +61,11 @@ struct halo_matrix_arg {
 };
 
 /* gemv_<type>_x<rows>: out = weight x for up to 1, 2, 4 or 8 rows. All matrices have the type. Also HALO_OP_LOGITS, with row_index.
- * Grid (sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS)). */
-#define HALO_GEMV_ROWS 16 /* weight rows of a block */
+ * Grid (sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS(plain, rows of x))). */
+#define HALO_GEMV_WAVES 8
+/* Weight rows of a wave, and of a block, for n rows of x; plain: F32, F16, BF16. */
+#define HALO_GEMV_WAVE_ROWS(plain, n) ((plain) && (n) > 2 ? 4 : 2)
+#define HALO_GEMV_ROWS(plain, n) (HALO_GEMV_WAVES * HALO_GEMV_WAVE_ROWS(plain, n))
 struct halo_gemv_args {
     struct halo_matrix_arg matrix[3];
     const void *x;             /* activation rows for quantized types, f32 rows [row][n_cols] for F32, F16, BF16 */
@@ -177,7 +180,7 @@ struct halo_expert_arg {
     uint32_t n_rows;
 };
 
-/* moe_gemv_<type>: each (row, slot) by itself, for few rows. Grid (sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS), n_slots). */
+/* moe_gemv_<type>: each (row, slot) by itself, for few rows. Grid (sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS(plain, 1)), n_slots). */
 struct halo_moe_gemv_args {
     struct halo_expert_arg matrix[2];
     const void *x;       /* like gemv's; a row for each slot (per_slot) or for each row of the batch */
@@ -221,13 +224,11 @@ struct halo_gather_args {
     uint32_t n_cols;
 };
 
-/* best: the n_best largest of each row, largest first, ties to the lowest id. Grid (rows). n_best <= HALO_BEST_MAX. */
-#define HALO_BEST_MAX 64
-struct halo_best_args {
-    float *logits; /* [row][n]; the ones found are overwritten with -inf unless n_best == 1 */
-    float *value;  /* [row][n_best] */
-    int32_t *id;   /* [row][n_best] */
-    uint32_t n, n_best;
+/* largest: the id of the largest of each row, the lowest on a tie; -1 for a row with a NaN or an infinity. Grid (rows). */
+struct halo_largest_args {
+    const float *logits; /* [row][n] */
+    int32_t *id;         /* [row] */
+    uint32_t n;
 };
 
 /* copy: n 16-byte words, for a page of the cache. Grid (ceil(n / HALO_COPY_WORDS)). */

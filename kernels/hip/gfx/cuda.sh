@@ -5,7 +5,7 @@ set -eu
 output=$1 arch=$2 clang=$3 link=$4 ptxas=$5
 shift 5
 "$link" "$@" -o "$output.bc"
-"$clang" --target=nvptx64-nvidia-cuda -march="$arch" -O3 -Wno-override-module -Wno-pass-failed -S -x ir "$output.bc" -o "$output.ptx"
+"$clang" --target=nvptx64-nvidia-cuda -march="$arch" -O3 -Wno-override-module -Wno-pass-failed -mllvm -unroll-threshold=4000 -S -x ir "$output.bc" -o "$output.ptx"
 if [ "$ptxas" = none ]; then
     cp "$output.ptx" "$output"
 else

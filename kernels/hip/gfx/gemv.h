@@ -1,8 +1,9 @@
 /* gemv.h: the products of few rows: what the gemv and moe_gemv kernels of all types share.
  *
- * A wave makes HALO_GEMV_ROWS / 8 = 2 weight rows for all N rows of x. Lane l takes units l, l + 32, ... of the rows; each step of a wave
- * reads 512 bytes of neighbours from every plane. Two steps are loaded before the first is used, which with two weight rows
- * keeps 2 KiB in flight for each wave. Activations are read through the caches: they are a few rows that all blocks share.
+ * A wave makes 2 weight rows (of the plain types 4 for more than two rows of x, which then are read half as often) for all N rows of x. Lane l takes units l,
+ * l + 32, ... of the rows; each step of a wave reads 512 bytes of neighbours from every plane. The next steps are loaded before the last are
+ * used, so that memory never waits for arithmetic. Activations are read through the caches: they are a few rows that all blocks share.
+ * Weights are loaded before the inputs are there, where the target lets launches overlap.
  * The order of the additions of a row does not depend on N, so a row's result does not depend on the rows beside it.
  */
 #ifndef HALO_GFX_GEMV_H
@@ -10,16 +11,23 @@
 
 #include "units.h"
 
-constexpr int GEMV_WAVE_ROWS = HALO_GEMV_ROWS / 8;
+template <uint32_t TYPE> constexpr bool gemv_plain_type = TYPE == HALO_TYPE_F32 || TYPE == HALO_TYPE_F16 || TYPE == HALO_TYPE_BF16;
+template <uint32_t TYPE, int N> constexpr int gemv_wave_rows = HALO_GEMV_WAVE_ROWS(gemv_plain_type<TYPE>, N);
 
-/* Where a product reads and writes. */
+/* Where a product reads and writes. The wave's rows are weight, weight + stride, ... */
 struct gemv_job {
     const uint8_t *weight; /* the first of the wave's rows */
-    uint32_t stride;       /* bytes from weight row to weight row; 0 when the second does not exist */
+    uint32_t stride, last; /* bytes from weight row to weight row; the last of them that exists */
     const uint8_t *x;
     const uint32_t *row_index;
     uint32_t x_stride, n_cols, n_rows; /* x_stride in bytes */
 };
+
+/* Rows that do not exist read the last one. */
+HALO_DEVICE const uint8_t *gemv_weight_row(const gemv_job &job, uint32_t r)
+{
+    return job.weight + halo_min_of(r, job.last) * job.stride;
+}
 
 HALO_DEVICE const uint8_t *gemv_x_row(const gemv_job &job, uint32_t r)
 {
@@ -27,46 +35,59 @@ HALO_DEVICE const uint8_t *gemv_x_row(const gemv_job &job, uint32_t r)
     return job.x + (uint64_t)(job.row_index ? job.row_index[r] : r) * job.x_stride;
 }
 
-template <typename CODE, int N>
-HALO_DEVICE void gemv_unit(const typename CODE::raw *raw, const gemv_job &job, const uint8_t *const *x, uint32_t u,
-                           float acc[GEMV_WAVE_ROWS][N])
+template <typename CODE, int N, int R>
+HALO_DEVICE void gemv_unit(const typename CODE::raw *raw, const gemv_job &job, const uint8_t *const *x, uint32_t u, float acc[R][N])
 {
-    halo_unit w[GEMV_WAVE_ROWS];
-    for (int r = 0; r < GEMV_WAVE_ROWS; r++)
+    halo_unit w[R];
+    for (int r = 0; r < R; r++)
         CODE::expand(raw[r], u, &w[r]);
 #pragma unroll
     for (int j = 0; j < N; j++) {
         halo_act act = halo_act_load(x[j], job.n_cols, u);
-        for (int r = 0; r < GEMV_WAVE_ROWS; r++)
+        for (int r = 0; r < R; r++)
             acc[r][j] = halo_unit_dot<CODE>(w[r], act, acc[r][j]);
     }
 }
 
 /* Quantized weights, activation rows. */
 template <uint32_t TYPE, int N> struct gemv_rows {
+    static constexpr int R = gemv_wave_rows<TYPE, N>, STEPS = 1; /* of a turn */
     typedef halo_type_code<TYPE> code;
+    struct turn { typename code::raw raw[STEPS][R]; };
     HALO_DEVICE uint32_t x_stride(uint32_t n_cols) { return halo_hip_act_bytes(n_cols); }
-    HALO_DEVICE void run(const gemv_job &job, float acc[GEMV_WAVE_ROWS][N])
+    HALO_DEVICE void load(const gemv_job &job, const halo_row_layout &at, uint32_t u, turn *ret)
     {
+        for (int k = 0; k < STEPS; k++)
+            for (int r = 0; r < R; r++)
+                ret->raw[k][r] = code::load(gemv_weight_row(job, (uint32_t)r), at, u + 32 * (uint32_t)k);
+    }
+    HALO_DEVICE void run(const gemv_job &job, float acc[R][N])
+    {
+        constexpr uint32_t LAST = 32 * (STEPS - 1), NEXT = 32 * STEPS;
         const halo_row_layout at = halo_hip_row_layout(TYPE, job.n_cols);
         const uint32_t n = job.n_cols / HALO_HIP_UNIT;
+        uint32_t u = halo_lane();
+        turn now = {};
+        if (u + LAST < n)
+            load(job, at, u, &now);
+        halo_inputs_ready();
         const uint8_t *x[N];
         for (int j = 0; j < N; j++)
             x[j] = gemv_x_row(job, (uint32_t)j);
-        uint32_t u = halo_lane();
-        for (; u + 32 < n; u += 64) {
-            typename code::raw raw[2][GEMV_WAVE_ROWS];
-            for (int k = 0; k < 2; k++)
-                for (int r = 0; r < GEMV_WAVE_ROWS; r++)
-                    raw[k][r] = code::load(job.weight + (uint32_t)r * job.stride, at, u + 32 * (uint32_t)k);
-            gemv_unit<code, N>(raw[0], job, x, u, acc);
-            gemv_unit<code, N>(raw[1], job, x, u + 32, acc);
+#pragma unroll 1
+        for (; u + LAST < n; u += NEXT) {
+            turn next = now;
+            if (u + NEXT + LAST < n)
+                load(job, at, u + NEXT, &next);
+            for (int k = 0; k < STEPS; k++)
+                gemv_unit<code, N, R>(now.raw[k], job, x, u + 32 * (uint32_t)k, acc);
+            now = next;
         }
         if (u < n) {
-            typename code::raw raw[GEMV_WAVE_ROWS];
-            for (int r = 0; r < GEMV_WAVE_ROWS; r++)
-                raw[r] = code::load(job.weight + (uint32_t)r * job.stride, at, u);
-            gemv_unit<code, N>(raw, job, x, u, acc);
+            typename code::raw raw[R];
+            for (int r = 0; r < R; r++)
+                raw[r] = code::load(gemv_weight_row(job, (uint32_t)r), at, u);
+            gemv_unit<code, N, R>(raw, job, x, u, acc);
         }
     }
 };
@@ -110,42 +131,54 @@ HALO_DEVICE float gemv_chunk(const halo_u4 &w, const float *x, float acc)
 }
 
 template <uint32_t TYPE, int N, bool ALIGNED>
-HALO_DEVICE void gemv_plain(const gemv_job &job, float acc[GEMV_WAVE_ROWS][N])
+HALO_DEVICE void gemv_plain(const gemv_job &job, float acc[gemv_wave_rows<TYPE, N>][N])
 {
+    constexpr int R = gemv_wave_rows<TYPE, N>;
+    constexpr uint32_t STEPS = 1, LAST = 32 * (STEPS - 1), NEXT = 32 * STEPS;
     typedef gemv_plain_code<TYPE> code;
+    struct turn { halo_u4 w[STEPS][R]; };
     const uint32_t n = job.n_cols / code::CHUNK, lane = halo_lane();
+    uint32_t c = lane;
+    turn now = {};
+    for (uint32_t k = 0; k < STEPS && c + LAST < n; k++)
+        for (uint32_t r = 0; r < R; r++)
+            now.w[k][r] = halo_load<halo_u4>(gemv_weight_row(job, r), c + 32 * k);
+    halo_inputs_ready();
     const float *x[N];
     for (int j = 0; j < N; j++)
         x[j] = reinterpret_cast<const float *>(gemv_x_row(job, (uint32_t)j));
-    uint32_t c = lane;
-    for (; c + 96 < n; c += 128) {
-        halo_u4 w[4][GEMV_WAVE_ROWS];
-        for (uint32_t k = 0; k < 4; k++)
-            for (uint32_t r = 0; r < GEMV_WAVE_ROWS; r++)
-                w[k][r] = halo_load<halo_u4>(job.weight + r * job.stride, c + 32 * k);
-        for (uint32_t k = 0; k < 4; k++)
+#pragma unroll 1
+    for (; c + LAST < n; c += NEXT) {
+        turn next = now;
+        for (uint32_t k = 0; k < STEPS && c + NEXT + LAST < n; k++)
+            for (uint32_t r = 0; r < R; r++)
+                next.w[k][r] = halo_load<halo_u4>(gemv_weight_row(job, r), c + NEXT + 32 * k);
+        for (uint32_t k = 0; k < STEPS; k++)
 #pragma unroll
             for (int j = 0; j < N; j++)
-                for (uint32_t r = 0; r < GEMV_WAVE_ROWS; r++)
-                    acc[r][j] = gemv_chunk<code, ALIGNED>(w[k][r], x[j] + (c + 32 * k) * code::CHUNK, acc[r][j]);
+                for (uint32_t r = 0; r < R; r++)
+                    acc[r][j] = gemv_chunk<code, ALIGNED>(now.w[k][r], x[j] + (c + 32 * k) * code::CHUNK, acc[r][j]);
+        now = next;
     }
+#pragma unroll 1
     for (; c < n; c += 32)
-        for (uint32_t r = 0; r < GEMV_WAVE_ROWS; r++) {
-            halo_u4 w = halo_load<halo_u4>(job.weight + r * job.stride, c);
+        for (uint32_t r = 0; r < R; r++) {
+            halo_u4 w = halo_load<halo_u4>(gemv_weight_row(job, r), c);
 #pragma unroll
             for (int j = 0; j < N; j++)
                 acc[r][j] = gemv_chunk<code, ALIGNED>(w, x[j] + c * code::CHUNK, acc[r][j]);
         }
+#pragma unroll 1
     for (uint32_t i = n * code::CHUNK + lane; i < job.n_cols; i += 32)
-        for (uint32_t r = 0; r < GEMV_WAVE_ROWS; r++)
+        for (uint32_t r = 0; r < R; r++)
 #pragma unroll
             for (int j = 0; j < N; j++)
-                acc[r][j] = halo_fma(code::one(job.weight + r * job.stride, i), x[j][i], acc[r][j]);
+                acc[r][j] = halo_fma(code::one(gemv_weight_row(job, r), i), x[j][i], acc[r][j]);
 }
 
 template <uint32_t TYPE, int N> struct gemv_plain_rows {
     HALO_DEVICE uint32_t x_stride(uint32_t n_cols) { return n_cols * 4; }
-    HALO_DEVICE void run(const gemv_job &job, float acc[GEMV_WAVE_ROWS][N])
+    HALO_DEVICE void run(const gemv_job &job, float acc[gemv_wave_rows<TYPE, N>][N])
     {
         if (job.n_cols % 4 == 0)
             gemv_plain<TYPE, N, true>(job, acc);
@@ -158,77 +191,79 @@ template <int N> struct gemv_rows<HALO_TYPE_F16, N> : gemv_plain_rows<HALO_TYPE_
 template <int N> struct gemv_rows<HALO_TYPE_BF16, N> : gemv_plain_rows<HALO_TYPE_BF16, N> {};
 
 /* The wave's sums into out, [x row][out_stride]; sum (r, j) leaves from lane r * N + j. */
-template <int N>
-HALO_DEVICE void gemv_store(float acc[GEMV_WAVE_ROWS][N], const float *bias, float *out, uint32_t out_stride, uint32_t row,
+template <int R, int N>
+HALO_DEVICE void gemv_store(float acc[R][N], const float *bias, float *out, uint32_t out_stride, uint32_t row,
                             uint32_t n_weight_rows, uint32_t n_rows)
 {
     float mine = 0;
-    for (int r = 0; r < GEMV_WAVE_ROWS; r++)
+    for (int r = 0; r < R; r++)
         for (int j = 0; j < N; j++) {
             float sum = halo_wave_sum(acc[r][j]);
             mine = halo_lane() == (uint32_t)(r * N + j) ? sum : mine;
         }
     const uint32_t r = halo_lane() / N, j = halo_lane() % N;
-    if (r < GEMV_WAVE_ROWS && row + r < n_weight_rows && j < n_rows)
+    if (r < R && row + r < n_weight_rows && j < n_rows)
         out[(uint64_t)j * out_stride + row + r] = bias ? mine + bias[row + r] : mine;
 }
 
 /* The matrix and first row of this block; false when the wave has no row. */
-template <typename MATRIX>
+template <int R, typename MATRIX>
 HALO_DEVICE bool gemv_find(const MATRIX *matrix, uint32_t n_matrices, uint32_t *ret_matrix, uint32_t *ret_row)
 {
     uint32_t block = halo_block_x(), m = 0;
     for (; m + 1 < n_matrices; m++) {
-        uint32_t n = HALO_HIP_CEIL(matrix[m].n_rows, HALO_GEMV_ROWS);
+        uint32_t n = HALO_HIP_CEIL(matrix[m].n_rows, (HALO_GEMV_WAVES * R));
         if (block < n)
             break;
         block -= n;
     }
     *ret_matrix = m;
-    *ret_row = block * HALO_GEMV_ROWS + halo_wave() * GEMV_WAVE_ROWS;
+    *ret_row = block * (HALO_GEMV_WAVES * R) + halo_wave() * R;
     return *ret_row < matrix[m].n_rows;
 }
 
 template <uint32_t TYPE, int N> HALO_DEVICE void gemv(const halo_gemv_args &a)
 {
+    constexpr int R = gemv_wave_rows<TYPE, N>;
     typedef gemv_rows<TYPE, N> rows;
     uint32_t m, row;
-    if (!gemv_find(a.matrix, a.n_matrices, &m, &row))
+    if (!gemv_find<R>(a.matrix, a.n_matrices, &m, &row))
         return;
     const halo_matrix_arg matrix = m == 0 ? a.matrix[0] : m == 1 ? a.matrix[1] : a.matrix[2];
     const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride;
-    const gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + (uint64_t)row * stride, row + 1 < matrix.n_rows ? stride : 0,
+    const gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + (uint64_t)row * stride, stride, matrix.n_rows - 1 - row,
                           static_cast<const uint8_t *>(a.x), a.row_index, rows::x_stride(a.n_cols), a.n_cols, a.n_rows};
-    float acc[GEMV_WAVE_ROWS][N] = {};
+    float acc[R][N] = {};
     rows::run(job, acc);
-    gemv_store<N>(acc, matrix.bias, matrix.out, matrix.out_stride, row, matrix.n_rows, a.n_rows);
+    gemv_store<R, N>(acc, matrix.bias, matrix.out, matrix.out_stride, row, matrix.n_rows, a.n_rows);
 }
 
 /* One slot: its expert's rows times its row of x. */
 template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
 {
+    constexpr int R = gemv_wave_rows<TYPE, 1>;
     typedef gemv_rows<TYPE, 1> rows;
     uint32_t m, row;
-    if (!gemv_find(a.matrix, a.n_matrices, &m, &row))
+    if (!gemv_find<R>(a.matrix, a.n_matrices, &m, &row))
         return;
     const halo_expert_arg matrix = m == 0 ? a.matrix[0] : a.matrix[1];
     const uint32_t slot = halo_block_y(), x_row = slot / a.n_used;
     const uint32_t expert = halo_float_bits(a.choice[(x_row * 2 + 1) * a.n_used + slot % a.n_used]);
     const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride, x_stride = rows::x_stride(a.n_cols);
     const gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + expert * matrix.expert_bytes + (uint64_t)row * stride,
-                          row + 1 < matrix.n_rows ? stride : 0,
+                          stride, matrix.n_rows - 1 - row,
                           static_cast<const uint8_t *>(a.x) + (uint64_t)(a.per_slot ? slot : x_row) * x_stride, nullptr, x_stride,
                           a.n_cols, 1};
-    float acc[GEMV_WAVE_ROWS][1] = {};
+    float acc[R][1] = {};
     rows::run(job, acc);
-    gemv_store<1>(acc, nullptr, matrix.out + (uint64_t)slot * matrix.n_rows, 0, row, matrix.n_rows, 1);
+    gemv_store<R, 1>(acc, nullptr, matrix.out + (uint64_t)slot * matrix.n_rows, 0, row, matrix.n_rows, 1);
 }
 
 #define HALO_GEMV_KERNELS(TYPE, type)                                                                                          \
-    HALO_KERNEL(gemv_##type##_x1, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 1>(a); }                                       \
-    HALO_KERNEL(gemv_##type##_x2, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 2>(a); }                                       \
-    HALO_KERNEL(gemv_##type##_x4, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 4>(a); }                                       \
-    HALO_KERNEL(gemv_##type##_x8, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 8>(a); }                                       \
+    HALO_KERNEL_EARLY(gemv_##type##_x1, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 1>(a); }                                       \
+    HALO_KERNEL_EARLY(gemv_##type##_x2, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 2>(a); }                                       \
+    HALO_KERNEL_EARLY(gemv_##type##_x4, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 4>(a); }                                       \
+    HALO_KERNEL_EARLY(gemv_##type##_x8, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 8>(a); }                                       \
     HALO_KERNEL(moe_gemv_##type, halo_moe_gemv_args, 256) { moe_gemv<HALO_TYPE_##TYPE>(a); }
 
 #endif

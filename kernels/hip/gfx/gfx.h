@@ -16,6 +16,8 @@
  *   halo_half_float halo_float_half   f16 bits, to nearest even
  *   halo_exp2 halo_rcp halo_rsqrt halo_fma halo_rint halo_max halo_abs
  *   HALO_KERNEL(name, struct args, threads) { ... }   the kernel; its argument is `a`
+ *   HALO_KERNEL_EARLY(...), halo_inputs_ready()       one that may begin while the launch before still runs: until it calls halo_inputs_ready,
+ *                             which it must, it reads nothing but weights and writes nothing
  *   HALO_LDS(struct type, name)   the one LDS object of a kernel; undefined until written
  * and 16x16x16 matrix tiles (f16 in, f32 sums), whose register layout is the target's own:
  *   halo_mma_load(tile, pitch)    operand from 16 rows of 16 halves in LDS (16-byte aligned rows, pitch in halves)

@@ -6,6 +6,7 @@
 #define HALO_CONSTANT static const __attribute__((device))
 #define HALO_KERNEL(name, type, threads)                                                                                       \
     extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name(type a)
+#define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_LDS(type, name) static __attribute__((shared)) type name
 
 #if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) || defined(__gfx1150__) ||      \
@@ -24,6 +25,8 @@ HALO_DEVICE uint32_t halo_wave(void) { return __builtin_amdgcn_readfirstlane(__b
 HALO_DEVICE uint32_t halo_block_x(void) { return __builtin_amdgcn_workgroup_id_x(); }
 HALO_DEVICE uint32_t halo_block_y(void) { return __builtin_amdgcn_workgroup_id_y(); }
 HALO_DEVICE uint32_t halo_block_z(void) { return __builtin_amdgcn_workgroup_id_z(); }
+
+HALO_DEVICE void halo_inputs_ready(void) {} /* a launch begins when the one before has ended */
 
 HALO_DEVICE void halo_barrier(void)
 {

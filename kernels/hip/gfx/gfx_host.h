@@ -18,12 +18,15 @@
 #define HALO_DEVICE [[maybe_unused]] static inline
 #define HALO_CONSTANT static const
 #define HALO_LDS(type, name) type &name = *static_cast<type *>(halo_host_lds(sizeof(type)))
+#define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL(name, type, threads)                                                                                       \
     static void name(type a);                                                                                                  \
     static void name##_entry(void **args) { name(*static_cast<type *>(args[0])); }                                             \
     static halo_host_kernel name##_kernel = {#name, name##_entry, threads, sizeof(type), nullptr};                             \
     [[maybe_unused]] static const bool name##_registered = halo_host_register(&name##_kernel);                                 \
     static void name(type a)
+
+HALO_DEVICE void halo_inputs_ready(void) {} /* launches run one after the other */
 
 struct halo_host_where { uint32_t tid, lane, wave, block[3]; };
 

@@ -6,17 +6,33 @@
 #if defined(__clang__)
 #define HALO_DEVICE static __attribute__((device)) inline __attribute__((always_inline))
 #define HALO_CONSTANT static const __attribute__((device))
-#define HALO_KERNEL(name, type, threads)                                                                                       \
-    extern "C" __attribute__((global)) __attribute__((launch_bounds(threads))) void name(type a)
+#define HALO_ENTRY(threads)                                                                                                    \
+    extern "C" __attribute__((global)) __attribute__((launch_bounds(threads, (threads) <= 256 ? 2 : 1))) void
 #define HALO_LDS(type, name) static __attribute__((shared)) type name
 #define HALO_DEVICE_MEMBER __attribute__((device)) inline __attribute__((always_inline))
 #else
 #define HALO_DEVICE static __device__ __forceinline__
 #define HALO_CONSTANT static const __device__
-#define HALO_KERNEL(name, type, threads) extern "C" __global__ void __launch_bounds__(threads) name(type a)
+#define HALO_ENTRY(threads) extern "C" __global__ void __launch_bounds__(threads, (threads) <= 256 ? 2 : 1)
 #define HALO_LDS(type, name) __shared__ type name
 #define HALO_DEVICE_MEMBER __device__ __forceinline__
 #endif
+#define HALO_KERNEL(name, type, threads)                                                                                       \
+    HALO_DEVICE void name##_after_inputs(const type &a);                                                                       \
+    HALO_KERNEL_EARLY(name, type, threads)                                                                                     \
+    {                                                                                                                          \
+        halo_inputs_ready();                                                                                                   \
+        name##_after_inputs(a);                                                                                                \
+    }                                                                                                                          \
+    HALO_DEVICE void name##_after_inputs(const type &a)
+#define HALO_KERNEL_EARLY(name, type, threads) HALO_ENTRY(threads) name(type a)
+
+/* A launch that may overlap the one before it begins before its inputs are there; the next may begin as soon as all blocks of this one
+ * have. Where launches do not overlap this is nothing. */
+HALO_DEVICE void halo_inputs_ready(void)
+{
+    asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+}
 
 #define HALO_SPECIAL(fn, reg)                                                                                                  \
     HALO_DEVICE uint32_t fn(void)                                                                                              \

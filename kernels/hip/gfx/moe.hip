@@ -1,30 +1,8 @@
 /* moe.hip: choosing experts, grouping their work, and adding their results up. The products are in gemv.h and gemm.h. */
+#include "order.h"
 #include "rows.h"
 
 constexpr int PER_LANE = HALO_MOE_EXPERTS_MAX / 32;
-
-/* Logits as integers in their order; a NaN below all numbers, what is taken below everything. */
-HALO_DEVICE uint32_t order_of(float logit)
-{
-    const uint32_t bits = halo_float_bits(logit);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return 1;
-    return bits >> 31 ? ~bits : bits | 0x80000000;
-}
-
-/* The largest of the wave, ties to the lowest id. */
-HALO_DEVICE void wave_best(uint32_t *order, uint32_t *id)
-{
-#define STEP(m)                                                                                                                \
-    {                                                                                                                          \
-        const uint32_t o = (uint32_t)halo_xor<m>((int)*order), i = (uint32_t)halo_xor<m>((int)*id);                            \
-        const bool take = o > *order || (o == *order && i < *id);                                                              \
-        *order = take ? o : *order;                                                                                            \
-        *id = take ? i : *id;                                                                                                  \
-    }
-    STEP(16) STEP(8) STEP(4) STEP(2) STEP(1)
-#undef STEP
-}
 
 HALO_KERNEL(moe_route, halo_moe_route_args, 32)
 {
@@ -116,40 +94,4 @@ HALO_KERNEL(moe_sum, halo_moe_sum_args, 256)
             sum.e[j] = halo_fma(weight[s], v.e[j], sum.e[j]);
     }
     halo_store4(a.out + (uint64_t)row * n, i, n, sum);
-}
-
-struct best_lds { uint32_t order[8], id[8]; };
-
-/* n_best passes over the row: for few. */
-HALO_KERNEL(best, halo_best_args, 256)
-{
-    HALO_LDS(best_lds, lds);
-    const uint32_t row = halo_block_x();
-    float *logits = a.logits + (uint64_t)row * a.n;
-    for (uint32_t b = 0; b < a.n_best; b++) {
-        uint32_t order = 0, id = UINT32_MAX;
-        for (uint32_t i = halo_tid(); i < a.n; i += 256) {
-            const uint32_t o = order_of(logits[i]);
-            id = o > order ? i : id;
-            order = o > order ? o : order;
-        }
-        wave_best(&order, &id);
-        if (halo_lane() == 0) {
-            lds.order[halo_wave()] = order;
-            lds.id[halo_wave()] = id;
-        }
-        halo_barrier();
-        for (int w = 0; w < 8; w++) {
-            const bool take = lds.order[w] > order || (lds.order[w] == order && lds.id[w] < id);
-            order = take ? lds.order[w] : order;
-            id = take ? lds.id[w] : id;
-        }
-        if (halo_tid() == 0) {
-            a.value[(uint64_t)row * a.n_best + b] = logits[id];
-            a.id[(uint64_t)row * a.n_best + b] = (int32_t)id;
-            if (a.n_best > 1)
-                logits[id] = -__builtin_inff();
-        }
-        halo_barrier();
-    }
 }

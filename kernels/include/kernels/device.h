@@ -12,12 +12,13 @@
 #include <kernels/plan.h>
 #include <stdatomic.h>
 
-#define HALO_DEVICE_ABI 1
+#define HALO_DEVICE_ABI 2
 #define HALO_DEVICE_REASON 256
 
 enum halo_device_feature {
     HALO_DEVICE_BATCH_INVARIANT = 1 << 0, /* a row's logits do not depend on the rows beside it */
     HALO_DEVICE_HOST_MEMORY = 1 << 1, /* weights live in memory the host can write: the store reads straight into it */
+    HALO_DEVICE_LARGEST = 1 << 2,     /* batches may ask for the largest logit alone */
 };
 
 struct halo_device_info {
@@ -47,6 +48,9 @@ struct halo_batch {
     uint32_t n_outputs;       /* <= plan->max_outputs */
     const uint32_t *output;   /* [n_outputs] row indices, ascending */
     float *logits;            /* [n_outputs][n_vocab], host memory of the caller, 64-byte aligned */
+    /* With HALO_DEVICE_LARGEST: NULL, or [n_outputs] ids of the largest logits, the lowest on a tie; -1 where any is a NaN or an
+     * infinity. `logits` is not touched then. */
+    int32_t *largest;
 };
 
 /* The phase is published before each step that could hang: a short text and a counter, read by the heartbeat on another

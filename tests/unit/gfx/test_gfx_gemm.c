@@ -145,7 +145,7 @@ static void moe(void **state)
                                                COLS,
                                                USED,
                                                per_slot};
-        gfx_run(name, HALO_HIP_CEIL(OUT, HALO_GEMV_ROWS), SLOTS, 1, &gemv_args);
+        gfx_run(name, HALO_HIP_CEIL(OUT, HALO_GEMV_ROWS(false, 1)), SLOTS, 1, &gemv_args);
         for (uint32_t s = 0; s < SLOTS; s++)
             for (uint32_t i = 0; i < OUT; i++) {
                 int32_t expert;

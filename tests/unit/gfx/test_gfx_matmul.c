@@ -115,7 +115,7 @@ static void gemv_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_
                                      .out = gfx_floats(n_rows * (n_weight_rows[m] + m), 1),
                                      .n_rows = n_weight_rows[m],
                                      .out_stride = n_weight_rows[m] + m};
-        n_blocks += HALO_HIP_CEIL(n_weight_rows[m], HALO_GEMV_ROWS);
+        n_blocks += HALO_HIP_CEIL(n_weight_rows[m], HALO_GEMV_ROWS(halo_hip_planes(type->type) == 0, n_rows));
     }
     gfx_run(name, n_blocks, 1, 1, &args);
     for (uint32_t m = 0; m < 3; m++) {

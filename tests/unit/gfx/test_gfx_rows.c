@@ -206,30 +206,32 @@ static void sums(void **state)
     }
 }
 
-static void best_and_copy(void **state)
+static void largest_and_copy(void **state)
 {
     (void)state;
-    enum { N = 1003, BEST = 6 };
-    float *logits = gfx_floats(2 * N, 9), *copy = gfx_zeros(2 * N * 4 + 8), value[2 * BEST];
-    int32_t id[2 * BEST];
-    logits[5] = logits[700] = 3;
-    logits[N + 1] = NAN;
-    struct halo_copy_args copy_args = {logits, copy, 2 * N * 4 / 16};
-    gfx_run("copy", HALO_HIP_CEIL(copy_args.n, HALO_COPY_WORDS), 1, 1, &copy_args);
-    assert_memory_equal(copy, logits, copy_args.n * 16u);
-    assert_true(copy[copy_args.n * 4] == 0);
-    struct halo_best_args args = {logits, value, id, N, BEST};
-    gfx_run("best", 2, 1, 1, &args);
-    assert_int_equal(id[0], 5);
-    assert_int_equal(id[1], 700);
-    for (uint32_t i = 0; i < 2 * BEST; i++) {
-        assert_true(i % BEST == 0 || value[i] <= value[i - 1]);
-        assert_true(isinf(logits[i / BEST * N + (uint32_t)id[i]]));
-        for (uint32_t j = 0; j < N; j++)
-            assert_false(logits[i / BEST * N + j] > value[i / BEST * BEST + BEST - 1]);
+    static const uint32_t lengths[] = {1, 1003, 4096, 20004};
+    for (uint32_t k = 0; k < 4; k++) {
+        const uint32_t n = lengths[k];
+        float *logits = gfx_floats(4 * n, 9 + k), *copy = gfx_zeros(4 * n * 4 + 8);
+        int32_t id[4];
+        logits[n / 2] = logits[n - 1] = 3;             /* a tie */
+        logits[n + n / 3] = NAN;                       /* not a number, in the middle */
+        logits[2 * n + n - 1] = -INFINITY;             /* at the end */
+        for (uint32_t i = 0; i < n; i++)
+            logits[3 * n + i] = i == n / 5 ? -1.0f : -2 - (float)i; /* none above zero */
+        struct halo_copy_args copy_args = {logits, copy, n};
+        gfx_run("copy", HALO_HIP_CEIL(copy_args.n, HALO_COPY_WORDS), 1, 1, &copy_args);
+        assert_memory_equal(copy, logits, n * 16u);
+        assert_true(copy[n * 4] == 0);
+        struct halo_largest_args args = {logits, id, n};
+        gfx_run("largest", 4, 1, 1, &args);
+        assert_int_equal(id[0], n / 2);
+        assert_int_equal(id[1], -1);
+        assert_int_equal(id[2], -1);
+        assert_int_equal(id[3], n / 5);
+        free(logits);
+        free(copy);
     }
-    free(logits);
-    free(copy);
 }
 
 int main(void)
@@ -240,7 +242,7 @@ int main(void)
         cmocka_unit_test(heads),
         cmocka_unit_test(route),
         cmocka_unit_test(sums),
-        cmocka_unit_test(best_and_copy),
+        cmocka_unit_test(largest_and_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

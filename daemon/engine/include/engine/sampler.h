@@ -63,6 +63,9 @@ void halo_sampler_finish(struct halo_sampler *sampler);
 int32_t halo_sampler_draw(struct halo_sampler *sampler, const struct halo_sampler_params *params, const float *logits,
                           const int32_t *tokens, uint32_t n_tokens, uint64_t position);
 
+/* Whether the next token is that of the largest logit, whatever the tokens before. */
+bool halo_sampler_is_greedy(const struct halo_sampler_params *params);
+
 /* ---- what logits say by themselves ---- */
 
 /* False when any is a NaN or an infinity. */

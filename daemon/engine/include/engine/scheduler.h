@@ -37,6 +37,7 @@ struct halo_scheduler_setup {
     const struct halo_device_ops *ops;
     struct halo_device_model *device_model;
     const struct halo_plan *plan;
+    bool finds_largest;            /* the device's: greedy steps bring ids instead of logits */
     bool batch_invariant;          /* the device's: lets the piece of a prompt follow the clock */
     uint32_t max_queued;           /* waiting sequences; more are refused with queue_full */
     struct halo_device_phase *phase;
@@ -71,6 +72,7 @@ struct halo_scheduler {
     struct halo_batch batch;
     int32_t *token, *pos;
     uint32_t *seq, *output;
+    int32_t *largest;                  /* [max_outputs] when the device found them, batch.largest is set */
     struct halo_batch_seq *seqs;
     float *logits;
     struct halo_batch_part *parts;
