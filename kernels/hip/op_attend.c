@@ -11,7 +11,7 @@
 #define PREFILL_MIN_ROWS 4 /* of a tile: below, the decode kernels do */
 #define BLOCKS_PER_UNIT 4  /* that keep a compute unit busy */
 
-static struct halo_kv_arg kv_arg(const struct halo_hip_run *run, uint32_t layer, uint32_t first_row)
+struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_run *run, uint32_t layer, uint32_t first_row)
 {
     const struct halo_kv_shape *kv = &run->model->plan->kv;
     return (struct halo_kv_arg){
@@ -34,7 +34,7 @@ int halo_hip_op_kv_write(struct halo_hip_run *run, const struct halo_op *op)
 {
     const struct halo_op_kv_write *u = &op->u.kv_write;
     const struct halo_kv_shape *kv = &run->model->plan->kv;
-    struct halo_kv_write_args args = {.kv = kv_arg(run, u->kv_layer, 0),
+    struct halo_kv_write_args args = {.kv = halo_hip_kv_arg(run, u->kv_layer, 0),
                                       .k = halo_hip_value(run->model, u->k),
                                       .v = halo_hip_value(run->model, u->v)};
     return halo_hip_launch(run, HALO_HIP_KV_WRITE, kv_type(kv), run->n_rows,
@@ -62,7 +62,7 @@ static int decode(struct halo_hip_run *run, const struct halo_op_attend *u, uint
     uint32_t n_splits = count_splits(run, kv->n_head_kv * n_parts, n_rows);
     float *out = halo_hip_value(run->model, u->out) + (uint64_t)first * u->n_head * kv->head_dim_v;
     struct halo_attend_args args = {
-        .kv = kv_arg(run, u->kv_layer, first),
+        .kv = halo_hip_kv_arg(run, u->kv_layer, first),
         .q = halo_hip_value(run->model, u->q) + (uint64_t)first * u->n_head * kv->head_dim_k,
         .out = out,
         .partial = n_splits > 1 ? run->model->scratch.partial : NULL,
@@ -75,7 +75,16 @@ static int decode(struct halo_hip_run *run, const struct halo_op_attend *u, uint
                                 (struct halo_hip_grid){n_splits, kv->n_head_kv * n_parts, n_rows}, &args);
     if (error || n_splits == 1)
         return error;
+    /* All rows at once: the next product's activations are made on the way. */
+    uint32_t per_row, n_cols = u->n_head * kv->head_dim_v;
+    bool fused = n_rows == run->n_rows && kv->head_dim_v % HALO_HIP_UNIT == 0 &&
+                 halo_hip_act_wanted(run, u->out, &per_row) == n_cols;
+    if (fused) {
+        run->act_value = u->out;
+        run->act_cols = n_cols;
+    }
     struct halo_attend_merge_args merge = {.partial = run->model->scratch.partial,
+                                           .act = fused ? run->model->scratch.act : NULL,
                                            .pos = run->in.pos + first,
                                            .out = out,
                                            .n_head = u->n_head,
@@ -88,7 +97,7 @@ static int decode(struct halo_hip_run *run, const struct halo_op_attend *u, uint
 static int prefill(struct halo_hip_run *run, const struct halo_op_attend *u, uint32_t first_tile, uint32_t n_tiles)
 {
     const struct halo_kv_shape *kv = &run->model->plan->kv;
-    struct halo_prefill_args args = {.kv = kv_arg(run, u->kv_layer, 0),
+    struct halo_prefill_args args = {.kv = halo_hip_kv_arg(run, u->kv_layer, 0),
                                      .tile = run->in.tile + first_tile,
                                      .q = halo_hip_value(run->model, u->q),
                                      .out = halo_hip_value(run->model, u->out),

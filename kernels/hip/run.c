@@ -111,9 +111,11 @@ int halo_hip_run_ops(struct halo_hip_run *run)
 {
     const struct halo_plan *plan = run->model->plan;
     int error = 0;
-    for (uint32_t i = 0; i < plan->n_ops && !error; i++) {
+    for (uint32_t i = 0, n; i < plan->n_ops && !error; i += n ? n : 1) {
         run->op = i;
-        error = run_op[plan->ops[i].kind](run, &plan->ops[i]);
+        error = halo_hip_op_heads(run, i, &n);
+        if (n == 0)
+            error = run_op[plan->ops[i].kind](run, &plan->ops[i]);
     }
     return error;
 }

@@ -88,6 +88,10 @@ static inline uint32_t halo_hip_moe_tiles(uint32_t n_slots, uint32_t n_experts)
     return n_slots / HALO_MOE_TILE + (n_experts < n_slots ? n_experts : n_slots);
 }
 
+/* op_heads.c: norm, rotation and cache in one launch, when the ops from `index` on are those and a kernel fits. 0, or an error;
+ * `ret_n` gets how many ops that was, 0: none. */
+int halo_hip_op_heads(struct halo_hip_run *run, uint32_t index, uint32_t *ret_n);
+
 /* op_row.c, op_attend.c, op_matmul.c, op_moe.c */
 int halo_hip_op_embed(struct halo_hip_run *run, const struct halo_op *op);
 int halo_hip_op_rmsnorm(struct halo_hip_run *run, const struct halo_op *op);
@@ -95,6 +99,8 @@ int halo_hip_op_glu(struct halo_hip_run *run, const struct halo_op *op);
 int halo_hip_op_add(struct halo_hip_run *run, const struct halo_op *op);
 int halo_hip_op_qk_norm(struct halo_hip_run *run, const struct halo_op *op);
 int halo_hip_op_rope(struct halo_hip_run *run, const struct halo_op *op);
+/* The cache of a layer for the rows from first_row on. */
+struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_run *run, uint32_t layer, uint32_t first_row);
 int halo_hip_op_kv_write(struct halo_hip_run *run, const struct halo_op *op);
 int halo_hip_op_attend(struct halo_hip_run *run, const struct halo_op *op);
 int halo_hip_op_matmul(struct halo_hip_run *run, const struct halo_op *op);

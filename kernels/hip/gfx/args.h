@@ -115,6 +115,18 @@ struct halo_kv_write_args {
     const float *k, *v;
 };
 
+/* heads_<kv type>: qk_norm (when q_weight), rope and kv_write together: one wave to a head of q, k or v, which stays in LDS in between. q and k
+ * are written back as well. head_dim of q, k and v alike, <= HALO_HEADS_DIM. Grid (ceil((n_head + 2 n_head_kv) / HALO_HEAD_WAVES), rows). */
+#define HALO_HEADS_DIM 256
+struct halo_heads_args {
+    struct halo_kv_arg kv;
+    float *q, *k;
+    const float *v, *q_weight, *k_weight; /* weights: both or neither */
+    const float *table;                   /* as rope's */
+    uint32_t n_head, n_rot, neox;
+    float eps;
+};
+
 /* attend_<kv type>_g<heads>_d<dim>: decode attention of rows that need not belong together. The positions of a row are cut into
  * n_splits runs of whole pages; each split leaves its maximum, sum and weighted V in `partial`, attend_merge puts them together.
  * A block serves up to <heads> q heads of one kv head. n_parts = ceil(n_head / n_head_kv / <heads>).
@@ -128,11 +140,12 @@ struct halo_attend_args {
     float scale;
 };
 
-/* attend_merge: Grid (n_head, rows). */
+/* attend_merge: the result as f32 and, when act, as an activation row of n_head * head_dim_v (head_dim_v % 32 == 0 then). Grid (n_head, rows). */
 struct halo_attend_merge_args {
     const float *partial;
     const int32_t *pos;
     float *out;
+    void *act; /* or NULL */
     uint32_t n_head, n_splits, head_dim_v;
 };
 

@@ -7,6 +7,7 @@
  * D is the largest head dimension of the kernel; q and sums beyond the real one are zero.
  */
 #include "kv.h"
+#include "rows.h"
 
 constexpr int WAVES = 4;
 
@@ -181,11 +182,22 @@ HALO_KERNEL(attend_merge, halo_attend_merge_args, 128)
     for (uint32_t s = 0; s < a.n_splits; s++)
         sum = halo_fma(partial[s * (dim + 2) + 1], halo_exp2(partial[s * (dim + 2)] - max), sum);
     const float scale = halo_rcp(sum);
-    for (uint32_t i = halo_tid(); i < dim; i += 128) {
-        float out = 0;
-        for (uint32_t s = 0; s < a.n_splits; s++)
-            out = halo_fma(partial[s * (dim + 2) + 2 + i], halo_exp2(partial[s * (dim + 2)] - max), out);
-        a.out[index * dim + i] = out * scale;
+    const uint32_t n = a.n_head * dim;
+    for (uint32_t base = 0; base < dim; base += 512) {
+        const uint32_t i = base + 4 * halo_tid();
+        halo_f4 out = {{0, 0, 0, 0}};
+        for (uint32_t s = 0; s < a.n_splits && i < dim; s++) {
+            const float *part = partial + s * (dim + 2);
+            const float weight = halo_exp2(part[0] - max);
+            for (uint32_t j = 0; j < 4; j++)
+                out.e[j] = halo_fma(part[2 + i + j], weight, out.e[j]);
+        }
+        for (uint32_t j = 0; j < 4; j++)
+            out.e[j] *= scale;
+        if (i < dim)
+            halo_store4(a.out + index * dim, i, dim, out);
+        if (a.act)
+            halo_quantize4(out, i < dim ? head * dim + i : n, n, static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
     }
 }
 

@@ -52,6 +52,7 @@ HALO_DEVICE void gemv_unit(const typename CODE::raw *raw, const gemv_job &job, c
 /* Quantized weights, activation rows. */
 template <uint32_t TYPE, int N> struct gemv_rows {
     static constexpr int R = gemv_wave_rows<TYPE, N>, STEPS = 1; /* of a turn */
+    static constexpr bool AHEAD = N <= 2; /* with more rows of x, registers are worth more than loads under way */
     typedef halo_type_code<TYPE> code;
     struct turn { typename code::raw raw[STEPS][R]; };
     HALO_DEVICE uint32_t x_stride(uint32_t n_cols) { return halo_hip_act_bytes(n_cols); }
@@ -77,11 +78,13 @@ template <uint32_t TYPE, int N> struct gemv_rows {
 #pragma unroll 1
         for (; u + LAST < n; u += NEXT) {
             turn next = now;
-            if (u + NEXT + LAST < n)
+            if (AHEAD && u + NEXT + LAST < n)
                 load(job, at, u + NEXT, &next);
             for (int k = 0; k < STEPS; k++)
                 gemv_unit<code, N, R>(now.raw[k], job, x, u + 32 * (uint32_t)k, acc);
             now = next;
+            if (!AHEAD && u + NEXT + LAST < n)
+                load(job, at, u + NEXT, &now);
         }
         if (u < n) {
             typename code::raw raw[R];
@@ -134,7 +137,7 @@ template <uint32_t TYPE, int N, bool ALIGNED>
 HALO_DEVICE void gemv_plain(const gemv_job &job, float acc[gemv_wave_rows<TYPE, N>][N])
 {
     constexpr int R = gemv_wave_rows<TYPE, N>;
-    constexpr uint32_t STEPS = 1, LAST = 32 * (STEPS - 1), NEXT = 32 * STEPS;
+    constexpr uint32_t STEPS = N <= 2 ? 2 : 1, LAST = 32 * (STEPS - 1), NEXT = 32 * STEPS;
     typedef gemv_plain_code<TYPE> code;
     struct turn { halo_u4 w[STEPS][R]; };
     const uint32_t n = job.n_cols / code::CHUNK, lane = halo_lane();

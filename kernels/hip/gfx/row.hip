@@ -6,15 +6,20 @@
 
 struct norm_lds { float part[8]; };
 
-HALO_KERNEL(rmsnorm, halo_rmsnorm_args, 256)
+/* A row is one block's: as many threads as there are, so that a usual row is one turn. */
+constexpr uint32_t NORM_THREADS = 1024, NORM_COLS = 4 * NORM_THREADS;
+struct rmsnorm_lds { float part[NORM_THREADS / 32]; };
+
+HALO_KERNEL(rmsnorm, halo_rmsnorm_args, 1024)
 {
-    HALO_LDS(norm_lds, lds);
+    HALO_LDS(rmsnorm_lds, lds);
     const uint32_t row = halo_block_x(), n = a.n_cols, first = halo_tid() * 4;
     float *x = a.x + (uint64_t)row * n;
     const float *add = a.add ? a.add + (uint64_t)row * n : nullptr;
     float sum = 0;
-    for (uint32_t i = first; i < n; i += 1024) {
-        halo_f4 v = halo_load4(x, i, n);
+    halo_f4 v = {{0, 0, 0, 0}};
+    for (uint32_t i = first; i < n; i += NORM_COLS) {
+        v = halo_load4(x, i, n);
         if (add) {
             halo_f4 w = halo_load4(add, i, n);
             for (int j = 0; j < 4; j++)
@@ -24,12 +29,18 @@ HALO_KERNEL(rmsnorm, halo_rmsnorm_args, 256)
         for (int j = 0; j < 4; j++)
             sum = halo_fma(v.e[j], v.e[j], sum);
     }
-    const float scale = halo_rsqrt(halo_block_sum(sum, lds.part) / (float)n + a.eps);
+    sum = halo_wave_sum(sum);
+    if (halo_lane() == 0)
+        lds.part[halo_wave()] = sum;
+    halo_barrier();
+    const float scale = halo_rsqrt(halo_wave_sum(lds.part[halo_lane()]) / (float)n + a.eps);
     float *out = a.out ? a.out + (uint64_t)row * n : nullptr;
     uint8_t *act = a.act ? static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n) : nullptr;
-    for (uint32_t base = 0; base < n; base += 1024) {
+    for (uint32_t base = 0; base < n; base += NORM_COLS) {
         const uint32_t i = base + first;
-        halo_f4 v = halo_load4(x, i, n), w = halo_load4(a.weight, i, n);
+        const halo_f4 w = halo_load4(a.weight, i, n);
+        if (n > NORM_COLS) /* else v is what this thread has loaded above */
+            v = halo_load4(x, i, n);
         for (int j = 0; j < 4; j++)
             v.e[j] = v.e[j] * scale * w.e[j];
         if (out)

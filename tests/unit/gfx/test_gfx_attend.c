@@ -108,7 +108,7 @@ static void attend_shape(const struct shape *s, uint32_t n_pos)
     snprintf(name, sizeof(name), "attend_%s_g%u_d%u", s->name, g, d);
     gfx_run(name, s->n_splits, s->n_head_kv * args.n_parts, ROWS, &args);
     if (s->n_splits > 1) {
-        struct halo_attend_merge_args merge = {partial, pos, out, s->n_head, s->n_splits, s->dim_v};
+        struct halo_attend_merge_args merge = {partial, pos, out, NULL, s->n_head, s->n_splits, s->dim_v};
         gfx_run("attend_merge", s->n_head, ROWS, 1, &merge);
     }
     double want[256];
