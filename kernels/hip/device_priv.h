@@ -24,7 +24,6 @@
 #define HALO_HIP_PAGE_BYTES 4096
 #define HALO_HIP_STAGING_BYTES (8u << 20)
 #define HALO_HIP_GEMV_ROWS_MAX 8 /* rows of a batch that the GEMV kernels take together */
-#define HALO_HIP_SPLITS_MAX 64   /* of attention */
 #define HALO_HIP_ITEMS_MAX 256   /* rows times splits when there are several splits */
 #define HALO_HIP_GRAPH_ROWS 8    /* batches of so many rows have graphs */
 #define HALO_HIP_LEVELS 4        /* of the length of contexts: up to 1, 4, 16 pages and more */

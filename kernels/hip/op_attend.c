@@ -48,7 +48,7 @@ static uint32_t count_splits(const struct halo_hip_run *run, uint32_t blocks_per
     uint32_t wanted = BLOCKS_PER_UNIT * run->model->device->properties.n_units, most = 1u << 2 * run->level;
     uint32_t n = HALO_HIP_CEIL(wanted, blocks_per_split * n_rows);
     n = n < most ? n : most;
-    n = n < HALO_HIP_SPLITS_MAX ? n : HALO_HIP_SPLITS_MAX;
+    n = n < HALO_SPLITS_MAX ? n : HALO_SPLITS_MAX;
     n = n * n_rows <= HALO_HIP_ITEMS_MAX ? n : HALO_HIP_ITEMS_MAX / n_rows;
     return n > 1 ? n : 1;
 }

@@ -140,7 +140,9 @@ struct halo_attend_args {
     float scale;
 };
 
-/* attend_merge: the result as f32 and, when act, as an activation row of n_head * head_dim_v (head_dim_v % 32 == 0 then). Grid (n_head, rows). */
+#define HALO_SPLITS_MAX 64
+
+/* attend_merge: n_splits <= HALO_SPLITS_MAX; the result as f32 and, when act, as an activation row of n_head * head_dim_v (head_dim_v % 32 == 0 then). Grid (n_head, rows). */
 struct halo_attend_merge_args {
     const float *partial;
     const int32_t *pos;

@@ -10,6 +10,7 @@
 #include "rows.h"
 
 constexpr int WAVES = 4;
+constexpr uint32_t KEYS_AHEAD = 4; /* chunks of K that are loaded together */
 
 template <int G, int D> struct attend_lds {
     float q[G][D];
@@ -31,20 +32,29 @@ HALO_DEVICE void scores(const uint8_t *head, uint32_t dim, const float q[G][D], 
     float group[G];
     for (int g = 0; g < G; g++)
         s[g] = group[g] = 0;
-#pragma unroll 2
-    for (uint32_t c = 0; c < dim / chunk; c++) {
-        const halo_u4 k = halo_load<halo_u4>(head, c * KV_PAGE + halo_lane());
-        for (uint32_t i = 0; i < chunk; i++)
-            for (int g = 0; g < G; g++)
-                group[g] = halo_fma(kv_element<TYPE>(k, i), q[g][c * chunk + i], group[g]);
-        if (TYPE == HALO_KV_Q8 && c % 2 == 0)
-            continue;
-        float scale = 1;
-        if (TYPE == HALO_KV_Q8)
-            scale = halo_half_float(halo_load<uint16_t>(head + KV_PAGE * dim, c / 2 * KV_PAGE + halo_lane()));
-        for (int g = 0; g < G; g++) {
-            s[g] = halo_fma(group[g], scale, s[g]);
-            group[g] = 0;
+    /* Several loads under way at once; those behind the end read the last chunk again and are left out. */
+    const uint32_t n = dim / chunk;
+#pragma unroll 1
+    for (uint32_t first = 0; first < n; first += KEYS_AHEAD) {
+        halo_u4 k[KEYS_AHEAD];
+        uint16_t scales[KEYS_AHEAD / 2];
+        for (uint32_t j = 0; j < KEYS_AHEAD; j++)
+            k[j] = halo_load<halo_u4>(head, halo_min_of(first + j, n - 1) * KV_PAGE + halo_lane());
+        for (uint32_t j = 0; TYPE == HALO_KV_Q8 && j < KEYS_AHEAD / 2; j++)
+            scales[j] = halo_load<uint16_t>(head + KV_PAGE * dim, halo_min_of(first / 2 + j, n / 2 - 1) * KV_PAGE + halo_lane());
+        for (uint32_t j = 0; j < KEYS_AHEAD; j++) {
+            if (first + j >= n)
+                break;
+            for (uint32_t i = 0; i < chunk; i++)
+                for (int g = 0; g < G; g++)
+                    group[g] = halo_fma(kv_element<TYPE>(k[j], i), q[g][(first + j) * chunk + i], group[g]);
+            if (TYPE == HALO_KV_Q8 && j % 2 == 0)
+                continue;
+            const float scale = TYPE == HALO_KV_Q8 ? halo_half_float(scales[j / 2]) : 1;
+            for (int g = 0; g < G; g++) {
+                s[g] = halo_fma(group[g], scale, s[g]);
+                group[g] = 0;
+            }
         }
     }
 }
@@ -71,13 +81,16 @@ HALO_DEVICE void attend_page(const halo_attend_args &a, attend_lds<G, D> &lds, u
     halo_wave_barrier();
     if (first < a.kv.head_dim_v) {
         const uint8_t *rows = kv_head_v<TYPE>(a.kv, page, head);
-#pragma unroll 4
-        for (uint32_t t = 0; t < n; t++) {
-            float v[N];
-            kv_load_v<TYPE, N>(rows, a.kv.head_dim_v, t, first, v);
-            for (int g = 0; g < G; g++)
-                for (int i = 0; i < N; i++)
-                    state->out[g][i] = halo_fma(lds.p[wave][t][g], v[i], state->out[g][i]);
+        constexpr uint32_t AHEAD = 32 / N; /* V rows that are loaded together; behind the end p is zero */
+#pragma unroll 1
+        for (uint32_t t = 0; t < n; t += AHEAD) {
+            float v[AHEAD][N];
+            for (uint32_t j = 0; j < AHEAD; j++)
+                kv_load_v<TYPE, N>(rows, a.kv.head_dim_v, halo_min_of(t + j, n - 1), first, v[j]);
+            for (uint32_t j = 0; j < AHEAD; j++)
+                for (int g = 0; g < G; g++)
+                    for (int i = 0; i < N; i++)
+                        state->out[g][i] = halo_fma(lds.p[wave][t + j][g], v[j][i], state->out[g][i]);
         }
     }
     halo_wave_barrier();
@@ -169,36 +182,57 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend
     attend_leave<G, D>(a, lds, row, first_head, n_heads);
 }
 
+struct merge_lds { float weight[WAVES][HALO_SPLITS_MAX]; };
+
+/* What each split counts for, divided by the sum: every wave makes its own copy. */
+HALO_DEVICE void merge_weights(const halo_attend_merge_args &a, const float *partial, float *weight)
+{
+    const uint32_t lane = halo_lane(), stride = a.head_dim_v + 2;
+    float max[2], sum[2];
+    for (uint32_t h = 0; h < 2; h++) {
+        const uint32_t s = lane + 32 * h;
+        const halo_f2 part = s < a.n_splits ? halo_load<halo_f2>(partial + s * stride) : halo_f2{{NOTHING, 0}};
+        max[h] = part.e[0];
+        sum[h] = part.e[1];
+    }
+    const float most = halo_wave_max(halo_max(max[0], max[1]));
+    for (uint32_t h = 0; h < 2; h++)
+        max[h] = halo_exp2(max[h] - most);
+    const float scale = halo_rcp(halo_wave_sum(halo_fma(sum[0], max[0], sum[1] * max[1])));
+    for (uint32_t h = 0; h < 2; h++)
+        weight[lane + 32 * h] = max[h] * scale;
+    halo_wave_barrier();
+}
+
 HALO_KERNEL(attend_merge, halo_attend_merge_args, 128)
 {
-    const uint32_t head = halo_block_x(), row = halo_block_y(), dim = a.head_dim_v;
+    HALO_LDS(merge_lds, lds);
+    constexpr uint32_t AHEAD = 8;
+    const uint32_t head = halo_block_x(), row = halo_block_y(), dim = a.head_dim_v, n = a.n_head * dim;
     if (a.pos[row] < 0)
         return;
     const uint64_t index = (uint64_t)row * a.n_head + head;
     const float *partial = a.partial + index * a.n_splits * (dim + 2);
-    float max = NOTHING, sum = 0;
-    for (uint32_t s = 0; s < a.n_splits; s++)
-        max = halo_max(max, partial[s * (dim + 2)]);
-    for (uint32_t s = 0; s < a.n_splits; s++)
-        sum = halo_fma(partial[s * (dim + 2) + 1], halo_exp2(partial[s * (dim + 2)] - max), sum);
-    const float scale = halo_rcp(sum);
-    const uint32_t n = a.n_head * dim;
-    for (uint32_t base = 0; base < dim; base += 512) {
-        const uint32_t i = base + 4 * halo_tid();
-        halo_f4 out = {{0, 0, 0, 0}};
-        for (uint32_t s = 0; s < a.n_splits && i < dim; s++) {
-            const float *part = partial + s * (dim + 2);
-            const float weight = halo_exp2(part[0] - max);
-            for (uint32_t j = 0; j < 4; j++)
-                out.e[j] = halo_fma(part[2 + i + j], weight, out.e[j]);
+    float *weight = lds.weight[halo_wave()];
+    merge_weights(a, partial, weight);
+    const uint32_t i = 4 * halo_tid(), at = halo_min_of(i, dim - 4); /* dim <= 512 */
+    halo_f4 out = {{0, 0, 0, 0}};
+#pragma unroll 1
+    for (uint32_t first = 0; first < a.n_splits; first += AHEAD) {
+        halo_f2 part[AHEAD][2];
+        for (uint32_t j = 0; j < AHEAD; j++)
+            for (uint32_t h = 0; h < 2; h++)
+                part[j][h] = halo_load<halo_f2>(partial + halo_min_of(first + j, a.n_splits - 1) * (dim + 2) + 2 + at, h);
+        for (uint32_t j = 0; j < AHEAD; j++) {
+            const float w = first + j < a.n_splits ? weight[first + j] : 0;
+            for (uint32_t k = 0; k < 4; k++)
+                out.e[k] = halo_fma(part[j][k / 2].e[k % 2], w, out.e[k]);
         }
-        for (uint32_t j = 0; j < 4; j++)
-            out.e[j] *= scale;
-        if (i < dim)
-            halo_store4(a.out + index * dim, i, dim, out);
-        if (a.act)
-            halo_quantize4(out, i < dim ? head * dim + i : n, n, static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
     }
+    if (i < dim)
+        halo_store4(a.out + index * dim, i, dim, out);
+    if (a.act)
+        halo_quantize4(out, i < dim ? head * dim + i : n, n, static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
 }
 
 #define HALO_ATTEND_LDS(g, d) typedef attend_lds<g, d> attend_lds_g##g##_d##d;
