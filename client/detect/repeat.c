@@ -58,7 +58,7 @@ void halo_look_attractor_last(const struct halo_detect_reply *reply, struct halo
 {
     static const struct marks marks = {0.50, 0.30, 0.40, 0.40};
     size_t n = halo_detect_n_body(reply), from = n > WINDOW ? n - WINDOW : 0;
-    judge(reply->ids + from, n - from, &marks, ret);
+    judge(from > 0 ? reply->ids + from : reply->ids, n - from, &marks, ret); /* no ids may be no address */
 }
 
 void halo_look_collapse(const struct halo_detect_reply *reply, struct halo_finding *ret)
