@@ -378,7 +378,8 @@ static void put_notices(struct halo_port *port, struct halo_request *request, co
         put_notice(port, request, "load_changed", load->changes[i]);
     if (problem) {
         char text[400];
-        snprintf(text, sizeof(text), "a chat template can not be used, so `messages` that need it will be refused: %s", problem);
+        snprintf(text, sizeof(text), "a chat template can not be used, so `messages` that need it will be refused: %s",
+                 problem);
         put_notice(port, request, "template_unusable", text);
     }
 }

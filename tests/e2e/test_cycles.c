@@ -1,6 +1,7 @@
 /* test_cycles.c: a model that comes and goes a hundred times leaves nothing behind in the memory of engine and daemon.
  *
- * Each cycle loads by naming the model in a request and unloads. Memory is what the kernel says is resident and private.
+ * Each cycle loads by naming the model in a request and unloads. Memory is what the kernel says is resident and
+ * private.
  */
 #include "daemon_fixture.h"
 
@@ -40,7 +41,8 @@ static void one_cycle(void)
     struct client client;
     client_open(&client, &fixture);
     size_t i = client_send(&client, "generate", "%s",
-                           "\"model\":\"" MODEL "\",\"prompt\":\"Once\",\"max_tokens\":2,\"temperature\":0,\"emit_token_ids\":true");
+                           "\"model\":\"" MODEL
+                           "\",\"prompt\":\"Once\",\"max_tokens\":2,\"temperature\":0,\"emit_token_ids\":true");
     assert_true(client_wait(&client, 0, 60000));
     if (client.requests[i].terminal != HALO_EV_DONE)
         fail_msg("generate: %s", client.requests[i].message);
@@ -63,8 +65,8 @@ static void memory_stays_flat(void **state)
         one_cycle();
     assert_int_equal(daemon_engine_pid(&fixture), engine);
     long engine_after_kb = resident_kb(engine), daemon_after_kb = resident_kb(fixture.pid);
-    print_message("%d cycles: engine %ld kB, before %ld; daemon %ld kB, before %ld\n", CYCLES, engine_after_kb, engine_kb,
-                  daemon_after_kb, daemon_kb);
+    print_message("%d cycles: engine %ld kB, before %ld; daemon %ld kB, before %ld\n", CYCLES, engine_after_kb,
+                  engine_kb, daemon_after_kb, daemon_kb);
     assert_true(engine_after_kb <= engine_kb + SLACK_KB);
     assert_true(daemon_after_kb <= daemon_kb + 512);
     daemon_stop(&fixture, 15000);
