@@ -1,11 +1,11 @@
 /* graph.c: decode steps as graphs: the launches of a step recorded once, at load, and replayed as one.
  *
- * A graph serves one class of batches: so many rows, each of a sequence of its own and wanting its logits, contexts up to
- * a number of pages (run_priv.h), and one of the two sets of inputs. What changes from step to step stands in buffers, so a
- * replay needs no new arguments. The first step of a class is launched kernel by kernel, so that one that hangs has a name;
- * graphs are for those after it. Recording uses a stream of its own, because weights of another model may be on their way
- * in the device's. Where the runtime cannot record, steps go on being launched, and the device's description says so.
- * Device thread.
+ * A graph serves one class of batches: so many rows, each of a sequence of its own and wanting its logits, contexts
+ * up to a number of pages (run_priv.h), and one of the two sets of inputs. What changes from step to step stands in
+ * buffers, so a replay needs no new arguments. The first step of a class is launched kernel by kernel, so that one
+ * that hangs has a name; graphs are for those after it. Recording uses a stream of its own, because weights of
+ * another model may be on their way in the device's. Where the runtime cannot record, steps go on being launched,
+ * and the device's description says so. Device thread.
  */
 #include "run_priv.h"
 
@@ -91,7 +91,8 @@ int halo_hip_graphs_record(struct halo_device_model *model, char *reason)
     struct halo_device *device = model->device;
     const struct halo_plan *plan = model->plan;
     uint32_t most = plan->max_rows < plan->max_outputs ? plan->max_rows : plan->max_outputs;
-    uint32_t sets = device->properties.integrated ? 2 : 1, n_rows = most < HALO_HIP_GRAPH_ROWS ? most : HALO_HIP_GRAPH_ROWS;
+    uint32_t sets = device->properties.integrated ? 2 : 1;
+    uint32_t n_rows = most < HALO_HIP_GRAPH_ROWS ? most : HALO_HIP_GRAPH_ROWS;
     char name[48];
     void *stream = NULL;
     int error = device->api.StreamCreateWithFlags(&stream, HIP_STREAM_NON_BLOCKING);

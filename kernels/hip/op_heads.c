@@ -1,6 +1,7 @@
 /* op_heads.c: what lies between the product of q, k and v and attention, in one launch instead of three. Device thread.
  *
- * The ops stay what they are: a plan that has them otherwise, or heads of a size that the kernel does not take, runs them one by one.
+ * The ops stay what they are: a plan that has them otherwise, or heads of a size that the kernel does not take, runs
+ * them one by one.
  */
 #include "run_priv.h"
 
@@ -29,7 +30,8 @@ static bool find_group(const struct halo_plan *plan, uint32_t index, struct grou
         return false;
     const struct halo_kv_shape *kv = &plan->kv;
     return ret->write->k == ret->rope->k && ret->write->v != ret->rope->k && kv->n_head_kv == ret->rope->n_head_kv &&
-           kv->head_dim_k == ret->rope->head_dim && kv->head_dim_v == ret->rope->head_dim && kv->head_dim_k <= HALO_HEADS_DIM;
+           kv->head_dim_k == ret->rope->head_dim && kv->head_dim_v == ret->rope->head_dim &&
+           kv->head_dim_k <= HALO_HEADS_DIM;
 }
 
 int halo_hip_op_heads(struct halo_hip_run *run, uint32_t index, uint32_t *ret_n)
@@ -39,7 +41,8 @@ int halo_hip_op_heads(struct halo_hip_run *run, uint32_t index, uint32_t *ret_n)
     uint32_t type = HALO_HIP_TYPE_KV_F32 + (uint32_t)kv->type;
     struct group g;
     *ret_n = 0;
-    if (!find_group(model->plan, index, &g) || halo_hip_kernel_find(model->device, HALO_HIP_HEADS, type, run->n_rows) < 0)
+    if (!find_group(model->plan, index, &g) ||
+        halo_hip_kernel_find(model->device, HALO_HIP_HEADS, type, run->n_rows) < 0)
         return 0;
     const struct halo_rope *rope = &model->plan->ropes[g.rope->rope];
     struct halo_heads_args args = {.kv = halo_hip_kv_arg(run, g.write->kv_layer, 0),

@@ -88,8 +88,8 @@ static inline uint32_t halo_hip_moe_tiles(uint32_t n_slots, uint32_t n_experts)
     return n_slots / HALO_MOE_TILE + (n_experts < n_slots ? n_experts : n_slots);
 }
 
-/* op_heads.c: norm, rotation and cache in one launch, when the ops from `index` on are those and a kernel fits. 0, or an error;
- * `ret_n` gets how many ops that was, 0: none. */
+/* op_heads.c: norm, rotation and cache in one launch, when the ops from `index` on are those and a kernel fits.
+ * 0, or an error; `ret_n` gets how many ops that was, 0: none. */
 int halo_hip_op_heads(struct halo_hip_run *run, uint32_t index, uint32_t *ret_n);
 
 /* op_row.c, op_attend.c, op_matmul.c, op_moe.c */

@@ -82,7 +82,8 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
     if (config)
         write_config(daemon, config, conf, sizeof conf);
     const char *hip_lib = getenv("HALO_HIP_LIB");
-    const char *argv[20] = {halod, "--socket", daemon->socket_path, "--model-dir", models, "--state-dir", state, "--engine", engine,
+    const char *argv[20] = {halod, "--socket", daemon->socket_path, "--model-dir", models, "--state-dir", state,
+                            "--engine", engine,
                             "--device", hip_lib ? "hip" : "cpu"};
     size_t n_args = 11;
     if (hip_lib) {

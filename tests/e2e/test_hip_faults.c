@@ -1,8 +1,8 @@
 /* test_hip_faults.c: a GPU that hangs, fails or runs out of memory under a real daemon.
  *
- * The engine drives the emulated HIP runtime, whose faults come from a script file: it is there while the fault lasts and gone
- * for the engine that follows. In each case the request ends exactly once and in time, with a code, a place and a cause; the daemon
- * answers all along; and the next load and the next request work.
+ * The engine drives the emulated HIP runtime, whose faults come from a script file: it is there while the fault
+ * lasts and gone for the engine that follows. In each case the request ends exactly once and in time, with a code, a
+ * place and a cause; the daemon answers all along; and the next load and the next request work.
  */
 #include "daemon_fixture.h"
 
@@ -101,7 +101,8 @@ static void check_end(const struct fault *fault, const struct client_request *re
     if (request->error == HALO_ERROR_ENGINE_LOST)
         return;
     if (request->error != fault->error)
-        fail_msg("%s: error %d, wanted %d: %s", fault->script, (int)request->error, (int)fault->error, request->message);
+        fail_msg("%s: error %d, wanted %d: %s", fault->script, (int)request->error, (int)fault->error,
+                 request->message);
     for (int i = 0; i < 2; i++)
         if (!strstr(request->message, fault->says[i]))
             fail_msg("%s: \"%s\" does not say \"%s\"", fault->script, request->message, fault->says[i]);
@@ -118,7 +119,8 @@ static void play(const struct fault *fault)
     if (fault->in_load)
         client_send(&client, "load", "%s", LOAD);
     else
-        client_send(&client, "generate", "%s", "\"model\":\"" MODEL "\",\"prompt\":\"Once\",\"max_tokens\":30,\"temperature\":0,\"ignore_eos\":true");
+        client_send(&client, "generate", "%s",
+                    "\"model\":\"" MODEL "\",\"prompt\":\"Once\",\"max_tokens\":30,\"temperature\":0,\"ignore_eos\":true");
     client_poll(&client, 300);
     ping_works();
     assert_true(client_wait(&client, 0, ENDS_MS));
@@ -145,7 +147,8 @@ int main(void)
         fprintf(stderr, "SKIPPED: HALO_HIP_LIB names no runtime\n");
         return 77;
     }
-    snprintf(script_path, sizeof script_path, "%s/halod-hip-script-%d", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
+    const char *tmp = getenv("TMPDIR");
+    snprintf(script_path, sizeof script_path, "%s/halod-hip-script-%d", tmp ? tmp : "/tmp", (int)getpid());
     snprintf(variable, sizeof variable, "@%s", script_path);
     setenv("HALO_HIP_EMU_SCRIPT", variable, 1);
     setenv("HALO_HIP_EMU_DISCRETE", "1", 1);

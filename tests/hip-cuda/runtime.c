@@ -219,8 +219,8 @@ int hipModuleGetFunction(void **ret, void *module, const char *name)
     return d->ModuleGetFunction(ret, module, name);
 }
 
-/* Kernels wait for their inputs themselves (halo_inputs_ready in gfx_nvidia.h). $HALO_HIP_CUDA_OVERLAP=0 turns it off, to
- * see what it is worth. */
+/* Kernels wait for their inputs themselves (halo_inputs_ready in gfx_nvidia.h). $HALO_HIP_CUDA_OVERLAP=0 turns it
+ * off, to see what it is worth. */
 static unsigned int overlaps(void)
 {
     const char *text = getenv("HALO_HIP_CUDA_OVERLAP");

@@ -51,7 +51,7 @@ HALO_DEVICE void gemv_unit(const typename CODE::raw *raw, const gemv_job &job, c
 
 /* Quantized weights, activation rows. */
 template <uint32_t TYPE, int N> struct gemv_rows {
-    static constexpr int R = gemv_wave_rows<TYPE, N>, STEPS = 1; /* of a turn */
+    static constexpr int R = gemv_wave_rows<TYPE, N>, STEPS = N == 1 ? 2 : 1; /* of a turn */
     static constexpr bool AHEAD = N <= 2; /* with more rows of x, registers are worth more than loads under way */
     typedef halo_type_code<TYPE> code;
     struct turn { typename code::raw raw[STEPS][R]; };

@@ -48,7 +48,8 @@ struct halo_batch {
     uint32_t n_outputs;       /* <= plan->max_outputs */
     const uint32_t *output;   /* [n_outputs] row indices, ascending */
     float *logits;            /* [n_outputs][n_vocab], host memory of the caller, 64-byte aligned */
-    /* With HALO_DEVICE_LARGEST: NULL, or [n_outputs] ids of the largest logits, the lowest on a tie; -1 where any is a NaN or an
+    /* With HALO_DEVICE_LARGEST: NULL, or [n_outputs] ids of the largest logits, the lowest on a tie; -1 where any is
+     * a NaN or an
      * infinity. `logits` is not touched then. */
     int32_t *largest;
 };

@@ -90,8 +90,8 @@ static const struct fault faults[] = {
     {"hang in a later first launch", "hipModuleLaunchKernel:3:stall", false, -ETIME, "first launch of gemv_q4_k_x1",
      "first launch of gemv_q4_k_x1", true},
     {"hang in a decode step", "hipGraphLaunch:1:stall", false, -ETIME, "a step of 1 rows", "waiting for the GPU", true},
-    {"hang in a step that is launched", "hipStreamBeginCapture:*:error=801,hipModuleLaunchKernel:12:stall", false, -ETIME,
-     "a step of 1 rows", "waiting for the GPU", true},
+    {"hang in a step that is launched", "hipStreamBeginCapture:*:error=801,hipModuleLaunchKernel:12:stall", false,
+     -ETIME, "a step of 1 rows", "waiting for the GPU", true},
     {"no graphs", "hipStreamBeginCapture:*:error=801", false, 0, NULL, "waiting for the GPU", false},
     {"no memory for graphs", "hipGraphInstantiate:3:oom", true, 0, NULL, "waiting for the GPU", false},
     {"lost while recording", "hipStreamEndCapture:2:lost", false, -EIO, "launch failed (719)", NULL, true},
@@ -192,7 +192,8 @@ static void last_logits(const char *script, float *ret, char *ret_detail)
 static void a_replayed_step_is_the_launched_one(void **state)
 {
     char detail[192];
-    float *replayed = aligned_alloc(64, N_VOCAB * sizeof(float)), *launched = aligned_alloc(64, N_VOCAB * sizeof(float));
+    float *replayed = aligned_alloc(64, N_VOCAB * sizeof(float));
+    float *launched = aligned_alloc(64, N_VOCAB * sizeof(float));
     last_logits("", replayed, detail);
     assert_null(strstr(detail, "no graphs"));
     last_logits("hipStreamBeginCapture:*:error=801", launched, detail);
