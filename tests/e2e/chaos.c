@@ -292,6 +292,7 @@ static int read_all(int64_t now)
 static struct {
     enum { RESTING, WAITING_FOR_NOTICE, WAITING_FOR_TOKEN } state;
     int64_t killed_at, next_at, n_restarts, n_tokens;
+    int64_t left, n_seen, quiet_since; /* tokens until the next kill; at the last look; when they last came */
 } killer;
 
 static void totals(int64_t *ret_restarts, int64_t *ret_tokens)
@@ -303,19 +304,33 @@ static void totals(int64_t *ret_restarts, int64_t *ret_tokens)
     }
 }
 
+/* Of four kills three come after some tokens, in the middle of replies, and one after some time, whatever the engine is
+ * at. Where no tokens come any more one is due too, for the clients wait for kills as kills wait for them (keeps_pace). */
+static bool kill_is_due(int64_t now, int64_t tokens)
+{
+    if (tokens != killer.n_seen)
+        killer.quiet_since = now;
+    if (tokens > killer.n_seen) /* a connection that was cut takes its count with it */
+        killer.left -= tokens - killer.n_seen;
+    killer.n_seen = tokens;
+    return now >= killer.next_at || killer.left <= 0 || now - killer.quiet_since > SLOWNESS * 500000;
+}
+
 static void kill_engine(int64_t now)
 {
     pid_t pid;
     char state;
-    if (now < killer.next_at || n.kills == n_kills || children(&pid, &state) == 0 || state == 'Z' ||
+    int64_t restarts, tokens;
+    totals(&restarts, &tokens);
+    if (!kill_is_due(now, tokens) || n.kills == n_kills || children(&pid, &state) == 0 || state == 'Z' ||
         kill(pid, SIGKILL) != 0)
         return;
-    int64_t tokens;
     n.kills++;
-    totals(&killer.n_restarts, &tokens);
-    killer.killed_at = now_us();
+    killer.n_restarts = restarts;
+    killer.killed_at = killer.quiet_since = now_us();
     killer.state = WAITING_FOR_NOTICE;
-    killer.next_at = killer.killed_at + SLOWNESS * (150000 + (int64_t)draw(650000));
+    killer.left = 20 + (int64_t)draw(300);
+    killer.next_at = draw(4) > 0 ? INT64_MAX : killer.killed_at + SLOWNESS * (150000 + (int64_t)draw(350000));
 }
 
 /* From the kill to the first token of a reply that went on. A connection that is cut meanwhile spoils the sums: no
@@ -411,6 +426,8 @@ static void chaos(void **state)
         open_one(&clients[i]);
     int64_t begin = now_us(), last = begin;
     killer.next_at = begin + 100000;
+    killer.left = INT64_MAX;
+    killer.quiet_since = begin;
     for (int n_open = 1; n_open > 0 || n.sent < n_requests || n.kills < n_kills;) {
         int64_t now = now_us();
         n_open = read_all(now);

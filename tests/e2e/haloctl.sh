@@ -84,7 +84,8 @@ check 'raw counts terminal events' 1 '"type":"error"' -- bash -c \
 check 'raw answers every line' 0 -- bash -c \
     "for i in \$(seq 50); do printf '{\"type\":\"ping\",\"id\":%d}\n' \$i; done | '$ctl' raw | grep -c pong | grep -qx 50"
 check 'interrupt cancels and says so by its status' 130 -- bash -c \
-    "set -m; '$ctl' -q generate -n 900 --ignore-eos 'Once' >/dev/null & p=\$!; sleep 0.4; kill -INT \$p; wait \$p"
+    "set -m; '$ctl' -q generate -n 900 --ignore-eos 'Once' >'$run/out' & p=\$!
+     for _ in \$(seq 1000); do [ -s '$run/out' ] && break; sleep 0.005; done; kill -INT \$p; wait \$p"
 check 'the engine is killed in the middle of a stream: a notice, and the same text' 0 'engine_restarted: the engine was killed by signal 9' -- bash -c \
     "a=\$('$ctl' -q generate -n 800 --seed 3 --ignore-eos 'Once')
      '$ctl' generate -n 800 --seed 3 --ignore-eos 'Once' >'$run/out' 2>'$run/err' & p=\$!
