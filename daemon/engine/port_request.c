@@ -125,6 +125,8 @@ void halo_request_end_cancelled(struct halo_port *port, struct halo_request *req
     struct halo_ev ev;
     halo_ev_init(&ev, HALO_EV_DONE, &request->msg.id);
     ev.done.finish_reason = HALO_WIRE_FINISH_CANCELLED;
+    if (request->msg.type == HALO_MSG_GENERATE && request->msg.generate.has_resume)
+        ev.done.tokens = (int64_t)request->msg.generate.resume.tokens.n; /* of the engines before this one */
     halo_request_end(port, request, &ev);
 }
 

@@ -432,6 +432,25 @@ static void a_resume_continues_the_stream(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* It has no sequence yet, but its client has tokens from the engine that died: `done` counts them. */
+static void a_resumed_reply_is_cancelled_before_it_goes_on(void **state)
+{
+    struct child c;
+    child_start(&c, true, slow_runs);
+    child_load(&c);
+    for (int id = 10; id < 30; id++) {
+        child_send(&c, "{\"type\":\"generate\",\"id\":%d,\"prompt\":\"Once\",\"max_tokens\":400,\"ignore_eos\":true,\"resume\":"
+                       "{\"tokens\":[3,4,5],\"bytes_sent\":0,\"seed\":9,\"elapsed_ms\":1,\"started\":true}}\n"
+                       "{\"type\":\"cancel\",\"id\":%d,\"target\":%d}", id, id + 100, id);
+        struct child_request *request = child_wait(&c, id);
+        assert_int_equal(request->finish, HALO_WIRE_FINISH_CANCELLED);
+        const char *tokens = strstr(request->last, "\"tokens\":");
+        assert_non_null(tokens);
+        assert_true(atoi(tokens + strlen("\"tokens\":")) >= 3);
+    }
+    assert_int_equal(child_end(&c), 0);
+}
+
 static void pause_and_continue_change_when_not_what(void **state)
 {
     struct child c;
@@ -473,6 +492,7 @@ int main(void)
         cmocka_unit_test(a_hung_device_hangs_nothing_else),
         cmocka_unit_test(a_peer_that_does_not_read_pauses_its_sequences),
         cmocka_unit_test(a_resume_continues_the_stream),
+        cmocka_unit_test(a_resumed_reply_is_cancelled_before_it_goes_on),
         cmocka_unit_test(pause_and_continue_change_when_not_what),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
