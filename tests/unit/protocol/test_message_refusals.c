@@ -305,7 +305,8 @@ static char *nested(size_t n_open, char open, char close)
 {
     char *line = malloc(100 + 8 * n_open), *at = line;
 
-    assert_non_null(line);
+    if (line == NULL)
+        abort(); /* cmocka's asserts do not tell the compiler that they end */
     at += sprintf(at, "{\"type\":\"ping\",\"id\":7,\"x\":");
     for (size_t i = 0; i < n_open; i++)
         at += sprintf(at, open == '{' && i > 0 ? "\"a\":%c" : "%c", open);
