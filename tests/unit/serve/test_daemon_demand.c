@@ -90,7 +90,8 @@ static void a_death_in_between(void **state)
     begin("");
     client_send(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-400\",\"prompt\":\"n=3\","
                          "\"emit_token_ids\":true}");
-    rig_sleep_ms(150);
+    while (!rig_log_has(&rig, "engine: loading slow-400"))
+        rig_sleep_ms(5);
     assert_int_equal(kill(rig_engine_pid(&rig), SIGKILL), 0);
     streams_read(&client, &stream, 1, 5000);
     assert_int_equal(stream.terminal, HALO_EV_DONE);
