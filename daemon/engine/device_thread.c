@@ -398,14 +398,6 @@ int halo_device_thread_start(struct halo_device_thread *t)
     return r;
 }
 
-void halo_device_thread_stop(struct halo_device_thread *t)
-{
-    halo_mailbox_close(&t->box);
-    pthread_join(t->thread, NULL);
-    halo_mailbox_finish(&t->box);
-    pthread_mutex_destroy(&t->info_lock);
-}
-
 void halo_device_thread_kick(struct halo_device_thread *t)
 {
     if (!atomic_exchange(&t->kick_posted, true))

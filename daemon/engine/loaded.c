@@ -6,13 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const state_names[HALO_N_MODEL_STATES] = {
-    [HALO_MODEL_LOADING] = "loading",
-    [HALO_MODEL_READY] = "ready",
-    [HALO_MODEL_DRAINING] = "draining",
-    [HALO_MODEL_GONE] = "gone",
-};
-
 #define TO(state) (1u << HALO_MODEL_##state)
 static const unsigned moves[HALO_N_MODEL_STATES] = {
     [HALO_MODEL_LOADING] = TO(READY) | TO(GONE),
@@ -20,12 +13,6 @@ static const unsigned moves[HALO_N_MODEL_STATES] = {
     [HALO_MODEL_DRAINING] = TO(GONE),
     [HALO_MODEL_GONE] = 0,
 };
-
-const char *halo_loaded_state_name(enum halo_loaded_state state)
-{
-    assert(state < HALO_N_MODEL_STATES);
-    return state_names[state];
-}
 
 void halo_loaded_move(struct halo_loaded *loaded, enum halo_loaded_state to)
 {

@@ -44,7 +44,6 @@ struct halo_jinja_dict {
 };
 
 /* Keys are equal as Python says for str, int, float, bool, None and tuples of them; -1: no such entry. */
-uint64_t halo_jinja_hash(struct halo_jinja_value key);
 bool halo_jinja_hashable(struct halo_jinja_value key);
 bool halo_jinja_key_equal(struct halo_jinja_value a, struct halo_jinja_value b);
 ptrdiff_t halo_jinja_dict_find(const struct halo_jinja_dict *dict, struct halo_jinja_value key);

@@ -151,8 +151,6 @@ static uint64_t hash_value(struct halo_jinja_value key, uint64_t seed)
     }
 }
 
-uint64_t halo_jinja_hash(struct halo_jinja_value key) { return hash_value(key, 0); }
-
 static bool hashable(struct halo_jinja_value key, unsigned depth)
 {
     if (key.kind != HALO_JINJA_TUPLE)

@@ -64,13 +64,10 @@ struct halo_device_thread {
     uint32_t n_models;
     struct halo_bench *benches; /* waiting and running, oldest first */
     double bandwidth;
-    bool stop;
 };
 
-/* Starts it. 0 or a negative errno. stop() lets it finish its step, ends everything and joins: for tests and orderly
- * ends; a program in a hurry just exits. */
+/* Starts it. 0 or a negative errno. It ends with the process. */
 int halo_device_thread_start(struct halo_device_thread *thread);
-void halo_device_thread_stop(struct halo_device_thread *thread);
 
 /* Any thread: look at the flags now. */
 void halo_device_thread_kick(struct halo_device_thread *thread);

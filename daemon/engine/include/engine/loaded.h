@@ -57,7 +57,6 @@ struct halo_loaded {
     uint64_t freed_bytes; /* set before UNLOAD_DONE */
 };
 
-const char *halo_loaded_state_name(enum halo_loaded_state state);
 /* Aborts when the table of moves has no such move. */
 void halo_loaded_move(struct halo_loaded *loaded, enum halo_loaded_state to);
 
