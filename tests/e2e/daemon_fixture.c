@@ -327,3 +327,13 @@ pid_t daemon_engine_pid(const struct daemon_fixture *daemon)
     client_close(&client);
     return pid;
 }
+
+void daemon_answers(const struct daemon_fixture *daemon)
+{
+    struct client client;
+    client_open(&client, daemon);
+    client_send(&client, "ping", "%s", "");
+    assert_true(client_wait(&client, 0, 1000));
+    assert_int_equal(client.requests[0].terminal, HALO_EV_PONG);
+    client_close(&client);
+}

@@ -71,4 +71,7 @@ bool client_take(struct client *client);
 /* The raw JSON member of the last terminal event as an integer, or -1. */
 int64_t client_last_i64(const struct client *client, const char *key);
 
+/* Asserts that the daemon itself answers a ping within a second, whatever the engine does. */
+void daemon_answers(const struct daemon_fixture *daemon);
+
 #endif

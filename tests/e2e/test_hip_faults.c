@@ -40,16 +40,6 @@ static void script(const char *text)
 
 static void no_script(void) { unlink(script_path); }
 
-static void ping_works(void)
-{
-    struct client client;
-    client_open(&client, &fixture);
-    client_send(&client, "ping", "%s", "");
-    assert_true(client_wait(&client, 0, 1000));
-    assert_int_equal(client.requests[0].terminal, HALO_EV_PONG);
-    client_close(&client);
-}
-
 /* Sends one request until it succeeds; an engine that is on its way back may refuse some. */
 static void works(const char *type, const char *rest, enum halo_ev_type wanted)
 {
@@ -131,13 +121,13 @@ static void play(const struct fault *fault)
              "\"emit_token_ids\":true", N_TOKENS);
     client_send(&client, fault->in_load ? "load" : "generate", "%s", fault->in_load ? LOAD : generate);
     client_poll(&client, 300);
-    ping_works();
+    daemon_answers(&fixture);
     const struct client_request *request = &client.requests[0];
     for (int waited_ms = 0; waited_ms < ENDS_MS && request->n_terminal == 0 && request->n_restarts == 0; waited_ms += 20)
         client_poll(&client, 20);
     no_script();
     assert_true(client_wait(&client, 0, ENDS_MS));
-    ping_works();
+    daemon_answers(&fixture);
     print_message("%-32s %s\n", fault->script, request->n_restarts > 0 ? "went on" : request->message);
     check_end(fault, request);
     client_close(&client);

@@ -64,17 +64,6 @@ static void generate_works(void)
     fail_msg("no request works after the restart: %s", client.requests[client.n_requests - 1].message);
 }
 
-/* The daemon itself must answer within a second, whatever the engine does. */
-static void ping_works(void)
-{
-    struct client client;
-    client_open(&client, &fixture);
-    client_send(&client, "ping", "%s", "");
-    assert_true(client_wait(&client, 0, 1000));
-    assert_int_equal(client.requests[0].terminal, HALO_EV_PONG);
-    client_close(&client);
-}
-
 static pid_t engine_pid(void)
 {
     for (int i = 0; i < 200; i++) {
@@ -143,7 +132,7 @@ static void any_moment(void **state)
         send_work(&client);
         client_poll(&client, round * round); /* 0 .. 170 ms after the requests */
         kill(pid, SIGKILL);
-        ping_works();
+        daemon_answers(&fixture);
         assert_true(client_wait(&client, 0, 60000)); /* every request ends; take_event() asserts that none ends twice */
         for (size_t i = 0; i < client.n_requests; i++) {
             compare(&client.requests[i], &quiet.requests[i]);
@@ -169,7 +158,7 @@ static void during_load(void **state)
         client_send(&client, "load", "%s", "\"model\":\"" MODEL "\"");
         client_poll(&client, round * 8);
         kill(pid, SIGKILL);
-        ping_works();
+        daemon_answers(&fixture);
         assert_true(client_wait(&client, 0, 60000));
         assert_int_equal(client.requests[0].n_terminal, 1);
         assert_int_equal(client.requests[0].terminal, HALO_EV_LOADED); /* the daemon asks again */

@@ -382,3 +382,17 @@ void streams_read(struct client *client, struct stream *streams, size_t n, int m
             halo_ev_finish(&ev);
     }
 }
+
+void rig_begin(struct rig *rig, struct client *client, struct client *other, const char *config, const char *const *env)
+{
+    rig_start(rig, config, env);
+    client_connect(client, rig);
+    client_connect(other, rig);
+}
+
+void rig_end(struct rig *rig, struct client *client, struct client *other)
+{
+    client_close(client);
+    client_close(other);
+    rig_stop(rig);
+}

@@ -77,4 +77,9 @@ bool client_is_quiet(struct client *client, int ms);
 uint64_t rig_now_ms(void);
 void rig_sleep_ms(int ms);
 
+/* A daemon and two clients of it; rig_end asserts exit status 0. */
+void rig_begin(struct rig *rig, struct client *client, struct client *other, const char *config,
+               const char *const *env);
+void rig_end(struct rig *rig, struct client *client, struct client *other);
+
 #endif

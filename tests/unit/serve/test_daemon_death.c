@@ -16,19 +16,8 @@ static const char quick[] = "[engine]\nheartbeat_ms = 500\nstep_ms = 30000\nwait
 static struct rig rig;
 static struct client client, other;
 
-static void begin(const char *config, const char *const *env)
-{
-    rig_start(&rig, config, env);
-    client_connect(&client, &rig);
-    client_connect(&other, &rig);
-}
-
-static void end(void)
-{
-    client_close(&client);
-    client_close(&other);
-    rig_stop(&rig);
-}
+static void begin(const char *config, const char *const *env) { rig_begin(&rig, &client, &other, config, env); }
+static void end(void) { rig_end(&rig, &client, &other); }
 
 static void ping_within_a_second(struct client *who)
 {

@@ -12,19 +12,8 @@
 static struct rig rig;
 static struct client client, other;
 
-static void begin(const char *config)
-{
-    rig_start(&rig, config, NULL);
-    client_connect(&client, &rig);
-    client_connect(&other, &rig);
-}
-
-static void end(void)
-{
-    client_close(&client);
-    client_close(&other);
-    rig_stop(&rig);
-}
+static void begin(const char *config) { rig_begin(&rig, &client, &other, config, NULL); }
+static void end(void) { rig_end(&rig, &client, &other); }
 
 static enum halo_ev_type generate(const char *model)
 {

@@ -17,19 +17,8 @@ static const char quick[] = "[engine]\nheartbeat_ms = 500\nwait_ms = 10000\nread
 static struct rig rig;
 static struct client client, other;
 
-static void begin(const char *config, const char *const *env)
-{
-    rig_start(&rig, config, env);
-    client_connect(&client, &rig);
-    client_connect(&other, &rig);
-}
-
-static void end(void)
-{
-    client_close(&client);
-    client_close(&other);
-    rig_stop(&rig);
-}
+static void begin(const char *config, const char *const *env) { rig_begin(&rig, &client, &other, config, env); }
+static void end(void) { rig_end(&rig, &client, &other); }
 
 static void generate(struct client *who, int64_t id, const char *model, const char *script)
 {
