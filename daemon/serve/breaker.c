@@ -29,10 +29,10 @@ void halo_breaker_count(struct halo_engine *engine)
     engine->broken_until_ns = now + (uint64_t)config->breaker_ms * MS;
     halo_log(HALO_LOG_ERROR,
              "the engine died %u times in a row without getting anything done; requests are refused for %lld ms, or "
-             "until a `load`; `halo-doctor` may know why",
+             "until a `load`",
              engine->n_futile, (long long)config->breaker_ms);
     halo_notify_status("broken: the engine died %u times in a row, last it %.200s; refusing requests, `haloctl load` "
-                       "tries again, see halo-doctor",
+                       "tries again",
                        engine->n_futile, engine->reason);
 }
 
@@ -59,7 +59,7 @@ void halo_breaker_answer(struct halo_engine *engine, char *ret_text, size_t room
     snprintf(
         ret_text, room,
         "the engine died %u times in a row without getting anything done, last it %.200s; requests are refused for "
-        "%llu s more, `load` tries again at once, halo-doctor may know why",
+        "%llu s more, `load` tries again at once",
         engine->n_futile, engine->reason, (unsigned long long)(halo_breaker_left_ms(engine) + 999) / 1000);
 }
 
