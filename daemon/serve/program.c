@@ -78,6 +78,24 @@ static int passed_socket(int *ret_fd, struct halo_fault *fault)
     return 0;
 }
 
+/* Handled from before the socket is there, for whoever can connect can also send them.
+ * They do not keep the loop alive. */
+static void signals_start(uv_signal_t signals[N_SIGNALS], uv_loop_t *loop, struct halo_daemon *daemon)
+{
+    for (size_t i = 0; i < N_SIGNALS; i++) {
+        uv_signal_init(loop, &signals[i]);
+        signals[i].data = daemon;
+        uv_signal_start(&signals[i], on_signal, end_signals[i]);
+        uv_unref((uv_handle_t *)&signals[i]);
+    }
+}
+
+static void signals_close(uv_signal_t signals[N_SIGNALS])
+{
+    for (size_t i = 0; i < N_SIGNALS; i++)
+        uv_close((uv_handle_t *)&signals[i], NULL);
+}
+
 static int serve(const struct halo_config *config, int passed_fd, struct halo_fault *fault)
 {
     static struct halo_daemon daemon; /* large, and once in a process */
@@ -86,17 +104,13 @@ static int serve(const struct halo_config *config, int passed_fd, struct halo_fa
     int r = uv_loop_init(&loop);
     if (r < 0)
         return halo_fault_errno(fault, HALO_FAULT_INTERNAL, r, "cannot make an event loop");
+    signals_start(signals, &loop, &daemon);
     r = halo_daemon_init(&daemon, &loop, config, passed_fd, fault);
     if (r < 0) {
+        signals_close(signals);
         uv_run(&loop, UV_RUN_DEFAULT);
         uv_loop_close(&loop);
         return r;
-    }
-    for (size_t i = 0; i < N_SIGNALS; i++) {
-        uv_signal_init(&loop, &signals[i]);
-        signals[i].data = &daemon;
-        uv_signal_start(&signals[i], on_signal, end_signals[i]);
-        uv_unref((uv_handle_t *)&signals[i]);
     }
     halo_log(HALO_LOG_INFO, "halod %s serves %s", HALO_VERSION, daemon.listen.path);
     halo_notify_ready();
@@ -104,8 +118,7 @@ static int serve(const struct halo_config *config, int passed_fd, struct halo_fa
     uv_run(&loop, UV_RUN_DEFAULT);
     if (daemon.engine_stuck)
         return halo_fault_set(fault, HALO_FAULT_DEVICE_HANG, "the engine could not be ended");
-    for (size_t i = 0; i < N_SIGNALS; i++)
-        uv_close((uv_handle_t *)&signals[i], NULL);
+    signals_close(signals);
     uv_run(&loop, UV_RUN_DEFAULT);
     halo_daemon_finish(&daemon);
     r = uv_loop_close(&loop);

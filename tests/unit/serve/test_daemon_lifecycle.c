@@ -184,6 +184,15 @@ static void ends_in_every_state(void **state)
     }
 }
 
+/* Whoever can connect can also send the signal: it ends the daemon in order, the socket is removed. */
+static void ends_as_soon_as_it_listens(void **state)
+{
+    for (int i = 0; i < 40; i++) {
+        rig_start(&rig, "", NULL);
+        rig_stop(&rig);
+    }
+}
+
 /* SIGKILL leaves socket and engine behind: the engine ends by itself, the socket is replaced. */
 static void recovers_from_its_own_death(void **state)
 {
@@ -345,7 +354,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sigterm_lets_requests_finish), cmocka_unit_test(drain_time_is_kept),
         cmocka_unit_test(stubborn_engine_and_deaf_client), cmocka_unit_test(second_signal_leaves_at_once),
-        cmocka_unit_test(ends_in_every_state),          cmocka_unit_test(recovers_from_its_own_death),
+        cmocka_unit_test(ends_in_every_state),
+        cmocka_unit_test(ends_as_soon_as_it_listens),          cmocka_unit_test(recovers_from_its_own_death),
         cmocka_unit_test(live_daemon_is_not_displaced), cmocka_unit_test(exit_statuses),
         cmocka_unit_test(tells_the_manager),            cmocka_unit_test(uses_a_passed_socket),
     };
