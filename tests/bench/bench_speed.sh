@@ -2,7 +2,7 @@
 # Decode and prompt speed of a random model in the shape of Qwen3-0.6B, beside the memory bandwidth measured in the same run.
 #
 #   tests/bench/bench_speed.sh BUILD_DIR [TYPE…]        (default types: Q8_0 Q4_0 Q4_K_M F16)
-# Environment: THREADS (2), REPEAT (5), HALO_BENCH_DIR (where the files go; default: a temporary folder, removed at the end).
+# Environment: THREADS (2), REPEAT (5), VARIANT (the best; avx2, reference), HALO_BENCH_DIR (where the files go; default: a temporary folder, removed at the end).
 #
 # The last columns compare with a known C++ engine measured on a 2-core Zen 1 machine that reads 22.5 GB/s with two threads: its
 # figures are scaled by the bandwidth of this run, so a ratio of 1 means the same share of the memory's speed.
@@ -26,7 +26,7 @@ for type in "${types[@]}"; do
         "{\"type\":\"load\",\"id\":1,\"model\":\"$file\",\"params\":{\"context\":2048,\"kv_tokens\":4096}}" \
         "{\"type\":\"bench\",\"id\":2,\"model\":\"$file\",\"prefill\":64,\"decode\":64,\"repeat\":$repeat}" |
         { cat; while ! grep -q '"type":"\(bench\|error\)"' "$dir/out" 2>/dev/null; do sleep 0.2; done; } |
-        "$build/daemon/engine/halod-engine" --stdio --device cpu --threads "$threads" | tee "$dir/out" | grep '"type":"\(bench\|error\)"' | tail -n 1)
+        "$build/daemon/engine/halod-engine" --stdio --device cpu --threads "$threads" ${VARIANT:+--variant "$VARIANT"} | tee "$dir/out" | grep '"type":"\(bench\|error\)"' | tail -n 1)
     rm -f "$dir/out"
     field() { grep -o "\"$1\":[0-9.]*" <<<"$result" | head -n 1 | cut -d: -f2; }
     prompt=$(field prefill_tok_s) decode=$(field decode_tok_s) bandwidth=$(field bandwidth_gb_s) share=$(field bandwidth_share)
