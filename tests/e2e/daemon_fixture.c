@@ -47,9 +47,8 @@ static int try_connect(const char *path)
 
 static void print_log(const struct daemon_fixture *daemon)
 {
-    char path[300], line[1024];
-    snprintf(path, sizeof path, "%s/log", daemon->dir);
-    FILE *log = fopen(path, "r");
+    char line[1024];
+    FILE *log = fopen(daemon->log_path, "r");
     while (log && fgets(line, sizeof line, log))
         fputs(line, stderr);
     if (log)
@@ -73,12 +72,12 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
     snprintf(daemon->dir, sizeof daemon->dir, "%s/halod-e2e-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     assert_non_null(mkdtemp(daemon->dir));
     snprintf(daemon->socket_path, sizeof daemon->socket_path, "%s/s", daemon->dir);
-    char halod[512], engine[512], models[512], state[300], log[300], conf[300] = "";
+    char halod[512], engine[512], models[512], state[300], conf[300] = "";
     snprintf(halod, sizeof halod, "%s/daemon/serve/halod", build);
     snprintf(engine, sizeof engine, "%s/daemon/engine/halod-engine", build);
     snprintf(models, sizeof models, "%s/tests/models", source);
     snprintf(state, sizeof state, "%s/state", daemon->dir);
-    snprintf(log, sizeof log, "%s/log", daemon->dir);
+    snprintf(daemon->log_path, sizeof daemon->log_path, "%s/log", daemon->dir);
     if (config)
         write_config(daemon, config, conf, sizeof conf);
     const char *hip_lib = getenv("HALO_HIP_LIB");
@@ -98,7 +97,7 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
     assert_true(daemon->pid >= 0);
     if (daemon->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nothing behind */
-        int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        int fd = open(daemon->log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
         dup2(fd, 2);
         close(fd);
         execv(halod, (char *const *)(uintptr_t)argv);
@@ -116,7 +115,7 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
     close(fd);
 }
 
-void daemon_stop(struct daemon_fixture *daemon, int deadline_ms)
+void daemon_end(struct daemon_fixture *daemon, int deadline_ms)
 {
     kill(daemon->pid, SIGTERM);
     int64_t deadline = now_ms() + deadline_ms;
@@ -134,9 +133,19 @@ void daemon_stop(struct daemon_fixture *daemon, int deadline_ms)
         fail_msg("halod ended with wait status 0x%x", (unsigned)status);
     }
     assert_int_equal(access(daemon->socket_path, F_OK), -1);
+}
+
+void daemon_remove(struct daemon_fixture *daemon)
+{
     char command[400];
     snprintf(command, sizeof command, "rm -rf '%s'", daemon->dir);
     assert_int_equal(system(command), 0);
+}
+
+void daemon_stop(struct daemon_fixture *daemon, int deadline_ms)
+{
+    daemon_end(daemon, deadline_ms);
+    daemon_remove(daemon);
 }
 
 void client_open(struct client *client, const struct daemon_fixture *daemon)

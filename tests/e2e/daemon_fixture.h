@@ -14,14 +14,18 @@
 #include <sys/types.h>
 
 struct daemon_fixture {
-    char dir[256], socket_path[300];
+    char dir[256], socket_path[300], log_path[300]; /* the log has what daemon and engine write to standard error */
     pid_t pid;
 };
 
 /* With $HALO_HIP_LIB the engine runs on the HIP device over that runtime, else on the CPU. Starts halod with
  * `config` (text of a configuration file, or NULL) and waits until the socket answers a ping. */
 void daemon_start(struct daemon_fixture *daemon, const char *config);
-/* SIGTERM, waits up to `deadline_ms`, asserts exit status 0 and that the socket file is gone. */
+/* SIGTERM, waits up to `deadline_ms`, asserts exit status 0 and that the socket file is gone. The folder stays. */
+void daemon_end(struct daemon_fixture *daemon, int deadline_ms);
+/* Removes the folder of a daemon that has ended. */
+void daemon_remove(struct daemon_fixture *daemon);
+/* Both. */
 void daemon_stop(struct daemon_fixture *daemon, int deadline_ms);
 /* Process id of the engine by the daemon's own `status`; 0 while there is none. */
 pid_t daemon_engine_pid(const struct daemon_fixture *daemon);
