@@ -1,0 +1,8 @@
+/* bringup.h: `halo-doctor bringup`: which settings get a GPU to work. */
+#ifndef HALO_DOCTOR_BRINGUP_H
+#define HALO_DOCTOR_BRINGUP_H
+
+/* argv[0] is "bringup". An exit status. */
+int halo_doctor_bringup(int argc, char **argv);
+
+#endif

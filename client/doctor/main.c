@@ -1,0 +1,30 @@
+/* main.c: halo-doctor: why does it not work on this machine? See halo-doctor(1). */
+#include "bringup.h"
+#include "checks.h"
+#include "options.h"
+#include "tiers.h"
+
+#include <signal.h>
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+    struct halo_doctor_options options;
+    struct halo_doctor_report report;
+    signal(SIGPIPE, SIG_IGN);
+    if (argc > 1 && strcmp(argv[1], "bringup") == 0)
+        return halo_doctor_bringup(argc - 1, argv + 1);
+    switch (halo_doctor_options_read(argc, argv, &options)) {
+    case HALO_DOCTOR_OPTIONS_DONE: return 0;
+    case HALO_DOCTOR_OPTIONS_WRONG: return 2;
+    }
+    halo_doctor_report_init(&report, options.form, stdout);
+    halo_doctor_report_open(&report, options.sysroot);
+    halo_doctor_checks_run(&options, &report);
+    if (!options.checks_only)
+        halo_doctor_tiers_run(&options, &report);
+    halo_doctor_report_close(&report);
+    int status = halo_doctor_report_exit(&report);
+    halo_doctor_report_finish(&report);
+    return status;
+}

@@ -1,0 +1,290 @@
+/* probe.c: bounded reads below a sysroot. */
+#include "probe.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MAX_ENTRIES 8192 /* of a folder that are looked at */
+
+/* ---- opening ---- */
+
+/* A recorded tree may hold absolute links: they mean the tree. Kernels before 5.6 follow them out of it. */
+static int open_below(const struct halo_doctor_probe *probe, const char *path, int flags)
+{
+    char whole[2 * HALO_DOCTOR_PATH_BYTES + 8];
+    flags |= O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    if (!*probe->sysroot) {
+        int fd = open(path, flags);
+        return fd < 0 ? -errno : fd;
+    }
+    int root = open(probe->sysroot, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -errno;
+    struct open_how how = {.flags = (uint64_t)flags, .resolve = RESOLVE_IN_ROOT};
+    if (flags & O_PATH)
+        how.flags &= O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY;
+    long fd = syscall(SYS_openat2, root, path, &how, sizeof how);
+    int error = fd < 0 ? errno : 0;
+    close(root);
+    if (error == ENOSYS || error == EPERM || error == E2BIG) {
+        if ((size_t)snprintf(whole, sizeof whole, "%s%s", probe->sysroot, path) >= sizeof whole)
+            return -ENAMETOOLONG;
+        fd = open(whole, flags);
+        error = fd < 0 ? errno : 0;
+    }
+    return error ? -error : (int)fd;
+}
+
+/* The path in the parent's sight, for as long as the read takes. */
+__attribute__((format(printf, 2, 0)))
+static int path_begin(struct halo_doctor_probe *probe, const char *format, va_list args)
+{
+    int n = vsnprintf(probe->at, HALO_DOCTOR_PATH_BYTES, format, args);
+    return n < 0 || n >= HALO_DOCTOR_PATH_BYTES ? -ENAMETOOLONG : 0;
+}
+
+static void path_end(struct halo_doctor_probe *probe, char path[HALO_DOCTOR_PATH_BYTES])
+{
+    if (path)
+        memcpy(path, probe->at, HALO_DOCTOR_PATH_BYTES);
+    probe->at[0] = '\0';
+}
+
+static long read_all(struct halo_doctor_probe *probe, char *buf, size_t room, bool head)
+{
+    struct stat st;
+    size_t n = 0;
+    int fd = open_below(probe, probe->at, O_RDONLY), error = 0;
+    buf[0] = '\0';
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) != 0)
+        error = errno;
+    else if (!S_ISREG(st.st_mode))
+        error = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    while (!error && n < room) {
+        ssize_t got = read(fd, buf + n, room - n);
+        if (got == 0)
+            break;
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            error = errno;
+        else
+            n += (size_t)got;
+    }
+    close(fd);
+    if (!error && n == room) {
+        error = head ? 0 : EFBIG;
+        n--;
+    }
+    buf[error ? 0 : n] = '\0';
+    return error ? -error : (long)n;
+}
+
+/* ---- files ---- */
+
+long halo_doctor_probe_bytes(struct halo_doctor_probe *probe, char *buf, size_t room, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    long n = path_begin(probe, format, args);
+    va_end(args);
+    n = n < 0 ? n : read_all(probe, buf, room, false);
+    path_end(probe, NULL);
+    return n;
+}
+
+long halo_doctor_probe_head(struct halo_doctor_probe *probe, char *buf, size_t room, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    long n = path_begin(probe, format, args);
+    va_end(args);
+    n = n < 0 ? n : read_all(probe, buf, room, true);
+    path_end(probe, NULL);
+    return n;
+}
+
+/* The line of the path that is begun; ends it and notes it. */
+static int read_word(struct halo_doctor_probe *probe, char *buf, size_t room)
+{
+    char path[HALO_DOCTOR_PATH_BYTES];
+    long n = read_all(probe, buf, room, false);
+    path_end(probe, path);
+    while (n > 0 && (buf[n - 1] == '\n' || buf[n - 1] == ' ' || buf[n - 1] == '\t'))
+        buf[--n] = '\0';
+    for (long i = 0; i < n; i++)
+        if ((unsigned char)buf[i] < 0x20 && buf[i] != '\t')
+            n = -EINVAL;
+    if (n < 0) {
+        buf[0] = '\0';
+        halo_doctor_finding_read(probe->finding, "%s: %s", path,
+                                 n == -EINVAL || n == -EFBIG ? "is not a line of text" : strerror((int)-n));
+        return (int)n;
+    }
+    halo_doctor_finding_read(probe->finding, "%s = %s", path, n ? buf : "(empty)");
+    return 0;
+}
+
+int halo_doctor_probe_word(struct halo_doctor_probe *probe, char *buf, size_t room, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int r = path_begin(probe, format, args);
+    va_end(args);
+    buf[0] = '\0';
+    return r < 0 ? r : read_word(probe, buf, room);
+}
+
+static bool parse_number(const char *text, uint64_t *ret, const char **ret_end)
+{
+    char *end;
+    if (*text < '0' || *text > '9')
+        return false;
+    errno = 0;
+    *ret = strtoull(text, &end, text[0] == '0' && (text[1] == 'x' || text[1] == 'X') ? 16 : 10);
+    *ret_end = end;
+    return end != text && errno == 0;
+}
+
+int halo_doctor_probe_number(struct halo_doctor_probe *probe, uint64_t *ret, const char *format, ...)
+{
+    char word[128];
+    const char *end;
+    va_list args;
+    va_start(args, format);
+    int r = path_begin(probe, format, args);
+    va_end(args);
+    *ret = 0;
+    r = r < 0 ? r : read_word(probe, word, sizeof word);
+    if (r == 0 && (!parse_number(word, ret, &end) || *end))
+        r = -EINVAL;
+    return r;
+}
+
+int halo_doctor_probe_stat(struct halo_doctor_probe *probe, struct stat *ret, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int fd = path_begin(probe, format, args), r = 0;
+    va_end(args);
+    fd = fd < 0 ? fd : open_below(probe, probe->at, O_PATH);
+    if (fd >= 0 && fstat(fd, ret) != 0)
+        r = -errno;
+    if (fd >= 0)
+        close(fd);
+    path_end(probe, NULL);
+    return fd < 0 ? fd : r;
+}
+
+int halo_doctor_probe_open(struct halo_doctor_probe *probe, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int fd = path_begin(probe, format, args);
+    va_end(args);
+    fd = fd < 0 ? fd : open_below(probe, probe->at, O_RDWR);
+    if (fd >= 0)
+        close(fd);
+    path_end(probe, NULL);
+    return fd < 0 ? fd : 0;
+}
+
+int halo_doctor_probe_link(struct halo_doctor_probe *probe, char *buf, size_t room, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int fd = path_begin(probe, format, args);
+    va_end(args);
+    buf[0] = '\0';
+    fd = fd < 0 ? fd : open_below(probe, probe->at, O_PATH | O_NOFOLLOW);
+    path_end(probe, NULL);
+    if (fd < 0)
+        return fd;
+    ssize_t n = readlinkat(fd, "", buf, room - 1);
+    int error = n < 0 ? errno : 0;
+    close(fd);
+    buf[n < 0 ? 0 : n] = '\0';
+    return error == ENOENT ? -EINVAL : -error; /* ENOENT: it is no link */
+}
+
+/* ---- folders ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strverscmp(a, b);
+}
+
+long halo_doctor_probe_list(struct halo_doctor_probe *probe, char (*names)[HALO_DOCTOR_NAME_BYTES], size_t max,
+                            const char *format, ...)
+{
+    size_t n = 0;
+    struct dirent *entry;
+    va_list args;
+    va_start(args, format);
+    int fd = path_begin(probe, format, args);
+    va_end(args);
+    fd = fd < 0 ? fd : open_below(probe, probe->at, O_RDONLY | O_DIRECTORY);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    for (size_t seen = 0; dir && n < max && seen < MAX_ENTRIES && (entry = readdir(dir)) != NULL; seen++)
+        if (entry->d_name[0] != '.' && strlen(entry->d_name) < HALO_DOCTOR_NAME_BYTES)
+            strcpy(names[n++], entry->d_name);
+    if (dir)
+        closedir(dir);
+    else if (fd >= 0)
+        close(fd);
+    path_end(probe, NULL);
+    qsort(names, n, sizeof *names, by_name);
+    return fd < 0 ? fd : (long)n;
+}
+
+/* ---- text ---- */
+
+const char *halo_doctor_line_of(const char *text, const char *key, char *buf, size_t room)
+{
+    size_t n_key = strlen(key);
+    for (const char *line = text; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, n_key) != 0)
+            continue;
+        const char *value = line + n_key;
+        if (*value != ':' && *value != ' ' && *value != '\t' && *value != '\n' && *value)
+            continue; /* a longer key */
+        value += *value == ':';
+        value += strspn(value, " \t");
+        snprintf(buf, room, "%.*s", (int)strcspn(value, "\n"), value);
+        return buf;
+    }
+    return NULL;
+}
+
+bool halo_doctor_number_of(const char *text, const char *key, uint64_t *ret)
+{
+    char word[64];
+    const char *end;
+    return halo_doctor_line_of(text, key, word, sizeof word) && parse_number(word, ret, &end);
+}
+
+const char *halo_doctor_option_of(const char *line, const char *key, char *buf, size_t room)
+{
+    size_t n_key = strlen(key);
+    for (const char *at = line; *at;) {
+        at += strspn(at, " \t\n");
+        size_t n = strcspn(at, " \t\n");
+        if (n >= n_key && memcmp(at, key, n_key) == 0 && (n == n_key || at[n_key] == '=')) {
+            size_t n_value = n > n_key ? n - n_key - 1 : 0;
+            snprintf(buf, room, "%.*s", (int)n_value, at + n - n_value);
+            return buf;
+        }
+        at += n;
+    }
+    return NULL;
+}

@@ -1,0 +1,61 @@
+/* probe.h: the eyes of a check: bounded reads of a machine's files, or of a tree that was recorded from one.
+ *
+ * Every path begins with a slash and is looked up below the sysroot; links in a recorded tree stay in it. Only regular
+ * files are read, never more than the caller has room for. A read may still block in the kernel (a wedged GPU's sysfs
+ * does): a check therefore runs in a child with a deadline, and the path that it is at stands in memory that its parent
+ * sees. What is read is noted in the finding unless a function says otherwise. One thread.
+ */
+#ifndef HALO_DOCTOR_PROBE_H
+#define HALO_DOCTOR_PROBE_H
+
+#include "report.h"
+
+#include <sys/stat.h>
+
+#define HALO_DOCTOR_PATH_BYTES 512
+#define HALO_DOCTOR_NAME_BYTES 64
+
+struct halo_doctor_probe {
+    const char *sysroot; /* "": this machine */
+    const char *hip_lib; /* NULL: not given */
+    struct halo_doctor_finding *finding;
+    char *at; /* HALO_DOCTOR_PATH_BYTES: the path that is being read; empty between reads */
+};
+
+/* The bytes of a file, a NUL after them; nothing is noted. How many, or negative errno: -EFBIG when they do not fit in
+ * `room` - 1, -EINVAL when it is no regular file. */
+__attribute__((format(printf, 4, 5))) long halo_doctor_probe_bytes(struct halo_doctor_probe *probe, char *buf,
+                                                                   size_t room, const char *format, ...);
+/* The same for what comes after the first `room` - 1 bytes: dropped without a word. */
+__attribute__((format(printf, 4, 5))) long halo_doctor_probe_head(struct halo_doctor_probe *probe, char *buf,
+                                                                  size_t room, const char *format, ...);
+/* One line of text without its end. 0 or negative errno: -EINVAL when it is more, or no text. Noted. */
+__attribute__((format(printf, 4, 5))) int halo_doctor_probe_word(struct halo_doctor_probe *probe, char *buf,
+                                                                 size_t room, const char *format, ...);
+/* A number, decimal or 0x. 0 or negative errno: -EINVAL when it is none. Noted. */
+__attribute__((format(printf, 3, 4))) int halo_doctor_probe_number(struct halo_doctor_probe *probe, uint64_t *ret,
+                                                                   const char *format, ...);
+/* What is there, links followed. 0 or negative errno. Not noted. */
+__attribute__((format(printf, 3, 4))) int halo_doctor_probe_stat(struct halo_doctor_probe *probe, struct stat *ret,
+                                                                 const char *format, ...);
+/* Opens and closes what is there for reading and writing. 0 or negative errno. Not noted. */
+__attribute__((format(printf, 2, 3))) int halo_doctor_probe_open(struct halo_doctor_probe *probe, const char *format,
+                                                                 ...);
+/* Where a link points, a NUL after it. 0 or negative errno. Not noted. */
+__attribute__((format(printf, 4, 5))) int halo_doctor_probe_link(struct halo_doctor_probe *probe, char *buf,
+                                                                 size_t room, const char *format, ...);
+/* Up to `max` names in a folder, numbers in them in order ("card2" before "card10"); longer names than
+ * HALO_DOCTOR_NAME_BYTES - 1 and those with a dot in front are left out. How many, or negative errno. Not noted. */
+__attribute__((format(printf, 4, 5))) long halo_doctor_probe_list(struct halo_doctor_probe *probe,
+                                                                  char (*names)[HALO_DOCTOR_NAME_BYTES], size_t max,
+                                                                  const char *format, ...);
+
+/* "KEY VALUE" or "KEY: VALUE" lines: the text of a key's value (ended by a NUL in `buf`, spaces in front dropped), NULL
+ * without such a line. Pure. */
+const char *halo_doctor_line_of(const char *text, const char *key, char *buf, size_t room);
+/* The same as a number: decimal or 0x, whatever follows it. */
+bool halo_doctor_number_of(const char *text, const char *key, uint64_t *ret);
+/* Does a line of words, or one of "KEY=VALUE" words, have it? The value ("" without one), or NULL. Pure. */
+const char *halo_doctor_option_of(const char *line, const char *key, char *buf, size_t room);
+
+#endif

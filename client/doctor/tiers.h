@@ -1,0 +1,10 @@
+/* tiers.h: what is tried rather than read: each tier needs what the one before it showed. */
+#ifndef HALO_DOCTOR_TIERS_H
+#define HALO_DOCTOR_TIERS_H
+
+#include "options.h"
+
+/* Runs the tiers 0 to options->last_tier, each a finding "tier0", "tier1"... in the report. */
+void halo_doctor_tiers_run(const struct halo_doctor_options *options, struct halo_doctor_report *report);
+
+#endif
