@@ -1,10 +1,9 @@
 /* api.c: opens the HIP runtime and finds its functions. Any thread; an opened table is immutable. */
-#include "api_priv.h"
-
 #include "reason_priv.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <hip/api.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,7 +59,7 @@ int halo_hip_api_open(struct halo_hip_api *ret, const char *path, char *reason)
     }
     snprintf(ret->path, sizeof(ret->path), "%s", name);
 #define HALO_HIP_FN(name, arguments) *(void **)&ret->name = find(ret->library, "hip" #name, missing, sizeof(missing));
-#include "hip_api.def"
+#include <hip/hip_api.def>
 #undef HALO_HIP_FN
     *(void **)&ret->properties = dlsym(ret->library, "hipGetDevicePropertiesR0600");
     ret->properties_old = !ret->properties;

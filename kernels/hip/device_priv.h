@@ -11,12 +11,12 @@
 #ifndef HALO_HIP_DEVICE_PRIV_H
 #define HALO_HIP_DEVICE_PRIV_H
 
-#include "api_priv.h"
 #include "gfx/args.h"
 #include "gfx/layout.h"
 #include "reason_priv.h"
 #include "variant_priv.h"
 
+#include <hip/api.h>
 #include <kernels/device.h>
 #include <pthread.h>
 

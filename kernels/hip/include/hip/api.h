@@ -1,9 +1,10 @@
-/* api_priv.h: the HIP runtime, opened at run time: function pointers and the few numbers of its interface.
+/* api.h: the HIP runtime, opened at run time: function pointers and the few numbers of its interface.
  *
- * The numbers are those of HIP 5 to 7 (equal in all of them). No HIP header is needed to build.
+ * The numbers are those of HIP 5 to 7 (equal in all of them). No HIP header is needed to build. Public for
+ * halo-doctor, which makes the calls one by one to see which of them fails; everybody else uses the device (hip.h).
  */
-#ifndef HALO_HIP_API_PRIV_H
-#define HALO_HIP_API_PRIV_H
+#ifndef HALO_HIP_API_H
+#define HALO_HIP_API_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,7 +44,7 @@ struct halo_hip_api {
 };
 
 /* Opens `path`, or with NULL the versioned names, newest first. 0; -ENOENT without a library; -ENOTSUP when functions
- * are missing, all of which are named. */
+ * are missing, all of which are named. `reason` has HALO_DEVICE_REASON bytes (kernels/device.h). */
 int halo_hip_api_open(struct halo_hip_api *ret, const char *path, char *reason);
 void halo_hip_api_close(struct halo_hip_api *api);
 
