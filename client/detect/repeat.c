@@ -137,26 +137,31 @@ static size_t tail_of(const int32_t *ids, size_t n, size_t period)
     return length;
 }
 
+bool halo_detect_cycle(const int32_t *ids, size_t n, size_t max_period, struct halo_cycle *ret)
+{
+    struct halo_cycle best = {0, 0};
+    for (size_t period = 1; period <= max_period && period * 3 <= n; period++) {
+        size_t length = tail_of(ids, n, period);
+        if (length >= 3 * period && length >= 24 && length > best.n_ids + period)
+            best = (struct halo_cycle){period, length};
+    }
+    *ret = best;
+    return best.period > 0;
+}
+
 void halo_look_period(const struct halo_detect_reply *reply, struct halo_finding *ret)
 {
-    size_t n = halo_detect_n_body(reply), best = 0, best_length = 0;
+    size_t n = halo_detect_n_body(reply);
+    struct halo_cycle cycle;
     if (n < 24) {
         halo_find(ret, HALO_VERDICT_SKIP, "%zu ids, 24 are needed", n);
         return;
     }
-    for (size_t period = 1; period * 3 <= n; period++) {
-        size_t length = tail_of(reply->ids, n, period);
-        if (length >= 3 * period && length >= 24 && length > best_length + period) {
-            best = period;
-            best_length = length;
-        }
-    }
-    if (best == 0)
+    if (!halo_detect_cycle(reply->ids, n, n, &cycle))
         return;
-    bool hard = best_length >= 96 || best_length >= 6 * best;
-    halo_find(ret, hard ? HALO_VERDICT_FAIL : HALO_VERDICT_WARN,
-              "from id %zu on a cycle of %zu ids, %zu.%zu times to the end", n - best_length, best, best_length / best,
-              best_length % best * 10 / best);
+    halo_find(ret, halo_cycle_is_hard(&cycle) ? HALO_VERDICT_FAIL : HALO_VERDICT_WARN,
+              "from id %zu on a cycle of %zu ids, %zu.%zu times to the end", n - cycle.n_ids, cycle.period,
+              cycle.n_ids / cycle.period, cycle.n_ids % cycle.period * 10 / cycle.period);
 }
 
 void halo_look_loop_guard(const struct halo_detect_reply *reply, struct halo_finding *ret)

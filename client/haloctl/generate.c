@@ -43,6 +43,7 @@ const struct halo_ctl_option halo_ctl_sampling_options[] = {
     DEF("ignore-eos", 0, TRUE, ignore_eos, NULL, "go on after an end token"),
     DEF("logprobs", 0, INTEGER, logprobs, "N", "with --json: log-probabilities of the N best of each token"),
     DEF("ids", 0, TRUE, emit_token_ids, NULL, "with --json: one `committed` event for each token"),
+    DEF("detect-loops", 0, TRUE, detect_loops, NULL, "say so once when the reply goes round in a cycle"),
     OPT("deadline-ms", 0, INTEGER, deadline_ms, "N", "end after N milliseconds"),
     DEF("no-stream", 0, FALSE, stream, NULL, "text at the end, in one piece"),
     DEF("no-cache", 0, FALSE, cache_prompt, NULL, "do not use or keep cached prompt prefixes"),

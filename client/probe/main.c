@@ -131,7 +131,7 @@ static int report_all(struct probe_record *records, const struct probe_context *
 static bool belongs_to_reply(enum halo_ev_type type)
 {
     return type == HALO_EV_STARTED || type == HALO_EV_COMMITTED || type == HALO_EV_TOKEN || type == HALO_EV_DONE ||
-           type == HALO_EV_ERROR;
+           type == HALO_EV_NOTICE || type == HALO_EV_ERROR;
 }
 
 /* The record of the event's request, made when it is the first. NULL: no memory. */

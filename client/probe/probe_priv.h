@@ -44,6 +44,8 @@ struct probe_record {
     bool has_logprobs, started, ended, failed; /* failed: an `error` event, in error_text */
     enum halo_detect_end end;
     char model[256], md5[65], error_text[512];
+    char notice[512]; /* "CODE: MESSAGE"; empty: none came */
+    bool engine_died;
     int64_t seed, prompt_tokens;
     double decode_tok_s, prefill_tok_s, ttft_ms; /* NAN: not told */
 };

@@ -90,6 +90,16 @@ static int take_done(struct probe_record *record, const struct halo_ev_done *don
     return done->has_text ? take_text(record, done->text) : 0;
 }
 
+/* The worst one is kept: that an engine died, else the first. */
+static void take_notice(struct probe_record *record, const struct halo_ev_notice *notice)
+{
+    bool died = halo_str_is(notice->code, "engine_restarted");
+    if (record->notice[0] && !(died && !record->engine_died))
+        return;
+    record->engine_died = died;
+    snprintf(record->notice, sizeof record->notice, "%s: %s", notice->code.at, notice->message.at);
+}
+
 int probe_record_take(struct probe_record *record, const struct halo_ev *ev)
 {
     switch (ev->type) {
@@ -102,6 +112,7 @@ int probe_record_take(struct probe_record *record, const struct halo_ev *ev)
         return 0;
     case HALO_EV_COMMITTED: return take_committed(record, &ev->committed);
     case HALO_EV_TOKEN: return take_text(record, ev->token.text);
+    case HALO_EV_NOTICE: take_notice(record, &ev->notice); return 0;
     case HALO_EV_DONE: return take_done(record, &ev->done);
     case HALO_EV_ERROR:
         record->failed = true;

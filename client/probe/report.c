@@ -15,7 +15,7 @@ static int rank(enum halo_verdict verdict)
     return verdict == HALO_VERDICT_FAIL ? 3 : verdict == HALO_VERDICT_WARN ? 2 : verdict == HALO_VERDICT_OK ? 1 : 0;
 }
 
-/* All detectors, and a row for how the request ended. */
+/* All detectors, a row for what the daemon told meanwhile, and one for how the request ended. */
 static size_t judge(const struct probe_record *record, const struct probe_context *context, struct row *rows)
 {
     const struct halo_detect_reply reply = {.ids = record->ids,
@@ -36,6 +36,12 @@ static size_t judge(const struct probe_record *record, const struct probe_contex
         rows[n] = (struct row){halo_detectors[n].name, {HALO_VERDICT_OK, ""}};
         halo_detectors[n].look(&reply, &rows[n].finding);
     }
+    rows[n] = (struct row){"notice", {record->notice[0] ? HALO_VERDICT_WARN : HALO_VERDICT_SKIP, "none came"}};
+    if (record->notice[0])
+        snprintf(rows[n].finding.detail, sizeof rows[n].finding.detail, "%.199s", record->notice);
+    if (record->engine_died)
+        rows[n].finding.verdict = HALO_VERDICT_FAIL;
+    n++;
     rows[n] = (struct row){"request", {HALO_VERDICT_OK, ""}};
     if (record->failed || !record->ended) {
         rows[n].finding.verdict = HALO_VERDICT_FAIL;

@@ -8,6 +8,9 @@
 #include <assert.h>
 
 #define PROGRESS_NS 100000000u
+/* Looking for a loop costs about one comparison for each period, once in so many ids. */
+#define LOOP_EVERY 16
+#define LOOP_PERIOD 1024
 
 /* Fills sequence->tops. */
 static uint32_t report_tops(struct halo_scheduler *s, struct halo_sequence *q, const float *logits, double lse)
@@ -41,6 +44,22 @@ static void count_token(struct halo_scheduler *s, struct halo_sequence *q, uint6
         halo_stats_observe(s->setup.stats, HALO_HISTOGRAM_inter_token_ms, (now_ns - q->last_token_ns) / 1000000);
     }
     q->last_token_ns = now_ns;
+}
+
+/* Tells once of a cycle that will not end by itself. After a resume it looks at the first id: what was not told is told
+ * now. */
+static void look_for_loop(struct halo_sequence *q)
+{
+    uint32_t n_reply = q->n_ids - q->n_prompt;
+    if (!q->detect_loops || n_reply - q->n_loop_looked < LOOP_EVERY)
+        return;
+    q->n_loop_looked = n_reply;
+    struct halo_cycle cycle;
+    if (!halo_detect_cycle(q->ids + q->n_prompt, n_reply, LOOP_PERIOD, &cycle) || !halo_cycle_is_hard(&cycle))
+        return;
+    q->loop = cycle;
+    q->detect_loops = false;
+    halo_sequence_emit_loop(q);
 }
 
 /* The token is in ids: shows its text, and ends the reply when this was its last. */
@@ -94,6 +113,7 @@ static void commit_token(struct halo_scheduler *s, struct halo_sequence *q, uint
     assert(q->n_ids < q->capacity);
     q->ids[q->n_ids++] = id;
     halo_sequence_emit_committed(q, id, now_ns, logprob, n_top);
+    look_for_loop(q);
     count_token(s, q, now_ns);
     after_token(s, q, id);
 }

@@ -6,6 +6,7 @@
 #include "port_priv.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,6 +131,23 @@ static void put_committed(struct halo_port *port, struct halo_request *request, 
     halo_port_put(port, &ev);
 }
 
+static void put_loop(struct halo_port *port, struct halo_request *request, const struct halo_event *event)
+{
+    const struct halo_cycle *loop = &request->sequence->loop;
+    struct halo_ev ev;
+    char message[128];
+    halo_ev_init(&ev, HALO_EV_NOTICE, &request->msg.id);
+    ev.notice.has_start = ev.notice.has_period = ev.notice.has_repeats = true;
+    ev.notice.start = event->a;
+    ev.notice.period = (int64_t)loop->period;
+    ev.notice.repeats = (int64_t)(loop->n_ids / loop->period);
+    snprintf(message, sizeof(message), "from token %lld on the reply goes round in a cycle of %zu tokens, %zu times so far",
+             (long long)event->a, loop->period, loop->n_ids / loop->period);
+    ev.notice.code = halo_str_of("loop_detected");
+    ev.notice.message = halo_str_of(message);
+    halo_port_put(port, &ev);
+}
+
 static void put_row(struct halo_port *port, struct halo_request *request, const struct halo_event *event)
 {
     struct halo_top tops[HALO_LIMIT_SCORE_TOP];
@@ -153,6 +171,7 @@ static void put_event(struct halo_port *port, struct halo_request *request, cons
     case HALO_EVENT_COMMITTED: put_committed(port, request, event); break;
     case HALO_EVENT_TEXT: put_text(port, request, halo_event_text(event), event->n_text); break;
     case HALO_EVENT_ROW: put_row(port, request, event); break;
+    case HALO_EVENT_LOOP: put_loop(port, request, event); break;
     case HALO_EVENT_SKIP: assert(!"the ring keeps these to itself");
     }
 }

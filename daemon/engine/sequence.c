@@ -12,7 +12,7 @@
 
 #define RING_ROWS 64 /* rows of events that a reader may lag behind */
 #define PROGRESS_BYTES                                                                                                 \
-    (2 * (uint32_t)sizeof(struct halo_event)) /* a started or a progress event beside the row's own */
+    (3 * (uint32_t)sizeof(struct halo_event)) /* a started or a progress event and that of a loop beside the row's own */
 
 static const char *const state_names[HALO_N_SEQUENCE_STATES] = {
     [HALO_SEQUENCE_QUEUED] = "queued", [HALO_SEQUENCE_PREFILL] = "prefill", [HALO_SEQUENCE_DECODE] = "decode",
@@ -122,6 +122,7 @@ int halo_sequence_create(struct halo_sequence **ret, const struct halo_sequence_
     s->ignore_eos = setup->ignore_eos;
     s->want_logprob = setup->want_logprob;
     s->cache_prompt = setup->cache_prompt;
+    s->detect_loops = setup->detect_loops;
     s->user = setup->user;
     s->n_top = setup->n_top;
     s->score_from = setup->score_from;
@@ -208,6 +209,14 @@ void halo_sequence_emit_row(struct halo_sequence *s, uint32_t pos, bool has_logp
     event->tok_id = s->ids[pos];
     event->a = pos;
     put_report(s, event, has_logprob, logprob, n_top);
+    halo_ring_push(&s->ring);
+}
+
+void halo_sequence_emit_loop(struct halo_sequence *s)
+{
+    struct halo_event *event = halo_ring_reserve(&s->ring, HALO_EVENT_LOOP, 0, 0);
+    assert(event && s->loop.period > 0);
+    event->a = (int64_t)(s->n_ids - s->n_prompt - s->loop.n_ids);
     halo_ring_push(&s->ring);
 }
 

@@ -195,13 +195,14 @@ static int add_resumed(struct halo_request *request, struct halo_sequence_setup 
     setup->n_committed = (uint32_t)resume->tokens.n;
     setup->bytes_sent = (uint64_t)resume->bytes_sent;
     setup->elapsed_ns = (uint64_t)(resume->elapsed_ms * 1e6);
+    setup->detect_loops = setup->detect_loops && !resume->loop_told;
     return take_ids(request, &resume->tokens, "resume.tokens", ids);
 }
 
 static int make_generate(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *ids)
 {
     const struct halo_msg_generate *msg = &request->msg.generate;
-    struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_GENERATE};
+    struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_GENERATE, .detect_loops = msg->detect_loops};
     int r = encode_prompt(text, request, ids);
     if (r == 0)
         r = fit(request, ids->n, &setup.max_tokens);

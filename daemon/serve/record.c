@@ -159,6 +159,17 @@ int halo_record_model(struct halo_daemon *daemon, const struct halo_request *req
     return 0;
 }
 
+/* The engine's only notice about a reply is that of a loop. */
+static void note_notice(struct halo_request *request, const char *line, size_t len)
+{
+    struct halo_refusal refusal;
+    struct halo_ev ev;
+    if (request->type != HALO_MSG_GENERATE || halo_ev_decode(&ev, line, len, 0, &refusal) != 0)
+        return;
+    request->loop_told = request->loop_told || halo_str_is(ev.notice.code, "loop_detected");
+    halo_ev_finish(&ev);
+}
+
 int halo_record_event(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line, size_t len,
                       const struct halo_envelope *env, struct halo_fault *fault)
 {
@@ -185,8 +196,8 @@ int halo_record_event(struct halo_daemon *daemon, struct halo_request *request, 
         if (request->reload_model == NULL)
             note_progress(daemon); /* what the daemon wants for itself is none: it is the same after each death */
         return halo_record_model(daemon, request, line, len, fault);
-    case HALO_EV_ERROR:
-    case HALO_EV_NOTICE: return 0;
+    case HALO_EV_NOTICE: note_notice(request, line, len); return 0;
+    case HALO_EV_ERROR: return 0;
     default:
         note_progress(daemon);
         begin_running(daemon, request);

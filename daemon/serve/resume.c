@@ -30,6 +30,7 @@ static void write_resume(struct halo_json *out, const struct halo_request *reque
         .seed = request->seed,
         .elapsed_ms = (double)(now_ns - request->started_ns) / 1e6,
         .started = true,
+        .loop_told = request->loop_told,
     };
     halo_json_key(out, "resume");
     halo_resume_write(out, &resume);

@@ -92,6 +92,15 @@ check 'the engine is killed in the middle of a stream: a notice, and the same te
      for _ in \$(seq 500); do [ -s '$run/out' ] && break; sleep 0.01; done
      pkill -9 -P $daemon; wait \$p || exit 9
      cat '$run/err'; [ \"\$a\" = \"\$(cat '$run/out')\" ]"
+# On a busy machine the reply may be over before the kill: then once more.
+check 'the engine is killed after a loop was told: it is told once' 0 '^1 told, 1 restarted$' -- bash -c \
+    "for _ in \$(seq 10); do
+         '$ctl' generate -n 900 -t 0 --ignore-eos --detect-loops 'Once upon a time' >'$run/out' 2>'$run/err' & p=\$!
+         for _ in \$(seq 3000); do grep -q loop_detected '$run/err' && break; sleep 0.002; done
+         pkill -9 -P $daemon; wait \$p || exit 9
+         seen=\"\$(grep -c 'loop_detected: from token' '$run/err') told, \$(grep -c engine_restarted '$run/err') restarted\"
+         [ \"\$seen\" = '1 told, 0 restarted' ] || break
+     done; echo \"\$seen\""
 check 'stats' 0 'counters' -- "$ctl" stats
 check 'diag' 0 'build' -- "$ctl" diag
 check 'unload' 0 'freed' -- "$ctl" unload fable-Q4_K_M

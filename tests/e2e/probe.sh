@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
-# coherence-probe as a script sees it: sources, forms, exit statuses. Arguments: PROBE ENGINE MODEL_DIR.
+# coherence-probe as a script sees it: sources, forms, exit statuses. Arguments: PROBE ENGINE MODEL_DIR HALOD.
 set -uo pipefail
-probe=$1 engine=$2 model=$3/fable-Q4_K_M.gguf
+probe=$1 engine=$2 models=$3 model=$3/fable-Q4_K_M.gguf halod=$4
 run=$(mktemp -d "${TMPDIR:-/tmp}/halod-probe.XXXXXX")
-trap 'rm -rf "$run"' EXIT
+daemon=
+finish() {
+    [ -z "$daemon" ] || { kill -TERM "$daemon" 2>/dev/null; wait "$daemon" 2>/dev/null; }
+    rm -rf "$run"
+}
+trap finish EXIT
 n=0 bad=0
 
 # check NAME WANTED_STATUS PATTERN COMMAND: exit status, and an extended regular expression that stdout+stderr must hold.
@@ -38,6 +43,7 @@ done+='"prefill_ms":1.0,"prefill_tok_s":null,"ttft_ms":1.0,"decode_tok_s":null,"
     echo "$done"
 } >"$run/clean"
 head -n 50 "$run/clean" >"$run/cut"
+{ head -n 50 "$run/clean"; echo '{"type":"notice","id":1,"code":"engine_restarted","message":"gone","resumed_at":49}'; tail -n +51 "$run/clean"; } >"$run/death"
 { head -n 50 "$run/clean"; echo '{"type":"error","id":1,"code":"device_fault","message":"gone","retryable":true}'; } >"$run/error"
 
 check 'the detectors prove themselves' 0 '^self-check: [0-9]+ detectors, [0-9]+ cases, 0 wrong' "'$probe' --self-check"
@@ -45,6 +51,8 @@ check 'a clean reply' 0 '^verdict: OK' "'$probe' --stdin <'$run/clean'"
 check 'a marker that is cut over two events' 1 'special_leak +FAIL' "'$probe' --stdin <'$run/loop'"
 check 'the text is shown' 1 'Good night\.<\|im_start\|>' "'$probe' --stdin <'$run/loop'"
 check 'a reply that does not end' 1 'request +FAIL the events end' "'$probe' --stdin <'$run/cut'"
+check 'an engine that died is a row' 1 'notice +FAIL engine_restarted: gone' "'$probe' --stdin <'$run/death'"
+check 'a notice that is no death' 0 'notice +WARN loop_detected: round' "sed 's/engine_restarted/loop_detected/;s/gone/round/' '$run/death' | '$probe' --stdin"
 check 'an error is a row' 1 'request +FAIL device_fault: gone' "'$probe' --stdin <'$run/error'"
 check 'what came before an error is judged' 1 'attractor_first +OK' "'$probe' --stdin <'$run/error'"
 check 'nothing to judge' 3 'nothing was judged' "'$probe' --stdin </dev/null"
@@ -63,5 +71,19 @@ check 'no daemon' 2 'No such file' "'$probe' --socket '$run/none' x"
 check 'two sources' 2 'usage' "'$probe' --stdin --socket x"
 check 'no prompt' 2 'give one of' "'$probe' --engine '$engine' --model '$model'"
 
+# A daemon's socket.
+"$halod" --socket "$run/s" --model-dir "$models" --state-dir "$run/state" --device cpu --engine "$engine" 2>"$run/log" &
+daemon=$!
+for _ in $(seq 1200); do [ -S "$run/s" ] && break; sleep 0.05; done
+check 'a daemon: the model is loaded when it is named' 0 '^model fable-Q4_K_M,' \
+    "'$probe' --socket '$run/s' --model fable-Q4_K_M -t 0.8 --seed 1 -n 40 'Once upon a time there was a king'"
+check 'a daemon: what is judged is what it said' 1 'period +FAIL' "'$probe' --socket '$run/s' --model fable-Q4_K_M 'Once upon a time'"
+check 'a daemon: figures and the MD5 of the prompt' 0 "^prompt $(printf 'The fox' | md5sum | cut -d' ' -f1)" \
+    "'$probe' --socket '$run/s' --model fable-Q4_K_M -t 0.8 --seed 3 -n 40 'The fox'"
+check 'a daemon: a refusal is a row' 1 'request +FAIL context_overflow' \
+    "for i in \$(seq 30000); do printf 'wolf '; done >'$run/long'; '$probe' --socket '$run/s' --model fable-Q4_K_M --prompt-file '$run/long'"
+check 'a daemon: a model that it has not' 1 'request +FAIL not_found' "'$probe' --socket '$run/s' --model nosuch x"
+
 echo "$n checks, $bad failed"
-[ "$n" -gt 15 ] && [ "$bad" -eq 0 ]
+[ "$bad" -ne 0 ] && { echo '--- log of the daemon'; tail -n 20 "$run/log"; }
+[ "$n" -gt 20 ] && [ "$bad" -eq 0 ]

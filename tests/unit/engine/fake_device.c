@@ -151,6 +151,9 @@ static void fill_logits(const struct halo_device_model *model, const struct halo
     uint64_t hash = hash_prefix(model, &batch->seqs[batch->seq[row]], batch->pos[row], &nan);
     for (uint32_t v = 0; v < n_vocab; v++)
         logits[v] = (float)(mix(hash + v) >> 40) / (float)(1 << 24) * 8 - 4;
+    uint32_t next = (uint32_t)batch->pos[row] + 1, place = fake_control->cycle > 0 ? next % fake_control->cycle : 0;
+    if (fake_control->cycle > 0 && next < fake_control->cycle_until)
+        logits[place < 60 ? 2 + place : 2 + (place * place + place) % 60] = 30;
     if (fake_control->favourite > 0 && ((uint32_t)batch->pos[row] + 1) % fake_control->favourite_every == 0)
         logits[fake_control->favourite] = 20;
     if (nan)

@@ -128,6 +128,12 @@ static void take_event(struct rig_seq *seq, const struct halo_event *event)
         seq->row_logprobs[seq->n_rows++] = event->logprob;
         seq->n_top = event->n_top;
         break;
+    case HALO_EVENT_LOOP:
+        seq->n_loops++;
+        seq->loop_at = seq->n_ids;
+        seq->loop_start = event->a;
+        seq->loop = seq->sequence->loop;
+        break;
     case HALO_EVENT_SKIP: fail_msg("the ring keeps these to itself");
     }
 }

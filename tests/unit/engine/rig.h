@@ -19,6 +19,9 @@ struct rig_seq { /* what came out of one sequence */
     uint32_t n_text;
     int64_t n_started_cached; /* what `started` said */
     uint32_t n_started, n_done, n_rows, n_progress, n_queue_progress;
+    uint32_t n_loops, loop_at; /* loop_at: ids that had come before it was told */
+    int64_t loop_start;
+    struct halo_cycle loop;
     double row_logprobs[1024];
     bool row_has[1024];
     uint32_t first_row;

@@ -16,6 +16,7 @@
  *   never=1    no done at all
  *   poison=1   SIGKILL to itself, in each engine again, once all other requests have begun
  *   each=1     SIGKILL to itself after each committed token
+ *   loop=K     the notice of a loop from the K-th event on, unless halod says that it was told
  * The moments count from the beginning of the reply: one that goes on after a death does not die of the same again. The
  * text of a token is its letter, `size` times. A score is scripted in the same way by its text: n rows, each an event.
  * load: "slow-MS" takes so long, "stall" does not get on in the first engine, "die" kills, "dieagain" kills when it is
@@ -48,9 +49,9 @@
 
 struct job {
     int64_t id;
-    bool used, paused, started;
+    bool used, paused, started, loop_told;
     enum halo_msg_type type;
-    long n, us, size, die, exit, hang, garbage, wrong, early, twice, never, stuck, as, poison, each;
+    long n, us, size, die, exit, hang, garbage, wrong, early, twice, never, stuck, as, poison, each, loop;
     long events, done, begun_at; /* begun_at: events that were there when it came */
     double nll;
     int64_t seed;
@@ -162,6 +163,7 @@ static void read_script(struct job *job, const char *script)
     job->as = word(script, "as", HALO_WIRE_ACTIVITY_DECODE);
     job->poison = word(script, "poison", 0);
     job->each = word(script, "each", 0);
+    job->loop = word(script, "loop", 0);
 }
 
 /* Goes on where the client is. What does not fit together is a defect of halod. */
@@ -177,6 +179,7 @@ static void go_on(struct job *job, const struct halo_part_resume *resume)
     job->started = true;
     job->done = texts;
     job->events = job->begun_at = 1 + texts + committed;
+    job->loop_told = resume->loop_told;
 }
 
 static void begin_score(const struct halo_msg *msg)
@@ -283,6 +286,21 @@ static void misbehave(struct job *job)
     }
 }
 
+static void tell_loop(struct job *job)
+{
+    struct halo_id id = halo_id_of(job->id);
+    struct halo_ev ev;
+    if (job->loop == 0 || job->events < job->loop || job->loop_told)
+        return;
+    job->loop_told = true;
+    halo_ev_init(&ev, HALO_EV_NOTICE, &id);
+    ev.notice.code = halo_str_of("loop_detected");
+    ev.notice.message = halo_str_of("as told");
+    ev.notice.has_period = true;
+    ev.notice.period = 2;
+    emit(&ev);
+}
+
 static void step_generate(struct job *job)
 {
     static char text[1 << 16];
@@ -318,6 +336,7 @@ static void step_generate(struct job *job)
         job->done++;
     }
     job->events++;
+    tell_loop(job);
     misbehave(job);
     if (job->each && job->events % 2 == 0) {
         flush_out();

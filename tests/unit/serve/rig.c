@@ -351,6 +351,10 @@ bool stream_take(struct stream *stream, struct halo_ev *ev)
     case HALO_EV_SCORE_ROW: stream_row(stream, &ev->score_row); break;
     case HALO_EV_PROGRESS: stream->n_progress++; break;
     case HALO_EV_NOTICE:
+        if (halo_str_is(ev->notice.code, "loop_detected")) {
+            stream->n_loops++;
+            break;
+        }
         assert_true(halo_str_is(ev->notice.code, "engine_restarted"));
         assert_true(ev->notice.has_resumed_at);
         assert_int_equal(ev->notice.resumed_at, stream->n_rows > 0 ? stream->n_rows : stream->n_ids);

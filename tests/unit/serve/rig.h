@@ -58,7 +58,7 @@ enum halo_ev_type client_ask(struct client *client, const char *line, int64_t id
 struct stream {
     int64_t id;
     size_t size;
-    long n_ids, n_rows, n_started, n_notices, n_progress;
+    long n_ids, n_rows, n_started, n_notices, n_loops, n_progress; /* n_notices: of a death */
     size_t n_text;
     double nll; /* of the rows */
     bool over;

@@ -117,6 +117,22 @@ static void every_token_costs_an_engine(void **state)
     end();
 }
 
+/* The notice of a loop comes once, however many engines see the loop. */
+static void a_loop_is_told_once(void **state)
+{
+    begin(quick, NULL);
+    for (int k = 1; k <= 3; k++) { /* one that dies with the notice on its way out, and before and after it */
+        struct stream stream = {.id = k, .size = 4};
+        char script[64];
+        snprintf(script, sizeof(script), "n=12 each=1 loop=%d", 5 + k);
+        generate(&client, k, NULL, script);
+        streams_read(&client, &stream, 1, 30000);
+        assert_int_equal(stream.n_loops, 1);
+        assert_done(&stream, 12, 12);
+    }
+    end();
+}
+
 /* After each row, also the last one, when only the end is missing. */
 static void scores_go_on(void **state)
 {
@@ -315,6 +331,7 @@ int main(void)
         cmocka_unit_test(the_guilty_one_ends_alone),
         cmocka_unit_test(two_guilty_ones_end_one_by_one),
         cmocka_unit_test(every_token_costs_an_engine),
+        cmocka_unit_test(a_loop_is_told_once),
         cmocka_unit_test(scores_go_on),
         cmocka_unit_test(changed_files_end_a_reply),
         cmocka_unit_test(a_model_that_stays_away_ends_its_replies),

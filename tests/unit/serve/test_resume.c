@@ -45,6 +45,11 @@ static void lines(void **state)
     expect(&request, 123,
            "{\"type\":\"generate\",\"id\":7,\"prompt\":\"a\\n\\u00e9\",\"seed\":9,\"deadline_ms\":123,\"resume\":"
            "{\"tokens\":[318,411],\"bytes_sent\":10,\"seed\":9,\"elapsed_ms\":12.345,\"started\":true}}");
+    request.loop_told = true;
+    expect(&request, 123,
+           "{\"type\":\"generate\",\"id\":7,\"prompt\":\"a\\n\\u00e9\",\"seed\":9,\"deadline_ms\":123,\"resume\":"
+           "{\"tokens\":[318,411],\"bytes_sent\":10,\"seed\":9,\"elapsed_ms\":12.345,\"started\":true,"
+           "\"loop_told\":true}}");
     struct halo_request scoring = {.id = 7, .type = HALO_MSG_SCORE, .line = score, .line_len = strlen(score)};
     expect(&scoring, INT64_MAX, score);
     scoring.score.next = 3;

@@ -45,6 +45,22 @@ struct halo_detector {
 extern const struct halo_detector halo_detectors[];
 extern const size_t halo_n_detectors;
 
+/* The exact cycle that the end of a list goes round in: the last n_ids of it, n_ids / period times. */
+struct halo_cycle {
+    size_t period, n_ids;
+};
+
+/* Looks for cycles of at most `max_period` ids, of any content, that were gone round at least three times over at least
+ * 24 ids; of several the longest, the shortest period first. False: there is none. Costs a few comparisons for each
+ * period as long as nothing repeats. */
+bool halo_detect_cycle(const int32_t *ids, size_t n, size_t max_period, struct halo_cycle *ret);
+
+/* What ends no more by itself: 96 ids or six rounds of it. */
+static inline bool halo_cycle_is_hard(const struct halo_cycle *cycle)
+{
+    return cycle->n_ids >= 96 || cycle->n_ids >= 6 * cycle->period;
+}
+
 /* Two lists of ids that should be equal: FAIL with the first mismatch and what stands around it; SKIP when one is
  * empty. For run against run, resumed against undisturbed, speculative against plain. */
 void halo_detect_parity(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b, struct halo_finding *ret);

@@ -19,6 +19,7 @@ enum halo_event_kind {
     HALO_EVENT_COMMITTED, /* a = place in the reply */
     HALO_EVENT_TEXT,
     HALO_EVENT_ROW,       /* of a score: a = position */
+    HALO_EVENT_LOOP,      /* the reply goes round: sequence.loop says how, a = where it begins */
 };
 
 struct halo_event_top {

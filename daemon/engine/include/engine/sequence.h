@@ -12,6 +12,7 @@
 
 #include <base/arena.h>
 #include <base/fault.h>
+#include <detect/detect.h>
 #include <engine/kv_pages.h>
 #include <engine/note.h>
 #include <engine/ring.h>
@@ -67,6 +68,7 @@ struct halo_sequence_setup {
     bool ignore_eos;
     bool want_logprob;
     bool cache_prompt;   /* take from the prefix index and leave to it */
+    bool detect_loops;   /* tell once when the reply goes round in a cycle */
     uint64_t user;       /* whose prefixes; HALO_SEQUENCE_NOBODY: of no user by name */
     uint32_t n_top;      /* alternatives reported with a token or row */
     uint32_t score_from; /* first position reported */
@@ -107,6 +109,9 @@ struct halo_sequence {
     uint32_t n_scored; /* score: rows reported; the next one is score_from + n_scored */
     double nll_sum;
     uint32_t n_nll;
+    bool detect_loops;      /* still to be told */
+    uint32_t n_loop_looked; /* ids of the reply when it was looked at last */
+    struct halo_cycle loop; /* constant from the moment that its record is in the ring */
     struct halo_kv_table table;
     struct halo_text_stream text;
     struct halo_event_top *tops; /* [n_top] scratch of the sampler's report */
@@ -154,6 +159,7 @@ void halo_sequence_emit_committed(struct halo_sequence *sequence, int32_t id, ui
                                   uint32_t n_top);
 void halo_sequence_emit_row(struct halo_sequence *sequence, uint32_t pos, bool has_logprob, double logprob,
                             uint32_t n_top);
+void halo_sequence_emit_loop(struct halo_sequence *sequence); /* loop is settled */
 void halo_sequence_emit_text(struct halo_sequence *sequence, struct halo_span text);
 
 /* Device thread: wakes the port if it does not know yet. */

@@ -68,6 +68,7 @@ struct halo_request {
     int32_t *tokens; /* committed so far */
     size_t n_tokens, tokens_cap;
     uint64_t text_bytes; /* of `token` text sent */
+    bool loop_told;      /* `loop_detected` was sent */
     struct halo_score_record {
         int64_t from, next; /* first row asked for; the one that comes next */
         double nll_sum;     /* of the rows before `next` */
