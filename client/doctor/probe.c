@@ -8,10 +8,13 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAX_ENTRIES 8192 /* of a folder that are looked at */
+#define MAX_ENTRIES 8192     /* of a folder that are looked at */
+#define MAX_RECORDS (1 << 20) /* of the kernel's log */
+#define RECORD_BYTES 8192     /* the longest record */
 
 /* ---- opening ---- */
 
@@ -113,6 +116,62 @@ long halo_doctor_probe_head(struct halo_doctor_probe *probe, char *buf, size_t r
     return n;
 }
 
+/* Records until there are no more; when they are more than fit, the older half goes. */
+static long read_records(int fd, char *buf, size_t room)
+{
+    size_t n = 0;
+    for (int turns = 0; turns < MAX_RECORDS; turns++) {
+        if (room - n < RECORD_BYTES) {
+            memmove(buf, buf + n / 2, n - n / 2);
+            n -= n / 2;
+        }
+        ssize_t got = read(fd, buf + n, room - n);
+        if (got == 0 || (got < 0 && errno == EAGAIN))
+            break;
+        if (got < 0 && errno != EPIPE && errno != EINTR) /* EPIPE: it was overwritten before we came */
+            return n > 0 ? (long)n : -errno;
+        n += got > 0 ? (size_t)got : 0;
+    }
+    return (long)n;
+}
+
+static long read_end(int fd, off_t size, char *buf, size_t room)
+{
+    off_t from = size > (off_t)room ? size - (off_t)room : 0;
+    size_t n = 0;
+    while (n < room) {
+        ssize_t got = pread(fd, buf + n, room - n, from + (off_t)n);
+        if (got < 0 && errno != EINTR)
+            return -errno;
+        if (got == 0)
+            break;
+        n += got > 0 ? (size_t)got : 0;
+    }
+    return (long)n;
+}
+
+long halo_doctor_probe_log(struct halo_doctor_probe *probe, char *buf, size_t room, const char *format, ...)
+{
+    struct stat st;
+    va_list args;
+    va_start(args, format);
+    long n = path_begin(probe, format, args);
+    va_end(args);
+    int fd = n < 0 ? (int)n : open_below(probe, probe->at, O_RDONLY);
+    if (fd < 0)
+        n = fd;
+    else if (fstat(fd, &st) != 0)
+        n = -errno;
+    else if (S_ISREG(st.st_mode))
+        n = read_end(fd, st.st_size, buf, room);
+    else
+        n = S_ISCHR(st.st_mode) ? read_records(fd, buf, room) : -EINVAL;
+    if (fd >= 0)
+        close(fd);
+    path_end(probe, NULL);
+    return n;
+}
+
 /* The line of the path that is begun; ends it and notes it. */
 static int read_word(struct halo_doctor_probe *probe, char *buf, size_t room)
 {
@@ -196,6 +255,22 @@ int halo_doctor_probe_open(struct halo_doctor_probe *probe, const char *format, 
         close(fd);
     path_end(probe, NULL);
     return fd < 0 ? fd : 0;
+}
+
+int halo_doctor_probe_ioctl(struct halo_doctor_probe *probe, unsigned long request, void *argument, const char *format,
+                            ...)
+{
+    va_list args;
+    va_start(args, format);
+    int fd = path_begin(probe, format, args), r = 0;
+    va_end(args);
+    fd = fd < 0 ? fd : open_below(probe, probe->at, O_RDWR);
+    if (fd >= 0 && ioctl(fd, request, argument) != 0)
+        r = -errno;
+    if (fd >= 0)
+        close(fd);
+    path_end(probe, NULL);
+    return fd < 0 ? fd : r;
 }
 
 int halo_doctor_probe_link(struct halo_doctor_probe *probe, char *buf, size_t room, const char *format, ...)

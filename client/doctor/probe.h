@@ -29,6 +29,9 @@ __attribute__((format(printf, 4, 5))) long halo_doctor_probe_bytes(struct halo_d
 /* The same for what comes after the first `room` - 1 bytes: dropped without a word. */
 __attribute__((format(printf, 4, 5))) long halo_doctor_probe_head(struct halo_doctor_probe *probe, char *buf,
                                                                   size_t room, const char *format, ...);
+/* The end of a log: of a file, or of the kernel's own device, which gives a record at a time. As above otherwise. */
+__attribute__((format(printf, 4, 5))) long halo_doctor_probe_log(struct halo_doctor_probe *probe, char *buf,
+                                                                 size_t room, const char *format, ...);
 /* One line of text without its end. 0 or negative errno: -EINVAL when it is more, or no text. Noted. */
 __attribute__((format(printf, 4, 5))) int halo_doctor_probe_word(struct halo_doctor_probe *probe, char *buf,
                                                                  size_t room, const char *format, ...);
@@ -41,6 +44,10 @@ __attribute__((format(printf, 3, 4))) int halo_doctor_probe_stat(struct halo_doc
 /* Opens and closes what is there for reading and writing. 0 or negative errno. Not noted. */
 __attribute__((format(printf, 2, 3))) int halo_doctor_probe_open(struct halo_doctor_probe *probe, const char *format,
                                                                  ...);
+/* Asks a device file. 0 or negative errno. Not noted. */
+__attribute__((format(printf, 4, 5))) int halo_doctor_probe_ioctl(struct halo_doctor_probe *probe,
+                                                                  unsigned long request, void *argument,
+                                                                  const char *format, ...);
 /* Where a link points, a NUL after it. 0 or negative errno. Not noted. */
 __attribute__((format(printf, 4, 5))) int halo_doctor_probe_link(struct halo_doctor_probe *probe, char *buf,
                                                                  size_t room, const char *format, ...);

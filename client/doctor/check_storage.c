@@ -1,0 +1,91 @@
+/* check_storage.c: on what the models lie: a network, a turning disk, memory.
+ *
+ * All from text: the list of mounts names a folder's device, the device's own folder says whether it turns.
+ */
+#include "check_priv.h"
+#include "mounts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOUNTS_BYTES (1 << 18)
+
+/* 1: it turns, 0: it does not, -1: not told. Behind a mapper's name stands the device's own. */
+static int turns(struct halo_doctor_probe *probe, const char *device)
+{
+    char link[256], text[16];
+    const char *name = strrchr(device, '/');
+    if (!name || strncmp(device, "/dev/", 5) != 0)
+        return -1;
+    name++;
+    if (halo_doctor_probe_link(probe, link, sizeof link, "%s", device) == 0)
+        name = strrchr(link, '/') ? strrchr(link, '/') + 1 : link;
+    /* A partition's queue is that of the disk that it lies in. */
+    if (halo_doctor_probe_bytes(probe, text, sizeof text, "/sys/class/block/%s/queue/rotational", name) <= 0 &&
+        halo_doctor_probe_bytes(probe, text, sizeof text, "/sys/class/block/%s/../queue/rotational", name) <= 0)
+        return -1;
+    return text[0] == '1';
+}
+
+static bool is_network(const char *type)
+{
+    static const char *const types[] = {"nfs", "cifs", "smb", "9p", "fuse.sshfs", "ceph", "glusterfs", "afs"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strncmp(type, types[i], strlen(types[i])) == 0)
+            return true;
+    return false;
+}
+
+/* The first of the folders that halod looks for models in which is there. */
+static bool model_dir(struct halo_doctor_probe *probe, char *ret, size_t room)
+{
+    static const char *const variables[] = {"XDG_DATA_HOME", "HOME", NULL};
+    char *text = malloc(1 << 17);
+    struct stat st;
+    long n = text ? halo_doctor_probe_head(probe, text, 1 << 17, "/proc/self/environ") : -1;
+    bool found = false;
+    for (int i = 0; i < 3 && !found; i++) {
+        snprintf(ret, room, "%s", variables[i] ? "" : "/var/lib/halod/models");
+        size_t n_name = variables[i] ? strlen(variables[i]) : 0;
+        for (long at = 0; variables[i] && at < n; at += (long)strlen(text + at) + 1)
+            if (strncmp(text + at, variables[i], n_name) == 0 && text[at + (long)n_name] == '=')
+                snprintf(ret, room, "%s%s/halod/models", text + at + n_name + 1, i == 1 ? "/.local/share" : "");
+        found = ret[0] == '/' && halo_doctor_probe_stat(probe, &st, "%s", ret) == 0;
+    }
+    free(text);
+    return found;
+}
+
+void halo_doctor_look_storage(struct halo_doctor_probe *probe, struct halo_doctor_finding *finding)
+{
+    char dir[HALO_DOCTOR_PATH_BYTES], type[32] = "", device[256] = "";
+    char *mounts = malloc(MOUNTS_BYTES);
+    bool has_dir = mounts && model_dir(probe, dir, sizeof dir);
+    bool has_mount = has_dir && halo_doctor_probe_head(probe, mounts, MOUNTS_BYTES, "/proc/self/mountinfo") > 0 &&
+                     halo_doctor_mount_of(mounts, dir, type, sizeof type, device, sizeof device);
+    free(mounts);
+    if (!has_mount) {
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP,
+                                has_dir ? "The list of mounts is not to be read."
+                                        : "No folder of models: neither the user's nor /var/lib/halod/models.");
+        return;
+    }
+    int rotational = turns(probe, device);
+    halo_doctor_finding_read(finding, "%s lies on %s (%s%s)", dir, device, type,
+                             rotational > 0 ? ", rotational" : rotational == 0 ? ", not rotational" : "");
+    if (is_network(type))
+        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
+                                "The models lie on a network (%s): a load takes as long as that does, and one that "
+                                "does not answer looks like a hang. Keep them on a local SSD.",
+                                type);
+    else if (rotational > 0)
+        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
+                                "The models lie on a turning disk: 60 GiB take some six minutes. Keep them on an SSD.");
+    else if (strcmp(type, "tmpfs") == 0 || strcmp(type, "ramfs") == 0)
+        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
+                                "The models lie in memory, which the GPU then lacks: each is there twice once it is "
+                                "loaded.");
+    else
+        halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "The models lie on a local file system.");
+}
