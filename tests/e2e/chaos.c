@@ -55,7 +55,7 @@ static int max_sent(void)
 }
 
 /* Of four kills three come after some tokens, in the middle of replies, and one after some time, whatever the engine is
- * at. Where no tokens come any more one is due too, for the clients wait for kills as kills wait for them (max_sent). */
+ * at. Where no tokens come any more one is due too: clients wait for kills (max_sent) as kills wait for clients. */
 static bool kill_is_due(int64_t now, int64_t tokens)
 {
     if (tokens != killer.n_seen)

@@ -278,13 +278,15 @@ static void nothing_is_left(const struct mixed_load *load)
         assert_true(client_wait(&client, 0, 5000));
         assert_int_equal(halo_ev_decode(&ev, client.last_line, strlen(client.last_line), 0, &refusal), 0);
         clean = ev.status.running == 0 && ev.status.queue == 0 && ev.status.connections == 2 &&
-                ev.status.models.n == 1 && ev.status.models.at[0].sequences == 0 && n_descriptors(load) == load->n_descriptors + 1;
+                ev.status.models.n == 1 && ev.status.models.at[0].sequences == 0 &&
+                n_descriptors(load) == load->n_descriptors + 1;
         if (client.n_requests + 1 >= CLIENT_MAX_REQUESTS) {
             client_close(&client);
             client_open(&client, load->fixture);
         }
         if (!clean && load_now_us() + 100000 > end)
-            print_message("%s\n%d descriptors, %d before\n", client.last_line, n_descriptors(load), load->n_descriptors);
+            print_message("%s\n%d descriptors, %d before\n", client.last_line, n_descriptors(load),
+                          load->n_descriptors);
         halo_ev_finish(&ev);
         end = clean ? INT64_MAX : end;
     }

@@ -2,8 +2,8 @@
  *
  * The engine drives the emulated HIP runtime, whose faults come from a script file: it is there while the fault
  * lasts and gone for the engine that follows. In each case the request ends exactly once and in time, with a code, a
- * place and a cause, or goes on to its end if it had begun; the daemon answers all along; and the next load and the next
- * request work.
+ * place and a cause, or goes on to its end if it had begun; the daemon answers all along; and the next load and the
+ * next request work.
  */
 #include "daemon_fixture.h"
 
@@ -123,7 +123,7 @@ static void play(const struct fault *fault)
     client_poll(&client, 300);
     daemon_answers(&fixture);
     const struct client_request *request = &client.requests[0];
-    for (int waited_ms = 0; waited_ms < ENDS_MS && request->n_terminal == 0 && request->n_restarts == 0; waited_ms += 20)
+    for (int ms = 0; ms < ENDS_MS && request->n_terminal == 0 && request->n_restarts == 0; ms += 20)
         client_poll(&client, 20);
     no_script();
     assert_true(client_wait(&client, 0, ENDS_MS));

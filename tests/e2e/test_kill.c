@@ -140,7 +140,7 @@ static void any_moment(void **state)
         client_poll(&client, round * round); /* 0 .. 170 ms after the requests */
         kill(pid, SIGKILL);
         daemon_answers(&fixture);
-        assert_true(client_wait(&client, 0, ENDS_MS)); /* every request ends; take_event() asserts that none ends twice */
+        assert_true(client_wait(&client, 0, ENDS_MS)); /* every request ends, and (take_event) none twice */
         for (size_t i = 0; i < client.n_requests; i++) {
             compare(&client.requests[i], &quiet.requests[i]);
             n_resumed += client.requests[i].n_restarts;

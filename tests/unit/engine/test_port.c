@@ -439,8 +439,8 @@ static void a_resumed_reply_is_cancelled_before_it_goes_on(void **state)
     child_start(&c, true, slow_runs);
     child_load(&c);
     for (int id = 10; id < 30; id++) {
-        child_send(&c, "{\"type\":\"generate\",\"id\":%d,\"prompt\":\"Once\",\"max_tokens\":400,\"ignore_eos\":true,\"resume\":"
-                       "{\"tokens\":[3,4,5],\"bytes_sent\":0,\"seed\":9,\"elapsed_ms\":1,\"started\":true}}\n"
+        child_send(&c, "{\"type\":\"generate\",\"id\":%d,\"prompt\":\"Once\",\"max_tokens\":400,\"ignore_eos\":true,"
+                       "\"resume\":{\"tokens\":[3,4,5],\"bytes_sent\":0,\"seed\":9,\"elapsed_ms\":1,\"started\":true}}\n"
                        "{\"type\":\"cancel\",\"id\":%d,\"target\":%d}", id, id + 100, id);
         struct child_request *request = child_wait(&c, id);
         assert_int_equal(request->finish, HALO_WIRE_FINISH_CANCELLED);
