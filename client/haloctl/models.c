@@ -18,9 +18,9 @@
 static const struct halo_ctl_option load_options[] = {
     PARAM("context", INTEGER, context, "N", "tokens per sequence (default: the model's)"),
     PARAM("kv-tokens", INTEGER, kv_tokens, "N", "tokens in the whole KV pool (default: 4 contexts, as memory allows)"),
-    PARAM_DEF("kv", KV, kv, "TYPE", "type of the KV cache: f32 f16 q8 (default f16)"),
+    PARAM("kv", KV, kv, "TYPE", "type of the KV cache: f32 f16 q8 (default f16)"),
     PARAM_DEF("device", DEVICE, device, "NAME", "auto cpu hip (default auto)"),
-    PARAM_DEF("pin", TRUE, pin, NULL, "never evict it to make room"),
+    PARAM("pin", TRUE, pin, NULL, "never evict it to make room"),
     PARAM("keep-alive", INTEGER, keep_alive_s, "SECONDS", "unload after this long without a request"),
     {NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL},
 };

@@ -14,7 +14,7 @@
 static const struct halo_ctl_option plan_options[] = {
     PARAM("context", INTEGER, context, "N", "tokens per sequence (default: the model's)"),
     PARAM("kv-tokens", INTEGER, kv_tokens, "N", "tokens in the whole KV pool"),
-    {"kv", 0, HALO_CTL_KV, FIELD(params.kv), HALO_CTL_NO_HAS, "TYPE", "type of the KV cache: f32 f16 q8 (default f16)"},
+    PARAM("kv", KV, kv, "TYPE", "type of the KV cache: f32 f16 q8 (default f16)"),
     {"device", 0, HALO_CTL_DEVICE, FIELD(params.device), HALO_CTL_NO_HAS, "NAME", "auto cpu hip (default auto)"},
     {"budget", 0, HALO_CTL_INTEGER, FIELD(budget_bytes), FIELD(has_budget_bytes), "BYTES",
      "memory to plan for (default: what is free)"},

@@ -31,11 +31,21 @@ static void open_device(struct halo_device_thread *t)
     pthread_mutex_lock(&t->info_lock);
     t->opened = true;
     t->info = info;
+    if (t->budget_bytes == 0)
+        t->budget_bytes = halo_budget_free_bytes(&info);
     if (r < 0)
         halo_fault_set(&t->open_fault, r == -ENOMEM ? HALO_FAULT_OUT_OF_MEMORY : HALO_FAULT_UNSUPPORTED,
                        "the %s device cannot be used: %s", t->ops->name, reason[0] ? reason : strerror(-r));
     pthread_mutex_unlock(&t->info_lock);
     halo_note_post(t->port, &t->open_note, HALO_NOTE_DEVICE_OPEN, NULL);
+}
+
+uint64_t halo_device_thread_budget(struct halo_device_thread *t)
+{
+    pthread_mutex_lock(&t->info_lock);
+    uint64_t bytes = t->opened ? t->budget_bytes : 0;
+    pthread_mutex_unlock(&t->info_lock);
+    return bytes;
 }
 
 int halo_device_thread_info(struct halo_device_thread *t, struct halo_device_info *ret, struct halo_fault *fault)
@@ -92,17 +102,44 @@ static void fail_load(struct halo_device_thread *t, struct halo_load *load)
     halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE, load);
 }
 
+/* What a load may take now: what is free, and no more than the models that are there leave of the budget: memory that
+ * they have not touched yet looks free. */
+static uint64_t room_bytes(struct halo_device_thread *t)
+{
+    struct halo_device_info info;
+    uint64_t held = 0;
+    t->ops->describe(t->device, &info);
+    for (uint32_t i = 0; i < t->n_models; i++)
+        held += halo_loaded_bytes(t->models[i]);
+    uint64_t left = t->budget_bytes > held ? t->budget_bytes - held : 0, free_bytes = halo_budget_free_bytes(&info);
+    return left < free_bytes ? left : free_bytes;
+}
+
+/* 0, HALO_LOAD_E_ROOM, or negative with load->fault set. */
+static int admit(struct halo_device_thread *t, struct halo_load *load)
+{
+    if (atomic_load(&load->cancel))
+        return halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled");
+    if (!usable(t, &load->fault))
+        return -ENODEV;
+    load->need_place = t->n_models == HALO_MAX_LOADED;
+    if (!load->need_place)
+        return halo_load_create(load, t->ops, t->device, room_bytes(t));
+    if (load->evictable_bytes == HALO_LOAD_ASK)
+        return HALO_LOAD_E_ROOM;
+    return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
+                          "%u models are loaded, which is the limit, and none of them is idle; unload one",
+                          t->n_models);
+}
+
 static void create_model(struct halo_device_thread *t, struct halo_load *load)
 {
     set_phase(t, "taking memory for a model");
-    if (atomic_load(&load->cancel))
-        halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled");
-    else if (t->n_models == HALO_MAX_LOADED)
-        halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "%u models are loaded, which is the limit; unload one",
-                       t->n_models);
-    if (load->fault.code != HALO_FAULT_NONE || !usable(t, &load->fault) ||
-        halo_load_create(load, t->ops, t->device) < 0)
+    int r = admit(t, load);
+    if (r < 0)
         fail_load(t, load);
+    else if (r == HALO_LOAD_E_ROOM)
+        halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_ROOM, load);
     else
         halo_note_post(t->prefetch, &load->note, HALO_NOTE_LOAD_READ, load);
 }
@@ -112,9 +149,7 @@ static void seal_model(struct halo_device_thread *t, struct halo_load *load)
     struct halo_loaded *loaded = load->loaded;
     char reason[HALO_DEVICE_REASON] = "";
     set_phase(t, "sealing a model");
-    if (load->fault.code == HALO_FAULT_NONE && t->n_models == HALO_MAX_LOADED)
-        halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "%u models are loaded, which is the limit; unload one",
-                       t->n_models);
+    assert(t->n_models < HALO_MAX_LOADED); /* one load at a time, and there was a place when it began */
     if (load->fault.code == HALO_FAULT_NONE && usable(t, &load->fault)) {
         int r = t->ops->model_seal(loaded->device_model, reason);
         if (r < 0)
@@ -144,7 +179,7 @@ static void unload(struct halo_device_thread *t, struct halo_loaded *loaded)
     set_phase(t, "unloading a model");
     halo_scheduler_finish(&loaded->scheduler);
     forget_model(t, loaded);
-    loaded->freed_bytes = loaded->weights_bytes + loaded->kv_bytes + loaded->scratch_bytes;
+    loaded->freed_bytes = halo_loaded_bytes(loaded);
     halo_note_post(t->port, &loaded->note, HALO_NOTE_UNLOAD_DONE, loaded);
 }
 
@@ -204,7 +239,7 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
     if (usable(t, &f->fault)) {
         t->ops->describe(t->device, &f->info);
         if (f->budget_bytes == 0)
-            f->budget_bytes = halo_budget_free_bytes(&f->info);
+            f->budget_bytes = room_bytes(t);
         halo_budget_of(t->ops, t->device, &f->model->plan, f->budget_bytes, &f->budget);
         /* Not while others wait for their next token: they matter more, and the figure would be too low. */
         if (t->bandwidth == 0 && t->ops->measure_bandwidth && atomic_load(&t->stats->n_running) == 0) {

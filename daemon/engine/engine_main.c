@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #if HALO_HIP
 #include <hip/hip.h>
 #endif
@@ -36,6 +37,7 @@ static const char usage[] =
     "      --model-dir DIR    where models are looked for by name; may be given several times\n"
     "      --device D         auto (default), cpu or hip\n"
     "      --hip-lib PATH     the HIP runtime to use instead of the one that is found\n"
+    "      --budget-bytes N   memory that all models together may take; default: what is free at the start\n"
     "      --threads N        threads of the cpu device; default: as many as the process may use\n"
     "      --variant V        kernels of the cpu device: reference, avx2, avx512; default: the best\n"
     "                         that the processor has\n"
@@ -64,6 +66,7 @@ enum {
     OPT_DEVICE,
     OPT_HIP_LIB,
     OPT_THREADS,
+    OPT_BUDGET,
     OPT_VARIANT,
     OPT_LOG_LEVEL,
     OPT_VERSION,
@@ -72,6 +75,7 @@ enum {
 
 static const struct option long_options[] = {
     {"stdio", no_argument, NULL, OPT_STDIO},         {"fd", required_argument, NULL, OPT_FD},
+    {"budget-bytes", required_argument, NULL, OPT_BUDGET},
     {"model-dir", required_argument, NULL, OPT_MODEL_DIR}, {"device", required_argument, NULL, OPT_DEVICE},
     {"hip-lib", required_argument, NULL, OPT_HIP_LIB}, {"threads", required_argument, NULL, OPT_THREADS},
     {"variant", required_argument, NULL, OPT_VARIANT}, {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
@@ -103,6 +107,11 @@ static int take_option(struct options *o, int option)
         if (!parse_number(optarg, 0, 1024, &number))
             return refuse("--threads wants a number from 0 to 1024, not", optarg);
         o->engine.device_options.n_threads = (uint32_t)number;
+        return -1;
+    case OPT_BUDGET:
+        if (!parse_number(optarg, 0, LONG_MAX, &number))
+            return refuse("--budget-bytes wants a number of bytes, not", optarg);
+        o->engine.budget_bytes = (uint64_t)number;
         return -1;
     case OPT_VARIANT: o->engine.device_options.variant = optarg; return -1;
     case OPT_LOG_LEVEL:

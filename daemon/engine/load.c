@@ -91,36 +91,56 @@ static int refuse(struct halo_load *load, const struct halo_budget *budget, uint
     char need[HALO_SIZE_TEXT], weights[HALO_SIZE_TEXT], left[HALO_SIZE_TEXT];
     uint64_t fixed = budget->weights_bytes + budget->scratch_bytes;
     uint32_t most = halo_budget_fit_context(budget, 1, load->loaded->model->hparams.n_context_train);
+    const char *even = load->evictable_bytes > 0 ? " with every idle model unloaded" : "";
     if (fixed > free_bytes || most == 0)
         return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
-                              "needs %s for weights and scratch, %s are free; unload another model",
-                              halo_size_text(fixed, need), halo_size_text(free_bytes, left));
+                              "needs %s for weights and scratch, %s are free%s; unload another model",
+                              halo_size_text(fixed, need), halo_size_text(free_bytes, left), even);
     return halo_fault_set(
         &load->fault, HALO_FAULT_OUT_OF_MEMORY,
-        "needs %s of KV cache beside %s of weights, %s are left for it; load with a context of at most %u",
+        "needs %s of KV cache beside %s of weights, %s are left for it%s; load with a context of at most %u",
         halo_size_text(wanted_pages * budget->page_bytes, need), halo_size_text(fixed, weights),
-        halo_size_text(free_bytes - fixed, left), most);
+        halo_size_text(free_bytes - fixed, left), even, most);
 }
 
-/* Sets plan->kv.n_pages. */
-static int settle_pool(struct halo_load *load, struct halo_budget *budget, uint64_t free_bytes)
+/* The least pool that does. -1: the wish contradicts itself. */
+static int64_t least_pages(struct halo_load *load)
+{
+    const struct halo_plan *plan = &load->loaded->model->plan;
+    if (load->wish.kv_tokens == 0)
+        return halo_kv_pages_for(plan->n_context);
+    if (load->wish.kv_tokens >= plan->n_context)
+        return halo_kv_pages_for(load->wish.kv_tokens);
+    halo_fault_set(&load->fault, HALO_FAULT_BAD_REQUEST, "kv_tokens %llu is less than the context of %u",
+                   (unsigned long long)load->wish.kv_tokens, plan->n_context);
+    return -1;
+}
+
+/* There is not enough for the least pool: somebody goes, or that is that. */
+static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
+                     const struct halo_budget *budget, uint64_t n_pages)
+{
+    const struct halo_plan *plan = &load->loaded->model->plan;
+    struct halo_budget most;
+    if (load->evictable_bytes != HALO_LOAD_ASK) {
+        uint64_t all = load->room_bytes + load->evictable_bytes;
+        halo_budget_of(ops, device, plan, all, &most);
+        if (n_pages > most.max_pages)
+            return refuse(load, &most, n_pages, all);
+    }
+    load->evictable_bytes = HALO_LOAD_ASK;
+    if (__builtin_mul_overflow(n_pages, budget->page_bytes, &load->need_bytes) ||
+        __builtin_add_overflow(load->need_bytes, budget->weights_bytes + budget->scratch_bytes, &load->need_bytes))
+        load->need_bytes = UINT64_MAX;
+    return HALO_LOAD_E_ROOM;
+}
+
+/* Sets plan->kv.n_pages to a number that there is room for; the least is known to fit. */
+static void settle_pool(struct halo_load *load, const struct halo_budget *budget, uint32_t least)
 {
     struct halo_plan *plan = &load->loaded->model->plan;
-    uint32_t context_pages = halo_kv_pages_for(plan->n_context);
-    if (load->wish.kv_tokens > 0) {
-        if (load->wish.kv_tokens < plan->n_context)
-            return halo_fault_set(&load->fault, HALO_FAULT_BAD_REQUEST, "kv_tokens %llu is less than the context of %u",
-                                  (unsigned long long)load->wish.kv_tokens, plan->n_context);
-        uint64_t pages = halo_kv_pages_for(load->wish.kv_tokens);
-        if (pages > budget->max_pages)
-            return refuse(load, budget, pages, free_bytes);
-        plan->kv.n_pages = (uint32_t)pages;
-        return 0;
-    }
-    uint64_t pages = 4 * (uint64_t)context_pages;
+    uint64_t pages = load->wish.kv_tokens > 0 ? least : 4 * (uint64_t)least;
     if (pages > budget->max_pages) {
-        if (context_pages > budget->max_pages)
-            return refuse(load, budget, context_pages, free_bytes);
         assert(load->n_changes < HALO_LOAD_CHANGES);
         snprintf(load->changes[load->n_changes++], HALO_LOAD_CHANGE_BYTES,
                  "kv_tokens: %u instead of %llu, as memory allows", budget->max_pages * HALO_KV_PAGE_TOKENS,
@@ -128,10 +148,10 @@ static int settle_pool(struct halo_load *load, struct halo_budget *budget, uint6
         pages = budget->max_pages;
     }
     plan->kv.n_pages = (uint32_t)pages;
-    return 0;
 }
 
-int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device)
+int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
+                     uint64_t room_bytes)
 {
     struct halo_loaded *loaded = load->loaded;
     struct halo_plan *plan = &loaded->model->plan;
@@ -142,16 +162,17 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
             return halo_fault_set(&load->fault, HALO_FAULT_UNSUPPORTED, "the %s device cannot run op %u: %s", ops->name,
                                   i, reason);
     }
-    struct halo_device_info info;
     struct halo_budget budget;
-    ops->describe(device, &info);
-    uint64_t free_bytes = halo_budget_free_bytes(&info);
-    halo_budget_of(ops, device, plan, free_bytes, &budget);
-    int r = settle_pool(load, &budget, free_bytes);
-    if (r < 0)
-        return r;
-    halo_budget_of(ops, device, plan, free_bytes, &budget);
-    r = ops->model_create(device, plan, &loaded->device_model, reason);
+    load->room_bytes = room_bytes;
+    halo_budget_of(ops, device, plan, room_bytes, &budget);
+    int64_t least = least_pages(load);
+    if (least < 0)
+        return -EINVAL;
+    if (least > budget.max_pages)
+        return lack_room(load, ops, device, &budget, (uint64_t)least);
+    settle_pool(load, &budget, (uint32_t)least);
+    halo_budget_of(ops, device, plan, room_bytes, &budget);
+    int r = ops->model_create(device, plan, &loaded->device_model, reason);
     if (r < 0) {
         loaded->device_model = NULL;
         return halo_fault_set(&load->fault, halo_load_fault_code(r), "%s",

@@ -165,6 +165,7 @@ static void take_note(struct halo_port *port, struct halo_note *note)
         break;
     case HALO_NOTE_TEXT_DONE: text_done(port, note->to); break;
     case HALO_NOTE_LOAD_PROGRESS: halo_port_load_progress(port, note->to); break;
+    case HALO_NOTE_LOAD_ROOM: halo_port_make_room(port, note->to); break;
     case HALO_NOTE_LOAD_DONE: halo_port_load_done(port, note->to); break;
     case HALO_NOTE_UNLOAD_DONE: halo_port_unload_done(port, note->to); break;
     case HALO_NOTE_BENCH_PROGRESS: halo_port_bench_progress(port, note->to); break;

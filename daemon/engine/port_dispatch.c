@@ -48,7 +48,7 @@ static void cancel_target(struct halo_port *port, struct halo_request *target)
         return;
     case HALO_REQUEST_LOAD:
         if (target->load) {
-            atomic_store(&target->load->cancel, true);
+            halo_port_load_cancel(port, target->load);
         } else { /* an unload goes on without the one who asked */
             target->model->unloader = NULL;
             halo_request_end_cancelled(port, target);

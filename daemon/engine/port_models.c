@@ -1,8 +1,9 @@
 /* port_models.c: models that come and go, as the port sees them: loads, unloads, users, and requests that wait for a
  * load.
  *
- * Port thread. A model's users are requests; an unload refuses new ones and waits for those it has. A request that
- * names a model which is still loading waits for it.
+ * Port thread. A model's users are requests; an unload takes no new ones and waits for those it has. A request that
+ * names a model which is still loading waits for it, one that names a model which is going waits until it is gone: a
+ * load then brings it again.
  */
 #include "port_priv.h"
 
@@ -84,13 +85,9 @@ int halo_port_hold_model(struct halo_port *port, struct halo_request *request, s
                                    name.at);
         return -1;
     }
-    if (loaded->state == HALO_MODEL_LOADING) {
+    if (loaded->state != HALO_MODEL_READY) {
         park(loaded, request);
         return 1;
-    }
-    if (loaded->state == HALO_MODEL_DRAINING) {
-        halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %s is being unloaded", loaded->name);
-        return -1;
     }
     request->model = loaded;
     request->holds_model = true;
@@ -130,13 +127,20 @@ void halo_port_unload(struct halo_port *port, struct halo_request *request)
         park(loaded, request);
         return;
     }
-    if (loaded->state == HALO_MODEL_DRAINING) {
+    if (loaded->state == HALO_MODEL_DRAINING && loaded->unloader) {
         halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %s is being unloaded already", loaded->name);
         return;
     }
     request->model = loaded;
     loaded->unloader = request;
     halo_request_move(request, HALO_REQUEST_LOAD);
+    if (loaded->state == HALO_MODEL_READY)
+        halo_port_drain(port, loaded, HALO_UNLOAD_ASKED);
+}
+
+void halo_port_drain(struct halo_port *port, struct halo_loaded *loaded, enum halo_unload_why why)
+{
+    loaded->why = why;
     halo_loaded_move(loaded, HALO_MODEL_DRAINING);
     maybe_unload(port, loaded);
 }
@@ -177,30 +181,51 @@ static void forget(struct halo_port *port, struct halo_loaded *loaded)
     free(loaded);
 }
 
+/* They wait no more. */
+static void dispatch_waiting(struct halo_port *port, struct halo_request *waiting, const struct halo_fault *fault)
+{
+    while (waiting) {
+        struct halo_request *next = waiting->wait_next;
+        waiting->wait_next = NULL;
+        waiting->model = NULL;
+        halo_request_move(waiting, HALO_REQUEST_NEW);
+        if (fault->code == HALO_FAULT_NONE)
+            halo_port_dispatch(port, waiting);
+        else
+            halo_request_end_fault(port, waiting, fault);
+        waiting = next;
+    }
+}
+
 void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded)
 {
+    static_assert((int)HALO_WIRE_UNLOAD_IDLE == (int)HALO_UNLOAD_IDLE &&
+                      (int)HALO_WIRE_UNLOAD_ROOM == (int)HALO_UNLOAD_ROOM, "the words and the reasons have one order");
     static const struct halo_id nobody = {0};
-    struct halo_request *request = loaded->unloader;
+    static const struct halo_fault fine = {0};
+    struct halo_request *request = loaded->unloader, *waiting = loaded->waiting;
     struct halo_ev ev;
     HALO_COUNT(&port->stats, unloads, 1);
     halo_ev_init(&ev, HALO_EV_UNLOADED, request ? &request->msg.id : &nobody);
     ev.unloaded.model = halo_str_of(loaded->name);
     ev.unloaded.freed_bytes = (int64_t)loaded->freed_bytes;
+    ev.unloaded.reason = (enum halo_wire_unload)loaded->why;
     if (request)
         halo_request_end(port, request, &ev);
     else if (port->config.link)
-        halo_port_put(port, &ev); /* its keep-alive time was over: halod must not bring it back */
+        halo_port_put(port, &ev); /* halod must not bring it back */
     forget(port, loaded);
+    dispatch_waiting(port, waiting, &fine);
 }
 
 void halo_port_expire_models(struct halo_port *port, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < port->n_loaded; i++) {
         struct halo_loaded *loaded = port->loaded[i];
-        if (loaded->state == HALO_MODEL_READY && loaded->n_users == 0 && loaded->keep_alive_ns > 0 &&
+        if (loaded->state == HALO_MODEL_READY && loaded->n_users == 0 && loaded->keep_alive_ns > 0 && !loaded->pinned &&
             now_ns - loaded->idle_since_ns >= loaded->keep_alive_ns) {
-            halo_loaded_move(loaded, HALO_MODEL_DRAINING);
-            maybe_unload(port, loaded);
+            HALO_COUNT(&port->stats, models_expired, 1);
+            halo_port_drain(port, loaded, HALO_UNLOAD_IDLE);
         }
     }
 }
@@ -243,6 +268,9 @@ static void put_loaded(struct halo_port *port, struct halo_request *request, str
     halo_gguf_stamp(loaded->model->gguf, stamp);
     ev.loaded.stamp = halo_str_of(stamp);
     ev.loaded.has_stamp = true;
+    ev.loaded.pinned = loaded->pinned;
+    ev.loaded.has_keep_alive_s = loaded->keep_alive_ns > 0;
+    ev.loaded.keep_alive_s = (int64_t)(loaded->keep_alive_ns / 1000000000u);
     snprintf(tiers, sizeof(tiers), "{\"memory\":%llu}", (unsigned long long)(loaded->weights_bytes + loaded->kv_bytes));
     ev.loaded.tiers = halo_raw_of(tiers);
     if (load) {
@@ -268,23 +296,31 @@ static bool same_wish(const struct halo_msg_load *msg, const struct halo_loaded 
     return (!params->has_context || params->context == loaded->context) &&
            (!params->has_kv_tokens ||
             halo_kv_pages_for((uint64_t)params->kv_tokens) * HALO_KV_PAGE_TOKENS == loaded->kv_tokens) &&
-           (enum halo_kv_type)params->kv == loaded->model->plan.kv.type;
+           (!params->has_kv || (enum halo_kv_type)params->kv == loaded->model->plan.kv.type);
+}
+
+/* How long it stays; what a load does not say remains as it is. */
+static void take_stay(struct halo_loaded *loaded, const struct halo_part_load_params *params)
+{
+    if (params->has_keep_alive_s)
+        loaded->keep_alive_ns = (uint64_t)params->keep_alive_s * 1000000000u;
+    if (params->has_pin)
+        loaded->pinned = params->pin;
 }
 
 /* A load of a model that is there or on its way. */
 static void load_again(struct halo_port *port, struct halo_request *request, struct halo_loaded *loaded)
 {
-    if (loaded->state == HALO_MODEL_LOADING)
+    if (loaded->state != HALO_MODEL_READY)
         park(loaded, request);
-    else if (loaded->state == HALO_MODEL_DRAINING)
-        halo_request_end_error(port, request, HALO_ERROR_QUEUE_FULL,
-                               "model %s is being unloaded; load it again when that is over", loaded->name);
     else if (!same_wish(&request->msg.load, loaded))
         halo_request_end_error(port, request, HALO_ERROR_BAD_REQUEST,
                                "model %s is loaded with other parameters (context %u, kv_tokens %u); unload it first",
                                loaded->name, loaded->context, loaded->kv_tokens);
-    else
+    else {
+        take_stay(loaded, &request->msg.load.params);
         put_loaded(port, request, loaded, NULL);
+    }
 }
 
 static bool device_matches(struct halo_port *port, struct halo_request *request)
@@ -310,9 +346,9 @@ void halo_port_load(struct halo_port *port, struct halo_request *request)
     }
     if (!device_matches(port, request))
         return;
-    if (port->n_loaded == HALO_MAX_LOADED) {
-        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY,
-                               "%u models are loaded, which is the limit; unload one", port->n_loaded);
+    if (port->n_loaded == HALO_MAX_KNOWN) {
+        halo_request_end_error(port, request, HALO_ERROR_QUEUE_FULL,
+                               "%u models are loaded or wait to be, which is the limit", port->n_loaded);
         return;
     }
     loaded = calloc(1, sizeof(*loaded));
@@ -324,19 +360,30 @@ void halo_port_load(struct halo_port *port, struct halo_request *request)
         return;
     }
     halo_loaded_name_of(msg->model.at, loaded->name);
-    loaded->keep_alive_ns = msg->params.has_keep_alive_s ? (uint64_t)msg->params.keep_alive_s * 1000000000u : 0;
+    take_stay(loaded, &msg->params);
     port->loaded[port->n_loaded++] = loaded;
     load->request = request;
     load->loaded = loaded;
     load->arrived_ns = request->arrived_ns;
     load->wish.context = msg->params.has_context ? (uint32_t)msg->params.context : 0;
     load->wish.kv_tokens = msg->params.has_kv_tokens ? (uint64_t)msg->params.kv_tokens : 0;
-    load->wish.kv = (enum halo_kv_type)msg->params.kv;
+    load->wish.kv = msg->params.has_kv ? (enum halo_kv_type)msg->params.kv : HALO_KV_F16;
     snprintf(loaded->path, sizeof(loaded->path), "%.*s", (int)msg->model.len,
              msg->model.at); /* the text thread resolves it */
     request->load = load;
     halo_request_move(request, HALO_REQUEST_LOAD);
-    halo_note_post(&port->text.box, &load->note, HALO_NOTE_LOAD_PARSE, load);
+    halo_port_load_enqueue(port, load);
+}
+
+void halo_port_put_waiting(struct halo_port *port, const struct halo_load *load, struct halo_ev *ev)
+{
+    halo_port_put(port, ev);
+    for (const struct halo_request *waiting = load->loaded->waiting; waiting; waiting = waiting->wait_next) {
+        if (waiting->msg.type != HALO_MSG_LOAD && waiting->msg.type != HALO_MSG_GENERATE)
+            continue; /* the short ones have neither progress nor notices */
+        ev->id = waiting->msg.id;
+        halo_port_put(port, ev);
+    }
 }
 
 void halo_port_load_progress(struct halo_port *port, struct halo_load *load)
@@ -350,13 +397,7 @@ void halo_port_load_progress(struct halo_port *port, struct halo_load *load)
     ev.progress.total = (int64_t)atomic_load(&load->bytes_total);
     ev.progress.has_step = true;
     ev.progress.step = halo_str_of("reading weights");
-    halo_port_put(port, &ev);
-    for (const struct halo_request *waiting = load->loaded->waiting; waiting; waiting = waiting->wait_next) {
-        if (waiting->msg.type != HALO_MSG_LOAD && waiting->msg.type != HALO_MSG_GENERATE)
-            continue; /* the short ones have no progress */
-        ev.id = waiting->msg.id;
-        halo_port_put(port, &ev);
-    }
+    halo_port_put_waiting(port, load, &ev);
 }
 
 /* What could not be done as wished, in the open. */
@@ -406,16 +447,7 @@ void halo_port_load_done(struct halo_port *port, struct halo_load *load)
         if (fault.code == HALO_FAULT_CANCELLED)
             halo_fault_set(&fault, HALO_FAULT_LOAD_FAILED, "the load that this request waited for was cancelled");
     }
-    while (waiting) {
-        struct halo_request *next = waiting->wait_next;
-        waiting->wait_next = NULL;
-        waiting->model = NULL;
-        halo_request_move(waiting, HALO_REQUEST_NEW);
-        if (fault.code == HALO_FAULT_NONE)
-            halo_port_dispatch(port, waiting);
-        else
-            halo_request_end_fault(port, waiting, &fault);
-        waiting = next;
-    }
+    halo_port_load_over(port, load);
+    dispatch_waiting(port, waiting, &fault);
     free(load);
 }

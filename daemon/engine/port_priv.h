@@ -5,6 +5,7 @@
  *   port_dispatch.c  a line becomes a request and goes where it is served; cancel, pause, continue
  *   port_request.c   life of a request: states, exactly one terminal event
  *   port_models.c    load, unload, reset, and requests that wait for a load
+ *   port_room.c      loads one at a time, models that go to make room for them
  *   port_sequence.c  events of generate and score
  *   port_report.c    hello, status, stats, diag, heartbeat
  *   port_plan.c      plan and bench
@@ -103,8 +104,9 @@ struct halo_port {
     struct halo_request *requests;
     uint32_t n_requests;
     struct halo_request *parked;     /* for the device to open */
-    struct halo_loaded *loaded[HALO_MAX_LOADED];
+    struct halo_loaded *loaded[HALO_MAX_KNOWN];
     uint32_t n_loaded;
+    struct halo_load *load_now, *load_queue; /* one at a time, the others in order of arrival */
     uint64_t born_ns;
 
     bool lost;                       /* the device is gone and halod has another engine do what is open: leave */
@@ -160,10 +162,20 @@ void halo_port_mark_loaded(struct halo_port *port, struct halo_request *request)
 void halo_port_load_progress(struct halo_port *port, struct halo_load *load);
 void halo_port_load_done(struct halo_port *port, struct halo_load *load);
 void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded);
+/* No new users, and gone when those it has are through. */
+void halo_port_drain(struct halo_port *port, struct halo_loaded *loaded, enum halo_unload_why why);
+/* A copy of a progress or notice to each request that waits for this load; the first one is under its own id. */
+void halo_port_put_waiting(struct halo_port *port, const struct halo_load *load, struct halo_ev *ev);
 void halo_port_reset(struct halo_port *port, struct halo_request *request);
 void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset);
 void halo_port_expire_models(struct halo_port *port, uint64_t now_ns);
 void halo_port_unpark(struct halo_port *port, struct halo_request *request); /* forgets it in a waiting list */
+
+/* port_room.c */
+void halo_port_load_enqueue(struct halo_port *port, struct halo_load *load);
+void halo_port_load_over(struct halo_port *port, struct halo_load *load); /* done or failed: the next one begins */
+void halo_port_load_cancel(struct halo_port *port, struct halo_load *load);
+void halo_port_make_room(struct halo_port *port, struct halo_load *load); /* HALO_NOTE_LOAD_ROOM */
 
 /* port_sequence.c */
 void halo_port_submit(struct halo_port *port, struct halo_request *request);

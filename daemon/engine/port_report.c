@@ -55,6 +55,9 @@ void halo_port_fill_model(const struct halo_port *port, const struct halo_loaded
     ret->has_context = true;
     ret->kv_tokens = loaded->kv_tokens;
     ret->has_kv_tokens = true;
+    ret->memory_bytes = (int64_t)halo_loaded_bytes(loaded);
+    ret->pinned = loaded->pinned;
+    ret->has_memory_bytes = ret->has_pinned = true;
     ret->sequences = loaded->n_users;
     ret->has_sequences = true;
     ret->device = halo_str_of(port->device.ops->name);
@@ -78,7 +81,7 @@ static void describe_model(const struct halo_port *port, const struct halo_loade
 
 void halo_port_status(struct halo_port *port, struct halo_request *request)
 {
-    struct halo_part_model_info models[HALO_MAX_LOADED];
+    struct halo_part_model_info models[HALO_MAX_KNOWN];
     struct halo_device_info info;
     struct halo_fault fault = {0};
     struct halo_ev ev;
@@ -106,7 +109,7 @@ void halo_port_status(struct halo_port *port, struct halo_request *request)
         if (port->loaded[i]->state == HALO_MODEL_LOADING)
             continue;
         describe_model(port, port->loaded[i], &models[n_models++]);
-        memory += port->loaded[i]->weights_bytes + port->loaded[i]->kv_bytes + port->loaded[i]->scratch_bytes;
+        memory += halo_loaded_bytes(port->loaded[i]);
     }
     ev.status.models.at = models;
     ev.status.models.n = n_models;
@@ -115,8 +118,8 @@ void halo_port_status(struct halo_port *port, struct halo_request *request)
     ev.status.has_uptime_ms = ev.status.has_version = ev.status.has_memory = true;
     ev.status.uptime_ms = (int64_t)((halo_clock_ns() - port->born_ns) / 1000000);
     ev.status.version = halo_str_of(HALO_VERSION);
-    snprintf(uses, sizeof(uses), "{\"models\":%llu,\"total\":%llu}", (unsigned long long)memory,
-             (unsigned long long)info.memory_bytes);
+    snprintf(uses, sizeof(uses), "{\"models\":%llu,\"budget\":%llu,\"total\":%llu}", (unsigned long long)memory,
+             (unsigned long long)halo_device_thread_budget(&port->device), (unsigned long long)info.memory_bytes);
     ev.status.memory = halo_raw_of(uses);
     halo_request_end(port, request, &ev);
 }

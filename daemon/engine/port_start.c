@@ -18,6 +18,7 @@ static int start(struct halo_port *port, const struct halo_engine_setup *setup)
         (struct halo_prefetch_thread){.port = &port->box, .device = &port->device.box, .ops = setup->device};
     port->device.ops = setup->device;
     port->device.options = setup->device_options;
+    port->device.budget_bytes = setup->budget_bytes;
     port->device.port = &port->box;
     port->device.prefetch = &port->prefetch.box;
     port->device.stats = &port->stats;

@@ -200,8 +200,8 @@ void halo_text_job_plan(struct halo_text_thread *text, struct halo_request *requ
     }
     struct halo_model_params wish = {.context = params->has_context ? (uint32_t)params->context : 0,
                                      .kv_tokens = params->has_kv_tokens ? (uint64_t)params->kv_tokens : 0,
-                                     .kv = (enum halo_kv_type)params->kv, .max_rows = HALO_BATCH_ROWS,
-                                     .max_outputs = HALO_BATCH_OUTPUTS};
+                                     .kv = params->has_kv ? (enum halo_kv_type)params->kv : HALO_KV_F16,
+                                     .max_rows = HALO_BATCH_ROWS, .max_outputs = HALO_BATCH_OUTPUTS};
     if (halo_model_create(&request->forecast->model, path, &wish, &request->fault) < 0)
         request->forecast->model = NULL;
 }

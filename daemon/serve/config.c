@@ -37,6 +37,7 @@ static const struct key keys[] = {
     {"models", "dir", KEY_DIR, FIELD(model_dirs)},
     {"models", "on_demand", KEY_BOOL, FIELD(on_demand), 0, 1, 1},
     NUMBER("models", keep_alive_s, 0, 1000000000, 0),
+    NUMBER("models", budget_bytes, 0, INT64_MAX, 0),
     {"engine", "path", KEY_STRING, FIELD(engine_path)},
     {"engine", "device", KEY_DEVICE, FIELD(device)},
     {"engine", "hip_lib", KEY_STRING, FIELD(hip_lib)},

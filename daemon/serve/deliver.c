@@ -99,6 +99,18 @@ static bool is_joined_score(const struct halo_request *request, int type, const 
            !halo_envelope_get_str_bytes(line, env, "finish_reason", &bytes);
 }
 
+/* An error that only says that the model went before the request came. */
+static bool found_nothing(const struct halo_request *request, int type, const char *line, size_t len)
+{
+    struct halo_refusal refusal;
+    struct halo_ev ev;
+    if (type != HALO_EV_ERROR || !request->missed || halo_ev_decode(&ev, line, len, 0, &refusal) != 0)
+        return false;
+    bool found = ev.error.code != HALO_ERROR_NOT_FOUND;
+    halo_ev_finish(&ev);
+    return !found;
+}
+
 static int deliver_to(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line, size_t len,
                       const struct halo_envelope *env, struct halo_fault *fault)
 {
@@ -110,6 +122,8 @@ static int deliver_to(struct halo_daemon *daemon, struct halo_request *request, 
         halo_query_answer(daemon, request, type == replies[request->type] ? line : NULL, len);
         return 0;
     }
+    if (found_nothing(request, type, line, len) && halo_dispatch_again(daemon, request))
+        return 0;
     int r = halo_record_event(daemon, request, type, line, len, env, fault);
     if (r < 0)
         return r;
@@ -126,7 +140,7 @@ static int deliver_to(struct halo_daemon *daemon, struct halo_request *request, 
 static int deliver_unaddressed(struct halo_daemon *daemon, int type, const char *line, size_t len,
                                struct halo_fault *fault)
 {
-    if (type == HALO_EV_UNLOADED) /* its keep-alive time was over */
+    if (type == HALO_EV_UNLOADED) /* its keep-alive time was over, or it made room */
         return halo_record_model(daemon, NULL, line, len, fault);
     if (type != HALO_EV_NOTICE && type != HALO_EV_ERROR)
         return halo_deliver_garbage(fault, "a %s event without an id", halo_ev_type_name((enum halo_ev_type)type));

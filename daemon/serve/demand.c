@@ -71,7 +71,8 @@ int halo_demand(struct halo_daemon *daemon, const struct halo_request *request, 
 
 void halo_demand_complete(const struct halo_daemon *daemon, struct halo_msg_load *load)
 {
-    if (load->params.has_keep_alive_s || daemon->config->keep_alive_s == 0)
+    if (load->params.has_keep_alive_s || daemon->config->keep_alive_s == 0 ||
+        halo_loaded_find(&daemon->loaded, load->model) != NULL) /* it keeps the time that it has */
         return;
     load->params.has_keep_alive_s = true;
     load->params.keep_alive_s = daemon->config->keep_alive_s;

@@ -189,11 +189,26 @@ void halo_dispatch_abandon(struct halo_daemon *daemon, struct halo_request *requ
         halo_dispatch_cancel(daemon, request);
 }
 
+bool halo_dispatch_again(struct halo_daemon *daemon, struct halo_request *request)
+{
+    bool again = request->missed && request->state == HALO_REQUEST_SENT && daemon->config->on_demand;
+    request->missed = false;
+    if (!again)
+        return false;
+    request->paused = false;
+    halo_request_move(&daemon->requests, request, HALO_REQUEST_WAITING);
+    halo_dispatch_wait(daemon, request);
+    daemon->dispatch_due = true;
+    return true;
+}
+
 void halo_dispatch_ended(struct halo_daemon *daemon, struct halo_request *request)
 {
     assert(request->peer == NULL);
     if (daemon->alone == request->id)
         daemon->alone = 0;
+    if (request->needs != NULL || request->model != NULL)
+        halo_loaded_touch(&daemon->loaded, halo_str_of(request->model != NULL ? request->model : request->needs));
     daemon->dispatch_due = true; /* not now: somebody may be walking over the requests */
     halo_request_move(&daemon->requests, request, HALO_REQUEST_ENDED);
     halo_request_destroy(&daemon->requests, request);

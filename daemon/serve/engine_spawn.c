@@ -112,17 +112,22 @@ int halo_engine_run_read_stderr(struct halo_engine_run *run)
 
 #define ARGS_MAX 16
 
-static char **make_args(const struct halo_config *config, char fd_text[16], char threads_text[24])
+struct arg_texts {
+    char fd[16], threads[24], budget[24];
+};
+
+static char **make_args(const struct halo_config *config, struct arg_texts *texts)
 {
     char **args = calloc(ARGS_MAX + 2 * config->n_model_dirs, sizeof(*args));
     size_t n = 0;
     if (args == NULL)
         return NULL;
-    snprintf(fd_text, 16, "%d", HALO_ENGINE_FD);
-    snprintf(threads_text, 24, "%lld", (long long)config->threads);
+    snprintf(texts->fd, sizeof(texts->fd), "%d", HALO_ENGINE_FD);
+    snprintf(texts->threads, sizeof(texts->threads), "%lld", (long long)config->threads);
+    snprintf(texts->budget, sizeof(texts->budget), "%lld", (long long)config->budget_bytes);
     args[n++] = config->engine_path;
     args[n++] = (char *)"--fd";
-    args[n++] = fd_text;
+    args[n++] = texts->fd;
     args[n++] = (char *)"--device";
     args[n++] = config->device;
     if (config->hip_lib != NULL) {
@@ -131,7 +136,11 @@ static char **make_args(const struct halo_config *config, char fd_text[16], char
     }
     if (config->threads > 0) {
         args[n++] = (char *)"--threads";
-        args[n++] = threads_text;
+        args[n++] = texts->threads;
+    }
+    if (config->budget_bytes > 0) {
+        args[n++] = (char *)"--budget-bytes";
+        args[n++] = texts->budget;
     }
     for (size_t i = 0; i < config->n_model_dirs; i++) {
         args[n++] = (char *)"--model-dir";
@@ -161,8 +170,8 @@ static char **make_env(void)
 static int spawn(struct halo_engine_run *run)
 {
     struct halo_daemon *daemon = run->engine->daemon;
-    char fd_text[16], threads_text[24];
-    char **args = make_args(daemon->config, fd_text, threads_text), **env = make_env();
+    struct arg_texts texts;
+    char **args = make_args(daemon->config, &texts), **env = make_env();
     uv_stdio_container_t stdio[HALO_ENGINE_FD + 1] = {
         [0] = {.flags = UV_IGNORE},
         [1] = {.flags = UV_IGNORE},

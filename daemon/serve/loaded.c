@@ -99,7 +99,24 @@ int halo_loaded_put(struct halo_loaded *loaded, struct halo_str name, const char
     made.line[line_len] = '\0';
     clear(slot);
     *slot = made;
+    halo_loaded_touch(loaded, name);
     return 0;
+}
+
+static void close_gap(struct halo_loaded *loaded, struct halo_loaded_model *at)
+{
+    size_t n_behind = loaded->n_models - (size_t)(at - loaded->models) - 1;
+    memmove(at, at + 1, n_behind * sizeof(*at));
+}
+
+void halo_loaded_touch(struct halo_loaded *loaded, struct halo_str name)
+{
+    struct halo_loaded_model *model = halo_loaded_find(loaded, name);
+    if (model == NULL || model == &loaded->models[loaded->n_models - 1])
+        return;
+    struct halo_loaded_model moved = *model;
+    close_gap(loaded, model);
+    loaded->models[loaded->n_models - 1] = moved;
 }
 
 void halo_loaded_remove(struct halo_loaded *loaded, struct halo_str name)
@@ -108,5 +125,6 @@ void halo_loaded_remove(struct halo_loaded *loaded, struct halo_str name)
     if (model == NULL)
         return;
     clear(model);
-    *model = loaded->models[--loaded->n_models];
+    close_gap(loaded, model);
+    loaded->n_models--;
 }

@@ -64,6 +64,7 @@ static void bind_model(struct halo_daemon *daemon, struct halo_request *request,
         return;
     request->model = strdup(model->name);
     request->print = strdup(model->print);
+    halo_loaded_touch(&daemon->loaded, name);
     request->record_lost = request->record_lost || request->model == NULL || request->print == NULL;
 }
 
@@ -132,6 +133,65 @@ static void print_of(const struct halo_ev *loaded, char text[PRINT_BYTES])
              (long long)loaded->loaded.context, loaded->loaded.has_stamp ? loaded->loaded.stamp.at : "unknown");
 }
 
+/* What a load may ask for. */
+static bool is_count(int64_t n)
+{
+    return n >= 1 && n <= INT32_MAX;
+}
+
+/* The load that brings the model back as it is now: the line by which it came, and what the engine made of it. 0 or
+ * -ENOMEM. */
+static int remember(struct halo_daemon *daemon, const struct halo_request *request, const struct halo_ev *ev,
+                    const char *print)
+{
+    const struct halo_loaded_model *known = halo_loaded_find(&daemon->loaded, ev->loaded.model);
+    const char *line = known != NULL ? known->line : request->line;
+    size_t len = known != NULL ? known->line_len : request->line_len;
+    struct halo_json w;
+    struct halo_refusal refusal;
+    struct halo_msg msg;
+    int r = halo_msg_decode(&msg, line, len, HALO_ROLE_LINK, &refusal);
+    if (r != 0)
+        return r == -ENOMEM ? r : -EINVAL; /* it was encoded here */
+    struct halo_part_load_params *params = &msg.load.params;
+    if (is_count(ev->loaded.context)) {
+        params->has_context = true;
+        params->context = ev->loaded.context;
+    }
+    if (ev->loaded.has_kv_tokens && is_count(ev->loaded.kv_tokens)) {
+        params->has_kv_tokens = true;
+        params->kv_tokens = ev->loaded.kv_tokens;
+    }
+    params->has_pin = params->pin = ev->loaded.pinned;
+    params->has_keep_alive_s = ev->loaded.has_keep_alive_s;
+    params->keep_alive_s = ev->loaded.keep_alive_s;
+    halo_json_init(&w);
+    r = halo_msg_encode(&w, &msg);
+    if (r == 0)
+        r = halo_loaded_put(&daemon->loaded, ev->loaded.model, print, w.at, w.len - 1);
+    halo_json_finish(&w);
+    halo_msg_finish(&msg);
+    return r;
+}
+
+/* Requests that the engine has and that name the model found it gone, or will. */
+static void note_gone(struct halo_daemon *daemon, const struct halo_ev *ev)
+{
+    struct halo_loaded_model *model = halo_loaded_find(&daemon->loaded, ev->unloaded.model);
+    struct halo_request *request = halo_requests_next(&daemon->requests, NULL);
+    if (ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM)
+        daemon->counters.models_evicted++;
+    if (ev->unloaded.reason != HALO_WIRE_UNLOAD_ASKED)
+        halo_log(HALO_LOG_INFO, "model %.200s was unloaded: %s", ev->unloaded.model.at,
+                 ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM ? "another one needed the room"
+                                                              : "its keep-alive time was over");
+    for (; model != NULL && request != NULL; request = halo_requests_next(&daemon->requests, request))
+        if (request->state == HALO_REQUEST_SENT && request->type != HALO_MSG_LOAD && request->needs != NULL &&
+            halo_loaded_find(&daemon->loaded, halo_str_of(request->needs)) == model)
+            request->missed = true;
+    halo_loaded_remove(&daemon->loaded, ev->unloaded.model);
+}
+
 int halo_record_model(struct halo_daemon *daemon, const struct halo_request *request, const char *line, size_t len,
                       struct halo_fault *fault)
 {
@@ -144,14 +204,14 @@ int halo_record_model(struct halo_daemon *daemon, const struct halo_request *req
     if (r < 0)
         return 0; /* no memory: the model is not remembered, the client still gets its answer */
     if (ev.type == HALO_EV_UNLOADED) {
-        halo_loaded_remove(&daemon->loaded, ev.unloaded.model);
+        note_gone(daemon, &ev);
     } else if (request != NULL) {
         struct halo_loaded_model *model = halo_loaded_find(&daemon->loaded, ev.loaded.model);
         print_of(&ev, print);
         if (request->reload_model != NULL)
             r = model != NULL ? halo_loaded_set_print(model, print) : 0;
         else
-            r = halo_loaded_put(&daemon->loaded, ev.loaded.model, print, request->line, request->line_len);
+            r = remember(daemon, request, &ev, print);
         if (r < 0)
             halo_log(HALO_LOG_WARN, "no memory to remember a loaded model");
     }

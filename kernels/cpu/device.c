@@ -102,23 +102,6 @@ static void brand(char ret[49])
     ret[n] = '\0';
 }
 
-static void memory(uint64_t *ret_total, uint64_t *ret_free)
-{
-    *ret_total = *ret_free = 0;
-    FILE *file = fopen("/proc/meminfo", "re");
-    if (!file)
-        return;
-    char line[128];
-    unsigned long long kib;
-    while (fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "MemTotal: %llu kB", &kib) == 1)
-            *ret_total = kib * 1024;
-        else if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-            *ret_free = kib * 1024;
-    }
-    fclose(file);
-}
-
 static void cpu_describe(const struct halo_device *device, struct halo_device_info *ret)
 {
     char processor[49];
@@ -130,7 +113,7 @@ static void cpu_describe(const struct halo_device *device, struct halo_device_in
     };
     snprintf(ret->detail, sizeof(ret->detail), "%s, %s kernels, %u thread%s", processor[0] ? processor : "x86-64",
              device->lanes->name, device->n_threads, device->n_threads == 1 ? "" : "s");
-    memory(&ret->memory_bytes, &ret->free_bytes);
+    halo_cpu_memory("/proc", "/sys/fs/cgroup", &ret->memory_bytes, &ret->free_bytes);
 }
 
 const struct halo_device_ops *halo_device_cpu(void)

@@ -129,6 +129,9 @@ int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *pl
                           char *reason);
 void halo_cpu_model_destroy(struct halo_device_model *model);
 int halo_cpu_model_seal(struct halo_device_model *model, char *reason);
+/* memory.c: what there is and what is free of it. The folders are /proc and /sys/fs/cgroup, or a test's. */
+void halo_cpu_memory(const char *proc, const char *groups, uint64_t *ret_total, uint64_t *ret_free);
+
 int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
 
 /* supports.c */

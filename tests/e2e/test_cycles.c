@@ -1,7 +1,7 @@
 /* test_cycles.c: a model that comes and goes a hundred times leaves nothing behind in the memory of engine and daemon.
  *
- * Each cycle loads by naming the model in a request and unloads. Memory is what the kernel says is resident and
- * private.
+ * Each cycle loads by naming the model in a request and unloads; or two models take turns in a budget that has room for
+ * one, so that each load makes the other one go. Memory is what the kernel says is resident and private.
  */
 #include "daemon_fixture.h"
 
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <stddef.h>
 #include <cmocka.h>
@@ -36,27 +37,43 @@ static long resident_kb(pid_t pid)
     return kb;
 }
 
-static void one_cycle(void)
+static void generate(struct client *client, const char *model)
+{
+    size_t i = client_send(client, "generate",
+                           "\"model\":\"%s\",\"prompt\":\"Once\",\"max_tokens\":2,\"temperature\":0,"
+                           "\"emit_token_ids\":true",
+                           model);
+    assert_true(client_wait(client, 0, 60000));
+    if (client->requests[i].terminal != HALO_EV_DONE)
+        fail_msg("generate: %s", client->requests[i].message);
+    assert_int_equal(client->requests[i].n_ids, 2);
+}
+
+static void unload_cycle(void)
 {
     struct client client;
     client_open(&client, &fixture);
-    size_t i = client_send(&client, "generate", "%s",
-                           "\"model\":\"" MODEL
-                           "\",\"prompt\":\"Once\",\"max_tokens\":2,\"temperature\":0,\"emit_token_ids\":true");
-    assert_true(client_wait(&client, 0, 60000));
-    if (client.requests[i].terminal != HALO_EV_DONE)
-        fail_msg("generate: %s", client.requests[i].message);
-    assert_int_equal(client.requests[i].n_ids, 2);
-    i = client_send(&client, "unload", "%s", "\"model\":\"" MODEL "\"");
+    generate(&client, MODEL);
+    size_t i = client_send(&client, "unload", "%s", "\"model\":\"" MODEL "\"");
     assert_true(client_wait(&client, 0, 60000));
     assert_int_equal(client.requests[i].terminal, HALO_EV_UNLOADED);
     client_close(&client);
 }
 
-static void memory_stays_flat(void **state)
+static char turns[] = "/tmp/halod-turns-XXXXXX", turn_paths[2][64];
+
+static void turn_cycle(void)
 {
-    (void)state;
-    daemon_start(&fixture, NULL);
+    struct client client;
+    client_open(&client, &fixture);
+    generate(&client, turn_paths[0]);
+    generate(&client, turn_paths[1]);
+    client_close(&client);
+}
+
+static void stays_flat(void (*one_cycle)(void), const char *config)
+{
+    daemon_start(&fixture, config);
     for (int i = 0; i < WARM_UP; i++)
         one_cycle();
     pid_t engine = daemon_engine_pid(&fixture);
@@ -69,11 +86,42 @@ static void memory_stays_flat(void **state)
                   engine_kb, daemon_after_kb, daemon_kb);
     assert_true(engine_after_kb <= engine_kb + SLACK_KB);
     assert_true(daemon_after_kb <= daemon_kb + 512);
+}
+
+static void unloads_leave_nothing_behind(void **state)
+{
+    stays_flat(unload_cycle, NULL);
     daemon_stop(&fixture, 15000);
+}
+
+static void models_that_take_turns_leave_nothing_behind(void **state)
+{
+    char real[4096], from[4200];
+    struct client client;
+    assert_non_null(realpath(getenv("HALO_SOURCE_ROOT"), real));
+    snprintf(from, sizeof from, "%s/tests/models/" MODEL ".gguf", real);
+    assert_non_null(mkdtemp(turns));
+    for (int i = 0; i < 2; i++) {
+        snprintf(turn_paths[i], sizeof turn_paths[i], "%s/turn%d.gguf", turns, i);
+        assert_int_equal(symlink(from, turn_paths[i]), 0);
+    }
+    stays_flat(turn_cycle, "[models]\nbudget_bytes = 20000000\n");
+    client_open(&client, &fixture);
+    client_send(&client, "stats", "%s", "");
+    assert_true(client_wait(&client, 0, 60000));
+    const char *at = strstr(client.last_line, "\"models_evicted\":");
+    assert_non_null(at);
+    assert_int_equal(strtol(at + strlen("\"models_evicted\":"), NULL, 10), 2 * (WARM_UP + CYCLES) - 1);
+    client_close(&client);
+    daemon_stop(&fixture, 15000);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(unlink(turn_paths[i]), 0);
+    assert_int_equal(rmdir(turns), 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_stays_flat)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(unloads_leave_nothing_behind),
+                                       cmocka_unit_test(models_that_take_turns_leave_nothing_behind)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

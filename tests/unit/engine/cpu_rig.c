@@ -45,7 +45,7 @@ static void bring_model(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
     fail_on(&load->fault, 0, "parse", reason);
     if (setup->max_rows > 0)
         rig->loaded.model->plan.max_rows = setup->max_rows;
-    fail_on(&load->fault, halo_load_create(load, &rig->ops, rig->device), "create", reason);
+    fail_on(&load->fault, halo_load_create(load, &rig->ops, rig->device, UINT64_MAX), "create", reason);
     fail_on(&load->fault, halo_load_read(load, &rig->ops, &rig->port), "read", reason);
     fail_on(&load->fault, rig->ops.model_seal(rig->loaded.device_model, reason), "seal", reason);
 }

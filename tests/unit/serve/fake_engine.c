@@ -21,7 +21,8 @@
  * text of a token is its letter, `size` times. A score is scripted in the same way by its text: n rows, each an event.
  * load: "slow-MS" takes so long, "stall" does not get on in the first engine, "die" kills, "dieagain" kills when it is
  * loaded into any engine but the first, "fail" fails, "brief" is given up by the engine itself at once, "changes" has
- * other files each time; everything else works. generate with a model that is not loaded is not_found.
+ * other files each time, "crowd" makes all other models go, of which is told 200 ms later and requests for them are
+ * answered then; everything else works. generate with a model that is not loaded is not_found.
  * Environment:
  *   FAKE_DIR          a directory in which starts are counted
  *   FAKE_FAIL_STARTS  N: the first N starts exit at once
@@ -54,6 +55,8 @@ struct job {
     long n, us, size, die, exit, hang, garbage, wrong, early, twice, never, stuck, as, poison, each, loop;
     long events, done, begun_at; /* begun_at: events that were there when it came */
     double nll;
+    bool pin, keeps;
+    int64_t keep_alive_s;
     int64_t seed;
     uint64_t due_us;
     char model[64];
@@ -65,6 +68,10 @@ static struct job jobs[MAX_RUNNING];
 static char models[MAX_MODELS][64];
 static int n_starts;
 static bool is_stuck, is_stalled;
+static char going[MAX_MODELS][64];
+static int64_t late[MAX_MODELS]; /* requests for those that go */
+static int n_going, n_late;
+static uint64_t gone_us;
 static enum halo_wire_activity activity;
 
 static uint64_t now_us(void)
@@ -199,10 +206,50 @@ static bool is_loading(const char *name)
     return false;
 }
 
+static bool is_going(const char *name)
+{
+    for (int i = 0; i < n_going; i++)
+        if (strcmp(going[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void make_room(void)
+{
+    for (int i = 0; i < MAX_MODELS; i++)
+        if (models[i][0] != '\0') {
+            memcpy(going[n_going++], models[i], sizeof(going[0]));
+            models[i][0] = '\0';
+        }
+    gone_us = now_us() + 200000;
+}
+
+static void tell_gone(uint64_t now)
+{
+    struct halo_id nobody = {HALO_ID_NONE, 0, {NULL, 0}};
+    struct halo_ev ev;
+    if (n_going == 0 || now < gone_us)
+        return;
+    for (; n_going > 0; n_going--) {
+        halo_ev_init(&ev, HALO_EV_UNLOADED, &nobody);
+        ev.unloaded.model = halo_str_of(going[n_going - 1]);
+        ev.unloaded.reason = HALO_WIRE_UNLOAD_ROOM;
+        emit(&ev);
+    }
+    for (; n_late > 0; n_late--)
+        emit_error(late[n_late - 1], HALO_ERROR_NOT_FOUND, "this model is not loaded any more");
+}
+
 static void begin_generate(const struct halo_msg *msg)
 {
     const char *script = msg->generate.has_prompt ? msg->generate.prompt.at : "";
     struct job *job;
+    if (msg->generate.has_model && is_going(msg->generate.model.at)) {
+        late[n_late++] = msg->id.num;
+        assert(n_late < MAX_MODELS);
+        fprintf(stderr, "too late for %s\n", msg->generate.model.at);
+        return;
+    }
     if (msg->generate.has_model && !is_loaded(msg->generate.model.at) && !is_loading(msg->generate.model.at)) {
         emit_error(msg->id.num, HALO_ERROR_NOT_FOUND, "this model is not loaded");
         return;
@@ -222,8 +269,10 @@ static void begin_load(const struct halo_msg *msg)
 {
     const char *name = msg->load.model.at;
     struct job *job;
-    fprintf(stderr, "loading %s, keep_alive_s %lld\n", name,
-            msg->load.params.has_keep_alive_s ? (long long)msg->load.params.keep_alive_s : -1ll);
+    fprintf(stderr, "loading %s, keep_alive_s %lld%s, kv_tokens %lld\n", name,
+            msg->load.params.has_keep_alive_s ? (long long)msg->load.params.keep_alive_s : -1ll,
+            msg->load.params.has_pin && msg->load.params.pin ? ", pinned" : "",
+            msg->load.params.has_kv_tokens ? (long long)msg->load.params.kv_tokens : -1ll);
     if (strcmp(name, "die") == 0 || (strcmp(name, "dieagain") == 0 && n_starts > 1)) {
         flush_out();
         kill(getpid(), SIGKILL);
@@ -235,6 +284,9 @@ static void begin_load(const struct halo_msg *msg)
     if ((job = add_job(msg)) == NULL)
         return;
     snprintf(job->model, sizeof(job->model), "%s", name);
+    job->pin = msg->load.params.pin;
+    job->keeps = msg->load.params.has_keep_alive_s;
+    job->keep_alive_s = msg->load.params.keep_alive_s;
     if (strcmp(name, "stall") == 0 && n_starts == 1)
         is_stalled = job->paused = true;
     if (strncmp(name, "slow-", 5) == 0)
@@ -401,6 +453,13 @@ static void step_load(struct job *job)
     ev.loaded.model = halo_str_of(job->model);
     ev.loaded.arch = ev.loaded.device = halo_str_of("fake");
     ev.loaded.tiers = halo_raw_of("{}");
+    ev.loaded.pinned = job->pin;
+    ev.loaded.has_keep_alive_s = job->keeps;
+    ev.loaded.keep_alive_s = job->keep_alive_s;
+    ev.loaded.has_kv_tokens = true;
+    ev.loaded.kv_tokens = 7777;
+    if (strcmp(job->model, "crowd") == 0)
+        make_room();
     if (strcmp(job->model, "changes") == 0) {
         snprintf(stamp, sizeof(stamp), "%d", n_starts);
         ev.loaded.stamp = halo_str_of(stamp);
@@ -537,6 +596,7 @@ static void beat(uint64_t now)
 static int step_all(uint64_t now)
 {
     int wait_ms = BEAT_US / 1000;
+    tell_gone(now);
     for (int i = 0; i < MAX_RUNNING; i++) {
         struct job *job = &jobs[i];
         if (!job->used || job->paused)

@@ -210,6 +210,25 @@ int rig_log_count(const struct rig *rig, const char *text)
     return n;
 }
 
+static int line_of(const struct rig *rig, const char *text)
+{
+    char path[128], line[2048];
+    int n = 0, at = 0;
+    snprintf(path, sizeof(path), "%s/log", rig->dir);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && at == 0 && fgets(line, sizeof(line), file) != NULL && ++n > 0)
+        at = strstr(line, text) != NULL ? n : 0;
+    if (file != NULL)
+        fclose(file);
+    return at;
+}
+
+bool rig_log_before(const struct rig *rig, const char *first, const char *second)
+{
+    int a = line_of(rig, first), b = line_of(rig, second);
+    return a > 0 && b > a;
+}
+
 bool rig_log_has(const struct rig *rig, const char *text)
 {
     return rig_log_count(rig, text) > 0;

@@ -114,6 +114,54 @@ static void what_cannot_be_loaded_says_so(void **state)
     end();
 }
 
+/* A model makes room while a request for it is on its way: the request does not hear of it, the model comes again. */
+static void a_model_that_went_comes_again(void **state)
+{
+    struct stream stream = {.id = 1, .size = 4};
+    struct halo_ev ev;
+    begin("");
+    assert_int_equal(generate("a"), HALO_EV_DONE);
+    assert_int_equal(client_ask(&other, "{\"type\":\"load\",\"id\":1,\"model\":\"crowd\"}", 1, NULL),
+                     HALO_EV_LOADED);
+    client_send(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"a\",\"prompt\":\"n=3\","
+                         "\"emit_token_ids\":true}");
+    streams_read(&client, &stream, 1, 30000);
+    assert_int_equal(stream.terminal, HALO_EV_DONE);
+    assert_int_equal(stream.n_ids, 3);
+    halo_ev_finish(&stream.end);
+    assert_int_equal(rig_log_count(&rig, "engine: too late for a"), 1);
+    assert_int_equal(rig_log_count(&rig, "engine: loading a,"), 2);
+    assert_int_equal(rig_log_count(&rig, "model a was unloaded: another one needed the room"), 1);
+    client_send(&other, "{\"type\":\"stats\",\"id\":5}");
+    client_terminal(&other, 5, &ev, 30000);
+    assert_non_null(strstr(ev.stats.counters.at, "\"models_evicted\":1,"));
+    halo_ev_finish(&ev);
+    end();
+}
+
+/* Another engine gets the same set: in the order of last use, pinned and as large as they were. */
+static void the_same_set_comes_back(void **state)
+{
+    static const char pin[] = "{\"type\":\"load\",\"id\":1,\"model\":\"a\",\"params\":{\"pin\":true,"
+                              "\"keep_alive_s\":9}}";
+    static const char again[] = "{\"type\":\"load\",\"id\":1,\"model\":\"b\",\"params\":{\"pin\":true}}";
+    begin("");
+    assert_int_equal(client_ask(&client, pin, 1, NULL), HALO_EV_LOADED);
+    assert_int_equal(generate("b"), HALO_EV_DONE);
+    assert_int_equal(generate("c"), HALO_EV_DONE);
+    assert_int_equal(client_ask(&client, again, 1, NULL), HALO_EV_LOADED);
+    assert_int_equal(generate("a"), HALO_EV_DONE); /* c was used the longest ago now, then b */
+    assert_int_equal(kill(rig_engine_pid(&rig), SIGKILL), 0);
+    assert_int_equal(generate("a"), HALO_EV_DONE);
+    assert_int_equal(n_models(), 3);
+    assert_int_equal(rig_log_count(&rig, "engine: loading a, keep_alive_s 9, pinned, kv_tokens 7777"), 1);
+    assert_int_equal(rig_log_count(&rig, "engine: loading b, keep_alive_s -1, pinned, kv_tokens 7777"), 1);
+    assert_int_equal(rig_log_count(&rig, "engine: loading c, keep_alive_s -1, kv_tokens 7777"), 1);
+    assert_true(rig_log_before(&rig, "loading c again", "loading b again"));
+    assert_true(rig_log_before(&rig, "loading b again", "loading a again"));
+    end();
+}
+
 static void not_where_it_is_not_wanted(void **state)
 {
     begin("[models]\non_demand = no\n");
@@ -127,7 +175,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(named_models_are_loaded),       cmocka_unit_test(one_load_serves_all),
         cmocka_unit_test(a_death_in_between),            cmocka_unit_test(what_cannot_be_loaded_says_so),
-        cmocka_unit_test(not_where_it_is_not_wanted),
+        cmocka_unit_test(not_where_it_is_not_wanted),    cmocka_unit_test(a_model_that_went_comes_again),
+        cmocka_unit_test(the_same_set_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

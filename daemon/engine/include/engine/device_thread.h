@@ -45,6 +45,7 @@ struct halo_device_thread {
     const struct halo_device_ops *ops;
     struct halo_device_options options;
     uint32_t max_queued;
+    uint64_t budget_bytes; /* of all models together; 0: what is free when the device is opened */
 
     struct halo_note kick_note, open_note;
     atomic_bool kick_posted;
@@ -74,5 +75,8 @@ void halo_device_thread_kick(struct halo_device_thread *thread);
 
 /* Any thread: 0 and the facts, -EAGAIN while it is being opened, or the error of opening. */
 int halo_device_thread_info(struct halo_device_thread *thread, struct halo_device_info *ret, struct halo_fault *fault);
+
+/* Any thread: what all models together may take; 0 while the device is being opened. */
+uint64_t halo_device_thread_budget(struct halo_device_thread *thread);
 
 #endif

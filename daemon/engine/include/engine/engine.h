@@ -11,6 +11,7 @@ struct halo_engine_setup {
     bool link; /* the peer is halod, on one non-blocking socket: heartbeats, and the end when it goes */
     const char *const *model_dirs; /* outlive the process, as the device's table does */
     size_t n_model_dirs;
+    uint64_t budget_bytes; /* of all models together; 0: what is free at the start */
     const struct halo_device_ops *device;
     struct halo_device_options device_options;
 };

@@ -20,6 +20,7 @@
 #include <store/reader.h>
 
 #define HALO_MAX_LOADED 16          /* models at once */
+#define HALO_MAX_KNOWN 64           /* models at once and loads that wait */
 #define HALO_MODEL_NAME_BYTES 256
 #define HALO_MODEL_PATH_BYTES 4097
 #define HALO_BATCH_ROWS 256         /* rows of a step, at most */
@@ -33,6 +34,9 @@ enum halo_loaded_state {
     HALO_N_MODEL_STATES
 };
 
+/* Why a model goes; the order is that of the words on the wire. */
+enum halo_unload_why { HALO_UNLOAD_ASKED, HALO_UNLOAD_IDLE, HALO_UNLOAD_ROOM };
+
 struct halo_loaded {
     struct halo_note note;
     char name[HALO_MODEL_NAME_BYTES]; /* what requests call it: the file's stem */
@@ -41,6 +45,8 @@ struct halo_loaded {
     enum halo_loaded_state state;
     uint32_t n_users;
     uint64_t keep_alive_ns, idle_since_ns; /* keep_alive 0: for ever */
+    bool pinned;     /* goes only when asked to, whatever keep_alive says */
+    enum halo_unload_why why; /* DRAINING */
     void *waiting;   /* requests that wait for the load */
     void *unloader;  /* the request that asked for the unload; NULL: none */
 
@@ -57,6 +63,12 @@ struct halo_loaded {
     uint64_t freed_bytes; /* set before UNLOAD_DONE */
 };
 
+/* All memory that it takes. READY or DRAINING. */
+static inline uint64_t halo_loaded_bytes(const struct halo_loaded *loaded)
+{
+    return loaded->weights_bytes + loaded->kv_bytes + loaded->scratch_bytes;
+}
+
 /* Aborts when the table of moves has no such move. */
 void halo_loaded_move(struct halo_loaded *loaded, enum halo_loaded_state to);
 
@@ -72,13 +84,23 @@ struct halo_load_wish {
 #define HALO_LOAD_CHANGES 4
 #define HALO_LOAD_CHANGE_BYTES 256
 
+#define HALO_LOAD_ASK UINT64_MAX
+
 struct halo_load {
     struct halo_note note, progress_note;
+    struct halo_load *next; /* the port's: in the queue of loads */
     void *request;
     struct halo_loaded *loaded;
     struct halo_load_wish wish;
     uint64_t arrived_ns;
     atomic_bool cancel;
+
+    /* Between the device thread, which knows what fits, and the port, which knows who can go. ASK: the port has yet to
+     * say; else nobody else will go, and this is what they hold. */
+    uint64_t evictable_bytes;
+    uint64_t need_bytes, room_bytes; /* out: the least that it can do with, and what there is */
+    bool need_place;                 /* out: as many models as there can be are there */
+    uint32_t n_rounds;               /* the port's */
 
     /* progress, written by the prefetch thread */
     _Atomic uint64_t bytes_done, bytes_total;
@@ -98,8 +120,11 @@ void halo_load_parse(struct halo_load *load);
 /* What a device's negative errno means for a load: a lost device is told apart from a load that failed. */
 enum halo_fault_code halo_load_fault_code(int error);
 
-/* Device thread: settles the size of the KV pool by what is free, and takes the memory. */
-int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device);
+#define HALO_LOAD_E_ROOM 1 /* outcome: need_bytes are more than room_bytes, and the port was not asked yet */
+
+/* Device thread: settles the size of the KV pool by what there is room for, and takes the memory. */
+int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
+                     uint64_t room_bytes);
 
 /* Prefetch thread: brings the weights. `port` hears of progress. */
 int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, struct halo_mailbox *port);

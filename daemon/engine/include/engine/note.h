@@ -28,6 +28,7 @@ enum halo_note_what {
     HALO_NOTE_SEQUENCE_DONE,  /* struct halo_sequence: ended; the last word about it */
     HALO_NOTE_TEXT_DONE,      /* struct halo_request: its reply lies in it */
     HALO_NOTE_LOAD_PROGRESS,  /* struct halo_load: the load goes on, its progress fields moved */
+    HALO_NOTE_LOAD_ROOM,      /* struct halo_load: who goes to make room for it? */
     HALO_NOTE_LOAD_DONE,      /* struct halo_load */
     HALO_NOTE_UNLOAD_DONE,    /* struct halo_loaded */
     HALO_NOTE_BENCH_PROGRESS, /* struct halo_bench: the bench goes on */

@@ -37,6 +37,8 @@
     X(loads)                                                                                                           \
     X(loads_failed)                                                                                                    \
     X(unloads)                                                                                                         \
+    X(models_evicted) /* of these, to make room for another model */                                                   \
+    X(models_expired) /* ... and at the end of their keep-alive time */                                                \
     X(load_bytes)                                                                                                      \
     X(load_us)
 

@@ -26,6 +26,7 @@ struct halo_config {
     int64_t threads;    /* of the cpu device; 0: as the engine sees fit */
     bool on_demand;     /* a request that names a model has it loaded */
     int64_t keep_alive_s; /* a model that nobody uses for so long goes; 0: it stays */
+    int64_t budget_bytes; /* of all models together; 0: what is free when the engine starts */
     bool normalize;     /* default of generate.normalize */
     bool emit_token_ids; /* `committed` events for every generate */
 

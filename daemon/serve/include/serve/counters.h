@@ -23,6 +23,7 @@
     X(bytes_in)            /* from clients */                                                                          \
     X(events)              /* lines of the engine passed on */                                                         \
     X(events_late)         /* lines for a request that is over */                                                      \
+    X(models_evicted)      /* unloaded by the engine to make room for another one */                                   \
     X(engine_starts)                                                                                                   \
     X(engine_deaths)
 

@@ -95,6 +95,8 @@ void halo_dispatch_order(struct halo_daemon *daemon, struct halo_request *reques
 /* The client has no more interest (gone, or told that it ended): the engine is told, unless the request is the
  * daemon's. Detaches; may destroy. */
 void halo_dispatch_abandon(struct halo_daemon *daemon, struct halo_request *request);
+/* The engine did not have the model of this one any more: true when it waits to be sent anew. */
+bool halo_dispatch_again(struct halo_daemon *daemon, struct halo_request *request);
 /* The engine's side is over, and the client's: frees it. */
 void halo_dispatch_ended(struct halo_daemon *daemon, struct halo_request *request);
 

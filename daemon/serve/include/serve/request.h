@@ -61,6 +61,7 @@ struct halo_request {
     bool paused;
     bool order_due; /* the engine has yet to be told of a cancel or a pause; expires_ns says when to try */
     char *needs;        /* the model that it works with, or loads, by name or path; else NULL */
+    bool missed;        /* `needs` went while the engine had it: not_found is no answer yet */
     bool demanded;      /* the daemon's own load, because a request needs the model */
     char *reload_model; /* the daemon's own load, which brings this model back after a restart; else NULL */
 

@@ -1,0 +1,146 @@
+/* port_room.c: loads one at a time, and models that go to make room for them.
+ *
+ * Port thread. The device thread says what a load needs and what there is; who may go is known here: a model that no
+ * request uses and that nobody pinned, the one that was used least recently first. Nobody goes for a load that would
+ * not fit even without all of them. Whoever waits for a load hears of each model that goes for it.
+ */
+#include "port_priv.h"
+
+#include <assert.h>
+#include <base/clock.h>
+#include <stdio.h>
+
+#define MAX_ROUNDS 64 /* of one load: other programs take memory as well */
+
+/* ---- one load at a time ---- */
+
+static void tell_place(struct halo_port *port, const struct halo_load *load, uint32_t place, uint32_t n)
+{
+    struct halo_request *request = load->request;
+    char step[HALO_MODEL_NAME_BYTES + 64];
+    struct halo_ev ev;
+    snprintf(step, sizeof(step), "waits until %s is loaded", port->load_now->loaded->name);
+    halo_ev_init(&ev, HALO_EV_PROGRESS, &request->msg.id);
+    ev.progress.phase = HALO_WIRE_PHASE_QUEUE;
+    ev.progress.done = n - place;
+    ev.progress.total = n;
+    ev.progress.has_step = true;
+    ev.progress.step = halo_str_of(step);
+    halo_port_put_waiting(port, load, &ev);
+}
+
+static void tell_places(struct halo_port *port)
+{
+    uint32_t n = 0, place = 0;
+    for (const struct halo_load *load = port->load_queue; load; load = load->next)
+        n++;
+    for (const struct halo_load *load = port->load_queue; load; load = load->next)
+        tell_place(port, load, ++place, n);
+}
+
+static void start_next(struct halo_port *port)
+{
+    struct halo_load *load = port->load_queue;
+    if (port->load_now || !load)
+        return;
+    port->load_queue = load->next;
+    port->load_now = load;
+    load->next = NULL;
+    halo_note_post(&port->text.box, &load->note, HALO_NOTE_LOAD_PARSE, load);
+    tell_places(port);
+}
+
+void halo_port_load_enqueue(struct halo_port *port, struct halo_load *load)
+{
+    struct halo_load **at = &port->load_queue;
+    uint32_t n = 1;
+    load->evictable_bytes = HALO_LOAD_ASK;
+    for (; *at; at = &(*at)->next)
+        n++;
+    *at = load;
+    if (port->load_now)
+        tell_place(port, load, n, n);
+    else
+        start_next(port);
+}
+
+void halo_port_load_over(struct halo_port *port, struct halo_load *load)
+{
+    struct halo_load **at = &port->load_queue;
+    if (port->load_now == load) {
+        port->load_now = NULL;
+        start_next(port);
+        return;
+    }
+    while (*at != load) /* it was cancelled in the queue */
+        at = &(*at)->next;
+    *at = load->next;
+}
+
+void halo_port_load_cancel(struct halo_port *port, struct halo_load *load)
+{
+    if (port->load_now == load) {
+        atomic_store(&load->cancel, true); /* whoever has it will look */
+        return;
+    }
+    halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled");
+    halo_port_load_done(port, load);
+}
+
+/* ---- room ---- */
+
+static bool may_go(const struct halo_loaded *loaded)
+{
+    return loaded->state == HALO_MODEL_READY && loaded->n_users == 0 && !loaded->pinned;
+}
+
+static struct halo_loaded *least_recent(const struct halo_port *port)
+{
+    struct halo_loaded *found = NULL;
+    for (uint32_t i = 0; i < port->n_loaded; i++) {
+        struct halo_loaded *loaded = port->loaded[i];
+        if (may_go(loaded) && (!found || loaded->idle_since_ns < found->idle_since_ns))
+            found = loaded;
+    }
+    return found;
+}
+
+static void evict(struct halo_port *port, struct halo_loaded *loaded, const struct halo_load *load)
+{
+    struct halo_request *request = load->request;
+    char text[2 * HALO_MODEL_NAME_BYTES + 160], size[HALO_SIZE_TEXT];
+    struct halo_ev ev;
+    uint64_t idle_s = (halo_clock_ns() - loaded->idle_since_ns) / 1000000000u;
+    snprintf(text, sizeof(text), "model %s is unloaded to make room for %s: %s, not used for %llu s", loaded->name,
+             load->loaded->name, halo_size_text(halo_loaded_bytes(loaded), size), (unsigned long long)idle_s);
+    halo_ev_init(&ev, HALO_EV_NOTICE, &request->msg.id);
+    ev.notice.code = halo_str_of("model_evicted");
+    ev.notice.message = halo_str_of(text);
+    halo_port_put_waiting(port, load, &ev);
+    HALO_COUNT(&port->stats, models_evicted, 1);
+    halo_port_drain(port, loaded, HALO_UNLOAD_ROOM);
+}
+
+void halo_port_make_room(struct halo_port *port, struct halo_load *load)
+{
+    uint64_t evictable = 0, room = load->room_bytes;
+    bool place = !load->need_place;
+    for (uint32_t i = 0; i < port->n_loaded; i++)
+        if (may_go(port->loaded[i]))
+            evictable += halo_loaded_bytes(port->loaded[i]);
+    bool enough = load->need_place ? evictable > 0 : load->need_bytes - room <= evictable;
+    if (!enough || load->n_rounds++ == MAX_ROUNDS) {
+        load->evictable_bytes = evictable; /* the device thread finds the words */
+    } else {
+        while (!place || room < load->need_bytes) {
+            struct halo_loaded *loaded = least_recent(port);
+            if (!loaded)
+                break;
+            room += halo_loaded_bytes(loaded);
+            place = true;
+            evict(port, loaded, load);
+        }
+    }
+    /* Behind the unloads, in the same mailbox. */
+    halo_note_post(&port->device.box, &load->note, HALO_NOTE_LOAD_CREATE, load);
+}

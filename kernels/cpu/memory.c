@@ -1,0 +1,115 @@
+/* memory.c: how much memory models may take: what the kernel calls available, within the limits of the control groups
+ * that this process is in. Any thread.
+ *
+ * A group counts the pages of files that it has read among what it uses, though they go when memory is short; they are
+ * taken out again. Source: the kernel's admin-guide, cgroup-v2.rst and cgroup-v1/memory.rst, and proc(5).
+ */
+#include "device_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PATH_BYTES 4096
+
+/* Names of a version's files and of what memory.stat counts as given back when needed. */
+struct group_kind {
+    const char *folder, *limit, *used, *cached[2];
+};
+static const struct group_kind unified = {"", "memory.max", "memory.current", {"inactive_file ", "active_file "}};
+static const struct group_kind legacy = {
+    "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file ", "total_active_file "}};
+
+static FILE *open_in(const char *folder, const char *name)
+{
+    char path[PATH_BYTES + 64];
+    int n = snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return n > 0 && (size_t)n < sizeof(path) ? fopen(path, "re") : NULL;
+}
+
+/* False: there is no such file, or it holds no number ("max"). */
+static bool read_number(const char *folder, const char *name, uint64_t *ret)
+{
+    unsigned long long n;
+    FILE *file = open_in(folder, name);
+    bool ok = file && fscanf(file, "%llu", &n) == 1;
+    if (file)
+        fclose(file);
+    *ret = ok ? n : 0;
+    return ok;
+}
+
+static uint64_t cached_bytes(const char *folder, const struct group_kind *kind)
+{
+    char line[128];
+    uint64_t bytes = 0;
+    FILE *file = open_in(folder, "memory.stat");
+    while (file && fgets(line, sizeof(line), file))
+        for (int i = 0; i < 2; i++)
+            if (strncmp(line, kind->cached[i], strlen(kind->cached[i])) == 0)
+                bytes += strtoull(line + strlen(kind->cached[i]), NULL, 10);
+    if (file)
+        fclose(file);
+    return bytes;
+}
+
+/* The group and all it is in. */
+static void limit_by(const char *groups, const struct group_kind *kind, const char *name, uint64_t *total,
+                     uint64_t *free_bytes)
+{
+    char folder[PATH_BYTES];
+    int n = snprintf(folder, sizeof(folder), "%s%s%s", groups, kind->folder, strcmp(name, "/") == 0 ? "" : name);
+    size_t root = strlen(groups) + strlen(kind->folder);
+    if (n < 0 || (size_t)n >= sizeof(folder))
+        return;
+    for (;;) {
+        uint64_t limit, used;
+        if (read_number(folder, kind->limit, &limit) && read_number(folder, kind->used, &used)) {
+            uint64_t cached = cached_bytes(folder, kind);
+            used = used > cached ? used - cached : 0;
+            uint64_t left = limit > used ? limit - used : 0;
+            *total = limit < *total ? limit : *total;
+            *free_bytes = left < *free_bytes ? left : *free_bytes;
+        }
+        char *slash = strrchr(folder, '/');
+        if (!slash || slash < folder + root)
+            return;
+        *slash = '\0';
+    }
+}
+
+static void host_memory(const char *proc, uint64_t *total, uint64_t *free_bytes)
+{
+    char line[128];
+    unsigned long long kib;
+    FILE *file = open_in(proc, "meminfo");
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "MemTotal: %llu kB", &kib) == 1)
+            *total = kib * 1024;
+        else if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            *free_bytes = kib * 1024;
+    }
+    if (file)
+        fclose(file);
+}
+
+void halo_cpu_memory(const char *proc, const char *groups, uint64_t *ret_total, uint64_t *ret_free)
+{
+    char line[PATH_BYTES];
+    *ret_total = *ret_free = 0;
+    host_memory(proc, ret_total, ret_free);
+    FILE *file = open_in(proc, "self/cgroup");
+    while (file && fgets(line, sizeof(line), file)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':'), *name = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!name || name[1] != '/')
+            continue;
+        *name++ = '\0';
+        if (strcmp(line, "0:") == 0)
+            limit_by(groups, &unified, name, ret_total, ret_free);
+        else if (strcmp(controllers, ":memory") == 0)
+            limit_by(groups, &legacy, name, ret_total, ret_free);
+    }
+    if (file)
+        fclose(file);
+}

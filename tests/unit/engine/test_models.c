@@ -1,0 +1,268 @@
+/* test_models.c: several models in one engine under a budget: who goes for whom, who never goes, and what is refused
+ * without anybody going. The files are one model under many names.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "child.h"
+
+#define N_NAMES 20
+#define SETTINGS "\"context\":512,\"kv_tokens\":512"
+
+static char dir[] = "/tmp/halo-test-models-XXXXXX";
+static uint64_t budget_bytes; /* of the next child; 0: plenty */
+static uint64_t one_bytes;    /* memory of one model */
+static int64_t next_id;
+
+static void small(struct fake_control *control)
+{
+    /* A sixteenth is left to the rest of the machine. */
+    control->free_bytes = budget_bytes == 0 ? 0 : budget_bytes / 15 * 16 + 64;
+}
+
+static void name_files(void)
+{
+    char from[4096], to[128];
+    const char *root = getenv("HALO_SOURCE_ROOT");
+    char *real = realpath(root ? root : ".", NULL);
+    assert_non_null(real);
+    assert_non_null(mkdtemp(dir));
+    snprintf(from, sizeof(from), "%s/tests/models/fable-Q4_K_M.gguf", real);
+    for (int i = 0; i < N_NAMES; i++) {
+        snprintf(to, sizeof(to), "%s/m%d.gguf", dir, i);
+        assert_int_equal(symlink(from, to), 0);
+    }
+    free(real);
+}
+
+static int64_t send_load(struct child *c, int model, const char *params)
+{
+    child_send(c, "{\"type\":\"load\",\"id\":%lld,\"model\":\"%s/m%d.gguf\",\"params\":{%s}}",
+               (long long)++next_id, dir, model, params);
+    return next_id;
+}
+
+static struct child_request *load(struct child *c, int model, const char *params)
+{
+    struct child_request *request = child_wait(c, send_load(c, model, params));
+    if (request->terminal != HALO_EV_LOADED)
+        fail_msg("m%d: %s", model, request->last);
+    return request;
+}
+
+static struct child_request *ask(struct child *c, const char *type, int model, const char *rest)
+{
+    child_send(c, "{\"type\":\"%s\",\"id\":%lld,\"model\":\"m%d\"%s}", type, (long long)++next_id, model, rest);
+    return child_wait(c, next_id);
+}
+
+/* "0 2": the numbers of the models that are there. */
+static const char *there(struct child *c)
+{
+    static char text[256];
+    child_send(c, "{\"type\":\"status\",\"id\":%lld}", (long long)++next_id);
+    const char *status = child_wait(c, next_id)->last;
+    text[0] = '\0';
+    for (int i = 0; i < N_NAMES; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "\"name\":\"m%d\"", i);
+        if (strstr(status, name))
+            snprintf(text + strlen(text), 8, "%s%d", text[0] ? " " : "", i);
+    }
+    return text;
+}
+
+static void use(struct child *c, int model)
+{
+    assert_int_equal(ask(c, "tokenize", model, ",\"text\":\"a\"")->terminal, HALO_EV_TOKENS);
+}
+
+static void begin(struct child *c, bool link, double n_models)
+{
+    budget_bytes = (uint64_t)(n_models * (double)one_bytes);
+    next_id = 0;
+    child_start(c, link, small);
+}
+
+static void measure(void)
+{
+    struct child c;
+    begin(&c, false, 0);
+    load(&c, 0, SETTINGS);
+    child_send(&c, "{\"type\":\"status\",\"id\":50}");
+    const char *at = strstr(child_wait(&c, 50)->last, "\"memory_bytes\":");
+    assert_non_null(at);
+    one_bytes = strtoull(at + 15, NULL, 10);
+    assert_true(one_bytes > 1000000);
+    assert_int_equal(child_end(&c), 0);
+}
+
+static void the_least_recent_goes_aloud(void **state)
+{
+    struct child c;
+    begin(&c, true, 2.5);
+    load(&c, 0, SETTINGS);
+    load(&c, 1, SETTINGS);
+    use(&c, 0);
+    struct child_request *request = load(&c, 2, SETTINGS);
+    assert_int_equal(request->n_notices, 1);
+    assert_non_null(strstr(request->notice, "model_evicted"));
+    assert_non_null(strstr(request->notice, "model m1 is unloaded to make room for m2"));
+    assert_string_equal(there(&c), "0 2");
+    assert_int_equal(c.n_unaddressed, 1); /* what halod hears */
+    assert_non_null(strstr(c.last_unaddressed, "\"type\":\"unloaded\",\"id\":null,\"model\":\"m1\""));
+    assert_non_null(strstr(c.last_unaddressed, "\"reason\":\"room\""));
+    load(&c, 3, SETTINGS);
+    assert_string_equal(there(&c), "2 3");
+    child_send(&c, "{\"type\":\"stats\",\"id\":900}");
+    assert_non_null(strstr(child_wait(&c, 900)->last, "\"models_evicted\":2,"));
+    assert_int_equal(child_end(&c), 0);
+}
+
+static void pinned_and_used_ones_stay(void **state)
+{
+    struct child c;
+    begin(&c, true, 2.5);
+    load(&c, 0, SETTINGS ",\"pin\":true,\"keep_alive_s\":1"); /* the pin is the stronger one */
+    load(&c, 1, SETTINGS);
+    load(&c, 2, SETTINGS);
+    assert_string_equal(there(&c), "0 2");
+    /* A load of a model that is there pins it and lets it go, and leaves alone what it does not name. */
+    assert_non_null(strstr(load(&c, 2, "\"pin\":true")->last, "\"pinned\":true"));
+    assert_non_null(strstr(load(&c, 2, "")->last, "\"pinned\":true"));
+    struct child_request *refused = child_wait(&c, send_load(&c, 1, SETTINGS));
+    assert_int_equal(refused->error, HALO_ERROR_OUT_OF_MEMORY);
+    assert_non_null(strstr(refused->message, "needs "));
+    assert_string_equal(there(&c), "0 2");
+    assert_null(strstr(load(&c, 0, "\"pin\":false,\"keep_alive_s\":0")->last, "\"pinned\":true"));
+    /* One that somebody uses. */
+    atomic_store(&c.control->run_us, 2000);
+    child_send(&c, "{\"type\":\"generate\",\"id\":800,\"model\":\"m0\",\"tokens\":[5],\"ignore_eos\":true}");
+    while (c.requests[800].n_started == 0)
+        child_read(&c, 100);
+    assert_int_equal(child_wait(&c, send_load(&c, 1, SETTINGS))->error, HALO_ERROR_OUT_OF_MEMORY);
+    child_send(&c, "{\"type\":\"cancel\",\"id\":801,\"target\":800}");
+    child_wait(&c, 800);
+    load(&c, 1, SETTINGS);
+    assert_string_equal(there(&c), "1 2");
+    assert_int_equal(ask(&c, "unload", 2, "")->terminal, HALO_EV_UNLOADED); /* whoever asks is obeyed */
+    assert_int_equal(child_end(&c), 0);
+}
+
+static void nobody_goes_for_what_cannot_fit(void **state)
+{
+    struct child c;
+    begin(&c, true, 2.5);
+    load(&c, 0, SETTINGS);
+    load(&c, 1, SETTINGS);
+    struct child_request *refused = child_wait(&c, send_load(&c, 2, "\"context\":512,\"kv_tokens\":2000000"));
+    assert_int_equal(refused->error, HALO_ERROR_OUT_OF_MEMORY);
+    assert_non_null(strstr(refused->message, "with every idle model unloaded"));
+    assert_non_null(strstr(refused->message, "load with a context of at most"));
+    assert_int_equal(refused->n_notices, 0);
+    assert_string_equal(there(&c), "0 1");
+    assert_int_equal(c.n_unaddressed, 0);
+    assert_int_equal(child_end(&c), 0);
+}
+
+static void several_go_for_a_large_one(void **state)
+{
+    struct child c;
+    begin(&c, true, 3.5);
+    for (int i = 0; i < 3; i++)
+        load(&c, i, SETTINGS);
+    /* 4 KiB for each token: the pool alone is one and a half of them. */
+    char params[96];
+    snprintf(params, sizeof(params), "\"context\":512,\"kv_tokens\":%llu",
+             (unsigned long long)(one_bytes / 4096 * 3 / 2));
+    assert_int_equal(load(&c, 3, params)->n_notices, 2);
+    assert_string_equal(there(&c), "2 3");
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* One at a time; those behind hear that they wait, and who waits for one of them as well. */
+static void loads_wait_for_each_other(void **state)
+{
+    struct child c;
+    begin(&c, true, 1.5);
+    int64_t ids[4];
+    for (int i = 0; i < 4; i++)
+        ids[i] = send_load(&c, i, SETTINGS);
+    child_send(&c, "{\"type\":\"generate\",\"id\":700,\"model\":\"m3\",\"tokens\":[5],\"max_tokens\":2,"
+                   "\"ignore_eos\":true}");
+    child_send(&c, "{\"type\":\"cancel\",\"id\":701,\"target\":%lld}", (long long)ids[2]);
+    for (int i = 0; i < 4; i++)
+        child_wait(&c, ids[i]);
+    assert_int_equal(c.requests[ids[2]].finish, HALO_WIRE_FINISH_CANCELLED);
+    assert_int_equal(child_wait(&c, 700)->finish, HALO_WIRE_FINISH_LENGTH);
+    assert_int_equal(c.requests[ids[3]].terminal, HALO_EV_LOADED);
+    assert_true(c.requests[ids[3]].n_progress >= 1);
+    assert_true(c.requests[700].n_notices >= 1); /* m1, or m0, went for it */
+    assert_string_equal(there(&c), "3");
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* A request that comes while its model is on the way out hears what becomes of it; a load brings it again. */
+static void a_load_waits_for_the_end_of_an_unload(void **state)
+{
+    struct child c;
+    begin(&c, true, 0);
+    load(&c, 0, SETTINGS);
+    atomic_store(&c.control->run_us, 2000);
+    child_send(&c, "{\"type\":\"generate\",\"id\":800,\"model\":\"m0\",\"tokens\":[5],\"max_tokens\":60,"
+                   "\"ignore_eos\":true}");
+    child_send(&c, "{\"type\":\"unload\",\"id\":801,\"model\":\"m0\"}");
+    child_send(&c, "{\"type\":\"tokenize\",\"id\":802,\"model\":\"m0\",\"text\":\"a\"}");
+    int64_t again = send_load(&c, 0, SETTINGS);
+    assert_int_equal(child_wait(&c, 800)->finish, HALO_WIRE_FINISH_LENGTH); /* it drains */
+    assert_int_equal(child_wait(&c, 801)->terminal, HALO_EV_UNLOADED);
+    assert_int_equal(child_wait(&c, 802)->error, HALO_ERROR_NOT_FOUND);
+    assert_int_equal(child_wait(&c, again)->terminal, HALO_EV_LOADED);
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* There are places for 16 models, however small they are. */
+static void places_are_made_too(void **state)
+{
+    struct child c;
+    begin(&c, true, 0);
+    for (int i = 0; i < 18; i++)
+        load(&c, i, SETTINGS);
+    assert_string_equal(there(&c), "2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17");
+    assert_int_equal(child_end(&c), 0);
+}
+
+static int start(void **state)
+{
+    name_files();
+    measure();
+    return 0;
+}
+
+static int finish(void **state)
+{
+    char path[128];
+    for (int i = 0; i < N_NAMES; i++) {
+        snprintf(path, sizeof(path), "%s/m%d.gguf", dir, i);
+        unlink(path);
+    }
+    return rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_least_recent_goes_aloud),   cmocka_unit_test(pinned_and_used_ones_stay),
+        cmocka_unit_test(nobody_goes_for_what_cannot_fit), cmocka_unit_test(several_go_for_a_large_one),
+        cmocka_unit_test(loads_wait_for_each_other),     cmocka_unit_test(a_load_waits_for_the_end_of_an_unload),
+        cmocka_unit_test(places_are_made_too),
+    };
+    return cmocka_run_group_tests(tests, start, finish);
+}
