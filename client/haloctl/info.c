@@ -28,6 +28,7 @@ static void print_status(const struct halo_ev_status *s)
         print_str("device", e->has_device, e->device);
         print_str("phase", e->has_phase, e->phase);
         print_str("reason", e->has_reason, e->reason);
+        print_str("doctor", e->has_doctor, e->doctor);
     }
     printf("%-10s %lld running, %lld queued", "requests", (long long)s->running, (long long)s->queue);
     if (s->has_connections)

@@ -7,7 +7,7 @@
 
 #include <base/clock.h>
 
-#define MESSAGE_BYTES 512
+#define MESSAGE_BYTES 1024
 
 void halo_answer(struct halo_peer *peer, const struct halo_ev *ev)
 {

@@ -56,17 +56,19 @@ void halo_breaker_close(struct halo_engine *engine, const char *why)
 
 void halo_breaker_answer(struct halo_engine *engine, char *ret_text, size_t room)
 {
+    char note[HALO_CHECKUP_TEXT_BYTES + 32];
     snprintf(
         ret_text, room,
         "the engine died %u times in a row without getting anything done, last it %.200s; requests are refused for "
-        "%llu s more, `load` tries again at once",
-        engine->n_futile, engine->reason, (unsigned long long)(halo_breaker_left_ms(engine) + 999) / 1000);
+        "%llu s more, `load` tries again at once%s",
+        engine->n_futile, engine->reason, (unsigned long long)(halo_breaker_left_ms(engine) + 999) / 1000,
+        halo_checkup_note(&engine->daemon->checkup, note, sizeof(note)));
 }
 
 void halo_breaker_refuse(struct halo_daemon *daemon)
 {
     struct halo_request *request = daemon->requests.wait_first, *next;
-    char text[480];
+    char text[HALO_BREAKER_TEXT_BYTES];
     halo_breaker_answer(&daemon->engine, text, sizeof(text));
     for (; request != NULL; request = next) {
         next = request->wait_next;

@@ -56,6 +56,8 @@ static const struct key keys[] = {
     NUMBER("engine", wait_ms, 0, HOUR_MS, 30000),
     NUMBER("engine", status_ms, 1, 10000, 500),
     NUMBER("engine", kill_ms, 1, HOUR_MS, 1000),
+    {"engine", "doctor", KEY_STRING, FIELD(doctor_path)},
+    NUMBER("engine", doctor_ms, 0, HOUR_MS, 10000),
     {"defaults", "normalize", KEY_BOOL, FIELD(normalize), 0, 1, 1},
     {"defaults", "emit_token_ids", KEY_BOOL, FIELD(emit_token_ids), 0, 1, 0},
     NUMBER("limits", connections, 1, 65536, HALO_LIMIT_CONNECTIONS),
@@ -105,6 +107,7 @@ void halo_config_finish(struct halo_config *config)
     free(config->state_dir);
     free(config->engine_path);
     free(config->hip_lib);
+    free(config->doctor_path);
     free(config->device);
     *config = (struct halo_config){0};
 }

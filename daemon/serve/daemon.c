@@ -70,6 +70,7 @@ int halo_daemon_init(struct halo_daemon *daemon, uv_loop_t *loop, const struct h
     }
     init_handles(daemon);
     halo_engine_init(&daemon->engine, daemon);
+    halo_checkup_init(&daemon->checkup, daemon);
     return 0;
 }
 

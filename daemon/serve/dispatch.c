@@ -52,6 +52,7 @@ static void send_now(struct halo_daemon *daemon, struct halo_request *request, s
 {
     uint64_t now = halo_clock_ns();
     int64_t left_ms = halo_dispatch_left_ms(request, now);
+    char note[HALO_CHECKUP_TEXT_BYTES + 32];
     if (!may_go_on(daemon, request, left_ms)) {
         halo_dispatch_ended(daemon, request);
         return;
@@ -69,7 +70,7 @@ static void send_now(struct halo_daemon *daemon, struct halo_request *request, s
         request->n_resumes++;
         daemon->counters.requests_resumed++;
     }
-    halo_resume_notify(request, daemon->engine.reason);
+    halo_resume_notify(request, daemon->engine.reason, halo_checkup_note(&daemon->checkup, note, sizeof(note)));
     request->dispatched_ns = now;
     request->expires_ns = UINT64_MAX;
     request->phase = request->type == HALO_MSG_LOAD ? "loading" : "queued";

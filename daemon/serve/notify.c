@@ -36,6 +36,14 @@ void halo_notify_engine_death(const char *reason, const char *phase, long pid)
                     "HALO_ENGINE_PHASE=%s", phase, "HALO_ENGINE_PID=%ld", pid, NULL);
 }
 
+void halo_notify_doctor(const char *finding)
+{
+    if (getenv("JOURNAL_STREAM") == NULL)
+        return;
+    sd_journal_send("MESSAGE=halo-doctor on the engine's death: %s", finding, "MESSAGE_ID=" HALO_NOTIFY_DOCTOR_ID,
+                    "PRIORITY=4", "HALO_DOCTOR=%s", finding, NULL);
+}
+
 uint64_t halo_notify_watchdog_ms(void)
 {
     uint64_t us = 0;
@@ -55,6 +63,7 @@ void halo_notify_stopping(void) {}
 void halo_notify_watchdog(void) {}
 void halo_notify_extend_ms(uint64_t ms) {}
 void halo_notify_engine_death(const char *reason, const char *phase, long pid) {}
+void halo_notify_doctor(const char *finding) {}
 void halo_notify_status(const char *format, ...) {}
 uint64_t halo_notify_watchdog_ms(void) { return 0; }
 

@@ -96,6 +96,18 @@ static int complete_socket(struct halo_config *config, struct halo_fault *fault)
     return r < 0 ? r : halo_config_set_string(&config->socket_path, path);
 }
 
+/* Beside halod's own file, or not at all. */
+static int complete_doctor(struct halo_config *config)
+{
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    char *slash = n > 0 ? (path[n] = '\0', strrchr(path, '/')) : NULL;
+    if (slash == NULL || (size_t)(slash - path) + sizeof("/halo-doctor") > sizeof(path))
+        return 0;
+    strcpy(slash, "/halo-doctor");
+    return access(path, X_OK) == 0 ? halo_config_set_string(&config->doctor_path, path) : 0;
+}
+
 /* Beside halod's own file, as in a build tree or a private prefix; else where the package installs it. */
 static int complete_engine(struct halo_config *config)
 {
@@ -141,5 +153,7 @@ int halo_paths_complete(struct halo_config *config, struct halo_fault *fault)
     }
     if (r == 0 && config->engine_path == NULL)
         r = complete_engine(config);
+    if (r == 0 && config->doctor_path == NULL)
+        r = complete_doctor(config);
     return r;
 }

@@ -8,7 +8,7 @@
 #include <serve/daemon.h>
 
 #define MS 1000000ull
-#define FAULT_TEXT_BYTES 480
+#define FAULT_TEXT_BYTES HALO_BREAKER_TEXT_BYTES
 
 static void fill_hello(struct halo_daemon *daemon, struct halo_ev *ev, struct halo_str features[HALO_ENGINE_FEATURES])
 {
@@ -68,6 +68,8 @@ static struct halo_part_engine_info engine_info(const struct halo_engine *engine
         .phase = halo_str_of(engine->phase),
         .has_reason = reason[0] != '\0',
         .reason = halo_str_of(reason),
+        .has_doctor = engine->daemon->checkup.found.text[0] != '\0',
+        .doctor = halo_str_of(engine->daemon->checkup.found.text),
     };
     if (info.has_pid)
         info.pid = engine->run->process.pid;

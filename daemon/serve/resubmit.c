@@ -33,11 +33,13 @@ enum halo_resubmit halo_resubmit_verdict(const struct halo_request *request, int
 
 static void end_guilty(struct halo_daemon *daemon, struct halo_request *request, const char *reason)
 {
+    char note[HALO_CHECKUP_TEXT_BYTES + 32];
     daemon->counters.requests_lost++;
     halo_answer_failed(request, HALO_ERROR_ENGINE_LOST,
                        "%u engines in a row died with this request and committed nothing of it, the last one %sthe "
-                       "engine %s",
-                       request->n_deaths, request->n_deaths > 1 ? "with nothing else to do: " : ": ", reason);
+                       "engine %s%s",
+                       request->n_deaths, request->n_deaths > 1 ? "with nothing else to do: " : ": ", reason,
+                       halo_checkup_note(&daemon->checkup, note, sizeof(note)));
     halo_dispatch_ended(daemon, request);
 }
 

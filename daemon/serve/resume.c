@@ -85,15 +85,15 @@ bool halo_resume_possible(const struct halo_daemon *daemon, const struct halo_re
     return false;
 }
 
-void halo_resume_notify(struct halo_request *request, const char *reason)
+void halo_resume_notify(struct halo_request *request, const char *reason, const char *note)
 {
     struct halo_ev ev;
-    char message[400];
+    char message[1024];
     bool died = request->died;
     request->died = false;
     if (!died || request->peer == NULL || !halo_request_has_begun(request))
         return;
-    snprintf(message, sizeof(message), "the engine %.300s; another one goes on with this reply", reason);
+    snprintf(message, sizeof(message), "the engine %.300s%s; another one goes on with this reply", reason, note);
     halo_ev_init(&ev, HALO_EV_NOTICE, &request->client_id);
     ev.notice.code = halo_str_of("engine_restarted");
     ev.notice.message = halo_str_of(message);

@@ -26,6 +26,7 @@ static void finish(struct halo_daemon *daemon)
     close_handle(&daemon->watchdog_timer);
     close_handle(&daemon->close_timer);
     halo_engine_close(&daemon->engine);
+    halo_checkup_close(&daemon->checkup);
 }
 
 static size_t n_attached(const struct halo_daemon *daemon)
@@ -64,6 +65,7 @@ static void drain_over(uv_timer_t *timer)
     if (n_attached(daemon) > 0)
         halo_log(HALO_LOG_INFO, "%zu requests are still open and end now", n_attached(daemon));
     halo_engine_stop(&daemon->engine);
+    halo_checkup_stop(&daemon->checkup);
     while ((request = halo_requests_next(&daemon->requests, NULL)) != NULL) {
         halo_answer_failed(request, HALO_ERROR_SHUTTING_DOWN,
                            "the daemon is shutting down; send the request again later");
@@ -102,6 +104,7 @@ void halo_shutdown_check(struct halo_daemon *daemon)
 {
     if (daemon->state == HALO_DAEMON_DRAINING && n_attached(daemon) == 0)
         uv_timer_start(&daemon->close_timer, look, 0, 0);
-    else if (daemon->state == HALO_DAEMON_CLOSING && daemon->engine.state == HALO_ENGINE_DOWN && daemon->peers == NULL)
+    else if (daemon->state == HALO_DAEMON_CLOSING && daemon->engine.state == HALO_ENGINE_DOWN &&
+             daemon->checkup.run == NULL && daemon->peers == NULL)
         finish(daemon);
 }

@@ -102,6 +102,7 @@ void halo_engine_fail(struct halo_engine *engine, const char *format, ...)
                              engine->run != NULL && engine->run->spawned ? (long)engine->run->process.pid : 0);
     halo_notify_status("engine is down: it %.200s", engine->reason);
     halo_breaker_count(engine);
+    halo_checkup_begin(&daemon->checkup, engine);
     halo_engine_move(engine, HALO_ENGINE_DYING);
     uv_timer_stop(&engine->watch);
     uv_timer_stop(&engine->timer);

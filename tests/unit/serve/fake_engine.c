@@ -27,6 +27,7 @@
  *   FAKE_DIR          a directory in which starts are counted
  *   FAKE_FAIL_STARTS  N: the first N starts exit at once
  *   FAKE_ONCE         1: every start but the first exits at once
+ *   FAKE_GPU          1: its device is not batch-invariant, as a GPU is not
  *   FAKE_MUTE         1: never answers hello
  *   FAKE_STUBBORN     1: ignores SIGTERM and the end of its socket
  *   FAKE_QUIET_MS     N: no heartbeats and no answers from N ms on, first start only
@@ -531,7 +532,7 @@ static void answer_small(const struct halo_msg *msg)
         halo_ev_init(&ev, HALO_EV_HELLO, &msg->id);
         ev.hello.protocol = HALO_PROTOCOL_VERSION;
         ev.hello.server = halo_str_of("fake-engine");
-        ev.hello.features = (struct halo_str_list){features, 1};
+        ev.hello.features = (struct halo_str_list){features, getenv("FAKE_GPU") == NULL ? 1 : 0};
     } else if (msg->type == HALO_MSG_UNLOAD) {
         set_loaded(msg->unload.model.at, false);
         halo_ev_init(&ev, HALO_EV_UNLOADED, &msg->id);

@@ -21,6 +21,7 @@ struct halo_config {
     char *state_dir;
     char *engine_path;  /* halod-engine */
     char *hip_lib;      /* NULL: the engine searches libamdhip64.so by itself */
+    char *doctor_path;  /* halo-doctor; NULL: there is none */
     enum halo_log_level log_level;
     char *device;       /* auto, cpu, hip */
     int64_t threads;    /* of the cpu device; 0: as the engine sees fit */
@@ -55,6 +56,7 @@ struct halo_config {
     int64_t wait_ms;           /* how long a request waits for an engine */
     int64_t status_ms;         /* how long status, stats and hello wait for the engine's part */
 
+    int64_t doctor_ms;         /* what halo-doctor gets after a death; 0: it is not asked */
     int64_t drain_ms;          /* what open requests get after SIGTERM */
     int64_t kill_ms;           /* from end of file on the engine's socket to SIGKILL */
 };

@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include <base/fault.h>
+#include <serve/checkup.h>
 #include <serve/config.h>
 #include <serve/counters.h>
 #include <serve/engine.h>
@@ -52,6 +53,7 @@ struct halo_daemon {
     struct halo_requests requests;
     struct halo_loaded loaded;
     struct halo_engine engine;
+    struct halo_checkup checkup;
     struct halo_counters counters;
     uint64_t alone;    /* the id of a suspect that the engine has by itself; 0: none */
     bool dispatch_due; /* something ended: others may be sent at the next flush */
@@ -124,6 +126,7 @@ void halo_demand_complete(const struct halo_daemon *daemon, struct halo_msg_load
 void halo_breaker_count(struct halo_engine *engine); /* one more death */
 void halo_breaker_close(struct halo_engine *engine, const char *why);
 uint64_t halo_breaker_left_ms(const struct halo_engine *engine);
+#define HALO_BREAKER_TEXT_BYTES 1024
 void halo_breaker_answer(struct halo_engine *engine, char *ret_text, size_t room); /* what a refused client reads */
 void halo_breaker_refuse(struct halo_daemon *daemon); /* everybody who waits */
 

@@ -19,6 +19,10 @@ void halo_notify_extend_ms(uint64_t ms);
 #define HALO_NOTIFY_ENGINE_DEATH_ID "6f0b3c1e5a9d4b7c8e2f1d0a4c7b9e35"
 void halo_notify_engine_death(const char *reason, const char *phase, long pid);
 
+/* The same for what halo-doctor found afterwards. */
+#define HALO_NOTIFY_DOCTOR_ID "b1d94e27c06a4f58a3e7d2915c8f6b40"
+void halo_notify_doctor(const char *finding);
+
 /* Half of the watchdog's time, 0 when there is none. */
 uint64_t halo_notify_watchdog_ms(void);
 

@@ -17,8 +17,9 @@ int halo_resume_append(struct halo_json *out, const struct halo_request *request
 bool halo_resume_possible(const struct halo_daemon *daemon, const struct halo_request *request, char *ret_reason,
                           size_t room);
 
-/* The one `engine_restarted` notice for a death, if the client has something of the reply. */
-void halo_resume_notify(struct halo_request *request, const char *reason);
+/* The one `engine_restarted` notice for a death, if the client has something of the reply. `note`: more about the
+ * reason, or "". */
+void halo_resume_notify(struct halo_request *request, const char *reason, const char *note);
 
 /* `done` of a score whose rows came from more than one engine. Terminal. */
 void halo_resume_score_done(struct halo_request *request);
