@@ -113,6 +113,7 @@ static void cpu_describe(const struct halo_device *device, struct halo_device_in
     };
     snprintf(ret->detail, sizeof(ret->detail), "%s, %s kernels, %u thread%s", processor[0] ? processor : "x86-64",
              device->lanes->name, device->n_threads, device->n_threads == 1 ? "" : "s");
+    snprintf(ret->kv_layout, sizeof(ret->kv_layout), "cpu %s %s", device->lanes->name, HALO_VERSION);
     halo_cpu_memory("/proc", "/sys/fs/cgroup", &ret->memory_bytes, &ret->free_bytes);
 }
 
@@ -135,6 +136,9 @@ const struct halo_device_ops *halo_device_cpu(void)
         .model_seal = halo_cpu_model_seal,
         .run = halo_cpu_run,
         .kv_copy = halo_cpu_kv_copy,
+        .kv_page_bytes = halo_cpu_kv_page_bytes,
+        .kv_read = halo_cpu_kv_read,
+        .kv_write = halo_cpu_kv_write,
         .peek = halo_cpu_peek,
         .measure_bandwidth = halo_cpu_measure_bandwidth,
     };

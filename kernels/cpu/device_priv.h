@@ -133,6 +133,9 @@ int halo_cpu_model_seal(struct halo_device_model *model, char *reason);
 void halo_cpu_memory(const char *proc, const char *groups, uint64_t *ret_total, uint64_t *ret_free);
 
 int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
+uint64_t halo_cpu_kv_page_bytes(const struct halo_device_model *model);
+int halo_cpu_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason);
+int halo_cpu_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason);
 
 /* supports.c */
 int halo_cpu_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason);

@@ -106,3 +106,31 @@ int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
                n_bytes);
     return 0;
 }
+
+uint64_t halo_cpu_kv_page_bytes(const struct halo_device_model *model)
+{
+    return halo_kv_page_bytes(&model->plan->kv);
+}
+
+/* Layer after layer; a layer's part of a page is one piece. */
+int halo_cpu_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason)
+{
+    const struct halo_kv_shape *kv = &model->plan->kv;
+    if (page >= kv->n_pages)
+        return halo_cpu_reason(reason, -EINVAL, "page %u in a pool of %u", page, kv->n_pages);
+    size_t n_bytes = halo_kv_page_bytes(kv) / (kv->n_layers ? kv->n_layers : 1);
+    for (uint32_t layer = 0; layer < kv->n_layers; layer++)
+        memcpy((uint8_t *)ret_bytes + layer * n_bytes, halo_cpu_kv_rows(model, layer, page, false, 0), n_bytes);
+    return 0;
+}
+
+int halo_cpu_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason)
+{
+    const struct halo_kv_shape *kv = &model->plan->kv;
+    if (page >= kv->n_pages)
+        return halo_cpu_reason(reason, -EINVAL, "page %u in a pool of %u", page, kv->n_pages);
+    size_t n_bytes = halo_kv_page_bytes(kv) / (kv->n_layers ? kv->n_layers : 1);
+    for (uint32_t layer = 0; layer < kv->n_layers; layer++)
+        memcpy(halo_cpu_kv_rows(model, layer, page, false, 0), (const uint8_t *)bytes + layer * n_bytes, n_bytes);
+    return 0;
+}

@@ -145,6 +145,7 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
              device->properties.arch, device->properties.n_units,
              device->properties.integrated ? "shared memory" : "own memory",
              device->no_graphs[0] ? ", no graphs: " : "", device->no_graphs, device->api.path);
+    snprintf(ret->kv_layout, sizeof(ret->kv_layout), "hip %.16s %s", device->properties.arch, HALO_VERSION);
     halo_hip_memory(device, &ret->memory_bytes, &ret->free_bytes);
 }
 
@@ -167,6 +168,9 @@ const struct halo_device_ops *halo_device_hip(void)
         .model_seal = halo_hip_model_seal,
         .run = halo_hip_run,
         .kv_copy = halo_hip_kv_copy,
+        .kv_page_bytes = halo_hip_kv_page_bytes_of,
+        .kv_read = halo_hip_kv_read,
+        .kv_write = halo_hip_kv_write,
         .peek = halo_hip_peek,
         .measure_bandwidth = halo_hip_measure_bandwidth,
     };

@@ -157,6 +157,9 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
 void halo_hip_model_destroy(struct halo_device_model *model);
 int halo_hip_model_seal(struct halo_device_model *model, char *reason);
 int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
+uint64_t halo_hip_kv_page_bytes_of(const struct halo_device_model *model);
+int halo_hip_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason);
+int halo_hip_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason);
 
 /* graph.c: records the graphs of a model whose weights are in; an error only when the device was lost on the way. */
 int halo_hip_graphs_record(struct halo_device_model *model, char *reason);

@@ -226,3 +226,44 @@ int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
     }
     return error;
 }
+
+static uint64_t page_bytes(const struct halo_kv_shape *kv)
+{
+    return halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
+}
+
+uint64_t halo_hip_kv_page_bytes_of(const struct halo_device_model *model)
+{
+    return model->plan->kv.n_layers * page_bytes(&model->plan->kv);
+}
+
+/* One page between the device and the host, layer after layer; waits until it is done. */
+static int move_page(struct halo_device_model *model, uint32_t page, uint8_t *host, int direction, char *reason)
+{
+    struct halo_device *device = model->device;
+    const struct halo_kv_shape *kv = &model->plan->kv;
+    int error = halo_hip_usable(device, reason);
+    if (!error && page >= kv->n_pages)
+        error = halo_hip_reason(reason, -EINVAL, "page %u in a pool of %u", page, kv->n_pages);
+    uint64_t n_bytes = page_bytes(kv);
+    for (uint32_t layer = 0; layer < kv->n_layers && !error; layer++) {
+        uint8_t *there = model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv) + page * n_bytes;
+        uint8_t *here = host + layer * n_bytes;
+        bool down = direction == HIP_COPY_TO_HOST;
+        error = halo_hip_check(device,
+                               device->api.MemcpyAsync(down ? here : there, down ? there : here, n_bytes, direction,
+                                                       device->stream),
+                               "moving a page of the KV cache", reason);
+    }
+    return error ? error : halo_hip_drain(device, "moving a page of the KV cache", reason);
+}
+
+int halo_hip_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason)
+{
+    return move_page(model, page, ret_bytes, HIP_COPY_TO_HOST, reason);
+}
+
+int halo_hip_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason)
+{
+    return move_page(model, page, (uint8_t *)(uintptr_t)bytes, HIP_COPY_TO_DEVICE, reason);
+}

@@ -12,7 +12,8 @@
 #include <kernels/plan.h>
 #include <stdatomic.h>
 
-#define HALO_DEVICE_ABI 2
+#define HALO_DEVICE_ABI 3
+#define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 
 enum halo_device_feature {
@@ -28,6 +29,9 @@ struct halo_device_info {
     uint64_t memory_bytes;    /* total that models may use */
     uint64_t free_bytes;      /* now */
     uint32_t n_threads;
+    /* What the bytes of kv_read mean and which arithmetic made them: they may be written to a device that says the same,
+     * and to no other. */
+    char kv_layout[HALO_DEVICE_LAYOUT];
 };
 
 /* Where the bytes of one weight must be put. `data` is the exact place of the first byte. The aligned hull of
@@ -100,6 +104,12 @@ struct halo_device_ops {
                char *reason);
     /* Copies one KV page to another, all layers (copy-on-write). */
     int (*kv_copy)(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
+    /* Optional, all three or none: one KV page, all layers, as kv_page_bytes bytes of the host's memory, and back. Not
+     * while a run is under way; on return the bytes are there. Any bytes can be written: what they mean is for whoever
+     * reads the page. */
+    uint64_t (*kv_page_bytes)(const struct halo_device_model *model);
+    int (*kv_read)(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason);
+    int (*kv_write)(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason);
     /* Optional (NULL when absent): the value of width f32 per row after op `index` of the last run, row `row`. For
      * gates and tests. */
     int (*peek)(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason);

@@ -54,6 +54,7 @@ static void fake_describe(const struct halo_device *device, struct halo_device_i
     if (fake_control->free_bytes)
         ret->memory_bytes = ret->free_bytes = fake_control->free_bytes;
     strcpy(ret->name, "fake");
+    strcpy(ret->kv_layout, "fake");
     strcpy(ret->detail, "scripted");
 }
 
@@ -210,6 +211,27 @@ static int fake_kv_copy(struct halo_device_model *model, uint32_t from_page, uin
     return 0;
 }
 
+static uint64_t fake_page_bytes(const struct halo_device_model *model)
+{
+    return HALO_KV_PAGE_TOKENS * sizeof(*model->cells);
+}
+
+static int fake_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason)
+{
+    if (fake_control->copy_error)
+        return fake_control->copy_error;
+    memcpy(ret_bytes, model->cells + page * HALO_KV_PAGE_TOKENS, fake_page_bytes(model));
+    return 0;
+}
+
+static int fake_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason)
+{
+    if (fake_control->copy_error)
+        return fake_control->copy_error;
+    memcpy(model->cells + page * HALO_KV_PAGE_TOKENS, bytes, fake_page_bytes(model));
+    return 0;
+}
+
 static double fake_bandwidth(struct halo_device *device) { return 1e9; }
 
 static const struct halo_device_ops table = {
@@ -229,6 +251,9 @@ static const struct halo_device_ops table = {
     .model_seal = fake_seal,
     .run = fake_run,
     .kv_copy = fake_kv_copy,
+    .kv_page_bytes = fake_page_bytes,
+    .kv_read = fake_kv_read,
+    .kv_write = fake_kv_write,
     .measure_bandwidth = fake_bandwidth,
 };
 

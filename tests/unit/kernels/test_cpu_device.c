@@ -274,6 +274,44 @@ static void a_page_is_copied_in_all_layers(void **state)
     fixture_finish(&f);
 }
 
+/* To the host and into another page; what follows has the same bits. */
+static void a_page_goes_and_comes(void **state)
+{
+    for (int kv = HALO_KV_F32; kv <= HALO_KV_Q8; kv++) {
+        struct fixture f;
+        char reason[HALO_DEVICE_REASON] = "";
+        float first[48], again[48];
+        fixture_init(&f, 10, 8, 32);
+        fixture_kv(&f, (enum halo_kv_type)kv, 2, 2, 16, 24);
+        uint16_t q = fixture_input(&f, 32, 1), k = fixture_input(&f, 32, 1), v = fixture_input(&f, 48, 1);
+        uint16_t out = fixture_value(&f, 48);
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1}});
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out, 1, 2, 1}});
+        fixture_open(&f, "reference", 1);
+        static const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8};
+        fixture_run(&f, 0, tokens, 8, 0, NULL);
+        fixture_run(&f, 0, tokens + 7, 1, 7, NULL);
+        fixture_peek(&f, out, 0, first);
+        uint32_t n, from = fixture_pages(&f, 0, &n)[0], to = fixture_pages(&f, 1, &n)[0];
+        uint64_t n_bytes = f.device_ops->kv_page_bytes(f.model);
+        assert_int_equal(n_bytes, halo_kv_page_bytes(&f.plan.kv));
+        uint8_t *page = malloc(n_bytes), *read_again = malloc(n_bytes);
+        assert_true(page && read_again);
+        assert_int_equal(f.device_ops->kv_read(f.model, from, page, reason), 0);
+        assert_int_equal(f.device_ops->kv_write(f.model, to, page, reason), 0);
+        assert_int_equal(f.device_ops->kv_read(f.model, to, read_again, reason), 0);
+        assert_memory_equal(page, read_again, n_bytes);
+        fixture_run(&f, 1, tokens + 7, 1, 7, NULL);
+        fixture_peek(&f, out, 0, again);
+        assert_memory_equal(first, again, sizeof(first));
+        assert_int_equal(f.device_ops->kv_read(f.model, f.plan.kv.n_pages, page, reason), -EINVAL);
+        assert_int_equal(f.device_ops->kv_write(f.model, f.plan.kv.n_pages, page, reason), -EINVAL);
+        free(page);
+        free(read_again);
+        fixture_finish(&f);
+    }
+}
+
 /* Every allocation from opening to the last commit fails once: a clean -ENOMEM with a sentence, until there is none
  * left to fail. */
 static void each_allocation_may_fail(void **state)
@@ -336,6 +374,7 @@ int main(void)
         cmocka_unit_test(bad_batches_are_refused),
         cmocka_unit_test(a_run_keeps_its_word),
         cmocka_unit_test(a_page_is_copied_in_all_layers),
+        cmocka_unit_test(a_page_goes_and_comes),
         cmocka_unit_test(each_allocation_may_fail),
         cmocka_unit_test(bandwidth_is_measured),
     };

@@ -17,6 +17,7 @@
 #include "cpu_fixture.h"
 
 #include <cpu/cpu.h>
+#include <errno.h>
 #include <hip/hip.h>
 #include <math.h>
 #include <stdio.h>
@@ -217,6 +218,25 @@ static void matmul_of_every_type(void **state)
     }
 }
 
+/* Every page to the host, garbage in its place, and back: what follows must not notice. */
+static void pages_go_and_come(struct fixture *f)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    uint64_t n_bytes = f->device_ops->kv_page_bytes(f->model);
+    uint8_t *page = malloc(n_bytes), *garbage = malloc(n_bytes);
+    assert_true(page && garbage && n_bytes >= halo_kv_page_bytes(&f->plan.kv));
+    memset(garbage, 0x7f, n_bytes);
+    for (uint32_t i = 0; i < f->plan.kv.n_pages; i++) {
+        assert_int_equal(f->device_ops->kv_read(f->model, i, page, reason), 0);
+        assert_int_equal(f->device_ops->kv_write(f->model, i, garbage, reason), 0);
+        assert_int_equal(f->device_ops->kv_write(f->model, i, page, reason), 0);
+    }
+    assert_int_equal(f->device_ops->kv_read(f->model, f->plan.kv.n_pages, page, reason), -EINVAL);
+    assert_int_equal(f->device_ops->kv_write(f->model, f->plan.kv.n_pages, page, reason), -EINVAL);
+    free(page);
+    free(garbage);
+}
+
 static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_head_kv, uint32_t dim,
                             enum halo_rope_pairing pairing)
 {
@@ -249,6 +269,8 @@ static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_he
         want[i] = run_and_peek(&f, out, steps[i].n_rows, steps[i].first);
     use_hip(&f);
     for (uint32_t i = 0; i < 4; i++) {
+        if (i == 2)
+            pages_go_and_come(&f);
         float *have = run_and_peek(&f, out, steps[i].n_rows, steps[i].first);
         for (uint32_t r = 0; r < steps[i].n_rows; r++)
             /* q8 rounds: a difference of an ulp in k can move a quant by one. Prefill attention is f16. */
