@@ -1,8 +1,8 @@
 /* child.c: children with a deadline (contract in child.h).
  *
  * Two pipes: one for what the child speaks (records of a kind, a length and bytes, or the raw output of a program), one
- * for its standard error. The child leads a process group of its own, so that all of it can be killed, and dies with its
- * parent.
+ * for its standard error. The child leads a process group of its own, so that all of it can be killed, and dies with
+ * its parent.
  */
 #include "child.h"
 
@@ -353,7 +353,8 @@ static int start(const struct halo_child_options *options, int (*fn)(struct halo
                  char *const *argv, struct halo_child_outcome *ret)
 {
     int port[2], errors[2];
-    *ret = (struct halo_child_outcome){.end = HALO_CHILD_EXITED, .status = NOT_RUN, .deadline_ms = options->deadline_ms};
+    *ret =
+        (struct halo_child_outcome){.end = HALO_CHILD_EXITED, .status = NOT_RUN, .deadline_ms = options->deadline_ms};
     int error = make_pipe(port);
     if (error)
         return error;

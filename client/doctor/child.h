@@ -43,7 +43,7 @@ struct halo_child_options {
     void *result;
     size_t room;
     const char *const *env; /* NULL, or a list that ends with NULL: "NAME=VALUE" sets, "NAME" unsets */
-    bool speaks;            /* a program that knows halo_child_port_inherited(); else its result is its standard output */
+    bool speaks; /* a program that knows halo_child_port_inherited(); else its result is its standard output */
 };
 
 /* What a child speaks through. */
@@ -56,7 +56,8 @@ struct halo_child_port {
  * made. `ret` is filled in either case. */
 int halo_child_call(const struct halo_child_options *options, int (*fn)(struct halo_child_port *port, void *ud),
                     void *ud, struct halo_child_outcome *ret);
-/* Runs a program; argv[0] is its path, looked up in PATH when it has no slash. One that cannot be run exits with 127. */
+/* Runs a program; argv[0] is its path, looked up in PATH when it has no slash. One that cannot be run exits with 127.
+ */
 int halo_child_run(const struct halo_child_options *options, char *const *argv, struct halo_child_outcome *ret);
 
 /* In the child. The text is cut to fit. */

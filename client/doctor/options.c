@@ -12,6 +12,8 @@ static const struct option longs[] = {
     {"tier", required_argument, NULL, 't'},    {"hip-lib", required_argument, NULL, 'l'},
     {"engine", required_argument, NULL, 'e'},  {"model", required_argument, NULL, 'm'},
     {"quick", no_argument, NULL, 'q'},         {"wait-ms", required_argument, NULL, 'w'},
+    {"from-tier", required_argument, NULL, 'f'},
+    {"tier-ms", required_argument, NULL, 'd'},
     {"version", no_argument, NULL, 'v'},       {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
 
 static void usage(FILE *out)
@@ -26,6 +28,8 @@ static void usage(FILE *out)
         "         --tier N        the tiers up to N (0 to 7); all without it\n"
         "         --quick         the checks and tier 0: the GPU is not touched\n"
         "         --wait-ms N     for all checks together (2000)\n"
+        "         --from-tier N   without the tiers below N\n"
+        "         --tier-ms N     for each tier, instead of 2000 to 120000\n"
         "         --hip-lib PATH  the HIP runtime\n"
         "         --engine PATH   halod-engine, for tier 7\n"
         "         --model FILE    the model of tier 7\n"
@@ -87,6 +91,14 @@ int halo_doctor_options_read(int argc, char **argv, struct halo_doctor_options *
             if (!number(optarg, 3600000, &ret->wait_ms))
                 return wrong("--wait-ms is a number of milliseconds");
             break;
+        case 'f':
+            if (!number(optarg, HALO_DOCTOR_LAST_TIER, &ret->first_tier))
+                return wrong("--from-tier is a number from 0 to 7");
+            break;
+        case 'd':
+            if (!number(optarg, 3600000, &ret->tier_ms) || ret->tier_ms < 1)
+                return wrong("--tier-ms is a number of milliseconds");
+            break;
         case 'v': puts("halo-doctor " HALO_VERSION); return HALO_DOCTOR_OPTIONS_DONE;
         case 'h': usage(stdout); return HALO_DOCTOR_OPTIONS_DONE;
         default:
@@ -97,6 +109,8 @@ int halo_doctor_options_read(int argc, char **argv, struct halo_doctor_options *
     }
     if (optind < argc)
         return wrong("takes no arguments but `bringup`");
+    if (ret->first_tier > ret->last_tier)
+        return wrong("--from-tier is above --tier");
     if (ret->quick)
         ret->last_tier = 0;
     return HALO_DOCTOR_OPTIONS_RUN;

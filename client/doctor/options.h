@@ -16,6 +16,8 @@ struct halo_doctor_options {
     bool checks_only;    /* no tiers */
     bool quick;          /* checks and tier 0: the GPU is not touched */
     int wait_ms;         /* for all checks together */
+    int tier_ms;         /* for each tier; 0: as each needs */
+    int first_tier;      /* those below are not run, and not asked for */
     int last_tier;       /* the highest tier that is run: 0 to HALO_DOCTOR_LAST_TIER */
 };
 

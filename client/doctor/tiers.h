@@ -4,7 +4,7 @@
 
 #include "options.h"
 
-/* Runs the tiers 0 to options->last_tier, each a finding "tier0", "tier1"... in the report. */
+/* Runs the tiers options->first_tier to options->last_tier, each a finding "tier0", "tier1"... in the report. */
 void halo_doctor_tiers_run(const struct halo_doctor_options *options, struct halo_doctor_report *report);
 
 #endif

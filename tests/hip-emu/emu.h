@@ -18,10 +18,12 @@ enum {
     EMU_NO_BINARY = 209,
     EMU_NOT_FOUND = 500,
     EMU_NOT_READY = 600,
-    EMU_LOST = 719
+    EMU_LOST = 719,
+    EMU_DROPPED = -1 /* of emu_call: succeed and do nothing */
 };
 
-/* script.c: counts the call of a function and does what the script says of it; the error to return, 0: go on. */
+/* script.c: counts the call of a function and does what the script says of it; the error to return, 0: go on,
+ * EMU_DROPPED: be done. */
 int emu_call(const char *function);
 /* A "stall" of the script: work that is queued from now on never ends. */
 bool emu_stalled(void);

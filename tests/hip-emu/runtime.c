@@ -21,7 +21,7 @@
     do {                                                                                                               \
         int error_ = emu_call(__func__);                                                                               \
         if (error_)                                                                                                    \
-            return error_;                                                                                             \
+            return error_ == EMU_DROPPED ? EMU_SUCCESS : error_;                                                       \
     } while (0)
 
 #define HALO_HIP_FN(name, arguments) EXPORT int hip##name arguments;

@@ -2,10 +2,16 @@
  *
  * $HALO_HIP_EMU_SCRIPT, or the file it names after an '@' (read anew at each call, so that one running process can meet
  * a fault and its successor not): entries "function:n:action", separated by spaces, commas or newlines; n counts from
- * 1, '*' is every call. Actions: delay=MS   the call takes so long hang       the call never returns stall      this
- * and all later work of the stream never ends: a lost completion error=N    the call fails with N oom        the call
- * fails for want of memory lost       this and every later call fails: the device is gone Any thread. A script that
- * cannot be read aborts: a test that injects nothing must not pass.
+ * 1, '*' is every call. Actions:
+ *   delay=MS: the call takes so long
+ *   hang:     the call never returns
+ *   stall:    this and all later work of the stream never ends: a lost completion
+ *   error=N:  the call fails with N
+ *   oom:      the call fails for want of memory
+ *   lost:     this and every later call fails: the device is gone
+ *   drop:     the call succeeds and does nothing: of work that is queued, a wrong result
+ *   crash:    the process is aborted
+ * Any thread. A script that cannot be read aborts too: a test that injects nothing must not pass.
  */
 #include "emu.h"
 
@@ -79,6 +85,10 @@ static int act(const char *function, const char *action)
     }
     if (strcmp(action, "oom") == 0)
         return EMU_NO_MEMORY;
+    if (strcmp(action, "crash") == 0)
+        abort();
+    if (strcmp(action, "drop") == 0)
+        return EMU_DROPPED;
     if (strcmp(action, "lost") == 0) {
         emu_lose();
         return EMU_LOST;
