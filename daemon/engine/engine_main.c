@@ -12,6 +12,9 @@
 #if HALO_HIP
 #include <hip/hip.h>
 #endif
+#if HALO_INJECT
+#include <inject/inject.h>
+#endif
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,6 +180,9 @@ int main(int argc, char **argv)
     options.engine.device = pick_device(options.device, &options.engine.device_options);
     if (!options.engine.device)
         return EXIT_USAGE;
+#if HALO_INJECT
+    options.engine.device = halo_inject_wrap(options.engine.device);
+#endif
     signal(SIGPIPE, SIG_IGN);
     int fd = options.engine.in_fd;
     if (options.engine.link && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0)

@@ -8,6 +8,9 @@
 #if HALO_HIP
 #include <hip/hip.h>
 #endif
+#if HALO_INJECT
+#include <inject/inject.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,6 +71,15 @@ static const struct halo_device_ops *device_table(const struct halo_golden_setti
 #endif
 }
 
+static const struct halo_device_ops *device_inject(const struct halo_device_ops *table, bool oracle)
+{
+#if HALO_INJECT
+    return oracle ? table : halo_inject_wrap(table);
+#else
+    return table;
+#endif
+}
+
 static int device_fill(struct halo_golden_host *host, const struct halo_golden_settings *settings,
                        struct halo_fault *fault)
 {
@@ -76,7 +88,7 @@ static int device_fill(struct halo_golden_host *host, const struct halo_golden_s
     char reason[HALO_DEVICE_REASON] = "";
     int r;
 
-    host->table = device_table(settings);
+    host->table = device_inject(device_table(settings), settings->oracle);
     if (!host->table)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "this build has no HIP device");
     assert(host->table->abi == HALO_DEVICE_ABI && host->table->size == sizeof(*host->table));
@@ -114,6 +126,27 @@ static bool memory_take(struct halo_golden_host *host)
     return true;
 }
 
+/* The norm at the end takes what the layer after the last one would have taken. */
+static bool layers_cut(struct halo_golden_host *host, uint32_t n_layers)
+{
+    uint32_t n_ops = host->plan.n_ops, at = 0;
+
+    while (at < n_ops && host->ops[at].layer != n_layers)
+        at++;
+    if (at == n_ops) /* the last layer of all, or beyond it */
+        return n_layers > 0 && host->ops[n_ops - 3].layer == n_layers - 1;
+    assert(host->ops[n_ops - 2].kind == HALO_OP_RMSNORM && host->ops[n_ops - 1].kind == HALO_OP_LOGITS);
+    if (at == 0 || host->ops[at].kind != HALO_OP_RMSNORM)
+        return false;
+    struct halo_op norm = host->ops[n_ops - 2];
+    norm.u.rmsnorm.x = host->ops[at].u.rmsnorm.x;
+    norm.u.rmsnorm.add = host->ops[at].u.rmsnorm.add;
+    host->ops[at] = norm;
+    host->ops[at + 1] = host->ops[n_ops - 1];
+    host->plan.n_ops = at + 2;
+    return true;
+}
+
 int halo_golden_host_open(struct halo_golden_host *ret, const char *path, const struct halo_golden_settings *settings,
                           struct halo_fault *fault)
 {
@@ -130,6 +163,8 @@ int halo_golden_host_open(struct halo_golden_host *ret, const char *path, const 
         return r;
     if (!memory_take(ret))
         r = halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the logits");
+    else if (settings->n_layers > 0 && !layers_cut(ret, settings->n_layers))
+        r = halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s cannot be cut after %u layers", path, settings->n_layers);
     else if (settings->mutate && !settings->mutate(ret))
         r = halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s has nothing that this mutation changes", path);
     else

@@ -33,6 +33,8 @@ struct halo_golden_settings {
     uint32_t n_threads;  /* 0: the device's choice */
     const char *hip_library; /* not NULL: the HIP device over this runtime; else the CPU device */
     uint32_t context;    /* 0: 1024 */
+    uint32_t n_layers;   /* 0: all; else the plan ends after so many, with the model's own norm and head */
+    bool oracle;         /* faults that HALO_INJECT names do not reach it */
     /* Changes plan, ops or ropes of the host before the device sees them; false when there is nothing to change. May be
      * NULL. */
     bool (*mutate)(struct halo_golden_host *host);

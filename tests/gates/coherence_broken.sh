@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# scripts/coherence-gate fails when it must: a broken build, an engine that dies or does not answer, a cell that is missing, other bytes.
+# Arguments: the source root, the build folder (with the option `inject`).
+set -uo pipefail
+root=$1 build=$2
+. "$root/tests/gates/check.sh"
+trap 'rm -rf "$run"' EXIT
+export HALO_SHARED=$run/none
+unset HALO_INJECT
+gate="'$root/scripts/coherence-gate' --report '$run/report' --build '$build'"
+fox=$(grep -m1 -E '^tree +fable-Q4_K_M +cpu +fox.txt' "$root/tests/gates/matrix.txt")
+[ -n "$fox" ] || { echo "the matrix has no fox.txt"; exit 1; }
+matrix() { printf '%s\n' "$1" >"$run/$2"; }
+matrix "$fox" fox
+matrix "${fox/fable-Q4_K_M/nosuch}" nosuch
+matrix "${fox/fox.txt/none.txt}" none
+matrix "$(sed -E 's/[0-9a-f]{32}/0123456789abcdef0123456789abcdef/' <<<"$fox")" bytes
+matrix "${fox/tree/shared}" shared
+matrix "$(sed -E 's/ 0\.9 / 0 /; s/ 96 / 200 /' <<<"$fox")" greedy
+
+check 'one cell' 0 '^1 cells, 0 failed' "$gate --matrix '$run/fox'"
+check 'the report has the text' 0 '^\| attractor_first \| OK' "cat '$run/report'"
+check 'a NaN in one layer' 1 '\*\*FAIL\*\* request: device_fault: .*not finite' "HALO_INJECT=mixed-nan@3 $gate --matrix '$run/fox'"
+check 'norms without their offset' 1 '\*\*FAIL\*\* [a-z_]+: ' "HALO_INJECT=norm-offset $gate"
+check 'a hard detector: the small model goes round when it is greedy' 1 '\*\*FAIL\*\* (.*; )?(period|long_collapse): from id' "$gate --matrix '$run/greedy'"
+check 'a model that is not there' 1 '\*\*FAIL\*\* request: not_found' "$gate --matrix '$run/nosuch'"
+check 'a prompt that is not there' 1 '\*\*FAIL\*\* the prompt is not there' "$gate --matrix '$run/none'"
+check 'a prompt whose bytes changed' 1 '\*\*FAIL\*\* the bytes of the prompt changed' "$gate --matrix '$run/bytes'"
+check 'a required cell of the full form that cannot be run' 1 '\*\*FAIL\*\*' "$gate --full --matrix '$run/nosuch'"
+check 'nothing to check' 3 'nothing was checked' "$gate --matrix '$run/shared'"
+check 'nothing for this device' 3 'nothing was checked' "HALO_GPU_LOCK='$run/lock' $gate --device hip --matrix '$run/fox'"
+check 'a device that does not start' 1 '\*\*FAIL\*\* ' "HALO_GPU_LOCK='$run/lock' $gate --device hip --hip-lib /nosuch.so"
+check 'wrong usage' 2 'quick' "$gate --frobnicate"
+check 'no build' 2 'is not there' "'$root/scripts/coherence-gate' --build '$run'"
+
+# The same build with another engine.
+mkdir -p "$run/b/daemon/serve" "$run/b/daemon/engine" "$run/b/client"
+ln -s "$build/daemon/serve/halod" "$run/b/daemon/serve/halod"
+ln -s "$build/client/coherence-probe" "$build/client/haloctl" "$run/b/client/"
+other() { printf '#!/bin/bash\n%s\n' "$1" >"$run/b/daemon/engine/halod-engine"; chmod +x "$run/b/daemon/engine/halod-engine"; }
+other_gate="'$root/scripts/coherence-gate' --report '$run/report' --build '$run/b' --matrix '$run/fox'"
+other "exec '$build/daemon/engine/halod-engine' \"\$@\""
+check 'another engine that is right' 0 '^1 cells, 0 failed' "$other_gate"
+other 'exit 1'
+check 'an engine that dies at once' 1 '\*\*FAIL\*\* (the engine died|request)' "$other_gate"
+other 'exec cat >/dev/null'
+check 'an engine that says nothing' 1 '\*\*FAIL\*\* ' "HALO_GATE_SECONDS=2 $other_gate"
+
+checks_end 17
