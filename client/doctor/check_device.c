@@ -1,6 +1,7 @@
 /* check_device.c: is there a GPU, may we use it, which one is it? */
 #include "check_priv.h"
 #include "gpu.h"
+#include "lines.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
  */
 #include "check_priv.h"
 #include "gpu.h"
+#include "lines.h"
 
 #include <errno.h>
 #include <stdlib.h>

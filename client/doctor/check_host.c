@@ -1,6 +1,7 @@
 /* check_host.c: the machine around the GPU: who else uses it, clocks and power, IOMMU, containers, where models lie. */
 #include "check_priv.h"
 #include "gpu.h"
+#include "lines.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -127,6 +128,7 @@ void halo_doctor_look_users(struct halo_doctor_probe *probe, struct halo_doctor_
         halo_doctor_finding_read(finding, "/sys/class/kfd/kfd/proc/%s: %s", names[i], comm);
         n_users++;
     }
+    finding->stages = n_users >= 4 ? HALO_DOCTOR_STAGE_STEP : 0; /* fewer cost power alone */
     if (n_users >= 4)
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
                                 "%d processes hold the GPU: from four on they evict each other until the desktop dies. "

@@ -1,6 +1,7 @@
 /* check_kernel.c: the kernel's version, whose driver it runs, and what is left over of old advice in its parameters. */
 #include "check_priv.h"
 #include "gpu.h"
+#include "lines.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
  */
 #include "check_priv.h"
 #include "gpu.h"
+#include "lines.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -115,6 +116,9 @@ void halo_doctor_look_memlock(struct halo_doctor_probe *probe, struct halo_docto
 {
     char text[8192], line[128];
     const char *soft = NULL;
+    struct halo_doctor_gpu gpu;
+    if (!halo_doctor_gpu_need(probe, &gpu))
+        return;
     if (halo_doctor_probe_head(probe, text, sizeof text, "/proc/self/limits") > 0)
         soft = halo_doctor_line_of(text, "Max locked memory", line, sizeof line);
     if (!soft || !*soft) {

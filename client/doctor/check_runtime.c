@@ -3,6 +3,7 @@
  */
 #include "check_priv.h"
 #include "gpu.h"
+#include "lines.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -83,21 +84,49 @@ static bool look_in(struct halo_doctor_probe *probe, const char *dir, struct rel
     return found;
 }
 
-/* The one that was named, else the first of the places where it is usually installed. */
+/* A list of folders, one after the other between these separators. In place. */
+static bool look_in_list(struct halo_doctor_probe *probe, char *list, const char *separators, struct release *ret)
+{
+    for (char *rest = list, *dir; (dir = strsep(&rest, separators)) != NULL;)
+        if (dir[0] == '/' && look_in(probe, dir, ret))
+            return true;
+    return false;
+}
+
+/* Where the dynamic loader was told to look. */
+static bool find_configured(struct halo_doctor_probe *probe, struct release *ret)
+{
+    char names[128][HALO_DOCTOR_NAME_BYTES], text[4096];
+    if (variable(probe, "LD_LIBRARY_PATH", text, sizeof text) && look_in_list(probe, text, ":", ret))
+        return true;
+    long n = halo_doctor_probe_list(probe, names, 128, "/etc/ld.so.conf.d");
+    for (long i = 0; i < n; i++)
+        if (halo_doctor_probe_head(probe, text, sizeof text, "/etc/ld.so.conf.d/%s", names[i]) > 0 &&
+            look_in_list(probe, text, " \t\n", ret))
+            return true;
+    return false;
+}
+
+static bool find_named(struct halo_doctor_probe *probe, struct release *ret)
+{
+    char link[HALO_DOCTOR_PATH_BYTES];
+    bool found =
+        parse_library(probe->hip_lib, ret) ||
+        (halo_doctor_probe_link(probe, link, sizeof link, "%s", probe->hip_lib) == 0 && parse_library(link, ret));
+    snprintf(ret->from, sizeof ret->from, "%s", probe->hip_lib);
+    return found;
+}
+
+/* The one that was named, else the first of the places where it may be installed. */
 static bool find_runtime(struct halo_doctor_probe *probe, struct release *ret)
 {
     static const char *const dirs[] = {"/opt/rocm/lib", "/opt/rocm/lib64", "/usr/lib64", "/usr/lib/x86_64-linux-gnu",
                                        "/usr/lib", "/usr/local/lib"};
-    char names[64][HALO_DOCTOR_NAME_BYTES], dir[HALO_DOCTOR_PATH_BYTES], link[HALO_DOCTOR_PATH_BYTES];
-    if (probe->hip_lib) {
-        snprintf(ret->from, sizeof ret->from, "%s", probe->hip_lib);
-        if (parse_library(probe->hip_lib, ret) ||
-            (halo_doctor_probe_link(probe, link, sizeof link, "%s", probe->hip_lib) == 0 && parse_library(link, ret))) {
-            snprintf(ret->from, sizeof ret->from, "%s", probe->hip_lib);
-            return true;
-        }
-        return false;
-    }
+    char names[64][HALO_DOCTOR_NAME_BYTES], dir[HALO_DOCTOR_PATH_BYTES];
+    if (probe->hip_lib)
+        return find_named(probe, ret);
+    if (find_configured(probe, ret))
+        return true;
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
         if (look_in(probe, dirs[i], ret))
             return true;
@@ -141,7 +170,8 @@ static void judge_runtime(struct halo_doctor_finding *finding, const struct rele
     else if (!is_fixed && has_cwsr)
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
                                 "ROCm %s with this kernel crashes at the first allocation: the kernel has the larger "
-                                "register save area, the runtime does not know of it. Install ROCm 7.2.1 or later.",
+                                "register save area, the runtime does not know of it (unless its packager added that). "
+                                "Install ROCm 7.2.1 or later.",
                                 r->text);
     else if (!is_fixed || (is_before(r, 7, 2, 1) && !has_cwsr))
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
@@ -171,7 +201,7 @@ void halo_doctor_look_runtime(struct halo_doctor_probe *probe, struct halo_docto
         halo_doctor_finding_read(finding, "%s", probe->hip_lib);
         halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The library's name does not tell its version.");
     } else {
-        halo_doctor_finding_read(finding, "no libamdhip64.so in /opt/rocm*/lib, /usr/lib64, /usr/lib and the like");
+        halo_doctor_finding_read(finding, "no libamdhip64.so where the loader looks, in /opt/rocm*/lib, /usr/lib");
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
                                 "No HIP runtime is installed: install ROCm 7.2.1 or later, or name one that lies "
                                 "elsewhere with --hip-lib (halod.conf: hip_lib).");

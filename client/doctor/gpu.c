@@ -1,6 +1,8 @@
 /* gpu.c: which of the machine's GPUs is meant. */
 #include "gpu.h"
 
+#include "lines.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

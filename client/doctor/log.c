@@ -10,19 +10,18 @@
 
 const struct halo_doctor_signature halo_doctor_signatures[HALO_DOCTOR_N_SIGNATURES] = {
     {{"MES might be in unrecoverable state", NULL}, HALO_DOCTOR_FAIL, LAUNCH | STEP,
-     "The GPU's scheduler is in a state that only a restart of the machine ends. Then look at cwsr, mes and kernel "
-     "above.",
+     "The GPU's scheduler is in a state that only a restart of the machine ends. Then look at cwsr, mes and kernel.",
      ISSUE(6598)},
     {{"failed to respond to msg=REMOVE_QUEUE", NULL}, HALO_DOCTOR_FAIL, LAUNCH | STEP,
      "The GPU's scheduler did not answer when a queue was taken down. Where it comes back with a kernel and firmware "
-     "that pass the checks above, amd_iommu=off was what helped.",
+     "that pass cwsr, mes and kernel, amd_iommu=off was what helped.",
      ISSUE(6598)},
     {{"failed to respond to msg=SUSPEND", NULL}, HALO_DOCTOR_FAIL, LAUNCH | STEP,
      "The GPU's scheduler did not answer when a queue was suspended. Where it comes back with a kernel and firmware "
-     "that pass the checks above, amd_iommu=off was what helped.",
+     "that pass cwsr, mes and kernel, amd_iommu=off was what helped.",
      ISSUE(5665)},
     {{"MES failed to respond", NULL}, HALO_DOCTOR_FAIL, LAUNCH | STEP,
-     "The GPU's scheduler stopped answering: the hang of a register save area that is too small (cwsr above). "
+     "The GPU's scheduler stopped answering: the hang of a register save area that is too small (see cwsr). "
      "Upgrade to kernel 6.18.4 and ROCm 7.2.1 or later, restart the machine.",
      ISSUE(5590)},
     {{"GCVM_L2_PROTECTION_FAULT_STATUS:0x00800932", NULL}, HALO_DOCTOR_FAIL, LAUNCH,

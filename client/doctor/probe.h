@@ -57,12 +57,4 @@ __attribute__((format(printf, 4, 5))) long halo_doctor_probe_list(struct halo_do
                                                                   char (*names)[HALO_DOCTOR_NAME_BYTES], size_t max,
                                                                   const char *format, ...);
 
-/* "KEY VALUE" or "KEY: VALUE" lines: the text of a key's value (ended by a NUL in `buf`, spaces in front dropped), NULL
- * without such a line. Pure. */
-const char *halo_doctor_line_of(const char *text, const char *key, char *buf, size_t room);
-/* The same as a number: decimal or 0x, whatever follows it. */
-bool halo_doctor_number_of(const char *text, const char *key, uint64_t *ret);
-/* Does a line of words, or one of "KEY=VALUE" words, have it? The value ("" without one), or NULL. Pure. */
-const char *halo_doctor_option_of(const char *line, const char *key, char *buf, size_t room);
-
 #endif

@@ -15,7 +15,7 @@
 enum halo_doctor_verdict { HALO_DOCTOR_PASS, HALO_DOCTOR_WARN, HALO_DOCTOR_FAIL, HALO_DOCTOR_SKIP };
 enum { HALO_DOCTOR_N_VERDICTS = 4 };
 
-/* Where in an engine's life the thing that was looked at does its harm. Bits. */
+/* Where in an engine's life the thing that was looked at ends it. Bits. */
 enum halo_doctor_stage {
     HALO_DOCTOR_STAGE_OPEN = 1,   /* the device is opened */
     HALO_DOCTOR_STAGE_LOAD = 2,   /* memory is taken, weights are uploaded */

@@ -124,6 +124,34 @@ static void every_verdict_has_a_machine(void **state)
     assert_int_equal(n_missing, 0);
 }
 
+/* The runtime that was named is judged, not the one that is installed. */
+static void a_named_runtime_is_the_one_that_counts(void **state)
+{
+    static const struct {
+        const char *path, *text;
+        enum halo_doctor_verdict verdict;
+    } named[] = {
+        {"/opt/rocm/lib/libamdhip64.so.7", "/opt/rocm/lib/libamdhip64.so.7: 7.2.3", HALO_DOCTOR_PASS},
+        {"/elsewhere/libamdhip64.so.6.3.60302", "6.3.2", HALO_DOCTOR_FAIL},
+        {"/elsewhere/libamdhip64.so", "/elsewhere/libamdhip64.so", HALO_DOCTOR_SKIP},
+    };
+    struct halo_doctor_report report;
+    char dir[64];
+    sysroot_dir_create(dir);
+    sysroot_make(cases, sysroot_file_find(cases, "healthy"), dir);
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        struct halo_doctor_options options = options_for(dir);
+        options.hip_lib = named[i].path;
+        halo_doctor_report_init(&report, HALO_DOCTOR_TEXT, NULL);
+        halo_doctor_checks_run(&options, &report);
+        const struct halo_doctor_finding *finding = find(&report, "runtime");
+        assert_int_equal(finding->verdict, named[i].verdict);
+        assert_non_null(strstr(finding->read, named[i].text));
+        halo_doctor_report_finish(&report);
+    }
+    sysroot_dir_remove(dir);
+}
+
 /* ---- checks that misbehave ---- */
 
 static void hang(struct halo_doctor_probe *probe, struct halo_doctor_finding *finding)
@@ -194,6 +222,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_verdict_has_a_machine),
+        cmocka_unit_test(a_named_runtime_is_the_one_that_counts),
         cmocka_unit_test(one_that_hangs_is_killed_and_named),
         cmocka_unit_test(one_that_crashes_is_told),
         cmocka_unit_test(one_that_shouts_is_not_heard),

@@ -127,7 +127,8 @@ static void text_and_page_say_what_to_do(void **state)
     assert_non_null(strstr(text, "FAIL: 1 passed, 0 warned, 1 failed, 1 skipped"));
     free(text);
     text = write_report(HALO_DOCTOR_MARKDOWN);
-    assert_non_null(strstr(text, "| bad | a bad thing | **FAIL** | /x = \"quoted\" \\|pipe\\| \\`tick\\` \\<b\\> \\\\ ?"));
+    assert_non_null(strstr(text, "| bad | a bad thing | **FAIL** | "));
+    assert_non_null(strstr(text, "| /x = \"quoted\" \\|pipe\\| \\`tick\\` \\<b\\> \\\\ ?"));
     assert_non_null(strstr(text, "Read below `/a tree`."));
     free(text);
 }
