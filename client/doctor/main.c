@@ -4,13 +4,29 @@
 #include "options.h"
 #include "tiers.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
+
+/* A standard handle that is closed would be the next pipe's. False: there is nowhere to report to. */
+static bool open_handles(void)
+{
+    bool has_output = fcntl(1, F_GETFD) >= 0;
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd < 3)
+        ;
+    if (fd >= 3)
+        close(fd);
+    return has_output;
+}
 
 int main(int argc, char **argv)
 {
     struct halo_doctor_options options;
     struct halo_doctor_report report;
+    if (!open_handles())
+        return 2;
     signal(SIGPIPE, SIG_IGN);
     if (argc > 1 && strcmp(argv[1], "bringup") == 0)
         return halo_doctor_bringup(argc - 1, argv + 1);

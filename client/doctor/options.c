@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const struct option longs[] = {
     {"sysroot", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},
@@ -64,6 +65,7 @@ static bool number(const char *text, int max, int *ret)
 int halo_doctor_options_read(int argc, char **argv, struct halo_doctor_options *ret)
 {
     int letter;
+    struct stat st;
     *ret = (struct halo_doctor_options){
         .sysroot = "", .wait_ms = HALO_DOCTOR_CHECK_MS, .last_tier = HALO_DOCTOR_LAST_TIER};
     opterr = 0;
@@ -73,6 +75,8 @@ int halo_doctor_options_read(int argc, char **argv, struct halo_doctor_options *
         case 's':
             if (!*optarg)
                 return wrong("--sysroot needs a folder");
+            if (stat(optarg, &st) != 0 || !S_ISDIR(st.st_mode))
+                return wrong("--sysroot is not a folder"); /* else all would be missing, and look like findings */
             trim(optarg);
             ret->sysroot = optarg;
             break;

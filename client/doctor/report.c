@@ -181,8 +181,8 @@ static void write_json(struct halo_doctor_report *report, const struct halo_doct
     write_line(report, &w);
 }
 
-/* A line of text that begins in column `indent` and goes on there. */
-static void write_wrapped(FILE *out, int indent, const char *text)
+/* Text in lines behind a label, which stands before the first. Nothing for no text. */
+static void write_wrapped(FILE *out, const char *label, const char *text)
 {
     const size_t width = 100;
     while (*text) {
@@ -193,7 +193,8 @@ static void write_wrapped(FILE *out, int indent, const char *text)
             if (cut == 0)
                 cut = strcspn(text, " "); /* a word longer than a line stays whole */
         }
-        fprintf(out, "%*s%.*s\n", indent, "", (int)cut, text);
+        fprintf(out, "      %-7s%.*s\n", label, (int)cut, text);
+        label = "";
         text += cut;
         text += strspn(text, " ");
     }
@@ -201,12 +202,12 @@ static void write_wrapped(FILE *out, int indent, const char *text)
 
 static void write_text(FILE *out, const struct halo_doctor_finding *f)
 {
-    bool is_well = f->verdict == HALO_DOCTOR_PASS;
-    fprintf(out, "%s  %-14s %s\n", halo_doctor_verdict_name(f->verdict), f->id, f->title);
-    write_wrapped(out, 6, f->read);
-    write_wrapped(out, 6, f->advice);
-    if (!is_well && f->verdict != HALO_DOCTOR_SKIP)
-        write_wrapped(out, 6, f->source);
+    bool is_wrong = f->verdict == HALO_DOCTOR_FAIL || f->verdict == HALO_DOCTOR_WARN;
+    fprintf(out, "%s  %-11s  %s\n", halo_doctor_verdict_name(f->verdict), f->id, f->title);
+    write_wrapped(out, "", f->advice);
+    write_wrapped(out, "read", f->read);
+    if (is_wrong)
+        write_wrapped(out, "source", f->source);
 }
 
 /* A cell of a table: what would end it, or be taken for markup, is escaped. */
@@ -262,6 +263,19 @@ void halo_doctor_report_open(struct halo_doctor_report *report, const char *sysr
     fputs("| id | looked at | verdict | read | what to do | source |\n|---|---|---|---|---|---|\n", report->out);
 }
 
+/* " (mes, kernel)" */
+static void name_failed(const struct halo_doctor_report *report)
+{
+    const char *before = " (";
+    for (size_t i = 0; i < report->n; i++)
+        if (report->at[i].verdict == HALO_DOCTOR_FAIL) {
+            fprintf(report->out, "%s%s", before, report->at[i].id);
+            before = ", ";
+        }
+    if (before[0] == ',')
+        fputc(')', report->out);
+}
+
 void halo_doctor_report_close(struct halo_doctor_report *report)
 {
     size_t n[HALO_DOCTOR_N_VERDICTS];
@@ -288,8 +302,9 @@ void halo_doctor_report_close(struct halo_doctor_report *report)
         write_line(report, &w);
     } else {
         const char *bold = report->form == HALO_DOCTOR_MARKDOWN ? "**" : "";
-        fprintf(report->out, "%s%s%s%s: %zu passed, %zu warned, %zu failed, %zu skipped, %.0f ms\n",
-                report->form == HALO_DOCTOR_MARKDOWN ? "\n" : "", bold, worst, bold, n[HALO_DOCTOR_PASS],
+        fprintf(report->out, "%s%s%s%s", report->form == HALO_DOCTOR_MARKDOWN ? "\n" : "", bold, worst, bold);
+        name_failed(report);
+        fprintf(report->out, ": %zu passed, %zu warned, %zu failed, %zu skipped, %.0f ms\n", n[HALO_DOCTOR_PASS],
                 n[HALO_DOCTOR_WARN], n[HALO_DOCTOR_FAIL], n[HALO_DOCTOR_SKIP], took_ms);
     }
     if (fflush(report->out) != 0 || ferror(report->out))

@@ -122,9 +122,10 @@ static void text_and_page_say_what_to_do(void **state)
 {
     char *text = write_report(HALO_DOCTOR_TEXT);
     assert_non_null(strstr(text, "FAIL  bad "));
-    assert_non_null(strstr(text, "      Mend it.\n      https://example.org/bad\n"));
+    assert_non_null(strstr(text, "\n             Mend it.\n      read   /x = "));
+    assert_non_null(strstr(text, "\n      source https://example.org/bad\n"));
     assert_null(strstr(text, "https://example.org/good")); /* of interest only where something is wrong */
-    assert_non_null(strstr(text, "FAIL: 1 passed, 0 warned, 1 failed, 1 skipped"));
+    assert_non_null(strstr(text, "FAIL (bad): 1 passed, 0 warned, 1 failed, 1 skipped"));
     free(text);
     text = write_report(HALO_DOCTOR_MARKDOWN);
     assert_non_null(strstr(text, "| bad | a bad thing | **FAIL** | "));
@@ -170,8 +171,10 @@ static int run_program(const char *arguments, const char *out_path)
 
 static void wrong_usage_is_2(void **state)
 {
-    static const char *const wrong[] = {"--tier 8",    "--tier x",       "--tier -1", "--wait-ms 1s", "--nonsense",
-                                        "--sysroot ''", "--sysroot",     "argument",  "--tier ''"};
+    static const char *const wrong[] = {
+        "--tier 8",     "--tier x",  "--tier -1", "--tier ''", "--wait-ms 1s",         "--nonsense",
+        "--sysroot ''", "--sysroot", "argument",  "bring",     "--sysroot /dev/null", "--sysroot /nowhere",
+    };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (run_program(wrong[i], "/dev/null") != 2)
             fail_msg("%s", wrong[i]);
@@ -189,6 +192,22 @@ static size_t count_lines(const char *path, const char *with)
         n += strstr(line, with) != NULL;
     fclose(file);
     return n;
+}
+
+/* Handles that are closed are not taken for pipes; without an output it cannot be run. */
+static void closed_handles_do_no_harm(void **state)
+{
+    char command[512], out[64], path[128];
+    sysroot_dir_create(out);
+    snprintf(path, sizeof path, "%s/out", out);
+    snprintf(command, sizeof command, "'%s' --json --quick --sysroot %s --wait-ms 120000 > %s <&- 2>&-",
+             getenv("HALO_TEST_HALO_DOCTOR"), out, path);
+    assert_int_equal(WEXITSTATUS(system(command)), 1);
+    assert_int_equal(count_lines(path, "This check broke"), 0);
+    assert_true(count_lines(path, "\"verdict\":") >= halo_doctor_n_checks);
+    snprintf(command, sizeof command, "'%s' --json --quick >&- <&- 2>&-", getenv("HALO_TEST_HALO_DOCTOR"));
+    assert_int_equal(WEXITSTATUS(system(command)), 2);
+    sysroot_dir_remove(out);
 }
 
 static void machines_have_their_exit_status(void **state)
@@ -259,6 +278,7 @@ int main(void)
         cmocka_unit_test(text_and_page_say_what_to_do),
         cmocka_unit_test(the_exit_status_is_the_worst),
         cmocka_unit_test(wrong_usage_is_2),
+        cmocka_unit_test(closed_handles_do_no_harm),
         cmocka_unit_test(machines_have_their_exit_status),
         cmocka_unit_test(the_page_has_every_check),
     };
