@@ -57,12 +57,14 @@ void halo_breaker_close(struct halo_engine *engine, const char *why)
 void halo_breaker_answer(struct halo_engine *engine, char *ret_text, size_t room)
 {
     char note[HALO_CHECKUP_TEXT_BYTES + 32];
+    halo_checkup_note(&engine->daemon->checkup, note, sizeof(note));
+    if (note[0] == '\0' && engine->known && halo_checkup_concerns(engine))
+        snprintf(note, sizeof(note), "; `halo-doctor` may know why");
     snprintf(
         ret_text, room,
         "the engine died %u times in a row without getting anything done, last it %.200s; requests are refused for "
         "%llu s more, `load` tries again at once%s",
-        engine->n_futile, engine->reason, (unsigned long long)(halo_breaker_left_ms(engine) + 999) / 1000,
-        halo_checkup_note(&engine->daemon->checkup, note, sizeof(note)));
+        engine->n_futile, engine->reason, (unsigned long long)(halo_breaker_left_ms(engine) + 999) / 1000, note);
 }
 
 void halo_breaker_refuse(struct halo_daemon *daemon)

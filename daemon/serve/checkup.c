@@ -173,10 +173,9 @@ static int spawn(struct halo_checkup_run *run)
     return uv_spawn(run->checkup->daemon->loop, &run->process, &options);
 }
 
-/* The engine that died has a GPU, as far as is known. */
-static bool may_be_the_gpu(const struct halo_engine *engine)
+bool halo_checkup_concerns(const struct halo_engine *engine)
 {
-    if (strcmp(engine->daemon->config->device, "cpu") == 0 || engine->run == NULL || !engine->run->spawned)
+    if (strcmp(engine->daemon->config->device, "cpu") == 0)
         return false;
     for (size_t i = 0; i < engine->n_features; i++)
         if (strcmp(engine->features[i], "batch_invariant") == 0)
@@ -217,7 +216,8 @@ void halo_checkup_begin(struct halo_checkup *checkup, const struct halo_engine *
     bool is_fresh =
         checkup->done_ns != 0 && halo_clock_ns() - checkup->done_ns < (uint64_t)HALO_CHECKUP_FRESH_MS * MS;
     if (checkup->run != NULL || is_fresh || daemon->state != HALO_DAEMON_SERVING || daemon->config->doctor_ms == 0 ||
-        daemon->config->doctor_path == NULL || !may_be_the_gpu(engine))
+        daemon->config->doctor_path == NULL || !halo_checkup_concerns(engine) || engine->run == NULL ||
+        !engine->run->spawned)
         return;
     start(checkup, halo_checkup_stage(engine));
 }

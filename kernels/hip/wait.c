@@ -39,7 +39,7 @@ int halo_hip_wait(struct halo_device *device, void *event, const char *what, cha
     halo_hip_reason(
         sentence, -ETIME,
         "%s: the GPU did not finish within %u ms: a lost completion or a kernel that never ends; if it comes back, try "
-        "HSA_ENABLE_INTERRUPT=0, and look at the versions of kernel and firmware",
+        "HSA_ENABLE_INTERRUPT=0; `halo-doctor` looks at kernel and firmware",
         what, device->deadline_ms);
     halo_hip_reason(reason, -ETIME, "%s", sentence);
     return halo_hip_lose(device, -ETIME, sentence);

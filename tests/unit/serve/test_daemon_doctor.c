@@ -1,11 +1,13 @@
 /* test_daemon_doctor.c: after a death halo-doctor is asked; what it says, or does not, is no danger to the daemon. */
 #include "rig.h"
+#include "sysroot.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -117,6 +119,22 @@ static void a_healthy_machine_explains_nothing(void **state)
     stop();
 }
 
+/* Who is refused is told of it where it may help: an engine with a GPU, and nothing found yet. */
+static void who_is_refused_is_told_of_it(void **state)
+{
+    for (int gpu = 0; gpu < 2; gpu++) {
+        struct halo_ev ev;
+        start("quiet", NULL, "breaker_deaths = 1\nbreaker_ms = 3600000", gpu);
+        client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=5 poison=1\"}");
+        client_terminal(&client, 1, &ev, WAIT_MS);
+        assert_int_equal(ev.type, HALO_EV_ERROR);
+        assert_int_equal(ev.error.code, HALO_ERROR_ENGINE_LOST);
+        assert_int_equal(strstr(ev.error.message.at, "`halo-doctor` may know why") != NULL, gpu);
+        halo_ev_finish(&ev);
+        stop();
+    }
+}
+
 /* An engine that chose the CPU for want of a GPU did not die of that; one that was told to use it did. */
 static void no_gpu_is_a_reason_only_where_one_was_wanted(void **state)
 {
@@ -202,18 +220,48 @@ static void one_that_is_not_there_is_said_so(void **state)
     stop();
 }
 
+/* The program itself, on a machine with bad firmware: what it writes is what the daemon reads. */
+static void the_real_doctor_is_understood(void **state)
+{
+    char machine[64], bin[64], path[128], text[512], cases[4096];
+    const char *root = getenv("HALO_SOURCE_ROOT");
+    snprintf(cases, sizeof(cases), "%s/tests/doctor/cases.txt", root != NULL ? root : ".");
+    struct sysroot_file *file = sysroot_file_read(cases);
+    sysroot_dir_create(machine);
+    sysroot_dir_create(bin);
+    sysroot_make(file, sysroot_file_find(file, "firmware 0x83"), machine);
+    sysroot_file_close(file);
+    snprintf(path, sizeof(path), "%s/halo-doctor", bin);
+    FILE *script = fopen(path, "w");
+    assert_non_null(script);
+    fprintf(script, "#!/bin/sh\nexec '%s' --sysroot '%s' --wait-ms 60000 \"$@\"\n", getenv("HALO_TEST_HALO_DOCTOR"),
+            machine);
+    assert_int_equal(fclose(script), 0);
+    assert_int_equal(chmod(path, 0755), 0);
+    start("", path, "doctor_ms = 120000", true);
+    hang_once();
+    wait_log("halo-doctor on the engine's death: mes FAIL: MES firmware 0x83");
+    status_doctor(text, sizeof(text));
+    assert_non_null(strstr(text, "Install linux-firmware 20260110 or later"));
+    stop();
+    sysroot_dir_remove(machine);
+    sysroot_dir_remove(bin);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fault_that_fits_is_told),
         cmocka_unit_test(it_is_asked_once_and_clients_read_it),
         cmocka_unit_test(a_healthy_machine_explains_nothing),
+        cmocka_unit_test(who_is_refused_is_told_of_it),
         cmocka_unit_test(no_gpu_is_a_reason_only_where_one_was_wanted),
         cmocka_unit_test(the_cpu_needs_no_doctor),
         cmocka_unit_test(one_that_hangs_is_killed),
         cmocka_unit_test(one_that_hangs_does_not_keep_the_daemon),
         cmocka_unit_test(what_it_says_is_not_trusted),
         cmocka_unit_test(one_that_is_not_there_is_said_so),
+        cmocka_unit_test(the_real_doctor_is_understood),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,8 @@ void halo_checkup_begin(struct halo_checkup *checkup, const struct halo_engine *
 /* Ends one that is under way; afterwards the timer can be closed. halo_shutdown_check() hears of its end. */
 void halo_checkup_stop(struct halo_checkup *checkup);
 void halo_checkup_close(struct halo_checkup *checkup);
+/* Whether the engine has a GPU, as far as is known. */
+bool halo_checkup_concerns(const struct halo_engine *engine);
 /* " (halo-doctor: mes FAIL: ...)", or "": nothing is known. In `buf`. */
 const char *halo_checkup_note(const struct halo_checkup *checkup, char *buf, size_t room);
 
