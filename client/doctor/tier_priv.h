@@ -51,6 +51,10 @@ enum halo_doctor_failure halo_doctor_tier_matmul(struct halo_doctor_tier *tier);
 enum halo_doctor_failure halo_doctor_tier_speed(struct halo_doctor_tier *tier);
 enum halo_doctor_failure halo_doctor_tier_engine(struct halo_doctor_tier *tier);
 
+/* ---- tier_memory.c: one way of memory there and back ---- */
+enum halo_doctor_path { HALO_DOCTOR_PAGEABLE, HALO_DOCTOR_PINNED, HALO_DOCTOR_ZERO_COPY };
+enum halo_doctor_failure halo_doctor_trip(struct halo_doctor_tier *tier, enum halo_doctor_path path);
+
 /* ---- tier_runtime.c: the runtime, opened, with the GPU chosen and a stream: for tiers that make calls one by one.
  * Ends with the process. ---- */
 struct halo_doctor_runtime {

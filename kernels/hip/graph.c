@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CAPTURE_THIS_THREAD 1 /* hipStreamCaptureModeThreadLocal */
@@ -86,9 +87,20 @@ static uint32_t n_levels(const struct halo_plan *plan)
     return n;
 }
 
+/* For halo-doctor, and for whoever it tells that graphs are what hangs. */
+static bool switched_off(void)
+{
+    const char *text = getenv("HALO_HIP_GRAPHS");
+    return text && strcmp(text, "0") == 0;
+}
+
 int halo_hip_graphs_record(struct halo_device_model *model, char *reason)
 {
     struct halo_device *device = model->device;
+    if (switched_off()) {
+        snprintf(device->no_graphs, sizeof(device->no_graphs), "HALO_HIP_GRAPHS=0");
+        return 0;
+    }
     const struct halo_plan *plan = model->plan;
     uint32_t most = plan->max_rows < plan->max_outputs ? plan->max_rows : plan->max_outputs;
     uint32_t sets = device->properties.integrated ? 2 : 1;

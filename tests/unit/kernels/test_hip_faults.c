@@ -205,6 +205,12 @@ static void a_replayed_step_is_the_launched_one(void **state)
     assert_non_null(strstr(detail, "no graphs: not supported (801)"));
     assert_memory_equal(replayed, launched, N_VOCAB * sizeof(float));
     assert_true(replayed[0] != replayed[1]);
+    memset(launched, 0, N_VOCAB * sizeof(float));
+    setenv("HALO_HIP_GRAPHS", "0", 1);
+    last_logits("hipGraphLaunch:*:lost", launched, detail);
+    unsetenv("HALO_HIP_GRAPHS");
+    assert_non_null(strstr(detail, "no graphs: HALO_HIP_GRAPHS=0"));
+    assert_memory_equal(replayed, launched, N_VOCAB * sizeof(float));
     free(replayed);
     free(launched);
 }
