@@ -76,6 +76,8 @@ static bool ask_driver(struct halo_doctor_probe *probe, int minor, unsigned type
     if (minor < 0 || halo_doctor_probe_ioctl(probe, DRM_IOCTL_INFO, &request, "/dev/dri/renderD%d", minor))
         return false;
     *ret = firmware.version & MES_MASK;
+    if (*ret == 0)
+        return false;
     halo_doctor_finding_read(probe->finding, "/dev/dri/renderD%d: firmware type 0x%x = 0x%x", minor, type,
                              (unsigned)firmware.version);
     return true;
@@ -112,7 +114,7 @@ static bool mes_version(struct halo_doctor_probe *probe, const struct halo_docto
     char *end;
     if (gpu->dir[0] && halo_doctor_probe_word(probe, text, sizeof text, "%s/fw_version/%s", gpu->dir, file) == 0) {
         *ret = strtoull(text, &end, 16) & MES_MASK;
-        return end != text && !*end;
+        return end != text && !*end && *ret != 0; /* 0: not loaded, or not told */
     }
     return ask_driver(probe, gpu->minor, is_kiq ? DRM_FW_MES_KIQ : DRM_FW_MES, ret) ||
            ask_debugfs(probe, gpu->minor, is_kiq ? "MES_KIQ" : "MES", ret);

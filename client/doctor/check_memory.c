@@ -28,11 +28,13 @@ static bool meminfo(struct halo_doctor_probe *probe, const char *key, double *re
 void halo_doctor_look_memory(struct halo_doctor_probe *probe, struct halo_doctor_finding *finding)
 {
     struct halo_doctor_gpu gpu;
-    uint64_t gtt = 0, pages = 0;
+    uint64_t gtt = 0, vram = 0, pages = 0;
     double ram = 0;
     if (!halo_doctor_gpu_need_strix(probe, &gpu))
         return;
     bool has_gtt = gpu.dir[0] && halo_doctor_probe_number(probe, &gtt, "%s/mem_info_gtt_total", gpu.dir) == 0;
+    if (gpu.dir[0])
+        halo_doctor_probe_number(probe, &vram, "%s/mem_info_vram_total", gpu.dir);
     bool has_limit = halo_doctor_probe_number(probe, &pages, "/sys/module/ttm/parameters/pages_limit") == 0;
     bool has_ram = meminfo(probe, "MemTotal", &ram);
     if (!has_gtt || !has_ram || ram <= 0) {
@@ -43,7 +45,12 @@ void halo_doctor_look_memory(struct halo_doctor_probe *probe, struct halo_doctor
     if (has_limit && limit < usable)
         usable = limit;
     unsigned want = ram / GIB > 2 * LEFT_TO_OTHERS_GIB ? (unsigned)(ram / GIB) - LEFT_TO_OTHERS_GIB : 0;
-    if (usable < 16 * GIB && ram >= 32 * GIB)
+    if ((double)vram > usable)
+        halo_doctor_finding_say(finding, HALO_DOCTOR_PASS,
+                                "The GPU uses the %.1f GiB that the firmware sets aside, the larger of its two kinds of "
+                                "memory (see carveout).",
+                                (double)vram / GIB);
+    else if (usable < 16 * GIB && ram >= 32 * GIB)
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
                                 "The GPU may use %.1f GiB of this machine's %.1f: an old kernel (before 6.16.9) or a "
                                 "limit set too low. Boot with ttm.pages_limit=%u (%u GiB).",

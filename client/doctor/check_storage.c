@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define MOUNTS_BYTES (1 << 18)
+#define TEXT_BYTES (1 << 17)
 
 /* 1: it turns, 0: it does not, -1: not told. Behind a mapper's name stands the device's own. */
 static int turns(struct halo_doctor_probe *probe, const char *device)
@@ -37,24 +38,55 @@ static bool is_network(const char *type)
     return false;
 }
 
+static bool is_there(struct halo_doctor_probe *probe, const char *dir)
+{
+    struct stat st;
+    return dir[0] == '/' && halo_doctor_probe_stat(probe, &st, "%s", dir) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* A `dir` of the section [models]; the first that is there. Taken apart. */
+static bool dir_of_config(struct halo_doctor_probe *probe, char *text, char *ret, size_t room)
+{
+    bool is_models = false;
+    for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
+        char *value = strchr(line, '='), *remark = strstr(line, " ;");
+        line += strspn(line, " \t");
+        if (line[0] == '[')
+            is_models = strncmp(line, "[models]", 8) == 0;
+        if (!is_models || !value || strncmp(line, "dir", 3) != 0 || line + 3 + strspn(line + 3, " \t") != value)
+            continue;
+        if (remark && remark > value)
+            *remark = '\0';
+        value += 1 + strspn(value + 1, " \t");
+        for (size_t n = strlen(value); n > 0 && (value[n - 1] == ' ' || value[n - 1] == '\t'); n--)
+            value[n - 1] = '\0';
+        snprintf(ret, room, "%s", value);
+        if (is_there(probe, ret))
+            return true;
+    }
+    return false;
+}
+
 /* The first of the folders that halod looks for models in which is there. */
 static bool model_dir(struct halo_doctor_probe *probe, char *ret, size_t room)
 {
-    static const char *const variables[] = {"XDG_DATA_HOME", "HOME", NULL};
-    char *text = malloc(1 << 17);
-    struct stat st;
-    long n = text ? halo_doctor_probe_head(probe, text, 1 << 17, "/proc/self/environ") : -1;
-    bool found = false;
-    for (int i = 0; i < 3 && !found; i++) {
-        snprintf(ret, room, "%s", variables[i] ? "" : "/var/lib/halod/models");
-        size_t n_name = variables[i] ? strlen(variables[i]) : 0;
-        for (long at = 0; variables[i] && at < n; at += (long)strlen(text + at) + 1)
+    static const char *const variables[] = {"XDG_DATA_HOME", "HOME"};
+    char *text = malloc(TEXT_BYTES);
+    bool found = text && halo_doctor_probe_head(probe, text, TEXT_BYTES, "/etc/halod/halod.conf") > 0 &&
+                 dir_of_config(probe, text, ret, room);
+    long n = text ? halo_doctor_probe_head(probe, text, TEXT_BYTES, "/proc/self/environ") : -1;
+    for (int i = 0; i < 2 && !found; i++) {
+        size_t n_name = strlen(variables[i]);
+        ret[0] = '\0';
+        for (long at = 0; at < n; at += (long)strlen(text + at) + 1)
             if (strncmp(text + at, variables[i], n_name) == 0 && text[at + (long)n_name] == '=')
                 snprintf(ret, room, "%s%s/halod/models", text + at + n_name + 1, i == 1 ? "/.local/share" : "");
-        found = ret[0] == '/' && halo_doctor_probe_stat(probe, &st, "%s", ret) == 0;
+        found = is_there(probe, ret);
     }
     free(text);
-    return found;
+    if (!found)
+        snprintf(ret, room, "/var/lib/halod/models");
+    return found || is_there(probe, ret);
 }
 
 void halo_doctor_look_storage(struct halo_doctor_probe *probe, struct halo_doctor_finding *finding)
@@ -68,7 +100,8 @@ void halo_doctor_look_storage(struct halo_doctor_probe *probe, struct halo_docto
     if (!has_mount) {
         halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP,
                                 has_dir ? "The list of mounts is not to be read."
-                                        : "No folder of models: neither the user's nor /var/lib/halod/models.");
+                                        : "No folder of models: neither in /etc/halod/halod.conf nor the user's nor "
+                                          "/var/lib/halod/models.");
         return;
     }
     int rotational = turns(probe, device);

@@ -85,6 +85,7 @@ static void look(const struct halo_doctor_check *check, const struct halo_doctor
     struct halo_doctor_probe probe = {
         .sysroot = options->sysroot, .hip_lib = options->hip_lib, .finding = &desk->finding, .at = desk->at};
     check->look(&probe, &desk->finding);
+    halo_doctor_finding_end(&desk->finding);
     desk->is_done = true;
 }
 

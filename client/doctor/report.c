@@ -105,6 +105,12 @@ void halo_doctor_finding_say(struct halo_doctor_finding *finding, enum halo_doct
     va_end(args);
 }
 
+void halo_doctor_finding_end(struct halo_doctor_finding *finding)
+{
+    if (finding->took_ms < 0)
+        finding->took_ms = (double)(now_ns() - finding->began_ns) / 1e6;
+}
+
 void halo_doctor_report_init(struct halo_doctor_report *report, enum halo_doctor_form form, FILE *out)
 {
     memset(report, 0, sizeof *report);
@@ -236,8 +242,7 @@ static void write_markdown(FILE *out, const struct halo_doctor_finding *f)
 
 void halo_doctor_report_end(struct halo_doctor_report *report, struct halo_doctor_finding *finding)
 {
-    if (finding->took_ms < 0)
-        finding->took_ms = (double)(now_ns() - finding->began_ns) / 1e6;
+    halo_doctor_finding_end(finding);
     if (!report->out)
         return;
     if (report->form == HALO_DOCTOR_JSON)

@@ -55,7 +55,7 @@ void halo_doctor_report_finish(struct halo_doctor_report *report);
 /* A new finding, SKIP without a reason until something is said; its clock runs. Never NULL; valid until the next. */
 struct halo_doctor_finding *halo_doctor_report_begin(struct halo_doctor_report *report, const char *id,
                                                      const char *title);
-/* It is complete: its time is taken (unless it has one), and it is written. */
+/* It is complete: ended as a finding is, and written. */
 void halo_doctor_report_end(struct halo_doctor_report *report, struct halo_doctor_finding *finding);
 
 /* A finding outside a report: the same beginning. */
@@ -67,6 +67,9 @@ __attribute__((format(printf, 2, 3))) void halo_doctor_finding_read(struct halo_
 __attribute__((format(printf, 3, 4))) void halo_doctor_finding_say(struct halo_doctor_finding *finding,
                                                                    enum halo_doctor_verdict verdict,
                                                                    const char *format, ...);
+
+/* Takes its time, unless it has one. */
+void halo_doctor_finding_end(struct halo_doctor_finding *finding);
 
 /* What stands before the first finding and after the last: to be called once each. */
 void halo_doctor_report_open(struct halo_doctor_report *report, const char *sysroot);
