@@ -269,6 +269,50 @@ static void the_page_has_every_check(void **state)
     assert_int_equal(n_rows, halo_doctor_n_checks);
 }
 
+/* Text of a file without backslashes; the caller frees. */
+static char *read_plain(const char *path)
+{
+    char *text = NULL, *to;
+    size_t room = 0;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        fail_msg("%s: %s", path, strerror(errno));
+    assert_true(getdelim(&text, &room, '\0', file) > 0);
+    fclose(file);
+    to = text;
+    for (const char *at = text; *at; at++)
+        if (*at != '\\')
+            *to++ = *at;
+    *to = '\0';
+    return text;
+}
+
+/* What --help names stands in the man page. */
+static void the_man_page_has_every_option(void **state)
+{
+    static const char *const helps[] = {"--help", "bringup --help"};
+    char *root = getenv("HALO_SOURCE_ROOT"), path[4096], dir[64], out[96], option[64];
+    size_t n = 0;
+    snprintf(path, sizeof path, "%s/client/doctor/halo-doctor.1", root ? root : ".");
+    char *page = read_plain(path);
+    sysroot_dir_create(dir);
+    snprintf(out, sizeof out, "%s/out", dir);
+    for (size_t i = 0; i < 2; i++) {
+        if (run_program(helps[i], out) != 0)
+            continue; /* a build without the HIP device has no bringup */
+        char *help = read_plain(out);
+        for (const char *at = strstr(help, "--"); at; at = strstr(at + 2, "--"), n++) {
+            snprintf(option, sizeof option, "%.*s", (int)(2 + strspn(at + 2, "abcdefghijklmnopqrstuvwxyz-")), at);
+            if (!strstr(page, option))
+                fail_msg("the man page does not know %s", option);
+        }
+        free(help);
+    }
+    free(page);
+    sysroot_dir_remove(dir);
+    assert_true(n >= 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +325,7 @@ int main(void)
         cmocka_unit_test(closed_handles_do_no_harm),
         cmocka_unit_test(machines_have_their_exit_status),
         cmocka_unit_test(the_page_has_every_check),
+        cmocka_unit_test(the_man_page_has_every_option),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
