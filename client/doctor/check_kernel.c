@@ -105,13 +105,10 @@ static bool find_dkms(struct halo_doctor_probe *probe, const char *release, char
 
 void halo_doctor_look_origin(struct halo_doctor_probe *probe, struct halo_doctor_finding *finding)
 {
-    struct stat st;
+    struct halo_doctor_gpu gpu;
     char version[64], release[128], file[256];
-    bool is_loaded = halo_doctor_probe_stat(probe, &st, "/sys/module/amdgpu") == 0;
-    if (!is_loaded) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The amdgpu module is not loaded.");
+    if (!halo_doctor_gpu_need_strix(probe, &gpu))
         return;
-    }
     bool has_version = halo_doctor_probe_word(probe, version, sizeof version, "/sys/module/amdgpu/version") == 0;
     bool has_file = halo_doctor_probe_word(probe, release, sizeof release, "/proc/sys/kernel/osrelease") == 0 &&
                     !strchr(release, '/') && find_dkms(probe, release, file, sizeof file);
@@ -168,8 +165,11 @@ static bool is_usual(const char *value, const struct leftover *l)
 void halo_doctor_look_params(struct halo_doctor_probe *probe, struct halo_doctor_finding *finding)
 {
     char value[64], line[8192], advice[sizeof finding->advice] = "";
+    struct halo_doctor_gpu gpu;
     struct stat st;
     size_t n = 0;
+    if (!halo_doctor_gpu_need_strix(probe, &gpu))
+        return;
     if (halo_doctor_probe_stat(probe, &st, "/sys/module/amdgpu/parameters") != 0) {
         halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The amdgpu module is not loaded.");
         return;

@@ -47,8 +47,8 @@ void halo_doctor_look_memory(struct halo_doctor_probe *probe, struct halo_doctor
     unsigned want = ram / GIB > 2 * LEFT_TO_OTHERS_GIB ? (unsigned)(ram / GIB) - LEFT_TO_OTHERS_GIB : 0;
     if ((double)vram > usable)
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS,
-                                "The GPU uses the %.1f GiB that the firmware sets aside, the larger of its two kinds of "
-                                "memory (see carveout).",
+                                "The GPU uses the %.1f GiB that the firmware sets aside, the larger of its two kinds "
+                                "of memory (see carveout).",
                                 (double)vram / GIB);
     else if (usable < 16 * GIB && ram >= 32 * GIB)
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,

@@ -156,6 +156,39 @@ static void the_exit_status_is_the_worst(void **state)
     }
 }
 
+static bool no_memory;
+
+void *__real_reallocarray(void *at, size_t n, size_t size);
+void *__wrap_reallocarray(void *at, size_t n, size_t size);
+void *__wrap_reallocarray(void *at, size_t n, size_t size)
+{
+    return no_memory ? NULL : __real_reallocarray(at, n, size);
+}
+
+/* What there is no memory for is written all the same, and the whole is no success. */
+static void no_memory_is_no_success(void **state)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    struct halo_doctor_report report;
+    halo_doctor_report_init(&report, HALO_DOCTOR_TEXT, out);
+    for (int i = 0; i < 100; i++) {
+        no_memory = i >= 50; /* the list grows before and after */
+        struct halo_doctor_finding *f = halo_doctor_report_begin(&report, i < 99 ? "first" : "last", "x");
+        halo_doctor_finding_say(f, HALO_DOCTOR_PASS, "x");
+        halo_doctor_report_end(&report, f);
+    }
+    no_memory = false;
+    fclose(out);
+    assert_true(report.n >= 50 && report.n < 100);
+    assert_int_equal(report.error, -ENOMEM);
+    assert_int_equal(halo_doctor_report_exit(&report), 2);
+    assert_non_null(strstr(text, "PASS  last"));
+    halo_doctor_report_finish(&report);
+    free(text);
+}
+
 /* ---- the program ---- */
 
 /* Runs it with its output going to `out_path`; its exit status. */
@@ -321,6 +354,7 @@ int main(void)
         cmocka_unit_test(json_is_an_object_a_line),
         cmocka_unit_test(text_and_page_say_what_to_do),
         cmocka_unit_test(the_exit_status_is_the_worst),
+        cmocka_unit_test(no_memory_is_no_success),
         cmocka_unit_test(wrong_usage_is_2),
         cmocka_unit_test(closed_handles_do_no_harm),
         cmocka_unit_test(machines_have_their_exit_status),

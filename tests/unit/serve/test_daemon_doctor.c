@@ -16,12 +16,15 @@
 static struct rig rig;
 static struct client client;
 
+/* `doctor`: its path; NULL: the fake one's; "": not told. */
 static void start(const char *mode, const char *doctor, const char *more, bool gpu)
 {
     static char setting[64];
     char config[1024];
-    snprintf(config, sizeof(config), "[engine]\nheartbeat_ms = 500\nfirst_ms = 30000\ndoctor = %s\n%s\n",
-             doctor != NULL ? doctor : getenv("HALO_TEST_DOCTOR"), more);
+    if (doctor == NULL)
+        doctor = getenv("HALO_TEST_DOCTOR");
+    snprintf(config, sizeof(config), "[engine]\nheartbeat_ms = 500\nfirst_ms = 30000\n%s%s\n%s\n",
+             doctor[0] != '\0' ? "doctor = " : "", doctor, more);
     snprintf(setting, sizeof(setting), "FAKE_DOCTOR=%s", mode);
     rig_start(&rig, config, gpu ? (const char *[]){setting, "FAKE_GPU=1", NULL} : (const char *[]){setting, NULL});
     client_connect(&client, &rig);
@@ -220,6 +223,24 @@ static void one_that_is_not_there_is_said_so(void **state)
     stop();
 }
 
+static void the_one_beside_halod_is_found(void **state)
+{
+    char bin[64], path[96], command[1024], halod[512];
+    sysroot_dir_create(bin);
+    snprintf(halod, sizeof(halod), "%s", getenv("HALO_TEST_HALOD"));
+    snprintf(command, sizeof(command), "cp '%s' %s/halod && cp '%s' %s/halo-doctor", halod, bin,
+             getenv("HALO_TEST_DOCTOR"), bin);
+    assert_int_equal(system(command), 0);
+    snprintf(path, sizeof(path), "%s/halod", bin);
+    setenv("HALO_TEST_HALOD", path, 1);
+    start("findings", "", "", true);
+    hang_once();
+    wait_log("halo-doctor on the engine's death: mes FAIL: install other firmware");
+    stop();
+    setenv("HALO_TEST_HALOD", halod, 1);
+    sysroot_dir_remove(bin);
+}
+
 /* The program itself, on a machine with bad firmware: what it writes is what the daemon reads. */
 static void the_real_doctor_is_understood(void **state)
 {
@@ -261,6 +282,7 @@ int main(void)
         cmocka_unit_test(one_that_hangs_does_not_keep_the_daemon),
         cmocka_unit_test(what_it_says_is_not_trusted),
         cmocka_unit_test(one_that_is_not_there_is_said_so),
+        cmocka_unit_test(the_one_beside_halod_is_found),
         cmocka_unit_test(the_real_doctor_is_understood),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
