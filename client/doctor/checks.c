@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REAP_MS 200 /* what a killed child gets to go */
+#define REAP_MS 1000 /* what killed children get to go; on a machine that is busy they need it */
 
 /* Shared with the child. */
 struct desk {
@@ -175,12 +175,19 @@ static void conclude(struct desk *desk, const struct run *run, const struct halo
     finding->read[sizeof finding->read - 1] = '\0';
     if (desk->at[0])
         halo_doctor_finding_read(finding, "%s: no answer", desk->at);
-    if (run->was_killed)
+    if (run->was_killed && run->pid > 0) {
+        finding->stages = HALO_DOCTOR_STAGE_OPEN | HALO_DOCTOR_STAGE_LOAD | HALO_DOCTOR_STAGE_LAUNCH |
+                          HALO_DOCTOR_STAGE_STEP;
+        halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
+                                "It did not end within %d ms and cannot be killed: the driver behind that file is "
+                                "stuck. `journalctl -k` has its last words; only a restart of the machine frees it.",
+                                options->wait_ms);
+    } else if (run->was_killed)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                                "It did not end within %d ms%s. When it is the GPU's file that does not answer, the "
-                                "driver is stuck: `journalctl -k` has its last words, a restart of the machine frees "
-                                "it.",
-                                options->wait_ms, run->pid > 0 ? " and cannot be killed" : "");
+                                "It did not end within %d ms. When the machine is not merely busy (--wait-ms gives it "
+                                "more time), the driver behind that file is stuck, and `journalctl -k` has its last "
+                                "words.",
+                                options->wait_ms);
     else if (run->status < 0)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN, "It could not be started: %s.", strerror(-run->status));
     else

@@ -1,21 +1,25 @@
 /* fuzz_checkup.c: lines that claim to be halo-doctor's. What is kept of them is bounded, whole characters, and never of
- * a lower rank than what was there. Input: a byte for the stage, then the lines.
+ * a lower rank than what was there. Input: a byte for what the engine was doing, then the lines.
  */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
 #include <serve/checkup.h>
+#include <serve/engine.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const stages[] = {"", "open", "load", "launch", "step"};
+    static struct halo_engine engine;
     struct halo_checkup_finding best = {0};
     if (size == 0)
         return 0;
-    const char *stage = stages[data[0] % 5], *at = (const char *)data + 1, *end = (const char *)data + size;
+    engine.state = data[0] & 1 ? HALO_ENGINE_STARTING : HALO_ENGINE_READY;
+    engine.load[0] = data[0] & 2 ? 'x' : '\0';
+    engine.activity = (enum halo_wire_activity)((data[0] >> 2) % (HALO_WIRE_ACTIVITY_STEP + 1));
+    const char *stage = halo_checkup_stage(&engine), *at = (const char *)data + 1, *end = (const char *)data + size;
     while (at < end) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t n = newline ? (size_t)(newline - at) : (size_t)(end - at);

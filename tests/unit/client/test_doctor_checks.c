@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "checks.h"
@@ -203,6 +204,30 @@ static void one_that_hangs_is_killed_and_named(void **state)
     assert_non_null(strstr(finding.advice, "within 2000 ms"));
 }
 
+static bool unreapable;
+
+pid_t __real_waitpid(pid_t pid, int *status, int options);
+pid_t __wrap_waitpid(pid_t pid, int *status, int options);
+pid_t __wrap_waitpid(pid_t pid, int *status, int options)
+{
+    if (unreapable)
+        return 0; /* as of one that waits inside the kernel */
+    return __real_waitpid(pid, status, options);
+}
+
+static void one_that_cannot_be_killed_is_left_behind(void **state)
+{
+    unreapable = true;
+    struct halo_doctor_finding finding = run_one(hang, 2000);
+    unreapable = false;
+    while (waitpid(-1, NULL, 0) > 0)
+        ;
+    assert_int_equal(finding.verdict, HALO_DOCTOR_FAIL);
+    assert_non_null(strstr(finding.read, "/sys/second: no answer"));
+    assert_non_null(strstr(finding.advice, "cannot be killed"));
+    assert_true(finding.stages & HALO_DOCTOR_STAGE_OPEN && finding.stages & HALO_DOCTOR_STAGE_STEP);
+}
+
 static void one_that_crashes_is_told(void **state)
 {
     struct halo_doctor_finding finding = run_one(crash, WAIT_MS);
@@ -224,6 +249,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_verdict_has_a_machine),
         cmocka_unit_test(a_named_runtime_is_the_one_that_counts),
         cmocka_unit_test(one_that_hangs_is_killed_and_named),
+        cmocka_unit_test(one_that_cannot_be_killed_is_left_behind),
         cmocka_unit_test(one_that_crashes_is_told),
         cmocka_unit_test(one_that_shouts_is_not_heard),
     };
