@@ -3,6 +3,7 @@
  * Mail in, steps, mail out. It never touches JSON or files. Failures travel inside the objects that failed.
  */
 #include <engine/device_thread.h>
+#include <engine/keep.h>
 
 #include <assert.h>
 #include <base/clock.h>
@@ -171,7 +172,58 @@ static void seal_model(struct halo_device_thread *t, struct halo_load *load)
         return;
     }
     t->models[t->n_models++] = loaded;
+    if (!t->keeps_prefixes || !t->ops->kv_write) {
+        halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE, load);
+        return;
+    }
+    memcpy(load->layout, t->info.kv_layout, sizeof(load->layout));
+    load->page_bytes = t->ops->kv_page_bytes(loaded->device_model);
+    halo_note_post(t->text, &load->note, HALO_NOTE_LOAD_PREFIXES, load);
+}
+
+/* Nobody knows of the model yet: a failure costs the prefixes only. */
+static void restore(struct halo_device_thread *t, struct halo_load *load)
+{
+    struct halo_prefix_key key = {.page_bytes = load->page_bytes, .n_vocab = load->loaded->model->plan.n_vocab};
+    set_phase(t, "bringing prefixes back");
+    if (load->image && usable(t, &load->prefix_fault)) {
+        int r = halo_keep_restore(load->loaded, t->ops, &key, load->image, load->n_records, &load->n_restored,
+                                  &load->prefix_fault);
+        if (r < 0)
+            on_failure(t, r);
+    }
     halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE, load);
+}
+
+static void end_save(struct halo_device_thread *t, struct halo_save *save)
+{
+    halo_save_end(save);
+    save->loaded->saving = false;
+    halo_note_post(t->port, &save->note, HALO_NOTE_SAVE_DONE, save);
+}
+
+/* The next chunk, or the end when the last one was written or something failed. */
+static void save_pages(struct halo_device_thread *t, struct halo_save *save)
+{
+    set_phase(t, "saving prefixes");
+    if (save->over || save->fault.code != HALO_FAULT_NONE) {
+        end_save(t, save);
+        return;
+    }
+    if (!save->loaded->saving) {
+        save->loaded->saving = true;
+        halo_prefix_key_of(&save->loaded->model->plan, halo_gguf_fingerprint(save->loaded->model->gguf), save->stamp,
+                           t->info.kv_layout, t->ops->kv_page_bytes(save->loaded->device_model), &save->key);
+        if (usable(t, &save->fault) && halo_save_begin(save) < 0)
+            halo_fault_set(&save->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to save prefixes");
+    }
+    int r = save->fault.code == HALO_FAULT_NONE ? halo_save_fill(save, t->ops) : 0;
+    if (r < 0)
+        on_failure(t, r);
+    if (save->n_order == 0 || (save->over && save->n_done == 0))
+        end_save(t, save); /* there is nothing to save, or no way to */
+    else
+        halo_note_post(t->text, &save->note, HALO_NOTE_SAVE_WRITE, save);
 }
 
 static void unload(struct halo_device_thread *t, struct halo_loaded *loaded)
@@ -267,7 +319,9 @@ static enum halo_activity activity_of(const struct halo_note *note)
     case HALO_NOTE_LOAD_CREATE:
     case HALO_NOTE_LOAD_SEAL:
     case HALO_NOTE_UNLOAD: return HALO_ACTIVITY_MODEL;
-    case HALO_NOTE_FORECAST: return HALO_ACTIVITY_STEP;
+    case HALO_NOTE_FORECAST:
+    case HALO_NOTE_LOAD_RESTORE:
+    case HALO_NOTE_SAVE_PAGES: return HALO_ACTIVITY_STEP;
     default: return HALO_ACTIVITY_IDLE;
     }
 }
@@ -287,6 +341,8 @@ static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
         case HALO_NOTE_BENCH: append_bench(t, note->to); break;
         case HALO_NOTE_FORECAST: forecast(t, note->to); break;
         case HALO_NOTE_RESET: reset(t, note->to); break;
+        case HALO_NOTE_LOAD_RESTORE: restore(t, note->to); break;
+        case HALO_NOTE_SAVE_PAGES: save_pages(t, note->to); break;
         default: assert(!"no note for the device thread");
         }
     }
@@ -351,6 +407,8 @@ static bool run_models(struct halo_device_thread *t)
     share_device(t);
     for (uint32_t i = 0; i < t->n_models; i++) {
         struct halo_fault fault = {0};
+        if (t->models[i]->saving)
+            continue;
         t->models[i]->scheduler.closed = t->benches != NULL;
         int r = halo_scheduler_step(&t->models[i]->scheduler, &fault);
         worked |= r != HALO_SCHEDULER_IDLE;

@@ -23,6 +23,7 @@
 
 #define EXIT_USAGE 2
 #define MAX_MODEL_DIRS 16
+#define SAVE_BYTES (256ull << 20)
 
 struct options {
     struct halo_engine_setup engine;
@@ -41,6 +42,8 @@ static const char usage[] =
     "      --device D         auto (default), cpu or hip\n"
     "      --hip-lib PATH     the HIP runtime to use instead of the one that is found\n"
     "      --budget-bytes N   memory that all models together may take; default: what is free at the start\n"
+    "      --state-dir DIR    where cached prefixes are saved and looked for (DIR/prefixes); default: nowhere\n"
+    "      --save-bytes N     of saved prefixes, at most; default: 268435456\n"
     "      --threads N        threads of the cpu device; default: as many as the process may use\n"
     "      --variant V        kernels of the cpu device: reference, avx2, avx512; default: the best\n"
     "                         that the processor has\n"
@@ -70,6 +73,8 @@ enum {
     OPT_HIP_LIB,
     OPT_THREADS,
     OPT_BUDGET,
+    OPT_STATE_DIR,
+    OPT_SAVE,
     OPT_VARIANT,
     OPT_LOG_LEVEL,
     OPT_VERSION,
@@ -78,6 +83,8 @@ enum {
 
 static const struct option long_options[] = {
     {"stdio", no_argument, NULL, OPT_STDIO},         {"fd", required_argument, NULL, OPT_FD},
+    {"state-dir", required_argument, NULL, OPT_STATE_DIR},
+    {"save-bytes", required_argument, NULL, OPT_SAVE},
     {"budget-bytes", required_argument, NULL, OPT_BUDGET},
     {"model-dir", required_argument, NULL, OPT_MODEL_DIR}, {"device", required_argument, NULL, OPT_DEVICE},
     {"hip-lib", required_argument, NULL, OPT_HIP_LIB}, {"threads", required_argument, NULL, OPT_THREADS},
@@ -116,6 +123,12 @@ static int take_option(struct options *o, int option)
             return refuse("--budget-bytes wants a number of bytes, not", optarg);
         o->engine.budget_bytes = (uint64_t)number;
         return -1;
+    case OPT_STATE_DIR: o->engine.state_dir = optarg; return -1;
+    case OPT_SAVE:
+        if (!parse_number(optarg, 0, LONG_MAX, &number))
+            return refuse("--save-bytes wants a number of bytes, not", optarg);
+        o->engine.save_bytes = (uint64_t)number;
+        return -1;
     case OPT_VARIANT: o->engine.device_options.variant = optarg; return -1;
     case OPT_LOG_LEVEL:
         if (halo_log_level_parse(optarg, &level) < 0)
@@ -131,7 +144,8 @@ static int take_option(struct options *o, int option)
 static int parse_options(struct options *o, int argc, char **argv)
 {
     int option, status;
-    *o = (struct options){.engine = {.in_fd = STDIN_FILENO, .out_fd = STDOUT_FILENO}, .device = "auto"};
+    *o = (struct options){.engine = {.in_fd = STDIN_FILENO, .out_fd = STDOUT_FILENO, .save_bytes = SAVE_BYTES},
+                           .device = "auto"};
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1)
         if ((status = take_option(o, option)) >= 0)
             return status;

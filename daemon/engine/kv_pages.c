@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <kernels/plan.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #define PAGE HALO_KV_PAGE_TOKENS
@@ -85,6 +86,65 @@ uint32_t halo_kv_pool_forget(struct halo_kv_pool *pool, bool all, uint64_t user)
             n_freed++;
         }
     return n_freed;
+}
+
+/* ---- what outlives the pool ---- */
+
+/* The page and what it follows, the first of the text first. A page that is held here has its place already. */
+static uint32_t hold_chain(struct halo_kv_pool *pool, uint32_t page, bool *held, uint32_t *order, uint32_t n)
+{
+    uint32_t n_chain = 0;
+    for (uint32_t at = page; at != NONE && !held[at]; at = pool->prefix.entries[at].parent)
+        n_chain++;
+    uint32_t place = n + n_chain;
+    for (uint32_t at = page; place > n; at = pool->prefix.entries[at].parent) {
+        hold(pool, at);
+        held[at] = true;
+        order[--place] = at;
+    }
+    return n + n_chain;
+}
+
+uint32_t halo_kv_pool_hold_listed(struct halo_kv_pool *pool, uint32_t *order)
+{
+    const struct halo_prefix *prefix = &pool->prefix;
+    bool *held = calloc(pool->n_pages + 1, sizeof(*held));
+    uint32_t n = 0;
+    if (!held)
+        return 0;
+    for (uint32_t page = 0; page < pool->n_pages; page++) /* those in use are the latest */
+        if (prefix->entries[page].listed && !prefix->entries[page].idle)
+            n = hold_chain(pool, page, held, order, n);
+    while (prefix->idle_last != NONE)
+        n = hold_chain(pool, prefix->idle_last, held, order, n);
+    free(held);
+    return n;
+}
+
+void halo_kv_pool_drop_listed(struct halo_kv_pool *pool, const uint32_t *order, uint32_t n)
+{
+    while (n > 0)
+        drop(pool, order[--n]);
+}
+
+uint32_t halo_kv_pool_list_free(struct halo_kv_pool *pool, uint32_t parent, uint64_t user, const int32_t *ids,
+                                uint32_t n, bool *ret_new)
+{
+    uint32_t page = NONE;
+    if (n == PAGE)
+        page = halo_prefix_find(&pool->prefix, parent, user, ids);
+    else if (halo_prefix_find_tail(&pool->prefix, parent, user, ids, n, &page) < n)
+        page = NONE;
+    *ret_new = page == NONE;
+    if (page != NONE) {
+        hold(pool, page);
+        return page;
+    }
+    if (pool->n_free == 0)
+        return NONE;
+    page = take(pool);
+    halo_prefix_add(&pool->prefix, page, parent, user, ids, n);
+    return page;
 }
 
 /* ---- tables ---- */

@@ -172,6 +172,7 @@ static void take_note(struct halo_port *port, struct halo_note *note)
     case HALO_NOTE_BENCH_DONE: halo_port_bench_done(port, note->to); break;
     case HALO_NOTE_FORECAST_DONE: halo_port_forecast_done(port, note->to); break;
     case HALO_NOTE_RESET_DONE: halo_port_reset_done(port, note->to); break;
+    case HALO_NOTE_SAVE_DONE: halo_port_save_done(port, note->to); break;
     case HALO_NOTE_DEVICE_OPEN: device_open(port); break;
     default: assert(!"no note for the port");
     }

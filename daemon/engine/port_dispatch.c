@@ -33,7 +33,7 @@ const char *halo_request_was(const struct halo_request *request)
     case HALO_REQUEST_DEVICE:
         if (request->sequence)
             return halo_sequence_state_name(halo_sequence_state_of(request->sequence));
-        return request->bench ? "bench" : request->forecast ? "plan" : "reset";
+        return request->bench ? "bench" : request->forecast ? "plan" : request->saving ? "saving" : "reset";
     default: return "queued";
     }
 }
@@ -120,6 +120,7 @@ void halo_port_dispatch(struct halo_port *port, struct halo_request *request)
     case HALO_MSG_LOAD: halo_port_load(port, request); break;
     case HALO_MSG_UNLOAD: halo_port_unload(port, request); break;
     case HALO_MSG_CANCEL: cancel(port, request); break;
+    case HALO_MSG_SAVE: halo_port_save(port, request); break;
     case HALO_MSG_RESET: halo_port_reset(port, request); break;
     case HALO_MSG_BENCH: halo_port_bench(port, request); break;
     case HALO_MSG_MODELS:

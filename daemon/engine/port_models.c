@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <base/clock.h>
+#include <base/log.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,13 @@ void halo_port_release_model(struct halo_port *port, struct halo_request *reques
     assert(loaded->n_users > 0);
     loaded->n_users--;
     loaded->idle_since_ns = halo_clock_ns();
+    maybe_unload(port, loaded);
+}
+
+void halo_port_let_go(struct halo_port *port, struct halo_loaded *loaded)
+{
+    assert(loaded->n_users > 0);
+    loaded->n_users--;
     maybe_unload(port, loaded);
 }
 
@@ -286,6 +294,8 @@ static void put_loaded(struct halo_port *port, struct halo_request *request, str
             changes[i] = halo_str_of(load->changes[i]);
         ev.loaded.changes.at = changes;
         ev.loaded.changes.n = load->n_changes;
+        ev.loaded.has_prefix_pages = load->n_restored > 0;
+        ev.loaded.prefix_pages = load->n_restored;
     }
     halo_request_end(port, request, &ev);
 }
@@ -417,6 +427,12 @@ static void put_notices(struct halo_port *port, struct halo_request *request, co
         put_notice(port, request, "io_fallback", load->report.notice);
     for (uint32_t i = 0; i < load->n_changes; i++)
         put_notice(port, request, "load_changed", load->changes[i]);
+    if (load->prefix_fault.code != HALO_FAULT_NONE) {
+        snprintf(port->prefix_problem, sizeof(port->prefix_problem), "saved prefixes of %.200s are ignored: %s",
+                 load->loaded->name, load->prefix_fault.text);
+        halo_log(HALO_LOG_WARN, "%s", port->prefix_problem);
+        put_notice(port, request, "prefixes_ignored", port->prefix_problem);
+    }
     if (problem) {
         char text[400];
         snprintf(text, sizeof(text), "a chat template can not be used, so `messages` that need it will be refused: %s",
@@ -438,6 +454,7 @@ void halo_port_load_done(struct halo_port *port, struct halo_load *load)
         HALO_COUNT(&port->stats, load_us, load->report.elapsed_ns / 1000);
         halo_loaded_move(loaded, HALO_MODEL_READY);
         loaded->idle_since_ns = halo_clock_ns();
+        port->n_restored += load->n_restored;
         put_notices(port, request, load);
         put_loaded(port, request, loaded, load);
     } else {
@@ -449,5 +466,6 @@ void halo_port_load_done(struct halo_port *port, struct halo_load *load)
     }
     halo_port_load_over(port, load);
     dispatch_waiting(port, waiting, &fault);
+    free(load->image);
     free(load);
 }

@@ -9,6 +9,7 @@
  *   port_sequence.c  events of generate and score
  *   port_report.c    hello, status, stats, diag, heartbeat
  *   port_plan.c      plan and bench
+ *   port_save.c      save
  *   text*.c          the text thread: what needs a tokenizer or a file's directory
  */
 #ifndef HALO_ENGINE_PORT_PRIV_H
@@ -16,6 +17,7 @@
 
 #include <base/arena.h>
 #include <engine/device_thread.h>
+#include <engine/keep.h>
 #include <protocol/json_write.h>
 #include <protocol/line.h>
 #include <protocol/message.h>
@@ -60,6 +62,7 @@ struct halo_request {
     struct halo_bench *bench;
     struct halo_forecast *forecast;
     struct halo_reset *reset;
+    struct halo_port_saving *saving;
 
     /* generate */
     bool blocked, finished;    /* events wait because the output is full; the sequence has ended */
@@ -76,6 +79,8 @@ struct halo_port_config {
     bool link;                 /* the peer is halod: heartbeats, end at its end; otherwise a person or a pipe */
     const char *const *model_dirs;
     size_t n_model_dirs;
+    const char *state_dir;     /* where prefixes outlive the process; NULL: nowhere */
+    uint64_t save_bytes;       /* of them, at most; 0: none */
 };
 
 struct halo_text_thread {
@@ -106,6 +111,9 @@ struct halo_port {
     struct halo_request *parked;     /* for the device to open */
     struct halo_loaded *loaded[HALO_MAX_KNOWN];
     uint32_t n_loaded;
+    struct halo_request *saver; /* the one `save` that is under way */
+    uint32_t n_restored;        /* pages that came back from disk */
+    char prefix_problem[512];   /* why saved prefixes were left alone, the last time; "" */
     struct halo_load *load_now, *load_queue; /* one at a time, the others in order of arrival */
     uint64_t born_ns;
 
@@ -156,6 +164,7 @@ void halo_request_to_text(struct halo_port *port, struct halo_request *request);
  * ends, negative: the request was ended with an error. */
 int halo_port_hold_model(struct halo_port *port, struct halo_request *request, struct halo_str name);
 void halo_port_release_model(struct halo_port *port, struct halo_request *request);
+void halo_port_let_go(struct halo_port *port, struct halo_loaded *loaded); /* one user less, and that was no use of it */
 void halo_port_load(struct halo_port *port, struct halo_request *request);
 void halo_port_unload(struct halo_port *port, struct halo_request *request);
 void halo_port_mark_loaded(struct halo_port *port, struct halo_request *request); /* in the answer to `models` */
@@ -197,6 +206,11 @@ void halo_port_bench_progress(struct halo_port *port, struct halo_bench *bench);
 void halo_port_bench_done(struct halo_port *port, struct halo_bench *bench);
 void halo_port_forecast(struct halo_port *port, struct halo_request *request); /* the text thread has read the model */
 void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *forecast);
+
+/* port_save.c */
+void halo_port_save(struct halo_port *port, struct halo_request *request);
+void halo_port_save_done(struct halo_port *port, struct halo_save *save);
+void halo_port_saving_destroy(struct halo_port_saving *saving);
 
 /* text.c: the thread; the others are jobs of it, and set request->fault or results. */
 int halo_text_thread_start(struct halo_text_thread *text);

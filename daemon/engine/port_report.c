@@ -79,11 +79,25 @@ static void describe_model(const struct halo_port *port, const struct halo_loade
     halo_port_fill_model(port, loaded, ret);
 }
 
+/* What became of saved prefixes. */
+static void write_more(const struct halo_port *port, struct halo_json *w)
+{
+    halo_json_object_begin(w);
+    halo_json_key(w, "prefix_pages_restored");
+    halo_json_u64(w, port->n_restored);
+    if (port->prefix_problem[0]) {
+        halo_json_key(w, "prefixes_ignored");
+        halo_json_str(w, port->prefix_problem);
+    }
+    halo_json_object_end(w);
+}
+
 void halo_port_status(struct halo_port *port, struct halo_request *request)
 {
     struct halo_part_model_info models[HALO_MAX_KNOWN];
     struct halo_device_info info;
     struct halo_fault fault = {0};
+    struct halo_json more;
     struct halo_ev ev;
     uint64_t memory = 0;
     uint32_t n_models = 0;
@@ -121,7 +135,12 @@ void halo_port_status(struct halo_port *port, struct halo_request *request)
     snprintf(uses, sizeof(uses), "{\"models\":%llu,\"budget\":%llu,\"total\":%llu}", (unsigned long long)memory,
              (unsigned long long)halo_device_thread_budget(&port->device), (unsigned long long)info.memory_bytes);
     ev.status.memory = halo_raw_of(uses);
+    halo_json_init(&more);
+    write_more(port, &more);
+    ev.status.has_more = more.error == 0;
+    ev.status.more = (struct halo_raw){more.at, more.len};
     halo_request_end(port, request, &ev);
+    halo_json_finish(&more);
 }
 
 static void write_histogram(struct halo_json *w, struct halo_histogram *histogram, enum halo_histogram_id id)

@@ -72,6 +72,7 @@ static void destroy(struct halo_port *port, struct halo_request *request)
     halo_sequence_destroy(request->sequence);
     halo_bench_destroy(request->bench);
     destroy_forecast(request->forecast);
+    halo_port_saving_destroy(request->saving);
     free(request->reset);
     free(request->text);
     halo_arena_finish(&request->arena);

@@ -9,7 +9,8 @@
 static int start(struct halo_port *port, const struct halo_engine_setup *setup)
 {
     struct halo_port_config config = {.in_fd = setup->in_fd, .out_fd = setup->out_fd, .link = setup->link,
-                                      .model_dirs = setup->model_dirs, .n_model_dirs = setup->n_model_dirs};
+                                      .model_dirs = setup->model_dirs, .n_model_dirs = setup->n_model_dirs,
+                                      .state_dir = setup->state_dir, .save_bytes = setup->save_bytes};
     int r = halo_port_init(port, &config);
     if (r < 0)
         return r;
@@ -19,6 +20,8 @@ static int start(struct halo_port *port, const struct halo_engine_setup *setup)
     port->device.ops = setup->device;
     port->device.options = setup->device_options;
     port->device.budget_bytes = setup->budget_bytes;
+    port->device.keeps_prefixes = setup->state_dir && setup->save_bytes > 0;
+    port->device.text = &port->text.box;
     port->device.port = &port->box;
     port->device.prefetch = &port->prefetch.box;
     port->device.stats = &port->stats;

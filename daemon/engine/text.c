@@ -84,6 +84,22 @@ static void parse_load(struct halo_text_thread *text, struct halo_load *load)
         halo_note_post(text->device, &load->note, HALO_NOTE_LOAD_CREATE, load);
 }
 
+/* A file that cannot be used stays where it is, for whoever wants to know. */
+static void take_prefixes(struct halo_text_thread *text, struct halo_load *load)
+{
+    const struct halo_model *model = load->loaded->model;
+    const char *fingerprint = halo_gguf_fingerprint(model->gguf);
+    struct halo_prefix_key key;
+    char path[HALO_PREFIX_PATH_BYTES], stamp[HALO_GGUF_STAMP_BYTES];
+    halo_gguf_stamp(model->gguf, stamp);
+    halo_prefix_key_of(&model->plan, fingerprint, stamp, load->layout, load->page_bytes, &key);
+    if (halo_prefix_disk_path(text->config->state_dir, fingerprint, path) == 0 &&
+        halo_prefix_disk_take(path, &key, text->config->save_bytes, &load->image, &load->n_records,
+                              &load->prefix_fault) < 0)
+        halo_fault_prefix(&load->prefix_fault, "%.160s", path);
+    halo_note_post(text->device, &load->note, HALO_NOTE_LOAD_RESTORE, load);
+}
+
 /* ---- the loop ---- */
 
 static void do_job(struct halo_text_thread *text, struct halo_request *request)
@@ -103,6 +119,12 @@ static void do_job(struct halo_text_thread *text, struct halo_request *request)
     halo_note_post(text->port, &request->note, HALO_NOTE_TEXT_DONE, request);
 }
 
+static void write_save(struct halo_text_thread *text, struct halo_save *save)
+{
+    halo_save_write(save, text->config->state_dir);
+    halo_note_post(text->device, &save->note, HALO_NOTE_SAVE_PAGES, save);
+}
+
 static void *loop(void *ud)
 {
     struct halo_text_thread *text = ud;
@@ -111,10 +133,12 @@ static void *loop(void *ud)
         while (mail) {
             struct halo_note *note = halo_note_of(mail);
             mail = mail->next;
-            if (note->what == HALO_NOTE_LOAD_PARSE)
-                parse_load(text, note->to);
-            else
-                do_job(text, note->to);
+            switch (note->what) {
+            case HALO_NOTE_LOAD_PARSE: parse_load(text, note->to); break;
+            case HALO_NOTE_LOAD_PREFIXES: take_prefixes(text, note->to); break;
+            case HALO_NOTE_SAVE_WRITE: write_save(text, note->to); break;
+            default: do_job(text, note->to);
+            }
         }
     }
     return NULL;

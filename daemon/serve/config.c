@@ -38,6 +38,8 @@ static const struct key keys[] = {
     {"models", "on_demand", KEY_BOOL, FIELD(on_demand), 0, 1, 1},
     NUMBER("models", keep_alive_s, 0, 1000000000, 0),
     NUMBER("models", budget_bytes, 0, INT64_MAX, 0),
+    NUMBER("prefixes", save_bytes, 0, INT64_MAX, 256ll << 20),
+    NUMBER("prefixes", save_ms, 0, HOUR_MS, 2000),
     {"engine", "path", KEY_STRING, FIELD(engine_path)},
     {"engine", "device", KEY_DEVICE, FIELD(device)},
     {"engine", "hip_lib", KEY_STRING, FIELD(hip_lib)},

@@ -171,6 +171,10 @@ int halo_deliver_line(struct halo_daemon *daemon, const char *line, size_t len, 
                                 shown, line);
     if (id == engine->hello_id)
         return halo_engine_hello(engine, line, len, fault);
+    if (id == daemon->save_id) {
+        halo_shutdown_saved(daemon, line, len);
+        return 0;
+    }
     struct halo_request *request = halo_request_find(&daemon->requests, id);
     if (request == NULL || request->state == HALO_REQUEST_WAITING) {
         daemon->counters.events_late++;

@@ -110,10 +110,10 @@ int halo_engine_run_read_stderr(struct halo_engine_run *run)
     return uv_read_start((uv_stream_t *)&run->err, give_buffer, read_stderr);
 }
 
-#define ARGS_MAX 16
+#define ARGS_MAX 20
 
 struct arg_texts {
-    char fd[16], threads[24], budget[24];
+    char fd[16], threads[24], budget[24], save[24];
 };
 
 static char **make_args(const struct halo_config *config, struct arg_texts *texts)
@@ -124,6 +124,7 @@ static char **make_args(const struct halo_config *config, struct arg_texts *text
         return NULL;
     snprintf(texts->fd, sizeof(texts->fd), "%d", HALO_ENGINE_FD);
     snprintf(texts->threads, sizeof(texts->threads), "%lld", (long long)config->threads);
+    snprintf(texts->save, sizeof(texts->save), "%lld", (long long)config->save_bytes);
     snprintf(texts->budget, sizeof(texts->budget), "%lld", (long long)config->budget_bytes);
     args[n++] = config->engine_path;
     args[n++] = (char *)"--fd";
@@ -141,6 +142,12 @@ static char **make_args(const struct halo_config *config, struct arg_texts *text
     if (config->budget_bytes > 0) {
         args[n++] = (char *)"--budget-bytes";
         args[n++] = texts->budget;
+    }
+    if (halo_daemon_saves(config)) {
+        args[n++] = (char *)"--state-dir";
+        args[n++] = config->state_dir;
+        args[n++] = (char *)"--save-bytes";
+        args[n++] = texts->save;
     }
     for (size_t i = 0; i < config->n_model_dirs; i++) {
         args[n++] = (char *)"--model-dir";

@@ -43,7 +43,7 @@ static int say_hello(struct halo_engine *engine)
 void halo_engine_start(struct halo_engine *engine)
 {
     struct halo_daemon *daemon = engine->daemon;
-    if (daemon->state >= HALO_DAEMON_CLOSING)
+    if (daemon->state >= HALO_DAEMON_SAVING)
         return;
     assert(engine->run == NULL);
     uv_timer_stop(&engine->timer);
@@ -160,7 +160,9 @@ void halo_engine_run_gone(struct halo_engine *engine)
 {
     struct halo_daemon *daemon = engine->daemon;
     halo_engine_move(engine, HALO_ENGINE_DOWN);
-    if (daemon->state >= HALO_DAEMON_CLOSING) {
+    if (daemon->state == HALO_DAEMON_SAVING)
+        halo_shutdown_saved(daemon, NULL, 0);
+    if (daemon->state >= HALO_DAEMON_SAVING) {
         halo_shutdown_check(daemon);
         return;
     }

@@ -27,6 +27,10 @@ const char *__tsan_default_options(void) { return "halt_on_error=1"; }
 
 static char model_dir[4096];
 
+const struct halo_device_ops *child_device;
+const char *child_state_dir;
+uint64_t child_save_bytes = 64u << 20;
+
 static void run_engine(const struct child *child, int in_fd, int out_fd)
 {
     static const char *dirs[1] = {model_dir};
@@ -37,7 +41,10 @@ static void run_engine(const struct child *child, int in_fd, int out_fd)
                                       .link = child->link,
                                       .model_dirs = dirs,
                                       .n_model_dirs = 1,
-                                      .device = fake_device()};
+                                      .state_dir = child_state_dir,
+                                      .save_bytes = child_save_bytes,
+                                      .device_options = {.n_threads = 2},
+                                      .device = child_device ? child_device : fake_device()};
     _exit(halo_engine_run(&setup));
 }
 

@@ -41,6 +41,11 @@ struct child {
     char last_unaddressed[4096];
 };
 
+/* Of the children that follow: the device (NULL: the scripted one), and where prefixes are saved (NULL: nowhere). */
+extern const struct halo_device_ops *child_device;
+extern const char *child_state_dir;
+extern uint64_t child_save_bytes;
+
 /* Starts with a healthy device unless the control is changed by `script` before. */
 void child_start(struct child *child, bool link, void (*script)(struct fake_control *control));
 /* Ends the input, reads the rest and takes the exit status, within 10 s. */

@@ -30,6 +30,7 @@
  *   FAKE_GPU          1: its device is not batch-invariant, as a GPU is not
  *   FAKE_MUTE         1: never answers hello
  *   FAKE_STUBBORN     1: ignores SIGTERM and the end of its socket
+ *   FAKE_SAVE         die: SIGKILL to itself when it is to save prefixes; never: no answer to that
  *   FAKE_QUIET_MS     N: no heartbeats and no answers from N ms on, first start only
  */
 #include <assert.h>
@@ -523,6 +524,22 @@ static void answer_status(const struct halo_msg *msg)
     emit(&ev);
 }
 
+static void answer_save(const struct halo_msg *msg)
+{
+    const char *how = getenv("FAKE_SAVE");
+    struct halo_ev ev;
+    fprintf(stderr, "asked to save within %lld ms\n", (long long)msg->save.deadline_ms);
+    if (how != NULL && strcmp(how, "die") == 0)
+        kill(getpid(), SIGKILL);
+    if (how != NULL && strcmp(how, "never") == 0)
+        return;
+    halo_ev_init(&ev, HALO_EV_SAVED, &msg->id);
+    ev.saved.models = 1;
+    ev.saved.pages = 5;
+    ev.saved.bytes = 4321;
+    emit(&ev);
+}
+
 static void answer_small(const struct halo_msg *msg)
 {
     static const struct halo_str features[] = {{"batch_invariant", 15}};
@@ -566,6 +583,7 @@ static void take_line(const char *line, size_t len)
     case HALO_MSG_CANCEL:
     case HALO_MSG_PAUSE:
     case HALO_MSG_UNPAUSE: order(&msg); break;
+    case HALO_MSG_SAVE: answer_save(&msg); break;
     case HALO_MSG_STATUS:
     case HALO_MSG_MODELS: answer_status(&msg); break;
     default: answer_small(&msg); break;

@@ -280,6 +280,53 @@ static bool has_manager(void)
     return value == NULL || strcmp(value, "0") != 0;
 }
 
+/* Within drain_ms the engine is asked to save prefixes, once the requests are through; whatever it does, the end comes.
+ */
+static void prefixes_are_saved_at_the_end(void **state)
+{
+    static const struct {
+        const char *config, *how;
+        const char *says, *asked;
+    } rows[] = {
+        {"", "FAKE_SAVE=well", "cached prefixes are saved: 5 pages of 1 models, 4321 bytes", "within 1750 ms"},
+        {"", "FAKE_SAVE=die", "cached prefixes are not saved: the engine died", "asked to save"},
+        {"[prefixes]\nsave_ms = 300\n", "FAKE_SAVE=never", "the engine did not answer in time", "within 263 ms"},
+        {"[daemon]\ndrain_ms = 800\n", "FAKE_SAVE=never", "the engine did not answer in time", "asked to save"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *const env[] = {rows[i].how, NULL};
+        rig_start(&rig, rows[i].config, env);
+        client_connect(&client, &rig);
+        static const char load[] = "{\"type\":\"load\",\"id\":1,\"model\":\"a\"}";
+        assert_int_equal(client_ask(&client, load, 1, NULL), HALO_EV_LOADED);
+        client_close(&client);
+        assert_int_equal(kill(rig.pid, SIGTERM), 0);
+        assert_int_equal(rig_wait(&rig, 30000), 0);
+        if (!rig_log_has(&rig, rows[i].says) || !rig_log_has(&rig, rows[i].asked))
+            fail_msg("row %zu", i);
+        assert_int_equal(rig_engine_starts(&rig), 1);
+        rig_remove(&rig);
+    }
+}
+
+static void nothing_is_saved_where_nothing_is_wanted(void **state)
+{
+    static const char *const configs[] = {"[prefixes]\nsave_bytes = 0\n", "[prefixes]\nsave_ms = 0\n", ""};
+    for (int i = 0; i < 3; i++) {
+        rig_start(&rig, configs[i], NULL);
+        client_connect(&client, &rig);
+        if (i < 2)
+            client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"a\"}", 1, NULL);
+        else /* no model, no prefixes */
+            client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL);
+        client_close(&client);
+        assert_int_equal(kill(rig.pid, SIGTERM), 0);
+        assert_int_equal(rig_wait(&rig, 30000), 0);
+        assert_false(rig_log_has(&rig, "asked to save"));
+        rig_remove(&rig);
+    }
+}
+
 /* Readiness before the engine is up, watchdog, stopping. */
 static void tells_the_manager(void **state)
 {
@@ -352,6 +399,7 @@ static void uses_a_passed_socket(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prefixes_are_saved_at_the_end), cmocka_unit_test(nothing_is_saved_where_nothing_is_wanted),
         cmocka_unit_test(sigterm_lets_requests_finish), cmocka_unit_test(drain_time_is_kept),
         cmocka_unit_test(stubborn_engine_and_deaf_client), cmocka_unit_test(second_signal_leaves_at_once),
         cmocka_unit_test(ends_in_every_state),

@@ -40,7 +40,8 @@ struct halo_reset {
 struct halo_device_thread {
     pthread_t thread;
     struct halo_mailbox box;
-    struct halo_mailbox *port, *prefetch;
+    struct halo_mailbox *port, *prefetch, *text;
+    bool keeps_prefixes; /* there is a place to save them */
     struct halo_stats *stats;
     const struct halo_device_ops *ops;
     struct halo_device_options options;

@@ -15,6 +15,7 @@
 #define HALO_ENGINE_KV_PAGES_H
 
 #include <engine/prefix.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define HALO_KV_E_FULL 1 /* outcome: not enough pages; nothing was taken */
@@ -56,6 +57,17 @@ int halo_kv_table_grow(struct halo_kv_table *table, struct halo_kv_pool *pool, u
 
 /* Gives all pages back, the last first. */
 void halo_kv_table_clear(struct halo_kv_table *table, struct halo_kv_pool *pool);
+
+/* ---- what outlives the pool (keep.h) ---- */
+
+/* Holds every listed page, so that none is evicted: order[0..result) has them, room for n_pages: those used last first,
+ * but each behind the one that it follows. */
+uint32_t halo_kv_pool_hold_listed(struct halo_kv_pool *pool, uint32_t *order);
+/* Lets them go again, the last first, so that the order of eviction is what it was. */
+void halo_kv_pool_drop_listed(struct halo_kv_pool *pool, const uint32_t *order, uint32_t n);
+/* Takes a free page and lists it; or finds one that says the same already. Held in both cases. NONE: no page is free. */
+uint32_t halo_kv_pool_list_free(struct halo_kv_pool *pool, uint32_t parent, uint64_t user, const int32_t *ids,
+                                uint32_t n, bool *ret_new);
 
 /* ---- reuse ---- */
 

@@ -60,6 +60,7 @@ struct halo_loaded {
     /* the device thread's */
     struct halo_device_model *device_model;
     struct halo_scheduler scheduler;
+    bool saving;          /* its pages are on their way to the disk: sequences stand still */
     uint64_t freed_bytes; /* set before UNLOAD_DONE */
 };
 
@@ -107,6 +108,13 @@ struct halo_load {
     _Atomic uint32_t n_committed; /* tensors that are in place */
     atomic_bool progress_posted;
     uint64_t progress_ns; /* the prefetch thread's */
+
+    /* Saved prefixes, read by the text thread: layout is the device's, empty when its pages cannot be written. */
+    char layout[HALO_DEVICE_LAYOUT];
+    uint64_t page_bytes;
+    uint8_t *image;              /* malloc; NULL: none */
+    uint32_t n_records, n_restored;
+    struct halo_fault prefix_fault; /* why they are left alone; code NONE: no reason, or there are none */
 
     struct halo_fault fault; /* code NONE: going well */
     struct halo_reader_report report;

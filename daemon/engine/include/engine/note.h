@@ -18,11 +18,15 @@ enum halo_note_what {
     HALO_NOTE_BENCH,       /* struct halo_bench */
     HALO_NOTE_FORECAST,    /* struct halo_forecast */
     HALO_NOTE_RESET,       /* struct halo_reset */
+    HALO_NOTE_LOAD_RESTORE, /* struct halo_load: its saved prefixes were read, or there are none */
+    HALO_NOTE_SAVE_PAGES,  /* struct halo_save: the next chunk */
     /* to the prefetch thread */
     HALO_NOTE_LOAD_READ, /* struct halo_load */
     /* to the text thread */
     HALO_NOTE_TEXT,       /* struct halo_request */
     HALO_NOTE_LOAD_PARSE, /* struct halo_load */
+    HALO_NOTE_LOAD_PREFIXES, /* struct halo_load: are prefixes of it saved? */
+    HALO_NOTE_SAVE_WRITE, /* struct halo_save: a chunk for the disk */
     /* to the port */
     HALO_NOTE_EVENTS, /* struct halo_sequence: its ring has events. The device thread keeps owning the sequence */
     HALO_NOTE_SEQUENCE_DONE,  /* struct halo_sequence: ended; the last word about it */
@@ -35,6 +39,7 @@ enum halo_note_what {
     HALO_NOTE_BENCH_DONE,     /* struct halo_bench */
     HALO_NOTE_FORECAST_DONE,  /* struct halo_forecast */
     HALO_NOTE_RESET_DONE,     /* struct halo_reset */
+    HALO_NOTE_SAVE_DONE,      /* struct halo_save: one model's prefixes are saved, or not */
     HALO_NOTE_DEVICE_OPEN,    /* NULL: the device was opened, or could not be */
 };
 

@@ -27,6 +27,8 @@ struct halo_config {
     int64_t threads;    /* of the cpu device; 0: as the engine sees fit */
     bool on_demand;     /* a request that names a model has it loaded */
     int64_t keep_alive_s; /* a model that nobody uses for so long goes; 0: it stays */
+    int64_t save_bytes;   /* of cached prefixes on disk, at most; 0: none are saved */
+    int64_t save_ms;      /* of drain_ms: for saving them */
     int64_t budget_bytes; /* of all models together; 0: what is free when the engine starts */
     bool normalize;     /* default of generate.normalize */
     bool emit_token_ids; /* `committed` events for every generate */

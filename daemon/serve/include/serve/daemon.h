@@ -28,6 +28,7 @@
 enum halo_daemon_state {
     HALO_DAEMON_SERVING,
     HALO_DAEMON_DRAINING, /* a signal came: no new requests, open ones may finish */
+    HALO_DAEMON_SAVING,   /* no requests any more; the engine writes cached prefixes to disk */
     HALO_DAEMON_CLOSING,  /* all requests ended; output and engine get their last moment */
     HALO_DAEMON_CLOSED,   /* handles are closing */
     HALO_N_DAEMON_STATES
@@ -64,6 +65,8 @@ struct halo_daemon {
     uint64_t expire_at_ns; /* UINT64_MAX: not armed */
     uv_timer_t watchdog_timer;
     uv_timer_t close_timer; /* stages of the end */
+    uint64_t drain_ends_ns; /* DRAINING and SAVING */
+    uint64_t save_id;       /* of the engine's request; 0: none */
     bool engine_stuck;      /* it could not even be reaped: the loop was stopped with handles open */
     struct halo_json scratch; /* one line being made */
 };
@@ -136,6 +139,9 @@ void halo_query_answer(struct halo_daemon *daemon, struct halo_request *request,
 void halo_query_engine_known(struct halo_daemon *daemon);
 
 /* shutdown.c */
+bool halo_daemon_saves(const struct halo_config *config); /* there is a place for cached prefixes, and it is wanted */
+/* The engine's answer to `save`; NULL: it died. */
+void halo_shutdown_saved(struct halo_daemon *daemon, const char *line, size_t len);
 void halo_shutdown_begin(struct halo_daemon *daemon);
 void halo_shutdown_check(struct halo_daemon *daemon); /* a request, a peer or the engine is gone: is it time? */
 

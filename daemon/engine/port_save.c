@@ -1,0 +1,133 @@
+/* port_save.c: the request `save`: the prefixes of all loaded models to disk, one model after the other.
+ *
+ * Port thread. The models used last come first, for time and bytes may not do for all. What could not be saved is said
+ * in the answer; a request for a model that is being saved waits meanwhile.
+ */
+#include "port_priv.h"
+
+#include <assert.h>
+#include <base/clock.h>
+#include <base/log.h>
+#include <engine/keep.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* All of it; one model at a time is in `save`. */
+struct halo_port_saving {
+    struct halo_save save;
+    struct halo_loaded *done[HALO_MAX_LOADED]; /* not looked into: a model may be gone by now */
+    uint32_t n_done;
+    uint64_t left_bytes;
+    int64_t n_models, n_pages, n_bytes;
+    struct halo_str faults[HALO_MAX_LOADED];
+    char fault_texts[HALO_MAX_LOADED][512];
+    size_t n_faults;
+};
+
+static bool was_done(const struct halo_port_saving *saving, const struct halo_loaded *loaded)
+{
+    for (uint32_t i = 0; i < saving->n_done; i++)
+        if (saving->done[i] == loaded)
+            return true;
+    return false;
+}
+
+static struct halo_loaded *most_recent(const struct halo_port *port, const struct halo_port_saving *saving)
+{
+    struct halo_loaded *found = NULL;
+    for (uint32_t i = 0; i < port->n_loaded; i++) {
+        struct halo_loaded *loaded = port->loaded[i];
+        if (loaded->state == HALO_MODEL_READY && !was_done(saving, loaded) &&
+            (!found || loaded->idle_since_ns > found->idle_since_ns))
+            found = loaded;
+    }
+    return found;
+}
+
+static void answer(struct halo_port *port, struct halo_request *request)
+{
+    struct halo_port_saving *saving = request->saving;
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_SAVED, &request->msg.id);
+    ev.saved.models = saving->n_models;
+    ev.saved.pages = saving->n_pages;
+    ev.saved.bytes = saving->n_bytes;
+    for (size_t i = 0; i < saving->n_faults; i++)
+        saving->faults[i] = halo_str_of(saving->fault_texts[i]);
+    ev.saved.faults = (struct halo_str_list){saving->faults, saving->n_faults};
+    port->saver = NULL;
+    halo_request_end(port, request, &ev);
+}
+
+static void save_next(struct halo_port *port, struct halo_request *request)
+{
+    struct halo_port_saving *saving = request->saving;
+    struct halo_save *save = &saving->save;
+    uint64_t deadline_ns = save->deadline_ns;
+    struct halo_loaded *loaded = saving->n_done < HALO_MAX_LOADED ? most_recent(port, saving) : NULL;
+    if (!loaded || halo_clock_ns() >= deadline_ns || atomic_load(&request->cancel)) {
+        answer(port, request);
+        return;
+    }
+    saving->done[saving->n_done++] = loaded;
+    *save = (struct halo_save){.request = request, .loaded = loaded, .deadline_ns = deadline_ns,
+                               .most_bytes = saving->left_bytes, .all_bytes = port->config.save_bytes};
+    halo_gguf_stamp(loaded->model->gguf, save->stamp);
+    if (getrandom(save->save_id, sizeof(save->save_id), GRND_NONBLOCK) != (ssize_t)sizeof(save->save_id))
+        memcpy(save->save_id, &deadline_ns, sizeof(deadline_ns)); /* it only tells saves apart */
+    loaded->n_users++;
+    halo_note_post(&port->device.box, &save->note, HALO_NOTE_SAVE_PAGES, save);
+}
+
+void halo_port_save(struct halo_port *port, struct halo_request *request)
+{
+    const struct halo_msg_save *msg = &request->msg.save;
+    if (!port->device.keeps_prefixes || !port->device.ops->kv_read) {
+        halo_request_end_error(port, request, HALO_ERROR_UNSUPPORTED,
+                               port->device.ops->kv_read ? "the engine was started without a folder for prefixes"
+                                                         : "pages of this device cannot be read");
+        return;
+    }
+    if (port->saver) {
+        halo_request_end_error(port, request, HALO_ERROR_QUEUE_FULL, "prefixes are being saved already");
+        return;
+    }
+    struct halo_port_saving *saving = request->saving = calloc(1, sizeof(*saving));
+    if (!saving) {
+        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory to save prefixes");
+        return;
+    }
+    saving->left_bytes = port->config.save_bytes;
+    saving->save.deadline_ns = halo_clock_ns() + (uint64_t)msg->deadline_ms * 1000000;
+    port->saver = request;
+    halo_request_move(request, HALO_REQUEST_DEVICE);
+    save_next(port, request);
+}
+
+void halo_port_save_done(struct halo_port *port, struct halo_save *save)
+{
+    struct halo_request *request = save->request;
+    struct halo_port_saving *saving = request->saving;
+    struct halo_loaded *loaded = save->loaded;
+    if (save->fault.code != HALO_FAULT_NONE) {
+        char *text = saving->fault_texts[saving->n_faults++];
+        snprintf(text, sizeof(saving->fault_texts[0]), "prefixes of %.200s are not saved: %s", loaded->name,
+                 save->fault.text);
+        halo_log(HALO_LOG_WARN, "%s", text);
+    } else if (save->n_done > 0) {
+        saving->n_models++;
+        saving->n_pages += save->n_done;
+        saving->n_bytes += (int64_t)save->writer.n_bytes;
+        saving->left_bytes -= save->writer.n_bytes < saving->left_bytes ? save->writer.n_bytes : saving->left_bytes;
+    }
+    halo_port_let_go(port, loaded);
+    save_next(port, request);
+}
+
+void halo_port_saving_destroy(struct halo_port_saving *saving)
+{
+    free(saving);
+}
