@@ -25,6 +25,24 @@ static bool meminfo(struct halo_doctor_probe *probe, const char *key, double *re
     return true;
 }
 
+/* The largest memory bank that the compute driver gives the node, which is what the runtime goes by; 0: not told. */
+static uint64_t largest_bank(struct halo_doctor_probe *probe, int node)
+{
+    char names[16][HALO_DOCTOR_NAME_BYTES], text[1024];
+    uint64_t largest = 0, bytes;
+    long n = node < 0 ? 0
+                      : halo_doctor_probe_list(probe, names, 16, "/sys/class/kfd/kfd/topology/nodes/%d/mem_banks", node);
+    for (long i = 0; i < n; i++)
+        if (halo_doctor_probe_head(probe, text, sizeof text,
+                                   "/sys/class/kfd/kfd/topology/nodes/%d/mem_banks/%s/properties", node, names[i]) > 0 &&
+            halo_doctor_number_of(text, "size_in_bytes", &bytes)) {
+            halo_doctor_finding_read(probe->finding, "nodes/%d/mem_banks/%s: size_in_bytes %llu", node, names[i],
+                                     (unsigned long long)bytes);
+            largest = bytes > largest ? bytes : largest;
+        }
+    return largest;
+}
+
 void halo_doctor_look_memory(struct halo_doctor_probe *probe, struct halo_doctor_finding *finding)
 {
     struct halo_doctor_gpu gpu;
@@ -44,6 +62,9 @@ void halo_doctor_look_memory(struct halo_doctor_probe *probe, struct halo_doctor
     double usable = (double)gtt, limit = (double)pages * 4096;
     if (has_limit && limit < usable)
         usable = limit;
+    double bank = (double)largest_bank(probe, gpu.node);
+    if (bank > 0 && bank < usable)
+        usable = bank;
     unsigned want = ram / GIB > 2 * LEFT_TO_OTHERS_GIB ? (unsigned)(ram / GIB) - LEFT_TO_OTHERS_GIB : 0;
     if ((double)vram > usable)
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS,

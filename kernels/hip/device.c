@@ -64,7 +64,7 @@ static int choose_gpu(struct halo_device *device, char *reason)
         error = device->api.GetDeviceCount(&n);
     if (error || n == 0)
         return halo_hip_reason(reason, -ENODEV,
-                               "%s finds no GPU: %s (is /dev/kfd there, and is the user in the group render?)",
+                               "%s finds no GPU: %s (`halo-doctor` says what is missing)",
                                device->api.path, error ? halo_hip_error_name(error, name) : "none");
     for (int i = 0; i < n; i++) {
         error = halo_hip_api_properties(&device->api, i, &device->properties);
