@@ -12,7 +12,7 @@
 
 #define RING_ROWS 64 /* rows of events that a reader may lag behind */
 #define PROGRESS_BYTES                                                                                                 \
-    (3 * (uint32_t)sizeof(struct halo_event)) /* a started or a progress event and that of a loop beside the row's own */
+    (3 * (uint32_t)sizeof(struct halo_event)) /* a started or a progress event, and a loop's, beside the row's own */
 
 static const char *const state_names[HALO_N_SEQUENCE_STATES] = {
     [HALO_SEQUENCE_QUEUED] = "queued", [HALO_SEQUENCE_PREFILL] = "prefill", [HALO_SEQUENCE_DECODE] = "decode",

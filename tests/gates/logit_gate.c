@@ -215,6 +215,29 @@ static bool data_of(const struct halo_bound *bound, struct halo_golden_data *ret
     return strcmp(bound->set, "tree") == 0 ? halo_golden_data_in_tree(ret) : halo_golden_data_full(ret);
 }
 
+/* A model that has recordings and no bound would be passed over in silence. Returns how many there are. */
+static unsigned unbounded_print(const struct options *options, const struct halo_bounds *bounds)
+{
+    struct halo_golden_data data;
+    unsigned n = 0;
+
+    if (options->models || !options->sets || !listed(options->sets, "full") || !listed(options->devices, "cpu") ||
+        !halo_golden_data_full(&data))
+        return 0;
+    for (size_t i = 0; i < data.n_list; i++) {
+        size_t k = 0;
+        while (k < bounds->n &&
+               (strcmp(bounds->at[k].set, "full") != 0 || strcmp(bounds->at[k].model, data.list[i].stem) != 0))
+            k++;
+        if (k < bounds->n)
+            continue;
+        printf("| %s | cpu | | 0 | – | – | – | – | – | – | FAIL: the table of bounds does not have it |\n",
+               data.list[i].stem);
+        n++;
+    }
+    return n;
+}
+
 /* First the table, then the layers of what failed in it. */
 static struct tally cells_run(const struct options *options, const struct halo_bounds *bounds, bool *failed)
 {
@@ -231,6 +254,8 @@ static struct tally cells_run(const struct options *options, const struct halo_b
         failed[i] = !cell_run(options, data_of(&bounds->at[i], &data) ? &data : NULL, &bounds->at[i]);
         tally.n_failed += failed[i];
     }
+    if (!options->measure && tally.n_run > 0)
+        tally.n_failed += unbounded_print(options, bounds);
     for (size_t i = 0; i < bounds->n && !options->measure; i++) {
         struct halo_golden_settings settings;
         if (wanted(options, &bounds->at[i]) && (failed[i] || options->layers) && data_of(&bounds->at[i], &data) &&

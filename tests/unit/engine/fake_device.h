@@ -29,8 +29,8 @@ struct fake_control {
     int open_error;
     int32_t favourite;            /* > 0: this token's logit is raised in every favourite_every-th position */
     uint32_t favourite_every;
-    uint32_t cycle, cycle_until;  /* cycle > 0: before position cycle_until the tokens go round that many (above 60: not all
-                                   * distinct, yet no shorter cycle) */
+    uint32_t cycle, cycle_until;  /* cycle > 0: before position cycle_until the tokens go round that many (above 60:
+                                   * not all distinct, yet no shorter cycle) */
     bool not_invariant;
 };
 
