@@ -28,15 +28,14 @@ static bool meminfo(struct halo_doctor_probe *probe, const char *key, double *re
 /* The largest memory bank that the compute driver gives the node, which is what the runtime goes by; 0: not told. */
 static uint64_t largest_bank(struct halo_doctor_probe *probe, int node)
 {
-    char names[16][HALO_DOCTOR_NAME_BYTES], text[1024];
+    char names[16][HALO_DOCTOR_NAME_BYTES], dir[96], text[1024];
     uint64_t largest = 0, bytes;
-    long n = node < 0 ? 0
-                      : halo_doctor_probe_list(probe, names, 16, "/sys/class/kfd/kfd/topology/nodes/%d/mem_banks", node);
+    snprintf(dir, sizeof dir, "/sys/class/kfd/kfd/topology/nodes/%d/mem_banks", node);
+    long n = node < 0 ? 0 : halo_doctor_probe_list(probe, names, 16, "%s", dir);
     for (long i = 0; i < n; i++)
-        if (halo_doctor_probe_head(probe, text, sizeof text,
-                                   "/sys/class/kfd/kfd/topology/nodes/%d/mem_banks/%s/properties", node, names[i]) > 0 &&
+        if (halo_doctor_probe_head(probe, text, sizeof text, "%s/%s/properties", dir, names[i]) > 0 &&
             halo_doctor_number_of(text, "size_in_bytes", &bytes)) {
-            halo_doctor_finding_read(probe->finding, "nodes/%d/mem_banks/%s: size_in_bytes %llu", node, names[i],
+            halo_doctor_finding_read(probe->finding, "%s/%s/properties: size_in_bytes %llu", dir, names[i],
                                      (unsigned long long)bytes);
             largest = bytes > largest ? bytes : largest;
         }

@@ -55,7 +55,8 @@ int halo_hip_api_open(struct halo_hip_api *ret, const char *path, char *reason)
     if (!ret->library) {
         const char *why = dlerror();
         return halo_hip_reason(reason, -ENOENT, "no HIP runtime: %s",
-                               path && why ? why : "libamdhip64.so is not installed (`halo-doctor` says what it takes)");
+                               path && why ? why
+                                           : "libamdhip64.so is not installed (`halo-doctor` says what it takes)");
     }
     snprintf(ret->path, sizeof(ret->path), "%s", name);
 #define HALO_HIP_FN(name, arguments) *(void **)&ret->name = find(ret->library, "hip" #name, missing, sizeof(missing));
