@@ -55,6 +55,8 @@ enum halo_doctor_failure halo_doctor_tier_driver(struct halo_doctor_tier *tier)
     if (!halo_doctor_gpu_find(&probe, &gpu) || gpu.node < 0)
         return halo_doctor_tier_fail(tier, HALO_DOCTOR_ERROR, "no GPU is listed in " NODES);
     halo_doctor_finding_read(tier->finding, NODES "/%d = %s", gpu.node, gpu.name);
+    if (gpu.minor < 0)
+        return halo_doctor_tier_fail(tier, HALO_DOCTOR_ERROR, NODES "/%d names no render device", gpu.node);
     snprintf(path, sizeof(path), "/dev/dri/renderD%d", gpu.minor);
     failure = open_device(tier, &probe, path);
     if (!failure)

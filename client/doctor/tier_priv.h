@@ -81,6 +81,9 @@ const struct halo_doctor_cause *halo_doctor_cause_find(unsigned tier, enum halo_
 size_t halo_doctor_cause_count(void);
 const struct halo_doctor_cause *halo_doctor_cause_at(size_t index);
 
+/* ---- tier_speed.c: the verdict on what was reached; `known`: by a chip whose peaks are known. Pure. ---- */
+void halo_doctor_speed_judge(struct halo_doctor_finding *finding, double bytes_s, double flops, bool known);
+
 /* ---- tier_sensor.c: what the GPU's driver says of it while it works ---- */
 struct halo_doctor_range {
     uint32_t n;

@@ -153,7 +153,7 @@ static void note_sensor(struct halo_doctor_finding *finding)
     pthread_mutex_unlock(&lock);
 }
 
-static void judge(struct halo_doctor_finding *finding, double bytes_s, double flops, bool known)
+void halo_doctor_speed_judge(struct halo_doctor_finding *finding, double bytes_s, double flops, bool known)
 {
     if (!known) {
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "Measured; the peak of this GPU is not known here.");
@@ -194,6 +194,6 @@ enum halo_doctor_failure halo_doctor_tier_speed(struct halo_doctor_tier *tier)
         return failure;
     halo_doctor_finding_read(tier->finding, "f16 matrix products = %.3g TFLOPS", flops / 1e12);
     note_sensor(tier->finding);
-    judge(tier->finding, bytes_s, flops, known);
+    halo_doctor_speed_judge(tier->finding, bytes_s, flops, known);
     return HALO_DOCTOR_FINE;
 }

@@ -117,7 +117,7 @@ static void *watch(void *ud)
         uint64_t step = atomic_load_explicit(&trial->phase.step, memory_order_acquire);
         const char *what = atomic_load(&trial->phase.what);
         if (step != seen && what)
-            halo_doctor_tier_phase(trial->tier, "at %s", what);
+            halo_doctor_tier_phase(trial->tier, "in the phase \"%s\"", what);
         seen = step;
         nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
     }

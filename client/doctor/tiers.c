@@ -124,7 +124,7 @@ static bool judge(struct halo_doctor_finding *finding, unsigned tier, const stru
         outcome->end == HALO_CHILD_DEADLINE || outcome->end == HALO_CHILD_STUCK ? HALO_DOCTOR_HANG : HALO_DOCTOR_CRASH;
     note_errors(finding, outcome);
     char how[HALO_DOCTOR_WHAT_BYTES + HALO_CHILD_PHASE_BYTES];
-    snprintf(what, sizeof(what), "the tier's process %s", halo_child_describe(outcome, how, sizeof(how) - 32));
+    snprintf(what, sizeof(what), "The tier's process %s", halo_child_describe(outcome, how, sizeof(how) - 32));
     say_failure(finding, tier, failure, outcome->phase, what);
     return false;
 }

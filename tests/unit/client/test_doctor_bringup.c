@@ -238,7 +238,7 @@ static const struct fault {
     const char *outcome, *says;
     int status;
 } faults[] = {
-    {"hipGraphLaunch:1:hang", "graphs", HALO_BRINGUP_STAGE_GRAPH, "HANG", "while at replaying a step", 0},
+    {"hipGraphLaunch:1:hang", "graphs", HALO_BRINGUP_STAGE_GRAPH, "HANG", "in the phase \"replaying a step\"", 0},
     {"hipGraphLaunch:1:error=719", "graphs", HALO_BRINGUP_STAGE_GRAPH, "ERROR", "replaying a step: launch failed", 0},
     {"hipGraphLaunch:2:drop", "graphs", HALO_BRINGUP_STAGE_GRAPH, "WRONG", "the host computes", 0},
     {"hipStreamBeginCapture:*:error=801", "graphs", HALO_BRINGUP_STAGE_GRAPH, "ERROR", "graphs cannot be recorded", 0},

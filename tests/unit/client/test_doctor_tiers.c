@@ -47,6 +47,7 @@ static const struct tier_case cases[] = {
     {"0 no node", 0, "", false, HALO_DOCTOR_FAIL, {"no GPU is listed", "firmware"}, .sysroot = "no-node"},
     {"0 no render node", 0, "", false, HALO_DOCTOR_FAIL, {"renderD129 is not there", "pass in /dev/dri"},
      .sysroot = "no-render"},
+    {"0 no minor", 0, "", false, HALO_DOCTOR_FAIL, {"nodes/1 names no render device"}, .sysroot = "no-minor"},
     {"0 a device that is a folder", 0, "", false, HALO_DOCTOR_FAIL, {"/dev/kfd cannot be opened"}, .sysroot = "folder"},
 
     {"1 good", 1, "", false, HALO_DOCTOR_PASS, {"sees host"}},
@@ -184,15 +185,29 @@ static void put_tree(const char *name, bool kfd, bool node, const char *render)
     put(path, "", 0644);
 }
 
+static void put_sensors(void)
+{
+    put("good/sys/class/drm/renderD129/device/vendor", "0x1002\n", 0644);
+    put("good/sys/class/drm/renderD129/device/hwmon/hwmon3/freq1_input", "2900000000\n", 0644);
+    put("good/sys/class/drm/renderD129/device/hwmon/hwmon3/power1_average", "81500000\n", 0644);
+    put("good/sys/class/drm/renderD129/device/gpu_busy_percent", "99\n", 0644);
+    put("good/sys/class/drm/renderD129/device/power_dpm_force_performance_level", "auto\n", 0644);
+    /* the card beside it, whose figures are not asked for */
+    put("good/sys/class/drm/renderD128/device/hwmon/hwmon2/freq1_input", "500000000\n", 0644);
+}
+
 static int make_trees(void **state)
 {
     assert_non_null(mkdtemp(root));
+    put_sensors();
     put_tree("good", true, true, "renderD129");
     put_tree("no-kfd", false, true, "renderD129");
     put_tree("no-node", true, false, "renderD129");
     put_tree("no-render", true, true, "renderD128");
     put_tree("folder", false, true, "renderD129");
     put("folder/dev/kfd/file", "", 0644);
+    put_tree("no-minor", true, false, "renderD128");
+    put("no-minor/sys/class/kfd/kfd/topology/nodes/1/properties", "gfx_target_version 110501\n", 0644);
     put("none/proc/version", "Linux\n", 0644);
     put("mute", "#!/bin/sh\nexec sleep 1000\n", 0755);
     put("nonsense", "#!/bin/sh\necho hello\nexec sleep 1000\n", 0755);
@@ -312,6 +327,52 @@ static void a_failure_ends_the_climb(void **state)
     halo_doctor_report_finish(&report);
 }
 
+static void the_right_sensors_are_read(void **state)
+{
+    char sysroot[128];
+    struct halo_doctor_sensor sensor;
+    halo_doctor_sensor_find(&sensor, below_root("good", sysroot, sizeof(sysroot)));
+    halo_doctor_sensor_sample(&sensor);
+    put("good/sys/class/drm/renderD129/device/hwmon/hwmon3/freq1_input", "775000000\n", 0644);
+    put("good/sys/class/drm/renderD129/device/hwmon/hwmon3/power1_average", "rubbish\n", 0644);
+    halo_doctor_sensor_sample(&sensor);
+    put_sensors();
+    assert_int_equal(sensor.clock_mhz.n, 2);
+    assert_true(sensor.clock_mhz.low == 775 && sensor.clock_mhz.high == 2900);
+    assert_int_equal(sensor.power_w.n, 1);
+    assert_true(sensor.power_w.low == 81.5 && sensor.power_w.high == 81.5);
+    assert_int_equal(sensor.busy_percent.n, 2);
+    assert_string_equal(sensor.level, "auto");
+    halo_doctor_sensor_find(&sensor, below_root("none", sysroot, sizeof(sysroot)));
+    halo_doctor_sensor_sample(&sensor);
+    assert_int_equal(sensor.clock_mhz.n + sensor.power_w.n + sensor.busy_percent.n, 0);
+}
+
+static void speed_is_judged_by_the_peak(void **state)
+{
+    static const struct {
+        double bytes_s, flops;
+        bool known;
+        enum halo_doctor_verdict verdict;
+        const char *says;
+    } speeds[] = {
+        {215e9, 40e12, true, HALO_DOCTOR_PASS, "84 % of the peak of memory, 67 % of that of arithmetic"},
+        {180e9, 18e12, true, HALO_DOCTOR_PASS, "70 % of the peak of memory, 30 %"},
+        {178e9, 40e12, true, HALO_DOCTOR_WARN, "Memory reaches 70 % of its peak of 256 GB/s"},
+        {215e9, 17e12, true, HALO_DOCTOR_WARN, "Arithmetic reaches 29 % of its peak of 59.4 TFLOPS"},
+        {60e9, 10e12, true, HALO_DOCTOR_WARN, "a clock that is stuck"},
+        {60e9, 10e12, false, HALO_DOCTOR_PASS, "not known"},
+    };
+    for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++) {
+        struct halo_doctor_finding finding;
+        halo_doctor_finding_init(&finding, "tier6", "speed");
+        halo_doctor_speed_judge(&finding, speeds[i].bytes_s, speeds[i].flops, speeds[i].known);
+        assert_int_equal(finding.verdict, speeds[i].verdict);
+        if (!strstr(finding.advice, speeds[i].says))
+            fail_msg("%zu: %s", i, finding.advice);
+    }
+}
+
 /* A row of the table of causes that another one hides is never told. */
 static void every_cause_can_be_told(void **state)
 {
@@ -335,6 +396,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cause_can_be_told),
+        cmocka_unit_test(the_right_sensors_are_read),
+        cmocka_unit_test(speed_is_judged_by_the_peak),
         cmocka_unit_test(a_failure_ends_the_climb),
         cmocka_unit_test(every_case_is_recognised),
     };
