@@ -420,6 +420,18 @@ static bool run_models(struct halo_device_thread *t)
     return worked;
 }
 
+static void publish_pages(struct halo_device_thread *t)
+{
+    uint32_t n_held = 0;
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        struct halo_scheduler *s = &t->models[i]->scheduler;
+        n_held += s->pool.n_pages - halo_kv_pool_available(&s->pool);
+        HALO_COUNT(t->stats, prefix_evictions, s->pool.prefix.n_evicted - s->n_evicted_told);
+        s->n_evicted_told = s->pool.prefix.n_evicted;
+    }
+    atomic_store(&t->stats->n_held, n_held);
+}
+
 static uint64_t sleep_us(const struct halo_device_thread *t)
 {
     uint64_t next_ns = UINT64_MAX, now_ns = halo_clock_ns();
@@ -470,6 +482,7 @@ static void *loop(void *ud)
         atomic_store(&t->activity, HALO_ACTIVITY_STEP);
         bool benched = t->benches && run_bench(t);
         worked = benched || run_models(t);
+        publish_pages(t);
         atomic_store(&t->activity, HALO_ACTIVITY_IDLE);
     }
     end_everything(t);

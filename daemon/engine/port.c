@@ -123,7 +123,9 @@ static void write_all(struct halo_port *port)
 
 static void text_done(struct halo_port *port, struct halo_request *request)
 {
-    if (request->fault.code != HALO_FAULT_NONE) {
+    if (request->other_prompt) {
+        halo_request_end_error(port, request, HALO_ERROR_ENGINE_LOST, "%s", request->fault.text);
+    } else if (request->fault.code != HALO_FAULT_NONE) {
         halo_request_end_fault(port, request, &request->fault);
     } else if (atomic_load(&request->cancel)) {
         halo_request_end_cancelled(port, request);

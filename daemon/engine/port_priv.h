@@ -54,6 +54,7 @@ struct halo_request {
     size_t n_changes;
     char prompt_md5[33], effective_md5[33];
     uint64_t newline_runs;
+    bool other_prompt; /* a resumed reply began with another one than this: the fault says which */
     uint64_t seed;
 
     /* one of these at most */
@@ -164,7 +165,8 @@ void halo_request_to_text(struct halo_port *port, struct halo_request *request);
  * ends, negative: the request was ended with an error. */
 int halo_port_hold_model(struct halo_port *port, struct halo_request *request, struct halo_str name);
 void halo_port_release_model(struct halo_port *port, struct halo_request *request);
-void halo_port_let_go(struct halo_port *port, struct halo_loaded *loaded); /* one user less, and that was no use of it */
+/* One user less, and that was no use of it. */
+void halo_port_let_go(struct halo_port *port, struct halo_loaded *loaded);
 void halo_port_load(struct halo_port *port, struct halo_request *request);
 void halo_port_unload(struct halo_port *port, struct halo_request *request);
 void halo_port_mark_loaded(struct halo_port *port, struct halo_request *request); /* in the answer to `models` */

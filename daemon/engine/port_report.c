@@ -165,6 +165,17 @@ static void write_histogram(struct halo_json *w, struct halo_histogram *histogra
     halo_json_object_end(w);
 }
 
+/* What there is now; all of it is 0 when nothing is open. */
+static void write_now(struct halo_port *port, struct halo_json *w)
+{
+    halo_json_key(w, "now_requests");
+    halo_json_u64(w, port->n_requests - 1); /* but this one */
+    halo_json_key(w, "now_sequences");
+    halo_json_u64(w, halo_sequence_n_live());
+    halo_json_key(w, "now_kv_pages_held");
+    halo_json_u64(w, atomic_load(&port->stats.n_held));
+}
+
 void halo_port_stats(struct halo_port *port, struct halo_request *request)
 {
     struct halo_json counters, histograms;
@@ -177,6 +188,7 @@ void halo_port_stats(struct halo_port *port, struct halo_request *request)
         halo_json_key(&counters, halo_stats_counter(&port->stats, i, &value));
         halo_json_u64(&counters, value);
     }
+    write_now(port, &counters);
     halo_json_object_end(&counters);
     halo_json_object_begin(&histograms);
     for (int id = 0; id < HALO_N_HISTOGRAMS; id++)

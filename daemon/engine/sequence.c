@@ -102,6 +102,13 @@ static int take_memory(struct halo_sequence *s, const struct halo_sequence_setup
     return r < 0 ? r : halo_ring_init(&s->ring, RING_ROWS * (size_t)s->step_bytes + 4 * largest);
 }
 
+static atomic_uint n_live;
+
+uint32_t halo_sequence_n_live(void)
+{
+    return atomic_load(&n_live);
+}
+
 int halo_sequence_create(struct halo_sequence **ret, const struct halo_sequence_setup *setup,
                          const struct halo_pieces *pieces, struct halo_fault *fault)
 {
@@ -110,6 +117,7 @@ int halo_sequence_create(struct halo_sequence **ret, const struct halo_sequence_
     struct halo_sequence *s = calloc(1, sizeof(*s));
     if (!s)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a sequence");
+    atomic_fetch_add(&n_live, 1);
     halo_arena_init(&s->arena, 0);
     s->kind = setup->kind;
     s->pieces = *pieces;
@@ -148,6 +156,7 @@ void halo_sequence_destroy(struct halo_sequence *sequence)
 {
     if (!sequence)
         return;
+    atomic_fetch_sub(&n_live, 1);
     halo_kv_table_finish(&sequence->table);
     halo_ring_finish(&sequence->ring);
     free(sequence->ids);

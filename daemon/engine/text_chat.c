@@ -67,19 +67,23 @@ struct conversation {
     struct halo_part_chat_list messages;
     struct halo_raw tools, vars; /* at NULL: not given */
     bool add_generation_prompt;
+    bool has_now; /* a reply that goes on elsewhere has the date that it began with */
+    time_t now;
 };
 
 static int render(struct halo_text_thread *text, struct halo_request *request, const struct conversation *talk,
                   struct halo_chat_text *ret)
 {
     struct halo_json json;
+    struct tm now;
+    bool has_now = talk->has_now && localtime_r(&talk->now, &now);
     halo_json_init(&json);
     halo_chat_write(&json, &talk->messages);
     const struct halo_chat_input input = {.messages_json = {json.at, json.len},
                                           .tools_json = {talk->tools.at, talk->tools.len},
                                           .vars_json = {talk->vars.at, talk->vars.len},
                                           .add_generation_prompt = talk->add_generation_prompt,
-                                          .scratch = &text->scratch};
+                                          .now = has_now ? &now : NULL, .scratch = &text->scratch};
     int r = json.error ? no_memory(request)
                        : halo_chat_render_input(request->model->model->chat, &input, &text->arena, ret,
                                                 &request->fault);
@@ -134,7 +138,8 @@ int halo_text_encode_messages(struct halo_text_thread *text, struct halo_request
 {
     const struct halo_msg_generate *msg = &request->msg.generate;
     struct conversation talk = {.messages = msg->messages, .tools = msg->tools, .vars = msg->template_vars,
-                                .add_generation_prompt = true};
+                                .add_generation_prompt = true, .has_now = msg->has_now_s,
+                                .now = (time_t)msg->now_s};
     struct halo_chat_text spans;
     int r = render_both(text, request, &talk, !msg->has_normalize || msg->normalize, &spans);
     if (r == 0)

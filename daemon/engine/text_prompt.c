@@ -199,11 +199,26 @@ static int add_resumed(struct halo_request *request, struct halo_sequence_setup 
     return take_ids(request, &resume->tokens, "resume.tokens", ids);
 }
 
+/* The ids that were committed follow the prompt that they followed, or nothing does. */
+static int check_prompt(struct halo_request *request)
+{
+    const struct halo_msg_generate *msg = &request->msg.generate;
+    if (!msg->has_resume || !msg->resume.has_effective_md5 ||
+        halo_str_is(msg->resume.effective_md5, request->effective_md5))
+        return 0;
+    request->other_prompt = true;
+    return halo_fault_set(&request->fault, HALO_FAULT_INTERNAL,
+                          "the prompt is not the one that the reply began with (MD5 %s, was %.64s), so the reply "
+                          "cannot go on", request->effective_md5, msg->resume.effective_md5.at);
+}
+
 static int make_generate(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *ids)
 {
     const struct halo_msg_generate *msg = &request->msg.generate;
     struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_GENERATE, .detect_loops = msg->detect_loops};
     int r = encode_prompt(text, request, ids);
+    if (r == 0)
+        r = check_prompt(request);
     if (r == 0)
         r = fit(request, ids->n, &setup.max_tokens);
     if (r == 0)

@@ -217,7 +217,8 @@ int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
                               "the model's chat template can not be used (%.140s); send `prompt`",
                               template->fault.text);
-    const struct halo_jinja_params params = {.vars = vars.at, .n_vars = vars.n, .scratch = input->scratch};
+    const struct halo_jinja_params params = {.vars = vars.at, .n_vars = vars.n, .now = input->now,
+                                             .scratch = input->scratch};
     if (r == 0)
         r = halo_jinja_render(template->jinja, &params, arena, ret, fault);
     return r > 0 ? -EINVAL : r; /* the fault is BAD_REQUEST */

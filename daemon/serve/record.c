@@ -86,6 +86,7 @@ static int note_started(struct halo_daemon *daemon, struct halo_request *request
         return 0;
     }
     bind_model(daemon, request, ev.started.model);
+    snprintf(request->effective_md5, sizeof(request->effective_md5), "%s", ev.started.effective_md5.at);
     halo_ev_finish(&ev);
     return 0;
 }

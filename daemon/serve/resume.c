@@ -31,6 +31,8 @@ static void write_resume(struct halo_json *out, const struct halo_request *reque
         .elapsed_ms = (double)(now_ns - request->started_ns) / 1e6,
         .started = true,
         .loop_told = request->loop_told,
+        .has_effective_md5 = request->effective_md5[0] != '\0',
+        .effective_md5 = halo_str_of(request->effective_md5),
     };
     halo_json_key(out, "resume");
     halo_resume_write(out, &resume);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include <base/clock.h>
 #include <base/log.h>
@@ -198,6 +199,10 @@ static int complete(const struct halo_daemon *daemon, struct halo_request *reque
     if (!generate->has_normalize)
         generate->normalize = daemon->config->normalize;
     generate->has_normalize = true;
+    if (generate->has_messages) { /* whichever engine renders them, and when: the prompt stays the same */
+        generate->has_now_s = true;
+        generate->now_s = (int64_t)time(NULL);
+    }
     request->wants_ids = generate->emit_token_ids || generate->logprobs > 0 || daemon->config->emit_token_ids;
     generate->emit_token_ids = true;
     request->seed = generate->seed;

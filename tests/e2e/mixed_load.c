@@ -296,6 +296,26 @@ static void nothing_is_left(const struct mixed_load *load)
     client_close(&client);
 }
 
+/* What the engine itself says: no request, no sequence, no page of the KV cache. */
+static void nothing_is_held(const struct mixed_load *load)
+{
+    static const char *const nothing[] = {"\"now_requests\":0,", "\"now_sequences\":0,", "\"now_kv_pages_held\":0}"};
+    bool clean = false;
+    for (int64_t end = load_now_us() + 60000000; !clean && load_now_us() < end; usleep(20000)) {
+        struct client client;
+        client_open(&client, load->fixture);
+        client_send(&client, "stats", "%s", "");
+        assert_true(client_wait(&client, 0, 60000));
+        clean = true;
+        for (int i = 0; i < 3; i++)
+            clean = clean && strstr(client.last_line, nothing[i]);
+        if (!clean && load_now_us() + 100000 > end)
+            print_message("%s\n", client.last_line);
+        client_close(&client);
+    }
+    assert_true(clean);
+}
+
 void load_start(struct mixed_load *load, struct daemon_fixture *fixture, int n_clients, uint64_t seed)
 {
     assert_in_range(n_clients, 1, LOAD_MAX_CLIENTS);
@@ -315,6 +335,7 @@ void load_finish(struct mixed_load *load)
     for (int i = 0; i < load->n_clients; i++)
         client_close(&load->clients[i].client);
     nothing_is_left(load);
+    nothing_is_held(load);
     client_close(&load->quiet);
     print_message("%d requests of %d clients: %d as undisturbed, %d cancelled (%d too late), %d cut off with %d "
                   "connections, %d lost; %d stalls; %d ids compared\n",

@@ -44,8 +44,8 @@ void load_start(struct mixed_load *load, struct daemon_fixture *fixture, int n_c
 int load_read(struct mixed_load *load, int64_t now);
 /* Checks what ended, cuts and cancels what is due, and sends while fewer than `max_sent` have been sent. */
 void load_tend(struct mixed_load *load, int64_t now, int max_sent);
-/* Checks the last ones, closes all, and asserts that nothing is left in the daemon: no descriptor, no zombie, no open
- * request, no sequence. Prints what was checked. */
+/* Checks the last ones, closes all, and asserts that nothing is left in daemon and engine: no descriptor, no zombie, no
+ * open request, no sequence, no page of the KV cache that anybody holds. Prints what was checked. */
 void load_finish(struct mixed_load *load);
 
 /* The daemon's children, zombies too; the last one's pid and state (a letter of /proc/PID/stat). */

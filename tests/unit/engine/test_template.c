@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -273,6 +274,34 @@ static void a_broken_template_spoils_messages_only(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* A reply that goes on in another engine has the date that it began with; a prompt that is another one all the same
+ * ends it, instead of being followed by words that answer something else. */
+static void a_resumed_prompt_is_the_same(void **state)
+{
+    static const char line[] = "{\"type\":\"generate\",\"id\":%d," HELLO ",\"max_tokens\":4,\"ignore_eos\":true,"
+                               "\"now_s\":%lld,\"resume\":{\"tokens\":[3],\"bytes_sent\":0,\"seed\":9,"
+                               "\"elapsed_ms\":1,\"started\":true,\"effective_md5\":\"%s\"}}";
+    struct child c;
+    struct tm date;
+    time_t then = 1700000000, later = then + 86400;
+    char text[64], md5[HALO_MD5_HEX];
+    assert_non_null(localtime_r(&then, &date));
+    strftime(text, sizeof text, "%d %b %Y: Hello", &date);
+    halo_md5_hex(text, strlen(text), md5);
+    start(&c, "{{ strftime_now('%d %b %Y') }}: {{ messages[0].content }}");
+    child_send(&c, "{\"type\":\"generate\",\"id\":2," HELLO ",\"max_tokens\":4,\"ignore_eos\":true,\"now_s\":%lld}",
+               (long long)then);
+    assert_int_equal(child_wait(&c, 2)->finish, HALO_WIRE_FINISH_LENGTH);
+    assert_non_null(strstr(c.requests[2].started, md5));
+    child_send(&c, line, 3, (long long)then, md5);
+    assert_int_equal(child_wait(&c, 3)->finish, HALO_WIRE_FINISH_LENGTH);
+    child_send(&c, line, 4, (long long)later, md5);
+    assert_int_equal(child_wait(&c, 4)->error, HALO_ERROR_ENGINE_LOST);
+    assert_non_null(strstr(c.requests[4].message, md5));
+    assert_int_equal(c.requests[4].n_ids, 0);
+    assert_int_equal(child_end(&c), 0);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -282,6 +311,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_shown_is_what_is_sent),       cmocka_unit_test(nobody_types_a_control_token),
         cmocka_unit_test(everything_reaches_the_template),     cmocka_unit_test(newline_runs_are_told),
+        cmocka_unit_test(a_resumed_prompt_is_the_same),
         cmocka_unit_test(a_template_refuses_in_its_own_words), cmocka_unit_test(a_broken_template_spoils_messages_only),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -183,7 +183,8 @@ static void go_on(struct job *job, const struct halo_part_resume *resume)
             exit(9);
     long committed = (long)resume->tokens.n;
     long texts = job->size > 0 ? (long)resume->bytes_sent / job->size : committed;
-    if (resume->seed != job->seed || !resume->started || texts > committed || committed > texts + 1)
+    if (resume->seed != job->seed || !resume->started || !resume->has_effective_md5 ||
+        !halo_str_is(resume->effective_md5, "0") || texts > committed || committed > texts + 1)
         exit(9);
     job->started = true;
     job->done = texts;

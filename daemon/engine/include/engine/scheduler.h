@@ -64,6 +64,7 @@ struct halo_scheduler {
     bool closed;                       /* the device thread: admit nobody for now, a bench wants the device */
     bool has_run;                      /* its first step is over */
     uint64_t next_serial;
+    uint64_t n_evicted_told;           /* the device thread: of the pool's evictions, what is in the statistics */
     struct halo_pace pace;
     double others_ns; /* the device thread: decode time of other models in a round; 0: nobody decodes */
     uint32_t n_prompts_of;             /* the device thread: models with prompts to work on; 0 counts as 1 */

@@ -138,6 +138,8 @@ struct halo_sequence {
 int halo_sequence_create(struct halo_sequence **ret, const struct halo_sequence_setup *setup,
                          const struct halo_pieces *pieces, struct halo_fault *fault);
 void halo_sequence_destroy(struct halo_sequence *sequence);
+/* How many there are in this process, whoever has them. Any thread. */
+uint32_t halo_sequence_n_live(void);
 
 static inline enum halo_sequence_state halo_sequence_state_of(const struct halo_sequence *sequence)
 {

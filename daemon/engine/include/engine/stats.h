@@ -21,6 +21,7 @@
     X(sequences_submitted)                                                                                             \
     X(prefix_hits)   /* sequences that began with pages of another */                                                  \
     X(prefix_copies) /* pages of which a part was copied */                                                            \
+    X(prefix_evictions) /* cached pages given up for new ones */                                                       \
     X(preemptions)                                                                                                     \
     X(ended_stop)                                                                                                      \
     X(ended_length)                                                                                                    \
@@ -71,6 +72,7 @@ struct halo_stats {
 #undef X
     struct halo_histogram histograms[HALO_N_HISTOGRAMS];
     _Atomic uint32_t n_queued, n_running; /* now, all models */
+    _Atomic uint32_t n_held;              /* KV pages that sequences (or a save) hold, all models */
 };
 
 #define HALO_COUNT(stats, name, n) ((void)atomic_fetch_add_explicit(&(stats)->name, (n), memory_order_relaxed))

@@ -33,6 +33,7 @@ struct halo_chat_input {
     struct halo_span tools_json;    /* a list; without it `tools` is None */
     struct halo_span vars_json;     /* an object: a variable each */
     bool add_generation_prompt;
+    const struct tm *now; /* for templates that ask for the date; NULL: the local time */
     struct halo_arena *scratch; /* as in halo_jinja_params */
 };
 

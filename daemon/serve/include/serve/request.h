@@ -76,6 +76,7 @@ struct halo_request {
         uint64_t n_nll;
         bool over; /* the last row was sent: only `done` is missing */
     } score;
+    char effective_md5[64]; /* of the prompt, once begun; "": not told */
     char *model, *print; /* once begun: the model's name and what halo_loaded_model.print was; NULL: not known here */
     bool record_lost;    /* memory was short: it cannot be resumed */
     bool progressed;     /* committed something in the engine that has it */
