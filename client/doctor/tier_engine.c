@@ -16,10 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define MODEL_FILE "fable-Q4_K_M.gguf"
+#define MODEL_BYTES 4792416
 #define LINE_BYTES ((size_t)8 << 20)
 #define N_TOP 10
 #define ENGINE_DEADLINE_MS 20000 /* the engine's own default */
@@ -41,6 +43,8 @@ static const struct golden {
 #undef GOLDEN
 };
 #define N_GOLDENS (sizeof(goldens) / sizeof(goldens[0]))
+#define N_FEW 8 /* rows that are products of rows, not of matrices */
+#define N_ROWS (N_FEW + N_GOLDENS)
 
 struct engine {
     struct halo_doctor_tier *tier;
@@ -208,10 +212,27 @@ static enum halo_doctor_failure wait_for_end(struct engine *engine)
     return failure;
 }
 
-static enum halo_doctor_failure ask(struct engine *engine, const char *model)
+static enum halo_doctor_failure score(struct engine *engine, const char *model, size_t n)
 {
     struct halo_msg msg;
     int32_t tokens[N_GOLDENS];
+    halo_doctor_tier_phase(engine->tier, "scoring %zu tokens", n);
+    for (size_t i = 0; i < n; i++)
+        tokens[i] = goldens[i].token;
+    halo_msg_init(&msg, HALO_MSG_SCORE);
+    msg.id = (struct halo_id){.kind = HALO_ID_INT, .num = (int64_t)n};
+    msg.score.model = halo_str_of(model);
+    msg.score.tokens = (struct halo_token_list){tokens, n};
+    msg.score.has_tokens = true;
+    msg.score.top = HALO_LIMIT_SCORE_TOP;
+    enum halo_doctor_failure failure = send(engine, &msg);
+    return failure ? failure : wait_for_end(engine);
+}
+
+/* The first tokens take the kernels of decode steps, all of them those of prompts. */
+static enum halo_doctor_failure ask(struct engine *engine, const char *model)
+{
+    struct halo_msg msg;
     halo_doctor_tier_phase(engine->tier, "loading the model");
     halo_msg_init(&msg, HALO_MSG_LOAD);
     msg.id = (struct halo_id){.kind = HALO_ID_INT, .num = 1};
@@ -219,19 +240,11 @@ static enum halo_doctor_failure ask(struct engine *engine, const char *model)
     enum halo_doctor_failure failure = send(engine, &msg);
     if (!failure)
         failure = wait_for_end(engine);
-    if (failure)
-        return failure;
-    halo_doctor_tier_phase(engine->tier, "scoring %zu tokens", N_GOLDENS);
-    for (size_t i = 0; i < N_GOLDENS; i++)
-        tokens[i] = goldens[i].token;
-    halo_msg_init(&msg, HALO_MSG_SCORE);
-    msg.id = (struct halo_id){.kind = HALO_ID_INT, .num = 2};
-    msg.score.model = halo_str_of(model);
-    msg.score.tokens = (struct halo_token_list){tokens, N_GOLDENS};
-    msg.score.has_tokens = true;
-    msg.score.top = HALO_LIMIT_SCORE_TOP;
-    failure = send(engine, &msg);
-    return failure ? failure : wait_for_end(engine);
+    if (!failure)
+        failure = score(engine, model, N_FEW);
+    if (!failure)
+        failure = score(engine, model, N_GOLDENS);
+    return failure;
 }
 
 static enum halo_doctor_failure judge(const struct engine *engine)
@@ -239,16 +252,25 @@ static enum halo_doctor_failure judge(const struct engine *engine)
     double mean = engine->n_rows > 0 ? engine->sum / engine->n_rows : NAN;
     halo_doctor_finding_read(engine->tier->finding,
                              "%u rows of %zu, largest logit right in %u, divergence %.2g, at worst %.2g",
-                             engine->n_rows, N_GOLDENS, engine->n_top1, mean, engine->worst);
+                             engine->n_rows, N_ROWS, engine->n_top1, mean, engine->worst);
     /* Written so that a NaN fails. */
-    if (engine->n_rows == N_GOLDENS && engine->n_broken == 0 && mean <= MEAN_MAX && engine->worst <= WORST_MAX) {
+    if (engine->n_rows == N_ROWS && engine->n_broken == 0 && mean <= MEAN_MAX && engine->worst <= WORST_MAX) {
         halo_doctor_finding_say(engine->tier->finding, HALO_DOCTOR_PASS, "The model's logits are the golden ones.");
         return HALO_DOCTOR_FINE;
     }
     return halo_doctor_tier_fail(engine->tier, HALO_DOCTOR_WRONG,
                                  "the model's logits are not the golden ones: divergence %.2g on average, at most %.2g "
                                  "is right; %u of %zu rows have the right token in front",
-                                 mean, MEAN_MAX, engine->n_top1, N_GOLDENS);
+                                 mean, MEAN_MAX, engine->n_top1, N_ROWS);
+}
+
+static enum halo_doctor_failure not_found(struct halo_doctor_tier *tier, const char *noun, const char *given,
+                                          const char *flag)
+{
+    if (given)
+        return halo_doctor_tier_fail(tier, HALO_DOCTOR_ERROR, "There is no %s at %s", noun, given);
+    return halo_doctor_tier_fail(tier, HALO_DOCTOR_UNFIT, "There is no %s where this program looks; name it with %s.",
+                                 noun, flag);
 }
 
 enum halo_doctor_failure halo_doctor_tier_engine(struct halo_doctor_tier *tier)
@@ -256,17 +278,15 @@ enum halo_doctor_failure halo_doctor_tier_engine(struct halo_doctor_tier *tier)
     static const char *const engine_places[] = {"halod-engine", "../libexec/halod/halod-engine", NULL};
     static const char *const model_places[] = {MODEL_FILE, "../share/halod/" MODEL_FILE, NULL};
     char path[700], model[700];
+    struct stat st;
     struct engine engine = {.tier = tier};
     if (!find_file(tier->options->engine, engine_places, path, sizeof(path)))
-        return halo_doctor_tier_fail(tier, tier->options->engine ? HALO_DOCTOR_ERROR : HALO_DOCTOR_UNFIT,
-                                     "There is no halod-engine %s%s; name it with --engine.",
-                                     tier->options->engine ? "at " : "beside this program",
-                                     tier->options->engine ? tier->options->engine : "");
+        return not_found(tier, "halod-engine", tier->options->engine, "--engine");
     if (!find_file(tier->options->model, model_places, model, sizeof(model)))
-        return halo_doctor_tier_fail(tier, tier->options->model ? HALO_DOCTOR_ERROR : HALO_DOCTOR_UNFIT,
-                                     "There is no model %s%s; name %s with --model.",
-                                     tier->options->model ? "at " : "where this program looks",
-                                     tier->options->model ? tier->options->model : "", MODEL_FILE);
+        return not_found(tier, "model", tier->options->model, "--model");
+    if (stat(model, &st) != 0 || st.st_size != MODEL_BYTES)
+        return halo_doctor_tier_fail(tier, HALO_DOCTOR_ERROR, "%s is not the model %s of %d bytes", model, MODEL_FILE,
+                                     MODEL_BYTES);
     halo_doctor_finding_read(tier->finding, "engine = %s; model = %s", path, model);
     halo_doctor_tier_phase(tier, "starting the engine");
     enum halo_doctor_failure failure = start_engine(&engine, path);
