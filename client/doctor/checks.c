@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REAP_MS 1000 /* what killed children get to go; on a machine that is busy they need it */
+#define REAP_MS 2000 /* what killed children get to go; on a machine that is busy they need it */
 
 /* Shared with the child. */
 struct desk {
