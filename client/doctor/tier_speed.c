@@ -193,6 +193,7 @@ enum halo_doctor_failure halo_doctor_tier_speed(struct halo_doctor_tier *tier)
     if (failure)
         return failure;
     halo_doctor_finding_read(tier->finding, "f16 matrix products = %.3g TFLOPS", flops / 1e12);
+    halo_doctor_tier_phase(tier, "reading the clock and the power"); /* the other thread may hang in that */
     note_sensor(tier->finding);
     halo_doctor_speed_judge(tier->finding, bytes_s, flops, known);
     return HALO_DOCTOR_FINE;

@@ -108,6 +108,9 @@ static bool judge(struct halo_doctor_finding *finding, unsigned tier, const stru
         snprintf(finding->read, sizeof(finding->read), "%s", verdict->finding.read);
         snprintf(finding->source, sizeof(finding->source), "%s", verdict->finding.source);
     }
+    if (told && outcome->end == HALO_CHILD_STUCK)
+        halo_doctor_finding_read(finding, "process %d cannot be killed afterwards (%s)", (int)outcome->pid,
+                                 outcome->stuck_in);
     if (told && verdict->failure == HALO_DOCTOR_UNFIT) {
         halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "%s", verdict->what);
         return true;
