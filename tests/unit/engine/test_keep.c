@@ -185,6 +185,34 @@ static void as_much_as_may_be_in_order_of_use(void **state)
     child_save_bytes = 64u << 20;
 }
 
+/* What is given up for others, and that nothing is held when nothing runs, is in the statistics. */
+static void evictions_are_counted(void **state)
+{
+    struct child c;
+    begin(&c, false);
+    child_send(&c, "{\"type\":\"load\",\"id\":1," MODEL ",\"params\":{\"context\":512,\"kv_tokens\":512}}");
+    assert_int_equal(child_wait(&c, 1)->terminal, HALO_EV_LOADED);
+    next_id = 1;
+    for (int user = 1; user <= 3; user++) /* 6 pages each, of 16 */
+        generate(&c, prompt, user);
+    struct child_request *stats = NULL;
+    for (int i = 0; i < 500; i++) { /* the device thread tells after its step */
+        child_send(&c, "{\"type\":\"stats\",\"id\":%lld}", (long long)++next_id);
+        stats = child_wait(&c, next_id);
+        if (strstr(stats->last, "\"now_kv_pages_held\":0}"))
+            break;
+    }
+    assert_int_equal(number(stats, "prefix_evictions"), 2);
+    assert_non_null(strstr(stats->last, "\"now_requests\":0,\"now_sequences\":0,\"now_kv_pages_held\":0}"));
+    atomic_store(&c.control->run_us, 5000);
+    child_send(&c, "{\"type\":\"generate\",\"id\":600," MODEL ",\"tokens\":[5],\"ignore_eos\":true}");
+    while (c.requests[600].n_started == 0)
+        child_read(&c, 100);
+    child_send(&c, "{\"type\":\"stats\",\"id\":601}");
+    assert_non_null(strstr(child_wait(&c, 601)->last, "\"now_requests\":1,\"now_sequences\":1,"));
+    assert_int_equal(child_end(&c), 0);
+}
+
 static void a_save_beside_requests(void **state)
 {
     struct child c;
@@ -413,6 +441,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_comes_back_bit_for_bit), cmocka_unit_test(as_much_as_may_be_in_order_of_use),
+        cmocka_unit_test(evictions_are_counted),
         cmocka_unit_test(a_save_beside_requests),    cmocka_unit_test(pages_that_cannot_be_read),
         cmocka_unit_test(damaged_files_are_ignored_aloud), cmocka_unit_test(a_larger_file_than_may_be),
     };
