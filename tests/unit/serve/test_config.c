@@ -201,19 +201,50 @@ static void sample_is_true(void **state)
 }
 
 /* docs/CONFIG.md has one table row for each key: | `key` | range | default | ... */
-static void documented(void **state)
+static char text[1 << 16];
+
+static void read_doc(const char *name)
 {
     char path[512];
     const char *root = getenv("HALO_SOURCE_ROOT");
-    struct halo_config_key_info info;
-    static char text[1 << 16];
-    size_t n_keys = 0;
     assert_non_null(root);
-    snprintf(path, sizeof(path), "%s/docs/CONFIG.md", root);
+    snprintf(path, sizeof(path), "%s/docs/%s", root, name);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
     fclose(file);
+}
+
+/* In its section, with range and default. */
+static void documented_in_the_man_page(void **state)
+{
+    struct halo_config_key_info info;
+    size_t n_keys = 0, n_entries = 0;
+    read_doc("halod.conf.5");
+    for (; halo_config_key_at(n_keys, &info); n_keys++) {
+        char heading[64], entry[256];
+        snprintf(heading, sizeof(heading), "\n.SH \"[%s]\"\n", info.section);
+        if (info.is_number)
+            snprintf(entry, sizeof(entry), "\n.TP\n.B %s\n(%lld \\.\\|.\\|. %lld; default: %lld)\n", info.key,
+                     (long long)info.min, (long long)info.max, (long long)info.value);
+        else
+            snprintf(entry, sizeof(entry), "\n.TP\n.B %s\n(", info.key);
+        const char *section = strstr(text, heading), *at = section ? strstr(section, entry) : NULL;
+        const char *next = section ? strstr(section + 1, "\n.SH ") : NULL;
+        if (at == NULL || (next != NULL && next < at))
+            fail_msg("halod.conf(5) has no entry '%s' in [%s]", entry, info.section);
+    }
+    for (const char *at = text; (at = strstr(at, "\n.TP\n.B ")) != NULL; at++)
+        n_entries++;
+    assert_true(n_keys > 20);
+    assert_int_equal(n_entries, n_keys);
+}
+
+static void documented(void **state)
+{
+    struct halo_config_key_info info;
+    size_t n_keys = 0;
+    read_doc("CONFIG.md");
     for (; halo_config_key_at(n_keys, &info); n_keys++) {
         char row[256];
         if (info.is_number)
@@ -236,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_everything), cmocka_unit_test(refuses),       cmocka_unit_test(refuses_odd_lines),
         cmocka_unit_test(checks_relations), cmocka_unit_test(parses_flags),  cmocka_unit_test(refuses_flags),
+        cmocka_unit_test(documented_in_the_man_page),
         cmocka_unit_test(documented),       cmocka_unit_test(sample_is_true),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
