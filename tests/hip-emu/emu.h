@@ -19,11 +19,12 @@ enum {
     EMU_NOT_FOUND = 500,
     EMU_NOT_READY = 600,
     EMU_LOST = 719,
-    EMU_DROPPED = -1 /* of emu_call: succeed and do nothing */
+    EMU_DROPPED = -1, /* of emu_call: succeed and do nothing */
+    EMU_FLIPPED = -2  /* of emu_call for a copy: do it, with one bit wrong */
 };
 
 /* script.c: counts the call of a function and does what the script says of it; the error to return, 0: go on,
- * EMU_DROPPED: be done. */
+ * EMU_DROPPED, EMU_FLIPPED: as they say. */
 int emu_call(const char *function);
 /* A "stall" of the script: work that is queued from now on never ends. */
 bool emu_stalled(void);

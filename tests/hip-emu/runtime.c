@@ -138,6 +138,7 @@ struct copy {
     const void *from;
     size_t n;
     int kind, byte;
+    bool flip;
 };
 
 static int do_copy(void *ud)
@@ -148,6 +149,8 @@ static int do_copy(void *ud)
         memset(c->to, c->byte, c->n);
     else if (ok)
         memcpy(c->to, c->from, c->n);
+    if (ok && c->flip && c->n > 8)
+        ((unsigned char *)c->to)[c->n / 8 * 4 + 2] ^= 0x10;
     else
         fprintf(stderr, "hip-emu: a copy of %zu bytes leaves its memory\n", c->n);
     return ok ? 0 : -1;
@@ -164,14 +167,17 @@ static int push_copy(void *stream, struct copy c)
 
 int hipMemcpyAsync(void *to, const void *from, size_t n, int kind, void *stream)
 {
-    CALL();
-    return kind >= 1 && kind <= 3 ? push_copy(stream, (struct copy){to, from, n, kind, 0}) : EMU_INVALID;
+    int error = emu_call(__func__);
+    if (error && error != EMU_FLIPPED)
+        return error == EMU_DROPPED ? EMU_SUCCESS : error;
+    return kind >= 1 && kind <= 3 ? push_copy(stream, (struct copy){to, from, n, kind, 0, error == EMU_FLIPPED})
+                                  : EMU_INVALID;
 }
 
 int hipMemsetAsync(void *p, int byte, size_t n, void *stream)
 {
     CALL();
-    return push_copy(stream, (struct copy){p, NULL, n, 0, byte});
+    return push_copy(stream, (struct copy){p, NULL, n, 0, byte, false});
 }
 
 int hipStreamCreateWithFlags(void **ret, unsigned int flags)

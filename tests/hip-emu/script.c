@@ -10,6 +10,7 @@
  *   oom:      the call fails for want of memory
  *   lost:     this and every later call fails: the device is gone
  *   drop:     the call succeeds and does nothing: of work that is queued, a wrong result
+ *   flip:     of a copy: one bit of what it brings is wrong, by which a float changes by an eighth or so
  *   crash:    the process is aborted
  * Any thread. A script that cannot be read aborts too: a test that injects nothing must not pass.
  */
@@ -89,6 +90,8 @@ static int act(const char *function, const char *action)
         abort();
     if (strcmp(action, "drop") == 0)
         return EMU_DROPPED;
+    if (strcmp(action, "flip") == 0 && strcmp(function, "hipMemcpyAsync") == 0)
+        return EMU_FLIPPED;
     if (strcmp(action, "lost") == 0) {
         emu_lose();
         return EMU_LOST;

@@ -92,6 +92,9 @@ static const struct tier_case cases[] = {
     {"3 wrong download, pinned", 3, "hipMemcpyAsync:4:drop", false, HALO_DOCTOR_FAIL,
      {"changed, by way of pinned", "Memory comes back changed"}},
 
+    {"3 wrong bit", 3, "hipMemcpyAsync:3:flip", false, HALO_DOCTOR_FAIL,
+     {"byte 16777216 of 33554432", "changed, by way of pinned", "Memory comes back changed"}},
+
     {"4 good", 4, "", false, HALO_DOCTOR_PASS, {"results are right"}},
     {"4 hang in the first launch", 4, "hipModuleLaunchKernel:1:stall", true, HALO_DOCTOR_FAIL,
      {"first launch of embed_f32", "first kernel does not end", "0x83"}},
@@ -107,6 +110,9 @@ static const struct tier_case cases[] = {
     {"4 wrong norm", 4, "hipModuleLaunchKernel:2:drop", false, HALO_DOCTOR_FAIL,
      {"rmsnorm: element 0 of row 0", "something else than the host"}},
 
+    {"4 wrong bit", 4, "hipMemcpyAsync:2:flip", false, HALO_DOCTOR_FAIL,
+     {"rmsnorm: element 128 of row 0", "something else than the host"}},
+
     {"5 good", 5, "", false, HALO_DOCTOR_PASS, {"right to the last bit"}},
     {"5 hang", 5, "hipModuleLaunchKernel:3:hang", true, HALO_DOCTOR_FAIL,
      {"first launch of gemv_q8_0_x1", "sustained work", "save area"}},
@@ -114,6 +120,11 @@ static const struct tier_case cases[] = {
     {"5 wrong dot4", 5, "hipModuleLaunchKernel:3:drop", false, HALO_DOCTOR_FAIL, {"gemv_q8_0 (dot4): element"}},
     {"5 wrong wmma", 5, "hipModuleLaunchKernel:8:drop", false, HALO_DOCTOR_FAIL, {"gemm_f16 (WMMA): element"}},
     {"5 wrong conversion", 5, "hipModuleLaunchKernel:6:drop", false, HALO_DOCTOR_FAIL, {"gemm_q8_0 (WMMA): element"}},
+
+    {"5 wrong bit, one row", 5, "hipMemcpyAsync:1:flip", false, HALO_DOCTOR_FAIL,
+     {"gemv_q8_0 (dot4): element 68 of row 0", "something else than the host"}},
+    {"5 wrong bit, many rows", 5, "hipMemcpyAsync:82:flip", false, HALO_DOCTOR_FAIL,
+     {"gemm_f16 (WMMA): element 68 of row 39", "something else than the host"}},
 
     {"6 good", 6, "", false, HALO_DOCTOR_PASS, {"Measured"}},
     {"6 hang in the copy", 6, "hipMemcpyAsync:2:hang", true, HALO_DOCTOR_FAIL,
