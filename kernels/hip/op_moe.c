@@ -78,7 +78,7 @@ static int many(struct halo_hip_run *run, const struct halo_op_moe_matmul *u, ui
                                       .per_slot = u->per_slot};
     int error = group(run, u, n_tiles);
     if (!error)
-        error = halo_hip_half(run, u->x, halo_hip_value(run->model, u->x), n_x, w->n_cols);
+        error = halo_hip_half(run, u->x, halo_hip_value(run->model, u->x), n_x, w->n_cols, false);
     return error ? error
                  : halo_hip_launch(run, HALO_HIP_MOE_GEMM, w->type, run->n_rows,
                                    (struct halo_hip_grid){n_tiles, HALO_HIP_CEIL(w->n_rows, HALO_GEMM_COLS), 1}, &args);

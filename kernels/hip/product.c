@@ -1,6 +1,7 @@
 /* product.c: products of weights and rows: which form the rows need, and which kernel takes them.
  *
- * Up to eight rows: GEMV, over rows quantized to int8 (quantized weights) or as they are. More: GEMM over rows in f16.
+ * Up to eight rows: GEMV, over rows quantized to int8 (quantized weights) or as they are; from five on strips, where
+ * the code object has them, over rows in f16. More: GEMM over rows in f16.
  * Both forms are kept while they are of use, so that q, k and v, or gate and up, share one conversion. Device thread.
  */
 #include "run_priv.h"
@@ -33,14 +34,17 @@ int halo_hip_act(struct halo_hip_run *run, uint16_t value, const float *x, uint3
                            (struct halo_hip_grid){HALO_HIP_CEIL(n_cols, HALO_QUANTIZE_COLS), n_rows, 1}, &args);
 }
 
-int halo_hip_half(struct halo_hip_run *run, uint16_t value, const float *x, uint32_t n_rows, uint32_t n_cols)
+int halo_hip_half(struct halo_hip_run *run, uint16_t value, const float *x, uint32_t n_rows, uint32_t n_cols,
+                  bool strips)
 {
     const struct halo_hip_scratch *scratch = &run->model->scratch;
-    if (value != HALO_NONE && run->half_value == value && run->half_cols == n_cols)
+    if (value != HALO_NONE && run->half_value == value && run->half_cols == n_cols && run->half_strips == strips)
         return 0;
-    struct halo_half_args args = {.x = x, .half = scratch->half, .scale = scratch->half_scale, .n_cols = n_cols};
+    struct halo_half_args args = {
+        .x = x, .half = scratch->half, .scale = scratch->half_scale, .n_cols = n_cols, .strips = strips};
     run->half_value = value;
     run->half_cols = n_cols;
+    run->half_strips = strips;
     return halo_hip_launch(run, HALO_HIP_HALF_ROWS, HALO_HIP_TYPE_ANY, n_rows, (struct halo_hip_grid){n_rows, 1, 1},
                            &args);
 }
@@ -49,7 +53,7 @@ static int gemm(struct halo_hip_run *run, const struct halo_hip_product *p, int 
 {
     const struct halo_hip_scratch *scratch = &run->model->scratch;
     uint32_t tile = halo_hip_variants[variant].max_rows ? halo_hip_variants[variant].max_rows : 128;
-    int error = halo_hip_half(run, p->value, p->x, p->n_rows, p->n_cols);
+    int error = halo_hip_half(run, p->value, p->x, p->n_rows, p->n_cols, false);
     for (uint32_t i = 0; i < p->n_matrices && !error; i++) {
         struct halo_gemm_args args = {.matrix = p->matrix[i],
                                       .half = scratch->half,
@@ -61,6 +65,34 @@ static int gemm(struct halo_hip_run *run, const struct halo_hip_product *p, int 
         error = halo_hip_launch(run, HALO_HIP_GEMM, p->type, p->n_rows, grid, &args);
     }
     return error;
+}
+
+/* Whether rows go through strips. */
+static bool uses_strips(const struct halo_hip_run *run, uint32_t type, uint32_t n_rows, uint32_t n_cols)
+{
+    return n_cols % HALO_HIP_UNIT == 0 &&
+           halo_hip_kernel_find(run->model->device, HALO_HIP_STRIP, type, n_rows) >= 0;
+}
+
+static int strips(struct halo_hip_run *run, const struct halo_hip_product *p)
+{
+    const struct halo_hip_scratch *scratch = &run->model->scratch;
+    bool quantized = halo_hip_quantized(p->type);
+    struct halo_strip_args args = {.half = scratch->half,
+                                   .scale = scratch->half_scale,
+                                   .row_index = p->row_index,
+                                   .n_matrices = p->n_matrices,
+                                   .n_cols = p->n_cols,
+                                   .n_rows = p->n_rows,
+                                   .x_stride = quantized ? halo_hip_strip_stride(p->n_cols) : p->n_cols};
+    uint32_t blocks = 0;
+    for (uint32_t i = 0; i < p->n_matrices; i++) {
+        args.matrix[i] = p->matrix[i];
+        blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_STRIP_COLS);
+    }
+    int error = halo_hip_half(run, p->value, p->x, p->n_x, p->n_cols, quantized);
+    return error ? error
+                 : halo_hip_launch(run, HALO_HIP_STRIP, p->type, p->n_rows, (struct halo_hip_grid){blocks, 1, 1}, &args);
 }
 
 /* Eight rows at a time. */
@@ -89,6 +121,8 @@ static int gemv(struct halo_hip_run *run, const struct halo_hip_product *p)
 
 int halo_hip_product_run(struct halo_hip_run *run, const struct halo_hip_product *product)
 {
+    if (uses_strips(run, product->type, product->n_rows, product->n_cols))
+        return strips(run, product);
     int variant = halo_hip_uses_gemm(product->n_rows, product->n_cols)
                       ? halo_hip_kernel_find(run->model->device, HALO_HIP_GEMM, product->type, product->n_rows)
                       : -1;
@@ -112,5 +146,7 @@ uint32_t halo_hip_act_wanted(const struct halo_hip_run *run, uint16_t out, uint3
     } else {
         return 0;
     }
-    return halo_hip_quantized(plan->weights[weight].type) ? plan->weights[weight].n_cols : 0;
+    const struct halo_weight *w = &plan->weights[weight];
+    bool strips = next->kind == HALO_OP_MATMUL && uses_strips(run, w->type, run->n_rows, w->n_cols);
+    return halo_hip_quantized(w->type) && !strips ? w->n_cols : 0;
 }

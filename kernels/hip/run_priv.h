@@ -33,6 +33,7 @@ struct halo_hip_run {
      * use. */
     uint16_t act_value, half_value, grouped_choice;
     uint32_t act_cols, half_cols; /* lengths of the rows in them */
+    bool half_strips;             /* half is in the order of strips */
 };
 
 /* run.c */
@@ -64,7 +65,8 @@ int halo_hip_kernel_find(const struct halo_device *device, uint32_t op, uint32_t
 /* product.c: brings rows of x (f32, contiguous, n_cols) into act, or into half. `value` names them for reuse,
  * HALO_NONE: never. */
 int halo_hip_act(struct halo_hip_run *run, uint16_t value, const float *x, uint32_t n_rows, uint32_t n_cols);
-int halo_hip_half(struct halo_hip_run *run, uint16_t value, const float *x, uint32_t n_rows, uint32_t n_cols);
+int halo_hip_half(struct halo_hip_run *run, uint16_t value, const float *x, uint32_t n_rows, uint32_t n_cols,
+                  bool strips);
 /* n matrices of one type over n_rows rows of x. row_index (may be NULL) is for at most HALO_HIP_GEMV_ROWS_MAX rows. */
 struct halo_hip_product {
     uint32_t type, n_cols, n_matrices, n_rows;

@@ -31,7 +31,7 @@ static void raise_to(uint64_t *most, uint64_t n) { *most = n > *most ? n : *most
 static void need_product(struct needs *needs, uint32_t n_cols, uint64_t n_rows)
 {
     raise_to(&needs->act, n_rows * halo_hip_act_bytes(n_cols));
-    raise_to(&needs->half, n_rows * n_cols * sizeof(uint16_t));
+    raise_to(&needs->half, n_rows * halo_hip_strip_stride(n_cols) * sizeof(uint16_t));
     raise_to(&needs->half_rows, n_rows);
 }
 

@@ -12,6 +12,7 @@
 enum halo_hip_op {
     HALO_HIP_EMBED,
     HALO_HIP_GEMV,
+    HALO_HIP_STRIP,
     HALO_HIP_GEMM,
     HALO_HIP_MOE_GEMV,
     HALO_HIP_MOE_GEMM,

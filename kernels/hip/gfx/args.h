@@ -42,13 +42,13 @@ struct halo_quantize_args {
     uint32_t n_cols; /* % 32 == 0 */
 };
 
-/* half_rows: f32 rows into f16 rows for the GEMMs: half = x * 2^-e, scale = 2^e, e so that the largest magnitude is below 2^15 and
- * 0 for usual rows. Grid (rows). Row stride of half: n_cols (% 32 == 0). */
+/* half_rows: f32 rows into f16 rows for matrix tiles: half = x * 2^-e, scale = 2^e, e so that the largest magnitude is below 2^15 and
+ * 0 for usual rows. Grid (rows). n_cols % 32 == 0. Row stride of half: n_cols, in the order of strips (layout.h) halo_hip_strip_stride(). */
 struct halo_half_args {
     const float *x;
     uint16_t *half;
     float *scale; /* [rows] */
-    uint32_t n_cols;
+    uint32_t n_cols, strips; /* strips: in their order */
 };
 
 /* One of the matrices that share an input. */
@@ -71,6 +71,18 @@ struct halo_gemv_args {
     const void *x;             /* activation rows for quantized types, f32 rows [row][n_cols] for F32, F16, BF16 */
     const uint32_t *row_index; /* NULL, or for each output row the row of x */
     uint32_t n_matrices, n_cols, n_rows;
+};
+
+/* strip_<type>: the same for up to HALO_STRIP_X rows in f16, on chips with matrix units. n_cols % 32 == 0.
+ * Grid (sum over the matrices of ceil(n_rows / HALO_STRIP_COLS)). */
+#define HALO_STRIP_COLS 16 /* weight rows of a block */
+#define HALO_STRIP_X 8
+struct halo_strip_args {
+    struct halo_matrix_arg matrix[3];
+    const uint16_t *half; /* of half_rows, of quantized types in the order of strips */
+    const float *scale;
+    const uint32_t *row_index; /* as gemv's */
+    uint32_t n_matrices, n_cols, n_rows, x_stride; /* x_stride: halves */
 };
 
 /* gemm_<type>_m<tile>: the same for many rows, in f16 with f32 sums. Grid (ceil(n_rows / tile), ceil(matrix.n_rows / HALO_GEMM_COLS)).

@@ -35,22 +35,20 @@ template <uint32_t TYPE> struct gemm_weight {
     HALO_DEVICE void store(const raw &r, uint32_t u, uint16_t *to)
     {
         halo_unit w;
+        uint32_t halves[16];
         code::expand(r, u, &w);
+        halo_unit_halves<code>(w, halves);
 #pragma unroll
-        for (int i = 0; i < 8; i += 2) {
-            halo_u4 v;
-            for (int k = 0; k < 2; k++) {
-                v.e[2 * k] = gemm_pair(halo_unit_weight<code>(w, i + k, 0), halo_unit_weight<code>(w, i + k, 1));
-                v.e[2 * k + 1] = gemm_pair(halo_unit_weight<code>(w, i + k, 2), halo_unit_weight<code>(w, i + k, 3));
-            }
-            *reinterpret_cast<halo_u4 *>(to + 4 * i) = v;
-        }
+        for (int i = 0; i < 16; i += 4)
+            *reinterpret_cast<halo_u4 *>(to + 2 * i) = halo_u4{{halves[i], halves[i + 1], halves[i + 2], halves[i + 3]}};
     }
+    static constexpr float FACTOR = HALO_HALVES_FACTOR; /* of what is stored */
 };
 
 template <uint32_t TYPE> struct gemm_plain {
     typedef gemv_plain_code<TYPE> code;
     static constexpr uint32_t N = GEMM_SLAB / code::CHUNK;
+    static constexpr float FACTOR = 1;
     struct raw { halo_u4 e[N]; };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &, uint32_t u)
     {
@@ -150,7 +148,7 @@ HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w,
 #endif
 
 template <uint32_t ROWS>
-HALO_DEVICE void gemm_store(const gemm_job &job, uint32_t row0, uint32_t col0,
+HALO_DEVICE void gemm_store(const gemm_job &job, float factor, uint32_t row0, uint32_t col0,
                             halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
 {
     constexpr int T = gemm_tiles<ROWS>;
@@ -161,7 +159,7 @@ HALO_DEVICE void gemm_store(const gemm_job &job, uint32_t row0, uint32_t col0,
             const uint32_t row = row0 + 16 * (uint32_t)i + halo_mma_row(v);
             if (row >= job.n_rows)
                 continue;
-            const float scale = job.scale[gemm_x_row(job, row)];
+            const float scale = job.scale[gemm_x_row(job, row)] * factor;
             float *out = job.out + (uint64_t)gemm_out_row(job, row) * job.out_stride;
 #pragma unroll
             for (int j = 0; j < T; j++) {
@@ -206,7 +204,7 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm(const gemm_job &jo
             x[i] = halo_load<halo_u4>(x_row[i] + next * GEMM_SLAB);
         gemm_products<ROWS>(lds_x + row0 * GEMM_PITCH, lds_w + col0 * GEMM_PITCH, acc);
     }
-    gemm_store<ROWS>(job, row0, col0, acc);
+    gemm_store<ROWS>(job, 1 / weight::FACTOR, row0, col0, acc);
 }
 
 template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gemm_args &a, gemm_lds<ROWS> &lds)

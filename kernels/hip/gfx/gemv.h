@@ -14,6 +14,13 @@
 template <uint32_t TYPE> constexpr bool gemv_plain_type = TYPE == HALO_TYPE_F32 || TYPE == HALO_TYPE_F16 || TYPE == HALO_TYPE_BF16;
 template <uint32_t TYPE, int N> constexpr int gemv_wave_rows = HALO_GEMV_WAVE_ROWS(gemv_plain_type<TYPE>, N);
 
+/* Rows of x that a wave takes at once. Without dot4 the bytes of weights stand in registers one by one, and eight rows would not fit. */
+#if defined(HALO_NO_DOT4)
+template <uint32_t TYPE, int N> constexpr int gemv_pass = !gemv_plain_type<TYPE> && N > 4 ? 4 : N;
+#else
+template <uint32_t TYPE, int N> constexpr int gemv_pass = N;
+#endif
+
 /* Where a product reads and writes. The wave's rows are weight, weight + stride, ... */
 struct gemv_job {
     const uint8_t *weight; /* the first of the wave's rows */
@@ -35,12 +42,13 @@ HALO_DEVICE const uint8_t *gemv_x_row(const gemv_job &job, uint32_t r)
     return job.x + (uint64_t)(job.row_index ? job.row_index[r] : r) * job.x_stride;
 }
 
+/* The lane's units are alike but for multiples of 32: which of a super-block they are is the lane's alone. */
 template <typename CODE, int N, int R>
 HALO_DEVICE void gemv_unit(const typename CODE::raw *raw, const gemv_job &job, const uint8_t *const *x, uint32_t u, float acc[R][N])
 {
     halo_unit w[R];
     for (int r = 0; r < R; r++)
-        CODE::expand(raw[r], u, &w[r]);
+        CODE::expand(raw[r], halo_lane(), &w[r]);
 #pragma unroll
     for (int j = 0; j < N; j++) {
         halo_act act = halo_act_load(x[j], job.n_cols, u);
@@ -227,18 +235,27 @@ HALO_DEVICE bool gemv_find(const MATRIX *matrix, uint32_t n_matrices, uint32_t *
 
 template <uint32_t TYPE, int N> HALO_DEVICE void gemv(const halo_gemv_args &a)
 {
-    constexpr int R = gemv_wave_rows<TYPE, N>;
-    typedef gemv_rows<TYPE, N> rows;
+    constexpr int R = gemv_wave_rows<TYPE, N>, P = gemv_pass<TYPE, N>;
+    typedef gemv_rows<TYPE, P> rows;
     uint32_t m, row;
     if (!gemv_find<R>(a.matrix, a.n_matrices, &m, &row))
         return;
     const halo_matrix_arg matrix = m == 0 ? a.matrix[0] : m == 1 ? a.matrix[1] : a.matrix[2];
     const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride;
-    const gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + (uint64_t)row * stride, stride, matrix.n_rows - 1 - row,
-                          static_cast<const uint8_t *>(a.x), a.row_index, rows::x_stride(a.n_cols), a.n_cols, a.n_rows};
-    float acc[R][N] = {};
-    rows::run(job, acc);
-    gemv_store<R, N>(acc, matrix.bias, matrix.out, matrix.out_stride, row, matrix.n_rows, a.n_rows);
+    gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + (uint64_t)row * stride, stride, matrix.n_rows - 1 - row,
+                    static_cast<const uint8_t *>(a.x), a.row_index, rows::x_stride(a.n_cols), a.n_cols, a.n_rows};
+#pragma unroll 1
+    for (uint32_t first = 0; first < N && first < a.n_rows; first += P) {
+        float acc[R][P] = {};
+        rows::run(job, acc);
+        gemv_store<R, P>(acc, matrix.bias, matrix.out + (uint64_t)first * matrix.out_stride, matrix.out_stride, row, matrix.n_rows,
+                         job.n_rows);
+        if (P == N)
+            break;
+        job.x += job.row_index ? 0 : (uint64_t)P * job.x_stride;
+        job.row_index += job.row_index ? P : 0;
+        job.n_rows -= P;
+    }
 }
 
 /* One slot: its expert's rows times its row of x. */

@@ -22,6 +22,12 @@
  * and 16x16x16 matrix tiles (f16 in, f32 sums), whose register layout is the target's own:
  *   halo_mma_load(tile, pitch)    operand from 16 rows of 16 halves in LDS (16-byte aligned rows, pitch in halves)
  *   halo_mma(a, b, c)             c[i] += sum over k of A[row][k] * B[col][k], with row, col = halo_mma_row(i), halo_mma_col(i)
+ * and, where there is a matrix unit (no HALO_NO_MATRIX), strips: 16 rows of weights by 8 of x straight from registers. A lane brings 32 halves, in
+ * any order that is the same for weights and x, of HALO_STRIP_ROWS weight rows and of one row of x, all of part halo_strip_part() of
+ * HALO_STRIP_PARTS that the lanes of a row share:
+ *   halo_strip_row(i)             the weight row of the lane's operand i; halo_strip_x_row(): its row of x, 8 and above are of no use
+ *   halo_strip_mma(w, x, sums)    sums[i] += products of weight row halo_strip_sum_row(i) and row of x halo_strip_sum_x(i), i < HALO_STRIP_SUMS
+ * and on pairs of halves: halo_pair_add(a, b), halo_pair_fma(a, b, c), one rounding each.
  * Sources of the layouts: AMD's RDNA3 and RDNA4 ISA documents, NVIDIA's PTX ISA (mma.m16n8k16).
  */
 #ifndef HALO_GFX_H

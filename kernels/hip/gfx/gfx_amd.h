@@ -72,6 +72,7 @@ HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return __builtin_amdgcn_sudot
 HALO_DEVICE int halo_dot4(int a, int b, int c) { return __builtin_amdgcn_sdot4(a, b, c, false); }
 HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return __builtin_amdgcn_sdot4(a, b, c, false); }
 #else
+#define HALO_NO_DOT4 1
 HALO_DEVICE int halo_dot4(int a, int b, int c)
 {
     for (int i = 0; i < 32; i += 8)
@@ -93,6 +94,17 @@ HALO_DEVICE float halo_fma(float x, float y, float z) { return __builtin_fmaf(x,
 HALO_DEVICE float halo_rint(float x) { return __builtin_rintf(x); }
 HALO_DEVICE float halo_max(float x, float y) { return __builtin_fmaxf(x, y); }
 HALO_DEVICE float halo_abs(float x) { return __builtin_fabsf(x); }
+
+typedef _Float16 halo_half2 __attribute__((ext_vector_type(2)));
+HALO_DEVICE uint32_t halo_pair_add(uint32_t a, uint32_t b)
+{
+    return __builtin_bit_cast(uint32_t, __builtin_bit_cast(halo_half2, a) + __builtin_bit_cast(halo_half2, b));
+}
+HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    return __builtin_bit_cast(uint32_t, __builtin_elementwise_fma(__builtin_bit_cast(halo_half2, a), __builtin_bit_cast(halo_half2, b),
+                                                                  __builtin_bit_cast(halo_half2, c)));
+}
 
 typedef _Float16 halo_mma_16 __attribute__((ext_vector_type(16)));
 typedef _Float16 halo_mma_8 __attribute__((ext_vector_type(8)));
@@ -143,5 +155,39 @@ HALO_DEVICE float halo_dot2(uint32_t x, uint32_t y, float c)
 #endif
 #endif
 HALO_DEVICE uint32_t halo_mma_col(int) { return halo_lane() & 15; }
+
+#if !defined(HALO_NO_MATRIX)
+/* Strips: A is the weights, B is x, with the layouts above. */
+#define HALO_STRIP_ROWS 1
+#define HALO_STRIP_SUMS 8
+#if HALO_GFX12
+#define HALO_STRIP_PARTS 2
+#else
+#define HALO_STRIP_PARTS 1
+#endif
+HALO_DEVICE uint32_t halo_strip_row(int) { return halo_lane() & 15; }
+HALO_DEVICE uint32_t halo_strip_x_row(void) { return halo_lane() & 15; }
+HALO_DEVICE uint32_t halo_strip_part(void) { return HALO_STRIP_PARTS == 2 ? halo_lane() >> 4 : 0; }
+HALO_DEVICE uint32_t halo_strip_sum_row(int i) { return halo_mma_row(i); }
+HALO_DEVICE uint32_t halo_strip_sum_x(int) { return halo_lane() & 15; }
+typedef uint32_t halo_words_4 __attribute__((ext_vector_type(4)));
+HALO_DEVICE halo_mma_8 halo_strip_8(const uint32_t *v)
+{
+    return __builtin_bit_cast(halo_mma_8, halo_words_4{v[0], v[1], v[2], v[3]});
+}
+HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16], float sums[HALO_STRIP_SUMS])
+{
+    halo_acc c = {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5], sums[6], sums[7]};
+#if HALO_GFX12
+    for (int k = 0; k < 16; k += 4)
+        c = halo_mma(halo_strip_8(w[0] + k), halo_strip_8(x + k), c);
+#else
+    for (int k = 0; k < 16; k += 8)
+        c = halo_mma(halo_frag{{halo_strip_8(w[0] + k), halo_strip_8(w[0] + k + 4)}}, halo_frag{{halo_strip_8(x + k), halo_strip_8(x + k + 4)}}, c);
+#endif
+    for (int i = 0; i < 8; i++)
+        sums[i] = c[i];
+}
+#endif
 
 #endif

@@ -123,6 +123,37 @@ HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
     return f;
 }
 HALO_DEVICE halo_acc halo_mma(const halo_frag &x, const halo_frag &y, halo_acc c) { return halo_host_mma(x, y, c); }
+/* Strips as on RDNA3. */
+#define HALO_STRIP_ROWS 1
+#define HALO_STRIP_PARTS 1
+#define HALO_STRIP_SUMS 8
+HALO_DEVICE uint32_t halo_strip_row(int) { return halo_lane() & 15; }
+HALO_DEVICE uint32_t halo_strip_x_row(void) { return halo_lane() & 15; }
+HALO_DEVICE uint32_t halo_strip_part(void) { return 0; }
+HALO_DEVICE uint32_t halo_strip_sum_row(int i) { return 2 * (uint32_t)i + (halo_lane() >> 4); }
+HALO_DEVICE uint32_t halo_strip_sum_x(int) { return halo_lane() & 15; }
+HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16], float sums[HALO_STRIP_SUMS])
+{
+    halo_acc c;
+    memcpy(c.e, sums, sizeof(c.e));
+    for (int k = 0; k < 16; k += 8) {
+        halo_frag a, b;
+        memcpy(a.e, w[0] + k, sizeof(a.e));
+        memcpy(b.e, x + k, sizeof(b.e));
+        c = halo_mma(a, b, c);
+    }
+    memcpy(sums, c.e, sizeof(c.e));
+}
+HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t r = 0;
+    for (int i = 0; i < 32; i += 16) {
+        const float x = halo_half_float((uint16_t)(a >> i)), y = halo_half_float((uint16_t)(b >> i)), z = halo_half_float((uint16_t)(c >> i));
+        r |= (uint32_t)halo_float_half(fmaf(x, y, z)) << i;
+    }
+    return r;
+}
+HALO_DEVICE uint32_t halo_pair_add(uint32_t a, uint32_t b) { return halo_pair_fma(a, 0x3c003c00, b); }
 HALO_DEVICE uint32_t halo_mma_row(int i) { return 2 * (uint32_t)i + (halo_lane() >> 4); }
 HALO_DEVICE uint32_t halo_mma_col(int) { return halo_lane() & 15; }
 

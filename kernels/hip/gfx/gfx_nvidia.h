@@ -168,6 +168,35 @@ HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
                      : "r"(x.e[0]), "r"(x.e[1]), "r"(x.e[2]), "r"(x.e[3]), "r"(y.e[n]), "r"(y.e[n + 2]));
     return c;
 }
+/* Strips: mma.m16n8k16. Lane l has rows l / 4 and l / 4 + 8 of the weights, row l / 4 of x, part l % 4. */
+#define HALO_STRIP_ROWS 2
+#define HALO_STRIP_PARTS 4
+#define HALO_STRIP_SUMS 4
+HALO_DEVICE uint32_t halo_strip_row(int i) { return (halo_lane() >> 2) + 8 * (uint32_t)i; }
+HALO_DEVICE uint32_t halo_strip_x_row(void) { return halo_lane() >> 2; }
+HALO_DEVICE uint32_t halo_strip_part(void) { return halo_lane() & 3; }
+HALO_DEVICE uint32_t halo_strip_sum_row(int i) { return (halo_lane() >> 2) + 8 * ((uint32_t)i >> 1); }
+HALO_DEVICE uint32_t halo_strip_sum_x(int i) { return (halo_lane() & 3) * 2 + ((uint32_t)i & 1); }
+HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16], float sums[HALO_STRIP_SUMS])
+{
+#pragma unroll
+    for (int k = 0; k < 16; k += 2)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                     : "r"(w[0][k]), "r"(w[1][k]), "r"(w[0][k + 1]), "r"(w[1][k + 1]), "r"(x[k]), "r"(x[k + 1]));
+}
+HALO_DEVICE uint32_t halo_pair_add(uint32_t a, uint32_t b)
+{
+    uint32_t r;
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t r;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
 HALO_DEVICE uint32_t halo_mma_row(int i) { return (halo_lane() >> 2) + 8 * ((uint32_t)i >> 1 & 1); }
 HALO_DEVICE uint32_t halo_mma_col(int i) { return 8 * ((uint32_t)i >> 2) + (halo_lane() & 3) * 2 + ((uint32_t)i & 1); }
 

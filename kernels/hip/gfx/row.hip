@@ -4,8 +4,6 @@
  */
 #include "rows.h"
 
-struct norm_lds { float part[8]; };
-
 /* A row is one block's: as many threads as there are, so that a usual row is one turn. */
 constexpr uint32_t NORM_THREADS = 1024, NORM_COLS = 4 * NORM_THREADS;
 struct rmsnorm_lds { float part[NORM_THREADS / 32]; };
@@ -57,27 +55,31 @@ HALO_KERNEL(quantize, halo_quantize_args, 256)
     halo_quantize4(v, i, n, static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
 }
 
-HALO_KERNEL(half_rows, halo_half_args, 256)
+HALO_KERNEL(half_rows, halo_half_args, 1024)
 {
-    HALO_LDS(norm_lds, lds);
+    HALO_LDS(rmsnorm_lds, lds);
     const uint32_t row = halo_block_x(), n = a.n_cols, first = halo_tid() * 4;
     const float *x = a.x + (uint64_t)row * n;
     float max = 0;
-    for (uint32_t i = first; i < n; i += 1024) {
+    for (uint32_t i = first; i < n; i += NORM_COLS) {
         halo_f4 v = halo_load4(x, i, n);
         for (int j = 0; j < 4; j++)
             max = halo_max(max, halo_abs(v.e[j]));
     }
-    max = halo_block_max(max, lds.part);
+    max = halo_wave_max(max);
+    if (halo_lane() == 0)
+        lds.part[halo_wave()] = max;
+    halo_barrier();
+    max = halo_wave_max(lds.part[halo_lane()]);
     const int e = (int)(halo_float_bits(max) >> 23 & 255) - 127, shift = e > 14 ? e - 14 : 0;
     const float down = halo_power2(-(shift < 126 ? shift : 126));
-    uint16_t *half = a.half + (uint64_t)row * n;
-    for (uint32_t i = first; i < n; i += 1024) {
+    uint16_t *half = a.half + (uint64_t)row * (a.strips ? halo_hip_strip_stride(n) : n);
+    for (uint32_t i = first; i < n; i += NORM_COLS) {
         halo_f4 v = halo_load4(x, i, n);
         halo_u2 h;
         for (int j = 0; j < 2; j++)
             h.e[j] = halo_float_half(v.e[2 * j] * down) | (uint32_t)halo_float_half(v.e[2 * j + 1] * down) << 16;
-        *reinterpret_cast<halo_u2 *>(half + i) = h;
+        *reinterpret_cast<halo_u2 *>(half + (a.strips ? halo_strip_at(i / 32, i / 8 % 4) + i % 8 : i)) = h;
     }
     if (halo_tid() == 0)
         a.scale[row] = halo_power2(shift < 126 ? shift : 126);

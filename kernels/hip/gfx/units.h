@@ -316,6 +316,34 @@ template <typename CODE> HALO_DEVICE float halo_unit_weight(const halo_unit &w, 
     }
 }
 
+/* The unit's 32 weights times HALO_HALVES_FACTOR in f16, in order. The factor keeps the scales of small weights out of the denormal numbers;
+ * weights must be below 1000 in magnitude. A byte behind 0x64 is the half 1024 + q, and taking off an integer of that size is exact. */
+#define HALO_HALVES_FACTOR 64
+HALO_DEVICE uint32_t halo_pair_of(float f)
+{
+    return halo_float_half(f) * 0x00010001u;
+}
+
+template <typename CODE> HALO_DEVICE void halo_unit_halves(const halo_unit &w, uint32_t ret[16])
+{
+    const uint32_t base = halo_pair_of(-(1024 + CODE::OFFSET + (CODE::SIGNED ? 128 : 0)));
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const float d = w.d * HALO_HALVES_FACTOR, m = w.m * HALO_HALVES_FACTOR;
+        const uint32_t scale = halo_pair_of(CODE::HALVES ? d * (float)w.s[h] : d);
+        const uint32_t add = CODE::MINIMUM == HALO_MIN_ADD      ? halo_pair_of(m)
+                             : CODE::MINIMUM == HALO_MIN_HALVES ? halo_pair_of(-m * (float)w.sm[h])
+                                                                : 0;
+#pragma unroll
+        for (int i = 4 * h; i < 4 * h + 4; i++) {
+            const uint32_t q = (uint32_t)w.q[i] ^ (CODE::SIGNED ? 0x80808080u : 0);
+            const uint32_t low = halo_permute(0x64646464, q, 0x04010400), high = halo_permute(0x64646464, q, 0x04030402);
+            ret[2 * i] = halo_pair_fma(halo_pair_add(low, base), scale, add);
+            ret[2 * i + 1] = halo_pair_fma(halo_pair_add(high, base), scale, add);
+        }
+    }
+}
+
 /* An activation unit in registers (layout.h). */
 struct halo_act {
     halo_u4 low, high;

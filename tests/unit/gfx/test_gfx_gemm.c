@@ -17,7 +17,18 @@ struct halves { uint16_t *half; float *scale; uint32_t n_cols; };
 static struct halves halves_make(const float *x, uint32_t n_cols, uint32_t n_rows)
 {
     struct halves h = {gfx_zeros((size_t)n_rows * n_cols * 2), gfx_zeros(n_rows * 4), n_cols};
-    struct halo_half_args args = {x, h.half, h.scale, n_cols};
+    struct halo_half_args args = {x, h.half, h.scale, n_cols, false};
+    gfx_run("half_rows", n_rows, 1, 1, &args);
+    return h;
+}
+
+/* The same in the order of strips. What lies behind a row's last unit are NaNs: nothing may read it. */
+static struct halves strips_make(const float *x, uint32_t n_cols, uint32_t n_rows)
+{
+    const size_t n = (size_t)n_rows * halo_hip_strip_stride(n_cols);
+    struct halves h = {gfx_zeros(n * 2), gfx_zeros(n_rows * 4), n_cols};
+    struct halo_half_args args = {x, h.half, h.scale, n_cols, true};
+    memset(h.half, 0xff, n * 2);
     gfx_run("half_rows", n_rows, 1, 1, &args);
     return h;
 }
@@ -98,6 +109,67 @@ static void gemm(void **state)
         gemm_shape(&gfx_types[t], gfx_types[t].block == 256 ? 256 : 32, 33, 31, false);
     }
     gemm_shape(&gfx_types[3], 64, 200, 257, true);
+}
+
+/* Three matrices, the rows of x by an index or in order. */
+static void strip_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_rows, const uint32_t *index)
+{
+    enum { N = 3 };
+    static const uint32_t n_weight_rows[N] = {33, 5, 16};
+    char name[40];
+    snprintf(name, sizeof(name), "strip_%s", type->name);
+    float *x = gfx_floats(8 * n_cols, n_cols), *bias = gfx_floats(33, 8), *out[N];
+    for (uint32_t i = 0; i < n_cols; i++)
+        x[i] *= 3e5f; /* the first row has a scale */
+    bool quantized = halo_hip_planes(type->type) != 0;
+    struct halves h = quantized ? strips_make(x, n_cols, 8) : halves_make(x, n_cols, 8);
+    struct halo_strip_args args = {.half = h.half,
+                                   .scale = h.scale,
+                                   .row_index = index,
+                                   .n_matrices = N,
+                                   .n_cols = n_cols,
+                                   .n_rows = n_rows,
+                                   .x_stride = quantized ? halo_hip_strip_stride(n_cols) : n_cols};
+    uint8_t *weight[N];
+    uint32_t blocks = 0;
+    for (uint32_t m = 0; m < N; m++) {
+        weight[m] = gfx_weights(type->type, n_cols, n_weight_rows[m], 4 + m);
+        out[m] = gfx_floats(9 * 40, 77);
+        args.matrix[m] = (struct halo_matrix_arg){weight[m], m ? NULL : bias, out[m], n_weight_rows[m], 40};
+        blocks += HALO_HIP_CEIL(n_weight_rows[m], HALO_STRIP_COLS);
+    }
+    float *before = gfx_floats(9 * 40, 77);
+    gfx_run(name, blocks, 1, 1, &args);
+    for (uint32_t m = 0; m < N; m++) {
+        for (uint32_t r = 0; r < 9; r++)
+            for (uint32_t i = 0; i < 40; i++) {
+                if (r >= n_rows || i >= n_weight_rows[m]) {
+                    assert_memory_equal(out[m] + r * 40 + i, before + r * 40 + i, sizeof(float));
+                    continue;
+                }
+                double size, want = dot(type, weight[m] + i * halo_hip_row_layout(type->type, n_cols).stride,
+                                        x + (index ? index[r] : r) * n_cols, n_cols, &size);
+                gfx_near((double)out[m][r * 40 + i], want + (m ? 0 : (double)bias[i]), 1e-3, size, name, r * 40 + i);
+            }
+        free(weight[m]);
+        free(out[m]);
+    }
+    halves_free(&h);
+    free(x);
+    free(bias);
+    free(before);
+}
+
+static void strip(void **state)
+{
+    (void)state;
+    static const uint32_t index[8] = {7, 0, 3, 3, 1, 6, 2, 5};
+    for (uint32_t t = 0; t < gfx_n_types; t++) {
+        if (gfx_types[t].type == HALO_TYPE_F32)
+            continue;
+        strip_shape(&gfx_types[t], gfx_types[t].block == 256 ? 256 : 96, 5, NULL);
+        strip_shape(&gfx_types[t], gfx_types[t].block == 256 ? 768 : 13 * 32, 8, index);
+    }
 }
 
 static void moe(void **state)
@@ -201,6 +273,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half_rows),
         cmocka_unit_test(gemm),
+        cmocka_unit_test(strip),
         cmocka_unit_test(moe),
         cmocka_unit_test(group),
     };

@@ -1,0 +1,151 @@
+/* strip.h: products of five to eight rows on chips with matrix units, where dot products of each row by itself would take longer than memory:
+ * what the strip kernels of all types share.
+ *
+ * A block makes 16 weight rows for all rows of x, its waves the units of the rows in turn, HALO_STRIP_PARTS units at once; at the end their
+ * sums come together in LDS. A lane brings its unit to f16 in registers and the matrix unit takes it from there (gfx.h): weights are loaded
+ * once, 16 bytes a lane, and x is read once for 16 rows.
+ * x is in f16, of quantized types in the order of strips (layout.h), of plain types in its own.
+ */
+#ifndef HALO_GFX_STRIP_H
+#define HALO_GFX_STRIP_H
+
+#include "gemm.h"
+
+#if !defined(HALO_NO_MATRIX)
+constexpr uint32_t STRIP_WAVES = 8, STRIP_STEP = STRIP_WAVES * HALO_STRIP_PARTS;
+
+struct strip_lds { float sum[STRIP_WAVES][HALO_STRIP_X][HALO_STRIP_COLS]; };
+
+/* What a lane has of a weight row at units base .. base + HALO_STRIP_PARTS - 1, and where the same of x is: piece p is 8 halves of x. */
+template <uint32_t TYPE> struct strip_code {
+    typedef halo_type_code<TYPE> code;
+    typedef typename code::raw raw;
+    static constexpr float FACTOR = HALO_HALVES_FACTOR;
+    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t base, uint32_t n)
+    {
+        return code::load(row, at, halo_min_of(base + halo_strip_part(), n - 1));
+    }
+    HALO_DEVICE void halves(const raw &r, uint32_t base, uint32_t ret[16])
+    {
+        halo_unit w;
+        code::expand(r, base + halo_strip_part(), &w);
+        halo_unit_halves<code>(w, ret);
+    }
+    HALO_DEVICE uint32_t x_at(uint32_t base, uint32_t p) { return halo_strip_at(base + halo_strip_part(), p); }
+    HALO_DEVICE bool exists(uint32_t base, uint32_t, uint32_t n) { return base + halo_strip_part() < n; }
+};
+
+/* Plain types: the lanes of a row share its pieces in turn, so that they read neighbours. */
+template <uint32_t TYPE> struct strip_plain {
+    typedef gemv_plain_code<TYPE> code;
+    struct raw { halo_u4 e[4]; };
+    static constexpr float FACTOR = 1;
+    HALO_DEVICE uint32_t piece(uint32_t base, uint32_t p) { return 4 * base + p * HALO_STRIP_PARTS + halo_strip_part(); }
+    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &, uint32_t base, uint32_t n)
+    {
+        raw r;
+#pragma unroll
+        for (uint32_t p = 0; p < 4; p++)
+            r.e[p] = halo_load<halo_u4>(row, halo_min_of(piece(base, p), 4 * n - 1));
+        return r;
+    }
+    HALO_DEVICE void halves(const raw &r, uint32_t, uint32_t ret[16])
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < 16; i++)
+            ret[i] = TYPE == HALO_TYPE_F16 ? r.e[i / 4].e[i % 4]
+                                           : gemm_pair(code::weight(r.e[i / 4], i % 4 * 2), code::weight(r.e[i / 4], i % 4 * 2 + 1));
+    }
+    HALO_DEVICE uint32_t x_at(uint32_t base, uint32_t p) { return piece(base, p) * 8; }
+    HALO_DEVICE bool exists(uint32_t base, uint32_t p, uint32_t n) { return piece(base, p) < 4 * n; }
+};
+template <> struct strip_code<HALO_TYPE_F16> : strip_plain<HALO_TYPE_F16> {};
+template <> struct strip_code<HALO_TYPE_BF16> : strip_plain<HALO_TYPE_BF16> {};
+
+template <uint32_t TYPE> struct strip_turn { typename strip_code<TYPE>::raw raw[HALO_STRIP_ROWS]; };
+
+template <uint32_t TYPE>
+HALO_DEVICE void strip_load(const uint8_t *const *row, const halo_row_layout &at, uint32_t base, uint32_t n, strip_turn<TYPE> *ret)
+{
+#pragma unroll
+    for (int i = 0; i < HALO_STRIP_ROWS; i++)
+        ret->raw[i] = strip_code<TYPE>::load(row[i], at, base, n);
+}
+
+template <uint32_t TYPE>
+HALO_DEVICE void strip_products(const strip_turn<TYPE> &turn, const uint16_t *x, uint32_t base, uint32_t n, float sums[HALO_STRIP_SUMS])
+{
+    typedef strip_code<TYPE> code;
+    uint32_t xs[16], w[HALO_STRIP_ROWS][16];
+#pragma unroll
+    for (uint32_t p = 0; p < 4; p++) {
+        halo_u4 v = {{0, 0, 0, 0}}; /* what does not exist adds nothing */
+        if (code::exists(base, p, n))
+            v = halo_load<halo_u4>(x + code::x_at(base, p));
+        for (uint32_t i = 0; i < 4; i++)
+            xs[4 * p + i] = v.e[i];
+    }
+#pragma unroll
+    for (int i = 0; i < HALO_STRIP_ROWS; i++)
+        code::halves(turn.raw[i], base, w[i]);
+    halo_strip_mma(w, xs, sums);
+}
+
+/* The waves' sums: one output to a thread. */
+template <uint32_t TYPE>
+HALO_DEVICE void strip_store(const halo_strip_args &a, const halo_matrix_arg &matrix, uint32_t row0, strip_lds &lds, const float *sums)
+{
+#pragma unroll
+    for (int i = 0; i < HALO_STRIP_SUMS; i++)
+        if (halo_strip_sum_x(i) < HALO_STRIP_X)
+            lds.sum[halo_wave()][halo_strip_sum_x(i)][halo_strip_sum_row(i)] = sums[i];
+    halo_barrier();
+    const uint32_t r = halo_tid() / HALO_STRIP_COLS, i = halo_tid() % HALO_STRIP_COLS;
+    if (r >= a.n_rows || row0 + i >= matrix.n_rows)
+        return;
+    float sum = 0;
+    for (uint32_t w = 0; w < STRIP_WAVES; w++)
+        sum += lds.sum[w][r][i];
+    const float scale = a.scale[a.row_index ? a.row_index[r] : r] * (1 / strip_code<TYPE>::FACTOR);
+    matrix.out[(uint64_t)r * matrix.out_stride + row0 + i] = halo_fma(sum, scale, matrix.bias ? matrix.bias[row0 + i] : 0);
+}
+
+template <uint32_t TYPE> HALO_DEVICE void strip(const halo_strip_args &a, strip_lds &lds)
+{
+    uint32_t block = halo_block_x(), m = 0;
+    for (; m + 1 < a.n_matrices && block >= HALO_HIP_CEIL(a.matrix[m].n_rows, HALO_STRIP_COLS); m++)
+        block -= HALO_HIP_CEIL(a.matrix[m].n_rows, HALO_STRIP_COLS);
+    const halo_matrix_arg matrix = m == 0 ? a.matrix[0] : m == 1 ? a.matrix[1] : a.matrix[2];
+    const halo_row_layout at = halo_hip_row_layout(TYPE, a.n_cols);
+    const uint32_t n = a.n_cols / HALO_HIP_UNIT, row0 = block * HALO_STRIP_COLS;
+    const uint8_t *row[HALO_STRIP_ROWS];
+    for (int i = 0; i < HALO_STRIP_ROWS; i++)
+        row[i] = static_cast<const uint8_t *>(matrix.weight) + (uint64_t)halo_min_of(row0 + halo_strip_row(i), matrix.n_rows - 1) * at.stride;
+    uint32_t base = halo_wave() * HALO_STRIP_PARTS;
+    strip_turn<TYPE> now = {};
+    if (base < n)
+        strip_load<TYPE>(row, at, base, n, &now);
+    halo_inputs_ready();
+    const uint32_t r = halo_min_of(halo_strip_x_row(), a.n_rows - 1);
+    const uint16_t *x = a.half + (uint64_t)(a.row_index ? a.row_index[r] : r) * a.x_stride;
+    float sums[HALO_STRIP_SUMS] = {};
+#pragma unroll 1
+    for (; base < n; base += STRIP_STEP) {
+        strip_turn<TYPE> next = now;
+        if (base + STRIP_STEP < n)
+            strip_load<TYPE>(row, at, base + STRIP_STEP, n, &next);
+        strip_products<TYPE>(now, x, base, n, sums);
+        now = next;
+    }
+    strip_store<TYPE>(a, matrix, row0, lds, sums);
+}
+
+#define HALO_STRIP_KERNEL(TYPE, type)                                                                                          \
+    HALO_KERNEL_EARLY(strip_##type, halo_strip_args, 256)                                                                      \
+    {                                                                                                                          \
+        HALO_LDS(strip_lds, lds);                                                                                              \
+        strip<HALO_TYPE_##TYPE>(a, lds);                                                                                       \
+    }
+#endif
+
+#endif

@@ -1,0 +1,20 @@
+/* strip.hip: products of five to eight rows by matrix units (strip.h). Chips without them have none of these. */
+#include "strip.h"
+
+#if !defined(HALO_NO_MATRIX)
+HALO_STRIP_KERNEL(F16, f16)
+HALO_STRIP_KERNEL(BF16, bf16)
+HALO_STRIP_KERNEL(Q8_0, q8_0)
+HALO_STRIP_KERNEL(Q4_0, q4_0)
+HALO_STRIP_KERNEL(Q4_1, q4_1)
+HALO_STRIP_KERNEL(Q5_0, q5_0)
+HALO_STRIP_KERNEL(Q5_1, q5_1)
+HALO_STRIP_KERNEL(IQ4_NL, iq4_nl)
+HALO_STRIP_KERNEL(MXFP4, mxfp4)
+HALO_STRIP_KERNEL(Q2_K, q2_k)
+HALO_STRIP_KERNEL(Q3_K, q3_k)
+HALO_STRIP_KERNEL(Q4_K, q4_k)
+HALO_STRIP_KERNEL(Q5_K, q5_k)
+HALO_STRIP_KERNEL(Q6_K, q6_k)
+HALO_STRIP_KERNEL(IQ4_XS, iq4_xs)
+#endif
