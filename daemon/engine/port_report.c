@@ -9,6 +9,7 @@
 #include <base/clock.h>
 #include <errno.h>
 #include <stdio.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 /* Waits in `parked` until the device was opened or could not be. False: parked. */
@@ -251,6 +252,40 @@ static void write_device(struct halo_json *w, const struct halo_device_info *inf
     halo_json_object_end(w);
 }
 
+/* What lies between this program and the device. The kernel's release stands for its driver, which has no number of its own. */
+static void write_driver(struct halo_json *w, const struct halo_device_info *info)
+{
+    struct utsname system;
+    halo_json_object_begin(w);
+    if (info->runtime[0]) {
+        halo_json_key(w, "runtime");
+        halo_json_str(w, info->runtime);
+        halo_json_key(w, "runtime_version");
+        halo_json_i64(w, info->runtime_version);
+        if (uname(&system) == 0) {
+            halo_json_key(w, "kernel");
+            halo_json_str(w, system.release);
+        }
+    }
+    halo_json_object_end(w);
+}
+
+static void write_kernels(struct halo_json *w, const struct halo_device_info *info)
+{
+    halo_json_array_begin(w);
+    if (info->kernel_file[0]) {
+        halo_json_object_begin(w);
+        halo_json_key(w, "file");
+        halo_json_str(w, info->kernel_file);
+        halo_json_key(w, "arch");
+        halo_json_str(w, info->kernel_arch);
+        halo_json_key(w, "sha256");
+        halo_json_str(w, info->kernel_sha256);
+        halo_json_object_end(w);
+    }
+    halo_json_array_end(w);
+}
+
 void halo_port_diag(struct halo_port *port, struct halo_request *request)
 {
     struct halo_device_info info;
@@ -258,19 +293,23 @@ void halo_port_diag(struct halo_port *port, struct halo_request *request)
     if (!device_known(port, request, &info))
         return;
     halo_device_thread_info(&port->device, &info, &fault);
-    char build_text[512], device_text[4096];
-    struct halo_json build, device;
+    char build_text[512], device_text[4096], driver_text[2048], kernel_text[2048];
+    struct halo_json build, device, driver, kernels;
     struct halo_ev ev;
     halo_json_init_fixed(&build, build_text, sizeof(build_text));
     halo_json_init_fixed(&device, device_text, sizeof(device_text));
+    halo_json_init_fixed(&driver, driver_text, sizeof(driver_text));
+    halo_json_init_fixed(&kernels, kernel_text, sizeof(kernel_text));
     write_build(&build);
     write_device(&device, &info, &fault);
-    assert(build.error == 0 && device.error == 0);
+    write_driver(&driver, &info);
+    write_kernels(&kernels, &info);
+    assert(build.error == 0 && device.error == 0 && driver.error == 0 && kernels.error == 0);
     halo_ev_init(&ev, HALO_EV_DIAG, &request->msg.id);
     ev.diag.build = (struct halo_raw){build.at, build.len};
     ev.diag.device = (struct halo_raw){device.at, device.len};
-    ev.diag.driver = halo_raw_of("{}");  /* the cpu device has neither driver nor kernel files */
-    ev.diag.kernels = halo_raw_of("[]");
+    ev.diag.driver = (struct halo_raw){driver.at, driver.len};
+    ev.diag.kernels = (struct halo_raw){kernels.at, kernels.len};
     halo_request_end(port, request, &ev);
 }
 

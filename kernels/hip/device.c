@@ -110,6 +110,8 @@ static int hip_open(struct halo_device **ret, const struct halo_device_options *
         return halo_hip_reason(reason, -ENOMEM, "no memory for the device");
     device->deadline_ms = deadline_ms();
     int error = halo_hip_api_open(&device->api, options ? options->library : NULL, reason);
+    if (!error && device->api.RuntimeGetVersion(&device->runtime_version) != HIP_SUCCESS)
+        device->runtime_version = 0;
     if (!error)
         error = choose_gpu(device, reason);
     if (!error)
@@ -147,6 +149,11 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
              device->no_graphs[0] ? ", no graphs: " : "", device->no_graphs, device->api.path);
     snprintf(ret->kv_layout, sizeof(ret->kv_layout), "hip %.16s %s", device->properties.arch, HALO_VERSION);
     halo_hip_memory(device, &ret->memory_bytes, &ret->free_bytes);
+    snprintf(ret->runtime, sizeof(ret->runtime), "%s", device->api.path);
+    ret->runtime_version = device->runtime_version;
+    snprintf(ret->kernel_file, sizeof(ret->kernel_file), "%s", device->kernels_path);
+    snprintf(ret->kernel_arch, sizeof(ret->kernel_arch), "%s", device->properties.arch);
+    snprintf(ret->kernel_sha256, sizeof(ret->kernel_sha256), "%s", device->kernels_sha256);
 }
 
 const struct halo_device_ops *halo_device_hip(void)

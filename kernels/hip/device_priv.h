@@ -11,6 +11,7 @@
 #ifndef HALO_HIP_DEVICE_PRIV_H
 #define HALO_HIP_DEVICE_PRIV_H
 
+#include "crew_priv.h"
 #include "gfx/args.h"
 #include "gfx/layout.h"
 #include "reason_priv.h"
@@ -31,12 +32,12 @@
 struct halo_device {
     struct halo_hip_api api;
     struct halo_hip_properties properties;
-    char name[128], kernels_path[256];
+    char name[128], kernels_path[256], kernels_sha256[65];
     void *stream, *module, *event;
     void *functions[HALO_HIP_VARIANTS_MAX]; /* NULL: this code object has no such kernel */
     bool seen[HALO_HIP_VARIANTS_MAX];       /* was launched once and came back */
     uint32_t deadline_ms;
-    int index;
+    int index, runtime_version;
     char no_graphs[48]; /* why steps are not replayed as graphs; empty: they are */
     struct halo_device_model *models;
     /* Once set, everything fails with -EIO and this sentence. */
@@ -106,7 +107,9 @@ struct halo_device_model {
     void *staging_event[2];
     bool staging_busy[2];
     uint32_t staging_turn;
-    pthread_mutex_t staging_lock;
+    struct halo_hip_crew crew; /* until the model is sealed */
+    bool has_crew;
+    pthread_mutex_t commit_lock;
     struct halo_hip_graph graphs[HALO_HIP_GRAPH_ROWS][HALO_HIP_LEVELS]; /* [rows - 1][level] */
     uint32_t n_rows; /* of the last run */
     bool sealed;

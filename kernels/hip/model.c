@@ -131,7 +131,7 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
     model->plan = plan;
     model->next = device->models;
     device->models = model;
-    pthread_mutex_init(&model->staging_lock, NULL);
+    pthread_mutex_init(&model->commit_lock, NULL);
     model->weights = calloc(plan->n_weights, sizeof(*model->weights));
     model->scratch.values = calloc(plan->n_values, sizeof(*model->scratch.values));
     if (!model->weights || !model->scratch.values)
@@ -149,8 +149,17 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
         return error;
     }
     point_into_regions(model);
+    halo_hip_crew_init(&model->crew);
+    model->has_crew = true;
     *ret = model;
     return 0;
+}
+
+static void dismiss_crew(struct halo_device_model *model)
+{
+    if (model->has_crew)
+        halo_hip_crew_finish(&model->crew);
+    model->has_crew = false;
 }
 
 void halo_hip_model_destroy(struct halo_device_model *model)
@@ -162,6 +171,7 @@ void halo_hip_model_destroy(struct halo_device_model *model)
     while (*link != model)
         link = &(*link)->next;
     *link = model->next;
+    dismiss_crew(model);
     /* What is still queued reads this memory. When it does not end, the device is lost and nothing is given back. */
     if (!atomic_load(&device->lost))
         halo_hip_drain(device, "the last work of a model", NULL);
@@ -178,7 +188,7 @@ void halo_hip_model_destroy(struct halo_device_model *model)
     halo_hip_region_release(device, &model->scratch_region);
     halo_hip_region_release(device, &model->pinned_region);
     halo_hip_region_release(device, &model->staging_region);
-    pthread_mutex_destroy(&model->staging_lock);
+    pthread_mutex_destroy(&model->commit_lock);
     free(model->scratch.values);
     free(model->weights);
     free(model);
@@ -196,6 +206,7 @@ int halo_hip_model_seal(struct halo_device_model *model, char *reason)
     error = halo_hip_drain(device, "the end of the upload", reason);
     if (error)
         return error;
+    dismiss_crew(model);
     halo_hip_region_release(device, &model->file_region);
     halo_hip_region_release(device, &model->staging_region);
     error = halo_hip_graphs_record(model, reason);

@@ -45,10 +45,12 @@ static void *read_file(const char *path, size_t *ret_n)
     return bytes;
 }
 
-/* Whether the manifest has a line for this file with this sum. */
-static int check_manifest(const char *dir, const char *name, const void *bytes, size_t n, char *reason)
+_Static_assert(SHA256_DIGEST_STRING_LENGTH == 65, "64 digits");
+
+/* Whether the manifest has a line for this file with this sum, which is left in `have`. */
+static int check_manifest(const char *dir, const char *name, const void *bytes, size_t n, char have[65], char *reason)
 {
-    char path[320], have[SHA256_DIGEST_STRING_LENGTH], line_name[80], sum[80];
+    char path[320], line_name[80], sum[80];
     unsigned long long n_bytes;
     SHA2_CTX sha;
     size_t n_manifest;
@@ -98,7 +100,7 @@ int halo_hip_module_load(struct halo_device *device, char *reason)
     if (!image)
         return halo_hip_reason(reason, errno == ENOENT ? -ENOTSUP : -EBADMSG, "no kernels for %s (%.100s): %s: %s",
                                device->properties.arch, device->name, device->kernels_path, strerror(errno));
-    int error = check_manifest(dir, name, image, n, reason);
+    int error = check_manifest(dir, name, image, n, device->kernels_sha256, reason);
     if (!error) {
         snprintf(what, sizeof(what), "loading %.200s", device->kernels_path);
         error = halo_hip_check(device, device->api.ModuleLoadData(&device->module, image), what, reason);

@@ -104,7 +104,7 @@ static int prefill(struct halo_hip_run *run, const struct halo_op_attend *u, uin
                                      .n_head = u->n_head,
                                      .scale = u->scale};
     return halo_hip_launch(run, small_heads(kv) ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256, kv_type(kv), 1,
-                           (struct halo_hip_grid){n_tiles, u->n_head, 1}, &args);
+                           (struct halo_hip_grid){n_tiles, u->n_head, small_heads(kv) ? 1 : 2}, &args);
 }
 
 /* Tiles first .. first + n - 1, all of them long or all short. */

@@ -1,12 +1,13 @@
 /* weight.c: where each weight lies, and its way from the file's bytes to the kernels' layout.
  *
  * On an integrated GPU there is one region, which host and GPU share: the file's bytes are read to the end of the
- * weight's slot and packed forwards over themselves, a row at a time (a packed row is never smaller than its row in the
- * file). On a discrete one the host has a region of its own for the file's bytes; packed rows go through two pinned
+ * weight's slot and packed forwards over themselves, some rows at a time (a packed row is never smaller than its row in
+ * the file). On a discrete one the host has a region of its own for the file's bytes; packed rows go through two pinned
  * buffers, and the pages of the file's bytes are given back. A large weight owns whole pages there, at an address
  * congruent to its file offset, for direct reads.
  *
- * halo_hip_weight_commit may run for several weights at once; the pinned buffers have a lock.
+ * The rows of a large weight are shared among a crew (crew_priv.h). halo_hip_weight_commit may be called for several
+ * weights at once; one at a time has the crew and the pinned buffers.
  */
 #include "device_priv.h"
 
@@ -20,6 +21,8 @@
 #include <sys/mman.h>
 
 #define SLACK_MIN (256 * 1024)
+#define CREW_MIN (512 * 1024) /* bytes that are worth waking others */
+#define IN_PLACE_BYTES (8u << 20) /* packed together in place */
 
 static uint64_t add_or_max(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
@@ -116,55 +119,78 @@ static struct rows rows_of(const struct halo_weight *info)
                          n - (pieces - 1) * VECTOR_ROW};
 }
 
-/* Packs row r of the file's bytes to `out`; returns the bytes written. `copy` holds a row of the file, because out may
- * lie over it. */
-static uint64_t pack_one(const struct halo_weight *info, const struct rows *rows, uint64_t r, const uint8_t *file,
-                         uint8_t *copy, uint8_t *out)
+/* Rows of a weight on their way: row r of the file at from + (r - first) * rows.n_file, packed to out likewise. */
+struct piece {
+    const struct halo_weight *info;
+    struct rows rows;
+    uint64_t first;
+    const uint8_t *from;
+    uint8_t *out;
+};
+
+static void pack_item(void *ud, uint64_t i, uint32_t hand)
 {
-    if (info->role == HALO_WEIGHT_VECTOR) {
-        uint64_t n = r + 1 == rows->n ? rows->n_last : VECTOR_ROW;
-        memcpy(copy, file + r * rows->n_file, halo_type_row_bytes(info->type, n));
-        halo_hip_pack_vector(info->type, n, copy, (float *)(void *)out);
-        return n * sizeof(float);
+    const struct piece *p = ud;
+    const uint8_t *from = p->from + i * p->rows.n_file;
+    uint8_t *out = p->out + i * p->rows.n_packed;
+    (void)hand;
+    if (p->info->role == HALO_WEIGHT_VECTOR) {
+        uint64_t n = p->first + i + 1 == p->rows.n ? p->rows.n_last : VECTOR_ROW;
+        halo_hip_pack_vector(p->info->type, n, from, (float *)(void *)out);
+    } else {
+        halo_hip_pack_row(p->info->type, p->info->n_cols, from, out);
     }
-    memcpy(copy, file + r * rows->n_file, rows->n_file);
-    halo_hip_pack_row(info->type, info->n_cols, copy, out);
-    return rows->n_packed;
+}
+
+/* Bytes of rows first .. first + n - 1, of whose size `n_row` the last piece of a vector is less. */
+static uint64_t bytes_of(const struct piece *p, uint64_t n, uint64_t n_row)
+{
+    bool last = p->info->role == HALO_WEIGHT_VECTOR && p->first + n == p->rows.n;
+    return last ? (n - 1) * n_row + n_row / VECTOR_ROW * p->rows.n_last : n * n_row;
+}
+
+static void run_rows(struct halo_hip_crew *crew, struct piece *p, uint64_t n, halo_hip_crew_fn *fn)
+{
+    if (n * p->rows.n_packed >= CREW_MIN) {
+        halo_hip_crew_run(crew, n, fn, p);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        fn(p, i, 0);
 }
 
 /* Copies packed rows from the pinned buffers: one is filled while the other is under way. The caller holds the lock. */
-static int upload(struct halo_device_model *model, const struct halo_hip_weight *w, uint8_t *copy, char *reason)
+static int upload(struct halo_device_model *model, const struct halo_hip_weight *w, char *reason)
 {
     struct halo_device *device = model->device;
-    const struct rows rows = rows_of(w->info);
-    const uint8_t *file = file_bytes(model, w);
+    struct piece p = {.info = w->info, .rows = rows_of(w->info), .from = file_bytes(model, w)};
+    uint64_t most = HALO_HIP_STAGING_BYTES / p.rows.n_packed;
     uint8_t *to = model->weight_region.device + w->at;
     char what[96];
     snprintf(what, sizeof(what), "uploading %.64s", w->info->name);
     int error = halo_hip_check(device, device->api.SetDevice(device->index), what, reason);
-    for (uint64_t r = 0; r < rows.n && !error;) {
+    for (uint64_t n; p.first < p.rows.n && !error; p.first += n) {
         uint32_t turn = model->staging_turn ^= 1;
-        uint8_t *staging = model->staging_region.host + (size_t)turn * HALO_HIP_STAGING_BYTES;
-        uint64_t n = 0;
+        p.out = model->staging_region.host + (size_t)turn * HALO_HIP_STAGING_BYTES;
+        n = p.rows.n - p.first < most ? p.rows.n - p.first : most;
         if (model->staging_busy[turn] && (error = halo_hip_wait(device, model->staging_event[turn], what, reason)) != 0)
             break;
-        for (; r < rows.n && n + rows.n_packed <= HALO_HIP_STAGING_BYTES; r++)
-            n += pack_one(w->info, &rows, r, file, copy, staging + n);
-        error = device->api.MemcpyAsync(to, staging, n, HIP_COPY_TO_DEVICE, device->stream);
+        run_rows(&model->crew, &p, n, pack_item);
+        uint64_t n_bytes = bytes_of(&p, n, p.rows.n_packed);
+        error = device->api.MemcpyAsync(to, p.out, n_bytes, HIP_COPY_TO_DEVICE, device->stream);
         if (!error)
             error = device->api.EventRecord(model->staging_event[turn], device->stream);
         error = halo_hip_check(device, error, what, reason);
         model->staging_busy[turn] = !error;
-        to += n;
+        to += n_bytes;
+        p.from += n * p.rows.n_file;
     }
     return error;
 }
 
-static int commit_discrete(struct halo_device_model *model, struct halo_hip_weight *w, uint8_t *copy, char *reason)
+static int commit_discrete(struct halo_device_model *model, struct halo_hip_weight *w, char *reason)
 {
-    pthread_mutex_lock(&model->staging_lock);
-    int error = upload(model, w, copy, reason);
-    pthread_mutex_unlock(&model->staging_lock);
+    int error = upload(model, w, reason);
     if (w->slack) {
         uint8_t *base = model->file_region.host;
         uint64_t begin = w->data / HALO_HIP_PAGE_BYTES * HALO_HIP_PAGE_BYTES;
@@ -173,13 +199,28 @@ static int commit_discrete(struct halo_device_model *model, struct halo_hip_weig
     return error;
 }
 
-static void commit_in_place(struct halo_device_model *model, struct halo_hip_weight *w, uint8_t *copy)
+/* Some rows at a time: out of the way first, because their packed form may lie over them. */
+static int commit_in_place(struct halo_device_model *model, struct halo_hip_weight *w, char *reason)
 {
-    const struct rows rows = rows_of(w->info);
+    struct piece p = {.info = w->info, .rows = rows_of(w->info)};
+    uint64_t most = IN_PLACE_BYTES / p.rows.n_packed + 1;
     const uint8_t *file = file_bytes(model, w);
-    uint8_t *out = model->weight_region.host + w->at;
-    for (uint64_t r = 0; r < rows.n; r++)
-        out += pack_one(w->info, &rows, r, file, copy, out);
+    most = most < p.rows.n ? most : p.rows.n;
+    uint8_t *copy = malloc(most * p.rows.n_file);
+    if (!copy)
+        return halo_hip_reason(reason, -ENOMEM, "no memory to pack %s", w->info->name);
+    p.from = copy;
+    p.out = model->weight_region.host + w->at;
+    for (uint64_t n; p.first < p.rows.n; p.first += n) {
+        n = p.rows.n - p.first < most ? p.rows.n - p.first : most;
+        uint64_t n_bytes = bytes_of(&p, n, p.rows.n_file);
+        memcpy(copy, file, n_bytes);
+        run_rows(&model->crew, &p, n, pack_item);
+        file += n_bytes;
+        p.out += bytes_of(&p, n, p.rows.n_packed);
+    }
+    free(copy);
+    return 0;
 }
 
 int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char *reason)
@@ -189,14 +230,9 @@ int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char
     int error = halo_hip_usable(model->device, reason);
     if (error)
         return error;
-    uint8_t *copy = malloc(rows_of(w->info).n_file);
-    if (!copy)
-        return halo_hip_reason(reason, -ENOMEM, "no memory to pack %s", w->info->name);
-    if (model->device->properties.integrated)
-        commit_in_place(model, w, copy);
-    else
-        error = commit_discrete(model, w, copy, reason);
-    free(copy);
+    pthread_mutex_lock(&model->commit_lock);
+    error = model->device->properties.integrated ? commit_in_place(model, w, reason) : commit_discrete(model, w, reason);
+    pthread_mutex_unlock(&model->commit_lock);
     if (!error)
         atomic_store_explicit(&w->committed, true, memory_order_release);
     return error;

@@ -163,8 +163,8 @@ struct halo_attend_merge_args {
     uint32_t n_head, n_splits, head_dim_v;
 };
 
-/* prefill_<kv type>_d<dim>: causal attention of runs of rows of one sequence with ascending, consecutive positions. A tile is up to
- * HALO_PREFILL_ROWS such rows. Grid (n_tiles, n_head). */
+/* prefill_<kv type>_d<dim>: causal attention of runs of rows of one sequence with ascending, consecutive positions, on chips with matrix
+ * units. A tile is up to HALO_PREFILL_ROWS such rows. Grid (n_tiles, n_head, d128: 1, d256: 2). */
 #define HALO_PREFILL_ROWS 64
 struct halo_prefill_tile { uint32_t first_row, n_rows; };
 struct halo_prefill_args {

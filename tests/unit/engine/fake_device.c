@@ -56,6 +56,11 @@ static void fake_describe(const struct halo_device *device, struct halo_device_i
     strcpy(ret->name, "fake");
     strcpy(ret->kv_layout, "fake");
     strcpy(ret->detail, "scripted");
+    strcpy(ret->runtime, "/opt/fake/libfake.so");
+    ret->runtime_version = 70000042;
+    strcpy(ret->kernel_file, "/opt/fake/kernels.fake");
+    strcpy(ret->kernel_arch, "fake");
+    strcpy(ret->kernel_sha256, "0123abcd");
 }
 
 static int fake_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason)
@@ -144,10 +149,10 @@ static uint64_t hash_prefix(const struct halo_device_model *model, const struct 
     return hash;
 }
 
-static void fill_logits(const struct halo_device_model *model, const struct halo_batch *batch, uint32_t output)
+static void fill_logits(const struct halo_device_model *model, const struct halo_batch *batch, uint32_t output,
+                        float *logits)
 {
     uint32_t row = batch->output[output], n_vocab = model->plan->n_vocab;
-    float *logits = batch->logits + (size_t)output * n_vocab;
     bool nan = false;
     uint64_t hash = hash_prefix(model, &batch->seqs[batch->seq[row]], batch->pos[row], &nan);
     for (uint32_t v = 0; v < n_vocab; v++)
@@ -159,6 +164,22 @@ static void fill_logits(const struct halo_device_model *model, const struct halo
         logits[fake_control->favourite] = 20;
     if (nan)
         logits[hash % n_vocab] = hash & 1 ? NAN : INFINITY;
+}
+
+/* The batch's logits keep what was in them: who asked for ids alone must not look there. */
+static void fill_largest(const struct halo_device_model *model, const struct halo_batch *batch)
+{
+    static float logits[FAKE_VOCAB_MAX];
+    uint32_t n_vocab = model->plan->n_vocab;
+    assert(n_vocab <= FAKE_VOCAB_MAX);
+    atomic_fetch_add(&fake_control->n_largest, batch->n_outputs);
+    for (uint32_t i = 0; i < batch->n_outputs; i++) {
+        int32_t best = 0;
+        fill_logits(model, batch, i, logits);
+        for (uint32_t v = 0; v < n_vocab && best >= 0; v++)
+            best = !isfinite(logits[v]) ? -1 : logits[v] > logits[best] ? (int32_t)v : best;
+        batch->largest[i] = best;
+    }
 }
 
 static void see(_Atomic uint32_t *most, uint32_t value)
@@ -196,8 +217,10 @@ static int fake_run(struct halo_device_model *model, const struct halo_batch *ba
         model->cells[seq->pages[at / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + at % HALO_KV_PAGE_TOKENS] =
             batch->token[i];
     }
-    for (uint32_t i = 0; i < batch->n_outputs; i++)
-        fill_logits(model, batch, i);
+    for (uint32_t i = 0; i < batch->n_outputs && !batch->largest; i++)
+        fill_logits(model, batch, i, batch->logits + (size_t)i * model->plan->n_vocab);
+    if (batch->largest)
+        fill_largest(model, batch);
     return 0;
 }
 

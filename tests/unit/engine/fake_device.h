@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define FAKE_VOCAB_MAX 256 /* of a plan whose batches ask for the largest alone */
+
 /* What a test may script and look at. All zero: a healthy device. */
 struct fake_control {
     _Atomic uint32_t n_runs;
@@ -23,6 +25,7 @@ struct fake_control {
     _Atomic uint32_t hang_run;    /* this run never returns */
     _Atomic uint32_t max_rows, max_seqs, n_outputs; /* seen */
     _Atomic uint32_t n_rows, n_copies; /* rows that ran, pages that were copied */
+    _Atomic uint32_t n_largest;   /* of the outputs: those of which the id alone was wanted */
     int copy_error;               /* kv_copy fails */
     uint64_t free_bytes;          /* 0: plenty */
     uint32_t refuse_weight;       /* weight_commit of this one (from 1) fails */

@@ -40,6 +40,8 @@ static void short_requests_have_their_replies(void **state)
     assert_non_null(strstr(c.requests[2].last, "batch_invariant"));
     assert_non_null(strstr(c.requests[4].last, "\"quant\":\"Q4_K_M\""));
     assert_non_null(strstr(c.requests[4].last, "\"loaded\":true"));
+    assert_non_null(strstr(c.requests[7].last, "\"runtime\":\"/opt/fake/libfake.so\",\"runtime_version\":70000042,\"kernel\":\""));
+    assert_non_null(strstr(c.requests[7].last, "{\"file\":\"/opt/fake/kernels.fake\",\"arch\":\"fake\",\"sha256\":\"0123abcd\"}"));
     assert_non_null(strstr(c.requests[9].last, "4095"));
     assert_non_null(strstr(c.requests[10].last, "Once upon"));
     assert_non_null(strstr(c.requests[12].last, "\"repeat\":4"));

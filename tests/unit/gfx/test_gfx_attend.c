@@ -144,6 +144,59 @@ static void attend(void **state)
     }
 }
 
+/* Tiles of both sequences, one that is empty and one of padding; rows that no tile has stay as they were. */
+static void prefill_shape(const struct shape *s, uint32_t n_pos, uint32_t n_rows, uint32_t first_pos)
+{
+    enum { PAD = 2, TILES = 4 };
+    struct cache c;
+    cache_make(&c, s, n_pos);
+    const uint32_t n_pages = HALO_HIP_CEIL(n_pos, PAGE), d = s->dim_k <= 128 && s->dim_v <= 128 ? 128 : 256;
+    const uint32_t n = n_rows + PAD + 1, width = s->n_head * s->dim_v;
+    const struct halo_prefill_tile tiles[TILES] = {{0, n_rows}, {n_rows, 0}, {n_rows, PAD}, {n_rows + PAD, 1}};
+    int32_t *pos = gfx_zeros(n * sizeof(*pos));
+    uint32_t *first = gfx_zeros(n * sizeof(*first));
+    for (uint32_t r = 0; r < n; r++) {
+        pos[r] = r < n_rows ? (int32_t)(first_pos + r) : r < n - 1 ? -1 : (int32_t)n_pos - 1;
+        first[r] = r < n - 1 ? 0 : n_pages;
+    }
+    float *q = gfx_floats(n * s->n_head * s->dim_k, 6), *out = gfx_floats(n * width, 7), *before = gfx_floats(n * width, 7);
+    struct halo_prefill_args args = {c.kv, tiles, q, out, s->n_head, 0.25f};
+    args.kv.pos = pos;
+    args.kv.page_first = first;
+    char name[40];
+    snprintf(name, sizeof(name), "prefill_%s_d%u", s->name, d);
+    gfx_run(name, TILES, s->n_head, d / 128, &args);
+    double want[256];
+    for (uint32_t r = 0; r < n; r++)
+        for (uint32_t h = 0; h < s->n_head && pos[r] >= 0; h++) {
+            attend_want(&c, s, r < n - 1 ? 0 : 1, (uint32_t)pos[r], q + (r * s->n_head + h) * s->dim_k, h, want);
+            for (uint32_t i = 0; i < s->dim_v; i++)
+                gfx_near((double)out[r * width + h * s->dim_v + i], want[i], s->bound, 1, name, r * 1000 + i);
+        }
+    assert_memory_equal(out + n_rows * width, before + n_rows * width, PAD * width * sizeof(float));
+    cache_free(&c);
+    free(pos);
+    free(first);
+    free(q);
+    free(out);
+    free(before);
+}
+
+static void prefill(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {
+        {HALO_KV_F32, "f32", 2, 2, 20, 12, 1, 1e-3},   {HALO_KV_F16, "f16", 4, 2, 128, 128, 1, 1e-3},
+        {HALO_KV_Q8, "q8", 3, 1, 96, 64, 1, 2e-2},     {HALO_KV_F32, "f32", 2, 1, 136, 64, 1, 1e-3},
+        {HALO_KV_F16, "f16", 2, 1, 256, 256, 1, 1e-3}, {HALO_KV_Q8, "q8", 2, 2, 128, 256, 1, 2e-2},
+    };
+    for (uint32_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        prefill_shape(&shapes[i], 64, 64, 0);
+        prefill_shape(&shapes[i], 70, 37, 33);
+        prefill_shape(&shapes[i], 20, 1, 7);
+    }
+}
+
 /* q8 has the scale of the whole group as an f16: what is stored is what the format in kernels/tensor.h says. */
 static void q8_exact(void **state)
 {
@@ -185,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attend),
+        cmocka_unit_test(prefill),
         cmocka_unit_test(q8_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

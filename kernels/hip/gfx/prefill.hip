@@ -1,0 +1,230 @@
+/* prefill.hip: attention of a prompt: many rows of one sequence, by matrix tiles with f16 operands. Chips without matrix units have none of
+ * these and take attend.hip.
+ *
+ * A block has one q head and up to 8192 / D rows. The context goes by KEYS positions: their K and, turned round, their V are brought to f16 in
+ * LDS by all; a wave multiplies its 16 rows of q with K, turns the scores into probabilities by an online softmax, and multiplies those with V.
+ * Two lanes have the softmax of a row; scores and probabilities pass through LDS, so that nothing depends on how a tile lies in registers.
+ * Where 16 rows have two waves, each makes the scores and half of the output. D is the largest head dimension of the kernel. Scores are in
+ * units of log2, so that exp2 does.
+ */
+#include "kv.h"
+
+#if !defined(HALO_NO_MATRIX)
+constexpr float NOTHING = -1e30f; /* the maximum of no scores: finite, so that differences are numbers */
+
+template <int D> struct prefill_shape {
+    static constexpr uint32_t ROWS = 8192 / D, KEYS = 4096 / D, GROUPS = ROWS / 16, PARTS = 4 / GROUPS;
+    static constexpr uint32_t TILES = D / 16 / PARTS;                          /* of a wave's output */
+    static constexpr uint32_t PITCH = D + 8, V_PITCH = KEYS + 8, S_PITCH = KEYS + 1; /* keep rows 16-byte aligned and off each other's banks */
+};
+
+template <int D> struct prefill_lds {
+    typedef prefill_shape<D> shape;
+    alignas(16) uint16_t q[shape::ROWS * shape::PITCH], k[shape::KEYS * shape::PITCH], v[D * shape::V_PITCH];
+    union {
+        float score[16 * shape::S_PITCH];
+        alignas(16) uint16_t p[16 * shape::V_PITCH];
+    } wave[4];
+    float row[4][16]; /* of a wave's rows: what their sums shrink by, at the end 1 / sum */
+};
+
+/* What the block has to do. */
+struct prefill_job {
+    uint32_t head, kv_head, first_row, n_rows, first_pos, end; /* end: behind the last position that any row sees */
+};
+
+template <int D> HALO_DEVICE void prefill_load_q(const halo_prefill_args &a, const prefill_job &job, prefill_lds<D> &lds)
+{
+    typedef prefill_shape<D> shape;
+    const uint32_t dim = a.kv.head_dim_k;
+    for (uint32_t i = halo_tid(); i < shape::ROWS * D; i += 128) {
+        const uint32_t r = i / D, d = i % D;
+        const float *q = a.q + ((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim;
+        lds.q[r * shape::PITCH + d] = r < job.n_rows && d < dim ? halo_float_half(q[d] * a.scale * 1.44269504f) : 0;
+    }
+}
+
+/* K of positions base .. base + KEYS - 1. What lies behind `end` is zero: its memory may hold anything. */
+template <uint32_t TYPE, int D>
+HALO_DEVICE void prefill_load_k(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base, prefill_lds<D> &lds)
+{
+    typedef prefill_shape<D> shape;
+    constexpr uint32_t CHUNK = kv_chunk<TYPE>;
+    const uint8_t *head = page + job.kv_head * halo_hip_kv_head_bytes(TYPE, a.kv.head_dim_k);
+    const uint32_t dim = a.kv.head_dim_k;
+    for (uint32_t i = halo_tid(); i < shape::KEYS * (D / CHUNK); i += 128) {
+        const uint32_t key = i % shape::KEYS, c = i / shape::KEYS, at = base % KV_PAGE + key;
+        const bool real = base + key < job.end && c < dim / CHUNK;
+        float scale = 1;
+        halo_u4 chunk = {{0, 0, 0, 0}};
+        if (real)
+            chunk = halo_load<halo_u4>(head, c * KV_PAGE + at);
+        if (TYPE == HALO_KV_Q8 && real)
+            scale = halo_half_float(halo_load<uint16_t>(head + KV_PAGE * dim, c / 2 * KV_PAGE + at));
+        uint32_t pairs[CHUNK / 2];
+        for (uint32_t e = 0; e < CHUNK; e += 2)
+            pairs[e / 2] = halo_float_half(kv_element<TYPE>(chunk, e) * scale) | (uint32_t)halo_float_half(kv_element<TYPE>(chunk, e + 1) * scale) << 16;
+        for (uint32_t e = 0; e < CHUNK / 2; e++)
+            *reinterpret_cast<uint32_t *>(lds.k + key * shape::PITCH + c * CHUNK + 2 * e) = pairs[e];
+    }
+}
+
+/* V likewise, a row for each element of the head: two positions and four elements to a thread. */
+template <uint32_t TYPE, int D>
+HALO_DEVICE void prefill_load_v(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base, prefill_lds<D> &lds)
+{
+    typedef prefill_shape<D> shape;
+    const uint8_t *head = page + a.kv.n_head_kv * halo_hip_kv_head_bytes(TYPE, a.kv.head_dim_k) +
+                          job.kv_head * halo_hip_kv_head_bytes(TYPE, a.kv.head_dim_v);
+    const uint32_t dim = a.kv.head_dim_v;
+    for (uint32_t i = halo_tid(); i < shape::KEYS / 2 * (D / 4); i += 128) {
+        const uint32_t d = i % (D / 4) * 4, key = i / (D / 4) * 2;
+        float v[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+        for (uint32_t j = 0; j < 2; j++)
+            if (base + key + j < job.end && d < dim)
+                kv_load_v<TYPE, 4>(head, dim, base % KV_PAGE + key + j, d, v[j]);
+        for (uint32_t e = 0; e < 4; e++)
+            *reinterpret_cast<uint32_t *>(lds.v + (d + e) * shape::V_PITCH + key) =
+                halo_float_half(v[0][e]) | (uint32_t)halo_float_half(v[1][e]) << 16;
+    }
+}
+
+/* The softmax of half a row: lane 2 r and 2 r + 1 have row r of the wave's group. */
+struct prefill_state { float max, sum; };
+
+/* Scores of 16 rows and KEYS positions into the wave's LDS. */
+template <int D> HALO_DEVICE void prefill_scores(uint32_t dim, uint32_t group, prefill_lds<D> &lds)
+{
+    typedef prefill_shape<D> shape;
+    constexpr uint32_t N = shape::KEYS / 16;
+    halo_acc s[N] = {};
+#pragma unroll 1
+    for (uint32_t d = 0; d < dim; d += 16) {
+        const halo_frag q = halo_mma_load(lds.q + group * 16 * shape::PITCH + d, shape::PITCH);
+#pragma unroll
+        for (uint32_t n = 0; n < N; n++)
+            s[n] = halo_mma(q, halo_mma_load(lds.k + n * 16 * shape::PITCH + d, shape::PITCH), s[n]);
+    }
+#pragma unroll
+    for (uint32_t n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            lds.wave[halo_wave()].score[halo_mma_row(i) * shape::S_PITCH + 16 * n + halo_mma_col(i)] = s[n][i];
+    halo_wave_barrier();
+}
+
+/* Scores into probabilities, in the same LDS. `seen` positions of these are at or before the row's own. */
+template <int D> HALO_DEVICE void prefill_softmax(uint32_t seen, prefill_lds<D> &lds, prefill_state *state)
+{
+    typedef prefill_shape<D> shape;
+    constexpr uint32_t N = shape::KEYS / 2;
+    const uint32_t row = halo_lane() / 2, first = halo_lane() % 2 * N;
+    auto &own = lds.wave[halo_wave()];
+    float p[N], max = state->max, sum = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < N; i++) {
+        p[i] = first + i < seen ? own.score[row * shape::S_PITCH + first + i] : NOTHING;
+        max = halo_max(max, p[i]);
+    }
+    max = halo_max(max, halo_xor<1>(max));
+#pragma unroll
+    for (uint32_t i = 0; i < N; i++) {
+        p[i] = first + i < seen ? halo_exp2(p[i] - max) : 0;
+        sum += p[i];
+    }
+    const float shrink = halo_exp2(state->max - max);
+    state->sum = halo_fma(state->sum, shrink, sum + halo_xor<1>(sum));
+    state->max = max;
+    halo_wave_barrier(); /* all scores are read */
+#pragma unroll
+    for (uint32_t i = 0; i < N; i += 2)
+        *reinterpret_cast<uint32_t *>(own.p + row * shape::V_PITCH + first + i) = halo_float_half(p[i]) | (uint32_t)halo_float_half(p[i + 1]) << 16;
+    if (first == 0)
+        lds.row[halo_wave()][row] = shrink;
+    halo_wave_barrier();
+}
+
+template <int D>
+HALO_DEVICE void prefill_outputs(uint32_t part, const prefill_lds<D> &lds, halo_acc (&out)[prefill_shape<D>::TILES])
+{
+    typedef prefill_shape<D> shape;
+    const auto &own = lds.wave[halo_wave()];
+    halo_frag p[shape::KEYS / 16];
+#pragma unroll
+    for (uint32_t k = 0; k < shape::KEYS; k += 16)
+        p[k / 16] = halo_mma_load(own.p + k, shape::V_PITCH);
+#pragma unroll
+    for (uint32_t t = 0; t < shape::TILES; t++) {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            out[t][i] *= lds.row[halo_wave()][halo_mma_row(i)];
+#pragma unroll
+        for (uint32_t k = 0; k < shape::KEYS; k += 16)
+            out[t] = halo_mma(p[k / 16], halo_mma_load(lds.v + (part * shape::TILES + t) * 16 * shape::V_PITCH + k, shape::V_PITCH), out[t]);
+    }
+}
+
+template <int D>
+HALO_DEVICE void prefill_store(const halo_prefill_args &a, const prefill_job &job, uint32_t group, uint32_t part, const prefill_lds<D> &lds,
+                               halo_acc (&out)[prefill_shape<D>::TILES])
+{
+    typedef prefill_shape<D> shape;
+    const uint32_t dim = a.kv.head_dim_v;
+#pragma unroll
+    for (uint32_t t = 0; t < shape::TILES; t++)
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const uint32_t own = halo_mma_row(i), r = group * 16 + own, d = (part * shape::TILES + t) * 16 + halo_mma_col(i);
+            if (r < job.n_rows && d < dim)
+                a.out[((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim + d] = out[t][i] * lds.row[halo_wave()][own];
+        }
+}
+
+template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args &a, prefill_lds<D> &lds)
+{
+    typedef prefill_shape<D> shape;
+    const halo_prefill_tile tile = a.tile[halo_block_x()];
+    const uint32_t skip = halo_block_z() * shape::ROWS;
+    if (tile.n_rows <= skip || a.kv.pos[tile.first_row] < 0)
+        return;
+    const uint32_t row0 = tile.first_row + skip, n_rows = halo_min_of(tile.n_rows - skip, shape::ROWS), pos0 = (uint32_t)a.kv.pos[row0];
+    const prefill_job job = {halo_block_y(), halo_block_y() / (a.n_head / a.kv.n_head_kv), row0, n_rows, pos0, pos0 + n_rows};
+    const uint32_t group = halo_wave() / shape::PARTS, part = halo_wave() % shape::PARTS, own_pos = pos0 + group * 16 + halo_lane() / 2;
+    prefill_load_q<D>(a, job, lds);
+    prefill_state state = {NOTHING, 0};
+    halo_acc out[shape::TILES] = {};
+    for (uint32_t base = 0; base < job.end; base += shape::KEYS) {
+        const uint8_t *page = kv_page(a.kv, row0, base);
+        halo_barrier();
+        prefill_load_k<TYPE, D>(a, job, page, base, lds);
+        prefill_load_v<TYPE, D>(a, job, page, base, lds);
+        halo_barrier();
+        if (base > pos0 + group * 16 + 15) /* behind all rows of the wave */
+            continue;
+        prefill_scores<D>(a.kv.head_dim_k, group, lds);
+        prefill_softmax<D>(own_pos < base ? 0 : own_pos - base + 1, lds, &state);
+        prefill_outputs<D>(part, lds, out);
+    }
+    halo_wave_barrier();
+    if (halo_lane() % 2 == 0)
+        lds.row[halo_wave()][halo_lane() / 2] = state.sum > 0 ? halo_rcp(state.sum) : 0;
+    halo_wave_barrier();
+    prefill_store<D>(a, job, group, part, lds, out);
+}
+
+typedef prefill_lds<128> prefill_lds_128;
+typedef prefill_lds<256> prefill_lds_256;
+
+#define HALO_PREFILL_KERNEL(TYPE, type, d)                                                                                     \
+    HALO_KERNEL(prefill_##type##_d##d, halo_prefill_args, 128)                                                                 \
+    {                                                                                                                          \
+        HALO_LDS(prefill_lds_##d, lds);                                                                                        \
+        prefill<HALO_KV_##TYPE, d>(a, lds);                                                                                    \
+    }
+HALO_PREFILL_KERNEL(F32, f32, 128)
+HALO_PREFILL_KERNEL(F16, f16, 128)
+HALO_PREFILL_KERNEL(Q8, q8, 128)
+HALO_PREFILL_KERNEL(F32, f32, 256)
+HALO_PREFILL_KERNEL(F16, f16, 256)
+HALO_PREFILL_KERNEL(Q8, q8, 256)
+#endif
