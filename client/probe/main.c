@@ -222,6 +222,30 @@ static int load(struct probe_source *source, const struct options *o, char *ret_
     return r;
 }
 
+/* Where the daemon runs the model of the reply. Nothing when it does not say: the report goes out all the same. */
+static void device_of(struct probe_source *source, const struct options *o, const char *model, char *ret_device,
+                      size_t room)
+{
+    struct halo_msg msg;
+    const char *line;
+    size_t len;
+    bool over = false;
+    halo_msg_init(&msg, HALO_MSG_STATUS);
+    msg.id = halo_id_of(3);
+    int r = probe_source_send(source, &msg);
+    while (r == 0 && !over && probe_source_next(source, o->wait_ms, &line, &len) == 0) {
+        struct halo_refusal refusal;
+        struct halo_ev ev;
+        if (halo_ev_decode(&ev, line, len, 0, &refusal) != 0)
+            return;
+        for (size_t i = 0; ev.type == HALO_EV_STATUS && i < ev.status.models.n; i++)
+            if (halo_str_is(ev.status.models.at[i].name, model) && ev.status.models.at[i].has_device)
+                snprintf(ret_device, room, "%s", ev.status.models.at[i].device.at);
+        over = halo_ev_is_terminal(ev.type) && halo_id_equal(&ev.id, &msg.id);
+        halo_ev_finish(&ev);
+    }
+}
+
 /* The conversation in files, checked by the protocol's decoder. The caller finishes it. */
 static int read_talk(const struct options *o, const struct probe_context *context, struct halo_msg *ret)
 {
@@ -294,11 +318,13 @@ static int from_model(const struct options *o, struct probe_context *context)
     }
     if (o->engine)
         r = load(&source, o, device, sizeof device);
-    context->device = device[0] ? device : NULL;
     if (r == 0)
         r = ask(&source, o, context);
     if (r == 0)
         r = collect(&source, o->wait_ms, &id, &records);
+    if (r == 0 && o->socket && records)
+        device_of(&source, o, records->model, device, sizeof device);
+    context->device = device[0] ? device : NULL;
     if (r != 0)
         fprintf(stderr, "coherence-probe: %s\n",
                 r == PROBE_E_END ? "the stream ended before the reply did" : strerror(-r));

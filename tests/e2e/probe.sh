@@ -75,7 +75,7 @@ check 'no prompt' 2 'give one of' "'$probe' --engine '$engine' --model '$model'"
 "$halod" --socket "$run/s" --model-dir "$models" --state-dir "$run/state" --device cpu --engine "$engine" 2>"$run/log" &
 daemon=$!
 for _ in $(seq 1200); do [ -S "$run/s" ] && break; sleep 0.05; done
-check 'a daemon: the model is loaded when it is named' 0 '^model fable-Q4_K_M,' \
+check 'a daemon: the model is loaded when it is named' 0 '^model fable-Q4_K_M, device cpu,' \
     "'$probe' --socket '$run/s' --model fable-Q4_K_M -t 0.8 --seed 1 -n 40 'Once upon a time there was a king'"
 check 'a daemon: what is judged is what it said' 1 'period +FAIL' "'$probe' --socket '$run/s' --model fable-Q4_K_M 'Once upon a time'"
 check 'a daemon: figures and the MD5 of the prompt' 0 "^prompt $(printf 'The fox' | md5sum | cut -d' ' -f1)" \

@@ -16,6 +16,7 @@ matrix "${fox/fable-Q4_K_M/nosuch}" nosuch
 matrix "${fox/fox.txt/none.txt}" none
 matrix "$(sed -E 's/[0-9a-f]{32}/0123456789abcdef0123456789abcdef/' <<<"$fox")" bytes
 matrix "${fox/tree/shared}" shared
+matrix "${fox/ cpu / hip }" hip
 matrix "$(sed -E 's/ 0\.9 / 0 /; s/ 96 / 200 /' <<<"$fox")" greedy
 
 check 'one cell' 0 '^1 cells, 0 failed' "$gate --matrix '$run/fox'"
@@ -41,9 +42,12 @@ other() { printf '#!/bin/bash\n%s\n' "$1" >"$run/b/daemon/engine/halod-engine"; 
 other_gate="'$root/scripts/coherence-gate' --report '$run/report' --build '$run/b' --matrix '$run/fox'"
 other "exec '$build/daemon/engine/halod-engine' \"\$@\""
 check 'another engine that is right' 0 '^1 cells, 0 failed' "$other_gate"
+other "exec '$build/daemon/engine/halod-engine' \"\${@/#hip/cpu}\""
+check 'an engine that takes another device in silence' 1 '\*\*FAIL\*\* it ran on cpu' \
+    "HALO_GPU_LOCK='$run/lock' '$root/scripts/coherence-gate' --report '$run/report' --build '$run/b' --matrix '$run/hip' --device hip"
 other 'exit 1'
 check 'an engine that dies at once' 1 '\*\*FAIL\*\* (the engine died|request)' "$other_gate"
 other 'exec cat >/dev/null'
 check 'an engine that says nothing' 1 '\*\*FAIL\*\* ' "HALO_GATE_SECONDS=2 $other_gate"
 
-checks_end 17
+checks_end 18
