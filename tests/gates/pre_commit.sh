@@ -48,6 +48,7 @@ check 'not when the logit gate fails' 1 'the logit gate fails' "$(commit kernels
 check 'not when it checked nothing' 1 'the logit gate fails' "$(commit kernels/cpu/x.c FAIL_logit=3)"
 check 'not when the coherence gate fails' 1 'the coherence gate fails' "$(commit kernels/cpu/x.c FAIL_coherence=1)"
 check 'not when it does not build' 1 'it does not build' "$(commit kernels/cpu/x.c FAIL_ninja=1)"
+check 'not when the list is empty' 1 'cannot tell' "cd '$repo' && : >tests/gates/forward-paths.txt && git add docs && date +%N >docs/y.md && git add docs/y.md && git commit -qm x; s=\$?; git checkout -q tests/gates/forward-paths.txt 2>/dev/null || cp '$root/tests/gates/forward-paths.txt' tests/gates/; git reset -q; exit \$s"
 check 'nothing was committed by those' 0 '^3$' "cd '$repo' && git rev-list --count HEAD"
 check 'a kernel that is removed asks too' 0 'ninja logit' "cd '$repo' && : >'$RAN' && git reset -q --hard && git rm -q kernels/cpu/x.c && git commit -qm x && paste -sd ' ' '$RAN'"
 
