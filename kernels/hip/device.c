@@ -147,7 +147,8 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
              device->properties.arch, device->properties.n_units,
              device->properties.integrated ? "shared memory" : "own memory",
              device->no_graphs[0] ? ", no graphs: " : "", device->no_graphs, device->api.path);
-    snprintf(ret->kv_layout, sizeof(ret->kv_layout), "hip %.16s %s", device->properties.arch, HALO_VERSION);
+    snprintf(ret->kv_layout, sizeof(ret->kv_layout), "hip %.16s kernels %.24s", device->properties.arch,
+             device->kernels_sha256);
     halo_hip_memory(device, &ret->memory_bytes, &ret->free_bytes);
     snprintf(ret->runtime, sizeof(ret->runtime), "%s", device->api.path);
     ret->runtime_version = device->runtime_version;
