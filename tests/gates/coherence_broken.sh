@@ -31,6 +31,8 @@ check 'a required cell of the full form that cannot be run' 1 '\*\*FAIL\*\*' "$g
 check 'nothing to check' 3 'nothing was checked' "$gate --matrix '$run/shared'"
 check 'nothing for this device' 3 'nothing was checked' "HALO_GPU_LOCK='$run/lock' $gate --device hip --matrix '$run/fox'"
 check 'a device that does not start' 1 '\*\*FAIL\*\* ' "HALO_GPU_LOCK='$run/lock' $gate --device hip --hip-lib /nosuch.so"
+check 'one of two devices has no cell' 1 'no cell for this device' "HALO_GPU_LOCK='$run/lock' $gate --device cpu,hip --matrix '$run/fox'"
+check 'a device that there is not in the list' 2 'no device .hpi.' "$gate --device cpu,hpi"
 check 'wrong usage' 2 'quick' "$gate --frobnicate"
 check 'no build' 2 'is not there' "'$root/scripts/coherence-gate' --build '$run'"
 
@@ -50,4 +52,4 @@ check 'an engine that dies at once' 1 '\*\*FAIL\*\* (the engine died|request)' "
 other 'exec cat >/dev/null'
 check 'an engine that says nothing' 1 '\*\*FAIL\*\* ' "HALO_GATE_SECONDS=2 $other_gate"
 
-checks_end 18
+checks_end 20

@@ -23,6 +23,7 @@ check 'a product that is not mixed is no pass' 1 'nothing that this breaks' "HAL
 check 'nothing checked' 3 'Nothing was checked' "$gate --model nosuch"
 check 'the full form without its files' 1 'FAIL: could not be run' "$gate --full --model draft-Q8_0"
 check 'a runtime that there is not' 1 'FAIL: could not be run' "HALO_GPU_LOCK='$run/lock' $gate --device hip --hip-lib /nosuch.so"
+check 'a device that there is not' 2 'no device .hpi.' "$gate --device cpu,hpi"
 check 'wrong usage' 2 -- "$gate --frobnicate"
 check 'no build' 2 'is not there' "'$root/scripts/logit-gate' --build '$run'"
 check 'the report is what is printed' 0 '^same$' "$gate --report '$run/report' >'$run/printed'; cmp '$run/report' '$run/printed' && echo same"
@@ -36,4 +37,4 @@ check 'a bound that is no number' 2 'no bound' "echo 'tree fable-Q4_K_M cpu f16 
 check 'an empty table' 3 'Nothing was checked' "echo '# none' >'$run/t'; $program --bounds '$run/t'"
 check 'a model without a recording' 1 'no such model' "echo 'tree other cpu f16 p_short 0.1 1 0.6' >'$run/t'; $program --bounds '$run/t'"
 
-checks_end 23
+checks_end 24
