@@ -38,9 +38,9 @@ static void usage(FILE *out)
         out);
 }
 
-static int wrong(const char *what)
+static int wrong(const char *what, const char *value)
 {
-    fprintf(stderr, "halo-doctor: %s\n", what);
+    fprintf(stderr, "halo-doctor: %s: %s\n", what, value);
     usage(stderr);
     return HALO_DOCTOR_OPTIONS_WRONG;
 }
@@ -74,9 +74,9 @@ int halo_doctor_options_read(int argc, char **argv, struct halo_doctor_options *
         switch (letter) {
         case 's':
             if (!*optarg)
-                return wrong("--sysroot needs a folder");
+                return wrong("--sysroot needs a folder", "an empty name");
             if (stat(optarg, &st) != 0 || !S_ISDIR(st.st_mode))
-                return wrong("--sysroot is not a folder"); /* else all would be missing, and look like findings */
+                return wrong("--sysroot is not a folder", optarg); /* else all would be missing, and look like findings */
             trim(optarg);
             ret->sysroot = optarg;
             break;
@@ -89,32 +89,30 @@ int halo_doctor_options_read(int argc, char **argv, struct halo_doctor_options *
         case 'm': ret->model = optarg; break;
         case 't':
             if (!number(optarg, HALO_DOCTOR_LAST_TIER, &ret->last_tier))
-                return wrong("--tier is a number from 0 to 7");
+                return wrong("--tier is a number from 0 to 7", optarg);
             break;
         case 'w':
             if (!number(optarg, 3600000, &ret->wait_ms))
-                return wrong("--wait-ms is a number of milliseconds");
+                return wrong("--wait-ms is a number of milliseconds, 0 to 3600000", optarg);
             break;
         case 'f':
             if (!number(optarg, HALO_DOCTOR_LAST_TIER, &ret->first_tier))
-                return wrong("--from-tier is a number from 0 to 7");
+                return wrong("--from-tier is a number from 0 to 7", optarg);
             break;
         case 'd':
             if (!number(optarg, 3600000, &ret->tier_ms) || ret->tier_ms < 1)
-                return wrong("--tier-ms is a number of milliseconds");
+                return wrong("--tier-ms is a number of milliseconds, 1 to 3600000", optarg);
             break;
         case 'v': puts("halo-doctor " HALO_VERSION); return HALO_DOCTOR_OPTIONS_DONE;
         case 'h': usage(stdout); return HALO_DOCTOR_OPTIONS_DONE;
         default:
-            fprintf(stderr, "halo-doctor: unknown option or no value: %s\n", argv[optind - 1]);
-            usage(stderr);
-            return HALO_DOCTOR_OPTIONS_WRONG;
+            return wrong("unknown option or no value", argv[optind - 1]);
         }
     }
     if (optind < argc)
-        return wrong("takes no arguments but `bringup`");
+        return wrong("takes no arguments but `bringup`", argv[optind]);
     if (ret->first_tier > ret->last_tier)
-        return wrong("--from-tier is above --tier");
+        return wrong("--from-tier is above --tier", "no tier would be tried");
     if (ret->quick)
         ret->last_tier = 0;
     return HALO_DOCTOR_OPTIONS_RUN;
