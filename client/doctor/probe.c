@@ -96,14 +96,22 @@ static long read_all(struct halo_doctor_probe *probe, char *buf, size_t room, bo
 
 /* ---- files ---- */
 
+__attribute__((format(printf, 5, 0)))
+static long read_path(struct halo_doctor_probe *probe, char *buf, size_t room, bool head, const char *format,
+                      va_list args)
+{
+    long n = path_begin(probe, format, args);
+    n = n < 0 ? n : read_all(probe, buf, room, head);
+    path_end(probe, NULL);
+    return n;
+}
+
 long halo_doctor_probe_bytes(struct halo_doctor_probe *probe, char *buf, size_t room, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    long n = path_begin(probe, format, args);
+    long n = read_path(probe, buf, room, false, format, args);
     va_end(args);
-    n = n < 0 ? n : read_all(probe, buf, room, false);
-    path_end(probe, NULL);
     return n;
 }
 
@@ -111,10 +119,8 @@ long halo_doctor_probe_head(struct halo_doctor_probe *probe, char *buf, size_t r
 {
     va_list args;
     va_start(args, format);
-    long n = path_begin(probe, format, args);
+    long n = read_path(probe, buf, room, true, format, args);
     va_end(args);
-    n = n < 0 ? n : read_all(probe, buf, room, true);
-    path_end(probe, NULL);
     return n;
 }
 
