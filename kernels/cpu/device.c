@@ -67,6 +67,7 @@ static int cpu_open(struct halo_device **ret, const struct halo_device_options *
     device->isa = isa;
     device->lanes = lanes_of[isa];
     device->n_threads = count_threads(options ? options->n_threads : 0);
+    halo_cpu_build_id(device->build_id);
     error = halo_cpu_pool_create(&device->pool, device->n_threads);
     if (error) {
         halo_cpu_reason(reason, error, "cannot start %u threads: %s", device->n_threads, strerror(-error));
@@ -113,7 +114,7 @@ static void cpu_describe(const struct halo_device *device, struct halo_device_in
     };
     snprintf(ret->detail, sizeof(ret->detail), "%s, %s kernels, %u thread%s", processor[0] ? processor : "x86-64",
              device->lanes->name, device->n_threads, device->n_threads == 1 ? "" : "s");
-    snprintf(ret->kv_layout, sizeof(ret->kv_layout), "cpu %s %s", device->lanes->name, HALO_VERSION);
+    snprintf(ret->kv_layout, sizeof(ret->kv_layout), "cpu %s %s", device->lanes->name, device->build_id);
     halo_cpu_memory("/proc", "/sys/fs/cgroup", &ret->memory_bytes, &ret->free_bytes);
 }
 

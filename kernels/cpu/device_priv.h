@@ -23,12 +23,15 @@
 #define HALO_CPU_SPLITS_MAX 32
 #define HALO_CPU_SPLIT_BELOW 4
 
+#define HALO_CPU_BUILD_ID 40
+
 struct halo_device {
     struct halo_cpu_pool *pool;
     enum halo_cpu_isa isa;
     const struct halo_cpu_lanes *lanes;
     uint32_t n_threads;
     struct halo_device_model *models; /* those that exist, linked by next */
+    char build_id[HALO_CPU_BUILD_ID + 1];
 };
 
 /* Anonymous memory from the kernel, zero, huge pages where it can. */
@@ -129,6 +132,10 @@ int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *pl
                           char *reason);
 void halo_cpu_model_destroy(struct halo_device_model *model);
 int halo_cpu_model_seal(struct halo_device_model *model, char *reason);
+/* build_id.c: hexadecimal digits that another build of these kernels does not have; where the linker left none, words
+ * that no other process has. */
+void halo_cpu_build_id(char ret[HALO_CPU_BUILD_ID + 1]);
+
 /* memory.c: what there is and what is free of it. The folders are /proc and /sys/fs/cgroup, or a test's. */
 void halo_cpu_memory(const char *proc, const char *groups, uint64_t *ret_total, uint64_t *ret_free);
 

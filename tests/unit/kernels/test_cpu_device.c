@@ -9,6 +9,7 @@
 
 #include <cpu/cpu.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -364,10 +365,36 @@ static void bandwidth_is_measured(void **state)
     halo_device_cpu()->close(device);
 }
 
+/* Pages that other arithmetic made are no pages of ours: the layout names the build as the linker noted it in this very
+ * program. */
+static void the_layout_names_the_build(void **state)
+{
+    static char program[64 << 20];
+    unsigned char note[16 + 20] = {4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, 'G', 'N', 'U', 0};
+    const struct halo_device_ops *ops = halo_device_cpu();
+    struct halo_device_options options = {.variant = "reference", .n_threads = 1};
+    struct halo_device *device;
+    struct halo_device_info info;
+    char reason[HALO_DEVICE_REASON];
+    assert_int_equal(ops->open(&device, &options, reason), 0);
+    ops->describe(device, &info);
+    ops->close(device);
+    assert_int_equal(strncmp(info.kv_layout, "cpu reference ", 14), 0);
+    assert_int_equal(strlen(info.kv_layout), 14 + 40);
+    for (size_t i = 0; i < 20; i++)
+        assert_int_equal(sscanf(info.kv_layout + 14 + 2 * i, "%2hhx", &note[16 + i]), 1);
+    FILE *file = fopen("/proc/self/exe", "r");
+    assert_non_null(file);
+    size_t n = fread(program, 1, sizeof(program), file);
+    fclose(file);
+    assert_non_null(memmem(program, n, note, sizeof(note)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(opening_and_describing),
+        cmocka_unit_test(the_layout_names_the_build),
         cmocka_unit_test(slots_lie_apart),
         cmocka_unit_test(too_large_is_refused_with_numbers),
         cmocka_unit_test(odd_plans_are_refused),
