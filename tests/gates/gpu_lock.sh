@@ -19,6 +19,15 @@ check 'an option that is none' 2 'usage' "'$lock' --frobnicate true"
 check 'no such command' 127 'No such file|not found' "'$lock' /nosuch/command"
 check 'a lock that cannot be' 2 'cannot be opened' "HALO_GPU_LOCK=/nosuch/lock '$lock' true"
 
+# Whoever has taken it writes that down a moment later. What an earlier holder wrote is not his.
+printf '%s\t%s\t%s\n' "$(bash -c 'echo $$')" '2001-01-01 00:00:00' 'long ago' >"$run/lock"
+(flock 8; sleep 0.3; printf '%s\t%s\t%s\n' "$BASHPID" '2001-01-01 00:00:01' 'just now' >"$run/lock"; exec sleep 1000) 8<>"$run/lock" &
+holder=$!
+until_true is_held || exit 1
+check 'taken, not yet written down' 0 "^pid $holder since 2001-01-01 00:00:01: just now$" "'$lock' --who"
+kill -9 "$holder"
+wait "$holder" 2>/dev/null
+
 "$lock" sleep 1000 &
 holder=$!
 until_true is_held || exit 1
@@ -51,4 +60,4 @@ kill -9 "$left"
 until_true "$lock" --no-wait true 2>/dev/null || bad=$((bad + 1))
 check 'until that ends' 1 '^nobody$' "'$lock' --who"
 
-checks_end 17
+checks_end 18
