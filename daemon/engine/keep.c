@@ -56,7 +56,7 @@ int halo_save_fill(struct halo_save *save, const struct halo_device_ops *ops)
                                                           ? HALO_PREFIX_NONE
                                                           : save->index_of[entry->parent]};
         memcpy(record.ids, entry->ids, entry->n_ids * sizeof(*record.ids));
-        halo_prefix_record_seal(at, &save->key, save->save_id, save->n_done, &record);
+        halo_prefix_record_put(at, save->save_id, save->n_done, &record);
         save->index_of[page] = save->n_done++;
         save->n_chunk++;
         file_bytes += record_bytes;
@@ -87,6 +87,8 @@ void halo_save_write(struct halo_save *save, const char *state_dir)
     bool first = save->n_done == save->n_chunk;
     if (save->fault.code == HALO_FAULT_NONE && first)
         r = halo_prefix_writer_open(&save->writer, state_dir, fingerprint);
+    for (uint32_t i = 0; i < save->n_chunk; i++) /* here, not where other models wait for their next step */
+        halo_prefix_record_seal(save->chunk + i * R_BYTES(save), &save->key);
     if (r == 0 && save->fault.code == HALO_FAULT_NONE)
         r = halo_prefix_writer_append(&save->writer, save->chunk, save->n_chunk * R_BYTES(save));
     if (r == 0 && save->fault.code == HALO_FAULT_NONE && save->over) {

@@ -108,9 +108,8 @@ static bool is_sealed(const uint8_t *at, size_t n_before)
     return memcmp(at + n_before, sum, SUM_BYTES) == 0;
 }
 
-void halo_prefix_record_seal(uint8_t *record, const struct halo_prefix_key *key,
-                             const uint8_t save[HALO_PREFIX_SAVE_BYTES], uint32_t index,
-                             const struct halo_prefix_record *from)
+void halo_prefix_record_put(uint8_t *record, const uint8_t save[HALO_PREFIX_SAVE_BYTES], uint32_t index,
+                            const struct halo_prefix_record *from)
 {
     assert(from->n_ids >= 1 && from->n_ids <= HALO_KV_PAGE_TOKENS);
     memcpy(record + R_SAVE, save, HALO_PREFIX_SAVE_BYTES);
@@ -121,6 +120,10 @@ void halo_prefix_record_seal(uint8_t *record, const struct halo_prefix_key *key,
     put(record + R_ZERO, 0, 4);
     for (uint32_t i = 0; i < HALO_KV_PAGE_TOKENS; i++)
         put(record + R_IDS + 4 * i, i < from->n_ids ? (uint32_t)from->ids[i] : 0, 4);
+}
+
+void halo_prefix_record_seal(uint8_t *record, const struct halo_prefix_key *key)
+{
     seal(record, R_PAGE + key->page_bytes);
 }
 

@@ -44,11 +44,12 @@ uint64_t halo_prefix_record_bytes(const struct halo_prefix_key *key);
 /* Where the bytes of the page stand in a record. */
 uint8_t *halo_prefix_record_page(uint8_t *record);
 
-/* Writes all of a record but its page, which is there already. `save` is the same 16 random bytes for all records and
- * the header of one image. */
-void halo_prefix_record_seal(uint8_t *record, const struct halo_prefix_key *key,
-                             const uint8_t save[HALO_PREFIX_SAVE_BYTES], uint32_t index,
-                             const struct halo_prefix_record *from);
+/* Writes all of a record but its page and its sum. `save` is the same 16 random bytes for all records and the header of
+ * one image. */
+void halo_prefix_record_put(uint8_t *record, const uint8_t save[HALO_PREFIX_SAVE_BYTES], uint32_t index,
+                            const struct halo_prefix_record *from);
+/* The sum, when the page is there. Of the order of the page's bytes: not for a thread that others wait for. */
+void halo_prefix_record_seal(uint8_t *record, const struct halo_prefix_key *key);
 void halo_prefix_header_seal(uint8_t header[HALO_PREFIX_HEADER_BYTES], const struct halo_prefix_key *key,
                              const uint8_t save[HALO_PREFIX_SAVE_BYTES], uint32_t n_records);
 
