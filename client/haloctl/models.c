@@ -75,10 +75,13 @@ static void on_unloaded(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud
 {
     (void)ud;
     char freed[32];
-    if (!ctl->json && ev->type == HALO_EV_UNLOADED)
+    if (!ctl->json && ev->type == HALO_EV_UNLOADED) {
         printf("unloaded %.*s, %s freed\n", (int)ev->unloaded.model.len, ev->unloaded.model.at,
                halo_ctl_bytes(ev->unloaded.freed_bytes, freed));
-    else if (!ctl->json && ev->type == HALO_EV_RESET)
+        if (ev->unloaded.has_prefixes_not_saved)
+            fprintf(stderr, "haloctl: its cached prefixes are not saved: %.*s\n",
+                    (int)ev->unloaded.prefixes_not_saved.len, ev->unloaded.prefixes_not_saved.at);
+    } else if (!ctl->json && ev->type == HALO_EV_RESET)
         printf("%lld pages freed\n", (long long)ev->reset.freed_pages);
 }
 

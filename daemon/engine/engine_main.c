@@ -24,6 +24,7 @@
 #define EXIT_USAGE 2
 #define MAX_MODEL_DIRS 16
 #define SAVE_BYTES (256ull << 20)
+#define SAVE_MS 2000
 
 struct options {
     struct halo_engine_setup engine;
@@ -44,6 +45,8 @@ static const char usage[] =
     "      --budget-bytes N   memory that all models together may take; default: what is free at the start\n"
     "      --state-dir DIR    where cached prefixes are saved and looked for (DIR/prefixes); default: nowhere\n"
     "      --save-bytes N     of saved prefixes, at most; default: 268435456\n"
+    "      --save-ms N        what saving them may take when a model is unloaded; 0: they are not saved then;\n"
+    "                         default: 2000\n"
     "      --threads N        threads of the cpu device; default: as many as the process may use\n"
     "      --variant V        kernels of the cpu device: reference, avx2, avx512; default: the best\n"
     "                         that the processor has\n"
@@ -75,6 +78,7 @@ enum {
     OPT_BUDGET,
     OPT_STATE_DIR,
     OPT_SAVE,
+    OPT_SAVE_MS,
     OPT_VARIANT,
     OPT_LOG_LEVEL,
     OPT_VERSION,
@@ -85,6 +89,7 @@ static const struct option long_options[] = {
     {"stdio", no_argument, NULL, OPT_STDIO},         {"fd", required_argument, NULL, OPT_FD},
     {"state-dir", required_argument, NULL, OPT_STATE_DIR},
     {"save-bytes", required_argument, NULL, OPT_SAVE},
+    {"save-ms", required_argument, NULL, OPT_SAVE_MS},
     {"budget-bytes", required_argument, NULL, OPT_BUDGET},
     {"model-dir", required_argument, NULL, OPT_MODEL_DIR}, {"device", required_argument, NULL, OPT_DEVICE},
     {"hip-lib", required_argument, NULL, OPT_HIP_LIB}, {"threads", required_argument, NULL, OPT_THREADS},
@@ -129,6 +134,11 @@ static int take_option(struct options *o, int option)
             return refuse("--save-bytes wants a number of bytes, not", optarg);
         o->engine.save_bytes = (uint64_t)number;
         return -1;
+    case OPT_SAVE_MS:
+        if (!parse_number(optarg, 0, 3600000, &number))
+            return refuse("--save-ms wants a number from 0 to 3600000, not", optarg);
+        o->engine.save_ms = (uint64_t)number;
+        return -1;
     case OPT_VARIANT: o->engine.device_options.variant = optarg; return -1;
     case OPT_LOG_LEVEL:
         if (halo_log_level_parse(optarg, &level) < 0)
@@ -144,7 +154,8 @@ static int take_option(struct options *o, int option)
 static int parse_options(struct options *o, int argc, char **argv)
 {
     int option, status;
-    *o = (struct options){.engine = {.in_fd = STDIN_FILENO, .out_fd = STDOUT_FILENO, .save_bytes = SAVE_BYTES},
+    *o = (struct options){.engine = {.in_fd = STDIN_FILENO, .out_fd = STDOUT_FILENO, .save_bytes = SAVE_BYTES,
+                                      .save_ms = SAVE_MS},
                            .device = "auto"};
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1)
         if ((status = take_option(o, option)) >= 0)

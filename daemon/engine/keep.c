@@ -94,7 +94,7 @@ void halo_save_write(struct halo_save *save, const char *state_dir)
     if (r == 0 && save->fault.code == HALO_FAULT_NONE && save->over) {
         halo_prefix_header_seal(header, &save->key, save->save_id, save->n_done);
         r = halo_prefix_writer_finish(&save->writer, header);
-        halo_prefix_disk_trim(state_dir, save->all_bytes);
+        halo_prefix_disk_trim(state_dir, save->all_bytes, save->coming);
     }
     if (r < 0)
         halo_fault_errno(&save->fault, HALO_FAULT_INTERNAL, r, "%.160s cannot be written", save->writer.part);

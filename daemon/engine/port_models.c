@@ -100,7 +100,11 @@ int halo_port_hold_model(struct halo_port *port, struct halo_request *request, s
 
 static void maybe_unload(struct halo_port *port, struct halo_loaded *loaded)
 {
-    if (loaded->state == HALO_MODEL_DRAINING && loaded->n_users == 0)
+    if (loaded->state != HALO_MODEL_DRAINING || loaded->n_users > 0)
+        return;
+    if (loaded->to_save)
+        halo_port_save_next(port);
+    else
         halo_note_post(&port->device.box, &loaded->note, HALO_NOTE_UNLOAD, loaded);
 }
 
@@ -149,6 +153,7 @@ void halo_port_unload(struct halo_port *port, struct halo_request *request)
 void halo_port_drain(struct halo_port *port, struct halo_loaded *loaded, enum halo_unload_why why)
 {
     loaded->why = why;
+    loaded->to_save = port->config.save_ms > 0 && halo_port_can_save(port);
     halo_loaded_move(loaded, HALO_MODEL_DRAINING);
     maybe_unload(port, loaded);
 }
@@ -218,11 +223,16 @@ void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded)
     ev.unloaded.model = halo_str_of(loaded->name);
     ev.unloaded.freed_bytes = (int64_t)loaded->freed_bytes;
     ev.unloaded.reason = (enum halo_wire_unload)loaded->why;
+    ev.unloaded.has_prefix_pages = loaded->n_saved > 0;
+    ev.unloaded.prefix_pages = loaded->n_saved;
+    ev.unloaded.has_prefixes_not_saved = loaded->save_fault.code != HALO_FAULT_NONE;
+    ev.unloaded.prefixes_not_saved = halo_str_of(loaded->save_fault.text);
     if (request)
         halo_request_end(port, request, &ev);
     else if (port->config.link)
         halo_port_put(port, &ev); /* halod must not bring it back */
     forget(port, loaded);
+    halo_port_room_made(port);
     dispatch_waiting(port, waiting, &fine);
 }
 
@@ -394,6 +404,16 @@ void halo_port_put_waiting(struct halo_port *port, const struct halo_load *load,
         ev->id = waiting->msg.id;
         halo_port_put(port, ev);
     }
+}
+
+void halo_port_notice_waiting(struct halo_port *port, const struct halo_load *load, const char *code, const char *text)
+{
+    const struct halo_request *request = load->request;
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_NOTICE, &request->msg.id);
+    ev.notice.code = halo_str_of(code);
+    ev.notice.message = halo_str_of(text);
+    halo_port_put_waiting(port, load, &ev);
 }
 
 void halo_port_load_progress(struct halo_port *port, struct halo_load *load)

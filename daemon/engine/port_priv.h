@@ -9,7 +9,7 @@
  *   port_sequence.c  events of generate and score
  *   port_report.c    hello, status, stats, diag, heartbeat
  *   port_plan.c      plan and bench
- *   port_save.c      save
+ *   port_save.c      prefixes to the disk: save, and before a model goes
  *   text*.c          the text thread: what needs a tokenizer or a file's directory
  */
 #ifndef HALO_ENGINE_PORT_PRIV_H
@@ -82,6 +82,7 @@ struct halo_port_config {
     size_t n_model_dirs;
     const char *state_dir;     /* where prefixes outlive the process; NULL: nowhere */
     uint64_t save_bytes;       /* of them, at most; 0: none */
+    uint64_t save_ms;          /* of a model that is unloaded: for saving them; 0: they are not */
 };
 
 struct halo_text_thread {
@@ -112,10 +113,12 @@ struct halo_port {
     struct halo_request *parked;     /* for the device to open */
     struct halo_loaded *loaded[HALO_MAX_KNOWN];
     uint32_t n_loaded;
+    struct halo_save save;      /* one at a time; loaded NULL: none */
     struct halo_request *saver; /* the one `save` that is under way */
     uint32_t n_restored;        /* pages that came back from disk */
     char prefix_problem[512];   /* why saved prefixes were left alone, the last time; "" */
     struct halo_load *load_now, *load_queue; /* one at a time, the others in order of arrival */
+    bool load_waits; /* load_now: for models that go to make room for it */
     uint64_t born_ns;
 
     bool lost;                       /* the device is gone and halod has another engine do what is open: leave */
@@ -177,6 +180,7 @@ void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded);
 void halo_port_drain(struct halo_port *port, struct halo_loaded *loaded, enum halo_unload_why why);
 /* A copy of a progress or notice to each request that waits for this load; the first one is under its own id. */
 void halo_port_put_waiting(struct halo_port *port, const struct halo_load *load, struct halo_ev *ev);
+void halo_port_notice_waiting(struct halo_port *port, const struct halo_load *load, const char *code, const char *text);
 void halo_port_reset(struct halo_port *port, struct halo_request *request);
 void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset);
 void halo_port_expire_models(struct halo_port *port, uint64_t now_ns);
@@ -187,6 +191,7 @@ void halo_port_load_enqueue(struct halo_port *port, struct halo_load *load);
 void halo_port_load_over(struct halo_port *port, struct halo_load *load); /* done or failed: the next one begins */
 void halo_port_load_cancel(struct halo_port *port, struct halo_load *load);
 void halo_port_make_room(struct halo_port *port, struct halo_load *load); /* HALO_NOTE_LOAD_ROOM */
+void halo_port_room_made(struct halo_port *port); /* a model is gone: the load that waits goes on after the last one */
 
 /* port_sequence.c */
 void halo_port_submit(struct halo_port *port, struct halo_request *request);
@@ -212,6 +217,8 @@ void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *forec
 /* port_save.c */
 void halo_port_save(struct halo_port *port, struct halo_request *request);
 void halo_port_save_done(struct halo_port *port, struct halo_save *save);
+bool halo_port_can_save(const struct halo_port *port);
+void halo_port_save_next(struct halo_port *port); /* unless one is under way: a model that goes, then those of `save` */
 void halo_port_saving_destroy(struct halo_port_saving *saving);
 
 /* text.c: the thread; the others are jobs of it, and set request->fault or results. */

@@ -107,16 +107,11 @@ static struct halo_loaded *least_recent(const struct halo_port *port)
 
 static void evict(struct halo_port *port, struct halo_loaded *loaded, const struct halo_load *load)
 {
-    struct halo_request *request = load->request;
     char text[2 * HALO_MODEL_NAME_BYTES + 160], size[HALO_SIZE_TEXT];
-    struct halo_ev ev;
     uint64_t idle_s = (halo_clock_ns() - loaded->idle_since_ns) / 1000000000u;
     snprintf(text, sizeof(text), "model %s is unloaded to make room for %s: %s, not used for %llu s", loaded->name,
              load->loaded->name, halo_size_text(halo_loaded_bytes(loaded), size), (unsigned long long)idle_s);
-    halo_ev_init(&ev, HALO_EV_NOTICE, &request->msg.id);
-    ev.notice.code = halo_str_of("model_evicted");
-    ev.notice.message = halo_str_of(text);
-    halo_port_put_waiting(port, load, &ev);
+    halo_port_notice_waiting(port, load, "model_evicted", text);
     HALO_COUNT(&port->stats, models_evicted, 1);
     halo_port_drain(port, loaded, HALO_UNLOAD_ROOM);
 }
@@ -132,6 +127,7 @@ void halo_port_make_room(struct halo_port *port, struct halo_load *load)
     if (!enough || load->n_rounds++ == MAX_ROUNDS) {
         load->evictable_bytes = evictable; /* the device thread finds the words */
     } else {
+        port->load_waits = true;
         while (!place || room < load->need_bytes) {
             struct halo_loaded *loaded = least_recent(port);
             if (!loaded)
@@ -141,6 +137,19 @@ void halo_port_make_room(struct halo_port *port, struct halo_load *load)
             evict(port, loaded, load);
         }
     }
-    /* Behind the unloads, in the same mailbox. */
-    halo_note_post(&port->device.box, &load->note, HALO_NOTE_LOAD_CREATE, load);
+    if (port->load_waits)
+        halo_port_room_made(port);
+    else
+        halo_note_post(&port->device.box, &load->note, HALO_NOTE_LOAD_CREATE, load);
+}
+
+void halo_port_room_made(struct halo_port *port)
+{
+    if (!port->load_waits)
+        return;
+    for (uint32_t i = 0; i < port->n_loaded; i++)
+        if (port->loaded[i]->state == HALO_MODEL_DRAINING && port->loaded[i]->why == HALO_UNLOAD_ROOM)
+            return;
+    port->load_waits = false;
+    halo_note_post(&port->device.box, &port->load_now->note, HALO_NOTE_LOAD_CREATE, port->load_now);
 }

@@ -19,11 +19,18 @@ static bool fits(int n, size_t room)
     return n > 0 && (size_t)n < room;
 }
 
+void halo_prefix_disk_name(const char *fingerprint, char ret[HALO_PREFIX_NAME_BYTES])
+{
+    snprintf(ret, HALO_PREFIX_NAME_BYTES, "%.32s" END, fingerprint);
+}
+
 int halo_prefix_disk_path(const char *state_dir, const char *fingerprint, char ret[HALO_PREFIX_PATH_BYTES])
 {
     if (strlen(state_dir) > 4000)
         return -ENAMETOOLONG;
-    int n = snprintf(ret, HALO_PREFIX_PATH_BYTES, "%s/" FOLDER "/%.32s" END, state_dir, fingerprint);
+    char name[HALO_PREFIX_NAME_BYTES];
+    halo_prefix_disk_name(fingerprint, name);
+    int n = snprintf(ret, HALO_PREFIX_PATH_BYTES, "%s/" FOLDER "/%s", state_dir, name);
     return fits(n, HALO_PREFIX_PATH_BYTES) ? 0 : -ENAMETOOLONG;
 }
 
@@ -167,7 +174,7 @@ static bool ends_in(const char *name, const char *end)
 }
 
 /* Adds up, and finds the oldest. */
-static uint64_t survey(int folder_fd, DIR *folder, char ret_oldest[256])
+static uint64_t survey(int folder_fd, DIR *folder, const char *coming, char ret_oldest[256])
 {
     uint64_t all = 0;
     struct timespec oldest = {0};
@@ -177,7 +184,8 @@ static uint64_t survey(int folder_fd, DIR *folder, char ret_oldest[256])
         struct stat facts;
         if (ends_in(entry->d_name, PART_END))
             unlinkat(folder_fd, entry->d_name, 0);
-        if (!ends_in(entry->d_name, END) || fstatat(folder_fd, entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) < 0)
+        if (!ends_in(entry->d_name, END) || strcmp(entry->d_name, coming) == 0 ||
+            fstatat(folder_fd, entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         all += (uint64_t)facts.st_size;
         if (ret_oldest[0] && (facts.st_mtim.tv_sec > oldest.tv_sec || (facts.st_mtim.tv_sec == oldest.tv_sec &&
@@ -189,14 +197,14 @@ static uint64_t survey(int folder_fd, DIR *folder, char ret_oldest[256])
     return all;
 }
 
-void halo_prefix_disk_trim(const char *state_dir, uint64_t most_bytes)
+void halo_prefix_disk_trim(const char *state_dir, uint64_t most_bytes, const char *coming)
 {
     char path[HALO_PREFIX_PATH_BYTES], oldest[256];
     snprintf(path, sizeof(path), "%.4000s/" FOLDER, state_dir);
     DIR *folder = opendir(path);
     if (!folder)
         return;
-    while (survey(dirfd(folder), folder, oldest) > most_bytes && unlinkat(dirfd(folder), oldest, 0) == 0)
+    while (survey(dirfd(folder), folder, coming, oldest) > most_bytes && unlinkat(dirfd(folder), oldest, 0) == 0)
         ;
     closedir(folder);
 }

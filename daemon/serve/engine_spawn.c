@@ -113,7 +113,7 @@ int halo_engine_run_read_stderr(struct halo_engine_run *run)
 #define ARGS_MAX 20
 
 struct arg_texts {
-    char fd[16], threads[24], budget[24], save[24];
+    char fd[16], threads[24], budget[24], save[24], save_ms[24];
 };
 
 static char **make_args(const struct halo_config *config, struct arg_texts *texts)
@@ -125,6 +125,7 @@ static char **make_args(const struct halo_config *config, struct arg_texts *text
     snprintf(texts->fd, sizeof(texts->fd), "%d", HALO_ENGINE_FD);
     snprintf(texts->threads, sizeof(texts->threads), "%lld", (long long)config->threads);
     snprintf(texts->save, sizeof(texts->save), "%lld", (long long)config->save_bytes);
+    snprintf(texts->save_ms, sizeof(texts->save_ms), "%lld", (long long)config->save_ms);
     snprintf(texts->budget, sizeof(texts->budget), "%lld", (long long)config->budget_bytes);
     args[n++] = config->engine_path;
     args[n++] = (char *)"--fd";
@@ -148,6 +149,8 @@ static char **make_args(const struct halo_config *config, struct arg_texts *text
         args[n++] = config->state_dir;
         args[n++] = (char *)"--save-bytes";
         args[n++] = texts->save;
+        args[n++] = (char *)"--save-ms";
+        args[n++] = texts->save_ms;
     }
     for (size_t i = 0; i < config->n_model_dirs; i++) {
         args[n++] = (char *)"--model-dir";

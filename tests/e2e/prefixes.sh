@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What halod had cached when it was told to end is there when it starts again; what was forgotten is not. Arguments: halod,
-# halod-engine, haloctl, folder of models.
+# What halod had cached when a model was unloaded, or when it was told to end, is there again; what was forgotten is not.
+# Arguments: halod, halod-engine, haloctl, folder of models.
 set -u
 halod=$1 engine=$2 ctl=$3 models=$4
 run=$(mktemp -d /tmp/halod-prefixes.XXXXXX) daemon=0
@@ -30,6 +30,9 @@ ask() {
 
 start
 [ "$(ask "$run/first")" -eq 0 ] || fail 'something was cached before the first request'
+"$ctl" unload fable-Q4_K_M >/dev/null || fail 'unload'
+[ "$(ask "$run/again")" -gt 100 ] || fail 'nothing was cached when the model came again'
+cmp "$run/first" "$run/again" || fail 'the ids after an unload are others'
 stop
 grep -q 'cached prefixes are saved: ' "$run/log" || fail 'the log does not say that prefixes were saved'
 [ "$(find "$run/state/prefixes" -name '*.prefixes' -perm 0600 | wc -l)" -eq 1 ] || fail 'there is not one file of mode 0600'

@@ -29,7 +29,7 @@ static char model_dir[4096];
 
 const struct halo_device_ops *child_device;
 const char *child_state_dir;
-uint64_t child_save_bytes = 64u << 20;
+uint64_t child_save_bytes = 64u << 20, child_save_ms = 20000;
 
 static void run_engine(const struct child *child, int in_fd, int out_fd)
 {
@@ -43,6 +43,7 @@ static void run_engine(const struct child *child, int in_fd, int out_fd)
                                       .n_model_dirs = 1,
                                       .state_dir = child_state_dir,
                                       .save_bytes = child_save_bytes,
+                                      .save_ms = child_save_ms,
                                       .device_options = {.n_threads = 2},
                                       .device = child_device ? child_device : fake_device()};
     _exit(halo_engine_run(&setup));
@@ -226,4 +227,12 @@ void child_load(struct child *child)
     struct child_request *load = child_wait(child, 1);
     if (load->terminal != HALO_EV_LOADED)
         fail_msg("%s", load->last);
+}
+
+long child_number(const struct child_request *request, const char *key)
+{
+    char field[64];
+    snprintf(field, sizeof(field), "\"%s\":", key);
+    const char *at = strstr(request->last, field);
+    return at ? strtol(at + strlen(field), NULL, 10) : 0;
 }

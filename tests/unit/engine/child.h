@@ -44,7 +44,7 @@ struct child {
 /* Of the children that follow: the device (NULL: the scripted one), and where prefixes are saved (NULL: nowhere). */
 extern const struct halo_device_ops *child_device;
 extern const char *child_state_dir;
-extern uint64_t child_save_bytes;
+extern uint64_t child_save_bytes, child_save_ms;
 
 /* Starts with a healthy device unless the control is changed by `script` before. */
 void child_start(struct child *child, bool link, void (*script)(struct fake_control *control));
@@ -54,6 +54,8 @@ int child_end(struct child *child);
 __attribute__((format(printf, 2, 3))) void child_send(struct child *child, const char *format, ...);
 /* Reads until `request` has its terminal event; fails the test after 20 s. */
 struct child_request *child_wait(struct child *child, int64_t id);
+/* The number of this field in the terminal line; 0: it is not there. */
+long child_number(const struct child_request *request, const char *key);
 /* Reads what is there for up to this long. False at the end of the stream. */
 bool child_read(struct child *child, int timeout_ms);
 /* Loads the model in the tree under id 1. */

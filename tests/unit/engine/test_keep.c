@@ -55,21 +55,13 @@ static struct child_request *generate(struct child *c, const char *ids, int user
     return request;
 }
 
-static long number(const struct child_request *request, const char *key)
-{
-    char field[64];
-    snprintf(field, sizeof(field), "\"%s\":", key);
-    const char *at = strstr(request->last, field);
-    return at ? strtol(at + strlen(field), NULL, 10) : 0;
-}
-
 static long save(struct child *c, int deadline_ms)
 {
     child_send(c, "{\"type\":\"save\",\"id\":%lld,\"deadline_ms\":%d}", (long long)++next_id, deadline_ms);
     struct child_request *request = child_wait(c, next_id);
     if (request->terminal != HALO_EV_SAVED)
         fail_msg("%s", request->last);
-    return number(request, "pages");
+    return child_number(request, "pages");
 }
 
 static void reset(struct child *c)
@@ -114,7 +106,7 @@ static void it_comes_back_bit_for_bit(void **state)
     for (int k = 0; k < 3; k++) {
         struct child c, alone;
         begin(&c, true);
-        assert_int_equal(number(load(&c, kinds[k]), "prefix_pages"), 0);
+        assert_int_equal(child_number(load(&c, kinds[k]), "prefix_pages"), 0);
         int32_t first[N_REPLY];
         memcpy(first, generate(&c, prompt, 5)->ids, sizeof(first));
         assert_int_equal(save(&c, 30000), N_PAGES);
@@ -124,7 +116,7 @@ static void it_comes_back_bit_for_bit(void **state)
         assert_int_equal(child_end(&c), 0);
 
         begin(&c, true);
-        assert_int_equal(number(load(&c, kinds[k]), "prefix_pages"), N_PAGES);
+        assert_int_equal(child_number(load(&c, kinds[k]), "prefix_pages"), N_PAGES);
         assert_false(find_file(path)); /* a reset must not be undone by it */
         snprintf(longer, sizeof(longer), "%s", prompt);
         for (int i = 0; i < N_REPLY - 2; i++)
@@ -134,14 +126,14 @@ static void it_comes_back_bit_for_bit(void **state)
         load(&alone, kinds[k]);
         next_id = 50;
         struct child_request *have = generate(&c, longer, 5);
-        assert_int_equal(number(have, "cached_tokens"), N_PROMPT + N_REPLY - 2);
+        assert_int_equal(child_number(have, "cached_tokens"), N_PROMPT + N_REPLY - 2);
         struct child_request *want = generate(&alone, longer, 5);
-        assert_int_equal(number(want, "cached_tokens"), 0);
+        assert_int_equal(child_number(want, "cached_tokens"), 0);
         assert_memory_equal(have->ids, want->ids, sizeof(first));
         have = generate(&c, prompt, 5);
-        assert_int_equal(number(have, "cached_tokens"), N_PROMPT - 1);
+        assert_int_equal(child_number(have, "cached_tokens"), N_PROMPT - 1);
         assert_memory_equal(have->ids, first, sizeof(first));
-        assert_int_equal(number(generate(&c, prompt, 6), "cached_tokens"), 0); /* another user's */
+        assert_int_equal(child_number(generate(&c, prompt, 6), "cached_tokens"), 0); /* another user's */
         child_send(&c, "{\"type\":\"status\",\"id\":90}");
         assert_non_null(strstr(child_wait(&c, 90)->last, "\"prefix_pages_restored\":3}"));
         assert_int_equal(child_end(&c), 0);
@@ -175,10 +167,10 @@ static void as_much_as_may_be_in_order_of_use(void **state)
     assert_int_equal(save(&c, 30000), 5);
     assert_int_equal(child_end(&c), 0);
     begin(&c, true);
-    assert_int_equal(number(load(&c, "f16"), "prefix_pages"), 5); /* three of the one, two of the next */
-    assert_int_equal(number(generate(&c, texts[1], 1), "cached_tokens"), 32);
-    assert_int_equal(number(generate(&c, texts[3], 1), "cached_tokens"), 32);
-    assert_int_equal(number(generate(&c, texts[0], 1), "cached_tokens"), 0);
+    assert_int_equal(child_number(load(&c, "f16"), "prefix_pages"), 5); /* three of the one, two of the next */
+    assert_int_equal(child_number(generate(&c, texts[1], 1), "cached_tokens"), 32);
+    assert_int_equal(child_number(generate(&c, texts[3], 1), "cached_tokens"), 32);
+    assert_int_equal(child_number(generate(&c, texts[0], 1), "cached_tokens"), 0);
     reset(&c);
     assert_int_equal(save(&c, 30000), 0); /* what was forgotten is not saved */
     assert_int_equal(child_end(&c), 0);
@@ -203,7 +195,7 @@ static void evictions_are_counted(void **state)
         if (strstr(stats->last, "\"now_kv_pages_held\":0}"))
             break;
     }
-    assert_int_equal(number(stats, "prefix_evictions"), 2);
+    assert_int_equal(child_number(stats, "prefix_evictions"), 2);
     assert_non_null(strstr(stats->last, "\"now_requests\":0,\"now_sequences\":0,\"now_kv_pages_held\":0}"));
     atomic_store(&c.control->run_us, 5000);
     child_send(&c, "{\"type\":\"generate\",\"id\":600," MODEL ",\"tokens\":[5],\"ignore_eos\":true}");
@@ -229,11 +221,11 @@ static void a_save_beside_requests(void **state)
     child_send(&c, "{\"type\":\"unload\",\"id\":503," MODEL "}");
     assert_int_equal(child_wait(&c, 502)->error, HALO_ERROR_QUEUE_FULL);
     assert_int_equal(child_wait(&c, 501)->terminal, HALO_EV_SAVED);
-    assert_true(number(&c.requests[501], "pages") >= 2);
+    assert_true(child_number(&c.requests[501], "pages") >= 2);
     assert_int_equal(child_wait(&c, 500)->finish, HALO_WIRE_FINISH_LENGTH);
     assert_int_equal(c.requests[500].n_ids, 200);
     assert_int_equal(child_wait(&c, 503)->terminal, HALO_EV_UNLOADED);
-    assert_true(number(load(&c, "f16"), "prefix_pages") >= 2); /* a model that comes again has them too */
+    assert_true(child_number(load(&c, "f16"), "prefix_pages") >= 2); /* a model that comes again has them too */
     assert_int_equal(child_end(&c), 0);
     begin(&c, false);
     child_send(&c, "{\"type\":\"save\",\"id\":501,\"deadline_ms\":20000}");
@@ -260,9 +252,9 @@ static void pages_that_cannot_be_read(void **state)
     c.control->copy_error = -22;
     struct child_request *loaded = load(&c, "f16");
     assert_non_null(strstr(loaded->notice, "prefixes_ignored"));
-    assert_int_equal(number(loaded, "prefix_pages"), 0);
+    assert_int_equal(child_number(loaded, "prefix_pages"), 0);
     c.control->copy_error = 0;
-    assert_int_equal(number(generate(&c, prompt, 1), "cached_tokens"), 0);
+    assert_int_equal(child_number(generate(&c, prompt, 1), "cached_tokens"), 0);
     assert_int_equal(child_end(&c), 0);
 }
 
@@ -348,11 +340,11 @@ static void expect_ignored(struct child *c, const char *kv, const char *name, co
 {
     char path[512];
     struct child_request *loaded = load(c, kv);
-    if (number(loaded, "prefix_pages") != 0 || !strstr(loaded->notice, "prefixes_ignored") ||
+    if (child_number(loaded, "prefix_pages") != 0 || !strstr(loaded->notice, "prefixes_ignored") ||
         !strstr(loaded->notice, says))
         fail_msg("%s: %s\n%s", name, loaded->notice, loaded->last);
     assert_true(find_file(path)); /* for whoever wants to know why */
-    assert_int_equal(number(generate(c, prompt, 1), "cached_tokens"), 0);
+    assert_int_equal(child_number(generate(c, prompt, 1), "cached_tokens"), 0);
     child_send(c, "{\"type\":\"status\",\"id\":%lld}", (long long)++next_id);
     assert_non_null(strstr(child_wait(c, next_id)->last, "\"prefixes_ignored\":\"saved prefixes of"));
     child_send(c, "{\"type\":\"unload\",\"id\":%lld," MODEL "}", (long long)++next_id);
@@ -403,8 +395,8 @@ static void damaged_files_are_ignored_aloud(void **state)
     expect_ignored(&c, "f16", "a pipe", "no regular file"); /* and nobody waits for its other end */
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rename(elsewhere, path), 0);
-    assert_int_equal(number(load(&c, "f16"), "prefix_pages"), N_PAGES); /* as it was it is good */
-    assert_int_equal(number(generate(&c, prompt, 1), "cached_tokens"), N_PROMPT - 1);
+    assert_int_equal(child_number(load(&c, "f16"), "prefix_pages"), N_PAGES); /* as it was it is good */
+    assert_int_equal(child_number(generate(&c, prompt, 1), "cached_tokens"), N_PROMPT - 1);
     assert_int_equal(child_end(&c), 0);
     free(whole);
     free(image);

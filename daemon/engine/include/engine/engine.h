@@ -14,6 +14,7 @@ struct halo_engine_setup {
     uint64_t budget_bytes; /* of all models together; 0: what is free at the start */
     const char *state_dir; /* where cached prefixes are saved and looked for; NULL: nowhere. Outlives the process */
     uint64_t save_bytes;   /* of them, at most; 0: none */
+    uint64_t save_ms;      /* what saving them may take when a model is unloaded; 0: they are not saved then */
     const struct halo_device_ops *device;
     struct halo_device_options device_options;
 };

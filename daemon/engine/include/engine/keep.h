@@ -1,9 +1,10 @@
 /* keep.h: cached prefixes on their way out of a page pool, to be saved, and back into one.
  *
- * A save goes model by model, in chunks: the device thread copies pages into the chunk, the text thread writes it to
- * disk, until all are out, the deadline has come or no more bytes are allowed: then what is there is the file. While it
- * lasts the pages are held, the model's sequences do not move, and the model is held by the port. Pages go in the order
- * of their last use, the latest first, but behind those that they follow.
+ * Saved is what a model has when it goes, and at the end what all have. A save goes model by model, in chunks: the
+ * device thread copies pages into the chunk, the text thread writes it to disk, until all are out, the deadline has come
+ * or no more bytes are allowed: then what is there is the file. While it lasts the pages are held, the model's sequences
+ * do not move, and the model is held by the port. Pages go in the order of their last use, the latest first, but behind
+ * those that they follow.
  */
 #ifndef HALO_ENGINE_KEEP_H
 #define HALO_ENGINE_KEEP_H
@@ -15,13 +16,14 @@
 
 struct halo_save {
     struct halo_note note;
-    void *request;
-    struct halo_loaded *loaded;    /* of now */
+    void *request;                 /* NULL: the model is being unloaded */
+    struct halo_loaded *loaded;
     uint64_t deadline_ns;
     uint64_t most_bytes, all_bytes; /* of this file; of all files together */
     struct halo_prefix_key key;
     char stamp[HALO_GGUF_STAMP_BYTES];
     uint8_t save_id[HALO_PREFIX_SAVE_BYTES];
+    char coming[HALO_PREFIX_NAME_BYTES]; /* the file of the model that is next to be loaded: stays. "": none */
 
     /* the device thread's */
     uint32_t *order, *index_of;    /* pages to go, held; by page: its index in the file */

@@ -47,6 +47,9 @@ struct halo_loaded {
     uint64_t keep_alive_ns, idle_since_ns; /* keep_alive 0: for ever */
     bool pinned;     /* goes only when asked to, whatever keep_alive says */
     enum halo_unload_why why; /* DRAINING */
+    bool to_save;             /* DRAINING: its prefixes go to the disk before it goes */
+    uint32_t n_saved;         /* pages of them */
+    struct halo_fault save_fault; /* why they are not saved; code NONE: no reason, or there are none */
     void *waiting;   /* requests that wait for the load */
     void *unloader;  /* the request that asked for the unload; NULL: none */
 

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #define HALO_PREFIX_PATH_BYTES 4200
+#define HALO_PREFIX_NAME_BYTES 48
 
 struct halo_prefix_writer {
     int fd; /* -1: not open */
@@ -21,7 +22,8 @@ struct halo_prefix_writer {
     char path[HALO_PREFIX_PATH_BYTES], part[HALO_PREFIX_PATH_BYTES + 8]; /* part: until it is whole */
 };
 
-/* The file of a model with this fingerprint. */
+/* The file of a model with this fingerprint: its name in the folder, its path. */
+void halo_prefix_disk_name(const char *fingerprint, char ret[HALO_PREFIX_NAME_BYTES]);
 int halo_prefix_disk_path(const char *state_dir, const char *fingerprint, char ret[HALO_PREFIX_PATH_BYTES]);
 
 /* Reads and checks the whole file. 0: *ret_image (malloc) has *ret_n_records, the file is gone; 1: there is none;
@@ -38,7 +40,7 @@ int halo_prefix_writer_finish(struct halo_prefix_writer *writer, const uint8_t h
 void halo_prefix_writer_abort(struct halo_prefix_writer *writer);
 
 /* Removes files of other models, the oldest first, until all together have at most this many bytes, and what an earlier
- * process left half written. */
-void halo_prefix_disk_trim(const char *state_dir, uint64_t most_bytes);
+ * process left half written. The file with the name `coming` neither counts nor goes. */
+void halo_prefix_disk_trim(const char *state_dir, uint64_t most_bytes, const char *coming);
 
 #endif
