@@ -239,6 +239,8 @@ static bool write_table(FILE *out, const char *what, struct seen *seen)
     }
     if (sscanf(what, "part %63s", name) == 1 && find_part(name)) {
         write_fields(out, find_part(name));
+        if (find_part(name)->null_is_absent)
+            fprintf(out, "\nA field that is not required may be null, which is as good as its absence.\n");
         for (int i = 0; i < HALO_N_PARTS; i++)
             seen->part[i] |= halo_part_table[i] == find_part(name);
         return true;

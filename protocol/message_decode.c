@@ -139,14 +139,15 @@ static int check_unknown(struct halo_decode *d, const struct halo_where *where, 
     return 0;
 }
 
-static bool takes_null(const struct halo_decode *d, const struct halo_field *f)
+static bool null_is_absent(const struct halo_decode *d, const struct halo_shape *shape, const struct halo_field *f)
 {
     return f->presence == HALO_PRESENCE_NUL ||
+           (shape->null_is_absent && f->presence != HALO_PRESENCE_REQ && f->kind != HALO_KIND_CONT) ||
            (d->events && f->kind == HALO_KIND_F64 && f->presence == HALO_PRESENCE_OPT);
 }
 
-static int decode_member(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f,
-                         json_t *value, void *base)
+static int decode_member(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
+                         const struct halo_field *f, json_t *value, void *base)
 {
     struct halo_where at = {.up = where, .name = f->name};
     bool *has = f->has_offset ? (bool *)((char *)base + f->has_offset) : NULL;
@@ -156,7 +157,7 @@ static int decode_member(struct halo_decode *d, const struct halo_where *where, 
         return f->presence == HALO_PRESENCE_REQ
                    ? halo_decode_refuse(d, where, "field \"%s\" is required", f->name)
                    : 0;
-    if (json_is_null(value) && takes_null(d, f))
+    if (json_is_null(value) && null_is_absent(d, shape, f))
         return 0;
     rc = halo_decode_field(d, &at, f, value, base);
     if (rc == 0 && has)
@@ -178,7 +179,7 @@ int halo_decode_object(struct halo_decode *d, const struct halo_where *where, co
     rc = check_unknown(d, where, shape, json, n_known);
     for (const struct halo_field *f = shape->fields(); rc == 0 && f->kind != HALO_KIND_END; f++) {
         if (f->presence != HALO_PRESENCE_LINK || d->role == HALO_ROLE_LINK)
-            rc = decode_member(d, where, f, json_object_get(json, f->name), base);
+            rc = decode_member(d, where, shape, f, json_object_get(json, f->name), base);
     }
     return rc;
 }

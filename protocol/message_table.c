@@ -26,6 +26,9 @@ static const struct halo_words words_error = {names_error, HALO_N_ERRORS};
 
 /* ---- fields ---- */
 
+#define NULLS_WRONG false
+#define NULLS_ABSENT true
+
 #define RANGE_ID(lo, hi, dflt) .i = {lo, hi, dflt}
 #define RANGE_BOOL(lo, hi, dflt) .i = {lo, hi, dflt}
 #define RANGE_I64(lo, hi, dflt) .i = {lo, hi, dflt}
@@ -73,9 +76,12 @@ static const struct halo_words words_error = {names_error, HALO_N_ERRORS};
         return fields;                                                                                                \
     }
 
-#define PART(name) BEGIN(part, name)
+#define PART(name, nulls)                                                                                             \
+    enum { nulls_of_part_##name = NULLS_##nulls };                                                                    \
+    BEGIN(part, name)
 #define PART_END(name)                                                                                                \
-    END static const struct halo_shape part_##name = {#name, sizeof(struct halo_part_##name), fields_of_part_##name};
+    END static const struct halo_shape part_##name = {#name, sizeof(struct halo_part_##name), fields_of_part_##name,  \
+                                                      nulls_of_part_##name};
 #define REQUEST(ID, name, wire, from, id, reply, doc) BEGIN(msg, name)
 #define REQUEST_END(name) END
 #define EVENT(ID, name, wire, terminal, doc) BEGIN(ev, name)
@@ -111,11 +117,11 @@ const struct halo_ev_row halo_ev_table[HALO_N_EVS] = {
 };
 
 const struct halo_shape *const halo_part_table[HALO_N_PARTS] = {
-#define PART(name) [HALO_PART_##name] = &part_##name,
+#define PART(name, nulls) [HALO_PART_##name] = &part_##name,
 #include <protocol/message.def>
 };
 
-#define PART(name)                                                                                                    \
+#define PART(name, nulls)                                                                                             \
     static_assert(sizeof(struct halo_part_##name##_list) == sizeof(struct halo_any_list) &&                           \
                       offsetof(struct halo_part_##name##_list, n) == offsetof(struct halo_any_list, n), #name);
 #include <protocol/message.def>

@@ -64,6 +64,7 @@ struct halo_shape {
     const char *name; /* on the wire */
     size_t bytes;     /* of the struct */
     const struct halo_field *(*fields)(void); /* ends with HALO_KIND_END */
+    bool null_is_absent; /* in a field that is not required, unless null is a value of its own there */
 };
 
 struct halo_msg_row {
@@ -82,7 +83,7 @@ extern const struct halo_msg_row halo_msg_table[HALO_N_MSGS];
 extern const struct halo_ev_row halo_ev_table[HALO_N_EVS];
 
 enum {
-#define PART(name) HALO_PART_##name,
+#define PART(name, nulls) HALO_PART_##name,
 #include <protocol/message.def>
     HALO_N_PARTS
 };

@@ -58,7 +58,7 @@
     HALO_CTYPE_##kind(ref) name;                                                                                      \
     HALO_HAS_##presence(name)
 
-#define PART(name) struct halo_part_##name {
+#define PART(name, nulls) struct halo_part_##name {
 #define PART_END(name)                                                                                                \
     };                                                                                                                \
     struct halo_part_##name##_list {                                                                                  \

@@ -137,7 +137,7 @@ static int64_t between_i(int level, int64_t lo, int64_t hi)
 #define HAS_NUL(name) here->has_##name = level != 2;
 #define HAS_LINK(name) here->has_##name = level != 2;
 
-#define PART(name)                                                                                                    \
+#define PART(name, nulls)                                                                                             \
     static void fill_part_##name(struct halo_part_##name *here, int level)                                            \
     {
 #define PART_END(name) }

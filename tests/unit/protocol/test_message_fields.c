@@ -67,7 +67,7 @@ struct field {
 #define F(knd, prs, nam, lo, hi, dflt, ref, doc) ROW(knd, prs, nam, lo, hi, dflt, ref)
 #define EVENT(id_, name, wire, terminal, doc) BEGIN(fields_of_ev_##name, wire, HALO_EV_##id_)
 #define EVENT_END(name) END
-#define PART(name) BEGIN(fields_of_part_##name, #name, 0)
+#define PART(name, nulls) BEGIN(fields_of_part_##name, #name, 0)
 #define PART_END(name) END
 #include <protocol/message.def>
 
@@ -91,7 +91,7 @@ static const struct field *ev_fields(int type, size_t *ret_n)
 
 static const struct field *part_fields(const char *part, size_t *ret_n)
 {
-#define PART(name)                                                                                                    \
+#define PART(name, nulls)                                                                                             \
     if (strcmp(part, #name) == 0)                                                                                     \
         return fields_of_part_##name(ret_n);
 #include <protocol/message.def>
@@ -296,7 +296,10 @@ static int wrong_types_inside(json_t *root, const struct field *outer, const cha
     for (size_t i = 0; i < n_fields; i++) {
         snprintf(place, sizeof place, "%s.%s%s.%s: ", message, outer->name, outer->kind == OBJS ? "[0]" : "",
                  fields[i].name);
-        n += wrong_types(root, object, &fields[i], place, try, events && fields[i].kind == F64);
+        bool lax = fields[i].presence != REQ &&
+                   (strcmp(outer->ref, "chat") == 0 || strcmp(outer->ref, "tool_call") == 0);
+
+        n += wrong_types(root, object, &fields[i], place, try, lax || (events && fields[i].kind == F64));
         if (fields[i].presence == REQ) {
             json_t *kept = json_incref(json_object_get(object, fields[i].name));
             struct halo_refusal refusal;

@@ -222,6 +222,22 @@ static void conversations(void **state)
     EXPECT_ALL(cases);
 }
 
+static void expect_sent_on(const char *line, const char *as)
+{
+    struct halo_refusal refusal;
+    struct halo_json w;
+    struct halo_msg msg;
+
+    halo_json_init(&w);
+    if (halo_msg_decode(&msg, line, strlen(line), HALO_ROLE_CLIENT, &refusal) != 0)
+        fail_msg("%s", refusal.message);
+    assert_int_equal(halo_msg_encode(&w, &msg), 0);
+    w.at[w.len - 1] = '\0';
+    assert_string_equal(w.at, as);
+    halo_msg_finish(&msg);
+    halo_json_finish(&w);
+}
+
 /* What is free-form comes back as it was: order, numbers with a fraction, escapes; and nothing is taken for content. */
 static void free_form_is_kept(void **state)
 {
@@ -234,20 +250,46 @@ static void free_form_is_kept(void **state)
           "{\"role\":\"tool\",\"content\":[{\"type\":\"text\",\"text\":\"t\"}],\"name\":\"f\",\"tool_call_id\":\"a\"}],"
           "\"tools\":[{\"b\":1,\"a\":{\"type\":\"id\"}}],\"template_vars\":{\"messages\":[],\"id\":2}}",
     };
-    struct halo_refusal refusal;
-    struct halo_json w;
-    struct halo_msg msg;
 
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        halo_json_init(&w);
-        if (halo_msg_decode(&msg, lines[i], strlen(lines[i]), HALO_ROLE_CLIENT, &refusal) != 0)
-            fail_msg("%s", refusal.message);
-        assert_int_equal(halo_msg_encode(&w, &msg), 0);
-        w.at[w.len - 1] = '\0';
-        assert_string_equal(w.at, lines[i]);
-        halo_msg_finish(&msg);
-        halo_json_finish(&w);
-    }
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        expect_sent_on(lines[i], lines[i]);
+}
+
+/* What clients write that fill in every field they know: null where they have nothing, which is what is sent on. */
+static void nulls_of_a_message_are_absent(void **state)
+{
+    static const struct {
+        const char *sent, *meant;
+    } lines[] = {
+        {T "[{\"role\":\"user\",\"content\":\"a\",\"name\":null,\"tool_call_id\":null,\"tool_calls\":null,"
+           "\"reasoning_content\":null,\"reasoning\":null,\"thinking\":null,\"tool_plan\":null}]}",
+         T "[{\"role\":\"user\",\"content\":\"a\"}]}"},
+        {T "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":null,\"type\":null,"
+           "\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]}",
+         T "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"f\","
+           "\"arguments\":{}}}]}]}"},
+    };
+    static const struct refused cases[] = {
+        {T "[{\"role\":null,\"content\":\"\"}]}", BAD_REQUEST,
+         "template.messages[0].role: expected a string, got null", NO_OFFSET, ID7},
+        {T "[{\"role\":\"assistant\",\"tool_calls\":null}]}", BAD_REQUEST,
+         "template.messages[0]: field \"content\" is required", NO_OFFSET, ID7},
+        {T "[{\"role\":\"assistant\",\"tool_plan\":null}]}", BAD_REQUEST,
+         "template.messages[0]: field \"content\" is required", NO_OFFSET, ID7},
+        {T "null}", BAD_REQUEST, "template.messages: expected an array, got null", NO_OFFSET, ID7},
+        {CALL("{\"function\":null}"), BAD_REQUEST, "tool_calls[0].function: expected an object, got null", NO_OFFSET,
+         ID7},
+        {CALL("{\"function\":{\"name\":\"f\",\"arguments\":null}}"), BAD_REQUEST,
+         "function.arguments: expected an object or a string, got null", NO_OFFSET, ID7},
+        {T "[{\"role\":\"u\",\"content\":\"\"}],\"tools\":null}", BAD_REQUEST,
+         "template.tools: expected an array, got null", NO_OFFSET, ID7},
+        {G "\"prompt\":\"\",\"stop\":null}", BAD_REQUEST, "generate.stop: expected an array, got null", NO_OFFSET,
+         ID7},
+    };
+
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        expect_sent_on(lines[i].sent, lines[i].meant);
+    EXPECT_ALL(cases);
 }
 
 static void numbers_out_of_range(void **state)
@@ -413,7 +455,7 @@ int main(void)
         cmocka_unit_test(doubled_fields),
         cmocka_unit_test(unknown_fields_with_advice),
         cmocka_unit_test(conversations),
-        cmocka_unit_test(free_form_is_kept),
+        cmocka_unit_test(free_form_is_kept), cmocka_unit_test(nulls_of_a_message_are_absent),
         cmocka_unit_test(numbers_out_of_range),
         cmocka_unit_test(choices),
         cmocka_unit_test(deep_nesting),
