@@ -17,14 +17,26 @@ static int need_string(struct halo_jinja_run *run, const struct halo_jinja_call 
     return halo_jinja_type_error(run, "a method of strings needs a string", call->arg[which]);
 }
 
+/* At most so many; negative, and not given: all. */
+static int take_count(struct halo_jinja_run *run, const struct halo_jinja_call *call, size_t which, int64_t *ret)
+{
+    struct halo_jinja_value v = call->arg[which];
+    if (v.kind != HALO_JINJA_INT && v.kind != HALO_JINJA_BOOL && v.kind != HALO_JINJA_MISSING)
+        return halo_jinja_type_error(run, "a count is an integer", v);
+    *ret = v.kind == HALO_JINJA_INT ? v.integer : v.kind == HALO_JINJA_BOOL ? v.boolean : -1;
+    return 0;
+}
+
 METHOD(strip) { return halo_jinja_strip(run, call->self.string, call->arg[0], (unsigned)call->native->op, ret); }
 
 METHOD(case) { return halo_jinja_change_case(run, call->self.string, call->native->op, ret); }
 
 METHOD(replace)
 {
-    int64_t max = call->arg[2].kind == HALO_JINJA_INT ? call->arg[2].integer : -1;
-    int r = need_string(run, call, 0);
+    int64_t max = -1;
+    int r = take_count(run, call, 2, &max);
+    if (r == 0)
+        r = need_string(run, call, 0);
     if (r == 0)
         r = need_string(run, call, 1);
     return r ? r : halo_jinja_replace(run, call->self.string, call->arg[0].string, call->arg[1].string, max, ret);
@@ -92,20 +104,29 @@ static int split_space(struct halo_jinja_run *run, const struct halo_jinja_strin
     return r;
 }
 
+/* What split and rsplit are given: no separator means white space, no count all. */
+static int take_split(struct halo_jinja_run *run, const struct halo_jinja_call *call, int64_t *ret_max)
+{
+    int r = halo_jinja_steps(run, call->self.string->n / 64);
+    if (r == 0)
+        r = take_count(run, call, 1, ret_max);
+    if (r == 0 && given(call->arg[0]))
+        r = need_string(run, call, 0);
+    if (r == 0 && given(call->arg[0]) && call->arg[0].string->n == 0)
+        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "split by an empty string");
+    return r;
+}
+
 METHOD(split)
 {
     const struct halo_jinja_string *s = call->self.string;
-    int64_t max = call->arg[1].kind == HALO_JINJA_INT ? call->arg[1].integer : -1;
+    int64_t max = -1;
     size_t from = 0;
-    int r = halo_jinja_new_list(run, HALO_JINJA_LIST, ret);
+    int r = take_split(run, call, &max);
     if (r == 0)
-        r = halo_jinja_steps(run, s->n / 64);
+        r = halo_jinja_new_list(run, HALO_JINJA_LIST, ret);
     if (r == 0 && !given(call->arg[0]))
         return split_space(run, s, max, *ret);
-    if (r == 0)
-        r = need_string(run, call, 0);
-    if (r == 0 && call->arg[0].string->n == 0)
-        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "split by an empty string");
     for (; r == 0 && max != 0; max--) {
         ptrdiff_t found = halo_jinja_find(s, from, call->arg[0].string);
         if (found < 0)
@@ -127,32 +148,49 @@ static ptrdiff_t find_last(const struct halo_jinja_string *s, size_t end, const 
     return -1;
 }
 
+/* The last part first. */
+static int rsplit_space(struct halo_jinja_run *run, const struct halo_jinja_string *s, int64_t max,
+                        struct halo_jinja_value parts)
+{
+    size_t end = halo_jinja_without_space(s->bytes, s->n), n;
+    int r = 0;
+    while (r == 0 && end > 0) {
+        size_t from = end;
+        while (from > 0 && !halo_jinja_is_space(halo_jinja_char_before(s->bytes, from, &n)))
+            from -= n;
+        if (max-- == 0)
+            return push_cut(run, s, 0, end, parts);
+        r = push_cut(run, s, from, end, parts);
+        end = halo_jinja_without_space(s->bytes, from);
+    }
+    return r;
+}
+
+static int rsplit_by(struct halo_jinja_run *run, const struct halo_jinja_string *s, const struct halo_jinja_string *by,
+                     int64_t max, struct halo_jinja_value parts)
+{
+    size_t end = s->n;
+    int r = halo_jinja_steps(run, s->n / 16 * (1 + by->n / 16));
+    for (; r == 0 && max != 0; max--) {
+        ptrdiff_t found = find_last(s, end, by);
+        if (found < 0)
+            break;
+        r = push_cut(run, s, (size_t)found + by->n, end, parts);
+        end = (size_t)found;
+    }
+    return r ? r : push_cut(run, s, 0, end, parts);
+}
+
 METHOD(rsplit)
 {
     const struct halo_jinja_string *s = call->self.string;
-    int64_t max = call->arg[1].kind == HALO_JINJA_INT ? call->arg[1].integer : -1;
     struct halo_jinja_value parts;
-    size_t end = s->n;
-    if (max < 0)
-        return str_split(run, call, ret);
-    if (!given(call->arg[0]))
-        return halo_jinja_fail(run, HALO_JINJA_RUNTIME, "rsplit with a count needs a separator here");
-    int r = need_string(run, call, 0);
-    if (r == 0 && call->arg[0].string->n == 0)
-        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "split by an empty string");
+    int64_t max = -1;
+    int r = take_split(run, call, &max);
     if (r == 0)
         r = halo_jinja_new_list(run, HALO_JINJA_LIST, &parts);
-    for (; r == 0 && max > 0; max--) {
-        ptrdiff_t found = find_last(s, end, call->arg[0].string);
-        if (found < 0)
-            break;
-        r = push_cut(run, s, (size_t)found + call->arg[0].string->n, end, parts);
-        end = (size_t)found;
-    }
     if (r == 0)
-        r = halo_jinja_steps(run, s->n / 16 * (1 + call->arg[0].string->n / 16));
-    if (r == 0)
-        r = push_cut(run, s, 0, end, parts);
+        r = given(call->arg[0]) ? rsplit_by(run, s, call->arg[0].string, max, parts) : rsplit_space(run, s, max, parts);
     if (r == 0)
         r = halo_jinja_new_list(run, HALO_JINJA_LIST, ret);
     for (size_t i = r ? 0 : parts.list->n; i-- > 0 && r == 0;)

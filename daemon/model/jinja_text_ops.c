@@ -45,8 +45,7 @@ int halo_jinja_strip(struct halo_jinja_run *run, const struct halo_jinja_string 
         }
     if (sides & HALO_JINJA_RIGHT)
         for (; to > from; to -= n) {
-            for (n = 1; n < 4 && n < to - from && ((unsigned char)string->bytes[to - n] & 0xC0) == 0x80;)
-                n++;
+            halo_jinja_char_before(string->bytes + from, to - from, &n);
             if (!in_set(set, string->bytes + to - n, n))
                 break;
         }

@@ -55,6 +55,18 @@ uint32_t halo_jinja_char(const char *bytes, size_t n, size_t *ret_n)
     return *ret_n == 1 ? (unsigned char)bytes[0] : halo_utf8_decode(bytes, *ret_n);
 }
 
+uint32_t halo_jinja_char_before(const char *bytes, size_t end, size_t *ret_n)
+{
+    size_t back = 1;
+    while (back < 4 && back < end && ((unsigned char)bytes[end - back] & 0xC0) == 0x80)
+        back++;
+    uint32_t c = halo_jinja_char(bytes + end - back, back, ret_n);
+    if (*ret_n == back)
+        return c;
+    *ret_n = 1;
+    return (unsigned char)bytes[end - 1];
+}
+
 size_t halo_jinja_char_put(char *at, uint32_t c)
 {
     if (c < 0x80) {
@@ -94,14 +106,8 @@ size_t halo_jinja_skip_space(const char *bytes, size_t n)
 
 size_t halo_jinja_without_space(const char *bytes, size_t n)
 {
-    while (n > 0) {
-        size_t back = 1, length;
-        while (back < 4 && back < n && ((unsigned char)bytes[n - back] & 0xC0) == 0x80)
-            back++;
-        uint32_t c = halo_jinja_char(bytes + n - back, back, &length);
-        if (length != back || !halo_jinja_is_space(c))
-            break;
+    size_t back;
+    while (n > 0 && halo_jinja_is_space(halo_jinja_char_before(bytes, n, &back)))
         n -= back;
-    }
     return n;
 }
