@@ -1,8 +1,9 @@
 /* runtime.c: the functions of libamdhip64.so, over streams, memory and kernels.host.
  *
  * $HALO_HIP_EMU_DISCRETE=1 makes the GPU a discrete one: pinned memory is reached by copies alone, and the architecture
- * stays "host". Copies to and from device memory are checked against the pieces that were taken: one that leaves them
- * loses the device, as on a GPU.
+ * stays "host". $HALO_HIP_EMU_ARCH is another architecture, whose kernels are taken instead ("gfx1010": no dot4, no
+ * matrix units). $HALO_HIP_EMU_WITHOUT: kernels whose names begin so are not there. Copies to and from device memory are
+ * checked against the pieces that were taken: one that leaves them loses the device, as on a GPU.
  */
 #include "emu.h"
 #include "host_abi.h"
@@ -47,6 +48,12 @@ static bool discrete(void)
     return text && strcmp(text, "1") == 0;
 }
 
+static const char *setting(const char *name, const char *otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? text : otherwise;
+}
+
 int hipInit(unsigned int flags)
 {
     CALL();
@@ -89,7 +96,7 @@ int hipGetDevicePropertiesR0600(void *ret, int device)
     memcpy(bytes + 308, &wave, sizeof(wave));
     memcpy(bytes + 388, &units, sizeof(units));
     memcpy(bytes + 396, &integrated, sizeof(integrated));
-    strcpy(bytes + 1160, "host:emulated");
+    snprintf(bytes + 1160, 256, "%s:emulated", setting("HALO_HIP_EMU_ARCH", "host"));
     return device == 0 ? EMU_SUCCESS : 101;
 }
 
@@ -151,7 +158,7 @@ static int do_copy(void *ud)
         memcpy(c->to, c->from, c->n);
     if (ok && c->flip && c->n > 8)
         ((unsigned char *)c->to)[c->n / 8 * 4 + 2] ^= 0x10;
-    else
+    if (!ok)
         fprintf(stderr, "hip-emu: a copy of %zu bytes leaves its memory\n", c->n);
     return ok ? 0 : -1;
 }
@@ -317,7 +324,8 @@ int hipModuleGetFunction(void **ret, void *module, const char *name)
 {
     CALL();
     const struct module *m = module;
-    const struct halo_host_kernel *kernel = m->find(name);
+    const char *without = setting("HALO_HIP_EMU_WITHOUT", NULL);
+    const struct halo_host_kernel *kernel = without && strncmp(name, without, strlen(without)) == 0 ? NULL : m->find(name);
     static struct function functions[1024];
     static size_t n_functions;
     if (!kernel)

@@ -5,6 +5,7 @@
  * of RDNA3, and lanes 16 .. 31 that do not repeat lanes 0 .. 15 are a fault too. LDS is filled with NaNs before each block; under
  * AddressSanitizer the bytes behind it are poisoned; under ThreadSanitizer the fibers are threads of their own, ordered by nothing
  * but the meeting points, so that a missing barrier is a data race.
+ * With HALO_NO_DOT4 and HALO_NO_MATRIX it stands for the oldest chip, gfx1010, and kernels go the ways that they go there.
  * The core is gfx_host.cpp. Several OS threads may each run a launch.
  */
 #ifndef HALO_GFX_HOST_H
@@ -69,12 +70,16 @@ HALO_DEVICE int halo_dot4(int a, int b, int c)
         c += (int)(int8_t)(a >> i) * (int)(int8_t)(b >> i);
     return c;
 }
+#if defined(HALO_NO_DOT4)
+HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return halo_dot4(a, b, c); } /* as in gfx_amd.h: below 128 it is the same */
+#else
 HALO_DEVICE int halo_dot4_u(int a, int b, int c)
 {
     for (int i = 0; i < 32; i += 8)
         c += (int)(uint8_t)(a >> i) * (int)(int8_t)(b >> i);
     return c;
 }
+#endif
 
 HALO_DEVICE void halo_schedule_here(void) {}
 
@@ -107,6 +112,12 @@ HALO_DEVICE float halo_fma(float x, float y, float z) { return fmaf(x, y, z); }
 HALO_DEVICE float halo_rint(float x) { return rintf(x); }
 HALO_DEVICE float halo_max(float x, float y) { return fmaxf(x, y); }
 HALO_DEVICE float halo_abs(float x) { return fabsf(x); }
+
+HALO_DEVICE float halo_dot2(uint32_t x, uint32_t y, float c)
+{
+    c = fmaf(halo_half_float((uint16_t)x), halo_half_float((uint16_t)y), c);
+    return fmaf(halo_half_float((uint16_t)(x >> 16)), halo_half_float((uint16_t)(y >> 16)), c);
+}
 
 struct halo_frag { uint16_t e[16]; };
 struct halo_acc {
