@@ -18,7 +18,6 @@
 #include <cmocka.h>
 
 #define N_MAX 100000
-#define PATIENCE_MS 20000
 
 static struct rig rig;
 
@@ -34,6 +33,8 @@ static bool talk(struct asked *asked, size_t n)
     struct client client;
     size_t n_ended = 0;
     bool open = true;
+    for (size_t i = 0; i < n; i++) /* what an earlier connection was told is not this one's */
+        asked[i].n_terminal = 0;
     client_connect(&client, &rig);
     for (size_t i = 0; i < n && open; i++) {
         size_t len = strlen(asked[i].line);
@@ -44,7 +45,7 @@ static bool talk(struct asked *asked, size_t n)
         struct halo_ev ev;
         const char *line;
         size_t len;
-        open = client_line(&client, &line, &len, PATIENCE_MS);
+        open = client_line(&client, &line, &len);
         if (!open)
             break;
         assert_int_equal(halo_ev_decode(&ev, line, len, HALO_EV_STRICT, &refusal), 0);
@@ -112,10 +113,10 @@ static bool run(uint64_t n)
     int status;
     struct stat st;
     snprintf(variable, sizeof(variable), "HALO_FAIL_AT=%llu", (unsigned long long)n);
-    if (rig_try_start(&rig, "[engine]\nstatus_ms = 5000\n[daemon]\ndrain_ms = 200\n", env, &status)) {
+    if (rig_try_start(&rig, "[engine]\nstatus_ms = 5000\n[daemon]\ndrain_ms = 20\n", env, &status)) {
         converse();
         kill(rig.pid, SIGTERM);
-        status = rig_wait(&rig, PATIENCE_MS);
+        status = rig_wait(&rig);
         if (status != 0)
             fail_msg("allocation %llu: wait status %d at the end", (unsigned long long)n, status);
     } else if (!WIFEXITED(status) || WEXITSTATUS(status) != 1) {

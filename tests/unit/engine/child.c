@@ -102,7 +102,7 @@ void child_send(struct child *child, const char *format, ...)
     line[n] = '\n'; /* over the NUL */
     for (int at = 0; at <= n;) {
         struct pollfd wait = {.fd = child->fd_in, .events = POLLOUT};
-        assert_true(poll(&wait, 1, 20000) == 1);
+        assert_true(poll(&wait, 1, CHILD_PATIENCE_MS) == 1);
         ssize_t done = write(child->fd_in, line + at, (size_t)(n + 1 - at > 4096 ? 4096 : n + 1 - at));
         assert_true(done > 0);
         at += (int)done;
@@ -155,7 +155,6 @@ static void take_line(struct child *child, const char *line, size_t len)
     if (halo_ev_decode(&ev, line, len, HALO_EV_STRICT, &refusal) != 0)
         fail_msg("no event: %s in %.*s", refusal.message, (int)len, line);
     if (ev.type == HALO_EV_HEARTBEAT) {
-        child->n_beats++;
         child->activity = ev.heartbeat.activity;
         child->phase_ms = ev.heartbeat.phase_ms;
     } else if (ev.id.kind == HALO_ID_NONE) {
@@ -190,7 +189,7 @@ bool child_read(struct child *child, int timeout_ms)
 struct child_request *child_wait(struct child *child, int64_t id)
 {
     struct child_request *request = &child->requests[id];
-    uint64_t until_ms = halo_clock_ms() + 20000;
+    uint64_t until_ms = halo_clock_ms() + CHILD_PATIENCE_MS;
     while (request->n_terminal == 0) {
         if (halo_clock_ms() > until_ms || !child_read(child, 100))
             fail_msg("request %lld has no terminal event", (long long)id);
@@ -201,7 +200,7 @@ struct child_request *child_wait(struct child *child, int64_t id)
 int child_end(struct child *child)
 {
     int status = 0;
-    uint64_t until_ms = halo_clock_ms() + 10000;
+    uint64_t until_ms = halo_clock_ms() + CHILD_PATIENCE_MS;
     if (child->link)
         shutdown(child->fd_in, SHUT_WR);
     else

@@ -11,6 +11,7 @@
 #include "fake_device.h"
 
 #define CHILD_MAX 2048
+#define CHILD_PATIENCE_MS 120000 /* what is waited for comes, on a slow machine late */
 
 struct child_request { /* what came for one id */
     int64_t id;
@@ -34,7 +35,6 @@ struct child {
     struct halo_line_reader lines;
     struct fake_control *control; /* shared with the child */
     struct child_request *requests; /* [CHILD_MAX] by id */
-    uint32_t n_beats;
     enum halo_wire_activity activity; /* of the last heartbeat */
     int64_t phase_ms;
     uint32_t n_unaddressed;       /* events with id null, heartbeats apart */

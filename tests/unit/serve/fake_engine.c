@@ -16,13 +16,15 @@
  *   never=1    no done at all
  *   poison=1   SIGKILL to itself, in each engine again, once all other requests have begun
  *   each=1     SIGKILL to itself after each committed token
+ *   from=N     in engines before the N-th start: eight events of this request, then none
  *   loop=K     the notice of a loop from the K-th event on, unless halod says that it was told
  * The moments count from the beginning of the reply: one that goes on after a death does not die of the same again. The
  * text of a token is its letter, `size` times. A score is scripted in the same way by its text: n rows, each an event.
- * load: "slow-MS" takes so long, "stall" does not get on in the first engine, "die" kills, "dieagain" kills when it is
- * loaded into any engine but the first, "fail" fails, "brief" is given up by the engine itself at once, "changes" has
- * other files each time, "crowd" makes all other models go, of which is told 200 ms later and requests for them are
- * answered then; everything else works. generate with a model that is not loaded is not_found.
+ * load: "slow-MS" takes so long, "first-MS" only in the first engine, "stall" does not get on in the first engine, "die"
+ * kills, "dieagain" kills when it is loaded into any engine but the first, "fail" fails, "brief" is given up by the
+ * engine itself at once, "changes" has other files each time, "crowd" makes all other models go, of which is told 200 ms
+ * later and requests for them are answered then; everything else works. generate with a model that is not loaded is
+ * not_found.
  * Environment:
  *   FAKE_DIR          a directory in which starts are counted
  *   FAKE_FAIL_STARTS  N: the first N starts exit at once
@@ -31,7 +33,7 @@
  *   FAKE_MUTE         1: never answers hello
  *   FAKE_STUBBORN     1: ignores SIGTERM and the end of its socket
  *   FAKE_SAVE         die: SIGKILL to itself when it is to save prefixes; never: no answer to that
- *   FAKE_QUIET_MS     N: no heartbeats and no answers from N ms on, first start only
+ *   FAKE_QUIET        1: no heartbeats and no answers once a generate has ended, first start only
  */
 #include <assert.h>
 #include <errno.h>
@@ -54,7 +56,7 @@ struct job {
     int64_t id;
     bool used, paused, started, loop_told;
     enum halo_msg_type type;
-    long n, us, size, die, exit, hang, garbage, wrong, early, twice, never, stuck, as, poison, each, loop;
+    long n, us, size, die, exit, hang, garbage, wrong, early, twice, never, stuck, as, poison, each, loop, from;
     long events, done, begun_at; /* begun_at: events that were there when it came */
     double nll;
     bool pin, keeps;
@@ -69,7 +71,7 @@ static struct halo_json out;
 static struct job jobs[MAX_RUNNING];
 static char models[MAX_MODELS][64];
 static int n_starts;
-static bool is_stuck, is_stalled;
+static bool is_stuck, is_stalled, has_ended;
 static char going[MAX_MODELS][64];
 static int64_t late[MAX_MODELS]; /* requests for those that go */
 static int n_going, n_late;
@@ -173,6 +175,7 @@ static void read_script(struct job *job, const char *script)
     job->poison = word(script, "poison", 0);
     job->each = word(script, "each", 0);
     job->loop = word(script, "loop", 0);
+    job->from = word(script, "from", 0);
 }
 
 /* Goes on where the client is. What does not fit together is a defect of halod. */
@@ -294,6 +297,8 @@ static void begin_load(const struct halo_msg *msg)
         is_stalled = job->paused = true;
     if (strncmp(name, "slow-", 5) == 0)
         job->due_us += (uint64_t)atol(name + 5) * 1000;
+    if (strncmp(name, "first-", 6) == 0 && n_starts == 1)
+        job->due_us += (uint64_t)atol(name + 6) * 1000;
 }
 
 static void end_done(struct job *job, enum halo_wire_finish reason)
@@ -356,19 +361,26 @@ static void tell_loop(struct job *job)
     emit(&ev);
 }
 
+/* Nothing more comes of it by itself. */
+static bool is_held(const struct job *job)
+{
+    return (job->never && job->done == job->n) || (n_starts < job->from && job->events >= job->begun_at + 8);
+}
+
 static void step_generate(struct job *job)
 {
     static char text[1 << 16];
     struct halo_id id = halo_id_of(job->id);
     struct halo_ev ev;
+    if (is_held(job))
+        return;
     if (job->done == job->n) {
-        if (job->never)
-            return;
         if (job->twice) {
             struct job copy = *job;
             end_done(&copy, HALO_WIRE_FINISH_LENGTH);
         }
         end_done(job, HALO_WIRE_FINISH_LENGTH);
+        has_ended = true;
         return;
     }
     if (!job->started) {
@@ -631,8 +643,9 @@ static int step_all(uint64_t now)
             else if (!poisons(job))
                 step_generate(job);
         }
-        if (job->used && !(job->never && job->done == job->n)) {
-            int left = job->due_us > now ? (int)((job->due_us - now + 999) / 1000) : 0;
+        if (job->used && !is_held(job)) {
+            uint64_t after = now_us(); /* events without a pause follow each other at once */
+            int left = job->due_us > after ? (int)((job->due_us - after + 999) / 1000) : 0;
             wait_ms = left < wait_ms ? left : wait_ms;
         }
     }
@@ -681,11 +694,11 @@ static void read_some(struct halo_line_reader *reader, bool mute)
             take_line(line, len);
 }
 
+static bool is_over(void) { return has_ended && n_starts < 2 && env_number("FAKE_QUIET"); }
+
 int main(int argc, char **argv)
 {
     struct halo_line_reader reader;
-    uint64_t start = now_us();
-    uint64_t quiet_us = (uint64_t)env_number("FAKE_QUIET_MS") * 1000;
     bool mute = env_number("FAKE_MUTE") != 0;
     for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], "--fd") == 0)
@@ -705,7 +718,7 @@ int main(int argc, char **argv)
     halo_line_init(&reader, 64u << 20);
     for (;;) {
         uint64_t now = now_us();
-        bool quiet = mute || (quiet_us > 0 && n_starts < 2 && now - start > quiet_us);
+        bool quiet = mute || is_over();
         int wait_ms = quiet ? 50 : step_all(now);
         if (!quiet)
             beat(now);
@@ -715,6 +728,6 @@ int main(int argc, char **argv)
             flush_out();
         struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, wait_ms) > 0)
-            read_some(&reader, quiet);
+            read_some(&reader, mute || is_over());
     }
 }

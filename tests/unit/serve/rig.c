@@ -19,8 +19,6 @@
 
 #include <cmocka.h>
 
-#define START_MS 20000
-
 uint64_t rig_now_ms(void)
 {
     struct timespec t;
@@ -83,7 +81,7 @@ static bool launch(struct rig *rig, const char *config, const char *const *env, 
     assert_true(rig->pid >= 0);
     if (rig->pid == 0)
         child(rig, env);
-    for (uint64_t end = rig_now_ms() + START_MS; rig_now_ms() < end;) {
+    for (uint64_t end = rig_now_ms() + RIG_PATIENCE_MS; rig_now_ms() < end;) {
         int fd = try_connect(rig);
         if (fd >= 0) {
             close(fd);
@@ -123,15 +121,15 @@ bool rig_try_start(struct rig *rig, const char *config, const char *const *env, 
     return launch(rig, config, env, ret_status);
 }
 
-int rig_wait(struct rig *rig, int ms)
+int rig_wait(struct rig *rig)
 {
     int status;
-    for (uint64_t end = rig_now_ms() + (uint64_t)ms; rig_now_ms() < end; rig_sleep_ms(2))
+    for (uint64_t end = rig_now_ms() + RIG_PATIENCE_MS; rig_now_ms() < end; rig_sleep_ms(2))
         if (waitpid(rig->pid, &status, WNOHANG) == rig->pid)
             return status;
     kill(rig->pid, SIGKILL);
     waitpid(rig->pid, &status, 0);
-    fail_msg("halod did not end within %d ms", ms);
+    fail_msg("halod did not end");
     return -1;
 }
 
@@ -160,7 +158,7 @@ static void show_log(const struct rig *rig)
 void rig_stop(struct rig *rig)
 {
     kill(rig->pid, SIGTERM);
-    int status = rig_wait(rig, 15000);
+    int status = rig_wait(rig);
     if (status != 0)
         show_log(rig);
     assert_int_equal(status, 0);
@@ -192,7 +190,7 @@ int rig_engine_starts(const struct rig *rig)
 pid_t rig_engine_pid(const struct rig *rig)
 {
     long last = 0;
-    for (uint64_t end = rig_now_ms() + START_MS; read_starts(rig, &last) == 0; rig_sleep_ms(2))
+    for (uint64_t end = rig_now_ms() + RIG_PATIENCE_MS; read_starts(rig, &last) == 0; rig_sleep_ms(2))
         assert_true(rig_now_ms() < end);
     return (pid_t)last;
 }
@@ -232,6 +230,13 @@ bool rig_log_before(const struct rig *rig, const char *first, const char *second
 bool rig_log_has(const struct rig *rig, const char *text)
 {
     return rig_log_count(rig, text) > 0;
+}
+
+void rig_wait_log(const struct rig *rig, const char *text)
+{
+    for (uint64_t end = rig_now_ms() + RIG_PATIENCE_MS; !rig_log_has(rig, text); rig_sleep_ms(5))
+        if (rig_now_ms() > end)
+            fail_msg("the log does not say '%s'", text);
 }
 
 void client_connect(struct client *client, const struct rig *rig)
@@ -274,9 +279,9 @@ void client_sendf(struct client *client, const char *format, ...)
     client_send(client, line);
 }
 
-bool client_line(struct client *client, const char **ret_line, size_t *ret_len, int ms)
+bool client_line(struct client *client, const char **ret_line, size_t *ret_len)
 {
-    uint64_t end = rig_now_ms() + (uint64_t)ms;
+    uint64_t end = rig_now_ms() + RIG_PATIENCE_MS;
     for (;;) {
         int r = halo_line_next(&client->reader, ret_line, ret_len);
         if (r == 0)
@@ -285,7 +290,7 @@ bool client_line(struct client *client, const char **ret_line, size_t *ret_len, 
         uint64_t now = rig_now_ms();
         struct pollfd p = {.fd = client->fd, .events = POLLIN};
         if (now >= end || poll(&p, 1, (int)(end - now)) == 0)
-            fail_msg("no line within %d ms", ms);
+            fail_msg("no line within %d ms", RIG_PATIENCE_MS);
         char *at;
         size_t room;
         assert_int_equal(halo_line_reserve(&client->reader, 4096, &at, &room), 0);
@@ -296,22 +301,22 @@ bool client_line(struct client *client, const char **ret_line, size_t *ret_len, 
     }
 }
 
-void client_event(struct client *client, struct halo_ev *ret_ev, int ms)
+void client_event(struct client *client, struct halo_ev *ret_ev)
 {
     struct halo_refusal refusal;
     const char *line;
     size_t len;
-    if (!client_line(client, &line, &len, ms))
+    if (!client_line(client, &line, &len))
         fail_msg("the connection ended");
     if (halo_ev_decode(ret_ev, line, len, HALO_EV_STRICT, &refusal) != 0)
         fail_msg("no event: %s: %.*s", refusal.message, (int)len, line);
 }
 
-void client_terminal(struct client *client, int64_t id, struct halo_ev *ret_ev, int ms)
+void client_terminal(struct client *client, int64_t id, struct halo_ev *ret_ev)
 {
     struct halo_id wanted = halo_id_of(id);
     for (;;) {
-        client_event(client, ret_ev, ms);
+        client_event(client, ret_ev);
         if (halo_ev_is_terminal(ret_ev->type) && halo_id_equal(&ret_ev->id, &wanted))
             return;
         halo_ev_finish(ret_ev);
@@ -322,12 +327,38 @@ enum halo_ev_type client_ask(struct client *client, const char *line, int64_t id
 {
     struct halo_ev ev;
     client_send(client, line);
-    client_terminal(client, id, &ev, 20000);
+    client_terminal(client, id, &ev);
     enum halo_ev_type type = ev.type;
     if (ret_code != NULL)
         *ret_code = type == HALO_EV_ERROR ? ev.error.code : HALO_ERROR_NONE;
     halo_ev_finish(&ev);
     return type;
+}
+
+long client_counter(struct client *client, const char *name)
+{
+    struct halo_ev ev;
+    char key[64];
+    client_send(client, "{\"type\":\"stats\",\"id\":\"stats\"}");
+    for (;;) {
+        client_event(client, &ev);
+        if (ev.type == HALO_EV_STATS)
+            break;
+        halo_ev_finish(&ev);
+    }
+    snprintf(key, sizeof(key), "\"%s\":", name);
+    const char *at = strstr(ev.stats.counters.at, key);
+    assert_non_null(at);
+    long value = atol(at + strlen(key));
+    halo_ev_finish(&ev);
+    return value;
+}
+
+void client_wait_counter(struct client *client, const char *name, long least)
+{
+    for (uint64_t end = rig_now_ms() + RIG_PATIENCE_MS; client_counter(client, name) < least; rig_sleep_ms(5))
+        if (rig_now_ms() > end)
+            fail_msg("%s does not come to %ld", name, least);
 }
 
 bool client_is_quiet(struct client *client, int ms)
@@ -389,7 +420,7 @@ bool stream_take(struct stream *stream, struct halo_ev *ev)
     return true;
 }
 
-void streams_read(struct client *client, struct stream *streams, size_t n, int ms)
+void streams_read(struct client *client, struct stream *streams, size_t n)
 {
     for (;;) {
         struct halo_ev ev;
@@ -398,7 +429,7 @@ void streams_read(struct client *client, struct stream *streams, size_t n, int m
             n_over += streams[j].over;
         if (n_over == n)
             return;
-        client_event(client, &ev, ms);
+        client_event(client, &ev);
         while (i < n && !stream_take(&streams[i], &ev))
             i++;
         if (i == n)

@@ -43,7 +43,7 @@ static void expect_error(const char *line, int64_t id, enum halo_error wanted)
 static void expect_loose_error(enum halo_error wanted)
 {
     struct halo_ev ev;
-    client_event(&client, &ev, 5000);
+    client_event(&client, &ev);
     assert_int_equal(ev.type, HALO_EV_ERROR);
     assert_int_equal(ev.id.kind, HALO_ID_NONE);
     assert_int_equal(ev.error.code, wanted);
@@ -54,12 +54,12 @@ static void answers_by_itself(void **state)
 {
     struct halo_ev ev;
     client_send(&client, "{\"type\":\"ping\"}\r");
-    client_event(&client, &ev, 5000);
+    client_event(&client, &ev);
     assert_int_equal(ev.type, HALO_EV_PONG);
     assert_int_equal(ev.id.kind, HALO_ID_NONE);
     halo_ev_finish(&ev);
     client_send(&client, "{\"type\":\"hello\",\"id\":\"\\u00e9\\n\"}");
-    client_event(&client, &ev, 5000);
+    client_event(&client, &ev);
     assert_int_equal(ev.type, HALO_EV_HELLO);
     assert_true(halo_str_is(ev.id.str, "\xc3\xa9\n"));
     assert_int_equal(ev.hello.protocol, 1);
@@ -115,7 +115,7 @@ static void streams_side_by_side(void **state)
     client_send(&client, "{\"type\":\"generate\",\"id\":\"one\",\"prompt\":\"n=30 size=5\"}");
     client_send(&client, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=20 size=7\"}");
     while (n_done < 3) {
-        client_event(&client, &ev, 5000);
+        client_event(&client, &ev);
         size_t which = ev.id.kind == HALO_ID_STR ? 1 : (size_t)ev.id.num;
         assert_true(which < 3);
         if (ev.type == HALO_EV_STARTED && which == 0)
@@ -144,12 +144,12 @@ static void draws_seeds(void **state)
     for (int i = 0; i < 2; i++) {
         struct halo_ev ev;
         client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}");
-        client_event(&client, &ev, 5000);
+        client_event(&client, &ev);
         assert_int_equal(ev.type, HALO_EV_STARTED);
         seeds[i] = ev.started.seed;
         assert_true(seeds[i] >= 0);
         halo_ev_finish(&ev);
-        client_terminal(&client, 1, &ev, 5000);
+        client_terminal(&client, 1, &ev);
         halo_ev_finish(&ev);
     }
     assert_true(seeds[0] != seeds[1]);
@@ -162,7 +162,7 @@ static void refuses_duplicate_ids(void **state)
     client_send(&client, "{\"type\":\"ping\",\"id\":\"\\u0061\"}");
     struct halo_ev ev;
     do {
-        client_event(&client, &ev, 5000);
+        client_event(&client, &ev);
         bool refused = ev.type == HALO_EV_ERROR;
         if (refused)
             assert_int_equal(ev.error.code, HALO_ERROR_DUPLICATE_ID);
@@ -172,7 +172,7 @@ static void refuses_duplicate_ids(void **state)
     } while (true);
     client_connect(&other, &rig); /* of another connection it is fine */
     client_send(&other, "{\"type\":\"ping\",\"id\":\"a\"}");
-    client_event(&other, &ev, 5000);
+    client_event(&other, &ev);
     assert_int_equal(ev.type, HALO_EV_PONG);
     halo_ev_finish(&ev);
     client_close(&other);
@@ -183,13 +183,13 @@ static void cancels(void **state)
     struct halo_ev ev;
     bool answered = false;
     client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=100000 us=2000\"}");
-    client_event(&client, &ev, 5000);
+    client_event(&client, &ev);
     halo_ev_finish(&ev);
-    client_event(&client, &ev, 5000);
+    client_event(&client, &ev);
     halo_ev_finish(&ev);
     client_send(&client, "{\"type\":\"cancel\",\"id\":2,\"target\":1}");
     for (bool done = false; !done;) {
-        client_event(&client, &ev, 5000);
+        client_event(&client, &ev);
         if (ev.type == HALO_EV_CANCELLED) {
             assert_int_equal(ev.id.num, 2);
             assert_int_equal(ev.cancelled.target.num, 1);
@@ -218,7 +218,7 @@ static void limits_open_requests(void **state)
     assert_int_equal(client_ask(&client, "{\"type\":\"ping\",\"id\":101}", 101, NULL), HALO_EV_PONG);
     client_connect(&other, &rig); /* nobody else is hurt */
     client_send(&other, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}");
-    client_terminal(&other, 1, &ev, 5000);
+    client_terminal(&other, 1, &ev);
     assert_int_equal(ev.type, HALO_EV_DONE);
     halo_ev_finish(&ev);
     client_close(&other);
@@ -229,7 +229,7 @@ static void merges_status_and_stats(void **state)
     struct halo_ev ev;
     assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"m\"}", 1, NULL), HALO_EV_LOADED);
     client_send(&client, "{\"type\":\"status\"}");
-    client_event(&client, &ev, 5000);
+    client_event(&client, &ev);
     assert_int_equal(ev.type, HALO_EV_STATUS);
     assert_true(halo_str_is(ev.status.engine.state, "ready"));
     assert_true(halo_str_is(ev.status.engine.device, "fake device"));
@@ -241,7 +241,7 @@ static void merges_status_and_stats(void **state)
     assert_non_null(strstr(ev.status.more.at, "\"engine_answered\":true"));
     halo_ev_finish(&ev);
     client_send(&client, "{\"type\":\"stats\"}");
-    client_event(&client, &ev, 5000);
+    client_event(&client, &ev);
     assert_int_equal(ev.type, HALO_EV_STATS);
     assert_non_null(strstr(ev.stats.counters.at, "\"engine_starts\":1"));
     assert_non_null(strstr(ev.stats.engine.at, "\"steps\":7"));
@@ -253,11 +253,11 @@ static void loads_outlive_their_client(void **state)
     struct client other;
     client_connect(&other, &rig);
     client_send(&other, "{\"type\":\"load\",\"id\":1,\"model\":\"slow-300\"}");
-    rig_sleep_ms(50);
+    rig_wait_log(&rig, "engine: loading slow-300");
     client_close(&other);
     client_send(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-300\",\"prompt\":\"\"}");
     struct halo_ev ev;
-    client_terminal(&client, 1, &ev, 5000);
+    client_terminal(&client, 1, &ev);
     assert_int_equal(ev.type, HALO_EV_DONE); /* it waited for that load */
     halo_ev_finish(&ev);
     assert_int_equal(rig_log_count(&rig, "engine: loading slow-300"), 1);
@@ -316,7 +316,7 @@ static void emits_ids_for_all(void **state)
     client_connect(&client, &rig);
     client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=6\"}");
     do {
-        client_event(&client, &ev, 5000);
+        client_event(&client, &ev);
         n_ids += ev.type == HALO_EV_COMMITTED;
         halo_ev_finish(&ev);
     } while (n_ids < 6);
@@ -336,17 +336,17 @@ static void limits_queue_and_lines(void **state)
     client_send(&client, "{\"type\":\"load\",\"id\":2,\"model\":\"slow-60001\"}");
     expect_error("{\"type\":\"load\",\"id\":3,\"model\":\"m\"}", 3, HALO_ERROR_QUEUE_FULL);
     client_send(&client, "{\"type\":\"cancel\",\"id\":4,\"target\":1}");
-    client_terminal(&client, 1, &ev, 5000);
+    client_terminal(&client, 1, &ev);
     assert_int_equal(ev.type, HALO_EV_DONE);
     halo_ev_finish(&ev);
     memset(big, 'x', sizeof(big));
     big[sizeof(big) - 1] = '\0';
     client_sendf(&client, "{\"type\":\"generate\",\"id\":5,\"prompt\":\"never=1 %s\"}", big);
-    client_event(&client, &ev, 5000);
+    client_event(&client, &ev);
     assert_int_equal(ev.type, HALO_EV_STARTED);
     halo_ev_finish(&ev);
     client_sendf(&client, "{\"type\":\"generate\",\"id\":6,\"prompt\":\"never=1 %s\"}", big);
-    client_terminal(&client, 6, &ev, 5000);
+    client_terminal(&client, 6, &ev);
     assert_int_equal(ev.type, HALO_EV_ERROR);
     assert_int_equal(ev.error.code, HALO_ERROR_TOO_MANY_REQUESTS);
     halo_ev_finish(&ev);
@@ -355,7 +355,7 @@ static void limits_queue_and_lines(void **state)
         assert_int_equal(write(client.fd, big, 2000), 2000);
         bool refused = false;
         while (!refused) {
-            client_event(&client, &ev, 5000);
+            client_event(&client, &ev);
             refused = ev.type == HALO_EV_ERROR;
             if (refused)
                 assert_int_equal(ev.error.code, HALO_ERROR_TOO_MANY_REQUESTS);
@@ -363,7 +363,7 @@ static void limits_queue_and_lines(void **state)
         }
         assert_int_equal(write(client.fd, big, 2000), 2000); /* thrown away, not said again */
         client_send(&client, "\n{\"type\":\"ping\",\"id\":9}");
-        client_terminal(&client, 9, &ev, 5000);
+        client_terminal(&client, 9, &ev);
         assert_int_equal(ev.type, HALO_EV_PONG);
         halo_ev_finish(&ev);
     }

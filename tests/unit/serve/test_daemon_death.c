@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static const char quick[] = "[engine]\nheartbeat_ms = 500\nstep_ms = 30000\nwait_ms = 10000\nready_ms = 1000\n";
+static const char quick[] = "[engine]\nheartbeat_ms = 2000\nstep_ms = 30000\nwait_ms = 60000\n";
 
 static struct rig rig;
 static struct client client, other;
@@ -19,17 +19,18 @@ static struct client client, other;
 static void begin(const char *config, const char *const *env) { rig_begin(&rig, &client, &other, config, env); }
 static void end(void) { rig_end(&rig, &client, &other); }
 
-static void ping_within_a_second(struct client *who)
+/* Whatever becomes of the engine: requests would wait a minute for it. */
+static void ping(struct client *who)
 {
     struct halo_ev ev;
     uint64_t before = rig_now_ms();
     client_send(who, "{\"type\":\"ping\",\"id\":\"p\"}");
     for (bool answered = false; !answered;) {
-        client_event(who, &ev, 1000);
+        client_event(who, &ev);
         answered = ev.type == HALO_EV_PONG;
         halo_ev_finish(&ev);
     }
-    assert_true(rig_now_ms() - before < 1000);
+    assert_true(rig_now_ms() - before < 10000);
 }
 
 /* `fault` happens in request 1; request 2 of the same client and request 3 of another one are open too. All go on with
@@ -38,15 +39,17 @@ static void all_go_on(const char *fault, const char *logged)
 {
     struct stream mine[2] = {{.id = 1, .size = 4}, {.id = 2, .size = 4}}, others = {.id = 3, .size = 4};
     struct halo_ev ev;
-    client_send(&other, "{\"type\":\"generate\",\"id\":3,\"prompt\":\"n=100 us=2000\",\"emit_token_ids\":true}");
-    client_event(&other, &ev, 5000);
-    assert_true(ev.type == HALO_EV_STARTED && stream_take(&others, &ev));
+    rig_engine_pid(&rig); /* there is one */
     int starts = rig_engine_starts(&rig);
-    client_send(&client, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=50 us=1000\",\"logprobs\":1}");
+    client_sendf(&other, "{\"type\":\"generate\",\"id\":3,\"prompt\":\"n=100 from=%d\",\"emit_token_ids\":true}",
+                 starts + 1);
+    client_event(&other, &ev);
+    assert_true(ev.type == HALO_EV_STARTED && stream_take(&others, &ev));
+    client_sendf(&client, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=50 from=%d\",\"logprobs\":1}", starts + 1);
     client_sendf(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=8 %s\",\"emit_token_ids\":true}", fault);
-    streams_read(&client, mine, 2, 5000);
-    ping_within_a_second(&client);
-    streams_read(&other, &others, 1, 5000);
+    streams_read(&client, mine, 2);
+    ping(&client);
+    streams_read(&other, &others, 1);
     for (int i = 0; i < 3; i++) {
         struct stream *stream = i < 2 ? &mine[i] : &others;
         long n = i == 0 ? 8 : i == 1 ? 50 : 100;
@@ -86,23 +89,18 @@ static void is_killed_from_outside(void **state)
         struct stream stream = {.id = 1, .size = 4};
         struct halo_ev ev;
         pid_t engine = rig_engine_pid(&rig);
-        client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=100 us=1000\",\"emit_token_ids\":true}");
-        client_event(&client, &ev, 5000);
+        client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=200 us=1000\",\"emit_token_ids\":true}");
+        client_event(&client, &ev);
         assert_true(stream_take(&stream, &ev));
         rig_sleep_ms(i * 7);
         assert_int_equal(kill(engine, SIGKILL), 0);
-        uint64_t before = rig_now_ms();
-        while (stream.n_notices == 0) {
-            client_event(&client, &ev, 5000);
-            assert_true(stream_take(&stream, &ev));
-        }
-        assert_true(rig_now_ms() - before < 1000);
-        streams_read(&client, &stream, 1, 5000);
-        assert_int_equal(stream.n_ids, 100);
-        assert_int_equal(stream.n_text, 400);
+        streams_read(&client, &stream, 1);
+        assert_int_equal(stream.n_ids, 200);
+        assert_int_equal(stream.n_text, 800);
         assert_int_equal(stream.n_notices, 1);
         halo_ev_finish(&stream.end);
     }
+    assert_int_equal(rig_log_count(&rig, "was killed by signal 9"), 5); /* at once, not for its silence */
     end();
 }
 
@@ -152,7 +150,7 @@ static void models_come_back(void **state)
     assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"c\",\"prompt\":\"\"}", 1, NULL),
                      HALO_EV_ERROR);
     client_send(&client, "{\"type\":\"status\"}");
-    client_event(&client, &ev, 5000);
+    client_event(&client, &ev);
     assert_int_equal(ev.status.models.n, 2);
     assert_int_equal(ev.status.engine.restarts, 1);
     halo_ev_finish(&ev);
@@ -192,7 +190,7 @@ static void starts_with_trouble(void **state)
 {
     static const char *const env[] = {"FAKE_FAIL_STARTS=3", NULL};
     begin(quick, env);
-    ping_within_a_second(&client);
+    ping(&client);
     assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
     assert_int_equal(rig_engine_starts(&rig), 4);
     end();
@@ -204,21 +202,21 @@ static void never_comes_up(void **state)
     static const char *const env[] = {"FAKE_FAIL_STARTS=1000000", NULL};
     struct halo_ev ev;
     enum halo_error code;
-    begin("[engine]\nbreaker_deaths = 4\nrestart_max_ms = 200\nbreaker_ms = 300\n", env);
+    begin("[engine]\nbreaker_deaths = 4\nrestart_max_ms = 200\nbreaker_ms = 2000\n", env);
     client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, &code);
     assert_int_equal(code, HALO_ERROR_ENGINE_LOST);
     assert_true(rig_engine_starts(&rig) >= 4);
     client_ask(&client, "{\"type\":\"models\",\"id\":1}", 1, &code);
     assert_int_equal(code, HALO_ERROR_ENGINE_LOST);
     client_send(&client, "{\"type\":\"status\"}");
-    client_event(&client, &ev, 1000);
+    client_event(&client, &ev);
     assert_int_equal(ev.type, HALO_EV_STATUS);
     assert_true(halo_str_is(ev.status.engine.state, "broken"));
     assert_non_null(strstr(ev.status.engine.reason.at, "exited with status 4"));
     halo_ev_finish(&ev);
     int starts = rig_engine_starts(&rig);
-    rig_sleep_ms(700);
-    assert_true(rig_engine_starts(&rig) > starts); /* it goes on trying */
+    for (uint64_t until = rig_now_ms() + RIG_PATIENCE_MS; rig_engine_starts(&rig) == starts; rig_sleep_ms(5))
+        assert_true(rig_now_ms() < until); /* it goes on trying */
     end();
 }
 
@@ -230,7 +228,7 @@ static void engine_program_is_missing(void **state)
     client_ask(&client, "{\"type\":\"models\",\"id\":1}", 1, &code);
     assert_int_equal(code, HALO_ERROR_ENGINE_LOST);
     client_send(&client, "{\"type\":\"status\"}");
-    client_event(&client, &ev, 1000);
+    client_event(&client, &ev);
     assert_non_null(strstr(ev.status.engine.reason.at, "/nonexistent/engine"));
     halo_ev_finish(&ev);
     end();
@@ -243,9 +241,8 @@ static void never_says_hello(void **state)
     struct halo_ev ev;
     enum halo_error code;
     begin("[engine]\nready_ms = 300\nwait_ms = 200\nstatus_ms = 100\n", env);
-    uint64_t before = rig_now_ms();
     client_send(&client, "{\"type\":\"hello\",\"id\":1}");
-    client_terminal(&client, 1, &ev, 1000);
+    client_terminal(&client, 1, &ev);
     assert_int_equal(ev.type, HALO_EV_HELLO);
     assert_int_equal(ev.hello.features.n, 0);
     halo_ev_finish(&ev);
@@ -253,23 +250,21 @@ static void never_says_hello(void **state)
     assert_int_equal(code, HALO_ERROR_ENGINE_LOST);
     client_ask(&client, "{\"type\":\"generate\",\"id\":3,\"prompt\":\"\",\"deadline_ms\":50}", 3, &code);
     assert_int_equal(code, HALO_ERROR_DEADLINE);
-    assert_true(rig_now_ms() - before < 3000);
-    rig_sleep_ms(700);
-    assert_true(rig_engine_starts(&rig) >= 2);
-    assert_true(rig_log_has(&rig, "did not answer hello"));
+    rig_wait_log(&rig, "did not answer hello");
+    for (uint64_t until = rig_now_ms() + RIG_PATIENCE_MS; rig_engine_starts(&rig) < 2; rig_sleep_ms(5))
+        assert_true(rig_now_ms() < until);
     end();
 }
 
 /* Alive but silent: status answers without it, in time; then it is replaced, and only the first one is silent. */
 static void falls_silent(void **state)
 {
-    static const char *const env[] = {"FAKE_QUIET_MS=300", NULL};
+    static const char *const env[] = {"FAKE_QUIET=1", NULL};
     struct halo_ev ev;
-    begin("[engine]\nheartbeat_ms = 2000\nstatus_ms = 200\n", env);
+    begin("[engine]\nheartbeat_ms = 3000\nstatus_ms = 200\n", env);
     assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
-    rig_sleep_ms(600);
     client_send(&client, "{\"type\":\"status\"}");
-    client_event(&client, &ev, 1000);
+    client_event(&client, &ev);
     assert_int_equal(ev.type, HALO_EV_STATUS);
     assert_non_null(strstr(ev.status.more.at, "\"engine_answered\":false"));
     halo_ev_finish(&ev);
@@ -286,14 +281,14 @@ static void cancel_survives_a_death(void **state)
     /* A hanging engine never ends the cancelled request; the daemon does, with what was asked for. */
     client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1000 hang=4\"}");
     for (int i = 0; i < 2; i++) {
-        client_event(&client, &ev, 5000);
+        client_event(&client, &ev);
         halo_ev_finish(&ev);
     }
     client_send(&client, "{\"type\":\"cancel\",\"id\":2,\"target\":1}");
-    client_terminal(&client, 2, &ev, 1000);
+    client_terminal(&client, 2, &ev);
     assert_int_equal(ev.type, HALO_EV_CANCELLED);
     halo_ev_finish(&ev);
-    client_terminal(&client, 1, &ev, 5000);
+    client_terminal(&client, 1, &ev);
     assert_int_equal(ev.type, HALO_EV_DONE);
     assert_int_equal(ev.done.finish_reason, HALO_WIRE_FINISH_CANCELLED);
     halo_ev_finish(&ev);

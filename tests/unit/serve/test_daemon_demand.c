@@ -26,7 +26,7 @@ static size_t n_models(void)
 {
     struct halo_ev ev;
     client_send(&other, "{\"type\":\"status\",\"id\":77}");
-    client_terminal(&other, 77, &ev, 5000);
+    client_terminal(&other, 77, &ev);
     size_t n = ev.status.models.n;
     halo_ev_finish(&ev);
     return n;
@@ -61,8 +61,8 @@ static void one_load_serves_all(void **state)
                               "\"emit_token_ids\":true}", i);
     client_send(&other, "{\"type\":\"generate\",\"id\":3,\"model\":\"slow-300\",\"prompt\":\"n=3\","
                         "\"emit_token_ids\":true}");
-    streams_read(&client, mine, 2, 5000);
-    streams_read(&other, &others, 1, 5000);
+    streams_read(&client, mine, 2);
+    streams_read(&other, &others, 1);
     assert_int_equal(mine[0].n_ids + mine[1].n_ids + others.n_ids, 9);
     assert_int_equal(rig_log_count(&rig, "engine: loading"), 1);
     halo_ev_finish(&mine[0].end);
@@ -77,23 +77,21 @@ static void a_death_in_between(void **state)
     struct stream stream = {.id = 1, .size = 4};
     struct client gone;
     begin("");
-    client_send(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-400\",\"prompt\":\"n=3\","
+    client_send(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"first-60000\",\"prompt\":\"n=3\","
                          "\"emit_token_ids\":true}");
-    while (!rig_log_has(&rig, "engine: loading slow-400"))
-        rig_sleep_ms(5);
+    rig_wait_log(&rig, "engine: loading first-60000");
     assert_int_equal(kill(rig_engine_pid(&rig), SIGKILL), 0);
-    streams_read(&client, &stream, 1, 5000);
+    streams_read(&client, &stream, 1);
     assert_int_equal(stream.terminal, HALO_EV_DONE);
     assert_int_equal(stream.n_ids, 3);
     assert_int_equal(stream.n_notices, 0); /* it had not begun */
     halo_ev_finish(&stream.end);
-    assert_int_equal(rig_log_count(&rig, "engine: loading slow-400"), 2);
+    assert_int_equal(rig_log_count(&rig, "engine: loading first-60000"), 2);
     client_connect(&gone, &rig);
     client_send(&gone, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-200\",\"prompt\":\"n=3\"}");
-    while (!rig_log_has(&rig, "engine: loading slow-200"))
-        rig_sleep_ms(5);
+    rig_wait_log(&rig, "engine: loading slow-200");
     client_close(&gone);
-    for (uint64_t until = rig_now_ms() + 5000; n_models() < 2;) { /* a disconnect does not end a load */
+    for (uint64_t until = rig_now_ms() + RIG_PATIENCE_MS; n_models() < 2;) { /* a disconnect does not end a load */
         assert_true(rig_now_ms() < until);
         rig_sleep_ms(20);
     }
@@ -125,7 +123,7 @@ static void a_model_that_went_comes_again(void **state)
                      HALO_EV_LOADED);
     client_send(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"a\",\"prompt\":\"n=3\","
                          "\"emit_token_ids\":true}");
-    streams_read(&client, &stream, 1, 30000);
+    streams_read(&client, &stream, 1);
     assert_int_equal(stream.terminal, HALO_EV_DONE);
     assert_int_equal(stream.n_ids, 3);
     halo_ev_finish(&stream.end);
@@ -133,7 +131,7 @@ static void a_model_that_went_comes_again(void **state)
     assert_int_equal(rig_log_count(&rig, "engine: loading a,"), 2);
     assert_int_equal(rig_log_count(&rig, "model a was unloaded: another one needed the room"), 1);
     client_send(&other, "{\"type\":\"stats\",\"id\":5}");
-    client_terminal(&other, 5, &ev, 30000);
+    client_terminal(&other, 5, &ev);
     assert_non_null(strstr(ev.stats.counters.at, "\"models_evicted\":1,"));
     halo_ev_finish(&ev);
     end();

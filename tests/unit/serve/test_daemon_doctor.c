@@ -11,8 +11,6 @@
 
 #include <cmocka.h>
 
-#define WAIT_MS 60000
-
 static struct rig rig;
 static struct client client;
 
@@ -23,7 +21,7 @@ static void start(const char *mode, const char *doctor, const char *more, bool g
     char config[1024];
     if (doctor == NULL)
         doctor = getenv("HALO_TEST_DOCTOR");
-    snprintf(config, sizeof(config), "[engine]\nheartbeat_ms = 4000\nfirst_ms = 30000\n%s%s\n%s\n",
+    snprintf(config, sizeof(config), "[engine]\nheartbeat_ms = 2000\nfirst_ms = 30000\n%s%s\n%s\n",
              doctor[0] != '\0' ? "doctor = " : "", doctor, more);
     snprintf(setting, sizeof(setting), "FAKE_DOCTOR=%s", mode);
     rig_start(&rig, config, gpu ? (const char *[]){setting, "FAKE_GPU=1", NULL} : (const char *[]){setting, NULL});
@@ -42,17 +40,10 @@ static void hang_once(void)
     struct stream stream = {.id = 1, .size = 4};
     client_sendf(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=5 stuck=4 as=%d\",\"emit_token_ids\":true}",
                  (int)HALO_WIRE_ACTIVITY_FIRST);
-    streams_read(&client, &stream, 1, WAIT_MS);
+    streams_read(&client, &stream, 1);
     assert_int_equal(stream.terminal, HALO_EV_DONE);
     assert_int_equal(stream.n_ids, 5);
     halo_ev_finish(&stream.end);
-}
-
-static void wait_log(const char *text)
-{
-    for (uint64_t end = rig_now_ms() + WAIT_MS; !rig_log_has(&rig, text); rig_sleep_ms(5))
-        if (rig_now_ms() > end)
-            fail_msg("the log does not say '%s'", text);
 }
 
 /* What `status` says of the doctor; "" when nothing. */
@@ -60,7 +51,7 @@ static void status_doctor(char *ret, size_t room)
 {
     struct halo_ev ev;
     client_send(&client, "{\"type\":\"status\",\"id\":7}");
-    client_terminal(&client, 7, &ev, WAIT_MS);
+    client_terminal(&client, 7, &ev);
     assert_int_equal(ev.type, HALO_EV_STATUS);
     snprintf(ret, room, "%s", ev.status.engine.has_doctor ? ev.status.engine.doctor.at : "");
     halo_ev_finish(&ev);
@@ -84,7 +75,7 @@ static void the_fault_that_fits_is_told(void **state)
     char text[512], arguments[256];
     start("findings", NULL, "hip_lib = /opt/other/libamdhip64.so", true);
     hang_once();
-    wait_log("halo-doctor on the engine's death: mes FAIL: install other firmware");
+    rig_wait_log(&rig, "halo-doctor on the engine's death: mes FAIL: install other firmware");
     status_doctor(text, sizeof(text));
     assert_string_equal(text, "mes FAIL: install other firmware");
     assert_int_equal(doctor_runs(arguments, sizeof(arguments)), 1);
@@ -99,9 +90,9 @@ static void it_is_asked_once_and_clients_read_it(void **state)
     struct halo_ev ev;
     start("findings", NULL, "request_deaths = 2", true);
     hang_once();
-    wait_log("halo-doctor on the engine's death");
+    rig_wait_log(&rig, "halo-doctor on the engine's death");
     client_send(&client, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=5 poison=1\"}");
-    client_terminal(&client, 2, &ev, WAIT_MS);
+    client_terminal(&client, 2, &ev);
     assert_int_equal(ev.type, HALO_EV_ERROR);
     assert_int_equal(ev.error.code, HALO_ERROR_ENGINE_LOST);
     if (strstr(ev.error.message.at, "(halo-doctor: mes FAIL: install other firmware)") == NULL)
@@ -116,7 +107,7 @@ static void a_healthy_machine_explains_nothing(void **state)
     char text[512];
     start("healthy", NULL, "", true);
     hang_once();
-    wait_log("halo-doctor: 2 findings, none that explains the engine's death");
+    rig_wait_log(&rig, "halo-doctor: 2 findings, none that explains the engine's death");
     status_doctor(text, sizeof(text));
     assert_string_equal(text, "");
     stop();
@@ -129,7 +120,7 @@ static void who_is_refused_is_told_of_it(void **state)
         struct halo_ev ev;
         start("quiet", NULL, "breaker_deaths = 1\nbreaker_ms = 3600000", gpu);
         client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=5 poison=1\"}");
-        client_terminal(&client, 1, &ev, WAIT_MS);
+        client_terminal(&client, 1, &ev);
         assert_int_equal(ev.type, HALO_EV_ERROR);
         assert_int_equal(ev.error.code, HALO_ERROR_ENGINE_LOST);
         assert_int_equal(strstr(ev.error.message.at, "`halo-doctor` may know why") != NULL, gpu);
@@ -144,11 +135,11 @@ static void no_gpu_is_a_reason_only_where_one_was_wanted(void **state)
     char text[512];
     start("nogpu", NULL, "", true);
     hang_once();
-    wait_log("halo-doctor: 1 findings, none that explains the engine's death");
+    rig_wait_log(&rig, "halo-doctor: 1 findings, none that explains the engine's death");
     stop();
     start("nogpu", NULL, "device = hip", true);
     hang_once();
-    wait_log("halo-doctor on the engine's death: driver FAIL: no GPU here");
+    rig_wait_log(&rig, "halo-doctor on the engine's death: driver FAIL: no GPU here");
     status_doctor(text, sizeof(text));
     assert_string_equal(text, "driver FAIL: no GPU here");
     stop();
@@ -177,7 +168,7 @@ static void one_that_hangs_is_killed(void **state)
     for (size_t i = 0; i < 2; i++) {
         start(modes[i], NULL, "doctor_ms = 500", true);
         hang_once();
-        wait_log("halo-doctor did not end within 500 ms");
+        rig_wait_log(&rig, "halo-doctor did not end within 500 ms");
         stop();
     }
 }
@@ -187,7 +178,7 @@ static void one_that_hangs_does_not_keep_the_daemon(void **state)
     char arguments[256];
     start("deaf", NULL, "doctor_ms = 3600000", true);
     hang_once();
-    for (uint64_t end = rig_now_ms() + WAIT_MS; doctor_runs(arguments, sizeof(arguments)) == 0; rig_sleep_ms(5))
+    for (uint64_t end = rig_now_ms() + RIG_PATIENCE_MS; doctor_runs(arguments, sizeof(arguments)) == 0; rig_sleep_ms(5))
         assert_true(rig_now_ms() < end);
     stop();
 }
@@ -206,7 +197,7 @@ static void what_it_says_is_not_trusted(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         start(cases[i].mode, NULL, "", true);
         hang_once();
-        wait_log(cases[i].logged);
+        rig_wait_log(&rig, cases[i].logged);
         stop();
     }
 }
@@ -216,7 +207,7 @@ static void one_that_is_not_there_is_said_so(void **state)
     char text[512];
     start("findings", "/nowhere/halo-doctor", "", true);
     hang_once();
-    wait_log("/nowhere/halo-doctor cannot be run: no such file or directory");
+    rig_wait_log(&rig, "/nowhere/halo-doctor cannot be run: no such file or directory");
     status_doctor(text, sizeof(text));
     assert_string_equal(text, "");
     stop();
@@ -234,7 +225,7 @@ static void the_one_beside_halod_is_found(void **state)
     setenv("HALO_TEST_HALOD", path, 1);
     start("findings", "", "", true);
     hang_once();
-    wait_log("halo-doctor on the engine's death: mes FAIL: install other firmware");
+    rig_wait_log(&rig, "halo-doctor on the engine's death: mes FAIL: install other firmware");
     stop();
     setenv("HALO_TEST_HALOD", halod, 1);
     sysroot_dir_remove(bin);
@@ -260,7 +251,7 @@ static void the_real_doctor_is_understood(void **state)
     assert_int_equal(chmod(path, 0755), 0);
     start("", path, "doctor_ms = 120000", true);
     hang_once();
-    wait_log("halo-doctor on the engine's death: mes FAIL: MES firmware 0x83");
+    rig_wait_log(&rig, "halo-doctor on the engine's death: mes FAIL: MES firmware 0x83");
     status_doctor(text, sizeof(text));
     assert_non_null(strstr(text, "Install linux-firmware 20260110 or later"));
     stop();

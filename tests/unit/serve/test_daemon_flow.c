@@ -29,22 +29,7 @@ static void end(void)
     rig_stop(&rig);
 }
 
-/* A counter of `stats`. */
-static long counter(const char *name)
-{
-    struct halo_ev ev;
-    char key[64];
-    client_send(&client, "{\"type\":\"stats\",\"id\":\"stats\"}");
-    do
-        client_event(&client, &ev, 5000);
-    while (ev.type != HALO_EV_STATS);
-    snprintf(key, sizeof(key), "\"%s\":", name);
-    const char *at = strstr(ev.stats.counters.at, key);
-    assert_non_null(at);
-    long value = atol(at + strlen(key));
-    halo_ev_finish(&ev);
-    return value;
-}
+static long counter(const char *name) { return client_counter(&client, name); }
 
 /* Requests that the engine still has, as the daemon sees it. */
 static long n_in_engine(void)
@@ -52,20 +37,17 @@ static long n_in_engine(void)
     struct halo_ev ev;
     client_send(&client, "{\"type\":\"status\",\"id\":\"status\"}");
     do
-        client_event(&client, &ev, 5000);
+        client_event(&client, &ev);
     while (ev.type != HALO_EV_STATUS);
     long n = (long)(ev.status.queue + ev.status.running);
     halo_ev_finish(&ev);
     return n;
 }
 
-static void wait_until_idle(int ms)
+static void wait_in_engine(long wanted)
 {
-    uint64_t end_ms = rig_now_ms() + (uint64_t)ms;
-    while (n_in_engine() > 0) {
-        assert_true(rig_now_ms() < end_ms);
-        rig_sleep_ms(5);
-    }
+    for (uint64_t end = rig_now_ms() + RIG_PATIENCE_MS; n_in_engine() != wanted; rig_sleep_ms(5))
+        assert_true(rig_now_ms() < end);
 }
 
 static const char small_marks[] =
@@ -80,8 +62,7 @@ static void slow_reader_pauses_itself(void **state)
     begin(small_marks);
     client_connect(&slow, &rig);
     client_send(&slow, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=3000 size=1000\",\"emit_token_ids\":true}");
-    for (uint64_t until = rig_now_ms() + 10000; counter("pauses") == 0; rig_sleep_ms(5))
-        assert_true(rig_now_ms() < until);
+    client_wait_counter(&client, "pauses", 1);
     assert_int_equal(n_in_engine(), 1); /* paused, not ended */
     for (int i = 0; i < 5; i++)
         assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=50 size=100\"}", 1, NULL),
@@ -90,7 +71,7 @@ static void slow_reader_pauses_itself(void **state)
     rig_sleep_ms(200);
     assert_true(counter("events") - events <= 1); /* nothing was sent to it meanwhile */
     do {
-        client_event(&slow, &ev, 10000);
+        client_event(&slow, &ev);
         if (ev.type == HALO_EV_COMMITTED)
             assert_int_equal(ev.committed.pos, next_pos++);
         if (ev.type == HALO_EV_TOKEN)
@@ -99,7 +80,7 @@ static void slow_reader_pauses_itself(void **state)
     } while (next_pos + bytes < 3000 + 3000000);
     assert_int_equal(bytes, 3000000);
     assert_int_equal(next_pos, 3000);
-    client_terminal(&slow, 1, &ev, 5000);
+    client_terminal(&slow, 1, &ev);
     assert_int_equal(ev.type, HALO_EV_DONE);
     halo_ev_finish(&ev);
     client_close(&slow);
@@ -117,16 +98,13 @@ static void stalled_reader_is_given_up(void **state)
     size_t len;
     begin("[limits]\noutput_high_bytes = 65536\noutput_low_bytes = 16384\nstall_ms = 400\n");
     client_connect(&slow, &rig);
-    client_send(&slow, "{\"type\":\"load\",\"id\":3,\"model\":\"slow-1500\"}");
+    client_send(&slow, "{\"type\":\"load\",\"id\":3,\"model\":\"slow-3000\"}");
     client_send(&slow, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=0 never=1\"}");
     client_send(&slow, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=30000 size=1000\"}");
-    for (uint64_t until = rig_now_ms() + 10000; counter("stalls") == 0; rig_sleep_ms(5))
-        assert_true(rig_now_ms() < until);
-    rig_sleep_ms(50);
-    assert_int_equal(n_in_engine(), 1); /* the load */
-    for (uint64_t until = rig_now_ms() + 5000; counter("stalls") < 2; rig_sleep_ms(5))
-        assert_true(rig_now_ms() < until);
-    while (client_line(&slow, &line, &len, 5000)) { /* what the socket still holds, then the end */
+    client_wait_counter(&client, "stalls", 1);
+    wait_in_engine(1); /* the load */
+    client_wait_counter(&client, "stalls", 2);
+    while (client_line(&slow, &line, &len)) { /* what the socket still holds, then the end */
         struct halo_refusal refusal;
         assert_int_equal(halo_ev_decode(&ev, line, len, 0, &refusal), 0);
         n_stalled += ev.type == HALO_EV_ERROR && ev.error.code == HALO_ERROR_CLIENT_STALLED;
@@ -134,9 +112,9 @@ static void stalled_reader_is_given_up(void **state)
     }
     assert_int_equal(n_stalled, 0); /* the end was cut off: nobody read */
     client_close(&slow);
-    wait_until_idle(5000);
+    wait_in_engine(0);
     assert_int_equal(
-        client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-1500\",\"prompt\":\"\"}", 1, NULL),
+        client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"slow-3000\",\"prompt\":\"\"}", 1, NULL),
         HALO_EV_DONE);
     end();
 }
@@ -152,10 +130,9 @@ static void stalled_reader_comes_back(void **state)
     client_connect(&slow, &rig);
     client_send(&slow, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=30000 size=1000\"}");
     client_send(&slow, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=0 never=1\"}");
-    for (uint64_t until = rig_now_ms() + 10000; counter("stalls") == 0; rig_sleep_ms(5))
-        assert_true(rig_now_ms() < until);
+    client_wait_counter(&client, "stalls", 1);
     while (n_terminal < 2) {
-        client_event(&slow, &ev, 5000);
+        client_event(&slow, &ev);
         if (halo_ev_is_terminal(ev.type)) {
             assert_int_equal(ev.type, HALO_EV_ERROR);
             assert_int_equal(ev.error.code, HALO_ERROR_CLIENT_STALLED);
@@ -177,7 +154,7 @@ static void flood_is_held_back(void **state)
     size_t sent = 0;
     begin(small_marks);
     client_connect(&flood, &rig);
-    for (int idle = 0; idle < 50;) {
+    for (int idle = 0; idle < 50 || counter("pauses") == 0;) {
         ssize_t n = send(flood.fd, ping, sizeof(ping) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0) {
             idle++;
@@ -194,7 +171,7 @@ static void flood_is_held_back(void **state)
     const char *line;
     size_t len;
     for (size_t i = 0; i < sent; i++) /* all of them are answered once it reads */
-        assert_true(client_line(&flood, &line, &len, 5000));
+        assert_true(client_line(&flood, &line, &len));
     client_close(&flood);
     end();
 }
@@ -212,7 +189,7 @@ static void one_byte_at_a_time(void **state)
         if (i % 5 == 0)
             assert_int_equal(client_ask(&client, "{\"type\":\"ping\",\"id\":1}", 1, NULL), HALO_EV_PONG);
     }
-    client_event(&slow, &ev, 1000);
+    client_event(&slow, &ev);
     assert_int_equal(ev.id.num, 7);
     halo_ev_finish(&ev);
     client_close(&slow);
@@ -230,8 +207,7 @@ static void leaves_in_the_middle(void **state)
             assert_int_equal(send(brief.fd, "{\"type\":", 8, 0), 8);
         client_close(&brief);
     }
-    for (uint64_t until = rig_now_ms() + 5000; counter("connections") < 21; rig_sleep_ms(5))
-        assert_true(rig_now_ms() < until);
+    client_wait_counter(&client, "connections", 21);
     end();
 }
 
@@ -247,10 +223,10 @@ static void half_open_gets_its_answers(void **state)
     client_send(&half, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=20 us=5000\"}");
     client_send(&half, "{\"type\":\"ping\",\"id\":2}");
     assert_int_equal(shutdown(half.fd, SHUT_WR), 0);
-    client_terminal(&half, 1, &ev, 5000);
+    client_terminal(&half, 1, &ev);
     assert_int_equal(ev.type, HALO_EV_DONE);
     halo_ev_finish(&ev);
-    assert_false(client_line(&half, &line, &len, 1000));
+    assert_false(client_line(&half, &line, &len));
     client_close(&half);
     end();
 }
@@ -263,10 +239,9 @@ static void half_open_then_gone(void **state)
     client_connect(&half, &rig);
     client_send(&half, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=0 never=1\"}");
     assert_int_equal(shutdown(half.fd, SHUT_WR), 0);
-    for (uint64_t until = rig_now_ms() + 5000; n_in_engine() == 0; rig_sleep_ms(1))
-        assert_true(rig_now_ms() < until);
+    wait_in_engine(1);
     client_close(&half);
-    wait_until_idle(1000);
+    wait_in_engine(0);
     end();
 }
 
@@ -282,18 +257,29 @@ static void disconnect_cancels(void **state)
         for (int i = 0; i < 8; i++)
             client_sendf(&brief, "{\"type\":\"generate\",\"id\":%d,\"prompt\":\"n=1000000 us=1000\"}", i);
         if (round % 2 == 0) {
-            client_event(&brief, &ev, 5000);
+            client_event(&brief, &ev);
             halo_ev_finish(&ev);
         }
         client_close(&brief);
     }
-    client_terminal(&client, 1, &ev, 5000);
+    client_terminal(&client, 1, &ev);
     assert_int_equal(ev.type, HALO_EV_DONE);
     assert_int_equal(ev.done.finish_reason, HALO_WIRE_FINISH_LENGTH);
     halo_ev_finish(&ev);
-    wait_until_idle(1000);
+    wait_in_engine(0);
     assert_int_equal(counter("disconnects"), 10);
     end();
+}
+
+static void wait_connections(int64_t wanted)
+{
+    struct halo_ev ev;
+    for (int64_t have = -1; have != wanted; rig_sleep_ms(2)) {
+        client_send(&client, "{\"type\":\"status\",\"id\":1}");
+        client_terminal(&client, 1, &ev);
+        have = ev.status.connections;
+        halo_ev_finish(&ev);
+    }
 }
 
 /* 256 connections, each with its stream, at once; the 257th is told, and the first ones still work. */
@@ -310,23 +296,24 @@ static void full_house(void **state)
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     }
     begin("");
-    client_close(&client);
-    rig_sleep_ms(50);
+    wait_connections(1); /* the one that found out whether it listens is gone */
+    all[0] = client;
     for (int i = 0; i < N; i++) {
-        client_connect(&all[i], &rig);
+        if (i > 0)
+            client_connect(&all[i], &rig);
         client_sendf(&all[i], "{\"type\":\"generate\",\"id\":%d,\"prompt\":\"n=20 us=3000 size=%d\"}", i, i);
     }
     client_connect(&extra, &rig);
-    client_event(&extra, &ev, 5000);
+    client_event(&extra, &ev);
     assert_int_equal(ev.type, HALO_EV_ERROR);
     assert_int_equal(ev.error.code, HALO_ERROR_TOO_MANY_REQUESTS);
     halo_ev_finish(&ev);
     const char *line;
     size_t len;
-    assert_false(client_line(&extra, &line, &len, 1000));
+    assert_false(client_line(&extra, &line, &len));
     client_close(&extra);
     for (int i = 0; i < N; i++) {
-        client_terminal(&all[i], i, &ev, 20000);
+        client_terminal(&all[i], i, &ev);
         assert_int_equal(ev.type, HALO_EV_DONE);
         halo_ev_finish(&ev);
         assert_true(client_is_quiet(&all[i], 0));
@@ -351,8 +338,7 @@ static void descriptors_run_out(void **state)
     assert_int_equal(prlimit(rig.pid, RLIMIT_NOFILE, &small, NULL), 0);
     for (int i = 0; i < 40; i++)
         client_connect(&held[i], &rig); /* the backlog takes those that it cannot */
-    for (uint64_t until = rig_now_ms() + 5000; counter("accept_pauses") == 0; rig_sleep_ms(20))
-        assert_true(rig_now_ms() < until);
+    client_wait_counter(&client, "accept_pauses", 1);
     long pauses = counter("accept_pauses");
     rig_sleep_ms(500);
     assert_true(counter("accept_pauses") - pauses < 10); /* about every 100 ms */
@@ -377,19 +363,18 @@ static void descriptors_for_the_next_engine(void **state)
     assert_int_equal(prlimit(rig.pid, RLIMIT_NOFILE, &small, NULL), 0);
     for (int i = 0; i < 60; i++)
         client_connect(&held[i], &rig);
-    for (uint64_t until = rig_now_ms() + 5000; counter("accept_pauses") == 0; rig_sleep_ms(20))
-        assert_true(rig_now_ms() < until);
+    client_wait_counter(&client, "accept_pauses", 1);
     client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=300 us=2000 size=1\"}");
-    client_event(&client, &ev, 5000);
+    client_event(&client, &ev);
     halo_ev_finish(&ev);
     for (int i = 0; i < 3; i++) {
         int starts = rig_engine_starts(&rig);
         assert_int_equal(kill(rig_engine_pid(&rig), SIGKILL), 0);
-        for (uint64_t until = rig_now_ms() + 5000; rig_engine_starts(&rig) == starts; rig_sleep_ms(10))
+        for (uint64_t until = rig_now_ms() + RIG_PATIENCE_MS; rig_engine_starts(&rig) == starts; rig_sleep_ms(10))
             assert_true(rig_now_ms() < until);
         rig_sleep_ms(150); /* time for the door to take what was freed */
     }
-    client_terminal(&client, 1, &ev, 5000);
+    client_terminal(&client, 1, &ev);
     assert_int_equal(ev.type, HALO_EV_DONE);
     halo_ev_finish(&ev);
     for (int i = 0; i < 60; i++)
@@ -408,11 +393,11 @@ static void a_byte_now_and_then_is_no_reading(void **state)
     client_connect(&other, &rig);
     client_send(&slow, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=100000 size=10000\"}");
     client_send(&other, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"n=100 us=3000\",\"emit_token_ids\":true}");
-    for (uint64_t until = rig_now_ms() + 10000; counter("stalls") == 0; rig_sleep_ms(10)) {
+    for (uint64_t until = rig_now_ms() + RIG_PATIENCE_MS; counter("stalls") == 0; rig_sleep_ms(10)) {
         assert_true(rig_now_ms() < until);
         assert_int_equal(recv(slow.fd, &byte, 1, 0), 1);
     }
-    streams_read(&other, &stream, 1, 5000);
+    streams_read(&other, &stream, 1);
     assert_int_equal(stream.n_ids, 100); /* nobody else was slower for it */
     halo_ev_finish(&stream.end);
     client_close(&other);

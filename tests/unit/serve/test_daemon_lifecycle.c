@@ -33,9 +33,9 @@ static bool is_alive(pid_t pid)
     return state != NULL && state[2] != 'Z';
 }
 
-static void expect_dead(pid_t pid, int ms)
+static void expect_dead(pid_t pid)
 {
-    for (uint64_t until = rig_now_ms() + (uint64_t)ms; is_alive(pid); rig_sleep_ms(2))
+    for (uint64_t until = rig_now_ms() + RIG_PATIENCE_MS; is_alive(pid); rig_sleep_ms(2))
         assert_true(rig_now_ms() < until);
 }
 
@@ -74,26 +74,26 @@ static void sigterm_lets_requests_finish(void **state)
     struct halo_ev ev;
     const char *line;
     size_t len;
-    rig_start(&rig, "", NULL);
+    rig_start(&rig, "[daemon]\ndrain_ms = 60000\n", NULL);
     client_connect(&client, &rig);
-    client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=50 us=5000\"}");
-    client_event(&client, &ev, 5000);
+    client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=50 us=15000\"}");
+    client_event(&client, &ev);
     halo_ev_finish(&ev);
     pid_t engine = rig_engine_pid(&rig);
     assert_int_equal(kill(rig.pid, SIGTERM), 0);
-    for (uint64_t until = rig_now_ms() + 1000; socket_exists(); rig_sleep_ms(1))
+    for (uint64_t until = rig_now_ms() + RIG_PATIENCE_MS; socket_exists(); rig_sleep_ms(1))
         assert_true(rig_now_ms() < until);
     client_send(&client, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"\"}");
-    client_terminal(&client, 2, &ev, 1000);
+    client_terminal(&client, 2, &ev);
     assert_int_equal(ev.error.code, HALO_ERROR_SHUTTING_DOWN);
     halo_ev_finish(&ev);
-    client_terminal(&client, 1, &ev, 5000);
+    client_terminal(&client, 1, &ev);
     assert_int_equal(ev.type, HALO_EV_DONE);
     assert_int_equal(ev.done.finish_reason, HALO_WIRE_FINISH_LENGTH);
     halo_ev_finish(&ev);
-    assert_false(client_line(&client, &line, &len, 2000));
-    assert_int_equal(rig_wait(&rig, 3000), 0);
-    expect_dead(engine, 1000);
+    assert_false(client_line(&client, &line, &len));
+    assert_int_equal(rig_wait(&rig), 0);
+    expect_dead(engine);
     client_close(&client);
     rig_remove(&rig);
 }
@@ -111,15 +111,14 @@ static void drain_time_is_kept(void **state)
     uint64_t before = rig_now_ms();
     assert_int_equal(kill(rig.pid, SIGINT), 0);
     for (int i = 0; i < 2; i++) {
-        client_event(&client, &ev, 3000);
+        client_event(&client, &ev);
         assert_int_equal(ev.type, HALO_EV_ERROR);
         assert_int_equal(ev.error.code, HALO_ERROR_SHUTTING_DOWN);
         assert_true(ev.error.retryable);
         halo_ev_finish(&ev);
     }
-    assert_int_equal(rig_wait(&rig, 3000), 0);
-    uint64_t took = rig_now_ms() - before;
-    assert_true(took >= 200 && took < 2500);
+    assert_int_equal(rig_wait(&rig), 0);
+    assert_true(rig_now_ms() - before >= 200);
     client_close(&client);
     rig_remove(&rig);
 }
@@ -138,8 +137,8 @@ static void stubborn_engine_and_deaf_client(void **state)
     rig_sleep_ms(300);
     pid_t engine = rig_engine_pid(&rig);
     assert_int_equal(kill(rig.pid, SIGTERM), 0);
-    assert_int_equal(rig_wait(&rig, 3000), 0);
-    expect_dead(engine, 500);
+    assert_int_equal(rig_wait(&rig), 0);
+    expect_dead(engine);
     client_close(&client);
     client_close(&deaf);
     rig_remove(&rig);
@@ -148,23 +147,21 @@ static void stubborn_engine_and_deaf_client(void **state)
 static void second_signal_leaves_at_once(void **state)
 {
     static const char *const env[] = {"FAKE_STUBBORN=1", NULL};
-    rig_start(&rig, "[daemon]\ndrain_ms = 60000\n", env);
+    rig_start(&rig, "[daemon]\ndrain_ms = 3600000\n", env);
     client_connect(&client, &rig);
-    client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1000000 us=1000\"}");
+    client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=5 never=1\"}");
     struct halo_ev ev;
-    client_event(&client, &ev, 5000);
+    client_event(&client, &ev);
     halo_ev_finish(&ev);
     pid_t engine = rig_engine_pid(&rig);
     assert_int_equal(kill(rig.pid, SIGTERM), 0);
-    for (uint64_t until = rig_now_ms() + 1000; socket_exists(); rig_sleep_ms(1))
+    for (uint64_t until = rig_now_ms() + RIG_PATIENCE_MS; socket_exists(); rig_sleep_ms(1))
         assert_true(rig_now_ms() < until);
-    uint64_t before = rig_now_ms();
     assert_int_equal(kill(rig.pid, SIGTERM), 0);
-    int status = rig_wait(&rig, 2000);
+    int status = rig_wait(&rig);
     assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 128 + SIGTERM);
-    assert_true(rig_now_ms() - before < 1000);
-    expect_dead(engine, 500);
+    assert_int_equal(WEXITSTATUS(status), 128 + SIGTERM); /* it did not wait for the request, which never ends */
+    expect_dead(engine);
     assert_false(socket_exists());
     client_close(&client);
     rig_remove(&rig);
@@ -199,9 +196,9 @@ static void recovers_from_its_own_death(void **state)
     rig_start(&rig, "", NULL);
     pid_t engine = rig_engine_pid(&rig);
     assert_int_equal(kill(rig.pid, SIGKILL), 0);
-    rig_wait(&rig, 2000);
+    rig_wait(&rig);
     assert_true(socket_exists());
-    expect_dead(engine, 2000);
+    expect_dead(engine);
     rig_restart(&rig, "", NULL);
     client_connect(&client, &rig);
     assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
@@ -301,7 +298,7 @@ static void prefixes_are_saved_at_the_end(void **state)
         assert_int_equal(client_ask(&client, load, 1, NULL), HALO_EV_LOADED);
         client_close(&client);
         assert_int_equal(kill(rig.pid, SIGTERM), 0);
-        assert_int_equal(rig_wait(&rig, 30000), 0);
+        assert_int_equal(rig_wait(&rig), 0);
         if (!rig_log_has(&rig, rows[i].says) || !rig_log_has(&rig, rows[i].asked))
             fail_msg("row %zu", i);
         assert_int_equal(rig_engine_starts(&rig), 1);
@@ -321,7 +318,7 @@ static void nothing_is_saved_where_nothing_is_wanted(void **state)
             client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL);
         client_close(&client);
         assert_int_equal(kill(rig.pid, SIGTERM), 0);
-        assert_int_equal(rig_wait(&rig, 30000), 0);
+        assert_int_equal(rig_wait(&rig), 0);
         assert_false(rig_log_has(&rig, "asked to save"));
         rig_remove(&rig);
     }
@@ -349,7 +346,7 @@ static void tells_the_manager(void **state)
         expect_notify(fd, "WATCHDOG=1");
     kill(rig.pid, SIGTERM);
     expect_notify(fd, "STOPPING=1");
-    assert_int_equal(rig_wait(&rig, 5000), 0);
+    assert_int_equal(rig_wait(&rig), 0);
     rig_remove(&rig);
     close(fd);
     unlink(path);
@@ -385,13 +382,13 @@ static void uses_a_passed_socket(void **state)
     }
     close(fd);
     struct halo_ev ev;
-    client_terminal(&client, 1, &ev, 5000);
+    client_terminal(&client, 1, &ev);
     assert_int_equal(ev.type, HALO_EV_PONG);
     halo_ev_finish(&ev);
     assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
     client_close(&client);
     assert_int_equal(kill(rig.pid, SIGTERM), 0);
-    assert_int_equal(rig_wait(&rig, 5000), 0);
+    assert_int_equal(rig_wait(&rig), 0);
     assert_true(socket_exists());
     rig_remove(&rig); /* fails if a lock file was left */
 }

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-static const char quick[] = "[engine]\nheartbeat_ms = 500\nwait_ms = 10000\nready_ms = 1000\n";
+static const char quick[] = "[engine]\nheartbeat_ms = 20000\nwait_ms = 60000\n";
 
 static struct rig rig;
 static struct client client, other;
@@ -31,7 +31,7 @@ static void load(const char *model)
 {
     client_sendf(&client, "{\"type\":\"load\",\"id\":1000,\"model\":\"%s\"}", model);
     struct halo_ev ev;
-    client_terminal(&client, 1000, &ev, 10000);
+    client_terminal(&client, 1000, &ev);
     assert_int_equal(ev.type, HALO_EV_LOADED);
     halo_ev_finish(&ev);
 }
@@ -41,7 +41,7 @@ static void read_tokens(struct client *who, struct stream *stream, long n)
 {
     while (stream->n_ids < n) {
         struct halo_ev ev;
-        client_event(who, &ev, 5000);
+        client_event(who, &ev);
         assert_true(stream_take(stream, &ev));
         assert_false(stream->over);
     }
@@ -72,18 +72,18 @@ static void the_guilty_one_ends_alone(void **state)
 {
     struct stream guilty = {.id = 1, .size = 4}, mine = {.id = 2, .size = 4}, others = {.id = 3, .size = 4};
     begin(quick, NULL);
-    generate(&client, 2, NULL, "n=400 us=1000");
-    generate(&other, 3, NULL, "n=400 us=1000");
+    generate(&client, 2, NULL, "n=40 from=4");
+    generate(&other, 3, NULL, "n=40 from=4");
     read_tokens(&other, &others, 1);
     generate(&client, 1, NULL, "n=5 poison=1");
     struct stream both[] = {guilty, mine};
-    streams_read(&client, both, 2, 10000);
-    streams_read(&other, &others, 1, 10000);
+    streams_read(&client, both, 2);
+    streams_read(&other, &others, 1);
     assert_int_equal(both[0].n_started, 0);
     assert_int_equal(both[0].n_notices, 0); /* its client had nothing of it yet */
     assert_lost(&both[0], "3 engines in a row");
-    assert_done(&both[1], 400, 2); /* the third engine never had them */
-    assert_done(&others, 400, 2);
+    assert_done(&both[1], 40, 2); /* the third engine never had them */
+    assert_done(&others, 40, 2);
     assert_int_equal(rig_engine_starts(&rig), 4);
     assert_true(rig_log_has(&rig, "poisoned beside 2 others"));
     assert_true(rig_log_has(&rig, "poisoned beside 0 others"));
@@ -98,7 +98,7 @@ static void two_guilty_ones_end_one_by_one(void **state)
     generate(&client, 1, NULL, "n=5 poison=1");
     generate(&client, 2, NULL, "n=5 poison=1");
     generate(&client, 3, NULL, "n=50 us=500");
-    streams_read(&client, streams, 3, 10000);
+    streams_read(&client, streams, 3);
     assert_lost(&streams[0], "nothing else to do");
     assert_lost(&streams[1], "nothing else to do");
     assert_done(&streams[2], 50, streams[2].n_notices);
@@ -111,7 +111,7 @@ static void every_token_costs_an_engine(void **state)
     struct stream stream = {.id = 1, .size = 4};
     begin(quick, NULL);
     generate(&client, 1, NULL, "n=12 each=1");
-    streams_read(&client, &stream, 1, 10000);
+    streams_read(&client, &stream, 1);
     assert_done(&stream, 12, 12);
     assert_int_equal(rig_engine_starts(&rig), 13);
     end();
@@ -126,7 +126,7 @@ static void a_loop_is_told_once(void **state)
         char script[64];
         snprintf(script, sizeof(script), "n=12 each=1 loop=%d", 5 + k);
         generate(&client, k, NULL, script);
-        streams_read(&client, &stream, 1, 30000);
+        streams_read(&client, &stream, 1);
         assert_int_equal(stream.n_loops, 1);
         assert_done(&stream, 12, 12);
     }
@@ -141,7 +141,7 @@ static void scores_go_on(void **state)
         struct stream stream = {.id = k, .size = 1};
         int from = k % 3;
         client_sendf(&client, "{\"type\":\"score\",\"id\":%d,\"model\":\"m\",\"text\":\"n=10 die=%d\"}", k, k);
-        streams_read(&client, &stream, 1, 5000);
+        streams_read(&client, &stream, 1);
         assert_int_equal(stream.terminal, HALO_EV_SCORED);
         assert_int_equal(stream.n_rows, 10);
         assert_int_equal(stream.end.scored.tokens, 10);
@@ -151,7 +151,7 @@ static void scores_go_on(void **state)
         stream = (struct stream){.id = 100 + k, .size = 1, .n_rows = from};
         client_sendf(&client, "{\"type\":\"score\",\"id\":%d,\"model\":\"m\",\"text\":\"n=6 die=5\",\"from\":%d}",
                      100 + k, from);
-        streams_read(&client, &stream, 1, 5000);
+        streams_read(&client, &stream, 1);
         assert_int_equal(stream.n_rows, 6);
         assert_true(fabs(stream.end.scored.nll - stream.nll / (5 - from)) < 1e-12);
     }
@@ -165,19 +165,19 @@ static void changed_files_end_a_reply(void **state)
     begin(quick, NULL);
     load("changes");
     load("stays");
-    generate(&client, 1, "changes", "n=300 us=1000");
+    generate(&client, 1, "changes", "n=30 from=2");
     read_tokens(&client, &bound, 3);
-    generate(&other, 2, "stays", "n=300 us=1000");
+    generate(&other, 2, "stays", "n=30 from=2");
     read_tokens(&other, &free_one, 3);
     assert_int_equal(kill(rig_engine_pid(&rig), SIGKILL), 0);
-    streams_read(&client, &bound, 1, 5000);
+    streams_read(&client, &bound, 1);
     assert_lost(&bound, "files 2, the reply began on fake with a context of 0, files 1");
-    streams_read(&other, &free_one, 1, 5000);
-    assert_done(&free_one, 300, 1);
+    streams_read(&other, &free_one, 1);
+    assert_done(&free_one, 30, 1);
     /* A new one is bound to the new files. */
     bound = (struct stream){.id = 1, .size = 4};
     generate(&client, 1, "changes", "n=3");
-    streams_read(&client, &bound, 1, 5000);
+    streams_read(&client, &bound, 1);
     assert_done(&bound, 3, 0);
     end();
 }
@@ -188,7 +188,7 @@ static void a_model_that_stays_away_ends_its_replies(void **state)
     begin(quick, NULL);
     load("dieagain");
     generate(&client, 1, "dieagain", "n=10 die=4");
-    streams_read(&client, &bound, 1, 5000);
+    streams_read(&client, &bound, 1);
     assert_lost(&bound, "model dieagain did not come back");
     end();
 }
@@ -205,15 +205,13 @@ static void waiting_has_an_end(void **state)
     generate(&other, 2, NULL, "n=100000 us=1000");
     read_tokens(&other, &patient, 5);
     assert_int_equal(kill(rig_engine_pid(&rig), SIGKILL), 0);
-    uint64_t before = rig_now_ms();
-    streams_read(&client, &timed, 1, 2000);
+    streams_read(&client, &timed, 1);
     assert_int_equal(timed.terminal, HALO_EV_DONE);
     assert_int_equal(timed.end.done.finish_reason, HALO_WIRE_FINISH_DEADLINE);
     assert_int_equal(timed.end.done.tokens, timed.n_ids);
     halo_ev_finish(&timed.end);
-    streams_read(&other, &patient, 1, 3000);
+    streams_read(&other, &patient, 1);
     assert_lost(&patient, "no engine was ready within");
-    assert_true(rig_now_ms() - before < 3000);
     end();
 }
 
@@ -223,32 +221,31 @@ static void ends_between_two_engines(void **state)
     struct stream stream = {.id = 1, .size = 4}, gone = {.id = 2, .size = 4};
     struct client third;
     struct halo_ev ev;
-    begin("[engine]\nrestart_min_ms = 700\nrestart_max_ms = 700\n", NULL);
+    begin("[engine]\nrestart_min_ms = 3000\nrestart_max_ms = 3000\n", NULL);
     client_connect(&third, &rig);
     generate(&client, 1, NULL, "n=100000 us=1000");
     generate(&third, 2, NULL, "n=100000 us=1000");
     read_tokens(&client, &stream, 5);
     read_tokens(&third, &gone, 5);
     assert_int_equal(kill(rig_engine_pid(&rig), SIGKILL), 0);
-    rig_sleep_ms(300);
+    rig_wait_log(&rig, "was killed by signal 9");
     client_close(&third);
-    uint64_t before = rig_now_ms();
     client_send(&client, "{\"type\":\"cancel\",\"id\":9,\"target\":1}");
     while (!stream.over) {
-        client_event(&client, &ev, 300);
+        client_event(&client, &ev);
         if (!stream_take(&stream, &ev)) {
             assert_int_equal(ev.type, HALO_EV_CANCELLED);
             assert_true(halo_str_is(ev.cancelled.was, "queued"));
             halo_ev_finish(&ev);
         }
     }
-    assert_true(rig_now_ms() - before < 300);
+    assert_int_equal(rig_engine_starts(&rig), 1);
     assert_int_equal(stream.end.done.finish_reason, HALO_WIRE_FINISH_CANCELLED);
     assert_int_equal(stream.end.done.tokens, stream.n_ids);
     halo_ev_finish(&stream.end);
     assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
     client_send(&client, "{\"type\":\"status\"}");
-    client_event(&client, &ev, 1000);
+    client_event(&client, &ev);
     assert_int_equal(ev.status.running + ev.status.queue, 0);
     halo_ev_finish(&ev);
     end();
@@ -258,19 +255,15 @@ static void ends_between_two_engines(void **state)
 static void slow_readers_stay_paused(void **state)
 {
     struct stream stream = {.id = 1, .size = 50000};
-    struct halo_ev ev;
-    begin("[engine]\nheartbeat_ms = 2000\n"
-          "[limits]\nstall_ms = 20000\noutput_high_bytes = 100000\noutput_low_bytes = 50000\n", NULL);
+    begin("[engine]\nheartbeat_ms = 20000\n"
+          "[limits]\nstall_ms = 60000\noutput_high_bytes = 100000\noutput_low_bytes = 50000\n", NULL);
     generate(&client, 1, NULL, "n=200 size=50000");
-    rig_sleep_ms(300);
+    client_wait_counter(&other, "pauses", 1);
     assert_int_equal(kill(rig_engine_pid(&rig), SIGKILL), 0);
-    rig_sleep_ms(500);
-    client_send(&other, "{\"type\":\"stats\",\"id\":1}");
-    client_terminal(&other, 1, &ev, 5000);
-    assert_non_null(strstr(ev.stats.counters.at, "\"requests_resumed\":1"));
-    assert_non_null(strstr(ev.stats.counters.at, "\"pauses\":1"));
-    halo_ev_finish(&ev);
-    streams_read(&client, &stream, 1, 10000);
+    client_wait_counter(&other, "requests_resumed", 1);
+    rig_sleep_ms(200);
+    assert_int_equal(client_counter(&other, "pauses"), 1);
+    streams_read(&client, &stream, 1);
     assert_done(&stream, 200, 1);
     end();
 }
@@ -285,7 +278,7 @@ static void a_load_closes_the_breaker(void **state)
     client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, &code);
     assert_int_equal(code, HALO_ERROR_ENGINE_LOST);
     client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}");
-    client_event(&client, &ev, 500);
+    client_event(&client, &ev);
     assert_int_equal(ev.error.code, HALO_ERROR_ENGINE_LOST);
     assert_true(ev.error.retryable);
     assert_non_null(strstr(ev.error.message.at, "`load` tries again at once"));
@@ -295,7 +288,7 @@ static void a_load_closes_the_breaker(void **state)
     load("a");
     assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
     client_send(&client, "{\"type\":\"status\"}");
-    client_event(&client, &ev, 1000);
+    client_event(&client, &ev);
     assert_true(halo_str_is(ev.status.engine.state, "ready"));
     halo_ev_finish(&ev);
     end();
@@ -308,7 +301,7 @@ static void reloading_is_no_progress(void **state)
     begin("[engine]\nbreaker_deaths = 3\nrequest_deaths = 100\nrestart_max_ms = 20\nbreaker_ms = 600000\n", NULL);
     load("a");
     generate(&client, 1, "a", "n=5 poison=1");
-    streams_read(&client, &stream, 1, 5000);
+    streams_read(&client, &stream, 1);
     assert_lost(&stream, "in a row without getting anything done");
     assert_int_equal(rig_engine_starts(&rig), 4); /* the first one had loaded the model for a client */
     end();
@@ -320,7 +313,7 @@ static void logprobs_bring_committed_events(void **state)
     struct stream stream = {.id = 1, .size = 4};
     begin(quick, NULL);
     client_send(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=3\",\"logprobs\":2}");
-    streams_read(&client, &stream, 1, 5000);
+    streams_read(&client, &stream, 1);
     assert_done(&stream, 3, 0);
     end();
 }
