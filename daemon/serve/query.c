@@ -73,9 +73,13 @@ static struct halo_part_engine_info engine_info(const struct halo_engine *engine
     };
     if (info.has_pid)
         info.pid = engine->run->process.pid;
-    if (said != NULL && said->status.has_engine && said->status.engine.has_device) {
-        info.has_device = true;
-        info.device = said->status.engine.device;
+    if (said == NULL || !said->status.has_engine)
+        return info;
+    info.has_device = said->status.engine.has_device;
+    info.device = said->status.engine.device;
+    if (said->status.engine.has_phase) { /* of now: the last heartbeat may have come in the middle of work that is over */
+        info.has_phase = true;
+        info.phase = said->status.engine.phase;
     }
     return info;
 }

@@ -529,7 +529,8 @@ static void answer_status(const struct halo_msg *msg)
     } else {
         ev.status.has_engine = true;
         ev.status.engine = (struct halo_part_engine_info){.state = halo_str_of("ready"), .has_device = true,
-                                                          .device = halo_str_of("fake device")};
+                                                          .device = halo_str_of("fake device"), .has_phase = true,
+                                                          .phase = halo_str_of("answering")};
         ev.status.models = (struct halo_part_model_info_list){list, n};
         ev.status.has_more = true;
         ev.status.more = halo_raw_of("{\"fake\":true}");

@@ -233,6 +233,7 @@ static void merges_status_and_stats(void **state)
     assert_int_equal(ev.type, HALO_EV_STATUS);
     assert_true(halo_str_is(ev.status.engine.state, "ready"));
     assert_true(halo_str_is(ev.status.engine.device, "fake device"));
+    assert_true(halo_str_is(ev.status.engine.phase, "answering")); /* of now, not of the last heartbeat */
     assert_int_equal(ev.status.engine.pid, rig_engine_pid(&rig));
     assert_int_equal(ev.status.engine.restarts, 0);
     assert_int_equal(ev.status.models.n, 1);
