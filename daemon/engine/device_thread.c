@@ -32,7 +32,8 @@ static void open_device(struct halo_device_thread *t)
     pthread_mutex_lock(&t->info_lock);
     t->opened = true;
     t->info = info;
-    if (t->budget_bytes == 0)
+    t->has_budget = t->budget_bytes > 0;
+    if (!t->has_budget)
         t->budget_bytes = halo_budget_free_bytes(&info);
     if (r < 0)
         halo_fault_set(&t->open_fault, r == -ENOMEM ? HALO_FAULT_OUT_OF_MEMORY : HALO_FAULT_UNSUPPORTED,
@@ -105,15 +106,17 @@ static void fail_load(struct halo_device_thread *t, struct halo_load *load)
 
 /* What a load may take now: what is free, and no more than the models that are there leave of the budget: memory that
  * they have not touched yet looks free. */
-static uint64_t room_bytes(struct halo_device_thread *t)
+static struct halo_room look_for_room(struct halo_device_thread *t)
 {
     struct halo_device_info info;
-    uint64_t held = 0;
+    struct halo_room room = {.budget_bytes = t->has_budget ? t->budget_bytes : 0};
     t->ops->describe(t->device, &info);
     for (uint32_t i = 0; i < t->n_models; i++)
-        held += halo_loaded_bytes(t->models[i]);
-    uint64_t left = t->budget_bytes > held ? t->budget_bytes - held : 0, free_bytes = halo_budget_free_bytes(&info);
-    return left < free_bytes ? left : free_bytes;
+        room.held_bytes += halo_loaded_bytes(t->models[i]);
+    room.free_bytes = halo_budget_free_bytes(&info);
+    uint64_t left = t->budget_bytes > room.held_bytes ? t->budget_bytes - room.held_bytes : 0;
+    room.bytes = left < room.free_bytes ? left : room.free_bytes;
+    return room;
 }
 
 /* 0, HALO_LOAD_E_ROOM, or negative with load->fault set. */
@@ -124,8 +127,10 @@ static int admit(struct halo_device_thread *t, struct halo_load *load)
     if (!usable(t, &load->fault))
         return -ENODEV;
     load->need_place = t->n_models == HALO_MAX_LOADED;
-    if (!load->need_place)
-        return halo_load_create(load, t->ops, t->device, room_bytes(t));
+    if (!load->need_place) {
+        struct halo_room room = look_for_room(t);
+        return halo_load_create(load, t->ops, t->device, &room);
+    }
     if (load->evictable_bytes == HALO_LOAD_ASK)
         return HALO_LOAD_E_ROOM;
     return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
@@ -291,7 +296,7 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
     if (usable(t, &f->fault)) {
         t->ops->describe(t->device, &f->info);
         if (f->budget_bytes == 0)
-            f->budget_bytes = room_bytes(t);
+            f->budget_bytes = look_for_room(t).bytes;
         halo_budget_of(t->ops, t->device, &f->model->plan, f->budget_bytes, &f->budget);
         /* Not while others wait for their next token: they matter more, and the figure would be too low. */
         if (t->bandwidth == 0 && t->ops->measure_bandwidth && atomic_load(&t->stats->n_running) == 0) {

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REMEDY_BYTES 128
 #define PROGRESS_NS 100000000u
 #define RESERVE_BYTES (512ull << 20) /* left to the rest of the machine, or a sixteenth of it when it is small */
 
@@ -86,21 +87,46 @@ uint32_t halo_budget_fit_context(const struct halo_budget *budget, uint32_t n_se
     return n_pages >= halo_kv_pages_for(limit) ? limit : n_pages * HALO_KV_PAGE_TOKENS;
 }
 
-static int refuse(struct halo_load *load, const struct halo_budget *budget, uint64_t wanted_pages, uint64_t free_bytes)
+/* What would make room for need_bytes, where `bytes` are what there would be with every idle model gone. */
+static void find_remedy(const struct halo_load *load, const struct halo_room *room, uint64_t need_bytes, uint64_t bytes,
+                        char ret[REMEDY_BYTES])
 {
-    char need[HALO_SIZE_TEXT], weights[HALO_SIZE_TEXT], left[HALO_SIZE_TEXT];
-    uint64_t fixed = budget->weights_bytes + budget->scratch_bytes;
+    char size[HALO_SIZE_TEXT];
+    uint64_t busy_bytes = room->held_bytes > load->evictable_bytes ? room->held_bytes - load->evictable_bytes : 0;
+    if (busy_bytes > 0 && need_bytes - bytes <= busy_bytes)
+        snprintf(ret, REMEDY_BYTES, "unload another model, those that are pinned or in use hold %s",
+                 halo_size_text(busy_bytes, size));
+    else if (room->budget_bytes > 0 && room->budget_bytes < room->free_bytes + room->held_bytes)
+        snprintf(ret, REMEDY_BYTES, "raise budget_bytes, all models together may take %s",
+                 halo_size_text(room->budget_bytes, size));
+    else
+        snprintf(ret, REMEDY_BYTES, "take a smaller model, or end what else uses the memory of the device");
+}
+
+/* bytes: with every idle model gone. */
+static int refuse(struct halo_load *load, const struct halo_room *room, const struct halo_budget *budget,
+                  uint64_t wanted_pages, uint64_t bytes)
+{
+    char need[HALO_SIZE_TEXT], weights[HALO_SIZE_TEXT], left[HALO_SIZE_TEXT], remedy[REMEDY_BYTES];
+    uint64_t fixed = budget->weights_bytes + budget->scratch_bytes, least = fixed + budget->page_bytes;
     uint32_t most = halo_budget_fit_context(budget, 1, load->loaded->model->hparams.n_context_train);
     const char *even = load->evictable_bytes > 0 ? " with every idle model unloaded" : "";
-    if (fixed > free_bytes || most == 0)
+    if (least > bytes) {
+        find_remedy(load, room, least, bytes, remedy);
         return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
-                              "needs %s for weights and scratch, %s are free%s; unload another model",
-                              halo_size_text(fixed, need), halo_size_text(free_bytes, left), even);
+                              "needs %s for weights, scratch and a page of KV cache, %s are free%s; %s",
+                              halo_size_text(least, need), halo_size_text(bytes, left), even, remedy);
+    }
+    bool pool = load->loaded->model->plan.n_context <= most; /* the context would fit: the rest is what does not */
     return halo_fault_set(
         &load->fault, HALO_FAULT_OUT_OF_MEMORY,
-        "needs %s of KV cache beside %s of weights, %s are left for it%s; load with a context of at most %u",
+        "needs %s of KV cache beside %s of weights, %s are left for it%s; load with a %s of at most %u",
         halo_size_text(wanted_pages * budget->page_bytes, need), halo_size_text(fixed, weights),
-        halo_size_text(free_bytes - fixed, left), even, most);
+        halo_size_text(bytes - fixed, left), even,
+        pool                       ? "kv_tokens"
+        : load->wish.kv_tokens > 0 ? "context and kv_tokens"
+                                   : "context",
+        pool ? budget->max_pages * HALO_KV_PAGE_TOKENS : most);
 }
 
 /* The least pool that does. -1: the wish contradicts itself. */
@@ -118,15 +144,15 @@ static int64_t least_pages(struct halo_load *load)
 
 /* There is not enough for the least pool: somebody goes, or that is that. */
 static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
-                     const struct halo_budget *budget, uint64_t n_pages)
+                     const struct halo_room *room, const struct halo_budget *budget, uint64_t n_pages)
 {
     const struct halo_plan *plan = &load->loaded->model->plan;
     struct halo_budget most;
     if (load->evictable_bytes != HALO_LOAD_ASK) {
-        uint64_t all = load->room_bytes + load->evictable_bytes;
+        uint64_t all = room->bytes + load->evictable_bytes;
         halo_budget_of(ops, device, plan, all, &most);
         if (n_pages > most.max_pages)
-            return refuse(load, &most, n_pages, all);
+            return refuse(load, room, &most, n_pages, all);
     }
     load->evictable_bytes = HALO_LOAD_ASK;
     if (__builtin_mul_overflow(n_pages, budget->page_bytes, &load->need_bytes) ||
@@ -151,7 +177,7 @@ static void settle_pool(struct halo_load *load, const struct halo_budget *budget
 }
 
 int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
-                     uint64_t room_bytes)
+                     const struct halo_room *room)
 {
     struct halo_loaded *loaded = load->loaded;
     struct halo_plan *plan = &loaded->model->plan;
@@ -163,15 +189,15 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
                                   i, reason);
     }
     struct halo_budget budget;
-    load->room_bytes = room_bytes;
-    halo_budget_of(ops, device, plan, room_bytes, &budget);
+    load->room_bytes = room->bytes;
+    halo_budget_of(ops, device, plan, room->bytes, &budget);
     int64_t least = least_pages(load);
     if (least < 0)
         return -EINVAL;
     if (least > budget.max_pages)
-        return lack_room(load, ops, device, &budget, (uint64_t)least);
+        return lack_room(load, ops, device, room, &budget, (uint64_t)least);
     settle_pool(load, &budget, (uint32_t)least);
-    halo_budget_of(ops, device, plan, room_bytes, &budget);
+    halo_budget_of(ops, device, plan, room->bytes, &budget);
     int r = ops->model_create(device, plan, &loaded->device_model, reason);
     if (r < 0) {
         loaded->device_model = NULL;

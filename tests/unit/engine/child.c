@@ -29,7 +29,7 @@ static char model_dir[4096];
 
 const struct halo_device_ops *child_device;
 const char *child_state_dir;
-uint64_t child_save_bytes = 64u << 20, child_save_ms = 20000;
+uint64_t child_save_bytes = 64u << 20, child_save_ms = 20000, child_budget_bytes;
 
 static void run_engine(const struct child *child, int in_fd, int out_fd)
 {
@@ -44,6 +44,7 @@ static void run_engine(const struct child *child, int in_fd, int out_fd)
                                       .state_dir = child_state_dir,
                                       .save_bytes = child_save_bytes,
                                       .save_ms = child_save_ms,
+                                      .budget_bytes = child_budget_bytes,
                                       .device_options = {.n_threads = 2},
                                       .device = child_device ? child_device : fake_device()};
     _exit(halo_engine_run(&setup));

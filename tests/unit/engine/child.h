@@ -45,6 +45,7 @@ struct child {
 extern const struct halo_device_ops *child_device;
 extern const char *child_state_dir;
 extern uint64_t child_save_bytes, child_save_ms;
+extern uint64_t child_budget_bytes; /* of all models; 0: what is free */
 
 /* Starts with a healthy device unless the control is changed by `script` before. */
 void child_start(struct child *child, bool link, void (*script)(struct fake_control *control));

@@ -33,6 +33,7 @@ static void bring_model(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
 {
     const char *root = getenv("HALO_SOURCE_ROOT"), *model = getenv("HALO_RIG_MODEL");
     char reason[HALO_DEVICE_REASON] = "";
+    const struct halo_room plenty = {.bytes = UINT64_MAX};
     struct halo_load *load = &rig->load;
     load->loaded = &rig->loaded;
     load->wish =
@@ -45,7 +46,7 @@ static void bring_model(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
     fail_on(&load->fault, 0, "parse", reason);
     if (setup->max_rows > 0)
         rig->loaded.model->plan.max_rows = setup->max_rows;
-    fail_on(&load->fault, halo_load_create(load, &rig->ops, rig->device, UINT64_MAX), "create", reason);
+    fail_on(&load->fault, halo_load_create(load, &rig->ops, rig->device, &plenty), "create", reason);
     fail_on(&load->fault, halo_load_read(load, &rig->ops, &rig->port), "read", reason);
     fail_on(&load->fault, rig->ops.model_seal(rig->loaded.device_model, reason), "seal", reason);
 }

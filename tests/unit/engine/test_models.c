@@ -165,11 +165,71 @@ static void nobody_goes_for_what_cannot_fit(void **state)
     struct child_request *refused = child_wait(&c, send_load(&c, 2, "\"context\":512,\"kv_tokens\":2000000"));
     assert_int_equal(refused->error, HALO_ERROR_OUT_OF_MEMORY);
     assert_non_null(strstr(refused->message, "with every idle model unloaded"));
-    assert_non_null(strstr(refused->message, "load with a context of at most"));
+    assert_non_null(strstr(refused->message, "load with a kv_tokens of at most"));
     assert_int_equal(refused->n_notices, 0);
     assert_string_equal(there(&c), "0 1");
     assert_int_equal(c.n_unaddressed, 0);
     assert_int_equal(child_end(&c), 0);
+}
+
+static void expect_advice(struct child *c, int model, const char *params, const char *advice)
+{
+    struct child_request *refused = child_wait(c, send_load(c, model, params));
+    assert_int_equal(refused->error, HALO_ERROR_OUT_OF_MEMORY);
+    if (!strstr(refused->message, advice))
+        fail_msg("%s", refused->message);
+}
+
+/* A refusal says what would help: to unload another model only where there is one that has not been counted already. */
+static void a_refusal_says_what_helps(void **state)
+{
+    struct child c;
+    begin(&c, true, 0.5);
+    expect_advice(&c, 0, SETTINGS, "are free; take a smaller model, or end what else uses the memory of the device");
+    assert_int_equal(child_end(&c), 0);
+    child_budget_bytes = one_bytes / 2;
+    begin(&c, true, 0);
+    expect_advice(&c, 0, SETTINGS, "are free; raise budget_bytes, all models together may take ");
+    assert_int_equal(child_end(&c), 0);
+    child_budget_bytes = one_bytes * 5 / 4;
+    begin(&c, true, 0);
+    load(&c, 0, SETTINGS ",\"pin\":true");
+    expect_advice(&c, 1, SETTINGS, "are free; unload another model, those that are pinned or in use hold ");
+    load(&c, 0, "\"pin\":false");
+    expect_advice(&c, 1, "\"context\":512,\"kv_tokens\":1000000", "model unloaded; load with a kv_tokens of at most ");
+    load(&c, 0, "\"pin\":true");
+    assert_int_equal(child_end(&c), 0);
+    child_budget_bytes = 0;
+}
+
+/* The numbers that it names do. */
+static void what_a_refusal_advises_works(void **state)
+{
+    static const struct {
+        const char *asked, *advice;
+        int context; /* of the second load; 0: what was advised */
+        bool kv_tokens; /* names it, as advised */
+    } cases[] = {
+        {"\"context\":1024", "load with a context of at most ", 0, false},
+        {"\"context\":512,\"kv_tokens\":100000", "load with a kv_tokens of at most ", 512, true},
+        {"\"context\":1024,\"kv_tokens\":1024", "load with a context and kv_tokens of at most ", 0, true},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct child c;
+        char params[96];
+        begin(&c, true, 1.1);
+        struct child_request *refused = child_wait(&c, send_load(&c, 0, cases[i].asked));
+        assert_int_equal(refused->error, HALO_ERROR_OUT_OF_MEMORY);
+        const char *at = strstr(refused->message, cases[i].advice);
+        if (!at)
+            fail_msg("%s", refused->message);
+        int advised = atoi(at + strlen(cases[i].advice));
+        int n = snprintf(params, sizeof(params), "\"context\":%d", cases[i].context ? cases[i].context : advised);
+        if (cases[i].kv_tokens)
+            snprintf(params + n, sizeof(params) - (size_t)n, ",\"kv_tokens\":%d", advised);
+        load(&c, 0, params);
+        assert_int_equal(child_end(&c), 0);
+    }
 }
 
 static void several_go_for_a_large_one(void **state)
@@ -263,6 +323,7 @@ int main(void)
         cmocka_unit_test(nobody_goes_for_what_cannot_fit), cmocka_unit_test(several_go_for_a_large_one),
         cmocka_unit_test(loads_wait_for_each_other),     cmocka_unit_test(a_load_waits_for_the_end_of_an_unload),
         cmocka_unit_test(places_are_made_too),
+        cmocka_unit_test(a_refusal_says_what_helps),     cmocka_unit_test(what_a_refusal_advises_works),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

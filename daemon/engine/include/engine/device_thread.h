@@ -61,6 +61,7 @@ struct halo_device_thread {
     atomic_bool lost;
 
     /* the thread's own */
+    bool has_budget; /* somebody has set budget_bytes */
     struct halo_device *device;
     struct halo_loaded *models[HALO_MAX_LOADED];
     uint32_t n_models;

@@ -1,10 +1,10 @@
 /* keep.h: cached prefixes on their way out of a page pool, to be saved, and back into one.
  *
  * Saved is what a model has when it goes, and at the end what all have. A save goes model by model, in chunks: the
- * device thread copies pages into the chunk, the text thread writes it to disk, until all are out, the deadline has come
- * or no more bytes are allowed: then what is there is the file. While it lasts the pages are held, the model's sequences
- * do not move, and the model is held by the port. Pages go in the order of their last use, the latest first, but behind
- * those that they follow.
+ * device thread copies pages into the chunk, the text thread writes it to disk, until all are out, the deadline has
+ * come or no more bytes are allowed: then what is there is the file. While it lasts the pages are held, the model's
+ * sequences do not move, and the model is held by the port. Pages go in the order of their last use, the latest first,
+ * but behind those that they follow.
  */
 #ifndef HALO_ENGINE_KEEP_H
 #define HALO_ENGINE_KEEP_H

@@ -131,11 +131,19 @@ void halo_load_parse(struct halo_load *load);
 /* What a device's negative errno means for a load: a lost device is told apart from a load that failed. */
 enum halo_fault_code halo_load_fault_code(int error);
 
+/* What limits a load. */
+struct halo_room {
+    uint64_t bytes;        /* that it may take now */
+    uint64_t held_bytes;   /* by the models that are there */
+    uint64_t free_bytes;   /* of the device */
+    uint64_t budget_bytes; /* of all models; 0: nobody has set one */
+};
+
 #define HALO_LOAD_E_ROOM 1 /* outcome: need_bytes are more than room_bytes, and the port was not asked yet */
 
 /* Device thread: settles the size of the KV pool by what there is room for, and takes the memory. */
 int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
-                     uint64_t room_bytes);
+                     const struct halo_room *room);
 
 /* Prefetch thread: brings the weights. `port` hears of progress. */
 int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, struct halo_mailbox *port);
