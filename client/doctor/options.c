@@ -76,7 +76,8 @@ int halo_doctor_options_read(int argc, char **argv, struct halo_doctor_options *
             if (!*optarg)
                 return wrong("--sysroot needs a folder", "an empty name");
             if (stat(optarg, &st) != 0 || !S_ISDIR(st.st_mode))
-                return wrong("--sysroot is not a folder", optarg); /* else all would be missing, and look like findings */
+                /* Else all would be missing, and look like findings. */
+                return wrong("--sysroot is not a folder", optarg);
             trim(optarg);
             ret->sysroot = optarg;
             break;

@@ -252,7 +252,8 @@ static void write_device(struct halo_json *w, const struct halo_device_info *inf
     halo_json_object_end(w);
 }
 
-/* What lies between this program and the device. The kernel's release stands for its driver, which has no number of its own. */
+/* What lies between this program and the device. The kernel's release stands for its driver, which has no number of its
+ * own. */
 static void write_driver(struct halo_json *w, const struct halo_device_info *info)
 {
     struct utsname system;

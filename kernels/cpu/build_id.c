@@ -61,5 +61,6 @@ void halo_cpu_build_id(char ret[HALO_CPU_BUILD_ID + 1])
     if (dl_iterate_phdr(look, ret) == 1)
         return;
     clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(ret, HALO_CPU_BUILD_ID + 1, "process %ld of %lld.%09ld", (long)getpid(), (long long)now.tv_sec, now.tv_nsec);
+    snprintf(ret, HALO_CPU_BUILD_ID + 1, "process %ld of %lld.%09ld", (long)getpid(), (long long)now.tv_sec,
+             now.tv_nsec);
 }

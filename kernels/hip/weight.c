@@ -231,7 +231,8 @@ int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char
     if (error)
         return error;
     pthread_mutex_lock(&model->commit_lock);
-    error = model->device->properties.integrated ? commit_in_place(model, w, reason) : commit_discrete(model, w, reason);
+    error =
+        model->device->properties.integrated ? commit_in_place(model, w, reason) : commit_discrete(model, w, reason);
     pthread_mutex_unlock(&model->commit_lock);
     if (!error)
         atomic_store_explicit(&w->committed, true, memory_order_release);

@@ -2,8 +2,8 @@
  *
  * $HALO_HIP_EMU_DISCRETE=1 makes the GPU a discrete one: pinned memory is reached by copies alone, and the architecture
  * stays "host". $HALO_HIP_EMU_ARCH is another architecture, whose kernels are taken instead ("gfx1010": no dot4, no
- * matrix units). $HALO_HIP_EMU_WITHOUT: kernels whose names begin so are not there. Copies to and from device memory are
- * checked against the pieces that were taken: one that leaves them loses the device, as on a GPU.
+ * matrix units). $HALO_HIP_EMU_WITHOUT: kernels whose names begin so are not there. Copies to and from device memory
+ * are checked against the pieces that were taken: one that leaves them loses the device, as on a GPU.
  */
 #include "emu.h"
 #include "host_abi.h"
@@ -325,7 +325,8 @@ int hipModuleGetFunction(void **ret, void *module, const char *name)
     CALL();
     const struct module *m = module;
     const char *without = setting("HALO_HIP_EMU_WITHOUT", NULL);
-    const struct halo_host_kernel *kernel = without && strncmp(name, without, strlen(without)) == 0 ? NULL : m->find(name);
+    const struct halo_host_kernel *kernel =
+        without && strncmp(name, without, strlen(without)) == 0 ? NULL : m->find(name);
     static struct function functions[1024];
     static size_t n_functions;
     if (!kernel)

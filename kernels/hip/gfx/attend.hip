@@ -1,10 +1,11 @@
 /* attend.hip: decode attention, split along the context.
  *
- * A block takes one split of one row for up to G q heads of one kv head, so that K and V are read once for the group. Its four waves take
- * the pages of the split in turn, each with an online softmax of its own. In a page a lane first is a position: it multiplies its K row
- * with the q of each head, chunk by chunk (contiguous across the lanes by the layout of K); then a lane is a few elements of the output:
- * it walks the V rows, with the probabilities from LDS. Scores are in units of log2, so that exp2 does.
- * D is the largest head dimension of the kernel; q and sums beyond the real one are zero.
+ * A block takes one split of one row for up to G q heads of one kv head, so that K and V are read once for the group.
+ * Its four waves take the pages of the split in turn, each with an online softmax of its own. In a page a lane first is
+ * a position: it multiplies its K row with the q of each head, chunk by chunk (contiguous across the lanes by the
+ * layout of K); then a lane is a few elements of the output: it walks the V rows, with the probabilities from LDS.
+ * Scores are in units of log2, so that exp2 does. D is the largest head dimension of the kernel; q and sums beyond the
+ * real one are zero.
  */
 #include "kv.h"
 #include "rows.h"
@@ -41,7 +42,8 @@ HALO_DEVICE void scores(const uint8_t *head, uint32_t dim, const float q[G][D], 
         for (uint32_t j = 0; j < KEYS_AHEAD; j++)
             k[j] = halo_load<halo_u4>(head, halo_min_of(first + j, n - 1) * KV_PAGE + halo_lane());
         for (uint32_t j = 0; TYPE == HALO_KV_Q8 && j < KEYS_AHEAD / 2; j++)
-            scales[j] = halo_load<uint16_t>(head + KV_PAGE * dim, halo_min_of(first / 2 + j, n / 2 - 1) * KV_PAGE + halo_lane());
+            scales[j] = halo_load<uint16_t>(head + KV_PAGE * dim,
+                                            halo_min_of(first / 2 + j, n / 2 - 1) * KV_PAGE + halo_lane());
         for (uint32_t j = 0; j < KEYS_AHEAD; j++) {
             if (first + j >= n)
                 break;
@@ -122,7 +124,8 @@ template <int G, int D> HALO_DEVICE void attend_join(attend_lds<G, D> &lds, atte
         if (wave == w)
             for (int g = 0; g < G; g++)
                 for (int i = 0; i < N; i++)
-                    lds.out[g][lane * N + (uint32_t)i] = (w ? lds.out[g][lane * N + (uint32_t)i] : 0) + state->out[g][i];
+                    lds.out[g][lane * N + (uint32_t)i] =
+                        (w ? lds.out[g][lane * N + (uint32_t)i] : 0) + state->out[g][i];
         halo_barrier();
     }
     for (int g = 0; g < G && halo_tid() == 0; g++) {
@@ -134,7 +137,8 @@ template <int G, int D> HALO_DEVICE void attend_join(attend_lds<G, D> &lds, atte
 
 /* The result of the block's heads, or its part of it. */
 template <int G, int D>
-HALO_DEVICE void attend_leave(const halo_attend_args &a, const attend_lds<G, D> &lds, uint32_t row, uint32_t first_head, uint32_t n_heads)
+HALO_DEVICE void attend_leave(const halo_attend_args &a, const attend_lds<G, D> &lds, uint32_t row, uint32_t first_head,
+                              uint32_t n_heads)
 {
     const uint32_t dim = a.kv.head_dim_v;
     for (uint32_t g = 0; g < n_heads; g++) {
@@ -157,7 +161,8 @@ HALO_DEVICE void attend_leave(const halo_attend_args &a, const attend_lds<G, D> 
 template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend_args &a, attend_lds<G, D> &lds)
 {
     const uint32_t row = halo_block_z(), head = halo_block_y() / a.n_parts, group = a.n_head / a.kv.n_head_kv;
-    const uint32_t first = halo_block_y() % a.n_parts * G, first_head = head * group + first, n_heads = halo_min_of(group - first, (uint32_t)G);
+    const uint32_t first = halo_block_y() % a.n_parts * G, first_head = head * group + first,
+                   n_heads = halo_min_of(group - first, (uint32_t)G);
     const int32_t pos = a.kv.pos[row];
     if (pos < 0)
         return;
@@ -166,7 +171,8 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend
     for (uint32_t i = halo_tid(); i < G * D; i += 128) {
         const uint32_t g = i / D, d = i % D;
         const bool real = g < n_heads && d < a.kv.head_dim_k;
-        lds.q[g][d] = real ? a.q[((uint64_t)row * a.n_head + first_head + g) * a.kv.head_dim_k + d] * a.scale * 1.44269504f : 0;
+        lds.q[g][d] =
+            real ? a.q[((uint64_t)row * a.n_head + first_head + g) * a.kv.head_dim_k + d] * a.scale * 1.44269504f : 0;
     }
     halo_barrier();
     attend_state<G, D / 32> state;
@@ -177,7 +183,8 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend
             state.out[g][i] = 0;
     }
     for (uint32_t p = begin + halo_wave(); p < end; p += WAVES)
-        attend_page<TYPE, G, D>(a, lds, kv_page(a.kv, row, p * KV_PAGE), head, halo_min_of((uint32_t)pos + 1 - p * KV_PAGE, KV_PAGE), &state);
+        attend_page<TYPE, G, D>(a, lds, kv_page(a.kv, row, p * KV_PAGE), head,
+                                halo_min_of((uint32_t)pos + 1 - p * KV_PAGE, KV_PAGE), &state);
     attend_join<G, D>(lds, &state);
     attend_leave<G, D>(a, lds, row, first_head, n_heads);
 }
@@ -222,7 +229,8 @@ HALO_KERNEL(attend_merge, halo_attend_merge_args, 128)
         halo_f2 part[AHEAD][2];
         for (uint32_t j = 0; j < AHEAD; j++)
             for (uint32_t h = 0; h < 2; h++)
-                part[j][h] = halo_load<halo_f2>(partial + halo_min_of(first + j, a.n_splits - 1) * (dim + 2) + 2 + at, h);
+                part[j][h] =
+                    halo_load<halo_f2>(partial + halo_min_of(first + j, a.n_splits - 1) * (dim + 2) + 2 + at, h);
         for (uint32_t j = 0; j < AHEAD; j++) {
             const float w = first + j < a.n_splits ? weight[first + j] : 0;
             for (uint32_t k = 0; k < 4; k++)
@@ -232,7 +240,8 @@ HALO_KERNEL(attend_merge, halo_attend_merge_args, 128)
     if (i < dim)
         halo_store4(a.out + index * dim, i, dim, out);
     if (a.act)
-        halo_quantize4(out, i < dim ? head * dim + i : n, n, static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
+        halo_quantize4(out, i < dim ? head * dim + i : n, n,
+                       static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
 }
 
 #define HALO_ATTEND_LDS(g, d) typedef attend_lds<g, d> attend_lds_g##g##_d##d;
@@ -243,18 +252,18 @@ HALO_ATTEND_LDS(1, 256)
 HALO_ATTEND_LDS(4, 256)
 HALO_ATTEND_LDS(8, 256)
 
-#define HALO_ATTEND_KERNEL(TYPE, type, g, d)                                                                                   \
-    HALO_KERNEL(attend_##type##_g##g##_d##d, halo_attend_args, 128)                                                            \
-    {                                                                                                                          \
-        HALO_LDS(attend_lds_g##g##_d##d, lds);                                                                                 \
-        attend<HALO_KV_##TYPE, g, d>(a, lds);                                                                                  \
+#define HALO_ATTEND_KERNEL(TYPE, type, g, d)                                                                           \
+    HALO_KERNEL(attend_##type##_g##g##_d##d, halo_attend_args, 128)                                                    \
+    {                                                                                                                  \
+        HALO_LDS(attend_lds_g##g##_d##d, lds);                                                                         \
+        attend<HALO_KV_##TYPE, g, d>(a, lds);                                                                          \
     }
-#define HALO_ATTEND_KERNELS(TYPE, type)                                                                                        \
-    HALO_ATTEND_KERNEL(TYPE, type, 1, 128)                                                                                     \
-    HALO_ATTEND_KERNEL(TYPE, type, 4, 128)                                                                                     \
-    HALO_ATTEND_KERNEL(TYPE, type, 8, 128)                                                                                     \
-    HALO_ATTEND_KERNEL(TYPE, type, 1, 256)                                                                                     \
-    HALO_ATTEND_KERNEL(TYPE, type, 4, 256)                                                                                     \
+#define HALO_ATTEND_KERNELS(TYPE, type)                                                                                \
+    HALO_ATTEND_KERNEL(TYPE, type, 1, 128)                                                                             \
+    HALO_ATTEND_KERNEL(TYPE, type, 4, 128)                                                                             \
+    HALO_ATTEND_KERNEL(TYPE, type, 8, 128)                                                                             \
+    HALO_ATTEND_KERNEL(TYPE, type, 1, 256)                                                                             \
+    HALO_ATTEND_KERNEL(TYPE, type, 4, 256)                                                                             \
     HALO_ATTEND_KERNEL(TYPE, type, 8, 256)
 HALO_ATTEND_KERNELS(F32, f32)
 HALO_ATTEND_KERNELS(F16, f16)

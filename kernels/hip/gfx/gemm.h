@@ -40,7 +40,8 @@ template <uint32_t TYPE> struct gemm_weight {
         halo_unit_halves<code>(w, halves);
 #pragma unroll
         for (int i = 0; i < 16; i += 4)
-            *reinterpret_cast<halo_u4 *>(to + 2 * i) = halo_u4{{halves[i], halves[i + 1], halves[i + 2], halves[i + 3]}};
+            *reinterpret_cast<halo_u4 *>(to + 2 * i) =
+                halo_u4{{halves[i], halves[i + 1], halves[i + 2], halves[i + 3]}};
     }
     static constexpr float FACTOR = HALO_HALVES_FACTOR; /* of what is stored */
 };

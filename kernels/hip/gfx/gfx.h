@@ -9,24 +9,28 @@
  *   halo_tid halo_lane halo_wave halo_block_x halo_block_y halo_block_z
  *   halo_barrier              all threads of the block, orders LDS and global memory of the block
  *   halo_wave_barrier         all lanes of the wave, orders their LDS
- *   halo_shuffle              the value of another lane; halo_xor<1|2|4|8|16>: of lane ^ M. All live lanes of the wave must take part.
+ *   halo_shuffle              the value of another lane; halo_xor<1|2|4|8|16>: of lane ^ M. All live lanes of the wave
+ *                             must take part.
  *   halo_dot4 halo_dot4_u     c + sum of four products of bytes: signed times signed, unsigned times signed; exact
  *   halo_permute(hi, lo, sel) four bytes chosen from eight
  *   halo_schedule_here        the compiler reorders nothing across it
  *   halo_half_float halo_float_half   f16 bits, to nearest even
  *   halo_exp2 halo_rcp halo_rsqrt halo_fma halo_rint halo_max halo_abs
  *   HALO_KERNEL(name, struct args, threads) { ... }   the kernel; its argument is `a`
- *   HALO_KERNEL_EARLY(...), halo_inputs_ready()       one that may begin while the launch before still runs: until it calls halo_inputs_ready,
- *                             which it must, it reads nothing but weights and writes nothing
+ *   HALO_KERNEL_EARLY(...), halo_inputs_ready()       one that may begin while the launch before still runs: until it
+ *                             calls halo_inputs_ready, which it must, it reads nothing but weights and writes nothing
  *   HALO_LDS(struct type, name)   the one LDS object of a kernel; undefined until written
  * and 16x16x16 matrix tiles (f16 in, f32 sums), whose register layout is the target's own:
  *   halo_mma_load(tile, pitch)    operand from 16 rows of 16 halves in LDS (16-byte aligned rows, pitch in halves)
- *   halo_mma(a, b, c)             c[i] += sum over k of A[row][k] * B[col][k], with row, col = halo_mma_row(i), halo_mma_col(i)
- * and, where there is a matrix unit (no HALO_NO_MATRIX), strips: 16 rows of weights by 8 of x straight from registers. A lane brings 32 halves, in
- * any order that is the same for weights and x, of HALO_STRIP_ROWS weight rows and of one row of x, all of part halo_strip_part() of
- * HALO_STRIP_PARTS that the lanes of a row share:
- *   halo_strip_row(i)             the weight row of the lane's operand i; halo_strip_x_row(): its row of x, 8 and above are of no use
- *   halo_strip_mma(w, x, sums)    sums[i] += products of weight row halo_strip_sum_row(i) and row of x halo_strip_sum_x(i), i < HALO_STRIP_SUMS
+ *   halo_mma(a, b, c)             c[i] += sum over k of A[row][k] * B[col][k], with row, col = halo_mma_row(i),
+ *                                 halo_mma_col(i)
+ * and, where there is a matrix unit (no HALO_NO_MATRIX), strips: 16 rows of weights by 8 of x straight from registers.
+ * A lane brings 32 halves, in any order that is the same for weights and x, of HALO_STRIP_ROWS weight rows and of one
+ * row of x, all of part halo_strip_part() of HALO_STRIP_PARTS that the lanes of a row share:
+ *   halo_strip_row(i)             the weight row of the lane's operand i; halo_strip_x_row(): its row of x, 8 and above
+ *                                 are of no use
+ *   halo_strip_mma(w, x, sums)    sums[i] += products of weight row halo_strip_sum_row(i) and row of x
+ *                                 halo_strip_sum_x(i), i < HALO_STRIP_SUMS
  * and on pairs of halves: halo_pair_add(a, b), halo_pair_fma(a, b, c), one rounding each.
  * Sources of the layouts: AMD's RDNA3 and RDNA4 ISA documents, NVIDIA's PTX ISA (mma.m16n8k16).
  */

@@ -4,13 +4,13 @@
 
 #define HALO_DEVICE static __attribute__((device)) inline __attribute__((always_inline))
 #define HALO_CONSTANT static const __attribute__((device))
-#define HALO_KERNEL(name, type, threads)                                                                                       \
+#define HALO_KERNEL(name, type, threads)                                                                               \
     extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name(type a)
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_LDS(type, name) static __attribute__((shared)) type name
 
-#if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) || defined(__gfx1150__) ||      \
-    defined(__gfx1151__) || defined(__gfx1152__) || defined(__gfx1153__)
+#if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) ||                    \
+    defined(__gfx1150__) || defined(__gfx1151__) || defined(__gfx1152__) || defined(__gfx1153__)
 #define HALO_GFX11 1
 #elif defined(__gfx1200__) || defined(__gfx1201__)
 #define HALO_GFX12 1
@@ -51,7 +51,8 @@ HALO_DEVICE float halo_shuffle(float v, uint32_t lane)
     return __builtin_bit_cast(float, halo_shuffle(__builtin_bit_cast(int, v), lane));
 }
 
-/* Within a row of 16 lanes by DPP row_xmask, which folds into the next operation; across rows by permlanex16. No LDS. */
+/* Within a row of 16 lanes by DPP row_xmask, which folds into the next operation; across rows by permlanex16. No
+ * LDS. */
 template <int M> HALO_DEVICE int halo_xor(int v)
 {
     if constexpr (M == 16)
@@ -102,8 +103,9 @@ HALO_DEVICE uint32_t halo_pair_add(uint32_t a, uint32_t b)
 }
 HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
 {
-    return __builtin_bit_cast(uint32_t, __builtin_elementwise_fma(__builtin_bit_cast(halo_half2, a), __builtin_bit_cast(halo_half2, b),
-                                                                  __builtin_bit_cast(halo_half2, c)));
+    return __builtin_bit_cast(
+        uint32_t, __builtin_elementwise_fma(__builtin_bit_cast(halo_half2, a), __builtin_bit_cast(halo_half2, b),
+                                            __builtin_bit_cast(halo_half2, c)));
 }
 
 typedef _Float16 halo_mma_16 __attribute__((ext_vector_type(16)));
@@ -124,7 +126,8 @@ HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
 }
 HALO_DEVICE uint32_t halo_mma_row(int i) { return (uint32_t)i + (halo_lane() >> 4) * 8; }
 #else
-/* RDNA3: lane l holds row l % 16, k = 0 .. 15 (lanes 16 .. 31 repeat lanes 0 .. 15); sums: row 2 i + l / 16, column l % 16. */
+/* RDNA3: lane l holds row l % 16, k = 0 .. 15 (lanes 16 .. 31 repeat lanes 0 .. 15); sums: row 2 i + l / 16, column l %
+ * 16. */
 HALO_DEVICE uint32_t halo_mma_row(int i) { return 2 * (uint32_t)i + (halo_lane() >> 4); }
 #if HALO_GFX11
 struct halo_frag { halo_mma_8 half[2]; };
@@ -135,8 +138,10 @@ HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
 }
 HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
 {
-    halo_mma_16 wide_x = __builtin_shufflevector(x.half[0], x.half[1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    halo_mma_16 wide_y = __builtin_shufflevector(y.half[0], y.half[1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    halo_mma_16 wide_x =
+        __builtin_shufflevector(x.half[0], x.half[1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    halo_mma_16 wide_y =
+        __builtin_shufflevector(y.half[0], y.half[1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(wide_x, wide_y, c);
 }
 #else
@@ -175,7 +180,8 @@ HALO_DEVICE halo_mma_8 halo_strip_8(const uint32_t *v)
 {
     return __builtin_bit_cast(halo_mma_8, halo_words_4{v[0], v[1], v[2], v[3]});
 }
-HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16], float sums[HALO_STRIP_SUMS])
+HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16],
+                                float sums[HALO_STRIP_SUMS])
 {
     halo_acc c = {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5], sums[6], sums[7]};
 #if HALO_GFX12
@@ -183,7 +189,8 @@ HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uin
         c = halo_mma(halo_strip_8(w[0] + k), halo_strip_8(x + k), c);
 #else
     for (int k = 0; k < 16; k += 8)
-        c = halo_mma(halo_frag{{halo_strip_8(w[0] + k), halo_strip_8(w[0] + k + 4)}}, halo_frag{{halo_strip_8(x + k), halo_strip_8(x + k + 4)}}, c);
+        c = halo_mma(halo_frag{{halo_strip_8(w[0] + k), halo_strip_8(w[0] + k + 4)}},
+                     halo_frag{{halo_strip_8(x + k), halo_strip_8(x + k + 4)}}, c);
 #endif
     for (int i = 0; i < 8; i++)
         sums[i] = c[i];

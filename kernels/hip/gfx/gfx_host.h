@@ -1,12 +1,12 @@
 /* gfx_host.h: gfx.h for the host: every thread of a block is a fiber; blocks run one after the other.
  *
- * Barriers, shuffles and matrix tiles are meeting points: a fiber waits there until the others of its block or wave have come. Threads that
- * wait for each other at different points are found at once and end the launch with -EDEADLK. The matrix tile has the register layout
- * of RDNA3, and lanes 16 .. 31 that do not repeat lanes 0 .. 15 are a fault too. LDS is filled with NaNs before each block; under
- * AddressSanitizer the bytes behind it are poisoned; under ThreadSanitizer the fibers are threads of their own, ordered by nothing
- * but the meeting points, so that a missing barrier is a data race.
- * With HALO_NO_DOT4 and HALO_NO_MATRIX it stands for the oldest chip, gfx1010, and kernels go the ways that they go there.
- * The core is gfx_host.cpp. Several OS threads may each run a launch.
+ * Barriers, shuffles and matrix tiles are meeting points: a fiber waits there until the others of its block or wave
+ * have come. Threads that wait for each other at different points are found at once and end the launch with -EDEADLK.
+ * The matrix tile has the register layout of RDNA3, and lanes 16 .. 31 that do not repeat lanes 0 .. 15 are a fault
+ * too. LDS is filled with NaNs before each block; under AddressSanitizer the bytes behind it are poisoned; under
+ * ThreadSanitizer the fibers are threads of their own, ordered by nothing but the meeting points, so that a missing
+ * barrier is a data race. With HALO_NO_DOT4 and HALO_NO_MATRIX it stands for the oldest chip, gfx1010, and kernels go
+ * the ways that they go there. The core is gfx_host.cpp. Several OS threads may each run a launch.
  */
 #ifndef HALO_GFX_HOST_H
 #define HALO_GFX_HOST_H
@@ -20,11 +20,11 @@
 #define HALO_CONSTANT static const
 #define HALO_LDS(type, name) type &name = *static_cast<type *>(halo_host_lds(sizeof(type)))
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
-#define HALO_KERNEL(name, type, threads)                                                                                       \
-    static void name(type a);                                                                                                  \
-    static void name##_entry(void **args) { name(*static_cast<type *>(args[0])); }                                             \
-    static halo_host_kernel name##_kernel = {#name, name##_entry, threads, sizeof(type), nullptr};                             \
-    [[maybe_unused]] static const bool name##_registered = halo_host_register(&name##_kernel);                                 \
+#define HALO_KERNEL(name, type, threads)                                                                               \
+    static void name(type a);                                                                                          \
+    static void name##_entry(void **args) { name(*static_cast<type *>(args[0])); }                                     \
+    static halo_host_kernel name##_kernel = {#name, name##_entry, threads, sizeof(type), nullptr};                     \
+    [[maybe_unused]] static const bool name##_registered = halo_host_register(&name##_kernel);                         \
     static void name(type a)
 
 HALO_DEVICE void halo_inputs_ready(void) {} /* launches run one after the other */
@@ -71,7 +71,8 @@ HALO_DEVICE int halo_dot4(int a, int b, int c)
     return c;
 }
 #if defined(HALO_NO_DOT4)
-HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return halo_dot4(a, b, c); } /* as in gfx_amd.h: below 128 it is the same */
+/* As in gfx_amd.h: below 128 it is the same. */
+HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return halo_dot4(a, b, c); }
 #else
 HALO_DEVICE int halo_dot4_u(int a, int b, int c)
 {
@@ -83,15 +84,16 @@ HALO_DEVICE int halo_dot4_u(int a, int b, int c)
 
 HALO_DEVICE void halo_schedule_here(void) {}
 
-/* By integers, since not every host compiler has a half type. A half is a float whose exponent is off by 112; what is left of its range
- * below 2^-14 comes right by the subtraction of floats. */
+/* By integers, since not every host compiler has a half type. A half is a float whose exponent is off by 112; what is
+ * left of its range below 2^-14 comes right by the subtraction of floats. */
 HALO_DEVICE float halo_half_float(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13, exponent = rest & 0x0f800000;
     if (exponent == 0x0f800000)
         return __builtin_bit_cast(float, sign | rest | 0x7f800000);
     if (exponent == 0)
-        return __builtin_bit_cast(float, sign | __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, rest + 0x38800000) - 0x1p-14f));
+        return __builtin_bit_cast(
+            float, sign | __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, rest + 0x38800000) - 0x1p-14f));
     return __builtin_bit_cast(float, sign | (rest + 0x38000000));
 }
 HALO_DEVICE uint16_t halo_float_half(float f)
@@ -143,7 +145,8 @@ HALO_DEVICE uint32_t halo_strip_x_row(void) { return halo_lane() & 15; }
 HALO_DEVICE uint32_t halo_strip_part(void) { return 0; }
 HALO_DEVICE uint32_t halo_strip_sum_row(int i) { return 2 * (uint32_t)i + (halo_lane() >> 4); }
 HALO_DEVICE uint32_t halo_strip_sum_x(int) { return halo_lane() & 15; }
-HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16], float sums[HALO_STRIP_SUMS])
+HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16],
+                                float sums[HALO_STRIP_SUMS])
 {
     halo_acc c;
     memcpy(c.e, sums, sizeof(c.e));
@@ -159,7 +162,8 @@ HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t r = 0;
     for (int i = 0; i < 32; i += 16) {
-        const float x = halo_half_float((uint16_t)(a >> i)), y = halo_half_float((uint16_t)(b >> i)), z = halo_half_float((uint16_t)(c >> i));
+        const float x = halo_half_float((uint16_t)(a >> i)), y = halo_half_float((uint16_t)(b >> i)),
+                    z = halo_half_float((uint16_t)(c >> i));
         r |= (uint32_t)halo_float_half(fmaf(x, y, z)) << i;
     }
     return r;

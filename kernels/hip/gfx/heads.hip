@@ -1,4 +1,5 @@
-/* heads.hip: what happens to the heads of q, k and v between their product and attention, in one launch: norm, rotation, cache.
+/* heads.hip: what happens to the heads of q, k and v between their product and attention, in one launch: norm,
+ * rotation, cache.
  *
  * A wave has one head, and keeps it in LDS of its own between the steps.
  */
@@ -60,11 +61,11 @@ template <uint32_t TYPE> HALO_DEVICE void heads(const halo_heads_args &a, float 
         store_head<TYPE, false>(kv_head_k<TYPE>(a.kv, page, head), x, dim, (uint32_t)pos % KV_PAGE, 0, 32);
 }
 
-#define HALO_HEADS_KERNEL(TYPE, type)                                                                                          \
-    HALO_KERNEL(heads_##type, halo_heads_args, 256)                                                                            \
-    {                                                                                                                          \
-        HALO_LDS(heads_lds, lds);                                                                                              \
-        heads<HALO_KV_##TYPE>(a, lds.x[halo_wave()]);                                                                          \
+#define HALO_HEADS_KERNEL(TYPE, type)                                                                                  \
+    HALO_KERNEL(heads_##type, halo_heads_args, 256)                                                                    \
+    {                                                                                                                  \
+        HALO_LDS(heads_lds, lds);                                                                                      \
+        heads<HALO_KV_##TYPE>(a, lds.x[halo_wave()]);                                                                  \
     }
 HALO_HEADS_KERNEL(F32, f32)
 HALO_HEADS_KERNEL(F16, f16)

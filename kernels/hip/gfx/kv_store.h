@@ -4,8 +4,8 @@
 
 #include "kv.h"
 
-/* int8 and scale of the 32 elements that the lanes of the wave hold: x = scale * q, the scale an f16. A group with a NaN or an infinity reads
- * back as such. */
+/* int8 and scale of the 32 elements that the lanes of the wave hold: x = scale * q, the scale an f16. A group with a
+ * NaN or an infinity reads back as such. */
 HALO_DEVICE int8_t quantize_group(float x, uint16_t *ret_scale)
 {
     float max = halo_wave_max(halo_abs(x)), nan = halo_wave_sum(x * 0);
@@ -18,13 +18,16 @@ HALO_DEVICE int8_t quantize_group(float x, uint16_t *ret_scale)
     return (int8_t)(int)(q < -127 ? -127 : q > 127 ? 127 : q);
 }
 
-/* Elements begin + lane, begin + step + lane, ... of the head. Element d of a K head lies in chunk d / kv_chunk, of a V head in its row. */
+/* Elements begin + lane, begin + step + lane, ... of the head. Element d of a K head lies in chunk d / kv_chunk, of a V
+ * head in its row. */
 template <uint32_t TYPE, bool VALUE>
-HALO_DEVICE void store_head(uint8_t *head, const float *x, uint32_t dim, uint32_t position, uint32_t begin, uint32_t step)
+HALO_DEVICE void store_head(uint8_t *head, const float *x, uint32_t dim, uint32_t position, uint32_t begin,
+                            uint32_t step)
 {
     constexpr uint32_t chunk = kv_chunk<TYPE>;
     for (uint32_t base = begin; base < dim; base += step) {
-        const uint32_t d = base + halo_lane(), at = VALUE ? position * dim + d : (d / chunk * KV_PAGE + position) * chunk + d % chunk;
+        const uint32_t d = base + halo_lane(),
+                       at = VALUE ? position * dim + d : (d / chunk * KV_PAGE + position) * chunk + d % chunk;
         const float v = d < dim ? x[d] : 0;
         if constexpr (TYPE == HALO_KV_Q8) {
             uint16_t scale;

@@ -158,8 +158,9 @@ HALO_HIP_BOTH uint32_t halo_hip_act_bytes(uint32_t n_cols) /* stride of rows */
     return halo_hip_align(n_cols + n_cols / HALO_HIP_UNIT * (uint32_t)sizeof(struct halo_act_unit));
 }
 
-/* Rows of x in f16 for strips of quantized weights: pieces of 8 halves, piece p of four neighbouring units after each other, so that lanes with
- * a unit each read neighbours. Index of the first half of piece p (0 .. 3) of unit u, and the stride of rows in halves. */
+/* Rows of x in f16 for strips of quantized weights: pieces of 8 halves, piece p of four neighbouring units after each
+ * other, so that lanes with a unit each read neighbours. Index of the first half of piece p (0 .. 3) of unit u, and the
+ * stride of rows in halves. */
 HALO_HIP_BOTH uint32_t halo_strip_at(uint32_t u, uint32_t p) { return (u / 4 * 16 + p * 4 + u % 4) * 8; }
 HALO_HIP_BOTH uint32_t halo_hip_strip_stride(uint32_t n_cols) { return (n_cols + 127) & ~127u; }
 

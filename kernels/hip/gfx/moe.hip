@@ -1,4 +1,5 @@
-/* moe.hip: choosing experts, grouping their work, and adding their results up. The products are in gemv.h and gemm.h. */
+/* moe.hip: choosing experts, grouping their work, and adding their results up. The products are in gemv.h and
+ * gemm.h. */
 #include "order.h"
 #include "rows.h"
 

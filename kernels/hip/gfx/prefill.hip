@@ -1,11 +1,12 @@
-/* prefill.hip: attention of a prompt: many rows of one sequence, by matrix tiles with f16 operands. Chips without matrix units have none of
- * these and take attend.hip.
+/* prefill.hip: attention of a prompt: many rows of one sequence, by matrix tiles with f16 operands. Chips without
+ * matrix units have none of these and take attend.hip.
  *
- * A block has one q head and up to 8192 / D rows. The context goes by KEYS positions: their K and, turned round, their V are brought to f16 in
- * LDS by all; a wave multiplies its 16 rows of q with K, turns the scores into probabilities by an online softmax, and multiplies those with V.
- * Two lanes have the softmax of a row; scores and probabilities pass through LDS, so that nothing depends on how a tile lies in registers.
- * Where 16 rows have two waves, each makes the scores and half of the output. D is the largest head dimension of the kernel. Scores are in
- * units of log2, so that exp2 does.
+ * A block has one q head and up to 8192 / D rows. The context goes by KEYS positions: their K and, turned round, their
+ * V are brought to f16 in LDS by all; a wave multiplies its 16 rows of q with K, turns the scores into probabilities by
+ * an online softmax, and multiplies those with V. Two lanes have the softmax of a row; scores and probabilities pass
+ * through LDS, so that nothing depends on how a tile lies in registers. Where 16 rows have two waves, each makes the
+ * scores and half of the output. D is the largest head dimension of the kernel. Scores are in units of log2, so that
+ * exp2 does.
  */
 #include "kv.h"
 
@@ -15,7 +16,8 @@ constexpr float NOTHING = -1e30f; /* the maximum of no scores: finite, so that d
 template <int D> struct prefill_shape {
     static constexpr uint32_t ROWS = 8192 / D, KEYS = 4096 / D, GROUPS = ROWS / 16, PARTS = 4 / GROUPS;
     static constexpr uint32_t TILES = D / 16 / PARTS;                          /* of a wave's output */
-    static constexpr uint32_t PITCH = D + 8, V_PITCH = KEYS + 8, S_PITCH = KEYS + 1; /* keep rows 16-byte aligned and off each other's banks */
+    /* Keep rows 16-byte aligned and off each other's banks. */
+    static constexpr uint32_t PITCH = D + 8, V_PITCH = KEYS + 8, S_PITCH = KEYS + 1;
 };
 
 template <int D> struct prefill_lds {
@@ -33,7 +35,8 @@ struct prefill_job {
     uint32_t head, kv_head, first_row, n_rows, first_pos, end; /* end: behind the last position that any row sees */
 };
 
-template <int D> HALO_DEVICE void prefill_load_q(const halo_prefill_args &a, const prefill_job &job, prefill_lds<D> &lds)
+template <int D>
+HALO_DEVICE void prefill_load_q(const halo_prefill_args &a, const prefill_job &job, prefill_lds<D> &lds)
 {
     typedef prefill_shape<D> shape;
     const uint32_t dim = a.kv.head_dim_k;
@@ -46,7 +49,8 @@ template <int D> HALO_DEVICE void prefill_load_q(const halo_prefill_args &a, con
 
 /* K of positions base .. base + KEYS - 1. What lies behind `end` is zero: its memory may hold anything. */
 template <uint32_t TYPE, int D>
-HALO_DEVICE void prefill_load_k(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base, prefill_lds<D> &lds)
+HALO_DEVICE void prefill_load_k(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base,
+                                prefill_lds<D> &lds)
 {
     typedef prefill_shape<D> shape;
     constexpr uint32_t CHUNK = kv_chunk<TYPE>;
@@ -63,7 +67,8 @@ HALO_DEVICE void prefill_load_k(const halo_prefill_args &a, const prefill_job &j
             scale = halo_half_float(halo_load<uint16_t>(head + KV_PAGE * dim, c / 2 * KV_PAGE + at));
         uint32_t pairs[CHUNK / 2];
         for (uint32_t e = 0; e < CHUNK; e += 2)
-            pairs[e / 2] = halo_float_half(kv_element<TYPE>(chunk, e) * scale) | (uint32_t)halo_float_half(kv_element<TYPE>(chunk, e + 1) * scale) << 16;
+            pairs[e / 2] = halo_float_half(kv_element<TYPE>(chunk, e) * scale) |
+                           (uint32_t)halo_float_half(kv_element<TYPE>(chunk, e + 1) * scale) << 16;
         for (uint32_t e = 0; e < CHUNK / 2; e++)
             *reinterpret_cast<uint32_t *>(lds.k + key * shape::PITCH + c * CHUNK + 2 * e) = pairs[e];
     }
@@ -71,7 +76,8 @@ HALO_DEVICE void prefill_load_k(const halo_prefill_args &a, const prefill_job &j
 
 /* V likewise, a row for each element of the head: two positions and four elements to a thread. */
 template <uint32_t TYPE, int D>
-HALO_DEVICE void prefill_load_v(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base, prefill_lds<D> &lds)
+HALO_DEVICE void prefill_load_v(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base,
+                                prefill_lds<D> &lds)
 {
     typedef prefill_shape<D> shape;
     const uint8_t *head = page + a.kv.n_head_kv * halo_hip_kv_head_bytes(TYPE, a.kv.head_dim_k) +
@@ -138,7 +144,8 @@ template <int D> HALO_DEVICE void prefill_softmax(uint32_t seen, prefill_lds<D> 
     halo_wave_barrier(); /* all scores are read */
 #pragma unroll
     for (uint32_t i = 0; i < N; i += 2)
-        *reinterpret_cast<uint32_t *>(own.p + row * shape::V_PITCH + first + i) = halo_float_half(p[i]) | (uint32_t)halo_float_half(p[i + 1]) << 16;
+        *reinterpret_cast<uint32_t *>(own.p + row * shape::V_PITCH + first + i) =
+            halo_float_half(p[i]) | (uint32_t)halo_float_half(p[i + 1]) << 16;
     if (first == 0)
         lds.row[halo_wave()][row] = shrink;
     halo_wave_barrier();
@@ -160,13 +167,16 @@ HALO_DEVICE void prefill_outputs(uint32_t part, const prefill_lds<D> &lds, halo_
             out[t][i] *= lds.row[halo_wave()][halo_mma_row(i)];
 #pragma unroll
         for (uint32_t k = 0; k < shape::KEYS; k += 16)
-            out[t] = halo_mma(p[k / 16], halo_mma_load(lds.v + (part * shape::TILES + t) * 16 * shape::V_PITCH + k, shape::V_PITCH), out[t]);
+            out[t] =
+                halo_mma(p[k / 16],
+                         halo_mma_load(lds.v + (part * shape::TILES + t) * 16 * shape::V_PITCH + k, shape::V_PITCH),
+                         out[t]);
     }
 }
 
 template <int D>
-HALO_DEVICE void prefill_store(const halo_prefill_args &a, const prefill_job &job, uint32_t group, uint32_t part, const prefill_lds<D> &lds,
-                               halo_acc (&out)[prefill_shape<D>::TILES])
+HALO_DEVICE void prefill_store(const halo_prefill_args &a, const prefill_job &job, uint32_t group, uint32_t part,
+                               const prefill_lds<D> &lds, halo_acc (&out)[prefill_shape<D>::TILES])
 {
     typedef prefill_shape<D> shape;
     const uint32_t dim = a.kv.head_dim_v;
@@ -174,9 +184,11 @@ HALO_DEVICE void prefill_store(const halo_prefill_args &a, const prefill_job &jo
     for (uint32_t t = 0; t < shape::TILES; t++)
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            const uint32_t own = halo_mma_row(i), r = group * 16 + own, d = (part * shape::TILES + t) * 16 + halo_mma_col(i);
+            const uint32_t own = halo_mma_row(i), r = group * 16 + own,
+                           d = (part * shape::TILES + t) * 16 + halo_mma_col(i);
             if (r < job.n_rows && d < dim)
-                a.out[((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim + d] = out[t][i] * lds.row[halo_wave()][own];
+                a.out[((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim + d] =
+                    out[t][i] * lds.row[halo_wave()][own];
         }
 }
 
@@ -187,9 +199,12 @@ template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args
     const uint32_t skip = halo_block_z() * shape::ROWS;
     if (tile.n_rows <= skip || a.kv.pos[tile.first_row] < 0)
         return;
-    const uint32_t row0 = tile.first_row + skip, n_rows = halo_min_of(tile.n_rows - skip, shape::ROWS), pos0 = (uint32_t)a.kv.pos[row0];
-    const prefill_job job = {halo_block_y(), halo_block_y() / (a.n_head / a.kv.n_head_kv), row0, n_rows, pos0, pos0 + n_rows};
-    const uint32_t group = halo_wave() / shape::PARTS, part = halo_wave() % shape::PARTS, own_pos = pos0 + group * 16 + halo_lane() / 2;
+    const uint32_t row0 = tile.first_row + skip, n_rows = halo_min_of(tile.n_rows - skip, shape::ROWS),
+                   pos0 = (uint32_t)a.kv.pos[row0];
+    const prefill_job job = {halo_block_y(), halo_block_y() / (a.n_head / a.kv.n_head_kv), row0, n_rows, pos0,
+                             pos0 + n_rows};
+    const uint32_t group = halo_wave() / shape::PARTS, part = halo_wave() % shape::PARTS,
+                   own_pos = pos0 + group * 16 + halo_lane() / 2;
     prefill_load_q<D>(a, job, lds);
     prefill_state state = {NOTHING, 0};
     halo_acc out[shape::TILES] = {};
@@ -215,11 +230,11 @@ template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args
 typedef prefill_lds<128> prefill_lds_128;
 typedef prefill_lds<256> prefill_lds_256;
 
-#define HALO_PREFILL_KERNEL(TYPE, type, d)                                                                                     \
-    HALO_KERNEL(prefill_##type##_d##d, halo_prefill_args, 128)                                                                 \
-    {                                                                                                                          \
-        HALO_LDS(prefill_lds_##d, lds);                                                                                        \
-        prefill<HALO_KV_##TYPE, d>(a, lds);                                                                                    \
+#define HALO_PREFILL_KERNEL(TYPE, type, d)                                                                             \
+    HALO_KERNEL(prefill_##type##_d##d, halo_prefill_args, 128)                                                         \
+    {                                                                                                                  \
+        HALO_LDS(prefill_lds_##d, lds);                                                                                \
+        prefill<HALO_KV_##TYPE, d>(a, lds);                                                                            \
     }
 HALO_PREFILL_KERNEL(F32, f32, 128)
 HALO_PREFILL_KERNEL(F16, f16, 128)

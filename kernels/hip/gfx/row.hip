@@ -1,6 +1,7 @@
 /* row.hip: ops on rows of values: norms, sums, activations, and their conversion into what the products read.
  *
- * Four neighbouring elements to a thread. Loops run the same number of times in all threads of a block, since lanes of a unit exchange values.
+ * Four neighbouring elements to a thread. Loops run the same number of times in all threads of a block, since lanes of
+ * a unit exchange values.
  */
 #include "rows.h"
 

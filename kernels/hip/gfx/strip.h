@@ -1,10 +1,10 @@
-/* strip.h: products of five to eight rows on chips with matrix units, where dot products of each row by itself would take longer than memory:
- * what the strip kernels of all types share.
+/* strip.h: products of five to eight rows on chips with matrix units, where dot products of each row by itself would
+ * take longer than memory: what the strip kernels of all types share.
  *
- * A block makes 16 weight rows for all rows of x, its waves the units of the rows in turn, HALO_STRIP_PARTS units at once; at the end their
- * sums come together in LDS. A lane brings its unit to f16 in registers and the matrix unit takes it from there (gfx.h): weights are loaded
- * once, 16 bytes a lane, and x is read once for 16 rows.
- * x is in f16, of quantized types in the order of strips (layout.h), of plain types in its own.
+ * A block makes 16 weight rows for all rows of x, its waves the units of the rows in turn, HALO_STRIP_PARTS units at
+ * once; at the end their sums come together in LDS. A lane brings its unit to f16 in registers and the matrix unit
+ * takes it from there (gfx.h): weights are loaded once, 16 bytes a lane, and x is read once for 16 rows. x is in f16,
+ * of quantized types in the order of strips (layout.h), of plain types in its own.
  */
 #ifndef HALO_GFX_STRIP_H
 #define HALO_GFX_STRIP_H
@@ -16,7 +16,8 @@ constexpr uint32_t STRIP_WAVES = 8, STRIP_STEP = STRIP_WAVES * HALO_STRIP_PARTS;
 
 struct strip_lds { float sum[STRIP_WAVES][HALO_STRIP_X][HALO_STRIP_COLS]; };
 
-/* What a lane has of a weight row at units base .. base + HALO_STRIP_PARTS - 1, and where the same of x is: piece p is 8 halves of x. */
+/* What a lane has of a weight row at units base .. base + HALO_STRIP_PARTS - 1, and where the same of x is: piece p is
+ * 8 halves of x. */
 template <uint32_t TYPE> struct strip_code {
     typedef halo_type_code<TYPE> code;
     typedef typename code::raw raw;
@@ -40,7 +41,10 @@ template <uint32_t TYPE> struct strip_plain {
     typedef gemv_plain_code<TYPE> code;
     struct raw { halo_u4 e[4]; };
     static constexpr float FACTOR = 1;
-    HALO_DEVICE uint32_t piece(uint32_t base, uint32_t p) { return 4 * base + p * HALO_STRIP_PARTS + halo_strip_part(); }
+    HALO_DEVICE uint32_t piece(uint32_t base, uint32_t p)
+    {
+        return 4 * base + p * HALO_STRIP_PARTS + halo_strip_part();
+    }
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &, uint32_t base, uint32_t n)
     {
         raw r;
@@ -53,8 +57,9 @@ template <uint32_t TYPE> struct strip_plain {
     {
 #pragma unroll
         for (uint32_t i = 0; i < 16; i++)
-            ret[i] = TYPE == HALO_TYPE_F16 ? r.e[i / 4].e[i % 4]
-                                           : gemm_pair(code::weight(r.e[i / 4], i % 4 * 2), code::weight(r.e[i / 4], i % 4 * 2 + 1));
+            ret[i] = TYPE == HALO_TYPE_F16
+                         ? r.e[i / 4].e[i % 4]
+                         : gemm_pair(code::weight(r.e[i / 4], i % 4 * 2), code::weight(r.e[i / 4], i % 4 * 2 + 1));
     }
     HALO_DEVICE uint32_t x_at(uint32_t base, uint32_t p) { return piece(base, p) * 8; }
     HALO_DEVICE bool exists(uint32_t base, uint32_t p, uint32_t n) { return piece(base, p) < 4 * n; }
@@ -65,7 +70,8 @@ template <> struct strip_code<HALO_TYPE_BF16> : strip_plain<HALO_TYPE_BF16> {};
 template <uint32_t TYPE> struct strip_turn { typename strip_code<TYPE>::raw raw[HALO_STRIP_ROWS]; };
 
 template <uint32_t TYPE>
-HALO_DEVICE void strip_load(const uint8_t *const *row, const halo_row_layout &at, uint32_t base, uint32_t n, strip_turn<TYPE> *ret)
+HALO_DEVICE void strip_load(const uint8_t *const *row, const halo_row_layout &at, uint32_t base, uint32_t n,
+                            strip_turn<TYPE> *ret)
 {
 #pragma unroll
     for (int i = 0; i < HALO_STRIP_ROWS; i++)
@@ -73,7 +79,8 @@ HALO_DEVICE void strip_load(const uint8_t *const *row, const halo_row_layout &at
 }
 
 template <uint32_t TYPE>
-HALO_DEVICE void strip_products(const strip_turn<TYPE> &turn, const uint16_t *x, uint32_t base, uint32_t n, float sums[HALO_STRIP_SUMS])
+HALO_DEVICE void strip_products(const strip_turn<TYPE> &turn, const uint16_t *x, uint32_t base, uint32_t n,
+                                float sums[HALO_STRIP_SUMS])
 {
     typedef strip_code<TYPE> code;
     uint32_t xs[16], w[HALO_STRIP_ROWS][16];
@@ -93,7 +100,8 @@ HALO_DEVICE void strip_products(const strip_turn<TYPE> &turn, const uint16_t *x,
 
 /* The waves' sums: one output to a thread. */
 template <uint32_t TYPE>
-HALO_DEVICE void strip_store(const halo_strip_args &a, const halo_matrix_arg &matrix, uint32_t row0, strip_lds &lds, const float *sums)
+HALO_DEVICE void strip_store(const halo_strip_args &a, const halo_matrix_arg &matrix, uint32_t row0, strip_lds &lds,
+                             const float *sums)
 {
 #pragma unroll
     for (int i = 0; i < HALO_STRIP_SUMS; i++)
@@ -107,7 +115,8 @@ HALO_DEVICE void strip_store(const halo_strip_args &a, const halo_matrix_arg &ma
     for (uint32_t w = 0; w < STRIP_WAVES; w++)
         sum += lds.sum[w][r][i];
     const float scale = a.scale[a.row_index ? a.row_index[r] : r] * (1 / strip_code<TYPE>::FACTOR);
-    matrix.out[(uint64_t)r * matrix.out_stride + row0 + i] = halo_fma(sum, scale, matrix.bias ? matrix.bias[row0 + i] : 0);
+    matrix.out[(uint64_t)r * matrix.out_stride + row0 + i] =
+        halo_fma(sum, scale, matrix.bias ? matrix.bias[row0 + i] : 0);
 }
 
 template <uint32_t TYPE> HALO_DEVICE void strip(const halo_strip_args &a, strip_lds &lds)
@@ -120,7 +129,8 @@ template <uint32_t TYPE> HALO_DEVICE void strip(const halo_strip_args &a, strip_
     const uint32_t n = a.n_cols / HALO_HIP_UNIT, row0 = block * HALO_STRIP_COLS;
     const uint8_t *row[HALO_STRIP_ROWS];
     for (int i = 0; i < HALO_STRIP_ROWS; i++)
-        row[i] = static_cast<const uint8_t *>(matrix.weight) + (uint64_t)halo_min_of(row0 + halo_strip_row(i), matrix.n_rows - 1) * at.stride;
+        row[i] = static_cast<const uint8_t *>(matrix.weight) +
+                 (uint64_t)halo_min_of(row0 + halo_strip_row(i), matrix.n_rows - 1) * at.stride;
     uint32_t base = halo_wave() * HALO_STRIP_PARTS;
     strip_turn<TYPE> now = {};
     if (base < n)
@@ -140,11 +150,11 @@ template <uint32_t TYPE> HALO_DEVICE void strip(const halo_strip_args &a, strip_
     strip_store<TYPE>(a, matrix, row0, lds, sums);
 }
 
-#define HALO_STRIP_KERNEL(TYPE, type)                                                                                          \
-    HALO_KERNEL_EARLY(strip_##type, halo_strip_args, 256)                                                                      \
-    {                                                                                                                          \
-        HALO_LDS(strip_lds, lds);                                                                                              \
-        strip<HALO_TYPE_##TYPE>(a, lds);                                                                                       \
+#define HALO_STRIP_KERNEL(TYPE, type)                                                                                  \
+    HALO_KERNEL_EARLY(strip_##type, halo_strip_args, 256)                                                              \
+    {                                                                                                                  \
+        HALO_LDS(strip_lds, lds);                                                                                      \
+        strip<HALO_TYPE_##TYPE>(a, lds);                                                                               \
     }
 #endif
 

@@ -1,10 +1,12 @@
-/* strip.hip: products of five to eight rows by matrix units (strip.h). Chips without them have none of these, RDNA3 only that of F16. */
+/* strip.hip: products of five to eight rows by matrix units (strip.h). Chips without them have none of these, RDNA3
+ * only that of F16. */
 #include "strip.h"
 
 #if !defined(HALO_NO_MATRIX)
 HALO_STRIP_KERNEL(F16, f16)
 #endif
-#if !defined(HALO_NO_MATRIX) && !HALO_GFX11 /* both halves of a wave would unpack the same weights there: slower than dot products */
+/* On RDNA3 both halves of a wave would unpack the same weights: slower than dot products. */
+#if !defined(HALO_NO_MATRIX) && !HALO_GFX11
 HALO_STRIP_KERNEL(BF16, bf16)
 HALO_STRIP_KERNEL(Q8_0, q8_0)
 HALO_STRIP_KERNEL(Q4_0, q4_0)

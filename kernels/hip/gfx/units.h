@@ -316,8 +316,9 @@ template <typename CODE> HALO_DEVICE float halo_unit_weight(const halo_unit &w, 
     }
 }
 
-/* The unit's 32 weights times HALO_HALVES_FACTOR in f16, in order. The factor keeps the scales of small weights out of the denormal numbers;
- * weights must be below 1000 in magnitude. A byte behind 0x64 is the half 1024 + q, and taking off an integer of that size is exact. */
+/* The unit's 32 weights times HALO_HALVES_FACTOR in f16, in order. The factor keeps the scales of small weights out of
+ * the denormal numbers; weights must be below 1000 in magnitude. A byte behind 0x64 is the half 1024 + q, and taking
+ * off an integer of that size is exact. */
 #define HALO_HALVES_FACTOR 64
 HALO_DEVICE uint32_t halo_pair_of(float f)
 {
@@ -337,7 +338,8 @@ template <typename CODE> HALO_DEVICE void halo_unit_halves(const halo_unit &w, u
 #pragma unroll
         for (int i = 4 * h; i < 4 * h + 4; i++) {
             const uint32_t q = (uint32_t)w.q[i] ^ (CODE::SIGNED ? 0x80808080u : 0);
-            const uint32_t low = halo_permute(0x64646464, q, 0x04010400), high = halo_permute(0x64646464, q, 0x04030402);
+            const uint32_t low = halo_permute(0x64646464, q, 0x04010400),
+                           high = halo_permute(0x64646464, q, 0x04030402);
             ret[2 * i] = halo_pair_fma(halo_pair_add(low, base), scale, add);
             ret[2 * i + 1] = halo_pair_fma(halo_pair_add(high, base), scale, add);
         }

@@ -32,8 +32,8 @@ struct halo_device_info {
     char runtime[192];        /* the library that reaches the device, its version in its own counting; empty: none */
     int32_t runtime_version;
     char kernel_file[256], kernel_arch[64], kernel_sha256[65]; /* the device's code; empty: part of this program */
-    /* What the bytes of kv_read mean and which arithmetic made them: they may be written to a device that says the same,
-     * and to no other. */
+    /* What the bytes of kv_read mean and which arithmetic made them: they may be written to a device that says the
+     * same, and to no other. */
     char kv_layout[HALO_DEVICE_LAYOUT];
 };
 

@@ -246,7 +246,8 @@ static bool judge(const struct tier_case *c, const struct halo_doctor_finding *f
     for (int i = 0; i < 3 && c->says[i]; i++)
         good = good && strstr(finding->advice, c->says[i]);
     if (c->either[0])
-        good = good && (strstr(finding->advice, c->either[0]) != NULL) != (strstr(finding->advice, c->either[1]) != NULL);
+        good =
+            good && (strstr(finding->advice, c->either[0]) != NULL) != (strstr(finding->advice, c->either[1]) != NULL);
     if (c->verdict == HALO_DOCTOR_FAIL)
         good = good && finding->source[0];
     if (!good)

@@ -1,5 +1,5 @@
-/* test_largest.c: a device that finds the largest logit by itself is asked for ids when nobody wants more, and for whole
- * rows as soon as one sequence of the step does. */
+/* test_largest.c: a device that finds the largest logit by itself is asked for ids when nobody wants more, and for
+ * whole rows as soon as one sequence of the step does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

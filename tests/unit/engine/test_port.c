@@ -40,8 +40,10 @@ static void short_requests_have_their_replies(void **state)
     assert_non_null(strstr(c.requests[2].last, "batch_invariant"));
     assert_non_null(strstr(c.requests[4].last, "\"quant\":\"Q4_K_M\""));
     assert_non_null(strstr(c.requests[4].last, "\"loaded\":true"));
-    assert_non_null(strstr(c.requests[7].last, "\"runtime\":\"/opt/fake/libfake.so\",\"runtime_version\":70000042,\"kernel\":\""));
-    assert_non_null(strstr(c.requests[7].last, "{\"file\":\"/opt/fake/kernels.fake\",\"arch\":\"fake\",\"sha256\":\"0123abcd\"}"));
+    assert_non_null(
+        strstr(c.requests[7].last, "\"runtime\":\"/opt/fake/libfake.so\",\"runtime_version\":70000042,\"kernel\":\""));
+    assert_non_null(
+        strstr(c.requests[7].last, "{\"file\":\"/opt/fake/kernels.fake\",\"arch\":\"fake\",\"sha256\":\"0123abcd\"}"));
     assert_non_null(strstr(c.requests[9].last, "4095"));
     assert_non_null(strstr(c.requests[10].last, "Once upon"));
     assert_non_null(strstr(c.requests[12].last, "\"repeat\":4"));
@@ -438,9 +440,11 @@ static void a_resumed_reply_is_cancelled_before_it_goes_on(void **state)
     child_start(&c, true, slow_runs);
     child_load(&c);
     for (int id = 10; id < 30; id++) {
-        child_send(&c, "{\"type\":\"generate\",\"id\":%d,\"prompt\":\"Once\",\"max_tokens\":400,\"ignore_eos\":true,"
-                       "\"resume\":{\"tokens\":[3,4,5],\"bytes_sent\":0,\"seed\":9,\"elapsed_ms\":1,\"started\":true}}\n"
-                       "{\"type\":\"cancel\",\"id\":%d,\"target\":%d}", id, id + 100, id);
+        child_send(&c,
+                   "{\"type\":\"generate\",\"id\":%d,\"prompt\":\"Once\",\"max_tokens\":400,\"ignore_eos\":true,"
+                   "\"resume\":{\"tokens\":[3,4,5],\"bytes_sent\":0,\"seed\":9,\"elapsed_ms\":1,\"started\":true}}\n"
+                   "{\"type\":\"cancel\",\"id\":%d,\"target\":%d}",
+                   id, id + 100, id);
         struct child_request *request = child_wait(&c, id);
         assert_int_equal(request->finish, HALO_WIRE_FINISH_CANCELLED);
         const char *tokens = strstr(request->last, "\"tokens\":");

@@ -159,7 +159,8 @@ static void prefill_shape(const struct shape *s, uint32_t n_pos, uint32_t n_rows
         pos[r] = r < n_rows ? (int32_t)(first_pos + r) : r < n - 1 ? -1 : (int32_t)n_pos - 1;
         first[r] = r < n - 1 ? 0 : n_pages;
     }
-    float *q = gfx_floats(n * s->n_head * s->dim_k, 6), *out = gfx_floats(n * width, 7), *before = gfx_floats(n * width, 7);
+    float *q = gfx_floats(n * s->n_head * s->dim_k, 6), *out = gfx_floats(n * width, 7),
+          *before = gfx_floats(n * width, 7);
     struct halo_prefill_args args = {c.kv, tiles, q, out, s->n_head, 0.25f};
     args.kv.pos = pos;
     args.kv.page_first = first;

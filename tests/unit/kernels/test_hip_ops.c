@@ -2,11 +2,11 @@
  * plan, same batch, every value of every row. In CI the runtime is the emulated one: a GPU that has everything, one
  * whose few rows all go through dot products, and gfx1010. Argument: a pattern of the tests to run.
  *
- * The bound of an op is the largest error, relative to the largest number of the row. Few rows are products of integers,
- * in both devices over the same int8 activations: what remains is the order of float additions. More rows, and from five
- * on those that go through strips, the HIP device multiplies in f16; there the reference is a plain product in double,
- * and the bound is relative to the largest number that a row of many such products would hold: four times the root of
- * the sum of squares of what is added.
+ * The bound of an op is the largest error, relative to the largest number of the row. Few rows are products of
+ * integers, in both devices over the same int8 activations: what remains is the order of float additions. More rows,
+ * and from five on those that go through strips, the HIP device multiplies in f16; there the reference is a plain
+ * product in double, and the bound is relative to the largest number that a row of many such products would hold: four
+ * times the root of the sum of squares of what is added.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -20,12 +20,11 @@
  *   loop=K     the notice of a loop from the K-th event on, unless halod says that it was told
  * The moments count from the beginning of the reply: one that goes on after a death does not die of the same again. The
  * text of a token is its letter, `size` times. A score is scripted in the same way by its text: n rows, each an event.
- * load: "slow-MS" takes so long, "first-MS" only in the first engine, "stall" does not get on in the first engine, "die"
- * kills, "dieagain" kills when it is loaded into any engine but the first, "fail" fails, "brief" is given up by the
- * engine itself at once, "changes" has other files each time, "crowd" makes all other models go, of which is told 200 ms
- * later and requests for them are answered then; everything else works. generate with a model that is not loaded is
- * not_found.
- * Environment:
+ * load: "slow-MS" takes so long, "first-MS" only in the first engine, "stall" does not get on in the first engine,
+ * "die" kills, "dieagain" kills when it is loaded into any engine but the first, "fail" fails, "brief" is given up by
+ * the engine itself at once, "changes" has other files each time, "crowd" makes all other models go, of which is told
+ * 200 ms later and requests for them are answered then; everything else works. generate with a model that is not loaded
+ * is not_found. Environment:
  *   FAKE_DIR          a directory in which starts are counted
  *   FAKE_FAIL_STARTS  N: the first N starts exit at once
  *   FAKE_ONCE         1: every start but the first exits at once

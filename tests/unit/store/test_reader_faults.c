@@ -245,8 +245,8 @@ static void test_refused_reads(void **state)
     inject.result = EOPNOTSUPP;
     inject.result_times = 8 * 3;
     expect(f, HALO_READER_PREAD, false, "io_uring refuses to read");
-    /* And in the middle of pieces that came in part, from some completion on. How many there are differs from run to run:
-     * as many as pieces at least. */
+    /* And in the middle of pieces that came in part, from some completion on. How many there are differs from run to
+     * run: as many as pieces at least. */
     reset();
     struct halo_reader_options options = reader_fixture_options(f);
     assert_int_equal(reader_fixture_run(f, &options), 0);

@@ -65,7 +65,8 @@ void halo_kv_table_clear(struct halo_kv_table *table, struct halo_kv_pool *pool)
 uint32_t halo_kv_pool_hold_listed(struct halo_kv_pool *pool, uint32_t *order);
 /* Lets them go again, the last first, so that the order of eviction is what it was. */
 void halo_kv_pool_drop_listed(struct halo_kv_pool *pool, const uint32_t *order, uint32_t n);
-/* Takes a free page and lists it; or finds one that says the same already. Held in both cases. NONE: no page is free. */
+/* Takes a free page and lists it; or finds one that says the same already. Held in both cases. NONE: no page is
+ * free. */
 uint32_t halo_kv_pool_list_free(struct halo_kv_pool *pool, uint32_t parent, uint64_t user, const int32_t *ids,
                                 uint32_t n, bool *ret_new);
 
