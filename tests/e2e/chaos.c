@@ -141,7 +141,7 @@ static void chaos(void **state)
     assert_int_equal(load.sent, n_requests);
     assert_true(killer.n_kills == n_kills && killer.n_waits > 0 && load.cancelled > 0);
     assert_true(load.lost * 50 <= load.sent); /* killed thrice before it began: chance, not a rule */
-    daemon_stop(&fixture, 15000);
+    daemon_stop(&fixture, 60000);
 }
 
 int main(int argc, char **argv)

@@ -103,7 +103,7 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
         execv(halod, (char *const *)(uintptr_t)argv);
         _exit(127);
     }
-    int64_t deadline = now_ms() + 20000;
+    int64_t deadline = now_ms() + 60000;
     int fd;
     while ((fd = try_connect(daemon->socket_path)) < 0) {
         if (now_ms() > deadline || waitpid(daemon->pid, NULL, WNOHANG) != 0) {

@@ -85,7 +85,7 @@ static int64_t steps_with_eight(const struct daemon_fixture *daemon)
     struct client client;
     client_open(&client, daemon);
     client_send(&client, "stats", "%s", "");
-    assert_true(client_wait(&client, 0, 5000));
+    assert_true(client_wait(&client, 0, 60000));
     const char *at = client.last_line ? strstr(client.last_line, "\"steps_8_or_more\":") : NULL;
     int64_t n = at ? atoll(at + strlen("\"steps_8_or_more\":")) : -1;
     client_close(&client);
@@ -136,7 +136,7 @@ static void run(int threads, const char *kv)
     assert_int_equal(n_different, 0);
     assert_true(n_distinct > n_requests / 2); /* the replies are not all the same one */
     assert_true(steps_with_eight(&daemon) >= 8);
-    daemon_stop(&daemon, 10000);
+    daemon_stop(&daemon, 60000);
 }
 
 static void one_thread_f32(void **state) { (void)state; run(1, "f32"); }

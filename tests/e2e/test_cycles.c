@@ -91,7 +91,7 @@ static void stays_flat(void (*one_cycle)(void), const char *config)
 static void unloads_leave_nothing_behind(void **state)
 {
     stays_flat(unload_cycle, NULL);
-    daemon_stop(&fixture, 15000);
+    daemon_stop(&fixture, 60000);
 }
 
 static void models_that_take_turns_leave_nothing_behind(void **state)
@@ -113,7 +113,7 @@ static void models_that_take_turns_leave_nothing_behind(void **state)
     assert_non_null(at);
     assert_int_equal(strtol(at + strlen("\"models_evicted\":"), NULL, 10), 2 * (WARM_UP + CYCLES) - 1);
     client_close(&client);
-    daemon_stop(&fixture, 15000);
+    daemon_stop(&fixture, 60000);
     for (int i = 0; i < 2; i++)
         assert_int_equal(unlink(turn_paths[i]), 0);
     assert_int_equal(rmdir(turns), 0);

@@ -132,7 +132,7 @@ static void play(const struct fault *fault)
     check_end(fault, request);
     client_close(&client);
     everything_works();
-    daemon_stop(&fixture, 15000);
+    daemon_stop(&fixture, 60000);
 }
 
 static void requests_end_and_the_next_work(void **state)

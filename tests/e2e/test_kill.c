@@ -28,7 +28,7 @@ static void load(void)
 {
     struct client client;
     client_open(&client, &fixture);
-    for (int attempt = 0; attempt < 50; attempt++) {
+    for (int attempt = 0; attempt < 600; attempt++) {
         size_t i = client_send(&client, "load", "%s", "\"model\":\"" MODEL "\",\"params\":{\"context\":1024}");
         assert_true(client_wait(&client, 0, 60000));
         const struct client_request *request = &client.requests[i];
@@ -48,7 +48,7 @@ static void generate_works(void)
     struct client client;
     client_open(&client, &fixture);
     /* While the engine comes back the daemon may ask to try again; it must work soon. */
-    for (int attempt = 0; attempt < 50; attempt++) {
+    for (int attempt = 0; attempt < 600; attempt++) {
         size_t i = client_send(&client, "generate", "%s",
                                "\"model\":\"" MODEL
                                "\",\"prompt\":\"Once\",\"max_tokens\":3,\"temperature\":0,\"emit_token_ids\":true");
@@ -66,13 +66,13 @@ static void generate_works(void)
 
 static pid_t engine_pid(void)
 {
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 1200; i++) {
         pid_t pid = daemon_engine_pid(&fixture);
         if (pid > 0)
             return pid;
         usleep(50000);
     }
-    fail_msg("the daemon has no engine after 10 s");
+    fail_msg("the daemon has no engine after a minute");
     return 0;
 }
 
@@ -151,7 +151,7 @@ static void any_moment(void **state)
     print_message("%d replies went on in another engine\n", n_resumed);
     assert_true(n_resumed > 0); /* the kills did hit requests */
     client_close(&quiet);
-    daemon_stop(&fixture, 15000);
+    daemon_stop(&fixture, 60000);
 }
 
 static void during_load(void **state)
@@ -173,7 +173,7 @@ static void during_load(void **state)
     }
     load();
     generate_works();
-    daemon_stop(&fixture, 15000);
+    daemon_stop(&fixture, 60000);
 }
 
 int main(void)
