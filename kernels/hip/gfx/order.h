@@ -4,13 +4,13 @@
 
 #include "gfx.h"
 
-/* Logits as integers in their order; a NaN below all numbers, what is taken below everything. */
+/* Logits as integers in their order, both zeros the same; a NaN below all numbers, what is taken below everything. */
 HALO_DEVICE uint32_t order_of(float logit)
 {
     const uint32_t bits = halo_float_bits(logit);
     if ((bits & 0x7fffffff) > 0x7f800000)
         return 1;
-    return bits >> 31 ? ~bits : bits | 0x80000000;
+    return bits >> 31 ? 0 - bits : bits | 0x80000000;
 }
 
 /* The largest of the wave, ties to the lowest id. */
