@@ -161,16 +161,29 @@ static void add_pieces(struct halo_scheduler *s)
         budget -= add_piece(s, s->picks[i], budget);
 }
 
-/* Whether ids are all that anybody wants of this step. */
-static bool greedy_alone(const struct halo_scheduler *s)
+/* How many of the largest logits are all that this one wants of a row; 0: the row. */
+static uint32_t list_length(const struct halo_scheduler *s, const struct halo_sequence *q)
 {
+    if (q->kind == HALO_SEQUENCE_SCORE || q->want_logprob)
+        return 0;
+    uint32_t n = halo_sampler_n_top(&q->sampler, s->setup.plan->n_vocab);
+    return n <= HALO_CANDIDATES_MAX ? n : 0;
+}
+
+/* Lists where they will do, rows where they will not. All lists are as long as the longest: a shorter one is its front.
+ */
+static void choose_outputs(struct halo_scheduler *s)
+{
+    struct halo_batch *batch = &s->batch;
     for (uint32_t i = 0; i < s->n_parts; i++) {
-        const struct halo_sequence *q = s->parts[i].sequence;
-        if (s->parts[i].n_outputs > 0 &&
-            (q->kind == HALO_SEQUENCE_SCORE || q->want_logprob || !halo_sampler_is_greedy(&q->sampler)))
-            return false;
+        const struct halo_batch_part *part = &s->parts[i];
+        uint32_t n = part->n_outputs > 0 ? list_length(s, part->sequence) : 0;
+        for (uint32_t k = 0; k < part->n_outputs; k++)
+            s->whole[part->first_output + k] = n == 0;
+        batch->n_top = n > batch->n_top ? n : batch->n_top;
     }
-    return true;
+    batch->whole = s->whole;
+    batch->top = s->top;
 }
 
 uint32_t halo_batch_build(struct halo_scheduler *s)
@@ -181,6 +194,7 @@ uint32_t halo_batch_build(struct halo_scheduler *s)
     add_decodes(s);
     s->n_decodes = s->batch.n_rows;
     add_pieces(s);
-    s->batch.largest = s->setup.finds_largest && greedy_alone(s) ? s->largest : NULL;
+    if (s->setup.makes_lists)
+        choose_outputs(s);
     return s->batch.n_rows;
 }

@@ -96,8 +96,8 @@ static int32_t best_id(const struct halo_scheduler *s, uint32_t output)
 {
     uint32_t n_vocab = s->setup.plan->n_vocab;
     const float *logits = s->logits + (size_t)output * n_vocab;
-    if (s->batch.largest)
-        return s->largest[output];
+    if (s->batch.n_top > 0)
+        return s->top[output * s->batch.n_top].id;
     return halo_logits_finite(logits, n_vocab) ? halo_logits_argmax(logits, n_vocab) : -1;
 }
 
@@ -126,7 +126,12 @@ static void clear_batch(struct halo_bench *bench)
     struct halo_scheduler *s = &bench->loaded->scheduler;
     s->batch = (struct halo_batch){
         .token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs, .output = s->output, .logits = s->logits};
-    s->batch.largest = s->setup.finds_largest ? s->largest : NULL;
+    if (!s->setup.makes_lists)
+        return;
+    memset(s->whole, 0, s->setup.plan->max_outputs * sizeof(*s->whole));
+    s->batch.n_top = 1;
+    s->batch.whole = s->whole;
+    s->batch.top = s->top;
 }
 
 /* The next piece of one sequence's prompt. */

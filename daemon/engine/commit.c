@@ -82,11 +82,14 @@ static void after_token(struct halo_scheduler *s, struct halo_sequence *q, int32
 /* The next token of output `output` of the step; false: the sequence was ended. */
 static bool choose_token(struct halo_scheduler *s, struct halo_sequence *q, uint32_t output, int32_t *ret_id)
 {
-    const float *logits = s->logits + (size_t)output * s->setup.plan->n_vocab;
-    if (s->batch.largest) {
-        *ret_id = s->largest[output];
-        return *ret_id >= 0 || refuse_logits(s, q, q->n_ids - 1);
+    if (s->batch.n_top > 0 && !s->whole[output]) {
+        const struct halo_candidate *top = s->top + (size_t)output * s->batch.n_top;
+        if (top[0].id < 0)
+            return refuse_logits(s, q, q->n_ids - 1);
+        *ret_id = halo_sampler_draw_top(&s->sampler, &q->sampler, top, q->n_ids);
+        return true;
     }
+    const float *logits = s->logits + (size_t)output * s->setup.plan->n_vocab;
     if (!usable(s, q, logits, q->n_ids - 1))
         return false;
     *ret_id = halo_sampler_draw(&s->sampler, &q->sampler, logits, q->ids, q->n_ids, q->n_ids);

@@ -164,7 +164,7 @@ static void seal_model(struct halo_device_thread *t, struct halo_load *load)
     if (load->fault.code == HALO_FAULT_NONE) {
         struct halo_scheduler_setup setup = {
             .ops = t->ops, .device_model = loaded->device_model, .plan = &loaded->model->plan,
-            .finds_largest = t->info.features & HALO_DEVICE_LARGEST,
+            .makes_lists = t->info.features & HALO_DEVICE_TOP,
             .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT, .max_queued = t->max_queued,
             .phase = &t->phase, .stats = t->stats, .port = t->port, .lost = &t->lost,
             .activity = &t->activity};

@@ -146,9 +146,40 @@ static bool has_penalties(const struct halo_sampler_params *params)
            (params->repeat_penalty != 1 || params->presence_penalty != 0 || params->frequency_penalty != 0);
 }
 
-bool halo_sampler_is_greedy(const struct halo_sampler_params *params)
+static bool changes_logits(const struct halo_sampler_params *params)
 {
-    return params->temperature <= 0 && params->n_biases == 0 && !has_penalties(params);
+    return params->n_biases > 0 || has_penalties(params);
+}
+
+uint32_t halo_sampler_n_top(const struct halo_sampler_params *params, uint32_t n_vocab)
+{
+    if (changes_logits(params))
+        return 0;
+    if (params->temperature <= 0)
+        return 1;
+    return params->top_k < n_vocab ? params->top_k : 0;
+}
+
+/* The chain behind top_k; the list is the scratch. */
+static int32_t draw_sorted(const struct halo_sampler *sampler, const struct halo_sampler_params *params, uint32_t n,
+                           uint64_t position)
+{
+    struct halo_candidate *c = sampler->candidates;
+    if (params->top_p < 1)
+        n = cut_sorted(c, n, params->top_p);
+    n = cut_min_p(c, n, params->min_p);
+    return draw(c, n, params->temperature, halo_rng_uniform(params->seed, position, 0));
+}
+
+int32_t halo_sampler_draw_top(struct halo_sampler *sampler, const struct halo_sampler_params *params,
+                              const struct halo_candidate *top, uint64_t position)
+{
+    uint32_t n = halo_sampler_n_top(params, sampler->n_vocab);
+    assert(n > 0);
+    if (params->temperature <= 0)
+        return top[0].id;
+    memcpy(sampler->candidates, top, n * sizeof(*top));
+    return draw_sorted(sampler, params, n, position);
 }
 
 int32_t halo_sampler_draw(struct halo_sampler *sampler, const struct halo_sampler_params *params, const float *logits,
@@ -156,7 +187,7 @@ int32_t halo_sampler_draw(struct halo_sampler *sampler, const struct halo_sample
 {
     struct halo_candidate *c = sampler->candidates;
     uint32_t n = sampler->n_vocab;
-    if (params->n_biases > 0 || has_penalties(params)) {
+    if (changes_logits(params)) {
         memcpy(sampler->adjusted, logits, n * sizeof(*logits));
         logits = sampler->adjusted;
         apply_biases(params, sampler->adjusted, n);
@@ -165,17 +196,13 @@ int32_t halo_sampler_draw(struct halo_sampler *sampler, const struct halo_sample
     }
     if (params->temperature <= 0)
         return halo_logits_argmax(logits, n);
+    if (params->top_k > 0 && params->top_k < n)
+        return draw_sorted(sampler, params, halo_logits_top(logits, n, params->top_k, c), position);
 
-    if (params->top_k > 0 && params->top_k < n) {
-        n = halo_logits_top(logits, n, params->top_k, c);
-        if (params->top_p < 1)
-            n = cut_sorted(c, n, params->top_p);
-    } else {
-        for (uint32_t i = 0; i < n; i++)
-            c[i] = (struct halo_candidate){logits[i], (int32_t)i};
-        if (params->top_p < 1)
-            n = take_nucleus(c, n, params->top_p);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        c[i] = (struct halo_candidate){logits[i], (int32_t)i};
+    if (params->top_p < 1)
+        n = take_nucleus(c, n, params->top_p);
     n = cut_min_p(c, n, params->min_p);
     return draw(c, n, params->temperature, halo_rng_uniform(params->seed, position, 0));
 }

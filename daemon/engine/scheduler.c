@@ -37,12 +37,13 @@ int halo_scheduler_init(struct halo_scheduler *s, const struct halo_scheduler_se
     s->pos = take(plan->max_rows, sizeof(*s->pos));
     s->seq = take(plan->max_rows, sizeof(*s->seq));
     s->output = take(plan->max_outputs, sizeof(*s->output));
-    s->largest = take(plan->max_outputs, sizeof(*s->largest));
+    s->whole = take(plan->max_outputs, sizeof(*s->whole));
+    s->top = take(plan->max_outputs, HALO_CANDIDATES_MAX * sizeof(*s->top));
     s->tops = take(HALO_SCHEDULER_TOPS, sizeof(*s->tops));
     size_t logit_bytes = (size_t)plan->max_outputs * plan->n_vocab * sizeof(float);
     s->logits = aligned_alloc(64, (logit_bytes + 63) & ~(size_t)63);
     bool whole = s->running && s->parts && s->picks && s->seqs && s->token && s->pos && s->seq && s->output &&
-                 s->largest && s->tops && s->logits;
+                 s->whole && s->top && s->tops && s->logits;
     int r = whole ? halo_pace_init(&s->pace, s->max_running) : -ENOMEM;
     if (r == 0)
         r = halo_sampler_init(&s->sampler, plan->n_vocab);
@@ -67,7 +68,8 @@ void halo_scheduler_finish(struct halo_scheduler *s)
     free(s->pos);
     free(s->seq);
     free(s->output);
-    free(s->largest);
+    free(s->whole);
+    free(s->top);
     free(s->tops);
     free(s->logits);
     memset(s, 0, sizeof(*s));

@@ -57,6 +57,8 @@ static int check_batch(const struct halo_plan *plan, const struct halo_batch *ba
     if (batch->n_rows > plan->max_rows || batch->n_outputs > plan->max_outputs)
         return halo_cpu_reason(reason, -EINVAL, "a batch of %u rows and %u outputs, the plan allows %u and %u",
                                batch->n_rows, batch->n_outputs, plan->max_rows, plan->max_outputs);
+    if (batch->n_top > 0)
+        return halo_cpu_reason(reason, -ENOTSUP, "lists of the %u largest: this device brings rows", batch->n_top);
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         int error = check_row(plan, batch, r, reason);
         if (error)

@@ -140,7 +140,7 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
 {
     *ret = (struct halo_device_info){
         .name = "hip",
-        .features = HALO_DEVICE_LARGEST | (device->properties.integrated ? HALO_DEVICE_HOST_MEMORY : 0),
+        .features = HALO_DEVICE_TOP | (device->properties.integrated ? HALO_DEVICE_HOST_MEMORY : 0),
         .n_threads = 1,
     };
     snprintf(ret->detail, sizeof(ret->detail), "%.64s, %.16s, %u units, %s%s%.24s, %.24s", device->name,

@@ -74,7 +74,8 @@ struct halo_hip_scratch {
     uint8_t *act;
     uint16_t *half;
     float *half_scale, *partial, *gathered, *logits;
-    int32_t *largest;
+    struct halo_candidate *left; /* of the launches on the way to a list */
+    struct halo_candidate *top;
     uint32_t *moe_slot;
     struct halo_moe_tile *moe_tile;
     uint8_t *input; /* a discrete GPU's copy of the inputs */
@@ -103,7 +104,7 @@ struct halo_device_model {
     struct halo_hip_input input[2];
     uint32_t turn;
     float *logits_host, *logits_device; /* pinned; where the GPU sees it */
-    int32_t *largest_host, *largest_device;
+    struct halo_candidate *top_host, *top_device; /* [n_outputs][n_top] */
     void *staging_event[2];
     bool staging_busy[2];
     uint32_t staging_turn;

@@ -69,6 +69,11 @@ int halo_hip_batch_check(const struct halo_plan *plan, const struct halo_batch *
     if (batch->n_rows > plan->max_rows || batch->n_outputs > plan->max_outputs)
         return halo_hip_reason(reason, -EINVAL, "a batch of %u rows and %u outputs, the plan allows %u and %u",
                                batch->n_rows, batch->n_outputs, plan->max_rows, plan->max_outputs);
+    if (batch->n_top > HALO_CANDIDATES_MAX)
+        return halo_hip_reason(reason, -EINVAL, "lists of the %u largest, the longest has %d", batch->n_top,
+                               HALO_CANDIDATES_MAX);
+    if (batch->n_top > 0 && (!batch->top || !batch->whole))
+        return halo_hip_reason(reason, -EINVAL, "lists of the %u largest and no place for them", batch->n_top);
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         int error = check_row(plan, batch, r, reason);
         if (error)

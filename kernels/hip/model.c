@@ -25,10 +25,11 @@ static uint64_t logit_bytes(const struct halo_plan *plan)
            HALO_HIP_ALIGN;
 }
 
-/* Two sets of inputs, then the logits, then the ids of the largest. */
+/* Two sets of inputs, then the logits, then the lists of the largest. */
 static uint64_t pinned_bytes(const struct halo_plan *plan)
 {
-    return 2 * set_bytes(plan) + logit_bytes(plan) + plan->max_outputs * sizeof(int32_t);
+    return 2 * set_bytes(plan) + logit_bytes(plan) +
+           (uint64_t)plan->max_outputs * HALO_CANDIDATES_MAX * sizeof(struct halo_candidate);
 }
 
 void halo_hip_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
@@ -103,7 +104,7 @@ static void point_into_regions(struct halo_device_model *model)
     const struct halo_plan *plan = model->plan;
     bool integrated = model->device->properties.integrated;
     const struct halo_hip_region *pinned = &model->pinned_region;
-    uint64_t set = set_bytes(plan), ids = 2 * set + logit_bytes(plan);
+    uint64_t set = set_bytes(plan), top = 2 * set + logit_bytes(plan);
     halo_hip_weights_place(plan, integrated, model->weights, NULL);
     halo_hip_scratch_carve(plan, integrated, model->scratch_region.device, &model->scratch);
     for (uint32_t i = 0; i < 2; i++) {
@@ -111,8 +112,8 @@ static void point_into_regions(struct halo_device_model *model)
         model->input[i].device = integrated ? pinned->device + i * set : model->scratch.input;
     }
     model->logits_host = (float *)(void *)(pinned->host + 2 * set);
-    model->largest_host = (int32_t *)(void *)(pinned->host + ids);
-    model->largest_device = integrated ? (int32_t *)(void *)(pinned->device + ids) : model->scratch.largest;
+    model->top_host = (struct halo_candidate *)(void *)(pinned->host + top);
+    model->top_device = integrated ? (struct halo_candidate *)(void *)(pinned->device + top) : model->scratch.top;
     model->logits_device = integrated ? (float *)(void *)(pinned->device + 2 * set) : model->scratch.logits;
 }
 

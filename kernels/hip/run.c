@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 static int (*const run_op[HALO_OP_COUNT])(struct halo_hip_run *run, const struct halo_op *op) = {
     [HALO_OP_EMBED] = halo_hip_op_embed,         [HALO_OP_RMSNORM] = halo_hip_op_rmsnorm,
@@ -44,44 +43,20 @@ static int bring_inputs(struct halo_hip_run *run, struct halo_hip_input *input)
         "copying inputs", run->reason);
 }
 
-/* What the caller wants of the logits: where it lies on the GPU and on the host. */
-struct wanted {
-    const void *device;
-    void *host, *to;
-    size_t n_bytes;
-};
-
-static int find_largest(struct halo_hip_run *run)
+/* Makes the lists that are wanted, and waits for whatever comes back. */
+static int bring_outputs(struct halo_hip_run *run, struct halo_hip_input *input)
 {
-    struct halo_device_model *model = run->model;
-    struct halo_largest_args args = {model->logits_device, model->largest_device, model->plan->n_vocab};
-    return halo_hip_launch(run, HALO_HIP_LARGEST, HALO_HIP_TYPE_ANY, run->batch->n_outputs,
-                           (struct halo_hip_grid){run->batch->n_outputs, 1, 1}, &args);
-}
-
-static int bring_logits(struct halo_hip_run *run, struct halo_hip_input *input)
-{
-    struct halo_device_model *model = run->model;
-    struct halo_device *device = model->device;
-    const struct halo_batch *batch = run->batch;
-    struct wanted w = {model->logits_device, model->logits_host, batch->logits,
-                       (size_t)batch->n_outputs * model->plan->n_vocab * sizeof(float)};
-    if (batch->largest)
-        w = (struct wanted){model->largest_device, model->largest_host, batch->largest,
-                            batch->n_outputs * sizeof(int32_t)};
-    size_t n_bytes = w.n_bytes;
-    int error = batch->largest && n_bytes > 0 ? find_largest(run) : 0;
-    if (!error && n_bytes > 0 && !device->properties.integrated)
-        error = halo_hip_check(
-            device, device->api.MemcpyAsync(w.host, w.device, n_bytes, HIP_COPY_TO_HOST, device->stream),
-            "copying logits", run->reason);
+    struct halo_device *device = run->model->device;
+    int error = halo_hip_find_top(run);
+    if (!error)
+        error = halo_hip_outputs_copy(run);
     if (!error)
         error = halo_hip_check(device, device->api.EventRecord(input->event, device->stream),
                                "recording the end of a step", run->reason);
     if (error)
         return error;
     input->busy = true;
-    if (n_bytes == 0)
+    if (run->batch->n_outputs == 0)
         return 0;
     char what[64];
     snprintf(what, sizeof(what), "a step of %u rows", run->n_rows);
@@ -89,7 +64,7 @@ static int bring_logits(struct halo_hip_run *run, struct halo_hip_input *input)
     error = halo_hip_wait(device, input->event, what, run->reason);
     input->busy = false;
     if (!error)
-        memcpy(w.to, w.host, n_bytes);
+        halo_hip_outputs_take(run);
     return error;
 }
 
@@ -156,7 +131,7 @@ int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch
     if (!error)
         error = launch_all(&run);
     model->n_rows = batch->n_rows;
-    return error ? error : bring_logits(&run, &model->input[model->turn]);
+    return error ? error : bring_outputs(&run, &model->input[model->turn]);
 }
 
 int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason)

@@ -45,6 +45,14 @@ int halo_hip_run_ops(struct halo_hip_run *run);
 bool halo_hip_graph_fits(const struct halo_hip_run *run);
 struct halo_hip_graph *halo_hip_graph_of(const struct halo_hip_run *run);
 
+/* output.c. The entries of a row that the launches of `top` leave on their way to its list, at most. */
+uint64_t halo_hip_top_left(uint32_t n_vocab);
+/* Launches what makes the lists that the batch wants; nothing when it wants none. */
+int halo_hip_find_top(struct halo_hip_run *run);
+/* Queues the copies of a discrete GPU; when the stream is done, hands everything to the caller. */
+int halo_hip_outputs_copy(struct halo_hip_run *run);
+void halo_hip_outputs_take(const struct halo_hip_run *run);
+
 /* input.c: bytes of one set of inputs, at most. */
 uint64_t halo_hip_input_bytes(const struct halo_plan *plan);
 /* Checks the batch: -EINVAL with the numbers. */

@@ -82,9 +82,10 @@ uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, u
     scratch->partial = carve(&c, needs.partial, sizeof(float));
     scratch->moe_slot = carve(&c, needs.slots, sizeof(uint32_t));
     scratch->moe_tile = carve(&c, needs.tiles, sizeof(struct halo_moe_tile));
+    scratch->left = carve(&c, plan->max_outputs, halo_hip_top_left(plan->n_vocab) * sizeof(*scratch->left));
     if (!integrated) {
         scratch->logits = carve(&c, plan->max_outputs, (uint64_t)plan->n_vocab * sizeof(float));
-        scratch->largest = carve(&c, plan->max_outputs, sizeof(int32_t));
+        scratch->top = carve(&c, plan->max_outputs, HALO_CANDIDATES_MAX * sizeof(*scratch->top));
         scratch->input = carve(&c, halo_hip_input_bytes(plan), 1);
     }
     return c.n_bytes;

@@ -276,7 +276,8 @@ static int check_logits(const struct check *c, const struct halo_op_logits *u)
     if (n_rows != c->plan->n_vocab)
         return refuse(c, "rows of the head", n_rows, c->plan->n_vocab);
     TRY(check_kernel(c, HALO_HIP_GATHER, HALO_HIP_TYPE_ANY, 1));
-    TRY(check_kernel(c, HALO_HIP_LARGEST, HALO_HIP_TYPE_ANY, 1));
+    TRY(check_kernel(c, HALO_HIP_TOP, HALO_HIP_TYPE_ANY, 1));
+    TRY(check_kernel(c, HALO_HIP_TOP, HALO_HIP_TYPE_ANY, HALO_CANDIDATES_MAX));
     return check_product(c, c->plan->weights[u->weight].type);
 }
 

@@ -35,7 +35,7 @@ enum halo_hip_op {
     HALO_HIP_MOE_GROUP,
     HALO_HIP_MOE_SUM,
     HALO_HIP_GATHER,
-    HALO_HIP_LARGEST,
+    HALO_HIP_TOP,
     HALO_HIP_COPY,
 };
 

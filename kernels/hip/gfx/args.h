@@ -8,6 +8,7 @@
 #ifndef HALO_HIP_ARGS_H
 #define HALO_HIP_ARGS_H
 
+#include <kernels/candidate.h>
 #include <stdint.h>
 
 /* Grids are in blocks. */
@@ -251,11 +252,16 @@ struct halo_gather_args {
     uint32_t n_cols;
 };
 
-/* largest: the id of the largest of each row, the lowest on a tie; -1 for a row with a NaN or an infinity. Grid (rows). */
-struct halo_largest_args {
-    const float *logits; /* [row][n] */
-    int32_t *id;         /* [row] */
-    uint32_t n;
+/* top: of each part of HALO_TOP_PART numbers of a row the k largest, falling, the lowest id first on a tie;
+ * k <= HALO_CANDIDATES_MAX. An id of -1 ends a list that is shorter than k. A part with a NaN or an infinity has one in
+ * front, and its id is -1. The row is logits, or what was left of its parts by the launch before. Grid (parts, rows).
+ * largest: k is 1 and the row, of logits, is one part. Grid (1, rows). */
+#define HALO_TOP_PART 8192
+struct halo_top_args {
+    const float *logits;               /* [row][n], or NULL: */
+    const struct halo_candidate *from; /* [row][n] */
+    struct halo_candidate *to;         /* [row][part][k] */
+    uint32_t n, k;
 };
 
 /* copy: n 16-byte words, for a page of the cache. Grid (ceil(n / HALO_COPY_WORDS)). */

@@ -9,17 +9,18 @@
 #ifndef HALO_KERNELS_DEVICE_H
 #define HALO_KERNELS_DEVICE_H
 
+#include <kernels/candidate.h>
 #include <kernels/plan.h>
 #include <stdatomic.h>
 
-#define HALO_DEVICE_ABI 3
+#define HALO_DEVICE_ABI 4
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 
 enum halo_device_feature {
     HALO_DEVICE_BATCH_INVARIANT = 1 << 0, /* a row's logits do not depend on the rows beside it */
     HALO_DEVICE_HOST_MEMORY = 1 << 1, /* weights live in memory the host can write: the store reads straight into it */
-    HALO_DEVICE_LARGEST = 1 << 2,     /* batches may ask for the largest logit alone */
+    HALO_DEVICE_TOP = 1 << 2,         /* batches may ask for lists of the largest logits instead of rows */
 };
 
 struct halo_device_info {
@@ -55,10 +56,13 @@ struct halo_batch {
     uint32_t n_outputs;       /* <= plan->max_outputs */
     const uint32_t *output;   /* [n_outputs] row indices, ascending */
     float *logits;            /* [n_outputs][n_vocab], host memory of the caller, 64-byte aligned */
-    /* With HALO_DEVICE_LARGEST: NULL, or [n_outputs] ids of the largest logits, the lowest on a tie; -1 where any is
-     * a NaN or an
-     * infinity. `logits` is not touched then. */
-    int32_t *largest;
+    /* With HALO_DEVICE_TOP: 0, or how many of the largest logits each output is to have as a list,
+     * <= HALO_CANDIDATES_MAX. Rows come then only for outputs that `whole` says; the others are not touched. A list
+     * falls, the lowest id first on a tie. An id of -1 ends one of fewer logits, and begins that of a row with a NaN or
+     * an infinity. */
+    uint32_t n_top;
+    const bool *whole;          /* [n_outputs] */
+    struct halo_candidate *top; /* [n_outputs][n_top] */
 };
 
 /* The phase is published before each step that could hang: a short text and a counter, read by the heartbeat on another

@@ -157,6 +157,8 @@ static void fill_logits(const struct halo_device_model *model, const struct halo
     uint64_t hash = hash_prefix(model, &batch->seqs[batch->seq[row]], batch->pos[row], &nan);
     for (uint32_t v = 0; v < n_vocab; v++)
         logits[v] = (float)(mix(hash + v) >> 40) / (float)(1 << 24) * 8 - 4;
+    for (uint32_t v = 0; v < n_vocab && fake_control->coarse; v++)
+        logits[v] = rintf(logits[v] / 2); /* -0 as well as 0 */
     uint32_t next = (uint32_t)batch->pos[row] + 1, place = fake_control->cycle > 0 ? next % fake_control->cycle : 0;
     if (fake_control->cycle > 0 && next < fake_control->cycle_until)
         logits[place < 60 ? 2 + place : 2 + (place * place + place) % 60] = 30;
@@ -166,20 +168,40 @@ static void fill_logits(const struct halo_device_model *model, const struct halo
         logits[hash % n_vocab] = hash & 1 ? NAN : INFINITY;
 }
 
-/* The batch's logits keep what was in them: who asked for ids alone must not look there. */
-static void fill_largest(const struct halo_device_model *model, const struct halo_batch *batch)
+/* The n_top largest, the lowest id first on a tie; no id where a number is none, and behind the last. */
+static void fill_list(const float *logits, uint32_t n_vocab, uint32_t n_top, struct halo_candidate *top)
 {
-    static float logits[FAKE_VOCAB_MAX];
-    uint32_t n_vocab = model->plan->n_vocab;
-    assert(n_vocab <= FAKE_VOCAB_MAX);
-    atomic_fetch_add(&fake_control->n_largest, batch->n_outputs);
-    for (uint32_t i = 0; i < batch->n_outputs; i++) {
-        int32_t best = 0;
-        fill_logits(model, batch, i, logits);
-        for (uint32_t v = 0; v < n_vocab && best >= 0; v++)
-            best = !isfinite(logits[v]) ? -1 : logits[v] > logits[best] ? (int32_t)v : best;
-        batch->largest[i] = best;
+    bool taken[FAKE_VOCAB_MAX] = {false}, finite = true;
+    for (uint32_t v = 0; v < n_vocab; v++)
+        finite = finite && isfinite(logits[v]);
+    for (uint32_t k = 0; k < n_top; k++) {
+        int32_t best = -1;
+        for (uint32_t v = 0; v < n_vocab && finite; v++)
+            if (!taken[v] && (best < 0 || logits[v] > logits[best]))
+                best = (int32_t)v;
+        top[k] = (struct halo_candidate){best < 0 ? 0 : logits[best], best};
+        if (best >= 0)
+            taken[best] = true;
     }
+}
+
+/* Rows that nobody wanted keep what was in them: who asked for a list must not look there. */
+static void fill_outputs(const struct halo_device_model *model, const struct halo_batch *batch)
+{
+    static float listed[FAKE_VOCAB_MAX];
+    uint32_t n_vocab = model->plan->n_vocab, n_listed = 0;
+    assert(batch->n_top <= HALO_CANDIDATES_MAX && (batch->n_top == 0 || n_vocab <= FAKE_VOCAB_MAX));
+    for (uint32_t i = 0; i < batch->n_outputs; i++) {
+        bool whole = batch->n_top == 0 || batch->whole[i];
+        float *logits = whole ? batch->logits + (size_t)i * n_vocab : listed;
+        fill_logits(model, batch, i, logits);
+        if (batch->n_top > 0)
+            fill_list(logits, n_vocab, batch->n_top, batch->top + (size_t)i * batch->n_top);
+        n_listed += !whole;
+    }
+    atomic_fetch_add(&fake_control->n_listed, n_listed);
+    atomic_fetch_add(&fake_control->n_bytes, (uint64_t)(batch->n_outputs - n_listed) * n_vocab * sizeof(float) +
+                                                 batch->n_outputs * batch->n_top * sizeof(struct halo_candidate));
 }
 
 static void see(_Atomic uint32_t *most, uint32_t value)
@@ -217,10 +239,7 @@ static int fake_run(struct halo_device_model *model, const struct halo_batch *ba
         model->cells[seq->pages[at / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + at % HALO_KV_PAGE_TOKENS] =
             batch->token[i];
     }
-    for (uint32_t i = 0; i < batch->n_outputs && !batch->largest; i++)
-        fill_logits(model, batch, i, batch->logits + (size_t)i * model->plan->n_vocab);
-    if (batch->largest)
-        fill_largest(model, batch);
+    fill_outputs(model, batch);
     return 0;
 }
 

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FAKE_VOCAB_MAX 256 /* of a plan whose batches ask for the largest alone */
+#define FAKE_VOCAB_MAX 256 /* of a plan whose batches ask for lists */
 
 /* What a test may script and look at. All zero: a healthy device. */
 struct fake_control {
@@ -25,7 +25,8 @@ struct fake_control {
     _Atomic uint32_t hang_run;    /* this run never returns */
     _Atomic uint32_t max_rows, max_seqs, n_outputs; /* seen */
     _Atomic uint32_t n_rows, n_copies; /* rows that ran, pages that were copied */
-    _Atomic uint32_t n_largest;   /* of the outputs: those of which the id alone was wanted */
+    _Atomic uint32_t n_listed;    /* of the outputs: those of which a list was wanted and no row */
+    _Atomic uint64_t n_bytes;     /* of lists and rows that came back */
     int copy_error;               /* kv_copy fails */
     uint64_t free_bytes;          /* 0: plenty */
     uint32_t refuse_weight;       /* weight_commit of this one (from 1) fails */
@@ -35,6 +36,7 @@ struct fake_control {
     uint32_t cycle, cycle_until;  /* cycle > 0: before position cycle_until the tokens go round that many (above 60:
                                    * not all distinct, yet no shorter cycle) */
     bool not_invariant;
+    bool coarse;                  /* logits are few different numbers, zeros of both signs among them */
 };
 
 extern struct fake_control *fake_control; /* set before use; shared memory when the engine runs in a child */

@@ -18,7 +18,7 @@ static char pieces[RIG_VOCAB][8];
 static struct halo_span rig_piece(const void *ud, int32_t id)
 {
     static const char euro[] = "\xe2\x82\xac";
-    if (id < 2)
+    if (id < 2 || id >= RIG_VOCAB)
         return (struct halo_span){"", 0};
     if (id >= 28 && id <= 30)
         return (struct halo_span){euro + (id - 28), 1};
@@ -33,9 +33,14 @@ static bool rig_is_end(const void *ud, int32_t id) { return id == RIG_END; }
 
 void rig_init(struct rig *rig, uint32_t max_rows, uint32_t max_outputs, uint32_t n_pages)
 {
+    rig_init_vocab(rig, RIG_VOCAB, max_rows, max_outputs, n_pages);
+}
+
+void rig_init_vocab(struct rig *rig, uint32_t n_vocab, uint32_t max_rows, uint32_t max_outputs, uint32_t n_pages)
+{
     memset(rig, 0, sizeof(*rig));
     fake_control = &rig->control;
-    fake_plan(&rig->plan, RIG_VOCAB, 1024, max_rows, max_outputs, n_pages);
+    fake_plan(&rig->plan, n_vocab, 1024, max_rows, max_outputs, n_pages);
     assert_int_equal(halo_mailbox_init(&rig->port, false), 0);
     rig->model = fake_model(&rig->plan);
     rig->seqs = calloc(RIG_MAX, sizeof(*rig->seqs));

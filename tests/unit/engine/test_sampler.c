@@ -305,6 +305,54 @@ static void the_chain_equals_one_that_sorts_everything(void **state)
     assert_true(n_distinct > 400);
 }
 
+/* The list is made by a full sort; what it says of its own length is checked by taking no entry more. */
+static void a_list_gives_what_the_row_gives(void **state)
+{
+    enum { N = 300 };
+    float logits[N];
+    uint32_t n_of_lists = 0, n_of_rows = 0;
+    const struct halo_logit_bias bias = {7, 1};
+    const int32_t tokens[3] = {1, 2, 3};
+    srand(5);
+    for (uint32_t round = 0; round < 20000; round++) {
+        struct naive c[N];
+        for (uint32_t i = 0; i < N; i++) {
+            logits[i] = round & 1 ? rintf((float)(rand() % 9) / 4 - 1) : (float)rand() / 1e8f; /* -0 as well as 0 */
+            c[i] = (struct naive){logits[i], (int32_t)i};
+        }
+        qsort(c, N, sizeof(*c), naive_order);
+        struct halo_sampler_params params = plain;
+        params.temperature = (double[]){0, 0.1, 0.8, 2.5}[rand() % 4];
+        params.top_k = (uint32_t[]){0, 1, 5, 40, N - 1, N, 100000}[rand() % 7];
+        params.top_p = (double[]){1, 0.95, 0.5, 0}[rand() % 4];
+        params.min_p = (double[]){0, 0.05, 0.5}[rand() % 3];
+        params.seed = round;
+        params.repeat_window = (uint32_t)rand() % 2 * 64;
+        params.repeat_penalty = rand() % 8 ? 1 : 1.1;
+        params.presence_penalty = rand() % 8 ? 0 : 0.5;
+        params.biases = &bias;
+        params.n_biases = rand() % 8 == 0;
+        bool penalised =
+            params.repeat_window > 0 && (params.repeat_penalty != 1 || params.presence_penalty != 0);
+        uint32_t n = halo_sampler_n_top(&params, N), cut = params.top_k < N ? params.top_k : 0;
+        assert_int_equal(n, penalised || params.n_biases > 0 ? 0 : params.temperature <= 0 ? 1 : cut);
+        n_of_lists += n > 0;
+        n_of_rows += n == 0;
+        if (n == 0)
+            continue;
+        struct halo_candidate *top = malloc(n * sizeof(*top));
+        for (uint32_t i = 0; i < n; i++)
+            top[i] = (struct halo_candidate){(float)c[i].logit, c[i].id};
+        struct halo_sampler sampler;
+        assert_int_equal(halo_sampler_init(&sampler, N), 0);
+        int32_t want = draw(N, logits, &params, tokens, 3, round);
+        assert_int_equal(halo_sampler_draw_top(&sampler, &params, top, round), want);
+        halo_sampler_finish(&sampler);
+        free(top);
+    }
+    assert_true(n_of_lists > 5000 && n_of_rows > 5000);
+}
+
 static void tops_equal_a_full_sort(void **state)
 {
     float logits[512];
@@ -362,6 +410,7 @@ int main(void)
         cmocka_unit_test(temperature_changes_no_survivor),
         cmocka_unit_test(frequencies_follow_the_probabilities),
         cmocka_unit_test(the_chain_equals_one_that_sorts_everything),
+        cmocka_unit_test(a_list_gives_what_the_row_gives),
         cmocka_unit_test(tops_equal_a_full_sort),
         cmocka_unit_test(every_kind_of_nonsense_is_seen),
         cmocka_unit_test(log_sum_exp_does_not_overflow),

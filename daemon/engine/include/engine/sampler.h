@@ -21,14 +21,10 @@
 #ifndef HALO_ENGINE_SAMPLER_H
 #define HALO_ENGINE_SAMPLER_H
 
+#include <kernels/candidate.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-struct halo_candidate {
-    float logit;
-    int32_t id;
-};
 
 struct halo_logit_bias {
     int32_t id;
@@ -63,8 +59,15 @@ void halo_sampler_finish(struct halo_sampler *sampler);
 int32_t halo_sampler_draw(struct halo_sampler *sampler, const struct halo_sampler_params *params, const float *logits,
                           const int32_t *tokens, uint32_t n_tokens, uint64_t position);
 
-/* Whether the next token is that of the largest logit, whatever the tokens before. */
-bool halo_sampler_is_greedy(const struct halo_sampler_params *params);
+/* How many of the largest of n_vocab logits decide the next token, whatever the tokens before: 1 when greedy, top_k
+ * when it cuts, since every later step of the chain looks at what is left alone. 0: all do, or biases and penalties
+ * make another order. */
+uint32_t halo_sampler_n_top(const struct halo_sampler_params *params, uint32_t n_vocab);
+
+/* The next token from the list of the halo_sampler_n_top() largest, as halo_logits_top() gives it: the one that
+ * halo_sampler_draw() takes from the row. */
+int32_t halo_sampler_draw_top(struct halo_sampler *sampler, const struct halo_sampler_params *params,
+                              const struct halo_candidate *top, uint64_t position);
 
 /* ---- what logits say by themselves ---- */
 

@@ -37,7 +37,7 @@ struct halo_scheduler_setup {
     const struct halo_device_ops *ops;
     struct halo_device_model *device_model;
     const struct halo_plan *plan;
-    bool finds_largest;            /* the device's: greedy steps bring ids instead of logits */
+    bool makes_lists;              /* the device's: steps bring the largest logits where they decide, not the rows */
     bool batch_invariant;          /* the device's: lets the piece of a prompt follow the clock */
     uint32_t max_queued;           /* waiting sequences; more are refused with queue_full */
     struct halo_device_phase *phase;
@@ -73,7 +73,8 @@ struct halo_scheduler {
     struct halo_batch batch;
     int32_t *token, *pos;
     uint32_t *seq, *output;
-    int32_t *largest;                  /* [max_outputs] when the device found them, batch.largest is set */
+    bool *whole;                       /* [max_outputs] whose row came, when batch.n_top > 0 */
+    struct halo_candidate *top;        /* [n_outputs][batch.n_top]; room for [max_outputs][HALO_CANDIDATES_MAX] */
     struct halo_batch_seq *seqs;
     float *logits;
     struct halo_batch_part *parts;
