@@ -20,12 +20,9 @@ struct halo_json_read {
         HALO_READ_SCAN,     /* see scan.fault */
         HALO_READ_TWICE,    /* the key `token` is there twice in one object */
         HALO_READ_OVERFLOW, /* the number `token`, of the field `owner`, is beyond int64 or double */
-        HALO_READ_LIBRARY,  /* the library objects to what the scan let pass: never seen */
     } fault;
     size_t bad_at;
-    struct halo_range token, owner;
-    const char *what;
-    char what_text[JSON_ERROR_TEXT_LENGTH];
+    struct halo_range token, owner; /* as they stand, without quotes */
 };
 
 /* `scan` has run over the text. 0; HALO_MSG_E_REFUSED; -ENOMEM. On 0 the caller ends the reading; otherwise there is

@@ -47,14 +47,6 @@ static int fail_here(struct halo_scan *s, const char *what)
     return fail(s, HALO_SCAN_SYNTAX, s->at, what);
 }
 
-static void watch_token(struct halo_scan *s, size_t end, struct halo_range token)
-{
-    if (s->watch && end == s->watch) {
-        s->token = token;
-        s->owner = s->last_key;
-    }
-}
-
 /* The four digits after \u, or -1. */
 static int hex4(const char *text, size_t len)
 {
@@ -125,7 +117,6 @@ static int scan_string(struct halo_scan *s, bool allow_nul, struct halo_range *r
         if (c == '"') {
             *ret_raw = (struct halo_range){start, s->at - start};
             s->at++;
-            watch_token(s, s->at, *ret_raw);
             return 0;
         }
         if (c == '\\') {
@@ -180,7 +171,6 @@ static int scan_number(struct halo_scan *s)
         if (!scan_digits(s))
             return fail_here(s, "a number needs a digit here");
     }
-    watch_token(s, s->at, (struct halo_range){start, s->at - start});
     return 0;
 }
 
@@ -214,7 +204,6 @@ static int scan_member(struct halo_scan *s)
         return fail_here(s, "a field needs a name in quotes here");
     if (scan_string(s, false, &key) < 0)
         return -1;
-    s->last_key = key;
     if (++s->n_keys > HALO_LIMIT_KEYS)
         return fail(s, HALO_SCAN_TOO_MANY, key.at, NULL);
     skip_space(s);

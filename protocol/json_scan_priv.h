@@ -1,7 +1,7 @@
 /* json_scan_priv.h: one strict pass over JSON text: grammar (RFC 8259), UTF-8, depth and number of values.
  *
- * It builds nothing. It is what the envelope is read with, and what stands before the JSON library: the library takes
- * 2048 levels, and it names no byte for some of its refusals.
+ * It builds nothing. It is what the envelope is read with, and what stands before the tree, which json_read.c then
+ * makes without looking for faults.
  */
 #ifndef HALO_PROTOCOL_JSON_SCAN_PRIV_H
 #define HALO_PROTOCOL_JSON_SCAN_PRIV_H
@@ -37,17 +37,12 @@ struct halo_scan {
     size_t n_keys;
     struct halo_range body; /* between the outer braces; len 0 until they are closed */
 
-    size_t watch;           /* in: a byte position; out: below */
-    struct halo_range token; /* the string or number that ends at `watch`, without quotes */
-    struct halo_range owner; /* the last key before it, without quotes */
-    struct halo_range last_key;
-
     enum halo_scan_fault fault;
     const char *what; /* HALO_SCAN_SYNTAX: half a sentence */
     size_t bad_at;
 };
 
-/* The caller sets text, len, and what it wants of allow_nul, on_member, ud and watch; the rest is zero. The whole text
+/* The caller sets text, len, and what it wants of allow_nul, on_member and ud; the rest is zero. The whole text
  * must be one object with nothing but white space around it. Returns the fault, which stands in the scan too. */
 enum halo_scan_fault halo_scan_object(struct halo_scan *scan);
 

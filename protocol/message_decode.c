@@ -237,10 +237,6 @@ static void explain_read(struct halo_refusal *r, const struct halo_json_read *re
         say(r, ": the number at byte %zu is too large; integers reach 9223372036854775807, others 1.7e308",
             read->bad_at);
         break;
-    case HALO_READ_LIBRARY:
-        r->code = HALO_ERROR_BAD_JSON;
-        say(r, "not JSON at byte %zu: %s", read->bad_at, read->what);
-        break;
     default: explain_scan(r, scan); break;
     }
 }

@@ -77,7 +77,7 @@ static struct halo_part_engine_info engine_info(const struct halo_engine *engine
         return info;
     info.has_device = said->status.engine.has_device;
     info.device = said->status.engine.device;
-    if (said->status.engine.has_phase) { /* of now: the last heartbeat may have come in the middle of work that is over */
+    if (said->status.engine.has_phase) { /* of now: a heartbeat may have come in the middle of work that is over */
         info.has_phase = true;
         info.phase = said->status.engine.phase;
     }

@@ -4,7 +4,8 @@
  *
  * First the time to the first token: the same request, of which nothing is cached, in turn to a `halod-engine --stdio`
  * and to a halod with an engine of its own, as the client sees it; the figure is the difference of the medians. Then
- * the processor time and memory of halod and its engine while so many clients are connected and silent.
+ * for how long a client gets no answer while another one sends the longest lines that are taken, and the processor time
+ * and memory of halod and its engine while so many clients are connected and silent.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -22,6 +23,10 @@
 #define N_ASKED 201
 #define LINE_BYTES 65536
 #define MAX_CLIENTS 1000
+#define LONG_LINE_BYTES ((8 << 20) - 256)
+#define N_LONG_LINES 10
+#define N_UNITS 1000000
+#define MAX_PINGS 200000
 
 struct line_stream {
     int in_fd, out_fd; /* in: to read from */
@@ -241,6 +246,69 @@ static void silence(int n_clients, int seconds)
     }
 }
 
+/* ---- long lines ---- */
+
+static const struct long_line {
+    const char *what, *begin, *unit, *end; /* so many units as fit, a million at most */
+} long_lines[] = {
+    {"a text", "\"prompt\":\"", "eight of ", "\"}"},
+    {"ids", "\"tokens\":[1", ",1234", "]}"},
+    {"short strings for ids", "\"tokens\":[1", ",\"\\n\"", "]}"},
+    {"numbers that are no ids", "\"tokens\":[1", ",1.5e99", "]}"},
+};
+
+/* One after the other, each when the one before was answered. In a process of its own. */
+static void send_long_lines(const struct long_line *kind)
+{
+    static struct line_stream s;
+    static char line[LONG_LINE_BYTES + 512];
+    size_t n_unit = strlen(kind->unit);
+    s.in_fd = s.out_fd = connect_once();
+    if (s.in_fd < 0)
+        fail("a client cannot connect");
+    size_t n = (size_t)snprintf(line, sizeof(line), "{\"type\":\"generate\",\"id\":1,\"model\":\"none\",%s",
+                                kind->begin);
+    for (int i = 0; i < N_UNITS && n + n_unit < LONG_LINE_BYTES; i++, n += n_unit)
+        memcpy(line + n, kind->unit, n_unit);
+    snprintf(line + n, sizeof(line) - n, "%s\n", kind->end);
+    for (int i = 0; i < N_LONG_LINES; i++) {
+        for (size_t at = 0, len = strlen(line); at < len;) {
+            ssize_t done = write(s.out_fd, line + at, len - at);
+            if (done <= 0)
+                fail("write");
+            at += (size_t)done;
+        }
+        if (read(s.in_fd, s.bytes, sizeof(s.bytes)) <= 0)
+            fail("no answer to a long line");
+    }
+}
+
+static void ping_beside(struct line_stream *s, const struct long_line *kind)
+{
+    static double times[MAX_PINGS];
+    size_t n = 0;
+    fflush(stdout);
+    pid_t sender = fork();
+    if (sender == 0) {
+        send_long_lines(kind);
+        _exit(0);
+    }
+    while (n < MAX_PINGS && waitpid(sender, NULL, WNOHANG) == 0) {
+        double begin = now_ms();
+        say(s, "{\"type\":\"ping\",\"id\":7}\n");
+        wait_for(s, "\"type\":\"pong\"");
+        times[n++] = now_ms() - begin;
+        usleep(500);
+    }
+    qsort(times, n, sizeof(double), by_size);
+    if (n < N_LONG_LINES)
+        fail("too few pings");
+    printf("ping beside %d long lines of %s: the %d longest take %.1f to %.1f ms, %.1f in the middle; "
+           "median of all %zu %.3f ms\n",
+           N_LONG_LINES, kind->what, N_LONG_LINES, times[n - N_LONG_LINES], times[n - 1], times[n - N_LONG_LINES / 2],
+           n, times[n / 2]);
+}
+
 int main(int argc, char **argv)
 {
     static struct line_stream direct, daemon;
@@ -257,6 +325,8 @@ int main(int argc, char **argv)
     start_engine(&direct, argv[2], argv[3]);
     start_halod(&daemon, argv + 1);
     first_token(&direct, &daemon, argv[4]);
+    for (size_t i = 0; i < sizeof(long_lines) / sizeof(long_lines[0]); i++)
+        ping_beside(&daemon, &long_lines[i]);
     silence(n_clients, seconds);
     return 0;
 }
