@@ -32,7 +32,7 @@ static struct mixed_load load;
 
 static struct {
     enum { RESTING, WAITING_FOR_NOTICE, WAITING_FOR_TOKEN } state;
-    int n_kills, n_waits;
+    int n_kills, n_waits, n_bare; /* n_bare: since tokens came */
     int64_t killed_at, next_at, n_restarts, n_tokens;
     int64_t left, n_seen, quiet_since; /* tokens until the next kill; at the last look; when they last came */
     double waits_ms[MAX_KILLS];
@@ -55,14 +55,20 @@ static int max_sent(void)
 }
 
 /* Of four kills three come after some tokens, in the middle of replies, and one after some time, whatever the engine is
- * at. Where no tokens come any more one is due too: clients wait for kills (max_sent) as kills wait for clients. */
+ * at. Where no tokens come any more one is due too: clients wait for kills (max_sent) as kills wait for clients. Not a
+ * third one without a token in between: halod gives up what three engines died of, and on a slow machine that would be
+ * the model that takes its time to load. */
 static bool kill_is_due(int64_t now, int64_t tokens)
 {
     if (tokens != killer.n_seen)
         killer.quiet_since = now;
-    if (tokens > killer.n_seen) /* a connection that was cut takes its count with it */
+    if (tokens > killer.n_seen) { /* a connection that was cut takes its count with it */
         killer.left -= tokens - killer.n_seen;
+        killer.n_bare = 0;
+    }
     killer.n_seen = tokens;
+    if (killer.n_bare >= 2)
+        return now - killer.quiet_since > QUIET_MS / 2 * 1000ll;
     return now >= killer.next_at || killer.left <= 0 || now - killer.quiet_since > SLOWNESS * 500000;
 }
 
@@ -76,6 +82,7 @@ static void kill_engine(int64_t now)
         state == 'Z' || kill(pid, SIGKILL) != 0)
         return;
     killer.n_kills++;
+    killer.n_bare++;
     killer.n_restarts = restarts;
     killer.killed_at = killer.quiet_since = load_now_us();
     killer.state = WAITING_FOR_NOTICE;
