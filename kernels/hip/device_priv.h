@@ -35,6 +35,7 @@ struct halo_device {
     char name[128], kernels_path[256], kernels_sha256[65];
     void *stream, *module, *event;
     void *functions[HALO_HIP_VARIANTS_MAX]; /* NULL: this code object has no such kernel */
+    uint32_t n_resident[HALO_HIP_VARIANTS_MAX]; /* blocks of it that the GPU holds at once */
     bool seen[HALO_HIP_VARIANTS_MAX];       /* was launched once and came back */
     uint32_t deadline_ms;
     int index, runtime_version;

@@ -85,6 +85,11 @@ static int find_functions(struct halo_device *device, char *reason)
         if (error)
             device->functions[i] = NULL; /* supports() refuses what would need it */
         n += !error;
+        int blocks = 0;
+        if (!error)
+            error = device->api.ModuleOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, device->functions[i],
+                                                                                (int)halo_hip_variants[i].block, 0);
+        device->n_resident[i] = !error && blocks > 0 ? (uint32_t)blocks * device->properties.n_units : 0;
     }
     return n > 0 ? 0 : halo_hip_reason(reason, -ENOTSUP, "%s holds none of the kernels", device->kernels_path);
 }

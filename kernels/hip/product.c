@@ -90,9 +90,17 @@ static int strips(struct halo_hip_run *run, const struct halo_hip_product *p)
         args.matrix[i] = p->matrix[i];
         blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_STRIP_COLS);
     }
+    struct halo_hip_grid grid = {blocks, 1, 1};
     int error = halo_hip_half(run, p->value, p->x, p->n_x, p->n_cols, quantized);
-    return error ? error
-                 : halo_hip_launch(run, HALO_HIP_STRIP, p->type, p->n_rows, (struct halo_hip_grid){blocks, 1, 1}, &args);
+    return error ? error : halo_hip_launch(run, HALO_HIP_STRIP, p->type, p->n_rows, grid, &args);
+}
+
+/* Blocks of a product of one row: no more than the GPU holds at once, which go on to further rows (gfx/walk.h). */
+static uint32_t grid_of_one(const struct halo_hip_run *run, uint32_t type, uint32_t n_blocks)
+{
+    int variant = halo_hip_kernel_find(run->model->device, HALO_HIP_GEMV, type, 1);
+    uint32_t n_resident = variant < 0 ? 0 : run->model->device->n_resident[variant];
+    return n_resident > 0 && n_resident < n_blocks ? n_resident : n_blocks;
 }
 
 /* Eight rows at a time. */
@@ -103,7 +111,7 @@ static int gemv(struct halo_hip_run *run, const struct halo_hip_product *p)
     uint64_t x_stride = quantized ? halo_hip_act_bytes(p->n_cols) : p->n_cols * sizeof(float);
     int error = quantized ? halo_hip_act(run, p->value, p->x, p->n_x, p->n_cols) : 0;
     for (uint32_t r = 0; r < p->n_rows && !error; r += HALO_HIP_GEMV_ROWS_MAX) {
-        uint32_t n = p->n_rows - r < HALO_HIP_GEMV_ROWS_MAX ? p->n_rows - r : HALO_HIP_GEMV_ROWS_MAX, blocks = 0;
+        uint32_t n = p->n_rows - r < HALO_HIP_GEMV_ROWS_MAX ? p->n_rows - r : HALO_HIP_GEMV_ROWS_MAX;
         struct halo_gemv_args args = {.x = p->row_index ? x : x + r * x_stride,
                                       .row_index = p->row_index ? p->row_index + r : NULL,
                                       .n_matrices = p->n_matrices,
@@ -112,9 +120,10 @@ static int gemv(struct halo_hip_run *run, const struct halo_hip_product *p)
         for (uint32_t i = 0; i < p->n_matrices; i++) {
             args.matrix[i] = p->matrix[i];
             args.matrix[i].out += (uint64_t)r * p->matrix[i].out_stride;
-            blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMV_ROWS(!quantized, n));
+            args.n_blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMV_ROWS(!quantized, n));
         }
-        error = halo_hip_launch(run, HALO_HIP_GEMV, p->type, n, (struct halo_hip_grid){blocks, 1, 1}, &args);
+        args.n_grid = n == 1 && quantized ? grid_of_one(run, p->type, args.n_blocks) : args.n_blocks;
+        error = halo_hip_launch(run, HALO_HIP_GEMV, p->type, n, (struct halo_hip_grid){args.n_grid, 1, 1}, &args);
     }
     return error;
 }

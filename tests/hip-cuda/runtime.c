@@ -219,6 +219,12 @@ int hipModuleGetFunction(void **ret, void *module, const char *name)
     return d->ModuleGetFunction(ret, module, name);
 }
 
+int hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, void *function, int block, size_t lds_bytes)
+{
+    ENTER(d);
+    return d->OccupancyMaxActiveBlocksPerMultiprocessor(ret, function, block, lds_bytes);
+}
+
 /* Kernels wait for their inputs themselves (halo_inputs_ready in gfx_nvidia.h). $HALO_HIP_CUDA_OVERLAP=0 turns it
  * off, to see what it is worth. */
 static unsigned int overlaps(void)

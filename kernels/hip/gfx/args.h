@@ -62,7 +62,8 @@ struct halo_matrix_arg {
 };
 
 /* gemv_<type>_x<rows>: out = weight x for up to 1, 2, 4 or 8 rows. All matrices have the type. Also HALO_OP_LOGITS, with row_index.
- * Grid (sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS(plain, rows of x))). */
+ * Grid (n_grid): n_blocks, the sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS(plain, rows of x)); of one row with quantized weights
+ * any number up to that: block b also does the work of blocks b + n_grid, b + 2 n_grid, ... */
 #define HALO_GEMV_WAVES 8
 /* Weight rows of a wave, and of a block, for n rows of x; plain: F32, F16, BF16. */
 #define HALO_GEMV_WAVE_ROWS(plain, n) ((plain) && (n) > 2 ? 4 : 2)
@@ -71,7 +72,7 @@ struct halo_gemv_args {
     struct halo_matrix_arg matrix[3];
     const void *x;             /* activation rows for quantized types, f32 rows [row][n_cols] for F32, F16, BF16 */
     const uint32_t *row_index; /* NULL, or for each output row the row of x */
-    uint32_t n_matrices, n_cols, n_rows;
+    uint32_t n_matrices, n_cols, n_rows, n_blocks, n_grid;
 };
 
 /* strip_<type>: the same for up to HALO_STRIP_X rows in f16, on chips with matrix units. n_cols % 32 == 0.

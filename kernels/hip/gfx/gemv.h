@@ -9,10 +9,7 @@
 #ifndef HALO_GFX_GEMV_H
 #define HALO_GFX_GEMV_H
 
-#include "units.h"
-
-template <uint32_t TYPE> constexpr bool gemv_plain_type = TYPE == HALO_TYPE_F32 || TYPE == HALO_TYPE_F16 || TYPE == HALO_TYPE_BF16;
-template <uint32_t TYPE, int N> constexpr int gemv_wave_rows = HALO_GEMV_WAVE_ROWS(gemv_plain_type<TYPE>, N);
+#include "walk.h"
 
 /* Rows of x that a wave takes at once. Without dot4 the bytes of weights stand in registers one by one, and eight rows would not fit. */
 #if defined(HALO_NO_DOT4)
@@ -201,22 +198,6 @@ template <int N> struct gemv_rows<HALO_TYPE_F32, N> : gemv_plain_rows<HALO_TYPE_
 template <int N> struct gemv_rows<HALO_TYPE_F16, N> : gemv_plain_rows<HALO_TYPE_F16, N> {};
 template <int N> struct gemv_rows<HALO_TYPE_BF16, N> : gemv_plain_rows<HALO_TYPE_BF16, N> {};
 
-/* The wave's sums into out, [x row][out_stride]; sum (r, j) leaves from lane r * N + j. */
-template <int R, int N>
-HALO_DEVICE void gemv_store(float acc[R][N], const float *bias, float *out, uint32_t out_stride, uint32_t row,
-                            uint32_t n_weight_rows, uint32_t n_rows)
-{
-    float mine = 0;
-    for (int r = 0; r < R; r++)
-        for (int j = 0; j < N; j++) {
-            float sum = halo_wave_sum(acc[r][j]);
-            mine = halo_lane() == (uint32_t)(r * N + j) ? sum : mine;
-        }
-    const uint32_t r = halo_lane() / N, j = halo_lane() % N;
-    if (r < R && row + r < n_weight_rows && j < n_rows)
-        out[(uint64_t)j * out_stride + row + r] = bias ? mine + bias[row + r] : mine;
-}
-
 /* The matrix and first row of this block; false when the wave has no row. */
 template <int R, typename MATRIX>
 HALO_DEVICE bool gemv_find(const MATRIX *matrix, uint32_t n_matrices, uint32_t *ret_matrix, uint32_t *ret_row)
@@ -258,6 +239,14 @@ template <uint32_t TYPE, int N> HALO_DEVICE void gemv(const halo_gemv_args &a)
     }
 }
 
+template <uint32_t TYPE> HALO_DEVICE void gemv_one(const halo_gemv_args &a)
+{
+    if constexpr (gemv_plain_type<TYPE>)
+        gemv<TYPE, 1>(a);
+    else
+        gemv_walk<TYPE>::run(a);
+}
+
 /* One slot: its expert's rows times its row of x. */
 template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
 {
@@ -280,7 +269,7 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
 }
 
 #define HALO_GEMV_KERNELS(TYPE, type)                                                                                          \
-    HALO_KERNEL_EARLY(gemv_##type##_x1, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 1>(a); }                                       \
+    HALO_KERNEL_EARLY(gemv_##type##_x1, halo_gemv_args, 256) { gemv_one<HALO_TYPE_##TYPE>(a); }                                       \
     HALO_KERNEL_EARLY(gemv_##type##_x2, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 2>(a); }                                       \
     HALO_KERNEL_EARLY(gemv_##type##_x4, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 4>(a); }                                       \
     HALO_KERNEL_EARLY(gemv_##type##_x8, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 8>(a); }                                       \

@@ -13,6 +13,7 @@
  *                             must take part.
  *   halo_dot4 halo_dot4_u     c + sum of four products of bytes: signed times signed, unsigned times signed; exact
  *   halo_permute(hi, lo, sel) four bytes chosen from eight
+ *   halo_stream(words, index) words[index], 16 bytes that nobody reads again: what else the caches hold may stay
  *   halo_schedule_here        the compiler reorders nothing across it
  *   halo_half_float halo_float_half   f16 bits, to nearest even
  *   halo_exp2 halo_rcp halo_rsqrt halo_fma halo_rint halo_max halo_abs
@@ -60,6 +61,19 @@ struct alignas(8) halo_f2 { float e[2]; };
 template <typename T> HALO_DEVICE T halo_load(const void *p, uint32_t index = 0)
 {
     return static_cast<const T *>(p)[index];
+}
+
+/* A target without HALO_STREAM has no use for it: non-temporal loads are slower on gfx1151. */
+HALO_DEVICE halo_u4 halo_stream(const void *p, uint32_t index)
+{
+    const halo_u4 *at = static_cast<const halo_u4 *>(p) + index;
+#if defined(HALO_STREAM)
+    halo_u4 v;
+    HALO_STREAM(at, v.e);
+    return v;
+#else
+    return *at;
+#endif
 }
 
 HALO_DEVICE uint32_t halo_float_bits(float f)

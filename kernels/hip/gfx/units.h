@@ -5,6 +5,7 @@
  *   w[i] = d * s[i / 16] * (q[i] - OFFSET) + m          MINIMUM == HALO_MIN_ADD
  *   ...                                    - m * sm[i / 16]   MINIMUM == HALO_MIN_HALVES
  *   s is 1 unless HALVES. q is below 128 and not negative unless SIGNED.
+ * Types whose rows are nearly all one plane of 16 bytes a unit are streamed (gfx.h) where that was measured to help.
  * d and m are f32 with the value of the file's f16, times an integer of 6 bits for the K types: exact. Loads only; no
  * fault is possible for a unit below n_cols / 32.
  */
@@ -86,8 +87,7 @@ template <> struct halo_type_code<HALO_TYPE_Q8_0> {
     struct raw { halo_u4 low, high; uint16_t d; };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
-        return raw{halo_load<halo_u4>(row, u), halo_load<halo_u4>(row + at.high, u),
-                   halo_load<uint16_t>(row + at.scales, u)};
+        return raw{halo_stream(row, u), halo_stream(row + at.high, u), halo_load<uint16_t>(row + at.scales, u)};
     }
     HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
     {
@@ -197,7 +197,7 @@ template <> struct halo_type_code<HALO_TYPE_Q4_K> : halo_code_nibbles {
     struct raw { halo_u4 n, k; };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
-        return raw{halo_load<halo_u4>(row, u), halo_load<halo_u4>(row + at.super, u / 8)};
+        return raw{halo_stream(row, u), halo_load<halo_u4>(row + at.super, u / 8)};
     }
     HALO_DEVICE void expand(const raw &r, uint32_t u, halo_unit *ret)
     {

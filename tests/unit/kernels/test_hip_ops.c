@@ -229,10 +229,37 @@ static void matmul_of(enum halo_type type, uint32_t n_cols, uint32_t n_rows)
     fixture_finish(&f);
 }
 
+/* Three matrices of one type side by side and a single row of x: more rows of weights than the emulated GPU holds at
+ * once (64), and rows of less than a turn, and of a turn and a part. */
+static void one_row_goes_on(enum halo_type type)
+{
+    static const uint32_t n_cols[] = {512, 2304}, n_rows[] = {131, 19, 81}, one[] = {1};
+    for (uint32_t c = 0; c < 2; c++) {
+        struct fixture f;
+        struct halo_op_matmul u = {.n = 3};
+        char what[64];
+        fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+        u.x = fixture_input(&f, n_cols[c], 1);
+        for (uint32_t k = 0; k < 3; k++) {
+            u.weight[k] = fixture_weight(&f, type, HALO_WEIGHT_MATRIX, n_cols[c], n_rows[k], 1, 1);
+            u.bias[k] = k == 1 ? HALO_WEIGHT_NONE
+                               : fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, n_rows[k], 1, 1, 1);
+            u.out[k] = fixture_value(&f, n_rows[k]);
+        }
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = u});
+        for (uint32_t k = 0; k < 3; k++) {
+            snprintf(what, sizeof(what), "matrix %u of three, %s of %u", k, halo_type_info(type).name, n_cols[c]);
+            both(&f, what, HALO_OP_MATMUL, u.out[k], one, 1);
+        }
+        fixture_finish(&f);
+    }
+}
+
 static void matmul_of_every_type(void **state)
 {
     for (uint32_t t = 0; t < N_TYPES; t++) {
         uint32_t block = halo_type_info(types[t]).block_weights;
+        one_row_goes_on(types[t]);
         matmul_of(types[t], block == 1 ? 37 : block, 1);
         matmul_of(types[t], block == 1 ? 96 : 3 * block, 17);
         matmul_of(types[t], 512, 131);
