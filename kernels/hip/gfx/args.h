@@ -1,9 +1,9 @@
 /* args.h: what a kernel takes: one struct by value for each kernel, shared by the host (C) and the device code (C++).
  *
- * A launch passes kernelParams = { &struct }. Pointers are device addresses. A *row* is a row of the batch; values are f32,
- * [row][width] without padding. Everything that changes from batch to batch stands in buffers (token, pos, pages, rope tables), so
- * that a captured graph needs no new arguments. Rows whose pos is negative are padding: kv_write and attention skip them.
- * The comment of a struct says its grid; the block size stands in variants.def.
+ * A launch passes kernelParams = { &struct }. Pointers are device addresses. A *row* is a row of the batch; values are
+ * f32, [row][width] without padding. Everything that changes from batch to batch stands in buffers (token, pos, pages,
+ * rope tables), so that a captured graph needs no new arguments. Rows whose pos is negative are padding: kv_write and
+ * attention skip them. The comment of a struct says its grid; the block size stands in variants.def.
  */
 #ifndef HALO_HIP_ARGS_H
 #define HALO_HIP_ARGS_H
@@ -23,8 +23,8 @@ struct halo_embed_args {
     float scale;
 };
 
-/* rmsnorm: x += add when add; out = x / sqrt(mean(x^2) + eps) * weight, as f32 and/or as an activation row (layout.h). Grid (rows).
- * n_cols % 32 == 0 when act is wanted. */
+/* rmsnorm: x += add when add; out = x / sqrt(mean(x^2) + eps) * weight, as f32 and/or as an activation row (layout.h).
+ * Grid (rows). n_cols % 32 == 0 when act is wanted. */
 struct halo_rmsnorm_args {
     float *x;
     const float *add;    /* or NULL */
@@ -43,8 +43,9 @@ struct halo_quantize_args {
     uint32_t n_cols; /* % 32 == 0 */
 };
 
-/* half_rows: f32 rows into f16 rows for matrix tiles: half = x * 2^-e, scale = 2^e, e so that the largest magnitude is below 2^15 and
- * 0 for usual rows. Grid (rows). n_cols % 32 == 0. Row stride of half: n_cols, in the order of strips (layout.h) halo_hip_strip_stride(). */
+/* half_rows: f32 rows into f16 rows for matrix tiles: half = x * 2^-e, scale = 2^e, e so that the largest magnitude is
+ * below 2^15 and 0 for usual rows. Grid (rows). n_cols % 32 == 0. Row stride of half: n_cols, in the order of strips
+ * (layout.h) halo_hip_strip_stride(). */
 struct halo_half_args {
     const float *x;
     uint16_t *half;
@@ -61,9 +62,10 @@ struct halo_matrix_arg {
     uint32_t out_stride; /* floats */
 };
 
-/* gemv_<type>_x<rows>: out = weight x for up to 1, 2, 4 or 8 rows. All matrices have the type. Also HALO_OP_LOGITS, with row_index.
- * Grid (n_grid): n_blocks, the sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS(plain, rows of x)); of one row with quantized weights
- * any number up to that: block b also does the work of blocks b + n_grid, b + 2 n_grid, ... */
+/* gemv_<type>_x<rows>: out = weight x for up to 1, 2, 4 or 8 rows. All matrices have the type. Also HALO_OP_LOGITS,
+ * with row_index. Grid (n_grid): n_blocks, the sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS(plain, rows of
+ * x)); of one row with quantized weights any number up to that: block b also does the work of blocks b + n_grid, b + 2
+ * n_grid, ... */
 #define HALO_GEMV_WAVES 8
 /* Weight rows of a wave, and of a block, for n rows of x; plain: F32, F16, BF16. */
 #define HALO_GEMV_WAVE_ROWS(plain, n) ((plain) && (n) > 2 ? 4 : 2)
@@ -87,8 +89,8 @@ struct halo_strip_args {
     uint32_t n_matrices, n_cols, n_rows, x_stride; /* x_stride: halves */
 };
 
-/* gemm_<type>_m<tile>: the same for many rows, in f16 with f32 sums. Grid (ceil(n_rows / tile), ceil(matrix.n_rows / HALO_GEMM_COLS)).
- * One matrix to a launch. n_cols % 32 == 0. */
+/* gemm_<type>_m<tile>: the same for many rows, in f16 with f32 sums. Grid (ceil(n_rows / tile), ceil(matrix.n_rows /
+ * HALO_GEMM_COLS)). One matrix to a launch. n_cols % 32 == 0. */
 #define HALO_GEMM_COLS 128 /* weight rows of a block */
 struct halo_gemm_args {
     struct halo_matrix_arg matrix;
@@ -109,7 +111,8 @@ struct halo_qk_norm_args {
 /* rope_norm, rope_neox: rotates q and k in place. Grid (ceil((n_head + n_head_kv) / HALO_HEAD_WAVES), rows). */
 struct halo_rope_args {
     float *q, *k;
-    const float *table; /* [row][n_rot]: n_rot / 2 cosines, then n_rot / 2 sines, times the rope's scale; made by the host in double */
+    const float *table; /* [row][n_rot]: n_rot / 2 cosines, then n_rot / 2 sines, times the rope's scale; made by the
+                           host in double */
     uint32_t n_head, n_head_kv, head_dim, n_rot;
 };
 
@@ -129,8 +132,9 @@ struct halo_kv_write_args {
     const float *k, *v;
 };
 
-/* heads_<kv type>: qk_norm (when q_weight), rope and kv_write together: one wave to a head of q, k or v, which stays in LDS in between. q and k
- * are written back as well. head_dim of q, k and v alike, <= HALO_HEADS_DIM. Grid (ceil((n_head + 2 n_head_kv) / HALO_HEAD_WAVES), rows). */
+/* heads_<kv type>: qk_norm (when q_weight), rope and kv_write together: one wave to a head of q, k or v, which stays in
+ * LDS in between. q and k are written back as well. head_dim of q, k and v alike, <= HALO_HEADS_DIM. Grid (ceil((n_head
+ * + 2 n_head_kv) / HALO_HEAD_WAVES), rows). */
 #define HALO_HEADS_DIM 256
 struct halo_heads_args {
     struct halo_kv_arg kv;
@@ -141,10 +145,10 @@ struct halo_heads_args {
     float eps;
 };
 
-/* attend_<kv type>_g<heads>_d<dim>: decode attention of rows that need not belong together. The positions of a row are cut into
- * n_splits runs of whole pages; each split leaves its maximum, sum and weighted V in `partial`, attend_merge puts them together.
- * A block serves up to <heads> q heads of one kv head. n_parts = ceil(n_head / n_head_kv / <heads>).
- * Grid (n_splits, n_head_kv * n_parts, rows). With n_splits == 1 the result goes to `out` at once. */
+/* attend_<kv type>_g<heads>_d<dim>: decode attention of rows that need not belong together. The positions of a row are
+ * cut into n_splits runs of whole pages; each split leaves its maximum, sum and weighted V in `partial`, attend_merge
+ * puts them together. A block serves up to <heads> q heads of one kv head. n_parts = ceil(n_head / n_head_kv /
+ * <heads>). Grid (n_splits, n_head_kv * n_parts, rows). With n_splits == 1 the result goes to `out` at once. */
 struct halo_attend_args {
     struct halo_kv_arg kv;
     const float *q;  /* [row][n_head][head_dim_k] */
@@ -156,7 +160,8 @@ struct halo_attend_args {
 
 #define HALO_SPLITS_MAX 64
 
-/* attend_merge: n_splits <= HALO_SPLITS_MAX; the result as f32 and, when act, as an activation row of n_head * head_dim_v (head_dim_v % 32 == 0 then). Grid (n_head, rows). */
+/* attend_merge: n_splits <= HALO_SPLITS_MAX; the result as f32 and, when act, as an activation row of n_head *
+ * head_dim_v (head_dim_v % 32 == 0 then). Grid (n_head, rows). */
 struct halo_attend_merge_args {
     const float *partial;
     const int32_t *pos;
@@ -165,8 +170,8 @@ struct halo_attend_merge_args {
     uint32_t n_head, n_splits, head_dim_v;
 };
 
-/* prefill_<kv type>_d<dim>: causal attention of runs of rows of one sequence with ascending, consecutive positions, on chips with matrix
- * units. A tile is up to HALO_PREFILL_ROWS such rows. Grid (n_tiles, n_head, d128: 1, d256: 2). */
+/* prefill_<kv type>_d<dim>: causal attention of runs of rows of one sequence with ascending, consecutive positions, on
+ * chips with matrix units. A tile is up to HALO_PREFILL_ROWS such rows. Grid (n_tiles, n_head, d128: 1, d256: 2). */
 #define HALO_PREFILL_ROWS 64
 struct halo_prefill_tile { uint32_t first_row, n_rows; };
 struct halo_prefill_args {
@@ -178,7 +183,8 @@ struct halo_prefill_args {
     float scale;
 };
 
-/* glu_silu: act(gate) * up, as f32 and/or as an activation row. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). out may be gate. */
+/* glu_silu: act(gate) * up, as f32 and/or as an activation row. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). out may
+ * be gate. */
 struct halo_glu_args {
     const float *gate, *up;
     float *out; /* or NULL */
@@ -209,7 +215,8 @@ struct halo_expert_arg {
     uint32_t n_rows;
 };
 
-/* moe_gemv_<type>: each (row, slot) by itself, for few rows. Grid (sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS(plain, 1)), n_slots). */
+/* moe_gemv_<type>: each (row, slot) by itself, for few rows. Grid (sum over the matrices of ceil(n_rows /
+ * HALO_GEMV_ROWS(plain, 1)), n_slots). */
 struct halo_moe_gemv_args {
     struct halo_expert_arg matrix[2];
     const void *x;       /* like gemv's; a row for each slot (per_slot) or for each row of the batch */
@@ -223,12 +230,13 @@ struct halo_moe_tile { uint32_t expert, first, n_slots; }; /* first: index into 
 struct halo_moe_group_args {
     const float *choice;
     uint32_t *slot;             /* [n_slots] slots in the order of their experts */
-    struct halo_moe_tile *tile; /* [n_slots / HALO_MOE_TILE + min(n_expert, n_slots)], the rest filled with n_slots = 0 */
+    /* [n_slots / HALO_MOE_TILE + min(n_expert, n_slots)], the rest filled with n_slots = 0 */
+    struct halo_moe_tile *tile;
     uint32_t n_slots, n_used, n_expert, n_tiles; /* n_tiles: of the array */
 };
 
-/* moe_gemm_<type>: for many rows. Grid (n_tiles, ceil(matrix.n_rows / HALO_GEMM_COLS)). half and scale: a row for each slot (per_slot) or
- * for each row of the batch. */
+/* moe_gemm_<type>: for many rows. Grid (n_tiles, ceil(matrix.n_rows / HALO_GEMM_COLS)). half and scale: a row for each
+ * slot (per_slot) or for each row of the batch. */
 struct halo_moe_gemm_args {
     struct halo_expert_arg matrix;
     const uint16_t *half;
@@ -245,7 +253,8 @@ struct halo_moe_sum_args {
     uint32_t n_cols, n_used;
 };
 
-/* gather_rows: out[i] = x[row[i]]. For the wanted rows before the head when there are many. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). */
+/* gather_rows: out[i] = x[row[i]]. For the wanted rows before the head when there are many. Grid (ceil(n_cols /
+ * HALO_QUANTIZE_COLS), rows). */
 struct halo_gather_args {
     const float *x;
     const uint32_t *row;

@@ -1,17 +1,19 @@
 /* gemv.h: the products of few rows: what the gemv and moe_gemv kernels of all types share.
  *
- * A wave makes 2 weight rows (of the plain types 4 for more than two rows of x, which then are read half as often) for all N rows of x. Lane l takes units l,
- * l + 32, ... of the rows; each step of a wave reads 512 bytes of neighbours from every plane. The next steps are loaded before the last are
- * used, so that memory never waits for arithmetic. Activations are read through the caches: they are a few rows that all blocks share.
- * Weights are loaded before the inputs are there, where the target lets launches overlap.
- * The order of the additions of a row does not depend on N, so a row's result does not depend on the rows beside it.
+ * A wave makes 2 weight rows (of the plain types 4 for more than two rows of x, which then are read half as often) for
+ * all N rows of x. Lane l takes units l, l + 32, ... of the rows; each step of a wave reads 512 bytes of neighbours
+ * from every plane. The next steps are loaded before the last are used, so that memory never waits for arithmetic.
+ * Activations are read through the caches: they are a few rows that all blocks share. Weights are loaded before the
+ * inputs are there, where the target lets launches overlap. The order of the additions of a row does not depend on N,
+ * so a row's result does not depend on the rows beside it.
  */
 #ifndef HALO_GFX_GEMV_H
 #define HALO_GFX_GEMV_H
 
 #include "walk.h"
 
-/* Rows of x that a wave takes at once. Without dot4 the bytes of weights stand in registers one by one, and eight rows would not fit. */
+/* Rows of x that a wave takes at once. Without dot4 the bytes of weights stand in registers one by one, and eight rows
+ * would not fit. */
 #if defined(HALO_NO_DOT4)
 template <uint32_t TYPE, int N> constexpr int gemv_pass = !gemv_plain_type<TYPE> && N > 4 ? 4 : N;
 #else
@@ -41,7 +43,8 @@ HALO_DEVICE const uint8_t *gemv_x_row(const gemv_job &job, uint32_t r)
 
 /* The lane's units are alike but for multiples of 32: which of a super-block they are is the lane's alone. */
 template <typename CODE, int N, int R>
-HALO_DEVICE void gemv_unit(const typename CODE::raw *raw, const gemv_job &job, const uint8_t *const *x, uint32_t u, float acc[R][N])
+HALO_DEVICE void gemv_unit(const typename CODE::raw *raw, const gemv_job &job, const uint8_t *const *x, uint32_t u,
+                           float acc[R][N])
 {
     halo_unit w[R];
     for (int r = 0; r < R; r++)
@@ -109,7 +112,10 @@ template <> struct gemv_plain_code<HALO_TYPE_F32> {
 };
 template <> struct gemv_plain_code<HALO_TYPE_F16> {
     static constexpr uint32_t CHUNK = 8;
-    HALO_DEVICE float weight(const halo_u4 &w, uint32_t i) { return halo_half_float((uint16_t)(w.e[i / 2] >> i % 2 * 16)); }
+    HALO_DEVICE float weight(const halo_u4 &w, uint32_t i)
+    {
+        return halo_half_float((uint16_t)(w.e[i / 2] >> i % 2 * 16));
+    }
     HALO_DEVICE float one(const uint8_t *row, uint32_t i) { return halo_half_float(halo_load<uint16_t>(row, i)); }
 };
 template <> struct gemv_plain_code<HALO_TYPE_BF16> {
@@ -118,7 +124,10 @@ template <> struct gemv_plain_code<HALO_TYPE_BF16> {
     {
         return halo_bits_float(i % 2 ? w.e[i / 2] & 0xffff0000 : w.e[i / 2] << 16);
     }
-    HALO_DEVICE float one(const uint8_t *row, uint32_t i) { return halo_bits_float((uint32_t)halo_load<uint16_t>(row, i) << 16); }
+    HALO_DEVICE float one(const uint8_t *row, uint32_t i)
+    {
+        return halo_bits_float((uint32_t)halo_load<uint16_t>(row, i) << 16);
+    }
 };
 
 /* CHUNK products; x rows are 16-byte aligned only where n_cols is a multiple of four. */
@@ -223,14 +232,15 @@ template <uint32_t TYPE, int N> HALO_DEVICE void gemv(const halo_gemv_args &a)
         return;
     const halo_matrix_arg matrix = m == 0 ? a.matrix[0] : m == 1 ? a.matrix[1] : a.matrix[2];
     const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride;
-    gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + (uint64_t)row * stride, stride, matrix.n_rows - 1 - row,
-                    static_cast<const uint8_t *>(a.x), a.row_index, rows::x_stride(a.n_cols), a.n_cols, a.n_rows};
+    gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + (uint64_t)row * stride, stride,
+                    matrix.n_rows - 1 - row, static_cast<const uint8_t *>(a.x), a.row_index, rows::x_stride(a.n_cols),
+                    a.n_cols, a.n_rows};
 #pragma unroll 1
     for (uint32_t first = 0; first < N && first < a.n_rows; first += P) {
         float acc[R][P] = {};
         rows::run(job, acc);
-        gemv_store<R, P>(acc, matrix.bias, matrix.out + (uint64_t)first * matrix.out_stride, matrix.out_stride, row, matrix.n_rows,
-                         job.n_rows);
+        gemv_store<R, P>(acc, matrix.bias, matrix.out + (uint64_t)first * matrix.out_stride, matrix.out_stride, row,
+                         matrix.n_rows, job.n_rows);
         if (P == N)
             break;
         job.x += job.row_index ? 0 : (uint64_t)P * job.x_stride;
@@ -259,20 +269,21 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
     const uint32_t slot = halo_block_y(), x_row = slot / a.n_used;
     const uint32_t expert = halo_float_bits(a.choice[(x_row * 2 + 1) * a.n_used + slot % a.n_used]);
     const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride, x_stride = rows::x_stride(a.n_cols);
-    const gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + expert * matrix.expert_bytes + (uint64_t)row * stride,
+    const gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + expert * matrix.expert_bytes +
+                              (uint64_t)row * stride,
                           stride, matrix.n_rows - 1 - row,
-                          static_cast<const uint8_t *>(a.x) + (uint64_t)(a.per_slot ? slot : x_row) * x_stride, nullptr, x_stride,
-                          a.n_cols, 1};
+                          static_cast<const uint8_t *>(a.x) + (uint64_t)(a.per_slot ? slot : x_row) * x_stride, nullptr,
+                          x_stride, a.n_cols, 1};
     float acc[R][1] = {};
     rows::run(job, acc);
     gemv_store<R, 1>(acc, nullptr, matrix.out + (uint64_t)slot * matrix.n_rows, 0, row, matrix.n_rows, 1);
 }
 
-#define HALO_GEMV_KERNELS(TYPE, type)                                                                                          \
-    HALO_KERNEL_EARLY(gemv_##type##_x1, halo_gemv_args, 256) { gemv_one<HALO_TYPE_##TYPE>(a); }                                       \
-    HALO_KERNEL_EARLY(gemv_##type##_x2, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 2>(a); }                                       \
-    HALO_KERNEL_EARLY(gemv_##type##_x4, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 4>(a); }                                       \
-    HALO_KERNEL_EARLY(gemv_##type##_x8, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 8>(a); }                                       \
+#define HALO_GEMV_KERNELS(TYPE, type)                                                                                  \
+    HALO_KERNEL_EARLY(gemv_##type##_x1, halo_gemv_args, 256) { gemv_one<HALO_TYPE_##TYPE>(a); }                        \
+    HALO_KERNEL_EARLY(gemv_##type##_x2, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 2>(a); }                         \
+    HALO_KERNEL_EARLY(gemv_##type##_x4, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 4>(a); }                         \
+    HALO_KERNEL_EARLY(gemv_##type##_x8, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 8>(a); }                         \
     HALO_KERNEL(moe_gemv_##type, halo_moe_gemv_args, 256) { moe_gemv<HALO_TYPE_##TYPE>(a); }
 
 #endif

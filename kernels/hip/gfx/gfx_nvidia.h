@@ -1,12 +1,12 @@
-/* gfx_nvidia.h: gfx.h for NVIDIA's chips, by clang (without a CUDA toolkit) or by nvcc. Instructions are written as PTX, so that both
- * compilers give the same. Needs sm_80 or later for the matrix tiles. */
+/* gfx_nvidia.h: gfx.h for NVIDIA's chips, by clang (without a CUDA toolkit) or by nvcc. Instructions are written as
+ * PTX, so that both compilers give the same. Needs sm_80 or later for the matrix tiles. */
 #ifndef HALO_GFX_NVIDIA_H
 #define HALO_GFX_NVIDIA_H
 
 #if defined(__clang__)
 #define HALO_DEVICE static __attribute__((device)) inline __attribute__((always_inline))
 #define HALO_CONSTANT static const __attribute__((device))
-#define HALO_ENTRY(threads)                                                                                                    \
+#define HALO_ENTRY(threads)                                                                                            \
     extern "C" __attribute__((global)) __attribute__((launch_bounds(threads, (threads) <= 256 ? 2 : 1))) void
 #define HALO_LDS(type, name) static __attribute__((shared)) type name
 #define HALO_DEVICE_MEMBER __attribute__((device)) inline __attribute__((always_inline))
@@ -17,29 +17,29 @@
 #define HALO_LDS(type, name) __shared__ type name
 #define HALO_DEVICE_MEMBER __device__ __forceinline__
 #endif
-#define HALO_KERNEL(name, type, threads)                                                                                       \
-    HALO_DEVICE void name##_after_inputs(const type &a);                                                                       \
-    HALO_KERNEL_EARLY(name, type, threads)                                                                                     \
-    {                                                                                                                          \
-        halo_inputs_ready();                                                                                                   \
-        name##_after_inputs(a);                                                                                                \
-    }                                                                                                                          \
+#define HALO_KERNEL(name, type, threads)                                                                               \
+    HALO_DEVICE void name##_after_inputs(const type &a);                                                               \
+    HALO_KERNEL_EARLY(name, type, threads)                                                                             \
+    {                                                                                                                  \
+        halo_inputs_ready();                                                                                           \
+        name##_after_inputs(a);                                                                                        \
+    }                                                                                                                  \
     HALO_DEVICE void name##_after_inputs(const type &a)
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_ENTRY(threads) name(type a)
 
-/* A launch that may overlap the one before it begins before its inputs are there; the next may begin as soon as all blocks of this one
- * have. Where launches do not overlap this is nothing. */
+/* A launch that may overlap the one before it begins before its inputs are there; the next may begin as soon as all
+ * blocks of this one have. Where launches do not overlap this is nothing. */
 HALO_DEVICE void halo_inputs_ready(void)
 {
     asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
 }
 
-#define HALO_SPECIAL(fn, reg)                                                                                                  \
-    HALO_DEVICE uint32_t fn(void)                                                                                              \
-    {                                                                                                                          \
-        uint32_t v;                                                                                                            \
-        asm("mov.u32 %0, %%" reg ";" : "=r"(v));                                                                               \
-        return v;                                                                                                              \
+#define HALO_SPECIAL(fn, reg)                                                                                          \
+    HALO_DEVICE uint32_t fn(void)                                                                                      \
+    {                                                                                                                  \
+        uint32_t v;                                                                                                    \
+        asm("mov.u32 %0, %%" reg ";" : "=r"(v));                                                                       \
+        return v;                                                                                                      \
     }
 HALO_SPECIAL(halo_tid, "tid.x")
 HALO_SPECIAL(halo_block_x, "ctaid.x")
@@ -101,7 +101,8 @@ HALO_DEVICE int halo_dot4_u(int a, int b, int c)
 }
 
 #if defined(__clang__)
-/* Builtins where clang has them: it takes every asm statement for one that all lanes must reach together, and unrolls no loop with such a one. */
+/* Builtins where clang has them: it takes every asm statement for one that all lanes must reach together, and unrolls
+ * no loop with such a one. */
 HALO_DEVICE float halo_exp2(float x) { return __nvvm_ex2_approx_f(x); }
 HALO_DEVICE float halo_rcp(float x) { return __nvvm_rcp_approx_ftz_f(x); }
 HALO_DEVICE float halo_rsqrt(float x) { return __nvvm_rsqrt_approx_f(x); }
@@ -112,12 +113,12 @@ HALO_DEVICE float halo_max(float x, float y) { return __builtin_fmaxf(x, y); }
 HALO_DEVICE float halo_half_float(uint16_t h) { return (float)__builtin_bit_cast(_Float16, h); }
 HALO_DEVICE uint16_t halo_float_half(float f) { return __builtin_bit_cast(uint16_t, (_Float16)f); }
 #else
-#define HALO_UNARY(fn, op)                                                                                                     \
-    HALO_DEVICE float fn(float x)                                                                                              \
-    {                                                                                                                          \
-        float r;                                                                                                               \
-        asm(op " %0, %1;" : "=f"(r) : "f"(x));                                                                                 \
-        return r;                                                                                                              \
+#define HALO_UNARY(fn, op)                                                                                             \
+    HALO_DEVICE float fn(float x)                                                                                      \
+    {                                                                                                                  \
+        float r;                                                                                                       \
+        asm(op " %0, %1;" : "=f"(r) : "f"(x));                                                                         \
+        return r;                                                                                                      \
     }
 HALO_UNARY(halo_exp2, "ex2.approx.f32")
 HALO_UNARY(halo_rcp, "rcp.approx.ftz.f32")
@@ -168,7 +169,8 @@ HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
 HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
 {
     for (int n = 0; n < 2; n++)
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                     "{%0, %1, %2, %3};"
                      : "+f"(c.e[4 * n]), "+f"(c.e[4 * n + 1]), "+f"(c.e[4 * n + 2]), "+f"(c.e[4 * n + 3])
                      : "r"(x.e[0]), "r"(x.e[1]), "r"(x.e[2]), "r"(x.e[3]), "r"(y.e[n]), "r"(y.e[n + 2]));
     return c;
@@ -182,11 +184,13 @@ HALO_DEVICE uint32_t halo_strip_x_row(void) { return halo_lane() >> 2; }
 HALO_DEVICE uint32_t halo_strip_part(void) { return halo_lane() & 3; }
 HALO_DEVICE uint32_t halo_strip_sum_row(int i) { return (halo_lane() >> 2) + 8 * ((uint32_t)i >> 1); }
 HALO_DEVICE uint32_t halo_strip_sum_x(int i) { return (halo_lane() & 3) * 2 + ((uint32_t)i & 1); }
-HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16], float sums[HALO_STRIP_SUMS])
+HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16],
+                                float sums[HALO_STRIP_SUMS])
 {
 #pragma unroll
     for (int k = 0; k < 16; k += 2)
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                     "{%0, %1, %2, %3};"
                      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
                      : "r"(w[0][k]), "r"(w[1][k]), "r"(w[0][k + 1]), "r"(w[1][k + 1]), "r"(x[k]), "r"(x[k + 1]));
 }
