@@ -479,6 +479,13 @@ extern "C" __attribute__((visibility("default"))) const halo_host_kernel *halo_h
     return kernel;
 }
 
+/* A chip runs blocks in any order. Forwards, one that spoils what an earlier one has read would not be seen. */
+static bool runs_backwards(void)
+{
+    const char *text = getenv("HALO_HIP_EMU_BACKWARDS");
+    return text && strcmp(text, "1") == 0;
+}
+
 extern "C" __attribute__((visibility("default"))) int halo_host_kernel_run(const halo_host_kernel *kernel,
                                                                            const uint32_t grid[3],
                                                                            const uint32_t block[3], void **args,
@@ -498,12 +505,13 @@ extern "C" __attribute__((visibility("default"))) int halo_host_kernel_run(const
     l->n_threads = block[0];
     l->n_waves = (block[0] + WAVE - 1) / WAVE;
     l->error = 0;
+    const bool backwards = runs_backwards();
     for (uint32_t z = 0; z < grid[2]; z++)
         for (uint32_t y = 0; y < grid[1]; y++)
             for (uint32_t x = 0; x < grid[0]; x++) {
-                l->here.block[0] = x;
-                l->here.block[1] = y;
-                l->here.block[2] = z;
+                l->here.block[0] = backwards ? grid[0] - 1 - x : x;
+                l->here.block[1] = backwards ? grid[1] - 1 - y : y;
+                l->here.block[2] = backwards ? grid[2] - 1 - z : z;
                 int error = block_run(l);
                 if (error)
                     return error;
