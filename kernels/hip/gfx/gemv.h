@@ -1,4 +1,5 @@
-/* gemv.h: the products of few rows: what the gemv and moe_gemv kernels of all types share.
+/* gemv.h: the products of few rows: the gemv and moe_gemv kernels of all types. Those of one row with quantized weights
+ * are in walk.h.
  *
  * A wave makes 2 weight rows (of the plain types 4 for more than two rows of x, which then are read half as often) for
  * all N rows of x. Lane l takes units l, l + 32, ... of the rows; each step of a wave reads 512 bytes of neighbours

@@ -236,3 +236,17 @@ long child_number(const struct child_request *request, const char *key)
     const char *at = strstr(request->last, field);
     return at ? strtol(at + strlen(field), NULL, 10) : 0;
 }
+
+void child_prompt(char *ret, int n_ids)
+{
+    *ret = '\0';
+    for (int i = 0; i < n_ids; i++)
+        ret += snprintf(ret, 16, "%s%d", i ? "," : "", 1 + i * 7 % 4000);
+}
+
+int child_remove_folder(const char *path)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf %s", path);
+    return system(command);
+}

@@ -62,4 +62,9 @@ bool child_read(struct child *child, int timeout_ms);
 /* Loads the model in the tree under id 1. */
 void child_load(struct child *child);
 
+/* Ids of a prompt as they stand in a request, comma between them; room: 16 bytes an id. */
+void child_prompt(char *ret, int n_ids);
+/* 0: it is gone, with all that was in it. */
+int child_remove_folder(const char *path);
+
 #endif

@@ -418,16 +418,13 @@ static void a_larger_file_than_may_be(void **state)
 
 static int start(void **state)
 {
-    for (int i = 0; i < N_PROMPT; i++)
-        snprintf(prompt + strlen(prompt), 16, "%s%d", i ? "," : "", 1 + i * 7 % 4000);
+    child_prompt(prompt, N_PROMPT);
     return mkdtemp(dir) ? 0 : 1;
 }
 
 static int finish(void **state)
 {
-    char command[128];
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    return system(command);
+    return child_remove_folder(dir);
 }
 
 int main(void)

@@ -224,8 +224,7 @@ static void one_that_goes_and_cannot_be_saved(void **state)
 
 static int start(void **state)
 {
-    for (int i = 0; i < N_PROMPT; i++)
-        snprintf(prompt + strlen(prompt), 16, "%s%d", i ? "," : "", 1 + i * 7 % 4000);
+    child_prompt(prompt, N_PROMPT);
     if (!mkdtemp(dir))
         return 1;
     child_state_dir = dir;
@@ -235,9 +234,7 @@ static int start(void **state)
 
 static int finish(void **state)
 {
-    char command[128];
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    return system(command);
+    return child_remove_folder(dir);
 }
 
 int main(void)
