@@ -1,10 +1,11 @@
 /* bench_gemv.c: products of few rows alone, on the HIP device: bytes of weights read per second.
  *
- *   bench_gemv TYPE COLS ROWS [N_X] [N_MATRICES]
+ *   bench_gemv TYPE COLS ROWS [N_X] [N_MATRICES] [KERNEL_DIR...]
  *
  * A plan of N_MATRICES (default 16) different matrices that share one input of N_X rows (default 1), so that no cache
  * holds them all. $HALO_HIP_LIB names the runtime. Prints the best and the median of 15 runs, launches included, beside
- * the bandwidth of a copy measured in the same process. No pass or fail.
+ * the bandwidth of a copy measured in the same process; with KERNEL_DIRs (as $HALO_KERNEL_DIR) for the kernels of each,
+ * in turn. No pass or fail.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,17 +58,34 @@ static double time_runs(struct fixture *f, uint16_t value, uint32_t n_x, float *
     return (now_s() - begin) / RUNS;
 }
 
+/* The plan with the kernels of $HALO_KERNEL_DIR. */
+static void measure(struct fixture *f, char **argv, uint16_t out, uint32_t n_x, double bytes, float *row)
+{
+    const char *dir = getenv("HALO_KERNEL_DIR");
+    double times[N_REPEAT];
+    fixture_open(f, NULL, 1);
+    fixture_run(f, 1, (const int32_t[8]){0, 1, 2, 3, 4, 5, 6, 7}, n_x, 0, NULL);
+    for (int i = 0; i < N_REPEAT; i++)
+        times[i] = time_runs(f, out, n_x, row);
+    qsort(times, N_REPEAT, sizeof(times[0]), ascending);
+    double copy = f->device_ops->measure_bandwidth(f->device), median = times[N_REPEAT / 2];
+    printf("%-6s %6s x %-6s x%u: median %8.1f GB/s, best %8.1f GB/s, copy %8.1f GB/s, share %5.1f %%, %.2f us each"
+           "%s%s\n",
+           argv[1], argv[2], argv[3], n_x, bytes / median * 1e-9, bytes / times[0] * 1e-9, copy * 1e-9,
+           100 * bytes / median / copy, median / (f->plan.n_ops - 1) * 1e6, dir ? "  " : "", dir ? dir : "");
+    fixture_close(f);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 4) {
-        fprintf(stderr, "usage: bench_gemv TYPE COLS ROWS [N_X] [N_MATRICES]\n");
+        fprintf(stderr, "usage: bench_gemv TYPE COLS ROWS [N_X] [N_MATRICES] [KERNEL_DIR...]\n");
         return 2;
     }
     static struct fixture f;
     enum halo_type type = type_of(argv[1]);
     uint32_t n_cols = (uint32_t)atoi(argv[2]), n_rows = (uint32_t)atoi(argv[3]),
              n_x = argc > 4 ? (uint32_t)atoi(argv[4]) : 1, n = argc > 5 ? (uint32_t)atoi(argv[5]) : 16;
-    double times[N_REPEAT];
     if (n_x < 1 || n_x > 8 || n < 1 || n > MATRICES_MAX)
         return 2;
     fixture_init(&f, 16, 8, 64);
@@ -79,19 +97,15 @@ int main(int argc, char **argv)
         struct halo_op_matmul u = {x, 1, {w}, {HALO_WEIGHT_NONE}, {out}};
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = u});
     }
-    fixture_open(&f, NULL, 1);
+    double bytes = (double)halo_type_row_bytes(type, n_cols) * n_rows * n;
     float *row = malloc(n_rows * sizeof(*row));
-    fixture_run(&f, 1, (const int32_t[8]){0, 1, 2, 3, 4, 5, 6, 7}, n_x, 0, NULL);
-    for (int i = 0; i < N_REPEAT; i++)
-        times[i] = time_runs(&f, out, n_x, row);
-    qsort(times, N_REPEAT, sizeof(times[0]), ascending);
-    double bytes = (double)halo_type_row_bytes(type, n_cols) * n_rows * n,
-           copy = f.device_ops->measure_bandwidth(f.device);
-    printf("%-6s %6u x %-6u x%u: median %8.1f GB/s, best %8.1f GB/s, copy %8.1f GB/s, share %5.1f %%, %.2f us each\n",
-           argv[1], n_cols, n_rows, n_x, bytes / times[N_REPEAT / 2] * 1e-9, bytes / times[0] * 1e-9, copy * 1e-9,
-           100 * bytes / times[N_REPEAT / 2] / copy, times[N_REPEAT / 2] / n * 1e6);
+    if (argc <= 6)
+        measure(&f, argv, out, n_x, bytes, row);
+    for (int i = 6; i < argc; i++) {
+        setenv("HALO_KERNEL_DIR", argv[i], 1);
+        measure(&f, argv, out, n_x, bytes, row);
+    }
     free(row);
-    fixture_close(&f);
     fixture_finish(&f);
     return 0;
 }
