@@ -49,9 +49,9 @@ HALO_SPECIAL(halo_block_z, "ctaid.z")
 HALO_DEVICE uint32_t halo_lane(void) { return halo_tid() & 31; }
 HALO_DEVICE uint32_t halo_wave(void) { return halo_tid() >> 5; }
 
-/* 16 bytes past the first cache, with the line beside. */
+/* 16 bytes past the first cache. */
 #define HALO_STREAM(p, e)                                                                                              \
-    asm("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"                                         \
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"                                                  \
         : "=r"((e)[0]), "=r"((e)[1]), "=r"((e)[2]), "=r"((e)[3]) : "l"(p))
 
 HALO_DEVICE void halo_barrier(void) { asm volatile("bar.sync 0;" ::: "memory"); }

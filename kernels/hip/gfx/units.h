@@ -5,7 +5,7 @@
  *   w[i] = d * s[i / 16] * (q[i] - OFFSET) + m          MINIMUM == HALO_MIN_ADD
  *   ...                                    - m * sm[i / 16]   MINIMUM == HALO_MIN_HALVES
  *   s is 1 unless HALVES. q is below 128 and not negative unless SIGNED.
- * Types whose rows are nearly all one plane of 16 bytes a unit are streamed (gfx.h) where that was measured to help.
+ * Planes of 16 bytes a unit are streamed (gfx.h) in the types where that was measured to help.
  * d and m are f32 with the value of the file's f16, times an integer of 6 bits for the K types: exact. Loads only; no
  * fault is possible for a unit below n_cols / 32.
  */
@@ -228,7 +228,7 @@ template <> struct halo_type_code<HALO_TYPE_Q6_K> : halo_code_nibbles {
     struct raw { halo_u4 n; halo_u2 pairs; uint16_t s, d; };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
-        return raw{halo_load<halo_u4>(row, u), halo_load<halo_u2>(row + at.pairs, u),
+        return raw{halo_stream(row, u), halo_load<halo_u2>(row + at.pairs, u),
                    halo_load<uint16_t>(row + at.scales, u), halo_load<uint16_t>(row + at.super, u / 8)};
     }
     HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
