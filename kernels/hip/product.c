@@ -122,7 +122,7 @@ static int gemv(struct halo_hip_run *run, const struct halo_hip_product *p)
             args.matrix[i].out += (uint64_t)r * p->matrix[i].out_stride;
             args.n_blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMV_ROWS(!quantized, n));
         }
-        args.n_grid = n == 1 && quantized ? grid_of_one(run, p->type, args.n_blocks) : args.n_blocks;
+        args.n_grid = n == 1 && HALO_GEMV_WALKS(p->n_cols) ? grid_of_one(run, p->type, args.n_blocks) : args.n_blocks;
         error = halo_hip_launch(run, HALO_HIP_GEMV, p->type, n, (struct halo_hip_grid){args.n_grid, 1, 1}, &args);
     }
     return error;

@@ -64,12 +64,15 @@ struct halo_matrix_arg {
 
 /* gemv_<type>_x<rows>: out = weight x for up to 1, 2, 4 or 8 rows. All matrices have the type. Also HALO_OP_LOGITS,
  * with row_index. Grid (n_grid): n_blocks, the sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS(plain, rows of
- * x)); of one row with quantized weights any number up to that: block b also does the work of blocks b + n_grid, b + 2
+ * x)); of one row where HALO_GEMV_WALKS any number up to that: block b also does the work of blocks b + n_grid, b + 2
  * n_grid, ... */
 #define HALO_GEMV_WAVES 8
 /* Weight rows of a wave, and of a block, for n rows of x; plain: F32, F16, BF16. */
 #define HALO_GEMV_WAVE_ROWS(plain, n) ((plain) && (n) > 2 ? 4 : 2)
 #define HALO_GEMV_ROWS(plain, n) (HALO_GEMV_WAVES * HALO_GEMV_WAVE_ROWS(plain, n))
+/* Whether the product of one row goes on from rows to rows (walk.h): always of quantized weights, and of plain ones
+ * where pieces of 16 bytes, and x in front of them, leave nothing over. */
+#define HALO_GEMV_WALKS(n_cols) ((n_cols) % 8 == 0)
 struct halo_gemv_args {
     struct halo_matrix_arg matrix[3];
     const void *x;             /* activation rows for quantized types, f32 rows [row][n_cols] for F32, F16, BF16 */

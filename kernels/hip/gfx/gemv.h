@@ -1,5 +1,5 @@
-/* gemv.h: the products of few rows: the gemv and moe_gemv kernels of all types. Those of one row with quantized weights
- * are in walk.h.
+/* gemv.h: the products of few rows: the gemv and moe_gemv kernels of all types. Those of one row of x, but for moe_gemv
+ * and for columns that HALO_GEMV_WALKS does not allow, are in walk.h.
  *
  * A wave makes 2 weight rows (of the plain types 4 for more than two rows of x, which then are read half as often) for
  * all N rows of x. Lane l takes units l, l + 32, ... of the rows; each step of a wave reads 512 bytes of neighbours
@@ -104,50 +104,7 @@ template <uint32_t TYPE, int N> struct gemv_rows {
     }
 };
 
-/* The plain types: 16 bytes of a row at a time, f32 rows of x, f32 products. */
-template <uint32_t TYPE> struct gemv_plain_code;
-template <> struct gemv_plain_code<HALO_TYPE_F32> {
-    static constexpr uint32_t CHUNK = 4;
-    HALO_DEVICE float weight(const halo_u4 &w, uint32_t i) { return halo_bits_float(w.e[i]); }
-    HALO_DEVICE float one(const uint8_t *row, uint32_t i) { return halo_load<float>(row, i); }
-};
-template <> struct gemv_plain_code<HALO_TYPE_F16> {
-    static constexpr uint32_t CHUNK = 8;
-    HALO_DEVICE float weight(const halo_u4 &w, uint32_t i)
-    {
-        return halo_half_float((uint16_t)(w.e[i / 2] >> i % 2 * 16));
-    }
-    HALO_DEVICE float one(const uint8_t *row, uint32_t i) { return halo_half_float(halo_load<uint16_t>(row, i)); }
-};
-template <> struct gemv_plain_code<HALO_TYPE_BF16> {
-    static constexpr uint32_t CHUNK = 8;
-    HALO_DEVICE float weight(const halo_u4 &w, uint32_t i)
-    {
-        return halo_bits_float(i % 2 ? w.e[i / 2] & 0xffff0000 : w.e[i / 2] << 16);
-    }
-    HALO_DEVICE float one(const uint8_t *row, uint32_t i)
-    {
-        return halo_bits_float((uint32_t)halo_load<uint16_t>(row, i) << 16);
-    }
-};
-
-/* CHUNK products; x rows are 16-byte aligned only where n_cols is a multiple of four. */
-template <typename CODE, bool ALIGNED>
-HALO_DEVICE float gemv_chunk(const halo_u4 &w, const float *x, float acc)
-{
-#pragma unroll
-    for (uint32_t i = 0; i < CODE::CHUNK; i += 4) {
-        halo_f4 v;
-        if (ALIGNED)
-            v = halo_load<halo_f4>(x + i);
-        else
-            v = halo_f4{{x[i], x[i + 1], x[i + 2], x[i + 3]}};
-        for (uint32_t k = 0; k < 4; k++)
-            acc = halo_fma(CODE::weight(w, i + k), v.e[k], acc);
-    }
-    return acc;
-}
-
+/* The plain types, f32 rows of x, any number of columns. */
 template <uint32_t TYPE, int N, bool ALIGNED>
 HALO_DEVICE void gemv_plain(const gemv_job &job, float acc[gemv_wave_rows<TYPE, N>][N])
 {
@@ -252,10 +209,10 @@ template <uint32_t TYPE, int N> HALO_DEVICE void gemv(const halo_gemv_args &a)
 
 template <uint32_t TYPE> HALO_DEVICE void gemv_one(const halo_gemv_args &a)
 {
-    if constexpr (gemv_plain_type<TYPE>)
-        gemv<TYPE, 1>(a);
-    else
+    if (!gemv_plain_type<TYPE> || HALO_GEMV_WALKS(a.n_cols))
         gemv_walk<TYPE>::run(a);
+    else if constexpr (gemv_plain_type<TYPE>)
+        gemv<TYPE, 1>(a);
 }
 
 /* One slot: its expert's rows times its row of x. */
@@ -281,7 +238,10 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
 }
 
 #define HALO_GEMV_KERNELS(TYPE, type)                                                                                  \
-    HALO_KERNEL_EARLY(gemv_##type##_x1, halo_gemv_args, 256) { gemv_one<HALO_TYPE_##TYPE>(a); }                        \
+    HALO_KERNEL_RESIDENT(gemv_##type##_x1, halo_gemv_args, 256, walk_resident<HALO_TYPE_##TYPE>)                       \
+    {                                                                                                                  \
+        gemv_one<HALO_TYPE_##TYPE>(a);                                                                                 \
+    }                                                                                                                  \
     HALO_KERNEL_EARLY(gemv_##type##_x2, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 2>(a); }                         \
     HALO_KERNEL_EARLY(gemv_##type##_x4, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 4>(a); }                         \
     HALO_KERNEL_EARLY(gemv_##type##_x8, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 8>(a); }                         \

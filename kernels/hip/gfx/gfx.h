@@ -20,6 +20,10 @@
  *   HALO_KERNEL(name, struct args, threads) { ... }   the kernel; its argument is `a`
  *   HALO_KERNEL_EARLY(...), halo_inputs_ready()       one that may begin while the launch before still runs: until it
  *                             calls halo_inputs_ready, which it must, it reads nothing but weights and writes nothing
+ *   HALO_KERNEL_RESIDENT(name, struct args, threads, blocks)   an EARLY one with so few registers that a
+ *                             multiprocessor holds `blocks` blocks of it at once, on NVIDIA's chips; the other kernels
+ *                             there: 2 of up to 256 threads, else 1. AMD's compiler has its own way
+ *   HALO_PLAIN_STEPS          pieces of each row that a lane reads in a turn (walk.h), of plain weights
  *   HALO_LDS(struct type, name)   the one LDS object of a kernel; undefined until written
  * and 16x16x16 matrix tiles (f16 in, f32 sums), whose register layout is the target's own:
  *   halo_mma_load(tile, pitch)    operand from 16 rows of 16 halves in LDS (16-byte aligned rows, pitch in halves)

@@ -18,8 +18,10 @@
 
 #define HALO_DEVICE [[maybe_unused]] static inline
 #define HALO_CONSTANT static const
+#define HALO_PLAIN_STEPS 2
 #define HALO_LDS(type, name) type &name = *static_cast<type *>(halo_host_lds(sizeof(type)))
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
+#define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL(name, type, threads)                                                                               \
     static void name(type a);                                                                                          \
     static void name##_entry(void **args) { name(*static_cast<type *>(args[0])); }                                     \

@@ -6,14 +6,14 @@
 #if defined(__clang__)
 #define HALO_DEVICE static __attribute__((device)) inline __attribute__((always_inline))
 #define HALO_CONSTANT static const __attribute__((device))
-#define HALO_ENTRY(threads)                                                                                            \
-    extern "C" __attribute__((global)) __attribute__((launch_bounds(threads, (threads) <= 256 ? 2 : 1))) void
+#define HALO_ENTRY(threads, blocks)                                                                                    \
+    extern "C" __attribute__((global)) __attribute__((launch_bounds(threads, blocks))) void
 #define HALO_LDS(type, name) static __attribute__((shared)) type name
 #define HALO_DEVICE_MEMBER __attribute__((device)) inline __attribute__((always_inline))
 #else
 #define HALO_DEVICE static __device__ __forceinline__
 #define HALO_CONSTANT static const __device__
-#define HALO_ENTRY(threads) extern "C" __global__ void __launch_bounds__(threads, (threads) <= 256 ? 2 : 1)
+#define HALO_ENTRY(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
 #define HALO_LDS(type, name) __shared__ type name
 #define HALO_DEVICE_MEMBER __device__ __forceinline__
 #endif
@@ -25,7 +25,8 @@
         name##_after_inputs(a);                                                                                        \
     }                                                                                                                  \
     HALO_DEVICE void name##_after_inputs(const type &a)
-#define HALO_KERNEL_EARLY(name, type, threads) HALO_ENTRY(threads) name(type a)
+#define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL_RESIDENT(name, type, threads, (threads) <= 256 ? 2 : 1)
+#define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_ENTRY(threads, blocks) name(type a)
 
 /* A launch that may overlap the one before it begins before its inputs are there; the next may begin as soon as all
  * blocks of this one have. Where launches do not overlap this is nothing. */
@@ -48,6 +49,8 @@ HALO_SPECIAL(halo_block_z, "ctaid.z")
 #undef HALO_SPECIAL
 HALO_DEVICE uint32_t halo_lane(void) { return halo_tid() & 31; }
 HALO_DEVICE uint32_t halo_wave(void) { return halo_tid() >> 5; }
+
+#define HALO_PLAIN_STEPS 4
 
 /* 16 bytes past the first cache. */
 #define HALO_STREAM(p, e)                                                                                              \

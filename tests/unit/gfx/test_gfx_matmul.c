@@ -10,11 +10,13 @@
 
 #include <cmocka.h>
 
-static uint32_t shapes(const struct gfx_type *type, uint32_t *ret)
+/* Numbers of columns: of plain types with which a product of one row goes on from rows to rows, and with which not. */
+enum { SHAPES_MAX = 6 };
+static uint32_t shapes(const struct gfx_type *type, uint32_t ret[SHAPES_MAX])
 {
-    const uint32_t plain[] = {33, 100, 256, 1160}, small[] = {32, 96, 1056, 2112}, super[] = {256, 768, 2304, 0};
+    const uint32_t plain[] = {33, 40, 100, 256, 1160, 2052}, small[] = {32, 96, 1056, 2112}, super[] = {256, 768, 2304};
     const uint32_t *from = type->block == 1 ? plain : type->block == 32 ? small : super;
-    uint32_t n = type->block == 256 ? 3 : 4;
+    uint32_t n = type->block == 1 ? 6 : type->block == 32 ? 4 : 3;
     memcpy(ret, from, n * sizeof(*ret));
     return n;
 }
@@ -24,7 +26,7 @@ static void embed(void **state)
     (void)state;
     for (uint32_t t = 0; t < gfx_n_types; t++) {
         const struct gfx_type *type = &gfx_types[t];
-        uint32_t cols[4], n_shapes = shapes(type, cols);
+        uint32_t cols[SHAPES_MAX], n_shapes = shapes(type, cols);
         for (uint32_t s = 0; s < n_shapes; s++) {
             char name[32];
             snprintf(name, sizeof(name), "embed_%s", type->name);
@@ -116,8 +118,8 @@ static void gemv_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_
                                      .out_stride = n_weight_rows[m] + m};
         args.n_blocks += HALO_HIP_CEIL(n_weight_rows[m], HALO_GEMV_ROWS(halo_hip_planes(type->type) == 0, n_rows));
     }
-    /* Of one row with quantized weights any grid makes all rows: a block goes on from its own to others. */
-    const uint32_t least = n_rows == 1 && halo_hip_planes(type->type) != 0 ? 1 : args.n_blocks;
+    /* Of one row that walks any grid makes all rows: a block goes on from its own to others. */
+    const uint32_t least = n_rows == 1 && HALO_GEMV_WALKS(n_cols) ? 1 : args.n_blocks;
     for (args.n_grid = least; args.n_grid <= args.n_blocks; args.n_grid++) {
         for (uint32_t m = 0; m < 3; m++)
             memset(args.matrix[m].out, 0xff, n_rows * args.matrix[m].out_stride * sizeof(float));
@@ -138,38 +140,57 @@ static void gemv(void **state)
 {
     (void)state;
     for (uint32_t t = 0; t < gfx_n_types; t++) {
-        uint32_t cols[4], n_shapes = shapes(&gfx_types[t], cols);
+        uint32_t cols[SHAPES_MAX], n_shapes = shapes(&gfx_types[t], cols);
         for (uint32_t s = 0; s < n_shapes; s++)
             for (uint32_t n_rows = 1; n_rows <= 8; n_rows += s == 0 ? 1 : 3)
                 gemv_shape(&gfx_types[t], cols[s], n_rows);
     }
 }
 
-/* A row's bits do not depend on how many rows are beside it. */
-static void gemv_rows_alone(void **state)
+/* Eight rows at once, and each of them alone: from one block, which goes on to the others' weight rows where it can. */
+static void rows_alone(const struct gfx_type *type, uint32_t n_cols)
 {
-    (void)state;
-    const struct gfx_type *type = &gfx_types[12];
-    const uint32_t n_cols = 2304, n = 16;
-    float *x = gfx_floats(8 * n_cols, 5), *one = gfx_zeros(n * 4), *eight = gfx_zeros(8 * n * 4);
-    uint8_t *weight = gfx_weights(type->type, n_cols, n, 6);
+    enum { N = 35 };
+    const bool plain = type->block == 1;
+    char eight_name[40], one_name[40];
+    snprintf(eight_name, sizeof(eight_name), "gemv_%s_x8", type->name);
+    snprintf(one_name, sizeof(one_name), "gemv_%s_x1", type->name);
+    float *x = gfx_floats(8 * n_cols, 5), *one = gfx_zeros(N * sizeof(*one)), *eight = gfx_zeros(8 * N * sizeof(*one));
+    uint8_t *weight = gfx_weights(type->type, n_cols, N, 6);
     struct input in = input_make(type, x, n_cols, 8);
     struct halo_gemv_args args = {
-        .matrix = {{weight, NULL, eight, n, n}}, .x = in.data, .n_matrices = 1, .n_cols = n_cols, .n_rows = 8,
-        .n_blocks = 1, .n_grid = 1};
-    gfx_run("gemv_q4_k_x8", 1, 1, 1, &args);
+        .matrix = {{weight, NULL, eight, N, N}}, .x = in.data, .n_matrices = 1, .n_cols = n_cols, .n_rows = 8};
+    args.n_grid = args.n_blocks = HALO_HIP_CEIL(N, HALO_GEMV_ROWS(plain, 8));
+    gfx_run(eight_name, args.n_grid, 1, 1, &args);
+    args.matrix[0].out = one;
+    args.n_rows = 1;
+    args.n_blocks = HALO_HIP_CEIL(N, HALO_GEMV_ROWS(plain, 1));
+    args.n_grid = HALO_GEMV_WALKS(n_cols) ? 1 : args.n_blocks;
     for (uint32_t r = 0; r < 8; r++) {
-        args.matrix[0].out = one;
         args.row_index = &r;
-        args.n_rows = 1;
-        gfx_run("gemv_q4_k_x1", 1, 1, 1, &args);
-        assert_memory_equal(one, eight + r * n, n * sizeof(*one));
+        memset(one, 0xff, N * sizeof(*one));
+        gfx_run(one_name, args.n_grid, 1, 1, &args);
+        for (uint32_t i = 0; i < N; i++)
+            if (memcmp(&one[i], &eight[r * N + i], sizeof(*one)) != 0)
+                fail_msg("%s of %u: row %u of x alone gives %.9g for weight row %u, beside seven others %.9g",
+                         type->name, n_cols, r, (double)one[i], i, (double)eight[r * N + i]);
     }
     free(x);
     free(one);
     free(eight);
     free(weight);
     free(in.data);
+}
+
+/* A row's bits do not depend on how many rows are beside it. */
+static void gemv_rows_alone(void **state)
+{
+    (void)state;
+    for (uint32_t t = 0; t < gfx_n_types; t++) {
+        uint32_t cols[SHAPES_MAX], n_shapes = shapes(&gfx_types[t], cols);
+        for (uint32_t s = 0; s < n_shapes; s++)
+            rows_alone(&gfx_types[t], cols[s]);
+    }
 }
 
 static void quantize(void **state)

@@ -230,11 +230,12 @@ static void matmul_of(enum halo_type type, uint32_t n_cols, uint32_t n_rows)
 }
 
 /* Three matrices of one type side by side and a single row of x: more rows of weights than the emulated GPU holds at
- * once (64), and rows of less than a turn, and of a turn and a part. */
+ * once (64), and rows of less than a turn, and of a turn and a part; then of numbers of columns with which blocks of
+ * plain weights do not go on. */
 static void one_row_goes_on(enum halo_type type)
 {
-    static const uint32_t n_cols[] = {512, 2304}, n_rows[] = {131, 19, 81}, one[] = {1};
-    for (uint32_t c = 0; c < 2; c++) {
+    static const uint32_t n_cols[] = {512, 2304, 516, 2309}, n_rows[] = {131, 19, 81}, one[] = {1};
+    for (uint32_t c = 0; c < (halo_type_info(type).block_weights == 1 ? 4 : 2); c++) {
         struct fixture f;
         struct halo_op_matmul u = {.n = 3};
         char what[64];
@@ -430,28 +431,26 @@ static void experts_of_every_type(void **state)
         experts_of(types[t]);
 }
 
-/* The head: all rows wanted and the gathered rows of a large batch, through the logits of the batch itself. */
-static void logits_of_few_and_many(void **state)
+static void logits_of(enum halo_type type, uint32_t n_cols)
 {
     static const uint32_t counts[] = {1, 4, 5, 8, 9, MAX_ROWS};
     struct fixture f;
     fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
-    uint16_t x = fixture_input(&f, 256, 1);
-    uint32_t head = fixture_weight(&f, HALO_TYPE_Q6_K, HALO_WEIGHT_MATRIX, 256, N_VOCAB, 1, 1);
+    uint16_t x = fixture_input(&f, n_cols, 1);
+    uint32_t head = fixture_weight(&f, type, HALO_WEIGHT_MATRIX, n_cols, N_VOCAB, 1, 1);
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, x}});
     use_hip(&f);
     for (uint32_t c = 0; c < 6; c++) {
         int32_t tokens[MAX_ROWS];
         float *logits = aligned_alloc(64, (MAX_ROWS * N_VOCAB * sizeof(float) + 63) / 64 * 64),
-              *rows = calloc(MAX_ROWS * 256, sizeof(float));
+              *rows = calloc((size_t)MAX_ROWS * n_cols, sizeof(float));
         for (uint32_t r = 0; r < counts[c]; r++)
             tokens[r] = (int32_t)((r * 7 + c) % N_VOCAB);
         fixture_run(&f, 1, tokens, counts[c], 0, logits);
         for (uint32_t r = 0; r < counts[c]; r++)
-            fixture_peek(&f, x, r, rows + r * 256);
-        const float *want = rows;
-        if (is_f16_product(&f, HALO_TYPE_Q6_K, counts[c], 256))
-            compare_exact(&f, "logits", head, want, logits, counts[c]);
+            fixture_peek(&f, x, r, rows + (size_t)r * n_cols);
+        if (is_f16_product(&f, type, counts[c], n_cols))
+            compare_exact(&f, "logits", head, rows, logits, counts[c]);
         else {
             float *have = calloc(MAX_ROWS * N_VOCAB, sizeof(float));
             memcpy(have, logits, counts[c] * N_VOCAB * sizeof(float));
@@ -465,6 +464,14 @@ static void logits_of_few_and_many(void **state)
         free(rows);
     }
     fixture_finish(&f);
+}
+
+/* The head: all rows wanted and the gathered rows of a large batch, through the logits of the batch itself. */
+static void logits_of_few_and_many(void **state)
+{
+    logits_of(HALO_TYPE_Q6_K, 256);
+    logits_of(HALO_TYPE_F16, 256);
+    logits_of(HALO_TYPE_BF16, 100);
 }
 
 static int teardown(void **state)
