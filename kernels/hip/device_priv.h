@@ -75,6 +75,8 @@ struct halo_hip_scratch {
     uint8_t *act;
     uint16_t *half;
     float *half_scale, *partial, *gathered, *logits;
+    uint32_t *counters; /* of attention's splits: zero between launches */
+    uint64_t n_counters;
     struct halo_candidate *left; /* of the launches on the way to a list */
     struct halo_candidate *top;
     uint32_t *moe_slot;

@@ -19,12 +19,7 @@
 bool halo_hip_graph_fits(const struct halo_hip_run *run)
 {
     const struct halo_batch *batch = run->batch;
-    if (batch->n_rows > HALO_HIP_GRAPH_ROWS || batch->n_outputs != batch->n_rows || run->n_tiles != batch->n_rows)
-        return false;
-    for (uint32_t i = 0; i < run->n_tiles; i++)
-        if (run->tiles[i].n_rows != 1)
-            return false;
-    return true;
+    return batch->n_rows <= HALO_HIP_GRAPH_ROWS && batch->n_outputs == batch->n_rows && run->apart;
 }
 
 struct halo_hip_graph *halo_hip_graph_of(const struct halo_hip_run *run)

@@ -100,13 +100,16 @@ static uint32_t same_sequence(const struct halo_batch *batch, uint32_t r)
 }
 
 /* The pages of every sequence that has a row, once each. Returns their number. */
-static uint32_t fill_pages(const struct halo_plan *plan, const struct halo_batch *batch, uint32_t *page_first,
-                           uint32_t *pages)
+static uint32_t fill_pages(struct halo_hip_run *run, uint32_t *page_first, uint32_t *pages)
 {
+    const struct halo_plan *plan = run->model->plan;
+    const struct halo_batch *batch = run->batch;
     uint32_t n = 0, most = pages_per_sequence(plan);
+    run->apart = true;
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         uint32_t before = same_sequence(batch, r);
         if (before < r) {
+            run->apart = false;
             page_first[r] = page_first[before];
             continue;
         }
@@ -159,7 +162,7 @@ void halo_hip_input_fill(struct halo_hip_run *run, uint8_t *host, uint8_t *devic
         in->rope[i] = (const float *)(const void *)(device + at.rope[i]);
     }
     uint32_t n_pages =
-        fill_pages(plan, batch, (uint32_t *)(void *)(host + at.page_first), (uint32_t *)(void *)(host + at.pages));
+        fill_pages(run, (uint32_t *)(void *)(host + at.page_first), (uint32_t *)(void *)(host + at.pages));
     for (uint32_t r = 0; r < batch->n_rows; r++)
         run->n_positions = (uint32_t)batch->pos[r] >= run->n_positions ? (uint32_t)batch->pos[r] + 1 : run->n_positions;
     uint32_t n_longest = HALO_HIP_CEIL(run->n_positions, HALO_KV_PAGE_TOKENS);

@@ -88,14 +88,21 @@ static int make_events(struct halo_device_model *model, char *reason)
 }
 
 /* Pages start as zeros: what a masked position multiplies must not be a NaN of whoever had the memory before. */
-static int clear_kv(struct halo_device_model *model, char *reason)
+static int clear(struct halo_device_model *model, char *reason)
 {
     struct halo_device *device = model->device;
-    if (model->kv_region.n_bytes == 0)
-        return 0;
-    int error = halo_hip_check(
-        device, device->api.MemsetAsync(model->kv_region.device, 0, model->kv_region.n_bytes, device->stream),
-        "clearing the KV cache", reason);
+    const struct halo_hip_region *kv = &model->kv_region;
+    const struct halo_hip_scratch *scratch = &model->scratch;
+    int error = 0;
+    if (kv->n_bytes > 0)
+        error = halo_hip_check(device, device->api.MemsetAsync(kv->device, 0, kv->n_bytes, device->stream),
+                               "clearing the KV cache", reason);
+    if (!error && scratch->n_counters > 0)
+        error = halo_hip_check(
+            device,
+            device->api.MemsetAsync(scratch->counters, 0, scratch->n_counters * sizeof(*scratch->counters),
+                                    device->stream),
+            "clearing the counters", reason);
     return error ? error : halo_hip_drain(device, "clearing the KV cache", reason);
 }
 
@@ -143,13 +150,14 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
         error = take_regions(model, reason);
     if (!error)
         error = make_events(model, reason);
-    if (!error)
-        error = clear_kv(model, reason);
+    if (!error) {
+        point_into_regions(model);
+        error = clear(model, reason);
+    }
     if (error) {
         halo_hip_model_destroy(model);
         return error;
     }
-    point_into_regions(model);
     halo_hip_crew_init(&model->crew);
     model->has_crew = true;
     *ret = model;

@@ -53,28 +53,14 @@ static uint32_t count_splits(const struct halo_hip_run *run, uint32_t blocks_per
     return n > 1 ? n : 1;
 }
 
-static int decode(struct halo_hip_run *run, const struct halo_op_attend *u, uint32_t first, uint32_t n_rows)
+static int decode(struct halo_hip_run *run, const struct halo_op_attend *u, uint32_t first, uint32_t n_rows,
+                  const struct halo_heads_args *heads)
 {
     const struct halo_kv_shape *kv = &run->model->plan->kv;
     uint32_t which = small_heads(kv) ? HALO_HIP_ATTEND_D128 : HALO_HIP_ATTEND_D256, group = u->n_head / kv->n_head_kv;
     const struct halo_hip_variant *v = halo_hip_variant_find(which, kv_type(kv), group);
-    uint32_t heads = v && v->max_rows ? v->max_rows : 8, n_parts = HALO_HIP_CEIL(group, heads);
+    uint32_t n_heads = v && v->max_rows ? v->max_rows : 8, n_parts = HALO_HIP_CEIL(group, n_heads);
     uint32_t n_splits = count_splits(run, kv->n_head_kv * n_parts, n_rows);
-    float *out = halo_hip_value(run->model, u->out) + (uint64_t)first * u->n_head * kv->head_dim_v;
-    struct halo_attend_args args = {
-        .kv = halo_hip_kv_arg(run, u->kv_layer, first),
-        .q = halo_hip_value(run->model, u->q) + (uint64_t)first * u->n_head * kv->head_dim_k,
-        .out = out,
-        .partial = n_splits > 1 ? run->model->scratch.partial : NULL,
-        .n_head = u->n_head,
-        .n_splits = n_splits,
-        .n_parts = n_parts,
-        .scale = u->scale,
-    };
-    int error = halo_hip_launch(run, which, kv_type(kv), group,
-                                (struct halo_hip_grid){n_splits, kv->n_head_kv * n_parts, n_rows}, &args);
-    if (error || n_splits == 1)
-        return error;
     /* All rows at once: the next product's activations are made on the way. */
     uint32_t per_row, n_cols = u->n_head * kv->head_dim_v;
     bool fused = n_rows == run->n_rows && kv->head_dim_v % HALO_HIP_UNIT == 0 &&
@@ -83,15 +69,37 @@ static int decode(struct halo_hip_run *run, const struct halo_op_attend *u, uint
         run->act_value = u->out;
         run->act_cols = n_cols;
     }
-    struct halo_attend_merge_args merge = {.partial = run->model->scratch.partial,
-                                           .act = fused ? run->model->scratch.act : NULL,
-                                           .pos = run->in.pos + first,
-                                           .out = out,
-                                           .n_head = u->n_head,
-                                           .n_splits = n_splits,
-                                           .head_dim_v = kv->head_dim_v};
-    return halo_hip_launch(run, HALO_HIP_ATTEND_MERGE, HALO_HIP_TYPE_ANY, n_rows,
-                           (struct halo_hip_grid){u->n_head, n_rows, 1}, &merge);
+    struct halo_attend_args args = {
+        .kv = halo_hip_kv_arg(run, u->kv_layer, first),
+        .q = halo_hip_value(run->model, u->q) + (uint64_t)first * u->n_head * kv->head_dim_k,
+        .out = halo_hip_value(run->model, u->out) + (uint64_t)first * n_cols,
+        .act = fused ? run->model->scratch.act : NULL,
+        .partial = run->model->scratch.partial,
+        .counter = run->model->scratch.counters,
+        .n_head = u->n_head,
+        .n_splits = n_splits,
+        .n_parts = n_parts,
+        .scale = u->scale,
+    };
+    if (heads) {
+        args.k = heads->k;
+        args.v = heads->v;
+        args.q_weight = heads->q_weight;
+        args.k_weight = heads->k_weight;
+        args.table = heads->table;
+        args.n_rot = heads->n_rot;
+        args.neox = heads->neox;
+        args.eps = heads->eps;
+    }
+    return halo_hip_launch(run, which, kv_type(kv), group,
+                           (struct halo_hip_grid){n_splits, kv->n_head_kv * n_parts, n_rows}, &args);
+}
+
+int halo_hip_attend_fresh(struct halo_hip_run *run, const struct halo_op_attend *u,
+                          const struct halo_heads_args *heads)
+{
+    halo_hip_wrote(run, u->out);
+    return decode(run, u, 0, run->n_rows, heads);
 }
 
 static int prefill(struct halo_hip_run *run, const struct halo_op_attend *u, uint32_t first_tile, uint32_t n_tiles)
@@ -118,7 +126,7 @@ static int attend_tiles(struct halo_hip_run *run, const struct halo_op_attend *u
     int error = 0;
     /* As many rows as the partial results of two splits have room for. */
     for (; row < end && !error; row += HALO_HIP_ITEMS_MAX)
-        error = decode(run, u, row, end - row < HALO_HIP_ITEMS_MAX ? end - row : HALO_HIP_ITEMS_MAX);
+        error = decode(run, u, row, end - row < HALO_HIP_ITEMS_MAX ? end - row : HALO_HIP_ITEMS_MAX, NULL);
     return error;
 }
 

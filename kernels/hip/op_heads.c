@@ -1,7 +1,8 @@
-/* op_heads.c: what lies between the product of q, k and v and attention, in one launch instead of three. Device thread.
+/* op_heads.c: what lies between the product of q, k and v and attention, in one launch instead of three; together with
+ * attention where the rows are of a sequence each, so that none needs what another one brings. Device thread.
  *
  * The ops stay what they are: a plan that has them otherwise, or heads of a size that the kernel does not take, runs
- * them one by one.
+ * them one by one. With attention, q and k are rotated on the way and not written back: no op behind may read them.
  */
 #include "run_priv.h"
 
@@ -34,6 +35,67 @@ static bool find_group(const struct halo_plan *plan, uint32_t index, struct grou
            kv->head_dim_k <= HALO_HEADS_DIM;
 }
 
+/* The values that an op reads, two at most. */
+struct inputs {
+    uint16_t x, y;
+};
+
+static struct inputs inputs_of(const struct halo_op *op)
+{
+    switch (op->kind) {
+    case HALO_OP_RMSNORM:
+        return (struct inputs){op->u.rmsnorm.x, op->u.rmsnorm.add};
+    case HALO_OP_MATMUL:
+        return (struct inputs){op->u.matmul.x, HALO_NONE};
+    case HALO_OP_QK_NORM:
+        return (struct inputs){op->u.qk_norm.q, op->u.qk_norm.k};
+    case HALO_OP_ROPE:
+        return (struct inputs){op->u.rope.q, op->u.rope.k};
+    case HALO_OP_KV_WRITE:
+        return (struct inputs){op->u.kv_write.k, op->u.kv_write.v};
+    case HALO_OP_ATTEND:
+        return (struct inputs){op->u.attend.q, HALO_NONE};
+    case HALO_OP_GLU:
+        return (struct inputs){op->u.glu.gate, op->u.glu.up};
+    case HALO_OP_MOE_ROUTE:
+        return (struct inputs){op->u.moe_route.logits, HALO_NONE};
+    case HALO_OP_MOE_MATMUL:
+        return (struct inputs){op->u.moe_matmul.x, op->u.moe_matmul.choice};
+    case HALO_OP_MOE_SUM:
+        return (struct inputs){op->u.moe_sum.x, op->u.moe_sum.choice};
+    case HALO_OP_ADD:
+        return (struct inputs){op->u.add.x, op->u.add.add};
+    case HALO_OP_LOGITS:
+        return (struct inputs){op->u.logits.x, HALO_NONE};
+    default:
+        return (struct inputs){HALO_NONE, HALO_NONE};
+    }
+}
+
+/* Whether nothing from op `index` on reads the value before a product writes it anew. */
+static bool is_over(const struct halo_plan *plan, uint32_t index, uint16_t value)
+{
+    for (const struct halo_op *op = plan->ops + index; op < plan->ops + plan->n_ops; op++) {
+        const struct inputs in = inputs_of(op);
+        if (in.x == value || in.y == value)
+            return false;
+        for (uint32_t i = 0; op->kind == HALO_OP_MATMUL && i < op->u.matmul.n; i++)
+            if (op->u.matmul.out[i] == value)
+                return true;
+    }
+    return true;
+}
+
+static const struct halo_op_attend *find_attend(const struct halo_plan *plan, uint32_t index, const struct group *g)
+{
+    const struct halo_op *op = plan->ops + index;
+    return index < plan->n_ops && op->kind == HALO_OP_ATTEND && op->u.attend.q == g->rope->q &&
+                   op->u.attend.n_head == g->rope->n_head && op->u.attend.kv_layer == g->write->kv_layer &&
+                   is_over(plan, index + 1, g->rope->q) && is_over(plan, index + 1, g->rope->k)
+               ? &op->u.attend
+               : NULL;
+}
+
 int halo_hip_op_heads(struct halo_hip_run *run, uint32_t index, uint32_t *ret_n)
 {
     const struct halo_device_model *model = run->model;
@@ -56,7 +118,14 @@ int halo_hip_op_heads(struct halo_hip_run *run, uint32_t index, uint32_t *ret_n)
                                    .n_rot = rope->n_rot,
                                    .neox = rope->pairing == HALO_ROPE_NEOX,
                                    .eps = g.norm ? g.norm->eps : 0};
-    *ret_n = g.n_ops;
+    const struct halo_op_attend *attend = run->apart && run->n_rows <= HALO_HIP_ITEMS_MAX
+                                              ? find_attend(model->plan, index + g.n_ops, &g)
+                                              : NULL;
+    *ret_n = g.n_ops + (attend ? 1 : 0);
+    if (attend) {
+        run->op = index + g.n_ops;
+        return halo_hip_attend_fresh(run, attend, &args);
+    }
     halo_hip_wrote(run, g.rope->q);
     halo_hip_wrote(run, g.rope->k);
     uint32_t n_heads = g.rope->n_head + 2 * kv->n_head_kv;

@@ -29,6 +29,7 @@ struct halo_hip_run {
     uint32_t n_positions;                  /* of the longest sequence, up to its row's */
     uint32_t n_tiles;                      /* of prefill attention */
     const struct halo_prefill_tile *tiles; /* the same in host memory */
+    bool apart;                            /* no two rows belong to one sequence */
     /* The value whose rows stand in act, in half, and the choice whose groups stand in moe_slot; HALO_NONE: nothing of
      * use. */
     uint16_t act_value, half_value, grouped_choice;
@@ -98,8 +99,8 @@ static inline uint32_t halo_hip_moe_tiles(uint32_t n_slots, uint32_t n_experts)
     return n_slots / HALO_MOE_TILE + (n_experts < n_slots ? n_experts : n_slots);
 }
 
-/* op_heads.c: norm, rotation and cache in one launch, when the ops from `index` on are those and a kernel fits.
- * 0, or an error; `ret_n` gets how many ops that was, 0: none. */
+/* op_heads.c: norm, rotation and cache in one launch, attention included where all rows are apart, when the ops from
+ * `index` on are those and a kernel fits. 0, or an error; `ret_n` gets how many ops that was, 0: none. */
 int halo_hip_op_heads(struct halo_hip_run *run, uint32_t index, uint32_t *ret_n);
 
 /* op_row.c, op_attend.c, op_matmul.c, op_moe.c */
@@ -113,6 +114,9 @@ int halo_hip_op_rope(struct halo_hip_run *run, const struct halo_op *op);
 struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_run *run, uint32_t layer, uint32_t first_row);
 int halo_hip_op_kv_write(struct halo_hip_run *run, const struct halo_op *op);
 int halo_hip_op_attend(struct halo_hip_run *run, const struct halo_op *op);
+/* Decode attention for all rows, which must be apart, with what `heads` would do first. */
+int halo_hip_attend_fresh(struct halo_hip_run *run, const struct halo_op_attend *u,
+                          const struct halo_heads_args *heads);
 int halo_hip_op_matmul(struct halo_hip_run *run, const struct halo_op *op);
 int halo_hip_op_logits(struct halo_hip_run *run, const struct halo_op *op);
 int halo_hip_op_moe_route(struct halo_hip_run *run, const struct halo_op *op);

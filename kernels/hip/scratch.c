@@ -22,7 +22,7 @@ static void *carve(struct carver *c, uint64_t n, uint64_t size)
 }
 
 struct needs {
-    uint64_t act, half, half_rows, gathered, partial, slots, tiles;
+    uint64_t act, half, half_rows, gathered, partial, counters, slots, tiles;
 };
 
 static void raise_to(uint64_t *most, uint64_t n) { *most = n > *most ? n : *most; }
@@ -59,7 +59,9 @@ static struct needs needs_of(const struct halo_plan *plan)
             need_product(&needs, n_cols, n_rows);
             raise_to(&needs.gathered, (uint64_t)plan->max_outputs * n_cols);
         } else if (op->kind == HALO_OP_ATTEND) {
-            raise_to(&needs.partial, (uint64_t)HALO_HIP_ITEMS_MAX * op->u.attend.n_head * (plan->kv.head_dim_v + 2));
+            raise_to(&needs.partial, (uint64_t)HALO_HIP_ITEMS_MAX * op->u.attend.n_head *
+                                         HALO_PARTIAL_STRIDE((uint64_t)plan->kv.head_dim_v));
+            raise_to(&needs.counters, (uint64_t)HALO_HIP_ITEMS_MAX * op->u.attend.n_head);
         }
     }
     return needs;
@@ -80,6 +82,8 @@ uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, u
     scratch->half_scale = carve(&c, needs.half_rows, sizeof(float));
     scratch->gathered = carve(&c, needs.gathered, sizeof(float));
     scratch->partial = carve(&c, needs.partial, sizeof(float));
+    scratch->counters = carve(&c, needs.counters, sizeof(*scratch->counters));
+    scratch->n_counters = needs.counters;
     scratch->moe_slot = carve(&c, needs.slots, sizeof(uint32_t));
     scratch->moe_tile = carve(&c, needs.tiles, sizeof(struct halo_moe_tile));
     scratch->left = carve(&c, plan->max_outputs, halo_hip_top_left(plan->n_vocab) * sizeof(*scratch->left));

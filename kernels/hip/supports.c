@@ -199,7 +199,6 @@ static int check_attend(const struct check *c, const struct halo_op_attend *u)
     TRY(check_value(c, "q", u->q, u->n_head * kv->head_dim_k));
     TRY(check_value(c, "out", u->out, u->n_head * kv->head_dim_v));
     bool small = kv->head_dim_k <= 128 && kv->head_dim_v <= 128;
-    TRY(check_kernel(c, HALO_HIP_ATTEND_MERGE, HALO_HIP_TYPE_ANY, 1));
     uint32_t op = small ? HALO_HIP_ATTEND_D128 : HALO_HIP_ATTEND_D256, type = HALO_HIP_TYPE_KV_F32 + (uint32_t)kv->type;
     if (halo_hip_kernel_find(c->device, op, type, u->n_head / kv->n_head_kv) < 0)
         return halo_hip_reason(c->reason, -ENOTSUP, "%s: %s has no kernel for %u heads to a kv head of %u", c->op,

@@ -9,6 +9,8 @@
  *   halo_tid halo_lane halo_wave halo_block_x halo_block_y halo_block_z
  *   halo_barrier              all threads of the block, orders LDS and global memory of the block
  *   halo_wave_barrier         all lanes of the wave, orders their LDS
+ *   halo_fence, halo_count    orders global memory for the whole GPU; adds 1 to a counter there, gives what it was:
+ *                             see halo_last_block
  *   halo_shuffle              the value of another lane; halo_xor<1|2|4|8|16>: of lane ^ M. All live lanes of the wave
  *                             must take part.
  *   halo_dot4 halo_dot4_u     c + sum of four products of bytes: signed times signed, unsigned times signed; exact
@@ -19,7 +21,9 @@
  *   halo_exp2 halo_rcp halo_rsqrt halo_fma halo_rint halo_max halo_abs
  *   HALO_KERNEL(name, struct args, threads) { ... }   the kernel; its argument is `a`
  *   HALO_KERNEL_EARLY(...), halo_inputs_ready()       one that may begin while the launch before still runs: until it
- *                             calls halo_inputs_ready, which it must, it reads nothing but weights and writes nothing
+ *                             calls halo_inputs_ready, which it must, it reads nothing but weights, the step's inputs
+ *                             from the host and what earlier steps have left, and writes nothing
+ *   HALO_KERNEL_FIRST(...)    one that begins a step: none after it begins before all earlier steps are over
  *   HALO_KERNEL_RESIDENT(name, struct args, threads, blocks)   an EARLY one with so few registers that a
  *                             multiprocessor holds `blocks` blocks of it at once, on NVIDIA's chips; the other kernels
  *                             there: 2 of up to 256 threads, else 1. AMD's compiler has its own way
@@ -132,6 +136,23 @@ HALO_DEVICE float halo_block_max(float v, float *part)
     for (int i = 0; i < 8; i++)
         v = halo_max(v, part[i]);
     return v;
+}
+
+/* Whether this block is the last of n that come here with the counter, which is zero before and after: it then sees
+ * what the others wrote before. For all threads of the block; `flag` in LDS, free again after the next barrier. */
+HALO_DEVICE bool halo_last_block(uint32_t *counter, uint32_t n, uint32_t *flag)
+{
+    halo_fence();
+    halo_barrier();
+    if (halo_tid() == 0) {
+        *flag = halo_count(counter) == n - 1;
+        if (*flag)
+            *counter = 0;
+    }
+    halo_barrier();
+    const bool last = *flag;
+    halo_fence();
+    return last;
 }
 
 /* x to the power e of two, for -126 <= e <= 127. */

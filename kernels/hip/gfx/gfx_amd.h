@@ -3,10 +3,12 @@
 #define HALO_GFX_AMD_H
 
 #define HALO_DEVICE static __attribute__((device)) inline __attribute__((always_inline))
+#define HALO_DEVICE_MEMBER __attribute__((device)) inline __attribute__((always_inline))
 #define HALO_CONSTANT static const __attribute__((device))
 #define HALO_KERNEL(name, type, threads)                                                                               \
     extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name(type a)
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
+#define HALO_KERNEL_FIRST(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_KERNEL(name, type, threads)
 #define HALO_PLAIN_STEPS 2
 #define HALO_LDS(type, name) static __attribute__((shared)) type name
@@ -35,6 +37,12 @@ HALO_DEVICE void halo_barrier(void)
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
+HALO_DEVICE void halo_fence(void) { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); }
+HALO_DEVICE uint32_t halo_count(uint32_t *p)
+{
+    return __hip_atomic_fetch_add(p, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
 /* Orders the LDS accesses of a wave. */

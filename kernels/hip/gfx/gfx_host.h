@@ -17,10 +17,12 @@
 #include <cstring>
 
 #define HALO_DEVICE [[maybe_unused]] static inline
+#define HALO_DEVICE_MEMBER [[maybe_unused]] inline
 #define HALO_CONSTANT static const
 #define HALO_PLAIN_STEPS 2
 #define HALO_LDS(type, name) type &name = *static_cast<type *>(halo_host_lds(sizeof(type)))
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
+#define HALO_KERNEL_FIRST(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL(name, type, threads)                                                                               \
     static void name(type a);                                                                                          \
@@ -46,6 +48,10 @@ HALO_DEVICE uint32_t halo_block_x(void) { return halo_host_here().block[0]; }
 HALO_DEVICE uint32_t halo_block_y(void) { return halo_host_here().block[1]; }
 HALO_DEVICE uint32_t halo_block_z(void) { return halo_host_here().block[2]; }
 HALO_DEVICE void halo_barrier(void) { halo_host_barrier(); }
+
+/* Blocks run one after the other; the counter orders them for ThreadSanitizer. */
+HALO_DEVICE void halo_fence(void) {}
+HALO_DEVICE uint32_t halo_count(uint32_t *p) { return __atomic_fetch_add(p, 1u, __ATOMIC_ACQ_REL); }
 
 HALO_DEVICE void halo_wave_barrier(void) { (void)halo_host_exchange(0, 0); }
 

@@ -17,11 +17,13 @@
 #define HALO_LDS(type, name) __shared__ type name
 #define HALO_DEVICE_MEMBER __device__ __forceinline__
 #endif
-#define HALO_KERNEL(name, type, threads)                                                                               \
+#define HALO_KERNEL(name, type, threads) HALO_KERNEL_AFTER(name, type, threads, halo_inputs_ready)
+#define HALO_KERNEL_FIRST(name, type, threads) HALO_KERNEL_AFTER(name, type, threads, halo_all_is_over)
+#define HALO_KERNEL_AFTER(name, type, threads, wait)                                                                   \
     HALO_DEVICE void name##_after_inputs(const type &a);                                                               \
     HALO_KERNEL_EARLY(name, type, threads)                                                                             \
     {                                                                                                                  \
-        halo_inputs_ready();                                                                                           \
+        wait();                                                                                                        \
         name##_after_inputs(a);                                                                                        \
     }                                                                                                                  \
     HALO_DEVICE void name##_after_inputs(const type &a)
@@ -33,6 +35,11 @@
 HALO_DEVICE void halo_inputs_ready(void)
 {
     asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+}
+
+HALO_DEVICE void halo_all_is_over(void)
+{
+    asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
 }
 
 #define HALO_SPECIAL(fn, reg)                                                                                          \
@@ -58,6 +65,14 @@ HALO_DEVICE uint32_t halo_wave(void) { return halo_tid() >> 5; }
         : "=r"((e)[0]), "=r"((e)[1]), "=r"((e)[2]), "=r"((e)[3]) : "l"(p))
 
 HALO_DEVICE void halo_barrier(void) { asm volatile("bar.sync 0;" ::: "memory"); }
+
+HALO_DEVICE void halo_fence(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+HALO_DEVICE uint32_t halo_count(uint32_t *p)
+{
+    uint32_t r;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(r) : "l"(p) : "memory");
+    return r;
+}
 
 HALO_DEVICE void halo_wave_barrier(void) { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 

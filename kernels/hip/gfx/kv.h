@@ -40,31 +40,42 @@ template <uint32_t TYPE> HALO_DEVICE float kv_element(const halo_u4 &chunk, uint
     }
 }
 
-/* N neighbouring elements of a V row from element `first` on; the group's scale is already in them. */
-template <uint32_t TYPE, int N>
-HALO_DEVICE void kv_load_v(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first, float *ret)
-{
-    if constexpr (TYPE == HALO_KV_F32) {
-        for (int i = 0; i < N; i += 4) {
-            halo_f4 v = halo_load<halo_f4>(head + ((uint64_t)position * dim + first) * 4, (uint32_t)i / 4);
-            for (int j = 0; j < 4; j++)
-                ret[i + j] = v.e[j];
-        }
-    } else if constexpr (TYPE == HALO_KV_F16) {
-        for (int i = 0; i < N; i += 4) {
-            halo_u2 v = halo_load<halo_u2>(head + (position * dim + first) * 2, (uint32_t)i / 4);
-            for (int j = 0; j < 4; j++)
-                ret[i + j] = halo_half_float((uint16_t)(v.e[j / 2] >> j % 2 * 16));
-        }
-    } else {
-        const float scale =
-            halo_half_float(halo_load<uint16_t>(head + KV_PAGE * dim, position * (dim / 32) + first / 32));
-        for (int i = 0; i < N; i += 4) {
-            uint32_t v = halo_load<uint32_t>(head + position * dim + first, (uint32_t)i / 4);
-            for (int j = 0; j < 4; j++)
-                ret[i + j] = (float)(int8_t)(v >> 8 * j) * scale;
-        }
+/* N neighbouring elements of a V row (a multiple of four) as they lie in the page, and as numbers. */
+template <uint32_t TYPE, int N> struct kv_values;
+template <int N> struct kv_values<HALO_KV_F32, N> {
+    halo_f4 e[N / 4];
+    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first)
+    {
+        for (uint32_t i = 0; i < N / 4; i++)
+            e[i] = halo_load<halo_f4>(head + ((uint64_t)position * dim + first) * 4, i);
     }
-}
+    HALO_DEVICE_MEMBER float get(int i) const { return e[i / 4].e[i % 4]; }
+};
+template <int N> struct kv_values<HALO_KV_F16, N> {
+    halo_u2 e[N / 4];
+    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first)
+    {
+        for (uint32_t i = 0; i < N / 4; i++)
+            e[i] = halo_load<halo_u2>(head + (position * dim + first) * 2, i);
+    }
+    HALO_DEVICE_MEMBER float get(int i) const
+    {
+        return halo_half_float((uint16_t)(e[i / 4].e[i / 2 % 2] >> i % 2 * 16));
+    }
+};
+template <int N> struct kv_values<HALO_KV_Q8, N> {
+    uint32_t e[N / 4];
+    uint16_t scale;
+    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first)
+    {
+        scale = halo_load<uint16_t>(head + KV_PAGE * dim, position * (dim / 32) + first / 32);
+        for (uint32_t i = 0; i < N / 4; i++)
+            e[i] = halo_load<uint32_t>(head + position * dim + first, i);
+    }
+    HALO_DEVICE_MEMBER float get(int i) const
+    {
+        return (float)(int8_t)(e[i / 4] >> i % 4 * 8) * halo_half_float(scale);
+    }
+};
 
 #endif

@@ -87,8 +87,12 @@ HALO_DEVICE void prefill_load_v(const halo_prefill_args &a, const prefill_job &j
         const uint32_t d = i % (D / 4) * 4, key = i / (D / 4) * 2;
         float v[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
         for (uint32_t j = 0; j < 2; j++)
-            if (base + key + j < job.end && d < dim)
-                kv_load_v<TYPE, 4>(head, dim, base % KV_PAGE + key + j, d, v[j]);
+            if (base + key + j < job.end && d < dim) {
+                kv_values<TYPE, 4> values;
+                values.load(head, dim, base % KV_PAGE + key + j, d);
+                for (int i = 0; i < 4; i++)
+                    v[j][i] = values.get(i);
+            }
         for (uint32_t e = 0; e < 4; e++)
             *reinterpret_cast<uint32_t *>(lds.v + (d + e) * shape::V_PITCH + key) =
                 halo_float_half(v[0][e]) | (uint32_t)halo_float_half(v[1][e]) << 16;

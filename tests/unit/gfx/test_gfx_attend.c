@@ -99,18 +99,25 @@ static void attend_shape(const struct shape *s, uint32_t n_pos)
     const int32_t pos[ROWS] = {(int32_t)n_pos - 1, 0, -1, (int32_t)n_pos / 2, 31 < n_pos ? 31 : 0};
     const uint32_t first[ROWS] = {0, n_pages, 0, n_pages, 0};
     float *q = gfx_floats(ROWS * s->n_head * s->dim_k, 6), *out = gfx_floats(ROWS * s->n_head * s->dim_v, 7);
-    float *partial = gfx_zeros((size_t)ROWS * s->n_head * s->n_splits * (s->dim_v + 2) * 4);
-    struct halo_attend_args args = {
-        c.kv, q, out, s->n_splits > 1 ? partial : NULL, s->n_head, s->n_splits, HALO_HIP_CEIL(group, g), 0.25f};
+    const uint32_t n_parts = HALO_HIP_CEIL(group, g);
+    float *partial = gfx_zeros((size_t)ROWS * s->n_head * s->n_splits * HALO_PARTIAL_STRIDE(s->dim_v) * 4);
+    uint32_t *counter = gfx_zeros((size_t)ROWS * s->n_head_kv * n_parts * 4);
+    struct halo_attend_args args = {.kv = c.kv,
+                                    .q = q,
+                                    .out = out,
+                                    .partial = partial,
+                                    .counter = counter,
+                                    .n_head = s->n_head,
+                                    .n_splits = s->n_splits,
+                                    .n_parts = n_parts,
+                                    .scale = 0.25f};
     args.kv.pos = pos;
     args.kv.page_first = first;
     char name[40];
     snprintf(name, sizeof(name), "attend_%s_g%u_d%u", s->name, g, d);
-    gfx_run(name, s->n_splits, s->n_head_kv * args.n_parts, ROWS, &args);
-    if (s->n_splits > 1) {
-        struct halo_attend_merge_args merge = {partial, pos, out, NULL, s->n_head, s->n_splits, s->dim_v};
-        gfx_run("attend_merge", s->n_head, ROWS, 1, &merge);
-    }
+    gfx_run(name, s->n_splits, s->n_head_kv * n_parts, ROWS, &args);
+    for (uint32_t i = 0; i < ROWS * s->n_head_kv * n_parts; i++)
+        assert_int_equal(counter[i], 0);
     double want[256];
     for (uint32_t r = 0; r < ROWS; r++)
         for (uint32_t h = 0; h < s->n_head && pos[r] >= 0; h++) {
@@ -122,6 +129,86 @@ static void attend_shape(const struct shape *s, uint32_t n_pos)
     free(q);
     free(out);
     free(partial);
+    free(counter);
+}
+
+/* The heads of q, k and v brought by attention itself, beside the two kernels one after the other: the same bytes in
+ * the cache, the same numbers. Each row is of a sequence of its own, at its newest position. */
+static void fresh_shape(const struct shape *s, bool with_norm, uint32_t neox)
+{
+    enum { ROWS = 2 };
+    const uint32_t n_pos[ROWS] = {70, 64}, dim = s->dim_k, n_rot = dim / 4 * 2, group = s->n_head / s->n_head_kv;
+    const uint32_t g = group == 1 ? 1 : group <= 4 ? 4 : 8, d = dim <= 128 ? 128 : 256;
+    struct cache c;
+    cache_make(&c, s, 70);
+    const uint32_t n_pages = 3, n_q = s->n_head * dim, n_kv = s->n_head_kv * dim, n_parts = HALO_HIP_CEIL(group, g);
+    const size_t cache_bytes = 2 * n_pages * c.kv.page_bytes;
+    /* Of the second sequence the newest position begins a page. */
+    const int32_t pos[ROWS] = {(int32_t)n_pos[0] - 1, (int32_t)n_pos[1]};
+    const uint32_t first[ROWS] = {0, n_pages};
+    float *q = gfx_floats(ROWS * n_q, 6), *k = gfx_floats(ROWS * n_kv, 7), *v = gfx_floats(ROWS * n_kv, 8),
+          *q_weight = gfx_floats(dim, 9), *k_weight = gfx_floats(dim, 10), *table = gfx_floats(ROWS * n_rot, 11),
+          *out = gfx_floats(ROWS * n_q, 12), *want = gfx_floats(ROWS * n_q, 13);
+    float *partial = gfx_zeros((size_t)ROWS * s->n_head * s->n_splits * HALO_PARTIAL_STRIDE(dim) * 4);
+    uint32_t *counter = gfx_zeros((size_t)ROWS * s->n_head_kv * n_parts * 4);
+    uint8_t *before = gfx_zeros(cache_bytes), *after = gfx_zeros(cache_bytes);
+    memcpy(before, c.kv.base, cache_bytes);
+    struct halo_attend_args args = {.kv = c.kv,
+                                    .q = q,
+                                    .k = k,
+                                    .v = v,
+                                    .q_weight = with_norm ? q_weight : NULL,
+                                    .k_weight = with_norm ? k_weight : NULL,
+                                    .table = table,
+                                    .out = out,
+                                    .partial = partial,
+                                    .counter = counter,
+                                    .n_head = s->n_head,
+                                    .n_splits = s->n_splits,
+                                    .n_parts = n_parts,
+                                    .n_rot = n_rot,
+                                    .neox = neox,
+                                    .scale = 0.25f,
+                                    .eps = 1e-6f};
+    args.kv.pos = pos;
+    args.kv.page_first = first;
+    char attend_name[40], heads_name[40];
+    snprintf(attend_name, sizeof(attend_name), "attend_%s_g%u_d%u", s->name, g, d);
+    snprintf(heads_name, sizeof(heads_name), "heads_%s", s->name);
+    gfx_run(attend_name, s->n_splits, s->n_head_kv * n_parts, ROWS, &args);
+    memcpy(after, c.kv.base, cache_bytes);
+    assert_memory_not_equal(before, after, cache_bytes);
+    memcpy(c.kv.base, before, cache_bytes);
+    struct halo_heads_args heads = {args.kv, q,         k,     v,    args.q_weight, args.k_weight,
+                                    table,   s->n_head, n_rot, neox, 1e-6f};
+    gfx_run(heads_name, HALO_HIP_CEIL(s->n_head + 2 * s->n_head_kv, HALO_HEAD_WAVES), ROWS, 1, &heads);
+    assert_memory_equal(c.kv.base, after, cache_bytes);
+    args.k = args.v = args.q_weight = args.k_weight = NULL;
+    args.out = want;
+    gfx_run(attend_name, s->n_splits, s->n_head_kv * n_parts, ROWS, &args);
+    assert_memory_equal(out, want, ROWS * n_q * sizeof(*out));
+    cache_free(&c);
+    float *floats[] = {q, k, v, q_weight, k_weight, table, out, want, partial};
+    for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); i++)
+        free(floats[i]);
+    free(counter);
+    free(before);
+    free(after);
+}
+
+static void attend_brings_its_heads(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {
+        {HALO_KV_F32, "f32", 2, 2, 20, 20, 1, 0},  {HALO_KV_F32, "f32", 9, 1, 64, 64, 3, 0},
+        {HALO_KV_F16, "f16", 8, 2, 128, 128, 4, 0}, {HALO_KV_F16, "f16", 12, 1, 80, 80, 5, 0},
+        {HALO_KV_F16, "f16", 3, 1, 256, 256, 2, 0}, {HALO_KV_Q8, "q8", 2, 2, 96, 96, 3, 0},
+        {HALO_KV_Q8, "q8", 4, 1, 128, 128, 2, 0},  {HALO_KV_F32, "f32", 6, 1, 256, 256, 3, 0},
+    };
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        fresh_shape(&shapes[i], true, 1);
+        fresh_shape(&shapes[i], false, 0);
+    }
 }
 
 static void attend(void **state)
@@ -239,6 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attend),
+        cmocka_unit_test(attend_brings_its_heads),
         cmocka_unit_test(prefill),
         cmocka_unit_test(q8_exact),
     };

@@ -334,6 +334,88 @@ static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_he
     fixture_finish(&f);
 }
 
+/* One batch of rows of several sequences; the value of each row, freshly allocated. */
+static float *run_rows(struct fixture *f, uint16_t value, uint32_t n_rows, const uint32_t *seq, const int32_t *pos)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    uint32_t width = f->values[value].width;
+    float *rows = calloc((size_t)n_rows * width, sizeof(*rows));
+    struct halo_batch_seq seqs[4];
+    int32_t tokens[8];
+    assert_non_null(rows);
+    for (uint32_t s = 0; s < 4; s++)
+        seqs[s].pages = fixture_pages(f, s, &seqs[s].n_pages);
+    for (uint32_t r = 0; r < n_rows; r++)
+        tokens[r] = (int32_t)(seq[r] * 11 + (uint32_t)pos[r]) % N_VOCAB;
+    struct halo_batch batch = {.n_rows = n_rows, .token = tokens, .pos = pos, .seq = seq, .n_seqs = 4, .seqs = seqs};
+    if (f->device_ops->run(f->model, &batch, NULL, reason))
+        fail_msg("%s", reason);
+    for (uint32_t r = 0; r < n_rows; r++)
+        fixture_peek(f, value, r, rows + (size_t)r * width);
+    return rows;
+}
+
+/* Single rows of several sequences: where all are apart, attention brings the heads itself; where two are of one
+ * sequence, the later needs what the earlier brings; where something behind attention reads q, q is written back. */
+static void rows_apart(enum halo_kv_type kv, bool q_is_read)
+{
+    enum { N_HEAD = 6, N_HEAD_KV = 2, DIM = 64, STEPS = 4 };
+    static const struct {
+        uint32_t n_rows, seq[4];
+        int32_t pos[4];
+    } steps[STEPS] = {{3, {0, 1, 2}, {40, 31, 32}},
+                      {4, {2, 0, 1, 3}, {33, 41, 32, 0}},
+                      {4, {0, 1, 0, 2}, {42, 33, 43, 34}},
+                      {1, {0}, {44}}};
+    static const char *const names[] = {"f32", "f16", "q8"};
+    struct fixture f;
+    char what[72];
+    fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+    fixture_kv(&f, kv, 2, N_HEAD_KV, DIM, DIM);
+    uint16_t q = fixture_input(&f, N_HEAD * DIM, 3), k = fixture_input(&f, N_HEAD_KV * DIM, 3),
+             v = fixture_input(&f, N_HEAD_KV * DIM, 1), out = fixture_value(&f, N_HEAD * DIM);
+    uint32_t weight = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, DIM, 1, 1, 1),
+             rope = fixture_rope(&f, HALO_ROPE_NEOX, DIM, 1, 10000);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_QK_NORM,
+                                    .u.qk_norm = {q, k, weight, weight, N_HEAD, N_HEAD_KV, DIM, 1e-6f}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, N_HEAD, N_HEAD_KV, DIM, rope}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out, 1, N_HEAD, 0.125f}});
+    if (q_is_read)
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_ADD, .u.add = {out, q}});
+    float *want[STEPS];
+    for (int device = 0; device < 2; device++) {
+        if (device == 0)
+            use_cpu(&f);
+        else
+            use_hip(&f);
+        for (uint32_t s = 0; s < 3; s++) { /* what the rows look back on */
+            int32_t tokens[MAX_ROWS] = {0};
+            fixture_run(&f, s, tokens, 40 - 4 * s, 0, NULL);
+        }
+        for (uint32_t i = 0; i < STEPS; i++) {
+            float *have = run_rows(&f, out, steps[i].n_rows, steps[i].seq, steps[i].pos);
+            if (device == 0) {
+                want[i] = have;
+                continue;
+            }
+            snprintf(what, sizeof(what), "rows apart, kv %s, step %u%s", names[kv], i, q_is_read ? ", q read" : "");
+            compare_rows(what, have, want[i], steps[i].n_rows, N_HEAD * DIM, kv == HALO_KV_Q8 ? 5e-3 : bound_f16);
+            free(have);
+            free(want[i]);
+        }
+    }
+    fixture_finish(&f);
+}
+
+static void attention_of_rows_apart(void **state)
+{
+    for (int kv = HALO_KV_F32; kv <= HALO_KV_Q8; kv++) {
+        rows_apart((enum halo_kv_type)kv, false);
+        rows_apart((enum halo_kv_type)kv, true);
+    }
+}
+
 static void attention_of_every_cache(void **state)
 {
     for (int kv = HALO_KV_F32; kv <= HALO_KV_Q8; kv++) {
@@ -485,6 +567,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embed_of_every_type),   cmocka_unit_test(rmsnorm_add_and_glu),
         cmocka_unit_test(matmul_of_every_type),  cmocka_unit_test(attention_of_every_cache),
+        cmocka_unit_test(attention_of_rows_apart),
         cmocka_unit_test(experts_of_every_type), cmocka_unit_test(logits_of_few_and_many),
     };
     if (!getenv("HALO_HIP_LIB")) {

@@ -1,0 +1,91 @@
+/* attend_merge.h: where the results of decode attention go: a split's heads, and of a row's splits all together. */
+#ifndef HALO_GFX_ATTEND_MERGE_H
+#define HALO_GFX_ATTEND_MERGE_H
+
+#include "attend.h"
+#include "rows.h"
+
+/* Elements i .. i + 3 of a head's result, to where the next product reads them too. */
+HALO_DEVICE void leave(const halo_attend_args &a, const attend_job &job, uint32_t head, uint32_t i, const halo_f4 &v)
+{
+    const uint32_t dim = a.kv.head_dim_v, n = a.n_head * dim;
+    if (i < dim)
+        halo_store4(a.out + ((uint64_t)job.row * a.n_head + head) * dim, i, dim, v);
+    if (a.act)
+        halo_quantize4(v, i < dim ? head * dim + i : n, n,
+                       static_cast<uint8_t *>(a.act) + (uint64_t)job.row * halo_hip_act_bytes(n));
+}
+
+/* The heads of this split: as results, or as its part of them. */
+template <int G, int D>
+HALO_DEVICE void leave_split(const halo_attend_args &a, const attend_job &job, attend_lds<G, D> &lds)
+{
+    const uint32_t dim = a.kv.head_dim_v;
+    for (uint32_t g = halo_wave(); g < job.n_heads; g += WAVES) {
+        const uint32_t head = job.first_head + g;
+        float *partial = a.partial + (((uint64_t)job.row * a.n_head + head) * a.n_splits + halo_block_x()) *
+                                         HALO_PARTIAL_STRIDE(dim);
+        const float scale = halo_rcp(lds.sum[g]);
+        for (uint32_t i = 4 * halo_lane(); i < D; i += 128) {
+            halo_f4 v = halo_load<halo_f4>(&lds.out[0][g][i]), w = halo_load<halo_f4>(&lds.out[1][g][i]);
+            for (int j = 0; j < 4; j++)
+                v.e[j] = (v.e[j] + w.e[j]) * (job.n_splits > 1 ? 1 : scale);
+            if (job.n_splits == 1)
+                leave(a, job, head, i, v);
+            else if (i < dim)
+                halo_store4(partial + HALO_PARTIAL_HEAD, i, dim, v);
+        }
+        if (job.n_splits > 1 && halo_lane() == 0)
+            *reinterpret_cast<halo_f2 *>(partial) = halo_f2{{lds.max[g], lds.sum[g]}};
+    }
+}
+
+/* What each split counts for, divided by the sum. */
+HALO_DEVICE void merge_weights(uint32_t n_splits, const float *partial, uint32_t stride, float *weight)
+{
+    float max[2], sum[2];
+    for (uint32_t h = 0; h < 2; h++) {
+        const uint32_t s = halo_lane() + 32 * h;
+        const halo_f2 part = s < n_splits ? halo_load<halo_f2>(partial + s * stride) : halo_f2{{NOTHING, 0}};
+        max[h] = part.e[0];
+        sum[h] = part.e[1];
+    }
+    const float most = halo_wave_max(halo_max(max[0], max[1]));
+    for (uint32_t h = 0; h < 2; h++)
+        max[h] = halo_exp2(max[h] - most);
+    const float scale = halo_rcp(halo_wave_sum(halo_fma(sum[0], max[0], sum[1] * max[1])));
+    for (uint32_t h = 0; h < 2; h++)
+        weight[halo_lane() + 32 * h] = max[h] * scale;
+    halo_wave_barrier();
+}
+
+template <int G, int D>
+HALO_DEVICE void merge(const halo_attend_args &a, const attend_job &job, attend_lds<G, D> &lds)
+{
+    constexpr uint32_t AHEAD = 8;
+    const uint32_t dim = a.kv.head_dim_v, stride = HALO_PARTIAL_STRIDE(dim);
+    float *weight = lds.weight[halo_wave()];
+    for (uint32_t g = halo_wave(); g < job.n_heads; g += WAVES) {
+        const float *partial = a.partial + ((uint64_t)job.row * a.n_head + job.first_head + g) * a.n_splits * stride;
+        merge_weights(job.n_splits, partial, stride, weight);
+        for (uint32_t i = 4 * halo_lane(); i < D; i += 128) {
+            halo_f4 out = {{0, 0, 0, 0}};
+#pragma unroll 1
+            for (uint32_t first = 0; first < job.n_splits; first += AHEAD) {
+                halo_f4 part[AHEAD];
+                for (uint32_t j = 0; j < AHEAD; j++)
+                    part[j] = halo_load<halo_f4>(partial + halo_min_of(first + j, job.n_splits - 1) * stride +
+                                                 HALO_PARTIAL_HEAD + halo_min_of(i, dim - 4));
+                for (uint32_t j = 0; j < AHEAD; j++) {
+                    const float w = first + j < job.n_splits ? weight[first + j] : 0;
+                    for (uint32_t k = 0; k < 4; k++)
+                        out.e[k] = halo_fma(part[j].e[k], w, out.e[k]);
+                }
+            }
+            leave(a, job, job.first_head + g, i, out);
+        }
+        halo_wave_barrier();
+    }
+}
+
+#endif
