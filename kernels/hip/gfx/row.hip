@@ -9,10 +9,12 @@
 constexpr uint32_t NORM_THREADS = 1024, NORM_COLS = 4 * NORM_THREADS;
 struct rmsnorm_lds { float part[NORM_THREADS / 32]; };
 
-HALO_KERNEL(rmsnorm, halo_rmsnorm_args, 1024)
+HALO_KERNEL_EARLY(rmsnorm, halo_rmsnorm_args, 1024)
 {
     HALO_LDS(rmsnorm_lds, lds);
     const uint32_t row = halo_block_x(), n = a.n_cols, first = halo_tid() * 4;
+    halo_f4 w = halo_load4(a.weight, first, n);
+    halo_inputs_ready();
     float *x = a.x + (uint64_t)row * n;
     const float *add = a.add ? a.add + (uint64_t)row * n : nullptr;
     float sum = 0;
@@ -20,9 +22,9 @@ HALO_KERNEL(rmsnorm, halo_rmsnorm_args, 1024)
     for (uint32_t i = first; i < n; i += NORM_COLS) {
         v = halo_load4(x, i, n);
         if (add) {
-            halo_f4 w = halo_load4(add, i, n);
+            const halo_f4 more = halo_load4(add, i, n);
             for (int j = 0; j < 4; j++)
-                v.e[j] += w.e[j];
+                v.e[j] += more.e[j];
             halo_store4(x, i, n, v);
         }
         for (int j = 0; j < 4; j++)
@@ -37,9 +39,10 @@ HALO_KERNEL(rmsnorm, halo_rmsnorm_args, 1024)
     uint8_t *act = a.act ? static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n) : nullptr;
     for (uint32_t base = 0; base < n; base += NORM_COLS) {
         const uint32_t i = base + first;
-        const halo_f4 w = halo_load4(a.weight, i, n);
-        if (n > NORM_COLS) /* else v is what this thread has loaded above */
+        if (n > NORM_COLS) { /* else v and w are what this thread has loaded above */
             v = halo_load4(x, i, n);
+            w = halo_load4(a.weight, i, n);
+        }
         for (int j = 0; j < 4; j++)
             v.e[j] = v.e[j] * scale * w.e[j];
         if (out)
