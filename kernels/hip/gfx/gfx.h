@@ -117,6 +117,25 @@ HALO_DEVICE float halo_wave_max(float v)
     return halo_max(v, halo_xor<1>(v));
 }
 
+/* The largest and the smallest number of a wave. A target with HALO_WAVE_REDUCES has an instruction for it. */
+#if !defined(HALO_WAVE_REDUCES)
+template <bool MOST, int M> HALO_DEVICE uint32_t halo_better_of(uint32_t v)
+{
+    const uint32_t other = (uint32_t)halo_xor<M>((int)v);
+    return (v > other) == MOST ? v : other;
+}
+template <bool MOST> HALO_DEVICE uint32_t halo_wave_extreme(uint32_t v)
+{
+    v = halo_better_of<MOST, 16>(v);
+    v = halo_better_of<MOST, 8>(v);
+    v = halo_better_of<MOST, 4>(v);
+    v = halo_better_of<MOST, 2>(v);
+    return halo_better_of<MOST, 1>(v);
+}
+HALO_DEVICE uint32_t halo_wave_most(uint32_t v) { return halo_wave_extreme<true>(v); }
+HALO_DEVICE uint32_t halo_wave_least(uint32_t v) { return halo_wave_extreme<false>(v); }
+#endif
+
 /* Sum and maximum over a block of 256; part[8] in LDS, which is free again after the next barrier. */
 HALO_DEVICE float halo_block_sum(float v, float *part)
 {

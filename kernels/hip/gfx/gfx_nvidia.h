@@ -1,5 +1,5 @@
 /* gfx_nvidia.h: gfx.h for NVIDIA's chips, by clang (without a CUDA toolkit) or by nvcc. Instructions are written as
- * PTX, so that both compilers give the same. Needs sm_80 or later for the matrix tiles. */
+ * PTX, so that both compilers give the same. Needs sm_80 or later, for the matrix tiles and redux. */
 #ifndef HALO_GFX_NVIDIA_H
 #define HALO_GFX_NVIDIA_H
 
@@ -103,6 +103,20 @@ template <int M> HALO_DEVICE int halo_xor(int v)
 template <int M> HALO_DEVICE float halo_xor(float v)
 {
     return __builtin_bit_cast(float, halo_xor<M>(__builtin_bit_cast(int, v)));
+}
+
+#define HALO_WAVE_REDUCES 1
+HALO_DEVICE uint32_t halo_wave_most(uint32_t v)
+{
+    uint32_t r;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v));
+    return r;
+}
+HALO_DEVICE uint32_t halo_wave_least(uint32_t v)
+{
+    uint32_t r;
+    asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v));
+    return r;
 }
 
 HALO_DEVICE int halo_dot4(int a, int b, int c)

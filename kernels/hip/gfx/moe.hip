@@ -3,45 +3,95 @@
 #include "order.h"
 #include "rows.h"
 
-constexpr int PER_LANE = HALO_MOE_EXPERTS_MAX / 32;
+/* The largest of the wave's logits that are left, which is then taken. */
+template <uint32_t PARTS> HALO_DEVICE void take_best(uint32_t *order, uint32_t *ret_best, uint32_t *ret_id)
+{
+    const uint32_t lane = halo_lane();
+    uint32_t best = order[0], id = lane;
+#pragma unroll
+    for (uint32_t j = 1; j < PARTS; j++)
+        best = best > order[j] ? best : order[j];
+#pragma unroll
+    for (uint32_t j = PARTS; j-- > 0;)
+        id = order[j] == best ? lane + 32 * j : id;
+    wave_best(&best, &id);
+#pragma unroll
+    for (uint32_t j = 0; j < PARTS; j++)
+        order[j] = id == lane + 32 * j ? 0 : order[j];
+    *ret_best = best;
+    *ret_id = id;
+}
+
+/* Two sums over the wave: a step of one while that of the other is under way. */
+template <int M> HALO_DEVICE void add_both(float *x, float *y)
+{
+    const float more_x = halo_xor<M>(*x), more_y = halo_xor<M>(*y);
+    *x += more_x;
+    *y += more_y;
+}
+HALO_DEVICE void sum_both(float *x, float *y)
+{
+    add_both<16>(x, y);
+    add_both<8>(x, y);
+    add_both<4>(x, y);
+    add_both<2>(x, y);
+    add_both<1>(x, y);
+}
+
+/* A wave has the logits of a row in registers, lane l those of experts l, l + 32, and so on: PARTS of them, enough for
+ * all. Lane l keeps slots l, l + 32, and so on; those before the last 32 wait in memory for their factor. */
+template <uint32_t PARTS> HALO_DEVICE void route(const halo_moe_route_args &a)
+{
+    const uint32_t row = halo_block_x(), lane = halo_lane(), last = a.n_expert - 1, ready = (a.n_used - 1) / 32 * 32;
+    const float *logits = a.logits + (uint64_t)row * a.n_expert;
+    float *choice = a.choice + (uint64_t)row * 2 * a.n_used + lane;
+    float logit[PARTS], top = 0, all = 0, chosen = 0;
+    uint32_t order[PARTS], kept = 0, kept_id = 0; /* order 0: taken, or no expert */
+#pragma unroll
+    for (uint32_t j = 0; j < PARTS; j++) /* every lane loads: loads behind a branch would wait for each other */
+        logit[j] = logits[halo_min_of(lane + 32 * j, last)];
+#pragma unroll
+    for (uint32_t j = 0; j < PARTS; j++) {
+        order[j] = order_of(logit[j]);
+        order[j] = lane + 32 * j <= last ? order[j] : 0;
+    }
+    for (uint32_t s = 0; s < a.n_used; s++) {
+        uint32_t best, id;
+        if (s > 0 && s % 32 == 0) {
+            const float power = halo_exp(logit_of(kept) - top);
+            chosen += power;
+            choice[s - 32] = power;
+            choice[a.n_used + s - 32] = halo_bits_float(kept_id);
+        }
+        take_best<PARTS>(order, &best, &id);
+        top = s == 0 ? logit_of(best) : top; /* the softmax is relative to the largest */
+        kept = lane == s % 32 ? best : kept;
+        kept_id = lane == s % 32 ? id : kept_id;
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < PARTS; j++) {
+        const float power = halo_exp(logit[j] - top);
+        all += lane + 32 * j <= last ? power : 0;
+    }
+    const float power = halo_exp(logit_of(kept) - top);
+    chosen += ready + lane < a.n_used ? power : 0;
+    sum_both(&all, &chosen);
+    /* A NaN among the logits is in `all`, and makes every weight one. */
+    const float whole = a.normalise && all == all ? chosen : all;
+    for (uint32_t s = 0; s < ready; s += 32)
+        choice[s] = choice[s] / whole * a.scale;
+    if (ready + lane < a.n_used) {
+        choice[ready] = power / whole * a.scale;
+        choice[a.n_used + ready] = halo_bits_float(kept_id);
+    }
+}
 
 HALO_KERNEL(moe_route, halo_moe_route_args, 32)
 {
-    const uint32_t row = halo_block_x(), lane = halo_lane();
-    const float *logits = a.logits + (uint64_t)row * a.n_expert;
-    float *choice = a.choice + (uint64_t)row * 2 * a.n_used;
-    uint32_t order[PER_LANE];
-    for (int j = 0; j < PER_LANE; j++) {
-        const uint32_t e = lane + 32 * (uint32_t)j;
-        order[j] = e < a.n_expert ? order_of(logits[e]) : 0;
-    }
-    float top = 0, chosen = 0, all = 0;
-    for (uint32_t s = 0; s < a.n_used; s++) {
-        uint32_t best = 0, id = UINT32_MAX;
-        for (int j = 0; j < PER_LANE; j++)
-            if (order[j] > best) {
-                best = order[j];
-                id = lane + 32 * (uint32_t)j;
-            }
-        wave_best(&best, &id);
-        for (int j = 0; j < PER_LANE; j++)
-            order[j] = id == lane + 32 * (uint32_t)j ? 0 : order[j];
-        if (s == 0) { /* the first is the largest: the softmax of all is relative to it */
-            top = logits[id];
-            for (uint32_t e = lane; e < a.n_expert; e += 32)
-                all += halo_exp(logits[e] - top);
-            all = halo_wave_sum(all);
-        }
-        const float weight = halo_exp(logits[id] - top) / all;
-        chosen += weight;
-        if (lane == 0) {
-            choice[s] = weight;
-            choice[a.n_used + s] = halo_bits_float(id);
-        }
-    }
-    const float factor = a.normalise ? a.scale / chosen : a.scale;
-    for (uint32_t s = 0; s < a.n_used && lane == 0; s++)
-        choice[s] *= factor;
+    if (a.n_expert <= 128)
+        route<4>(a);
+    else
+        route<HALO_MOE_EXPERTS_MAX / 32>(a);
 }
 
 struct group_lds {

@@ -17,6 +17,12 @@ HALO_DEVICE uint32_t order_of(float logit)
     return (halo_float_bits(logit) & 0x7fffffff) > 0x7f800000 ? 1 : order_of_number(logit);
 }
 
+/* The logit of an order: +0 for both zeros, a NaN for that of a NaN. */
+HALO_DEVICE float logit_of(uint32_t order)
+{
+    return halo_bits_float(order >> 31 ? order & 0x7fffffff : 0 - order);
+}
+
 /* Logits in their order; a NaN or an infinity above all numbers. */
 constexpr uint32_t BROKEN = UINT32_MAX;
 HALO_DEVICE uint32_t order_or_broken(float logit)
@@ -27,15 +33,9 @@ HALO_DEVICE uint32_t order_or_broken(float logit)
 /* The largest of the wave, ties to the lowest id. */
 HALO_DEVICE void wave_best(uint32_t *order, uint32_t *id)
 {
-#define STEP(m)                                                                                                        \
-    {                                                                                                                  \
-        const uint32_t o = (uint32_t)halo_xor<m>((int)*order), i = (uint32_t)halo_xor<m>((int)*id);                    \
-        const bool take = o > *order || (o == *order && i < *id);                                                      \
-        *order = take ? o : *order;                                                                                    \
-        *id = take ? i : *id;                                                                                          \
-    }
-    STEP(16) STEP(8) STEP(4) STEP(2) STEP(1)
-#undef STEP
+    const uint32_t best = halo_wave_most(*order);
+    *id = halo_wave_least(*order == best ? *id : UINT32_MAX);
+    *order = best;
 }
 
 #endif

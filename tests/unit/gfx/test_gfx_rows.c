@@ -127,57 +127,91 @@ static void heads(void **state)
     free(table);
 }
 
-static void route_row(const float *logits, uint32_t n_expert, uint32_t n_used, bool normalise)
+/* Kinds of routers' logits, one to a row. */
+enum {
+    SPREAD, FEW_NUMBERS, EQUAL, ZEROS, TIES_LATE, NANS, ALL_NAN, ONE_INF, INFS, MINUS_INFS, ALL_MINUS_INF,
+    N_ROUTES
+};
+
+static void fill_logits(float *row, uint32_t n, uint32_t kind, uint32_t seed)
 {
-    float *choice = gfx_zeros(2 * n_used * 4);
-    struct halo_moe_route_args args = {logits, choice, n_expert, n_used, normalise, 2.5f};
-    gfx_run("moe_route", 1, 1, 1, &args);
-    double all = 0, chosen = 0;
-    for (uint32_t e = 0; e < n_expert; e++)
-        all += exp((double)logits[e]);
-    bool *taken = gfx_zeros(n_expert);
-    int32_t id[16];
-    for (uint32_t s = 0; s < n_used; s++) {
-        id[s] = -1;
-        for (uint32_t e = 0; e < n_expert; e++)
-            if (!taken[e] && (id[s] < 0 || logits[e] > logits[id[s]]))
-                id[s] = (int32_t)e;
-        taken[id[s]] = true;
-        chosen += exp((double)logits[id[s]]) / all;
+    for (uint32_t e = 0; e < n; e++) {
+        const uint32_t r = gfx_random(&seed) >> 8;
+        switch (kind) {
+        case FEW_NUMBERS: row[e] = (float)(r % 5) - 2; break;
+        case EQUAL: row[e] = -3.25f; break;
+        case ZEROS: row[e] = r % 3 == 0 ? -1 : r % 3 == 1 ? 0.0f : -0.0f; break; /* the sign of a zero says nothing */
+        case TIES_LATE: row[e] = e >= n / 2 && e % 3 == 1 ? 9 : gfx_random_float(&seed); break;
+        case NANS: row[e] = r % 4 == 0 ? (r & 8 ? NAN : -NAN) : gfx_random_float(&seed); break;
+        case ALL_NAN: row[e] = NAN; break;
+        case ONE_INF: row[e] = e == n / 3 ? INFINITY : gfx_random_float(&seed); break;
+        case INFS: row[e] = r % 4 == 0 ? INFINITY : r % 4 == 1 ? -INFINITY : gfx_random_float(&seed); break;
+        case MINUS_INFS: row[e] = e != n - 1 && r % 2 == 0 ? -INFINITY : gfx_random_float(&seed); break;
+        case ALL_MINUS_INF: row[e] = -INFINITY; break;
+        default: row[e] = gfx_random_float(&seed) * 20; break;
+        }
     }
+}
+
+/* The largest that is left, ties to the lowest id, a NaN below every number. */
+static uint32_t best_left(const float *logits, const bool *taken, uint32_t n)
+{
+    uint32_t best = n;
+    for (uint32_t e = 0; e < n; e++)
+        if (!taken[e] && (best == n || logits[e] > logits[best] || (isnan(logits[best]) && !isnan(logits[e]))))
+            best = e;
+    return best;
+}
+
+static void check_route(const float *choice, const float *logits, uint32_t n_expert, uint32_t n_used, bool normalise)
+{
+    bool *taken = gfx_zeros(n_expert);
+    uint32_t *id = gfx_zeros(n_used * 4);
+    double all = 0, chosen = 0;
     for (uint32_t s = 0; s < n_used; s++) {
-        assert_memory_equal(choice + n_used + s, &id[s], 4);
-        gfx_near((double)choice[s], 2.5 * exp((double)logits[id[s]]) / all / (normalise ? chosen : 1), 1e-5, 2.5,
-                 "moe_route", s);
+        id[s] = best_left(logits, taken, n_expert);
+        taken[id[s]] = true;
+    }
+    const double top = (double)logits[id[0]];
+    for (uint32_t e = 0; e < n_expert; e++)
+        all += exp((double)logits[e] - top);
+    for (uint32_t s = 0; s < n_used; s++)
+        chosen += exp((double)logits[id[s]] - top) / all;
+    for (uint32_t s = 0; s < n_used; s++) {
+        const double want = 2.5 * exp((double)logits[id[s]] - top) / all / (normalise ? chosen : 1);
+        uint32_t have_id;
+        memcpy(&have_id, choice + n_used + s, 4);
+        if (have_id != id[s])
+            fail_msg("%u of %u: slot %u is expert %u, wanted %u", n_used, n_expert, s, have_id, id[s]);
+        if (isnan(want))
+            assert_true(isnan(choice[s]));
+        else /* the exponent, of 40 at most, is off by half a bit of its own */
+            gfx_near((double)choice[s], want, 5e-6, want + 1e-30, "moe_route", s);
     }
     free(taken);
-    free(choice);
+    free(id);
 }
 
 static void route(void **state)
 {
     (void)state;
-    float *logits = gfx_floats(512, 4);
-    logits[40] = logits[3] = logits[200] = 2; /* ties go to the lowest id */
-    route_row(logits, 512, 8, true);
-    route_row(logits, 128, 8, false);
-    route_row(logits, 60, 4, true);
-    route_row(logits, 4, 4, true);
-    float zeros[40]; /* of either sign, which says nothing; an even one is first */
-    for (uint32_t i = 0; i < 40; i++)
-        zeros[i] = i < 10 ? -1.0f : i & 1 ? 0.0f : -0.0f;
-    route_row(zeros, 40, 4, true);
-    float nans[40], choice[8];
-    for (uint32_t i = 0; i < 40; i++)
-        nans[i] = NAN;
-    nans[7] = 1;
-    struct halo_moe_route_args args = {nans, choice, 40, 4, true, 1};
-    gfx_run("moe_route", 1, 1, 1, &args);
-    const int32_t want[4] = {7, 0, 1, 2};
-    assert_memory_equal(choice + 4, want, sizeof(want));
-    for (uint32_t s = 0; s < 4; s++)
-        assert_true(isnan(choice[s]));
-    free(logits);
+    static const struct { uint32_t n_expert, n_used; } sizes[] = {{1, 1},    {2, 2},    {4, 4},    {8, 2},     {31, 3},
+                                                                  {32, 32},  {33, 1},   {33, 33},  {60, 4},    {128, 1},
+                                                                  {128, 8},  {128, 40}, {129, 8},  {160, 6},   {256, 8},
+                                                                  {512, 10}, {512, 1},  {512, 64}, {512, 512}};
+    for (uint32_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const uint32_t n = sizes[i / 2].n_expert, n_used = sizes[i / 2].n_used;
+        float *logits = gfx_zeros((size_t)N_ROUTES * n * 4), *choice = gfx_zeros((size_t)N_ROUTES * 2 * n_used * 4);
+        memset(choice, 0x55, (size_t)N_ROUTES * 2 * n_used * 4);
+        for (uint32_t kind = 0; kind < N_ROUTES; kind++)
+            fill_logits(logits + kind * n, n, kind, 31 * i + kind);
+        struct halo_moe_route_args args = {logits, choice, n, n_used, i % 2, 2.5f};
+        gfx_run("moe_route", N_ROUTES, 1, 1, &args);
+        for (uint32_t kind = 0; kind < N_ROUTES; kind++)
+            check_route(choice + kind * 2 * n_used, logits + kind * n, n, n_used, i % 2);
+        free(logits);
+        free(choice);
+    }
 }
 
 static void sums(void **state)
