@@ -134,15 +134,48 @@ HALO_KERNEL(moe_group, halo_moe_group_args, 256)
         a.tile[t] = halo_moe_tile{0, 0, 0};
 }
 
-HALO_KERNEL(moe_sum, halo_moe_sum_args, 256)
+constexpr uint32_t SUM_SLOTS = 8; /* whose loads are under way together */
+
+/* Elements i .. i + 3 of a row of n, at the end the last again; i < n. WHOLE: n is a multiple of four. */
+template <bool WHOLE> HALO_DEVICE halo_f4 load4_inside(const float *x, uint32_t i, uint32_t n)
 {
-    const uint32_t row = halo_block_y(), n = a.n_cols, i = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid() * 4;
+    if constexpr (WHOLE)
+        return halo_load<halo_f4>(x + i);
+    const uint32_t last = n - 1;
+    return halo_f4{{x[i], x[halo_min_of(i + 1, last)], x[halo_min_of(i + 2, last)], x[halo_min_of(i + 3, last)]}};
+}
+
+/* Behind the last slot it is loaded again, and left out of the sum. */
+template <bool WHOLE> HALO_DEVICE void sum_slots(const halo_moe_sum_args &a, uint32_t row, uint32_t i)
+{
+    const uint32_t n = a.n_cols, last = a.n_used - 1;
     const float *x = a.x + (uint64_t)row * a.n_used * n, *weight = a.choice + (uint64_t)row * 2 * a.n_used;
     halo_f4 sum = {{0, 0, 0, 0}};
-    for (uint32_t s = 0; s < a.n_used; s++) {
-        halo_f4 v = halo_load4(x + (uint64_t)s * n, i, n);
-        for (int j = 0; j < 4; j++)
-            sum.e[j] = halo_fma(weight[s], v.e[j], sum.e[j]);
+    for (uint32_t first = 0; first < a.n_used; first += SUM_SLOTS) {
+        halo_f4 v[SUM_SLOTS];
+        float w[SUM_SLOTS];
+#pragma unroll
+        for (uint32_t k = 0; k < SUM_SLOTS; k++) {
+            const uint32_t s = halo_min_of(first + k, last);
+            w[k] = weight[s];
+            v[k] = load4_inside<WHOLE>(x + (uint64_t)s * n, i, n);
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < SUM_SLOTS; k++)
+#pragma unroll
+            for (uint32_t j = 0; j < 4; j++)
+                sum.e[j] = first + k < a.n_used ? halo_fma(w[k], v[k].e[j], sum.e[j]) : sum.e[j];
     }
     halo_store4(a.out + (uint64_t)row * n, i, n, sum);
+}
+
+HALO_KERNEL(moe_sum, halo_moe_sum_args, 256)
+{
+    const uint32_t i = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid() * 4;
+    if (i >= a.n_cols)
+        return;
+    if (a.n_cols % 4 == 0)
+        sum_slots<true>(a, halo_block_y(), i);
+    else
+        sum_slots<false>(a, halo_block_y(), i);
 }
