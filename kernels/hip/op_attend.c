@@ -41,14 +41,32 @@ int halo_hip_op_kv_write(struct halo_hip_run *run, const struct halo_op *op)
                            (struct halo_hip_grid){kv->n_head_kv, run->n_rows, 1}, &args);
 }
 
-/* By the level of the context, not its length, so that steps of a class are the same launches; a split without a page
- * adds nothing. */
+/* What follows goes by the level of the context, not its length, so that steps of a class are the same launches. */
+
+static uint32_t blocks_wanted(const struct halo_hip_run *run)
+{
+    return BLOCKS_PER_UNIT * run->model->device->properties.n_units;
+}
+
+static uint32_t most_splits(const struct halo_hip_run *run)
+{
+    uint32_t n_pages = 1u << 2 * run->level;
+    return n_pages < HALO_SPLITS_MAX ? n_pages : HALO_SPLITS_MAX;
+}
+
+/* q heads that a block takes together. Eight read K and V once for all, but where even as many splits as there can be
+ * do not fill the GPU, blocks of four are done sooner. */
+static uint32_t heads_together(const struct halo_hip_run *run, uint32_t group, uint32_t n_rows)
+{
+    uint32_t n_blocks = run->model->plan->kv.n_head_kv * most_splits(run) * n_rows;
+    return group > 4 && n_blocks < blocks_wanted(run) ? 4 : group;
+}
+
+/* A split without a page adds nothing. */
 static uint32_t count_splits(const struct halo_hip_run *run, uint32_t blocks_per_split, uint32_t n_rows)
 {
-    uint32_t wanted = BLOCKS_PER_UNIT * run->model->device->properties.n_units, most = 1u << 2 * run->level;
-    uint32_t n = HALO_HIP_CEIL(wanted, blocks_per_split * n_rows);
+    uint32_t most = most_splits(run), n = HALO_HIP_CEIL(blocks_wanted(run), blocks_per_split * n_rows);
     n = n < most ? n : most;
-    n = n < HALO_SPLITS_MAX ? n : HALO_SPLITS_MAX;
     n = n * n_rows <= HALO_HIP_ITEMS_MAX ? n : HALO_HIP_ITEMS_MAX / n_rows;
     return n > 1 ? n : 1;
 }
@@ -58,7 +76,8 @@ static int decode(struct halo_hip_run *run, const struct halo_op_attend *u, uint
 {
     const struct halo_kv_shape *kv = &run->model->plan->kv;
     uint32_t which = small_heads(kv) ? HALO_HIP_ATTEND_D128 : HALO_HIP_ATTEND_D256, group = u->n_head / kv->n_head_kv;
-    const struct halo_hip_variant *v = halo_hip_variant_find(which, kv_type(kv), group);
+    uint32_t together = heads_together(run, group, n_rows);
+    const struct halo_hip_variant *v = halo_hip_variant_find(which, kv_type(kv), together);
     uint32_t n_heads = v && v->max_rows ? v->max_rows : 8, n_parts = HALO_HIP_CEIL(group, n_heads);
     uint32_t n_splits = count_splits(run, kv->n_head_kv * n_parts, n_rows);
     /* All rows at once: the next product's activations are made on the way. */
@@ -91,7 +110,7 @@ static int decode(struct halo_hip_run *run, const struct halo_op_attend *u, uint
         args.neox = heads->neox;
         args.eps = heads->eps;
     }
-    return halo_hip_launch(run, which, kv_type(kv), group,
+    return halo_hip_launch(run, which, kv_type(kv), together,
                            (struct halo_hip_grid){n_splits, kv->n_head_kv * n_parts, n_rows}, &args);
 }
 

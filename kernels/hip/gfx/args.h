@@ -150,22 +150,22 @@ struct halo_heads_args {
 
 /* attend_<kv type>_g<heads>_d<dim>: decode attention of rows that need not belong together. The positions of a row are
  * cut into n_splits runs of whole pages; with several, each split leaves its maximum, sum and weighted V in `partial`,
- * and the last to be done puts them together. A block serves up to <heads> q heads of one kv head. n_parts = ceil(n_head
- * / n_head_kv / <heads>). Grid (n_splits, n_head_kv * n_parts, rows). The result as f32 and, when act, as an activation
- * row of n_head * head_dim_v (head_dim_v % 32 == 0 then).
+ * and the last to be done puts them together. A block serves up to <heads> q heads of one kv head. n_parts =
+ * ceil(n_head / n_head_kv / <heads>). Grid (n_splits, n_head_kv * n_parts, rows). The result as f32 and, when act, as
+ * an activation row of n_head * head_dim_v (head_dim_v % 32 == 0 then).
  * With k: what heads_<kv type> does as well, for rows of a sequence each; q, k and v are left as they are. */
 #define HALO_SPLITS_MAX 64
 #define HALO_PARTIAL_HEAD 4                                  /* floats: max, sum, two of no use */
 #define HALO_PARTIAL_STRIDE(dim) ((dim) + HALO_PARTIAL_HEAD) /* floats of one split of one head */
 struct halo_attend_args {
     struct halo_kv_arg kv;
-    const float *q;                               /* [row][n_head][head_dim_k] */
-    const float *k, *v;                           /* [row][n_head_kv][head_dim], or NULL */
-    const float *q_weight, *k_weight, *table;     /* with k: as those of heads */
-    float *out;                                   /* [row][n_head][head_dim_v] */
-    void *act;                                    /* or NULL */
-    float *partial;                               /* [row][n_head][n_splits][HALO_PARTIAL_STRIDE] */
-    uint32_t *counter;                            /* [row][n_head_kv][n_parts], zero between launches */
+    const float *q;                           /* [row][n_head][head_dim_k] */
+    const float *k, *v;                       /* [row][n_head_kv][head_dim], or NULL */
+    const float *q_weight, *k_weight, *table; /* with k: as those of heads */
+    float *out;                               /* [row][n_head][head_dim_v] */
+    void *act;                                /* or NULL */
+    float *partial;                           /* [row][n_head][n_splits][HALO_PARTIAL_STRIDE] */
+    uint32_t *counter;                        /* [row][n_head_kv][n_parts], zero between launches */
     uint32_t n_head, n_splits, n_parts, n_rot, neox;
     float scale, eps;
 };

@@ -232,7 +232,7 @@ HALO_ATTEND_LDS(1, 256)
 HALO_ATTEND_LDS(4, 256)
 HALO_ATTEND_LDS(8, 256)
 
-/* Blocks on a multiprocessor of NVIDIA's: four are all splits of a long context at once (count_splits in op_attend.c). */
+/* Blocks on a multiprocessor of NVIDIA's: with four, all splits of a long context are there at once (op_attend.c). */
 template <int G, int D> constexpr int attend_resident = G <= 4 && D <= 128 ? 4 : 2;
 
 #define HALO_ATTEND_KERNEL(TYPE, type, g, d)                                                                           \

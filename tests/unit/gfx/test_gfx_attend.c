@@ -229,6 +229,13 @@ static void attend(void **state)
         attend_shape(&shapes[i], 33);
         attend_shape(&shapes[i], i % 3 ? 1 : 300);
     }
+    /* Many splits, of which 35 have a page, or 17. */
+    static const struct shape many[] = {{HALO_KV_F16, "f16", 8, 2, 64, 64, HALO_SPLITS_MAX, 1e-3},
+                                        {HALO_KV_F32, "f32", 5, 1, 256, 256, HALO_SPLITS_MAX, 2e-6}};
+    for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++) {
+        attend_shape(&many[i], 35 * PAGE - 3);
+        attend_shape(&many[i], 16 * PAGE + 1);
+    }
 }
 
 /* Tiles of both sequences, one that is empty and one of padding; rows that no tile has stay as they were. */
