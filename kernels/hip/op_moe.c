@@ -23,27 +23,34 @@ static struct halo_expert_arg expert_arg(const struct halo_hip_run *run, const s
                                     .n_rows = run->model->plan->weights[u->weight[k]].n_rows};
 }
 
+_Static_assert(HALO_HIP_GEMV_ROWS_MAX * HALO_MOE_EXPERTS_MAX <= HALO_MOE_SLOTS_MAX, "the slots of few rows fit");
+
+/* Eight rows at a time. */
 static int few(struct halo_hip_run *run, const struct halo_op_moe_matmul *u, uint32_t type, uint32_t first, uint32_t n)
 {
-    uint32_t n_cols = run->model->plan->weights[u->weight[first]].n_cols,
-             n_x = run->n_rows * (u->per_slot ? u->n_used : 1), blocks = 0;
-    const float *x = halo_hip_value(run->model, u->x);
+    uint32_t n_cols = run->model->plan->weights[u->weight[first]].n_cols, x_rows = u->per_slot ? u->n_used : 1;
+    const float *values = halo_hip_value(run->model, u->x), *choice = halo_hip_value(run->model, u->choice);
     bool quantized = halo_hip_quantized(type);
-    struct halo_moe_gemv_args args = {.x = quantized ? run->model->scratch.act : (const void *)x,
-                                      .choice = halo_hip_value(run->model, u->choice),
-                                      .n_matrices = n,
-                                      .n_cols = n_cols,
-                                      .n_used = u->n_used,
-                                      .per_slot = u->per_slot};
-    int error = quantized ? halo_hip_act(run, u->x, x, n_x, n_cols) : 0;
-    for (uint32_t k = 0; k < n; k++) {
-        args.matrix[k] = expert_arg(run, u, first + k);
-        blocks += HALO_HIP_CEIL(args.matrix[k].n_rows, HALO_GEMV_ROWS(!quantized, 1));
+    const uint8_t *x = quantized ? run->model->scratch.act : (const uint8_t *)(const void *)values;
+    uint64_t x_stride = quantized ? halo_hip_act_bytes(n_cols) : n_cols * sizeof(float);
+    int error = quantized ? halo_hip_act(run, u->x, values, run->n_rows * x_rows, n_cols) : 0;
+    for (uint32_t r = 0; r < run->n_rows && !error; r += HALO_HIP_GEMV_ROWS_MAX) {
+        uint32_t n_rows = run->n_rows - r < HALO_HIP_GEMV_ROWS_MAX ? run->n_rows - r : HALO_HIP_GEMV_ROWS_MAX;
+        struct halo_moe_gemv_args args = {.x = x + r * x_rows * x_stride,
+                                          .choice = choice + (uint64_t)r * 2 * u->n_used,
+                                          .n_cols = n_cols,
+                                          .n_used = u->n_used,
+                                          .per_slot = u->per_slot};
+        for (uint32_t k = 0; k < n; k++) {
+            args.matrix[k] = expert_arg(run, u, first + k);
+            args.matrix[k].out += (uint64_t)r * u->n_used * args.matrix[k].n_rows;
+            args.n_slot_blocks += HALO_HIP_CEIL(args.matrix[k].n_rows, HALO_MOE_GEMV_ROWS(!quantized, n_cols));
+        }
+        args.n_blocks = args.n_slot_blocks * n_rows * u->n_used;
+        args.n_grid = halo_hip_walk_grid(run, HALO_HIP_MOE_GEMV, type, n_cols, args.n_blocks);
+        error = halo_hip_launch(run, HALO_HIP_MOE_GEMV, type, n_rows, (struct halo_hip_grid){args.n_grid, 1, 1}, &args);
     }
-    uint32_t rows = run->n_rows < HALO_HIP_GEMV_ROWS_MAX ? run->n_rows : HALO_HIP_GEMV_ROWS_MAX;
-    return error ? error
-                 : halo_hip_launch(run, HALO_HIP_MOE_GEMV, type, rows,
-                                   (struct halo_hip_grid){blocks, run->n_rows * u->n_used, 1}, &args);
+    return error;
 }
 
 /* Sorts the slots by expert, once for all products of one choice. */

@@ -95,10 +95,10 @@ static int strips(struct halo_hip_run *run, const struct halo_hip_product *p)
     return error ? error : halo_hip_launch(run, HALO_HIP_STRIP, p->type, p->n_rows, grid, &args);
 }
 
-/* Blocks of a product of one row: no more than the GPU holds at once, which go on to further rows (gfx/walk.h). */
-static uint32_t grid_of_one(const struct halo_hip_run *run, uint32_t type, uint32_t n_blocks)
+uint32_t halo_hip_walk_grid(const struct halo_hip_run *run, uint32_t op, uint32_t type, uint32_t n_cols,
+                            uint32_t n_blocks)
 {
-    int variant = halo_hip_kernel_find(run->model->device, HALO_HIP_GEMV, type, 1);
+    int variant = HALO_GEMV_WALKS(n_cols) ? halo_hip_kernel_find(run->model->device, op, type, 1) : -1;
     uint32_t n_resident = variant < 0 ? 0 : run->model->device->n_resident[variant];
     return n_resident > 0 && n_resident < n_blocks ? n_resident : n_blocks;
 }
@@ -122,7 +122,9 @@ static int gemv(struct halo_hip_run *run, const struct halo_hip_product *p)
             args.matrix[i].out += (uint64_t)r * p->matrix[i].out_stride;
             args.n_blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMV_ROWS(!quantized, n));
         }
-        args.n_grid = n == 1 && HALO_GEMV_WALKS(p->n_cols) ? grid_of_one(run, p->type, args.n_blocks) : args.n_blocks;
+        args.n_grid = args.n_blocks;
+        if (n == 1)
+            args.n_grid = halo_hip_walk_grid(run, HALO_HIP_GEMV, p->type, p->n_cols, args.n_blocks);
         error = halo_hip_launch(run, HALO_HIP_GEMV, p->type, n, (struct halo_hip_grid){args.n_grid, 1, 1}, &args);
     }
     return error;

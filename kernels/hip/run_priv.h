@@ -88,6 +88,10 @@ struct halo_hip_product {
 int halo_hip_product_run(struct halo_hip_run *run, const struct halo_hip_product *product);
 /* Whether this many rows take the GEMM, given the row length. */
 bool halo_hip_uses_gemm(uint32_t n_rows, uint32_t n_cols);
+/* Blocks of a product of one row, or of experts: no more than the GPU holds at once where they go on to further rows
+ * (gfx/walk.h). */
+uint32_t halo_hip_walk_grid(const struct halo_hip_run *run, uint32_t op, uint32_t type, uint32_t n_cols,
+                            uint32_t n_blocks);
 /* The value that was written is no longer what act and half were made from. */
 void halo_hip_wrote(struct halo_hip_run *run, uint16_t value);
 /* When the next op reads `out` as activation rows: their length (and how many to a row of the batch), else 0. A fused

@@ -215,13 +215,20 @@ struct halo_expert_arg {
     uint32_t n_rows;
 };
 
-/* moe_gemv_<type>: each (row, slot) by itself, for few rows. Grid (sum over the matrices of ceil(n_rows /
- * HALO_GEMV_ROWS(plain, 1)), n_slots). */
+/* moe_gemv_<type>: each (row, slot) by itself, for up to HALO_MOE_SLOTS_MAX of them. Grid (n_grid): n_blocks or, where
+ * HALO_GEMV_WALKS, any number up to that, as gemv's. A slot has n_slot_blocks, the sum over the matrices of
+ * ceil(n_rows / HALO_MOE_GEMV_ROWS(plain, n_cols)); n_blocks: n_slot_blocks * n_slots, slot after slot. */
+#define HALO_MOE_SLOTS_MAX (8 * HALO_MOE_EXPERTS_MAX)
+/* Rows that are a unit a lane or less are taken more at a time. */
+#define HALO_MOE_SHORT(plain, n_cols) (!(plain) && (n_cols) <= 1024)
+#define HALO_MOE_SHORT_ROWS 4 /* of a wave */
+#define HALO_MOE_GEMV_ROWS(plain, n_cols)                                                                              \
+    (HALO_GEMV_WAVES * (HALO_MOE_SHORT(plain, n_cols) ? HALO_MOE_SHORT_ROWS : HALO_GEMV_WAVE_ROWS(plain, 1)))
 struct halo_moe_gemv_args {
-    struct halo_expert_arg matrix[2];
+    struct halo_expert_arg matrix[2]; /* the second may have no rows */
     const void *x;       /* like gemv's; a row for each slot (per_slot) or for each row of the batch */
     const float *choice; /* [row][2 * n_used] */
-    uint32_t n_matrices, n_cols, n_used, per_slot;
+    uint32_t n_cols, n_used, per_slot, n_slot_blocks, n_blocks, n_grid;
 };
 
 /* moe_group: sorts the slots by expert and cuts each expert's into tiles. Grid (1). */

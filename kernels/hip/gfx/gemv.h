@@ -1,5 +1,5 @@
-/* gemv.h: the products of few rows: the gemv and moe_gemv kernels of all types. Those of one row of x, but for moe_gemv
- * and for columns that HALO_GEMV_WALKS does not allow, are in walk.h.
+/* gemv.h: the products of few rows: the gemv and moe_gemv kernels of all types. Those of one row of x, and of experts,
+ * are in walk.h, but for numbers of columns that HALO_GEMV_WALKS does not allow.
  *
  * A wave makes 2 weight rows (of the plain types 4 for more than two rows of x, which then are read half as often) for
  * all N rows of x. Lane l takes units l, l + 32, ... of the rows; each step of a wave reads 512 bytes of neighbours
@@ -209,32 +209,50 @@ template <uint32_t TYPE, int N> HALO_DEVICE void gemv(const halo_gemv_args &a)
 
 template <uint32_t TYPE> HALO_DEVICE void gemv_one(const halo_gemv_args &a)
 {
+    typedef walk_matrices<TYPE> of;
     if (!gemv_plain_type<TYPE> || HALO_GEMV_WALKS(a.n_cols))
-        gemv_walk<TYPE>::run(a);
+        walk<of>::run(a, typename of::jobs{halo_block_x(), a.n_blocks});
     else if constexpr (gemv_plain_type<TYPE>)
         gemv<TYPE, 1>(a);
 }
 
-/* One slot: its expert's rows times its row of x. */
+template <typename OF> HALO_DEVICE void moe_gemv_walk(const halo_moe_gemv_args &a)
+{
+#pragma unroll 1
+    for (uint32_t first = halo_block_x(); first < a.n_blocks; first += OF::N * a.n_grid)
+        walk<OF>::run(a, OF::read(a, first));
+}
+
+/* Plain weights whose rows end within a piece: a block makes its own rows alone. */
+template <uint32_t TYPE> HALO_DEVICE void moe_gemv_rows(const halo_moe_gemv_args &a)
+{
+    typedef walk_experts<TYPE, false> of;
+    typedef gemv_rows<TYPE, 1> rows;
+    const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride;
+    walk_place at = {};
+    at.block = halo_block_x();
+    of::find(a, of::read(a, at.block), stride, &at);
+    const gemv_job job = {at.weight, stride, at.last, at.x, nullptr, rows::x_stride(a.n_cols), a.n_cols, 1};
+    float acc[of::R][1] = {};
+    rows::run(job, acc);
+    of::store(a, at, acc);
+}
+
+/* Each slot by itself: its expert's rows times its row of x. Which weights to read is itself an input. */
 template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
 {
-    constexpr int R = gemv_wave_rows<TYPE, 1>;
-    typedef gemv_rows<TYPE, 1> rows;
-    uint32_t m, row;
-    if (!gemv_find<R>(a.matrix, a.n_matrices, &m, &row))
-        return;
-    const halo_expert_arg matrix = m == 0 ? a.matrix[0] : a.matrix[1];
-    const uint32_t slot = halo_block_y(), x_row = slot / a.n_used;
-    const uint32_t expert = halo_float_bits(a.choice[(x_row * 2 + 1) * a.n_used + slot % a.n_used]);
-    const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride, x_stride = rows::x_stride(a.n_cols);
-    const gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + expert * matrix.expert_bytes +
-                              (uint64_t)row * stride,
-                          stride, matrix.n_rows - 1 - row,
-                          static_cast<const uint8_t *>(a.x) + (uint64_t)(a.per_slot ? slot : x_row) * x_stride, nullptr,
-                          x_stride, a.n_cols, 1};
-    float acc[R][1] = {};
-    rows::run(job, acc);
-    gemv_store<R, 1>(acc, nullptr, matrix.out + (uint64_t)slot * matrix.n_rows, 0, row, matrix.n_rows, 1);
+    halo_inputs_ready();
+    if constexpr (gemv_plain_type<TYPE>) {
+        if (HALO_GEMV_WALKS(a.n_cols))
+            moe_gemv_walk<walk_experts<TYPE, false>>(a);
+        else
+            moe_gemv_rows<TYPE>(a);
+    } else {
+        if (HALO_MOE_SHORT(false, a.n_cols))
+            moe_gemv_walk<walk_experts<TYPE, true>>(a);
+        else
+            moe_gemv_walk<walk_experts<TYPE, false>>(a);
+    }
 }
 
 #define HALO_GEMV_KERNELS(TYPE, type)                                                                                  \
@@ -245,6 +263,9 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
     HALO_KERNEL_EARLY(gemv_##type##_x2, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 2>(a); }                         \
     HALO_KERNEL_EARLY(gemv_##type##_x4, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 4>(a); }                         \
     HALO_KERNEL_EARLY(gemv_##type##_x8, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 8>(a); }                         \
-    HALO_KERNEL(moe_gemv_##type, halo_moe_gemv_args, 256) { moe_gemv<HALO_TYPE_##TYPE>(a); }
+    HALO_KERNEL_RESIDENT(moe_gemv_##type, halo_moe_gemv_args, 256, walk_resident<HALO_TYPE_##TYPE>)                    \
+    {                                                                                                                  \
+        moe_gemv<HALO_TYPE_##TYPE>(a);                                                                                 \
+    }
 
 #endif

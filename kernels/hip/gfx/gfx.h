@@ -12,7 +12,7 @@
  *   halo_fence, halo_count    orders global memory for the whole GPU; adds 1 to a counter there, gives what it was:
  *                             see halo_last_block
  *   halo_shuffle              the value of another lane; halo_xor<1|2|4|8|16>: of lane ^ M. All live lanes of the wave
- *                             must take part.
+ *                             must take part. halo_broadcast: of one lane, the same for all of them
  *   halo_dot4 halo_dot4_u     c + sum of four products of bytes: signed times signed, unsigned times signed; exact
  *   halo_permute(hi, lo, sel) four bytes chosen from eight
  *   halo_stream(words, index) words[index], 16 bytes that nobody reads again: what else the caches hold may stay

@@ -60,6 +60,10 @@ HALO_DEVICE float halo_shuffle(float v, uint32_t lane)
 {
     return __builtin_bit_cast(float, halo_shuffle(__builtin_bit_cast(int, v), lane));
 }
+HALO_DEVICE uint32_t halo_broadcast(uint32_t v, uint32_t lane)
+{
+    return (uint32_t)__builtin_amdgcn_readlane((int)v, (int)lane);
+}
 
 /* Within a row of 16 lanes by DPP row_xmask, which folds into the next operation; across rows by permlanex16. No
  * LDS. */

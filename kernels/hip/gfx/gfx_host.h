@@ -69,6 +69,7 @@ HALO_DEVICE float halo_shuffle(float v, uint32_t lane)
 {
     return __builtin_bit_cast(float, halo_host_exchange(__builtin_bit_cast(int, v), lane));
 }
+HALO_DEVICE uint32_t halo_broadcast(uint32_t v, uint32_t lane) { return (uint32_t)halo_host_exchange((int)v, lane); }
 template <int M> HALO_DEVICE int halo_xor(int v) { return halo_host_exchange(v, halo_lane() ^ M); }
 template <int M> HALO_DEVICE float halo_xor(float v) { return halo_shuffle(v, halo_lane() ^ M); }
 

@@ -94,6 +94,7 @@ HALO_DEVICE float halo_shuffle(float v, uint32_t lane)
 {
     return __builtin_bit_cast(float, halo_shuffle(__builtin_bit_cast(int, v), lane));
 }
+HALO_DEVICE uint32_t halo_broadcast(uint32_t v, uint32_t lane) { return (uint32_t)halo_shuffle((int)v, lane); }
 template <int M> HALO_DEVICE int halo_xor(int v)
 {
     int r;

@@ -1,4 +1,4 @@
-/* walk.h: products of one row of x: what the gemv kernels of one row share.
+/* walk.h: products of one row of x, and of the experts of each slot: what gemv_<type>_x1 and moe_gemv_<type> share.
  *
  * A wave makes 2 weight rows at a time, and the block goes on from its rows to others, a grid apart. A *piece* is what
  * a lane takes of a row at once: a unit, or 16 bytes of plain weights. A *turn* is what the lanes read at once: STEPS
@@ -59,20 +59,36 @@ template <uint32_t TYPE> struct walk_piece<TYPE, true> {
     HALO_DEVICE float add(const raw &w, const act &act, float acc) { return gemv_chunk<code, false>(w, act.x, acc); }
 };
 
-template <uint32_t TYPE> struct gemv_walk {
-    typedef walk_piece<TYPE> piece;
-    static constexpr int R = gemv_wave_rows<TYPE, 1>, STEPS = piece::STEPS;
-    struct turn { typename piece::raw raw[STEPS][R]; };
-    struct place {
-        const uint8_t *weight; /* the first of the wave's rows */
-        uint32_t last;         /* of the rows from it on that exist */
-        uint32_t block, row;
-        uint32_t piece;        /* of lane 0 */
-        uint32_t matrix;
-    };
+/* Where a wave is. */
+struct walk_place {
+    const uint8_t *weight; /* the first of the wave's rows */
+    uint32_t last;         /* of the rows from it on that exist */
+    const uint8_t *x;      /* the row of x that they take */
+    uint32_t block, job;   /* the block whose rows these are; how many this one had before */
+    uint32_t row, matrix, slot;
+    uint32_t piece;        /* of lane 0 */
+};
 
-    /* The wave's rows in the block's. */
-    HALO_DEVICE void find(const halo_gemv_args &a, uint32_t stride, place *at)
+/* The wave's rows in block `block` of a matrix of n_rows. */
+template <int R>
+HALO_DEVICE void walk_rows(const void *weight, uint32_t n_rows, uint32_t block, uint32_t stride, walk_place *at)
+{
+    at->row = block * (HALO_GEMV_WAVES * R) + halo_wave() * R;
+    const uint32_t row = halo_min_of(at->row, n_rows - 1);
+    at->last = n_rows - 1 - row;
+    at->weight = static_cast<const uint8_t *>(weight) + (uint64_t)row * stride;
+    at->piece = 0;
+}
+
+/* What is walked, one: the rows of up to three matrices, which take the same row of x. Weights are found before the
+ * inputs are there. */
+template <uint32_t TYPE> struct walk_matrices {
+    typedef halo_gemv_args args;
+    typedef walk_piece<TYPE> piece;
+    static constexpr uint32_t TYPE_OF = TYPE;
+    static constexpr int R = gemv_wave_rows<TYPE, 1>, STEPS = piece::STEPS;
+    struct jobs { uint32_t first, end; }; /* of the blocks */
+    HALO_DEVICE void find(const args &a, const jobs &, uint32_t stride, walk_place *at)
     {
         constexpr uint32_t ROWS = HALO_GEMV_WAVES * R;
         const uint32_t first = HALO_HIP_CEIL(a.matrix[0].n_rows, ROWS);
@@ -87,15 +103,72 @@ template <uint32_t TYPE> struct gemv_walk {
             weight = block < second ? a.matrix[1].weight : a.matrix[2].weight;
             block -= block < second ? 0 : second;
         }
-        at->row = block * ROWS + halo_wave() * R;
-        const uint32_t row = halo_min_of(at->row, n_rows - 1);
-        at->last = n_rows - 1 - row;
-        at->weight = static_cast<const uint8_t *>(weight) + (uint64_t)row * stride;
-        at->piece = 0;
+        walk_rows<R>(weight, n_rows, block, stride, at);
     }
+    HALO_DEVICE void inputs(const args &a, walk_place *at)
+    {
+        halo_inputs_ready();
+        at->x = static_cast<const uint8_t *>(a.x);
+        at->x += a.row_index ? (uint64_t)a.row_index[0] * piece::x_stride(a.n_cols) : 0;
+    }
+    HALO_DEVICE void store(const args &a, const walk_place &at, float acc[R][1])
+    {
+        const halo_matrix_arg matrix = at.matrix == 0 ? a.matrix[0] : at.matrix == 1 ? a.matrix[1] : a.matrix[2];
+        gemv_store<R, 1>(acc, matrix.bias, matrix.out, matrix.out_stride, at.row, matrix.n_rows, 1);
+    }
+};
+
+/* What is walked, two: the rows of the experts of all slots. Lane l reads which expert and which row of x the block's
+ * job l wants, so that there are 32 jobs to a walk, and all that is left to do for the next rows is one exchange. Where
+ * a row is a piece a lane or less (SHORT), a turn is one piece of twice as many rows: the second would bring nothing.
+ */
+template <uint32_t TYPE, bool SHORT> struct walk_experts {
+    typedef halo_moe_gemv_args args;
+    typedef walk_piece<TYPE> piece;
+    static constexpr uint32_t TYPE_OF = TYPE;
+    static constexpr int R = SHORT ? HALO_MOE_SHORT_ROWS : gemv_wave_rows<TYPE, 1>, STEPS = SHORT ? 1 : piece::STEPS;
+    struct jobs { uint32_t first, end, word; }; /* word, of lane l: expert, slot and row of x of job l */
+    static constexpr uint32_t N = 32, SLOT = 12, ROW = 24; /* SLOT, ROW: their first bits in a word */
+    static_assert(HALO_MOE_EXPERTS_MAX <= 1 << SLOT && HALO_MOE_SLOTS_MAX <= 1 << (ROW - SLOT), "fit");
+    HALO_DEVICE jobs read(const args &a, uint32_t first)
+    {
+        const uint32_t block = halo_min_of(first + halo_lane() * a.n_grid, a.n_blocks - 1);
+        const uint32_t slot = block / a.n_slot_blocks, row = slot / a.n_used;
+        const uint32_t expert = halo_float_bits(a.choice[(row + 1) * a.n_used + slot]);
+        return jobs{first, halo_min_of(first + N * a.n_grid, a.n_blocks), expert | slot << SLOT | row << ROW};
+    }
+    HALO_DEVICE void find(const args &a, const jobs &jobs, uint32_t stride, walk_place *at)
+    {
+        const uint32_t word = halo_broadcast(jobs.word, at->job), expert = word & ((1 << SLOT) - 1);
+        at->slot = word >> SLOT & ((1 << (ROW - SLOT)) - 1);
+        uint32_t block = at->block - at->slot * a.n_slot_blocks;
+        const uint32_t first = HALO_HIP_CEIL(a.matrix[0].n_rows, (HALO_GEMV_WAVES * R));
+        at->matrix = block < first ? 0 : 1;
+        block -= block < first ? 0 : first;
+        const halo_expert_arg matrix = at->matrix == 0 ? a.matrix[0] : a.matrix[1];
+        walk_rows<R>(static_cast<const uint8_t *>(matrix.weight) + expert * matrix.expert_bytes, matrix.n_rows, block,
+                     stride, at);
+        at->x = static_cast<const uint8_t *>(a.x) +
+                (uint64_t)(a.per_slot ? at->slot : word >> ROW) * piece::x_stride(a.n_cols);
+    }
+    HALO_DEVICE void inputs(const args &, walk_place *) {} /* ready before the choices were read */
+    HALO_DEVICE void store(const args &a, const walk_place &at, float acc[R][1])
+    {
+        const halo_expert_arg matrix = at.matrix == 0 ? a.matrix[0] : a.matrix[1];
+        gemv_store<R, 1>(acc, nullptr, matrix.out + (uint64_t)at.slot * matrix.n_rows, 0, at.row, matrix.n_rows, 1);
+    }
+};
+
+/* OF: one of the two above. */
+template <typename OF> struct walk {
+    typedef typename OF::args args;
+    typedef typename OF::jobs jobs;
+    typedef typename OF::piece piece;
+    static constexpr int R = OF::R, STEPS = OF::STEPS;
+    struct turn { typename piece::raw raw[STEPS][R]; };
 
     /* With last_piece 0 all lanes read the same piece, which costs next to nothing. */
-    HALO_DEVICE void load(const halo_row_layout &layout, const place &at, uint32_t last_piece, turn *ret)
+    HALO_DEVICE void load(const halo_row_layout &layout, const walk_place &at, uint32_t last_piece, turn *ret)
     {
         for (int k = 0; k < STEPS; k++)
             for (int r = 0; r < R; r++)
@@ -113,55 +186,49 @@ template <uint32_t TYPE> struct gemv_walk {
             }
     }
 
-    HALO_DEVICE void store(const halo_gemv_args &a, const place &at, float acc[R][1])
-    {
-        const halo_matrix_arg matrix = at.matrix == 0 ? a.matrix[0] : at.matrix == 1 ? a.matrix[1] : a.matrix[2];
-        gemv_store<R, 1>(acc, matrix.bias, matrix.out, matrix.out_stride, at.row, matrix.n_rows, 1);
-        for (int r = 0; r < R; r++)
-            acc[r][0] = 0;
-    }
-
     /* Uses `now` while `then` is on its way. At the end there is no more to load, and behind it nothing to use. */
-    HALO_DEVICE void step(const halo_gemv_args &a, const halo_row_layout &layout, const uint8_t *x, place *at,
+    HALO_DEVICE void step(const args &a, const jobs &jobs, const halo_row_layout &layout, walk_place *at,
                           const turn &now, turn *then, float acc[R][1])
     {
         const uint32_t n = a.n_cols / piece::COLS;
         typename piece::act act[STEPS];
         for (int k = 0; k < STEPS; k++)
-            act[k] = piece::load_x(x, a.n_cols, halo_min_of(at->piece + 32 * (uint32_t)k + halo_lane(), n - 1));
+            act[k] = piece::load_x(at->x, a.n_cols, halo_min_of(at->piece + 32 * (uint32_t)k + halo_lane(), n - 1));
         halo_schedule_here();
-        place next = *at;
+        walk_place next = *at;
         next.piece += 32 * STEPS;
         const bool row_ends = next.piece >= n;
         if (row_ends) {
             next.block += a.n_grid;
-            if (next.block < a.n_blocks)
-                find(a, layout.stride, &next);
+            next.job++;
+            if (next.block < jobs.end)
+                OF::find(a, jobs, layout.stride, &next);
         }
-        load(layout, next, next.block < a.n_blocks ? n - 1 : 0, then);
+        load(layout, next, next.block < jobs.end ? n - 1 : 0, then);
         halo_schedule_here();
         use(now, act, at->piece, n, acc);
-        if (row_ends && at->block < a.n_blocks)
-            store(a, *at, acc);
+        if (row_ends && at->block < jobs.end) {
+            OF::store(a, *at, acc);
+            for (int r = 0; r < R; r++)
+                acc[r][0] = 0;
+        }
         *at = next;
     }
 
-    HALO_DEVICE void run(const halo_gemv_args &a)
+    HALO_DEVICE void run(const args &a, const jobs &jobs)
     {
-        const halo_row_layout layout = halo_hip_row_layout(TYPE, a.n_cols);
-        place at = {};
+        const halo_row_layout layout = halo_hip_row_layout(OF::TYPE_OF, a.n_cols);
+        walk_place at = {};
         turn even = {}, odd = {};
         float acc[R][1] = {};
-        at.block = halo_block_x();
-        find(a, layout.stride, &at);
+        at.block = jobs.first;
+        OF::find(a, jobs, layout.stride, &at);
         load(layout, at, a.n_cols / piece::COLS - 1, &even);
-        halo_inputs_ready();
-        const uint8_t *x = static_cast<const uint8_t *>(a.x);
-        x += a.row_index ? (uint64_t)a.row_index[0] * piece::x_stride(a.n_cols) : 0;
+        OF::inputs(a, &at);
 #pragma unroll 1
-        while (at.block < a.n_blocks) {
-            step(a, layout, x, &at, even, &odd, acc);
-            step(a, layout, x, &at, odd, &even, acc);
+        while (at.block < jobs.end) {
+            step(a, jobs, layout, &at, even, &odd, acc);
+            step(a, jobs, layout, &at, odd, &even, acc);
         }
     }
 };

@@ -210,14 +210,17 @@ static void moe(void **state)
             {weight, expert_bytes, many, OUT}, h.half, h.scale, slot, tile, COLS, USED, per_slot};
         gfx_run(name, TILES, HALO_HIP_CEIL(OUT, HALO_GEMM_COLS), 1, &gemm_args);
         snprintf(name, sizeof(name), "moe_gemv_%s", type->name);
-        struct halo_moe_gemv_args gemv_args = {{{weight, expert_bytes, few, OUT}},
-                                               type->block == 1 ? (void *)x : act,
-                                               &choice[0][0],
-                                               1,
-                                               COLS,
-                                               USED,
-                                               per_slot};
-        gfx_run(name, HALO_HIP_CEIL(OUT, HALO_GEMV_ROWS(false, 1)), SLOTS, 1, &gemv_args);
+        const uint32_t blocks = HALO_HIP_CEIL(OUT, HALO_MOE_GEMV_ROWS(type->block == 1, COLS));
+        struct halo_moe_gemv_args gemv_args = {.matrix = {{weight, expert_bytes, few, OUT}},
+                                               .x = type->block == 1 ? (void *)x : act,
+                                               .choice = &choice[0][0],
+                                               .n_cols = COLS,
+                                               .n_used = USED,
+                                               .per_slot = per_slot,
+                                               .n_slot_blocks = blocks,
+                                               .n_blocks = blocks * SLOTS,
+                                               .n_grid = blocks * SLOTS / 2};
+        gfx_run(name, gemv_args.n_grid, 1, 1, &gemv_args);
         for (uint32_t s = 0; s < SLOTS; s++)
             for (uint32_t i = 0; i < OUT; i++) {
                 int32_t expert;

@@ -193,6 +193,106 @@ static void gemv_rows_alone(void **state)
     }
 }
 
+/* The products of the experts of each slot: n_rows rows of n_used slots, two matrices of unlike sizes. */
+enum { EXPERTS = 5, EXPERT_ROWS = 3, EXPERTS_USED = 8 };
+static const uint32_t expert_rows[2] = {37, 5};
+struct experts {
+    const struct gfx_type *type;
+    uint32_t n_cols, n_rows, n_used, per_slot;
+    float choice[EXPERT_ROWS][2 * EXPERTS_USED]; /* [row][2 * n_used] of it */
+    uint8_t *weight[2];
+    struct input in;
+};
+
+static uint32_t experts_pick(struct experts *e, uint32_t slot)
+{
+    int32_t expert = (int32_t)((slot * 7 + slot / e->n_used) % EXPERTS);
+    memcpy(&e->choice[0][0] + (slot / e->n_used + 1) * e->n_used + slot, &expert, sizeof(expert));
+    return (uint32_t)expert;
+}
+
+/* What one slot must give, by itself: the rows of its expert times its row of x. */
+static void experts_slot(const struct experts *e, uint32_t m, uint32_t slot, uint32_t expert, float *out)
+{
+    char name[40];
+    snprintf(name, sizeof(name), "gemv_%s_x1", e->type->name);
+    const uint32_t n = expert_rows[m], row = e->per_slot ? slot : slot / e->n_used;
+    uint64_t expert_bytes = halo_hip_weight_bytes(e->type->type, e->n_cols, n);
+    struct halo_gemv_args args = {.matrix = {{e->weight[m] + expert * expert_bytes, NULL, out, n, n}},
+                                  .x = e->in.data,
+                                  .row_index = &row,
+                                  .n_matrices = 1,
+                                  .n_cols = e->n_cols,
+                                  .n_rows = 1};
+    args.n_grid = args.n_blocks = HALO_HIP_CEIL(n, HALO_GEMV_ROWS(e->type->block == 1, 1));
+    gfx_run(name, args.n_grid, 1, 1, &args);
+}
+
+/* From all blocks, and from few, which go on to the rows of other slots: the last has more than it notes at once. */
+static void experts_compare(struct experts *e)
+{
+    char name[40];
+    snprintf(name, sizeof(name), "moe_gemv_%s", e->type->name);
+    const uint32_t n_slots = e->n_rows * e->n_used, grids[3] = {UINT32_MAX, 5, 1};
+    const bool plain = e->type->block == 1;
+    float *want[2], *have[2];
+    struct halo_moe_gemv_args args = {.x = e->in.data,
+                                      .choice = &e->choice[0][0],
+                                      .n_cols = e->n_cols,
+                                      .n_used = e->n_used,
+                                      .per_slot = e->per_slot};
+    for (uint32_t m = 0; m < 2; m++) {
+        const uint32_t n = expert_rows[m];
+        want[m] = gfx_zeros(n_slots * n * sizeof(float));
+        have[m] = gfx_zeros(n_slots * n * sizeof(float));
+        for (uint32_t s = 0; s < n_slots; s++)
+            experts_slot(e, m, s, experts_pick(e, s), want[m] + s * n);
+        args.matrix[m] =
+            (struct halo_expert_arg){e->weight[m], halo_hip_weight_bytes(e->type->type, e->n_cols, n), have[m], n};
+        args.n_slot_blocks += HALO_HIP_CEIL(n, HALO_MOE_GEMV_ROWS(plain, e->n_cols));
+    }
+    args.n_blocks = n_slots * args.n_slot_blocks;
+    for (uint32_t g = 0; g < (HALO_GEMV_WALKS(e->n_cols) ? 3 : 1); g++) {
+        args.n_grid = grids[g] < args.n_blocks ? grids[g] : args.n_blocks;
+        for (uint32_t m = 0; m < 2; m++)
+            memset(have[m], 0xff, n_slots * expert_rows[m] * sizeof(float));
+        gfx_run(name, args.n_grid, 1, 1, &args);
+        for (uint32_t m = 0; m < 2; m++)
+            for (uint32_t i = 0; i < n_slots * expert_rows[m]; i++)
+                if (memcmp(&have[m][i], &want[m][i], sizeof(float)) != 0)
+                    fail_msg("%s of %u, %u rows of %u slots, %u blocks: matrix %u, slot %u, row %u is %.9g, alone %.9g",
+                             name, e->n_cols, e->n_rows, e->n_used, args.n_grid, m, i / expert_rows[m],
+                             i % expert_rows[m], (double)have[m][i], (double)want[m][i]);
+    }
+    for (uint32_t m = 0; m < 2; m++) {
+        free(want[m]);
+        free(have[m]);
+    }
+}
+
+/* A slot's bits are those of its product alone, whatever is beside it and however many blocks there are. */
+static void experts_alone(void **state)
+{
+    (void)state;
+    for (uint32_t t = 0; t < gfx_n_types; t++) {
+        uint32_t cols[SHAPES_MAX], n_shapes = shapes(&gfx_types[t], cols);
+        for (uint32_t s = 0; s < n_shapes; s++) {
+            struct experts e = {&gfx_types[t], cols[s], s == 0 ? EXPERT_ROWS : 1 + s % 2, (s * 3 + t) % 8 + 1, s % 2};
+            e.n_used = s == 0 ? EXPERTS_USED : e.n_used;
+            const uint32_t n_x = EXPERT_ROWS * EXPERTS_USED;
+            float *x = gfx_floats(n_x * cols[s], 8);
+            e.in = input_make(e.type, x, cols[s], n_x);
+            for (uint32_t m = 0; m < 2; m++)
+                e.weight[m] = gfx_weights(e.type->type, cols[s], EXPERTS * expert_rows[m], 2 + m);
+            experts_compare(&e);
+            for (uint32_t m = 0; m < 2; m++)
+                free(e.weight[m]);
+            free(e.in.data);
+            free(x);
+        }
+    }
+}
+
 static void quantize(void **state)
 {
     (void)state;
@@ -221,6 +321,7 @@ int main(void)
         cmocka_unit_test(embed),
         cmocka_unit_test(gemv),
         cmocka_unit_test(gemv_rows_alone),
+        cmocka_unit_test(experts_alone),
         cmocka_unit_test(quantize),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

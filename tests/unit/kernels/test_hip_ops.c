@@ -507,10 +507,43 @@ static void experts_of(enum halo_type type)
     fixture_finish(&f);
 }
 
+/* Two matrices of unlike sizes for each of 1 .. 8 slots: more blocks than the emulated GPU holds at once (4), rows of
+ * less than half a turn, and of a turn and a part; of plain types also numbers of columns with which blocks do not go
+ * on, and more rows of x than one launch takes. */
+static void experts_go_on(enum halo_type type, uint32_t n_cols, uint32_t n_used, bool per_slot)
+{
+    static const uint32_t n_rows[] = {67, 19}, counts[] = {1, 3, 11};
+    enum { N = 9 };
+    struct fixture f;
+    struct halo_op_moe_matmul u = {.n = 2, .per_slot = per_slot, .n_used = n_used};
+    char what[64];
+    fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+    uint16_t logits = fixture_input(&f, N, 4);
+    u.x = fixture_input(&f, per_slot ? n_used * n_cols : n_cols, 1);
+    u.choice = fixture_value(&f, 2 * n_used);
+    for (uint32_t k = 0; k < 2; k++) {
+        u.weight[k] = fixture_weight(&f, type, HALO_WEIGHT_EXPERTS, n_cols, n_rows[k], N, 1);
+        u.out[k] = fixture_value(&f, n_used * n_rows[k]);
+    }
+    fixture_op(&f,
+               (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = {logits, u.choice, N, n_used, true, 1}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = u});
+    for (uint32_t k = 0; k < 2; k++) {
+        snprintf(what, sizeof(what), "matrix %u of two, %u slots, %s of %u", k, n_used, halo_type_info(type).name,
+                 n_cols);
+        both(&f, what, HALO_OP_MOE_MATMUL, u.out[k], counts, n_cols % 32 ? 3 : 2);
+    }
+    fixture_finish(&f);
+}
+
 static void experts_of_every_type(void **state)
 {
-    for (uint32_t t = 0; t < N_TYPES; t++)
+    static const uint32_t n_cols[] = {256, 2304, 40, 100};
+    for (uint32_t t = 0; t < N_TYPES; t++) {
         experts_of(types[t]);
+        for (uint32_t c = 0; c < (halo_type_info(types[t]).block_weights == 1 ? 4 : 2); c++)
+            experts_go_on(types[t], n_cols[c], (t + 5 * c) % 8 + 1, (t + c) % 2);
+    }
 }
 
 static void logits_of(enum halo_type type, uint32_t n_cols)
