@@ -58,48 +58,39 @@ HALO_DEVICE void gemv_unit(const typename CODE::raw *raw, const gemv_job &job, c
     }
 }
 
-/* Quantized weights, activation rows. */
+/* Quantized weights, activation rows; a step is a turn. */
 template <uint32_t TYPE, int N> struct gemv_rows {
-    static constexpr int R = gemv_wave_rows<TYPE, N>, STEPS = N == 1 ? 2 : 1; /* of a turn */
+    static constexpr int R = gemv_wave_rows<TYPE, N>;
     static constexpr bool AHEAD = N <= 2; /* with more rows of x, registers are worth more than loads under way */
     typedef halo_type_code<TYPE> code;
-    struct turn { typename code::raw raw[STEPS][R]; };
+    struct turn { typename code::raw raw[R]; };
     HALO_DEVICE uint32_t x_stride(uint32_t n_cols) { return halo_hip_act_bytes(n_cols); }
     HALO_DEVICE void load(const gemv_job &job, const halo_row_layout &at, uint32_t u, turn *ret)
     {
-        for (int k = 0; k < STEPS; k++)
-            for (int r = 0; r < R; r++)
-                ret->raw[k][r] = code::load(gemv_weight_row(job, (uint32_t)r), at, u + 32 * (uint32_t)k);
+        for (int r = 0; r < R; r++)
+            ret->raw[r] = code::load(gemv_weight_row(job, (uint32_t)r), at, u);
     }
     HALO_DEVICE void run(const gemv_job &job, float acc[R][N])
     {
-        constexpr uint32_t LAST = 32 * (STEPS - 1), NEXT = 32 * STEPS;
         const halo_row_layout at = halo_hip_row_layout(TYPE, job.n_cols);
         const uint32_t n = job.n_cols / HALO_HIP_UNIT;
         uint32_t u = halo_lane();
         turn now = {};
-        if (u + LAST < n)
+        if (u < n)
             load(job, at, u, &now);
         halo_inputs_ready();
         const uint8_t *x[N];
         for (int j = 0; j < N; j++)
             x[j] = gemv_x_row(job, (uint32_t)j);
 #pragma unroll 1
-        for (; u + LAST < n; u += NEXT) {
+        for (; u < n; u += 32) {
             turn next = now;
-            if (AHEAD && u + NEXT + LAST < n)
-                load(job, at, u + NEXT, &next);
-            for (int k = 0; k < STEPS; k++)
-                gemv_unit<code, N, R>(now.raw[k], job, x, u + 32 * (uint32_t)k, acc);
+            if (AHEAD && u + 32 < n)
+                load(job, at, u + 32, &next);
+            gemv_unit<code, N, R>(now.raw, job, x, u, acc);
             now = next;
-            if (!AHEAD && u + NEXT + LAST < n)
-                load(job, at, u + NEXT, &now);
-        }
-        if (u < n) {
-            typename code::raw raw[R];
-            for (int r = 0; r < R; r++)
-                raw[r] = code::load(gemv_weight_row(job, (uint32_t)r), at, u);
-            gemv_unit<code, N, R>(raw, job, x, u, acc);
+            if (!AHEAD && u + 32 < n)
+                load(job, at, u + 32, &now);
         }
     }
 };
