@@ -9,7 +9,7 @@
  * q is there. Where launches overlap, that needs all earlier steps to be over: HALO_KERNEL_FIRST.
  * Where q, k and v come straight from their product, norm, rotation and the new entry of the cache are made here too:
  * q by every block for its heads, k and v by the one that has the newest page.
- * Of a row's splits the last block to be done puts all together.
+ * Of a row's splits the last block to be done puts all together (attend_merge.h).
  * Scores are in units of log2, so that exp2 does. D is the largest head dimension of the kernel; q and sums beyond the
  * real one are zero.
  */

@@ -42,7 +42,7 @@ template <int N> HALO_DEVICE void norm_head(const head_tables<N> &tables, uint32
         head[i] = head[i] * scale * tables.weight[i];
 }
 
-/* Into LDS; x has n elements, n a multiple of 32 or more than N lanes have. */
+/* Into x in LDS, which has n elements. */
 template <int N> HALO_DEVICE void leave_head(const float *head, uint32_t n, float *x)
 {
     for (uint32_t i = 0; i < N; i++)
