@@ -63,7 +63,7 @@ static void compare_rows(const char *what, const float *have, const float *want,
                          double bound)
 {
     for (uint32_t r = 0; r < n_rows; r++) {
-        char text[96];
+        char text[160];
         snprintf(text, sizeof(text), "%s, row %u of %u", what, r, n_rows);
         compare_row(text, have + (size_t)r * width, want + (size_t)r * width, width, bound, 0);
     }
