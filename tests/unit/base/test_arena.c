@@ -1,18 +1,19 @@
 /* test_arena.c: alignment, zeroing, limits, overflow, reset, sealing, and a system that has no memory. */
-#include "fail_alloc.h"
-#include <base/arena.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the above before it */
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
+
+#include <base/arena.h>
+
+#include "fail_alloc.h"
 
 static void test_alignment_and_zero(void **state)
 {

@@ -1,14 +1,14 @@
 /* test_clock.c: the clock goes forward, at the pace of the system's, in the three units. */
-#include <base/clock.h>
-#include <time.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the above before it */
+#include <time.h>
 #include <cmocka.h>
+
+#include <base/clock.h>
 
 static void test_goes_forward(void **state)
 {

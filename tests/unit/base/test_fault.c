@@ -1,5 +1,4 @@
 /* test_fault.c: codes, names, errnos, and text that is cut only between characters. */
-#include <base/fault.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,8 +6,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the above before it */
 #include <cmocka.h>
+
+#include <base/fault.h>
 
 static void test_names_and_errnos(void **state)
 {
@@ -28,8 +28,8 @@ static void test_names_and_errnos(void **state)
         assert_int_equal(halo_fault_set(NULL, rows[i].code, "x"), rows[i].error);
         assert_int_equal(fault.code, rows[i].code);
     }
-#define X(id, name)                                              \
-    assert_string_equal(halo_fault_name(HALO_FAULT_##id), name); \
+#define X(id, name)                                                                                                    \
+    assert_string_equal(halo_fault_name(HALO_FAULT_##id), name);                                                       \
     assert_true(HALO_FAULT_##id == HALO_FAULT_NONE || halo_fault_set(NULL, HALO_FAULT_##id, "x") < 0);
     HALO_FAULT_LIST(X)
 #undef X

@@ -1,19 +1,19 @@
 /* test_guard.c: with the guard, an allocation inside a step aborts and one outside does not; without it, the calls do
  * nothing. */
-#include <base/guard.h>
-#include <signal.h>
-#include <stdio.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the above before it */
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
+
+#include <base/guard.h>
 
 /* Kept where the compiler cannot see that nobody uses it. */
 static void *volatile kept;
@@ -51,7 +51,9 @@ static void use_posix_memalign(void)
     void *at;
     kept = posix_memalign(&at, 64, 64) == 0 ? at : NULL;
 }
-static void use_nothing(void) {}
+static void use_nothing(void)
+{
+}
 
 static int run(void (*use)(void), char text[256])
 {

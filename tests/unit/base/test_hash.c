@@ -1,17 +1,17 @@
 /* test_hash.c: the digests against the vectors of RFC 1321 and FIPS 180-4, in memory and from a file. */
-#include <base/hash.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the above before it */
+#include <unistd.h>
 #include <cmocka.h>
+
+#include <base/hash.h>
 
 static void test_md5(void **state)
 {

@@ -1,18 +1,18 @@
 /* test_log.c: one line for each call, on stderr, whatever the text holds; levels; the journal's prefix. */
-#include <base/log.h>
 #include <errno.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the above before it */
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
+
+#include <base/log.h>
 
 /* Runs `talk` in a child whose stderr is a pipe, with JOURNAL_STREAM naming that pipe or another. Returns what it
  * wrote. */

@@ -1,17 +1,17 @@
 /* test_mailbox.c: many senders, one receiver; nothing lost, order kept for each sender, nobody asleep beside a full
  * box. */
-#include <base/clock.h>
-#include <base/mailbox.h>
 #include <poll.h>
-#include <unistd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the above before it */
+#include <unistd.h>
 #include <cmocka.h>
+
+#include <base/clock.h>
+#include <base/mailbox.h>
 
 enum { SENDERS = 8, MAILS = 5000 };
 

@@ -1,13 +1,13 @@
 /* test_rng.c: the generator against the known answers of Random123, and the uniform draw built on it. */
-#include <base/rng.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the above before it */
 #include <cmocka.h>
+
+#include <base/rng.h>
 
 /* Random123's kat_vectors, philox4x32 with 10 rounds. */
 static void test_known_answers(void **state)
