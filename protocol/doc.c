@@ -320,7 +320,7 @@ int main(int argc, char **argv)
     char *text, *wanted = NULL;
     size_t n = 0;
     FILE *out;
-    int rc = 1;
+    int r = 1;
 
     if (argc != 3 || (strcmp(argv[1], "--check") != 0 && strcmp(argv[1], "--write") != 0)) {
         fprintf(stderr, "usage: protocol-doc --check|--write FILE\n");
@@ -330,15 +330,15 @@ int main(int argc, char **argv)
     out = text ? open_memstream(&wanted, &n) : NULL;
     if (!out)
         return 1;
-    rc = renew(text, out) > 0;
+    r = renew(text, out) > 0;
     fclose(out);
-    if (rc == 0 && argv[1][2] == 'c') {
-        rc = compare(argv[2], text, wanted);
-    } else if (rc == 0) {
+    if (r == 0 && argv[1][2] == 'c') {
+        r = compare(argv[2], text, wanted);
+    } else if (r == 0) {
         out = fopen(argv[2], "wb");
-        rc = !out || fwrite(wanted, 1, n, out) != n || fclose(out) != 0;
+        r = !out || fwrite(wanted, 1, n, out) != n || fclose(out) != 0;
     }
     free(text);
     free(wanted);
-    return rc;
+    return r;
 }

@@ -167,15 +167,15 @@ int halo_envelope_rewrite(struct halo_json *w, const char *line, const struct ha
                           const struct halo_id *id)
 {
     struct halo_json_mark mark = halo_json_mark(w);
-    int rc = w->error;
+    int r = w->error;
 
-    if (rc < 0)
-        return rc;
+    if (r < 0)
+        return r;
     halo_envelope_rewrite_begin(w, line, env, id);
-    rc = halo_envelope_rewrite_end(w);
-    if (rc < 0)
+    r = halo_envelope_rewrite_end(w);
+    if (r < 0)
         halo_json_rollback(w, mark);
-    return rc;
+    return r;
 }
 
 struct find {
@@ -194,8 +194,11 @@ static void on_find(void *ud, const char *text, struct halo_range key, struct ha
 static struct halo_range find_member(const char *line, const struct halo_envelope *env, const char *key)
 {
     struct find find = {.key = key};
-    struct halo_scan scan = {.text = line + env->body.at - 1, .len = env->body.len + 2, .allow_nul = true,
-                             .on_member = on_find, .ud = &find};
+    struct halo_scan scan = {.text = line + env->body.at - 1,
+                             .len = env->body.len + 2,
+                             .allow_nul = true,
+                             .on_member = on_find,
+                             .ud = &find};
 
     if (halo_scan_object(&scan) != HALO_SCAN_OK)
         return (struct halo_range){0};

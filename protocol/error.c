@@ -10,10 +10,9 @@ static const struct {
     const char *name;
     const char *meaning;
     bool retryable;
-} table[HALO_N_ERRORS] = {
-    [HALO_ERROR_NONE] = {"none", "no error", false},
+} table[HALO_N_ERRORS] = {[HALO_ERROR_NONE] = {"none", "no error", false},
 #define X(ID, name, retryable, meaning) [HALO_ERROR_##ID] = {#name, meaning, retryable},
-    HALO_ERROR_LIST(X)
+                          HALO_ERROR_LIST(X)
 #undef X
 };
 

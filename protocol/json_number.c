@@ -3,12 +3,12 @@
  * printf and strtod are right but slow (a committed event with 20 alternatives would spend 10 us on them), so the usual
  * magnitudes go through integer arithmetic, and only when that is certain to give the same digits.
  */
-#include <protocol/json_write.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <protocol/json_write.h>
 
 static size_t put_null(char *buf)
 {

@@ -12,8 +12,6 @@
  * Threads: any; the block in use is thread-local. The allocator is put in place before main.
  * Fails with: -ENOMEM, before jansson is called; a key that is there twice, a number that is too large.
  */
-#include "json_read_priv.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <locale.h>
@@ -23,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_read_priv.h"
 #include <protocol/message.h>
 
 #define ALIGN alignof(max_align_t)

@@ -3,13 +3,11 @@
  * Recursive descent; the depth limit bounds the recursion. No memory, no state outside the struct.
  * Fails with: a halo_scan_fault and the byte.
  */
-#include "json_scan_priv.h"
-
 #include <string.h>
 
-#include <protocol/limits.h>
-
+#include "json_scan_priv.h"
 #include "utf8_priv.h"
+#include <protocol/limits.h>
 
 static int scan_value(struct halo_scan *s);
 

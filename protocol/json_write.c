@@ -15,11 +15,7 @@
 
 /* Bytes of a string that need a second look: control, quote, backslash, non-ASCII. */
 static const bool is_special[256] = {
-    [0 ... 31] = true,
-    ['"'] = true,
-    ['\\'] = true,
-    [127] = true,
-    [128 ... 255] = true,
+    [0 ... 31] = true, ['"'] = true, ['\\'] = true, [127] = true, [128 ... 255] = true,
 };
 
 void halo_json_init(struct halo_json *w)

@@ -4,19 +4,17 @@
  * it), the library's tree, and the walk over the field table. No thread of its own, no state. Fails with: -ENOMEM,
  * HALO_MSG_E_REFUSED.
  */
-#include "message_decode_priv.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <protocol/envelope.h>
-
 #include "json_read_priv.h"
+#include "message_decode_priv.h"
 #include "pool_priv.h"
 #include "utf8_priv.h"
+#include <protocol/envelope.h>
 
 /* Appends to the refusal's message; cut at the end of a character when it is full. */
 __attribute__((format(printf, 2, 0))) static void vsay(struct halo_refusal *r, const char *format, va_list ap)
@@ -151,37 +149,35 @@ static int decode_member(struct halo_decode *d, const struct halo_where *where, 
 {
     struct halo_where at = {.up = where, .name = f->name};
     bool *has = f->has_offset ? (bool *)((char *)base + f->has_offset) : NULL;
-    int rc;
+    int r;
 
     if (!value)
-        return f->presence == HALO_PRESENCE_REQ
-                   ? halo_decode_refuse(d, where, "field \"%s\" is required", f->name)
-                   : 0;
+        return f->presence == HALO_PRESENCE_REQ ? halo_decode_refuse(d, where, "field \"%s\" is required", f->name) : 0;
     if (json_is_null(value) && null_is_absent(d, shape, f))
         return 0;
-    rc = halo_decode_field(d, &at, f, value, base);
-    if (rc == 0 && has)
+    r = halo_decode_field(d, &at, f, value, base);
+    if (r == 0 && has)
         *has = true;
-    return rc;
+    return r;
 }
 
 int halo_decode_object(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
                        json_t *json, void *base)
 {
     size_t n_known = 0;
-    int rc;
+    int r;
 
     halo_shape_defaults(shape, base);
     if (!where->up)
         n_known = (json_object_get(json, "type") != NULL) + (size_t)(json_object_get(json, "id") != NULL);
     for (const struct halo_field *f = shape->fields(); f->kind != HALO_KIND_END; f++)
         n_known += json_object_get(json, f->name) && (f->presence != HALO_PRESENCE_LINK || d->role == HALO_ROLE_LINK);
-    rc = check_unknown(d, where, shape, json, n_known);
-    for (const struct halo_field *f = shape->fields(); rc == 0 && f->kind != HALO_KIND_END; f++) {
+    r = check_unknown(d, where, shape, json, n_known);
+    for (const struct halo_field *f = shape->fields(); r == 0 && f->kind != HALO_KIND_END; f++) {
         if (f->presence != HALO_PRESENCE_LINK || d->role == HALO_ROLE_LINK)
-            rc = decode_member(d, where, shape, f, json_object_get(json, f->name), base);
+            r = decode_member(d, where, shape, f, json_object_get(json, f->name), base);
     }
-    return rc;
+    return r;
 }
 
 /* ---- lines ---- */
@@ -334,13 +330,13 @@ static int check_messages(struct halo_decode *d, const char *name, const struct 
 static int check_generate(struct halo_decode *d, const char *name, const struct halo_msg_generate *generate)
 {
     struct halo_where top = {.name = name};
-    int rc = check_choice(d, name, "prompt, messages and tokens",
-                          generate->has_prompt + generate->has_messages + generate->has_tokens);
+    int r = check_choice(d, name, "prompt, messages and tokens",
+                         generate->has_prompt + generate->has_messages + generate->has_tokens);
 
-    if (rc == 0 && !generate->has_messages && (generate->has_tools || generate->has_template_vars))
+    if (r == 0 && !generate->has_messages && (generate->has_tools || generate->has_template_vars))
         return halo_decode_refuse(d, &top, "%s is for messages, which a chat template renders",
                                   generate->has_tools ? "tools" : "template_vars");
-    return rc ? rc : check_messages(d, name, &generate->messages);
+    return r ? r : check_messages(d, name, &generate->messages);
 }
 
 static int check_request(struct halo_decode *d, const struct halo_msg *msg)
@@ -361,7 +357,7 @@ static int decode_request(struct halo_decode *d, json_t *root, struct halo_msg *
     json_t *text = get_type(d, root);
     const struct halo_msg_row *row;
     struct halo_where where = {0};
-    int type, rc;
+    int type, r;
 
     if (!text)
         return HALO_MSG_E_REFUSED;
@@ -371,10 +367,10 @@ static int decode_request(struct halo_decode *d, json_t *root, struct halo_msg *
     row = &halo_msg_table[type];
     msg->type = (enum halo_msg_type)type;
     where.name = row->shape.name;
-    rc = decode_envelope_id(d, row->shape.name, row->needs_id, root, &msg->id);
-    if (rc == 0)
-        rc = halo_decode_object(d, &where, &row->shape, root, &msg->hello);
-    return rc ? rc : check_request(d, msg);
+    r = decode_envelope_id(d, row->shape.name, row->needs_id, root, &msg->id);
+    if (r == 0)
+        r = halo_decode_object(d, &where, &row->shape, root, &msg->hello);
+    return r ? r : check_request(d, msg);
 }
 
 int halo_msg_decode(struct halo_msg *msg, const char *line, size_t len, enum halo_role role,
@@ -382,15 +378,15 @@ int halo_msg_decode(struct halo_msg *msg, const char *line, size_t len, enum hal
 {
     struct halo_decode d = {.pool = &msg->memory, .refusal = ret_refusal, .role = role};
     struct halo_json_read read;
-    int rc;
+    int r;
 
     *msg = (struct halo_msg){0};
-    rc = read_line(&d, line, len, &read);
-    if (rc == 0) {
-        rc = decode_request(&d, read.root, msg);
+    r = read_line(&d, line, len, &read);
+    if (r == 0) {
+        r = decode_request(&d, read.root, msg);
         halo_json_read_end(&read);
     }
-    return conclude(&d, rc, &msg->memory);
+    return conclude(&d, r, &msg->memory);
 }
 
 static int decode_event(struct halo_decode *d, json_t *root, struct halo_ev *ev)
@@ -398,7 +394,7 @@ static int decode_event(struct halo_decode *d, json_t *root, struct halo_ev *ev)
     json_t *text = get_type(d, root);
     const struct halo_shape *shape;
     struct halo_where where = {0};
-    int type, rc;
+    int type, r;
 
     if (!text)
         return HALO_MSG_E_REFUSED;
@@ -410,22 +406,25 @@ static int decode_event(struct halo_decode *d, json_t *root, struct halo_ev *ev)
     ev->type = (enum halo_ev_type)type;
     shape = &halo_ev_table[type].shape;
     where.name = shape->name;
-    rc = decode_envelope_id(d, shape->name, true, root, &ev->id);
-    return rc ? rc : halo_decode_object(d, &where, shape, root, &ev->hello);
+    r = decode_envelope_id(d, shape->name, true, root, &ev->id);
+    return r ? r : halo_decode_object(d, &where, shape, root, &ev->hello);
 }
 
 int halo_ev_decode(struct halo_ev *ev, const char *line, size_t len, unsigned flags, struct halo_refusal *ret_refusal)
 {
-    struct halo_decode d = {.pool = &ev->memory, .refusal = ret_refusal, .events = true,
-                            .tolerant = !(flags & HALO_EV_STRICT), .role = HALO_ROLE_LINK};
+    struct halo_decode d = {.pool = &ev->memory,
+                            .refusal = ret_refusal,
+                            .events = true,
+                            .tolerant = !(flags & HALO_EV_STRICT),
+                            .role = HALO_ROLE_LINK};
     struct halo_json_read read;
-    int rc;
+    int r;
 
     *ev = (struct halo_ev){0};
-    rc = read_line(&d, line, len, &read);
-    if (rc == 0) {
-        rc = decode_event(&d, read.root, ev);
+    r = read_line(&d, line, len, &read);
+    if (r == 0) {
+        r = decode_event(&d, read.root, ev);
         halo_json_read_end(&read);
     }
-    return conclude(&d, rc, &ev->memory);
+    return conclude(&d, r, &ev->memory);
 }

@@ -3,12 +3,11 @@
  * Runs where the message is made. No memory but the writer's, and that only when its buffer is full.
  * Fails with: what the writer says; -EINVAL for a WORD that has no name.
  */
-#include <protocol/message.h>
-
 #include <assert.h>
 #include <errno.h>
 
 #include "message_table_priv.h"
+#include <protocol/message.h>
 
 static void write_object(struct halo_json *w, const struct halo_shape *shape, const void *base);
 
@@ -194,10 +193,10 @@ static void write_object(struct halo_json *w, const struct halo_shape *shape, co
 static int encode(struct halo_json *w, const struct halo_shape *shape, const struct halo_id *id, const void *base)
 {
     struct halo_json_mark mark = halo_json_mark(w);
-    int rc = w->error;
+    int r = w->error;
 
-    if (rc < 0)
-        return rc;
+    if (r < 0)
+        return r;
     assert(w->depth == 0);
     halo_json_object_begin(w);
     halo_json_key(w, "type");
@@ -208,10 +207,10 @@ static int encode(struct halo_json *w, const struct halo_shape *shape, const str
     }
     write_members(w, shape, base);
     halo_json_object_end(w);
-    rc = halo_json_line_end(w);
-    if (rc < 0)
+    r = halo_json_line_end(w);
+    if (r < 0)
         halo_json_rollback(w, mark);
-    return rc;
+    return r;
 }
 
 int halo_msg_encode(struct halo_json *w, const struct halo_msg *msg)

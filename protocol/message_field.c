@@ -3,14 +3,13 @@
  * No thread of its own. What is read lives in the pool of the message.
  * Fails with: -ENOMEM, HALO_MSG_E_REFUSED (the refusal names the place, what was wanted and what was there).
  */
-#include "message_decode_priv.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
+#include "message_decode_priv.h"
 #include "pool_priv.h"
 
 static const char *type_name(const json_t *json)
@@ -57,10 +56,9 @@ static int read_f64(struct halo_decode *d, const struct halo_where *where, doubl
     if (!json_is_number(json))
         return wrong_type(d, where, "a number", json);
     if (value < lo || value > hi)
-        return halo_decode_refuse(d, where, "%.*s is out of range %.*s to %.*s",
-                                  (int)halo_json_format_f64(text[0], value), text[0],
-                                  (int)halo_json_format_f64(text[1], lo), text[1],
-                                  (int)halo_json_format_f64(text[2], hi), text[2]);
+        return halo_decode_refuse(
+            d, where, "%.*s is out of range %.*s to %.*s", (int)halo_json_format_f64(text[0], value), text[0],
+            (int)halo_json_format_f64(text[1], lo), text[1], (int)halo_json_format_f64(text[2], hi), text[2]);
     *ret = value;
     return 0;
 }
@@ -89,18 +87,18 @@ static int copy_text(struct halo_decode *d, const char *text, size_t len, struct
 static int read_str(struct halo_decode *d, const struct halo_where *where, int64_t lo, int64_t hi, json_t *json,
                     struct halo_str *ret)
 {
-    int rc;
+    int r;
 
     if (!json_is_string(json))
         return wrong_type(d, where, "a string", json);
-    rc = check_bytes(d, where, lo, hi, json_string_length(json));
-    return rc ? rc : copy_text(d, json_string_value(json), json_string_length(json), ret);
+    r = check_bytes(d, where, lo, hi, json_string_length(json));
+    return r ? r : copy_text(d, json_string_value(json), json_string_length(json), ret);
 }
 
 int halo_decode_id(struct halo_decode *d, const struct halo_where *where, int64_t lo, int64_t hi, json_t *json,
                    struct halo_id *ret_id)
 {
-    int rc;
+    int r;
 
     if (json_is_integer(json)) {
         *ret_id = halo_id_of(json_integer_value(json));
@@ -108,10 +106,10 @@ int halo_decode_id(struct halo_decode *d, const struct halo_where *where, int64_
     }
     if (!json_is_string(json))
         return wrong_type(d, where, "a string or an integer", json);
-    rc = read_str(d, where, lo, hi, json, &ret_id->str);
-    if (rc == 0)
+    r = read_str(d, where, lo, hi, json, &ret_id->str);
+    if (r == 0)
         ret_id->kind = HALO_ID_STR;
-    return rc;
+    return r;
 }
 
 static int read_word(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
@@ -154,60 +152,56 @@ static void *list_room(struct halo_decode *d, const struct halo_where *where, co
 static int read_strs(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
                      struct halo_str_list *ret)
 {
-    int rc;
-    struct halo_str *items = list_room(d, where, f, json_array_size(json), sizeof *items, &rc);
+    int r;
+    struct halo_str *items = list_room(d, where, f, json_array_size(json), sizeof *items, &r);
 
-
-    for (size_t i = 0; rc == 0 && i < json_array_size(json); i++) {
+    for (size_t i = 0; r == 0 && i < json_array_size(json); i++) {
         struct halo_where item = {.up = where, .index = i};
 
-        rc = read_str(d, &item, !d->events, f->i.dflt, json_array_get(json, i), &items[i]);
+        r = read_str(d, &item, !d->events, f->i.dflt, json_array_get(json, i), &items[i]);
     }
-    if (rc == 0)
+    if (r == 0)
         *ret = (struct halo_str_list){items, json_array_size(json)};
-    return rc;
+    return r;
 }
 
 static int read_toks(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
                      struct halo_token_list *ret)
 {
-    int rc;
-    int32_t *items = list_room(d, where, f, json_array_size(json), sizeof *items, &rc);
+    int r;
+    int32_t *items = list_room(d, where, f, json_array_size(json), sizeof *items, &r);
 
-
-    for (size_t i = 0; rc == 0 && i < json_array_size(json); i++) {
+    for (size_t i = 0; r == 0 && i < json_array_size(json); i++) {
         struct halo_where item = {.up = where, .index = i};
         int64_t id = 0;
 
-        rc = read_i64(d, &item, 0, INT32_MAX, json_array_get(json, i), &id);
+        r = read_i64(d, &item, 0, INT32_MAX, json_array_get(json, i), &id);
         items[i] = (int32_t)id;
     }
-    if (rc == 0)
+    if (r == 0)
         *ret = (struct halo_token_list){items, json_array_size(json)};
-    return rc;
+    return r;
 }
 
 static int read_objs(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
                      void *ret)
 {
     struct halo_any_list list = {.n = json_array_size(json)};
-    int rc;
-    char *items = list_room(d, where, f, list.n, f->part->bytes, &rc);
+    int r;
+    char *items = list_room(d, where, f, list.n, f->part->bytes, &r);
 
-
-    for (size_t i = 0; rc == 0 && i < list.n; i++) {
+    for (size_t i = 0; r == 0 && i < list.n; i++) {
         struct halo_where item = {.up = where, .index = i};
         json_t *object = json_array_get(json, i);
 
-        rc = json_is_object(object)
-                 ? halo_decode_object(d, &item, f->part, object, items + i * f->part->bytes)
-                 : wrong_type(d, &item, "an object", object);
+        r = json_is_object(object) ? halo_decode_object(d, &item, f->part, object, items + i * f->part->bytes)
+                                   : wrong_type(d, &item, "an object", object);
     }
-    if (rc == 0) {
+    if (r == 0) {
         list.at = items;
         memcpy(ret, &list, sizeof list);
     }
-    return rc;
+    return r;
 }
 
 /* A token id as the key of an object: decimal digits, no sign, no leading zero. */
@@ -231,53 +225,51 @@ static int read_token_key(struct halo_decode *d, const struct halo_where *where,
 static int read_bias(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
                      struct halo_bias_list *ret)
 {
-    int rc;
-    struct halo_bias *items = list_room(d, where, f, json_object_size(json), sizeof *items, &rc);
+    int r;
+    struct halo_bias *items = list_room(d, where, f, json_object_size(json), sizeof *items, &r);
     size_t n = 0;
 
-
-    for (void *it = json_object_iter(json); rc == 0 && it; it = json_object_iter_next(json, it)) {
+    for (void *it = json_object_iter(json); r == 0 && it; it = json_object_iter_next(json, it)) {
         struct halo_where item = {.up = where, .name = json_object_iter_key(it)};
 
-        rc = read_token_key(d, &item, item.name, &items[n].tok_id);
-        if (rc == 0)
-            rc = read_f64(d, &item, (double)-f->i.dflt, (double)f->i.dflt, json_object_iter_value(it), &items[n].bias);
+        r = read_token_key(d, &item, item.name, &items[n].tok_id);
+        if (r == 0)
+            r = read_f64(d, &item, (double)-f->i.dflt, (double)f->i.dflt, json_object_iter_value(it), &items[n].bias);
         n++;
     }
-    if (rc == 0)
+    if (r == 0)
         *ret = (struct halo_bias_list){items, n};
-    return rc;
+    return r;
 }
 
 static int read_tops(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
                      struct halo_top_list *ret)
 {
-    int rc;
-    struct halo_top *items = list_room(d, where, f, json_array_size(json), sizeof *items, &rc);
+    int r;
+    struct halo_top *items = list_room(d, where, f, json_array_size(json), sizeof *items, &r);
 
-
-    for (size_t i = 0; rc == 0 && i < json_array_size(json); i++) {
+    for (size_t i = 0; r == 0 && i < json_array_size(json); i++) {
         struct halo_where item = {.up = where, .index = i};
         json_t *pair = json_array_get(json, i);
         int64_t id = 0;
 
         if (json_array_size(pair) != 2)
             return halo_decode_refuse(d, &item, "expected a pair [token id, logprob], got %s", type_name(pair));
-        rc = read_i64(d, &item, 0, INT32_MAX, json_array_get(pair, 0), &id);
+        r = read_i64(d, &item, 0, INT32_MAX, json_array_get(pair, 0), &id);
         items[i].tok_id = (int32_t)id;
-        if (rc == 0)
-            rc = read_f64(d, &item, -1e300, 1e300, json_array_get(pair, 1), &items[i].logprob);
+        if (r == 0)
+            r = read_f64(d, &item, -1e300, 1e300, json_array_get(pair, 1), &items[i].logprob);
     }
-    if (rc == 0)
+    if (r == 0)
         *ret = (struct halo_top_list){items, json_array_size(json)};
-    return rc;
+    return r;
 }
 
 /* Null, a string, or parts of which the texts are kept. */
 static int read_content(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
                         struct halo_content *ret)
 {
-    int rc = 0;
+    int r = 0;
     struct halo_str *texts;
 
     if (json_is_null(json)) {
@@ -290,19 +282,19 @@ static int read_content(struct halo_decode *d, const struct halo_where *where, c
     }
     if (!json_is_array(json))
         return wrong_type(d, where, "a string, an array of parts or null", json);
-    texts = list_room(d, where, f, json_array_size(json), sizeof *texts, &rc);
-    for (size_t i = 0; rc == 0 && i < json_array_size(json); i++) {
+    texts = list_room(d, where, f, json_array_size(json), sizeof *texts, &r);
+    for (size_t i = 0; r == 0 && i < json_array_size(json); i++) {
         struct halo_where item = {.up = where, .index = i};
         struct halo_part_content_part part = {0};
         json_t *object = json_array_get(json, i);
 
-        rc = json_is_object(object) ? halo_decode_object(d, &item, f->part, object, &part)
-                                    : wrong_type(d, &item, "an object", object);
+        r = json_is_object(object) ? halo_decode_object(d, &item, f->part, object, &part)
+                                   : wrong_type(d, &item, "an object", object);
         texts[i] = part.text;
     }
-    if (rc == 0)
+    if (r == 0)
         *ret = (struct halo_content){.kind = HALO_CONTENT_PARTS, .parts = {texts, json_array_size(json)}};
-    return rc;
+    return r;
 }
 
 /* A number with a fraction or exponent stays one: to a template 2.0 is not 2. */
@@ -370,18 +362,18 @@ static int read_json(struct halo_decode *d, const struct halo_where *where, cons
 {
     struct halo_json w;
     struct halo_str text;
-    int rc;
+    int r;
 
-    rc = check_form(d, where, f, json);
-    if (rc)
-        return rc;
+    r = check_form(d, where, f, json);
+    if (r)
+        return r;
     halo_json_init(&w);
     write_tree(&w, json);
-    rc = w.error ? w.error : copy_text(d, w.at, w.len, &text);
+    r = w.error ? w.error : copy_text(d, w.at, w.len, &text);
     halo_json_finish(&w);
-    if (rc == 0)
+    if (r == 0)
         *ret = (struct halo_raw){text.at, text.len};
-    return rc;
+    return r;
 }
 
 int halo_decode_field(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,

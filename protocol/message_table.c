@@ -3,13 +3,15 @@
  * The macros make one function for each message and part that returns its field table; a function, because inside it
  * the struct can be called `here` and offsetof() needs no name from the list. Constant; any thread; no failures.
  */
-#include "message_table_priv.h"
-
 #include <assert.h>
 #include <string.h>
 
+#include "message_table_priv.h"
+
 /* ---- words ---- */
 
+/* Macros that make a part of a table or a type. */
+/* clang-format off */
 #define WORDS(set, ID) static const char *const names_##set[] = {
 #define WORD(set, ID, text) [HALO_##ID] = text,
 #define WORDS_END(set)                                                                                                \
@@ -147,6 +149,7 @@ int halo_words_find(const struct halo_words *words, const char *name, size_t len
         return (enum halo_##set)halo_words_find(&words_##set, name, len);                                             \
     }
 #include <protocol/message.def>
+/* clang-format on */
 
 const char *halo_msg_type_name(enum halo_msg_type type)
 {

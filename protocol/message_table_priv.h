@@ -29,8 +29,17 @@ enum halo_kind {
 enum halo_presence { HALO_PRESENCE_REQ, HALO_PRESENCE_DEF, HALO_PRESENCE_OPT, HALO_PRESENCE_NUL, HALO_PRESENCE_LINK };
 
 /* How an F64 is written; what a JSON value must be. */
-enum halo_form { HALO_FORM_none, HALO_FORM_short, HALO_FORM_sig9, HALO_FORM_fix3, HALO_FORM_any, HALO_FORM_object,
-                 HALO_FORM_array, HALO_FORM_objects, HALO_FORM_call };
+enum halo_form {
+    HALO_FORM_none,
+    HALO_FORM_short,
+    HALO_FORM_sig9,
+    HALO_FORM_fix3,
+    HALO_FORM_any,
+    HALO_FORM_object,
+    HALO_FORM_array,
+    HALO_FORM_objects,
+    HALO_FORM_call
+};
 
 struct halo_words {
     const char *const *names; /* [n]; an entry may be NULL: a value without a word */
@@ -61,8 +70,8 @@ struct halo_field {
 
 /* A message or a part. */
 struct halo_shape {
-    const char *name; /* on the wire */
-    size_t bytes;     /* of the struct */
+    const char *name;                         /* on the wire */
+    size_t bytes;                             /* of the struct */
     const struct halo_field *(*fields)(void); /* ends with HALO_KIND_END */
     bool null_is_absent; /* in a field that is not required, unless null is a value of its own there */
 };

@@ -1,9 +1,9 @@
 /* pool.c: the memory of one decoded message: a list of chunks, the newest first. */
-#include "pool_priv.h"
-
 #include <stdalign.h>
 #include <stdint.h>
 #include <stdlib.h>
+
+#include "pool_priv.h"
 
 #define FIRST_BYTES 496
 #define MOST_BYTES (64u << 10) /* chunks double up to this; a larger piece gets a chunk of its own size */

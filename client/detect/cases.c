@@ -2,11 +2,11 @@
  *
  * Constant, but for the sample that a try builds and frees. The near misses lie one id or one byte beside the mark.
  */
-#include <detect/detect.h>
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <detect/detect.h>
 
 #define OK HALO_VERDICT_OK
 #define WARN HALO_VERDICT_WARN
@@ -211,12 +211,19 @@ static void fill(const struct halo_detect_case *test, struct sample *sample, str
     }
     for (size_t i = 0; i < times; i++)
         memcpy(sample->text + i * n_text, test->text ? test->text : "", n_text);
-    *reply = (struct halo_detect_reply){
-        .ids = sample->ids, .n_ids = n, .t_ms = test->step_ms > 0 ? sample->t_ms : NULL,
-        .logprobs = test->logprob < 0 || test->logprob > 0 ? sample->logprobs : NULL, .text_at = sample->text_at,
-        .text = sample->text, .n_text = n_text * times, .prompt = test->prompt,
-        .n_prompt = test->prompt ? strlen(test->prompt) : 0, .tools = test->tools,
-        .n_tools = test->tools ? strlen(test->tools) : 0, .end = test->end, .stall_ids = test->stall_ids};
+    *reply = (struct halo_detect_reply){.ids = sample->ids,
+                                        .n_ids = n,
+                                        .t_ms = test->step_ms > 0 ? sample->t_ms : NULL,
+                                        .logprobs = test->logprob < 0 || test->logprob > 0 ? sample->logprobs : NULL,
+                                        .text_at = sample->text_at,
+                                        .text = sample->text,
+                                        .n_text = n_text * times,
+                                        .prompt = test->prompt,
+                                        .n_prompt = test->prompt ? strlen(test->prompt) : 0,
+                                        .tools = test->tools,
+                                        .n_tools = test->tools ? strlen(test->tools) : 0,
+                                        .end = test->end,
+                                        .stall_ids = test->stall_ids};
 }
 
 int halo_detect_try(const struct halo_detect_case *test, struct halo_finding *ret)

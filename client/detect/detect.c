@@ -1,9 +1,9 @@
 /* detect.c: the list of detectors, and the words that they share. Constant; any thread. */
-#include "detect_priv.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "detect_priv.h"
 
 const struct halo_detector halo_detectors[] = {
     {"attractor_first", "the first 128 ids: one id or few of them", halo_look_attractor_first},

@@ -1,8 +1,9 @@
 /* json.c: walks over JSON text that halo_envelope_scan() has passed: members, items, kinds. No memory; any thread. */
-#include "json_priv.h"
+#include <string.h>
 
 #include <protocol/envelope.h>
-#include <string.h>
+
+#include "json_priv.h"
 
 static size_t skip_space(struct halo_text text, size_t at)
 {
@@ -29,8 +30,8 @@ static struct halo_text value_at(struct halo_text text, size_t at)
             depth++;
         } else if (c == '}' || c == ']') {
             if (depth == 0 || --depth == 0)
-                return (struct halo_text){text.at + at, end + (depth == 0 && (text.at[at] == '{' || text.at[at] == '['))
-                                                            - at};
+                return (struct halo_text){text.at + at,
+                                          end + (depth == 0 && (text.at[at] == '{' || text.at[at] == '[')) - at};
         } else if (depth == 0 && strchr(" \t\r\n,:", c)) {
             break;
         }

@@ -1,8 +1,8 @@
 /* measured.c: detectors of what was measured beside the ids: times and log-probabilities. Any thread. */
-#include "detect_priv.h"
-
 #include <math.h>
 #include <string.h>
+
+#include "detect_priv.h"
 
 #define MEDIAN_OF 32
 #define LEAST_STEPS 8

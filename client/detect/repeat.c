@@ -3,10 +3,10 @@
  * The thresholds of the windows (share of the commonest id, share of different ids) are those that the field's gates
  * have used on broken quantizations; every count that is too small to judge is a SKIP.
  */
-#include "detect_priv.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "detect_priv.h"
 
 #define WINDOW 128
 #define LEAST 16 /* ids */
@@ -30,7 +30,9 @@ static size_t count_ids(const int32_t *ids, size_t n, size_t *ret_n_unique)
     return most;
 }
 
-struct marks { double hard_most, hard_unique, soft_most, soft_unique; };
+struct marks {
+    double hard_most, hard_unique, soft_most, soft_unique;
+};
 
 static void judge(const int32_t *ids, size_t n, const struct marks *marks, struct halo_finding *ret)
 {

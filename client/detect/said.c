@@ -2,11 +2,14 @@
  *
  * The text is one string here, so that nothing depends on how it was cut into events.
  */
-#include "detect_priv.h"
-
 #include <string.h>
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+#include "detect_priv.h"
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
 
 void halo_look_eos_immediate(const struct halo_detect_reply *reply, struct halo_finding *ret)
 {
@@ -78,11 +81,14 @@ static const char *const script_names[] = {"Latin", "Greek", "Cyrillic", "Hebrew
 /* The script of a letter by its block; N_SCRIPTS: none that is told apart. */
 static enum script script_of(int32_t c)
 {
-    static const struct { int32_t from, to; enum script script; } blocks[] = {
-        {'A', 'Z', LATIN},           {'a', 'z', LATIN},           {0xC0, 0x24F, LATIN},        {0x370, 0x3FF, GREEK},
-        {0x400, 0x52F, CYRILLIC},    {0x590, 0x5FF, HEBREW},      {0x600, 0x6FF, ARABIC},      {0x900, 0xDFF, INDIC},
-        {0xE00, 0xE7F, THAI},        {0x1100, 0x11FF, HANGUL},    {0x3040, 0x30FF, KANA},      {0x3400, 0x4DBF, HAN},
-        {0x4E00, 0x9FFF, HAN},       {0xAC00, 0xD7A3, HANGUL},    {0x20000, 0x2FFFF, HAN},
+    static const struct {
+        int32_t from, to;
+        enum script script;
+    } blocks[] = {
+        {'A', 'Z', LATIN},        {'a', 'z', LATIN},        {0xC0, 0x24F, LATIN},    {0x370, 0x3FF, GREEK},
+        {0x400, 0x52F, CYRILLIC}, {0x590, 0x5FF, HEBREW},   {0x600, 0x6FF, ARABIC},  {0x900, 0xDFF, INDIC},
+        {0xE00, 0xE7F, THAI},     {0x1100, 0x11FF, HANGUL}, {0x3040, 0x30FF, KANA},  {0x3400, 0x4DBF, HAN},
+        {0x4E00, 0x9FFF, HAN},    {0xAC00, 0xD7A3, HANGUL}, {0x20000, 0x2FFFF, HAN},
     };
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         if (c >= blocks[i].from && c <= blocks[i].to)
@@ -145,10 +151,10 @@ void halo_look_prompt_echo(const struct halo_detect_reply *reply, struct halo_fi
 
 void halo_look_special_leak(const struct halo_detect_reply *reply, struct halo_finding *ret)
 {
-    static const char *const markers[] = {"<|im_start|>",        "<|im_end|>",          "<|endoftext|>",
-                                          "<|eot_id|>",          "<|start_header_id|>", "<|end_header_id|>",
-                                          "<|begin_of_text|>",   "<start_of_turn>",     "<end_of_turn>",
-                                          "<|start|>",           "<|end|>",             "[/INST]"};
+    static const char *const markers[] = {
+        "<|im_start|>",        "<|im_end|>",        "<|endoftext|>",     "<|eot_id|>",
+        "<|start_header_id|>", "<|end_header_id|>", "<|begin_of_text|>", "<start_of_turn>",
+        "<end_of_turn>",       "<|start|>",         "<|end|>",           "[/INST]"};
     if (reply->n_text == 0) {
         halo_find(ret, HALO_VERDICT_SKIP, "there is no text");
         return;

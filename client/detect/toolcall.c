@@ -8,10 +8,10 @@
  * A call must be complete and well-formed. With declared tools its name must be one of them, the required arguments
  * must be there, and each argument must be declared and of its type. Any thread; no memory.
  */
+#include <string.h>
+
 #include "detect_priv.h"
 #include "json_priv.h"
-
-#include <string.h>
 
 struct look {
     struct halo_text tools; /* n 0: none declared */
@@ -28,7 +28,10 @@ static struct halo_text trim(struct halo_text text)
     return text;
 }
 
-static bool is(struct halo_text a, struct halo_text b) { return a.n == b.n && memcmp(a.at, b.at, a.n) == 0; }
+static bool is(struct halo_text a, struct halo_text b)
+{
+    return a.n == b.n && memcmp(a.at, b.at, a.n) == 0;
+}
 
 static struct halo_text unquoted(struct halo_text text)
 {
@@ -53,9 +56,11 @@ static bool find_tool(struct halo_text tools, struct halo_text name, struct halo
 
 static bool has_type(struct halo_text value, struct halo_text type)
 {
-    static const struct { const char *type, *first; } rows[] = {
-        {"string", "\""}, {"object", "{"}, {"array", "["}, {"boolean", "tf"}, {"number", "-0123456789"},
-        {"integer", "-0123456789"}, {"null", "n"}};
+    static const struct {
+        const char *type, *first;
+    } rows[] = {{"string", "\""},  {"object", "{"},           {"array", "["},
+                {"boolean", "tf"}, {"number", "-0123456789"}, {"integer", "-0123456789"},
+                {"null", "n"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (is(unquoted(type), (struct halo_text){rows[i].type, strlen(rows[i].type)}))
             return strchr(rows[i].first, value.at[0]) != NULL;

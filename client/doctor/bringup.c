@@ -1,13 +1,13 @@
 /* bringup.c: `halo-doctor bringup`: its options, and how its parts go together. See halo-doctor(1). */
 #include "bringup.h"
 
-#include "bringup_priv.h"
-
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "bringup_priv.h"
 
 #define STAGE_MS 30000
 #define DECODE_MS 3000
@@ -113,13 +113,13 @@ int halo_doctor_bringup(int argc, char **argv)
     }
     program[n] = '\0';
     command.options.program = program;
-    int error = halo_bringup_matrix_run(&command.options, &matrix, command.quiet ? NULL : stderr);
-    if (error) {
-        fprintf(stderr, "halo-doctor: no process could be started: %s\n", strerror(-error));
+    int r = halo_bringup_matrix_run(&command.options, &matrix, command.quiet ? NULL : stderr);
+    if (r) {
+        fprintf(stderr, "halo-doctor: no process could be started: %s\n", strerror(-r));
         return 2;
     }
     const struct halo_bringup_rule *rule = halo_bringup_decide(&matrix);
-    error = command.json ? halo_bringup_write_json(stdout, &matrix, rule)
-                         : halo_bringup_write_markdown(stdout, &matrix, rule);
-    return error ? 2 : rule->works ? 0 : 1;
+    r = command.json ? halo_bringup_write_json(stdout, &matrix, rule)
+                     : halo_bringup_write_markdown(stdout, &matrix, rule);
+    return r ? 2 : rule->works ? 0 : 1;
 }

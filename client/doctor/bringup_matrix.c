@@ -1,8 +1,8 @@
 /* bringup_matrix.c: runs the cells, one after the other: two processes on the GPU would disturb each other. */
-#include "bringup_priv.h"
-
 #include <errno.h>
 #include <string.h>
+
+#include "bringup_priv.h"
 
 #define ENV_MAX 16
 
@@ -22,9 +22,18 @@ static const struct {
 #undef X
 };
 
-const char *halo_bringup_variant_name(unsigned variant) { return variants[variant].name; }
-const char *halo_bringup_stage_name(unsigned stage) { return stages[stage].name; }
-const char *halo_bringup_stage_title(unsigned stage) { return stages[stage].title; }
+const char *halo_bringup_variant_name(unsigned variant)
+{
+    return variants[variant].name;
+}
+const char *halo_bringup_stage_name(unsigned stage)
+{
+    return stages[stage].name;
+}
+const char *halo_bringup_stage_title(unsigned stage)
+{
+    return stages[stage].title;
+}
 
 const char *halo_bringup_outcome_name(enum halo_bringup_outcome outcome)
 {
@@ -111,9 +120,9 @@ static int run_cell(const struct halo_bringup_options *options, struct halo_brin
     fill_environment(variant, stage, env);
     const struct halo_child_options child = {
         .deadline_ms = options->stage_ms, .result = &word, .room = sizeof(word), .env = env, .speaks = true};
-    int error = halo_child_run(&child, argv, &outcome);
-    if (error)
-        return error;
+    int r = halo_child_run(&child, argv, &outcome);
+    if (r)
+        return r;
     judge(&matrix->cell[variant][stage], &outcome, &word);
     if (stage == HALO_BRINGUP_STAGE_OPEN && !matrix->runtime[0])
         snprintf(matrix->runtime, sizeof(matrix->runtime), "%.*s", (int)sizeof(word.runtime) - 1, word.runtime);
@@ -150,9 +159,9 @@ int halo_bringup_matrix_run(const struct halo_bringup_options *options, struct h
                                  : stages[needs(s)].title);
                 continue;
             }
-            int error = run_cell(options, ret, v, s);
-            if (error)
-                return error;
+            int r = run_cell(options, ret, v, s);
+            if (r)
+                return r;
             stuck = cell->outcome == HALO_BRINGUP_STUCK;
             if (progress)
                 fprintf(progress, "%s, %s: %s%s%s\n", variants[v].name, stages[s].title,

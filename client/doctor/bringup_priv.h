@@ -5,10 +5,10 @@
 #ifndef HALO_DOCTOR_BRINGUP_PRIV_H
 #define HALO_DOCTOR_BRINGUP_PRIV_H
 
-#include "child.h"
-
 #include <stdbool.h>
 #include <stdio.h>
+
+#include "child.h"
 
 /* VARIANT(ID, name, what is set: at most three) */
 #define HALO_BRINGUP_VARIANTS(X)                                                                                       \

@@ -1,9 +1,10 @@
 /* bringup_report.c: the matrix and what it comes to, as a page and as JSON. */
-#include "bringup_priv.h"
-
 #include <errno.h>
-#include <protocol/json_write.h>
 #include <string.h>
+
+#include <protocol/json_write.h>
+
+#include "bringup_priv.h"
 
 /* For a table: no bar, no line end. */
 static void put_cell_text(FILE *out, const char *text)
@@ -125,8 +126,8 @@ int halo_bringup_write_json(FILE *out, const struct halo_bringup_matrix *matrix,
     put_string(&w, "environment", rule->environment);
     put_string(&w, "source", rule->source);
     halo_json_object_end(&w);
-    int error = halo_json_line_end(&w);
-    bool written = !error && fwrite(w.at, 1, w.len, out) == w.len && fflush(out) == 0;
+    int r = halo_json_line_end(&w);
+    bool written = !r && fwrite(w.at, 1, w.len, out) == w.len && fflush(out) == 0;
     halo_json_finish(&w);
-    return error ? error : written ? 0 : -EIO;
+    return r ? r : written ? 0 : -EIO;
 }

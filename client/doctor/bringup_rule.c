@@ -46,8 +46,14 @@ static const struct halo_bringup_rule rules[] = {
 #undef RULE
 };
 
-size_t halo_bringup_rule_count(void) { return sizeof(rules) / sizeof(rules[0]); }
-const struct halo_bringup_rule *halo_bringup_rule_at(size_t index) { return &rules[index]; }
+size_t halo_bringup_rule_count(void)
+{
+    return sizeof(rules) / sizeof(rules[0]);
+}
+const struct halo_bringup_rule *halo_bringup_rule_at(size_t index)
+{
+    return &rules[index];
+}
 
 static bool holds(const struct halo_bringup_matrix *matrix, const struct halo_bringup_condition *condition)
 {

@@ -3,15 +3,15 @@
  * Uploads are made call by call; launches, graphs and decode steps go through the device as the engine's do, on a plan
  * whose logits are known exactly.
  */
-#include "bringup_priv.h"
-
-#include "tier_trial.h"
-
-#include <hip/hip.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <hip/hip.h>
+
+#include "bringup_priv.h"
+#include "tier_trial.h"
 
 #define N_COLS 256
 #define N_VOCAB 64
@@ -27,8 +27,14 @@ static double now_ms(void)
 }
 
 /* Small whole numbers, so that every sum is exact. */
-static double input_at(uint32_t row, uint32_t column) { return (double)((row * 31 + column * 17) % 23) - 11; }
-static double head_at(uint32_t row, uint32_t column) { return (double)((row * 13 + column * 29) % 19) - 9; }
+static double input_at(uint32_t row, uint32_t column)
+{
+    return (double)((row * 31 + column * 17) % 23) - 11;
+}
+static double head_at(uint32_t row, uint32_t column)
+{
+    return (double)((row * 13 + column * 29) % 19) - 9;
+}
 
 static double norm_at(uint32_t row, uint32_t column)
 {
@@ -102,7 +108,10 @@ static enum halo_doctor_failure zero_copy(struct halo_doctor_tier *tier)
     return halo_doctor_trip(tier, HALO_DOCTOR_ZERO_COPY);
 }
 
-static enum halo_doctor_failure graph(struct halo_doctor_tier *tier) { return decode(tier, 0, true); }
+static enum halo_doctor_failure graph(struct halo_doctor_tier *tier)
+{
+    return decode(tier, 0, true);
+}
 static enum halo_doctor_failure plain_decode(struct halo_doctor_tier *tier)
 {
     return decode(tier, decode_for_ms, false);

@@ -1,11 +1,11 @@
 /* check_device.c: is there a GPU, may we use it, which one is it? */
-#include "check_priv.h"
-#include "gpu.h"
-#include "lines.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "check_priv.h"
+#include "gpu.h"
+#include "lines.h"
 
 void halo_doctor_look_driver(struct halo_doctor_probe *probe, struct halo_doctor_finding *finding)
 {
@@ -35,7 +35,7 @@ static void group_name(struct halo_doctor_probe *probe, unsigned long gid, char 
     char *text = malloc(1 << 16);
     snprintf(ret, room, "%lu", gid);
     if (text && halo_doctor_probe_head(probe, text, 1 << 16, "/etc/group") > 0)
-        for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
+        for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
             char *name = strsep(&line, ":"), *number = NULL;
             if (line && strsep(&line, ":"))
                 number = line ? strsep(&line, ":") : NULL;

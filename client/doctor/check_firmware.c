@@ -1,14 +1,14 @@
 /* check_firmware.c: the two faults of this chip that hang it or make its memory fault: the save area that was sized too
  * small, and the scheduler's firmware.
  */
-#include "check_priv.h"
-#include "gpu.h"
-#include "lines.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+
+#include "check_priv.h"
+#include "gpu.h"
+#include "lines.h"
 
 /* The kernel's interface (include/uapi/drm/amdgpu_drm.h); its header is not always installed. */
 struct drm_info {
@@ -38,12 +38,13 @@ void halo_doctor_look_cwsr(struct halo_doctor_probe *probe, struct halo_doctor_f
     }
     bool is_fixed = halo_doctor_number_of(gpu.properties, "cwsr_size", &area) &&
                     halo_doctor_number_of(gpu.properties, "ctl_stack_size", &stack);
-    halo_doctor_finding_read(finding, "/sys/class/kfd/kfd/topology/nodes/%d/properties: cwsr_size %s%.0llu, "
-                                      "ctl_stack_size %s%.0llu",
+    halo_doctor_finding_read(finding,
+                             "/sys/class/kfd/kfd/topology/nodes/%d/properties: cwsr_size %s%.0llu, "
+                             "ctl_stack_size %s%.0llu",
                              gpu.node, area ? "" : "missing", (unsigned long long)area, stack ? "" : "missing",
                              (unsigned long long)stack);
-    bool is_off = halo_doctor_probe_number(probe, &enabled, "/sys/module/amdgpu/parameters/cwsr_enable") == 0 &&
-                  enabled == 0;
+    bool is_off =
+        halo_doctor_probe_number(probe, &enabled, "/sys/module/amdgpu/parameters/cwsr_enable") == 0 && enabled == 0;
     if (!is_fixed && is_off)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
                                 "This kernel sizes the GPU's register save area too small; amdgpu.cwsr_enable=0 "

@@ -1,11 +1,11 @@
 /* check_host.c: the machine around the GPU: who else uses it, clocks and power, IOMMU, containers, where models lie. */
-#include "check_priv.h"
-#include "gpu.h"
-#include "lines.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "check_priv.h"
+#include "gpu.h"
+#include "lines.h"
 
 void halo_doctor_look_iommu(struct halo_doctor_probe *probe, struct halo_doctor_finding *finding)
 {
@@ -152,7 +152,7 @@ void halo_doctor_look_container(struct halo_doctor_probe *probe, struct halo_doc
     uint64_t enforcing = 0, seccomp = 0;
     const char *engine = halo_doctor_probe_stat(probe, &st, "/run/.containerenv") == 0 ? "/run/.containerenv"
                          : halo_doctor_probe_stat(probe, &st, "/.dockerenv") == 0      ? "/.dockerenv"
-                                                                                        : NULL;
+                                                                                       : NULL;
     if (!engine) {
         halo_doctor_finding_read(finding, "/run/.containerenv, /.dockerenv: not there");
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "Not in a container.");

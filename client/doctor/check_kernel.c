@@ -1,11 +1,11 @@
 /* check_kernel.c: the kernel's version, whose driver it runs, and what is left over of old advice in its parameters. */
-#include "check_priv.h"
-#include "gpu.h"
-#include "lines.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "check_priv.h"
+#include "gpu.h"
+#include "lines.h"
 
 /* "6.17.0-19-generic": 6, 17, 0 and the distribution's 19. */
 struct version {

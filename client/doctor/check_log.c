@@ -1,11 +1,11 @@
 /* check_log.c: the kernel's log since the machine was started. */
-#include "check_priv.h"
-#include "gpu.h"
-#include "log.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "check_priv.h"
+#include "gpu.h"
+#include "log.h"
 
 #define LOG_BYTES (4 << 20) /* the kernel's own buffer is smaller; of a file, its end */
 

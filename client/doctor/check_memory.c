@@ -1,13 +1,13 @@
 /* check_memory.c: how much the GPU may use, what is carved out of it, whether the counters can be believed, and what
  * the machine does when memory is short.
  */
-#include "check_priv.h"
-#include "gpu.h"
-#include "lines.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "check_priv.h"
+#include "gpu.h"
+#include "lines.h"
 
 #define GIB (1024.0 * 1024 * 1024)
 #define PAGES_PER_GIB 262144
@@ -173,7 +173,7 @@ void halo_doctor_look_swap(struct halo_doctor_probe *probe, struct halo_doctor_f
     double size = 0, used = 0;
     int n = -1;
     if (text && halo_doctor_probe_head(probe, text, 1 << 15, "/proc/swaps") > 0)
-        for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL; n++) {
+        for (char *rest = text, *line; (line = strsep(&rest, "\n")); n++) {
             unsigned long long kib, used_kib;
             if (n < 0 || sscanf(line, "%*s %*s %llu %llu", &kib, &used_kib) != 2) {
                 n -= n >= 0; /* the heading, or no line of it */
@@ -188,9 +188,9 @@ void halo_doctor_look_swap(struct halo_doctor_probe *probe, struct halo_doctor_f
         return;
     }
     halo_doctor_finding_read(finding, "/proc/swaps: %.1f GiB, %.1f used", size / GIB, used / GIB);
-    bool is_never = halo_doctor_probe_word(probe, pages, sizeof pages, "/sys/kernel/mm/transparent_hugepage/enabled") ==
-                        0 &&
-                    strstr(pages, "[never]");
+    bool is_never =
+        halo_doctor_probe_word(probe, pages, sizeof pages, "/sys/kernel/mm/transparent_hugepage/enabled") == 0 &&
+        strstr(pages, "[never]");
     if (used > 1 * GIB)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
                                 "%.1f GiB are swapped out: memory is too short for what runs here, and MemAvailable "

@@ -4,7 +4,7 @@
 
 #include "checks.h"
 
-#define CHECK(id, title, stages, verdicts, source) \
+#define CHECK(id, title, stages, verdicts, source)                                                                     \
     void halo_doctor_look_##id(struct halo_doctor_probe *probe, struct halo_doctor_finding *finding);
 #include "check.def"
 #undef CHECK

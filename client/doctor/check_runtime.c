@@ -1,13 +1,13 @@
 /* check_runtime.c: the HIP runtime that would be opened, the kernels for the chip, the environment. By reading alone:
  * nothing is loaded here, the tiers do that.
  */
-#include "check_priv.h"
-#include "gpu.h"
-#include "lines.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "check_priv.h"
+#include "gpu.h"
+#include "lines.h"
 
 #define ENVIRONMENT_BYTES (1 << 20)
 
@@ -62,7 +62,7 @@ static bool parse_library(const char *name, struct release *ret)
 /* The runtime in a folder of libraries: by the file that its package wrote, else by the library's own name. */
 static bool look_in(struct halo_doctor_probe *probe, const char *dir, struct release *ret)
 {
-    char (*names)[HALO_DOCTOR_NAME_BYTES] = calloc(4096, sizeof *names), text[64];
+    char(*names)[HALO_DOCTOR_NAME_BYTES] = calloc(4096, sizeof *names), text[64];
     long n = names ? halo_doctor_probe_list(probe, names, 4096, "%s", dir) : 0;
     bool found = false, is_there = false;
     for (long i = 0; i < n && !found; i++) {
@@ -87,7 +87,7 @@ static bool look_in(struct halo_doctor_probe *probe, const char *dir, struct rel
 /* A list of folders, one after the other between these separators. In place. */
 static bool look_in_list(struct halo_doctor_probe *probe, char *list, const char *separators, struct release *ret)
 {
-    for (char *rest = list, *dir; (dir = strsep(&rest, separators)) != NULL;)
+    for (char *rest = list, *dir; (dir = strsep(&rest, separators));)
         if (dir[0] == '/' && look_in(probe, dir, ret))
             return true;
     return false;
@@ -121,7 +121,7 @@ static bool find_named(struct halo_doctor_probe *probe, struct release *ret)
 static bool find_runtime(struct halo_doctor_probe *probe, struct release *ret)
 {
     static const char *const dirs[] = {"/opt/rocm/lib", "/opt/rocm/lib64", "/usr/lib64", "/usr/lib/x86_64-linux-gnu",
-                                       "/usr/lib", "/usr/local/lib"};
+                                       "/usr/lib",      "/usr/local/lib"};
     char names[64][HALO_DOCTOR_NAME_BYTES], dir[HALO_DOCTOR_PATH_BYTES];
     if (probe->hip_lib)
         return find_named(probe, ret);

@@ -2,12 +2,12 @@
  *
  * All from text: the list of mounts names a folder's device, the device's own folder says whether it turns.
  */
-#include "check_priv.h"
-#include "mounts.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "check_priv.h"
+#include "mounts.h"
 
 #define MOUNTS_BYTES (1 << 18)
 #define TEXT_BYTES (1 << 17)
@@ -48,7 +48,7 @@ static bool is_there(struct halo_doctor_probe *probe, const char *dir)
 static bool dir_of_config(struct halo_doctor_probe *probe, char *text, char *ret, size_t room)
 {
     bool is_models = false;
-    for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
         char *value = strchr(line, '='), *remark = strstr(line, " ;");
         line += strspn(line, " \t");
         if (line[0] == '[')
@@ -106,7 +106,9 @@ void halo_doctor_look_storage(struct halo_doctor_probe *probe, struct halo_docto
     }
     int rotational = turns(probe, device);
     halo_doctor_finding_read(finding, "%s lies on %s (%s%s)", dir, device, type,
-                             rotational > 0 ? ", rotational" : rotational == 0 ? ", not rotational" : "");
+                             rotational > 0    ? ", rotational"
+                             : rotational == 0 ? ", not rotational"
+                                               : "");
     if (is_network(type))
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
                                 "The models lie on a network (%s): a load takes as long as that does, and one that "

@@ -5,8 +5,6 @@
  * they hold no handle of the report's. (child.h runs one child at a time: two dozen of them behind a stuck driver would
  * take a deadline each.)
  */
-#include "check_priv.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,6 +16,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "check_priv.h"
 
 #define REAP_MS 2000 /* what killed children get to go; on a machine that is busy they need it */
 
@@ -176,8 +176,8 @@ static void conclude(struct desk *desk, const struct run *run, const struct halo
     if (desk->at[0])
         halo_doctor_finding_read(finding, "%s: no answer", desk->at);
     if (run->was_killed && run->pid > 0) {
-        finding->stages = HALO_DOCTOR_STAGE_OPEN | HALO_DOCTOR_STAGE_LOAD | HALO_DOCTOR_STAGE_LAUNCH |
-                          HALO_DOCTOR_STAGE_STEP;
+        finding->stages =
+            HALO_DOCTOR_STAGE_OPEN | HALO_DOCTOR_STAGE_LOAD | HALO_DOCTOR_STAGE_LAUNCH | HALO_DOCTOR_STAGE_STEP;
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
                                 "It did not end within %d ms and cannot be killed: the driver behind that file is "
                                 "stuck. `journalctl -k` has its last words; only a restart of the machine frees it.",

@@ -95,7 +95,10 @@ void halo_child_result(struct halo_child_port *port, const void *data, size_t n_
     }
 }
 
-struct halo_child_port halo_child_port_inherited(void) { return (struct halo_child_port){HALO_CHILD_PORT_FD}; }
+struct halo_child_port halo_child_port_inherited(void)
+{
+    return (struct halo_child_port){HALO_CHILD_PORT_FD};
+}
 
 static void change_environment(const char *const *env)
 {
@@ -355,14 +358,14 @@ static int start(const struct halo_child_options *options, int (*fn)(struct halo
     int port[2], errors[2];
     *ret =
         (struct halo_child_outcome){.end = HALO_CHILD_EXITED, .status = NOT_RUN, .deadline_ms = options->deadline_ms};
-    int error = make_pipe(port);
-    if (error)
-        return error;
-    error = make_pipe(errors);
-    if (error) {
+    int r = make_pipe(port);
+    if (r)
+        return r;
+    r = make_pipe(errors);
+    if (r) {
         close(port[0]);
         close(port[1]);
-        return error;
+        return r;
     }
     signal(SIGCHLD, SIG_DFL); /* who started this program may have had it ignored: then nothing could be waited for */
     const bool raw = argv && !options->speaks;
@@ -376,13 +379,13 @@ static int start(const struct halo_child_options *options, int (*fn)(struct halo
             run_program(options, port[1], argv);
         _exit(fn(&speaks, ud));
     }
-    error = pid < 0 ? -errno : 0;
+    r = pid < 0 ? -errno : 0;
     close(port[1]);
     close(errors[1]);
-    if (error) {
+    if (r) {
         close(port[0]);
         close(errors[0]);
-        return error;
+        return r;
     }
     setpgid(pid, pid); /* in both, so that neither has to wait for the other */
     struct child child = {.pid = pid,

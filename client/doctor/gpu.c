@@ -1,11 +1,11 @@
 /* gpu.c: which of the machine's GPUs is meant. */
 #include "gpu.h"
 
-#include "lines.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "lines.h"
 
 #define NODES "/sys/class/kfd/kfd/topology/nodes"
 #define VENDOR_AMD 0x1002

@@ -1,13 +1,13 @@
 /* main.c: halo-doctor: why does it not work on this machine? See halo-doctor(1). */
-#include "bringup.h"
-#include "checks.h"
-#include "options.h"
-#include "tiers.h"
-
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "bringup.h"
+#include "checks.h"
+#include "options.h"
+#include "tiers.h"
 
 /* A standard handle that is closed would be the next pipe's. False: there is nowhere to report to. */
 static bool open_handles(void)

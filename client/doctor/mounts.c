@@ -31,7 +31,7 @@ bool halo_doctor_mount_of(char *text, const char *path, char *ret_type, size_t t
                           size_t device_room)
 {
     size_t best = 0;
-    for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
         char *point = NULL, *dash = strstr(line, " - ");
         for (int i = 0; i < 5 && line; i++)
             point = strsep(&line, " ");

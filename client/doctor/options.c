@@ -7,35 +7,40 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const struct option longs[] = {
-    {"sysroot", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},
-    {"markdown", no_argument, NULL, 'k'},      {"checks-only", no_argument, NULL, 'c'},
-    {"tier", required_argument, NULL, 't'},    {"hip-lib", required_argument, NULL, 'l'},
-    {"engine", required_argument, NULL, 'e'},  {"model", required_argument, NULL, 'm'},
-    {"quick", no_argument, NULL, 'q'},         {"wait-ms", required_argument, NULL, 'w'},
-    {"from-tier", required_argument, NULL, 'f'},
-    {"tier-ms", required_argument, NULL, 'd'},
-    {"version", no_argument, NULL, 'v'},       {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+static const struct option longs[] = {{"sysroot", required_argument, NULL, 's'},
+                                      {"json", no_argument, NULL, 'j'},
+                                      {"markdown", no_argument, NULL, 'k'},
+                                      {"checks-only", no_argument, NULL, 'c'},
+                                      {"tier", required_argument, NULL, 't'},
+                                      {"hip-lib", required_argument, NULL, 'l'},
+                                      {"engine", required_argument, NULL, 'e'},
+                                      {"model", required_argument, NULL, 'm'},
+                                      {"quick", no_argument, NULL, 'q'},
+                                      {"wait-ms", required_argument, NULL, 'w'},
+                                      {"from-tier", required_argument, NULL, 'f'},
+                                      {"tier-ms", required_argument, NULL, 'd'},
+                                      {"version", no_argument, NULL, 'v'},
+                                      {"help", no_argument, NULL, 'h'},
+                                      {NULL, 0, NULL, 0}};
 
 static void usage(FILE *out)
 {
-    fputs(
-        "usage: halo-doctor [OPTION...]\n"
-        "       halo-doctor bringup [OPTION...]\n"
-        "options: --sysroot DIR   read /sys, /proc, /dev, /etc and the like below DIR\n"
-        "         --json          a JSON object a line: each finding, then the summary\n"
-        "         --markdown      a page\n"
-        "         --checks-only   what can be read, without the tiers\n"
-        "         --tier N        the tiers up to N (0 to 7); all without it\n"
-        "         --quick         the checks and tier 0: the GPU is not touched\n"
-        "         --wait-ms N     for all checks together (2000)\n"
-        "         --from-tier N   without the tiers below N\n"
-        "         --tier-ms N     for each tier, instead of 2000 to 120000\n"
-        "         --hip-lib PATH  the HIP runtime\n"
-        "         --engine PATH   halod-engine, for tier 7\n"
-        "         --model FILE    the model of tier 7\n"
-        "exit status: 0 nothing failed, 1 something did, 2 it could not be run\n",
-        out);
+    fputs("usage: halo-doctor [OPTION...]\n"
+          "       halo-doctor bringup [OPTION...]\n"
+          "options: --sysroot DIR   read /sys, /proc, /dev, /etc and the like below DIR\n"
+          "         --json          a JSON object a line: each finding, then the summary\n"
+          "         --markdown      a page\n"
+          "         --checks-only   what can be read, without the tiers\n"
+          "         --tier N        the tiers up to N (0 to 7); all without it\n"
+          "         --quick         the checks and tier 0: the GPU is not touched\n"
+          "         --wait-ms N     for all checks together (2000)\n"
+          "         --from-tier N   without the tiers below N\n"
+          "         --tier-ms N     for each tier, instead of 2000 to 120000\n"
+          "         --hip-lib PATH  the HIP runtime\n"
+          "         --engine PATH   halod-engine, for tier 7\n"
+          "         --model FILE    the model of tier 7\n"
+          "exit status: 0 nothing failed, 1 something did, 2 it could not be run\n",
+          out);
 }
 
 static int wrong(const char *what, const char *value)
@@ -106,8 +111,7 @@ int halo_doctor_options_read(int argc, char **argv, struct halo_doctor_options *
             break;
         case 'v': puts("halo-doctor " HALO_VERSION); return HALO_DOCTOR_OPTIONS_DONE;
         case 'h': usage(stdout); return HALO_DOCTOR_OPTIONS_DONE;
-        default:
-            return wrong("unknown option or no value", argv[optind - 1]);
+        default: return wrong("unknown option or no value", argv[optind - 1]);
         }
     }
     if (optind < argc)

@@ -13,12 +13,12 @@ struct halo_doctor_options {
     const char *engine;  /* halod-engine for tier 7; NULL: beside this program */
     const char *model;   /* the model of tier 7; NULL: looked for */
     enum halo_doctor_form form;
-    bool checks_only;    /* no tiers */
-    bool quick;          /* checks and tier 0: the GPU is not touched */
-    int wait_ms;         /* for all checks together */
-    int tier_ms;         /* for each tier; 0: as each needs */
-    int first_tier;      /* those below are not run, and not asked for */
-    int last_tier;       /* the highest tier that is run: 0 to HALO_DOCTOR_LAST_TIER */
+    bool checks_only; /* no tiers */
+    bool quick;       /* checks and tier 0: the GPU is not touched */
+    int wait_ms;      /* for all checks together */
+    int tier_ms;      /* for each tier; 0: as each needs */
+    int first_tier;   /* those below are not run, and not asked for */
+    int last_tier;    /* the highest tier that is run: 0 to HALO_DOCTOR_LAST_TIER */
 };
 
 enum { HALO_DOCTOR_OPTIONS_RUN, HALO_DOCTOR_OPTIONS_DONE, HALO_DOCTOR_OPTIONS_WRONG };

@@ -1,8 +1,6 @@
 /* probe.c: bounded reads below a sysroot. */
 #include "probe.h"
 
-#include "lines.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAX_ENTRIES 8192     /* of a folder that are looked at */
+#include "lines.h"
+
+#define MAX_ENTRIES 8192      /* of a folder that are looked at */
 #define MAX_RECORDS (1 << 20) /* of the kernel's log */
 #define RECORD_BYTES 8192     /* the longest record */
 
@@ -36,20 +36,20 @@ static int open_below(const struct halo_doctor_probe *probe, const char *path, i
     if (flags & O_PATH)
         how.flags &= O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY;
     long fd = syscall(SYS_openat2, root, path, &how, sizeof how);
-    int error = fd < 0 ? errno : 0;
+    int r = fd < 0 ? errno : 0;
     close(root);
-    if (error == ENOSYS || error == EPERM || error == E2BIG) {
+    if (r == ENOSYS || r == EPERM || r == E2BIG) {
         if ((size_t)snprintf(whole, sizeof whole, "%s%s", probe->sysroot, path) >= sizeof whole)
             return -ENAMETOOLONG;
         fd = open(whole, flags);
-        error = fd < 0 ? errno : 0;
+        r = fd < 0 ? errno : 0;
     }
-    return error ? -error : (int)fd;
+    return r ? -r : (int)fd;
 }
 
 /* The path in the parent's sight, for as long as the read takes. */
-__attribute__((format(printf, 2, 0)))
-static int path_begin(struct halo_doctor_probe *probe, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static int path_begin(struct halo_doctor_probe *probe, const char *format,
+                                                            va_list args)
 {
     int n = vsnprintf(probe->at, HALO_DOCTOR_PATH_BYTES, format, args);
     return n < 0 || n >= HALO_DOCTOR_PATH_BYTES ? -ENAMETOOLONG : 0;
@@ -96,9 +96,8 @@ static long read_all(struct halo_doctor_probe *probe, char *buf, size_t room, bo
 
 /* ---- files ---- */
 
-__attribute__((format(printf, 5, 0)))
-static long read_path(struct halo_doctor_probe *probe, char *buf, size_t room, bool head, const char *format,
-                      va_list args)
+__attribute__((format(printf, 5, 0))) static long read_path(struct halo_doctor_probe *probe, char *buf, size_t room,
+                                                            bool head, const char *format, va_list args)
 {
     long n = path_begin(probe, format, args);
     n = n < 0 ? n : read_all(probe, buf, room, head);
@@ -282,10 +281,10 @@ int halo_doctor_probe_link(struct halo_doctor_probe *probe, char *buf, size_t ro
     if (fd < 0)
         return fd;
     ssize_t n = readlinkat(fd, "", buf, room - 1);
-    int error = n < 0 ? errno : 0;
+    int r = n < 0 ? errno : 0;
     close(fd);
     buf[n < 0 ? 0 : n] = '\0';
-    return error == ENOENT ? -EINVAL : -error; /* ENOENT: it is no link */
+    return r == ENOENT ? -EINVAL : -r; /* ENOENT: it is no link */
 }
 
 /* ---- folders ---- */
@@ -306,7 +305,7 @@ long halo_doctor_probe_list(struct halo_doctor_probe *probe, char (*names)[HALO_
     va_end(args);
     fd = fd < 0 ? fd : open_below(probe, probe->at, O_RDONLY | O_DIRECTORY);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    for (size_t seen = 0; dir && n < max && seen < MAX_ENTRIES && (entry = readdir(dir)) != NULL; seen++)
+    for (size_t seen = 0; dir && n < max && seen < MAX_ENTRIES && (entry = readdir(dir)); seen++)
         if (entry->d_name[0] != '.' && strlen(entry->d_name) < HALO_DOCTOR_NAME_BYTES)
             strcpy(names[n++], entry->d_name);
     if (dir)

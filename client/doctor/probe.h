@@ -8,9 +8,9 @@
 #ifndef HALO_DOCTOR_PROBE_H
 #define HALO_DOCTOR_PROBE_H
 
-#include "report.h"
-
 #include <sys/stat.h>
+
+#include "report.h"
 
 #define HALO_DOCTOR_PATH_BYTES 512
 #define HALO_DOCTOR_NAME_BYTES 64

@@ -59,8 +59,8 @@ static void clean(char *text, bool was_cut)
     *to = '\0';
 }
 
-__attribute__((format(printf, 4, 0)))
-static void put(char *text, size_t room, size_t from, const char *format, va_list args)
+__attribute__((format(printf, 4, 0))) static void put(char *text, size_t room, size_t from, const char *format,
+                                                      va_list args)
 {
     int n = vsnprintf(text + from, room - from, format, args);
     clean(text + from, n < 0 || (size_t)n >= room - from);

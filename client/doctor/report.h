@@ -24,7 +24,7 @@ enum halo_doctor_stage {
 };
 
 struct halo_doctor_finding {
-    char id[32];      /* "cwsr", "tier3": a word that scripts rely on */
+    char id[32]; /* "cwsr", "tier3": a word that scripts rely on */
     char title[80];
     enum halo_doctor_verdict verdict;
     unsigned stages;  /* enum halo_doctor_stage */
@@ -43,7 +43,7 @@ struct halo_doctor_report {
     enum halo_doctor_form form;
     FILE *out; /* where each finding is written as it is done; NULL: nowhere */
     uint64_t began_ns;
-    int error; /* -ENOMEM: findings were lost; else what the stream said */
+    int error;                       /* -ENOMEM: findings were lost; else what the stream said */
     struct halo_doctor_finding lost; /* stands in for one that there was no memory for */
 };
 
@@ -65,8 +65,8 @@ __attribute__((format(printf, 2, 3))) void halo_doctor_finding_read(struct halo_
                                                                     const char *format, ...);
 /* The verdict and its sentence. The last one said stands. */
 __attribute__((format(printf, 3, 4))) void halo_doctor_finding_say(struct halo_doctor_finding *finding,
-                                                                   enum halo_doctor_verdict verdict,
-                                                                   const char *format, ...);
+                                                                   enum halo_doctor_verdict verdict, const char *format,
+                                                                   ...);
 
 /* Takes its time, unless it has one. */
 void halo_doctor_finding_end(struct halo_doctor_finding *finding);

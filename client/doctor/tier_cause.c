@@ -1,7 +1,7 @@
 /* tier_cause.c: tier_cause.def as a table. Pure. */
-#include "tier_priv.h"
-
 #include <string.h>
+
+#include "tier_priv.h"
 
 enum { HANG = HALO_DOCTOR_HANG, ERROR = HALO_DOCTOR_ERROR, WRONG = HALO_DOCTOR_WRONG, CRASH = HALO_DOCTOR_CRASH };
 #define ON(tier) (1u << (tier))
@@ -13,8 +13,14 @@ static const struct halo_doctor_cause causes[] = {
 #undef CAUSE
 };
 
-size_t halo_doctor_cause_count(void) { return sizeof(causes) / sizeof(causes[0]); }
-const struct halo_doctor_cause *halo_doctor_cause_at(size_t index) { return &causes[index]; }
+size_t halo_doctor_cause_count(void)
+{
+    return sizeof(causes) / sizeof(causes[0]);
+}
+const struct halo_doctor_cause *halo_doctor_cause_at(size_t index)
+{
+    return &causes[index];
+}
 
 const struct halo_doctor_cause *halo_doctor_cause_find(unsigned tier, enum halo_doctor_failure failure,
                                                        const char *phase, const char *what)

@@ -3,9 +3,9 @@
  * Inputs and weights are such that every product and sum is exact in f32 whatever the order, also after the decode
  * kernels have rounded a row to int8: a matrix product that is off by one bit of one weight is seen.
  */
-#include "tier_trial.h"
-
 #include <math.h>
+
+#include "tier_trial.h"
 
 #define N_COLS 256
 #define N_ROWS 136  /* more than a block of the GEMM has columns, and no multiple of it */
@@ -33,11 +33,20 @@ static double norm_at(uint32_t row, uint32_t column)
     return 0.5 + column % 7 * 0.25;
 }
 
-static double q8_at(uint32_t row, uint32_t column) { return ((double)(hash(row + 77, column) % 255) - 127) / 64; }
-static double f16_at(uint32_t row, uint32_t column) { return (double)(hash(row + 7777, column) % 31) - 15; }
+static double q8_at(uint32_t row, uint32_t column)
+{
+    return ((double)(hash(row + 77, column) % 255) - 127) / 64;
+}
+static double f16_at(uint32_t row, uint32_t column)
+{
+    return (double)(hash(row + 7777, column) % 31) - 15;
+}
 
 /* Written so that a NaN is far. */
-static bool near(double have, double want, double size) { return fabs(have - want) <= 1e-5 * size + 1e-30; }
+static bool near(double have, double want, double size)
+{
+    return fabs(have - want) <= 1e-5 * size + 1e-30;
+}
 
 static enum halo_doctor_failure wrong(struct halo_doctor_tier *tier, const char *kernel, uint32_t row, uint32_t column,
                                       double have, double want)

@@ -1,13 +1,13 @@
 /* tier_driver.c: tier 0: the kernel's driver has a GPU and the user may open its devices. Reads below the sysroot. */
-#include "gpu.h"
-#include "probe.h"
-#include "tier_priv.h"
-
 #include <errno.h>
 #include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "gpu.h"
+#include "probe.h"
+#include "tier_priv.h"
 
 #define NODES "/sys/class/kfd/kfd/topology/nodes"
 
@@ -31,9 +31,9 @@ static enum halo_doctor_failure open_device(struct halo_doctor_tier *tier, struc
                                             const char *path)
 {
     halo_doctor_tier_phase(tier, "opening %s", path);
-    int error = halo_doctor_probe_open(probe, "%s", path);
-    if (error)
-        return cannot_open(tier, probe, path, error);
+    int r = halo_doctor_probe_open(probe, "%s", path);
+    if (r)
+        return cannot_open(tier, probe, path, r);
     halo_doctor_finding_read(tier->finding, "%s = opened", path);
     return HALO_DOCTOR_FINE;
 }

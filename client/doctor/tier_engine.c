@@ -3,14 +3,10 @@
  * The engine is the program itself, driven over its standard streams as the daemon drives it. It has a deadline of its
  * own for the GPU, shorter than the tier's, so that its sentence is heard. It dies with the tier's process group.
  */
-#include "tier_priv.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
-#include <protocol/line.h>
-#include <protocol/message.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -19,6 +15,11 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <protocol/line.h>
+#include <protocol/message.h>
+
+#include "tier_priv.h"
 
 #define MODEL_FILE "fable-Q4_K_M.gguf"
 #define MODEL_BYTES 4792416
@@ -98,15 +99,15 @@ static enum halo_doctor_failure start_engine(struct engine *engine, const char *
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
-    int error = posix_spawn(&engine->pid, path, &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+    int r = posix_spawn(&engine->pid, path, &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(to[0]);
     close(from[1]);
     engine->to = to[1];
     engine->from = from[0];
     halo_line_init(&engine->lines, LINE_BYTES);
-    return error ? halo_doctor_tier_fail(engine->tier, HALO_DOCTOR_ERROR, "%s cannot be run: %s", path, strerror(error))
-                 : HALO_DOCTOR_FINE;
+    return r ? halo_doctor_tier_fail(engine->tier, HALO_DOCTOR_ERROR, "%s cannot be run: %s", path, strerror(r))
+             : HALO_DOCTOR_FINE;
 }
 
 /* What became of an engine that closed its output. */
@@ -122,8 +123,8 @@ static enum halo_doctor_failure engine_ended(struct engine *engine)
 
 static enum halo_doctor_failure next_line(struct engine *engine, const char **ret_line, size_t *ret_len)
 {
-    int error;
-    while ((error = halo_line_next(&engine->lines, ret_line, ret_len)) == HALO_LINE_E_MORE) {
+    int r;
+    while ((r = halo_line_next(&engine->lines, ret_line, ret_len)) == HALO_LINE_E_MORE) {
         char *at;
         size_t room;
         if (halo_line_reserve(&engine->lines, 65536, &at, &room) < 0)
@@ -133,23 +134,23 @@ static enum halo_doctor_failure next_line(struct engine *engine, const char **re
             return engine_ended(engine);
         halo_line_commit(&engine->lines, n > 0 ? (size_t)n : 0);
     }
-    return error ? halo_doctor_tier_fail(engine->tier, HALO_DOCTOR_ERROR, "a line of the engine is too long")
-                 : HALO_DOCTOR_FINE;
+    return r ? halo_doctor_tier_fail(engine->tier, HALO_DOCTOR_ERROR, "a line of the engine is too long")
+             : HALO_DOCTOR_FINE;
 }
 
 static enum halo_doctor_failure send(struct engine *engine, const struct halo_msg *msg)
 {
     struct halo_json w;
     halo_json_init(&w);
-    int error = halo_msg_encode(&w, msg);
-    for (size_t at = 0; !error && at < w.len;) {
+    int r = halo_msg_encode(&w, msg);
+    for (size_t at = 0; !r && at < w.len;) {
         ssize_t n = write(engine->to, w.at + at, w.len - at);
         if (n < 0 && errno != EINTR)
             break;
         at += n > 0 ? (size_t)n : 0;
     }
     halo_json_finish(&w);
-    return error ? halo_doctor_tier_fail(engine->tier, HALO_DOCTOR_ERROR, "no memory for a request") : HALO_DOCTOR_FINE;
+    return r ? halo_doctor_tier_fail(engine->tier, HALO_DOCTOR_ERROR, "no memory for a request") : HALO_DOCTOR_FINE;
 }
 
 /* Divergence of ten tokens and one bucket for all others: the recorded distribution against the engine's. */

@@ -1,10 +1,10 @@
 /* tier_memory.c: tier 3, and the uploads of bringup: memory on the GPU, filled from the host and read back. */
-#include "tier_priv.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "tier_priv.h"
 
 #define PIECE_BYTES (256ul << 20)
 #define SHARE_OF_FREE 8 /* a small GPU is not filled: both sides of a pinned copy may come out of the same memory */
@@ -28,7 +28,10 @@ static double now_s(void)
 }
 
 /* Another number at each place, so that a page in the wrong place is seen. */
-static uint64_t number_at(size_t i, uint64_t seed) { return (i + seed) * 0x9e3779b97f4a7c15u; }
+static uint64_t number_at(size_t i, uint64_t seed)
+{
+    return (i + seed) * 0x9e3779b97f4a7c15u;
+}
 
 static enum halo_doctor_failure copy(struct halo_doctor_tier *tier, const struct trip *trip, bool up)
 {
@@ -39,10 +42,10 @@ static enum halo_doctor_failure copy(struct halo_doctor_tier *tier, const struct
              up ? "from" : "to", path_names[trip->path]);
     halo_doctor_tier_phase(tier, "%s", what);
     double begin = now_s();
-    int error = up ? api->MemcpyAsync(trip->device, from, trip->n_bytes,
-                                      trip->seen ? HIP_COPY_ON_DEVICE : HIP_COPY_TO_DEVICE, stream)
-                   : api->MemcpyAsync(trip->host, trip->device, trip->n_bytes, HIP_COPY_TO_HOST, stream);
-    enum halo_doctor_failure failure = halo_doctor_tier_hip(tier, error, what);
+    int r = up ? api->MemcpyAsync(trip->device, from, trip->n_bytes,
+                                  trip->seen ? HIP_COPY_ON_DEVICE : HIP_COPY_TO_DEVICE, stream)
+               : api->MemcpyAsync(trip->host, trip->device, trip->n_bytes, HIP_COPY_TO_HOST, stream);
+    enum halo_doctor_failure failure = halo_doctor_tier_hip(tier, r, what);
     if (!failure)
         failure = halo_doctor_runtime_drain(tier, trip->runtime, what);
     if (!failure)
@@ -95,11 +98,11 @@ static enum halo_doctor_failure take_host(struct halo_doctor_tier *tier, struct 
                                                   trip->n_bytes >> 20);
     }
     unsigned kind = trip->path == HALO_DOCTOR_PINNED ? HIP_HOST_COHERENT : HIP_HOST_NON_COHERENT; /* as weights lie */
-    int error = api->HostMalloc(&host, trip->n_bytes, HIP_HOST_MAPPED | kind);
-    if (!error && trip->path == HALO_DOCTOR_ZERO_COPY)
-        error = api->HostGetDevicePointer(&trip->seen, host, 0);
+    int r = api->HostMalloc(&host, trip->n_bytes, HIP_HOST_MAPPED | kind);
+    if (!r && trip->path == HALO_DOCTOR_ZERO_COPY)
+        r = api->HostGetDevicePointer(&trip->seen, host, 0);
     trip->host = host;
-    return halo_doctor_tier_hip(tier, error, "taking pinned memory");
+    return halo_doctor_tier_hip(tier, r, "taking pinned memory");
 }
 
 static enum halo_doctor_failure go(struct halo_doctor_tier *tier, struct trip *trip, enum halo_doctor_path path)

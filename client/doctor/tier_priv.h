@@ -6,10 +6,10 @@
 #ifndef HALO_DOCTOR_TIER_PRIV_H
 #define HALO_DOCTOR_TIER_PRIV_H
 
+#include <hip/api.h>
+
 #include "child.h"
 #include "options.h"
-
-#include <hip/api.h>
 
 /* How something failed. Bits, so that a rule can name several. */
 enum halo_doctor_failure {
@@ -31,8 +31,9 @@ struct halo_doctor_tier {
 };
 
 /* Says what happened and returns `failure`. */
-__attribute__((format(printf, 3, 4))) enum halo_doctor_failure
-halo_doctor_tier_fail(struct halo_doctor_tier *tier, enum halo_doctor_failure failure, const char *format, ...);
+__attribute__((format(printf, 3, 4))) enum halo_doctor_failure halo_doctor_tier_fail(struct halo_doctor_tier *tier,
+                                                                                     enum halo_doctor_failure failure,
+                                                                                     const char *format, ...);
 /* Tells the phase. The text is a gerund: "uploading 256 MiB from pinned memory". */
 #define halo_doctor_tier_phase(tier, ...) halo_child_phase((tier)->port, __VA_ARGS__)
 /* FINE for 0, else an ERROR "what: name (number)". */

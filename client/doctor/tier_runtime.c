@@ -1,11 +1,12 @@
 /* tier_runtime.c: tiers 1 and 2: the HIP runtime is there and sees the GPU; it initialises, and has the kernels. */
-#include "tier_priv.h"
-
-#include <hip/hip.h>
-#include <kernels/device.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#include <hip/hip.h>
+#include <kernels/device.h>
+
+#include "tier_priv.h"
 
 #define GPUS_MAX 16
 #define PAUSE_NS 50000 /* of the first look at an event; each is longer than the one before */
@@ -88,15 +89,15 @@ enum halo_doctor_failure halo_doctor_tier_sees(struct halo_doctor_tier *tier)
 enum halo_doctor_failure halo_doctor_runtime_drain(struct halo_doctor_tier *tier, struct halo_doctor_runtime *runtime,
                                                    const char *what)
 {
-    int error = runtime->api.EventRecord(runtime->event, runtime->stream);
-    if (error)
-        return halo_doctor_tier_hip(tier, error, what);
-    for (long pause_ns = PAUSE_NS; (error = runtime->api.EventQuery(runtime->event)) == HIP_ERROR_NOT_READY;) {
+    int r = runtime->api.EventRecord(runtime->event, runtime->stream);
+    if (r)
+        return halo_doctor_tier_hip(tier, r, what);
+    for (long pause_ns = PAUSE_NS; (r = runtime->api.EventQuery(runtime->event)) == HIP_ERROR_NOT_READY;) {
         nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
         pause_ns += pause_ns / 16; /* what is waited for is at most that much older when it is seen */
         pause_ns = pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
     }
-    return halo_doctor_tier_hip(tier, error, what);
+    return halo_doctor_tier_hip(tier, r, what);
 }
 
 enum halo_doctor_failure halo_doctor_runtime_open(struct halo_doctor_tier *tier, struct halo_doctor_runtime *ret)
@@ -133,9 +134,9 @@ static enum halo_doctor_failure load_kernels(struct halo_doctor_tier *tier)
     struct halo_device_info info;
     const struct halo_device_options options = {.library = tier->options->hip_lib};
     halo_doctor_tier_phase(tier, "loading the kernels");
-    int error = halo_device_hip()->open(&device, &options, reason);
-    if (error)
-        return halo_doctor_tier_device(tier, error, reason);
+    int r = halo_device_hip()->open(&device, &options, reason);
+    if (r)
+        return halo_doctor_tier_device(tier, r, reason);
     halo_device_hip()->describe(device, &info);
     halo_doctor_finding_read(tier->finding, "device = %s", info.detail);
     halo_doctor_finding_read(tier->finding, "memory = %.1f GiB, %.1f free", (double)info.memory_bytes / 0x1p30,

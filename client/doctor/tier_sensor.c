@@ -1,12 +1,12 @@
 /* tier_sensor.c: clock, power and load of the GPU, from its driver's files. Below the sysroot; a file that is not there
  * is left out. The reads may block in the kernel: in a child only. */
-#include "gpu.h"
-#include "tier_priv.h"
-
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "gpu.h"
+#include "tier_priv.h"
 
 static bool read_text(const char *path, char *ret, size_t room)
 {
@@ -33,7 +33,7 @@ static void find_hwmon(struct halo_doctor_sensor *sensor, const char *card)
     double number;
     snprintf(folder, sizeof(folder), "%.300s/hwmon", card);
     DIR *dir = opendir(folder);
-    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
         if (strncmp(entry->d_name, "hwmon", 5) != 0)
             continue;
         snprintf(sensor->clock, sizeof(sensor->clock), "%s/%.64s/freq1_input", folder, entry->d_name);

@@ -5,13 +5,14 @@
  * this project's own copy and matrix kernels. A size that takes too long is not followed by a larger one, so that an
  * emulated GPU ends as well.
  */
-#include "tier_trial.h"
-
-#include <hip/hip.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#include <hip/hip.h>
+
+#include "tier_trial.h"
 
 #define LOOK_NS 20000000
 #define ENOUGH_S 0.3              /* of runs of one size */
@@ -59,7 +60,10 @@ static double flop_of(const struct size *size)
     return 2.0 * size->n_rows * size->n_weights * size->n_cols * size->n_products;
 }
 
-static double some_number(uint32_t row, uint32_t column) { return (double)((row * 7 + column * 3) % 5) - 2; }
+static double some_number(uint32_t row, uint32_t column)
+{
+    return (double)((row * 7 + column * 3) % 5) - 2;
+}
 
 static void build(struct halo_doctor_trial *trial, struct halo_doctor_tier *tier, const struct size *size)
 {
@@ -118,9 +122,9 @@ static enum halo_doctor_failure measure_bytes(struct halo_doctor_tier *tier, dou
     struct halo_device_info info;
     char reason[HALO_DEVICE_REASON] = "";
     halo_doctor_tier_phase(tier, "opening the device");
-    int error = halo_device_hip()->open(&device, &options, reason);
-    if (error)
-        return halo_doctor_tier_device(tier, error, reason);
+    int r = halo_device_hip()->open(&device, &options, reason);
+    if (r)
+        return halo_doctor_tier_device(tier, r, reason);
     halo_device_hip()->describe(device, &info);
     halo_doctor_finding_read(tier->finding, "device = %s", info.detail);
     *ret_known = strstr(info.detail, PEAK_ARCH) != NULL;

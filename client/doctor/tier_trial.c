@@ -3,13 +3,14 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <hip/hip.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include <hip/hip.h>
 
 #define CONTEXT 512
 #define LOOK_NS 2000000 /* between two looks at the device's phase */
@@ -134,23 +135,23 @@ enum halo_doctor_failure halo_doctor_trial_open(struct halo_doctor_trial *trial)
         return halo_doctor_tier_fail(trial->tier, HALO_DOCTOR_ERROR, "the host has no memory for it");
     pthread_detach(thread);
     halo_doctor_tier_phase(trial->tier, "opening the device");
-    int error = ops->open(&trial->device, &options, reason);
-    if (error)
-        return halo_doctor_tier_device(trial->tier, error, reason);
+    int r = ops->open(&trial->device, &options, reason);
+    if (r)
+        return halo_doctor_tier_device(trial->tier, r, reason);
     halo_doctor_tier_phase(trial->tier, "taking memory for weights");
-    error = ops->model_create(trial->device, &trial->plan, &trial->model, reason);
-    for (uint32_t i = 0; i < trial->plan.n_weights && !error; i++) {
+    r = ops->model_create(trial->device, &trial->plan, &trial->model, reason);
+    for (uint32_t i = 0; i < trial->plan.n_weights && !r; i++) {
         struct halo_device_slot slot;
         halo_doctor_tier_phase(trial->tier, "uploading %s", trial->weights[i].name);
         ops->weight_slot(trial->model, i, &slot);
         memcpy(slot.data, trial->bytes[i], trial->weights[i].n_bytes);
-        error = ops->weight_commit(trial->model, i, reason);
+        r = ops->weight_commit(trial->model, i, reason);
     }
-    if (!error) {
+    if (!r) {
         halo_doctor_tier_phase(trial->tier, "ending the upload and recording graphs");
-        error = ops->model_seal(trial->model, reason);
+        r = ops->model_seal(trial->model, reason);
     }
-    return halo_doctor_tier_device(trial->tier, error, reason);
+    return halo_doctor_tier_device(trial->tier, r, reason);
 }
 
 enum halo_doctor_failure halo_doctor_trial_run(struct halo_doctor_trial *trial, uint32_t n_rows, uint32_t first_token,
@@ -169,14 +170,14 @@ enum halo_doctor_failure halo_doctor_trial_run(struct halo_doctor_trial *trial, 
     }
     const struct halo_batch_seq seq = {pages, CONTEXT / HALO_KV_PAGE_TOKENS};
     const struct halo_batch batch = {n_rows, token, pos, zero, 1, &seq, logits ? n_rows : 0, row, logits};
-    int error = halo_device_hip()->run(trial->model, &batch, &trial->phase, reason);
-    return halo_doctor_tier_device(trial->tier, error, reason);
+    int r = halo_device_hip()->run(trial->model, &batch, &trial->phase, reason);
+    return halo_doctor_tier_device(trial->tier, r, reason);
 }
 
 enum halo_doctor_failure halo_doctor_trial_peek(struct halo_doctor_trial *trial, uint16_t value, uint32_t row,
                                                 float *ret)
 {
     char reason[HALO_DEVICE_REASON] = "";
-    int error = halo_device_hip()->peek(trial->model, value, row, ret, reason);
-    return halo_doctor_tier_device(trial->tier, error, reason);
+    int r = halo_device_hip()->peek(trial->model, value, row, ret, reason);
+    return halo_doctor_tier_device(trial->tier, r, reason);
 }

@@ -8,9 +8,9 @@
 #ifndef HALO_DOCTOR_TIER_TRIAL_H
 #define HALO_DOCTOR_TIER_TRIAL_H
 
-#include "tier_priv.h"
-
 #include <kernels/device.h>
+
+#include "tier_priv.h"
 
 #define HALO_DOCTOR_TRIAL_OPS 24
 

@@ -5,12 +5,12 @@
  */
 #include "tiers.h"
 
-#include "tier_priv.h"
-
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "tier_priv.h"
 
 static const struct tier_row {
     const char *title;
@@ -144,9 +144,9 @@ static bool run_tier(const struct halo_doctor_options *options, struct halo_doct
                                              .result = &verdict,
                                              .room = sizeof(verdict),
                                              .env = env};
-    int error = halo_child_call(&child, run_in_child, &call, &outcome);
-    if (error) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL, "No process could be started for it: %s.", strerror(-error));
+    int r = halo_child_call(&child, run_in_child, &call, &outcome);
+    if (r) {
+        halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL, "No process could be started for it: %s.", strerror(-r));
         return false;
     }
     return judge(finding, tier, &verdict, &outcome);

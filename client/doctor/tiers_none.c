@@ -1,8 +1,8 @@
 /* tiers_none.c: instead of tiers and bringup where the HIP device is not part of the build. */
+#include <stdio.h>
+
 #include "bringup.h"
 #include "tiers.h"
-
-#include <stdio.h>
 
 void halo_doctor_tiers_run(const struct halo_doctor_options *options, struct halo_doctor_report *report)
 {

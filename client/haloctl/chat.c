@@ -1,13 +1,13 @@
 /* chat.c: `haloctl chat`: a conversation, line by line. On a terminal with line editing and history (libedit); in a
  * pipe each line of standard input is a turn. The history is haloctl's: each turn sends all messages so far.
  */
-#include "ctl_priv.h"
-
 #include <editline/readline.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "ctl_priv.h"
 
 struct conversation {
     struct halo_part_chat *messages; /* role: static text; content: malloc'ed */
@@ -28,8 +28,8 @@ static bool add_message(struct conversation *talk, const char *role, char *conte
         talk->messages = more;
         talk->room = room;
     }
-    talk->messages[talk->n++] = (struct halo_part_chat){.role = halo_str_of(role),
-                                                         .content = halo_content_of((struct halo_str){content, n})};
+    talk->messages[talk->n++] =
+        (struct halo_part_chat){.role = halo_str_of(role), .content = halo_content_of((struct halo_str){content, n})};
     return true;
 }
 

@@ -3,13 +3,14 @@
  * The files hold JSON as the protocol spells it. It is read by the protocol's own decoder before anything is sent, so
  * that a fault is told with its place, and a file can not end the line it travels in.
  */
-#include "ctl_priv.h"
-
-#include <protocol/envelope.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <protocol/envelope.h>
+
+#include "ctl_priv.h"
 
 /* Adds a field whose value is the JSON in `text`. False after a message: what a line can not carry is refused by the
  * name of its source, the rest by the decoder. */

@@ -6,20 +6,21 @@
 #ifndef HALO_CTL_PRIV_H
 #define HALO_CTL_PRIV_H
 
-#include <protocol/json_write.h>
-#include <protocol/line.h>
-#include <protocol/message.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include <protocol/json_write.h>
+#include <protocol/line.h>
+#include <protocol/message.h>
+
 /* Exit statuses; haloctl(1) documents them. */
 enum halo_ctl_exit {
     HALO_CTL_OK = 0,
-    HALO_CTL_FAILED = 1,      /* accepted, then ended with an error */
-    HALO_CTL_USAGE = 2,       /* the command line is wrong; nothing was sent */
-    HALO_CTL_REFUSED = 3,     /* the daemon would not do it: bad request, not found, unsupported, no room, queue full */
-    HALO_CTL_NO_DAEMON = 4,   /* no connection, or it broke before the end */
+    HALO_CTL_FAILED = 1,    /* accepted, then ended with an error */
+    HALO_CTL_USAGE = 2,     /* the command line is wrong; nothing was sent */
+    HALO_CTL_REFUSED = 3,   /* the daemon would not do it: bad request, not found, unsupported, no room, queue full */
+    HALO_CTL_NO_DAEMON = 4, /* no connection, or it broke before the end */
     HALO_CTL_INTERRUPTED = 130,
 };
 
@@ -80,9 +81,15 @@ void halo_ctl_progress_clear(struct halo_ctl *ctl);
 /* ---- options.c: long options straight into message fields ---- */
 
 enum halo_ctl_kind {
-    HALO_CTL_STRING, HALO_CTL_INTEGER, HALO_CTL_NUMBER, HALO_CTL_TRUE, HALO_CTL_FALSE, HALO_CTL_CSTRING,
+    HALO_CTL_STRING,
+    HALO_CTL_INTEGER,
+    HALO_CTL_NUMBER,
+    HALO_CTL_TRUE,
+    HALO_CTL_FALSE,
+    HALO_CTL_CSTRING,
     HALO_CTL_STRINGS, /* repeatable, into struct halo_ctl_strings */
-    HALO_CTL_KV, HALO_CTL_DEVICE,
+    HALO_CTL_KV,
+    HALO_CTL_DEVICE,
 };
 
 #define HALO_CTL_NO_HAS SIZE_MAX
@@ -94,7 +101,10 @@ struct halo_ctl_option {
     const char *value_name, *help;
 };
 
-struct halo_ctl_strings { struct halo_str at[HALO_LIMIT_STOP_STRINGS]; size_t n; };
+struct halo_ctl_strings {
+    struct halo_str at[HALO_LIMIT_STOP_STRINGS];
+    size_t n;
+};
 
 /* Parses argv (argv[0] is the verb) into `target`. Returns the index of the first other argument, or -1 after a
  * message, or -2 after --help was printed. The range of numbers is the daemon's to check. */
@@ -122,10 +132,10 @@ int halo_ctl_raw(struct halo_ctl *ctl, int argc, char **argv);
 
 /* conversation.c: a conversation from the command line and from files. */
 struct halo_ctl_talk {
-    struct halo_str model;         /* len 0: none is named */
-    const char *messages, *tools;  /* files of JSON lists; NULL: none */
-    const char *vars;              /* JSON text of an object, or NULL */
-    const char *system;            /* without messages: NULL or the system message, and what the user says */
+    struct halo_str model;        /* len 0: none is named */
+    const char *messages, *tools; /* files of JSON lists; NULL: none */
+    const char *vars;             /* JSON text of an object, or NULL */
+    const char *system;           /* without messages: NULL or the system message, and what the user says */
     struct halo_str user;
 };
 

@@ -1,10 +1,10 @@
 /* generate.c: `haloctl generate`: a prompt in, text out as it comes; the sampling options that chat shares. */
-#include "ctl_priv.h"
-
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ctl_priv.h"
 
 #define FIELD(field) offsetof(struct halo_ctl_sampling, msg.field)
 #define OPT(name, letter, kind, field, value, help)                                                                    \

@@ -1,7 +1,7 @@
 /* info.c: `haloctl status`, `stats`, `diag`, `ping`: what the daemon says of itself. */
-#include "ctl_priv.h"
-
 #include <stdio.h>
+
+#include "ctl_priv.h"
 
 static const struct halo_ctl_option no_options[] = {{NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL}};
 
@@ -57,9 +57,7 @@ static void on_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
     if (ctl->json)
         return;
     switch (ev->type) {
-    case HALO_EV_STATUS:
-        print_status(&ev->status);
-        break;
+    case HALO_EV_STATUS: print_status(&ev->status); break;
     case HALO_EV_STATS:
         print_raw("counters", ev->stats.counters);
         print_raw("histograms", ev->stats.histograms);
@@ -72,11 +70,8 @@ static void on_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
         print_raw("driver", ev->diag.driver);
         print_raw("kernels", ev->diag.kernels);
         break;
-    case HALO_EV_PONG:
-        printf("pong, up for %.1f s\n", (double)ev->pong.uptime_ms / 1000);
-        break;
-    default:
-        break;
+    case HALO_EV_PONG: printf("pong, up for %.1f s\n", (double)ev->pong.uptime_ms / 1000); break;
+    default: break;
     }
 }
 
@@ -102,5 +97,11 @@ int halo_ctl_stats(struct halo_ctl *ctl, int argc, char **argv)
 {
     return ask(ctl, argc, argv, HALO_MSG_STATS, "stats");
 }
-int halo_ctl_diag(struct halo_ctl *ctl, int argc, char **argv) { return ask(ctl, argc, argv, HALO_MSG_DIAG, "diag"); }
-int halo_ctl_ping(struct halo_ctl *ctl, int argc, char **argv) { return ask(ctl, argc, argv, HALO_MSG_PING, "ping"); }
+int halo_ctl_diag(struct halo_ctl *ctl, int argc, char **argv)
+{
+    return ask(ctl, argc, argv, HALO_MSG_DIAG, "diag");
+}
+int halo_ctl_ping(struct halo_ctl *ctl, int argc, char **argv)
+{
+    return ask(ctl, argc, argv, HALO_MSG_PING, "ping");
+}

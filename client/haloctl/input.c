@@ -1,12 +1,12 @@
 /* input.c: the text a verb works on: from the command line, a file or standard input. */
-#include "ctl_priv.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "ctl_priv.h"
 
 static char *read_all(int fd, const char *name, size_t *ret_n)
 {

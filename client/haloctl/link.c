@@ -3,11 +3,8 @@
  * Blocking writes, polled reads. An interrupt (SIGINT) becomes a `cancel` of the running request, so that the daemon
  * stops computing and the stream still ends with its terminal event.
  */
-#include "ctl_priv.h"
-
 #include <errno.h>
 #include <poll.h>
-#include <protocol/envelope.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +12,10 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include <protocol/envelope.h>
+
+#include "ctl_priv.h"
 
 static volatile sig_atomic_t interrupts;
 
@@ -32,8 +33,14 @@ void halo_ctl_catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-bool halo_ctl_interrupted(void) { return interrupts > 0; }
-void halo_ctl_forget_interrupt(void) { interrupts = 0; }
+bool halo_ctl_interrupted(void)
+{
+    return interrupts > 0;
+}
+void halo_ctl_forget_interrupt(void)
+{
+    interrupts = 0;
+}
 
 /* Returns a connected socket or a negative errno. */
 static int connect_to(const char *path)
@@ -46,9 +53,9 @@ static int connect_to(const char *path)
     if (fd < 0)
         return -errno;
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0) {
-        int error = -errno;
+        int r = -errno;
         close(fd);
-        return error;
+        return r;
     }
     return fd;
 }
@@ -116,9 +123,9 @@ int halo_ctl_write_all(int fd, const char *bytes, size_t n)
 static int send_message(struct halo_ctl *ctl, const struct halo_msg *msg)
 {
     halo_json_reset(&ctl->out);
-    int error = halo_msg_encode(&ctl->out, msg);
-    if (error < 0)
-        return error;
+    int r = halo_msg_encode(&ctl->out, msg);
+    if (r < 0)
+        return r;
     return halo_ctl_write_all(ctl->fd, ctl->out.at, ctl->out.len);
 }
 
@@ -141,10 +148,8 @@ int halo_ctl_exit_of(enum halo_error code)
     case HALO_ERROR_DEVICE_HANG:
     case HALO_ERROR_DEVICE_FAULT:
     case HALO_ERROR_INTERNAL:
-    case HALO_ERROR_UNKNOWN:
-        return HALO_CTL_FAILED;
-    default:
-        return HALO_CTL_REFUSED;
+    case HALO_ERROR_UNKNOWN: return HALO_CTL_FAILED;
+    default: return HALO_CTL_REFUSED;
     }
 }
 
@@ -154,8 +159,8 @@ static bool take_line(struct halo_ctl *ctl, const struct halo_id *id, const char
 {
     struct halo_ev ev;
     struct halo_refusal refusal;
-    int error = halo_ev_decode(&ev, line, n, 0, &refusal);
-    if (error != 0) {
+    int r = halo_ev_decode(&ev, line, n, 0, &refusal);
+    if (r != 0) {
         /* A type that only a newer daemon knows is no reason to lose the stream. */
         if (refusal.code == HALO_ERROR_UNKNOWN_TYPE)
             return false;
@@ -194,9 +199,9 @@ static int receive(struct halo_ctl *ctl)
         return errno == EINTR ? 1 : -errno;
     char *at;
     size_t room;
-    int error = halo_line_reserve(&ctl->lines, 64 * 1024, &at, &room);
-    if (error < 0)
-        return error;
+    int r = halo_line_reserve(&ctl->lines, 64 * 1024, &at, &room);
+    if (r < 0)
+        return r;
     ssize_t n = read(ctl->fd, at, room);
     if (n < 0)
         return errno == EINTR ? 1 : -errno;
@@ -212,9 +217,9 @@ int halo_ctl_run(struct halo_ctl *ctl, struct halo_msg *msg, halo_ctl_event_fn o
     if (status != HALO_CTL_OK)
         return status;
     msg->id = halo_id_of(++ctl->next_id);
-    int error = send_message(ctl, msg);
+    int r = send_message(ctl, msg);
     bool cancelled = false;
-    while (error >= 0) {
+    while (r >= 0) {
         const char *line;
         size_t n;
         while (halo_line_next(&ctl->lines, &line, &n) == 0)
@@ -232,10 +237,10 @@ int halo_ctl_run(struct halo_ctl *ctl, struct halo_msg *msg, halo_ctl_event_fn o
             send_cancel(ctl, &msg->id);
             cancelled = true;
         }
-        error = receive(ctl);
+        r = receive(ctl);
     }
     halo_ctl_progress_clear(ctl);
-    fprintf(stderr, "haloctl: the connection to the daemon broke: %s\n", strerror(-error));
+    fprintf(stderr, "haloctl: the connection to the daemon broke: %s\n", strerror(-r));
     halo_ctl_disconnect(ctl);
     return HALO_CTL_NO_DAEMON;
 }

@@ -1,9 +1,9 @@
 /* main.c: haloctl, the thin client of halod: global options, the table of verbs. See haloctl(1). */
-#include "ctl_priv.h"
-
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "ctl_priv.h"
 
 static const struct verb {
     const char *name;
@@ -36,7 +36,8 @@ static void print_usage(FILE *out)
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
         fprintf(out, "  %-11s %s\n", verbs[i].name, verbs[i].help);
     fputs("\n`haloctl VERB --help` lists the options of a verb; haloctl(1) has the rest.\n"
-          "exit status: 0 done, 1 failed, 2 usage, 3 refused, 4 no daemon, 130 interrupted\n", out);
+          "exit status: 0 done, 1 failed, 2 usage, 3 refused, 4 no daemon, 130 interrupted\n",
+          out);
 }
 
 /* Takes the options before the verb. Returns the index of the verb, or a negative exit status less one. */

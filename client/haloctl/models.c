@@ -1,9 +1,9 @@
 /* models.c: `haloctl load`, `unload`, `models`, `reset`. */
-#include "ctl_priv.h"
-
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "ctl_priv.h"
 
 #define PARAM(name, kind, field, value, help)                                                                          \
     {                                                                                                                  \

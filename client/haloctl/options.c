@@ -1,16 +1,19 @@
 /* options.c: the command line of a verb, from a table straight into the fields of its message. */
-#include "ctl_priv.h"
-
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ctl_priv.h"
+
 #define MAX_OPTIONS 32
 #define HELP_VALUE 1000
 
-static bool takes_value(enum halo_ctl_kind kind) { return kind != HALO_CTL_TRUE && kind != HALO_CTL_FALSE; }
+static bool takes_value(enum halo_ctl_kind kind)
+{
+    return kind != HALO_CTL_TRUE && kind != HALO_CTL_FALSE;
+}
 
 static void print_help(const struct halo_ctl_option *options, const char *usage)
 {
@@ -31,21 +34,11 @@ static bool store(const struct halo_ctl_option *o, const char *text, void *targe
     errno = 0;
     switch (o->kind) {
     case HALO_CTL_TRUE:
-    case HALO_CTL_FALSE:
-        *(bool *)(void *)at = o->kind == HALO_CTL_TRUE;
-        break;
-    case HALO_CTL_STRING:
-        *(struct halo_str *)(void *)at = halo_str_of(text);
-        break;
-    case HALO_CTL_CSTRING:
-        *(const char **)(void *)at = text;
-        break;
-    case HALO_CTL_INTEGER:
-        *(int64_t *)(void *)at = strtoll(text, &end, 10);
-        break;
-    case HALO_CTL_NUMBER:
-        *(double *)(void *)at = strtod(text, &end);
-        break;
+    case HALO_CTL_FALSE: *(bool *)(void *)at = o->kind == HALO_CTL_TRUE; break;
+    case HALO_CTL_STRING: *(struct halo_str *)(void *)at = halo_str_of(text); break;
+    case HALO_CTL_CSTRING: *(const char **)(void *)at = text; break;
+    case HALO_CTL_INTEGER: *(int64_t *)(void *)at = strtoll(text, &end, 10); break;
+    case HALO_CTL_NUMBER: *(double *)(void *)at = strtod(text, &end); break;
     case HALO_CTL_STRINGS: {
         struct halo_ctl_strings *list = (struct halo_ctl_strings *)(void *)at;
         if (list->n == HALO_LIMIT_STOP_STRINGS) {

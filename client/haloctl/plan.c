@@ -1,9 +1,9 @@
 /* plan.c: `haloctl plan` and `bench`: what a load would need, and how fast a loaded model runs. */
-#include "ctl_priv.h"
-
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "ctl_priv.h"
 
 #define FIELD(field) offsetof(struct halo_msg_plan, field)
 #define PARAM(name, kind, field, value, help)                                                                          \

@@ -1,8 +1,8 @@
 /* progress.c: a progress bar on a terminal, and sizes for people. In a pipe there is none. */
-#include "ctl_priv.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "ctl_priv.h"
 
 #define BAR_CELLS 30
 

@@ -3,15 +3,16 @@
  * Ends when standard input has ended and every line sent has had its terminal event (each line has exactly one).
  * Reading and writing go on at once, so a script that writes a thousand requests before it reads cannot dead-lock.
  */
-#include "ctl_priv.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <protocol/envelope.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <protocol/envelope.h>
+
+#include "ctl_priv.h"
 
 #define CHUNK_BYTES (64 * 1024)
 
@@ -28,10 +29,10 @@ static int count_lines(struct raw *raw, const char *bytes, size_t n)
 {
     const char *line;
     size_t len;
-    int error = halo_line_feed(&raw->input, bytes, n);
-    if (error < 0)
-        return error;
-    while ((error = halo_line_next(&raw->input, &line, &len)) != HALO_LINE_E_MORE)
+    int r = halo_line_feed(&raw->input, bytes, n);
+    if (r < 0)
+        return r;
+    while ((r = halo_line_next(&raw->input, &line, &len)) != HALO_LINE_E_MORE)
         raw->n_open++;
     return 0;
 }
@@ -68,9 +69,9 @@ static int take_events(struct raw *raw)
 {
     char *at;
     size_t room;
-    int error = halo_line_reserve(&raw->ctl->lines, CHUNK_BYTES, &at, &room);
-    if (error < 0)
-        return error;
+    int r = halo_line_reserve(&raw->ctl->lines, CHUNK_BYTES, &at, &room);
+    if (r < 0)
+        return r;
     ssize_t n = read(raw->ctl->fd, at, room);
     if (n < 0)
         return errno == EINTR || errno == EAGAIN ? 0 : -errno;
@@ -100,32 +101,32 @@ int halo_ctl_raw(struct halo_ctl *ctl, int argc, char **argv)
         fprintf(stderr, "haloctl raw: takes no argument, got '%s'\n", argv[1]);
         return HALO_CTL_USAGE;
     }
-    int error = halo_ctl_connect(ctl);
-    if (error != HALO_CTL_OK)
-        return error;
+    int r = halo_ctl_connect(ctl);
+    if (r != HALO_CTL_OK)
+        return r;
     static struct raw raw;
     raw = (struct raw){.ctl = ctl};
     halo_line_init(&raw.input, HALO_CTL_LINE_BYTES);
     fcntl(ctl->fd, F_SETFL, O_NONBLOCK);
-    while (error >= 0 && !halo_ctl_interrupted() && !(raw.input_ended && raw.n_pending == 0 && raw.n_open <= 0)) {
+    while (r >= 0 && !halo_ctl_interrupted() && !(raw.input_ended && raw.n_pending == 0 && raw.n_open <= 0)) {
         struct pollfd waits[2] = {
             {.fd = ctl->fd, .events = (short)(POLLIN | (raw.n_pending ? POLLOUT : 0))},
             {.fd = raw.input_ended || raw.n_pending ? -1 : STDIN_FILENO, .events = POLLIN},
         };
         if (poll(waits, 2, -1) < 0) {
-            error = errno == EINTR ? 0 : -errno;
+            r = errno == EINTR ? 0 : -errno;
             continue;
         }
         if (waits[0].revents & POLLOUT)
-            error = give_pending(&raw);
-        if (error >= 0 && waits[0].revents & (POLLIN | POLLHUP | POLLERR))
-            error = take_events(&raw);
-        if (error >= 0 && waits[1].revents)
-            error = take_input(&raw);
+            r = give_pending(&raw);
+        if (r >= 0 && waits[0].revents & (POLLIN | POLLHUP | POLLERR))
+            r = take_events(&raw);
+        if (r >= 0 && waits[1].revents)
+            r = take_input(&raw);
     }
     halo_line_finish(&raw.input);
-    if (error < 0) {
-        fprintf(stderr, "haloctl: %s\n", error == -EPIPE ? "nobody reads the output" : strerror(-error));
+    if (r < 0) {
+        fprintf(stderr, "haloctl: %s\n", r == -EPIPE ? "nobody reads the output" : strerror(-r));
         return HALO_CTL_NO_DAEMON;
     }
     return halo_ctl_interrupted() ? HALO_CTL_INTERRUPTED : raw.saw_error ? HALO_CTL_FAILED : HALO_CTL_OK;

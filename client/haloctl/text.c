@@ -1,11 +1,11 @@
 /* text.c: `haloctl tokenize`, `detokenize`, `score`. */
-#include "ctl_priv.h"
-
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ctl_priv.h"
 
 struct text_options {
     struct halo_str model;
@@ -25,7 +25,10 @@ struct text_options {
         "file", 'f', HALO_CTL_CSTRING, offsetof(struct text_options, file), HALO_CTL_NO_HAS, "FILE",                   \
             "read the text from FILE (-: standard input)"                                                              \
     }
-#define END_OPTION {NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL}
+#define END_OPTION                                                                                                     \
+    {                                                                                                                  \
+        NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL                                                                       \
+    }
 
 static const struct halo_ctl_option tokenize_options[] = {
     MODEL_OPTION,

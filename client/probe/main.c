@@ -3,14 +3,14 @@
  * Three sources (standard input, a daemon, an engine of its own), one judge. Every read has a deadline; an `error`
  * event is a row in the report, not its end.
  */
-#include "probe_priv.h"
-
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "probe_priv.h"
 
 struct options {
     const char *socket, *engine, *device, *model, *prompt_file, *messages_file, *tools_file, *prompt;
@@ -22,16 +22,24 @@ struct options {
     double temperature;
 };
 
-static const struct option longs[] = {
-    {"stdin", no_argument, NULL, 'i'},           {"self-check", no_argument, NULL, 'c'},
-    {"socket", required_argument, NULL, 's'},    {"engine", required_argument, NULL, 'e'},
-    {"device", required_argument, NULL, 'd'},    {"model", required_argument, NULL, 'm'},
-    {"prompt-file", required_argument, NULL, 'f'}, {"messages", required_argument, NULL, 'g'},
-    {"tools", required_argument, NULL, 'l'},     {"json", no_argument, NULL, 'j'},
-    {"markdown", no_argument, NULL, 'k'},        {"wait-ms", required_argument, NULL, 'w'},
-    {"stall-ids", required_argument, NULL, 'a'}, {"max-tokens", required_argument, NULL, 'n'},
-    {"seed", required_argument, NULL, 'r'},      {"temperature", required_argument, NULL, 't'},
-    {"help", no_argument, NULL, 'h'},            {NULL, 0, NULL, 0}};
+static const struct option longs[] = {{"stdin", no_argument, NULL, 'i'},
+                                      {"self-check", no_argument, NULL, 'c'},
+                                      {"socket", required_argument, NULL, 's'},
+                                      {"engine", required_argument, NULL, 'e'},
+                                      {"device", required_argument, NULL, 'd'},
+                                      {"model", required_argument, NULL, 'm'},
+                                      {"prompt-file", required_argument, NULL, 'f'},
+                                      {"messages", required_argument, NULL, 'g'},
+                                      {"tools", required_argument, NULL, 'l'},
+                                      {"json", no_argument, NULL, 'j'},
+                                      {"markdown", no_argument, NULL, 'k'},
+                                      {"wait-ms", required_argument, NULL, 'w'},
+                                      {"stall-ids", required_argument, NULL, 'a'},
+                                      {"max-tokens", required_argument, NULL, 'n'},
+                                      {"seed", required_argument, NULL, 'r'},
+                                      {"temperature", required_argument, NULL, 't'},
+                                      {"help", no_argument, NULL, 'h'},
+                                      {NULL, 0, NULL, 0}};
 
 static void usage(FILE *out)
 {

@@ -2,10 +2,11 @@
 #ifndef HALO_PROBE_PRIV_H
 #define HALO_PROBE_PRIV_H
 
+#include <sys/types.h>
+
 #include <detect/detect.h>
 #include <protocol/line.h>
 #include <protocol/message.h>
-#include <sys/types.h>
 
 enum probe_exit { PROBE_CLEAN = 0, PROBE_BROKEN = 1, PROBE_FAILED = 2, PROBE_NOTHING = 3 };
 
@@ -59,7 +60,7 @@ void probe_record_destroy(struct probe_record *record);
 
 enum probe_form { PROBE_TEXT, PROBE_MARKDOWN, PROBE_JSON };
 
-struct probe_context { /* what the events do not say */
+struct probe_context {  /* what the events do not say */
     const char *device; /* NULL: not known */
     const char *prompt, *tools;
     size_t n_prompt, n_tools, stall_ids;

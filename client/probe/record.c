@@ -1,11 +1,11 @@
 /* record.c: the events of one reply, kept for the detectors. Grows as they come; owned by whoever created it. */
-#include "probe_priv.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "probe_priv.h"
 
 struct probe_record *probe_record_create(const struct halo_id *id)
 {

@@ -1,9 +1,9 @@
 /* report.c: verdicts over one reply, for a person, for a page, for a script; and the self-check. Writes to stdout. */
-#include "probe_priv.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "probe_priv.h"
 
 struct row {
     const char *name;
@@ -79,18 +79,22 @@ static void print_json(const struct probe_record *record, const struct probe_con
     struct halo_json w;
     halo_json_init(&w);
     halo_json_object_begin(&w);
-    const struct { const char *key, *value; } texts[] = {{"verdict", halo_verdict_name(worst)},
-                                                         {"model", record->model},
-                                                         {"device", context->device},
-                                                         {"prompt_md5", record->md5}};
+    const struct {
+        const char *key, *value;
+    } texts[] = {{"verdict", halo_verdict_name(worst)},
+                 {"model", record->model},
+                 {"device", context->device},
+                 {"prompt_md5", record->md5}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         halo_json_key(&w, texts[i].key);
         halo_json_str(&w, texts[i].value);
     }
-    const struct { const char *key; double value; } numbers[] = {
-        {"seed", (double)record->seed},          {"prompt_tokens", (double)record->prompt_tokens},
-        {"ids", (double)record->n_ids},          {"prefill_tok_s", record->prefill_tok_s},
-        {"decode_tok_s", record->decode_tok_s}, {"ttft_ms", record->ttft_ms}};
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {{"seed", (double)record->seed},         {"prompt_tokens", (double)record->prompt_tokens},
+                   {"ids", (double)record->n_ids},         {"prefill_tok_s", record->prefill_tok_s},
+                   {"decode_tok_s", record->decode_tok_s}, {"ttft_ms", record->ttft_ms}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         halo_json_key(&w, numbers[i].key);
         if (i == 0)

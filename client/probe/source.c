@@ -2,8 +2,6 @@
  *
  * Every read has a deadline. A child is asked to end by the end of its input, then told to; it is always reaped.
  */
-#include "probe_priv.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,6 +12,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "probe_priv.h"
 
 #define LINE_BYTES ((size_t)1 << 28)
 #define END_MS 5000
@@ -34,10 +34,10 @@ int probe_source_socket(struct probe_source *source, const char *path)
     memcpy(address.sun_path, path, strlen(path));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address) < 0) {
-        int error = -errno;
+        int r = -errno;
         if (fd >= 0)
             close(fd);
-        return error;
+        return r;
     }
     *source = (struct probe_source){.in_fd = fd, .out_fd = fd};
     halo_line_init(&source->lines, LINE_BYTES);

@@ -4,8 +4,9 @@
  * large as the one before it (from 4 KiB up to 1 MiB steps), so the number of chunks stays logarithmic while little is
  * wasted on a small arena. Fails with NULL: the limit, the system's memory, or a size that overflows.
  */
-#include <assert.h>
 #include <base/arena.h>
+
+#include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,9 @@
  * A fault belongs to one thread at a time; nothing here allocates or fails. Text that does not fit is cut where a UTF-8
  * character begins, so that what is left can go into a JSON string as it is.
  */
-#include <assert.h>
 #include <base/fault.h>
+
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

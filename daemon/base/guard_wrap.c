@@ -4,9 +4,10 @@
  * all when the program brings wrappers of its own (a test that makes the n-th allocation fail).
  */
 #ifdef HALO_ALLOC_GUARD
-#include "guard_priv.h"
 #include <errno.h>
 #include <string.h>
+
+#include "guard_priv.h"
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);

@@ -1,6 +1,7 @@
 /* hash.c: MD5 and SHA-256 as hex, over libmd. Any thread. Only the file form can fail: with the errno of open or read.
  */
 #include <base/hash.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <md5.h>
@@ -53,9 +54,9 @@ int halo_sha256_file_hex(const char *path, char ret_hex[HALO_SHA256_HEX])
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
-            int error = -errno;
+            int r = -errno;
             close(fd);
-            return error;
+            return r;
         }
         SHA256Update(&ctx, buffer, (size_t)n);
     }

@@ -4,6 +4,7 @@
  * ignored, there is nowhere to report them.
  */
 #include <base/log.h>
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>

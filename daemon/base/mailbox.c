@@ -4,8 +4,9 @@
  * written and cleared under the lock: so it is readable exactly while mail waits (or the box was closed since the last
  * drain), and no sender can touch it after finish. init fails with the errno of eventfd or of the pthread calls.
  */
-#include <assert.h>
 #include <base/mailbox.h>
+
+#include <assert.h>
 #include <errno.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -16,26 +17,26 @@ int halo_mailbox_init(struct halo_mailbox *box, bool with_fd)
     *box = (struct halo_mailbox){.event_fd = -1};
     box->last = &box->first;
     pthread_condattr_t attr;
-    int rc = pthread_condattr_init(&attr);
-    if (rc)
-        return -rc;
-    rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    if (!rc)
-        rc = pthread_cond_init(&box->wake, &attr);
+    int r = pthread_condattr_init(&attr);
+    if (r)
+        return -r;
+    r = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    if (!r)
+        r = pthread_cond_init(&box->wake, &attr);
     pthread_condattr_destroy(&attr);
-    if (rc)
-        return -rc;
-    rc = pthread_mutex_init(&box->lock, NULL);
-    if (rc) {
+    if (r)
+        return -r;
+    r = pthread_mutex_init(&box->lock, NULL);
+    if (r) {
         pthread_cond_destroy(&box->wake);
-        return -rc;
+        return -r;
     }
     if (with_fd) {
         box->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (box->event_fd < 0) {
-            rc = errno;
+            r = errno;
             halo_mailbox_finish(box);
-            return -rc;
+            return -r;
         }
     }
     return 0;
@@ -113,11 +114,11 @@ struct halo_mail *halo_mailbox_wait(struct halo_mailbox *box, uint64_t timeout_u
     if (timeout_us != UINT64_MAX)
         deadline = deadline_after(timeout_us);
     pthread_mutex_lock(&box->lock);
-    int rc = 0;
-    while (!box->first && !box->closed && rc == 0)
-        rc = timeout_us == UINT64_MAX ? pthread_cond_wait(&box->wake, &box->lock)
-                                      : pthread_cond_timedwait(&box->wake, &box->lock, &deadline);
-    assert(rc == 0 || rc == ETIMEDOUT);
+    int r = 0;
+    while (!box->first && !box->closed && r == 0)
+        r = timeout_us == UINT64_MAX ? pthread_cond_wait(&box->wake, &box->lock)
+                                     : pthread_cond_timedwait(&box->wake, &box->lock, &deadline);
+    assert(r == 0 || r == ETIMEDOUT);
     struct halo_mail *mail = box_take(box);
     pthread_mutex_unlock(&box->lock);
     return mail;

@@ -6,9 +6,9 @@
  * batch.c); those that somebody of the same user filled before are shared, and a page that begins alike is copied. A
  * copy that fails costs nothing but computing.
  */
-#include "scheduler_priv.h"
-
 #include <assert.h>
+
+#include "scheduler_priv.h"
 
 /* Pages that this one may take at most beside what it shares, or so that those that run keep one in hand each: else it
  * would be thrown out again at the next page border. */

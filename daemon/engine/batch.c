@@ -7,10 +7,10 @@
  * so that a short prompt is not held up by a long one, nor a long one for ever by short ones. Prompts of one user that
  * begin like the oldest wait for its pages instead of computing them beside it.
  */
-#include "scheduler_priv.h"
-
 #include <assert.h>
 #include <string.h>
+
+#include "scheduler_priv.h"
 
 static void add_rows(struct halo_scheduler *s, struct halo_sequence *q, uint32_t n_rows, uint32_t output_from)
 {

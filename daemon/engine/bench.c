@@ -6,10 +6,11 @@
 #include <engine/bench.h>
 
 #include <assert.h>
-#include <base/clock.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/clock.h>
 
 static int compare_doubles(const void *a, const void *b)
 {

@@ -3,9 +3,9 @@
  * Device thread; allocates nothing. A token is committed before its text is released, and nothing of a row whose logits
  * are not finite.
  */
-#include "scheduler_priv.h"
-
 #include <assert.h>
+
+#include "scheduler_priv.h"
 
 #define PROGRESS_NS 100000000u
 /* Looking for a loop costs about one comparison for each period, once in so many ids. */

@@ -3,12 +3,14 @@
  * Mail in, steps, mail out. It never touches JSON or files. Failures travel inside the objects that failed.
  */
 #include <engine/device_thread.h>
-#include <engine/keep.h>
 
 #include <assert.h>
-#include <base/clock.h>
 #include <errno.h>
 #include <string.h>
+
+#include <base/clock.h>
+
+#include <engine/keep.h>
 
 static void set_phase(struct halo_device_thread *t, const char *what)
 {
@@ -162,12 +164,17 @@ static void seal_model(struct halo_device_thread *t, struct halo_load *load)
             halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
     }
     if (load->fault.code == HALO_FAULT_NONE) {
-        struct halo_scheduler_setup setup = {
-            .ops = t->ops, .device_model = loaded->device_model, .plan = &loaded->model->plan,
-            .makes_lists = t->info.features & HALO_DEVICE_TOP,
-            .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT, .max_queued = t->max_queued,
-            .phase = &t->phase, .stats = t->stats, .port = t->port, .lost = &t->lost,
-            .activity = &t->activity};
+        struct halo_scheduler_setup setup = {.ops = t->ops,
+                                             .device_model = loaded->device_model,
+                                             .plan = &loaded->model->plan,
+                                             .makes_lists = t->info.features & HALO_DEVICE_TOP,
+                                             .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT,
+                                             .max_queued = t->max_queued,
+                                             .phase = &t->phase,
+                                             .stats = t->stats,
+                                             .port = t->port,
+                                             .lost = &t->lost,
+                                             .activity = &t->activity};
         if (halo_scheduler_init(&loaded->scheduler, &setup) < 0)
             halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the batch of %u rows",
                            setup.plan->max_rows);

@@ -2,13 +2,15 @@
  *
  * It ends by _exit: the device thread may hang in a driver, and nothing here is worth waiting for.
  */
-#include <base/log.h>
-#include <cpu/cpu.h>
-#include <engine/engine.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
+
+#include <base/log.h>
+#include <cpu/cpu.h>
+
+#include <engine/engine.h>
 #if HALO_HIP
 #include <hip/hip.h>
 #endif
@@ -86,15 +88,20 @@ enum {
 };
 
 static const struct option long_options[] = {
-    {"stdio", no_argument, NULL, OPT_STDIO},         {"fd", required_argument, NULL, OPT_FD},
+    {"stdio", no_argument, NULL, OPT_STDIO},
+    {"fd", required_argument, NULL, OPT_FD},
     {"state-dir", required_argument, NULL, OPT_STATE_DIR},
     {"save-bytes", required_argument, NULL, OPT_SAVE},
     {"save-ms", required_argument, NULL, OPT_SAVE_MS},
     {"budget-bytes", required_argument, NULL, OPT_BUDGET},
-    {"model-dir", required_argument, NULL, OPT_MODEL_DIR}, {"device", required_argument, NULL, OPT_DEVICE},
-    {"hip-lib", required_argument, NULL, OPT_HIP_LIB}, {"threads", required_argument, NULL, OPT_THREADS},
-    {"variant", required_argument, NULL, OPT_VARIANT}, {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
-    {"version", no_argument, NULL, OPT_VERSION},     {"help", no_argument, NULL, OPT_HELP},
+    {"model-dir", required_argument, NULL, OPT_MODEL_DIR},
+    {"device", required_argument, NULL, OPT_DEVICE},
+    {"hip-lib", required_argument, NULL, OPT_HIP_LIB},
+    {"threads", required_argument, NULL, OPT_THREADS},
+    {"variant", required_argument, NULL, OPT_VARIANT},
+    {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
+    {"version", no_argument, NULL, OPT_VERSION},
+    {"help", no_argument, NULL, OPT_HELP},
     {NULL, 0, NULL, 0},
 };
 
@@ -154,9 +161,9 @@ static int take_option(struct options *o, int option)
 static int parse_options(struct options *o, int argc, char **argv)
 {
     int option, status;
-    *o = (struct options){.engine = {.in_fd = STDIN_FILENO, .out_fd = STDOUT_FILENO, .save_bytes = SAVE_BYTES,
-                                      .save_ms = SAVE_MS},
-                           .device = "auto"};
+    *o = (struct options){
+        .engine = {.in_fd = STDIN_FILENO, .out_fd = STDOUT_FILENO, .save_bytes = SAVE_BYTES, .save_ms = SAVE_MS},
+        .device = "auto"};
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1)
         if ((status = take_option(o, option)) >= 0)
             return status;

@@ -2,10 +2,11 @@
 #include <engine/keep.h>
 
 #include <assert.h>
-#include <base/clock.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/clock.h>
 
 #define R_BYTES(save) halo_prefix_record_bytes(&(save)->key)
 
@@ -51,10 +52,10 @@ int halo_save_fill(struct halo_save *save, const struct halo_device_ops *ops)
             halo_fault_set(&save->fault, halo_load_fault_code(r), "a page could not be read: %s", reason);
             return r;
         }
-        struct halo_prefix_record record = {.user = entry->user, .n_ids = entry->n_ids,
-                                            .parent = entry->parent == HALO_PREFIX_NONE
-                                                          ? HALO_PREFIX_NONE
-                                                          : save->index_of[entry->parent]};
+        struct halo_prefix_record record = {
+            .user = entry->user,
+            .n_ids = entry->n_ids,
+            .parent = entry->parent == HALO_PREFIX_NONE ? HALO_PREFIX_NONE : save->index_of[entry->parent]};
         memcpy(record.ids, entry->ids, entry->n_ids * sizeof(*record.ids));
         halo_prefix_record_put(at, save->save_id, save->n_done, &record);
         save->index_of[page] = save->n_done++;

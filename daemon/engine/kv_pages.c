@@ -8,9 +8,10 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <kernels/plan.h>
 #include <stdbool.h>
 #include <stdlib.h>
+
+#include <kernels/plan.h>
 
 #define PAGE HALO_KV_PAGE_TOKENS
 #define NONE HALO_PREFIX_NONE

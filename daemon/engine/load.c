@@ -4,14 +4,15 @@
  * land once, in the device's own slots; a finisher thread repacks tensors while the next ones are read. Fails with:
  * NOT_FOUND, LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE_HANG, DEVICE_FAULT, in load->fault.
  */
-#include <engine/loaded.h>
-
 #include <assert.h>
-#include <base/clock.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/clock.h>
+
+#include <engine/loaded.h>
 
 #define REMEDY_BYTES 128
 #define PROGRESS_NS 100000000u
@@ -201,8 +202,7 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
     int r = ops->model_create(device, plan, &loaded->device_model, reason);
     if (r < 0) {
         loaded->device_model = NULL;
-        return halo_fault_set(&load->fault, halo_load_fault_code(r), "%s",
-                              reason);
+        return halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
     }
     loaded->weights_bytes = budget.weights_bytes;
     loaded->kv_bytes = budget.kv_bytes;
@@ -285,8 +285,12 @@ static void list_jobs(const struct halo_loaded *loaded, const struct halo_device
         const struct halo_weight *weight = &plan->weights[i];
         struct halo_device_slot slot;
         ops->weight_slot(loaded->device_model, i, &slot);
-        jobs[i] = (struct halo_reader_job){.part = weight->part, .offset = weight->offset, .n_bytes = weight->n_bytes,
-                                           .dest = slot.data, .slack = slot.slack, .name = weight->name};
+        jobs[i] = (struct halo_reader_job){.part = weight->part,
+                                           .offset = weight->offset,
+                                           .n_bytes = weight->n_bytes,
+                                           .dest = slot.data,
+                                           .slack = slot.slack,
+                                           .name = weight->name};
         arrivals[i].weight = i;
     }
 }
@@ -336,8 +340,13 @@ int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, st
         for (uint32_t i = 0; i < n_paths; i++)
             paths[i] = halo_gguf_part_path(loaded->model->gguf, i);
         list_jobs(loaded, ops, jobs, arrivals);
-        struct finisher f = {.ops = ops, .device_model = loaded->device_model, .arrivals = arrivals, .plan = plan,
-                             .cancel = &load->cancel, .load = load, .port = port};
+        struct finisher f = {.ops = ops,
+                             .device_model = loaded->device_model,
+                             .arrivals = arrivals,
+                             .plan = plan,
+                             .cancel = &load->cancel,
+                             .load = load,
+                             .port = port};
         r = read_and_finish(load, &f, jobs, paths, n_paths);
     }
     free(jobs);

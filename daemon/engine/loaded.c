@@ -6,18 +6,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TO(state) (1u << HALO_MODEL_##state)
+#include <base/state.h>
+
+#define BIT(state) HALO_STATE_BIT(HALO_MODEL_##state)
 static const unsigned moves[HALO_N_MODEL_STATES] = {
-    [HALO_MODEL_LOADING] = TO(READY) | TO(GONE),
-    [HALO_MODEL_READY] = TO(DRAINING),
-    [HALO_MODEL_DRAINING] = TO(GONE),
+    [HALO_MODEL_LOADING] = BIT(READY) | BIT(GONE),
+    [HALO_MODEL_READY] = BIT(DRAINING),
+    [HALO_MODEL_DRAINING] = BIT(GONE),
     [HALO_MODEL_GONE] = 0,
 };
 
 void halo_loaded_move(struct halo_loaded *loaded, enum halo_loaded_state to)
 {
     assert(loaded->state < HALO_N_MODEL_STATES && to < HALO_N_MODEL_STATES);
-    assert(moves[loaded->state] & (1u << to));
+    assert(halo_state_may_move(moves, loaded->state, to));
     loaded->state = to;
 }
 

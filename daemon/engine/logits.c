@@ -3,13 +3,12 @@
  * Any thread. Selection keeps a heap of the k best with the worst on top: one pass over the vocabulary and no sort of
  * it.
  */
-#include <engine/sampler.h>
-
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "candidate_priv.h"
+#include <engine/sampler.h>
 
 bool halo_logits_finite(const float *logits, uint32_t n)
 {

@@ -10,11 +10,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define FIRST_BESIDE 8  /* rows: when nothing was measured */
-#define LEAST_ALONE 64  /* every step reads all weights once: a smaller piece wastes bandwidth */
-#define TRUSTED_ROWS 8  /* a step of fewer says little about the time of a row */
-#define AGAIN_AFTER 4   /* mixed steps until a slow decode step is looked at again */
-#define TILE 16         /* rows that kernels like to have together */
+#define FIRST_BESIDE 8 /* rows: when nothing was measured */
+#define LEAST_ALONE 64 /* every step reads all weights once: a smaller piece wastes bandwidth */
+#define TRUSTED_ROWS 8 /* a step of fewer says little about the time of a row */
+#define AGAIN_AFTER 4  /* mixed steps until a slow decode step is looked at again */
+#define TILE 16        /* rows that kernels like to have together */
 
 int halo_pace_init(struct halo_pace *pace, uint32_t max_decodes)
 {
@@ -98,7 +98,7 @@ void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_promp
     if (n_prompt_rows == 0) {
         double *known = &pace->decode_ns[n_decodes];
         assert(n_decodes > 0 && n_decodes <= pace->max_decodes);
-        bool faster = ns < *known, slower = *known > 0 && ns > 1.5 * *known;
+        bool faster = ns<*known, slower = *known> 0 && ns > 1.5 * *known;
         follow(known, slower && ns > 2 * *known ? 2 * *known : ns, faster ? 0.5 : 0.125);
         pace->n_mixed = slower ? HALO_PACE_MIXED - AGAIN_AFTER : 0; /* a hiccup, or the machine has less time now */
         return;

@@ -5,11 +5,7 @@
  * events of sequences stay in their rings and the sequences pause, and above a second mark no more input is taken.
  * Ends: the link's peer is gone: at once. A person's input is at its end: when everything asked for is answered.
  */
-#include "port_priv.h"
-
 #include <assert.h>
-#include <base/clock.h>
-#include <base/log.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -17,9 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <base/clock.h>
+#include <base/log.h>
+
+#include "port_priv.h"
+
 #define READ_BYTES 65536
-#define WRITE_BYTES 4096          /* a pipe that polls writable takes PIPE_BUF without blocking */
-#define LINK_WRITE_BYTES 262144   /* the link is non-blocking */
+#define WRITE_BYTES 4096        /* a pipe that polls writable takes PIPE_BUF without blocking */
+#define LINK_WRITE_BYTES 262144 /* the link is non-blocking */
 #define CONSUME_BYTES (4u << 20)
 #define OUT_STOP_READING (16u << 20)
 #define BEAT_NS 250000000u

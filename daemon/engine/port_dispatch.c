@@ -3,13 +3,14 @@
  * Port thread. Nothing here waits. Orders about other requests (cancel, pause, continue) raise flags that the owner of
  * the work looks at.
  */
-#include "port_priv.h"
-
 #include <assert.h>
-#include <base/clock.h>
-#include <base/log.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <base/clock.h>
+#include <base/log.h>
+
+#include "port_priv.h"
 
 static void put_error(struct halo_port *port, const struct halo_id *id, enum halo_error code, const char *message)
 {
@@ -61,8 +62,7 @@ static void cancel_target(struct halo_port *port, struct halo_request *target)
             atomic_store(&target->bench->cancel, true);
         halo_device_thread_kick(&port->device);
         return;
-    default: /* TEXT: looked at when it comes back */
-        return;
+    default: /* TEXT: looked at when it comes back */ return;
     }
 }
 

@@ -5,14 +5,15 @@
  * names a model which is still loading waits for it, one that names a model which is going waits until it is gone: a
  * load then brings it again.
  */
-#include "port_priv.h"
-
 #include <assert.h>
-#include <base/clock.h>
-#include <base/log.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/clock.h>
+#include <base/log.h>
+
+#include "port_priv.h"
 
 /* ---- finding ---- */
 
@@ -213,7 +214,8 @@ static void dispatch_waiting(struct halo_port *port, struct halo_request *waitin
 void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded)
 {
     static_assert((int)HALO_WIRE_UNLOAD_IDLE == (int)HALO_UNLOAD_IDLE &&
-                      (int)HALO_WIRE_UNLOAD_ROOM == (int)HALO_UNLOAD_ROOM, "the words and the reasons have one order");
+                      (int)HALO_WIRE_UNLOAD_ROOM == (int)HALO_UNLOAD_ROOM,
+                  "the words and the reasons have one order");
     static const struct halo_id nobody = {0};
     static const struct halo_fault fine = {0};
     struct halo_request *request = loaded->unloader, *waiting = loaded->waiting;
@@ -357,7 +359,8 @@ static bool device_matches(struct halo_port *port, struct halo_request *request)
 void halo_port_load(struct halo_port *port, struct halo_request *request)
 {
     static_assert((int)HALO_WIRE_KV_F32 == (int)HALO_KV_F32 && (int)HALO_WIRE_KV_F16 == (int)HALO_KV_F16 &&
-                      (int)HALO_WIRE_KV_Q8 == (int)HALO_KV_Q8, "the words and the types have one order");
+                      (int)HALO_WIRE_KV_Q8 == (int)HALO_KV_Q8,
+                  "the words and the types have one order");
     const struct halo_msg_load *msg = &request->msg.load;
     struct halo_loaded *loaded = find(port, msg->model);
     if (loaded) {

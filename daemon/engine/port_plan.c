@@ -3,13 +3,14 @@
  * Port thread. A prediction is bytes over measured bandwidth (decode) and operations over the rate that prompts have
  * reached on this device (prefill); what was not measured is null.
  */
-#include "port_priv.h"
-
-#include <base/clock.h>
-#include <engine/op_cost.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/clock.h>
+
+#include "port_priv.h"
+#include <engine/op_cost.h>
 
 /* ---- plan ---- */
 

@@ -16,11 +16,12 @@
 #define HALO_ENGINE_PORT_PRIV_H
 
 #include <base/arena.h>
-#include <engine/device_thread.h>
-#include <engine/keep.h>
 #include <protocol/json_write.h>
 #include <protocol/line.h>
 #include <protocol/message.h>
+
+#include <engine/device_thread.h>
+#include <engine/keep.h>
 
 /* ---- a request ---- */
 
@@ -35,20 +36,20 @@ enum halo_request_state {
 };
 
 struct halo_request {
-    struct halo_note note;     /* to the text thread and back */
-    struct halo_request *next; /* in port->requests */
+    struct halo_note note;          /* to the text thread and back */
+    struct halo_request *next;      /* in port->requests */
     struct halo_request *wait_next; /* PARKED */
-    struct halo_msg msg;       /* owned */
+    struct halo_msg msg;            /* owned */
     enum halo_request_state state;
     uint64_t arrived_ns;
     struct halo_loaded *model; /* counted among its users */
     bool holds_model;
     atomic_bool cancel, hold;
-    struct halo_arena arena;   /* of the text thread while it has the request */
+    struct halo_arena arena; /* of the text thread while it has the request */
 
     /* the text thread's results */
     struct halo_fault fault;
-    struct halo_ev ev;         /* terminal event of tokenize, detokenize, template, models; points into arena */
+    struct halo_ev ev; /* terminal event of tokenize, detokenize, template, models; points into arena */
     struct halo_part_model_info *files; /* models: what ev lists */
     struct halo_str *changes;
     size_t n_changes;
@@ -66,10 +67,10 @@ struct halo_request {
     struct halo_port_saving *saving;
 
     /* generate */
-    bool blocked, finished;    /* events wait because the output is full; the sequence has ended */
-    bool started;              /* `started` was written, here or before a resume */
+    bool blocked, finished; /* events wait because the output is full; the sequence has ended */
+    bool started;           /* `started` was written, here or before a resume */
     bool replayed;
-    char *text;                /* the reply, when it is not streamed */
+    char *text; /* the reply, when it is not streamed */
     size_t n_text, text_capacity;
 };
 
@@ -77,12 +78,12 @@ struct halo_request {
 
 struct halo_port_config {
     int in_fd, out_fd;
-    bool link;                 /* the peer is halod: heartbeats, end at its end; otherwise a person or a pipe */
+    bool link; /* the peer is halod: heartbeats, end at its end; otherwise a person or a pipe */
     const char *const *model_dirs;
     size_t n_model_dirs;
-    const char *state_dir;     /* where prefixes outlive the process; NULL: nowhere */
-    uint64_t save_bytes;       /* of them, at most; 0: none */
-    uint64_t save_ms;          /* of a model that is unloaded: for saving them; 0: they are not */
+    const char *state_dir; /* where prefixes outlive the process; NULL: nowhere */
+    uint64_t save_bytes;   /* of them, at most; 0: none */
+    uint64_t save_ms;      /* of a model that is unloaded: for saving them; 0: they are not */
 };
 
 struct halo_text_thread {
@@ -90,7 +91,7 @@ struct halo_text_thread {
     struct halo_mailbox box;
     struct halo_mailbox *port, *device;
     const struct halo_port_config *config;
-    struct halo_model_cache *cache; /* what `models` knows about files */
+    struct halo_model_cache *cache;   /* what `models` knows about files */
     struct halo_arena arena, scratch; /* of one conversation after another: what it is, what its rendering needs */
 };
 
@@ -106,23 +107,23 @@ struct halo_port {
     struct halo_mailbox box;
     struct halo_line_reader lines;
     struct halo_json out;
-    size_t n_sent;                   /* of out: written, not dropped yet */
+    size_t n_sent; /* of out: written, not dropped yet */
     bool eof;
     struct halo_request *requests;
     uint32_t n_requests;
-    struct halo_request *parked;     /* for the device to open */
+    struct halo_request *parked; /* for the device to open */
     struct halo_loaded *loaded[HALO_MAX_KNOWN];
     uint32_t n_loaded;
-    struct halo_save save;      /* one at a time; loaded NULL: none */
-    struct halo_request *saver; /* the one `save` that is under way */
-    uint32_t n_restored;        /* pages that came back from disk */
-    char prefix_problem[512];   /* why saved prefixes were left alone, the last time; "" */
+    struct halo_save save;                   /* one at a time; loaded NULL: none */
+    struct halo_request *saver;              /* the one `save` that is under way */
+    uint32_t n_restored;                     /* pages that came back from disk */
+    char prefix_problem[512];                /* why saved prefixes were left alone, the last time; "" */
     struct halo_load *load_now, *load_queue; /* one at a time, the others in order of arrival */
-    bool load_waits; /* load_now: for models that go to make room for it */
+    bool load_waits;                         /* load_now: for models that go to make room for it */
     uint64_t born_ns;
 
-    bool lost;                       /* the device is gone and halod has another engine do what is open: leave */
-    uint64_t beat_ns, n_beats;       /* last heartbeat */
+    bool lost;                 /* the device is gone and halod has another engine do what is open: leave */
+    uint64_t beat_ns, n_beats; /* last heartbeat */
     uint64_t phase_since_ns, phase_step;
     const char *phase_what;
     int phase_activity;
@@ -223,7 +224,7 @@ void halo_port_saving_destroy(struct halo_port_saving *saving);
 
 /* text.c: the thread; the others are jobs of it, and set request->fault or results. */
 int halo_text_thread_start(struct halo_text_thread *text);
-int halo_prefetch_thread_start(struct halo_prefetch_thread *prefetch); /* port_prefetch.c */
+int halo_prefetch_thread_start(struct halo_prefetch_thread *prefetch);                    /* port_prefetch.c */
 void halo_text_job_generate(struct halo_text_thread *text, struct halo_request *request); /* text_prompt.c */
 void halo_text_job_score(struct halo_text_thread *text, struct halo_request *request);
 void halo_text_job_template(struct halo_text_thread *text, struct halo_request *request); /* text_chat.c */
@@ -231,7 +232,7 @@ void halo_text_job_template(struct halo_text_thread *text, struct halo_request *
 int halo_text_encode_messages(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *out);
 void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_request *request); /* text_tokens.c */
 void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_request *request);
-void halo_text_job_models(struct halo_text_thread *text, struct halo_request *request);   /* text_models.c */
+void halo_text_job_models(struct halo_text_thread *text, struct halo_request *request); /* text_models.c */
 void halo_text_job_plan(struct halo_text_thread *text, struct halo_request *request);
 /* The file that a name or path means. NOT_FOUND (says where it looked). */
 int halo_text_resolve(const struct halo_port_config *config, const char *name, char ret_path[HALO_MODEL_PATH_BYTES],

@@ -3,14 +3,15 @@
  * Port thread. Everything comes from atomics and from what was published under a lock, so the answer never waits for
  * the device.
  */
-#include "port_priv.h"
-
 #include <assert.h>
-#include <base/clock.h>
 #include <errno.h>
 #include <stdio.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+#include <base/clock.h>
+
+#include "port_priv.h"
 
 /* Waits in `parked` until the device was opened or could not be. False: parked. */
 static bool device_known(struct halo_port *port, struct halo_request *request, struct halo_device_info *info)

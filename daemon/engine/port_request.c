@@ -3,30 +3,32 @@
  * Port thread. A request owns its message and what was made for it; ending writes the terminal event, gives the model
  * back and frees all.
  */
-#include "port_priv.h"
-
 #include <assert.h>
-#include <base/clock.h>
-#include <base/log.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TO(state) (1u << HALO_REQUEST_##state)
+#include <base/clock.h>
+#include <base/log.h>
+#include <base/state.h>
+
+#include "port_priv.h"
+
+#define BIT(state) HALO_STATE_BIT(HALO_REQUEST_##state)
 static const unsigned moves[HALO_N_REQUEST_STATES] = {
-    [HALO_REQUEST_NEW] = TO(PARKED) | TO(TEXT) | TO(DEVICE) | TO(LOAD) | TO(ENDED),
-    [HALO_REQUEST_PARKED] = TO(NEW) | TO(ENDED),
-    [HALO_REQUEST_TEXT] = TO(DEVICE) | TO(ENDED),
-    [HALO_REQUEST_DEVICE] = TO(ENDED),
-    [HALO_REQUEST_LOAD] = TO(ENDED),
+    [HALO_REQUEST_NEW] = BIT(PARKED) | BIT(TEXT) | BIT(DEVICE) | BIT(LOAD) | BIT(ENDED),
+    [HALO_REQUEST_PARKED] = BIT(NEW) | BIT(ENDED),
+    [HALO_REQUEST_TEXT] = BIT(DEVICE) | BIT(ENDED),
+    [HALO_REQUEST_DEVICE] = BIT(ENDED),
+    [HALO_REQUEST_LOAD] = BIT(ENDED),
     [HALO_REQUEST_ENDED] = 0,
 };
 
 void halo_request_move(struct halo_request *request, enum halo_request_state to)
 {
     assert(request->state < HALO_N_REQUEST_STATES && to < HALO_N_REQUEST_STATES);
-    assert(moves[request->state] & (1u << to));
+    assert(halo_state_may_move(moves, request->state, to));
     request->state = to;
 }
 

@@ -4,11 +4,12 @@
  * request uses and that nobody pinned, the one that was used least recently first. Nobody goes for a load that would
  * not fit even without all of them. Whoever waits for a load hears of each model that goes for it.
  */
-#include "port_priv.h"
-
 #include <assert.h>
-#include <base/clock.h>
 #include <stdio.h>
+
+#include <base/clock.h>
+
+#include "port_priv.h"
 
 #define MAX_ROUNDS 64 /* of one load: other programs take memory as well */
 

@@ -5,17 +5,18 @@
  * `save` the models used last come first, for time and bytes may not do for all. What could not be saved is said in the
  * answer; a request for a model that is being saved waits meanwhile.
  */
-#include "port_priv.h"
-
 #include <assert.h>
-#include <base/clock.h>
-#include <base/log.h>
-#include <engine/keep.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+
+#include <base/clock.h>
+#include <base/log.h>
+
+#include "port_priv.h"
+#include <engine/keep.h>
 
 /* What a `save` has come to. */
 struct halo_port_saving {
@@ -40,8 +41,11 @@ static void begin(struct halo_port *port, struct halo_loaded *loaded, struct hal
                   uint64_t deadline_ns, uint64_t most_bytes)
 {
     struct halo_save *save = &port->save;
-    *save = (struct halo_save){.request = request, .loaded = loaded, .deadline_ns = deadline_ns,
-                               .most_bytes = most_bytes, .all_bytes = port->config.save_bytes};
+    *save = (struct halo_save){.request = request,
+                               .loaded = loaded,
+                               .deadline_ns = deadline_ns,
+                               .most_bytes = most_bytes,
+                               .all_bytes = port->config.save_bytes};
     halo_gguf_stamp(loaded->model->gguf, save->stamp);
     if (getrandom(save->save_id, sizeof(save->save_id), GRND_NONBLOCK) != (ssize_t)sizeof(save->save_id))
         memcpy(save->save_id, &deadline_ns, sizeof(deadline_ns)); /* it only tells saves apart */
@@ -54,8 +58,7 @@ static void begin(struct halo_port *port, struct halo_loaded *loaded, struct hal
 static struct halo_loaded *going(const struct halo_port *port)
 {
     for (uint32_t i = 0; i < port->n_loaded; i++)
-        if (port->loaded[i]->state == HALO_MODEL_DRAINING && port->loaded[i]->to_save &&
-            port->loaded[i]->n_users == 0)
+        if (port->loaded[i]->state == HALO_MODEL_DRAINING && port->loaded[i]->to_save && port->loaded[i]->n_users == 0)
             return port->loaded[i];
     return NULL;
 }

@@ -3,12 +3,12 @@
  * Port thread. When the output is full the records stay in the ring; the ring fills, and the sequence leaves the batch
  * by itself.
  */
-#include "port_priv.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "port_priv.h"
 
 static bool wants_ids(const struct halo_request *request)
 {

@@ -1,16 +1,21 @@
 /* port_start.c: brings up the threads of the engine and runs the port on the caller's. */
-#include <base/log.h>
-#include <engine/engine.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <base/log.h>
+
 #include "port_priv.h"
+#include <engine/engine.h>
 
 static int start(struct halo_port *port, const struct halo_engine_setup *setup)
 {
-    struct halo_port_config config = {.in_fd = setup->in_fd, .out_fd = setup->out_fd, .link = setup->link,
-                                      .model_dirs = setup->model_dirs, .n_model_dirs = setup->n_model_dirs,
-                                      .state_dir = setup->state_dir, .save_bytes = setup->save_bytes,
+    struct halo_port_config config = {.in_fd = setup->in_fd,
+                                      .out_fd = setup->out_fd,
+                                      .link = setup->link,
+                                      .model_dirs = setup->model_dirs,
+                                      .n_model_dirs = setup->n_model_dirs,
+                                      .state_dir = setup->state_dir,
+                                      .save_bytes = setup->save_bytes,
                                       .save_ms = setup->save_ms};
     int r = halo_port_init(port, &config);
     if (r < 0)

@@ -116,8 +116,15 @@ void halo_prefix_add(struct halo_prefix *prefix, uint32_t page, uint32_t parent,
     assert(parent == NONE || (prefix->entries[parent].listed && prefix->entries[parent].n_ids == HALO_KV_PAGE_TOKENS &&
                               prefix->entries[parent].user == user));
     uint32_t *head = children_of(prefix, parent, user);
-    *entry = (struct halo_prefix_entry){.user = user, .parent = parent, .child = NONE, .next = *head, .prev = NONE,
-                                        .bucket_next = NONE, .idle_next = NONE, .idle_prev = NONE, .n_ids = n,
+    *entry = (struct halo_prefix_entry){.user = user,
+                                        .parent = parent,
+                                        .child = NONE,
+                                        .next = *head,
+                                        .prev = NONE,
+                                        .bucket_next = NONE,
+                                        .idle_next = NONE,
+                                        .idle_prev = NONE,
+                                        .n_ids = n,
                                         .listed = true};
     memcpy(entry->ids, ids, n * sizeof(*ids));
     if (*head != NONE)

@@ -66,8 +66,8 @@ static int read_all(int fd, uint8_t *image, uint64_t n)
     return 0;
 }
 
-int halo_prefix_disk_take(const char *path, const struct halo_prefix_key *key, uint64_t most_bytes,
-                          uint8_t **ret_image, uint32_t *ret_n_records, struct halo_fault *fault)
+int halo_prefix_disk_take(const char *path, const struct halo_prefix_key *key, uint64_t most_bytes, uint8_t **ret_image,
+                          uint32_t *ret_n_records, struct halo_fault *fault)
 {
     uint64_t n = 0;
     uint8_t *image = NULL;
@@ -188,8 +188,8 @@ static uint64_t survey(int folder_fd, DIR *folder, const char *coming, char ret_
             fstatat(folder_fd, entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         all += (uint64_t)facts.st_size;
-        if (ret_oldest[0] && (facts.st_mtim.tv_sec > oldest.tv_sec || (facts.st_mtim.tv_sec == oldest.tv_sec &&
-                                                                       facts.st_mtim.tv_nsec > oldest.tv_nsec)))
+        if (ret_oldest[0] && (facts.st_mtim.tv_sec > oldest.tv_sec ||
+                              (facts.st_mtim.tv_sec == oldest.tv_sec && facts.st_mtim.tv_nsec > oldest.tv_nsec)))
             continue;
         oldest = facts.st_mtim;
         snprintf(ret_oldest, 256, "%s", entry->d_name);

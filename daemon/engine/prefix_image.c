@@ -2,13 +2,15 @@
 #include <engine/prefix_image.h>
 
 #include <assert.h>
-#include <base/hash.h>
-#include <engine/prefix.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <base/hash.h>
+
+#include <engine/prefix.h>
 
 #define MAGIC "HALOPFX1"
 #define SUM_BYTES (HALO_SHA256_HEX - 1)

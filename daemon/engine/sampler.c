@@ -6,11 +6,12 @@
 #include <engine/sampler.h>
 
 #include <assert.h>
-#include <base/rng.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/rng.h>
 
 #include "candidate_priv.h"
 

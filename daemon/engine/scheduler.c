@@ -3,14 +3,15 @@
  * Device thread. The running list is sorted by arrival, so "youngest" is its end. Who comes in is decided in admit.c.
  * Fails with: -ENOMEM at init, the device's errno in step.
  */
-#include "scheduler_priv.h"
-
 #include <assert.h>
-#include <base/clock.h>
-#include <base/guard.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/clock.h>
+#include <base/guard.h>
+
+#include "scheduler_priv.h"
 
 #define PROGRESS_NS 100000000u /* at most 10 progress events a second for one request */
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <base/state.h>
+
 #define RING_ROWS 64 /* rows of events that a reader may lag behind */
 #define PROGRESS_BYTES                                                                                                 \
     (3 * (uint32_t)sizeof(struct halo_event)) /* a started or a progress event, and a loop's, beside the row's own */
@@ -19,12 +21,12 @@ static const char *const state_names[HALO_N_SEQUENCE_STATES] = {
     [HALO_SEQUENCE_PAUSED] = "paused", [HALO_SEQUENCE_DONE] = "done",
 };
 
-#define TO(state) (1u << HALO_SEQUENCE_##state)
+#define BIT(state) HALO_STATE_BIT(HALO_SEQUENCE_##state)
 static const unsigned moves[HALO_N_SEQUENCE_STATES] = {
-    [HALO_SEQUENCE_QUEUED] = TO(PREFILL) | TO(DONE),
-    [HALO_SEQUENCE_PREFILL] = TO(DECODE) | TO(PAUSED) | TO(QUEUED) | TO(DONE),
-    [HALO_SEQUENCE_DECODE] = TO(PAUSED) | TO(QUEUED) | TO(DONE),
-    [HALO_SEQUENCE_PAUSED] = TO(PREFILL) | TO(DECODE) | TO(QUEUED) | TO(DONE),
+    [HALO_SEQUENCE_QUEUED] = BIT(PREFILL) | BIT(DONE),
+    [HALO_SEQUENCE_PREFILL] = BIT(DECODE) | BIT(PAUSED) | BIT(QUEUED) | BIT(DONE),
+    [HALO_SEQUENCE_DECODE] = BIT(PAUSED) | BIT(QUEUED) | BIT(DONE),
+    [HALO_SEQUENCE_PAUSED] = BIT(PREFILL) | BIT(DECODE) | BIT(QUEUED) | BIT(DONE),
     [HALO_SEQUENCE_DONE] = 0,
 };
 
@@ -38,7 +40,7 @@ void halo_sequence_move(struct halo_sequence *sequence, enum halo_sequence_state
 {
     enum halo_sequence_state from = halo_sequence_state_of(sequence);
     assert(from < HALO_N_SEQUENCE_STATES && to < HALO_N_SEQUENCE_STATES);
-    assert(moves[from] & (1u << to));
+    assert(halo_state_may_move(moves, from, to));
     atomic_store(&sequence->state, to);
 }
 
@@ -73,8 +75,8 @@ static int replay(struct halo_sequence *s, const struct halo_sequence_setup *set
 
 static int prepare_text(struct halo_sequence *s, const struct halo_sequence_setup *setup, struct halo_fault *fault)
 {
-    struct halo_text_params params = {.stops = setup->stops, .n_stops = setup->n_stops,
-                                      .max_piece_bytes = s->pieces.max_piece_bytes};
+    struct halo_text_params params = {
+        .stops = setup->stops, .n_stops = setup->n_stops, .max_piece_bytes = s->pieces.max_piece_bytes};
     int r = halo_text_stream_init(&s->text, &s->arena, &params, fault);
     if (r < 0)
         return r;

@@ -2,14 +2,14 @@
  *
  * One thread, one job at a time, in order of arrival. It never touches the device. A job fails with request->fault.
  */
-#include "port_priv.h"
-
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "port_priv.h"
 
 /* ---- files ---- */
 

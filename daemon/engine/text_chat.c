@@ -5,10 +5,11 @@
  * Fails with BAD_REQUEST (the template refuses the conversation), UNSUPPORTED (no template, or one that can not be
  * used), OUT_OF_MEMORY in request->fault.
  */
-#include "port_priv.h"
+#include <string.h>
 
 #include <base/hash.h>
-#include <string.h>
+
+#include "port_priv.h"
 
 #define KEPT_BYTES ((size_t)8 << 20) /* what an arena may hold while there is nothing to do */
 
@@ -83,10 +84,11 @@ static int render(struct halo_text_thread *text, struct halo_request *request, c
                                           .tools_json = {talk->tools.at, talk->tools.len},
                                           .vars_json = {talk->vars.at, talk->vars.len},
                                           .add_generation_prompt = talk->add_generation_prompt,
-                                          .now = has_now ? &now : NULL, .scratch = &text->scratch};
-    int r = json.error ? no_memory(request)
-                       : halo_chat_render_input(request->model->model->chat, &input, &text->arena, ret,
-                                                &request->fault);
+                                          .now = has_now ? &now : NULL,
+                                          .scratch = &text->scratch};
+    int r = json.error
+                ? no_memory(request)
+                : halo_chat_render_input(request->model->model->chat, &input, &text->arena, ret, &request->fault);
     halo_json_finish(&json);
     return r;
 }
@@ -137,8 +139,11 @@ static int render_both(struct halo_text_thread *text, struct halo_request *reque
 int halo_text_encode_messages(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *out)
 {
     const struct halo_msg_generate *msg = &request->msg.generate;
-    struct conversation talk = {.messages = msg->messages, .tools = msg->tools, .vars = msg->template_vars,
-                                .add_generation_prompt = true, .has_now = msg->has_now_s,
+    struct conversation talk = {.messages = msg->messages,
+                                .tools = msg->tools,
+                                .vars = msg->template_vars,
+                                .add_generation_prompt = true,
+                                .has_now = msg->has_now_s,
                                 .now = (time_t)msg->now_s};
     struct halo_chat_text spans;
     int r = render_both(text, request, &talk, !msg->has_normalize || msg->normalize, &spans);
@@ -177,7 +182,9 @@ static int show(struct halo_request *request, const struct halo_chat_text *spans
 void halo_text_job_template(struct halo_text_thread *text, struct halo_request *request)
 {
     const struct halo_msg_template *msg = &request->msg.template;
-    struct conversation talk = {.messages = msg->messages, .tools = msg->tools, .vars = msg->template_vars,
+    struct conversation talk = {.messages = msg->messages,
+                                .tools = msg->tools,
+                                .vars = msg->template_vars,
                                 .add_generation_prompt = msg->add_generation_prompt};
     struct halo_chat_text spans;
     int r = render_both(text, request, &talk, !msg->has_normalize || msg->normalize, &spans);

@@ -3,14 +3,14 @@
  * Text thread. `models` reads directories of files, never weights, and remembers what it read by path, size and time of
  * change.
  */
-#include "port_priv.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "port_priv.h"
 
 #define MAX_LISTED 4096
 
@@ -87,8 +87,11 @@ static struct model_file *look_at(struct halo_model_cache *cache, const char *pa
                file->changed.tv_nsec == facts->st_mtim.tv_nsec) {
         return file;
     }
-    struct model_file fresh = {.next = file->next, .path = file->path, .file_bytes = (uint64_t)facts->st_size,
-                               .bytes = (uint64_t)facts->st_size, .changed = facts->st_mtim};
+    struct model_file fresh = {.next = file->next,
+                               .path = file->path,
+                               .file_bytes = (uint64_t)facts->st_size,
+                               .bytes = (uint64_t)facts->st_size,
+                               .changed = facts->st_mtim};
     *file = fresh;
     read_directory(file);
     return file;
@@ -201,7 +204,8 @@ void halo_text_job_plan(struct halo_text_thread *text, struct halo_request *requ
     struct halo_model_params wish = {.context = params->has_context ? (uint32_t)params->context : 0,
                                      .kv_tokens = params->has_kv_tokens ? (uint64_t)params->kv_tokens : 0,
                                      .kv = params->has_kv ? (enum halo_kv_type)params->kv : HALO_KV_F16,
-                                     .max_rows = HALO_BATCH_ROWS, .max_outputs = HALO_BATCH_OUTPUTS};
+                                     .max_rows = HALO_BATCH_ROWS,
+                                     .max_outputs = HALO_BATCH_OUTPUTS};
     if (halo_model_create(&request->forecast->model, path, &wish, &request->fault) < 0)
         request->forecast->model = NULL;
 }

@@ -3,15 +3,16 @@
  * Text thread. Everything that would be wrong later is refused here, with the numbers, before the device hears of it.
  * Fails with BAD_REQUEST, CONTEXT_OVERFLOW, UNSUPPORTED (template), OUT_OF_MEMORY in request->fault.
  */
-#include "port_priv.h"
-
-#include <base/hash.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+
+#include <base/hash.h>
+
+#include "port_priv.h"
 
 static int no_memory(struct halo_request *request)
 {
@@ -176,11 +177,17 @@ static int fill_sampler(struct halo_request *request, struct halo_sampler_params
         biases[i] = (struct halo_logit_bias){msg->logit_bias.at[i].tok_id, (float)msg->logit_bias.at[i].bias};
     }
     int r = draw_seed(request);
-    *ret = (struct halo_sampler_params){
-        .temperature = msg->temperature, .top_k = (uint32_t)msg->top_k, .top_p = msg->top_p, .min_p = msg->min_p,
-        .repeat_penalty = msg->repeat_penalty, .repeat_window = (uint32_t)msg->repeat_window,
-        .presence_penalty = msg->presence_penalty, .frequency_penalty = msg->frequency_penalty,
-        .biases = biases, .n_biases = (uint32_t)msg->logit_bias.n, .seed = request->seed};
+    *ret = (struct halo_sampler_params){.temperature = msg->temperature,
+                                        .top_k = (uint32_t)msg->top_k,
+                                        .top_p = msg->top_p,
+                                        .min_p = msg->min_p,
+                                        .repeat_penalty = msg->repeat_penalty,
+                                        .repeat_window = (uint32_t)msg->repeat_window,
+                                        .presence_penalty = msg->presence_penalty,
+                                        .frequency_penalty = msg->frequency_penalty,
+                                        .biases = biases,
+                                        .n_biases = (uint32_t)msg->logit_bias.n,
+                                        .seed = request->seed};
     return r;
 }
 
@@ -209,7 +216,8 @@ static int check_prompt(struct halo_request *request)
     request->other_prompt = true;
     return halo_fault_set(&request->fault, HALO_FAULT_INTERNAL,
                           "the prompt is not the one that the reply began with (MD5 %s, was %.64s), so the reply "
-                          "cannot go on", request->effective_md5, msg->resume.effective_md5.at);
+                          "cannot go on",
+                          request->effective_md5, msg->resume.effective_md5.at);
 }
 
 static int make_generate(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *ids)
@@ -280,8 +288,11 @@ static int make_score(struct halo_request *request, struct halo_tokens *ids)
     if ((uint64_t)msg->from >= ids->n)
         return halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "from is %lld, the text has %zu tokens",
                               (long long)msg->from, ids->n);
-    struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_SCORE, .ids = ids->ids, .n_prompt = (uint32_t)ids->n,
-                                        .n_top = (uint32_t)msg->top, .score_from = (uint32_t)msg->from,
+    struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_SCORE,
+                                        .ids = ids->ids,
+                                        .n_prompt = (uint32_t)ids->n,
+                                        .n_top = (uint32_t)msg->top,
+                                        .score_from = (uint32_t)msg->from,
                                         .cache_prompt = true,
                                         .user = msg->has_user ? (uint64_t)msg->user : HALO_SEQUENCE_NOBODY,
                                         .arrived_ns = request->arrived_ns};

@@ -1,8 +1,8 @@
 /* arch.c: the list of model families. */
-#include "arch_priv.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "arch_priv.h"
 
 static const struct halo_arch *const families[] = {
     &halo_arch_llama,

@@ -3,8 +3,6 @@
  * Reports all that is wrong in one sentence, so that a broken conversion is understood at the first try. Any thread;
  * owns nothing, the result lies in the caller's arena.
  */
-#include "bind_priv.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "bind_priv.h"
 
 /* What is wrong so far. Entries that no longer fit are only counted. */
 struct complaints {
@@ -199,9 +199,9 @@ int halo_binding_read(const struct halo_binding *binding, enum halo_tensor_id id
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {
-            int error = got < 0 ? -errno : -EIO;
+            int r = got < 0 ? -errno : -EIO;
             close(fd);
-            return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, error, "%s: %s cannot be read", path, tensor->name);
+            return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, r, "%s: %s cannot be read", path, tensor->name);
         }
         done += (size_t)got;
     }

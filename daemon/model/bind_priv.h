@@ -2,8 +2,9 @@
 #ifndef HALO_MODEL_BIND_PRIV_H
 #define HALO_MODEL_BIND_PRIV_H
 
-#include "arch_priv.h"
 #include <base/arena.h>
+
+#include "arch_priv.h"
 
 struct halo_binding {
     const struct halo_gguf *gguf;

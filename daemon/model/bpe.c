@@ -6,10 +6,11 @@
  * only merges mention get symbols above the vocabulary. The tables are built at load, in the tokenizer's arena;
  * encoding is the scratch of one call.
  */
-#include "tokenizer_priv.h"
-#include "utf8_priv.h"
 #include <assert.h>
 #include <string.h>
+
+#include "tokenizer_priv.h"
+#include "utf8_priv.h"
 
 #define N_SPELLINGS 324 /* code points below that may stand for a byte */
 
@@ -46,7 +47,7 @@ static int byte_of(uint32_t point)
     if (point >= N_SPELLINGS)
         return -1;
     if (point < 256 + 33)
-        return (int)point - 256; /* 0 to 32 */
+        return (int)point - 256;                                   /* 0 to 32 */
     return point < 256 + 67 ? (int)point - (256 + 33) + 127 : 173; /* 127 to 160, then the soft hyphen */
 }
 

@@ -5,16 +5,19 @@
  * that they can not spell a control token; the model's own bos_token and eos_token are template. Fails with UNSUPPORTED
  * (no template, or one that does not parse), BAD_REQUEST (the template refuses the conversation) and OUT_OF_MEMORY.
  */
+#include <model/chat.h>
+
 #include <assert.h>
 #include <errno.h>
-#include <model/chat.h>
-#include <model/jinja.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <model/jinja.h>
+
 #define MAX_VARS 64
 
-struct template {
+struct template
+{
     struct halo_jinja *jinja; /* NULL: there is none, or it does not parse */
     struct halo_fault fault;  /* why not */
     bool present;             /* the file has it */
@@ -217,8 +220,8 @@ int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
                               "the model's chat template can not be used (%.140s); send `prompt`",
                               template->fault.text);
-    const struct halo_jinja_params params = {.vars = vars.at, .n_vars = vars.n, .now = input->now,
-                                             .scratch = input->scratch};
+    const struct halo_jinja_params params = {
+        .vars = vars.at, .n_vars = vars.n, .now = input->now, .scratch = input->scratch};
     if (r == 0)
         r = halo_jinja_render(template->jinja, &params, arena, ret, fault);
     return r > 0 ? -EINVAL : r; /* the fault is BAD_REQUEST */

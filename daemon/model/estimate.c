@@ -4,10 +4,10 @@
  * once for all its rows, so a step of more rows costs more operations but hardly more weight bytes: the two bounds of
  * the roofline.
  */
-#include <model/model.h>
-
 #include <assert.h>
 #include <math.h>
+
+#include <model/model.h>
 
 /* Of n_experts, how many are touched when each of n_rows rows picks n_used at random: what a mixture reads of its
  * weights. */

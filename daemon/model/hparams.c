@@ -4,13 +4,13 @@
  * forms fits into 32 bits, heads divide, and no key that would change the computation was passed over. Fails with:
  * LOAD_FAILED (absent, wrong type, out of bounds, contradictory), UNSUPPORTED (varies by layer, unknown mechanism).
  */
-#include "hparams_priv.h"
-
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "hparams_priv.h"
 
 #define KEY_BYTES 128
 

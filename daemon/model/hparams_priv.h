@@ -6,10 +6,12 @@
 #ifndef HALO_MODEL_HPARAMS_PRIV_H
 #define HALO_MODEL_HPARAMS_PRIV_H
 
-#include <base/fault.h>
-#include <model/model.h>
 #include <stddef.h>
+
+#include <base/fault.h>
 #include <store/gguf.h>
+
+#include <model/model.h>
 
 enum halo_hparam_kind {
     HALO_HPARAM_COUNT,   /* uint32_t */

@@ -3,9 +3,10 @@
  * a.b asks for Python's method of that name before the key; a['b'] the other way round. What is not there is an
  * undefined value that knows its owner and name, so that using it can say so. Fails as a run does (jinja_priv.h).
  */
-#include "jinja_priv.h"
 #include <stdio.h>
 #include <string.h>
+
+#include "jinja_priv.h"
 
 static const char *owner_name(struct halo_jinja_value value, char *buffer, size_t n)
 {
@@ -67,16 +68,14 @@ static int python_attribute(struct halo_jinja_run *run, struct halo_jinja_value 
         return 0;
     }
     switch (halo_jinja_method_find(value, text->bytes, text->n, &native)) {
-    case HALO_JINJA_METHOD_UNSAFE:
-        return lacks(run, value, name, false, true, ret);
+    case HALO_JINJA_METHOD_UNSAFE: return lacks(run, value, name, false, true, ret);
     case HALO_JINJA_METHOD_FOUND:
         if (halo_jinja_alloc(run, 1, sizeof *method, &method))
             return halo_jinja_no_memory(run, sizeof *method);
         *method = (struct halo_jinja_method){value, native};
         *ret = (struct halo_jinja_value){.kind = HALO_JINJA_METHOD, .object = method};
         return 0;
-    default:
-        return 0;
+    default: return 0;
     }
 }
 
@@ -180,7 +179,10 @@ static int slice_bounds(struct halo_jinja_run *run, const struct halo_jinja_valu
     return 0;
 }
 
-static bool in_slice(const struct span *span, int64_t at) { return span->step > 0 ? at < span->stop : at > span->stop; }
+static bool in_slice(const struct span *span, int64_t at)
+{
+    return span->step > 0 ? at < span->stop : at > span->stop;
+}
 
 /* Far steps end the walk rather than overflow. */
 static int64_t next_in_slice(const struct span *span, int64_t at)
@@ -260,19 +262,16 @@ int halo_jinja_iterate(struct halo_jinja_run *run, struct halo_jinja_value value
         return r;
     *ret = list.list;
     switch (value.kind) {
-    case HALO_JINJA_UNDEFINED:
-        return 0;
+    case HALO_JINJA_UNDEFINED: return 0;
     case HALO_JINJA_GENERATOR:
         **ret = *value.list;
         *value.list = (struct halo_jinja_list){0};
         return 0;
-    case HALO_JINJA_STRING:
-        return characters(run, value.string, list);
+    case HALO_JINJA_STRING: return characters(run, value.string, list);
     case HALO_JINJA_DICT:
         for (size_t i = 0; r == 0 && i < value.dict->n; i++)
             r = halo_jinja_push(run, list, value.dict->entries[i].key);
         return r;
-    default:
-        return halo_jinja_type_error(run, "can not be iterated", value);
+    default: return halo_jinja_type_error(run, "can not be iterated", value);
     }
 }

@@ -2,8 +2,9 @@
  *
  * A macro runs in a scope under the one it was made in. Arguments that do not fit are a TYPE_ERROR.
  */
-#include "jinja_priv.h"
 #include <string.h>
+
+#include "jinja_priv.h"
 
 /* ---- arguments ---- */
 

@@ -3,8 +3,9 @@
  * Names are looked up in the scopes from the inside out, then among the run's roots. Each node costs a step and a level
  * of depth. Fails as a run does (jinja_priv.h).
  */
-#include "jinja_priv.h"
 #include <string.h>
+
+#include "jinja_priv.h"
 
 static int eval_name(struct halo_jinja_run *run, struct halo_jinja_scope *scope, const struct halo_jinja_node *node,
                      struct halo_jinja_value *ret)
@@ -187,41 +188,26 @@ static int eval_inner(struct halo_jinja_run *run, struct halo_jinja_scope *scope
     int r;
     run->node = node;
     switch (node->kind) {
-    case HALO_JINJA_N_CONST:
-        *ret = node->value;
-        return 0;
-    case HALO_JINJA_N_NAME:
-        return eval_name(run, scope, node, ret);
+    case HALO_JINJA_N_CONST: *ret = node->value; return 0;
+    case HALO_JINJA_N_NAME: return eval_name(run, scope, node, ret);
     case HALO_JINJA_N_LIST:
-    case HALO_JINJA_N_TUPLE:
-        return eval_list(run, scope, node, ret);
-    case HALO_JINJA_N_DICT:
-        return eval_dict(run, scope, node, ret);
+    case HALO_JINJA_N_TUPLE: return eval_list(run, scope, node, ret);
+    case HALO_JINJA_N_DICT: return eval_dict(run, scope, node, ret);
     case HALO_JINJA_N_ATTR:
         r = halo_jinja_eval(run, scope, node->a, &object);
         run->node = node;
         return r ? r : halo_jinja_attribute(run, object, node->value, ret);
-    case HALO_JINJA_N_ITEM:
-        return eval_item(run, scope, node, ret);
-    case HALO_JINJA_N_SLICE:
-        return eval_slice(run, scope, node, ret);
-    case HALO_JINJA_N_CALL:
-        return eval_call(run, scope, node, ret);
+    case HALO_JINJA_N_ITEM: return eval_item(run, scope, node, ret);
+    case HALO_JINJA_N_SLICE: return eval_slice(run, scope, node, ret);
+    case HALO_JINJA_N_CALL: return eval_call(run, scope, node, ret);
     case HALO_JINJA_N_FILTER:
-    case HALO_JINJA_N_TEST:
-        return eval_native(run, scope, node, ret);
-    case HALO_JINJA_N_UNARY:
-        return eval_unary(run, scope, node, ret);
-    case HALO_JINJA_N_BINARY:
-        return eval_binary(run, scope, node, ret);
-    case HALO_JINJA_N_CONCAT:
-        return eval_concat(run, scope, node, ret);
-    case HALO_JINJA_N_COMPARE:
-        return eval_compare(run, scope, node, ret);
-    case HALO_JINJA_N_COND:
-        return eval_condition(run, scope, node, ret);
-    default:
-        return eval_logic(run, scope, node, ret);
+    case HALO_JINJA_N_TEST: return eval_native(run, scope, node, ret);
+    case HALO_JINJA_N_UNARY: return eval_unary(run, scope, node, ret);
+    case HALO_JINJA_N_BINARY: return eval_binary(run, scope, node, ret);
+    case HALO_JINJA_N_CONCAT: return eval_concat(run, scope, node, ret);
+    case HALO_JINJA_N_COMPARE: return eval_compare(run, scope, node, ret);
+    case HALO_JINJA_N_COND: return eval_condition(run, scope, node, ret);
+    default: return eval_logic(run, scope, node, ret);
     }
 }
 

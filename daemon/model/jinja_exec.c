@@ -4,8 +4,9 @@
  * iteration, macro call, set block, filter block, with and generation; `if` has none. Fails as a run does
  * (jinja_priv.h), and hands on the flow codes of break and continue.
  */
-#include "jinja_priv.h"
 #include <string.h>
+
+#include "jinja_priv.h"
 
 int halo_jinja_bind(struct halo_jinja_run *run, struct halo_jinja_scope *scope, uint32_t id,
                     struct halo_jinja_value value)
@@ -204,33 +205,20 @@ static int exec_inner(struct halo_jinja_run *run, struct halo_jinja_scope *scope
 {
     run->node = node;
     switch (node->kind) {
-    case HALO_JINJA_N_CONST:
-        return halo_jinja_add_string(run, run->out, node->value.string);
-    case HALO_JINJA_N_BODY:
-        return exec_body(run, scope, node);
-    case HALO_JINJA_N_OUTPUT:
-        return exec_output(run, scope, node);
-    case HALO_JINJA_N_IF:
-        return exec_if(run, scope, node);
-    case HALO_JINJA_N_FOR:
-        return halo_jinja_exec_for(run, scope, node);
-    case HALO_JINJA_N_SET:
-        return exec_set(run, scope, node);
-    case HALO_JINJA_N_SET_BLOCK:
-        return exec_set_block(run, scope, node);
-    case HALO_JINJA_N_FILTER_BLOCK:
-        return exec_filter_block(run, scope, node);
-    case HALO_JINJA_N_MACRO:
-        return exec_macro(run, scope, node);
-    case HALO_JINJA_N_CALL_BLOCK:
-        return exec_call_block(run, scope, node);
+    case HALO_JINJA_N_CONST: return halo_jinja_add_string(run, run->out, node->value.string);
+    case HALO_JINJA_N_BODY: return exec_body(run, scope, node);
+    case HALO_JINJA_N_OUTPUT: return exec_output(run, scope, node);
+    case HALO_JINJA_N_IF: return exec_if(run, scope, node);
+    case HALO_JINJA_N_FOR: return halo_jinja_exec_for(run, scope, node);
+    case HALO_JINJA_N_SET: return exec_set(run, scope, node);
+    case HALO_JINJA_N_SET_BLOCK: return exec_set_block(run, scope, node);
+    case HALO_JINJA_N_FILTER_BLOCK: return exec_filter_block(run, scope, node);
+    case HALO_JINJA_N_MACRO: return exec_macro(run, scope, node);
+    case HALO_JINJA_N_CALL_BLOCK: return exec_call_block(run, scope, node);
     case HALO_JINJA_N_WITH:
-    case HALO_JINJA_N_SCOPE:
-        return exec_with(run, scope, node);
-    case HALO_JINJA_N_BREAK:
-        return HALO_JINJA_FLOW_BREAK;
-    default:
-        return HALO_JINJA_FLOW_CONTINUE;
+    case HALO_JINJA_N_SCOPE: return exec_with(run, scope, node);
+    case HALO_JINJA_N_BREAK: return HALO_JINJA_FLOW_BREAK;
+    default: return HALO_JINJA_FLOW_CONTINUE;
     }
 }
 

@@ -3,15 +3,19 @@
  * Those that are lazy in Python make a generator here whose items are known at once. Sorting is a stable merge of item
  * numbers by their keys. Fails as a run does (jinja_priv.h).
  */
-#include "jinja_priv.h"
 #include <stdlib.h>
 #include <string.h>
+
+#include "jinja_priv.h"
 
 #define FILTER(name)                                                                                                   \
     static int filter_##name(struct halo_jinja_run *run, const struct halo_jinja_call *call,                           \
                              struct halo_jinja_value *ret)
 
-static bool given_truth(struct halo_jinja_value v) { return v.kind != HALO_JINJA_MISSING && halo_jinja_truth(v); }
+static bool given_truth(struct halo_jinja_value v)
+{
+    return v.kind != HALO_JINJA_MISSING && halo_jinja_truth(v);
+}
 
 FILTER(length)
 {
@@ -58,7 +62,10 @@ static int copy_list(struct halo_jinja_run *run, struct halo_jinja_value from, e
     return r;
 }
 
-FILTER(list) { return copy_list(run, call->self, HALO_JINJA_LIST, false, ret); }
+FILTER(list)
+{
+    return copy_list(run, call->self, HALO_JINJA_LIST, false, ret);
+}
 
 FILTER(reverse)
 {

@@ -2,18 +2,25 @@
  *
  * Called through the table below with their arguments bound by name. Fails as a run does (jinja_priv.h).
  */
-#include "jinja_priv.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "jinja_priv.h"
+
 #define FILTER(name)                                                                                                   \
     static int filter_##name(struct halo_jinja_run *run, const struct halo_jinja_call *call,                           \
                              struct halo_jinja_value *ret)
 
-static bool given(struct halo_jinja_value v) { return v.kind != HALO_JINJA_MISSING; }
-static bool given_truth(struct halo_jinja_value v) { return given(v) && halo_jinja_truth(v); }
+static bool given(struct halo_jinja_value v)
+{
+    return v.kind != HALO_JINJA_MISSING;
+}
+static bool given_truth(struct halo_jinja_value v)
+{
+    return given(v) && halo_jinja_truth(v);
+}
 
 /* Self as a string, as nearly every text filter takes it. */
 static int self_text(struct halo_jinja_run *run, const struct halo_jinja_call *call,
@@ -25,7 +32,10 @@ static int self_text(struct halo_jinja_run *run, const struct halo_jinja_call *c
     return r;
 }
 
-FILTER(string) { return halo_jinja_to_string(run, call->self, ret); }
+FILTER(string)
+{
+    return halo_jinja_to_string(run, call->self, ret);
+}
 
 FILTER(trim)
 {
@@ -83,7 +93,7 @@ FILTER(indent)
         return r;
     /* Python adds a line break before it splits: a text that ends in one, or is empty, has a last empty line. */
     size_t n = lines.list->n;
-    bool ends_open = text->n == 0 || strchr("\n\r", text->bytes[text->n - 1]) != NULL;
+    bool ends_open = text->n == 0 || strchr("\n\r", text->bytes[text->n - 1]);
     for (size_t i = 0; r == 0 && i < n + ends_open; i++) {
         const struct halo_jinja_string *line = i < n ? lines.list->items[i].string : NULL;
         if (i)

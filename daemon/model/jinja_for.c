@@ -4,8 +4,9 @@
  * makes macros each iteration has a scope of its own, for a macro keeps it; otherwise the iterations share one. Fails
  * as a run does (jinja_priv.h).
  */
-#include "jinja_priv.h"
 #include <string.h>
+
+#include "jinja_priv.h"
 
 static int new_scope(struct halo_jinja_run *run, struct halo_jinja_scope *parent, struct halo_jinja_scope **ret)
 {

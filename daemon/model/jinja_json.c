@@ -3,11 +3,12 @@
  * Strict: RFC 8259, UTF-8, nothing behind the value, no duplicate keys, no lone surrogates, 64 levels. Pure apart from
  * the arena, which gets copies of all strings. Fails with BAD_REQUEST and the byte offset, or OUT_OF_MEMORY.
  */
-#include "jinja_priv.h"
-#include "utf8_priv.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "jinja_priv.h"
+#include "utf8_priv.h"
 
 struct reader {
     struct halo_arena *arena;

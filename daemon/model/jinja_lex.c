@@ -4,10 +4,11 @@
  * on that side, trim_blocks the line break after a block or comment tag (`+` keeps it), lstrip_blocks the blanks before
  * one that begins its line (`+` keeps them). Fails with UNSUPPORTED (the text is no template) and OUT_OF_MEMORY.
  */
-#include "jinja_priv.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "jinja_priv.h"
 
 struct lexer {
     struct halo_arena *arena;
@@ -157,8 +158,14 @@ static int lex_raw(struct lexer *lexer, size_t tag, size_t n_tag, char close)
 
 /* ---- inside of tags ---- */
 
-static bool is_name_start(unsigned char c) { return (unsigned)((c | 32) - 'a') < 26 || c == '_' || c >= 0x80; }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_name_start(unsigned char c)
+{
+    return (unsigned)((c | 32) - 'a') < 26 || c == '_' || c >= 0x80;
+}
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
 
 static int digit_value(char c)
 {

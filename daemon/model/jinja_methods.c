@@ -2,8 +2,9 @@
  *
  * Methods that would change a value are known by name and refused (SECURITY), as the immutable sandbox does.
  */
-#include "jinja_priv.h"
 #include <string.h>
+
+#include "jinja_priv.h"
 
 #define METHOD(name)                                                                                                   \
     static int name(struct halo_jinja_run *run, const struct halo_jinja_call *call, struct halo_jinja_value *ret)
@@ -111,16 +112,13 @@ enum halo_jinja_method_state halo_jinja_method_find(struct halo_jinja_value self
                                                     const struct halo_jinja_native **ret)
 {
     switch (self.kind) {
-    case HALO_JINJA_STRING:
-        return find(halo_jinja_string_methods, halo_jinja_n_string_methods, NULL, name, n, ret);
+    case HALO_JINJA_STRING: return find(halo_jinja_string_methods, halo_jinja_n_string_methods, NULL, name, n, ret);
     case HALO_JINJA_DICT:
         return find(dict_methods, sizeof dict_methods / sizeof *dict_methods, dict_unsafe, name, n, ret);
     case HALO_JINJA_LIST:
         return find(list_methods, sizeof list_methods / sizeof *list_methods, list_unsafe, name, n, ret);
     case HALO_JINJA_TUPLE:
-    case HALO_JINJA_RANGE: /* index and count only */
-        return find(list_methods, 2, NULL, name, n, ret);
-    default:
-        return HALO_JINJA_METHOD_NONE;
+    case HALO_JINJA_RANGE: /* index and count only */ return find(list_methods, 2, NULL, name, n, ret);
+    default: return HALO_JINJA_METHOD_NONE;
     }
 }

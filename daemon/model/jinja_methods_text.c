@@ -2,13 +2,17 @@
  *
  * Called through the table below. Results keep marks as jinja_text_ops.c says. Fails as a run does (jinja_priv.h).
  */
-#include "jinja_priv.h"
 #include <string.h>
+
+#include "jinja_priv.h"
 
 #define METHOD(name)                                                                                                   \
     static int str_##name(struct halo_jinja_run *run, const struct halo_jinja_call *call, struct halo_jinja_value *ret)
 
-static bool given(struct halo_jinja_value v) { return v.kind != HALO_JINJA_MISSING && v.kind != HALO_JINJA_NONE; }
+static bool given(struct halo_jinja_value v)
+{
+    return v.kind != HALO_JINJA_MISSING && v.kind != HALO_JINJA_NONE;
+}
 
 static int need_string(struct halo_jinja_run *run, const struct halo_jinja_call *call, size_t which)
 {
@@ -27,9 +31,15 @@ static int take_count(struct halo_jinja_run *run, const struct halo_jinja_call *
     return 0;
 }
 
-METHOD(strip) { return halo_jinja_strip(run, call->self.string, call->arg[0], (unsigned)call->native->op, ret); }
+METHOD(strip)
+{
+    return halo_jinja_strip(run, call->self.string, call->arg[0], (unsigned)call->native->op, ret);
+}
 
-METHOD(case) { return halo_jinja_change_case(run, call->self.string, call->native->op, ret); }
+METHOD(case)
+{
+    return halo_jinja_change_case(run, call->self.string, call->native->op, ret);
+}
 
 METHOD(replace)
 {
@@ -275,20 +285,11 @@ METHOD(is)
         bool alpha = c < 0x80 ? (c | 32) - 'a' < 26u : upper || lower || (c >= 0xAA && !halo_jinja_is_space(c));
         cased |= upper || lower;
         switch (call->native->op) {
-        case 'a':
-            holds &= alpha;
-            break;
-        case 'd':
-            holds &= digit;
-            break;
-        case 'n':
-            holds &= alpha || digit;
-            break;
-        case 's':
-            holds &= halo_jinja_is_space(c);
-            break;
-        default:
-            holds &= call->native->op == 'u' ? !lower : !upper;
+        case 'a': holds &= alpha; break;
+        case 'd': holds &= digit; break;
+        case 'n': holds &= alpha || digit; break;
+        case 's': holds &= halo_jinja_is_space(c); break;
+        default: holds &= call->native->op == 'u' ? !lower : !upper;
         }
     }
     if (call->native->op == 'u' || call->native->op == 'l')

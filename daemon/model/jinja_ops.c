@@ -4,9 +4,10 @@
  * (Python's OverflowError family). Comparing nested values costs steps and depth, so that shared structure can not
  * explode.
  */
-#include "jinja_priv.h"
 #include <math.h>
 #include <string.h>
+
+#include "jinja_priv.h"
 
 const char *halo_jinja_type_name(struct halo_jinja_value value)
 {
@@ -41,27 +42,19 @@ bool halo_jinja_truth(struct halo_jinja_value value)
     switch (value.kind) {
     case HALO_JINJA_UNDEFINED:
     case HALO_JINJA_NONE:
-    case HALO_JINJA_MISSING:
-        return false;
-    case HALO_JINJA_BOOL:
-        return value.boolean;
-    case HALO_JINJA_INT:
-        return value.integer != 0;
-    case HALO_JINJA_FLOAT:
-        return value.number != 0;
-    case HALO_JINJA_STRING:
-        return value.string->n != 0;
-    case HALO_JINJA_DICT:
-        return value.dict->n != 0;
+    case HALO_JINJA_MISSING: return false;
+    case HALO_JINJA_BOOL: return value.boolean;
+    case HALO_JINJA_INT: return value.integer != 0;
+    case HALO_JINJA_FLOAT: return value.number != 0;
+    case HALO_JINJA_STRING: return value.string->n != 0;
+    case HALO_JINJA_DICT: return value.dict->n != 0;
     case HALO_JINJA_LIST:
     case HALO_JINJA_TUPLE:
     case HALO_JINJA_RANGE:
     case HALO_JINJA_KEYS:
     case HALO_JINJA_VALUES:
-    case HALO_JINJA_ITEMS:
-        return value.list->n != 0;
-    default:
-        return true;
+    case HALO_JINJA_ITEMS: return value.list->n != 0;
+    default: return true;
     }
 }
 
@@ -204,14 +197,12 @@ int halo_jinja_compare(struct halo_jinja_run *run, int op, struct halo_jinja_val
 {
     int order, r;
     switch (op) {
-    case '=':
-        return halo_jinja_equal(run, a, b, ret);
+    case '=': return halo_jinja_equal(run, a, b, ret);
     case '!':
         r = halo_jinja_equal(run, a, b, ret);
         *ret = !*ret;
         return r;
-    case 'i':
-        return halo_jinja_contains(run, b, a, ret);
+    case 'i': return halo_jinja_contains(run, b, a, ret);
     case 'n':
         r = halo_jinja_contains(run, b, a, ret);
         *ret = !*ret;
@@ -246,18 +237,10 @@ static int integer_binary(struct halo_jinja_run *run, int op, int64_t a, int64_t
 {
     bool over = false;
     switch (op) {
-    case '+':
-        over = __builtin_add_overflow(a, b, ret);
-        break;
-    case '-':
-        over = __builtin_sub_overflow(a, b, ret);
-        break;
-    case '*':
-        over = __builtin_mul_overflow(a, b, ret);
-        break;
-    case 'p':
-        over = integer_power(a, b, ret) < 0;
-        break;
+    case '+': over = __builtin_add_overflow(a, b, ret); break;
+    case '-': over = __builtin_sub_overflow(a, b, ret); break;
+    case '*': over = __builtin_mul_overflow(a, b, ret); break;
+    case 'p': over = integer_power(a, b, ret) < 0; break;
     default: /* f and %: rounded down */
         if (b == 0)
             return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "division by zero");

@@ -3,10 +3,11 @@
  * Runs where a model is loaded; the tree lives in the template's arena and is sealed afterwards. Statements that read
  * other files (include, import, extends, block) are refused. Fails with UNSUPPORTED and OUT_OF_MEMORY.
  */
-#include "jinja_priv.h"
-#include "utf8_priv.h"
 #include <stdlib.h>
 #include <string.h>
+
+#include "jinja_priv.h"
+#include "utf8_priv.h"
 
 static int parse_body(struct halo_jinja_parser *parser, const char *const *ends, struct halo_jinja_node **ret);
 

@@ -5,8 +5,9 @@
  * exist is noted in `unknown`; a condition around it takes the note back, for then only running into it is an error.
  * Fails with UNSUPPORTED and OUT_OF_MEMORY.
  */
-#include "jinja_priv.h"
 #include <string.h>
+
+#include "jinja_priv.h"
 
 typedef int level(struct halo_jinja_parser *parser, struct halo_jinja_node **ret);
 
@@ -129,10 +130,8 @@ int halo_jinja_parse_primary(struct halo_jinja_parser *parser, struct halo_jinja
     const struct halo_jinja_token *token = halo_jinja_peek(parser);
     int r;
     switch (token->kind) {
-    case HALO_JINJA_T_NAME:
-        return parse_name(parser, ret);
-    case HALO_JINJA_T_STRING:
-        return parse_string(parser, ret);
+    case HALO_JINJA_T_NAME: return parse_name(parser, ret);
+    case HALO_JINJA_T_STRING: return parse_string(parser, ret);
     case HALO_JINJA_T_INT:
     case HALO_JINJA_T_FLOAT:
         parser->at++;

@@ -2,10 +2,11 @@
  *
  * Runs where a template is compiled; nodes and names live in its arena. Fails with UNSUPPORTED and OUT_OF_MEMORY.
  */
-#include "jinja_priv.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "jinja_priv.h"
 
 #define MAX_NAMES 4096 /* they are searched one by one */
 

@@ -3,12 +3,13 @@
  * Appends to a text of the run. Strings keep their marks; the punctuation of lists and dicts, and numbers that came
  * from variables, are content. Fails as a run does (jinja_priv.h).
  */
-#include "jinja_priv.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "jinja_priv.h"
 
 /* The shortest digits that read back as the same number, in Python's layout: an exponent below 1e-4 and from 1e16 on.
  */
@@ -43,10 +44,8 @@ static int print_scalar(struct halo_jinja_run *run, struct halo_jinja_text *text
     char number[64];
     size_t n;
     switch (value.kind) {
-    case HALO_JINJA_UNDEFINED:
-        return 0;
-    case HALO_JINJA_NONE:
-        return halo_jinja_add(run, text, "None", 4, value.is_template);
+    case HALO_JINJA_UNDEFINED: return 0;
+    case HALO_JINJA_NONE: return halo_jinja_add(run, text, "None", 4, value.is_template);
     case HALO_JINJA_BOOL:
         return halo_jinja_add(run, text, value.boolean ? "True" : "False", value.boolean ? 4 : 5, value.is_template);
     case HALO_JINJA_INT:
@@ -55,10 +54,8 @@ static int print_scalar(struct halo_jinja_run *run, struct halo_jinja_text *text
     case HALO_JINJA_FLOAT:
         n = halo_jinja_float_text(number, value.number);
         return halo_jinja_add(run, text, number, n, value.is_template);
-    case HALO_JINJA_BIG:
-        return halo_jinja_add_string(run, text, value.string);
-    default:
-        return print_name(run, text, value);
+    case HALO_JINJA_BIG: return halo_jinja_add_string(run, text, value.string);
+    default: return print_name(run, text, value);
     }
 }
 

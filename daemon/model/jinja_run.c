@@ -5,12 +5,14 @@
  * own measure; the clock is looked at every few thousand steps besides. Fails with -ENOMEM or an enum
  * halo_jinja_outcome.
  */
-#include "jinja_priv.h"
 #include <assert.h>
-#include <base/clock.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <base/clock.h>
+
+#include "jinja_priv.h"
 
 #define DEFAULT_MAX_STEPS ((uint64_t)20000000)
 #define DEFAULT_MAX_MEMORY_BYTES ((size_t)256 << 20)

@@ -5,9 +5,10 @@
  * + b + c + ... is linear; whoever holds the left string still sees its own length only. Fails as a run does
  * (jinja_priv.h).
  */
-#include "jinja_priv.h"
 #include <assert.h>
 #include <string.h>
+
+#include "jinja_priv.h"
 
 #define JOIN_ROOM 64
 

@@ -2,9 +2,10 @@
  *
  * Fails as a run does (jinja_priv.h).
  */
-#include "jinja_priv.h"
 #include <string.h>
 #include <time.h>
+
+#include "jinja_priv.h"
 
 #define NATIVE(name)                                                                                                   \
     static int name(struct halo_jinja_run *run, const struct halo_jinja_call *call, struct halo_jinja_value *ret)
@@ -35,7 +36,10 @@ static bool is_iterable(struct halo_jinja_value v)
            v.kind == HALO_JINJA_UNDEFINED;
 }
 
-static bool is_whole(struct halo_jinja_value v) { return v.kind == HALO_JINJA_INT || v.kind == HALO_JINJA_BIG; }
+static bool is_whole(struct halo_jinja_value v)
+{
+    return v.kind == HALO_JINJA_INT || v.kind == HALO_JINJA_BIG;
+}
 
 NATIVE(test_what)
 {
@@ -324,4 +328,7 @@ uint32_t halo_jinja_test_id(const char *name, size_t n)
     return find_native(tests, sizeof tests / sizeof *tests, name, n);
 }
 
-const struct halo_jinja_native *halo_jinja_test(uint32_t id) { return &tests[id]; }
+const struct halo_jinja_native *halo_jinja_test(uint32_t id)
+{
+    return &tests[id];
+}

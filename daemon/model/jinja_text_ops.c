@@ -3,10 +3,11 @@
  * Every result keeps the marks of the bytes that it takes over; what is put in has the mark of where it came from.
  * Fails as a run does (jinja_priv.h).
  */
-#include "jinja_priv.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "jinja_priv.h"
 
 ptrdiff_t halo_jinja_find(const struct halo_jinja_string *string, size_t from, const struct halo_jinja_string *what)
 {
@@ -130,7 +131,10 @@ int halo_jinja_escape(struct halo_jinja_run *run, const struct halo_jinja_string
 
 /* ---- case ---- */
 
-static bool is_letter(uint32_t c) { return c >= 0x80 ? !halo_jinja_is_space(c) && c != 0x2019 : (c | 32) - 'a' < 26u; }
+static bool is_letter(uint32_t c)
+{
+    return c >= 0x80 ? !halo_jinja_is_space(c) && c != 0x2019 : (c | 32) - 'a' < 26u;
+}
 
 /* The filter begins a word behind any of these; the method behind any character without case. */
 static bool breaks_word(uint32_t c, int how)
@@ -144,14 +148,10 @@ static uint32_t cased(uint32_t c, int how, bool begins)
 {
     uint32_t lower = halo_jinja_lower(c), upper = halo_jinja_upper(c);
     switch (how) {
-    case 'l':
-        return lower;
-    case 'u':
-        return upper;
-    case 's':
-        return c == lower ? upper : lower;
-    default:
-        return begins ? upper : lower;
+    case 'l': return lower;
+    case 'u': return upper;
+    case 's': return c == lower ? upper : lower;
+    default: return begins ? upper : lower;
     }
 }
 

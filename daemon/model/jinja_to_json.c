@@ -3,9 +3,10 @@
  * Separators ", " and ": " unless others are given; with an indent, "," and a line break. Strings keep their marks, all
  * punctuation is content. What JSON has no form for is a TYPE_ERROR.
  */
-#include "jinja_priv.h"
 #include <stdio.h>
 #include <string.h>
+
+#include "jinja_priv.h"
 
 struct writer {
     struct halo_jinja_run *run;
@@ -59,17 +60,14 @@ static int write_scalar(const struct writer *w, struct halo_jinja_value value)
 {
     char number[64];
     switch (value.kind) {
-    case HALO_JINJA_NONE:
-        return put(w, "null");
-    case HALO_JINJA_BOOL:
-        return put(w, value.boolean ? "true" : "false");
+    case HALO_JINJA_NONE: return put(w, "null");
+    case HALO_JINJA_BOOL: return put(w, value.boolean ? "true" : "false");
     case HALO_JINJA_FLOAT:
         if (value.number != value.number || value.number - value.number != 0)
             return put(w, value.number != value.number ? "NaN" : value.number > 0 ? "Infinity" : "-Infinity");
         return halo_jinja_add(w->run, w->text, number, halo_jinja_float_text(number, value.number), value.is_template);
     case HALO_JINJA_INT:
-    case HALO_JINJA_BIG:
-        return halo_jinja_print(w->run, w->text, value);
+    case HALO_JINJA_BIG: return halo_jinja_print(w->run, w->text, value);
     default:
         return halo_jinja_fail(w->run, HALO_JINJA_TYPE_ERROR, "a %s has no form in JSON", halo_jinja_type_name(value));
     }

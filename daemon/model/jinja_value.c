@@ -4,11 +4,12 @@
  * entries it has an index by open addressing. Its hash is keyed by the dict's address, so that a request can not choose
  * keys that collide. Fails with -ENOMEM.
  */
-#include "jinja_priv.h"
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+
+#include "jinja_priv.h"
 
 #define SMALL_DICT 8
 
@@ -132,12 +133,9 @@ static uint64_t hash_value(struct halo_jinja_value key, uint64_t seed)
 {
     switch (key.kind) {
     case HALO_JINJA_STRING:
-    case HALO_JINJA_BIG:
-        return hash_bytes(key.string->bytes, key.string->n, seed);
-    case HALO_JINJA_BOOL:
-        return mix(seed, key.boolean);
-    case HALO_JINJA_INT:
-        return mix(seed, (uint64_t)key.integer);
+    case HALO_JINJA_BIG: return hash_bytes(key.string->bytes, key.string->n, seed);
+    case HALO_JINJA_BOOL: return mix(seed, key.boolean);
+    case HALO_JINJA_INT: return mix(seed, (uint64_t)key.integer);
     case HALO_JINJA_FLOAT: /* equal numbers of both kinds are one key */
         if (key.number >= -9e18 && key.number <= 9e18 && key.number == floor(key.number))
             return mix(seed, (uint64_t)(int64_t)key.number);
@@ -146,8 +144,7 @@ static uint64_t hash_value(struct halo_jinja_value key, uint64_t seed)
         for (size_t i = 0; i < key.list->n; i++)
             seed = hash_value(key.list->items[i], seed);
         return mix(seed, key.list->n);
-    default:
-        return mix(seed, key.kind);
+    default: return mix(seed, key.kind);
     }
 }
 

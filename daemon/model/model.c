@@ -6,13 +6,14 @@
  */
 #include <model/model.h>
 
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
 #include "arch_priv.h"
 #include "bind_priv.h"
 #include "model_text_priv.h"
 #include "plan_builder_priv.h"
-#include <assert.h>
-#include <inttypes.h>
-#include <stdlib.h>
 
 #define DEFAULT_ROWS 256
 #define DEFAULT_OUTPUTS 64

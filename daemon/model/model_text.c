@@ -1,11 +1,11 @@
 /* model_text.c: what a model is called and how it is quantized. Pure; any thread; the file's text is made safe to show.
  */
-#include "model_text_priv.h"
-#include <model/model.h>
-
-#include "utf8_priv.h"
 #include <stdio.h>
 #include <string.h>
+
+#include "model_text_priv.h"
+#include "utf8_priv.h"
+#include <model/model.h>
 
 /* Copies the valid front part without control characters, cut between characters. */
 static void text_copy(char *ret, size_t n, const char *bytes, size_t n_bytes)

@@ -1,7 +1,7 @@
 /* plan_blocks.c: the blocks that families share. Runs where the model is created; failures stay in the builder. */
-#include "plan_blocks_priv.h"
-
 #include <math.h>
+
+#include "plan_blocks_priv.h"
 
 struct halo_blocks halo_blocks_make(struct halo_builder *builder)
 {

@@ -4,13 +4,13 @@
  * and leaves its old copies there, which is at most as much again. Fails with: OUT_OF_MEMORY, LOAD_FAILED (rope
  * factors).
  */
-#include "plan_builder_priv.h"
-
-#include "rope_priv.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "plan_builder_priv.h"
+#include "rope_priv.h"
 
 #define MAX_VALUES 64
 #define MAX_ROPES 4

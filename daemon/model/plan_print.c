@@ -1,9 +1,9 @@
 /* plan_print.c: a plan as text, one op a line. Pure; any thread. What golden plan texts and the `plan` request show. */
-#include <model/model.h>
-
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+
+#include <model/model.h>
 
 /* Counts like snprintf: goes on counting when the buffer is full. */
 struct printer {
@@ -119,18 +119,10 @@ static void put_op(struct printer *p, const struct halo_op *op)
         put(p, "embed -> %s, scale %g, ", value_name(p, op->u.embed.out), (double)op->u.embed.scale);
         put_weight(p, op->u.embed.weight);
         return;
-    case HALO_OP_RMSNORM:
-        put_rmsnorm(p, &op->u.rmsnorm);
-        return;
-    case HALO_OP_MATMUL:
-        put_matmul(p, &op->u.matmul);
-        return;
-    case HALO_OP_QK_NORM:
-        put_qk_norm(p, &op->u.qk_norm);
-        return;
-    case HALO_OP_ROPE:
-        put_rope(p, &op->u.rope);
-        return;
+    case HALO_OP_RMSNORM: put_rmsnorm(p, &op->u.rmsnorm); return;
+    case HALO_OP_MATMUL: put_matmul(p, &op->u.matmul); return;
+    case HALO_OP_QK_NORM: put_qk_norm(p, &op->u.qk_norm); return;
+    case HALO_OP_ROPE: put_rope(p, &op->u.rope); return;
     case HALO_OP_KV_WRITE:
         put(p, "kv_write %s, %s -> cache %" PRIu32, value_name(p, op->u.kv_write.k), value_name(p, op->u.kv_write.v),
             op->u.kv_write.kv_layer);
@@ -143,25 +135,18 @@ static void put_op(struct printer *p, const struct halo_op *op)
         put(p, "glu silu(%s) * %s -> %s", value_name(p, op->u.glu.gate), value_name(p, op->u.glu.up),
             value_name(p, op->u.glu.out));
         return;
-    case HALO_OP_MOE_ROUTE:
-        put_moe_route(p, &op->u.moe_route);
-        return;
-    case HALO_OP_MOE_MATMUL:
-        put_moe_matmul(p, &op->u.moe_matmul);
-        return;
+    case HALO_OP_MOE_ROUTE: put_moe_route(p, &op->u.moe_route); return;
+    case HALO_OP_MOE_MATMUL: put_moe_matmul(p, &op->u.moe_matmul); return;
     case HALO_OP_MOE_SUM:
         put(p, "moe_sum %s by %s, %" PRIu32 " slots -> %s", value_name(p, op->u.moe_sum.x),
             value_name(p, op->u.moe_sum.choice), op->u.moe_sum.n_used, value_name(p, op->u.moe_sum.out));
         return;
-    case HALO_OP_ADD:
-        put(p, "add %s += %s", value_name(p, op->u.add.x), value_name(p, op->u.add.add));
-        return;
+    case HALO_OP_ADD: put(p, "add %s += %s", value_name(p, op->u.add.x), value_name(p, op->u.add.add)); return;
     case HALO_OP_LOGITS:
         put(p, "logits %s, ", value_name(p, op->u.logits.x));
         put_weight(p, op->u.logits.weight);
         return;
-    case HALO_OP_COUNT:
-        break;
+    case HALO_OP_COUNT: break;
     }
     put(p, "? %d", (int)op->kind);
 }

@@ -6,12 +6,13 @@
  * text. Fails with OUT_OF_MEMORY, or INTERNAL when an expression can not be compiled or gives up, with PCRE2's words.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "tokenizer_priv.h"
 #include <assert.h>
 #include <errno.h>
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tokenizer_priv.h"
 
 struct halo_pretokenizer {
     const struct halo_pretokenizer_kind *kind;
@@ -45,15 +46,15 @@ static int set_pcre_fault(struct halo_fault *fault, const char *what, int error)
 
 static int compile(struct halo_pretokenizer *pre, const char *expression, struct halo_fault *fault)
 {
-    int error = 0;
+    int r = 0;
     PCRE2_SIZE where = 0;
     assert(pre->n_passes < HALO_PRETOKENIZE_MAX_PASSES);
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED,
-                                     PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &error,
-                                     &where, pre->compile);
+    pcre2_code *code =
+        pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED,
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &r, &where, pre->compile);
     if (!code)
         return set_pcre_fault(fault, "compile a pre-tokenizer expression",
-                              error == PCRE2_ERROR_HEAP_FAILED ? PCRE2_ERROR_NOMEMORY : error);
+                              r == PCRE2_ERROR_HEAP_FAILED ? PCRE2_ERROR_NOMEMORY : r);
     pre->passes[pre->n_passes++] = code;
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* where this fails, matching interprets */
     return 0;
@@ -99,7 +100,10 @@ void halo_pretokenizer_destroy(struct halo_pretokenizer *pre)
     free(pre);
 }
 
-const struct halo_pretokenizer_kind *halo_pretokenizer_kind(const struct halo_pretokenizer *pre) { return pre->kind; }
+const struct halo_pretokenizer_kind *halo_pretokenizer_kind(const struct halo_pretokenizer *pre)
+{
+    return pre->kind;
+}
 
 static int words_push(struct halo_words *words, size_t end)
 {

@@ -7,10 +7,11 @@
 #ifndef HALO_MODEL_PRETOKENIZE_PRIV_H
 #define HALO_MODEL_PRETOKENIZE_PRIV_H
 
-#include <base/fault.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <base/fault.h>
 #include <store/gguf.h>
 
 #define HALO_PRETOKENIZE_MAX_PASSES 6

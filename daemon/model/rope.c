@@ -6,11 +6,11 @@
  * less than beta_slow times are divided by s, a ramp in between; cos and sin are multiplied by 1 + 0.1 ln(s). The ramp
  * runs over pair indices, its ends rounded outwards.
  */
-#include "rope_priv.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+
+#include "rope_priv.h"
 
 static const double pi = 3.14159265358979323846;
 

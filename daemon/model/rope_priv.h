@@ -4,6 +4,7 @@
 
 #include <base/arena.h>
 #include <kernels/plan.h>
+
 #include <model/model.h>
 
 /* Fills *ret; its table of n_rot / 2 frequencies lies in the arena. `factors` (n_rot / 2, or NULL) divide the

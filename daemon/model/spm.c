@@ -5,11 +5,12 @@
  * but where no token has a space mark in its middle, none can cross the start of a word, and cutting there changes
  * nothing but time and memory. Scratch of one call.
  */
-#include "tokenizer_priv.h"
-#include "utf8_priv.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tokenizer_priv.h"
+#include "utf8_priv.h"
 
 #define SPACE_MARK "\xE2\x96\x81"
 #define SPACE_MARK_BYTES 3

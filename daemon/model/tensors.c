@@ -1,9 +1,9 @@
 /* tensors.c: names and dimensions of the tensors of a decoder. Tables and pure functions, any thread. */
-#include "tensors_priv.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "tensors_priv.h"
 
 static const char *const patterns[] = {
 #define X(id, name) name,
@@ -27,8 +27,7 @@ uint64_t halo_tensors_extent(enum halo_extent extent, const struct halo_hparams 
 {
     switch (extent) {
 #define X(id, expression)                                                                                              \
-    case HALO_EXTENT_##id:                                                                                             \
-        return expression;
+    case HALO_EXTENT_##id: return expression;
         HALO_EXTENT_LIST(X)
 #undef X
     }
@@ -39,16 +38,11 @@ uint64_t halo_tensors_extent(enum halo_extent extent, const struct halo_hparams 
 enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id)
 {
     switch (id) {
-    case HALO_TENSOR_ATTN_Q:
-        return HALO_TENSOR_ATTN_Q_BIAS;
-    case HALO_TENSOR_ATTN_K:
-        return HALO_TENSOR_ATTN_K_BIAS;
-    case HALO_TENSOR_ATTN_V:
-        return HALO_TENSOR_ATTN_V_BIAS;
-    case HALO_TENSOR_ATTN_OUTPUT:
-        return HALO_TENSOR_ATTN_OUTPUT_BIAS;
-    default:
-        return HALO_TENSOR_NONE;
+    case HALO_TENSOR_ATTN_Q: return HALO_TENSOR_ATTN_Q_BIAS;
+    case HALO_TENSOR_ATTN_K: return HALO_TENSOR_ATTN_K_BIAS;
+    case HALO_TENSOR_ATTN_V: return HALO_TENSOR_ATTN_V_BIAS;
+    case HALO_TENSOR_ATTN_OUTPUT: return HALO_TENSOR_ATTN_OUTPUT_BIAS;
+    default: return HALO_TENSOR_NONE;
     }
 }
 

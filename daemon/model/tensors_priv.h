@@ -8,6 +8,7 @@
 #define HALO_MODEL_TENSORS_PRIV_H
 
 #include <kernels/plan.h>
+
 #include <model/model.h>
 
 /* X(identifier, name; %u is the layer) */

@@ -5,10 +5,12 @@
  * twice). What the farthest matcher has matched is exactly the text that must be held. Owns nothing: the memory is
  * the arena's. Fails only in init and detokenize.
  */
-#include "utf8_priv.h"
-#include <assert.h>
 #include <model/text.h>
+
+#include <assert.h>
 #include <string.h>
+
+#include "utf8_priv.h"
 
 struct halo_text_stop {
     const char *bytes;

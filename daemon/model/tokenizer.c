@@ -5,11 +5,12 @@
  * parts. Fails with LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY in create; OUT_OF_MEMORY and BAD_REQUEST (too long) in
  * encode.
  */
-#include "tokenizer_priv.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tokenizer_priv.h"
 
 int halo_tokenizer_create(struct halo_tokenizer **ret, const struct halo_gguf *gguf, struct halo_fault *fault)
 {
@@ -82,7 +83,10 @@ int halo_encoder_push_byte(struct halo_encoder *encoder, uint8_t byte)
     return halo_tokens_push(encoder->out, id) < 0 ? halo_encoder_no_memory(encoder) : 0;
 }
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
 
 static int encode(struct halo_encoder *encoder, bool first)
 {
@@ -155,7 +159,10 @@ int halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *te
     return halo_tokenizer_encode_parts(tokenizer, &part, 1, first, out, fault);
 }
 
-static bool in_range(const struct halo_tokenizer *t, int32_t id) { return id >= 0 && (uint32_t)id < t->vocab.n; }
+static bool in_range(const struct halo_tokenizer *t, int32_t id)
+{
+    return id >= 0 && (uint32_t)id < t->vocab.n;
+}
 
 struct halo_span halo_tokenizer_piece(const struct halo_tokenizer *t, int32_t id, bool special)
 {
@@ -165,9 +172,15 @@ struct halo_span halo_tokenizer_piece(const struct halo_tokenizer *t, int32_t id
     return (struct halo_span){t->pieces + start, t->piece_ends[id] - start};
 }
 
-size_t halo_tokenizer_max_piece_bytes(const struct halo_tokenizer *t) { return t->max_piece_bytes; }
+size_t halo_tokenizer_max_piece_bytes(const struct halo_tokenizer *t)
+{
+    return t->max_piece_bytes;
+}
 
-uint32_t halo_tokenizer_n_vocab(const struct halo_tokenizer *t) { return t->vocab.n; }
+uint32_t halo_tokenizer_n_vocab(const struct halo_tokenizer *t)
+{
+    return t->vocab.n;
+}
 
 enum halo_token_kind halo_tokenizer_kind(const struct halo_tokenizer *t, int32_t id)
 {
@@ -184,13 +197,25 @@ int32_t halo_tokenizer_find(const struct halo_tokenizer *t, const char *text, si
     return halo_strings_find(&t->vocab, text, n);
 }
 
-int32_t halo_tokenizer_bos(const struct halo_tokenizer *t) { return t->bos; }
+int32_t halo_tokenizer_bos(const struct halo_tokenizer *t)
+{
+    return t->bos;
+}
 
-int32_t halo_tokenizer_eos(const struct halo_tokenizer *t) { return t->eos; }
+int32_t halo_tokenizer_eos(const struct halo_tokenizer *t)
+{
+    return t->eos;
+}
 
-bool halo_tokenizer_adds_bos(const struct halo_tokenizer *t) { return t->add_bos; }
+bool halo_tokenizer_adds_bos(const struct halo_tokenizer *t)
+{
+    return t->add_bos;
+}
 
-bool halo_tokenizer_adds_eos(const struct halo_tokenizer *t) { return t->add_eos; }
+bool halo_tokenizer_adds_eos(const struct halo_tokenizer *t)
+{
+    return t->add_eos;
+}
 
 bool halo_tokenizer_strips_first_space(const struct halo_tokenizer *t)
 {

@@ -4,28 +4,69 @@
  * converters leave markers of the type normal that are control tokens by all sense. The texts below are the markers
  * in use by published models. Runs once, at load. Can not fail.
  */
-#include "tokenizer_priv.h"
 #include <ctype.h>
 #include <string.h>
 
+#include "tokenizer_priv.h"
+
 /* A token of this text ends a generation, and nobody may type it. */
 static const char *const end_texts[] = {
-    "<|eot_id|>",    "<|im_end|>",      "<|end|>",      "<|return|>",         "<|call|>",
-    "<|flush|>",     "<|calls|>",       "<end_of_turn>", "<|endoftext|>",     "</s>",
-    "<|eom_id|>",    "<EOT>",           "_<EOT>",       "[EOT]",              "[EOS]",
-    "<eos>",         "<|end_of_text|>", "<end_of_utterance>",
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<eos>",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
     "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>",
     /* Between the files of a repository: what follows belongs to another document. */
-    "<|fim_pad|>",   "<fim-pad>",       "<fim_pad>",    "<PAD>",              "[PAD]",
-    "<|fim_repo|>",  "<|repo_name|>",   "<fim-repo>",   "<REPO>",             "<reponame>",
+    "<|fim_pad|>",
+    "<fim-pad>",
+    "<fim_pad>",
+    "<PAD>",
+    "[PAD]",
+    "<|fim_repo|>",
+    "<|repo_name|>",
+    "<fim-repo>",
+    "<REPO>",
+    "<reponame>",
     "<|file_sep|>",
 };
 
 /* Control tokens that do not end anything. */
 static const char *const control_texts[] = {
-    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<PRE>", "\xE2\x96\x81<PRE>", "<|code_prefix|>", "<|prefix|>",
-    "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<SUF>", "\xE2\x96\x81<SUF>", "<|code_suffix|>", "<|suffix|>",
-    "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<MID>", "\xE2\x96\x81<MID>", "<|code_middle|>", "<|middle|>",
+    "<|fim_prefix|>",
+    "<fim-prefix>",
+    "<fim_prefix>",
+    "<PRE>",
+    "\xE2\x96\x81<PRE>",
+    "<|code_prefix|>",
+    "<|prefix|>",
+    "<|fim_suffix|>",
+    "<fim-suffix>",
+    "<fim_suffix>",
+    "<SUF>",
+    "\xE2\x96\x81<SUF>",
+    "<|code_suffix|>",
+    "<|suffix|>",
+    "<|fim_middle|>",
+    "<fim-middle>",
+    "<fim_middle>",
+    "<MID>",
+    "\xE2\x96\x81<MID>",
+    "<|code_middle|>",
+    "<|middle|>",
     "<\357\275\234fim\342\226\201begin\357\275\234>",
     "<\357\275\234fim\342\226\201hole\357\275\234>",
     "<\357\275\234fim\342\226\201end\357\275\234>",

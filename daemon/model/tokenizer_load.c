@@ -5,11 +5,12 @@
  * LOAD_FAILED with the key and the numbers; element types are those that the directory's cursors accept, whatever
  * their width.
  */
-#include "tokenizer_priv.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "tokenizer_priv.h"
 
 const char *halo_tokenizer_quote(struct halo_span text, char buffer[HALO_TOKENIZER_QUOTE_BYTES])
 {

@@ -6,10 +6,11 @@
  * and place only.) A short word is searched directly; a long one uses a binary heap, so that a megabyte without a
  * border costs n log n. Scratch of one call, one thread.
  */
-#include "tokenizer_priv.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+
+#include "tokenizer_priv.h"
 
 #define MERGE_SCAN_MAX 24 /* up to here looking through the list is faster than a heap */
 

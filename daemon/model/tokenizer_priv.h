@@ -12,9 +12,10 @@
 #ifndef HALO_MODEL_TOKENIZER_PRIV_H
 #define HALO_MODEL_TOKENIZER_PRIV_H
 
-#include "pretokenize_priv.h"
 #include <base/arena.h>
 #include <base/fault.h>
+
+#include "pretokenize_priv.h"
 #include <model/tokenizer.h>
 
 #define HALO_TOKENIZER_MAX_VOCAB (1u << 24)
@@ -60,14 +61,16 @@ struct halo_special { /* added tokens in the order of their bytes */
     uint32_t first[257]; /* [b] to [b + 1]: those whose first byte is b */
 };
 
-struct halo_merge_slot { uint32_t left, right, rank_1, result; }; /* rank + 1, 0: free */
+struct halo_merge_slot {
+    uint32_t left, right, rank_1, result;
+}; /* rank + 1, 0: free */
 
 struct halo_bpe {
     struct halo_merge_slot *slots; /* by (left, right) */
     uint32_t n_slots;              /* a power of two */
     uint64_t seed;
-    struct halo_strings extra;     /* texts of merges that are no tokens; their symbol is n_vocab + index */
-    uint32_t last_result;          /* while loading */
+    struct halo_strings extra; /* texts of merges that are no tokens; their symbol is n_vocab + index */
+    uint32_t last_result;      /* while loading */
 };
 
 #define HALO_TOKEN_FLAG_END 1    /* ends a generation */
@@ -77,8 +80,8 @@ struct halo_tokenizer {
     struct halo_arena arena;
     enum halo_tokenizer_model model;
     struct halo_strings vocab;
-    uint8_t *kinds; /* [n_vocab] enum halo_token_kind */
-    uint8_t *flags; /* [n_vocab] HALO_TOKEN_FLAG_* */
+    uint8_t *kinds;       /* [n_vocab] enum halo_token_kind */
+    uint8_t *flags;       /* [n_vocab] HALO_TOKEN_FLAG_* */
     uint32_t *score_keys; /* [n_vocab], SPM: the score as a number that is smaller when the score is higher */
     bool spm_words;       /* no token has a space mark after another character: no merge crosses the start of a word */
     char *pieces;
@@ -103,7 +106,10 @@ void halo_tokenizer_mark(struct halo_tokenizer *tokenizer, struct halo_span mode
 
 /* tokenizer_special.c */
 int halo_special_init(struct halo_special *special, struct halo_tokenizer *tokenizer, struct halo_fault *fault);
-struct halo_special_match { size_t at, n; int32_t id; };
+struct halo_special_match {
+    size_t at, n;
+    int32_t id;
+};
 struct halo_encoder;
 /* The first added token at or after `at`, the longest of those that begin there. `at` never goes back within one call
  * of encode. */
@@ -129,11 +135,11 @@ int halo_spm_parse_byte(struct halo_span text);
 #define HALO_MERGE_NONE UINT32_MAX
 
 struct halo_merge_symbol {
-    uint32_t start, n;    /* in the text */
-    int32_t id;           /* token, or a symbol above n_vocab (bpe), or -1 */
-    uint32_t prev, next;  /* HALO_MERGE_NONE at the ends */
-    uint32_t key;         /* priority of merging with `next`, smaller first; HALO_MERGE_NONE: not possible */
-    int32_t result;       /* what that merge makes */
+    uint32_t start, n;   /* in the text */
+    int32_t id;          /* token, or a symbol above n_vocab (bpe), or -1 */
+    uint32_t prev, next; /* HALO_MERGE_NONE at the ends */
+    uint32_t key;        /* priority of merging with `next`, smaller first; HALO_MERGE_NONE: not possible */
+    int32_t result;      /* what that merge makes */
 };
 
 struct halo_merger {
@@ -161,11 +167,11 @@ struct halo_encoder {
     size_t n;
     const struct halo_tokenizer_part *parts;
     size_t n_parts;
-    size_t part, part_start; /* the part that the search for added tokens has reached */
+    size_t part, part_start;   /* the part that the search for added tokens has reached */
     size_t open_from, open_to; /* the run of `special` parts at or after it */
     struct halo_merger merger;
     struct halo_words words;
-    char *buffer; /* spm: the escaped text */
+    char *buffer;           /* spm: the escaped text */
     const char *merge_text; /* what the symbols' offsets refer to */
 };
 

@@ -5,10 +5,11 @@
  * first, then longest: the rule of the tokenizers that the models were trained with. The work at one place is bounded
  * by the longest spelling, whatever the number of tokens. The table is built once; searching allocates nothing.
  */
-#include "tokenizer_priv.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tokenizer_priv.h"
 
 static int compare_texts(const void *a, const void *b, void *ud)
 {

@@ -3,12 +3,13 @@
  * Built by one thread, then read by any. Open addressing at most three quarters full, linear probing. The memory is the
  * arena's; growing leaves the old arrays behind in it, which at most doubles them. Fails with -ENOMEM.
  */
-#include "tokenizer_priv.h"
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+
+#include "tokenizer_priv.h"
 
 static uint64_t fold(uint64_t a, uint64_t b)
 {
@@ -71,7 +72,7 @@ int32_t halo_strings_find(const struct halo_strings *strings, const char *text, 
 static void *grow(struct halo_arena *arena, const void *old, size_t n_old, size_t n_new, size_t size)
 {
     void *new = halo_arena_alloc(arena, n_new, size);
-    if (new && n_old)
+    if (new &&n_old)
         memcpy(new, old, n_old * size);
     return new;
 }

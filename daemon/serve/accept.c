@@ -6,6 +6,7 @@
 
 #include <base/log.h>
 #include <protocol/message.h>
+
 #include <serve/daemon.h>
 
 #define ACCEPTS_AT_ONCE 64

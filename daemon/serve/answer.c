@@ -47,7 +47,7 @@ void halo_answer_terminal(struct halo_request *request, struct halo_ev *ev)
 {
     struct halo_peer *peer = request->peer;
     assert(halo_ev_is_terminal(ev->type));
-    if (peer == NULL)
+    if (!peer)
         return;
     ev->id = request->client_id;
     halo_peer_detach(request);

@@ -6,6 +6,7 @@
  */
 #include <base/clock.h>
 #include <base/log.h>
+
 #include <serve/answer.h>
 #include <serve/daemon.h>
 #include <serve/notify.h>
@@ -72,7 +73,7 @@ void halo_breaker_refuse(struct halo_daemon *daemon)
     struct halo_request *request = daemon->requests.wait_first, *next;
     char text[HALO_BREAKER_TEXT_BYTES];
     halo_breaker_answer(&daemon->engine, text, sizeof(text));
-    for (; request != NULL; request = next) {
+    for (; request; request = next) {
         next = request->wait_next;
         if (halo_request_is_query(request->type)) {
             halo_query_answer(daemon, request, NULL, 0);

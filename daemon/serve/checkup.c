@@ -10,6 +10,7 @@
 #include <base/clock.h>
 #include <base/log.h>
 #include <protocol/line.h>
+
 #include <serve/daemon.h>
 #include <serve/notify.h>
 
@@ -106,7 +107,7 @@ static void exited(uv_process_t *process, int64_t status, int signal)
 static void time_over(uv_timer_t *timer)
 {
     struct halo_checkup *checkup = timer->data;
-    if (checkup->run == NULL)
+    if (!checkup->run)
         return;
     if (!checkup->run->ended)
         halo_log(HALO_LOG_WARN, "halo-doctor did not end within %lld ms",
@@ -155,8 +156,9 @@ static void read_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 static int spawn(struct halo_checkup_run *run)
 {
     const struct halo_config *config = run->checkup->daemon->config;
-    char *args[] = {config->doctor_path, (char *)"--json", (char *)"--quick",
-                    config->hip_lib != NULL ? (char *)"--hip-lib" : NULL, config->hip_lib, NULL};
+    char *args[] = {config->doctor_path, (char *)"--json",
+                    (char *)"--quick",   config->hip_lib ? (char *)"--hip-lib" : NULL,
+                    config->hip_lib,     NULL};
     uv_stdio_container_t stdio[3] = {
         [0] = {.flags = UV_IGNORE},
         [1] = {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&run->out},
@@ -187,7 +189,7 @@ static void start(struct halo_checkup *checkup, const char *stage)
 {
     const struct halo_config *config = checkup->daemon->config;
     struct halo_checkup_run *run = calloc(1, sizeof(*run));
-    if (run == NULL)
+    if (!run)
         return;
     checkup->run = run;
     run->checkup = checkup;
@@ -213,11 +215,9 @@ static void start(struct halo_checkup *checkup, const char *stage)
 void halo_checkup_begin(struct halo_checkup *checkup, const struct halo_engine *engine)
 {
     const struct halo_daemon *daemon = checkup->daemon;
-    bool is_fresh =
-        checkup->done_ns != 0 && halo_clock_ns() - checkup->done_ns < (uint64_t)HALO_CHECKUP_FRESH_MS * MS;
-    if (checkup->run != NULL || is_fresh || daemon->state != HALO_DAEMON_SERVING || daemon->config->doctor_ms == 0 ||
-        daemon->config->doctor_path == NULL || !halo_checkup_concerns(engine) || engine->run == NULL ||
-        !engine->run->spawned)
+    bool is_fresh = checkup->done_ns != 0 && halo_clock_ns() - checkup->done_ns < (uint64_t)HALO_CHECKUP_FRESH_MS * MS;
+    if (checkup->run || is_fresh || daemon->state != HALO_DAEMON_SERVING || daemon->config->doctor_ms == 0 ||
+        !daemon->config->doctor_path || !halo_checkup_concerns(engine) || !engine->run || !engine->run->spawned)
         return;
     start(checkup, halo_checkup_stage(engine));
 }
@@ -231,7 +231,7 @@ void halo_checkup_init(struct halo_checkup *checkup, struct halo_daemon *daemon)
 
 void halo_checkup_stop(struct halo_checkup *checkup)
 {
-    if (checkup->run != NULL)
+    if (checkup->run)
         cut(checkup->run);
 }
 

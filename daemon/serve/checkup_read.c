@@ -1,11 +1,9 @@
 /* checkup_read.c: one line of halo-doctor's report. A program's output like any other: nothing is taken on trust. */
-#include <serve/checkup.h>
-
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <jansson.h>
-
+#include <serve/checkup.h>
 #include <serve/engine.h>
 
 #define LINE_BYTES 8192 /* longer than any finding */
@@ -30,7 +28,7 @@ const char *halo_checkup_stage(const struct halo_engine *engine)
 static const char *text_of(const json_t *finding, const char *key)
 {
     const char *text = json_string_value(json_object_get(finding, key));
-    return text != NULL ? text : "";
+    return text ? text : "";
 }
 
 static bool has_stage(const json_t *finding, const char *stage)
@@ -40,7 +38,7 @@ static bool has_stage(const json_t *finding, const char *stage)
         return true;
     for (size_t i = 0; i < json_array_size(stages) && i < MAX_STAGES; i++) {
         const char *name = json_string_value(json_array_get(stages, i));
-        if (name != NULL && strcmp(name, stage) == 0)
+        if (name && strcmp(name, stage) == 0)
             return true;
     }
     return false;

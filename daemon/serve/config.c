@@ -25,7 +25,10 @@ struct key {
 };
 
 #define FIELD(member) offsetof(struct halo_config, member)
-#define NUMBER(section, member, min, max, value) {section, #member, KEY_NUMBER, FIELD(member), min, max, value}
+#define NUMBER(section, member, min, max, value)                                                                       \
+    {                                                                                                                  \
+        section, #member, KEY_NUMBER, FIELD(member), min, max, value                                                   \
+    }
 #define HOUR_MS (3600 * 1000)
 #define GIB (1ll << 30)
 
@@ -83,7 +86,7 @@ static void *slot_of(struct halo_config *config, const struct key *key)
 int halo_config_set_string(char **slot, const char *value)
 {
     char *copy = strdup(value);
-    if (copy == NULL)
+    if (!copy)
         return -ENOMEM;
     free(*slot);
     *slot = copy;
@@ -117,11 +120,11 @@ void halo_config_finish(struct halo_config *config)
 int halo_config_add_model_dir(struct halo_config *config, const char *dir)
 {
     char **grown = realloc(config->model_dirs, (config->n_model_dirs + 1) * sizeof(*grown));
-    if (grown == NULL)
+    if (!grown)
         return -ENOMEM;
     config->model_dirs = grown;
     grown[config->n_model_dirs] = strdup(dir);
-    if (grown[config->n_model_dirs] == NULL)
+    if (!grown[config->n_model_dirs])
         return -ENOMEM;
     config->n_model_dirs++;
     return 0;
@@ -179,10 +182,8 @@ static int set_key(struct halo_config *config, const struct key *key, const char
     if (*value == '\0')
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: has no value", key->name);
     switch (key->kind) {
-    case KEY_NUMBER:
-        return set_number(slot, key, value, fault);
-    case KEY_DEVICE:
-        return set_device(slot, value, fault);
+    case KEY_NUMBER: return set_number(slot, key, value, fault);
+    case KEY_DEVICE: return set_device(slot, value, fault);
     case KEY_BOOL:
         if (parse_bool(value, slot) == 0)
             return 0;
@@ -192,10 +193,8 @@ static int set_key(struct halo_config *config, const struct key *key, const char
             return 0;
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: '%.64s' is none of error, warn, info, debug",
                               key->name, value);
-    case KEY_DIR:
-        return halo_config_add_model_dir(config, value);
-    case KEY_STRING:
-        return halo_config_set_string(slot, value);
+    case KEY_DIR: return halo_config_add_model_dir(config, value);
+    case KEY_STRING: return halo_config_set_string(slot, value);
     }
     return -EINVAL;
 }
@@ -251,8 +250,8 @@ static char *next_line(char *buffer, int room, void *ud)
     if (text + len != line + n) {
         note_fault(reading, halo_fault_set(reading->fault, HALO_FAULT_BAD_REQUEST, "the line holds a NUL byte"));
     } else if (len >= (size_t)room) {
-        note_fault(reading, halo_fault_set(reading->fault, HALO_FAULT_BAD_REQUEST,
-                                           "the line is longer than %d bytes", room - 1));
+        note_fault(reading, halo_fault_set(reading->fault, HALO_FAULT_BAD_REQUEST, "the line is longer than %d bytes",
+                                           room - 1));
     } else {
         memcpy(buffer, text, len + 1);
     }
@@ -275,7 +274,7 @@ int halo_config_read(struct halo_config *config, const char *path, struct halo_f
 {
     struct reading reading = {.config = config, .fault = fault};
     reading.file = fopen(path, "re");
-    if (reading.file == NULL)
+    if (!reading.file)
         return halo_fault_errno(fault, HALO_FAULT_NOT_FOUND, -errno, "cannot open %s", path);
     int bad_line = ini_parse_stream(next_line, &reading, take_key, &reading);
     if (reading.error == 0 && ferror(reading.file))
@@ -310,7 +309,7 @@ bool halo_config_key_at(size_t i, struct halo_config_key_info *ret_info)
     if (i >= N_KEYS)
         return false;
     *ret_info = (struct halo_config_key_info){keys[i].section, keys[i].name, keys[i].kind == KEY_NUMBER,
-                                              keys[i].min, keys[i].max, keys[i].value};
+                                              keys[i].min,     keys[i].max,  keys[i].value};
     return true;
 }
 

@@ -6,6 +6,7 @@
 
 #include <base/clock.h>
 #include <base/log.h>
+
 #include <serve/notify.h>
 
 void halo_daemon_flush(struct halo_daemon *daemon)
@@ -13,7 +14,7 @@ void halo_daemon_flush(struct halo_daemon *daemon)
     struct halo_engine *engine = &daemon->engine;
     if (daemon->dispatch_due)
         halo_dispatch_waiting(daemon);
-    while (daemon->dirty != NULL)
+    while (daemon->dirty)
         halo_peer_flush(daemon->dirty);
     halo_engine_flush(engine); /* last: peers that turned slow or quick just now have orders for it */
     if (engine->n_read_events > 0) {
@@ -76,7 +77,7 @@ int halo_daemon_init(struct halo_daemon *daemon, uv_loop_t *loop, const struct h
 
 void halo_daemon_finish(struct halo_daemon *daemon)
 {
-    assert(daemon->peers == NULL && daemon->dirty == NULL && daemon->engine.run == NULL);
+    assert(!daemon->peers && !daemon->dirty && !daemon->engine.run);
     halo_requests_finish(&daemon->requests);
     halo_quota_finish(&daemon->quota);
     halo_loaded_finish(&daemon->loaded);

@@ -13,6 +13,7 @@
 #include <base/log.h>
 #include <protocol/envelope.h>
 #include <protocol/message.h>
+
 #include <serve/answer.h>
 #include <serve/daemon.h>
 #include <serve/reload.h>
@@ -21,13 +22,11 @@
 #define GARBAGE_SHOWN 80
 
 static const int replies[HALO_N_MSGS] = {
-    [HALO_MSG_MODELS] = HALO_EV_MODELS,         [HALO_MSG_LOAD] = HALO_EV_LOADED,
-    [HALO_MSG_UNLOAD] = HALO_EV_UNLOADED,       [HALO_MSG_STATUS] = HALO_EV_STATUS,
-    [HALO_MSG_STATS] = HALO_EV_STATS,           [HALO_MSG_GENERATE] = HALO_EV_DONE,
-    [HALO_MSG_TOKENIZE] = HALO_EV_TOKENS,       [HALO_MSG_DETOKENIZE] = HALO_EV_TEXT,
-    [HALO_MSG_TEMPLATE] = HALO_EV_TEMPLATE,     [HALO_MSG_SCORE] = HALO_EV_DONE,
-    [HALO_MSG_PLAN] = HALO_EV_PLAN,             [HALO_MSG_BENCH] = HALO_EV_BENCH,
-    [HALO_MSG_DIAG] = HALO_EV_DIAG,             [HALO_MSG_RESET] = HALO_EV_RESET,
+    [HALO_MSG_MODELS] = HALO_EV_MODELS,   [HALO_MSG_LOAD] = HALO_EV_LOADED,     [HALO_MSG_UNLOAD] = HALO_EV_UNLOADED,
+    [HALO_MSG_STATUS] = HALO_EV_STATUS,   [HALO_MSG_STATS] = HALO_EV_STATS,     [HALO_MSG_GENERATE] = HALO_EV_DONE,
+    [HALO_MSG_TOKENIZE] = HALO_EV_TOKENS, [HALO_MSG_DETOKENIZE] = HALO_EV_TEXT, [HALO_MSG_TEMPLATE] = HALO_EV_TEMPLATE,
+    [HALO_MSG_SCORE] = HALO_EV_DONE,      [HALO_MSG_PLAN] = HALO_EV_PLAN,       [HALO_MSG_BENCH] = HALO_EV_BENCH,
+    [HALO_MSG_DIAG] = HALO_EV_DIAG,       [HALO_MSG_RESET] = HALO_EV_RESET,
 };
 
 int halo_deliver_garbage(struct halo_fault *fault, const char *format, ...)
@@ -46,16 +45,12 @@ static bool may_have(enum halo_msg_type request, int event)
     case HALO_EV_ERROR:
     case HALO_EV_PROGRESS:
     case HALO_EV_NOTICE:
-    case HALO_EV_DONE: /* of any request: cancelled */
-        return true;
+    case HALO_EV_DONE: /* of any request: cancelled */ return true;
     case HALO_EV_STARTED:
     case HALO_EV_COMMITTED:
-    case HALO_EV_TOKEN:
-        return request == HALO_MSG_GENERATE;
-    case HALO_EV_SCORE_ROW:
-        return request == HALO_MSG_SCORE;
-    default:
-        return event == replies[request];
+    case HALO_EV_TOKEN: return request == HALO_MSG_GENERATE;
+    case HALO_EV_SCORE_ROW: return request == HALO_MSG_SCORE;
+    default: return event == replies[request];
     }
 }
 
@@ -63,7 +58,7 @@ static void pass_on(struct halo_daemon *daemon, struct halo_request *request, in
                     const struct halo_envelope *env)
 {
     struct halo_peer *peer = request->peer;
-    if (peer == NULL || (type == HALO_EV_COMMITTED && !request->wants_ids))
+    if (!peer || (type == HALO_EV_COMMITTED && !request->wants_ids))
         return;
     daemon->counters.events++;
     daemon->engine.n_read_events++;
@@ -80,7 +75,7 @@ static void end(struct halo_daemon *daemon, struct halo_request *request, int ty
     struct halo_ev ev;
     daemon->counters.requests_done++;
     halo_peer_detach(request);
-    if (request->reload_model != NULL) {
+    if (request->reload_model) {
         bool failed = type != HALO_EV_LOADED;
         bool known = failed && type == HALO_EV_ERROR && halo_ev_decode(&ev, line, len, 0, &refusal) == 0;
         halo_reload_ended(daemon, request, !failed, known ? ev.error.message.at : "the engine did not say why");
@@ -154,8 +149,7 @@ int halo_deliver_line(struct halo_daemon *daemon, const char *line, size_t len, 
     struct halo_envelope env;
     int shown = (int)(len > GARBAGE_SHOWN ? GARBAGE_SHOWN : len);
     if (halo_envelope_scan(line, len, &env) != 0)
-        return halo_deliver_garbage(fault, "no JSON object at byte %zu of '%.*s'", env.bad_at,
-                                shown, line);
+        return halo_deliver_garbage(fault, "no JSON object at byte %zu of '%.*s'", env.bad_at, shown, line);
     int type = halo_ev_type_from_name(line + env.type.at, env.type.len);
     if (type < 0)
         return halo_deliver_garbage(fault, "no known event in '%.*s'", shown, line);
@@ -167,8 +161,7 @@ int halo_deliver_line(struct halo_daemon *daemon, const char *line, size_t len, 
         return deliver_unaddressed(daemon, type, line, len, fault);
     uint64_t id = env.id_kind == HALO_ID_INT && env.id_num > 0 ? (uint64_t)env.id_num : UINT64_MAX;
     if (id > daemon->requests.last_id)
-        return halo_deliver_garbage(fault, "an event for an id that was never given: '%.*s'",
-                                shown, line);
+        return halo_deliver_garbage(fault, "an event for an id that was never given: '%.*s'", shown, line);
     if (id == engine->hello_id)
         return halo_engine_hello(engine, line, len, fault);
     if (id == daemon->save_id) {
@@ -176,7 +169,7 @@ int halo_deliver_line(struct halo_daemon *daemon, const char *line, size_t len, 
         return 0;
     }
     struct halo_request *request = halo_request_find(&daemon->requests, id);
-    if (request == NULL || request->state == HALO_REQUEST_WAITING) {
+    if (!request || request->state == HALO_REQUEST_WAITING) {
         daemon->counters.events_late++;
         return 0;
     }

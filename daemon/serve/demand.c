@@ -10,13 +10,14 @@
 
 #include <base/log.h>
 #include <protocol/message.h>
+
 #include <serve/daemon.h>
 
 static bool is_under_way(const struct halo_daemon *daemon, const char *model)
 {
     const struct halo_request *request = halo_requests_next(&daemon->requests, NULL);
-    for (; request != NULL; request = halo_requests_next(&daemon->requests, request))
-        if (request->type == HALO_MSG_LOAD && request->state != HALO_REQUEST_WAITING && request->needs != NULL &&
+    for (; request; request = halo_requests_next(&daemon->requests, request))
+        if (request->type == HALO_MSG_LOAD && request->state != HALO_REQUEST_WAITING && request->needs &&
             strcmp(request->needs, model) == 0)
             return true;
     return false;
@@ -35,7 +36,7 @@ static int encode_load(struct halo_daemon *daemon, struct halo_request *load, co
     if (r == 0) {
         load->line = strndup(w->at, w->len - 1);
         load->line_len = w->len - 1;
-        r = load->line != NULL ? 0 : -ENOMEM;
+        r = load->line ? 0 : -ENOMEM;
     }
     halo_json_reset(w);
     return r;
@@ -44,15 +45,15 @@ static int encode_load(struct halo_daemon *daemon, struct halo_request *load, co
 int halo_demand(struct halo_daemon *daemon, const struct halo_request *request, struct halo_json *out)
 {
     static const struct halo_id nobody = {HALO_ID_NONE, 0, {NULL, 0}};
-    if (!daemon->config->on_demand || request->needs == NULL || request->type == HALO_MSG_LOAD ||
-        halo_loaded_find(&daemon->loaded, halo_str_of(request->needs)) != NULL || is_under_way(daemon, request->needs))
+    if (!daemon->config->on_demand || !request->needs || request->type == HALO_MSG_LOAD ||
+        halo_loaded_find(&daemon->loaded, halo_str_of(request->needs)) || is_under_way(daemon, request->needs))
         return 0;
     struct halo_request *load = halo_request_create(&daemon->requests, HALO_MSG_LOAD, &nobody);
-    if (load == NULL)
+    if (!load)
         return -ENOMEM;
     load->demanded = true;
     load->needs = strdup(request->needs);
-    int r = load->needs != NULL ? encode_load(daemon, load, request->needs) : -ENOMEM;
+    int r = load->needs ? encode_load(daemon, load, request->needs) : -ENOMEM;
     struct halo_json_mark mark = halo_json_mark(out);
     if (r == 0) {
         halo_json_raw(out, load->line, load->line_len);
@@ -72,7 +73,7 @@ int halo_demand(struct halo_daemon *daemon, const struct halo_request *request, 
 void halo_demand_complete(const struct halo_daemon *daemon, struct halo_msg_load *load)
 {
     if (load->params.has_keep_alive_s || daemon->config->keep_alive_s == 0 ||
-        halo_loaded_find(&daemon->loaded, load->model) != NULL) /* it keeps the time that it has */
+        halo_loaded_find(&daemon->loaded, load->model)) /* it keeps the time that it has */
         return;
     load->params.has_keep_alive_s = true;
     load->params.keep_alive_s = daemon->config->keep_alive_s;

@@ -10,6 +10,7 @@
 #include <base/clock.h>
 #include <base/log.h>
 #include <protocol/message.h>
+
 #include <serve/answer.h>
 #include <serve/daemon.h>
 #include <serve/resubmit.h>
@@ -58,8 +59,7 @@ static void send_now(struct halo_daemon *daemon, struct halo_request *request, s
         return;
     }
     /* A reply that is late by now is sent all the same: the engine has text of it that is still due. */
-    if (halo_demand(daemon, request, out) < 0 ||
-        halo_resume_append(out, request, left_ms > 0 ? left_ms : 1, now) < 0) {
+    if (halo_demand(daemon, request, out) < 0 || halo_resume_append(out, request, left_ms > 0 ? left_ms : 1, now) < 0) {
         halo_answer_failed(request, HALO_ERROR_OUT_OF_MEMORY, "the daemon has no memory to pass this request on");
         halo_dispatch_ended(daemon, request);
         return;
@@ -75,14 +75,14 @@ static void send_now(struct halo_daemon *daemon, struct halo_request *request, s
     request->expires_ns = UINT64_MAX;
     request->phase = request->type == HALO_MSG_LOAD ? "loading" : "queued";
     halo_request_move(&daemon->requests, request, HALO_REQUEST_SENT);
-    if (request->peer != NULL && request->peer->state == HALO_PEER_SLOW)
+    if (request->peer && request->peer->state == HALO_PEER_SLOW)
         halo_dispatch_pause(daemon, request, true);
 }
 
 static struct halo_request *first_suspect(const struct halo_daemon *daemon)
 {
     struct halo_request *request = daemon->requests.wait_first;
-    while (request != NULL && !halo_resubmit_is_suspect(daemon, request))
+    while (request && !halo_resubmit_is_suspect(daemon, request))
         request = request->wait_next;
     return request;
 }
@@ -106,7 +106,7 @@ void halo_dispatch(struct halo_daemon *daemon, struct halo_request *request)
 {
     struct halo_json *out = ready_out(daemon);
     assert(request->state == HALO_REQUEST_WAITING);
-    if (out != NULL && daemon->alone == 0 && first_suspect(daemon) == NULL)
+    if (out && daemon->alone == 0 && !first_suspect(daemon))
         send_now(daemon, request, out);
     else
         halo_dispatch_wait(daemon, request);
@@ -117,15 +117,15 @@ void halo_dispatch_waiting(struct halo_daemon *daemon)
     const size_t *n = daemon->requests.n_states;
     struct halo_request *suspect, *next;
     daemon->dispatch_due = false;
-    while (ready_out(daemon) != NULL && daemon->alone == 0 && (suspect = first_suspect(daemon)) != NULL) {
+    while (ready_out(daemon) && daemon->alone == 0 && (suspect = first_suspect(daemon))) {
         if (n[HALO_REQUEST_SENT] + n[HALO_REQUEST_RUNNING] + n[HALO_REQUEST_CANCELLING] > 0)
             return; /* looked at again when they end */
         send_now(daemon, suspect, ready_out(daemon));
     }
-    for (struct halo_request *request = daemon->requests.wait_first; request != NULL; request = next) {
+    for (struct halo_request *request = daemon->requests.wait_first; request; request = next) {
         struct halo_json *out = ready_out(daemon);
         next = request->wait_next;
-        if (out == NULL || daemon->alone != 0)
+        if (!out || daemon->alone != 0)
             return;
         if (!halo_request_is_query(request->type))
             send_now(daemon, request, out);
@@ -140,7 +140,7 @@ void halo_dispatch_order(struct halo_daemon *daemon, struct halo_request *reques
     struct halo_msg msg;
     struct halo_id target = halo_id_of((int64_t)request->id);
     request->order_due = false;
-    if (out == NULL)
+    if (!out)
         return;
     if (request->state == HALO_REQUEST_CANCELLING) {
         halo_msg_init(&msg, HALO_MSG_CANCEL);
@@ -205,11 +205,11 @@ bool halo_dispatch_again(struct halo_daemon *daemon, struct halo_request *reques
 
 void halo_dispatch_ended(struct halo_daemon *daemon, struct halo_request *request)
 {
-    assert(request->peer == NULL);
+    assert(!request->peer);
     if (daemon->alone == request->id)
         daemon->alone = 0;
-    if (request->needs != NULL || request->model != NULL)
-        halo_loaded_touch(&daemon->loaded, halo_str_of(request->model != NULL ? request->model : request->needs));
+    if (request->needs || request->model)
+        halo_loaded_touch(&daemon->loaded, halo_str_of(request->model ? request->model : request->needs));
     daemon->dispatch_due = true; /* not now: somebody may be walking over the requests */
     halo_request_move(&daemon->requests, request, HALO_REQUEST_ENDED);
     halo_request_destroy(&daemon->requests, request);

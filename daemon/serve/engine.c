@@ -8,11 +8,13 @@
 
 #include <base/clock.h>
 #include <base/log.h>
+#include <base/state.h>
 #include <protocol/message.h>
+
 #include <serve/daemon.h>
 #include <serve/reload.h>
 
-#define BIT(state) (1u << HALO_ENGINE_##state)
+#define BIT(state) HALO_STATE_BIT(HALO_ENGINE_##state)
 
 static const unsigned moves[HALO_N_ENGINE_STATES] = {
     [HALO_ENGINE_DOWN] = BIT(STARTING),
@@ -24,7 +26,7 @@ static const unsigned moves[HALO_N_ENGINE_STATES] = {
 
 bool halo_engine_may_move(enum halo_engine_state from, enum halo_engine_state to)
 {
-    return (moves[from] >> to & 1) != 0;
+    return halo_state_may_move(moves, from, to);
 }
 
 void halo_engine_move(struct halo_engine *engine, enum halo_engine_state to)

@@ -1,6 +1,7 @@
 /* engine_link.c: the socket to the engine: lines in, lines out. */
 #include <base/clock.h>
 #include <base/log.h>
+
 #include <serve/daemon.h>
 
 #define READ_BYTES (64 << 10)
@@ -77,14 +78,14 @@ int halo_engine_run_read(struct halo_engine_run *run)
 struct halo_json *halo_engine_out(struct halo_engine *engine)
 {
     struct halo_engine_run *run = engine->run;
-    if (run == NULL || run->cut || !run->spawned)
+    if (!run || run->cut || !run->spawned)
         return NULL;
     return &run->sink.pending;
 }
 
 void halo_engine_flush(struct halo_engine *engine)
 {
-    if (halo_engine_out(engine) != NULL && !engine->run->link_ended && !engine->run->exited) {
+    if (halo_engine_out(engine) && !engine->run->link_ended && !engine->run->exited) {
         int r = halo_sink_flush(&engine->run->sink);
         if (r < 0)
             written(&engine->run->sink, r, engine->run);

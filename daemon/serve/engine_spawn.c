@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <base/log.h>
+
 #include <serve/daemon.h>
 
 #define STDERR_LINE_BYTES 4096
@@ -120,7 +121,7 @@ static char **make_args(const struct halo_config *config, struct arg_texts *text
 {
     char **args = calloc(ARGS_MAX + 2 * config->n_model_dirs, sizeof(*args));
     size_t n = 0;
-    if (args == NULL)
+    if (!args)
         return NULL;
     snprintf(texts->fd, sizeof(texts->fd), "%d", HALO_ENGINE_FD);
     snprintf(texts->threads, sizeof(texts->threads), "%lld", (long long)config->threads);
@@ -132,7 +133,7 @@ static char **make_args(const struct halo_config *config, struct arg_texts *text
     args[n++] = texts->fd;
     args[n++] = (char *)"--device";
     args[n++] = config->device;
-    if (config->hip_lib != NULL) {
+    if (config->hip_lib) {
         args[n++] = (char *)"--hip-lib";
         args[n++] = config->hip_lib;
     }
@@ -164,10 +165,10 @@ static char **make_env(void)
 {
     static const char *const hidden[] = {"NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "FDSTORE="};
     size_t n = 0, kept = 0;
-    while (environ[n] != NULL)
+    while (environ[n])
         n++;
     char **env = calloc(n + 1, sizeof(*env));
-    for (size_t i = 0; env != NULL && i < n; i++) {
+    for (size_t i = 0; env && i < n; i++) {
         bool hide = false;
         for (size_t j = 0; j < sizeof(hidden) / sizeof(hidden[0]); j++)
             hide = hide || strncmp(environ[i], hidden[j], strlen(hidden[j])) == 0;
@@ -199,7 +200,7 @@ static int spawn(struct halo_engine_run *run)
         .stdio = stdio,
     };
     int r = -ENOMEM;
-    if (args != NULL && env != NULL) {
+    if (args && env) {
         run->has_process = true;
         run->n_handles++;
         r = uv_spawn(daemon->loop, &run->process, &options);
@@ -215,7 +216,7 @@ int halo_engine_run_create(struct halo_engine *engine, struct halo_engine_run **
     uv_loop_t *loop = engine->daemon->loop;
     struct halo_engine_run *run = calloc(1, sizeof(*run));
     *ret_run = run;
-    if (run == NULL)
+    if (!run)
         return -ENOMEM;
     run->engine = engine;
     uv_pipe_init(loop, &run->link, 0);

@@ -1,5 +1,6 @@
 /* expire.c: one timer for all requests that wait with a limit: for an engine, or for the engine's part of an answer. */
 #include <base/clock.h>
+
 #include <serve/answer.h>
 #include <serve/daemon.h>
 
@@ -50,7 +51,7 @@ void halo_expire_fired(uv_timer_t *timer)
     struct halo_request *request = halo_requests_next(&daemon->requests, NULL), *next;
     uint64_t now = halo_clock_ns(), first = UINT64_MAX;
     daemon->expire_at_ns = UINT64_MAX;
-    for (; request != NULL; request = next) {
+    for (; request; request = next) {
         next = halo_requests_next(&daemon->requests, request);
         if (request->expires_ns <= now)
             expired(daemon, request, now); /* may arm the timer anew, and free the request */

@@ -67,7 +67,7 @@ struct halo_loaded_model *halo_loaded_find(const struct halo_loaded *loaded, str
 int halo_loaded_set_print(struct halo_loaded_model *model, const char *print)
 {
     char *copy = strdup(print);
-    if (copy == NULL)
+    if (!copy)
         return -ENOMEM;
     free(model->print);
     model->print = copy;
@@ -77,15 +77,15 @@ int halo_loaded_set_print(struct halo_loaded_model *model, const char *print)
 int halo_loaded_put(struct halo_loaded *loaded, struct halo_str name, const char *print, const char *line,
                     size_t line_len)
 {
-    struct halo_loaded_model made = {.name = strndup(name.at, name.len), .print = strdup(print),
-                                     .line = malloc(line_len + 1), .line_len = line_len};
-    bool whole = made.name != NULL && made.print != NULL && made.line != NULL;
+    struct halo_loaded_model made = {
+        .name = strndup(name.at, name.len), .print = strdup(print), .line = malloc(line_len + 1), .line_len = line_len};
+    bool whole = made.name && made.print && made.line;
     struct halo_loaded_model *slot = halo_loaded_find(loaded, name);
-    if (slot == NULL) {
+    if (!slot) {
         struct halo_loaded_model *grown = realloc(loaded->models, (loaded->n_models + 1) * sizeof(*grown));
-        if (grown != NULL)
+        if (grown)
             loaded->models = grown;
-        if (grown == NULL || !whole) {
+        if (!grown || !whole) {
             clear(&made);
             return -ENOMEM;
         }
@@ -112,7 +112,7 @@ static void close_gap(struct halo_loaded *loaded, struct halo_loaded_model *at)
 void halo_loaded_touch(struct halo_loaded *loaded, struct halo_str name)
 {
     struct halo_loaded_model *model = halo_loaded_find(loaded, name);
-    if (model == NULL || model == &loaded->models[loaded->n_models - 1])
+    if (!model || model == &loaded->models[loaded->n_models - 1])
         return;
     struct halo_loaded_model moved = *model;
     close_gap(loaded, model);
@@ -122,7 +122,7 @@ void halo_loaded_touch(struct halo_loaded *loaded, struct halo_str name)
 void halo_loaded_remove(struct halo_loaded *loaded, struct halo_str name)
 {
     struct halo_loaded_model *model = halo_loaded_find(loaded, name);
-    if (model == NULL)
+    if (!model)
         return;
     clear(model);
     close_gap(loaded, model);

@@ -9,9 +9,18 @@
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-journal.h>
 
-void halo_notify_ready(void) { sd_notify(0, "READY=1"); }
-void halo_notify_stopping(void) { sd_notify(0, "STOPPING=1"); }
-void halo_notify_watchdog(void) { sd_notify(0, "WATCHDOG=1"); }
+void halo_notify_ready(void)
+{
+    sd_notify(0, "READY=1");
+}
+void halo_notify_stopping(void)
+{
+    sd_notify(0, "STOPPING=1");
+}
+void halo_notify_watchdog(void)
+{
+    sd_notify(0, "WATCHDOG=1");
+}
 
 void halo_notify_status(const char *format, ...)
 {
@@ -30,7 +39,7 @@ void halo_notify_extend_ms(uint64_t ms)
 
 void halo_notify_engine_death(const char *reason, const char *phase, long pid)
 {
-    if (getenv("JOURNAL_STREAM") == NULL)
+    if (!getenv("JOURNAL_STREAM"))
         return;
     sd_journal_send("MESSAGE=the engine %s", reason, "MESSAGE_ID=" HALO_NOTIFY_ENGINE_DEATH_ID, "PRIORITY=4",
                     "HALO_ENGINE_PHASE=%s", phase, "HALO_ENGINE_PID=%ld", pid, NULL);
@@ -38,7 +47,7 @@ void halo_notify_engine_death(const char *reason, const char *phase, long pid)
 
 void halo_notify_doctor(const char *finding)
 {
-    if (getenv("JOURNAL_STREAM") == NULL)
+    if (!getenv("JOURNAL_STREAM"))
         return;
     sd_journal_send("MESSAGE=halo-doctor on the engine's death: %s", finding, "MESSAGE_ID=" HALO_NOTIFY_DOCTOR_ID,
                     "PRIORITY=4", "HALO_DOCTOR=%s", finding, NULL);
@@ -58,14 +67,31 @@ int halo_notify_listen_fds(int *ret_fd)
 
 #else
 
-void halo_notify_ready(void) {}
-void halo_notify_stopping(void) {}
-void halo_notify_watchdog(void) {}
-void halo_notify_extend_ms(uint64_t ms) {}
-void halo_notify_engine_death(const char *reason, const char *phase, long pid) {}
-void halo_notify_doctor(const char *finding) {}
-void halo_notify_status(const char *format, ...) {}
-uint64_t halo_notify_watchdog_ms(void) { return 0; }
+void halo_notify_ready(void)
+{
+}
+void halo_notify_stopping(void)
+{
+}
+void halo_notify_watchdog(void)
+{
+}
+void halo_notify_extend_ms(uint64_t ms)
+{
+}
+void halo_notify_engine_death(const char *reason, const char *phase, long pid)
+{
+}
+void halo_notify_doctor(const char *finding)
+{
+}
+void halo_notify_status(const char *format, ...)
+{
+}
+uint64_t halo_notify_watchdog_ms(void)
+{
+    return 0;
+}
 
 int halo_notify_listen_fds(int *ret_fd)
 {

@@ -37,11 +37,16 @@ enum flag {
 };
 
 static const struct option flags[] = {
-    {"config", required_argument, NULL, FLAG_CONFIG},       {"socket", required_argument, NULL, FLAG_SOCKET},
-    {"model-dir", required_argument, NULL, FLAG_MODEL_DIR}, {"state-dir", required_argument, NULL, FLAG_STATE_DIR},
-    {"device", required_argument, NULL, FLAG_DEVICE},       {"engine", required_argument, NULL, FLAG_ENGINE},
-    {"hip-lib", required_argument, NULL, FLAG_HIP_LIB},     {"log-level", required_argument, NULL, FLAG_LOG_LEVEL},
-    {"version", no_argument, NULL, FLAG_VERSION},           {"help", no_argument, NULL, FLAG_HELP},
+    {"config", required_argument, NULL, FLAG_CONFIG},
+    {"socket", required_argument, NULL, FLAG_SOCKET},
+    {"model-dir", required_argument, NULL, FLAG_MODEL_DIR},
+    {"state-dir", required_argument, NULL, FLAG_STATE_DIR},
+    {"device", required_argument, NULL, FLAG_DEVICE},
+    {"engine", required_argument, NULL, FLAG_ENGINE},
+    {"hip-lib", required_argument, NULL, FLAG_HIP_LIB},
+    {"log-level", required_argument, NULL, FLAG_LOG_LEVEL},
+    {"version", no_argument, NULL, FLAG_VERSION},
+    {"help", no_argument, NULL, FLAG_HELP},
     {0},
 };
 
@@ -86,7 +91,7 @@ int halo_options_parse(struct halo_options *ret_options, int argc, char **argv, 
             return usage(fault, "no value for", argv[optind - 1]);
         if (flag == '?')
             return usage(fault, "unknown option", argv[optind - 1]);
-        if (optarg != NULL && *optarg == '\0')
+        if (optarg && *optarg == '\0')
             return usage(fault, "empty value for", argv[optind - 1]);
         int r = take(ret_options, flag, optarg, fault);
         if (r != 0)
@@ -102,12 +107,12 @@ int halo_options_apply(const struct halo_options *options, struct halo_config *c
     const struct {
         const char *section, *key, *value;
     } set[] = {
-        {"daemon", "socket", options->socket_path}, {"daemon", "state_dir", options->state_dir},
+        {"daemon", "socket", options->socket_path},  {"daemon", "state_dir", options->state_dir},
         {"daemon", "log_level", options->log_level}, {"engine", "path", options->engine_path},
         {"engine", "device", options->device},       {"engine", "hip_lib", options->hip_lib},
     };
     for (size_t i = 0; i < sizeof(set) / sizeof(set[0]); i++) {
-        if (set[i].value == NULL)
+        if (!set[i].value)
             continue;
         int r = halo_config_set(config, set[i].section, set[i].key, set[i].value, fault);
         if (r < 0)

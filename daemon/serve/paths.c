@@ -17,7 +17,7 @@
 static const char *env_of(const char *name)
 {
     const char *value = getenv(name);
-    return value != NULL && *value != '\0' ? value : NULL;
+    return value && *value != '\0' ? value : NULL;
 }
 
 static int join(char *ret_path, size_t room, const char *a, const char *b)
@@ -31,9 +31,9 @@ static int user_path(char *ret_path, size_t room, const char *name, const char *
 {
     const char *base = env_of(name), *home = env_of("HOME");
     char dir[PATH_MAX];
-    if (base != NULL)
+    if (base)
         return join(ret_path, room, base, tail);
-    if (home == NULL)
+    if (!home)
         return -ENOENT;
     int r = join(dir, sizeof(dir), home, fallback);
     return r < 0 ? r : join(ret_path, room, dir, tail);
@@ -44,7 +44,7 @@ static int service_path(char *ret_path, size_t room, const char *name, const cha
 {
     const char *list = env_of(name);
     char dir[PATH_MAX];
-    if (list == NULL)
+    if (!list)
         return join(ret_path, room, fallback, tail);
     size_t n = strcspn(list, ":");
     if (n >= sizeof(dir))
@@ -56,12 +56,12 @@ static int service_path(char *ret_path, size_t room, const char *name, const cha
 
 static bool is_service(const char *systemd_variable)
 {
-    return geteuid() == 0 || env_of(systemd_variable) != NULL;
+    return geteuid() == 0 || env_of(systemd_variable);
 }
 
 int halo_paths_config(char *ret_path, size_t room)
 {
-    if (geteuid() == 0 || env_of("RUNTIME_DIRECTORY") != NULL)
+    if (geteuid() == 0 || env_of("RUNTIME_DIRECTORY"))
         return join(ret_path, room, "/etc/halod/halod.conf", "");
     return user_path(ret_path, room, "XDG_CONFIG_HOME", "/.config", "/halod/halod.conf");
 }
@@ -71,7 +71,7 @@ static int runtime_dir(char *ret_path, size_t room, struct halo_fault *fault)
     const char *base = env_of("XDG_RUNTIME_DIR");
     char guess[64];
     struct stat st;
-    if (base == NULL) {
+    if (!base) {
         snprintf(guess, sizeof(guess), "/run/user/%u", (unsigned)geteuid());
         if (stat(guess, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
             return halo_fault_set(
@@ -102,7 +102,7 @@ static int complete_doctor(struct halo_config *config)
     char path[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
     char *slash = n > 0 ? (path[n] = '\0', strrchr(path, '/')) : NULL;
-    if (slash == NULL || (size_t)(slash - path) + sizeof("/halo-doctor") > sizeof(path))
+    if (!slash || (size_t)(slash - path) + sizeof("/halo-doctor") > sizeof(path))
         return 0;
     strcpy(slash, "/halo-doctor");
     return access(path, X_OK) == 0 ? halo_config_set_string(&config->doctor_path, path) : 0;
@@ -116,7 +116,7 @@ static int complete_engine(struct halo_config *config)
     if (n > 0) {
         self[n] = '\0';
         char *slash = strrchr(self, '/');
-        if (slash != NULL) {
+        if (slash) {
             *slash = '\0';
             static const char *const beside[] = {"/halod-engine", "/../engine/halod-engine"};
             for (size_t i = 0; i < 2; i++)
@@ -131,7 +131,7 @@ int halo_paths_complete(struct halo_config *config, struct halo_fault *fault)
 {
     char path[PATH_MAX];
     int r = 0;
-    if (config->socket_path == NULL)
+    if (!config->socket_path)
         r = complete_socket(config, fault);
     if (r == 0 && config->n_model_dirs == 0) {
         r = is_service("STATE_DIRECTORY")
@@ -143,7 +143,7 @@ int halo_paths_complete(struct halo_config *config, struct halo_fault *fault)
                 "neither XDG_DATA_HOME nor HOME is set: say where the models are with --model-dir DIR");
         r = halo_config_add_model_dir(config, path);
     }
-    if (r == 0 && config->state_dir == NULL) {
+    if (r == 0 && !config->state_dir) {
         r = is_service("STATE_DIRECTORY") ? service_path(path, sizeof(path), "STATE_DIRECTORY", "/var/lib/halod", "")
                                           : user_path(path, sizeof(path), "XDG_STATE_HOME", "/.local/state", "/halod");
         if (r == -ENOENT)
@@ -151,9 +151,9 @@ int halo_paths_complete(struct halo_config *config, struct halo_fault *fault)
         if (r == 0)
             r = halo_config_set_string(&config->state_dir, path);
     }
-    if (r == 0 && config->engine_path == NULL)
+    if (r == 0 && !config->engine_path)
         r = complete_engine(config);
-    if (r == 0 && config->doctor_path == NULL)
+    if (r == 0 && !config->doctor_path)
         r = complete_doctor(config);
     return r;
 }

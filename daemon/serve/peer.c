@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include <base/log.h>
+#include <base/state.h>
+
 #include <serve/answer.h>
 #include <serve/daemon.h>
 
 #define READ_BYTES (64 << 10)
 
-#define BIT(state) (1u << HALO_PEER_##state)
+#define BIT(state) HALO_STATE_BIT(HALO_PEER_##state)
 
 static const unsigned moves[HALO_N_PEER_STATES] = {
     [HALO_PEER_OPEN] = BIT(SLOW) | BIT(HALF) | BIT(CLOSED),
@@ -24,7 +26,7 @@ static const unsigned moves[HALO_N_PEER_STATES] = {
 
 bool halo_peer_may_move(enum halo_peer_state from, enum halo_peer_state to)
 {
-    return (moves[from] >> to & 1) != 0;
+    return halo_state_may_move(moves, from, to);
 }
 
 void halo_peer_move(struct halo_peer *peer, enum halo_peer_state to)
@@ -48,10 +50,10 @@ static void handle_closed(uv_handle_t *handle)
 
 static void unmark(struct halo_peer *peer)
 {
-    if (peer->dirty_link == NULL)
+    if (!peer->dirty_link)
         return;
     *peer->dirty_link = peer->dirty_next;
-    if (peer->dirty_next != NULL)
+    if (peer->dirty_next)
         peer->dirty_next->dirty_link = peer->dirty_link;
     peer->dirty_link = NULL;
 }
@@ -68,13 +70,13 @@ void halo_peer_close(struct halo_peer *peer)
     if (peer->state == HALO_PEER_CLOSED)
         return;
     halo_peer_move(peer, HALO_PEER_CLOSED);
-    if (peer->requests != NULL)
+    if (peer->requests)
         daemon->counters.disconnects++;
-    while (peer->requests != NULL)
+    while (peer->requests)
         halo_dispatch_abandon(daemon, peer->requests);
     unmark(peer);
     *peer->link = peer->next;
-    if (peer->next != NULL)
+    if (peer->next)
         peer->next->link = peer->link;
     daemon->n_peers--;
     release_pending(peer);
@@ -94,11 +96,11 @@ void halo_peer_break(struct halo_peer *peer)
 void halo_peer_mark(struct halo_peer *peer)
 {
     struct halo_daemon *daemon = peer->daemon;
-    if (peer->dirty_link != NULL || peer->state == HALO_PEER_CLOSED)
+    if (peer->dirty_link || peer->state == HALO_PEER_CLOSED)
         return;
     peer->dirty_next = daemon->dirty;
     peer->dirty_link = &daemon->dirty;
-    if (daemon->dirty != NULL)
+    if (daemon->dirty)
         daemon->dirty->dirty_link = &peer->dirty_next;
     daemon->dirty = peer;
 }
@@ -125,11 +127,11 @@ static void written(struct halo_sink *sink, int status, void *ud)
 
 void halo_peer_attach(struct halo_peer *peer, struct halo_request *request)
 {
-    assert(request->peer == NULL && request->peer_link == NULL);
+    assert(!request->peer && !request->peer_link);
     request->peer = peer;
     request->peer_next = peer->requests;
     request->peer_link = &peer->requests;
-    if (peer->requests != NULL)
+    if (peer->requests)
         peer->requests->peer_link = &request->peer_next;
     peer->requests = request;
     peer->n_requests++;
@@ -137,10 +139,10 @@ void halo_peer_attach(struct halo_peer *peer, struct halo_request *request)
 
 void halo_peer_detach(struct halo_request *request)
 {
-    if (request->peer == NULL)
+    if (!request->peer)
         return;
     *request->peer_link = request->peer_next;
-    if (request->peer_next != NULL)
+    if (request->peer_next)
         request->peer_next->peer_link = request->peer_link;
     request->peer_link = NULL;
     request->peer->n_requests--;
@@ -228,10 +230,10 @@ int halo_peer_create(struct halo_daemon *daemon, int fd)
     struct ucred cred;
     socklen_t cred_len = sizeof(cred);
     struct halo_peer *peer = calloc(1, sizeof(*peer));
-    int r = peer == NULL ? -ENOMEM : 0;
+    int r = !peer ? -ENOMEM : 0;
     if (r == 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) != 0)
         r = -errno;
-    if (r == 0 && (peer->user = halo_quota_acquire(&daemon->quota, cred.uid)) == NULL)
+    if (r == 0 && !(peer->user = halo_quota_acquire(&daemon->quota, cred.uid)))
         r = -ENOMEM;
     if (r < 0) {
         free(peer);
@@ -250,7 +252,7 @@ int halo_peer_create(struct halo_daemon *daemon, int fd)
     halo_sink_init(&peer->sink, (uv_stream_t *)&peer->pipe, written, peer);
     peer->next = daemon->peers;
     peer->link = &daemon->peers;
-    if (daemon->peers != NULL)
+    if (daemon->peers)
         daemon->peers->link = &peer->next;
     daemon->peers = peer;
     daemon->n_peers++;

@@ -1,13 +1,13 @@
 /* peer_flow.c: slow readers, half-open connections, and when a connection is through. */
-#include <serve/peer.h>
-
 #include <assert.h>
 #include <poll.h>
 
 #include <base/clock.h>
 #include <base/log.h>
+
 #include <serve/answer.h>
 #include <serve/daemon.h>
+#include <serve/peer.h>
 
 #define TICK_MS 50
 #define HARD_FACTOR 64 /* high marks: what arrives after a pause is one step's worth, unless a single answer is huge */
@@ -28,7 +28,7 @@ static bool is_gone(struct halo_peer *peer)
 
 static void pause_all(struct halo_peer *peer, bool pause)
 {
-    for (struct halo_request *request = peer->requests; request != NULL; request = request->peer_next)
+    for (struct halo_request *request = peer->requests; request; request = request->peer_next)
         halo_dispatch_pause(peer->daemon, request, pause);
 }
 
@@ -55,7 +55,7 @@ static void become_quick(struct halo_peer *peer)
 /* Nothing more will come from the client and nothing more is due to it. */
 static bool is_through(const struct halo_peer *peer)
 {
-    return (peer->state == HALO_PEER_HALF && peer->requests == NULL && output_bytes(peer) == 0) ||
+    return (peer->state == HALO_PEER_HALF && !peer->requests && output_bytes(peer) == 0) ||
            (peer->doomed && output_bytes(peer) == 0);
 }
 
@@ -112,7 +112,7 @@ static void stall(struct halo_peer *peer)
     }
     peer->stalled = true;
     peer->slow_since_ns = halo_clock_ns();
-    while (peer->requests != NULL) {
+    while (peer->requests) {
         struct halo_request *request = peer->requests;
         struct halo_ev ev;
         halo_ev_init_error(&ev, &request->client_id, HALO_ERROR_CLIENT_STALLED,

@@ -1,4 +1,6 @@
 /* program.c: halod as a program: settings, signals, the loop, the exit status. Runs once in a process. */
+#include <serve/program.h>
+
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
@@ -11,12 +13,12 @@
 #include <uv.h>
 
 #include <base/log.h>
+
 #include <serve/config.h>
 #include <serve/daemon.h>
 #include <serve/notify.h>
 #include <serve/options.h>
 #include <serve/paths.h>
-#include <serve/program.h>
 
 #define EXIT_USAGE 2
 #define N_SIGNALS 3
@@ -27,7 +29,7 @@ static int settings(struct halo_config *config, const struct halo_options *optio
 {
     char path[PATH_MAX];
     int r = 0;
-    if (options->config_path != NULL)
+    if (options->config_path)
         r = halo_config_read(config, options->config_path, fault);
     else if (halo_paths_config(path, sizeof(path)) == 0 && access(path, F_OK) == 0)
         r = halo_config_read(config, path, fault);
@@ -36,7 +38,7 @@ static int settings(struct halo_config *config, const struct halo_options *optio
     if (r < 0)
         return r;
     const char *emit = getenv("HALO_EMIT_TOKEN_IDS");
-    if (emit != NULL && strcmp(emit, "1") == 0)
+    if (emit && strcmp(emit, "1") == 0)
         config->emit_token_ids = true;
     halo_log_set_level(config->log_level);
     return halo_config_check(config, fault);

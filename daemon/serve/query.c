@@ -4,6 +4,7 @@
 #include <base/clock.h>
 #include <base/log.h>
 #include <protocol/message.h>
+
 #include <serve/answer.h>
 #include <serve/daemon.h>
 
@@ -50,7 +51,7 @@ static void write_more(struct halo_daemon *daemon, const struct halo_ev *engine_
     halo_json_array_end(w);
     halo_json_key(w, "request_line_bytes");
     halo_json_i64(w, daemon->quota.bytes);
-    if (engine_said != NULL && engine_said->status.has_more) {
+    if (engine_said && engine_said->status.has_more) {
         halo_json_key(w, "engine");
         halo_json_raw(w, engine_said->status.more.at, engine_said->status.more.len);
     }
@@ -62,7 +63,7 @@ static struct halo_part_engine_info engine_info(const struct halo_engine *engine
 {
     struct halo_part_engine_info info = {
         .state = halo_str_of(halo_engine_state_name(engine)),
-        .has_pid = engine->run != NULL && engine->run->spawned,
+        .has_pid = engine->run && engine->run->spawned,
         .restarts = engine->n_restarts,
         .has_phase = engine->phase[0] != '\0',
         .phase = halo_str_of(engine->phase),
@@ -73,7 +74,7 @@ static struct halo_part_engine_info engine_info(const struct halo_engine *engine
     };
     if (info.has_pid)
         info.pid = engine->run->process.pid;
-    if (said == NULL || !said->status.has_engine)
+    if (!said || !said->status.has_engine)
         return info;
     info.has_device = said->status.engine.has_device;
     info.device = said->status.engine.device;
@@ -96,7 +97,7 @@ static void fill_status(struct halo_daemon *daemon, struct halo_ev *ev, const st
     else
         snprintf(reason, FAULT_TEXT_BYTES, "%s", engine->reason);
     ev->status.engine = engine_info(engine, said, reason);
-    if (said != NULL) {
+    if (said) {
         ev->status.models = said->status.models;
         ev->status.has_memory = said->status.has_memory;
         ev->status.memory = said->status.memory;
@@ -125,7 +126,7 @@ static void fill_stats(struct halo_daemon *daemon, struct halo_ev *ev, const str
     size_t histograms_at = w->len + 1; /* behind the comma */
     halo_counters_write_histograms(&daemon->counters, w);
     size_t engine_at = w->len + 1;
-    if (said != NULL) {
+    if (said) {
         halo_json_object_begin(w);
         halo_json_key(w, "counters");
         halo_json_raw(w, said->stats.counters.at, said->stats.counters.len);
@@ -138,15 +139,14 @@ static void fill_stats(struct halo_daemon *daemon, struct halo_ev *ev, const str
     ev->stats.counters = (struct halo_raw){w->at + counters_at, histograms_at - 1 - counters_at};
     ev->stats.histograms = (struct halo_raw){w->at + histograms_at, engine_at - 1 - histograms_at};
     ev->stats.has_engine = said != NULL;
-    if (said != NULL)
+    if (said)
         ev->stats.engine = (struct halo_raw){w->at + engine_at, end - engine_at};
 }
 
 static void compose(struct halo_daemon *daemon, struct halo_request *request, const struct halo_ev *said)
 {
-    static const enum halo_ev_type types[] = {[HALO_MSG_HELLO] = HALO_EV_HELLO,
-                                              [HALO_MSG_STATUS] = HALO_EV_STATUS,
-                                              [HALO_MSG_STATS] = HALO_EV_STATS};
+    static const enum halo_ev_type types[] = {
+        [HALO_MSG_HELLO] = HALO_EV_HELLO, [HALO_MSG_STATUS] = HALO_EV_STATUS, [HALO_MSG_STATS] = HALO_EV_STATS};
     struct halo_str features[HALO_ENGINE_FEATURES];
     char reason[FAULT_TEXT_BYTES];
     struct halo_ev ev;
@@ -169,11 +169,11 @@ void halo_query_answer(struct halo_daemon *daemon, struct halo_request *request,
 {
     struct halo_refusal refusal;
     struct halo_ev said;
-    bool heard = line != NULL && halo_ev_decode(&said, line, len, 0, &refusal) == 0;
-    if (line != NULL && !heard)
+    bool heard = line && halo_ev_decode(&said, line, len, 0, &refusal) == 0;
+    if (line && !heard)
         halo_log(HALO_LOG_WARN, "the engine's answer to %s cannot be used: %s", halo_msg_type_name(request->type),
                  refusal.message);
-    if (request->peer != NULL)
+    if (request->peer)
         compose(daemon, request, heard ? &said : NULL);
     if (heard)
         halo_ev_finish(&said);
@@ -185,7 +185,7 @@ static int ask_engine(struct halo_daemon *daemon, struct halo_request *request)
     struct halo_engine *engine = &daemon->engine;
     struct halo_json *out = halo_engine_out(engine);
     struct halo_msg msg;
-    if (out == NULL || (engine->state != HALO_ENGINE_READY && engine->state != HALO_ENGINE_LOADING))
+    if (!out || (engine->state != HALO_ENGINE_READY && engine->state != HALO_ENGINE_LOADING))
         return -1;
     halo_msg_init(&msg, request->type);
     msg.id = halo_id_of((int64_t)request->id);
@@ -200,7 +200,7 @@ void halo_query_begin(struct halo_peer *peer, enum halo_msg_type type, const str
     struct halo_daemon *daemon = peer->daemon;
     struct halo_engine *engine = &daemon->engine;
     struct halo_request *request = halo_request_create(&daemon->requests, type, id);
-    if (request == NULL) {
+    if (!request) {
         halo_answer_error(peer, id, HALO_ERROR_OUT_OF_MEMORY, "the daemon has no memory for this request");
         return;
     }
@@ -219,7 +219,7 @@ void halo_query_begin(struct halo_peer *peer, enum halo_msg_type type, const str
 void halo_query_engine_known(struct halo_daemon *daemon)
 {
     struct halo_request *next;
-    for (struct halo_request *request = daemon->requests.wait_first; request != NULL; request = next) {
+    for (struct halo_request *request = daemon->requests.wait_first; request; request = next) {
         next = request->wait_next;
         if (request->type == HALO_MSG_HELLO)
             halo_query_answer(daemon, request, NULL, 0);

@@ -11,7 +11,7 @@ void halo_quota_init(struct halo_quota *quota, int64_t limit_bytes, int64_t user
 
 void halo_quota_finish(struct halo_quota *quota)
 {
-    assert(quota->users == NULL && quota->bytes == 0);
+    assert(!quota->users && quota->bytes == 0);
 }
 
 struct halo_quota_user *halo_quota_ref(struct halo_quota_user *user)
@@ -22,11 +22,11 @@ struct halo_quota_user *halo_quota_ref(struct halo_quota_user *user)
 
 struct halo_quota_user *halo_quota_acquire(struct halo_quota *quota, uid_t uid)
 {
-    for (struct halo_quota_user *user = quota->users; user != NULL; user = user->next)
+    for (struct halo_quota_user *user = quota->users; user; user = user->next)
         if (user->uid == uid)
             return halo_quota_ref(user);
     struct halo_quota_user *user = calloc(1, sizeof(*user));
-    if (user == NULL)
+    if (!user)
         return NULL;
     *user = (struct halo_quota_user){.next = quota->users, .uid = uid, .n_refs = 1};
     quota->users = user;
@@ -35,7 +35,7 @@ struct halo_quota_user *halo_quota_acquire(struct halo_quota *quota, uid_t uid)
 
 void halo_quota_release(struct halo_quota *quota, struct halo_quota_user *user)
 {
-    if (user == NULL)
+    if (!user)
         return;
     assert(user->n_refs > 0);
     if (--user->n_refs > 0)

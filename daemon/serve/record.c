@@ -12,6 +12,7 @@
 #include <base/clock.h>
 #include <base/log.h>
 #include <protocol/message.h>
+
 #include <serve/daemon.h>
 
 #define PRINT_BYTES 512
@@ -60,12 +61,12 @@ static void begin_running(struct halo_daemon *daemon, struct halo_request *reque
 static void bind_model(struct halo_daemon *daemon, struct halo_request *request, struct halo_str name)
 {
     const struct halo_loaded_model *model = halo_loaded_find(&daemon->loaded, name);
-    if (model == NULL)
+    if (!model)
         return;
     request->model = strdup(model->name);
     request->print = strdup(model->print);
     halo_loaded_touch(&daemon->loaded, name);
-    request->record_lost = request->record_lost || request->model == NULL || request->print == NULL;
+    request->record_lost = request->record_lost || !request->model || !request->print;
 }
 
 static int note_started(struct halo_daemon *daemon, struct halo_request *request, const char *line, size_t len,
@@ -97,8 +98,7 @@ static int note_committed(struct halo_daemon *daemon, struct halo_request *reque
     int64_t tok_id = -1, pos = -1;
     if (!halo_envelope_get_i64(line, env, "tok_id", &tok_id) || tok_id < 0 || tok_id > INT32_MAX)
         return halo_deliver_garbage(fault, "a committed event without a token id");
-    if (!halo_envelope_get_i64(line, env, "pos", &pos) || pos != (int64_t)request->n_tokens ||
-        request->started_ns == 0)
+    if (!halo_envelope_get_i64(line, env, "pos", &pos) || pos != (int64_t)request->n_tokens || request->started_ns == 0)
         return halo_deliver_garbage(fault, "token %lld of a reply that has %zu", (long long)pos, request->n_tokens);
     halo_request_note_token(&daemon->requests, request, (int32_t)tok_id);
     request->phase = "decode";
@@ -146,8 +146,8 @@ static int remember(struct halo_daemon *daemon, const struct halo_request *reque
                     const char *print)
 {
     const struct halo_loaded_model *known = halo_loaded_find(&daemon->loaded, ev->loaded.model);
-    const char *line = known != NULL ? known->line : request->line;
-    size_t len = known != NULL ? known->line_len : request->line_len;
+    const char *line = known ? known->line : request->line;
+    size_t len = known ? known->line_len : request->line_len;
     struct halo_json w;
     struct halo_refusal refusal;
     struct halo_msg msg;
@@ -186,8 +186,8 @@ static void note_gone(struct halo_daemon *daemon, const struct halo_ev *ev)
         halo_log(HALO_LOG_INFO, "model %.200s was unloaded: %s", ev->unloaded.model.at,
                  ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM ? "another one needed the room"
                                                               : "its keep-alive time was over");
-    for (; model != NULL && request != NULL; request = halo_requests_next(&daemon->requests, request))
-        if (request->state == HALO_REQUEST_SENT && request->type != HALO_MSG_LOAD && request->needs != NULL &&
+    for (; model && request; request = halo_requests_next(&daemon->requests, request))
+        if (request->state == HALO_REQUEST_SENT && request->type != HALO_MSG_LOAD && request->needs &&
             halo_loaded_find(&daemon->loaded, halo_str_of(request->needs)) == model)
             request->missed = true;
     halo_loaded_remove(&daemon->loaded, ev->unloaded.model);
@@ -206,11 +206,11 @@ int halo_record_model(struct halo_daemon *daemon, const struct halo_request *req
         return 0; /* no memory: the model is not remembered, the client still gets its answer */
     if (ev.type == HALO_EV_UNLOADED) {
         note_gone(daemon, &ev);
-    } else if (request != NULL) {
+    } else if (request) {
         struct halo_loaded_model *model = halo_loaded_find(&daemon->loaded, ev.loaded.model);
         print_of(&ev, print);
-        if (request->reload_model != NULL)
-            r = model != NULL ? halo_loaded_set_print(model, print) : 0;
+        if (request->reload_model)
+            r = model ? halo_loaded_set_print(model, print) : 0;
         else
             r = remember(daemon, request, &ev, print);
         if (r < 0)
@@ -239,9 +239,9 @@ int halo_record_event(struct halo_daemon *daemon, struct halo_request *request, 
     switch (type) {
     case HALO_EV_PROGRESS:
         phase = phase_of(line, len);
-        if (phase != NULL)
+        if (phase)
             request->phase = phase;
-        if (phase == NULL || phase[0] != 'q')
+        if (!phase || phase[0] != 'q')
             begin_running(daemon, request);
         return 0;
     case HALO_EV_STARTED: return note_started(daemon, request, line, len, fault);
@@ -254,7 +254,7 @@ int halo_record_event(struct halo_daemon *daemon, struct halo_request *request, 
         return 0;
     case HALO_EV_LOADED:
     case HALO_EV_UNLOADED:
-        if (request->reload_model == NULL)
+        if (!request->reload_model)
             note_progress(daemon); /* what the daemon wants for itself is none: it is the same after each death */
         return halo_record_model(daemon, request, line, len, fault);
     case HALO_EV_NOTICE: note_notice(request, line, len); return 0;

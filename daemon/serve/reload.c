@@ -7,6 +7,7 @@
 #include <base/clock.h>
 #include <base/log.h>
 #include <protocol/envelope.h>
+
 #include <serve/notify.h>
 
 static void forget(struct halo_daemon *daemon, const char *name, const char *reason)
@@ -21,11 +22,11 @@ static int send_load(struct halo_daemon *daemon, struct halo_loaded_model *model
     struct halo_json *out = halo_engine_out(&daemon->engine);
     struct halo_envelope env;
     struct halo_request *request = halo_request_create(&daemon->requests, HALO_MSG_LOAD, &nobody);
-    if (request == NULL)
+    if (!request)
         return -1;
     struct halo_id id = halo_id_of((int64_t)request->id);
     request->reload_model = strdup(model->name);
-    if (request->reload_model == NULL || out == NULL || halo_envelope_scan(model->line, model->line_len, &env) != 0 ||
+    if (!request->reload_model || !out || halo_envelope_scan(model->line, model->line_len, &env) != 0 ||
         halo_envelope_rewrite(out, model->line, &env, &id) < 0) {
         halo_request_destroy(&daemon->requests, request);
         return -1;
@@ -71,7 +72,7 @@ void halo_reload_begin(struct halo_daemon *daemon)
 void halo_reload_ended(struct halo_daemon *daemon, struct halo_request *request, bool loaded, const char *reason)
 {
     struct halo_loaded_model *model = halo_loaded_find(&daemon->loaded, halo_str_of(request->reload_model));
-    if (model != NULL) {
+    if (model) {
         model->missing = model->reloading = false;
         if (loaded)
             model->n_deaths = 0;

@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include <base/clock.h>
+#include <base/state.h>
 
-#define BIT(state) (1u << HALO_REQUEST_##state)
+#define BIT(state) HALO_STATE_BIT(HALO_REQUEST_##state)
 
 /* From each state, the states that may follow. Back to WAITING: the engine died and the request is to run again. */
 static const unsigned moves[HALO_N_REQUEST_STATES] = {
@@ -38,7 +39,7 @@ void halo_requests_init(struct halo_requests *table, struct halo_quota *quota)
 
 void halo_requests_finish(struct halo_requests *table)
 {
-    assert(table->n_open == 0 && table->wait_first == NULL);
+    assert(table->n_open == 0 && !table->wait_first);
 }
 
 uint64_t halo_requests_next_id(struct halo_requests *table)
@@ -50,11 +51,11 @@ uint64_t halo_requests_next_id(struct halo_requests *table)
 static void wait_push(struct halo_requests *table, struct halo_request *request)
 {
     struct halo_request **at = request->id == table->last_id ? table->wait_last : &table->wait_first;
-    while (*at != NULL && (*at)->id < request->id)
+    while (*at && (*at)->id < request->id)
         at = &(*at)->wait_next;
     request->wait_next = *at;
     request->wait_link = at;
-    if (*at != NULL)
+    if (*at)
         (*at)->wait_link = &request->wait_next;
     else
         table->wait_last = &request->wait_next;
@@ -64,7 +65,7 @@ static void wait_push(struct halo_requests *table, struct halo_request *request)
 static void wait_remove(struct halo_requests *table, struct halo_request *request)
 {
     *request->wait_link = request->wait_next;
-    if (request->wait_next != NULL)
+    if (request->wait_next)
         request->wait_next->wait_link = request->wait_link;
     else
         table->wait_last = request->wait_link;
@@ -75,7 +76,7 @@ struct halo_request *halo_request_create(struct halo_requests *table, enum halo_
                                          const struct halo_id *client_id)
 {
     struct halo_request *request = calloc(1, sizeof(*request));
-    if (request == NULL)
+    if (!request)
         return NULL;
     request->id = halo_requests_next_id(table);
     request->type = type;
@@ -99,8 +100,8 @@ struct halo_request *halo_request_create(struct halo_requests *table, enum halo_
 
 void halo_request_destroy(struct halo_requests *table, struct halo_request *request)
 {
-    assert(request->peer == NULL && request->peer_link == NULL);
-    if (request->wait_link != NULL)
+    assert(!request->peer && !request->peer_link);
+    if (request->wait_link)
         wait_remove(table, request);
     struct halo_request **at = &table->buckets[request->id % HALO_REQUEST_BUCKETS];
     while (*at != request)
@@ -108,7 +109,7 @@ void halo_request_destroy(struct halo_requests *table, struct halo_request *requ
     *at = request->bucket_next;
     table->n_open--;
     count(table, request, -1);
-    if (request->user != NULL) {
+    if (request->user) {
         halo_quota_give_back(table->quota, request->user, request->charged_bytes);
         halo_quota_release(table->quota, request->user);
     }
@@ -124,20 +125,20 @@ void halo_request_destroy(struct halo_requests *table, struct halo_request *requ
 struct halo_request *halo_request_find(const struct halo_requests *table, uint64_t id)
 {
     struct halo_request *request = table->buckets[id % HALO_REQUEST_BUCKETS];
-    while (request != NULL && request->id != id)
+    while (request && request->id != id)
         request = request->bucket_next;
     return request;
 }
 
 bool halo_request_may_move(enum halo_request_state from, enum halo_request_state to)
 {
-    return (moves[from] >> to & 1) != 0;
+    return halo_state_may_move(moves, from, to);
 }
 
 void halo_request_move(struct halo_requests *table, struct halo_request *request, enum halo_request_state to)
 {
     assert(halo_request_may_move(request->state, to));
-    if (request->wait_link != NULL)
+    if (request->wait_link)
         wait_remove(table, request);
     count(table, request, -1);
     request->state = to;
@@ -149,12 +150,12 @@ void halo_request_move(struct halo_requests *table, struct halo_request *request
 int halo_request_keep_line(struct halo_requests *table, struct halo_request *request, struct halo_quota_user *user,
                            const char *line, size_t len)
 {
-    assert(request->line == NULL && request->user == NULL);
+    assert(!request->line && !request->user);
     int r = halo_quota_charge(table->quota, user, len);
     if (r != 0)
         return r;
     request->line = malloc(len + 1);
-    if (request->line == NULL) {
+    if (!request->line) {
         halo_quota_give_back(table->quota, user, len);
         return -ENOMEM;
     }
@@ -170,17 +171,17 @@ static int grow_tokens(struct halo_requests *table, struct halo_request *request
 {
     size_t cap = request->tokens_cap > 0 ? request->tokens_cap * 2 : 64;
     size_t more_bytes = (cap - request->tokens_cap) * sizeof(*request->tokens);
-    if (request->user != NULL && halo_quota_charge(table->quota, request->user, more_bytes) != 0)
+    if (request->user && halo_quota_charge(table->quota, request->user, more_bytes) != 0)
         return -ENOMEM;
     int32_t *grown = realloc(request->tokens, cap * sizeof(*grown));
-    if (grown == NULL) {
-        if (request->user != NULL)
+    if (!grown) {
+        if (request->user)
             halo_quota_give_back(table->quota, request->user, more_bytes);
         return -ENOMEM;
     }
     request->tokens = grown;
     request->tokens_cap = cap;
-    if (request->user != NULL)
+    if (request->user)
         request->charged_bytes += more_bytes;
     return 0;
 }
@@ -211,13 +212,13 @@ void halo_request_note_token(struct halo_requests *table, struct halo_request *r
 struct halo_request *halo_requests_next(const struct halo_requests *table, const struct halo_request *request)
 {
     size_t i = 0;
-    if (request != NULL) {
-        if (request->bucket_next != NULL)
+    if (request) {
+        if (request->bucket_next)
             return request->bucket_next;
         i = request->id % HALO_REQUEST_BUCKETS + 1;
     }
     for (; i < HALO_REQUEST_BUCKETS; i++)
-        if (table->buckets[i] != NULL)
+        if (table->buckets[i])
             return table->buckets[i];
     return NULL;
 }

@@ -20,7 +20,7 @@ enum halo_resubmit halo_resubmit_verdict(const struct halo_request *request, int
 {
     if (request->state == HALO_REQUEST_WAITING)
         return HALO_RESUBMIT_AGAIN;
-    if (halo_request_is_query(request->type) || request->reload_model != NULL || request->demanded)
+    if (halo_request_is_query(request->type) || request->reload_model || request->demanded)
         return HALO_RESUBMIT_OWN;
     if (request->state == HALO_REQUEST_CANCELLING)
         return HALO_RESUBMIT_CANCELLED;
@@ -74,7 +74,7 @@ void halo_resubmit_all(struct halo_daemon *daemon, const char *reason)
 {
     struct halo_request *request = halo_requests_next(&daemon->requests, NULL), *next;
     daemon->alone = 0;
-    for (; request != NULL; request = next) {
+    for (; request; request = next) {
         next = halo_requests_next(&daemon->requests, request);
         if (request->state != HALO_REQUEST_WAITING)
             halo_request_note_death(request);

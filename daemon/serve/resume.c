@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <protocol/message.h>
+
 #include <serve/answer.h>
 
 static int append_line(struct halo_json *out, const struct halo_request *request)
@@ -74,10 +75,10 @@ bool halo_resume_possible(const struct halo_daemon *daemon, const struct halo_re
         snprintf(ret_reason, room, "there was no memory to keep what is needed to go on");
         return false;
     }
-    if (request->model == NULL)
+    if (!request->model)
         return true; /* not a model that is loaded by name: the engine will know */
     const struct halo_loaded_model *model = halo_loaded_find(&daemon->loaded, halo_str_of(request->model));
-    if (model == NULL)
+    if (!model)
         snprintf(ret_reason, room, "model %.200s did not come back", request->model);
     else if (strcmp(model->print, request->print) != 0)
         snprintf(ret_reason, room, "model %.100s came back %.150s, the reply began %.150s", request->model,
@@ -93,7 +94,7 @@ void halo_resume_notify(struct halo_request *request, const char *reason, const 
     char message[1024];
     bool died = request->died;
     request->died = false;
-    if (!died || request->peer == NULL || !halo_request_has_begun(request))
+    if (!died || !request->peer || !halo_request_has_begun(request))
         return;
     snprintf(message, sizeof(message), "the engine %.300s%s; another one goes on with this reply", reason, note);
     halo_ev_init(&ev, HALO_EV_NOTICE, &request->client_id);

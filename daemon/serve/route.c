@@ -10,6 +10,7 @@
 
 #include <base/clock.h>
 #include <base/log.h>
+
 #include <serve/answer.h>
 #include <serve/daemon.h>
 
@@ -18,7 +19,7 @@ static struct halo_request *find_open(struct halo_peer *peer, const struct halo_
     if (id->kind == HALO_ID_NONE)
         return NULL;
     struct halo_request *request = peer->requests;
-    while (request != NULL && !halo_id_equal(&request->client_id, id))
+    while (request && !halo_id_equal(&request->client_id, id))
         request = request->peer_next;
     return request;
 }
@@ -36,7 +37,7 @@ static void answer_cancel(struct halo_peer *peer, const struct halo_msg *msg)
     struct halo_daemon *daemon = peer->daemon;
     struct halo_request *target = find_open(peer, &msg->cancel.target);
     struct halo_ev ev;
-    if (target == NULL) {
+    if (!target) {
         halo_answer_error(peer, &msg->id, HALO_ERROR_NOT_FOUND,
                           "no request with this id is open on this connection; it may have ended already");
         return;
@@ -95,9 +96,9 @@ static struct halo_str needed_model(const struct halo_msg *msg)
 static bool may_name(const struct halo_peer *peer, const struct halo_msg *msg)
 {
     struct halo_str name = named_file(msg);
-    if (peer->trusted || name.at == NULL)
+    if (peer->trusted || !name.at)
         return true;
-    return memchr(name.at, '/', name.len) == NULL && !(msg->type == HALO_MSG_PLAN && msg->plan.has_path);
+    return !memchr(name.at, '/', name.len) && !(msg->type == HALO_MSG_PLAN && msg->plan.has_path);
 }
 
 /* While the breaker is open: only a load is let in, and closes it. */
@@ -177,7 +178,7 @@ static int complete(const struct halo_daemon *daemon, struct halo_request *reque
 {
     struct halo_str needs = needed_model(msg);
     msg->id = halo_id_of((int64_t)request->id);
-    if (needs.at != NULL && (request->needs = strndup(needs.at, needs.len)) == NULL)
+    if (needs.at && !(request->needs = strndup(needs.at, needs.len)))
         return -ENOMEM;
     if (msg->type == HALO_MSG_LOAD)
         halo_demand_complete(daemon, &msg->load);
@@ -253,7 +254,7 @@ static void forward(struct halo_peer *peer, struct halo_msg *msg)
     const char *text = "the daemon has no memory for this request";
     enum halo_error code = HALO_ERROR_OUT_OF_MEMORY;
     struct halo_request *request = halo_request_create(&daemon->requests, msg->type, &msg->id);
-    if (request != NULL)
+    if (request)
         code = fill(peer, request, msg, &text);
     if (code == HALO_ERROR_NONE) {
         halo_peer_attach(peer, request);
@@ -261,7 +262,7 @@ static void forward(struct halo_peer *peer, struct halo_msg *msg)
         return;
     }
     halo_answer_error(peer, &id, code, "%s", text);
-    if (request != NULL)
+    if (request)
         halo_request_destroy(&daemon->requests, request);
 }
 
@@ -274,7 +275,7 @@ void halo_route_line(struct halo_peer *peer, const char *line, size_t len)
         return;
     }
     peer->daemon->counters.requests++;
-    if (find_open(peer, &msg.id) != NULL) {
+    if (find_open(peer, &msg.id)) {
         halo_answer_error(peer, &msg.id, HALO_ERROR_DUPLICATE_ID,
                           "a request with this id is still open on this connection");
     } else if (msg.type == HALO_MSG_PING) {

@@ -10,12 +10,13 @@
 #include <base/clock.h>
 #include <base/log.h>
 #include <protocol/message.h>
+
 #include <serve/answer.h>
 #include <serve/daemon.h>
 #include <serve/notify.h>
 
 #define MS 1000000ull
-#define REAP_MS 2000 /* from SIGKILL to giving the process up */
+#define REAP_MS 2000   /* from SIGKILL to giving the process up */
 #define ANSWER_SHARE 8 /* of the time for saving, one part in so many is left for the answer */
 
 static void close_handle(void *handle)
@@ -38,7 +39,7 @@ static void finish(struct halo_daemon *daemon)
 static size_t n_attached(const struct halo_daemon *daemon)
 {
     size_t n = 0;
-    for (const struct halo_peer *peer = daemon->peers; peer != NULL; peer = peer->next)
+    for (const struct halo_peer *peer = daemon->peers; peer; peer = peer->next)
         n += peer->n_requests;
     return n;
 }
@@ -55,7 +56,7 @@ static void kill_over(uv_timer_t *timer)
 {
     struct halo_daemon *daemon = timer->data;
     halo_engine_kill(&daemon->engine);
-    while (daemon->peers != NULL)
+    while (daemon->peers)
         halo_peer_close(daemon->peers);
     uv_timer_start(&daemon->close_timer, reap_over, REAP_MS, 0);
     halo_shutdown_check(daemon);
@@ -66,7 +67,7 @@ static void begin_closing(struct halo_daemon *daemon)
     daemon->state = HALO_DAEMON_CLOSING;
     halo_engine_stop(&daemon->engine);
     halo_checkup_stop(&daemon->checkup);
-    for (struct halo_peer *peer = daemon->peers; peer != NULL; peer = peer->next)
+    for (struct halo_peer *peer = daemon->peers; peer; peer = peer->next)
         halo_peer_doom(peer);
     uv_timer_start(&daemon->close_timer, kill_over, (uint64_t)daemon->config->kill_ms, 0);
     halo_shutdown_check(daemon);
@@ -74,7 +75,7 @@ static void begin_closing(struct halo_daemon *daemon)
 
 bool halo_daemon_saves(const struct halo_config *config)
 {
-    return config->state_dir != NULL && config->save_bytes > 0 && config->save_ms > 0;
+    return config->state_dir && config->save_bytes > 0 && config->save_ms > 0;
 }
 
 static void save_over(uv_timer_t *timer)
@@ -93,7 +94,7 @@ static bool ask_to_save(struct halo_daemon *daemon)
     struct halo_json *out = daemon->engine.state == HALO_ENGINE_READY ? halo_engine_out(&daemon->engine) : NULL;
     uint64_t now = halo_clock_ns();
     struct halo_msg msg;
-    if (!halo_daemon_saves(daemon->config) || out == NULL || daemon->loaded.n_models == 0 ||
+    if (!halo_daemon_saves(daemon->config) || !out || daemon->loaded.n_models == 0 ||
         now + ANSWER_SHARE * MS >= daemon->drain_ends_ns)
         return false;
     int64_t left_ms = (int64_t)((daemon->drain_ends_ns - now) / MS);
@@ -114,9 +115,9 @@ void halo_shutdown_saved(struct halo_daemon *daemon, const char *line, size_t le
     struct halo_refusal refusal;
     struct halo_ev ev;
     daemon->save_id = 0;
-    if (line == NULL || halo_ev_decode(&ev, line, len, 0, &refusal) != 0) {
+    if (!line || halo_ev_decode(&ev, line, len, 0, &refusal) != 0) {
         halo_log(HALO_LOG_WARN, "cached prefixes are not saved: %s",
-                 line == NULL ? "the engine died" : "its answer cannot be read");
+                 !line ? "the engine died" : "its answer cannot be read");
     } else {
         if (ev.type == HALO_EV_SAVED)
             halo_log(HALO_LOG_INFO, "cached prefixes are saved: %lld pages of %lld models, %lld bytes",
@@ -139,7 +140,7 @@ static void drain_over(uv_timer_t *timer)
     daemon->state = HALO_DAEMON_SAVING;
     if (n_attached(daemon) > 0)
         halo_log(HALO_LOG_INFO, "%zu requests are still open and end now", n_attached(daemon));
-    while ((request = halo_requests_next(&daemon->requests, NULL)) != NULL) {
+    while ((request = halo_requests_next(&daemon->requests, NULL))) {
         halo_answer_failed(request, HALO_ERROR_SHUTTING_DOWN,
                            "the daemon is shutting down; send the request again later");
         halo_dispatch_ended(daemon, request);
@@ -179,7 +180,7 @@ void halo_shutdown_check(struct halo_daemon *daemon)
 {
     if (daemon->state == HALO_DAEMON_DRAINING && n_attached(daemon) == 0)
         uv_timer_start(&daemon->close_timer, look, 0, 0);
-    else if (daemon->state == HALO_DAEMON_CLOSING && daemon->engine.state == HALO_ENGINE_DOWN &&
-             daemon->checkup.run == NULL && daemon->peers == NULL)
+    else if (daemon->state == HALO_DAEMON_CLOSING && daemon->engine.state == HALO_ENGINE_DOWN && !daemon->checkup.run &&
+             !daemon->peers)
         finish(daemon);
 }

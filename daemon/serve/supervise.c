@@ -9,6 +9,7 @@
 #include <base/clock.h>
 #include <base/log.h>
 #include <protocol/message.h>
+
 #include <serve/daemon.h>
 #include <serve/notify.h>
 #include <serve/reload.h>
@@ -37,7 +38,7 @@ static int say_hello(struct halo_engine *engine)
     engine->hello_id = halo_requests_next_id(&engine->daemon->requests);
     halo_msg_init(&msg, HALO_MSG_HELLO);
     msg.id = halo_id_of((int64_t)engine->hello_id);
-    return out == NULL ? -EPIPE : halo_msg_encode(out, &msg);
+    return !out ? -EPIPE : halo_msg_encode(out, &msg);
 }
 
 void halo_engine_start(struct halo_engine *engine)
@@ -45,7 +46,7 @@ void halo_engine_start(struct halo_engine *engine)
     struct halo_daemon *daemon = engine->daemon;
     if (daemon->state >= HALO_DAEMON_SAVING)
         return;
-    assert(engine->run == NULL);
+    assert(!engine->run);
     uv_timer_stop(&engine->timer);
     halo_engine_move(engine, HALO_ENGINE_STARTING);
     daemon->counters.engine_starts++;
@@ -71,16 +72,16 @@ void halo_engine_start(struct halo_engine *engine)
 void halo_engine_kill(struct halo_engine *engine)
 {
     struct halo_engine_run *run = engine->run;
-    if (run != NULL && run->spawned && !run->exited)
+    if (run && run->spawned && !run->exited)
         kill(-run->process.pid, SIGKILL);
 }
 
-__attribute__((format(printf, 2, 0)))
-static void set_reason(struct halo_engine *engine, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void set_reason(struct halo_engine *engine, const char *format,
+                                                             va_list args)
 {
     const struct halo_engine_run *run = engine->run;
     int n = vsnprintf(engine->reason, sizeof(engine->reason), format, args);
-    if (n < 0 || run == NULL || run->last_words[0] == '\0' || (size_t)n + 16 > sizeof(engine->reason))
+    if (n < 0 || !run || run->last_words[0] == '\0' || (size_t)n + 16 > sizeof(engine->reason))
         return;
     size_t room = sizeof(engine->reason) - (size_t)n;
     snprintf(engine->reason + n, room, " (last words: %.*s)", (int)(room > 18 ? room - 18 : 0), run->last_words);
@@ -99,7 +100,7 @@ void halo_engine_fail(struct halo_engine *engine, const char *format, ...)
     engine->died_ns = halo_clock_ns();
     halo_log(HALO_LOG_WARN, "the engine %s", engine->reason);
     halo_notify_engine_death(engine->reason, engine->phase,
-                             engine->run != NULL && engine->run->spawned ? (long)engine->run->process.pid : 0);
+                             engine->run && engine->run->spawned ? (long)engine->run->process.pid : 0);
     halo_notify_status("engine is down: it %.200s", engine->reason);
     halo_breaker_count(engine);
     halo_checkup_begin(&daemon->checkup, engine);
@@ -108,11 +109,11 @@ void halo_engine_fail(struct halo_engine *engine, const char *format, ...)
     uv_timer_stop(&engine->timer);
     halo_engine_kill(engine);
     struct halo_engine_run *run = engine->run;
-    if (run != NULL)
+    if (run)
         halo_engine_run_cut(run);
     /* Clients learn of it now, not when the process can be reaped. */
     halo_resubmit_all(daemon, engine->reason);
-    if (run == NULL)
+    if (!run)
         halo_engine_run_gone(engine);
 }
 
@@ -120,7 +121,7 @@ static void grace_over(uv_timer_t *timer)
 {
     struct halo_engine *engine = timer->data;
     struct halo_engine_run *run = engine->run;
-    if (run == NULL || run->cut)
+    if (!run || run->cut)
         return;
     if (!run->exited)
         halo_engine_fail(engine, "closed its socket");
@@ -181,7 +182,7 @@ void halo_engine_stop(struct halo_engine *engine)
     uv_timer_stop(&engine->watch);
     if (engine->state != HALO_ENGINE_DYING && engine->state != HALO_ENGINE_DOWN)
         halo_engine_move(engine, HALO_ENGINE_DYING);
-    if (run != NULL)
+    if (run)
         halo_engine_run_cut(run);
 }
 

@@ -6,6 +6,7 @@
  */
 #include <base/clock.h>
 #include <base/log.h>
+
 #include <serve/daemon.h>
 #include <serve/notify.h>
 
@@ -43,7 +44,7 @@ static bool was_deaf(struct halo_engine *engine, uint64_t now, uint64_t interval
 {
     bool slept = now - engine->watched_ns > 3 * interval_ns;
     engine->watched_ns = now;
-    if (engine->run != NULL && engine->run->starved) {
+    if (engine->run && engine->run->starved) {
         engine->run->starved = false;
         engine->heard_ns = now; /* no memory to read with */
         halo_engine_run_read(engine->run);
@@ -113,7 +114,7 @@ void halo_watch_feed(uv_timer_t *timer)
         halo_log(HALO_LOG_ERROR,
                  "the engine neither works nor ends; the service manager's watchdog is not fed any more");
         halo_notify_status("the engine (pid %ld) neither works nor ends: it is %s",
-                           engine->run != NULL ? (long)engine->run->process.pid : 0, halo_engine_state_name(engine));
+                           engine->run ? (long)engine->run->process.pid : 0, halo_engine_state_name(engine));
     }
     engine->unwell = true;
 }

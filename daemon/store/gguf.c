@@ -3,10 +3,11 @@
  * Opened by one thread, read by any. Owns the directories of all parts and the table of tensors; no descriptor stays
  * open. close() takes half-built objects, so every failure below ends there.
  */
-#include "gguf_priv.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+
+#include "gguf_priv.h"
 
 static struct halo_span tensor_name(const void *ud, uint32_t i)
 {
@@ -45,21 +46,21 @@ static struct gguf_part *part_add(struct halo_gguf *gguf, char *path)
 static int part_load(struct halo_gguf *gguf, uint32_t index, struct halo_fault *fault)
 {
     struct gguf_part *part = &gguf->parts[index];
-    int rc = part->path ? gguf_source_open(&part->source, part->path, fault) : 0;
-    if (!rc)
-        rc = gguf_part_parse(gguf, index, fault);
-    if (!rc)
-        rc = gguf_part_check_data(gguf, index, fault);
-    return rc;
+    int r = part->path ? gguf_source_open(&part->source, part->path, fault) : 0;
+    if (!r)
+        r = gguf_part_parse(gguf, index, fault);
+    if (!r)
+        r = gguf_part_check_data(gguf, index, fault);
+    return r;
 }
 
 static int tensors_index(struct halo_gguf *gguf, struct halo_fault *fault)
 {
     uint32_t twice;
-    int rc = gguf_index_build(&gguf->tensor_index, gguf->n_tensors, tensor_name, gguf, &twice);
-    if (rc < 0)
+    int r = gguf_index_build(&gguf->tensor_index, gguf->n_tensors, tensor_name, gguf, &twice);
+    if (r < 0)
         return out_of_memory(fault);
-    if (rc == 0)
+    if (r == 0)
         return 0;
     const struct halo_gguf_tensor *second = &gguf->tensors[twice];
     uint32_t first = gguf_index_find(&gguf->tensor_index, tensor_name(gguf, twice), tensor_name, gguf);
@@ -75,26 +76,26 @@ static int set_load(struct halo_gguf *gguf, uint32_t *ret_part, struct halo_faul
 {
     *ret_part = 0;
     uint32_t n_parts;
-    int rc = part_load(gguf, 0, fault);
-    if (!rc)
-        rc = gguf_split_count(&gguf->parts[0], &n_parts, fault);
-    if (rc)
-        return rc;
+    int r = part_load(gguf, 0, fault);
+    if (!r)
+        r = gguf_split_count(&gguf->parts[0], &n_parts, fault);
+    if (r)
+        return r;
     for (uint32_t i = 1; i < n_parts; i++) {
         char *path = gguf_split_path(gguf->parts[0].path, i + 1, n_parts);
         if (!path || !part_add(gguf, path))
             return out_of_memory(fault);
         *ret_part = i;
-        rc = part_load(gguf, i, fault);
-        if (!rc)
-            rc = gguf_split_check_part(&gguf->parts[i], i, n_parts, fault);
-        if (rc)
-            return rc;
+        r = part_load(gguf, i, fault);
+        if (!r)
+            r = gguf_split_check_part(&gguf->parts[i], i, n_parts, fault);
+        if (r)
+            return r;
     }
     *ret_part = 0;
     if (n_parts > 1)
-        rc = gguf_split_check_tensors(&gguf->parts[0], gguf->n_tensors, fault);
-    return rc ? rc : tensors_index(gguf, fault);
+        r = gguf_split_check_tensors(&gguf->parts[0], gguf->n_tensors, fault);
+    return r ? r : tensors_index(gguf, fault);
 }
 
 static int gguf_open(struct halo_gguf **ret, char *path, const void *bytes, size_t n, struct halo_fault *fault)
@@ -105,8 +106,8 @@ static int gguf_open(struct halo_gguf **ret, char *path, const void *bytes, size
         free(path);
         return out_of_memory(fault);
     }
-    int rc = -pthread_mutex_init(&gguf->fingerprint_lock, NULL);
-    assert(rc == 0); /* a plain mutex has nothing to fail on */
+    int r = -pthread_mutex_init(&gguf->fingerprint_lock, NULL);
+    assert(r == 0); /* a plain mutex has nothing to fail on */
     struct gguf_part *first = part_add(gguf, path);
     if (!first) {
         halo_gguf_close(gguf);
@@ -115,11 +116,11 @@ static int gguf_open(struct halo_gguf **ret, char *path, const void *bytes, size
     if (!path)
         gguf_source_open_memory(&first->source, bytes, n);
     uint32_t part;
-    rc = set_load(gguf, &part, fault);
-    if (rc) {
+    r = set_load(gguf, &part, fault);
+    if (r) {
         prefix_name(&gguf->parts[part], fault);
         halo_gguf_close(gguf);
-        return rc;
+        return r;
     }
     *ret = gguf;
     return 0;

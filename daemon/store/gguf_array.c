@@ -1,8 +1,9 @@
 /* gguf_array.c: walking the elements of an array in place. Any thread; the cursor belongs to the caller. The payload
  * was checked when the file was opened, so the only thing left to refuse is an element type that does not fit the
  * question. */
-#include "gguf_priv.h"
 #include <assert.h>
+
+#include "gguf_priv.h"
 
 bool halo_gguf_next_string(struct halo_gguf_array *array, struct halo_span *ret)
 {
@@ -34,33 +35,18 @@ static bool load_i64(enum halo_gguf_kind kind, const uint8_t *at, int64_t *ret)
 {
     switch (kind) {
     case HALO_GGUF_U8:
-    case HALO_GGUF_BOOL:
-        *ret = *at;
-        return true;
-    case HALO_GGUF_I8:
-        *ret = (int8_t)*at;
-        return true;
-    case HALO_GGUF_U16:
-        *ret = gguf_load_u16(at);
-        return true;
-    case HALO_GGUF_I16:
-        *ret = (int16_t)gguf_load_u16(at);
-        return true;
-    case HALO_GGUF_U32:
-        *ret = gguf_load_u32(at);
-        return true;
-    case HALO_GGUF_I32:
-        *ret = (int32_t)gguf_load_u32(at);
-        return true;
+    case HALO_GGUF_BOOL: *ret = *at; return true;
+    case HALO_GGUF_I8: *ret = (int8_t)*at; return true;
+    case HALO_GGUF_U16: *ret = gguf_load_u16(at); return true;
+    case HALO_GGUF_I16: *ret = (int16_t)gguf_load_u16(at); return true;
+    case HALO_GGUF_U32: *ret = gguf_load_u32(at); return true;
+    case HALO_GGUF_I32: *ret = (int32_t)gguf_load_u32(at); return true;
     case HALO_GGUF_U64: /* past 2^63 as the nearest there is: no id or count is that large, so a range check refuses it
                          */
         *ret = gguf_load_u64(at) > INT64_MAX ? INT64_MAX : (int64_t)gguf_load_u64(at);
         return true;
-    case HALO_GGUF_I64:
-        *ret = (int64_t)gguf_load_u64(at);
-        return true;
-    default:
-        return false;
+    case HALO_GGUF_I64: *ret = (int64_t)gguf_load_u64(at); return true;
+    default: return false;
     }
 }
 

@@ -2,9 +2,10 @@
  *
  * Order and gaps are the writer's business. Sorting happens only for a file whose tensors are out of order. One thread.
  */
-#include "gguf_priv.h"
 #include <errno.h>
 #include <stdlib.h>
+
+#include "gguf_priv.h"
 
 static int tensor_place(const struct gguf_part *part, struct halo_gguf_tensor *t, struct halo_fault *fault)
 {
@@ -47,11 +48,11 @@ static int overlap_check_sorted(const struct halo_gguf_tensor *tensors, uint64_t
     for (uint64_t i = 0; i < n; i++)
         order[i] = &tensors[i];
     qsort(order, n, sizeof *order, tensor_compare);
-    int rc = 0;
-    for (uint64_t i = 1; !rc && i < n; i++)
-        rc = overlap_check(order[i - 1], order[i], fault);
+    int r = 0;
+    for (uint64_t i = 1; !r && i < n; i++)
+        r = overlap_check(order[i - 1], order[i], fault);
     free(order);
-    return rc;
+    return r;
 }
 
 int gguf_part_check_data(struct halo_gguf *gguf, uint32_t part_no, struct halo_fault *fault)
@@ -62,16 +63,16 @@ int gguf_part_check_data(struct halo_gguf *gguf, uint32_t part_no, struct halo_f
     struct halo_gguf_tensor *tensors = gguf->tensors + part->first_tensor;
     bool in_order = true;
     for (uint64_t i = 0; i < part->n_tensors; i++) {
-        int rc = tensor_place(part, &tensors[i], fault);
-        if (rc)
-            return rc;
+        int r = tensor_place(part, &tensors[i], fault);
+        if (r)
+            return r;
         /* Until one is found out of order, neighbours in the table are neighbours in the file. */
         if (i > 0 && in_order) {
             in_order = tensors[i].offset >= tensors[i - 1].offset;
-            rc = in_order ? overlap_check(&tensors[i - 1], &tensors[i], fault) : 0;
+            r = in_order ? overlap_check(&tensors[i - 1], &tensors[i], fault) : 0;
         }
-        if (rc)
-            return rc;
+        if (r)
+            return r;
     }
     return in_order ? 0 : overlap_check_sorted(tensors, part->n_tensors, fault);
 }

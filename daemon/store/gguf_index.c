@@ -3,12 +3,14 @@
  * Open addressing at most half full, SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012) with
  * a random key for each table: a file made to collide does not know the key. Fails with -ENOMEM only.
  */
-#include "gguf_priv.h"
 #include <assert.h>
-#include <base/clock.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
+
+#include <base/clock.h>
+
+#include "gguf_priv.h"
 
 #define INDEX_BATCH 16
 
@@ -100,9 +102,9 @@ int gguf_index_build(struct gguf_index *index, uint64_t n, gguf_name_fn *name_of
                      uint32_t *ret_duplicate)
 {
     assert(n < GGUF_INDEX_NONE);
-    int rc = index_init(index, n);
-    if (rc)
-        return rc;
+    int r = index_init(index, n);
+    if (r)
+        return r;
     /* A batch is hashed before it is entered: by then the slots, which lie anywhere in the table, are in the cache. */
     for (uint64_t first = 0; first < n; first += INDEX_BATCH) {
         uint64_t hashes[INDEX_BATCH], end = first + INDEX_BATCH < n ? first + INDEX_BATCH : n;

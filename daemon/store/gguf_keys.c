@@ -1,6 +1,7 @@
 /* gguf_keys.c: typed access to the keys of the first part. Any thread: nothing is written. */
-#include "gguf_priv.h"
 #include <errno.h>
+
+#include "gguf_priv.h"
 
 static const struct {
     const char *name;

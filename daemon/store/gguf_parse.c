@@ -4,11 +4,12 @@
  * grow with what was really parsed, never by a declared count. Faults name the key or tensor and the byte where it
  * begins. A failure leaves the part half-filled; halo_gguf_close cleans up.
  */
-#include "gguf_priv.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "gguf_priv.h"
 
 #define KEY_MIN_BYTES (8 + 1 + 4 + 1)            /* length, one letter, type, one byte */
 #define TENSOR_MIN_BYTES (8 + 1 + 4 + 8 + 4 + 8) /* length, one letter, dimensions, one dimension, type, offset */
@@ -59,9 +60,9 @@ static int need(struct parser *p, uint64_t n, const char *what)
 
 static int take_u32(struct parser *p, const char *what, uint32_t *ret)
 {
-    int rc = need(p, 4, what);
-    if (rc)
-        return rc;
+    int r = need(p, 4, what);
+    if (r)
+        return r;
     *ret = gguf_load_u32(p->source->bytes + p->at);
     p->at += 4;
     return 0;
@@ -69,9 +70,9 @@ static int take_u32(struct parser *p, const char *what, uint32_t *ret)
 
 static int take_u64(struct parser *p, const char *what, uint64_t *ret)
 {
-    int rc = need(p, 8, what);
-    if (rc)
-        return rc;
+    int r = need(p, 8, what);
+    if (r)
+        return r;
     *ret = gguf_load_u64(p->source->bytes + p->at);
     p->at += 8;
     return 0;
@@ -80,11 +81,11 @@ static int take_u64(struct parser *p, const char *what, uint64_t *ret)
 /* A length, then that many bytes. */
 static int take_string(struct parser *p, const char *what, uint64_t *ret_at, uint64_t *ret_n)
 {
-    int rc = take_u64(p, what, ret_n);
-    if (!rc)
-        rc = need(p, *ret_n, what);
-    if (rc)
-        return rc;
+    int r = take_u64(p, what, ret_n);
+    if (!r)
+        r = need(p, *ret_n, what);
+    if (r)
+        return r;
     *ret_at = p->at;
     p->at += *ret_n;
     return 0;
@@ -93,17 +94,17 @@ static int take_string(struct parser *p, const char *what, uint64_t *ret_at, uin
 /* Names go into messages and JSON as they are: printable ASCII only. */
 static int take_name(struct parser *p, uint64_t max, uint64_t *ret_at, uint64_t *ret_n)
 {
-    int rc = take_u64(p, "the length of the name", ret_n);
-    if (rc)
-        return rc;
+    int r = take_u64(p, "the length of the name", ret_n);
+    if (r)
+        return r;
     if (*ret_n == 0)
         return fail(p, HALO_FAULT_LOAD_FAILED, "its name is empty");
     if (*ret_n > max)
         return fail(p, HALO_FAULT_LOAD_FAILED, "its name has %llu bytes, at most %llu are allowed",
                     (unsigned long long)*ret_n, (unsigned long long)max);
-    rc = need(p, *ret_n, "the name");
-    if (rc)
-        return rc;
+    r = need(p, *ret_n, "the name");
+    if (r)
+        return r;
     *ret_at = p->at;
     for (uint64_t i = 0; i < *ret_n; i++) {
         uint8_t c = p->source->bytes[p->at + i];
@@ -124,9 +125,9 @@ static int parse_header(struct parser *p, struct gguf_part *part, uint64_t *ret_
     if (n_file < GGUF_HEADER_BYTES)
         return fail(p, HALO_FAULT_LOAD_FAILED, "a GGUF file begins with %d bytes, this file has %llu",
                     GGUF_HEADER_BYTES, (unsigned long long)n_file);
-    int rc = need(p, GGUF_HEADER_BYTES, "the header");
-    if (rc)
-        return rc;
+    int r = need(p, GGUF_HEADER_BYTES, "the header");
+    if (r)
+        return r;
     const uint8_t *head = p->source->bytes;
     if (memcmp(head, "GGUF", 4) != 0)
         return fail(p, HALO_FAULT_LOAD_FAILED, "not a GGUF file, it begins with the bytes %02x %02x %02x %02x", head[0],
@@ -167,11 +168,11 @@ static int check_bools(struct parser *p, uint64_t at, uint64_t n)
 static int parse_array(struct parser *p, struct gguf_key *key)
 {
     uint32_t kind;
-    int rc = take_u32(p, "the type of the elements", &kind);
-    if (!rc)
-        rc = take_u64(p, "the number of elements", &key->n);
-    if (rc)
-        return rc;
+    int r = take_u32(p, "the type of the elements", &kind);
+    if (!r)
+        r = take_u64(p, "the number of elements", &key->n);
+    if (r)
+        return r;
     if (kind == HALO_GGUF_ARRAY)
         return fail(p, HALO_FAULT_LOAD_FAILED, "an array of arrays; nesting is not allowed");
     if (!gguf_kind_name(kind))
@@ -185,28 +186,28 @@ static int parse_array(struct parser *p, struct gguf_key *key)
             (unsigned long long)key->n, gguf_kind_name(kind), (unsigned long long)least, (unsigned long long)left);
     key->value_at = p->at;
     if (kind != HALO_GGUF_STRING) {
-        rc = need(p, key->n * least, "the array");
-        if (!rc && kind == HALO_GGUF_BOOL)
-            rc = check_bools(p, p->at, key->n);
-        p->at += rc ? 0 : key->n * least;
+        r = need(p, key->n * least, "the array");
+        if (!r && kind == HALO_GGUF_BOOL)
+            r = check_bools(p, p->at, key->n);
+        p->at += r ? 0 : key->n * least;
     }
-    for (uint64_t i = 0; !rc && kind == HALO_GGUF_STRING && i < key->n; i++) {
+    for (uint64_t i = 0; !r && kind == HALO_GGUF_STRING && i < key->n; i++) {
         uint64_t at, n;
-        rc = take_string(p, "an element of the array", &at, &n);
+        r = take_string(p, "an element of the array", &at, &n);
     }
     key->value_n = p->at - key->value_at;
-    return rc;
+    return r;
 }
 
 static int parse_key(struct parser *p, struct gguf_key *key)
 {
     uint64_t name_n;
     uint32_t kind;
-    int rc = take_name(p, HALO_GGUF_MAX_KEY, &key->name_at, &name_n);
-    if (!rc)
-        rc = take_u32(p, "the type", &kind);
-    if (rc)
-        return rc;
+    int r = take_name(p, HALO_GGUF_MAX_KEY, &key->name_at, &name_n);
+    if (!r)
+        r = take_u32(p, "the type", &kind);
+    if (r)
+        return r;
     key->name_n = (uint32_t)name_n;
     if (!gguf_kind_name(kind))
         return fail(p, HALO_FAULT_LOAD_FAILED, "unknown value type %u", kind);
@@ -216,9 +217,9 @@ static int parse_key(struct parser *p, struct gguf_key *key)
     if (kind == HALO_GGUF_STRING)
         return take_string(p, "the string", &key->value_at, &key->value_n);
     key->value_n = gguf_kind_bytes(kind);
-    rc = need(p, key->value_n, "the value");
-    if (rc)
-        return rc;
+    r = need(p, key->value_n, "the value");
+    if (r)
+        return r;
     key->value_at = p->at;
     p->at += key->value_n;
     return kind == HALO_GGUF_BOOL ? check_bools(p, key->value_at, 1) : 0;
@@ -255,17 +256,17 @@ static int parse_keys(struct parser *p, struct gguf_part *part, uint64_t n_keys)
         p->begin = p->at;
         p->name_n = 0;
         keys[i] = (struct gguf_key){0};
-        int rc = parse_key(p, &keys[i]);
-        if (rc)
-            return rc;
+        int r = parse_key(p, &keys[i]);
+        if (r)
+            return r;
         part->n_keys = i + 1;
     }
     uint32_t twice;
-    int rc = gguf_index_build(&part->key_index, n_keys, part_key_name, part, &twice);
-    if (rc < 0)
+    int r = gguf_index_build(&part->key_index, n_keys, part_key_name, part, &twice);
+    if (r < 0)
         return halo_fault_set(p->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to index %llu keys",
                               (unsigned long long)n_keys);
-    if (rc) {
+    if (r) {
         struct halo_span name = part_key_name(part, twice);
         return halo_fault_set(p->fault, HALO_FAULT_LOAD_FAILED, "key '%.*s' appears twice", gguf_shown(name.n),
                               name.bytes);
@@ -276,18 +277,18 @@ static int parse_keys(struct parser *p, struct gguf_part *part, uint64_t n_keys)
 /* Dimensions, type and size; every product is checked. */
 static int parse_shape(struct parser *p, struct halo_gguf_tensor *t)
 {
-    int rc = take_u32(p, "the number of dimensions", &t->n_dims);
-    if (rc)
-        return rc;
+    int r = take_u32(p, "the number of dimensions", &t->n_dims);
+    if (r)
+        return r;
     if (t->n_dims < 1 || t->n_dims > HALO_GGUF_MAX_DIMS)
         return fail(p, HALO_FAULT_LOAD_FAILED, "%u dimensions, 1 to %d are allowed", t->n_dims, HALO_GGUF_MAX_DIMS);
     uint64_t n_weights = 1;
     for (uint32_t i = 0; i < HALO_GGUF_MAX_DIMS; i++)
         t->dims[i] = 1;
     for (uint32_t i = 0; i < t->n_dims; i++) {
-        rc = take_u64(p, "a dimension", &t->dims[i]);
-        if (rc)
-            return rc;
+        r = take_u64(p, "a dimension", &t->dims[i]);
+        if (r)
+            return r;
         if (t->dims[i] == 0)
             return fail(p, HALO_FAULT_LOAD_FAILED, "dimension %u is 0", i);
         if (__builtin_mul_overflow(n_weights, t->dims[i], &n_weights) || n_weights > INT64_MAX)
@@ -295,9 +296,9 @@ static int parse_shape(struct parser *p, struct halo_gguf_tensor *t)
                         i, (unsigned long long)t->dims[i]);
     }
     uint32_t type;
-    rc = take_u32(p, "the tensor type", &type);
-    if (rc)
-        return rc;
+    r = take_u32(p, "the tensor type", &type);
+    if (r)
+        return r;
     struct halo_type_info info = halo_type_info(type);
     if (!info.name) {
         bool removed = type == 4 || type == 5 || (type >= 31 && type <= 33) || (type >= 36 && type <= 38);
@@ -332,15 +333,15 @@ static int parse_tensors(struct parser *p, struct halo_gguf *gguf, uint32_t part
         struct halo_gguf_tensor *t = &tensors[gguf->n_tensors];
         *t = (struct halo_gguf_tensor){.part = part_no};
         uint64_t name_at, name_n;
-        int rc = take_name(p, HALO_GGUF_MAX_NAME, &name_at, &name_n);
-        if (rc)
-            return rc;
+        int r = take_name(p, HALO_GGUF_MAX_NAME, &name_at, &name_n);
+        if (r)
+            return r;
         memcpy(t->name, p->source->bytes + name_at, name_n);
-        rc = parse_shape(p, t);
-        if (!rc)
-            rc = take_u64(p, "the offset", &t->offset);
-        if (rc)
-            return rc;
+        r = parse_shape(p, t);
+        if (!r)
+            r = take_u64(p, "the offset", &t->offset);
+        if (r)
+            return r;
         gguf->n_tensors++;
         part->n_tensors++;
     }
@@ -370,15 +371,15 @@ int gguf_part_parse(struct halo_gguf *gguf, uint32_t part_no, struct halo_fault 
     struct gguf_part *part = &gguf->parts[part_no];
     struct parser p = {.source = &part->source, .fault = fault};
     uint64_t n_tensors = 0, n_keys = 0;
-    int rc = parse_header(&p, part, &n_tensors, &n_keys);
-    if (!rc)
-        rc = parse_keys(&p, part, n_keys);
-    if (!rc)
-        rc = parse_alignment(&p, part);
-    if (!rc)
-        rc = parse_tensors(&p, gguf, part_no, n_tensors);
-    if (rc)
-        return rc;
+    int r = parse_header(&p, part, &n_tensors, &n_keys);
+    if (!r)
+        r = parse_keys(&p, part, n_keys);
+    if (!r)
+        r = parse_alignment(&p, part);
+    if (!r)
+        r = parse_tensors(&p, gguf, part_no, n_tensors);
+    if (r)
+        return r;
     part->directory_bytes = p.at;
     part->data_at = (p.at + part->alignment - 1) & ~(part->alignment - 1);
     gguf_source_trim(&part->source, p.at);

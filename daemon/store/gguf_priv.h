@@ -6,10 +6,12 @@
 #ifndef HALO_STORE_GGUF_PRIV_H
 #define HALO_STORE_GGUF_PRIV_H
 
-#include <base/hash.h>
 #include <pthread.h>
-#include <store/gguf.h>
 #include <string.h>
+
+#include <base/hash.h>
+
+#include <store/gguf.h>
 
 #define GGUF_HEADER_BYTES 24
 #define GGUF_DEFAULT_ALIGNMENT 32
@@ -22,9 +24,9 @@ struct gguf_source {
     const uint8_t *bytes; /* [0, n_have) */
     uint8_t *owned;       /* the same when the bytes were read from a file, NULL when they are the caller's */
     uint64_t n_have;
-    uint64_t n_file; /* size of the file when it was opened */
+    uint64_t n_file;    /* size of the file when it was opened */
     int64_t changed_ns; /* its time of last change then; 0 for memory */
-    int fd;          /* -1 once the directory is complete, and for memory */
+    int fd;             /* -1 once the directory is complete, and for memory */
 };
 
 int gguf_source_open(struct gguf_source *source, const char *path, struct halo_fault *fault);

@@ -4,7 +4,6 @@
  * than twice what the parser has walked through (and one first step), whatever the file declares. Fails with NOT_FOUND,
  * LOAD_FAILED (not a regular file, read error, file cut meanwhile), OUT_OF_MEMORY.
  */
-#include "gguf_priv.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,22 +11,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gguf_priv.h"
+
 #define SOURCE_FIRST_BYTES ((uint64_t)256 * 1024)
 
 static const char *file_kind(mode_t mode)
 {
     switch (mode & S_IFMT) {
-    case S_IFDIR:
-        return "a directory";
-    case S_IFIFO:
-        return "a pipe";
-    case S_IFSOCK:
-        return "a socket";
+    case S_IFDIR: return "a directory";
+    case S_IFIFO: return "a pipe";
+    case S_IFSOCK: return "a socket";
     case S_IFCHR:
-    case S_IFBLK:
-        return "a device";
-    default:
-        return "something else";
+    case S_IFBLK: return "a device";
+    default: return "something else";
     }
 }
 
@@ -42,9 +38,9 @@ int gguf_source_open(struct gguf_source *source, const char *path, struct halo_f
     }
     struct stat st;
     if (fstat(fd, &st) < 0) {
-        int error = halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "cannot be examined");
+        int r = halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "cannot be examined");
         close(fd);
-        return error;
+        return r;
     }
     if (!S_ISREG(st.st_mode)) {
         close(fd);

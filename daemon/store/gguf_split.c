@@ -3,10 +3,11 @@
  * PREFIX-00001-of-0000N.gguf holds all metadata and may hold no tensors; the others hold the split.* keys and their
  * tensors. The name, split.no and split.count must tell the same story in every part. One thread.
  */
-#include "gguf_priv.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "gguf_priv.h"
 
 #define SPLIT_TAIL_CHARS 20 /* "-00001-of-00002.gguf" */
 
@@ -46,18 +47,18 @@ char *gguf_split_path(const char *first, uint32_t number, uint32_t count)
 static int split_keys(const struct gguf_part *part, uint64_t *ret_no, uint64_t *ret_count, struct halo_fault *fault)
 {
     *ret_no = *ret_count = 0;
-    int rc = gguf_part_get_u64(part, "split.no", ret_no, fault);
-    if (rc >= 0)
-        rc = gguf_part_get_u64(part, "split.count", ret_count, fault);
-    return rc < 0 ? rc : 0;
+    int r = gguf_part_get_u64(part, "split.no", ret_no, fault);
+    if (r >= 0)
+        r = gguf_part_get_u64(part, "split.count", ret_count, fault);
+    return r < 0 ? r : 0;
 }
 
 int gguf_split_count(const struct gguf_part *first, uint32_t *ret_count, struct halo_fault *fault)
 {
     uint64_t no, count;
-    int rc = split_keys(first, &no, &count, fault);
-    if (rc)
-        return rc;
+    int r = split_keys(first, &no, &count, fault);
+    if (r)
+        return r;
     uint32_t name_number = 1, name_count = 1;
     bool named = first->path && gguf_split_name_parse(first->path, &name_number, &name_count);
     *ret_count = 1;
@@ -88,9 +89,9 @@ int gguf_split_count(const struct gguf_part *first, uint32_t *ret_count, struct 
 int gguf_split_check_part(const struct gguf_part *part, uint32_t index, uint32_t n_parts, struct halo_fault *fault)
 {
     uint64_t no, count;
-    int rc = split_keys(part, &no, &count, fault);
-    if (rc)
-        return rc;
+    int r = split_keys(part, &no, &count, fault);
+    if (r)
+        return r;
     if (no != index || count != n_parts)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                               "it should be part %u of %u, its keys have split.no %llu and split.count %llu", index + 1,
@@ -101,10 +102,10 @@ int gguf_split_check_part(const struct gguf_part *part, uint32_t index, uint32_t
 int gguf_split_check_tensors(const struct gguf_part *part, uint64_t n_tensors, struct halo_fault *fault)
 {
     uint64_t declared;
-    int rc = gguf_part_get_u64(part, "split.tensors.count", &declared, fault);
-    if (rc < 0)
-        return rc;
-    if (rc == HALO_GGUF_ABSENT)
+    int r = gguf_part_get_u64(part, "split.tensors.count", &declared, fault);
+    if (r < 0)
+        return r;
+    if (r == HALO_GGUF_ABSENT)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key 'split.tensors.count' is missing");
     if (declared != n_tensors)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,

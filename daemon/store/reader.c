@@ -3,15 +3,17 @@
  * Runs on the caller's thread until everything is in place, an error or cancel. Owns the descriptors for that time.
  * Each step down is written into the report.
  */
-#include "reader_priv.h"
 #include <assert.h>
-#include <base/clock.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <base/clock.h>
+
+#include "reader_priv.h"
 
 #define READER_DEPTH_DEFAULT 32u
 #define READER_DEPTH_MAX 1024u

@@ -5,7 +5,6 @@
  * buffer, neighbours together. Results are judged here for every method: short reads, refusals, the end of the file.
  * Thread: reader_priv.h.
  */
-#include "reader_priv.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -13,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "reader_priv.h"
 
 static uint64_t align_down(uint64_t x)
 {
@@ -290,8 +291,7 @@ enum reader_verdict reader_piece_result(struct reader *r, struct reader_piece *p
     }
     switch (-result) {
     case EINTR:
-    case EAGAIN:
-        return ++p->tries > READER_TRIES ? reader_piece_fail(r, p, (int)result) : READER_AGAIN;
+    case EAGAIN: return ++p->tries > READER_TRIES ? reader_piece_fail(r, p, (int)result) : READER_AGAIN;
     case EPERM:
     case ENOSYS:
     case ENOMEM:
@@ -299,7 +299,6 @@ enum reader_verdict reader_piece_result(struct reader *r, struct reader_piece *p
     case EOPNOTSUPP:
     case EFAULT: /* device memory may refuse to be pinned for a direct read, and yet take a copy */
         return READER_REFUSED;
-    default:
-        return reader_piece_fail(r, p, (int)result);
+    default: return reader_piece_fail(r, p, (int)result);
     }
 }

@@ -4,13 +4,14 @@
  * cursor, the files and the list of finished pieces. When no thread can be started the caller reads alone. Nothing is
  * refused here: a failure is final.
  */
-#include "reader_priv.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "reader_priv.h"
 
 #define THREADS_MAX 8
 
@@ -51,12 +52,9 @@ static bool piece_read(struct pool *pool, struct reader_piece *p)
         int64_t result = piece_pread(fd, p);
         pthread_mutex_lock(&pool->lock);
         switch (reader_piece_result(r, p, result)) {
-        case READER_COMPLETE:
-            return true;
-        case READER_FAILED:
-            return false;
-        case READER_AGAIN:
-            break;
+        case READER_COMPLETE: return true;
+        case READER_FAILED: return false;
+        case READER_AGAIN: break;
         case READER_REFUSED:
             if (p->direct)
                 reader_file_buffered(r, file, (int)-result);

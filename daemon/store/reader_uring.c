@@ -5,7 +5,6 @@
  * disk idle meanwhile. Whatever happens, no read is left under way on return. Steps down to plain reads, to buffered
  * files, and with READER_STEP_DOWN to the threads.
  */
-#include "reader_priv.h"
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
@@ -14,6 +13,8 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <time.h>
+
+#include "reader_priv.h"
 
 #define URING_WINDOW_MIN_BYTES ((size_t)32 << 20)
 #define URING_WINDOW_MAX_BYTES ((size_t)1 << 30) /* the kernel's limit for one buffer */
@@ -33,7 +34,7 @@ struct uring {
     uint8_t *windows; /* enum window_state each; NULL: nothing is registered */
     unsigned n_windows;
     bool fixed_refused; /* said so already */
-    bool refused; /* reads through the ring do not work; stop */
+    bool refused;       /* reads through the ring do not work; stop */
 };
 
 /* Region and size of the windows; the table of buffers is empty at first. */
@@ -194,9 +195,7 @@ static void completion(struct uring *u, unsigned slot, int result)
         }
         piece_submit(u, slot);
         return;
-    case READER_REFUSED:
-        piece_step_down(u, slot, -result);
-        return;
+    case READER_REFUSED: piece_step_down(u, slot, -result); return;
     }
 }
 
@@ -249,14 +248,14 @@ static void uring_loop(struct uring *u)
         uring_fill(u);
         if (u->n_busy == 0)
             return;
-        int rc = io_uring_submit_and_wait(&u->ring, 1);
+        int r = io_uring_submit_and_wait(&u->ring, 1);
         unsigned n = completions(u);
-        if (rc >= 0 || n > 0) {
+        if (r >= 0 || n > 0) {
             tries = 0;
-        } else if (rc != -EINTR && ((rc != -EAGAIN && rc != -EBUSY) || ++tries > READER_TRIES)) {
-            uring_abandon(u, -rc);
+        } else if (r != -EINTR && ((r != -EAGAIN && r != -EBUSY) || ++tries > READER_TRIES)) {
+            uring_abandon(u, -r);
             return;
-        } else if (rc != -EINTR) {
+        } else if (r != -EINTR) {
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         }
     }

@@ -4,10 +4,10 @@
  * virtual machine the first one also pays for memory that the host has yet to back. Device thread; takes about 100 ms
  * or five passes, plus the filling of the buffer where one is needed. 0 when there is no memory for that.
  */
-#include "device_priv.h"
-
 #include <string.h>
 #include <time.h>
+
+#include "device_priv.h"
 
 #define BUFFER_BYTES (512ull << 20) /* larger than the caches of the machines it is meant for */
 #define WEIGHTS_MIN (128ull << 20)

@@ -2,14 +2,14 @@
  *
  * Source of the format: System V ABI, note sections; binutils' ld, --build-id. Any thread.
  */
-#include "device_priv.h"
-
 #include <elf.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "device_priv.h"
 
 #define PADDED(n) (((size_t)(n) + 3) & ~(size_t)3)
 

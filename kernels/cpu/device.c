@@ -3,16 +3,16 @@
  * Device thread, apart from probe, describe, supports and estimate (any thread). A device owns its worker threads and
  * knows its models; opening fails when a forced variant does not run on this machine or a thread cannot be had.
  */
-#include "device_priv.h"
-
 #include <assert.h>
-#include <cpu/cpu.h>
 #include <cpuid.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "device_priv.h"
+#include <cpu/cpu.h>
 
 static const struct halo_cpu_lanes *const lanes_of[] = {
     [HALO_CPU_REFERENCE] = &halo_cpu_lanes_reference,
@@ -58,9 +58,9 @@ static int cpu_probe(const struct halo_device_options *options, char *reason)
 static int cpu_open(struct halo_device **ret, const struct halo_device_options *options, char *reason)
 {
     enum halo_cpu_isa isa = HALO_CPU_REFERENCE;
-    int error = choose_isa(options ? options->variant : NULL, &isa, reason);
-    if (error)
-        return error;
+    int r = choose_isa(options ? options->variant : NULL, &isa, reason);
+    if (r)
+        return r;
     struct halo_device *device = calloc(1, sizeof(*device));
     if (!device)
         return halo_cpu_reason(reason, -ENOMEM, "no memory for the device");
@@ -68,11 +68,11 @@ static int cpu_open(struct halo_device **ret, const struct halo_device_options *
     device->lanes = lanes_of[isa];
     device->n_threads = count_threads(options ? options->n_threads : 0);
     halo_cpu_build_id(device->build_id);
-    error = halo_cpu_pool_create(&device->pool, device->n_threads);
-    if (error) {
-        halo_cpu_reason(reason, error, "cannot start %u threads: %s", device->n_threads, strerror(-error));
+    r = halo_cpu_pool_create(&device->pool, device->n_threads);
+    if (r) {
+        halo_cpu_reason(reason, r, "cannot start %u threads: %s", device->n_threads, strerror(-r));
         free(device);
-        return error;
+        return r;
     }
     *ret = device;
     return 0;

@@ -6,13 +6,14 @@
 #ifndef HALO_CPU_DEVICE_PRIV_H
 #define HALO_CPU_DEVICE_PRIV_H
 
-#include "lanes_priv.h"
-#include "pool_priv.h"
-
-#include <cpu/matmul.h>
-#include <kernels/device.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+
+#include <kernels/device.h>
+
+#include "lanes_priv.h"
+#include "pool_priv.h"
+#include <cpu/matmul.h>
 
 #define HALO_CPU_THREADS_MAX 64
 #define HALO_CPU_PAGE_BYTES 4096

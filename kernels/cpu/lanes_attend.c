@@ -5,10 +5,10 @@
  * the positions one after the other. So blocks of queries and positions may be as large as the registers of a variant
  * allow: each number is made by the same additions in the same order whatever the block.
  */
+#include <math.h>
+
 #include "lanes_priv.h"
 #include "vec_priv.h"
-
-#include <math.h>
 
 #define INLINE static inline __attribute__((always_inline))
 #define POSITIONS HALO_KV_PAGE_TOKENS

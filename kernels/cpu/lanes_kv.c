@@ -1,10 +1,10 @@
 /* lanes_kv.c: head rows into and out of their stored form. Pure functions; compiled once for each variant
  * (lanes_priv.h). */
+#include <stdbool.h>
+
 #include "half_priv.h"
 #include "lanes_priv.h"
 #include "vec_priv.h"
-
-#include <stdbool.h>
 
 #define CACHE_LINE 64
 

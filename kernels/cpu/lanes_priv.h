@@ -9,9 +9,10 @@
 #ifndef HALO_CPU_LANES_PRIV_H
 #define HALO_CPU_LANES_PRIV_H
 
-#include <kernels/plan.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <kernels/plan.h>
 
 #define HALO_CPU_LANES_WIDTH 16
 /* Queries that one call of `attend` takes at most. */

@@ -1,9 +1,9 @@
 /* lanes_row.c: norms, sums and activations of one row. Pure functions; compiled once for each variant (lanes_priv.h).
  */
+#include <math.h>
+
 #include "lanes_priv.h"
 #include "vec_priv.h"
-
-#include <math.h>
 
 /* Calls statement for each chunk of sixteen from i on, and the tail statement for the rest of `tail` floats. */
 #define EACH_CHUNK(n, chunk, rest)                                                                                     \

@@ -4,11 +4,11 @@
  * A group counts the pages of files that it has read among what it uses, though they go when memory is short; they are
  * taken out again. Source: the kernel's admin-guide, cgroup-v2.rst and cgroup-v1/memory.rst, and proc(5).
  */
-#include "device_priv.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "device_priv.h"
 
 #define PATH_BYTES 4096
 

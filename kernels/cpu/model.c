@@ -1,11 +1,11 @@
 /* model.c: a model on the CPU device: three regions of memory and a table of weights. Device thread, apart from the
  * estimate (pure). */
-#include "device_priv.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "device_priv.h"
 
 static uint64_t kv_bytes(const struct halo_plan *plan)
 {
@@ -27,21 +27,21 @@ static int map_regions(struct halo_device_model *model, char *reason)
 {
     uint64_t weights, kv, scratch;
     halo_cpu_estimate(model->device, model->plan, &weights, &kv, &scratch);
-    int error = halo_cpu_region_map(&model->weight_region, weights, "weights", reason);
-    if (!error)
-        error = halo_cpu_region_map(&model->kv_region, kv, "pages of the KV cache", reason);
-    if (!error)
-        error = halo_cpu_region_map(&model->scratch_region, scratch, "activations", reason);
-    return error;
+    int r = halo_cpu_region_map(&model->weight_region, weights, "weights", reason);
+    if (!r)
+        r = halo_cpu_region_map(&model->kv_region, kv, "pages of the KV cache", reason);
+    if (!r)
+        r = halo_cpu_region_map(&model->scratch_region, scratch, "activations", reason);
+    return r;
 }
 
 int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
                           char *reason)
 {
     for (uint32_t i = 0; i < plan->n_ops; i++) {
-        int error = halo_cpu_supports(device, plan, i, reason);
-        if (error)
-            return error;
+        int r = halo_cpu_supports(device, plan, i, reason);
+        if (r)
+            return r;
     }
     struct halo_device_model *model = calloc(1, sizeof(*model));
     if (!model)
@@ -51,12 +51,11 @@ int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *pl
     model->next = device->models;
     device->models = model;
     model->weights = calloc(plan->n_weights, sizeof(*model->weights));
-    int error = model->weights
-                    ? map_regions(model, reason)
-                    : halo_cpu_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
-    if (error) {
+    int r = model->weights ? map_regions(model, reason)
+                           : halo_cpu_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
+    if (r) {
         halo_cpu_model_destroy(model);
-        return error;
+        return r;
     }
     halo_cpu_weights_place(plan, model->weight_region.base, model->weights);
     halo_cpu_scratch_carve(plan, device->n_threads, model->scratch_region.base, &model->scratch);

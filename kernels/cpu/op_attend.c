@@ -10,10 +10,10 @@
  *
  * Device thread, items on all threads. Page numbers were checked when the run began.
  */
-#include "device_priv.h"
-
 #include <math.h>
 #include <string.h>
+
+#include "device_priv.h"
 
 struct attend {
     const struct halo_device_model *model;

@@ -3,10 +3,10 @@
  * The (row, slot) pairs are sorted by expert, so that each expert's weights are read once for all rows that chose it;
  * what stands beside a row in such a group changes none of its numbers.
  */
-#include "device_priv.h"
-
 #include <assert.h>
 #include <string.h>
+
+#include "device_priv.h"
 
 static uint32_t expert_of(const struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t slot)
 {

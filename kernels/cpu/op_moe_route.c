@@ -3,9 +3,9 @@
  * Device thread, rows on all threads. A NaN among the logits makes every weight of the row NaN; the experts chosen are
  * always n_used different ones that exist.
  */
-#include "device_priv.h"
-
 #include <string.h>
+
+#include "device_priv.h"
 
 /* Marks the n_used largest, ties to the lowest id. A NaN loses against every number. */
 static void choose(const float *logits, uint32_t n_expert, uint32_t n_used, int32_t *ret_expert)

@@ -1,8 +1,8 @@
 /* op_moe_sum.c: out = sum over the slots of weight[slot] * x[slot], in the order of the slots. Device thread, rows on
  * all threads. */
-#include "device_priv.h"
-
 #include <string.h>
+
+#include "device_priv.h"
 
 static void sum_rows(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows)
 {

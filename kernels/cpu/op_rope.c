@@ -3,9 +3,9 @@
  * The cosines and sines of a row are computed once a run, in double, and shared by all layers. Plain C without fused
  * operations: the same bits for every variant. Device thread, rows on all threads.
  */
-#include "device_priv.h"
-
 #include <math.h>
+
+#include "device_priv.h"
 
 static void table_rows(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows)
 {

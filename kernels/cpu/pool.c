@@ -5,8 +5,6 @@
  * or interrupted can never claim from another round than the one whose description it has read; and as the caller does
  * not leave a round before all its items are done, a description stays true from a successful claim to its end.
  */
-#include "pool_priv.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <immintrin.h>
@@ -19,6 +17,8 @@
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "pool_priv.h"
 
 /* Waiting before sleeping, in ticks of the time stamp counter (2 to 4 GHz): 25 to 50 microseconds. Long enough for what
  * runs on one thread between two products of a layer, because waking a sleeper costs as much as a small product;
@@ -62,8 +62,14 @@ static void futex_wake(atomic_uint *word, uint32_t n)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
 }
 
-static uint32_t ticket_round(uint64_t ticket) { return (uint32_t)(ticket >> 32); }
-static uint32_t ticket_unclaimed(uint64_t ticket) { return (uint32_t)ticket; }
+static uint32_t ticket_round(uint64_t ticket)
+{
+    return (uint32_t)(ticket >> 32);
+}
+static uint32_t ticket_unclaimed(uint64_t ticket)
+{
+    return (uint32_t)ticket;
+}
 
 /* Claims and runs items until the open round has none left. */
 static void work(struct halo_cpu_pool *pool, uint32_t thread)
@@ -152,31 +158,34 @@ void halo_cpu_pool_run(struct halo_cpu_pool *pool, uint32_t n_items, halo_cpu_po
     wait_for_items(pool);
 }
 
-uint32_t halo_cpu_pool_threads(const struct halo_cpu_pool *pool) { return pool->n_threads; }
+uint32_t halo_cpu_pool_threads(const struct halo_cpu_pool *pool)
+{
+    return pool->n_threads;
+}
 
 /* Signals are the port's business: a worker takes none. */
 static int start_workers(struct halo_cpu_pool *pool)
 {
     pthread_attr_t attributes;
     sigset_t all, before;
-    int error = pthread_attr_init(&attributes);
-    if (error)
-        return -error;
+    int r = pthread_attr_init(&attributes);
+    if (r)
+        return -r;
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (uint32_t i = 0; !error && i < pool->n_threads - 1; i++) {
+    for (uint32_t i = 0; !r && i < pool->n_threads - 1; i++) {
         struct worker *worker = &pool->workers[i];
         *worker = (struct worker){.pool = pool, .index = i + 1};
-        error = pthread_create(&worker->thread, &attributes, worker_main, worker);
-        if (!error) {
+        r = pthread_create(&worker->thread, &attributes, worker_main, worker);
+        if (!r) {
             pthread_setname_np(worker->thread, "halo-cpu");
             pool->n_started++;
         }
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    return -error;
+    return -r;
 }
 
 int halo_cpu_pool_create(struct halo_cpu_pool **ret, uint32_t n_threads)
@@ -187,10 +196,10 @@ int halo_cpu_pool_create(struct halo_cpu_pool **ret, uint32_t n_threads)
         return -ENOMEM;
     *pool = (struct halo_cpu_pool){.n_threads = n_threads};
     pool->workers = calloc(n_threads, sizeof(*pool->workers));
-    int error = pool->workers ? start_workers(pool) : -ENOMEM;
-    if (error) {
+    int r = pool->workers ? start_workers(pool) : -ENOMEM;
+    if (r) {
         halo_cpu_pool_destroy(pool);
-        return error;
+        return r;
     }
     *ret = pool;
     return 0;

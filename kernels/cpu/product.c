@@ -4,9 +4,9 @@
  * (matmul.h), so it may follow the number of threads and rows: pieces large enough to be read in one go, small enough
  * that no thread waits long at the end.
  */
-#include "device_priv.h"
-
 #include <assert.h>
+
+#include "device_priv.h"
 
 /* Bytes of weights for one row that are worth a claim: at 10 GB/s a thread, three microseconds. */
 #define ITEM_BYTES (32 * 1024)

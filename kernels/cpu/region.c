@@ -1,11 +1,11 @@
 /* region.c: large pieces of memory from the kernel, and the sentence for when there is none. Any thread. */
-#include "device_priv.h"
-
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "device_priv.h"
 
 int halo_cpu_reason(char *reason, int error, const char *format, ...)
 {

@@ -3,13 +3,13 @@
  * Device thread. A batch is checked before anything is touched: a bad token, position or page is -EINVAL with the
  * numbers and leaves the model as it was. Allocates nothing.
  */
-#include "device_priv.h"
-
 #include <assert.h>
-#include <cpu/cpu.h>
 #include <errno.h>
 #include <string.h>
 #include <time.h>
+
+#include "device_priv.h"
+#include <cpu/cpu.h>
 
 static void (*const run_op[HALO_OP_COUNT])(struct halo_device_model *model, const struct halo_op *op) = {
     [HALO_OP_EMBED] = halo_cpu_op_embed,         [HALO_OP_RMSNORM] = halo_cpu_op_rmsnorm,
@@ -90,9 +90,9 @@ int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch
     const struct halo_plan *plan = model->plan;
     if (!model->sealed)
         return halo_cpu_reason(reason, -EINVAL, "the model was not sealed");
-    int error = check_batch(plan, batch, reason);
-    if (error || batch->n_rows == 0)
-        return error;
+    int r = check_batch(plan, batch, reason);
+    if (r || batch->n_rows == 0)
+        return r;
     model->batch = batch;
     model->n_rows = batch->n_rows;
     halo_cpu_rope_tables(model);

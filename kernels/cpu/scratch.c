@@ -24,7 +24,10 @@ static uint64_t act_bytes(const struct halo_plan *plan, uint32_t weight, uint64_
     return __builtin_mul_overflow(one, n_rows, &bytes) ? UINT64_MAX : bytes;
 }
 
-static void raise_to(uint64_t *most, uint64_t n) { *most = n > *most ? n : *most; }
+static void raise_to(uint64_t *most, uint64_t n)
+{
+    *most = n > *most ? n : *most;
+}
 
 static struct needs needs_of(const struct halo_plan *plan)
 {

@@ -3,9 +3,9 @@
  * Pure; any thread. The model's creation asks for every op, so the op functions check nothing again. -ENOTSUP with the
  * reason, which begins with the name of the op.
  */
-#include "device_priv.h"
-
 #include <errno.h>
+
+#include "device_priv.h"
 
 struct check {
     const struct halo_plan *plan;

@@ -10,9 +10,18 @@ struct vec {
     __m256 lo, hi;
 };
 
-static inline struct vec vec_zero(void) { return (struct vec){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
-static inline struct vec vec_splat(float x) { return (struct vec){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
-static inline struct vec vec_load(const float *p) { return (struct vec){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+static inline struct vec vec_zero(void)
+{
+    return (struct vec){_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+static inline struct vec vec_splat(float x)
+{
+    return (struct vec){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+static inline struct vec vec_load(const float *p)
+{
+    return (struct vec){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
 
 static inline void vec_store(float *p, struct vec a)
 {

@@ -9,10 +9,22 @@ struct vec {
     __m512 v;
 };
 
-static inline struct vec vec_zero(void) { return (struct vec){_mm512_setzero_ps()}; }
-static inline struct vec vec_splat(float x) { return (struct vec){_mm512_set1_ps(x)}; }
-static inline struct vec vec_load(const float *p) { return (struct vec){_mm512_loadu_ps(p)}; }
-static inline void vec_store(float *p, struct vec a) { _mm512_storeu_ps(p, a.v); }
+static inline struct vec vec_zero(void)
+{
+    return (struct vec){_mm512_setzero_ps()};
+}
+static inline struct vec vec_splat(float x)
+{
+    return (struct vec){_mm512_set1_ps(x)};
+}
+static inline struct vec vec_load(const float *p)
+{
+    return (struct vec){_mm512_loadu_ps(p)};
+}
+static inline void vec_store(float *p, struct vec a)
+{
+    _mm512_storeu_ps(p, a.v);
+}
 
 static inline struct vec vec_load_n(const float *p, uint32_t n)
 {
@@ -24,13 +36,34 @@ static inline void vec_store_n(float *p, struct vec a, uint32_t n)
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), a.v);
 }
 
-static inline struct vec vec_add(struct vec a, struct vec b) { return (struct vec){_mm512_add_ps(a.v, b.v)}; }
-static inline struct vec vec_sub(struct vec a, struct vec b) { return (struct vec){_mm512_sub_ps(a.v, b.v)}; }
-static inline struct vec vec_mul(struct vec a, struct vec b) { return (struct vec){_mm512_mul_ps(a.v, b.v)}; }
-static inline struct vec vec_div(struct vec a, struct vec b) { return (struct vec){_mm512_div_ps(a.v, b.v)}; }
-static inline struct vec vec_max(struct vec a, struct vec b) { return (struct vec){_mm512_max_ps(a.v, b.v)}; }
-static inline struct vec vec_min(struct vec a, struct vec b) { return (struct vec){_mm512_min_ps(a.v, b.v)}; }
-static inline struct vec vec_abs(struct vec a) { return (struct vec){_mm512_abs_ps(a.v)}; }
+static inline struct vec vec_add(struct vec a, struct vec b)
+{
+    return (struct vec){_mm512_add_ps(a.v, b.v)};
+}
+static inline struct vec vec_sub(struct vec a, struct vec b)
+{
+    return (struct vec){_mm512_sub_ps(a.v, b.v)};
+}
+static inline struct vec vec_mul(struct vec a, struct vec b)
+{
+    return (struct vec){_mm512_mul_ps(a.v, b.v)};
+}
+static inline struct vec vec_div(struct vec a, struct vec b)
+{
+    return (struct vec){_mm512_div_ps(a.v, b.v)};
+}
+static inline struct vec vec_max(struct vec a, struct vec b)
+{
+    return (struct vec){_mm512_max_ps(a.v, b.v)};
+}
+static inline struct vec vec_min(struct vec a, struct vec b)
+{
+    return (struct vec){_mm512_min_ps(a.v, b.v)};
+}
+static inline struct vec vec_abs(struct vec a)
+{
+    return (struct vec){_mm512_abs_ps(a.v)};
+}
 
 static inline struct vec vec_fma(struct vec a, struct vec b, struct vec c)
 {
@@ -38,7 +71,10 @@ static inline struct vec vec_fma(struct vec a, struct vec b, struct vec c)
 }
 
 /* p * 2^n for an integral n, rounded once. */
-static inline struct vec vec_scale(struct vec p, struct vec n) { return (struct vec){_mm512_scalef_ps(p.v, n.v)}; }
+static inline struct vec vec_scale(struct vec p, struct vec n)
+{
+    return (struct vec){_mm512_scalef_ps(p.v, n.v)};
+}
 
 static inline struct vec vec_from_f16(const uint16_t *p)
 {
@@ -84,6 +120,9 @@ static inline void vec_sum4(const struct vec a[4], float ret[4])
     _mm_storeu_ps(ret, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, q)));
 }
 
-static inline float vec_max_all(struct vec a) { return _mm512_reduce_max_ps(a.v); }
+static inline float vec_max_all(struct vec a)
+{
+    return _mm512_reduce_max_ps(a.v);
+}
 
 #endif

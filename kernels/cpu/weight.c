@@ -8,21 +8,27 @@
  *
  * halo_cpu_weight_commit may run for several weights at once on different threads; it allocates one group of scratch.
  */
-#include "carve_priv.h"
-#include "device_priv.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "carve_priv.h"
+#include "device_priv.h"
+
 /* As large as the reader's limit for direct reads: smaller ones go through its bounce buffer anyway. */
 #define SLACK_MIN (256 * 1024)
 #define SMALL_ALIGN 64
 
-static uint64_t n_weights_of(const struct halo_weight *w) { return (uint64_t)w->n_cols * w->n_rows * w->n_experts; }
+static uint64_t n_weights_of(const struct halo_weight *w)
+{
+    return (uint64_t)w->n_cols * w->n_rows * w->n_experts;
+}
 
-static uint64_t add_or_max(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+static uint64_t add_or_max(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
 
 /* Bytes of the repacked form of one expert. */
 static uint64_t expert_bytes(const struct halo_weight *w)

@@ -1,11 +1,12 @@
 /* api.c: opens the HIP runtime and finds its functions. Any thread; an opened table is immutable. */
-#include "reason_priv.h"
+#include <hip/api.h>
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <hip/api.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "reason_priv.h"
 
 /* Two layouts of hipDeviceProp_t: of HIP 6 and later, and of HIP 5 (which the plain symbol fills even in later
  * libraries). */
@@ -92,10 +93,10 @@ int halo_hip_api_properties(const struct halo_hip_api *api, int device, struct h
 {
     char bytes[PROPERTIES_BYTES] = {0};
     const struct offsets *at = api->properties_old ? &offsets_old : &offsets_new;
-    int error = api->properties(bytes, device);
+    int r = api->properties(bytes, device);
     *ret = (struct halo_hip_properties){0};
-    if (error)
-        return error;
+    if (r)
+        return r;
     bytes[at->arch + sizeof(ret->arch) - 1] = '\0';
     snprintf(ret->arch, sizeof(ret->arch), "%s", bytes + at->arch);
     ret->arch[strcspn(ret->arch, ":")] = '\0';

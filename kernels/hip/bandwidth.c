@@ -3,13 +3,13 @@
  * For a bench, which has the device to itself: takes two pieces of memory far larger than any cache and gives them
  * back. 0 where they do not fit. Device thread.
  */
-#include "device_priv.h"
-
 #include <time.h>
+
+#include "device_priv.h"
 
 #define PIECE_BYTES (512ull << 20)
 #define PIECE_BYTES_MIN (64ull << 20)
-#define BATCH 4         /* copies between two looks at the clock */
+#define BATCH 4 /* copies between two looks at the clock */
 #define MEASURE_S 0.1
 
 static double now_s(void)
@@ -21,13 +21,13 @@ static double now_s(void)
 
 static int copy(struct halo_device *device, const struct halo_hip_region *from, const struct halo_hip_region *to)
 {
-    int error = 0;
-    for (int i = 0; i < BATCH && !error; i++)
-        error = halo_hip_check(device,
-                               device->api.MemcpyAsync(to->device, from->device, from->n_bytes, HIP_COPY_ON_DEVICE,
-                                                       device->stream),
-                               "measuring the bandwidth", NULL);
-    return error ? error : halo_hip_drain(device, "measuring the bandwidth", NULL);
+    int r = 0;
+    for (int i = 0; i < BATCH && !r; i++)
+        r = halo_hip_check(
+            device,
+            device->api.MemcpyAsync(to->device, from->device, from->n_bytes, HIP_COPY_ON_DEVICE, device->stream),
+            "measuring the bandwidth", NULL);
+    return r ? r : halo_hip_drain(device, "measuring the bandwidth", NULL);
 }
 
 /* The fastest batch within MEASURE_S: others of the machine's users only slow it down. */

@@ -1,7 +1,7 @@
 /* crew.c: threads that share the rows of a weight (contract in crew_priv.h). */
-#include "crew_priv.h"
-
 #include <sched.h>
+
+#include "crew_priv.h"
 
 #define SLICES_PER_HAND 4 /* of a job: none waits long for the last */
 

@@ -4,14 +4,14 @@
  * file is taken. A HIP error that HIP cannot leave again marks the device as lost: everything fails with -EIO from then
  * on, and the process should end.
  */
-#include "device_priv.h"
-
 #include <assert.h>
 #include <errno.h>
-#include <hip/hip.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "device_priv.h"
+#include <hip/hip.h>
 
 #define DEADLINE_MS 20000
 
@@ -39,11 +39,11 @@ int halo_hip_check(struct halo_device *device, int hip_error, const char *what, 
     if (hip_error == HIP_SUCCESS)
         return 0;
     char name[48], sentence[HALO_DEVICE_REASON];
-    int error = halo_hip_error_number(hip_error);
-    error = error == -ENODEV ? -EIO : error;
-    halo_hip_reason(sentence, error, "%s: %s", what, halo_hip_error_name(hip_error, name));
-    halo_hip_reason(reason, error, "%s", sentence);
-    return error == -EIO ? halo_hip_lose(device, error, sentence) : error;
+    int r = halo_hip_error_number(hip_error);
+    r = r == -ENODEV ? -EIO : r;
+    halo_hip_reason(sentence, r, "%s: %s", what, halo_hip_error_name(hip_error, name));
+    halo_hip_reason(reason, r, "%s", sentence);
+    return r == -EIO ? halo_hip_lose(device, r, sentence) : r;
 }
 
 /* What is taken when the environment says nothing; tests set shorter ones. */
@@ -58,32 +58,31 @@ static uint32_t deadline_ms(void)
 /* The first GPU with a kernel file, and its functions. */
 static int choose_gpu(struct halo_device *device, char *reason)
 {
-    int n = 0, error = device->api.Init(0);
+    int n = 0, r = device->api.Init(0);
     char name[48];
-    if (!error)
-        error = device->api.GetDeviceCount(&n);
-    if (error || n == 0)
-        return halo_hip_reason(reason, -ENODEV,
-                               "%s finds no GPU: %s (`halo-doctor` says what is missing)",
-                               device->api.path, error ? halo_hip_error_name(error, name) : "none");
+    if (!r)
+        r = device->api.GetDeviceCount(&n);
+    if (r || n == 0)
+        return halo_hip_reason(reason, -ENODEV, "%s finds no GPU: %s (`halo-doctor` says what is missing)",
+                               device->api.path, r ? halo_hip_error_name(r, name) : "none");
     for (int i = 0; i < n; i++) {
-        error = halo_hip_api_properties(&device->api, i, &device->properties);
-        if (!error)
-            error = device->api.DeviceGetName(device->name, sizeof(device->name), i);
-        if (!error)
-            error = device->api.SetDevice(i);
-        if (error)
-            return halo_hip_reason(reason, -ENODEV, "GPU %d cannot be used: %s", i, halo_hip_error_name(error, name));
+        r = halo_hip_api_properties(&device->api, i, &device->properties);
+        if (!r)
+            r = device->api.DeviceGetName(device->name, sizeof(device->name), i);
+        if (!r)
+            r = device->api.SetDevice(i);
+        if (r)
+            return halo_hip_reason(reason, -ENODEV, "GPU %d cannot be used: %s", i, halo_hip_error_name(r, name));
         if (device->properties.wave_size != 32)
-            error = halo_hip_reason(reason, -ENOTSUP, "%s has waves of %u lanes, the kernels are made for 32",
-                                    device->properties.arch, device->properties.wave_size);
+            r = halo_hip_reason(reason, -ENOTSUP, "%s has waves of %u lanes, the kernels are made for 32",
+                                device->properties.arch, device->properties.wave_size);
         else
-            error = halo_hip_module_load(device, reason);
+            r = halo_hip_module_load(device, reason);
         device->index = i;
-        if (error != -ENOTSUP)
-            return error;
+        if (r != -ENOTSUP)
+            return r;
     }
-    return error;
+    return r;
 }
 
 static void hip_close(struct halo_device *device)
@@ -109,20 +108,20 @@ static int hip_open(struct halo_device **ret, const struct halo_device_options *
     if (!device)
         return halo_hip_reason(reason, -ENOMEM, "no memory for the device");
     device->deadline_ms = deadline_ms();
-    int error = halo_hip_api_open(&device->api, options ? options->library : NULL, reason);
-    if (!error && device->api.RuntimeGetVersion(&device->runtime_version) != HIP_SUCCESS)
+    int r = halo_hip_api_open(&device->api, options ? options->library : NULL, reason);
+    if (!r && device->api.RuntimeGetVersion(&device->runtime_version) != HIP_SUCCESS)
         device->runtime_version = 0;
-    if (!error)
-        error = choose_gpu(device, reason);
-    if (!error)
-        error = halo_hip_check(device, device->api.StreamCreateWithFlags(&device->stream, HIP_STREAM_NON_BLOCKING),
-                               "a stream", reason);
-    if (!error)
-        error = halo_hip_check(device, device->api.EventCreateWithFlags(&device->event, HIP_EVENT_NO_TIMING),
-                               "an event", reason);
-    if (error) {
+    if (!r)
+        r = choose_gpu(device, reason);
+    if (!r)
+        r = halo_hip_check(device, device->api.StreamCreateWithFlags(&device->stream, HIP_STREAM_NON_BLOCKING),
+                           "a stream", reason);
+    if (!r)
+        r = halo_hip_check(device, device->api.EventCreateWithFlags(&device->event, HIP_EVENT_NO_TIMING), "an event",
+                           reason);
+    if (r) {
         hip_close(device);
-        return error;
+        return r;
     }
     *ret = device;
     return 0;
@@ -131,9 +130,9 @@ static int hip_open(struct halo_device **ret, const struct halo_device_options *
 static int hip_probe(const struct halo_device_options *options, char *reason)
 {
     struct halo_device *device = NULL;
-    int error = hip_open(&device, options, reason);
+    int r = hip_open(&device, options, reason);
     hip_close(device);
-    return error;
+    return r;
 }
 
 static void hip_describe(const struct halo_device *device, struct halo_device_info *ret)

@@ -11,15 +11,16 @@
 #ifndef HALO_HIP_DEVICE_PRIV_H
 #define HALO_HIP_DEVICE_PRIV_H
 
+#include <pthread.h>
+
+#include <kernels/device.h>
+
 #include "crew_priv.h"
 #include "gfx/args.h"
 #include "gfx/layout.h"
 #include "reason_priv.h"
 #include "variant_priv.h"
-
 #include <hip/api.h>
-#include <kernels/device.h>
-#include <pthread.h>
 
 #define HALO_HIP_ALIGN 256
 #define HALO_HIP_PAGE_BYTES 4096
@@ -34,9 +35,9 @@ struct halo_device {
     struct halo_hip_properties properties;
     char name[128], kernels_path[256], kernels_sha256[65];
     void *stream, *module, *event;
-    void *functions[HALO_HIP_VARIANTS_MAX]; /* NULL: this code object has no such kernel */
+    void *functions[HALO_HIP_VARIANTS_MAX];     /* NULL: this code object has no such kernel */
     uint32_t n_resident[HALO_HIP_VARIANTS_MAX]; /* blocks of it that the GPU holds at once */
-    bool seen[HALO_HIP_VARIANTS_MAX];       /* was launched once and came back */
+    bool seen[HALO_HIP_VARIANTS_MAX];           /* was launched once and came back */
     uint32_t deadline_ms;
     int index, runtime_version;
     char no_graphs[48]; /* why steps are not replayed as graphs; empty: they are */
@@ -106,7 +107,7 @@ struct halo_device_model {
     struct halo_hip_scratch scratch;
     struct halo_hip_input input[2];
     uint32_t turn;
-    float *logits_host, *logits_device; /* pinned; where the GPU sees it */
+    float *logits_host, *logits_device;           /* pinned; where the GPU sees it */
     struct halo_candidate *top_host, *top_device; /* [n_outputs][n_top] */
     void *staging_event[2];
     bool staging_busy[2];
@@ -115,7 +116,7 @@ struct halo_device_model {
     bool has_crew;
     pthread_mutex_t commit_lock;
     struct halo_hip_graph graphs[HALO_HIP_GRAPH_ROWS][HALO_HIP_LEVELS]; /* [rows - 1][level] */
-    uint32_t n_rows; /* of the last run */
+    uint32_t n_rows;                                                    /* of the last run */
     bool sealed;
 };
 
@@ -205,6 +206,9 @@ static inline uint64_t halo_hip_kv_layer_bytes(const struct halo_kv_shape *kv)
 }
 
 /* Whether products with this type read activation rows (quantized) instead of floats. */
-static inline bool halo_hip_quantized(uint32_t type) { return halo_hip_planes(type) != 0; }
+static inline bool halo_hip_quantized(uint32_t type)
+{
+    return halo_hip_planes(type) != 0;
+}
 
 #endif

@@ -7,12 +7,12 @@
  * another model may be on their way in the device's. Where the runtime cannot record, steps go on being launched,
  * and the device's description says so. Device thread.
  */
-#include "run_priv.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "run_priv.h"
 
 #define CAPTURE_THIS_THREAD 1 /* hipStreamCaptureModeThreadLocal */
 
@@ -33,16 +33,16 @@ static int record(struct halo_hip_run *run, void **ret_exec)
 {
     struct halo_hip_api *api = &run->model->device->api;
     void *recorded = NULL;
-    int error = api->StreamBeginCapture(run->stream, CAPTURE_THIS_THREAD), failed;
-    if (error)
-        return error;
+    int r = api->StreamBeginCapture(run->stream, CAPTURE_THIS_THREAD), failed;
+    if (r)
+        return r;
     failed = halo_hip_run_ops(run);
-    error = api->StreamEndCapture(run->stream, &recorded);
-    if (!error && !failed)
-        error = api->GraphInstantiate(ret_exec, recorded, NULL, NULL, 0);
+    r = api->StreamEndCapture(run->stream, &recorded);
+    if (!r && !failed)
+        r = api->GraphInstantiate(ret_exec, recorded, NULL, NULL, 0);
     if (recorded)
         api->GraphDestroy(recorded);
-    return failed ? failed : error;
+    return failed ? failed : r;
 }
 
 static int record_class(struct halo_device_model *model, void *stream, uint32_t set, uint32_t n_rows, uint32_t level,
@@ -102,18 +102,17 @@ int halo_hip_graphs_record(struct halo_device_model *model, char *reason)
     uint32_t n_rows = most < HALO_HIP_GRAPH_ROWS ? most : HALO_HIP_GRAPH_ROWS;
     char name[48];
     void *stream = NULL;
-    int error = device->api.StreamCreateWithFlags(&stream, HIP_STREAM_NON_BLOCKING);
-    for (uint32_t set = 0; set < sets && !error; set++)
-        for (uint32_t n = 1; n <= n_rows && !error; n++)
-            for (uint32_t level = 0; level < n_levels(plan) && !error; level++)
-                error = record_class(model, stream, set, n, level, reason);
+    int r = device->api.StreamCreateWithFlags(&stream, HIP_STREAM_NON_BLOCKING);
+    for (uint32_t set = 0; set < sets && !r; set++)
+        for (uint32_t n = 1; n <= n_rows && !r; n++)
+            for (uint32_t level = 0; level < n_levels(plan) && !r; level++)
+                r = record_class(model, stream, set, n, level, reason);
     if (stream)
         device->api.StreamDestroy(stream);
-    if (!error)
+    if (!r)
         return 0;
     halo_hip_graphs_drop(model);
-    snprintf(device->no_graphs, sizeof(device->no_graphs), "%s",
-             error > 0 ? halo_hip_error_name(error, name) : "no kernel");
+    snprintf(device->no_graphs, sizeof(device->no_graphs), "%s", r > 0 ? halo_hip_error_name(r, name) : "no kernel");
     /* Whether that was all: a device that is gone says so again. */
     return halo_hip_drain(device, "after recording graphs", reason);
 }

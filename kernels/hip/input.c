@@ -4,14 +4,17 @@
  * all of it to a discrete GPU. Cosines and sines are made here, in double: sinf on the GPU is unfit for large angles.
  * Device thread.
  */
-#include "run_priv.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-static uint64_t align16(uint64_t n) { return (n + 15) & ~15ull; }
+#include "run_priv.h"
+
+static uint64_t align16(uint64_t n)
+{
+    return (n + 15) & ~15ull;
+}
 
 static uint32_t pages_per_sequence(const struct halo_plan *plan)
 {

@@ -1,7 +1,7 @@
 /* launch.c: launches kernels of the table. Device thread. */
-#include "run_priv.h"
-
 #include <errno.h>
+
+#include "run_priv.h"
 
 int halo_hip_kernel_find(const struct halo_device *device, uint32_t op, uint32_t type, uint32_t rows)
 {
@@ -22,14 +22,14 @@ int halo_hip_launch(struct halo_hip_run *run, uint32_t op, uint32_t type, uint32
     void *params[] = {args};
     if (!run->recording)
         halo_hip_publish(run->phase, first ? v->first_launch : v->kernel, run->op);
-    int error = device->api.ModuleLaunchKernel(device->functions[index], grid.x, grid.y, grid.z, v->block, 1, 1, 0,
-                                               run->stream, params, NULL);
+    int r = device->api.ModuleLaunchKernel(device->functions[index], grid.x, grid.y, grid.z, v->block, 1, 1, 0,
+                                           run->stream, params, NULL);
     if (run->recording)
-        return error;
-    error = halo_hip_check(device, error, v->kernel, run->reason);
-    if (!error && first) {
-        error = halo_hip_drain(device, v->first_launch, run->reason);
-        device->seen[index] = !error;
+        return r;
+    r = halo_hip_check(device, r, v->kernel, run->reason);
+    if (!r && first) {
+        r = halo_hip_drain(device, v->first_launch, run->reason);
+        device->seen[index] = !r;
     }
-    return error;
+    return r;
 }

@@ -4,10 +4,10 @@
  * are asked: the larger of GTT and VRAM is what allocations come from, and no more than the host has left. Elsewhere
  * the runtime knows.
  */
-#include "device_priv.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "device_priv.h"
 
 #define CARDS_MAX 8
 

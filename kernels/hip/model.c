@@ -1,11 +1,10 @@
 /* model.c: a model on the HIP device: its regions of memory, taken once, and the table of its weights. Device thread,
  * apart from the estimate (pure). */
-#include "device_priv.h"
-
-#include "run_priv.h"
-
 #include <errno.h>
 #include <stdlib.h>
+
+#include "device_priv.h"
+#include "run_priv.h"
 
 static uint64_t kv_bytes(const struct halo_plan *plan)
 {
@@ -75,16 +74,15 @@ static int take_regions(struct halo_device_model *model, char *reason)
 static int make_events(struct halo_device_model *model, char *reason)
 {
     struct halo_device *device = model->device;
-    int error = 0;
-    for (uint32_t i = 0; i < 2 && !error; i++) {
-        error = halo_hip_check(device, device->api.EventCreateWithFlags(&model->input[i].event, HIP_EVENT_NO_TIMING),
-                               "an event", reason);
-        if (!error)
-            error =
-                halo_hip_check(device, device->api.EventCreateWithFlags(&model->staging_event[i], HIP_EVENT_NO_TIMING),
+    int r = 0;
+    for (uint32_t i = 0; i < 2 && !r; i++) {
+        r = halo_hip_check(device, device->api.EventCreateWithFlags(&model->input[i].event, HIP_EVENT_NO_TIMING),
+                           "an event", reason);
+        if (!r)
+            r = halo_hip_check(device, device->api.EventCreateWithFlags(&model->staging_event[i], HIP_EVENT_NO_TIMING),
                                "an event", reason);
     }
-    return error;
+    return r;
 }
 
 /* Pages start as zeros: what a masked position multiplies must not be a NaN of whoever had the memory before. */
@@ -93,17 +91,16 @@ static int clear(struct halo_device_model *model, char *reason)
     struct halo_device *device = model->device;
     const struct halo_hip_region *kv = &model->kv_region;
     const struct halo_hip_scratch *scratch = &model->scratch;
-    int error = 0;
+    int r = 0;
     if (kv->n_bytes > 0)
-        error = halo_hip_check(device, device->api.MemsetAsync(kv->device, 0, kv->n_bytes, device->stream),
-                               "clearing the KV cache", reason);
-    if (!error && scratch->n_counters > 0)
-        error = halo_hip_check(
-            device,
-            device->api.MemsetAsync(scratch->counters, 0, scratch->n_counters * sizeof(*scratch->counters),
-                                    device->stream),
-            "clearing the counters", reason);
-    return error ? error : halo_hip_drain(device, "clearing the KV cache", reason);
+        r = halo_hip_check(device, device->api.MemsetAsync(kv->device, 0, kv->n_bytes, device->stream),
+                           "clearing the KV cache", reason);
+    if (!r && scratch->n_counters > 0)
+        r = halo_hip_check(device,
+                           device->api.MemsetAsync(scratch->counters, 0,
+                                                   scratch->n_counters * sizeof(*scratch->counters), device->stream),
+                           "clearing the counters", reason);
+    return r ? r : halo_hip_drain(device, "clearing the KV cache", reason);
 }
 
 static void point_into_regions(struct halo_device_model *model)
@@ -127,11 +124,11 @@ static void point_into_regions(struct halo_device_model *model)
 int halo_hip_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
                           char *reason)
 {
-    int error = halo_hip_usable(device, reason);
-    for (uint32_t i = 0; i < plan->n_ops && !error; i++)
-        error = halo_hip_supports(device, plan, i, reason);
-    if (error)
-        return error;
+    int r = halo_hip_usable(device, reason);
+    for (uint32_t i = 0; i < plan->n_ops && !r; i++)
+        r = halo_hip_supports(device, plan, i, reason);
+    if (r)
+        return r;
     struct halo_device_model *model = calloc(1, sizeof(*model));
     if (!model)
         return halo_hip_reason(reason, -ENOMEM, "no memory for the model");
@@ -143,20 +140,20 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
     model->weights = calloc(plan->n_weights, sizeof(*model->weights));
     model->scratch.values = calloc(plan->n_values, sizeof(*model->scratch.values));
     if (!model->weights || !model->scratch.values)
-        error = halo_hip_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
-    if (!error)
-        error = halo_hip_check(device, device->api.SetDevice(device->index), "choosing the GPU", reason);
-    if (!error)
-        error = take_regions(model, reason);
-    if (!error)
-        error = make_events(model, reason);
-    if (!error) {
+        r = halo_hip_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
+    if (!r)
+        r = halo_hip_check(device, device->api.SetDevice(device->index), "choosing the GPU", reason);
+    if (!r)
+        r = take_regions(model, reason);
+    if (!r)
+        r = make_events(model, reason);
+    if (!r) {
         point_into_regions(model);
-        error = clear(model, reason);
+        r = clear(model, reason);
     }
-    if (error) {
+    if (r) {
         halo_hip_model_destroy(model);
-        return error;
+        return r;
     }
     halo_hip_crew_init(&model->crew);
     model->has_crew = true;
@@ -206,30 +203,30 @@ void halo_hip_model_destroy(struct halo_device_model *model)
 int halo_hip_model_seal(struct halo_device_model *model, char *reason)
 {
     struct halo_device *device = model->device;
-    int error = halo_hip_usable(device, reason);
-    if (error)
-        return error;
+    int r = halo_hip_usable(device, reason);
+    if (r)
+        return r;
     for (uint32_t i = 0; i < model->plan->n_weights; i++)
         if (!atomic_load_explicit(&model->weights[i].committed, memory_order_acquire))
             return halo_hip_reason(reason, -EINVAL, "weight %s was never brought in", model->plan->weights[i].name);
-    error = halo_hip_drain(device, "the end of the upload", reason);
-    if (error)
-        return error;
+    r = halo_hip_drain(device, "the end of the upload", reason);
+    if (r)
+        return r;
     dismiss_crew(model);
     halo_hip_region_release(device, &model->file_region);
     halo_hip_region_release(device, &model->staging_region);
-    error = halo_hip_graphs_record(model, reason);
-    model->sealed = !error;
-    return error;
+    r = halo_hip_graphs_record(model, reason);
+    model->sealed = !r;
+    return r;
 }
 
 int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason)
 {
     struct halo_device *device = model->device;
     const struct halo_kv_shape *kv = &model->plan->kv;
-    int error = halo_hip_usable(device, reason);
-    if (error)
-        return error;
+    int r = halo_hip_usable(device, reason);
+    if (r)
+        return r;
     if (from_page >= kv->n_pages || to_page >= kv->n_pages)
         return halo_hip_reason(reason, -EINVAL, "copy of page %u to %u in a pool of %u", from_page, to_page,
                                kv->n_pages);
@@ -237,14 +234,14 @@ int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
         return 0;
     uint64_t page = halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
     /* In the order of the stream: the runs that follow see it, nobody needs to wait. */
-    for (uint32_t layer = 0; layer < kv->n_layers && !error; layer++) {
+    for (uint32_t layer = 0; layer < kv->n_layers && !r; layer++) {
         uint8_t *base = model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv);
-        error = halo_hip_check(device,
-                               device->api.MemcpyAsync(base + to_page * page, base + from_page * page, page,
-                                                       HIP_COPY_ON_DEVICE, device->stream),
-                               "copying a page of the KV cache", reason);
+        r = halo_hip_check(device,
+                           device->api.MemcpyAsync(base + to_page * page, base + from_page * page, page,
+                                                   HIP_COPY_ON_DEVICE, device->stream),
+                           "copying a page of the KV cache", reason);
     }
-    return error;
+    return r;
 }
 
 static uint64_t page_bytes(const struct halo_kv_shape *kv)
@@ -262,20 +259,20 @@ static int move_page(struct halo_device_model *model, uint32_t page, uint8_t *ho
 {
     struct halo_device *device = model->device;
     const struct halo_kv_shape *kv = &model->plan->kv;
-    int error = halo_hip_usable(device, reason);
-    if (!error && page >= kv->n_pages)
-        error = halo_hip_reason(reason, -EINVAL, "page %u in a pool of %u", page, kv->n_pages);
+    int r = halo_hip_usable(device, reason);
+    if (!r && page >= kv->n_pages)
+        r = halo_hip_reason(reason, -EINVAL, "page %u in a pool of %u", page, kv->n_pages);
     uint64_t n_bytes = page_bytes(kv);
-    for (uint32_t layer = 0; layer < kv->n_layers && !error; layer++) {
+    for (uint32_t layer = 0; layer < kv->n_layers && !r; layer++) {
         uint8_t *there = model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv) + page * n_bytes;
         uint8_t *here = host + layer * n_bytes;
         bool down = direction == HIP_COPY_TO_HOST;
-        error = halo_hip_check(device,
-                               device->api.MemcpyAsync(down ? here : there, down ? there : here, n_bytes, direction,
-                                                       device->stream),
-                               "moving a page of the KV cache", reason);
+        r = halo_hip_check(
+            device,
+            device->api.MemcpyAsync(down ? here : there, down ? there : here, n_bytes, direction, device->stream),
+            "moving a page of the KV cache", reason);
     }
-    return error ? error : halo_hip_drain(device, "moving a page of the KV cache", reason);
+    return r ? r : halo_hip_drain(device, "moving a page of the KV cache", reason);
 }
 
 int halo_hip_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason)

@@ -5,13 +5,13 @@
  * Nothing is compiled and nothing is cached. -ENOTSUP: no kernels for this GPU. -EBADMSG: the file is not the one that
  * was built. Device thread.
  */
-#include "device_priv.h"
-
 #include <errno.h>
 #include <sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "device_priv.h"
 
 #define FILE_MAX (256ul << 20)
 
@@ -61,35 +61,34 @@ static int check_manifest(const char *dir, const char *name, const void *bytes, 
     SHA256Init(&sha);
     SHA256Update(&sha, bytes, n);
     SHA256End(&sha, have);
-    int error = halo_hip_reason(reason, -EBADMSG, "%s does not name %s", path, name);
-    for (char *rest = manifest, *line; (line = strsep(&rest, "\n")) != NULL;) {
+    int r = halo_hip_reason(reason, -EBADMSG, "%s does not name %s", path, name);
+    for (char *rest = manifest, *line; (line = strsep(&rest, "\n"));) {
         if (sscanf(line, "object %79s %llu %79s", sum, &n_bytes, line_name) != 3 || strcmp(line_name, name) != 0)
             continue;
-        error =
-            n_bytes == n && strcmp(sum, have) == 0
+        r = n_bytes == n && strcmp(sum, have) == 0
                 ? 0
                 : halo_hip_reason(reason, -EBADMSG, "%.160s/%s is not the file that its manifest describes", dir, name);
         break;
     }
     free(manifest);
-    return error;
+    return r;
 }
 
 static int find_functions(struct halo_device *device, char *reason)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < halo_hip_n_variants; i++) {
-        int error = device->api.ModuleGetFunction(&device->functions[i], device->module, halo_hip_variants[i].kernel);
-        if (error && error != HIP_ERROR_NOT_FOUND)
-            return halo_hip_check(device, error, halo_hip_variants[i].kernel, reason);
-        if (error)
+        int r = device->api.ModuleGetFunction(&device->functions[i], device->module, halo_hip_variants[i].kernel);
+        if (r && r != HIP_ERROR_NOT_FOUND)
+            return halo_hip_check(device, r, halo_hip_variants[i].kernel, reason);
+        if (r)
             device->functions[i] = NULL; /* supports() refuses what would need it */
-        n += !error;
+        n += !r;
         int blocks = 0;
-        if (!error)
-            error = device->api.ModuleOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, device->functions[i],
-                                                                                (int)halo_hip_variants[i].block, 0);
-        device->n_resident[i] = !error && blocks > 0 ? (uint32_t)blocks * device->properties.n_units : 0;
+        if (!r)
+            r = device->api.ModuleOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, device->functions[i],
+                                                                            (int)halo_hip_variants[i].block, 0);
+        device->n_resident[i] = !r && blocks > 0 ? (uint32_t)blocks * device->properties.n_units : 0;
     }
     return n > 0 ? 0 : halo_hip_reason(reason, -ENOTSUP, "%s holds none of the kernels", device->kernels_path);
 }
@@ -105,11 +104,11 @@ int halo_hip_module_load(struct halo_device *device, char *reason)
     if (!image)
         return halo_hip_reason(reason, errno == ENOENT ? -ENOTSUP : -EBADMSG, "no kernels for %s (%.100s): %s: %s",
                                device->properties.arch, device->name, device->kernels_path, strerror(errno));
-    int error = check_manifest(dir, name, image, n, device->kernels_sha256, reason);
-    if (!error) {
+    int r = check_manifest(dir, name, image, n, device->kernels_sha256, reason);
+    if (!r) {
         snprintf(what, sizeof(what), "loading %.200s", device->kernels_path);
-        error = halo_hip_check(device, device->api.ModuleLoadData(&device->module, image), what, reason);
+        r = halo_hip_check(device, device->api.ModuleLoadData(&device->module, image), what, reason);
     }
     free(image);
-    return error ? error : find_functions(device, reason);
+    return r ? r : find_functions(device, reason);
 }

@@ -4,9 +4,9 @@
  * kernels, which share K and V among up to 64 rows; single rows to the decode kernels, which cut the context into
  * splits so that one row fills the GPU. Device thread.
  */
-#include "run_priv.h"
-
 #include <errno.h>
+
+#include "run_priv.h"
 
 #define PREFILL_MIN_ROWS 4 /* of a tile: below, the decode kernels do */
 #define BLOCKS_PER_UNIT 4  /* that keep a compute unit busy */
@@ -26,9 +26,15 @@ struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_run *run, uint32_t laye
     };
 }
 
-static uint32_t kv_type(const struct halo_kv_shape *kv) { return HALO_HIP_TYPE_KV_F32 + (uint32_t)kv->type; }
+static uint32_t kv_type(const struct halo_kv_shape *kv)
+{
+    return HALO_HIP_TYPE_KV_F32 + (uint32_t)kv->type;
+}
 
-static bool small_heads(const struct halo_kv_shape *kv) { return kv->head_dim_k <= 128 && kv->head_dim_v <= 128; }
+static bool small_heads(const struct halo_kv_shape *kv)
+{
+    return kv->head_dim_k <= 128 && kv->head_dim_v <= 128;
+}
 
 int halo_hip_op_kv_write(struct halo_hip_run *run, const struct halo_op *op)
 {
@@ -114,8 +120,7 @@ static int decode(struct halo_hip_run *run, const struct halo_op_attend *u, uint
                            (struct halo_hip_grid){n_splits, kv->n_head_kv * n_parts, n_rows}, &args);
 }
 
-int halo_hip_attend_fresh(struct halo_hip_run *run, const struct halo_op_attend *u,
-                          const struct halo_heads_args *heads)
+int halo_hip_attend_fresh(struct halo_hip_run *run, const struct halo_op_attend *u, const struct halo_heads_args *heads)
 {
     halo_hip_wrote(run, u->out);
     return decode(run, u, 0, run->n_rows, heads);
@@ -142,11 +147,11 @@ static int attend_tiles(struct halo_hip_run *run, const struct halo_op_attend *u
         return prefill(run, u, first, n);
     const struct halo_prefill_tile *last = &run->tiles[first + n - 1];
     uint32_t row = run->tiles[first].first_row, end = last->first_row + last->n_rows;
-    int error = 0;
+    int r = 0;
     /* As many rows as the partial results of two splits have room for. */
-    for (; row < end && !error; row += HALO_HIP_ITEMS_MAX)
-        error = decode(run, u, row, end - row < HALO_HIP_ITEMS_MAX ? end - row : HALO_HIP_ITEMS_MAX, NULL);
-    return error;
+    for (; row < end && !r; row += HALO_HIP_ITEMS_MAX)
+        r = decode(run, u, row, end - row < HALO_HIP_ITEMS_MAX ? end - row : HALO_HIP_ITEMS_MAX, NULL);
+    return r;
 }
 
 int halo_hip_op_attend(struct halo_hip_run *run, const struct halo_op *op)
@@ -162,9 +167,9 @@ int halo_hip_op_attend(struct halo_hip_run *run, const struct halo_op *op)
         for (n = 1; first + n < run->n_tiles; n++)
             if ((has_prefill && run->tiles[first + n].n_rows >= PREFILL_MIN_ROWS) != is_long)
                 break;
-        int error = attend_tiles(run, u, is_long, first, n);
-        if (error)
-            return error;
+        int r = attend_tiles(run, u, is_long, first, n);
+        if (r)
+            return r;
     }
     return 0;
 }

@@ -43,32 +43,19 @@ struct inputs {
 static struct inputs inputs_of(const struct halo_op *op)
 {
     switch (op->kind) {
-    case HALO_OP_RMSNORM:
-        return (struct inputs){op->u.rmsnorm.x, op->u.rmsnorm.add};
-    case HALO_OP_MATMUL:
-        return (struct inputs){op->u.matmul.x, HALO_NONE};
-    case HALO_OP_QK_NORM:
-        return (struct inputs){op->u.qk_norm.q, op->u.qk_norm.k};
-    case HALO_OP_ROPE:
-        return (struct inputs){op->u.rope.q, op->u.rope.k};
-    case HALO_OP_KV_WRITE:
-        return (struct inputs){op->u.kv_write.k, op->u.kv_write.v};
-    case HALO_OP_ATTEND:
-        return (struct inputs){op->u.attend.q, HALO_NONE};
-    case HALO_OP_GLU:
-        return (struct inputs){op->u.glu.gate, op->u.glu.up};
-    case HALO_OP_MOE_ROUTE:
-        return (struct inputs){op->u.moe_route.logits, HALO_NONE};
-    case HALO_OP_MOE_MATMUL:
-        return (struct inputs){op->u.moe_matmul.x, op->u.moe_matmul.choice};
-    case HALO_OP_MOE_SUM:
-        return (struct inputs){op->u.moe_sum.x, op->u.moe_sum.choice};
-    case HALO_OP_ADD:
-        return (struct inputs){op->u.add.x, op->u.add.add};
-    case HALO_OP_LOGITS:
-        return (struct inputs){op->u.logits.x, HALO_NONE};
-    default:
-        return (struct inputs){HALO_NONE, HALO_NONE};
+    case HALO_OP_RMSNORM: return (struct inputs){op->u.rmsnorm.x, op->u.rmsnorm.add};
+    case HALO_OP_MATMUL: return (struct inputs){op->u.matmul.x, HALO_NONE};
+    case HALO_OP_QK_NORM: return (struct inputs){op->u.qk_norm.q, op->u.qk_norm.k};
+    case HALO_OP_ROPE: return (struct inputs){op->u.rope.q, op->u.rope.k};
+    case HALO_OP_KV_WRITE: return (struct inputs){op->u.kv_write.k, op->u.kv_write.v};
+    case HALO_OP_ATTEND: return (struct inputs){op->u.attend.q, HALO_NONE};
+    case HALO_OP_GLU: return (struct inputs){op->u.glu.gate, op->u.glu.up};
+    case HALO_OP_MOE_ROUTE: return (struct inputs){op->u.moe_route.logits, HALO_NONE};
+    case HALO_OP_MOE_MATMUL: return (struct inputs){op->u.moe_matmul.x, op->u.moe_matmul.choice};
+    case HALO_OP_MOE_SUM: return (struct inputs){op->u.moe_sum.x, op->u.moe_sum.choice};
+    case HALO_OP_ADD: return (struct inputs){op->u.add.x, op->u.add.add};
+    case HALO_OP_LOGITS: return (struct inputs){op->u.logits.x, HALO_NONE};
+    default: return (struct inputs){HALO_NONE, HALO_NONE};
     }
 }
 
@@ -118,9 +105,8 @@ int halo_hip_op_heads(struct halo_hip_run *run, uint32_t index, uint32_t *ret_n)
                                    .n_rot = rope->n_rot,
                                    .neox = rope->pairing == HALO_ROPE_NEOX,
                                    .eps = g.norm ? g.norm->eps : 0};
-    const struct halo_op_attend *attend = run->apart && run->n_rows <= HALO_HIP_ITEMS_MAX
-                                              ? find_attend(model->plan, index + g.n_ops, &g)
-                                              : NULL;
+    const struct halo_op_attend *attend =
+        run->apart && run->n_rows <= HALO_HIP_ITEMS_MAX ? find_attend(model->plan, index + g.n_ops, &g) : NULL;
     *ret_n = g.n_ops + (attend ? 1 : 0);
     if (attend) {
         run->op = index + g.n_ops;

@@ -16,11 +16,11 @@ int halo_hip_op_matmul(struct halo_hip_run *run, const struct halo_op *op)
     const struct halo_op_matmul *u = &op->u.matmul;
     const struct halo_weight *weights = run->model->plan->weights;
     bool done[HALO_MATMUL_MAX] = {false};
-    int error = 0;
+    int r = 0;
     for (uint32_t k = 0; k < u->n; k++)
         halo_hip_wrote(run, u->out[k]);
     /* Those of one type go together: files mix them (v is often stored finer than q and k). */
-    for (uint32_t first = 0; first < u->n && !error; first++) {
+    for (uint32_t first = 0; first < u->n && !r; first++) {
         uint32_t type = weights[u->weight[first]].type;
         if (done[first])
             continue;
@@ -36,9 +36,9 @@ int halo_hip_op_matmul(struct halo_hip_run *run, const struct halo_op *op)
             p.matrix[p.n_matrices++] = matrix_arg(run, u->weight[k], u->bias[k], halo_hip_value(run->model, u->out[k]));
             done[k] = true;
         }
-        error = halo_hip_product_run(run, &p);
+        r = halo_hip_product_run(run, &p);
     }
-    return error;
+    return r;
 }
 
 int halo_hip_op_logits(struct halo_hip_run *run, const struct halo_op *op)

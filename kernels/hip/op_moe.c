@@ -23,7 +23,7 @@ static struct halo_expert_arg expert_arg(const struct halo_hip_run *run, const s
                                     .n_rows = run->model->plan->weights[u->weight[k]].n_rows};
 }
 
-_Static_assert(HALO_HIP_GEMV_ROWS_MAX * HALO_MOE_EXPERTS_MAX <= HALO_MOE_SLOTS_MAX, "the slots of few rows fit");
+_Static_assert(HALO_HIP_GEMV_ROWS_MAX *HALO_MOE_EXPERTS_MAX <= HALO_MOE_SLOTS_MAX, "the slots of few rows fit");
 
 /* Eight rows at a time. */
 static int few(struct halo_hip_run *run, const struct halo_op_moe_matmul *u, uint32_t type, uint32_t first, uint32_t n)
@@ -83,33 +83,33 @@ static int many(struct halo_hip_run *run, const struct halo_op_moe_matmul *u, ui
                                       .n_cols = w->n_cols,
                                       .n_used = u->n_used,
                                       .per_slot = u->per_slot};
-    int error = group(run, u, n_tiles);
-    if (!error)
-        error = halo_hip_half(run, u->x, halo_hip_value(run->model, u->x), n_x, w->n_cols, false);
-    return error ? error
-                 : halo_hip_launch(run, HALO_HIP_MOE_GEMM, w->type, run->n_rows,
-                                   (struct halo_hip_grid){n_tiles, HALO_HIP_CEIL(w->n_rows, HALO_GEMM_COLS), 1}, &args);
+    int r = group(run, u, n_tiles);
+    if (!r)
+        r = halo_hip_half(run, u->x, halo_hip_value(run->model, u->x), n_x, w->n_cols, false);
+    return r ? r
+             : halo_hip_launch(run, HALO_HIP_MOE_GEMM, w->type, run->n_rows,
+                               (struct halo_hip_grid){n_tiles, HALO_HIP_CEIL(w->n_rows, HALO_GEMM_COLS), 1}, &args);
 }
 
 int halo_hip_op_moe_matmul(struct halo_hip_run *run, const struct halo_op *op)
 {
     const struct halo_op_moe_matmul *u = &op->u.moe_matmul;
     const struct halo_weight *weights = run->model->plan->weights;
-    int error = 0;
+    int r = 0;
     for (uint32_t k = 0; k < u->n; k++)
         halo_hip_wrote(run, u->out[k]);
-    for (uint32_t k = 0; k < u->n && !error;) {
+    for (uint32_t k = 0; k < u->n && !r;) {
         uint32_t type = weights[u->weight[k]].type;
         bool pair = k + 1 < u->n && weights[u->weight[k + 1]].type == type;
         if (halo_hip_uses_gemm(run->n_rows, weights[u->weight[k]].n_cols) &&
             halo_hip_kernel_find(run->model->device, HALO_HIP_MOE_GEMM, type, run->n_rows) >= 0) {
-            error = many(run, u, k++);
+            r = many(run, u, k++);
             continue;
         }
-        error = few(run, u, type, k, pair ? 2 : 1);
+        r = few(run, u, type, k, pair ? 2 : 1);
         k += pair ? 2 : 1;
     }
-    return error;
+    return r;
 }
 
 int halo_hip_op_moe_sum(struct halo_hip_run *run, const struct halo_op *op)

@@ -1,7 +1,7 @@
 /* op_row.c: the ops that work on one row at a time. Device thread. */
-#include "run_priv.h"
-
 #include <errno.h>
+
+#include "run_priv.h"
 
 #define ANY HALO_HIP_TYPE_ANY
 

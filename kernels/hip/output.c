@@ -3,9 +3,9 @@
  * The GPU leaves all rows in one place and makes the lists from them. An integrated GPU writes to memory that the host
  * reads; from a discrete one only what is wanted is copied. Device thread; allocates nothing.
  */
-#include "run_priv.h"
-
 #include <string.h>
+
+#include "run_priv.h"
 
 /* The next outputs from *at on, one after the other, whose rows are wanted: how many; 0: none are left. */
 static uint32_t next_rows(const struct halo_batch *batch, uint32_t *at)
@@ -40,18 +40,18 @@ int halo_hip_find_top(struct halo_hip_run *run)
     struct halo_candidate *left = model->scratch.left;
     struct halo_top_args args = {.logits = model->logits_device, .n = model->plan->n_vocab, .k = batch->n_top};
     uint32_t n_parts = 0;
-    int error = 0;
-    while (batch->n_top > 0 && batch->n_outputs > 0 && n_parts != 1 && !error) {
+    int r = 0;
+    while (batch->n_top > 0 && batch->n_outputs > 0 && n_parts != 1 && !r) {
         n_parts = args.k == 1 ? 1 : HALO_HIP_CEIL(args.n, HALO_TOP_PART);
         args.to = n_parts == 1 ? model->top_device : left;
-        error = halo_hip_launch(run, HALO_HIP_TOP, HALO_HIP_TYPE_ANY, args.k,
-                                (struct halo_hip_grid){n_parts, batch->n_outputs, 1}, &args);
+        r = halo_hip_launch(run, HALO_HIP_TOP, HALO_HIP_TYPE_ANY, args.k,
+                            (struct halo_hip_grid){n_parts, batch->n_outputs, 1}, &args);
         args.logits = NULL;
         args.from = args.to;
         args.n = n_parts * args.k;
         left += (size_t)batch->n_outputs * args.n;
     }
-    return error;
+    return r;
 }
 
 static int copy_back(struct halo_hip_run *run, void *host, const void *from, size_t n_bytes)
@@ -65,15 +65,15 @@ int halo_hip_outputs_copy(struct halo_hip_run *run)
 {
     struct halo_device_model *model = run->model;
     size_t n_vocab = model->plan->n_vocab;
-    int error = 0;
+    int r = 0;
     if (model->device->properties.integrated)
         return 0;
-    for (uint32_t at = 0, n; (n = next_rows(run->batch, &at)) > 0 && !error; at += n)
-        error = copy_back(run, model->logits_host + at * n_vocab, model->logits_device + at * n_vocab,
-                          n * n_vocab * sizeof(float));
-    if (!error && list_bytes(run->batch) > 0)
-        error = copy_back(run, model->top_host, model->top_device, list_bytes(run->batch));
-    return error;
+    for (uint32_t at = 0, n; (n = next_rows(run->batch, &at)) > 0 && !r; at += n)
+        r = copy_back(run, model->logits_host + at * n_vocab, model->logits_device + at * n_vocab,
+                      n * n_vocab * sizeof(float));
+    if (!r && list_bytes(run->batch) > 0)
+        r = copy_back(run, model->top_host, model->top_device, list_bytes(run->batch));
+    return r;
 }
 
 void halo_hip_outputs_take(const struct halo_hip_run *run)

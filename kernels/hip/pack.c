@@ -1,8 +1,9 @@
 /* pack.c: packs rows of weights: the small blocks here, the super-blocks in pack_super.c (contract in pack_priv.h). */
-#include "pack_priv.h"
+#include <string.h>
 
 #include <kernels/quant.h>
-#include <string.h>
+
+#include "pack_priv.h"
 
 bool halo_hip_pack_fits(uint32_t type, uint32_t n_cols)
 {

@@ -5,8 +5,9 @@
 #ifndef HALO_HIP_PACK_PRIV_H
 #define HALO_HIP_PACK_PRIV_H
 
-#include "gfx/layout.h"
 #include <stdbool.h>
+
+#include "gfx/layout.h"
 
 /* Whether rows of n_cols weights of this type can be packed at all. */
 bool halo_hip_pack_fits(uint32_t type, uint32_t n_cols);

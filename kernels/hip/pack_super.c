@@ -1,8 +1,9 @@
 /* pack_super.c: packs the super-blocks of 256 weights: eight units of 32 each (contract in pack_priv.h). */
-#include "pack_priv.h"
+#include <string.h>
 
 #include <kernels/quant.h>
-#include <string.h>
+
+#include "pack_priv.h"
 
 #define UNITS 8
 

@@ -4,9 +4,9 @@
  * the code object has them, over rows in f16. More: GEMM over rows in f16.
  * Both forms are kept while they are of use, so that q, k and v, or gate and up, share one conversion. Device thread.
  */
-#include "run_priv.h"
-
 #include <string.h>
+
+#include "run_priv.h"
 
 bool halo_hip_uses_gemm(uint32_t n_rows, uint32_t n_cols)
 {
@@ -53,8 +53,8 @@ static int gemm(struct halo_hip_run *run, const struct halo_hip_product *p, int 
 {
     const struct halo_hip_scratch *scratch = &run->model->scratch;
     uint32_t tile = halo_hip_variants[variant].max_rows ? halo_hip_variants[variant].max_rows : 128;
-    int error = halo_hip_half(run, p->value, p->x, p->n_rows, p->n_cols, false);
-    for (uint32_t i = 0; i < p->n_matrices && !error; i++) {
+    int r = halo_hip_half(run, p->value, p->x, p->n_rows, p->n_cols, false);
+    for (uint32_t i = 0; i < p->n_matrices && !r; i++) {
         struct halo_gemm_args args = {.matrix = p->matrix[i],
                                       .half = scratch->half,
                                       .scale = scratch->half_scale,
@@ -62,16 +62,15 @@ static int gemm(struct halo_hip_run *run, const struct halo_hip_product *p, int 
                                       .n_rows = p->n_rows};
         struct halo_hip_grid grid = {HALO_HIP_CEIL(p->n_rows, tile), HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMM_COLS),
                                      1};
-        error = halo_hip_launch(run, HALO_HIP_GEMM, p->type, p->n_rows, grid, &args);
+        r = halo_hip_launch(run, HALO_HIP_GEMM, p->type, p->n_rows, grid, &args);
     }
-    return error;
+    return r;
 }
 
 /* Whether rows go through strips. */
 static bool uses_strips(const struct halo_hip_run *run, uint32_t type, uint32_t n_rows, uint32_t n_cols)
 {
-    return n_cols % HALO_HIP_UNIT == 0 &&
-           halo_hip_kernel_find(run->model->device, HALO_HIP_STRIP, type, n_rows) >= 0;
+    return n_cols % HALO_HIP_UNIT == 0 && halo_hip_kernel_find(run->model->device, HALO_HIP_STRIP, type, n_rows) >= 0;
 }
 
 static int strips(struct halo_hip_run *run, const struct halo_hip_product *p)
@@ -91,8 +90,8 @@ static int strips(struct halo_hip_run *run, const struct halo_hip_product *p)
         blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_STRIP_COLS);
     }
     struct halo_hip_grid grid = {blocks, 1, 1};
-    int error = halo_hip_half(run, p->value, p->x, p->n_x, p->n_cols, quantized);
-    return error ? error : halo_hip_launch(run, HALO_HIP_STRIP, p->type, p->n_rows, grid, &args);
+    int r = halo_hip_half(run, p->value, p->x, p->n_x, p->n_cols, quantized);
+    return r ? r : halo_hip_launch(run, HALO_HIP_STRIP, p->type, p->n_rows, grid, &args);
 }
 
 uint32_t halo_hip_walk_grid(const struct halo_hip_run *run, uint32_t op, uint32_t type, uint32_t n_cols,

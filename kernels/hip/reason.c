@@ -1,8 +1,8 @@
 /* reason.c: the sentence that goes with an error. Any thread. */
-#include "reason_priv.h"
-
 #include <stdarg.h>
 #include <stdio.h>
+
+#include "reason_priv.h"
 
 int halo_hip_reason(char *reason, int error, const char *format, ...)
 {

@@ -2,12 +2,12 @@
  *
  * Never a file mapping: pinning one is the most common hang on load.
  */
-#include "device_priv.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "device_priv.h"
 
 static int take_paged(struct halo_hip_region *ret, uint64_t n_bytes, const char *what, char *reason)
 {
@@ -24,7 +24,7 @@ int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret
                          uint64_t n_bytes, const char *what, char *reason)
 {
     void *p = NULL, *seen = NULL;
-    int error = 0;
+    int r = 0;
     *ret = (struct halo_hip_region){.kind = kind, .n_bytes = n_bytes};
     if (n_bytes > PTRDIFF_MAX - HALO_HIP_PAGE_BYTES)
         return halo_hip_reason(reason, -ENOMEM, "the %s would need more memory than a process can address", what);
@@ -33,26 +33,26 @@ int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret
     switch (kind) {
     case HALO_HIP_MEMORY_PAGED: return take_paged(ret, n_bytes, what, reason);
     case HALO_HIP_MEMORY_DEVICE:
-        error = device->api.Malloc(&p, n_bytes);
-        ret->device = error ? NULL : p;
+        r = device->api.Malloc(&p, n_bytes);
+        ret->device = r ? NULL : p;
         break;
     case HALO_HIP_MEMORY_WEIGHTS:
     case HALO_HIP_MEMORY_PINNED:
-        error = device->api.HostMalloc(
-            &p, n_bytes,
-            HIP_HOST_MAPPED | (kind == HALO_HIP_MEMORY_WEIGHTS ? HIP_HOST_NON_COHERENT : HIP_HOST_COHERENT));
-        ret->host = error ? NULL : p;
-        if (!error)
-            error = device->api.HostGetDevicePointer(&seen, p, 0);
-        ret->device = error ? NULL : seen;
+        r = device->api.HostMalloc(&p, n_bytes,
+                                   HIP_HOST_MAPPED |
+                                       (kind == HALO_HIP_MEMORY_WEIGHTS ? HIP_HOST_NON_COHERENT : HIP_HOST_COHERENT));
+        ret->host = r ? NULL : p;
+        if (!r)
+            r = device->api.HostGetDevicePointer(&seen, p, 0);
+        ret->device = r ? NULL : seen;
         break;
     }
-    if (!error)
+    if (!r)
         return 0;
     char sentence[96];
     snprintf(sentence, sizeof(sentence), "%.1f MiB for the %s", (double)n_bytes / (1024 * 1024), what);
     halo_hip_region_release(device, ret);
-    return halo_hip_check(device, error, sentence, reason);
+    return halo_hip_check(device, r, sentence, reason);
 }
 
 void halo_hip_region_release(struct halo_device *device, struct halo_hip_region *region)

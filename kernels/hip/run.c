@@ -6,10 +6,10 @@
  * logits the call returns when everything is queued: the next chunk of a prompt is prepared meanwhile, and a failure is
  * reported by the call that meets it. Device thread; allocates nothing.
  */
-#include "run_priv.h"
-
 #include <errno.h>
 #include <stdio.h>
+
+#include "run_priv.h"
 
 static int (*const run_op[HALO_OP_COUNT])(struct halo_hip_run *run, const struct halo_op *op) = {
     [HALO_OP_EMBED] = halo_hip_op_embed,         [HALO_OP_RMSNORM] = halo_hip_op_rmsnorm,
@@ -25,14 +25,14 @@ static int (*const run_op[HALO_OP_COUNT])(struct halo_hip_run *run, const struct
 static int bring_inputs(struct halo_hip_run *run, struct halo_hip_input *input)
 {
     struct halo_device *device = run->model->device;
-    int error = 0;
+    int r = 0;
     if (input->busy) {
         halo_hip_publish(run->phase, "waiting for the step before the last", run->op);
-        error = halo_hip_wait(device, input->event, "the step before the last", run->reason);
+        r = halo_hip_wait(device, input->event, "the step before the last", run->reason);
         input->busy = false;
     }
-    if (error)
-        return error;
+    if (r)
+        return r;
     halo_hip_input_fill(run, input->host, input->device);
     if (device->properties.integrated)
         return 0;
@@ -47,25 +47,25 @@ static int bring_inputs(struct halo_hip_run *run, struct halo_hip_input *input)
 static int bring_outputs(struct halo_hip_run *run, struct halo_hip_input *input)
 {
     struct halo_device *device = run->model->device;
-    int error = halo_hip_find_top(run);
-    if (!error)
-        error = halo_hip_outputs_copy(run);
-    if (!error)
-        error = halo_hip_check(device, device->api.EventRecord(input->event, device->stream),
-                               "recording the end of a step", run->reason);
-    if (error)
-        return error;
+    int r = halo_hip_find_top(run);
+    if (!r)
+        r = halo_hip_outputs_copy(run);
+    if (!r)
+        r = halo_hip_check(device, device->api.EventRecord(input->event, device->stream), "recording the end of a step",
+                           run->reason);
+    if (r)
+        return r;
     input->busy = true;
     if (run->batch->n_outputs == 0)
         return 0;
     char what[64];
     snprintf(what, sizeof(what), "a step of %u rows", run->n_rows);
     halo_hip_publish(run->phase, "waiting for the GPU", run->op);
-    error = halo_hip_wait(device, input->event, what, run->reason);
+    r = halo_hip_wait(device, input->event, what, run->reason);
     input->busy = false;
-    if (!error)
+    if (!r)
         halo_hip_outputs_take(run);
-    return error;
+    return r;
 }
 
 void halo_hip_run_init(struct halo_hip_run *run, struct halo_device_model *model, const struct halo_batch *batch,
@@ -85,14 +85,14 @@ void halo_hip_run_init(struct halo_hip_run *run, struct halo_device_model *model
 int halo_hip_run_ops(struct halo_hip_run *run)
 {
     const struct halo_plan *plan = run->model->plan;
-    int error = 0;
-    for (uint32_t i = 0, n; i < plan->n_ops && !error; i += n ? n : 1) {
+    int r = 0;
+    for (uint32_t i = 0, n; i < plan->n_ops && !r; i += n ? n : 1) {
         run->op = i;
-        error = halo_hip_op_heads(run, i, &n);
+        r = halo_hip_op_heads(run, i, &n);
         if (n == 0)
-            error = run_op[plan->ops[i].kind](run, &plan->ops[i]);
+            r = run_op[plan->ops[i].kind](run, &plan->ops[i]);
     }
-    return error;
+    return r;
 }
 
 /* Replays the graph of the batch's class, or launches its kernels one by one. */
@@ -103,10 +103,10 @@ static int launch_all(struct halo_hip_run *run)
     /* A discrete GPU has one copy of the inputs for both sets. */
     void *exec = graph ? graph->exec[device->properties.integrated ? run->model->turn : 0] : NULL;
     if (!exec || !graph->warm) {
-        int error = halo_hip_run_ops(run);
+        int r = halo_hip_run_ops(run);
         if (graph)
-            graph->warm = !error;
-        return error;
+            graph->warm = !r;
+        return r;
     }
     halo_hip_publish(run->phase, "replaying a step", 0);
     return halo_hip_check(device, device->api.GraphLaunch(exec, run->stream), "replaying a step", run->reason);
@@ -116,37 +116,37 @@ int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch
                  char *reason)
 {
     const struct halo_plan *plan = model->plan;
-    int error = halo_hip_usable(model->device, reason);
-    if (error)
-        return error;
+    int r = halo_hip_usable(model->device, reason);
+    if (r)
+        return r;
     if (!model->sealed)
         return halo_hip_reason(reason, -EINVAL, "the model was not sealed");
-    error = halo_hip_batch_check(plan, batch, reason);
-    if (error || batch->n_rows == 0)
-        return error;
+    r = halo_hip_batch_check(plan, batch, reason);
+    if (r || batch->n_rows == 0)
+        return r;
     struct halo_hip_run run;
     halo_hip_run_init(&run, model, batch, phase, reason);
     model->turn ^= 1;
-    error = bring_inputs(&run, &model->input[model->turn]);
-    if (!error)
-        error = launch_all(&run);
+    r = bring_inputs(&run, &model->input[model->turn]);
+    if (!r)
+        r = launch_all(&run);
     model->n_rows = batch->n_rows;
-    return error ? error : bring_outputs(&run, &model->input[model->turn]);
+    return r ? r : bring_outputs(&run, &model->input[model->turn]);
 }
 
 int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason)
 {
     struct halo_device *device = model->device;
-    int error = halo_hip_usable(device, reason);
-    if (error)
-        return error;
+    int r = halo_hip_usable(device, reason);
+    if (r)
+        return r;
     if (value >= model->plan->n_values || row >= model->n_rows)
         return halo_hip_reason(reason, -EINVAL, "value %u of row %u: the last run had %u values and %u rows", value,
                                row, model->plan->n_values, model->n_rows);
     uint32_t width = model->plan->values[value].width;
     const float *from = halo_hip_value(model, value) + (uint64_t)row * width;
-    error = halo_hip_check(device,
-                           device->api.MemcpyAsync(ret, from, width * sizeof(*ret), HIP_COPY_TO_HOST, device->stream),
-                           "copying a value", reason);
-    return error ? error : halo_hip_drain(device, "copying a value", reason);
+    r = halo_hip_check(device,
+                       device->api.MemcpyAsync(ret, from, width * sizeof(*ret), HIP_COPY_TO_HOST, device->stream),
+                       "copying a value", reason);
+    return r ? r : halo_hip_drain(device, "copying a value", reason);
 }

@@ -25,9 +25,9 @@ struct halo_hip_run {
     bool recording; /* into a graph: nothing runs, nothing can be waited for */
     uint32_t op;    /* index in the plan */
     uint32_t n_rows;
-    uint32_t level; /* of the longest context: it has at most 4^level pages, or this is the last level */
-    uint32_t n_positions;                  /* of the longest sequence, up to its row's */
-    uint32_t n_tiles;                      /* of prefill attention */
+    uint32_t level;       /* of the longest context: it has at most 4^level pages, or this is the last level */
+    uint32_t n_positions; /* of the longest sequence, up to its row's */
+    uint32_t n_tiles;     /* of prefill attention */
     const struct halo_prefill_tile *tiles; /* the same in host memory */
     bool apart;                            /* no two rows belong to one sequence */
     /* The value whose rows stand in act, in half, and the choice whose groups stand in moe_slot; HALO_NONE: nothing of

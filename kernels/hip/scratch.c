@@ -1,7 +1,6 @@
 /* scratch.c: everything a run writes on the GPU, in one region, sized from the plan. Pure; the model's creation calls
  * it twice. */
 #include "device_priv.h"
-
 #include "run_priv.h"
 
 struct carver {
@@ -25,7 +24,10 @@ struct needs {
     uint64_t act, half, half_rows, gathered, partial, counters, slots, tiles;
 };
 
-static void raise_to(uint64_t *most, uint64_t n) { *most = n > *most ? n : *most; }
+static void raise_to(uint64_t *most, uint64_t n)
+{
+    *most = n > *most ? n : *most;
+}
 
 /* n_rows inputs of a product with n_cols. */
 static void need_product(struct needs *needs, uint32_t n_cols, uint64_t n_rows)

@@ -4,11 +4,10 @@
  * Pure; any thread. The model's creation asks for every op, so the op functions check nothing again. -ENOTSUP with the
  * reason, which begins with the name of the op.
  */
-#include "run_priv.h"
+#include <errno.h>
 
 #include "pack_priv.h"
-
-#include <errno.h>
+#include "run_priv.h"
 
 struct check {
     const struct halo_device *device;

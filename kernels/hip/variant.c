@@ -1,7 +1,7 @@
 /* variant.c: gfx/variants.def as a table. Immutable; any thread. */
-#include "variant_priv.h"
-
 #include <stddef.h>
+
+#include "variant_priv.h"
 
 const struct halo_hip_variant halo_hip_variants[] = {
 #define HALO_VARIANT(op, type, min_rows, max_rows, kernel, block, lds_bytes, shows)                                    \

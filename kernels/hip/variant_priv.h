@@ -5,8 +5,9 @@
 #ifndef HALO_HIP_VARIANT_PRIV_H
 #define HALO_HIP_VARIANT_PRIV_H
 
-#include <kernels/tensor.h>
 #include <stdbool.h>
+
+#include <kernels/tensor.h>
 
 /* What is launched: the ops of variants.def. */
 enum halo_hip_op {

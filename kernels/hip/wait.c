@@ -4,10 +4,10 @@
  * often at first, because a decode step takes few milliseconds, then with pauses. Device thread, and the loading one
  * for its own event.
  */
-#include "device_priv.h"
-
 #include <errno.h>
 #include <time.h>
+
+#include "device_priv.h"
 
 #define SPIN_NS 200000
 #define PAUSE_NS 50000
@@ -24,9 +24,9 @@ int halo_hip_wait(struct halo_device *device, void *event, const char *what, cha
 {
     uint64_t begin = now_ns(), deadline = begin + device->deadline_ms * NS_PER_MS, now;
     for (;;) {
-        int error = device->api.EventQuery(event);
-        if (error != HIP_ERROR_NOT_READY)
-            return halo_hip_check(device, error, what, reason);
+        int r = device->api.EventQuery(event);
+        if (r != HIP_ERROR_NOT_READY)
+            return halo_hip_check(device, r, what, reason);
         now = now_ns();
         if (now > deadline)
             break;
@@ -47,8 +47,8 @@ int halo_hip_wait(struct halo_device *device, void *event, const char *what, cha
 
 int halo_hip_drain(struct halo_device *device, const char *what, char *reason)
 {
-    int error = halo_hip_check(device, device->api.EventRecord(device->event, device->stream), what, reason);
-    return error ? error : halo_hip_wait(device, device->event, what, reason);
+    int r = halo_hip_check(device, device->api.EventRecord(device->event, device->stream), what, reason);
+    return r ? r : halo_hip_wait(device, device->event, what, reason);
 }
 
 void halo_hip_publish(struct halo_device_phase *phase, const char *what, uint32_t op)

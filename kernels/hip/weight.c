@@ -9,10 +9,6 @@
  * The rows of a large weight are shared among a crew (crew_priv.h). halo_hip_weight_commit may be called for several
  * weights at once; one at a time has the crew and the pinned buffers.
  */
-#include "device_priv.h"
-
-#include "pack_priv.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -20,13 +16,22 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "device_priv.h"
+#include "pack_priv.h"
+
 #define SLACK_MIN (256 * 1024)
-#define CREW_MIN (512 * 1024) /* bytes that are worth waking others */
+#define CREW_MIN (512 * 1024)     /* bytes that are worth waking others */
 #define IN_PLACE_BYTES (8u << 20) /* packed together in place */
 
-static uint64_t add_or_max(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+static uint64_t add_or_max(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
 
-static uint64_t align_or_max(uint64_t n, uint64_t to) { return add_or_max(n, to - 1) / to * to; }
+static uint64_t align_or_max(uint64_t n, uint64_t to)
+{
+    return add_or_max(n, to - 1) / to * to;
+}
 
 static uint64_t packed_bytes(const struct halo_weight *w)
 {
@@ -168,35 +173,35 @@ static int upload(struct halo_device_model *model, const struct halo_hip_weight 
     uint8_t *to = model->weight_region.device + w->at;
     char what[96];
     snprintf(what, sizeof(what), "uploading %.64s", w->info->name);
-    int error = halo_hip_check(device, device->api.SetDevice(device->index), what, reason);
-    for (uint64_t n; p.first < p.rows.n && !error; p.first += n) {
+    int r = halo_hip_check(device, device->api.SetDevice(device->index), what, reason);
+    for (uint64_t n; p.first < p.rows.n && !r; p.first += n) {
         uint32_t turn = model->staging_turn ^= 1;
         p.out = model->staging_region.host + (size_t)turn * HALO_HIP_STAGING_BYTES;
         n = p.rows.n - p.first < most ? p.rows.n - p.first : most;
-        if (model->staging_busy[turn] && (error = halo_hip_wait(device, model->staging_event[turn], what, reason)) != 0)
+        if (model->staging_busy[turn] && (r = halo_hip_wait(device, model->staging_event[turn], what, reason)) != 0)
             break;
         run_rows(&model->crew, &p, n, pack_item);
         uint64_t n_bytes = bytes_of(&p, n, p.rows.n_packed);
-        error = device->api.MemcpyAsync(to, p.out, n_bytes, HIP_COPY_TO_DEVICE, device->stream);
-        if (!error)
-            error = device->api.EventRecord(model->staging_event[turn], device->stream);
-        error = halo_hip_check(device, error, what, reason);
-        model->staging_busy[turn] = !error;
+        r = device->api.MemcpyAsync(to, p.out, n_bytes, HIP_COPY_TO_DEVICE, device->stream);
+        if (!r)
+            r = device->api.EventRecord(model->staging_event[turn], device->stream);
+        r = halo_hip_check(device, r, what, reason);
+        model->staging_busy[turn] = !r;
         to += n_bytes;
         p.from += n * p.rows.n_file;
     }
-    return error;
+    return r;
 }
 
 static int commit_discrete(struct halo_device_model *model, struct halo_hip_weight *w, char *reason)
 {
-    int error = upload(model, w, reason);
+    int r = upload(model, w, reason);
     if (w->slack) {
         uint8_t *base = model->file_region.host;
         uint64_t begin = w->data / HALO_HIP_PAGE_BYTES * HALO_HIP_PAGE_BYTES;
         madvise(base + begin, w->slot_end - begin, MADV_DONTNEED);
     }
-    return error;
+    return r;
 }
 
 /* Some rows at a time: out of the way first, because their packed form may lie over them. */
@@ -227,14 +232,13 @@ int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char
 {
     assert(index < model->plan->n_weights && !model->sealed);
     struct halo_hip_weight *w = &model->weights[index];
-    int error = halo_hip_usable(model->device, reason);
-    if (error)
-        return error;
+    int r = halo_hip_usable(model->device, reason);
+    if (r)
+        return r;
     pthread_mutex_lock(&model->commit_lock);
-    error =
-        model->device->properties.integrated ? commit_in_place(model, w, reason) : commit_discrete(model, w, reason);
+    r = model->device->properties.integrated ? commit_in_place(model, w, reason) : commit_discrete(model, w, reason);
     pthread_mutex_unlock(&model->commit_lock);
-    if (!error)
+    if (!r)
         atomic_store_explicit(&w->committed, true, memory_order_release);
-    return error;
+    return r;
 }

@@ -7,11 +7,12 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <kernels/quant.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <kernels/quant.h>
 
 #define EVERY_LAYER (-1)
 

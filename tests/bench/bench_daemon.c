@@ -153,8 +153,9 @@ static int by_size(const void *a, const void *b)
 static double ask(struct line_stream *s, int id, const char *model)
 {
     char line[512];
-    snprintf(line, sizeof(line), "{\"type\":\"generate\",\"id\":%d,\"model\":\"%s\",\"prompt\":\"Once upon a time\","
-                                 "\"max_tokens\":1,\"temperature\":0,\"cache_prompt\":false,\"ignore_eos\":true}\n",
+    snprintf(line, sizeof(line),
+             "{\"type\":\"generate\",\"id\":%d,\"model\":\"%s\",\"prompt\":\"Once upon a time\","
+             "\"max_tokens\":1,\"temperature\":0,\"cache_prompt\":false,\"ignore_eos\":true}\n",
              id, model);
     double begin = now_ms();
     say(s, line);
@@ -194,8 +195,8 @@ static long ticks_of(pid_t pid, long *ret_kib)
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "r");
     if (!file || !fgets(text, sizeof(text), file) || !strrchr(text, ')') ||
-        sscanf(strrchr(text, ')') + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user,
-               &system_ticks) != 2)
+        sscanf(strrchr(text, ')') + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user, &system_ticks) !=
+            2)
         fail(path);
     fclose(file);
     snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
@@ -266,8 +267,8 @@ static void send_long_lines(const struct long_line *kind)
     s.in_fd = s.out_fd = connect_once();
     if (s.in_fd < 0)
         fail("a client cannot connect");
-    size_t n = (size_t)snprintf(line, sizeof(line), "{\"type\":\"generate\",\"id\":1,\"model\":\"none\",%s",
-                                kind->begin);
+    size_t n =
+        (size_t)snprintf(line, sizeof(line), "{\"type\":\"generate\",\"id\":1,\"model\":\"none\",%s", kind->begin);
     for (int i = 0; i < N_UNITS && n + n_unit < LONG_LINE_BYTES; i++, n += n_unit)
         memcpy(line + n, kind->unit, n_unit);
     snprintf(line + n, sizeof(line) - n, "%s\n", kind->end);

@@ -19,8 +19,8 @@
 
 #define MAX_CLIENTS 32
 #define MAX_GAPS 200000
-#define WARM 10     /* tokens of each client that are not looked at */
-#define PHASE 60    /* tokens of each client before and after */
+#define WARM 10  /* tokens of each client that are not looked at */
+#define PHASE 60 /* tokens of each client before and after */
 #define PROMPT_ID 1000
 
 struct gaps {
@@ -137,8 +137,10 @@ static void send_generate(unsigned id, unsigned n_prompt, unsigned n_reply, unsi
         state = state * 6364136223846793005u + 1442695040888963407u;
         fprintf(to_engine, "%s%u", i ? "," : "", (unsigned)((state >> 33) % 1000));
     }
-    fprintf(to_engine, "],\"max_tokens\":%u,\"ignore_eos\":true,\"emit_token_ids\":true,\"cache_prompt\":false,"
-                       "\"temperature\":0}\n", n_reply);
+    fprintf(to_engine,
+            "],\"max_tokens\":%u,\"ignore_eos\":true,\"emit_token_ids\":true,\"cache_prompt\":false,"
+            "\"temperature\":0}\n",
+            n_reply);
     fflush(to_engine);
 }
 

@@ -5,10 +5,10 @@
  * A plan of N_MATRICES (default 16) different matrices that share one input of N_X rows (default 1), so that no cache
  * holds them all. $HALO_HIP_LIB names the runtime; the rest is in bench_plan.h. No pass or fail.
  */
-#include "bench_plan.h"
-
 #include <math.h>
 #include <stdio.h>
+
+#include "bench_plan.h"
 
 int main(int argc, char **argv)
 {

@@ -7,12 +7,13 @@
  * next, as the engine does it. Figures are the median and the best of the repeats, and the median of CPU time, which a
  * busy machine disturbs less. bench_jinja.sh puts the reference's time beside them.
  */
-#include <base/clock.h>
-#include <model/jinja.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include <base/clock.h>
+#include <model/jinja.h>
 
 static char *read_file(const char *path, size_t *ret_n)
 {
@@ -44,7 +45,10 @@ static char *make_json(long turns, const char *content)
         abort();
     for (long i = 0; i < 2 * turns + 2; i++)
         n += (size_t)snprintf(json + n, room - n, "%s{\"role\":\"%s\",\"content\":\"%s\"}", i ? "," : "[",
-                              i == 0 ? "system" : i % 2 ? "user" : "assistant", content);
+                              i == 0  ? "system"
+                              : i % 2 ? "user"
+                                      : "assistant",
+                              content);
     strcpy(json + n, "]");
     return json;
 }
@@ -64,8 +68,7 @@ static size_t render(const struct halo_jinja *jinja, const char *json, struct ha
         {"messages", messages},       {"add_generation_prompt", halo_jinja_bool(true)},
         {"tools", halo_jinja_none()}, {"documents", halo_jinja_none()},
         {"bos_token", bos},           {"eos_token", eos}};
-    const struct halo_jinja_params params = {
-        .vars = vars, .n_vars = sizeof vars / sizeof *vars, .scratch = scratch};
+    const struct halo_jinja_params params = {.vars = vars, .n_vars = sizeof vars / sizeof *vars, .scratch = scratch};
     check(halo_jinja_render(jinja, &params, arena, &text, &fault), &fault);
     for (size_t i = 0; i < text.n; i++)
         n += text.spans[i].n;

@@ -19,18 +19,19 @@
  * Prints medians, spread and the median of each round's ratio to the bare reader. The page cache plays no part: all
  * reads of size are direct. Fails only when reading fails, never on a speed.
  */
-#include <base/clock.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <store/gguf.h>
-#include <store/reader.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <base/clock.h>
+#include <store/gguf.h>
+#include <store/reader.h>
 
 #define BARE_DEPTH 32
 #define BARE_BYTES ((size_t)1 << 20)

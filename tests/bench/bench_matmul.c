@@ -11,16 +11,16 @@
  * Each figure is the best of several passes: other work on the machine only ever makes a pass slower. With one thread
  * the clock is the thread's processor time, for the same reason.
  */
-#include <cpu/matmul.h>
-
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define N_COLS      2048
-#define MAX_ROWS    64
+#include <cpu/matmul.h>
+
+#define N_COLS 2048
+#define MAX_ROWS 64
 #define MAX_THREADS 64
 
 struct bench {

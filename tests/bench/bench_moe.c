@@ -7,11 +7,11 @@
  * once. Gate and up of a layer are about what one matrix of the rows of both is. $HALO_HIP_LIB names the runtime; the
  * rest is in bench_plan.h. No pass or fail.
  */
-#include "bench_plan.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "bench_plan.h"
 
 /* Whether the router takes expert e: fewer than n_used have larger logits. */
 static bool is_chosen(const float *logits, uint32_t n_experts, uint32_t n_used, uint32_t e)

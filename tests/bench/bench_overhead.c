@@ -10,9 +10,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <protocol/envelope.h>
-#include <protocol/line.h>
-#include <protocol/message.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +19,10 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <protocol/envelope.h>
+#include <protocol/line.h>
+#include <protocol/message.h>
 
 #define MAX_TOKENS 100000
 #define N_STARTS 9

@@ -1,11 +1,12 @@
 /* bench_plan.c: times a plan on the HIP device. */
 #include "bench_plan.h"
 
-#include <hip/hip.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include <hip/hip.h>
 
 enum { N_REPEAT = 15, RUNS = 8 };
 

@@ -2,9 +2,9 @@
 #ifndef HALO_BENCH_PLAN_H
 #define HALO_BENCH_PLAN_H
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 

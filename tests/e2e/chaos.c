@@ -3,17 +3,16 @@
  * e2e_chaos [CLIENTS REQUESTS KILLS [SEED]]: prints what was checked, and the time from the engine's death to the next
  * token.
  */
-#include "mixed_load.h"
-
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include "mixed_load.h"
 
 #define MAX_KILLS 1000
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <protocol/envelope.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <protocol/envelope.h>
 
 /* cmocka.h wants these headers before it. */
 #include <stddef.h>
@@ -30,7 +32,10 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void sleep_ms(int ms) { usleep((useconds_t)ms * 1000); }
+static void sleep_ms(int ms)
+{
+    usleep((useconds_t)ms * 1000);
+}
 
 static int try_connect(const char *path)
 {
@@ -81,9 +86,9 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
     if (config)
         write_config(daemon, config, conf, sizeof conf);
     const char *hip_lib = getenv("HALO_HIP_LIB");
-    const char *argv[20] = {halod, "--socket", daemon->socket_path, "--model-dir", models, "--state-dir", state,
-                            "--engine", engine,
-                            "--device", hip_lib ? "hip" : "cpu"};
+    const char *argv[20] = {
+        halod,      "--socket", daemon->socket_path, "--model-dir",          models, "--state-dir", state,
+        "--engine", engine,     "--device",          hip_lib ? "hip" : "cpu"};
     size_t n_args = 11;
     if (hip_lib) {
         argv[n_args++] = "--hip-lib";
@@ -227,8 +232,7 @@ static void take_event(struct client *client, struct client_request *request, co
             assert_int_equal((size_t)ev->notice.resumed_at, request->n_ids);
         break;
     case HALO_EV_TOKEN: add_text(request, ev->token.text); break;
-    default:
-        break;
+    default: break;
     }
     if (!halo_ev_is_terminal(ev->type))
         return;

@@ -7,11 +7,12 @@
 #ifndef HALO_TESTS_DAEMON_FIXTURE_H
 #define HALO_TESTS_DAEMON_FIXTURE_H
 
-#include <protocol/line.h>
-#include <protocol/message.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include <protocol/line.h>
+#include <protocol/message.h>
 
 struct daemon_fixture {
     char dir[256], socket_path[300], log_path[300]; /* the log has what daemon and engine write to standard error */
@@ -44,9 +45,9 @@ struct client_request {
     size_t n_text;
     char message[512]; /* of a terminal error */
     int64_t seed;
-    int n_restarts; /* `engine_restarted` notices */
+    int n_restarts;            /* `engine_restarted` notices */
     int64_t first_row, n_rows; /* of a score */
-    double nll;     /* of a score, when it is done */
+    double nll;                /* of a score, when it is done */
 };
 
 struct client {
@@ -56,7 +57,7 @@ struct client {
     size_t n_requests;
     int n_open;
     int64_t n_tokens, n_restarts; /* `committed` and `token` events; `engine_restarted` notices */
-    char *last_line; /* the last terminal event as it came */
+    char *last_line;              /* the last terminal event as it came */
 };
 
 void client_open(struct client *client, const struct daemon_fixture *daemon);

@@ -6,13 +6,13 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <stddef.h>
 #include <cmocka.h>
 
 #define M "\"model\":\"fable-Q4_K_M\""
@@ -147,8 +147,8 @@ static void check(struct mixed_load *load, const struct load_client *each, size_
         return;
     }
     if (got->terminal != wanted->terminal)
-        fail_msg("%s %zu ended with %s: %s", kinds[each->kind[i]].type, each->kind[i],
-                 halo_ev_type_name(got->terminal), got->message);
+        fail_msg("%s %zu ended with %s: %s", kinds[each->kind[i]].type, each->kind[i], halo_ev_type_name(got->terminal),
+                 got->message);
     load->late_cancels += each->fate[i] == LOAD_CANCELLED;
     compare_ids(load, got, each->kind[i], false);
     assert_int_equal(got->n_started, wanted->n_started);

@@ -30,7 +30,7 @@ struct mixed_load {
     struct client quiet; /* the undisturbed runs, one request per kind */
     struct load_client clients[LOAD_MAX_CLIENTS];
     int n_clients;
-    uint64_t seed; /* not 0 */
+    uint64_t seed;                                                          /* not 0 */
     int sent, plain, cancelled, late_cancels, cut, lost, ids, stalls, cuts; /* what was done and checked */
     int n_descriptors; /* the daemon's, before there was any load */
 };

@@ -7,17 +7,16 @@
  *
  * e2e_soak [SECONDS [CLIENTS [SEED]]]
  */
-#include "mixed_load.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include "mixed_load.h"
 
 #define SLACK_KB 4096
 #define LONG_S 120 /* a shorter run is still filling its caches, and may see no cancel */

@@ -4,14 +4,14 @@
  * is a socket of this test, which checks each message and its sender. The engine is killed once meanwhile: the
  * watchdog is fed through the change. Skipped, aloud, where systemd-socket-activate is not installed.
  */
-#include "daemon_fixture.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +22,9 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include "daemon_fixture.h"
 
 #define PROGRAM "/usr/bin/systemd-socket-activate"
 #define GENERATE                                                                                                       \
@@ -87,8 +87,8 @@ static void manager_read(void)
     char text[4096], control[CMSG_SPACE(sizeof(struct ucred))];
     for (;;) {
         struct iovec at = {text, sizeof text - 1};
-        struct msghdr message = {.msg_iov = &at, .msg_iovlen = 1, .msg_control = control,
-                                 .msg_controllen = sizeof control};
+        struct msghdr message = {
+            .msg_iov = &at, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
         ssize_t n = recvmsg(manager.fd, &message, 0);
         if (n < 0) {
             assert_true(errno == EAGAIN);
@@ -130,8 +130,21 @@ static void start(void)
     snprintf(engine, sizeof engine, "%s/daemon/engine/halod-engine", build);
     snprintf(models, sizeof models, "%s/tests/models", source);
     snprintf(notify, sizeof notify, "NOTIFY_SOCKET=%s", manager.path);
-    const char *argv[] = {PROGRAM, "--listen", fixture.socket_path, "-E", notify, "-E", "WATCHDOG_USEC=400000", halod,
-                          "--engine", engine, "--model-dir", models, "--device", "cpu", NULL};
+    const char *argv[] = {PROGRAM,
+                          "--listen",
+                          fixture.socket_path,
+                          "-E",
+                          notify,
+                          "-E",
+                          "WATCHDOG_USEC=400000",
+                          halod,
+                          "--engine",
+                          engine,
+                          "--model-dir",
+                          models,
+                          "--device",
+                          "cpu",
+                          NULL};
     fixture.pid = fork();
     assert_true(fixture.pid >= 0);
     if (fixture.pid == 0) {

@@ -4,17 +4,16 @@
  * With 1 and with 2 threads and for each KV type. `stats` must show that steps really held 8 sequences or more:
  * otherwise the requests ran one after the other and nothing was shown.
  */
-#include "daemon_fixture.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include "daemon_fixture.h"
 
 #define MAX_REQUESTS 200
 #define N_CLIENTS 10
@@ -139,12 +138,36 @@ static void run(int threads, const char *kv)
     daemon_stop(&daemon, 60000);
 }
 
-static void one_thread_f32(void **state) { (void)state; run(1, "f32"); }
-static void two_threads_f32(void **state) { (void)state; run(2, "f32"); }
-static void one_thread_f16(void **state) { (void)state; run(1, "f16"); }
-static void two_threads_f16(void **state) { (void)state; run(2, "f16"); }
-static void one_thread_q8(void **state) { (void)state; run(1, "q8"); }
-static void two_threads_q8(void **state) { (void)state; run(2, "q8"); }
+static void one_thread_f32(void **state)
+{
+    (void)state;
+    run(1, "f32");
+}
+static void two_threads_f32(void **state)
+{
+    (void)state;
+    run(2, "f32");
+}
+static void one_thread_f16(void **state)
+{
+    (void)state;
+    run(1, "f16");
+}
+static void two_threads_f16(void **state)
+{
+    (void)state;
+    run(2, "f16");
+}
+static void one_thread_q8(void **state)
+{
+    (void)state;
+    run(1, "q8");
+}
+static void two_threads_q8(void **state)
+{
+    (void)state;
+    run(2, "q8");
+}
 
 int main(int argc, char **argv)
 {
@@ -158,8 +181,8 @@ int main(int argc, char **argv)
         return 2;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_thread_f32), cmocka_unit_test(two_threads_f32), cmocka_unit_test(one_thread_f16),
-        cmocka_unit_test(two_threads_f16), cmocka_unit_test(one_thread_q8), cmocka_unit_test(two_threads_q8),
+        cmocka_unit_test(one_thread_f32),  cmocka_unit_test(two_threads_f32), cmocka_unit_test(one_thread_f16),
+        cmocka_unit_test(two_threads_f16), cmocka_unit_test(one_thread_q8),   cmocka_unit_test(two_threads_q8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,18 +3,17 @@
  * Each cycle loads by naming the model in a request and unloads; or two models take turns in a budget that has room for
  * one, so that each load makes the other one go. Memory is what the kernel says is resident and private.
  */
-#include "daemon_fixture.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include "daemon_fixture.h"
 
 #define MODEL "fable-Q4_K_M"
 #define WARM_UP 15 /* cycles after which allocator and page tables have what they will have */

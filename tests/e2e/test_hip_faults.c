@@ -5,19 +5,18 @@
  * place and a cause, or goes on to its end if it had begun; the daemon answers all along; and the next load and the
  * next request work.
  */
-#include "daemon_fixture.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include "daemon_fixture.h"
 
 #define MODEL "fable-Q4_K_M"
 #define LOAD "\"model\":\"" MODEL "\",\"params\":{\"context\":64,\"kv_tokens\":128}"
@@ -38,7 +37,10 @@ static void script(const char *text)
     assert_int_equal(rename(part, script_path), 0); /* read by the engine at any moment */
 }
 
-static void no_script(void) { unlink(script_path); }
+static void no_script(void)
+{
+    unlink(script_path);
+}
 
 /* Sends one request until it succeeds; an engine that is on its way back may refuse some. */
 static void works(const char *type, const char *rest, enum halo_ev_type wanted)
@@ -65,9 +67,9 @@ static void everything_works(void)
 
 struct fault {
     const char *script;
-    bool in_load;           /* else in a request, after a good load */
-    enum halo_error error;  /* when the first failure ends the request */
-    const char *says[2];    /* place and cause, in its message */
+    bool in_load;          /* else in a request, after a good load */
+    enum halo_error error; /* when the first failure ends the request */
+    const char *says[2];   /* place and cause, in its message */
 };
 
 static const struct fault faults[] = {
@@ -118,7 +120,8 @@ static void play(const struct fault *fault)
     client_open(&client, &fixture);
     snprintf(generate, sizeof generate,
              "\"model\":\"" MODEL "\",\"prompt\":\"Once\",\"max_tokens\":%d,\"temperature\":0,\"ignore_eos\":true,"
-             "\"emit_token_ids\":true", N_TOKENS);
+             "\"emit_token_ids\":true",
+             N_TOKENS);
     client_send(&client, fault->in_load ? "load" : "generate", "%s", fault->in_load ? LOAD : generate);
     client_poll(&client, 300);
     daemon_answers(&fixture);

@@ -4,20 +4,19 @@
  * undisturbed, and a new request works after the reload, which the daemon does by itself. The moments are spread over
  * load, prefill and decode by delays that grow from 0 to beyond the work.
  */
-#include "daemon_fixture.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include "daemon_fixture.h"
 
 #define MODEL "fable-Q4_K_M"
 

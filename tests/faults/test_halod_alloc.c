@@ -1,12 +1,12 @@
 /* test_halod_alloc.c: for n = 0, 1, 2, ... halod's n-th allocation fails, until none is left to fail. Whatever it hits:
  * halod does not crash; it either refuses to start with a message, or it serves: each request ends once or its
  * connection is closed, a new connection works, and SIGTERM ends it with status 0 and nothing left on the loop. */
-#include "rig.h"
-
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include "rig.h"
 
 #define N_MAX 100000
 

@@ -9,9 +9,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <store/gguf.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <store/gguf.h>
 
 #define SEPARATOR "<part>"
 #define PARTS_MAX 3
@@ -146,9 +147,9 @@ static void split_set(const uint8_t *data, size_t size)
     }
     struct halo_gguf *gguf;
     struct halo_fault fault = {0};
-    int rc = halo_gguf_open(&gguf, paths[1], &fault);
-    assert(rc == 0 || (rc < 0 && !gguf && fault.text[0]));
-    if (rc == 0)
+    int r = halo_gguf_open(&gguf, paths[1], &fault);
+    assert(r == 0 || (r < 0 && !gguf && fault.text[0]));
+    if (r == 0)
         walk(gguf, total, PARTS_MAX);
     halo_gguf_close(gguf);
 }
@@ -174,12 +175,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     struct halo_gguf *gguf;
     struct halo_fault fault = {0};
-    int rc = halo_gguf_open_memory(&gguf, data, size, &fault);
-    assert(rc == 0 || (rc < 0 && !gguf && fault.text[0] && fault.code != HALO_FAULT_NONE));
-    if (rc == 0)
+    int r = halo_gguf_open_memory(&gguf, data, size, &fault);
+    assert(r == 0 || (r < 0 && !gguf && fault.text[0] && fault.code != HALO_FAULT_NONE));
+    if (r == 0)
         walk(gguf, size, 1);
     if (size % 16 == 3)
-        same_from_file(data, size, rc, &fault);
+        same_from_file(data, size, r, &fault);
     halo_gguf_close(gguf);
     return 0;
 }

@@ -5,10 +5,11 @@
  * kind; and a character that only variables hold never stands in a template span.
  */
 #include <assert.h>
-#include <model/jinja.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include <model/jinja.h>
 
 #define MARK "\xEE\x80\x80" /* U+E000 */
 #define MAX_VARS 24
@@ -56,7 +57,10 @@ static void check_equal(const struct halo_chat_text *a, const struct halo_chat_t
 }
 
 /* Whether only variables can bring the mark: the template neither holds nor spells it. */
-static bool is_marked(const char *text, size_t n) { return !memmem(text, n, MARK, 3) && !memchr(text, '\\', n); }
+static bool is_marked(const char *text, size_t n)
+{
+    return !memmem(text, n, MARK, 3) && !memchr(text, '\\', n);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

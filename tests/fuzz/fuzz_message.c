@@ -124,29 +124,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct halo_envelope env;
     struct halo_msg msg;
     struct halo_ev ev;
-    int well_formed, rc;
+    int well_formed, r;
 
     if (size < 1)
         return 0;
     well_formed = halo_envelope_scan(line, len, &env) == 0;
     if (data[0] & 1) {
-        rc = halo_ev_decode(&ev, line, len, data[0] & 2 ? HALO_EV_STRICT : 0, &refusal);
-        if (rc == 0) {
+        r = halo_ev_decode(&ev, line, len, data[0] & 2 ? HALO_EV_STRICT : 0, &refusal);
+        if (r == 0) {
             assert(well_formed);
             check_ev(&ev);
             check_rewrite(line, &env, &ev.id, 1);
             halo_ev_finish(&ev);
         }
     } else {
-        rc = halo_msg_decode(&msg, line, len, data[0] & 2 ? HALO_ROLE_LINK : HALO_ROLE_CLIENT, &refusal);
-        if (rc == 0) {
+        r = halo_msg_decode(&msg, line, len, data[0] & 2 ? HALO_ROLE_LINK : HALO_ROLE_CLIENT, &refusal);
+        if (r == 0) {
             assert(well_formed);
             check_msg(&msg);
             check_rewrite(line, &env, &msg.id, 0);
             halo_msg_finish(&msg);
         }
     }
-    if (rc > 0)
+    if (r > 0)
         check_refusal(&refusal, well_formed);
     return 0;
 }

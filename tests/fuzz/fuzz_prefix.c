@@ -4,11 +4,12 @@
  * too. Bit 1: the pool is smaller than the file.
  */
 #include <assert.h>
-#include <base/hash.h>
-#include <engine/keep.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/hash.h>
+#include <engine/keep.h>
 
 #define PAGE_BYTES 16
 #define N_VOCAB 1000

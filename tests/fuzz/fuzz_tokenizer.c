@@ -6,12 +6,13 @@
  * text up to the first stop string.
  */
 #include <assert.h>
-#include <base/arena.h>
-#include <model/chat.h>
-#include <model/text.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/arena.h>
+#include <model/chat.h>
+#include <model/text.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -33,7 +34,10 @@ static struct halo_tokenizer *tokenizer_of_file(void)
     return tokenizer;
 }
 
-struct file { char bytes[16384]; size_t n; };
+struct file {
+    char bytes[16384];
+    size_t n;
+};
 
 static void put(struct file *file, const void *bytes, size_t n)
 {
@@ -42,7 +46,10 @@ static void put(struct file *file, const void *bytes, size_t n)
     file->n += n;
 }
 
-static void put_number(struct file *file, uint64_t value, size_t n) { put(file, &value, n); }
+static void put_number(struct file *file, uint64_t value, size_t n)
+{
+    put(file, &value, n);
+}
 
 static void put_text(struct file *file, const char *text)
 {
@@ -60,7 +67,10 @@ static void put_array(struct file *file, const char *key, enum halo_gguf_kind ki
 
 static struct halo_tokenizer *tokenizer_spm(bool prefix)
 {
-    static const struct { const char *text; float score; int kind;
+    static const struct {
+        const char *text;
+        float score;
+        int kind;
     } more[] = {
         {"<unk>", 0, 2},
         {"<s>", 0, 3},
@@ -294,21 +304,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool special = data[0] & 1;
     switch (data[0] >> 1 & 7) {
     case 0:
-    case 1:
-        check_text(fable, text, size - 1, special, true, false);
-        break;
-    case 2:
-        check_text(spm, text, size - 1, special, false, false);
-        break;
-    case 3:
-        check_text(spm_prefix, text, size - 1, special, false, true);
-        break;
+    case 1: check_text(fable, text, size - 1, special, true, false); break;
+    case 2: check_text(spm, text, size - 1, special, false, false); break;
+    case 3: check_text(spm_prefix, text, size - 1, special, false, true); break;
     case 4:
-    case 5:
-        check_stream(data + 1, size - 1);
-        break;
-    default:
-        check_vocabulary(data + 1, size - 1);
+    case 5: check_stream(data + 1, size - 1); break;
+    default: check_vocabulary(data + 1, size - 1);
     }
     return 0;
 }

@@ -17,15 +17,15 @@ static int replay_file(const char *path, size_t size)
 {
     FILE *file = fopen(path, "rb");
     uint8_t *data = malloc(size ? size : 1);
-    int rc = -1;
+    int r = -1;
     if (file && data && fread(data, 1, size, file) == size)
-        rc = LLVMFuzzerTestOneInput(data, size);
-    if (rc != 0)
+        r = LLVMFuzzerTestOneInput(data, size);
+    if (r != 0)
         fprintf(stderr, "replay: %s: %s\n", path, file ? "not replayed" : strerror(errno));
     if (file)
         fclose(file);
     free(data);
-    return rc == 0 ? 1 : -1;
+    return r == 0 ? 1 : -1;
 }
 
 /* The number of inputs replayed, or -1. */

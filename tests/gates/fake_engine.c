@@ -5,12 +5,13 @@
  * Each process is a little off, in turn (`count` beside it). With FAKE_LOG each start and each reply is a line there.
  * Only the reply with id 3, the measured one, has the speed; what comes before it is far slower.
  */
-#include <base/hash.h>
 #include <errno.h>
-#include <protocol/message.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/hash.h>
+#include <protocol/message.h>
 
 static char here[4096], word[16];
 static double speed;

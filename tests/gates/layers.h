@@ -9,16 +9,16 @@
 #include "golden_host.h"
 
 struct halo_layer {
-    uint32_t n;            /* positions compared */
-    uint32_t n_broken;     /* of them, with a logit that is not finite on the device under test */
-    double mean, worst;    /* cosine; over the positions that are finite on both sides. NaN: none */
+    uint32_t n;         /* positions compared */
+    uint32_t n_broken;  /* of them, with a logit that is not finite on the device under test */
+    double mean, worst; /* cosine; over the positions that are finite on both sides. NaN: none */
     uint32_t worst_pos;
 };
 
 struct halo_layers {
     struct halo_layer *at; /* [n] layer 0 first, each with all before it */
     uint32_t n;
-    uint32_t first;        /* the first that differs; n: none does */
+    uint32_t first; /* the first that differs; n: none does */
 };
 
 /* Feeds the ids as one prompt. A layer differs when a logit is not finite or the worst cosine is under `least`. */

@@ -9,15 +9,15 @@
  *
  * Exit status: 0 all cells keep their bounds, 1 one does not, 2 wrong usage, 3 nothing was checked.
  */
-#include "bounds.h"
-#include "golden_gate.h"
-#include "layers.h"
-
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "bounds.h"
+#include "golden_gate.h"
+#include "layers.h"
 
 enum { EXIT_BROKEN = 1, EXIT_USAGE = 2, EXIT_NOTHING = 3 };
 
@@ -50,13 +50,17 @@ static bool listed(const char *list, const char *word)
 
 static bool options_parse(struct options *ret, int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"bounds", required_argument, NULL, 'b'},  {"set", required_argument, NULL, 's'},
-        {"device", required_argument, NULL, 'd'},  {"model", required_argument, NULL, 'm'},
-        {"hip-lib", required_argument, NULL, 'h'}, {"variant", required_argument, NULL, 'v'},
-        {"threads", required_argument, NULL, 't'}, {"oracle", required_argument, NULL, 'o'},
-        {"layers", no_argument, NULL, 'l'},        {"measure", no_argument, NULL, 'M'},
-        {0}};
+    static const struct option known[] = {{"bounds", required_argument, NULL, 'b'},
+                                          {"set", required_argument, NULL, 's'},
+                                          {"device", required_argument, NULL, 'd'},
+                                          {"model", required_argument, NULL, 'm'},
+                                          {"hip-lib", required_argument, NULL, 'h'},
+                                          {"variant", required_argument, NULL, 'v'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"oracle", required_argument, NULL, 'o'},
+                                          {"layers", no_argument, NULL, 'l'},
+                                          {"measure", no_argument, NULL, 'M'},
+                                          {0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", known, NULL)) != -1)
@@ -77,8 +81,7 @@ static bool options_parse(struct options *ret, int argc, char **argv)
 }
 
 /* The settings of a cell; false: a device or a type of cache that there is not. */
-static bool settings_of(const struct options *options, const struct halo_bound *bound,
-                        struct halo_golden_settings *ret)
+static bool settings_of(const struct options *options, const struct halo_bound *bound, struct halo_golden_settings *ret)
 {
     bool is_hip = strcmp(bound->device, "hip") == 0;
     int kv = 0;
@@ -176,8 +179,7 @@ static void score_print(const struct options *options, const struct halo_bound *
 }
 
 /* Whether the cell keeps its bounds. data: NULL when it is not there. */
-static bool cell_run(const struct options *options, const struct halo_golden_data *data,
-                     const struct halo_bound *bound)
+static bool cell_run(const struct options *options, const struct halo_golden_data *data, const struct halo_bound *bound)
 {
     const struct halo_golden_model *model = data ? halo_golden_data_find(data, bound->model) : NULL;
     struct halo_golden_settings settings;

@@ -20,7 +20,7 @@ struct halo_ratio {
 };
 
 enum halo_ratio_verdict {
-    HALO_RATIO_SAME,       /* the interval holds 1: no difference is shown */
+    HALO_RATIO_SAME, /* the interval holds 1: no difference is shown */
     HALO_RATIO_GAIN,
     HALO_RATIO_LOSS_SMALL, /* shown, but less than 5 % */
     HALO_RATIO_LOSS,

@@ -5,11 +5,11 @@
  * Exit status: 0 no difference is shown, 1 a loss of 5 % or more, 2 what was read is no comparison, 4 a gain and no
  * loss, 5 a loss under 5 %.
  */
-#include "ratio.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ratio.h"
 
 #define MOST_METRICS 8
 #define LEVEL 0.95
@@ -88,8 +88,10 @@ static bool metric_compare(struct metric *metric, enum halo_ratio_verdict *ret)
 int main(int argc, char **argv)
 {
     static struct metric metrics[MOST_METRICS];
-    static const int statuses[] = {[HALO_RATIO_SAME] = EXIT_SUCCESS, [HALO_RATIO_GAIN] = EXIT_GAIN,
-                                   [HALO_RATIO_LOSS_SMALL] = EXIT_LOSS_SMALL, [HALO_RATIO_LOSS] = EXIT_LOSS};
+    static const int statuses[] = {[HALO_RATIO_SAME] = EXIT_SUCCESS,
+                                   [HALO_RATIO_GAIN] = EXIT_GAIN,
+                                   [HALO_RATIO_LOSS_SMALL] = EXIT_LOSS_SMALL,
+                                   [HALO_RATIO_LOSS] = EXIT_LOSS};
     enum halo_ratio_verdict worst = HALO_RATIO_SAME, verdict;
     if (argc != 3 || !measurements_read(metrics) || !metrics[0].name[0]) {
         fprintf(stderr, "usage: speed_compare NAME_A NAME_B < LINES (a|b METRIC VALUE)\n");

@@ -2,11 +2,10 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
 
 #include "ratio.h"
@@ -112,11 +111,13 @@ static void what_is_no_measurement_is_refused(void **state)
 
 static void verdicts(void **state)
 {
-    static const struct { double ratio, low, high; enum halo_ratio_verdict verdict; } cases[] = {
-        {1.00, 0.99, 1.01, HALO_RATIO_SAME},       {0.90, 0.80, 1.00, HALO_RATIO_SAME},
-        {1.20, 1.00, 1.40, HALO_RATIO_SAME},       {1.02, 1.001, 1.03, HALO_RATIO_GAIN},
-        {0.97, 0.95, 0.99, HALO_RATIO_LOSS_SMALL}, {0.951, 0.90, 0.999, HALO_RATIO_LOSS_SMALL},
-        {0.95, 0.94, 0.96, HALO_RATIO_LOSS},       {0.50, 0.10, 0.999, HALO_RATIO_LOSS}};
+    static const struct {
+        double ratio, low, high;
+        enum halo_ratio_verdict verdict;
+    } cases[] = {{1.00, 0.99, 1.01, HALO_RATIO_SAME},       {0.90, 0.80, 1.00, HALO_RATIO_SAME},
+                 {1.20, 1.00, 1.40, HALO_RATIO_SAME},       {1.02, 1.001, 1.03, HALO_RATIO_GAIN},
+                 {0.97, 0.95, 0.99, HALO_RATIO_LOSS_SMALL}, {0.951, 0.90, 0.999, HALO_RATIO_LOSS_SMALL},
+                 {0.95, 0.94, 0.96, HALO_RATIO_LOSS},       {0.50, 0.10, 0.999, HALO_RATIO_LOSS}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct halo_ratio ratio = {cases[i].ratio, cases[i].low, cases[i].high, 0.95};
         assert_int_equal(halo_ratio_judge(&ratio), cases[i].verdict);
@@ -132,9 +133,12 @@ static void medians(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_distribution_is_exact),     cmocka_unit_test(the_published_example),
-        cmocka_unit_test(five_of_each),                  cmocka_unit_test(it_covers_as_often_as_it_says),
-        cmocka_unit_test(what_is_no_measurement_is_refused), cmocka_unit_test(verdicts),
+        cmocka_unit_test(the_distribution_is_exact),
+        cmocka_unit_test(the_published_example),
+        cmocka_unit_test(five_of_each),
+        cmocka_unit_test(it_covers_as_often_as_it_says),
+        cmocka_unit_test(what_is_no_measurement_is_refused),
+        cmocka_unit_test(verdicts),
         cmocka_unit_test(medians),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

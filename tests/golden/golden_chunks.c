@@ -5,13 +5,13 @@
  * the machine has, for each kind of KV cache, and compares all logits of all positions with memcmp. One model of the
  * tree; with the shared folder some of each family.
  */
-#include "golden_data.h"
-#include "golden_file.h"
-#include "golden_host.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "golden_data.h"
+#include "golden_file.h"
+#include "golden_host.h"
 
 struct rows {
     float *logits; /* [n][n_vocab] */

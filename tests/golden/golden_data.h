@@ -6,9 +6,10 @@
 #ifndef HALO_GOLDEN_DATA_H
 #define HALO_GOLDEN_DATA_H
 
-#include <base/fault.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#include <base/fault.h>
 
 #define HALO_GOLDEN_PATH 4096
 

@@ -8,9 +8,10 @@
 #ifndef HALO_GOLDEN_FILE_H
 #define HALO_GOLDEN_FILE_H
 
+#include <stdint.h>
+
 #include <base/fault.h>
 #include <base/hash.h>
-#include <stdint.h>
 
 #define HALO_GOLDEN_TOP 10
 #define HALO_GOLDEN_PROMPTS 4

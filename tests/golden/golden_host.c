@@ -2,9 +2,10 @@
 #include "golden_host.h"
 
 #include <assert.h>
-#include <cpu/cpu.h>
 #include <errno.h>
 #include <fcntl.h>
+
+#include <cpu/cpu.h>
 #if HALO_HIP
 #include <hip/hip.h>
 #endif

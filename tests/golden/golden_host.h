@@ -29,12 +29,12 @@ struct halo_golden_host {
 
 struct halo_golden_settings {
     enum halo_kv_type kv;
-    const char *variant; /* of the kernels; NULL: the device's choice */
-    uint32_t n_threads;  /* 0: the device's choice */
+    const char *variant;     /* of the kernels; NULL: the device's choice */
+    uint32_t n_threads;      /* 0: the device's choice */
     const char *hip_library; /* not NULL: the HIP device over this runtime; else the CPU device */
-    uint32_t context;    /* 0: 1024 */
-    uint32_t n_layers;   /* 0: all; else the plan ends after so many, with the model's own norm and head */
-    bool oracle;         /* faults that HALO_INJECT names do not reach it */
+    uint32_t context;        /* 0: 1024 */
+    uint32_t n_layers;       /* 0: all; else the plan ends after so many, with the model's own norm and head */
+    bool oracle;             /* faults that HALO_INJECT names do not reach it */
     /* Changes plan, ops or ropes of the host before the device sees them; false when there is nothing to change. May be
      * NULL. */
     bool (*mutate)(struct halo_golden_host *host);

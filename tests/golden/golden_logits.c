@@ -8,13 +8,14 @@
  * Exit status: 0 all passed, 1 a figure over its bound or nothing run, 77 the data or the variant is not on this
  * machine.
  */
-#include "golden_gate.h"
-
-#include <base/clock.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/clock.h>
+
+#include "golden_gate.h"
 
 #define EXIT_SKIP 77
 
@@ -40,14 +41,11 @@ static bool listed(const char *list, const char *word)
 
 static bool options_parse(struct options *ret, int argc, char **argv)
 {
-    static const struct option known[] = {{"in-tree", no_argument, NULL, 'i'},
-                                          {"kv", required_argument, NULL, 'k'},
-                                          {"variant", required_argument, NULL, 'v'},
-                                          {"threads", required_argument, NULL, 't'},
-                                          {"prompts", required_argument, NULL, 'p'},
-                                          {"models", required_argument, NULL, 'm'},
-                                          {"hip-lib", required_argument, NULL, 'h'},
-                                          {0}};
+    static const struct option known[] = {
+        {"in-tree", no_argument, NULL, 'i'},       {"kv", required_argument, NULL, 'k'},
+        {"variant", required_argument, NULL, 'v'}, {"threads", required_argument, NULL, 't'},
+        {"prompts", required_argument, NULL, 'p'}, {"models", required_argument, NULL, 'm'},
+        {"hip-lib", required_argument, NULL, 'h'}, {0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {

@@ -5,11 +5,11 @@
  * pass, so that a gate that refuses everything does not look like proof. In the tree: the mutants of one model; with
  * the shared folder: all.
  */
-#include "golden_gate.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "golden_gate.h"
 
 static bool pairing_flipped(struct halo_golden_host *host)
 {
@@ -142,7 +142,7 @@ static bool mutant_judged(const struct halo_golden_data *data, const struct muta
         fprintf(stderr, "%s, %s: %s: %s\n", mutant->stem, mutant->what, halo_fault_name(fault.code), fault.text);
         return false;
     }
-    right = verdict.passed == (mutant->mutate == NULL);
+    right = verdict.passed == (!mutant->mutate);
     printf("%-18s %-28s figure %9.2e bound %9.2e: %s%s\n", mutant->stem, mutant->what, verdict.figure, verdict.bound,
            verdict.passed ? "passed" : "refused", right ? "" : ", WRONG");
     halo_golden_gate_finish(&verdict);

@@ -44,14 +44,14 @@ int driver_choose(int ordinal)
 {
     const struct driver *d = driver_open();
     void *chosen = NULL;
-    int device, error;
+    int device, r;
     if (!d)
         return CUDA_NO_DEVICE;
-    if ((error = d->DeviceGet(&device, ordinal)) == CUDA_SUCCESS)
-        error = d->DevicePrimaryCtxRetain(&chosen, device);
-    if (!error)
+    if ((r = d->DeviceGet(&device, ordinal)) == CUDA_SUCCESS)
+        r = d->DevicePrimaryCtxRetain(&chosen, device);
+    if (!r)
         atomic_store(&context, chosen);
-    return error ? error : driver_enter();
+    return r ? r : driver_enter();
 }
 
 int driver_enter(void)
@@ -61,7 +61,7 @@ int driver_enter(void)
         return CUDA_NO_DEVICE;
     if (current == wanted)
         return CUDA_SUCCESS;
-    int error = driver.CtxSetCurrent(wanted);
-    current = error ? NULL : wanted;
-    return error;
+    int r = driver.CtxSetCurrent(wanted);
+    current = r ? NULL : wanted;
+    return r;
 }

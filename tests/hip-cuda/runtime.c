@@ -4,11 +4,11 @@
  * capture modes that the device uses are equal in both APIs; HIP's bits for coherence of pinned memory are unknown to
  * the driver and left out. Any thread. Without a driver hipInit says so on stderr and returns "no device".
  */
-#include "driver.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "driver.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define HALO_HIP_FN(name, arguments) EXPORT int hip##name arguments;
@@ -43,13 +43,16 @@ int hipGetDeviceCount(int *ret)
     return d ? d->DeviceGetCount(ret) : CUDA_NO_DEVICE;
 }
 
-int hipSetDevice(int device) { return driver_choose(device); }
+int hipSetDevice(int device)
+{
+    return driver_choose(device);
+}
 
 int hipDeviceGetName(char *ret, int n, int device)
 {
     const struct driver *d = driver_open();
-    int handle, error = d ? d->DeviceGet(&handle, device) : CUDA_NO_DEVICE;
-    return error ? error : d->DeviceGetName(ret, n, handle);
+    int handle, r = d ? d->DeviceGet(&handle, device) : CUDA_NO_DEVICE;
+    return r ? r : d->DeviceGetName(ret, n, handle);
 }
 
 /* The layout of HIP 6: wave size, units, integrated, architecture. */
@@ -79,9 +82,9 @@ int hipMalloc(void **ret, size_t n)
 {
     ENTER(d);
     uint64_t p = 0;
-    int error = d->MemAlloc(&p, n);
+    int r = d->MemAlloc(&p, n);
     *ret = (void *)(uintptr_t)p;
-    return error;
+    return r;
 }
 
 int hipFree(void *p)
@@ -106,9 +109,9 @@ int hipHostGetDevicePointer(void **ret, void *p, unsigned int flags)
 {
     ENTER(d);
     uint64_t seen = 0;
-    int error = d->MemHostGetDevicePointer(&seen, p, flags);
+    int r = d->MemHostGetDevicePointer(&seen, p, flags);
     *ret = (void *)(uintptr_t)seen;
-    return error;
+    return r;
 }
 
 /* One address space for host and device: the kind of a copy follows from its addresses. */

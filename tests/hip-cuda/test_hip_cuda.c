@@ -2,16 +2,16 @@
  *
  * Usage: test_hip_cuda PATH-OF-PROVIDER. With a card the device opens, or says that it has no kernels for it.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <dlfcn.h>
 #include <errno.h>
-#include <hip/hip.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+#include <cmocka.h>
+
+#include <hip/hip.h>
 
 static const char *provider;
 
@@ -50,13 +50,13 @@ static void device_opens_or_says_why(void **state)
     const struct halo_device_options options = {.library = provider};
     const struct halo_device_ops *ops = halo_device_hip();
     char reason[HALO_DEVICE_REASON] = "";
-    int error = ops->probe(&options, reason);
-    if (error == -ENODEV)
+    int r = ops->probe(&options, reason);
+    if (r == -ENODEV)
         assert_non_null(strstr(reason, "finds no GPU"));
-    else if (error == -ENOTSUP)
+    else if (r == -ENOTSUP)
         assert_non_null(strstr(reason, "no kernels for sm_"));
     else
-        assert_int_equal(error, 0);
+        assert_int_equal(r, 0);
 }
 
 int main(int argc, char **argv)

@@ -1,8 +1,8 @@
 /* graph.c: captured work: a list that is replayed as one item of a stream (contract in emu.h). */
-#include "emu.h"
-
 #include <pthread.h>
 #include <stdlib.h>
+
+#include "emu.h"
 
 struct node {
     struct node *next;
@@ -66,8 +66,8 @@ void emu_graph_release(void *graph)
 int emu_graph_run(void *graph)
 {
     struct emu_graph *g = graph;
-    int error = 0;
-    for (struct node *node = g->first; node && !error; node = node->next)
-        error = node->task.run(node->task.ud);
-    return error;
+    int r = 0;
+    for (struct node *node = g->first; node && !r; node = node->next)
+        r = node->task.run(node->task.ud);
+    return r;
 }

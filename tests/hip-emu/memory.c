@@ -5,11 +5,11 @@
  */
 #include "memory.h"
 
-#include "emu.h"
-
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "emu.h"
 
 #define POISON_MAX ((size_t)64 << 20) /* larger pieces only at their begin: a model must not cost its size at once */
 

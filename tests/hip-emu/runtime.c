@@ -5,10 +5,6 @@
  * matrix units). $HALO_HIP_EMU_WITHOUT: kernels whose names begin so are not there. Copies to and from device memory
  * are checked against the pieces that were taken: one that leaves them loses the device, as on a GPU.
  */
-#include "emu.h"
-#include "host_abi.h"
-#include "memory.h"
-
 #include <dlfcn.h>
 #include <elf.h>
 #include <stdio.h>
@@ -16,6 +12,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "emu.h"
+#include "host_abi.h"
+#include "memory.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define CALL()                                                                                                         \
@@ -174,10 +174,10 @@ static int push_copy(void *stream, struct copy c)
 
 int hipMemcpyAsync(void *to, const void *from, size_t n, int kind, void *stream)
 {
-    int error = emu_call(__func__);
-    if (error && error != EMU_FLIPPED)
-        return error == EMU_DROPPED ? EMU_SUCCESS : error;
-    return kind >= 1 && kind <= 3 ? push_copy(stream, (struct copy){to, from, n, kind, 0, error == EMU_FLIPPED})
+    int r = emu_call(__func__);
+    if (r && r != EMU_FLIPPED)
+        return r == EMU_DROPPED ? EMU_SUCCESS : r;
+    return kind >= 1 && kind <= 3 ? push_copy(stream, (struct copy){to, from, n, kind, 0, r == EMU_FLIPPED})
                                   : EMU_INVALID;
 }
 
@@ -363,10 +363,10 @@ static int do_launch(void *ud)
     struct launch *l = ud;
     char reason[HALO_HOST_REASON] = "";
     void *args[] = {l->args};
-    int error = l->function.run(l->function.kernel, l->grid, l->block, args, reason);
-    if (error)
+    int r = l->function.run(l->function.kernel, l->grid, l->block, args, reason);
+    if (r)
         fprintf(stderr, "hip-emu: %s\n", reason);
-    return error;
+    return r;
 }
 
 static void drop_launch(void *ud)

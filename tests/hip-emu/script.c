@@ -14,8 +14,6 @@
  *   crash:    the process is aborted
  * Any thread. A script that cannot be read aborts too: a test that injects nothing must not pass.
  */
-#include "emu.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,6 +21,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "emu.h"
 
 #define FUNCTIONS_MAX 64
 #define SCRIPT_MAX 4096
@@ -34,9 +34,18 @@ static struct {
 } counts[FUNCTIONS_MAX];
 static atomic_bool stalled, lost;
 
-bool emu_stalled(void) { return atomic_load(&stalled); }
-void emu_lose(void) { atomic_store(&lost, true); }
-int emu_lost(void) { return atomic_load(&lost) ? EMU_LOST : EMU_SUCCESS; }
+bool emu_stalled(void)
+{
+    return atomic_load(&stalled);
+}
+void emu_lose(void)
+{
+    atomic_store(&lost, true);
+}
+int emu_lost(void)
+{
+    return atomic_load(&lost) ? EMU_LOST : EMU_SUCCESS;
+}
 
 static unsigned long count_call(const char *function)
 {
@@ -114,9 +123,9 @@ int emu_call(const char *function)
         if (strcmp(name, function) != 0)
             continue;
         unsigned long at = strtoul(when, &end, 10);
-        int error = strcmp(when, "*") == 0 || (*end == '\0' && at == n) ? act(function, action) : EMU_SUCCESS;
-        if (error)
-            return error;
+        int r = strcmp(when, "*") == 0 || (*end == '\0' && at == n) ? act(function, action) : EMU_SUCCESS;
+        if (r)
+            return r;
     }
     return emu_lost();
 }

@@ -1,8 +1,8 @@
 /* stream.c: streams as threads with queues, and events (contract in emu.h). */
-#include "emu.h"
-
 #include <pthread.h>
 #include <stdlib.h>
+
+#include "emu.h"
 
 struct item {
     struct item *next;
@@ -120,7 +120,10 @@ struct emu_graph *emu_stream_captured(struct emu_stream *s)
     return graph;
 }
 
-bool emu_stream_capturing(struct emu_stream *s) { return s->capture != NULL; }
+bool emu_stream_capturing(struct emu_stream *s)
+{
+    return s->capture != NULL;
+}
 
 static void release(struct emu_event *e)
 {
@@ -143,7 +146,10 @@ struct emu_event *emu_event_create(void)
     return e;
 }
 
-void emu_event_destroy(struct emu_event *e) { release(e); }
+void emu_event_destroy(struct emu_event *e)
+{
+    release(e);
+}
 
 static int reach(void *ud)
 {

@@ -2,9 +2,10 @@
 #include "blocks.h"
 
 #include <assert.h>
-#include <kernels/quant.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <kernels/quant.h>
 
 const enum halo_type ops_types[] = {
 #define X(id, gguf_id, weights, bytes) HALO_TYPE_##id,
@@ -54,19 +55,14 @@ static const int8_t *f16_offsets(enum halo_type type)
     case HALO_TYPE_Q5_0:
     case HALO_TYPE_Q8_0:
     case HALO_TYPE_IQ4_NL:
-    case HALO_TYPE_IQ4_XS:
-        return first;
+    case HALO_TYPE_IQ4_XS: return first;
     case HALO_TYPE_Q4_1:
     case HALO_TYPE_Q5_1:
     case HALO_TYPE_Q4_K:
-    case HALO_TYPE_Q5_K:
-        return first_two;
-    case HALO_TYPE_Q2_K:
-        return q2_k;
-    case HALO_TYPE_Q3_K:
-        return q3_k;
-    default:
-        return none;
+    case HALO_TYPE_Q5_K: return first_two;
+    case HALO_TYPE_Q2_K: return q2_k;
+    case HALO_TYPE_Q3_K: return q3_k;
+    default: return none;
     }
 }
 

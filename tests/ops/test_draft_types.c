@@ -4,20 +4,22 @@
  * wrong place shows as an error near or above 1. The bounds are the errors of a right reading, rounded up: root mean
  * square of the difference over all matrices, relative to the weights.
  */
-#include "blocks.h"
-
-#include <base/fault.h>
-#include <cpu/matmul.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <store/gguf.h>
 #include <string.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include <base/fault.h>
+#include <cpu/matmul.h>
+#include <store/gguf.h>
+
+#include "blocks.h"
 
 static const char *shared_dir(void)
 {

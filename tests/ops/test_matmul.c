@@ -4,16 +4,18 @@
  * words; the tolerance is the rounding of a short f32 sum. Second: the same with the activations as given; the
  * tolerance is half a step of each activation.
  */
-#include "blocks.h"
-
-#include <cpu/matmul.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <cpu/matmul.h>
+
+#include "blocks.h"
 
 static const enum halo_cpu_isa all_isas[] = {HALO_CPU_REFERENCE, HALO_CPU_AVX2, HALO_CPU_AVX512};
 #define N_ISAS 3
@@ -152,7 +154,10 @@ static void check_reference(enum halo_type type, uint32_t n_cols, uint32_t n_row
     product_finish(&p);
 }
 
-static void reference_equals_the_oracles(void **state) { assert_int_equal(each_shape(check_reference), 16 * 20 + 15); }
+static void reference_equals_the_oracles(void **state)
+{
+    assert_int_equal(each_shape(check_reference), 16 * 20 + 15);
+}
 
 static bool same_floats(const float *a, const float *b, size_t n)
 {

@@ -1,13 +1,15 @@
 /* test_pack.c: the packed form gives back every weight, bit for bit, wherever source and destination lie. */
-#include "blocks.h"
-
-#include <cpu/matmul.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <cpu/matmul.h>
+
+#include "blocks.h"
 
 struct packing {
     enum halo_type type;

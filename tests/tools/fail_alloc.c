@@ -1,5 +1,6 @@
 /* fail_alloc.c: wrappers around the allocators (linked with -Wl,--wrap) that fail on demand. Any thread. */
 #include "fail_alloc.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* gguf_writer.c: appends the parts of a GGUF directory to a growing buffer. See gguf_writer.h; format: docs/FORMATS.md.
  */
 #include "gguf_writer.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
 #include <store/gguf.h>
 
 struct gguf_writer {

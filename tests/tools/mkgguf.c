@@ -4,6 +4,7 @@
  * writes are noise. The same options and seed give the same bytes. Exits 0, 1 when writing failed, 2 for wrong options.
  */
 #include "mkgguf.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -49,15 +50,15 @@ static int set_add(void *ud, const struct mkgguf_tensor *tensor)
 
 static int set_add_tiny(struct set *set, uint64_t n)
 {
-    int rc = 0;
-    for (uint64_t i = 0; i < n && rc == 0; i++) {
+    int r = 0;
+    for (uint64_t i = 0; i < n && r == 0; i++) {
         struct mkgguf_tensor t = {
             .n_dims = 1, .dims = {8, 0, 0}, .type = HALO_TYPE_F32, .fill = MKGGUF_ONES, .n_bytes = 32};
         t.number = set->n;
         snprintf(t.name, sizeof t.name, "tiny.%llu.weight", (unsigned long long)i);
-        rc = set_add(set, &t);
+        r = set_add(set, &t);
     }
-    return rc;
+    return r;
 }
 
 static int write_tensor(struct mkgguf_out *out, const struct mkgguf_tensor *t, uint64_t seed)
@@ -73,9 +74,9 @@ static int write_tensor(struct mkgguf_out *out, const struct mkgguf_tensor *t, u
             mkgguf_fill_ones(t->type, piece, n);
         else
             mkgguf_fill(t->type, t->deviation, stream, piece, n);
-        int rc = mkgguf_out_write(out, piece, n);
-        if (rc)
-            return rc;
+        int r = mkgguf_out_write(out, piece, n);
+        if (r)
+            return r;
         at += n;
     }
     return mkgguf_out_write(out, zeros, padded(t->n_bytes) - t->n_bytes);
@@ -113,21 +114,21 @@ static int write_part(const struct set *set, const char *path, uint32_t part, ui
     gguf_writer_finish(&w);
     gguf_writer_pad(&w, ALIGNMENT);
     struct mkgguf_out *out;
-    int rc = mkgguf_out_open(&out, path, w.n + offset);
-    if (rc == 0) {
-        rc = mkgguf_out_write(out, w.bytes, w.n);
-        for (uint64_t i = first; i < end && rc == 0; i++)
-            rc = write_tensor(out, &set->tensors[i], o->seed);
+    int r = mkgguf_out_open(&out, path, w.n + offset);
+    if (r == 0) {
+        r = mkgguf_out_write(out, w.bytes, w.n);
+        for (uint64_t i = first; i < end && r == 0; i++)
+            r = write_tensor(out, &set->tensors[i], o->seed);
         int closed = mkgguf_out_close(out);
-        rc = closed ? closed : rc;
+        r = closed ? closed : r;
     }
-    if (rc)
-        fprintf(stderr, "mkgguf: %s: %s\n", path, strerror(-rc));
+    if (r)
+        fprintf(stderr, "mkgguf: %s: %s\n", path, strerror(-r));
     else
         printf("%s: %llu tensors, %llu bytes\n", path, (unsigned long long)(end - first),
                (unsigned long long)(w.n + offset));
     gguf_writer_free(&w);
-    return rc;
+    return r;
 }
 
 /* Cuts the set where the bytes are even; the name of part 1 replaces -o's ending ".gguf". */
@@ -139,17 +140,17 @@ static int write_set(const struct set *set)
     size_t n = strlen(o->path);
     int stem = (int)(n > 5 && strcmp(o->path + n - 5, ".gguf") == 0 ? n - 5 : n);
     uint64_t first = 0, bytes = 0;
-    int rc = 0;
-    for (uint32_t part = 0; part < o->n_parts && rc == 0; part++) {
+    int r = 0;
+    for (uint32_t part = 0; part < o->n_parts && r == 0; part++) {
         char path[4096];
         snprintf(path, sizeof path, "%.*s-%05u-of-%05u.gguf", stem, o->path, part + 1, o->n_parts);
         uint64_t end = first, until = set->bytes / o->n_parts * (part + 1);
         while (end < set->n && (part + 1 == o->n_parts || bytes < until || end == first))
             bytes += padded(set->tensors[end++].n_bytes);
-        rc = write_part(set, path, part, first, end);
+        r = write_part(set, path, part, first, end);
         first = end;
     }
-    return rc;
+    return r;
 }
 
 static void usage(void)
@@ -217,33 +218,19 @@ static int apply_option(struct options *o, int option, const char *value, bool f
             return refuse("unknown preset", value);
         o->shape = *preset;
         return 0;
-    case OPT_ARCH:
-        return mkgguf_family_parse(value, &o->shape.family) ? refuse("unknown architecture", value) : 0;
-    case OPT_TYPE:
-        o->types = mkgguf_types_find(value);
-        return o->types ? 0 : refuse("unknown type", value);
-    case 'o':
-        o->path = value;
-        return 0;
-    case '?':
-        return -EINVAL;
+    case OPT_ARCH: return mkgguf_family_parse(value, &o->shape.family) ? refuse("unknown architecture", value) : 0;
+    case OPT_TYPE: o->types = mkgguf_types_find(value); return o->types ? 0 : refuse("unknown type", value);
+    case 'o': o->path = value; return 0;
+    case '?': return -EINVAL;
     }
-    int rc = take_number(value, option == OPT_SEED || option == OPT_TINY ? UINT64_MAX : INT32_MAX, &number);
-    if (rc)
-        return rc;
+    int r = take_number(value, option == OPT_SEED || option == OPT_TINY ? UINT64_MAX : INT32_MAX, &number);
+    if (r)
+        return r;
     switch (option) {
-    case OPT_SEED:
-        o->seed = number;
-        return 0;
-    case OPT_SPLIT:
-        o->n_parts = (uint32_t)number;
-        return 0;
-    case OPT_TINY:
-        o->n_tiny = number;
-        return 0;
-    case OPT_TIED:
-        o->shape.tied = number != 0;
-        return 0;
+    case OPT_SEED: o->seed = number; return 0;
+    case OPT_SPLIT: o->n_parts = (uint32_t)number; return 0;
+    case OPT_TINY: o->n_tiny = number; return 0;
+    case OPT_TIED: o->shape.tied = number != 0; return 0;
     }
     uint32_t value_u32 = (uint32_t)number;
     size_t offset = shape_options[option - OPT_SHAPE].offset;
@@ -262,18 +249,18 @@ static int parse_options(struct options *o, int argc, char **argv)
     for (size_t i = 0; i < N_SHAPE_OPTIONS; i++)
         longs[8 + i] = (struct option){shape_options[i].name, 1, NULL, OPT_SHAPE + (int)i};
     for (int pass = 0; pass < 2; pass++) {
-        int option, rc = 0;
+        int option, r = 0;
         optind = 0;
         opterr = pass;
-        while (rc == 0 && (option = getopt_long(argc, argv, "o:", longs, NULL)) != -1) {
+        while (r == 0 && (option = getopt_long(argc, argv, "o:", longs, NULL)) != -1) {
             if (option == OPT_HELP) {
                 usage();
                 exit(0);
             }
-            rc = apply_option(o, option, optarg, pass == 0);
+            r = apply_option(o, option, optarg, pass == 0);
         }
-        if (rc)
-            return rc;
+        if (r)
+            return r;
         if (pass == 1 && optind < argc)
             return refuse("unexpected argument", argv[optind]);
     }
@@ -306,12 +293,12 @@ int main(int argc, char **argv)
         return 2;
     }
     struct set set = {.options = &options};
-    int rc = options.n_tiny ? set_add_tiny(&set, options.n_tiny)
-                            : mkgguf_tensors(&options.shape, options.types, set_add, &set);
-    if (rc)
-        fprintf(stderr, "mkgguf: %s\n", strerror(-rc));
+    int r = options.n_tiny ? set_add_tiny(&set, options.n_tiny)
+                           : mkgguf_tensors(&options.shape, options.types, set_add, &set);
+    if (r)
+        fprintf(stderr, "mkgguf: %s\n", strerror(-r));
     else
-        rc = write_set(&set);
+        r = write_set(&set);
     free(set.tensors);
-    return rc ? 1 : 0;
+    return r ? 1 : 0;
 }

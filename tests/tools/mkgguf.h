@@ -3,9 +3,10 @@
 #ifndef HALO_TESTS_MKGGUF_H
 #define HALO_TESTS_MKGGUF_H
 
-#include "gguf_writer.h"
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "gguf_writer.h"
 
 enum mkgguf_family { MKGGUF_LLAMA, MKGGUF_QWEN2, MKGGUF_QWEN3, MKGGUF_QWEN3MOE, MKGGUF_FAMILIES };
 

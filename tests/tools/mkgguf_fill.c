@@ -4,13 +4,15 @@
  * standard deviation. Where digits are lopsided (Q4_0's run from -8 to 7) the sign of the scale is random, or the
  * block's minimum moves them. Layouts: kernels/quant.h. Reproducible from the stream number alone.
  */
-#include "mkgguf.h"
 #include <assert.h>
-#include <kernels/quant.h>
-#include <kernels/tensor.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <kernels/quant.h>
+#include <kernels/tensor.h>
+
+#include "mkgguf.h"
 
 /* splitmix64: a counter and a mix, so that blocks could be made in any order. */
 static inline uint64_t random_next(uint64_t *state)
@@ -85,7 +87,7 @@ static void pack_scales(uint64_t random, uint8_t scales[12])
 }
 
 /* Walks the blocks of a buffer of random bytes and sets the scales of each. */
-#define FOR_BLOCKS(block_type, b) \
+#define FOR_BLOCKS(block_type, b)                                                                                      \
     for (struct block_type *b = (struct block_type *)bytes, *b##_end = b + n_bytes / sizeof *b; b < b##_end; b++)
 
 static void scale_small(uint32_t type, float deviation, uint8_t *bytes, uint64_t n_bytes)
@@ -124,8 +126,7 @@ static void scale_small(uint32_t type, float deviation, uint8_t *bytes, uint64_t
         FOR_BLOCKS(halo_block_mxfp4, b)
         b->e = e;
         break;
-    default:
-        abort();
+    default: abort();
     }
 }
 
@@ -176,8 +177,7 @@ static void scale_super(uint32_t type, float deviation, uint64_t *state, uint8_t
         FOR_BLOCKS(halo_block_iq4_xs, b)
         b->d = dxs;
         break;
-    default:
-        abort();
+    default: abort();
     }
 }
 

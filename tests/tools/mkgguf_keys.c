@@ -1,7 +1,8 @@
 /* mkgguf_keys.c: what a generated model says about itself. */
-#include "mkgguf.h"
 #include <stdio.h>
 #include <string.h>
+
+#include "mkgguf.h"
 
 static const char chatml[] = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
                              "message['content'] + '<|im_end|>' + '\\n'}}"

@@ -4,7 +4,6 @@
  * cache. Two blocks change hands under a lock. The last, odd block is written through the cache. Errors are kept and
  * returned by close.
  */
-#include "mkgguf.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "mkgguf.h"
 
 #define OUT_BLOCK_BYTES ((size_t)8 << 20)
 #define OUT_ALIGN 4096
@@ -61,12 +62,12 @@ static void *writer_main(void *ud)
             break;
         const uint8_t *block = out->blocks[1 - out->filling];
         size_t n = out->posted;
-        int error = out->error;
+        int r = out->error;
         pthread_mutex_unlock(&out->lock);
-        if (!error)
-            error = write_all(out, block, n);
+        if (!r)
+            r = write_all(out, block, n);
         pthread_mutex_lock(&out->lock);
-        out->error = error;
+        out->error = r;
         out->posted = 0;
         pthread_cond_signal(&out->changed);
     }
@@ -83,10 +84,10 @@ static int out_swap(struct mkgguf_out *out)
     out->posted = out->n;
     out->filling = 1 - out->filling;
     out->n = 0;
-    int error = out->error;
+    int r = out->error;
     pthread_cond_signal(&out->changed);
     pthread_mutex_unlock(&out->lock);
-    return error;
+    return r;
 }
 
 int mkgguf_out_open(struct mkgguf_out **ret, const char *path, uint64_t expected_bytes)
@@ -100,19 +101,19 @@ int mkgguf_out_open(struct mkgguf_out **ret, const char *path, uint64_t expected
         out->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     }
     if (out->fd < 0) {
-        int error = -errno;
+        int r = -errno;
         free(out);
-        return error;
+        return r;
     }
     /* Best effort: keeps the file in one piece, and finds a full disk before half an hour of writing. */
-    int error = fallocate(out->fd, 0, 0, (off_t)expected_bytes) < 0 && errno == ENOSPC ? -ENOSPC : 0;
+    int r = fallocate(out->fd, 0, 0, (off_t)expected_bytes) < 0 && errno == ENOSPC ? -ENOSPC : 0;
     for (int i = 0; i < 2; i++) {
         out->blocks[i] = aligned_alloc(OUT_ALIGN, OUT_BLOCK_BYTES);
         assert(out->blocks[i]);
     }
     pthread_mutex_init(&out->lock, NULL);
     pthread_cond_init(&out->changed, NULL);
-    out->error = error;
+    out->error = r;
     int rc = pthread_create(&out->thread, NULL, writer_main, out);
     assert(rc == 0);
     (void)rc;
@@ -160,16 +161,16 @@ int mkgguf_out_close(struct mkgguf_out *out)
     pthread_cond_signal(&out->changed);
     pthread_mutex_unlock(&out->lock);
     pthread_join(out->thread, NULL);
-    int error = out->error;
+    int r = out->error;
     off_t end = lseek(out->fd, 0, SEEK_CUR);
-    if (!error && (end < 0 || ftruncate(out->fd, end) < 0 || fdatasync(out->fd) < 0))
-        error = -errno;
-    if (close(out->fd) < 0 && !error)
-        error = -errno;
+    if (!r && (end < 0 || ftruncate(out->fd, end) < 0 || fdatasync(out->fd) < 0))
+        r = -errno;
+    if (close(out->fd) < 0 && !r)
+        r = -errno;
     free(out->blocks[0]);
     free(out->blocks[1]);
     pthread_mutex_destroy(&out->lock);
     pthread_cond_destroy(&out->changed);
     free(out);
-    return error;
+    return r;
 }

@@ -1,9 +1,11 @@
 /* mkgguf_shape.c: the size presets and type mixtures that mkgguf knows. Shapes are those of the published models. */
-#include "mkgguf.h"
 #include <errno.h>
-#include <kernels/tensor.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <kernels/tensor.h>
+
+#include "mkgguf.h"
 
 static const char *const families[] = {
     [MKGGUF_LLAMA] = "llama",
@@ -26,9 +28,9 @@ static const struct mkgguf_shape presets[] = {
     {"qwen2-7b", MKGGUF_QWEN2, 28, 3584, 28, 4, 128, 18944, 0, 0, 0, 152064, 32768, 1e6f},
 };
 
-#define SINGLE(type, file_type)                              \
-    {                                                        \
-#type, HALO_TYPE_##type, HALO_TYPE_##type, file_type \
+#define SINGLE(type, file_type)                                                                                        \
+    {                                                                                                                  \
+#type, HALO_TYPE_##type, HALO_TYPE_##type, file_type                                                           \
     }
 static const struct mkgguf_types type_sets[] = {
     SINGLE(F32, 0),

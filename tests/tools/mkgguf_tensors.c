@@ -3,10 +3,12 @@
  * Weights have the deviation 1/sqrt(columns), so that a normalized row stays of size 1 through every matrix. A matrix
  * whose rows do not divide into the wanted blocks falls back as quantizers do it.
  */
-#include "mkgguf.h"
-#include <kernels/tensor.h>
 #include <math.h>
 #include <stdio.h>
+
+#include <kernels/tensor.h>
+
+#include "mkgguf.h"
 
 struct maker {
     const struct mkgguf_shape *shape;
@@ -21,17 +23,10 @@ static uint32_t type_that_fits(uint32_t type, uint64_t columns)
 {
     uint32_t small;
     switch (type) {
-    case HALO_TYPE_Q4_K:
-        small = HALO_TYPE_Q5_0;
-        break;
-    case HALO_TYPE_Q5_K:
-        small = HALO_TYPE_Q5_1;
-        break;
-    case HALO_TYPE_Q6_K:
-        small = HALO_TYPE_Q8_0;
-        break;
-    default:
-        small = HALO_TYPE_IQ4_NL;
+    case HALO_TYPE_Q4_K: small = HALO_TYPE_Q5_0; break;
+    case HALO_TYPE_Q5_K: small = HALO_TYPE_Q5_1; break;
+    case HALO_TYPE_Q6_K: small = HALO_TYPE_Q8_0; break;
+    default: small = HALO_TYPE_IQ4_NL;
     }
     if (columns % halo_type_info(type).block_weights == 0)
         return type;

@@ -4,10 +4,11 @@
  * without a space in front, each the result of exactly one merge, then the three special tokens. Any text can be
  * written with it.
  */
-#include "mkgguf.h"
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "mkgguf.h"
 
 #define VOCAB_SPECIALS 3
 #define VOCAB_BYTES 256

@@ -3,21 +3,23 @@
  *
  * Argument: the path of mkgguf.
  */
-#include "mkgguf.h"
-#include <cpu/matmul.h>
 #include <fcntl.h>
 #include <math.h>
-#include <model/model.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-/* cmocka wants the above before it */
 #include <cmocka.h>
+
+#include <cpu/matmul.h>
+#include <model/model.h>
+
+#include "mkgguf.h"
 
 #define N_WEIGHTS ((uint64_t)256 * 1024)
 

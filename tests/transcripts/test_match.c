@@ -1,14 +1,13 @@
 /* test_match.c: the transcript patterns themselves: a pattern that fits too much would make every transcript worthless.
  */
-#include "transcript.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include "transcript.h"
 
 static void fits(void **state)
 {
@@ -24,9 +23,15 @@ static void fits(void **state)
         {"...", ""},
     };
     static const char *const no[][2] = {
-        {"{\"a\":1}", "{\"a\":12}"},          {"{\"a\":1}", "{\"a\":1} "},        {"{\"a\":*}", "{\"a\":1,\"b\":2}"},
-        {"{\"a\":*,\"b\":2}", "{\"a\":1}"},   {"{\"a\":*}", "{\"a\":}"},          {"{\"a\":[*]}", "{\"a\":[1,2]}"},
-        {"{\"a\":\"*\"}", "{\"a\":\"xyz\"}"}, {"{\"a\":1,...}", "{\"a\":2,\"b\":2}"}, {"", "x"},
+        {"{\"a\":1}", "{\"a\":12}"},
+        {"{\"a\":1}", "{\"a\":1} "},
+        {"{\"a\":*}", "{\"a\":1,\"b\":2}"},
+        {"{\"a\":*,\"b\":2}", "{\"a\":1}"},
+        {"{\"a\":*}", "{\"a\":}"},
+        {"{\"a\":[*]}", "{\"a\":[1,2]}"},
+        {"{\"a\":\"*\"}", "{\"a\":\"xyz\"}"},
+        {"{\"a\":1,...}", "{\"a\":2,\"b\":2}"},
+        {"", "x"},
     };
     for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++)
         if (!transcript_match(yes[i][0], yes[i][1], strlen(yes[i][1])))

@@ -88,9 +88,9 @@ static void show_log(void)
     char path[128], text[4096];
     snprintf(path, sizeof(path), "%s/log", play.dir);
     FILE *file = fopen(path, "r");
-    for (size_t n; file != NULL && (n = fread(text, 1, sizeof(text), file)) > 0;)
+    for (size_t n; file && (n = fread(text, 1, sizeof(text), file)) > 0;)
         fwrite(text, 1, n, stderr);
-    if (file != NULL)
+    if (file)
         fclose(file);
 }
 
@@ -128,7 +128,7 @@ static void start_daemon(void)
     snprintf(conf, sizeof(conf), "%s/conf", play.dir);
     snprintf(log, sizeof(log), "%s/log", play.dir);
     FILE *file = fopen(conf, "w");
-    if (file == NULL || fputs(play.config, file) < 0 || fclose(file) != 0)
+    if (!file || fputs(play.config, file) < 0 || fclose(file) != 0)
         give_up("cannot write %s", conf);
     play.pid = fork();
     if (play.pid != 0)
@@ -268,7 +268,7 @@ static pid_t engine_pid(void)
     snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)play.pid, (long)play.pid);
     for (uint64_t end = now_ms() + PATIENCE_MS; now_ms() < end; sleep_ms(2)) {
         FILE *file = fopen(path, "r");
-        if (file == NULL)
+        if (!file)
             give_up("cannot read %s", path);
         size_t n = fread(text, 1, sizeof(text) - 1, file);
         fclose(file);
@@ -298,7 +298,7 @@ static void terminate(void)
 static void send_long(struct connection *c, long n)
 {
     char *text = malloc((size_t)n + 1);
-    if (text == NULL)
+    if (!text)
         give_up("no memory");
     memset(text, 'x', (size_t)n);
     text[n] = '\n';
@@ -406,7 +406,7 @@ int main(int argc, char **argv)
     play = (struct play){.halod = argv[1], .engine = argv[2], .models = argv[3], .file = argv[4]};
     snprintf(play.dir, sizeof(play.dir), "/tmp/halo-transcript-XXXXXX");
     FILE *file = fopen(play.file, "r");
-    if (file == NULL || mkdtemp(play.dir) == NULL) {
+    if (!file || !mkdtemp(play.dir)) {
         fprintf(stderr, "%s: %s\n", play.file, strerror(errno));
         return 1;
     }

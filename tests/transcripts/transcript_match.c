@@ -1,7 +1,7 @@
 /* transcript_match.c: the patterns of transcript files. */
-#include "transcript.h"
-
 #include <string.h>
+
+#include "transcript.h"
 
 /* The end of the JSON value that starts at `at`; NULL if there is none. */
 static const char *skip_value(const char *at, const char *end)
@@ -49,7 +49,7 @@ static bool match(const char *whole, const char *pattern, const char *at, const 
         }
         if (is_value_place(whole, pattern)) {
             at = skip_value(at, end);
-            if (at == NULL)
+            if (!at)
                 return false;
             continue;
         }

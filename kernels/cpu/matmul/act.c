@@ -1,11 +1,11 @@
 /* act.c: activations into the form that the kernels of a type read. Pure. */
-#include "act_priv.h"
-#include "float_priv.h"
-#include "format_priv.h"
-
 #include <assert.h>
 #include <math.h>
 #include <string.h>
+
+#include "act_priv.h"
+#include "float_priv.h"
+#include "format_priv.h"
 
 enum halo_cpu_act halo_cpu_act_kind(enum halo_type type)
 {

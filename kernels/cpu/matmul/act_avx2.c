@@ -1,8 +1,8 @@
 /* act_avx2.c: 32 activations to int8, with AVX2 (also what the AVX-512 kernels use: one row is little work). Pure. */
+#include <immintrin.h>
+
 #include "act_priv.h"
 #include "float_priv.h"
-
-#include <immintrin.h>
 
 static uint32_t largest_bits(const __m256 *v)
 {

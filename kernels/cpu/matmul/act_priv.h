@@ -2,8 +2,9 @@
 #ifndef HALO_CPU_ACT_PRIV_H
 #define HALO_CPU_ACT_PRIV_H
 
-#include <cpu/matmul.h>
 #include <kernels/quant.h>
+
+#include <cpu/matmul.h>
 
 struct halo_act_block {
     int8_t q[HALO_QK];    /* x[i] is about q[i] * d */

@@ -3,10 +3,10 @@
  * Source of the formulas: the published block layouts of ggml, as in kernels/quant.h. The order of the multiplications
  * (d * scale) * q - d * min is part of the result: reference logits are made with it.
  */
+#include <assert.h>
+
 #include "float_priv.h"
 #include "format_priv.h"
-
-#include <assert.h>
 
 static const int8_t iq4_nl_values[16] = HALO_IQ4_NL_VALUES;
 static const int8_t mxfp4_values2[16] = HALO_MXFP4_VALUES2;

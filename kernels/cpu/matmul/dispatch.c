@@ -1,8 +1,8 @@
 /* dispatch.c: from instruction set and type to the kernel. Pure. */
-#include "matmul_priv.h"
-
 #include <assert.h>
 #include <cpuid.h>
+
+#include "matmul_priv.h"
 
 /* The compilers' own test does not know f16c everywhere. The register state is covered by the test for AVX2. */
 static bool has_f16c(void)
@@ -14,10 +14,8 @@ static bool has_f16c(void)
 bool halo_cpu_isa_supported(enum halo_cpu_isa isa)
 {
     switch (isa) {
-    case HALO_CPU_REFERENCE:
-        return true;
-    case HALO_CPU_AVX2:
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+    case HALO_CPU_REFERENCE: return true;
+    case HALO_CPU_AVX2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     case HALO_CPU_AVX512:
         return halo_cpu_isa_supported(HALO_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
@@ -36,12 +34,9 @@ const char *halo_cpu_isa_name(enum halo_cpu_isa isa)
 static halo_matmul_fn *find(enum halo_cpu_isa isa, enum halo_type type)
 {
     switch (isa) {
-    case HALO_CPU_REFERENCE:
-        return halo_matmul_reference;
-    case HALO_CPU_AVX2:
-        return halo_matmul_find_avx2(type);
-    case HALO_CPU_AVX512:
-        return halo_matmul_find_avx512(type);
+    case HALO_CPU_REFERENCE: return halo_matmul_reference;
+    case HALO_CPU_AVX2: return halo_matmul_find_avx2(type);
+    case HALO_CPU_AVX512: return halo_matmul_find_avx512(type);
     }
     return NULL;
 }

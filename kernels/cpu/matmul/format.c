@@ -1,8 +1,8 @@
 /* format.c: the table of packed layouts, and what follows from it: sizes, views, single blocks. Pure functions. */
-#include "format_priv.h"
-
 #include <assert.h>
 #include <string.h>
+
+#include "format_priv.h"
 
 #define FORMAT(ID, weights, bytes, ...) [HALO_TYPE_##ID] = {weights, bytes, {__VA_ARGS__}}
 

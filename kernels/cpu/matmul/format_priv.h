@@ -8,8 +8,9 @@
 #ifndef HALO_CPU_FORMAT_PRIV_H
 #define HALO_CPU_FORMAT_PRIV_H
 
-#include <cpu/matmul.h>
 #include <kernels/quant.h>
+
+#include <cpu/matmul.h>
 
 #define HALO_CPU_SEGMENTS 4
 #define HALO_CPU_BLOCK_MAX 256 /* no file block is larger: bytes, and weights */

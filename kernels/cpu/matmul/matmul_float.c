@@ -4,10 +4,10 @@
  * own: with few activation rows several chunks run side by side to hide the latency of the fma, with many rows the rows
  * do, and the bits are the same. A widened weight serves all rows of a tile.
  */
+#include <kernels/quant.h>
+
 #include "matmul_priv.h"
 #include "simd_priv.h"
-
-#include <kernels/quant.h>
 
 #define HALO_HALVES (HALO_CPU_GROUP / HALO_LANES)
 #define HALO_SIDE (HALO_LANES == 16 ? 8 : 4) /* chunk sums side by side: HALO_HALVES registers each */
@@ -116,13 +116,9 @@ static void matmul_bf16(const struct halo_matmul_job *job)
 halo_matmul_fn *HALO_SIMD(halo_matmul_find)(enum halo_type type)
 {
     switch (type) {
-    case HALO_TYPE_F32:
-        return matmul_f32;
-    case HALO_TYPE_F16:
-        return matmul_f16;
-    case HALO_TYPE_BF16:
-        return matmul_bf16;
-    default:
-        return HALO_SIMD(halo_matmul_find_int)(type);
+    case HALO_TYPE_F32: return matmul_f32;
+    case HALO_TYPE_F16: return matmul_f16;
+    case HALO_TYPE_BF16: return matmul_bf16;
+    default: return HALO_SIMD(halo_matmul_find_int)(type);
     }
 }

@@ -5,14 +5,14 @@
  * the bits the same. Activation rows go in tiles inside a group, so that the group's weights come from the cache for
  * all tiles but the first.
  */
+#include <assert.h>
+
 #include "act_priv.h"
 #include "matmul_priv.h"
 #include "panel_priv.h"
 
-#include <assert.h>
-
-#define HALO_DOT_ROWS       4 /* activation rows whose sums run side by side */
-#define HALO_TILE           16
+#define HALO_DOT_ROWS 4 /* activation rows whose sums run side by side */
+#define HALO_TILE 16
 #define HALO_PREFETCH_BYTES 8192 /* ahead of the block at work */
 
 #if HALO_LANES == 16
@@ -181,11 +181,9 @@ halo_matmul_fn *HALO_SIMD(halo_matmul_find_int)(enum halo_type type)
 {
     switch (type) {
 #define X(ID, id, ...)                                                                                                 \
-    case HALO_TYPE_##ID:                                                                                               \
-        return matmul_##id;
+    case HALO_TYPE_##ID: return matmul_##id;
         HALO_QUANTIZED_LIST(X)
 #undef X
-    default:
-        return NULL;
+    default: return NULL;
     }
 }

@@ -4,11 +4,11 @@
  * up or down like the bytes of memmove(). Loading a model passes every byte through here: the units are moved with
  * SSE2, which every x86-64 has.
  */
-#include "format_priv.h"
-
 #include <assert.h>
 #include <emmintrin.h>
 #include <string.h>
+
+#include "format_priv.h"
 
 /* 4 units of 4 bytes from 4 rows -> 4 rows of 4 places. */
 static void transpose_4x4(const uint8_t *src, size_t stride, uint8_t *dst)
@@ -72,9 +72,7 @@ static void pack_segment(uint32_t unit, uint32_t count, const uint8_t *src, size
                 transpose_8x8(src + r * stride + i * 2, stride, dst + i * 32 + r * 2);
         pack_units(2, i, count, src, stride, dst);
         return;
-    default:
-        assert(unit == 1);
-        pack_units(1, i, count, src, stride, dst);
+    default: assert(unit == 1); pack_units(1, i, count, src, stride, dst);
     }
 }
 

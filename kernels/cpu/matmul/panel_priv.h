@@ -7,10 +7,11 @@
 #ifndef HALO_CPU_PANEL_PRIV_H
 #define HALO_CPU_PANEL_PRIV_H
 
-#include "simd_priv.h"
+#include <stdbool.h>
 
 #include <kernels/quant.h>
-#include <stdbool.h>
+
+#include "simd_priv.h"
 
 #define HALO_QUADS 8 /* of a slab */
 
@@ -99,7 +100,10 @@ HALO_INLINE void panel_iq4_nl(const uint8_t *block, unsigned slab, unsigned lane
 }
 
 /* The elements plus 16: 4 .. 28. */
-#define HALO_MXFP4_VALUES2_PLUS_16 {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}
+#define HALO_MXFP4_VALUES2_PLUS_16                                                                                     \
+    {                                                                                                                  \
+        16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4                                                   \
+    }
 
 HALO_INLINE void panel_mxfp4(const uint8_t *block, unsigned slab, unsigned lanes, struct halo_panel *ret)
 {

@@ -3,14 +3,14 @@
  * A block of any quantized type is expanded into *slabs*: 32 columns of one row, as integers, with their scales. The
  * product of slab and activation block is the same few lines for all types. Pure.
  */
+#include <assert.h>
+#include <math.h>
+
 #include "act_priv.h"
 #include "float_priv.h"
 #include "format_priv.h"
 #include "matmul_priv.h"
 #include "slab_priv.h"
-
-#include <assert.h>
-#include <math.h>
 
 static float slab_add(const struct halo_slab *s, const struct halo_act_block *a, float acc)
 {
@@ -20,10 +20,8 @@ static float slab_add(const struct halo_slab *s, const struct halo_act_block *a,
     /* Below 2^24 in magnitude for every type: exact as a float. */
     acc = fmaf((float)(s->sub[0] * sum[0] + s->sub[1] * sum[1]), s->scale * a->d, acc);
     switch (s->minimum) {
-    case HALO_SLAB_NO_MIN:
-        return acc;
-    case HALO_SLAB_MIN:
-        return fmaf(s->min, a->dsum, acc);
+    case HALO_SLAB_NO_MIN: return acc;
+    case HALO_SLAB_MIN: return fmaf(s->min, a->dsum, acc);
     case HALO_SLAB_MIN_HALVES:
         return fmaf(-(float)(s->sub_min[0] * a->sum16[0] + s->sub_min[1] * a->sum16[1]), s->min * a->d, acc);
     }

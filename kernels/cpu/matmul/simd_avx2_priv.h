@@ -2,42 +2,126 @@
 #ifndef HALO_CPU_SIMD_AVX2_PRIV_H
 #define HALO_CPU_SIMD_AVX2_PRIV_H
 
-#define HALO_LANES      8
+#define HALO_LANES 8
 #define HALO_SIMD(name) name##_avx2
 
 typedef __m256i halo_vint;
 typedef __m256 halo_vfloat;
 
-HALO_INLINE halo_vint v_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
-HALO_INLINE halo_vint v_zero(void) { return _mm256_setzero_si256(); }
-HALO_INLINE halo_vint v_set8(int x) { return _mm256_set1_epi8((char)x); }
-HALO_INLINE halo_vint v_set32(int32_t x) { return _mm256_set1_epi32(x); }
-HALO_INLINE halo_vint v_and(halo_vint a, halo_vint b) { return _mm256_and_si256(a, b); }
-HALO_INLINE halo_vint v_or(halo_vint a, halo_vint b) { return _mm256_or_si256(a, b); }
-HALO_INLINE halo_vint v_add32(halo_vint a, halo_vint b) { return _mm256_add_epi32(a, b); }
-HALO_INLINE halo_vint v_sub32(halo_vint a, halo_vint b) { return _mm256_sub_epi32(a, b); }
-HALO_INLINE halo_vint v_srl16(halo_vint a, unsigned n) { return _mm256_srl_epi16(a, _mm_cvtsi32_si128((int)n)); }
-HALO_INLINE halo_vint v_sll16(halo_vint a, unsigned n) { return _mm256_sll_epi16(a, _mm_cvtsi32_si128((int)n)); }
-HALO_INLINE halo_vint v_srl32(halo_vint a, unsigned n) { return _mm256_srl_epi32(a, _mm_cvtsi32_si128((int)n)); }
-HALO_INLINE halo_vint v_sll32(halo_vint a, unsigned n) { return _mm256_sll_epi32(a, _mm_cvtsi32_si128((int)n)); }
-HALO_INLINE halo_vint v_sra32(halo_vint a, unsigned n) { return _mm256_sra_epi32(a, _mm_cvtsi32_si128((int)n)); }
+HALO_INLINE halo_vint v_load(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+HALO_INLINE halo_vint v_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+HALO_INLINE halo_vint v_set8(int x)
+{
+    return _mm256_set1_epi8((char)x);
+}
+HALO_INLINE halo_vint v_set32(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+HALO_INLINE halo_vint v_and(halo_vint a, halo_vint b)
+{
+    return _mm256_and_si256(a, b);
+}
+HALO_INLINE halo_vint v_or(halo_vint a, halo_vint b)
+{
+    return _mm256_or_si256(a, b);
+}
+HALO_INLINE halo_vint v_add32(halo_vint a, halo_vint b)
+{
+    return _mm256_add_epi32(a, b);
+}
+HALO_INLINE halo_vint v_sub32(halo_vint a, halo_vint b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+HALO_INLINE halo_vint v_srl16(halo_vint a, unsigned n)
+{
+    return _mm256_srl_epi16(a, _mm_cvtsi32_si128((int)n));
+}
+HALO_INLINE halo_vint v_sll16(halo_vint a, unsigned n)
+{
+    return _mm256_sll_epi16(a, _mm_cvtsi32_si128((int)n));
+}
+HALO_INLINE halo_vint v_srl32(halo_vint a, unsigned n)
+{
+    return _mm256_srl_epi32(a, _mm_cvtsi32_si128((int)n));
+}
+HALO_INLINE halo_vint v_sll32(halo_vint a, unsigned n)
+{
+    return _mm256_sll_epi32(a, _mm_cvtsi32_si128((int)n));
+}
+HALO_INLINE halo_vint v_sra32(halo_vint a, unsigned n)
+{
+    return _mm256_sra_epi32(a, _mm_cvtsi32_si128((int)n));
+}
 /* Sums of products of neighbouring 16-bit numbers. */
-HALO_INLINE halo_vint v_madd16(halo_vint a, halo_vint b) { return _mm256_madd_epi16(a, b); }
-HALO_INLINE halo_vint v_u8(const void *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)); }
-HALO_INLINE halo_vint v_u16(const void *p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)); }
+HALO_INLINE halo_vint v_madd16(halo_vint a, halo_vint b)
+{
+    return _mm256_madd_epi16(a, b);
+}
+HALO_INLINE halo_vint v_u8(const void *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+HALO_INLINE halo_vint v_u16(const void *p)
+{
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+}
 
-HALO_INLINE halo_vfloat v_fload(const float *p) { return _mm256_loadu_ps(p); }
-HALO_INLINE void v_fstore(float *p, halo_vfloat x) { _mm256_storeu_ps(p, x); }
-HALO_INLINE halo_vfloat v_fzero(void) { return _mm256_setzero_ps(); }
-HALO_INLINE halo_vfloat v_fset(float x) { return _mm256_set1_ps(x); }
-HALO_INLINE halo_vfloat v_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
-HALO_INLINE halo_vfloat v_float(halo_vint x) { return _mm256_cvtepi32_ps(x); }
-HALO_INLINE halo_vfloat v_from_bits(halo_vint x) { return _mm256_castsi256_ps(x); }
-HALO_INLINE halo_vfloat v_fadd(halo_vfloat a, halo_vfloat b) { return _mm256_add_ps(a, b); }
-HALO_INLINE halo_vfloat v_fneg(halo_vfloat a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
-HALO_INLINE halo_vfloat v_fmul(halo_vfloat a, halo_vfloat b) { return _mm256_mul_ps(a, b); }
-HALO_INLINE halo_vfloat v_fma(halo_vfloat a, halo_vfloat b, halo_vfloat c) { return _mm256_fmadd_ps(a, b, c); }
-HALO_INLINE halo_vfloat v_fnma(halo_vfloat a, halo_vfloat b, halo_vfloat c) { return _mm256_fnmadd_ps(a, b, c); }
+HALO_INLINE halo_vfloat v_fload(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+HALO_INLINE void v_fstore(float *p, halo_vfloat x)
+{
+    _mm256_storeu_ps(p, x);
+}
+HALO_INLINE halo_vfloat v_fzero(void)
+{
+    return _mm256_setzero_ps();
+}
+HALO_INLINE halo_vfloat v_fset(float x)
+{
+    return _mm256_set1_ps(x);
+}
+HALO_INLINE halo_vfloat v_f16(const void *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+HALO_INLINE halo_vfloat v_float(halo_vint x)
+{
+    return _mm256_cvtepi32_ps(x);
+}
+HALO_INLINE halo_vfloat v_from_bits(halo_vint x)
+{
+    return _mm256_castsi256_ps(x);
+}
+HALO_INLINE halo_vfloat v_fadd(halo_vfloat a, halo_vfloat b)
+{
+    return _mm256_add_ps(a, b);
+}
+HALO_INLINE halo_vfloat v_fneg(halo_vfloat a)
+{
+    return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f));
+}
+HALO_INLINE halo_vfloat v_fmul(halo_vfloat a, halo_vfloat b)
+{
+    return _mm256_mul_ps(a, b);
+}
+HALO_INLINE halo_vfloat v_fma(halo_vfloat a, halo_vfloat b, halo_vfloat c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+HALO_INLINE halo_vfloat v_fnma(halo_vfloat a, halo_vfloat b, halo_vfloat c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+}
 
 /* table[x] for every byte x < 16. */
 HALO_INLINE halo_vint v_lookup(const int8_t table[16], halo_vint x)

@@ -2,10 +2,10 @@
  *
  * Plain C, written apart from dequant.c so that the two check each other.
  */
-#include "slab_priv.h"
-#include "float_priv.h"
-
 #include <assert.h>
+
+#include "float_priv.h"
+#include "slab_priv.h"
 
 static const int8_t iq4_nl_values[16] = HALO_IQ4_NL_VALUES;
 static const int8_t mxfp4_values2[16] = HALO_MXFP4_VALUES2;
@@ -176,9 +176,7 @@ void halo_slab_expand(enum halo_type type, const void *block, struct halo_slab *
 {
     switch (type) {
 #define X(ID, id)                                                                                                      \
-    case HALO_TYPE_##ID:                                                                                               \
-        expand_##id(block, ret_slabs);                                                                                 \
-        return;
+    case HALO_TYPE_##ID: expand_##id(block, ret_slabs); return;
         X(Q4_0, q4_0)
         X(Q4_1, q4_1)
         X(Q5_0, q5_0)
@@ -193,7 +191,6 @@ void halo_slab_expand(enum halo_type type, const void *block, struct halo_slab *
         X(Q6_K, q6_k)
         X(IQ4_XS, iq4_xs)
 #undef X
-    default:
-        assert(!"a quantized type");
+    default: assert(!"a quantized type");
     }
 }

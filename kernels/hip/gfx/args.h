@@ -27,10 +27,10 @@ struct halo_embed_args {
  * Grid (rows). n_cols % 32 == 0 when act is wanted. */
 struct halo_rmsnorm_args {
     float *x;
-    const float *add;    /* or NULL */
+    const float *add; /* or NULL */
     const float *weight;
-    float *out;          /* or NULL */
-    void *act;           /* or NULL */
+    float *out; /* or NULL */
+    void *act;  /* or NULL */
     uint32_t n_cols;
     float eps;
 };
@@ -49,7 +49,7 @@ struct halo_quantize_args {
 struct halo_half_args {
     const float *x;
     uint16_t *half;
-    float *scale; /* [rows] */
+    float *scale;            /* [rows] */
     uint32_t n_cols, strips; /* strips: in their order */
 };
 
@@ -88,7 +88,7 @@ struct halo_strip_args {
     struct halo_matrix_arg matrix[3];
     const uint16_t *half; /* of half_rows, of quantized types in the order of strips */
     const float *scale;
-    const uint32_t *row_index; /* as gemv's */
+    const uint32_t *row_index;                     /* as gemv's */
     uint32_t n_matrices, n_cols, n_rows, x_stride; /* x_stride: halves */
 };
 
@@ -173,7 +173,9 @@ struct halo_attend_args {
 /* prefill_<kv type>_d<dim>: causal attention of runs of rows of one sequence with ascending, consecutive positions, on
  * chips with matrix units. A tile is up to HALO_PREFILL_ROWS such rows. Grid (n_tiles, n_head, d128: 1, d256: 2). */
 #define HALO_PREFILL_ROWS 64
-struct halo_prefill_tile { uint32_t first_row, n_rows; };
+struct halo_prefill_tile {
+    uint32_t first_row, n_rows;
+};
 struct halo_prefill_args {
     struct halo_kv_arg kv;
     const struct halo_prefill_tile *tile; /* n_rows == 0: nothing to do */
@@ -209,9 +211,9 @@ struct halo_moe_route_args {
 };
 
 struct halo_expert_arg {
-    const void *weight;    /* expert e at weight + e * expert_bytes */
+    const void *weight; /* expert e at weight + e * expert_bytes */
     uint64_t expert_bytes;
-    float *out;            /* [row][n_used][n_rows] */
+    float *out; /* [row][n_used][n_rows] */
     uint32_t n_rows;
 };
 
@@ -226,17 +228,19 @@ struct halo_expert_arg {
     (HALO_GEMV_WAVES * (HALO_MOE_SHORT(plain, n_cols) ? HALO_MOE_SHORT_ROWS : HALO_GEMV_WAVE_ROWS(plain, 1)))
 struct halo_moe_gemv_args {
     struct halo_expert_arg matrix[2]; /* the second may have no rows */
-    const void *x;       /* like gemv's; a row for each slot (per_slot) or for each row of the batch */
-    const float *choice; /* [row][2 * n_used] */
+    const void *x;                    /* like gemv's; a row for each slot (per_slot) or for each row of the batch */
+    const float *choice;              /* [row][2 * n_used] */
     uint32_t n_cols, n_used, per_slot, n_slot_blocks, n_blocks, n_grid;
 };
 
 /* moe_group: sorts the slots by expert and cuts each expert's into tiles. Grid (1). */
 #define HALO_MOE_TILE 32
-struct halo_moe_tile { uint32_t expert, first, n_slots; }; /* first: index into slot[] */
+struct halo_moe_tile {
+    uint32_t expert, first, n_slots;
+}; /* first: index into slot[] */
 struct halo_moe_group_args {
     const float *choice;
-    uint32_t *slot;             /* [n_slots] slots in the order of their experts */
+    uint32_t *slot; /* [n_slots] slots in the order of their experts */
     /* [n_slots / HALO_MOE_TILE + min(n_expert, n_slots)], the rest filled with n_slots = 0 */
     struct halo_moe_tile *tile;
     uint32_t n_slots, n_used, n_expert, n_tiles; /* n_tiles: of the array */

@@ -18,8 +18,7 @@
 #include "kv_store.h"
 
 /* The wave's part of the scores. */
-template <uint32_t TYPE, int G, int D>
-HALO_DEVICE void scores(const attend_part<TYPE, D> &part, attend_lds<G, D> &lds)
+template <uint32_t TYPE, int G, int D> HALO_DEVICE void scores(const attend_part<TYPE, D> &part, attend_lds<G, D> &lds)
 {
     constexpr uint32_t CHUNK = kv_chunk<TYPE>;
     float s[G];

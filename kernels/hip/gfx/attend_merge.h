@@ -59,8 +59,7 @@ HALO_DEVICE void merge_weights(uint32_t n_splits, const float *partial, uint32_t
     halo_wave_barrier();
 }
 
-template <int G, int D>
-HALO_DEVICE void merge(const halo_attend_args &a, const attend_job &job, attend_lds<G, D> &lds)
+template <int G, int D> HALO_DEVICE void merge(const halo_attend_args &a, const attend_job &job, attend_lds<G, D> &lds)
 {
     constexpr uint32_t AHEAD = 8;
     const uint32_t dim = a.kv.head_dim_v, stride = HALO_PARTIAL_STRIDE(dim);

@@ -31,7 +31,10 @@ HALO_DEVICE uint32_t gemm_pair(float low, float high)
 template <uint32_t TYPE> struct gemm_weight {
     typedef halo_type_code<TYPE> code;
     typedef typename code::raw raw;
-    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u) { return code::load(row, at, u); }
+    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
+    {
+        return code::load(row, at, u);
+    }
     HALO_DEVICE void store(const raw &r, uint32_t u, uint16_t *to)
     {
         halo_unit w;
@@ -50,7 +53,9 @@ template <uint32_t TYPE> struct gemm_plain {
     typedef gemv_plain_code<TYPE> code;
     static constexpr uint32_t N = GEMM_SLAB / code::CHUNK;
     static constexpr float FACTOR = 1;
-    struct raw { halo_u4 e[N]; };
+    struct raw {
+        halo_u4 e[N];
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &, uint32_t u)
     {
         raw r;
@@ -71,9 +76,12 @@ template <uint32_t TYPE> struct gemm_plain {
         }
     }
 };
-template <> struct gemm_weight<HALO_TYPE_F32> : gemm_plain<HALO_TYPE_F32> {};
-template <> struct gemm_weight<HALO_TYPE_F16> : gemm_plain<HALO_TYPE_F16> {};
-template <> struct gemm_weight<HALO_TYPE_BF16> : gemm_plain<HALO_TYPE_BF16> {};
+template <> struct gemm_weight<HALO_TYPE_F32> : gemm_plain<HALO_TYPE_F32> {
+};
+template <> struct gemm_weight<HALO_TYPE_F16> : gemm_plain<HALO_TYPE_F16> {
+};
+template <> struct gemm_weight<HALO_TYPE_BF16> : gemm_plain<HALO_TYPE_BF16> {
+};
 
 /* Which rows of x and of out the block has: rows in order, or slots that a list names. */
 struct gemm_job {
@@ -211,9 +219,19 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm(const gemm_job &jo
 template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gemm_args &a, gemm_lds<ROWS> &lds)
 {
     const uint32_t first = halo_block_x() * ROWS;
-    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight), a.matrix.bias, a.matrix.out, a.half, a.scale,
-                          nullptr, 1, first, a.n_rows - first, halo_block_y() * HALO_GEMM_COLS, a.matrix.n_rows,
-                          a.n_cols, a.matrix.out_stride};
+    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight),
+                          a.matrix.bias,
+                          a.matrix.out,
+                          a.half,
+                          a.scale,
+                          nullptr,
+                          1,
+                          first,
+                          a.n_rows - first,
+                          halo_block_y() * HALO_GEMM_COLS,
+                          a.matrix.n_rows,
+                          a.n_cols,
+                          a.matrix.out_stride};
     gemm<TYPE, ROWS>(job, lds);
 }
 
@@ -222,9 +240,19 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args 
     const halo_moe_tile tile = a.tile[halo_block_x()];
     if (tile.n_slots == 0)
         return;
-    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight) + tile.expert * a.matrix.expert_bytes, nullptr,
-                          a.matrix.out, a.half, a.scale, a.slot + tile.first, a.per_slot ? 1 : a.n_used, 0,
-                          tile.n_slots, halo_block_y() * HALO_GEMM_COLS, a.matrix.n_rows, a.n_cols, a.matrix.n_rows};
+    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight) + tile.expert * a.matrix.expert_bytes,
+                          nullptr,
+                          a.matrix.out,
+                          a.half,
+                          a.scale,
+                          a.slot + tile.first,
+                          a.per_slot ? 1 : a.n_used,
+                          0,
+                          tile.n_slots,
+                          halo_block_y() * HALO_GEMM_COLS,
+                          a.matrix.n_rows,
+                          a.n_cols,
+                          a.matrix.n_rows};
     gemm<TYPE, HALO_MOE_TILE>(job, lds);
 }
 

@@ -63,8 +63,13 @@ template <uint32_t TYPE, int N> struct gemv_rows {
     static constexpr int R = gemv_wave_rows<TYPE, N>;
     static constexpr bool AHEAD = N <= 2; /* with more rows of x, registers are worth more than loads under way */
     typedef halo_type_code<TYPE> code;
-    struct turn { typename code::raw raw[R]; };
-    HALO_DEVICE uint32_t x_stride(uint32_t n_cols) { return halo_hip_act_bytes(n_cols); }
+    struct turn {
+        typename code::raw raw[R];
+    };
+    HALO_DEVICE uint32_t x_stride(uint32_t n_cols)
+    {
+        return halo_hip_act_bytes(n_cols);
+    }
     HALO_DEVICE void load(const gemv_job &job, const halo_row_layout &at, uint32_t u, turn *ret)
     {
         for (int r = 0; r < R; r++)
@@ -102,7 +107,9 @@ HALO_DEVICE void gemv_plain(const gemv_job &job, float acc[gemv_wave_rows<TYPE, 
     constexpr int R = gemv_wave_rows<TYPE, N>;
     constexpr uint32_t STEPS = N <= 2 ? 2 : 1, LAST = 32 * (STEPS - 1), NEXT = 32 * STEPS;
     typedef gemv_plain_code<TYPE> code;
-    struct turn { halo_u4 w[STEPS][R]; };
+    struct turn {
+        halo_u4 w[STEPS][R];
+    };
     const uint32_t n = job.n_cols / code::CHUNK, lane = halo_lane();
     uint32_t c = lane;
     turn now = {};
@@ -143,7 +150,10 @@ HALO_DEVICE void gemv_plain(const gemv_job &job, float acc[gemv_wave_rows<TYPE, 
 }
 
 template <uint32_t TYPE, int N> struct gemv_plain_rows {
-    HALO_DEVICE uint32_t x_stride(uint32_t n_cols) { return n_cols * 4; }
+    HALO_DEVICE uint32_t x_stride(uint32_t n_cols)
+    {
+        return n_cols * 4;
+    }
     HALO_DEVICE void run(const gemv_job &job, float acc[gemv_wave_rows<TYPE, N>][N])
     {
         if (job.n_cols % 4 == 0)
@@ -152,9 +162,12 @@ template <uint32_t TYPE, int N> struct gemv_plain_rows {
             gemv_plain<TYPE, N, false>(job, acc);
     }
 };
-template <int N> struct gemv_rows<HALO_TYPE_F32, N> : gemv_plain_rows<HALO_TYPE_F32, N> {};
-template <int N> struct gemv_rows<HALO_TYPE_F16, N> : gemv_plain_rows<HALO_TYPE_F16, N> {};
-template <int N> struct gemv_rows<HALO_TYPE_BF16, N> : gemv_plain_rows<HALO_TYPE_BF16, N> {};
+template <int N> struct gemv_rows<HALO_TYPE_F32, N> : gemv_plain_rows<HALO_TYPE_F32, N> {
+};
+template <int N> struct gemv_rows<HALO_TYPE_F16, N> : gemv_plain_rows<HALO_TYPE_F16, N> {
+};
+template <int N> struct gemv_rows<HALO_TYPE_BF16, N> : gemv_plain_rows<HALO_TYPE_BF16, N> {
+};
 
 /* The matrix and first row of this block; false when the wave has no row. */
 template <int R, typename MATRIX>
@@ -181,9 +194,14 @@ template <uint32_t TYPE, int N> HALO_DEVICE void gemv(const halo_gemv_args &a)
         return;
     const halo_matrix_arg matrix = m == 0 ? a.matrix[0] : m == 1 ? a.matrix[1] : a.matrix[2];
     const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride;
-    gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + (uint64_t)row * stride, stride,
-                    matrix.n_rows - 1 - row, static_cast<const uint8_t *>(a.x), a.row_index, rows::x_stride(a.n_cols),
-                    a.n_cols, a.n_rows};
+    gemv_job job = {static_cast<const uint8_t *>(matrix.weight) + (uint64_t)row * stride,
+                    stride,
+                    matrix.n_rows - 1 - row,
+                    static_cast<const uint8_t *>(a.x),
+                    a.row_index,
+                    rows::x_stride(a.n_cols),
+                    a.n_cols,
+                    a.n_rows};
 #pragma unroll 1
     for (uint32_t first = 0; first < N && first < a.n_rows; first += P) {
         float acc[R][P] = {};
@@ -251,9 +269,18 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
     {                                                                                                                  \
         gemv_one<HALO_TYPE_##TYPE>(a);                                                                                 \
     }                                                                                                                  \
-    HALO_KERNEL_EARLY(gemv_##type##_x2, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 2>(a); }                         \
-    HALO_KERNEL_EARLY(gemv_##type##_x4, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 4>(a); }                         \
-    HALO_KERNEL_EARLY(gemv_##type##_x8, halo_gemv_args, 256) { gemv<HALO_TYPE_##TYPE, 8>(a); }                         \
+    HALO_KERNEL_EARLY(gemv_##type##_x2, halo_gemv_args, 256)                                                           \
+    {                                                                                                                  \
+        gemv<HALO_TYPE_##TYPE, 2>(a);                                                                                  \
+    }                                                                                                                  \
+    HALO_KERNEL_EARLY(gemv_##type##_x4, halo_gemv_args, 256)                                                           \
+    {                                                                                                                  \
+        gemv<HALO_TYPE_##TYPE, 4>(a);                                                                                  \
+    }                                                                                                                  \
+    HALO_KERNEL_EARLY(gemv_##type##_x8, halo_gemv_args, 256)                                                           \
+    {                                                                                                                  \
+        gemv<HALO_TYPE_##TYPE, 8>(a);                                                                                  \
+    }                                                                                                                  \
     HALO_KERNEL_RESIDENT(moe_gemv_##type, halo_moe_gemv_args, 256, walk_resident<HALO_TYPE_##TYPE>)                    \
     {                                                                                                                  \
         moe_gemv<HALO_TYPE_##TYPE>(a);                                                                                 \

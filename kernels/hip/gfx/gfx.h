@@ -61,10 +61,18 @@
 #include <kernels/quant.h>
 
 /* 16 bytes that are loaded and stored together. */
-struct alignas(16) halo_u4 { uint32_t e[4]; };
-struct alignas(8) halo_u2 { uint32_t e[2]; };
-struct alignas(16) halo_f4 { float e[4]; };
-struct alignas(8) halo_f2 { float e[2]; };
+struct alignas(16) halo_u4 {
+    uint32_t e[4];
+};
+struct alignas(8) halo_u2 {
+    uint32_t e[2];
+};
+struct alignas(16) halo_f4 {
+    float e[4];
+};
+struct alignas(8) halo_f2 {
+    float e[2];
+};
 
 template <typename T> HALO_DEVICE T halo_load(const void *p, uint32_t index = 0)
 {
@@ -132,8 +140,14 @@ template <bool MOST> HALO_DEVICE uint32_t halo_wave_extreme(uint32_t v)
     v = halo_better_of<MOST, 2>(v);
     return halo_better_of<MOST, 1>(v);
 }
-HALO_DEVICE uint32_t halo_wave_most(uint32_t v) { return halo_wave_extreme<true>(v); }
-HALO_DEVICE uint32_t halo_wave_least(uint32_t v) { return halo_wave_extreme<false>(v); }
+HALO_DEVICE uint32_t halo_wave_most(uint32_t v)
+{
+    return halo_wave_extreme<true>(v);
+}
+HALO_DEVICE uint32_t halo_wave_least(uint32_t v)
+{
+    return halo_wave_extreme<false>(v);
+}
 #endif
 
 /* Sum and maximum over a block of 256; part[8] in LDS, which is free again after the next barrier. */

@@ -22,15 +22,35 @@
 #define HALO_GFX103 1
 #endif
 
-HALO_DEVICE uint32_t halo_tid(void) { return __builtin_amdgcn_workitem_id_x(); }
-HALO_DEVICE uint32_t halo_lane(void) { return __builtin_amdgcn_workitem_id_x() & 31; }
+HALO_DEVICE uint32_t halo_tid(void)
+{
+    return __builtin_amdgcn_workitem_id_x();
+}
+HALO_DEVICE uint32_t halo_lane(void)
+{
+    return __builtin_amdgcn_workitem_id_x() & 31;
+}
 /* The same in all lanes of a wave, and told to the compiler, so that it addresses by scalars. */
-HALO_DEVICE uint32_t halo_wave(void) { return __builtin_amdgcn_readfirstlane(__builtin_amdgcn_workitem_id_x() >> 5); }
-HALO_DEVICE uint32_t halo_block_x(void) { return __builtin_amdgcn_workgroup_id_x(); }
-HALO_DEVICE uint32_t halo_block_y(void) { return __builtin_amdgcn_workgroup_id_y(); }
-HALO_DEVICE uint32_t halo_block_z(void) { return __builtin_amdgcn_workgroup_id_z(); }
+HALO_DEVICE uint32_t halo_wave(void)
+{
+    return __builtin_amdgcn_readfirstlane(__builtin_amdgcn_workitem_id_x() >> 5);
+}
+HALO_DEVICE uint32_t halo_block_x(void)
+{
+    return __builtin_amdgcn_workgroup_id_x();
+}
+HALO_DEVICE uint32_t halo_block_y(void)
+{
+    return __builtin_amdgcn_workgroup_id_y();
+}
+HALO_DEVICE uint32_t halo_block_z(void)
+{
+    return __builtin_amdgcn_workgroup_id_z();
+}
 
-HALO_DEVICE void halo_inputs_ready(void) {} /* a launch begins when the one before has ended */
+HALO_DEVICE void halo_inputs_ready(void)
+{
+} /* a launch begins when the one before has ended */
 
 HALO_DEVICE void halo_barrier(void)
 {
@@ -39,7 +59,10 @@ HALO_DEVICE void halo_barrier(void)
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
-HALO_DEVICE void halo_fence(void) { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); }
+HALO_DEVICE void halo_fence(void)
+{
+    __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent");
+}
 HALO_DEVICE uint32_t halo_count(uint32_t *p)
 {
     return __hip_atomic_fetch_add(p, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
@@ -53,9 +76,15 @@ HALO_DEVICE void halo_wave_barrier(void)
 }
 
 /* Byte i of the result is byte sel[i] (0 .. 7) of hi:lo. */
-HALO_DEVICE uint32_t halo_permute(uint32_t hi, uint32_t lo, uint32_t sel) { return __builtin_amdgcn_perm(hi, lo, sel); }
+HALO_DEVICE uint32_t halo_permute(uint32_t hi, uint32_t lo, uint32_t sel)
+{
+    return __builtin_amdgcn_perm(hi, lo, sel);
+}
 
-HALO_DEVICE int halo_shuffle(int v, uint32_t lane) { return __builtin_amdgcn_ds_bpermute((int)(lane << 2), v); }
+HALO_DEVICE int halo_shuffle(int v, uint32_t lane)
+{
+    return __builtin_amdgcn_ds_bpermute((int)(lane << 2), v);
+}
 HALO_DEVICE float halo_shuffle(float v, uint32_t lane)
 {
     return __builtin_bit_cast(float, halo_shuffle(__builtin_bit_cast(int, v), lane));
@@ -80,12 +109,24 @@ template <int M> HALO_DEVICE float halo_xor(float v)
 }
 
 #if HALO_GFX11 || HALO_GFX12
-HALO_DEVICE int halo_dot4(int a, int b, int c) { return __builtin_amdgcn_sudot4(true, a, true, b, c, false); }
-HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return __builtin_amdgcn_sudot4(false, a, true, b, c, false); }
+HALO_DEVICE int halo_dot4(int a, int b, int c)
+{
+    return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
+}
+HALO_DEVICE int halo_dot4_u(int a, int b, int c)
+{
+    return __builtin_amdgcn_sudot4(false, a, true, b, c, false);
+}
 #elif HALO_GFX103
 /* No mixed signs here. The unsigned operand of all callers is below 128, which reads the same either way. */
-HALO_DEVICE int halo_dot4(int a, int b, int c) { return __builtin_amdgcn_sdot4(a, b, c, false); }
-HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return __builtin_amdgcn_sdot4(a, b, c, false); }
+HALO_DEVICE int halo_dot4(int a, int b, int c)
+{
+    return __builtin_amdgcn_sdot4(a, b, c, false);
+}
+HALO_DEVICE int halo_dot4_u(int a, int b, int c)
+{
+    return __builtin_amdgcn_sdot4(a, b, c, false);
+}
 #else
 #define HALO_NO_DOT4 1
 HALO_DEVICE int halo_dot4(int a, int b, int c)
@@ -94,21 +135,54 @@ HALO_DEVICE int halo_dot4(int a, int b, int c)
         c += (int)(int8_t)(a >> i) * (int)(int8_t)(b >> i);
     return c;
 }
-HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return halo_dot4(a, b, c); }
+HALO_DEVICE int halo_dot4_u(int a, int b, int c)
+{
+    return halo_dot4(a, b, c);
+}
 #endif
 
 /* The scheduler moves nothing across: keeps registers from being taken early. */
-HALO_DEVICE void halo_schedule_here(void) { __builtin_amdgcn_sched_barrier(0); }
+HALO_DEVICE void halo_schedule_here(void)
+{
+    __builtin_amdgcn_sched_barrier(0);
+}
 
-HALO_DEVICE float halo_half_float(uint16_t h) { return (float)__builtin_bit_cast(_Float16, h); }
-HALO_DEVICE uint16_t halo_float_half(float f) { return __builtin_bit_cast(uint16_t, (_Float16)f); }
-HALO_DEVICE float halo_exp2(float x) { return __builtin_amdgcn_exp2f(x); }
-HALO_DEVICE float halo_rcp(float x) { return __builtin_amdgcn_rcpf(x); }
-HALO_DEVICE float halo_rsqrt(float x) { return __builtin_amdgcn_rsqf(x); }
-HALO_DEVICE float halo_fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
-HALO_DEVICE float halo_rint(float x) { return __builtin_rintf(x); }
-HALO_DEVICE float halo_max(float x, float y) { return __builtin_fmaxf(x, y); }
-HALO_DEVICE float halo_abs(float x) { return __builtin_fabsf(x); }
+HALO_DEVICE float halo_half_float(uint16_t h)
+{
+    return (float)__builtin_bit_cast(_Float16, h);
+}
+HALO_DEVICE uint16_t halo_float_half(float f)
+{
+    return __builtin_bit_cast(uint16_t, (_Float16)f);
+}
+HALO_DEVICE float halo_exp2(float x)
+{
+    return __builtin_amdgcn_exp2f(x);
+}
+HALO_DEVICE float halo_rcp(float x)
+{
+    return __builtin_amdgcn_rcpf(x);
+}
+HALO_DEVICE float halo_rsqrt(float x)
+{
+    return __builtin_amdgcn_rsqf(x);
+}
+HALO_DEVICE float halo_fma(float x, float y, float z)
+{
+    return __builtin_fmaf(x, y, z);
+}
+HALO_DEVICE float halo_rint(float x)
+{
+    return __builtin_rintf(x);
+}
+HALO_DEVICE float halo_max(float x, float y)
+{
+    return __builtin_fmaxf(x, y);
+}
+HALO_DEVICE float halo_abs(float x)
+{
+    return __builtin_fabsf(x);
+}
 
 typedef _Float16 halo_half2 __attribute__((ext_vector_type(2)));
 HALO_DEVICE uint32_t halo_pair_add(uint32_t a, uint32_t b)
@@ -117,9 +191,9 @@ HALO_DEVICE uint32_t halo_pair_add(uint32_t a, uint32_t b)
 }
 HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
 {
-    return __builtin_bit_cast(
-        uint32_t, __builtin_elementwise_fma(__builtin_bit_cast(halo_half2, a), __builtin_bit_cast(halo_half2, b),
-                                            __builtin_bit_cast(halo_half2, c)));
+    return __builtin_bit_cast(uint32_t, __builtin_elementwise_fma(__builtin_bit_cast(halo_half2, a),
+                                                                  __builtin_bit_cast(halo_half2, b),
+                                                                  __builtin_bit_cast(halo_half2, c)));
 }
 
 typedef _Float16 halo_mma_16 __attribute__((ext_vector_type(16)));
@@ -138,13 +212,21 @@ HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
 {
     return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, c);
 }
-HALO_DEVICE uint32_t halo_mma_row(int i) { return (uint32_t)i + (halo_lane() >> 4) * 8; }
+HALO_DEVICE uint32_t halo_mma_row(int i)
+{
+    return (uint32_t)i + (halo_lane() >> 4) * 8;
+}
 #else
 /* RDNA3: lane l holds row l % 16, k = 0 .. 15 (lanes 16 .. 31 repeat lanes 0 .. 15); sums: row 2 i + l / 16, column l %
  * 16. */
-HALO_DEVICE uint32_t halo_mma_row(int i) { return 2 * (uint32_t)i + (halo_lane() >> 4); }
+HALO_DEVICE uint32_t halo_mma_row(int i)
+{
+    return 2 * (uint32_t)i + (halo_lane() >> 4);
+}
 #if HALO_GFX11
-struct halo_frag { halo_mma_8 half[2]; };
+struct halo_frag {
+    halo_mma_8 half[2];
+};
 HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
 {
     const halo_mma_8 *row = reinterpret_cast<const halo_mma_8 *>(tile + (halo_lane() & 15) * pitch);
@@ -173,7 +255,10 @@ HALO_DEVICE float halo_dot2(uint32_t x, uint32_t y, float c)
 }
 #endif
 #endif
-HALO_DEVICE uint32_t halo_mma_col(int) { return halo_lane() & 15; }
+HALO_DEVICE uint32_t halo_mma_col(int)
+{
+    return halo_lane() & 15;
+}
 
 #if !defined(HALO_NO_MATRIX)
 /* Strips: A is the weights, B is x, with the layouts above. */
@@ -184,11 +269,26 @@ HALO_DEVICE uint32_t halo_mma_col(int) { return halo_lane() & 15; }
 #else
 #define HALO_STRIP_PARTS 1
 #endif
-HALO_DEVICE uint32_t halo_strip_row(int) { return halo_lane() & 15; }
-HALO_DEVICE uint32_t halo_strip_x_row(void) { return halo_lane() & 15; }
-HALO_DEVICE uint32_t halo_strip_part(void) { return HALO_STRIP_PARTS == 2 ? halo_lane() >> 4 : 0; }
-HALO_DEVICE uint32_t halo_strip_sum_row(int i) { return halo_mma_row(i); }
-HALO_DEVICE uint32_t halo_strip_sum_x(int) { return halo_lane() & 15; }
+HALO_DEVICE uint32_t halo_strip_row(int)
+{
+    return halo_lane() & 15;
+}
+HALO_DEVICE uint32_t halo_strip_x_row(void)
+{
+    return halo_lane() & 15;
+}
+HALO_DEVICE uint32_t halo_strip_part(void)
+{
+    return HALO_STRIP_PARTS == 2 ? halo_lane() >> 4 : 0;
+}
+HALO_DEVICE uint32_t halo_strip_sum_row(int i)
+{
+    return halo_mma_row(i);
+}
+HALO_DEVICE uint32_t halo_strip_sum_x(int)
+{
+    return halo_lane() & 15;
+}
 typedef uint32_t halo_words_4 __attribute__((ext_vector_type(4)));
 HALO_DEVICE halo_mma_8 halo_strip_8(const uint32_t *v)
 {

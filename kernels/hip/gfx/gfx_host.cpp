@@ -51,7 +51,8 @@ void __tsan_release(void *at);
 #error "the switch of stacks is written for x86-64"
 #endif
 
-namespace {
+namespace
+{
 
 constexpr uint32_t MAX_THREADS = 1024, WAVE = 32, MAX_WAVES = MAX_THREADS / WAVE;
 constexpr uint32_t LDS_BYTES = 65536;
@@ -140,7 +141,10 @@ launch::~launch()
 
 struct owner { /* frees a thread's launch when the thread ends */
     launch *l = nullptr;
-    ~owner() { delete l; }
+    ~owner()
+    {
+        delete l;
+    }
 };
 thread_local owner owned;
 
@@ -168,7 +172,8 @@ __asm__(".text\n"
         " ret\n"
         ".size halo_host_swap, .-halo_host_swap\n");
 
-namespace {
+namespace
+{
 
 HALO_NO_TSAN void swap(fiber *from, fiber *to, bool last)
 {

@@ -26,14 +26,21 @@
 #define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL(name, type, threads)                                                                               \
     static void name(type a);                                                                                          \
-    static void name##_entry(void **args) { name(*static_cast<type *>(args[0])); }                                     \
+    static void name##_entry(void **args)                                                                              \
+    {                                                                                                                  \
+        name(*static_cast<type *>(args[0]));                                                                           \
+    }                                                                                                                  \
     static halo_host_kernel name##_kernel = {#name, name##_entry, threads, sizeof(type), nullptr};                     \
     [[maybe_unused]] static const bool name##_registered = halo_host_register(&name##_kernel);                         \
     static void name(type a)
 
-HALO_DEVICE void halo_inputs_ready(void) {} /* launches run one after the other */
+HALO_DEVICE void halo_inputs_ready(void)
+{
+} /* launches run one after the other */
 
-struct halo_host_where { uint32_t tid, lane, wave, block[3]; };
+struct halo_host_where {
+    uint32_t tid, lane, wave, block[3];
+};
 
 bool halo_host_register(halo_host_kernel *kernel);
 const halo_host_where &halo_host_here(void);
@@ -41,19 +48,48 @@ void *halo_host_lds(uint32_t n_bytes);
 void halo_host_barrier(void);
 int halo_host_exchange(int value, uint32_t lane); /* of an exited lane: 0x7fc0dead, a NaN */
 
-HALO_DEVICE uint32_t halo_tid(void) { return halo_host_here().tid; }
-HALO_DEVICE uint32_t halo_lane(void) { return halo_host_here().lane; }
-HALO_DEVICE uint32_t halo_wave(void) { return halo_host_here().wave; }
-HALO_DEVICE uint32_t halo_block_x(void) { return halo_host_here().block[0]; }
-HALO_DEVICE uint32_t halo_block_y(void) { return halo_host_here().block[1]; }
-HALO_DEVICE uint32_t halo_block_z(void) { return halo_host_here().block[2]; }
-HALO_DEVICE void halo_barrier(void) { halo_host_barrier(); }
+HALO_DEVICE uint32_t halo_tid(void)
+{
+    return halo_host_here().tid;
+}
+HALO_DEVICE uint32_t halo_lane(void)
+{
+    return halo_host_here().lane;
+}
+HALO_DEVICE uint32_t halo_wave(void)
+{
+    return halo_host_here().wave;
+}
+HALO_DEVICE uint32_t halo_block_x(void)
+{
+    return halo_host_here().block[0];
+}
+HALO_DEVICE uint32_t halo_block_y(void)
+{
+    return halo_host_here().block[1];
+}
+HALO_DEVICE uint32_t halo_block_z(void)
+{
+    return halo_host_here().block[2];
+}
+HALO_DEVICE void halo_barrier(void)
+{
+    halo_host_barrier();
+}
 
 /* Blocks run one after the other; the counter orders them for ThreadSanitizer. */
-HALO_DEVICE void halo_fence(void) {}
-HALO_DEVICE uint32_t halo_count(uint32_t *p) { return __atomic_fetch_add(p, 1u, __ATOMIC_ACQ_REL); }
+HALO_DEVICE void halo_fence(void)
+{
+}
+HALO_DEVICE uint32_t halo_count(uint32_t *p)
+{
+    return __atomic_fetch_add(p, 1u, __ATOMIC_ACQ_REL);
+}
 
-HALO_DEVICE void halo_wave_barrier(void) { (void)halo_host_exchange(0, 0); }
+HALO_DEVICE void halo_wave_barrier(void)
+{
+    (void)halo_host_exchange(0, 0);
+}
 
 HALO_DEVICE uint32_t halo_permute(uint32_t hi, uint32_t lo, uint32_t sel)
 {
@@ -64,14 +100,26 @@ HALO_DEVICE uint32_t halo_permute(uint32_t hi, uint32_t lo, uint32_t sel)
     return r;
 }
 
-HALO_DEVICE int halo_shuffle(int v, uint32_t lane) { return halo_host_exchange(v, lane); }
+HALO_DEVICE int halo_shuffle(int v, uint32_t lane)
+{
+    return halo_host_exchange(v, lane);
+}
 HALO_DEVICE float halo_shuffle(float v, uint32_t lane)
 {
     return __builtin_bit_cast(float, halo_host_exchange(__builtin_bit_cast(int, v), lane));
 }
-HALO_DEVICE uint32_t halo_broadcast(uint32_t v, uint32_t lane) { return (uint32_t)halo_host_exchange((int)v, lane); }
-template <int M> HALO_DEVICE int halo_xor(int v) { return halo_host_exchange(v, halo_lane() ^ M); }
-template <int M> HALO_DEVICE float halo_xor(float v) { return halo_shuffle(v, halo_lane() ^ M); }
+HALO_DEVICE uint32_t halo_broadcast(uint32_t v, uint32_t lane)
+{
+    return (uint32_t)halo_host_exchange((int)v, lane);
+}
+template <int M> HALO_DEVICE int halo_xor(int v)
+{
+    return halo_host_exchange(v, halo_lane() ^ M);
+}
+template <int M> HALO_DEVICE float halo_xor(float v)
+{
+    return halo_shuffle(v, halo_lane() ^ M);
+}
 
 HALO_DEVICE int halo_dot4(int a, int b, int c)
 {
@@ -81,7 +129,10 @@ HALO_DEVICE int halo_dot4(int a, int b, int c)
 }
 #if defined(HALO_NO_DOT4)
 /* As in gfx_amd.h: below 128 it is the same. */
-HALO_DEVICE int halo_dot4_u(int a, int b, int c) { return halo_dot4(a, b, c); }
+HALO_DEVICE int halo_dot4_u(int a, int b, int c)
+{
+    return halo_dot4(a, b, c);
+}
 #else
 HALO_DEVICE int halo_dot4_u(int a, int b, int c)
 {
@@ -91,7 +142,9 @@ HALO_DEVICE int halo_dot4_u(int a, int b, int c)
 }
 #endif
 
-HALO_DEVICE void halo_schedule_here(void) {}
+HALO_DEVICE void halo_schedule_here(void)
+{
+}
 
 /* By integers, since not every host compiler has a half type. A half is a float whose exponent is off by 112; what is
  * left of its range below 2^-14 comes right by the subtraction of floats. */
@@ -116,13 +169,34 @@ HALO_DEVICE uint16_t halo_float_half(float f)
         return (uint16_t)(sign | (__builtin_bit_cast(uint32_t, __builtin_bit_cast(float, rest) + 0.5f) & 0xffff));
     return (uint16_t)(sign | (rest + 0xfff + (rest >> 13 & 1) - 0x38000000) >> 13);
 }
-HALO_DEVICE float halo_exp2(float x) { return exp2f(x); }
-HALO_DEVICE float halo_rcp(float x) { return 1 / x; }
-HALO_DEVICE float halo_rsqrt(float x) { return 1 / sqrtf(x); }
-HALO_DEVICE float halo_fma(float x, float y, float z) { return fmaf(x, y, z); }
-HALO_DEVICE float halo_rint(float x) { return rintf(x); }
-HALO_DEVICE float halo_max(float x, float y) { return fmaxf(x, y); }
-HALO_DEVICE float halo_abs(float x) { return fabsf(x); }
+HALO_DEVICE float halo_exp2(float x)
+{
+    return exp2f(x);
+}
+HALO_DEVICE float halo_rcp(float x)
+{
+    return 1 / x;
+}
+HALO_DEVICE float halo_rsqrt(float x)
+{
+    return 1 / sqrtf(x);
+}
+HALO_DEVICE float halo_fma(float x, float y, float z)
+{
+    return fmaf(x, y, z);
+}
+HALO_DEVICE float halo_rint(float x)
+{
+    return rintf(x);
+}
+HALO_DEVICE float halo_max(float x, float y)
+{
+    return fmaxf(x, y);
+}
+HALO_DEVICE float halo_abs(float x)
+{
+    return fabsf(x);
+}
 
 HALO_DEVICE float halo_dot2(uint32_t x, uint32_t y, float c)
 {
@@ -130,10 +204,15 @@ HALO_DEVICE float halo_dot2(uint32_t x, uint32_t y, float c)
     return fmaf(halo_half_float((uint16_t)(x >> 16)), halo_half_float((uint16_t)(y >> 16)), c);
 }
 
-struct halo_frag { uint16_t e[16]; };
+struct halo_frag {
+    uint16_t e[16];
+};
 struct halo_acc {
     float e[8];
-    float &operator[](int i) { return e[i]; }
+    float &operator[](int i)
+    {
+        return e[i];
+    }
 };
 /* All lanes show their operands, add, and part. */
 halo_acc halo_host_mma(const halo_frag &x, const halo_frag &y, halo_acc c);
@@ -144,16 +223,34 @@ HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
     memcpy(f.e, tile + (halo_lane() & 15) * pitch, sizeof(f.e));
     return f;
 }
-HALO_DEVICE halo_acc halo_mma(const halo_frag &x, const halo_frag &y, halo_acc c) { return halo_host_mma(x, y, c); }
+HALO_DEVICE halo_acc halo_mma(const halo_frag &x, const halo_frag &y, halo_acc c)
+{
+    return halo_host_mma(x, y, c);
+}
 /* Strips as on RDNA3. */
 #define HALO_STRIP_ROWS 1
 #define HALO_STRIP_PARTS 1
 #define HALO_STRIP_SUMS 8
-HALO_DEVICE uint32_t halo_strip_row(int) { return halo_lane() & 15; }
-HALO_DEVICE uint32_t halo_strip_x_row(void) { return halo_lane() & 15; }
-HALO_DEVICE uint32_t halo_strip_part(void) { return 0; }
-HALO_DEVICE uint32_t halo_strip_sum_row(int i) { return 2 * (uint32_t)i + (halo_lane() >> 4); }
-HALO_DEVICE uint32_t halo_strip_sum_x(int) { return halo_lane() & 15; }
+HALO_DEVICE uint32_t halo_strip_row(int)
+{
+    return halo_lane() & 15;
+}
+HALO_DEVICE uint32_t halo_strip_x_row(void)
+{
+    return halo_lane() & 15;
+}
+HALO_DEVICE uint32_t halo_strip_part(void)
+{
+    return 0;
+}
+HALO_DEVICE uint32_t halo_strip_sum_row(int i)
+{
+    return 2 * (uint32_t)i + (halo_lane() >> 4);
+}
+HALO_DEVICE uint32_t halo_strip_sum_x(int)
+{
+    return halo_lane() & 15;
+}
 HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16],
                                 float sums[HALO_STRIP_SUMS])
 {
@@ -177,8 +274,17 @@ HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
     }
     return r;
 }
-HALO_DEVICE uint32_t halo_pair_add(uint32_t a, uint32_t b) { return halo_pair_fma(a, 0x3c003c00, b); }
-HALO_DEVICE uint32_t halo_mma_row(int i) { return 2 * (uint32_t)i + (halo_lane() >> 4); }
-HALO_DEVICE uint32_t halo_mma_col(int) { return halo_lane() & 15; }
+HALO_DEVICE uint32_t halo_pair_add(uint32_t a, uint32_t b)
+{
+    return halo_pair_fma(a, 0x3c003c00, b);
+}
+HALO_DEVICE uint32_t halo_mma_row(int i)
+{
+    return 2 * (uint32_t)i + (halo_lane() >> 4);
+}
+HALO_DEVICE uint32_t halo_mma_col(int)
+{
+    return halo_lane() & 15;
+}
 
 #endif

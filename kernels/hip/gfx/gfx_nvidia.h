@@ -54,19 +54,32 @@ HALO_SPECIAL(halo_block_x, "ctaid.x")
 HALO_SPECIAL(halo_block_y, "ctaid.y")
 HALO_SPECIAL(halo_block_z, "ctaid.z")
 #undef HALO_SPECIAL
-HALO_DEVICE uint32_t halo_lane(void) { return halo_tid() & 31; }
-HALO_DEVICE uint32_t halo_wave(void) { return halo_tid() >> 5; }
+HALO_DEVICE uint32_t halo_lane(void)
+{
+    return halo_tid() & 31;
+}
+HALO_DEVICE uint32_t halo_wave(void)
+{
+    return halo_tid() >> 5;
+}
 
 #define HALO_PLAIN_STEPS 4
 
 /* 16 bytes past the first cache. */
 #define HALO_STREAM(p, e)                                                                                              \
     asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"                                                  \
-        : "=r"((e)[0]), "=r"((e)[1]), "=r"((e)[2]), "=r"((e)[3]) : "l"(p))
+        : "=r"((e)[0]), "=r"((e)[1]), "=r"((e)[2]), "=r"((e)[3])                                                       \
+        : "l"(p))
 
-HALO_DEVICE void halo_barrier(void) { asm volatile("bar.sync 0;" ::: "memory"); }
+HALO_DEVICE void halo_barrier(void)
+{
+    asm volatile("bar.sync 0;" ::: "memory");
+}
 
-HALO_DEVICE void halo_fence(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+HALO_DEVICE void halo_fence(void)
+{
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
 HALO_DEVICE uint32_t halo_count(uint32_t *p)
 {
     uint32_t r;
@@ -74,7 +87,10 @@ HALO_DEVICE uint32_t halo_count(uint32_t *p)
     return r;
 }
 
-HALO_DEVICE void halo_wave_barrier(void) { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+HALO_DEVICE void halo_wave_barrier(void)
+{
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+}
 
 /* Byte i of the result is byte sel[i] (0 .. 7) of hi:lo; prmt wants the four selectors as nibbles. */
 HALO_DEVICE uint32_t halo_permute(uint32_t hi, uint32_t lo, uint32_t sel)
@@ -94,7 +110,10 @@ HALO_DEVICE float halo_shuffle(float v, uint32_t lane)
 {
     return __builtin_bit_cast(float, halo_shuffle(__builtin_bit_cast(int, v), lane));
 }
-HALO_DEVICE uint32_t halo_broadcast(uint32_t v, uint32_t lane) { return (uint32_t)halo_shuffle((int)v, lane); }
+HALO_DEVICE uint32_t halo_broadcast(uint32_t v, uint32_t lane)
+{
+    return (uint32_t)halo_shuffle((int)v, lane);
+}
 template <int M> HALO_DEVICE int halo_xor(int v)
 {
     int r;
@@ -136,15 +155,42 @@ HALO_DEVICE int halo_dot4_u(int a, int b, int c)
 #if defined(__clang__)
 /* Builtins where clang has them: it takes every asm statement for one that all lanes must reach together, and unrolls
  * no loop with such a one. */
-HALO_DEVICE float halo_exp2(float x) { return __nvvm_ex2_approx_f(x); }
-HALO_DEVICE float halo_rcp(float x) { return __nvvm_rcp_approx_ftz_f(x); }
-HALO_DEVICE float halo_rsqrt(float x) { return __nvvm_rsqrt_approx_f(x); }
-HALO_DEVICE float halo_rint(float x) { return __builtin_rintf(x); }
-HALO_DEVICE float halo_abs(float x) { return __builtin_fabsf(x); }
-HALO_DEVICE float halo_fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
-HALO_DEVICE float halo_max(float x, float y) { return __builtin_fmaxf(x, y); }
-HALO_DEVICE float halo_half_float(uint16_t h) { return (float)__builtin_bit_cast(_Float16, h); }
-HALO_DEVICE uint16_t halo_float_half(float f) { return __builtin_bit_cast(uint16_t, (_Float16)f); }
+HALO_DEVICE float halo_exp2(float x)
+{
+    return __nvvm_ex2_approx_f(x);
+}
+HALO_DEVICE float halo_rcp(float x)
+{
+    return __nvvm_rcp_approx_ftz_f(x);
+}
+HALO_DEVICE float halo_rsqrt(float x)
+{
+    return __nvvm_rsqrt_approx_f(x);
+}
+HALO_DEVICE float halo_rint(float x)
+{
+    return __builtin_rintf(x);
+}
+HALO_DEVICE float halo_abs(float x)
+{
+    return __builtin_fabsf(x);
+}
+HALO_DEVICE float halo_fma(float x, float y, float z)
+{
+    return __builtin_fmaf(x, y, z);
+}
+HALO_DEVICE float halo_max(float x, float y)
+{
+    return __builtin_fmaxf(x, y);
+}
+HALO_DEVICE float halo_half_float(uint16_t h)
+{
+    return (float)__builtin_bit_cast(_Float16, h);
+}
+HALO_DEVICE uint16_t halo_float_half(float f)
+{
+    return __builtin_bit_cast(uint16_t, (_Float16)f);
+}
 #else
 #define HALO_UNARY(fn, op)                                                                                             \
     HALO_DEVICE float fn(float x)                                                                                      \
@@ -184,13 +230,20 @@ HALO_DEVICE uint16_t halo_float_half(float f)
     return r;
 }
 #endif
-HALO_DEVICE void halo_schedule_here(void) {}
+HALO_DEVICE void halo_schedule_here(void)
+{
+}
 
 /* mma.m16n8k16, two of them for a tile: lane l holds rows l / 4 and l / 4 + 8, k = 2 (l % 4) + {0, 1, 8, 9}. */
-struct halo_frag { uint32_t e[4]; };
+struct halo_frag {
+    uint32_t e[4];
+};
 struct halo_acc {
     float e[8];
-    HALO_DEVICE_MEMBER float &operator[](int i) { return e[i]; }
+    HALO_DEVICE_MEMBER float &operator[](int i)
+    {
+        return e[i];
+    }
 };
 HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
 {
@@ -212,11 +265,26 @@ HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
 #define HALO_STRIP_ROWS 2
 #define HALO_STRIP_PARTS 4
 #define HALO_STRIP_SUMS 4
-HALO_DEVICE uint32_t halo_strip_row(int i) { return (halo_lane() >> 2) + 8 * (uint32_t)i; }
-HALO_DEVICE uint32_t halo_strip_x_row(void) { return halo_lane() >> 2; }
-HALO_DEVICE uint32_t halo_strip_part(void) { return halo_lane() & 3; }
-HALO_DEVICE uint32_t halo_strip_sum_row(int i) { return (halo_lane() >> 2) + 8 * ((uint32_t)i >> 1); }
-HALO_DEVICE uint32_t halo_strip_sum_x(int i) { return (halo_lane() & 3) * 2 + ((uint32_t)i & 1); }
+HALO_DEVICE uint32_t halo_strip_row(int i)
+{
+    return (halo_lane() >> 2) + 8 * (uint32_t)i;
+}
+HALO_DEVICE uint32_t halo_strip_x_row(void)
+{
+    return halo_lane() >> 2;
+}
+HALO_DEVICE uint32_t halo_strip_part(void)
+{
+    return halo_lane() & 3;
+}
+HALO_DEVICE uint32_t halo_strip_sum_row(int i)
+{
+    return (halo_lane() >> 2) + 8 * ((uint32_t)i >> 1);
+}
+HALO_DEVICE uint32_t halo_strip_sum_x(int i)
+{
+    return (halo_lane() & 3) * 2 + ((uint32_t)i & 1);
+}
 HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16],
                                 float sums[HALO_STRIP_SUMS])
 {
@@ -239,7 +307,13 @@ HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
     asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
 }
-HALO_DEVICE uint32_t halo_mma_row(int i) { return (halo_lane() >> 2) + 8 * ((uint32_t)i >> 1 & 1); }
-HALO_DEVICE uint32_t halo_mma_col(int i) { return 8 * ((uint32_t)i >> 2) + (halo_lane() & 3) * 2 + ((uint32_t)i & 1); }
+HALO_DEVICE uint32_t halo_mma_row(int i)
+{
+    return (halo_lane() >> 2) + 8 * ((uint32_t)i >> 1 & 1);
+}
+HALO_DEVICE uint32_t halo_mma_col(int i)
+{
+    return 8 * ((uint32_t)i >> 2) + (halo_lane() & 3) * 2 + ((uint32_t)i & 1);
+}
 
 #endif

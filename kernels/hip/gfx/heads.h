@@ -8,7 +8,9 @@
 
 #include "gfx.h"
 
-template <int N> struct head_tables { float weight[N], cosine[N / 2], sine[N / 2]; };
+template <int N> struct head_tables {
+    float weight[N], cosine[N / 2], sine[N / 2];
+};
 
 template <int N>
 HALO_DEVICE void load_tables(const float *weight, uint32_t dim, const float *table, uint32_t n_rot, head_tables<N> *ret)

@@ -6,7 +6,9 @@
 #include "heads.h"
 #include "kv_store.h"
 
-struct heads_lds { float x[HALO_HEAD_WAVES][HALO_HEADS_DIM]; };
+struct heads_lds {
+    float x[HALO_HEAD_WAVES][HALO_HEADS_DIM];
+};
 
 template <uint32_t TYPE> HALO_DEVICE void heads(const halo_heads_args &a, float *x)
 {

@@ -17,9 +17,9 @@ extern "C" {
 
 struct halo_host_kernel {
     const char *name;
-    void (*entry)(void **args); /* args like kernelParams of hipModuleLaunchKernel */
-    uint32_t block;             /* threads it must be launched with */
-    uint32_t args_bytes;        /* size of *args[0] */
+    void (*entry)(void **args);          /* args like kernelParams of hipModuleLaunchKernel */
+    uint32_t block;                      /* threads it must be launched with */
+    uint32_t args_bytes;                 /* size of *args[0] */
     const struct halo_host_kernel *next; /* the list of all kernels */
 };
 

@@ -31,12 +31,9 @@ template <uint32_t TYPE> constexpr uint32_t kv_chunk = TYPE == HALO_KV_F32 ? 4 :
 template <uint32_t TYPE> HALO_DEVICE float kv_element(const halo_u4 &chunk, uint32_t i)
 {
     switch (TYPE) {
-    case HALO_KV_F32:
-        return halo_bits_float(chunk.e[i]);
-    case HALO_KV_F16:
-        return halo_half_float((uint16_t)(chunk.e[i / 2] >> i % 2 * 16));
-    default:
-        return (float)(int8_t)(chunk.e[i / 4] >> i % 4 * 8);
+    case HALO_KV_F32: return halo_bits_float(chunk.e[i]);
+    case HALO_KV_F16: return halo_half_float((uint16_t)(chunk.e[i / 2] >> i % 2 * 16));
+    default: return (float)(int8_t)(chunk.e[i / 4] >> i % 4 * 8);
     }
 }
 
@@ -49,7 +46,10 @@ template <int N> struct kv_values<HALO_KV_F32, N> {
         for (uint32_t i = 0; i < N / 4; i++)
             e[i] = halo_load<halo_f4>(head + ((uint64_t)position * dim + first) * 4, i);
     }
-    HALO_DEVICE_MEMBER float get(int i) const { return e[i / 4].e[i % 4]; }
+    HALO_DEVICE_MEMBER float get(int i) const
+    {
+        return e[i / 4].e[i % 4];
+    }
 };
 template <int N> struct kv_values<HALO_KV_F16, N> {
     halo_u2 e[N / 4];

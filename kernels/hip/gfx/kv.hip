@@ -16,6 +16,15 @@ template <uint32_t TYPE> HALO_DEVICE void write(const halo_kv_write_args &a)
                            (uint32_t)pos % KV_PAGE, halo_wave() * 32, 128);
 }
 
-HALO_KERNEL(kv_write_f32, halo_kv_write_args, 128) { write<HALO_KV_F32>(a); }
-HALO_KERNEL(kv_write_f16, halo_kv_write_args, 128) { write<HALO_KV_F16>(a); }
-HALO_KERNEL(kv_write_q8, halo_kv_write_args, 128) { write<HALO_KV_Q8>(a); }
+HALO_KERNEL(kv_write_f32, halo_kv_write_args, 128)
+{
+    write<HALO_KV_F32>(a);
+}
+HALO_KERNEL(kv_write_f16, halo_kv_write_args, 128)
+{
+    write<HALO_KV_F16>(a);
+}
+HALO_KERNEL(kv_write_q8, halo_kv_write_args, 128)
+{
+    write<HALO_KV_Q8>(a);
+}

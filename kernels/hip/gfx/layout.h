@@ -82,33 +82,20 @@ HALO_HIP_BOTH uint32_t halo_hip_align(uint32_t n)
 HALO_HIP_BOTH uint32_t halo_hip_planes(uint32_t type)
 {
     switch (type) {
-    case HALO_TYPE_Q8_0:
-        return HALO_PLANES(16u, 16u, 0u, 0u, 2u, 0u);
+    case HALO_TYPE_Q8_0: return HALO_PLANES(16u, 16u, 0u, 0u, 2u, 0u);
     case HALO_TYPE_Q4_0:
-    case HALO_TYPE_IQ4_NL:
-        return HALO_PLANES(16u, 0u, 0u, 0u, 2u, 0u);
-    case HALO_TYPE_Q4_1:
-        return HALO_PLANES(16u, 0u, 0u, 0u, 4u, 0u);
-    case HALO_TYPE_Q5_0:
-        return HALO_PLANES(16u, 0u, 0u, 4u, 2u, 0u);
-    case HALO_TYPE_Q5_1:
-        return HALO_PLANES(16u, 0u, 0u, 4u, 4u, 0u);
-    case HALO_TYPE_MXFP4:
-        return HALO_PLANES(16u, 0u, 0u, 0u, 1u, 0u);
-    case HALO_TYPE_Q4_K:
-        return HALO_PLANES(16u, 0u, 0u, 0u, 0u, 16u);
-    case HALO_TYPE_Q5_K:
-        return HALO_PLANES(16u, 0u, 0u, 4u, 0u, 16u);
-    case HALO_TYPE_Q6_K:
-        return HALO_PLANES(16u, 0u, 8u, 0u, 2u, 2u);
-    case HALO_TYPE_Q2_K:
-        return HALO_PLANES(0u, 0u, 8u, 0u, 2u, 4u);
-    case HALO_TYPE_Q3_K:
-        return HALO_PLANES(0u, 0u, 8u, 4u, 2u, 2u);
-    case HALO_TYPE_IQ4_XS:
-        return HALO_PLANES(16u, 0u, 0u, 0u, 1u, 2u);
-    default:
-        return 0;
+    case HALO_TYPE_IQ4_NL: return HALO_PLANES(16u, 0u, 0u, 0u, 2u, 0u);
+    case HALO_TYPE_Q4_1: return HALO_PLANES(16u, 0u, 0u, 0u, 4u, 0u);
+    case HALO_TYPE_Q5_0: return HALO_PLANES(16u, 0u, 0u, 4u, 2u, 0u);
+    case HALO_TYPE_Q5_1: return HALO_PLANES(16u, 0u, 0u, 4u, 4u, 0u);
+    case HALO_TYPE_MXFP4: return HALO_PLANES(16u, 0u, 0u, 0u, 1u, 0u);
+    case HALO_TYPE_Q4_K: return HALO_PLANES(16u, 0u, 0u, 0u, 0u, 16u);
+    case HALO_TYPE_Q5_K: return HALO_PLANES(16u, 0u, 0u, 4u, 0u, 16u);
+    case HALO_TYPE_Q6_K: return HALO_PLANES(16u, 0u, 8u, 0u, 2u, 2u);
+    case HALO_TYPE_Q2_K: return HALO_PLANES(0u, 0u, 8u, 0u, 2u, 4u);
+    case HALO_TYPE_Q3_K: return HALO_PLANES(0u, 0u, 8u, 4u, 2u, 2u);
+    case HALO_TYPE_IQ4_XS: return HALO_PLANES(16u, 0u, 0u, 0u, 1u, 2u);
+    default: return 0;
     }
 }
 
@@ -161,8 +148,14 @@ HALO_HIP_BOTH uint32_t halo_hip_act_bytes(uint32_t n_cols) /* stride of rows */
 /* Rows of x in f16 for strips of quantized weights: pieces of 8 halves, piece p of four neighbouring units after each
  * other, so that lanes with a unit each read neighbours. Index of the first half of piece p (0 .. 3) of unit u, and the
  * stride of rows in halves. */
-HALO_HIP_BOTH uint32_t halo_strip_at(uint32_t u, uint32_t p) { return (u / 4 * 16 + p * 4 + u % 4) * 8; }
-HALO_HIP_BOTH uint32_t halo_hip_strip_stride(uint32_t n_cols) { return (n_cols + 127) & ~127u; }
+HALO_HIP_BOTH uint32_t halo_strip_at(uint32_t u, uint32_t p)
+{
+    return (u / 4 * 16 + p * 4 + u % 4) * 8;
+}
+HALO_HIP_BOTH uint32_t halo_hip_strip_stride(uint32_t n_cols)
+{
+    return (n_cols + 127) & ~127u;
+}
 
 /* A page of the cache holds HALO_KV_PAGE_TOKENS positions of one layer: for each kv head its K, then for each kv head
  * its V.

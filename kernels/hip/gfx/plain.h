@@ -7,8 +7,14 @@
 template <uint32_t TYPE> struct gemv_plain_code;
 template <> struct gemv_plain_code<HALO_TYPE_F32> {
     static constexpr uint32_t CHUNK = 4;
-    HALO_DEVICE float weight(const halo_u4 &w, uint32_t i) { return halo_bits_float(w.e[i]); }
-    HALO_DEVICE float one(const uint8_t *row, uint32_t i) { return halo_load<float>(row, i); }
+    HALO_DEVICE float weight(const halo_u4 &w, uint32_t i)
+    {
+        return halo_bits_float(w.e[i]);
+    }
+    HALO_DEVICE float one(const uint8_t *row, uint32_t i)
+    {
+        return halo_load<float>(row, i);
+    }
 };
 template <> struct gemv_plain_code<HALO_TYPE_F16> {
     static constexpr uint32_t CHUNK = 8;
@@ -16,7 +22,10 @@ template <> struct gemv_plain_code<HALO_TYPE_F16> {
     {
         return halo_half_float((uint16_t)(w.e[i / 2] >> i % 2 * 16));
     }
-    HALO_DEVICE float one(const uint8_t *row, uint32_t i) { return halo_half_float(halo_load<uint16_t>(row, i)); }
+    HALO_DEVICE float one(const uint8_t *row, uint32_t i)
+    {
+        return halo_half_float(halo_load<uint16_t>(row, i));
+    }
 };
 template <> struct gemv_plain_code<HALO_TYPE_BF16> {
     static constexpr uint32_t CHUNK = 8;
@@ -31,8 +40,7 @@ template <> struct gemv_plain_code<HALO_TYPE_BF16> {
 };
 
 /* CHUNK products; ALIGNED: x is in memory, aligned to 16 bytes as rows are where n_cols is a multiple of four. */
-template <typename CODE, bool ALIGNED>
-HALO_DEVICE float gemv_chunk(const halo_u4 &w, const float *x, float acc)
+template <typename CODE, bool ALIGNED> HALO_DEVICE float gemv_chunk(const halo_u4 &w, const float *x, float acc)
 {
 #pragma unroll
     for (uint32_t i = 0; i < CODE::CHUNK; i += 4) {

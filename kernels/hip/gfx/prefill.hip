@@ -15,7 +15,7 @@ constexpr float NOTHING = -1e30f; /* the maximum of no scores: finite, so that d
 
 template <int D> struct prefill_shape {
     static constexpr uint32_t ROWS = 8192 / D, KEYS = 4096 / D, GROUPS = ROWS / 16, PARTS = 4 / GROUPS;
-    static constexpr uint32_t TILES = D / 16 / PARTS;                          /* of a wave's output */
+    static constexpr uint32_t TILES = D / 16 / PARTS; /* of a wave's output */
     /* Keep rows 16-byte aligned and off each other's banks. */
     static constexpr uint32_t PITCH = D + 8, V_PITCH = KEYS + 8, S_PITCH = KEYS + 1;
 };
@@ -100,7 +100,9 @@ HALO_DEVICE void prefill_load_v(const halo_prefill_args &a, const prefill_job &j
 }
 
 /* The softmax of half a row: lane 2 r and 2 r + 1 have row r of the wave's group. */
-struct prefill_state { float max, sum; };
+struct prefill_state {
+    float max, sum;
+};
 
 /* Scores of 16 rows and KEYS positions into the wave's LDS. */
 template <int D> HALO_DEVICE void prefill_scores(uint32_t dim, uint32_t group, prefill_lds<D> &lds)
@@ -171,10 +173,9 @@ HALO_DEVICE void prefill_outputs(uint32_t part, const prefill_lds<D> &lds, halo_
             out[t][i] *= lds.row[halo_wave()][halo_mma_row(i)];
 #pragma unroll
         for (uint32_t k = 0; k < shape::KEYS; k += 16)
-            out[t] =
-                halo_mma(p[k / 16],
-                         halo_mma_load(lds.v + (part * shape::TILES + t) * 16 * shape::V_PITCH + k, shape::V_PITCH),
-                         out[t]);
+            out[t] = halo_mma(
+                p[k / 16], halo_mma_load(lds.v + (part * shape::TILES + t) * 16 * shape::V_PITCH + k, shape::V_PITCH),
+                out[t]);
     }
 }
 

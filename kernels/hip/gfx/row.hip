@@ -7,7 +7,9 @@
 
 /* A row is one block's: as many threads as there are, so that a usual row is one turn. */
 constexpr uint32_t NORM_THREADS = 1024, NORM_COLS = 4 * NORM_THREADS;
-struct rmsnorm_lds { float part[NORM_THREADS / 32]; };
+struct rmsnorm_lds {
+    float part[NORM_THREADS / 32];
+};
 
 HALO_KERNEL_EARLY(rmsnorm, halo_rmsnorm_args, 1024)
 {

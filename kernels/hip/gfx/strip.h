@@ -14,7 +14,9 @@
 #if !defined(HALO_NO_MATRIX)
 constexpr uint32_t STRIP_WAVES = 8, STRIP_STEP = STRIP_WAVES * HALO_STRIP_PARTS;
 
-struct strip_lds { float sum[STRIP_WAVES][HALO_STRIP_X][HALO_STRIP_COLS]; };
+struct strip_lds {
+    float sum[STRIP_WAVES][HALO_STRIP_X][HALO_STRIP_COLS];
+};
 
 /* What a lane has of a weight row at units base .. base + HALO_STRIP_PARTS - 1, and where the same of x is: piece p is
  * 8 halves of x. */
@@ -32,14 +34,22 @@ template <uint32_t TYPE> struct strip_code {
         code::expand(r, base + halo_strip_part(), &w);
         halo_unit_halves<code>(w, ret);
     }
-    HALO_DEVICE uint32_t x_at(uint32_t base, uint32_t p) { return halo_strip_at(base + halo_strip_part(), p); }
-    HALO_DEVICE bool exists(uint32_t base, uint32_t, uint32_t n) { return base + halo_strip_part() < n; }
+    HALO_DEVICE uint32_t x_at(uint32_t base, uint32_t p)
+    {
+        return halo_strip_at(base + halo_strip_part(), p);
+    }
+    HALO_DEVICE bool exists(uint32_t base, uint32_t, uint32_t n)
+    {
+        return base + halo_strip_part() < n;
+    }
 };
 
 /* Plain types: the lanes of a row share its pieces in turn, so that they read neighbours. */
 template <uint32_t TYPE> struct strip_plain {
     typedef gemv_plain_code<TYPE> code;
-    struct raw { halo_u4 e[4]; };
+    struct raw {
+        halo_u4 e[4];
+    };
     static constexpr float FACTOR = 1;
     HALO_DEVICE uint32_t piece(uint32_t base, uint32_t p)
     {
@@ -61,13 +71,23 @@ template <uint32_t TYPE> struct strip_plain {
                          ? r.e[i / 4].e[i % 4]
                          : gemm_pair(code::weight(r.e[i / 4], i % 4 * 2), code::weight(r.e[i / 4], i % 4 * 2 + 1));
     }
-    HALO_DEVICE uint32_t x_at(uint32_t base, uint32_t p) { return piece(base, p) * 8; }
-    HALO_DEVICE bool exists(uint32_t base, uint32_t p, uint32_t n) { return piece(base, p) < 4 * n; }
+    HALO_DEVICE uint32_t x_at(uint32_t base, uint32_t p)
+    {
+        return piece(base, p) * 8;
+    }
+    HALO_DEVICE bool exists(uint32_t base, uint32_t p, uint32_t n)
+    {
+        return piece(base, p) < 4 * n;
+    }
 };
-template <> struct strip_code<HALO_TYPE_F16> : strip_plain<HALO_TYPE_F16> {};
-template <> struct strip_code<HALO_TYPE_BF16> : strip_plain<HALO_TYPE_BF16> {};
+template <> struct strip_code<HALO_TYPE_F16> : strip_plain<HALO_TYPE_F16> {
+};
+template <> struct strip_code<HALO_TYPE_BF16> : strip_plain<HALO_TYPE_BF16> {
+};
 
-template <uint32_t TYPE> struct strip_turn { typename strip_code<TYPE>::raw raw[HALO_STRIP_ROWS]; };
+template <uint32_t TYPE> struct strip_turn {
+    typename strip_code<TYPE>::raw raw[HALO_STRIP_ROWS];
+};
 
 template <uint32_t TYPE>
 HALO_DEVICE void strip_load(const uint8_t *const *row, const halo_row_layout &at, uint32_t base, uint32_t n,

@@ -17,7 +17,9 @@ HALO_DEVICE halo_candidate candidate_of(float logit, uint32_t id, uint32_t order
 
 constexpr uint32_t LARGEST_THREADS = 1024, LARGEST_WAVES = LARGEST_THREADS / 32;
 
-struct largest_lds { uint32_t order[LARGEST_WAVES], id[LARGEST_WAVES]; };
+struct largest_lds {
+    uint32_t order[LARGEST_WAVES], id[LARGEST_WAVES];
+};
 
 HALO_DEVICE void take_larger(float logit, uint32_t i, uint32_t *order, uint32_t *id)
 {
@@ -57,7 +59,9 @@ constexpr uint32_t TOP_THREADS = 256, TOP_WAVES = TOP_THREADS / 32, PER_THREAD =
 static_assert(TOP_THREADS >= HALO_CANDIDATES_MAX, "a thread for each that is kept");
 static_assert(PER_THREAD <= 32, "a bit for each number of a thread");
 
-struct place_order { uint32_t order, place; };
+struct place_order {
+    uint32_t order, place;
+};
 struct top_lds {
     uint32_t sums[2][TOP_WAVES];
     place_order best[HALO_CANDIDATES_MAX];
@@ -65,7 +69,7 @@ struct top_lds {
 
 /* What a block knows of its part. A thread has the places tid, tid + TOP_THREADS, and so on. */
 struct part {
-    const float *logits;        /* of its first place, or NULL: */
+    const float *logits; /* of its first place, or NULL: */
     const halo_candidate *from;
     uint32_t first, n;          /* place in the row; numbers in the part */
     uint32_t order[PER_THREAD]; /* 0: none, below every number */
@@ -155,7 +159,9 @@ HALO_DEVICE uint32_t count_ties(part &p, uint32_t border, uint32_t end)
 }
 
 /* Those above the border are kept, and of those on it the ones at places before `end`. */
-struct border { uint32_t order, end; };
+struct border {
+    uint32_t order, end;
+};
 
 HALO_DEVICE border find_border(part &p, uint32_t keep)
 {
@@ -207,8 +213,13 @@ HALO_KERNEL(top, halo_top_args, 256)
     HALO_LDS(top_lds, lds);
     const uint32_t first = halo_block_x() * HALO_TOP_PART, n_parts = HALO_HIP_CEIL(a.n, HALO_TOP_PART);
     const uint64_t begin = (uint64_t)halo_block_y() * a.n + first;
-    part p = {a.logits ? a.logits + begin : nullptr, a.logits ? nullptr : a.from + begin,
-              first, halo_min_of(a.n - first, (uint32_t)HALO_TOP_PART), {}, lds, 0};
+    part p = {a.logits ? a.logits + begin : nullptr,
+              a.logits ? nullptr : a.from + begin,
+              first,
+              halo_min_of(a.n - first, (uint32_t)HALO_TOP_PART),
+              {},
+              lds,
+              0};
     load_orders(p);
     const uint32_t keep = halo_min_of(a.k, p.n), i = halo_tid();
     gather(p, find_border(p, keep));

@@ -68,8 +68,14 @@ HALO_DEVICE void halo_look_up_all(const halo_u4 &n, const uint32_t *table, int *
 }
 
 /* HALO_IQ4_NL_VALUES and HALO_MXFP4_VALUES2 (kernels/quant.h), four to a word; the tests compare. */
-#define HALO_IQ4_NL_WORDS {0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u}
-#define HALO_MXFP4_WORDS {0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu}
+#define HALO_IQ4_NL_WORDS                                                                                              \
+    {                                                                                                                  \
+        0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u                                                             \
+    }
+#define HALO_MXFP4_WORDS                                                                                               \
+    {                                                                                                                  \
+        0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu                                                             \
+    }
 
 template <uint32_t TYPE> struct halo_type_code;
 
@@ -84,7 +90,10 @@ template <> struct halo_type_code<HALO_TYPE_Q8_0> {
     static constexpr bool SIGNED = true, HALVES = false;
     static constexpr halo_minimum MINIMUM = HALO_MIN_NONE;
     static constexpr int OFFSET = 0;
-    struct raw { halo_u4 low, high; uint16_t d; };
+    struct raw {
+        halo_u4 low, high;
+        uint16_t d;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_stream(row, u), halo_stream(row + at.high, u), halo_load<uint16_t>(row + at.scales, u)};
@@ -101,7 +110,10 @@ template <> struct halo_type_code<HALO_TYPE_Q8_0> {
 
 template <> struct halo_type_code<HALO_TYPE_Q4_0> : halo_code_nibbles {
     static constexpr int OFFSET = 8;
-    struct raw { halo_u4 n; uint16_t d; };
+    struct raw {
+        halo_u4 n;
+        uint16_t d;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_load<halo_u4>(row, u), halo_load<uint16_t>(row + at.scales, u)};
@@ -115,7 +127,10 @@ template <> struct halo_type_code<HALO_TYPE_Q4_0> : halo_code_nibbles {
 
 template <> struct halo_type_code<HALO_TYPE_Q4_1> : halo_code_nibbles {
     static constexpr halo_minimum MINIMUM = HALO_MIN_ADD;
-    struct raw { halo_u4 n; uint32_t dm; };
+    struct raw {
+        halo_u4 n;
+        uint32_t dm;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_load<halo_u4>(row, u), halo_load<uint32_t>(row + at.scales, u)};
@@ -130,7 +145,11 @@ template <> struct halo_type_code<HALO_TYPE_Q4_1> : halo_code_nibbles {
 
 template <> struct halo_type_code<HALO_TYPE_Q5_0> : halo_code_nibbles {
     static constexpr int OFFSET = 16;
-    struct raw { halo_u4 n; uint32_t bits; uint16_t d; };
+    struct raw {
+        halo_u4 n;
+        uint32_t bits;
+        uint16_t d;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_load<halo_u4>(row, u), halo_load<uint32_t>(row + at.bits, u),
@@ -146,7 +165,10 @@ template <> struct halo_type_code<HALO_TYPE_Q5_0> : halo_code_nibbles {
 
 template <> struct halo_type_code<HALO_TYPE_Q5_1> : halo_code_nibbles {
     static constexpr halo_minimum MINIMUM = HALO_MIN_ADD;
-    struct raw { halo_u4 n; uint32_t bits, dm; };
+    struct raw {
+        halo_u4 n;
+        uint32_t bits, dm;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_load<halo_u4>(row, u), halo_load<uint32_t>(row + at.bits, u),
@@ -163,7 +185,10 @@ template <> struct halo_type_code<HALO_TYPE_Q5_1> : halo_code_nibbles {
 
 template <> struct halo_type_code<HALO_TYPE_IQ4_NL> : halo_code_nibbles {
     static constexpr bool SIGNED = true;
-    struct raw { halo_u4 n; uint16_t d; };
+    struct raw {
+        halo_u4 n;
+        uint16_t d;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_load<halo_u4>(row, u), halo_load<uint16_t>(row + at.scales, u)};
@@ -178,7 +203,10 @@ template <> struct halo_type_code<HALO_TYPE_IQ4_NL> : halo_code_nibbles {
 
 template <> struct halo_type_code<HALO_TYPE_MXFP4> : halo_code_nibbles {
     static constexpr bool SIGNED = true;
-    struct raw { halo_u4 n; uint8_t e; };
+    struct raw {
+        halo_u4 n;
+        uint8_t e;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_load<halo_u4>(row, u), halo_load<uint8_t>(row + at.scales, u)};
@@ -194,7 +222,9 @@ template <> struct halo_type_code<HALO_TYPE_MXFP4> : halo_code_nibbles {
 
 template <> struct halo_type_code<HALO_TYPE_Q4_K> : halo_code_nibbles {
     static constexpr halo_minimum MINIMUM = HALO_MIN_ADD;
-    struct raw { halo_u4 n, k; };
+    struct raw {
+        halo_u4 n, k;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_stream(row, u), halo_load<halo_u4>(row + at.super, u / 8)};
@@ -208,7 +238,10 @@ template <> struct halo_type_code<HALO_TYPE_Q4_K> : halo_code_nibbles {
 
 template <> struct halo_type_code<HALO_TYPE_Q5_K> : halo_code_nibbles {
     static constexpr halo_minimum MINIMUM = HALO_MIN_ADD;
-    struct raw { halo_u4 n, k; uint32_t bits; };
+    struct raw {
+        halo_u4 n, k;
+        uint32_t bits;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_load<halo_u4>(row, u), halo_load<halo_u4>(row + at.super, u / 8),
@@ -225,11 +258,15 @@ template <> struct halo_type_code<HALO_TYPE_Q5_K> : halo_code_nibbles {
 template <> struct halo_type_code<HALO_TYPE_Q6_K> : halo_code_nibbles {
     static constexpr bool HALVES = true;
     static constexpr int OFFSET = 32;
-    struct raw { halo_u4 n; halo_u2 pairs; uint16_t s, d; };
+    struct raw {
+        halo_u4 n;
+        halo_u2 pairs;
+        uint16_t s, d;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
-        return raw{halo_stream(row, u), halo_load<halo_u2>(row + at.pairs, u),
-                   halo_load<uint16_t>(row + at.scales, u), halo_load<uint16_t>(row + at.super, u / 8)};
+        return raw{halo_stream(row, u), halo_load<halo_u2>(row + at.pairs, u), halo_load<uint16_t>(row + at.scales, u),
+                   halo_load<uint16_t>(row + at.super, u / 8)};
     }
     HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
     {
@@ -244,7 +281,11 @@ template <> struct halo_type_code<HALO_TYPE_Q6_K> : halo_code_nibbles {
 template <> struct halo_type_code<HALO_TYPE_Q2_K> : halo_code_nibbles {
     static constexpr bool HALVES = true;
     static constexpr halo_minimum MINIMUM = HALO_MIN_HALVES;
-    struct raw { halo_u2 pairs; uint16_t s; uint32_t dm; };
+    struct raw {
+        halo_u2 pairs;
+        uint16_t s;
+        uint32_t dm;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_load<halo_u2>(row + at.pairs, u), halo_load<uint16_t>(row + at.scales, u),
@@ -267,7 +308,11 @@ template <> struct halo_type_code<HALO_TYPE_Q2_K> : halo_code_nibbles {
 template <> struct halo_type_code<HALO_TYPE_Q3_K> : halo_code_nibbles {
     static constexpr bool HALVES = true;
     static constexpr int OFFSET = 4;
-    struct raw { halo_u2 pairs; uint32_t bits; uint16_t s, d; };
+    struct raw {
+        halo_u2 pairs;
+        uint32_t bits;
+        uint16_t s, d;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_load<halo_u2>(row + at.pairs, u), halo_load<uint32_t>(row + at.bits, u),
@@ -287,7 +332,11 @@ template <> struct halo_type_code<HALO_TYPE_Q3_K> : halo_code_nibbles {
 
 template <> struct halo_type_code<HALO_TYPE_IQ4_XS> : halo_code_nibbles {
     static constexpr bool SIGNED = true;
-    struct raw { halo_u4 n; int8_t s; uint16_t d; };
+    struct raw {
+        halo_u4 n;
+        int8_t s;
+        uint16_t d;
+    };
     HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
     {
         return raw{halo_load<halo_u4>(row, u), halo_load<int8_t>(row + at.scales, u),
@@ -307,12 +356,9 @@ template <typename CODE> HALO_DEVICE float halo_unit_weight(const halo_unit &w, 
     int q = (CODE::SIGNED ? (int)(int8_t)(w.q[i] >> 8 * j) : w.q[i] >> 8 * j & 255) - CODE::OFFSET;
     float scale = CODE::HALVES ? w.d * (float)w.s[i / 4] : w.d;
     switch (CODE::MINIMUM) {
-    case HALO_MIN_ADD:
-        return halo_fma(scale, (float)q, w.m);
-    case HALO_MIN_HALVES:
-        return halo_fma(scale, (float)q, -w.m * (float)w.sm[i / 4]);
-    default:
-        return scale * (float)q;
+    case HALO_MIN_ADD: return halo_fma(scale, (float)q, w.m);
+    case HALO_MIN_HALVES: return halo_fma(scale, (float)q, -w.m * (float)w.sm[i / 4]);
+    default: return scale * (float)q;
     }
 }
 

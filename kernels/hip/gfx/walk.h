@@ -27,9 +27,18 @@ template <uint32_t TYPE, bool PLAIN = gemv_plain_type<TYPE>> struct walk_piece {
     typedef halo_act act;
     static constexpr uint32_t COLS = HALO_HIP_UNIT;
     static constexpr int STEPS = 2;
-    HALO_DEVICE uint32_t x_stride(uint32_t n_cols) { return halo_hip_act_bytes(n_cols); }
-    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t i) { return code::load(row, at, i); }
-    HALO_DEVICE act load_x(const uint8_t *x, uint32_t n_cols, uint32_t i) { return halo_act_load(x, n_cols, i); }
+    HALO_DEVICE uint32_t x_stride(uint32_t n_cols)
+    {
+        return halo_hip_act_bytes(n_cols);
+    }
+    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t i)
+    {
+        return code::load(row, at, i);
+    }
+    HALO_DEVICE act load_x(const uint8_t *x, uint32_t n_cols, uint32_t i)
+    {
+        return halo_act_load(x, n_cols, i);
+    }
     HALO_DEVICE float add(const raw &raw, const act &x, float acc)
     {
         halo_unit w;
@@ -41,11 +50,19 @@ template <uint32_t TYPE, bool PLAIN = gemv_plain_type<TYPE>> struct walk_piece {
 template <uint32_t TYPE> struct walk_piece<TYPE, true> {
     typedef gemv_plain_code<TYPE> code;
     typedef halo_u4 raw;
-    struct act { float x[code::CHUNK]; };
+    struct act {
+        float x[code::CHUNK];
+    };
     static constexpr uint32_t COLS = code::CHUNK;
     static constexpr int STEPS = HALO_PLAIN_STEPS;
-    HALO_DEVICE uint32_t x_stride(uint32_t n_cols) { return n_cols * 4; }
-    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &, uint32_t i) { return halo_stream(row, i); }
+    HALO_DEVICE uint32_t x_stride(uint32_t n_cols)
+    {
+        return n_cols * 4;
+    }
+    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &, uint32_t i)
+    {
+        return halo_stream(row, i);
+    }
     HALO_DEVICE act load_x(const uint8_t *x, uint32_t, uint32_t i)
     {
         act ret;
@@ -56,7 +73,10 @@ template <uint32_t TYPE> struct walk_piece<TYPE, true> {
         }
         return ret;
     }
-    HALO_DEVICE float add(const raw &w, const act &act, float acc) { return gemv_chunk<code, false>(w, act.x, acc); }
+    HALO_DEVICE float add(const raw &w, const act &act, float acc)
+    {
+        return gemv_chunk<code, false>(w, act.x, acc);
+    }
 };
 
 /* Where a wave is. */
@@ -66,7 +86,7 @@ struct walk_place {
     const uint8_t *x;      /* the row of x that they take */
     uint32_t block, job;   /* the block whose rows these are; how many this one had before */
     uint32_t row, matrix, slot;
-    uint32_t piece;        /* of lane 0 */
+    uint32_t piece; /* of lane 0 */
 };
 
 /* The wave's rows in block `block` of a matrix of n_rows. */
@@ -87,7 +107,9 @@ template <uint32_t TYPE> struct walk_matrices {
     typedef walk_piece<TYPE> piece;
     static constexpr uint32_t TYPE_OF = TYPE;
     static constexpr int R = gemv_wave_rows<TYPE, 1>, STEPS = piece::STEPS;
-    struct jobs { uint32_t first, end; }; /* of the blocks */
+    struct jobs {
+        uint32_t first, end;
+    }; /* of the blocks */
     HALO_DEVICE void find(const args &a, const jobs &, uint32_t stride, walk_place *at)
     {
         constexpr uint32_t ROWS = HALO_GEMV_WAVES * R;
@@ -127,7 +149,9 @@ template <uint32_t TYPE, bool SHORT> struct walk_experts {
     typedef walk_piece<TYPE> piece;
     static constexpr uint32_t TYPE_OF = TYPE;
     static constexpr int R = SHORT ? HALO_MOE_SHORT_ROWS : gemv_wave_rows<TYPE, 1>, STEPS = SHORT ? 1 : piece::STEPS;
-    struct jobs { uint32_t first, end, word; }; /* word, of lane l: expert, slot and row of x of job l */
+    struct jobs {
+        uint32_t first, end, word;
+    };                                                     /* word, of lane l: expert, slot and row of x of job l */
     static constexpr uint32_t N = 32, SLOT = 12, ROW = 24; /* SLOT, ROW: their first bits in a word */
     static_assert(HALO_MOE_EXPERTS_MAX <= 1 << SLOT && HALO_MOE_SLOTS_MAX <= 1 << (ROW - SLOT), "fit");
     HALO_DEVICE jobs read(const args &a, uint32_t first)
@@ -151,7 +175,9 @@ template <uint32_t TYPE, bool SHORT> struct walk_experts {
         at->x = static_cast<const uint8_t *>(a.x) +
                 (uint64_t)(a.per_slot ? at->slot : word >> ROW) * piece::x_stride(a.n_cols);
     }
-    HALO_DEVICE void inputs(const args &, walk_place *) {} /* ready before the choices were read */
+    HALO_DEVICE void inputs(const args &, walk_place *)
+    {
+    } /* ready before the choices were read */
     HALO_DEVICE void store(const args &a, const walk_place &at, float acc[R][1])
     {
         const halo_expert_arg matrix = at.matrix == 0 ? a.matrix[0] : a.matrix[1];
@@ -165,7 +191,9 @@ template <typename OF> struct walk {
     typedef typename OF::jobs jobs;
     typedef typename OF::piece piece;
     static constexpr int R = OF::R, STEPS = OF::STEPS;
-    struct turn { typename piece::raw raw[STEPS][R]; };
+    struct turn {
+        typename piece::raw raw[STEPS][R];
+    };
 
     /* With last_piece 0 all lanes read the same piece, which costs next to nothing. */
     HALO_DEVICE void load(const halo_row_layout &layout, const walk_place &at, uint32_t last_piece, turn *ret)

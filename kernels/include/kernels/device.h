@@ -9,9 +9,10 @@
 #ifndef HALO_KERNELS_DEVICE_H
 #define HALO_KERNELS_DEVICE_H
 
+#include <stdatomic.h>
+
 #include <kernels/candidate.h>
 #include <kernels/plan.h>
-#include <stdatomic.h>
 
 #define HALO_DEVICE_ABI 4
 #define HALO_DEVICE_LAYOUT 64
@@ -24,13 +25,13 @@ enum halo_device_feature {
 };
 
 struct halo_device_info {
-    char name[64];            /* "cpu", "hip" */
-    char detail[192];         /* model of the processor, variant of the kernels, threads */
-    uint32_t features;        /* enum halo_device_feature */
-    uint64_t memory_bytes;    /* total that models may use */
-    uint64_t free_bytes;      /* now */
+    char name[64];         /* "cpu", "hip" */
+    char detail[192];      /* model of the processor, variant of the kernels, threads */
+    uint32_t features;     /* enum halo_device_feature */
+    uint64_t memory_bytes; /* total that models may use */
+    uint64_t free_bytes;   /* now */
     uint32_t n_threads;
-    char runtime[192];        /* the library that reaches the device, its version in its own counting; empty: none */
+    char runtime[192]; /* the library that reaches the device, its version in its own counting; empty: none */
     int32_t runtime_version;
     char kernel_file[256], kernel_arch[64], kernel_sha256[65]; /* the device's code; empty: part of this program */
     /* What the bytes of kv_read mean and which arithmetic made them: they may be written to a device that says the
@@ -41,21 +42,27 @@ struct halo_device_info {
 /* Where the bytes of one weight must be put. `data` is the exact place of the first byte. The aligned hull of
  * HALO_READER_ALIGN around it belongs to this weight when `slack` is set; data is congruent to the weight's file offset
  * modulo 4096 then. */
-struct halo_device_slot { void *data; bool slack; };
+struct halo_device_slot {
+    void *data;
+    bool slack;
+};
 
 /* A sequence that takes part in a batch. pages[i] is the page of positions i*32 .. i*32+31. */
-struct halo_batch_seq { const uint32_t *pages; uint32_t n_pages; };
+struct halo_batch_seq {
+    const uint32_t *pages;
+    uint32_t n_pages;
+};
 
 struct halo_batch {
-    uint32_t n_rows;          /* <= plan->max_rows */
-    const int32_t *token;     /* [n_rows] */
-    const int32_t *pos;       /* [n_rows] position in the sequence; rows of one sequence ascend */
-    const uint32_t *seq;      /* [n_rows] index into seqs */
+    uint32_t n_rows;      /* <= plan->max_rows */
+    const int32_t *token; /* [n_rows] */
+    const int32_t *pos;   /* [n_rows] position in the sequence; rows of one sequence ascend */
+    const uint32_t *seq;  /* [n_rows] index into seqs */
     uint32_t n_seqs;
     const struct halo_batch_seq *seqs;
-    uint32_t n_outputs;       /* <= plan->max_outputs */
-    const uint32_t *output;   /* [n_outputs] row indices, ascending */
-    float *logits;            /* [n_outputs][n_vocab], host memory of the caller, 64-byte aligned */
+    uint32_t n_outputs;     /* <= plan->max_outputs */
+    const uint32_t *output; /* [n_outputs] row indices, ascending */
+    float *logits;          /* [n_outputs][n_vocab], host memory of the caller, 64-byte aligned */
     /* With HALO_DEVICE_TOP: 0, or how many of the largest logits each output is to have as a list,
      * <= HALO_CANDIDATES_MAX. Rows come then only for outputs that `whole` says; the others are not touched. A list
      * falls, the lowest id first on a tie. An id of -1 ends one of fewer logits, and begins that of a row with a NaN or
@@ -73,13 +80,13 @@ struct halo_device_phase {
     _Atomic uint32_t op;        /* index into the plan's ops while running */
 };
 
-struct halo_device;      /* a device's own state */
+struct halo_device; /* a device's own state */
 struct halo_device_model;
 
 struct halo_device_options {
-    uint32_t n_threads;   /* 0: as many as the process may use */
-    const char *variant;  /* NULL, or a forced kernel variant for tests: "reference", "avx2", "avx512" */
-    const char *library;  /* hip: path of libamdhip64.so, or NULL */
+    uint32_t n_threads;  /* 0: as many as the process may use */
+    const char *variant; /* NULL, or a forced kernel variant for tests: "reference", "avx2", "avx512" */
+    const char *library; /* hip: path of libamdhip64.so, or NULL */
 };
 
 struct halo_device_ops {
@@ -88,7 +95,7 @@ struct halo_device_ops {
     /* Whether this machine has the device. No side effects. Any thread. */
     int (*probe)(const struct halo_device_options *options, char *reason);
     int (*open)(struct halo_device **ret, const struct halo_device_options *options, char *reason);
-    void (*close)(struct halo_device *device); /* all models must be gone */
+    void (*close)(struct halo_device *device);                                        /* all models must be gone */
     void (*describe)(const struct halo_device *device, struct halo_device_info *ret); /* any thread */
     /* Whether op `index` of the plan can run: 0 or -ENOTSUP with the reason. Any thread. */
     int (*supports)(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason);
@@ -123,6 +130,5 @@ struct halo_device_ops {
     /* Optional: sustained read bandwidth of weights, bytes per second, measured now over ~100 ms. */
     double (*measure_bandwidth)(struct halo_device *device);
 };
-
 
 #endif

@@ -7,9 +7,10 @@
 #ifndef HALO_KERNELS_OP_H
 #define HALO_KERNELS_OP_H
 
-#include <kernels/tensor.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include <kernels/tensor.h>
 
 #define HALO_NONE UINT16_MAX
 #define HALO_WEIGHT_NONE UINT32_MAX
@@ -45,8 +46,16 @@ struct halo_rope {
     const double *freqs; /* n_rot / 2 angles per position; lives in the plan's arena */
 };
 
-struct halo_op_embed { uint32_t weight; uint16_t out; float scale; };
-struct halo_op_rmsnorm { uint32_t weight; uint16_t x, add, out; float eps; };
+struct halo_op_embed {
+    uint32_t weight;
+    uint16_t out;
+    float scale;
+};
+struct halo_op_rmsnorm {
+    uint32_t weight;
+    uint16_t x, add, out;
+    float eps;
+};
 #define HALO_MATMUL_MAX 3
 struct halo_op_matmul {
     uint16_t x;
@@ -54,28 +63,57 @@ struct halo_op_matmul {
     uint32_t weight[HALO_MATMUL_MAX], bias[HALO_MATMUL_MAX]; /* bias: HALO_WEIGHT_NONE when absent */
     uint16_t out[HALO_MATMUL_MAX];
 };
-struct halo_op_qk_norm { uint16_t q, k; uint32_t q_weight, k_weight; uint32_t n_head, n_head_kv, head_dim; float eps; };
+struct halo_op_qk_norm {
+    uint16_t q, k;
+    uint32_t q_weight, k_weight;
+    uint32_t n_head, n_head_kv, head_dim;
+    float eps;
+};
 struct halo_op_rope {
     uint16_t q, k;
     uint32_t n_head, n_head_kv, head_dim;
     uint32_t rope; /* index into plan->ropes */
 };
-struct halo_op_kv_write { uint16_t k, v; uint32_t kv_layer; };
-struct halo_op_attend { uint16_t q, out; uint32_t kv_layer; uint32_t n_head; float scale; };
-struct halo_op_glu { uint16_t gate, up, out; enum halo_glu_act act; };
-struct halo_op_moe_route { uint16_t logits, choice; uint32_t n_expert, n_used; bool normalise; float scale; };
+struct halo_op_kv_write {
+    uint16_t k, v;
+    uint32_t kv_layer;
+};
+struct halo_op_attend {
+    uint16_t q, out;
+    uint32_t kv_layer;
+    uint32_t n_head;
+    float scale;
+};
+struct halo_op_glu {
+    uint16_t gate, up, out;
+    enum halo_glu_act act;
+};
+struct halo_op_moe_route {
+    uint16_t logits, choice;
+    uint32_t n_expert, n_used;
+    bool normalise;
+    float scale;
+};
 struct halo_op_moe_matmul {
-    uint16_t x;       /* width K (shared by the slots) or n_used * K */
+    uint16_t x; /* width K (shared by the slots) or n_used * K */
     uint16_t choice;
-    uint16_t n;       /* 1 or 2 weights that share the input */
-    bool per_slot;    /* x has a part for each slot */
+    uint16_t n;         /* 1 or 2 weights that share the input */
+    bool per_slot;      /* x has a part for each slot */
     uint32_t weight[2]; /* 3-D: [K, N, n_expert] */
     uint16_t out[2];    /* n_used * N wide */
     uint32_t n_used;
 };
-struct halo_op_moe_sum { uint16_t x, choice, out; uint32_t n_used; };
-struct halo_op_add { uint16_t x, add; };
-struct halo_op_logits { uint32_t weight; uint16_t x; };
+struct halo_op_moe_sum {
+    uint16_t x, choice, out;
+    uint32_t n_used;
+};
+struct halo_op_add {
+    uint16_t x, add;
+};
+struct halo_op_logits {
+    uint32_t weight;
+    uint16_t x;
+};
 
 struct halo_op {
     enum halo_op_kind kind;

@@ -12,19 +12,22 @@
 enum halo_weight_role { HALO_WEIGHT_MATRIX, HALO_WEIGHT_VECTOR, HALO_WEIGHT_EXPERTS };
 
 struct halo_weight {
-    char name[64];        /* GGUF name */
+    char name[64]; /* GGUF name */
     enum halo_type type;
     enum halo_weight_role role;
-    bool embed;           /* rows are looked up by token */
-    uint32_t n_cols;      /* K: dims[0] */
-    uint32_t n_rows;      /* N: dims[1]; 1 for a vector */
-    uint32_t n_experts;   /* dims[2]; 1 outside MoE */
-    uint64_t n_bytes;     /* in the file */
-    uint32_t part;        /* file and offset of the bytes, for the store */
+    bool embed;         /* rows are looked up by token */
+    uint32_t n_cols;    /* K: dims[0] */
+    uint32_t n_rows;    /* N: dims[1]; 1 for a vector */
+    uint32_t n_experts; /* dims[2]; 1 outside MoE */
+    uint64_t n_bytes;   /* in the file */
+    uint32_t part;      /* file and offset of the bytes, for the store */
     uint64_t offset;
 };
 
-struct halo_value { const char *name; uint32_t width; /* f32 elements per row */ };
+struct halo_value {
+    const char *name;
+    uint32_t width; /* f32 elements per row */
+};
 
 /* The KV cache of a model: n_layers pairs of K and V. A page holds HALO_KV_PAGE_TOKENS positions of every layer. */
 #define HALO_KV_PAGE_TOKENS 32
@@ -48,9 +51,9 @@ struct halo_plan {
     const struct halo_value *values;
     const struct halo_rope *ropes;
     struct halo_kv_shape kv;
-    uint32_t n_vocab;   /* rows of the logits */
-    uint32_t n_context; /* positions are < n_context */
-    uint32_t max_rows;  /* rows of a batch, at most */
+    uint32_t n_vocab;     /* rows of the logits */
+    uint32_t n_context;   /* positions are < n_context */
+    uint32_t max_rows;    /* rows of a batch, at most */
     uint32_t max_outputs; /* rows of a batch whose logits are wanted, at most */
 };
 

@@ -8,25 +8,70 @@
 
 #include <stdint.h>
 
-#define HALO_QK 32   /* weights of a small block */
+#define HALO_QK 32    /* weights of a small block */
 #define HALO_QK_K 256 /* weights of a super-block */
 
-struct halo_block_q4_0 { uint16_t d; uint8_t qs[16]; };
-struct halo_block_q4_1 { uint16_t d, m; uint8_t qs[16]; };
-struct halo_block_q5_0 { uint16_t d; uint8_t qh[4], qs[16]; };
-struct halo_block_q5_1 { uint16_t d, m; uint8_t qh[4], qs[16]; };
-struct halo_block_q8_0 { uint16_t d; int8_t qs[32]; };
-struct halo_block_q2_k { uint8_t scales[16], qs[64]; uint16_t d, dmin; };
-struct halo_block_q3_k { uint8_t hmask[32], qs[64], scales[12]; uint16_t d; };
-struct halo_block_q4_k { uint16_t d, dmin; uint8_t scales[12], qs[128]; };
-struct halo_block_q5_k { uint16_t d, dmin; uint8_t scales[12], qh[32], qs[128]; };
-struct halo_block_q6_k { uint8_t ql[128], qh[64]; int8_t scales[16]; uint16_t d; };
-struct halo_block_iq4_nl { uint16_t d; uint8_t qs[16]; };
-struct halo_block_iq4_xs { uint16_t d, scales_h; uint8_t scales_l[4], qs[128]; };
-struct halo_block_mxfp4 { uint8_t e, qs[16]; };
+struct halo_block_q4_0 {
+    uint16_t d;
+    uint8_t qs[16];
+};
+struct halo_block_q4_1 {
+    uint16_t d, m;
+    uint8_t qs[16];
+};
+struct halo_block_q5_0 {
+    uint16_t d;
+    uint8_t qh[4], qs[16];
+};
+struct halo_block_q5_1 {
+    uint16_t d, m;
+    uint8_t qh[4], qs[16];
+};
+struct halo_block_q8_0 {
+    uint16_t d;
+    int8_t qs[32];
+};
+struct halo_block_q2_k {
+    uint8_t scales[16], qs[64];
+    uint16_t d, dmin;
+};
+struct halo_block_q3_k {
+    uint8_t hmask[32], qs[64], scales[12];
+    uint16_t d;
+};
+struct halo_block_q4_k {
+    uint16_t d, dmin;
+    uint8_t scales[12], qs[128];
+};
+struct halo_block_q5_k {
+    uint16_t d, dmin;
+    uint8_t scales[12], qh[32], qs[128];
+};
+struct halo_block_q6_k {
+    uint8_t ql[128], qh[64];
+    int8_t scales[16];
+    uint16_t d;
+};
+struct halo_block_iq4_nl {
+    uint16_t d;
+    uint8_t qs[16];
+};
+struct halo_block_iq4_xs {
+    uint16_t d, scales_h;
+    uint8_t scales_l[4], qs[128];
+};
+struct halo_block_mxfp4 {
+    uint8_t e, qs[16];
+};
 
-#define HALO_IQ4_NL_VALUES {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+#define HALO_IQ4_NL_VALUES                                                                                             \
+    {                                                                                                                  \
+        -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113                                       \
+    }
 /* MXFP4 element values, doubled so that they are integers; the block's scale is then 2^(e - 128). */
-#define HALO_MXFP4_VALUES2 {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+#define HALO_MXFP4_VALUES2                                                                                             \
+    {                                                                                                                  \
+        0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12                                                        \
+    }
 
 #endif

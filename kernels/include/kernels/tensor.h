@@ -37,7 +37,7 @@ enum halo_type {
 };
 
 struct halo_type_info {
-    const char *name;      /* "Q4_K"; NULL for an id that is no type */
+    const char *name; /* "Q4_K"; NULL for an id that is no type */
     uint32_t block_weights;
     uint32_t block_bytes;
 };
@@ -50,8 +50,7 @@ static inline struct halo_type_info halo_type_info(uint32_t type)
     case gguf_id: return (struct halo_type_info){#id, weights, bytes};
         HALO_TYPE_LIST(X)
 #undef X
-    default:
-        return (struct halo_type_info){NULL, 0, 0};
+    default: return (struct halo_type_info){NULL, 0, 0};
     }
 }
 
@@ -70,12 +69,9 @@ enum halo_kv_type { HALO_KV_F32, HALO_KV_F16, HALO_KV_Q8 };
 static inline uint32_t halo_kv_row_bytes(enum halo_kv_type type, uint32_t head_dim)
 {
     switch (type) {
-    case HALO_KV_F32:
-        return head_dim * 4;
-    case HALO_KV_F16:
-        return head_dim * 2;
-    case HALO_KV_Q8:
-        return head_dim + 2 * ((head_dim + HALO_KV_Q8_GROUP - 1) / HALO_KV_Q8_GROUP);
+    case HALO_KV_F32: return head_dim * 4;
+    case HALO_KV_F16: return head_dim * 2;
+    case HALO_KV_Q8: return head_dim + 2 * ((head_dim + HALO_KV_Q8_GROUP - 1) / HALO_KV_Q8_GROUP);
     }
     return 0;
 }

@@ -25,20 +25,19 @@ struct halo_range {
 };
 
 struct halo_envelope {
-    struct halo_range type;  /* the type's text between its quotes; len 0: none. Escapes are left as they are */
+    struct halo_range type;    /* the type's text between its quotes; len 0: none. Escapes are left as they are */
     enum halo_id_kind id_kind; /* NONE: no id, null, or one that is neither integer nor string of 1-128 bytes */
     int64_t id_num;            /* HALO_ID_INT */
-    struct halo_range id;       /* the id's value as it stands, with quotes; len 0: there is none */
-    struct halo_range body;  /* what is between the outer braces */
-    size_t bad_at;          /* HALO_ENVELOPE_E_BAD: the byte at fault */
+    struct halo_range id;      /* the id's value as it stands, with quotes; len 0: there is none */
+    struct halo_range body;    /* what is between the outer braces */
+    size_t bad_at;             /* HALO_ENVELOPE_E_BAD: the byte at fault */
 };
 
 /* 0 or HALO_ENVELOPE_E_BAD. */
 int halo_envelope_scan(const char *line, size_t len, struct halo_envelope *ret_env);
 
 /* The decoded id. A string is unescaped into `buf`, which the id then points into. */
-struct halo_id halo_envelope_id(const char *line, const struct halo_envelope *env,
-                                char buf[static HALO_ID_BUF_BYTES]);
+struct halo_id halo_envelope_id(const char *line, const struct halo_envelope *env, char buf[static HALO_ID_BUF_BYTES]);
 
 /* Appends the line with `id` in place of its own (added in front if it had none), all other bytes unchanged, but
  * leaves the object open: the caller may add fields that the line does not have yet (halo_json_key, then a value),

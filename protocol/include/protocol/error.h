@@ -10,25 +10,25 @@
 #include <stddef.h>
 
 /* X(ID, name, retryable, meaning) */
-#define HALO_ERROR_LIST(X)                                                                                            \
-    X(BAD_JSON, bad_json, false, "the line is not one JSON object; `detail` has the byte offset")                     \
-    X(BAD_REQUEST, bad_request, false, "a field is unknown, missing, twice there, of the wrong type or out of range") \
-    X(UNKNOWN_TYPE, unknown_type, false, "no such request")                                                           \
-    X(LINE_TOO_LONG, line_too_long, false, "the line is longer than the limit; it was dropped up to its newline")     \
-    X(DUPLICATE_ID, duplicate_id, false, "a request with this id is open on this connection")                         \
-    X(NOT_FOUND, not_found, false, "no such model, file or request")                                                  \
-    X(LOAD_FAILED, load_failed, false, "the model file was refused or could not be read")                             \
-    X(UNSUPPORTED, unsupported, false, "understood, but this build or model cannot do it")                            \
-    X(OUT_OF_MEMORY, out_of_memory, true, "not enough memory; the message has the numbers")                           \
-    X(CONTEXT_OVERFLOW, context_overflow, false, "the prompt does not fit into the context")                          \
-    X(QUEUE_FULL, queue_full, true, "the daemon's queue is full")                                                     \
-    X(TOO_MANY_REQUESTS, too_many_requests, true, "this connection or user has too many requests open")               \
-    X(DEADLINE, deadline, true, "the deadline passed before the first token")                                         \
-    X(CLIENT_STALLED, client_stalled, true, "the client did not read its events for too long")                        \
-    X(ENGINE_LOST, engine_lost, true, "the engine died and the request could not go on")                              \
-    X(DEVICE_HANG, device_hang, true, "the device did not finish within its deadline")                                \
-    X(DEVICE_FAULT, device_fault, true, "the device failed or gave numbers that are none")                            \
-    X(SHUTTING_DOWN, shutting_down, true, "the daemon is going away")                                                 \
+#define HALO_ERROR_LIST(X)                                                                                             \
+    X(BAD_JSON, bad_json, false, "the line is not one JSON object; `detail` has the byte offset")                      \
+    X(BAD_REQUEST, bad_request, false, "a field is unknown, missing, twice there, of the wrong type or out of range")  \
+    X(UNKNOWN_TYPE, unknown_type, false, "no such request")                                                            \
+    X(LINE_TOO_LONG, line_too_long, false, "the line is longer than the limit; it was dropped up to its newline")      \
+    X(DUPLICATE_ID, duplicate_id, false, "a request with this id is open on this connection")                          \
+    X(NOT_FOUND, not_found, false, "no such model, file or request")                                                   \
+    X(LOAD_FAILED, load_failed, false, "the model file was refused or could not be read")                              \
+    X(UNSUPPORTED, unsupported, false, "understood, but this build or model cannot do it")                             \
+    X(OUT_OF_MEMORY, out_of_memory, true, "not enough memory; the message has the numbers")                            \
+    X(CONTEXT_OVERFLOW, context_overflow, false, "the prompt does not fit into the context")                           \
+    X(QUEUE_FULL, queue_full, true, "the daemon's queue is full")                                                      \
+    X(TOO_MANY_REQUESTS, too_many_requests, true, "this connection or user has too many requests open")                \
+    X(DEADLINE, deadline, true, "the deadline passed before the first token")                                          \
+    X(CLIENT_STALLED, client_stalled, true, "the client did not read its events for too long")                         \
+    X(ENGINE_LOST, engine_lost, true, "the engine died and the request could not go on")                               \
+    X(DEVICE_HANG, device_hang, true, "the device did not finish within its deadline")                                 \
+    X(DEVICE_FAULT, device_fault, true, "the device failed or gave numbers that are none")                             \
+    X(SHUTTING_DOWN, shutting_down, true, "the daemon is going away")                                                  \
     X(INTERNAL, internal, false, "a defect of the daemon")
 
 enum halo_error {
@@ -37,7 +37,7 @@ enum halo_error {
 #define X(ID, name, retryable, meaning) HALO_ERROR_##ID,
     HALO_ERROR_LIST(X)
 #undef X
-    HALO_N_ERRORS
+        HALO_N_ERRORS
 };
 
 /* "bad_json" and so on; "none" for NONE, "unknown" for everything else. Never NULL. */

@@ -18,7 +18,7 @@
 #define HALO_JSON_DEPTH 32 /* arrays and objects that may be open at once */
 
 struct halo_json {
-    char *at;  /* the text so far; not NUL-terminated */
+    char *at; /* the text so far; not NUL-terminated */
     size_t len;
     size_t cap;
     bool fixed;         /* the buffer is the caller's */

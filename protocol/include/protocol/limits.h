@@ -21,22 +21,22 @@
 #define HALO_LIMIT_LINK_LINE_BYTES (64u << 20)    /* to the engine: a client's line with more in it */
 
 /* Parts of the protocol. */
-#define HALO_LIMIT_DEPTH 16                       /* nested arrays and objects, the outermost counted */
-#define HALO_LIMIT_CONTAINERS 16384               /* arrays and objects in one line: bounds its memory */
-#define HALO_LIMIT_KEYS 65536                     /* fields of all objects in one line: bounds its time */
-#define HALO_LIMIT_VALUES (1 << 20)               /* values in one line, list items counted */
+#define HALO_LIMIT_DEPTH 16         /* nested arrays and objects, the outermost counted */
+#define HALO_LIMIT_CONTAINERS 16384 /* arrays and objects in one line: bounds its memory */
+#define HALO_LIMIT_KEYS 65536       /* fields of all objects in one line: bounds its time */
+#define HALO_LIMIT_VALUES (1 << 20) /* values in one line, list items counted */
 #define HALO_LIMIT_ID_BYTES 128
-#define HALO_LIMIT_MODEL_BYTES 4096               /* a model's name or path */
+#define HALO_LIMIT_MODEL_BYTES 4096 /* a model's name or path */
 #define HALO_LIMIT_STOP_STRINGS 16
-#define HALO_LIMIT_STOP_BYTES 256                 /* each */
-#define HALO_LIMIT_LOGPROBS 20                    /* generate.logprobs */
-#define HALO_LIMIT_SCORE_TOP 64                   /* score.top */
-#define HALO_LIMIT_BIASES 4096                    /* entries of generate.logit_bias */
-#define HALO_LIMIT_MESSAGES 4096                  /* entries of messages */
-#define HALO_LIMIT_PARTS 1024                     /* parts of one message's content */
-#define HALO_LIMIT_TOOL_CALLS 128                 /* tool calls of one message */
-#define HALO_LIMIT_TOOLS 1024                     /* entries of tools */
-#define HALO_LIMIT_PROGRESS_PER_S 10              /* progress events of one request */
+#define HALO_LIMIT_STOP_BYTES 256    /* each */
+#define HALO_LIMIT_LOGPROBS 20       /* generate.logprobs */
+#define HALO_LIMIT_SCORE_TOP 64      /* score.top */
+#define HALO_LIMIT_BIASES 4096       /* entries of generate.logit_bias */
+#define HALO_LIMIT_MESSAGES 4096     /* entries of messages */
+#define HALO_LIMIT_PARTS 1024        /* parts of one message's content */
+#define HALO_LIMIT_TOOL_CALLS 128    /* tool calls of one message */
+#define HALO_LIMIT_TOOLS 1024        /* entries of tools */
+#define HALO_LIMIT_PROGRESS_PER_S 10 /* progress events of one request */
 #define HALO_LIMIT_SOCKET_PATH_BYTES 107
 
 #endif

@@ -26,7 +26,7 @@ struct halo_line_reader {
     size_t end;     /* end of what was received */
     size_t scanned; /* no newline in [start, scanned) */
     size_t limit_bytes;
-    bool skipping;  /* inside an over-long line */
+    bool skipping; /* inside an over-long line */
 };
 
 /* `limit_bytes`: the longest line, its newline not counted. */

@@ -26,6 +26,8 @@
 
 /* ---- generated: word enums (a word that a newer peer sent is ..._UNKNOWN = -1) ---- */
 
+/* Macros that make a part of a table or a type. */
+/* clang-format off */
 #define WORDS(set, ID)                                                                                               \
     enum halo_##set {                                                                                                \
         HALO_##ID##_UNKNOWN = -1,
@@ -147,6 +149,7 @@ bool halo_ev_is_terminal(enum halo_ev_type type);
     const char *halo_word_name_##set(enum halo_##set word);                                                           \
     enum halo_##set halo_word_from_name_##set(const char *name, size_t len);
 #include <protocol/message.def>
+/* clang-format on */
 
 /* Zeroes `msg`, sets type and every default. */
 void halo_msg_init(struct halo_msg *msg, enum halo_msg_type type);

@@ -1,19 +1,19 @@
 /* sysroot.c: makes folders that look like machines. */
 #include "sysroot.h"
 
-#include <stdarg.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <cmocka.h>
 
 #define MAX_CASES 512
 #define PATH_ROOM 1024
@@ -57,7 +57,10 @@ void sysroot_file_close(struct sysroot_file *file)
     free(file);
 }
 
-size_t sysroot_file_n_cases(const struct sysroot_file *file) { return file->n_cases; }
+size_t sysroot_file_n_cases(const struct sysroot_file *file)
+{
+    return file->n_cases;
+}
 
 /* "case NAME from NAME": both. */
 static void names_of(const char *line, char name[80], char from[80])

@@ -1,14 +1,16 @@
 /* test_detect.c: each detector against its made-up replies, and that each has one it must see, one it must let pass and
  * one it must not judge. */
-#include <detect/detect.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <detect/detect.h>
 
 static void test_cases(void **state)
 {

@@ -1,19 +1,18 @@
 /* test_doctor_bringup.c: the decision table of `halo-doctor bringup`, each conclusion from a matrix of outcomes; its
  * two forms; and the program over the emulated GPU. Argument: the program.
  */
+#include <jansson.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include "bringup_priv.h"
-
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cmocka.h>
+
+#include "bringup_priv.h"
 
 #define AMPLE_MS 600000
 #define HANG_MS "8000"

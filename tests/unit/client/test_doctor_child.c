@@ -1,20 +1,19 @@
 /* test_doctor_child.c: children with a deadline: results, phases, every way to end, and one that cannot be reaped. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "child.h"
-
 #include <errno.h>
 #include <fcntl.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cmocka.h>
+
+#include "child.h"
 
 #define AMPLE_MS 60000
 
@@ -43,8 +42,7 @@ static struct halo_child_outcome run(const char *script, const char *const *env,
     char shell[] = "sh", c[] = "-c", *text = strdup(script);
     char *const argv[] = {shell, c, text, NULL};
     struct halo_child_outcome outcome;
-    const struct halo_child_options options = {
-        .deadline_ms = deadline_ms, .result = result, .room = room, .env = env};
+    const struct halo_child_options options = {.deadline_ms = deadline_ms, .result = result, .room = room, .env = env};
     assert_int_equal(halo_child_run(&options, argv, &outcome), 0);
     free(text);
     return outcome;
@@ -260,10 +258,10 @@ static void closed_streams_do_no_harm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_function_is_heard),         cmocka_unit_test(every_end_is_told),
+        cmocka_unit_test(a_function_is_heard),           cmocka_unit_test(every_end_is_told),
         cmocka_unit_test(a_program_has_its_environment), cmocka_unit_test(the_end_of_the_errors_is_kept),
-        cmocka_unit_test(a_hang_ends_at_the_deadline), cmocka_unit_test(what_a_child_started_is_killed),
-        cmocka_unit_test(a_child_that_stays_is_left),  cmocka_unit_test(closed_streams_do_no_harm),
+        cmocka_unit_test(a_hang_ends_at_the_deadline),   cmocka_unit_test(what_a_child_started_is_killed),
+        cmocka_unit_test(a_child_that_stays_is_left),    cmocka_unit_test(closed_streams_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

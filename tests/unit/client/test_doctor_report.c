@@ -1,19 +1,17 @@
 /* test_doctor_report.c: what findings become on paper, whatever is in them; the program's options and exit status; and
  * that docs/DOCTOR.md knows every check.
  */
+#include <errno.h>
+#include <jansson.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <jansson.h>
+#include <cmocka.h>
 
 #include "checks.h"
 #include "sysroot.h"
@@ -89,7 +87,7 @@ static void json_is_an_object_a_line(void **state)
 {
     char *text = write_report(HALO_DOCTOR_JSON), *rest = text, *line;
     size_t n = 0;
-    while ((line = strsep(&rest, "\n")) != NULL && *line) {
+    while ((line = strsep(&rest, "\n")) && *line) {
         json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         assert_non_null(object);
         if (n == 1) {
@@ -205,7 +203,7 @@ static int run_program(const char *arguments, const char *out_path)
 static void wrong_usage_is_2(void **state)
 {
     static const char *const wrong[] = {
-        "--tier 8",     "--tier x",  "--tier -1", "--tier ''", "--wait-ms 1s",         "--nonsense",
+        "--tier 8",     "--tier x",  "--tier -1", "--tier ''", "--wait-ms 1s",        "--nonsense",
         "--sysroot ''", "--sysroot", "argument",  "bring",     "--sysroot /dev/null", "--sysroot /nowhere",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)

@@ -3,23 +3,22 @@
  *
  * Each case is a process of its own, and all wait for their deadlines at once. Arguments: the engine and the model.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "tier_priv.h"
-#include "tiers.h"
-
 #include <errno.h>
 #include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cmocka.h>
+
+#include "tier_priv.h"
+#include "tiers.h"
 
 #define HANG_MS 8000    /* of a tier that hangs: time to come to the place */
 #define SLOW_MS 60000   /* the same where that was not enough */
@@ -30,17 +29,18 @@ static char root[] = "/tmp/halo-tiers-XXXXXX";
 
 struct tier_case {
     const char *what;
-    int tier;            /* that alone is run */
-    const char *script;  /* of the emulator */
+    int tier;           /* that alone is run */
+    const char *script; /* of the emulator */
     bool hangs;
     enum halo_doctor_verdict verdict;
-    const char *says[3]; /* in its sentence: place, cause */
-    const char *either[2]; /* one of them is in it, and not the other */
+    const char *says[3];                                      /* in its sentence: place, cause */
+    const char *either[2];                                    /* one of them is in it, and not the other */
     const char *hip_lib, *engine, *model, *kernels, *sysroot; /* instead of the good ones; sysroot: below the root */
 };
 
 /* What is counted: tier 4 launches embed and rmsnorm; tier 5 embed, quantize, gemv_q8_0, gemv_f16, then embed,
  * half_rows, gemm_q8_0, gemm_f16. */
+/* clang-format off */
 static const struct tier_case cases[] = {
     {"0 good", 0, "", false, HALO_DOCTOR_PASS, {"gfx1151"}},
     {"0 no module", 0, "", false, HALO_DOCTOR_FAIL, {"/sys/module/amdgpu is not there", "no amdgpu driver"},
@@ -160,6 +160,7 @@ static const struct tier_case cases[] = {
     {"7 an engine that talks nonsense", 7, "", false, HALO_DOCTOR_FAIL, {"no event"}, .engine = "nonsense"},
     {"7 an engine that ends", 7, "", false, HALO_DOCTOR_FAIL, {"ended with status 3"}, .engine = "ends"},
 };
+/* clang-format on */
 #define N_CASES (sizeof(cases) / sizeof(cases[0]))
 
 /* ---- trees that are read, and programs that are no engine ---- */
@@ -275,7 +276,9 @@ static int play(const struct tier_case *c, uint32_t hang_ms)
         .sysroot = below_root(c->sysroot ? c->sysroot : "good", sysroot, sizeof(sysroot)),
         .hip_lib = c->hip_lib ? c->hip_lib : getenv("HALO_HIP_LIB"),
         .engine = c->engine ? below_root(c->engine, program, sizeof(program)) : engine,
-        .model = !c->model ? model : strcmp(c->model, "-") == 0 ? NULL : c->model,
+        .model = !c->model                    ? model
+                 : strcmp(c->model, "-") == 0 ? NULL
+                                              : c->model,
         .tier_ms = c->hangs ? hang_ms : AMPLE_MS,
         .first_tier = c->tier,
         .last_tier = c->tier};
@@ -415,10 +418,8 @@ static void every_cause_can_be_told(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_cause_can_be_told),
-        cmocka_unit_test(the_right_sensors_are_read),
-        cmocka_unit_test(speed_is_judged_by_the_peak),
-        cmocka_unit_test(a_failure_ends_the_climb),
+        cmocka_unit_test(every_cause_can_be_told),     cmocka_unit_test(the_right_sensors_are_read),
+        cmocka_unit_test(speed_is_judged_by_the_peak), cmocka_unit_test(a_failure_ends_the_climb),
         cmocka_unit_test(every_case_is_recognised),
     };
     if (!getenv("HALO_HIP_LIB") || argc < 3) {

@@ -1,14 +1,13 @@
 /* child.c: see child.h. */
 #include "child.h"
 
-#include <base/clock.h>
-#include <engine/engine.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +16,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <base/clock.h>
+#include <engine/engine.h>
+
 /* cmocka.h wants these headers before it. */
 #include <stddef.h>
 #include <cmocka.h>
 
 /* Read by ThreadSanitizer: the child ends by _exit, where a count of races would not reach its status. */
 const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) { return "halt_on_error=1"; }
+const char *__tsan_default_options(void)
+{
+    return "halt_on_error=1";
+}
 
 static char model_dir[4096];
 

@@ -2,11 +2,12 @@
 #ifndef HALO_TESTS_CHILD_H
 #define HALO_TESTS_CHILD_H
 
-#include <protocol/line.h>
-#include <protocol/message.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include <protocol/line.h>
+#include <protocol/message.h>
 
 #include "fake_device.h"
 
@@ -33,11 +34,11 @@ struct child {
     int fd_in, fd_out; /* the parent's ends */
     bool link;
     struct halo_line_reader lines;
-    struct fake_control *control; /* shared with the child */
-    struct child_request *requests; /* [CHILD_MAX] by id */
+    struct fake_control *control;     /* shared with the child */
+    struct child_request *requests;   /* [CHILD_MAX] by id */
     enum halo_wire_activity activity; /* of the last heartbeat */
     int64_t phase_ms;
-    uint32_t n_unaddressed;       /* events with id null, heartbeats apart */
+    uint32_t n_unaddressed; /* events with id null, heartbeats apart */
     char last_unaddressed[4096];
 };
 

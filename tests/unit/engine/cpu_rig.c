@@ -1,13 +1,15 @@
 /* cpu_rig.c: see cpu_rig.h. */
 #include "cpu_rig.h"
 
-#include <base/clock.h>
-#include <cpu/cpu.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/clock.h>
+#include <cpu/cpu.h>
 
 /* cmocka.h wants these headers before it. */
 #include <stddef.h>
@@ -36,8 +38,7 @@ static void bring_model(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
     const struct halo_room plenty = {.bytes = UINT64_MAX};
     struct halo_load *load = &rig->load;
     load->loaded = &rig->loaded;
-    load->wish =
-        (struct halo_load_wish){.context = setup->context, .kv_tokens = setup->kv_tokens, .kv = setup->kv};
+    load->wish = (struct halo_load_wish){.context = setup->context, .kv_tokens = setup->kv_tokens, .kv = setup->kv};
     if (model)
         snprintf(rig->loaded.path, sizeof(rig->loaded.path), "%s", model);
     else
@@ -103,11 +104,21 @@ void cpu_rig_ids(const struct cpu_rig *rig, uint32_t seed, int32_t *ids, uint32_
 
 struct halo_sequence_setup cpu_rig_reply(const int32_t *ids, uint32_t n_prompt, uint32_t max_tokens)
 {
-    return (struct halo_sequence_setup){
-        .kind = HALO_SEQUENCE_GENERATE, .ids = ids, .n_prompt = n_prompt, .max_tokens = max_tokens, .ignore_eos = true,
-        .cache_prompt = true, .want_logprob = true, .user = HALO_SEQUENCE_NOBODY, .arrived_ns = halo_clock_ns(),
-        .sampler = {.temperature = 0.8, .top_k = 40, .top_p = 0.95, .repeat_penalty = 1.1, .repeat_window = 64,
-                    .seed = n_prompt}};
+    return (struct halo_sequence_setup){.kind = HALO_SEQUENCE_GENERATE,
+                                        .ids = ids,
+                                        .n_prompt = n_prompt,
+                                        .max_tokens = max_tokens,
+                                        .ignore_eos = true,
+                                        .cache_prompt = true,
+                                        .want_logprob = true,
+                                        .user = HALO_SEQUENCE_NOBODY,
+                                        .arrived_ns = halo_clock_ns(),
+                                        .sampler = {.temperature = 0.8,
+                                                    .top_k = 40,
+                                                    .top_p = 0.95,
+                                                    .repeat_penalty = 1.1,
+                                                    .repeat_window = 64,
+                                                    .seed = n_prompt}};
 }
 
 struct cpu_seq *cpu_rig_submit(struct cpu_rig *rig, const struct halo_sequence_setup *setup)

@@ -7,7 +7,7 @@
 
 #define CPU_RIG_MAX 128
 
-struct cpu_seq { /* what came out of one sequence */
+struct cpu_seq {                    /* what came out of one sequence */
     struct halo_sequence *sequence; /* NULL once destroyed */
     int32_t ids[512];
     double logprobs[512]; /* of tokens, or of the rows of a score */
@@ -34,7 +34,7 @@ struct cpu_rig_setup {
     uint32_t max_rows; /* of a step; 0: the engine's */
 };
 
-extern uint64_t cpu_rig_rows;             /* that the device really ran, all rigs */
+extern uint64_t cpu_rig_rows;                        /* that the device really ran, all rigs */
 extern const struct halo_device_ops *cpu_rig_device; /* the real one */
 
 /* Loads tests/models/fable-Q4_K_M.gguf, or $HALO_RIG_MODEL. */

@@ -31,7 +31,10 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 33;
 }
 
-static int fake_probe(const struct halo_device_options *options, char *reason) { return 0; }
+static int fake_probe(const struct halo_device_options *options, char *reason)
+{
+    return 0;
+}
 
 static int fake_open(struct halo_device **ret, const struct halo_device_options *options, char *reason)
 {
@@ -43,7 +46,10 @@ static int fake_open(struct halo_device **ret, const struct halo_device_options 
     return *ret ? 0 : -ENOMEM;
 }
 
-static void fake_close(struct halo_device *device) { free(device); }
+static void fake_close(struct halo_device *device)
+{
+    free(device);
+}
 
 static void fake_describe(const struct halo_device *device, struct halo_device_info *ret)
 {
@@ -274,7 +280,10 @@ static int fake_kv_write(struct halo_device_model *model, uint32_t page, const v
     return 0;
 }
 
-static double fake_bandwidth(struct halo_device *device) { return 1e9; }
+static double fake_bandwidth(struct halo_device *device)
+{
+    return 1e9;
+}
 
 static const struct halo_device_ops table = {
     .abi = HALO_DEVICE_ABI,
@@ -299,7 +308,10 @@ static const struct halo_device_ops table = {
     .measure_bandwidth = fake_bandwidth,
 };
 
-const struct halo_device_ops *fake_device(void) { return &table; }
+const struct halo_device_ops *fake_device(void)
+{
+    return &table;
+}
 
 void fake_plan(struct halo_plan *plan, uint32_t n_vocab, uint32_t n_context, uint32_t max_rows, uint32_t max_outputs,
                uint32_t n_pages)

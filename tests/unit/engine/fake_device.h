@@ -7,36 +7,37 @@
 #ifndef HALO_TESTS_FAKE_DEVICE_H
 #define HALO_TESTS_FAKE_DEVICE_H
 
-#include <kernels/device.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include <kernels/device.h>
 
 #define FAKE_VOCAB_MAX 256 /* of a plan whose batches ask for lists */
 
 /* What a test may script and look at. All zero: a healthy device. */
 struct fake_control {
     _Atomic uint32_t n_runs;
-    _Atomic uint32_t fail_run;    /* this run (from 1) fails with fail_error */
+    _Atomic uint32_t fail_run; /* this run (from 1) fails with fail_error */
     int fail_error;
-    _Atomic int32_t nan_token;    /* a row whose sequence holds this token (> 0) gets a NaN among its logits */
-    _Atomic uint32_t run_us;      /* each run takes this long */
-    _Atomic uint32_t row_us;      /* and each row of it */
-    _Atomic uint32_t hang_run;    /* this run never returns */
+    _Atomic int32_t nan_token; /* a row whose sequence holds this token (> 0) gets a NaN among its logits */
+    _Atomic uint32_t run_us;   /* each run takes this long */
+    _Atomic uint32_t row_us;   /* and each row of it */
+    _Atomic uint32_t hang_run; /* this run never returns */
     _Atomic uint32_t max_rows, max_seqs, n_outputs; /* seen */
-    _Atomic uint32_t n_rows, n_copies; /* rows that ran, pages that were copied */
-    _Atomic uint32_t n_listed;    /* of the outputs: those of which a list was wanted and no row */
-    _Atomic uint64_t n_bytes;     /* of lists and rows that came back */
-    int copy_error;               /* kv_copy fails */
-    uint64_t free_bytes;          /* 0: plenty */
-    uint32_t refuse_weight;       /* weight_commit of this one (from 1) fails */
+    _Atomic uint32_t n_rows, n_copies;              /* rows that ran, pages that were copied */
+    _Atomic uint32_t n_listed;                      /* of the outputs: those of which a list was wanted and no row */
+    _Atomic uint64_t n_bytes;                       /* of lists and rows that came back */
+    int copy_error;                                 /* kv_copy fails */
+    uint64_t free_bytes;                            /* 0: plenty */
+    uint32_t refuse_weight;                         /* weight_commit of this one (from 1) fails */
     int open_error;
-    int32_t favourite;            /* > 0: this token's logit is raised in every favourite_every-th position */
+    int32_t favourite; /* > 0: this token's logit is raised in every favourite_every-th position */
     uint32_t favourite_every;
-    uint32_t cycle, cycle_until;  /* cycle > 0: before position cycle_until the tokens go round that many (above 60:
+    uint32_t cycle, cycle_until; /* cycle > 0: before position cycle_until the tokens go round that many (above 60:
                                    * not all distinct, yet no shorter cycle) */
     bool not_invariant;
-    bool coarse;                  /* logits are few different numbers, zeros of both signs among them */
+    bool coarse; /* logits are few different numbers, zeros of both signs among them */
 };
 
 extern struct fake_control *fake_control; /* set before use; shared memory when the engine runs in a child */

@@ -1,12 +1,14 @@
 /* rig.c: see rig.h. */
 #include "rig.h"
 
-#include <base/clock.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <base/clock.h>
 
 /* cmocka.h wants these headers before it. */
 #include <stddef.h>
@@ -29,7 +31,10 @@ static struct halo_span rig_piece(const void *ud, int32_t id)
     return (struct halo_span){pieces[id], strlen(pieces[id])};
 }
 
-static bool rig_is_end(const void *ud, int32_t id) { return id == RIG_END; }
+static bool rig_is_end(const void *ud, int32_t id)
+{
+    return id == RIG_END;
+}
 
 void rig_init(struct rig *rig, uint32_t max_rows, uint32_t max_outputs, uint32_t n_pages)
 {
@@ -78,10 +83,14 @@ struct halo_sequence_setup rig_setup(struct rig *rig, uint32_t seed, uint32_t n_
         state = state * 6364136223846793005u + 1442695040888963407u;
         ids[i] = 2 + (int32_t)((state >> 33) % (RIG_VOCAB - 2));
     }
-    return (struct halo_sequence_setup){
-        .kind = HALO_SEQUENCE_GENERATE, .ids = ids, .n_prompt = n_prompt, .max_tokens = max_tokens, .ignore_eos = true,
-        .cache_prompt = true,
-        .sampler = {.temperature = 0, .top_p = 1, .repeat_penalty = 1, .seed = seed}, .arrived_ns = halo_clock_ns()};
+    return (struct halo_sequence_setup){.kind = HALO_SEQUENCE_GENERATE,
+                                        .ids = ids,
+                                        .n_prompt = n_prompt,
+                                        .max_tokens = max_tokens,
+                                        .ignore_eos = true,
+                                        .cache_prompt = true,
+                                        .sampler = {.temperature = 0, .top_p = 1, .repeat_penalty = 1, .seed = seed},
+                                        .arrived_ns = halo_clock_ns()};
 }
 
 struct rig_seq *rig_submit(struct rig *rig, const struct halo_sequence_setup *setup)

@@ -10,7 +10,7 @@
 #define RIG_END 1 /* the end token */
 #define RIG_MAX 256
 
-struct rig_seq { /* what came out of one sequence */
+struct rig_seq {                    /* what came out of one sequence */
     struct halo_sequence *sequence; /* NULL once destroyed */
     int32_t ids[1024];
     double logprobs[1024];

@@ -1,11 +1,12 @@
 /* test_budget.c: what fits into free memory, in pages and as the context that a refusal recommends. */
-#include <engine/loaded.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
-
 #include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <cmocka.h>
+
+#include <engine/loaded.h>
 
 #include "fake_device.h"
 

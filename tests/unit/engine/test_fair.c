@@ -2,10 +2,10 @@
  * gets on in every step, a short one is not held up by a long one, and equal ones are computed once. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
 
 #include "rig.h"

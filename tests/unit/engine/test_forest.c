@@ -2,10 +2,10 @@
  * reply is the one it would be without any reuse, and the index says nothing but the truth. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
 
 #include "rig.h"

@@ -2,18 +2,19 @@
  *
  * The device runs on the caller's thread alone, so that the guard sees all of it.
  */
-#include <base/guard.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include <base/guard.h>
 
 #include "cpu_rig.h"
 

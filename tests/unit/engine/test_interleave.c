@@ -3,21 +3,25 @@
  *
  * The events are checked one by one by child.c: nothing after a terminal event, no id that was not asked for.
  */
-#include <base/clock.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include <base/clock.h>
 
 #include "child.h"
 
 #define M "\"model\":\"fable-Q4_K_M\""
 
-static void quick_runs(struct fake_control *control) { control->run_us = 300; }
+static void quick_runs(struct fake_control *control)
+{
+    control->run_us = 300;
+}
 
 static void send_random(struct child *c, int id)
 {

@@ -1,20 +1,21 @@
 /* test_keep.c: cached prefixes outlive the engine: saved, brought back bit for bit, and every file that is not just
  * right is left alone, aloud.
  */
-#include <cpu/cpu.h>
 #include <dirent.h>
-#include <engine/prefix_image.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include <cpu/cpu.h>
+#include <engine/prefix_image.h>
 
 #include "child.h"
 
@@ -36,8 +37,9 @@ static void begin(struct child *c, bool with_dir)
 
 static struct child_request *load(struct child *c, const char *kv)
 {
-    child_send(c, "{\"type\":\"load\",\"id\":%lld," MODEL ",\"params\":{\"context\":512,\"kv_tokens\":2048,"
-                  "\"kv\":\"%s\"}}",
+    child_send(c,
+               "{\"type\":\"load\",\"id\":%lld," MODEL ",\"params\":{\"context\":512,\"kv_tokens\":2048,"
+               "\"kv\":\"%s\"}}",
                (long long)++next_id, kv);
     struct child_request *request = child_wait(c, next_id);
     if (request->terminal != HALO_EV_LOADED)
@@ -47,8 +49,10 @@ static struct child_request *load(struct child *c, const char *kv)
 
 static struct child_request *generate(struct child *c, const char *ids, int user)
 {
-    child_send(c, "{\"type\":\"generate\",\"id\":%lld," MODEL ",\"tokens\":[%s],\"max_tokens\":20,\"ignore_eos\":true,"
-                  "\"seed\":7,\"emit_token_ids\":true,\"user\":%d}", (long long)++next_id, ids, user);
+    child_send(c,
+               "{\"type\":\"generate\",\"id\":%lld," MODEL ",\"tokens\":[%s],\"max_tokens\":20,\"ignore_eos\":true,"
+               "\"seed\":7,\"emit_token_ids\":true,\"user\":%d}",
+               (long long)++next_id, ids, user);
     struct child_request *request = child_wait(c, next_id);
     assert_int_equal(request->finish, HALO_WIRE_FINISH_LENGTH);
     assert_int_equal(request->n_ids, N_REPLY);
@@ -213,9 +217,11 @@ static void a_save_beside_requests(void **state)
     load(&c, "f16");
     generate(&c, prompt, 1);
     atomic_store(&c.control->run_us, 1000);
-    child_send(&c, "{\"type\":\"generate\",\"id\":500," MODEL ",\"tokens\":[%s],\"max_tokens\":200,\"ignore_eos\":true,"
-                   "\"emit_token_ids\":true,"
-                   "\"user\":1}", prompt);
+    child_send(&c,
+               "{\"type\":\"generate\",\"id\":500," MODEL ",\"tokens\":[%s],\"max_tokens\":200,\"ignore_eos\":true,"
+               "\"emit_token_ids\":true,"
+               "\"user\":1}",
+               prompt);
     child_send(&c, "{\"type\":\"save\",\"id\":501,\"deadline_ms\":20000}");
     child_send(&c, "{\"type\":\"save\",\"id\":502,\"deadline_ms\":20000}");
     child_send(&c, "{\"type\":\"unload\",\"id\":503," MODEL "}");
@@ -264,22 +270,70 @@ static uint8_t *image;
 static size_t n_image;
 static uint64_t record_bytes;
 
-static void flip_magic(void) { image[3] ^= 1; }
-static void older_version(void) { image[7] = '0'; }
-static void flip_key(void) { image[60] ^= 1; }
-static void flip_count(void) { image[8] ^= 1; }
-static void flip_header_sum(void) { image[HALO_PREFIX_HEADER_BYTES - 1] ^= 1; }
-static void flip_user(void) { image[HALO_PREFIX_HEADER_BYTES + 24] ^= 1; }
-static void flip_id(void) { image[HALO_PREFIX_HEADER_BYTES + record_bytes + 41] ^= 1; }
-static void flip_page(void) { image[HALO_PREFIX_HEADER_BYTES + record_bytes + 200] ^= 0x80; }
-static void flip_record_sum(void) { image[HALO_PREFIX_HEADER_BYTES + record_bytes - 1] ^= 1; }
-static void flip_last_byte(void) { image[n_image - 1] ^= 1; }
-static void cut_a_byte(void) { n_image--; }
-static void cut_a_record(void) { n_image -= record_bytes; }
-static void cut_to_header(void) { n_image = HALO_PREFIX_HEADER_BYTES; }
-static void cut_in_header(void) { n_image = HALO_PREFIX_HEADER_BYTES - 1; }
-static void cut_to_nothing(void) { n_image = 0; }
-static void add_a_byte(void) { image[n_image++] = 0; }
+static void flip_magic(void)
+{
+    image[3] ^= 1;
+}
+static void older_version(void)
+{
+    image[7] = '0';
+}
+static void flip_key(void)
+{
+    image[60] ^= 1;
+}
+static void flip_count(void)
+{
+    image[8] ^= 1;
+}
+static void flip_header_sum(void)
+{
+    image[HALO_PREFIX_HEADER_BYTES - 1] ^= 1;
+}
+static void flip_user(void)
+{
+    image[HALO_PREFIX_HEADER_BYTES + 24] ^= 1;
+}
+static void flip_id(void)
+{
+    image[HALO_PREFIX_HEADER_BYTES + record_bytes + 41] ^= 1;
+}
+static void flip_page(void)
+{
+    image[HALO_PREFIX_HEADER_BYTES + record_bytes + 200] ^= 0x80;
+}
+static void flip_record_sum(void)
+{
+    image[HALO_PREFIX_HEADER_BYTES + record_bytes - 1] ^= 1;
+}
+static void flip_last_byte(void)
+{
+    image[n_image - 1] ^= 1;
+}
+static void cut_a_byte(void)
+{
+    n_image--;
+}
+static void cut_a_record(void)
+{
+    n_image -= record_bytes;
+}
+static void cut_to_header(void)
+{
+    n_image = HALO_PREFIX_HEADER_BYTES;
+}
+static void cut_in_header(void)
+{
+    n_image = HALO_PREFIX_HEADER_BYTES - 1;
+}
+static void cut_to_nothing(void)
+{
+    n_image = 0;
+}
+static void add_a_byte(void)
+{
+    image[n_image++] = 0;
+}
 static void swap_records(void)
 {
     uint8_t *a = image + HALO_PREFIX_HEADER_BYTES, *b = a + record_bytes;
@@ -289,7 +343,10 @@ static void swap_records(void)
         b[i] = was;
     }
 }
-static void all_zeros(void) { memset(image, 0, n_image); }
+static void all_zeros(void)
+{
+    memset(image, 0, n_image);
+}
 
 static const struct {
     const char *name, *says;
@@ -431,9 +488,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_comes_back_bit_for_bit), cmocka_unit_test(as_much_as_may_be_in_order_of_use),
-        cmocka_unit_test(evictions_are_counted),
-        cmocka_unit_test(a_save_beside_requests),    cmocka_unit_test(pages_that_cannot_be_read),
-        cmocka_unit_test(damaged_files_are_ignored_aloud), cmocka_unit_test(a_larger_file_than_may_be),
+        cmocka_unit_test(evictions_are_counted),     cmocka_unit_test(a_save_beside_requests),
+        cmocka_unit_test(pages_that_cannot_be_read), cmocka_unit_test(damaged_files_are_ignored_aloud),
+        cmocka_unit_test(a_larger_file_than_may_be),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

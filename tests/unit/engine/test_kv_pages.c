@@ -1,12 +1,13 @@
 /* test_kv_pages.c: the page pool: nothing is lost, nothing is given twice, a refusal takes nothing. */
-#include <engine/kv_pages.h>
-#include <kernels/plan.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
-
 #include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <cmocka.h>
+
+#include <engine/kv_pages.h>
+#include <kernels/plan.h>
 
 static void counts_positions_in_pages(void **state)
 {

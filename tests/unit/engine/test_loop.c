@@ -1,10 +1,10 @@
 /* test_loop.c: a reply that goes round in a cycle is told of once, with the right numbers, not before it is certain. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
 
 #include "rig.h"

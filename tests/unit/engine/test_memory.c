@@ -1,20 +1,27 @@
 /* test_memory.c: what the engine does when the n-th allocation fails, for every n until none does: a refusal, and
  * nothing lost. */
-#include <engine/bench.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include <engine/bench.h>
 
 #include "fail_alloc.h"
 #include "rig.h"
 
-static struct halo_span piece(const void *ud, int32_t id) { return (struct halo_span){"ab", 2}; }
-static bool is_end(const void *ud, int32_t id) { return false; }
+static struct halo_span piece(const void *ud, int32_t id)
+{
+    return (struct halo_span){"ab", 2};
+}
+static bool is_end(const void *ud, int32_t id)
+{
+    return false;
+}
 
 static void a_sequence_is_whole_or_not_at_all(void **state)
 {

@@ -3,12 +3,12 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <stddef.h>
 #include <cmocka.h>
 
 #include "child.h"
@@ -44,8 +44,8 @@ static void name_files(void)
 
 static int64_t send_load(struct child *c, int model, const char *params)
 {
-    child_send(c, "{\"type\":\"load\",\"id\":%lld,\"model\":\"%s/m%d.gguf\",\"params\":{%s}}",
-               (long long)++next_id, dir, model, params);
+    child_send(c, "{\"type\":\"load\",\"id\":%lld,\"model\":\"%s/m%d.gguf\",\"params\":{%s}}", (long long)++next_id,
+               dir, model, params);
     return next_id;
 }
 
@@ -207,7 +207,7 @@ static void what_a_refusal_advises_works(void **state)
 {
     static const struct {
         const char *asked, *advice;
-        int context; /* of the second load; 0: what was advised */
+        int context;    /* of the second load; 0: what was advised */
         bool kv_tokens; /* names it, as advised */
     } cases[] = {
         {"\"context\":1024", "load with a context of at most ", 0, false},
@@ -319,11 +319,15 @@ static int finish(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_least_recent_goes_aloud),   cmocka_unit_test(pinned_and_used_ones_stay),
-        cmocka_unit_test(nobody_goes_for_what_cannot_fit), cmocka_unit_test(several_go_for_a_large_one),
-        cmocka_unit_test(loads_wait_for_each_other),     cmocka_unit_test(a_load_waits_for_the_end_of_an_unload),
+        cmocka_unit_test(the_least_recent_goes_aloud),
+        cmocka_unit_test(pinned_and_used_ones_stay),
+        cmocka_unit_test(nobody_goes_for_what_cannot_fit),
+        cmocka_unit_test(several_go_for_a_large_one),
+        cmocka_unit_test(loads_wait_for_each_other),
+        cmocka_unit_test(a_load_waits_for_the_end_of_an_unload),
         cmocka_unit_test(places_are_made_too),
-        cmocka_unit_test(a_refusal_says_what_helps),     cmocka_unit_test(what_a_refusal_advises_works),
+        cmocka_unit_test(a_refusal_says_what_helps),
+        cmocka_unit_test(what_a_refusal_advises_works),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

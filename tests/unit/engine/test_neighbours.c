@@ -3,19 +3,22 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <stddef.h>
 #include <cmocka.h>
 
 #include "child.h"
 
 #define REPLIES 4
 
-static void slow_rows(struct fake_control *control) { control->row_us = 500; }
+static void slow_rows(struct fake_control *control)
+{
+    control->row_us = 500;
+}
 
 static void a_prompt_beside_replies_on_another_model(void **state)
 {

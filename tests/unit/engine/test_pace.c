@@ -1,12 +1,13 @@
 /* test_pace.c: rows of prompts beside replies, from times that are made up: the share holds, the measure is renewed, a
  * prompt always gets on. */
-#include <engine/pace.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
-
 #include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <cmocka.h>
+
+#include <engine/pace.h>
 
 #define MS 1000000u
 

@@ -1,16 +1,17 @@
 /* test_port.c: the engine as its peer sees it, on the scripted device: replies, refusals, cancels, faults, ends. */
-#include <base/clock.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include <base/clock.h>
 
 #include "child.h"
 
@@ -202,7 +203,10 @@ static void requests_wait_for_a_load_and_share_its_failure(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
-static void slow_runs(struct fake_control *control) { control->run_us = 5000; }
+static void slow_runs(struct fake_control *control)
+{
+    control->run_us = 5000;
+}
 
 static void an_unload_waits_for_its_users(void **state)
 {
@@ -221,8 +225,14 @@ static void an_unload_waits_for_its_users(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
-static void small_machine(struct fake_control *control) { control->free_bytes = 14u << 20; }
-static void tiny_machine(struct fake_control *control) { control->free_bytes = 1u << 20; }
+static void small_machine(struct fake_control *control)
+{
+    control->free_bytes = 14u << 20;
+}
+static void tiny_machine(struct fake_control *control)
+{
+    control->free_bytes = 1u << 20;
+}
 
 static void admission_has_the_numbers(void **state)
 {
@@ -246,8 +256,14 @@ static void admission_has_the_numbers(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
-static void bad_weight(struct fake_control *control) { control->refuse_weight = 5; }
-static void no_device(struct fake_control *control) { control->open_error = -ENODEV; }
+static void bad_weight(struct fake_control *control)
+{
+    control->refuse_weight = 5;
+}
+static void no_device(struct fake_control *control)
+{
+    control->open_error = -ENODEV;
+}
 
 static void what_the_device_refuses_is_told(void **state)
 {
@@ -419,8 +435,10 @@ static void a_resume_continues_the_stream(void **state)
         for (int i = 0; i < cut; i++)
             snprintf(ids + strlen(ids), sizeof(ids) - strlen(ids), "%s%d", i ? "," : "", whole->ids[i]);
         int id = 10 + cut;
-        child_send(&c, "{\"type\":\"generate\",\"id\":%d,%s,\"resume\":{\"tokens\":[%s],\"bytes_sent\":0,\"seed\":9,"
-                       "\"elapsed_ms\":12.5,\"started\":%s}}", id, body, ids, cut ? "true" : "false");
+        child_send(&c,
+                   "{\"type\":\"generate\",\"id\":%d,%s,\"resume\":{\"tokens\":[%s],\"bytes_sent\":0,\"seed\":9,"
+                   "\"elapsed_ms\":12.5,\"started\":%s}}",
+                   id, body, ids, cut ? "true" : "false");
         struct child_request *rest = child_wait(&c, id);
         assert_int_equal(rest->finish, HALO_WIRE_FINISH_LENGTH);
         assert_int_equal(rest->n_started, cut ? 0 : 1);

@@ -2,10 +2,10 @@
  * of KV cache, however the pages were cut, and only new tokens are computed. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
 
 #include "cpu_rig.h"

@@ -1,14 +1,15 @@
 /* test_ring.c: the event ring: order, wrapping, refusal when full, and two threads. */
-#include <engine/ring.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include <engine/ring.h>
 
 static void refuses_when_full_and_goes_on_when_read(void **state)
 {

@@ -1,16 +1,17 @@
 /* test_sampler.c: the chain of the sampler, one fact a test, and the whole chain against a naive one that sorts
  * everything. */
-#include <base/rng.h>
-#include <engine/sampler.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include <base/rng.h>
+#include <engine/sampler.h>
 
 /* The linker sends the sampler's draws through here. */
 double __real_halo_rng_uniform(uint64_t seed, uint64_t position, uint32_t lane);
@@ -91,7 +92,7 @@ static void top_k_comes_before_the_softmax(void **state)
     from_probabilities(quarters, logits, 4);
     params.top_p = 0.5;
     assert_int_equal(survivors(4, logits, &params, NULL, 0), 3); /* 0.4 is less than half */
-    params.top_k = 2; /* 0.4 of 0.7 is more than half */
+    params.top_k = 2;                                            /* 0.4 of 0.7 is more than half */
     assert_int_equal(survivors(4, logits, &params, NULL, 0), 1);
 }
 
@@ -216,7 +217,7 @@ static void frequencies_follow_the_probabilities(void **state)
         "chi-square with 7 degrees of freedom: %.2f; of a distribution off by 5 %% in its rarest token: %.2f\n", good,
         bad);
     assert_true(good < 35); /* one in 100,000 by chance */
-    params.top_k = 4; /* the same through the sorted path, of four */
+    params.top_k = 4;       /* the same through the sorted path, of four */
     memset(counts, 0, sizeof(counts));
     for (uint64_t position = 0; position < DRAWS; position++)
         counts[halo_sampler_draw(&sampler, &params, logits, NULL, 0, position)]++;
@@ -232,7 +233,10 @@ static void frequencies_follow_the_probabilities(void **state)
 
 /* ---- the naive chain ---- */
 
-struct naive { double logit; int32_t id; };
+struct naive {
+    double logit;
+    int32_t id;
+};
 
 static int naive_order(const void *a, const void *b)
 {
@@ -332,8 +336,7 @@ static void a_list_gives_what_the_row_gives(void **state)
         params.presence_penalty = rand() % 8 ? 0 : 0.5;
         params.biases = &bias;
         params.n_biases = rand() % 8 == 0;
-        bool penalised =
-            params.repeat_window > 0 && (params.repeat_penalty != 1 || params.presence_penalty != 0);
+        bool penalised = params.repeat_window > 0 && (params.repeat_penalty != 1 || params.presence_penalty != 0);
         uint32_t n = halo_sampler_n_top(&params, N), cut = params.top_k < N ? params.top_k : 0;
         assert_int_equal(n, penalised || params.n_biases > 0 ? 0 : params.temperature <= 0 ? 1 : cut);
         n_of_lists += n > 0;

@@ -1,14 +1,15 @@
 /* test_scheduler.c: the life of sequences on the scripted device: replies, ends, refusals, faults, pauses, resumes. */
-#include <base/clock.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include <base/clock.h>
 
 #include "rig.h"
 

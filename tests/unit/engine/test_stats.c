@@ -1,12 +1,13 @@
 /* test_stats.c: histograms count into the right bucket, names are stable. */
-#include <engine/stats.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <string.h>
-
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
+
+#include <engine/stats.h>
 
 static void an_observation_falls_into_the_first_bucket_that_holds_it(void **state)
 {

@@ -1,18 +1,19 @@
 /* test_template.c: conversations through the whole engine: what the model's template makes of them, what it refuses,
  * and that nobody can type a control token. The models are the one in the tree with another template written over its
  * own. */
-#include <base/hash.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include <base/hash.h>
 
 #include "child.h"
 
@@ -92,8 +93,8 @@ static size_t count(const struct halo_token_list *tokens, int32_t id)
     return n;
 }
 
-#define CHATML                                                                                                        \
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"                        \
+#define CHATML                                                                                                         \
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"                         \
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 #define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]"
 
@@ -104,8 +105,8 @@ static void what_is_shown_is_what_is_sent(void **state)
     char md5[HALO_MD5_HEX], want[64];
     start(&c, NULL);
     child_send(&c, "{\"type\":\"template\",\"id\":2,\"model\":\"fable-Q4_K_M\"," HELLO "}");
-    child_send(&c, "{\"type\":\"template\",\"id\":3,\"model\":\"fable-Q4_K_M\"," HELLO
-                   ",\"add_generation_prompt\":false}");
+    child_send(&c,
+               "{\"type\":\"template\",\"id\":3,\"model\":\"fable-Q4_K_M\"," HELLO ",\"add_generation_prompt\":false}");
     child_send(&c, "{\"type\":\"generate\",\"id\":4," HELLO ",\"max_tokens\":1}");
     child_send(&c, "{\"type\":\"tokenize\",\"id\":5,\"model\":\"fable-Q4_K_M\",\"text\":"
                    "\"<|im_start|>user\\nHello<|im_end|>\\n<|im_start|>assistant\\n\"}");
@@ -309,10 +310,10 @@ int main(void)
         return 1;
     snprintf(path, sizeof path, "%s/t.gguf", dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_shown_is_what_is_sent),       cmocka_unit_test(nobody_types_a_control_token),
-        cmocka_unit_test(everything_reaches_the_template),     cmocka_unit_test(newline_runs_are_told),
-        cmocka_unit_test(a_resumed_prompt_is_the_same),
-        cmocka_unit_test(a_template_refuses_in_its_own_words), cmocka_unit_test(a_broken_template_spoils_messages_only),
+        cmocka_unit_test(what_is_shown_is_what_is_sent),          cmocka_unit_test(nobody_types_a_control_token),
+        cmocka_unit_test(everything_reaches_the_template),        cmocka_unit_test(newline_runs_are_told),
+        cmocka_unit_test(a_resumed_prompt_is_the_same),           cmocka_unit_test(a_template_refuses_in_its_own_words),
+        cmocka_unit_test(a_broken_template_spoils_messages_only),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);

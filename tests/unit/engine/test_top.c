@@ -3,9 +3,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
 
 #include "rig.h"
@@ -50,7 +50,10 @@ static void run(bool makes_lists, bool coarse, change_fn *const changes[N], uint
 
 /* ---- who can do with a list, and how long it is ---- */
 
-static void greedy(struct halo_sequence_setup *setup) { (void)setup; }
+static void greedy(struct halo_sequence_setup *setup)
+{
+    (void)setup;
+}
 
 /* What a client gets that says nothing. */
 static void usual(struct halo_sequence_setup *setup)
@@ -125,9 +128,17 @@ static void with_bias(struct halo_sequence_setup *setup)
 static const struct {
     change_fn *change;
     uint32_t list; /* its length; 0: rows */
-} kinds[] = {{greedy, 1},       {usual, 40},    {hot_two, 2},     {longest, HALO_CANDIDATES_MAX},
-             {longer, 0},       {of_all, 0},    {all_by_name, 0}, {with_logprob, 0},
-             {with_penalty, 0}, {with_bias, 0}, {greedy_with_penalty, 0}};
+} kinds[] = {{greedy, 1},
+             {usual, 40},
+             {hot_two, 2},
+             {longest, HALO_CANDIDATES_MAX},
+             {longer, 0},
+             {of_all, 0},
+             {all_by_name, 0},
+             {with_logprob, 0},
+             {with_penalty, 0},
+             {with_bias, 0},
+             {greedy_with_penalty, 0}};
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
 static void same(const struct result *have, const struct result *want)

@@ -1,14 +1,15 @@
 /* test_turns.c: models that take turns in memory: what was cached of one that goes is there when it comes again. */
 #include <dirent.h>
-#include <engine/prefix_image.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
+
+#include <engine/prefix_image.h>
 
 #include "child.h"
 
@@ -74,8 +75,9 @@ static struct child_request *load(struct child *c, int model, const char *more)
 
 static struct child_request *talk(struct child *c, int model)
 {
-    child_send(c, "{\"type\":\"generate\",\"id\":%lld,\"model\":\"m%d\",\"tokens\":[%s],\"max_tokens\":20,"
-                  "\"ignore_eos\":true,\"seed\":7,\"emit_token_ids\":true,\"user\":5}",
+    child_send(c,
+               "{\"type\":\"generate\",\"id\":%lld,\"model\":\"m%d\",\"tokens\":[%s],\"max_tokens\":20,"
+               "\"ignore_eos\":true,\"seed\":7,\"emit_token_ids\":true,\"user\":5}",
                (long long)++next_id, model, prompt);
     struct child_request *request = child_wait(c, next_id);
     assert_int_equal(request->n_ids, N_REPLY);

@@ -1,15 +1,17 @@
 /* gfx_fixture.c: see gfx_fixture.h. */
 #include "gfx_fixture.h"
 
-#include <kernels/quant.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <kernels/quant.h>
 
 const struct gfx_type gfx_types[] = {
     {HALO_TYPE_F32, "f32", 1},         {HALO_TYPE_F16, "f16", 1},     {HALO_TYPE_BF16, "bf16", 1},
@@ -28,9 +30,9 @@ void gfx_run(const char *name, uint32_t x, uint32_t y, uint32_t z, void *args)
     if (!kernel)
         fail_msg("no kernel %s", name);
     void *list[] = {args};
-    int error = halo_host_kernel_run(kernel, (uint32_t[]){x, y, z}, (uint32_t[]){kernel->block, 1, 1}, list, reason);
-    if (error)
-        fail_msg("%s: %d: %s", name, error, reason);
+    int r = halo_host_kernel_run(kernel, (uint32_t[]){x, y, z}, (uint32_t[]){kernel->block, 1, 1}, list, reason);
+    if (r)
+        fail_msg("%s: %d: %s", name, r, reason);
 }
 
 uint32_t gfx_random(uint32_t *state)
@@ -183,37 +185,25 @@ double gfx_weight(uint32_t type, const uint8_t *row, uint32_t n_cols, uint32_t c
     const uint8_t *scales = row + at.scales, *super = row + at.super;
     struct halo_pack_k k;
     switch (type) {
-    case HALO_TYPE_Q8_0:
-        return half_at(scales + 2 * u) * (int8_t)row[(half ? at.high : at.quants) + u * 16 + i % 16];
-    case HALO_TYPE_Q4_0:
-        return half_at(scales + 2 * u) * (nibble - 8);
-    case HALO_TYPE_Q4_1:
-        return half_at(scales + 4 * u) * nibble + half_at(scales + 4 * u + 2);
-    case HALO_TYPE_Q5_0:
-        return half_at(scales + 2 * u) * (nibble + 16 * bit - 16);
-    case HALO_TYPE_Q5_1:
-        return half_at(scales + 4 * u) * (nibble + 16 * bit) + half_at(scales + 4 * u + 2);
-    case HALO_TYPE_IQ4_NL:
-        return half_at(scales + 2 * u) * iq4_nl[nibble];
-    case HALO_TYPE_MXFP4:
-        return ldexp(mxfp4[nibble], scales[u] - 128);
+    case HALO_TYPE_Q8_0: return half_at(scales + 2 * u) * (int8_t)row[(half ? at.high : at.quants) + u * 16 + i % 16];
+    case HALO_TYPE_Q4_0: return half_at(scales + 2 * u) * (nibble - 8);
+    case HALO_TYPE_Q4_1: return half_at(scales + 4 * u) * nibble + half_at(scales + 4 * u + 2);
+    case HALO_TYPE_Q5_0: return half_at(scales + 2 * u) * (nibble + 16 * bit - 16);
+    case HALO_TYPE_Q5_1: return half_at(scales + 4 * u) * (nibble + 16 * bit) + half_at(scales + 4 * u + 2);
+    case HALO_TYPE_IQ4_NL: return half_at(scales + 2 * u) * iq4_nl[nibble];
+    case HALO_TYPE_MXFP4: return ldexp(mxfp4[nibble], scales[u] - 128);
     case HALO_TYPE_Q4_K:
     case HALO_TYPE_Q5_K:
         memcpy(&k, super + s * sizeof(k), sizeof(k));
         return (double)gfx_half_float(k.d) * (k.sm[u % 8] & 63) * (nibble + (type == HALO_TYPE_Q5_K ? 16 * bit : 0)) -
                (double)gfx_half_float(k.dmin) * (k.sm[u % 8] >> 6 | (k.mh[u % 8 / 2] >> u % 2 * 4 & 15) << 2);
-    case HALO_TYPE_Q6_K:
-        return half_at(super + 2 * s) * (int8_t)scales[2 * u + half] * (nibble + 16 * pair - 32);
+    case HALO_TYPE_Q6_K: return half_at(super + 2 * s) * (int8_t)scales[2 * u + half] * (nibble + 16 * pair - 32);
     case HALO_TYPE_Q2_K:
         return half_at(super + 4 * s) * (scales[2 * u + half] & 15) * pair -
                half_at(super + 4 * s + 2) * (scales[2 * u + half] >> 4);
-    case HALO_TYPE_Q3_K:
-        return half_at(super + 2 * s) * (int8_t)scales[2 * u + half] * (pair + 4 * bit - 4);
-    case HALO_TYPE_IQ4_XS:
-        return half_at(super + 2 * s) * (int8_t)scales[u] * iq4_nl[nibble];
-    default:
-        fail_msg("type %u", type);
-        return 0;
+    case HALO_TYPE_Q3_K: return half_at(super + 2 * s) * (int8_t)scales[2 * u + half] * (pair + 4 * bit - 4);
+    case HALO_TYPE_IQ4_XS: return half_at(super + 2 * s) * (int8_t)scales[u] * iq4_nl[nibble];
+    default: fail_msg("type %u", type); return 0;
     }
 }
 

@@ -37,7 +37,11 @@ double gfx_act(const uint8_t *act, uint32_t n_cols, uint32_t col);
 void gfx_near(double have, double want, double bound, double scale, const char *what, uint32_t i);
 
 /* The types, by name. */
-struct gfx_type { uint32_t type; const char *name; uint32_t block; };
+struct gfx_type {
+    uint32_t type;
+    const char *name;
+    uint32_t block;
+};
 extern const struct gfx_type gfx_types[];
 extern const uint32_t gfx_n_types;
 

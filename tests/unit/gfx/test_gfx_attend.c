@@ -1,15 +1,16 @@
 /* test_gfx_attend.c: the cache and attention: every cache type, odd head counts and dimensions, splits, against softmax
  * in double. */
-#include "gfx_fixture.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include "gfx_fixture.h"
 
 enum { PAGE = 32 };
 
@@ -23,8 +24,8 @@ struct shape {
 /* A cache with two sequences in scattered pages, and the K and V that went in. */
 struct cache {
     struct halo_kv_arg kv;
-    uint32_t n_pos;    /* of each sequence */
-    float *k, *v;      /* [sequence][pos][head][dim] */
+    uint32_t n_pos; /* of each sequence */
+    float *k, *v;   /* [sequence][pos][head][dim] */
     uint32_t *pages;
 };
 
@@ -200,10 +201,10 @@ static void attend_brings_its_heads(void **state)
 {
     (void)state;
     static const struct shape shapes[] = {
-        {HALO_KV_F32, "f32", 2, 2, 20, 20, 1, 0},  {HALO_KV_F32, "f32", 9, 1, 64, 64, 3, 0},
+        {HALO_KV_F32, "f32", 2, 2, 20, 20, 1, 0},   {HALO_KV_F32, "f32", 9, 1, 64, 64, 3, 0},
         {HALO_KV_F16, "f16", 8, 2, 128, 128, 4, 0}, {HALO_KV_F16, "f16", 12, 1, 80, 80, 5, 0},
         {HALO_KV_F16, "f16", 3, 1, 256, 256, 2, 0}, {HALO_KV_Q8, "q8", 2, 2, 96, 96, 3, 0},
-        {HALO_KV_Q8, "q8", 4, 1, 128, 128, 2, 0},  {HALO_KV_F32, "f32", 6, 1, 256, 256, 3, 0},
+        {HALO_KV_Q8, "q8", 4, 1, 128, 128, 2, 0},   {HALO_KV_F32, "f32", 6, 1, 256, 256, 3, 0},
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         fresh_shape(&shapes[i], true, 1);

@@ -16,7 +16,9 @@ struct core_args {
     int *out;
     uint32_t n;
 };
-struct core_lds { int value[64]; };
+struct core_lds {
+    int value[64];
+};
 
 HALO_KERNEL(core_reverse, core_args, 64)
 {
@@ -163,7 +165,10 @@ static void variants_exist(void **)
 static void threads_run_side_by_side(void **state)
 {
 #ifndef __SANITIZE_ADDRESS__
-    std::thread other([] { for (int i = 0; i < 50; i++) meets(nullptr); });
+    std::thread other([] {
+        for (int i = 0; i < 50; i++)
+            meets(nullptr);
+    });
     for (int i = 0; i < 50; i++)
         meets(state);
     other.join();
@@ -176,9 +181,14 @@ static void threads_run_side_by_side(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(meets),          cmocka_unit_test(finds_deadlock),   cmocka_unit_test(poisons_gone_lanes),
-        cmocka_unit_test(wants_repeated_lanes), cmocka_unit_test(refuses_launches), cmocka_unit_test(halves),
-        cmocka_unit_test(variants_exist), cmocka_unit_test(threads_run_side_by_side),
+        cmocka_unit_test(meets),
+        cmocka_unit_test(finds_deadlock),
+        cmocka_unit_test(poisons_gone_lanes),
+        cmocka_unit_test(wants_repeated_lanes),
+        cmocka_unit_test(refuses_launches),
+        cmocka_unit_test(halves),
+        cmocka_unit_test(variants_exist),
+        cmocka_unit_test(threads_run_side_by_side),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -1,18 +1,23 @@
 /* test_gfx_gemm.c: products of many rows of every type, plain and by experts, and what goes with them, against sums in
  * double. */
-#include "gfx_fixture.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
 
+#include "gfx_fixture.h"
+
 /* f16 rows as the kernel leaves them. */
-struct halves { uint16_t *half; float *scale; uint32_t n_cols; };
+struct halves {
+    uint16_t *half;
+    float *scale;
+    uint32_t n_cols;
+};
 
 static struct halves halves_make(const float *x, uint32_t n_cols, uint32_t n_rows)
 {
@@ -85,7 +90,7 @@ static void gemm_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_
     gfx_run(name, HALO_HIP_CEIL(n_rows, tile), HALO_HIP_CEIL(n_weight_rows, HALO_GEMM_COLS), 1, &args);
     for (uint32_t r = 0; r < n_rows; r++) {
         /* All of the few rows, some of the many. */
-        for (uint32_t i = r % 7; i < n_weight_rows; i += n_rows > 40 ? 29 : 3) {
+        for (uint32_t i = r % 7; i<n_weight_rows; i += n_rows> 40 ? 29 : 3) {
             double size, want = dot(type, weight + (size_t)i * halo_hip_row_layout(type->type, n_cols).stride,
                                     x + r * n_cols, n_cols, &size);
             gfx_near((double)out[r * stride + i], want + (bias ? (double)b[i] : 0), 1e-3, size, name, r * stride + i);
@@ -274,11 +279,8 @@ static void group(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(half_rows),
-        cmocka_unit_test(gemm),
-        cmocka_unit_test(strip),
-        cmocka_unit_test(moe),
-        cmocka_unit_test(group),
+        cmocka_unit_test(half_rows), cmocka_unit_test(gemm),  cmocka_unit_test(strip),
+        cmocka_unit_test(moe),       cmocka_unit_test(group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

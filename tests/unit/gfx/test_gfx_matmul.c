@@ -1,14 +1,15 @@
 /* test_gfx_matmul.c: embed, gemv and quantize of every type, with odd shapes, against sums in double. */
-#include "gfx_fixture.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include "gfx_fixture.h"
 
 /* Numbers of columns: of plain types with which a product of one row goes on from rows to rows, and with which not. */
 enum { SHAPES_MAX = 6 };
@@ -47,7 +48,11 @@ static void embed(void **state)
 }
 
 /* Rows of x as the type wants them, and element col of row r of them. */
-struct input { void *data; uint32_t n_cols; bool plain; };
+struct input {
+    void *data;
+    uint32_t n_cols;
+    bool plain;
+};
 
 static struct input input_make(const struct gfx_type *type, const float *x, uint32_t n_cols, uint32_t n_rows)
 {
@@ -236,11 +241,8 @@ static void experts_compare(struct experts *e)
     const uint32_t n_slots = e->n_rows * e->n_used, grids[3] = {UINT32_MAX, 5, 1};
     const bool plain = e->type->block == 1;
     float *want[2], *have[2];
-    struct halo_moe_gemv_args args = {.x = e->in.data,
-                                      .choice = &e->choice[0][0],
-                                      .n_cols = e->n_cols,
-                                      .n_used = e->n_used,
-                                      .per_slot = e->per_slot};
+    struct halo_moe_gemv_args args = {
+        .x = e->in.data, .choice = &e->choice[0][0], .n_cols = e->n_cols, .n_used = e->n_used, .per_slot = e->per_slot};
     for (uint32_t m = 0; m < 2; m++) {
         const uint32_t n = expert_rows[m];
         want[m] = gfx_zeros(n_slots * n * sizeof(float));
@@ -318,11 +320,8 @@ static void quantize(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embed),
-        cmocka_unit_test(gemv),
-        cmocka_unit_test(gemv_rows_alone),
-        cmocka_unit_test(experts_alone),
-        cmocka_unit_test(quantize),
+        cmocka_unit_test(embed),         cmocka_unit_test(gemv),     cmocka_unit_test(gemv_rows_alone),
+        cmocka_unit_test(experts_alone), cmocka_unit_test(quantize),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,15 @@
 /* test_gfx_rows.c: norms, rotation, activations, routing and the small ones, with odd widths, against plain loops in
  * double. */
-#include "gfx_fixture.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include "gfx_fixture.h"
 
 static const uint32_t widths[] = {1, 30, 96, 1024, 1376, 2080};
 enum { N_WIDTHS = sizeof(widths) / sizeof(widths[0]), ROWS = 3 };
@@ -129,7 +130,17 @@ static void heads(void **state)
 
 /* Kinds of routers' logits, one to a row. */
 enum {
-    SPREAD, FEW_NUMBERS, EQUAL, ZEROS, TIES_LATE, NANS, ALL_NAN, ONE_INF, INFS, MINUS_INFS, ALL_MINUS_INF,
+    SPREAD,
+    FEW_NUMBERS,
+    EQUAL,
+    ZEROS,
+    TIES_LATE,
+    NANS,
+    ALL_NAN,
+    ONE_INF,
+    INFS,
+    MINUS_INFS,
+    ALL_MINUS_INF,
     N_ROUTES
 };
 
@@ -195,10 +206,10 @@ static void check_route(const float *choice, const float *logits, uint32_t n_exp
 static void route(void **state)
 {
     (void)state;
-    static const struct { uint32_t n_expert, n_used; } sizes[] = {{1, 1},    {2, 2},    {4, 4},    {8, 2},     {31, 3},
-                                                                  {32, 32},  {33, 1},   {33, 33},  {60, 4},    {128, 1},
-                                                                  {128, 8},  {128, 40}, {129, 8},  {160, 6},   {256, 8},
-                                                                  {512, 10}, {512, 1},  {512, 64}, {512, 512}};
+    static const struct {
+        uint32_t n_expert, n_used;
+    } sizes[] = {{1, 1},   {2, 2},    {4, 4},   {8, 2},   {31, 3},  {32, 32},  {33, 1},  {33, 33},  {60, 4},   {128, 1},
+                 {128, 8}, {128, 40}, {129, 8}, {160, 6}, {256, 8}, {512, 10}, {512, 1}, {512, 64}, {512, 512}};
     for (uint32_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
         const uint32_t n = sizes[i / 2].n_expert, n_used = sizes[i / 2].n_used;
         float *logits = gfx_zeros((size_t)N_ROUTES * n * 4), *choice = gfx_zeros((size_t)N_ROUTES * 2 * n_used * 4);
@@ -278,13 +289,8 @@ static void copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rmsnorm),
-        cmocka_unit_test(glu),
-        cmocka_unit_test(heads),
-        cmocka_unit_test(route),
-        cmocka_unit_test(slots),
-        cmocka_unit_test(sums),
-        cmocka_unit_test(copy),
+        cmocka_unit_test(rmsnorm), cmocka_unit_test(glu),  cmocka_unit_test(heads), cmocka_unit_test(route),
+        cmocka_unit_test(slots),   cmocka_unit_test(sums), cmocka_unit_test(copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,14 @@
 /* test_gfx_top.c: lists of the largest logits, launch by launch as the device makes them, against a full sort. */
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "gfx_fixture.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static int falling(const void *a, const void *b)
 {
@@ -106,10 +105,14 @@ static void every_length(void **state)
 static void real_and_larger_vocabularies(void **state)
 {
     (void)state;
-    static const struct { uint32_t n, k, kind, n_launches; } rows[] = {
-        {151936, 40, RANDOM, 2},      {151936, HALO_CANDIDATES_MAX, BEST_TOGETHER, 2},
-        {151936, 2, ALL_EQUAL, 2},    {128256, 40, FEW_NUMBERS, 2},
-        {65 * HALO_TOP_PART, HALO_CANDIDATES_MAX, RANDOM, 3}, {65 * HALO_TOP_PART, HALO_CANDIDATES_MAX, ZEROS, 3}};
+    static const struct {
+        uint32_t n, k, kind, n_launches;
+    } rows[] = {{151936, 40, RANDOM, 2},
+                {151936, HALO_CANDIDATES_MAX, BEST_TOGETHER, 2},
+                {151936, 2, ALL_EQUAL, 2},
+                {128256, 40, FEW_NUMBERS, 2},
+                {65 * HALO_TOP_PART, HALO_CANDIDATES_MAX, RANDOM, 3},
+                {65 * HALO_TOP_PART, HALO_CANDIDATES_MAX, ZEROS, 3}};
     for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         uint32_t n_launches;
         float *logits = gfx_zeros((size_t)rows[i].n * sizeof(float));

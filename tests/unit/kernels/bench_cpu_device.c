@@ -6,20 +6,20 @@
  * noise. Prints the best of five, the memory bandwidth measured in the same run, and the share of it that decoding
  * reaches. No pass or fail.
  */
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include "cpu_fixture.h"
-
-#include <cpu/cpu.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <cmocka.h>
+
+#include <cpu/cpu.h>
+
+#include "cpu_fixture.h"
 
 enum { D = 1024, HEADS = 16, HEADS_KV = 8, DIM = 128, FF = 3072, VOCAB = 151936, N_DECODE = 16, N_REPEAT = 5 };
 

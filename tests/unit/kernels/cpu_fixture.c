@@ -1,19 +1,19 @@
 /* cpu_fixture.c: plans built by hand (contract in cpu_fixture.h). */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "cpu_fixture.h"
 
-#include <cpu/cpu.h>
-#include <cpu/matmul.h>
 #include <errno.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
+
+#include <cpu/cpu.h>
+#include <cpu/matmul.h>
 
 #define N_SEQUENCES 8
 #define REPEAT_BLOCKS 4093 /* a prime: rows differ */
@@ -180,10 +180,10 @@ float *fixture_floats(const struct fixture *f, uint32_t weight)
 bool fixture_has(const char *variant)
 {
     char reason[HALO_DEVICE_REASON] = "";
-    int error = halo_device_cpu()->probe(&(struct halo_device_options){.variant = variant}, reason);
-    if (error)
+    int r = halo_device_cpu()->probe(&(struct halo_device_options){.variant = variant}, reason);
+    if (r)
         print_message("not tested here: %s\n", reason);
-    return error == 0;
+    return r == 0;
 }
 
 void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads)

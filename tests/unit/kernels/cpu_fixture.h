@@ -8,8 +8,9 @@
 #ifndef HALO_TESTS_CPU_FIXTURE_H
 #define HALO_TESTS_CPU_FIXTURE_H
 
-#include <kernels/device.h>
 #include <stdbool.h>
+
+#include <kernels/device.h>
 
 #define FIXTURE_MAX 400
 

@@ -1,16 +1,15 @@
 /* test_cpu_attend.c: attention over the paged cache against a plain double-precision evaluation of what the cache
  * stores. */
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "cpu_fixture.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define N_VOCAB 61
 #define WIDTH_MAX 4096

@@ -1,18 +1,18 @@
 /* test_cpu_device.c: the device table: opening, refusing, memory, slots, bad batches, failing allocations. */
+#include <errno.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include "cpu_fixture.h"
-
-#include <cpu/cpu.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <cmocka.h>
+
+#include <cpu/cpu.h>
+
+#include "cpu_fixture.h"
 
 /* Counts down to the allocation that fails; -1: none does. */
 static int countdown = -1;
@@ -35,8 +35,14 @@ void *__wrap_malloc(size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int fd, off_t offset);
 
-void *__wrap_calloc(size_t n, size_t size) { return fails_now() ? NULL : __real_calloc(n, size); }
-void *__wrap_malloc(size_t size) { return fails_now() ? NULL : __real_malloc(size); }
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails_now() ? NULL : __real_calloc(n, size);
+}
+void *__wrap_malloc(size_t size)
+{
+    return fails_now() ? NULL : __real_malloc(size);
+}
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {
     return fails_now() ? NULL : __real_aligned_alloc(alignment, size);
@@ -324,26 +330,26 @@ static void each_allocation_may_fail(void **state)
     for (int n = 0;; n++) {
         char reason[HALO_DEVICE_REASON] = "";
         countdown = n;
-        int error = ops->open(&f.device, &(struct halo_device_options){.n_threads = 1, .variant = "reference"}, reason);
-        if (!error)
-            error = ops->model_create(f.device, &f.plan, &f.model, reason);
-        for (uint32_t i = 0; !error && i < f.plan.n_weights; i++) {
+        int r = ops->open(&f.device, &(struct halo_device_options){.n_threads = 1, .variant = "reference"}, reason);
+        if (!r)
+            r = ops->model_create(f.device, &f.plan, &f.model, reason);
+        for (uint32_t i = 0; !r && i < f.plan.n_weights; i++) {
             struct halo_device_slot slot;
             ops->weight_slot(f.model, i, &slot);
             memcpy(slot.data, f.bytes[i], f.weights[i].n_bytes);
-            error = ops->weight_commit(f.model, i, reason);
+            r = ops->weight_commit(f.model, i, reason);
         }
-        if (!error)
-            error = ops->model_seal(f.model, reason);
+        if (!r)
+            r = ops->model_seal(f.model, reason);
         bool failed = countdown < 0;
         countdown = -1;
         fixture_close(&f);
         if (!failed) {
-            assert_int_equal(error, 0);
+            assert_int_equal(r, 0);
             break;
         }
         n_failures++;
-        assert_int_equal(error, -ENOMEM);
+        assert_int_equal(r, -ENOMEM);
         assert_true(strlen(reason) > 10);
     }
     print_message("%u allocations failed in turn\n", n_failures);
@@ -393,16 +399,11 @@ static void the_layout_names_the_build(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opening_and_describing),
-        cmocka_unit_test(the_layout_names_the_build),
-        cmocka_unit_test(slots_lie_apart),
-        cmocka_unit_test(too_large_is_refused_with_numbers),
-        cmocka_unit_test(odd_plans_are_refused),
-        cmocka_unit_test(bad_batches_are_refused),
-        cmocka_unit_test(a_run_keeps_its_word),
-        cmocka_unit_test(a_page_is_copied_in_all_layers),
-        cmocka_unit_test(a_page_goes_and_comes),
-        cmocka_unit_test(each_allocation_may_fail),
+        cmocka_unit_test(opening_and_describing), cmocka_unit_test(the_layout_names_the_build),
+        cmocka_unit_test(slots_lie_apart),        cmocka_unit_test(too_large_is_refused_with_numbers),
+        cmocka_unit_test(odd_plans_are_refused),  cmocka_unit_test(bad_batches_are_refused),
+        cmocka_unit_test(a_run_keeps_its_word),   cmocka_unit_test(a_page_is_copied_in_all_layers),
+        cmocka_unit_test(a_page_goes_and_comes),  cmocka_unit_test(each_allocation_may_fail),
         cmocka_unit_test(bandwidth_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

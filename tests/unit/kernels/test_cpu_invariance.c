@@ -1,17 +1,16 @@
 /* test_cpu_invariance.c: a row's logits are the same bits whatever runs beside it, however the prompt is cut, on any
  * number of threads, in any variant. A small model of two layers, one dense and one with experts, for each type of
  * cache. */
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "cpu_fixture.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define N_VOCAB 100
 #define N_TOKENS 70
@@ -152,7 +151,8 @@ static void cut_at_every_position(void **state)
 {
     struct fixture f;
     static float want[N_TOKENS * N_VOCAB], have[N_TOKENS * N_VOCAB];
-    FOR_EACH_SETTING (f, type, want) {
+    FOR_EACH_SETTING(f, type, want)
+    {
         /* Every cut with two threads; plain C, which is slow, and other threads take some on both sides of a page
          * border. */
         for (uint32_t cut = 1; cut<N_TOKENS; cut += v_> 0 && n_threads_ == 2 ? 1 : 10) {
@@ -172,7 +172,8 @@ static void beside_other_sequences(void **state)
 {
     struct fixture f;
     static float want[N_TOKENS * N_VOCAB], have[MAX_ROWS * N_VOCAB];
-    FOR_EACH_SETTING (f, type, want) {
+    FOR_EACH_SETTING(f, type, want)
+    {
         char reason[HALO_DEVICE_REASON];
         struct halo_batch_seq seqs[8];
         uint32_t done[8] = {0}, n_steps = 0;
@@ -206,7 +207,8 @@ static void alone_and_among_seventeen(void **state)
 {
     struct fixture f;
     static float want[N_TOKENS * N_VOCAB], alone[N_VOCAB], have[17 * N_VOCAB];
-    FOR_EACH_SETTING (f, type, want) {
+    FOR_EACH_SETTING(f, type, want)
+    {
         char reason[HALO_DEVICE_REASON];
         struct halo_batch_seq seqs[17];
         uint32_t page[17], seq[17], output[17];

@@ -1,17 +1,17 @@
 /* test_cpu_lanes.c: the lane kernels: accuracy against libm and double, and the same bits from every variant. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "cpu_fixture.h"
-
-#include <cpu/matmul.h>
 #include <half_priv.h>
 #include <lanes_priv.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
+
+#include <cpu/matmul.h>
+
+#include "cpu_fixture.h"
 
 static const struct halo_cpu_lanes *variants[3];
 static uint32_t n_variants;

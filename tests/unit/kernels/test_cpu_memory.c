@@ -1,14 +1,13 @@
 /* test_cpu_memory.c: what models may take, from folders that look like /proc and /sys/fs/cgroup. */
 #include <device_priv.h>
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
 #include <cmocka.h>
 
 #define MIB (1ull << 20)
@@ -66,7 +65,7 @@ static void the_tightest_group_counts(void **state)
     put("groups/outer/inner/memory.current", "104857600\n"); /* 100 MiB */
     expect(300, 200);
     put("groups/outer/inner/memory.stat", "anon 1\nfile 41943040\ninactive_file 20971520\nactive_file 20971520\n");
-    expect(300, 240); /* 40 MiB are only the cache of files */
+    expect(300, 240);                              /* 40 MiB are only the cache of files */
     put("groups/outer/memory.max", "209715200\n"); /* 200 MiB */
     put("groups/outer/memory.current", "199229440\n");
     expect(200, 10);

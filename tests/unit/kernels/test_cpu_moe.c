@@ -1,16 +1,15 @@
 /* test_cpu_moe.c: mixtures of experts: the choice, its weights, the experts' products and their sum, against plain
  * double. */
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "cpu_fixture.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define N_VOCAB 29
 #define N_ROWS 17
@@ -103,7 +102,10 @@ static void check_product(const float *weight, uint32_t n_rows, uint32_t n_cols,
     }
 }
 
-static double bound_of(enum halo_type type) { return halo_type_info(type).block_weights == 1 ? 1e-6 : 0.01; }
+static double bound_of(enum halo_type type)
+{
+    return halo_type_info(type).block_weights == 1 ? 1e-6 : 0.01;
+}
 
 static void check_row(struct mixture *m, uint32_t row, int32_t token)
 {

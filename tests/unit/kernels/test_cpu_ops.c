@@ -1,17 +1,17 @@
 /* test_cpu_ops.c: each op of the CPU device against a plain double-precision evaluation, in every variant, which must
  * agree bit for bit among themselves. Attention and mixtures of experts have files of their own. */
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include "cpu_fixture.h"
-
-#include <cpu/cpu.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
+
+#include <cpu/cpu.h>
+
+#include "cpu_fixture.h"
 
 #define N_VOCAB 37
 #define N_ROWS 9
@@ -74,7 +74,10 @@ struct table {
     uint32_t width;
 };
 
-static float *input_of(const struct table *t, int32_t token) { return t->rows + (size_t)token * t->width; }
+static float *input_of(const struct table *t, int32_t token)
+{
+    return t->rows + (size_t)token * t->width;
+}
 
 static void check_embed(void *ud, uint32_t which, int32_t token, int32_t pos, const float *row)
 {

@@ -1,15 +1,14 @@
 /* test_hip_crew.c: the threads that pack rows: every item once, whatever their number, and also when no thread could be
  * started. */
+#include <errno.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <cmocka.h>
 
 #include "crew_priv.h"
-
-#include <errno.h>
-#include <stdlib.h>
 
 enum { ITEMS_MAX = 1000 };
 

@@ -4,21 +4,21 @@
  * Needs the emulated runtime ($HALO_HIP_LIB) and its fault scripts. Each case is a process of its own: a lost
  * completion stays lost.
  */
+#include <errno.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include "cpu_fixture.h"
-
-#include <errno.h>
-#include <hip/hip.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cmocka.h>
+
+#include <hip/hip.h>
+
+#include "cpu_fixture.h"
 
 #define N_VOCAB 64
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -45,14 +45,14 @@ static void build(struct fixture *f)
 static int load(struct fixture *f, char *reason)
 {
     const struct halo_device_ops *ops = f->device_ops;
-    int error = ops->model_create(f->device, &f->plan, &f->model, reason);
-    for (uint32_t i = 0; i < f->plan.n_weights && !error; i++) {
+    int r = ops->model_create(f->device, &f->plan, &f->model, reason);
+    for (uint32_t i = 0; i < f->plan.n_weights && !r; i++) {
         struct halo_device_slot slot;
         ops->weight_slot(f->model, i, &slot);
         memcpy(slot.data, f->bytes[i], f->weights[i].n_bytes);
-        error = ops->weight_commit(f->model, i, reason);
+        r = ops->weight_commit(f->model, i, reason);
     }
-    return error ? error : ops->model_seal(f->model, reason);
+    return r ? r : ops->model_seal(f->model, reason);
 }
 
 static int run_steps(struct fixture *f, uint32_t n, struct halo_device_phase *phase, char *reason)
@@ -60,8 +60,8 @@ static int run_steps(struct fixture *f, uint32_t n, struct halo_device_phase *ph
     float *logits = aligned_alloc(64, N_VOCAB * sizeof(float));
     uint32_t page = 0, zero = 0;
     struct halo_batch_seq seq = {&page, 1};
-    int error = 0;
-    for (int32_t i = 0; i < (int32_t)n && !error; i++) {
+    int r = 0;
+    for (int32_t i = 0; i < (int32_t)n && !r; i++) {
         int32_t token = i;
         struct halo_batch batch = {.n_rows = 1,
                                    .token = &token,
@@ -72,10 +72,10 @@ static int run_steps(struct fixture *f, uint32_t n, struct halo_device_phase *ph
                                    .n_outputs = 1,
                                    .output = &zero,
                                    .logits = logits};
-        error = f->device_ops->run(f->model, &batch, phase, reason);
+        r = f->device_ops->run(f->model, &batch, phase, reason);
     }
     free(logits);
-    return error;
+    return r;
 }
 
 struct fault {
@@ -113,7 +113,10 @@ static const struct fault faults[] = {
     {"illegal address while waiting", "hipEventQuery:*:error=700", false, -EIO, "illegal address (700)", NULL, true},
 };
 
-static bool contains(const char *text, const char *part) { return !part || strstr(text, part) != NULL; }
+static bool contains(const char *text, const char *part)
+{
+    return !part || strstr(text, part);
+}
 
 /* In the child: 0 when everything was as the case says. */
 static int play(const struct fault *fault, const char *hang_ms)
@@ -126,25 +129,25 @@ static int play(const struct fault *fault, const char *hang_ms)
     setenv("HALO_HIP_EMU_SCRIPT", fault->script, 1);
     setenv("HALO_HIP_EMU_DISCRETE", fault->discrete ? "1" : "0", 1);
     setenv("HALO_HIP_DEADLINE_MS", fault->error == -ETIME ? hang_ms : SLOW_MS, 1);
-    int error = f.device_ops->open(&f.device, &options, reason);
-    if (!error)
-        error = load(&f, reason);
-    if (!error)
-        error = run_steps(&f, 3, &phase, reason);
+    int r = f.device_ops->open(&f.device, &options, reason);
+    if (!r)
+        r = load(&f, reason);
+    if (!r)
+        r = run_steps(&f, 3, &phase, reason);
     const char *what = atomic_load(&phase.what);
-    if (error != fault->error || !contains(reason, fault->says) ||
+    if (r != fault->error || !contains(reason, fault->says) ||
         (fault->phase && (!what || strcmp(what, fault->phase) != 0))) {
-        fprintf(stderr, "%s: error %d, wanted %d; \"%s\", wanted \"%s\"; phase \"%s\", wanted \"%s\"\n", fault->what,
-                error, fault->error, reason, fault->says ? fault->says : "", what ? what : "none",
+        fprintf(stderr, "%s: error %d, wanted %d; \"%s\", wanted \"%s\"; phase \"%s\", wanted \"%s\"\n", fault->what, r,
+                fault->error, reason, fault->says ? fault->says : "", what ? what : "none",
                 fault->phase ? fault->phase : "any");
         return 1;
     }
     f.device_ops->model_destroy(f.model);
     f.model = NULL;
-    error = f.device_ops->model_create(f.device, &f.plan, &f.model, again);
-    f.model = error ? NULL : f.model;
-    if (error != (fault->lost ? -EIO : 0)) {
-        fprintf(stderr, "%s: afterwards a model gives %d: %s\n", fault->what, error, again);
+    r = f.device_ops->model_create(f.device, &f.plan, &f.model, again);
+    f.model = r ? NULL : f.model;
+    if (r != (fault->lost ? -EIO : 0)) {
+        fprintf(stderr, "%s: afterwards a model gives %d: %s\n", fault->what, r, again);
         return 1;
     }
     f.device_ops->model_destroy(f.model);

@@ -8,23 +8,22 @@
  * product in double, and the bound is relative to the largest number that a row of many such products would hold: four
  * times the root of the sum of squares of what is added.
  */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include "cpu_fixture.h"
-
-#include "run_priv.h"
-
-#include <cpu/cpu.h>
-#include <errno.h>
-#include <hip/hip.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
+
+#include <cpu/cpu.h>
+#include <hip/hip.h>
+
+#include "cpu_fixture.h"
+#include "run_priv.h"
 
 #define N_VOCAB 67
 #define MAX_ROWS 67
@@ -243,8 +242,8 @@ static void one_row_goes_on(enum halo_type type)
         u.x = fixture_input(&f, n_cols[c], 1);
         for (uint32_t k = 0; k < 3; k++) {
             u.weight[k] = fixture_weight(&f, type, HALO_WEIGHT_MATRIX, n_cols[c], n_rows[k], 1, 1);
-            u.bias[k] = k == 1 ? HALO_WEIGHT_NONE
-                               : fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, n_rows[k], 1, 1, 1);
+            u.bias[k] =
+                k == 1 ? HALO_WEIGHT_NONE : fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, n_rows[k], 1, 1, 1);
             u.out[k] = fixture_value(&f, n_rows[k]);
         }
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = u});
@@ -525,8 +524,7 @@ static void experts_go_on(enum halo_type type, uint32_t n_cols, uint32_t n_used,
         u.weight[k] = fixture_weight(&f, type, HALO_WEIGHT_EXPERTS, n_cols, n_rows[k], N, 1);
         u.out[k] = fixture_value(&f, n_used * n_rows[k]);
     }
-    fixture_op(&f,
-               (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = {logits, u.choice, N, n_used, true, 1}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = {logits, u.choice, N, n_used, true, 1}});
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = u});
     for (uint32_t k = 0; k < 2; k++) {
         snprintf(what, sizeof(what), "matrix %u of two, %u slots, %s of %u", k, n_used, halo_type_info(type).name,
@@ -598,10 +596,10 @@ static int teardown(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embed_of_every_type),   cmocka_unit_test(rmsnorm_add_and_glu),
-        cmocka_unit_test(matmul_of_every_type),  cmocka_unit_test(attention_of_every_cache),
-        cmocka_unit_test(attention_of_rows_apart),
-        cmocka_unit_test(experts_of_every_type), cmocka_unit_test(logits_of_few_and_many),
+        cmocka_unit_test(embed_of_every_type),     cmocka_unit_test(rmsnorm_add_and_glu),
+        cmocka_unit_test(matmul_of_every_type),    cmocka_unit_test(attention_of_every_cache),
+        cmocka_unit_test(attention_of_rows_apart), cmocka_unit_test(experts_of_every_type),
+        cmocka_unit_test(logits_of_few_and_many),
     };
     if (!getenv("HALO_HIP_LIB")) {
         printf("HALO_HIP_LIB names no runtime\n");

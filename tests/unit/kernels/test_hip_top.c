@@ -1,22 +1,21 @@
 /* test_hip_top.c: what a batch brings back from the HIP device, over the runtime that $HALO_HIP_LIB names: lists and
  * rows in any mixture, from steps that are launched and steps that are replayed, against the rows of the same batch.
  */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include "cpu_fixture.h"
-
-#include "gfx/args.h"
-
-#include <errno.h>
-#include <hip/hip.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
+
+#include <hip/hip.h>
+
+#include "cpu_fixture.h"
+#include "gfx/args.h"
 
 /* The head's rows repeat, so the best logits have equals far away; the vocabulary is more than a part of it. */
 enum { N_VOCAB = 9000, WIDTH = 32, MAX_ROWS = 20, N_SEQS = 8, NAN_TOKEN = 77 };
@@ -50,9 +49,16 @@ static void make_step(const struct fixture *f, struct step *s, uint32_t n_rows, 
 {
     bool prompt = n_rows > N_SEQS;
     static uint32_t pages[N_SEQS][8];
-    s->batch = (struct halo_batch){.n_rows = n_rows, .token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs,
-                                   .n_seqs = prompt ? 1 : n_rows, .output = s->output, .logits = s->logits,
-                                   .whole = s->whole, .top = s->top};
+    s->batch = (struct halo_batch){.n_rows = n_rows,
+                                   .token = s->token,
+                                   .pos = s->pos,
+                                   .seq = s->seq,
+                                   .seqs = s->seqs,
+                                   .n_seqs = prompt ? 1 : n_rows,
+                                   .output = s->output,
+                                   .logits = s->logits,
+                                   .whole = s->whole,
+                                   .top = s->top};
     for (uint32_t i = 0; i < s->batch.n_seqs; i++) {
         const uint32_t *of = fixture_pages(f, i, &s->seqs[i].n_pages);
         assert_true(s->seqs[i].n_pages <= 8);

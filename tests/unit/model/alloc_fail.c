@@ -1,5 +1,6 @@
 /* alloc_fail.c: makes the n-th allocation fail, by the linker's --wrap. One thread. */
 #include "alloc_fail.h"
+
 #include <stddef.h>
 
 void *__real_malloc(size_t n);
@@ -20,7 +21,10 @@ void alloc_fail_at(long n)
     failed = false;
 }
 
-bool alloc_failed(void) { return failed; }
+bool alloc_failed(void)
+{
+    return failed;
+}
 
 static bool fails_now(void)
 {
@@ -30,11 +34,20 @@ static bool fails_now(void)
     return n_left-- == 0;
 }
 
-void *__wrap_malloc(size_t n) { return fails_now() ? NULL : __real_malloc(n); }
+void *__wrap_malloc(size_t n)
+{
+    return fails_now() ? NULL : __real_malloc(n);
+}
 
-void *__wrap_calloc(size_t n, size_t size) { return fails_now() ? NULL : __real_calloc(n, size); }
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails_now() ? NULL : __real_calloc(n, size);
+}
 
-void *__wrap_realloc(void *memory, size_t n) { return fails_now() ? NULL : __real_realloc(memory, n); }
+void *__wrap_realloc(void *memory, size_t n)
+{
+    return fails_now() ? NULL : __real_realloc(memory, n);
+}
 
 void *__wrap_reallocarray(void *memory, size_t n, size_t size)
 {

@@ -1,11 +1,13 @@
 /* test_arch_rope.c: rotary frequencies of the plan: base, partial rotation, factors, linear scaling, YaRN; and the
  * pairing of families. */
-#include "toy_model.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <cmocka.h>
+
+#include "toy_model.h"
 
 static void near(double is, double should)
 {

@@ -1,11 +1,13 @@
 /* test_bind.c: the binder names every missing, misshapen and foreign tensor. */
-#include "toy_model.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
-#include <cmocka.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
+
+#include "toy_model.h"
 
 static const char *const families[] = {"llama", "llama-moe", "qwen2", "qwen3", "qwen3moe"};
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))

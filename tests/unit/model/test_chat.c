@@ -1,15 +1,18 @@
 /* test_chat.c: conversations by a model's template: what they print, what is refused, and that tokenizing spans is
  * tokenizing the whole. */
-#include "vocab_build.h"
-#include "vocab_files.h"
-#include <model/chat.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <model/chat.h>
+
+#include "vocab_build.h"
+#include "vocab_files.h"
 
 #define LOOP "{% for message in messages %}"
 #define BODY "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
@@ -169,14 +172,10 @@ static void test_tool_use(void **state)
     static const struct {
         const char *plain, *tool_use, *tools, *wanted;
     } cases[] = {
-        {"plain", "with", "[{}]", "with"},
-        {"plain", "with", "[]", "plain"},
-        {"plain", "with", "", "plain"},
-        {"plain", NULL, "[{}]", "plain"},
-        {NULL, "with", "[{}]", "with"},
-        {NULL, "with", "", "!no chat template for conversations without tools"},
-        {"plain", "{{", "", "plain"},
-        {"plain", "{{", "[{}]", "!can not be used"},
+        {"plain", "with", "[{}]", "with"}, {"plain", "with", "[]", "plain"},
+        {"plain", "with", "", "plain"},    {"plain", NULL, "[{}]", "plain"},
+        {NULL, "with", "[{}]", "with"},    {NULL, "with", "", "!no chat template for conversations without tools"},
+        {"plain", "{{", "", "plain"},      {"plain", "{{", "[{}]", "!can not be used"},
         {"{{", "with", "[{}]", "with"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -326,9 +325,9 @@ static void test_bos(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms),     cmocka_unit_test(test_unsupported),
-                                       cmocka_unit_test(test_input),     cmocka_unit_test(test_tool_use),
-                                       cmocka_unit_test(test_encode),
-                                       cmocka_unit_test(test_injection), cmocka_unit_test(test_bos)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms),  cmocka_unit_test(test_unsupported),
+                                       cmocka_unit_test(test_input),  cmocka_unit_test(test_tool_use),
+                                       cmocka_unit_test(test_encode), cmocka_unit_test(test_injection),
+                                       cmocka_unit_test(test_bos)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
 /* test_estimate.c: bytes and operations of a step, worked by hand; the context that fits a budget. */
-#include "toy_model.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <cmocka.h>
+
+#include "toy_model.h"
 
 /* Toy llama: width 32, heads 4/2 of 16, feed-forward 64, 2 layers, vocabulary 16 in Q8_0 (34 bytes a row), matrices in
  * F16. */

@@ -1,12 +1,14 @@
 /* test_hparams.c: every malformed or contradictory hyper-parameter has its own refusal; defaults and variants are read
  * right. */
-#include "toy_model.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <cmocka.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+#include <cmocka.h>
+
+#include "toy_model.h"
 
 /* A family, one changed key, and what must be said. */
 struct broken {

@@ -2,15 +2,17 @@
  * the reference engine gives for them. The first line is the variables of all of them.
  */
 #include <jansson.h>
-#include <model/jinja.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
 #include <cmocka.h>
+
+#include <model/jinja.h>
 
 #define MIN_CASES 700
 

@@ -1,13 +1,15 @@
 /* test_jinja_json.c: the reader of JSON for templates, and dicts: what it takes, what it refuses, what comes out again.
  */
-#include <model/jinja.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <model/jinja.h>
 
 /* Prints the value of `json` with `template`, which names it x. */
 static void check(const char *json, const char *template, const char *text)

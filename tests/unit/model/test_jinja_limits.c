@@ -1,14 +1,16 @@
 /* test_jinja_limits.c: what a hostile template or conversation can not do: run on, grow, dig, wait, or change its
  * inputs. */
-#include <base/clock.h>
-#include <model/jinja.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <base/clock.h>
+#include <model/jinja.h>
 
 static int render(const char *template, const struct halo_jinja_limits *limits, struct halo_fault *fault)
 {

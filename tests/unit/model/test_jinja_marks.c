@@ -2,14 +2,16 @@
  *
  * Output is written as text with the template's parts in brackets: "[a]b[c]".
  */
-#include <model/jinja.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <model/jinja.h>
 
 #define VARS                                                                                                           \
     "{\"c\": \"user\", \"cc\": \"uSer x\", \"d\": {\"k\": \"v\"}, \"l\": [\"p\", \"q\"], \"n\": 5, \"im\": "           \

@@ -1,12 +1,15 @@
 /* test_jinja_memory.c: every allocation of compiling and rendering fails once; each time the caller hears of it. */
-#include "alloc_fail.h"
-#include <model/jinja.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <model/jinja.h>
+
+#include "alloc_fail.h"
 
 static const char template[] =
     "{% macro m(x, y='d') %}{{ x }}{{ y }}{{ varargs }}{% endmacro %}{% set ns = namespace(s='', l=[]) %}"

@@ -5,11 +5,12 @@
  * raised it. Differences that are wanted stand in `exceptions` with their reason.
  */
 #include <jansson.h>
-#include <model/jinja.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include <model/jinja.h>
 
 #define SKIP 77
 #define N_LINES 8060

@@ -1,15 +1,17 @@
 /* test_model.c: opening a model: names, sizes, params, refusals, and every allocation failing in turn. */
-#include "alloc_fail.h"
-#include "toy_model.h"
-
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <cmocka.h>
-#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <cmocka.h>
+
+#include "alloc_fail.h"
+#include "toy_model.h"
 
 static void each_allocation_fails(void **state)
 {

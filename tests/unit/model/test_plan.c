@@ -2,14 +2,16 @@
  *
  * HALO_UPDATE_PLANS=1 writes the texts anew: read the difference before committing it.
  */
-#include "toy_model.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
-#include <cmocka.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
+
+#include "toy_model.h"
 
 static const char *const families[] = {"llama", "llama-moe", "qwen2", "qwen3", "qwen3moe"};
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
@@ -87,12 +89,8 @@ static uint32_t weights_of(const struct halo_op *op, uint32_t ret[8])
     uint32_t n = 0;
 
     switch (op->kind) {
-    case HALO_OP_EMBED:
-        ret[n++] = op->u.embed.weight;
-        break;
-    case HALO_OP_RMSNORM:
-        ret[n++] = op->u.rmsnorm.weight;
-        break;
+    case HALO_OP_EMBED: ret[n++] = op->u.embed.weight; break;
+    case HALO_OP_RMSNORM: ret[n++] = op->u.rmsnorm.weight; break;
     case HALO_OP_MATMUL:
         for (uint16_t i = 0; i < op->u.matmul.n; i++) {
             ret[n++] = op->u.matmul.weight[i];
@@ -108,11 +106,8 @@ static uint32_t weights_of(const struct halo_op *op, uint32_t ret[8])
         for (uint16_t i = 0; i < op->u.moe_matmul.n; i++)
             ret[n++] = op->u.moe_matmul.weight[i];
         break;
-    case HALO_OP_LOGITS:
-        ret[n++] = op->u.logits.weight;
-        break;
-    default:
-        break;
+    case HALO_OP_LOGITS: ret[n++] = op->u.logits.weight; break;
+    default: break;
     }
     return n;
 }

@@ -3,14 +3,16 @@
  * For a short text every stretch of it is a token and every way to put one together is a merge, short ones first. Then
  * each word becomes exactly one token, and the ids show the words.
  */
-#include "vocab_build.h"
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include "vocab_build.h"
 
 #define MAX_BYTES 24
 #define MAX_TOKENS (MAX_BYTES * MAX_BYTES / 2)
@@ -85,12 +87,12 @@ static void check(const char *pre, const char *words)
     halo_tokenizer_destroy(tokenizer);
 }
 
-#define ACUTE "\314\201"                 /* combining */
-#define HAN "\346\274\242\345\255\227"   /* two characters */
-#define KANA "\343\201\213\343\201\252"  /* two characters */
-#define E_ACUTE "\303\211"               /* capital, one character */
-#define MONGOLIAN "\341\240\216"         /* U+180E, which is white space no more */
-#define IDEOGRAPHIC "\343\200\200"       /* U+3000, which is */
+#define ACUTE "\314\201"                /* combining */
+#define HAN "\346\274\242\345\255\227"  /* two characters */
+#define KANA "\343\201\213\343\201\252" /* two characters */
+#define E_ACUTE "\303\211"              /* capital, one character */
+#define MONGOLIAN "\341\240\216"        /* U+180E, which is white space no more */
+#define IDEOGRAPHIC "\343\200\200"      /* U+3000, which is */
 
 static void test_gpt2(void **state)
 {
@@ -139,14 +141,59 @@ static void test_deepseek(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "default", "gpt-2", "mpt", "olmo", "phi-2", "jais", "trillion", "gigachat", "mellum", "exaone4", "a.x-4.0",
-        "granite-docling", "falcon", "starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b",
-        "mellum2", "llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "dbrx",
-        "smaug-bpe", "glm4", "chatglm-bpe", "qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "grok-2",
-        "solar-open", "kormo", "f2llmv2", "qwen35", "gpt-4o", "llama4", "kanana2", "minimax-m2", "tekken",
-        "deepseek-llm", "deepseek-coder", "deepseek-v3", "hunyuan-dense", "joyai-llm",
-    };
+    static const char *const names[] = {"default",
+                                        "gpt-2",
+                                        "mpt",
+                                        "olmo",
+                                        "phi-2",
+                                        "jais",
+                                        "trillion",
+                                        "gigachat",
+                                        "mellum",
+                                        "exaone4",
+                                        "a.x-4.0",
+                                        "granite-docling",
+                                        "falcon",
+                                        "starcoder",
+                                        "refact",
+                                        "command-r",
+                                        "smollm",
+                                        "codeshell",
+                                        "exaone",
+                                        "minerva-7b",
+                                        "mellum2",
+                                        "llama-bpe",
+                                        "llama3",
+                                        "llama-v3",
+                                        "falcon3",
+                                        "falcon-h1",
+                                        "pixtral",
+                                        "midm-2.0",
+                                        "lfm2",
+                                        "dbrx",
+                                        "smaug-bpe",
+                                        "glm4",
+                                        "chatglm-bpe",
+                                        "qwen2",
+                                        "deepseek-r1-qwen",
+                                        "stablelm2",
+                                        "megrez",
+                                        "hunyuan",
+                                        "grok-2",
+                                        "solar-open",
+                                        "kormo",
+                                        "f2llmv2",
+                                        "qwen35",
+                                        "gpt-4o",
+                                        "llama4",
+                                        "kanana2",
+                                        "minimax-m2",
+                                        "tekken",
+                                        "deepseek-llm",
+                                        "deepseek-coder",
+                                        "deepseek-v3",
+                                        "hunyuan-dense",
+                                        "joyai-llm"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         check(names[i], "ab^ cd");
     static const char *const others[] = {"", "gpt2", "GPT-2", "qwen", "llama-bpe "};

@@ -1,13 +1,16 @@
 /* test_text.c: streamed text: characters and stop strings across tokens, resuming, and the whole-text helpers. */
-#include "vocab_build.h"
-#include <model/text.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <model/text.h>
+
+#include "vocab_build.h"
 
 #define MAX_PIECE 64
 
@@ -104,9 +107,15 @@ static void test_characters(void **state)
     /* Each maximal ill-formed part becomes one U+FFFD: a lone continuation, a broken start, an overlong form, a
      * surrogate. */
     run_start(&run, NULL, 0);
-    feed(&run, "a\x80" "b", "a\xEF\xBF\xBD" "b");
+    feed(&run,
+         "a\x80"
+         "b",
+         "a\xEF\xBF\xBD"
+         "b");
     feed(&run, "\xE2\x82", "");
-    feed(&run, "A", "\xEF\xBF\xBD" "A");
+    feed(&run, "A",
+         "\xEF\xBF\xBD"
+         "A");
     feed(&run, "\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD");
     feed(&run, "\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
     feed(&run, "\xF0\x9F", "");
@@ -193,8 +202,10 @@ static void test_limits(void **state)
     halo_arena_init(&arena, 0);
     for (size_t i = 0; i <= HALO_TEXT_MAX_STOPS; i++)
         spans[i] = (struct halo_span){longest, HALO_TEXT_MAX_STOP_BYTES};
-    static const struct { struct halo_span span; const char *words; } bad[] = {
-        {{"", 0}, "stop string 1 has 0 bytes"}, {{"\xC3", 1}, "stop string 1 is not valid UTF-8"}};
+    static const struct {
+        struct halo_span span;
+        const char *words;
+    } bad[] = {{{"", 0}, "stop string 1 has 0 bytes"}, {{"\xC3", 1}, "stop string 1 is not valid UTF-8"}};
     params.n_stops = HALO_TEXT_MAX_STOPS;
     assert_int_equal(halo_text_stream_init(&stream, &arena, &params, &fault), 0);
     params.n_stops = HALO_TEXT_MAX_STOPS + 1;
@@ -352,7 +363,11 @@ static void test_first_space(void **state)
 static void test_detokenize(void **state)
 {
     (void)state;
-    static const struct spm_token extra[] = {{"\xE2\x96\x81", -3, 1}, {"a", -4, 1}, {"\xE2\x96\x81" "a", -1, 1}};
+    static const struct spm_token extra[] = {{"\xE2\x96\x81", -3, 1},
+                                             {"a", -4, 1},
+                                             {"\xE2\x96\x81"
+                                              "a",
+                                              -1, 1}};
     struct vocab_build build;
     struct halo_tokenizer *tokenizer;
     struct halo_fault fault;
@@ -389,7 +404,9 @@ static void test_detokenize(void **state)
 static void test_normalize(void **state)
 {
     (void)state;
-    static const struct { const char *in, *out; size_t runs;
+    static const struct {
+        const char *in, *out;
+        size_t runs;
     } cases[] = {
         {"", "", 0},
         {"a", "a", 0},

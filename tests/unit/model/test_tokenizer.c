@@ -4,18 +4,21 @@
  * fable_ids.jsonl: {"text", "special", "ids"}, written by this tokenizer when it matched every line of the reference
  * vectors.
  */
-#include "vocab_build.h"
-#include "vocab_files.h"
 #include <jansson.h>
-#include <model/text.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <model/text.h>
+
+#include "vocab_build.h"
+#include "vocab_files.h"
 
 #define IM_START 4094
 #define IM_END 4095
@@ -39,8 +42,8 @@ static bool same(const struct halo_tokens *a, const struct halo_tokens *b)
 static void test_ids(void **state)
 {
     (void)state;
-    struct file_bytes file = file_read(getenv("HALO_SOURCE_ROOT") ? getenv("HALO_SOURCE_ROOT") : ".",
-                                       "tests/unit/model/fable_ids.jsonl");
+    struct file_bytes file =
+        file_read(getenv("HALO_SOURCE_ROOT") ? getenv("HALO_SOURCE_ROOT") : ".", "tests/unit/model/fable_ids.jsonl");
     size_t n_rows = 0;
     for (char *line = file.bytes, *end; (end = strchr(line, '\n')); line = end + 1) {
         json_error_t error;
@@ -200,9 +203,24 @@ static void test_any_bytes(void **state)
 static void test_long_texts(void **state)
 {
     (void)state;
-    static const char *const units[] = {"a", "\xE6\xBC\xA2", "\xF0\x9F\x99\x82", /* these a whole megabyte */
-                                        "ab", "A", " ", "\n", " \n", "\t", "7", "!", "'s", "e\xCC\x81", "\xFF",
-                                        "\xC3", "<|", "<|im_end|", "aaaaaaaaaaaab"};
+    static const char *const units[] = {"a",
+                                        "\xE6\xBC\xA2",
+                                        "\xF0\x9F\x99\x82", /* these a whole megabyte */
+                                        "ab",
+                                        "A",
+                                        " ",
+                                        "\n",
+                                        " \n",
+                                        "\t",
+                                        "7",
+                                        "!",
+                                        "'s",
+                                        "e\xCC\x81",
+                                        "\xFF",
+                                        "\xC3",
+                                        "<|",
+                                        "<|im_end|",
+                                        "aaaaaaaaaaaab"};
     char *text = malloc(1 << 20);
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
         size_t n_unit = strlen(units[u]), n_text = (u < 3 ? 1 << 20 : 1 << 17) / n_unit * n_unit, n_back = 0;
@@ -334,7 +352,8 @@ int main(void)
         cmocka_unit_test(test_any_bytes),
         cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_many_added_tokens),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_too_long),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_too_long),
     };
     return cmocka_run_group_tests(tests, open_fable, close_fable);
 }

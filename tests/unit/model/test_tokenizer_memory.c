@@ -2,19 +2,22 @@
  * leaks (the sanitizer build sees to that), the fault says "out of memory", and a list that was being appended to is
  * as it was.
  */
-#include "alloc_fail.h"
-#include "vocab_build.h"
-#include "vocab_files.h"
 #include <errno.h>
-#include <model/chat.h>
-#include <model/text.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <model/chat.h>
+#include <model/text.h>
+
+#include "alloc_fail.h"
+#include "vocab_build.h"
+#include "vocab_files.h"
 
 #define N_MAX 100000
 

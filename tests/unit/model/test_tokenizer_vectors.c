@@ -4,17 +4,20 @@
  * is a failure. With the argument "interpreter" the expressions run in PCRE2's interpreter (pcre2_jit_compile is
  * wrapped and refuses).
  */
-#include "vocab_files.h"
 #include <jansson.h>
-#include <model/text.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
 #include <cmocka.h>
+
+#include <model/text.h>
+
+#include "vocab_files.h"
 
 static const char *const vocabularies[] = {"deepseek-coder", "deepseek-llm", "falcon",   "gpt-2",
                                            "llama-bpe",      "llama-spm",    "mpt",      "phi-3",
@@ -102,7 +105,8 @@ static size_t check_strings(const struct halo_tokenizer *tokenizer, const char *
     const char *lines = out.bytes, *line = "";
     size_t n_line = 0, i;
     json_t *string;
-    json_array_foreach(strings, i, string) {
+    json_array_foreach(strings, i, string)
+    {
         assert_true(next_line(&lines, &line, &n_line));
         check_line(tokenizer, name, json_string_value(string), json_string_length(string), line, n_line);
     }
@@ -122,7 +126,8 @@ static void check_round_trip(const struct halo_tokenizer *tokenizer, const char 
     size_t i;
     json_t *string;
     halo_arena_init(&arena, 0);
-    json_array_foreach(strings, i, string) {
+    json_array_foreach(strings, i, string)
+    {
         const char *text = json_string_value(string);
         size_t n = json_string_length(string);
         struct halo_span back;

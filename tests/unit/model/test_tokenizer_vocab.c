@@ -1,14 +1,16 @@
 /* test_tokenizer_vocab.c: broken vocabularies, each refused (or borne) in its own way; and small ones whose ids can
  * be worked out by hand. */
-#include "vocab_build.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include "vocab_build.h"
 
 static void check_refused(struct vocab_build *build, enum halo_fault_code code, const char *words)
 {
@@ -322,7 +324,7 @@ static void test_bpe_by_hand(void **state)
     int32_t a = build_bpe_byte('a'), b = build_bpe_byte('b'), d = build_bpe_byte('d');
     check_ids(tokenizer, "abc", false, true, IDS(256));
     check_ids(tokenizer, "abab", false, true, IDS(a, b, a, b));
-    check_ids(tokenizer, "aaaa", false, true, IDS(257, 257)); /* pairs before triples, from the left */
+    check_ids(tokenizer, "aaaa", false, true, IDS(257, 257));  /* pairs before triples, from the left */
     check_ids(tokenizer, "aaaaa", false, true, IDS(257, 258)); /* ties go to the left, so the odd one is last */
     check_ids(tokenizer, "oddd", false, true, IDS(263, d));
     assert_int_equal(halo_tokenizer_kind(tokenizer, 263),
@@ -332,7 +334,7 @@ static void test_bpe_by_hand(void **state)
     assert_int_equal(halo_tokenizer_kind(tokenizer, 259), HALO_TOKEN_CONTROL);
     assert_true(halo_tokenizer_is_end(tokenizer, 259));
     assert_int_equal(halo_tokenizer_kind(tokenizer, 262), HALO_TOKEN_NORMAL); /* HTML is text */
-    check_ids(tokenizer, "<|im_end|>>a", true, true, IDS(260, a)); /* the longest that fits */
+    check_ids(tokenizer, "<|im_end|>>a", true, true, IDS(260, a));            /* the longest that fits */
     check_ids(tokenizer, "<|im_end|>a", true, true, IDS(259, a));
     check_ids(tokenizer, "<tool>a", false, true, IDS(261, a)); /* user-defined: always */
     int32_t bar = build_bpe_byte('|'), less = build_bpe_byte('<'), more = build_bpe_byte('>'),
@@ -347,8 +349,18 @@ static void test_spm_by_hand(void **state)
 {
     (void)state;
     static const struct spm_token extra[] = {
-        {"\xE2\x96\x81", -3, 1}, {"a", -4, 1}, {"b", -5, 1}, {"ab", -2, 1}, {"ba", -2, 1}, {"\xE2\x96\x81" "a", -1, 1},
-        {"\xE2\x96\x81\xE2\x96\x81", -9, 1}, {"[x]", 0, 4}, {"aa", -0.0f, 1}, {"bb", 0.0f, 1},
+        {"\xE2\x96\x81", -3, 1},
+        {"a", -4, 1},
+        {"b", -5, 1},
+        {"ab", -2, 1},
+        {"ba", -2, 1},
+        {"\xE2\x96\x81"
+         "a",
+         -1, 1},
+        {"\xE2\x96\x81\xE2\x96\x81", -9, 1},
+        {"[x]", 0, 4},
+        {"aa", -0.0f, 1},
+        {"bb", 0.0f, 1},
     };
     enum { MARK = BUILD_SPM_FIRST, A, B, AB, BA, MARK_A, MARK_MARK, X, AA, BB };
     struct vocab_build build;
@@ -362,7 +374,10 @@ static void test_spm_by_hand(void **state)
     check_ids(tokenizer, "bab", false, false, IDS(BA, B));
     check_ids(tokenizer, "aabb", false, false, IDS(AA, BB)); /* 0 and -0 are equal and above the others */
     check_ids(tokenizer, "\xC3\xA9", false, false, IDS(3 + 0xC3, 3 + 0xA9)); /* not in the vocabulary: its bytes */
-    check_ids(tokenizer, "\xFF" "a", false, false, IDS(3 + 0xFF, A));
+    check_ids(tokenizer,
+              "\xFF"
+              "a",
+              false, false, IDS(3 + 0xFF, A));
     check_ids(tokenizer, "\n", false, true, IDS(MARK, 3 + '\n'));
     check_ids(tokenizer, "b[x]a", false, true, IDS(MARK, B, X, MARK_A)); /* after an added token a text begins */
     check_ids(tokenizer, "<s>a</s>", true, false, IDS(1, MARK_A, 2));
@@ -381,7 +396,11 @@ static void test_spm_without_prefix(void **state)
 {
     (void)state;
     struct vocab_build build;
-    static const struct spm_token extra[] = {{"\xE2\x96\x81" "a", -1, 1}, {"a", -4, 1}, {"\xE2\x96\x81", -3, 1}};
+    static const struct spm_token extra[] = {{"\xE2\x96\x81"
+                                              "a",
+                                              -1, 1},
+                                             {"a", -4, 1},
+                                             {"\xE2\x96\x81", -3, 1}};
     build_init(&build);
     build_spm(&build, extra, 3);
     build_bool(&build, "tokenizer.ggml.add_space_prefix", false);
@@ -530,7 +549,8 @@ int main(void)
         cmocka_unit_test(test_merges),
         cmocka_unit_test(test_bpe_by_hand),
         cmocka_unit_test(test_spm_by_hand),
-        cmocka_unit_test(test_spm_without_prefix), cmocka_unit_test(test_spm_words),
+        cmocka_unit_test(test_spm_without_prefix),
+        cmocka_unit_test(test_spm_words),
         cmocka_unit_test(test_spm_unknown),
         cmocka_unit_test(test_long_added_token),
         cmocka_unit_test(test_phi3),

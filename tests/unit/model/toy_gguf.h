@@ -5,10 +5,11 @@
 #ifndef HALO_TOY_GGUF_H
 #define HALO_TOY_GGUF_H
 
-#include <kernels/tensor.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <kernels/tensor.h>
 #include <store/gguf.h>
 
 #define HALO_TOY_KEYS 64

@@ -3,10 +3,12 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <cmocka.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <cmocka.h>
 
 int halo_toy_open(const struct halo_toy *toy, const struct halo_model_params *params, struct halo_model **ret,
                   struct halo_fault *fault)

@@ -2,8 +2,9 @@
 #ifndef HALO_TOY_MODEL_H
 #define HALO_TOY_MODEL_H
 
-#include "toy_gguf.h"
 #include <model/model.h>
+
+#include "toy_gguf.h"
 
 /* Writes the toy to a temporary file and opens it. 0 or the failure with *fault. The file is gone afterwards. */
 int halo_toy_open(const struct halo_toy *toy, const struct halo_model_params *params, struct halo_model **ret,

@@ -1,13 +1,14 @@
 /* vocab_build.c: writes a vocabulary as a GGUF file in memory. Version 3, little-endian; the key count is patched
  * when it is opened. */
 #include "vocab_build.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
 
 static void put(struct vocab_build *build, const void *bytes, size_t n)
@@ -22,9 +23,15 @@ static void put(struct vocab_build *build, const void *bytes, size_t n)
     build->n += n;
 }
 
-static void put_u32(struct vocab_build *build, uint32_t value) { put(build, &value, 4); }
+static void put_u32(struct vocab_build *build, uint32_t value)
+{
+    put(build, &value, 4);
+}
 
-static void put_u64(struct vocab_build *build, uint64_t value) { put(build, &value, 8); }
+static void put_u64(struct vocab_build *build, uint64_t value)
+{
+    put(build, &value, 8);
+}
 
 static void put_text(struct vocab_build *build, const char *text, size_t n)
 {

@@ -2,10 +2,11 @@
 #ifndef TEST_VOCAB_BUILD_H
 #define TEST_VOCAB_BUILD_H
 
-#include <model/tokenizer.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <model/tokenizer.h>
 
 struct vocab_build { /* the file so far; owned */
     char *bytes;
@@ -45,7 +46,11 @@ int32_t build_bpe_byte(uint8_t byte);
 
 /* A SentencePiece vocabulary: <unk> <s> </s>, 256 byte tokens (3 to 258), then `extra` from 259. */
 #define BUILD_SPM_FIRST 259
-struct spm_token { const char *text; float score; int32_t kind; };
+struct spm_token {
+    const char *text;
+    float score;
+    int32_t kind;
+};
 void build_spm(struct vocab_build *build, const struct spm_token *extra, size_t n_extra);
 
 #endif

@@ -1,13 +1,14 @@
 /* vocab_files.c: finds and reads the files that tokenizer tests run on. */
 #include "vocab_files.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
 #include <cmocka.h>
 
 static const char *source_root(void)

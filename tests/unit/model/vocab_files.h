@@ -3,11 +3,15 @@
 #ifndef TEST_VOCAB_FILES_H
 #define TEST_VOCAB_FILES_H
 
-#include <model/tokenizer.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-struct file_bytes { char *bytes; size_t n; }; /* owned; a NUL follows the last byte */
+#include <model/tokenizer.h>
+
+struct file_bytes {
+    char *bytes;
+    size_t n;
+}; /* owned; a NUL follows the last byte */
 
 /* The reference folder beside the tree (HALO_SHARED overrides it), or NULL when it is not there. */
 const char *shared_folder(void);

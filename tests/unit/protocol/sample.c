@@ -93,6 +93,8 @@ static int64_t between_i(int level, int64_t lo, int64_t hi)
     return level == 0 ? lo : level == 1 ? hi : lo + (hi - lo) / 3;
 }
 
+/* Macros that make a part of a table or a type. */
+/* clang-format off */
 #define VALUE_ID(out, lo, hi, dflt, ref)                                                                               \
     out = level == 0 ? halo_id_of(INT64_MIN) : halo_id_of_str(sample_str(level, 1, hi))
 #define VALUE_BOOL(out, lo, hi, dflt, ref) out = level != 0
@@ -196,3 +198,4 @@ void sample_ev(struct halo_ev *ev, enum halo_ev_type type, int level)
     default: break;
     }
 }
+/* clang-format on */

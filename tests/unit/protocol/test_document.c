@@ -8,12 +8,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
 
 #include <protocol/message.h>
 
@@ -53,16 +51,16 @@ static void request_line(struct block *b, const char *line)
     struct halo_refusal refusal;
     struct halo_json w;
     struct halo_msg msg;
-    int rc = halo_msg_decode(&msg, line, strlen(line), b->role, &refusal);
+    int r = halo_msg_decode(&msg, line, strlen(line), b->role, &refusal);
 
     assert_string_equal(b->awaited, "");
-    if (rc == 0) {
+    if (r == 0) {
         n_msgs[msg.type]++;
         open_request(b, &msg.id, msg.type != HALO_MSG_PAUSE && msg.type != HALO_MSG_UNPAUSE);
         halo_msg_finish(&msg);
         return;
     }
-    assert_int_equal(rc, HALO_MSG_E_REFUSED);
+    assert_int_equal(r, HALO_MSG_E_REFUSED);
     n_refused++;
     halo_json_init_fixed(&w, b->awaited, sizeof b->awaited - 1);
     assert_int_equal(halo_refusal_encode(&w, &refusal), 0);

@@ -1,14 +1,12 @@
 /* test_envelope.c: type and id of a line without decoding it, and the line with another id. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
 
 #include <protocol/envelope.h>
 #include <protocol/message.h>
@@ -45,8 +43,8 @@ static void reads_type_and_id(void **state)
 
 static void ids_that_are_none(void **state)
 {
-    static const char *const ids[] = {"null", "1.5", "1e3", "9223372036854775808", "-9223372036854775809", "[1]", "{}",
-                                      "true", "\"\""};
+    static const char *const ids[] = {"null", "1.5",  "1e3", "9223372036854775808", "-9223372036854775809", "[1]",
+                                      "{}",   "true", "\"\""};
     char line[300];
     struct halo_envelope env;
 

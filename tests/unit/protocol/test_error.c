@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
 #include <cmocka.h>
 
 #include <protocol/error.h>
@@ -34,9 +33,9 @@ static void strangers_are_unknown(void **state)
 
 static void retry_advice_is_fixed(void **state)
 {
-    static const char *const retryable[] = {"out_of_memory", "queue_full",  "too_many_requests", "deadline",
-                                            "client_stalled", "engine_lost", "device_hang",       "device_fault",
-                                            "shutting_down"};
+    static const char *const retryable[] = {"out_of_memory", "queue_full",     "too_many_requests",
+                                            "deadline",      "client_stalled", "engine_lost",
+                                            "device_hang",   "device_fault",   "shutting_down"};
 
     for (int code = HALO_ERROR_NONE; code < HALO_N_ERRORS; code++) {
         bool wanted = false;

@@ -1,20 +1,20 @@
 /* test_json_read.c: a line is read as the JSON library would read it: made up objects, thousands of them, come out of a
  * message as the library's own reader has them, and what it refuses is refused for the same reason.
  */
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <stddef.h>
 #include <cmocka.h>
-#include <jansson.h>
 
 #include <protocol/message.h>
 
-#define BEFORE                                                                                                        \
-    "{\"type\":\"template\",\"id\":7,\"model\":\"m\","                                                                \
+#define BEFORE                                                                                                         \
+    "{\"type\":\"template\",\"id\":7,\"model\":\"m\","                                                                 \
     "\"messages\":[{\"role\":\"u\",\"content\":\"\"}],\"template_vars\":"
 
 /* What becomes of `vars` on its way through a message; NULL: refused. */
@@ -55,12 +55,12 @@ static int compare(const char *vars, size_t n)
     json_t *want = json_loadb(vars, n, JSON_REJECT_DUPLICATES, &error), *have = through_a_message(vars, n, &refusal);
     int outcome = READ;
 
-    if (have == NULL)
+    if (!have)
         outcome = strstr(refusal.message, "is there twice") ? TWICE
                   : strstr(refusal.message, "too large")    ? TOO_LARGE
                                                             : OTHERWISE;
-    if (want != NULL ? have == NULL || !json_equal(want, have)
-                     : outcome != (json_error_code(&error) == json_error_duplicate_key ? TWICE : TOO_LARGE))
+    if (want ? !have || !json_equal(want, have)
+             : outcome != (json_error_code(&error) == json_error_duplicate_key ? TWICE : TOO_LARGE))
         fail_msg("%.*s: %s instead of %s", (int)n, vars, have ? "something else" : refusal.message,
                  want ? "the same" : error.text);
     json_decref(want);
@@ -74,16 +74,42 @@ static void single_values(void **state)
         const char *text;
         int outcome;
     } cases[] = {
-        {"0", READ}, {"-0", READ}, {"-0.0", READ}, {"1e5", READ}, {"1E-5", READ}, {"-1.25e+2", READ}, {"0.1", READ},
-        {"9223372036854775807", READ}, {"-9223372036854775808", READ}, {"9223372036854775808", TOO_LARGE},
-        {"-9223372036854775809", TOO_LARGE}, {"92233720368547758070", TOO_LARGE}, {"1.7976931348623157e308", READ},
-        {"1.7976931348623159e308", TOO_LARGE}, {"-1e309", TOO_LARGE}, {"1e-400", READ}, {"5e-324", READ},
-        {"2.2250738585072011e-308", READ}, {"123456789012345678901234567890.0", READ},
-        {"\"\"", READ}, {"\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", READ}, {"\"\\u0041\\u00e9\\u20AC\\ud83d\\ude00\"", READ},
-        {"\"\\\\\"", READ}, {"\"\\\\u0041\"", READ}, {"[]", READ}, {"[ ]", READ}, {"{ }", READ}, {"[[],{},[{}]]", READ},
-        {"{\"a\":1,\"A\":2}", READ}, {"{\"a\":1,\"\\u0061\":2}", TWICE}, {"{\"\":1,\"\":2}", TWICE},
-        {"[{\"a\":1},{\"a\":1}]", READ}, {"{\"a\":{\"a\":{\"a\":1}}}", READ}, {"{\"\\n\":1,\"n\":2}", READ},
-        {"[true,false,null]", READ}, {" [ 1 ,\t2 , {\t\"a\" : [ ] } ] ", READ},
+        {"0", READ},
+        {"-0", READ},
+        {"-0.0", READ},
+        {"1e5", READ},
+        {"1E-5", READ},
+        {"-1.25e+2", READ},
+        {"0.1", READ},
+        {"9223372036854775807", READ},
+        {"-9223372036854775808", READ},
+        {"9223372036854775808", TOO_LARGE},
+        {"-9223372036854775809", TOO_LARGE},
+        {"92233720368547758070", TOO_LARGE},
+        {"1.7976931348623157e308", READ},
+        {"1.7976931348623159e308", TOO_LARGE},
+        {"-1e309", TOO_LARGE},
+        {"1e-400", READ},
+        {"5e-324", READ},
+        {"2.2250738585072011e-308", READ},
+        {"123456789012345678901234567890.0", READ},
+        {"\"\"", READ},
+        {"\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", READ},
+        {"\"\\u0041\\u00e9\\u20AC\\ud83d\\ude00\"", READ},
+        {"\"\\\\\"", READ},
+        {"\"\\\\u0041\"", READ},
+        {"[]", READ},
+        {"[ ]", READ},
+        {"{ }", READ},
+        {"[[],{},[{}]]", READ},
+        {"{\"a\":1,\"A\":2}", READ},
+        {"{\"a\":1,\"\\u0061\":2}", TWICE},
+        {"{\"\":1,\"\":2}", TWICE},
+        {"[{\"a\":1},{\"a\":1}]", READ},
+        {"{\"a\":{\"a\":{\"a\":1}}}", READ},
+        {"{\"\\n\":1,\"n\":2}", READ},
+        {"[true,false,null]", READ},
+        {" [ 1 ,\t2 , {\t\"a\" : [ ] } ] ", READ},
     };
     char long_text[2000];
 
@@ -119,10 +145,26 @@ static unsigned draw(unsigned n)
 
 static size_t make_up(char text[4096])
 {
-    static const char *const leaves[] = {"1", "-0", "0", "1e5", "-1.25E+2", "9223372036854775807", "1e-400", "0.1",
-                                         "\"a\"", "\"\\u0061\"", "\"\\ud83d\\ude00\"", "\"\\n\\\"\\\\\"",
+    static const char *const leaves[] = {"1",
+                                         "-0",
+                                         "0",
+                                         "1e5",
+                                         "-1.25E+2",
+                                         "9223372036854775807",
+                                         "1e-400",
+                                         "0.1",
+                                         "\"a\"",
+                                         "\"\\u0061\"",
+                                         "\"\\ud83d\\ude00\"",
+                                         "\"\\n\\\"\\\\\"",
                                          "\"\303\251\"",
-                                         "null", "true", "false", "[]", "{}", "12345.678", "-9223372036854775808"};
+                                         "null",
+                                         "true",
+                                         "false",
+                                         "[]",
+                                         "{}",
+                                         "12345.678",
+                                         "-9223372036854775808"};
     char closing[16];
     int depth = 1;
     bool first = true;

@@ -1,19 +1,17 @@
 /* test_json_write.c: structure, strings, numbers and errors of the JSON writer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <float.h>
 #include <jansson.h>
 #include <locale.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
 
 #include <protocol/json_write.h>
 
@@ -94,12 +92,12 @@ static void broken_utf8_is_replaced(void **state)
 {
     expect_quoted("\x80", 1, FFFD);
     expect_quoted("a\xFFz", 3, "a" FFFD "z");
-    expect_quoted("\xC0\xAF", 2, FFFD FFFD);             /* overlong */
-    expect_quoted("\xE0\x80\x80", 3, FFFD FFFD FFFD);     /* overlong */
-    expect_quoted("\xED\xA0\x80", 3, FFFD FFFD FFFD);     /* surrogate */
+    expect_quoted("\xC0\xAF", 2, FFFD FFFD);          /* overlong */
+    expect_quoted("\xE0\x80\x80", 3, FFFD FFFD FFFD); /* overlong */
+    expect_quoted("\xED\xA0\x80", 3, FFFD FFFD FFFD); /* surrogate */
     expect_quoted("\xF4\x90\x80\x80", 4, FFFD FFFD FFFD FFFD);
-    expect_quoted("\xE2\x82", 2, FFFD);                   /* cut short at the end */
-    expect_quoted("\xF0\x9F\xA6\"", 4, FFFD "\\\"");      /* cut short by a quote */
+    expect_quoted("\xE2\x82", 2, FFFD);              /* cut short at the end */
+    expect_quoted("\xF0\x9F\xA6\"", 4, FFFD "\\\""); /* cut short by a quote */
     expect_quoted("\xF0\x90\x80\xC3\xA9", 5, FFFD "\xC3\xA9");
 }
 

@@ -3,11 +3,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
 
 #include <protocol/limits.h>
 #include <protocol/line.h>
@@ -213,12 +211,9 @@ static void the_limit_itself_passes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_come_out_in_order),
-        cmocka_unit_test(pieces_do_not_matter),
-        cmocka_unit_test(too_long_is_said_once),
-        cmocka_unit_test(reserve_and_commit),
-        cmocka_unit_test(memory_follows_the_data),
-        cmocka_unit_test(the_limit_itself_passes),
+        cmocka_unit_test(lines_come_out_in_order), cmocka_unit_test(pieces_do_not_matter),
+        cmocka_unit_test(too_long_is_said_once),   cmocka_unit_test(reserve_and_commit),
+        cmocka_unit_test(memory_follows_the_data), cmocka_unit_test(the_limit_itself_passes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,17 +1,15 @@
 /* test_message_fields.c: every field of every message, by the message table itself: round trips, wrong types, missing
  * fields, ranges.
  */
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
 
 #include "sample.h"
 
@@ -43,6 +41,8 @@ struct field {
 #define LIMIT_TOPS(x) (x)
 #define LIMIT_CONT(x) (x)
 #define LIMIT_JSON(x) (x)
+/* Macros that make a part of a table or a type. */
+/* clang-format off */
 #define ROW(knd, prs, nam, lo, hi, dflt, ref)                                                                         \
     {NULL, #nam, #ref, MESSAGE_TYPE, knd, prs, (double)(lo), (double)(hi), (double)(dflt), LIMIT_##knd(lo),   \
      LIMIT_##knd(hi)},
@@ -97,6 +97,7 @@ static const struct field *part_fields(const char *part, size_t *ret_n)
 #include <protocol/message.def>
     return NULL;
 }
+/* clang-format on */
 
 /* ---- helpers ---- */
 
@@ -134,34 +135,33 @@ static int try_msg(json_t *json, struct halo_refusal *refusal)
 {
     char *line = json_dumps(json, JSON_COMPACT);
     struct halo_msg msg;
-    int rc;
+    int r;
 
     assert_non_null(line);
-    rc = halo_msg_decode(&msg, line, strlen(line), HALO_ROLE_LINK, refusal);
+    r = halo_msg_decode(&msg, line, strlen(line), HALO_ROLE_LINK, refusal);
     halo_msg_finish(&msg);
     free(line);
-    return rc;
+    return r;
 }
 
 static int try_ev(json_t *json, struct halo_refusal *refusal)
 {
     char *line = json_dumps(json, JSON_COMPACT);
     struct halo_ev ev;
-    int rc;
+    int r;
 
     assert_non_null(line);
-    rc = halo_ev_decode(&ev, line, strlen(line), 0, refusal);
+    r = halo_ev_decode(&ev, line, strlen(line), 0, refusal);
     halo_ev_finish(&ev);
     free(line);
-    return rc;
+    return r;
 }
 
 static void expect_bad_request(const struct halo_refusal *refusal, const char *place, const char *words)
 {
     if (refusal->code != HALO_ERROR_BAD_REQUEST || strncmp(refusal->message, place, strlen(place)) != 0 ||
         !strstr(refusal->message, words))
-        fail_msg("wanted \"%s... %s\", got %s: \"%s\"", place, words, halo_error_name(refusal->code),
-                 refusal->message);
+        fail_msg("wanted \"%s... %s\", got %s: \"%s\"", place, words, halo_error_name(refusal->code), refusal->message);
 }
 
 /* ---- round trips ---- */
@@ -176,14 +176,14 @@ static void every_request_goes_round(void **state)
                 struct halo_refusal refusal;
                 struct halo_json a, b;
                 struct halo_msg msg, copy;
-                int rc;
+                int r;
 
                 halo_json_init(&a);
                 halo_json_init(&b);
                 sample_msg(&msg, (enum halo_msg_type)type, level, choice);
                 assert_int_equal(halo_msg_encode(&a, &msg), 0);
-                rc = halo_msg_decode(&copy, a.at, a.len - 1, HALO_ROLE_LINK, &refusal);
-                if (rc != 0)
+                r = halo_msg_decode(&copy, a.at, a.len - 1, HALO_ROLE_LINK, &refusal);
+                if (r != 0)
                     fail_msg("%s at level %d: %s", halo_msg_type_name(msg.type), level, refusal.message);
                 assert_int_equal(copy.type, type);
                 assert_int_equal(halo_msg_encode(&b, &copy), 0);
@@ -205,14 +205,14 @@ static void every_event_goes_round(void **state)
             struct halo_refusal refusal;
             struct halo_json a, b;
             struct halo_ev ev, copy;
-            int rc;
+            int r;
 
             halo_json_init(&a);
             halo_json_init(&b);
             sample_ev(&ev, (enum halo_ev_type)type, level);
             assert_int_equal(halo_ev_encode(&a, &ev), 0);
-            rc = halo_ev_decode(&copy, a.at, a.len - 1, HALO_EV_STRICT, &refusal);
-            if (rc != 0)
+            r = halo_ev_decode(&copy, a.at, a.len - 1, HALO_EV_STRICT, &refusal);
+            if (r != 0)
                 fail_msg("%s at level %d: %s", halo_ev_type_name(ev.type), level, refusal.message);
             assert_int_equal(copy.type, type);
             assert_true(halo_id_equal(&copy.id, &ev.id));
@@ -296,8 +296,8 @@ static int wrong_types_inside(json_t *root, const struct field *outer, const cha
     for (size_t i = 0; i < n_fields; i++) {
         snprintf(place, sizeof place, "%s.%s%s.%s: ", message, outer->name, outer->kind == OBJS ? "[0]" : "",
                  fields[i].name);
-        bool lax = fields[i].presence != REQ &&
-                   (strcmp(outer->ref, "chat") == 0 || strcmp(outer->ref, "tool_call") == 0);
+        bool lax =
+            fields[i].presence != REQ && (strcmp(outer->ref, "chat") == 0 || strcmp(outer->ref, "tool_call") == 0);
 
         n += wrong_types(root, object, &fields[i], place, try, lax || (events && fields[i].kind == F64));
         if (fields[i].presence == REQ) {
@@ -474,8 +474,7 @@ static void ranges_are_kept(void **state)
         for (int choice = 0; choice < n_choices; choice++) {
             json_t *root = event ? ev_json(type - HALO_N_MSGS, 1) : msg_json(type, 1, choice);
             size_t n_fields;
-            const struct field *fields = event ? ev_fields(type - HALO_N_MSGS, &n_fields)
-                                               : msg_fields(type, &n_fields);
+            const struct field *fields = event ? ev_fields(type - HALO_N_MSGS, &n_fields) : msg_fields(type, &n_fields);
 
             for (size_t i = 0; i < n_fields; i++) {
                 snprintf(place, sizeof place, "%s.%s: ", fields[i].message, fields[i].name);
@@ -490,12 +489,9 @@ static void ranges_are_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_request_goes_round),
-        cmocka_unit_test(every_event_goes_round),
-        cmocka_unit_test(wrong_types_are_named),
-        cmocka_unit_test(required_fields_are_missed),
-        cmocka_unit_test(unknown_fields),
-        cmocka_unit_test(ranges_are_kept),
+        cmocka_unit_test(every_request_goes_round), cmocka_unit_test(every_event_goes_round),
+        cmocka_unit_test(wrong_types_are_named),    cmocka_unit_test(required_fields_are_missed),
+        cmocka_unit_test(unknown_fields),           cmocka_unit_test(ranges_are_kept),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,17 +2,15 @@
  *
  * The linker sends the library's malloc, realloc and free through the wrappers below.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
 
 #include <protocol/envelope.h>
 #include <protocol/line.h>
@@ -136,16 +134,16 @@ static void fail_each(int (*work)(void *), void *ud, long least)
         long n = 0;
 
         for (;;) {
-            int rc;
+            int r;
 
             start_counting(++n, once);
-            rc = work(ud);
+            r = work(ud);
             assert_int_equal(n_live, 0);
             if (n_calls < n) {
-                assert_int_equal(rc, 0);
+                assert_int_equal(r, 0);
                 break;
             }
-            assert_int_equal(rc, -ENOMEM);
+            assert_int_equal(r, -ENOMEM);
         }
         assert_true(n > least);
     }
@@ -164,18 +162,18 @@ static int decode(void *ud)
     struct halo_refusal refusal;
     struct halo_msg msg;
     struct halo_ev ev;
-    int rc;
+    int r;
 
     if (text->event) {
-        rc = halo_ev_decode(&ev, text->at, text->len, HALO_EV_STRICT, &refusal);
+        r = halo_ev_decode(&ev, text->at, text->len, HALO_EV_STRICT, &refusal);
         halo_ev_finish(&ev);
     } else {
-        rc = halo_msg_decode(&msg, text->at, text->len, HALO_ROLE_LINK, &refusal);
+        r = halo_msg_decode(&msg, text->at, text->len, HALO_ROLE_LINK, &refusal);
         halo_msg_finish(&msg);
     }
-    if (rc == -ENOMEM)
+    if (r == -ENOMEM)
         assert_int_equal(refusal.code, HALO_ERROR_OUT_OF_MEMORY);
-    return rc;
+    return r;
 }
 
 static void decoding_survives(void **state)
@@ -205,21 +203,21 @@ static int encode(void *ud)
 {
     struct halo_json w;
     struct halo_json_mark before;
-    int rc;
+    int r;
 
     halo_json_init(&w);
     halo_json_bool(&w, true);
-    rc = halo_json_line_end(&w);
+    r = halo_json_line_end(&w);
     before = halo_json_mark(&w);
-    if (rc == 0) {
-        rc = halo_msg_encode(&w, ud);
-        if (rc < 0) {
+    if (r == 0) {
+        r = halo_msg_encode(&w, ud);
+        if (r < 0) {
             assert_int_equal(w.len, before.len);
             assert_int_equal(w.error, 0);
         }
     }
     halo_json_finish(&w);
-    return rc;
+    return r;
 }
 
 static void encoding_survives(void **state)
@@ -260,29 +258,37 @@ static void reading_lines_survives(void **state)
 
     /* Not fail_each(): the last allocation only gives memory back, and its failure is no failure. */
     for (n = 1; n < 1000; n++) {
-        int rc;
+        int r;
 
         start_counting(n, true);
-        rc = read_lines(NULL);
+        r = read_lines(NULL);
         assert_int_equal(n_live, 0);
         if (n_calls < n)
             break;
-        assert_true(rc == 0 || rc == -ENOMEM);
+        assert_true(r == 0 || r == -ENOMEM);
     }
     assert_true(n > 5 && n < 1000);
     start_counting(0, false);
 }
 
-#define TEMPLATE                                                                                                      \
-    "{\"type\":\"template\",\"id\":1,\"model\":\"m\",\"messages\":[{\"role\":\"r\",\"content\":\"\"}],"
+#define TEMPLATE "{\"type\":\"template\",\"id\":1,\"model\":\"m\",\"messages\":[{\"role\":\"r\",\"content\":\"\"}],"
 
 /* Many small values, keys and containers: whatever the mix, the block that the tree lives in is large enough (the
  * library asserts it). */
 static void a_tree_is_one_block(void **state)
 {
-    static const char *const items[] = {"0,", "1.5,", "\"\",", "\"a\",", "{},", "[],", "[0],", "{\"\":0},",
+    static const char *const items[] = {"0,",
+                                        "1.5,",
+                                        "\"\",",
+                                        "\"a\",",
+                                        "{},",
+                                        "[],",
+                                        "[0],",
+                                        "{\"\":0},",
                                         "{\"a\":{}},",
-                                        "[[[[[[[[0]]]]]]]],", "null,", "[0,0,0,0,0,0,0,0,0],",
+                                        "[[[[[[[[0]]]]]]]],",
+                                        "null,",
+                                        "[0,0,0,0,0,0,0,0,0],",
                                         "{\"1\":1,\"2\":2,\"3\":3,\"4\":4,\"5\":5,\"6\":6,\"7\":7,\"8\":8,\"9\":9},",
                                         "\"\\u0001\\u0001\\u0001\\ud83e\\udd8a\","};
 

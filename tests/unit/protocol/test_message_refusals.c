@@ -1,16 +1,14 @@
 /* test_message_refusals.c: each class of line that is refused: its code, its words, its byte, and the id to answer
  * under. */
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
 
 #include <protocol/message.h>
 
@@ -131,10 +129,8 @@ static void bad_ids(void **state)
     struct refused c = {line, BAD_REQUEST, "129 bytes long, at most 128", NO_OFFSET, -1};
     static const struct refused cases[] = {
         {"{\"type\":\"diag\"}", BAD_REQUEST, "diag: field \"id\" is required", NO_OFFSET, -1},
-        {"{\"type\":\"diag\",\"id\":null}", BAD_REQUEST, "diag.id: expected a string or an integer", NO_OFFSET,
-         -1},
-        {"{\"type\":\"ping\",\"id\":1.5}", BAD_REQUEST, "ping.id: expected a string or an integer", NO_OFFSET,
-         -1},
+        {"{\"type\":\"diag\",\"id\":null}", BAD_REQUEST, "diag.id: expected a string or an integer", NO_OFFSET, -1},
+        {"{\"type\":\"ping\",\"id\":1.5}", BAD_REQUEST, "ping.id: expected a string or an integer", NO_OFFSET, -1},
         {"{\"type\":\"ping\",\"id\":\"\"}", BAD_REQUEST, "ping.id: must not be empty", NO_OFFSET, -1},
         {"{\"type\":\"ping\",\"id\":9223372036854775808}", BAD_REQUEST, "field \"id\": the number", 20, -1},
         {"{\"type\":\"ping\",\"id\":[7]}", BAD_REQUEST, "ping.id: expected", NO_OFFSET, -1},
@@ -270,8 +266,8 @@ static void nulls_of_a_message_are_absent(void **state)
            "\"arguments\":{}}}]}]}"},
     };
     static const struct refused cases[] = {
-        {T "[{\"role\":null,\"content\":\"\"}]}", BAD_REQUEST,
-         "template.messages[0].role: expected a string, got null", NO_OFFSET, ID7},
+        {T "[{\"role\":null,\"content\":\"\"}]}", BAD_REQUEST, "template.messages[0].role: expected a string, got null",
+         NO_OFFSET, ID7},
         {T "[{\"role\":\"assistant\",\"tool_calls\":null}]}", BAD_REQUEST,
          "template.messages[0]: field \"content\" is required", NO_OFFSET, ID7},
         {T "[{\"role\":\"assistant\",\"tool_plan\":null}]}", BAD_REQUEST,
@@ -283,8 +279,7 @@ static void nulls_of_a_message_are_absent(void **state)
          "function.arguments: expected an object or a string, got null", NO_OFFSET, ID7},
         {T "[{\"role\":\"u\",\"content\":\"\"}],\"tools\":null}", BAD_REQUEST,
          "template.tools: expected an array, got null", NO_OFFSET, ID7},
-        {G "\"prompt\":\"\",\"stop\":null}", BAD_REQUEST, "generate.stop: expected an array, got null", NO_OFFSET,
-         ID7},
+        {G "\"prompt\":\"\",\"stop\":null}", BAD_REQUEST, "generate.stop: expected an array, got null", NO_OFFSET, ID7},
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
@@ -298,29 +293,28 @@ static void numbers_out_of_range(void **state)
         {G "\"prompt\":\"\",\"seed\":9223372036854775808}", BAD_REQUEST, "field \"seed\": the number", 45, ID7},
         {G "\"prompt\":\"\",\"seed\":-9223372036854775809}", BAD_REQUEST, "field \"seed\"", 45, ID7},
         {G "\"prompt\":\"\",\"seed\":18446744073709551616}", BAD_REQUEST, "field \"seed\"", 45, ID7},
-        {G "\"prompt\":\"\",\"seed\":-1}", BAD_REQUEST,
-         "generate.seed: -1 is out of range 0 to 9223372036854775807", NO_OFFSET, ID7},
-        {G "\"prompt\":\"\",\"seed\":1.0}", BAD_REQUEST, "generate.seed: expected an integer, got a number",
+        {G "\"prompt\":\"\",\"seed\":-1}", BAD_REQUEST, "generate.seed: -1 is out of range 0 to 9223372036854775807",
          NO_OFFSET, ID7},
+        {G "\"prompt\":\"\",\"seed\":1.0}", BAD_REQUEST, "generate.seed: expected an integer, got a number", NO_OFFSET,
+         ID7},
         {G "\"prompt\":\"\",\"top_p\":1e999}", BAD_REQUEST, "field \"top_p\": the number", 46, ID7},
         {G "\"prompt\":\"\",\"top_p\":-1e999}", BAD_REQUEST, "field \"top_p\": the number", 46, ID7},
-        {G "\"prompt\":\"\",\"top_p\":1.01}", BAD_REQUEST, "generate.top_p: 1.01 is out of range 0 to 1",
-         NO_OFFSET, ID7},
+        {G "\"prompt\":\"\",\"top_p\":1.01}", BAD_REQUEST, "generate.top_p: 1.01 is out of range 0 to 1", NO_OFFSET,
+         ID7},
         {G "\"tokens\":[1,2,99999999999999999999]}", BAD_REQUEST, "field \"tokens\"", 40, ID7},
-        {G "\"tokens\":[1,2147483648]}", BAD_REQUEST, "generate.tokens[1]: 2147483648 is out of range",
-         NO_OFFSET, ID7},
+        {G "\"tokens\":[1,2147483648]}", BAD_REQUEST, "generate.tokens[1]: 2147483648 is out of range", NO_OFFSET, ID7},
         {G "\"tokens\":[1,-1]}", BAD_REQUEST, "generate.tokens[1]: -1 is out of range", NO_OFFSET, ID7},
         {G "\"prompt\":\"\",\"logit_bias\":{\"5\":10001}}", BAD_REQUEST,
          "generate.logit_bias.5: 10001 is out of range -10000 to 10000", NO_OFFSET, ID7},
-        {G "\"prompt\":\"\",\"logit_bias\":{\"2147483648\":1}}", BAD_REQUEST, "the key is out of range",
-         NO_OFFSET, ID7},
+        {G "\"prompt\":\"\",\"logit_bias\":{\"2147483648\":1}}", BAD_REQUEST, "the key is out of range", NO_OFFSET,
+         ID7},
         {G "\"prompt\":\"\",\"logit_bias\":{\"05\":1}}", BAD_REQUEST, "no token id", NO_OFFSET, ID7},
         {G "\"prompt\":\"\",\"logit_bias\":{\"x\":1}}", BAD_REQUEST, "no token id", NO_OFFSET, ID7},
         {G "\"prompt\":\"\",\"logit_bias\":{\"\":1}}", BAD_REQUEST, "no token id", NO_OFFSET, ID7},
-        {G "\"prompt\":\"\",\"stop\":[\"a\",\"\"]}", BAD_REQUEST, "generate.stop[1]: must not be empty",
-         NO_OFFSET, ID7},
-        {G "\"prompt\":\"\",\"max_tokens\":0}", BAD_REQUEST, "generate.max_tokens: 0 is out of range 1 to",
-         NO_OFFSET, ID7},
+        {G "\"prompt\":\"\",\"stop\":[\"a\",\"\"]}", BAD_REQUEST, "generate.stop[1]: must not be empty", NO_OFFSET,
+         ID7},
+        {G "\"prompt\":\"\",\"max_tokens\":0}", BAD_REQUEST, "generate.max_tokens: 0 is out of range 1 to", NO_OFFSET,
+         ID7},
     };
 
     EXPECT_ALL(cases);
@@ -329,12 +323,12 @@ static void numbers_out_of_range(void **state)
 static void choices(void **state)
 {
     static const struct refused cases[] = {
-        {G "\"top_k\":5}", BAD_REQUEST, "exactly one of prompt, messages and tokens is needed, 0 are there",
-         NO_OFFSET, ID7},
+        {G "\"top_k\":5}", BAD_REQUEST, "exactly one of prompt, messages and tokens is needed, 0 are there", NO_OFFSET,
+         ID7},
         {G "\"prompt\":\"\",\"tokens\":[]}", BAD_REQUEST, "2 are there", NO_OFFSET, ID7},
         {"{\"type\":\"score\",\"id\":7,\"model\":\"m\"}", BAD_REQUEST, "one of tokens and text", NO_OFFSET, ID7},
-        {"{\"type\":\"plan\",\"id\":7,\"model\":\"m\",\"path\":\"p\"}", BAD_REQUEST, "one of model and path",
-         NO_OFFSET, ID7},
+        {"{\"type\":\"plan\",\"id\":7,\"model\":\"m\",\"path\":\"p\"}", BAD_REQUEST, "one of model and path", NO_OFFSET,
+         ID7},
         {"{\"type\":\"load\",\"id\":7,\"model\":\"m\",\"params\":{\"kv\":\"f64\"}}", BAD_REQUEST,
          "load.params.kv: \"f64\" is none of f32, f16, q8", NO_OFFSET, ID7},
     };
@@ -347,7 +341,7 @@ static char *nested(size_t n_open, char open, char close)
 {
     char *line = malloc(100 + 8 * n_open), *at = line;
 
-    if (line == NULL)
+    if (!line)
         abort(); /* cmocka's asserts do not tell the compiler that they end */
     at += sprintf(at, "{\"type\":\"ping\",\"id\":7,\"x\":");
     for (size_t i = 0; i < n_open; i++)
@@ -395,8 +389,8 @@ static void too_many_values(void **state)
         /* The object, three fields and the list are values too; the object and the list are containers;
          * the fields have keys. */
         c.offset = (size_t)(at - line) + (i == 0   ? 2 * (HALO_LIMIT_VALUES - 5)
-                                           : i == 1 ? 3 * (HALO_LIMIT_CONTAINERS - 2)
-                                                    : 5 * (HALO_LIMIT_KEYS - 4) + 1);
+                                          : i == 1 ? 3 * (HALO_LIMIT_CONTAINERS - 2)
+                                                   : 5 * (HALO_LIMIT_KEYS - 4) + 1);
         for (size_t k = 0; k < n / strlen(item[i]); k++)
             at = stpcpy(at, item[i]);
         at[-1] = i == 2 ? '}' : ']';
@@ -455,7 +449,8 @@ int main(void)
         cmocka_unit_test(doubled_fields),
         cmocka_unit_test(unknown_fields_with_advice),
         cmocka_unit_test(conversations),
-        cmocka_unit_test(free_form_is_kept), cmocka_unit_test(nulls_of_a_message_are_absent),
+        cmocka_unit_test(free_form_is_kept),
+        cmocka_unit_test(nulls_of_a_message_are_absent),
         cmocka_unit_test(numbers_out_of_range),
         cmocka_unit_test(choices),
         cmocka_unit_test(deep_nesting),

@@ -20,11 +20,11 @@ static void note_arguments(int argc, char **argv)
 {
     char path[256];
     const char *dir = getenv("FAKE_DIR");
-    snprintf(path, sizeof(path), "%s/old", dir != NULL ? dir : "/nowhere");
+    snprintf(path, sizeof(path), "%s/old", dir ? dir : "/nowhere");
     FILE *file = fopen(path, "a");
-    for (int i = 1; file != NULL && i < argc; i++)
+    for (int i = 1; file && i < argc; i++)
         fprintf(file, "%s%s", argv[i], i + 1 < argc ? " " : "\n");
-    if (file != NULL)
+    if (file)
         fclose(file);
 }
 
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 {
     const char *mode = getenv("FAKE_DOCTOR");
     note_arguments(argc, argv);
-    if (mode == NULL || strcmp(mode, "quiet") == 0)
+    if (!mode || strcmp(mode, "quiet") == 0)
         return 2;
     if (strcmp(mode, "findings") == 0) {
         finding("kernel", "WARN", "launch", "an old kernel");

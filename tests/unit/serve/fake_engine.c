@@ -114,7 +114,7 @@ static long word(const char *script, const char *name, long otherwise)
 {
     char key[32];
     snprintf(key, sizeof(key), "%s=", name);
-    for (const char *at = script; (at = strstr(at, key)) != NULL; at += strlen(key))
+    for (const char *at = script; (at = strstr(at, key)); at += strlen(key))
         if (at == script || at[-1] == ' ')
             return strtol(at + strlen(key), NULL, 10);
     return otherwise;
@@ -197,7 +197,7 @@ static void go_on(struct job *job, const struct halo_part_resume *resume)
 static void begin_score(const struct halo_msg *msg)
 {
     struct job *job = add_job(msg);
-    if (job == NULL)
+    if (!job)
         return;
     read_script(job, msg->score.has_text ? msg->score.text.at : "");
     job->done = job->events = job->begun_at = (long)msg->score.from;
@@ -259,7 +259,7 @@ static void begin_generate(const struct halo_msg *msg)
         emit_error(msg->id.num, HALO_ERROR_NOT_FOUND, "this model is not loaded");
         return;
     }
-    if ((job = add_job(msg)) == NULL)
+    if (!(job = add_job(msg)))
         return;
     read_script(job, script);
     job->seed = msg->generate.seed;
@@ -286,7 +286,7 @@ static void begin_load(const struct halo_msg *msg)
         emit_error(msg->id.num, HALO_ERROR_LOAD_FAILED, "told to fail");
         return;
     }
-    if ((job = add_job(msg)) == NULL)
+    if (!(job = add_job(msg)))
         return;
     snprintf(job->model, sizeof(job->model), "%s", name);
     job->pin = msg->load.params.pin;
@@ -493,16 +493,17 @@ static void step_load(struct job *job)
 
 static void order(const struct halo_msg *msg)
 {
-    int64_t target = msg->type == HALO_MSG_CANCEL ? msg->cancel.target.num
-                     : msg->type == HALO_MSG_PAUSE ? msg->pause.target.num : msg->unpause.target.num;
+    int64_t target = msg->type == HALO_MSG_CANCEL  ? msg->cancel.target.num
+                     : msg->type == HALO_MSG_PAUSE ? msg->pause.target.num
+                                                   : msg->unpause.target.num;
     struct job *job = find_job(target);
     struct halo_ev ev;
     if (msg->type != HALO_MSG_CANCEL) {
-        if (job != NULL)
+        if (job)
             job->paused = msg->type == HALO_MSG_PAUSE;
         return;
     }
-    if (job == NULL) {
+    if (!job) {
         emit_error(msg->id.num, HALO_ERROR_NOT_FOUND, "no such request");
         return;
     }
@@ -527,8 +528,10 @@ static void answer_status(const struct halo_msg *msg)
         ev.models.models = (struct halo_part_model_info_list){list, n};
     } else {
         ev.status.has_engine = true;
-        ev.status.engine = (struct halo_part_engine_info){.state = halo_str_of("ready"), .has_device = true,
-                                                          .device = halo_str_of("fake device"), .has_phase = true,
+        ev.status.engine = (struct halo_part_engine_info){.state = halo_str_of("ready"),
+                                                          .has_device = true,
+                                                          .device = halo_str_of("fake device"),
+                                                          .has_phase = true,
                                                           .phase = halo_str_of("answering")};
         ev.status.models = (struct halo_part_model_info_list){list, n};
         ev.status.has_more = true;
@@ -542,9 +545,9 @@ static void answer_save(const struct halo_msg *msg)
     const char *how = getenv("FAKE_SAVE");
     struct halo_ev ev;
     fprintf(stderr, "asked to save within %lld ms\n", (long long)msg->save.deadline_ms);
-    if (how != NULL && strcmp(how, "die") == 0)
+    if (how && strcmp(how, "die") == 0)
         kill(getpid(), SIGKILL);
-    if (how != NULL && strcmp(how, "never") == 0)
+    if (how && strcmp(how, "never") == 0)
         return;
     halo_ev_init(&ev, HALO_EV_SAVED, &msg->id);
     ev.saved.models = 1;
@@ -562,7 +565,7 @@ static void answer_small(const struct halo_msg *msg)
         halo_ev_init(&ev, HALO_EV_HELLO, &msg->id);
         ev.hello.protocol = HALO_PROTOCOL_VERSION;
         ev.hello.server = halo_str_of("fake-engine");
-        ev.hello.features = (struct halo_str_list){features, getenv("FAKE_GPU") == NULL ? 1 : 0};
+        ev.hello.features = (struct halo_str_list){features, !getenv("FAKE_GPU") ? 1 : 0};
     } else if (msg->type == HALO_MSG_UNLOAD) {
         set_loaded(msg->unload.model.at, false);
         halo_ev_init(&ev, HALO_EV_UNLOADED, &msg->id);
@@ -655,18 +658,18 @@ static int step_all(uint64_t now)
 static long env_number(const char *name)
 {
     const char *value = getenv(name);
-    return value != NULL ? atol(value) : 0;
+    return value ? atol(value) : 0;
 }
 
 static void count_start(void)
 {
     const char *dir = getenv("FAKE_DIR");
     char path[512];
-    if (dir == NULL)
+    if (!dir)
         return;
     snprintf(path, sizeof(path), "%s/starts", dir);
     FILE *file = fopen(path, "a+");
-    if (file == NULL || fprintf(file, "%ld\n", (long)getpid()) < 0 || fflush(file) != 0)
+    if (!file || fprintf(file, "%ld\n", (long)getpid()) < 0 || fflush(file) != 0)
         exit(8);
     rewind(file);
     for (int c; (c = fgetc(file)) != EOF;)
@@ -694,7 +697,10 @@ static void read_some(struct halo_line_reader *reader, bool mute)
             take_line(line, len);
 }
 
-static bool is_over(void) { return has_ended && n_starts < 2 && env_number("FAKE_QUIET"); }
+static bool is_over(void)
+{
+    return has_ended && n_starts < 2 && env_number("FAKE_QUIET");
+}
 
 int main(int argc, char **argv)
 {

@@ -7,6 +7,8 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
 #include <cmocka.h>
 
 uint64_t rig_now_ms(void)
@@ -35,7 +36,7 @@ void rig_sleep_ms(int ms)
 static const char *program(const char *name)
 {
     const char *path = getenv(name);
-    return path != NULL ? path : "";
+    return path ? path : "";
 }
 
 static int try_connect(const struct rig *rig)
@@ -59,7 +60,7 @@ static void child(const struct rig *rig, const char *const *env)
     if (fd < 0 || dup2(fd, STDERR_FILENO) < 0 || dup2(fd, STDOUT_FILENO) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
         _exit(98);
     setenv("FAKE_DIR", rig->dir, 1);
-    for (size_t i = 0; env != NULL && env[i] != NULL; i++)
+    for (size_t i = 0; env && env[i]; i++)
         putenv((char *)env[i]);
     snprintf(path, sizeof(path), "%s/conf", rig->dir);
     execl(program("HALO_TEST_HALOD"), "halod", "--config", path, "--socket", rig->socket_path, "--engine",
@@ -149,9 +150,9 @@ static void show_log(const struct rig *rig)
     char path[128], line[512];
     snprintf(path, sizeof(path), "%s/log", rig->dir);
     FILE *file = fopen(path, "r");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+    while (file && fgets(line, sizeof(line), file))
         print_message("log: %s", line);
-    if (file != NULL)
+    if (file)
         fclose(file);
 }
 
@@ -172,11 +173,11 @@ static int read_starts(const struct rig *rig, long *ret_last)
     long pid;
     snprintf(path, sizeof(path), "%s/starts", rig->dir);
     FILE *file = fopen(path, "r");
-    while (file != NULL && fscanf(file, "%ld", &pid) == 1) {
+    while (file && fscanf(file, "%ld", &pid) == 1) {
         *ret_last = pid;
         n++;
     }
-    if (file != NULL)
+    if (file)
         fclose(file);
     return n;
 }
@@ -201,9 +202,9 @@ int rig_log_count(const struct rig *rig, const char *text)
     int n = 0;
     snprintf(path, sizeof(path), "%s/log", rig->dir);
     FILE *file = fopen(path, "r");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+    while (file && fgets(line, sizeof(line), file))
         n += strstr(line, text) != NULL;
-    if (file != NULL)
+    if (file)
         fclose(file);
     return n;
 }
@@ -214,9 +215,9 @@ static int line_of(const struct rig *rig, const char *text)
     int n = 0, at = 0;
     snprintf(path, sizeof(path), "%s/log", rig->dir);
     FILE *file = fopen(path, "r");
-    while (file != NULL && at == 0 && fgets(line, sizeof(line), file) != NULL && ++n > 0)
-        at = strstr(line, text) != NULL ? n : 0;
-    if (file != NULL)
+    while (file && at == 0 && fgets(line, sizeof(line), file) && ++n > 0)
+        at = strstr(line, text) ? n : 0;
+    if (file)
         fclose(file);
     return at;
 }
@@ -329,7 +330,7 @@ enum halo_ev_type client_ask(struct client *client, const char *line, int64_t id
     client_send(client, line);
     client_terminal(client, id, &ev);
     enum halo_ev_type type = ev.type;
-    if (ret_code != NULL)
+    if (ret_code)
         *ret_code = type == HALO_EV_ERROR ? ev.error.code : HALO_ERROR_NONE;
     halo_ev_finish(&ev);
     return type;

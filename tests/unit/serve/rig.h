@@ -44,7 +44,7 @@ pid_t rig_engine_pid(const struct rig *rig); /* of the latest engine */
 bool rig_log_has(const struct rig *rig, const char *text);
 void rig_wait_log(const struct rig *rig, const char *text);
 bool rig_log_before(const struct rig *rig, const char *first, const char *second); /* both are there, in this order */
-int rig_log_count(const struct rig *rig, const char *text); /* lines that have it */
+int rig_log_count(const struct rig *rig, const char *text);                        /* lines that have it */
 
 void client_connect(struct client *client, const struct rig *rig);
 void client_close(struct client *client);

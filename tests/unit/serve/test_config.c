@@ -1,17 +1,18 @@
 /* test_config.c: halod.conf and the command line: what is taken, what is refused and at which line, and that the
  * documentation lists every key with its default. */
-#include <serve/config.h>
-#include <serve/options.h>
-
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include <serve/config.h>
+#include <serve/options.h>
 
 static int read_text(struct halo_config *config, const char *text, size_t len, struct halo_fault *fault)
 {
@@ -80,7 +81,7 @@ static void refuses(void **state)
         struct halo_config config;
         struct halo_fault fault = {0};
         assert_int_equal(read_text(&config, cases[i].text, strlen(cases[i].text), &fault), -EINVAL);
-        if (strstr(fault.text, cases[i].says) == NULL)
+        if (!strstr(fault.text, cases[i].says))
             fail_msg("case %zu says '%s', wanted '%s'", i, fault.text, cases[i].says);
         halo_config_finish(&config);
     }
@@ -231,10 +232,10 @@ static void documented_in_the_man_page(void **state)
             snprintf(entry, sizeof(entry), "\n.TP\n.B %s\n(", info.key);
         const char *section = strstr(text, heading), *at = section ? strstr(section, entry) : NULL;
         const char *next = section ? strstr(section + 1, "\n.SH ") : NULL;
-        if (at == NULL || (next != NULL && next < at))
+        if (!at || (next && next < at))
             fail_msg("halod.conf(5) has no entry '%s' in [%s]", entry, info.section);
     }
-    for (const char *at = text; (at = strstr(at, "\n.TP\n.B ")) != NULL; at++)
+    for (const char *at = text; (at = strstr(at, "\n.TP\n.B ")); at++)
         n_entries++;
     assert_true(n_keys > 20);
     assert_int_equal(n_entries, n_keys);
@@ -252,11 +253,11 @@ static void documented(void **state)
                      (long long)info.min, (long long)info.max, (long long)info.value);
         else
             snprintf(row, sizeof(row), "| `[%s]` | `%s` |", info.section, info.key);
-        if (strstr(text, row) == NULL)
+        if (!strstr(text, row))
             fail_msg("docs/CONFIG.md has no row '%s'", row);
     }
     size_t n_rows = 0;
-    for (const char *at = text; (at = strstr(at, "\n| `[")) != NULL; at++)
+    for (const char *at = text; (at = strstr(at, "\n| `[")); at++)
         n_rows++;
     assert_true(n_keys > 20);
     assert_int_equal(n_rows, n_keys); /* and no row for a key that is gone */
@@ -265,10 +266,15 @@ static void documented(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_everything), cmocka_unit_test(refuses),       cmocka_unit_test(refuses_odd_lines),
-        cmocka_unit_test(checks_relations), cmocka_unit_test(parses_flags),  cmocka_unit_test(refuses_flags),
+        cmocka_unit_test(takes_everything),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(refuses_odd_lines),
+        cmocka_unit_test(checks_relations),
+        cmocka_unit_test(parses_flags),
+        cmocka_unit_test(refuses_flags),
         cmocka_unit_test(documented_in_the_man_page),
-        cmocka_unit_test(documented),       cmocka_unit_test(sample_is_true),
+        cmocka_unit_test(documented),
+        cmocka_unit_test(sample_is_true),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,19 @@
 /* test_daemon_answers.c: what halod answers: envelope, errors, ids, limits, queries, streams, cancel, loads, who may
  * name files. */
-#include "rig.h"
-
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include "rig.h"
 
 static struct rig rig;
 static struct client client;
@@ -377,11 +378,19 @@ static void limits_queue_and_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(answers_by_itself),       CASE(stays_usable_after_errors), CASE(drops_long_lines),
-        CASE(streams_side_by_side),    CASE(draws_seeds),               CASE(refuses_duplicate_ids),
-        CASE(cancels),                 CASE(limits_open_requests),      CASE(merges_status_and_stats),
-        CASE(loads_outlive_their_client), CASE(strangers_name_no_files),
-        cmocka_unit_test(emits_ids_for_all), cmocka_unit_test(limits_queue_and_lines),
+        CASE(answers_by_itself),
+        CASE(stays_usable_after_errors),
+        CASE(drops_long_lines),
+        CASE(streams_side_by_side),
+        CASE(draws_seeds),
+        CASE(refuses_duplicate_ids),
+        CASE(cancels),
+        CASE(limits_open_requests),
+        CASE(merges_status_and_stats),
+        CASE(loads_outlive_their_client),
+        CASE(strangers_name_no_files),
+        cmocka_unit_test(emits_ids_for_all),
+        cmocka_unit_test(limits_queue_and_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,23 +1,30 @@
 /* test_daemon_death.c: the engine dies, hangs, babbles, never comes up: open requests go on with the next engine or end
  * exactly once, the daemon answers meanwhile, a new engine has the models back, and the next request works. */
-#include "rig.h"
-
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include "rig.h"
 
 static const char quick[] = "[engine]\nheartbeat_ms = 2000\nstep_ms = 30000\nwait_ms = 60000\n";
 
 static struct rig rig;
 static struct client client, other;
 
-static void begin(const char *config, const char *const *env) { rig_begin(&rig, &client, &other, config, env); }
-static void end(void) { rig_end(&rig, &client, &other); }
+static void begin(const char *config, const char *const *env)
+{
+    rig_begin(&rig, &client, &other, config, env);
+}
+static void end(void)
+{
+    rig_end(&rig, &client, &other);
+}
 
 /* Whatever becomes of the engine: requests would wait a minute for it. */
 static void ping(struct client *who)
@@ -66,7 +73,7 @@ static void all_go_on(const char *fault, const char *logged)
     assert_int_equal(rig_engine_starts(&rig), starts + 1);
     assert_true(client_is_quiet(&client, 20));
     assert_true(client_is_quiet(&other, 20));
-    if (logged != NULL && !rig_log_has(&rig, logged))
+    if (logged && !rig_log_has(&rig, logged))
         fail_msg("the log does not say '%s'", logged);
 }
 
@@ -299,12 +306,18 @@ static void cancel_survives_a_death(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dies_at_any_moment),          cmocka_unit_test(is_killed_from_outside),
-        cmocka_unit_test(misbehaves),                  cmocka_unit_test(says_done_twice),
-        cmocka_unit_test(models_come_back),            cmocka_unit_test(a_deadly_model_is_forgotten),
-        cmocka_unit_test(a_load_that_kills_ends_once), cmocka_unit_test(starts_with_trouble),
-        cmocka_unit_test(never_comes_up),              cmocka_unit_test(engine_program_is_missing),
-        cmocka_unit_test(never_says_hello),            cmocka_unit_test(falls_silent),
+        cmocka_unit_test(dies_at_any_moment),
+        cmocka_unit_test(is_killed_from_outside),
+        cmocka_unit_test(misbehaves),
+        cmocka_unit_test(says_done_twice),
+        cmocka_unit_test(models_come_back),
+        cmocka_unit_test(a_deadly_model_is_forgotten),
+        cmocka_unit_test(a_load_that_kills_ends_once),
+        cmocka_unit_test(starts_with_trouble),
+        cmocka_unit_test(never_comes_up),
+        cmocka_unit_test(engine_program_is_missing),
+        cmocka_unit_test(never_says_hello),
+        cmocka_unit_test(falls_silent),
         cmocka_unit_test(cancel_survives_a_death),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,19 +1,26 @@
 /* test_daemon_demand.c: a request that names a model has it loaded, once for everybody who waits for it. */
-#include "rig.h"
-
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include "rig.h"
 
 static struct rig rig;
 static struct client client, other;
 
-static void begin(const char *config) { rig_begin(&rig, &client, &other, config, NULL); }
-static void end(void) { rig_end(&rig, &client, &other); }
+static void begin(const char *config)
+{
+    rig_begin(&rig, &client, &other, config, NULL);
+}
+static void end(void)
+{
+    rig_end(&rig, &client, &other);
+}
 
 static enum halo_ev_type generate(const char *model)
 {
@@ -57,8 +64,10 @@ static void one_load_serves_all(void **state)
     struct stream mine[2] = {{.id = 1, .size = 4}, {.id = 2, .size = 4}}, others = {.id = 3, .size = 4};
     begin("");
     for (int i = 1; i <= 2; i++)
-        client_sendf(&client, "{\"type\":\"generate\",\"id\":%d,\"model\":\"slow-300\",\"prompt\":\"n=3\","
-                              "\"emit_token_ids\":true}", i);
+        client_sendf(&client,
+                     "{\"type\":\"generate\",\"id\":%d,\"model\":\"slow-300\",\"prompt\":\"n=3\","
+                     "\"emit_token_ids\":true}",
+                     i);
     client_send(&other, "{\"type\":\"generate\",\"id\":3,\"model\":\"slow-300\",\"prompt\":\"n=3\","
                         "\"emit_token_ids\":true}");
     streams_read(&client, mine, 2);
@@ -119,8 +128,7 @@ static void a_model_that_went_comes_again(void **state)
     struct halo_ev ev;
     begin("");
     assert_int_equal(generate("a"), HALO_EV_DONE);
-    assert_int_equal(client_ask(&other, "{\"type\":\"load\",\"id\":1,\"model\":\"crowd\"}", 1, NULL),
-                     HALO_EV_LOADED);
+    assert_int_equal(client_ask(&other, "{\"type\":\"load\",\"id\":1,\"model\":\"crowd\"}", 1, NULL), HALO_EV_LOADED);
     client_send(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"a\",\"prompt\":\"n=3\","
                          "\"emit_token_ids\":true}");
     streams_read(&client, &stream, 1);
@@ -171,9 +179,9 @@ static void not_where_it_is_not_wanted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(named_models_are_loaded),       cmocka_unit_test(one_load_serves_all),
-        cmocka_unit_test(a_death_in_between),            cmocka_unit_test(what_cannot_be_loaded_says_so),
-        cmocka_unit_test(not_where_it_is_not_wanted),    cmocka_unit_test(a_model_that_went_comes_again),
+        cmocka_unit_test(named_models_are_loaded),    cmocka_unit_test(one_load_serves_all),
+        cmocka_unit_test(a_death_in_between),         cmocka_unit_test(what_cannot_be_loaded_says_so),
+        cmocka_unit_test(not_where_it_is_not_wanted), cmocka_unit_test(a_model_that_went_comes_again),
         cmocka_unit_test(the_same_set_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

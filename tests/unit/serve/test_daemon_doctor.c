@@ -1,15 +1,16 @@
 /* test_daemon_doctor.c: after a death halo-doctor is asked; what it says, or does not, is no danger to the daemon. */
-#include "rig.h"
-#include "sysroot.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
 #include <cmocka.h>
+
+#include "rig.h"
+#include "sysroot.h"
 
 static struct rig rig;
 static struct client client;
@@ -19,7 +20,7 @@ static void start(const char *mode, const char *doctor, const char *more, bool g
 {
     static char setting[64];
     char config[1024];
-    if (doctor == NULL)
+    if (!doctor)
         doctor = getenv("HALO_TEST_DOCTOR");
     snprintf(config, sizeof(config), "[engine]\nheartbeat_ms = 2000\nfirst_ms = 30000\n%s%s\n%s\n",
              doctor[0] != '\0' ? "doctor = " : "", doctor, more);
@@ -63,9 +64,9 @@ static int doctor_runs(char *ret_arguments, size_t room)
     int n = 0;
     snprintf(path, sizeof(path), "%s/old", rig.dir);
     FILE *file = fopen(path, "r");
-    while (file != NULL && fgets(ret_arguments, (int)room, file) != NULL)
+    while (file && fgets(ret_arguments, (int)room, file))
         n++;
-    if (file != NULL)
+    if (file)
         fclose(file);
     return n;
 }
@@ -95,7 +96,7 @@ static void it_is_asked_once_and_clients_read_it(void **state)
     client_terminal(&client, 2, &ev);
     assert_int_equal(ev.type, HALO_EV_ERROR);
     assert_int_equal(ev.error.code, HALO_ERROR_ENGINE_LOST);
-    if (strstr(ev.error.message.at, "(halo-doctor: mes FAIL: install other firmware)") == NULL)
+    if (!strstr(ev.error.message.at, "(halo-doctor: mes FAIL: install other firmware)"))
         fail_msg("the error says '%s'", ev.error.message.at);
     halo_ev_finish(&ev);
     assert_int_equal(doctor_runs(arguments, sizeof(arguments)), 1);
@@ -236,7 +237,7 @@ static void the_real_doctor_is_understood(void **state)
 {
     char machine[64], bin[64], path[128], text[512], cases[4096];
     const char *root = getenv("HALO_SOURCE_ROOT");
-    snprintf(cases, sizeof(cases), "%s/tests/doctor/cases.txt", root != NULL ? root : ".");
+    snprintf(cases, sizeof(cases), "%s/tests/doctor/cases.txt", root ? root : ".");
     struct sysroot_file *file = sysroot_file_read(cases);
     sysroot_dir_create(machine);
     sysroot_dir_create(bin);

@@ -1,9 +1,9 @@
 /* test_daemon_flow.c: readers and writers of every pace, many connections, and connections that end in every way. */
-#include "rig.h"
-
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include "rig.h"
 
 static struct rig rig;
 static struct client client;
@@ -29,7 +30,10 @@ static void end(void)
     rig_stop(&rig);
 }
 
-static long counter(const char *name) { return client_counter(&client, name); }
+static long counter(const char *name)
+{
+    return client_counter(&client, name);
+}
 
 /* Requests that the engine still has, as the daemon sees it. */
 static long n_in_engine(void)
@@ -50,8 +54,7 @@ static void wait_in_engine(long wanted)
         assert_true(rig_now_ms() < end);
 }
 
-static const char small_marks[] =
-    "[limits]\noutput_high_bytes = 65536\noutput_low_bytes = 16384\nstall_ms = 30000\n";
+static const char small_marks[] = "[limits]\noutput_high_bytes = 65536\noutput_low_bytes = 16384\nstall_ms = 30000\n";
 
 /* The slow reader is paused; another's stream is as quick as ever; then the slow one gets every byte. */
 static void slow_reader_pauses_itself(void **state)
@@ -408,12 +411,18 @@ static void a_byte_now_and_then_is_no_reading(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slow_reader_pauses_itself), cmocka_unit_test(stalled_reader_is_given_up),
-        cmocka_unit_test(stalled_reader_comes_back), cmocka_unit_test(flood_is_held_back),
-        cmocka_unit_test(one_byte_at_a_time),        cmocka_unit_test(leaves_in_the_middle),
-        cmocka_unit_test(half_open_gets_its_answers), cmocka_unit_test(half_open_then_gone),
-        cmocka_unit_test(disconnect_cancels),        cmocka_unit_test(full_house),
-        cmocka_unit_test(descriptors_run_out),       cmocka_unit_test(descriptors_for_the_next_engine),
+        cmocka_unit_test(slow_reader_pauses_itself),
+        cmocka_unit_test(stalled_reader_is_given_up),
+        cmocka_unit_test(stalled_reader_comes_back),
+        cmocka_unit_test(flood_is_held_back),
+        cmocka_unit_test(one_byte_at_a_time),
+        cmocka_unit_test(leaves_in_the_middle),
+        cmocka_unit_test(half_open_gets_its_answers),
+        cmocka_unit_test(half_open_then_gone),
+        cmocka_unit_test(disconnect_cancels),
+        cmocka_unit_test(full_house),
+        cmocka_unit_test(descriptors_run_out),
+        cmocka_unit_test(descriptors_for_the_next_engine),
         cmocka_unit_test(a_byte_now_and_then_is_no_reading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

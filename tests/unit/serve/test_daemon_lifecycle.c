@@ -1,11 +1,11 @@
 /* test_daemon_lifecycle.c: start, socket, signals, the end; what a service manager sees. */
-#include "rig.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,9 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include "rig.h"
 
 static struct rig rig;
 static struct client client;
@@ -25,12 +26,12 @@ static bool is_alive(pid_t pid)
     char path[64], text[256] = "";
     snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
     FILE *file = fopen(path, "r");
-    if (file == NULL)
+    if (!file)
         return false;
     text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
     fclose(file);
     const char *state = strrchr(text, ')');
-    return state != NULL && state[2] != 'Z';
+    return state && state[2] != 'Z';
 }
 
 static void expect_dead(pid_t pid)
@@ -274,7 +275,7 @@ static int expect_notify(int fd, const char *wanted)
 static bool has_manager(void)
 {
     const char *value = getenv("HALO_TEST_SYSTEMD");
-    return value == NULL || strcmp(value, "0") != 0;
+    return !value || strcmp(value, "0") != 0;
 }
 
 /* Within drain_ms the engine is asked to save prefixes, once the requests are through; whatever it does, the end comes.
@@ -396,13 +397,19 @@ static void uses_a_passed_socket(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prefixes_are_saved_at_the_end), cmocka_unit_test(nothing_is_saved_where_nothing_is_wanted),
-        cmocka_unit_test(sigterm_lets_requests_finish), cmocka_unit_test(drain_time_is_kept),
-        cmocka_unit_test(stubborn_engine_and_deaf_client), cmocka_unit_test(second_signal_leaves_at_once),
+        cmocka_unit_test(prefixes_are_saved_at_the_end),
+        cmocka_unit_test(nothing_is_saved_where_nothing_is_wanted),
+        cmocka_unit_test(sigterm_lets_requests_finish),
+        cmocka_unit_test(drain_time_is_kept),
+        cmocka_unit_test(stubborn_engine_and_deaf_client),
+        cmocka_unit_test(second_signal_leaves_at_once),
         cmocka_unit_test(ends_in_every_state),
-        cmocka_unit_test(ends_as_soon_as_it_listens),          cmocka_unit_test(recovers_from_its_own_death),
-        cmocka_unit_test(live_daemon_is_not_displaced), cmocka_unit_test(exit_statuses),
-        cmocka_unit_test(tells_the_manager),            cmocka_unit_test(uses_a_passed_socket),
+        cmocka_unit_test(ends_as_soon_as_it_listens),
+        cmocka_unit_test(recovers_from_its_own_death),
+        cmocka_unit_test(live_daemon_is_not_displaced),
+        cmocka_unit_test(exit_statuses),
+        cmocka_unit_test(tells_the_manager),
+        cmocka_unit_test(uses_a_passed_socket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

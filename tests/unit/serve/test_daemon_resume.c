@@ -1,30 +1,36 @@
 /* test_daemon_resume.c: what a client sees of a reply whose engine died: nothing twice, nothing lost, or one clear end.
  */
-#include "rig.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include "rig.h"
 
 static const char quick[] = "[engine]\nheartbeat_ms = 20000\nwait_ms = 60000\n";
 
 static struct rig rig;
 static struct client client, other;
 
-static void begin(const char *config, const char *const *env) { rig_begin(&rig, &client, &other, config, env); }
-static void end(void) { rig_end(&rig, &client, &other); }
+static void begin(const char *config, const char *const *env)
+{
+    rig_begin(&rig, &client, &other, config, env);
+}
+static void end(void)
+{
+    rig_end(&rig, &client, &other);
+}
 
 static void generate(struct client *who, int64_t id, const char *model, const char *script)
 {
     client_sendf(who, "{\"type\":\"generate\",\"id\":%lld,\"prompt\":\"%s\",\"emit_token_ids\":true%s%s%s}",
-                 (long long)id, script, model != NULL ? ",\"model\":\"" : "", model != NULL ? model : "",
-                 model != NULL ? "\"" : "");
+                 (long long)id, script, model ? ",\"model\":\"" : "", model ? model : "", model ? "\"" : "");
 }
 
 static void load(const char *model)
@@ -62,7 +68,7 @@ static void assert_lost(struct stream *stream, const char *why)
 {
     assert_int_equal(stream->terminal, HALO_EV_ERROR);
     assert_int_equal(stream->end.error.code, HALO_ERROR_ENGINE_LOST);
-    if (strstr(stream->end.error.message.at, why) == NULL)
+    if (!strstr(stream->end.error.message.at, why))
         fail_msg("'%s' does not say '%s'", stream->end.error.message.at, why);
     halo_ev_finish(&stream->end);
 }
@@ -256,7 +262,8 @@ static void slow_readers_stay_paused(void **state)
 {
     struct stream stream = {.id = 1, .size = 50000};
     begin("[engine]\nheartbeat_ms = 20000\n"
-          "[limits]\nstall_ms = 60000\noutput_high_bytes = 100000\noutput_low_bytes = 50000\n", NULL);
+          "[limits]\nstall_ms = 60000\noutput_high_bytes = 100000\noutput_low_bytes = 50000\n",
+          NULL);
     generate(&client, 1, NULL, "n=200 size=50000");
     client_wait_counter(&other, "pauses", 1);
     assert_int_equal(kill(rig_engine_pid(&rig), SIGKILL), 0);

@@ -1,12 +1,13 @@
 /* test_daemon_watch.c: each kind of work has a deadline of its own, and a load has one too. */
-#include "rig.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include "rig.h"
 
 static struct rig rig;
 static struct client client;

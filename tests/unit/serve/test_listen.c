@@ -1,11 +1,10 @@
 /* test_listen.c: who gets the socket: stale files, live daemons, locks, path lengths, rights, passed sockets. */
-#include <serve/listen.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +13,16 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include <serve/listen.h>
 
 static char dir[64], path[96], lock_path[104];
 
 static int set_up(void **state)
 {
     snprintf(dir, sizeof(dir), "/tmp/halo-listen-XXXXXX");
-    if (mkdtemp(dir) == NULL)
+    if (!mkdtemp(dir))
         return -1;
     snprintf(path, sizeof(path), "%s/s", dir);
     snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
@@ -94,7 +94,7 @@ static void spares_live(void **state)
     if (pid == 0) {
         snprintf(pid_text, sizeof(pid_text), "(pid %ld)", (long)getppid());
         int r = halo_listen_open(&second, path, &fault);
-        _exit(r == -EINVAL && strstr(fault.text, pid_text) != NULL ? 0 : 1);
+        _exit(r == -EINVAL && strstr(fault.text, pid_text) ? 0 : 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -190,8 +190,8 @@ static void adopts_only_listeners(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(opens_and_closes),   CASE(replaces_stale), CASE(spares_live),       CASE(spares_foreign),
-        CASE(spares_other_files), CASE(refuses_paths),  CASE(takes_the_longest), CASE(adopts),
+        CASE(opens_and_closes),      CASE(replaces_stale), CASE(spares_live),       CASE(spares_foreign),
+        CASE(spares_other_files),    CASE(refuses_paths),  CASE(takes_the_longest), CASE(adopts),
         CASE(adopts_only_listeners),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,12 @@
 /* test_loaded.c: the list of models that come back after a restart. */
-#include <serve/loaded.h>
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <serve/loaded.h>
 
 static void put(struct halo_loaded *loaded, const char *name, const char *line)
 {

@@ -1,23 +1,29 @@
 /* test_paths.c: the default places, for a service and for a plain user. */
-#include <serve/paths.h>
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include <serve/paths.h>
 
 static char dir[64];
 
 static void clear_env(void)
 {
-    static const char *const names[] = {"RUNTIME_DIRECTORY", "STATE_DIRECTORY", "XDG_RUNTIME_DIR", "XDG_DATA_HOME",
-                                        "XDG_CONFIG_HOME",   "XDG_STATE_HOME",  "HOME"};
+    static const char *const names[] = {"RUNTIME_DIRECTORY",
+                                        "STATE_DIRECTORY",
+                                        "XDG_RUNTIME_DIR",
+                                        "XDG_DATA_HOME",
+                                        "XDG_CONFIG_HOME",
+                                        "XDG_STATE_HOME",
+                                        "HOME"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
 }
@@ -26,7 +32,7 @@ static int set_up(void **state)
 {
     snprintf(dir, sizeof(dir), "/tmp/halo-paths-XXXXXX");
     clear_env();
-    return mkdtemp(dir) == NULL || chmod(dir, 0777) != 0 ? -1 : 0;
+    return !mkdtemp(dir) || chmod(dir, 0777) != 0 ? -1 : 0;
 }
 
 static int tear_down(void **state)
@@ -82,7 +88,7 @@ static int look_as_user(void)
     if (halo_config_init(&config) != 0 || halo_paths_complete(&config, &fault) == 0)
         return 1; /* without any variable there is no place for a socket */
     halo_config_finish(&config);
-    if (strstr(fault.text, "--socket") == NULL)
+    if (!strstr(fault.text, "--socket"))
         return 2;
     setenv("XDG_RUNTIME_DIR", dir, 1);
     setenv("HOME", "/home/me", 1);

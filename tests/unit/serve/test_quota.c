@@ -1,11 +1,11 @@
 /* test_quota.c: charges per user and in all, to the byte. */
-#include <serve/quota.h>
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-
+#include <stdint.h>
 #include <cmocka.h>
+
+#include <serve/quota.h>
 
 static void charges_users(void **state)
 {

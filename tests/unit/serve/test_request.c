@@ -1,17 +1,18 @@
 /* test_request.c: the record's state machine and lists, and the state machines of peer and engine. */
-#include <serve/engine.h>
-#include <serve/peer.h>
-#include <serve/request.h>
-
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include <serve/engine.h>
+#include <serve/peer.h>
+#include <serve/request.h>
 
 static const struct halo_id no_id = {HALO_ID_NONE, 0, {NULL, 0}};
 
@@ -70,7 +71,7 @@ static void table_finds_and_counts(void **state)
     }
     assert_int_equal(table.n_open, N);
     assert_int_equal(table.n_states[HALO_REQUEST_WAITING], N - N / 10); /* queries are not counted */
-    for (struct halo_request *r = halo_requests_next(&table, NULL); r != NULL; r = halo_requests_next(&table, r))
+    for (struct halo_request *r = halo_requests_next(&table, NULL); r; r = halo_requests_next(&table, r))
         seen++;
     assert_int_equal(seen, N);
     for (size_t i = 0; i < N; i++)
@@ -80,7 +81,7 @@ static void table_finds_and_counts(void **state)
     for (size_t i = 0; i < N; i += 2)
         halo_request_destroy(&table, made[i]);
     seen = 0;
-    for (struct halo_request *r = table.wait_first; r != NULL; r = r->wait_next)
+    for (struct halo_request *r = table.wait_first; r; r = r->wait_next)
         assert_ptr_equal(r, made[2 * seen++ + 1]); /* still in order of arrival */
     assert_int_equal(seen, N / 2);
     for (size_t i = 1; i < N; i += 2)
@@ -155,8 +156,8 @@ static void line_and_tokens_are_charged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moves_are_as_declared),  cmocka_unit_test(bad_move_aborts),
-        cmocka_unit_test(table_finds_and_counts), cmocka_unit_test(waiting_is_a_queue),
+        cmocka_unit_test(moves_are_as_declared),       cmocka_unit_test(bad_move_aborts),
+        cmocka_unit_test(table_finds_and_counts),      cmocka_unit_test(waiting_is_a_queue),
         cmocka_unit_test(line_and_tokens_are_charged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

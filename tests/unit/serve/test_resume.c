@@ -1,13 +1,14 @@
 /* test_resume.c: the line that another engine gets, byte for byte. */
-#include <serve/resume.h>
-
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <cmocka.h>
+
+#include <serve/resume.h>
 
 static const uint64_t started_ns = 1000000000, now_ns = 1012345000;
 
@@ -35,8 +36,7 @@ static void lines(void **state)
     struct halo_request request = {.id = 7, .type = HALO_MSG_GENERATE, .line = generate, .line_len = strlen(generate)};
     expect(&request, INT64_MAX, generate);
     request.deadline_ms = 500;
-    expect(&request, 123,
-           "{\"type\":\"generate\",\"id\":7,\"prompt\":\"a\\n\\u00e9\",\"seed\":9,\"deadline_ms\":123}");
+    expect(&request, 123, "{\"type\":\"generate\",\"id\":7,\"prompt\":\"a\\n\\u00e9\",\"seed\":9,\"deadline_ms\":123}");
     request.started_ns = started_ns;
     request.seed = 9;
     request.tokens = ids;
@@ -61,8 +61,14 @@ static void no_memory(void **state)
 {
     char line[] = "{\"type\":\"generate\",\"id\":7,\"prompt\":\"a\"}", room[256];
     int32_t ids[] = {1, 2, 3};
-    struct halo_request request = {.id = 7, .type = HALO_MSG_GENERATE, .line = line, .line_len = strlen(line),
-                                   .started_ns = started_ns, .tokens = ids, .n_tokens = 3, .deadline_ms = 5};
+    struct halo_request request = {.id = 7,
+                                   .type = HALO_MSG_GENERATE,
+                                   .line = line,
+                                   .line_len = strlen(line),
+                                   .started_ns = started_ns,
+                                   .tokens = ids,
+                                   .n_tokens = 3,
+                                   .deadline_ms = 5};
     size_t size = 0;
     int r = -ENOSPC;
     for (; r == -ENOSPC && size < sizeof(room); size++) {

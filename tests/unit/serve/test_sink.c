@@ -1,18 +1,18 @@
 /* test_sink.c: everything written comes out once and in order, whatever the reader's pace, and the byte count is right.
  */
-#include <serve/sink.h>
-
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
 #include <cmocka.h>
+
+#include <serve/sink.h>
 
 struct fixture {
     uv_loop_t loop;

@@ -1,17 +1,18 @@
 /* test_watch.c: the service manager's watchdog is fed only while the engine gets on or is being replaced. */
-#include <serve/daemon.h>
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <cmocka.h>
 
 #include <base/clock.h>
-#include <cmocka.h>
+#include <serve/daemon.h>
 
 #define SECOND 1000000000ull
 
@@ -21,7 +22,7 @@ static int manager = -1;
 static int begin(void **state)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (mkdtemp(dir) == NULL)
+    if (!mkdtemp(dir))
         return -1;
     snprintf(address.sun_path, sizeof(address.sun_path), "%s/notify", dir);
     manager = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -88,7 +89,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(feeds_the_healthy_only)};
     const char *systemd = getenv("HALO_TEST_SYSTEMD");
-    if (systemd == NULL || strcmp(systemd, "1") != 0) {
+    if (!systemd || strcmp(systemd, "1") != 0) {
         fprintf(stderr, "skipped: built without libsystemd\n");
         return 77;
     }

@@ -1,16 +1,17 @@
 /* reader_fixture.c: see reader_fixture.h. One thread; the callbacks assert that they come on it. */
 #include "reader_fixture.h"
+
 #include <fcntl.h>
 #include <liburing.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-/* cmocka wants the above before it */
 #include <cmocka.h>
 
 #define FILL 0xee
@@ -175,7 +176,7 @@ static void check_untouched(const struct reader_fixture *f)
         const uint8_t *owned = f->owned + page, *region = f->region + page;
         if (memcmp(owned, nobody, PAGE) == 0 && memcmp(region, fill, PAGE) == 0)
             continue;
-        if (memchr(owned, 0, PAGE) == NULL)
+        if (!memchr(owned, 0, PAGE))
             continue;
         for (size_t i = 0; i < PAGE; i++)
             if (!owned[i] && region[i] != FILL)

@@ -4,9 +4,10 @@
 #define HALO_TESTS_READER_FIXTURE_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <pthread.h>
+
 #include <store/reader.h>
 
 #define FIXTURE_FILES 2

@@ -1,19 +1,21 @@
 /* test_gguf.c: what a good file says: versions, keys of every type, arrays walked by any suitable type, tensors and
  * their places. */
-#include "gguf_writer.h"
-#include <base/hash.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the above before it */
+#include <sys/stat.h>
+#include <unistd.h>
 #include <cmocka.h>
+
+#include <base/hash.h>
+
+#include "gguf_writer.h"
 
 static struct halo_gguf *open_good(const struct gguf_writer *w)
 {
@@ -126,9 +128,9 @@ static void test_wrong_types(void **state)
     bool b;
     struct halo_span s;
     struct halo_gguf_array a;
-#define REFUSED(call, wanted)                             \
-    assert_true((call) < 0);                              \
-    assert_int_equal(fault.code, HALO_FAULT_LOAD_FAILED); \
+#define REFUSED(call, wanted)                                                                                          \
+    assert_true((call) < 0);                                                                                           \
+    assert_int_equal(fault.code, HALO_FAULT_LOAD_FAILED);                                                              \
     assert_string_equal(fault.text, wanted)
     REFUSED(halo_gguf_get_u64(gguf, "string.number", &u, &fault),
             "key 'string.number' must be an integer, the file has type string");
@@ -333,21 +335,21 @@ static void test_empty_and_version_2(void **state)
 /* Every type of the table, with its exact size. */
 static void test_every_tensor_type(void **state)
 {
-#define X(id, gguf_id, weights, block)                                            \
-    {                                                                             \
-        struct gguf_writer w;                                                     \
-        gguf_writer_init(&w);                                                     \
-        gguf_writer_tensor(&w, "t", 2, (uint64_t[]){weights * 3, 2}, gguf_id, 0); \
-        gguf_writer_finish(&w);                                                   \
-        gguf_writer_pad(&w, 32);                                                  \
-        static const uint8_t data[6 * block];                                     \
-        gguf_writer_raw(&w, data, sizeof data);                                   \
-        struct halo_gguf *gguf = open_good(&w);                                   \
-        assert_int_equal(halo_gguf_tensor(gguf, 0)->n_bytes, 6 * block);          \
-        halo_gguf_close(gguf);                                                    \
-        w.n--; /* and one byte less is refused */                                 \
-        assert_true(halo_gguf_open_memory(&gguf, w.bytes, w.n, NULL) < 0);        \
-        gguf_writer_free(&w);                                                     \
+#define X(id, gguf_id, weights, block)                                                                                 \
+    {                                                                                                                  \
+        struct gguf_writer w;                                                                                          \
+        gguf_writer_init(&w);                                                                                          \
+        gguf_writer_tensor(&w, "t", 2, (uint64_t[]){weights * 3, 2}, gguf_id, 0);                                      \
+        gguf_writer_finish(&w);                                                                                        \
+        gguf_writer_pad(&w, 32);                                                                                       \
+        static const uint8_t data[6 * block];                                                                          \
+        gguf_writer_raw(&w, data, sizeof data);                                                                        \
+        struct halo_gguf *gguf = open_good(&w);                                                                        \
+        assert_int_equal(halo_gguf_tensor(gguf, 0)->n_bytes, 6 * block);                                               \
+        halo_gguf_close(gguf);                                                                                         \
+        w.n--; /* and one byte less is refused */                                                                      \
+        assert_true(halo_gguf_open_memory(&gguf, w.bytes, w.n, NULL) < 0);                                             \
+        gguf_writer_free(&w);                                                                                          \
     }
     HALO_TYPE_LIST(X)
 #undef X

@@ -1,21 +1,22 @@
 /* test_gguf_limits.c: what a file can cost: memory by what was read and not by what was declared, time linear in the
  * number of tensors whatever they are called, every cut of a good file refused, every allocation allowed to fail. */
-#include "fail_alloc.h"
-#include "gguf_writer.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
-#include <stdio.h>
-#include <time.h>
-#include <unistd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the above before it */
+#include <time.h>
+#include <unistd.h>
 #include <cmocka.h>
+
+#include "fail_alloc.h"
+#include "gguf_writer.h"
 
 /* A small model with a bit of everything. */
 static void write_good(struct gguf_writer *w)
@@ -120,25 +121,25 @@ static void test_nth_allocation_fails(void **state)
     file_write(path, w.bytes, w.n);
     for (int from_file = 0; from_file < 2; from_file++) {
         uint64_t n = 0;
-        int rc = -1;
+        int r = -1;
         bool happened = true;
         for (; happened; n++) {
             struct halo_gguf *gguf;
             struct halo_fault fault = {0};
             halo_fail_alloc_arm(n);
-            rc = from_file ? halo_gguf_open(&gguf, path, &fault) : halo_gguf_open_memory(&gguf, w.bytes, w.n, &fault);
+            r = from_file ? halo_gguf_open(&gguf, path, &fault) : halo_gguf_open_memory(&gguf, w.bytes, w.n, &fault);
             happened = halo_fail_alloc_disarm();
-            if (rc == 0) { /* giving memory back may fail in silence */
+            if (r == 0) { /* giving memory back may fail in silence */
                 halo_gguf_close(gguf);
                 continue;
             }
             assert_true(happened);
-            assert_int_equal(rc, -ENOMEM);
+            assert_int_equal(r, -ENOMEM);
             assert_null(gguf);
             assert_int_equal(fault.code, HALO_FAULT_OUT_OF_MEMORY);
             assert_true(fault.text[0]);
         }
-        assert_int_equal(rc, 0);
+        assert_int_equal(r, 0);
         assert_true(n > 6);
     }
     unlink(path);

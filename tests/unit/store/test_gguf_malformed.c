@@ -4,14 +4,15 @@
  * numbers. The identifiers name the public advisory or report in which the class was seen (ggml and llama.cpp unless
  * said otherwise).
  */
-#include "gguf_writer.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka wants the above before it */
 #include <cmocka.h>
+
+#include "gguf_writer.h"
 
 #define AT_VERSION 4
 #define AT_N_TENSORS 8
@@ -545,13 +546,13 @@ static void test_rows(void **state)
         uint8_t *bytes = malloc(w.n ? w.n : 1);
         assert_non_null(bytes);
         memcpy(bytes, w.bytes, w.n);
-        int rc = halo_gguf_open_memory(&gguf, bytes, w.n, &fault);
-        if (rc >= 0 || gguf || fault.code != rows[i].code || strcmp(fault.text, rows[i].text) != 0) {
-            print_error("%s: %d %s\n  text   \"%s\"\n  wanted \"%s\"\n", rows[i].id, rc, halo_fault_name(fault.code),
+        int r = halo_gguf_open_memory(&gguf, bytes, w.n, &fault);
+        if (r >= 0 || gguf || fault.code != rows[i].code || strcmp(fault.text, rows[i].text) != 0) {
+            print_error("%s: %d %s\n  text   \"%s\"\n  wanted \"%s\"\n", rows[i].id, r, halo_fault_name(fault.code),
                         fault.text, rows[i].text);
             wrong++;
         }
-        halo_gguf_close(rc == 0 ? gguf : NULL);
+        halo_gguf_close(r == 0 ? gguf : NULL);
         free(bytes);
         gguf_writer_free(&w);
     }

@@ -1,17 +1,18 @@
 /* test_gguf_split.c: split sets: found through part 1, complete, consistent in names and keys, no tensor twice. */
-#include "gguf_writer.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-/* cmocka wants the above before it */
+#include <unistd.h>
 #include <cmocka.h>
+
+#include "gguf_writer.h"
 
 enum { PARTS = 3 };
 

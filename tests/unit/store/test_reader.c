@@ -1,14 +1,15 @@
 /* test_reader.c: the reader brings the right bytes by every method, and ends well when the file is cut or the run
  * cancelled. */
-#include "reader_fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-/* cmocka wants the above before it */
 #include <cmocka.h>
+
+#include "reader_fixture.h"
 
 static int setup(void **state)
 {
@@ -189,10 +190,10 @@ static void test_cancel_from_a_thread(void **state)
         atomic_store(&f->cancel, false);
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, cancel_from_outside, f), 0);
-        int rc = reader_fixture_run(f, &options);
+        int r = reader_fixture_run(f, &options);
         pthread_join(thread, NULL);
-        assert_true(rc == -ECANCELED || rc == 0);
-        if (rc == 0)
+        assert_true(r == -ECANCELED || r == 0);
+        if (r == 0)
             reader_fixture_check(f);
     }
 }

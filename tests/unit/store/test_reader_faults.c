@@ -5,20 +5,21 @@
  * pthread_create, and the results that completions carry. One run at a time; the counters are atomic because reading
  * threads use them too.
  */
-#include "fail_alloc.h"
-#include "reader_fixture.h"
 #include <fcntl.h>
-#include <limits.h>
 #include <liburing.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-/* cmocka wants the above before it */
 #include <cmocka.h>
+
+#include "fail_alloc.h"
+#include "reader_fixture.h"
 
 static struct {
     int queue_init, register_sparse; /* the errno to fail with; 0: pass */
@@ -148,8 +149,8 @@ static void expect(struct reader_fixture *f, enum halo_reader_method method, boo
 {
     struct halo_reader_options options = reader_fixture_options(f);
     n_results = n_submits = n_updates = n_threads = 0;
-    int rc = reader_fixture_run(f, &options);
-    if (rc)
+    int r = reader_fixture_run(f, &options);
+    if (r)
         fail_msg("%s", f->fault.text);
     reader_fixture_check(f);
     assert_int_equal(f->report.method, method);
@@ -364,13 +365,13 @@ static void test_nth_allocation_fails(void **state)
             inject.queue_init = ring && f->have_uring ? 0 : EPERM;
             struct halo_reader_options options = reader_fixture_options(f);
             halo_fail_alloc_arm(n);
-            int rc = reader_fixture_run(f, &options);
+            int r = reader_fixture_run(f, &options);
             happened = halo_fail_alloc_disarm();
-            if (rc == 0) {
+            if (r == 0) {
                 reader_fixture_check(f); /* some are only a step down */
             } else {
                 assert_true(happened);
-                assert_int_equal(rc, -ENOMEM);
+                assert_int_equal(r, -ENOMEM);
                 assert_int_equal(f->fault.code, HALO_FAULT_OUT_OF_MEMORY);
             }
         }

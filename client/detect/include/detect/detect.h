@@ -18,18 +18,18 @@ enum halo_detect_end { HALO_DETECT_OPEN, HALO_DETECT_STOP, HALO_DETECT_LENGTH, H
 
 /* One reply. Everything is the caller's. */
 struct halo_detect_reply {
-    const int32_t *ids;            /* committed, the end token included */
+    const int32_t *ids; /* committed, the end token included */
     size_t n_ids;
     const double *t_ms, *logprobs; /* [n_ids], or NULL: not recorded */
     const size_t *text_at;         /* [n_ids] bytes of text before each was committed; NULL: not recorded */
     const char *text;              /* all of it, however it was cut into events */
     size_t n_text;
-    const char *prompt;            /* NULL: not known */
+    const char *prompt; /* NULL: not known */
     size_t n_prompt;
-    const char *tools;             /* a JSON list of the tools that were declared; NULL: none */
+    const char *tools; /* a JSON list of the tools that were declared; NULL: none */
     size_t n_tools;
-    enum halo_detect_end end;      /* OPEN: no `done` came */
-    size_t stall_ids;              /* ids that a thought may take; 0: any number */
+    enum halo_detect_end end; /* OPEN: no `done` came */
+    size_t stall_ids;         /* ids that a thought may take; 0: any number */
 };
 
 struct halo_finding {

@@ -14,9 +14,9 @@ struct halo_arena_chunk;
 struct halo_arena {
     struct halo_arena_chunk *head;  /* newest chunk */
     struct halo_arena_chunk *spare; /* kept by a reset, empty */
-    size_t used_bytes;             /* handed out, alignment included */
-    size_t held_bytes;             /* taken from the system */
-    size_t limit_bytes;            /* 0: no limit */
+    size_t used_bytes;              /* handed out, alignment included */
+    size_t held_bytes;              /* taken from the system */
+    size_t limit_bytes;             /* 0: no limit */
     bool sealed;
 };
 

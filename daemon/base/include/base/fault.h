@@ -10,20 +10,20 @@
 
 #include <stdarg.h>
 
-#define HALO_FAULT_LIST(X)                  \
-    X(NONE, "none")                         \
-    X(BAD_REQUEST, "bad_request")           \
-    X(NOT_FOUND, "not_found")               \
-    X(LOAD_FAILED, "load_failed")           \
-    X(UNSUPPORTED, "unsupported")           \
-    X(OUT_OF_MEMORY, "out_of_memory")       \
-    X(CONTEXT_OVERFLOW, "context_overflow") \
-    X(QUEUE_FULL, "queue_full")             \
-    X(DEADLINE, "deadline")                 \
-    X(CANCELLED, "cancelled")               \
-    X(DEVICE_HANG, "device_hang")           \
-    X(DEVICE_FAULT, "device_fault")         \
-    X(SHUTTING_DOWN, "shutting_down")       \
+#define HALO_FAULT_LIST(X)                                                                                             \
+    X(NONE, "none")                                                                                                    \
+    X(BAD_REQUEST, "bad_request")                                                                                      \
+    X(NOT_FOUND, "not_found")                                                                                          \
+    X(LOAD_FAILED, "load_failed")                                                                                      \
+    X(UNSUPPORTED, "unsupported")                                                                                      \
+    X(OUT_OF_MEMORY, "out_of_memory")                                                                                  \
+    X(CONTEXT_OVERFLOW, "context_overflow")                                                                            \
+    X(QUEUE_FULL, "queue_full")                                                                                        \
+    X(DEADLINE, "deadline")                                                                                            \
+    X(CANCELLED, "cancelled")                                                                                          \
+    X(DEVICE_HANG, "device_hang")                                                                                      \
+    X(DEVICE_FAULT, "device_fault")                                                                                    \
+    X(SHUTTING_DOWN, "shutting_down")                                                                                  \
     X(INTERNAL, "internal")
 
 enum halo_fault_code {

@@ -14,8 +14,12 @@ void halo_guard_enter(void);
 void halo_guard_leave(void);
 uint64_t halo_guard_count(void); /* allocations of this thread since it started */
 #else
-static inline void halo_guard_enter(void) {}
-static inline void halo_guard_leave(void) {}
+static inline void halo_guard_enter(void)
+{
+}
+static inline void halo_guard_leave(void)
+{
+}
 static inline uint64_t halo_guard_count(void)
 {
     return 0;

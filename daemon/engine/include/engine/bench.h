@@ -9,7 +9,7 @@
 
 #include <engine/loaded.h>
 
-struct halo_bench_run { /* one repetition, all sequences together */
+struct halo_bench_run {                 /* one repetition, all sequences together */
     double prefill_tok_s, decode_tok_s; /* 0: no such phase */
 };
 
@@ -32,11 +32,11 @@ struct halo_bench {
     double bytes_per_token;
 
     /* while it runs */
-    struct halo_kv_table *tables; /* [batch] */
-    int32_t *last;                /* [batch] the id to decode next */
+    struct halo_kv_table *tables;              /* [batch] */
+    int32_t *last;                             /* [batch] the id to decode next */
     uint32_t at_run, at_sequence, at_position; /* prefill: which piece; decode: which step */
     bool decoding, begun;
-    uint64_t phase_ns;            /* in the device, this phase */
+    uint64_t phase_ns; /* in the device, this phase */
 };
 
 #define HALO_BENCH_MORE 1 /* outcome of step: call again */
@@ -51,7 +51,9 @@ void halo_bench_destroy(struct halo_bench *bench);
 int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device *device,
                     struct halo_device_phase *phase);
 
-struct halo_spread { double median, least, greatest; };
+struct halo_spread {
+    double median, least, greatest;
+};
 /* Of n > 0 values; sorts them. */
 struct halo_spread halo_spread_of(double *values, uint32_t n);
 

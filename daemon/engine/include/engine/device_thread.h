@@ -8,10 +8,11 @@
 #ifndef HALO_ENGINE_DEVICE_THREAD_H
 #define HALO_ENGINE_DEVICE_THREAD_H
 
+#include <pthread.h>
+
 #include <engine/bench.h>
 #include <engine/loaded.h>
 #include <engine/stats.h>
-#include <pthread.h>
 
 /* What a plan would need and how fast it would be; answered by the device thread because only it may touch the device.
  */
@@ -21,9 +22,9 @@ struct halo_forecast {
     struct halo_model *model; /* owned by the request */
     struct halo_device_info info;
     struct halo_budget budget;
-    uint64_t budget_bytes;    /* in: 0 means what is free; out: what was used */
-    double bandwidth;         /* bytes per second, measured once per process; 0: unknown */
-    double flops;             /* operations per second of prompt rows seen so far; 0: unknown */
+    uint64_t budget_bytes; /* in: 0 means what is free; out: what was used */
+    double bandwidth;      /* bytes per second, measured once per process; 0: unknown */
+    double flops;          /* operations per second of prompt rows seen so far; 0: unknown */
     struct halo_fault fault;
 };
 
@@ -32,9 +33,9 @@ struct halo_reset {
     struct halo_note note;
     void *request;
     struct halo_loaded *loaded;
-    bool all;             /* everybody's, or those of `user` */
+    bool all; /* everybody's, or those of `user` */
     uint64_t user;
-    uint32_t n_freed;     /* out: pages */
+    uint32_t n_freed; /* out: pages */
 };
 
 struct halo_device_thread {
@@ -53,8 +54,8 @@ struct halo_device_thread {
     struct halo_device_phase phase;
     atomic_int activity; /* enum halo_activity */
 
-    pthread_mutex_t info_lock; /* of the three below */
-    bool opened;               /* tried */
+    pthread_mutex_t info_lock;    /* of the three below */
+    bool opened;                  /* tried */
     struct halo_device_info info; /* name empty: could not be opened */
     struct halo_fault open_fault;
 

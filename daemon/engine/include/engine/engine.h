@@ -3,8 +3,9 @@
 #ifndef HALO_ENGINE_ENGINE_H
 #define HALO_ENGINE_ENGINE_H
 
-#include <kernels/device.h>
 #include <stdbool.h>
+
+#include <kernels/device.h>
 
 struct halo_engine_setup {
     int in_fd, out_fd;

@@ -16,7 +16,7 @@
 
 struct halo_save {
     struct halo_note note;
-    void *request;                 /* NULL: the model is being unloaded */
+    void *request; /* NULL: the model is being unloaded */
     struct halo_loaded *loaded;
     uint64_t deadline_ns;
     uint64_t most_bytes, all_bytes; /* of this file; of all files together */
@@ -26,17 +26,17 @@ struct halo_save {
     char coming[HALO_PREFIX_NAME_BYTES]; /* the file of the model that is next to be loaded: stays. "": none */
 
     /* the device thread's */
-    uint32_t *order, *index_of;    /* pages to go, held; by page: its index in the file */
+    uint32_t *order, *index_of; /* pages to go, held; by page: its index in the file */
     uint32_t n_order, n_done;
     uint8_t *chunk;
-    uint64_t chunk_bytes;          /* room */
-    uint32_t n_chunk;              /* records in it */
-    bool over;                     /* the chunk is the last one */
+    uint64_t chunk_bytes; /* room */
+    uint32_t n_chunk;     /* records in it */
+    bool over;            /* the chunk is the last one */
 
     /* the text thread's */
     struct halo_prefix_writer writer;
 
-    struct halo_fault fault;       /* code NONE: going well. The file is not there then */
+    struct halo_fault fault; /* code NONE: going well. The file is not there then */
 };
 
 /* Device thread. Begins: lists and holds the pages. -ENOMEM. */

@@ -14,9 +14,10 @@
 #ifndef HALO_ENGINE_KV_PAGES_H
 #define HALO_ENGINE_KV_PAGES_H
 
-#include <engine/prefix.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include <engine/prefix.h>
 
 #define HALO_KV_E_FULL 1 /* outcome: not enough pages; nothing was taken */
 

@@ -8,23 +8,25 @@
 #ifndef HALO_ENGINE_LOADED_H
 #define HALO_ENGINE_LOADED_H
 
-#include <base/fault.h>
-#include <engine/note.h>
-#include <engine/scheduler.h>
-#include <engine/sequence.h>
-#include <kernels/device.h>
-#include <model/model.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include <base/fault.h>
+#include <kernels/device.h>
+#include <model/model.h>
 #include <store/reader.h>
 
-#define HALO_MAX_LOADED 16          /* models at once */
-#define HALO_MAX_KNOWN 64           /* models at once and loads that wait */
+#include <engine/note.h>
+#include <engine/scheduler.h>
+#include <engine/sequence.h>
+
+#define HALO_MAX_LOADED 16 /* models at once */
+#define HALO_MAX_KNOWN 64  /* models at once and loads that wait */
 #define HALO_MODEL_NAME_BYTES 256
 #define HALO_MODEL_PATH_BYTES 4097
-#define HALO_BATCH_ROWS 256         /* rows of a step, at most */
-#define HALO_BATCH_OUTPUTS 64       /* rows of a step whose logits are wanted, at most */
+#define HALO_BATCH_ROWS 256   /* rows of a step, at most */
+#define HALO_BATCH_OUTPUTS 64 /* rows of a step whose logits are wanted, at most */
 
 enum halo_loaded_state {
     HALO_MODEL_LOADING,
@@ -45,13 +47,13 @@ struct halo_loaded {
     enum halo_loaded_state state;
     uint32_t n_users;
     uint64_t keep_alive_ns, idle_since_ns; /* keep_alive 0: for ever */
-    bool pinned;     /* goes only when asked to, whatever keep_alive says */
-    enum halo_unload_why why; /* DRAINING */
-    bool to_save;             /* DRAINING: its prefixes go to the disk before it goes */
-    uint32_t n_saved;         /* pages of them */
-    struct halo_fault save_fault; /* why they are not saved; code NONE: no reason, or there are none */
-    void *waiting;   /* requests that wait for the load */
-    void *unloader;  /* the request that asked for the unload; NULL: none */
+    bool pinned;                           /* goes only when asked to, whatever keep_alive says */
+    enum halo_unload_why why;              /* DRAINING */
+    bool to_save;                          /* DRAINING: its prefixes go to the disk before it goes */
+    uint32_t n_saved;                      /* pages of them */
+    struct halo_fault save_fault;          /* why they are not saved; code NONE: no reason, or there are none */
+    void *waiting;                         /* requests that wait for the load */
+    void *unloader;                        /* the request that asked for the unload; NULL: none */
 
     /* set by the load, fixed from READY on */
     char path[HALO_MODEL_PATH_BYTES];
@@ -115,7 +117,7 @@ struct halo_load {
     /* Saved prefixes, read by the text thread: layout is the device's, empty when its pages cannot be written. */
     char layout[HALO_DEVICE_LAYOUT];
     uint64_t page_bytes;
-    uint8_t *image;              /* malloc; NULL: none */
+    uint8_t *image; /* malloc; NULL: none */
     uint32_t n_records, n_restored;
     struct halo_fault prefix_fault; /* why they are left alone; code NONE: no reason, or there are none */
 
@@ -151,8 +153,8 @@ int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, st
 /* What a plan takes on a device, and how large its pool may be. Pure. */
 struct halo_budget {
     uint64_t weights_bytes, kv_bytes, scratch_bytes; /* scratch includes the engine's own (logits, sampler) */
-    uint64_t page_bytes;     /* KV bytes of one page as the device counts */
-    uint32_t max_pages;      /* that fit into free_bytes beside weights and scratch */
+    uint64_t page_bytes;                             /* KV bytes of one page as the device counts */
+    uint32_t max_pages;                              /* that fit into free_bytes beside weights and scratch */
 };
 void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
                     uint64_t free_bytes, struct halo_budget *ret);

@@ -10,23 +10,23 @@
 
 enum halo_note_what {
     /* to the device thread */
-    HALO_NOTE_KICK,        /* look at the flags of all sequences */
-    HALO_NOTE_SEQUENCE,    /* struct halo_sequence: run it */
-    HALO_NOTE_LOAD_CREATE, /* struct halo_load: admit, take memory */
-    HALO_NOTE_LOAD_SEAL,   /* struct halo_load: all weights are there, or the load failed */
-    HALO_NOTE_UNLOAD,      /* struct halo_loaded: nobody uses it any more */
-    HALO_NOTE_BENCH,       /* struct halo_bench */
-    HALO_NOTE_FORECAST,    /* struct halo_forecast */
-    HALO_NOTE_RESET,       /* struct halo_reset */
+    HALO_NOTE_KICK,         /* look at the flags of all sequences */
+    HALO_NOTE_SEQUENCE,     /* struct halo_sequence: run it */
+    HALO_NOTE_LOAD_CREATE,  /* struct halo_load: admit, take memory */
+    HALO_NOTE_LOAD_SEAL,    /* struct halo_load: all weights are there, or the load failed */
+    HALO_NOTE_UNLOAD,       /* struct halo_loaded: nobody uses it any more */
+    HALO_NOTE_BENCH,        /* struct halo_bench */
+    HALO_NOTE_FORECAST,     /* struct halo_forecast */
+    HALO_NOTE_RESET,        /* struct halo_reset */
     HALO_NOTE_LOAD_RESTORE, /* struct halo_load: its saved prefixes were read, or there are none */
-    HALO_NOTE_SAVE_PAGES,  /* struct halo_save: the next chunk */
+    HALO_NOTE_SAVE_PAGES,   /* struct halo_save: the next chunk */
     /* to the prefetch thread */
     HALO_NOTE_LOAD_READ, /* struct halo_load */
     /* to the text thread */
-    HALO_NOTE_TEXT,       /* struct halo_request */
-    HALO_NOTE_LOAD_PARSE, /* struct halo_load */
+    HALO_NOTE_TEXT,          /* struct halo_request */
+    HALO_NOTE_LOAD_PARSE,    /* struct halo_load */
     HALO_NOTE_LOAD_PREFIXES, /* struct halo_load: are prefixes of it saved? */
-    HALO_NOTE_SAVE_WRITE, /* struct halo_save: a chunk for the disk */
+    HALO_NOTE_SAVE_WRITE,    /* struct halo_save: a chunk for the disk */
     /* to the port */
     HALO_NOTE_EVENTS, /* struct halo_sequence: its ring has events. The device thread keeps owning the sequence */
     HALO_NOTE_SEQUENCE_DONE,  /* struct halo_sequence: ended; the last word about it */

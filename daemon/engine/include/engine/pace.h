@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HALO_PACE_PIECES 1.0       /* time of pieces for each unit of decode time: the step is twice as long */
-#define HALO_PACE_LEAST_NS 250000  /* pieces may always take this long: nobody sees the difference */
+#define HALO_PACE_PIECES 1.0      /* time of pieces for each unit of decode time: the step is twice as long */
+#define HALO_PACE_LEAST_NS 250000 /* pieces may always take this long: nobody sees the difference */
 #define HALO_PACE_ALONE_NS 250000000
 #define HALO_PACE_MIXED 32
 
@@ -30,11 +30,11 @@ struct halo_pace {
 
 /* What the step is for. */
 struct halo_pace_load {
-    uint32_t n_decodes;     /* replies that have their row in it */
-    uint32_t n_left;        /* rows that the batch has room for */
-    bool any_cut;           /* a prompt may be cut anywhere: the numbers do not depend on it */
-    double others_ns;       /* what replies on other models add to everybody's wait; 0: there are none */
-    uint32_t n_prompts_of;  /* models with prompts to work on, this one included */
+    uint32_t n_decodes;    /* replies that have their row in it */
+    uint32_t n_left;       /* rows that the batch has room for */
+    bool any_cut;          /* a prompt may be cut anywhere: the numbers do not depend on it */
+    double others_ns;      /* what replies on other models add to everybody's wait; 0: there are none */
+    uint32_t n_prompts_of; /* models with prompts to work on, this one included */
 };
 
 int halo_pace_init(struct halo_pace *pace, uint32_t max_decodes); /* 0 or -ENOMEM */

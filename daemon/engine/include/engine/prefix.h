@@ -17,13 +17,14 @@
 #ifndef HALO_ENGINE_PREFIX_H
 #define HALO_ENGINE_PREFIX_H
 
-#include <kernels/plan.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <kernels/plan.h>
+
 #define HALO_PREFIX_NONE UINT32_MAX
-#define HALO_PREFIX_ROOTS 64     /* lists of first pages, by user */
-#define HALO_PREFIX_SIBLINGS 64  /* children looked through for a tail, newest first */
+#define HALO_PREFIX_ROOTS 64    /* lists of first pages, by user */
+#define HALO_PREFIX_SIBLINGS 64 /* children looked through for a tail, newest first */
 
 /* One page of the pool; all of it means nothing while it is not listed. */
 struct halo_prefix_entry {
@@ -41,7 +42,7 @@ struct halo_prefix {
     struct halo_prefix_entry *entries; /* [n_pages] by page */
     uint32_t *buckets;                 /* [n_buckets], a power of two */
     uint32_t roots[HALO_PREFIX_ROOTS];
-    uint32_t idle_first, idle_last;    /* oldest and newest */
+    uint32_t idle_first, idle_last; /* oldest and newest */
     uint64_t n_evicted;
 };
 

@@ -9,9 +9,11 @@
 #ifndef HALO_ENGINE_PREFIX_DISK_H
 #define HALO_ENGINE_PREFIX_DISK_H
 
-#include <base/fault.h>
-#include <engine/prefix_image.h>
 #include <stdbool.h>
+
+#include <base/fault.h>
+
+#include <engine/prefix_image.h>
 
 #define HALO_PREFIX_PATH_BYTES 4200
 #define HALO_PREFIX_NAME_BYTES 48
@@ -29,8 +31,8 @@ int halo_prefix_disk_path(const char *state_dir, const char *fingerprint, char r
 /* Reads and checks the whole file. 0: *ret_image (malloc) has *ret_n_records, the file is gone; 1: there is none;
  * negative: it is not to be used, the fault says why. */
 #define HALO_PREFIX_DISK_E_NONE 1
-int halo_prefix_disk_take(const char *path, const struct halo_prefix_key *key, uint64_t most_bytes,
-                          uint8_t **ret_image, uint32_t *ret_n_records, struct halo_fault *fault);
+int halo_prefix_disk_take(const char *path, const struct halo_prefix_key *key, uint64_t most_bytes, uint8_t **ret_image,
+                          uint32_t *ret_n_records, struct halo_fault *fault);
 
 /* Opens, leaves room for the header, makes the folders. Negative errno. */
 int halo_prefix_writer_open(struct halo_prefix_writer *writer, const char *state_dir, const char *fingerprint);

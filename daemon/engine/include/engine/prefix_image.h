@@ -11,10 +11,11 @@
 #ifndef HALO_ENGINE_PREFIX_IMAGE_H
 #define HALO_ENGINE_PREFIX_IMAGE_H
 
-#include <base/fault.h>
-#include <kernels/device.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <base/fault.h>
+#include <kernels/device.h>
 
 #define HALO_PREFIX_HEADER_BYTES 1024
 #define HALO_PREFIX_KEY_BYTES 880

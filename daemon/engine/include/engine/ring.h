@@ -12,14 +12,14 @@
 #include <stdint.h>
 
 enum halo_event_kind {
-    HALO_EVENT_SKIP, /* the ring's own: the rest of the buffer up to its end is unused */
+    HALO_EVENT_SKIP,      /* the ring's own: the rest of the buffer up to its end is unused */
     HALO_EVENT_QUEUE,     /* progress: a = places moved up, b = places at the start */
     HALO_EVENT_STARTED,   /* the sequence got its first pages: a = positions that came out of the cache */
     HALO_EVENT_PREFILL,   /* progress: a = tokens done, b = tokens in all */
     HALO_EVENT_COMMITTED, /* a = place in the reply */
     HALO_EVENT_TEXT,
-    HALO_EVENT_ROW,       /* of a score: a = position */
-    HALO_EVENT_LOOP,      /* the reply goes round: sequence.loop says how, a = where it begins */
+    HALO_EVENT_ROW,  /* of a score: a = position */
+    HALO_EVENT_LOOP, /* the reply goes round: sequence.loop says how, a = where it begins */
 };
 
 struct halo_event_top {

@@ -21,10 +21,11 @@
 #ifndef HALO_ENGINE_SAMPLER_H
 #define HALO_ENGINE_SAMPLER_H
 
-#include <kernels/candidate.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <kernels/candidate.h>
 
 struct halo_logit_bias {
     int32_t id;

@@ -23,13 +23,14 @@
 #define HALO_ENGINE_SCHEDULER_H
 
 #include <base/fault.h>
+#include <kernels/device.h>
+
 #include <engine/activity.h>
 #include <engine/kv_pages.h>
 #include <engine/pace.h>
 #include <engine/sampler.h>
 #include <engine/sequence.h>
 #include <engine/stats.h>
-#include <kernels/device.h>
 
 #define HALO_SCHEDULER_IDLE 1 /* outcome of step: nothing could run */
 
@@ -37,14 +38,14 @@ struct halo_scheduler_setup {
     const struct halo_device_ops *ops;
     struct halo_device_model *device_model;
     const struct halo_plan *plan;
-    bool makes_lists;              /* the device's: steps bring the largest logits where they decide, not the rows */
-    bool batch_invariant;          /* the device's: lets the piece of a prompt follow the clock */
-    uint32_t max_queued;           /* waiting sequences; more are refused with queue_full */
+    bool makes_lists;     /* the device's: steps bring the largest logits where they decide, not the rows */
+    bool batch_invariant; /* the device's: lets the piece of a prompt follow the clock */
+    uint32_t max_queued;  /* waiting sequences; more are refused with queue_full */
     struct halo_device_phase *phase;
     struct halo_stats *stats;
-    struct halo_mailbox *port;     /* where sequences go when they ended */
-    atomic_bool *lost;             /* raised when the device fails for good; may be NULL */
-    atomic_int *activity;          /* enum halo_activity, told around a run; may be NULL */
+    struct halo_mailbox *port; /* where sequences go when they ended */
+    atomic_bool *lost;         /* raised when the device fails for good; may be NULL */
+    atomic_int *activity;      /* enum halo_activity, told around a run; may be NULL */
 };
 
 /* What one sequence has in the batch. */
@@ -57,29 +58,29 @@ struct halo_scheduler {
     struct halo_scheduler_setup setup;
     struct halo_kv_pool pool;
     struct halo_sampler sampler;
-    struct halo_candidate *tops;       /* [HALO_SCHEDULER_TOPS] */
-    struct halo_sequence *queue;       /* by serial, oldest first */
-    struct halo_sequence **running;    /* [max_running] by serial, oldest first */
+    struct halo_candidate *tops;    /* [HALO_SCHEDULER_TOPS] */
+    struct halo_sequence *queue;    /* by serial, oldest first */
+    struct halo_sequence **running; /* [max_running] by serial, oldest first */
     uint32_t n_queued, n_running, max_running;
-    bool closed;                       /* the device thread: admit nobody for now, a bench wants the device */
-    bool has_run;                      /* its first step is over */
+    bool closed;  /* the device thread: admit nobody for now, a bench wants the device */
+    bool has_run; /* its first step is over */
     uint64_t next_serial;
-    uint64_t n_evicted_told;           /* the device thread: of the pool's evictions, what is in the statistics */
+    uint64_t n_evicted_told; /* the device thread: of the pool's evictions, what is in the statistics */
     struct halo_pace pace;
-    double others_ns; /* the device thread: decode time of other models in a round; 0: nobody decodes */
-    uint32_t n_prompts_of;             /* the device thread: models with prompts to work on; 0 counts as 1 */
+    double others_ns;      /* the device thread: decode time of other models in a round; 0: nobody decodes */
+    uint32_t n_prompts_of; /* the device thread: models with prompts to work on; 0 counts as 1 */
 
     /* the step being built; arrays of plan->max_rows, max_outputs and max_running */
     struct halo_batch batch;
     int32_t *token, *pos;
     uint32_t *seq, *output;
-    bool *whole;                       /* [max_outputs] whose row came, when batch.n_top > 0 */
-    struct halo_candidate *top;        /* [n_outputs][batch.n_top]; room for [max_outputs][HALO_CANDIDATES_MAX] */
+    bool *whole;                /* [max_outputs] whose row came, when batch.n_top > 0 */
+    struct halo_candidate *top; /* [n_outputs][batch.n_top]; room for [max_outputs][HALO_CANDIDATES_MAX] */
     struct halo_batch_seq *seqs;
     float *logits;
     struct halo_batch_part *parts;
-    struct halo_sequence **picks;      /* [max_running] whose prompts may have a piece */
-    uint32_t n_parts, n_decodes;       /* n_decodes: of the parts, those that decode; they come first */
+    struct halo_sequence **picks; /* [max_running] whose prompts may have a piece */
+    uint32_t n_parts, n_decodes;  /* n_decodes: of the parts, those that decode; they come first */
 };
 
 /* 0 or -ENOMEM. */

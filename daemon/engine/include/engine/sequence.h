@@ -10,17 +10,19 @@
 #ifndef HALO_ENGINE_SEQUENCE_H
 #define HALO_ENGINE_SEQUENCE_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
 #include <base/arena.h>
 #include <base/fault.h>
 #include <detect/detect.h>
+#include <model/text.h>
+
 #include <engine/kv_pages.h>
 #include <engine/note.h>
 #include <engine/ring.h>
 #include <engine/sampler.h>
-#include <model/text.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 /* What the vocabulary says about an id. An interface, so that the scheduler knows no tokenizer. Any thread, nothing is
  * allocated. */
@@ -61,19 +63,19 @@ struct halo_sequence_setup {
     enum halo_sequence_kind kind;
     const int32_t *ids; /* prompt, then what a resumed reply had committed; copied */
     uint32_t n_prompt, n_committed;
-    uint32_t max_tokens; /* of the reply; n_prompt + max_tokens <= the context. 0 for a score */
+    uint32_t max_tokens;                /* of the reply; n_prompt + max_tokens <= the context. 0 for a score */
     struct halo_sampler_params sampler; /* biases are copied */
     const struct halo_span *stops;      /* copied */
     uint32_t n_stops;
     bool ignore_eos;
     bool want_logprob;
-    bool cache_prompt;   /* take from the prefix index and leave to it */
-    bool detect_loops;   /* tell once when the reply goes round in a cycle */
-    uint64_t user;       /* whose prefixes; HALO_SEQUENCE_NOBODY: of no user by name */
-    uint32_t n_top;      /* alternatives reported with a token or row */
-    uint32_t score_from; /* first position reported */
-    uint64_t bytes_sent; /* resume: text that the client has */
-    uint64_t elapsed_ns; /* resume: since `started` */
+    bool cache_prompt;                /* take from the prefix index and leave to it */
+    bool detect_loops;                /* tell once when the reply goes round in a cycle */
+    uint64_t user;                    /* whose prefixes; HALO_SEQUENCE_NOBODY: of no user by name */
+    uint32_t n_top;                   /* alternatives reported with a token or row */
+    uint32_t score_from;              /* first position reported */
+    uint64_t bytes_sent;              /* resume: text that the client has */
+    uint64_t elapsed_ns;              /* resume: since `started` */
     uint64_t arrived_ns, deadline_ns; /* halo_clock_ns(); no deadline: 0 */
 };
 
@@ -126,11 +128,11 @@ struct halo_sequence {
 
     /* shared */
     struct halo_ring ring;
-    _Atomic int state;          /* enum halo_sequence_state; written by the owner */
-    atomic_bool cancel;         /* the port: end it at the next step */
-    atomic_bool hold;           /* the port: leave the batch for now */
-    atomic_bool events_posted;  /* events_note is on its way */
-    atomic_bool stalled;        /* the device thread: waits for room in the ring; the port kicks when it made some */
+    _Atomic int state;         /* enum halo_sequence_state; written by the owner */
+    atomic_bool cancel;        /* the port: end it at the next step */
+    atomic_bool hold;          /* the port: leave the batch for now */
+    atomic_bool events_posted; /* events_note is on its way */
+    atomic_bool stalled;       /* the device thread: waits for room in the ring; the port kicks when it made some */
 };
 
 /* Takes all memory, replays what was committed into the text. A reply that was complete before comes with its outcome

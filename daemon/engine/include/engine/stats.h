@@ -15,12 +15,12 @@
     X(steps_8_or_more) /* steps that held 8 or more sequences */                                                       \
     X(step_us)         /* time in the device */                                                                        \
     X(prompt_tokens)   /* rows of prompts, recomputed ones included */                                                 \
-    X(cached_tokens) /* positions taken from the prefix index instead of being computed */                             \
+    X(cached_tokens)   /* positions taken from the prefix index instead of being computed */                           \
     X(committed_tokens)                                                                                                \
     X(score_rows)                                                                                                      \
     X(sequences_submitted)                                                                                             \
-    X(prefix_hits)   /* sequences that began with pages of another */                                                  \
-    X(prefix_copies) /* pages of which a part was copied */                                                            \
+    X(prefix_hits)      /* sequences that began with pages of another */                                               \
+    X(prefix_copies)    /* pages of which a part was copied */                                                         \
     X(prefix_evictions) /* cached pages given up for new ones */                                                       \
     X(preemptions)                                                                                                     \
     X(ended_stop)                                                                                                      \

@@ -8,6 +8,7 @@
 
 #include <base/arena.h>
 #include <base/fault.h>
+
 #include <model/tokenizer.h>
 
 struct halo_chat; /* the compiled template of a model */
@@ -21,9 +22,20 @@ void halo_chat_destroy(struct halo_chat *chat);
 /* Why a template of the file can not be used, with line and column; NULL: it can, or there is none. The chat's. */
 const char *halo_chat_problem(const struct halo_chat *chat);
 
-struct halo_chat_message { const char *role; const char *content; size_t n_content; };
-struct halo_chat_span { const char *bytes; size_t n; bool is_template; };
-struct halo_chat_text { struct halo_chat_span *spans; size_t n; };
+struct halo_chat_message {
+    const char *role;
+    const char *content;
+    size_t n_content;
+};
+struct halo_chat_span {
+    const char *bytes;
+    size_t n;
+    bool is_template;
+};
+struct halo_chat_text {
+    struct halo_chat_span *spans;
+    size_t n;
+};
 
 /* All that a conversation may bring along. JSON is text of the request as it was received; empty: not given. */
 struct halo_chat_input {
@@ -33,7 +45,7 @@ struct halo_chat_input {
     struct halo_span tools_json;    /* a list; without it `tools` is None */
     struct halo_span vars_json;     /* an object: a variable each */
     bool add_generation_prompt;
-    const struct tm *now; /* for templates that ask for the date; NULL: the local time */
+    const struct tm *now;       /* for templates that ask for the date; NULL: the local time */
     struct halo_arena *scratch; /* as in halo_jinja_params */
 };
 

@@ -11,12 +11,14 @@
 #ifndef HALO_MODEL_JINJA_H
 #define HALO_MODEL_JINJA_H
 
-#include <base/arena.h>
-#include <base/fault.h>
-#include <model/chat.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <base/arena.h>
+#include <base/fault.h>
+
+#include <model/chat.h>
 
 struct halo_jinja; /* a compiled template */
 struct tm;

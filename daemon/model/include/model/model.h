@@ -9,9 +9,10 @@
 #include <base/arena.h>
 #include <base/fault.h>
 #include <kernels/plan.h>
+#include <store/gguf.h>
+
 #include <model/chat.h>
 #include <model/tokenizer.h>
-#include <store/gguf.h>
 
 #define HALO_MODEL_MAX_LAYERS 512
 #define HALO_MODEL_MAX_EXPERTS 1024

@@ -12,12 +12,14 @@
 #ifndef HALO_MODEL_TEXT_H
 #define HALO_MODEL_TEXT_H
 
-#include <base/arena.h>
-#include <base/fault.h>
-#include <model/tokenizer.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <base/arena.h>
+#include <base/fault.h>
+
+#include <model/tokenizer.h>
 
 #define HALO_TEXT_MAX_STOPS 16
 #define HALO_TEXT_MAX_STOP_BYTES 256 /* each */
@@ -31,11 +33,11 @@ struct halo_text_stream {
     struct halo_text_stop *stops;
     size_t n_stops;
     size_t max_piece_bytes;
-    char *buffer;            /* held text, then what this call adds; the released span points into it */
+    char *buffer; /* held text, then what this call adds; the released span points into it */
     size_t capacity;
-    size_t n_held;           /* bytes of valid text held because they may begin a stop string */
-    size_t n_gone;           /* bytes at the front of `buffer` that the last call released: dropped by the next one */
-    uint8_t partial[4];      /* bytes of an unfinished character */
+    size_t n_held;      /* bytes of valid text held because they may begin a stop string */
+    size_t n_gone;      /* bytes at the front of `buffer` that the last call released: dropped by the next one */
+    uint8_t partial[4]; /* bytes of an unfinished character */
     size_t n_partial;
     uint64_t skip_bytes;     /* released text still to be swallowed: a resumed stream has sent it before */
     uint64_t released_bytes; /* of the whole reply, swallowed ones included: what `skip` of a later resume needs */

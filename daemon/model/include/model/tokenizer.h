@@ -9,21 +9,22 @@
 #ifndef HALO_MODEL_TOKENIZER_H
 #define HALO_MODEL_TOKENIZER_H
 
-#include <base/fault.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <base/fault.h>
 #include <store/gguf.h>
 
 struct halo_tokenizer;
 
 enum halo_token_kind { /* tokenizer.ggml.token_type */
-    HALO_TOKEN_NORMAL = 1,
-    HALO_TOKEN_UNKNOWN = 2,
-    HALO_TOKEN_CONTROL = 3,
-    HALO_TOKEN_USER_DEFINED = 4,
-    HALO_TOKEN_UNUSED = 5,
-    HALO_TOKEN_BYTE = 6,
+                       HALO_TOKEN_NORMAL = 1,
+                       HALO_TOKEN_UNKNOWN = 2,
+                       HALO_TOKEN_CONTROL = 3,
+                       HALO_TOKEN_USER_DEFINED = 4,
+                       HALO_TOKEN_UNUSED = 5,
+                       HALO_TOKEN_BYTE = 6,
 };
 
 /* LOAD_FAILED for a broken vocabulary (names key and numbers), UNSUPPORTED for a tokenizer model or pre-tokenizer
@@ -32,7 +33,10 @@ int halo_tokenizer_create(struct halo_tokenizer **ret, const struct halo_gguf *g
 void halo_tokenizer_destroy(struct halo_tokenizer *tokenizer);
 
 /* A growing list of ids; the caller owns it. */
-struct halo_tokens { int32_t *ids; size_t n, capacity; };
+struct halo_tokens {
+    int32_t *ids;
+    size_t n, capacity;
+};
 void halo_tokens_finish(struct halo_tokens *tokens);
 int halo_tokens_push(struct halo_tokens *tokens, int32_t id); /* 0 or -ENOMEM */
 
@@ -50,7 +54,11 @@ int halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *te
  * token is recognised only where its whole spelling lies in parts with `special` set (neighbouring ones count as
  * one). So text of a user in a part without `special` can not become a control token, and a part border changes
  * nothing else. */
-struct halo_tokenizer_part { const char *bytes; size_t n; bool special; };
+struct halo_tokenizer_part {
+    const char *bytes;
+    size_t n;
+    bool special;
+};
 int halo_tokenizer_encode_parts(const struct halo_tokenizer *tokenizer, const struct halo_tokenizer_part *parts,
                                 size_t n_parts, bool first, struct halo_tokens *out, struct halo_fault *fault);
 

@@ -6,6 +6,7 @@
 #define HALO_SERVE_ANSWER_H
 
 #include <protocol/message.h>
+
 #include <serve/daemon.h>
 
 void halo_answer(struct halo_peer *peer, const struct halo_ev *ev);

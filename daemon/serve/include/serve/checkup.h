@@ -20,24 +20,24 @@ struct halo_checkup_run;
 #define HALO_CHECKUP_TEXT_BYTES 512
 
 enum halo_checkup_rank { /* of a finding */
-    HALO_CHECKUP_NOTHING,
-    HALO_CHECKUP_WARNS,   /* a warning about what the engine was doing */
-    HALO_CHECKUP_FAILS,   /* a fault of something else */
-    HALO_CHECKUP_EXPLAINS /* a fault of what it was doing */
+                         HALO_CHECKUP_NOTHING,
+                         HALO_CHECKUP_WARNS,   /* a warning about what the engine was doing */
+                         HALO_CHECKUP_FAILS,   /* a fault of something else */
+                         HALO_CHECKUP_EXPLAINS /* a fault of what it was doing */
 };
 
 struct halo_checkup_finding {
     enum halo_checkup_rank rank;
-    bool no_gpu;  /* the machine has none */
-    size_t n_read; /* lines that were findings */
+    bool no_gpu;                        /* the machine has none */
+    size_t n_read;                      /* lines that were findings */
     char text[HALO_CHECKUP_TEXT_BYTES]; /* "mes FAIL: MES firmware 0x83 makes ..." */
 };
 
 struct halo_checkup {
     struct halo_daemon *daemon;
-    struct halo_checkup_run *run; /* NULL: none is under way */
-    uv_timer_t timer;             /* its deadline */
-    uint64_t done_ns;             /* when the last one was over; 0: never */
+    struct halo_checkup_run *run;      /* NULL: none is under way */
+    uv_timer_t timer;                  /* its deadline */
+    uint64_t done_ns;                  /* when the last one was over; 0: never */
     struct halo_checkup_finding found; /* of the last one that ended */
 };
 

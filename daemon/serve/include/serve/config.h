@@ -15,27 +15,27 @@
 #include <base/log.h>
 
 struct halo_config {
-    char *socket_path;  /* NULL: the default place */
-    char **model_dirs;  /* directories searched for *.gguf, in this order */
+    char *socket_path; /* NULL: the default place */
+    char **model_dirs; /* directories searched for *.gguf, in this order */
     size_t n_model_dirs;
     char *state_dir;
-    char *engine_path;  /* halod-engine */
-    char *hip_lib;      /* NULL: the engine searches libamdhip64.so by itself */
-    char *doctor_path;  /* halo-doctor; NULL: there is none */
+    char *engine_path; /* halod-engine */
+    char *hip_lib;     /* NULL: the engine searches libamdhip64.so by itself */
+    char *doctor_path; /* halo-doctor; NULL: there is none */
     enum halo_log_level log_level;
-    char *device;       /* auto, cpu, hip */
-    int64_t threads;    /* of the cpu device; 0: as the engine sees fit */
-    bool on_demand;     /* a request that names a model has it loaded */
+    char *device;         /* auto, cpu, hip */
+    int64_t threads;      /* of the cpu device; 0: as the engine sees fit */
+    bool on_demand;       /* a request that names a model has it loaded */
     int64_t keep_alive_s; /* a model that nobody uses for so long goes; 0: it stays */
     int64_t save_bytes;   /* of cached prefixes on disk, at most; 0: none are saved */
     int64_t save_ms;      /* of drain_ms: for saving them */
     int64_t budget_bytes; /* of all models together; 0: what is free when the engine starts */
-    bool normalize;     /* default of generate.normalize */
-    bool emit_token_ids; /* `committed` events for every generate */
+    bool normalize;       /* default of generate.normalize */
+    bool emit_token_ids;  /* `committed` events for every generate */
 
     int64_t connections;
-    int64_t open_requests;     /* per connection */
-    int64_t queued_requests;   /* in all: accepted, not yet begun */
+    int64_t open_requests;   /* per connection */
+    int64_t queued_requests; /* in all: accepted, not yet begun */
     int64_t line_bytes;
     int64_t output_high_bytes; /* per connection */
     int64_t output_low_bytes;
@@ -43,24 +43,24 @@ struct halo_config {
     int64_t resume_bytes;      /* request lines kept, in all */
     int64_t resume_user_bytes; /* request lines kept, per user id */
 
-    int64_t heartbeat_ms;      /* silence of the engine after which it is killed */
+    int64_t heartbeat_ms; /* silence of the engine after which it is killed */
     /* How long the engine may be in one phase before it is killed; 0: for ever. */
-    int64_t load_ms;    /* a load that does not get on */
-    int64_t first_ms;   /* the first step of a model */
-    int64_t prefill_ms; /* one op of a step with prompts */
-    int64_t step_ms;    /* one op of any other step */
-    int64_t ready_ms;          /* from spawn to the engine's hello */
-    int64_t restart_min_ms;    /* back-off between a death and the next start: first ... */
-    int64_t restart_max_ms;    /* ... and longest */
-    int64_t request_deaths;    /* deaths in a row with nothing committed of a request, which end it */
-    int64_t breaker_deaths;    /* deaths without progress in a row, after which requests are refused at once ... */
-    int64_t breaker_ms;        /* ... for so long; an engine that was ready for so long did not die in vain */
-    int64_t wait_ms;           /* how long a request waits for an engine */
-    int64_t status_ms;         /* how long status, stats and hello wait for the engine's part */
+    int64_t load_ms;        /* a load that does not get on */
+    int64_t first_ms;       /* the first step of a model */
+    int64_t prefill_ms;     /* one op of a step with prompts */
+    int64_t step_ms;        /* one op of any other step */
+    int64_t ready_ms;       /* from spawn to the engine's hello */
+    int64_t restart_min_ms; /* back-off between a death and the next start: first ... */
+    int64_t restart_max_ms; /* ... and longest */
+    int64_t request_deaths; /* deaths in a row with nothing committed of a request, which end it */
+    int64_t breaker_deaths; /* deaths without progress in a row, after which requests are refused at once ... */
+    int64_t breaker_ms;     /* ... for so long; an engine that was ready for so long did not die in vain */
+    int64_t wait_ms;        /* how long a request waits for an engine */
+    int64_t status_ms;      /* how long status, stats and hello wait for the engine's part */
 
-    int64_t doctor_ms;         /* what halo-doctor gets after a death; 0: it is not asked */
-    int64_t drain_ms;          /* what open requests get after SIGTERM */
-    int64_t kill_ms;           /* from end of file on the engine's socket to SIGKILL */
+    int64_t doctor_ms; /* what halo-doctor gets after a death; 0: it is not asked */
+    int64_t drain_ms;  /* what open requests get after SIGTERM */
+    int64_t kill_ms;   /* from end of file on the engine's socket to SIGKILL */
 };
 
 /* Sets the defaults. -ENOMEM. */

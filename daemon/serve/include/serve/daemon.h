@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include <base/fault.h>
+
 #include <serve/checkup.h>
 #include <serve/config.h>
 #include <serve/counters.h>
@@ -35,7 +36,7 @@ enum halo_daemon_state {
 };
 
 struct halo_daemon {
-    uv_loop_t *loop; /* the caller's */
+    uv_loop_t *loop;                  /* the caller's */
     const struct halo_config *config; /* the caller's */
     enum halo_daemon_state state;
     uid_t uid;
@@ -64,10 +65,10 @@ struct halo_daemon {
     uv_timer_t expire_timer;
     uint64_t expire_at_ns; /* UINT64_MAX: not armed */
     uv_timer_t watchdog_timer;
-    uv_timer_t close_timer; /* stages of the end */
-    uint64_t drain_ends_ns; /* DRAINING and SAVING */
-    uint64_t save_id;       /* of the engine's request; 0: none */
-    bool engine_stuck;      /* it could not even be reaped: the loop was stopped with handles open */
+    uv_timer_t close_timer;   /* stages of the end */
+    uint64_t drain_ends_ns;   /* DRAINING and SAVING */
+    uint64_t save_id;         /* of the engine's request; 0: none */
+    bool engine_stuck;        /* it could not even be reaped: the loop was stopped with handles open */
     struct halo_json scratch; /* one line being made */
 };
 
@@ -89,7 +90,7 @@ void halo_accept_stop(struct halo_daemon *daemon); /* closes its handles */
 void halo_route_line(struct halo_peer *peer, const char *line, size_t len);
 
 /* dispatch.c: towards the engine. */
-void halo_dispatch(struct halo_daemon *daemon, struct halo_request *request); /* now, or when an engine is ready */
+void halo_dispatch(struct halo_daemon *daemon, struct halo_request *request);      /* now, or when an engine is ready */
 void halo_dispatch_wait(struct halo_daemon *daemon, struct halo_request *request); /* (anew) with its time limit */
 void halo_dispatch_waiting(struct halo_daemon *daemon);
 int64_t halo_dispatch_left_ms(const struct halo_request *request, uint64_t now_ns); /* INT64_MAX: no deadline */
@@ -131,7 +132,7 @@ void halo_breaker_close(struct halo_engine *engine, const char *why);
 uint64_t halo_breaker_left_ms(const struct halo_engine *engine);
 #define HALO_BREAKER_TEXT_BYTES 1024
 void halo_breaker_answer(struct halo_engine *engine, char *ret_text, size_t room); /* what a refused client reads */
-void halo_breaker_refuse(struct halo_daemon *daemon); /* everybody who waits */
+void halo_breaker_refuse(struct halo_daemon *daemon);                              /* everybody who waits */
 
 /* query.c: hello, status, stats: answered here, with the engine's part when it comes in time. */
 void halo_query_begin(struct halo_peer *peer, enum halo_msg_type type, const struct halo_id *id);

@@ -16,12 +16,13 @@
 #include <base/fault.h>
 #include <protocol/line.h>
 #include <protocol/message.h>
+
 #include <serve/sink.h>
 
 struct halo_daemon;
 
-#define HALO_ENGINE_FD 3                         /* the child's end of the socket pair */
-#define HALO_ENGINE_LINE_BYTES (256u << 20)      /* an answer may be longer than a request: pieces of 8 MiB of text */
+#define HALO_ENGINE_FD 3                    /* the child's end of the socket pair */
+#define HALO_ENGINE_LINE_BYTES (256u << 20) /* an answer may be longer than a request: pieces of 8 MiB of text */
 #define HALO_ENGINE_WORDS_BYTES 160
 #define HALO_ENGINE_SPARE_FDS 8 /* two pairs for the child, a pipe for its exec, and a little more */
 #define HALO_ENGINE_FEATURES 32
@@ -32,7 +33,7 @@ enum halo_engine_state {
     HALO_ENGINE_STARTING, /* spawned, its hello is awaited */
     HALO_ENGINE_LOADING,  /* answers; the models that were loaded come back */
     HALO_ENGINE_READY,
-    HALO_ENGINE_DYING,    /* told to end; waits to be reaped */
+    HALO_ENGINE_DYING, /* told to end; waits to be reaped */
     HALO_N_ENGINE_STATES
 };
 
@@ -40,9 +41,9 @@ struct halo_engine_run {
     struct halo_engine *engine;
     uv_process_t process;
     uv_pipe_t link, err;
-    unsigned n_handles; /* not yet closed */
-    bool starved; /* reading stopped for want of memory */
-    bool has_process; /* `process` is a handle */
+    unsigned n_handles;                    /* not yet closed */
+    bool starved;                          /* reading stopped for want of memory */
+    bool has_process;                      /* `process` is a handle */
     bool spawned, exited, link_ended, cut; /* cut: its handles are being closed */
     int64_t exit_status;
     int exit_signal;
@@ -55,21 +56,21 @@ struct halo_engine {
     struct halo_daemon *daemon;
     enum halo_engine_state state;
     struct halo_engine_run *run; /* NULL: DOWN */
-    uv_timer_t timer;  /* back-off, or the grace between the two signs of a death */
-    uv_timer_t watch;  /* heartbeat */
-    uint64_t hello_id; /* of the hello that was sent to it */
+    uv_timer_t timer;            /* back-off, or the grace between the two signs of a death */
+    uv_timer_t watch;            /* heartbeat */
+    uint64_t hello_id;           /* of the hello that was sent to it */
     uint64_t spawned_ns, heard_ns, watched_ns;
-    uint64_t read_ns;  /* when the lines now handled became readable */
+    uint64_t read_ns; /* when the lines now handled became readable */
     uint64_t n_read_events;
     unsigned n_restarts;
-    unsigned n_futile;  /* deaths in a row without progress */
-    bool broken;        /* too many of them: none is started until broken_until_ns */
+    unsigned n_futile;                  /* deaths in a row without progress */
+    bool broken;                        /* too many of them: none is started until broken_until_ns */
     uint64_t broken_until_ns, ready_ns; /* ready_ns 0: not yet */
-    bool progressed;    /* this process did something for somebody */
-    char reason[256];   /* why the last one died; "" */
+    bool progressed;                    /* this process did something for somebody */
+    char reason[256];                   /* why the last one died; "" */
     char features[HALO_ENGINE_FEATURES][HALO_ENGINE_FEATURE_BYTES];
     size_t n_features;
-    bool known; /* features were told at least once */
+    bool known;      /* features were told at least once */
     char phase[128]; /* of the last heartbeat, as all below */
     enum halo_wire_activity activity;
     int64_t phase_ms, steps, running;

@@ -13,13 +13,13 @@
 #include <protocol/value.h>
 
 struct halo_loaded_model {
-    char *name; /* as `loaded` said */
+    char *name;  /* as `loaded` said */
     char *print; /* device, context and files, in words: a reply can only go on where they are the same */
-    char *line; /* the load request; its id is replaced when it is sent again */
+    char *line;  /* the load request; its id is replaced when it is sent again */
     size_t line_len;
     unsigned n_deaths; /* engines in a row that died while it came back */
-    bool missing;   /* not yet in the engine that runs now */
-    bool reloading; /* its load is under way */
+    bool missing;      /* not yet in the engine that runs now */
+    bool reloading;    /* its load is under way */
 };
 
 struct halo_loaded {

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include <base/fault.h>
+
 #include <serve/config.h>
 
 #define HALO_OPTIONS_MODEL_DIRS 64

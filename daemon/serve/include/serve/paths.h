@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include <base/fault.h>
+
 #include <serve/config.h>
 
 /* The default configuration file, whether it exists or not. 0, or -ENOENT when there is no place for one. */

@@ -16,6 +16,7 @@
 #include <uv.h>
 
 #include <protocol/line.h>
+
 #include <serve/quota.h>
 #include <serve/sink.h>
 
@@ -47,7 +48,7 @@ struct halo_peer {
     bool doomed;     /* closes once its output is out */
     bool broken;     /* an event was lost: closes at the next flush */
     struct halo_quota_user *user;
-    size_t charged_bytes; /* for the line that it is in the middle of */
+    size_t charged_bytes;          /* for the line that it is in the middle of */
     struct halo_request *requests; /* attached: their terminal event is due */
     size_t n_requests;
     uint64_t slow_since_ns;

@@ -16,6 +16,7 @@
 
 #include <protocol/envelope.h>
 #include <protocol/message.h>
+
 #include <serve/quota.h>
 
 struct halo_peer;
@@ -35,11 +36,11 @@ struct halo_request {
     enum halo_request_state state;
     const char *phase; /* static word: what a cancel answers as `was` */
 
-    struct halo_request *bucket_next; /* table */
+    struct halo_request *bucket_next;            /* table */
     struct halo_request *peer_next, **peer_link; /* the peer's list; link NULL: detached */
     struct halo_request *wait_next, **wait_link; /* FIFO of WAITING; link NULL: not in it */
 
-    struct halo_peer *peer; /* who gets the events; NULL: nobody */
+    struct halo_peer *peer;   /* who gets the events; NULL: nobody */
     struct halo_id client_id; /* string: points into client_id_text */
     char client_id_text[HALO_ID_BUF_BYTES];
 
@@ -59,13 +60,13 @@ struct halo_request {
     bool wants_ids; /* `committed` events go to the client */
     bool streams;   /* a slow reader pauses it */
     bool paused;
-    bool order_due; /* the engine has yet to be told of a cancel or a pause; expires_ns says when to try */
+    bool order_due;     /* the engine has yet to be told of a cancel or a pause; expires_ns says when to try */
     char *needs;        /* the model that it works with, or loads, by name or path; else NULL */
     bool missed;        /* `needs` went while the engine had it: not_found is no answer yet */
     bool demanded;      /* the daemon's own load, because a request needs the model */
     char *reload_model; /* the daemon's own load, which brings this model back after a restart; else NULL */
 
-    int64_t seed; /* generate */
+    int64_t seed;    /* generate */
     int32_t *tokens; /* committed so far */
     size_t n_tokens, tokens_cap;
     uint64_t text_bytes; /* of `token` text sent */
@@ -91,7 +92,7 @@ struct halo_requests {
     struct halo_request *buckets[HALO_REQUEST_BUCKETS];
     struct halo_request *wait_first, **wait_last;
     uint64_t last_id;
-    size_t n_open;   /* records */
+    size_t n_open;                          /* records */
     size_t n_states[HALO_N_REQUEST_STATES]; /* of requests for the engine: queries are not counted */
     struct halo_quota *quota;
 };

@@ -12,11 +12,12 @@
 #ifndef HALO_STORE_GGUF_H
 #define HALO_STORE_GGUF_H
 
-#include <base/fault.h>
-#include <kernels/tensor.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <base/fault.h>
+#include <kernels/tensor.h>
 
 #define HALO_GGUF_MAX_DIMS 4
 #define HALO_GGUF_MAX_NAME 63 /* bytes of a tensor's name without the NUL */

@@ -14,11 +14,12 @@
 #ifndef HALO_STORE_READER_H
 #define HALO_STORE_READER_H
 
-#include <base/fault.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <base/fault.h>
 
 #define HALO_READER_ALIGN 4096
 #define HALO_READER_DIRECT_MIN (256 * 1024)

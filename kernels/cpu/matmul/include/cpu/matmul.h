@@ -13,10 +13,11 @@
 #ifndef HALO_CPU_MATMUL_H
 #define HALO_CPU_MATMUL_H
 
-#include <kernels/tensor.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <kernels/tensor.h>
 
 /* AVX2 stands for AVX2 + FMA + F16C, AVX512 for F + BW + VL + DQ + VNNI. */
 enum halo_cpu_isa { HALO_CPU_REFERENCE, HALO_CPU_AVX2, HALO_CPU_AVX512 };
