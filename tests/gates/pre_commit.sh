@@ -23,10 +23,10 @@ export RAN=$run/ran PATH=$repo/bin:$PATH HALO_GATE_BUILD=$repo/build
 
 decide="'$repo/.githooks/pre-commit' --decide"
 for path in kernels/hip/gfx/gemv.h kernels/cpu/op_rope.c kernels/include/kernels/quant.h daemon/model/arch_llama.c daemon/model/rope.c \
-    daemon/store/reader.c daemon/engine/commit.c daemon/engine/sampler.c tests/gates/matrix.txt meson.build; do
+    daemon/store/reader.c daemon/engine/device/commit.c daemon/engine/device/sampler.c tests/gates/matrix.txt meson.build; do
     check "asked by $path" 0 "^$path$" "printf '%s\n' README.md '$path' docs/x.md | $decide"
 done
-for path in README.md docs/GATES.md daemon/serve/main.c protocol/utf8.c client/haloctl/chat.c daemon/model/jinja_lex.c tests/e2e/chaos.c daemon/enginex/commit.c; do
+for path in README.md docs/GATES.md daemon/serve/main.c protocol/utf8.c client/haloctl/chat.c daemon/model/jinja_lex.c tests/e2e/chaos.c daemon/engine/commit.c; do
     check "not asked by $path" 1 '' "echo '$path' | $decide"
 done
 check 'not asked by nothing' 1 '' "$decide </dev/null"

@@ -1,4 +1,4 @@
-/* text_models.c: the jobs models and plan: what model files there are, and what one of them would need.
+/* models.c: the jobs models and plan: what model files there are, and what one of them would need.
  *
  * Text thread. `models` reads directories of files, never weights, and remembers what it read by path, size and time of
  * change.
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 #define MAX_LISTED 4096
 

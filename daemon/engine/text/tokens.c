@@ -1,8 +1,8 @@
-/* text_tokens.c: the jobs tokenize and detokenize. Text thread; results live in the request's arena. */
+/* tokens.c: the jobs tokenize and detokenize. Text thread; results live in the request's arena. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 static int no_memory(struct halo_request *request)
 {

@@ -1,4 +1,4 @@
-/* port_report.c: what the engine says about itself: hello, status, stats, diag, heartbeat.
+/* report.c: what the engine says about itself: hello, status, stats, diag, heartbeat.
  *
  * Port thread. Everything comes from atomics and from what was published under a lock, so the answer never waits for
  * the device.

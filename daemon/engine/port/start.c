@@ -1,4 +1,4 @@
-/* port_start.c: brings up the threads of the engine and runs the port on the caller's. */
+/* start.c: brings up the threads of the engine and runs the port on the caller's. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* port_save.c: cached prefixes to the disk: those of a model that is about to go, and for the request `save` those of
+/* save.c: cached prefixes to the disk: those of a model that is about to go, and for the request `save` those of
  * all models, one after the other.
  *
  * Port thread. One model at a time, since all write to one folder of limited size; models that go come first. Of a

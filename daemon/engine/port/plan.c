@@ -1,4 +1,4 @@
-/* port_plan.c: answers of plan and bench: what a model would need, and how fast it is.
+/* plan.c: answers of plan and bench: what a model would need, and how fast it is.
  *
  * Port thread. A prediction is bytes over measured bandwidth (decode) and operations over the rate that prompts have
  * reached on this device (prefill); what was not measured is null.

@@ -1,6 +1,8 @@
-/* port_prefetch.c: the thread that reads weights. One load at a time, in order of arrival; it owns the ring while it
+/* prefetch.c: the thread that reads weights. One load at a time, in order of arrival; it owns the ring while it
  * reads. */
-#include "port_priv.h"
+#include "io/prefetch_priv.h"
+
+#include <engine/loaded.h>
 
 static void *loop(void *ud)
 {

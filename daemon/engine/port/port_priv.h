@@ -1,16 +1,16 @@
 /* port_priv.h: what the files of the port share: requests, the port itself, and what each file does.
  *
- *   port_start.c     threads
+ *   start.c          threads
  *   port.c           the poll loop: bytes in, bytes out, mail, time
- *   port_dispatch.c  a line becomes a request and goes where it is served; cancel, pause, continue
- *   port_request.c   life of a request: states, exactly one terminal event
- *   port_models.c    load, unload, reset, and requests that wait for a load
- *   port_room.c      loads one at a time, models that go to make room for them
- *   port_sequence.c  events of generate and score
- *   port_report.c    hello, status, stats, diag, heartbeat
- *   port_plan.c      plan and bench
- *   port_save.c      prefixes to the disk: save, and before a model goes
- *   text*.c          the text thread: what needs a tokenizer or a file's directory
+ *   dispatch.c       a line becomes a request and goes where it is served; cancel, pause, continue
+ *   request.c        life of a request: states, exactly one terminal event
+ *   models.c         load, unload, reset, and requests that wait for a load
+ *   room.c           loads one at a time, models that go to make room for them
+ *   reply.c          events of generate and score
+ *   report.c         hello, status, stats, diag, heartbeat
+ *   plan.c           plan and bench
+ *   save.c           prefixes to the disk: save, and before a model goes
+ *   text/            the text thread: what needs a tokenizer or a file's directory
  */
 #ifndef HALO_ENGINE_PORT_PRIV_H
 #define HALO_ENGINE_PORT_PRIV_H
@@ -22,6 +22,8 @@
 
 #include <engine/device_thread.h>
 #include <engine/keep.h>
+
+#include "io/prefetch_priv.h"
 
 /* ---- a request ---- */
 
@@ -95,13 +97,6 @@ struct halo_text_thread {
     struct halo_arena arena, scratch; /* of one conversation after another: what it is, what its rendering needs */
 };
 
-struct halo_prefetch_thread {
-    pthread_t thread;
-    struct halo_mailbox box;
-    struct halo_mailbox *port, *device;
-    const struct halo_device_ops *ops;
-};
-
 struct halo_port {
     struct halo_port_config config;
     struct halo_mailbox box;
@@ -144,13 +139,13 @@ bool halo_port_is_full(const struct halo_port *port); /* the peer does not read:
 /* Encodes an event. Ends the process when there is no memory for it: a request without its end must not be. */
 void halo_port_put(struct halo_port *port, const struct halo_ev *ev);
 
-/* port_dispatch.c */
+/* dispatch.c */
 void halo_port_take_line(struct halo_port *port, const char *line, size_t len);
 void halo_port_take_long_line(struct halo_port *port);
 void halo_port_dispatch(struct halo_port *port, struct halo_request *request); /* a new or no longer parked one */
 const char *halo_request_was(const struct halo_request *request);
 
-/* port_request.c */
+/* request.c */
 struct halo_request *halo_request_create(struct halo_port *port,
                                          struct halo_msg *msg); /* takes the message; NULL: no memory */
 struct halo_request *halo_request_find(struct halo_port *port, const struct halo_id *id);
@@ -164,7 +159,7 @@ __attribute__((format(printf, 4, 5))) void halo_request_end_error(struct halo_po
 /* To the text thread. */
 void halo_request_to_text(struct halo_port *port, struct halo_request *request);
 
-/* port_models.c */
+/* models.c */
 /* Finds the model that a request names (len 0: the only one), makes the request its user. 0, 1: parked until its load
  * ends, negative: the request was ended with an error. */
 int halo_port_hold_model(struct halo_port *port, struct halo_request *request, struct halo_str name);
@@ -187,19 +182,19 @@ void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset);
 void halo_port_expire_models(struct halo_port *port, uint64_t now_ns);
 void halo_port_unpark(struct halo_port *port, struct halo_request *request); /* forgets it in a waiting list */
 
-/* port_room.c */
+/* room.c */
 void halo_port_load_enqueue(struct halo_port *port, struct halo_load *load);
 void halo_port_load_over(struct halo_port *port, struct halo_load *load); /* done or failed: the next one begins */
 void halo_port_load_cancel(struct halo_port *port, struct halo_load *load);
 void halo_port_make_room(struct halo_port *port, struct halo_load *load); /* HALO_NOTE_LOAD_ROOM */
 void halo_port_room_made(struct halo_port *port); /* a model is gone: the load that waits goes on after the last one */
 
-/* port_sequence.c */
+/* reply.c */
 void halo_port_submit(struct halo_port *port, struct halo_request *request);
 void halo_port_take_events(struct halo_port *port, struct halo_request *request);
 void halo_port_resume_blocked(struct halo_port *port); /* there is room in the output again */
 
-/* port_report.c */
+/* report.c */
 void halo_port_hello(struct halo_port *port, struct halo_request *request);
 void halo_port_status(struct halo_port *port, struct halo_request *request);
 void halo_port_stats(struct halo_port *port, struct halo_request *request);
@@ -208,31 +203,30 @@ void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64
 void halo_port_fill_model(const struct halo_port *port, const struct halo_loaded *loaded,
                           struct halo_part_model_info *ret);
 
-/* port_plan.c */
+/* plan.c */
 void halo_port_bench(struct halo_port *port, struct halo_request *request);
 void halo_port_bench_progress(struct halo_port *port, struct halo_bench *bench);
 void halo_port_bench_done(struct halo_port *port, struct halo_bench *bench);
 void halo_port_forecast(struct halo_port *port, struct halo_request *request); /* the text thread has read the model */
 void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *forecast);
 
-/* port_save.c */
+/* save.c */
 void halo_port_save(struct halo_port *port, struct halo_request *request);
 void halo_port_save_done(struct halo_port *port, struct halo_save *save);
 bool halo_port_can_save(const struct halo_port *port);
 void halo_port_save_next(struct halo_port *port); /* unless one is under way: a model that goes, then those of `save` */
 void halo_port_saving_destroy(struct halo_port_saving *saving);
 
-/* text.c: the thread; the others are jobs of it, and set request->fault or results. */
+/* text/text.c: the thread; the others are jobs of it, and set request->fault or results. */
 int halo_text_thread_start(struct halo_text_thread *text);
-int halo_prefetch_thread_start(struct halo_prefetch_thread *prefetch);                    /* port_prefetch.c */
-void halo_text_job_generate(struct halo_text_thread *text, struct halo_request *request); /* text_prompt.c */
+void halo_text_job_generate(struct halo_text_thread *text, struct halo_request *request); /* text/prompt.c */
 void halo_text_job_score(struct halo_text_thread *text, struct halo_request *request);
-void halo_text_job_template(struct halo_text_thread *text, struct halo_request *request); /* text_chat.c */
+void halo_text_job_template(struct halo_text_thread *text, struct halo_request *request); /* text/chat.c */
 /* Appends the ids of generate's messages; sets the MD5s and newline_runs. */
 int halo_text_encode_messages(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *out);
-void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_request *request); /* text_tokens.c */
+void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_request *request); /* text/tokens.c */
 void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_request *request);
-void halo_text_job_models(struct halo_text_thread *text, struct halo_request *request); /* text_models.c */
+void halo_text_job_models(struct halo_text_thread *text, struct halo_request *request); /* text/models.c */
 void halo_text_job_plan(struct halo_text_thread *text, struct halo_request *request);
 /* The file that a name or path means. NOT_FOUND (says where it looked). */
 int halo_text_resolve(const struct halo_port_config *config, const char *name, char ret_path[HALO_MODEL_PATH_BYTES],

@@ -1,4 +1,4 @@
-/* text_chat.c: conversations: normalized, put through the model's chat template, tokenized; and the job `template`.
+/* chat.c: conversations: normalized, put through the model's chat template, tokenized; and the job `template`.
  *
  * Text thread. What a rendering needs on its way (the template's values, the text) lives in two arenas that the thread
  * keeps from one conversation to the next: fresh memory costs more than the template does.
@@ -9,7 +9,7 @@
 
 #include <base/hash.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 #define KEPT_BYTES ((size_t)8 << 20) /* what an arena may hold while there is nothing to do */
 

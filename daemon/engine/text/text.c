@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 /* ---- files ---- */
 

@@ -1,4 +1,4 @@
-/* port_sequence.c: from the records of a sequence's ring to the lines of its request.
+/* reply.c: from the records of a sequence's ring to the lines of its request.
  *
  * Port thread. When the output is full the records stay in the ring; the ring fills, and the sequence leaves the batch
  * by itself.

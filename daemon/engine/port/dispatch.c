@@ -1,4 +1,4 @@
-/* port_dispatch.c: a line becomes a message, a message a request, and a request goes where it is served.
+/* dispatch.c: a line becomes a message, a message a request, and a request goes where it is served.
  *
  * Port thread. Nothing here waits. Orders about other requests (cancel, pause, continue) raise flags that the owner of
  * the work looks at.

@@ -1,4 +1,4 @@
-/* port_models.c: models that come and go, as the port sees them: loads, unloads, users, and requests that wait for a
+/* models.c: models that come and go, as the port sees them: loads, unloads, users, and requests that wait for a
  * load.
  *
  * Port thread. A model's users are requests; an unload takes no new ones and waits for those it has. A request that

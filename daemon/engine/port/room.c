@@ -1,4 +1,4 @@
-/* port_room.c: loads one at a time, and models that go to make room for them.
+/* room.c: loads one at a time, and models that go to make room for them.
  *
  * Port thread. The device thread says what a load needs and what there is; who may go is known here: a model that no
  * request uses and that nobody pinned, the one that was used least recently first. Nobody goes for a load that would

@@ -1,4 +1,4 @@
-/* text_prompt.c: from the prompt of a request to a sequence: normalize, tokenize, check against the context.
+/* prompt.c: from the prompt of a request to a sequence: normalize, tokenize, check against the context.
  *
  * Text thread. Everything that would be wrong later is refused here, with the numbers, before the device hears of it.
  * Fails with BAD_REQUEST, CONTEXT_OVERFLOW, UNSUPPORTED (template), OUT_OF_MEMORY in request->fault.
@@ -12,7 +12,7 @@
 
 #include <base/hash.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 static int no_memory(struct halo_request *request)
 {

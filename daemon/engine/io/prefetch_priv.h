@@ -1,0 +1,21 @@
+/* prefetch_priv.h: the thread that reads weights into their places. */
+#ifndef HALO_ENGINE_PREFETCH_PRIV_H
+#define HALO_ENGINE_PREFETCH_PRIV_H
+
+#include <pthread.h>
+
+#include <kernels/device.h>
+
+#include <engine/note.h>
+
+struct halo_prefetch_thread {
+    pthread_t thread;
+    struct halo_mailbox box;
+    struct halo_mailbox *port, *device;
+    const struct halo_device_ops *ops;
+};
+
+/* Starts it. 0 or a negative errno. It ends with the process. */
+int halo_prefetch_thread_start(struct halo_prefetch_thread *prefetch);
+
+#endif
