@@ -33,6 +33,8 @@ static bool parse_i64(const char *text, size_t len, int64_t *ret_value)
 
 struct collect {
     struct halo_envelope *env;
+    struct halo_envelope_field *fields;
+    size_t n_fields;
     bool twice; /* id or type is there twice: no way to know which one the other side takes */
     size_t twice_at;
 };
@@ -57,6 +59,9 @@ static void on_member(void *ud, const char *text, struct halo_range key, struct 
     struct collect *c = ud;
     bool is_id = halo_scan_key_is(text, key, "id");
 
+    for (size_t i = 0; i < c->n_fields; i++)
+        if (halo_scan_key_is(text, key, c->fields[i].key))
+            c->fields[i].value = value;
     if (!is_id && !halo_scan_key_is(text, key, "type"))
         return;
     if (is_id ? c->env->id.len > 0 : c->env->type.len > 0) {
@@ -70,10 +75,13 @@ static void on_member(void *ud, const char *text, struct halo_range key, struct 
     }
 }
 
-int halo_scan_envelope(struct halo_scan *scan, struct halo_envelope *ret_env)
+static int scan_fields(struct halo_scan *scan, struct halo_envelope *ret_env, struct halo_envelope_field *fields,
+                       size_t n_fields)
 {
-    struct collect collect = {.env = ret_env};
+    struct collect collect = {.env = ret_env, .fields = fields, .n_fields = n_fields};
 
+    for (size_t i = 0; i < n_fields; i++)
+        fields[i].value = (struct halo_range){0};
     *ret_env = (struct halo_envelope){0};
     scan->on_member = on_member;
     scan->ud = &collect;
@@ -89,11 +97,22 @@ int halo_scan_envelope(struct halo_scan *scan, struct halo_envelope *ret_env)
     return 0;
 }
 
-int halo_envelope_scan(const char *line, size_t len, struct halo_envelope *ret_env)
+int halo_scan_envelope(struct halo_scan *scan, struct halo_envelope *ret_env)
+{
+    return scan_fields(scan, ret_env, NULL, 0);
+}
+
+int halo_envelope_scan_fields(const char *line, size_t len, struct halo_envelope *ret_env,
+                              struct halo_envelope_field *fields, size_t n_fields)
 {
     struct halo_scan scan = {.text = line, .len = len, .allow_nul = true};
 
-    return halo_scan_envelope(&scan, ret_env);
+    return scan_fields(&scan, ret_env, fields, n_fields);
+}
+
+int halo_envelope_scan(const char *line, size_t len, struct halo_envelope *ret_env)
+{
+    return halo_envelope_scan_fields(line, len, ret_env, NULL, 0);
 }
 
 struct halo_id halo_envelope_id(const char *line, const struct halo_envelope *env, char buf[static HALO_ID_BUF_BYTES])
@@ -178,56 +197,22 @@ int halo_envelope_rewrite(struct halo_json *w, const char *line, const struct ha
     return r;
 }
 
-struct find {
-    const char *key;
-    struct halo_range value;
-};
-
-static void on_find(void *ud, const char *text, struct halo_range key, struct halo_range value)
+bool halo_envelope_i64(const char *line, struct halo_range value, int64_t *ret_value)
 {
-    struct find *find = ud;
-
-    if (halo_scan_key_is(text, key, find->key))
-        find->value = value;
-}
-
-static struct halo_range find_member(const char *line, const struct halo_envelope *env, const char *key)
-{
-    struct find find = {.key = key};
-    struct halo_scan scan = {.text = line + env->body.at - 1,
-                             .len = env->body.len + 2,
-                             .allow_nul = true,
-                             .on_member = on_find,
-                             .ud = &find};
-
-    if (halo_scan_object(&scan) != HALO_SCAN_OK)
-        return (struct halo_range){0};
-    find.value.at += env->body.at - 1;
-    return find.value;
-}
-
-bool halo_envelope_get_i64(const char *line, const struct halo_envelope *env, const char *key, int64_t *ret_value)
-{
-    struct halo_range value = find_member(line, env, key);
-
     return value.len > 0 && parse_i64(line + value.at, value.len, ret_value);
 }
 
 /* Every number is followed by at least the closing brace: strtod stops inside the line. */
-bool halo_envelope_get_f64(const char *line, const struct halo_envelope *env, const char *key, double *ret_value)
+bool halo_envelope_f64(const char *line, struct halo_range value, double *ret_value)
 {
-    struct halo_range value = find_member(line, env, key);
-
     if (value.len == 0 || (line[value.at] != '-' && (line[value.at] < '0' || line[value.at] > '9')))
         return false;
     *ret_value = strtod(line + value.at, NULL);
     return isfinite(*ret_value);
 }
 
-bool halo_envelope_get_str_bytes(const char *line, const struct halo_envelope *env, const char *key, size_t *ret_bytes)
+bool halo_envelope_str_bytes(const char *line, struct halo_range value, size_t *ret_bytes)
 {
-    struct halo_range value = find_member(line, env, key);
-
     if (value.len == 0 || line[value.at] != '"')
         return false;
     *ret_bytes = halo_scan_unescape(line + value.at + 1, value.len - 2, NULL, 0);

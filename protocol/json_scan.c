@@ -325,8 +325,9 @@ bool halo_scan_key_is(const char *text, struct halo_range key, const char *name)
     size_t n = strlen(name);
     char plain[64];
 
-    if (!memchr(text + key.at, '\\', key.len))
+    if (key.len <= n) /* an escape is longer than what it stands for */
         return key.len == n && memcmp(text + key.at, name, n) == 0;
-    return halo_scan_unescape(text + key.at, key.len, plain, sizeof plain) == n && n <= sizeof plain &&
+    return memchr(text + key.at, '\\', key.len) &&
+           halo_scan_unescape(text + key.at, key.len, plain, sizeof plain) == n && n <= sizeof plain &&
            memcmp(plain, name, n) == 0;
 }

@@ -87,11 +87,11 @@ static void end(struct halo_daemon *daemon, struct halo_request *request, int ty
 
 /* `done` of the last engine, which knows nothing of the rows before it. */
 static bool is_joined_score(const struct halo_request *request, int type, const char *line,
-                            const struct halo_envelope *env)
+                            const struct halo_envelope_field *fields)
 {
     size_t bytes;
     return type == HALO_EV_DONE && request->type == HALO_MSG_SCORE && request->n_resumes > 0 && request->score.over &&
-           !halo_envelope_get_str_bytes(line, env, "finish_reason", &bytes);
+           !halo_envelope_str_bytes(line, fields[HALO_EVENT_FINISH_REASON].value, &bytes);
 }
 
 /* An error that only says that the model went before the request came. */
@@ -107,7 +107,8 @@ static bool found_nothing(const struct halo_request *request, int type, const ch
 }
 
 static int deliver_to(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line, size_t len,
-                      const struct halo_envelope *env, struct halo_fault *fault)
+                      const struct halo_envelope *env, const struct halo_envelope_field *fields,
+                      struct halo_fault *fault)
 {
     bool terminal = halo_ev_is_terminal((enum halo_ev_type)type);
     if (!may_have(request->type, type))
@@ -119,10 +120,10 @@ static int deliver_to(struct halo_daemon *daemon, struct halo_request *request, 
     }
     if (found_nothing(request, type, line, len) && halo_dispatch_again(daemon, request))
         return 0;
-    int r = halo_record_event(daemon, request, type, line, len, env, fault);
+    int r = halo_record_event(daemon, request, type, line, len, fields, fault);
     if (r < 0)
         return r;
-    if (is_joined_score(request, type, line, env))
+    if (is_joined_score(request, type, line, fields))
         halo_resume_score_done(request);
     else
         pass_on(daemon, request, type, line, env);
@@ -146,9 +147,16 @@ static int deliver_unaddressed(struct halo_daemon *daemon, int type, const char 
 int halo_deliver_line(struct halo_daemon *daemon, const char *line, size_t len, struct halo_fault *fault)
 {
     struct halo_engine *engine = &daemon->engine;
+    struct halo_envelope_field fields[HALO_N_EVENT_FIELDS] = {
+        [HALO_EVENT_TOK_ID] = {"tok_id"},
+        [HALO_EVENT_POS] = {"pos"},
+        [HALO_EVENT_TEXT] = {"text"},
+        [HALO_EVENT_LOGPROB] = {"logprob"},
+        [HALO_EVENT_FINISH_REASON] = {"finish_reason"},
+    };
     struct halo_envelope env;
     int shown = (int)(len > GARBAGE_SHOWN ? GARBAGE_SHOWN : len);
-    if (halo_envelope_scan(line, len, &env) != 0)
+    if (halo_envelope_scan_fields(line, len, &env, fields, HALO_N_EVENT_FIELDS) != 0)
         return halo_deliver_garbage(fault, "no JSON object at byte %zu of '%.*s'", env.bad_at, shown, line);
     int type = halo_ev_type_from_name(line + env.type.at, env.type.len);
     if (type < 0)
@@ -173,5 +181,5 @@ int halo_deliver_line(struct halo_daemon *daemon, const char *line, size_t len, 
         daemon->counters.events_late++;
         return 0;
     }
-    return deliver_to(daemon, request, type, line, len, &env, fault);
+    return deliver_to(daemon, request, type, line, len, &env, fields, fault);
 }

@@ -93,12 +93,13 @@ static int note_started(struct halo_daemon *daemon, struct halo_request *request
 }
 
 static int note_committed(struct halo_daemon *daemon, struct halo_request *request, const char *line,
-                          const struct halo_envelope *env, struct halo_fault *fault)
+                          const struct halo_envelope_field *fields, struct halo_fault *fault)
 {
     int64_t tok_id = -1, pos = -1;
-    if (!halo_envelope_get_i64(line, env, "tok_id", &tok_id) || tok_id < 0 || tok_id > INT32_MAX)
+    if (!halo_envelope_i64(line, fields[HALO_EVENT_TOK_ID].value, &tok_id) || tok_id < 0 || tok_id > INT32_MAX)
         return halo_deliver_garbage(fault, "a committed event without a token id");
-    if (!halo_envelope_get_i64(line, env, "pos", &pos) || pos != (int64_t)request->n_tokens || request->started_ns == 0)
+    if (!halo_envelope_i64(line, fields[HALO_EVENT_POS].value, &pos) || pos != (int64_t)request->n_tokens ||
+        request->started_ns == 0)
         return halo_deliver_garbage(fault, "token %lld of a reply that has %zu", (long long)pos, request->n_tokens);
     halo_request_note_token(&daemon->requests, request, (int32_t)tok_id);
     request->phase = "decode";
@@ -108,16 +109,16 @@ static int note_committed(struct halo_daemon *daemon, struct halo_request *reque
 }
 
 static int note_row(struct halo_daemon *daemon, struct halo_request *request, const char *line,
-                    const struct halo_envelope *env, struct halo_fault *fault)
+                    const struct halo_envelope_field *fields, struct halo_fault *fault)
 {
     struct halo_score_record *score = &request->score;
     int64_t pos = -1;
     double logprob;
-    if (!halo_envelope_get_i64(line, env, "pos", &pos) || pos != score->next)
+    if (!halo_envelope_i64(line, fields[HALO_EVENT_POS].value, &pos) || pos != score->next)
         return halo_deliver_garbage(fault, "row %lld of a score that is at %lld", (long long)pos,
                                     (long long)score->next);
     score->next++;
-    score->over = !halo_envelope_get_f64(line, env, "logprob", &logprob);
+    score->over = !halo_envelope_f64(line, fields[HALO_EVENT_LOGPROB].value, &logprob);
     if (!score->over) {
         score->nll_sum -= logprob;
         score->n_nll++;
@@ -232,7 +233,7 @@ static void note_notice(struct halo_request *request, const char *line, size_t l
 }
 
 int halo_record_event(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line, size_t len,
-                      const struct halo_envelope *env, struct halo_fault *fault)
+                      const struct halo_envelope_field *fields, struct halo_fault *fault)
 {
     size_t text_bytes = 0;
     const char *phase;
@@ -245,10 +246,10 @@ int halo_record_event(struct halo_daemon *daemon, struct halo_request *request, 
             begin_running(daemon, request);
         return 0;
     case HALO_EV_STARTED: return note_started(daemon, request, line, len, fault);
-    case HALO_EV_COMMITTED: return note_committed(daemon, request, line, env, fault);
-    case HALO_EV_SCORE_ROW: return note_row(daemon, request, line, env, fault);
+    case HALO_EV_COMMITTED: return note_committed(daemon, request, line, fields, fault);
+    case HALO_EV_SCORE_ROW: return note_row(daemon, request, line, fields, fault);
     case HALO_EV_TOKEN:
-        if (!halo_envelope_get_str_bytes(line, env, "text", &text_bytes))
+        if (!halo_envelope_str_bytes(line, fields[HALO_EVENT_TEXT].value, &text_bytes))
             return halo_deliver_garbage(fault, "a token event without text");
         request->text_bytes += text_bytes;
         return 0;

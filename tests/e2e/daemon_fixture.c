@@ -317,10 +317,12 @@ bool client_take(struct client *client)
 
 int64_t client_last_i64(const struct client *client, const char *key)
 {
+    struct halo_envelope_field field = {.key = key};
     struct halo_envelope env;
     int64_t value;
-    if (!client->last_line || halo_envelope_scan(client->last_line, strlen(client->last_line), &env) != 0 ||
-        !halo_envelope_get_i64(client->last_line, &env, key, &value))
+    if (!client->last_line ||
+        halo_envelope_scan_fields(client->last_line, strlen(client->last_line), &env, &field, 1) != 0 ||
+        !halo_envelope_i64(client->last_line, field.value, &value))
         return -1;
     return value;
 }

@@ -74,7 +74,8 @@ static void check_ev(const struct halo_ev *ev)
 }
 
 /* A line that was accepted is accepted under another id too, as a line of one object. */
-static void check_rewrite(const char *line, const struct halo_envelope *env, const struct halo_id *id, int event)
+static void check_rewrite(const char *line, size_t len, const struct halo_envelope *env, const struct halo_id *id,
+                          int event)
 {
     struct halo_id other = id->kind == HALO_ID_INT ? halo_id_of_str(halo_str_of("\"\xC3\xA9\n")) : halo_id_of(-5);
     char buf[HALO_ID_BUF_BYTES];
@@ -84,13 +85,17 @@ static void check_rewrite(const char *line, const struct halo_envelope *env, con
     struct halo_id got;
     struct halo_msg msg;
     struct halo_ev ev;
+    struct halo_envelope_field fields[] = {{"tok_id"}, {"logprob"}, {"text"}};
     int64_t number;
+    double real;
     size_t bytes;
 
     got = halo_envelope_id(line, env, buf);
     assert(halo_id_equal(&got, id));
-    (void)halo_envelope_get_i64(line, env, "tok_id", &number);
-    (void)halo_envelope_get_str_bytes(line, env, "text", &bytes);
+    assert(halo_envelope_scan_fields(line, len, &again, fields, 3) == 0 && again.body.len == env->body.len);
+    (void)halo_envelope_i64(line, fields[0].value, &number);
+    (void)halo_envelope_f64(line, fields[1].value, &real);
+    (void)halo_envelope_str_bytes(line, fields[2].value, &bytes);
     halo_json_init(&w);
     halo_envelope_rewrite_begin(&w, line, env, &other);
     halo_json_key(&w, "added");
@@ -134,7 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (r == 0) {
             assert(well_formed);
             check_ev(&ev);
-            check_rewrite(line, &env, &ev.id, 1);
+            check_rewrite(line, len, &env, &ev.id, 1);
             halo_ev_finish(&ev);
         }
     } else {
@@ -142,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (r == 0) {
             assert(well_formed);
             check_msg(&msg);
-            check_rewrite(line, &env, &msg.id, 0);
+            check_rewrite(line, len, &env, &msg.id, 0);
             halo_msg_finish(&msg);
         }
     }

@@ -36,6 +36,16 @@ struct halo_envelope {
 /* 0 or HALO_ENVELOPE_E_BAD. */
 int halo_envelope_scan(const char *line, size_t len, struct halo_envelope *ret_env);
 
+/* A field of the outer object that the caller wants beside type and id. */
+struct halo_envelope_field {
+    const char *key;
+    struct halo_range value; /* as it stands, a string with its quotes; of several the last; len 0: there is none */
+};
+
+/* The same, and sets the value of each of the fields, in one pass. */
+int halo_envelope_scan_fields(const char *line, size_t len, struct halo_envelope *ret_env,
+                              struct halo_envelope_field *fields, size_t n_fields);
+
 /* The decoded id. A string is unescaped into `buf`, which the id then points into. */
 struct halo_id halo_envelope_id(const char *line, const struct halo_envelope *env, char buf[static HALO_ID_BUF_BYTES]);
 
@@ -50,14 +60,10 @@ int halo_envelope_rewrite_end(struct halo_json *w);
 int halo_envelope_rewrite(struct halo_json *w, const char *line, const struct halo_envelope *env,
                           const struct halo_id *id);
 
-/* An integer field of the outer object: true and its value, or false if it is not there or no int64. The line must have
- * passed halo_envelope_scan(). */
-bool halo_envelope_get_i64(const char *line, const struct halo_envelope *env, const char *key, int64_t *ret_value);
-
-/* A number field of the outer object: true and its value, or false if it is not there or no finite number. */
-bool halo_envelope_get_f64(const char *line, const struct halo_envelope *env, const char *key, double *ret_value);
-
-/* The length in bytes of a string field of the outer object, unescaped: what a `token` event adds to the text sent. */
-bool halo_envelope_get_str_bytes(const char *line, const struct halo_envelope *env, const char *key, size_t *ret_bytes);
+/* What a field that such a scan found means: true and its value, or false if it is not there or of another kind: no
+ * int64, no finite number, no string. Of a string the length in bytes, unescaped. */
+bool halo_envelope_i64(const char *line, struct halo_range value, int64_t *ret_value);
+bool halo_envelope_f64(const char *line, struct halo_range value, double *ret_value);
+bool halo_envelope_str_bytes(const char *line, struct halo_range value, size_t *ret_bytes);
 
 #endif

@@ -185,33 +185,40 @@ static void a_full_buffer_leaves_nothing_behind(void **state)
     assert_int_equal(halo_envelope_rewrite(&w, line, &env, &id), 0);
 }
 
-static void looks_up_single_fields(void **state)
+static void finds_fields_in_the_same_pass(void **state)
 {
-    static const char line[] =
-        " {\"a\":{\"tok_id\":9},\"none\":null,\"tok_id\":-42,\"big\":9223372036854775808,\"real\":1.0,"
-        "\"text\":\"\\u20ac\\n\\ud83e\\udd8a\xC3\xA9\"}";
-    struct halo_envelope env;
+    static const char line[] = " {\"a\":{\"tok_id\":9},\"none\":null,\"tok_id\":1,\"type\":\"x\",\"t\\u006fk_id\":-42,"
+                               "\"big\":9223372036854775808,"
+                               "\"real\":1.0,\"id\":7,\"text\":\"\\u20ac\\n\\ud83e\\udd8a\xC3\xA9\"}";
+    enum { TOK_ID, BIG, REAL, TEXT, NONE, MISSING, ID };
+    struct halo_envelope_field fields[] = {{"tok_id"}, {"big"}, {"real"}, {"text"}, {"none"}, {"missing"}, {"id"}};
+    struct halo_envelope env, plain;
     int64_t value = 0;
     double number = 0;
     size_t bytes = 0;
 
-    assert_int_equal(halo_envelope_scan(line, sizeof line - 1, &env), 0);
-    assert_true(halo_envelope_get_i64(line, &env, "tok_id", &value));
+    fields[MISSING].value.len = 3; /* of a line before */
+    assert_int_equal(halo_envelope_scan_fields(line, sizeof line - 1, &env, fields, 7), 0);
+    assert_int_equal(halo_envelope_scan(line, sizeof line - 1, &plain), 0);
+    assert_memory_equal(&env, &plain, sizeof env);
+    assert_int_equal(env.id_num, 7);
+    assert_true(halo_envelope_i64(line, fields[ID].value, &value) && value == 7);
+    assert_true(halo_envelope_i64(line, fields[TOK_ID].value, &value)); /* the last one, and none of an inner object */
     assert_int_equal(value, -42);
-    assert_false(halo_envelope_get_i64(line, &env, "big", &value));
-    assert_false(halo_envelope_get_i64(line, &env, "real", &value));
-    assert_false(halo_envelope_get_i64(line, &env, "text", &value));
-    assert_false(halo_envelope_get_i64(line, &env, "missing", &value));
-    assert_true(halo_envelope_get_f64(line, &env, "real", &number));
+    assert_false(halo_envelope_i64(line, fields[BIG].value, &value));
+    assert_false(halo_envelope_i64(line, fields[REAL].value, &value));
+    assert_false(halo_envelope_i64(line, fields[TEXT].value, &value));
+    assert_false(halo_envelope_i64(line, fields[MISSING].value, &value));
+    assert_true(halo_envelope_f64(line, fields[REAL].value, &number));
     assert_true(number == 1);
-    assert_true(halo_envelope_get_f64(line, &env, "tok_id", &number));
+    assert_true(halo_envelope_f64(line, fields[TOK_ID].value, &number));
     assert_true(number == -42);
-    assert_false(halo_envelope_get_f64(line, &env, "text", &number));
-    assert_false(halo_envelope_get_f64(line, &env, "none", &number));
-    assert_false(halo_envelope_get_f64(line, &env, "missing", &number));
-    assert_true(halo_envelope_get_str_bytes(line, &env, "text", &bytes));
+    assert_false(halo_envelope_f64(line, fields[TEXT].value, &number));
+    assert_false(halo_envelope_f64(line, fields[NONE].value, &number));
+    assert_false(halo_envelope_f64(line, fields[MISSING].value, &number));
+    assert_true(halo_envelope_str_bytes(line, fields[TEXT].value, &bytes));
     assert_int_equal(bytes, 3 + 1 + 4 + 2);
-    assert_false(halo_envelope_get_str_bytes(line, &env, "tok_id", &bytes));
+    assert_false(halo_envelope_str_bytes(line, fields[TOK_ID].value, &bytes));
 }
 
 int main(void)
@@ -223,7 +230,7 @@ int main(void)
         cmocka_unit_test(rewrites_the_id_alone),
         cmocka_unit_test(adds_fields),
         cmocka_unit_test(a_full_buffer_leaves_nothing_behind),
-        cmocka_unit_test(looks_up_single_fields),
+        cmocka_unit_test(finds_fields_in_the_same_pass),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -114,9 +114,19 @@ void halo_expire_fired(uv_timer_t *timer);
 __attribute__((format(printf, 2, 3))) int halo_deliver_garbage(struct halo_fault *fault, const char *format, ...);
 int halo_deliver_line(struct halo_daemon *daemon, const char *line, size_t len, struct halo_fault *fault);
 
+/* The fields of an event that the record needs, as the scan of its line found them. */
+enum halo_event_field {
+    HALO_EVENT_TOK_ID,
+    HALO_EVENT_POS,
+    HALO_EVENT_TEXT,
+    HALO_EVENT_LOGPROB,
+    HALO_EVENT_FINISH_REASON,
+    HALO_N_EVENT_FIELDS
+};
+
 /* record.c: what the event means for the record. 0 or -EPROTO. */
 int halo_record_event(struct halo_daemon *daemon, struct halo_request *request, int type, const char *line, size_t len,
-                      const struct halo_envelope *env, struct halo_fault *fault);
+                      const struct halo_envelope_field *fields, struct halo_fault *fault);
 /* A load worked, or a model is gone: remembered for the next engine. `request` is NULL for a model that the engine gave
  * up by itself. */
 int halo_record_model(struct halo_daemon *daemon, const struct halo_request *request, const char *line, size_t len,
