@@ -18,8 +18,9 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include <client/clock.h>
 
 #define REAP_MS 2000 /* from SIGKILL to giving up */
 #define TICK_MS 10   /* between two looks where the kernel has no pidfd */
@@ -42,13 +43,6 @@ struct child {
     struct halo_child_outcome *outcome;
     size_t n_errors;
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* ---- in the child ---- */
 
@@ -271,7 +265,7 @@ static bool wait_until(struct child *child, int64_t deadline_ms)
 {
     bool is_ended;
     int64_t left;
-    while (!(is_ended = ended(child)) && (left = deadline_ms - now_ms()) > 0)
+    while (!(is_ended = ended(child)) && (left = deadline_ms - halo_client_now_ms()) > 0)
         step(child, left < 1000 ? (int)left : 1000);
     return is_ended;
 }
@@ -314,13 +308,13 @@ static void finish(struct child *child, bool in_time)
 /* Supervises the child to its end. */
 static void supervise(struct child *child)
 {
-    const int64_t begin = now_ms(), deadline = begin + child->options->deadline_ms;
+    const int64_t begin = halo_client_now_ms(), deadline = begin + child->options->deadline_ms;
     bool in_time = wait_until(child, deadline);
-    child->outcome->took_ms = (uint32_t)(now_ms() - begin);
+    child->outcome->took_ms = (uint32_t)(halo_client_now_ms() - begin);
     if (!in_time) {
         kill(-child->pid, SIGKILL);
         kill(child->pid, SIGKILL);
-        wait_until(child, now_ms() + REAP_MS);
+        wait_until(child, halo_client_now_ms() + REAP_MS);
     }
     finish(child, in_time);
     for (int i = 0; i < 4096 && step(child, 0); i++) /* bounded: others may hold the pipes and go on writing */

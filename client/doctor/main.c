@@ -4,10 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bringup.h"
-#include "checks.h"
+#include "bringup/bringup.h"
+#include "checks/checks.h"
 #include "options.h"
-#include "tiers.h"
+#include "tiers/tiers.h"
 
 /* A standard handle that is closed would be the next pipe's. False: there is nowhere to report to. */
 static bool open_handles(void)

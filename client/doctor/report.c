@@ -8,18 +8,11 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include <client/clock.h>
 #include <protocol/json_write.h>
 
 static const char *const stage_names[] = {"open", "load", "launch", "step"};
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 const char *halo_doctor_verdict_name(enum halo_doctor_verdict verdict)
 {
@@ -78,7 +71,7 @@ void halo_doctor_finding_init(struct halo_doctor_finding *finding, const char *i
     finding->verdict = HALO_DOCTOR_SKIP;
     put_word(finding->id, sizeof finding->id, id);
     put_word(finding->title, sizeof finding->title, title);
-    finding->began_ns = now_ns();
+    finding->began_ns = halo_client_now_ns();
     finding->took_ms = -1;
 }
 
@@ -108,7 +101,7 @@ void halo_doctor_finding_say(struct halo_doctor_finding *finding, enum halo_doct
 void halo_doctor_finding_end(struct halo_doctor_finding *finding)
 {
     if (finding->took_ms < 0)
-        finding->took_ms = (double)(now_ns() - finding->began_ns) / 1e6;
+        finding->took_ms = (double)(halo_client_now_ns() - finding->began_ns) / 1e6;
 }
 
 void halo_doctor_report_init(struct halo_doctor_report *report, enum halo_doctor_form form, FILE *out)
@@ -116,7 +109,7 @@ void halo_doctor_report_init(struct halo_doctor_report *report, enum halo_doctor
     memset(report, 0, sizeof *report);
     report->form = form;
     report->out = out;
-    report->began_ns = now_ns();
+    report->began_ns = halo_client_now_ns();
 }
 
 void halo_doctor_report_finish(struct halo_doctor_report *report)
@@ -284,7 +277,7 @@ static void name_failed(const struct halo_doctor_report *report)
 void halo_doctor_report_close(struct halo_doctor_report *report)
 {
     size_t n[HALO_DOCTOR_N_VERDICTS];
-    double took_ms = (double)(now_ns() - report->began_ns) / 1e6;
+    double took_ms = (double)(halo_client_now_ns() - report->began_ns) / 1e6;
     const char *worst = halo_doctor_verdict_name(halo_doctor_report_worst(report));
     if (!report->out)
         return;

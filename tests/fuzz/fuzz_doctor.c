@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks/log.h"
+#include "checks/mounts.h"
 #include "lines.h"
-#include "log.h"
-#include "mounts.h"
 #include "report.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

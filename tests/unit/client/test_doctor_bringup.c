@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "bringup_priv.h"
+#include "bringup/bringup_priv.h"
 
 #define AMPLE_MS 600000
 #define HANG_MS "8000"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "checks.h"
+#include "checks/checks.h"
 #include "sysroot.h"
 
 #define WAIT_MS 120000 /* nothing here waits for it */

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "checks.h"
+#include "checks/checks.h"
 #include "sysroot.h"
 
 /* ---- text ---- */

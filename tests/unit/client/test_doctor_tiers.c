@@ -17,8 +17,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "tier_priv.h"
-#include "tiers.h"
+#include "tiers/tier_priv.h"
+#include "tiers/tiers.h"
 
 #define HANG_MS 8000    /* of a tier that hangs: time to come to the place */
 #define SLOW_MS 60000   /* the same where that was not enough */
