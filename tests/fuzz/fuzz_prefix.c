@@ -76,14 +76,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (halo_prefix_image_check(image, n, &key, &n_records, &fault) < 0) {
         assert(fault.code != HALO_FAULT_NONE && fault.text[0] && n_records == 0);
     } else {
-        static struct halo_loaded loaded;
+        static struct halo_instance instance;
         n_written = 0;
         n_pool = data[0] & 2 ? n_records / 2 + 1 : n_records + 1;
-        assert(halo_kv_pool_init(&loaded.scheduler.pool, n_pool) == 0);
-        assert(halo_keep_restore(&loaded, &ops, &key, image, n_records, &n_pages, &fault) == 0);
+        assert(halo_kv_pool_init(&instance.scheduler.pool, n_pool) == 0);
+        assert(halo_keep_restore(&instance, &ops, &key, image, n_records, &n_pages, &fault) == 0);
         assert(n_pages <= n_records && n_written <= n_pages);
-        check_pool(&loaded.scheduler.pool, n_pages);
-        halo_kv_pool_finish(&loaded.scheduler.pool);
+        check_pool(&instance.scheduler.pool, n_pages);
+        halo_kv_pool_finish(&instance.scheduler.pool);
     }
     free(image);
     return 0;

@@ -26,7 +26,7 @@ struct halo_spread halo_spread_of(double *values, uint32_t n)
     return (struct halo_spread){median, values[0], values[n - 1]};
 }
 
-int halo_bench_create(struct halo_bench **ret, struct halo_loaded *loaded, uint32_t prefill, uint32_t decode,
+int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, uint32_t prefill, uint32_t decode,
                       uint32_t batch, uint32_t repeat, struct halo_fault *fault)
 {
     *ret = NULL;
@@ -34,20 +34,20 @@ int halo_bench_create(struct halo_bench **ret, struct halo_loaded *loaded, uint3
     if (prefill == 0 && decode == 0)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
                               "prefill and decode are both 0: there is nothing to measure");
-    if (length > loaded->context)
+    if (length > instance->context)
         return halo_fault_set(fault, HALO_FAULT_CONTEXT_OVERFLOW,
                               "prefill %u and decode %u are more than the context of %u", prefill, decode,
-                              loaded->context);
+                              instance->context);
     if (batch > HALO_BATCH_OUTPUTS ||
-        batch * (uint64_t)halo_kv_pages_for(length) * HALO_KV_PAGE_TOKENS > loaded->kv_tokens)
+        batch * (uint64_t)halo_kv_pages_for(length) * HALO_KV_PAGE_TOKENS > instance->kv_tokens)
         return halo_fault_set(
             fault, HALO_FAULT_CONTEXT_OVERFLOW,
             "a batch of %u sequences of %llu tokens is more than %u sequences or the KV pool of %u tokens", batch,
-            (unsigned long long)length, HALO_BATCH_OUTPUTS, loaded->kv_tokens);
+            (unsigned long long)length, HALO_BATCH_OUTPUTS, instance->kv_tokens);
     struct halo_bench *bench = calloc(1, sizeof(*bench));
     if (!bench)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a bench");
-    bench->loaded = loaded;
+    bench->instance = instance;
     bench->prefill = prefill;
     bench->decode = decode;
     bench->batch = batch;
@@ -83,7 +83,7 @@ void halo_bench_destroy(struct halo_bench *bench)
 static int32_t prompt_id(const struct halo_bench *bench, uint32_t sequence, uint32_t position)
 {
     uint64_t mixed = ((uint64_t)sequence << 32 | position) * 0x9e3779b97f4a7c15u;
-    return (int32_t)((mixed >> 33) % bench->loaded->model->plan.n_vocab);
+    return (int32_t)((mixed >> 33) % bench->instance->model->plan.n_vocab);
 }
 
 /* A prompt of at least one token, so that decode has something to go on from. */
@@ -104,10 +104,10 @@ static int32_t best_id(const struct halo_scheduler *s, uint32_t output)
 
 static int run(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
-    struct halo_scheduler *s = &bench->loaded->scheduler;
+    struct halo_scheduler *s = &bench->instance->scheduler;
     char reason[HALO_DEVICE_REASON] = "";
     uint64_t start_ns = halo_clock_ns();
-    int r = ops->run(bench->loaded->device_model, &s->batch, phase, reason);
+    int r = ops->run(bench->instance->device_model, &s->batch, phase, reason);
     bench->phase_ns += halo_clock_ns() - start_ns;
     if (r < 0) {
         halo_fault_set(&bench->fault, r == -ETIME ? HALO_FAULT_DEVICE_HANG : HALO_FAULT_DEVICE_FAULT,
@@ -124,7 +124,7 @@ static int run(struct halo_bench *bench, const struct halo_device_ops *ops, stru
 
 static void clear_batch(struct halo_bench *bench)
 {
-    struct halo_scheduler *s = &bench->loaded->scheduler;
+    struct halo_scheduler *s = &bench->instance->scheduler;
     s->batch = (struct halo_batch){
         .token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs, .output = s->output, .logits = s->logits};
     if (!s->setup.makes_lists)
@@ -138,7 +138,7 @@ static void clear_batch(struct halo_bench *bench)
 /* The next piece of one sequence's prompt. */
 static int prefill_piece(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
-    struct halo_scheduler *s = &bench->loaded->scheduler;
+    struct halo_scheduler *s = &bench->instance->scheduler;
     struct halo_kv_table *table = &bench->tables[bench->at_sequence];
     uint32_t n_prompt = prompt_length(bench), left = n_prompt - bench->at_position;
     uint32_t n_rows = left < s->setup.plan->max_rows ? left : s->setup.plan->max_rows;
@@ -171,7 +171,7 @@ static int prefill_piece(struct halo_bench *bench, const struct halo_device_ops 
 /* One token of every sequence. */
 static int decode_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
-    struct halo_scheduler *s = &bench->loaded->scheduler;
+    struct halo_scheduler *s = &bench->instance->scheduler;
     uint32_t position = prompt_length(bench) + bench->at_position;
     clear_batch(bench);
     for (uint32_t i = 0; i < bench->batch; i++) {
@@ -200,14 +200,14 @@ static double rate(uint64_t tokens, uint64_t ns)
 static void give_pages_back(struct halo_bench *bench)
 {
     for (uint32_t i = 0; i < bench->batch; i++)
-        halo_kv_table_clear(&bench->tables[i], &bench->loaded->scheduler.pool);
+        halo_kv_table_clear(&bench->tables[i], &bench->instance->scheduler.pool);
 }
 
 static void begin(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device *device)
 {
     struct halo_plan_cost cost;
     /* Weights are read once a step for the whole batch, K and V for each sequence. */
-    halo_plan_cost(&bench->loaded->model->plan, prompt_length(bench) + bench->decode / 2, bench->batch, &cost);
+    halo_plan_cost(&bench->instance->model->plan, prompt_length(bench) + bench->decode / 2, bench->batch, &cost);
     bench->bytes_per_token = (double)(cost.weight_bytes + cost.kv_bytes) / bench->batch;
     if (ops->measure_bandwidth)
         bench->bandwidth = ops->measure_bandwidth(device);

@@ -18,7 +18,7 @@ static uint32_t report_tops(struct halo_scheduler *s, struct halo_sequence *q, c
     assert(q->n_top <= HALO_SCHEDULER_TOPS);
     uint32_t n = halo_logits_top(logits, s->setup.plan->n_vocab, q->n_top, s->tops);
     for (uint32_t i = 0; i < n; i++)
-        q->tops[i] = (struct halo_event_top){s->tops[i].id, s->tops[i].logit - lse};
+        q->tops[i] = (struct halo_ring_top){s->tops[i].id, s->tops[i].logit - lse};
     return n;
 }
 
@@ -170,7 +170,7 @@ void halo_commit_part(struct halo_scheduler *s, const struct halo_batch_part *pa
         commit_token(s, q, part->first_output, now_ns);
     } else if (now_ns - q->progress_ns >= PROGRESS_NS) {
         q->progress_ns = now_ns;
-        halo_sequence_emit_progress(q, HALO_EVENT_PREFILL, q->n_filled, q->n_ids);
+        halo_sequence_emit_progress(q, HALO_RING_PREFILL, q->n_filled, q->n_ids);
     }
     if (halo_sequence_state_of(q) != HALO_SEQUENCE_DONE)
         halo_sequence_tell(q, s->setup.port);

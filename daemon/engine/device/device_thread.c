@@ -41,7 +41,7 @@ static void open_device(struct halo_device_thread *t)
         halo_fault_set(&t->open_fault, r == -ENOMEM ? HALO_FAULT_OUT_OF_MEMORY : HALO_FAULT_UNSUPPORTED,
                        "the %s device cannot be used: %s", t->ops->name, reason[0] ? reason : strerror(-r));
     pthread_mutex_unlock(&t->info_lock);
-    halo_note_post(t->port, &t->open_note, HALO_NOTE_DEVICE_OPEN, NULL);
+    halo_note_post(t->port, &t->open_note, HALO_NOTE_DEVICE_OPEN);
 }
 
 uint64_t halo_device_thread_budget(struct halo_device_thread *t)
@@ -83,16 +83,16 @@ static bool usable(struct halo_device_thread *t, struct halo_fault *fault)
 
 /* ---- models ---- */
 
-static void forget_model(struct halo_device_thread *t, struct halo_loaded *loaded)
+static void forget_model(struct halo_device_thread *t, struct halo_instance *instance)
 {
     for (uint32_t i = 0; i < t->n_models; i++)
-        if (t->models[i] == loaded) {
+        if (t->models[i] == instance) {
             t->models[i] = t->models[--t->n_models];
             break;
         }
-    if (loaded->device_model)
-        t->ops->model_destroy(loaded->device_model);
-    loaded->device_model = NULL;
+    if (instance->device_model)
+        t->ops->model_destroy(instance->device_model);
+    instance->device_model = NULL;
 }
 
 static void on_failure(struct halo_device_thread *t, int error);
@@ -100,10 +100,10 @@ static void on_failure(struct halo_device_thread *t, int error);
 static void fail_load(struct halo_device_thread *t, struct halo_load *load)
 {
     assert(load->fault.code != HALO_FAULT_NONE);
-    forget_model(t, load->loaded);
+    forget_model(t, load->instance);
     if (load->fault.code == HALO_FAULT_DEVICE_FAULT || load->fault.code == HALO_FAULT_DEVICE_HANG)
         on_failure(t, load->fault.code == HALO_FAULT_DEVICE_HANG ? -ETIME : -EIO);
-    halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE, load);
+    halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE);
 }
 
 /* What a load may take now: what is free, and no more than the models that are there leave of the budget: memory that
@@ -114,7 +114,7 @@ static struct halo_room look_for_room(struct halo_device_thread *t)
     struct halo_room room = {.budget_bytes = t->has_budget ? t->budget_bytes : 0};
     t->ops->describe(t->device, &info);
     for (uint32_t i = 0; i < t->n_models; i++)
-        room.held_bytes += halo_loaded_bytes(t->models[i]);
+        room.held_bytes += halo_instance_bytes(t->models[i]);
     room.free_bytes = halo_budget_free_bytes(&info);
     uint64_t left = t->budget_bytes > room.held_bytes ? t->budget_bytes - room.held_bytes : 0;
     room.bytes = left < room.free_bytes ? left : room.free_bytes;
@@ -147,26 +147,26 @@ static void create_model(struct halo_device_thread *t, struct halo_load *load)
     if (r < 0)
         fail_load(t, load);
     else if (r == HALO_LOAD_E_ROOM)
-        halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_ROOM, load);
+        halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_ROOM);
     else
-        halo_note_post(t->prefetch, &load->note, HALO_NOTE_LOAD_READ, load);
+        halo_note_post(t->prefetch, &load->note, HALO_NOTE_LOAD_READ);
 }
 
 static void seal_model(struct halo_device_thread *t, struct halo_load *load)
 {
-    struct halo_loaded *loaded = load->loaded;
+    struct halo_instance *instance = load->instance;
     char reason[HALO_DEVICE_REASON] = "";
     set_phase(t, "sealing a model");
     assert(t->n_models < HALO_MAX_LOADED); /* one load at a time, and there was a place when it began */
     if (load->fault.code == HALO_FAULT_NONE && usable(t, &load->fault)) {
-        int r = t->ops->model_seal(loaded->device_model, reason);
+        int r = t->ops->model_seal(instance->device_model, reason);
         if (r < 0)
             halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
     }
     if (load->fault.code == HALO_FAULT_NONE) {
         struct halo_scheduler_setup setup = {.ops = t->ops,
-                                             .device_model = loaded->device_model,
-                                             .plan = &loaded->model->plan,
+                                             .device_model = instance->device_model,
+                                             .plan = &instance->model->plan,
                                              .makes_lists = t->info.features & HALO_DEVICE_TOP,
                                              .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT,
                                              .max_queued = t->max_queued,
@@ -175,7 +175,7 @@ static void seal_model(struct halo_device_thread *t, struct halo_load *load)
                                              .port = t->port,
                                              .lost = &t->lost,
                                              .activity = &t->activity};
-        if (halo_scheduler_init(&loaded->scheduler, &setup) < 0)
+        if (halo_scheduler_init(&instance->scheduler, &setup) < 0)
             halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the batch of %u rows",
                            setup.plan->max_rows);
     }
@@ -183,35 +183,35 @@ static void seal_model(struct halo_device_thread *t, struct halo_load *load)
         fail_load(t, load);
         return;
     }
-    t->models[t->n_models++] = loaded;
+    t->models[t->n_models++] = instance;
     if (!t->keeps_prefixes || !t->ops->kv_write) {
-        halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE, load);
+        halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE);
         return;
     }
     memcpy(load->layout, t->info.kv_layout, sizeof(load->layout));
-    load->page_bytes = t->ops->kv_page_bytes(loaded->device_model);
-    halo_note_post(t->text, &load->note, HALO_NOTE_LOAD_PREFIXES, load);
+    load->page_bytes = t->ops->kv_page_bytes(instance->device_model);
+    halo_note_post(t->text, &load->note, HALO_NOTE_LOAD_PREFIXES);
 }
 
 /* Nobody knows of the model yet: a failure costs the prefixes only. */
 static void restore(struct halo_device_thread *t, struct halo_load *load)
 {
-    struct halo_prefix_key key = {.page_bytes = load->page_bytes, .n_vocab = load->loaded->model->plan.n_vocab};
+    struct halo_prefix_key key = {.page_bytes = load->page_bytes, .n_vocab = load->instance->model->plan.n_vocab};
     set_phase(t, "bringing prefixes back");
     if (load->image && usable(t, &load->prefix_fault)) {
-        int r = halo_keep_restore(load->loaded, t->ops, &key, load->image, load->n_records, &load->n_restored,
+        int r = halo_keep_restore(load->instance, t->ops, &key, load->image, load->n_records, &load->n_restored,
                                   &load->prefix_fault);
         if (r < 0)
             on_failure(t, r);
     }
-    halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE, load);
+    halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE);
 }
 
 static void end_save(struct halo_device_thread *t, struct halo_save *save)
 {
     halo_save_end(save);
-    save->loaded->saving = false;
-    halo_note_post(t->port, &save->note, HALO_NOTE_SAVE_DONE, save);
+    save->instance->saving = false;
+    halo_note_post(t->port, &save->note, HALO_NOTE_SAVE_DONE);
 }
 
 /* The next chunk, or the end when the last one was written or something failed. */
@@ -222,10 +222,11 @@ static void save_pages(struct halo_device_thread *t, struct halo_save *save)
         end_save(t, save);
         return;
     }
-    if (!save->loaded->saving) {
-        save->loaded->saving = true;
-        halo_prefix_key_of(&save->loaded->model->plan, halo_gguf_fingerprint(save->loaded->model->gguf), save->stamp,
-                           t->info.kv_layout, t->ops->kv_page_bytes(save->loaded->device_model), &save->key);
+    if (!save->instance->saving) {
+        save->instance->saving = true;
+        halo_prefix_key_of(&save->instance->model->plan, halo_gguf_fingerprint(save->instance->model->gguf),
+                           save->stamp, t->info.kv_layout, t->ops->kv_page_bytes(save->instance->device_model),
+                           &save->key);
         if (usable(t, &save->fault) && halo_save_begin(save) < 0)
             halo_fault_set(&save->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to save prefixes");
     }
@@ -235,21 +236,21 @@ static void save_pages(struct halo_device_thread *t, struct halo_save *save)
     if (save->n_order == 0 || (save->over && save->n_done == 0))
         end_save(t, save); /* there is nothing to save, or no way to */
     else
-        halo_note_post(t->text, &save->note, HALO_NOTE_SAVE_WRITE, save);
+        halo_note_post(t->text, &save->note, HALO_NOTE_SAVE_WRITE);
 }
 
-static void unload(struct halo_device_thread *t, struct halo_loaded *loaded)
+static void unload(struct halo_device_thread *t, struct halo_instance *instance)
 {
     set_phase(t, "unloading a model");
-    halo_scheduler_finish(&loaded->scheduler);
-    forget_model(t, loaded);
-    loaded->freed_bytes = halo_loaded_bytes(loaded);
-    halo_note_post(t->port, &loaded->note, HALO_NOTE_UNLOAD_DONE, loaded);
+    halo_scheduler_finish(&instance->scheduler);
+    forget_model(t, instance);
+    instance->freed_bytes = halo_instance_bytes(instance);
+    halo_note_post(t->port, &instance->note, HALO_NOTE_UNLOAD_DONE);
 }
 
 /* ---- sequences and benches ---- */
 
-static struct halo_loaded *model_of(struct halo_device_thread *t, const struct halo_sequence *sequence)
+static struct halo_instance *model_of(struct halo_device_thread *t, const struct halo_sequence *sequence)
 {
     for (uint32_t i = 0; i < t->n_models; i++)
         if (t->models[i] == sequence->model)
@@ -263,7 +264,7 @@ static void submit(struct halo_device_thread *t, struct halo_sequence *sequence)
     if (!usable(t, &sequence->fault)) {
         sequence->outcome = HALO_OUTCOME_FAULT;
         halo_sequence_move(sequence, HALO_SEQUENCE_DONE);
-        halo_note_post(t->port, &sequence->note, HALO_NOTE_SEQUENCE_DONE, sequence);
+        halo_note_post(t->port, &sequence->note, HALO_NOTE_SEQUENCE_DONE);
         return;
     }
     halo_scheduler_submit(&model_of(t, sequence)->scheduler, sequence);
@@ -282,7 +283,7 @@ static void end_bench(struct halo_device_thread *t)
 {
     struct halo_bench *bench = t->benches;
     t->benches = bench->next;
-    halo_note_post(t->port, &bench->note, HALO_NOTE_BENCH_DONE, bench);
+    halo_note_post(t->port, &bench->note, HALO_NOTE_BENCH_DONE);
 }
 
 /* Operations per second of the prompt rows that a loaded model has run; 0: none has. */
@@ -313,13 +314,13 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
         f->bandwidth = t->bandwidth;
         f->flops = measured_flops(t);
     }
-    halo_note_post(t->port, &f->note, HALO_NOTE_FORECAST_DONE, f);
+    halo_note_post(t->port, &f->note, HALO_NOTE_FORECAST_DONE);
 }
 
 static void reset(struct halo_device_thread *t, struct halo_reset *r)
 {
-    r->n_freed = halo_scheduler_forget(&r->loaded->scheduler, r->all, r->user);
-    halo_note_post(t->port, &r->note, HALO_NOTE_RESET_DONE, r);
+    r->n_freed = halo_scheduler_forget(&r->instance->scheduler, r->all, r->user);
+    halo_note_post(t->port, &r->note, HALO_NOTE_RESET_DONE);
 }
 
 /* ---- the loop ---- */
@@ -346,15 +347,15 @@ static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
         atomic_store(&t->activity, (int)activity_of(note));
         switch (note->what) {
         case HALO_NOTE_KICK: atomic_store(&t->kick_posted, false); break;
-        case HALO_NOTE_SEQUENCE: submit(t, note->to); break;
-        case HALO_NOTE_LOAD_CREATE: create_model(t, note->to); break;
-        case HALO_NOTE_LOAD_SEAL: seal_model(t, note->to); break;
-        case HALO_NOTE_UNLOAD: unload(t, note->to); break;
-        case HALO_NOTE_BENCH: append_bench(t, note->to); break;
-        case HALO_NOTE_FORECAST: forecast(t, note->to); break;
-        case HALO_NOTE_RESET: reset(t, note->to); break;
-        case HALO_NOTE_LOAD_RESTORE: restore(t, note->to); break;
-        case HALO_NOTE_SAVE_PAGES: save_pages(t, note->to); break;
+        case HALO_NOTE_SEQUENCE: submit(t, HALO_NOTE_ITEM(note, struct halo_sequence, note)); break;
+        case HALO_NOTE_LOAD_CREATE: create_model(t, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+        case HALO_NOTE_LOAD_SEAL: seal_model(t, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+        case HALO_NOTE_UNLOAD: unload(t, HALO_NOTE_ITEM(note, struct halo_instance, note)); break;
+        case HALO_NOTE_BENCH: append_bench(t, HALO_NOTE_ITEM(note, struct halo_bench, note)); break;
+        case HALO_NOTE_FORECAST: forecast(t, HALO_NOTE_ITEM(note, struct halo_forecast, note)); break;
+        case HALO_NOTE_RESET: reset(t, HALO_NOTE_ITEM(note, struct halo_reset, note)); break;
+        case HALO_NOTE_LOAD_RESTORE: restore(t, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+        case HALO_NOTE_SAVE_PAGES: save_pages(t, HALO_NOTE_ITEM(note, struct halo_save, note)); break;
         default: assert(!"no note for the device thread");
         }
     }
@@ -388,7 +389,7 @@ static bool run_bench(struct halo_device_thread *t)
         r = halo_bench_step(bench, t->ops, t->device, &t->phase);
     if (r == HALO_BENCH_MORE) {
         if (!atomic_exchange(&bench->progress_posted, true))
-            halo_note_post(t->port, &bench->progress_note, HALO_NOTE_BENCH_PROGRESS, bench);
+            halo_note_post(t->port, &bench->progress_note, HALO_NOTE_BENCH_PROGRESS);
         return true;
     }
     if (r < 0)
@@ -519,5 +520,5 @@ int halo_device_thread_start(struct halo_device_thread *t)
 void halo_device_thread_kick(struct halo_device_thread *t)
 {
     if (!atomic_exchange(&t->kick_posted, true))
-        halo_note_post(&t->box, &t->kick_note, HALO_NOTE_KICK, NULL);
+        halo_note_post(&t->box, &t->kick_note, HALO_NOTE_KICK);
 }

@@ -14,7 +14,7 @@
 
 int halo_save_begin(struct halo_save *save)
 {
-    struct halo_kv_pool *pool = &save->loaded->scheduler.pool;
+    struct halo_kv_pool *pool = &save->instance->scheduler.pool;
     uint64_t record = R_BYTES(save);
     save->chunk_bytes = record > HALO_SAVE_CHUNK_BYTES ? record : HALO_SAVE_CHUNK_BYTES;
     save->order = calloc(pool->n_pages + 1, sizeof(*save->order));
@@ -30,8 +30,8 @@ int halo_save_begin(struct halo_save *save)
 
 int halo_save_fill(struct halo_save *save, const struct halo_device_ops *ops)
 {
-    struct halo_loaded *loaded = save->loaded;
-    const struct halo_prefix *prefix = &loaded->scheduler.pool.prefix;
+    struct halo_instance *instance = save->instance;
+    const struct halo_prefix *prefix = &instance->scheduler.pool.prefix;
     uint64_t record_bytes = R_BYTES(save), file_bytes = HALO_PREFIX_HEADER_BYTES + save->n_done * record_bytes;
     char reason[HALO_DEVICE_REASON] = "";
     save->n_chunk = 0;
@@ -47,7 +47,7 @@ int halo_save_fill(struct halo_save *save, const struct halo_device_ops *ops)
             save->over = true;
             return 0;
         }
-        int r = ops->kv_read(loaded->device_model, page, halo_prefix_record_page(at), reason);
+        int r = ops->kv_read(instance->device_model, page, halo_prefix_record_page(at), reason);
         if (r < 0) {
             halo_fault_set(&save->fault, halo_load_fault_code(r), "a page could not be read: %s", reason);
             return r;
@@ -69,7 +69,7 @@ int halo_save_fill(struct halo_save *save, const struct halo_device_ops *ops)
 void halo_save_end(struct halo_save *save)
 {
     if (save->n_order > 0)
-        halo_kv_pool_drop_listed(&save->loaded->scheduler.pool, save->order, save->n_order);
+        halo_kv_pool_drop_listed(&save->instance->scheduler.pool, save->order, save->n_order);
     free(save->order);
     free(save->index_of);
     free(save->chunk);
@@ -82,7 +82,7 @@ void halo_save_end(struct halo_save *save)
 
 void halo_save_write(struct halo_save *save, const char *state_dir)
 {
-    const char *fingerprint = halo_gguf_fingerprint(save->loaded->model->gguf);
+    const char *fingerprint = halo_gguf_fingerprint(save->instance->model->gguf);
     uint8_t header[HALO_PREFIX_HEADER_BYTES];
     int r = 0;
     bool first = save->n_done == save->n_chunk;
@@ -105,11 +105,11 @@ void halo_save_write(struct halo_save *save, const char *state_dir)
 
 /* ---- device thread: in ---- */
 
-static int restore_one(struct halo_loaded *loaded, const struct halo_device_ops *ops, const uint8_t *bytes,
+static int restore_one(struct halo_instance *instance, const struct halo_device_ops *ops, const uint8_t *bytes,
                        const struct halo_prefix_record *record, const uint32_t *page_of, uint32_t *ret_page,
                        struct halo_fault *fault)
 {
-    struct halo_kv_pool *pool = &loaded->scheduler.pool;
+    struct halo_kv_pool *pool = &instance->scheduler.pool;
     char reason[HALO_DEVICE_REASON] = "";
     uint32_t parent = record->parent == HALO_PREFIX_NONE ? HALO_PREFIX_NONE : page_of[record->parent];
     bool is_new;
@@ -117,16 +117,17 @@ static int restore_one(struct halo_loaded *loaded, const struct halo_device_ops 
     *ret_page = page;
     if (page == HALO_PREFIX_NONE || !is_new)
         return 0;
-    int r = ops->kv_write(loaded->device_model, page, bytes, reason);
+    int r = ops->kv_write(instance->device_model, page, bytes, reason);
     if (r < 0)
         halo_fault_set(fault, halo_load_fault_code(r), "a page could not be written: %s", reason);
     return r; /* the device's own: whether it is lost depends on it */
 }
 
-int halo_keep_restore(struct halo_loaded *loaded, const struct halo_device_ops *ops, const struct halo_prefix_key *key,
-                      const uint8_t *image, uint32_t n_records, uint32_t *ret_n_pages, struct halo_fault *fault)
+int halo_keep_restore(struct halo_instance *instance, const struct halo_device_ops *ops,
+                      const struct halo_prefix_key *key, const uint8_t *image, uint32_t n_records,
+                      uint32_t *ret_n_pages, struct halo_fault *fault)
 {
-    struct halo_kv_pool *pool = &loaded->scheduler.pool;
+    struct halo_kv_pool *pool = &instance->scheduler.pool;
     uint32_t most = n_records < pool->n_free ? n_records : pool->n_free, n = 0;
     uint32_t *page_of = calloc(most + 1, sizeof(*page_of));
     int r = 0;
@@ -137,7 +138,7 @@ int halo_keep_restore(struct halo_loaded *loaded, const struct halo_device_ops *
     while (r == 0 && n < most) { /* so there is a free page for each */
         struct halo_prefix_record record;
         const uint8_t *bytes = halo_prefix_image_record(image, key, n, &record);
-        r = restore_one(loaded, ops, bytes, &record, page_of, &page_of[n], fault);
+        r = restore_one(instance, ops, bytes, &record, page_of, &page_of[n], fault);
         assert(page_of[n] != HALO_PREFIX_NONE);
         n++;
     }

@@ -12,7 +12,7 @@
 
 #include <base/clock.h>
 
-#include <engine/loaded.h>
+#include <engine/instance.h>
 
 #define REMEDY_BYTES 128
 #define PROGRESS_NS 100000000u
@@ -42,21 +42,21 @@ static bool is_end_of(const void *ud, int32_t id)
 
 void halo_load_parse(struct halo_load *load)
 {
-    struct halo_loaded *loaded = load->loaded;
+    struct halo_instance *instance = load->instance;
     struct halo_model_params params = {.context = load->wish.context,
                                        .kv_tokens = load->wish.kv_tokens,
                                        .kv = load->wish.kv,
                                        .max_rows = HALO_BATCH_ROWS,
                                        .max_outputs = HALO_BATCH_OUTPUTS};
-    int r = halo_model_create(&loaded->model, loaded->path, &params, &load->fault);
+    int r = halo_model_create(&instance->model, instance->path, &params, &load->fault);
     if (r < 0) {
-        loaded->model = NULL;
+        instance->model = NULL;
         if (load->fault.code == HALO_FAULT_NONE)
-            halo_fault_errno(&load->fault, HALO_FAULT_LOAD_FAILED, r, "%s could not be loaded", loaded->path);
+            halo_fault_errno(&load->fault, HALO_FAULT_LOAD_FAILED, r, "%s could not be loaded", instance->path);
         return;
     }
-    loaded->pieces = (struct halo_pieces){loaded->model->tokenizer, piece_of, is_end_of,
-                                          halo_tokenizer_max_piece_bytes(loaded->model->tokenizer)};
+    instance->pieces = (struct halo_pieces){instance->model->tokenizer, piece_of, is_end_of,
+                                            halo_tokenizer_max_piece_bytes(instance->model->tokenizer)};
 }
 
 /* ---- device thread: admission ---- */
@@ -110,7 +110,7 @@ static int refuse(struct halo_load *load, const struct halo_room *room, const st
 {
     char need[HALO_SIZE_TEXT], weights[HALO_SIZE_TEXT], left[HALO_SIZE_TEXT], remedy[REMEDY_BYTES];
     uint64_t fixed = budget->weights_bytes + budget->scratch_bytes, least = fixed + budget->page_bytes;
-    uint32_t most = halo_budget_fit_context(budget, 1, load->loaded->model->hparams.n_context_train);
+    uint32_t most = halo_budget_fit_context(budget, 1, load->instance->model->hparams.n_context_train);
     const char *even = load->evictable_bytes > 0 ? " with every idle model unloaded" : "";
     if (least > bytes) {
         find_remedy(load, room, least, bytes, remedy);
@@ -118,7 +118,7 @@ static int refuse(struct halo_load *load, const struct halo_room *room, const st
                               "needs %s for weights, scratch and a page of KV cache, %s are free%s; %s",
                               halo_size_text(least, need), halo_size_text(bytes, left), even, remedy);
     }
-    bool pool = load->loaded->model->plan.n_context <= most; /* the context would fit: the rest is what does not */
+    bool pool = load->instance->model->plan.n_context <= most; /* the context would fit: the rest is what does not */
     return halo_fault_set(
         &load->fault, HALO_FAULT_OUT_OF_MEMORY,
         "needs %s of KV cache beside %s of weights, %s are left for it%s; load with a %s of at most %u",
@@ -133,7 +133,7 @@ static int refuse(struct halo_load *load, const struct halo_room *room, const st
 /* The least pool that does. -1: the wish contradicts itself. */
 static int64_t least_pages(struct halo_load *load)
 {
-    const struct halo_plan *plan = &load->loaded->model->plan;
+    const struct halo_plan *plan = &load->instance->model->plan;
     if (load->wish.kv_tokens == 0)
         return halo_kv_pages_for(plan->n_context);
     if (load->wish.kv_tokens >= plan->n_context)
@@ -147,7 +147,7 @@ static int64_t least_pages(struct halo_load *load)
 static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
                      const struct halo_room *room, const struct halo_budget *budget, uint64_t n_pages)
 {
-    const struct halo_plan *plan = &load->loaded->model->plan;
+    const struct halo_plan *plan = &load->instance->model->plan;
     struct halo_budget most;
     if (load->evictable_bytes != HALO_LOAD_ASK) {
         uint64_t all = room->bytes + load->evictable_bytes;
@@ -165,7 +165,7 @@ static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, 
 /* Sets plan->kv.n_pages to a number that there is room for; the least is known to fit. */
 static void settle_pool(struct halo_load *load, const struct halo_budget *budget, uint32_t least)
 {
-    struct halo_plan *plan = &load->loaded->model->plan;
+    struct halo_plan *plan = &load->instance->model->plan;
     uint64_t pages = load->wish.kv_tokens > 0 ? least : 4 * (uint64_t)least;
     if (pages > budget->max_pages) {
         assert(load->n_changes < HALO_LOAD_CHANGES);
@@ -180,8 +180,8 @@ static void settle_pool(struct halo_load *load, const struct halo_budget *budget
 int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
                      const struct halo_room *room)
 {
-    struct halo_loaded *loaded = load->loaded;
-    struct halo_plan *plan = &loaded->model->plan;
+    struct halo_instance *instance = load->instance;
+    struct halo_plan *plan = &instance->model->plan;
     char reason[HALO_DEVICE_REASON] = "";
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         int r = ops->supports(device, plan, i, reason);
@@ -199,16 +199,16 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
         return lack_room(load, ops, device, room, &budget, (uint64_t)least);
     settle_pool(load, &budget, (uint32_t)least);
     halo_budget_of(ops, device, plan, room->bytes, &budget);
-    int r = ops->model_create(device, plan, &loaded->device_model, reason);
+    int r = ops->model_create(device, plan, &instance->device_model, reason);
     if (r < 0) {
-        loaded->device_model = NULL;
+        instance->device_model = NULL;
         return halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
     }
-    loaded->weights_bytes = budget.weights_bytes;
-    loaded->kv_bytes = budget.kv_bytes;
-    loaded->scratch_bytes = budget.scratch_bytes;
-    loaded->context = plan->n_context;
-    loaded->kv_tokens = plan->kv.n_pages * HALO_KV_PAGE_TOKENS;
+    instance->weights_bytes = budget.weights_bytes;
+    instance->kv_bytes = budget.kv_bytes;
+    instance->scratch_bytes = budget.scratch_bytes;
+    instance->context = plan->n_context;
+    instance->kv_tokens = plan->kv.n_pages * HALO_KV_PAGE_TOKENS;
     return 0;
 }
 
@@ -274,17 +274,17 @@ static void on_progress(void *ud, uint64_t bytes_done, uint64_t bytes_total)
         return;
     load->progress_ns = now_ns;
     if (!atomic_exchange(&load->progress_posted, true))
-        halo_note_post(f->port, &load->progress_note, HALO_NOTE_LOAD_PROGRESS, load);
+        halo_note_post(f->port, &load->progress_note, HALO_NOTE_LOAD_PROGRESS);
 }
 
-static void list_jobs(const struct halo_loaded *loaded, const struct halo_device_ops *ops, struct halo_reader_job *jobs,
-                      struct arrival *arrivals)
+static void list_jobs(const struct halo_instance *instance, const struct halo_device_ops *ops,
+                      struct halo_reader_job *jobs, struct arrival *arrivals)
 {
-    const struct halo_plan *plan = &loaded->model->plan;
+    const struct halo_plan *plan = &instance->model->plan;
     for (uint32_t i = 0; i < plan->n_weights; i++) {
         const struct halo_weight *weight = &plan->weights[i];
         struct halo_device_slot slot;
-        ops->weight_slot(loaded->device_model, i, &slot);
+        ops->weight_slot(instance->device_model, i, &slot);
         jobs[i] = (struct halo_reader_job){.part = weight->part,
                                            .offset = weight->offset,
                                            .n_bytes = weight->n_bytes,
@@ -326,9 +326,9 @@ static int read_and_finish(struct halo_load *load, struct finisher *f, struct ha
 
 int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, struct halo_mailbox *port)
 {
-    struct halo_loaded *loaded = load->loaded;
-    const struct halo_plan *plan = &loaded->model->plan;
-    uint32_t n_paths = halo_gguf_n_parts(loaded->model->gguf);
+    struct halo_instance *instance = load->instance;
+    const struct halo_plan *plan = &instance->model->plan;
+    uint32_t n_paths = halo_gguf_n_parts(instance->model->gguf);
     struct halo_reader_job *jobs = calloc(plan->n_weights, sizeof(*jobs));
     struct arrival *arrivals = calloc(plan->n_weights, sizeof(*arrivals));
     const char **paths = calloc(n_paths, sizeof(*paths));
@@ -338,10 +338,10 @@ int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, st
                            plan->n_weights);
     } else {
         for (uint32_t i = 0; i < n_paths; i++)
-            paths[i] = halo_gguf_part_path(loaded->model->gguf, i);
-        list_jobs(loaded, ops, jobs, arrivals);
+            paths[i] = halo_gguf_part_path(instance->model->gguf, i);
+        list_jobs(instance, ops, jobs, arrivals);
         struct finisher f = {.ops = ops,
-                             .device_model = loaded->device_model,
+                             .device_model = instance->device_model,
                              .arrivals = arrivals,
                              .plan = plan,
                              .cancel = &load->cancel,

@@ -140,7 +140,7 @@ void halo_scheduler_end(struct halo_scheduler *s, struct halo_sequence *q, enum 
 static void hand_over(struct halo_scheduler *s, struct halo_sequence *q)
 {
     assert(halo_sequence_state_of(q) == HALO_SEQUENCE_DONE && q->table.n == 0);
-    halo_note_post(s->setup.port, &q->note, HALO_NOTE_SEQUENCE_DONE, q);
+    halo_note_post(s->setup.port, &q->note, HALO_NOTE_SEQUENCE_DONE);
 }
 
 static void end_and_hand_over(struct halo_scheduler *s, struct halo_sequence *q, enum halo_outcome outcome)
@@ -296,7 +296,7 @@ static void sweep_queue(struct halo_scheduler *s, uint64_t now_ns)
         if (q->kind == HALO_SEQUENCE_GENERATE && place < q->queue_place && now_ns - q->progress_ns >= PROGRESS_NS) {
             q->queue_place = place;
             q->progress_ns = now_ns;
-            halo_sequence_emit_progress(q, HALO_EVENT_QUEUE, q->queue_start - place, q->queue_start);
+            halo_sequence_emit_progress(q, HALO_RING_QUEUE, q->queue_start - place, q->queue_start);
             halo_sequence_tell(q, s->setup.port);
         }
         place++;

@@ -14,7 +14,8 @@
 
 #define RING_ROWS 64 /* rows of events that a reader may lag behind */
 #define PROGRESS_BYTES                                                                                                 \
-    (3 * (uint32_t)sizeof(struct halo_event)) /* a started or a progress event, and a loop's, beside the row's own */
+    (3 *                                                                                                               \
+     (uint32_t)sizeof(struct halo_ring_event)) /* a started or a progress event, and a loop's, beside the row's own */
 
 static const char *const state_names[HALO_N_SEQUENCE_STATES] = {
     [HALO_SEQUENCE_QUEUED] = "queued", [HALO_SEQUENCE_PREFILL] = "prefill", [HALO_SEQUENCE_DECODE] = "decode",
@@ -97,8 +98,8 @@ static int take_memory(struct halo_sequence *s, const struct halo_sequence_setup
     s->sampler.biases = biases;
     memcpy(s->ids, setup->ids, ((size_t)s->n_prompt + setup->n_committed) * sizeof(*s->ids));
     uint32_t text_bytes = s->kind == HALO_SEQUENCE_GENERATE ? (uint32_t)s->text.capacity : 0;
-    s->final_bytes = s->kind == HALO_SEQUENCE_GENERATE ? halo_event_bytes(0, text_bytes) : 0;
-    s->step_bytes = halo_event_bytes(s->n_top, 0) + (text_bytes > 0 ? halo_event_bytes(0, text_bytes) : 0);
+    s->final_bytes = s->kind == HALO_SEQUENCE_GENERATE ? halo_ring_bytes(0, text_bytes) : 0;
+    s->step_bytes = halo_ring_bytes(s->n_top, 0) + (text_bytes > 0 ? halo_ring_bytes(0, text_bytes) : 0);
     size_t largest = s->step_bytes > s->final_bytes ? s->step_bytes : s->final_bytes;
     int r = halo_kv_table_init(&s->table, s->capacity);
     return r < 0 ? r : halo_ring_init(&s->ring, RING_ROWS * (size_t)s->step_bytes + 4 * largest);
@@ -175,26 +176,26 @@ bool halo_sequence_has_room(const struct halo_sequence *s, uint32_t n_rows)
 
 void halo_sequence_emit_started(struct halo_sequence *s, uint64_t now_ns)
 {
-    struct halo_event *event = halo_ring_reserve(&s->ring, HALO_EVENT_STARTED, 0, 0);
+    struct halo_ring_event *event = halo_ring_reserve(&s->ring, HALO_RING_STARTED, 0, 0);
     assert(event);
     event->t_ns = now_ns;
     event->a = s->n_cached;
     halo_ring_push(&s->ring);
 }
 
-void halo_sequence_emit_progress(struct halo_sequence *s, enum halo_event_kind kind, uint64_t a, uint64_t b)
+void halo_sequence_emit_progress(struct halo_sequence *s, enum halo_ring_kind kind, uint64_t a, uint64_t b)
 {
-    assert(kind == HALO_EVENT_QUEUE || kind == HALO_EVENT_PREFILL);
+    assert(kind == HALO_RING_QUEUE || kind == HALO_RING_PREFILL);
     if (!halo_sequence_has_room(s, 1))
         return; /* progress is news, not content: a reader that lags this much misses one */
-    struct halo_event *event = halo_ring_reserve(&s->ring, kind, 0, 0);
+    struct halo_ring_event *event = halo_ring_reserve(&s->ring, kind, 0, 0);
     assert(event);
     event->a = (int64_t)a;
     event->b = (int64_t)b;
     halo_ring_push(&s->ring);
 }
 
-static void put_report(struct halo_sequence *s, struct halo_event *event, bool has_logprob, double logprob,
+static void put_report(struct halo_sequence *s, struct halo_ring_event *event, bool has_logprob, double logprob,
                        uint32_t n_top)
 {
     event->has_logprob = has_logprob;
@@ -204,7 +205,7 @@ static void put_report(struct halo_sequence *s, struct halo_event *event, bool h
 
 void halo_sequence_emit_committed(struct halo_sequence *s, int32_t id, uint64_t now_ns, double logprob, uint32_t n_top)
 {
-    struct halo_event *event = halo_ring_reserve(&s->ring, HALO_EVENT_COMMITTED, n_top, 0);
+    struct halo_ring_event *event = halo_ring_reserve(&s->ring, HALO_RING_COMMITTED, n_top, 0);
     assert(event && s->n_ids > s->n_prompt);
     event->tok_id = id;
     event->a = s->n_ids - s->n_prompt - 1;
@@ -215,7 +216,7 @@ void halo_sequence_emit_committed(struct halo_sequence *s, int32_t id, uint64_t 
 
 void halo_sequence_emit_row(struct halo_sequence *s, uint32_t pos, bool has_logprob, double logprob, uint32_t n_top)
 {
-    struct halo_event *event = halo_ring_reserve(&s->ring, HALO_EVENT_ROW, n_top, 0);
+    struct halo_ring_event *event = halo_ring_reserve(&s->ring, HALO_RING_ROW, n_top, 0);
     assert(event && pos < s->n_prompt);
     event->tok_id = s->ids[pos];
     event->a = pos;
@@ -225,7 +226,7 @@ void halo_sequence_emit_row(struct halo_sequence *s, uint32_t pos, bool has_logp
 
 void halo_sequence_emit_loop(struct halo_sequence *s)
 {
-    struct halo_event *event = halo_ring_reserve(&s->ring, HALO_EVENT_LOOP, 0, 0);
+    struct halo_ring_event *event = halo_ring_reserve(&s->ring, HALO_RING_LOOP, 0, 0);
     assert(event && s->loop.period > 0);
     event->a = (int64_t)(s->n_ids - s->n_prompt - s->loop.n_ids);
     halo_ring_push(&s->ring);
@@ -235,7 +236,7 @@ void halo_sequence_emit_text(struct halo_sequence *s, struct halo_span text)
 {
     if (text.n == 0)
         return;
-    struct halo_event *event = halo_ring_reserve(&s->ring, HALO_EVENT_TEXT, 0, (uint32_t)text.n);
+    struct halo_ring_event *event = halo_ring_reserve(&s->ring, HALO_RING_TEXT, 0, (uint32_t)text.n);
     assert(event);
     memcpy(event + 1, text.bytes, text.n);
     halo_ring_push(&s->ring);
@@ -244,5 +245,5 @@ void halo_sequence_emit_text(struct halo_sequence *s, struct halo_span text)
 void halo_sequence_tell(struct halo_sequence *s, struct halo_mailbox *port)
 {
     if (!atomic_exchange(&s->events_posted, true))
-        halo_note_post(port, &s->events_note, HALO_NOTE_EVENTS, s);
+        halo_note_post(port, &s->events_note, HALO_NOTE_EVENTS);
 }

@@ -2,7 +2,7 @@
  * reads. */
 #include "io/prefetch_priv.h"
 
-#include <engine/loaded.h>
+#include <engine/instance.h>
 
 static void *loop(void *ud)
 {
@@ -10,10 +10,10 @@ static void *loop(void *ud)
     for (;;) {
         struct halo_mail *mail = halo_mailbox_wait(&prefetch->box, UINT64_MAX);
         while (mail) {
-            struct halo_load *load = halo_note_of(mail)->to;
+            struct halo_load *load = HALO_NOTE_ITEM(halo_note_of(mail), struct halo_load, note);
             mail = mail->next;
             halo_load_read(load, prefetch->ops, prefetch->port);
-            halo_note_post(prefetch->device, &load->note, HALO_NOTE_LOAD_SEAL, load);
+            halo_note_post(prefetch->device, &load->note, HALO_NOTE_LOAD_SEAL);
         }
     }
     return NULL;

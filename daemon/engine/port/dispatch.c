@@ -27,35 +27,35 @@ void halo_port_take_long_line(struct halo_port *port)
     put_error(port, NULL, HALO_ERROR_LINE_TOO_LONG, message);
 }
 
-const char *halo_request_was(const struct halo_request *request)
+const char *halo_job_was(const struct halo_job *job)
 {
-    switch (request->state) {
-    case HALO_REQUEST_LOAD: return request->load ? "loading" : "draining";
-    case HALO_REQUEST_DEVICE:
-        if (request->sequence)
-            return halo_sequence_state_name(halo_sequence_state_of(request->sequence));
-        return request->bench ? "bench" : request->forecast ? "plan" : request->saving ? "saving" : "reset";
+    switch (job->state) {
+    case HALO_JOB_LOAD: return job->load ? "loading" : "draining";
+    case HALO_JOB_DEVICE:
+        if (job->sequence)
+            return halo_sequence_state_name(halo_sequence_state_of(job->sequence));
+        return job->bench ? "bench" : job->forecast ? "plan" : job->saving ? "saving" : "reset";
     default: return "queued";
     }
 }
 
-static void cancel_target(struct halo_port *port, struct halo_request *target)
+static void cancel_target(struct halo_port *port, struct halo_job *target)
 {
     atomic_store(&target->cancel, true);
     switch (target->state) {
-    case HALO_REQUEST_PARKED:
+    case HALO_JOB_PARKED:
         halo_port_unpark(port, target);
-        halo_request_end_cancelled(port, target);
+        halo_job_end_cancelled(port, target);
         return;
-    case HALO_REQUEST_LOAD:
+    case HALO_JOB_LOAD:
         if (target->load) {
             halo_port_load_cancel(port, target->load);
         } else { /* an unload goes on without the one who asked */
             target->model->unloader = NULL;
-            halo_request_end_cancelled(port, target);
+            halo_job_end_cancelled(port, target);
         }
         return;
-    case HALO_REQUEST_DEVICE:
+    case HALO_JOB_DEVICE:
         if (target->sequence)
             atomic_store(&target->sequence->cancel, true);
         if (target->bench)
@@ -66,72 +66,72 @@ static void cancel_target(struct halo_port *port, struct halo_request *target)
     }
 }
 
-static void cancel(struct halo_port *port, struct halo_request *request)
+static void cancel(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_request *target = halo_request_find(port, &request->msg.cancel.target);
-    if (!target || target == request) {
-        halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "no open request has the id that `target` names");
+    struct halo_job *target = halo_job_find(port, &job->msg.cancel.target);
+    if (!target || target == job) {
+        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "no open request has the id that `target` names");
         return;
     }
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_CANCELLED, &request->msg.id);
-    ev.cancelled.target = request->msg.cancel.target;
-    ev.cancelled.was = halo_str_of(halo_request_was(target));
-    halo_request_end(port, request, &ev); /* first: the target's end follows it */
+    halo_ev_init(&ev, HALO_EV_CANCELLED, &job->msg.id);
+    ev.cancelled.target = job->msg.cancel.target;
+    ev.cancelled.was = halo_str_of(halo_job_was(target));
+    halo_job_end(port, job, &ev); /* first: the target's end follows it */
     cancel_target(port, target);
 }
 
 /* pause and continue have no answer; one that names nobody is late news. */
 static void hold(struct halo_port *port, const struct halo_id *id, bool value)
 {
-    struct halo_request *target = halo_request_find(port, id);
+    struct halo_job *target = halo_job_find(port, id);
     if (!target)
         return;
     atomic_store(&target->hold, value);
-    if (target->state == HALO_REQUEST_DEVICE && target->sequence) {
+    if (target->state == HALO_JOB_DEVICE && target->sequence) {
         atomic_store(&target->sequence->hold, value);
         halo_device_thread_kick(&port->device);
     }
 }
 
-static void with_model(struct halo_port *port, struct halo_request *request, struct halo_str name)
+static void with_model(struct halo_port *port, struct halo_job *job, struct halo_str name)
 {
-    if (halo_port_hold_model(port, request, name) == 0)
-        halo_request_to_text(port, request);
+    if (halo_port_hold_model(port, job, name) == 0)
+        halo_job_to_text(port, job);
 }
 
-static void pong(struct halo_port *port, struct halo_request *request)
+static void pong(struct halo_port *port, struct halo_job *job)
 {
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_PONG, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_PONG, &job->msg.id);
     ev.pong.uptime_ms = (int64_t)((halo_clock_ns() - port->born_ns) / 1000000);
-    halo_request_end(port, request, &ev);
+    halo_job_end(port, job, &ev);
 }
 
-void halo_port_dispatch(struct halo_port *port, struct halo_request *request)
+void halo_port_dispatch(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_msg *msg = &request->msg;
+    struct halo_msg *msg = &job->msg;
     switch (msg->type) {
-    case HALO_MSG_HELLO: halo_port_hello(port, request); break;
-    case HALO_MSG_PING: pong(port, request); break;
-    case HALO_MSG_STATUS: halo_port_status(port, request); break;
-    case HALO_MSG_STATS: halo_port_stats(port, request); break;
-    case HALO_MSG_DIAG: halo_port_diag(port, request); break;
-    case HALO_MSG_LOAD: halo_port_load(port, request); break;
-    case HALO_MSG_UNLOAD: halo_port_unload(port, request); break;
-    case HALO_MSG_CANCEL: cancel(port, request); break;
-    case HALO_MSG_SAVE: halo_port_save(port, request); break;
-    case HALO_MSG_RESET: halo_port_reset(port, request); break;
-    case HALO_MSG_BENCH: halo_port_bench(port, request); break;
+    case HALO_MSG_HELLO: halo_port_hello(port, job); break;
+    case HALO_MSG_PING: pong(port, job); break;
+    case HALO_MSG_STATUS: halo_port_status(port, job); break;
+    case HALO_MSG_STATS: halo_port_stats(port, job); break;
+    case HALO_MSG_DIAG: halo_port_diag(port, job); break;
+    case HALO_MSG_LOAD: halo_port_load(port, job); break;
+    case HALO_MSG_UNLOAD: halo_port_unload(port, job); break;
+    case HALO_MSG_CANCEL: cancel(port, job); break;
+    case HALO_MSG_SAVE: halo_port_save(port, job); break;
+    case HALO_MSG_RESET: halo_port_reset(port, job); break;
+    case HALO_MSG_BENCH: halo_port_bench(port, job); break;
     case HALO_MSG_MODELS:
-    case HALO_MSG_PLAN: halo_request_to_text(port, request); break;
-    case HALO_MSG_TOKENIZE: with_model(port, request, msg->tokenize.model); break;
-    case HALO_MSG_DETOKENIZE: with_model(port, request, msg->detokenize.model); break;
-    case HALO_MSG_SCORE: with_model(port, request, msg->score.model); break;
+    case HALO_MSG_PLAN: halo_job_to_text(port, job); break;
+    case HALO_MSG_TOKENIZE: with_model(port, job, msg->tokenize.model); break;
+    case HALO_MSG_DETOKENIZE: with_model(port, job, msg->detokenize.model); break;
+    case HALO_MSG_SCORE: with_model(port, job, msg->score.model); break;
     case HALO_MSG_GENERATE:
-        with_model(port, request, msg->generate.has_model ? msg->generate.model : (struct halo_str){NULL, 0});
+        with_model(port, job, msg->generate.has_model ? msg->generate.model : (struct halo_str){NULL, 0});
         break;
-    case HALO_MSG_TEMPLATE: with_model(port, request, msg->template.model); break;
+    case HALO_MSG_TEMPLATE: with_model(port, job, msg->template.model); break;
     default: assert(!"pause, continue and heartbeat are no requests");
     }
 }
@@ -162,17 +162,17 @@ void halo_port_take_line(struct halo_port *port, const char *line, size_t len)
         halo_msg_finish(&msg);
         return;
     }
-    if (msg.id.kind != HALO_ID_NONE && halo_request_find(port, &msg.id)) {
+    if (msg.id.kind != HALO_ID_NONE && halo_job_find(port, &msg.id)) {
         put_error(port, &msg.id, HALO_ERROR_DUPLICATE_ID,
                   "a request with this id is open; wait for its end or use another id");
         halo_msg_finish(&msg);
         return;
     }
-    struct halo_request *request = halo_request_create(port, &msg);
-    if (!request) {
+    struct halo_job *job = halo_job_create(port, &msg);
+    if (!job) {
         put_error(port, &msg.id, HALO_ERROR_OUT_OF_MEMORY, "no memory for a request");
         halo_msg_finish(&msg);
         return;
     }
-    halo_port_dispatch(port, request);
+    halo_port_dispatch(port, job);
 }

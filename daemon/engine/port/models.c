@@ -17,235 +17,234 @@
 
 /* ---- finding ---- */
 
-static struct halo_loaded *find(struct halo_port *port, struct halo_str name)
+static struct halo_instance *find(struct halo_port *port, struct halo_str name)
 {
     char stem[HALO_MODEL_NAME_BYTES];
-    halo_loaded_name_of(name.at, stem);
-    for (uint32_t i = 0; i < port->n_loaded; i++)
-        if (strcmp(port->loaded[i]->name, stem) == 0)
-            return port->loaded[i];
+    halo_instance_name_of(name.at, stem);
+    for (uint32_t i = 0; i < port->n_instances; i++)
+        if (strcmp(port->instances[i]->name, stem) == 0)
+            return port->instances[i];
     return NULL;
 }
 
 /* The only model, when the request names none. NULL: the request was ended. */
-static struct halo_loaded *find_only(struct halo_port *port, struct halo_request *request)
+static struct halo_instance *find_only(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_loaded *found = NULL;
-    for (uint32_t i = 0; i < port->n_loaded; i++) {
-        if (port->loaded[i]->state == HALO_MODEL_DRAINING)
+    struct halo_instance *found = NULL;
+    for (uint32_t i = 0; i < port->n_instances; i++) {
+        if (port->instances[i]->state == HALO_INSTANCE_DRAINING)
             continue;
         if (found) {
-            halo_request_end_error(port, request, HALO_ERROR_BAD_REQUEST,
-                                   "several models are loaded (%s, %s, ...): `model` must name one", found->name,
-                                   port->loaded[i]->name);
+            halo_job_end_error(port, job, HALO_ERROR_BAD_REQUEST,
+                               "several models are loaded (%s, %s, ...): `model` must name one", found->name,
+                               port->instances[i]->name);
             return NULL;
         }
-        found = port->loaded[i];
+        found = port->instances[i];
     }
     if (!found)
-        halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "no model is loaded; send `load` first");
+        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "no model is loaded; send `load` first");
     return found;
 }
 
-static void park(struct halo_loaded *loaded, struct halo_request *request)
+static void park(struct halo_instance *instance, struct halo_job *job)
 {
-    struct halo_request **at = (struct halo_request **)&loaded->waiting;
+    struct halo_job **at = &instance->waiting;
     while (*at)
         at = &(*at)->wait_next;
-    request->wait_next = NULL;
-    *at = request;
-    request->model = loaded;
-    halo_request_move(request, HALO_REQUEST_PARKED);
+    job->wait_next = NULL;
+    *at = job;
+    job->model = instance;
+    halo_job_move(job, HALO_JOB_PARKED);
 }
 
-static bool unpark_from(struct halo_request **at, struct halo_request *request)
+static bool unpark_from(struct halo_job **at, struct halo_job *job)
 {
     for (; *at; at = &(*at)->wait_next)
-        if (*at == request) {
-            *at = request->wait_next;
+        if (*at == job) {
+            *at = job->wait_next;
             return true;
         }
     return false;
 }
 
-void halo_port_unpark(struct halo_port *port, struct halo_request *request)
+void halo_port_unpark(struct halo_port *port, struct halo_job *job)
 {
-    assert(request->state == HALO_REQUEST_PARKED);
-    if (unpark_from(&port->parked, request))
+    assert(job->state == HALO_JOB_PARKED);
+    if (unpark_from(&port->parked, job))
         return;
-    bool found = unpark_from((struct halo_request **)&request->model->waiting, request);
+    bool found = unpark_from(&job->model->waiting, job);
     assert(found);
-    request->model = NULL;
+    job->model = NULL;
 }
 
-int halo_port_hold_model(struct halo_port *port, struct halo_request *request, struct halo_str name)
+int halo_port_hold_model(struct halo_port *port, struct halo_job *job, struct halo_str name)
 {
-    struct halo_loaded *loaded = name.len > 0 ? find(port, name) : find_only(port, request);
-    if (!loaded) {
+    struct halo_instance *instance = name.len > 0 ? find(port, name) : find_only(port, job);
+    if (!instance) {
         if (name.len > 0)
-            halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded; send `load` first",
-                                   name.at);
+            halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded; send `load` first",
+                               name.at);
         return -1;
     }
-    if (loaded->state != HALO_MODEL_READY) {
-        park(loaded, request);
+    if (instance->state != HALO_INSTANCE_READY) {
+        park(instance, job);
         return 1;
     }
-    request->model = loaded;
-    request->holds_model = true;
-    loaded->n_users++;
+    job->model = instance;
+    job->holds_model = true;
+    instance->n_users++;
     return 0;
 }
 
 /* ---- unload ---- */
 
-static void maybe_unload(struct halo_port *port, struct halo_loaded *loaded)
+static void maybe_unload(struct halo_port *port, struct halo_instance *instance)
 {
-    if (loaded->state != HALO_MODEL_DRAINING || loaded->n_users > 0)
+    if (instance->state != HALO_INSTANCE_DRAINING || instance->n_users > 0)
         return;
-    if (loaded->to_save)
+    if (instance->to_save)
         halo_port_save_next(port);
     else
-        halo_note_post(&port->device.box, &loaded->note, HALO_NOTE_UNLOAD, loaded);
+        halo_note_post(&port->device.box, &instance->note, HALO_NOTE_UNLOAD);
 }
 
-void halo_port_release_model(struct halo_port *port, struct halo_request *request)
+void halo_port_release_model(struct halo_port *port, struct halo_job *job)
 {
-    if (!request->holds_model)
+    if (!job->holds_model)
         return;
-    struct halo_loaded *loaded = request->model;
-    request->holds_model = false;
-    assert(loaded->n_users > 0);
-    loaded->n_users--;
-    loaded->idle_since_ns = halo_clock_ns();
-    maybe_unload(port, loaded);
+    struct halo_instance *instance = job->model;
+    job->holds_model = false;
+    assert(instance->n_users > 0);
+    instance->n_users--;
+    instance->idle_since_ns = halo_clock_ns();
+    maybe_unload(port, instance);
 }
 
-void halo_port_let_go(struct halo_port *port, struct halo_loaded *loaded)
+void halo_port_let_go(struct halo_port *port, struct halo_instance *instance)
 {
-    assert(loaded->n_users > 0);
-    loaded->n_users--;
-    maybe_unload(port, loaded);
+    assert(instance->n_users > 0);
+    instance->n_users--;
+    maybe_unload(port, instance);
 }
 
-void halo_port_unload(struct halo_port *port, struct halo_request *request)
+void halo_port_unload(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_loaded *loaded = find(port, request->msg.unload.model);
-    if (!loaded) {
-        halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded",
-                               request->msg.unload.model.at);
-        return;
-    }
-    if (loaded->state == HALO_MODEL_LOADING) {
-        park(loaded, request);
+    struct halo_instance *instance = find(port, job->msg.unload.model);
+    if (!instance) {
+        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded", job->msg.unload.model.at);
         return;
     }
-    if (loaded->state == HALO_MODEL_DRAINING && loaded->unloader) {
-        halo_request_end_error(port, request, HALO_ERROR_NOT_FOUND, "model %s is being unloaded already", loaded->name);
+    if (instance->state == HALO_INSTANCE_LOADING) {
+        park(instance, job);
         return;
     }
-    request->model = loaded;
-    loaded->unloader = request;
-    halo_request_move(request, HALO_REQUEST_LOAD);
-    if (loaded->state == HALO_MODEL_READY)
-        halo_port_drain(port, loaded, HALO_UNLOAD_ASKED);
-}
-
-void halo_port_drain(struct halo_port *port, struct halo_loaded *loaded, enum halo_unload_why why)
-{
-    loaded->why = why;
-    loaded->to_save = port->config.save_ms > 0 && halo_port_can_save(port);
-    halo_loaded_move(loaded, HALO_MODEL_DRAINING);
-    maybe_unload(port, loaded);
-}
-
-void halo_port_reset(struct halo_port *port, struct halo_request *request)
-{
-    const struct halo_msg_reset *msg = &request->msg.reset;
-    if (halo_port_hold_model(port, request, msg->model) != 0)
+    if (instance->state == HALO_INSTANCE_DRAINING && instance->unloader) {
+        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %s is being unloaded already", instance->name);
         return;
-    struct halo_reset *reset = request->reset = calloc(1, sizeof(*reset));
+    }
+    job->model = instance;
+    instance->unloader = job;
+    halo_job_move(job, HALO_JOB_LOAD);
+    if (instance->state == HALO_INSTANCE_READY)
+        halo_port_drain(port, instance, HALO_UNLOAD_ASKED);
+}
+
+void halo_port_drain(struct halo_port *port, struct halo_instance *instance, enum halo_unload_why why)
+{
+    instance->why = why;
+    instance->to_save = port->config.save_ms > 0 && halo_port_can_save(port);
+    halo_instance_move(instance, HALO_INSTANCE_DRAINING);
+    maybe_unload(port, instance);
+}
+
+void halo_port_reset(struct halo_port *port, struct halo_job *job)
+{
+    const struct halo_msg_reset *msg = &job->msg.reset;
+    if (halo_port_hold_model(port, job, msg->model) != 0)
+        return;
+    struct halo_reset *reset = job->reset = calloc(1, sizeof(*reset));
     if (!reset) {
-        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory for a reset");
+        halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for a reset");
         return;
     }
-    *reset = (struct halo_reset){
-        .request = request, .loaded = request->model, .all = !msg->has_user, .user = (uint64_t)msg->user};
-    halo_request_move(request, HALO_REQUEST_DEVICE);
-    halo_note_post(&port->device.box, &reset->note, HALO_NOTE_RESET, reset);
+    *reset =
+        (struct halo_reset){.job = job, .instance = job->model, .all = !msg->has_user, .user = (uint64_t)msg->user};
+    halo_job_move(job, HALO_JOB_DEVICE);
+    halo_note_post(&port->device.box, &reset->note, HALO_NOTE_RESET);
 }
 
 void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset)
 {
-    struct halo_request *request = reset->request;
+    struct halo_job *job = reset->job;
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_RESET, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_RESET, &job->msg.id);
     ev.reset.freed_pages = reset->n_freed;
-    halo_request_end(port, request, &ev);
+    halo_job_end(port, job, &ev);
 }
 
-static void forget(struct halo_port *port, struct halo_loaded *loaded)
+static void forget(struct halo_port *port, struct halo_instance *instance)
 {
     uint32_t at = 0;
-    while (port->loaded[at] != loaded)
+    while (port->instances[at] != instance)
         at++;
-    port->loaded[at] = port->loaded[--port->n_loaded];
-    halo_loaded_move(loaded, HALO_MODEL_GONE);
-    halo_model_destroy(loaded->model);
-    free(loaded);
+    port->instances[at] = port->instances[--port->n_instances];
+    halo_instance_move(instance, HALO_INSTANCE_GONE);
+    halo_model_destroy(instance->model);
+    free(instance);
 }
 
 /* They wait no more. */
-static void dispatch_waiting(struct halo_port *port, struct halo_request *waiting, const struct halo_fault *fault)
+static void dispatch_waiting(struct halo_port *port, struct halo_job *waiting, const struct halo_fault *fault)
 {
     while (waiting) {
-        struct halo_request *next = waiting->wait_next;
+        struct halo_job *next = waiting->wait_next;
         waiting->wait_next = NULL;
         waiting->model = NULL;
-        halo_request_move(waiting, HALO_REQUEST_NEW);
+        halo_job_move(waiting, HALO_JOB_NEW);
         if (fault->code == HALO_FAULT_NONE)
             halo_port_dispatch(port, waiting);
         else
-            halo_request_end_fault(port, waiting, fault);
+            halo_job_end_fault(port, waiting, fault);
         waiting = next;
     }
 }
 
-void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded)
+void halo_port_unload_done(struct halo_port *port, struct halo_instance *instance)
 {
     static_assert((int)HALO_WIRE_UNLOAD_IDLE == (int)HALO_UNLOAD_IDLE &&
                       (int)HALO_WIRE_UNLOAD_ROOM == (int)HALO_UNLOAD_ROOM,
                   "the words and the reasons have one order");
     static const struct halo_id nobody = {0};
     static const struct halo_fault fine = {0};
-    struct halo_request *request = loaded->unloader, *waiting = loaded->waiting;
+    struct halo_job *job = instance->unloader, *waiting = instance->waiting;
     struct halo_ev ev;
     HALO_COUNT(&port->stats, unloads, 1);
-    halo_ev_init(&ev, HALO_EV_UNLOADED, request ? &request->msg.id : &nobody);
-    ev.unloaded.model = halo_str_of(loaded->name);
-    ev.unloaded.freed_bytes = (int64_t)loaded->freed_bytes;
-    ev.unloaded.reason = (enum halo_wire_unload)loaded->why;
-    ev.unloaded.has_prefix_pages = loaded->n_saved > 0;
-    ev.unloaded.prefix_pages = loaded->n_saved;
-    ev.unloaded.has_prefixes_not_saved = loaded->save_fault.code != HALO_FAULT_NONE;
-    ev.unloaded.prefixes_not_saved = halo_str_of(loaded->save_fault.text);
-    if (request)
-        halo_request_end(port, request, &ev);
+    halo_ev_init(&ev, HALO_EV_UNLOADED, job ? &job->msg.id : &nobody);
+    ev.unloaded.model = halo_str_of(instance->name);
+    ev.unloaded.freed_bytes = (int64_t)instance->freed_bytes;
+    ev.unloaded.reason = (enum halo_wire_unload)instance->why;
+    ev.unloaded.has_prefix_pages = instance->n_saved > 0;
+    ev.unloaded.prefix_pages = instance->n_saved;
+    ev.unloaded.has_prefixes_not_saved = instance->save_fault.code != HALO_FAULT_NONE;
+    ev.unloaded.prefixes_not_saved = halo_str_of(instance->save_fault.text);
+    if (job)
+        halo_job_end(port, job, &ev);
     else if (port->config.link)
         halo_port_put(port, &ev); /* halod must not bring it back */
-    forget(port, loaded);
+    forget(port, instance);
     halo_port_room_made(port);
     dispatch_waiting(port, waiting, &fine);
 }
 
 void halo_port_expire_models(struct halo_port *port, uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < port->n_loaded; i++) {
-        struct halo_loaded *loaded = port->loaded[i];
-        if (loaded->state == HALO_MODEL_READY && loaded->n_users == 0 && loaded->keep_alive_ns > 0 && !loaded->pinned &&
-            now_ns - loaded->idle_since_ns >= loaded->keep_alive_ns) {
+    for (uint32_t i = 0; i < port->n_instances; i++) {
+        struct halo_instance *instance = port->instances[i];
+        if (instance->state == HALO_INSTANCE_READY && instance->n_users == 0 && instance->keep_alive_ns > 0 &&
+            !instance->pinned && now_ns - instance->idle_since_ns >= instance->keep_alive_ns) {
             HALO_COUNT(&port->stats, models_expired, 1);
-            halo_port_drain(port, loaded, HALO_UNLOAD_IDLE);
+            halo_port_drain(port, instance, HALO_UNLOAD_IDLE);
         }
     }
 }
@@ -253,22 +252,22 @@ void halo_port_expire_models(struct halo_port *port, uint64_t now_ns)
 /* ---- models ---- */
 
 /* Files that are loaded, by name: the list was made on the text thread, which does not know. */
-void halo_port_mark_loaded(struct halo_port *port, struct halo_request *request)
+void halo_port_mark_loaded(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_part_model_info *models = request->files;
-    for (size_t i = 0; i < request->ev.models.models.n; i++) {
-        struct halo_loaded *loaded = find(port, models[i].name);
-        if (!loaded || loaded->state == HALO_MODEL_LOADING || strcmp(loaded->path, models[i].path.at) != 0)
+    struct halo_part_model_info *models = job->files;
+    for (size_t i = 0; i < job->ev.models.models.n; i++) {
+        struct halo_instance *instance = find(port, models[i].name);
+        if (!instance || instance->state == HALO_INSTANCE_LOADING || strcmp(instance->path, models[i].path.at) != 0)
             continue;
-        models[i].quant = halo_str_of(loaded->model->quant);
+        models[i].quant = halo_str_of(instance->model->quant);
         models[i].has_quant = true;
-        halo_port_fill_model(port, loaded, &models[i]);
+        halo_port_fill_model(port, instance, &models[i]);
     }
 }
 
 /* ---- load ---- */
 
-static void put_loaded(struct halo_port *port, struct halo_request *request, struct halo_loaded *loaded,
+static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo_instance *instance,
                        const struct halo_load *load)
 {
     struct halo_device_info info;
@@ -276,22 +275,23 @@ static void put_loaded(struct halo_port *port, struct halo_request *request, str
     char tiers[64], io[400] = "", stamp[HALO_GGUF_STAMP_BYTES];
     struct halo_ev ev;
     halo_device_thread_info(&port->device, &info, NULL);
-    halo_ev_init(&ev, HALO_EV_LOADED, &request->msg.id);
-    ev.loaded.model = halo_str_of(loaded->name);
-    ev.loaded.arch = halo_str_of(loaded->model->arch);
+    halo_ev_init(&ev, HALO_EV_LOADED, &job->msg.id);
+    ev.loaded.model = halo_str_of(instance->name);
+    ev.loaded.arch = halo_str_of(instance->model->arch);
     ev.loaded.device = halo_str_of(info.name);
-    ev.loaded.context = loaded->context;
-    ev.loaded.kv_tokens = loaded->kv_tokens;
+    ev.loaded.context = instance->context;
+    ev.loaded.kv_tokens = instance->kv_tokens;
     ev.loaded.has_kv_tokens = true;
-    ev.loaded.weights_bytes = (int64_t)loaded->weights_bytes;
-    ev.loaded.kv_bytes = (int64_t)loaded->kv_bytes;
-    halo_gguf_stamp(loaded->model->gguf, stamp);
+    ev.loaded.weights_bytes = (int64_t)instance->weights_bytes;
+    ev.loaded.kv_bytes = (int64_t)instance->kv_bytes;
+    halo_gguf_stamp(instance->model->gguf, stamp);
     ev.loaded.stamp = halo_str_of(stamp);
     ev.loaded.has_stamp = true;
-    ev.loaded.pinned = loaded->pinned;
-    ev.loaded.has_keep_alive_s = loaded->keep_alive_ns > 0;
-    ev.loaded.keep_alive_s = (int64_t)(loaded->keep_alive_ns / 1000000000u);
-    snprintf(tiers, sizeof(tiers), "{\"memory\":%llu}", (unsigned long long)(loaded->weights_bytes + loaded->kv_bytes));
+    ev.loaded.pinned = instance->pinned;
+    ev.loaded.has_keep_alive_s = instance->keep_alive_ns > 0;
+    ev.loaded.keep_alive_s = (int64_t)(instance->keep_alive_ns / 1000000000u);
+    snprintf(tiers, sizeof(tiers), "{\"memory\":%llu}",
+             (unsigned long long)(instance->weights_bytes + instance->kv_bytes));
     ev.loaded.tiers = halo_raw_of(tiers);
     if (load) {
         static const char *const methods[] = {"io_uring, registered buffers", "io_uring", "pread threads"};
@@ -309,99 +309,99 @@ static void put_loaded(struct halo_port *port, struct halo_request *request, str
         ev.loaded.has_prefix_pages = load->n_restored > 0;
         ev.loaded.prefix_pages = load->n_restored;
     }
-    halo_request_end(port, request, &ev);
+    halo_job_end(port, job, &ev);
 }
 
-static bool same_wish(const struct halo_msg_load *msg, const struct halo_loaded *loaded)
+static bool same_wish(const struct halo_msg_load *msg, const struct halo_instance *instance)
 {
     const struct halo_part_load_params *params = &msg->params;
-    return (!params->has_context || params->context == loaded->context) &&
+    return (!params->has_context || params->context == instance->context) &&
            (!params->has_kv_tokens ||
-            halo_kv_pages_for((uint64_t)params->kv_tokens) * HALO_KV_PAGE_TOKENS == loaded->kv_tokens) &&
-           (!params->has_kv || (enum halo_kv_type)params->kv == loaded->model->plan.kv.type);
+            halo_kv_pages_for((uint64_t)params->kv_tokens) * HALO_KV_PAGE_TOKENS == instance->kv_tokens) &&
+           (!params->has_kv || (enum halo_kv_type)params->kv == instance->model->plan.kv.type);
 }
 
 /* How long it stays; what a load does not say remains as it is. */
-static void take_stay(struct halo_loaded *loaded, const struct halo_part_load_params *params)
+static void take_stay(struct halo_instance *instance, const struct halo_part_load_params *params)
 {
     if (params->has_keep_alive_s)
-        loaded->keep_alive_ns = (uint64_t)params->keep_alive_s * 1000000000u;
+        instance->keep_alive_ns = (uint64_t)params->keep_alive_s * 1000000000u;
     if (params->has_pin)
-        loaded->pinned = params->pin;
+        instance->pinned = params->pin;
 }
 
 /* A load of a model that is there or on its way. */
-static void load_again(struct halo_port *port, struct halo_request *request, struct halo_loaded *loaded)
+static void load_again(struct halo_port *port, struct halo_job *job, struct halo_instance *instance)
 {
-    if (loaded->state != HALO_MODEL_READY)
-        park(loaded, request);
-    else if (!same_wish(&request->msg.load, loaded))
-        halo_request_end_error(port, request, HALO_ERROR_BAD_REQUEST,
-                               "model %s is loaded with other parameters (context %u, kv_tokens %u); unload it first",
-                               loaded->name, loaded->context, loaded->kv_tokens);
+    if (instance->state != HALO_INSTANCE_READY)
+        park(instance, job);
+    else if (!same_wish(&job->msg.load, instance))
+        halo_job_end_error(port, job, HALO_ERROR_BAD_REQUEST,
+                           "model %s is loaded with other parameters (context %u, kv_tokens %u); unload it first",
+                           instance->name, instance->context, instance->kv_tokens);
     else {
-        take_stay(loaded, &request->msg.load.params);
-        put_loaded(port, request, loaded, NULL);
+        take_stay(instance, &job->msg.load.params);
+        put_loaded(port, job, instance, NULL);
     }
 }
 
-static bool device_matches(struct halo_port *port, struct halo_request *request)
+static bool device_matches(struct halo_port *port, struct halo_job *job)
 {
-    enum halo_wire_device wish = request->msg.load.params.device;
+    enum halo_wire_device wish = job->msg.load.params.device;
     const char *word = halo_word_name_wire_device(wish);
     if (wish == HALO_WIRE_DEVICE_AUTO || strcmp(word, port->device.ops->name) == 0)
         return true;
-    halo_request_end_error(port, request, HALO_ERROR_UNSUPPORTED, "this engine runs on the %s device, not on %s",
-                           port->device.ops->name, word);
+    halo_job_end_error(port, job, HALO_ERROR_UNSUPPORTED, "this engine runs on the %s device, not on %s",
+                       port->device.ops->name, word);
     return false;
 }
 
-void halo_port_load(struct halo_port *port, struct halo_request *request)
+void halo_port_load(struct halo_port *port, struct halo_job *job)
 {
     static_assert((int)HALO_WIRE_KV_F32 == (int)HALO_KV_F32 && (int)HALO_WIRE_KV_F16 == (int)HALO_KV_F16 &&
                       (int)HALO_WIRE_KV_Q8 == (int)HALO_KV_Q8,
                   "the words and the types have one order");
-    const struct halo_msg_load *msg = &request->msg.load;
-    struct halo_loaded *loaded = find(port, msg->model);
-    if (loaded) {
-        load_again(port, request, loaded);
+    const struct halo_msg_load *msg = &job->msg.load;
+    struct halo_instance *instance = find(port, msg->model);
+    if (instance) {
+        load_again(port, job, instance);
         return;
     }
-    if (!device_matches(port, request))
+    if (!device_matches(port, job))
         return;
-    if (port->n_loaded == HALO_MAX_KNOWN) {
-        halo_request_end_error(port, request, HALO_ERROR_QUEUE_FULL,
-                               "%u models are loaded or wait to be, which is the limit", port->n_loaded);
+    if (port->n_instances == HALO_MAX_KNOWN) {
+        halo_job_end_error(port, job, HALO_ERROR_QUEUE_FULL, "%u models are loaded or wait to be, which is the limit",
+                           port->n_instances);
         return;
     }
-    loaded = calloc(1, sizeof(*loaded));
+    instance = calloc(1, sizeof(*instance));
     struct halo_load *load = calloc(1, sizeof(*load));
-    if (!loaded || !load) {
-        free(loaded);
+    if (!instance || !load) {
+        free(instance);
         free(load);
-        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory for a load");
+        halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for a load");
         return;
     }
-    halo_loaded_name_of(msg->model.at, loaded->name);
-    take_stay(loaded, &msg->params);
-    port->loaded[port->n_loaded++] = loaded;
-    load->request = request;
-    load->loaded = loaded;
-    load->arrived_ns = request->arrived_ns;
+    halo_instance_name_of(msg->model.at, instance->name);
+    take_stay(instance, &msg->params);
+    port->instances[port->n_instances++] = instance;
+    load->job = job;
+    load->instance = instance;
+    load->arrived_ns = job->arrived_ns;
     load->wish.context = msg->params.has_context ? (uint32_t)msg->params.context : 0;
     load->wish.kv_tokens = msg->params.has_kv_tokens ? (uint64_t)msg->params.kv_tokens : 0;
     load->wish.kv = msg->params.has_kv ? (enum halo_kv_type)msg->params.kv : HALO_KV_F16;
-    snprintf(loaded->path, sizeof(loaded->path), "%.*s", (int)msg->model.len,
+    snprintf(instance->path, sizeof(instance->path), "%.*s", (int)msg->model.len,
              msg->model.at); /* the text thread resolves it */
-    request->load = load;
-    halo_request_move(request, HALO_REQUEST_LOAD);
+    job->load = load;
+    halo_job_move(job, HALO_JOB_LOAD);
     halo_port_load_enqueue(port, load);
 }
 
 void halo_port_put_waiting(struct halo_port *port, const struct halo_load *load, struct halo_ev *ev)
 {
     halo_port_put(port, ev);
-    for (const struct halo_request *waiting = load->loaded->waiting; waiting; waiting = waiting->wait_next) {
+    for (const struct halo_job *waiting = load->instance->waiting; waiting; waiting = waiting->wait_next) {
         if (waiting->msg.type != HALO_MSG_LOAD && waiting->msg.type != HALO_MSG_GENERATE)
             continue; /* the short ones have neither progress nor notices */
         ev->id = waiting->msg.id;
@@ -411,9 +411,9 @@ void halo_port_put_waiting(struct halo_port *port, const struct halo_load *load,
 
 void halo_port_notice_waiting(struct halo_port *port, const struct halo_load *load, const char *code, const char *text)
 {
-    const struct halo_request *request = load->request;
+    const struct halo_job *job = load->job;
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_NOTICE, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_NOTICE, &job->msg.id);
     ev.notice.code = halo_str_of(code);
     ev.notice.message = halo_str_of(text);
     halo_port_put_waiting(port, load, &ev);
@@ -421,10 +421,10 @@ void halo_port_notice_waiting(struct halo_port *port, const struct halo_load *lo
 
 void halo_port_load_progress(struct halo_port *port, struct halo_load *load)
 {
-    struct halo_request *request = load->request;
+    struct halo_job *job = load->job;
     atomic_store(&load->progress_posted, false);
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_PROGRESS, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_PROGRESS, &job->msg.id);
     ev.progress.phase = HALO_WIRE_PHASE_LOAD;
     ev.progress.done = (int64_t)atomic_load(&load->bytes_done);
     ev.progress.total = (int64_t)atomic_load(&load->bytes_total);
@@ -434,56 +434,56 @@ void halo_port_load_progress(struct halo_port *port, struct halo_load *load)
 }
 
 /* What could not be done as wished, in the open. */
-static void put_notice(struct halo_port *port, struct halo_request *request, const char *code, const char *text)
+static void put_notice(struct halo_port *port, struct halo_job *job, const char *code, const char *text)
 {
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_NOTICE, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_NOTICE, &job->msg.id);
     ev.notice.code = halo_str_of(code);
     ev.notice.message = halo_str_of(text);
     halo_port_put(port, &ev);
 }
 
-static void put_notices(struct halo_port *port, struct halo_request *request, const struct halo_load *load)
+static void put_notices(struct halo_port *port, struct halo_job *job, const struct halo_load *load)
 {
-    const char *problem = halo_chat_problem(load->loaded->model->chat);
+    const char *problem = halo_chat_problem(load->instance->model->chat);
     if (load->report.notice[0])
-        put_notice(port, request, "io_fallback", load->report.notice);
+        put_notice(port, job, "io_fallback", load->report.notice);
     for (uint32_t i = 0; i < load->n_changes; i++)
-        put_notice(port, request, "load_changed", load->changes[i]);
+        put_notice(port, job, "load_changed", load->changes[i]);
     if (load->prefix_fault.code != HALO_FAULT_NONE) {
         snprintf(port->prefix_problem, sizeof(port->prefix_problem), "saved prefixes of %.200s are ignored: %s",
-                 load->loaded->name, load->prefix_fault.text);
+                 load->instance->name, load->prefix_fault.text);
         halo_log(HALO_LOG_WARN, "%s", port->prefix_problem);
-        put_notice(port, request, "prefixes_ignored", port->prefix_problem);
+        put_notice(port, job, "prefixes_ignored", port->prefix_problem);
     }
     if (problem) {
         char text[400];
         snprintf(text, sizeof(text), "a chat template can not be used, so `messages` that need it will be refused: %s",
                  problem);
-        put_notice(port, request, "template_unusable", text);
+        put_notice(port, job, "template_unusable", text);
     }
 }
 
 void halo_port_load_done(struct halo_port *port, struct halo_load *load)
 {
-    struct halo_request *request = load->request, *waiting = load->loaded->waiting;
-    struct halo_loaded *loaded = load->loaded;
+    struct halo_job *job = load->job, *waiting = load->instance->waiting;
+    struct halo_instance *instance = load->instance;
     struct halo_fault fault = load->fault;
     HALO_COUNT(&port->stats, loads, 1);
-    loaded->waiting = NULL;
-    request->load = NULL;
+    instance->waiting = NULL;
+    job->load = NULL;
     if (fault.code == HALO_FAULT_NONE) {
         HALO_COUNT(&port->stats, load_bytes, load->report.bytes);
         HALO_COUNT(&port->stats, load_us, load->report.elapsed_ns / 1000);
-        halo_loaded_move(loaded, HALO_MODEL_READY);
-        loaded->idle_since_ns = halo_clock_ns();
+        halo_instance_move(instance, HALO_INSTANCE_READY);
+        instance->idle_since_ns = halo_clock_ns();
         port->n_restored += load->n_restored;
-        put_notices(port, request, load);
-        put_loaded(port, request, loaded, load);
+        put_notices(port, job, load);
+        put_loaded(port, job, instance, load);
     } else {
         HALO_COUNT(&port->stats, loads_failed, 1);
-        halo_request_end_fault(port, request, &fault);
-        forget(port, loaded);
+        halo_job_end_fault(port, job, &fault);
+        forget(port, instance);
         if (fault.code == HALO_FAULT_CANCELLED)
             halo_fault_set(&fault, HALO_FAULT_LOAD_FAILED, "the load that this request waited for was cancelled");
     }

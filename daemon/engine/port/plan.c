@@ -14,14 +14,14 @@
 
 /* ---- plan ---- */
 
-void halo_port_forecast(struct halo_port *port, struct halo_request *request)
+void halo_port_forecast(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_forecast *forecast = request->forecast;
-    const struct halo_msg_plan *msg = &request->msg.plan;
-    forecast->request = request;
+    struct halo_forecast *forecast = job->forecast;
+    const struct halo_msg_plan *msg = &job->msg.plan;
+    forecast->job = job;
     forecast->budget_bytes = msg->has_budget_bytes ? (uint64_t)msg->budget_bytes : 0;
-    halo_request_move(request, HALO_REQUEST_DEVICE);
-    halo_note_post(&port->device.box, &forecast->note, HALO_NOTE_FORECAST, forecast);
+    halo_job_move(job, HALO_JOB_DEVICE);
+    halo_note_post(&port->device.box, &forecast->note, HALO_NOTE_FORECAST);
 }
 
 /* One entry for each kind of op: how many, bytes of weights, operations of one decode step. */
@@ -98,18 +98,18 @@ static void predict(struct halo_ev_plan *ev, const struct halo_forecast *f, char
 
 void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
 {
-    struct halo_request *request = f->request;
-    if (f->fault.code != HALO_FAULT_NONE || atomic_load(&request->cancel)) {
+    struct halo_job *job = f->job;
+    if (f->fault.code != HALO_FAULT_NONE || atomic_load(&job->cancel)) {
         if (f->fault.code == HALO_FAULT_NONE)
             halo_fault_set(&f->fault, HALO_FAULT_CANCELLED, "cancelled");
-        halo_request_end_fault(port, request, &f->fault);
+        halo_job_end_fault(port, job, &f->fault);
         return;
     }
-    const struct halo_msg_plan *msg = &request->msg.plan;
+    const struct halo_msg_plan *msg = &job->msg.plan;
     char bound[256], tiers[96];
     struct halo_json ops;
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_PLAN, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_PLAN, &job->msg.id);
     ev.plan.model = msg->has_model ? msg->model : msg->path;
     ev.plan.arch = halo_str_of(f->model->arch);
     ev.plan.device = halo_str_of(f->info.name);
@@ -122,36 +122,36 @@ void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
     halo_json_init(&ops);
     write_ops(&ops, &f->model->plan);
     if (ops.error < 0) {
-        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory for an answer to `plan`");
+        halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for an answer to `plan`");
     } else {
         ev.plan.ops = (struct halo_raw){ops.at, ops.len};
-        halo_request_end(port, request, &ev);
+        halo_job_end(port, job, &ev);
     }
     halo_json_finish(&ops);
 }
 
 /* ---- bench ---- */
 
-void halo_port_bench(struct halo_port *port, struct halo_request *request)
+void halo_port_bench(struct halo_port *port, struct halo_job *job)
 {
-    const struct halo_msg_bench *msg = &request->msg.bench;
+    const struct halo_msg_bench *msg = &job->msg.bench;
     struct halo_fault fault = {0};
-    if (halo_port_hold_model(port, request, msg->model) != 0)
+    if (halo_port_hold_model(port, job, msg->model) != 0)
         return;
-    int r = halo_bench_create(&request->bench, request->model, (uint32_t)msg->prefill, (uint32_t)msg->decode,
+    int r = halo_bench_create(&job->bench, job->model, (uint32_t)msg->prefill, (uint32_t)msg->decode,
                               (uint32_t)msg->batch, (uint32_t)msg->repeat, &fault);
     if (r < 0) {
-        halo_request_end_fault(port, request, &fault);
+        halo_job_end_fault(port, job, &fault);
         return;
     }
-    request->bench->request = request;
-    halo_request_move(request, HALO_REQUEST_DEVICE);
-    halo_note_post(&port->device.box, &request->bench->note, HALO_NOTE_BENCH, request->bench);
+    job->bench->job = job;
+    halo_job_move(job, HALO_JOB_DEVICE);
+    halo_note_post(&port->device.box, &job->bench->note, HALO_NOTE_BENCH);
 }
 
 void halo_port_bench_progress(struct halo_port *port, struct halo_bench *bench)
 {
-    struct halo_request *request = bench->request;
+    struct halo_job *job = bench->job;
     atomic_store(&bench->progress_posted, false);
     uint32_t done = atomic_load(&bench->runs_done);
     if (done == bench->runs_shown)
@@ -162,7 +162,7 @@ void halo_port_bench_progress(struct halo_port *port, struct halo_bench *bench)
         return;
     bench->shown_ns = now_ns;
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_PROGRESS, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_PROGRESS, &job->msg.id);
     ev.progress.phase = HALO_WIRE_PHASE_PREFILL;
     ev.progress.done = done;
     ev.progress.total = bench->repeat;
@@ -216,13 +216,13 @@ static void fill_bench(struct halo_ev_bench *ev, const struct halo_bench *bench,
 
 void halo_port_bench_done(struct halo_port *port, struct halo_bench *bench)
 {
-    struct halo_request *request = bench->request;
+    struct halo_job *job = bench->job;
     if (bench->fault.code != HALO_FAULT_NONE) {
-        halo_request_end_fault(port, request, &bench->fault);
+        halo_job_end_fault(port, job, &bench->fault);
         return;
     }
     if (bench->cancelled) {
-        halo_request_end_cancelled(port, request);
+        halo_job_end_cancelled(port, job);
         return;
     }
     double *scratch = calloc(bench->repeat, sizeof(*scratch));
@@ -231,15 +231,15 @@ void halo_port_bench_done(struct halo_port *port, struct halo_bench *bench)
     halo_json_init(&runs);
     write_runs(&runs, bench);
     if (!scratch || runs.error < 0) {
-        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory for an answer to `bench`");
+        halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for an answer to `bench`");
     } else {
-        halo_ev_init(&ev, HALO_EV_BENCH, &request->msg.id);
-        ev.bench.model = halo_str_of(request->model->name);
+        halo_ev_init(&ev, HALO_EV_BENCH, &job->msg.id);
+        ev.bench.model = halo_str_of(job->model->name);
         ev.bench.device = halo_str_of(port->device.ops->name);
         fill_bench(&ev.bench, bench, scratch);
         ev.bench.runs = (struct halo_raw){runs.at, runs.len};
         ev.bench.has_runs = true;
-        halo_request_end(port, request, &ev);
+        halo_job_end(port, job, &ev);
     }
     halo_json_finish(&runs);
     free(scratch);

@@ -122,60 +122,68 @@ static void write_all(struct halo_port *port)
 
 /* ---- mail ---- */
 
-static void text_done(struct halo_port *port, struct halo_request *request)
+static void text_done(struct halo_port *port, struct halo_job *job)
 {
-    if (request->other_prompt) {
-        halo_request_end_error(port, request, HALO_ERROR_ENGINE_LOST, "%s", request->fault.text);
-    } else if (request->fault.code != HALO_FAULT_NONE) {
-        halo_request_end_fault(port, request, &request->fault);
-    } else if (atomic_load(&request->cancel)) {
-        halo_request_end_cancelled(port, request);
-    } else if (request->sequence) {
-        halo_port_submit(port, request);
-    } else if (request->forecast) {
-        halo_port_forecast(port, request);
+    if (job->other_prompt) {
+        halo_job_end_error(port, job, HALO_ERROR_ENGINE_LOST, "%s", job->fault.text);
+    } else if (job->fault.code != HALO_FAULT_NONE) {
+        halo_job_end_fault(port, job, &job->fault);
+    } else if (atomic_load(&job->cancel)) {
+        halo_job_end_cancelled(port, job);
+    } else if (job->sequence) {
+        halo_port_submit(port, job);
+    } else if (job->forecast) {
+        halo_port_forecast(port, job);
     } else {
-        if (request->msg.type == HALO_MSG_MODELS)
-            halo_port_mark_loaded(port, request);
-        halo_request_end(port, request, &request->ev);
+        if (job->msg.type == HALO_MSG_MODELS)
+            halo_port_mark_loaded(port, job);
+        halo_job_end(port, job, &job->ev);
     }
 }
 
 /* The device was opened, or could not be: those who wanted to know it can be answered. */
 static void device_open(struct halo_port *port)
 {
-    struct halo_request *request = port->parked;
+    struct halo_job *job = port->parked;
     port->parked = NULL;
-    while (request) {
-        struct halo_request *next = request->wait_next;
-        halo_request_move(request, HALO_REQUEST_NEW);
-        halo_port_dispatch(port, request);
-        request = next;
+    while (job) {
+        struct halo_job *next = job->wait_next;
+        halo_job_move(job, HALO_JOB_NEW);
+        halo_port_dispatch(port, job);
+        job = next;
     }
 }
 
 static void take_note(struct halo_port *port, struct halo_note *note)
 {
-    struct halo_sequence *sequence = note->to;
+    struct halo_sequence *sequence;
     switch (note->what) {
     case HALO_NOTE_EVENTS:
+        sequence = HALO_NOTE_ITEM(note, struct halo_sequence, events_note);
         atomic_store(&sequence->events_posted, false); /* before looking: what comes later posts again */
-        halo_port_take_events(port, sequence->request);
+        halo_port_take_events(port, sequence->job);
         break;
     case HALO_NOTE_SEQUENCE_DONE:
-        ((struct halo_request *)sequence->request)->finished = true;
-        halo_port_take_events(port, sequence->request);
+        sequence = HALO_NOTE_ITEM(note, struct halo_sequence, note);
+        sequence->job->finished = true;
+        halo_port_take_events(port, sequence->job);
         break;
-    case HALO_NOTE_TEXT_DONE: text_done(port, note->to); break;
-    case HALO_NOTE_LOAD_PROGRESS: halo_port_load_progress(port, note->to); break;
-    case HALO_NOTE_LOAD_ROOM: halo_port_make_room(port, note->to); break;
-    case HALO_NOTE_LOAD_DONE: halo_port_load_done(port, note->to); break;
-    case HALO_NOTE_UNLOAD_DONE: halo_port_unload_done(port, note->to); break;
-    case HALO_NOTE_BENCH_PROGRESS: halo_port_bench_progress(port, note->to); break;
-    case HALO_NOTE_BENCH_DONE: halo_port_bench_done(port, note->to); break;
-    case HALO_NOTE_FORECAST_DONE: halo_port_forecast_done(port, note->to); break;
-    case HALO_NOTE_RESET_DONE: halo_port_reset_done(port, note->to); break;
-    case HALO_NOTE_SAVE_DONE: halo_port_save_done(port, note->to); break;
+    case HALO_NOTE_TEXT_DONE: text_done(port, HALO_NOTE_ITEM(note, struct halo_job, note)); break;
+    case HALO_NOTE_LOAD_PROGRESS:
+        halo_port_load_progress(port, HALO_NOTE_ITEM(note, struct halo_load, progress_note));
+        break;
+    case HALO_NOTE_LOAD_ROOM: halo_port_make_room(port, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+    case HALO_NOTE_LOAD_DONE: halo_port_load_done(port, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+    case HALO_NOTE_UNLOAD_DONE: halo_port_unload_done(port, HALO_NOTE_ITEM(note, struct halo_instance, note)); break;
+    case HALO_NOTE_BENCH_PROGRESS:
+        halo_port_bench_progress(port, HALO_NOTE_ITEM(note, struct halo_bench, progress_note));
+        break;
+    case HALO_NOTE_BENCH_DONE: halo_port_bench_done(port, HALO_NOTE_ITEM(note, struct halo_bench, note)); break;
+    case HALO_NOTE_FORECAST_DONE:
+        halo_port_forecast_done(port, HALO_NOTE_ITEM(note, struct halo_forecast, note));
+        break;
+    case HALO_NOTE_RESET_DONE: halo_port_reset_done(port, HALO_NOTE_ITEM(note, struct halo_reset, note)); break;
+    case HALO_NOTE_SAVE_DONE: halo_port_save_done(port, HALO_NOTE_ITEM(note, struct halo_save, note)); break;
     case HALO_NOTE_DEVICE_OPEN: device_open(port); break;
     default: assert(!"no note for the port");
     }
@@ -195,17 +203,16 @@ static void take_mail(struct halo_port *port)
 
 static void expire_parked(struct halo_port *port, uint64_t now_ns)
 {
-    for (struct halo_request *request = port->requests, *next; request; request = next) {
-        next = request->next;
-        const struct halo_msg_generate *msg = &request->msg.generate;
-        if (request->state != HALO_REQUEST_PARKED || request->msg.type != HALO_MSG_GENERATE || !msg->has_deadline_ms)
+    for (struct halo_job *job = port->jobs, *next; job; job = next) {
+        next = job->next;
+        const struct halo_msg_generate *msg = &job->msg.generate;
+        if (job->state != HALO_JOB_PARKED || job->msg.type != HALO_MSG_GENERATE || !msg->has_deadline_ms)
             continue;
-        if ((now_ns - request->arrived_ns) / 1000000 < (uint64_t)msg->deadline_ms)
+        if ((now_ns - job->arrived_ns) / 1000000 < (uint64_t)msg->deadline_ms)
             continue;
-        halo_port_unpark(port, request);
-        halo_request_end_error(port, request, HALO_ERROR_DEADLINE,
-                               "the deadline of %lld ms passed while the model was loading",
-                               (long long)msg->deadline_ms);
+        halo_port_unpark(port, job);
+        halo_job_end_error(port, job, HALO_ERROR_DEADLINE, "the deadline of %lld ms passed while the model was loading",
+                           (long long)msg->deadline_ms);
     }
 }
 
@@ -224,11 +231,11 @@ static bool is_over(const struct halo_port *port)
 {
     if (port->lost)
         return true;
-    if (atomic_load(&port->device.lost) && port->n_requests == 0 && unsent(port) == 0)
+    if (atomic_load(&port->device.lost) && port->n_jobs == 0 && unsent(port) == 0)
         return true;
     if (!port->eof)
         return false;
-    return port->config.link || (port->n_requests == 0 && unsent(port) == 0);
+    return port->config.link || (port->n_jobs == 0 && unsent(port) == 0);
 }
 
 int halo_port_run(struct halo_port *port)

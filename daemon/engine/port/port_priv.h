@@ -27,24 +27,24 @@
 
 /* ---- a request ---- */
 
-enum halo_request_state {
-    HALO_REQUEST_NEW,
-    HALO_REQUEST_PARKED, /* waits for a load, or for the device to be opened */
-    HALO_REQUEST_TEXT,   /* the text thread has it; the port may set only the atomics */
-    HALO_REQUEST_DEVICE, /* a sequence, bench or forecast of it is with the device thread */
-    HALO_REQUEST_LOAD,   /* its load is under way, or its unload waits for users */
-    HALO_REQUEST_ENDED,  /* the terminal event is written */
-    HALO_N_REQUEST_STATES
+enum halo_job_state {
+    HALO_JOB_NEW,
+    HALO_JOB_PARKED, /* waits for a load, or for the device to be opened */
+    HALO_JOB_TEXT,   /* the text thread has it; the port may set only the atomics */
+    HALO_JOB_DEVICE, /* a sequence, bench or forecast of it is with the device thread */
+    HALO_JOB_LOAD,   /* its load is under way, or its unload waits for users */
+    HALO_JOB_ENDED,  /* the terminal event is written */
+    HALO_N_JOB_STATES
 };
 
-struct halo_request {
-    struct halo_note note;          /* to the text thread and back */
-    struct halo_request *next;      /* in port->requests */
-    struct halo_request *wait_next; /* PARKED */
-    struct halo_msg msg;            /* owned */
-    enum halo_request_state state;
+struct halo_job {
+    struct halo_note note;      /* to the text thread and back */
+    struct halo_job *next;      /* in port->requests */
+    struct halo_job *wait_next; /* PARKED */
+    struct halo_msg msg;        /* owned */
+    enum halo_job_state state;
     uint64_t arrived_ns;
-    struct halo_loaded *model; /* counted among its users */
+    struct halo_instance *model; /* counted among its users */
     bool holds_model;
     atomic_bool cancel, hold;
     struct halo_arena arena; /* of the text thread while it has the request */
@@ -104,13 +104,13 @@ struct halo_port {
     struct halo_json out;
     size_t n_sent; /* of out: written, not dropped yet */
     bool eof;
-    struct halo_request *requests;
-    uint32_t n_requests;
-    struct halo_request *parked; /* for the device to open */
-    struct halo_loaded *loaded[HALO_MAX_KNOWN];
-    uint32_t n_loaded;
+    struct halo_job *jobs;
+    uint32_t n_jobs;
+    struct halo_job *parked; /* for the device to open */
+    struct halo_instance *instances[HALO_MAX_KNOWN];
+    uint32_t n_instances;
     struct halo_save save;                   /* one at a time; loaded NULL: none */
-    struct halo_request *saver;              /* the one `save` that is under way */
+    struct halo_job *saver;                  /* the one `save` that is under way */
     uint32_t n_restored;                     /* pages that came back from disk */
     char prefix_problem[512];                /* why saved prefixes were left alone, the last time; "" */
     struct halo_load *load_now, *load_queue; /* one at a time, the others in order of arrival */
@@ -142,45 +142,44 @@ void halo_port_put(struct halo_port *port, const struct halo_ev *ev);
 /* dispatch.c */
 void halo_port_take_line(struct halo_port *port, const char *line, size_t len);
 void halo_port_take_long_line(struct halo_port *port);
-void halo_port_dispatch(struct halo_port *port, struct halo_request *request); /* a new or no longer parked one */
-const char *halo_request_was(const struct halo_request *request);
+void halo_port_dispatch(struct halo_port *port, struct halo_job *job); /* a new or no longer parked one */
+const char *halo_job_was(const struct halo_job *job);
 
 /* request.c */
-struct halo_request *halo_request_create(struct halo_port *port,
-                                         struct halo_msg *msg); /* takes the message; NULL: no memory */
-struct halo_request *halo_request_find(struct halo_port *port, const struct halo_id *id);
-void halo_request_move(struct halo_request *request, enum halo_request_state to);
+struct halo_job *halo_job_create(struct halo_port *port, struct halo_msg *msg); /* takes the message; NULL: no memory */
+struct halo_job *halo_job_find(struct halo_port *port, const struct halo_id *id);
+void halo_job_move(struct halo_job *job, enum halo_job_state to);
 /* Each writes the terminal event and destroys the request. */
-void halo_request_end(struct halo_port *port, struct halo_request *request, struct halo_ev *ev);
-void halo_request_end_fault(struct halo_port *port, struct halo_request *request, const struct halo_fault *fault);
-void halo_request_end_cancelled(struct halo_port *port, struct halo_request *request);
-__attribute__((format(printf, 4, 5))) void halo_request_end_error(struct halo_port *port, struct halo_request *request,
-                                                                  enum halo_error code, const char *format, ...);
+void halo_job_end(struct halo_port *port, struct halo_job *job, struct halo_ev *ev);
+void halo_job_end_fault(struct halo_port *port, struct halo_job *job, const struct halo_fault *fault);
+void halo_job_end_cancelled(struct halo_port *port, struct halo_job *job);
+__attribute__((format(printf, 4, 5))) void halo_job_end_error(struct halo_port *port, struct halo_job *job,
+                                                              enum halo_error code, const char *format, ...);
 /* To the text thread. */
-void halo_request_to_text(struct halo_port *port, struct halo_request *request);
+void halo_job_to_text(struct halo_port *port, struct halo_job *job);
 
 /* models.c */
 /* Finds the model that a request names (len 0: the only one), makes the request its user. 0, 1: parked until its load
  * ends, negative: the request was ended with an error. */
-int halo_port_hold_model(struct halo_port *port, struct halo_request *request, struct halo_str name);
-void halo_port_release_model(struct halo_port *port, struct halo_request *request);
+int halo_port_hold_model(struct halo_port *port, struct halo_job *job, struct halo_str name);
+void halo_port_release_model(struct halo_port *port, struct halo_job *job);
 /* One user less, and that was no use of it. */
-void halo_port_let_go(struct halo_port *port, struct halo_loaded *loaded);
-void halo_port_load(struct halo_port *port, struct halo_request *request);
-void halo_port_unload(struct halo_port *port, struct halo_request *request);
-void halo_port_mark_loaded(struct halo_port *port, struct halo_request *request); /* in the answer to `models` */
+void halo_port_let_go(struct halo_port *port, struct halo_instance *instance);
+void halo_port_load(struct halo_port *port, struct halo_job *job);
+void halo_port_unload(struct halo_port *port, struct halo_job *job);
+void halo_port_mark_loaded(struct halo_port *port, struct halo_job *job); /* in the answer to `models` */
 void halo_port_load_progress(struct halo_port *port, struct halo_load *load);
 void halo_port_load_done(struct halo_port *port, struct halo_load *load);
-void halo_port_unload_done(struct halo_port *port, struct halo_loaded *loaded);
+void halo_port_unload_done(struct halo_port *port, struct halo_instance *instance);
 /* No new users, and gone when those it has are through. */
-void halo_port_drain(struct halo_port *port, struct halo_loaded *loaded, enum halo_unload_why why);
+void halo_port_drain(struct halo_port *port, struct halo_instance *instance, enum halo_unload_why why);
 /* A copy of a progress or notice to each request that waits for this load; the first one is under its own id. */
 void halo_port_put_waiting(struct halo_port *port, const struct halo_load *load, struct halo_ev *ev);
 void halo_port_notice_waiting(struct halo_port *port, const struct halo_load *load, const char *code, const char *text);
-void halo_port_reset(struct halo_port *port, struct halo_request *request);
+void halo_port_reset(struct halo_port *port, struct halo_job *job);
 void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset);
 void halo_port_expire_models(struct halo_port *port, uint64_t now_ns);
-void halo_port_unpark(struct halo_port *port, struct halo_request *request); /* forgets it in a waiting list */
+void halo_port_unpark(struct halo_port *port, struct halo_job *job); /* forgets it in a waiting list */
 
 /* room.c */
 void halo_port_load_enqueue(struct halo_port *port, struct halo_load *load);
@@ -190,44 +189,44 @@ void halo_port_make_room(struct halo_port *port, struct halo_load *load); /* HAL
 void halo_port_room_made(struct halo_port *port); /* a model is gone: the load that waits goes on after the last one */
 
 /* reply.c */
-void halo_port_submit(struct halo_port *port, struct halo_request *request);
-void halo_port_take_events(struct halo_port *port, struct halo_request *request);
+void halo_port_submit(struct halo_port *port, struct halo_job *job);
+void halo_port_take_events(struct halo_port *port, struct halo_job *job);
 void halo_port_resume_blocked(struct halo_port *port); /* there is room in the output again */
 
 /* report.c */
-void halo_port_hello(struct halo_port *port, struct halo_request *request);
-void halo_port_status(struct halo_port *port, struct halo_request *request);
-void halo_port_stats(struct halo_port *port, struct halo_request *request);
-void halo_port_diag(struct halo_port *port, struct halo_request *request);
+void halo_port_hello(struct halo_port *port, struct halo_job *job);
+void halo_port_status(struct halo_port *port, struct halo_job *job);
+void halo_port_stats(struct halo_port *port, struct halo_job *job);
+void halo_port_diag(struct halo_port *port, struct halo_job *job);
 void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64_t beat);
-void halo_port_fill_model(const struct halo_port *port, const struct halo_loaded *loaded,
+void halo_port_fill_model(const struct halo_port *port, const struct halo_instance *instance,
                           struct halo_part_model_info *ret);
 
 /* plan.c */
-void halo_port_bench(struct halo_port *port, struct halo_request *request);
+void halo_port_bench(struct halo_port *port, struct halo_job *job);
 void halo_port_bench_progress(struct halo_port *port, struct halo_bench *bench);
 void halo_port_bench_done(struct halo_port *port, struct halo_bench *bench);
-void halo_port_forecast(struct halo_port *port, struct halo_request *request); /* the text thread has read the model */
+void halo_port_forecast(struct halo_port *port, struct halo_job *job); /* the text thread has read the model */
 void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *forecast);
 
 /* save.c */
-void halo_port_save(struct halo_port *port, struct halo_request *request);
+void halo_port_save(struct halo_port *port, struct halo_job *job);
 void halo_port_save_done(struct halo_port *port, struct halo_save *save);
 bool halo_port_can_save(const struct halo_port *port);
 void halo_port_save_next(struct halo_port *port); /* unless one is under way: a model that goes, then those of `save` */
 void halo_port_saving_destroy(struct halo_port_saving *saving);
 
-/* text/text.c: the thread; the others are jobs of it, and set request->fault or results. */
+/* text/text.c: the thread; the others are jobs of it, and set job->fault or results. */
 int halo_text_thread_start(struct halo_text_thread *text);
-void halo_text_job_generate(struct halo_text_thread *text, struct halo_request *request); /* text/prompt.c */
-void halo_text_job_score(struct halo_text_thread *text, struct halo_request *request);
-void halo_text_job_template(struct halo_text_thread *text, struct halo_request *request); /* text/chat.c */
+void halo_text_job_generate(struct halo_text_thread *text, struct halo_job *job); /* text/prompt.c */
+void halo_text_job_score(struct halo_text_thread *text, struct halo_job *job);
+void halo_text_job_template(struct halo_text_thread *text, struct halo_job *job); /* text/chat.c */
 /* Appends the ids of generate's messages; sets the MD5s and newline_runs. */
-int halo_text_encode_messages(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *out);
-void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_request *request); /* text/tokens.c */
-void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_request *request);
-void halo_text_job_models(struct halo_text_thread *text, struct halo_request *request); /* text/models.c */
-void halo_text_job_plan(struct halo_text_thread *text, struct halo_request *request);
+int halo_text_encode_messages(struct halo_text_thread *text, struct halo_job *job, struct halo_tokens *out);
+void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_job *job); /* text/tokens.c */
+void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_job *job);
+void halo_text_job_models(struct halo_text_thread *text, struct halo_job *job); /* text/models.c */
+void halo_text_job_plan(struct halo_text_thread *text, struct halo_job *job);
 /* The file that a name or path means. NOT_FOUND (says where it looked). */
 int halo_text_resolve(const struct halo_port_config *config, const char *name, char ret_path[HALO_MODEL_PATH_BYTES],
                       struct halo_fault *fault);

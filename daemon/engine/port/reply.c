@@ -10,118 +10,118 @@
 
 #include "port_priv.h"
 
-static bool wants_ids(const struct halo_request *request)
+static bool wants_ids(const struct halo_job *job)
 {
-    return request->msg.generate.emit_token_ids || request->msg.generate.logprobs > 0;
+    return job->msg.generate.emit_token_ids || job->msg.generate.logprobs > 0;
 }
 
-void halo_port_submit(struct halo_port *port, struct halo_request *request)
+void halo_port_submit(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_sequence *sequence = request->sequence;
-    sequence->request = request;
-    sequence->model = request->model;
-    atomic_store(&sequence->hold, atomic_load(&request->hold));
-    if (request->msg.type == HALO_MSG_GENERATE && request->msg.generate.has_resume)
-        request->started = request->msg.generate.resume.started;
-    halo_request_move(request, HALO_REQUEST_DEVICE);
-    halo_note_post(&port->device.box, &sequence->note, HALO_NOTE_SEQUENCE, sequence);
+    struct halo_sequence *sequence = job->sequence;
+    sequence->job = job;
+    sequence->model = job->model;
+    atomic_store(&sequence->hold, atomic_load(&job->hold));
+    if (job->msg.type == HALO_MSG_GENERATE && job->msg.generate.has_resume)
+        job->started = job->msg.generate.resume.started;
+    halo_job_move(job, HALO_JOB_DEVICE);
+    halo_note_post(&port->device.box, &sequence->note, HALO_NOTE_SEQUENCE);
 }
 
 /* ---- events ---- */
 
-static void put_started(struct halo_port *port, struct halo_request *request, int64_t n_cached)
+static void put_started(struct halo_port *port, struct halo_job *job, int64_t n_cached)
 {
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_STARTED, &request->msg.id);
-    ev.started.model = halo_str_of(request->model->name);
-    ev.started.prompt_tokens = request->sequence->n_prompt;
+    halo_ev_init(&ev, HALO_EV_STARTED, &job->msg.id);
+    ev.started.model = halo_str_of(job->model->name);
+    ev.started.prompt_tokens = job->sequence->n_prompt;
     ev.started.cached_tokens = n_cached;
-    ev.started.prompt_md5 = halo_str_of(request->prompt_md5);
-    ev.started.effective_md5 = halo_str_of(request->effective_md5);
-    ev.started.newline_runs = (int64_t)request->newline_runs;
-    ev.started.seed = (int64_t)request->seed;
-    ev.started.context = request->model->context;
-    ev.started.changes.at = request->changes;
-    ev.started.changes.n = request->n_changes;
+    ev.started.prompt_md5 = halo_str_of(job->prompt_md5);
+    ev.started.effective_md5 = halo_str_of(job->effective_md5);
+    ev.started.newline_runs = (int64_t)job->newline_runs;
+    ev.started.seed = (int64_t)job->seed;
+    ev.started.context = job->model->context;
+    ev.started.changes.at = job->changes;
+    ev.started.changes.n = job->n_changes;
     halo_port_put(port, &ev);
 }
 
-static bool keep_text(struct halo_request *request, const char *bytes, size_t n)
+static bool keep_text(struct halo_job *job, const char *bytes, size_t n)
 {
-    if (request->n_text + n > request->text_capacity) {
-        size_t capacity = 2 * (request->n_text + n) + 256;
-        char *text = realloc(request->text, capacity);
+    if (job->n_text + n > job->text_capacity) {
+        size_t capacity = 2 * (job->n_text + n) + 256;
+        char *text = realloc(job->text, capacity);
         if (!text)
             return false;
-        request->text = text;
-        request->text_capacity = capacity;
+        job->text = text;
+        job->text_capacity = capacity;
     }
-    memcpy(request->text + request->n_text, bytes, n);
-    request->n_text += n;
+    memcpy(job->text + job->n_text, bytes, n);
+    job->n_text += n;
     return true;
 }
 
-static void put_text(struct halo_port *port, struct halo_request *request, const char *bytes, size_t n)
+static void put_text(struct halo_port *port, struct halo_job *job, const char *bytes, size_t n)
 {
     if (n == 0)
         return;
-    if (!request->msg.generate.stream) {
-        if (!keep_text(request, bytes, n) && request->fault.code == HALO_FAULT_NONE) {
-            halo_fault_set(&request->fault, HALO_FAULT_OUT_OF_MEMORY,
-                           "no memory for a reply of %zu bytes; ask for it with `stream`", request->n_text + n);
-            atomic_store(&request->sequence->cancel, true);
+    if (!job->msg.generate.stream) {
+        if (!keep_text(job, bytes, n) && job->fault.code == HALO_FAULT_NONE) {
+            halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY,
+                           "no memory for a reply of %zu bytes; ask for it with `stream`", job->n_text + n);
+            atomic_store(&job->sequence->cancel, true);
             halo_device_thread_kick(&port->device);
         }
         return;
     }
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_TOKEN, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_TOKEN, &job->msg.id);
     ev.token.text = (struct halo_str){bytes, n};
     halo_port_put(port, &ev);
 }
 
 /* `started`, and the text that was lost on the way before a resume. */
-static void begin(struct halo_port *port, struct halo_request *request, int64_t n_cached)
+static void begin(struct halo_port *port, struct halo_job *job, int64_t n_cached)
 {
-    const struct halo_sequence *sequence = request->sequence;
-    if (request->msg.type != HALO_MSG_GENERATE)
+    const struct halo_sequence *sequence = job->sequence;
+    if (job->msg.type != HALO_MSG_GENERATE)
         return;
-    if (!request->started)
-        put_started(port, request, n_cached < sequence->n_prompt ? n_cached : sequence->n_prompt);
-    request->started = true;
-    if (!request->replayed)
-        put_text(port, request, sequence->replay, sequence->n_replay);
-    request->replayed = true;
+    if (!job->started)
+        put_started(port, job, n_cached < sequence->n_prompt ? n_cached : sequence->n_prompt);
+    job->started = true;
+    if (!job->replayed)
+        put_text(port, job, sequence->replay, sequence->n_replay);
+    job->replayed = true;
 }
 
-static void put_progress(struct halo_port *port, struct halo_request *request, const struct halo_event *event)
+static void put_progress(struct halo_port *port, struct halo_job *job, const struct halo_ring_event *event)
 {
-    if (request->msg.type != HALO_MSG_GENERATE)
+    if (job->msg.type != HALO_MSG_GENERATE)
         return; /* a score shows its rows */
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_PROGRESS, &request->msg.id);
-    ev.progress.phase = event->kind == HALO_EVENT_QUEUE ? HALO_WIRE_PHASE_QUEUE : HALO_WIRE_PHASE_PREFILL;
+    halo_ev_init(&ev, HALO_EV_PROGRESS, &job->msg.id);
+    ev.progress.phase = event->kind == HALO_RING_QUEUE ? HALO_WIRE_PHASE_QUEUE : HALO_WIRE_PHASE_PREFILL;
     ev.progress.done = event->a;
     ev.progress.total = event->b;
     halo_port_put(port, &ev);
 }
 
-static struct halo_top_list tops_of(const struct halo_event *event, struct halo_top *out)
+static struct halo_top_list tops_of(const struct halo_ring_event *event, struct halo_top *out)
 {
     for (uint32_t i = 0; i < event->n_top; i++)
-        out[i] = (struct halo_top){halo_event_tops(event)[i].tok_id, halo_event_tops(event)[i].logprob};
+        out[i] = (struct halo_top){halo_ring_tops(event)[i].tok_id, halo_ring_tops(event)[i].logprob};
     return (struct halo_top_list){out, event->n_top};
 }
 
-static void put_committed(struct halo_port *port, struct halo_request *request, const struct halo_event *event)
+static void put_committed(struct halo_port *port, struct halo_job *job, const struct halo_ring_event *event)
 {
-    if (!wants_ids(request))
+    if (!wants_ids(job))
         return;
     struct halo_top tops[HALO_LIMIT_LOGPROBS];
-    const struct halo_sequence *sequence = request->sequence;
+    const struct halo_sequence *sequence = job->sequence;
     struct halo_ev ev;
     assert(event->n_top <= HALO_LIMIT_LOGPROBS);
-    halo_ev_init(&ev, HALO_EV_COMMITTED, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_COMMITTED, &job->msg.id);
     ev.committed.tok_id = event->tok_id;
     ev.committed.pos = event->a;
     ev.committed.t_ms = (double)(event->t_ns - sequence->started_ns + sequence->elapsed_ns) / 1e6;
@@ -131,12 +131,12 @@ static void put_committed(struct halo_port *port, struct halo_request *request, 
     halo_port_put(port, &ev);
 }
 
-static void put_loop(struct halo_port *port, struct halo_request *request, const struct halo_event *event)
+static void put_loop(struct halo_port *port, struct halo_job *job, const struct halo_ring_event *event)
 {
-    const struct halo_cycle *loop = &request->sequence->loop;
+    const struct halo_cycle *loop = &job->sequence->loop;
     struct halo_ev ev;
     char message[128];
-    halo_ev_init(&ev, HALO_EV_NOTICE, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_NOTICE, &job->msg.id);
     ev.notice.has_start = ev.notice.has_period = ev.notice.has_repeats = true;
     ev.notice.start = event->a;
     ev.notice.period = (int64_t)loop->period;
@@ -149,12 +149,12 @@ static void put_loop(struct halo_port *port, struct halo_request *request, const
     halo_port_put(port, &ev);
 }
 
-static void put_row(struct halo_port *port, struct halo_request *request, const struct halo_event *event)
+static void put_row(struct halo_port *port, struct halo_job *job, const struct halo_ring_event *event)
 {
     struct halo_top tops[HALO_LIMIT_SCORE_TOP];
     struct halo_ev ev;
     assert(event->n_top <= HALO_LIMIT_SCORE_TOP);
-    halo_ev_init(&ev, HALO_EV_SCORE_ROW, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_SCORE_ROW, &job->msg.id);
     ev.score_row.pos = event->a;
     ev.score_row.tok_id = event->tok_id;
     ev.score_row.has_logprob = event->has_logprob != 0;
@@ -163,17 +163,17 @@ static void put_row(struct halo_port *port, struct halo_request *request, const 
     halo_port_put(port, &ev);
 }
 
-static void put_event(struct halo_port *port, struct halo_request *request, const struct halo_event *event)
+static void put_event(struct halo_port *port, struct halo_job *job, const struct halo_ring_event *event)
 {
     switch (event->kind) {
-    case HALO_EVENT_STARTED: begin(port, request, event->a); break;
-    case HALO_EVENT_QUEUE:
-    case HALO_EVENT_PREFILL: put_progress(port, request, event); break;
-    case HALO_EVENT_COMMITTED: put_committed(port, request, event); break;
-    case HALO_EVENT_TEXT: put_text(port, request, halo_event_text(event), event->n_text); break;
-    case HALO_EVENT_ROW: put_row(port, request, event); break;
-    case HALO_EVENT_LOOP: put_loop(port, request, event); break;
-    case HALO_EVENT_SKIP: assert(!"the ring keeps these to itself");
+    case HALO_RING_STARTED: begin(port, job, event->a); break;
+    case HALO_RING_QUEUE:
+    case HALO_RING_PREFILL: put_progress(port, job, event); break;
+    case HALO_RING_COMMITTED: put_committed(port, job, event); break;
+    case HALO_RING_TEXT: put_text(port, job, halo_ring_text(event), event->n_text); break;
+    case HALO_RING_ROW: put_row(port, job, event); break;
+    case HALO_RING_LOOP: put_loop(port, job, event); break;
+    case HALO_RING_SKIP: assert(!"the ring keeps these to itself");
     }
 }
 
@@ -210,11 +210,11 @@ static void fill_rates(struct halo_ev_done *done, const struct halo_sequence *s)
     done->cached_tokens = n_cached;
 }
 
-static void end_generate(struct halo_port *port, struct halo_request *request)
+static void end_generate(struct halo_port *port, struct halo_job *job)
 {
-    const struct halo_sequence *s = request->sequence;
+    const struct halo_sequence *s = job->sequence;
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_DONE, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_DONE, &job->msg.id);
     fill_rates(&ev.done, s);
     switch (s->outcome) {
     case HALO_OUTCOME_STOP_TOKEN:
@@ -224,65 +224,65 @@ static void end_generate(struct halo_port *port, struct halo_request *request)
         break;
     case HALO_OUTCOME_STOP_STRING:
         ev.done.finish_reason = HALO_WIRE_FINISH_STOP;
-        assert(s->text.stopped_by >= 0 && (size_t)s->text.stopped_by < request->msg.generate.stop.n);
-        ev.done.stop = halo_id_of_str(request->msg.generate.stop.at[s->text.stopped_by]);
+        assert(s->text.stopped_by >= 0 && (size_t)s->text.stopped_by < job->msg.generate.stop.n);
+        ev.done.stop = halo_id_of_str(job->msg.generate.stop.at[s->text.stopped_by]);
         ev.done.has_stop = true;
         break;
     case HALO_OUTCOME_CANCELLED: ev.done.finish_reason = HALO_WIRE_FINISH_CANCELLED; break;
     case HALO_OUTCOME_DEADLINE: ev.done.finish_reason = HALO_WIRE_FINISH_DEADLINE; break;
     default: ev.done.finish_reason = HALO_WIRE_FINISH_LENGTH; break;
     }
-    if (!request->msg.generate.stream) {
-        ev.done.text = (struct halo_str){request->text ? request->text : "", request->n_text};
+    if (!job->msg.generate.stream) {
+        ev.done.text = (struct halo_str){job->text ? job->text : "", job->n_text};
         ev.done.has_text = true;
     }
-    halo_request_end(port, request, &ev);
+    halo_job_end(port, job, &ev);
 }
 
-static void end_score(struct halo_port *port, struct halo_request *request)
+static void end_score(struct halo_port *port, struct halo_job *job)
 {
-    const struct halo_sequence *s = request->sequence;
+    const struct halo_sequence *s = job->sequence;
     if (s->outcome == HALO_OUTCOME_CANCELLED) {
-        halo_request_end_cancelled(port, request);
+        halo_job_end_cancelled(port, job);
         return;
     }
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_SCORED, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_SCORED, &job->msg.id);
     ev.scored.tokens = s->n_prompt;
     SET_NUL(ev.scored, nll, s->n_nll > 0, s->nll_sum / s->n_nll);
-    halo_request_end(port, request, &ev);
+    halo_job_end(port, job, &ev);
 }
 
-static void end(struct halo_port *port, struct halo_request *request)
+static void end(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_sequence *s = request->sequence;
-    if (request->fault.code != HALO_FAULT_NONE)
-        halo_request_end_fault(port, request, &request->fault);
+    struct halo_sequence *s = job->sequence;
+    if (job->fault.code != HALO_FAULT_NONE)
+        halo_job_end_fault(port, job, &job->fault);
     else if (s->outcome == HALO_OUTCOME_FAULT)
-        halo_request_end_fault(port, request, &s->fault);
+        halo_job_end_fault(port, job, &s->fault);
     else if (s->kind == HALO_SEQUENCE_SCORE)
-        end_score(port, request);
+        end_score(port, job);
     else
-        end_generate(port, request);
+        end_generate(port, job);
 }
 
-void halo_port_take_events(struct halo_port *port, struct halo_request *request)
+void halo_port_take_events(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_sequence *sequence = request->sequence;
-    const struct halo_event *event;
-    request->blocked = false;
+    struct halo_sequence *sequence = job->sequence;
+    const struct halo_ring_event *event;
+    job->blocked = false;
     while ((event = halo_ring_peek(&sequence->ring))) {
         if (halo_port_is_full(port)) {
-            request->blocked = true;
+            job->blocked = true;
             return;
         }
-        put_event(port, request, event);
+        put_event(port, job, event);
         halo_ring_pop(&sequence->ring);
     }
-    if (request->finished) {
+    if (job->finished) {
         if (sequence->n_resumed > 0 && sequence->outcome != HALO_OUTCOME_FAULT)
-            begin(port, request, 0); /* complete before it was resumed: it never got as far as a batch */
-        end(port, request);
+            begin(port, job, 0); /* complete before it was resumed: it never got as far as a batch */
+        end(port, job);
         return;
     }
     if (atomic_exchange(&sequence->stalled, false))
@@ -291,11 +291,11 @@ void halo_port_take_events(struct halo_port *port, struct halo_request *request)
 
 void halo_port_resume_blocked(struct halo_port *port)
 {
-    for (struct halo_request *request = port->requests, *next; request; request = next) {
-        next = request->next;
+    for (struct halo_job *job = port->jobs, *next; job; job = next) {
+        next = job->next;
         if (halo_port_is_full(port))
             return;
-        if (request->blocked)
-            halo_port_take_events(port, request);
+        if (job->blocked)
+            halo_port_take_events(port, job);
     }
 }

@@ -14,24 +14,24 @@
 #include "port_priv.h"
 
 /* Waits in `parked` until the device was opened or could not be. False: parked. */
-static bool device_known(struct halo_port *port, struct halo_request *request, struct halo_device_info *info)
+static bool device_known(struct halo_port *port, struct halo_job *job, struct halo_device_info *info)
 {
     if (halo_device_thread_info(&port->device, info, NULL) != -EAGAIN)
         return true;
-    halo_request_move(request, HALO_REQUEST_PARKED);
-    request->wait_next = port->parked;
-    port->parked = request;
+    halo_job_move(job, HALO_JOB_PARKED);
+    job->wait_next = port->parked;
+    port->parked = job;
     return false;
 }
 
-void halo_port_hello(struct halo_port *port, struct halo_request *request)
+void halo_port_hello(struct halo_port *port, struct halo_job *job)
 {
     struct halo_device_info info;
-    if (!device_known(port, request, &info))
+    if (!device_known(port, job, &info))
         return;
     struct halo_str features[2];
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_HELLO, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_HELLO, &job->msg.id);
     ev.hello.protocol = HALO_PROTOCOL_VERSION;
     ev.hello.server = halo_str_of("halod-engine " HALO_VERSION);
     ev.hello.limits = (struct halo_part_limits){.connections = 1,
@@ -46,39 +46,39 @@ void halo_port_hello(struct halo_port *port, struct halo_request *request)
     if (info.features & HALO_DEVICE_BATCH_INVARIANT)
         features[ev.hello.features.n++] = halo_str_of("batch_invariant");
     ev.hello.features.at = features;
-    halo_request_end(port, request, &ev);
+    halo_job_end(port, job, &ev);
 }
 
-void halo_port_fill_model(const struct halo_port *port, const struct halo_loaded *loaded,
+void halo_port_fill_model(const struct halo_port *port, const struct halo_instance *instance,
                           struct halo_part_model_info *ret)
 {
     ret->loaded = true;
-    ret->context = loaded->context;
+    ret->context = instance->context;
     ret->has_context = true;
-    ret->kv_tokens = loaded->kv_tokens;
+    ret->kv_tokens = instance->kv_tokens;
     ret->has_kv_tokens = true;
-    ret->memory_bytes = (int64_t)halo_loaded_bytes(loaded);
-    ret->pinned = loaded->pinned;
+    ret->memory_bytes = (int64_t)halo_instance_bytes(instance);
+    ret->pinned = instance->pinned;
     ret->has_memory_bytes = ret->has_pinned = true;
-    ret->sequences = loaded->n_users;
+    ret->sequences = instance->n_users;
     ret->has_sequences = true;
     ret->device = halo_str_of(port->device.ops->name);
     ret->has_device = true;
 }
 
-static void describe_model(const struct halo_port *port, const struct halo_loaded *loaded,
+static void describe_model(const struct halo_port *port, const struct halo_instance *instance,
                            struct halo_part_model_info *ret)
 {
-    const struct halo_model *model = loaded->model;
-    *ret = (struct halo_part_model_info){.name = halo_str_of(loaded->name), .path = halo_str_of(loaded->path)};
-    if (loaded->state == HALO_MODEL_LOADING)
+    const struct halo_model *model = instance->model;
+    *ret = (struct halo_part_model_info){.name = halo_str_of(instance->name), .path = halo_str_of(instance->path)};
+    if (instance->state == HALO_INSTANCE_LOADING)
         return; /* the rest belongs to other threads yet */
     ret->bytes = (int64_t)halo_gguf_total_bytes(model->gguf);
     ret->arch = halo_str_of(model->arch);
     ret->quant = halo_str_of(model->quant);
     ret->params = (int64_t)model->n_params;
     ret->has_arch = ret->has_quant = ret->has_params = true;
-    halo_port_fill_model(port, loaded, ret);
+    halo_port_fill_model(port, instance, ret);
 }
 
 /* What became of saved prefixes. */
@@ -94,7 +94,7 @@ static void write_more(const struct halo_port *port, struct halo_json *w)
     halo_json_object_end(w);
 }
 
-void halo_port_status(struct halo_port *port, struct halo_request *request)
+void halo_port_status(struct halo_port *port, struct halo_job *job)
 {
     struct halo_part_model_info models[HALO_MAX_KNOWN];
     struct halo_device_info info;
@@ -106,7 +106,7 @@ void halo_port_status(struct halo_port *port, struct halo_request *request)
     char uses[160];
     int r = halo_device_thread_info(&port->device, &info, &fault);
     bool lost = atomic_load(&port->device.lost);
-    halo_ev_init(&ev, HALO_EV_STATUS, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_STATUS, &job->msg.id);
     ev.status.has_engine = true;
     ev.status.engine.state = halo_str_of(r == -EAGAIN ? "starting"
                                          : r < 0      ? "no device"
@@ -121,11 +121,11 @@ void halo_port_status(struct halo_port *port, struct halo_request *request)
     const char *phase = atomic_load(&port->device.phase.what);
     ev.status.engine.phase = halo_str_of(phase ? phase : "starting");
     ev.status.engine.has_phase = true;
-    for (uint32_t i = 0; i < port->n_loaded; i++) {
-        if (port->loaded[i]->state == HALO_MODEL_LOADING)
+    for (uint32_t i = 0; i < port->n_instances; i++) {
+        if (port->instances[i]->state == HALO_INSTANCE_LOADING)
             continue;
-        describe_model(port, port->loaded[i], &models[n_models++]);
-        memory += halo_loaded_bytes(port->loaded[i]);
+        describe_model(port, port->instances[i], &models[n_models++]);
+        memory += halo_instance_bytes(port->instances[i]);
     }
     ev.status.models.at = models;
     ev.status.models.n = n_models;
@@ -141,7 +141,7 @@ void halo_port_status(struct halo_port *port, struct halo_request *request)
     write_more(port, &more);
     ev.status.has_more = more.error == 0;
     ev.status.more = (struct halo_raw){more.at, more.len};
-    halo_request_end(port, request, &ev);
+    halo_job_end(port, job, &ev);
     halo_json_finish(&more);
 }
 
@@ -171,14 +171,14 @@ static void write_histogram(struct halo_json *w, struct halo_histogram *histogra
 static void write_now(struct halo_port *port, struct halo_json *w)
 {
     halo_json_key(w, "now_requests");
-    halo_json_u64(w, port->n_requests - 1); /* but this one */
+    halo_json_u64(w, port->n_jobs - 1); /* but this one */
     halo_json_key(w, "now_sequences");
     halo_json_u64(w, halo_sequence_n_live());
     halo_json_key(w, "now_kv_pages_held");
     halo_json_u64(w, atomic_load(&port->stats.n_held));
 }
 
-void halo_port_stats(struct halo_port *port, struct halo_request *request)
+void halo_port_stats(struct halo_port *port, struct halo_job *job)
 {
     struct halo_json counters, histograms;
     struct halo_ev ev;
@@ -197,12 +197,12 @@ void halo_port_stats(struct halo_port *port, struct halo_request *request)
         write_histogram(&histograms, &port->stats.histograms[id], (enum halo_histogram_id)id);
     halo_json_object_end(&histograms);
     if (counters.error < 0 || histograms.error < 0) {
-        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory for an answer to `stats`");
+        halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for an answer to `stats`");
     } else {
-        halo_ev_init(&ev, HALO_EV_STATS, &request->msg.id);
+        halo_ev_init(&ev, HALO_EV_STATS, &job->msg.id);
         ev.stats.counters = (struct halo_raw){counters.at, counters.len};
         ev.stats.histograms = (struct halo_raw){histograms.at, histograms.len};
-        halo_request_end(port, request, &ev);
+        halo_job_end(port, job, &ev);
     }
     halo_json_finish(&counters);
     halo_json_finish(&histograms);
@@ -288,11 +288,11 @@ static void write_kernels(struct halo_json *w, const struct halo_device_info *in
     halo_json_array_end(w);
 }
 
-void halo_port_diag(struct halo_port *port, struct halo_request *request)
+void halo_port_diag(struct halo_port *port, struct halo_job *job)
 {
     struct halo_device_info info;
     struct halo_fault fault = {0};
-    if (!device_known(port, request, &info))
+    if (!device_known(port, job, &info))
         return;
     halo_device_thread_info(&port->device, &info, &fault);
     char build_text[512], device_text[4096], driver_text[2048], kernel_text[2048];
@@ -307,12 +307,12 @@ void halo_port_diag(struct halo_port *port, struct halo_request *request)
     write_driver(&driver, &info);
     write_kernels(&kernels, &info);
     assert(build.error == 0 && device.error == 0 && driver.error == 0 && kernels.error == 0);
-    halo_ev_init(&ev, HALO_EV_DIAG, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_DIAG, &job->msg.id);
     ev.diag.build = (struct halo_raw){build.at, build.len};
     ev.diag.device = (struct halo_raw){device.at, device.len};
     ev.diag.driver = (struct halo_raw){driver.at, driver.len};
     ev.diag.kernels = (struct halo_raw){kernels.at, kernels.len};
-    halo_request_end(port, request, &ev);
+    halo_job_end(port, job, &ev);
 }
 
 /* The clock of the device's phase: begins anew with each op, each step, and each kind of work. */
@@ -338,14 +338,14 @@ static void note_loads(struct halo_port *port, uint64_t now_ns, char *text, size
 {
     uint64_t mark = atomic_load(&port->stats.loads), most = 0;
     bool any = false;
-    for (struct halo_request *request = port->requests; request; request = request->next) {
-        struct halo_load *load = request->load;
+    for (struct halo_job *job = port->jobs; job; job = job->next) {
+        struct halo_load *load = job->load;
         if (!load)
             continue;
         uint64_t done = atomic_load(&load->bytes_done), n_committed = atomic_load(&load->n_committed);
         mark += done + n_committed;
         if (!any || done > most)
-            snprintf(text, room, "model %.200s: %llu of %llu bytes read, %llu tensors in place", load->loaded->name,
+            snprintf(text, room, "model %.200s: %llu of %llu bytes read, %llu tensors in place", load->instance->name,
                      (unsigned long long)done, (unsigned long long)atomic_load(&load->bytes_total),
                      (unsigned long long)n_committed);
         most = done > most ? done : most;

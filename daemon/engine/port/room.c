@@ -17,11 +17,11 @@
 
 static void tell_place(struct halo_port *port, const struct halo_load *load, uint32_t place, uint32_t n)
 {
-    struct halo_request *request = load->request;
+    struct halo_job *job = load->job;
     char step[HALO_MODEL_NAME_BYTES + 64];
     struct halo_ev ev;
-    snprintf(step, sizeof(step), "waits until %s is loaded", port->load_now->loaded->name);
-    halo_ev_init(&ev, HALO_EV_PROGRESS, &request->msg.id);
+    snprintf(step, sizeof(step), "waits until %s is loaded", port->load_now->instance->name);
+    halo_ev_init(&ev, HALO_EV_PROGRESS, &job->msg.id);
     ev.progress.phase = HALO_WIRE_PHASE_QUEUE;
     ev.progress.done = n - place;
     ev.progress.total = n;
@@ -47,7 +47,7 @@ static void start_next(struct halo_port *port)
     port->load_queue = load->next;
     port->load_now = load;
     load->next = NULL;
-    halo_note_post(&port->text.box, &load->note, HALO_NOTE_LOAD_PARSE, load);
+    halo_note_post(&port->text.box, &load->note, HALO_NOTE_LOAD_PARSE);
     tell_places(port);
 }
 
@@ -90,67 +90,67 @@ void halo_port_load_cancel(struct halo_port *port, struct halo_load *load)
 
 /* ---- room ---- */
 
-static bool may_go(const struct halo_loaded *loaded)
+static bool may_go(const struct halo_instance *instance)
 {
-    return loaded->state == HALO_MODEL_READY && loaded->n_users == 0 && !loaded->pinned;
+    return instance->state == HALO_INSTANCE_READY && instance->n_users == 0 && !instance->pinned;
 }
 
-static struct halo_loaded *least_recent(const struct halo_port *port)
+static struct halo_instance *least_recent(const struct halo_port *port)
 {
-    struct halo_loaded *found = NULL;
-    for (uint32_t i = 0; i < port->n_loaded; i++) {
-        struct halo_loaded *loaded = port->loaded[i];
-        if (may_go(loaded) && (!found || loaded->idle_since_ns < found->idle_since_ns))
-            found = loaded;
+    struct halo_instance *found = NULL;
+    for (uint32_t i = 0; i < port->n_instances; i++) {
+        struct halo_instance *instance = port->instances[i];
+        if (may_go(instance) && (!found || instance->idle_since_ns < found->idle_since_ns))
+            found = instance;
     }
     return found;
 }
 
-static void evict(struct halo_port *port, struct halo_loaded *loaded, const struct halo_load *load)
+static void evict(struct halo_port *port, struct halo_instance *instance, const struct halo_load *load)
 {
     char text[2 * HALO_MODEL_NAME_BYTES + 160], size[HALO_SIZE_TEXT];
-    uint64_t idle_s = (halo_clock_ns() - loaded->idle_since_ns) / 1000000000u;
-    snprintf(text, sizeof(text), "model %s is unloaded to make room for %s: %s, not used for %llu s", loaded->name,
-             load->loaded->name, halo_size_text(halo_loaded_bytes(loaded), size), (unsigned long long)idle_s);
+    uint64_t idle_s = (halo_clock_ns() - instance->idle_since_ns) / 1000000000u;
+    snprintf(text, sizeof(text), "model %s is unloaded to make room for %s: %s, not used for %llu s", instance->name,
+             load->instance->name, halo_size_text(halo_instance_bytes(instance), size), (unsigned long long)idle_s);
     halo_port_notice_waiting(port, load, "model_evicted", text);
     HALO_COUNT(&port->stats, models_evicted, 1);
-    halo_port_drain(port, loaded, HALO_UNLOAD_ROOM);
+    halo_port_drain(port, instance, HALO_UNLOAD_ROOM);
 }
 
 void halo_port_make_room(struct halo_port *port, struct halo_load *load)
 {
     uint64_t evictable = 0, room = load->room_bytes;
     bool place = !load->need_place;
-    for (uint32_t i = 0; i < port->n_loaded; i++)
-        if (may_go(port->loaded[i]))
-            evictable += halo_loaded_bytes(port->loaded[i]);
+    for (uint32_t i = 0; i < port->n_instances; i++)
+        if (may_go(port->instances[i]))
+            evictable += halo_instance_bytes(port->instances[i]);
     bool enough = load->need_place ? evictable > 0 : load->need_bytes - room <= evictable;
     if (!enough || load->n_rounds++ == MAX_ROUNDS) {
         load->evictable_bytes = evictable; /* the device thread finds the words */
     } else {
         port->load_waits = true;
         while (!place || room < load->need_bytes) {
-            struct halo_loaded *loaded = least_recent(port);
-            if (!loaded)
+            struct halo_instance *instance = least_recent(port);
+            if (!instance)
                 break;
-            room += halo_loaded_bytes(loaded);
+            room += halo_instance_bytes(instance);
             place = true;
-            evict(port, loaded, load);
+            evict(port, instance, load);
         }
     }
     if (port->load_waits)
         halo_port_room_made(port);
     else
-        halo_note_post(&port->device.box, &load->note, HALO_NOTE_LOAD_CREATE, load);
+        halo_note_post(&port->device.box, &load->note, HALO_NOTE_LOAD_CREATE);
 }
 
 void halo_port_room_made(struct halo_port *port)
 {
     if (!port->load_waits)
         return;
-    for (uint32_t i = 0; i < port->n_loaded; i++)
-        if (port->loaded[i]->state == HALO_MODEL_DRAINING && port->loaded[i]->why == HALO_UNLOAD_ROOM)
+    for (uint32_t i = 0; i < port->n_instances; i++)
+        if (port->instances[i]->state == HALO_INSTANCE_DRAINING && port->instances[i]->why == HALO_UNLOAD_ROOM)
             return;
     port->load_waits = false;
-    halo_note_post(&port->device.box, &port->load_now->note, HALO_NOTE_LOAD_CREATE, port->load_now);
+    halo_note_post(&port->device.box, &port->load_now->note, HALO_NOTE_LOAD_CREATE);
 }

@@ -21,7 +21,7 @@
 /* What a `save` has come to. */
 struct halo_port_saving {
     uint64_t deadline_ns;
-    struct halo_loaded *done[HALO_MAX_LOADED]; /* not looked into: a model may be gone by now */
+    struct halo_instance *done[HALO_MAX_LOADED]; /* not looked into: a model may be gone by now */
     uint32_t n_done;
     uint64_t left_bytes;
     int64_t n_models, n_pages, n_bytes;
@@ -37,71 +37,72 @@ bool halo_port_can_save(const struct halo_port *port)
 
 /* ---- one model ---- */
 
-static void begin(struct halo_port *port, struct halo_loaded *loaded, struct halo_request *request,
-                  uint64_t deadline_ns, uint64_t most_bytes)
+static void begin(struct halo_port *port, struct halo_instance *instance, struct halo_job *job, uint64_t deadline_ns,
+                  uint64_t most_bytes)
 {
     struct halo_save *save = &port->save;
-    *save = (struct halo_save){.request = request,
-                               .loaded = loaded,
+    *save = (struct halo_save){.job = job,
+                               .instance = instance,
                                .deadline_ns = deadline_ns,
                                .most_bytes = most_bytes,
                                .all_bytes = port->config.save_bytes};
-    halo_gguf_stamp(loaded->model->gguf, save->stamp);
+    halo_gguf_stamp(instance->model->gguf, save->stamp);
     if (getrandom(save->save_id, sizeof(save->save_id), GRND_NONBLOCK) != (ssize_t)sizeof(save->save_id))
         memcpy(save->save_id, &deadline_ns, sizeof(deadline_ns)); /* it only tells saves apart */
     if (port->load_waits) /* two models that take turns must not push each other's file out */
-        halo_prefix_disk_name(halo_gguf_fingerprint(port->load_now->loaded->model->gguf), save->coming);
-    loaded->n_users++;
-    halo_note_post(&port->device.box, &save->note, HALO_NOTE_SAVE_PAGES, save);
+        halo_prefix_disk_name(halo_gguf_fingerprint(port->load_now->instance->model->gguf), save->coming);
+    instance->n_users++;
+    halo_note_post(&port->device.box, &save->note, HALO_NOTE_SAVE_PAGES);
 }
 
-static struct halo_loaded *going(const struct halo_port *port)
+static struct halo_instance *going(const struct halo_port *port)
 {
-    for (uint32_t i = 0; i < port->n_loaded; i++)
-        if (port->loaded[i]->state == HALO_MODEL_DRAINING && port->loaded[i]->to_save && port->loaded[i]->n_users == 0)
-            return port->loaded[i];
+    for (uint32_t i = 0; i < port->n_instances; i++)
+        if (port->instances[i]->state == HALO_INSTANCE_DRAINING && port->instances[i]->to_save &&
+            port->instances[i]->n_users == 0)
+            return port->instances[i];
     return NULL;
 }
 
 static void note_going(struct halo_port *port, const struct halo_save *save, const char *problem)
 {
-    struct halo_loaded *loaded = save->loaded;
+    struct halo_instance *instance = save->instance;
     if (problem) {
-        loaded->save_fault = save->fault;
+        instance->save_fault = save->fault;
         if (port->load_waits)
             halo_port_notice_waiting(port, port->load_now, "prefixes_not_saved", problem);
     } else {
-        loaded->n_saved = save->n_done;
+        instance->n_saved = save->n_done;
     }
 }
 
 /* ---- the request ---- */
 
-static bool was_done(const struct halo_port_saving *saving, const struct halo_loaded *loaded)
+static bool was_done(const struct halo_port_saving *saving, const struct halo_instance *instance)
 {
     for (uint32_t i = 0; i < saving->n_done; i++)
-        if (saving->done[i] == loaded)
+        if (saving->done[i] == instance)
             return true;
     return false;
 }
 
-static struct halo_loaded *most_recent(const struct halo_port *port, const struct halo_port_saving *saving)
+static struct halo_instance *most_recent(const struct halo_port *port, const struct halo_port_saving *saving)
 {
-    struct halo_loaded *found = NULL;
-    for (uint32_t i = 0; i < port->n_loaded; i++) {
-        struct halo_loaded *loaded = port->loaded[i];
-        if (loaded->state == HALO_MODEL_READY && !was_done(saving, loaded) &&
-            (!found || loaded->idle_since_ns > found->idle_since_ns))
-            found = loaded;
+    struct halo_instance *found = NULL;
+    for (uint32_t i = 0; i < port->n_instances; i++) {
+        struct halo_instance *instance = port->instances[i];
+        if (instance->state == HALO_INSTANCE_READY && !was_done(saving, instance) &&
+            (!found || instance->idle_since_ns > found->idle_since_ns))
+            found = instance;
     }
     return found;
 }
 
-static void answer(struct halo_port *port, struct halo_request *request)
+static void answer(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_port_saving *saving = request->saving;
+    struct halo_port_saving *saving = job->saving;
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_SAVED, &request->msg.id);
+    halo_ev_init(&ev, HALO_EV_SAVED, &job->msg.id);
     ev.saved.models = saving->n_models;
     ev.saved.pages = saving->n_pages;
     ev.saved.bytes = saving->n_bytes;
@@ -109,19 +110,19 @@ static void answer(struct halo_port *port, struct halo_request *request)
         saving->faults[i] = halo_str_of(saving->fault_texts[i]);
     ev.saved.faults = (struct halo_str_list){saving->faults, saving->n_faults};
     port->saver = NULL;
-    halo_request_end(port, request, &ev);
+    halo_job_end(port, job, &ev);
 }
 
-static void save_requested(struct halo_port *port, struct halo_request *request)
+static void save_requested(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_port_saving *saving = request->saving;
-    struct halo_loaded *loaded = saving->n_done < HALO_MAX_LOADED ? most_recent(port, saving) : NULL;
-    if (!loaded || halo_clock_ns() >= saving->deadline_ns || atomic_load(&request->cancel)) {
-        answer(port, request);
+    struct halo_port_saving *saving = job->saving;
+    struct halo_instance *instance = saving->n_done < HALO_MAX_LOADED ? most_recent(port, saving) : NULL;
+    if (!instance || halo_clock_ns() >= saving->deadline_ns || atomic_load(&job->cancel)) {
+        answer(port, job);
         return;
     }
-    saving->done[saving->n_done++] = loaded;
-    begin(port, loaded, request, saving->deadline_ns, saving->left_bytes);
+    saving->done[saving->n_done++] = instance;
+    begin(port, instance, job, saving->deadline_ns, saving->left_bytes);
 }
 
 static void note_requested(struct halo_port_saving *saving, const struct halo_save *save, const char *problem)
@@ -137,28 +138,28 @@ static void note_requested(struct halo_port_saving *saving, const struct halo_sa
     }
 }
 
-void halo_port_save(struct halo_port *port, struct halo_request *request)
+void halo_port_save(struct halo_port *port, struct halo_job *job)
 {
-    const struct halo_msg_save *msg = &request->msg.save;
+    const struct halo_msg_save *msg = &job->msg.save;
     if (!halo_port_can_save(port)) {
-        halo_request_end_error(port, request, HALO_ERROR_UNSUPPORTED,
-                               port->device.ops->kv_read ? "the engine was started without a folder for prefixes"
-                                                         : "pages of this device cannot be read");
+        halo_job_end_error(port, job, HALO_ERROR_UNSUPPORTED,
+                           port->device.ops->kv_read ? "the engine was started without a folder for prefixes"
+                                                     : "pages of this device cannot be read");
         return;
     }
     if (port->saver) {
-        halo_request_end_error(port, request, HALO_ERROR_QUEUE_FULL, "prefixes are being saved already");
+        halo_job_end_error(port, job, HALO_ERROR_QUEUE_FULL, "prefixes are being saved already");
         return;
     }
-    struct halo_port_saving *saving = request->saving = calloc(1, sizeof(*saving));
+    struct halo_port_saving *saving = job->saving = calloc(1, sizeof(*saving));
     if (!saving) {
-        halo_request_end_error(port, request, HALO_ERROR_OUT_OF_MEMORY, "no memory to save prefixes");
+        halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory to save prefixes");
         return;
     }
     saving->left_bytes = port->config.save_bytes;
     saving->deadline_ns = halo_clock_ns() + (uint64_t)msg->deadline_ms * 1000000;
-    port->saver = request;
-    halo_request_move(request, HALO_REQUEST_DEVICE);
+    port->saver = job;
+    halo_job_move(job, HALO_JOB_DEVICE);
     halo_port_save_next(port);
 }
 
@@ -171,12 +172,12 @@ void halo_port_saving_destroy(struct halo_port_saving *saving)
 
 void halo_port_save_next(struct halo_port *port)
 {
-    if (port->save.loaded)
+    if (port->save.instance)
         return;
-    struct halo_loaded *loaded = going(port);
-    if (loaded) {
-        loaded->to_save = false;
-        begin(port, loaded, NULL, halo_clock_ns() + port->config.save_ms * 1000000, port->config.save_bytes);
+    struct halo_instance *instance = going(port);
+    if (instance) {
+        instance->to_save = false;
+        begin(port, instance, NULL, halo_clock_ns() + port->config.save_ms * 1000000, port->config.save_bytes);
     } else if (port->saver) {
         save_requested(port, port->saver);
     }
@@ -184,18 +185,18 @@ void halo_port_save_next(struct halo_port *port)
 
 void halo_port_save_done(struct halo_port *port, struct halo_save *save)
 {
-    struct halo_request *request = save->request;
-    struct halo_loaded *loaded = save->loaded;
+    struct halo_job *job = save->job;
+    struct halo_instance *instance = save->instance;
     char problem[512] = "";
     if (save->fault.code != HALO_FAULT_NONE) {
-        snprintf(problem, sizeof(problem), "prefixes of %.200s are not saved: %s", loaded->name, save->fault.text);
+        snprintf(problem, sizeof(problem), "prefixes of %.200s are not saved: %s", instance->name, save->fault.text);
         halo_log(HALO_LOG_WARN, "%s", problem);
     }
-    if (request)
-        note_requested(request->saving, save, problem[0] ? problem : NULL);
+    if (job)
+        note_requested(job->saving, save, problem[0] ? problem : NULL);
     else
         note_going(port, save, problem[0] ? problem : NULL);
-    save->loaded = NULL;
-    halo_port_let_go(port, loaded);
+    save->instance = NULL;
+    halo_port_let_go(port, instance);
     halo_port_save_next(port);
 }

@@ -3,7 +3,7 @@
  * Text thread. What a rendering needs on its way (the template's values, the text) lives in two arenas that the thread
  * keeps from one conversation to the next: fresh memory costs more than the template does.
  * Fails with BAD_REQUEST (the template refuses the conversation), UNSUPPORTED (no template, or one that can not be
- * used), OUT_OF_MEMORY in request->fault.
+ * used), OUT_OF_MEMORY in job->fault.
  */
 #include <string.h>
 
@@ -13,9 +13,9 @@
 
 #define KEPT_BYTES ((size_t)8 << 20) /* what an arena may hold while there is nothing to do */
 
-static int no_memory(struct halo_request *request)
+static int no_memory(struct halo_job *job)
 {
-    return halo_fault_set(&request->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to render a conversation");
+    return halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to render a conversation");
 }
 
 /* ---- normalize ---- */
@@ -47,16 +47,16 @@ static int normalize_content(struct halo_arena *arena, struct halo_content *cont
 }
 
 /* What is said, and only that: tool calls, thoughts and tools keep their newlines. */
-static int normalize(struct halo_request *request, struct halo_arena *arena, const struct halo_part_chat_list *from,
+static int normalize(struct halo_job *job, struct halo_arena *arena, const struct halo_part_chat_list *from,
                      struct halo_part_chat_list *ret)
 {
     struct halo_part_chat *messages = halo_arena_alloc(arena, from->n, sizeof(*messages));
     if (!messages)
-        return no_memory(request);
+        return no_memory(job);
     for (size_t i = 0; i < from->n; i++) {
         messages[i] = from->at[i];
-        if (normalize_content(arena, &messages[i].content, &request->newline_runs) < 0)
-            return no_memory(request);
+        if (normalize_content(arena, &messages[i].content, &job->newline_runs) < 0)
+            return no_memory(job);
     }
     *ret = (struct halo_part_chat_list){messages, from->n};
     return 0;
@@ -72,7 +72,7 @@ struct conversation {
     time_t now;
 };
 
-static int render(struct halo_text_thread *text, struct halo_request *request, const struct conversation *talk,
+static int render(struct halo_text_thread *text, struct halo_job *job, const struct conversation *talk,
                   struct halo_chat_text *ret)
 {
     struct halo_json json;
@@ -86,59 +86,57 @@ static int render(struct halo_text_thread *text, struct halo_request *request, c
                                           .add_generation_prompt = talk->add_generation_prompt,
                                           .now = has_now ? &now : NULL,
                                           .scratch = &text->scratch};
-    int r = json.error
-                ? no_memory(request)
-                : halo_chat_render_input(request->model->model->chat, &input, &text->arena, ret, &request->fault);
+    int r = json.error ? no_memory(job)
+                       : halo_chat_render_input(job->model->model->chat, &input, &text->arena, ret, &job->fault);
     halo_json_finish(&json);
     return r;
 }
 
 /* All spans as one text. */
-static int join(struct halo_request *request, struct halo_arena *arena, const struct halo_chat_text *text,
-                struct halo_str *ret)
+static int join(struct halo_job *job, struct halo_arena *arena, const struct halo_chat_text *text, struct halo_str *ret)
 {
     size_t n = 0;
     for (size_t i = 0; i < text->n; i++)
         n += text->spans[i].n;
     char *whole = halo_arena_alloc(arena, n + 1, 1);
     if (!whole)
-        return no_memory(request);
+        return no_memory(job);
     *ret = (struct halo_str){whole, n};
     for (size_t i = 0; i < text->n; whole += text->spans[i++].n)
         memcpy(whole, text->spans[i].bytes, text->spans[i].n);
     return 0;
 }
 
-static int hash(struct halo_request *request, struct halo_arena *arena, const struct halo_chat_text *text,
+static int hash(struct halo_job *job, struct halo_arena *arena, const struct halo_chat_text *text,
                 char ret_md5[HALO_MD5_HEX])
 {
     struct halo_str whole;
-    int r = join(request, arena, text, &whole);
+    int r = join(job, arena, text, &whole);
     if (r == 0)
         halo_md5_hex(whole.at, whole.len, ret_md5);
     return r;
 }
 
 /* Renders as asked, and once more when normalizing changes something. */
-static int render_both(struct halo_text_thread *text, struct halo_request *request, struct conversation *talk,
-                       bool normalizes, struct halo_chat_text *ret)
+static int render_both(struct halo_text_thread *text, struct halo_job *job, struct conversation *talk, bool normalizes,
+                       struct halo_chat_text *ret)
 {
     struct halo_arena *arena = &text->arena;
-    int r = render(text, request, talk, ret);
+    int r = render(text, job, talk, ret);
     if (r == 0)
-        r = hash(request, arena, ret, request->prompt_md5);
+        r = hash(job, arena, ret, job->prompt_md5);
     if (r == 0 && normalizes)
-        r = normalize(request, arena, &talk->messages, &talk->messages);
-    memcpy(request->effective_md5, request->prompt_md5, sizeof(request->effective_md5));
-    if (r < 0 || request->newline_runs == 0)
+        r = normalize(job, arena, &talk->messages, &talk->messages);
+    memcpy(job->effective_md5, job->prompt_md5, sizeof(job->effective_md5));
+    if (r < 0 || job->newline_runs == 0)
         return r;
-    r = render(text, request, talk, ret);
-    return r < 0 ? r : hash(request, arena, ret, request->effective_md5);
+    r = render(text, job, talk, ret);
+    return r < 0 ? r : hash(job, arena, ret, job->effective_md5);
 }
 
-int halo_text_encode_messages(struct halo_text_thread *text, struct halo_request *request, struct halo_tokens *out)
+int halo_text_encode_messages(struct halo_text_thread *text, struct halo_job *job, struct halo_tokens *out)
 {
-    const struct halo_msg_generate *msg = &request->msg.generate;
+    const struct halo_msg_generate *msg = &job->msg.generate;
     struct conversation talk = {.messages = msg->messages,
                                 .tools = msg->tools,
                                 .vars = msg->template_vars,
@@ -146,51 +144,50 @@ int halo_text_encode_messages(struct halo_text_thread *text, struct halo_request
                                 .has_now = msg->has_now_s,
                                 .now = (time_t)msg->now_s};
     struct halo_chat_text spans;
-    int r = render_both(text, request, &talk, !msg->has_normalize || msg->normalize, &spans);
+    int r = render_both(text, job, &talk, !msg->has_normalize || msg->normalize, &spans);
     if (r == 0)
-        r = halo_chat_encode_text(request->model->model->tokenizer, &spans, msg->special, out, &request->fault);
+        r = halo_chat_encode_text(job->model->model->tokenizer, &spans, msg->special, out, &job->fault);
     halo_arena_reset(&text->arena, KEPT_BYTES);
     return r;
 }
 
 /* ---- template ---- */
 
-static int show(struct halo_request *request, const struct halo_chat_text *spans)
+static int show(struct halo_job *job, const struct halo_chat_text *spans)
 {
     struct halo_tokens tokens = {0};
     struct halo_str whole;
     int32_t *ids = NULL;
-    int r = join(request, &request->arena, spans, &whole);
+    int r = join(job, &job->arena, spans, &whole);
     if (r == 0)
-        r = halo_chat_encode_text(request->model->model->tokenizer, spans, request->msg.template.special, &tokens,
-                                  &request->fault);
+        r = halo_chat_encode_text(job->model->model->tokenizer, spans, job->msg.template.special, &tokens, &job->fault);
     if (r == 0)
-        ids = halo_arena_alloc(&request->arena, tokens.n, sizeof(*ids));
+        ids = halo_arena_alloc(&job->arena, tokens.n, sizeof(*ids));
     if (r == 0 && !ids)
-        r = no_memory(request);
+        r = no_memory(job);
     if (r == 0) {
         if (tokens.n > 0)
             memcpy(ids, tokens.ids, tokens.n * sizeof(*ids));
-        halo_ev_init(&request->ev, HALO_EV_TEMPLATE, &request->msg.id);
-        request->ev.template.text = whole;
-        request->ev.template.tokens = (struct halo_token_list){ids, tokens.n};
+        halo_ev_init(&job->ev, HALO_EV_TEMPLATE, &job->msg.id);
+        job->ev.template.text = whole;
+        job->ev.template.tokens = (struct halo_token_list){ids, tokens.n};
     }
     halo_tokens_finish(&tokens);
     return r;
 }
 
-void halo_text_job_template(struct halo_text_thread *text, struct halo_request *request)
+void halo_text_job_template(struct halo_text_thread *text, struct halo_job *job)
 {
-    const struct halo_msg_template *msg = &request->msg.template;
+    const struct halo_msg_template *msg = &job->msg.template;
     struct conversation talk = {.messages = msg->messages,
                                 .tools = msg->tools,
                                 .vars = msg->template_vars,
                                 .add_generation_prompt = msg->add_generation_prompt};
     struct halo_chat_text spans;
-    int r = render_both(text, request, &talk, !msg->has_normalize || msg->normalize, &spans);
+    int r = render_both(text, job, &talk, !msg->has_normalize || msg->normalize, &spans);
     if (r == 0)
-        r = show(request, &spans);
-    if (r < 0 && request->fault.code == HALO_FAULT_NONE)
-        no_memory(request);
+        r = show(job, &spans);
+    if (r < 0 && job->fault.code == HALO_FAULT_NONE)
+        no_memory(job);
     halo_arena_reset(&text->arena, KEPT_BYTES);
 }

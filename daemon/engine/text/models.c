@@ -104,18 +104,18 @@ static bool is_listed(const char *name)
     if (n <= 5 || name[0] == '.' || strcmp(name + n - 5, ".gguf") != 0)
         return false;
     char stem[HALO_MODEL_NAME_BYTES];
-    halo_loaded_name_of(name, stem);
+    halo_instance_name_of(name, stem);
     return strlen(stem) == n - 5 || strncmp(name + strlen(stem), "-00001-of-", 10) == 0;
 }
 
-static int describe(struct halo_request *request, const struct model_file *file, struct halo_part_model_info *ret)
+static int describe(struct halo_job *job, const struct model_file *file, struct halo_part_model_info *ret)
 {
     char name[HALO_MODEL_NAME_BYTES];
-    halo_loaded_name_of(file->path, name);
-    char *own_name = halo_arena_strndup(&request->arena, name, strlen(name));
-    char *path = halo_arena_strndup(&request->arena, file->path, strlen(file->path));
+    halo_instance_name_of(file->path, name);
+    char *own_name = halo_arena_strndup(&job->arena, name, strlen(name));
+    char *path = halo_arena_strndup(&job->arena, file->path, strlen(file->path));
     struct model_file *copy =
-        halo_arena_alloc(&request->arena, 1, sizeof(*copy)); /* the cache may move on while the port writes */
+        halo_arena_alloc(&job->arena, 1, sizeof(*copy)); /* the cache may move on while the port writes */
     if (!own_name || !path || !copy)
         return -ENOMEM;
     *copy = *file;
@@ -134,7 +134,7 @@ static int describe(struct halo_request *request, const struct model_file *file,
     return 0;
 }
 
-static int list_dir(struct halo_text_thread *text, struct halo_request *request, const char *dir,
+static int list_dir(struct halo_text_thread *text, struct halo_job *job, const char *dir,
                     struct halo_part_model_info *models, size_t *n)
 {
     DIR *stream = opendir(dir);
@@ -149,7 +149,7 @@ static int list_dir(struct halo_text_thread *text, struct halo_request *request,
         if (stat(path, &facts) < 0 || !S_ISREG(facts.st_mode))
             continue;
         struct model_file *file = look_at(text->cache, path, &facts);
-        r = file ? describe(request, file, &models[*n]) : -ENOMEM;
+        r = file ? describe(job, file, &models[*n]) : -ENOMEM;
         *n += r == 0;
     }
     closedir(stream);
@@ -161,9 +161,9 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct halo_part_model_info *)a)->name.at, ((const struct halo_part_model_info *)b)->name.at);
 }
 
-void halo_text_job_models(struct halo_text_thread *text, struct halo_request *request)
+void halo_text_job_models(struct halo_text_thread *text, struct halo_job *job)
 {
-    struct halo_part_model_info *models = halo_arena_alloc(&request->arena, MAX_LISTED, sizeof(*models));
+    struct halo_part_model_info *models = halo_arena_alloc(&job->arena, MAX_LISTED, sizeof(*models));
     size_t n = 0;
     int r = 0;
     if (!text->cache)
@@ -171,34 +171,34 @@ void halo_text_job_models(struct halo_text_thread *text, struct halo_request *re
     if (!models || !text->cache)
         r = -ENOMEM;
     for (size_t i = 0; r == 0 && i < text->config->n_model_dirs; i++)
-        r = list_dir(text, request, text->config->model_dirs[i], models, &n);
+        r = list_dir(text, job, text->config->model_dirs[i], models, &n);
     if (r < 0) {
-        halo_fault_set(&request->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of models");
+        halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of models");
         return;
     }
     qsort(models, n, sizeof(*models), by_name);
-    halo_ev_init(&request->ev, HALO_EV_MODELS, &request->msg.id);
-    request->files = models;
-    request->ev.models.models.at = models;
-    request->ev.models.models.n = n;
+    halo_ev_init(&job->ev, HALO_EV_MODELS, &job->msg.id);
+    job->files = models;
+    job->ev.models.models.at = models;
+    job->ev.models.models.n = n;
 }
 
-void halo_text_job_plan(struct halo_text_thread *text, struct halo_request *request)
+void halo_text_job_plan(struct halo_text_thread *text, struct halo_job *job)
 {
-    const struct halo_msg_plan *msg = &request->msg.plan;
+    const struct halo_msg_plan *msg = &job->msg.plan;
     const struct halo_part_load_params *params = &msg->params;
     char path[HALO_MODEL_PATH_BYTES];
     if (msg->has_model + msg->has_path != 1) {
-        halo_fault_set(&request->fault, HALO_FAULT_BAD_REQUEST, "give exactly one of `model` and `path`");
+        halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "give exactly one of `model` and `path`");
         return;
     }
     if (msg->has_path)
         snprintf(path, sizeof(path), "%s", msg->path.at);
-    else if (halo_text_resolve(text->config, msg->model.at, path, &request->fault) < 0)
+    else if (halo_text_resolve(text->config, msg->model.at, path, &job->fault) < 0)
         return;
-    request->forecast = calloc(1, sizeof(*request->forecast));
-    if (!request->forecast) {
-        halo_fault_set(&request->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a plan");
+    job->forecast = calloc(1, sizeof(*job->forecast));
+    if (!job->forecast) {
+        halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a plan");
         return;
     }
     struct halo_model_params wish = {.context = params->has_context ? (uint32_t)params->context : 0,
@@ -206,6 +206,6 @@ void halo_text_job_plan(struct halo_text_thread *text, struct halo_request *requ
                                      .kv = params->has_kv ? (enum halo_kv_type)params->kv : HALO_KV_F16,
                                      .max_rows = HALO_BATCH_ROWS,
                                      .max_outputs = HALO_BATCH_OUTPUTS};
-    if (halo_model_create(&request->forecast->model, path, &wish, &request->fault) < 0)
-        request->forecast->model = NULL;
+    if (halo_model_create(&job->forecast->model, path, &wish, &job->fault) < 0)
+        job->forecast->model = NULL;
 }

@@ -1,6 +1,6 @@
 /* text.c: the text thread: everything that needs a tokenizer, a template or the directory of a file.
  *
- * One thread, one job at a time, in order of arrival. It never touches the device. A job fails with request->fault.
+ * One thread, one job at a time, in order of arrival. It never touches the device. A job fails with job->fault.
  */
 #include <assert.h>
 #include <dirent.h>
@@ -41,7 +41,7 @@ static bool find_split_in(const char *dir, const char *name, char ret_path[HALO_
         char stem[HALO_MODEL_NAME_BYTES];
         if (strncmp(entry->d_name, name, n_name) != 0 || strncmp(entry->d_name + n_name, "-00001-of-", 10) != 0)
             continue;
-        halo_loaded_name_of(entry->d_name, stem);
+        halo_instance_name_of(entry->d_name, stem);
         int n = snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s/%s", dir, entry->d_name);
         found = strcmp(stem, name) == 0 && n > 0 && n < HALO_MODEL_PATH_BYTES && is_file(ret_path);
     }
@@ -74,20 +74,20 @@ int halo_text_resolve(const struct halo_port_config *config, const char *name, c
 static void parse_load(struct halo_text_thread *text, struct halo_load *load)
 {
     char path[HALO_MODEL_PATH_BYTES];
-    if (halo_text_resolve(text->config, load->loaded->path, path, &load->fault) == 0) {
-        memcpy(load->loaded->path, path, sizeof(path));
+    if (halo_text_resolve(text->config, load->instance->path, path, &load->fault) == 0) {
+        memcpy(load->instance->path, path, sizeof(path));
         halo_load_parse(load);
     }
     if (load->fault.code != HALO_FAULT_NONE)
-        halo_note_post(text->port, &load->note, HALO_NOTE_LOAD_DONE, load);
+        halo_note_post(text->port, &load->note, HALO_NOTE_LOAD_DONE);
     else
-        halo_note_post(text->device, &load->note, HALO_NOTE_LOAD_CREATE, load);
+        halo_note_post(text->device, &load->note, HALO_NOTE_LOAD_CREATE);
 }
 
 /* A file that cannot be used stays where it is, for whoever wants to know. */
 static void take_prefixes(struct halo_text_thread *text, struct halo_load *load)
 {
-    const struct halo_model *model = load->loaded->model;
+    const struct halo_model *model = load->instance->model;
     const char *fingerprint = halo_gguf_fingerprint(model->gguf);
     struct halo_prefix_key key;
     char path[HALO_PREFIX_PATH_BYTES], stamp[HALO_GGUF_STAMP_BYTES];
@@ -97,32 +97,32 @@ static void take_prefixes(struct halo_text_thread *text, struct halo_load *load)
         halo_prefix_disk_take(path, &key, text->config->save_bytes, &load->image, &load->n_records,
                               &load->prefix_fault) < 0)
         halo_fault_prefix(&load->prefix_fault, "%.160s", path);
-    halo_note_post(text->device, &load->note, HALO_NOTE_LOAD_RESTORE, load);
+    halo_note_post(text->device, &load->note, HALO_NOTE_LOAD_RESTORE);
 }
 
 /* ---- the loop ---- */
 
-static void do_job(struct halo_text_thread *text, struct halo_request *request)
+static void do_job(struct halo_text_thread *text, struct halo_job *job)
 {
-    if (!atomic_load(&request->cancel)) {
-        switch (request->msg.type) {
-        case HALO_MSG_GENERATE: halo_text_job_generate(text, request); break;
-        case HALO_MSG_SCORE: halo_text_job_score(text, request); break;
-        case HALO_MSG_TOKENIZE: halo_text_job_tokenize(text, request); break;
-        case HALO_MSG_TEMPLATE: halo_text_job_template(text, request); break;
-        case HALO_MSG_DETOKENIZE: halo_text_job_detokenize(text, request); break;
-        case HALO_MSG_MODELS: halo_text_job_models(text, request); break;
-        case HALO_MSG_PLAN: halo_text_job_plan(text, request); break;
+    if (!atomic_load(&job->cancel)) {
+        switch (job->msg.type) {
+        case HALO_MSG_GENERATE: halo_text_job_generate(text, job); break;
+        case HALO_MSG_SCORE: halo_text_job_score(text, job); break;
+        case HALO_MSG_TOKENIZE: halo_text_job_tokenize(text, job); break;
+        case HALO_MSG_TEMPLATE: halo_text_job_template(text, job); break;
+        case HALO_MSG_DETOKENIZE: halo_text_job_detokenize(text, job); break;
+        case HALO_MSG_MODELS: halo_text_job_models(text, job); break;
+        case HALO_MSG_PLAN: halo_text_job_plan(text, job); break;
         default: assert(!"no job for the text thread");
         }
     }
-    halo_note_post(text->port, &request->note, HALO_NOTE_TEXT_DONE, request);
+    halo_note_post(text->port, &job->note, HALO_NOTE_TEXT_DONE);
 }
 
 static void write_save(struct halo_text_thread *text, struct halo_save *save)
 {
     halo_save_write(save, text->config->state_dir);
-    halo_note_post(text->device, &save->note, HALO_NOTE_SAVE_PAGES, save);
+    halo_note_post(text->device, &save->note, HALO_NOTE_SAVE_PAGES);
 }
 
 static void *loop(void *ud)
@@ -134,10 +134,10 @@ static void *loop(void *ud)
             struct halo_note *note = halo_note_of(mail);
             mail = mail->next;
             switch (note->what) {
-            case HALO_NOTE_LOAD_PARSE: parse_load(text, note->to); break;
-            case HALO_NOTE_LOAD_PREFIXES: take_prefixes(text, note->to); break;
-            case HALO_NOTE_SAVE_WRITE: write_save(text, note->to); break;
-            default: do_job(text, note->to);
+            case HALO_NOTE_LOAD_PARSE: parse_load(text, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+            case HALO_NOTE_LOAD_PREFIXES: take_prefixes(text, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+            case HALO_NOTE_SAVE_WRITE: write_save(text, HALO_NOTE_ITEM(note, struct halo_save, note)); break;
+            default: do_job(text, HALO_NOTE_ITEM(note, struct halo_job, note));
             }
         }
     }

@@ -37,19 +37,20 @@ static void bring_model(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
     char reason[HALO_DEVICE_REASON] = "";
     const struct halo_room plenty = {.bytes = UINT64_MAX};
     struct halo_load *load = &rig->load;
-    load->loaded = &rig->loaded;
+    load->instance = &rig->instance;
     load->wish = (struct halo_load_wish){.context = setup->context, .kv_tokens = setup->kv_tokens, .kv = setup->kv};
     if (model)
-        snprintf(rig->loaded.path, sizeof(rig->loaded.path), "%s", model);
+        snprintf(rig->instance.path, sizeof(rig->instance.path), "%s", model);
     else
-        snprintf(rig->loaded.path, sizeof(rig->loaded.path), "%s/tests/models/fable-Q4_K_M.gguf", root ? root : ".");
+        snprintf(rig->instance.path, sizeof(rig->instance.path), "%s/tests/models/fable-Q4_K_M.gguf",
+                 root ? root : ".");
     halo_load_parse(load);
     fail_on(&load->fault, 0, "parse", reason);
     if (setup->max_rows > 0)
-        rig->loaded.model->plan.max_rows = setup->max_rows;
+        rig->instance.model->plan.max_rows = setup->max_rows;
     fail_on(&load->fault, halo_load_create(load, &rig->ops, rig->device, &plenty), "create", reason);
     fail_on(&load->fault, halo_load_read(load, &rig->ops, &rig->port), "read", reason);
-    fail_on(&load->fault, rig->ops.model_seal(rig->loaded.device_model, reason), "seal", reason);
+    fail_on(&load->fault, rig->ops.model_seal(rig->instance.device_model, reason), "seal", reason);
 }
 
 void cpu_rig_init(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
@@ -71,24 +72,24 @@ void cpu_rig_init(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
     bring_model(rig, setup);
     halo_mailbox_drain(&rig->port); /* progress of the load */
     struct halo_scheduler_setup scheduler = {.ops = &rig->ops,
-                                             .device_model = rig->loaded.device_model,
-                                             .plan = &rig->loaded.model->plan,
+                                             .device_model = rig->instance.device_model,
+                                             .plan = &rig->instance.model->plan,
                                              .batch_invariant = true,
                                              .max_queued = CPU_RIG_MAX,
                                              .phase = &rig->phase,
                                              .stats = &rig->stats,
                                              .port = &rig->port};
-    assert_int_equal(halo_scheduler_init(&rig->loaded.scheduler, &scheduler), 0);
+    assert_int_equal(halo_scheduler_init(&rig->instance.scheduler, &scheduler), 0);
 }
 
 void cpu_rig_finish(struct cpu_rig *rig)
 {
     assert_int_equal(rig->n_open, 0);
-    assert_int_equal(halo_kv_pool_available(&rig->loaded.scheduler.pool), rig->loaded.model->plan.kv.n_pages);
-    halo_scheduler_finish(&rig->loaded.scheduler);
-    rig->ops.model_destroy(rig->loaded.device_model);
+    assert_int_equal(halo_kv_pool_available(&rig->instance.scheduler.pool), rig->instance.model->plan.kv.n_pages);
+    halo_scheduler_finish(&rig->instance.scheduler);
+    rig->ops.model_destroy(rig->instance.device_model);
     rig->ops.close(rig->device);
-    halo_model_destroy(rig->loaded.model);
+    halo_model_destroy(rig->instance.model);
     halo_mailbox_finish(&rig->port);
     free(rig->seqs);
 }
@@ -98,7 +99,7 @@ void cpu_rig_ids(const struct cpu_rig *rig, uint32_t seed, int32_t *ids, uint32_
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
     for (uint32_t i = 0; i < n; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        ids[i] = (int32_t)((state >> 33) % rig->loaded.model->plan.n_vocab);
+        ids[i] = (int32_t)((state >> 33) % rig->instance.model->plan.n_vocab);
     }
 }
 
@@ -126,23 +127,24 @@ struct cpu_seq *cpu_rig_submit(struct cpu_rig *rig, const struct halo_sequence_s
     struct halo_fault fault = {0};
     assert_true(rig->n_seqs < CPU_RIG_MAX);
     struct cpu_seq *seq = &rig->seqs[rig->n_seqs++];
-    if (halo_sequence_create(&seq->sequence, setup, &rig->loaded.pieces, &fault) < 0)
+    if (halo_sequence_create(&seq->sequence, setup, &rig->instance.pieces, &fault) < 0)
         fail_msg("%s", fault.text);
-    seq->sequence->request = seq;
+    seq->job.seq = seq;
+    seq->sequence->job = &seq->job;
     rig->n_open++;
-    halo_scheduler_submit(&rig->loaded.scheduler, seq->sequence);
+    halo_scheduler_submit(&rig->instance.scheduler, seq->sequence);
     return seq;
 }
 
 static void read_ring(struct cpu_seq *seq)
 {
-    const struct halo_event *event;
+    const struct halo_ring_event *event;
     while ((event = halo_ring_peek(&seq->sequence->ring))) {
-        if (event->kind == HALO_EVENT_COMMITTED) {
+        if (event->kind == HALO_RING_COMMITTED) {
             assert_true(seq->n_ids < 512);
             seq->ids[seq->n_ids++] = event->tok_id;
         }
-        if (event->kind == HALO_EVENT_COMMITTED || event->kind == HALO_EVENT_ROW) {
+        if (event->kind == HALO_RING_COMMITTED || event->kind == HALO_RING_ROW) {
             assert_true(seq->n_logprobs < 512);
             seq->logprobs[seq->n_logprobs++] = event->has_logprob ? event->logprob : 0;
         }
@@ -157,8 +159,10 @@ void cpu_rig_collect(struct cpu_rig *rig)
     while (mail) {
         struct halo_note *note = halo_note_of(mail);
         mail = mail->next;
-        struct halo_sequence *sequence = note->to;
-        struct cpu_seq *seq = sequence->request;
+        struct halo_sequence *sequence = note->what == HALO_NOTE_EVENTS
+                                             ? HALO_NOTE_ITEM(note, struct halo_sequence, events_note)
+                                             : HALO_NOTE_ITEM(note, struct halo_sequence, note);
+        struct cpu_seq *seq = sequence->job->seq;
         read_ring(seq);
         if (note->what == HALO_NOTE_EVENTS) {
             atomic_store(&sequence->events_posted, false);
@@ -177,7 +181,7 @@ void cpu_rig_collect(struct cpu_rig *rig)
 int cpu_rig_step(struct cpu_rig *rig)
 {
     struct halo_fault fault = {0};
-    int r = halo_scheduler_step(&rig->loaded.scheduler, &fault);
+    int r = halo_scheduler_step(&rig->instance.scheduler, &fault);
     cpu_rig_collect(rig);
     return r;
 }

@@ -3,11 +3,17 @@
 #ifndef HALO_TESTS_CPU_RIG_H
 #define HALO_TESTS_CPU_RIG_H
 
-#include <engine/loaded.h>
+#include <engine/instance.h>
 
 #define CPU_RIG_MAX 128
 
-struct cpu_seq {                    /* what came out of one sequence */
+/* What waits for a sequence: here stands what the port has of its own. */
+struct halo_job {
+    struct cpu_seq *seq;
+};
+
+struct cpu_seq { /* what came out of one sequence */
+    struct halo_job job;
     struct halo_sequence *sequence; /* NULL once destroyed */
     int32_t ids[512];
     double logprobs[512]; /* of tokens, or of the rows of a score */
@@ -19,7 +25,7 @@ struct cpu_seq {                    /* what came out of one sequence */
 struct cpu_rig {
     struct halo_device_ops ops; /* the device's, with run replaced by one that counts */
     struct halo_device *device;
-    struct halo_loaded loaded;
+    struct halo_instance instance;
     struct halo_load load;
     struct halo_mailbox port;
     struct halo_stats stats;

@@ -101,7 +101,8 @@ struct rig_seq *rig_submit(struct rig *rig, const struct halo_sequence_setup *se
     struct rig_seq *seq = &rig->seqs[rig->n_seqs++];
     if (halo_sequence_create(&seq->sequence, setup, &vocabulary, &fault) < 0)
         fail_msg("%s", fault.text);
-    seq->sequence->request = seq;
+    seq->job.seq = seq;
+    seq->sequence->job = &seq->job;
     memcpy(seq->text, seq->sequence->replay ? seq->sequence->replay : "", seq->sequence->n_replay);
     seq->n_text = (uint32_t)seq->sequence->n_replay;
     rig->n_open++;
@@ -109,32 +110,32 @@ struct rig_seq *rig_submit(struct rig *rig, const struct halo_sequence_setup *se
     return seq;
 }
 
-static void take_event(struct rig_seq *seq, const struct halo_event *event)
+static void take_event(struct rig_seq *seq, const struct halo_ring_event *event)
 {
     switch (event->kind) {
-    case HALO_EVENT_QUEUE:
+    case HALO_RING_QUEUE:
         assert_int_equal(seq->n_started, 0);
         assert_true(event->a <= event->b);
         seq->n_queue_progress++;
         break;
-    case HALO_EVENT_STARTED:
+    case HALO_RING_STARTED:
         seq->n_started++;
         seq->n_started_cached = event->a;
         break;
-    case HALO_EVENT_PREFILL: seq->n_progress++; break;
-    case HALO_EVENT_COMMITTED:
+    case HALO_RING_PREFILL: seq->n_progress++; break;
+    case HALO_RING_COMMITTED:
         assert_int_equal(seq->n_started, 1);
         assert_int_equal(event->a, seq->n_ids + seq->sequence->n_resumed);
         seq->n_top = event->n_top;
         seq->logprobs[seq->n_ids] = event->logprob;
         seq->ids[seq->n_ids++] = event->tok_id;
         break;
-    case HALO_EVENT_TEXT:
+    case HALO_RING_TEXT:
         assert_true(seq->n_text + event->n_text < sizeof(seq->text));
-        memcpy(seq->text + seq->n_text, halo_event_text(event), event->n_text);
+        memcpy(seq->text + seq->n_text, halo_ring_text(event), event->n_text);
         seq->n_text += event->n_text;
         break;
-    case HALO_EVENT_ROW:
+    case HALO_RING_ROW:
         if (seq->n_rows == 0)
             seq->first_row = (uint32_t)event->a;
         assert_int_equal(event->a, seq->first_row + seq->n_rows);
@@ -142,19 +143,19 @@ static void take_event(struct rig_seq *seq, const struct halo_event *event)
         seq->row_logprobs[seq->n_rows++] = event->logprob;
         seq->n_top = event->n_top;
         break;
-    case HALO_EVENT_LOOP:
+    case HALO_RING_LOOP:
         seq->n_loops++;
         seq->loop_at = seq->n_ids;
         seq->loop_start = event->a;
         seq->loop = seq->sequence->loop;
         break;
-    case HALO_EVENT_SKIP: fail_msg("the ring keeps these to itself");
+    case HALO_RING_SKIP: fail_msg("the ring keeps these to itself");
     }
 }
 
 static void read_ring(struct rig_seq *seq)
 {
-    const struct halo_event *event;
+    const struct halo_ring_event *event;
     while ((event = halo_ring_peek(&seq->sequence->ring))) {
         take_event(seq, event);
         halo_ring_pop(&seq->sequence->ring);
@@ -168,8 +169,10 @@ void rig_collect(struct rig *rig)
     while (mail) {
         struct halo_note *note = halo_note_of(mail);
         mail = mail->next;
-        struct halo_sequence *sequence = note->to;
-        struct rig_seq *seq = sequence->request;
+        struct halo_sequence *sequence = note->what == HALO_NOTE_EVENTS
+                                             ? HALO_NOTE_ITEM(note, struct halo_sequence, events_note)
+                                             : HALO_NOTE_ITEM(note, struct halo_sequence, note);
+        struct rig_seq *seq = sequence->job->seq;
         if (note->what == HALO_NOTE_EVENTS) {
             atomic_store(&sequence->events_posted, false);
             if (!seq->blocked)

@@ -10,7 +10,13 @@
 #define RIG_END 1 /* the end token */
 #define RIG_MAX 256
 
-struct rig_seq {                    /* what came out of one sequence */
+/* What waits for a sequence: here stands what the port has of its own. */
+struct halo_job {
+    struct rig_seq *seq;
+};
+
+struct rig_seq { /* what came out of one sequence */
+    struct halo_job job;
     struct halo_sequence *sequence; /* NULL once destroyed */
     int32_t ids[1024];
     double logprobs[1024];

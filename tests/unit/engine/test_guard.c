@@ -47,7 +47,7 @@ static void steps_allocate_nothing(void **state)
     for (; rig.n_open > 0; n_steps++) {
         struct halo_fault fault = {0};
         uint64_t before = halo_guard_count();
-        assert_int_equal(halo_scheduler_step(&rig.loaded.scheduler, &fault), 0); /* guarded: would abort */
+        assert_int_equal(halo_scheduler_step(&rig.instance.scheduler, &fault), 0); /* guarded: would abort */
         n_allocated += halo_guard_count() - before;
         cpu_rig_collect(&rig);
     }

@@ -86,13 +86,13 @@ static void a_scheduler_is_whole_or_not_at_all(void **state)
 
 static void a_bench_is_whole_or_not_at_all(void **state)
 {
-    struct halo_loaded loaded = {.context = 1024, .kv_tokens = 4096};
+    struct halo_instance instance = {.context = 1024, .kv_tokens = 4096};
     unsigned n_refused = 0;
     for (uint64_t n = 0;; n++) {
         struct halo_bench *bench;
         struct halo_fault fault = {0};
         halo_fail_alloc_arm(n);
-        int r = halo_bench_create(&bench, &loaded, 100, 10, 4, 3, &fault);
+        int r = halo_bench_create(&bench, &instance, 100, 10, 4, 3, &fault);
         if (!halo_fail_alloc_disarm()) {
             assert_int_equal(r, 0);
             halo_bench_destroy(bench);

@@ -113,7 +113,7 @@ static void a_crowd_is_the_same_to_the_bit(void **state)
             assert_memory_equal(rig.seqs[i].logprobs, want[i].logprobs, 20 * sizeof(double));
         }
         assert_true(rig.stats.prefix_hits > N / 3 && rig.stats.prefix_copies > 3);
-        assert_true(rig.loaded.scheduler.pool.prefix.n_evicted > 0);
+        assert_true(rig.instance.scheduler.pool.prefix.n_evicted > 0);
         cpu_rig_finish(&rig);
         free(want);
     }

@@ -7,7 +7,7 @@
 #ifndef HALO_ENGINE_BENCH_H
 #define HALO_ENGINE_BENCH_H
 
-#include <engine/loaded.h>
+#include <engine/instance.h>
 
 struct halo_bench_run {                 /* one repetition, all sequences together */
     double prefill_tok_s, decode_tok_s; /* 0: no such phase */
@@ -16,8 +16,8 @@ struct halo_bench_run {                 /* one repetition, all sequences togethe
 struct halo_bench {
     struct halo_note note, progress_note;
     struct halo_bench *next;
-    void *request;
-    struct halo_loaded *loaded;
+    struct halo_job *job;
+    struct halo_instance *instance;
     uint32_t prefill, decode, batch, repeat;
     atomic_bool cancel, progress_posted;
     _Atomic uint32_t runs_done;
@@ -43,7 +43,7 @@ struct halo_bench {
 
 /* Takes memory for the results. BAD_REQUEST when it does not fit the model's context or pool (numbers), OUT_OF_MEMORY.
  * Any thread. */
-int halo_bench_create(struct halo_bench **ret, struct halo_loaded *loaded, uint32_t prefill, uint32_t decode,
+int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, uint32_t prefill, uint32_t decode,
                       uint32_t batch, uint32_t repeat, struct halo_fault *fault);
 void halo_bench_destroy(struct halo_bench *bench);
 

@@ -11,14 +11,14 @@
 #include <pthread.h>
 
 #include <engine/bench.h>
-#include <engine/loaded.h>
+#include <engine/instance.h>
 #include <engine/stats.h>
 
 /* What a plan would need and how fast it would be; answered by the device thread because only it may touch the device.
  */
 struct halo_forecast {
     struct halo_note note;
-    void *request;
+    struct halo_job *job;
     struct halo_model *model; /* owned by the request */
     struct halo_device_info info;
     struct halo_budget budget;
@@ -31,8 +31,8 @@ struct halo_forecast {
 /* Forgets prefixes. The port's request owns it. */
 struct halo_reset {
     struct halo_note note;
-    void *request;
-    struct halo_loaded *loaded;
+    struct halo_job *job;
+    struct halo_instance *instance;
     bool all; /* everybody's, or those of `user` */
     uint64_t user;
     uint32_t n_freed; /* out: pages */
@@ -64,7 +64,7 @@ struct halo_device_thread {
     /* the thread's own */
     bool has_budget; /* somebody has set budget_bytes */
     struct halo_device *device;
-    struct halo_loaded *models[HALO_MAX_LOADED];
+    struct halo_instance *models[HALO_MAX_LOADED];
     uint32_t n_models;
     struct halo_bench *benches; /* waiting and running, oldest first */
     double bandwidth;

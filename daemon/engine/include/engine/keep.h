@@ -9,15 +9,15 @@
 #ifndef HALO_ENGINE_KEEP_H
 #define HALO_ENGINE_KEEP_H
 
-#include <engine/loaded.h>
+#include <engine/instance.h>
 #include <engine/prefix_disk.h>
 
 #define HALO_SAVE_CHUNK_BYTES (8u << 20)
 
 struct halo_save {
     struct halo_note note;
-    void *request; /* NULL: the model is being unloaded */
-    struct halo_loaded *loaded;
+    struct halo_job *job; /* NULL: the model is being unloaded */
+    struct halo_instance *instance;
     uint64_t deadline_ns;
     uint64_t most_bytes, all_bytes; /* of this file; of all files together */
     struct halo_prefix_key key;
@@ -51,7 +51,8 @@ void halo_save_write(struct halo_save *save, const char *state_dir);
 
 /* Device thread: lists the records of a checked image, as idle pages, as far as the pool has free ones. Returns how
  * many pages came; on a failure of the device none, and the fault is set. */
-int halo_keep_restore(struct halo_loaded *loaded, const struct halo_device_ops *ops, const struct halo_prefix_key *key,
-                      const uint8_t *image, uint32_t n_records, uint32_t *ret_n_pages, struct halo_fault *fault);
+int halo_keep_restore(struct halo_instance *instance, const struct halo_device_ops *ops,
+                      const struct halo_prefix_key *key, const uint8_t *image, uint32_t n_records,
+                      uint32_t *ret_n_pages, struct halo_fault *fault);
 
 #endif

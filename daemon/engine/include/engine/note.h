@@ -6,7 +6,11 @@
 #ifndef HALO_ENGINE_NOTE_H
 #define HALO_ENGINE_NOTE_H
 
+#include <stddef.h>
+
 #include <base/mailbox.h>
+
+struct halo_job; /* a request, as the port knows it; the core does not look inside */
 
 enum halo_note_what {
     /* to the device thread */
@@ -14,7 +18,7 @@ enum halo_note_what {
     HALO_NOTE_SEQUENCE,     /* struct halo_sequence: run it */
     HALO_NOTE_LOAD_CREATE,  /* struct halo_load: admit, take memory */
     HALO_NOTE_LOAD_SEAL,    /* struct halo_load: all weights are there, or the load failed */
-    HALO_NOTE_UNLOAD,       /* struct halo_loaded: nobody uses it any more */
+    HALO_NOTE_UNLOAD,       /* struct halo_instance: nobody uses it any more */
     HALO_NOTE_BENCH,        /* struct halo_bench */
     HALO_NOTE_FORECAST,     /* struct halo_forecast */
     HALO_NOTE_RESET,        /* struct halo_reset */
@@ -23,18 +27,18 @@ enum halo_note_what {
     /* to the prefetch thread */
     HALO_NOTE_LOAD_READ, /* struct halo_load */
     /* to the text thread */
-    HALO_NOTE_TEXT,          /* struct halo_request */
+    HALO_NOTE_TEXT,          /* struct halo_job */
     HALO_NOTE_LOAD_PARSE,    /* struct halo_load */
     HALO_NOTE_LOAD_PREFIXES, /* struct halo_load: are prefixes of it saved? */
     HALO_NOTE_SAVE_WRITE,    /* struct halo_save: a chunk for the disk */
     /* to the port */
     HALO_NOTE_EVENTS, /* struct halo_sequence: its ring has events. The device thread keeps owning the sequence */
     HALO_NOTE_SEQUENCE_DONE,  /* struct halo_sequence: ended; the last word about it */
-    HALO_NOTE_TEXT_DONE,      /* struct halo_request: its reply lies in it */
+    HALO_NOTE_TEXT_DONE,      /* struct halo_job: its reply lies in it */
     HALO_NOTE_LOAD_PROGRESS,  /* struct halo_load: the load goes on, its progress fields moved */
     HALO_NOTE_LOAD_ROOM,      /* struct halo_load: who goes to make room for it? */
     HALO_NOTE_LOAD_DONE,      /* struct halo_load */
-    HALO_NOTE_UNLOAD_DONE,    /* struct halo_loaded */
+    HALO_NOTE_UNLOAD_DONE,    /* struct halo_instance */
     HALO_NOTE_BENCH_PROGRESS, /* struct halo_bench: the bench goes on */
     HALO_NOTE_BENCH_DONE,     /* struct halo_bench */
     HALO_NOTE_FORECAST_DONE,  /* struct halo_forecast */
@@ -46,13 +50,14 @@ enum halo_note_what {
 struct halo_note {
     struct halo_mail mail; /* first: a mail is cast back to its note */
     enum halo_note_what what;
-    void *to;
 };
 
-static inline bool halo_note_post(struct halo_mailbox *box, struct halo_note *note, enum halo_note_what what, void *to)
+/* The object that a note is part of. */
+#define HALO_NOTE_ITEM(note, type, member) ((type *)(void *)((char *)(note)-offsetof(type, member)))
+
+static inline bool halo_note_post(struct halo_mailbox *box, struct halo_note *note, enum halo_note_what what)
 {
     note->what = what;
-    note->to = to;
     return halo_mailbox_post(box, &note->mail);
 }
 

@@ -11,26 +11,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum halo_event_kind {
-    HALO_EVENT_SKIP,      /* the ring's own: the rest of the buffer up to its end is unused */
-    HALO_EVENT_QUEUE,     /* progress: a = places moved up, b = places at the start */
-    HALO_EVENT_STARTED,   /* the sequence got its first pages: a = positions that came out of the cache */
-    HALO_EVENT_PREFILL,   /* progress: a = tokens done, b = tokens in all */
-    HALO_EVENT_COMMITTED, /* a = place in the reply */
-    HALO_EVENT_TEXT,
-    HALO_EVENT_ROW,  /* of a score: a = position */
-    HALO_EVENT_LOOP, /* the reply goes round: sequence.loop says how, a = where it begins */
+enum halo_ring_kind {
+    HALO_RING_SKIP,      /* the ring's own: the rest of the buffer up to its end is unused */
+    HALO_RING_QUEUE,     /* progress: a = places moved up, b = places at the start */
+    HALO_RING_STARTED,   /* the sequence got its first pages: a = positions that came out of the cache */
+    HALO_RING_PREFILL,   /* progress: a = tokens done, b = tokens in all */
+    HALO_RING_COMMITTED, /* a = place in the reply */
+    HALO_RING_TEXT,
+    HALO_RING_ROW,  /* of a score: a = position */
+    HALO_RING_LOOP, /* the reply goes round: sequence.loop says how, a = where it begins */
 };
 
-struct halo_event_top {
+struct halo_ring_top {
     int32_t tok_id;
     double logprob;
 };
 
 /* The head of a record. After it: n_top of struct halo_event_top, or n_text bytes. */
-struct halo_event {
+struct halo_ring_event {
     uint32_t bytes; /* of the whole record, a multiple of 8 */
-    enum halo_event_kind kind;
+    enum halo_ring_kind kind;
     int32_t tok_id;
     uint32_t n_top, n_text;
     int32_t has_logprob; /* 0 or 1 */
@@ -39,12 +39,12 @@ struct halo_event {
     double logprob;
 };
 
-static inline const struct halo_event_top *halo_event_tops(const struct halo_event *event)
+static inline const struct halo_ring_top *halo_ring_tops(const struct halo_ring_event *event)
 {
-    return (const struct halo_event_top *)(event + 1);
+    return (const struct halo_ring_top *)(event + 1);
 }
 
-static inline const char *halo_event_text(const struct halo_event *event)
+static inline const char *halo_ring_text(const struct halo_ring_event *event)
 {
     return (const char *)(event + 1);
 }
@@ -58,7 +58,7 @@ struct halo_ring {
 };
 
 /* Bytes of a record with that much behind its head. */
-uint32_t halo_event_bytes(uint32_t n_top, uint32_t n_text);
+uint32_t halo_ring_bytes(uint32_t n_top, uint32_t n_text);
 
 /* Room for at least `bytes`, rounded up. 0, -ENOMEM, -EOVERFLOW over 2^30. */
 int halo_ring_init(struct halo_ring *ring, size_t bytes);
@@ -68,12 +68,12 @@ void halo_ring_finish(struct halo_ring *ring);
 uint32_t halo_ring_room(const struct halo_ring *ring);
 
 /* Writer: a zeroed head with the sizes set, or NULL when there is no room. Fill it, then push. */
-struct halo_event *halo_ring_reserve(struct halo_ring *ring, enum halo_event_kind kind, uint32_t n_top,
-                                     uint32_t n_text);
+struct halo_ring_event *halo_ring_reserve(struct halo_ring *ring, enum halo_ring_kind kind, uint32_t n_top,
+                                          uint32_t n_text);
 void halo_ring_push(struct halo_ring *ring);
 
 /* Reader: the oldest record, NULL when empty; valid until pop. */
-const struct halo_event *halo_ring_peek(struct halo_ring *ring);
+const struct halo_ring_event *halo_ring_peek(struct halo_ring *ring);
 void halo_ring_pop(struct halo_ring *ring);
 
 #endif

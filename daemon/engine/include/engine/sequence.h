@@ -55,7 +55,7 @@ enum halo_outcome {
     HALO_OUTCOME_FAULT, /* fault */
 };
 
-struct halo_loaded;
+struct halo_instance;
 
 #define HALO_SEQUENCE_NOBODY UINT64_MAX
 
@@ -83,8 +83,8 @@ struct halo_sequence {
     struct halo_note events_note; /* to the port: the ring has something */
     struct halo_note note;        /* to the device thread, then the last one to the port */
     struct halo_sequence *next;   /* in the scheduler's queue */
-    void *request;                /* whoever waits for it; the engine's core does not look inside */
-    struct halo_loaded *model;    /* what it runs on, held by the request */
+    struct halo_job *job;         /* who waits for it */
+    struct halo_instance *model;  /* what it runs on, held by the request */
     struct halo_arena arena;      /* everything below that is not freed by name */
 
     /* fixed at creation */
@@ -116,9 +116,9 @@ struct halo_sequence {
     struct halo_cycle loop; /* constant from the moment that its record is in the ring */
     struct halo_kv_table table;
     struct halo_text_stream text;
-    struct halo_event_top *tops; /* [n_top] scratch of the sampler's report */
-    uint64_t serial;             /* order of arrival at the scheduler */
-    uint64_t progress_ns;        /* last progress event */
+    struct halo_ring_top *tops; /* [n_top] scratch of the sampler's report */
+    uint64_t serial;            /* order of arrival at the scheduler */
+    uint64_t progress_ns;       /* last progress event */
     uint32_t queue_place, queue_start;
     uint64_t started_ns, prefilled_ns, first_token_ns, last_token_ns, ended_ns; /* 0: not yet */
     uint32_t n_preempted;
@@ -158,7 +158,7 @@ bool halo_sequence_has_room(const struct halo_sequence *sequence, uint32_t n_row
 /* Device thread: writes events; room was checked before (has_room), so they cannot fail. Tell the port with
  * halo_sequence_tell(). */
 void halo_sequence_emit_started(struct halo_sequence *sequence, uint64_t now_ns); /* n_cached is settled */
-void halo_sequence_emit_progress(struct halo_sequence *sequence, enum halo_event_kind kind, uint64_t a, uint64_t b);
+void halo_sequence_emit_progress(struct halo_sequence *sequence, enum halo_ring_kind kind, uint64_t a, uint64_t b);
 void halo_sequence_emit_committed(struct halo_sequence *sequence, int32_t id, uint64_t now_ns, double logprob,
                                   uint32_t n_top);
 void halo_sequence_emit_row(struct halo_sequence *sequence, uint32_t pos, bool has_logprob, double logprob,

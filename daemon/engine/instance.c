@@ -1,5 +1,5 @@
-/* loaded.c: states and names of models. The port's thread. */
-#include <engine/loaded.h>
+/* instance.c: states and names of models. The port's thread. */
+#include <engine/instance.h>
 
 #include <assert.h>
 #include <ctype.h>
@@ -8,19 +8,19 @@
 
 #include <base/state.h>
 
-#define BIT(state) HALO_STATE_BIT(HALO_MODEL_##state)
-static const unsigned moves[HALO_N_MODEL_STATES] = {
-    [HALO_MODEL_LOADING] = BIT(READY) | BIT(GONE),
-    [HALO_MODEL_READY] = BIT(DRAINING),
-    [HALO_MODEL_DRAINING] = BIT(GONE),
-    [HALO_MODEL_GONE] = 0,
+#define BIT(state) HALO_STATE_BIT(HALO_INSTANCE_##state)
+static const unsigned moves[HALO_N_INSTANCE_STATES] = {
+    [HALO_INSTANCE_LOADING] = BIT(READY) | BIT(GONE),
+    [HALO_INSTANCE_READY] = BIT(DRAINING),
+    [HALO_INSTANCE_DRAINING] = BIT(GONE),
+    [HALO_INSTANCE_GONE] = 0,
 };
 
-void halo_loaded_move(struct halo_loaded *loaded, enum halo_loaded_state to)
+void halo_instance_move(struct halo_instance *instance, enum halo_instance_state to)
 {
-    assert(loaded->state < HALO_N_MODEL_STATES && to < HALO_N_MODEL_STATES);
-    assert(halo_state_may_move(moves, loaded->state, to));
-    loaded->state = to;
+    assert(instance->state < HALO_N_INSTANCE_STATES && to < HALO_N_INSTANCE_STATES);
+    assert(halo_state_may_move(moves, instance->state, to));
+    instance->state = to;
 }
 
 /* Length without a trailing "-00001-of-00003". */
@@ -38,7 +38,7 @@ static size_t without_part(const char *name, size_t n)
     return n - n_shape;
 }
 
-void halo_loaded_name_of(const char *path, char ret_name[HALO_MODEL_NAME_BYTES])
+void halo_instance_name_of(const char *path, char ret_name[HALO_MODEL_NAME_BYTES])
 {
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;

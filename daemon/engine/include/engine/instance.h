@@ -1,6 +1,6 @@
-/* loaded.h: a model that is in memory, coming, or going, and the load that brings it.
+/* instance.h: a model that is in memory, coming, or going, and the load that brings it.
  *
- * A `halo_loaded` is made by the port when a load begins and destroyed by it when the model is gone. The port counts
+ * A `halo_instance` is made by the port when a load begins and destroyed by it when the model is gone. The port counts
  * its users (requests that name it), so that the text thread may use the tokenizer and the device thread the weights
  * without a lock: an unload waits until nobody uses it. A `halo_load` travels: text thread (directory, plan), device
  * thread (admission, memory), prefetch thread (bytes), device thread (seal), port.
@@ -28,23 +28,23 @@
 #define HALO_BATCH_ROWS 256   /* rows of a step, at most */
 #define HALO_BATCH_OUTPUTS 64 /* rows of a step whose logits are wanted, at most */
 
-enum halo_loaded_state {
-    HALO_MODEL_LOADING,
-    HALO_MODEL_READY,
-    HALO_MODEL_DRAINING,
-    HALO_MODEL_GONE,
-    HALO_N_MODEL_STATES
+enum halo_instance_state {
+    HALO_INSTANCE_LOADING,
+    HALO_INSTANCE_READY,
+    HALO_INSTANCE_DRAINING,
+    HALO_INSTANCE_GONE,
+    HALO_N_INSTANCE_STATES
 };
 
 /* Why a model goes; the order is that of the words on the wire. */
 enum halo_unload_why { HALO_UNLOAD_ASKED, HALO_UNLOAD_IDLE, HALO_UNLOAD_ROOM };
 
-struct halo_loaded {
+struct halo_instance {
     struct halo_note note;
     char name[HALO_MODEL_NAME_BYTES]; /* what requests call it: the file's stem */
 
     /* the port's */
-    enum halo_loaded_state state;
+    enum halo_instance_state state;
     uint32_t n_users;
     uint64_t keep_alive_ns, idle_since_ns; /* keep_alive 0: for ever */
     bool pinned;                           /* goes only when asked to, whatever keep_alive says */
@@ -52,8 +52,8 @@ struct halo_loaded {
     bool to_save;                          /* DRAINING: its prefixes go to the disk before it goes */
     uint32_t n_saved;                      /* pages of them */
     struct halo_fault save_fault;          /* why they are not saved; code NONE: no reason, or there are none */
-    void *waiting;                         /* requests that wait for the load */
-    void *unloader;                        /* the request that asked for the unload; NULL: none */
+    struct halo_job *waiting;              /* requests that wait for the load */
+    struct halo_job *unloader;             /* the request that asked for the unload; NULL: none */
 
     /* set by the load, fixed from READY on */
     char path[HALO_MODEL_PATH_BYTES];
@@ -70,16 +70,16 @@ struct halo_loaded {
 };
 
 /* All memory that it takes. READY or DRAINING. */
-static inline uint64_t halo_loaded_bytes(const struct halo_loaded *loaded)
+static inline uint64_t halo_instance_bytes(const struct halo_instance *instance)
 {
-    return loaded->weights_bytes + loaded->kv_bytes + loaded->scratch_bytes;
+    return instance->weights_bytes + instance->kv_bytes + instance->scratch_bytes;
 }
 
 /* Aborts when the table of moves has no such move. */
-void halo_loaded_move(struct halo_loaded *loaded, enum halo_loaded_state to);
+void halo_instance_move(struct halo_instance *instance, enum halo_instance_state to);
 
 /* The name of a model file: its last component without ".gguf" and without "-00001-of-0000N". */
-void halo_loaded_name_of(const char *path, char ret_name[HALO_MODEL_NAME_BYTES]);
+void halo_instance_name_of(const char *path, char ret_name[HALO_MODEL_NAME_BYTES]);
 
 struct halo_load_wish {
     uint32_t context;   /* 0: the model's */
@@ -95,8 +95,8 @@ struct halo_load_wish {
 struct halo_load {
     struct halo_note note, progress_note;
     struct halo_load *next; /* the port's: in the queue of loads */
-    void *request;
-    struct halo_loaded *loaded;
+    struct halo_job *job;
+    struct halo_instance *instance;
     struct halo_load_wish wish;
     uint64_t arrived_ns;
     atomic_bool cancel;

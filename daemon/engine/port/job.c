@@ -1,0 +1,139 @@
+/* request.c: the life of a request: made from a message, moved through declared states, ended exactly once.
+ *
+ * Port thread. A request owns its message and what was made for it; ending writes the terminal event, gives the model
+ * back and frees all.
+ */
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <base/clock.h>
+#include <base/log.h>
+#include <base/state.h>
+
+#include "port_priv.h"
+
+#define BIT(state) HALO_STATE_BIT(HALO_JOB_##state)
+static const unsigned moves[HALO_N_JOB_STATES] = {
+    [HALO_JOB_NEW] = BIT(PARKED) | BIT(TEXT) | BIT(DEVICE) | BIT(LOAD) | BIT(ENDED),
+    [HALO_JOB_PARKED] = BIT(NEW) | BIT(ENDED),
+    [HALO_JOB_TEXT] = BIT(DEVICE) | BIT(ENDED),
+    [HALO_JOB_DEVICE] = BIT(ENDED),
+    [HALO_JOB_LOAD] = BIT(ENDED),
+    [HALO_JOB_ENDED] = 0,
+};
+
+void halo_job_move(struct halo_job *job, enum halo_job_state to)
+{
+    assert(job->state < HALO_N_JOB_STATES && to < HALO_N_JOB_STATES);
+    assert(halo_state_may_move(moves, job->state, to));
+    job->state = to;
+}
+
+struct halo_job *halo_job_create(struct halo_port *port, struct halo_msg *msg)
+{
+    struct halo_job *job = calloc(1, sizeof(*job));
+    if (!job)
+        return NULL;
+    job->msg = *msg;
+    *msg = (struct halo_msg){0};
+    job->arrived_ns = halo_clock_ns();
+    halo_arena_init(&job->arena, 0);
+    job->next = port->jobs;
+    port->jobs = job;
+    port->n_jobs++;
+    return job;
+}
+
+struct halo_job *halo_job_find(struct halo_port *port, const struct halo_id *id)
+{
+    for (struct halo_job *job = port->jobs; job; job = job->next)
+        if (job->msg.id.kind != HALO_ID_NONE && halo_id_equal(&job->msg.id, id))
+            return job;
+    return NULL;
+}
+
+static void destroy_forecast(struct halo_forecast *forecast)
+{
+    if (!forecast)
+        return;
+    halo_model_destroy(forecast->model);
+    free(forecast);
+}
+
+static void destroy(struct halo_port *port, struct halo_job *job)
+{
+    struct halo_job **at = &port->jobs;
+    while (*at != job)
+        at = &(*at)->next;
+    *at = job->next;
+    port->n_jobs--;
+    halo_port_release_model(port, job);
+    halo_sequence_destroy(job->sequence);
+    halo_bench_destroy(job->bench);
+    destroy_forecast(job->forecast);
+    halo_port_saving_destroy(job->saving);
+    free(job->reset);
+    free(job->text);
+    halo_arena_finish(&job->arena);
+    halo_msg_finish(&job->msg);
+    free(job);
+}
+
+void halo_job_end(struct halo_port *port, struct halo_job *job, struct halo_ev *ev)
+{
+    assert(halo_ev_is_terminal(ev->type));
+    halo_job_move(job, HALO_JOB_ENDED);
+    ev->id = job->msg.id;
+    halo_port_put(port, ev);
+    destroy(port, job);
+}
+
+void halo_job_end_error(struct halo_port *port, struct halo_job *job, enum halo_error code, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    struct halo_ev ev;
+    halo_ev_init_error(&ev, &job->msg.id, code, text);
+    halo_job_end(port, job, &ev);
+}
+
+void halo_job_end_fault(struct halo_port *port, struct halo_job *job, const struct halo_fault *fault)
+{
+    const char *name = halo_fault_name(fault->code);
+    enum halo_error code = halo_error_from_name(name, strlen(name));
+    bool device = fault->code == HALO_FAULT_DEVICE_FAULT || fault->code == HALO_FAULT_DEVICE_HANG;
+    if (device && port->config.link && atomic_load(&port->device.lost)) {
+        /* Not the request's end: it goes on in the engine that comes after this one. */
+        if (!port->lost)
+            halo_log(HALO_LOG_ERROR, "the device is lost: %s", fault->text);
+        port->lost = true;
+        return;
+    }
+    if (fault->code == HALO_FAULT_CANCELLED) {
+        halo_job_end_cancelled(port, job);
+        return;
+    }
+    halo_job_end_error(port, job, code == HALO_ERROR_UNKNOWN ? HALO_ERROR_INTERNAL : code, "%s", fault->text);
+}
+
+void halo_job_end_cancelled(struct halo_port *port, struct halo_job *job)
+{
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_DONE, &job->msg.id);
+    ev.done.finish_reason = HALO_WIRE_FINISH_CANCELLED;
+    if (job->msg.type == HALO_MSG_GENERATE && job->msg.generate.has_resume)
+        ev.done.tokens = (int64_t)job->msg.generate.resume.tokens.n; /* of the engines before this one */
+    halo_job_end(port, job, &ev);
+}
+
+void halo_job_to_text(struct halo_port *port, struct halo_job *job)
+{
+    halo_job_move(job, HALO_JOB_TEXT);
+    halo_note_post(&port->text.box, &job->note, HALO_NOTE_TEXT);
+}
