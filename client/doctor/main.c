@@ -1,31 +1,21 @@
 /* main.c: halo-doctor: why does it not work on this machine? See halo-doctor(1). */
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <protocol/standard_fds.h>
 
 #include "bringup/bringup.h"
 #include "checks/checks.h"
 #include "options.h"
 #include "tiers/tiers.h"
 
-/* A standard handle that is closed would be the next pipe's. False: there is nowhere to report to. */
-static bool open_handles(void)
-{
-    bool has_output = fcntl(1, F_GETFD) >= 0;
-    int fd;
-    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd < 3)
-        ;
-    if (fd >= 3)
-        close(fd);
-    return has_output;
-}
-
 int main(int argc, char **argv)
 {
     struct halo_doctor_options options;
     struct halo_doctor_report report;
-    if (!open_handles())
+    int closed = halo_standard_fds_open();
+    if (closed < 0 || closed & 1 << STDOUT_FILENO) /* no output: there is nowhere to report to */
         return 2;
     signal(SIGPIPE, SIG_IGN);
     if (argc > 1 && strcmp(argv[1], "bringup") == 0)

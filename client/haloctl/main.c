@@ -3,6 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <protocol/standard_fds.h>
+
 #include "ctl_priv.h"
 
 static const struct verb {
@@ -75,6 +77,8 @@ static int parse_globals(struct halo_ctl *ctl, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    if (halo_standard_fds_open() < 0)
+        return HALO_CTL_FAILED;
     struct halo_ctl ctl = {.fd = -1, .err_is_tty = isatty(STDERR_FILENO)};
     int at = parse_globals(&ctl, argc, argv);
     if (at < 0)

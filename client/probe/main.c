@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <protocol/standard_fds.h>
+
 #include "probe_priv.h"
 
 struct options {
@@ -375,6 +377,8 @@ int main(int argc, char **argv)
 {
     struct options o = {.device = "auto", .wait_ms = 120000, .max_tokens = 200};
     int letter;
+    if (halo_standard_fds_open() < 0)
+        return PROBE_FAILED;
     opterr = 0;
     while ((letter = getopt_long(argc, argv, "hm:n:t:", longs, NULL)) != -1) {
         if (letter == 'h') {

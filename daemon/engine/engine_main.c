@@ -9,6 +9,7 @@
 
 #include <base/log.h>
 #include <cpu/cpu.h>
+#include <protocol/standard_fds.h>
 
 #include <engine/engine.h>
 #if HALO_HIP
@@ -206,6 +207,8 @@ static const struct halo_device_ops *pick_device(const char *name, const struct 
 int main(int argc, char **argv)
 {
     static struct options options; /* the engine's threads keep pointers into it */
+    if (halo_standard_fds_open() < 0)
+        return EXIT_USAGE;
     int status = parse_options(&options, argc, argv);
     if (status >= 0)
         return status;
