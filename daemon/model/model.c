@@ -76,22 +76,6 @@ static int plan_make(struct halo_model *model, const struct halo_arch *arch, con
     return halo_builder_finish(&builder, &model->plan);
 }
 
-/* The texts of the model: its vocabulary must be that of its embedding. */
-static int texts_make(struct halo_model *model, struct halo_fault *fault)
-{
-    uint32_t n_tokens;
-    int r;
-
-    if ((r = halo_tokenizer_create(&model->tokenizer, model->gguf, fault)) < 0)
-        return r;
-    n_tokens = halo_tokenizer_n_vocab(model->tokenizer);
-    if (n_tokens != model->hparams.n_vocab)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "the vocabulary has %" PRIu32 " tokens, token_embd.weight has %" PRIu32 " rows", n_tokens,
-                              model->hparams.n_vocab);
-    return halo_chat_create(&model->chat, model->gguf, fault);
-}
-
 static void sizes_count(struct halo_model *model)
 {
     for (uint32_t i = 0; i < model->plan.n_weights; i++) {
@@ -122,8 +106,6 @@ int halo_model_create(struct halo_model **ret, const char *path, const struct ha
     halo_model_quant(model->gguf, model->quant, sizeof(model->quant));
     if ((r = plan_make(model, arch, params ? params : &defaults, fault)) < 0)
         goto fail;
-    if ((r = texts_make(model, fault)) < 0)
-        goto fail;
     sizes_count(model);
     halo_arena_seal(&model->arena);
     *ret = model;
@@ -137,8 +119,6 @@ void halo_model_destroy(struct halo_model *model)
 {
     if (!model)
         return;
-    halo_chat_destroy(model->chat);
-    halo_tokenizer_destroy(model->tokenizer);
     halo_gguf_close(model->gguf);
     halo_arena_finish(&model->arena);
     free(model);

@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model_text_priv.h"
-#include "utf8_priv.h"
+#include <base/utf8.h>
+
 #include <model/model.h>
+
+#include "model_text_priv.h"
 
 /* Copies the valid front part without control characters, cut between characters. */
 static void text_copy(char *ret, size_t n, const char *bytes, size_t n_bytes)

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include <base/clock.h>
-#include <model/jinja.h>
+#include <jinja/jinja.h>
 
 static char *read_file(const char *path, size_t *ret_n)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <model/jinja.h>
+#include <jinja/jinja.h>
 
 #define MARK "\xEE\x80\x80" /* U+E000 */
 #define MAX_VARS 24

@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include <base/arena.h>
-#include <model/chat.h>
-#include <model/text.h>
+#include <tokenizer/text.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -202,22 +201,17 @@ static void check_vocabulary(const uint8_t *data, size_t size)
                                "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     struct halo_gguf *gguf = NULL;
     struct halo_tokenizer *tokenizer = NULL;
-    struct halo_chat *chat = NULL;
     struct halo_tokens tokens = {0};
     struct halo_fault fault = {0};
     if (halo_gguf_open_memory(&gguf, data, size, &fault) < 0)
         return;
     int r = halo_tokenizer_create(&tokenizer, gguf, &fault);
     assert((r == 0) == (tokenizer != NULL) && (r == 0 || fault.text[0]));
-    if (halo_chat_create(&chat, gguf, NULL) == 0 && tokenizer) {
-        const struct halo_chat_message message = {"user", text, sizeof text - 1};
-        if (halo_chat_encode(chat, tokenizer, &message, 1, true, false, &tokens, &fault) < 0)
-            assert(fault.text[0] && tokens.n == 0);
-    }
-    halo_chat_destroy(chat);
     halo_gguf_close(gguf);
     if (!tokenizer)
         return;
+    const struct halo_tokenizer_part parts[] = {{"<|im_start|>user\n", 17, true}, {text, sizeof(text) - 1, false}};
+    assert(halo_tokenizer_encode_prompt(tokenizer, parts, 2, &tokens, &fault) == 0);
     assert(halo_tokenizer_encode(tokenizer, text, sizeof text - 1, true, true, &tokens, &fault) == 0);
     size_t n_back;
     free(join_pieces(tokenizer, &tokens, &n_back));

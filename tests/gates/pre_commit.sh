@@ -26,7 +26,7 @@ for path in kernels/hip/gfx/gemv.h kernels/cpu/op_rope.c kernels/include/kernels
     daemon/store/reader.c daemon/engine/device/commit.c daemon/engine/device/sampler.c tests/gates/matrix.txt meson.build; do
     check "asked by $path" 0 "^$path$" "printf '%s\n' README.md '$path' docs/x.md | $decide"
 done
-for path in README.md docs/GATES.md daemon/serve/main.c protocol/utf8.c client/haloctl/chat.c daemon/model/jinja_lex.c tests/e2e/chaos.c daemon/engine/commit.c; do
+for path in README.md docs/GATES.md daemon/serve/main.c protocol/utf8.c client/haloctl/chat.c daemon/jinja/lex.c tests/e2e/chaos.c daemon/engine/commit.c; do
     check "not asked by $path" 1 '' "echo '$path' | $decide"
 done
 check 'not asked by nothing' 1 '' "$decide </dev/null"

@@ -49,14 +49,17 @@ void halo_load_parse(struct halo_load *load)
                                        .max_rows = HALO_BATCH_ROWS,
                                        .max_outputs = HALO_BATCH_OUTPUTS};
     int r = halo_model_create(&instance->model, instance->path, &params, &load->fault);
+    if (r == 0)
+        r = halo_texts_create(&instance->texts, instance->model->gguf, instance->model->hparams.n_vocab, &load->fault);
     if (r < 0) {
+        halo_model_destroy(instance->model);
         instance->model = NULL;
         if (load->fault.code == HALO_FAULT_NONE)
             halo_fault_errno(&load->fault, HALO_FAULT_LOAD_FAILED, r, "%s could not be loaded", instance->path);
         return;
     }
-    instance->pieces = (struct halo_pieces){instance->model->tokenizer, piece_of, is_end_of,
-                                            halo_tokenizer_max_piece_bytes(instance->model->tokenizer)};
+    instance->pieces = (struct halo_pieces){instance->texts.tokenizer, piece_of, is_end_of,
+                                            halo_tokenizer_max_piece_bytes(instance->texts.tokenizer)};
 }
 
 /* ---- device thread: admission ---- */

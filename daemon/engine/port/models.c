@@ -190,6 +190,7 @@ static void forget(struct halo_port *port, struct halo_instance *instance)
         at++;
     port->instances[at] = port->instances[--port->n_instances];
     halo_instance_move(instance, HALO_INSTANCE_GONE);
+    halo_texts_destroy(&instance->texts);
     halo_model_destroy(instance->model);
     free(instance);
 }
@@ -445,7 +446,7 @@ static void put_notice(struct halo_port *port, struct halo_job *job, const char 
 
 static void put_notices(struct halo_port *port, struct halo_job *job, const struct halo_load *load)
 {
-    const char *problem = halo_chat_problem(load->instance->model->chat);
+    const char *problem = halo_chat_problem(load->instance->texts.chat);
     if (load->report.notice[0])
         put_notice(port, job, "io_fallback", load->report.notice);
     for (uint32_t i = 0; i < load->n_changes; i++)

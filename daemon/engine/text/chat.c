@@ -87,7 +87,7 @@ static int render(struct halo_text_thread *text, struct halo_job *job, const str
                                           .now = has_now ? &now : NULL,
                                           .scratch = &text->scratch};
     int r = json.error ? no_memory(job)
-                       : halo_chat_render_input(job->model->model->chat, &input, &text->arena, ret, &job->fault);
+                       : halo_chat_render_input(job->model->texts.chat, &input, &text->arena, ret, &job->fault);
     halo_json_finish(&json);
     return r;
 }
@@ -146,7 +146,7 @@ int halo_text_encode_messages(struct halo_text_thread *text, struct halo_job *jo
     struct halo_chat_text spans;
     int r = render_both(text, job, &talk, !msg->has_normalize || msg->normalize, &spans);
     if (r == 0)
-        r = halo_chat_encode_text(job->model->model->tokenizer, &spans, msg->special, out, &job->fault);
+        r = halo_texts_encode(&job->model->texts, &spans, msg->special, out, &job->fault);
     halo_arena_reset(&text->arena, KEPT_BYTES);
     return r;
 }
@@ -160,7 +160,7 @@ static int show(struct halo_job *job, const struct halo_chat_text *spans)
     int32_t *ids = NULL;
     int r = join(job, &job->arena, spans, &whole);
     if (r == 0)
-        r = halo_chat_encode_text(job->model->model->tokenizer, spans, job->msg.template.special, &tokens, &job->fault);
+        r = halo_texts_encode(&job->model->texts, spans, job->msg.template.special, &tokens, &job->fault);
     if (r == 0)
         ids = halo_arena_alloc(&job->arena, tokens.n, sizeof(*ids));
     if (r == 0 && !ids)

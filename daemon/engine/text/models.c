@@ -206,6 +206,14 @@ void halo_text_job_plan(struct halo_text_thread *text, struct halo_job *job)
                                      .kv = params->has_kv ? (enum halo_kv_type)params->kv : HALO_KV_F16,
                                      .max_rows = HALO_BATCH_ROWS,
                                      .max_outputs = HALO_BATCH_OUTPUTS};
-    if (halo_model_create(&job->forecast->model, path, &wish, &job->fault) < 0)
+    struct halo_texts texts = {0}; /* a plan is refused where the load would be */
+    int r = halo_model_create(&job->forecast->model, path, &wish, &job->fault);
+    const struct halo_model *model = job->forecast->model;
+    if (r == 0)
+        r = halo_texts_create(&texts, model->gguf, model->hparams.n_vocab, &job->fault);
+    halo_texts_destroy(&texts);
+    if (r < 0) {
+        halo_model_destroy(job->forecast->model);
         job->forecast->model = NULL;
+    }
 }

@@ -48,7 +48,7 @@ static void settle_bos(const struct halo_tokenizer *tokenizer, struct halo_token
 
 static int encode_text(struct halo_job *job, const char *text, size_t n, bool special, struct halo_tokens *out)
 {
-    const struct halo_tokenizer *tokenizer = job->model->model->tokenizer;
+    const struct halo_tokenizer *tokenizer = job->model->texts.tokenizer;
     bool bos = halo_tokenizer_adds_bos(tokenizer) && halo_tokenizer_bos(tokenizer) >= 0;
     if (bos && halo_tokens_push(out, halo_tokenizer_bos(tokenizer)) < 0)
         return no_memory(job);

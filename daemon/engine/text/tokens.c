@@ -29,7 +29,7 @@ static int list_pieces(struct halo_job *job, const struct halo_tokenizer *tokeni
 
 static int tokenize(struct halo_job *job, struct halo_tokens *out)
 {
-    const struct halo_tokenizer *tokenizer = job->model->model->tokenizer;
+    const struct halo_tokenizer *tokenizer = job->model->texts.tokenizer;
     const struct halo_msg_tokenize *msg = &job->msg.tokenize;
     bool bos = msg->has_bos ? msg->bos : halo_tokenizer_adds_bos(tokenizer);
     int32_t bos_id = halo_tokenizer_bos(tokenizer);
@@ -62,7 +62,7 @@ void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_job *jo
 {
     const struct halo_token_list *ids = &job->msg.detokenize.tokens;
     struct halo_span span;
-    if (halo_text_detokenize(job->model->model->tokenizer, ids->at, ids->n, true, &job->arena, &span, &job->fault) < 0)
+    if (halo_text_detokenize(job->model->texts.tokenizer, ids->at, ids->n, true, &job->arena, &span, &job->fault) < 0)
         return;
     halo_ev_init(&job->ev, HALO_EV_TEXT, &job->msg.id);
     job->ev.text.text = (struct halo_str){span.bytes ? span.bytes : "", span.n};

@@ -89,6 +89,7 @@ void cpu_rig_finish(struct cpu_rig *rig)
     halo_scheduler_finish(&rig->instance.scheduler);
     rig->ops.model_destroy(rig->instance.device_model);
     rig->ops.close(rig->device);
+    halo_texts_destroy(&rig->instance.texts);
     halo_model_destroy(rig->instance.model);
     halo_mailbox_finish(&rig->port);
     free(rig->seqs);

@@ -20,6 +20,7 @@
 #include <engine/note.h>
 #include <engine/scheduler.h>
 #include <engine/sequence.h>
+#include <engine/texts.h>
 
 #define HALO_MAX_LOADED 16 /* models at once */
 #define HALO_MAX_KNOWN 64  /* models at once and loads that wait */
@@ -58,6 +59,7 @@ struct halo_instance {
     /* set by the load, fixed from READY on */
     char path[HALO_MODEL_PATH_BYTES];
     struct halo_model *model;
+    struct halo_texts texts;
     struct halo_pieces pieces;
     uint64_t weights_bytes, kv_bytes, scratch_bytes;
     uint32_t context, kv_tokens;

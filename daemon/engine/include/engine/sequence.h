@@ -17,7 +17,7 @@
 #include <base/arena.h>
 #include <base/fault.h>
 #include <detect/detect.h>
-#include <model/text.h>
+#include <tokenizer/text.h>
 
 #include <engine/kv_pages.h>
 #include <engine/note.h>

@@ -1,4 +1,4 @@
-/* model.h: a model: what the file says (hyper-parameters, tensors, tokenizer, template) and the plan made from it.
+/* model.h: a model: what the file says of its network (hyper-parameters, tensors) and the plan made from it.
  *
  * One file daemon/model/arch_<family>.c per family. Created on the text thread, immutable afterwards. Memory: one
  * arena, sealed.
@@ -10,9 +10,6 @@
 #include <base/fault.h>
 #include <kernels/plan.h>
 #include <store/gguf.h>
-
-#include <model/chat.h>
-#include <model/tokenizer.h>
 
 #define HALO_MODEL_MAX_LAYERS 512
 #define HALO_MODEL_MAX_EXPERTS 1024
@@ -56,16 +53,14 @@ struct halo_model {
     uint64_t n_params;
     uint64_t weights_bytes; /* in the file */
     struct halo_hparams hparams;
-    struct halo_tokenizer *tokenizer;
-    struct halo_chat *chat;
     struct halo_plan plan;
 };
 
 /* Opens the directory, reads and checks everything, builds the plan for `params` (NULL: all defaults). Any thread that
  * may read files. LOAD_FAILED: the binder lists every missing or misshapen tensor it found (as many as fit into the
  * fault's text, and their count). UNSUPPORTED: an unknown architecture (names it), a mechanism or a tensor that the
- * family's plan does not have. BAD_REQUEST: params that the model cannot serve. Other codes as those of the directory
- * and the tokenizer. */
+ * family's plan does not have. BAD_REQUEST: params that the model cannot serve. Other codes as those of the
+ * directory. */
 int halo_model_create(struct halo_model **ret, const char *path, const struct halo_model_params *params,
                       struct halo_fault *fault);
 void halo_model_destroy(struct halo_model *model);

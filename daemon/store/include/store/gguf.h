@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include <base/fault.h>
+#include <base/span.h>
 #include <kernels/tensor.h>
 
 #define HALO_GGUF_MAX_DIMS 4
@@ -38,11 +39,6 @@ enum halo_gguf_kind {
     HALO_GGUF_U64,
     HALO_GGUF_I64,
     HALO_GGUF_F64,
-};
-
-struct halo_span {
-    const char *bytes; /* not NUL-terminated */
-    size_t n;
 };
 
 struct halo_gguf_tensor {
