@@ -1,6 +1,6 @@
-# check.sh: the shell of the gates' tests: counts checks of exit status and output. Sourced.
+# check.sh: counts checks of exit status and output, for the gates' tests. Sourced.
 #
-# check NAME WANTED_STATUS PATTERN COMMAND: PATTERN is an extended regular expression that stdout and stderr together must hold.
+# check NAME WANTED_STATUS PATTERN COMMAND: PATTERN is an extended regular expression that stdout and stderr together must match.
 n=0 bad=0
 run=$(mktemp -d "${TMPDIR:-/tmp}/halod-gates.XXXXXX")
 
@@ -17,7 +17,7 @@ check() {
     fi
 }
 
-checks_end() { # LEAST: fails when fewer were made
+checks_end() { # LEAST: fails when fewer checks were made
     echo "$n checks, $bad failed"
     [ "$n" -ge "$1" ] && [ "$bad" -eq 0 ]
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/coherence-gate fails when it must: a broken build, an engine that dies or does not answer, a cell that is missing, other bytes.
+# scripts/coherence-gate fails when it must: a broken build, an engine that dies or does not answer, a missing cell, other bytes.
 # Arguments: the source root, the build folder (with the option `inject`).
 set -uo pipefail
 root=$1 build=$2
@@ -23,18 +23,18 @@ check 'one cell' 0 '^1 cells, 0 failed' "$gate --matrix '$run/fox'"
 check 'the report has the text' 0 '^\| attractor_first \| OK' "cat '$run/report'"
 check 'a NaN in one layer' 1 '\*\*FAIL\*\* request: device_fault: .*not finite' "HALO_INJECT=mixed-nan@3 $gate --matrix '$run/fox'"
 check 'norms without their offset' 1 '\*\*FAIL\*\* [a-z_]+: ' "HALO_INJECT=norm-offset $gate"
-check 'a hard detector: the small model goes round when it is greedy' 1 '\*\*FAIL\*\* (.*; )?(period|long_collapse): from id' "$gate --matrix '$run/greedy'"
-check 'a model that is not there' 1 '\*\*FAIL\*\* request: not_found' "$gate --matrix '$run/nosuch'"
-check 'a prompt that is not there' 1 '\*\*FAIL\*\* the prompt is not there' "$gate --matrix '$run/none'"
+check 'a hard detector: the small model repeats itself when decoded greedily' 1 '\*\*FAIL\*\* (.*; )?(period|long_collapse): from id' "$gate --matrix '$run/greedy'"
+check 'a missing model' 1 '\*\*FAIL\*\* request: not_found' "$gate --matrix '$run/nosuch'"
+check 'a missing prompt' 1 '\*\*FAIL\*\* the prompt file does not exist' "$gate --matrix '$run/none'"
 check 'a prompt whose bytes changed' 1 '\*\*FAIL\*\* the bytes of the prompt changed' "$gate --matrix '$run/bytes'"
 check 'a required cell of the full form that cannot be run' 1 '\*\*FAIL\*\*' "$gate --full --matrix '$run/nosuch'"
 check 'nothing to check' 3 'nothing was checked' "$gate --matrix '$run/shared'"
 check 'nothing for this device' 3 'nothing was checked' "HALO_GPU_LOCK='$run/lock' $gate --device hip --matrix '$run/fox'"
 check 'a device that does not start' 1 '\*\*FAIL\*\* ' "HALO_GPU_LOCK='$run/lock' $gate --device hip --hip-lib /nosuch.so"
 check 'one of two devices has no cell' 1 'no cell for this device' "HALO_GPU_LOCK='$run/lock' $gate --device cpu,hip --matrix '$run/fox'"
-check 'a device that there is not in the list' 2 'no device .hpi.' "$gate --device cpu,hpi"
+check 'an unknown device in the list' 2 'unknown device .hpi.' "$gate --device cpu,hpi"
 check 'wrong usage' 2 'quick' "$gate --frobnicate"
-check 'no build' 2 'is not there' "'$root/scripts/coherence-gate' --build '$run'"
+check 'no build' 2 'does not exist' "'$root/scripts/coherence-gate' --build '$run'"
 
 # The same build with another engine.
 mkdir -p "$run/b/daemon/serve" "$run/b/daemon/engine" "$run/b/client"
@@ -43,9 +43,9 @@ ln -s "$build/client/coherence-probe" "$build/client/haloctl" "$run/b/client/"
 other() { printf '#!/bin/bash\n%s\n' "$1" >"$run/b/daemon/engine/halod-engine"; chmod +x "$run/b/daemon/engine/halod-engine"; }
 other_gate="'$root/scripts/coherence-gate' --report '$run/report' --build '$run/b' --matrix '$run/fox'"
 other "exec '$build/daemon/engine/halod-engine' \"\$@\""
-check 'another engine that is right' 0 '^1 cells, 0 failed' "$other_gate"
+check 'another engine that is correct' 0 '^1 cells, 0 failed' "$other_gate"
 other "exec '$build/daemon/engine/halod-engine' \"\${@/#hip/cpu}\""
-check 'an engine that takes another device in silence' 1 '\*\*FAIL\*\* it ran on cpu' \
+check 'an engine that silently uses another device' 1 '\*\*FAIL\*\* ran on cpu instead of hip' \
     "HALO_GPU_LOCK='$run/lock' '$root/scripts/coherence-gate' --report '$run/report' --build '$run/b' --matrix '$run/hip' --device hip"
 other 'exit 1'
 check 'an engine that dies at once' 1 '\*\*FAIL\*\* (the engine died|request)' "$other_gate"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/logit-gate fails when it must: for each injected fault it names the layer, and it never passes by checking nothing.
+# scripts/logit-gate fails when it must: it names the layer of each injected fault, and never passes by checking nothing.
 # Arguments: the source root, the build folder (with the option `inject`).
 set -uo pipefail
 root=$1 build=$2
@@ -17,23 +17,23 @@ check 'a norm without its offset in layer 5' 1 'Layer 5 is the first that differ
 check 'a NaN in the mixed product of layer 3' 1 'Layer 3 is the first that differs' "HALO_INJECT=mixed-nan@3 $gate"
 check 'the NaN is named' 1 'FAIL: [0-9]+ positions with logits that are not finite' "HALO_INJECT=mixed-nan@3 $gate"
 check 'a fault in the last layer' 1 'Layer 7 is the first that differs' "HALO_INJECT=norm-offset@7 $gate"
-check 'a fault that there is not is no pass' 1 'no such fault' "HALO_INJECT=nonsense $gate"
-check 'a layer that there is not is no pass' 1 'nothing that this breaks' "HALO_INJECT=rope-pairing@99 $gate"
-check 'a product that is not mixed is no pass' 1 'nothing that this breaks' "HALO_INJECT=mixed-nan@2 $gate"
+check 'an unknown fault does not pass' 1 'no such fault' "HALO_INJECT=nonsense $gate"
+check 'a missing layer does not pass' 1 'nothing that this breaks' "HALO_INJECT=rope-pairing@99 $gate"
+check 'a product that is not mixed does not pass' 1 'nothing that this breaks' "HALO_INJECT=mixed-nan@2 $gate"
 check 'nothing checked' 3 'Nothing was checked' "$gate --model nosuch"
 check 'the full form without its files' 1 'FAIL: could not be run' "$gate --full --model draft-Q8_0"
-check 'a runtime that there is not' 1 'FAIL: could not be run' "HALO_GPU_LOCK='$run/lock' $gate --device hip --hip-lib /nosuch.so"
-check 'a device that there is not' 2 'no device .hpi.' "$gate --device cpu,hpi"
+check 'a runtime that does not exist' 1 'FAIL: could not be run' "HALO_GPU_LOCK='$run/lock' $gate --device hip --hip-lib /nosuch.so"
+check 'an unknown device' 2 'unknown device .hpi.' "$gate --device cpu,hpi"
 check 'wrong usage' 2 -- "$gate --frobnicate"
-check 'no build' 2 'is not there' "'$root/scripts/logit-gate' --build '$run'"
+check 'no build' 2 'does not exist' "'$root/scripts/logit-gate' --build '$run'"
 check 'the report is what is printed' 0 '^same$' "$gate --report '$run/report' >'$run/printed'; cmp '$run/report' '$run/printed' && echo same"
 
 # The table itself.
 program="HALO_SOURCE_ROOT='$root' HALO_BUILD_ROOT='$build' '$build/tests/gates/logit_gate'"
 check 'a bound that is exceeded' 1 'FAIL' "echo 'tree fable-Q4_K_M cpu f16 p_short 1e-9 1 0.6' >'$run/t'; $program --bounds '$run/t'"
 check 'a share that is not reached' 1 'FAIL' "echo 'tree fable-Q4_K_M cpu f16 p_short,p_chat 0.1 1 1.0' >'$run/t'; $program --bounds '$run/t'"
-check 'a line that is none' 2 't:2: no bound' "printf '# x\ntree fable cpu\n' >'$run/t'; $program --bounds '$run/t'"
-check 'a bound that is no number' 2 'no bound' "echo 'tree fable-Q4_K_M cpu f16 p_short nan 1 0.6' >'$run/t'; $program --bounds '$run/t'"
+check 'a line without a bound' 2 't:2: no bound' "printf '# x\ntree fable cpu\n' >'$run/t'; $program --bounds '$run/t'"
+check 'a bound that is not a number' 2 'no bound' "echo 'tree fable-Q4_K_M cpu f16 p_short nan 1 0.6' >'$run/t'; $program --bounds '$run/t'"
 check 'an empty table' 3 'Nothing was checked' "echo '# none' >'$run/t'; $program --bounds '$run/t'"
 check 'a model without a recording' 1 'no such model' "echo 'tree other cpu f16 p_short 0.1 1 0.6' >'$run/t'; $program --bounds '$run/t'"
 

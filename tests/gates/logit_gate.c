@@ -113,8 +113,8 @@ static void layers_print(const struct halo_layers *layers, double least)
                layer->n_broken, layer->n, i == layers->first ? "**differs**" : "");
     }
     if (layers->first < layers->n)
-        printf("\nLayer %u is the first that differs (a cosine under %g, or a number that is none).\n\n", layers->first,
-               least);
+        printf("\nLayer %u is the first that differs (a cosine under %g, or a number that is not finite).\n\n",
+               layers->first, least);
     else
         printf("\nNo layer differs (no cosine is under %g).\n\n", least);
 }
@@ -141,7 +141,7 @@ static void layers_show(const struct options *options, const struct halo_golden_
         printf("Not compared: %s\n\n", fault.text);
         return;
     }
-    printf("%s, beside the CPU device's kernels `%s`.\n\n", halo_golden_prompts[i], options->oracle);
+    printf("%s, compared with the CPU device's kernels `%s`.\n\n", halo_golden_prompts[i], options->oracle);
     if (halo_layers_compare(&layers, path, settings, &oracle, file.tokens, file.n_prompt, least, &fault) < 0) {
         printf("Not compared: %s\n\n", fault.text);
     } else {
@@ -233,8 +233,7 @@ static unsigned unbounded_print(const struct options *options, const struct halo
             k++;
         if (k < bounds->n)
             continue;
-        printf("| %s | cpu | | 0 | – | – | – | – | – | – | FAIL: the table of bounds does not have it |\n",
-               data.list[i].stem);
+        printf("| %s | cpu | | 0 | – | – | – | – | – | – | FAIL: no row in the table of bounds |\n", data.list[i].stem);
         n++;
     }
     return n;
@@ -274,7 +273,7 @@ int main(int argc, char **argv)
     struct tally tally = {0};
 
     if (!options_parse(&options, argc, argv)) {
-        fprintf(stderr, "logit_gate: wrong usage; the head of its source and scripts/logit-gate say what there is\n");
+        fprintf(stderr, "logit_gate: wrong usage; see scripts/logit-gate\n");
         return EXIT_USAGE;
     }
     if (!halo_bounds_read(&bounds, options.bounds))

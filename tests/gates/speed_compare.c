@@ -2,7 +2,7 @@
  *
  *   speed_compare NAME_A NAME_B < LINES      each line: a|b METRIC VALUE, higher is better
  *
- * Exit status: 0 no difference is shown, 1 a loss of 5 % or more, 2 what was read is no comparison, 4 a gain and no
+ * Exit status: 0 no difference is shown, 1 a loss of 5 % or more, 2 the input is not a comparison, 4 a gain and no
  * loss, 5 a loss under 5 %.
  */
 #include <stdio.h>
@@ -41,7 +41,7 @@ static bool measurements_read(struct metric *metrics)
         bool good = sscanf(line, "%1s %31s %lf %1s", side, name, &value, rest) == 3 && (*side == 'a' || *side == 'b');
         struct metric *metric = good ? metric_of(metrics, name) : NULL;
         if (!metric || metric->n[*side - 'a'] == HALO_RATIO_MOST) {
-            fprintf(stderr, "speed_compare: no measurement, or one too many: %s", line);
+            fprintf(stderr, "speed_compare: not a measurement, or one too many: %s", line);
             return false;
         }
         metric->values[*side - 'a'][metric->n[*side - 'a']++] = value;
@@ -72,7 +72,7 @@ static bool metric_compare(struct metric *metric, enum halo_ratio_verdict *ret)
 {
     struct halo_ratio ratio;
     if (!halo_ratio_of(metric->values[0], metric->n[0], metric->values[1], metric->n[1], LEVEL, &ratio)) {
-        fprintf(stderr, "speed_compare: %s: %zu and %zu measurements; %d to %d positive numbers of each are needed\n",
+        fprintf(stderr, "speed_compare: %s: %zu and %zu measurements; each side needs %d to %d positive numbers\n",
                 metric->name, metric->n[0], metric->n[1], HALO_RATIO_LEAST, HALO_RATIO_MOST);
         return false;
     }
