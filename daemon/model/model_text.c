@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <base/model_stem.h>
 #include <base/utf8.h>
 
 #include <model/model.h>
@@ -19,44 +20,17 @@ static void text_copy(char *ret, size_t n, const char *bytes, size_t n_bytes)
     ret[fit] = '\0';
 }
 
-static bool ends_with(const char *bytes, size_t n, const char *end)
-{
-    size_t n_end = strlen(end);
-    return n > n_end && memcmp(bytes + n - n_end, end, n_end) == 0;
-}
-
-/* "x-00001-of-00003" -> the length of "x" */
-static size_t split_stem(const char *bytes, size_t n)
-{
-    static const char shape[] = "-ddddd-of-ddddd";
-    size_t n_shape = sizeof(shape) - 1;
-
-    if (n <= n_shape)
-        return n;
-    for (size_t i = 0; i < n_shape; i++) {
-        char c = bytes[n - n_shape + i];
-        if (shape[i] == 'd' ? c < '0' || c > '9' : c != shape[i])
-            return n;
-    }
-    return n - n_shape;
-}
-
 void halo_model_name(const struct halo_gguf *gguf, const char *path, char *ret, size_t n)
 {
     struct halo_span name = {NULL, 0};
-    const char *stem = strrchr(path, '/');
-    size_t n_stem;
+    char stem[HALO_MODEL_STEM_BYTES];
 
     ret[0] = '\0';
     if (halo_gguf_get_string(gguf, "general.name", &name, NULL) == 0 && name.n > 0)
         text_copy(ret, n, name.bytes, name.n);
     if (ret[0])
         return;
-    stem = stem ? stem + 1 : path;
-    n_stem = strlen(stem);
-    if (ends_with(stem, n_stem, ".gguf"))
-        n_stem = split_stem(stem, n_stem - 5);
-    text_copy(ret, n, stem, n_stem);
+    text_copy(ret, n, stem, halo_model_stem(path, strlen(path), stem));
 }
 
 /* Numbers of general.file_type. Source: the file-type table of the GGUF format. */

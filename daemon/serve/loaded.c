@@ -5,46 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <base/model_stem.h>
+
 static void clear(struct halo_loaded_model *model)
 {
     free(model->name);
     free(model->print);
     free(model->line);
     *model = (struct halo_loaded_model){0};
-}
-
-static bool ends_with(struct halo_str text, const char *end)
-{
-    size_t n = strlen(end);
-    return text.len >= n && memcmp(text.at + text.len - n, end, n) == 0;
-}
-
-static size_t n_digits_before(const char *at, size_t len)
-{
-    size_t n = 0;
-    while (n < len && at[len - 1 - n] >= '0' && at[len - 1 - n] <= '9')
-        n++;
-    return n;
-}
-
-/* "dir/name-00001-of-00003.gguf" is called name, as the engine does it. */
-static struct halo_str stem_of(struct halo_str path)
-{
-    static const size_t part_len = sizeof("-00001-of-00003") - 1;
-    for (size_t i = path.len; i > 0; i--)
-        if (path.at[i - 1] == '/') {
-            path = (struct halo_str){path.at + i, path.len - i};
-            break;
-        }
-    if (ends_with(path, ".gguf"))
-        path.len -= 5;
-    if (path.len > part_len) {
-        const char *part = path.at + path.len - part_len;
-        if (part[0] == '-' && n_digits_before(part, 6) == 5 && memcmp(part + 6, "-of-", 4) == 0 &&
-            n_digits_before(part, part_len) == 5)
-            path.len -= part_len;
-    }
-    return path;
 }
 
 void halo_loaded_finish(struct halo_loaded *loaded)
@@ -57,9 +25,10 @@ void halo_loaded_finish(struct halo_loaded *loaded)
 
 struct halo_loaded_model *halo_loaded_find(const struct halo_loaded *loaded, struct halo_str name)
 {
-    struct halo_str stem = stem_of(name);
+    char stem[HALO_MODEL_STEM_BYTES];
+    halo_model_stem(name.at, name.len, stem);
     for (size_t i = 0; i < loaded->n_models; i++)
-        if (halo_str_is(name, loaded->models[i].name) || halo_str_is(stem, loaded->models[i].name))
+        if (halo_str_is(name, loaded->models[i].name) || strcmp(loaded->models[i].name, stem) == 0)
             return &loaded->models[i];
     return NULL;
 }

@@ -19,8 +19,8 @@
 
 static struct halo_instance *find(struct halo_port *port, struct halo_str name)
 {
-    char stem[HALO_MODEL_NAME_BYTES];
-    halo_instance_name_of(name.at, stem);
+    char stem[HALO_MODEL_STEM_BYTES];
+    halo_model_stem(name.at, name.len, stem);
     for (uint32_t i = 0; i < port->n_instances; i++)
         if (strcmp(port->instances[i]->name, stem) == 0)
             return port->instances[i];
@@ -383,7 +383,7 @@ void halo_port_load(struct halo_port *port, struct halo_job *job)
         halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for a load");
         return;
     }
-    halo_instance_name_of(msg->model.at, instance->name);
+    halo_model_stem(msg->model.at, msg->model.len, instance->name);
     take_stay(instance, &msg->params);
     port->instances[port->n_instances++] = instance;
     load->job = job;

@@ -18,7 +18,7 @@
 static void tell_place(struct halo_port *port, const struct halo_load *load, uint32_t place, uint32_t n)
 {
     struct halo_job *job = load->job;
-    char step[HALO_MODEL_NAME_BYTES + 64];
+    char step[HALO_MODEL_STEM_BYTES + 64];
     struct halo_ev ev;
     snprintf(step, sizeof(step), "waits until %s is loaded", port->load_now->instance->name);
     halo_ev_init(&ev, HALO_EV_PROGRESS, &job->msg.id);
@@ -108,7 +108,7 @@ static struct halo_instance *least_recent(const struct halo_port *port)
 
 static void evict(struct halo_port *port, struct halo_instance *instance, const struct halo_load *load)
 {
-    char text[2 * HALO_MODEL_NAME_BYTES + 160], size[HALO_SIZE_TEXT];
+    char text[2 * HALO_MODEL_STEM_BYTES + 160], size[HALO_SIZE_TEXT];
     uint64_t idle_s = (halo_clock_ns() - instance->idle_since_ns) / 1000000000u;
     snprintf(text, sizeof(text), "model %s is unloaded to make room for %s: %s, not used for %llu s", instance->name,
              load->instance->name, halo_size_text(halo_instance_bytes(instance), size), (unsigned long long)idle_s);

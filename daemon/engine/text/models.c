@@ -103,15 +103,15 @@ static bool is_listed(const char *name)
     size_t n = strlen(name);
     if (n <= 5 || name[0] == '.' || strcmp(name + n - 5, ".gguf") != 0)
         return false;
-    char stem[HALO_MODEL_NAME_BYTES];
-    halo_instance_name_of(name, stem);
+    char stem[HALO_MODEL_STEM_BYTES];
+    halo_model_stem(name, strlen(name), stem);
     return strlen(stem) == n - 5 || strncmp(name + strlen(stem), "-00001-of-", 10) == 0;
 }
 
 static int describe(struct halo_job *job, const struct model_file *file, struct halo_part_model_info *ret)
 {
-    char name[HALO_MODEL_NAME_BYTES];
-    halo_instance_name_of(file->path, name);
+    char name[HALO_MODEL_STEM_BYTES];
+    halo_model_stem(file->path, strlen(file->path), name);
     char *own_name = halo_arena_strndup(&job->arena, name, strlen(name));
     char *path = halo_arena_strndup(&job->arena, file->path, strlen(file->path));
     struct model_file *copy =

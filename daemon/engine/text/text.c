@@ -38,10 +38,10 @@ static bool find_split_in(const char *dir, const char *name, char ret_path[HALO_
     size_t n_name = strlen(name);
     DIR *stream = opendir(dir);
     for (struct dirent *entry; stream && !found && (entry = readdir(stream));) {
-        char stem[HALO_MODEL_NAME_BYTES];
+        char stem[HALO_MODEL_STEM_BYTES];
         if (strncmp(entry->d_name, name, n_name) != 0 || strncmp(entry->d_name + n_name, "-00001-of-", 10) != 0)
             continue;
-        halo_instance_name_of(entry->d_name, stem);
+        halo_model_stem(entry->d_name, strlen(entry->d_name), stem);
         int n = snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s/%s", dir, entry->d_name);
         found = strcmp(stem, name) == 0 && n > 0 && n < HALO_MODEL_PATH_BYTES && is_file(ret_path);
     }

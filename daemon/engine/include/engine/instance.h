@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include <base/fault.h>
+#include <base/model_stem.h>
 #include <kernels/device.h>
 #include <model/model.h>
 #include <store/reader.h>
@@ -24,7 +25,6 @@
 
 #define HALO_MAX_LOADED 16 /* models at once */
 #define HALO_MAX_KNOWN 64  /* models at once and loads that wait */
-#define HALO_MODEL_NAME_BYTES 256
 #define HALO_MODEL_PATH_BYTES 4097
 #define HALO_BATCH_ROWS 256   /* rows of a step, at most */
 #define HALO_BATCH_OUTPUTS 64 /* rows of a step whose logits are wanted, at most */
@@ -42,7 +42,7 @@ enum halo_unload_why { HALO_UNLOAD_ASKED, HALO_UNLOAD_IDLE, HALO_UNLOAD_ROOM };
 
 struct halo_instance {
     struct halo_note note;
-    char name[HALO_MODEL_NAME_BYTES]; /* what requests call it: the file's stem */
+    char name[HALO_MODEL_STEM_BYTES]; /* what requests call it: the file's stem */
 
     /* the port's */
     enum halo_instance_state state;
@@ -79,9 +79,6 @@ static inline uint64_t halo_instance_bytes(const struct halo_instance *instance)
 
 /* Aborts when the table of moves has no such move. */
 void halo_instance_move(struct halo_instance *instance, enum halo_instance_state to);
-
-/* The name of a model file: its last component without ".gguf" and without "-00001-of-0000N". */
-void halo_instance_name_of(const char *path, char ret_name[HALO_MODEL_NAME_BYTES]);
 
 struct halo_load_wish {
     uint32_t context;   /* 0: the model's */
