@@ -15,7 +15,6 @@
 
 #include "reader_priv.h"
 
-#define READER_DEPTH_DEFAULT 32u
 #define READER_DEPTH_MAX 1024u
 #define READER_CHUNK_DEFAULT ((size_t)2 << 20)
 #define READER_CHUNK_MAX ((size_t)64 << 20)

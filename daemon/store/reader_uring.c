@@ -4,10 +4,13 @@
  * into it, while earlier reads are under way: registering faults the memory in, and doing that first would leave the
  * disk idle meanwhile. Whatever happens, no read is left under way on return. Steps down to plain reads, to buffered
  * files, and with READER_STEP_DOWN to the threads.
+ *
+ * A process that forbids itself new rings has one that was prepared; a run takes it if no other run has it.
  */
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,9 +26,17 @@
 
 enum window_state { WINDOW_NEW, WINDOW_REGISTERED, WINDOW_REFUSED };
 
+struct prepared {
+    struct io_uring ring;
+    atomic_bool free; /* made, and no run has it */
+};
+
+static struct prepared prepared;
+
 struct uring {
     struct reader *r;
-    struct io_uring ring;
+    struct io_uring *ring; /* &own or &prepared.ring */
+    struct io_uring own;
     struct reader_piece *pieces; /* queue_depth of them */
     bool *busy;
     unsigned n_busy;
@@ -54,7 +65,7 @@ static void windows_init(struct uring *u)
                       n > URING_WINDOWS_MAX ? "it is too large" : "it does not begin on a page");
         return;
     }
-    int rc = io_uring_register_buffers_sparse(&u->ring, (unsigned)n);
+    int rc = io_uring_register_buffers_sparse(u->ring, (unsigned)n);
     if (rc < 0) {
         reader_notice(r, "buffers cannot be registered (%s), reading unregistered", strerror(-rc));
         return;
@@ -83,7 +94,7 @@ static int window_of(struct uring *u, const struct reader_piece *p)
         size_t from = i * r->window_bytes, left = r->options->pinned_bytes - from;
         struct iovec iov = {r->window_base + from, left < r->window_bytes ? left : r->window_bytes};
         __u64 tag = 0;
-        int rc = io_uring_register_buffers_update_tag(&u->ring, (unsigned)i, &iov, &tag, 1);
+        int rc = io_uring_register_buffers_update_tag(u->ring, (unsigned)i, &iov, &tag, 1);
         u->windows[i] = rc < 0 ? WINDOW_REFUSED : WINDOW_REGISTERED;
         if (rc < 0) { /* a limit, most likely: the next one would meet it too */
             reader_notice(r, "registering stopped after %zu MiB (%s), the rest is read unregistered", from >> 20,
@@ -93,6 +104,53 @@ static int window_of(struct uring *u, const struct reader_piece *p)
         }
     }
     return u->windows[i] == WINDOW_REGISTERED ? (int)i : -1;
+}
+
+int halo_reader_prepare(void)
+{
+    struct io_uring_restriction allowed[] = {
+        {.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ},
+        {.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ_FIXED},
+        {.opcode = IORING_RESTRICTION_REGISTER_OP, .register_op = IORING_REGISTER_BUFFERS2},
+        {.opcode = IORING_RESTRICTION_REGISTER_OP, .register_op = IORING_REGISTER_BUFFERS_UPDATE},
+        {.opcode = IORING_RESTRICTION_REGISTER_OP, .register_op = IORING_UNREGISTER_BUFFERS},
+    };
+    assert(!atomic_load(&prepared.free));
+    int rc = io_uring_queue_init(READER_DEPTH_DEFAULT, &prepared.ring, IORING_SETUP_R_DISABLED);
+    if (rc < 0)
+        return rc;
+    int fd = prepared.ring.ring_fd; /* liburing 2.3 declares functions for these two and does not export them */
+    rc = io_uring_register((unsigned)fd, IORING_REGISTER_RESTRICTIONS, allowed, sizeof allowed / sizeof allowed[0]);
+    if (rc == 0)
+        rc = io_uring_register((unsigned)fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
+    if (rc < 0)
+        io_uring_queue_exit(&prepared.ring);
+    else
+        atomic_store(&prepared.free, true);
+    return rc < 0 ? rc : 0;
+}
+
+/* The prepared ring, or one of its own. */
+static int ring_take(struct uring *u)
+{
+    bool yes = true;
+    if (u->r->queue_depth <= READER_DEPTH_DEFAULT && atomic_compare_exchange_strong(&prepared.free, &yes, false)) {
+        u->ring = &prepared.ring;
+        return 0;
+    }
+    u->ring = &u->own;
+    return io_uring_queue_init(u->r->queue_depth, u->ring, 0);
+}
+
+/* A prepared ring that gave up may hold reads that were never submitted: nobody uses it again. */
+static void ring_give(struct uring *u)
+{
+    bool again = u->ring == &prepared.ring && io_uring_sq_ready(u->ring) == 0 &&
+                 (!u->windows || io_uring_unregister_buffers(u->ring) == 0);
+    if (!again)
+        io_uring_queue_exit(u->ring);
+    else
+        atomic_store(&prepared.free, true);
 }
 
 static int uring_init(struct uring *u)
@@ -109,7 +167,7 @@ static int uring_init(struct uring *u)
     }
     if (!u->pieces || !u->busy || !u->bounce)
         return r->error = halo_fault_set(r->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %u read buffers", depth);
-    int rc = io_uring_queue_init(depth, &u->ring, 0);
+    int rc = ring_take(u);
     if (rc < 0) {
         reader_notice(r, "io_uring is not available (%s), reading with threads", strerror(-rc));
         return READER_STEP_DOWN;
@@ -122,7 +180,7 @@ static int uring_init(struct uring *u)
 static void uring_finish(struct uring *u, bool ring_made)
 {
     if (ring_made)
-        io_uring_queue_exit(&u->ring);
+        ring_give(u);
     if (u->bounce)
         munmap(u->bounce, u->bounce_bytes);
     free(u->pieces);
@@ -135,7 +193,7 @@ static void piece_submit(struct uring *u, unsigned slot)
 {
     struct reader_piece *p = &u->pieces[slot];
     const struct reader_file *file = &u->r->files[p->file];
-    struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+    struct io_uring_sqe *sqe = io_uring_get_sqe(u->ring);
     assert(sqe); /* as many entries as slots, and each slot has at most one */
     int window = window_of(u, p);
     p->direct = file->direct;
@@ -203,12 +261,12 @@ static void completion(struct uring *u, unsigned slot, int result)
 static unsigned completions(struct uring *u)
 {
     struct io_uring_cqe *cqes[URING_CQES];
-    unsigned n = io_uring_peek_batch_cqe(&u->ring, cqes, URING_CQES);
+    unsigned n = io_uring_peek_batch_cqe(u->ring, cqes, URING_CQES);
     for (unsigned i = 0; i < n; i++) {
         unsigned slot = (unsigned)io_uring_cqe_get_data64(cqes[i]);
         completion(u, slot, cqes[i]->res);
     }
-    io_uring_cq_advance(&u->ring, n);
+    io_uring_cq_advance(u->ring, n);
     return n;
 }
 
@@ -217,7 +275,7 @@ static void uring_abandon(struct uring *u, int error)
 {
     reader_notice(u->r, "io_uring gave up (%s), reading with threads", strerror(error));
     u->refused = true;
-    while (u->n_busy > io_uring_sq_ready(&u->ring))
+    while (u->n_busy > io_uring_sq_ready(u->ring))
         if (completions(u) == 0)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     for (unsigned slot = 0; slot < u->r->queue_depth; slot++)
@@ -248,7 +306,7 @@ static void uring_loop(struct uring *u)
         uring_fill(u);
         if (u->n_busy == 0)
             return;
-        int r = io_uring_submit_and_wait(&u->ring, 1);
+        int r = io_uring_submit_and_wait(u->ring, 1);
         unsigned n = completions(u);
         if (r >= 0 || n > 0) {
             tries = 0;

@@ -30,6 +30,7 @@ static struct {
     int result; /* negative errno for the completions number result_after .. + result_times */
     int result_after, result_times;
     bool ring_only; /* preads are left alone */
+    bool other_op;  /* what is submitted is no read */
     bool shorten;   /* completions and preads bring fewer bytes than they did */
 } inject;
 static atomic_int n_results, n_submits, n_updates, n_threads;
@@ -65,6 +66,8 @@ int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned n);
 int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned n)
 {
     int number = n_submits++;
+    for (unsigned i = ring->sq.sqe_head; inject.other_op && i != ring->sq.sqe_tail; i++)
+        ring->sq.sqes[i & *ring->sq.kring_mask].opcode = IORING_OP_NOP;
     if (inject.submit && number >= inject.submit_after && number < inject.submit_after + inject.submit_times)
         return -inject.submit;
     return __real_io_uring_submit_and_wait(ring, n);
@@ -343,6 +346,37 @@ static void test_submission_fails(void **state)
     }
 }
 
+/* The ring of a process that can make no other: used again and again, for reads alone, and not after it gave up. */
+static void test_prepared_ring(void **state)
+{
+    struct reader_fixture *f = *state;
+    if (!f->have_uring)
+        skip();
+    assert_int_equal(halo_reader_prepare(), 0);
+    inject.queue_init = EPERM;
+    for (int i = 0; i < 3; i++)
+        expect(f, HALO_READER_URING_FIXED, f->have_direct, "");
+    struct halo_reader_options options = reader_fixture_options(f);
+    options.queue_depth = 1024; /* more than it has room for */
+    assert_int_equal(reader_fixture_run(f, &options), 0);
+    assert_int_equal(f->report.method, HALO_READER_PREAD);
+    inject.other_op = true;
+    options.queue_depth = 8;
+    assert_int_equal(reader_fixture_run(f, &options), -EACCES);
+    inject.other_op = false;
+    expect(f, HALO_READER_URING_FIXED, f->have_direct, "");
+    inject.submit = ENOMEM;
+    inject.submit_after = 3;
+    inject.submit_times = 1000000;
+    expect(f, HALO_READER_PREAD, f->have_direct, "io_uring gave up");
+    inject.submit = 0;
+    expect(f, HALO_READER_PREAD, f->have_direct, "io_uring is not available");
+    reset();
+    assert_int_equal(halo_reader_prepare(), 0);
+    inject.queue_init = EPERM;
+    expect(f, HALO_READER_URING_FIXED, f->have_direct, "");
+}
+
 static void test_threads_do_not_start(void **state)
 {
     struct reader_fixture *f = *state;
@@ -395,6 +429,7 @@ int main(void)
         TEST(test_submission_fails),
         TEST(test_threads_do_not_start),
         TEST(test_nth_allocation_fails),
+        TEST(test_prepared_ring), /* the last: the others make rings of their own */
     };
     return cmocka_run_group_tests_name("reader faults", tests, NULL, NULL);
 }

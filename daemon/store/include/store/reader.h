@@ -60,6 +60,10 @@ struct halo_reader_report {
     char notice[256]; /* empty, or one sentence on every step down that was taken and why */
 };
 
+/* Makes the one ring of a process that forbids itself new ones: halo_reader_run then uses it, and it can do nothing but
+ * read. Before the first run; it lasts until it fails. 0 or negative errno: there is no ring, and runs do without. */
+int halo_reader_prepare(void);
+
 /* 0, or negative with the fault: LOAD_FAILED (I/O error, short file), CANCELLED, OUT_OF_MEMORY. */
 int halo_reader_run(const char *const *paths, size_t n_paths, const struct halo_reader_job *jobs, size_t n_jobs,
                     const struct halo_reader_options *options, struct halo_reader_report *ret_report,
