@@ -6,23 +6,24 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <base/log.h>
 #include <cpu/cpu.h>
-#include <protocol/standard_fds.h>
-
-#include <engine/engine.h>
 #if HALO_HIP
 #include <hip/hip.h>
 #endif
 #if HALO_INJECT
 #include <inject/inject.h>
 #endif
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include <protocol/standard_fds.h>
+
+#include "sandbox_priv.h"
+#include <engine/engine.h>
 
 #define EXIT_USAGE 2
 #define MAX_MODEL_DIRS 16
@@ -34,6 +35,7 @@ struct options {
     const char *model_dirs[MAX_MODEL_DIRS];
     const char *device;
     bool stdio, fd;
+    bool no_sandbox;
 };
 
 static const char usage[] =
@@ -43,6 +45,8 @@ static const char usage[] =
     "      --stdio            serve standard input and output; ends when the input ends and all is answered\n"
     "      --fd N             serve the socket with this number (what halod does); ends with its peer\n"
     "      --model-dir DIR    where models are looked for by name; may be given several times\n"
+    "      --models-only      read models from these folders and nowhere else\n"
+    "      --no-sandbox       keep the right to open files, run programs and make sockets; for debuggers\n"
     "      --device D         auto (default), cpu or hip\n"
     "      --hip-lib PATH     the HIP runtime to use instead of the one that is found\n"
     "      --budget-bytes N   memory that all models together may take; default: what is free at the start\n"
@@ -75,6 +79,8 @@ enum {
     OPT_STDIO = 256,
     OPT_FD,
     OPT_MODEL_DIR,
+    OPT_MODELS_ONLY,
+    OPT_NO_SANDBOX,
     OPT_DEVICE,
     OPT_HIP_LIB,
     OPT_THREADS,
@@ -96,6 +102,8 @@ static const struct option long_options[] = {
     {"save-ms", required_argument, NULL, OPT_SAVE_MS},
     {"budget-bytes", required_argument, NULL, OPT_BUDGET},
     {"model-dir", required_argument, NULL, OPT_MODEL_DIR},
+    {"models-only", no_argument, NULL, OPT_MODELS_ONLY},
+    {"no-sandbox", no_argument, NULL, OPT_NO_SANDBOX},
     {"device", required_argument, NULL, OPT_DEVICE},
     {"hip-lib", required_argument, NULL, OPT_HIP_LIB},
     {"threads", required_argument, NULL, OPT_THREADS},
@@ -124,6 +132,8 @@ static int take_option(struct options *o, int option)
             return refuse("too many model directories, the first too many is", optarg);
         o->model_dirs[o->engine.n_model_dirs++] = optarg;
         return -1;
+    case OPT_MODELS_ONLY: o->engine.models_only = true; return -1;
+    case OPT_NO_SANDBOX: o->no_sandbox = true; return -1;
     case OPT_DEVICE: o->device = optarg; return -1;
     case OPT_HIP_LIB: o->engine.device_options.library = optarg; return -1;
     case OPT_THREADS:
@@ -176,6 +186,21 @@ static int parse_options(struct options *o, int argc, char **argv)
     return -1;
 }
 
+static void enter_sandbox(const struct options *o)
+{
+    const struct halo_engine_setup *engine = &o->engine;
+    struct halo_sandbox sandbox = {
+        .model_dirs = engine->model_dirs,
+        .n_model_dirs = engine->n_model_dirs,
+        .state_dir = engine->state_dir,
+        .hip_lib = engine->device_options.library,
+        .gpu = strcmp(o->device, "cpu") != 0,
+        .models_only = engine->models_only,
+    };
+    if (!o->no_sandbox)
+        halo_sandbox_enter(&sandbox);
+}
+
 /* What the build has of GPUs; NULL: nothing. */
 static const struct halo_device_ops *gpu_device(void)
 {
@@ -212,6 +237,7 @@ int main(int argc, char **argv)
     int status = parse_options(&options, argc, argv);
     if (status >= 0)
         return status;
+    enter_sandbox(&options); /* before the first thread, a GPU's own ones too */
     options.engine.device = pick_device(options.device, &options.engine.device_options);
     if (!options.engine.device)
         return EXIT_USAGE;

@@ -83,6 +83,7 @@ struct halo_port_config {
     bool link; /* the peer is halod: heartbeats, end at its end; otherwise a person or a pipe */
     const char *const *model_dirs;
     size_t n_model_dirs;
+    bool models_only;      /* the sandbox lets no other folder be read */
     const char *state_dir; /* where prefixes outlive the process; NULL: nowhere */
     uint64_t save_bytes;   /* of them, at most; 0: none */
     uint64_t save_ms;      /* of a model that is unloaded: for saving them; 0: they are not */

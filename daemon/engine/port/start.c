@@ -14,6 +14,7 @@ static int start(struct halo_port *port, const struct halo_engine_setup *setup)
                                       .link = setup->link,
                                       .model_dirs = setup->model_dirs,
                                       .n_model_dirs = setup->n_model_dirs,
+                                      .models_only = setup->models_only,
                                       .state_dir = setup->state_dir,
                                       .save_bytes = setup->save_bytes,
                                       .save_ms = setup->save_ms};

@@ -5,9 +5,11 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "port/port_priv.h"
 
@@ -50,16 +52,31 @@ static bool find_split_in(const char *dir, const char *name, char ret_path[HALO_
     return found;
 }
 
+/* The sandbox answers as a file's mode does: says what it may have been. Any other obstacle the directory reader names,
+ * better than we could. */
+static int check_permission(const struct halo_port_config *config, const char *path, struct halo_fault *fault)
+{
+    int fd = config->models_only ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY) : -1;
+    bool denied = config->models_only && fd < 0 && errno == EACCES;
+    if (fd >= 0)
+        close(fd);
+    return !denied ? 0
+                   : halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                                    "%.100s: permission denied; the file's mode forbids it, or it lies outside the "
+                                    "model directories (halod.conf: any_path)",
+                                    path);
+}
+
 int halo_text_resolve(const struct halo_port_config *config, const char *name, char ret_path[HALO_MODEL_PATH_BYTES],
                       struct halo_fault *fault)
 {
     if (strchr(name, '/')) {
         snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s", name);
-        return 0; /* whether it exists the directory reader says, better than we could */
+        return check_permission(config, ret_path, fault);
     }
     for (size_t i = 0; i < config->n_model_dirs; i++)
         if (find_in(config->model_dirs[i], name, ret_path) || find_split_in(config->model_dirs[i], name, ret_path))
-            return 0;
+            return check_permission(config, ret_path, fault);
     if (!config->link && is_file(name)) {
         snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s", name);
         return 0;

@@ -12,6 +12,7 @@ struct halo_engine_setup {
     bool link; /* the peer is halod, on one non-blocking socket: heartbeats, and the end when it goes */
     const char *const *model_dirs; /* outlive the process, as the device's table does */
     size_t n_model_dirs;
+    bool models_only;      /* no model file that lies elsewhere can be opened */
     uint64_t budget_bytes; /* of all models together; 0: what is free at the start */
     const char *state_dir; /* where cached prefixes are saved and looked for; NULL: nowhere. Outlives the process */
     uint64_t save_bytes;   /* of them, at most; 0: none */
