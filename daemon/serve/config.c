@@ -38,6 +38,7 @@ static const struct key keys[] = {
     {"daemon", "log_level", KEY_LEVEL, FIELD(log_level)},
     NUMBER("daemon", drain_ms, 0, HOUR_MS, 5000),
     {"models", "dir", KEY_DIR, FIELD(model_dirs)},
+    {"models", "any_path", KEY_BOOL, FIELD(any_path), 0, 1, 1},
     {"models", "on_demand", KEY_BOOL, FIELD(on_demand), 0, 1, 1},
     NUMBER("models", keep_alive_s, 0, 1000000000, 0),
     NUMBER("models", budget_bytes, 0, INT64_MAX, 0),
@@ -46,6 +47,7 @@ static const struct key keys[] = {
     {"engine", "path", KEY_STRING, FIELD(engine_path)},
     {"engine", "device", KEY_DEVICE, FIELD(device)},
     {"engine", "hip_lib", KEY_STRING, FIELD(hip_lib)},
+    {"engine", "sandbox", KEY_BOOL, FIELD(sandbox), 0, 1, 1},
     NUMBER("engine", threads, 0, 1024, 0),
     NUMBER("engine", heartbeat_ms, 500, HOUR_MS, 10000),
     NUMBER("engine", load_ms, 0, 24 * HOUR_MS, 120000),
@@ -102,6 +104,8 @@ int halo_config_init(struct halo_config *config)
         else if (keys[i].kind == KEY_BOOL)
             *(bool *)slot_of(config, &keys[i]) = keys[i].value != 0;
     }
+    if (getenv("STATE_DIRECTORY")) /* systemd's service, which serves other users than its own */
+        config->any_path = false;
     return halo_config_set_string(&config->device, "auto");
 }
 

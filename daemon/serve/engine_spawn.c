@@ -111,7 +111,7 @@ int halo_engine_run_read_stderr(struct halo_engine_run *run)
     return uv_read_start((uv_stream_t *)&run->err, give_buffer, read_stderr);
 }
 
-#define ARGS_MAX 20
+#define ARGS_MAX 24
 
 struct arg_texts {
     char fd[16], threads[24], budget[24], save[24], save_ms[24];
@@ -153,6 +153,10 @@ static char **make_args(const struct halo_config *config, struct arg_texts *text
         args[n++] = (char *)"--save-ms";
         args[n++] = texts->save_ms;
     }
+    if (!config->any_path)
+        args[n++] = (char *)"--models-only";
+    if (!config->sandbox)
+        args[n++] = (char *)"--no-sandbox";
     for (size_t i = 0; i < config->n_model_dirs; i++) {
         args[n++] = (char *)"--model-dir";
         args[n++] = config->model_dirs[i];

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # The engine's sandbox, tried from within: what it forbids is refused on all its threads, what a GPU's runtime needs works,
 # and without the sandbox the same attempts reach the kernel (so that this test fails when the sandbox is gone).
-# Arguments: halod-engine, the probe library, the folder of the model in the tree.
+# Arguments: halod-engine, the probe library, the folder of the model in the tree, halod.
 set -euo pipefail
-engine=$1 probe=$2 models=$3
+engine=$1 probe=$2 models=$3 halod=$4
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+daemon=
+trap '[ -z "$daemon" ] || kill "$daemon" 2>/dev/null; rm -rf "$tmp"' EXIT
 failed=0 checked=0 unknown=0
 export TMPDIR=$tmp/tmp
 
@@ -83,6 +84,36 @@ grep -q 'io_uring' <<<"$loads" || grep -q 1 /proc/sys/kernel/io_uring_disabled 2
     echo "note: loads did not go through io_uring"
 loads=$(answers)
 for id in 1 2 3 4; do is "$loads" "$id" loaded; done
+
+# What halod starts: as a person, as systemd's service, and as halod.conf says.
+flags() { # WHAT LINE ENVIRONMENT…: of the engine that a halod with this line of halod.conf starts
+    local what=$1 line=$2 n=0 child=
+    shift 2
+    make_files
+    echo "$line" >"$tmp/halod.conf"
+    env -u STATE_DIRECTORY -u RUNTIME_DIRECTORY "$@" "$halod" --config "$tmp/halod.conf" --socket "$tmp/socket" --model-dir "$tmp/models" \
+        --state-dir "$tmp/state" --device cpu --engine "$engine" 2>"$tmp/log" &
+    daemon=$!
+    until child=$(pgrep -P "$daemon" -f halod-engine) && [ -n "$child" ]; do
+        n=$((n + 1))
+        [ $n -lt 1200 ] && kill -0 "$daemon" 2>/dev/null || { fail "$what: no engine: $(cat "$tmp/log")"; break; }
+        sleep 0.05
+    done
+    [ -z "$child" ] || tr '\0' '\n' <"/proc/$child/cmdline" | grep -xE -- '--models-only|--no-sandbox' | tr '\n' ' ' || true
+    kill "$daemon"
+    wait "$daemon" 2>/dev/null || true
+    daemon=
+}
+want() { # WHAT WANTED FLAGS
+    checked=$((checked + 1))
+    [ "$3" = "$2" ] || fail "$1: the engine got '$3', not '$2'"
+}
+want 'a person' '' "$(flags 'a person' '')"
+want 'the service' '--models-only ' "$(flags 'the service' '' STATE_DIRECTORY="$tmp/state")"
+want 'the service with any_path' '' "$(flags 'the service with any_path' '[models]
+any_path = true' STATE_DIRECTORY="$tmp/state")"
+want 'no sandbox' '--no-sandbox ' "$(flags 'no sandbox' '[engine]
+sandbox = false')"
 
 echo "$checked attempts, $unknown that this user may not make anyway, $failed wrong"
 [ "$failed" -eq 0 ]
