@@ -106,11 +106,20 @@ int halo_fault_errno(struct halo_fault *fault, enum halo_fault_code code, int er
     return error;
 }
 
+void halo_fault_number(struct halo_fault *fault, const char *name, uint64_t value)
+{
+    if (!fault)
+        return;
+    assert(fault->code != HALO_FAULT_NONE && fault->n_numbers < HALO_FAULT_NUMBERS);
+    fault->numbers[fault->n_numbers].name = name;
+    fault->numbers[fault->n_numbers++].value = value > INT64_MAX ? INT64_MAX : (int64_t)value;
+}
+
 void halo_fault_prefix(struct halo_fault *fault, const char *format, ...)
 {
     if (!fault)
         return;
-    struct halo_fault made = {.code = fault->code};
+    struct halo_fault made = *fault;
     va_list args;
     va_start(args, format);
     size_t n = text_print(made.text, 0, format, args);

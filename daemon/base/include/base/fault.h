@@ -9,6 +9,7 @@
 #define HALO_BASE_FAULT_H
 
 #include <stdarg.h>
+#include <stdint.h>
 
 #define HALO_FAULT_LIST(X)                                                                                             \
     X(NONE, "none")                                                                                                    \
@@ -32,9 +33,16 @@ enum halo_fault_code {
 #undef X
 };
 
+#define HALO_FAULT_NUMBERS 4
+
 struct halo_fault {
     enum halo_fault_code code;
     char text[256]; /* one sentence, NUL-terminated, cut at a character boundary when too long */
+    struct {
+        const char *name; /* static; as programs read it: "prompt_tokens" */
+        int64_t value;
+    } numbers[HALO_FAULT_NUMBERS]; /* those of the text, for programs */
+    uint32_t n_numbers;
 };
 
 /* The wire name of a code ("load_failed"). Never NULL. */
@@ -49,7 +57,11 @@ __attribute__((format(printf, 3, 4))) int halo_fault_set(struct halo_fault *faul
 __attribute__((format(printf, 4, 5))) int halo_fault_errno(struct halo_fault *fault, enum halo_fault_code code,
                                                            int error, const char *format, ...);
 
-/* Puts "prefix: " in front of the text that is there. */
+/* Adds a number of the text, for programs: it becomes part of the `detail` of the wire's error. Call it after the text
+ * was set. */
+void halo_fault_number(struct halo_fault *fault, const char *name, uint64_t value);
+
+/* Puts "prefix: " in front of the text that is there; the numbers stay. */
 __attribute__((format(printf, 2, 3))) void halo_fault_prefix(struct halo_fault *fault, const char *format, ...);
 
 #endif
