@@ -105,7 +105,7 @@ int halo_scan_envelope(struct halo_scan *scan, struct halo_envelope *ret_env)
 int halo_envelope_scan_fields(const char *line, size_t len, struct halo_envelope *ret_env,
                               struct halo_envelope_field *fields, size_t n_fields)
 {
-    struct halo_scan scan = {.text = line, .len = len, .allow_nul = true};
+    struct halo_scan scan = {.text = line, .len = len, .limits = &halo_scan_answer, .allow_nul = true};
 
     return scan_fields(&scan, ret_env, fields, n_fields);
 }

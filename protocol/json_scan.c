@@ -3,11 +3,23 @@
  * Recursive descent; the depth limit bounds the recursion. No memory, no state outside the struct.
  * Fails with: a halo_scan_fault and the byte.
  */
+#include <stdint.h>
 #include <string.h>
 
 #include "json_scan_priv.h"
 #include "utf8_priv.h"
 #include <protocol/limits.h>
+
+const struct halo_scan_limits halo_scan_client = {.depth = HALO_LIMIT_DEPTH,
+                                                  .n_values = HALO_LIMIT_VALUES,
+                                                  .n_containers = HALO_LIMIT_CONTAINERS,
+                                                  .n_keys = HALO_LIMIT_KEYS};
+const struct halo_scan_limits halo_scan_link = {
+    .depth = HALO_LIMIT_DEPTH, .n_values = SIZE_MAX, .n_containers = SIZE_MAX, .n_keys = SIZE_MAX};
+const struct halo_scan_limits halo_scan_answer = {.depth = HALO_LIMIT_DEPTH,
+                                                  .n_values = HALO_LIMIT_ANSWER_VALUES,
+                                                  .n_containers = HALO_LIMIT_ANSWER_CONTAINERS,
+                                                  .n_keys = HALO_LIMIT_ANSWER_KEYS};
 
 static int scan_value(struct halo_scan *s);
 
@@ -184,9 +196,9 @@ static int scan_word(struct halo_scan *s, const char *word)
 
 static int enter(struct halo_scan *s)
 {
-    if (s->depth == HALO_LIMIT_DEPTH)
+    if (s->depth == s->limits->depth)
         return fail(s, HALO_SCAN_DEPTH, s->at, NULL);
-    if (++s->n_containers > HALO_LIMIT_CONTAINERS)
+    if (++s->n_containers > s->limits->n_containers)
         return fail(s, HALO_SCAN_TOO_MANY, s->at, NULL);
     s->depth++;
     s->at++;
@@ -202,7 +214,7 @@ static int scan_member(struct halo_scan *s)
         return fail_here(s, "a field needs a name in quotes here");
     if (scan_string(s, false, &key) < 0)
         return -1;
-    if (++s->n_keys > HALO_LIMIT_KEYS)
+    if (++s->n_keys > s->limits->n_keys)
         return fail(s, HALO_SCAN_TOO_MANY, key.at, NULL);
     skip_space(s);
     if (peek(s) != ':')
@@ -249,7 +261,7 @@ static int scan_value(struct halo_scan *s)
 {
     struct halo_range raw;
 
-    if (++s->n_values > HALO_LIMIT_VALUES)
+    if (++s->n_values > s->limits->n_values)
         return fail(s, HALO_SCAN_TOO_MANY, s->at, NULL);
     switch (peek(s)) {
     case '{': return scan_container(s, '}');

@@ -1,7 +1,7 @@
 /* json_scan_priv.h: one strict pass over JSON text: grammar (RFC 8259), UTF-8, depth and number of values.
  *
- * It builds nothing. It is what the envelope is read with, and what stands before the tree, which json_read.c then
- * makes without looking for faults.
+ * It builds nothing. The envelope is read with it, and it runs before json_read.c makes the tree, which therefore looks
+ * for no faults.
  */
 #ifndef HALO_PROTOCOL_JSON_SCAN_PRIV_H
 #define HALO_PROTOCOL_JSON_SCAN_PRIV_H
@@ -17,14 +17,25 @@ enum halo_scan_fault {
     HALO_SCAN_UTF8,       /* a string or the text around it is not UTF-8 */
     HALO_SCAN_NUL,        /* \u0000 where it is not allowed */
     HALO_SCAN_NOT_OBJECT, /* JSON, but no object */
-    HALO_SCAN_DEPTH,      /* more than HALO_LIMIT_DEPTH levels */
-    HALO_SCAN_TOO_MANY,   /* more than HALO_LIMIT_VALUES values, ..._CONTAINERS containers or ..._KEYS keys */
+    HALO_SCAN_DEPTH,      /* more levels than limits->depth */
+    HALO_SCAN_TOO_MANY,   /* more values, containers or keys than the limits allow */
 };
+
+/* What a line may hold. */
+struct halo_scan_limits {
+    int depth;
+    size_t n_values, n_containers, n_keys;
+};
+
+extern const struct halo_scan_limits halo_scan_client; /* a request of a client */
+extern const struct halo_scan_limits halo_scan_link;   /* a request of halod to its engine */
+extern const struct halo_scan_limits halo_scan_answer; /* an event */
 
 struct halo_scan {
     const char *text;
     size_t len;
     size_t at;
+    const struct halo_scan_limits *limits;
     bool allow_nul; /* in values; never in keys */
 
     /* Called for each member of the outer object: `key` without quotes, `value` as it stands. May be NULL. */
@@ -42,7 +53,7 @@ struct halo_scan {
     size_t bad_at;
 };
 
-/* The caller sets text, len, and what it wants of allow_nul, on_member and ud; the rest is zero. The whole text
+/* The caller sets text, len, limits, and what it wants of allow_nul, on_member and ud; the rest is zero. The whole text
  * must be one object with nothing but white space around it. Returns the fault, which stands in the scan too. */
 enum halo_scan_fault halo_scan_object(struct halo_scan *scan);
 

@@ -1,6 +1,7 @@
 /* json_write.c: the JSON writer: buffer, structure, strings and integers. Doubles are in json_number.c.
  *
- * No thread of its own. Owns the buffer unless it is fixed. Fails with -ENOMEM or -ENOSPC, kept in the writer.
+ * No thread of its own. Owns the buffer unless it is fixed. Fails with -ENOMEM, -ENOSPC or -EMSGSIZE, kept in the
+ * writer.
  */
 #include <protocol/json_write.h>
 
@@ -56,6 +57,10 @@ static bool grow(struct halo_json *w, size_t n_bytes)
     }
     if (n_bytes > SIZE_MAX / 4 || w->len > SIZE_MAX / 4) {
         w->error = -ENOMEM;
+        return false;
+    }
+    if (w->most > 0 && w->len + n_bytes > w->most) {
+        w->error = -EMSGSIZE;
         return false;
     }
     cap = w->cap ? w->cap * 2 : FIRST_BYTES;

@@ -1,4 +1,5 @@
-/* message.c: how messages begin and end. No thread of its own; frees what a decoded message owns. */
+/* message.c: how messages begin and end, and the `error` event. No thread of its own; frees what a decoded message
+ * owns. */
 #include <protocol/message.h>
 
 #include <assert.h>
@@ -44,4 +45,24 @@ void halo_ev_init_error(struct halo_ev *ev, const struct halo_id *id, enum halo_
     ev->error.code = code;
     ev->error.message = halo_str_of(message);
     ev->error.retryable = halo_error_retryable(code);
+}
+
+void halo_ev_set_detail(struct halo_ev *ev, const struct halo_number *numbers, size_t n,
+                        char buf[static HALO_DETAIL_BYTES])
+{
+    struct halo_json w;
+
+    assert(ev->type == HALO_EV_ERROR && n <= HALO_DETAIL_NUMBERS);
+    if (n == 0)
+        return;
+    halo_json_init_fixed(&w, buf, HALO_DETAIL_BYTES);
+    halo_json_object_begin(&w);
+    for (size_t i = 0; i < n; i++) {
+        halo_json_key(&w, numbers[i].name);
+        halo_json_i64(&w, numbers[i].value);
+    }
+    halo_json_object_end(&w);
+    assert(!w.error);
+    ev->error.has_detail = true;
+    ev->error.detail = (struct halo_raw){w.at, w.len};
 }

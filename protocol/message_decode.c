@@ -199,12 +199,12 @@ static void explain_scan(struct halo_refusal *r, const struct halo_scan *scan)
     case HALO_SCAN_NUL: say(r, "a NUL character (\\u0000) is not allowed, at byte %zu", scan->bad_at); break;
     case HALO_SCAN_DEPTH:
         r->code = HALO_ERROR_BAD_REQUEST;
-        say(r, "nested more than %d levels deep at byte %zu", HALO_LIMIT_DEPTH, scan->bad_at);
+        say(r, "nested more than %d levels deep at byte %zu", scan->limits->depth, scan->bad_at);
         break;
     case HALO_SCAN_TOO_MANY:
         r->code = HALO_ERROR_BAD_REQUEST;
-        say(r, "more than %d values, %d arrays and objects or %d fields in one line, at byte %zu", HALO_LIMIT_VALUES,
-            HALO_LIMIT_CONTAINERS, HALO_LIMIT_KEYS, scan->bad_at);
+        say(r, "more than %zu values, %zu arrays and objects or %zu fields in one line, at byte %zu",
+            scan->limits->n_values, scan->limits->n_containers, scan->limits->n_keys, scan->bad_at);
         break;
     case HALO_SCAN_NOT_OBJECT:
         r->code = HALO_ERROR_BAD_REQUEST;
@@ -237,12 +237,19 @@ static void explain_read(struct halo_refusal *r, const struct halo_json_read *re
     }
 }
 
+static const struct halo_scan_limits *limits_of(const struct halo_decode *d)
+{
+    if (d->events)
+        return &halo_scan_answer;
+    return d->role == HALO_ROLE_LINK ? &halo_scan_link : &halo_scan_client;
+}
+
 /* Line to tree; fills the refusal's id in any case. */
 static int read_line(struct halo_decode *d, const char *line, size_t len, struct halo_json_read *read)
 {
     struct halo_refusal *r = d->refusal;
     struct halo_envelope env;
-    struct halo_scan scan = {.text = line, .len = len, .allow_nul = d->events};
+    struct halo_scan scan = {.text = line, .len = len, .limits = limits_of(d), .allow_nul = d->events};
     int rc;
 
     *r = (struct halo_refusal){0};

@@ -1,13 +1,28 @@
 /* message_encode.c: a request or an event to a line, by the field table.
  *
  * Runs where the message is made. No memory but the writer's, and that only when its buffer is full.
- * Fails with: what the writer says; -EINVAL for a WORD that has no name.
+ *
+ * The decoder takes whatever the encoder makes: a number beyond its field's range becomes the nearest one within, a
+ * text or list that is too long is cut. Nobody should rely on that: builds for tests abort on such an event
+ * (HALO_ENCODE_GUARD), a release sends it, because a value that is off in one field harms less than an answer that
+ * cannot be read.
+ * Fails with: what the writer says; -EINVAL for a WORD that has no name or a JSON text that is none; -EMSGSIZE for an
+ * event that is larger than an answer may be.
  */
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
+#include "json_scan_priv.h"
 #include "message_table_priv.h"
+#include "utf8_priv.h"
 #include <protocol/message.h>
+
+#ifndef HALO_ENCODE_GUARD
+#define HALO_ENCODE_GUARD 0
+#endif
 
 static void write_object(struct halo_json *w, const struct halo_shape *shape, const void *base);
 
@@ -21,8 +36,20 @@ static void write_id(struct halo_json *w, const struct halo_id *id)
         halo_json_null(w);
 }
 
-static void write_f64(struct halo_json *w, enum halo_form form, double value)
+static int64_t within(int64_t value, int64_t lo, int64_t hi)
 {
+    return value < lo ? lo : value > hi ? hi : value;
+}
+
+static size_t at_most(size_t n, int64_t most)
+{
+    return n < (size_t)most ? n : (size_t)most;
+}
+
+static void write_f64(struct halo_json *w, enum halo_form form, double lo, double hi, double value)
+{
+    if (isfinite(value))
+        value = value < lo ? lo : value > hi ? hi : value;
     if (form == HALO_FORM_sig9)
         halo_json_sig9(w, value);
     else if (form == HALO_FORM_fix3)
@@ -39,19 +66,24 @@ static void write_word(struct halo_json *w, const struct halo_words *words, int 
         w->error = -EINVAL;
 }
 
-static void write_strs(struct halo_json *w, const struct halo_str_list *list)
+static void write_str(struct halo_json *w, int64_t most, const struct halo_str *str)
+{
+    halo_json_str_n(w, str->at, halo_utf8_fit(str->at, str->len, (size_t)most));
+}
+
+static void write_strs(struct halo_json *w, const struct halo_field *f, const struct halo_str_list *list)
 {
     halo_json_array_begin(w);
-    for (size_t i = 0; i < list->n; i++)
-        halo_json_str_n(w, list->at[i].at, list->at[i].len);
+    for (size_t i = 0; i < at_most(list->n, f->i.hi); i++)
+        write_str(w, f->i.dflt, &list->at[i]);
     halo_json_array_end(w);
 }
 
-static void write_toks(struct halo_json *w, const struct halo_token_list *list)
+static void write_toks(struct halo_json *w, const struct halo_field *f, const struct halo_token_list *list)
 {
     halo_json_array_begin(w);
-    for (size_t i = 0; i < list->n; i++)
-        halo_json_i64(w, list->at[i]);
+    for (size_t i = 0; i < at_most(list->n, f->i.hi); i++)
+        halo_json_i64(w, within(list->at[i], 0, INT32_MAX));
     halo_json_array_end(w);
 }
 
@@ -75,13 +107,13 @@ static void write_bias(struct halo_json *w, const struct halo_bias_list *list)
     halo_json_object_end(w);
 }
 
-static void write_tops(struct halo_json *w, const struct halo_top_list *list)
+static void write_tops(struct halo_json *w, const struct halo_field *f, const struct halo_top_list *list)
 {
     halo_json_array_begin(w);
-    for (size_t i = 0; i < list->n; i++) {
+    for (size_t i = 0; i < at_most(list->n, f->i.hi); i++) {
         halo_json_array_begin(w);
-        halo_json_i64(w, list->at[i].tok_id);
-        halo_json_sig9(w, list->at[i].logprob);
+        halo_json_i64(w, within(list->at[i].tok_id, 0, INT32_MAX));
+        write_f64(w, HALO_FORM_sig9, HALO_LOGPROB_LEAST, HALO_LOGPROB_MOST, list->at[i].logprob);
         halo_json_array_end(w);
     }
     halo_json_array_end(w);
@@ -109,21 +141,22 @@ static void write_value(struct halo_json *w, const struct halo_field *f, const v
     switch (f->kind) {
     case HALO_KIND_ID: write_id(w, at); break;
     case HALO_KIND_BOOL: halo_json_bool(w, *(const bool *)at); break;
-    case HALO_KIND_I64: halo_json_i64(w, *(const int64_t *)at); break;
-    case HALO_KIND_F64: write_f64(w, f->form, *(const double *)at); break;
-    case HALO_KIND_STR: {
-        const struct halo_str *str = at;
+    case HALO_KIND_I64: halo_json_i64(w, within(*(const int64_t *)at, f->i.lo, f->i.hi)); break;
+    case HALO_KIND_F64: write_f64(w, f->form, f->f.lo, f->f.hi, *(const double *)at); break;
+    case HALO_KIND_STR: write_str(w, f->i.hi, at); break;
+    case HALO_KIND_WORD: write_word(w, f->words, *(const int *)at); break;
+    case HALO_KIND_STRS: write_strs(w, f, at); break;
+    case HALO_KIND_TOKS: write_toks(w, f, at); break;
+    case HALO_KIND_OBJ: write_object(w, f->part, at); break;
+    case HALO_KIND_OBJS: {
+        struct halo_any_list list = halo_any_list_of(at);
 
-        halo_json_str_n(w, str->at, str->len);
+        list.n = at_most(list.n, f->i.hi);
+        write_objs(w, f->part, list);
         break;
     }
-    case HALO_KIND_WORD: write_word(w, f->words, *(const int *)at); break;
-    case HALO_KIND_STRS: write_strs(w, at); break;
-    case HALO_KIND_TOKS: write_toks(w, at); break;
-    case HALO_KIND_OBJ: write_object(w, f->part, at); break;
-    case HALO_KIND_OBJS: write_objs(w, f->part, halo_any_list_of(at)); break;
     case HALO_KIND_BIAS: write_bias(w, at); break;
-    case HALO_KIND_TOPS: write_tops(w, at); break;
+    case HALO_KIND_TOPS: write_tops(w, f, at); break;
     case HALO_KIND_CONT: write_content(w, f->part, at); break;
     case HALO_KIND_JSON: {
         const struct halo_raw *raw = at;
@@ -219,30 +252,69 @@ int halo_msg_encode(struct halo_json *w, const struct halo_msg *msg)
     return encode(w, &halo_msg_table[msg->type].shape, msg->id.kind == HALO_ID_NONE ? NULL : &msg->id, &msg->hello);
 }
 
+static bool holds_json(const struct halo_shape *shape)
+{
+    for (const struct halo_field *f = shape->fields(); f->kind != HALO_KIND_END; f++)
+        if (f->kind == HALO_KIND_JSON)
+            return true;
+    return false;
+}
+
+/* Whether whoever reads it takes the line. A short one cannot hold too much of anything, except levels and faults of
+ * JSON text that it was given. */
+static int check_line(const struct halo_shape *shape, const char *line, size_t len)
+{
+    struct halo_scan scan = {.text = line, .len = len, .limits = &halo_scan_answer, .allow_nul = true};
+
+    if (len > HALO_LIMIT_ANSWER_BYTES)
+        return -EMSGSIZE;
+    if (len <= HALO_LIMIT_ANSWER_CONTAINERS && !holds_json(shape))
+        return 0;
+    switch (halo_scan_object(&scan)) {
+    case HALO_SCAN_OK: return 0;
+    case HALO_SCAN_TOO_MANY:
+    case HALO_SCAN_DEPTH: return -EMSGSIZE;
+    default: return -EINVAL;
+    }
+}
+
+static void guard(const struct halo_ev *ev)
+{
+    struct halo_refusal refusal;
+
+    if (!HALO_ENCODE_GUARD || halo_ev_check(ev, &refusal) == 0)
+        return;
+    fprintf(stderr, "an event that its reader would refuse: %s\n", refusal.message);
+    abort();
+}
+
 int halo_ev_encode(struct halo_json *w, const struct halo_ev *ev)
 {
+    const struct halo_shape *shape = &halo_ev_table[ev->type].shape;
+    struct halo_json_mark mark = halo_json_mark(w);
+    int r;
+
     assert((int)ev->type >= 0 && ev->type < HALO_N_EVS);
-    return encode(w, &halo_ev_table[ev->type].shape, &ev->id, &ev->hello);
+    guard(ev);
+    w->most = w->len + HALO_LIMIT_ANSWER_BYTES + 1;
+    r = encode(w, shape, &ev->id, &ev->hello);
+    w->most = 0;
+    if (r == 0)
+        r = check_line(shape, w->at + mark.len, w->len - mark.len - 1);
+    if (r < 0 && r != w->error)
+        halo_json_rollback(w, mark);
+    return r;
 }
 
 int halo_refusal_encode(struct halo_json *w, const struct halo_refusal *refusal)
 {
-    char detail[48];
-    struct halo_json d;
+    const struct halo_number offset = {"offset", (int64_t)refusal->offset};
     struct halo_id id = halo_refusal_id(refusal);
+    char detail[HALO_DETAIL_BYTES];
     struct halo_ev ev;
 
     halo_ev_init_error(&ev, &id, refusal->code, refusal->message);
-    if (refusal->offset > 0 || refusal->code == HALO_ERROR_BAD_JSON) {
-        halo_json_init_fixed(&d, detail, sizeof detail);
-        halo_json_object_begin(&d);
-        halo_json_key(&d, "offset");
-        halo_json_u64(&d, refusal->offset);
-        halo_json_object_end(&d);
-        assert(!d.error);
-        ev.error.has_detail = true;
-        ev.error.detail = (struct halo_raw){d.at, d.len};
-    }
+    halo_ev_set_detail(&ev, &offset, refusal->offset > 0 || refusal->code == HALO_ERROR_BAD_JSON, detail);
     return halo_ev_encode(w, &ev);
 }
 

@@ -258,7 +258,7 @@ static int read_tops(struct halo_decode *d, const struct halo_where *where, cons
         r = read_i64(d, &item, 0, INT32_MAX, json_array_get(pair, 0), &id);
         items[i].tok_id = (int32_t)id;
         if (r == 0)
-            r = read_f64(d, &item, -1e300, 1e300, json_array_get(pair, 1), &items[i].logprob);
+            r = read_f64(d, &item, HALO_LOGPROB_LEAST, HALO_LOGPROB_MOST, json_array_get(pair, 1), &items[i].logprob);
     }
     if (r == 0)
         *ret = (struct halo_top_list){items, json_array_size(json)};

@@ -8,6 +8,10 @@
 
 #include <protocol/message.h>
 
+/* The range of the logprobs in `top`; those of fields are in message.def. */
+#define HALO_LOGPROB_LEAST (-1e300)
+#define HALO_LOGPROB_MOST 1e300
+
 enum halo_kind {
     HALO_KIND_END, /* after the last field */
     HALO_KIND_ID,

@@ -1,6 +1,8 @@
 /* utf8.c: one UTF-8 character at a time. No state, no failures. */
 #include "utf8_priv.h"
 
+#define REPLACEMENT_BYTES 3 /* of U+FFFD */
+
 int halo_utf8_char(const char *s, size_t n)
 {
     unsigned char lead = (unsigned char)s[0], least = 0x80, greatest = 0xBF;
@@ -68,4 +70,34 @@ size_t halo_utf8_cut(const char *s, size_t n)
             return halo_utf8_char(s + start, n - start) > 0 ? n : start;
     }
     return n;
+}
+
+size_t halo_utf8_fit(const char *s, size_t n, size_t most)
+{
+    size_t at = 0, bytes = 0;
+
+    if (n <= most / REPLACEMENT_BYTES)
+        return n;
+    while (at < n) {
+        int len = halo_utf8_char(s + at, n - at);
+
+        bytes += len > 0 ? (size_t)len : REPLACEMENT_BYTES;
+        if (bytes > most)
+            break;
+        at += (size_t)(len > 0 ? len : -len);
+    }
+    return at;
+}
+
+size_t halo_utf8_bytes(const char *s, size_t n)
+{
+    size_t bytes = 0;
+
+    for (size_t at = 0; at < n;) {
+        int len = halo_utf8_char(s + at, n - at);
+
+        bytes += len > 0 ? (size_t)len : REPLACEMENT_BYTES;
+        at += (size_t)(len > 0 ? len : -len);
+    }
+    return bytes;
 }

@@ -18,4 +18,10 @@ size_t halo_utf8_put(char ret[static 4], uint32_t code);
 /* The longest length <= `n` at which the text `s` can be cut without cutting a character. */
 size_t halo_utf8_cut(const char *s, size_t n);
 
+/* The bytes of `s` once each of its broken pieces is one U+FFFD, as the writer sends it and the reader counts it. */
+size_t halo_utf8_bytes(const char *s, size_t n);
+
+/* The longest length <= `n` at which `s` can be cut so that halo_utf8_bytes() of it is at most `most`. */
+size_t halo_utf8_fit(const char *s, size_t n, size_t most);
+
 #endif

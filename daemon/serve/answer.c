@@ -2,6 +2,7 @@
 #include <serve/answer.h>
 
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -13,7 +14,13 @@ void halo_answer(struct halo_peer *peer, const struct halo_ev *ev)
 {
     if (peer->state == HALO_PEER_CLOSED)
         return;
-    if (halo_ev_encode(&peer->sink.pending, ev) < 0)
+    int r = halo_ev_encode(&peer->sink.pending, ev);
+    if (r == -EMSGSIZE) { /* what the engine told about itself is in it */
+        struct halo_ev error;
+        halo_ev_init_error(&error, &ev->id, HALO_ERROR_UNSUPPORTED, "the answer is larger than an answer may be");
+        r = halo_ev_encode(&peer->sink.pending, &error);
+    }
+    if (r < 0)
         halo_peer_break(peer);
     else
         halo_peer_mark(peer);

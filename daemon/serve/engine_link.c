@@ -27,7 +27,7 @@ static void take_lines(struct halo_engine_run *run)
         if (r == HALO_LINE_E_MORE)
             return;
         if (r == HALO_LINE_E_TOO_LONG)
-            halo_engine_fail(engine, "wrote a line of more than %u bytes", HALO_ENGINE_LINE_BYTES);
+            halo_engine_fail(engine, "wrote a line of more than %u bytes", HALO_LIMIT_ANSWER_BYTES);
         else if (halo_deliver_line(engine->daemon, line, len, &fault) < 0)
             halo_engine_fail(engine, "wrote garbage: %s", fault.text);
     }

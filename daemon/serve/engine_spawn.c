@@ -227,7 +227,7 @@ int halo_engine_run_create(struct halo_engine *engine, struct halo_engine_run **
     uv_pipe_init(loop, &run->err, 0);
     run->link.data = run->err.data = run->process.data = run;
     run->n_handles = 2;
-    halo_line_init(&run->reader, HALO_ENGINE_LINE_BYTES);
+    halo_line_init(&run->reader, HALO_LIMIT_ANSWER_BYTES);
     halo_line_init(&run->err_reader, STDERR_LINE_BYTES);
     int r = spawn(run);
     halo_engine_run_open(run);

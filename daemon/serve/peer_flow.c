@@ -10,7 +10,7 @@
 #include <serve/peer.h>
 
 #define TICK_MS 50
-#define HARD_FACTOR 64 /* high marks: what arrives after a pause is one step's worth, unless a single answer is huge */
+#define HARD_FACTOR 64 /* high marks, and one answer: what arrives after a pause is one step's worth or an answer */
 
 static int64_t output_bytes(const struct halo_peer *peer)
 {
@@ -65,7 +65,7 @@ void halo_peer_flow(struct halo_peer *peer)
     int64_t bytes = output_bytes(peer);
     if (peer->state == HALO_PEER_CLOSED)
         return;
-    if (bytes > config->output_high_bytes * HARD_FACTOR) {
+    if (bytes > config->output_high_bytes * HARD_FACTOR + HALO_LIMIT_ANSWER_BYTES) {
         halo_log(HALO_LOG_WARN, "pid %ld does not read: %lld bytes are waiting for it, closing", (long)peer->pid,
                  (long long)bytes);
         halo_peer_close(peer);

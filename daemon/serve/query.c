@@ -24,6 +24,8 @@ static void fill_hello(struct halo_daemon *daemon, struct halo_ev *ev, struct ha
         .line_bytes = config->line_bytes,
         .stop_strings = HALO_LIMIT_STOP_STRINGS,
         .stop_bytes = HALO_LIMIT_STOP_BYTES,
+        .answer_bytes = HALO_LIMIT_ANSWER_BYTES,
+        .answer_values = HALO_LIMIT_ANSWER_VALUES,
         .output_high_bytes = config->output_high_bytes,
         .output_low_bytes = config->output_low_bytes,
         .stall_ms = config->stall_ms,

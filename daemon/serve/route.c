@@ -154,7 +154,7 @@ static int draw_seed(int64_t *ret_seed)
     uint64_t bits;
     if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != (ssize_t)sizeof(bits))
         return -EAGAIN;
-    *ret_seed = (int64_t)(bits >> 1);
+    *ret_seed = (int64_t)(bits & HALO_LIMIT_DRAWN_SEED);
     return 0;
 }
 

@@ -33,7 +33,8 @@ struct halo_envelope {
     size_t bad_at;             /* HALO_ENVELOPE_E_BAD: the byte at fault */
 };
 
-/* 0 or HALO_ENVELOPE_E_BAD. */
+/* 0 or HALO_ENVELOPE_E_BAD. Takes a line of any direction: it allows what an event may hold, which is more than a
+ * client's request may. */
 int halo_envelope_scan(const char *line, size_t len, struct halo_envelope *ret_env);
 
 /* A field of the outer object that the caller wants beside type and id. */

@@ -5,8 +5,8 @@
  * U+FFFD, numbers that JSON does not have (NaN, infinities) become null. The locale plays no part.
  *
  * Buffer: growable (owned by the writer) or fixed (the caller's). Values do not allocate while there is room.
- * Errors are sticky: after the first one (-ENOMEM, -ENOSPC, -EINVAL) further calls do nothing, and the call that ends
- * the work reports it. Rolling back to an earlier mark clears it.
+ * Errors are sticky: after the first one (-ENOMEM, -ENOSPC, -EMSGSIZE, -EINVAL) further calls do nothing, and the call
+ * that ends the work reports it. Rolling back to an earlier mark clears it.
  */
 #ifndef HALO_PROTOCOL_JSON_WRITE_H
 #define HALO_PROTOCOL_JSON_WRITE_H
@@ -21,6 +21,7 @@ struct halo_json {
     char *at; /* the text so far; not NUL-terminated */
     size_t len;
     size_t cap;
+    size_t most;        /* a growable buffer does not grow beyond this: -EMSGSIZE; 0: no limit */
     bool fixed;         /* the buffer is the caller's */
     int error;          /* 0 or a negative errno */
     uint32_t depth;     /* open arrays and objects */

@@ -175,10 +175,30 @@ int halo_msg_encode(struct halo_json *w, const struct halo_msg *msg);
 void halo_ev_init(struct halo_ev *ev, enum halo_ev_type type, const struct halo_id *id);
 int halo_ev_decode(struct halo_ev *ev, const char *line, size_t len, unsigned flags, struct halo_refusal *ret_refusal);
 void halo_ev_finish(struct halo_ev *ev);
+
+/* -EMSGSIZE: the event is larger than HALO_LIMIT_ANSWER_... allow; the answer to its request is then `unsupported`.
+ * Whatever is encoded, halo_ev_decode() takes. */
 int halo_ev_encode(struct halo_json *w, const struct halo_ev *ev);
+
+/* Whether each field is within the range that the decoder enforces: 0, or HALO_MSG_E_REFUSED and the field in
+ * `ret_refusal`. Builds with -Dinject=true check so whatever they encode, and abort. */
+int halo_ev_check(const struct halo_ev *ev, struct halo_refusal *ret_refusal);
 
 /* Makes the `error` event of a code; `id` may be NULL (travels as null). `message` must outlive the event. */
 void halo_ev_init_error(struct halo_ev *ev, const struct halo_id *id, enum halo_error code, const char *message);
+
+/* The numbers of an `error` event for programs, its detail: {"queued":256,"limit":256}. Up to HALO_DETAIL_NUMBERS of
+ * them, names of up to 32 bytes; none: no detail. `buf` must outlive the event. */
+#define HALO_DETAIL_NUMBERS 4
+#define HALO_DETAIL_BYTES 256
+
+struct halo_number {
+    const char *name;
+    int64_t value;
+};
+
+void halo_ev_set_detail(struct halo_ev *ev, const struct halo_number *numbers, size_t n,
+                        char buf[static HALO_DETAIL_BYTES]);
 
 /* Appends the `error` event that answers a refused line, with {"offset": N} as detail where there is one. */
 int halo_refusal_encode(struct halo_json *w, const struct halo_refusal *refusal);

@@ -21,8 +21,7 @@
 
 struct halo_daemon;
 
-#define HALO_ENGINE_FD 3                    /* the child's end of the socket pair */
-#define HALO_ENGINE_LINE_BYTES (256u << 20) /* an answer may be longer than a request: pieces of 8 MiB of text */
+#define HALO_ENGINE_FD 3 /* the child's end of the socket pair */
 #define HALO_ENGINE_WORDS_BYTES 160
 #define HALO_ENGINE_SPARE_FDS 8 /* two pairs for the child, a pipe for its exec, and a little more */
 #define HALO_ENGINE_FEATURES 32
