@@ -34,16 +34,24 @@ int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, u
     if (prefill == 0 && decode == 0)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
                               "prefill and decode are both 0: there is nothing to measure");
-    if (length > instance->context)
-        return halo_fault_set(fault, HALO_FAULT_CONTEXT_OVERFLOW,
-                              "prefill %u and decode %u are more than the context of %u", prefill, decode,
-                              instance->context);
-    if (batch > HALO_BATCH_OUTPUTS ||
-        batch * (uint64_t)halo_kv_pages_for(length) * HALO_KV_PAGE_TOKENS > instance->kv_tokens)
-        return halo_fault_set(
+    if (length > instance->context) {
+        int r = halo_fault_set(fault, HALO_FAULT_CONTEXT_OVERFLOW,
+                               "prefill %u and decode %u are more than the context of %u", prefill, decode,
+                               instance->context);
+        halo_fault_number(fault, "tokens", length);
+        halo_fault_number(fault, "context", instance->context);
+        return r;
+    }
+    uint64_t pool_tokens = batch * (uint64_t)halo_kv_pages_for(length) * HALO_KV_PAGE_TOKENS;
+    if (batch > HALO_BATCH_OUTPUTS || pool_tokens > instance->kv_tokens) {
+        int r = halo_fault_set(
             fault, HALO_FAULT_CONTEXT_OVERFLOW,
             "a batch of %u sequences of %llu tokens is more than %u sequences or the KV pool of %u tokens", batch,
             (unsigned long long)length, HALO_BATCH_OUTPUTS, instance->kv_tokens);
+        halo_fault_number(fault, "tokens", pool_tokens);
+        halo_fault_number(fault, "kv_tokens", instance->kv_tokens);
+        return r;
+    }
     struct halo_bench *bench = calloc(1, sizeof(*bench));
     if (!bench)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a bench");

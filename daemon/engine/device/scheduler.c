@@ -192,12 +192,16 @@ void halo_scheduler_submit(struct halo_scheduler *s, struct halo_sequence *q)
             "prompt and reply of %u tokens need %u KV pages, the pool of this model has %u (%u tokens); ask for fewer "
             "max_tokens or load with more kv_tokens",
             q->capacity, halo_kv_pages_for(q->capacity), s->pool.n_pages, s->pool.n_pages * HALO_KV_PAGE_TOKENS);
+        halo_fault_number(&q->fault, "tokens", q->capacity);
+        halo_fault_number(&q->fault, "kv_tokens", (uint64_t)s->pool.n_pages * HALO_KV_PAGE_TOKENS);
         end_and_hand_over(s, q, HALO_OUTCOME_FAULT);
         return;
     }
     if (s->n_queued >= s->setup.max_queued) {
         halo_fault_set(&q->fault, HALO_FAULT_QUEUE_FULL,
                        "%u requests are waiting and %u running already; try again later", s->n_queued, s->n_running);
+        halo_fault_number(&q->fault, "queued", s->n_queued);
+        halo_fault_number(&q->fault, "limit", s->setup.max_queued);
         HALO_COUNT(s->setup.stats, refused_queue_full, 1);
         end_and_hand_over(s, q, HALO_OUTCOME_FAULT);
         return;

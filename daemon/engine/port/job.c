@@ -107,6 +107,7 @@ void halo_job_end_fault(struct halo_port *port, struct halo_job *job, const stru
 {
     const char *name = halo_fault_name(fault->code);
     enum halo_error code = halo_error_from_name(name, strlen(name));
+    static_assert((int)HALO_FAULT_NUMBERS <= (int)HALO_DETAIL_NUMBERS, "a detail holds the numbers of a fault");
     bool device = fault->code == HALO_FAULT_DEVICE_FAULT || fault->code == HALO_FAULT_DEVICE_HANG;
     if (device && port->config.link && atomic_load(&port->device.lost)) {
         /* Not the request's end: it goes on in the engine that comes after this one. */
@@ -119,7 +120,14 @@ void halo_job_end_fault(struct halo_port *port, struct halo_job *job, const stru
         halo_job_end_cancelled(port, job);
         return;
     }
-    halo_job_end_error(port, job, code == HALO_ERROR_UNKNOWN ? HALO_ERROR_INTERNAL : code, "%s", fault->text);
+    struct halo_number numbers[HALO_FAULT_NUMBERS];
+    char detail[HALO_DETAIL_BYTES];
+    struct halo_ev ev;
+    for (uint32_t i = 0; i < fault->n_numbers; i++)
+        numbers[i] = (struct halo_number){fault->numbers[i].name, fault->numbers[i].value};
+    halo_ev_init_error(&ev, &job->msg.id, code == HALO_ERROR_UNKNOWN ? HALO_ERROR_INTERNAL : code, fault->text);
+    halo_ev_set_detail(&ev, numbers, fault->n_numbers, detail);
+    halo_job_end(port, job, &ev);
 }
 
 void halo_job_end_cancelled(struct halo_port *port, struct halo_job *job)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,9 +46,26 @@ bool halo_port_is_full(const struct halo_port *port)
     return unsent(port) >= HALO_LIMIT_OUTPUT_HIGH_BYTES;
 }
 
+/* The end of a request whose answer is larger than an answer may be. */
+static int put_too_large(struct halo_port *port, const struct halo_ev *ev)
+{
+    static const struct halo_number limits[] = {{"limit_bytes", HALO_LIMIT_ANSWER_BYTES},
+                                                {"limit_values", HALO_LIMIT_ANSWER_VALUES}};
+    char text[200], detail[HALO_DETAIL_BYTES];
+    struct halo_ev error;
+    snprintf(text, sizeof(text),
+             "the answer (%s) is larger than %u bytes or %d JSON values, which is the limit; ask for less at once",
+             halo_ev_type_name(ev->type), HALO_LIMIT_ANSWER_BYTES, HALO_LIMIT_ANSWER_VALUES);
+    halo_ev_init_error(&error, &ev->id, HALO_ERROR_UNSUPPORTED, text);
+    halo_ev_set_detail(&error, limits, 2, detail);
+    return halo_ev_encode(&port->out, &error);
+}
+
 void halo_port_put(struct halo_port *port, const struct halo_ev *ev)
 {
     int r = halo_ev_encode(&port->out, ev);
+    if (r == -EMSGSIZE && halo_ev_is_terminal(ev->type))
+        r = put_too_large(port, ev);
     if (r == 0)
         return;
     halo_log(HALO_LOG_ERROR, "a %s event could not be written: %s", halo_ev_type_name(ev->type), strerror(-r));

@@ -226,6 +226,8 @@ void halo_text_job_template(struct halo_text_thread *text, struct halo_job *job)
 int halo_text_encode_messages(struct halo_text_thread *text, struct halo_job *job, struct halo_tokens *out);
 void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_job *job); /* text/tokens.c */
 void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_job *job);
+/* UNSUPPORTED, with the numbers, for an answer of more JSON values than one may have. */
+int halo_text_check_values(struct halo_job *job, size_t n_tokens, size_t n_values);
 void halo_text_job_models(struct halo_text_thread *text, struct halo_job *job); /* text/models.c */
 void halo_text_job_plan(struct halo_text_thread *text, struct halo_job *job);
 /* The file that a name or path means. NOT_FOUND (says where it looked). */

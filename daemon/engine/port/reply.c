@@ -61,17 +61,35 @@ static bool keep_text(struct halo_job *job, const char *bytes, size_t n)
     return true;
 }
 
+/* The text of a reply that is not streamed; a reply that becomes too long for one answer ends here. */
+static void gather_text(struct halo_port *port, struct halo_job *job, const char *bytes, size_t n)
+{
+    struct halo_fault *fault = &job->fault;
+    if (fault->code != HALO_FAULT_NONE)
+        return;
+    if (job->n_text + n > HALO_LIMIT_ANSWER_BYTES) {
+        halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                       "the reply has %zu bytes and goes on; an answer has at most %u: ask for it with `stream`",
+                       job->n_text + n, HALO_LIMIT_ANSWER_BYTES);
+        halo_fault_number(fault, "bytes", job->n_text + n);
+        halo_fault_number(fault, "limit_bytes", HALO_LIMIT_ANSWER_BYTES);
+    } else if (!keep_text(job, bytes, n)) {
+        halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a reply of %zu bytes; ask for it with `stream`",
+                       job->n_text + n);
+        halo_fault_number(fault, "bytes", job->n_text + n);
+    } else {
+        return;
+    }
+    atomic_store(&job->sequence->cancel, true);
+    halo_device_thread_kick(&port->device);
+}
+
 static void put_text(struct halo_port *port, struct halo_job *job, const char *bytes, size_t n)
 {
     if (n == 0)
         return;
     if (!job->msg.generate.stream) {
-        if (!keep_text(job, bytes, n) && job->fault.code == HALO_FAULT_NONE) {
-            halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY,
-                           "no memory for a reply of %zu bytes; ask for it with `stream`", job->n_text + n);
-            atomic_store(&job->sequence->cancel, true);
-            halo_device_thread_kick(&port->device);
-        }
+        gather_text(port, job, bytes, n);
         return;
     }
     struct halo_ev ev;

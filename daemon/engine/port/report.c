@@ -40,6 +40,8 @@ void halo_port_hello(struct halo_port *port, struct halo_job *job)
                                                 .line_bytes = HALO_LIMIT_LINE_BYTES,
                                                 .stop_strings = HALO_LIMIT_STOP_STRINGS,
                                                 .stop_bytes = HALO_LIMIT_STOP_BYTES,
+                                                .answer_bytes = HALO_LIMIT_ANSWER_BYTES,
+                                                .answer_values = HALO_LIMIT_ANSWER_VALUES,
                                                 .output_high_bytes = HALO_LIMIT_OUTPUT_HIGH_BYTES,
                                                 .output_low_bytes = HALO_LIMIT_OUTPUT_LOW_BYTES,
                                                 .stall_ms = HALO_LIMIT_STALL_MS};

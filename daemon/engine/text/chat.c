@@ -11,6 +11,7 @@
 
 #include "port/port_priv.h"
 
+#define TEMPLATE_VALUES 5            /* of an answer without tokens: the object, its type, id and text, a list */
 #define KEPT_BYTES ((size_t)8 << 20) /* what an arena may hold while there is nothing to do */
 
 static int no_memory(struct halo_job *job)
@@ -161,6 +162,8 @@ static int show(struct halo_job *job, const struct halo_chat_text *spans)
     int r = join(job, &job->arena, spans, &whole);
     if (r == 0)
         r = halo_texts_encode(&job->model->texts, spans, job->msg.template.special, &tokens, &job->fault);
+    if (r == 0)
+        r = halo_text_check_values(job, tokens.n, TEMPLATE_VALUES + tokens.n);
     if (r == 0)
         ids = halo_arena_alloc(&job->arena, tokens.n, sizeof(*ids));
     if (r == 0 && !ids)

@@ -42,12 +42,25 @@ static void count_params(const struct halo_gguf *gguf, struct model_file *file)
         halo_model_quant(gguf, file->quant, sizeof(file->quant));
 }
 
+/* A length that no load would take is named, not passed on: it may not even fit into the answer. */
+static void take_context(const struct halo_gguf *gguf, struct model_file *file)
+{
+    char key[128];
+    uint64_t context = 0;
+    snprintf(key, sizeof(key), "%s.context_length", file->arch);
+    halo_gguf_get_u64(gguf, key, &context, NULL);
+    if (context > HALO_MODEL_MAX_CONTEXT)
+        snprintf(file->fault, sizeof(file->fault), "%s is %llu, at most %u is supported", key,
+                 (unsigned long long)context, HALO_MODEL_MAX_CONTEXT);
+    else
+        file->context = context;
+}
+
 static void read_directory(struct model_file *file)
 {
     struct halo_gguf *gguf;
     struct halo_fault fault = {0};
-    struct halo_span arch;
-    char key[128];
+    struct halo_span arch = {0};
     if (halo_gguf_open(&gguf, file->path, &fault) < 0) {
         snprintf(file->fault, sizeof(file->fault), "%s", fault.text);
         return;
@@ -57,11 +70,12 @@ static void read_directory(struct model_file *file)
     if (halo_gguf_get_string(gguf, "general.architecture", &arch, &fault) == 0 && arch.n < sizeof(file->arch)) {
         halo_text_sanitize(arch.bytes, arch.n < sizeof(file->arch) / 3 ? arch.n : sizeof(file->arch) / 3 - 1,
                            file->arch);
-        snprintf(key, sizeof(key), "%s.context_length", file->arch);
-        halo_gguf_get_u64(gguf, key, &file->context, NULL);
+        take_context(gguf, file);
+    } else if (fault.text[0]) {
+        snprintf(file->fault, sizeof(file->fault), "%s", fault.text);
     } else {
-        snprintf(file->fault, sizeof(file->fault), "%s",
-                 fault.text[0] ? fault.text : "general.architecture is missing");
+        snprintf(file->fault, sizeof(file->fault), "general.architecture has %zu bytes, at most %zu are supported",
+                 arch.n, sizeof(file->arch) - 1);
     }
     halo_gguf_close(gguf);
 }

@@ -128,16 +128,26 @@ static int encode_prompt(struct halo_text_thread *text, struct halo_job *job, st
 
 /* ---- generate ---- */
 
+/* The prompt does not fit with `n_reply` tokens after it. Advises a larger context only where a load accepts it. */
+static int overflow(struct halo_job *job, size_t n_prompt, size_t n_reply)
+{
+    uint32_t context = job->model->context;
+    bool can_grow = context < job->model->model->hparams.n_context_train;
+    int r = halo_fault_set(&job->fault, HALO_FAULT_CONTEXT_OVERFLOW,
+                           "the prompt has %zu tokens and the context holds %u%s; shorten it by %zu%s", n_prompt,
+                           context, n_reply > 0 ? ", with at least one of the reply" : "", n_prompt + n_reply - context,
+                           can_grow ? " or load the model with a larger context" : "");
+    halo_fault_number(&job->fault, "prompt_tokens", n_prompt);
+    halo_fault_number(&job->fault, "context", context);
+    return r;
+}
+
 static int fit(struct halo_job *job, size_t n_prompt, uint32_t *ret_max_tokens)
 {
     const struct halo_msg_generate *msg = &job->msg.generate;
     uint32_t context = job->model->context;
     if (n_prompt >= context)
-        return halo_fault_set(
-            &job->fault, HALO_FAULT_CONTEXT_OVERFLOW,
-            "the prompt has %zu tokens, the context holds %u with at least one of the reply; shorten it by %zu or load "
-            "the model with a larger context",
-            n_prompt, context, n_prompt + 1 - context);
+        return overflow(job, n_prompt, 1);
     uint32_t left = context - (uint32_t)n_prompt;
     *ret_max_tokens = left;
     if (msg->has_max_tokens && msg->max_tokens <= left)
@@ -157,7 +167,8 @@ static int draw_seed(struct halo_job *job)
         job->seed = (uint64_t)msg->seed;
     else if (getrandom(&job->seed, sizeof(job->seed), 0) != sizeof(job->seed))
         return halo_fault_errno(&job->fault, HALO_FAULT_INTERNAL, -errno, "no random seed; give one");
-    job->seed &= INT64_MAX;
+    if (!msg->has_resume && !msg->has_seed)
+        job->seed &= HALO_LIMIT_DRAWN_SEED;
     return 0;
 }
 
@@ -282,8 +293,7 @@ static int make_score(struct halo_job *job, struct halo_tokens *ids)
     if (ids->n == 0)
         return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "there is no token to score");
     if (ids->n > job->model->context)
-        return halo_fault_set(&job->fault, HALO_FAULT_CONTEXT_OVERFLOW, "the text has %zu tokens, the context holds %u",
-                              ids->n, job->model->context);
+        return overflow(job, ids->n, 0);
     if ((uint64_t)msg->from >= ids->n)
         return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "from is %lld, the text has %zu tokens",
                               (long long)msg->from, ids->n);

@@ -4,9 +4,38 @@
 
 #include "port/port_priv.h"
 
+#define TOKENS_VALUES 5 /* of an answer without tokens: the object, its type and id, two lists */
+
 static int no_memory(struct halo_job *job)
 {
     return halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the answer");
+}
+
+int halo_text_check_values(struct halo_job *job, size_t n_tokens, size_t n_values)
+{
+    if (n_values <= HALO_LIMIT_ANSWER_VALUES)
+        return 0;
+    int r = halo_fault_set(&job->fault, HALO_FAULT_UNSUPPORTED,
+                           "the text has %zu tokens, so the answer would hold %zu JSON values; at most %d are allowed: "
+                           "send the text in parts",
+                           n_tokens, n_values, HALO_LIMIT_ANSWER_VALUES);
+    halo_fault_number(&job->fault, "tokens", n_tokens);
+    halo_fault_number(&job->fault, "values", n_values);
+    halo_fault_number(&job->fault, "limit_values", HALO_LIMIT_ANSWER_VALUES);
+    return r;
+}
+
+static int check_bytes(struct halo_job *job, size_t n_tokens, size_t n_bytes)
+{
+    if (n_bytes <= HALO_LIMIT_ANSWER_BYTES)
+        return 0;
+    int r = halo_fault_set(&job->fault, HALO_FAULT_UNSUPPORTED,
+                           "the text of %zu tokens has %zu bytes; an answer has at most %u: send the tokens in parts",
+                           n_tokens, n_bytes, HALO_LIMIT_ANSWER_BYTES);
+    halo_fault_number(&job->fault, "tokens", n_tokens);
+    halo_fault_number(&job->fault, "bytes", n_bytes);
+    halo_fault_number(&job->fault, "limit_bytes", HALO_LIMIT_ANSWER_BYTES);
+    return r;
 }
 
 /* The text of each id, as valid UTF-8. */
@@ -38,6 +67,8 @@ static int tokenize(struct halo_job *job, struct halo_tokens *out)
     if (bos && bos_id >= 0 && halo_tokens_push(out, bos_id) < 0)
         return no_memory(job);
     int r = halo_tokenizer_encode(tokenizer, msg->text.at, msg->text.len, msg->special, true, out, &job->fault);
+    if (r == 0)
+        r = halo_text_check_values(job, out->n, TOKENS_VALUES + 2 * out->n);
     if (r < 0)
         return r;
     int32_t *ids = halo_arena_alloc(&job->arena, out->n, sizeof(*ids));
@@ -62,7 +93,8 @@ void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_job *jo
 {
     const struct halo_token_list *ids = &job->msg.detokenize.tokens;
     struct halo_span span;
-    if (halo_text_detokenize(job->model->texts.tokenizer, ids->at, ids->n, true, &job->arena, &span, &job->fault) < 0)
+    if (halo_text_detokenize(job->model->texts.tokenizer, ids->at, ids->n, true, &job->arena, &span, &job->fault) < 0 ||
+        check_bytes(job, ids->n, span.n) < 0)
         return;
     halo_ev_init(&job->ev, HALO_EV_TEXT, &job->msg.id);
     job->ev.text.text = (struct halo_str){span.bytes ? span.bytes : "", span.n};
