@@ -1,7 +1,5 @@
-/* detect.c: the list of detectors, and the words that they share. Constant; any thread. */
-#include <stdarg.h>
+/* detect.c: the list of detectors, and the comparison of two lists of ids. Constant; any thread. */
 #include <stdio.h>
-#include <string.h>
 
 #include "detect_priv.h"
 
@@ -32,21 +30,6 @@ const char *halo_verdict_name(enum halo_verdict verdict)
 {
     static const char *const names[] = {"OK", "WARN", "FAIL", "SKIP"};
     return names[verdict];
-}
-
-void halo_find(struct halo_finding *ret, enum halo_verdict verdict, const char *format, ...)
-{
-    va_list args;
-    ret->verdict = verdict;
-    va_start(args, format);
-    vsnprintf(ret->detail, sizeof ret->detail, format, args);
-    va_end(args);
-}
-
-size_t halo_detect_find(const char *text, size_t n, size_t from, const char *what)
-{
-    const char *at = from < n ? memmem(text + from, n - from, what, strlen(what)) : NULL;
-    return at ? (size_t)(at - text) : n;
 }
 
 void halo_detect_parity(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b, struct halo_finding *ret)

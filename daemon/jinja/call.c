@@ -2,8 +2,6 @@
  *
  * A macro runs in a scope under the one it was made in. Arguments that do not fit are a TYPE_ERROR.
  */
-#include <string.h>
-
 #include "jinja_priv.h"
 
 /* ---- arguments ---- */
@@ -62,47 +60,6 @@ int halo_jinja_eval_args(struct halo_jinja_run *run, struct halo_jinja_scope *sc
         ret->n_named = named.dict->n;
     }
     return r;
-}
-
-/* ---- what is built in ---- */
-
-static int bind_named(struct halo_jinja_run *run, struct halo_jinja_call *call, const struct halo_jinja_entry *named)
-{
-    for (size_t i = 0; i < HALO_JINJA_MAX_PARAMS && call->native->params[i]; i++)
-        if (halo_jinja_is_text(named->key, call->native->params[i], strlen(call->native->params[i]))) {
-            if (call->arg[i].kind != HALO_JINJA_MISSING)
-                return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%s() gets '%s' twice", call->native->name,
-                                       call->native->params[i]);
-            call->arg[i] = named->value;
-            return 0;
-        }
-    return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%s() takes no argument '%.*s'", call->native->name,
-                           named->key.string->n < 40 ? (int)named->key.string->n : 40, named->key.string->bytes);
-}
-
-int halo_jinja_call_native(struct halo_jinja_run *run, const struct halo_jinja_native *native,
-                           struct halo_jinja_value self, const struct halo_jinja_args *args,
-                           struct halo_jinja_value *ret)
-{
-    struct halo_jinja_call call = {.native = native, .self = self, .raw = args};
-    size_t n_params = 0;
-    while (n_params < HALO_JINJA_MAX_PARAMS && native->params[n_params])
-        n_params++;
-    if (!native->any && args->n > n_params)
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%s() takes at most %zu arguments, not %zu", native->name,
-                               n_params, args->n);
-    for (size_t i = 0; i < HALO_JINJA_MAX_PARAMS; i++)
-        call.arg[i] = !native->any && i < args->n ? args->items[i] : halo_jinja_missing();
-    for (size_t i = 0; !native->any && i < args->n_named; i++) {
-        int r = bind_named(run, &call, &args->named[i]);
-        if (r)
-            return r;
-    }
-    for (size_t i = 0; i < native->n_required; i++)
-        if (call.arg[i].kind == HALO_JINJA_MISSING)
-            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%s() misses its argument '%s'", native->name,
-                                   native->params[i]);
-    return native->call(run, &call, ret);
 }
 
 /* ---- macros ---- */

@@ -314,11 +314,11 @@ static int named_native(struct halo_jinja_run *run, struct halo_jinja_value name
     if (name.kind != HALO_JINJA_STRING)
         return halo_jinja_fail(run, HALO_JINJA_RUNTIME, "the name of a %s is a string", what);
     const struct halo_jinja_string *s = name.string;
-    uint32_t id = is_filter ? halo_jinja_filter_id(s->bytes, s->n) : halo_jinja_test_id(s->bytes, s->n);
+    uint32_t id = is_filter ? run->builtins->filter_id(s->bytes, s->n) : run->builtins->test_id(s->bytes, s->n);
     if (id == HALO_JINJA_NO_ID)
         return halo_jinja_fail(run, HALO_JINJA_RUNTIME, "there is no %s '%.*s'", what, s->n < 40 ? (int)s->n : 40,
                                s->bytes);
-    *ret = is_filter ? halo_jinja_filter(id) : halo_jinja_test(id);
+    *ret = is_filter ? run->builtins->filter(id) : run->builtins->test(id);
     return 0;
 }
 

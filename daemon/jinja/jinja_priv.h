@@ -49,6 +49,7 @@ bool halo_jinja_key_equal(struct halo_jinja_value a, struct halo_jinja_value b);
 ptrdiff_t halo_jinja_dict_find(const struct halo_jinja_dict *dict, struct halo_jinja_value key);
 int halo_jinja_dict_set(struct halo_arena *arena, struct halo_jinja_dict *dict, struct halo_jinja_value key,
                         struct halo_jinja_value value);
+const char *halo_jinja_type_name(struct halo_jinja_value value); /* Python's name of its type */
 int halo_jinja_list_add(struct halo_arena *arena, struct halo_jinja_list *list, struct halo_jinja_value item);
 
 /* Scalars that no variable went into. */
@@ -269,8 +270,21 @@ struct halo_jinja_text { /* output or a string under construction */
     size_t n_marks, n_marks_held;
 };
 
+struct halo_jinja_native;
+
+/* What is built in, by name; ids are HALO_JINJA_NO_ID when there is none. For natives that call others by name (map,
+ * select): they lie in these tables themselves. */
+struct halo_jinja_builtins {
+    uint32_t (*filter_id)(const char *name, size_t n);
+    uint32_t (*test_id)(const char *name, size_t n);
+    const struct halo_jinja_native *(*filter)(uint32_t id);
+    const struct halo_jinja_native *(*test)(uint32_t id);
+};
+extern const struct halo_jinja_builtins halo_jinja_builtins;
+
 struct halo_jinja_run {
     const struct halo_jinja *jinja;
+    const struct halo_jinja_builtins *builtins;
     const struct tm *now;
     struct halo_arena arena;
     struct halo_jinja_limits limits;
@@ -332,7 +346,7 @@ struct halo_jinja_loop {
     struct halo_jinja_value changed; /* what changed() was last asked about; MISSING: nothing yet */
 };
 
-/* run.c: limits and faults. */
+/* limits.c: faults and limits. */
 __attribute__((format(printf, 3, 4))) int halo_jinja_fail(struct halo_jinja_run *run, enum halo_jinja_outcome outcome,
                                                           const char *format, ...);
 int halo_jinja_type_error(struct halo_jinja_run *run, const char *what, struct halo_jinja_value value);
@@ -341,6 +355,7 @@ int halo_jinja_steps(struct halo_jinja_run *run, uint64_t n);       /* LIMIT whe
 int halo_jinja_no_memory(struct halo_jinja_run *run, size_t bytes); /* after a NULL of the arena: LIMIT or -ENOMEM */
 int halo_jinja_enter(struct halo_jinja_run *run);                   /* one level deeper; pair with run->depth-- */
 int halo_jinja_alloc(struct halo_jinja_run *run, size_t n, size_t size, void *ret); /* ret: address of a pointer */
+/* make.c: values of this run. */
 int halo_jinja_new_list(struct halo_jinja_run *run, enum halo_jinja_kind kind, struct halo_jinja_value *ret);
 int halo_jinja_new_dict(struct halo_jinja_run *run, struct halo_jinja_value *ret);
 int halo_jinja_push(struct halo_jinja_run *run, struct halo_jinja_value list, struct halo_jinja_value item);
@@ -394,26 +409,28 @@ int halo_jinja_binary(struct halo_jinja_run *run, int op, struct halo_jinja_valu
                       struct halo_jinja_value *ret);
 int halo_jinja_unary(struct halo_jinja_run *run, int op, struct halo_jinja_value a, struct halo_jinja_value *ret);
 int halo_jinja_length(struct halo_jinja_run *run, struct halo_jinja_value value, size_t *ret);
-const char *halo_jinja_type_name(struct halo_jinja_value value); /* Python's name of its type */
 
-/* access.c: attributes, items, slices, iteration. */
+/* access.c: attributes, items, slices. */
 int halo_jinja_attribute(struct halo_jinja_run *run, struct halo_jinja_value value, struct halo_jinja_value name,
                          struct halo_jinja_value *ret);
 int halo_jinja_item(struct halo_jinja_run *run, struct halo_jinja_value value, struct halo_jinja_value key,
                     struct halo_jinja_value *ret);
 int halo_jinja_slice(struct halo_jinja_run *run, struct halo_jinja_value value, const struct halo_jinja_value bounds[3],
                      struct halo_jinja_value *ret);
-/* The items of anything that can be iterated; a generator is empty afterwards. The list is not to be changed. */
+/* iterate.c: the items of anything that can be iterated; a generator is empty afterwards. The list must not be changed.
+ */
 int halo_jinja_iterate(struct halo_jinja_run *run, struct halo_jinja_value value, struct halo_jinja_list **ret);
+/* loop.c */
 int halo_jinja_loop_attribute(struct halo_jinja_run *run, struct halo_jinja_value loop, struct halo_jinja_value name,
                               struct halo_jinja_value *ret); /* MISSING: it has none of that name */
 
-/* call.c: calls. */
+/* call.c: arguments and calls. */
 int halo_jinja_eval_args(struct halo_jinja_run *run, struct halo_jinja_scope *scope, const struct halo_jinja_node *node,
                          struct halo_jinja_args *ret);
 int halo_jinja_call_value(struct halo_jinja_run *run, struct halo_jinja_value callee,
                           const struct halo_jinja_args *args, const struct halo_jinja_value *caller,
                           struct halo_jinja_value *ret);
+/* native.c */
 int halo_jinja_call_native(struct halo_jinja_run *run, const struct halo_jinja_native *native,
                            struct halo_jinja_value self, const struct halo_jinja_args *args,
                            struct halo_jinja_value *ret);
@@ -432,7 +449,7 @@ int halo_jinja_exec_for(struct halo_jinja_run *run, struct halo_jinja_scope *sco
 int halo_jinja_loop_over(struct halo_jinja_run *run, struct halo_jinja_scope *scope, const struct halo_jinja_node *node,
                          struct halo_jinja_value iterable, size_t depth);
 
-/* Tables of what is built in: index by name, NO_ID when there is none. */
+/* builtins.c: tables of what is built in: index by name, NO_ID when there is none. */
 uint32_t halo_jinja_filter_id(const char *name, size_t n);
 uint32_t halo_jinja_test_id(const char *name, size_t n);
 const struct halo_jinja_native *halo_jinja_filter(uint32_t id);
@@ -443,6 +460,8 @@ enum halo_jinja_method_state halo_jinja_method_find(struct halo_jinja_value self
                                                     const struct halo_jinja_native **ret);
 extern const struct halo_jinja_native halo_jinja_sequence_filters[], halo_jinja_text_filters[];
 extern const size_t halo_jinja_n_sequence_filters, halo_jinja_n_text_filters;
+extern const struct halo_jinja_native halo_jinja_tests[], halo_jinja_globals[];
+extern const size_t halo_jinja_n_tests, halo_jinja_n_globals;
 extern const struct halo_jinja_native halo_jinja_string_methods[];
 extern const size_t halo_jinja_n_string_methods;
 

@@ -6,8 +6,6 @@
  * halo_jinja_outcome.
  */
 #include <assert.h>
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <base/clock.h>
@@ -20,7 +18,6 @@
 #define DEFAULT_MAX_OUTPUT_BYTES ((size_t)32 << 20)
 #define DEFAULT_MAX_DEPTH 1200
 #define DEFAULT_MAX_TIME_MS 2000
-#define STEPS_PER_LOOK 4096
 
 const char *halo_jinja_outcome_name(enum halo_jinja_outcome outcome)
 {
@@ -28,137 +25,6 @@ const char *halo_jinja_outcome_name(enum halo_jinja_outcome outcome)
                                         "security", "runtime",         "limit"};
     return (unsigned)outcome < sizeof names / sizeof *names ? names[outcome] : "none";
 }
-
-/* ---- faults and limits ---- */
-
-int halo_jinja_fail(struct halo_jinja_run *run, enum halo_jinja_outcome outcome, const char *format, ...)
-{
-    char text[sizeof run->fault->text];
-    size_t line, column;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (outcome == HALO_JINJA_RAISED || !run->node) {
-        halo_fault_set(run->fault, HALO_FAULT_BAD_REQUEST, "%s", text);
-    } else {
-        halo_jinja_place(&run->jinja->source, run->node->at, &line, &column);
-        halo_fault_set(run->fault, HALO_FAULT_BAD_REQUEST, "template line %zu, column %zu: %s", line, column, text);
-    }
-    return outcome;
-}
-
-int halo_jinja_undefined_error(struct halo_jinja_run *run, struct halo_jinja_value value)
-{
-    const struct halo_jinja_hint *hint = value.object;
-    int n = hint && hint->n_name < 80 ? (int)hint->n_name : 80;
-    if (!hint)
-        return halo_jinja_fail(run, HALO_JINJA_IS_UNDEFINED, "a value is undefined");
-    if (hint->is_unsafe)
-        return halo_jinja_fail(run, HALO_JINJA_SECURITY, "access to '%.*s' of a %s is refused", n, hint->name,
-                               hint->owner);
-    if (!hint->owner)
-        return halo_jinja_fail(run, HALO_JINJA_IS_UNDEFINED, "'%.*s' is undefined", n, hint->name);
-    return halo_jinja_fail(run, HALO_JINJA_IS_UNDEFINED, "%s has no %s '%.*s'", hint->owner,
-                           hint->is_element ? "element" : "attribute", n, hint->name);
-}
-
-int halo_jinja_type_error(struct halo_jinja_run *run, const char *what, struct halo_jinja_value value)
-{
-    if (value.kind == HALO_JINJA_UNDEFINED && value.object)
-        return halo_jinja_undefined_error(run, value);
-    return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%s: %s", what, halo_jinja_type_name(value));
-}
-
-int halo_jinja_steps(struct halo_jinja_run *run, uint64_t n)
-{
-    run->steps += n;
-    if (run->steps < run->next_look)
-        return 0;
-    run->next_look = run->steps + STEPS_PER_LOOK;
-    if (run->steps > run->limits.max_steps)
-        return halo_jinja_fail(run, HALO_JINJA_LIMIT, "takes more than %llu steps",
-                               (unsigned long long)run->limits.max_steps);
-    if (halo_clock_ns() > run->end_ns)
-        return halo_jinja_fail(run, HALO_JINJA_LIMIT, "takes more than %u ms", run->limits.max_time_ms);
-    return 0;
-}
-
-int halo_jinja_enter(struct halo_jinja_run *run)
-{
-    if (++run->depth > run->limits.max_depth)
-        return halo_jinja_fail(run, HALO_JINJA_LIMIT, "nests more than %u levels deep", run->limits.max_depth);
-    return halo_jinja_steps(run, 1);
-}
-
-int halo_jinja_no_memory(struct halo_jinja_run *run, size_t bytes)
-{
-    size_t left = run->arena.limit_bytes - run->arena.held_bytes;
-    if (left > bytes && left - bytes > 4096) {
-        halo_fault_set(run->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to render a chat template");
-        return -ENOMEM;
-    }
-    return halo_jinja_fail(run, HALO_JINJA_LIMIT, "needs more than %zu bytes", run->limits.max_memory_bytes);
-}
-
-int halo_jinja_alloc(struct halo_jinja_run *run, size_t n, size_t size, void *ret)
-{
-    size_t bytes;
-    void *memory = __builtin_mul_overflow(n, size, &bytes) ? NULL : halo_arena_alloc(&run->arena, n, size);
-    memcpy(ret, &memory, sizeof memory);
-    if (memory)
-        return bytes < 256 ? 0 : halo_jinja_steps(run, bytes / 64);
-    return halo_jinja_no_memory(run, __builtin_mul_overflow(n, size, &bytes) ? SIZE_MAX : bytes);
-}
-
-/* ---- values of this run ---- */
-
-int halo_jinja_new_list(struct halo_jinja_run *run, enum halo_jinja_kind kind, struct halo_jinja_value *ret)
-{
-    struct halo_jinja_list *list;
-    int r = halo_jinja_alloc(run, 1, sizeof *list, &list);
-    *ret = (struct halo_jinja_value){.kind = (uint8_t)kind, .list = list};
-    return r;
-}
-
-int halo_jinja_new_dict(struct halo_jinja_run *run, struct halo_jinja_value *ret)
-{
-    struct halo_jinja_dict *dict;
-    int r = halo_jinja_alloc(run, 1, sizeof *dict, &dict);
-    *ret = (struct halo_jinja_value){.kind = HALO_JINJA_DICT, .dict = dict};
-    return r;
-}
-
-int halo_jinja_push(struct halo_jinja_run *run, struct halo_jinja_value list, struct halo_jinja_value item)
-{
-    assert(halo_jinja_is_listlike(list));
-    if (halo_jinja_list_add(&run->arena, list.list, item) < 0)
-        return halo_jinja_no_memory(run, 2 * list.list->n * sizeof item);
-    return halo_jinja_steps(run, 1);
-}
-
-int halo_jinja_put(struct halo_jinja_run *run, struct halo_jinja_value dict, struct halo_jinja_value key,
-                   struct halo_jinja_value value)
-{
-    if (!halo_jinja_hashable(key))
-        return halo_jinja_type_error(run, "can not be a key", key);
-    if (halo_jinja_dict_set(&run->arena, dict.dict, key, value) < 0)
-        return halo_jinja_no_memory(run, 4 * dict.dict->n * sizeof(struct halo_jinja_entry));
-    return halo_jinja_steps(run, 1 + (key.kind == HALO_JINJA_STRING ? key.string->n / 64 : 0));
-}
-
-int halo_jinja_undefined(struct halo_jinja_run *run, struct halo_jinja_hint hint, struct halo_jinja_value *ret)
-{
-    struct halo_jinja_hint *copy;
-    int r = halo_jinja_alloc(run, 1, sizeof *copy, &copy);
-    if (r)
-        return r;
-    *copy = hint;
-    *ret = (struct halo_jinja_value){.kind = HALO_JINJA_UNDEFINED, .object = copy};
-    return 0;
-}
-
-/* ---- rendering ---- */
 
 static int set_roots(struct halo_jinja_run *run, const struct halo_jinja_params *params)
 {
@@ -216,7 +82,11 @@ int halo_jinja_render(const struct halo_jinja *jinja, const struct halo_jinja_pa
 {
     struct halo_fault own_fault;
     struct halo_jinja_text out = {0};
-    struct halo_jinja_run run = {.jinja = jinja, .now = params->now, .fault = fault ? fault : &own_fault, .out = &out};
+    struct halo_jinja_run run = {.jinja = jinja,
+                                 .now = params->now,
+                                 .fault = fault ? fault : &own_fault,
+                                 .out = &out,
+                                 .builtins = &halo_jinja_builtins};
     *ret = (struct halo_chat_text){0};
     set_limits(&run, &params->limits);
     if (params->scratch)

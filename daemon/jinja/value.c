@@ -273,3 +273,31 @@ int halo_jinja_dict_set(struct halo_arena *arena, struct halo_jinja_dict *dict, 
     dict->entries[dict->n++] = (struct halo_jinja_entry){key, value, hash};
     return 0;
 }
+
+const char *halo_jinja_type_name(struct halo_jinja_value value)
+{
+    static const char *const names[] = {
+        [HALO_JINJA_UNDEFINED] = "Undefined",
+        [HALO_JINJA_NONE] = "NoneType",
+        [HALO_JINJA_BOOL] = "bool",
+        [HALO_JINJA_INT] = "int",
+        [HALO_JINJA_BIG] = "int",
+        [HALO_JINJA_FLOAT] = "float",
+        [HALO_JINJA_STRING] = "str",
+        [HALO_JINJA_LIST] = "list",
+        [HALO_JINJA_DICT] = "dict",
+        [HALO_JINJA_TUPLE] = "tuple",
+        [HALO_JINJA_RANGE] = "range",
+        [HALO_JINJA_KEYS] = "dict_keys",
+        [HALO_JINJA_VALUES] = "dict_values",
+        [HALO_JINJA_ITEMS] = "dict_items",
+        [HALO_JINJA_GENERATOR] = "generator",
+        [HALO_JINJA_NAMESPACE] = "Namespace",
+        [HALO_JINJA_MACRO] = "Macro",
+        [HALO_JINJA_FUNCTION] = "function",
+        [HALO_JINJA_METHOD] = "method",
+        [HALO_JINJA_LOOP] = "LoopContext",
+        [HALO_JINJA_MISSING] = "missing",
+    };
+    return value.kind < sizeof names / sizeof *names ? names[value.kind] : "?";
+}

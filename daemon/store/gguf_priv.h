@@ -108,6 +108,7 @@ int gguf_split_check_tensors(const struct gguf_part *part, uint64_t n_tensors, s
 const struct gguf_key *gguf_part_find_key(const struct gguf_part *part, const char *name);
 int gguf_part_get_u64(const struct gguf_part *part, const char *name, uint64_t *ret, struct halo_fault *fault);
 
+/* gguf_kind.c */
 const char *gguf_kind_name(uint32_t kind); /* "u32"; NULL when there is no such kind */
 uint32_t gguf_kind_bytes(uint32_t kind);   /* of one element; 0 for strings and arrays */
 

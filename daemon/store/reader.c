@@ -4,12 +4,7 @@
  * Each step down is written into the report.
  */
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <base/clock.h>
 
@@ -18,51 +13,6 @@
 #define READER_DEPTH_MAX 1024u
 #define READER_CHUNK_DEFAULT ((size_t)2 << 20)
 #define READER_CHUNK_MAX ((size_t)64 << 20)
-
-#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
-
-/* Said once, for the first file: the parts of a set lie in one folder. */
-static void reader_direct_lost(struct reader *r, int error)
-{
-    if (r->report->direct)
-        reader_notice(r, "direct reads are refused (%s), reading through the page cache", strerror(error));
-    r->report->direct = false;
-}
-
-static int file_open(struct reader *r, struct reader_file *file, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    *file = (struct reader_file){.name = slash ? slash + 1 : path, .fd = -1, .fd_other = -1};
-    file->fd = open(path, OPEN_FLAGS);
-    struct stat st;
-    if (file->fd < 0 || fstat(file->fd, &st) < 0)
-        return halo_fault_errno(r->fault, HALO_FAULT_LOAD_FAILED, -errno, "%s cannot be opened", file->name);
-    if (!S_ISREG(st.st_mode))
-        return halo_fault_set(r->fault, HALO_FAULT_LOAD_FAILED, "%s is not a regular file", file->name);
-    file->size = (uint64_t)st.st_size;
-    if (r->options->no_direct)
-        return 0;
-    int direct = open(path, OPEN_FLAGS | O_DIRECT);
-    if (direct < 0) {
-        reader_direct_lost(r, errno);
-        return 0;
-    }
-    file->fd_other = file->fd;
-    file->fd = direct;
-    file->direct = true;
-    return 0;
-}
-
-void reader_file_buffered(struct reader *r, struct reader_file *file, int error)
-{
-    if (!file->direct)
-        return; /* another read came to the same end before */
-    int direct = file->fd;
-    file->fd = file->fd_other;
-    file->fd_other = direct;
-    file->direct = false;
-    reader_direct_lost(r, error);
-}
 
 static int reader_init(struct reader *r, const char *const *paths, size_t n_paths)
 {
@@ -78,7 +28,7 @@ static int reader_init(struct reader *r, const char *const *paths, size_t n_path
         return halo_fault_set(r->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %zu files", n_paths);
     for (size_t i = 0; i < n_paths; i++) {
         r->n_files = i + 1;
-        int rc = file_open(r, &r->files[i], paths[i]);
+        int rc = reader_file_open(r, &r->files[i], paths[i]);
         if (rc)
             return rc;
     }
@@ -87,12 +37,8 @@ static int reader_init(struct reader *r, const char *const *paths, size_t n_path
 
 static void reader_finish(struct reader *r)
 {
-    for (size_t i = 0; i < r->n_files; i++) {
-        if (r->files[i].fd >= 0)
-            close(r->files[i].fd);
-        if (r->files[i].fd_other >= 0)
-            close(r->files[i].fd_other);
-    }
+    for (size_t i = 0; i < r->n_files; i++)
+        reader_file_close(&r->files[i]);
     free(r->files);
     reader_plan_finish(r);
 }

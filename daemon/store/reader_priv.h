@@ -90,8 +90,11 @@ void reader_piece_account(struct reader *r, const struct reader_piece *piece);
 bool reader_cancelled(const struct reader *r);
 __attribute__((format(printf, 2, 3))) void reader_notice(struct reader *r, const char *format, ...);
 
-/* reader.c: direct reads of this file were refused; from now on it is read through the page cache. */
+/* reader_file.c */
+int reader_file_open(struct reader *r, struct reader_file *file, const char *path);
+/* Direct reads of this file were refused; from now on it is read through the page cache. */
 void reader_file_buffered(struct reader *r, struct reader_file *file, int error);
+void reader_file_close(struct reader_file *file);
 
 /* Each: 0 when all is read or reader.error is set, READER_STEP_DOWN when the rest is for the next method. */
 #define READER_STEP_DOWN 1

@@ -5,7 +5,6 @@
  * parts. Fails with LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY in create; OUT_OF_MEMORY and BAD_REQUEST (too long) in
  * encode.
  */
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,43 +43,6 @@ void halo_tokenizer_destroy(struct halo_tokenizer *tokenizer)
     halo_pretokenizer_destroy(tokenizer->pre);
     halo_arena_finish(&tokenizer->arena);
     free(tokenizer);
-}
-
-void halo_tokens_finish(struct halo_tokens *tokens)
-{
-    free(tokens->ids);
-    *tokens = (struct halo_tokens){0};
-}
-
-int halo_tokens_push(struct halo_tokens *tokens, int32_t id)
-{
-    if (tokens->n == tokens->capacity) {
-        size_t capacity = tokens->capacity ? tokens->capacity * 2 : 64;
-        int32_t *ids = reallocarray(tokens->ids, capacity, sizeof *ids);
-        if (!ids)
-            return -ENOMEM;
-        tokens->ids = ids;
-        tokens->capacity = capacity;
-    }
-    tokens->ids[tokens->n++] = id;
-    return 0;
-}
-
-int halo_encoder_no_memory(struct halo_encoder *encoder)
-{
-    return halo_fault_set(encoder->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to tokenize a text of %zu bytes",
-                          encoder->n);
-}
-
-int halo_encoder_push_byte(struct halo_encoder *encoder, uint8_t byte)
-{
-    const struct halo_tokenizer *t = encoder->tokenizer;
-    int32_t id = t->byte_ids[byte];
-    if (id < 0 && t->model == HALO_TOKENIZER_SPM)
-        id = t->unknown;
-    if (id < 0)
-        return 0;
-    return halo_tokens_push(encoder->out, id) < 0 ? halo_encoder_no_memory(encoder) : 0;
 }
 
 static bool is_space(char c)

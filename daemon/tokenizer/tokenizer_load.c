@@ -12,15 +12,6 @@
 
 #include "tokenizer_priv.h"
 
-const char *halo_tokenizer_quote(struct halo_span text, char buffer[HALO_TOKENIZER_QUOTE_BYTES])
-{
-    size_t n = text.n <= HALO_TOKENIZER_QUOTE_BYTES - 4 ? text.n : HALO_TOKENIZER_QUOTE_BYTES - 4;
-    for (size_t i = 0; i < n; i++)
-        buffer[i] = text.bytes[i] >= ' ' && text.bytes[i] <= '~' ? text.bytes[i] : '?';
-    memcpy(buffer + n, n < text.n ? "..." : "", n < text.n ? 4 : 1);
-    return buffer;
-}
-
 static int no_memory(struct halo_fault *fault)
 {
     return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the vocabulary");

@@ -98,7 +98,8 @@ struct halo_tokenizer {
 
 /* tokenizer_load.c: everything but the derived tables below. */
 int halo_tokenizer_load(struct halo_tokenizer *tokenizer, const struct halo_gguf *gguf, struct halo_fault *fault);
-/* Makes a text from the file fit for a message: at most 48 bytes, printable ASCII. Returns `buffer`. */
+
+/* quote.c: makes a text from the file fit for a message: at most 48 bytes, printable ASCII. Returns `buffer`. */
 #define HALO_TOKENIZER_QUOTE_BYTES 52
 const char *halo_tokenizer_quote(struct halo_span text, char buffer[HALO_TOKENIZER_QUOTE_BYTES]);
 
@@ -158,7 +159,7 @@ void halo_merger_finish(struct halo_merger *merger);
 /* Merges until nothing can be merged; what is left is linked from symbol 0 by `next`. Ties go to the left. */
 void halo_merger_run(struct halo_encoder *encoder, size_t n_symbols, halo_merge_pair_fn *pair);
 
-/* ---- tokenizer.c ---- */
+/* ---- encoder.c ---- */
 
 struct halo_encoder {
     const struct halo_tokenizer *tokenizer;
