@@ -15,7 +15,7 @@ static const struct halo_arch *const families[] = {
 int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, struct halo_fault *fault)
 {
     struct halo_span name;
-    char shown[40], known[128] = "";
+    char shown[40], known[160] = "";
     size_t n = 0;
     int r = halo_gguf_get_string(gguf, "general.architecture", &name, fault);
 
@@ -28,7 +28,8 @@ int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, s
             *ret = families[i];
             return 0;
         }
-        n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", families[i]->name);
+        if (n < sizeof(known)) /* a list too long is cut */
+            n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", families[i]->name);
     }
     /* The name comes from the file and goes to a terminal: printable ASCII only. */
     for (n = 0; n < name.n && n < sizeof(shown) - 1; n++)

@@ -1,7 +1,6 @@
 /* arch_priv.h: what a model family is: two tables and one straight-line function.
  *
- * To add a family: a file arch_<family>.c with its const struct halo_arch, one line in arch.c and in meson.build, a
- * golden plan text, and a reference-logit file.
+ * To add a family: docs/ADD-A-MODEL.md.
  */
 #ifndef HALO_MODEL_ARCH_PRIV_H
 #define HALO_MODEL_ARCH_PRIV_H

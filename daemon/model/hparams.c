@@ -182,10 +182,18 @@ static int vocab_read(struct halo_hparams *hparams, const struct halo_gguf *gguf
     return 0;
 }
 
-/* Keys that change what a layer computes and that no family here implements: the file may carry them with the value
- * that leaves the computation as it is. A family that implements one gets it into its own table and takes it out of
- * here. */
-static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, struct halo_fault *fault)
+static bool table_has(const struct halo_hparam *table, size_t n_table, const char *suffix)
+{
+    for (size_t i = 0; i < n_table; i++)
+        if (strcmp(table[i].suffix, suffix) == 0)
+            return true;
+    return false;
+}
+
+/* Keys that change what a layer computes: a family that does not read one in its table accepts only the value that
+ * leaves the computation as it is. */
+static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, const struct halo_hparam *table,
+                            size_t n_table, struct halo_fault *fault)
 {
     static const struct {
         const char *suffix;
@@ -214,6 +222,8 @@ static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, stru
     int r;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (table_has(table, n_table, rows[i].suffix))
+            continue;
         key_make(key, arch, rows[i].suffix);
         if ((r = halo_gguf_get_f64(gguf, key, &value, fault)) < 0)
             return r;
@@ -291,7 +301,7 @@ int halo_hparams_read(struct halo_hparams *ret, const struct halo_gguf *gguf, co
         return r;
     if ((r = relations_check(ret, arch, fault)) < 0)
         return r;
-    if ((r = mechanisms_check(gguf, arch, fault)) < 0)
+    if ((r = mechanisms_check(gguf, arch, table, n_table, fault)) < 0)
         return r;
     return window_check(ret, gguf, arch, context, fault);
 }

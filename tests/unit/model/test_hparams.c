@@ -5,9 +5,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
+#include "hparams_priv.h"
 #include "toy_model.h"
 
 /* A family, one changed key, and what must be said. */
@@ -247,6 +250,39 @@ static void foreign_mechanisms(void **state)
     }
 }
 
+/* A family that reads such a key in its table is not refused for it, and is for every other one. */
+static void own_mechanism(void **state)
+{
+    static const struct halo_hparam with[] = {HALO_HPARAMS_COMMON,
+                                              HALO_HPARAM_OR(REAL, "embedding_scale", rope_base, 1, 0, 100)};
+    struct halo_toy *toy = halo_toy_create("qwen3");
+    char path[] = "/tmp/halo-toy-XXXXXX";
+    struct halo_hparams hparams;
+    struct halo_gguf *gguf = NULL;
+    struct halo_fault fault = {0};
+    int fd = mkstemp(path);
+    const size_t n_with = sizeof(with) / sizeof(with[0]);
+
+    assert_true(fd >= 0);
+    close(fd);
+    halo_toy_set(toy, "embedding_scale", HALO_GGUF_F32, 12);
+    halo_toy_write(toy, path);
+    assert_int_equal(halo_gguf_open(&gguf, path, &fault), 0);
+    assert_int_equal(halo_hparams_read(&hparams, gguf, "qwen3", with, n_with, 0, &fault), 0);
+    assert_true(hparams.rope_base == 12);
+    assert_true(halo_hparams_read(&hparams, gguf, "qwen3", with, n_with - 1, 0, &fault) < 0);
+    assert_non_null(strstr(fault.text, "qwen3.embedding_scale is 12, which is not supported"));
+    halo_gguf_close(gguf);
+    halo_toy_set(toy, "residual_scale", HALO_GGUF_F32, 0.5);
+    halo_toy_write(toy, path);
+    assert_int_equal(halo_gguf_open(&gguf, path, &fault), 0);
+    assert_true(halo_hparams_read(&hparams, gguf, "qwen3", with, n_with, 0, &fault) < 0);
+    assert_non_null(strstr(fault.text, "qwen3.residual_scale is 0.5, which is not supported"));
+    halo_gguf_close(gguf);
+    unlink(path);
+    halo_toy_destroy(toy);
+}
+
 static void not_causal(void **state)
 {
     struct halo_toy *toy = halo_toy_create("llama");
@@ -315,6 +351,7 @@ int main(void)
         cmocka_unit_test(per_layer_arrays),
         cmocka_unit_test(defaults),
         cmocka_unit_test(foreign_mechanisms),
+        cmocka_unit_test(own_mechanism),
         cmocka_unit_test(window),
         cmocka_unit_test(scaling_types),
         cmocka_unit_test(not_causal),
