@@ -177,19 +177,21 @@ size_t client_send(struct client *client, const char *type, const char *rest, ..
     assert_true(client->n_requests < CLIENT_MAX_REQUESTS);
     struct client_request *request = &client->requests[client->n_requests];
     request->id = (int64_t)client->n_requests + 1;
-    char members[16384], line[17000];
+    char *members, *line;
     va_list args;
     va_start(args, rest);
-    int n = vsnprintf(members, sizeof members, rest, args);
+    int n = vasprintf(&members, rest, args);
     va_end(args);
-    assert_true(n >= 0 && (size_t)n < sizeof members);
-    n = snprintf(line, sizeof line, "{\"type\":\"%s\",\"id\":%lld%s%s}\n", type, (long long)request->id, n ? "," : "",
-                 members);
+    assert_true(n >= 0);
+    n = asprintf(&line, "{\"type\":\"%s\",\"id\":%lld%s%s}\n", type, (long long)request->id, n ? "," : "", members);
+    assert_true(n >= 0);
     for (int at = 0; at < n;) {
         ssize_t done = send(client->fd, line + at, (size_t)(n - at), MSG_NOSIGNAL);
         assert_true(done > 0 || errno == EINTR);
         at += done > 0 ? (int)done : 0;
     }
+    free(members);
+    free(line);
     client->n_open++;
     return client->n_requests++;
 }
@@ -241,6 +243,8 @@ static void take_event(struct client *client, struct client_request *request, co
     if (ev->type == HALO_EV_ERROR) {
         request->error = ev->error.code;
         snprintf(request->message, sizeof request->message, "%.*s", (int)ev->error.message.len, ev->error.message.at);
+        snprintf(request->detail, sizeof request->detail, "%.*s", (int)ev->error.detail.len,
+                 ev->error.has_detail ? ev->error.detail.at : "");
     } else if (ev->type == HALO_EV_SCORED) {
         request->nll = ev->scored.nll;
     } else if (ev->type == HALO_EV_DONE) {

@@ -43,7 +43,7 @@ struct client_request {
     size_t n_ids;
     char *text;
     size_t n_text;
-    char message[512]; /* of a terminal error */
+    char message[512], detail[256]; /* of a terminal error */
     int64_t seed;
     int n_restarts;            /* `engine_restarted` notices */
     int64_t first_row, n_rows; /* of a score */
