@@ -5,7 +5,8 @@
  * or five passes, plus the filling of the buffer where one is needed. 0 when there is no memory for that.
  */
 #include <string.h>
-#include <time.h>
+
+#include <common/clock.h>
 
 #include "device_priv.h"
 
@@ -33,13 +34,6 @@ static void fill_item(void *arg, uint32_t item, uint32_t thread)
     memset(pass->memory + item * ITEM_BYTES, (int)item, ITEM_BYTES);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 double halo_cpu_measure_bandwidth(struct halo_device *device)
 {
     struct halo_cpu_region largest = {0}, own = {0};
@@ -52,13 +46,13 @@ double halo_cpu_measure_bandwidth(struct halo_device *device)
             return 0;
         largest = own;
         pass.memory = own.base;
-        halo_cpu_pool_run(device->pool, (uint32_t)(own.n_bytes / ITEM_BYTES), fill_item, &pass);
+        halo_workers_run(device->workers, (uint32_t)(own.n_bytes / ITEM_BYTES), fill_item, &pass);
     }
     uint32_t n_items = (uint32_t)(largest.n_bytes / ITEM_BYTES), n_passes = 0;
-    uint64_t begin = now_ns(), last = begin, best = UINT64_MAX;
+    uint64_t begin = halo_monotonic_ns(), last = begin, best = UINT64_MAX;
     do {
-        halo_cpu_pool_run(device->pool, n_items, read_item, &pass);
-        uint64_t now = now_ns(), took = now - last;
+        halo_workers_run(device->workers, n_items, read_item, &pass);
+        uint64_t now = halo_monotonic_ns(), took = now - last;
         last = now;
         n_passes++;
         best = took < best ? took : best;

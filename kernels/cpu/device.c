@@ -6,13 +6,14 @@
 #include <assert.h>
 #include <cpuid.h>
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device_priv.h"
+#include <common/host_memory.h>
 #include <cpu/cpu.h>
+
+#include "device_priv.h"
 
 static const struct halo_cpu_lanes *const lanes_of[] = {
     [HALO_CPU_REFERENCE] = &halo_cpu_lanes_reference,
@@ -29,24 +30,20 @@ static int choose_isa(const char *variant, enum halo_cpu_isa *ret, char *reason)
         if (!halo_cpu_isa_supported((enum halo_cpu_isa)isa)) {
             if (!variant)
                 continue;
-            return halo_cpu_reason(reason, -ENOTSUP, "this processor cannot run the %s kernels", name);
+            return halo_reason(reason, -ENOTSUP, "this processor cannot run the %s kernels", name);
         }
         *ret = (enum halo_cpu_isa)isa;
         return 0;
     }
-    return halo_cpu_reason(reason, -EINVAL, "no kernel variant is called \"%.64s\": reference, avx2 or avx512",
-                           variant ? variant : "");
+    return halo_reason(reason, -EINVAL, "no kernel variant is called \"%.64s\": reference, avx2 or avx512",
+                       variant ? variant : "");
 }
 
-/* The processors this process may use, or the number that was asked for. */
+/* The number that was asked for, or the processors that this process may use. */
 static uint32_t count_threads(uint32_t wanted)
 {
-    cpu_set_t set;
-    uint32_t n = wanted;
-    if (n == 0 && sched_getaffinity(0, sizeof(set), &set) == 0)
-        n = (uint32_t)CPU_COUNT(&set);
-    n = n > 0 ? n : 1;
-    return n < HALO_CPU_THREADS_MAX ? n : HALO_CPU_THREADS_MAX;
+    uint32_t n = wanted > 0 ? wanted : halo_workers_processors();
+    return n < HALO_WORKERS_MAX ? n : HALO_WORKERS_MAX;
 }
 
 static int cpu_probe(const struct halo_device_options *options, char *reason)
@@ -63,14 +60,14 @@ static int cpu_open(struct halo_device **ret, const struct halo_device_options *
         return r;
     struct halo_device *device = calloc(1, sizeof(*device));
     if (!device)
-        return halo_cpu_reason(reason, -ENOMEM, "no memory for the device");
+        return halo_reason(reason, -ENOMEM, "no memory for the device");
     device->isa = isa;
     device->lanes = lanes_of[isa];
     device->n_threads = count_threads(options ? options->n_threads : 0);
     halo_cpu_build_id(device->build_id);
-    r = halo_cpu_pool_create(&device->pool, device->n_threads);
+    r = halo_workers_create(&device->workers, "halo-cpu", device->n_threads, device->n_threads);
     if (r) {
-        halo_cpu_reason(reason, r, "cannot start %u threads: %s", device->n_threads, strerror(-r));
+        halo_reason(reason, r, "cannot start %u threads: %s", device->n_threads, strerror(-r));
         free(device);
         return r;
     }
@@ -83,7 +80,7 @@ static void cpu_close(struct halo_device *device)
     if (!device)
         return;
     assert(!device->models);
-    halo_cpu_pool_destroy(device->pool);
+    halo_workers_destroy(device->workers);
     free(device);
 }
 
@@ -115,7 +112,7 @@ static void cpu_describe(const struct halo_device *device, struct halo_device_in
     snprintf(ret->detail, sizeof(ret->detail), "%s, %s kernels, %u thread%s", processor[0] ? processor : "x86-64",
              device->lanes->name, device->n_threads, device->n_threads == 1 ? "" : "s");
     snprintf(ret->kv_layout, sizeof(ret->kv_layout), "cpu %s %s", device->lanes->name, device->build_id);
-    halo_cpu_memory("/proc", "/sys/fs/cgroup", &ret->memory_bytes, &ret->free_bytes);
+    halo_host_memory("/proc", "/sys/fs/cgroup", &ret->memory_bytes, &ret->free_bytes);
 }
 
 const struct halo_device_ops *halo_device_cpu(void)

@@ -1,7 +1,8 @@
 /* device_priv.h: what the files of the CPU device share: the device, a model on it, and small helpers.
  *
  * A device and its models belong to the engine's device thread; weight slots may be asked for and committed by other
- * threads between create and seal. The op functions below run on the device thread and spread their work over the pool.
+ * threads between create and seal. The op functions below run on the device thread and share their work among the
+ * workers.
  */
 #ifndef HALO_CPU_DEVICE_PRIV_H
 #define HALO_CPU_DEVICE_PRIV_H
@@ -9,13 +10,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include <common/reason.h>
+#include <common/workers.h>
+#include <cpu/matmul.h>
 #include <kernels/device.h>
 
 #include "lanes_priv.h"
-#include "pool_priv.h"
-#include <cpu/matmul.h>
 
-#define HALO_CPU_THREADS_MAX 64
 #define HALO_CPU_PAGE_BYTES 4096
 #define HALO_CPU_EXPERTS_MAX 1024
 /* Positions of a split of attention, at least; splits of a row, at most; items for each thread below which splits are
@@ -27,7 +28,7 @@
 #define HALO_CPU_BUILD_ID 40
 
 struct halo_device {
-    struct halo_cpu_pool *pool;
+    struct halo_workers *workers;
     enum halo_cpu_isa isa;
     const struct halo_cpu_lanes *lanes;
     uint32_t n_threads;
@@ -109,9 +110,6 @@ struct halo_device_model {
     bool sealed;
 };
 
-/* Writes the sentence into a buffer of HALO_DEVICE_REASON bytes (may be NULL) and returns `error`. */
-__attribute__((format(printf, 3, 4))) int halo_cpu_reason(char *reason, int error, const char *format, ...);
-
 /* region.c. `what` names the memory in the reason: -ENOMEM. */
 int halo_cpu_region_map(struct halo_cpu_region *region, uint64_t n_bytes, const char *what, char *reason);
 void halo_cpu_region_unmap(struct halo_cpu_region *region);
@@ -136,9 +134,6 @@ int halo_cpu_model_seal(struct halo_device_model *model, char *reason);
 /* build_id.c: hexadecimal digits that another build of these kernels does not have; where the linker left none, words
  * that no other process has. */
 void halo_cpu_build_id(char ret[HALO_CPU_BUILD_ID + 1]);
-
-/* memory.c: what there is and what is free of it. The folders are /proc and /sys/fs/cgroup, or a test's. */
-void halo_cpu_memory(const char *proc, const char *groups, uint64_t *ret_total, uint64_t *ret_free);
 
 int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
 uint64_t halo_cpu_kv_page_bytes(const struct halo_device_model *model);

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <common/check.h>
+
 #include "device_priv.h"
 
 static uint64_t kv_bytes(const struct halo_plan *plan)
@@ -45,14 +47,14 @@ int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *pl
     }
     struct halo_device_model *model = calloc(1, sizeof(*model));
     if (!model)
-        return halo_cpu_reason(reason, -ENOMEM, "no memory for the model");
+        return halo_reason(reason, -ENOMEM, "no memory for the model");
     model->device = device;
     model->plan = plan;
     model->next = device->models;
     device->models = model;
     model->weights = calloc(plan->n_weights, sizeof(*model->weights));
     int r = model->weights ? map_regions(model, reason)
-                           : halo_cpu_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
+                           : halo_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
     if (r) {
         halo_cpu_model_destroy(model);
         return r;
@@ -82,7 +84,7 @@ int halo_cpu_model_seal(struct halo_device_model *model, char *reason)
 {
     for (uint32_t i = 0; i < model->plan->n_weights; i++)
         if (!atomic_load_explicit(&model->weights[i].committed, memory_order_acquire))
-            return halo_cpu_reason(reason, -EINVAL, "weight %s was never brought in", model->plan->weights[i].name);
+            return halo_reason(reason, -EINVAL, "weight %s was never committed", model->plan->weights[i].name);
     /* From here on a stray write is a fault at its own place instead of wrong text. Failing to protect costs only that.
      */
     if (model->weight_region.base)
@@ -94,11 +96,11 @@ int halo_cpu_model_seal(struct halo_device_model *model, char *reason)
 int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason)
 {
     const struct halo_kv_shape *kv = &model->plan->kv;
-    if (from_page >= kv->n_pages || to_page >= kv->n_pages)
-        return halo_cpu_reason(reason, -EINVAL, "copy of page %u to %u in a pool of %u", from_page, to_page,
-                               kv->n_pages);
-    if (from_page == to_page || kv->n_layers == 0)
-        return 0;
+    int r = halo_page_check(model->plan, from_page, reason);
+    if (!r)
+        r = halo_page_check(model->plan, to_page, reason);
+    if (r || from_page == to_page || kv->n_layers == 0)
+        return r;
     size_t n_bytes = halo_kv_page_bytes(kv) / kv->n_layers;
     for (uint32_t layer = 0; layer < kv->n_layers; layer++)
         memcpy(halo_cpu_kv_rows(model, layer, to_page, false, 0), halo_cpu_kv_rows(model, layer, from_page, false, 0),
@@ -115,8 +117,9 @@ uint64_t halo_cpu_kv_page_bytes(const struct halo_device_model *model)
 int halo_cpu_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason)
 {
     const struct halo_kv_shape *kv = &model->plan->kv;
-    if (page >= kv->n_pages)
-        return halo_cpu_reason(reason, -EINVAL, "page %u in a pool of %u", page, kv->n_pages);
+    int r = halo_page_check(model->plan, page, reason);
+    if (r)
+        return r;
     size_t n_bytes = halo_kv_page_bytes(kv) / (kv->n_layers ? kv->n_layers : 1);
     for (uint32_t layer = 0; layer < kv->n_layers; layer++)
         memcpy((uint8_t *)ret_bytes + layer * n_bytes, halo_cpu_kv_rows(model, layer, page, false, 0), n_bytes);
@@ -126,8 +129,9 @@ int halo_cpu_kv_read(struct halo_device_model *model, uint32_t page, void *ret_b
 int halo_cpu_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason)
 {
     const struct halo_kv_shape *kv = &model->plan->kv;
-    if (page >= kv->n_pages)
-        return halo_cpu_reason(reason, -EINVAL, "page %u in a pool of %u", page, kv->n_pages);
+    int r = halo_page_check(model->plan, page, reason);
+    if (r)
+        return r;
     size_t n_bytes = halo_kv_page_bytes(kv) / (kv->n_layers ? kv->n_layers : 1);
     for (uint32_t layer = 0; layer < kv->n_layers; layer++)
         memcpy(halo_cpu_kv_rows(model, layer, page, false, 0), (const uint8_t *)bytes + layer * n_bytes, n_bytes);

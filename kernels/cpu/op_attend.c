@@ -268,9 +268,9 @@ void halo_cpu_op_attend(struct halo_device_model *model, const struct halo_op *o
     bool by_split = n_whole < HALO_CPU_SPLIT_BELOW * model->device->n_threads && n_splits > n_whole &&
                     n_splits <= model->scratch.n_partials;
     if (by_split) {
-        halo_cpu_pool_run(model->device->pool, n_splits, split_item, &a);
-        halo_cpu_pool_run(model->device->pool, n_whole, merge_item, &a);
+        halo_workers_run(model->device->workers, n_splits, split_item, &a);
+        halo_workers_run(model->device->workers, n_whole, merge_item, &a);
     } else {
-        halo_cpu_pool_run(model->device->pool, n_whole, whole_item, &a);
+        halo_workers_run(model->device->workers, n_whole, whole_item, &a);
     }
 }

@@ -1,4 +1,4 @@
-/* product.c: products of matrices with rows, cut into items for the pool.
+/* product.c: products of matrices with rows, cut into items for the workers.
  *
  * Device thread. An item is some groups of one matrix times some rows. How the work is cut changes no number
  * (matmul.h), so it may follow the number of threads and rows: pieces large enough to be read in one go, small enough
@@ -39,7 +39,7 @@ void halo_cpu_act_rows(struct halo_device_model *model, uint32_t n_cols, uint32_
     struct act_rows rows = {model, n_cols, n_x, n_cols < ACT_FLOATS ? ACT_FLOATS / n_cols : 1};
     for (uint32_t i = 0; i < n_x; i++)
         scratch->act_row[i] = scratch->act + i * row_bytes;
-    halo_cpu_pool_run(model->device->pool, (n_x + rows.item_rows - 1) / rows.item_rows, prepare_item, &rows);
+    halo_workers_run(model->device->workers, (n_x + rows.item_rows - 1) / rows.item_rows, prepare_item, &rows);
 }
 
 struct products {
@@ -97,5 +97,5 @@ void halo_cpu_products_run(struct halo_device_model *model, struct halo_cpu_prod
         n_items += cut(&products[i], n_bytes, n_threads * ITEMS_PER_THREAD);
     }
     struct products all = {model, products, n_products};
-    halo_cpu_pool_run(model->device->pool, n_items, product_item, &all);
+    halo_workers_run(model->device->workers, n_items, product_item, &all);
 }

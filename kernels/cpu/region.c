@@ -1,34 +1,21 @@
-/* region.c: large pieces of memory from the kernel, and the sentence for when there is none. Any thread. */
+/* region.c: large regions of memory from the kernel. Any thread. */
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "device_priv.h"
 
-int halo_cpu_reason(char *reason, int error, const char *format, ...)
-{
-    if (reason) {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(reason, HALO_DEVICE_REASON, format, args);
-        va_end(args);
-    }
-    return error;
-}
-
 int halo_cpu_region_map(struct halo_cpu_region *region, uint64_t n_bytes, const char *what, char *reason)
 {
     *region = (struct halo_cpu_region){0};
     if (n_bytes > PTRDIFF_MAX - HALO_CPU_PAGE_BYTES)
-        return halo_cpu_reason(reason, -ENOMEM, "the %s would need more memory than a process can address", what);
+        return halo_reason(reason, -ENOMEM, "the %s would need more memory than a process can address", what);
     if (n_bytes == 0)
         return 0;
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
-        return halo_cpu_reason(reason, -ENOMEM, "the %s need %.1f MiB of memory: %s", what,
-                               (double)n_bytes / (1024 * 1024), strerror(errno));
+        return halo_reason(reason, -ENOMEM, "the %s need %.1f MiB of memory: %s", what, (double)n_bytes / (1024 * 1024),
+                           strerror(errno));
     /* Advice only: without huge pages everything works, slower. */
     madvise(base, n_bytes, MADV_HUGEPAGE);
     *region = (struct halo_cpu_region){base, n_bytes};

@@ -24,5 +24,5 @@ void halo_cpu_each_row(struct halo_device_model *model, const struct halo_op *op
     uint32_t item_rows = row_cost < ITEM_COST ? ITEM_COST / (row_cost + 1) : 1;
     item_rows = item_rows > 0 ? item_rows : 1;
     struct rows rows = {model, op, fn, n_rows, item_rows};
-    halo_cpu_pool_run(model->device->pool, (n_rows + item_rows - 1) / item_rows, run_item, &rows);
+    halo_workers_run(model->device->workers, (n_rows + item_rows - 1) / item_rows, run_item, &rows);
 }

@@ -1,6 +1,7 @@
 /* scratch.c: everything a run writes, in one region, sized from the plan. Pure; the model's creation calls it twice
- * (carve_priv.h). */
-#include "carve_priv.h"
+ * (common/carve.h). */
+#include <common/carve.h>
+
 #include "device_priv.h"
 
 #define ALIGN 64
@@ -51,41 +52,41 @@ static struct needs needs_of(const struct halo_plan *plan)
     return needs;
 }
 
-static void carve_values(const struct halo_plan *plan, struct halo_cpu_carver *carver, struct halo_cpu_scratch *scratch)
+static void carve_values(const struct halo_plan *plan, struct halo_carver *carver, struct halo_cpu_scratch *scratch)
 {
-    scratch->values = halo_cpu_carve(carver, plan->n_values, sizeof(*scratch->values), ALIGN);
+    scratch->values = halo_carve(carver, plan->n_values, sizeof(*scratch->values), ALIGN);
     for (uint32_t i = 0; i < plan->n_values; i++) {
         uint32_t width = plan->values[i].width, stride = halo_cpu_stride(width);
-        float *data = halo_cpu_carve(carver, plan->max_rows, (uint64_t)stride * sizeof(float), ALIGN);
+        float *data = halo_carve(carver, plan->max_rows, (uint64_t)stride * sizeof(float), ALIGN);
         if (scratch->values)
             scratch->values[i] = (struct halo_cpu_value){data, width, stride};
     }
-    scratch->rope = halo_cpu_carve(carver, plan->n_ropes, sizeof(*scratch->rope), ALIGN);
+    scratch->rope = halo_carve(carver, plan->n_ropes, sizeof(*scratch->rope), ALIGN);
     for (uint32_t i = 0; i < plan->n_ropes; i++) {
-        float *table = halo_cpu_carve(carver, plan->max_rows, (uint64_t)plan->ropes[i].n_rot * sizeof(float), ALIGN);
+        float *table = halo_carve(carver, plan->max_rows, (uint64_t)plan->ropes[i].n_rot * sizeof(float), ALIGN);
         if (scratch->rope)
             scratch->rope[i] = table;
     }
 }
 
-static void carve_attention(const struct halo_plan *plan, uint32_t n_threads, struct halo_cpu_carver *carver,
+static void carve_attention(const struct halo_plan *plan, uint32_t n_threads, struct halo_carver *carver,
                             struct halo_cpu_scratch *scratch)
 {
     uint64_t k = halo_cpu_stride(plan->kv.head_dim_k), v = halo_cpu_stride(plan->kv.head_dim_v);
     uint64_t softmax = 2 * HALO_CPU_ATTEND_QUERIES + HALO_CPU_ATTEND_QUERIES * v;
     uint64_t floats = HALO_CPU_ATTEND_QUERIES * k + HALO_KV_PAGE_TOKENS * (k + v) + 2 * softmax;
-    scratch->tiles = halo_cpu_carve(carver, plan->max_rows, sizeof(*scratch->tiles), ALIGN);
+    scratch->tiles = halo_carve(carver, plan->max_rows, sizeof(*scratch->tiles), ALIGN);
     scratch->attend_thread_bytes = (floats * sizeof(float) + ALIGN - 1) / ALIGN * ALIGN;
-    scratch->attend_thread = halo_cpu_carve(carver, n_threads, scratch->attend_thread_bytes, ALIGN);
+    scratch->attend_thread = halo_carve(carver, n_threads, scratch->attend_thread_bytes, ALIGN);
     scratch->n_partials = n_partials(plan, n_threads);
     scratch->partial_floats = (uint32_t)softmax;
-    scratch->partial = halo_cpu_carve(carver, scratch->n_partials, softmax * sizeof(float), ALIGN);
+    scratch->partial = halo_carve(carver, scratch->n_partials, softmax * sizeof(float), ALIGN);
 }
 
 uint64_t halo_cpu_scratch_carve(const struct halo_plan *plan, uint32_t n_threads, uint8_t *base,
                                 struct halo_cpu_scratch *scratch)
 {
-    struct halo_cpu_carver carver = {.base = base};
+    struct halo_carver carver = {.base = base};
     struct needs needs = needs_of(plan);
     uint64_t n_slots = (uint64_t)plan->max_rows * needs.n_used;
     n_slots = n_slots > plan->max_outputs ? n_slots : plan->max_outputs;
@@ -94,15 +95,15 @@ uint64_t halo_cpu_scratch_carve(const struct halo_plan *plan, uint32_t n_threads
     scratch->n_slots = (uint32_t)n_slots;
     carve_values(plan, &carver, scratch);
     carve_attention(plan, n_threads, &carver, scratch);
-    scratch->act = halo_cpu_carve(&carver, needs.act_bytes, 1, ALIGN);
-    scratch->plain_row = halo_cpu_carve(&carver, n_slots, sizeof(void *), ALIGN);
-    scratch->act_row = halo_cpu_carve(&carver, n_slots, sizeof(void *), ALIGN);
+    scratch->act = halo_carve(&carver, needs.act_bytes, 1, ALIGN);
+    scratch->plain_row = halo_carve(&carver, n_slots, sizeof(void *), ALIGN);
+    scratch->act_row = halo_carve(&carver, n_slots, sizeof(void *), ALIGN);
     for (uint32_t i = 0; i < 2; i++)
-        scratch->slot_row[i] = halo_cpu_carve(&carver, needs.n_expert ? n_slots : 0, sizeof(void *), ALIGN);
+        scratch->slot_row[i] = halo_carve(&carver, needs.n_expert ? n_slots : 0, sizeof(void *), ALIGN);
     for (uint32_t i = 0; i < HALO_MATMUL_MAX; i++)
-        scratch->out_row[i] = halo_cpu_carve(&carver, n_slots, sizeof(void *), ALIGN);
-    scratch->products = halo_cpu_carve(&carver, needs.n_products, sizeof(*scratch->products), ALIGN);
-    scratch->expert_first = halo_cpu_carve(&carver, needs.n_expert + 1, sizeof(uint32_t), ALIGN);
-    scratch->expert_slot = halo_cpu_carve(&carver, n_slots, sizeof(uint32_t), ALIGN);
+        scratch->out_row[i] = halo_carve(&carver, n_slots, sizeof(void *), ALIGN);
+    scratch->products = halo_carve(&carver, needs.n_products, sizeof(*scratch->products), ALIGN);
+    scratch->expert_first = halo_carve(&carver, needs.n_expert + 1, sizeof(uint32_t), ALIGN);
+    scratch->expert_slot = halo_carve(&carver, n_slots, sizeof(uint32_t), ALIGN);
     return carver.n_bytes;
 }

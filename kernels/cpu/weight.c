@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "carve_priv.h"
+#include <common/carve.h>
+
 #include "device_priv.h"
 
 /* As large as the reader's limit for direct reads: smaller ones go through its bounce buffer anyway. */
@@ -38,7 +39,7 @@ static uint64_t expert_bytes(const struct halo_weight *w)
     return halo_cpu_matrix_bytes(w->type, w->n_cols, w->n_rows);
 }
 
-static void place(const struct halo_weight *info, struct halo_cpu_carver *carver, struct halo_cpu_weight *ret)
+static void place(const struct halo_weight *info, struct halo_carver *carver, struct halo_cpu_weight *ret)
 {
     uint64_t one = expert_bytes(info), packed, n_experts = info->role == HALO_WEIGHT_VECTOR ? 1 : info->n_experts;
     if (__builtin_mul_overflow(one, n_experts, &packed))
@@ -52,7 +53,7 @@ static void place(const struct halo_weight *info, struct halo_cpu_carver *carver
     uint64_t capacity = add_or_max(data, info->n_bytes);
     if (slack)
         capacity = add_or_max(capacity, HALO_CPU_PAGE_BYTES - 1) / HALO_CPU_PAGE_BYTES * HALO_CPU_PAGE_BYTES;
-    uint8_t *slot = halo_cpu_carve(carver, capacity, 1, slack ? HALO_CPU_PAGE_BYTES : SMALL_ALIGN);
+    uint8_t *slot = halo_carve(carver, capacity, 1, slack ? HALO_CPU_PAGE_BYTES : SMALL_ALIGN);
     if (!slot)
         return;
     ret->info = info;
@@ -66,11 +67,11 @@ static void place(const struct halo_weight *info, struct halo_cpu_carver *carver
 
 uint64_t halo_cpu_weights_place(const struct halo_plan *plan, uint8_t *base, struct halo_cpu_weight *weights)
 {
-    struct halo_cpu_carver carver = {.base = base};
+    struct halo_carver carver = {.base = base};
     for (uint32_t i = 0; i < plan->n_weights; i++)
         place(&plan->weights[i], &carver, weights ? &weights[i] : NULL);
     /* The last small weight may be followed by the reads of a vector unit. */
-    halo_cpu_carve(&carver, 1, HALO_CPU_PAGE_BYTES, HALO_CPU_PAGE_BYTES);
+    halo_carve(&carver, 1, HALO_CPU_PAGE_BYTES, HALO_CPU_PAGE_BYTES);
     return carver.n_bytes;
 }
 
@@ -112,8 +113,8 @@ int halo_cpu_weight_commit(struct halo_device_model *model, uint32_t index, char
         uint64_t file_bytes = halo_type_row_bytes(info->type, info->n_cols) * info->n_rows;
         void *scratch = malloc(scratch_bytes);
         if (!scratch)
-            return halo_cpu_reason(reason, -ENOMEM, "no %.1f MiB of memory to repack %s",
-                                   (double)scratch_bytes / (1024 * 1024), info->name);
+            return halo_reason(reason, -ENOMEM, "no %.1f MiB of memory to repack %s",
+                               (double)scratch_bytes / (1024 * 1024), info->name);
         for (uint32_t e = 0; e < info->n_experts; e++)
             halo_cpu_matrix_pack(info->type, info->n_cols, info->n_rows, w->data + e * file_bytes,
                                  w->slot + e * w->expert_bytes, scratch);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "reason_priv.h"
+#include <common/reason.h>
 
 /* Two layouts of hipDeviceProp_t: of HIP 6 and later, and of HIP 5 (which the plain symbol fills even in later
  * libraries). */
@@ -55,9 +55,8 @@ int halo_hip_api_open(struct halo_hip_api *ret, const char *path, char *reason)
     ret->library = open_library(path, &name);
     if (!ret->library) {
         const char *why = dlerror();
-        return halo_hip_reason(reason, -ENOENT, "no HIP runtime: %s",
-                               path && why ? why
-                                           : "libamdhip64.so is not installed (`halo-doctor` says what it takes)");
+        return halo_reason(reason, -ENOENT, "no HIP runtime: %s",
+                           path && why ? why : "libamdhip64.so is not installed (`halo-doctor` says what it takes)");
     }
     snprintf(ret->path, sizeof(ret->path), "%s", name);
 #define HALO_HIP_FN(name, arguments) *(void **)&ret->name = find(ret->library, "hip" #name, missing, sizeof(missing));
@@ -68,7 +67,7 @@ int halo_hip_api_open(struct halo_hip_api *ret, const char *path, char *reason)
     if (!ret->properties)
         *(void **)&ret->properties = find(ret->library, "hipGetDeviceProperties", missing, sizeof(missing));
     if (missing[0]) {
-        halo_hip_reason(reason, -ENOTSUP, "%s lacks functions: %s", name, missing);
+        halo_reason(reason, -ENOTSUP, "%s lacks functions: %s", name, missing);
         halo_hip_api_close(ret);
         return -ENOTSUP;
     }

@@ -3,7 +3,7 @@
  * For a bench, which has the device to itself: takes two pieces of memory far larger than any cache and gives them
  * back. 0 where they do not fit. Device thread.
  */
-#include <time.h>
+#include <common/clock.h>
 
 #include "device_priv.h"
 
@@ -14,9 +14,7 @@
 
 static double now_s(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    return (double)halo_monotonic_ns() * 1e-9;
 }
 
 static int copy(struct halo_device *device, const struct halo_hip_region *from, const struct halo_hip_region *to)

@@ -19,7 +19,7 @@ int halo_hip_lose(struct halo_device *device, int error, const char *reason)
 {
     int alive = 0;
     if (atomic_compare_exchange_strong(&device->lost, &alive, 1)) {
-        halo_hip_reason(device->lost_reason, 0, "%s", reason);
+        halo_reason(device->lost_reason, 0, "%s", reason);
         atomic_store(&device->lost, 2); /* the sentence may be read now */
     }
     return error;
@@ -30,8 +30,7 @@ int halo_hip_usable(struct halo_device *device, char *reason)
     int lost = atomic_load(&device->lost);
     if (!lost)
         return 0;
-    return halo_hip_reason(reason, -EIO, "the device was lost: %.200s",
-                           lost == 2 ? device->lost_reason : "a moment ago");
+    return halo_reason(reason, -EIO, "the device was lost: %.200s", lost == 2 ? device->lost_reason : "a moment ago");
 }
 
 int halo_hip_check(struct halo_device *device, int hip_error, const char *what, char *reason)
@@ -41,8 +40,8 @@ int halo_hip_check(struct halo_device *device, int hip_error, const char *what, 
     char name[48], sentence[HALO_DEVICE_REASON];
     int r = halo_hip_error_number(hip_error);
     r = r == -ENODEV ? -EIO : r;
-    halo_hip_reason(sentence, r, "%s: %s", what, halo_hip_error_name(hip_error, name));
-    halo_hip_reason(reason, r, "%s", sentence);
+    halo_reason(sentence, r, "%s: %s", what, halo_hip_error_name(hip_error, name));
+    halo_reason(reason, r, "%s", sentence);
     return r == -EIO ? halo_hip_lose(device, r, sentence) : r;
 }
 
@@ -63,8 +62,8 @@ static int choose_gpu(struct halo_device *device, char *reason)
     if (!r)
         r = device->api.GetDeviceCount(&n);
     if (r || n == 0)
-        return halo_hip_reason(reason, -ENODEV, "%s finds no GPU: %s (`halo-doctor` says what is missing)",
-                               device->api.path, r ? halo_hip_error_name(r, name) : "none");
+        return halo_reason(reason, -ENODEV, "%s finds no GPU: %s (`halo-doctor` says what is missing)",
+                           device->api.path, r ? halo_hip_error_name(r, name) : "none");
     for (int i = 0; i < n; i++) {
         r = halo_hip_api_properties(&device->api, i, &device->properties);
         if (!r)
@@ -72,10 +71,10 @@ static int choose_gpu(struct halo_device *device, char *reason)
         if (!r)
             r = device->api.SetDevice(i);
         if (r)
-            return halo_hip_reason(reason, -ENODEV, "GPU %d cannot be used: %s", i, halo_hip_error_name(r, name));
+            return halo_reason(reason, -ENODEV, "GPU %d cannot be used: %s", i, halo_hip_error_name(r, name));
         if (device->properties.wave_size != 32)
-            r = halo_hip_reason(reason, -ENOTSUP, "%s has waves of %u lanes, the kernels are made for 32",
-                                device->properties.arch, device->properties.wave_size);
+            r = halo_reason(reason, -ENOTSUP, "%s has waves of %u lanes, the kernels are made for 32",
+                            device->properties.arch, device->properties.wave_size);
         else
             r = halo_hip_module_load(device, reason);
         device->index = i;
@@ -106,7 +105,7 @@ static int hip_open(struct halo_device **ret, const struct halo_device_options *
 {
     struct halo_device *device = calloc(1, sizeof(*device));
     if (!device)
-        return halo_hip_reason(reason, -ENOMEM, "no memory for the device");
+        return halo_reason(reason, -ENOMEM, "no memory for the device");
     device->deadline_ms = deadline_ms();
     int r = halo_hip_api_open(&device->api, options ? options->library : NULL, reason);
     if (!r && device->api.RuntimeGetVersion(&device->runtime_version) != HIP_SUCCESS)

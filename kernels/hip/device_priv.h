@@ -13,14 +13,14 @@
 
 #include <pthread.h>
 
+#include <common/reason.h>
+#include <common/workers.h>
+#include <hip/api.h>
 #include <kernels/device.h>
 
-#include "crew_priv.h"
 #include "gfx/args.h"
 #include "gfx/layout.h"
-#include "reason_priv.h"
 #include "variant_priv.h"
-#include <hip/api.h>
 
 #define HALO_HIP_ALIGN 256
 #define HALO_HIP_PAGE_BYTES 4096
@@ -28,6 +28,7 @@
 #define HALO_HIP_GEMV_ROWS_MAX 8 /* rows of a batch that the GEMV kernels take together */
 #define HALO_HIP_ITEMS_MAX 256   /* rows times splits when there are several splits */
 #define HALO_HIP_GRAPH_ROWS 8    /* batches of so many rows have graphs */
+#define HALO_HIP_PACKERS_MAX 8   /* threads that pack the rows of a weight, the caller included */
 #define HALO_HIP_LEVELS 4        /* of the length of contexts: up to 1, 4, 16 pages and more */
 
 struct halo_device {
@@ -111,9 +112,8 @@ struct halo_device_model {
     struct halo_candidate *top_host, *top_device; /* [n_outputs][n_top] */
     void *staging_event[2];
     bool staging_busy[2];
-    uint32_t staging_turn;
-    struct halo_hip_crew crew; /* until the model is sealed */
-    bool has_crew;
+    uint32_t staging_next;        /* the buffer that is filled next */
+    struct halo_workers *packers; /* pack the rows of large weights; until the model is sealed */
     pthread_mutex_t commit_lock;
     struct halo_hip_graph graphs[HALO_HIP_GRAPH_ROWS][HALO_HIP_LEVELS]; /* [rows - 1][level] */
     uint32_t n_rows;                                                    /* of the last run */
@@ -133,7 +133,6 @@ int halo_hip_usable(struct halo_device *device, char *reason);
 int halo_hip_wait(struct halo_device *device, void *event, const char *what, char *reason);
 /* Records the device's event and waits for it: all work so far. */
 int halo_hip_drain(struct halo_device *device, const char *what, char *reason);
-void halo_hip_publish(struct halo_device_phase *phase, const char *what, uint32_t op);
 
 /* region.c */
 int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret, enum halo_hip_memory kind,

@@ -49,50 +49,6 @@ uint64_t halo_hip_input_bytes(const struct halo_plan *plan)
            (uint64_t)plan->max_rows * pages_per_sequence(plan) * sizeof(uint32_t);
 }
 
-static int check_row(const struct halo_plan *plan, const struct halo_batch *batch, uint32_t r, char *reason)
-{
-    if (batch->token[r] < 0 || (uint32_t)batch->token[r] >= plan->n_vocab)
-        return halo_hip_reason(reason, -EINVAL, "row %u: token %d is outside the vocabulary of %u", r, batch->token[r],
-                               plan->n_vocab);
-    if (batch->seq[r] >= batch->n_seqs)
-        return halo_hip_reason(reason, -EINVAL, "row %u: sequence %u of %u", r, batch->seq[r], batch->n_seqs);
-    if (batch->pos[r] < 0 || (uint32_t)batch->pos[r] >= plan->n_context)
-        return halo_hip_reason(reason, -EINVAL, "row %u: position %d is outside the context of %u", r, batch->pos[r],
-                               plan->n_context);
-    if ((uint32_t)batch->pos[r] / HALO_KV_PAGE_TOKENS >= batch->seqs[batch->seq[r]].n_pages)
-        return halo_hip_reason(reason, -EINVAL, "row %u: position %d has no page, the sequence has %u", r,
-                               batch->pos[r], batch->seqs[batch->seq[r]].n_pages);
-    if (r > 0 && batch->seq[r] == batch->seq[r - 1] && batch->pos[r] <= batch->pos[r - 1])
-        return halo_hip_reason(reason, -EINVAL, "row %u: position %d after %d", r, batch->pos[r], batch->pos[r - 1]);
-    return 0;
-}
-
-int halo_hip_batch_check(const struct halo_plan *plan, const struct halo_batch *batch, char *reason)
-{
-    if (batch->n_rows > plan->max_rows || batch->n_outputs > plan->max_outputs)
-        return halo_hip_reason(reason, -EINVAL, "a batch of %u rows and %u outputs, the plan allows %u and %u",
-                               batch->n_rows, batch->n_outputs, plan->max_rows, plan->max_outputs);
-    if (batch->n_top > HALO_CANDIDATES_MAX)
-        return halo_hip_reason(reason, -EINVAL, "lists of the %u largest, the longest has %d", batch->n_top,
-                               HALO_CANDIDATES_MAX);
-    if (batch->n_top > 0 && (!batch->top || !batch->whole))
-        return halo_hip_reason(reason, -EINVAL, "lists of the %u largest and no place for them", batch->n_top);
-    for (uint32_t r = 0; r < batch->n_rows; r++) {
-        int error = check_row(plan, batch, r, reason);
-        if (error)
-            return error;
-    }
-    for (uint32_t s = 0; s < batch->n_seqs; s++)
-        for (uint32_t i = 0; i < batch->seqs[s].n_pages; i++)
-            if (batch->seqs[s].pages[i] >= plan->kv.n_pages)
-                return halo_hip_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s,
-                                       batch->seqs[s].pages[i], plan->kv.n_pages);
-    for (uint32_t i = 0; i < batch->n_outputs; i++)
-        if (batch->output[i] >= batch->n_rows)
-            return halo_hip_reason(reason, -EINVAL, "output %u: row %u of %u", i, batch->output[i], batch->n_rows);
-    return 0;
-}
-
 /* The row before r that belongs to the same sequence, or r itself. */
 static uint32_t same_sequence(const struct halo_batch *batch, uint32_t r)
 {

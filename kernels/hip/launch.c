@@ -1,6 +1,8 @@
 /* launch.c: launches kernels of the table. Device thread. */
 #include <errno.h>
 
+#include <common/phase.h>
+
 #include "run_priv.h"
 
 int halo_hip_kernel_find(const struct halo_device *device, uint32_t op, uint32_t type, uint32_t rows)
@@ -16,12 +18,12 @@ int halo_hip_launch(struct halo_hip_run *run, uint32_t op, uint32_t type, uint32
     struct halo_device *device = run->model->device;
     int index = halo_hip_kernel_find(device, op, type, rows);
     if (index < 0)
-        return halo_hip_reason(run->reason, -ENOTSUP, "no kernel for op %u, type %u and %u rows", op, type, rows);
+        return halo_reason(run->reason, -ENOTSUP, "no kernel for op %u, type %u and %u rows", op, type, rows);
     const struct halo_hip_variant *v = &halo_hip_variants[index];
     bool first = !device->seen[index] && !run->recording;
     void *params[] = {args};
     if (!run->recording)
-        halo_hip_publish(run->phase, first ? v->first_launch : v->kernel, run->op);
+        halo_phase_publish(run->phase, first ? v->first_launch : v->kernel, run->op);
     int r = device->api.ModuleLaunchKernel(device->functions[index], grid.x, grid.y, grid.z, v->block, 1, 1, 0,
                                            run->stream, params, NULL);
     if (run->recording)

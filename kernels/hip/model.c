@@ -3,7 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "device_priv.h"
+#include <common/check.h>
+
 #include "run_priv.h"
 
 static uint64_t kv_bytes(const struct halo_plan *plan)
@@ -121,6 +122,20 @@ static void point_into_regions(struct halo_device_model *model)
     model->logits_device = integrated ? (float *)(void *)(pinned->device + 2 * set) : model->scratch.logits;
 }
 
+/* Fewer than there are processors will do: packing is then slower. */
+static int start_packers(struct halo_device_model *model, char *reason)
+{
+    uint32_t n = halo_workers_processors();
+    int r = halo_workers_create(&model->packers, "halo-pack", n < HALO_HIP_PACKERS_MAX ? n : HALO_HIP_PACKERS_MAX, 1);
+    return r ? halo_reason(reason, r, "no memory for the threads that pack weights") : 0;
+}
+
+static void stop_packers(struct halo_device_model *model)
+{
+    halo_workers_destroy(model->packers);
+    model->packers = NULL;
+}
+
 int halo_hip_model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
                           char *reason)
 {
@@ -131,7 +146,7 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
         return r;
     struct halo_device_model *model = calloc(1, sizeof(*model));
     if (!model)
-        return halo_hip_reason(reason, -ENOMEM, "no memory for the model");
+        return halo_reason(reason, -ENOMEM, "no memory for the model");
     model->device = device;
     model->plan = plan;
     model->next = device->models;
@@ -140,7 +155,7 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
     model->weights = calloc(plan->n_weights, sizeof(*model->weights));
     model->scratch.values = calloc(plan->n_values, sizeof(*model->scratch.values));
     if (!model->weights || !model->scratch.values)
-        r = halo_hip_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
+        r = halo_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
     if (!r)
         r = halo_hip_check(device, device->api.SetDevice(device->index), "choosing the GPU", reason);
     if (!r)
@@ -151,21 +166,14 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
         point_into_regions(model);
         r = clear(model, reason);
     }
+    if (!r)
+        r = start_packers(model, reason);
     if (r) {
         halo_hip_model_destroy(model);
         return r;
     }
-    halo_hip_crew_init(&model->crew);
-    model->has_crew = true;
     *ret = model;
     return 0;
-}
-
-static void dismiss_crew(struct halo_device_model *model)
-{
-    if (model->has_crew)
-        halo_hip_crew_finish(&model->crew);
-    model->has_crew = false;
 }
 
 void halo_hip_model_destroy(struct halo_device_model *model)
@@ -177,7 +185,7 @@ void halo_hip_model_destroy(struct halo_device_model *model)
     while (*link != model)
         link = &(*link)->next;
     *link = model->next;
-    dismiss_crew(model);
+    stop_packers(model);
     /* What is still queued reads this memory. When it does not end, the device is lost and nothing is given back. */
     if (!atomic_load(&device->lost))
         halo_hip_drain(device, "the last work of a model", NULL);
@@ -208,11 +216,11 @@ int halo_hip_model_seal(struct halo_device_model *model, char *reason)
         return r;
     for (uint32_t i = 0; i < model->plan->n_weights; i++)
         if (!atomic_load_explicit(&model->weights[i].committed, memory_order_acquire))
-            return halo_hip_reason(reason, -EINVAL, "weight %s was never brought in", model->plan->weights[i].name);
+            return halo_reason(reason, -EINVAL, "weight %s was never committed", model->plan->weights[i].name);
     r = halo_hip_drain(device, "the end of the upload", reason);
     if (r)
         return r;
-    dismiss_crew(model);
+    stop_packers(model);
     halo_hip_region_release(device, &model->file_region);
     halo_hip_region_release(device, &model->staging_region);
     r = halo_hip_graphs_record(model, reason);
@@ -227,11 +235,11 @@ int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
     int r = halo_hip_usable(device, reason);
     if (r)
         return r;
-    if (from_page >= kv->n_pages || to_page >= kv->n_pages)
-        return halo_hip_reason(reason, -EINVAL, "copy of page %u to %u in a pool of %u", from_page, to_page,
-                               kv->n_pages);
-    if (from_page == to_page)
-        return 0;
+    r = halo_page_check(model->plan, from_page, reason);
+    if (!r)
+        r = halo_page_check(model->plan, to_page, reason);
+    if (r || from_page == to_page)
+        return r;
     uint64_t page = halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
     /* In the order of the stream: the runs that follow see it, nobody needs to wait. */
     for (uint32_t layer = 0; layer < kv->n_layers && !r; layer++) {
@@ -260,8 +268,8 @@ static int move_page(struct halo_device_model *model, uint32_t page, uint8_t *ho
     struct halo_device *device = model->device;
     const struct halo_kv_shape *kv = &model->plan->kv;
     int r = halo_hip_usable(device, reason);
-    if (!r && page >= kv->n_pages)
-        r = halo_hip_reason(reason, -EINVAL, "page %u in a pool of %u", page, kv->n_pages);
+    if (!r)
+        r = halo_page_check(model->plan, page, reason);
     uint64_t n_bytes = page_bytes(kv);
     for (uint32_t layer = 0; layer < kv->n_layers && !r; layer++) {
         uint8_t *there = model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv) + page * n_bytes;

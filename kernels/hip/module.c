@@ -57,17 +57,17 @@ static int check_manifest(const char *dir, const char *name, const void *bytes, 
     snprintf(path, sizeof(path), "%.240s/kernels.manifest", dir);
     char *manifest = read_file(path, &n_manifest);
     if (!manifest)
-        return halo_hip_reason(reason, -EBADMSG, "%s cannot be read: %s", path, strerror(errno));
+        return halo_reason(reason, -EBADMSG, "%s cannot be read: %s", path, strerror(errno));
     SHA256Init(&sha);
     SHA256Update(&sha, bytes, n);
     SHA256End(&sha, have);
-    int r = halo_hip_reason(reason, -EBADMSG, "%s does not name %s", path, name);
+    int r = halo_reason(reason, -EBADMSG, "%s does not name %s", path, name);
     for (char *rest = manifest, *line; (line = strsep(&rest, "\n"));) {
         if (sscanf(line, "object %79s %llu %79s", sum, &n_bytes, line_name) != 3 || strcmp(line_name, name) != 0)
             continue;
         r = n_bytes == n && strcmp(sum, have) == 0
                 ? 0
-                : halo_hip_reason(reason, -EBADMSG, "%.160s/%s is not the file that its manifest describes", dir, name);
+                : halo_reason(reason, -EBADMSG, "%.160s/%s is not the file that its manifest describes", dir, name);
         break;
     }
     free(manifest);
@@ -90,7 +90,7 @@ static int find_functions(struct halo_device *device, char *reason)
                                                                             (int)halo_hip_variants[i].block, 0);
         device->n_resident[i] = !r && blocks > 0 ? (uint32_t)blocks * device->properties.n_units : 0;
     }
-    return n > 0 ? 0 : halo_hip_reason(reason, -ENOTSUP, "%s holds none of the kernels", device->kernels_path);
+    return n > 0 ? 0 : halo_reason(reason, -ENOTSUP, "%s holds none of the kernels", device->kernels_path);
 }
 
 int halo_hip_module_load(struct halo_device *device, char *reason)
@@ -102,8 +102,8 @@ int halo_hip_module_load(struct halo_device *device, char *reason)
     snprintf(device->kernels_path, sizeof(device->kernels_path), "%.170s/%.80s", dir, name);
     void *image = read_file(device->kernels_path, &n);
     if (!image)
-        return halo_hip_reason(reason, errno == ENOENT ? -ENOTSUP : -EBADMSG, "no kernels for %s (%.100s): %s: %s",
-                               device->properties.arch, device->name, device->kernels_path, strerror(errno));
+        return halo_reason(reason, errno == ENOENT ? -ENOTSUP : -EBADMSG, "no kernels for %s (%.100s): %s: %s",
+                           device->properties.arch, device->name, device->kernels_path, strerror(errno));
     int r = check_manifest(dir, name, image, n, device->kernels_sha256, reason);
     if (!r) {
         snprintf(what, sizeof(what), "loading %.200s", device->kernels_path);

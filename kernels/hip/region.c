@@ -14,8 +14,8 @@ static int take_paged(struct halo_hip_region *ret, uint64_t n_bytes, const char 
     /* Reserved, not taken: pages come as weights are read and go when they have been copied. */
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
-        return halo_hip_reason(reason, -ENOMEM, "the %s need %.1f MiB of addresses: %s", what,
-                               (double)n_bytes / (1024 * 1024), strerror(errno));
+        return halo_reason(reason, -ENOMEM, "the %s need %.1f MiB of addresses: %s", what,
+                           (double)n_bytes / (1024 * 1024), strerror(errno));
     ret->host = base;
     return 0;
 }
@@ -27,7 +27,7 @@ int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret
     int r = 0;
     *ret = (struct halo_hip_region){.kind = kind, .n_bytes = n_bytes};
     if (n_bytes > PTRDIFF_MAX - HALO_HIP_PAGE_BYTES)
-        return halo_hip_reason(reason, -ENOMEM, "the %s would need more memory than a process can address", what);
+        return halo_reason(reason, -ENOMEM, "the %s would need more memory than a process can address", what);
     if (n_bytes == 0)
         return 0;
     switch (kind) {

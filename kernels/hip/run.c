@@ -9,6 +9,9 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include <common/check.h>
+#include <common/phase.h>
+
 #include "run_priv.h"
 
 static int (*const run_op[HALO_OP_COUNT])(struct halo_hip_run *run, const struct halo_op *op) = {
@@ -27,7 +30,7 @@ static int bring_inputs(struct halo_hip_run *run, struct halo_hip_input *input)
     struct halo_device *device = run->model->device;
     int r = 0;
     if (input->busy) {
-        halo_hip_publish(run->phase, "waiting for the step before the last", run->op);
+        halo_phase_publish(run->phase, "waiting for the step before the last", run->op);
         r = halo_hip_wait(device, input->event, "the step before the last", run->reason);
         input->busy = false;
     }
@@ -36,7 +39,7 @@ static int bring_inputs(struct halo_hip_run *run, struct halo_hip_input *input)
     halo_hip_input_fill(run, input->host, input->device);
     if (device->properties.integrated)
         return 0;
-    halo_hip_publish(run->phase, "copying inputs", run->op);
+    halo_phase_publish(run->phase, "copying inputs", run->op);
     return halo_hip_check(
         device,
         device->api.MemcpyAsync(input->device, input->host, run->in.n_bytes, HIP_COPY_TO_DEVICE, device->stream),
@@ -60,7 +63,7 @@ static int bring_outputs(struct halo_hip_run *run, struct halo_hip_input *input)
         return 0;
     char what[64];
     snprintf(what, sizeof(what), "a step of %u rows", run->n_rows);
-    halo_hip_publish(run->phase, "waiting for the GPU", run->op);
+    halo_phase_publish(run->phase, "waiting for the GPU", run->op);
     r = halo_hip_wait(device, input->event, what, run->reason);
     input->busy = false;
     if (!r)
@@ -108,8 +111,19 @@ static int launch_all(struct halo_hip_run *run)
             graph->warm = !r;
         return r;
     }
-    halo_hip_publish(run->phase, "replaying a step", 0);
+    halo_phase_publish(run->phase, "replaying a step", 0);
     return halo_hip_check(device, device->api.GraphLaunch(exec, run->stream), "replaying a step", run->reason);
+}
+
+/* What the lists of largest logits need besides the batch itself. */
+static int check_top(const struct halo_batch *batch, char *reason)
+{
+    if (batch->n_top > HALO_CANDIDATES_MAX)
+        return halo_reason(reason, -EINVAL, "lists of the %u largest logits: at most %d", batch->n_top,
+                           HALO_CANDIDATES_MAX);
+    if (batch->n_top > 0 && (!batch->top || !batch->whole))
+        return halo_reason(reason, -EINVAL, "lists of the %u largest logits without memory for them", batch->n_top);
+    return 0;
 }
 
 int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
@@ -120,8 +134,10 @@ int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch
     if (r)
         return r;
     if (!model->sealed)
-        return halo_hip_reason(reason, -EINVAL, "the model was not sealed");
-    r = halo_hip_batch_check(plan, batch, reason);
+        return halo_reason(reason, -EINVAL, "the model is not sealed");
+    r = halo_batch_check(plan, batch, reason);
+    if (!r)
+        r = check_top(batch, reason);
     if (r || batch->n_rows == 0)
         return r;
     struct halo_hip_run run;
@@ -141,8 +157,8 @@ int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row,
     if (r)
         return r;
     if (value >= model->plan->n_values || row >= model->n_rows)
-        return halo_hip_reason(reason, -EINVAL, "value %u of row %u: the last run had %u values and %u rows", value,
-                               row, model->plan->n_values, model->n_rows);
+        return halo_reason(reason, -EINVAL, "value %u of row %u: the last run had %u values and %u rows", value, row,
+                           model->plan->n_values, model->n_rows);
     uint32_t width = model->plan->values[value].width;
     const float *from = halo_hip_value(model, value) + (uint64_t)row * width;
     r = halo_hip_check(device,

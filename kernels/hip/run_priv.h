@@ -56,8 +56,6 @@ void halo_hip_outputs_take(const struct halo_hip_run *run);
 
 /* input.c: bytes of one set of inputs, at most. */
 uint64_t halo_hip_input_bytes(const struct halo_plan *plan);
-/* Checks the batch: -EINVAL with the numbers. */
-int halo_hip_batch_check(const struct halo_plan *plan, const struct halo_batch *batch, char *reason);
 /* Fills a set at `host`; the addresses in run->in are those of `device`. */
 void halo_hip_input_fill(struct halo_hip_run *run, uint8_t *host, uint8_t *device);
 

@@ -1,23 +1,12 @@
 /* scratch.c: everything a run writes on the GPU, in one region, sized from the plan. Pure; the model's creation calls
  * it twice. */
-#include "device_priv.h"
+#include <common/carve.h>
+
 #include "run_priv.h"
 
-struct carver {
-    uintptr_t base;
-    uint64_t n_bytes;
-};
-
-static void *carve(struct carver *c, uint64_t n, uint64_t size)
+static void *carve(struct halo_carver *c, uint64_t n, uint64_t size)
 {
-    uint64_t bytes, begin, end;
-    if (__builtin_mul_overflow(n, size, &bytes) || __builtin_add_overflow(c->n_bytes, HALO_HIP_ALIGN - 1ull, &begin) ||
-        __builtin_add_overflow(begin & ~(HALO_HIP_ALIGN - 1ull), bytes, &end)) {
-        c->n_bytes = UINT64_MAX;
-        return NULL;
-    }
-    c->n_bytes = end;
-    return (void *)(c->base + (uintptr_t)(begin & ~(HALO_HIP_ALIGN - 1ull)));
+    return halo_carve(c, n, size, HALO_HIP_ALIGN);
 }
 
 struct needs {
@@ -72,7 +61,7 @@ static struct needs needs_of(const struct halo_plan *plan)
 uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, uint8_t *base,
                                 struct halo_hip_scratch *scratch)
 {
-    struct carver c = {.base = (uintptr_t)base};
+    struct halo_carver c = {.base = base};
     struct needs needs = needs_of(plan);
     for (uint32_t i = 0; i < plan->n_values; i++) {
         float *value = carve(&c, plan->max_rows, (uint64_t)plan->values[i].width * sizeof(float));

@@ -6,8 +6,8 @@
  * buffers, and the pages of the file's bytes are given back. A large weight owns whole pages there, at an address
  * congruent to its file offset, for direct reads.
  *
- * The rows of a large weight are shared among a crew (crew_priv.h). halo_hip_weight_commit may be called for several
- * weights at once; one at a time has the crew and the pinned buffers.
+ * Worker threads share the rows of a large weight: packing by one thread is slower than a disk. halo_hip_weight_commit
+ * may be called for several weights at once; one at a time has the workers and the pinned buffers.
  */
 #include <assert.h>
 #include <errno.h>
@@ -20,7 +20,8 @@
 #include "pack_priv.h"
 
 #define SLACK_MIN (256 * 1024)
-#define CREW_MIN (512 * 1024)     /* bytes that are worth waking others */
+#define SHARE_MIN (512 * 1024)    /* packed bytes that are worth waking workers for */
+#define SLICES_PER_THREAD 4       /* so that no thread waits long for the last */
 #define IN_PLACE_BYTES (8u << 20) /* packed together in place */
 
 static uint64_t add_or_max(uint64_t a, uint64_t b)
@@ -105,11 +106,11 @@ void halo_hip_weight_slot(struct halo_device_model *model, uint32_t index, struc
     *ret = (struct halo_device_slot){.data = file_bytes(model, w), .slack = w->slack};
 }
 
-/* A weight as rows: how many, and how long each is. A vector is one row of floats, cut into pieces of VECTOR_ROW. */
+/* A weight as rows: how many, and how long each is. A vector is taken as rows of VECTOR_ROW elements. */
 #define VECTOR_ROW 4096
 struct rows {
     uint64_t n, n_file, n_packed; /* bytes of a row in the file and packed */
-    uint64_t n_last;              /* elements of the last piece of a vector */
+    uint64_t n_last;              /* elements of the last row of a vector */
 };
 
 static struct rows rows_of(const struct halo_weight *info)
@@ -119,76 +120,83 @@ static struct rows rows_of(const struct halo_weight *info)
         return (struct rows){n, halo_type_row_bytes(info->type, info->n_cols),
                              halo_hip_row_layout(info->type, info->n_cols).stride, 0};
     n *= info->n_cols;
-    uint64_t pieces = (n + VECTOR_ROW - 1) / VECTOR_ROW;
-    return (struct rows){pieces, halo_type_row_bytes(info->type, VECTOR_ROW), VECTOR_ROW * sizeof(float),
-                         n - (pieces - 1) * VECTOR_ROW};
+    uint64_t n_rows = (n + VECTOR_ROW - 1) / VECTOR_ROW;
+    return (struct rows){n_rows, halo_type_row_bytes(info->type, VECTOR_ROW), VECTOR_ROW * sizeof(float),
+                         n - (n_rows - 1) * VECTOR_ROW};
 }
 
-/* Rows of a weight on their way: row r of the file at from + (r - first) * rows.n_file, packed to out likewise. */
-struct piece {
+/* Rows first .. first + n - 1 of a weight, packed together: row r of the file is at from + (r - first) * rows.n_file,
+ * its packed form at out likewise. */
+struct chunk {
     const struct halo_weight *info;
     struct rows rows;
-    uint64_t first;
+    uint64_t first, n;
     const uint8_t *from;
     uint8_t *out;
+    uint64_t slice; /* rows of an item */
 };
 
-static void pack_item(void *ud, uint64_t i, uint32_t hand)
+static void pack_row(const struct chunk *c, uint64_t i)
 {
-    const struct piece *p = ud;
-    const uint8_t *from = p->from + i * p->rows.n_file;
-    uint8_t *out = p->out + i * p->rows.n_packed;
-    (void)hand;
-    if (p->info->role == HALO_WEIGHT_VECTOR) {
-        uint64_t n = p->first + i + 1 == p->rows.n ? p->rows.n_last : VECTOR_ROW;
-        halo_hip_pack_vector(p->info->type, n, from, (float *)(void *)out);
+    const uint8_t *from = c->from + i * c->rows.n_file;
+    uint8_t *out = c->out + i * c->rows.n_packed;
+    if (c->info->role == HALO_WEIGHT_VECTOR) {
+        uint64_t n = c->first + i + 1 == c->rows.n ? c->rows.n_last : VECTOR_ROW;
+        halo_hip_pack_vector(c->info->type, n, from, (float *)(void *)out);
     } else {
-        halo_hip_pack_row(p->info->type, p->info->n_cols, from, out);
+        halo_hip_pack_row(c->info->type, c->info->n_cols, from, out);
     }
 }
 
-/* Bytes of rows first .. first + n - 1, of whose size `n_row` the last piece of a vector is less. */
-static uint64_t bytes_of(const struct piece *p, uint64_t n, uint64_t n_row)
+static void pack_slice(void *arg, uint32_t item, uint32_t thread)
 {
-    bool last = p->info->role == HALO_WEIGHT_VECTOR && p->first + n == p->rows.n;
-    return last ? (n - 1) * n_row + n_row / VECTOR_ROW * p->rows.n_last : n * n_row;
+    const struct chunk *c = arg;
+    uint64_t begin = item * c->slice, end = begin + c->slice < c->n ? begin + c->slice : c->n;
+    (void)thread;
+    for (uint64_t i = begin; i < end; i++)
+        pack_row(c, i);
 }
 
-static void run_rows(struct halo_hip_crew *crew, struct piece *p, uint64_t n, halo_hip_crew_fn *fn)
+static void pack_chunk(struct halo_workers *workers, struct chunk *c)
 {
-    if (n * p->rows.n_packed >= CREW_MIN) {
-        halo_hip_crew_run(crew, n, fn, p);
-        return;
-    }
-    for (uint64_t i = 0; i < n; i++)
-        fn(p, i, 0);
+    uint32_t n_items = c->n * c->rows.n_packed < SHARE_MIN ? 1 : halo_workers_count(workers) * SLICES_PER_THREAD;
+    c->slice = c->n / n_items + 1;
+    halo_workers_run(workers, (uint32_t)((c->n + c->slice - 1) / c->slice), pack_slice, c);
 }
 
-/* Copies packed rows from the pinned buffers: one is filled while the other is under way. The caller holds the lock. */
+/* Bytes of the chunk, `n_row` a row; the last row of a vector may be shorter. */
+static uint64_t bytes_of(const struct chunk *c, uint64_t n_row)
+{
+    bool last = c->info->role == HALO_WEIGHT_VECTOR && c->first + c->n == c->rows.n;
+    return last ? (c->n - 1) * n_row + n_row / VECTOR_ROW * c->rows.n_last : c->n * n_row;
+}
+
+/* Copies packed rows from the pinned buffers: one is filled while the other is copied. The caller holds the lock. */
 static int upload(struct halo_device_model *model, const struct halo_hip_weight *w, char *reason)
 {
     struct halo_device *device = model->device;
-    struct piece p = {.info = w->info, .rows = rows_of(w->info), .from = file_bytes(model, w)};
-    uint64_t most = HALO_HIP_STAGING_BYTES / p.rows.n_packed;
+    struct chunk c = {.info = w->info, .rows = rows_of(w->info), .from = file_bytes(model, w)};
+    uint64_t most = HALO_HIP_STAGING_BYTES / c.rows.n_packed;
     uint8_t *to = model->weight_region.device + w->at;
     char what[96];
     snprintf(what, sizeof(what), "uploading %.64s", w->info->name);
     int r = halo_hip_check(device, device->api.SetDevice(device->index), what, reason);
-    for (uint64_t n; p.first < p.rows.n && !r; p.first += n) {
-        uint32_t turn = model->staging_turn ^= 1;
-        p.out = model->staging_region.host + (size_t)turn * HALO_HIP_STAGING_BYTES;
-        n = p.rows.n - p.first < most ? p.rows.n - p.first : most;
-        if (model->staging_busy[turn] && (r = halo_hip_wait(device, model->staging_event[turn], what, reason)) != 0)
+    for (; c.first < c.rows.n && !r; c.first += c.n) {
+        uint32_t buffer = model->staging_next;
+        model->staging_next ^= 1;
+        c.out = model->staging_region.host + (size_t)buffer * HALO_HIP_STAGING_BYTES;
+        c.n = c.rows.n - c.first < most ? c.rows.n - c.first : most;
+        if (model->staging_busy[buffer] && (r = halo_hip_wait(device, model->staging_event[buffer], what, reason)) != 0)
             break;
-        run_rows(&model->crew, &p, n, pack_item);
-        uint64_t n_bytes = bytes_of(&p, n, p.rows.n_packed);
-        r = device->api.MemcpyAsync(to, p.out, n_bytes, HIP_COPY_TO_DEVICE, device->stream);
+        pack_chunk(model->packers, &c);
+        uint64_t n_bytes = bytes_of(&c, c.rows.n_packed);
+        r = device->api.MemcpyAsync(to, c.out, n_bytes, HIP_COPY_TO_DEVICE, device->stream);
         if (!r)
-            r = device->api.EventRecord(model->staging_event[turn], device->stream);
+            r = device->api.EventRecord(model->staging_event[buffer], device->stream);
         r = halo_hip_check(device, r, what, reason);
-        model->staging_busy[turn] = !r;
+        model->staging_busy[buffer] = !r;
         to += n_bytes;
-        p.from += n * p.rows.n_file;
+        c.from += c.n * c.rows.n_file;
     }
     return r;
 }
@@ -204,25 +212,25 @@ static int commit_discrete(struct halo_device_model *model, struct halo_hip_weig
     return r;
 }
 
-/* Some rows at a time: out of the way first, because their packed form may lie over them. */
+/* Some rows at a time, copied first, because their packed form may overlap them. */
 static int commit_in_place(struct halo_device_model *model, struct halo_hip_weight *w, char *reason)
 {
-    struct piece p = {.info = w->info, .rows = rows_of(w->info)};
-    uint64_t most = IN_PLACE_BYTES / p.rows.n_packed + 1;
+    struct chunk c = {.info = w->info, .rows = rows_of(w->info)};
+    uint64_t most = IN_PLACE_BYTES / c.rows.n_packed + 1;
     const uint8_t *file = file_bytes(model, w);
-    most = most < p.rows.n ? most : p.rows.n;
-    uint8_t *copy = malloc(most * p.rows.n_file);
+    most = most < c.rows.n ? most : c.rows.n;
+    uint8_t *copy = malloc(most * c.rows.n_file);
     if (!copy)
-        return halo_hip_reason(reason, -ENOMEM, "no memory to pack %s", w->info->name);
-    p.from = copy;
-    p.out = model->weight_region.host + w->at;
-    for (uint64_t n; p.first < p.rows.n; p.first += n) {
-        n = p.rows.n - p.first < most ? p.rows.n - p.first : most;
-        uint64_t n_bytes = bytes_of(&p, n, p.rows.n_file);
+        return halo_reason(reason, -ENOMEM, "no memory to pack %s", w->info->name);
+    c.from = copy;
+    c.out = model->weight_region.host + w->at;
+    for (; c.first < c.rows.n; c.first += c.n) {
+        c.n = c.rows.n - c.first < most ? c.rows.n - c.first : most;
+        uint64_t n_bytes = bytes_of(&c, c.rows.n_file);
         memcpy(copy, file, n_bytes);
-        run_rows(&model->crew, &p, n, pack_item);
+        pack_chunk(model->packers, &c);
         file += n_bytes;
-        p.out += bytes_of(&p, n, p.rows.n_packed);
+        c.out += bytes_of(&c, c.rows.n_packed);
     }
     free(copy);
     return 0;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <common/reason.h>
 #include <kernels/quant.h>
 
 #define EVERY_LAYER (-1)
@@ -112,9 +113,7 @@ static void broken_destroy(struct broken *broken)
 
 static int refuse(char *reason, int error, const char *why)
 {
-    if (reason)
-        snprintf(reason, HALO_DEVICE_REASON, "HALO_INJECT=%.60s: %s", getenv("HALO_INJECT"), why);
-    return error;
+    return halo_reason(reason, error, "HALO_INJECT=%.60s: %s", getenv("HALO_INJECT"), why);
 }
 
 static int model_create(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,

@@ -3,20 +3,6 @@
 
 #include <assert.h>
 
-static const char *const names[HALO_OP_COUNT] = {
-    [HALO_OP_EMBED] = "embed",           [HALO_OP_RMSNORM] = "rmsnorm", [HALO_OP_MATMUL] = "matmul",
-    [HALO_OP_QK_NORM] = "qk_norm",       [HALO_OP_ROPE] = "rope",       [HALO_OP_KV_WRITE] = "kv_write",
-    [HALO_OP_ATTEND] = "attend",         [HALO_OP_GLU] = "glu",         [HALO_OP_MOE_ROUTE] = "moe_route",
-    [HALO_OP_MOE_MATMUL] = "moe_matmul", [HALO_OP_MOE_SUM] = "moe_sum", [HALO_OP_ADD] = "add",
-    [HALO_OP_LOGITS] = "logits",
-};
-
-const char *halo_op_name(enum halo_op_kind kind)
-{
-    assert(kind < HALO_OP_COUNT && names[kind]);
-    return names[kind];
-}
-
 /* parts of `whole` of a weight are used: 1 of n_rows for an embedding, n_used of n_experts. */
 static void add(const struct halo_plan *plan, uint32_t index, uint64_t part, uint64_t whole, struct halo_op_cost *cost)
 {

@@ -32,6 +32,28 @@ enum halo_op_kind {
     HALO_OP_COUNT
 };
 
+/* "qk_norm": the name of a kind in phases, reasons and reports. */
+static inline const char *halo_op_name(enum halo_op_kind kind)
+{
+    switch (kind) {
+    case HALO_OP_EMBED: return "embed";
+    case HALO_OP_RMSNORM: return "rmsnorm";
+    case HALO_OP_MATMUL: return "matmul";
+    case HALO_OP_QK_NORM: return "qk_norm";
+    case HALO_OP_ROPE: return "rope";
+    case HALO_OP_KV_WRITE: return "kv_write";
+    case HALO_OP_ATTEND: return "attend";
+    case HALO_OP_GLU: return "glu";
+    case HALO_OP_MOE_ROUTE: return "moe_route";
+    case HALO_OP_MOE_MATMUL: return "moe_matmul";
+    case HALO_OP_MOE_SUM: return "moe_sum";
+    case HALO_OP_ADD: return "add";
+    case HALO_OP_LOGITS: return "logits";
+    case HALO_OP_COUNT: break;
+    }
+    return "unknown op";
+}
+
 /* How the pairs of a rotation lie. NORM: (2i, 2i+1). NEOX: (i, i + n_rot/2). The wrong one gives plausible text for a
  * while. */
 enum halo_rope_pairing { HALO_ROPE_NORM, HALO_ROPE_NEOX };

@@ -23,10 +23,6 @@
 
 enum { D = 1024, HEADS = 16, HEADS_KV = 8, DIM = 128, FF = 3072, VOCAB = 151936, N_DECODE = 16, N_REPEAT = 5 };
 
-static const char *const op_names[HALO_OP_COUNT] = {"embed",    "rmsnorm", "matmul", "qk_norm",   "rope",
-                                                    "kv_write", "attend",  "glu",    "moe_route", "moe_matmul",
-                                                    "moe_sum",  "add",     "logits"};
-
 static double now_s(void)
 {
     struct timespec t;
@@ -151,7 +147,7 @@ static void profile_print(const struct profile *p, const char *what, uint32_t n_
     printf("%s, microseconds a token at best:", what);
     for (uint32_t i = 0; i < HALO_OP_COUNT; i++) {
         if (p->least[i] != 0)
-            printf(" %s %.1f", op_names[i], (double)p->least[i] * 1e-3 / n_tokens);
+            printf(" %s %.1f", halo_op_name((enum halo_op_kind)i), (double)p->least[i] * 1e-3 / n_tokens);
         sum += (double)p->least[i] * 1e-3 / n_tokens;
     }
     printf(": %.1f\n", sum);

@@ -227,11 +227,11 @@ static void nothing_and_too_much(void **state)
     make_step(&f, &s, 4, 5);
     s.batch.n_top = HALO_CANDIDATES_MAX + 1;
     assert_int_equal(f.device_ops->run(f.model, &s.batch, NULL, reason), -EINVAL);
-    assert_non_null(strstr(reason, "lists of the 129 largest, the longest has 128"));
+    assert_non_null(strstr(reason, "lists of the 129 largest logits: at most 128"));
     s.batch.n_top = 2;
     s.batch.top = NULL;
     assert_int_equal(f.device_ops->run(f.model, &s.batch, NULL, reason), -EINVAL);
-    assert_non_null(strstr(reason, "no place for them"));
+    assert_non_null(strstr(reason, "without memory for them"));
     fixture_finish(&f);
 }
 

@@ -1,18 +1,18 @@
-/* memory.c: how much memory models may take: what the kernel calls available, within the limits of the control groups
- * that this process is in. Any thread.
+/* host_memory.c: memory that the host has and may give to models (contract in host_memory.h).
  *
- * A group counts the pages of files that it has read among what it uses, though they go when memory is short; they are
- * taken out again. Source: the kernel's admin-guide, cgroup-v2.rst and cgroup-v1/memory.rst, and proc(5).
+ * A group counts the pages of files that it has read among what it uses, although the kernel drops them when memory is
+ * short; they are subtracted. Source: the kernel's admin-guide, cgroup-v2.rst and cgroup-v1/memory.rst, and proc(5).
  */
+#include <common/host_memory.h>
+
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device_priv.h"
-
 #define PATH_BYTES 4096
 
-/* Names of a version's files and of what memory.stat counts as given back when needed. */
+/* Names of a version's files and of the entries of memory.stat that the kernel can reclaim. */
 struct group_kind {
     const char *folder, *limit, *used, *cached[2];
 };
@@ -53,7 +53,7 @@ static uint64_t cached_bytes(const char *folder, const struct group_kind *kind)
     return bytes;
 }
 
-/* The group and all it is in. */
+/* The group and its ancestors. */
 static void limit_by(const char *groups, const struct group_kind *kind, const char *name, uint64_t *total,
                      uint64_t *free_bytes)
 {
@@ -78,7 +78,7 @@ static void limit_by(const char *groups, const struct group_kind *kind, const ch
     }
 }
 
-static void host_memory(const char *proc, uint64_t *total, uint64_t *free_bytes)
+static void read_meminfo(const char *proc, uint64_t *total, uint64_t *free_bytes)
 {
     char line[128];
     unsigned long long kib;
@@ -93,12 +93,12 @@ static void host_memory(const char *proc, uint64_t *total, uint64_t *free_bytes)
         fclose(file);
 }
 
-void halo_cpu_memory(const char *proc, const char *groups, uint64_t *ret_total, uint64_t *ret_free)
+void halo_host_memory(const char *proc, const char *groups, uint64_t *ret_total, uint64_t *ret_free)
 {
     char line[PATH_BYTES];
     *ret_total = *ret_free = 0;
-    host_memory(proc, ret_total, ret_free);
-    FILE *file = open_in(proc, "self/cgroup");
+    read_meminfo(proc, ret_total, ret_free);
+    FILE *file = groups ? open_in(proc, "self/cgroup") : NULL;
     while (file && fgets(line, sizeof(line), file)) {
         line[strcspn(line, "\n")] = '\0';
         char *controllers = strchr(line, ':'), *name = controllers ? strchr(controllers + 1, ':') : NULL;

@@ -1,5 +1,4 @@
-/* test_cpu_memory.c: what models may take, from folders that look like /proc and /sys/fs/cgroup. */
-#include <device_priv.h>
+/* test_host_memory.c: what models may take of the host, from folders that look like /proc and /sys/fs/cgroup. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <cmocka.h>
+
+#include <common/host_memory.h>
 
 #define MIB (1ull << 20)
 
@@ -34,7 +35,7 @@ static void put(const char *name, const char *text)
 static void expect(uint64_t total_mib, uint64_t free_mib)
 {
     uint64_t total, free_bytes;
-    halo_cpu_memory(proc, groups, &total, &free_bytes);
+    halo_host_memory(proc, groups, &total, &free_bytes);
     assert_int_equal(total, total_mib * MIB);
     assert_int_equal(free_bytes, free_mib * MIB);
 }

@@ -1,10 +1,10 @@
-/* reason.c: the sentence that goes with an error. Any thread. */
+/* reason.c: the sentence that goes with an error (contract in reason.h). */
+#include <common/reason.h>
+
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "reason_priv.h"
-
-int halo_hip_reason(char *reason, int error, const char *format, ...)
+int halo_reason(char *reason, int error, const char *format, ...)
 {
     if (reason) {
         va_list args;

@@ -1,6 +1,7 @@
-/* test_cpu_pool.c: the worker threads: every item once, no time used when idle, and a fair share beside another
- * process. */
-#include <pool_priv.h>
+/* test_workers.c: the worker threads: every item once, also where fewer threads start than were asked for, no time used
+ * when idle, and a fair share beside another process. */
+#include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -16,6 +17,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <common/workers.h>
+
 #define N_ITEMS_MAX 1000
 
 struct tally {
@@ -23,6 +26,15 @@ struct tally {
     atomic_uint busy[8]; /* how many calls run with this thread number */
     uint32_t n_threads;
 };
+
+static int threads_allowed = 1000;
+
+int __real_pthread_create(pthread_t *ret, const pthread_attr_t *attributes, void *(*fn)(void *), void *ud);
+int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attributes, void *(*fn)(void *), void *ud);
+int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attributes, void *(*fn)(void *), void *ud)
+{
+    return threads_allowed-- > 0 ? __real_pthread_create(ret, attributes, fn, ud) : EAGAIN;
+}
 
 static double now_s(clockid_t clock)
 {
@@ -44,39 +56,62 @@ static void every_item_runs_once(void **state)
 {
     uint32_t seed = 1;
     for (uint32_t n_threads = 1; n_threads <= 5; n_threads++) {
-        struct halo_cpu_pool *pool;
-        assert_int_equal(halo_cpu_pool_create(&pool, n_threads), 0);
-        assert_int_equal(halo_cpu_pool_threads(pool), n_threads);
+        struct halo_workers *workers;
+        assert_int_equal(halo_workers_create(&workers, "test", n_threads, n_threads), 0);
+        assert_int_equal(halo_workers_count(workers), n_threads);
         for (uint32_t round = 0; round < 3000; round++) {
             static struct tally tally;
             memset(&tally, 0, sizeof(tally));
             tally.n_threads = n_threads;
             seed = seed * 1664525 + 1013904223;
             uint32_t n = seed >> 8 & 1 ? seed % 7 : seed % N_ITEMS_MAX;
-            halo_cpu_pool_run(pool, n, count, &tally);
+            halo_workers_run(workers, n, count, &tally);
             for (uint32_t i = 0; i < N_ITEMS_MAX; i++)
                 assert_int_equal(tally.seen[i], i < n);
             if (round % 500 == 0)
                 usleep(2000); /* long enough for the workers to fall asleep */
         }
-        halo_cpu_pool_destroy(pool);
+        halo_workers_destroy(workers);
     }
-    halo_cpu_pool_destroy(NULL);
+    halo_workers_destroy(NULL);
 }
 
-static void an_idle_pool_uses_no_time(void **state)
+/* Threads that cannot be had are left out down to the least that was asked for. */
+static void fewer_threads_do_the_same_work(void **state)
 {
-    struct halo_cpu_pool *pool;
+    for (int allowed = 0; allowed < 4; allowed++) {
+        struct halo_workers *workers;
+        static struct tally tally;
+        threads_allowed = allowed;
+        assert_int_equal(halo_workers_create(&workers, "test", 4, 1), 0);
+        assert_int_equal(halo_workers_count(workers), allowed + 1);
+        memset(&tally, 0, sizeof(tally));
+        tally.n_threads = (uint32_t)allowed + 1;
+        halo_workers_run(workers, N_ITEMS_MAX, count, &tally);
+        for (uint32_t i = 0; i < N_ITEMS_MAX; i++)
+            assert_int_equal(tally.seen[i], 1);
+        halo_workers_destroy(workers);
+        threads_allowed = allowed;
+        if (allowed < 3)
+            assert_int_equal(halo_workers_create(&workers, "test", 4, (uint32_t)allowed + 2), -EAGAIN);
+    }
+    threads_allowed = 1000;
+    assert_true(halo_workers_processors() >= 1);
+}
+
+static void idle_workers_use_no_time(void **state)
+{
+    struct halo_workers *workers;
     struct tally tally = {.n_threads = 4};
-    assert_int_equal(halo_cpu_pool_create(&pool, 4), 0);
-    halo_cpu_pool_run(pool, 100, count, &tally);
+    assert_int_equal(halo_workers_create(&workers, "test", 4, 4), 0);
+    halo_workers_run(workers, 100, count, &tally);
     usleep(20000);
     double before = now_s(CLOCK_PROCESS_CPUTIME_ID);
     usleep(300000);
     double used = now_s(CLOCK_PROCESS_CPUTIME_ID) - before;
     print_message("idle: %.3f ms of processor time in 300 ms\n", used * 1e3);
     assert_true(used < 0.01);
-    halo_cpu_pool_destroy(pool);
+    halo_workers_destroy(workers);
 }
 
 static void spin(void *arg, uint32_t item, uint32_t thread)
@@ -87,13 +122,13 @@ static void spin(void *arg, uint32_t item, uint32_t thread)
 }
 
 /* Rounds of small items per second, as a decode step makes them. */
-static double rounds_per_second(struct halo_cpu_pool *pool)
+static double rounds_per_second(struct halo_workers *workers)
 {
     uint32_t n_spins = 3000, n_rounds = 0;
     double begin = now_s(CLOCK_MONOTONIC), elapsed;
     do {
         for (uint32_t i = 0; i < 20; i++)
-            halo_cpu_pool_run(pool, 16, spin, &n_spins);
+            halo_workers_run(workers, 16, spin, &n_spins);
         n_rounds += 20;
         elapsed = now_s(CLOCK_MONOTONIC) - begin;
     } while (elapsed < 0.4);
@@ -119,16 +154,16 @@ static pid_t hog(int cpu)
 /* How many times fewer rounds there are while another process wants each of the two cores. */
 static double slowdown(const int cpus[2])
 {
-    struct halo_cpu_pool *pool;
-    assert_int_equal(halo_cpu_pool_create(&pool, 2), 0);
-    double alone = rounds_per_second(pool);
+    struct halo_workers *workers;
+    assert_int_equal(halo_workers_create(&workers, "test", 2, 2), 0);
+    double alone = rounds_per_second(workers);
     pid_t hogs[2] = {hog(cpus[0]), hog(cpus[1])};
-    double beside = rounds_per_second(pool);
+    double beside = rounds_per_second(workers);
     for (int i = 0; i < 2; i++) {
         kill(hogs[i], SIGKILL);
         waitpid(hogs[i], NULL, 0);
     }
-    halo_cpu_pool_destroy(pool);
+    halo_workers_destroy(workers);
     print_message("rounds a second: %.0f alone, %.0f beside a busy process on each core: 1 / %.2f\n", alone, beside,
                   alone / beside);
     return alone / beside;
@@ -164,7 +199,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_runs_once),
-        cmocka_unit_test(an_idle_pool_uses_no_time),
+        cmocka_unit_test(fewer_threads_do_the_same_work),
+        cmocka_unit_test(idle_workers_use_no_time),
         cmocka_unit_test(a_busy_neighbour_costs_its_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

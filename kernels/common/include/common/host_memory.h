@@ -1,0 +1,12 @@
+/* host_memory.h: how much memory the host has, and how much of it models may take. Any thread. */
+#ifndef HALO_COMMON_HOST_MEMORY_H
+#define HALO_COMMON_HOST_MEMORY_H
+
+#include <stdint.h>
+
+/* Bytes in all and free now: what the kernel calls available, within the limits of the control groups of this process.
+ * The folders are /proc and /sys/fs/cgroup, or a test's; groups NULL: no limit of a group counts. Both are 0 when
+ * nothing can be read. */
+void halo_host_memory(const char *proc, const char *groups, uint64_t *ret_total, uint64_t *ret_free);
+
+#endif

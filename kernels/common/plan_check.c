@@ -1,0 +1,241 @@
+/* plan_check.c: whether the values, weights and shapes of an op fit each other (contract in check.h). The creation of a
+ * model checks every op, so that the op functions check nothing again. */
+#include <common/check.h>
+
+#include <errno.h>
+
+#include <common/reason.h>
+
+struct check {
+    const struct halo_plan *plan;
+    const struct halo_plan_limits *limits;
+    const char *op;
+    char *reason;
+};
+
+static int refuse(const struct check *c, const char *what, uint32_t have, uint32_t want)
+{
+    return halo_reason(c->reason, -ENOTSUP, "%s: %s is %u, wanted %u", c->op, what, have, want);
+}
+
+/* Something is named by an index that the plan does not have. */
+static int refuse_index(const struct check *c, const char *what, uint32_t index, uint32_t n)
+{
+    return halo_reason(c->reason, -ENOTSUP, "%s: %s %u of %u", c->op, what, index, n);
+}
+
+/* A value of at least one row that is `width` wide (0: any). */
+static int check_value(const struct check *c, const char *what, uint16_t value, uint32_t width)
+{
+    if (value >= c->plan->n_values)
+        return halo_reason(c->reason, -ENOTSUP, "%s: %s is value %u of %u", c->op, what, value, c->plan->n_values);
+    uint32_t have = c->plan->values[value].width;
+    return width != 0 && have != width ? refuse(c, what, have, width) : 0;
+}
+
+static uint32_t width_of(const struct check *c, uint16_t value)
+{
+    return value < c->plan->n_values ? c->plan->values[value].width : 0;
+}
+
+static int check_weight(const struct check *c, uint32_t weight, enum halo_weight_role role, uint32_t n_cols)
+{
+    if (weight >= c->plan->n_weights)
+        return refuse_index(c, "weight", weight, c->plan->n_weights);
+    const struct halo_weight *w = &c->plan->weights[weight];
+    const struct halo_type_info type = halo_type_info(w->type);
+    if (!type.name)
+        return halo_reason(c->reason, -ENOTSUP, "%s: %s has type %d, which has no kernels", c->op, w->name,
+                           (int)w->type);
+    uint64_t n = (uint64_t)w->n_cols * w->n_rows * w->n_experts;
+    bool fits = n > 0 && c->limits->weight_fits(role, w->type, role == HALO_WEIGHT_VECTOR ? n : w->n_cols);
+    if (!fits || w->n_rows == 0 || w->n_experts == 0 ||
+        w->n_bytes != halo_type_row_bytes(w->type, w->n_cols) * w->n_rows * w->n_experts)
+        return halo_reason(c->reason, -ENOTSUP, "%s: %s of type %s has no kernel for rows of %u", c->op, w->name,
+                           type.name, w->n_cols);
+    if (w->role != role)
+        return halo_reason(c->reason, -ENOTSUP, "%s: %s is declared as another kind of weight", c->op, w->name);
+    if (w->n_cols != n_cols)
+        return halo_reason(c->reason, -ENOTSUP, "%s: %s has rows of %u, its input has %u", c->op, w->name, w->n_cols,
+                           n_cols);
+    return 0;
+}
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        int error_ = (call);                                                                                           \
+        if (error_)                                                                                                    \
+            return error_;                                                                                             \
+    } while (0)
+
+static int check_embed(const struct check *c, const struct halo_op_embed *u)
+{
+    TRY(check_value(c, "out", u->out, 0));
+    TRY(check_weight(c, u->weight, HALO_WEIGHT_MATRIX, width_of(c, u->out)));
+    uint32_t n_rows = c->plan->weights[u->weight].n_rows;
+    return n_rows < c->plan->n_vocab ? refuse(c, "rows of the table", n_rows, c->plan->n_vocab) : 0;
+}
+
+static int check_rmsnorm(const struct check *c, const struct halo_op_rmsnorm *u)
+{
+    TRY(check_value(c, "x", u->x, 0));
+    TRY(check_value(c, "out", u->out, width_of(c, u->x)));
+    if (u->add != HALO_NONE)
+        TRY(check_value(c, "add", u->add, width_of(c, u->x)));
+    return check_weight(c, u->weight, HALO_WEIGHT_VECTOR, width_of(c, u->x));
+}
+
+static int check_matmul(const struct check *c, const struct halo_op_matmul *u)
+{
+    TRY(check_value(c, "x", u->x, 0));
+    if (u->n == 0 || u->n > HALO_MATMUL_MAX)
+        return refuse(c, "weights", u->n, HALO_MATMUL_MAX);
+    for (uint32_t k = 0; k < u->n; k++) {
+        TRY(check_weight(c, u->weight[k], HALO_WEIGHT_MATRIX, width_of(c, u->x)));
+        uint32_t n_rows = c->plan->weights[u->weight[k]].n_rows;
+        TRY(check_value(c, "out", u->out[k], n_rows));
+        if (u->out[k] == u->x)
+            return refuse(c, "out, which must differ from x,", u->out[k], u->x);
+        if (u->bias[k] != HALO_WEIGHT_NONE)
+            TRY(check_weight(c, u->bias[k], HALO_WEIGHT_VECTOR, n_rows));
+    }
+    return 0;
+}
+
+static int check_heads(const struct check *c, uint16_t q, uint16_t k, uint32_t n_head, uint32_t n_head_kv,
+                       uint32_t head_dim)
+{
+    TRY(check_value(c, "q", q, n_head * head_dim));
+    TRY(check_value(c, "k", k, n_head_kv * head_dim));
+    return n_head == 0 || n_head_kv == 0 || head_dim == 0 ? refuse(c, "heads", 0, 1) : 0;
+}
+
+static int check_qk_norm(const struct check *c, const struct halo_op_qk_norm *u)
+{
+    TRY(check_heads(c, u->q, u->k, u->n_head, u->n_head_kv, u->head_dim));
+    TRY(check_weight(c, u->q_weight, HALO_WEIGHT_VECTOR, u->head_dim));
+    return check_weight(c, u->k_weight, HALO_WEIGHT_VECTOR, u->head_dim);
+}
+
+static int check_rope(const struct check *c, const struct halo_op_rope *u)
+{
+    TRY(check_heads(c, u->q, u->k, u->n_head, u->n_head_kv, u->head_dim));
+    if (u->rope >= c->plan->n_ropes)
+        return refuse_index(c, "rotation", u->rope, c->plan->n_ropes);
+    const struct halo_rope *rope = &c->plan->ropes[u->rope];
+    if (rope->n_rot % 2 != 0 || rope->n_rot > u->head_dim)
+        return refuse(c, "rotated elements", rope->n_rot, u->head_dim);
+    return rope->pairing != HALO_ROPE_NEOX && rope->pairing != HALO_ROPE_NORM ? refuse(c, "pairing", rope->pairing, 0)
+                                                                              : 0;
+}
+
+static int check_kv_write(const struct check *c, const struct halo_op_kv_write *u)
+{
+    const struct halo_kv_shape *kv = &c->plan->kv;
+    if (u->kv_layer >= kv->n_layers)
+        return refuse_index(c, "layer of the cache", u->kv_layer, kv->n_layers);
+    if (halo_kv_row_bytes(kv->type, kv->head_dim_k) == 0)
+        return refuse(c, "type of the cache", kv->type, HALO_KV_F16);
+    TRY(check_value(c, "k", u->k, kv->n_head_kv * kv->head_dim_k));
+    return check_value(c, "v", u->v, kv->n_head_kv * kv->head_dim_v);
+}
+
+static int check_attend(const struct check *c, const struct halo_op_attend *u)
+{
+    const struct halo_kv_shape *kv = &c->plan->kv;
+    if (u->kv_layer >= kv->n_layers)
+        return refuse_index(c, "layer of the cache", u->kv_layer, kv->n_layers);
+    if (halo_kv_row_bytes(kv->type, kv->head_dim_k) == 0)
+        return refuse(c, "type of the cache", kv->type, HALO_KV_F16);
+    if (kv->n_head_kv == 0 || kv->head_dim_v == 0 || u->n_head == 0 || u->n_head % kv->n_head_kv != 0)
+        return halo_reason(c->reason, -ENOTSUP, "%s: %u heads over %u kv heads", c->op, u->n_head, kv->n_head_kv);
+    TRY(check_value(c, "q", u->q, u->n_head * kv->head_dim_k));
+    return check_value(c, "out", u->out, u->n_head * kv->head_dim_v);
+}
+
+static int check_glu(const struct check *c, const struct halo_op_glu *u)
+{
+    TRY(check_value(c, "gate", u->gate, 0));
+    TRY(check_value(c, "up", u->up, width_of(c, u->gate)));
+    TRY(check_value(c, "out", u->out, width_of(c, u->gate)));
+    return u->act != HALO_GLU_SILU ? refuse(c, "activation", u->act, HALO_GLU_SILU) : 0;
+}
+
+static int check_choice(const struct check *c, uint16_t choice, uint32_t n_used, uint32_t n_expert)
+{
+    if (n_used == 0 || n_used > n_expert || n_expert > c->limits->experts_max)
+        return halo_reason(c->reason, -ENOTSUP, "%s: uses %u of %u experts, at most %u are supported", c->op, n_used,
+                           n_expert, c->limits->experts_max);
+    return check_value(c, "choice", choice, 2 * n_used);
+}
+
+static int check_moe_route(const struct check *c, const struct halo_op_moe_route *u)
+{
+    TRY(check_value(c, "logits", u->logits, u->n_expert));
+    return check_choice(c, u->choice, u->n_used, u->n_expert);
+}
+
+static int check_moe_matmul(const struct check *c, const struct halo_op_moe_matmul *u)
+{
+    TRY(check_value(c, "x", u->x, 0));
+    if (u->n == 0 || u->n > 2)
+        return refuse(c, "weights", u->n, 2);
+    if (u->n_used == 0 || (u->per_slot && width_of(c, u->x) % u->n_used != 0))
+        return refuse(c, "slots", u->n_used, 1);
+    for (uint32_t k = 0; k < u->n; k++) {
+        TRY(check_weight(c, u->weight[k], HALO_WEIGHT_EXPERTS, width_of(c, u->x) / (u->per_slot ? u->n_used : 1)));
+        const struct halo_weight *w = &c->plan->weights[u->weight[k]];
+        if (w->n_experts != c->plan->weights[u->weight[0]].n_experts)
+            return refuse(c, "experts", w->n_experts, c->plan->weights[u->weight[0]].n_experts);
+        TRY(check_value(c, "out", u->out[k], u->n_used * w->n_rows));
+        if (u->out[k] == u->x)
+            return refuse(c, "out, which must differ from x,", u->out[k], u->x);
+    }
+    return check_choice(c, u->choice, u->n_used, c->plan->weights[u->weight[0]].n_experts);
+}
+
+static int check_moe_sum(const struct check *c, const struct halo_op_moe_sum *u)
+{
+    TRY(check_value(c, "out", u->out, 0));
+    TRY(check_value(c, "choice", u->choice, 2 * u->n_used));
+    return check_value(c, "x", u->x, u->n_used * width_of(c, u->out));
+}
+
+static int check_add(const struct check *c, const struct halo_op_add *u)
+{
+    TRY(check_value(c, "x", u->x, 0));
+    return check_value(c, "add", u->add, width_of(c, u->x));
+}
+
+static int check_logits(const struct check *c, const struct halo_op_logits *u)
+{
+    TRY(check_value(c, "x", u->x, 0));
+    TRY(check_weight(c, u->weight, HALO_WEIGHT_MATRIX, width_of(c, u->x)));
+    uint32_t n_rows = c->plan->weights[u->weight].n_rows;
+    return n_rows != c->plan->n_vocab ? refuse(c, "rows of the head", n_rows, c->plan->n_vocab) : 0;
+}
+
+int halo_plan_check(const struct halo_plan *plan, uint32_t index, const struct halo_plan_limits *limits, char *reason)
+{
+    const struct halo_op *op = &plan->ops[index];
+    switch (op->kind) {
+#define CASE(id, name)                                                                                                 \
+    case HALO_OP_##id: return check_##name(&(struct check){plan, limits, #name, reason}, &op->u.name)
+        CASE(EMBED, embed);
+        CASE(RMSNORM, rmsnorm);
+        CASE(MATMUL, matmul);
+        CASE(QK_NORM, qk_norm);
+        CASE(ROPE, rope);
+        CASE(KV_WRITE, kv_write);
+        CASE(ATTEND, attend);
+        CASE(GLU, glu);
+        CASE(MOE_ROUTE, moe_route);
+        CASE(MOE_MATMUL, moe_matmul);
+        CASE(MOE_SUM, moe_sum);
+        CASE(ADD, add);
+        CASE(LOGITS, logits);
+#undef CASE
+    case HALO_OP_COUNT: break;
+    }
+    return halo_reason(reason, -ENOTSUP, "op %u has no kernel", (unsigned)op->kind);
+}

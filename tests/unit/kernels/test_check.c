@@ -1,0 +1,255 @@
+/* test_check.c: the checks of plans and batches: a plan with every op passes, and each thing that can be wrong is refused
+ * with a reason that names the op and the numbers. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <common/check.h>
+
+enum {
+    EMBED,
+    RMSNORM,
+    MATMUL,
+    QK_NORM,
+    ROPE,
+    KV_WRITE,
+    ATTEND,
+    GLU,
+    MOE_ROUTE,
+    MOE_MATMUL,
+    MOE_SUM,
+    ADD,
+    LOGITS,
+    N_OPS
+};
+enum { V_X, V_NORM, V_Q, V_K, V_V, V_OUT, V_ROUTER, V_CHOICE, V_EXPERTS, N_VALUES };
+enum { W_TABLE, W_NORM, W_Q, W_BIAS, W_HEAD_NORM, W_EXPERTS, N_WEIGHTS };
+enum { WIDTH = 64, DIM = 16, HEADS = 4, HEADS_KV = 2, VOCAB = 10, EXPERTS = 3, USED = 2 };
+
+/* A plan with one op of each kind, whose parts the cases below spoil. */
+struct toy {
+    struct halo_plan plan;
+    struct halo_op ops[N_OPS];
+    struct halo_weight weights[N_WEIGHTS];
+    struct halo_value values[N_VALUES];
+    struct halo_rope rope;
+};
+
+static struct halo_weight weight(enum halo_weight_role role, uint32_t n_cols, uint32_t n_rows, uint32_t n_experts)
+{
+    return (struct halo_weight){.name = "w",
+                                .type = HALO_TYPE_F32,
+                                .role = role,
+                                .n_cols = n_cols,
+                                .n_rows = n_rows,
+                                .n_experts = n_experts,
+                                .n_bytes = 4ull * n_cols * n_rows * n_experts};
+}
+
+static void toy_ops(struct toy *t)
+{
+    const struct halo_op ops[N_OPS] = {
+        [EMBED] = {HALO_OP_EMBED, .u.embed = {W_TABLE, V_X, 1}},
+        [RMSNORM] = {HALO_OP_RMSNORM, .u.rmsnorm = {W_NORM, V_X, V_OUT, V_NORM, 1e-6f}},
+        [MATMUL] = {HALO_OP_MATMUL, .u.matmul = {V_NORM, 1, {W_Q}, {W_BIAS}, {V_Q}}},
+        [QK_NORM] = {HALO_OP_QK_NORM, .u.qk_norm = {V_Q, V_K, W_HEAD_NORM, W_HEAD_NORM, HEADS, HEADS_KV, DIM, 1e-6f}},
+        [ROPE] = {HALO_OP_ROPE, .u.rope = {V_Q, V_K, HEADS, HEADS_KV, DIM, 0}},
+        [KV_WRITE] = {HALO_OP_KV_WRITE, .u.kv_write = {V_K, V_V, 0}},
+        [ATTEND] = {HALO_OP_ATTEND, .u.attend = {V_Q, V_OUT, 0, HEADS, 1}},
+        [GLU] = {HALO_OP_GLU, .u.glu = {V_Q, V_OUT, V_Q, HALO_GLU_SILU}},
+        [MOE_ROUTE] = {HALO_OP_MOE_ROUTE, .u.moe_route = {V_ROUTER, V_CHOICE, EXPERTS, USED, true, 1}},
+        [MOE_MATMUL] = {HALO_OP_MOE_MATMUL,
+                        .u.moe_matmul = {V_NORM, V_CHOICE, 1, false, {W_EXPERTS}, {V_EXPERTS}, USED}},
+        [MOE_SUM] = {HALO_OP_MOE_SUM, .u.moe_sum = {V_EXPERTS, V_CHOICE, V_OUT, USED}},
+        [ADD] = {HALO_OP_ADD, .u.add = {V_X, V_OUT}},
+        [LOGITS] = {HALO_OP_LOGITS, .u.logits = {W_TABLE, V_X}},
+    };
+    memcpy(t->ops, ops, sizeof(ops));
+}
+
+static void toy_init(struct toy *t)
+{
+    static const uint32_t widths[N_VALUES] = {WIDTH, WIDTH,   HEADS * DIM, HEADS_KV * DIM, HEADS_KV * DIM,
+                                              WIDTH, EXPERTS, 2 * USED,    USED * WIDTH};
+    *t = (struct toy){.rope = {HALO_ROPE_NEOX, DIM, 1, NULL}};
+    t->weights[W_TABLE] = weight(HALO_WEIGHT_MATRIX, WIDTH, VOCAB, 1);
+    t->weights[W_NORM] = weight(HALO_WEIGHT_VECTOR, WIDTH, 1, 1);
+    t->weights[W_Q] = weight(HALO_WEIGHT_MATRIX, WIDTH, HEADS * DIM, 1);
+    t->weights[W_BIAS] = weight(HALO_WEIGHT_VECTOR, HEADS * DIM, 1, 1);
+    t->weights[W_HEAD_NORM] = weight(HALO_WEIGHT_VECTOR, DIM, 1, 1);
+    t->weights[W_EXPERTS] = weight(HALO_WEIGHT_EXPERTS, WIDTH, WIDTH, EXPERTS);
+    for (uint32_t i = 0; i < N_VALUES; i++)
+        t->values[i] = (struct halo_value){"v", widths[i]};
+    toy_ops(t);
+    t->plan = (struct halo_plan){.n_ops = N_OPS,
+                                 .n_weights = N_WEIGHTS,
+                                 .n_values = N_VALUES,
+                                 .n_ropes = 1,
+                                 .ops = t->ops,
+                                 .weights = t->weights,
+                                 .values = t->values,
+                                 .ropes = &t->rope,
+                                 .kv = {HALO_KV_F16, 1, HEADS_KV, DIM, DIM, 4},
+                                 .n_vocab = VOCAB,
+                                 .n_context = 64,
+                                 .max_rows = 8,
+                                 .max_outputs = 2};
+}
+
+/* A device that has no kernels for Q8_0. */
+static bool weight_fits(enum halo_weight_role role, enum halo_type type, uint64_t n_cols)
+{
+    return type != HALO_TYPE_Q8_0 && n_cols > 0 && role <= HALO_WEIGHT_EXPERTS;
+}
+static const struct halo_plan_limits limits = {.experts_max = EXPERTS, .weight_fits = weight_fits};
+
+static void a_plan_with_every_op_passes(void **state)
+{
+    struct toy t;
+    char reason[HALO_DEVICE_REASON] = "";
+    toy_init(&t);
+    for (uint32_t i = 0; i < N_OPS; i++)
+        if (halo_plan_check(&t.plan, i, &limits, reason) != 0)
+            fail_msg("op %u: %s", i, reason);
+}
+
+#define SPOIL(name, what)                                                                                              \
+    static void name(struct toy *t)                                                                                    \
+    {                                                                                                                  \
+        what;                                                                                                          \
+    }
+SPOIL(value_beyond, t->ops[EMBED].u.embed.out = 50)
+SPOIL(table_too_short, t->weights[W_TABLE].n_rows = 9; t->weights[W_TABLE].n_bytes = 4ull * WIDTH * 9)
+SPOIL(norm_too_short, t->weights[W_NORM] = weight(HALO_WEIGHT_VECTOR, WIDTH - 1, 1, 1))
+SPOIL(norm_bytes, t->weights[W_NORM].n_bytes++)
+SPOIL(add_too_wide, t->ops[RMSNORM].u.rmsnorm.add = V_EXPERTS)
+SPOIL(no_weights, t->ops[MATMUL].u.matmul.n = 0)
+SPOIL(weight_beyond, t->ops[MATMUL].u.matmul.weight[0] = 50)
+SPOIL(weight_type, t->weights[W_Q].type = (enum halo_type)77)
+SPOIL(weight_kernel, t->weights[W_Q].type = HALO_TYPE_Q8_0)
+SPOIL(weight_role, t->weights[W_Q].role = HALO_WEIGHT_EXPERTS)
+SPOIL(out_is_x, t->weights[W_Q] = weight(HALO_WEIGHT_MATRIX, WIDTH, WIDTH, 1); t->ops[MATMUL].u.matmul.out[0] = V_NORM)
+SPOIL(bias_too_long, t->ops[MATMUL].u.matmul.bias[0] = W_HEAD_NORM)
+SPOIL(heads_do_not_fit, t->ops[QK_NORM].u.qk_norm.n_head = 3)
+SPOIL(rope_beyond, t->ops[ROPE].u.rope.rope = 1)
+SPOIL(rotation_too_wide, t->rope.n_rot = DIM + 2)
+SPOIL(pairing, t->rope.pairing = (enum halo_rope_pairing)7)
+SPOIL(layer_beyond, t->ops[KV_WRITE].u.kv_write.kv_layer = 1)
+SPOIL(cache_type, t->plan.kv.type = (enum halo_kv_type)9)
+SPOIL(groups_uneven, t->ops[ATTEND].u.attend.n_head = 3)
+SPOIL(activation, t->ops[GLU].u.glu.act = (enum halo_glu_act)3)
+SPOIL(too_many_used, t->ops[MOE_ROUTE].u.moe_route.n_used = 4)
+SPOIL(too_many_experts, t->weights[W_EXPERTS] = weight(HALO_WEIGHT_EXPERTS, WIDTH, WIDTH, EXPERTS + 1))
+SPOIL(slots, t->ops[MOE_MATMUL].u.moe_matmul.n_used = 0)
+SPOIL(sum_width, t->ops[MOE_SUM].u.moe_sum.n_used = 1)
+SPOIL(add_width, t->ops[ADD].u.add.add = V_K)
+SPOIL(head_rows, t->plan.n_vocab = 9)
+SPOIL(kind, t->ops[LOGITS].kind = (enum halo_op_kind)99)
+
+static const struct {
+    void (*spoil)(struct toy *t);
+    uint32_t op;
+    const char *reason;
+} plan_cases[] = {
+    {value_beyond, EMBED, "embed: out is value 50 of 9"},
+    {table_too_short, EMBED, "embed: rows of the table is 9, wanted 10"},
+    {norm_too_short, RMSNORM, "rmsnorm: w has rows of 63, its input has 64"},
+    {norm_bytes, RMSNORM, "rmsnorm: w of type F32 has no kernel for rows of 64"},
+    {add_too_wide, RMSNORM, "rmsnorm: add is 128, wanted 64"},
+    {no_weights, MATMUL, "matmul: weights is 0, wanted 3"},
+    {weight_beyond, MATMUL, "matmul: weight 50 of 6"},
+    {weight_type, MATMUL, "matmul: w has type 77, which has no kernels"},
+    {weight_kernel, MATMUL, "matmul: w of type Q8_0 has no kernel for rows of 64"},
+    {weight_role, MATMUL, "matmul: w is declared as another kind of weight"},
+    {out_is_x, MATMUL, "matmul: out, which must differ from x, is 1, wanted 1"},
+    {bias_too_long, MATMUL, "matmul: w has rows of 16, its input has 64"},
+    {heads_do_not_fit, QK_NORM, "qk_norm: q is 64, wanted 48"},
+    {rope_beyond, ROPE, "rope: rotation 1 of 1"},
+    {rotation_too_wide, ROPE, "rope: rotated elements is 18, wanted 16"},
+    {pairing, ROPE, "rope: pairing is 7, wanted 0"},
+    {layer_beyond, KV_WRITE, "kv_write: layer of the cache 1 of 1"},
+    {cache_type, ATTEND, "attend: type of the cache is 9, wanted 1"},
+    {groups_uneven, ATTEND, "attend: 3 heads over 2 kv heads"},
+    {activation, GLU, "glu: activation is 3, wanted 0"},
+    {too_many_used, MOE_ROUTE, "moe_route: uses 4 of 3 experts, at most 3 are supported"},
+    {too_many_experts, MOE_MATMUL, "moe_matmul: uses 2 of 4 experts, at most 3 are supported"},
+    {slots, MOE_MATMUL, "moe_matmul: slots is 0, wanted 1"},
+    {sum_width, MOE_SUM, "moe_sum: choice is 4, wanted 2"},
+    {add_width, ADD, "add: add is 32, wanted 64"},
+    {head_rows, LOGITS, "logits: rows of the head is 10, wanted 9"},
+    {kind, LOGITS, "op 99 has no kernel"},
+};
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    for (uint32_t i = 0; i < sizeof(plan_cases) / sizeof(plan_cases[0]); i++) {
+        struct toy t;
+        char reason[HALO_DEVICE_REASON] = "";
+        toy_init(&t);
+        plan_cases[i].spoil(&t);
+        assert_int_equal(halo_plan_check(&t.plan, plan_cases[i].op, &limits, reason), -ENOTSUP);
+        assert_string_equal(reason, plan_cases[i].reason);
+    }
+}
+
+static const struct {
+    uint32_t n_rows, n_outputs, n_pages, page, seq, output;
+    int32_t token, pos;
+    const char *reason; /* NULL: the batch is right */
+} batch_cases[] = {
+    {2, 1, 2, 3, 0, 1, 9, 63, NULL},
+    {0, 0, 2, 0, 0, 0, 0, 1, NULL},
+    {9, 1, 2, 0, 0, 0, 0, 1, "a batch of 9 rows and 1 outputs, the plan allows 8 and 2"},
+    {2, 3, 2, 0, 0, 0, 0, 1, "a batch of 2 rows and 3 outputs, the plan allows 8 and 2"},
+    {2, 1, 2, 0, 0, 0, 10, 1, "row 1: token 10 is outside the vocabulary of 10"},
+    {2, 1, 2, 0, 0, 0, -1, 1, "row 1: token -1 is outside the vocabulary of 10"},
+    {2, 1, 2, 0, 1, 0, 0, 1, "row 1: sequence 1 of 1"},
+    {2, 1, 2, 0, 0, 0, 0, 64, "row 1: position 64 is outside the context of 64"},
+    {2, 1, 2, 0, 0, 0, 0, -1, "row 1: position -1 is outside the context of 64"},
+    {2, 1, 1, 0, 0, 0, 0, 32, "row 1: position 32 has no page, the sequence has 1"},
+    {2, 1, 2, 0, 0, 0, 0, 0, "row 1: position 0 after 0"},
+    {2, 1, 2, 4, 0, 0, 0, 1, "sequence 0: page 4 of a pool of 4"},
+    {2, 1, 2, 0, 0, 2, 0, 1, "output 0: row 2 of 2"},
+};
+
+static void a_batch_is_checked_against_its_plan(void **state)
+{
+    struct toy t;
+    toy_init(&t);
+    for (uint32_t i = 0; i < sizeof(batch_cases) / sizeof(batch_cases[0]); i++) {
+        char reason[HALO_DEVICE_REASON] = "";
+        const int32_t token[9] = {0, batch_cases[i].token}, pos[9] = {0, batch_cases[i].pos};
+        const uint32_t seq[9] = {0, batch_cases[i].seq}, output[3] = {batch_cases[i].output};
+        const uint32_t pages[2] = {0, batch_cases[i].page};
+        const struct halo_batch_seq seqs = {pages, batch_cases[i].n_pages};
+        const struct halo_batch batch = {.n_rows = batch_cases[i].n_rows,
+                                         .token = token,
+                                         .pos = pos,
+                                         .seq = seq,
+                                         .n_seqs = 1,
+                                         .seqs = &seqs,
+                                         .n_outputs = batch_cases[i].n_outputs,
+                                         .output = output};
+        assert_int_equal(halo_batch_check(&t.plan, &batch, reason), batch_cases[i].reason ? -EINVAL : 0);
+        assert_string_equal(reason, batch_cases[i].reason ? batch_cases[i].reason : "");
+    }
+    char reason[HALO_DEVICE_REASON] = "";
+    assert_int_equal(halo_page_check(&t.plan, 3, reason), 0);
+    assert_int_equal(halo_page_check(&t.plan, 4, reason), -EINVAL);
+    assert_string_equal(reason, "page 4 of a pool of 4");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_with_every_op_passes),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(a_batch_is_checked_against_its_plan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
