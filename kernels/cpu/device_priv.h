@@ -12,8 +12,8 @@
 
 #include <common/reason.h>
 #include <common/workers.h>
-#include <cpu/matmul.h>
 #include <kernels/device.h>
+#include <matmul/matmul.h>
 
 #include "lanes_priv.h"
 

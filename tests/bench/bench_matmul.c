@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <cpu/matmul.h>
+#include <matmul/matmul.h>
 
 #define N_COLS 2048
 #define MAX_ROWS 64

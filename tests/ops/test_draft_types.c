@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include <base/fault.h>
-#include <cpu/matmul.h>
+#include <matmul/matmul.h>
 #include <store/gguf.h>
 
 #include "blocks.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <cpu/matmul.h>
+#include <matmul/matmul.h>
 
 #include "blocks.h"
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include <cpu/matmul.h>
+#include <matmul/matmul.h>
 #include <model/model.h>
 #include <tokenizer/tokenizer.h>
 

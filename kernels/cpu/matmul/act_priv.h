@@ -4,7 +4,7 @@
 
 #include <kernels/quant.h>
 
-#include <cpu/matmul.h>
+#include <matmul/matmul.h>
 
 struct halo_act_block {
     int8_t q[HALO_QK];    /* x[i] is about q[i] * d */

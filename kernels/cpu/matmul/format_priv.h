@@ -10,7 +10,7 @@
 
 #include <kernels/quant.h>
 
-#include <cpu/matmul.h>
+#include <matmul/matmul.h>
 
 #define HALO_CPU_SEGMENTS 4
 #define HALO_CPU_BLOCK_MAX 256 /* no file block is larger: bytes, and weights */

@@ -2,7 +2,7 @@
 #ifndef HALO_CPU_MATMUL_PRIV_H
 #define HALO_CPU_MATMUL_PRIV_H
 
-#include <cpu/matmul.h>
+#include <matmul/matmul.h>
 
 struct halo_matmul_job {
     const struct halo_cpu_matrix *w;

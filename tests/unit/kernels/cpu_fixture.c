@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include <cpu/cpu.h>
-#include <cpu/matmul.h>
+#include <matmul/matmul.h>
 
 #define N_SEQUENCES 8
 #define REPEAT_BLOCKS 4093 /* a prime: rows differ */

@@ -1,5 +1,5 @@
-/* test_check.c: the checks of plans and batches: a plan with every op passes, and each thing that can be wrong is refused
- * with a reason that names the op and the numbers. */
+/* test_check.c: the checks of plans and batches: a plan with every op passes, and each thing that can be wrong is
+ * refused with a reason that names the op and the numbers. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <cpu/matmul.h>
+#include <matmul/matmul.h>
 
 #include "cpu_fixture.h"
 

@@ -9,7 +9,6 @@ struct halo_op_cost {
     uint64_t flops;        /* 2 for each weight */
 };
 
-const char *halo_op_name(enum halo_op_kind kind);
 struct halo_op_cost halo_op_cost_of(const struct halo_plan *plan, const struct halo_op *op);
 
 #endif

@@ -10,8 +10,8 @@
  * multiplied together, on their place in the call, on the split of the groups, or on the instruction set: reference,
  * AVX2 and AVX-512 give the same bits (except for the payload of a NaN).
  */
-#ifndef HALO_CPU_MATMUL_H
-#define HALO_CPU_MATMUL_H
+#ifndef HALO_MATMUL_MATMUL_H
+#define HALO_MATMUL_MATMUL_H
 
 #include <stdbool.h>
 #include <stddef.h>
