@@ -21,11 +21,6 @@ size_t halo_cpu_act_bytes(enum halo_cpu_act kind, uint32_t n_cols)
     return halo_cpu_spread_bytes(bytes);
 }
 
-void halo_act_block_poison(struct halo_act_block *ret)
-{
-    *ret = (struct halo_act_block){.d = NAN, .dsum = NAN};
-}
-
 void halo_act_block_reference(const float *x, struct halo_act_block *ret)
 {
     uint32_t amax_bits = 0; /* magnitudes order like their bits, and NaN above infinity above all numbers */

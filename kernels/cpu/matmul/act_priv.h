@@ -26,6 +26,9 @@ void halo_act_block_reference(const float *x, struct halo_act_block *ret);
 void halo_act_block_avx2(const float *x, struct halo_act_block *ret);
 
 /* The block for NaN or infinity among the inputs: whatever the weights, the product is NaN. */
-void halo_act_block_poison(struct halo_act_block *ret);
+static inline void halo_act_block_poison(struct halo_act_block *ret)
+{
+    *ret = (struct halo_act_block){.d = __builtin_nanf(""), .dsum = __builtin_nanf("")};
+}
 
 #endif

@@ -214,13 +214,13 @@ void halo_cpu_block_dequantize(enum halo_type type, const void *block, float *ou
 
 void halo_dequantize(enum halo_type type, const void *blocks, uint64_t n, float *out)
 {
-    const struct halo_cpu_format *format = halo_cpu_format_of(type);
-    assert(format && n % format->block_weights == 0);
+    const struct halo_type_info info = halo_type_info(type);
+    assert(info.name && n % info.block_weights == 0);
     /* Blocks of a file lie at any address: copy each to an aligned place. */
     _Alignas(8) uint8_t block[HALO_CPU_BLOCK_MAX];
     const uint8_t *from = blocks;
-    for (uint64_t i = 0; i < n; i += format->block_weights, from += format->block_bytes) {
-        memcpy(block, from, format->block_bytes);
+    for (uint64_t i = 0; i < n; i += info.block_weights, from += info.block_bytes) {
+        memcpy(block, from, info.block_bytes);
         dequant_fns[type](block, out + i);
     }
 }
