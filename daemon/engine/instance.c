@@ -2,8 +2,6 @@
 #include <engine/instance.h>
 
 #include <assert.h>
-#include <stdio.h>
-#include <string.h>
 
 #include <base/state.h>
 
@@ -20,17 +18,4 @@ void halo_instance_move(struct halo_instance *instance, enum halo_instance_state
     assert(instance->state < HALO_N_INSTANCE_STATES && to < HALO_N_INSTANCE_STATES);
     assert(halo_state_may_move(moves, instance->state, to));
     instance->state = to;
-}
-
-const char *halo_size_text(uint64_t bytes, char buffer[HALO_SIZE_TEXT])
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    unsigned unit = 0;
-    while (value >= 1024 && unit < 4) {
-        value /= 1024;
-        unit++;
-    }
-    snprintf(buffer, HALO_SIZE_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-    return buffer;
 }

@@ -13,9 +13,9 @@ const char *halo_checkup_stage(const struct halo_engine *engine)
 {
     if (engine->state == HALO_ENGINE_STARTING)
         return "open";
-    if (engine->load[0] != '\0')
+    if (engine->threads[HALO_WIRE_THREAD_PREFETCH].activity != HALO_WIRE_ACTIVITY_IDLE)
         return "load";
-    switch (engine->activity) {
+    switch (engine->threads[HALO_WIRE_THREAD_DEVICE].activity) {
     case HALO_WIRE_ACTIVITY_MODEL: return "load";
     case HALO_WIRE_ACTIVITY_FIRST: return "launch";
     case HALO_WIRE_ACTIVITY_PREFILL:

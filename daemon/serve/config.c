@@ -54,6 +54,7 @@ static const struct key keys[] = {
     NUMBER("engine", first_ms, 0, 24 * HOUR_MS, 300000),
     NUMBER("engine", prefill_ms, 0, 24 * HOUR_MS, 120000),
     NUMBER("engine", step_ms, 0, 24 * HOUR_MS, 60000),
+    NUMBER("engine", text_ms, 0, 24 * HOUR_MS, 60000),
     NUMBER("engine", ready_ms, 100, HOUR_MS, 30000),
     NUMBER("engine", restart_min_ms, 1, HOUR_MS, 10),
     NUMBER("engine", restart_max_ms, 1, HOUR_MS, 5000),

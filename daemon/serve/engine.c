@@ -84,12 +84,16 @@ void halo_engine_heartbeat(struct halo_engine *engine, const char *line, size_t 
         halo_log(HALO_LOG_WARN, "a heartbeat that cannot be read: %s", refusal.message);
         return;
     }
-    snprintf(engine->phase, sizeof(engine->phase), "%.*s", (int)(sizeof(engine->phase) - 1), ev.heartbeat.phase.at);
-    engine->phase_ms = ev.heartbeat.phase_ms;
     engine->steps = ev.heartbeat.steps;
     engine->running = ev.heartbeat.running;
-    engine->activity = ev.heartbeat.activity;
-    engine->load_ms = ev.heartbeat.has_load_ms ? ev.heartbeat.load_ms : 0;
-    snprintf(engine->load, sizeof(engine->load), "%s", ev.heartbeat.has_load ? ev.heartbeat.load.at : "");
+    for (size_t i = 0; i < ev.heartbeat.threads.n; i++) {
+        const struct halo_part_thread_phase *said = &ev.heartbeat.threads.at[i];
+        if (said->thread == HALO_WIRE_THREAD_UNKNOWN)
+            continue; /* a newer engine's */
+        struct halo_engine_thread *thread = &engine->threads[said->thread];
+        snprintf(thread->phase, sizeof(thread->phase), "%s", said->phase.at);
+        thread->activity = said->activity;
+        thread->ms = said->ms;
+    }
     halo_ev_finish(&ev);
 }

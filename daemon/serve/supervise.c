@@ -53,9 +53,8 @@ void halo_engine_start(struct halo_engine *engine)
     engine->spawned_ns = engine->heard_ns = engine->watched_ns = halo_clock_ns();
     engine->progressed = false;
     engine->ready_ns = 0;
-    engine->phase[0] = engine->load[0] = '\0';
-    engine->activity = HALO_WIRE_ACTIVITY_IDLE;
-    engine->phase_ms = engine->load_ms = engine->running = 0;
+    memset(engine->threads, 0, sizeof(engine->threads));
+    engine->running = 0;
     halo_spare_drop(engine);
     int r = halo_engine_run_create(engine, &engine->run);
     halo_spare_fill(engine);
@@ -99,7 +98,7 @@ void halo_engine_fail(struct halo_engine *engine, const char *format, ...)
     daemon->counters.engine_deaths++;
     engine->died_ns = halo_clock_ns();
     halo_log(HALO_LOG_WARN, "the engine %s", engine->reason);
-    halo_notify_engine_death(engine->reason, engine->phase,
+    halo_notify_engine_death(engine->reason, halo_engine_phase(engine),
                              engine->run && engine->run->spawned ? (long)engine->run->process.pid : 0);
     halo_notify_status("engine is down: it %.200s", engine->reason);
     halo_breaker_count(engine);

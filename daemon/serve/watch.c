@@ -1,8 +1,8 @@
-/* watch.c: is the engine getting on? And the service manager's watchdog, which is fed only if so.
+/* watch.c: is the engine making progress? And the service manager's watchdog, which is fed only if so.
  *
- * What it does is known from its heartbeats, each kind of work has a time of its own. The clocks are the engine's: they
- * begin anew with each op, step, piece of a file. Silence has a clock here. A death is handled in supervise.c; here it
- * is only called. Loop thread; nothing waits.
+ * What its threads do is known from its heartbeats, each kind of work has its own deadline. The clocks are the
+ * engine's: they begin anew with each op, step, piece of a file. Silence has a clock here. A death is handled in
+ * supervise.c; here it is only called. Loop thread; nothing waits.
  */
 #include <base/clock.h>
 #include <base/log.h>
@@ -22,19 +22,23 @@ static int64_t limit_ms(const struct halo_config *config, enum halo_wire_activit
     case HALO_WIRE_ACTIVITY_PREFILL: return config->prefill_ms;
     case HALO_WIRE_ACTIVITY_DECODE:
     case HALO_WIRE_ACTIVITY_STEP: return config->step_ms;
+    case HALO_WIRE_ACTIVITY_TEXT: return config->text_ms;
+    case HALO_WIRE_ACTIVITY_FILE: return config->load_ms;
     default: return 0;
     }
 }
 
 static const char *kind_of(enum halo_wire_activity activity)
 {
-    static const char *const kinds[HALO_WIRE_ACTIVITY_STEP + 1] = {
+    static const char *const kinds[HALO_WIRE_ACTIVITY_FILE + 1] = {
         [HALO_WIRE_ACTIVITY_IDLE] = "nothing",
         [HALO_WIRE_ACTIVITY_MODEL] = "taking or giving back a model's memory",
         [HALO_WIRE_ACTIVITY_FIRST] = "the first step of a model",
         [HALO_WIRE_ACTIVITY_PREFILL] = "a prefill step",
         [HALO_WIRE_ACTIVITY_DECODE] = "a decode step",
         [HALO_WIRE_ACTIVITY_STEP] = "a step",
+        [HALO_WIRE_ACTIVITY_TEXT] = "preparing or reading text",
+        [HALO_WIRE_ACTIVITY_FILE] = "reading or writing files",
     };
     return kinds[activity];
 }
@@ -55,6 +59,18 @@ static bool was_deaf(struct halo_engine *engine, uint64_t now, uint64_t interval
     return slept;
 }
 
+/* The thread that has made no progress for longer than its work may take; NULL: none. */
+static const struct halo_engine_thread *find_hung(const struct halo_engine *engine)
+{
+    for (size_t i = 0; i < HALO_ENGINE_THREADS; i++) {
+        const struct halo_engine_thread *thread = &engine->threads[i];
+        int64_t limit = limit_ms(engine->daemon->config, thread->activity);
+        if (limit > 0 && thread->ms > limit)
+            return thread;
+    }
+    return NULL;
+}
+
 static void look(uv_timer_t *timer)
 {
     struct halo_engine *engine = timer->data;
@@ -64,18 +80,15 @@ static void look(uv_timer_t *timer)
     if (was_deaf(engine, now, uv_timer_get_repeat(timer) * MS))
         return;
     uint64_t silent_ms = (now - engine->heard_ns) / MS, up_ms = (now - engine->spawned_ns) / MS;
-    int64_t limit = limit_ms(config, engine->activity);
+    const struct halo_engine_thread *hung = find_hung(engine);
     if (engine->state == HALO_ENGINE_STARTING && up_ms > (uint64_t)config->ready_ms)
         halo_engine_fail(engine, "did not answer hello within %llu ms", (unsigned long long)up_ms);
     else if (silent_ms > (uint64_t)config->heartbeat_ms && engine->state != HALO_ENGINE_STARTING)
         halo_engine_fail(engine, "was silent for %llu ms%s%s", (unsigned long long)silent_ms,
-                         engine->phase[0] != '\0' ? ", last heard: " : "", engine->phase);
-    else if (limit > 0 && engine->phase_ms > limit)
-        halo_engine_fail(engine, "hung for %lld ms in %s: %s", (long long)engine->phase_ms, kind_of(engine->activity),
-                         engine->phase);
-    else if (config->load_ms > 0 && engine->load_ms > config->load_ms)
-        halo_engine_fail(engine, "did not get on for %lld ms with a load: %s", (long long)engine->load_ms,
-                         engine->load);
+                         halo_engine_phase(engine)[0] != '\0' ? ", last heard: " : "", halo_engine_phase(engine));
+    else if (hung)
+        halo_engine_fail(engine, "hung for %lld ms in %s: %s", (long long)hung->ms, kind_of(hung->activity),
+                         hung->phase);
 }
 
 void halo_watch_start(struct halo_engine *engine)

@@ -100,7 +100,6 @@ static int play_engine(int fd)
             } else if (msg.type == HALO_MSG_HEARTBEAT) {
                 halo_ev_init(&ev, HALO_EV_HEARTBEAT, &msg.id);
                 ev.heartbeat.beat = msg.heartbeat.beat;
-                ev.heartbeat.phase = halo_str_of("idle");
                 send_event(fd, &w, &ev);
             } else if (msg.id.kind != HALO_ID_NONE) {
                 halo_ev_init_error(&ev, &msg.id, HALO_ERROR_UNSUPPORTED, "this engine only generates");

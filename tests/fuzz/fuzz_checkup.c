@@ -17,8 +17,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     engine.state = data[0] & 1 ? HALO_ENGINE_STARTING : HALO_ENGINE_READY;
-    engine.load[0] = data[0] & 2 ? 'x' : '\0';
-    engine.activity = (enum halo_wire_activity)((data[0] >> 2) % (HALO_WIRE_ACTIVITY_STEP + 1));
+    engine.threads[HALO_WIRE_THREAD_PREFETCH].activity =
+        data[0] & 2 ? HALO_WIRE_ACTIVITY_FILE : HALO_WIRE_ACTIVITY_IDLE;
+    engine.threads[HALO_WIRE_THREAD_DEVICE].activity =
+        (enum halo_wire_activity)((data[0] >> 2) % (HALO_WIRE_ACTIVITY_STEP + 1));
     const char *stage = halo_checkup_stage(&engine), *at = (const char *)data + 1, *end = (const char *)data + size;
     while (at < end) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));

@@ -9,13 +9,9 @@
 #include <string.h>
 
 #include <base/clock.h>
+#include <base/thread.h>
 
-#include <engine/keep.h>
-
-static void set_phase(struct halo_device_thread *t, const char *what)
-{
-    atomic_store(&t->phase.what, what);
-}
+#include "device/device_priv.h"
 
 /* ---- opening ---- */
 
@@ -23,7 +19,7 @@ static void open_device(struct halo_device_thread *t)
 {
     char reason[HALO_DEVICE_REASON] = "";
     struct halo_device_info info = {0};
-    set_phase(t, "opening the device");
+    halo_device_set_phase(t, "opening the device");
     int r = t->ops->abi == HALO_DEVICE_ABI && t->ops->size == sizeof(*t->ops)
                 ? t->ops->open(&t->device, &t->options, reason)
                 : -ENOTSUP;
@@ -69,7 +65,7 @@ int halo_device_thread_info(struct halo_device_thread *t, struct halo_device_inf
 }
 
 /* Whether work can be done at all; otherwise the fault says why. */
-static bool usable(struct halo_device_thread *t, struct halo_fault *fault)
+bool halo_device_usable(struct halo_device_thread *t, struct halo_fault *fault)
 {
     if (atomic_load(&t->lost)) {
         halo_fault_set(fault, HALO_FAULT_DEVICE_FAULT, "the %s device is lost until the engine is started again",
@@ -83,7 +79,7 @@ static bool usable(struct halo_device_thread *t, struct halo_fault *fault)
 
 /* ---- models ---- */
 
-static void forget_model(struct halo_device_thread *t, struct halo_instance *instance)
+void halo_device_forget_model(struct halo_device_thread *t, struct halo_instance *instance)
 {
     for (uint32_t i = 0; i < t->n_models; i++)
         if (t->models[i] == instance) {
@@ -95,155 +91,11 @@ static void forget_model(struct halo_device_thread *t, struct halo_instance *ins
     instance->device_model = NULL;
 }
 
-static void on_failure(struct halo_device_thread *t, int error);
-
-static void fail_load(struct halo_device_thread *t, struct halo_load *load)
-{
-    assert(load->fault.code != HALO_FAULT_NONE);
-    forget_model(t, load->instance);
-    if (load->fault.code == HALO_FAULT_DEVICE_FAULT || load->fault.code == HALO_FAULT_DEVICE_HANG)
-        on_failure(t, load->fault.code == HALO_FAULT_DEVICE_HANG ? -ETIME : -EIO);
-    halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE);
-}
-
-/* What a load may take now: what is free, and no more than the models that are there leave of the budget: memory that
- * they have not touched yet looks free. */
-static struct halo_room look_for_room(struct halo_device_thread *t)
-{
-    struct halo_device_info info;
-    struct halo_room room = {.budget_bytes = t->has_budget ? t->budget_bytes : 0};
-    t->ops->describe(t->device, &info);
-    for (uint32_t i = 0; i < t->n_models; i++)
-        room.held_bytes += halo_instance_bytes(t->models[i]);
-    room.free_bytes = halo_budget_free_bytes(&info);
-    uint64_t left = t->budget_bytes > room.held_bytes ? t->budget_bytes - room.held_bytes : 0;
-    room.bytes = left < room.free_bytes ? left : room.free_bytes;
-    return room;
-}
-
-/* 0, HALO_LOAD_E_ROOM, or negative with load->fault set. */
-static int admit(struct halo_device_thread *t, struct halo_load *load)
-{
-    if (atomic_load(&load->cancel))
-        return halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled");
-    if (!usable(t, &load->fault))
-        return -ENODEV;
-    load->need_place = t->n_models == HALO_MAX_LOADED;
-    if (!load->need_place) {
-        struct halo_room room = look_for_room(t);
-        return halo_load_create(load, t->ops, t->device, &room);
-    }
-    if (load->evictable_bytes == HALO_LOAD_ASK)
-        return HALO_LOAD_E_ROOM;
-    return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
-                          "%u models are loaded, which is the limit, and none of them is idle; unload one",
-                          t->n_models);
-}
-
-static void create_model(struct halo_device_thread *t, struct halo_load *load)
-{
-    set_phase(t, "taking memory for a model");
-    int r = admit(t, load);
-    if (r < 0)
-        fail_load(t, load);
-    else if (r == HALO_LOAD_E_ROOM)
-        halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_ROOM);
-    else
-        halo_note_post(t->prefetch, &load->note, HALO_NOTE_LOAD_READ);
-}
-
-static void seal_model(struct halo_device_thread *t, struct halo_load *load)
-{
-    struct halo_instance *instance = load->instance;
-    char reason[HALO_DEVICE_REASON] = "";
-    set_phase(t, "sealing a model");
-    assert(t->n_models < HALO_MAX_LOADED); /* one load at a time, and there was a place when it began */
-    if (load->fault.code == HALO_FAULT_NONE && usable(t, &load->fault)) {
-        int r = t->ops->model_seal(instance->device_model, reason);
-        if (r < 0)
-            halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
-    }
-    if (load->fault.code == HALO_FAULT_NONE) {
-        struct halo_scheduler_setup setup = {.ops = t->ops,
-                                             .device_model = instance->device_model,
-                                             .plan = &instance->model->plan,
-                                             .makes_lists = t->info.features & HALO_DEVICE_TOP,
-                                             .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT,
-                                             .max_queued = t->max_queued,
-                                             .phase = &t->phase,
-                                             .stats = t->stats,
-                                             .port = t->port,
-                                             .lost = &t->lost,
-                                             .activity = &t->activity};
-        if (halo_scheduler_init(&instance->scheduler, &setup) < 0)
-            halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the batch of %u rows",
-                           setup.plan->max_rows);
-    }
-    if (load->fault.code != HALO_FAULT_NONE) {
-        fail_load(t, load);
-        return;
-    }
-    t->models[t->n_models++] = instance;
-    if (!t->keeps_prefixes || !t->ops->kv_write) {
-        halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE);
-        return;
-    }
-    memcpy(load->layout, t->info.kv_layout, sizeof(load->layout));
-    load->page_bytes = t->ops->kv_page_bytes(instance->device_model);
-    halo_note_post(t->text, &load->note, HALO_NOTE_LOAD_PREFIXES);
-}
-
-/* Nobody knows of the model yet: a failure costs the prefixes only. */
-static void restore(struct halo_device_thread *t, struct halo_load *load)
-{
-    struct halo_prefix_key key = {.page_bytes = load->page_bytes, .n_vocab = load->instance->model->plan.n_vocab};
-    set_phase(t, "bringing prefixes back");
-    if (load->image && usable(t, &load->prefix_fault)) {
-        int r = halo_keep_restore(load->instance, t->ops, &key, load->image, load->n_records, &load->n_restored,
-                                  &load->prefix_fault);
-        if (r < 0)
-            on_failure(t, r);
-    }
-    halo_note_post(t->port, &load->note, HALO_NOTE_LOAD_DONE);
-}
-
-static void end_save(struct halo_device_thread *t, struct halo_save *save)
-{
-    halo_save_end(save);
-    save->instance->saving = false;
-    halo_note_post(t->port, &save->note, HALO_NOTE_SAVE_DONE);
-}
-
-/* The next chunk, or the end when the last one was written or something failed. */
-static void save_pages(struct halo_device_thread *t, struct halo_save *save)
-{
-    set_phase(t, "saving prefixes");
-    if (save->over || save->fault.code != HALO_FAULT_NONE) {
-        end_save(t, save);
-        return;
-    }
-    if (!save->instance->saving) {
-        save->instance->saving = true;
-        halo_prefix_key_of(&save->instance->model->plan, halo_gguf_fingerprint(save->instance->model->gguf),
-                           save->stamp, t->info.kv_layout, t->ops->kv_page_bytes(save->instance->device_model),
-                           &save->key);
-        if (usable(t, &save->fault) && halo_save_begin(save) < 0)
-            halo_fault_set(&save->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to save prefixes");
-    }
-    int r = save->fault.code == HALO_FAULT_NONE ? halo_save_fill(save, t->ops) : 0;
-    if (r < 0)
-        on_failure(t, r);
-    if (save->n_order == 0 || (save->over && save->n_done == 0))
-        end_save(t, save); /* there is nothing to save, or no way to */
-    else
-        halo_note_post(t->text, &save->note, HALO_NOTE_SAVE_WRITE);
-}
-
 static void unload(struct halo_device_thread *t, struct halo_instance *instance)
 {
-    set_phase(t, "unloading a model");
+    halo_device_set_phase(t, "unloading a model");
     halo_scheduler_finish(&instance->scheduler);
-    forget_model(t, instance);
+    halo_device_forget_model(t, instance);
     instance->freed_bytes = halo_instance_bytes(instance);
     halo_note_post(t->port, &instance->note, HALO_NOTE_UNLOAD_DONE);
 }
@@ -261,7 +113,7 @@ static struct halo_instance *model_of(struct halo_device_thread *t, const struct
 
 static void submit(struct halo_device_thread *t, struct halo_sequence *sequence)
 {
-    if (!usable(t, &sequence->fault)) {
+    if (!halo_device_usable(t, &sequence->fault)) {
         sequence->outcome = HALO_OUTCOME_FAULT;
         halo_sequence_move(sequence, HALO_SEQUENCE_DONE);
         halo_note_post(t->port, &sequence->note, HALO_NOTE_SEQUENCE_DONE);
@@ -301,14 +153,14 @@ static double measured_flops(const struct halo_device_thread *t)
 
 static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
 {
-    if (usable(t, &f->fault)) {
+    if (halo_device_usable(t, &f->fault)) {
         t->ops->describe(t->device, &f->info);
         if (f->budget_bytes == 0)
-            f->budget_bytes = look_for_room(t).bytes;
+            f->budget_bytes = halo_device_room(t).bytes;
         halo_budget_of(t->ops, t->device, &f->model->plan, f->budget_bytes, &f->budget);
         /* Not while others wait for their next token: they matter more, and the figure would be too low. */
         if (t->bandwidth == 0 && t->ops->measure_bandwidth && atomic_load(&t->stats->n_running) == 0) {
-            set_phase(t, "measuring memory bandwidth");
+            halo_device_set_phase(t, "measuring memory bandwidth");
             t->bandwidth = t->ops->measure_bandwidth(t->device);
         }
         f->bandwidth = t->bandwidth;
@@ -329,11 +181,11 @@ static void reset(struct halo_device_thread *t, struct halo_reset *r)
 static enum halo_activity activity_of(const struct halo_note *note)
 {
     switch (note->what) {
-    case HALO_NOTE_LOAD_CREATE:
-    case HALO_NOTE_LOAD_SEAL:
+    case HALO_NOTE_LOAD:
+        return HALO_NOTE_ITEM(note, const struct halo_load, note)->stage == HALO_LOAD_RESTORE ? HALO_ACTIVITY_STEP
+                                                                                              : HALO_ACTIVITY_MODEL;
     case HALO_NOTE_UNLOAD: return HALO_ACTIVITY_MODEL;
     case HALO_NOTE_FORECAST:
-    case HALO_NOTE_LOAD_RESTORE:
     case HALO_NOTE_SAVE_PAGES: return HALO_ACTIVITY_STEP;
     default: return HALO_ACTIVITY_IDLE;
     }
@@ -348,14 +200,12 @@ static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
         switch (note->what) {
         case HALO_NOTE_KICK: atomic_store(&t->kick_posted, false); break;
         case HALO_NOTE_SEQUENCE: submit(t, HALO_NOTE_ITEM(note, struct halo_sequence, note)); break;
-        case HALO_NOTE_LOAD_CREATE: create_model(t, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
-        case HALO_NOTE_LOAD_SEAL: seal_model(t, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+        case HALO_NOTE_LOAD: halo_load_run(HALO_NOTE_ITEM(note, struct halo_load, note)); break;
         case HALO_NOTE_UNLOAD: unload(t, HALO_NOTE_ITEM(note, struct halo_instance, note)); break;
         case HALO_NOTE_BENCH: append_bench(t, HALO_NOTE_ITEM(note, struct halo_bench, note)); break;
         case HALO_NOTE_FORECAST: forecast(t, HALO_NOTE_ITEM(note, struct halo_forecast, note)); break;
         case HALO_NOTE_RESET: reset(t, HALO_NOTE_ITEM(note, struct halo_reset, note)); break;
-        case HALO_NOTE_LOAD_RESTORE: restore(t, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
-        case HALO_NOTE_SAVE_PAGES: save_pages(t, HALO_NOTE_ITEM(note, struct halo_save, note)); break;
+        case HALO_NOTE_SAVE_PAGES: halo_device_save_pages(t, HALO_NOTE_ITEM(note, struct halo_save, note)); break;
         default: assert(!"no note for the device thread");
         }
     }
@@ -363,13 +213,13 @@ static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
 }
 
 /* The device failed: what it means for everything else. */
-static void on_failure(struct halo_device_thread *t, int error)
+void halo_device_on_failure(struct halo_device_thread *t, int error)
 {
     if (error != -EIO && error != -ETIME)
         return; /* only that step */
     atomic_store(&t->lost, true);
     struct halo_fault fault = {0};
-    usable(t, &fault);
+    halo_device_usable(t, &fault);
     if (error == -ETIME)
         fault.code = HALO_FAULT_DEVICE_HANG;
     for (uint32_t i = 0; i < t->n_models; i++)
@@ -383,7 +233,7 @@ static bool run_bench(struct halo_device_thread *t)
         if (!halo_scheduler_quiet(&t->models[i]->scheduler) && !atomic_load(&bench->cancel))
             return false; /* those that run end first; nobody new is admitted meanwhile */
     int r;
-    if (!usable(t, &bench->fault))
+    if (!halo_device_usable(t, &bench->fault))
         r = -EIO;
     else
         r = halo_bench_step(bench, t->ops, t->device, &t->phase);
@@ -393,7 +243,7 @@ static bool run_bench(struct halo_device_thread *t)
         return true;
     }
     if (r < 0)
-        on_failure(t, r); /* first: `lost` must be known when somebody hears of the failure */
+        halo_device_on_failure(t, r); /* first: `lost` must be known when somebody hears of the failure */
     end_bench(t);
     return true;
 }
@@ -426,7 +276,7 @@ static bool run_models(struct halo_device_thread *t)
         int r = halo_scheduler_step(&t->models[i]->scheduler, &fault);
         worked |= r != HALO_SCHEDULER_IDLE;
         if (r < 0) {
-            on_failure(t, r);
+            halo_device_on_failure(t, r);
             break;
         }
     }
@@ -469,7 +319,7 @@ static void end_everything(struct halo_device_thread *t)
         halo_scheduler_fail_all(&t->models[i]->scheduler, &fault);
     while (t->n_models > 0) {
         halo_scheduler_finish(&t->models[0]->scheduler);
-        forget_model(t, t->models[0]);
+        halo_device_forget_model(t, t->models[0]);
     }
     if (t->device)
         t->ops->close(t->device);
@@ -485,13 +335,13 @@ static void *loop(void *ud)
         if (worked) {
             mail = halo_mailbox_drain(&t->box);
         } else {
-            set_phase(t, "idle");
+            halo_device_set_phase(t, "idle");
             mail = halo_mailbox_wait(&t->box, sleep_us(t));
         }
         take_mail(t, mail);
         if (halo_mailbox_is_closed(&t->box))
             break;
-        set_phase(t, "stepping");
+        halo_device_set_phase(t, "stepping");
         atomic_store(&t->activity, HALO_ACTIVITY_STEP);
         bool benched = t->benches && run_bench(t);
         worked = benched || run_models(t);
@@ -508,8 +358,8 @@ int halo_device_thread_start(struct halo_device_thread *t)
     if (r < 0)
         return r;
     pthread_mutex_init(&t->info_lock, NULL);
-    set_phase(t, "starting");
-    r = -pthread_create(&t->thread, NULL, loop, t);
+    halo_device_set_phase(t, "starting");
+    r = halo_thread_start(&t->thread, "device", loop, t);
     if (r < 0) {
         halo_mailbox_finish(&t->box);
         pthread_mutex_destroy(&t->info_lock);

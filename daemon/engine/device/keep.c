@@ -1,4 +1,4 @@
-/* keep.c: prefixes between a page pool, a chunk of memory and a file. Each function says its thread. */
+/* keep.c: prefixes between a page pool and memory: a chunk on the way out, an image on the way in. Device thread. */
 #include <engine/keep.h>
 
 #include <assert.h>
@@ -8,9 +8,11 @@
 
 #include <base/clock.h>
 
+#include <engine/load.h>
+
 #define R_BYTES(save) halo_prefix_record_bytes(&(save)->key)
 
-/* ---- device thread: out ---- */
+/* ---- out ---- */
 
 int halo_save_begin(struct halo_save *save)
 {
@@ -78,32 +80,7 @@ void halo_save_end(struct halo_save *save)
     save->n_order = 0;
 }
 
-/* ---- text thread ---- */
-
-void halo_save_write(struct halo_save *save, const char *state_dir)
-{
-    const char *fingerprint = halo_gguf_fingerprint(save->instance->model->gguf);
-    uint8_t header[HALO_PREFIX_HEADER_BYTES];
-    int r = 0;
-    bool first = save->n_done == save->n_chunk;
-    if (save->fault.code == HALO_FAULT_NONE && first)
-        r = halo_prefix_writer_open(&save->writer, state_dir, fingerprint);
-    for (uint32_t i = 0; i < save->n_chunk; i++) /* here, not where other models wait for their next step */
-        halo_prefix_record_seal(save->chunk + i * R_BYTES(save), &save->key);
-    if (r == 0 && save->fault.code == HALO_FAULT_NONE)
-        r = halo_prefix_writer_append(&save->writer, save->chunk, save->n_chunk * R_BYTES(save));
-    if (r == 0 && save->fault.code == HALO_FAULT_NONE && save->over) {
-        halo_prefix_header_seal(header, &save->key, save->save_id, save->n_done);
-        r = halo_prefix_writer_finish(&save->writer, header);
-        halo_prefix_disk_trim(state_dir, save->all_bytes, save->coming);
-    }
-    if (r < 0)
-        halo_fault_errno(&save->fault, HALO_FAULT_INTERNAL, r, "%.160s cannot be written", save->writer.part);
-    if (save->fault.code != HALO_FAULT_NONE && save->writer.path[0])
-        halo_prefix_writer_abort(&save->writer);
-}
-
-/* ---- device thread: in ---- */
+/* ---- in ---- */
 
 static int restore_one(struct halo_instance *instance, const struct halo_device_ops *ops, const uint8_t *bytes,
                        const struct halo_prefix_record *record, const uint32_t *page_of, uint32_t *ret_page,

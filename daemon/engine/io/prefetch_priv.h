@@ -6,16 +6,20 @@
 
 #include <kernels/device.h>
 
-#include <engine/note.h>
+#include <engine/load.h>
 
 struct halo_prefetch_thread {
     pthread_t thread;
     struct halo_mailbox box;
-    struct halo_mailbox *port, *device;
+    struct halo_mailbox *port;
+    struct halo_phase phase;
     const struct halo_device_ops *ops;
 };
 
 /* Starts it. 0 or a negative errno. It ends with the process. */
 int halo_prefetch_thread_start(struct halo_prefetch_thread *prefetch);
+
+/* The stage READ of a load. */
+enum halo_load_stage halo_prefetch_read(struct halo_load *load, const struct halo_load_threads *threads);
 
 #endif

@@ -1,4 +1,4 @@
-/* prefix_disk.c: files of saved prefixes. Text thread. */
+/* prefix_disk.c: files of saved prefixes. The io thread. */
 #include <engine/prefix_disk.h>
 
 #include <dirent.h>

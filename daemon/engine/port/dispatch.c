@@ -55,11 +55,14 @@ static void cancel_target(struct halo_port *port, struct halo_job *target)
             halo_job_end_cancelled(port, target);
         }
         return;
+    case HALO_JOB_IO: atomic_store(&target->catalog->cancel, true); return;
     case HALO_JOB_DEVICE:
         if (target->sequence)
             atomic_store(&target->sequence->cancel, true);
         if (target->bench)
             atomic_store(&target->bench->cancel, true);
+        if (target->forecast)
+            atomic_store(&target->forecast->cancel, true);
         halo_device_thread_kick(&port->device);
         return;
     default: /* TEXT: looked at when it comes back */ return;
@@ -123,8 +126,8 @@ void halo_port_dispatch(struct halo_port *port, struct halo_job *job)
     case HALO_MSG_SAVE: halo_port_save(port, job); break;
     case HALO_MSG_RESET: halo_port_reset(port, job); break;
     case HALO_MSG_BENCH: halo_port_bench(port, job); break;
-    case HALO_MSG_MODELS:
-    case HALO_MSG_PLAN: halo_job_to_text(port, job); break;
+    case HALO_MSG_MODELS: halo_port_models(port, job); break;
+    case HALO_MSG_PLAN: halo_port_plan(port, job); break;
     case HALO_MSG_TOKENIZE: with_model(port, job, msg->tokenize.model); break;
     case HALO_MSG_DETOKENIZE: with_model(port, job, msg->detokenize.model); break;
     case HALO_MSG_SCORE: with_model(port, job, msg->score.model); break;

@@ -17,9 +17,10 @@
 
 #define BIT(state) HALO_STATE_BIT(HALO_JOB_##state)
 static const unsigned moves[HALO_N_JOB_STATES] = {
-    [HALO_JOB_NEW] = BIT(PARKED) | BIT(TEXT) | BIT(DEVICE) | BIT(LOAD) | BIT(ENDED),
+    [HALO_JOB_NEW] = BIT(PARKED) | BIT(TEXT) | BIT(IO) | BIT(DEVICE) | BIT(LOAD) | BIT(ENDED),
     [HALO_JOB_PARKED] = BIT(NEW) | BIT(ENDED),
     [HALO_JOB_TEXT] = BIT(DEVICE) | BIT(ENDED),
+    [HALO_JOB_IO] = BIT(ENDED),
     [HALO_JOB_DEVICE] = BIT(ENDED),
     [HALO_JOB_LOAD] = BIT(ENDED),
     [HALO_JOB_ENDED] = 0,
@@ -60,6 +61,7 @@ static void destroy_forecast(struct halo_forecast *forecast)
     if (!forecast)
         return;
     halo_model_destroy(forecast->model);
+    free(forecast->file);
     free(forecast);
 }
 
@@ -74,6 +76,7 @@ static void destroy(struct halo_port *port, struct halo_job *job)
     halo_sequence_destroy(job->sequence);
     halo_bench_destroy(job->bench);
     destroy_forecast(job->forecast);
+    halo_catalog_destroy(job->catalog);
     halo_port_saving_destroy(job->saving);
     free(job->reset);
     free(job->text);

@@ -27,6 +27,14 @@ static struct halo_instance *find(struct halo_port *port, struct halo_str name)
     return NULL;
 }
 
+struct halo_instance *halo_port_instance_at(struct halo_port *port, const char *path)
+{
+    for (uint32_t i = 0; i < port->n_instances; i++)
+        if (port->instances[i]->state != HALO_INSTANCE_LOADING && strcmp(port->instances[i]->path, path) == 0)
+            return port->instances[i];
+    return NULL;
+}
+
 /* The only model, when the request names none. NULL: the request was ended. */
 static struct halo_instance *find_only(struct halo_port *port, struct halo_job *job)
 {
@@ -250,22 +258,6 @@ void halo_port_expire_models(struct halo_port *port, uint64_t now_ns)
     }
 }
 
-/* ---- models ---- */
-
-/* Files that are loaded, by name: the list was made on the text thread, which does not know. */
-void halo_port_mark_loaded(struct halo_port *port, struct halo_job *job)
-{
-    struct halo_part_model_info *models = job->files;
-    for (size_t i = 0; i < job->ev.models.models.n; i++) {
-        struct halo_instance *instance = find(port, models[i].name);
-        if (!instance || instance->state == HALO_INSTANCE_LOADING || strcmp(instance->path, models[i].path.at) != 0)
-            continue;
-        models[i].quant = halo_str_of(instance->model->quant);
-        models[i].has_quant = true;
-        halo_port_fill_model(port, instance, &models[i]);
-    }
-}
-
 /* ---- load ---- */
 
 static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo_instance *instance,
@@ -388,12 +380,13 @@ void halo_port_load(struct halo_port *port, struct halo_job *job)
     port->instances[port->n_instances++] = instance;
     load->job = job;
     load->instance = instance;
+    load->route = &port->route;
     load->arrived_ns = job->arrived_ns;
     load->wish.context = msg->params.has_context ? (uint32_t)msg->params.context : 0;
     load->wish.kv_tokens = msg->params.has_kv_tokens ? (uint64_t)msg->params.kv_tokens : 0;
     load->wish.kv = msg->params.has_kv ? (enum halo_kv_type)msg->params.kv : HALO_KV_F16;
     snprintf(instance->path, sizeof(instance->path), "%.*s", (int)msg->model.len,
-             msg->model.at); /* the text thread resolves it */
+             msg->model.at); /* the io thread resolves it */
     job->load = load;
     halo_job_move(job, HALO_JOB_LOAD);
     halo_port_load_enqueue(port, load);
@@ -465,8 +458,9 @@ static void put_notices(struct halo_port *port, struct halo_job *job, const stru
     }
 }
 
-void halo_port_load_done(struct halo_port *port, struct halo_load *load)
+enum halo_load_stage halo_port_load_done(struct halo_load *load, const struct halo_load_threads *threads)
 {
+    struct halo_port *port = threads->port;
     struct halo_job *job = load->job, *waiting = load->instance->waiting;
     struct halo_instance *instance = load->instance;
     struct halo_fault fault = load->fault;
@@ -492,4 +486,5 @@ void halo_port_load_done(struct halo_port *port, struct halo_load *load)
     dispatch_waiting(port, waiting, &fault);
     free(load->image);
     free(load);
+    return HALO_LOAD_DONE;
 }

@@ -14,14 +14,31 @@
 
 /* ---- plan ---- */
 
-void halo_port_forecast(struct halo_port *port, struct halo_job *job)
+void halo_port_plan(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_forecast *forecast = job->forecast;
     const struct halo_msg_plan *msg = &job->msg.plan;
+    const struct halo_part_load_params *params = &msg->params;
+    if (msg->has_model + msg->has_path != 1) {
+        halo_job_end_error(port, job, HALO_ERROR_BAD_REQUEST, "give exactly one of `model` and `path`");
+        return;
+    }
+    struct halo_forecast *forecast = job->forecast = calloc(1, sizeof(*forecast));
+    if (forecast)
+        forecast->file = strdup(msg->has_path ? msg->path.at : msg->model.at);
+    if (!forecast || !forecast->file) {
+        halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+        return;
+    }
     forecast->job = job;
+    forecast->is_path = msg->has_path;
     forecast->budget_bytes = msg->has_budget_bytes ? (uint64_t)msg->budget_bytes : 0;
+    forecast->wish = (struct halo_model_params){.context = params->has_context ? (uint32_t)params->context : 0,
+                                                .kv_tokens = params->has_kv_tokens ? (uint64_t)params->kv_tokens : 0,
+                                                .kv = params->has_kv ? (enum halo_kv_type)params->kv : HALO_KV_F16,
+                                                .max_rows = HALO_BATCH_ROWS,
+                                                .max_outputs = HALO_BATCH_OUTPUTS};
     halo_job_move(job, HALO_JOB_DEVICE);
-    halo_note_post(&port->device.box, &forecast->note, HALO_NOTE_FORECAST);
+    halo_note_post(&port->io.box, &forecast->note, HALO_NOTE_FORECAST_OPEN);
 }
 
 /* One entry for each kind of op: how many, bytes of weights, operations of one decode step. */

@@ -150,11 +150,7 @@ static void text_done(struct halo_port *port, struct halo_job *job)
         halo_job_end_cancelled(port, job);
     } else if (job->sequence) {
         halo_port_submit(port, job);
-    } else if (job->forecast) {
-        halo_port_forecast(port, job);
     } else {
-        if (job->msg.type == HALO_MSG_MODELS)
-            halo_port_mark_loaded(port, job);
         halo_job_end(port, job, &job->ev);
     }
 }
@@ -190,8 +186,8 @@ static void take_note(struct halo_port *port, struct halo_note *note)
     case HALO_NOTE_LOAD_PROGRESS:
         halo_port_load_progress(port, HALO_NOTE_ITEM(note, struct halo_load, progress_note));
         break;
-    case HALO_NOTE_LOAD_ROOM: halo_port_make_room(port, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
-    case HALO_NOTE_LOAD_DONE: halo_port_load_done(port, HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+    case HALO_NOTE_LOAD: halo_load_run(HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+    case HALO_NOTE_CATALOG_DONE: halo_port_catalog_done(port, HALO_NOTE_ITEM(note, struct halo_catalog, note)); break;
     case HALO_NOTE_UNLOAD_DONE: halo_port_unload_done(port, HALO_NOTE_ITEM(note, struct halo_instance, note)); break;
     case HALO_NOTE_BENCH_PROGRESS:
         halo_port_bench_progress(port, HALO_NOTE_ITEM(note, struct halo_bench, progress_note));

@@ -1,16 +1,19 @@
 /* port_priv.h: what the files of the port share: requests, the port itself, and what each file does.
  *
  *   start.c          threads
+ *   load_steps.c     which thread runs which stage of a load
  *   port.c           the poll loop: bytes in, bytes out, mail, time
  *   dispatch.c       a line becomes a request and goes where it is served; cancel, pause, continue
  *   request.c        life of a request: states, exactly one terminal event
  *   models.c         load, unload, reset, and requests that wait for a load
  *   room.c           loads one at a time, models that go to make room for them
  *   reply.c          events of generate and score
- *   report.c         hello, status, stats, diag, heartbeat
+ *   catalog.c        the answer to models
+ *   report.c         hello, status, stats, diag
+ *   phases.c         heartbeat: what each thread is doing and since when
  *   plan.c           plan and bench
  *   save.c           prefixes to the disk: save, and before a model goes
- *   text/            the text thread: what needs a tokenizer or a file's directory
+ *   text/            the text thread: what needs a tokenizer or a template
  */
 #ifndef HALO_ENGINE_PORT_PRIV_H
 #define HALO_ENGINE_PORT_PRIV_H
@@ -21,8 +24,8 @@
 #include <protocol/message.h>
 
 #include <engine/device_thread.h>
-#include <engine/keep.h>
 
+#include "io/io_priv.h"
 #include "io/prefetch_priv.h"
 
 /* ---- a request ---- */
@@ -31,6 +34,7 @@ enum halo_job_state {
     HALO_JOB_NEW,
     HALO_JOB_PARKED, /* waits for a load, or for the device to be opened */
     HALO_JOB_TEXT,   /* the text thread has it; the port may set only the atomics */
+    HALO_JOB_IO,     /* the io thread has its catalog */
     HALO_JOB_DEVICE, /* a sequence, bench or forecast of it is with the device thread */
     HALO_JOB_LOAD,   /* its load is under way, or its unload waits for users */
     HALO_JOB_ENDED,  /* the terminal event is written */
@@ -51,8 +55,7 @@ struct halo_job {
 
     /* the text thread's results */
     struct halo_fault fault;
-    struct halo_ev ev; /* terminal event of tokenize, detokenize, template, models; points into arena */
-    struct halo_part_model_info *files; /* models: what ev lists */
+    struct halo_ev ev; /* terminal event of tokenize, detokenize, template; points into arena */
     struct halo_str *changes;
     size_t n_changes;
     char prompt_md5[33], effective_md5[33];
@@ -65,6 +68,7 @@ struct halo_job {
     struct halo_load *load;
     struct halo_bench *bench;
     struct halo_forecast *forecast;
+    struct halo_catalog *catalog;
     struct halo_reset *reset;
     struct halo_port_saving *saving;
 
@@ -80,22 +84,23 @@ struct halo_job {
 
 struct halo_port_config {
     int in_fd, out_fd;
-    bool link; /* the peer is halod: heartbeats, end at its end; otherwise a person or a pipe */
-    const char *const *model_dirs;
-    size_t n_model_dirs;
-    bool models_only;      /* the sandbox lets no other folder be read */
-    const char *state_dir; /* where prefixes outlive the process; NULL: nowhere */
-    uint64_t save_bytes;   /* of them, at most; 0: none */
-    uint64_t save_ms;      /* of a model that is unloaded: for saving them; 0: they are not */
+    bool link;           /* the peer is halod: heartbeats, end at its end; otherwise a person or a pipe */
+    uint64_t save_bytes; /* of prefixes that outlive the process, at most; 0: none */
+    uint64_t save_ms;    /* of a model that is unloaded: for saving them; 0: they are not */
 };
 
 struct halo_text_thread {
     pthread_t thread;
     struct halo_mailbox box;
-    struct halo_mailbox *port, *device;
-    const struct halo_port_config *config;
-    struct halo_model_cache *cache;   /* what `models` knows about files */
+    struct halo_mailbox *port;
+    struct halo_phase phase;
     struct halo_arena arena, scratch; /* of one conversation after another: what it is, what its rendering needs */
+};
+
+/* The time of one thread's phase: begins anew when a mark moves. */
+#define HALO_N_PHASES 4 /* the threads of enum halo_wire_thread */
+struct halo_phase_clock {
+    uint64_t marks[4], since_ns;
 };
 
 struct halo_port {
@@ -120,15 +125,13 @@ struct halo_port {
 
     bool lost;                 /* the device is gone and halod has another engine do what is open: leave */
     uint64_t beat_ns, n_beats; /* last heartbeat */
-    uint64_t phase_since_ns, phase_step;
-    const char *phase_what;
-    int phase_activity;
-    int64_t phase_steps;
-    uint64_t load_mark, load_since_ns; /* load_since_ns 0: no load under way */
+    struct halo_phase_clock clocks[HALO_N_PHASES];
 
     struct halo_stats stats;
     struct halo_device_thread device;
     struct halo_text_thread text;
+    struct halo_io_thread io;
+    struct halo_load_route route; /* of all loads */
     struct halo_prefetch_thread prefetch;
 };
 
@@ -168,9 +171,11 @@ void halo_port_release_model(struct halo_port *port, struct halo_job *job);
 void halo_port_let_go(struct halo_port *port, struct halo_instance *instance);
 void halo_port_load(struct halo_port *port, struct halo_job *job);
 void halo_port_unload(struct halo_port *port, struct halo_job *job);
-void halo_port_mark_loaded(struct halo_port *port, struct halo_job *job); /* in the answer to `models` */
+/* The model that was loaded from this path; NULL: none. */
+struct halo_instance *halo_port_instance_at(struct halo_port *port, const char *path);
 void halo_port_load_progress(struct halo_port *port, struct halo_load *load);
-void halo_port_load_done(struct halo_port *port, struct halo_load *load);
+/* The stage DONE. Frees the load. */
+enum halo_load_stage halo_port_load_done(struct halo_load *load, const struct halo_load_threads *threads);
 void halo_port_unload_done(struct halo_port *port, struct halo_instance *instance);
 /* No new users, and gone when those it has are through. */
 void halo_port_drain(struct halo_port *port, struct halo_instance *instance, enum halo_unload_why why);
@@ -186,7 +191,8 @@ void halo_port_unpark(struct halo_port *port, struct halo_job *job); /* forgets 
 void halo_port_load_enqueue(struct halo_port *port, struct halo_load *load);
 void halo_port_load_over(struct halo_port *port, struct halo_load *load); /* done or failed: the next one begins */
 void halo_port_load_cancel(struct halo_port *port, struct halo_load *load);
-void halo_port_make_room(struct halo_port *port, struct halo_load *load); /* HALO_NOTE_LOAD_ROOM */
+/* The stage ROOM. */
+enum halo_load_stage halo_port_make_room(struct halo_load *load, const struct halo_load_threads *threads);
 void halo_port_room_made(struct halo_port *port); /* a model is gone: the load that waits goes on after the last one */
 
 /* reply.c */
@@ -199,15 +205,24 @@ void halo_port_hello(struct halo_port *port, struct halo_job *job);
 void halo_port_status(struct halo_port *port, struct halo_job *job);
 void halo_port_stats(struct halo_port *port, struct halo_job *job);
 void halo_port_diag(struct halo_port *port, struct halo_job *job);
-void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64_t beat);
 void halo_port_fill_model(const struct halo_port *port, const struct halo_instance *instance,
                           struct halo_part_model_info *ret);
 
+/* phases.c */
+void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64_t beat);
+
+/* load_steps.c */
+extern const struct halo_load_step halo_load_steps[HALO_N_LOAD_STAGES];
+
+/* catalog.c */
+void halo_port_models(struct halo_port *port, struct halo_job *job);
+void halo_port_catalog_done(struct halo_port *port, struct halo_catalog *catalog);
+
 /* plan.c */
+void halo_port_plan(struct halo_port *port, struct halo_job *job);
 void halo_port_bench(struct halo_port *port, struct halo_job *job);
 void halo_port_bench_progress(struct halo_port *port, struct halo_bench *bench);
 void halo_port_bench_done(struct halo_port *port, struct halo_bench *bench);
-void halo_port_forecast(struct halo_port *port, struct halo_job *job); /* the text thread has read the model */
 void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *forecast);
 
 /* save.c */
@@ -228,10 +243,5 @@ void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_job *job)
 void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_job *job);
 /* UNSUPPORTED, with the numbers, for an answer of more JSON values than one may have. */
 int halo_text_check_values(struct halo_job *job, size_t n_tokens, size_t n_values);
-void halo_text_job_models(struct halo_text_thread *text, struct halo_job *job); /* text/models.c */
-void halo_text_job_plan(struct halo_text_thread *text, struct halo_job *job);
-/* The file that a name or path means. NOT_FOUND (says where it looked). */
-int halo_text_resolve(const struct halo_port_config *config, const char *name, char ret_path[HALO_MODEL_PATH_BYTES],
-                      struct halo_fault *fault);
 
 #endif

@@ -1,4 +1,4 @@
-/* report.c: what the engine says about itself: hello, status, stats, diag, heartbeat.
+/* report.c: what the engine says about itself: hello, status, stats, diag.
  *
  * Port thread. Everything comes from atomics and from what was published under a lock, so the answer never waits for
  * the device.
@@ -315,74 +315,4 @@ void halo_port_diag(struct halo_port *port, struct halo_job *job)
     ev.diag.driver = (struct halo_raw){driver.at, driver.len};
     ev.diag.kernels = (struct halo_raw){kernels.at, kernels.len};
     halo_job_end(port, job, &ev);
-}
-
-/* The clock of the device's phase: begins anew with each op, each step, and each kind of work. */
-static void note_phase(struct halo_port *port, uint64_t now_ns)
-{
-    const char *what = atomic_load(&port->device.phase.what);
-    uint64_t step = atomic_load(&port->device.phase.step);
-    int64_t steps = (int64_t)atomic_load(&port->stats.steps);
-    int activity = atomic_load(&port->device.activity);
-    if (what == port->phase_what && step == port->phase_step && activity == port->phase_activity &&
-        steps == port->phase_steps && port->phase_since_ns != 0)
-        return;
-    port->phase_what = what;
-    port->phase_step = step;
-    port->phase_activity = activity;
-    port->phase_steps = steps;
-    port->phase_since_ns = now_ns;
-}
-
-/* The clock of loads: begins anew with each piece that was read and each tensor that came into place. Reading goes on
- * beside the device's work, so it has a clock of its own. Text: of the load that is farthest. */
-static void note_loads(struct halo_port *port, uint64_t now_ns, char *text, size_t room)
-{
-    uint64_t mark = atomic_load(&port->stats.loads), most = 0;
-    bool any = false;
-    for (struct halo_job *job = port->jobs; job; job = job->next) {
-        struct halo_load *load = job->load;
-        if (!load)
-            continue;
-        uint64_t done = atomic_load(&load->bytes_done), n_committed = atomic_load(&load->n_committed);
-        mark += done + n_committed;
-        if (!any || done > most)
-            snprintf(text, room, "model %.200s: %llu of %llu bytes read, %llu tensors in place", load->instance->name,
-                     (unsigned long long)done, (unsigned long long)atomic_load(&load->bytes_total),
-                     (unsigned long long)n_committed);
-        most = done > most ? done : most;
-        any = true;
-    }
-    if (!any)
-        port->load_since_ns = 0;
-    else if (mark != port->load_mark || port->load_since_ns == 0)
-        port->load_since_ns = now_ns;
-    port->load_mark = mark;
-}
-
-void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64_t beat)
-{
-    static_assert((int)HALO_WIRE_ACTIVITY_MODEL == (int)HALO_ACTIVITY_MODEL &&
-                      (int)HALO_WIRE_ACTIVITY_STEP == (int)HALO_ACTIVITY_STEP,
-                  "the words and the kinds have one order");
-    static const struct halo_id nobody = {0};
-    uint64_t now_ns = halo_clock_ns();
-    char load[400];
-    note_phase(port, now_ns);
-    note_loads(port, now_ns, load, sizeof(load));
-    const char *what = port->phase_what;
-    struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_HEARTBEAT, id ? id : &nobody);
-    ev.heartbeat.beat = beat;
-    ev.heartbeat.phase = halo_str_of(what ? what : "starting");
-    ev.heartbeat.phase_ms = (int64_t)((now_ns - port->phase_since_ns) / 1000000);
-    ev.heartbeat.steps = (int64_t)atomic_load(&port->stats.steps);
-    ev.heartbeat.running = atomic_load(&port->stats.n_running);
-    ev.heartbeat.activity = (enum halo_wire_activity)port->phase_activity;
-    if (port->load_since_ns != 0) {
-        ev.heartbeat.has_load_ms = ev.heartbeat.has_load = true;
-        ev.heartbeat.load_ms = (int64_t)((now_ns - port->load_since_ns) / 1000000);
-        ev.heartbeat.load = halo_str_of(load);
-    }
-    halo_port_put(port, &ev);
 }

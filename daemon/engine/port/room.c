@@ -47,7 +47,7 @@ static void start_next(struct halo_port *port)
     port->load_queue = load->next;
     port->load_now = load;
     load->next = NULL;
-    halo_note_post(&port->text.box, &load->note, HALO_NOTE_LOAD_PARSE);
+    halo_load_go(load, HALO_LOAD_OPEN);
     tell_places(port);
 }
 
@@ -67,25 +67,23 @@ void halo_port_load_enqueue(struct halo_port *port, struct halo_load *load)
 
 void halo_port_load_over(struct halo_port *port, struct halo_load *load)
 {
-    struct halo_load **at = &port->load_queue;
-    if (port->load_now == load) {
-        port->load_now = NULL;
-        start_next(port);
-        return;
-    }
-    while (*at != load) /* it was cancelled in the queue */
-        at = &(*at)->next;
-    *at = load->next;
+    if (port->load_now != load)
+        return; /* it was cancelled in the queue */
+    port->load_now = NULL;
+    start_next(port);
 }
 
 void halo_port_load_cancel(struct halo_port *port, struct halo_load *load)
 {
-    if (port->load_now == load) {
-        atomic_store(&load->cancel, true); /* whoever has it will look */
+    struct halo_load **at = &port->load_queue;
+    atomic_store(&load->cancel, true); /* whoever has it will look */
+    if (load->stage != HALO_LOAD_QUEUED)
         return;
-    }
+    while (*at != load)
+        at = &(*at)->next;
+    *at = load->next;
     halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled");
-    halo_port_load_done(port, load);
+    halo_load_go(load, HALO_LOAD_DONE);
 }
 
 /* ---- room ---- */
@@ -117,8 +115,17 @@ static void evict(struct halo_port *port, struct halo_instance *instance, const 
     halo_port_drain(port, instance, HALO_UNLOAD_ROOM);
 }
 
-void halo_port_make_room(struct halo_port *port, struct halo_load *load)
+static bool is_making_room(const struct halo_port *port)
 {
+    for (uint32_t i = 0; i < port->n_instances; i++)
+        if (port->instances[i]->state == HALO_INSTANCE_DRAINING && port->instances[i]->why == HALO_UNLOAD_ROOM)
+            return true;
+    return false;
+}
+
+enum halo_load_stage halo_port_make_room(struct halo_load *load, const struct halo_load_threads *threads)
+{
+    struct halo_port *port = threads->port;
     uint64_t evictable = 0, room = load->room_bytes;
     bool place = !load->need_place;
     for (uint32_t i = 0; i < port->n_instances; i++)
@@ -138,19 +145,17 @@ void halo_port_make_room(struct halo_port *port, struct halo_load *load)
             evict(port, instance, load);
         }
     }
-    if (port->load_waits)
-        halo_port_room_made(port);
-    else
-        halo_note_post(&port->device.box, &load->note, HALO_NOTE_LOAD_CREATE);
+    if (!port->load_waits || !is_making_room(port)) {
+        port->load_waits = false;
+        return HALO_LOAD_ADMIT;
+    }
+    return HALO_LOAD_ROOM;
 }
 
 void halo_port_room_made(struct halo_port *port)
 {
-    if (!port->load_waits)
+    if (!port->load_waits || is_making_room(port))
         return;
-    for (uint32_t i = 0; i < port->n_instances; i++)
-        if (port->instances[i]->state == HALO_INSTANCE_DRAINING && port->instances[i]->why == HALO_UNLOAD_ROOM)
-            return;
     port->load_waits = false;
-    halo_note_post(&port->device.box, &port->load_now->note, HALO_NOTE_LOAD_CREATE);
+    halo_load_go(port->load_now, HALO_LOAD_ADMIT);
 }

@@ -12,29 +12,35 @@ static int start(struct halo_port *port, const struct halo_engine_setup *setup)
     struct halo_port_config config = {.in_fd = setup->in_fd,
                                       .out_fd = setup->out_fd,
                                       .link = setup->link,
-                                      .model_dirs = setup->model_dirs,
-                                      .n_model_dirs = setup->n_model_dirs,
-                                      .models_only = setup->models_only,
-                                      .state_dir = setup->state_dir,
                                       .save_bytes = setup->save_bytes,
                                       .save_ms = setup->save_ms};
     int r = halo_port_init(port, &config);
     if (r < 0)
         return r;
-    port->text = (struct halo_text_thread){.port = &port->box, .device = &port->device.box, .config = &port->config};
-    port->prefetch =
-        (struct halo_prefetch_thread){.port = &port->box, .device = &port->device.box, .ops = setup->device};
+    port->route = (struct halo_load_route){.threads = {port, &port->io, &port->prefetch, &port->device},
+                                           .steps = halo_load_steps};
+    port->text = (struct halo_text_thread){.port = &port->box};
+    port->io = (struct halo_io_thread){.port = &port->box,
+                                       .device = &port->device.box,
+                                       .config = {.model_dirs = setup->model_dirs,
+                                                  .n_model_dirs = setup->n_model_dirs,
+                                                  .own_paths = !setup->link,
+                                                  .models_only = setup->models_only,
+                                                  .state_dir = setup->state_dir,
+                                                  .save_bytes = setup->save_bytes}};
+    port->prefetch = (struct halo_prefetch_thread){.port = &port->box, .ops = setup->device};
     port->device.ops = setup->device;
     port->device.options = setup->device_options;
     port->device.budget_bytes = setup->budget_bytes;
     port->device.keeps_prefixes = setup->state_dir && setup->save_bytes > 0;
-    port->device.text = &port->text.box;
+    port->device.io = &port->io.box;
     port->device.port = &port->box;
-    port->device.prefetch = &port->prefetch.box;
     port->device.stats = &port->stats;
     /* halod has a limit of its own, and sends everything that was open at once after a restart. */
     port->device.max_queued = setup->link ? UINT32_MAX : HALO_LIMIT_QUEUED_REQUESTS;
     r = halo_prefetch_thread_start(&port->prefetch);
+    if (r == 0)
+        r = halo_io_thread_start(&port->io);
     if (r == 0)
         r = halo_device_thread_start(&port->device);
     if (r == 0)

@@ -161,8 +161,13 @@ static void take_line(struct child *child, const char *line, size_t len)
     if (halo_ev_decode(&ev, line, len, HALO_EV_STRICT, &refusal) != 0)
         fail_msg("no event: %s in %.*s", refusal.message, (int)len, line);
     if (ev.type == HALO_EV_HEARTBEAT) {
-        child->activity = ev.heartbeat.activity;
-        child->phase_ms = ev.heartbeat.phase_ms;
+        for (size_t i = 0; i < ev.heartbeat.threads.n; i++) {
+            const struct halo_part_thread_phase *said = &ev.heartbeat.threads.at[i];
+            struct child_phase *phase = &child->phases[said->thread];
+            phase->activity = said->activity;
+            phase->ms = said->ms;
+            snprintf(phase->what, sizeof(phase->what), "%s", said->phase.at);
+        }
     } else if (ev.id.kind == HALO_ID_NONE) {
         child->n_unaddressed++;
         snprintf(child->last_unaddressed, sizeof(child->last_unaddressed), "%.*s", (int)len, line);

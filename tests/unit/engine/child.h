@@ -29,16 +29,21 @@ struct child_request { /* what came for one id */
     char last[16384]; /* the terminal line */
 };
 
+struct child_phase {
+    enum halo_wire_activity activity;
+    int64_t ms;
+    char what[1025];
+};
+
 struct child {
     pid_t pid;
     int fd_in, fd_out; /* the parent's ends */
     bool link;
     struct halo_line_reader lines;
-    struct fake_control *control;     /* shared with the child */
-    struct child_request *requests;   /* [CHILD_MAX] by id */
-    enum halo_wire_activity activity; /* of the last heartbeat */
-    int64_t phase_ms;
-    uint32_t n_unaddressed; /* events with id null, heartbeats apart */
+    struct fake_control *control;                             /* shared with the child */
+    struct child_request *requests;                           /* [CHILD_MAX] by id */
+    struct child_phase phases[HALO_WIRE_THREAD_PREFETCH + 1]; /* of the last heartbeat, by enum halo_wire_thread */
+    uint32_t n_unaddressed;                                   /* events with id null, heartbeats apart */
     char last_unaddressed[4096];
 };
 

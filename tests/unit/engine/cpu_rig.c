@@ -49,7 +49,7 @@ static void bring_model(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
     if (setup->max_rows > 0)
         rig->instance.model->plan.max_rows = setup->max_rows;
     fail_on(&load->fault, halo_load_create(load, &rig->ops, rig->device, &plenty), "create", reason);
-    fail_on(&load->fault, halo_load_read(load, &rig->ops, &rig->port), "read", reason);
+    fail_on(&load->fault, halo_load_read(load, &rig->ops, &rig->port, NULL), "read", reason);
     fail_on(&load->fault, rig->ops.model_seal(rig->instance.device_model, reason), "seal", reason);
 }
 

@@ -3,7 +3,7 @@
 #ifndef HALO_TESTS_CPU_RIG_H
 #define HALO_TESTS_CPU_RIG_H
 
-#include <engine/instance.h>
+#include <engine/load.h>
 
 #define CPU_RIG_MAX 128
 

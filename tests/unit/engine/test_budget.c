@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include <engine/instance.h>
+#include <engine/budget.h>
 
 #include "fake_device.h"
 

@@ -369,7 +369,8 @@ static void a_model_that_nobody_uses_goes_aloud(void **state)
 static void wait_for_phase(struct child *c, int64_t ms)
 {
     uint64_t until_ms = halo_clock_ms() + CHILD_PATIENCE_MS;
-    while (c->activity != HALO_WIRE_ACTIVITY_DECODE || c->phase_ms <= ms)
+    const struct child_phase *phase = &c->phases[HALO_WIRE_THREAD_DEVICE];
+    while (phase->activity != HALO_WIRE_ACTIVITY_DECODE || phase->ms <= ms)
         assert_true(child_read(c, 100) && halo_clock_ms() < until_ms);
 }
 
@@ -388,7 +389,7 @@ static void a_hung_device_hangs_nothing_else(void **state)
     assert_int_equal(child_wait(&c, 3)->terminal, HALO_EV_PONG);
     assert_int_equal(child_wait(&c, 4)->terminal, HALO_EV_STATUS);
     assert_int_equal(child_wait(&c, 5)->terminal, HALO_EV_TOKENS);
-    wait_for_phase(&c, c.phase_ms + 100);
+    wait_for_phase(&c, c.phases[HALO_WIRE_THREAD_DEVICE].ms + 100);
     assert_int_equal(c.requests[2].n_terminal, 0);
     assert_int_equal(child_end(&c), 0); /* the end of its peer is enough */
 }

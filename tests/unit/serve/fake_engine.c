@@ -8,7 +8,7 @@
  *   exit=K     exit(3) instead
  *   hang=K     everything stops, heartbeats too
  *   stuck=K    no more events; heartbeats say that one step has been lasting for a minute
- *   as=N       ... and that it is work of this kind (enum halo_wire_activity)
+ *   as=N       ... and that it is work of this kind (enum halo_wire_activity), on the thread that does such work
  *   garbage=K  writes a line that is no JSON
  *   wrong=K    writes an event that generate cannot have
  *   early=K    writes an event for an id that was never given
@@ -20,7 +20,7 @@
  *   loop=K     the notice of a loop from the K-th event on, unless halod says that it was told
  * The moments count from the beginning of the reply: one that goes on after a death does not die of the same again. The
  * text of a token is its letter, `size` times. A score is scripted in the same way by its text: n rows, each an event.
- * load: "slow-MS" takes so long, "first-MS" only in the first engine, "stall" does not get on in the first engine,
+ * load: "slow-MS" takes so long, "first-MS" only in the first engine, "stall" makes no progress in the first engine,
  * "die" kills, "dieagain" kills when it is loaded into any engine but the first, "fail" fails, "brief" is given up by
  * the engine itself at once, "changes" has other files each time, "crowd" makes all other models go, of which is told
  * 200 ms later and requests for them are answered then; everything else works. generate with a model that is not loaded
@@ -607,6 +607,13 @@ static void take_line(const char *line, size_t len)
     halo_msg_finish(&msg);
 }
 
+static const char *words_of(enum halo_wire_activity kind)
+{
+    return kind == HALO_WIRE_ACTIVITY_TEXT   ? "tokenizing for request 1"
+           : kind == HALO_WIRE_ACTIVITY_FILE ? "reading folder /mnt/gone"
+                                             : "step of 8 rows";
+}
+
 static void beat(uint64_t now)
 {
     static uint64_t last;
@@ -618,13 +625,27 @@ static void beat(uint64_t now)
     last = now;
     halo_ev_init(&ev, HALO_EV_HEARTBEAT, &nobody);
     ev.heartbeat.beat = n++;
-    ev.heartbeat.phase = halo_str_of(is_stuck ? "step of 8 rows" : "idle");
-    ev.heartbeat.phase_ms = 60000; /* idle for a minute is no fault */
+    struct halo_part_thread_phase threads[HALO_WIRE_THREAD_PREFETCH + 1];
+    for (int i = 0; i <= HALO_WIRE_THREAD_PREFETCH; i++)
+        threads[i] = (struct halo_part_thread_phase){
+            .thread = (enum halo_wire_thread)i,
+            .phase = halo_str_of("idle"),
+            .ms = 60000, /* idle for a minute is no fault */
+            .activity = HALO_WIRE_ACTIVITY_IDLE,
+        };
+    struct halo_part_thread_phase *stuck = &threads[activity == HALO_WIRE_ACTIVITY_TEXT   ? HALO_WIRE_THREAD_TEXT
+                                                    : activity == HALO_WIRE_ACTIVITY_FILE ? HALO_WIRE_THREAD_IO
+                                                                                          : HALO_WIRE_THREAD_DEVICE];
+    stuck->activity = activity;
+    if (is_stuck)
+        stuck->phase = halo_str_of(words_of(activity));
+    if (is_stalled) {
+        threads[HALO_WIRE_THREAD_PREFETCH].activity = HALO_WIRE_ACTIVITY_FILE;
+        threads[HALO_WIRE_THREAD_PREFETCH].phase = halo_str_of("3 of 8 tensors");
+    }
     ev.heartbeat.running = is_stuck;
-    ev.heartbeat.activity = activity;
-    ev.heartbeat.has_load_ms = ev.heartbeat.has_load = is_stalled;
-    ev.heartbeat.load_ms = is_stalled ? 60000 : 0;
-    ev.heartbeat.load = halo_str_of("3 of 8 tensors");
+    ev.heartbeat.threads.at = threads;
+    ev.heartbeat.threads.n = HALO_WIRE_THREAD_PREFETCH + 1;
     emit(&ev);
 }
 

@@ -24,14 +24,16 @@ static const struct kind kinds[] = {
     {HALO_WIRE_ACTIVITY_PREFILL, "prefill_ms", "hung for 60000 ms in a prefill step: step of 8 rows"},
     {HALO_WIRE_ACTIVITY_DECODE, "step_ms", "hung for 60000 ms in a decode step: step of 8 rows"},
     {HALO_WIRE_ACTIVITY_STEP, "step_ms", "hung for 60000 ms in a step: step of 8 rows"},
+    {HALO_WIRE_ACTIVITY_TEXT, "text_ms", "hung for 60000 ms in preparing or reading text: tokenizing for request 1"},
+    {HALO_WIRE_ACTIVITY_FILE, "load_ms", "hung for 60000 ms in reading or writing files: reading folder /mnt/gone"},
 };
 
-/* A configuration in which this key has one value and the other three another. */
+/* A configuration in which this key has one value and the others another. */
 static void start_with(const char *key, int value, int others)
 {
-    static const char *const keys[] = {"load_ms", "first_ms", "prefill_ms", "step_ms"};
+    static const char *const keys[] = {"load_ms", "first_ms", "prefill_ms", "step_ms", "text_ms"};
     char config[256] = "[engine]\nheartbeat_ms = 2000\n";
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         snprintf(config + strlen(config), sizeof(config) - strlen(config), "%s = %d\n", keys[i],
                  strcmp(keys[i], key) == 0 ? value : others);
     rig_start(&rig, config, NULL);
@@ -85,7 +87,7 @@ static void a_load_that_stalls_is_begun_again(void **state)
     start_with("load_ms", 30000, 0);
     assert_int_equal(client_ask(&client, "{\"type\":\"load\",\"id\":1,\"model\":\"stall\"}", 1, NULL), HALO_EV_LOADED);
     assert_int_equal(rig_engine_starts(&rig), 2);
-    assert_true(rig_log_has(&rig, "did not get on for 60000 ms with a load: 3 of 8 tensors"));
+    assert_true(rig_log_has(&rig, "hung for 60000 ms in reading or writing files: 3 of 8 tensors"));
     stop();
 }
 

@@ -11,15 +11,18 @@
 #include <pthread.h>
 
 #include <engine/bench.h>
-#include <engine/instance.h>
+#include <engine/load.h>
 #include <engine/stats.h>
 
-/* What a plan would need and how fast it would be; answered by the device thread because only it may touch the device.
- */
+/* What a plan would need and how fast it would be. The io thread opens the model, the device thread answers. */
 struct halo_forecast {
     struct halo_note note;
     struct halo_job *job;
-    struct halo_model *model; /* owned by the request */
+    atomic_bool cancel;            /* the port's wish */
+    char *file;                    /* in: name or path of the model; malloc */
+    bool is_path;                  /* in: it is a path, whatever it looks like */
+    struct halo_model_params wish; /* in */
+    struct halo_model *model;      /* made by the io thread; NULL: it could not be opened */
     struct halo_device_info info;
     struct halo_budget budget;
     uint64_t budget_bytes; /* in: 0 means what is free; out: what was used */
@@ -41,7 +44,7 @@ struct halo_reset {
 struct halo_device_thread {
     pthread_t thread;
     struct halo_mailbox box;
-    struct halo_mailbox *port, *prefetch, *text;
+    struct halo_mailbox *port, *io;
     bool keeps_prefixes; /* there is a place to save them */
     struct halo_stats *stats;
     const struct halo_device_ops *ops;

@@ -1,7 +1,7 @@
 /* keep.h: cached prefixes on their way out of a page pool, to be saved, and back into one.
  *
  * Saved is what a model has when it goes, and at the end what all have. A save goes model by model, in chunks: the
- * device thread copies pages into the chunk, the text thread writes it to disk, until all are out, the deadline has
+ * device thread copies pages into the chunk, the io thread writes it to disk, until all are out, the deadline has
  * come or no more bytes are allowed: then what is there is the file. While it lasts the pages are held, the model's
  * sequences do not move, and the model is held by the port. Pages go in the order of their last use, the latest first,
  * but behind those that they follow.
@@ -33,7 +33,7 @@ struct halo_save {
     uint32_t n_chunk;     /* records in it */
     bool over;            /* the chunk is the last one */
 
-    /* the text thread's */
+    /* the io thread's */
     struct halo_prefix_writer writer;
 
     struct halo_fault fault; /* code NONE: going well. The file is not there then */
@@ -46,7 +46,7 @@ int halo_save_fill(struct halo_save *save, const struct halo_device_ops *ops);
 /* Lets go of what begin took. */
 void halo_save_end(struct halo_save *save);
 
-/* Text thread: the chunk goes to disk; when it is the last one, the file gets its name. Sets save->fault. */
+/* The io thread: the chunk goes to disk; when it is the last one, the file gets its name. Sets save->fault. */
 void halo_save_write(struct halo_save *save, const char *state_dir);
 
 /* Device thread: lists the records of a checked image, as idle pages, as far as the pool has free ones. Returns how

@@ -13,38 +13,35 @@
 struct halo_job; /* a request, as the port knows it; the core does not look inside */
 
 enum halo_note_what {
+    /* to any thread */
+    HALO_NOTE_LOAD, /* struct halo_load: the stage that it has reached */
     /* to the device thread */
-    HALO_NOTE_KICK,         /* look at the flags of all sequences */
-    HALO_NOTE_SEQUENCE,     /* struct halo_sequence: run it */
-    HALO_NOTE_LOAD_CREATE,  /* struct halo_load: admit, take memory */
-    HALO_NOTE_LOAD_SEAL,    /* struct halo_load: all weights are there, or the load failed */
-    HALO_NOTE_UNLOAD,       /* struct halo_instance: nobody uses it any more */
-    HALO_NOTE_BENCH,        /* struct halo_bench */
-    HALO_NOTE_FORECAST,     /* struct halo_forecast */
-    HALO_NOTE_RESET,        /* struct halo_reset */
-    HALO_NOTE_LOAD_RESTORE, /* struct halo_load: its saved prefixes were read, or there are none */
-    HALO_NOTE_SAVE_PAGES,   /* struct halo_save: the next chunk */
-    /* to the prefetch thread */
-    HALO_NOTE_LOAD_READ, /* struct halo_load */
+    HALO_NOTE_KICK,       /* look at the flags of all sequences */
+    HALO_NOTE_SEQUENCE,   /* struct halo_sequence: run it */
+    HALO_NOTE_UNLOAD,     /* struct halo_instance: nobody uses it any more */
+    HALO_NOTE_BENCH,      /* struct halo_bench */
+    HALO_NOTE_FORECAST,   /* struct halo_forecast: its model is open */
+    HALO_NOTE_RESET,      /* struct halo_reset */
+    HALO_NOTE_SAVE_PAGES, /* struct halo_save: the next chunk */
     /* to the text thread */
-    HALO_NOTE_TEXT,          /* struct halo_job */
-    HALO_NOTE_LOAD_PARSE,    /* struct halo_load */
-    HALO_NOTE_LOAD_PREFIXES, /* struct halo_load: are prefixes of it saved? */
+    HALO_NOTE_TEXT, /* struct halo_job */
+    /* to the io thread */
+    HALO_NOTE_CATALOG,       /* struct halo_catalog: fill it */
+    HALO_NOTE_FORECAST_OPEN, /* struct halo_forecast: open its model */
     HALO_NOTE_SAVE_WRITE,    /* struct halo_save: a chunk for the disk */
     /* to the port */
     HALO_NOTE_EVENTS, /* struct halo_sequence: its ring has events. The device thread keeps owning the sequence */
     HALO_NOTE_SEQUENCE_DONE,  /* struct halo_sequence: ended; the last word about it */
     HALO_NOTE_TEXT_DONE,      /* struct halo_job: its reply lies in it */
+    HALO_NOTE_CATALOG_DONE,   /* struct halo_catalog */
     HALO_NOTE_LOAD_PROGRESS,  /* struct halo_load: the load goes on, its progress fields moved */
-    HALO_NOTE_LOAD_ROOM,      /* struct halo_load: who goes to make room for it? */
-    HALO_NOTE_LOAD_DONE,      /* struct halo_load */
     HALO_NOTE_UNLOAD_DONE,    /* struct halo_instance */
     HALO_NOTE_BENCH_PROGRESS, /* struct halo_bench: the bench goes on */
     HALO_NOTE_BENCH_DONE,     /* struct halo_bench */
     HALO_NOTE_FORECAST_DONE,  /* struct halo_forecast */
     HALO_NOTE_RESET_DONE,     /* struct halo_reset */
     HALO_NOTE_SAVE_DONE,      /* struct halo_save: one model's prefixes are saved, or not */
-    HALO_NOTE_DEVICE_OPEN,    /* NULL: the device was opened, or could not be */
+    HALO_NOTE_DEVICE_OPEN,    /* of no object: the device was opened, or could not be */
 };
 
 struct halo_note {

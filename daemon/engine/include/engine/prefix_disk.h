@@ -4,7 +4,7 @@
  * or that is larger than may be is not read. What was read is taken off the disk: it is in memory from then on, and
  * what a reset forgets there must not come back from here.
  *
- * The text thread; blocks on the disk.
+ * The io thread; blocks on the disk.
  */
 #ifndef HALO_ENGINE_PREFIX_DISK_H
 #define HALO_ENGINE_PREFIX_DISK_H

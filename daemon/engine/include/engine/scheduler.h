@@ -25,9 +25,9 @@
 #include <base/fault.h>
 #include <kernels/device.h>
 
-#include <engine/activity.h>
 #include <engine/kv_pages.h>
 #include <engine/pace.h>
+#include <engine/phase.h>
 #include <engine/sampler.h>
 #include <engine/sequence.h>
 #include <engine/stats.h>

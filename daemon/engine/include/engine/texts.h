@@ -1,6 +1,6 @@
 /* texts.h: how a loaded model reads and writes text: its tokenizer and its chat templates.
  *
- * Made from the file's directory on the text thread, immutable afterwards; any thread may use it.
+ * Made from the file's directory on the io thread, immutable afterwards; any thread may use it.
  */
 #ifndef HALO_ENGINE_TEXTS_H
 #define HALO_ENGINE_TEXTS_H

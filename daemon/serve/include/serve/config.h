@@ -47,10 +47,11 @@ struct halo_config {
 
     int64_t heartbeat_ms; /* silence of the engine after which it is killed */
     /* How long the engine may be in one phase before it is killed; 0: for ever. */
-    int64_t load_ms;        /* a load that does not get on */
+    int64_t load_ms;        /* a file or folder that is read or written, a model's memory */
     int64_t first_ms;       /* the first step of a model */
     int64_t prefill_ms;     /* one op of a step with prompts */
     int64_t step_ms;        /* one op of any other step */
+    int64_t text_ms;        /* one piece of text work */
     int64_t ready_ms;       /* from spawn to the engine's hello */
     int64_t restart_min_ms; /* back-off between a death and the next start: first ... */
     int64_t restart_max_ms; /* ... and longest */

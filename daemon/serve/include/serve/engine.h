@@ -51,6 +51,15 @@ struct halo_engine_run {
     char last_words[HALO_ENGINE_WORDS_BYTES]; /* last line on stderr */
 };
 
+#define HALO_ENGINE_THREADS (HALO_WIRE_THREAD_PREFETCH + 1)
+
+/* What a thread of the engine said that it is doing; by enum halo_wire_thread. */
+struct halo_engine_thread {
+    char phase[256];
+    enum halo_wire_activity activity;
+    int64_t ms; /* since it made progress */
+};
+
 struct halo_engine {
     struct halo_daemon *daemon;
     enum halo_engine_state state;
@@ -69,12 +78,9 @@ struct halo_engine {
     char reason[256];                   /* why the last one died; "" */
     char features[HALO_ENGINE_FEATURES][HALO_ENGINE_FEATURE_BYTES];
     size_t n_features;
-    bool known;      /* features were told at least once */
-    char phase[128]; /* of the last heartbeat, as all below */
-    enum halo_wire_activity activity;
-    int64_t phase_ms, steps, running;
-    int64_t load_ms; /* since a load got on; 0: none is under way */
-    char load[256];
+    bool known;             /* features were told at least once */
+    int64_t steps, running; /* of the last heartbeat, as the threads */
+    struct halo_engine_thread threads[HALO_ENGINE_THREADS];
     uint64_t died_ns; /* when the last one was given up */
     bool unwell;      /* the service manager's watchdog is not fed */
     int spare_fds[HALO_ENGINE_SPARE_FDS];
@@ -95,6 +101,11 @@ __attribute__((format(printf, 2, 3))) void halo_engine_fail(struct halo_engine *
 void halo_engine_stop(struct halo_engine *engine);
 void halo_engine_kill(struct halo_engine *engine);
 void halo_engine_close(struct halo_engine *engine); /* timers; after halo_engine_stop() */
+/* What the device's thread is doing, in words; "": nobody has said. */
+static inline const char *halo_engine_phase(const struct halo_engine *engine)
+{
+    return engine->threads[HALO_WIRE_THREAD_DEVICE].phase;
+}
 void halo_engine_heartbeat(struct halo_engine *engine, const char *line, size_t len);
 /* The engine's answer to the hello that it was sent. -EPROTO when it is none. */
 int halo_engine_hello(struct halo_engine *engine, const char *line, size_t len, struct halo_fault *fault);

@@ -1,6 +1,6 @@
-/* models.c: the jobs models and plan: what model files there are, and what one of them would need.
+/* catalog.c: what model files there are.
  *
- * Text thread. `models` reads directories of files, never weights, and remembers what it read by path, size and time of
+ * The io thread. It reads the directories of files, never weights, and remembers what it read by path, size and time of
  * change.
  */
 #include <dirent.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "port/port_priv.h"
+#include "io/io_priv.h"
 
 #define MAX_LISTED 4096
 
@@ -25,7 +25,7 @@ struct model_file {
     char fault[256]; /* empty: usable as far as the directory tells */
 };
 
-struct halo_model_cache {
+struct halo_catalog_cache {
     struct model_file *files;
 };
 
@@ -81,7 +81,7 @@ static void read_directory(struct model_file *file)
 }
 
 /* From the cache, or read now. NULL: no memory. */
-static struct model_file *look_at(struct halo_model_cache *cache, const char *path, const struct stat *facts)
+static struct model_file *look_at(struct halo_catalog_cache *cache, const char *path, const struct stat *facts)
 {
     struct model_file *file = cache->files;
     while (file && strcmp(file->path, path) != 0)
@@ -122,49 +122,47 @@ static bool is_listed(const char *name)
     return strlen(stem) == n - 5 || strncmp(name + strlen(stem), "-00001-of-", 10) == 0;
 }
 
-static int describe(struct halo_job *job, const struct model_file *file, struct halo_part_model_info *ret)
+static const char *copy_text(struct halo_catalog *catalog, const char *text)
+{
+    return halo_arena_strndup(&catalog->arena, text, strlen(text));
+}
+
+/* A copy: the cache may move on while the port writes. */
+static int describe(struct halo_catalog *catalog, const struct model_file *file, struct halo_catalog_entry *ret)
 {
     char name[HALO_MODEL_STEM_BYTES];
     halo_model_stem(file->path, strlen(file->path), name);
-    char *own_name = halo_arena_strndup(&job->arena, name, strlen(name));
-    char *path = halo_arena_strndup(&job->arena, file->path, strlen(file->path));
-    struct model_file *copy =
-        halo_arena_alloc(&job->arena, 1, sizeof(*copy)); /* the cache may move on while the port writes */
-    if (!own_name || !path || !copy)
-        return -ENOMEM;
-    *copy = *file;
-    *ret = (struct halo_part_model_info){
-        .name = halo_str_of(own_name), .path = halo_str_of(path), .bytes = (int64_t)copy->bytes};
-    ret->arch = halo_str_of(copy->arch);
-    ret->has_arch = copy->arch[0] != '\0';
-    ret->quant = halo_str_of(copy->quant);
-    ret->has_quant = copy->quant[0] != '\0';
-    ret->params = (int64_t)copy->n_params;
-    ret->has_params = copy->n_params > 0;
-    ret->context = (int64_t)copy->context;
-    ret->has_context = copy->context > 0;
-    ret->fault = halo_str_of(copy->fault);
-    ret->has_fault = copy->fault[0] != '\0';
-    return 0;
+    *ret = (struct halo_catalog_entry){.name = copy_text(catalog, name),
+                                       .path = copy_text(catalog, file->path),
+                                       .bytes = file->bytes,
+                                       .n_params = file->n_params,
+                                       .context = file->context,
+                                       .arch = copy_text(catalog, file->arch),
+                                       .quant = copy_text(catalog, file->quant),
+                                       .fault = copy_text(catalog, file->fault)};
+    return ret->name && ret->path && ret->arch && ret->quant && ret->fault ? 0 : -ENOMEM;
 }
 
-static int list_dir(struct halo_text_thread *text, struct halo_job *job, const char *dir,
-                    struct halo_part_model_info *models, size_t *n)
+static int list_dir(struct halo_io_thread *io, struct halo_catalog *catalog, const char *dir)
 {
+    halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading folder %s", dir);
     DIR *stream = opendir(dir);
     int r = 0;
     if (!stream)
         return 0; /* a directory that does not exist holds no models */
-    for (struct dirent *entry; r == 0 && *n < MAX_LISTED && (entry = readdir(stream));) {
+    for (struct dirent *entry; r == 0 && catalog->n < MAX_LISTED && (entry = readdir(stream));) {
         char path[HALO_MODEL_PATH_BYTES];
         struct stat facts;
+        if (atomic_load(&catalog->cancel))
+            break;
         if (!is_listed(entry->d_name) || snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >= (int)sizeof(path))
             continue;
+        halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading the directory of %s", path);
         if (stat(path, &facts) < 0 || !S_ISREG(facts.st_mode))
             continue;
-        struct model_file *file = look_at(text->cache, path, &facts);
-        r = file ? describe(job, file, &models[*n]) : -ENOMEM;
-        *n += r == 0;
+        struct model_file *file = look_at(io->cache, path, &facts);
+        r = file ? describe(catalog, file, &catalog->entries[catalog->n]) : -ENOMEM;
+        catalog->n += r == 0;
     }
     closedir(stream);
     return r;
@@ -172,62 +170,41 @@ static int list_dir(struct halo_text_thread *text, struct halo_job *job, const c
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct halo_part_model_info *)a)->name.at, ((const struct halo_part_model_info *)b)->name.at);
+    return strcmp(((const struct halo_catalog_entry *)a)->name, ((const struct halo_catalog_entry *)b)->name);
 }
 
-void halo_text_job_models(struct halo_text_thread *text, struct halo_job *job)
+void halo_io_fill_catalog(struct halo_io_thread *io, struct halo_catalog *catalog)
 {
-    struct halo_part_model_info *models = halo_arena_alloc(&job->arena, MAX_LISTED, sizeof(*models));
-    size_t n = 0;
     int r = 0;
-    if (!text->cache)
-        text->cache = calloc(1, sizeof(*text->cache)); /* the thread's, for the life of the process */
-    if (!models || !text->cache)
+    catalog->entries = halo_arena_alloc(&catalog->arena, MAX_LISTED, sizeof(*catalog->entries));
+    if (!io->cache)
+        io->cache = calloc(1, sizeof(*io->cache));
+    if (!catalog->entries || !io->cache)
         r = -ENOMEM;
-    for (size_t i = 0; r == 0 && i < text->config->n_model_dirs; i++)
-        r = list_dir(text, job, text->config->model_dirs[i], models, &n);
+    for (size_t i = 0; r == 0 && i < io->config.n_model_dirs && !atomic_load(&catalog->cancel); i++)
+        r = list_dir(io, catalog, io->config.model_dirs[i]);
     if (r < 0) {
-        halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of models");
-        return;
+        catalog->n = 0;
+        halo_fault_set(&catalog->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of models");
+    } else if (atomic_load(&catalog->cancel)) {
+        halo_fault_set(&catalog->fault, HALO_FAULT_CANCELLED, "cancelled");
     }
-    qsort(models, n, sizeof(*models), by_name);
-    halo_ev_init(&job->ev, HALO_EV_MODELS, &job->msg.id);
-    job->files = models;
-    job->ev.models.models.at = models;
-    job->ev.models.models.n = n;
+    if (catalog->n > 0)
+        qsort(catalog->entries, catalog->n, sizeof(*catalog->entries), by_name);
 }
 
-void halo_text_job_plan(struct halo_text_thread *text, struct halo_job *job)
+struct halo_catalog *halo_catalog_create(void)
 {
-    const struct halo_msg_plan *msg = &job->msg.plan;
-    const struct halo_part_load_params *params = &msg->params;
-    char path[HALO_MODEL_PATH_BYTES];
-    if (msg->has_model + msg->has_path != 1) {
-        halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "give exactly one of `model` and `path`");
+    struct halo_catalog *catalog = calloc(1, sizeof(*catalog));
+    if (catalog)
+        halo_arena_init(&catalog->arena, 0);
+    return catalog;
+}
+
+void halo_catalog_destroy(struct halo_catalog *catalog)
+{
+    if (!catalog)
         return;
-    }
-    if (msg->has_path)
-        snprintf(path, sizeof(path), "%s", msg->path.at);
-    else if (halo_text_resolve(text->config, msg->model.at, path, &job->fault) < 0)
-        return;
-    job->forecast = calloc(1, sizeof(*job->forecast));
-    if (!job->forecast) {
-        halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a plan");
-        return;
-    }
-    struct halo_model_params wish = {.context = params->has_context ? (uint32_t)params->context : 0,
-                                     .kv_tokens = params->has_kv_tokens ? (uint64_t)params->kv_tokens : 0,
-                                     .kv = params->has_kv ? (enum halo_kv_type)params->kv : HALO_KV_F16,
-                                     .max_rows = HALO_BATCH_ROWS,
-                                     .max_outputs = HALO_BATCH_OUTPUTS};
-    struct halo_texts texts = {0}; /* a plan is refused where the load would be */
-    int r = halo_model_create(&job->forecast->model, path, &wish, &job->fault);
-    const struct halo_model *model = job->forecast->model;
-    if (r == 0)
-        r = halo_texts_create(&texts, model->gguf, model->hparams.n_vocab, &job->fault);
-    halo_texts_destroy(&texts);
-    if (r < 0) {
-        halo_model_destroy(job->forecast->model);
-        job->forecast->model = NULL;
-    }
+    halo_arena_finish(&catalog->arena);
+    free(catalog);
 }

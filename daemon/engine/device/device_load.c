@@ -1,0 +1,113 @@
+/* device_load.c: the stages of a load that are the device's: memory, the seal, prefixes that come back. Device thread.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "device/device_priv.h"
+
+static enum halo_load_stage fail(struct halo_device_thread *t, struct halo_load *load)
+{
+    assert(load->fault.code != HALO_FAULT_NONE);
+    halo_device_forget_model(t, load->instance);
+    if (load->fault.code == HALO_FAULT_DEVICE_FAULT || load->fault.code == HALO_FAULT_DEVICE_HANG)
+        halo_device_on_failure(t, load->fault.code == HALO_FAULT_DEVICE_HANG ? -ETIME : -EIO);
+    return HALO_LOAD_DONE;
+}
+
+/* What a load may take now: what is free, and no more than the models that are there leave of the budget: memory that
+ * they have not touched yet looks free. */
+struct halo_room halo_device_room(struct halo_device_thread *t)
+{
+    struct halo_device_info info;
+    struct halo_room room = {.budget_bytes = t->has_budget ? t->budget_bytes : 0};
+    t->ops->describe(t->device, &info);
+    for (uint32_t i = 0; i < t->n_models; i++)
+        room.held_bytes += halo_instance_bytes(t->models[i]);
+    room.free_bytes = halo_budget_free_bytes(&info);
+    uint64_t left = t->budget_bytes > room.held_bytes ? t->budget_bytes - room.held_bytes : 0;
+    room.bytes = left < room.free_bytes ? left : room.free_bytes;
+    return room;
+}
+
+/* 0, HALO_LOAD_E_ROOM, or negative with load->fault set. */
+static int admit(struct halo_device_thread *t, struct halo_load *load)
+{
+    if (atomic_load(&load->cancel))
+        return halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled");
+    if (!halo_device_usable(t, &load->fault))
+        return -ENODEV;
+    load->need_place = t->n_models == HALO_MAX_LOADED;
+    if (!load->need_place) {
+        struct halo_room room = halo_device_room(t);
+        return halo_load_create(load, t->ops, t->device, &room);
+    }
+    if (load->evictable_bytes == HALO_LOAD_ASK)
+        return HALO_LOAD_E_ROOM;
+    return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
+                          "%u models are loaded, which is the limit, and none of them is idle; unload one",
+                          t->n_models);
+}
+
+enum halo_load_stage halo_device_admit(struct halo_load *load, const struct halo_load_threads *threads)
+{
+    struct halo_device_thread *t = threads->device;
+    halo_device_set_phase(t, "taking memory for a model");
+    int r = admit(t, load);
+    if (r < 0)
+        return fail(t, load);
+    return r == HALO_LOAD_E_ROOM ? HALO_LOAD_ROOM : HALO_LOAD_READ;
+}
+
+enum halo_load_stage halo_device_seal(struct halo_load *load, const struct halo_load_threads *threads)
+{
+    struct halo_device_thread *t = threads->device;
+    struct halo_instance *instance = load->instance;
+    char reason[HALO_DEVICE_REASON] = "";
+    halo_device_set_phase(t, "sealing a model");
+    assert(t->n_models < HALO_MAX_LOADED); /* one load at a time, and there was a place when it began */
+    if (load->fault.code == HALO_FAULT_NONE && halo_device_usable(t, &load->fault)) {
+        int r = t->ops->model_seal(instance->device_model, reason);
+        if (r < 0)
+            halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
+    }
+    if (load->fault.code == HALO_FAULT_NONE) {
+        struct halo_scheduler_setup setup = {.ops = t->ops,
+                                             .device_model = instance->device_model,
+                                             .plan = &instance->model->plan,
+                                             .makes_lists = t->info.features & HALO_DEVICE_TOP,
+                                             .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT,
+                                             .max_queued = t->max_queued,
+                                             .phase = &t->phase,
+                                             .stats = t->stats,
+                                             .port = t->port,
+                                             .lost = &t->lost,
+                                             .activity = &t->activity};
+        if (halo_scheduler_init(&instance->scheduler, &setup) < 0)
+            halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the batch of %u rows",
+                           setup.plan->max_rows);
+    }
+    if (load->fault.code != HALO_FAULT_NONE)
+        return fail(t, load);
+    t->models[t->n_models++] = instance;
+    if (!t->keeps_prefixes || !t->ops->kv_write)
+        return HALO_LOAD_DONE;
+    memcpy(load->layout, t->info.kv_layout, sizeof(load->layout));
+    load->page_bytes = t->ops->kv_page_bytes(instance->device_model);
+    return HALO_LOAD_PREFIXES;
+}
+
+/* Nobody knows of the model yet: a failure costs the prefixes only. */
+enum halo_load_stage halo_device_restore(struct halo_load *load, const struct halo_load_threads *threads)
+{
+    struct halo_device_thread *t = threads->device;
+    struct halo_prefix_key key = {.page_bytes = load->page_bytes, .n_vocab = load->instance->model->plan.n_vocab};
+    halo_device_set_phase(t, "bringing prefixes back");
+    if (load->image && halo_device_usable(t, &load->prefix_fault)) {
+        int r = halo_keep_restore(load->instance, t->ops, &key, load->image, load->n_records, &load->n_restored,
+                                  &load->prefix_fault);
+        if (r < 0)
+            halo_device_on_failure(t, r);
+    }
+    return HALO_LOAD_DONE;
+}

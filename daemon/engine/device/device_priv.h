@@ -1,0 +1,28 @@
+/* device_priv.h: what the files of the device thread share: device_thread.c (the loop, sequences, benches),
+ * device_load.c (the stages of a load that are the device's), device_save.c (prefixes out of a pool). */
+#ifndef HALO_ENGINE_DEVICE_PRIV_H
+#define HALO_ENGINE_DEVICE_PRIV_H
+
+#include <engine/device_thread.h>
+#include <engine/keep.h>
+
+static inline void halo_device_set_phase(struct halo_device_thread *thread, const char *what)
+{
+    atomic_store(&thread->phase.what, what);
+}
+
+/* device_thread.c */
+/* Whether work can be done at all; otherwise the fault says why. */
+bool halo_device_usable(struct halo_device_thread *thread, struct halo_fault *fault);
+/* What a negative errno of the device means for everything else: when the device is lost, all sequences end. */
+void halo_device_on_failure(struct halo_device_thread *thread, int error);
+void halo_device_forget_model(struct halo_device_thread *thread, struct halo_instance *instance);
+
+/* device_load.c */
+/* What a load may take now: what is free, and no more than the models that are there leave of the budget. */
+struct halo_room halo_device_room(struct halo_device_thread *thread);
+
+/* device_save.c: the next chunk, or the end when the last one was written or something failed. */
+void halo_device_save_pages(struct halo_device_thread *thread, struct halo_save *save);
+
+#endif

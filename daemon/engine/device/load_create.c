@@ -1,0 +1,135 @@
+/* load_create.c: admission of a load, before any large allocation: what is needed, what is free and which context would
+ * fit. Device thread. Fails with UNSUPPORTED, OUT_OF_MEMORY, BAD_REQUEST, DEVICE_HANG, DEVICE_FAULT, LOAD_FAILED in
+ * load->fault.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include <engine/load.h>
+
+#define REMEDY_BYTES 128
+
+/* What would make room for need_bytes, where `bytes` are what there would be with every idle model gone. */
+static void find_remedy(const struct halo_load *load, const struct halo_room *room, uint64_t need_bytes, uint64_t bytes,
+                        char ret[REMEDY_BYTES])
+{
+    char size[HALO_SIZE_TEXT];
+    uint64_t busy_bytes = room->held_bytes > load->evictable_bytes ? room->held_bytes - load->evictable_bytes : 0;
+    if (busy_bytes > 0 && need_bytes - bytes <= busy_bytes)
+        snprintf(ret, REMEDY_BYTES, "unload another model, those that are pinned or in use hold %s",
+                 halo_size_text(busy_bytes, size));
+    else if (room->budget_bytes > 0 && room->budget_bytes < room->free_bytes + room->held_bytes)
+        snprintf(ret, REMEDY_BYTES, "raise budget_bytes, all models together may take %s",
+                 halo_size_text(room->budget_bytes, size));
+    else
+        snprintf(ret, REMEDY_BYTES, "take a smaller model, or end what else uses the memory of the device");
+}
+
+/* bytes: with every idle model gone. */
+static int refuse(struct halo_load *load, const struct halo_room *room, const struct halo_budget *budget,
+                  uint64_t wanted_pages, uint64_t bytes)
+{
+    char need[HALO_SIZE_TEXT], weights[HALO_SIZE_TEXT], left[HALO_SIZE_TEXT], remedy[REMEDY_BYTES];
+    uint64_t fixed = budget->weights_bytes + budget->scratch_bytes, least = fixed + budget->page_bytes;
+    uint32_t most = halo_budget_fit_context(budget, 1, load->instance->model->hparams.n_context_train);
+    const char *even = load->evictable_bytes > 0 ? " with every idle model unloaded" : "";
+    if (least > bytes) {
+        find_remedy(load, room, least, bytes, remedy);
+        return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
+                              "needs %s for weights, scratch and a page of KV cache, %s are free%s; %s",
+                              halo_size_text(least, need), halo_size_text(bytes, left), even, remedy);
+    }
+    bool pool = load->instance->model->plan.n_context <= most; /* the context would fit: the rest is what does not */
+    return halo_fault_set(
+        &load->fault, HALO_FAULT_OUT_OF_MEMORY,
+        "needs %s of KV cache beside %s of weights, %s are left for it%s; load with a %s of at most %u",
+        halo_size_text(wanted_pages * budget->page_bytes, need), halo_size_text(fixed, weights),
+        halo_size_text(bytes - fixed, left), even,
+        pool                       ? "kv_tokens"
+        : load->wish.kv_tokens > 0 ? "context and kv_tokens"
+                                   : "context",
+        pool ? budget->max_pages * HALO_KV_PAGE_TOKENS : most);
+}
+
+/* The least pool that does. -1: the wish contradicts itself. */
+static int64_t least_pages(struct halo_load *load)
+{
+    const struct halo_plan *plan = &load->instance->model->plan;
+    if (load->wish.kv_tokens == 0)
+        return halo_kv_pages_for(plan->n_context);
+    if (load->wish.kv_tokens >= plan->n_context)
+        return halo_kv_pages_for(load->wish.kv_tokens);
+    halo_fault_set(&load->fault, HALO_FAULT_BAD_REQUEST, "kv_tokens %llu is less than the context of %u",
+                   (unsigned long long)load->wish.kv_tokens, plan->n_context);
+    return -1;
+}
+
+/* There is not enough for the least pool: somebody goes, or that is that. */
+static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
+                     const struct halo_room *room, const struct halo_budget *budget, uint64_t n_pages)
+{
+    const struct halo_plan *plan = &load->instance->model->plan;
+    struct halo_budget most;
+    if (load->evictable_bytes != HALO_LOAD_ASK) {
+        uint64_t all = room->bytes + load->evictable_bytes;
+        halo_budget_of(ops, device, plan, all, &most);
+        if (n_pages > most.max_pages)
+            return refuse(load, room, &most, n_pages, all);
+    }
+    load->evictable_bytes = HALO_LOAD_ASK;
+    if (__builtin_mul_overflow(n_pages, budget->page_bytes, &load->need_bytes) ||
+        __builtin_add_overflow(load->need_bytes, budget->weights_bytes + budget->scratch_bytes, &load->need_bytes))
+        load->need_bytes = UINT64_MAX;
+    return HALO_LOAD_E_ROOM;
+}
+
+/* Sets plan->kv.n_pages to a number that there is room for; the least is known to fit. */
+static void settle_pool(struct halo_load *load, const struct halo_budget *budget, uint32_t least)
+{
+    struct halo_plan *plan = &load->instance->model->plan;
+    uint64_t pages = load->wish.kv_tokens > 0 ? least : 4 * (uint64_t)least;
+    if (pages > budget->max_pages) {
+        assert(load->n_changes < HALO_LOAD_CHANGES);
+        snprintf(load->changes[load->n_changes++], HALO_LOAD_CHANGE_BYTES,
+                 "kv_tokens: %u instead of %llu, as memory allows", budget->max_pages * HALO_KV_PAGE_TOKENS,
+                 (unsigned long long)(pages * HALO_KV_PAGE_TOKENS));
+        pages = budget->max_pages;
+    }
+    plan->kv.n_pages = (uint32_t)pages;
+}
+
+int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
+                     const struct halo_room *room)
+{
+    struct halo_instance *instance = load->instance;
+    struct halo_plan *plan = &instance->model->plan;
+    char reason[HALO_DEVICE_REASON] = "";
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        int r = ops->supports(device, plan, i, reason);
+        if (r < 0)
+            return halo_fault_set(&load->fault, HALO_FAULT_UNSUPPORTED, "the %s device cannot run op %u: %s", ops->name,
+                                  i, reason);
+    }
+    struct halo_budget budget;
+    load->room_bytes = room->bytes;
+    halo_budget_of(ops, device, plan, room->bytes, &budget);
+    int64_t least = least_pages(load);
+    if (least < 0)
+        return -EINVAL;
+    if (least > budget.max_pages)
+        return lack_room(load, ops, device, room, &budget, (uint64_t)least);
+    settle_pool(load, &budget, (uint32_t)least);
+    halo_budget_of(ops, device, plan, room->bytes, &budget);
+    int r = ops->model_create(device, plan, &instance->device_model, reason);
+    if (r < 0) {
+        instance->device_model = NULL;
+        return halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
+    }
+    instance->weights_bytes = budget.weights_bytes;
+    instance->kv_bytes = budget.kv_bytes;
+    instance->scratch_bytes = budget.scratch_bytes;
+    instance->context = plan->n_context;
+    instance->kv_tokens = plan->kv.n_pages * HALO_KV_PAGE_TOKENS;
+    return 0;
+}

@@ -1,0 +1,40 @@
+/* budget.h: what a plan takes of a device, and what there is room for.
+ *
+ * Pure functions of a plan and of what the device says of itself; any thread.
+ */
+#ifndef HALO_ENGINE_BUDGET_H
+#define HALO_ENGINE_BUDGET_H
+
+#include <stdint.h>
+
+#include <kernels/device.h>
+
+/* What limits a load. */
+struct halo_room {
+    uint64_t bytes;        /* that it may take now */
+    uint64_t held_bytes;   /* by the models that are there */
+    uint64_t free_bytes;   /* of the device */
+    uint64_t budget_bytes; /* of all models; 0: nobody has set one */
+};
+
+struct halo_budget {
+    uint64_t weights_bytes, kv_bytes, scratch_bytes; /* scratch includes the engine's own (logits, sampler) */
+    uint64_t page_bytes;                             /* KV bytes of one page as the device counts */
+    uint32_t max_pages;                              /* that fit into free_bytes beside weights and scratch */
+};
+void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
+                    uint64_t free_bytes, struct halo_budget *ret);
+
+/* The largest context, at most `limit`, with which n_sequences whole sequences have their KV cache in what is free:
+ * what the sentence "load with a context of at most N" says. 0 when not even one page each fits. Whole pages, unless it
+ * is `limit` itself. */
+uint32_t halo_budget_fit_context(const struct halo_budget *budget, uint32_t n_sequences, uint32_t limit);
+
+/* What models may take of a device now: free memory less a reserve for the rest of the machine. */
+uint64_t halo_budget_free_bytes(const struct halo_device_info *info);
+
+/* "5.1 GiB", "300 KiB". */
+#define HALO_SIZE_TEXT 24
+const char *halo_size_text(uint64_t bytes, char buffer[HALO_SIZE_TEXT]);
+
+#endif

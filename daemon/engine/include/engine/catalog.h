@@ -1,0 +1,38 @@
+/* catalog.h: the model files that there are, as a request sees them.
+ *
+ * Made by the port, filled by the io thread from the folders of models, read and destroyed by the port. Text lives in
+ * the catalog's arena and is as the file system and the files have it: any bytes.
+ */
+#ifndef HALO_ENGINE_CATALOG_H
+#define HALO_ENGINE_CATALOG_H
+
+#include <stdatomic.h>
+
+#include <base/arena.h>
+#include <base/fault.h>
+
+#include <engine/note.h>
+
+struct halo_catalog_entry {
+    const char *name, *path;
+    uint64_t bytes;             /* all parts; of the one file when it cannot be read */
+    uint64_t n_params, context; /* 0: not known */
+    const char *arch, *quant;   /* "": not known */
+    const char *fault;          /* why it cannot be used; "": usable as far as its directory tells */
+};
+
+struct halo_catalog {
+    struct halo_note note;
+    struct halo_job *job;
+    atomic_bool cancel; /* the port's wish */
+    struct halo_arena arena;
+    struct halo_catalog_entry *entries; /* by name */
+    size_t n;
+    struct halo_fault fault; /* code NONE: whole */
+};
+
+/* NULL: no memory. */
+struct halo_catalog *halo_catalog_create(void);
+void halo_catalog_destroy(struct halo_catalog *catalog);
+
+#endif

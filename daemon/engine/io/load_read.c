@@ -1,0 +1,169 @@
+/* load_read.c: the weights of a model into the device's memory.
+ *
+ * Prefetch thread. Bytes land once, in the device's own slots; a second thread repacks tensors while the next ones are
+ * read. Fails with LOAD_FAILED, OUT_OF_MEMORY, CANCELLED, DEVICE_HANG, DEVICE_FAULT in load->fault.
+ */
+#include <stdlib.h>
+
+#include <base/clock.h>
+#include <base/thread.h>
+
+#include <engine/load.h>
+
+#define PROGRESS_NS 100000000u
+
+struct arrival {
+    struct halo_mail mail;
+    uint32_t weight;
+};
+
+/* The second thread: repacks what has arrived. */
+struct finisher {
+    pthread_t thread;
+    struct halo_mailbox box;
+    const struct halo_device_ops *ops;
+    struct halo_device_model *device_model;
+    struct arrival *arrivals; /* [n_weights] */
+    const struct halo_plan *plan;
+    int result;
+    char reason[HALO_DEVICE_REASON];
+    atomic_bool *cancel;
+    struct halo_load *load;
+    struct halo_mailbox *port;
+    struct halo_phase *phase;
+};
+
+static void tick(struct finisher *f)
+{
+    if (f->phase)
+        halo_phase_tick(f->phase);
+}
+
+static void *finish_arrivals(void *ud)
+{
+    struct finisher *f = ud;
+    for (;;) {
+        struct halo_mail *mail = halo_mailbox_wait(&f->box, UINT64_MAX);
+        if (!mail && halo_mailbox_is_closed(&f->box))
+            return NULL;
+        while (mail) {
+            struct arrival *arrival = (struct arrival *)mail;
+            mail = mail->next;
+            if (f->result < 0)
+                continue; /* failed already: let the rest pass */
+            f->result = f->ops->weight_commit(f->device_model, arrival->weight, f->reason);
+            tick(f);
+            atomic_fetch_add(&f->load->n_committed, 1);
+            if (f->result < 0) {
+                halo_fault_set(&f->load->fault, halo_load_fault_code(f->result), "tensor %s: %s",
+                               f->plan->weights[arrival->weight].name, f->reason);
+                atomic_store(f->cancel, true); /* no use reading on */
+            }
+        }
+    }
+}
+
+static void on_done(void *ud, size_t job)
+{
+    struct finisher *f = ud;
+    halo_mailbox_post(&f->box, &f->arrivals[job].mail);
+}
+
+static void on_progress(void *ud, uint64_t bytes_done, uint64_t bytes_total)
+{
+    struct finisher *f = ud;
+    struct halo_load *load = f->load;
+    tick(f);
+    atomic_store(&load->bytes_done, bytes_done);
+    atomic_store(&load->bytes_total, bytes_total);
+    uint64_t now_ns = halo_clock_ns();
+    if (now_ns - load->progress_ns < PROGRESS_NS)
+        return;
+    load->progress_ns = now_ns;
+    if (f->phase)
+        halo_phase_set(f->phase, HALO_ACTIVITY_FILE, "model %s: %llu of %llu bytes read, %u tensors in place",
+                       load->instance->name, (unsigned long long)bytes_done, (unsigned long long)bytes_total,
+                       atomic_load(&load->n_committed));
+    if (!atomic_exchange(&load->progress_posted, true))
+        halo_note_post(f->port, &load->progress_note, HALO_NOTE_LOAD_PROGRESS);
+}
+
+static void list_jobs(const struct halo_instance *instance, const struct halo_device_ops *ops,
+                      struct halo_reader_job *jobs, struct arrival *arrivals)
+{
+    const struct halo_plan *plan = &instance->model->plan;
+    for (uint32_t i = 0; i < plan->n_weights; i++) {
+        const struct halo_weight *weight = &plan->weights[i];
+        struct halo_device_slot slot;
+        ops->weight_slot(instance->device_model, i, &slot);
+        jobs[i] = (struct halo_reader_job){.part = weight->part,
+                                           .offset = weight->offset,
+                                           .n_bytes = weight->n_bytes,
+                                           .dest = slot.data,
+                                           .slack = slot.slack,
+                                           .name = weight->name};
+        arrivals[i].weight = i;
+    }
+}
+
+/* Reads with the finisher beside. `stop` is the reader's cancel flag: the client's wish or a failed repack. */
+static int read_and_finish(struct halo_load *load, struct finisher *f, struct halo_reader_job *jobs,
+                           const char *const *paths, uint32_t n_paths)
+{
+    struct halo_fault read_fault = {0};
+    struct halo_reader_options options = {.cancel = &load->cancel, .done = on_done, .progress = on_progress, .ud = f};
+    bool asked = false;
+    int r = halo_mailbox_init(&f->box, false);
+    if (r == 0) {
+        r = halo_thread_start(&f->thread, "repack", finish_arrivals, f);
+        if (r < 0)
+            halo_mailbox_finish(&f->box);
+    }
+    if (r < 0)
+        return halo_fault_errno(&load->fault, HALO_FAULT_OUT_OF_MEMORY, r, "no thread to repack weights");
+    r = halo_reader_run(paths, n_paths, jobs, f->plan->n_weights, &options, &load->report, &read_fault);
+    halo_mailbox_close(&f->box);
+    pthread_join(f->thread, NULL);
+    halo_mailbox_finish(&f->box);
+    asked = atomic_load(&load->cancel);
+    if (f->result < 0)
+        return f->result; /* its fault stands; the reader's "cancelled" is only an echo of it */
+    if (r < 0) {
+        load->fault = read_fault;
+        return r;
+    }
+    return asked ? halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled") : 0;
+}
+
+int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, struct halo_mailbox *port,
+                   struct halo_phase *phase)
+{
+    struct halo_instance *instance = load->instance;
+    const struct halo_plan *plan = &instance->model->plan;
+    uint32_t n_paths = halo_gguf_n_parts(instance->model->gguf);
+    struct halo_reader_job *jobs = calloc(plan->n_weights, sizeof(*jobs));
+    struct arrival *arrivals = calloc(plan->n_weights, sizeof(*arrivals));
+    const char **paths = calloc(n_paths, sizeof(*paths));
+    int r;
+    if (!jobs || !arrivals || !paths) {
+        r = halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of %u tensors",
+                           plan->n_weights);
+    } else {
+        for (uint32_t i = 0; i < n_paths; i++)
+            paths[i] = halo_gguf_part_path(instance->model->gguf, i);
+        list_jobs(instance, ops, jobs, arrivals);
+        struct finisher f = {.ops = ops,
+                             .device_model = instance->device_model,
+                             .arrivals = arrivals,
+                             .plan = plan,
+                             .cancel = &load->cancel,
+                             .load = load,
+                             .port = port,
+                             .phase = phase};
+        r = read_and_finish(load, &f, jobs, paths, n_paths);
+    }
+    free(jobs);
+    free(arrivals);
+    free(paths);
+    return r;
+}
