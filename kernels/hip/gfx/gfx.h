@@ -3,7 +3,7 @@
  *   clang -x hip   amdgcn    gfx_amd.h       AMD's chips
  *   clang -x cuda  nvptx64   gfx_nvidia.h
  *   nvcc                     gfx_nvidia.h
- *   g++, clang++   host      gfx_host.h      the emulator: a fiber for each thread of a block (host_abi.h)
+ *   g++, clang++   host      gfx_host.h      the emulator of tests/hip-emu: a fiber for each thread of a block
  *
  * Each gives the same functions, all for waves of 32 lanes:
  *   halo_tid halo_lane halo_wave halo_block_x halo_block_y halo_block_z
