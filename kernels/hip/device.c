@@ -78,6 +78,8 @@ static int choose_gpu(struct halo_device *device, char *reason)
         else
             r = halo_hip_module_load(device, reason);
         device->index = i;
+        if (device->api.DeviceGetPCIBusId(device->pci, sizeof(device->pci), i) != HIP_SUCCESS)
+            device->pci[0] = '\0';
         if (r != -ENOTSUP)
             return r;
     }

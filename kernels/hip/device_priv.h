@@ -24,6 +24,7 @@
 
 #define HALO_HIP_ALIGN 256
 #define HALO_HIP_PAGE_BYTES 4096
+#define HALO_HIP_PCI_BYTES 24
 #define HALO_HIP_STAGING_BYTES (8u << 20)
 #define HALO_HIP_GEMV_ROWS_MAX 8 /* rows of a batch that the GEMV kernels take together */
 #define HALO_HIP_ITEMS_MAX 256   /* rows times splits when there are several splits */
@@ -34,6 +35,7 @@
 struct halo_device {
     struct halo_hip_api api;
     struct halo_hip_properties properties;
+    char pci[HALO_HIP_PCI_BYTES]; /* "0000:c1:00.0"; empty: the runtime does not say */
     char name[128], kernels_path[256], kernels_sha256[65];
     void *stream, *module, *event;
     void *functions[HALO_HIP_VARIANTS_MAX];     /* NULL: this code object has no such kernel */
@@ -139,7 +141,9 @@ int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret
                          uint64_t n_bytes, const char *what, char *reason);
 void halo_hip_region_release(struct halo_device *device, struct halo_hip_region *region);
 
-/* memory.c: what models may take in all, and now. */
+/* memory.c: what models may take in all, and now; and what the counters of the driver say of one GPU, false when they
+ * are not all there. The folder is /sys, or a test's. */
+bool halo_hip_driver_memory(const char *sysfs, const char *pci, uint64_t *ret_total, uint64_t *ret_free);
 void halo_hip_memory(const struct halo_device *device, uint64_t *ret_total, uint64_t *ret_free);
 
 /* module.c: loads kernels.<arch> and finds its functions. */

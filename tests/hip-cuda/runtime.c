@@ -55,6 +55,13 @@ int hipDeviceGetName(char *ret, int n, int device)
     return r ? r : d->DeviceGetName(ret, n, handle);
 }
 
+int hipDeviceGetPCIBusId(char *ret, int n, int device)
+{
+    const struct driver *d = driver_open();
+    int handle, r = d ? d->DeviceGet(&handle, device) : CUDA_NO_DEVICE;
+    return r ? r : d->DeviceGetPCIBusId(ret, n, handle);
+}
+
 /* The layout of HIP 6: wave size, units, integrated, architecture. */
 int hipGetDevicePropertiesR0600(void *ret, int device)
 {

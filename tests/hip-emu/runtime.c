@@ -87,6 +87,14 @@ int hipDeviceGetName(char *ret, int n, int device)
     return EMU_SUCCESS;
 }
 
+/* An address that no machine has: the counters of a real card are none of this GPU's. */
+int hipDeviceGetPCIBusId(char *ret, int n, int device)
+{
+    CALL();
+    snprintf(ret, (size_t)n, "ffff:ff:1f.%d", device);
+    return EMU_SUCCESS;
+}
+
 /* The layout of HIP 6: wave size, units, integrated, architecture. */
 int hipGetDevicePropertiesR0600(void *ret, int device)
 {
