@@ -57,6 +57,8 @@ static const struct tier_case cases[] = {
     {"1 hang in the count", 1, "hipGetDeviceCount:1:hang", true, HALO_DOCTOR_FAIL, {"counting GPUs", "wedged"}},
     {"1 no device", 1, "hipGetDeviceCount:1:error=100", false, HALO_DOCTOR_FAIL,
      {"hipGetDeviceCount: no device (100)", "HIP_VISIBLE_DEVICES"}},
+    {"1 no device, as HIP 5 says it", 1, "hipInit:1:error=101", false, HALO_DOCTOR_FAIL,
+     {"hipInit: invalid device (101)", "HIP_VISIBLE_DEVICES"}},
     {"1 crash", 1, "hipInit:1:crash", false, HALO_DOCTOR_FAIL, {"killed by signal", "hipInit", "released ROCm"}},
     {"1 no library", 1, "", false, HALO_DOCTOR_FAIL, {"/nonexistent.so", "Install AMD's ROCm"},
      .hip_lib = "/nonexistent.so"},
