@@ -8,7 +8,7 @@
  */
 #include <assert.h>
 
-#include "scheduler_priv.h"
+#include "device/scheduler_priv.h"
 
 /* Pages that this one may take at most beside what it shares, or so that those that run keep one in hand each: else it
  * would be thrown out again at the next page border. */
@@ -32,7 +32,7 @@ static bool make_room(struct halo_scheduler *s, struct halo_sequence *q)
         halo_kv_table_take(&q->table, &s->pool, q->user, q->ids, halo_sequence_reusable(q));
     while (halo_kv_pool_available(&s->pool) < pages_needed(s, q)) {
         if (!(victim = halo_scheduler_youngest_paused(s, q))) {
-            assert(s->n_running > 0); /* alone it fits: submit saw to that */
+            assert(s->n_running > 0 || s->n_lent > 0); /* alone it fits: submit saw to that */
             halo_kv_table_clear(&q->table, &s->pool);
             return false;
         }

@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "scheduler_priv.h"
+#include "device/scheduler_priv.h"
 
 static void add_rows(struct halo_scheduler *s, struct halo_sequence *q, uint32_t n_rows, uint32_t output_from)
 {
@@ -20,16 +20,16 @@ static void add_rows(struct halo_scheduler *s, struct halo_sequence *q, uint32_t
     *part = (struct halo_batch_part){q, n_rows, batch->n_outputs, 0};
     for (uint32_t i = 0; i < n_rows; i++) {
         uint32_t position = q->n_filled + i, row = batch->n_rows++;
-        s->token[row] = q->ids[position];
-        s->pos[row] = (int32_t)position;
-        s->seq[row] = s->n_parts;
+        s->room.token[row] = q->ids[position];
+        s->room.pos[row] = (int32_t)position;
+        s->room.seq[row] = s->n_parts;
         if (position >= output_from) {
             assert(batch->n_outputs < s->setup.plan->max_outputs);
-            s->output[batch->n_outputs++] = row;
+            s->room.output[batch->n_outputs++] = row;
         }
     }
     part->n_outputs = batch->n_outputs - part->first_output;
-    s->seqs[s->n_parts] = (struct halo_batch_seq){q->table.pages, q->table.n};
+    s->room.seqs[s->n_parts] = (struct halo_batch_seq){q->table.pages, q->table.n};
     s->n_parts++;
     batch->n_seqs = s->n_parts;
 }
@@ -39,7 +39,7 @@ static bool take_page(struct halo_scheduler *s, struct halo_sequence *q)
 {
     while (halo_kv_table_grow(&q->table, &s->pool, q->n_ids) == HALO_KV_E_FULL)
         if (!halo_scheduler_preempt(s, q)) {
-            assert(s->n_running > 1); /* alone it fits: submit saw to that */
+            assert(s->n_running > 1 || s->n_lent > 0); /* alone it fits: submit saw to that */
             halo_scheduler_requeue(s, q);
             return false;
         }
@@ -69,8 +69,8 @@ static uint32_t piece_budget(const struct halo_scheduler *s)
     struct halo_pace_load load = {.n_decodes = s->n_decodes,
                                   .n_left = s->setup.plan->max_rows - s->batch.n_rows,
                                   .any_cut = s->setup.batch_invariant,
-                                  .others_ns = s->others_ns,
-                                  .n_prompts_of = s->n_prompts_of > 0 ? s->n_prompts_of : 1};
+                                  .others_ns = s->others.decode_ns,
+                                  .n_prompts_of = s->others.n_prompts_of > 0 ? s->others.n_prompts_of : 1};
     return halo_pace_rows(&s->pace, &load);
 }
 
@@ -179,18 +179,17 @@ static void choose_outputs(struct halo_scheduler *s)
         const struct halo_batch_part *part = &s->parts[i];
         uint32_t n = part->n_outputs > 0 ? list_length(s, part->sequence) : 0;
         for (uint32_t k = 0; k < part->n_outputs; k++)
-            s->whole[part->first_output + k] = n == 0;
+            s->room.whole[part->first_output + k] = n == 0;
         batch->n_top = n > batch->n_top ? n : batch->n_top;
     }
-    batch->whole = s->whole;
-    batch->top = s->top;
+    batch->whole = s->room.whole;
+    batch->top = s->room.top;
 }
 
 uint32_t halo_batch_build(struct halo_scheduler *s)
 {
     s->n_parts = 0;
-    s->batch = (struct halo_batch){
-        .token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs, .output = s->output, .logits = s->logits};
+    s->batch = halo_batch_room_begin(&s->room);
     add_decodes(s);
     s->n_decodes = s->batch.n_rows;
     add_pieces(s);

@@ -1,8 +1,4 @@
-/* bench.c: repetitions of prefill and decode with the device to itself.
- *
- * Device thread. Uses the scheduler's batch arrays and page pool, which are idle then. Time is that of the device's
- * runs alone.
- */
+/* bench.c: repetitions of prefill and decode, each one run of the device at a time. Device thread. */
 #include <engine/bench.h>
 
 #include <assert.h>
@@ -63,7 +59,9 @@ int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, u
     bench->runs = calloc(repeat, sizeof(*bench->runs));
     bench->last = calloc(batch, sizeof(*bench->last));
     bench->tables = calloc(batch, sizeof(*bench->tables));
-    bool whole = bench->runs && bench->last && bench->tables;
+    bool whole = bench->runs && bench->last && bench->tables &&
+                 halo_batch_room_init(&bench->room, instance->model->plan.max_rows, batch, batch,
+                                      instance->model->plan.n_vocab) == 0;
     for (uint32_t i = 0; whole && i < batch; i++)
         whole = halo_kv_table_init(&bench->tables[i], (uint32_t)length) == 0;
     if (!whole) {
@@ -81,6 +79,7 @@ void halo_bench_destroy(struct halo_bench *bench)
         return;
     for (uint32_t i = 0; bench->tables && i < bench->batch; i++)
         halo_kv_table_finish(&bench->tables[i]);
+    halo_batch_room_finish(&bench->room);
     free(bench->tables);
     free(bench->last);
     free(bench->runs);
@@ -101,29 +100,29 @@ static uint32_t prompt_length(const struct halo_bench *bench)
 }
 
 /* The largest logit of an output of the step, -1 when one is no number. */
-static int32_t best_id(const struct halo_scheduler *s, uint32_t output)
+static int32_t best_id(const struct halo_bench *bench, uint32_t output)
 {
-    uint32_t n_vocab = s->setup.plan->n_vocab;
-    const float *logits = s->logits + (size_t)output * n_vocab;
-    if (s->batch.n_top > 0)
-        return s->top[output * s->batch.n_top].id;
+    const struct halo_batch *batch = &bench->batch_run;
+    uint32_t n_vocab = bench->instance->model->plan.n_vocab;
+    const float *logits = bench->room.logits + (size_t)output * n_vocab;
+    if (batch->n_top > 0)
+        return bench->room.top[output * batch->n_top].id;
     return halo_logits_finite(logits, n_vocab) ? halo_logits_argmax(logits, n_vocab) : -1;
 }
 
 static int run(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
-    struct halo_scheduler *s = &bench->instance->scheduler;
     char reason[HALO_DEVICE_REASON] = "";
     uint64_t start_ns = halo_clock_ns();
-    int r = ops->run(bench->instance->device_model, &s->batch, phase, reason);
+    int r = ops->run(bench->instance->device_model, &bench->batch_run, phase, reason);
     bench->phase_ns += halo_clock_ns() - start_ns;
     if (r < 0) {
         halo_fault_set(&bench->fault, r == -ETIME ? HALO_FAULT_DEVICE_HANG : HALO_FAULT_DEVICE_FAULT,
                        "the device failed in a bench: %s", reason[0] ? reason : strerror(-r));
         return r;
     }
-    for (uint32_t i = 0; i < s->batch.n_outputs; i++)
-        if (best_id(s, i) < 0) {
+    for (uint32_t i = 0; i < bench->batch_run.n_outputs; i++)
+        if (best_id(bench, i) < 0) {
             halo_fault_set(&bench->fault, HALO_FAULT_DEVICE_FAULT, "the logits of a bench are not finite numbers");
             return -EDOM;
         }
@@ -132,45 +131,42 @@ static int run(struct halo_bench *bench, const struct halo_device_ops *ops, stru
 
 static void clear_batch(struct halo_bench *bench)
 {
-    struct halo_scheduler *s = &bench->instance->scheduler;
-    s->batch = (struct halo_batch){
-        .token = s->token, .pos = s->pos, .seq = s->seq, .seqs = s->seqs, .output = s->output, .logits = s->logits};
-    if (!s->setup.makes_lists)
+    struct halo_batch_room *room = &bench->room;
+    bench->batch_run = halo_batch_room_begin(room);
+    if (!bench->instance->scheduler.setup.makes_lists)
         return;
-    memset(s->whole, 0, s->setup.plan->max_outputs * sizeof(*s->whole));
-    s->batch.n_top = 1;
-    s->batch.whole = s->whole;
-    s->batch.top = s->top;
+    memset(room->whole, 0, bench->batch * sizeof(*room->whole));
+    bench->batch_run.n_top = 1;
+    bench->batch_run.whole = room->whole;
+    bench->batch_run.top = room->top;
 }
 
 /* The next piece of one sequence's prompt. */
 static int prefill_piece(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
-    struct halo_scheduler *s = &bench->instance->scheduler;
-    struct halo_kv_table *table = &bench->tables[bench->at_sequence];
+    struct halo_batch_room *room = &bench->room;
+    const struct halo_kv_table *table = &bench->tables[bench->at_sequence];
     uint32_t n_prompt = prompt_length(bench), left = n_prompt - bench->at_position;
-    uint32_t n_rows = left < s->setup.plan->max_rows ? left : s->setup.plan->max_rows;
-    int r = halo_kv_table_grow(table, &s->pool, bench->at_position + n_rows);
-    assert(r == 0); /* create compared with the pool */
+    uint32_t max_rows = bench->instance->model->plan.max_rows, n_rows = left < max_rows ? left : max_rows;
     clear_batch(bench);
     for (uint32_t i = 0; i < n_rows; i++) {
-        s->token[i] = prompt_id(bench, bench->at_sequence, bench->at_position + i);
-        s->pos[i] = (int32_t)(bench->at_position + i);
-        s->seq[i] = 0;
+        room->token[i] = prompt_id(bench, bench->at_sequence, bench->at_position + i);
+        room->pos[i] = (int32_t)(bench->at_position + i);
+        room->seq[i] = 0;
     }
-    s->seqs[0] = (struct halo_batch_seq){table->pages, table->n};
-    s->batch.n_rows = n_rows;
-    s->batch.n_seqs = 1;
+    room->seqs[0] = (struct halo_batch_seq){table->pages, table->n};
+    bench->batch_run.n_rows = n_rows;
+    bench->batch_run.n_seqs = 1;
     if (n_rows == left) {
-        s->output[0] = n_rows - 1;
-        s->batch.n_outputs = 1;
+        room->output[0] = n_rows - 1;
+        bench->batch_run.n_outputs = 1;
     }
-    r = run(bench, ops, phase);
+    int r = run(bench, ops, phase);
     if (r < 0)
         return r;
     bench->at_position += n_rows;
     if (bench->at_position == n_prompt) {
-        bench->last[bench->at_sequence++] = best_id(s, 0);
+        bench->last[bench->at_sequence++] = best_id(bench, 0);
         bench->at_position = 0;
     }
     return 0;
@@ -179,23 +175,21 @@ static int prefill_piece(struct halo_bench *bench, const struct halo_device_ops 
 /* One token of every sequence. */
 static int decode_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
-    struct halo_scheduler *s = &bench->instance->scheduler;
+    struct halo_batch_room *room = &bench->room;
     uint32_t position = prompt_length(bench) + bench->at_position;
     clear_batch(bench);
     for (uint32_t i = 0; i < bench->batch; i++) {
-        int r = halo_kv_table_grow(&bench->tables[i], &s->pool, position + 1);
-        assert(r == 0);
-        s->token[i] = bench->last[i];
-        s->pos[i] = (int32_t)position;
-        s->seq[i] = s->output[i] = i;
-        s->seqs[i] = (struct halo_batch_seq){bench->tables[i].pages, bench->tables[i].n};
+        room->token[i] = bench->last[i];
+        room->pos[i] = (int32_t)position;
+        room->seq[i] = room->output[i] = i;
+        room->seqs[i] = (struct halo_batch_seq){bench->tables[i].pages, bench->tables[i].n};
     }
-    s->batch.n_rows = s->batch.n_seqs = s->batch.n_outputs = bench->batch;
+    bench->batch_run.n_rows = bench->batch_run.n_seqs = bench->batch_run.n_outputs = bench->batch;
     int r = run(bench, ops, phase);
     if (r < 0)
         return r;
     for (uint32_t i = 0; i < bench->batch; i++)
-        bench->last[i] = best_id(s, i);
+        bench->last[i] = best_id(bench, i);
     bench->at_position++;
     return 0;
 }
@@ -205,10 +199,19 @@ static double rate(uint64_t tokens, uint64_t ns)
     return ns > 0 ? (double)tokens * 1e9 / (double)ns : 0;
 }
 
-static void give_pages_back(struct halo_bench *bench)
+static bool borrow_pages(struct halo_bench *bench)
 {
-    for (uint32_t i = 0; i < bench->batch; i++)
-        halo_kv_table_clear(&bench->tables[i], &bench->instance->scheduler.pool);
+    if (!bench->lent)
+        bench->lent = halo_scheduler_lend(&bench->instance->scheduler, bench->tables, bench->batch,
+                                          prompt_length(bench) + bench->decode);
+    return bench->lent;
+}
+
+void halo_bench_give_back(struct halo_bench *bench)
+{
+    if (bench->lent)
+        halo_scheduler_take_back(&bench->instance->scheduler, bench->tables, bench->batch);
+    bench->lent = false;
 }
 
 static void begin(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device *device)
@@ -227,16 +230,18 @@ int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops,
 {
     if (atomic_load(&bench->cancel)) {
         bench->cancelled = true;
-        give_pages_back(bench);
+        halo_bench_give_back(bench);
         return 0;
     }
     if (!bench->begun) {
         begin(bench, ops, device);
         return HALO_BENCH_MORE;
     }
+    if (!borrow_pages(bench))
+        return HALO_BENCH_WAIT;
     int r = bench->decoding ? decode_step(bench, ops, phase) : prefill_piece(bench, ops, phase);
     if (r < 0) {
-        give_pages_back(bench);
+        halo_bench_give_back(bench);
         return r;
     }
     struct halo_bench_run *result = &bench->runs[bench->at_run];
@@ -251,7 +256,7 @@ int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops,
         bench->decoding = false;
         bench->at_sequence = bench->at_position = 0;
         bench->phase_ns = 0;
-        give_pages_back(bench);
+        halo_bench_give_back(bench);
         bench->at_run++;
         atomic_store(&bench->runs_done, bench->at_run);
     }

@@ -5,7 +5,7 @@
  */
 #include <assert.h>
 
-#include "scheduler_priv.h"
+#include "device/scheduler_priv.h"
 
 #define PROGRESS_NS 100000000u
 /* Looking for a loop costs about one comparison for each period, once in so many ids. */
@@ -82,14 +82,14 @@ static void after_token(struct halo_scheduler *s, struct halo_sequence *q, int32
 /* The next token of output `output` of the step; false: the sequence was ended. */
 static bool choose_token(struct halo_scheduler *s, struct halo_sequence *q, uint32_t output, int32_t *ret_id)
 {
-    if (s->batch.n_top > 0 && !s->whole[output]) {
-        const struct halo_candidate *top = s->top + (size_t)output * s->batch.n_top;
+    if (s->batch.n_top > 0 && !s->room.whole[output]) {
+        const struct halo_candidate *top = s->room.top + (size_t)output * s->batch.n_top;
         if (top[0].id < 0)
             return refuse_logits(s, q, q->n_ids - 1);
         *ret_id = halo_sampler_draw_top(&s->sampler, &q->sampler, top, q->n_ids);
         return true;
     }
-    const float *logits = s->logits + (size_t)output * s->setup.plan->n_vocab;
+    const float *logits = s->room.logits + (size_t)output * s->setup.plan->n_vocab;
     if (!usable(s, q, logits, q->n_ids - 1))
         return false;
     *ret_id = halo_sampler_draw(&s->sampler, &q->sampler, logits, q->ids, q->n_ids, q->n_ids);
@@ -98,7 +98,7 @@ static bool choose_token(struct halo_scheduler *s, struct halo_sequence *q, uint
 
 static void commit_token(struct halo_scheduler *s, struct halo_sequence *q, uint32_t output, uint64_t now_ns)
 {
-    const float *logits = s->logits + (size_t)output * s->setup.plan->n_vocab;
+    const float *logits = s->room.logits + (size_t)output * s->setup.plan->n_vocab;
     int32_t id;
     if (!choose_token(s, q, output, &id))
         return;
@@ -127,7 +127,7 @@ static void commit_rows(struct halo_scheduler *s, struct halo_sequence *q, const
 {
     uint32_t n_vocab = s->setup.plan->n_vocab;
     for (uint32_t i = 0; i < part->n_outputs; i++) {
-        const float *logits = s->logits + (size_t)(part->first_output + i) * n_vocab;
+        const float *logits = s->room.logits + (size_t)(part->first_output + i) * n_vocab;
         uint32_t position = q->score_from + q->n_scored;
         if (!usable(s, q, logits, position))
             return;

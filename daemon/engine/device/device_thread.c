@@ -135,6 +135,7 @@ static void end_bench(struct halo_device_thread *t)
 {
     struct halo_bench *bench = t->benches;
     t->benches = bench->next;
+    halo_bench_give_back(bench);
     halo_note_post(t->port, &bench->note, HALO_NOTE_BENCH_DONE);
 }
 
@@ -226,26 +227,51 @@ void halo_device_on_failure(struct halo_device_thread *t, int error)
         halo_scheduler_fail_all(&t->models[i]->scheduler, &fault);
 }
 
-static bool run_bench(struct halo_device_thread *t)
+/* The next bench is somebody else's. */
+static void rotate_benches(struct halo_device_thread *t)
 {
     struct halo_bench *bench = t->benches;
-    for (uint32_t i = 0; i < t->n_models; i++)
-        if (!halo_scheduler_quiet(&t->models[i]->scheduler) && !atomic_load(&bench->cancel))
-            return false; /* those that run end first; nobody new is admitted meanwhile */
-    int r;
+    t->benches = bench->next;
+    append_bench(t, bench);
+}
+
+static int step_bench(struct halo_device_thread *t, struct halo_bench *bench)
+{
     if (!halo_device_usable(t, &bench->fault))
-        r = -EIO;
-    else
-        r = halo_bench_step(bench, t->ops, t->device, &t->phase);
-    if (r == HALO_BENCH_MORE) {
-        if (!atomic_exchange(&bench->progress_posted, true))
-            halo_note_post(t->port, &bench->progress_note, HALO_NOTE_BENCH_PROGRESS);
-        return true;
-    }
+        return -ENODEV;
+    int r = halo_bench_step(bench, t->ops, t->device, &t->phase);
     if (r < 0)
         halo_device_on_failure(t, r); /* first: `lost` must be known when somebody hears of the failure */
-    end_bench(t);
-    return true;
+    return r;
+}
+
+static void note_bench(struct halo_device_thread *t, struct halo_bench *bench, int r)
+{
+    if (r == HALO_BENCH_MORE && !atomic_exchange(&bench->progress_posted, true))
+        halo_note_post(t->port, &bench->progress_note, HALO_NOTE_BENCH_PROGRESS);
+    if (r <= 0)
+        end_bench(t);
+    else if (!bench->lent)
+        rotate_benches(t); /* between two repetitions, or without pages for one */
+}
+
+/* One run of a bench, if it is its turn: benches have had no more of the device than the requests beside them. */
+static bool run_bench(struct halo_device_thread *t)
+{
+    uint32_t n = 0;
+    int r = HALO_BENCH_WAIT;
+    for (const struct halo_bench *bench = t->benches; bench; bench = bench->next)
+        n++;
+    if (n == 0 || (t->models_worked && t->bench_ns > t->models_ns && !atomic_load(&t->benches->cancel)))
+        return false;
+    uint64_t start_ns = halo_clock_ns();
+    for (uint32_t i = 0; i < n && r == HALO_BENCH_WAIT; i++) {
+        struct halo_bench *bench = t->benches;
+        r = step_bench(t, bench);
+        note_bench(t, bench, r);
+    }
+    t->bench_ns += halo_clock_ns() - start_ns;
+    return r != HALO_BENCH_WAIT;
 }
 
 /* Replies on one model wait for prompts on another as well: tells each scheduler of the others. */
@@ -259,20 +285,23 @@ static void share_device(struct halo_device_thread *t)
     }
     for (uint32_t i = 0; i < t->n_models; i++) {
         struct halo_scheduler *s = &t->models[i]->scheduler;
-        s->others_ns = t->n_models > 1 ? all_ns - halo_scheduler_decode_ns(s) : 0;
-        s->n_prompts_of = n_prompts_of;
+        struct halo_scheduler_others others = {
+            .decode_ns = t->n_models > 1 ? all_ns - halo_scheduler_decode_ns(s) : 0,
+            .n_prompts_of = n_prompts_of,
+        };
+        halo_scheduler_share(s, &others);
     }
 }
 
 static bool run_models(struct halo_device_thread *t)
 {
     bool worked = false;
+    uint64_t start_ns = halo_clock_ns();
     share_device(t);
     for (uint32_t i = 0; i < t->n_models; i++) {
         struct halo_fault fault = {0};
         if (t->models[i]->saving)
             continue;
-        t->models[i]->scheduler.closed = t->benches != NULL;
         int r = halo_scheduler_step(&t->models[i]->scheduler, &fault);
         worked |= r != HALO_SCHEDULER_IDLE;
         if (r < 0) {
@@ -280,18 +309,18 @@ static bool run_models(struct halo_device_thread *t)
             break;
         }
     }
+    t->models_worked = worked;
+    t->models_ns += halo_clock_ns() - start_ns;
+    if (!worked || !t->benches)
+        t->models_ns = t->bench_ns = 0; /* nobody has to wait for anybody */
     return worked;
 }
 
 static void publish_pages(struct halo_device_thread *t)
 {
     uint32_t n_held = 0;
-    for (uint32_t i = 0; i < t->n_models; i++) {
-        struct halo_scheduler *s = &t->models[i]->scheduler;
-        n_held += s->pool.n_pages - halo_kv_pool_available(&s->pool);
-        HALO_COUNT(t->stats, prefix_evictions, s->pool.prefix.n_evicted - s->n_evicted_told);
-        s->n_evicted_told = s->pool.prefix.n_evicted;
-    }
+    for (uint32_t i = 0; i < t->n_models; i++)
+        n_held += halo_scheduler_count_pages(&t->models[i]->scheduler);
     atomic_store(&t->stats->n_held, n_held);
 }
 
@@ -343,8 +372,8 @@ static void *loop(void *ud)
             break;
         halo_device_set_phase(t, "stepping");
         atomic_store(&t->activity, HALO_ACTIVITY_STEP);
-        bool benched = t->benches && run_bench(t);
-        worked = benched || run_models(t);
+        bool benched = run_bench(t);
+        worked = run_models(t) || benched;
         publish_pages(t);
         atomic_store(&t->activity, HALO_ACTIVITY_IDLE);
     }

@@ -1,5 +1,6 @@
-/* scheduler_priv.h: what the files of the scheduler share: scheduler.c (queue, ends, the step), admit.c (who comes
- * in, and with which pages), batch.c (the rows of a step), commit.c (what becomes of the logits). */
+/* scheduler_priv.h: what the files of the scheduler share. On the floor queue.c (who waits, who runs, who ends); on it
+ * admit.c (who comes in, and with which pages), batch.c (the rows of a step), commit.c (what becomes of the logits); on
+ * these step.c. scheduler.c is its life. */
 #ifndef HALO_ENGINE_SCHEDULER_PRIV_H
 #define HALO_ENGINE_SCHEDULER_PRIV_H
 
@@ -16,7 +17,7 @@ void halo_commit_part(struct halo_scheduler *scheduler, const struct halo_batch_
 /* admit.c: moves sequences from the queue to the running list while there is room, strictly in order. */
 void halo_scheduler_admit(struct halo_scheduler *scheduler, uint64_t now_ns);
 
-/* scheduler.c */
+/* queue.c */
 /* Settles the end of a sequence of the step. It is handed to the port when the step is over, so it may be looked at
  * until then. */
 void halo_scheduler_end(struct halo_scheduler *scheduler, struct halo_sequence *sequence, enum halo_outcome outcome);
@@ -33,6 +34,13 @@ struct halo_sequence *halo_scheduler_youngest_paused(const struct halo_scheduler
 bool halo_scheduler_reader_behind(struct halo_sequence *sequence);
 /* Takes *at out of the queue. */
 void halo_scheduler_unqueue(struct halo_scheduler *scheduler, struct halo_sequence **at);
+/* Puts a sequence into the queue at its place by arrival. */
+void halo_scheduler_enqueue(struct halo_scheduler *scheduler, struct halo_sequence *sequence);
+void halo_scheduler_remove_running(struct halo_scheduler *scheduler, uint32_t at);
+/* The sequence is the port's from here on. */
+void halo_scheduler_hand_over(struct halo_scheduler *scheduler, struct halo_sequence *sequence);
+/* Ends and hands over one that is in neither list any more. */
+void halo_scheduler_retire(struct halo_scheduler *scheduler, struct halo_sequence *sequence, enum halo_outcome outcome);
 /* Counts up or down who waits and who runs. */
 void halo_scheduler_publish(struct halo_scheduler *scheduler, int queued, int running);
 

@@ -86,7 +86,8 @@ static void a_scheduler_is_whole_or_not_at_all(void **state)
 
 static void a_bench_is_whole_or_not_at_all(void **state)
 {
-    struct halo_instance instance = {.context = 1024, .kv_tokens = 4096};
+    struct halo_model model = {.plan = {.max_rows = 32, .n_vocab = 64}};
+    struct halo_instance instance = {.model = &model, .context = 1024, .kv_tokens = 4096};
     unsigned n_refused = 0;
     for (uint64_t n = 0;; n++) {
         struct halo_bench *bench;

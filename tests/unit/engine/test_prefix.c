@@ -239,7 +239,11 @@ static void a_preempted_sequence_finds_its_own_pages(void **state)
         rig_step(&rig);
     atomic_store(&seq->sequence->hold, true);
     rig_step(&rig);
-    assert_true(halo_scheduler_quiet(&rig.scheduler)); /* back in the queue, without pages */
+    struct halo_kv_table bench;
+    assert_int_equal(halo_kv_table_init(&bench, 65 * HALO_KV_PAGE_TOKENS), 0);
+    assert_false(halo_scheduler_lend(&rig.scheduler, &bench, 1, 65 * HALO_KV_PAGE_TOKENS)); /* more than there are */
+    halo_kv_table_finish(&bench);
+    /* back in the queue, without pages */
     assert_int_equal(seq->sequence->table.n, 0);
     atomic_store(&seq->sequence->hold, false);
     uint32_t before = atomic_load(&rig.control.n_rows), n_left = 40 - seq->n_ids;

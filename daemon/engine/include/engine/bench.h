@@ -1,8 +1,9 @@
 /* bench.h: how fast a loaded model runs here, by running it.
  *
- * A bench has the device to itself: it begins when no sequence runs, and new ones wait. One call is one run of the
- * plan, so that a cancel is honoured between them. The prompt is made of ids spread over the vocabulary, decoding is
- * greedy. Threads: the device thread between post and BENCH_DONE.
+ * A bench takes turns with the requests of others, run by run, and counts the time of its own runs alone: it stops
+ * nobody, and on a busy device it takes longer. One call is one run of the plan, so that a cancel is honoured between
+ * them. It borrows pages of the model's pool for each repetition and waits while there are too few. The prompt is made
+ * of ids spread over the vocabulary, decoding is greedy. Threads: the device thread between post and BENCH_DONE.
  */
 #ifndef HALO_ENGINE_BENCH_H
 #define HALO_ENGINE_BENCH_H
@@ -32,14 +33,19 @@ struct halo_bench {
     double bytes_per_token;
 
     /* while it runs */
+    struct halo_batch batch_run;
+    struct halo_batch_room room;
     struct halo_kv_table *tables;              /* [batch] */
     int32_t *last;                             /* [batch] the id to decode next */
     uint32_t at_run, at_sequence, at_position; /* prefill: which piece; decode: which step */
     bool decoding, begun;
+    bool lent;         /* the tables have their pages: a repetition is under way */
     uint64_t phase_ns; /* in the device, this phase */
 };
 
-#define HALO_BENCH_MORE 1 /* outcome of step: call again */
+/* Outcomes of step. */
+#define HALO_BENCH_MORE 1 /* call again */
+#define HALO_BENCH_WAIT 2 /* nothing was run: there are not enough pages now */
 
 /* Takes memory for the results. BAD_REQUEST when it does not fit the model's context or pool (numbers), OUT_OF_MEMORY.
  * Any thread. */
@@ -47,9 +53,12 @@ int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, u
                       uint32_t batch, uint32_t repeat, struct halo_fault *fault);
 void halo_bench_destroy(struct halo_bench *bench);
 
-/* One run of the device. HALO_BENCH_MORE, 0: over (results, or cancelled), negative: bench->fault is set. */
+/* One run of the device. An outcome, 0: over (results, or cancelled), negative: bench->fault is set. */
 int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device *device,
                     struct halo_device_phase *phase);
+
+/* The pages of a repetition that is under way, if one is. Before a bench that ends early goes. */
+void halo_bench_give_back(struct halo_bench *bench);
 
 struct halo_spread {
     double median, least, greatest;

@@ -69,7 +69,9 @@ struct halo_device_thread {
     struct halo_device *device;
     struct halo_instance *models[HALO_MAX_LOADED];
     uint32_t n_models;
-    struct halo_bench *benches; /* waiting and running, oldest first */
+    struct halo_bench *benches;   /* the first one runs; they take turns by repetition */
+    uint64_t bench_ns, models_ns; /* of the device, while benches and sequences share it */
+    bool models_worked;           /* in the last round */
     double bandwidth;
 };
 

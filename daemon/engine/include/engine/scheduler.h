@@ -5,7 +5,8 @@
  * pages for all their ids are free, and share each step: first one row of every sequence that decodes, then pieces of
  * prompts and of scores, as many rows as keep the step short enough for those who decode (pace.h). The oldest prompt
  * gets at least half of them, the rest goes to those that have the least left: nobody waits behind a long prompt, and a
- * long prompt always gets on. Sequences join and leave at any step. When the page pool runs dry the youngest sequence
+ * long prompt always gets on. Sequences join and leave at any step. A bench may
+ * borrow pages; a sequence that then does not fit waits in the queue. When the page pool runs dry the youngest sequence
  * gives its pages back and returns to the queue (preemption); paused ones, whose readers do not read, go first. A
  * sequence alone always fits (submit refuses what cannot), so the oldest always gets on.
  *
@@ -25,6 +26,7 @@
 #include <base/fault.h>
 #include <kernels/device.h>
 
+#include <engine/batch_room.h>
 #include <engine/kv_pages.h>
 #include <engine/pace.h>
 #include <engine/phase.h>
@@ -54,6 +56,12 @@ struct halo_batch_part {
     uint32_t n_rows, first_output, n_outputs;
 };
 
+/* What goes on on other models of the device. */
+struct halo_scheduler_others {
+    double decode_ns;      /* of their replies in a round; 0: nobody decodes */
+    uint32_t n_prompts_of; /* models with prompts to work on, this one included; 0 counts as 1 */
+};
+
 struct halo_scheduler {
     struct halo_scheduler_setup setup;
     struct halo_kv_pool pool;
@@ -62,25 +70,19 @@ struct halo_scheduler {
     struct halo_sequence *queue;    /* by serial, oldest first */
     struct halo_sequence **running; /* [max_running] by serial, oldest first */
     uint32_t n_queued, n_running, max_running;
-    bool closed;  /* the device thread: admit nobody for now, a bench wants the device */
-    bool has_run; /* its first step is over */
+    uint32_t n_lent; /* pages that a bench holds */
+    bool has_run;    /* its first step is over */
     uint64_t next_serial;
-    uint64_t n_evicted_told; /* the device thread: of the pool's evictions, what is in the statistics */
+    uint64_t n_evicted_told; /* of the pool's evictions, what is in the statistics */
     struct halo_pace pace;
-    double others_ns;      /* the device thread: decode time of other models in a round; 0: nobody decodes */
-    uint32_t n_prompts_of; /* the device thread: models with prompts to work on; 0 counts as 1 */
+    struct halo_scheduler_others others;
 
-    /* the step being built; arrays of plan->max_rows, max_outputs and max_running */
+    /* the step being built */
     struct halo_batch batch;
-    int32_t *token, *pos;
-    uint32_t *seq, *output;
-    bool *whole;                /* [max_outputs] whose row came, when batch.n_top > 0 */
-    struct halo_candidate *top; /* [n_outputs][batch.n_top]; room for [max_outputs][HALO_CANDIDATES_MAX] */
-    struct halo_batch_seq *seqs;
-    float *logits;
-    struct halo_batch_part *parts;
-    struct halo_sequence **picks; /* [max_running] whose prompts may have a piece */
-    uint32_t n_parts, n_decodes;  /* n_decodes: of the parts, those that decode; they come first */
+    struct halo_batch_room room;
+    struct halo_batch_part *parts; /* [max_running] */
+    struct halo_sequence **picks;  /* [max_running] whose prompts may have a piece */
+    uint32_t n_parts, n_decodes;   /* n_decodes: of the parts, those that decode; they come first */
 };
 
 /* 0 or -ENOMEM. */
@@ -100,8 +102,18 @@ bool halo_scheduler_has_prompts(const struct halo_scheduler *scheduler);
  * ended. */
 int halo_scheduler_step(struct halo_scheduler *scheduler, struct halo_fault *fault);
 
-/* Whether no sequence is in the way of a bench: paused ones give their pages back and wait in the queue. */
-bool halo_scheduler_quiet(struct halo_scheduler *scheduler);
+/* Tells of other models, before a round of steps. */
+void halo_scheduler_share(struct halo_scheduler *scheduler, const struct halo_scheduler_others *others);
+
+/* Adds to the statistics what happened to the pool since the last time. Returns how many pages sequences, saves and
+ * benches hold. */
+uint32_t halo_scheduler_count_pages(struct halo_scheduler *scheduler);
+
+/* Pages for a bench. Paused sequences give theirs back and wait in the queue as far as that helps. False: there are not
+ * enough, nothing was lent. `tables` are grown to n_positions each. */
+bool halo_scheduler_lend(struct halo_scheduler *scheduler, struct halo_kv_table *tables, uint32_t n_tables,
+                         uint32_t n_positions);
+void halo_scheduler_take_back(struct halo_scheduler *scheduler, struct halo_kv_table *tables, uint32_t n_tables);
 
 /* Forgets the prefixes of this user (of everybody when `all`); sequences that run leave none any more. Returns how many
  * pages became free. */

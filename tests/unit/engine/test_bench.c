@@ -1,0 +1,95 @@
+/* test_bench.c: a bench shares the device with the requests of others, and benches with each other. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "child.h"
+
+#define M "\"model\":\"fable-Q4_K_M\""
+#define POOL 1024 /* tokens */
+
+static void quick_runs(struct fake_control *control)
+{
+    control->run_us = 300;
+}
+
+static void load_small(struct child *c)
+{
+    child_send(c, "{\"type\":\"load\",\"id\":1," M ",\"params\":{\"kv_tokens\":%d}}", POOL);
+    assert_int_equal(child_wait(c, 1)->terminal, HALO_EV_LOADED);
+}
+
+static void a_long_bench_stops_nobody(void **state)
+{
+    struct child c;
+    child_start(&c, false, quick_runs);
+    child_load(&c);
+    child_send(&c, "{\"type\":\"bench\",\"id\":2," M ",\"prefill\":500,\"decode\":200,\"repeat\":1000}");
+    child_send(&c, "{\"type\":\"generate\",\"id\":3," M ",\"prompt\":\"a\",\"max_tokens\":50,\"ignore_eos\":true}");
+    child_send(&c, "{\"type\":\"score\",\"id\":4," M ",\"text\":\"It was a dark and stormy night\"}");
+    child_send(&c, "{\"type\":\"bench\",\"id\":5," M ",\"prefill\":20,\"decode\":4,\"repeat\":3}");
+    assert_int_equal(child_wait(&c, 3)->finish, HALO_WIRE_FINISH_LENGTH);
+    assert_int_equal(child_wait(&c, 4)->terminal, HALO_EV_SCORED);
+    assert_int_equal(child_wait(&c, 5)->terminal, HALO_EV_BENCH);
+    assert_int_equal(c.requests[2].n_terminal, 0);
+    child_send(&c, "{\"type\":\"cancel\",\"id\":6,\"target\":2}");
+    assert_int_equal(child_wait(&c, 2)->finish, HALO_WIRE_FINISH_CANCELLED);
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* All pages are the bench's or a sequence's in turn: each waits for the other, and all end. */
+static void a_bench_and_requests_share_a_small_pool(void **state)
+{
+    enum { N = 12 };
+    struct child c;
+    char prompt[16 * 500];
+    child_start(&c, false, quick_runs);
+    load_small(&c);
+    child_prompt(prompt, 450);
+    child_send(&c, "{\"type\":\"bench\",\"id\":2," M ",\"prefill\":400,\"decode\":100,\"batch\":2,\"repeat\":5}");
+    for (int id = 3; id < 3 + N; id++)
+        child_send(&c,
+                   "{\"type\":\"generate\",\"id\":%d," M
+                   ",\"tokens\":[%s],\"max_tokens\":%d,\"ignore_eos\":true,\"cache_prompt\":%s}",
+                   id, prompt, 40 + id, id % 2 ? "true" : "false");
+    child_send(&c, "{\"type\":\"bench\",\"id\":20," M ",\"prefill\":1000,\"decode\":0,\"repeat\":3}");
+    for (int id = 3; id < 3 + N; id++)
+        assert_int_equal(child_wait(&c, id)->finish, HALO_WIRE_FINISH_LENGTH);
+    assert_int_equal(child_wait(&c, 2)->terminal, HALO_EV_BENCH);
+    assert_int_equal(child_wait(&c, 20)->terminal, HALO_EV_BENCH);
+    child_send(&c, "{\"type\":\"stats\",\"id\":30}");
+    assert_non_null(strstr(child_wait(&c, 30)->last, "\"now_kv_pages_held\":0"));
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* The pages of a bench that ends with the device go back: nothing is torn down with pages out. */
+static void a_bench_ends_with_the_device(void **state)
+{
+    struct child c;
+    child_start(&c, false, quick_runs);
+    child_load(&c);
+    child_send(&c, "{\"type\":\"bench\",\"id\":2," M ",\"prefill\":500,\"decode\":200,\"repeat\":1000}");
+    child_send(&c, "{\"type\":\"bench\",\"id\":3," M ",\"prefill\":500,\"decode\":200,\"repeat\":1000}");
+    while (c.requests[2].n_progress == 0 || c.requests[3].n_progress == 0)
+        child_read(&c, 100);
+    c.control->fail_error = -EIO;
+    c.control->fail_run = c.control->n_runs + 3;
+    assert_int_equal(child_wait(&c, 2)->error, HALO_ERROR_DEVICE_FAULT);
+    assert_int_equal(child_wait(&c, 3)->error, HALO_ERROR_DEVICE_FAULT);
+    assert_int_equal(child_end(&c), 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_long_bench_stops_nobody),
+        cmocka_unit_test(a_bench_and_requests_share_a_small_pool),
+        cmocka_unit_test(a_bench_ends_with_the_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
