@@ -1,9 +1,9 @@
 /* pretokenize.c: cutting a text into the words that byte-level BPE merges within.
  *
  * Any thread; the compiled expressions are only read. Owns them. Matching runs in PCRE2's compiled code where the
- * system allows to map memory as executable, else, and when that code runs out of its small stack, in the
- * interpreter. The text must be valid UTF-8: PCRE2 is told not to check again, or each match would look at the whole
- * text. Fails with OUT_OF_MEMORY, or INTERNAL when an expression can not be compiled or gives up, with PCRE2's words.
+ * system allows memory to be mapped as executable; otherwise, and when that code runs out of its small stack, in the
+ * interpreter. The text must be valid UTF-8; PCRE2 sees its characters as bytes (pretokenize_alphabet.c). Fails with
+ * OUT_OF_MEMORY, or INTERNAL when an expression cannot be compiled or PCRE2 gives up, with PCRE2's reason.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <assert.h>
@@ -19,6 +19,7 @@ struct halo_pretokenizer {
     pcre2_general_context *memory; /* PCRE2's allocations go through this room's malloc, so that tests can fail them */
     pcre2_compile_context *compile;
     pcre2_match_context *match;
+    struct halo_alphabet alphabet;
     size_t n_passes;
     pcre2_code *passes[HALO_PRETOKENIZE_MAX_PASSES];
 };
@@ -49,15 +50,28 @@ static int compile(struct halo_pretokenizer *pre, const char *expression, struct
     int r = 0;
     PCRE2_SIZE where = 0;
     assert(pre->n_passes < HALO_PRETOKENIZE_MAX_PASSES);
-    pcre2_code *code =
-        pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED,
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &r, &where, pre->compile);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED,
+                                     PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &r, &where, pre->compile);
     if (!code)
         return set_pcre_fault(fault, "compile a pre-tokenizer expression",
                               r == PCRE2_ERROR_HEAP_FAILED ? PCRE2_ERROR_NOMEMORY : r);
     pre->passes[pre->n_passes++] = code;
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* where this fails, matching interprets */
     return 0;
+}
+
+static int compile_all(struct halo_pretokenizer *pre, struct halo_fault *fault)
+{
+    char *expressions[HALO_PRETOKENIZE_MAX_PASSES];
+    int r = halo_alphabet_init(&pre->alphabet, pre->kind->expressions, expressions);
+    if (r < 0)
+        halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the pre-tokenizer");
+    for (size_t i = 0; i < HALO_PRETOKENIZE_MAX_PASSES; i++) {
+        if (r == 0 && expressions[i])
+            r = compile(pre, expressions[i], fault);
+        free(expressions[i]);
+    }
+    return r;
 }
 
 int halo_pretokenizer_create(struct halo_pretokenizer **ret, struct halo_span name, struct halo_fault *fault)
@@ -76,8 +90,8 @@ int halo_pretokenizer_create(struct halo_pretokenizer **ret, struct halo_span na
     pre->compile = pre->memory ? pcre2_compile_context_create(pre->memory) : NULL;
     pre->match = pre->compile ? pcre2_match_context_create(pre->memory) : NULL;
     int r = pre->match ? 0 : halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the pre-tokenizer");
-    for (size_t i = 0; r == 0 && kind->expressions[i]; i++)
-        r = compile(pre, kind->expressions[i], fault);
+    if (r == 0)
+        r = compile_all(pre, fault);
     if (r < 0) {
         halo_pretokenizer_destroy(pre);
         return r;
@@ -94,6 +108,7 @@ void halo_pretokenizer_destroy(struct halo_pretokenizer *pre)
         return;
     for (size_t i = 0; i < pre->n_passes; i++)
         pcre2_code_free(pre->passes[i]);
+    halo_alphabet_finish(&pre->alphabet);
     pcre2_match_context_free(pre->match);
     pcre2_compile_context_free(pre->compile);
     pcre2_general_context_free(pre->memory);
@@ -123,32 +138,37 @@ static int words_push(struct halo_words *words, size_t end)
     return 0;
 }
 
+static int words_no_memory(struct halo_fault *fault, size_t n)
+{
+    return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the words of a text of %zu bytes", n);
+}
+
 void halo_words_finish(struct halo_words *words)
 {
     free(words->ends);
     free(words->spare);
+    free(words->bytes);
     pcre2_match_data_free(words->match);
     *words = (struct halo_words){0};
 }
 
-static int match(const struct halo_pretokenizer *pre, size_t pass, const char *text, size_t n, size_t from,
+static int match(const struct halo_pretokenizer *pre, size_t pass, const uint8_t *bytes, size_t n, size_t from,
                  pcre2_match_data *data)
 {
-    PCRE2_SPTR subject = (PCRE2_SPTR)text;
-    int r = pcre2_match(pre->passes[pass], subject, n, from, PCRE2_NO_UTF_CHECK, data, pre->match);
+    int r = pcre2_match(pre->passes[pass], bytes, n, from, 0, data, pre->match);
     if (r == PCRE2_ERROR_JIT_STACKLIMIT)
-        r = pcre2_match(pre->passes[pass], subject, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, pre->match);
+        r = pcre2_match(pre->passes[pass], bytes, n, from, PCRE2_NO_JIT, data, pre->match);
     return r;
 }
 
-/* Cuts text[start, end) by one expression; each match and each gap becomes a word. */
-static int split_word(const struct halo_pretokenizer *pre, size_t pass, const char *text, size_t start, size_t end,
+/* Cuts words->bytes[start, end) by one expression; each match and each gap becomes a word. */
+static int split_word(const struct halo_pretokenizer *pre, size_t pass, size_t start, size_t end,
                       struct halo_words *words, struct halo_fault *fault)
 {
     const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(words->match);
     size_t n = end - start, at = 0;
     while (at < n) {
-        int r = match(pre, pass, text + start, n, at, words->match);
+        int r = match(pre, pass, words->bytes + start, n, at, words->match);
         if (r == PCRE2_ERROR_NOMATCH)
             break;
         if (r < 0)
@@ -156,24 +176,50 @@ static int split_word(const struct halo_pretokenizer *pre, size_t pass, const ch
         assert(bounds[1] > bounds[0] && bounds[0] >= at); /* no expression matches nothing */
         bool failed = bounds[0] > at && words_push(words, start + bounds[0]) < 0;
         if (failed || words_push(words, start + bounds[1]) < 0)
-            return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the words of a text of %zu bytes", n);
+            return words_no_memory(fault, n);
         at = bounds[1];
     }
     if (at < n && words_push(words, end) < 0)
-        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the words of a text of %zu bytes", n);
+        return words_no_memory(fault, n);
     return 0;
+}
+
+/* Room for n characters as bytes, and for a match. */
+static int words_prepare(const struct halo_pretokenizer *pre, struct halo_words *words, size_t n,
+                         struct halo_fault *fault)
+{
+    if (!words->match)
+        words->match = pcre2_match_data_create(1, pre->memory);
+    if (!words->match)
+        return words_no_memory(fault, n);
+    if (n <= words->n_held)
+        return 0;
+    free(words->bytes);
+    words->bytes = malloc(n);
+    words->n_held = words->bytes ? n : 0;
+    return words->bytes ? 0 : words_no_memory(fault, n);
+}
+
+/* Turns ends counted in characters into ends counted in bytes of the text. */
+static void words_to_text(struct halo_words *words, const char *text)
+{
+    size_t at = 0, n_characters = 0;
+    for (size_t i = 0; i < words->n; i++) {
+        for (; n_characters < words->ends[i]; n_characters++)
+            at += halo_alphabet_length((uint8_t)text[at]);
+        words->ends[i] = (uint32_t)at;
+    }
 }
 
 int halo_pretokenizer_split(const struct halo_pretokenizer *pre, const char *text, size_t n, struct halo_words *words,
                             struct halo_fault *fault)
 {
     assert(n <= UINT32_MAX);
-    if (!words->match)
-        words->match = pcre2_match_data_create(1, pre->memory);
     words->n = 0;
-    if (!words->match)
-        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for matching");
-    int r = n ? split_word(pre, 0, text, 0, n, words, fault) : 0;
+    int r = words_prepare(pre, words, n, fault);
+    if (r < 0 || n == 0)
+        return r;
+    r = split_word(pre, 0, 0, halo_alphabet_map(&pre->alphabet, text, n, words->bytes), words, fault);
     for (size_t pass = 1; r == 0 && pass < pre->n_passes; pass++) {
         uint32_t *before = words->ends;
         size_t n_before = words->n;
@@ -181,7 +227,9 @@ int halo_pretokenizer_split(const struct halo_pretokenizer *pre, const char *tex
         words->spare = before;
         words->n = 0;
         for (size_t i = 0, start = 0; r == 0 && i < n_before; start = words->spare[i++])
-            r = split_word(pre, pass, text, start, words->spare[i], words, fault);
+            r = split_word(pre, pass, start, words->spare[i], words, fault);
     }
+    if (r == 0)
+        words_to_text(words, text);
     return r;
 }

@@ -2,7 +2,7 @@
  *
  * A pre-tokenizer is a list of expressions. Each one cuts every word that is there so far into its matches and the
  * gaps between them, seeing one word at a time (so that look-ahead ends at the word's end). Immutable after create; a
- * halo_words per thread.
+ * halo_words per thread. Expressions see one byte for each character (pretokenize_alphabet.c).
  */
 #ifndef HALO_TOKENIZER_PRETOKENIZE_PRIV_H
 #define HALO_TOKENIZER_PRETOKENIZE_PRIV_H
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include <base/fault.h>
+#include <base/unicode.h>
 #include <store/gguf.h>
 
 #define HALO_PRETOKENIZE_MAX_PASSES 6
@@ -25,6 +26,37 @@ struct halo_pretokenizer_kind {
 /* By tokenizer.ggml.pre, aliases included. NULL: unknown. */
 const struct halo_pretokenizer_kind *halo_pretokenizer_find(const char *name, size_t n);
 
+/* ---- pretokenize_alphabet.c: characters as bytes that the expressions cannot tell apart ---- */
+
+#define HALO_ALPHABET_PAGE 256
+#define HALO_ALPHABET_N_PAGES (HALO_UNICODE_END / HALO_ALPHABET_PAGE)
+
+struct halo_alphabet {
+    uint16_t page_of[HALO_ALPHABET_N_PAGES]; /* by code point / HALO_ALPHABET_PAGE */
+    uint8_t (*pages)[HALO_ALPHABET_PAGE];    /* each once; owned */
+    size_t n_pages;
+};
+
+/* Makes the alphabet of a NULL-terminated list of expressions, and the same expressions over its bytes: malloc, the
+ * caller's, NULL past the end of the list. 0 or -ENOMEM; `alphabet` and the list are to be freed either way. */
+int halo_alphabet_init(struct halo_alphabet *alphabet, const char *const *expressions,
+                       char *ret_expressions[HALO_PRETOKENIZE_MAX_PASSES]);
+void halo_alphabet_finish(struct halo_alphabet *alphabet);
+
+static inline uint8_t halo_alphabet_byte(const struct halo_alphabet *alphabet, uint32_t c)
+{
+    return alphabet->pages[alphabet->page_of[c / HALO_ALPHABET_PAGE]][c % HALO_ALPHABET_PAGE];
+}
+
+/* Bytes of the character that begins with this byte. For valid UTF-8. */
+static inline size_t halo_alphabet_length(uint8_t lead)
+{
+    return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+}
+
+/* A byte for each character of `text`, which is valid UTF-8; `ret` has room for n. Returns their number. */
+size_t halo_alphabet_map(const struct halo_alphabet *alphabet, const char *text, size_t n, uint8_t *ret);
+
 struct halo_pretokenizer;
 
 struct halo_words {
@@ -32,6 +64,8 @@ struct halo_words {
     size_t n;
     uint32_t *spare; /* the words of the pass before */
     size_t capacity; /* of both */
+    uint8_t *bytes;  /* the text, a byte for each character */
+    size_t n_held;   /* room in it */
     void *match;     /* pcre2_match_data */
 };
 

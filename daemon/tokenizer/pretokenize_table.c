@@ -2,8 +2,9 @@
  *
  * Constant data. The expressions are those of each model's own tokenizer (tokenizer.json or tiktoken), in the syntax
  * of PCRE2; the names are those that converters write into GGUF files. White space is spelled out as Unicode's
- * White_Space, because PCRE2's \s also takes U+180E. To add a name: one line in `names`, and an expression list when
- * none fits; check it with the vectors of its vocabulary.
+ * White_Space, because \s of PCRE2 takes U+180E too. Outside of classes there is ASCII only, and nothing that depends
+ * on what a character is: no dot, no \b, no (?i) (pretokenize_alphabet.c). To add a name: one line in `names`, and an
+ * expression list when none fits; check it with the vectors of its vocabulary.
  */
 #include <string.h>
 
@@ -16,7 +17,8 @@
 /* The tail that nearly all of them share: a white space run leaves its last character to what follows it. */
 #define SPACE_RUNS S "+(?!" NOT_S ")|" S "+"
 #define LINE_ENDS S "*[\\r\\n]+|" SPACE_RUNS
-#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d): in Unicode the long s is another case of s. */
+#define CONTRACTION "(?:'(?:[sS\\x{17F}]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD]))"
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define NO_LETTER "[^\\r\\n\\p{L}\\p{N}]?"
@@ -65,6 +67,11 @@ static const char *const deepseek_llm[] = {
     "\\p{N}+",
     NULL};
 static const char *const deepseek_coder[] = {"[\\r\\n]", S "?\\p{L}+", S "?\\p{P}+", HAN_HANGUL, "\\p{N}", NULL};
+static const char *const seed_coder[] = {
+    CONTRACTION "|" NO_LETTER "\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]+|" LINE_ENDS, NULL};
+static const char *const minicpm5[] = {"\\p{N}{1,3}", GPT2, NULL};
+static const char *const viking[] = {
+    " ?[^(" SPACE "|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+", "\\p{N}", NULL};
 static const char *const deepseek_v3[] = {
     "\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+",
     "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINE_ENDS,
@@ -125,6 +132,9 @@ static const struct {
     {"deepseek-llm", {deepseek_llm}},
     {"deepseek-coder", {deepseek_coder}},
     {"deepseek-v3", {deepseek_v3}},
+    {"seed-coder", {seed_coder}},
+    {"minicpm5", {minicpm5, .ignore_merges = true}},
+    {"viking", {viking}},
     {"hunyuan-dense", {deepseek_v3}},
     {"joyai-llm", {deepseek_v3}},
 };

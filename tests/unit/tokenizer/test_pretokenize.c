@@ -14,7 +14,7 @@
 
 #include "vocab_build.h"
 
-#define MAX_BYTES 24
+#define MAX_BYTES 32
 #define MAX_TOKENS (MAX_BYTES * MAX_BYTES / 2)
 #define MAX_MERGES (MAX_BYTES * MAX_BYTES * MAX_BYTES / 6)
 
@@ -118,6 +118,16 @@ static void test_llama3(void **state)
     check("qwen35", "e" ACUTE "x^1^2");
 }
 
+static void test_small_families(void **state)
+{
+    check("seed-coder", "ab^'LL^ cd^1^2^ !!^\n\n^x"); /* punctuation takes no line end along */
+    check("llama-bpe", "ab^'LL^ cd^12^ !!\n\n^x");
+    check("minicpm5", "ab^'ll^ cd^123^45^ ^6^ !!^\n^x");
+    check("minicpm5", "AB^'^LL^ ^ cd"); /* contractions in lower case only */
+    check("viking", "ab'll^ cd^1^2^,^ ef^...(^g");
+    check("viking", "a^\342\200\246^b^\340\245\244^c^\330\214^d^\n|^e-f");
+}
+
 static void test_cased(void **state)
 {
     (void)state;
@@ -126,6 +136,18 @@ static void test_cased(void **state)
     check("gpt-4o", "a^" E_ACUTE "COLEs^X"); /* letters outside of ASCII have case, too */
     check("tekken", "Hello^World^'s^1^2");
     check("tekken", "a" ACUTE "b^ /\n");
+}
+
+#define GOOSE "\360\237\252\277" /* U+1FABF, a symbol since Unicode 15.0 */
+#define MIXED "Stra\303\237e^'LL^\320\274\320\270\321\200^" GOOSE "#^include"
+
+/* Characters younger than the Unicode of an old PCRE2. */
+static void test_young_characters(void **state)
+{
+    check("deepseek-v3", MIXED);
+    check("llama-bpe", MIXED);
+    check("qwen2", MIXED);
+    check("qwen2", "a\360\256\257\260^1"); /* U+2EBF0, a letter since 15.1 */
 }
 
 static void test_deepseek(void **state)
@@ -137,63 +159,21 @@ static void test_deepseek(void **state)
     check("deepseek-llm", "ab^ cd^12^" HAN "^ !!^\n");
 }
 
+/* clang-format off */
+static const char *const names[] = {
+    "default", "gpt-2", "mpt", "olmo", "phi-2", "jais", "trillion", "gigachat", "mellum", "exaone4", "a.x-4.0",
+    "granite-docling", "falcon", "starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b",
+    "mellum2", "llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "dbrx",
+    "smaug-bpe", "glm4", "chatglm-bpe", "qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "grok-2",
+    "solar-open", "kormo", "f2llmv2", "qwen35", "gpt-4o", "llama4", "kanana2", "minimax-m2", "tekken", "deepseek-llm",
+    "deepseek-coder", "deepseek-v3", "hunyuan-dense", "joyai-llm", "seed-coder", "minicpm5", "viking",
+};
+/* clang-format on */
+
 /* Every name that converters write loads; a near miss does not. */
 static void test_names(void **state)
 {
     (void)state;
-    static const char *const names[] = {"default",
-                                        "gpt-2",
-                                        "mpt",
-                                        "olmo",
-                                        "phi-2",
-                                        "jais",
-                                        "trillion",
-                                        "gigachat",
-                                        "mellum",
-                                        "exaone4",
-                                        "a.x-4.0",
-                                        "granite-docling",
-                                        "falcon",
-                                        "starcoder",
-                                        "refact",
-                                        "command-r",
-                                        "smollm",
-                                        "codeshell",
-                                        "exaone",
-                                        "minerva-7b",
-                                        "mellum2",
-                                        "llama-bpe",
-                                        "llama3",
-                                        "llama-v3",
-                                        "falcon3",
-                                        "falcon-h1",
-                                        "pixtral",
-                                        "midm-2.0",
-                                        "lfm2",
-                                        "dbrx",
-                                        "smaug-bpe",
-                                        "glm4",
-                                        "chatglm-bpe",
-                                        "qwen2",
-                                        "deepseek-r1-qwen",
-                                        "stablelm2",
-                                        "megrez",
-                                        "hunyuan",
-                                        "grok-2",
-                                        "solar-open",
-                                        "kormo",
-                                        "f2llmv2",
-                                        "qwen35",
-                                        "gpt-4o",
-                                        "llama4",
-                                        "kanana2",
-                                        "minimax-m2",
-                                        "tekken",
-                                        "deepseek-llm",
-                                        "deepseek-coder",
-                                        "deepseek-v3",
-                                        "hunyuan-dense",
-                                        "joyai-llm"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         check(names[i], "ab^ cd");
     static const char *const others[] = {"", "gpt2", "GPT-2", "qwen", "llama-bpe "};
@@ -211,8 +191,9 @@ static void test_names(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama3),
-                                       cmocka_unit_test(test_cased), cmocka_unit_test(test_deepseek),
-                                       cmocka_unit_test(test_names)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gpt2),  cmocka_unit_test(test_llama3),           cmocka_unit_test(test_small_families),
+        cmocka_unit_test(test_cased), cmocka_unit_test(test_young_characters), cmocka_unit_test(test_deepseek),
+        cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
