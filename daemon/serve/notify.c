@@ -1,5 +1,5 @@
 /* notify.c: sd-daemon, or nothing. */
-#include <serve/notify.h>
+#include "notify_priv.h"
 
 #ifdef HALO_HAVE_SYSTEMD
 #include <stdarg.h>

@@ -16,9 +16,10 @@
 
 #include <serve/config.h>
 #include <serve/daemon.h>
-#include <serve/notify.h>
 #include <serve/options.h>
 #include <serve/paths.h>
+
+#include "notify_priv.h"
 
 #define EXIT_USAGE 2
 #define N_SIGNALS 3
@@ -61,7 +62,7 @@ static void on_signal(uv_signal_t *handle, int signum)
 {
     struct halo_daemon *daemon = handle->data;
     if (daemon->state == HALO_DAEMON_SERVING) {
-        halo_shutdown_begin(daemon);
+        halo_daemon_stop(daemon);
         return;
     }
     halo_log(HALO_LOG_WARN, "second signal: leaving at once");
@@ -114,9 +115,9 @@ static int serve(const struct halo_config *config, int passed_fd, struct halo_fa
         uv_loop_close(&loop);
         return r;
     }
-    halo_log(HALO_LOG_INFO, "halod %s serves %s", HALO_VERSION, daemon.listen.path);
+    halo_log(HALO_LOG_INFO, "halod %s serves %s", HALO_VERSION, daemon.clients.listen.path);
     halo_notify_ready();
-    halo_engine_start(&daemon.engine);
+    halo_daemon_start_engine(&daemon);
     uv_run(&loop, UV_RUN_DEFAULT);
     if (daemon.engine_stuck)
         return halo_fault_set(fault, HALO_FAULT_DEVICE_HANG, "the engine could not be ended");

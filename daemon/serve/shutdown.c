@@ -3,21 +3,36 @@
  * DRAINING  no new connections and requests; open ones may finish within drain_ms, less save_ms when prefixes are to be
  *           saved. What is still open then ends with shutting_down.
  * SAVING    the engine writes cached prefixes to disk, until drain_ms are over at the latest.
- * CLOSING   the engine sees the end of its socket and is killed after
- *           kill_ms; connections close when their output is out, or then.
+ * CLOSING   the engine sees the end of its socket and is killed after kill_ms; connections close when their output is
+ *           out, or then.
  * CLOSED    every handle is closing; uv_run() returns when the last one is.
  */
 #include <base/clock.h>
 #include <base/log.h>
+#include <base/state.h>
 #include <protocol/message.h>
 
-#include <serve/answer.h>
-#include <serve/daemon.h>
-#include <serve/notify.h>
+#include "daemon_priv.h"
+#include "notify_priv.h"
 
 #define MS 1000000ull
 #define REAP_MS 2000   /* from SIGKILL to giving the process up */
 #define ANSWER_SHARE 8 /* of the time for saving, one part in so many is left for the answer */
+
+#define BIT(state) HALO_STATE_BIT(HALO_DAEMON_##state)
+
+static const unsigned moves[HALO_N_DAEMON_STATES] = {
+    [HALO_DAEMON_SERVING] = BIT(DRAINING),
+    [HALO_DAEMON_DRAINING] = BIT(SAVING),
+    [HALO_DAEMON_SAVING] = BIT(CLOSING),
+    [HALO_DAEMON_CLOSING] = BIT(CLOSED),
+    [HALO_DAEMON_CLOSED] = 0,
+};
+
+static void move(struct halo_daemon *daemon, enum halo_daemon_state to)
+{
+    daemon->state = halo_state_move(moves, daemon->state, to);
+}
 
 static void close_handle(void *handle)
 {
@@ -26,21 +41,22 @@ static void close_handle(void *handle)
 
 static void finish(struct halo_daemon *daemon)
 {
-    daemon->state = HALO_DAEMON_CLOSED;
+    move(daemon, HALO_DAEMON_CLOSED);
     close_handle(&daemon->prepare);
     close_handle(&daemon->check);
     close_handle(&daemon->expire_timer);
+    close_handle(&daemon->restart_timer);
     close_handle(&daemon->watchdog_timer);
     close_handle(&daemon->close_timer);
     halo_engine_close(&daemon->engine);
     halo_checkup_close(&daemon->checkup);
 }
 
-static size_t n_attached(const struct halo_daemon *daemon)
+static size_t n_open(const struct halo_daemon *daemon)
 {
     size_t n = 0;
-    for (const struct halo_peer *peer = daemon->peers; peer; peer = peer->next)
-        n += peer->n_requests;
+    for (const struct halo_list_node *node = daemon->clients.peers.first; node; node = node->next)
+        n += HALO_LIST_ITEM(node, const struct halo_peer, node)->client.requests.n;
     return n;
 }
 
@@ -56,26 +72,19 @@ static void kill_over(uv_timer_t *timer)
 {
     struct halo_daemon *daemon = timer->data;
     halo_engine_kill(&daemon->engine);
-    while (daemon->peers)
-        halo_peer_close(daemon->peers);
+    halo_clients_close(&daemon->clients);
     uv_timer_start(&daemon->close_timer, reap_over, REAP_MS, 0);
-    halo_shutdown_check(daemon);
 }
 
 static void begin_closing(struct halo_daemon *daemon)
 {
-    daemon->state = HALO_DAEMON_CLOSING;
+    move(daemon, HALO_DAEMON_CLOSING);
+    uv_timer_stop(&daemon->restart_timer);
+    halo_requests_engine_left(&daemon->requests);
     halo_engine_stop(&daemon->engine);
     halo_checkup_stop(&daemon->checkup);
-    for (struct halo_peer *peer = daemon->peers; peer; peer = peer->next)
-        halo_peer_doom(peer);
+    halo_clients_doom(&daemon->clients);
     uv_timer_start(&daemon->close_timer, kill_over, (uint64_t)daemon->config->kill_ms, 0);
-    halo_shutdown_check(daemon);
-}
-
-bool halo_daemon_saves(const struct halo_config *config)
-{
-    return config->state_dir && config->save_bytes > 0 && config->save_ms > 0;
 }
 
 static void save_over(uv_timer_t *timer)
@@ -91,10 +100,10 @@ static void save_over(uv_timer_t *timer)
 /* False: there is nobody to ask, nothing to save, or no time. */
 static bool ask_to_save(struct halo_daemon *daemon)
 {
-    struct halo_json *out = daemon->engine.state == HALO_ENGINE_READY ? halo_engine_out(&daemon->engine) : NULL;
+    bool ready = daemon->requests.link.state == HALO_LINK_READY;
     uint64_t now = halo_clock_ns();
     struct halo_msg msg;
-    if (!halo_daemon_saves(daemon->config) || !out || daemon->loaded.n_models == 0 ||
+    if (!halo_config_saves(daemon->config) || !ready || daemon->requests.models.n_models == 0 ||
         now + ANSWER_SHARE * MS >= daemon->drain_ends_ns)
         return false;
     int64_t left_ms = (int64_t)((daemon->drain_ends_ns - now) / MS);
@@ -104,7 +113,7 @@ static bool ask_to_save(struct halo_daemon *daemon)
     halo_msg_init(&msg, HALO_MSG_SAVE);
     msg.id = halo_id_of((int64_t)daemon->save_id);
     msg.save.deadline_ms = left_ms - left_ms / ANSWER_SHARE;
-    if (halo_msg_encode(out, &msg) < 0)
+    if (halo_msg_encode(daemon->requests.link.out, &msg) < 0)
         return false;
     uv_timer_start(&daemon->close_timer, save_over, (uint64_t)left_ms, 0);
     return true;
@@ -134,53 +143,40 @@ void halo_shutdown_saved(struct halo_daemon *daemon, const char *line, size_t le
 static void drain_over(uv_timer_t *timer)
 {
     struct halo_daemon *daemon = timer->data;
-    struct halo_request *request;
     if (daemon->state != HALO_DAEMON_DRAINING)
         return;
-    daemon->state = HALO_DAEMON_SAVING;
-    if (n_attached(daemon) > 0)
-        halo_log(HALO_LOG_INFO, "%zu requests are still open and end now", n_attached(daemon));
-    while ((request = halo_requests_next(&daemon->requests, NULL))) {
-        halo_answer_failed(request, HALO_ERROR_SHUTTING_DOWN,
-                           "the daemon is shutting down; send the request again later");
-        halo_dispatch_ended(daemon, request);
-    }
+    move(daemon, HALO_DAEMON_SAVING);
+    if (n_open(daemon) > 0)
+        halo_log(HALO_LOG_INFO, "%zu requests are still open and end now", n_open(daemon));
+    halo_requests_end_all(&daemon->requests, HALO_ERROR_SHUTTING_DOWN,
+                          "the daemon is shutting down; send the request again when it is back", halo_clock_ns());
     if (!ask_to_save(daemon))
         begin_closing(daemon);
 }
 
-static void look(uv_timer_t *timer)
-{
-    struct halo_daemon *daemon = timer->data;
-    if (daemon->state == HALO_DAEMON_DRAINING)
-        drain_over(timer);
-}
-
-void halo_shutdown_begin(struct halo_daemon *daemon)
+void halo_daemon_stop(struct halo_daemon *daemon)
 {
     if (daemon->state != HALO_DAEMON_SERVING)
         return;
     int64_t drain_ms = daemon->config->drain_ms, save_ms = 0;
-    if (halo_daemon_saves(daemon->config) && daemon->loaded.n_models > 0)
+    if (halo_config_saves(daemon->config) && daemon->requests.models.n_models > 0)
         save_ms = daemon->config->save_ms < drain_ms / 2 ? daemon->config->save_ms : drain_ms / 2;
-    daemon->state = HALO_DAEMON_DRAINING;
+    move(daemon, HALO_DAEMON_DRAINING);
     daemon->drain_ends_ns = halo_clock_ns() + (uint64_t)drain_ms * MS;
-    halo_log(HALO_LOG_INFO, "shutting down: %zu requests are open, they have %lld ms", n_attached(daemon),
+    halo_log(HALO_LOG_INFO, "shutting down: %zu requests are open, they have %lld ms", n_open(daemon),
              (long long)(drain_ms - save_ms));
     halo_notify_stopping();
     halo_notify_extend_ms((uint64_t)(daemon->config->drain_ms + daemon->config->kill_ms) + REAP_MS + 1000);
-    halo_accept_stop(daemon);
-    halo_listen_close(&daemon->listen);
+    halo_clients_stop(&daemon->clients);
+    daemon->requests.accepts = false;
     uv_timer_start(&daemon->close_timer, drain_over, (uint64_t)(drain_ms - save_ms), 0);
-    halo_shutdown_check(daemon);
 }
 
-/* Called in the middle of other work: only ever arms a timer, or closes what nobody uses any more. */
 void halo_shutdown_check(struct halo_daemon *daemon)
 {
-    if (daemon->state == HALO_DAEMON_DRAINING && n_attached(daemon) == 0)
-        uv_timer_start(&daemon->close_timer, look, 0, 0);
-    else if (daemon->state == HALO_DAEMON_CLOSING && daemon->engine.state == HALO_ENGINE_DOWN && !daemon->checkup.run &&
-             !daemon->peers)
+    if (daemon->state == HALO_DAEMON_DRAINING && n_open(daemon) == 0)
+        uv_timer_start(&daemon->close_timer, drain_over, 0, 0);
+    else if (daemon->state == HALO_DAEMON_CLOSING && daemon->engine.state == HALO_ENGINE_DOWN &&
+             !daemon->checkup.child && !daemon->clients.peers.first)
         finish(daemon);
 }

@@ -5,23 +5,21 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <serve/checkup.h>
-#include <serve/engine.h>
+#include <serve/child/checkup.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct halo_engine engine;
+    struct halo_engine_beat beat = {0};
     struct halo_checkup_finding best = {0};
     if (size == 0)
         return 0;
-    engine.state = data[0] & 1 ? HALO_ENGINE_STARTING : HALO_ENGINE_READY;
-    engine.threads[HALO_WIRE_THREAD_PREFETCH].activity =
-        data[0] & 2 ? HALO_WIRE_ACTIVITY_FILE : HALO_WIRE_ACTIVITY_IDLE;
-    engine.threads[HALO_WIRE_THREAD_DEVICE].activity =
+    beat.threads[HALO_WIRE_THREAD_PREFETCH].activity = data[0] & 2 ? HALO_WIRE_ACTIVITY_FILE : HALO_WIRE_ACTIVITY_IDLE;
+    beat.threads[HALO_WIRE_THREAD_DEVICE].activity =
         (enum halo_wire_activity)((data[0] >> 2) % (HALO_WIRE_ACTIVITY_STEP + 1));
-    const char *stage = halo_checkup_stage(&engine), *at = (const char *)data + 1, *end = (const char *)data + size;
+    const char *stage = halo_checkup_stage(data[0] & 1 ? HALO_ENGINE_STARTING : HALO_ENGINE_UP, &beat),
+               *at = (const char *)data + 1, *end = (const char *)data + size;
     while (at < end) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t n = newline ? (size_t)(newline - at) : (size_t)(end - at);

@@ -19,7 +19,7 @@ struct kind {
 
 static const struct kind kinds[] = {
     {HALO_WIRE_ACTIVITY_MODEL, "load_ms",
-     "hung for 60000 ms in taking or giving back a model's memory: step of 8 rows"},
+     "hung for 60000 ms in allocating or freeing a model's memory: step of 8 rows"},
     {HALO_WIRE_ACTIVITY_FIRST, "first_ms", "hung for 60000 ms in the first step of a model: step of 8 rows"},
     {HALO_WIRE_ACTIVITY_PREFILL, "prefill_ms", "hung for 60000 ms in a prefill step: step of 8 rows"},
     {HALO_WIRE_ACTIVITY_DECODE, "step_ms", "hung for 60000 ms in a decode step: step of 8 rows"},

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include <serve/listen.h>
+#include <serve/client/listen.h>
 
 static char dir[64], path[96], lock_path[104];
 

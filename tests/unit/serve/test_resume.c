@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <serve/resume.h>
+#include "resume_priv.h"
 
 static const uint64_t started_ns = 1000000000, now_ns = 1012345000;
 
@@ -81,27 +81,34 @@ static void no_memory(void **state)
     assert_true(size > 100);
 }
 
-static void verdicts(void **state)
+static void what_can_continue(void **state)
 {
-    struct halo_config config;
-    assert_int_equal(halo_config_init(&config), 0);
-    struct halo_daemon *daemon = calloc(1, sizeof(*daemon));
-    assert_non_null(daemon);
-    daemon->config = &config;
-    char text[512];
+    struct halo_known_models models = {0};
     struct halo_request request = {.type = HALO_MSG_GENERATE};
+    char text[512];
+    assert_int_equal(halo_known_models_put(&models, halo_str_of("m"), "on x, files 1", "l", 1), 0);
     request.record_lost = true;
-    assert_true(halo_resume_possible(daemon, &request, text, sizeof(text))); /* nothing was sent: it begins again */
+    assert_true(halo_resume_possible(&models, &request, text, sizeof(text))); /* nothing was sent: it begins again */
     request.started_ns = 1;
-    assert_false(halo_resume_possible(daemon, &request, text, sizeof(text)));
+    assert_false(halo_resume_possible(&models, &request, text, sizeof(text)));
     assert_non_null(strstr(text, "no memory"));
-    halo_config_finish(&config);
-    free(daemon);
+    request.record_lost = false;
+    assert_true(halo_resume_possible(&models, &request, text, sizeof(text))); /* a file given by path */
+    request.model = (char *)"m";
+    request.print = (char *)"on x, files 1";
+    assert_true(halo_resume_possible(&models, &request, text, sizeof(text)));
+    request.print = (char *)"on x, files 2";
+    assert_false(halo_resume_possible(&models, &request, text, sizeof(text)));
+    assert_string_equal(text, "model m came back on x, files 1, the reply began on x, files 2");
+    request.model = (char *)"n";
+    assert_false(halo_resume_possible(&models, &request, text, sizeof(text)));
+    assert_string_equal(text, "model n did not come back");
+    halo_known_models_finish(&models);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(lines), cmocka_unit_test(no_memory),
-                                       cmocka_unit_test(verdicts)};
+                                       cmocka_unit_test(what_can_continue)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

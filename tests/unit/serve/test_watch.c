@@ -12,7 +12,8 @@
 #include <cmocka.h>
 
 #include <base/clock.h>
-#include <serve/daemon.h>
+
+#include "daemon_priv.h"
 
 #define SECOND 1000000000ull
 
@@ -43,7 +44,7 @@ static int end(void **state)
 static void expect(struct halo_daemon *daemon, const char *wanted)
 {
     char told[16] = "", text[1024];
-    halo_watch_feed(&daemon->watchdog_timer);
+    halo_watchdog_feed(daemon);
     for (ssize_t n; strlen(told) < 15 && (n = recv(manager, text, sizeof(text) - 1, 0)) >= 0;) {
         text[n] = '\0';
         strcat(told, strcmp(text, "WATCHDOG=1") == 0 ? "W" : strncmp(text, "STATUS=", 7) == 0 ? "S" : "?");
@@ -57,9 +58,7 @@ static void feeds_the_healthy_only(void **state)
     struct halo_daemon *daemon = calloc(1, sizeof(*daemon));
     struct halo_engine *engine = &daemon->engine;
     assert_int_equal(halo_config_init(&config), 0);
-    daemon->config = &config;
-    daemon->watchdog_timer.data = daemon;
-    engine->daemon = daemon;
+    daemon->config = engine->config = &config;
     uint64_t now = halo_clock_ns();
     engine->state = HALO_ENGINE_DOWN; /* a start is scheduled */
     expect(daemon, "W");
@@ -69,7 +68,7 @@ static void feeds_the_healthy_only(void **state)
     engine->spawned_ns = now - 61 * SECOND;
     expect(daemon, "S");
     expect(daemon, ""); /* said once */
-    engine->state = HALO_ENGINE_READY;
+    engine->state = HALO_ENGINE_UP;
     engine->heard_ns = now;
     expect(daemon, "W");
     engine->heard_ns = now - 21 * SECOND;

@@ -1,0 +1,53 @@
+/* clients.h: the listening socket and all connections.
+ *
+ * What clients send and how they read comes out of the ops; what they get is written into peer->client.out by whoever
+ * answers, who touches the client, and halo_clients_flush() hands it to the kernel. Loop thread; nothing blocks.
+ */
+#ifndef HALO_SERVE_CLIENT_CLIENTS_H
+#define HALO_SERVE_CLIENT_CLIENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include <base/fault.h>
+#include <base/list.h>
+
+#include <serve/client/listen.h>
+#include <serve/client/peer.h>
+#include <serve/config.h>
+#include <serve/counters.h>
+#include <serve/quota.h>
+
+struct halo_clients {
+    uv_loop_t *loop;
+    const struct halo_config *config;
+    struct halo_quota *quota;
+    struct halo_counters *counters;
+    struct halo_list *touched; /* clients with output */
+    const struct halo_peer_ops *ops;
+    void *ud;
+    uid_t uid; /* the daemon's own */
+
+    struct halo_listen listen;
+    uv_poll_t poll;
+    uv_timer_t timer; /* after a failed accept */
+    bool accepting;
+    struct halo_list peers; /* not yet closing */
+};
+
+/* Listens at config->socket_path, or takes over `passed_fd` if that is not -1. The caller sets loop, config, quota,
+ * counters, touched, ops and ud before. On failure nothing is left on the loop once it has run. */
+int halo_clients_start(struct halo_clients *clients, int passed_fd, struct halo_fault *fault);
+/* No more connections; those that are there stay. The path is free again. */
+void halo_clients_stop(struct halo_clients *clients);
+/* After the loop has returned. */
+void halo_clients_finish(struct halo_clients *clients);
+
+/* Hands the output of all touched clients to the kernel. */
+void halo_clients_flush(struct halo_clients *clients);
+void halo_clients_doom(struct halo_clients *clients);
+void halo_clients_close(struct halo_clients *clients);
+
+#endif

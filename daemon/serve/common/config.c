@@ -1,0 +1,330 @@
+/* config.c: the table of settings, and the reader of halod.conf (INI, through libinih).
+ *
+ * Lines are read here and handed to libinih one by one, so that a fault can name its line, a line longer than libinih's
+ * buffer is refused instead of being cut in two, and an indented line is not taken for the continuation of the one
+ * before.
+ */
+#include <serve/config.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <ini.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <protocol/limits.h>
+
+enum key_kind { KEY_STRING, KEY_DIR, KEY_DEVICE, KEY_LEVEL, KEY_BOOL, KEY_NUMBER };
+
+struct key {
+    const char *section, *name;
+    enum key_kind kind;
+    size_t offset; /* into struct halo_config */
+    int64_t min, max, value;
+};
+
+#define FIELD(member) offsetof(struct halo_config, member)
+#define NUMBER(section, member, min, max, value)                                                                       \
+    {                                                                                                                  \
+        section, #member, KEY_NUMBER, FIELD(member), min, max, value                                                   \
+    }
+#define HOUR_MS (3600 * 1000)
+#define GIB (1ll << 30)
+
+static const struct key keys[] = {
+    {"daemon", "socket", KEY_STRING, FIELD(socket_path)},
+    {"daemon", "state_dir", KEY_STRING, FIELD(state_dir)},
+    {"daemon", "log_level", KEY_LEVEL, FIELD(log_level)},
+    NUMBER("daemon", drain_ms, 0, HOUR_MS, 5000),
+    {"models", "dir", KEY_DIR, FIELD(model_dirs)},
+    {"models", "any_path", KEY_BOOL, FIELD(any_path), 0, 1, 1},
+    {"models", "on_demand", KEY_BOOL, FIELD(on_demand), 0, 1, 1},
+    NUMBER("models", keep_alive_s, 0, 1000000000, 0),
+    NUMBER("models", budget_bytes, 0, INT64_MAX, 0),
+    NUMBER("prefixes", save_bytes, 0, INT64_MAX, 256ll << 20),
+    NUMBER("prefixes", save_ms, 0, HOUR_MS, 2000),
+    {"engine", "path", KEY_STRING, FIELD(engine_path)},
+    {"engine", "device", KEY_DEVICE, FIELD(device)},
+    {"engine", "hip_lib", KEY_STRING, FIELD(hip_lib)},
+    {"engine", "sandbox", KEY_BOOL, FIELD(sandbox), 0, 1, 1},
+    NUMBER("engine", threads, 0, 1024, 0),
+    NUMBER("engine", heartbeat_ms, 500, HOUR_MS, 10000),
+    NUMBER("engine", load_ms, 0, 24 * HOUR_MS, 120000),
+    NUMBER("engine", first_ms, 0, 24 * HOUR_MS, 300000),
+    NUMBER("engine", prefill_ms, 0, 24 * HOUR_MS, 120000),
+    NUMBER("engine", step_ms, 0, 24 * HOUR_MS, 60000),
+    NUMBER("engine", text_ms, 0, 24 * HOUR_MS, 60000),
+    NUMBER("engine", ready_ms, 100, HOUR_MS, 30000),
+    NUMBER("engine", restart_min_ms, 1, HOUR_MS, 10),
+    NUMBER("engine", restart_max_ms, 1, HOUR_MS, 5000),
+    NUMBER("engine", request_deaths, 1, 1000, 3),
+    NUMBER("engine", breaker_deaths, 1, 1000, 5),
+    NUMBER("engine", breaker_ms, 100, 24 * HOUR_MS, 60000),
+    NUMBER("engine", wait_ms, 0, HOUR_MS, 30000),
+    NUMBER("engine", status_ms, 1, 10000, 500),
+    NUMBER("engine", kill_ms, 1, HOUR_MS, 1000),
+    {"engine", "doctor", KEY_STRING, FIELD(doctor_path)},
+    NUMBER("engine", doctor_ms, 0, HOUR_MS, 10000),
+    {"defaults", "normalize", KEY_BOOL, FIELD(normalize), 0, 1, 1},
+    {"defaults", "emit_token_ids", KEY_BOOL, FIELD(emit_token_ids), 0, 1, 0},
+    NUMBER("limits", connections, 1, 65536, HALO_LIMIT_CONNECTIONS),
+    NUMBER("limits", open_requests, 1, 4096, HALO_LIMIT_OPEN_REQUESTS),
+    NUMBER("limits", queued_requests, 1, 65536, HALO_LIMIT_QUEUED_REQUESTS),
+    NUMBER("limits", line_bytes, 1024, HALO_LIMIT_LINE_BYTES, HALO_LIMIT_LINE_BYTES),
+    NUMBER("limits", output_high_bytes, 4096, GIB, HALO_LIMIT_OUTPUT_HIGH_BYTES),
+    NUMBER("limits", output_low_bytes, 0, GIB, HALO_LIMIT_OUTPUT_LOW_BYTES),
+    NUMBER("limits", stall_ms, 10, HOUR_MS, HALO_LIMIT_STALL_MS),
+    NUMBER("limits", resume_bytes, 1024, 64 * GIB, HALO_LIMIT_RESUME_BYTES),
+    NUMBER("limits", resume_user_bytes, 1024, 64 * GIB, HALO_LIMIT_RESUME_USER_BYTES),
+};
+
+#define N_KEYS (sizeof(keys) / sizeof(keys[0]))
+
+static void *slot_of(struct halo_config *config, const struct key *key)
+{
+    return (char *)config + key->offset;
+}
+
+int halo_config_set_string(char **slot, const char *value)
+{
+    char *copy = strdup(value);
+    if (!copy)
+        return -ENOMEM;
+    free(*slot);
+    *slot = copy;
+    return 0;
+}
+
+int halo_config_init(struct halo_config *config)
+{
+    *config = (struct halo_config){.log_level = HALO_LOG_INFO};
+    for (size_t i = 0; i < N_KEYS; i++) {
+        if (keys[i].kind == KEY_NUMBER)
+            *(int64_t *)slot_of(config, &keys[i]) = keys[i].value;
+        else if (keys[i].kind == KEY_BOOL)
+            *(bool *)slot_of(config, &keys[i]) = keys[i].value != 0;
+    }
+    if (getenv("STATE_DIRECTORY")) /* systemd's service, which serves other users than its own */
+        config->any_path = false;
+    return halo_config_set_string(&config->device, "auto");
+}
+
+void halo_config_finish(struct halo_config *config)
+{
+    halo_config_clear_model_dirs(config);
+    free(config->socket_path);
+    free(config->state_dir);
+    free(config->engine_path);
+    free(config->hip_lib);
+    free(config->doctor_path);
+    free(config->device);
+    *config = (struct halo_config){0};
+}
+
+int halo_config_add_model_dir(struct halo_config *config, const char *dir)
+{
+    char **grown = realloc(config->model_dirs, (config->n_model_dirs + 1) * sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    config->model_dirs = grown;
+    grown[config->n_model_dirs] = strdup(dir);
+    if (!grown[config->n_model_dirs])
+        return -ENOMEM;
+    config->n_model_dirs++;
+    return 0;
+}
+
+void halo_config_clear_model_dirs(struct halo_config *config)
+{
+    for (size_t i = 0; i < config->n_model_dirs; i++)
+        free(config->model_dirs[i]);
+    free(config->model_dirs);
+    config->model_dirs = NULL;
+    config->n_model_dirs = 0;
+}
+
+static int parse_bool(const char *text, bool *ret_value)
+{
+    static const char *const yes[] = {"true", "yes", "on", "1"}, *const no[] = {"false", "no", "off", "0"};
+    for (size_t i = 0; i < 4; i++) {
+        if (strcmp(text, yes[i]) == 0) {
+            *ret_value = true;
+            return 0;
+        }
+        if (strcmp(text, no[i]) == 0) {
+            *ret_value = false;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+static int set_number(int64_t *slot, const struct key *key, const char *text, struct halo_fault *fault)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: '%.64s' is not a whole number", key->name, text);
+    if (value < key->min || value > key->max)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: %lld is not between %lld and %lld", key->name, value,
+                              (long long)key->min, (long long)key->max);
+    *slot = value;
+    return 0;
+}
+
+static int set_device(char **slot, const char *text, struct halo_fault *fault)
+{
+    if (strcmp(text, "auto") != 0 && strcmp(text, "cpu") != 0 && strcmp(text, "hip") != 0)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "device: '%.64s' is none of auto, cpu, hip", text);
+    return halo_config_set_string(slot, text);
+}
+
+static int set_key(struct halo_config *config, const struct key *key, const char *value, struct halo_fault *fault)
+{
+    void *slot = slot_of(config, key);
+    if (*value == '\0')
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: has no value", key->name);
+    switch (key->kind) {
+    case KEY_NUMBER: return set_number(slot, key, value, fault);
+    case KEY_DEVICE: return set_device(slot, value, fault);
+    case KEY_BOOL:
+        if (parse_bool(value, slot) == 0)
+            return 0;
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: '%.64s' is neither true nor false", key->name, value);
+    case KEY_LEVEL:
+        if (halo_log_level_parse(value, slot) == 0)
+            return 0;
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: '%.64s' is none of error, warn, info, debug",
+                              key->name, value);
+    case KEY_DIR: return halo_config_add_model_dir(config, value);
+    case KEY_STRING: return halo_config_set_string(slot, value);
+    }
+    return -EINVAL;
+}
+
+int halo_config_set(struct halo_config *config, const char *section, const char *key, const char *value,
+                    struct halo_fault *fault)
+{
+    bool known_section = false;
+    for (size_t i = 0; i < N_KEYS; i++) {
+        if (strcmp(keys[i].section, section) != 0)
+            continue;
+        known_section = true;
+        if (strcmp(keys[i].name, key) == 0)
+            return set_key(config, &keys[i], value, fault);
+    }
+    if (!known_section)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "unknown section [%.64s]", section);
+    return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "unknown key '%.64s' in section [%s]", key, section);
+}
+
+struct reading {
+    struct halo_config *config;
+    struct halo_fault *fault;
+    FILE *file;
+    int line; /* number of the line that libinih has now */
+    int error;
+    int fault_line;
+};
+
+static void note_fault(struct reading *reading, int error)
+{
+    if (reading->error == 0) {
+        reading->error = error;
+        reading->fault_line = reading->line;
+    }
+}
+
+static char *next_line(char *buffer, int room, void *ud)
+{
+    struct reading *reading = ud;
+    char *line = NULL;
+    size_t cap = 0;
+    if (reading->error != 0)
+        return NULL;
+    ssize_t n = getline(&line, &cap, reading->file);
+    if (n < 0) {
+        free(line);
+        return NULL;
+    }
+    reading->line++;
+    const char *text = line + strspn(line, " \t");
+    size_t len = strlen(text);
+    if (text + len != line + n) {
+        note_fault(reading, halo_fault_set(reading->fault, HALO_FAULT_BAD_REQUEST, "the line holds a NUL byte"));
+    } else if (len >= (size_t)room) {
+        note_fault(reading, halo_fault_set(reading->fault, HALO_FAULT_BAD_REQUEST, "the line is longer than %d bytes",
+                                           room - 1));
+    } else {
+        memcpy(buffer, text, len + 1);
+    }
+    free(line);
+    return reading->error == 0 ? buffer : NULL;
+}
+
+static int take_key(void *ud, const char *section, const char *name, const char *value)
+{
+    struct reading *reading = ud;
+    if (reading->error == 0) {
+        int r = halo_config_set(reading->config, section, name, value, reading->fault);
+        if (r < 0)
+            note_fault(reading, r);
+    }
+    return reading->error == 0;
+}
+
+int halo_config_read(struct halo_config *config, const char *path, struct halo_fault *fault)
+{
+    struct reading reading = {.config = config, .fault = fault};
+    reading.file = fopen(path, "re");
+    if (!reading.file)
+        return halo_fault_errno(fault, HALO_FAULT_NOT_FOUND, -errno, "cannot open %s", path);
+    int bad_line = ini_parse_stream(next_line, &reading, take_key, &reading);
+    if (reading.error == 0 && ferror(reading.file))
+        note_fault(&reading, halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "cannot be read"));
+    if (reading.error == 0 && bad_line > 0) {
+        reading.line = bad_line;
+        note_fault(&reading, halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "neither 'key = value' nor '[section]'"));
+    }
+    fclose(reading.file);
+    if (reading.error != 0)
+        halo_fault_prefix(fault, "%s:%d", path, reading.fault_line);
+    return reading.error;
+}
+
+bool halo_config_saves(const struct halo_config *config)
+{
+    return config->state_dir && config->save_bytes > 0 && config->save_ms > 0;
+}
+
+int halo_config_check(const struct halo_config *config, struct halo_fault *fault)
+{
+    if (config->output_low_bytes >= config->output_high_bytes)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                              "output_low_bytes (%lld) is not below output_high_bytes (%lld)",
+                              (long long)config->output_low_bytes, (long long)config->output_high_bytes);
+    if (config->restart_min_ms > config->restart_max_ms)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "restart_min_ms (%lld) is above restart_max_ms (%lld)",
+                              (long long)config->restart_min_ms, (long long)config->restart_max_ms);
+    if (config->resume_user_bytes > config->resume_bytes)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "resume_user_bytes (%lld) is above resume_bytes (%lld)",
+                              (long long)config->resume_user_bytes, (long long)config->resume_bytes);
+    return 0;
+}
+
+bool halo_config_key_at(size_t i, struct halo_config_key_info *ret_info)
+{
+    if (i >= N_KEYS)
+        return false;
+    *ret_info = (struct halo_config_key_info){keys[i].section, keys[i].name, keys[i].kind == KEY_NUMBER,
+                                              keys[i].min,     keys[i].max,  keys[i].value};
+    return true;
+}
+
+int64_t halo_config_number(const struct halo_config *config, size_t i)
+{
+    assert(i < N_KEYS && keys[i].kind == KEY_NUMBER);
+    return *(const int64_t *)((const char *)config + keys[i].offset);
+}

@@ -1,0 +1,38 @@
+/* client.h: a client as requests see it: where its events go, which of its requests are open, who is charged.
+ *
+ * A connection embeds one (client/peer.h); requests know nothing else of connections. Events are appended to `out`,
+ * and the client is put on the list of those that have output; whoever owns the connection flushes it. One thread.
+ */
+#ifndef HALO_SERVE_REQUEST_CLIENT_H
+#define HALO_SERVE_REQUEST_CLIENT_H
+
+#include <stdbool.h>
+
+#include <base/list.h>
+#include <protocol/json_write.h>
+
+#include <serve/quota.h>
+
+struct halo_client {
+    struct halo_quota_user *user; /* charged for what the daemon holds for it */
+    bool trusted;                 /* root or the daemon's own user: may name files */
+    bool slow;                    /* does not read its events: its replies are paused */
+    bool closed;                  /* gets no more events */
+    bool broken;                  /* an event was lost for want of memory: the connection must close */
+    struct halo_json *out;        /* the owner's buffer */
+    struct halo_list requests;    /* open: their terminal event is due */
+    struct halo_list *touched;    /* the list of clients that have output, or whose last request ended ... */
+    struct halo_list_node touch;  /* ... and its node there */
+};
+
+/* `touched` outlives the client. */
+void halo_client_init(struct halo_client *client, struct halo_quota_user *user, struct halo_json *out,
+                      struct halo_list *touched);
+
+/* It has output. */
+void halo_client_touch(struct halo_client *client);
+
+/* An event could not be written for want of memory. Nothing is freed here: callers walk over requests. */
+void halo_client_break(struct halo_client *client);
+
+#endif

@@ -1,0 +1,43 @@
+/* models.h: the models that are in memory, remembered so that a new engine gets them back.
+ *
+ * An entry is the `load` line that worked, with what came of it filled in: context, size of the pool, pin and
+ * keep-alive time. Loads belong to the daemon: the client that asked may be long gone. The order is that of their last
+ * use, least recent first; an engine that gets them in this order knows it too. One thread.
+ */
+#ifndef HALO_SERVE_REQUEST_MODELS_H
+#define HALO_SERVE_REQUEST_MODELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <protocol/value.h>
+
+struct halo_known_model {
+    char *name;  /* as `loaded` said */
+    char *print; /* device, context and files, in words: a reply can only continue where they are the same */
+    char *line;  /* the load request; its id is replaced when it is sent again */
+    size_t line_len;
+    unsigned n_deaths; /* engines in a row that died while they loaded it again */
+    bool missing;      /* not yet in the engine that runs now */
+    bool reloading;    /* its load is under way */
+};
+
+struct halo_known_models {
+    struct halo_known_model *models; /* least recently used first */
+    size_t n_models;
+};
+
+void halo_known_models_finish(struct halo_known_models *known);
+
+/* Adds or replaces, as the most recently used one. -ENOMEM. */
+int halo_known_models_put(struct halo_known_models *known, struct halo_str name, const char *print, const char *line,
+                          size_t line_len);
+/* What it was loaded as this time. -ENOMEM. */
+int halo_known_model_set_print(struct halo_known_model *model, const char *print);
+/* It is used now. Does nothing for an unknown name. */
+void halo_known_models_touch(struct halo_known_models *known, struct halo_str name);
+void halo_known_models_remove(struct halo_known_models *known, struct halo_str name);
+/* By its name, or by the path of a file that is called so. NULL: unknown. */
+struct halo_known_model *halo_known_models_find(const struct halo_known_models *known, struct halo_str name);
+
+#endif

@@ -1,0 +1,284 @@
+/* route.c: one line of a client: decoded strictly, answered at once, or made into a request for the engine.
+ *
+ * What the engine gets is the message encoded anew: its own id, every default filled in, the seed drawn, `committed`
+ * events always on (the record needs the ids; deliver.c drops the events that the client did not ask for).
+ */
+#include <serve/request/requests.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "answer_priv.h"
+#include "demand_priv.h"
+#include "dispatch_priv.h"
+#include "order_priv.h"
+#include "query_priv.h"
+#include "table_priv.h"
+
+static struct halo_request *find_open(const struct halo_client *client, const struct halo_id *id)
+{
+    if (id->kind == HALO_ID_NONE)
+        return NULL;
+    for (struct halo_list_node *node = client->requests.first; node; node = node->next) {
+        struct halo_request *request = HALO_LIST_ITEM(node, struct halo_request, open);
+        if (halo_id_equal(&request->client_id, id))
+            return request;
+    }
+    return NULL;
+}
+
+static void answer_ping(struct halo_requests *requests, struct halo_client *client, const struct halo_id *id)
+{
+    struct halo_ev ev;
+    halo_ev_init(&ev, HALO_EV_PONG, id);
+    ev.pong.uptime_ms = (int64_t)((requests->now_ns - requests->started_ns) / 1000000);
+    halo_answer(client, &ev);
+}
+
+static void answer_cancel(struct halo_requests *requests, struct halo_client *client, const struct halo_msg *msg)
+{
+    struct halo_request *target = find_open(client, &msg->cancel.target);
+    struct halo_ev ev;
+    if (!target) {
+        halo_answer_error(requests, client, &msg->id, HALO_ERROR_NOT_FOUND,
+                          "no request with this id is open on this connection; it may have ended already");
+        return;
+    }
+    requests->counters->cancels++;
+    halo_ev_init(&ev, HALO_EV_CANCELLED, &msg->id);
+    ev.cancelled.target = msg->cancel.target;
+    ev.cancelled.was = halo_str_of(target->state == HALO_REQUEST_CANCELLING ? "cancelling" : target->phase);
+    halo_answer(client, &ev);
+    if (target->state == HALO_REQUEST_WAITING || halo_request_is_query(target->type)) {
+        halo_answer_ended(target, HALO_WIRE_FINISH_CANCELLED, requests->now_ns);
+        halo_request_end(requests, target);
+    } else {
+        halo_request_cancel(requests, target);
+    }
+}
+
+/* The model or file that a request names; at NULL: none. */
+static struct halo_str named_file(const struct halo_msg *msg)
+{
+    static const struct halo_str none = {NULL, 0};
+    switch (msg->type) {
+    case HALO_MSG_LOAD: return msg->load.model;
+    case HALO_MSG_UNLOAD: return msg->unload.model;
+    case HALO_MSG_GENERATE: return msg->generate.has_model ? msg->generate.model : none;
+    case HALO_MSG_TOKENIZE: return msg->tokenize.model;
+    case HALO_MSG_DETOKENIZE: return msg->detokenize.model;
+    case HALO_MSG_TEMPLATE: return msg->template.model;
+    case HALO_MSG_SCORE: return msg->score.model;
+    case HALO_MSG_BENCH: return msg->bench.model;
+    case HALO_MSG_RESET: return msg->reset.model;
+    case HALO_MSG_PLAN:
+        if (msg->plan.has_path)
+            return msg->plan.path;
+        return msg->plan.has_model ? msg->plan.model : none;
+    default: return none;
+    }
+}
+
+/* The one that it cannot do without, or brings; an unload and a reset want it gone. */
+static struct halo_str needed_model(const struct halo_msg *msg)
+{
+    static const struct halo_str none = {NULL, 0};
+    switch (msg->type) {
+    case HALO_MSG_LOAD:
+    case HALO_MSG_GENERATE:
+    case HALO_MSG_TOKENIZE:
+    case HALO_MSG_DETOKENIZE:
+    case HALO_MSG_TEMPLATE:
+    case HALO_MSG_SCORE:
+    case HALO_MSG_BENCH: return named_file(msg);
+    default: return none;
+    }
+}
+
+static bool may_name(const struct halo_client *client, const struct halo_msg *msg)
+{
+    struct halo_str name = named_file(msg);
+    if (client->trusted || !name.at)
+        return true;
+    return !memchr(name.at, '/', name.len) && !(msg->type == HALO_MSG_PLAN && msg->plan.has_path);
+}
+
+/* While the breaker is open: only a load is let in, and closes it. */
+static bool admit_broken(struct halo_requests *requests, struct halo_client *client, const struct halo_msg *msg)
+{
+    char text[480];
+    if (!requests->breaker.open)
+        return true;
+    if (msg->type == HALO_MSG_LOAD) {
+        halo_requests_close_breaker(requests, "a client asked for a load");
+        return true;
+    }
+    halo_requests_breaker_text(requests, text, sizeof(text));
+    halo_answer_error(requests, client, &msg->id, HALO_ERROR_ENGINE_LOST, "%s", text);
+    return false;
+}
+
+/* Whether one more request fits; else the refusal is answered. */
+static bool admit(struct halo_requests *requests, struct halo_client *client, const struct halo_msg *msg)
+{
+    const struct halo_config *config = requests->config;
+    size_t n_queued = halo_requests_n_queued(requests);
+    if (!requests->accepts) {
+        halo_answer_error(requests, client, &msg->id, HALO_ERROR_SHUTTING_DOWN,
+                          "the daemon is shutting down; send the request again when it is back");
+        return false;
+    }
+    if (client->requests.n >= (size_t)config->open_requests) {
+        halo_answer_error(requests, client, &msg->id, HALO_ERROR_TOO_MANY_REQUESTS,
+                          "%zu requests are open on this connection, %lld are allowed", client->requests.n,
+                          (long long)config->open_requests);
+        return false;
+    }
+    if (halo_request_is_query(msg->type))
+        return true;
+    if (n_queued >= (size_t)config->queued_requests) {
+        halo_answer_error(requests, client, &msg->id, HALO_ERROR_QUEUE_FULL,
+                          "%zu requests are queued, %lld are allowed", n_queued, (long long)config->queued_requests);
+        return false;
+    }
+    if (!may_name(client, msg)) {
+        halo_answer_error(requests, client, &msg->id, HALO_ERROR_NOT_FOUND,
+                          "only the daemon's own user and root may name files; use a name that `models` lists");
+        return false;
+    }
+    return admit_broken(requests, client, msg);
+}
+
+/* Whose prefixes the engine may share with this request; a trusted client's reset forgets everybody's. */
+static void name_user(const struct halo_client *client, struct halo_msg *msg)
+{
+    if (msg->type == HALO_MSG_GENERATE) {
+        msg->generate.has_user = true;
+        msg->generate.user = client->user->uid;
+    } else if (msg->type == HALO_MSG_SCORE) {
+        msg->score.has_user = true;
+        msg->score.user = client->user->uid;
+    } else if (msg->type == HALO_MSG_RESET) {
+        msg->reset.has_user = !client->trusted;
+        msg->reset.user = client->user->uid;
+    }
+}
+
+/* What the daemon fills in, and what the record has to know of the message. */
+static int complete(const struct halo_requests *requests, struct halo_request *request, struct halo_msg *msg)
+{
+    struct halo_str needs = needed_model(msg);
+    msg->id = halo_id_of((int64_t)request->id);
+    if (needs.at && !(request->needs = strndup(needs.at, needs.len)))
+        return -ENOMEM;
+    if (msg->type == HALO_MSG_LOAD)
+        halo_demand_complete(requests, &msg->load);
+    request->streams = msg->type == HALO_MSG_GENERATE || msg->type == HALO_MSG_SCORE;
+    if (msg->type == HALO_MSG_TEMPLATE && !msg->template.has_normalize) {
+        msg->template.normalize = requests->config->normalize;
+        msg->template.has_normalize = true;
+    }
+    if (msg->type == HALO_MSG_SCORE) {
+        request->score.from = request->score.next = msg->score.from;
+        msg->score.from = 0; /* added when it is sent */
+    }
+    if (msg->type != HALO_MSG_GENERATE)
+        return 0;
+    struct halo_msg_generate *generate = &msg->generate;
+    if (!generate->has_seed && requests->ops->draw_seed(requests->ud, &generate->seed) < 0)
+        return -EAGAIN;
+    generate->has_seed = true;
+    if (!generate->has_normalize)
+        generate->normalize = requests->config->normalize;
+    generate->has_normalize = true;
+    if (generate->has_messages) { /* whichever engine renders them, and when: the prompt stays the same */
+        generate->has_now_s = true;
+        generate->now_s = requests->ops->wall_s(requests->ud);
+    }
+    request->wants_ids = generate->emit_token_ids || generate->logprobs > 0 || requests->config->emit_token_ids;
+    generate->emit_token_ids = true;
+    request->seed = generate->seed;
+    request->deadline_ms = generate->has_deadline_ms ? generate->deadline_ms : 0;
+    generate->has_deadline_ms = false; /* what is left of it is added when it is sent */
+    return 0;
+}
+
+/* Fills the record. 0, or a code for the client with `*ret_text`. */
+static enum halo_error fill(struct halo_requests *requests, struct halo_request *request, struct halo_msg *msg,
+                            const char **ret_text)
+{
+    struct halo_json *w = &requests->scratch;
+    name_user(request->client, msg);
+    int r = complete(requests, request, msg);
+    if (r == -ENOMEM) {
+        *ret_text = "the daemon has no memory for this request";
+        return HALO_ERROR_OUT_OF_MEMORY;
+    }
+    if (r < 0) {
+        *ret_text = "the system has no random numbers yet; give a seed";
+        return HALO_ERROR_INTERNAL;
+    }
+    halo_json_reset(w);
+    r = halo_msg_encode(w, msg);
+    if (r == 0)
+        r = halo_request_keep_line(requests, request, request->client->user, w->at, w->len - 1);
+    if (w->cap > HALO_LIMIT_LINE_BYTES / 8) {
+        halo_json_finish(w);
+        halo_json_init(w);
+    }
+    if (r == 0)
+        return HALO_ERROR_NONE;
+    if (r < 0) {
+        *ret_text = r == -ENOMEM ? "the daemon has no memory for this request" : "the request could not be passed on";
+        return r == -ENOMEM ? HALO_ERROR_OUT_OF_MEMORY : HALO_ERROR_INTERNAL;
+    }
+    *ret_text = r == HALO_QUOTA_E_USER ? "this user's open requests hold too many bytes (limit resume_user_bytes)"
+                                       : "all open requests together hold too many bytes (limit resume_bytes)";
+    return HALO_ERROR_TOO_MANY_REQUESTS;
+}
+
+static void forward(struct halo_requests *requests, struct halo_client *client, struct halo_msg *msg)
+{
+    struct halo_id id = msg->id;
+    const char *text = "the daemon has no memory for this request";
+    enum halo_error code = HALO_ERROR_OUT_OF_MEMORY;
+    struct halo_request *request = halo_request_create(requests, client, msg->type, &msg->id);
+    if (request)
+        code = fill(requests, request, msg, &text);
+    if (code == HALO_ERROR_NONE) {
+        halo_dispatch(requests, request);
+        return;
+    }
+    halo_answer_error(requests, client, &id, code, "%s", text);
+    if (!request)
+        return;
+    halo_request_detach(request);
+    halo_request_destroy(requests, request);
+}
+
+void halo_requests_line(struct halo_requests *requests, struct halo_client *client, const char *line, size_t len,
+                        uint64_t now_ns)
+{
+    struct halo_refusal refusal;
+    struct halo_msg msg;
+    requests->now_ns = now_ns;
+    if (halo_msg_decode(&msg, line, len, HALO_ROLE_CLIENT, &refusal) != 0) {
+        halo_answer_refusal(requests, client, &refusal);
+        return;
+    }
+    requests->counters->requests++;
+    if (find_open(client, &msg.id)) {
+        halo_answer_error(requests, client, &msg.id, HALO_ERROR_DUPLICATE_ID,
+                          "a request with this id is still open on this connection");
+    } else if (msg.type == HALO_MSG_PING) {
+        answer_ping(requests, client, &msg.id);
+    } else if (msg.type == HALO_MSG_CANCEL) {
+        answer_cancel(requests, client, &msg);
+    } else if (halo_request_is_query(msg.type)) {
+        if (!requests->accepts || admit(requests, client, &msg))
+            halo_query_begin(requests, client, msg.type, &msg.id);
+    } else if (admit(requests, client, &msg)) {
+        forward(requests, client, &msg);
+    }
+    halo_msg_finish(&msg);
+}
