@@ -1,7 +1,8 @@
 /* hparams_priv.h: how a family lists its hyper-parameters, and the reader of such a list.
  *
  * A family's table names each key after the architecture's prefix, the field it fills, its bounds, and what holds when
- * the key is absent. Rows are read in order, so a default may use the fields above it. Key names: docs/gguf.md of ggml.
+ * the key is absent. Rows are read in order, so a default may use the fields above it. Key names: gguf.md
+ * of ggml.
  */
 #ifndef HALO_MODEL_HPARAMS_PRIV_H
 #define HALO_MODEL_HPARAMS_PRIV_H

@@ -1,7 +1,7 @@
 /* tensors_priv.h: the tensors of a decoder by role, and how a family lists those it has.
  *
  * A row gives the name in the file, what kind of weight it is, its dimensions as expressions of the hyper-parameters,
- * and when it is there. Names: the tensor-name table of docs/gguf.md of ggml. To add a tensor: one line in
+ * and when it is there. Names: the tensor-name table of gguf.md in ggml. To add a tensor: one line in
  * HALO_TENSOR_LIST, one row in the table of each family that has it.
  */
 #ifndef HALO_MODEL_TENSORS_PRIV_H

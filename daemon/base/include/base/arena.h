@@ -31,8 +31,8 @@ void *halo_arena_alloc_aligned(struct halo_arena *arena, size_t bytes, size_t al
 /* Copies with a NUL after it; `bytes` may hold any byte. */
 char *halo_arena_strndup(struct halo_arena *arena, const char *bytes, size_t n);
 
-/* Forgets everything but keeps chunks of together at most keep_bytes for what comes next: for one request after
- * another, as fresh memory costs more than most of them. */
+/* Frees everything, but keeps chunks of at most keep_bytes in all for what comes next: serving requests with
+ * fresh memory would cost more than most of them do. */
 void halo_arena_reset(struct halo_arena *arena, size_t keep_bytes);
 void halo_arena_seal(struct halo_arena *arena);
 

@@ -53,7 +53,7 @@ const char *halo_fault_name(enum halo_fault_code code);
 __attribute__((format(printf, 3, 4))) int halo_fault_set(struct halo_fault *fault, enum halo_fault_code code,
                                                          const char *format, ...);
 
-/* As above with an errno of one's own (negative): the text gets ": strerror" appended. */
+/* As above, but returns `error` (a negative errno) and appends ": strerror" to the text. */
 __attribute__((format(printf, 4, 5))) int halo_fault_errno(struct halo_fault *fault, enum halo_fault_code code,
                                                            int error, const char *format, ...);
 

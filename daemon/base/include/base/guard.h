@@ -1,4 +1,4 @@
-/* guard.h: a decode step allocates nothing, and this proves it.
+/* guard.h: proves that a decode step allocates nothing.
  *
  * Programs linked with the guard (option alloc_guard; `-Wl,--wrap=malloc` and friends, see daemon/base/meson.build)
  * count allocations of each thread; between enter and leave an allocation of that thread aborts with a message. Without

@@ -1,7 +1,7 @@
 /* list.h: an intrusive doubly linked list.
  *
  * The node is a member of the item, so that linking never allocates and an item knows whether it is in a list. A zeroed
- * node is in none; a list is initialised before use. The caller owns the items and sees to the thread.
+ * node is in none; a list is initialised before use. The caller owns the items; one thread at a time.
  */
 #ifndef HALO_BASE_LIST_H
 #define HALO_BASE_LIST_H

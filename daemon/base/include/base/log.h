@@ -1,4 +1,4 @@
-/* log.h: what a program (never a library) tells the person who runs it, on stderr, one line each.
+/* log.h: messages of a program (never of a library) to the person who runs it, on stderr, one line each.
  *
  * Lines carry the syslog prefix "<6>" when stderr is the journal (JOURNAL_STREAM is set), a time stamp when it is not.
  * A line is one write(2). Any thread. Only main programs and the engine's and daemon's own files call this; libraries

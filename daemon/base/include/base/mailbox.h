@@ -1,7 +1,7 @@
-/* mailbox.h: the one way from thread to thread.
+/* mailbox.h: how objects pass from thread to thread.
  *
- * An intrusive list under a mutex. post() wakes the receiver only when the box was empty; drain() takes the whole list
- * and walks it outside the lock. Any number of senders, one receiver. A box can also be bound to an eventfd, so that a
+ * An intrusive list under a mutex. post() wakes the receiver only when the box was empty; drain() takes the whole list,
+ * to be walked outside the lock. Any number of senders, one receiver. A box can also be bound to an eventfd, so that a
  * poll loop can wait on it together with files.
  */
 #ifndef HALO_BASE_MAILBOX_H

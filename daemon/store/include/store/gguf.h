@@ -1,10 +1,10 @@
-/* gguf.h: the directory of a GGUF file: what it says about itself and where its tensors lie.
+/* gguf.h: the directory of a GGUF file: its metadata and the places of its tensors.
  *
  * Reads GGUF version 2 and 3, little-endian, one file or a split set (PREFIX-00001-of-0000N.gguf, opened through its
  * first part). Trusts nothing: every count, length, dimension and offset is checked against the file's size before use,
- * with arithmetic that cannot wrap; memory never grows past the bytes of the directory plus a constant factor of what
- * was really read. Reads by pread(2), opened O_NONBLOCK and refused unless a regular file; never maps. Format:
- * docs/gguf.md of ggml, and docs/FORMATS.md here.
+ * with arithmetic that cannot wrap; memory never exceeds the bytes of the directory plus a constant factor of what was
+ * actually read. Reads by pread(2), opened O_NONBLOCK and refused unless a regular file; never maps. Format:
+ * the file gguf.md of ggml, and docs/FORMATS.md here.
  *
  * Owner: the caller of halo_gguf_open. Immutable afterwards, so any thread may read it. All strings are spans into the
  * directory's own memory and live as long as it.
@@ -103,12 +103,12 @@ bool halo_gguf_next_string(struct halo_gguf_array *array, struct halo_span *ret)
 bool halo_gguf_next_i64(struct halo_gguf_array *array, int64_t *ret);
 bool halo_gguf_next_f64(struct halo_gguf_array *array, double *ret);
 
-/* A fingerprint of the directory (SHA-256 over all metadata bytes, hex): tells a changed model file from the old one,
- * together with the size. */
+/* A fingerprint of the directory (SHA-256 over all metadata bytes, hex): together with the size it
+ * distinguishes a changed model file from the old one. */
 const char *halo_gguf_fingerprint(const struct halo_gguf *gguf);
 
-/* Of the files as they were opened: sizes and times of last change, as an MD5. Cheap; a file that was written anew has
- * another one, even with the same bytes. */
+/* Sizes and modification times of the files as they were opened, as an MD5. Cheap; a rewritten file gets another one,
+ * even with the same bytes. */
 #define HALO_GGUF_STAMP_BYTES 33
 void halo_gguf_stamp(const struct halo_gguf *gguf, char ret_stamp[HALO_GGUF_STAMP_BYTES]);
 

@@ -2,8 +2,8 @@
  *
  * A job list of (part, offset, bytes, destination) is read once, in order of file offset. io_uring with O_DIRECT and
  * registered buffers where the kernel, the file system and the limits allow it; each step down (unregistered buffers,
- * buffered reads, pread threads) is taken by itself when the one above answers EPERM, ENOSYS, ENOMEM or EINVAL, and is
- * recorded in the report, never silent. Direct reads need destination and file offset to be congruent modulo
+ * buffered reads, pread threads) is taken automatically when the one above answers EPERM, ENOSYS, ENOMEM or EINVAL, and
+ * is recorded in the report. Direct reads need destination and file offset to be congruent modulo
  * HALO_READER_ALIGN, and up to HALO_READER_ALIGN - 1 bytes of slack before and after the range that may be overwritten;
  * a job that is not congruent, or smaller than HALO_READER_DIRECT_MIN, goes through a bounce buffer. A short file (cut
  * while reading) is an error that names the tensor, never a SIGBUS.
@@ -40,8 +40,8 @@ struct halo_reader_options {
     bool no_uring, no_direct, no_register; /* force a lower step (tests, benches) */
     const atomic_bool *cancel;             /* may be NULL */
     /* Region to register as fixed buffers; may be NULL. Registering pins every page once, as a plain direct read does,
-     * and keeps books besides: it pays for memory that is read into again and again (staging), not for weights that
-     * land once. */
+     * with some bookkeeping: it pays for memory that is read into repeatedly (staging), not for weights, which are
+     * read once. */
     void *pinned;
     size_t pinned_bytes;
     void (*done)(void *ud, size_t job); /* each job once, in any order, when its bytes are in place; may be NULL */
@@ -60,8 +60,8 @@ struct halo_reader_report {
     char notice[256]; /* empty, or one sentence on every step down that was taken and why */
 };
 
-/* Makes the one ring of a process that forbids itself new ones: halo_reader_run then uses it, and it can do nothing but
- * read. Before the first run; it lasts until it fails. 0 or negative errno: there is no ring, and runs do without. */
+/* Creates the ring in advance, for a process that will no longer be allowed to: halo_reader_run then uses it, and it
+ * can only read. Call it before the first run; it lasts until it fails. 0, or a negative errno: runs use no ring. */
 int halo_reader_prepare(void);
 
 /* 0, or negative with the fault: LOAD_FAILED (I/O error, short file), CANCELLED, OUT_OF_MEMORY. */
