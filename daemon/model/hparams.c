@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "hparams_priv.h"
+#include "rope_priv.h"
 
 #define KEY_BYTES 128
 
@@ -127,8 +128,8 @@ static int scaling_read(struct halo_hparams *hparams, const struct halo_gguf *gg
                        HALO_MODEL_MAX_CONTEXT),
         HALO_HPARAM_OR(REAL, "rope.scaling.yarn_ext_factor", rope_yarn_ext_factor, 1, 0, 1),
         HALO_HPARAM_OR(REAL, "rope.scaling.yarn_attn_factor", rope_yarn_attn_factor, 1, 1e-3, 1e3),
-        HALO_HPARAM_OR(REAL, "rope.scaling.yarn_beta_fast", rope_yarn_beta_fast, 32, 1e-3, 1e6),
-        HALO_HPARAM_OR(REAL, "rope.scaling.yarn_beta_slow", rope_yarn_beta_slow, 1, 1e-3, 1e6),
+        HALO_HPARAM_OR(REAL, "rope.scaling.yarn_beta_fast", rope_yarn_beta_fast, HALO_YARN_BETA_FAST, 1e-3, 1e6),
+        HALO_HPARAM_OR(REAL, "rope.scaling.yarn_beta_slow", rope_yarn_beta_slow, HALO_YARN_BETA_SLOW, 1e-3, 1e6),
     };
     static const struct halo_hparam factor = HALO_HPARAM_OR(REAL, "rope.scaling.factor", rope_factor, 0, 0, 1e6);
     struct halo_span type = {"linear", 6};

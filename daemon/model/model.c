@@ -14,6 +14,7 @@
 #include "bind_priv.h"
 #include "model_text_priv.h"
 #include "plan_builder_priv.h"
+#include "rope_priv.h"
 
 #define DEFAULT_ROWS 256
 #define DEFAULT_OUTPUTS 64
@@ -106,6 +107,7 @@ int halo_model_create(struct halo_model **ret, const char *path, const struct ha
     halo_model_quant(model->gguf, model->quant, sizeof(model->quant));
     if ((r = plan_make(model, arch, params ? params : &defaults, fault)) < 0)
         goto fail;
+    halo_rope_remark(&model->hparams, model->arch, &model->remarks);
     sizes_count(model);
     halo_arena_seal(&model->arena);
     *ret = model;

@@ -3,8 +3,8 @@
  * Plain: pair i turns by base^(-2i / n_rot) per position, divided by factor i where the file has factors.
  * Linear: all of it divided by the scaling factor s. YaRN (Peng et al. 2023, "YaRN: Efficient Context Window
  * Extension"): pairs that turn more than beta_fast times in the original context keep their frequency, those that turn
- * less than beta_slow times are divided by s, a ramp in between; cos and sin are multiplied by 1 + 0.1 ln(s). The ramp
- * runs over pair indices, its ends rounded outwards.
+ * less than beta_slow times are divided by s, a ramp in between; cos and sin are multiplied by 1 + 0.1 ln(s), or by 1
+ * when s is below 1, and by the file's yarn_attn_factor. The ramp runs over pair indices, its ends rounded outwards.
  */
 #include <assert.h>
 #include <errno.h>
@@ -28,6 +28,31 @@ static double yarn_keep(const struct halo_hparams *h, uint32_t pair)
     double ramp = (pair - low) / fmax(0.001, high - low);
 
     return (1 - fmin(1, fmax(0, ramp))) * h->rope_yarn_ext_factor;
+}
+
+/* What YaRN multiplies cos and sin with. */
+static double yarn_scale(const struct halo_hparams *h)
+{
+    double grown = h->rope_yarn_ext_factor > 0 ? fmax(1, 1 + 0.1 * log(h->rope_factor)) : 1;
+    return h->rope_yarn_attn_factor * grown;
+}
+
+void halo_rope_remark(const struct halo_hparams *h, const char *arch, struct halo_remarks *remarks)
+{
+    const struct {
+        const char *suffix;
+        float value, usual;
+    } keys[] = {
+        {"yarn_attn_factor", h->rope_yarn_attn_factor, 1},
+        {"yarn_ext_factor", h->rope_yarn_ext_factor, 1},
+        {"yarn_beta_fast", h->rope_yarn_beta_fast, HALO_YARN_BETA_FAST},
+        {"yarn_beta_slow", h->rope_yarn_beta_slow, HALO_YARN_BETA_SLOW},
+    };
+    for (size_t i = 0; h->rope_scaling == HALO_ROPE_SCALING_YARN && i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (keys[i].value != keys[i].usual)
+            halo_remarks_add(remarks,
+                             "%s.rope.scaling.%s: %.6g is applied; engines that ignore the key compute other logits",
+                             arch, keys[i].suffix, (double)keys[i].value);
 }
 
 int halo_rope_make(struct halo_rope *ret, struct halo_arena *arena, const struct halo_hparams *h,
@@ -54,7 +79,7 @@ int halo_rope_make(struct halo_rope *ret, struct halo_arena *arena, const struct
         freqs[i] = freqs[i] * keep + freqs[i] / h->rope_factor * (1 - keep);
     }
     if (h->rope_scaling == HALO_ROPE_SCALING_YARN)
-        scale *= h->rope_yarn_attn_factor * (h->rope_yarn_ext_factor > 0 ? 1 + 0.1 * log(h->rope_factor) : 1);
+        scale *= yarn_scale(h);
     *ret = (struct halo_rope){.pairing = pairing, .n_rot = h->n_rot, .scale = (float)scale, .freqs = freqs};
     return 0;
 }

@@ -165,6 +165,11 @@ size_t halo_tokenizer_max_piece_bytes(const struct halo_tokenizer *t)
     return t->max_piece_bytes;
 }
 
+const struct halo_remarks *halo_tokenizer_remarks(const struct halo_tokenizer *t)
+{
+    return &t->remarks;
+}
+
 uint32_t halo_tokenizer_n_vocab(const struct halo_tokenizer *t)
 {
     return t->vocab.n;

@@ -97,8 +97,12 @@ static int load_kinds(struct halo_tokenizer *t, const struct halo_gguf *gguf, st
     if (!t->kinds || !t->flags)
         return no_memory(fault);
     memset(t->kinds, HALO_TOKEN_NORMAL, n);
-    if (!halo_gguf_has(gguf, key) && t->model == HALO_TOKENIZER_BPE)
-        return 0; /* SentencePiece can not do without: its byte tokens are told by their type */
+    if (!halo_gguf_has(gguf, key) && t->model == HALO_TOKENIZER_BPE) {
+        halo_remarks_add(
+            &t->remarks,
+            "%s: the file has none; only well-known markers are control tokens, a text can spell the others", key);
+        return 0; /* SentencePiece cannot do without: its byte tokens are told by their type */
+    }
     struct halo_gguf_array array;
     int r = get_array(gguf, key, n, &array, fault);
     if (r < 0)
@@ -241,6 +245,10 @@ static int load_pre(struct halo_tokenizer *t, const struct halo_gguf *gguf, stru
     if (t->model != HALO_TOKENIZER_BPE)
         return 0;
     int r = halo_gguf_get_string(gguf, "tokenizer.ggml.pre", &name, fault);
+    if (r == HALO_GGUF_ABSENT)
+        halo_remarks_add(&t->remarks,
+                         "tokenizer.ggml.pre: the file has none; text is cut by default rules, which may not "
+                         "be those that the model was trained with");
     return r < 0 ? r : halo_pretokenizer_create(&t->pre, name, fault);
 }
 

@@ -94,6 +94,7 @@ struct halo_tokenizer {
     struct halo_special special;
     struct halo_pretokenizer *pre; /* BPE */
     struct halo_bpe bpe;
+    struct halo_remarks remarks;
 };
 
 /* tokenizer_load.c: everything but the derived tables below. */

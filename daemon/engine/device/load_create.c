@@ -90,10 +90,8 @@ static void settle_pool(struct halo_load *load, const struct halo_budget *budget
     struct halo_plan *plan = &load->instance->model->plan;
     uint64_t pages = load->wish.kv_tokens > 0 ? least : 4 * (uint64_t)least;
     if (pages > budget->max_pages) {
-        assert(load->n_changes < HALO_LOAD_CHANGES);
-        snprintf(load->changes[load->n_changes++], HALO_LOAD_CHANGE_BYTES,
-                 "kv_tokens: %u instead of %llu, as memory allows", budget->max_pages * HALO_KV_PAGE_TOKENS,
-                 (unsigned long long)(pages * HALO_KV_PAGE_TOKENS));
+        halo_remarks_add(&load->changes, "kv_tokens: %u instead of %llu, as memory allows",
+                         budget->max_pages * HALO_KV_PAGE_TOKENS, (unsigned long long)(pages * HALO_KV_PAGE_TOKENS));
         pages = budget->max_pages;
     }
     plan->kv.n_pages = (uint32_t)pages;

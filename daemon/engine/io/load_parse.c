@@ -32,6 +32,8 @@ void halo_load_parse(struct halo_load *load)
             halo_fault_errno(&load->fault, HALO_FAULT_LOAD_FAILED, r, "%s could not be loaded", instance->path);
         return;
     }
+    halo_remarks_append(&load->changes, &instance->model->remarks);
+    halo_remarks_append(&load->changes, halo_tokenizer_remarks(instance->texts.tokenizer));
     instance->pieces = (struct halo_pieces){instance->texts.tokenizer, piece_of, is_end_of,
                                             halo_tokenizer_max_piece_bytes(instance->texts.tokenizer)};
 }

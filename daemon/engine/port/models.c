@@ -264,7 +264,7 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
                        const struct halo_load *load)
 {
     struct halo_device_info info;
-    struct halo_str changes[HALO_LOAD_CHANGES];
+    struct halo_str changes[HALO_REMARKS];
     char tiers[64], io[400] = "", stamp[HALO_GGUF_STAMP_BYTES];
     struct halo_ev ev;
     halo_device_thread_info(&port->device, &info, NULL);
@@ -295,10 +295,10 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
                  load->report.direct ? "direct" : "buffered", load->report.notice[0] ? ": " : "", load->report.notice);
         ev.loaded.io = halo_str_of(io);
         ev.loaded.has_io = true;
-        for (uint32_t i = 0; i < load->n_changes; i++)
-            changes[i] = halo_str_of(load->changes[i]);
+        for (uint32_t i = 0; i < load->changes.n; i++)
+            changes[i] = halo_str_of(load->changes.text[i]);
         ev.loaded.changes.at = changes;
-        ev.loaded.changes.n = load->n_changes;
+        ev.loaded.changes.n = load->changes.n;
         ev.loaded.has_prefix_pages = load->n_restored > 0;
         ev.loaded.prefix_pages = load->n_restored;
     }
@@ -442,8 +442,8 @@ static void put_notices(struct halo_port *port, struct halo_job *job, const stru
     const char *problem = halo_chat_problem(load->instance->texts.chat);
     if (load->report.notice[0])
         put_notice(port, job, "io_fallback", load->report.notice);
-    for (uint32_t i = 0; i < load->n_changes; i++)
-        put_notice(port, job, "load_changed", load->changes[i]);
+    for (uint32_t i = 0; i < load->changes.n; i++)
+        put_notice(port, job, "load_changed", load->changes.text[i]);
     if (load->prefix_fault.code != HALO_FAULT_NONE) {
         snprintf(port->prefix_problem, sizeof(port->prefix_problem), "saved prefixes of %.200s are ignored: %s",
                  load->instance->name, load->prefix_fault.text);

@@ -275,6 +275,40 @@ static void a_broken_template_spoils_messages_only(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* The model with one of its keys under a name that nobody reads: as if the file had no such key. */
+static void hide_key(const char *name)
+{
+    size_t n;
+    char *bytes = read_model(&n), *key = memmem(bytes, n, name, strlen(name));
+    assert_non_null(key);
+    key[strlen(name) - 1] = '_';
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+    free(bytes);
+}
+
+/* What a file leaves open is settled by defaults, and whoever loads it hears so. */
+static void defaults_of_a_file_are_told(void **state)
+{
+    static const char *const keys[] = {"tokenizer.ggml.pre", "tokenizer.ggml.token_type"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        struct child c;
+        char says[100];
+        snprintf(says, sizeof(says), "%s: the file has none", keys[i]);
+        hide_key(keys[i]);
+        child_start(&c, false, NULL);
+        child_send(&c, "{\"type\":\"load\",\"id\":1,\"model\":\"%s\"}", path);
+        assert_int_equal(child_wait(&c, 1)->terminal, HALO_EV_LOADED);
+        assert_int_equal(c.requests[1].n_notices, 1);
+        assert_non_null(strstr(c.requests[1].notice, "\"code\":\"load_changed\""));
+        assert_non_null(strstr(c.requests[1].notice, says));
+        assert_non_null(strstr(strstr(c.requests[1].last, "\"changes\":["), says));
+        assert_int_equal(child_end(&c), 0);
+    }
+}
+
 /* A reply that goes on in another engine has the date that it began with; a prompt that is another one all the same
  * ends it, instead of being followed by words that answer something else. */
 static void a_resumed_prompt_is_the_same(void **state)
@@ -313,7 +347,7 @@ int main(void)
         cmocka_unit_test(what_is_shown_is_what_is_sent),          cmocka_unit_test(nobody_types_a_control_token),
         cmocka_unit_test(everything_reaches_the_template),        cmocka_unit_test(newline_runs_are_told),
         cmocka_unit_test(a_resumed_prompt_is_the_same),           cmocka_unit_test(a_template_refuses_in_its_own_words),
-        cmocka_unit_test(a_broken_template_spoils_messages_only),
+        cmocka_unit_test(a_broken_template_spoils_messages_only), cmocka_unit_test(defaults_of_a_file_are_told),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);

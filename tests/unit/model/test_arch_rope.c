@@ -133,11 +133,66 @@ static void yarn(void **state)
     halo_toy_destroy(toy);
 }
 
+static float scale_of(struct halo_toy *toy)
+{
+    struct halo_model *model = halo_toy_accepted(toy);
+    float scale = model->plan.ropes[0].scale;
+    halo_model_destroy(model);
+    return scale;
+}
+
+/* A factor below 1 stretches nothing, so cos and sin are not scaled for it. */
+static void yarn_below_one(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("qwen2");
+    halo_toy_set_text(toy, "rope.scaling.type", "yarn");
+    halo_toy_set(toy, "rope.scaling.factor", HALO_GGUF_F32, 0.5);
+    assert_true(scale_of(toy) == 1);
+    halo_toy_set(toy, "rope.scaling.yarn_attn_factor", HALO_GGUF_F32, 1.25);
+    assert_true(scale_of(toy) == 1.25f);
+    halo_toy_destroy(toy);
+}
+
+/* The file's yarn_attn_factor multiplies 1 + 0.1 ln s. DeepSeek-R1-0528-Qwen3-8B has s = 4 and 0.8782, one over the
+ * other: its authors cancel the term. Such numbers are told, because engines differ in what they make of them. */
+static void yarn_attn_factor(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("qwen3");
+    struct halo_model *model;
+    halo_toy_set_text(toy, "rope.scaling.type", "yarn");
+    halo_toy_set(toy, "rope.scaling.factor", HALO_GGUF_F32, 4);
+    model = halo_toy_accepted(toy);
+    assert_true(fabsf(model->plan.ropes[0].scale - 1.1386294f) < 1e-6f);
+    assert_int_equal(model->remarks.n, 0);
+    halo_model_destroy(model);
+    halo_toy_set(toy, "rope.scaling.yarn_attn_factor", HALO_GGUF_F32, 0.8782488562869419);
+    halo_toy_set(toy, "rope.scaling.yarn_beta_slow", HALO_GGUF_F32, 2);
+    model = halo_toy_accepted(toy);
+    assert_true(fabsf(model->plan.ropes[0].scale - 1) < 1e-6f);
+    assert_int_equal(model->remarks.n, 2);
+    assert_string_equal(model->remarks.text[0],
+                        "qwen3.rope.scaling.yarn_attn_factor: 0.878249 is applied; engines that "
+                        "ignore the key compute other logits");
+    assert_string_equal(model->remarks.text[1], "qwen3.rope.scaling.yarn_beta_slow: 2 is applied; engines that ignore "
+                                                "the key compute other logits");
+    halo_model_destroy(model);
+    halo_toy_set_text(toy, "rope.scaling.type", "linear"); /* then the keys mean nothing */
+    model = halo_toy_accepted(toy);
+    assert_int_equal(model->remarks.n, 0);
+    halo_model_destroy(model);
+    halo_toy_destroy(toy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain),  cmocka_unit_test(pairings), cmocka_unit_test(factors),
-        cmocka_unit_test(linear), cmocka_unit_test(yarn),
+        cmocka_unit_test(plain),
+        cmocka_unit_test(pairings),
+        cmocka_unit_test(factors),
+        cmocka_unit_test(linear),
+        cmocka_unit_test(yarn),
+        cmocka_unit_test(yarn_below_one),
+        cmocka_unit_test(yarn_attn_factor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #ifndef HALO_ENGINE_LOAD_H
 #define HALO_ENGINE_LOAD_H
 
+#include <base/remarks.h>
 #include <store/reader.h>
 
 #include <engine/budget.h>
@@ -64,9 +65,6 @@ struct halo_load_wish {
     enum halo_kv_type kv;
 };
 
-#define HALO_LOAD_CHANGES 4
-#define HALO_LOAD_CHANGE_BYTES 256
-
 #define HALO_LOAD_ASK UINT64_MAX
 
 struct halo_load {
@@ -102,8 +100,7 @@ struct halo_load {
 
     struct halo_fault fault; /* code NONE: going well */
     struct halo_reader_report report;
-    char changes[HALO_LOAD_CHANGES][HALO_LOAD_CHANGE_BYTES]; /* what was done differently from the wish */
-    uint32_t n_changes;
+    struct halo_remarks changes; /* what was done differently from the wish, or from what a file seems to say */
 };
 
 /* The thread that got the note: runs the stage's function and hands the load on. The load may be gone afterwards. */

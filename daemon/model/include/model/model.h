@@ -8,6 +8,7 @@
 
 #include <base/arena.h>
 #include <base/fault.h>
+#include <base/remarks.h>
 #include <kernels/plan.h>
 #include <store/gguf.h>
 
@@ -54,6 +55,7 @@ struct halo_model {
     uint64_t weights_bytes; /* in the file */
     struct halo_hparams hparams;
     struct halo_plan plan;
+    struct halo_remarks remarks; /* for whoever loads it */
 };
 
 /* Opens the directory, reads and checks everything, builds the plan for `params` (NULL: all defaults). Any thread that

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include <base/fault.h>
+#include <base/remarks.h>
 #include <store/gguf.h>
 
 struct halo_tokenizer;
@@ -31,6 +32,9 @@ enum halo_token_kind { /* tokenizer.ggml.token_type */
  * that is not known (names it). */
 int halo_tokenizer_create(struct halo_tokenizer **ret, const struct halo_gguf *gguf, struct halo_fault *fault);
 void halo_tokenizer_destroy(struct halo_tokenizer *tokenizer);
+
+/* What the file leaves open, so that defaults apply. The tokenizer's. */
+const struct halo_remarks *halo_tokenizer_remarks(const struct halo_tokenizer *tokenizer);
 
 /* A growing list of ids; the caller owns it. */
 struct halo_tokens {
