@@ -2,10 +2,10 @@
  *
  * Runs where the message is made. No memory but the writer's, and that only when its buffer is full.
  *
- * The decoder takes whatever the encoder makes: a number beyond its field's range becomes the nearest one within, a
- * text or list that is too long is cut. Nobody should rely on that: builds for tests abort on such an event
+ * The decoder takes whatever the encoder makes of an event: a number beyond its field's range becomes the nearest one
+ * within, a text or list that is too long is cut. Nobody should rely on that: builds for tests abort on such an event
  * (HALO_ENCODE_GUARD), a release sends it, because a value that is off in one field harms less than an answer that
- * cannot be read.
+ * cannot be read. A request is written as it is: whoever reads it refuses it by name.
  * Fails with: what the writer says; -EINVAL for a WORD that has no name or a JSON text that is none; -EMSGSIZE for an
  * event that is larger than an answer may be.
  */
@@ -24,144 +24,149 @@
 #define HALO_ENCODE_GUARD 0
 #endif
 
-static void write_object(struct halo_json *w, const struct halo_shape *shape, const void *base);
+struct encoder {
+    struct halo_json *w;
+    bool fit; /* of events: what is beyond its range is brought into it */
+};
 
-static void write_id(struct halo_json *w, const struct halo_id *id)
+static void write_object(const struct encoder *e, const struct halo_shape *shape, const void *base);
+
+static void write_id(const struct encoder *e, const struct halo_id *id)
 {
     if (id->kind == HALO_ID_INT)
-        halo_json_i64(w, id->num);
+        halo_json_i64(e->w, id->num);
     else if (id->kind == HALO_ID_STR)
-        halo_json_str_n(w, id->str.at, id->str.len);
+        halo_json_str_n(e->w, id->str.at, id->str.len);
     else
-        halo_json_null(w);
+        halo_json_null(e->w);
 }
 
-static int64_t within(int64_t value, int64_t lo, int64_t hi)
+static int64_t within(const struct encoder *e, int64_t value, int64_t lo, int64_t hi)
 {
-    return value < lo ? lo : value > hi ? hi : value;
+    return !e->fit ? value : value < lo ? lo : value > hi ? hi : value;
 }
 
-static size_t at_most(size_t n, int64_t most)
+static size_t at_most(const struct encoder *e, size_t n, int64_t most)
 {
-    return n < (size_t)most ? n : (size_t)most;
+    return !e->fit || n < (size_t)most ? n : (size_t)most;
 }
 
-static void write_f64(struct halo_json *w, enum halo_form form, double lo, double hi, double value)
+static void write_f64(const struct encoder *e, enum halo_form form, double lo, double hi, double value)
 {
-    if (isfinite(value))
+    if (e->fit && isfinite(value))
         value = value < lo ? lo : value > hi ? hi : value;
     if (form == HALO_FORM_sig9)
-        halo_json_sig9(w, value);
+        halo_json_sig9(e->w, value);
     else if (form == HALO_FORM_fix3)
-        halo_json_fix3(w, value);
+        halo_json_fix3(e->w, value);
     else
-        halo_json_f64(w, value);
+        halo_json_f64(e->w, value);
 }
 
-static void write_word(struct halo_json *w, const struct halo_words *words, int word)
+static void write_word(const struct encoder *e, const struct halo_words *words, int word)
 {
     if (word >= 0 && word < words->n && words->names[word])
-        halo_json_str(w, words->names[word]);
-    else if (!w->error)
-        w->error = -EINVAL;
+        halo_json_str(e->w, words->names[word]);
+    else if (!e->w->error)
+        e->w->error = -EINVAL;
 }
 
-static void write_str(struct halo_json *w, int64_t most, const struct halo_str *str)
+static void write_str(const struct encoder *e, int64_t most, const struct halo_str *str)
 {
-    halo_json_str_n(w, str->at, halo_utf8_fit(str->at, str->len, (size_t)most));
+    halo_json_str_n(e->w, str->at, e->fit ? halo_utf8_fit(str->at, str->len, (size_t)most) : str->len);
 }
 
-static void write_strs(struct halo_json *w, const struct halo_field *f, const struct halo_str_list *list)
+static void write_strs(const struct encoder *e, const struct halo_field *f, const struct halo_str_list *list)
 {
-    halo_json_array_begin(w);
-    for (size_t i = 0; i < at_most(list->n, f->i.hi); i++)
-        write_str(w, f->i.dflt, &list->at[i]);
-    halo_json_array_end(w);
+    halo_json_array_begin(e->w);
+    for (size_t i = 0; i < at_most(e, list->n, f->i.hi); i++)
+        write_str(e, f->i.dflt, &list->at[i]);
+    halo_json_array_end(e->w);
 }
 
-static void write_toks(struct halo_json *w, const struct halo_field *f, const struct halo_token_list *list)
+static void write_toks(const struct encoder *e, const struct halo_field *f, const struct halo_token_list *list)
 {
-    halo_json_array_begin(w);
-    for (size_t i = 0; i < at_most(list->n, f->i.hi); i++)
-        halo_json_i64(w, within(list->at[i], 0, INT32_MAX));
-    halo_json_array_end(w);
+    halo_json_array_begin(e->w);
+    for (size_t i = 0; i < at_most(e, list->n, f->i.hi); i++)
+        halo_json_i64(e->w, within(e, list->at[i], 0, INT32_MAX));
+    halo_json_array_end(e->w);
 }
 
-static void write_objs(struct halo_json *w, const struct halo_shape *part, struct halo_any_list list)
+static void write_objs(const struct encoder *e, const struct halo_shape *part, struct halo_any_list list)
 {
-    halo_json_array_begin(w);
+    halo_json_array_begin(e->w);
     for (size_t i = 0; i < list.n; i++)
-        write_object(w, part, (const char *)list.at + i * part->bytes);
-    halo_json_array_end(w);
+        write_object(e, part, (const char *)list.at + i * part->bytes);
+    halo_json_array_end(e->w);
 }
 
-static void write_bias(struct halo_json *w, const struct halo_bias_list *list)
+static void write_bias(const struct encoder *e, const struct halo_bias_list *list)
 {
-    halo_json_object_begin(w);
+    halo_json_object_begin(e->w);
     for (size_t i = 0; i < list->n; i++) {
         char key[HALO_JSON_NUMBER_BYTES];
 
-        halo_json_key_n(w, key, halo_json_format_f64(key, list->at[i].tok_id));
-        halo_json_f64(w, list->at[i].bias);
+        halo_json_key_n(e->w, key, halo_json_format_f64(key, list->at[i].tok_id));
+        halo_json_f64(e->w, list->at[i].bias);
     }
-    halo_json_object_end(w);
+    halo_json_object_end(e->w);
 }
 
-static void write_tops(struct halo_json *w, const struct halo_field *f, const struct halo_top_list *list)
+static void write_tops(const struct encoder *e, const struct halo_field *f, const struct halo_top_list *list)
 {
-    halo_json_array_begin(w);
-    for (size_t i = 0; i < at_most(list->n, f->i.hi); i++) {
-        halo_json_array_begin(w);
-        halo_json_i64(w, within(list->at[i].tok_id, 0, INT32_MAX));
-        write_f64(w, HALO_FORM_sig9, HALO_LOGPROB_LEAST, HALO_LOGPROB_MOST, list->at[i].logprob);
-        halo_json_array_end(w);
+    halo_json_array_begin(e->w);
+    for (size_t i = 0; i < at_most(e, list->n, f->i.hi); i++) {
+        halo_json_array_begin(e->w);
+        halo_json_i64(e->w, within(e, list->at[i].tok_id, 0, INT32_MAX));
+        write_f64(e, HALO_FORM_sig9, HALO_LOGPROB_LEAST, HALO_LOGPROB_MOST, list->at[i].logprob);
+        halo_json_array_end(e->w);
     }
-    halo_json_array_end(w);
+    halo_json_array_end(e->w);
 }
 
-static void write_content(struct halo_json *w, const struct halo_shape *shape, const struct halo_content *content)
+static void write_content(const struct encoder *e, const struct halo_shape *shape, const struct halo_content *content)
 {
     if (content->kind == HALO_CONTENT_TEXT) {
-        halo_json_str_n(w, content->text.at, content->text.len);
+        halo_json_str_n(e->w, content->text.at, content->text.len);
     } else if (content->kind == HALO_CONTENT_PARTS) {
-        halo_json_array_begin(w);
+        halo_json_array_begin(e->w);
         for (size_t i = 0; i < content->parts.n; i++) {
             struct halo_part_content_part part = {HALO_WIRE_CONTENT_TEXT, content->parts.at[i]};
 
-            write_object(w, shape, &part);
+            write_object(e, shape, &part);
         }
-        halo_json_array_end(w);
+        halo_json_array_end(e->w);
     } else {
-        halo_json_null(w);
+        halo_json_null(e->w);
     }
 }
 
-static void write_value(struct halo_json *w, const struct halo_field *f, const void *at)
+static void write_value(const struct encoder *e, const struct halo_field *f, const void *at)
 {
     switch (f->kind) {
-    case HALO_KIND_ID: write_id(w, at); break;
-    case HALO_KIND_BOOL: halo_json_bool(w, *(const bool *)at); break;
-    case HALO_KIND_I64: halo_json_i64(w, within(*(const int64_t *)at, f->i.lo, f->i.hi)); break;
-    case HALO_KIND_F64: write_f64(w, f->form, f->f.lo, f->f.hi, *(const double *)at); break;
-    case HALO_KIND_STR: write_str(w, f->i.hi, at); break;
-    case HALO_KIND_WORD: write_word(w, f->words, *(const int *)at); break;
-    case HALO_KIND_STRS: write_strs(w, f, at); break;
-    case HALO_KIND_TOKS: write_toks(w, f, at); break;
-    case HALO_KIND_OBJ: write_object(w, f->part, at); break;
+    case HALO_KIND_ID: write_id(e, at); break;
+    case HALO_KIND_BOOL: halo_json_bool(e->w, *(const bool *)at); break;
+    case HALO_KIND_I64: halo_json_i64(e->w, within(e, *(const int64_t *)at, f->i.lo, f->i.hi)); break;
+    case HALO_KIND_F64: write_f64(e, f->form, f->f.lo, f->f.hi, *(const double *)at); break;
+    case HALO_KIND_STR: write_str(e, f->i.hi, at); break;
+    case HALO_KIND_WORD: write_word(e, f->words, *(const int *)at); break;
+    case HALO_KIND_STRS: write_strs(e, f, at); break;
+    case HALO_KIND_TOKS: write_toks(e, f, at); break;
+    case HALO_KIND_OBJ: write_object(e, f->part, at); break;
     case HALO_KIND_OBJS: {
         struct halo_any_list list = halo_any_list_of(at);
 
-        list.n = at_most(list.n, f->i.hi);
-        write_objs(w, f->part, list);
+        list.n = at_most(e, list.n, f->i.hi);
+        write_objs(e, f->part, list);
         break;
     }
-    case HALO_KIND_BIAS: write_bias(w, at); break;
-    case HALO_KIND_TOPS: write_tops(w, f, at); break;
-    case HALO_KIND_CONT: write_content(w, f->part, at); break;
+    case HALO_KIND_BIAS: write_bias(e, at); break;
+    case HALO_KIND_TOPS: write_tops(e, f, at); break;
+    case HALO_KIND_CONT: write_content(e, f->part, at); break;
     case HALO_KIND_JSON: {
         const struct halo_raw *raw = at;
 
-        halo_json_raw(w, raw->at, raw->len);
+        halo_json_raw(e->w, raw->at, raw->len);
         break;
     }
     case HALO_KIND_END: assert(!"a field of no kind");
@@ -198,7 +203,7 @@ static bool is_default_part(const struct halo_shape *part, const void *base)
     return true;
 }
 
-static void write_members(struct halo_json *w, const struct halo_shape *shape, const void *base)
+static void write_members(const struct encoder *e, const struct halo_shape *shape, const void *base)
 {
     for (const struct halo_field *f = shape->fields(); f->kind != HALO_KIND_END; f++) {
         const void *at = (const char *)base + f->offset;
@@ -208,48 +213,50 @@ static void write_members(struct halo_json *w, const struct halo_shape *shape, c
             has = f->kind == HALO_KIND_OBJ ? !is_default_part(f->part, at) : !is_default(f, at);
         if (!has && f->presence != HALO_PRESENCE_NUL)
             continue;
-        halo_json_key(w, f->name);
+        halo_json_key(e->w, f->name);
         if (has)
-            write_value(w, f, at);
+            write_value(e, f, at);
         else
-            halo_json_null(w);
+            halo_json_null(e->w);
     }
 }
 
-static void write_object(struct halo_json *w, const struct halo_shape *shape, const void *base)
+static void write_object(const struct encoder *e, const struct halo_shape *shape, const void *base)
 {
-    halo_json_object_begin(w);
-    write_members(w, shape, base);
-    halo_json_object_end(w);
+    halo_json_object_begin(e->w);
+    write_members(e, shape, base);
+    halo_json_object_end(e->w);
 }
 
-static int encode(struct halo_json *w, const struct halo_shape *shape, const struct halo_id *id, const void *base)
+static int encode(const struct encoder *e, const struct halo_shape *shape, const struct halo_id *id, const void *base)
 {
-    struct halo_json_mark mark = halo_json_mark(w);
-    int r = w->error;
+    struct halo_json_mark mark = halo_json_mark(e->w);
+    int r = e->w->error;
 
     if (r < 0)
         return r;
-    assert(w->depth == 0);
-    halo_json_object_begin(w);
-    halo_json_key(w, "type");
-    halo_json_str(w, shape->name);
+    assert(e->w->depth == 0);
+    halo_json_object_begin(e->w);
+    halo_json_key(e->w, "type");
+    halo_json_str(e->w, shape->name);
     if (id) {
-        halo_json_key(w, "id");
-        write_id(w, id);
+        halo_json_key(e->w, "id");
+        write_id(e, id);
     }
-    write_members(w, shape, base);
-    halo_json_object_end(w);
-    r = halo_json_line_end(w);
+    write_members(e, shape, base);
+    halo_json_object_end(e->w);
+    r = halo_json_line_end(e->w);
     if (r < 0)
-        halo_json_rollback(w, mark);
+        halo_json_rollback(e->w, mark);
     return r;
 }
 
 int halo_msg_encode(struct halo_json *w, const struct halo_msg *msg)
 {
+    const struct encoder e = {.w = w};
+
     assert((int)msg->type >= 0 && msg->type < HALO_N_MSGS);
-    return encode(w, &halo_msg_table[msg->type].shape, msg->id.kind == HALO_ID_NONE ? NULL : &msg->id, &msg->hello);
+    return encode(&e, &halo_msg_table[msg->type].shape, msg->id.kind == HALO_ID_NONE ? NULL : &msg->id, &msg->hello);
 }
 
 static bool holds_json(const struct halo_shape *shape)
@@ -291,13 +298,14 @@ static void guard(const struct halo_ev *ev)
 int halo_ev_encode(struct halo_json *w, const struct halo_ev *ev)
 {
     const struct halo_shape *shape = &halo_ev_table[ev->type].shape;
+    const struct encoder e = {.w = w, .fit = true};
     struct halo_json_mark mark = halo_json_mark(w);
     int r;
 
     assert((int)ev->type >= 0 && ev->type < HALO_N_EVS);
     guard(ev);
     w->most = w->len + HALO_LIMIT_ANSWER_BYTES + 1;
-    r = encode(w, shape, &ev->id, &ev->hello);
+    r = encode(&e, shape, &ev->id, &ev->hello);
     w->most = 0;
     if (r == 0)
         r = check_line(shape, w->at + mark.len, w->len - mark.len - 1);
@@ -320,10 +328,14 @@ int halo_refusal_encode(struct halo_json *w, const struct halo_refusal *refusal)
 
 void halo_chat_write(struct halo_json *w, const struct halo_part_chat_list *messages)
 {
-    write_objs(w, halo_part_table[HALO_PART_chat], halo_any_list_of(messages));
+    const struct encoder e = {.w = w};
+
+    write_objs(&e, halo_part_table[HALO_PART_chat], halo_any_list_of(messages));
 }
 
 void halo_resume_write(struct halo_json *w, const struct halo_part_resume *resume)
 {
-    write_object(w, halo_part_table[HALO_PART_resume], resume);
+    const struct encoder e = {.w = w};
+
+    write_object(&e, halo_part_table[HALO_PART_resume], resume);
 }

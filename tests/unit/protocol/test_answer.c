@@ -236,11 +236,38 @@ static void never_unreadable(void **state)
         assert_int_equal(status, 0);
 }
 
+/* A request is not bent: whoever reads it says what is wrong. */
+static void requests_go_as_they_are(void **state)
+{
+    static const int32_t ids[] = {-1};
+    struct halo_refusal refusal;
+    struct halo_json w;
+    struct halo_msg msg;
+
+    halo_json_init(&w);
+    halo_msg_init(&msg, HALO_MSG_GENERATE);
+    msg.id = id7;
+    msg.generate.has_tokens = true;
+    msg.generate.tokens = (struct halo_token_list){ids, 1};
+    msg.generate.top_p = 1.5;
+    msg.generate.top_k = -3;
+    assert_int_equal(halo_msg_encode(&w, &msg), 0);
+    w.at[w.len - 1] = '\0';
+    assert_string_equal(w.at, "{\"type\":\"generate\",\"id\":7,\"tokens\":[-1],\"top_k\":-3,\"top_p\":1.5}");
+    assert_int_equal(halo_msg_decode(&msg, w.at, w.len - 1, HALO_ROLE_CLIENT, &refusal), HALO_MSG_E_REFUSED);
+    halo_json_finish(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values),         cmocka_unit_test(bytes),   cmocka_unit_test(many_models),
-        cmocka_unit_test(json_of_others), cmocka_unit_test(checked), cmocka_unit_test(never_unreadable),
+        cmocka_unit_test(values),
+        cmocka_unit_test(bytes),
+        cmocka_unit_test(many_models),
+        cmocka_unit_test(json_of_others),
+        cmocka_unit_test(checked),
+        cmocka_unit_test(never_unreadable),
+        cmocka_unit_test(requests_go_as_they_are),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
