@@ -10,7 +10,7 @@
  * that could fail. Outside of a reading jansson's allocator is malloc.
  *
  * Threads: any; the block in use is thread-local. The allocator is put in place before main.
- * Fails with: -ENOMEM, before jansson is called; a key that is there twice, a number that is too large.
+ * Fails with: -ENOMEM, before jansson is called; a key that is there twice, a number that no double holds.
  */
 #include <assert.h>
 #include <errno.h>
@@ -26,6 +26,7 @@
 
 #define ALIGN alignof(max_align_t)
 #define SMALL_BYTES 128
+#define LARGE_MARK '\xFF' /* no UTF-8 text begins with it */
 
 struct block {
     size_t used, cap;
@@ -59,12 +60,12 @@ __attribute__((constructor)) static void install(void)
 }
 
 /* What is allocated for a text, at most, if nothing is freed. By kind: a value's node (40 bytes at most, 48 aligned);
- * its slot in an array whose table doubles (4 x 8); what the text of a string is rounded up by (16); a key (node of 56
- * bytes and the text) and its share of hash tables that double (4 x 16); a container with its first table (240 bytes);
- * and the text of strings and keys, twice where it has escapes. */
+ * its slot in an array whose table doubles (4 x 8); what the text of a string or large number is rounded up by (16,
+ * twice); a key (node of 56 bytes and the text) and its share of hash tables that double (4 x 16); a container with its
+ * first table (240 bytes); and the text of strings and keys, twice where it has escapes. */
 static size_t bound_bytes(const struct halo_scan *scan)
 {
-    return 1024 + 96 * scan->n_values + 192 * scan->n_keys + 384 * scan->n_containers + 2 * scan->len;
+    return 1024 + 128 * scan->n_values + 192 * scan->n_keys + 384 * scan->n_containers + 2 * scan->len;
 }
 
 /* ---- text to nodes ---- */
@@ -142,6 +143,16 @@ static json_t *build_string(struct builder *b)
     return json_stringn_nocheck(text, n);
 }
 
+/* See halo_json_is_large(). */
+static json_t *build_large(const char *digits, size_t n)
+{
+    char small[SMALL_BYTES], *buf = n < SMALL_BYTES ? small : take(n + 1);
+
+    buf[0] = LARGE_MARK;
+    memcpy(buf + 1, digits, n);
+    return json_stringn_nocheck(buf, n + 1);
+}
+
 static json_t *build_integer(struct builder *b, struct halo_range token)
 {
     const char *at = b->text + token.at, *end = at + token.len;
@@ -150,9 +161,9 @@ static json_t *build_integer(struct builder *b, struct halo_range token)
 
     for (at += negative; at < end; at++)
         if (__builtin_mul_overflow(value, 10, &value) || __builtin_sub_overflow(value, *at - '0', &value))
-            return refuse(b, HALO_READ_OVERFLOW, token);
+            return build_large(b->text + token.at, token.len);
     if (!negative && __builtin_sub_overflow(0, value, &value))
-        return refuse(b, HALO_READ_OVERFLOW, token);
+        return build_large(b->text + token.at, token.len);
     return json_integer(value);
 }
 
@@ -280,4 +291,22 @@ void halo_json_read_end(struct halo_json_read *read)
     free(read->memory);
     read->memory = NULL;
     read->root = NULL;
+}
+
+/* ---- large integers ---- */
+
+bool halo_json_is_large(const json_t *json)
+{
+    return json_is_string(json) && json_string_length(json) > 0 && json_string_value(json)[0] == LARGE_MARK;
+}
+
+struct halo_raw halo_json_large(const json_t *json)
+{
+    assert(halo_json_is_large(json));
+    return (struct halo_raw){json_string_value(json) + 1, json_string_length(json) - 1};
+}
+
+bool halo_json_is_text(const json_t *json)
+{
+    return json_is_string(json) && !halo_json_is_large(json);
 }

@@ -19,7 +19,7 @@ struct halo_json_read {
         HALO_READ_OK,
         HALO_READ_SCAN,     /* see scan.fault */
         HALO_READ_TWICE,    /* the key `token` is there twice in one object */
-        HALO_READ_OVERFLOW, /* the number `token`, of the field `owner`, is beyond int64 or double */
+        HALO_READ_OVERFLOW, /* the number `token`, of the field `owner`, is beyond double */
     } fault;
     size_t bad_at;
     struct halo_range token, owner; /* as they stand, without quotes */
@@ -29,5 +29,11 @@ struct halo_json_read {
  * nothing to end. */
 int halo_json_read(struct halo_json_read *read, const struct halo_scan *scan);
 void halo_json_read_end(struct halo_json_read *read);
+
+/* An integer beyond int64 keeps its digits, for free JSON that is passed on. The library has no node for it, so it
+ * stands in the tree as a string that no line can hold; ask these before taking a string for one. */
+bool halo_json_is_large(const json_t *json);
+struct halo_raw halo_json_large(const json_t *json); /* the digits, with their sign */
+bool halo_json_is_text(const json_t *json);          /* a string, and no such number */
 
 #endif

@@ -42,7 +42,8 @@ void halo_json_reset(struct halo_json *w)
 {
     w->len = 0;
     w->error = 0;
-    w->depth = w->in_object = 0;
+    w->depth = 0;
+    w->in_object = 0;
     w->has_value = w->has_key = false;
 }
 
@@ -107,7 +108,8 @@ void halo_json_consume(struct halo_json *w, size_t n_bytes)
 
 struct halo_json_mark halo_json_mark(const struct halo_json *w)
 {
-    return (struct halo_json_mark){w->len, w->depth, w->in_object, w->has_value, w->has_key};
+    return (struct halo_json_mark){
+        .len = w->len, .in_object = w->in_object, .depth = w->depth, .has_value = w->has_value, .has_key = w->has_key};
 }
 
 void halo_json_rollback(struct halo_json *w, struct halo_json_mark mark)
@@ -149,8 +151,8 @@ static void open_level(struct halo_json *w, char bracket, bool object)
     if (w->error)
         return;
     assert(w->depth < HALO_JSON_DEPTH);
-    w->in_object &= ~(1u << w->depth);
-    w->in_object |= (uint32_t)object << w->depth;
+    w->in_object &= ~((uint64_t)1 << w->depth);
+    w->in_object |= (uint64_t)object << w->depth;
     w->depth++;
     w->has_value = false;
 }

@@ -11,7 +11,8 @@
 #include "message_decode_priv.h"
 #include "utf8_priv.h"
 
-#define RAW_DEPTH 64 /* what bounds the scan; how deep the whole line may be is the encoder's business */
+#define RAW_DEPTH                                                                                                      \
+    (HALO_LIMIT_DEPTH + 2) /* what bounds the scan; how deep the whole line may be is the encoder's business */
 
 static int check_object(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
                         const void *base);

@@ -230,8 +230,7 @@ static void explain_read(struct halo_refusal *r, const struct halo_json_read *re
         r->code = HALO_ERROR_BAD_REQUEST;
         say(r, "field ");
         say_quoted(r, line + read->owner.at, read->owner.len);
-        say(r, ": the number at byte %zu is too large; integers reach 9223372036854775807, others 1.7e308",
-            read->bad_at);
+        say(r, ": the number at byte %zu is too large; the greatest is 1.7e308", read->bad_at);
         break;
     default: explain_scan(r, scan); break;
     }
@@ -281,7 +280,7 @@ static json_t *get_type(struct halo_decode *d, json_t *root)
     static const struct halo_where top = {.name = "request"};
     json_t *type = json_object_get(root, "type");
 
-    if (json_is_string(type))
+    if (halo_json_is_text(type))
         return type;
     halo_decode_refuse(d, &top, type ? "field \"type\" must be a string" : "field \"type\" is required");
     return NULL;

@@ -7,8 +7,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "json_read_priv.h"
 #include "message_decode_priv.h"
 #include "pool_priv.h"
 
@@ -17,7 +20,7 @@ static const char *type_name(const json_t *json)
     switch (json_typeof(json)) {
     case JSON_OBJECT: return "an object";
     case JSON_ARRAY: return "an array";
-    case JSON_STRING: return "a string";
+    case JSON_STRING: return halo_json_is_large(json) ? "an integer beyond 64 bits" : "a string";
     case JSON_INTEGER: return "an integer";
     case JSON_REAL: return "a number with a fraction or exponent";
     case JSON_NULL: return "null";
@@ -30,11 +33,25 @@ static int wrong_type(struct halo_decode *d, const struct halo_where *where, con
     return halo_decode_refuse(d, where, "expected %s, got %s", wanted, type_name(json));
 }
 
+/* Of at most 40 digits, which is where a person stops reading. */
+static int refuse_large(struct halo_decode *d, const struct halo_where *where, const json_t *json, const char *range)
+{
+    struct halo_raw digits = halo_json_large(json);
+
+    return halo_decode_refuse(d, where, "%.*s%s is out of range %s", (int)(digits.len <= 40 ? digits.len : 40),
+                              digits.at, digits.len <= 40 ? "" : "...", range);
+}
+
 static int read_i64(struct halo_decode *d, const struct halo_where *where, int64_t lo, int64_t hi, json_t *json,
                     int64_t *ret)
 {
     int64_t value = json_integer_value(json);
+    char range[48];
 
+    if (halo_json_is_large(json)) {
+        snprintf(range, sizeof range, "%" PRId64 " to %" PRId64, lo, hi);
+        return refuse_large(d, where, json, range);
+    }
     if (!json_is_integer(json))
         return wrong_type(d, where, "an integer", json);
     if (value < lo || value > hi)
@@ -47,13 +64,13 @@ static int read_f64(struct halo_decode *d, const struct halo_where *where, doubl
                     double *ret)
 {
     char text[3][HALO_JSON_NUMBER_BYTES];
-    double value = json_number_value(json);
+    double value = halo_json_is_large(json) ? strtod(halo_json_large(json).at, NULL) : json_number_value(json);
 
     if (d->events && json_is_null(json)) {
         *ret = NAN; /* how the writer sends what JSON has no number for */
         return 0;
     }
-    if (!json_is_number(json))
+    if (!json_is_number(json) && !halo_json_is_large(json))
         return wrong_type(d, where, "a number", json);
     if (value < lo || value > hi)
         return halo_decode_refuse(
@@ -89,7 +106,7 @@ static int read_str(struct halo_decode *d, const struct halo_where *where, int64
 {
     int r;
 
-    if (!json_is_string(json))
+    if (!halo_json_is_text(json))
         return wrong_type(d, where, "a string", json);
     r = check_bytes(d, where, lo, hi, json_string_length(json));
     return r ? r : copy_text(d, json_string_value(json), json_string_length(json), ret);
@@ -104,6 +121,8 @@ int halo_decode_id(struct halo_decode *d, const struct halo_where *where, int64_
         *ret_id = halo_id_of(json_integer_value(json));
         return 0;
     }
+    if (halo_json_is_large(json))
+        return refuse_large(d, where, json, "-9223372036854775808 to 9223372036854775807");
     if (!json_is_string(json))
         return wrong_type(d, where, "a string or an integer", json);
     r = read_str(d, where, lo, hi, json, &ret_id->str);
@@ -118,7 +137,7 @@ static int read_word(struct halo_decode *d, const struct halo_where *where, cons
     char words[200];
     size_t n = 0;
 
-    if (!json_is_string(json))
+    if (!halo_json_is_text(json))
         return wrong_type(d, where, "a string", json);
     *ret = halo_words_find(f->words, json_string_value(json), json_string_length(json));
     if (*ret >= 0 || d->tolerant)
@@ -276,7 +295,7 @@ static int read_content(struct halo_decode *d, const struct halo_where *where, c
         ret->kind = HALO_CONTENT_NULL;
         return 0;
     }
-    if (json_is_string(json)) {
+    if (halo_json_is_text(json)) {
         ret->kind = HALO_CONTENT_TEXT;
         return read_str(d, where, 0, HALO_LIMIT_LINE_BYTES, json, &ret->text);
     }
@@ -327,7 +346,12 @@ static void write_tree(struct halo_json *w, json_t *json)
             write_tree(w, json_array_get(json, i));
         halo_json_array_end(w);
         break;
-    case JSON_STRING: halo_json_str_n(w, json_string_value(json), json_string_length(json)); break;
+    case JSON_STRING:
+        if (halo_json_is_large(json))
+            halo_json_raw(w, halo_json_large(json).at, halo_json_large(json).len);
+        else
+            halo_json_str_n(w, json_string_value(json), json_string_length(json));
+        break;
     case JSON_INTEGER: halo_json_i64(w, json_integer_value(json)); break;
     case JSON_REAL: write_real(w, json_real_value(json)); break;
     case JSON_NULL: halo_json_null(w); break;
@@ -339,7 +363,7 @@ static int check_form(struct halo_decode *d, const struct halo_where *where, con
 {
     if (f->form == HALO_FORM_object && !json_is_object(json))
         return wrong_type(d, where, "an object", json);
-    if (f->form == HALO_FORM_call && !json_is_object(json) && !json_is_string(json))
+    if (f->form == HALO_FORM_call && !json_is_object(json) && !halo_json_is_text(json))
         return wrong_type(d, where, "an object or a string", json);
     if ((f->form == HALO_FORM_array || f->form == HALO_FORM_objects) && !json_is_array(json))
         return wrong_type(d, where, "an array", json);

@@ -5,9 +5,11 @@
  * Fails with BAD_REQUEST (the template refuses the conversation), UNSUPPORTED (no template, or one that can not be
  * used), OUT_OF_MEMORY in job->fault.
  */
+#include <assert.h>
 #include <string.h>
 
 #include <base/hash.h>
+#include <jinja/jinja.h>
 
 #include "port/port_priv.h"
 
@@ -72,6 +74,9 @@ struct conversation {
     bool has_now; /* a reply that goes on elsewhere has the date that it began with */
     time_t now;
 };
+
+static_assert(HALO_LIMIT_JSON_DEPTH == HALO_JINJA_JSON_MAX_DEPTH && HALO_LIMIT_DEPTH == HALO_LIMIT_JSON_DEPTH + 1,
+              "what a line may hold, a template may get");
 
 static int render(struct halo_text_thread *text, struct halo_job *job, const struct conversation *talk,
                   struct halo_chat_text *ret)

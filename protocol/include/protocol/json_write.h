@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HALO_JSON_DEPTH 32 /* arrays and objects that may be open at once */
+#define HALO_JSON_DEPTH 64 /* arrays and objects that may be open at once */
 
 struct halo_json {
     char *at; /* the text so far; not NUL-terminated */
@@ -25,14 +25,15 @@ struct halo_json {
     bool fixed;         /* the buffer is the caller's */
     int error;          /* 0 or a negative errno */
     uint32_t depth;     /* open arrays and objects */
-    uint32_t in_object; /* bit d: the one at depth d + 1 is an object */
+    uint64_t in_object; /* bit d: the one at depth d + 1 is an object */
     bool has_value;     /* a value precedes at this level: a comma is due */
     bool has_key;       /* a key was written, its value is due */
 };
 
 struct halo_json_mark {
     size_t len;
-    uint32_t depth, in_object;
+    uint64_t in_object;
+    uint32_t depth;
     bool has_value, has_key;
 };
 

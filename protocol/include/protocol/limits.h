@@ -20,7 +20,8 @@
 #define HALO_LIMIT_RESUME_USER_BYTES (32ll << 20) /* ... and for one user id */
 
 /* What one line of a client may hold. */
-#define HALO_LIMIT_DEPTH 16         /* nested arrays and objects, the outermost counted; the same for events */
+#define HALO_LIMIT_JSON_DEPTH 64    /* nested arrays and objects of a value that a chat template gets, e.g. `tools` */
+#define HALO_LIMIT_DEPTH 65         /* of a line: such a value within the outermost object; the same for events */
 #define HALO_LIMIT_CONTAINERS 16384 /* arrays and objects in one line: bounds its memory */
 #define HALO_LIMIT_KEYS 65536       /* fields of all objects in one line: bounds its time */
 #define HALO_LIMIT_VALUES (1 << 20) /* values in one line, list items counted */
