@@ -33,8 +33,8 @@ struct text_options {
 static const struct halo_ctl_option tokenize_options[] = {
     MODEL_OPTION,
     FILE_OPTION,
-    {"no-special", 0, HALO_CTL_FALSE, offsetof(struct text_options, special), HALO_CTL_NO_HAS, NULL,
-     "special tokens in the text stay text"},
+    {"special", 0, HALO_CTL_TRUE, offsetof(struct text_options, special), HALO_CTL_NO_HAS, NULL,
+     "special tokens written in the text are special tokens"},
     {"bos", 0, HALO_CTL_TRUE, offsetof(struct text_options, bos), offsetof(struct text_options, has_bos), NULL,
      "put the start token in front"},
     {"no-bos", 0, HALO_CTL_FALSE, offsetof(struct text_options, bos), offsetof(struct text_options, has_bos), NULL,
@@ -141,7 +141,7 @@ static void on_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
 
 int halo_ctl_tokenize(struct halo_ctl *ctl, int argc, char **argv)
 {
-    struct text_options options = {.special = true};
+    struct text_options options = {0};
     int at = parse_text(argc, argv, tokenize_options, &options, "tokenize --model NAME [OPTION...] [TEXT...]");
     if (at < 0)
         return -at - 1;

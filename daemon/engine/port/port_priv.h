@@ -235,6 +235,9 @@ void halo_port_saving_destroy(struct halo_port_saving *saving);
 /* text/text.c: the thread; the others are jobs of it, and set job->fault or results. */
 int halo_text_thread_start(struct halo_text_thread *text);
 void halo_text_job_generate(struct halo_text_thread *text, struct halo_job *job); /* text/prompt.c */
+/* Appends the ids of a text, the start token in front when `bos` asks for it and the text does not spell it itself. */
+int halo_text_encode(struct halo_job *job, struct halo_str text, bool bos, bool special, struct halo_tokens *out);
+bool halo_text_adds_bos(const struct halo_job *job); /* whether the model wants a start token */
 void halo_text_job_score(struct halo_text_thread *text, struct halo_job *job);
 void halo_text_job_template(struct halo_text_thread *text, struct halo_job *job); /* text/chat.c */
 /* Appends the ids of generate's messages; sets the MD5s and newline_runs. */

@@ -46,16 +46,21 @@ static void settle_bos(const struct halo_tokenizer *tokenizer, struct halo_token
     }
 }
 
-static int encode_text(struct halo_job *job, const char *text, size_t n, bool special, struct halo_tokens *out)
+int halo_text_encode(struct halo_job *job, struct halo_str text, bool bos, bool special, struct halo_tokens *out)
 {
     const struct halo_tokenizer *tokenizer = job->model->texts.tokenizer;
-    bool bos = halo_tokenizer_adds_bos(tokenizer) && halo_tokenizer_bos(tokenizer) >= 0;
+    bos = bos && halo_tokenizer_bos(tokenizer) >= 0;
     if (bos && halo_tokens_push(out, halo_tokenizer_bos(tokenizer)) < 0)
         return no_memory(job);
-    int r = halo_tokenizer_encode(tokenizer, text, n, special, true, out, &job->fault);
+    int r = halo_tokenizer_encode(tokenizer, text.at, text.len, special, true, out, &job->fault);
     if (r == 0 && bos && special)
         settle_bos(tokenizer, out);
     return r;
+}
+
+bool halo_text_adds_bos(const struct halo_job *job)
+{
+    return halo_tokenizer_adds_bos(job->model->texts.tokenizer);
 }
 
 static int check_ids(struct halo_job *job, const struct halo_token_list *ids, const char *field)
@@ -98,7 +103,7 @@ static int from_prompt(struct halo_job *job, struct halo_tokens *out)
         text = copy;
     }
     halo_md5_hex(text, n, job->effective_md5);
-    return encode_text(job, text, n, job->msg.generate.special, out);
+    return halo_text_encode(job, (struct halo_str){text, n}, halo_text_adds_bos(job), job->msg.generate.special, out);
 }
 
 /* The MD5 of ids is that of their little-endian 32-bit numbers. */
@@ -287,7 +292,7 @@ static int make_score(struct halo_job *job, struct halo_tokens *ids)
     if (msg->has_tokens + msg->has_text != 1)
         return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "give exactly one of `tokens` and `text`");
     int r = msg->has_tokens ? take_ids(job, &msg->tokens, "tokens", ids)
-                            : encode_text(job, msg->text.at, msg->text.len, false, ids);
+                            : halo_text_encode(job, msg->text, halo_text_adds_bos(job), false, ids);
     if (r < 0)
         return r;
     if (ids->n == 0)

@@ -60,13 +60,10 @@ static int tokenize(struct halo_job *job, struct halo_tokens *out)
 {
     const struct halo_tokenizer *tokenizer = job->model->texts.tokenizer;
     const struct halo_msg_tokenize *msg = &job->msg.tokenize;
-    bool bos = msg->has_bos ? msg->bos : halo_tokenizer_adds_bos(tokenizer);
-    int32_t bos_id = halo_tokenizer_bos(tokenizer);
-    if (bos && bos_id < 0 && msg->has_bos)
+    bool bos = msg->has_bos ? msg->bos : halo_text_adds_bos(job);
+    if (bos && msg->has_bos && halo_tokenizer_bos(tokenizer) < 0)
         return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "this model has no start token to put in front");
-    if (bos && bos_id >= 0 && halo_tokens_push(out, bos_id) < 0)
-        return no_memory(job);
-    int r = halo_tokenizer_encode(tokenizer, msg->text.at, msg->text.len, msg->special, true, out, &job->fault);
+    int r = halo_text_encode(job, msg->text, bos, msg->special, out);
     if (r == 0)
         r = halo_text_check_values(job, out->n, TOKENS_VALUES + 2 * out->n);
     if (r < 0)

@@ -29,7 +29,7 @@ static void short_requests_have_their_replies(void **state)
     child_send(&c, "{\"type\":\"stats\",\"id\":6}");
     child_send(&c, "{\"type\":\"diag\",\"id\":7}");
     child_send(&c, "{\"type\":\"reset\",\"id\":8," M "}");
-    child_send(&c, "{\"type\":\"tokenize\",\"id\":9," M ",\"text\":\"Once upon <|im_end|>\"}");
+    child_send(&c, "{\"type\":\"tokenize\",\"id\":9," M ",\"text\":\"Once upon <|im_end|>\",\"special\":true}");
     child_send(&c, "{\"type\":\"detokenize\",\"id\":10," M ",\"tokens\":[2126,699]}");
     child_send(&c, "{\"type\":\"plan\",\"id\":11," M "}");
     child_send(&c, "{\"type\":\"bench\",\"id\":12," M ",\"prefill\":40,\"decode\":5,\"batch\":3,\"repeat\":4}");

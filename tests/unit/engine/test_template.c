@@ -109,7 +109,7 @@ static void what_is_shown_is_what_is_sent(void **state)
                "{\"type\":\"template\",\"id\":3,\"model\":\"fable-Q4_K_M\"," HELLO ",\"add_generation_prompt\":false}");
     child_send(&c, "{\"type\":\"generate\",\"id\":4," HELLO ",\"max_tokens\":1}");
     child_send(&c, "{\"type\":\"tokenize\",\"id\":5,\"model\":\"fable-Q4_K_M\",\"text\":"
-                   "\"<|im_start|>user\\nHello<|im_end|>\\n<|im_start|>assistant\\n\"}");
+                   "\"<|im_start|>user\\nHello<|im_end|>\\n<|im_start|>assistant\\n\",\"special\":true}");
     take(&c, 3, HALO_EV_TEMPLATE, &shown);
     assert_string_equal(shown.template.text.at, "<|im_start|>user\nHello<|im_end|>\n");
     halo_ev_finish(&shown);
