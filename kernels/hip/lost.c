@@ -1,0 +1,38 @@
+/* lost.c: errors of the runtime, and what the device says after one that it cannot recover from.
+ *
+ * A sticky HIP error marks the device as lost: everything fails with -EIO from then on, and the process should end. Any
+ * thread.
+ */
+#include <errno.h>
+
+#include "device_priv.h"
+
+int halo_hip_lose(struct halo_device *device, int error, const char *reason)
+{
+    int alive = 0;
+    if (atomic_compare_exchange_strong(&device->lost, &alive, 1)) {
+        halo_reason(device->lost_reason, 0, "%s", reason);
+        atomic_store(&device->lost, 2); /* the sentence may be read now */
+    }
+    return error;
+}
+
+int halo_hip_usable(struct halo_device *device, char *reason)
+{
+    int lost = atomic_load(&device->lost);
+    if (!lost)
+        return 0;
+    return halo_reason(reason, -EIO, "the device was lost: %.200s", lost == 2 ? device->lost_reason : "a moment ago");
+}
+
+int halo_hip_check(struct halo_device *device, int hip_error, const char *what, char *reason)
+{
+    if (hip_error == HIP_SUCCESS)
+        return 0;
+    char name[48], sentence[HALO_DEVICE_REASON];
+    int r = halo_hip_error_number(hip_error);
+    r = r == -ENODEV ? -EIO : r;
+    halo_reason(sentence, r, "%s: %s", what, halo_hip_error_name(hip_error, name));
+    halo_reason(reason, r, "%s", sentence);
+    return r == -EIO ? halo_hip_lose(device, r, sentence) : r;
+}
