@@ -38,9 +38,13 @@ int halo_batch_check(const struct halo_plan *plan, const struct halo_batch *batc
             if (batch->seqs[s].pages[i] >= plan->kv.n_pages)
                 return halo_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s, batch->seqs[s].pages[i],
                                    plan->kv.n_pages);
-    for (uint32_t i = 0; i < batch->n_outputs; i++)
+    for (uint32_t i = 0; i < batch->n_outputs; i++) {
         if (batch->output[i] >= batch->n_rows)
             return halo_reason(reason, -EINVAL, "output %u: row %u of %u", i, batch->output[i], batch->n_rows);
+        if (i > 0 && batch->output[i] <= batch->output[i - 1])
+            return halo_reason(reason, -EINVAL, "output %u: row %u after %u", i, batch->output[i],
+                               batch->output[i - 1]);
+    }
     return 0;
 }
 

@@ -20,17 +20,19 @@
 
 #include "gfx/args.h"
 #include "gfx/layout.h"
+#include "program_priv.h"
 #include "variant_priv.h"
 
 #define HALO_HIP_ALIGN 256
 #define HALO_HIP_PAGE_BYTES 4096
 #define HALO_HIP_PCI_BYTES 24
 #define HALO_HIP_STAGING_BYTES (8u << 20)
-#define HALO_HIP_GEMV_ROWS_MAX 8 /* rows of a batch that the GEMV kernels take together */
-#define HALO_HIP_ITEMS_MAX 256   /* rows times splits when there are several splits */
-#define HALO_HIP_GRAPH_ROWS 8    /* batches of so many rows have graphs */
-#define HALO_HIP_PACKERS_MAX 8   /* threads that pack the rows of a weight, the caller included */
-#define HALO_HIP_LEVELS 4        /* of the length of contexts: up to 1, 4, 16 pages and more */
+#define HALO_HIP_GEMV_ROWS_MAX 8    /* rows of a batch that the GEMV kernels take together */
+#define HALO_HIP_ITEMS_MAX 256      /* rows times splits when there are several splits */
+#define HALO_HIP_GRAPH_ROWS 8       /* batches of so many rows have graphs */
+#define HALO_HIP_PACKERS_MAX 8      /* threads that pack the rows of a weight, the caller included */
+#define HALO_HIP_PREFILL_MIN_ROWS 4 /* of a tile that prefill attention takes */
+#define HALO_HIP_LEVELS 4           /* of the length of contexts: up to 1, 4, 16 pages and more */
 
 struct halo_device {
     struct halo_hip_api api;
@@ -109,7 +111,7 @@ struct halo_device_model {
     struct halo_hip_region weight_region, file_region, kv_region, scratch_region, pinned_region, staging_region;
     struct halo_hip_scratch scratch;
     struct halo_hip_input input[2];
-    uint32_t turn;
+    uint32_t set;                                 /* of inputs, that the last run filled */
     float *logits_host, *logits_device;           /* pinned; where the GPU sees it */
     struct halo_candidate *top_host, *top_device; /* [n_outputs][n_top] */
     void *staging_event[2];
@@ -117,13 +119,13 @@ struct halo_device_model {
     uint32_t staging_next;        /* the buffer that is filled next */
     struct halo_workers *packers; /* pack the rows of large weights; until the model is sealed */
     pthread_mutex_t commit_lock;
+    struct halo_hip_program program;                                    /* made by the seal */
     struct halo_hip_graph graphs[HALO_HIP_GRAPH_ROWS][HALO_HIP_LEVELS]; /* [rows - 1][level] */
     uint32_t n_rows;                                                    /* of the last run */
     bool sealed;
 };
 
-/* device.c. Turns a HIP error into a number and a sentence "what: error"; one that HIP cannot leave again marks the
- * device as lost. */
+/* lost.c. Turns a HIP error into a number and a sentence "what: error"; a sticky one marks the device as lost. */
 int halo_hip_check(struct halo_device *device, int hip_error, const char *what, char *reason);
 /* Marks the device as lost for the reason given, and returns `error`. */
 int halo_hip_lose(struct halo_device *device, int error, const char *reason);
@@ -148,6 +150,8 @@ void halo_hip_memory(const struct halo_device *device, uint64_t *ret_total, uint
 
 /* module.c: loads kernels.<arch> and finds its functions. */
 int halo_hip_module_load(struct halo_device *device, char *reason);
+/* The variant's index in the table when its kernel exists, or -1. */
+int halo_hip_kernel_find(const struct halo_device *device, uint32_t op, uint32_t type, uint32_t rows);
 
 /* weight.c: places the weights; returns the bytes of their region, or UINT64_MAX. With NULL it only counts. `ret_file`
  * gets the bytes of the region that the host writes on a discrete GPU. */
@@ -187,10 +191,16 @@ int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row,
 /* bandwidth.c: bytes per second of a copy within the GPU's memory, reads and writes counted; 0: not measured. */
 double halo_hip_measure_bandwidth(struct halo_device *device);
 
-/* Device address of a weight's packed form, and of row 0 of a value. */
+/* Device address of a weight's packed form; NULL while only kernels are looked up (program.c), as all addresses are
+ * then. */
 static inline uint8_t *halo_hip_weight(const struct halo_device_model *model, uint32_t weight)
 {
-    return model->weight_region.device + model->weights[weight].at;
+    return model->weights ? model->weight_region.device + model->weights[weight].at : NULL;
+}
+
+static inline uint64_t halo_hip_expert_bytes(const struct halo_device_model *model, uint32_t weight)
+{
+    return model->weights ? model->weights[weight].expert_bytes : 0;
 }
 
 static inline const float *halo_hip_vector(const struct halo_device_model *model, uint32_t weight)
@@ -198,14 +208,42 @@ static inline const float *halo_hip_vector(const struct halo_device_model *model
     return weight == HALO_WEIGHT_NONE ? NULL : (const float *)(const void *)halo_hip_weight(model, weight);
 }
 
+/* Row 0 of a value. */
 static inline float *halo_hip_value(const struct halo_device_model *model, uint16_t value)
 {
-    return value == HALO_NONE ? NULL : model->scratch.values[value];
+    return value == HALO_NONE || !model->scratch.values ? NULL : model->scratch.values[value];
 }
 
 static inline uint64_t halo_hip_kv_layer_bytes(const struct halo_kv_shape *kv)
 {
     return halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v) * kv->n_pages;
+}
+
+/* Page 0 of a layer. */
+static inline uint8_t *halo_hip_kv_layer(const struct halo_device_model *model, uint32_t layer)
+{
+    uint8_t *base = model->kv_region.device;
+    return base ? base + layer * halo_hip_kv_layer_bytes(&model->plan->kv) : NULL;
+}
+
+/* Splits of a context in decode attention, at most, and levels of the length of contexts that a plan can have. */
+static inline uint32_t halo_hip_most_splits(uint32_t level)
+{
+    uint32_t n_pages = 1u << 2 * level;
+    return n_pages < HALO_SPLITS_MAX ? n_pages : HALO_SPLITS_MAX;
+}
+
+static inline uint32_t halo_hip_n_levels(const struct halo_plan *plan)
+{
+    uint32_t n_pages = HALO_HIP_CEIL(plan->n_context, HALO_KV_PAGE_TOKENS), n = 1;
+    while (n < HALO_HIP_LEVELS && n_pages > 1u << 2 * (n - 1))
+        n++;
+    return n;
+}
+
+static inline uint32_t halo_hip_moe_tiles(uint32_t n_slots, uint32_t n_experts)
+{
+    return n_slots / HALO_MOE_TILE + (n_experts < n_slots ? n_experts : n_slots);
 }
 
 /* Whether products with this type read activation rows (quantized) instead of floats. */

@@ -36,7 +36,7 @@ static int record(struct halo_hip_run *run, void **ret_exec)
     int r = api->StreamBeginCapture(run->stream, CAPTURE_THIS_THREAD), failed;
     if (r)
         return r;
-    failed = halo_hip_run_ops(run);
+    failed = halo_hip_replay(run);
     r = api->StreamEndCapture(run->stream, &recorded);
     if (!r && !failed)
         r = api->GraphInstantiate(ret_exec, recorded, NULL, NULL, 0);
@@ -73,15 +73,6 @@ static int record_class(struct halo_device_model *model, void *stream, uint32_t 
     return record(&run, &model->graphs[n_rows - 1][level].exec[set]);
 }
 
-/* Levels whose contexts the model cannot have are left out. */
-static uint32_t n_levels(const struct halo_plan *plan)
-{
-    uint32_t n_pages = HALO_HIP_CEIL(plan->n_context, HALO_KV_PAGE_TOKENS), n = 1;
-    while (n < HALO_HIP_LEVELS && n_pages > 1u << 2 * (n - 1))
-        n++;
-    return n;
-}
-
 /* For halo-doctor, and for whoever it tells that graphs are what hangs. */
 static bool switched_off(void)
 {
@@ -105,7 +96,7 @@ int halo_hip_graphs_record(struct halo_device_model *model, char *reason)
     int r = device->api.StreamCreateWithFlags(&stream, HIP_STREAM_NON_BLOCKING);
     for (uint32_t set = 0; set < sets && !r; set++)
         for (uint32_t n = 1; n <= n_rows && !r; n++)
-            for (uint32_t level = 0; level < n_levels(plan) && !r; level++)
+            for (uint32_t level = 0; level < halo_hip_n_levels(plan) && !r; level++)
                 r = record_class(model, stream, set, n, level, reason);
     if (stream)
         device->api.StreamDestroy(stream);

@@ -190,6 +190,7 @@ void halo_hip_model_destroy(struct halo_device_model *model)
     if (!atomic_load(&device->lost))
         halo_hip_drain(device, "the last work of a model", NULL);
     halo_hip_graphs_drop(model);
+    halo_hip_program_finish(&model->program);
     for (uint32_t i = 0; i < 2 && !atomic_load(&device->lost); i++) {
         if (model->input[i].event)
             device->api.EventDestroy(model->input[i].event);
@@ -223,7 +224,9 @@ int halo_hip_model_seal(struct halo_device_model *model, char *reason)
     stop_packers(model);
     halo_hip_region_release(device, &model->file_region);
     halo_hip_region_release(device, &model->staging_region);
-    r = halo_hip_graphs_record(model, reason);
+    r = halo_hip_program_compile(&model->program, model, reason);
+    if (!r)
+        r = halo_hip_graphs_record(model, reason);
     model->sealed = !r;
     return r;
 }

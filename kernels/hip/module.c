@@ -112,3 +112,10 @@ int halo_hip_module_load(struct halo_device *device, char *reason)
     free(image);
     return r ? r : find_functions(device, reason);
 }
+
+int halo_hip_kernel_find(const struct halo_device *device, uint32_t op, uint32_t type, uint32_t rows)
+{
+    const struct halo_hip_variant *v = halo_hip_variant_find(op, type, rows);
+    uint32_t index = v ? (uint32_t)(v - halo_hip_variants) : 0;
+    return v && device->functions[index] ? (int)index : -1;
+}

@@ -1,72 +1,86 @@
-/* op_matmul.c: matmul and logits. Device thread. */
-#include "run_priv.h"
+/* op_matmul.c: launches of matmul and logits (contract in compile_priv.h). */
+#include "compile_priv.h"
 
-static struct halo_matrix_arg matrix_arg(const struct halo_hip_run *run, uint32_t weight, uint32_t bias, float *out)
+static struct halo_matrix_arg matrix_arg(const struct halo_hip_compiler *c, uint32_t weight, uint32_t bias, float *out)
 {
-    uint32_t n_rows = run->model->plan->weights[weight].n_rows;
-    return (struct halo_matrix_arg){.weight = halo_hip_weight(run->model, weight),
-                                    .bias = halo_hip_vector(run->model, bias),
+    uint32_t n_rows = c->plan->weights[weight].n_rows;
+    return (struct halo_matrix_arg){.weight = halo_hip_weight(c->model, weight),
+                                    .bias = halo_hip_vector(c->model, bias),
                                     .out = out,
                                     .n_rows = n_rows,
                                     .out_stride = n_rows};
 }
 
-int halo_hip_op_matmul(struct halo_hip_run *run, const struct halo_op *op)
+int halo_hip_emit_matmul(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_matmul *u = &op->u.matmul;
-    const struct halo_weight *weights = run->model->plan->weights;
+    const struct halo_weight *weights = c->plan->weights;
     bool done[HALO_MATMUL_MAX] = {false};
     int r = 0;
-    for (uint32_t k = 0; k < u->n; k++)
-        halo_hip_wrote(run, u->out[k]);
-    /* Those of one type go together: files mix them (v is often stored finer than q and k). */
+    /* Those of one type share a launch: files mix them (v is often stored finer than q and k). */
     for (uint32_t first = 0; first < u->n && !r; first++) {
         uint32_t type = weights[u->weight[first]].type;
         if (done[first])
             continue;
         struct halo_hip_product p = {.type = type,
                                      .n_cols = weights[u->weight[first]].n_cols,
-                                     .n_rows = run->n_rows,
-                                     .n_x = run->n_rows,
-                                     .x = halo_hip_value(run->model, u->x),
-                                     .value = u->x};
+                                     .x = halo_hip_value(c->model, u->x),
+                                     .value = u->x,
+                                     .n_x = halo_hip_per_row(1)};
         for (uint32_t k = first; k < u->n; k++) {
             if (done[k] || weights[u->weight[k]].type != type)
                 continue;
-            p.matrix[p.n_matrices++] = matrix_arg(run, u->weight[k], u->bias[k], halo_hip_value(run->model, u->out[k]));
+            p.matrix[p.n_matrices++] = matrix_arg(c, u->weight[k], u->bias[k], halo_hip_value(c->model, u->out[k]));
             done[k] = true;
         }
-        r = halo_hip_product_run(run, &p);
+        r = halo_hip_emit_product(c, &p);
     }
     return r;
 }
 
-int halo_hip_op_logits(struct halo_hip_run *run, const struct halo_op *op)
+/* The rows whose logits are wanted, one after the other. */
+static int emit_gather(struct halo_hip_compiler *c, const float *x, uint32_t n_cols)
 {
-    const struct halo_op_logits *u = &op->u.logits;
-    const struct halo_weight *w = &run->model->plan->weights[u->weight];
-    uint32_t n_outputs = run->batch->n_outputs;
-    if (n_outputs == 0)
-        return 0;
+    struct halo_gather_args args = {.x = x, .out = c->model->scratch.gathered, .n_cols = n_cols};
+    return halo_hip_emit(c,
+                         &(struct halo_hip_emission){
+                             .op = HALO_HIP_GATHER,
+                             .type = HALO_HIP_TYPE_ANY,
+                             .grid = {halo_hip_fixed(HALO_HIP_CEIL(n_cols, HALO_QUANTIZE_COLS)), halo_hip_per_span(1)},
+                             HALO_HIP_ARGS(args),
+                             HALO_HIP_PATCHES(HALO_HIP_INPUT(struct halo_gather_args, row, output, 0))});
+}
+
+/* For min .. max outputs. The product itself picks them out of few rows. */
+static int emit_outputs(struct halo_hip_compiler *c, const struct halo_op_logits *u, uint32_t min, uint32_t max)
+{
+    const struct halo_weight *w = &c->plan->weights[u->weight];
+    bool gathers = c->max_rows > HALO_HIP_GEMV_ROWS_MAX;
     struct halo_hip_product p = {.type = w->type,
                                  .n_cols = w->n_cols,
                                  .n_matrices = 1,
-                                 .n_rows = n_outputs,
-                                 .n_x = n_outputs,
-                                 .x = halo_hip_value(run->model, u->x),
-                                 .value = HALO_NONE};
-    p.matrix[0] = matrix_arg(run, u->weight, HALO_WEIGHT_NONE, run->model->logits_device);
-    if (run->n_rows <= HALO_HIP_GEMV_ROWS_MAX && n_outputs <= HALO_HIP_GEMV_ROWS_MAX) {
-        p.row_index = run->in.output;
-        p.n_x = run->n_rows;
-        p.value = u->x;
-        return halo_hip_product_run(run, &p);
+                                 .x = gathers ? c->model->scratch.gathered : halo_hip_value(c->model, u->x),
+                                 .value = gathers ? HALO_NONE : u->x,
+                                 .n_x = gathers ? halo_hip_per_span(1) : halo_hip_per_row(1),
+                                 .row_index = !gathers};
+    p.matrix[0] = matrix_arg(c, u->weight, HALO_WEIGHT_NONE, c->model->logits_device);
+    halo_hip_loop_begin(c, HALO_HIP_OVER_OUTPUTS, 0, min, max);
+    int r = gathers ? emit_gather(c, halo_hip_value(c->model, u->x), w->n_cols) : 0;
+    return r ? r : halo_hip_emit_product(c, &p);
+}
+
+int halo_hip_emit_logits(struct halo_hip_compiler *c, const struct halo_op *op)
+{
+    const struct halo_hip_forms before = c->forms;
+    uint32_t most = c->plan->max_outputs < c->max_rows ? c->plan->max_outputs : c->max_rows;
+    int r = 0;
+    for (uint32_t i = 0; i < HALO_HIP_ROW_CLASSES && halo_hip_row_classes[i].min <= most && !r; i++) {
+        uint32_t max = halo_hip_row_classes[i].max;
+        c->forms = before;
+        r = emit_outputs(c, &op->u.logits, halo_hip_row_classes[i].min, max < most ? max : most);
     }
-    struct halo_gather_args args = {
-        .x = p.x, .row = run->in.output, .out = run->model->scratch.gathered, .n_cols = w->n_cols};
-    p.x = args.out;
-    int error =
-        halo_hip_launch(run, HALO_HIP_GATHER, HALO_HIP_TYPE_ANY, n_outputs,
-                        (struct halo_hip_grid){HALO_HIP_CEIL(w->n_cols, HALO_QUANTIZE_COLS), n_outputs, 1}, &args);
-    return error ? error : halo_hip_product_run(run, &p);
+    /* What the shared buffers hold now depends on the number of outputs. */
+    halo_hip_forms_init(&c->forms);
+    halo_hip_loop_end(c);
+    return r;
 }

@@ -3,6 +3,7 @@
  * The GPU leaves all rows in one place and makes the lists from them. An integrated GPU writes to memory that the host
  * reads; from a discrete one only what is wanted is copied. Device thread; allocates nothing.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "run_priv.h"
@@ -40,12 +41,14 @@ int halo_hip_find_top(struct halo_hip_run *run)
     struct halo_candidate *left = model->scratch.left;
     struct halo_top_args args = {.logits = model->logits_device, .n = model->plan->n_vocab, .k = batch->n_top};
     uint32_t n_parts = 0;
-    int r = 0;
+    int r = 0, variant = args.k == 1 ? model->program.largest : model->program.top;
+    if (batch->n_top > 0 && variant < 0)
+        return halo_reason(run->reason, -ENOTSUP, "%s has no kernel for lists of the %u largest logits",
+                           model->device->kernels_path, batch->n_top);
     while (batch->n_top > 0 && batch->n_outputs > 0 && n_parts != 1 && !r) {
         n_parts = args.k == 1 ? 1 : HALO_HIP_CEIL(args.n, HALO_TOP_PART);
         args.to = n_parts == 1 ? model->top_device : left;
-        r = halo_hip_launch(run, HALO_HIP_TOP, HALO_HIP_TYPE_ANY, args.k,
-                            (struct halo_hip_grid){n_parts, batch->n_outputs, 1}, &args);
+        r = halo_hip_launch(run, (uint32_t)variant, (struct halo_hip_grid){n_parts, batch->n_outputs, 1}, &args);
         args.logits = NULL;
         args.from = args.to;
         args.n = n_parts * args.k;

@@ -1,162 +1,134 @@
-/* product.c: products of weights and rows: which form the rows need, and which kernel takes them.
+/* product.c: products of weights and rows: which kernel takes them, and the launches (contract in compile_priv.h).
  *
  * Up to eight rows: GEMV, over rows quantized to int8 (quantized weights) or as they are; from five on strips, where
  * the code object has them, over rows in f16. More: GEMM over rows in f16.
- * Both forms are kept while they are of use, so that q, k and v, or gate and up, share one conversion. Device thread.
  */
-#include <string.h>
-
-#include "run_priv.h"
+#include "compile_priv.h"
 
 bool halo_hip_uses_gemm(uint32_t n_rows, uint32_t n_cols)
 {
     return n_rows > HALO_HIP_GEMV_ROWS_MAX && n_cols % HALO_HIP_UNIT == 0;
 }
 
-void halo_hip_wrote(struct halo_hip_run *run, uint16_t value)
+bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint32_t n_rows, uint32_t n_cols)
 {
-    if (run->act_value == value)
-        run->act_value = HALO_NONE;
-    if (run->half_value == value)
-        run->half_value = HALO_NONE;
-    if (run->grouped_choice == value)
-        run->grouped_choice = HALO_NONE;
+    return n_cols % HALO_HIP_UNIT == 0 && halo_hip_kernel_find(c->model->device, HALO_HIP_STRIP, type, n_rows) >= 0;
 }
 
-int halo_hip_act(struct halo_hip_run *run, uint16_t value, const float *x, uint32_t n_rows, uint32_t n_cols)
+static int emit_gemm(struct halo_hip_compiler *c, const struct halo_hip_product *p, int variant)
 {
-    if (value != HALO_NONE && run->act_value == value && run->act_cols == n_cols)
-        return 0;
-    struct halo_quantize_args args = {.x = x, .act = run->model->scratch.act, .n_cols = n_cols};
-    run->act_value = value;
-    run->act_cols = n_cols;
-    return halo_hip_launch(run, HALO_HIP_QUANTIZE, HALO_HIP_TYPE_ANY, n_rows,
-                           (struct halo_hip_grid){HALO_HIP_CEIL(n_cols, HALO_QUANTIZE_COLS), n_rows, 1}, &args);
-}
-
-int halo_hip_half(struct halo_hip_run *run, uint16_t value, const float *x, uint32_t n_rows, uint32_t n_cols,
-                  bool strips)
-{
-    const struct halo_hip_scratch *scratch = &run->model->scratch;
-    if (value != HALO_NONE && run->half_value == value && run->half_cols == n_cols && run->half_strips == strips)
-        return 0;
-    struct halo_half_args args = {
-        .x = x, .half = scratch->half, .scale = scratch->half_scale, .n_cols = n_cols, .strips = strips};
-    run->half_value = value;
-    run->half_cols = n_cols;
-    run->half_strips = strips;
-    return halo_hip_launch(run, HALO_HIP_HALF_ROWS, HALO_HIP_TYPE_ANY, n_rows, (struct halo_hip_grid){n_rows, 1, 1},
-                           &args);
-}
-
-static int gemm(struct halo_hip_run *run, const struct halo_hip_product *p, int variant)
-{
-    const struct halo_hip_scratch *scratch = &run->model->scratch;
+    const struct halo_hip_scratch *scratch = &c->model->scratch;
     uint32_t tile = halo_hip_variants[variant].max_rows ? halo_hip_variants[variant].max_rows : 128;
-    int r = halo_hip_half(run, p->value, p->x, p->n_rows, p->n_cols, false);
+    int r = halo_hip_form_half(c, p->value, p->x, p->n_x, p->n_cols, false);
     for (uint32_t i = 0; i < p->n_matrices && !r; i++) {
-        struct halo_gemm_args args = {.matrix = p->matrix[i],
-                                      .half = scratch->half,
-                                      .scale = scratch->half_scale,
-                                      .n_cols = p->n_cols,
-                                      .n_rows = p->n_rows};
-        struct halo_hip_grid grid = {HALO_HIP_CEIL(p->n_rows, tile), HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMM_COLS),
-                                     1};
-        r = halo_hip_launch(run, HALO_HIP_GEMM, p->type, p->n_rows, grid, &args);
+        struct halo_gemm_args args = {
+            .matrix = p->matrix[i], .half = scratch->half, .scale = scratch->half_scale, .n_cols = p->n_cols};
+        uint32_t n_col_tiles = HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMM_COLS);
+        r = halo_hip_emit(c,
+                          &(struct halo_hip_emission){
+                              .op = HALO_HIP_GEMM,
+                              .type = p->type,
+                              .grid = {halo_hip_over(halo_hip_per_span(1), tile), halo_hip_fixed(n_col_tiles)},
+                              HALO_HIP_ARGS(args),
+                              HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_gemm_args, n_rows, halo_hip_per_span(1)))});
     }
     return r;
 }
 
-/* Whether rows go through strips. */
-static bool uses_strips(const struct halo_hip_run *run, uint32_t type, uint32_t n_rows, uint32_t n_cols)
+static int emit_strips(struct halo_hip_compiler *c, const struct halo_hip_product *p)
 {
-    return n_cols % HALO_HIP_UNIT == 0 && halo_hip_kernel_find(run->model->device, HALO_HIP_STRIP, type, n_rows) >= 0;
-}
-
-static int strips(struct halo_hip_run *run, const struct halo_hip_product *p)
-{
-    const struct halo_hip_scratch *scratch = &run->model->scratch;
+    const struct halo_hip_scratch *scratch = &c->model->scratch;
     bool quantized = halo_hip_quantized(p->type);
     struct halo_strip_args args = {.half = scratch->half,
                                    .scale = scratch->half_scale,
-                                   .row_index = p->row_index,
                                    .n_matrices = p->n_matrices,
                                    .n_cols = p->n_cols,
-                                   .n_rows = p->n_rows,
                                    .x_stride = quantized ? halo_hip_strip_stride(p->n_cols) : p->n_cols};
+    struct halo_hip_patch patches[] = {HALO_HIP_AMOUNT(struct halo_strip_args, n_rows, halo_hip_per_span(1)),
+                                       HALO_HIP_INPUT(struct halo_strip_args, row_index, output, 0),
+                                       {.kind = HALO_HIP_PATCH_END}};
     uint32_t blocks = 0;
     for (uint32_t i = 0; i < p->n_matrices; i++) {
         args.matrix[i] = p->matrix[i];
         blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_STRIP_COLS);
     }
-    struct halo_hip_grid grid = {blocks, 1, 1};
-    int r = halo_hip_half(run, p->value, p->x, p->n_x, p->n_cols, quantized);
-    return r ? r : halo_hip_launch(run, HALO_HIP_STRIP, p->type, p->n_rows, grid, &args);
+    if (!p->row_index)
+        patches[1] = patches[2];
+    int r = halo_hip_form_half(c, p->value, p->x, p->n_x, p->n_cols, quantized);
+    return r ? r
+             : halo_hip_emit(c, &(struct halo_hip_emission){.op = HALO_HIP_STRIP,
+                                                            .type = p->type,
+                                                            .grid = {halo_hip_fixed(blocks)},
+                                                            HALO_HIP_ARGS(args),
+                                                            .patches = patches});
 }
 
-uint32_t halo_hip_walk_grid(const struct halo_hip_run *run, uint32_t op, uint32_t type, uint32_t n_cols,
-                            uint32_t n_blocks)
+struct halo_hip_amount halo_hip_walk_grid(const struct halo_hip_compiler *c, uint32_t op, uint32_t type,
+                                          uint32_t n_cols, struct halo_hip_amount n_blocks)
 {
-    int variant = HALO_GEMV_WALKS(n_cols) ? halo_hip_kernel_find(run->model->device, op, type, 1) : -1;
-    uint32_t n_resident = variant < 0 ? 0 : run->model->device->n_resident[variant];
-    return n_resident > 0 && n_resident < n_blocks ? n_resident : n_blocks;
+    int variant = HALO_GEMV_WALKS(n_cols) ? halo_hip_kernel_find(c->model->device, op, type, 1) : -1;
+    n_blocks.most = variant < 0 ? 0 : c->model->device->n_resident[variant];
+    return n_blocks;
 }
 
-/* Eight rows at a time. */
-static int gemv(struct halo_hip_run *run, const struct halo_hip_product *p)
+/* Spans of min .. max rows, which are one variant. */
+static int emit_gemv_rows(struct halo_hip_compiler *c, const struct halo_hip_product *p, uint32_t min, uint32_t max)
 {
     bool quantized = halo_hip_quantized(p->type);
-    const uint8_t *x = quantized ? run->model->scratch.act : (const uint8_t *)(const void *)p->x;
-    uint64_t x_stride = quantized ? halo_hip_act_bytes(p->n_cols) : p->n_cols * sizeof(float);
-    int error = quantized ? halo_hip_act(run, p->value, p->x, p->n_x, p->n_cols) : 0;
-    for (uint32_t r = 0; r < p->n_rows && !error; r += HALO_HIP_GEMV_ROWS_MAX) {
-        uint32_t n = p->n_rows - r < HALO_HIP_GEMV_ROWS_MAX ? p->n_rows - r : HALO_HIP_GEMV_ROWS_MAX;
-        struct halo_gemv_args args = {.x = p->row_index ? x : x + r * x_stride,
-                                      .row_index = p->row_index ? p->row_index + r : NULL,
-                                      .n_matrices = p->n_matrices,
-                                      .n_cols = p->n_cols,
-                                      .n_rows = n};
-        for (uint32_t i = 0; i < p->n_matrices; i++) {
-            args.matrix[i] = p->matrix[i];
-            args.matrix[i].out += (uint64_t)r * p->matrix[i].out_stride;
-            args.n_blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMV_ROWS(!quantized, n));
-        }
-        args.n_grid = args.n_blocks;
-        if (n == 1)
-            args.n_grid = halo_hip_walk_grid(run, HALO_HIP_GEMV, p->type, p->n_cols, args.n_blocks);
-        error = halo_hip_launch(run, HALO_HIP_GEMV, p->type, n, (struct halo_hip_grid){args.n_grid, 1, 1}, &args);
+    uint32_t x_stride = quantized ? halo_hip_act_bytes(p->n_cols) : p->n_cols * (uint32_t)sizeof(float);
+    struct halo_gemv_args args = {
+        .x = quantized ? (const void *)c->model->scratch.act : p->x, .n_matrices = p->n_matrices, .n_cols = p->n_cols};
+    struct halo_hip_patch patches[HALO_MATMUL_MAX + 4] = {
+        HALO_HIP_AMOUNT(struct halo_gemv_args, n_rows, halo_hip_per_span(1))};
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < p->n_matrices; i++) {
+        args.matrix[i] = p->matrix[i];
+        args.n_blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMV_ROWS(!quantized, min));
+        if (c->loop.most)
+            patches[n++] = (struct halo_hip_patch){.kind = HALO_HIP_PATCH_STEP,
+                                                   .at = (uint16_t)(offsetof(struct halo_gemv_args, matrix) +
+                                                                    i * sizeof(args.matrix[0]) +
+                                                                    offsetof(struct halo_matrix_arg, out)),
+                                                   .step = p->matrix[i].out_stride * (uint32_t)sizeof(float)};
     }
-    return error;
+    if (c->loop.most)
+        patches[n++] = (struct halo_hip_patch)HALO_HIP_STEP(struct halo_gemv_args, x, x_stride);
+    if (p->row_index)
+        patches[n++] = (struct halo_hip_patch)HALO_HIP_INPUT(struct halo_gemv_args, row_index, output, 0);
+    patches[n] = (struct halo_hip_patch){.kind = HALO_HIP_PATCH_END};
+    struct halo_hip_amount grid = halo_hip_fixed(args.n_blocks);
+    if (max == 1)
+        grid = halo_hip_walk_grid(c, HALO_HIP_GEMV, p->type, p->n_cols, grid);
+    args.n_grid = grid.most && grid.most < grid.times ? grid.most : grid.times;
+    halo_hip_span_limit(c, min, max);
+    return halo_hip_emit(c, &(struct halo_hip_emission){.op = HALO_HIP_GEMV,
+                                                        .type = p->type,
+                                                        .grid = {halo_hip_fixed(args.n_grid)},
+                                                        HALO_HIP_ARGS(args),
+                                                        .patches = patches});
 }
 
-int halo_hip_product_run(struct halo_hip_run *run, const struct halo_hip_product *product)
+/* More than eight rows: eight at a time. */
+static int emit_gemv(struct halo_hip_compiler *c, const struct halo_hip_product *p)
 {
-    if (uses_strips(run, product->type, product->n_rows, product->n_cols))
-        return strips(run, product);
-    int variant = halo_hip_uses_gemm(product->n_rows, product->n_cols)
-                      ? halo_hip_kernel_find(run->model->device, HALO_HIP_GEMM, product->type, product->n_rows)
+    enum halo_hip_over over = c->loop.over;
+    uint32_t min = c->min_span, max = c->max_span;
+    int r = halo_hip_quantized(p->type) ? halo_hip_form_act(c, p->value, p->x, p->n_x, p->n_cols) : 0;
+    if (r || max <= HALO_HIP_GEMV_ROWS_MAX)
+        return r ? r : emit_gemv_rows(c, p, min, max);
+    halo_hip_loop_begin(c, over, HALO_HIP_GEMV_ROWS_MAX, min, max);
+    for (uint32_t i = 0; halo_hip_row_classes[i].max <= HALO_HIP_GEMV_ROWS_MAX && !r; i++)
+        r = emit_gemv_rows(c, p, halo_hip_row_classes[i].min, halo_hip_row_classes[i].max);
+    halo_hip_loop_begin(c, over, 0, min, max);
+    return r;
+}
+
+int halo_hip_emit_product(struct halo_hip_compiler *c, const struct halo_hip_product *p)
+{
+    if (halo_hip_uses_strips(c, p->type, c->min_span, p->n_cols))
+        return emit_strips(c, p);
+    int variant = halo_hip_uses_gemm(c->min_span, p->n_cols)
+                      ? halo_hip_kernel_find(c->model->device, HALO_HIP_GEMM, p->type, c->min_span)
                       : -1;
-    return variant >= 0 ? gemm(run, product, variant) : gemv(run, product);
-}
-
-/* The row length and the number of rows to a batch row when the next op takes `out` as activation rows. */
-uint32_t halo_hip_act_wanted(const struct halo_hip_run *run, uint16_t out, uint32_t *ret_per_row)
-{
-    const struct halo_plan *plan = run->model->plan;
-    const struct halo_op *next = run->op + 1 < plan->n_ops ? &plan->ops[run->op + 1] : NULL;
-    *ret_per_row = 1;
-    if (!next || run->n_rows > HALO_HIP_GEMV_ROWS_MAX)
-        return 0;
-    uint32_t weight;
-    if (next->kind == HALO_OP_MATMUL && next->u.matmul.x == out) {
-        weight = next->u.matmul.weight[0];
-    } else if (next->kind == HALO_OP_MOE_MATMUL && next->u.moe_matmul.x == out) {
-        weight = next->u.moe_matmul.weight[0];
-        *ret_per_row = next->u.moe_matmul.per_slot ? next->u.moe_matmul.n_used : 1;
-    } else {
-        return 0;
-    }
-    const struct halo_weight *w = &plan->weights[weight];
-    bool strips = next->kind == HALO_OP_MATMUL && uses_strips(run, w->type, run->n_rows, w->n_cols);
-    return halo_hip_quantized(w->type) && !strips ? w->n_cols : 0;
+    return variant >= 0 ? emit_gemm(c, p, variant) : emit_gemv(c, p);
 }

@@ -1,10 +1,9 @@
-/* run.c: runs the ops of a plan for one batch.
+/* run.c: runs a model's program for one batch.
  *
  * A batch is checked before anything is touched. Its inputs go to one of two sets, so that the host can fill the next
- * while the GPU still reads this one; a set is used again when the event of its last run has come. A decode step of few
- * rows is one graph (graph.c). Without wanted
- * logits the call returns when everything is queued: the next chunk of a prompt is prepared meanwhile, and a failure is
- * reported by the call that meets it. Device thread; allocates nothing.
+ * while the GPU still reads this one; a set is reused after the event of its last run. A decode step of few rows is one
+ * graph (graph.c). Without wanted logits the call returns when everything is queued: the next chunk of a prompt is
+ * prepared meanwhile, and a failure is reported by the call that meets it. Device thread; allocates nothing.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,16 +12,6 @@
 #include <common/phase.h>
 
 #include "run_priv.h"
-
-static int (*const run_op[HALO_OP_COUNT])(struct halo_hip_run *run, const struct halo_op *op) = {
-    [HALO_OP_EMBED] = halo_hip_op_embed,         [HALO_OP_RMSNORM] = halo_hip_op_rmsnorm,
-    [HALO_OP_MATMUL] = halo_hip_op_matmul,       [HALO_OP_QK_NORM] = halo_hip_op_qk_norm,
-    [HALO_OP_ROPE] = halo_hip_op_rope,           [HALO_OP_KV_WRITE] = halo_hip_op_kv_write,
-    [HALO_OP_ATTEND] = halo_hip_op_attend,       [HALO_OP_GLU] = halo_hip_op_glu,
-    [HALO_OP_MOE_ROUTE] = halo_hip_op_moe_route, [HALO_OP_MOE_MATMUL] = halo_hip_op_moe_matmul,
-    [HALO_OP_MOE_SUM] = halo_hip_op_moe_sum,     [HALO_OP_ADD] = halo_hip_op_add,
-    [HALO_OP_LOGITS] = halo_hip_op_logits,
-};
 
 /* A set that the GPU no longer reads, filled, and on a discrete GPU copied. */
 static int bring_inputs(struct halo_hip_run *run, struct halo_hip_input *input)
@@ -71,42 +60,15 @@ static int bring_outputs(struct halo_hip_run *run, struct halo_hip_input *input)
     return r;
 }
 
-void halo_hip_run_init(struct halo_hip_run *run, struct halo_device_model *model, const struct halo_batch *batch,
-                       struct halo_device_phase *phase, char *reason)
-{
-    *run = (struct halo_hip_run){.model = model,
-                                 .batch = batch,
-                                 .phase = phase,
-                                 .reason = reason,
-                                 .stream = model->device->stream,
-                                 .n_rows = batch->n_rows,
-                                 .act_value = HALO_NONE,
-                                 .half_value = HALO_NONE,
-                                 .grouped_choice = HALO_NONE};
-}
-
-int halo_hip_run_ops(struct halo_hip_run *run)
-{
-    const struct halo_plan *plan = run->model->plan;
-    int r = 0;
-    for (uint32_t i = 0, n; i < plan->n_ops && !r; i += n ? n : 1) {
-        run->op = i;
-        r = halo_hip_op_heads(run, i, &n);
-        if (n == 0)
-            r = run_op[plan->ops[i].kind](run, &plan->ops[i]);
-    }
-    return r;
-}
-
 /* Replays the graph of the batch's class, or launches its kernels one by one. */
 static int launch_all(struct halo_hip_run *run)
 {
     struct halo_hip_graph *graph = halo_hip_graph_fits(run) ? halo_hip_graph_of(run) : NULL;
     struct halo_device *device = run->model->device;
     /* A discrete GPU has one copy of the inputs for both sets. */
-    void *exec = graph ? graph->exec[device->properties.integrated ? run->model->turn : 0] : NULL;
+    void *exec = graph ? graph->exec[device->properties.integrated ? run->model->set : 0] : NULL;
     if (!exec || !graph->warm) {
-        int r = halo_hip_run_ops(run);
+        int r = halo_hip_replay(run);
         if (graph)
             graph->warm = !r;
         return r;
@@ -142,12 +104,12 @@ int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch
         return r;
     struct halo_hip_run run;
     halo_hip_run_init(&run, model, batch, phase, reason);
-    model->turn ^= 1;
-    r = bring_inputs(&run, &model->input[model->turn]);
+    model->set ^= 1;
+    r = bring_inputs(&run, &model->input[model->set]);
     if (!r)
         r = launch_all(&run);
     model->n_rows = batch->n_rows;
-    return r ? r : bring_outputs(&run, &model->input[model->turn]);
+    return r ? r : bring_outputs(&run, &model->input[model->set]);
 }
 
 int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason)

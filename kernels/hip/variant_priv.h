@@ -62,6 +62,13 @@ extern const struct halo_hip_variant halo_hip_variants[];
 extern const uint32_t halo_hip_n_variants;
 #define HALO_HIP_VARIANTS_MAX 320
 
+/* Numbers of rows that the table does not tell apart. */
+#define HALO_HIP_ROW_CLASSES 6
+struct halo_hip_row_class {
+    uint32_t min, max;
+};
+extern const struct halo_hip_row_class halo_hip_row_classes[HALO_HIP_ROW_CLASSES];
+
 /* The first variant that fits, or NULL. */
 const struct halo_hip_variant *halo_hip_variant_find(uint32_t op, uint32_t type, uint32_t n_rows);
 

@@ -215,6 +215,7 @@ static const struct {
     {2, 1, 2, 0, 0, 0, 0, 0, "row 1: position 0 after 0"},
     {2, 1, 2, 4, 0, 0, 0, 1, "sequence 0: page 4 of a pool of 4"},
     {2, 1, 2, 0, 0, 2, 0, 1, "output 0: row 2 of 2"},
+    {2, 2, 2, 0, 0, 0, 0, 1, "output 1: row 0 after 0"},
 };
 
 static void a_batch_is_checked_against_its_plan(void **state)

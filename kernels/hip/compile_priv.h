@@ -1,0 +1,174 @@
+/* compile_priv.h: how a plan becomes a program: the state of the compiler, and the emitters of the ops.
+ *
+ * program.c goes through the ops once for each class of batches. It decides and hands over to an emitter (op_*.c,
+ * product.c), which appends launches. Every function returns 0, -ENOTSUP when a kernel is missing or -ENOMEM.
+ */
+#ifndef HALO_HIP_COMPILE_PRIV_H
+#define HALO_HIP_COMPILE_PRIV_H
+
+#include "device_priv.h"
+#include "program_priv.h"
+
+/* What the shared buffers hold: the value whose rows stand in act, in half, and the choice whose groups stand in
+ * moe_slot; HALO_NONE: nothing of use. */
+struct halo_hip_forms {
+    uint16_t act_value, half_value, grouped_choice;
+    uint32_t act_cols, half_cols; /* lengths of the rows in them */
+    bool half_strips;             /* half is in the order of strips */
+};
+
+struct halo_hip_compiler {
+    const struct halo_device_model *model;
+    const struct halo_plan *plan;
+    struct halo_hip_program *program; /* NULL: kernels are looked up, nothing is kept */
+    char *reason;
+    uint32_t min_rows, max_rows; /* the class */
+    enum halo_hip_shape shape;
+    uint32_t blocks_wanted;
+    uint32_t op; /* index in the plan */
+    struct halo_hip_forms forms;
+    /* Activation rows that the op leaves for the next one: their length, 0: none; how many to a row of the batch. */
+    uint32_t act_cols, act_per_row;
+    /* Where the next launches go: the loop, and the spans that they are for. */
+    struct halo_hip_loop loop;
+    bool new_loop;
+    uint32_t min_span, max_span;
+};
+
+/* emit.c */
+struct halo_hip_emission {
+    uint32_t op, type;              /* of variants.def */
+    uint32_t rows;                  /* chooses among variants.def; 0: the rows of the span */
+    struct halo_hip_amount grid[3]; /* y and z may be left out */
+    const void *args;
+    uint32_t n_arg_bytes;
+    const struct halo_hip_patch *patches; /* the last is HALO_HIP_PATCH_END; NULL: none */
+    uint8_t levels;                       /* 0: all */
+    bool tiles;
+};
+int halo_hip_emit(struct halo_hip_compiler *c, const struct halo_hip_emission *e);
+/* The launches that follow are in a loop of their own over min .. max rows or outputs in all, or again for all rows of
+ * the batch. */
+void halo_hip_loop_begin(struct halo_hip_compiler *c, enum halo_hip_over over, uint32_t most, uint32_t min,
+                         uint32_t max);
+void halo_hip_loop_end(struct halo_hip_compiler *c);
+/* They are for spans of min .. max rows. */
+void halo_hip_span_limit(struct halo_hip_compiler *c, uint32_t min, uint32_t max);
+
+#define HALO_HIP_ARGS(struct_) .args = &(struct_), .n_arg_bytes = sizeof(struct_)
+#define HALO_HIP_PATCHES(...)                                                                                          \
+    .patches = (const struct halo_hip_patch[])                                                                         \
+    {                                                                                                                  \
+        __VA_ARGS__,                                                                                                   \
+        {                                                                                                              \
+            .kind = HALO_HIP_PATCH_END                                                                                 \
+        }                                                                                                              \
+    }
+/* The field of the arguments is an input; its address goes on by `step_` bytes a row. */
+#define HALO_HIP_INPUT(type_, field_, input_, step_)                                                                   \
+    {                                                                                                                  \
+        .kind = HALO_HIP_PATCH_INPUT, .at = offsetof(type_, field_),                                                   \
+        .input = offsetof(struct halo_hip_inputs, input_), .step = (step_)                                             \
+    }
+#define HALO_HIP_ROPE_INPUT(type_, field_, index_)                                                                     \
+    {                                                                                                                  \
+        .kind = HALO_HIP_PATCH_INPUT, .at = offsetof(type_, field_),                                                   \
+        .input = (uint16_t)(offsetof(struct halo_hip_inputs, rope) + (index_) * sizeof(float *))                       \
+    }
+#define HALO_HIP_STEP(type_, field_, step_)                                                                            \
+    {                                                                                                                  \
+        .kind = HALO_HIP_PATCH_STEP, .at = offsetof(type_, field_), .step = (step_)                                    \
+    }
+#define HALO_HIP_AMOUNT(type_, field_, amount_)                                                                        \
+    {                                                                                                                  \
+        .kind = HALO_HIP_PATCH_AMOUNT, .at = offsetof(type_, field_), .amount = (amount_)                              \
+    }
+
+static inline struct halo_hip_amount halo_hip_fixed(uint32_t n)
+{
+    return (struct halo_hip_amount){HALO_HIP_ONE, n, 1, 0};
+}
+/* For each row of the batch, or of the span. */
+static inline struct halo_hip_amount halo_hip_per_row(uint32_t times)
+{
+    return (struct halo_hip_amount){HALO_HIP_BATCH, times, 1, 0};
+}
+static inline struct halo_hip_amount halo_hip_per_span(uint32_t times)
+{
+    return (struct halo_hip_amount){HALO_HIP_SPAN, times, 1, 0};
+}
+/* Tiles of experts, of n_used slots to a row. */
+static inline struct halo_hip_amount halo_hip_expert_tiles(uint32_t n_used, uint32_t n_experts)
+{
+    return (struct halo_hip_amount){HALO_HIP_EXPERT_TILES, n_used, n_experts, 0};
+}
+static inline struct halo_hip_amount halo_hip_over(struct halo_hip_amount amount, uint32_t over)
+{
+    amount.over = over;
+    return amount;
+}
+
+/* forms.c: forgets the forms of a value that is written. */
+void halo_hip_forms_init(struct halo_hip_forms *forms);
+void halo_hip_forms_wrote(struct halo_hip_forms *forms, uint16_t value);
+/* Brings rows of x (f32, contiguous, n_cols) into act, or into half, unless they are there. `value` names them for
+ * reuse, HALO_NONE: never. */
+int halo_hip_form_act(struct halo_hip_compiler *c, uint16_t value, const float *x, struct halo_hip_amount n_rows,
+                      uint32_t n_cols);
+int halo_hip_form_half(struct halo_hip_compiler *c, uint16_t value, const float *x, struct halo_hip_amount n_rows,
+                       uint32_t n_cols, bool strips);
+/* Sorts the slots of a choice by expert. */
+int halo_hip_form_groups(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u);
+
+/* product.c: n matrices of one type over the rows of the span. With row_index they are picked out of x by the batch's
+ * outputs, at most HALO_HIP_GEMV_ROWS_MAX of them. */
+struct halo_hip_product {
+    uint32_t type, n_cols, n_matrices;
+    struct halo_matrix_arg matrix[HALO_MATMUL_MAX];
+    const float *x;
+    uint16_t value;             /* whose rows x are, for reuse */
+    struct halo_hip_amount n_x; /* rows of x: those of the span, or of the batch with row_index */
+    bool row_index;
+};
+int halo_hip_emit_product(struct halo_hip_compiler *c, const struct halo_hip_product *p);
+/* Whether spans of so many rows take the kernels for matrix tiles, or strips. */
+bool halo_hip_uses_gemm(uint32_t n_rows, uint32_t n_cols);
+bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint32_t n_rows, uint32_t n_cols);
+/* The grid of a product of one row, or of experts: no more blocks than the GPU holds at once where they go on to
+ * further rows (gfx/walk.h). */
+struct halo_hip_amount halo_hip_walk_grid(const struct halo_hip_compiler *c, uint32_t op, uint32_t type,
+                                          uint32_t n_cols, struct halo_hip_amount n_blocks);
+
+/* fuse.c: ops between the product of q, k and v and attention that one launch does, attention included where every row
+ * is of a sequence of its own. */
+struct halo_hip_heads {
+    const struct halo_op_qk_norm *norm; /* or NULL */
+    const struct halo_op_rope *rope;
+    const struct halo_op_kv_write *write;
+    const struct halo_op_attend *attend; /* or NULL */
+    uint32_t n_ops;
+};
+/* False: the ops from `index` on are no such group, or no kernel fits. */
+bool halo_hip_fuse_heads(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_heads *ret);
+/* When the op behind c->op reads `out` as activation rows: their length (and how many to a row of the batch), else
+ * 0. */
+uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row);
+
+/* op_row.c, op_heads.c, op_attend.c, op_matmul.c, op_moe.c */
+typedef int halo_hip_emit_fn(struct halo_hip_compiler *c, const struct halo_op *op);
+halo_hip_emit_fn halo_hip_emit_embed, halo_hip_emit_rmsnorm, halo_hip_emit_matmul, halo_hip_emit_qk_norm,
+    halo_hip_emit_rope, halo_hip_emit_kv_write, halo_hip_emit_attend, halo_hip_emit_glu, halo_hip_emit_moe_route,
+    halo_hip_emit_moe_matmul, halo_hip_emit_moe_sum, halo_hip_emit_add, halo_hip_emit_logits;
+int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads *heads);
+/* Decode attention of all rows, which must be apart, with what heads_<kv type> would do first. */
+int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op_attend *u,
+                               const struct halo_heads_args *heads, uint32_t rope);
+/* Whether there is prefill attention for the cache of the plan. */
+bool halo_hip_has_prefill(const struct halo_device *device, const struct halo_plan *plan);
+/* The cache of a layer; the arguments' pointers into the batch are patched. */
+struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_compiler *c, uint32_t layer);
+#define HALO_HIP_KV_INPUTS(type_, step_)                                                                               \
+    HALO_HIP_INPUT(type_, kv.pos, pos, step_), HALO_HIP_INPUT(type_, kv.page_first, page_first, step_),                \
+        HALO_HIP_INPUT(type_, kv.pages, pages, 0)
+
+#endif

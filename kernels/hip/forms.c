@@ -1,0 +1,73 @@
+/* forms.c: the forms in which products read their rows, made once while they are of use: q, k and v, or gate and up,
+ * share one conversion (contract in compile_priv.h). */
+#include "compile_priv.h"
+
+void halo_hip_forms_init(struct halo_hip_forms *forms)
+{
+    *forms = (struct halo_hip_forms){HALO_NONE, HALO_NONE, HALO_NONE, 0, 0, false};
+}
+
+void halo_hip_forms_wrote(struct halo_hip_forms *forms, uint16_t value)
+{
+    if (forms->act_value == value)
+        forms->act_value = HALO_NONE;
+    if (forms->half_value == value)
+        forms->half_value = HALO_NONE;
+    if (forms->grouped_choice == value)
+        forms->grouped_choice = HALO_NONE;
+}
+
+int halo_hip_form_act(struct halo_hip_compiler *c, uint16_t value, const float *x, struct halo_hip_amount n_rows,
+                      uint32_t n_cols)
+{
+    struct halo_hip_forms *forms = &c->forms;
+    if (value != HALO_NONE && forms->act_value == value && forms->act_cols == n_cols)
+        return 0;
+    struct halo_quantize_args args = {.x = x, .act = c->model->scratch.act, .n_cols = n_cols};
+    forms->act_value = value;
+    forms->act_cols = n_cols;
+    return halo_hip_emit(
+        c, &(struct halo_hip_emission){.op = HALO_HIP_QUANTIZE,
+                                       .type = HALO_HIP_TYPE_ANY,
+                                       .grid = {halo_hip_fixed(HALO_HIP_CEIL(n_cols, HALO_QUANTIZE_COLS)), n_rows},
+                                       HALO_HIP_ARGS(args)});
+}
+
+int halo_hip_form_half(struct halo_hip_compiler *c, uint16_t value, const float *x, struct halo_hip_amount n_rows,
+                       uint32_t n_cols, bool strips)
+{
+    const struct halo_hip_scratch *scratch = &c->model->scratch;
+    struct halo_hip_forms *forms = &c->forms;
+    if (value != HALO_NONE && forms->half_value == value && forms->half_cols == n_cols && forms->half_strips == strips)
+        return 0;
+    struct halo_half_args args = {
+        .x = x, .half = scratch->half, .scale = scratch->half_scale, .n_cols = n_cols, .strips = strips};
+    forms->half_value = value;
+    forms->half_cols = n_cols;
+    forms->half_strips = strips;
+    return halo_hip_emit(
+        c, &(struct halo_hip_emission){
+               .op = HALO_HIP_HALF_ROWS, .type = HALO_HIP_TYPE_ANY, .grid = {n_rows}, HALO_HIP_ARGS(args)});
+}
+
+int halo_hip_form_groups(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u)
+{
+    if (c->forms.grouped_choice == u->choice)
+        return 0;
+    uint32_t n_experts = c->plan->weights[u->weight[0]].n_experts;
+    struct halo_moe_group_args args = {.choice = halo_hip_value(c->model, u->choice),
+                                       .slot = c->model->scratch.moe_slot,
+                                       .tile = c->model->scratch.moe_tile,
+                                       .n_used = u->n_used,
+                                       .n_expert = n_experts};
+    c->forms.grouped_choice = u->choice;
+    return halo_hip_emit(
+        c, &(struct halo_hip_emission){
+               .op = HALO_HIP_MOE_GROUP,
+               .type = HALO_HIP_TYPE_ANY,
+               .grid = {halo_hip_fixed(1)},
+               HALO_HIP_ARGS(args),
+               HALO_HIP_PATCHES(
+                   HALO_HIP_AMOUNT(struct halo_moe_group_args, n_slots, halo_hip_per_row(u->n_used)),
+                   HALO_HIP_AMOUNT(struct halo_moe_group_args, n_tiles, halo_hip_expert_tiles(u->n_used, n_experts)))});
+}

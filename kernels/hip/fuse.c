@@ -1,0 +1,108 @@
+/* fuse.c: which ops of a plan share a launch, and what an op leaves for the one behind it (contract in compile_priv.h).
+ *
+ * The ops stay what they are: a plan that has them in another order, or heads of a size that the kernel does not take,
+ * has a launch for each. With attention, q and k are rotated on the way and not written back: no op behind may read
+ * them.
+ */
+#include "compile_priv.h"
+
+static bool find_group(const struct halo_plan *plan, uint32_t index, struct halo_hip_heads *ret)
+{
+    const struct halo_op *op = &plan->ops[index], *end = plan->ops + plan->n_ops;
+    *ret = (struct halo_hip_heads){0};
+    if (op->kind == HALO_OP_QK_NORM)
+        ret->norm = &op++->u.qk_norm;
+    if (op + 1 >= end || op[0].kind != HALO_OP_ROPE || op[1].kind != HALO_OP_KV_WRITE)
+        return false;
+    ret->rope = &op[0].u.rope;
+    ret->write = &op[1].u.kv_write;
+    ret->n_ops = ret->norm ? 3 : 2;
+    const struct halo_op_qk_norm *norm = ret->norm;
+    if (norm && (norm->q != ret->rope->q || norm->k != ret->rope->k || norm->head_dim != ret->rope->head_dim ||
+                 norm->n_head != ret->rope->n_head || norm->n_head_kv != ret->rope->n_head_kv))
+        return false;
+    const struct halo_kv_shape *kv = &plan->kv;
+    return ret->write->k == ret->rope->k && ret->write->v != ret->rope->k && kv->n_head_kv == ret->rope->n_head_kv &&
+           kv->head_dim_k == ret->rope->head_dim && kv->head_dim_v == ret->rope->head_dim &&
+           kv->head_dim_k <= HALO_HEADS_DIM;
+}
+
+/* The values that an op reads, two at most. */
+struct inputs {
+    uint16_t x, y;
+};
+
+static struct inputs inputs_of(const struct halo_op *op)
+{
+    switch (op->kind) {
+    case HALO_OP_RMSNORM: return (struct inputs){op->u.rmsnorm.x, op->u.rmsnorm.add};
+    case HALO_OP_MATMUL: return (struct inputs){op->u.matmul.x, HALO_NONE};
+    case HALO_OP_QK_NORM: return (struct inputs){op->u.qk_norm.q, op->u.qk_norm.k};
+    case HALO_OP_ROPE: return (struct inputs){op->u.rope.q, op->u.rope.k};
+    case HALO_OP_KV_WRITE: return (struct inputs){op->u.kv_write.k, op->u.kv_write.v};
+    case HALO_OP_ATTEND: return (struct inputs){op->u.attend.q, HALO_NONE};
+    case HALO_OP_GLU: return (struct inputs){op->u.glu.gate, op->u.glu.up};
+    case HALO_OP_MOE_ROUTE: return (struct inputs){op->u.moe_route.logits, HALO_NONE};
+    case HALO_OP_MOE_MATMUL: return (struct inputs){op->u.moe_matmul.x, op->u.moe_matmul.choice};
+    case HALO_OP_MOE_SUM: return (struct inputs){op->u.moe_sum.x, op->u.moe_sum.choice};
+    case HALO_OP_ADD: return (struct inputs){op->u.add.x, op->u.add.add};
+    case HALO_OP_LOGITS: return (struct inputs){op->u.logits.x, HALO_NONE};
+    default: return (struct inputs){HALO_NONE, HALO_NONE};
+    }
+}
+
+/* Whether no op from `index` on reads the value before a product writes it again. */
+static bool is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value)
+{
+    for (const struct halo_op *op = plan->ops + index; op < plan->ops + plan->n_ops; op++) {
+        const struct inputs in = inputs_of(op);
+        if (in.x == value || in.y == value)
+            return false;
+        for (uint32_t i = 0; op->kind == HALO_OP_MATMUL && i < op->u.matmul.n; i++)
+            if (op->u.matmul.out[i] == value)
+                return true;
+    }
+    return true;
+}
+
+static const struct halo_op_attend *find_attend(const struct halo_plan *plan, uint32_t index,
+                                                const struct halo_hip_heads *g)
+{
+    const struct halo_op *op = plan->ops + index;
+    return index < plan->n_ops && op->kind == HALO_OP_ATTEND && op->u.attend.q == g->rope->q &&
+                   op->u.attend.n_head == g->rope->n_head && op->u.attend.kv_layer == g->write->kv_layer &&
+                   is_dead(plan, index + 1, g->rope->q) && is_dead(plan, index + 1, g->rope->k)
+               ? &op->u.attend
+               : NULL;
+}
+
+bool halo_hip_fuse_heads(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_heads *ret)
+{
+    uint32_t type = HALO_HIP_TYPE_KV_F32 + (uint32_t)c->plan->kv.type;
+    if (!find_group(c->plan, index, ret) ||
+        halo_hip_kernel_find(c->model->device, HALO_HIP_HEADS, type, c->min_rows) < 0)
+        return false;
+    ret->attend = c->shape == HALO_HIP_APART ? find_attend(c->plan, index + ret->n_ops, ret) : NULL;
+    ret->n_ops += ret->attend ? 1 : 0;
+    return true;
+}
+
+uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row)
+{
+    const struct halo_op *next = c->op + 1 < c->plan->n_ops ? &c->plan->ops[c->op + 1] : NULL;
+    *ret_per_row = 1;
+    if (!next || c->max_rows > HALO_HIP_GEMV_ROWS_MAX)
+        return 0;
+    uint32_t weight;
+    if (next->kind == HALO_OP_MATMUL && next->u.matmul.x == out) {
+        weight = next->u.matmul.weight[0];
+    } else if (next->kind == HALO_OP_MOE_MATMUL && next->u.moe_matmul.x == out) {
+        weight = next->u.moe_matmul.weight[0];
+        *ret_per_row = next->u.moe_matmul.per_slot ? next->u.moe_matmul.n_used : 1;
+    } else {
+        return 0;
+    }
+    const struct halo_weight *w = &c->plan->weights[weight];
+    bool strips = next->kind == HALO_OP_MATMUL && halo_hip_uses_strips(c, w->type, c->min_rows, w->n_cols);
+    return halo_hip_quantized(w->type) && !strips ? w->n_cols : 0;
+}

@@ -1,0 +1,195 @@
+/* program.c: compiles a plan into the launches of each class of batches (contract in program_priv.h).
+ *
+ * A class is a number of rows, as variants.def tells them apart, and a shape: what attention meets. For each of them
+ * the ops are taken in order: those that fuse together (fuse.c) are one launch, an op that can leaves the form of
+ * activations that the next one reads, and products choose their kernels (product.c, forms.c).
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "compile_priv.h"
+
+#define BLOCKS_PER_UNIT 4 /* that keep a compute unit busy */
+
+static halo_hip_emit_fn *const emit_op[HALO_OP_COUNT] = {
+    [HALO_OP_EMBED] = halo_hip_emit_embed,         [HALO_OP_RMSNORM] = halo_hip_emit_rmsnorm,
+    [HALO_OP_MATMUL] = halo_hip_emit_matmul,       [HALO_OP_QK_NORM] = halo_hip_emit_qk_norm,
+    [HALO_OP_ROPE] = halo_hip_emit_rope,           [HALO_OP_KV_WRITE] = halo_hip_emit_kv_write,
+    [HALO_OP_ATTEND] = halo_hip_emit_attend,       [HALO_OP_GLU] = halo_hip_emit_glu,
+    [HALO_OP_MOE_ROUTE] = halo_hip_emit_moe_route, [HALO_OP_MOE_MATMUL] = halo_hip_emit_moe_matmul,
+    [HALO_OP_MOE_SUM] = halo_hip_emit_moe_sum,     [HALO_OP_ADD] = halo_hip_emit_add,
+    [HALO_OP_LOGITS] = halo_hip_emit_logits,
+};
+
+/* Every value that the op writes has lost its forms. */
+static void forget_outputs(struct halo_hip_forms *forms, const struct halo_op *op)
+{
+    uint16_t out[HALO_MATMUL_MAX] = {HALO_NONE, HALO_NONE, HALO_NONE};
+    switch (op->kind) {
+    case HALO_OP_EMBED: out[0] = op->u.embed.out; break;
+    case HALO_OP_RMSNORM:
+        out[0] = op->u.rmsnorm.out;
+        out[1] = op->u.rmsnorm.add == HALO_NONE ? HALO_NONE : op->u.rmsnorm.x;
+        break;
+    case HALO_OP_MATMUL:
+        for (uint32_t k = 0; k < op->u.matmul.n; k++)
+            out[k] = op->u.matmul.out[k];
+        break;
+    case HALO_OP_QK_NORM:
+        out[0] = op->u.qk_norm.q;
+        out[1] = op->u.qk_norm.k;
+        break;
+    case HALO_OP_ROPE:
+        out[0] = op->u.rope.q;
+        out[1] = op->u.rope.k;
+        break;
+    case HALO_OP_ATTEND: out[0] = op->u.attend.out; break;
+    case HALO_OP_GLU: out[0] = op->u.glu.out; break;
+    case HALO_OP_MOE_ROUTE: out[0] = op->u.moe_route.choice; break;
+    case HALO_OP_MOE_MATMUL:
+        for (uint32_t k = 0; k < op->u.moe_matmul.n; k++)
+            out[k] = op->u.moe_matmul.out[k];
+        break;
+    case HALO_OP_MOE_SUM: out[0] = op->u.moe_sum.out; break;
+    case HALO_OP_ADD: out[0] = op->u.add.x; break;
+    default: break;
+    }
+    for (uint32_t i = 0; i < HALO_MATMUL_MAX; i++)
+        if (out[i] != HALO_NONE)
+            halo_hip_forms_wrote(forms, out[i]);
+}
+
+/* Whether the op leaves its output as activation rows as well: sets their length in c->act_cols. */
+static uint16_t leave_act(struct halo_hip_compiler *c, const struct halo_op *op)
+{
+    uint16_t out = HALO_NONE;
+    uint32_t n_cols = 0;
+    bool can = true;
+    c->act_cols = 0;
+    switch (op->kind) {
+    case HALO_OP_RMSNORM:
+        out = op->u.rmsnorm.out;
+        n_cols = c->plan->values[out].width;
+        break;
+    case HALO_OP_GLU: out = op->u.glu.out; break; /* rows of any length that divides it */
+    case HALO_OP_ATTEND:
+        out = op->u.attend.out;
+        n_cols = op->u.attend.n_head * c->plan->kv.head_dim_v;
+        can = c->plan->kv.head_dim_v % HALO_HIP_UNIT == 0 && c->shape != HALO_HIP_MIXED;
+        break;
+    default: return HALO_NONE;
+    }
+    uint32_t wanted = can ? halo_hip_fuse_act(c, out, &c->act_per_row) : 0;
+    if (wanted > 0 && (n_cols == 0 || n_cols == wanted))
+        c->act_cols = wanted;
+    return out;
+}
+
+/* The ops from `index` on that belong together; ret_n: how many they are. */
+static int compile_ops(struct halo_hip_compiler *c, uint32_t index, uint32_t *ret_n)
+{
+    struct halo_hip_heads heads;
+    bool fused = halo_hip_fuse_heads(c, index, &heads);
+    *ret_n = fused ? heads.n_ops : 1;
+    c->op = fused && heads.attend ? index + heads.n_ops - 1 : index;
+    /* q and k stay as they are where attention does it all. */
+    const struct halo_op *last = &c->plan->ops[c->op];
+    forget_outputs(&c->forms, fused && !heads.attend ? &c->plan->ops[index + heads.n_ops - 2] : last);
+    uint16_t out = leave_act(c, last);
+    int r = fused ? halo_hip_emit_heads(c, &heads) : emit_op[last->kind](c, last);
+    if (c->act_cols) {
+        c->forms.act_value = out;
+        c->forms.act_cols = c->act_cols;
+    }
+    return r;
+}
+
+static void begin_class(struct halo_hip_compiler *c, uint32_t row_class, enum halo_hip_shape shape)
+{
+    const struct halo_hip_row_class *rows = &halo_hip_row_classes[row_class];
+    uint32_t most = c->plan->max_rows;
+    if (shape == HALO_HIP_APART && most > HALO_HIP_ITEMS_MAX)
+        most = HALO_HIP_ITEMS_MAX;
+    c->shape = shape;
+    c->min_rows = rows->min;
+    c->max_rows = rows->max < most ? rows->max : most;
+    halo_hip_forms_init(&c->forms);
+    halo_hip_loop_end(c);
+}
+
+/* Whether there are such batches at all. */
+static bool class_exists(const struct halo_hip_compiler *c, uint32_t row_class, enum halo_hip_shape shape,
+                         bool has_prefill)
+{
+    const struct halo_hip_row_class *rows = &halo_hip_row_classes[row_class];
+    return rows->min <= c->plan->max_rows && (shape == HALO_HIP_APART || rows->max > 1) &&
+           (shape != HALO_HIP_MIXED || (has_prefill && rows->max >= HALO_HIP_PREFILL_MIN_ROWS));
+}
+
+static int compile_class(struct halo_hip_compiler *c, struct halo_hip_list *list)
+{
+    int r = 0;
+    list->first = c->program->n_loops;
+    for (uint32_t i = 0, n; i < c->plan->n_ops && !r; i += n)
+        r = compile_ops(c, i, &n);
+    list->n = c->program->n_loops - list->first;
+    list->exists = true;
+    return r;
+}
+
+static struct halo_hip_compiler compiler(const struct halo_device_model *model, char *reason)
+{
+    return (struct halo_hip_compiler){.model = model,
+                                      .plan = model->plan,
+                                      .reason = reason,
+                                      .blocks_wanted = BLOCKS_PER_UNIT * model->device->properties.n_units};
+}
+
+int halo_hip_program_compile(struct halo_hip_program *ret, const struct halo_device_model *model, char *reason)
+{
+    struct halo_hip_compiler c = compiler(model, reason);
+    *ret = (struct halo_hip_program){.blocks_wanted = c.blocks_wanted,
+                                     .has_prefill = halo_hip_has_prefill(model->device, model->plan),
+                                     .largest = halo_hip_kernel_find(model->device, HALO_HIP_TOP, HALO_HIP_TYPE_ANY, 1),
+                                     .top = halo_hip_kernel_find(model->device, HALO_HIP_TOP, HALO_HIP_TYPE_ANY, 2)};
+    int r = 0;
+    c.program = ret;
+    for (uint32_t i = 0; i < HALO_HIP_ROW_CLASSES && !r; i++)
+        for (int shape = 0; shape < HALO_HIP_SHAPES && !r; shape++) {
+            if (!class_exists(&c, i, (enum halo_hip_shape)shape, ret->has_prefill))
+                continue;
+            begin_class(&c, i, (enum halo_hip_shape)shape);
+            r = compile_class(&c, &ret->lists[i][shape]);
+        }
+    if (r)
+        halo_hip_program_finish(ret);
+    return r;
+}
+
+void halo_hip_program_finish(struct halo_hip_program *program)
+{
+    free(program->launches);
+    free(program->patches);
+    free(program->args);
+    free(program->loops);
+    *program = (struct halo_hip_program){0};
+}
+
+int halo_hip_program_check(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason)
+{
+    /* A model without memory: emitters look up kernels and nobody sees the addresses. */
+    const struct halo_device_model model = {.device = (struct halo_device *)(uintptr_t)device, .plan = plan};
+    const struct halo_op *op = &plan->ops[index];
+    struct halo_hip_compiler c = compiler(&model, reason);
+    bool has_prefill = halo_hip_has_prefill(device, plan);
+    int r = 0;
+    c.op = index;
+    for (uint32_t i = 0; i < HALO_HIP_ROW_CLASSES && !r; i++)
+        for (int shape = 0; shape < HALO_HIP_SHAPES && !r; shape++) {
+            if (!class_exists(&c, i, (enum halo_hip_shape)shape, has_prefill))
+                continue;
+            begin_class(&c, i, (enum halo_hip_shape)shape);
+            r = emit_op[op->kind](&c, op);
+        }
+    return r;
+}

@@ -1,0 +1,323 @@
+/* program_text.c: a program of the HIP device as text (contract in program_text.h). */
+#include "program_text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum kind { NONE, POINTER, U32, U64, F32 };
+struct field {
+    const char *name;
+    uint16_t at;
+    enum kind kind;
+};
+
+#define FIELD(kind, type, field)                                                                                       \
+    {                                                                                                                  \
+#field, offsetof(struct halo_##type##_args, field), kind                                                       \
+    }
+#define P(type, field) FIELD(POINTER, type, field)
+#define U(type, field) FIELD(U32, type, field)
+#define F(type, field) FIELD(F32, type, field)
+#define KV(type)                                                                                                       \
+    P(type, kv.base), P(type, kv.pos), P(type, kv.page_first), P(type, kv.pages), FIELD(U64, type, kv.page_bytes),     \
+        U(type, kv.n_head_kv), U(type, kv.head_dim_k), U(type, kv.head_dim_v)
+#define MATRIX(type, m) P(type, m.weight), P(type, m.bias), P(type, m.out), U(type, m.n_rows), U(type, m.out_stride)
+#define EXPERT(type, m) P(type, m.weight), FIELD(U64, type, m.expert_bytes), P(type, m.out), U(type, m.n_rows)
+
+static const struct field embed[] = {P(embed, weight), P(embed, token), P(embed, out),
+                                     U(embed, n_cols), F(embed, scale), {0}};
+static const struct field rmsnorm[] = {P(rmsnorm, x),   P(rmsnorm, add),    P(rmsnorm, weight), P(rmsnorm, out),
+                                       P(rmsnorm, act), U(rmsnorm, n_cols), F(rmsnorm, eps),    {0}};
+static const struct field quantize[] = {P(quantize, x), P(quantize, act), U(quantize, n_cols), {0}};
+static const struct field half[] = {P(half, x), P(half, half), P(half, scale), U(half, n_cols), U(half, strips), {0}};
+static const struct field gemv[] = {MATRIX(gemv, matrix[0]),
+                                    MATRIX(gemv, matrix[1]),
+                                    MATRIX(gemv, matrix[2]),
+                                    P(gemv, x),
+                                    P(gemv, row_index),
+                                    U(gemv, n_matrices),
+                                    U(gemv, n_cols),
+                                    U(gemv, n_rows),
+                                    U(gemv, n_blocks),
+                                    U(gemv, n_grid),
+                                    {0}};
+static const struct field strip[] = {MATRIX(strip, matrix[0]),
+                                     MATRIX(strip, matrix[1]),
+                                     MATRIX(strip, matrix[2]),
+                                     P(strip, half),
+                                     P(strip, scale),
+                                     P(strip, row_index),
+                                     U(strip, n_matrices),
+                                     U(strip, n_cols),
+                                     U(strip, n_rows),
+                                     U(strip, x_stride),
+                                     {0}};
+static const struct field gemm[] = {MATRIX(gemm, matrix), P(gemm, half),   P(gemm, scale),
+                                    U(gemm, n_cols),      U(gemm, n_rows), {0}};
+static const struct field qk_norm[] = {P(qk_norm, q),        P(qk_norm, k),      P(qk_norm, q_weight),
+                                       P(qk_norm, k_weight), U(qk_norm, n_head), U(qk_norm, n_head_kv),
+                                       U(qk_norm, head_dim), F(qk_norm, eps),    {0}};
+static const struct field rope[] = {P(rope, q),         P(rope, k),        P(rope, table), U(rope, n_head),
+                                    U(rope, n_head_kv), U(rope, head_dim), U(rope, n_rot), {0}};
+static const struct field kv_write[] = {KV(kv_write), P(kv_write, k), P(kv_write, v), {0}};
+static const struct field heads[] = {KV(heads),          P(heads, q),        P(heads, k),     P(heads, v),
+                                     P(heads, q_weight), P(heads, k_weight), P(heads, table), U(heads, n_head),
+                                     U(heads, n_rot),    U(heads, neox),     F(heads, eps),   {0}};
+static const struct field attend[] = {KV(attend),
+                                      P(attend, q),
+                                      P(attend, k),
+                                      P(attend, v),
+                                      P(attend, q_weight),
+                                      P(attend, k_weight),
+                                      P(attend, table),
+                                      P(attend, out),
+                                      P(attend, act),
+                                      P(attend, partial),
+                                      P(attend, counter),
+                                      U(attend, n_head),
+                                      U(attend, n_splits),
+                                      U(attend, n_parts),
+                                      U(attend, n_rot),
+                                      U(attend, neox),
+                                      F(attend, scale),
+                                      F(attend, eps),
+                                      {0}};
+static const struct field prefill[] = {
+    KV(prefill), P(prefill, tile), P(prefill, q), P(prefill, out), U(prefill, n_head), F(prefill, scale), {0}};
+static const struct field glu[] = {P(glu, gate), P(glu, up), P(glu, out), P(glu, act), U(glu, n_cols), {0}};
+static const struct field add[] = {P(add, x), P(add, add), U(add, n), {0}};
+static const struct field moe_route[] = {P(moe_route, logits),
+                                         P(moe_route, choice),
+                                         U(moe_route, n_expert),
+                                         U(moe_route, n_used),
+                                         U(moe_route, normalise),
+                                         F(moe_route, scale),
+                                         {0}};
+static const struct field moe_gemv[] = {EXPERT(moe_gemv, matrix[0]),
+                                        EXPERT(moe_gemv, matrix[1]),
+                                        P(moe_gemv, x),
+                                        P(moe_gemv, choice),
+                                        U(moe_gemv, n_cols),
+                                        U(moe_gemv, n_used),
+                                        U(moe_gemv, per_slot),
+                                        U(moe_gemv, n_slot_blocks),
+                                        U(moe_gemv, n_blocks),
+                                        U(moe_gemv, n_grid),
+                                        {0}};
+static const struct field moe_group[] = {
+    P(moe_group, choice), P(moe_group, slot),     P(moe_group, tile),    U(moe_group, n_slots),
+    U(moe_group, n_used), U(moe_group, n_expert), U(moe_group, n_tiles), {0}};
+static const struct field moe_gemm[] = {EXPERT(moe_gemm, matrix), P(moe_gemm, half),     P(moe_gemm, scale),
+                                        P(moe_gemm, slot),        P(moe_gemm, tile),     U(moe_gemm, n_cols),
+                                        U(moe_gemm, n_used),      U(moe_gemm, per_slot), {0}};
+static const struct field moe_sum[] = {P(moe_sum, x),      P(moe_sum, choice), P(moe_sum, out),
+                                       U(moe_sum, n_cols), U(moe_sum, n_used), {0}};
+static const struct field gather[] = {P(gather, x), P(gather, row), P(gather, out), U(gather, n_cols), {0}};
+
+static const struct field *const fields_of[] = {
+    [HALO_HIP_EMBED] = embed,          [HALO_HIP_GEMV] = gemv,
+    [HALO_HIP_STRIP] = strip,          [HALO_HIP_GEMM] = gemm,
+    [HALO_HIP_MOE_GEMV] = moe_gemv,    [HALO_HIP_MOE_GEMM] = moe_gemm,
+    [HALO_HIP_KV_WRITE] = kv_write,    [HALO_HIP_HEADS] = heads,
+    [HALO_HIP_ATTEND_D128] = attend,   [HALO_HIP_ATTEND_D256] = attend,
+    [HALO_HIP_PREFILL_D128] = prefill, [HALO_HIP_PREFILL_D256] = prefill,
+    [HALO_HIP_RMSNORM] = rmsnorm,      [HALO_HIP_QUANTIZE] = quantize,
+    [HALO_HIP_HALF_ROWS] = half,       [HALO_HIP_QK_NORM] = qk_norm,
+    [HALO_HIP_ROPE_NORM] = rope,       [HALO_HIP_ROPE_NEOX] = rope,
+    [HALO_HIP_GLU_SILU] = glu,         [HALO_HIP_ADD] = add,
+    [HALO_HIP_MOE_ROUTE] = moe_route,  [HALO_HIP_MOE_GROUP] = moe_group,
+    [HALO_HIP_MOE_SUM] = moe_sum,      [HALO_HIP_GATHER] = gather,
+};
+
+/* The name of a device address. */
+static void print_pointer(FILE *to, const struct halo_device_model *model, const void *p)
+{
+    const struct halo_hip_scratch *s = &model->scratch;
+    const struct {
+        const void *p;
+        const char *name;
+    } buffers[] = {{s->act, "act"},         {s->half, "half"},         {s->half_scale, "scale"},
+                   {s->partial, "partial"}, {s->counters, "counters"}, {s->gathered, "gathered"},
+                   {s->moe_slot, "slots"},  {s->moe_tile, "tiles"},    {model->logits_device, "logits"}};
+    for (uint32_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
+        if (buffers[i].p == p) {
+            fprintf(to, "%s", buffers[i].name);
+            return;
+        }
+    for (uint32_t i = 0; i < model->plan->n_values; i++)
+        if (s->values[i] == p) {
+            fprintf(to, "%s", model->plan->values[i].name);
+            return;
+        }
+    for (uint32_t i = 0; i < model->plan->n_weights; i++)
+        if (model->weight_region.device + model->weights[i].at == p) {
+            fprintf(to, "%s", model->plan->weights[i].name);
+            return;
+        }
+    for (uint32_t i = 0; i < model->plan->kv.n_layers; i++)
+        if (halo_hip_kv_layer(model, i) == p) {
+            fprintf(to, "kv%u", i);
+            return;
+        }
+    fail_msg("the address %p has no name", p);
+}
+
+static void print_input(FILE *to, uint16_t at)
+{
+    static const struct {
+        uint16_t at;
+        const char *name;
+    } inputs[] = {{offsetof(struct halo_hip_inputs, token), "token"},
+                  {offsetof(struct halo_hip_inputs, pos), "pos"},
+                  {offsetof(struct halo_hip_inputs, page_first), "page_first"},
+                  {offsetof(struct halo_hip_inputs, output), "output"},
+                  {offsetof(struct halo_hip_inputs, pages), "pages"},
+                  {offsetof(struct halo_hip_inputs, tile), "tile"}};
+    for (uint32_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
+        if (inputs[i].at == at) {
+            fprintf(to, "batch.%s", inputs[i].name);
+            return;
+        }
+    fprintf(to, "batch.rope%u", (uint32_t)((at - offsetof(struct halo_hip_inputs, rope)) / sizeof(float *)));
+}
+
+static void print_amount(FILE *to, const struct halo_hip_amount *a)
+{
+    static const char *const names[] = {"", "rows", "span", "splits", "tiles"};
+    if (a->over == 0 || a->count == HALO_HIP_ONE) {
+        fprintf(to, "%u", a->over == 0 ? 1 : a->times);
+        return;
+    }
+    if (a->most)
+        fprintf(to, "min(%u, ", a->most);
+    if (a->count == HALO_HIP_EXPERT_TILES)
+        fprintf(to, "tiles(rows*%u, %u)", a->times, a->over);
+    else if (a->count == HALO_HIP_SPLITS)
+        fprintf(to, "splits(%u)", a->times);
+    else if (a->over > 1 && a->times == 1)
+        fprintf(to, "ceil(%s/%u)", names[a->count], a->over);
+    else if (a->over > 1)
+        fprintf(to, "ceil(%s*%u/%u)", names[a->count], a->times, a->over);
+    else if (a->times > 1)
+        fprintf(to, "%s*%u", names[a->count], a->times);
+    else
+        fprintf(to, "%s", names[a->count]);
+    if (a->most)
+        fprintf(to, ")");
+}
+
+static const struct halo_hip_patch *patch_of(const struct halo_hip_program *p, const struct halo_hip_launch *l,
+                                             uint16_t at)
+{
+    for (uint32_t i = 0; i < l->n_patches; i++)
+        if (p->patches[l->first_patch + i].at == at)
+            return &p->patches[l->first_patch + i];
+    return NULL;
+}
+
+/* One argument; those that are zero and stay so are left out. */
+static void print_field(FILE *to, const struct halo_device_model *model, const struct halo_hip_launch *l,
+                        const struct field *f)
+{
+    const uint8_t *args = model->program.args + l->first_arg;
+    const struct halo_hip_patch *patch = patch_of(&model->program, l, f->at);
+    uint64_t word = 0;
+    float number;
+    memcpy(&word, args + f->at, f->kind == POINTER || f->kind == U64 ? 8 : 4);
+    memcpy(&number, &word, sizeof(number));
+    if (word == 0 && (!patch || patch->kind == HALO_HIP_PATCH_STEP))
+        return;
+    fprintf(to, " %s=", f->name);
+    if (patch && patch->kind == HALO_HIP_PATCH_AMOUNT)
+        print_amount(to, &patch->amount);
+    else if (patch && patch->kind == HALO_HIP_PATCH_INPUT)
+        print_input(to, patch->input);
+    else if (f->kind == POINTER)
+        print_pointer(to, model, (const void *)(uintptr_t)word);
+    else if (f->kind == F32)
+        fprintf(to, "%g", (double)number);
+    else
+        fprintf(to, "%llu", (unsigned long long)word);
+    if (patch && patch->step > 0)
+        fprintf(to, "+first*%u", patch->step);
+}
+
+static void print_launch(FILE *to, const struct halo_device_model *model, const struct halo_hip_loop *loop,
+                         const struct halo_hip_launch *l)
+{
+    const struct halo_hip_variant *v = &halo_hip_variants[l->variant];
+    fprintf(to, "    %2u %s(", l->op, v->kernel);
+    for (int i = 0; i < 3; i++) {
+        fprintf(to, i ? ", " : "");
+        print_amount(to, &l->grid[i]);
+    }
+    fprintf(to, ")");
+    if (l->tiles)
+        fprintf(to, " for tiles");
+    else if (l->min_span != loop->min || l->max_span != loop->max)
+        fprintf(to, " for spans of %u..%u", l->min_span, l->max_span);
+    if (l->levels != UINT8_MAX) {
+        fprintf(to, " at levels");
+        for (uint32_t i = 0; i < HALO_HIP_LEVELS; i++)
+            if (l->levels >> i & 1)
+                fprintf(to, " %u", i);
+    }
+    fprintf(to, "\n       ");
+    for (const struct field *f = fields_of[v->op]; f->name; f++)
+        print_field(to, model, l, f);
+    fprintf(to, "\n");
+}
+
+static void print_class(FILE *to, const struct halo_device_model *model, uint32_t row_class, enum halo_hip_shape shape)
+{
+    static const char *const shapes[] = {"apart", "short", "mixed"};
+    const struct halo_hip_row_class *rows = &halo_hip_row_classes[row_class];
+    uint32_t max = rows->max < model->plan->max_rows ? rows->max : model->plan->max_rows;
+    fprintf(to, "%u..%u rows, %s", rows->min, max, shapes[shape]);
+}
+
+static void print_loop(FILE *to, const struct halo_hip_loop *loop)
+{
+    static const char *const names[] = {"rows", "outputs", "runs of tiles"};
+    fprintf(to, "  over %s", names[loop->over]);
+    if (loop->over == HALO_HIP_OVER_OUTPUTS)
+        fprintf(to, ", %u..%u of them", loop->min, loop->max);
+    if (loop->most)
+        fprintf(to, ", at most %u at a time", loop->most);
+    fprintf(to, "\n");
+}
+
+void program_print_list(FILE *to, const struct halo_device_model *model, uint32_t row_class, enum halo_hip_shape shape)
+{
+    const struct halo_hip_program *p = &model->program;
+    const struct halo_hip_list *list = &p->lists[row_class][shape];
+    assert_true(list->exists);
+    print_class(to, model, row_class, shape);
+    fprintf(to, "\n");
+    for (uint32_t i = list->first; i < list->first + list->n; i++) {
+        print_loop(to, &p->loops[i]);
+        for (uint32_t k = 0; k < p->loops[i].n; k++)
+            print_launch(to, model, &p->loops[i], &p->launches[p->loops[i].first + k]);
+    }
+}
+
+void program_print_kernels(FILE *to, const struct halo_device_model *model)
+{
+    const struct halo_hip_program *p = &model->program;
+    for (uint32_t c = 0; c < HALO_HIP_ROW_CLASSES; c++)
+        for (int shape = 0; shape < HALO_HIP_SHAPES; shape++) {
+            const struct halo_hip_list *list = &p->lists[c][shape];
+            if (!list->exists)
+                continue;
+            print_class(to, model, c, (enum halo_hip_shape)shape);
+            fprintf(to, ":\n");
+            for (uint32_t i = list->first; i < list->first + list->n; i++) {
+                fprintf(to, "   ");
+                for (uint32_t k = 0; k < p->loops[i].n; k++)
+                    fprintf(to, " %s", halo_hip_variants[p->launches[p->loops[i].first + k].variant].kernel);
+                fprintf(to, "\n");
+            }
+        }
+}

@@ -1,0 +1,261 @@
+/* test_hip_program.c: a toy plan compiled for a GPU that needs no runtime, against its golden text, and what holds for
+ * every program.
+ *
+ * HALO_UPDATE_PLANS=1 writes the texts anew: read the difference before committing it.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cpu_fixture.h"
+#include "program_text.h"
+
+enum { WIDTH = 64, DIM = 32, HEADS = 16, HEADS_KV = 2, FF = 96, EXPERTS = 4, USED = 2, VOCAB = 96, MAX_ROWS = 300 };
+
+static uint16_t value(struct fixture *f, const char *name, uint32_t width)
+{
+    uint16_t v = fixture_value(f, width);
+    f->values[v].name = name;
+    return v;
+}
+
+static uint32_t weight(struct fixture *f, const char *name, enum halo_type type, enum halo_weight_role role,
+                       uint32_t n_cols, uint32_t n_rows, uint32_t n_experts)
+{
+    uint32_t w = fixture_weight(f, type, role, n_cols, n_rows, n_experts, 1);
+    snprintf(f->weights[w].name, sizeof(f->weights[w].name), "%s", name);
+    return w;
+}
+
+/* A layer of attention with normalised heads, then a mixture of experts; q and k of one type, v of another. */
+static void build(struct fixture *f)
+{
+    const enum halo_weight_role matrix = HALO_WEIGHT_MATRIX, vector = HALO_WEIGHT_VECTOR, experts = HALO_WEIGHT_EXPERTS;
+    const uint32_t none = HALO_WEIGHT_NONE;
+    fixture_init(f, VOCAB, MAX_ROWS, 4096);
+    fixture_kv(f, HALO_KV_F16, 1, HEADS_KV, DIM, DIM);
+    uint16_t x = value(f, "x", WIDTH), norm = value(f, "norm", WIDTH), q = value(f, "q", HEADS * DIM),
+             k = value(f, "k", HEADS_KV * DIM), v = value(f, "v", HEADS_KV * DIM),
+             heads = value(f, "heads", HEADS * DIM), out = value(f, "out", WIDTH), router = value(f, "router", EXPERTS),
+             choice = value(f, "choice", 2 * USED), gate = value(f, "gate", USED * FF), up = value(f, "up", USED * FF),
+             down = value(f, "down", USED * WIDTH);
+    uint32_t table = weight(f, "table", HALO_TYPE_Q8_0, matrix, WIDTH, VOCAB, 1);
+    uint32_t rope = fixture_rope(f, HALO_ROPE_NEOX, DIM, 1, 10000);
+    uint32_t w_norm = weight(f, "w_norm", HALO_TYPE_F32, vector, WIDTH, 1, 1);
+    uint32_t w_head = weight(f, "w_head", HALO_TYPE_F32, vector, DIM, 1, 1);
+    uint32_t w_q = weight(f, "w_q", HALO_TYPE_Q4_0, matrix, WIDTH, HEADS * DIM, 1);
+    uint32_t w_k = weight(f, "w_k", HALO_TYPE_Q4_0, matrix, WIDTH, HEADS_KV * DIM, 1);
+    uint32_t w_v = weight(f, "w_v", HALO_TYPE_F16, matrix, WIDTH, HEADS_KV * DIM, 1);
+    uint32_t w_out = weight(f, "w_out", HALO_TYPE_Q8_0, matrix, HEADS * DIM, WIDTH, 1);
+    uint32_t w_router = weight(f, "w_router", HALO_TYPE_F32, matrix, WIDTH, EXPERTS, 1);
+    uint32_t w_gate = weight(f, "w_gate", HALO_TYPE_Q4_0, experts, WIDTH, FF, EXPERTS);
+    uint32_t w_up = weight(f, "w_up", HALO_TYPE_Q4_0, experts, WIDTH, FF, EXPERTS);
+    uint32_t w_down = weight(f, "w_down", HALO_TYPE_Q8_0, experts, FF, WIDTH, EXPERTS);
+    const struct halo_op ops[] = {
+        {HALO_OP_EMBED, .u.embed = {table, x, 1}},
+        {HALO_OP_RMSNORM, .u.rmsnorm = {w_norm, x, HALO_NONE, norm, 1e-6f}},
+        {HALO_OP_MATMUL, .u.matmul = {norm, 3, {w_q, w_k, w_v}, {none, none, none}, {q, k, v}}},
+        {HALO_OP_QK_NORM, .u.qk_norm = {q, k, w_head, w_head, HEADS, HEADS_KV, DIM, 1e-6f}},
+        {HALO_OP_ROPE, .u.rope = {q, k, HEADS, HEADS_KV, DIM, rope}},
+        {HALO_OP_KV_WRITE, .u.kv_write = {k, v, 0}},
+        {HALO_OP_ATTEND, .u.attend = {q, heads, 0, HEADS, 0.25f}},
+        {HALO_OP_MATMUL, .u.matmul = {heads, 1, {w_out}, {none}, {out}}},
+        {HALO_OP_RMSNORM, .u.rmsnorm = {w_norm, x, out, norm, 1e-6f}},
+        {HALO_OP_MATMUL, .u.matmul = {norm, 1, {w_router}, {none}, {router}}},
+        {HALO_OP_MOE_ROUTE, .u.moe_route = {router, choice, EXPERTS, USED, true, 1}},
+        {HALO_OP_MOE_MATMUL, .u.moe_matmul = {norm, choice, 2, false, {w_gate, w_up}, {gate, up}, USED}},
+        {HALO_OP_GLU, .u.glu = {gate, up, gate, HALO_GLU_SILU}},
+        {HALO_OP_MOE_MATMUL, .u.moe_matmul = {gate, choice, 1, true, {w_down}, {down}, USED}},
+        {HALO_OP_MOE_SUM, .u.moe_sum = {down, choice, out, USED}},
+        {HALO_OP_ADD, .u.add = {x, out}},
+        {HALO_OP_LOGITS, .u.logits = {table, x}},
+    };
+    for (uint32_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+        fixture_op(f, ops[i]);
+}
+
+/* A GPU of four units that has every kernel but those whose names begin with one of `without`. */
+static void device_init(struct halo_device *device, const char *const *without)
+{
+    static int kernel;
+    *device = (struct halo_device){.properties = {.arch = "toy", .wave_size = 32, .n_units = 4, .integrated = true},
+                                   .kernels_path = "kernels.toy"};
+    for (uint32_t i = 0; i < halo_hip_n_variants; i++) {
+        device->functions[i] = &kernel;
+        device->n_resident[i] = 24;
+        for (const char *const *name = without; *name; name++)
+            if (strncmp(halo_hip_variants[i].kernel, *name, strlen(*name)) == 0)
+                device->functions[i] = NULL;
+    }
+}
+
+/* Addresses that nobody reads. */
+static void model_init(struct halo_device_model *model, struct halo_device *device, const struct halo_plan *plan)
+{
+    *model = (struct halo_device_model){.device = device, .plan = plan};
+    model->weights = calloc(plan->n_weights, sizeof(*model->weights));
+    model->scratch.values = calloc(plan->n_values, sizeof(*model->scratch.values));
+    assert_true(model->weights && model->scratch.values);
+    model->weight_region.device = (uint8_t *)0x100000000;
+    model->kv_region.device = (uint8_t *)0x200000000;
+    model->logits_device = (float *)0x400000000;
+    halo_hip_weights_place(plan, true, model->weights, NULL);
+    halo_hip_scratch_carve(plan, true, (uint8_t *)0x300000000, &model->scratch);
+}
+
+static void model_finish(struct halo_device_model *model)
+{
+    halo_hip_program_finish(&model->program);
+    free(model->weights);
+    free(model->scratch.values);
+}
+
+static void compile(struct fixture *f, struct halo_device *device, struct halo_device_model *model,
+                    const char *const *without)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    build(f);
+    device_init(device, without);
+    for (uint32_t i = 0; i < f->plan.n_ops; i++)
+        if (halo_hip_supports(device, &f->plan, i, reason))
+            fail_msg("op %u: %s", i, reason);
+    model_init(model, device, &f->plan);
+    if (halo_hip_program_compile(&model->program, model, reason))
+        fail_msg("%s", reason);
+}
+
+static char *file_read(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 1 << 18);
+    assert_non_null(text);
+    if (!file)
+        fail_msg("%s is missing (HALO_UPDATE_PLANS=1 writes it)", path);
+    assert_true(fread(text, 1, (1 << 18) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static void compare(const char *name, const char *text)
+{
+    const char *root = getenv("HALO_SOURCE_ROOT");
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/tests/unit/kernels/programs/%s.txt", root ? root : ".", name);
+    if (getenv("HALO_UPDATE_PLANS")) {
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        assert_true(fputs(text, file) >= 0);
+        assert_int_equal(fclose(file), 0);
+    }
+    char *wanted = file_read(path);
+    assert_string_equal(text, wanted);
+    free(wanted);
+}
+
+/* Decode of one row and of several, rows of one sequence, a prompt. */
+static void launches_of_a_toy(void **state)
+{
+    static const char *const all[] = {NULL};
+    static struct fixture f;
+    static struct halo_device device;
+    static struct halo_device_model model;
+    char *text = NULL;
+    size_t n = 0;
+    compile(&f, &device, &model, all);
+    FILE *to = open_memstream(&text, &n);
+    assert_non_null(to);
+    program_print_list(to, &model, 0, HALO_HIP_APART);
+    program_print_list(to, &model, 3, HALO_HIP_APART);
+    program_print_list(to, &model, 3, HALO_HIP_SHORT);
+    program_print_list(to, &model, 4, HALO_HIP_MIXED);
+    fprintf(to, "all kernels\n");
+    program_print_kernels(to, &model);
+    assert_int_equal(fclose(to), 0);
+    compare("toy", text);
+    free(text);
+    model_finish(&model);
+    fixture_finish(&f);
+}
+
+/* What takes their place where a GPU has no matrix units, or a file was built without the fused kernels. */
+static void launches_without_matrix_units(void **state)
+{
+    static const char *const without[] = {"strip_", "prefill_", "gemm_", "moe_gemm_", "heads_", NULL};
+    static struct fixture f;
+    static struct halo_device device;
+    static struct halo_device_model model;
+    char *text = NULL;
+    size_t n = 0;
+    compile(&f, &device, &model, without);
+    FILE *to = open_memstream(&text, &n);
+    assert_non_null(to);
+    program_print_kernels(to, &model);
+    program_print_list(to, &model, 5, HALO_HIP_SHORT);
+    assert_int_equal(fclose(to), 0);
+    compare("toy-plain", text);
+    free(text);
+    model_finish(&model);
+    fixture_finish(&f);
+}
+
+/* Without a kernel that some batch needs, the op is refused by its name and that of the kernel. */
+static void a_missing_kernel_is_named(void **state)
+{
+    static const struct {
+        const char *kernel, *reason;
+    } cases[] = {{"embed_q8_0", "embed: kernels.toy has no kernel embed_q8_0 for 1 row of type 8"},
+                 {"rmsnorm", "rmsnorm: kernels.toy has no kernel rmsnorm for 1 row of type 127"},
+                 {"gemv_q4_0_x4", "matmul: kernels.toy has no kernel gemv_q4_0_x4 for 3 rows of type 2"},
+                 {"kv_write_f16", "kv_write: kernels.toy has no kernel kv_write_f16 for 1 row of type 65"},
+                 {"attend_f16_g4_d128", "attend: kernels.toy has no kernel attend_f16_g4_d128 for 4 rows of type 65"},
+                 {"moe_group", "moe_matmul: kernels.toy has no kernel moe_group for 9 rows of type 127"},
+                 {"largest", "logits: kernels.toy has no kernels for lists of the largest"},
+                 {"gather_rows", "logits: kernels.toy has no kernel gather_rows for 1 row of type 127"}};
+    static struct fixture f;
+    static struct halo_device device;
+    build(&f);
+    for (uint32_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        const char *const without[] = {cases[c].kernel, NULL};
+        char reason[HALO_DEVICE_REASON] = "";
+        int r = 0;
+        device_init(&device, without);
+        for (uint32_t i = 0; i < f.plan.n_ops && !r; i++)
+            r = halo_hip_supports(&device, &f.plan, i, reason);
+        assert_int_equal(r, -ENOTSUP);
+        assert_string_equal(reason, cases[c].reason);
+    }
+    fixture_finish(&f);
+}
+
+/* Every number of rows belongs to one class, and no kernel is for a part of a class alone. */
+static void classes_follow_the_table_of_variants(void **state)
+{
+    static const uint32_t by_rows[] = {HALO_HIP_GEMV, HALO_HIP_STRIP, HALO_HIP_GEMM, HALO_HIP_MOE_GEMV,
+                                       HALO_HIP_MOE_GEMM};
+    for (uint32_t c = 0; c < HALO_HIP_ROW_CLASSES; c++) {
+        const struct halo_hip_row_class *rows = &halo_hip_row_classes[c];
+        assert_int_equal(rows->min, c == 0 ? 1 : rows[-1].max + 1);
+        for (uint32_t op = 0; op < sizeof(by_rows) / sizeof(by_rows[0]); op++)
+            for (uint32_t type = 0; type < HALO_TYPE_END; type++)
+                assert_ptr_equal(halo_hip_variant_find(by_rows[op], type, rows->min),
+                                 halo_hip_variant_find(by_rows[op], type, rows->max));
+    }
+    assert_int_equal(halo_hip_row_classes[HALO_HIP_ROW_CLASSES - 1].max, UINT32_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(launches_of_a_toy),
+        cmocka_unit_test(launches_without_matrix_units),
+        cmocka_unit_test(a_missing_kernel_is_named),
+        cmocka_unit_test(classes_follow_the_table_of_variants),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
