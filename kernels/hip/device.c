@@ -69,6 +69,7 @@ static void hip_close(struct halo_device *device)
             device->api.ModuleUnload(device->module);
         halo_hip_api_close(&device->api);
     }
+    pthread_mutex_destroy(&device->notice_lock);
     free(device);
 }
 
@@ -77,6 +78,7 @@ static int hip_open(struct halo_device **ret, const struct halo_device_options *
     struct halo_device *device = calloc(1, sizeof(*device));
     if (!device)
         return halo_reason(reason, -ENOMEM, "no memory for the device");
+    pthread_mutex_init(&device->notice_lock, NULL);
     device->deadline_ms = deadline_ms();
     int r = halo_hip_api_open(&device->api, options ? options->library : NULL, reason);
     if (!r && device->api.RuntimeGetVersion(&device->runtime_version) != HIP_SUCCESS)
@@ -105,6 +107,14 @@ static int hip_probe(const struct halo_device_options *options, char *reason)
     return r;
 }
 
+static void describe_notices(struct halo_device *device, struct halo_device_info *ret)
+{
+    pthread_mutex_lock(&device->notice_lock);
+    ret->n_notices = device->n_notices;
+    memcpy(ret->notice, device->notice, sizeof(ret->notice));
+    pthread_mutex_unlock(&device->notice_lock);
+}
+
 static void hip_describe(const struct halo_device *device, struct halo_device_info *ret)
 {
     *ret = (struct halo_device_info){
@@ -112,10 +122,9 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
         .features = HALO_DEVICE_TOP | (device->properties.integrated ? HALO_DEVICE_HOST_MEMORY : 0),
         .n_threads = 1,
     };
-    snprintf(ret->detail, sizeof(ret->detail), "%.64s, %.16s, %u units, %s%s%.24s, %.24s", device->name,
+    snprintf(ret->detail, sizeof(ret->detail), "%.64s, %.16s, %u units, %s, %.48s", device->name,
              device->properties.arch, device->properties.n_units,
-             device->properties.integrated ? "shared memory" : "own memory",
-             device->no_graphs[0] ? ", no graphs: " : "", device->no_graphs, device->api.path);
+             device->properties.integrated ? "shared memory" : "own memory", device->api.path);
     snprintf(ret->kv_layout, sizeof(ret->kv_layout), "hip %.16s kernels %.24s", device->properties.arch,
              device->kernels_sha256);
     halo_hip_memory(device, &ret->memory_bytes, &ret->free_bytes);
@@ -124,6 +133,7 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
     snprintf(ret->kernel_file, sizeof(ret->kernel_file), "%s", device->kernels_path);
     snprintf(ret->kernel_arch, sizeof(ret->kernel_arch), "%s", device->properties.arch);
     snprintf(ret->kernel_sha256, sizeof(ret->kernel_sha256), "%s", device->kernels_sha256);
+    describe_notices((struct halo_device *)(uintptr_t)device, ret); /* the lock is no part of its state */
 }
 
 const struct halo_device_ops *halo_device_hip(void)

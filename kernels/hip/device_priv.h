@@ -45,11 +45,13 @@ struct halo_device {
     bool seen[HALO_HIP_VARIANTS_MAX];           /* was launched once and came back */
     uint32_t deadline_ms;
     int index, runtime_version;
-    char no_graphs[48]; /* why steps are not replayed as graphs; empty: they are */
     struct halo_device_model *models;
     /* Once set, everything fails with -EIO and this sentence. */
     atomic_int lost;
     char lost_reason[HALO_DEVICE_REASON];
+    pthread_mutex_t notice_lock; /* of the two below */
+    uint32_t n_notices;
+    char notice[HALO_DEVICE_NOTICE];
 };
 
 enum halo_hip_memory {
@@ -131,6 +133,8 @@ int halo_hip_check(struct halo_device *device, int hip_error, const char *what, 
 int halo_hip_lose(struct halo_device *device, int error, const char *reason);
 /* -EIO with the sentence when the device is lost, else 0. */
 int halo_hip_usable(struct halo_device *device, char *reason);
+/* Counts something that the device does without, and keeps the sentence for its description. Any thread. */
+__attribute__((format(printf, 2, 3))) void halo_hip_notice(struct halo_device *device, const char *format, ...);
 
 /* wait.c: polls the event until it is done. -ETIME after the device's deadline, which loses the device: what was
  * running may never end. */

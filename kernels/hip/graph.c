@@ -4,11 +4,10 @@
  * up to a number of pages (run_priv.h), and one of the two sets of inputs. What changes from step to step stands in
  * buffers, so a replay needs no new arguments. The first step of a class is launched kernel by kernel, so that one
  * that hangs has a name; graphs are for those after it. Recording uses a stream of its own, because weights of
- * another model may be on their way in the device's. Where the runtime cannot record, steps go on being launched,
- * and the device's description says so. Device thread.
+ * another model may be on their way in the device's. Where the runtime cannot record, steps are launched as before, and
+ * a notice says so. Device thread.
  */
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,7 +83,7 @@ int halo_hip_graphs_record(struct halo_device_model *model, char *reason)
 {
     struct halo_device *device = model->device;
     if (switched_off()) {
-        snprintf(device->no_graphs, sizeof(device->no_graphs), "HALO_HIP_GRAPHS=0");
+        halo_hip_notice(device, "decode steps are launched kernel by kernel: HALO_HIP_GRAPHS=0");
         return 0;
     }
     const struct halo_plan *plan = model->plan;
@@ -103,7 +102,8 @@ int halo_hip_graphs_record(struct halo_device_model *model, char *reason)
     if (!r)
         return 0;
     halo_hip_graphs_drop(model);
-    snprintf(device->no_graphs, sizeof(device->no_graphs), "%s", r > 0 ? halo_hip_error_name(r, name) : "no kernel");
+    halo_hip_notice(device, "decode steps are launched kernel by kernel: graphs cannot be recorded: %s",
+                    r > 0 ? halo_hip_error_name(r, name) : "no kernel");
     /* Whether that was all: a device that is gone says so again. */
     return halo_hip_drain(device, "after recording graphs", reason);
 }

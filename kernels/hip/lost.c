@@ -1,9 +1,12 @@
-/* lost.c: errors of the runtime, and what the device says after one that it cannot recover from.
+/* lost.c: errors of the runtime: those that the device cannot recover from, and those that it can do without what
+ * failed.
  *
  * A sticky HIP error marks the device as lost: everything fails with -EIO from then on, and the process should end. Any
  * thread.
  */
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 #include "device_priv.h"
 
@@ -35,4 +38,15 @@ int halo_hip_check(struct halo_device *device, int hip_error, const char *what, 
     halo_reason(sentence, r, "%s: %s", what, halo_hip_error_name(hip_error, name));
     halo_reason(reason, r, "%s", sentence);
     return r == -EIO ? halo_hip_lose(device, r, sentence) : r;
+}
+
+void halo_hip_notice(struct halo_device *device, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    pthread_mutex_lock(&device->notice_lock);
+    device->n_notices++;
+    vsnprintf(device->notice, sizeof(device->notice), format, args);
+    pthread_mutex_unlock(&device->notice_lock);
+    va_end(args);
 }

@@ -72,10 +72,8 @@ static enum halo_doctor_failure decode(struct halo_doctor_tier *tier, uint32_t f
     if (failure)
         return failure;
     halo_device_hip()->describe(trial.device, &info);
-    const char *none = strstr(info.detail, "no graphs: ");
-    if (graphs && none)
-        return halo_doctor_tier_fail(tier, HALO_DOCTOR_ERROR, "graphs cannot be recorded: %.*s",
-                                     (int)strcspn(none + 11, ","), none + 11);
+    if (graphs && info.n_notices > 0)
+        return halo_doctor_tier_fail(tier, HALO_DOCTOR_ERROR, "%s", info.notice);
     double begin = halo_client_now_s();
     for (uint32_t step = 0; (step < MIN_STEPS || (halo_client_now_s() - begin) * 1e3 < for_ms) && !failure; step++) {
         uint32_t token = step * 7 % N_VOCAB;

@@ -68,6 +68,7 @@ enum halo_load_stage halo_device_seal(struct halo_load *load, const struct halo_
     assert(t->n_models < HALO_MAX_LOADED); /* one load at a time, and there was a place when it began */
     if (load->fault.code == HALO_FAULT_NONE && halo_device_usable(t, &load->fault)) {
         int r = t->ops->model_seal(instance->device_model, reason);
+        halo_device_refresh_info(t);
         if (r < 0)
             halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
     }

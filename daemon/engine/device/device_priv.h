@@ -16,6 +16,8 @@ static inline void halo_device_set_phase(struct halo_device_thread *thread, cons
 bool halo_device_usable(struct halo_device_thread *thread, struct halo_fault *fault);
 /* What a negative errno of the device means for everything else: when the device is lost, all sequences end. */
 void halo_device_on_failure(struct halo_device_thread *thread, int error);
+/* Describes the device again, for those who ask halo_device_thread_info(). */
+void halo_device_refresh_info(struct halo_device_thread *thread);
 void halo_device_forget_model(struct halo_device_thread *thread, struct halo_instance *instance);
 
 /* device_load.c */

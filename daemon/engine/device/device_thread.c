@@ -40,6 +40,15 @@ static void open_device(struct halo_device_thread *t)
     halo_note_post(t->port, &t->open_note, HALO_NOTE_DEVICE_OPEN);
 }
 
+void halo_device_refresh_info(struct halo_device_thread *t)
+{
+    struct halo_device_info info;
+    t->ops->describe(t->device, &info);
+    pthread_mutex_lock(&t->info_lock);
+    t->info = info;
+    pthread_mutex_unlock(&t->info_lock);
+}
+
 uint64_t halo_device_thread_budget(struct halo_device_thread *t)
 {
     pthread_mutex_lock(&t->info_lock);

@@ -248,6 +248,12 @@ static void write_device(struct halo_json *w, const struct halo_device_info *inf
     halo_json_u64(w, info->memory_bytes);
     halo_json_key(w, "batch_invariant");
     halo_json_bool(w, info->features & HALO_DEVICE_BATCH_INVARIANT);
+    halo_json_key(w, "notices");
+    halo_json_u64(w, info->n_notices);
+    if (info->n_notices > 0) {
+        halo_json_key(w, "notice");
+        halo_json_str(w, info->notice);
+    }
     if (fault->code != HALO_FAULT_NONE) {
         halo_json_key(w, "fault");
         halo_json_str(w, fault->text);

@@ -14,9 +14,10 @@
 #include <kernels/candidate.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 4
+#define HALO_DEVICE_ABI 5
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
+#define HALO_DEVICE_NOTICE 160
 
 enum halo_device_feature {
     HALO_DEVICE_BATCH_INVARIANT = 1 << 0, /* a row's logits do not depend on the rows beside it */
@@ -37,6 +38,9 @@ struct halo_device_info {
     /* What the bytes of kv_read mean and which arithmetic made them: they may be written to a device that says the
      * same, and to no other. */
     char kv_layout[HALO_DEVICE_LAYOUT];
+    /* What the device had to do without since it was opened: how many times, and the last in a sentence. */
+    uint32_t n_notices;
+    char notice[HALO_DEVICE_NOTICE];
 };
 
 /* Where the bytes of one weight must be put. `data` is the exact place of the first byte. The aligned hull of

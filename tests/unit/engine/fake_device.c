@@ -67,6 +67,9 @@ static void fake_describe(const struct halo_device *device, struct halo_device_i
     strcpy(ret->kernel_file, "/opt/fake/kernels.fake");
     strcpy(ret->kernel_arch, "fake");
     strcpy(ret->kernel_sha256, "0123abcd");
+    ret->n_notices = atomic_load(&fake_control->n_notices);
+    if (ret->n_notices > 0)
+        strcpy(ret->notice, "a seal goes without something");
 }
 
 static int fake_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason)
@@ -135,6 +138,7 @@ static int fake_commit(struct halo_device_model *model, uint32_t index, char *re
 
 static int fake_seal(struct halo_device_model *model, char *reason)
 {
+    atomic_fetch_add(&fake_control->n_notices, 1);
     model->sealed = true;
     return 0;
 }

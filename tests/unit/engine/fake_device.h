@@ -32,6 +32,7 @@ struct fake_control {
     _Atomic uint64_t n_bytes;                       /* of lists and rows that came back */
     int copy_error;                                 /* kv_copy fails */
     uint64_t free_bytes;                            /* 0: plenty */
+    _Atomic uint32_t n_notices;                     /* each seal is one */
     uint32_t refuse_weight;                         /* weight_commit of this one (from 1) fails */
     int open_error;
     int32_t favourite; /* > 0: this token's logit is raised in every favourite_every-th position */

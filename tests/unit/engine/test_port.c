@@ -45,6 +45,7 @@ static void short_requests_have_their_replies(void **state)
         strstr(c.requests[7].last, "\"runtime\":\"/opt/fake/libfake.so\",\"runtime_version\":70000042,\"kernel\":\""));
     assert_non_null(
         strstr(c.requests[7].last, "{\"file\":\"/opt/fake/kernels.fake\",\"arch\":\"fake\",\"sha256\":\"0123abcd\"}"));
+    assert_non_null(strstr(c.requests[7].last, "\"notices\":1,\"notice\":\"a seal goes without something\""));
     assert_non_null(strstr(c.requests[9].last, "4095"));
     assert_non_null(strstr(c.requests[10].last, "Once upon"));
     assert_non_null(strstr(c.requests[12].last, "\"repeat\":4"));
