@@ -302,8 +302,11 @@ static int parse_shape(struct parser *p, struct halo_gguf_tensor *t)
     struct halo_type_info info = halo_type_info(type);
     if (!info.name) {
         bool removed = type == 4 || type == 5 || (type >= 31 && type <= 33) || (type >= 36 && type <= 38);
+        const char *name = gguf_type_name(type);
+        if (!name)
+            return fail(p, HALO_FAULT_UNSUPPORTED, "type number %u is not known", type);
         return fail(p, HALO_FAULT_UNSUPPORTED,
-                    removed ? "type %u was removed from the format" : "type %u is not supported", type);
+                    removed ? "type %s (%u) was removed from the format" : "type %s (%u) is not supported", name, type);
     }
     t->type = (enum halo_type)type;
     if (t->dims[0] % info.block_weights)

@@ -110,6 +110,7 @@ int gguf_part_get_u64(const struct gguf_part *part, const char *name, uint64_t *
 
 /* gguf_kind.c */
 const char *gguf_kind_name(uint32_t kind); /* "u32"; NULL when there is no such kind */
+const char *gguf_type_name(uint32_t type); /* of any tensor type of the format, supported or not; NULL: none known */
 uint32_t gguf_kind_bytes(uint32_t kind);   /* of one element; 0 for strings and arrays */
 
 #define GGUF_SPAN_SHOWN 80 /* bytes of a name that a fault shows */
