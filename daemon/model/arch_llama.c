@@ -1,5 +1,5 @@
-/* arch_llama.c: llama: adjacent-pair (NORM) rotation, optional rotary factors, optional attention biases, and Mixtral's
- * experts.
+/* arch_llama.c: llama: adjacent-pair (NORM) rotation, optional rotary factors, optional biases of attention and
+ * feed-forward, Q, K and V in one tensor or in three, and Mixtral's experts.
  *
  * The converter permutes the rows of Q and K so that pairs (2i, 2i+1) rotate together. With expert_count the
  * feed-forward is a mixture: softmax over all experts, the best expert_used_count renormalised, each as wide as
@@ -19,6 +19,8 @@ static const struct halo_hparam hparams[] = {
 static const struct halo_tensor_spec tensors[] = {
     HALO_TENSORS_ENDS,
     HALO_TENSOR_ROW(ROPE_FREQS, VECTOR, ROT_PAIRS, ONE, ONE, .optional = true, .host = true),
+    HALO_TENSOR_ROW(ATTN_QKV, MATRIX, EMBD, QKV, ONE, .optional = true),
+    HALO_TENSOR_VECTOR_OPT(ATTN_QKV_BIAS, QKV),
     HALO_TENSORS_ATTENTION,
     HALO_TENSOR_VECTOR_OPT(ATTN_Q_BIAS, Q),
     HALO_TENSOR_VECTOR_OPT(ATTN_K_BIAS, K),
@@ -26,6 +28,9 @@ static const struct halo_tensor_spec tensors[] = {
     HALO_TENSOR_VECTOR_OPT(ATTN_OUTPUT_BIAS, EMBD),
     HALO_TENSOR_VECTOR(FFN_NORM, EMBD),
     HALO_TENSORS_FFN(halo_tensors_when_dense),
+    HALO_TENSOR_ROW(FFN_GATE_BIAS, VECTOR, FF, ONE, ONE, .optional = true, .when = halo_tensors_when_dense),
+    HALO_TENSOR_ROW(FFN_UP_BIAS, VECTOR, FF, ONE, ONE, .optional = true, .when = halo_tensors_when_dense),
+    HALO_TENSOR_ROW(FFN_DOWN_BIAS, VECTOR, EMBD, ONE, ONE, .optional = true, .when = halo_tensors_when_dense),
     HALO_TENSORS_MOE(halo_tensors_when_moe),
 };
 

@@ -1,4 +1,4 @@
-/* arch_qwen2.c: qwen2: half-split (NEOX) rotation, biases on Q, K and V. */
+/* arch_qwen2.c: qwen2: half-split (NEOX) rotation, biases on Q, K and V, and on the output of some. */
 #include "arch_priv.h"
 #include "plan_blocks_priv.h"
 
@@ -9,6 +9,7 @@ static const struct halo_hparam hparams[] = {
 
 static const struct halo_tensor_spec tensors[] = {
     HALO_TENSORS_ENDS,
+    HALO_TENSOR_VECTOR_OPT(OUTPUT_BIAS, VOCAB),
     HALO_TENSORS_ATTENTION,
     HALO_TENSOR_VECTOR(ATTN_Q_BIAS, Q),
     HALO_TENSOR_VECTOR(ATTN_K_BIAS, K),

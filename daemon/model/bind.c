@@ -116,27 +116,42 @@ static int strangers_check(const struct halo_binding *binding, const struct halo
     }
     if (n_strange == 0)
         return 0;
+    if (strncmp(first, "cls.", 4) == 0)
+        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                              "the file is a reranker or classifier (it has %s): it scores texts and generates none, "
+                              "which is not supported",
+                              first);
     return halo_fault_set(
         fault, HALO_FAULT_UNSUPPORTED, "%" PRIu64 " tensor%s of the file %s no part of a %s model (%s%s)", n_strange,
         n_strange == 1 ? "" : "s", n_strange == 1 ? "is" : "are", arch->name, n_strange == 1 ? "" : "first: ", first);
 }
 
-static void spec_bind(struct halo_binding *binding, const struct halo_gguf *gguf, const struct halo_tensor_spec *spec,
-                      const struct halo_hparams *hparams, struct complaints *complaints)
+/* The fused tensor that holds this one, or NULL. Families list fused tensors before what lies in them. */
+static const struct halo_gguf_tensor *whole_of(const struct halo_binding *binding, enum halo_tensor_id id,
+                                               uint32_t layer)
+{
+    struct halo_tensor_part part;
+    return halo_tensors_part(id, binding->hparams, &part) ? halo_binding_find(binding, part.whole, layer) : NULL;
+}
+
+static void spec_bind(struct halo_binding *binding, const struct halo_tensor_spec *spec, struct complaints *complaints)
 {
     uint32_t n = halo_tensors_layered(spec->id) ? binding->n_layers : 1;
     char name[HALO_GGUF_MAX_NAME + 1];
 
     for (uint32_t layer = 0; layer < n; layer++) {
         halo_tensors_name(spec->id, layer, name);
-        const struct halo_gguf_tensor *tensor = halo_gguf_find_tensor(gguf, name);
-        if (tensor) {
-            tensor_check(tensor, spec, hparams, complaints);
-            binding->found[spec->id * binding->n_layers + layer] = tensor;
-            binding->n_found++;
-        } else if (!spec->optional) {
+        const struct halo_gguf_tensor *tensor = halo_gguf_find_tensor(binding->gguf, name);
+        const struct halo_gguf_tensor *whole = whole_of(binding, spec->id, layer);
+        if (tensor && whole)
+            complain(complaints, "%s is there twice, also in %s", name, whole->name);
+        else if (tensor)
+            tensor_check(tensor, spec, binding->hparams, complaints);
+        else if (!whole && !spec->optional)
             complain(complaints, "%s is missing", name);
-        }
+        if (tensor)
+            binding->found[spec->id * binding->n_layers + layer] = tensor;
+        binding->n_found += (tensor || whole) && !halo_tensors_is_whole(spec->id);
     }
 }
 
@@ -148,6 +163,7 @@ int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const 
     assert(hparams->n_layers >= 1 && hparams->n_layers <= HALO_MODEL_MAX_LAYERS);
     memset(ret, 0, sizeof(*ret));
     ret->gguf = gguf;
+    ret->hparams = hparams;
     ret->n_layers = hparams->n_layers;
     ret->specs = halo_arena_alloc(arena, HALO_TENSOR_COUNT, sizeof(*ret->specs));
     ret->found = halo_arena_alloc(arena, (size_t)HALO_TENSOR_COUNT * hparams->n_layers, sizeof(*ret->found));
@@ -160,7 +176,7 @@ int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const 
             continue;
         assert(!ret->specs[spec->id]);
         ret->specs[spec->id] = spec;
-        spec_bind(ret, gguf, spec, hparams, &complaints);
+        spec_bind(ret, spec, &complaints);
     }
     if (complaints.n > complaints.n_told)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
@@ -178,6 +194,33 @@ const struct halo_gguf_tensor *halo_binding_find(const struct halo_binding *bind
     if (id >= HALO_TENSOR_COUNT || layer >= binding->n_layers)
         return NULL;
     return binding->found[id * binding->n_layers + (halo_tensors_layered(id) ? layer : 0)];
+}
+
+bool halo_binding_get(const struct halo_binding *binding, enum halo_tensor_id id, uint32_t layer,
+                      struct halo_bound *ret)
+{
+    const struct halo_gguf_tensor *tensor = halo_binding_find(binding, id, layer);
+    const struct halo_tensor_spec *spec = id < HALO_TENSOR_COUNT ? binding->specs[id] : NULL;
+    struct halo_tensor_part part;
+
+    if (tensor) {
+        *ret =
+            (struct halo_bound){.tensor = tensor, .offset = tensor->offset, .n_bytes = tensor->n_bytes, .suffix = ""};
+        memcpy(ret->dims, tensor->dims, sizeof(ret->dims));
+        return true;
+    }
+    tensor = spec ? whole_of(binding, id, layer) : NULL;
+    if (!tensor || !halo_tensors_part(id, binding->hparams, &part))
+        return false;
+    *ret = (struct halo_bound){.tensor = tensor, .suffix = part.suffix};
+    for (uint32_t i = 0; i < 3; i++)
+        ret->dims[i] = halo_tensors_extent(spec->dims[i], binding->hparams);
+    bool vector = spec->role == HALO_WEIGHT_VECTOR;
+    uint64_t row_bytes = halo_type_row_bytes(tensor->type, vector ? 1 : ret->dims[0]);
+    ret->n_bytes = row_bytes * ret->dims[vector ? 0 : 1];
+    ret->offset = tensor->offset + row_bytes * part.first;
+    assert(ret->offset + ret->n_bytes <= tensor->offset + tensor->n_bytes);
+    return true;
 }
 
 int halo_binding_read(const struct halo_binding *binding, enum halo_tensor_id id, float *ret, uint32_t n,

@@ -8,10 +8,19 @@
 
 struct halo_binding {
     const struct halo_gguf *gguf;
+    const struct halo_hparams *hparams;
     const struct halo_tensor_spec **specs; /* [HALO_TENSOR_COUNT], NULL for a tensor that the family has not */
     const struct halo_gguf_tensor **found; /* [HALO_TENSOR_COUNT][n_layers]; one outside the layers is at layer 0 */
     uint32_t n_layers;
-    uint32_t n_found;
+    uint32_t n_found; /* tensors by role: those of a fused tensor each, not the fused one */
+};
+
+/* A tensor as the plan sees it: one of the file, or rows of one. */
+struct halo_bound {
+    const struct halo_gguf_tensor *tensor;
+    uint64_t dims[3];
+    uint64_t offset, n_bytes;
+    const char *suffix; /* of the tensor's name; empty when it is all of it */
 };
 
 /* Fills *ret in the arena. Every missing or misshapen tensor is counted, as many as fit are told in the one fault:
@@ -20,7 +29,11 @@ struct halo_binding {
 int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const struct halo_gguf *gguf,
                       const struct halo_arch *arch, const struct halo_hparams *hparams, struct halo_fault *fault);
 
-/* The tensor, or NULL when the file has it not (or the family, or the layer). */
+/* The tensor of this role in this layer; false when the file has it neither alone nor in a fused tensor. */
+bool halo_binding_get(const struct halo_binding *binding, enum halo_tensor_id id, uint32_t layer,
+                      struct halo_bound *ret);
+
+/* The tensor of that name, or NULL when the file has it not (or the family, or the layer). */
 const struct halo_gguf_tensor *halo_binding_find(const struct halo_binding *binding, enum halo_tensor_id id,
                                                  uint32_t layer);
 

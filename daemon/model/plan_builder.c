@@ -82,7 +82,8 @@ static struct halo_op *op_append(struct halo_builder *builder, enum halo_op_kind
 
 bool halo_builder_has(const struct halo_builder *builder, enum halo_tensor_id id)
 {
-    return halo_binding_find(builder->binding, id, builder->layer == HALO_NONE ? 0 : builder->layer) != NULL;
+    struct halo_bound bound;
+    return halo_binding_get(builder->binding, id, builder->layer == HALO_NONE ? 0 : builder->layer, &bound);
 }
 
 /* The index of a bound tensor among the plan's weights, which it joins at its first use. */
@@ -90,29 +91,30 @@ static uint32_t weight_use(struct halo_builder *builder, enum halo_tensor_id id)
 {
     uint32_t layer = halo_tensors_layered(id) ? builder->layer : 0;
     const struct halo_tensor_spec *spec = builder->binding->specs[id];
-    const struct halo_gguf_tensor *tensor;
+    struct halo_bound bound;
     struct halo_weight *weight;
     uint32_t *slot;
 
     if (builder->error)
         return 0;
-    tensor = halo_binding_find(builder->binding, id, layer);
-    assert(spec && !spec->host && tensor);
+    bool found = halo_binding_get(builder->binding, id, layer, &bound);
+    assert(spec && !spec->host && found);
     slot = &builder->weight_of[id * builder->binding->n_layers + layer];
     if (*slot)
         return *slot - 1;
     assert(builder->n_weights < builder->binding->n_found);
     weight = &builder->weights[builder->n_weights];
-    *weight = (struct halo_weight){.type = tensor->type,
+    *weight = (struct halo_weight){.type = bound.tensor->type,
                                    .role = spec->role,
-                                   .n_cols = (uint32_t)tensor->dims[0],
-                                   .n_rows = (uint32_t)tensor->dims[1],
-                                   .n_experts = (uint32_t)tensor->dims[2],
-                                   .n_bytes = tensor->n_bytes,
-                                   .part = tensor->part,
-                                   .offset = tensor->offset};
-    _Static_assert(sizeof(weight->name) == sizeof(tensor->name), "names of the same length");
-    memcpy(weight->name, tensor->name, sizeof(weight->name));
+                                   .n_cols = (uint32_t)bound.dims[0],
+                                   .n_rows = (uint32_t)bound.dims[1],
+                                   .n_experts = (uint32_t)bound.dims[2],
+                                   .n_bytes = bound.n_bytes,
+                                   .part = bound.tensor->part,
+                                   .offset = bound.offset};
+    _Static_assert(sizeof(weight->name) >= sizeof(bound.tensor->name),
+                   "any name fits, no name of a fused one is so long");
+    snprintf(weight->name, sizeof(weight->name), "%s%s", bound.tensor->name, bound.suffix);
     *slot = ++builder->n_weights;
     return *slot - 1;
 }
@@ -285,5 +287,9 @@ void halo_builder_logits(struct halo_builder *builder, uint16_t x)
     enum halo_tensor_id head =
         halo_builder_has(builder, HALO_TENSOR_OUTPUT) ? HALO_TENSOR_OUTPUT : HALO_TENSOR_TOKEN_EMBD;
 
-    op->u.logits = (struct halo_op_logits){.weight = weight_use(builder, head), .x = x};
+    op->u.logits = (struct halo_op_logits){.weight = weight_use(builder, head),
+                                           .x = x,
+                                           .bias = halo_builder_has(builder, HALO_TENSOR_OUTPUT_BIAS)
+                                                       ? weight_use(builder, HALO_TENSOR_OUTPUT_BIAS)
+                                                       : HALO_WEIGHT_NONE};
 }

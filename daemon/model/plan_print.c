@@ -145,6 +145,10 @@ static void put_op(struct printer *p, const struct halo_op *op)
     case HALO_OP_LOGITS:
         put(p, "logits %s, ", value_name(p, op->u.logits.x));
         put_weight(p, op->u.logits.weight);
+        if (op->u.logits.bias != HALO_WEIGHT_NONE) {
+            put(p, " + ");
+            put_weight(p, op->u.logits.bias);
+        }
         return;
     case HALO_OP_COUNT: break;
     }

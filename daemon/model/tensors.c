@@ -42,8 +42,30 @@ enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id)
     case HALO_TENSOR_ATTN_K: return HALO_TENSOR_ATTN_K_BIAS;
     case HALO_TENSOR_ATTN_V: return HALO_TENSOR_ATTN_V_BIAS;
     case HALO_TENSOR_ATTN_OUTPUT: return HALO_TENSOR_ATTN_OUTPUT_BIAS;
+    case HALO_TENSOR_FFN_GATE: return HALO_TENSOR_FFN_GATE_BIAS;
+    case HALO_TENSOR_FFN_UP: return HALO_TENSOR_FFN_UP_BIAS;
+    case HALO_TENSOR_FFN_DOWN: return HALO_TENSOR_FFN_DOWN_BIAS;
     default: return HALO_TENSOR_NONE;
     }
+}
+
+bool halo_tensors_part(enum halo_tensor_id id, const struct halo_hparams *h, struct halo_tensor_part *ret)
+{
+    uint64_t q = halo_tensors_extent(HALO_EXTENT_Q, h), k = halo_tensors_extent(HALO_EXTENT_K, h);
+    switch (id) {
+    case HALO_TENSOR_ATTN_Q: *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_QKV, 0, ":q"}; return true;
+    case HALO_TENSOR_ATTN_K: *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_QKV, q, ":k"}; return true;
+    case HALO_TENSOR_ATTN_V: *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_QKV, q + k, ":v"}; return true;
+    case HALO_TENSOR_ATTN_Q_BIAS: *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_QKV_BIAS, 0, ":q"}; return true;
+    case HALO_TENSOR_ATTN_K_BIAS: *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_QKV_BIAS, q, ":k"}; return true;
+    case HALO_TENSOR_ATTN_V_BIAS: *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_QKV_BIAS, q + k, ":v"}; return true;
+    default: return false;
+    }
+}
+
+bool halo_tensors_is_whole(enum halo_tensor_id id)
+{
+    return id == HALO_TENSOR_ATTN_QKV || id == HALO_TENSOR_ATTN_QKV_BIAS;
 }
 
 void halo_tensors_name(enum halo_tensor_id id, uint32_t layer, char ret[HALO_GGUF_MAX_NAME + 1])

@@ -16,11 +16,14 @@
     X(TOKEN_EMBD, "token_embd.weight")                                                                                 \
     X(OUTPUT_NORM, "output_norm.weight")                                                                               \
     X(OUTPUT, "output.weight")                                                                                         \
+    X(OUTPUT_BIAS, "output.bias")                                                                                      \
     X(ROPE_FREQS, "rope_freqs.weight")                                                                                 \
     X(ATTN_NORM, "blk.%u.attn_norm.weight")                                                                            \
+    X(ATTN_QKV, "blk.%u.attn_qkv.weight")                                                                              \
     X(ATTN_Q, "blk.%u.attn_q.weight")                                                                                  \
     X(ATTN_K, "blk.%u.attn_k.weight")                                                                                  \
     X(ATTN_V, "blk.%u.attn_v.weight")                                                                                  \
+    X(ATTN_QKV_BIAS, "blk.%u.attn_qkv.bias")                                                                           \
     X(ATTN_Q_BIAS, "blk.%u.attn_q.bias")                                                                               \
     X(ATTN_K_BIAS, "blk.%u.attn_k.bias")                                                                               \
     X(ATTN_V_BIAS, "blk.%u.attn_v.bias")                                                                               \
@@ -32,6 +35,9 @@
     X(FFN_GATE, "blk.%u.ffn_gate.weight")                                                                              \
     X(FFN_UP, "blk.%u.ffn_up.weight")                                                                                  \
     X(FFN_DOWN, "blk.%u.ffn_down.weight")                                                                              \
+    X(FFN_GATE_BIAS, "blk.%u.ffn_gate.bias")                                                                           \
+    X(FFN_UP_BIAS, "blk.%u.ffn_up.bias")                                                                               \
+    X(FFN_DOWN_BIAS, "blk.%u.ffn_down.bias")                                                                           \
     X(FFN_GATE_INP, "blk.%u.ffn_gate_inp.weight")                                                                      \
     X(FFN_GATE_EXPS, "blk.%u.ffn_gate_exps.weight")                                                                    \
     X(FFN_UP_EXPS, "blk.%u.ffn_up_exps.weight")                                                                        \
@@ -54,6 +60,7 @@ enum halo_tensor_id {
     X(Q, h->n_head * h->head_dim_k)                                                                                    \
     X(K, h->n_head_kv * h->head_dim_k)                                                                                 \
     X(V, h->n_head_kv * h->head_dim_v)                                                                                 \
+    X(QKV, h->n_head * h->head_dim_k + h->n_head_kv * (h->head_dim_k + h->head_dim_v))                                 \
     X(ATT, h->n_head * h->head_dim_v)                                                                                  \
     X(FF, h->n_ff)                                                                                                     \
     X(FF_EXPERT, h->n_ff_expert)                                                                                       \
@@ -109,6 +116,17 @@ bool halo_tensors_layered(enum halo_tensor_id id);        /* one for each layer 
 uint64_t halo_tensors_extent(enum halo_extent extent, const struct halo_hparams *hparams);
 /* The bias that belongs to a matrix, or HALO_TENSOR_NONE. */
 enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id);
+
+/* Some files keep several tensors as the rows of one: Q, K and V in attn_qkv, in this order. */
+struct halo_tensor_part {
+    enum halo_tensor_id whole;
+    uint64_t first;     /* row of the whole, or element of a vector */
+    const char *suffix; /* tells the parts of one tensor apart */
+};
+/* Where a tensor lies in another one; false: in none. */
+bool halo_tensors_part(enum halo_tensor_id id, const struct halo_hparams *hparams, struct halo_tensor_part *ret);
+bool halo_tensors_is_whole(enum halo_tensor_id id); /* holds others and is no weight itself */
+
 /* Writes the name of a tensor in a layer. */
 void halo_tensors_name(enum halo_tensor_id id, uint32_t layer, char ret[HALO_GGUF_MAX_NAME + 1]);
 

@@ -212,7 +212,9 @@ static int check_logits(const struct check *c, const struct halo_op_logits *u)
     TRY(check_value(c, "x", u->x, 0));
     TRY(check_weight(c, u->weight, HALO_WEIGHT_MATRIX, width_of(c, u->x)));
     uint32_t n_rows = c->plan->weights[u->weight].n_rows;
-    return n_rows != c->plan->n_vocab ? refuse(c, "rows of the head", n_rows, c->plan->n_vocab) : 0;
+    if (n_rows != c->plan->n_vocab)
+        return refuse(c, "rows of the head", n_rows, c->plan->n_vocab);
+    return u->bias == HALO_WEIGHT_NONE ? 0 : check_weight(c, u->bias, HALO_WEIGHT_VECTOR, n_rows);
 }
 
 int halo_plan_check(const struct halo_plan *plan, uint32_t index, const struct halo_plan_limits *limits, char *reason)

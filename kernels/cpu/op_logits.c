@@ -17,6 +17,7 @@ void halo_cpu_op_logits(struct halo_device_model *model, const struct halo_op *o
         halo_cpu_act_rows(model, matrix.n_cols, batch->n_outputs);
     scratch->products[0] = (struct halo_cpu_product){
         .matrix = matrix,
+        .bias = op->u.logits.bias == HALO_WEIGHT_NONE ? NULL : halo_cpu_vector(model, op->u.logits.bias),
         .act = quantized ? scratch->act_row : scratch->plain_row,
         .out = scratch->out_row[0],
         .n_x = batch->n_outputs,

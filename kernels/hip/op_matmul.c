@@ -63,7 +63,7 @@ static int emit_outputs(struct halo_hip_compiler *c, const struct halo_op_logits
                                  .value = gathers ? HALO_NONE : u->x,
                                  .n_x = gathers ? halo_hip_per_span(1) : halo_hip_per_row(1),
                                  .row_index = !gathers};
-    p.matrix[0] = matrix_arg(c, u->weight, HALO_WEIGHT_NONE, c->model->logits_device);
+    p.matrix[0] = matrix_arg(c, u->weight, u->bias, c->model->logits_device);
     halo_hip_loop_begin(c, HALO_HIP_OVER_OUTPUTS, 0, min, max);
     int r = gathers ? emit_gather(c, halo_hip_value(c->model, u->x), w->n_cols) : 0;
     return r ? r : halo_hip_emit_product(c, &p);

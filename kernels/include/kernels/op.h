@@ -28,7 +28,7 @@ enum halo_op_kind {
     HALO_OP_MOE_MATMUL, /* for the chosen experts: out[slot] = weight[expert] x[slot or shared] */
     HALO_OP_MOE_SUM,    /* out = sum over slots of weight[slot] * x[slot] */
     HALO_OP_ADD,        /* x += add */
-    HALO_OP_LOGITS,     /* for the wanted rows only: logits = weight x */
+    HALO_OP_LOGITS,     /* for the wanted rows only: logits = weight x + bias */
     HALO_OP_COUNT
 };
 
@@ -135,6 +135,7 @@ struct halo_op_add {
 struct halo_op_logits {
     uint32_t weight;
     uint16_t x;
+    uint32_t bias; /* HALO_WEIGHT_NONE when absent */
 };
 
 struct halo_op {

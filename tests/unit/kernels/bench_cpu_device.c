@@ -87,7 +87,7 @@ static void build(struct fixture *f, enum halo_type type, uint32_t n_layers, uin
         fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = down});
     }
     fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {vector(f, D), x, add, normed, 1e-6f}});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {table, normed}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {table, normed, HALO_WEIGHT_NONE}});
 }
 
 /* Rows first_pos .. first_pos + n_rows - 1 of one sequence, logits of the last. Returns seconds. */

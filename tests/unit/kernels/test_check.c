@@ -67,7 +67,7 @@ static void toy_ops(struct toy *t)
                         .u.moe_matmul = {V_NORM, V_CHOICE, 1, false, {W_EXPERTS}, {V_EXPERTS}, USED}},
         [MOE_SUM] = {HALO_OP_MOE_SUM, .u.moe_sum = {V_EXPERTS, V_CHOICE, V_OUT, USED}},
         [ADD] = {HALO_OP_ADD, .u.add = {V_X, V_OUT}},
-        [LOGITS] = {HALO_OP_LOGITS, .u.logits = {W_TABLE, V_X}},
+        [LOGITS] = {HALO_OP_LOGITS, .u.logits = {W_TABLE, V_X, HALO_WEIGHT_NONE}},
     };
     memcpy(t->ops, ops, sizeof(ops));
 }
@@ -135,6 +135,7 @@ SPOIL(weight_kernel, t->weights[W_Q].type = HALO_TYPE_Q8_0)
 SPOIL(weight_role, t->weights[W_Q].role = HALO_WEIGHT_EXPERTS)
 SPOIL(out_is_x, t->weights[W_Q] = weight(HALO_WEIGHT_MATRIX, WIDTH, WIDTH, 1); t->ops[MATMUL].u.matmul.out[0] = V_NORM)
 SPOIL(bias_too_long, t->ops[MATMUL].u.matmul.bias[0] = W_HEAD_NORM)
+SPOIL(head_bias_too_long, t->ops[LOGITS].u.logits.bias = W_HEAD_NORM)
 SPOIL(heads_do_not_fit, t->ops[QK_NORM].u.qk_norm.n_head = 3)
 SPOIL(rope_beyond, t->ops[ROPE].u.rope.rope = 1)
 SPOIL(rotation_too_wide, t->rope.n_rot = DIM + 2)
@@ -168,6 +169,7 @@ static const struct {
     {weight_role, MATMUL, "matmul: w is declared as another kind of weight"},
     {out_is_x, MATMUL, "matmul: out, which must differ from x, is 1, wanted 1"},
     {bias_too_long, MATMUL, "matmul: w has rows of 16, its input has 64"},
+    {head_bias_too_long, LOGITS, "logits: w has rows of 16, its input has 10"},
     {heads_do_not_fit, QK_NORM, "qk_norm: q is 64, wanted 48"},
     {rope_beyond, ROPE, "rope: rotation 1 of 1"},
     {rotation_too_wide, ROPE, "rope: rotated elements is 18, wanted 16"},

@@ -68,7 +68,7 @@ static void build(struct fixture *f)
     fixture_op(f, (struct halo_op){
                       .kind = HALO_OP_MATMUL,
                       .u.matmul = {.x = norm, .n = 1, .weight = {big}, .bias = {HALO_WEIGHT_NONE}, .out = {out}}});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, norm}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, norm, HALO_WEIGHT_NONE}});
 }
 
 static void opening_and_describing(void **state)

@@ -120,7 +120,7 @@ static void build(struct fixture *f, enum halo_kv_type type)
     }
     fixture_op(f, (struct halo_op){.kind = HALO_OP_ADD, .u.add = {x, add}});
     fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {vector(f, D), x, HALO_NONE, normed, 1e-6f}});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {table, normed}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {table, normed, HALO_WEIGHT_NONE}});
 }
 
 /* Logits of all positions from one chunk, plain C, one thread: what everything else must repeat. */

@@ -311,26 +311,30 @@ static void matmul_shares_its_input(void **state)
 }
 
 /* Wanted rows only, in the caller's memory, and nothing beside it: the vocabulary is no multiple of the kernels'
- * groups. */
+ * groups. With a bias and without. */
 static void logits_of_the_wanted_rows(void **state)
 {
     static const enum halo_type types[] = {HALO_TYPE_F32, HALO_TYPE_Q8_0};
-    for (uint32_t c = 0; c < 6; c++) {
+    for (uint32_t c = 0; c < 12; c++) {
         struct fixture f;
         struct product p = {.t.width = 64, .n_rows = {N_VOCAB}, .relative = {c % 2 ? 0.01 : 1e-6}};
         fixture_init(&f, N_VOCAB, N_ROWS, 64);
         uint16_t x = fixture_input(&f, 64, 1);
         uint32_t head = fixture_weight(&f, types[c % 2], HALO_WEIGHT_MATRIX, 64, N_VOCAB, 1, 1);
-        fixture_op(&f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, x}});
+        bool biased = c >= 6;
+        uint32_t bias =
+            biased ? fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, N_VOCAB, 1, 1, 10) : HALO_WEIGHT_NONE;
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, x, bias}});
+        p.bias[0] = biased ? fixture_floats(&f, bias) : NULL;
         p.t.rows = fixture_floats(&f, 0);
         p.t.weight[0] = fixture_floats(&f, head);
-        if (fixture_has(variants[c / 2])) {
+        if (fixture_has(variants[c % 6 / 2])) {
             char reason[HALO_DEVICE_REASON];
             static const int32_t token[5] = {3, 1, 4, 1, 5}, pos[5] = {0, 1, 2, 3, 4};
             static const uint32_t zero[5], output[3] = {0, 3, 4};
             float logits[4 * N_VOCAB];
             struct halo_batch_seq seq;
-            fixture_open(&f, variants[c / 2], 2);
+            fixture_open(&f, variants[c % 6 / 2], 2);
             seq.pages = fixture_pages(&f, 0, &seq.n_pages);
             struct halo_batch batch = {5, token, pos, zero, 1, &seq, 3, output, logits};
             logits[3 * N_VOCAB] = 123;
@@ -341,6 +345,7 @@ static void logits_of_the_wanted_rows(void **state)
         }
         free(p.t.rows);
         free(p.t.weight[0]);
+        free(p.bias[0]);
         fixture_finish(&f);
     }
 }

@@ -39,7 +39,7 @@ static void build(struct fixture *f)
     uint32_t head = fixture_weight(f, HALO_TYPE_Q6_K, HALO_WEIGHT_MATRIX, 256, N_VOCAB, 1, 1);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {norm, x, HALO_NONE, out, 1e-6f}});
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = {out, 1, {weight}, {HALO_WEIGHT_NONE}, {y}}});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, y}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, y, HALO_WEIGHT_NONE}});
 }
 
 static int load(struct fixture *f, char *reason)

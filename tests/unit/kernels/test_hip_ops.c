@@ -171,20 +171,23 @@ static float product(const float *w, const float *x, uint32_t n, double *squares
     return (float)sum;
 }
 
-/* x peeked from the device times the weight in double. */
-static void compare_exact(struct fixture *f, const char *what, uint32_t weight, const float *x, const float *have,
-                          uint32_t n_rows)
+/* x peeked from the device times the weight in double, and the bias if there is one. */
+static void compare_exact(struct fixture *f, const char *what, uint32_t weight, uint32_t bias, const float *x,
+                          const float *have, uint32_t n_rows)
 {
     const struct halo_weight *w = &f->weights[weight];
     float *floats = fixture_floats(f, weight), *want = calloc(w->n_rows, sizeof(*want));
+    float *added = bias == HALO_WEIGHT_NONE ? NULL : fixture_floats(f, bias);
     assert_non_null(want);
     for (uint32_t r = 0; r < n_rows; r++) {
         double squares = 0;
         for (uint32_t i = 0; i < w->n_rows; i++)
-            want[i] = product(floats + (size_t)i * w->n_cols, x + (size_t)r * w->n_cols, w->n_cols, &squares);
+            want[i] = product(floats + (size_t)i * w->n_cols, x + (size_t)r * w->n_cols, w->n_cols, &squares) +
+                      (added ? added[i] : 0);
         compare_row(what, have + (size_t)r * w->n_rows, want, w->n_rows, bound_f16, 4 * sqrt(squares));
     }
     free(floats);
+    free(added);
     free(want);
 }
 
@@ -218,7 +221,7 @@ static void matmul_of(enum halo_type type, uint32_t n_cols, uint32_t n_rows)
         for (uint32_t r = 0; r < counts[i]; r++)
             fixture_peek(&f, x, r, rows + (size_t)r * n_cols);
         if (is_f16_product(&f, type, counts[i], n_cols))
-            compare_exact(&f, what, weight, rows, have, counts[i]);
+            compare_exact(&f, what, weight, HALO_WEIGHT_NONE, rows, have, counts[i]);
         else
             compare_rows(what, have, want[i], counts[i], n_rows, bounds[HALO_OP_MATMUL]);
         free(want[i]);
@@ -551,7 +554,9 @@ static void logits_of(enum halo_type type, uint32_t n_cols)
     fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
     uint16_t x = fixture_input(&f, n_cols, 1);
     uint32_t head = fixture_weight(&f, type, HALO_WEIGHT_MATRIX, n_cols, N_VOCAB, 1, 1);
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, x}});
+    uint32_t bias = type == HALO_TYPE_F16 ? HALO_WEIGHT_NONE
+                                          : fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, N_VOCAB, 1, 1, 10);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, x, bias}});
     use_hip(&f);
     for (uint32_t c = 0; c < 6; c++) {
         int32_t tokens[MAX_ROWS];
@@ -563,7 +568,7 @@ static void logits_of(enum halo_type type, uint32_t n_cols)
         for (uint32_t r = 0; r < counts[c]; r++)
             fixture_peek(&f, x, r, rows + (size_t)r * n_cols);
         if (is_f16_product(&f, type, counts[c], n_cols))
-            compare_exact(&f, "logits", head, rows, logits, counts[c]);
+            compare_exact(&f, "logits", head, bias, rows, logits, counts[c]);
         else {
             float *have = calloc(MAX_ROWS * N_VOCAB, sizeof(float));
             memcpy(have, logits, counts[c] * N_VOCAB * sizeof(float));

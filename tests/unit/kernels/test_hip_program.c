@@ -74,7 +74,7 @@ static void build(struct fixture *f)
         {HALO_OP_MOE_MATMUL, .u.moe_matmul = {gate, choice, 1, true, {w_down}, {down}, USED}},
         {HALO_OP_MOE_SUM, .u.moe_sum = {down, choice, out, USED}},
         {HALO_OP_ADD, .u.add = {x, out}},
-        {HALO_OP_LOGITS, .u.logits = {table, x}},
+        {HALO_OP_LOGITS, .u.logits = {table, x, HALO_WEIGHT_NONE}},
     };
     for (uint32_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
         fixture_op(f, ops[i]);

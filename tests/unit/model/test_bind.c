@@ -4,10 +4,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "toy_model.h"
+
+#define FF 64
 
 static const char *const families[] = {"llama", "llama-moe", "qwen2", "qwen3", "qwen3moe"};
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
@@ -103,7 +107,8 @@ static void optional_tensors(void **state)
         uint64_t d0, d1;
     } rows[] = {
         {"output.weight", 32, 16},    {"blk.0.attn_q.bias", 64, 0},      {"blk.1.attn_k.bias", 32, 0},
-        {"blk.0.attn_v.bias", 32, 0}, {"blk.1.attn_output.bias", 32, 0},
+        {"blk.0.attn_v.bias", 32, 0}, {"blk.1.attn_output.bias", 32, 0}, {"blk.0.ffn_gate.bias", FF, 0},
+        {"blk.1.ffn_up.bias", FF, 0}, {"blk.0.ffn_down.bias", 32, 0},
     };
     struct halo_toy *toy = halo_toy_create("llama");
     struct halo_model *model = halo_toy_accepted(toy);
@@ -123,6 +128,110 @@ static void optional_tensors(void **state)
     halo_toy_find(toy, "output.weight")->dims[1] = 17;
     halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "output.weight is [32, 17], should be [32, 16]", NULL);
     halo_toy_destroy(toy);
+}
+
+/* The head of some qwen2 files has a bias. */
+static void head_bias(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("qwen2");
+    struct halo_model *model = halo_toy_accepted(toy);
+    assert_int_equal(model->plan.ops[model->plan.n_ops - 1].u.logits.bias, HALO_WEIGHT_NONE);
+    halo_model_destroy(model);
+    halo_toy_add(toy, "output.bias", HALO_TYPE_F32, 16, 0, 0);
+    model = halo_toy_accepted(toy);
+    uint32_t bias = model->plan.ops[model->plan.n_ops - 1].u.logits.bias;
+    assert_string_equal(model->plan.weights[bias].name, "output.bias");
+    halo_model_destroy(model);
+    halo_toy_find(toy, "output.bias")->dims[0] = 17;
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "output.bias is [17], should be [16]", NULL);
+    halo_toy_destroy(toy);
+}
+
+/* The bytes of a weight as the file has them. */
+static void weight_read(const char *path, const struct halo_weight *weight, float *ret)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, (long)weight->offset, SEEK_SET), 0);
+    assert_int_equal(fread(ret, 1, weight->n_bytes, file), weight->n_bytes);
+    fclose(file);
+}
+
+static const struct halo_weight *weight_named(const struct halo_model *model, const char *name)
+{
+    for (uint32_t i = 0; i < model->plan.n_weights; i++)
+        if (strcmp(model->plan.weights[i].name, name) == 0)
+            return &model->plan.weights[i];
+    fail_msg("no weight %s", name);
+    return NULL;
+}
+
+/* Q, K and V as rows of one tensor: the plan has three weights all the same, each at its rows. */
+static void fused_attention(void **state)
+{
+    enum { WIDTH = 32, Q = 64, K = 32, ALL = Q + K + K };
+    static const struct {
+        const char *name;
+        uint32_t first, n;
+    } parts[] = {{":q", 0, Q}, {":k", Q, K}, {":v", Q + K, K}};
+    static float matrix[ALL * WIDTH], bias[ALL], got[ALL * WIDTH];
+    struct halo_toy *toy = halo_toy_create("llama");
+    struct halo_model *model;
+    struct halo_fault fault = {0};
+    char path[] = "/tmp/halo-toy-XXXXXX", name[64];
+    int fd = mkstemp(path);
+
+    for (uint32_t i = 0; i < ALL * WIDTH; i++)
+        matrix[i] = (float)i;
+    for (uint32_t i = 0; i < ALL; i++)
+        bias[i] = (float)i / 2;
+    halo_toy_remove(toy, "blk.0.attn_q.weight");
+    halo_toy_remove(toy, "blk.0.attn_k.weight");
+    halo_toy_remove(toy, "blk.0.attn_v.weight");
+    halo_toy_add(toy, "blk.0.attn_qkv.weight", HALO_TYPE_F32, WIDTH, ALL, 0);
+    halo_toy_find(toy, "blk.0.attn_qkv.weight")->values = matrix;
+    halo_toy_add(toy, "blk.0.attn_qkv.bias", HALO_TYPE_F32, ALL, 0, 0);
+    halo_toy_find(toy, "blk.0.attn_qkv.bias")->values = bias;
+    assert_true(fd >= 0);
+    close(fd);
+    halo_toy_write(toy, path);
+    if (halo_model_create(&model, path, NULL, &fault) < 0)
+        fail_msg("%s", fault.text);
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(name, sizeof(name), "blk.0.attn_qkv.weight%s", parts[i].name);
+        const struct halo_weight *weight = weight_named(model, name);
+        assert_int_equal(weight->n_cols, WIDTH);
+        assert_int_equal(weight->n_rows, parts[i].n);
+        weight_read(path, weight, got);
+        assert_memory_equal(got, matrix + parts[i].first * WIDTH, parts[i].n * WIDTH * sizeof(float));
+        snprintf(name, sizeof(name), "blk.0.attn_qkv.bias%s", parts[i].name);
+        weight = weight_named(model, name);
+        assert_int_equal(weight->n_bytes, parts[i].n * sizeof(float));
+        weight_read(path, weight, got);
+        assert_memory_equal(got, bias + parts[i].first, parts[i].n * sizeof(float));
+    }
+    assert_string_equal(weight_named(model, "blk.1.attn_q.weight")->name, "blk.1.attn_q.weight"); /* layer by layer */
+    halo_model_destroy(model);
+    unlink(path);
+    halo_toy_add(toy, "blk.0.attn_k.weight", HALO_TYPE_F32, WIDTH, K, 0);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.0.attn_k.weight is there twice, also in blk.0.attn_qkv.weight",
+                     NULL);
+    halo_toy_remove(toy, "blk.0.attn_k.weight");
+    halo_toy_find(toy, "blk.0.attn_qkv.weight")->dims[1] = ALL + 1;
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.0.attn_qkv.weight is [32, 129], should be [32, 128]", NULL);
+    halo_toy_destroy(toy);
+}
+
+/* A file that scores texts is called that. */
+static void rerankers(void **state)
+{
+    static const char *const heads[] = {"cls.weight", "cls.bias", "cls.output.weight", "cls.output.bias"};
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        struct halo_toy *toy = halo_toy_create("qwen3");
+        halo_toy_add(toy, heads[i], HALO_TYPE_F32, 32, 0, 0);
+        halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "the file is a reranker or classifier (it has cls.", heads[i]);
+        halo_toy_destroy(toy);
+    }
 }
 
 static void no_embedding(void **state)
@@ -161,6 +270,9 @@ int main(void)
         cmocka_unit_test(foreign_tensors),
         cmocka_unit_test(tensors_that_carry_nothing),
         cmocka_unit_test(optional_tensors),
+        cmocka_unit_test(head_bias),
+        cmocka_unit_test(fused_attention),
+        cmocka_unit_test(rerankers),
         cmocka_unit_test(no_embedding),
         cmocka_unit_test(many_tensors),
     };

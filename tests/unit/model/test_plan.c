@@ -106,7 +106,11 @@ static uint32_t weights_of(const struct halo_op *op, uint32_t ret[8])
         for (uint16_t i = 0; i < op->u.moe_matmul.n; i++)
             ret[n++] = op->u.moe_matmul.weight[i];
         break;
-    case HALO_OP_LOGITS: ret[n++] = op->u.logits.weight; break;
+    case HALO_OP_LOGITS:
+        ret[n++] = op->u.logits.weight;
+        if (op->u.logits.bias != HALO_WEIGHT_NONE)
+            ret[n++] = op->u.logits.bias;
+        break;
     default: break;
     }
     return n;
