@@ -182,7 +182,7 @@ static void write_limits(FILE *out)
         {"stop strings", HALO_LIMIT_STOP_STRINGS, "`bad_request`"},
         {"bytes of a stop string", HALO_LIMIT_STOP_BYTES, "`bad_request`"},
         {"buffered output of one connection, high mark, bytes", HALO_LIMIT_OUTPUT_HIGH_BYTES, "its sequences pause"},
-        {"buffered output of one connection, low mark, bytes", HALO_LIMIT_OUTPUT_LOW_BYTES, "they go on"},
+        {"buffered output of one connection, low mark, bytes", HALO_LIMIT_OUTPUT_LOW_BYTES, "they continue"},
         {"milliseconds above the high mark", HALO_LIMIT_STALL_MS, "`client_stalled`"},
         {"bytes of request lines kept for resume", HALO_LIMIT_RESUME_BYTES, "`too_many_requests`"},
         {"the same for one user id", HALO_LIMIT_RESUME_USER_BYTES, "`too_many_requests`"},
@@ -244,7 +244,7 @@ static bool write_table(FILE *out, const char *what, struct seen *seen)
     if (sscanf(what, "part %63s", name) == 1 && find_part(name)) {
         write_fields(out, find_part(name));
         if (find_part(name)->null_is_absent)
-            fprintf(out, "\nA field that is not required may be null, which is as good as its absence.\n");
+            fprintf(out, "\nAn optional field may be null, which means the same as leaving it out.\n");
         for (int i = 0; i < HALO_N_PARTS; i++)
             seen->part[i] |= halo_part_table[i] == find_part(name);
         return true;

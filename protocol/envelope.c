@@ -35,7 +35,7 @@ struct collect {
     struct halo_envelope *env;
     struct halo_envelope_field *fields;
     size_t n_fields;
-    bool twice; /* id or type is there twice: no way to know which one the other side takes */
+    bool twice; /* id or type appears twice: no way to know which one the other side takes */
     size_t twice_at;
 };
 

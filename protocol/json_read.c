@@ -10,7 +10,7 @@
  * that could fail. Outside of a reading jansson's allocator is malloc.
  *
  * Threads: any; the block in use is thread-local. The allocator is put in place before main.
- * Fails with: -ENOMEM, before jansson is called; a key that is there twice, a number that no double holds.
+ * Fails with: -ENOMEM, before jansson is called; a key that appears twice, a number that no double holds.
  */
 #include <assert.h>
 #include <errno.h>

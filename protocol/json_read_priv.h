@@ -18,7 +18,7 @@ struct halo_json_read {
     enum {
         HALO_READ_OK,
         HALO_READ_SCAN,     /* see scan.fault */
-        HALO_READ_TWICE,    /* the key `token` is there twice in one object */
+        HALO_READ_TWICE,    /* the key `token` appears twice in one object */
         HALO_READ_OVERFLOW, /* the number `token`, of the field `owner`, is beyond double */
     } fault;
     size_t bad_at;

@@ -224,7 +224,7 @@ static void explain_read(struct halo_refusal *r, const struct halo_json_read *re
         r->code = HALO_ERROR_BAD_REQUEST;
         say(r, "field ");
         say_quoted(r, line + read->token.at, read->token.len);
-        say(r, " is there twice, at byte %zu", read->bad_at);
+        say(r, " appears twice, at byte %zu", read->bad_at);
         break;
     case HALO_READ_OVERFLOW:
         r->code = HALO_ERROR_BAD_REQUEST;

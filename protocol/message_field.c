@@ -146,7 +146,7 @@ static int read_word(struct halo_decode *d, const struct halo_where *where, cons
         if (f->words->names[i])
             n += (size_t)snprintf(words + n, sizeof words - n, "%s%s", n ? ", " : "", f->words->names[i]);
     }
-    return halo_decode_refuse(d, where, "\"%.40s\" is none of %s", json_string_value(json), words);
+    return halo_decode_refuse(d, where, "\"%.40s\" is not one of %s", json_string_value(json), words);
 }
 
 /* Zeroed room for the items of a list (an empty list has an address too); NULL, and why, if there is none. */

@@ -12,7 +12,7 @@
 /* X(ID, name, retryable, meaning) */
 #define HALO_ERROR_LIST(X)                                                                                             \
     X(BAD_JSON, bad_json, false, "the line is not one JSON object; `detail` has the byte offset")                      \
-    X(BAD_REQUEST, bad_request, false, "a field is unknown, missing, twice there, of the wrong type or out of range")  \
+    X(BAD_REQUEST, bad_request, false, "a field is unknown, missing, repeated, of the wrong type or out of range")     \
     X(UNKNOWN_TYPE, unknown_type, false, "no such request")                                                            \
     X(LINE_TOO_LONG, line_too_long, false, "the line is longer than the limit; it was dropped up to its newline")      \
     X(DUPLICATE_ID, duplicate_id, false, "a request with this id is open on this connection")                          \
@@ -24,12 +24,12 @@
     X(QUEUE_FULL, queue_full, true, "the daemon's queue is full")                                                      \
     X(TOO_MANY_REQUESTS, too_many_requests, true, "this connection or user has too many requests open")                \
     X(DEADLINE, deadline, true, "the deadline passed before the first token")                                          \
-    X(CLIENT_STALLED, client_stalled, true, "the client did not read its events for too long")                         \
-    X(ENGINE_LOST, engine_lost, true, "the engine died and the request could not go on")                               \
+    X(CLIENT_STALLED, client_stalled, true, "the client did not read its events in time")                              \
+    X(ENGINE_LOST, engine_lost, true, "the engine died and the request could not continue")                            \
     X(DEVICE_HANG, device_hang, true, "the device did not finish within its deadline")                                 \
-    X(DEVICE_FAULT, device_fault, true, "the device failed or gave numbers that are none")                             \
-    X(SHUTTING_DOWN, shutting_down, true, "the daemon is going away")                                                  \
-    X(INTERNAL, internal, false, "a defect of the daemon")
+    X(DEVICE_FAULT, device_fault, true, "the device failed or produced numbers that are not finite")                   \
+    X(SHUTTING_DOWN, shutting_down, true, "the daemon is shutting down")                                               \
+    X(INTERNAL, internal, false, "a bug in the daemon")
 
 enum halo_error {
     HALO_ERROR_UNKNOWN = -1, /* a name that this build does not know, read from a newer peer */

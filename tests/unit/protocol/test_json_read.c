@@ -56,9 +56,9 @@ static int compare(const char *vars, size_t n)
     int outcome = READ;
 
     if (!have)
-        outcome = strstr(refusal.message, "is there twice") ? TWICE
-                  : strstr(refusal.message, "too large")    ? TOO_LARGE
-                                                            : OTHERWISE;
+        outcome = strstr(refusal.message, "appears twice") ? TWICE
+                  : strstr(refusal.message, "too large")   ? TOO_LARGE
+                                                           : OTHERWISE;
     if (want ? !have || !json_equal(want, have)
              : outcome != (json_error_code(&error) == json_error_duplicate_key ? TWICE : TOO_LARGE))
         fail_msg("%.*s: %s instead of %s", (int)n, vars, have ? "something else" : refusal.message,

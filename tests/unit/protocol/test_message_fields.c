@@ -445,7 +445,7 @@ static int out_of_range(json_t *root, const struct field *f, const char *place,
         words = bad[0] ? "m" : "are allowed";
     } else if (f->kind == WORD && try == try_msg) {
         bad[0] = json_string("no such word");
-        words = "is none of";
+        words = "is not one of";
     }
     kept = json_incref(kept);
     for (int i = 0; i < 2; i++) {

@@ -145,12 +145,12 @@ static void bad_ids(void **state)
 static void doubled_fields(void **state)
 {
     static const struct refused cases[] = {
-        {G "\"prompt\":\"a\",\"prompt\":\"a\"}", BAD_REQUEST, "\"prompt\" is there twice", 40, ID7},
-        {"{\"type\":\"ping\",\"id\":7,\"id\":8}", BAD_REQUEST, "\"id\" is there twice", 23, ID7},
-        {"{\"type\":\"ping\",\"id\":7,\"t\\u0079pe\":\"ping\"}", BAD_REQUEST, "is there twice", 23, ID7},
+        {G "\"prompt\":\"a\",\"prompt\":\"a\"}", BAD_REQUEST, "\"prompt\" appears twice", 40, ID7},
+        {"{\"type\":\"ping\",\"id\":7,\"id\":8}", BAD_REQUEST, "\"id\" appears twice", 23, ID7},
+        {"{\"type\":\"ping\",\"id\":7,\"t\\u0079pe\":\"ping\"}", BAD_REQUEST, "appears twice", 23, ID7},
         {"{\"type\":\"load\",\"id\":7,\"model\":\"m\",\"params\":{\"pin\":true,\"pin\":true}}", BAD_REQUEST,
-         "\"pin\" is there twice", 56, ID7},
-        {G "\"prompt\":\"\",\"logit_bias\":{\"5\":1,\"5\":2}}", BAD_REQUEST, "\"5\" is there twice", 59, ID7},
+         "\"pin\" appears twice", 56, ID7},
+        {G "\"prompt\":\"\",\"logit_bias\":{\"5\":1,\"5\":2}}", BAD_REQUEST, "\"5\" appears twice", 59, ID7},
     };
 
     EXPECT_ALL(cases);
@@ -206,7 +206,7 @@ static void conversations(void **state)
         {T "[{\"role\":\"user\",\"content\":{}}]}", BAD_REQUEST,
          "template.messages[0].content: expected a string, an array of parts or null, got an object", NO_OFFSET, ID7},
         {T "[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"text\":\"\"}]}]}", BAD_REQUEST,
-         "template.messages[0].content[0].type: \"image\" is none of text", NO_OFFSET, ID7},
+         "template.messages[0].content[0].type: \"image\" is not one of text", NO_OFFSET, ID7},
         {T "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\"},\"x\"]}]}", BAD_REQUEST,
          "template.messages[0].content[1]: expected an object, got a string", NO_OFFSET, ID7},
         {T "[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", BAD_REQUEST,
@@ -216,7 +216,7 @@ static void conversations(void **state)
         {CALL("{\"function\":{\"name\":\"f\",\"arguments\":[]}}"), BAD_REQUEST,
          "tool_calls[0].function.arguments: expected an object or a string, got an array", NO_OFFSET, ID7},
         {CALL("{\"type\":\"tool\",\"function\":{\"name\":\"f\",\"arguments\":{}}}"), BAD_REQUEST,
-         "\"tool\" is none of function", NO_OFFSET, ID7},
+         "\"tool\" is not one of function", NO_OFFSET, ID7},
         {G "\"prompt\":\"\",\"tools\":[]}", BAD_REQUEST, "generate: tools is for messages", NO_OFFSET, ID7},
         {G "\"tokens\":[1],\"template_vars\":{}}", BAD_REQUEST, "generate: template_vars is for messages", NO_OFFSET,
          ID7},
@@ -359,7 +359,7 @@ static void choices(void **state)
         {"{\"type\":\"plan\",\"id\":7,\"model\":\"m\",\"path\":\"p\"}", BAD_REQUEST, "one of model and path", NO_OFFSET,
          ID7},
         {"{\"type\":\"load\",\"id\":7,\"model\":\"m\",\"params\":{\"kv\":\"f64\"}}", BAD_REQUEST,
-         "load.params.kv: \"f64\" is none of f32, f16, q8", NO_OFFSET, ID7},
+         "load.params.kv: \"f64\" is not one of f32, f16, q8", NO_OFFSET, ID7},
     };
 
     EXPECT_ALL(cases);
