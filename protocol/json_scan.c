@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "json_scan_priv.h"
-#include "utf8_priv.h"
 #include <protocol/limits.h>
+#include <protocol/utf8.h>
 
 const struct halo_scan_limits halo_scan_client = {.depth = HALO_LIMIT_DEPTH,
                                                   .n_values = HALO_LIMIT_VALUES,

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "utf8_priv.h"
+#include <protocol/utf8.h>
 
 #define FIRST_BYTES 256
 

@@ -9,7 +9,7 @@
 
 #include "json_scan_priv.h"
 #include "message_decode_priv.h"
-#include "utf8_priv.h"
+#include <protocol/utf8.h>
 
 #define RAW_DEPTH                                                                                                      \
     (HALO_LIMIT_DEPTH + 2) /* what bounds the scan; how deep the whole line may be is the encoder's business */

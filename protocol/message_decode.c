@@ -13,8 +13,8 @@
 #include "json_read_priv.h"
 #include "message_decode_priv.h"
 #include "pool_priv.h"
-#include "utf8_priv.h"
 #include <protocol/envelope.h>
+#include <protocol/utf8.h>
 
 /* Appends to the refusal's message; cut at the end of a character when it is full. */
 __attribute__((format(printf, 2, 0))) static void vsay(struct halo_refusal *r, const char *format, va_list ap)

@@ -17,8 +17,8 @@
 
 #include "json_scan_priv.h"
 #include "message_table_priv.h"
-#include "utf8_priv.h"
 #include <protocol/message.h>
+#include <protocol/utf8.h>
 
 #ifndef HALO_ENCODE_GUARD
 #define HALO_ENCODE_GUARD 0

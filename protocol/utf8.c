@@ -1,5 +1,5 @@
 /* utf8.c: one UTF-8 character at a time. No state, no failures. */
-#include "utf8_priv.h"
+#include <protocol/utf8.h>
 
 #define REPLACEMENT_BYTES 3 /* of U+FFFD */
 
@@ -34,6 +34,15 @@ int halo_utf8_char(const char *s, size_t n)
         greatest = 0xBF;
     }
     return (int)more + 1;
+}
+
+size_t halo_utf8_whole(const char *s, size_t n)
+{
+    size_t at = 0;
+    int len = 1;
+    while (at < n && (len = halo_utf8_char(s + at, n - at)) > 0)
+        at += (size_t)len;
+    return at;
 }
 
 size_t halo_utf8_put(char ret[static 4], uint32_t code)
