@@ -1,0 +1,22 @@
+/* text.h: text from files and arguments, taken as it is or refused. One thread.
+ *
+ * The protocol carries UTF-8 without NUL. Bytes that are none of that are refused here, with their place, rather than
+ * changed on the way.
+ */
+#ifndef HALO_CLIENT_TEXT_H
+#define HALO_CLIENT_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Reads `fd` to its end: malloc'ed, a NUL after the `*ret_n` bytes. 0 or a negative errno: -ENOMEM, -EINTR when a
+ * signal came that is handled without SA_RESTART. */
+int halo_client_read_fd(int fd, char **ret, size_t *ret_n);
+
+/* The same for a file, or for standard input when `path` is "-". NULL after a message. */
+char *halo_client_read_file(const char *path, size_t *ret_n);
+
+/* Whether the text can be sent as it is; false after a message that says which byte of `what` cannot. */
+bool halo_client_check_text(const char *what, const char *text, size_t n);
+
+#endif
