@@ -1,7 +1,7 @@
 /* ctl_priv.h: what the files of haloctl share.
  *
  * One thread. A verb is a function that takes its own arguments and returns the exit status. Nothing here keeps state
- * outside `struct halo_ctl` but the two signal flags of link.c.
+ * outside `struct halo_ctl` but the count of interrupts in link.c.
  */
 #ifndef HALO_CTL_PRIV_H
 #define HALO_CTL_PRIV_H
@@ -18,75 +18,115 @@
 enum halo_ctl_exit {
     HALO_CTL_OK = 0,
     HALO_CTL_FAILED = 1,    /* accepted, then ended with an error */
-    HALO_CTL_USAGE = 2,     /* the command line is wrong; nothing was sent */
+    HALO_CTL_USAGE = 2,     /* the command line or the input is wrong; nothing was sent */
     HALO_CTL_REFUSED = 3,   /* the daemon would not do it: bad request, not found, unsupported, no room, queue full */
     HALO_CTL_NO_DAEMON = 4, /* no connection, or it broke before the end */
+    HALO_CTL_CUT = 5,       /* the reply ended where the context did, before the limit that was asked for */
+    HALO_CTL_DEADLINE = 6,  /* the reply ended because its deadline passed */
     HALO_CTL_INTERRUPTED = 130,
+    HALO_CTL_NO_READER = 141, /* nobody reads the output any more; as after SIGPIPE, which is what usually happens */
 };
 
 /* Events of a score or of a long reply are longer than a request may be. */
 #define HALO_CTL_LINE_BYTES ((size_t)1 << 30)
 
+struct halo_ctl_kept;
+
 struct halo_ctl {
     const char *socket_path; /* NULL: search */
     bool json;               /* events as they come, one line each */
-    bool quiet;              /* no progress, no figures */
+    bool quiet;              /* no progress, no figures, no notices */
     bool verbose;            /* figures although stderr is no terminal */
-    bool err_is_tty;
-    int fd; /* -1: not connected */
+    bool out_is_tty, err_is_tty;
+    bool bar_shown;   /* a progress bar stands on the last line of stderr */
+    bool mid_line;    /* the last line of the terminal holds a part of the reply */
+    int out_error;    /* 0, or the errno with which standard output failed */
+    int64_t until_ms; /* answers are not waited for after this time of client/clock.h; 0: no limit */
+    int fd;           /* -1: not connected */
     int64_t next_id;
     struct halo_line_reader lines;
-    struct halo_json out; /* scratch for encoding */
+    struct halo_json out;       /* scratch for encoding */
+    struct halo_ctl_kept *kept; /* texts that live as long as this */
 };
 
 /* ---- link.c: the connection ---- */
 
-/* Connects to the socket given, else $HALO_SOCKET, the user's, /run/halod/halod.sock. Says on stderr what it tried when
- * none answers. */
+/* Connects to the socket given, else $HALO_SOCKET, the user's, /run/halod/halod.sock. False: what was tried, and why
+ * none answers, stands in `tried`. */
+bool halo_ctl_try_connect(struct halo_ctl *ctl, char *tried, size_t n_bytes);
+/* The same with a message; an exit status. */
 int halo_ctl_connect(struct halo_ctl *ctl);
 void halo_ctl_disconnect(struct halo_ctl *ctl);
 
-/* SIGINT sets a flag that halo_ctl_run() looks at; call once in main. */
-void halo_ctl_catch_signals(void);
-bool halo_ctl_interrupted(void);
-void halo_ctl_forget_interrupt(void);
+/* 0 or a negative errno. */
+int halo_ctl_send(struct halo_ctl *ctl, const struct halo_msg *msg);
+int halo_ctl_send_bytes(struct halo_ctl *ctl, const char *bytes, size_t n);
+/* The next line of the daemon, valid until the next call. 0; -EINTR at a signal; -ETIMEDOUT after ctl->until_ms;
+ * another negative errno when the connection is broken. */
+int halo_ctl_next_line(struct halo_ctl *ctl, const char **ret_line, size_t *ret_len);
 
-/* Called with each event of the request but the terminal `error`; the line is the event as it came, without newline. */
+/* Counts SIGINT; call once in main. */
+void halo_ctl_catch_signals(void);
+int halo_ctl_interrupts(void);
+void halo_ctl_forget_interrupts(void);
+
+/* ---- run.c: one request and its events ---- */
+
+/* Called with each event of the request but `progress`, `notice` and `error`, which halo_ctl_run() prints itself. */
 typedef void (*halo_ctl_event_fn)(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud);
 
-/* Sends `msg` (its id is set here) and hands over its events until the terminal one. An error is printed to stderr. An
- * interrupt cancels the request (a load goes on in the daemon) and waits for its end; a second one leaves at once.
- * Returns an exit status. With ctl->json the events go to stdout unchanged and `on_event` is called as well. */
+/* Sends `msg` (its id is set here) and hands over its events until the terminal one. An error is printed to stderr,
+ * with the models of similar names when the one that is asked for is not there. An interrupt cancels the request (a
+ * load goes on in the daemon) and waits for its end; a second one leaves at once. Returns an exit status. With
+ * ctl->json the events go to stdout unchanged and `on_event` is called as well. */
 int halo_ctl_run(struct halo_ctl *ctl, struct halo_msg *msg, halo_ctl_event_fn on_event, void *ud);
 
-/* Writes all bytes or returns a negative errno. */
-int halo_ctl_write_all(int fd, const char *bytes, size_t n);
+/* Begins a new line of the terminal where the reply has not: for what is said in the middle of it. */
+void halo_ctl_end_line(struct halo_ctl *ctl);
 
-/* The exit status that an error code means. */
-int halo_ctl_exit_of(enum halo_error code);
+/* Flushes stdout; false once it has failed, and ctl->out_error says how. */
+bool halo_ctl_flush(struct halo_ctl *ctl);
 
-/* ---- text input and output ---- */
+/* ---- input.c: text from arguments and standard input ---- */
 
-/* The words of `argv` joined by spaces, or the file (`-`: stdin), or stdin when it is no terminal. Exactly one must be
- * there. The text is malloc'ed, NUL-terminated; NULL after a message on stderr. */
+/* The words of `argv` joined by spaces and, after a newline, what a pipe or a file on standard input holds; or `file`
+ * (`-`: standard input) alone. The text is malloc'ed, NUL-terminated, and fit to be sent; NULL after a message. */
 char *halo_ctl_read_text(char **argv, int argc, const char *file, const char *what, size_t *ret_n);
 
-/* Bytes for people: "4.8 MB". */
-const char *halo_ctl_bytes(int64_t n, char buf[static 32]);
+/* Takes a malloc'ed text that ends with `ctl`. Returns it; NULL for NULL, after a message. */
+const char *halo_ctl_keep(struct halo_ctl *ctl, char *text);
+void halo_ctl_forget_kept(struct halo_ctl *ctl);
 
-/* progress.c: a bar on stderr when it is a terminal, nothing otherwise. */
+/* A model as the daemon is to understand it: a path that begins at this process's folder is made absolute; names and
+ * absolute paths stay. False after a message. */
+bool halo_ctl_model(struct halo_ctl *ctl, const char *text, struct halo_str *ret);
+
+/* ---- progress.c: a bar on stderr when it is a terminal, nothing otherwise; numbers for people ---- */
+
 void halo_ctl_progress(struct halo_ctl *ctl, const struct halo_ev_progress *progress);
 void halo_ctl_progress_clear(struct halo_ctl *ctl);
+
+/* "4.8 MB". */
+const char *halo_ctl_bytes(int64_t n, char buf[static 32]);
+/* "2 days 3 h", "4 min 10 s", "1.5 s". */
+const char *halo_ctl_duration(int64_t ms, char buf[static 32]);
+
+/* ---- facts.c: a JSON object for people ---- */
+
+/* A line for each member, "KEY  VALUE", deeper ones indented; sizes and histograms in words. `title`: of the whole. */
+void halo_ctl_print_facts(const char *title, struct halo_raw json);
 
 /* ---- options.c: long options straight into message fields ---- */
 
 enum halo_ctl_kind {
-    HALO_CTL_STRING,
+    HALO_CTL_STRING, /* struct halo_str */
+    HALO_CTL_MODEL,  /* struct halo_str; see halo_ctl_model() */
     HALO_CTL_INTEGER,
     HALO_CTL_NUMBER,
     HALO_CTL_TRUE,
     HALO_CTL_FALSE,
-    HALO_CTL_CSTRING,
+    HALO_CTL_TEXT,    /* const char *, sent to the daemon */
+    HALO_CTL_PATH,    /* const char *, of a file that haloctl opens: any bytes */
     HALO_CTL_STRINGS, /* repeatable, into struct halo_ctl_strings */
     HALO_CTL_KV,
     HALO_CTL_DEVICE,
@@ -106,9 +146,14 @@ struct halo_ctl_strings {
     size_t n;
 };
 
-/* Parses argv (argv[0] is the verb) into `target`. Returns the index of the first other argument, or -1 after a
- * message, or -2 after --help was printed. The range of numbers is the daemon's to check. */
-int halo_ctl_parse(int argc, char **argv, const struct halo_ctl_option *options, void *target, const char *usage);
+/* Parses argv (argv[0] is the verb) into `target`. Options may stand anywhere before `--`; the other arguments are
+ * moved behind them. Returns the index of the first of those, or -1 after a message, or -2 after --help was printed.
+ * The range of numbers is the daemon's to check. `options` NULL: the verb has none. */
+int halo_ctl_parse(struct halo_ctl *ctl, int argc, char **argv, const struct halo_ctl_option *options, void *target,
+                   const char *usage);
+
+/* The one argument of a verb that takes a model, as halo_ctl_model() makes it. False after a message. */
+bool halo_ctl_only_model(struct halo_ctl *ctl, int argc, char **argv, int at, struct halo_str *ret);
 
 /* ---- verbs ---- */
 
@@ -130,20 +175,7 @@ int halo_ctl_plan(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_bench(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_raw(struct halo_ctl *ctl, int argc, char **argv);
 
-/* conversation.c: a conversation from the command line and from files. */
-struct halo_ctl_talk {
-    struct halo_str model;        /* len 0: none is named */
-    const char *messages, *tools; /* files of JSON lists; NULL: none */
-    const char *vars;             /* JSON text of an object, or NULL */
-    const char *system;           /* without messages: NULL or the system message, and what the user says */
-    struct halo_str user;
-};
-
-/* Makes a checked `template` request of it, which the caller finishes; others take its parts. An exit status, after a
- * message when it is not HALO_CTL_OK. */
-int halo_ctl_read_talk(const struct halo_ctl_talk *talk, struct halo_msg *ret);
-
-/* generate.c: the sampling options, shared by generate and chat; their target is a struct halo_ctl_sampling. */
+/* ---- sampling.c: the options of generate and chat, whose target is a struct halo_ctl_sampling ---- */
 struct halo_ctl_sampling {
     struct halo_msg_generate msg;
     struct halo_ctl_strings stops;
@@ -151,7 +183,19 @@ struct halo_ctl_sampling {
 };
 extern const struct halo_ctl_option halo_ctl_sampling_options[];
 
-/* Prints what `started`, `notice`, `token` and `done` say to a person. */
-void halo_ctl_print_event(struct halo_ctl *ctl, const struct halo_ev *ev);
+/* Prints what `started`, `token` and `done` say to a person. `limit`: the max_tokens asked for, 0 for none. */
+void halo_ctl_print_reply(struct halo_ctl *ctl, const struct halo_ev *ev, int64_t limit);
+
+/* ---- editor.c: a turn of chat typed at a terminal, with line editing and history ---- */
+
+struct halo_ctl_editor;
+
+/* NULL after a message. */
+struct halo_ctl_editor *halo_ctl_editor_create(void);
+void halo_ctl_editor_destroy(struct halo_ctl_editor *editor); /* takes NULL */
+
+/* One turn, malloc'ed, without its last newline; a paste of several lines is one turn. 0; -EINTR when it was given up
+ * by Ctrl-C; -ENODATA at the end of input. */
+int halo_ctl_editor_read(struct halo_ctl_editor *editor, char **ret, size_t *ret_n);
 
 #endif

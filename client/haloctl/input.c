@@ -1,43 +1,64 @@
 /* input.c: the text a verb works on: from the command line, a file or standard input. */
 #include <errno.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <client/say.h>
+#include <client/text.h>
 
 #include "ctl_priv.h"
 
-static char *read_all(int fd, const char *name, size_t *ret_n)
+#define PATIENCE_MS 1000 /* after which a person is told what is waited for */
+
+struct halo_ctl_kept {
+    struct halo_ctl_kept *next;
+    char *text;
+};
+
+const char *halo_ctl_keep(struct halo_ctl *ctl, char *text)
 {
-    size_t used = 0, room = 64 * 1024;
-    char *text = malloc(room);
-    while (text) {
-        if (used + 1 == room) {
-            room *= 2;
-            char *more = realloc(text, room);
-            if (!more)
-                break;
-            text = more;
-        }
-        ssize_t n = read(fd, text + used, room - used - 1);
-        if (n < 0 && errno == EINTR && !halo_ctl_interrupted())
-            continue;
-        if (n < 0) {
-            fprintf(stderr, "haloctl: cannot read %s: %s\n", name, strerror(errno));
-            free(text);
-            return NULL;
-        }
-        if (n == 0) {
-            text[used] = '\0';
-            *ret_n = used;
-            return text;
-        }
-        used += (size_t)n;
+    struct halo_ctl_kept *kept = text ? malloc(sizeof(*kept)) : NULL;
+    if (!kept) {
+        halo_client_say("out of memory");
+        free(text);
+        return NULL;
     }
-    fprintf(stderr, "haloctl: out of memory reading %s\n", name);
-    free(text);
-    return NULL;
+    *kept = (struct halo_ctl_kept){ctl->kept, text};
+    ctl->kept = kept;
+    return text;
+}
+
+void halo_ctl_forget_kept(struct halo_ctl *ctl)
+{
+    while (ctl->kept) {
+        struct halo_ctl_kept *next = ctl->kept->next;
+        free(ctl->kept->text);
+        free(ctl->kept);
+        ctl->kept = next;
+    }
+}
+
+bool halo_ctl_model(struct halo_ctl *ctl, const char *text, struct halo_str *ret)
+{
+    if (!halo_client_check_text("the model's name", text, strlen(text)))
+        return false;
+    *ret = halo_str_of(text);
+    if (text[0] == '/' || !strchr(text, '/'))
+        return true;
+    char *folder = getcwd(NULL, 0), *path = NULL;
+    if (!folder) {
+        halo_client_say("%s: this folder has no path: %s", text, strerror(errno));
+        return false;
+    }
+    if (asprintf(&path, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, text) < 0)
+        path = NULL;
+    free(folder);
+    *ret = halo_str_of(halo_ctl_keep(ctl, path));
+    return ret->at && halo_client_check_text("the model's path", ret->at, ret->len);
 }
 
 static char *join_words(char **argv, int argc, size_t *ret_n)
@@ -46,35 +67,67 @@ static char *join_words(char **argv, int argc, size_t *ret_n)
     for (int i = 0; i < argc; i++)
         n += strlen(argv[i]) + 1;
     char *text = malloc(n + 1), *at = text;
-    if (!text)
+    if (!text) {
+        halo_client_say("out of memory");
         return NULL;
+    }
+    *at = '\0';
     for (int i = 0; i < argc; i++)
         at += sprintf(at, "%s%s", i ? " " : "", argv[i]);
-    *at = '\0';
     *ret_n = (size_t)(at - text);
     return text;
+}
+
+/* Whether standard input was given to this program: a pipe or a file, not a terminal, a device or a socket. */
+static bool has_input(void)
+{
+    struct stat st;
+    return fstat(STDIN_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode));
+}
+
+/* Appends standard input after a newline. Returns the whole text; NULL after a message. Takes `text`. */
+static char *append_input(char *text, const char *what, size_t *n)
+{
+    struct pollfd ready = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (poll(&ready, 1, PATIENCE_MS) == 0)
+        halo_client_say("waiting for standard input, which is appended to the %s (</dev/null: nothing is)", what);
+    size_t n_more;
+    char *more = halo_client_read_file("-", &n_more), *both = NULL;
+    if (more && n_more == 0) {
+        free(more);
+        return text;
+    }
+    if (more && halo_client_check_text("standard input", more, n_more)) {
+        both = realloc(text, *n + 1 + n_more + 1);
+        if (!both)
+            halo_client_say("out of memory");
+    }
+    if (both) {
+        both[(*n)++] = '\n';
+        memcpy(both + *n, more, n_more + 1);
+        *n += n_more;
+    } else {
+        free(text);
+    }
+    free(more);
+    return both;
 }
 
 char *halo_ctl_read_text(char **argv, int argc, const char *file, const char *what, size_t *ret_n)
 {
     if (argc > 0 && file) {
-        fprintf(stderr, "haloctl: %s is given twice, as an argument and by --file\n", what);
+        halo_client_say("the %s is given twice, as an argument and by --file", what);
         return NULL;
     }
-    if (argc > 0)
-        return join_words(argv, argc, ret_n);
-    if (!file && isatty(STDIN_FILENO)) {
-        fprintf(stderr, "haloctl: no %s: give it as an argument, by --file FILE, or on standard input\n", what);
+    if (argc == 0 && !file && isatty(STDIN_FILENO)) {
+        halo_client_say("there is no %s: give it as an argument, by --file FILE, or on standard input", what);
         return NULL;
     }
-    if (!file || strcmp(file, "-") == 0)
-        return read_all(STDIN_FILENO, "standard input", ret_n);
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        fprintf(stderr, "haloctl: cannot open %s: %s\n", file, strerror(errno));
+    bool is_stdin = argc == 0 && (!file || strcmp(file, "-") == 0);
+    char *text = argc > 0 ? join_words(argv, argc, ret_n) : halo_client_read_file(is_stdin ? "-" : file, ret_n);
+    if (text && !halo_client_check_text(argc > 0 ? what : is_stdin ? "standard input" : file, text, *ret_n)) {
+        free(text);
         return NULL;
     }
-    char *text = read_all(fd, file, ret_n);
-    close(fd);
-    return text;
+    return text && argc > 0 && has_input() ? append_input(text, what, ret_n) : text;
 }

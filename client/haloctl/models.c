@@ -3,71 +3,55 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <client/say.h>
+#include <client/show.h>
+
 #include "ctl_priv.h"
 
-#define PARAM(name, kind, field, value, help)                                                                          \
+#define PARAM(option, type, field, flag, value, text)                                                                  \
     {                                                                                                                  \
-        name, 0, HALO_CTL_##kind, offsetof(struct halo_part_load_params, field),                                       \
-            offsetof(struct halo_part_load_params, has_##field), value, help                                           \
+        .name = option, .kind = HALO_CTL_##type, .offset = offsetof(struct halo_part_load_params, field), .has = flag, \
+        .value_name = value, .help = text                                                                              \
     }
-#define PARAM_DEF(name, kind, field, value, help)                                                                      \
-    {                                                                                                                  \
-        name, 0, HALO_CTL_##kind, offsetof(struct halo_part_load_params, field), HALO_CTL_NO_HAS, value, help          \
-    }
+#define HAS(field) offsetof(struct halo_part_load_params, has_##field)
 
 static const struct halo_ctl_option load_options[] = {
-    PARAM("context", INTEGER, context, "N", "tokens per sequence (default: the model's)"),
-    PARAM("kv-tokens", INTEGER, kv_tokens, "N", "tokens in the whole KV pool (default: 4 contexts, as memory allows)"),
-    PARAM("kv", KV, kv, "TYPE", "type of the KV cache: f32 f16 q8 (default f16)"),
-    PARAM_DEF("device", DEVICE, device, "NAME", "auto cpu hip (default auto)"),
-    PARAM("pin", TRUE, pin, NULL, "never evict it to make room"),
-    PARAM("keep-alive", INTEGER, keep_alive_s, "SECONDS", "unload after this long without a request"),
-    {NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL},
+    PARAM("context", INTEGER, context, HAS(context), "N", "tokens per sequence (default: the model's)"),
+    PARAM("kv-tokens", INTEGER, kv_tokens, HAS(kv_tokens), "N",
+          "tokens in the whole KV pool (default: 4 contexts, as memory allows)"),
+    PARAM("kv", KV, kv, HAS(kv), "TYPE", "type of the KV cache: f32, f16 or q8 (default f16)"),
+    PARAM("device", DEVICE, device, HALO_CTL_NO_HAS, "NAME", "auto, cpu or hip (default auto)"),
+    PARAM("pin", TRUE, pin, HAS(pin), NULL, "never unload it to make room"),
+    PARAM("keep-alive", INTEGER, keep_alive_s, HAS(keep_alive_s), "SECONDS",
+          "unload after this long without a request"),
+    {.name = NULL},
 };
-
-static const struct halo_ctl_option no_options[] = {{NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL}};
 
 static void on_load_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
 {
     (void)ud;
-    if (ctl->json)
+    if (ctl->json || ev->type != HALO_EV_LOADED)
         return;
-    if (ev->type != HALO_EV_LOADED) {
-        halo_ctl_print_event(ctl, ev);
-        return;
-    }
     const struct halo_ev_loaded *l = &ev->loaded;
     char weights[32], kv[32];
-    halo_ctl_progress_clear(ctl);
-    printf("loaded %.*s (%.*s) on %.*s: %s of weights, %s of KV cache, context %lld, in %.0f ms (%.2f GB/s)\n",
-           (int)l->model.len, l->model.at, (int)l->arch.len, l->arch.at, (int)l->device.len, l->device.at,
-           halo_ctl_bytes(l->weights_bytes, weights), halo_ctl_bytes(l->kv_bytes, kv), (long long)l->context,
-           l->load_ms, l->gb_s);
-    for (size_t i = 0; i < l->changes.n; i++)
-        fprintf(stderr, "haloctl: changed: %.*s\n", (int)l->changes.at[i].len, l->changes.at[i].at);
-    fflush(stdout);
-}
-
-/* The one argument of load, unload and reset. */
-static const char *only_argument(int argc, char **argv, int at, const char *verb)
-{
-    if (argc - at == 1)
-        return argv[at];
-    fprintf(stderr, "haloctl %s: takes exactly one model, got %d\n", verb, argc - at);
-    return NULL;
+    halo_client_print_line(
+        stdout, "loaded %.*s (%.*s) on %.*s: %s of weights, %s of KV cache, context %lld, in %.0f ms (%.2f GB/s)",
+        (int)l->model.len, l->model.at, (int)l->arch.len, l->arch.at, (int)l->device.len, l->device.at,
+        halo_ctl_bytes(l->weights_bytes, weights), halo_ctl_bytes(l->kv_bytes, kv), (long long)l->context, l->load_ms,
+        l->gb_s);
+    for (size_t i = 0; i < l->changes.n && !ctl->quiet; i++)
+        halo_client_say("changed: %.*s", (int)l->changes.at[i].len, l->changes.at[i].at);
 }
 
 int halo_ctl_load(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct halo_msg msg;
     halo_msg_init(&msg, HALO_MSG_LOAD);
-    int at = halo_ctl_parse(argc, argv, load_options, &msg.load.params, "load [OPTION...] MODEL");
+    int at = halo_ctl_parse(ctl, argc, argv, load_options, &msg.load.params, "load [OPTION...] MODEL");
     if (at < 0)
         return at == -2 ? HALO_CTL_OK : HALO_CTL_USAGE;
-    const char *model = only_argument(argc, argv, at, "load");
-    if (!model)
+    if (!halo_ctl_only_model(ctl, argc, argv, at, &msg.load.model))
         return HALO_CTL_USAGE;
-    msg.load.model = halo_str_of(model);
     return halo_ctl_run(ctl, &msg, on_load_event, NULL);
 }
 
@@ -75,42 +59,50 @@ static void on_unloaded(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud
 {
     (void)ud;
     char freed[32];
-    if (!ctl->json && ev->type == HALO_EV_UNLOADED) {
-        printf("unloaded %.*s, %s freed\n", (int)ev->unloaded.model.len, ev->unloaded.model.at,
-               halo_ctl_bytes(ev->unloaded.freed_bytes, freed));
-        if (ev->unloaded.has_prefixes_not_saved)
-            fprintf(stderr, "haloctl: its cached prefixes are not saved: %.*s\n",
-                    (int)ev->unloaded.prefixes_not_saved.len, ev->unloaded.prefixes_not_saved.at);
-    } else if (!ctl->json && ev->type == HALO_EV_RESET)
-        printf("%lld pages freed\n", (long long)ev->reset.freed_pages);
+    if (ctl->json || ev->type != HALO_EV_UNLOADED)
+        return;
+    halo_client_print_line(stdout, "unloaded %.*s, %s freed", (int)ev->unloaded.model.len, ev->unloaded.model.at,
+                           halo_ctl_bytes(ev->unloaded.freed_bytes, freed));
+    if (ev->unloaded.has_prefixes_not_saved)
+        halo_client_say("its cached prefixes are not saved: %.*s", (int)ev->unloaded.prefixes_not_saved.len,
+                        ev->unloaded.prefixes_not_saved.at);
 }
 
 int halo_ctl_unload(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct halo_msg msg;
     halo_msg_init(&msg, HALO_MSG_UNLOAD);
-    int at = halo_ctl_parse(argc, argv, no_options, NULL, "unload MODEL");
+    int at = halo_ctl_parse(ctl, argc, argv, NULL, NULL, "unload MODEL");
     if (at < 0)
         return at == -2 ? HALO_CTL_OK : HALO_CTL_USAGE;
-    const char *model = only_argument(argc, argv, at, "unload");
-    if (!model)
+    if (!halo_ctl_only_model(ctl, argc, argv, at, &msg.unload.model))
         return HALO_CTL_USAGE;
-    msg.unload.model = halo_str_of(model);
     return halo_ctl_run(ctl, &msg, on_unloaded, NULL);
+}
+
+static void on_reset(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
+{
+    (void)ud;
+    if (!ctl->json && ev->type == HALO_EV_RESET)
+        printf("%lld pages freed\n", (long long)ev->reset.freed_pages);
 }
 
 int halo_ctl_reset(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct halo_msg msg;
     halo_msg_init(&msg, HALO_MSG_RESET);
-    int at = halo_ctl_parse(argc, argv, no_options, NULL, "reset MODEL");
+    int at = halo_ctl_parse(ctl, argc, argv, NULL, NULL, "reset MODEL");
     if (at < 0)
         return at == -2 ? HALO_CTL_OK : HALO_CTL_USAGE;
-    const char *model = only_argument(argc, argv, at, "reset");
-    if (!model)
+    if (!halo_ctl_only_model(ctl, argc, argv, at, &msg.reset.model))
         return HALO_CTL_USAGE;
-    msg.reset.model = halo_str_of(model);
-    return halo_ctl_run(ctl, &msg, on_unloaded, NULL);
+    return halo_ctl_run(ctl, &msg, on_reset, NULL);
+}
+
+static void print_cell(bool has, struct halo_str text, size_t width)
+{
+    halo_client_show_cell(stdout, has ? text.at : "-", has ? text.len : 1, width);
+    putchar(' ');
 }
 
 static void on_models(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
@@ -118,20 +110,23 @@ static void on_models(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
     (void)ud;
     if (ctl->json || ev->type != HALO_EV_MODELS)
         return;
-    printf("%-32s %-10s %-8s %10s %9s %8s  %s\n", "NAME", "ARCH", "QUANT", "SIZE", "PARAMS", "CONTEXT", "");
+    printf("%-32s %-10s %-8s %10s %9s %8s\n", "NAME", "ARCH", "QUANT", "SIZE", "PARAMS", "CONTEXT");
     for (size_t i = 0; i < ev->models.models.n; i++) {
         const struct halo_part_model_info *m = &ev->models.models.at[i];
         char size[32], params[32] = "-", context[32] = "-";
         if (m->has_params)
-            snprintf(params, sizeof params, m->params >= 1000000000 ? "%.1f B" : "%.1f M",
+            snprintf(params, sizeof(params), m->params >= 1000000000 ? "%.1f B" : "%.1f M",
                      (double)m->params / (m->params >= 1000000000 ? 1e9 : 1e6));
         if (m->has_context)
-            snprintf(context, sizeof context, "%lld", (long long)m->context);
-        printf("%-32.*s %-10.*s %-8.*s %10s %9s %8s  %s%.*s\n", (int)m->name.len, m->name.at,
-               (int)(m->has_arch ? m->arch.len : 1), m->has_arch ? m->arch.at : "-",
-               (int)(m->has_quant ? m->quant.len : 1), m->has_quant ? m->quant.at : "-", halo_ctl_bytes(m->bytes, size),
-               params, context, m->loaded ? "loaded" : "", (int)(m->has_fault ? m->fault.len : 0),
-               m->has_fault ? m->fault.at : "");
+            snprintf(context, sizeof(context), "%lld", (long long)m->context);
+        print_cell(true, m->name, 32);
+        print_cell(m->has_arch, m->arch, 10);
+        print_cell(m->has_quant, m->quant, 8);
+        printf("%10s %9s %8s%s%s", halo_ctl_bytes(m->bytes, size), params, context, m->loaded ? "  loaded" : "",
+               m->has_fault ? "  " : "");
+        if (m->has_fault)
+            halo_client_show_line(stdout, m->fault.at, m->fault.len);
+        putchar('\n');
     }
 }
 
@@ -139,8 +134,12 @@ int halo_ctl_models(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct halo_msg msg;
     halo_msg_init(&msg, HALO_MSG_MODELS);
-    int at = halo_ctl_parse(argc, argv, no_options, NULL, "models");
+    int at = halo_ctl_parse(ctl, argc, argv, NULL, NULL, "models");
     if (at < 0)
         return at == -2 ? HALO_CTL_OK : HALO_CTL_USAGE;
+    if (at < argc) {
+        halo_client_say("models: takes no argument, got '%s'", argv[at]);
+        return HALO_CTL_USAGE;
+    }
     return halo_ctl_run(ctl, &msg, on_models, NULL);
 }

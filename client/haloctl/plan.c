@@ -1,64 +1,78 @@
-/* plan.c: `haloctl plan` and `bench`: what a load would need, and how fast a loaded model runs. */
+/* plan.c: `haloctl plan` and `bench`: what a load would need, and how fast a loaded model is. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
+#include <client/say.h>
+#include <client/show.h>
+
 #include "ctl_priv.h"
 
-#define FIELD(field) offsetof(struct halo_msg_plan, field)
-#define PARAM(name, kind, field, value, help)                                                                          \
+#define PARAM(option, type, field, value, text)                                                                        \
     {                                                                                                                  \
-        name, 0, HALO_CTL_##kind, FIELD(params.field), FIELD(params.has_##field), value, help                          \
+        .name = option, .kind = HALO_CTL_##type, .offset = offsetof(struct halo_msg_plan, params.field),               \
+        .has = offsetof(struct halo_msg_plan, params.has_##field), .value_name = value, .help = text                   \
     }
 
 static const struct halo_ctl_option plan_options[] = {
     PARAM("context", INTEGER, context, "N", "tokens per sequence (default: the model's)"),
     PARAM("kv-tokens", INTEGER, kv_tokens, "N", "tokens in the whole KV pool"),
-    PARAM("kv", KV, kv, "TYPE", "type of the KV cache: f32 f16 q8 (default f16)"),
-    {"device", 0, HALO_CTL_DEVICE, FIELD(params.device), HALO_CTL_NO_HAS, "NAME", "auto cpu hip (default auto)"},
-    {"budget", 0, HALO_CTL_INTEGER, FIELD(budget_bytes), FIELD(has_budget_bytes), "BYTES",
-     "memory to plan for (default: what is free)"},
-    {NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL},
+    PARAM("kv", KV, kv, "TYPE", "type of the KV cache: f32, f16 or q8 (default f16)"),
+    {.name = "device",
+     .kind = HALO_CTL_DEVICE,
+     .offset = offsetof(struct halo_msg_plan, params.device),
+     .has = HALO_CTL_NO_HAS,
+     .value_name = "NAME",
+     .help = "auto, cpu or hip (default auto)"},
+    {.name = "budget",
+     .kind = HALO_CTL_INTEGER,
+     .offset = offsetof(struct halo_msg_plan, budget_bytes),
+     .has = offsetof(struct halo_msg_plan, has_budget_bytes),
+     .value_name = "BYTES",
+     .help = "memory to plan for (default: what is free)"},
+    {.name = NULL},
 };
 
-#define BENCH(name, field, help)                                                                                       \
+#define BENCH(option, field, text)                                                                                     \
     {                                                                                                                  \
-        name, 0, HALO_CTL_INTEGER, offsetof(struct halo_msg_bench, field), HALO_CTL_NO_HAS, "N", help                  \
+        .name = option, .kind = HALO_CTL_INTEGER, .offset = offsetof(struct halo_msg_bench, field),                    \
+        .has = HALO_CTL_NO_HAS, .value_name = "N", .help = text                                                        \
     }
 static const struct halo_ctl_option bench_options[] = {
     BENCH("prefill", prefill, "prompt tokens of a run (default 512)"),
     BENCH("decode", decode, "decoded tokens of a run (default 128)"),
-    BENCH("batch", batch, "sequences at once (default 1)"),
-    BENCH("repeat", repeat, "runs; the median counts (default 3)"),
-    {NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL},
+    BENCH("batch", batch, "concurrent sequences (default 1)"),
+    BENCH("repeat", repeat, "runs; the median is reported (default 3)"),
+    {.name = NULL},
 };
 
 static void print_plan(const struct halo_ev_plan *p)
 {
     char a[32], b[32], c[32], d[32];
-    printf("%.*s (%.*s) on %.*s: %s\n", (int)p->model.len, p->model.at, (int)p->arch.len, p->arch.at,
-           (int)p->device.len, p->device.at, p->fits ? "fits" : "does not fit");
-    printf("  weights %s, KV cache %s (%lld tokens), scratch %s, together %s\n", halo_ctl_bytes(p->weights_bytes, a),
+    halo_client_print_line(stdout, "%.*s (%.*s) on %.*s: %s", (int)p->model.len, p->model.at, (int)p->arch.len,
+                           p->arch.at, (int)p->device.len, p->device.at, p->fits ? "fits" : "does not fit");
+    printf("  weights %s, KV cache %s (%lld tokens), scratch %s, %s in total\n", halo_ctl_bytes(p->weights_bytes, a),
            halo_ctl_bytes(p->kv_bytes, b), (long long)p->kv_tokens, halo_ctl_bytes(p->scratch_bytes, c),
            halo_ctl_bytes(p->total_bytes, d));
     if (p->has_budget_bytes)
         printf("  budget %s\n", halo_ctl_bytes(p->budget_bytes, a));
     printf("  context %lld", (long long)p->context);
     if (p->has_context_max)
-        printf(", at most %lld would fit", (long long)p->context_max);
+        printf("; at most %lld would fit", (long long)p->context_max);
     putchar('\n');
     if (p->has_decode_tok_s)
         printf("  predicted decode %.1f tok/s\n", p->decode_tok_s);
     if (p->has_prefill_tok_s)
         printf("  predicted prefill %.1f tok/s\n", p->prefill_tok_s);
     if (p->has_bound)
-        printf("  bound by %.*s\n", (int)p->bound.len, p->bound.at);
+        halo_client_print_line(stdout, "  bound by %.*s", (int)p->bound.len, p->bound.at);
 }
 
 static void print_bench(const struct halo_ev_bench *b)
 {
-    printf("%.*s on %.*s, %lld sequence%s, median of %lld\n", (int)b->model.len, b->model.at, (int)b->device.len,
-           b->device.at, (long long)b->batch, b->batch == 1 ? "" : "s", (long long)b->repeat);
+    halo_client_print_line(stdout, "%.*s on %.*s, %lld sequence%s, median of %lld runs", (int)b->model.len, b->model.at,
+                           (int)b->device.len, b->device.at, (long long)b->batch, b->batch == 1 ? "" : "s",
+                           (long long)b->repeat);
     if (b->has_prefill_tok_s)
         printf("  prefill %5lld tokens  %9.1f tok/s  (spread %.1f)\n", (long long)b->prefill, b->prefill_tok_s,
                b->has_prefill_spread_tok_s ? b->prefill_spread_tok_s : 0);
@@ -68,7 +82,8 @@ static void print_bench(const struct halo_ev_bench *b)
     if (b->has_gb_s)
         printf("  reads %.2f GB/s of weights and cache", b->gb_s);
     if (b->has_bandwidth_gb_s && b->has_bandwidth_share)
-        printf(", %.0f %% of the %.2f GB/s that a bare read reached", b->bandwidth_share * 100, b->bandwidth_gb_s);
+        printf(", %.0f %% of the %.2f GB/s that a plain read of memory reached", b->bandwidth_share * 100,
+               b->bandwidth_gb_s);
     putchar('\n');
 }
 
@@ -81,28 +96,21 @@ static void on_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
         print_plan(&ev->plan);
     else if (ev->type == HALO_EV_BENCH)
         print_bench(&ev->bench);
-    else
-        halo_ctl_print_event(ctl, ev);
 }
 
 int halo_ctl_plan(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct halo_msg msg;
+    struct halo_str model;
     halo_msg_init(&msg, HALO_MSG_PLAN);
-    int at = halo_ctl_parse(argc, argv, plan_options, &msg.plan, "plan [OPTION...] MODEL|PATH");
+    int at = halo_ctl_parse(ctl, argc, argv, plan_options, &msg.plan, "plan [OPTION...] MODEL|PATH");
     if (at < 0)
         return at == -2 ? HALO_CTL_OK : HALO_CTL_USAGE;
-    if (argc - at != 1) {
-        fprintf(stderr, "haloctl plan: takes exactly one model or path, got %d\n", argc - at);
+    if (!halo_ctl_only_model(ctl, argc, argv, at, &model))
         return HALO_CTL_USAGE;
-    }
-    if (strchr(argv[at], '/')) {
-        msg.plan.has_path = true;
-        msg.plan.path = halo_str_of(argv[at]);
-    } else {
-        msg.plan.has_model = true;
-        msg.plan.model = halo_str_of(argv[at]);
-    }
+    msg.plan.has_path = strchr(model.at, '/') != NULL;
+    msg.plan.has_model = !msg.plan.has_path;
+    *(msg.plan.has_path ? &msg.plan.path : &msg.plan.model) = model;
     return halo_ctl_run(ctl, &msg, on_event, NULL);
 }
 
@@ -110,13 +118,10 @@ int halo_ctl_bench(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct halo_msg msg;
     halo_msg_init(&msg, HALO_MSG_BENCH);
-    int at = halo_ctl_parse(argc, argv, bench_options, &msg.bench, "bench [OPTION...] MODEL");
+    int at = halo_ctl_parse(ctl, argc, argv, bench_options, &msg.bench, "bench [OPTION...] MODEL");
     if (at < 0)
         return at == -2 ? HALO_CTL_OK : HALO_CTL_USAGE;
-    if (argc - at != 1) {
-        fprintf(stderr, "haloctl bench: takes exactly one model, got %d\n", argc - at);
+    if (!halo_ctl_only_model(ctl, argc, argv, at, &msg.bench.model))
         return HALO_CTL_USAGE;
-    }
-    msg.bench.model = halo_str_of(argv[at]);
     return halo_ctl_run(ctl, &msg, on_event, NULL);
 }

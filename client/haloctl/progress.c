@@ -1,4 +1,4 @@
-/* progress.c: a progress bar on a terminal, and sizes for people. In a pipe there is none. */
+/* progress.c: a progress bar on a terminal (in a pipe there is none); sizes and durations for people. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,12 +19,28 @@ const char *halo_ctl_bytes(int64_t n, char buf[static 32])
     return buf;
 }
 
+const char *halo_ctl_duration(int64_t ms, char buf[static 32])
+{
+    int64_t s = ms / 1000;
+    if (s < 60)
+        snprintf(buf, 32, "%.1f s", (double)ms / 1000);
+    else if (s < 3600)
+        snprintf(buf, 32, "%d min %d s", (int)(s / 60), (int)(s % 60));
+    else if (s < 86400)
+        snprintf(buf, 32, "%d h %d min", (int)(s / 3600), (int)(s / 60 % 60));
+    else
+        snprintf(buf, 32, "%lld day%s %d h", (long long)(s / 86400), s < 172800 ? "" : "s", (int)(s / 3600 % 24));
+    return buf;
+}
+
 void halo_ctl_progress(struct halo_ctl *ctl, const struct halo_ev_progress *progress)
 {
-    if (!ctl->err_is_tty || ctl->quiet || ctl->json)
+    if (!ctl->err_is_tty || ctl->quiet || ctl->json || ctl->mid_line)
         return;
+    ctl->bar_shown = true;
     if (progress->phase == HALO_WIRE_PHASE_QUEUE) {
         fprintf(stderr, "\r\033[Kqueued, %lld before this one", (long long)progress->total);
+        fflush(stderr);
         return;
     }
     bool is_load = progress->phase == HALO_WIRE_PHASE_LOAD;
@@ -45,6 +61,8 @@ void halo_ctl_progress(struct halo_ctl *ctl, const struct halo_ev_progress *prog
 
 void halo_ctl_progress_clear(struct halo_ctl *ctl)
 {
-    if (ctl->err_is_tty && !ctl->quiet && !ctl->json)
+    /* Only where a bar stands: the line may be the reply's. */
+    if (ctl->bar_shown)
         fputs("\r\033[K", stderr);
+    ctl->bar_shown = false;
 }

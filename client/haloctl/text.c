@@ -1,9 +1,12 @@
-/* text.c: `haloctl tokenize`, `detokenize`, `score`. */
+/* text.c: `haloctl tokenize`, `detokenize`, `score`: texts, token ids and their probabilities. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <client/say.h>
+#include <client/show.h>
 
 #include "ctl_priv.h"
 
@@ -15,53 +18,43 @@ struct text_options {
     int64_t top, from;
 };
 
-#define MODEL_OPTION                                                                                                   \
+#define OPTION(option, short_name, type, field, flag, value, text)                                                     \
     {                                                                                                                  \
-        "model", 'm', HALO_CTL_STRING, offsetof(struct text_options, model), offsetof(struct text_options, has_model), \
-            "NAME", "model (required)"                                                                                 \
+        .name = option, .letter = short_name, .kind = HALO_CTL_##type, .offset = offsetof(struct text_options, field), \
+        .has = flag, .value_name = value, .help = text                                                                 \
     }
+#define HAS(field) offsetof(struct text_options, has_##field)
+#define MODEL_OPTION OPTION("model", 'm', MODEL, model, HAS(model), "NAME", "model (required)")
 #define FILE_OPTION                                                                                                    \
-    {                                                                                                                  \
-        "file", 'f', HALO_CTL_CSTRING, offsetof(struct text_options, file), HALO_CTL_NO_HAS, "FILE",                   \
-            "read the text from FILE (-: standard input)"                                                              \
-    }
-#define END_OPTION                                                                                                     \
-    {                                                                                                                  \
-        NULL, 0, HALO_CTL_TRUE, 0, 0, NULL, NULL                                                                       \
-    }
+    OPTION("file", 'f', PATH, file, HALO_CTL_NO_HAS, "FILE", "read the text from FILE (-: standard input)")
 
 static const struct halo_ctl_option tokenize_options[] = {
     MODEL_OPTION,
     FILE_OPTION,
-    {"special", 0, HALO_CTL_TRUE, offsetof(struct text_options, special), HALO_CTL_NO_HAS, NULL,
-     "special tokens written in the text are special tokens"},
-    {"bos", 0, HALO_CTL_TRUE, offsetof(struct text_options, bos), offsetof(struct text_options, has_bos), NULL,
-     "put the start token in front"},
-    {"no-bos", 0, HALO_CTL_FALSE, offsetof(struct text_options, bos), offsetof(struct text_options, has_bos), NULL,
-     "do not"},
-    END_OPTION,
+    OPTION("special", 0, TRUE, special, HALO_CTL_NO_HAS, NULL, "special tokens written in the text are special tokens"),
+    OPTION("bos", 0, TRUE, bos, HAS(bos), NULL, "put the start token in front"),
+    OPTION("no-bos", 0, FALSE, bos, HAS(bos), NULL, "do not"),
+    {.name = NULL},
 };
-static const struct halo_ctl_option detokenize_options[] = {MODEL_OPTION, END_OPTION};
+static const struct halo_ctl_option detokenize_options[] = {MODEL_OPTION, {.name = NULL}};
 static const struct halo_ctl_option score_options[] = {
     MODEL_OPTION,
     FILE_OPTION,
-    {"ids", 0, HALO_CTL_TRUE, offsetof(struct text_options, ids), HALO_CTL_NO_HAS, NULL,
-     "the text is a list of token ids"},
-    {"top", 0, HALO_CTL_INTEGER, offsetof(struct text_options, top), HALO_CTL_NO_HAS, "N",
-     "show the N most probable tokens of each position"},
-    {"from", 0, HALO_CTL_INTEGER, offsetof(struct text_options, from), HALO_CTL_NO_HAS, "POS", "first position shown"},
-    END_OPTION,
+    OPTION("ids", 0, TRUE, ids, HALO_CTL_NO_HAS, NULL, "the text is a list of token ids"),
+    OPTION("top", 0, INTEGER, top, HALO_CTL_NO_HAS, "N", "show the N most probable tokens at each position"),
+    OPTION("from", 0, INTEGER, from, HALO_CTL_NO_HAS, "POS", "first position shown"),
+    {.name = NULL},
 };
 
 /* Parses the options and wants a model. Returns the index of the first argument or a negative exit status less one. */
-static int parse_text(int argc, char **argv, const struct halo_ctl_option *options, struct text_options *ret,
-                      const char *usage)
+static int parse_text(struct halo_ctl *ctl, int argc, char **argv, const struct halo_ctl_option *options,
+                      struct text_options *ret, const char *usage)
 {
-    int at = halo_ctl_parse(argc, argv, options, ret, usage);
+    int at = halo_ctl_parse(ctl, argc, argv, options, ret, usage);
     if (at < 0)
         return at == -2 ? -HALO_CTL_OK - 1 : -HALO_CTL_USAGE - 1;
     if (!ret->has_model) {
-        fprintf(stderr, "haloctl %s: needs --model NAME\n", argv[0]);
+        halo_client_say("%s: needs --model NAME", argv[0]);
         return -HALO_CTL_USAGE - 1;
     }
     return at;
@@ -83,7 +76,7 @@ static int32_t *parse_ids(const char *text, size_t *ret_n)
         errno = 0;
         long long id = strtoll(at, &end, 10);
         if (end == at || errno || id < 0 || id > INT32_MAX) {
-            fprintf(stderr, "haloctl: '%.20s' at byte %zu is no token id\n", at, (size_t)(at - text));
+            halo_client_say("'%.20s' at byte %zu is not a token id", at, (size_t)(at - text));
             free(ids);
             return NULL;
         }
@@ -98,7 +91,7 @@ static int32_t *parse_ids(const char *text, size_t *ret_n)
         ids[n++] = (int32_t)id;
     }
     free(ids);
-    fprintf(stderr, "haloctl: out of memory\n");
+    halo_client_say("out of memory");
     return NULL;
 }
 
@@ -114,13 +107,13 @@ static void on_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
                 struct halo_json shown;
                 halo_json_init(&shown);
                 halo_json_str_n(&shown, ev->tokens.pieces.at[i].at, ev->tokens.pieces.at[i].len);
-                fwrite(shown.at, 1, shown.len, stdout);
+                halo_client_show_line(stdout, shown.at, shown.len);
                 halo_json_finish(&shown);
             }
             putchar('\n');
         }
     } else if (ev->type == HALO_EV_TEXT) {
-        fwrite(ev->text.text.at, 1, ev->text.text.len, stdout);
+        halo_client_show_text(stdout, ev->text.text.at, ev->text.text.len);
     } else if (ev->type == HALO_EV_SCORE_ROW) {
         const struct halo_ev_score_row *row = &ev->score_row;
         printf("%6lld %7lld", (long long)row->pos, (long long)row->tok_id);
@@ -142,7 +135,7 @@ static void on_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
 int halo_ctl_tokenize(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct text_options options = {0};
-    int at = parse_text(argc, argv, tokenize_options, &options, "tokenize --model NAME [OPTION...] [TEXT...]");
+    int at = parse_text(ctl, argc, argv, tokenize_options, &options, "tokenize --model NAME [OPTION...] [TEXT...]");
     if (at < 0)
         return -at - 1;
     struct halo_msg msg;
@@ -164,7 +157,7 @@ int halo_ctl_tokenize(struct halo_ctl *ctl, int argc, char **argv)
 int halo_ctl_detokenize(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct text_options options = {0};
-    int at = parse_text(argc, argv, detokenize_options, &options, "detokenize --model NAME [ID...]");
+    int at = parse_text(ctl, argc, argv, detokenize_options, &options, "detokenize --model NAME [ID...]");
     if (at < 0)
         return -at - 1;
     struct halo_msg msg;
@@ -185,7 +178,7 @@ int halo_ctl_detokenize(struct halo_ctl *ctl, int argc, char **argv)
 int halo_ctl_score(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct text_options options = {0};
-    int at = parse_text(argc, argv, score_options, &options, "score --model NAME [OPTION...] [TEXT...]");
+    int at = parse_text(ctl, argc, argv, score_options, &options, "score --model NAME [OPTION...] [TEXT...]");
     if (at < 0)
         return -at - 1;
     struct halo_msg msg;

@@ -1,0 +1,460 @@
+/* test_haloctl.c: haloctl in pipes: what it sends is what it was given, and what it prints is what was answered. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "ctl_rig.h"
+
+#define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static struct ctl_rig rig;
+
+static int finish_rig(void **state)
+{
+    ctl_finish(&rig);
+    return 0;
+}
+
+static void start(const char *const *args)
+{
+    ctl_start(&rig, &(struct ctl_setup){.args = args, .input = ""});
+}
+
+static void assert_str(struct halo_str got, const char *wanted)
+{
+    if (!halo_str_is(got, wanted))
+        fail_msg("'%.*s' instead of '%s'", (int)got.len, got.at, wanted);
+}
+
+static void assert_shown(const struct ctl_text *text, const char *wanted)
+{
+    if (!strstr(text->at, wanted))
+        fail_msg("no '%s' in: %s", wanted, text->at);
+}
+
+/* Answers a generate request with a token and its end; the exit status. */
+static int answer_reply(const char *finish_reason, int n_tokens)
+{
+    ctl_started(&rig);
+    ctl_token(&rig, "Hi");
+    ctl_done(&rig, finish_reason, n_tokens);
+    return ctl_wait_end(&rig);
+}
+
+/* ---- input ---- */
+
+static void a_prompt_is_sent_byte_for_byte(void **state)
+{
+    static const char text[] = "M\xc3\xa4rchen \xf0\x9f\xa6\x8a\r\n\ttab \x01 end\n\n\n";
+    ctl_start(&rig, &(struct ctl_setup){.args = ARGS("generate"), .input = text, .n_input = sizeof(text) - 1});
+    assert_str(ctl_request(&rig)->generate.prompt, text);
+    assert_int_equal(answer_reply("stop", 1), 0);
+    assert_string_equal(rig.out.at, "Hi");
+    assert_string_equal(rig.err.at, "");
+}
+
+static void options_may_follow_the_prompt(void **state)
+{
+    start(ARGS("generate", "Once upon", "-n", "5", "a time", "--seed=7"));
+    const struct halo_msg_generate *msg = &ctl_request(&rig)->generate;
+    assert_str(msg->prompt, "Once upon a time");
+    assert_int_equal(msg->max_tokens, 5);
+    assert_int_equal(msg->seed, 7);
+    assert_int_equal(answer_reply("stop", 1), 0);
+}
+
+static void two_dashes_end_the_options(void **state)
+{
+    start(ARGS("generate", "-n", "5", "--", "-n", "--help"));
+    assert_str(ctl_request(&rig)->generate.prompt, "-n --help");
+    assert_int_equal(answer_reply("stop", 1), 0);
+}
+
+static void standard_input_is_appended_to_a_prompt(void **state)
+{
+    static const char text[] = "first\nsecond\n";
+    ctl_start(&rig, &(struct ctl_setup){
+                        .args = ARGS("generate", "summarize", "this:"), .input = text, .n_input = sizeof(text) - 1});
+    assert_str(ctl_request(&rig)->generate.prompt, "summarize this:\nfirst\nsecond\n");
+    assert_int_equal(answer_reply("stop", 1), 0);
+}
+
+static void a_turn_is_a_whole_line(void **state)
+{
+    char system[6001], input[6100];
+    memset(system, 'w', 6000);
+    system[6000] = '\0';
+    int n = snprintf(input, sizeof(input), "/system %s\nhello\rworld\r\nlast line without its newline", system);
+    ctl_start(&rig, &(struct ctl_setup){.args = ARGS("chat"), .input = input, .n_input = (size_t)n});
+    const struct halo_part_chat_list *messages = &ctl_request(&rig)->generate.messages;
+    assert_int_equal(messages->n, 2);
+    assert_str(messages->at[0].content.text, system);
+    assert_str(messages->at[1].content.text, "hello\rworld");
+    ctl_token(&rig, "Hi");
+    ctl_done(&rig, "stop", 1);
+    messages = &ctl_request(&rig)->generate.messages;
+    assert_int_equal(messages->n, 4);
+    assert_str(messages->at[2].content.text, "Hi");
+    assert_str(messages->at[3].content.text, "last line without its newline");
+    assert_int_equal(answer_reply("stop", 1), 0);
+    assert_string_equal(rig.out.at, "Hi\nHi\n");
+}
+
+/* Latin-1 and NUL, wherever text comes from: refused with the place and the byte, and nothing is sent. */
+static void what_is_no_text_is_refused(void **state)
+{
+    static const char latin1_json[] = "[{\"role\":\"user\",\"content\":\"caf\xe9\"}]";
+    static const struct {
+        const char *args[8], *input;
+        size_t n_input;
+        const char *says;
+    } cases[] = {
+        {{"generate"}, "caf\xe9 au lait", 12, "standard input: the byte at offset 3 is 0xe9"},
+        {{"generate", "--file", "-"}, "caf\xe9", 4, "standard input: the byte at offset 3 is 0xe9"},
+        {{"generate"}, "ab\0cd", 5, "standard input: the byte at offset 2 is NUL"},
+        {{"generate", "caf\xe9"}, "", 0, "prompt: the byte at offset 3 is 0xe9"},
+        {{"generate", "good"}, "\xc3", 1, "standard input: the byte at offset 0 is 0xc3"},
+        {{"generate", "good", "--stop", "\xff"}, "", 0, "stop: the byte at offset 0 is 0xff"},
+        {{"generate", "good", "-m", "mod\xe8le"}, "", 0, "the model's name: the byte at offset 3 is 0xe8"},
+        {{"generate", "--messages", "-"}, latin1_json, sizeof(latin1_json) - 1, "-: the byte at offset 30 is 0xe9"},
+        {{"load", "l\xe9"}, "", 0, "the model's name: the byte at offset 1 is 0xe9"},
+        {{"chat", "--system", "\xe9"}, "hi\n", 3, "system: the byte at offset 0 is 0xe9"},
+        {{"chat", "--template-vars", "{\"a\":\"\xe9\"}"}, "hi\n", 3, "template-vars: the byte at offset 6 is 0xe9"},
+        {{"chat"}, "hel\0lo\n", 7, "this turn: the byte at offset 3 is NUL"},
+        {{"chat"}, "caf\xe9\n", 5, "this turn: the byte at offset 3 is 0xe9"},
+        {{"tokenize", "-m", "m"}, "\xed\xa0\x80", 3, "standard input: the byte at offset 0 is 0xed"},
+        {{"score", "-m", "m", "\xe9"}, "", 0, "text: the byte at offset 0 is 0xe9"},
+        {{"template", "-m", "m", "\xe9"}, "", 0, "text: the byte at offset 0 is 0xe9"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        ctl_start(&rig,
+                  &(struct ctl_setup){.args = cases[i].args, .input = cases[i].input, .n_input = cases[i].n_input});
+        assert_int_equal(ctl_wait_end(&rig), 2);
+        assert_shown(&rig.err, cases[i].says);
+        assert_true(ctl_sent_nothing(&rig));
+        if (i + 1 < sizeof(cases) / sizeof(*cases))
+            ctl_finish(&rig);
+    }
+}
+
+/* The daemon's working folder is another one. */
+static void a_relative_path_is_sent_whole(void **state)
+{
+    static const struct {
+        const char *args[6], *wanted;
+    } cases[] = {
+        {{"load", "./m.gguf"}, "/usr/./m.gguf"},
+        {{"unload", "lib/m.gguf"}, "/usr/lib/m.gguf"},
+        {{"reset", "../m.gguf"}, "/usr/../m.gguf"},
+        {{"bench", "/abs/m.gguf"}, "/abs/m.gguf"},
+        {{"tokenize", "x", "-m", "lib/m.gguf"}, "/usr/lib/m.gguf"},
+        {{"generate", "x", "--model=lib/m.gguf"}, "/usr/lib/m.gguf"},
+        {{"template", "x", "-m", "lib/m.gguf"}, "/usr/lib/m.gguf"},
+        {{"plan", "lib/m.gguf"}, "/usr/lib/m.gguf"},
+        {{"load", "m.gguf"}, "m.gguf"}, /* a name */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        ctl_start(&rig, &(struct ctl_setup){.args = cases[i].args, .input = "", .folder = "/usr"});
+        const struct halo_msg *msg = ctl_request(&rig);
+        const struct halo_str got = msg->type == HALO_MSG_LOAD       ? msg->load.model
+                                    : msg->type == HALO_MSG_UNLOAD   ? msg->unload.model
+                                    : msg->type == HALO_MSG_RESET    ? msg->reset.model
+                                    : msg->type == HALO_MSG_BENCH    ? msg->bench.model
+                                    : msg->type == HALO_MSG_TOKENIZE ? msg->tokenize.model
+                                    : msg->type == HALO_MSG_TEMPLATE ? msg->template.model
+                                    : msg->type == HALO_MSG_PLAN     ? msg->plan.path
+                                                                     : msg->generate.model;
+        assert_str(got, cases[i].wanted);
+        ctl_answer(&rig, "error", "\"code\":\"bad_request\",\"message\":\"enough\",\"retryable\":false");
+        assert_int_equal(ctl_wait_end(&rig), 3);
+        if (i + 1 < sizeof(cases) / sizeof(*cases))
+            ctl_finish(&rig);
+    }
+}
+
+/* ---- output ---- */
+
+static void a_closed_output_does_not_become_the_socket(void **state)
+{
+    for (int closed = 1; closed < 8; closed++) {
+        ctl_start(&rig, &(struct ctl_setup){.args = ARGS("generate", "Once"), .input = "", .closed = closed});
+        ctl_request(&rig);
+        ctl_started(&rig);
+        ctl_token(&rig, "this must not come back");
+        ctl_done(&rig, "stop", 1);
+        assert_int_equal(ctl_wait_end(&rig), closed & 2 ? 1 : 0);
+        assert_true(ctl_sent_nothing(&rig));
+        if (closed < 7)
+            ctl_finish(&rig);
+    }
+}
+
+/* `| head`: quiet, and the status of every program whose reader went away. */
+static void a_reader_that_goes_away_ends_it_quietly(void **state)
+{
+    for (int ignores = 0; ignores < 2; ignores++) {
+        ctl_start(&rig, &(struct ctl_setup){.args = ARGS("generate", "Once"), .input = "", .ignores_sigpipe = ignores});
+        ctl_request(&rig);
+        ctl_started(&rig);
+        ctl_token(&rig, "first");
+        ctl_wait_shown(&rig, "first");
+        close(rig.out_fd);
+        rig.out_fd = -1;
+        ctl_token(&rig, "second");
+        assert_int_equal(ctl_wait_end(&rig), 128 + SIGPIPE);
+        assert_string_equal(rig.err.at, "");
+        if (ignores == 0)
+            ctl_finish(&rig);
+    }
+}
+
+static void how_a_reply_ended_is_told(void **state)
+{
+    static const struct {
+        const char *args[6], *finish_reason;
+        int n_tokens, status;
+        const char *says; /* NULL: nothing */
+    } cases[] = {
+        {{"generate", "x"}, "stop", 3, 0, NULL},
+        {{"generate", "x", "-n", "3"}, "length", 3, 0, "length: the reply was cut off after 3 tokens, the limit"},
+        {{"generate", "x", "-n", "30"},
+         "length",
+         3,
+         5,
+         "length: the reply was cut off after 3 tokens, where the context"},
+        {{"generate", "x"}, "length", 3, 5, "length: the reply was cut off after 3 tokens, where the context"},
+        {{"generate", "x", "--deadline-ms", "9"}, "deadline", 3, 6, "deadline: the reply was cut off after 3 tokens"},
+        {{"-q", "generate", "x", "--deadline-ms", "9"}, "deadline", 3, 6, NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        start(cases[i].args);
+        ctl_request(&rig);
+        assert_int_equal(answer_reply(cases[i].finish_reason, cases[i].n_tokens), cases[i].status);
+        assert_string_equal(rig.out.at, "Hi");
+        if (cases[i].says)
+            assert_shown(&rig.err, cases[i].says);
+        else
+            assert_string_equal(rig.err.at, "");
+        if (i + 1 < sizeof(cases) / sizeof(*cases))
+            ctl_finish(&rig);
+    }
+}
+
+/* Whatever the verb was: a person is told, a script reads the event. */
+static void every_notice_is_shown(void **state)
+{
+    static const struct {
+        const char *args[6], *ends, *end; /* the terminal event of the verb */
+    } cases[] = {
+        {{"load", "m"}, "error", "\"code\":\"load_failed\",\"message\":\"gone\",\"retryable\":false"},
+        {{"unload", "m"}, "unloaded", "\"model\":\"m\",\"freed_bytes\":1"},
+        {{"tokenize", "x", "-m", "m"}, "tokens", "\"tokens\":[],\"pieces\":[]"},
+        {{"detokenize", "1", "-m", "m"}, "text", "\"text\":\"x\""},
+        {{"template", "x", "-m", "m"}, "template", "\"text\":\"x\",\"tokens\":[]"},
+        {{"score", "x", "-m", "m"}, "done", "\"tokens\":1,\"nll\":null"},
+        {{"reset", "m"}, "reset", "\"freed_pages\":1"},
+        {{"models"}, "models", "\"models\":[]"},
+        {{"ping"}, "pong", "\"uptime_ms\":1"},
+        {{"status"}, "status", "\"models\":[],\"queue\":0,\"running\":0"},
+        {{"stats"}, "stats", "\"counters\":{},\"histograms\":{}"},
+        {{"diag"}, "diag", "\"build\":{},\"device\":{},\"driver\":{},\"kernels\":[]"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        start(cases[i].args);
+        ctl_request(&rig);
+        ctl_answer(&rig, "notice", "\"code\":\"load_changed\",\"message\":\"the KV pool\\u001b[2J shrank\"");
+        ctl_answer(&rig, cases[i].ends, "%s", cases[i].end);
+        assert_int_equal(ctl_wait_end(&rig), i == 0 ? 1 : 0);
+        assert_shown(&rig.err, "haloctl: load_changed: the KV pool\\x1b[2J shrank\n");
+        if (i + 1 < sizeof(cases) / sizeof(*cases))
+            ctl_finish(&rig);
+    }
+}
+
+static void what_was_changed_is_told(void **state)
+{
+    start(ARGS("generate", "x"));
+    ctl_request(&rig);
+    ctl_answer(&rig, "started",
+               "\"model\":\"m\",\"prompt_tokens\":2,\"cached_tokens\":0,\"prompt_md5\":\"x\",\"effective_md5\":\"y\","
+               "\"newline_runs\":2,\"seed\":7,\"context\":64,\"changes\":[\"top_k: 99 became 64\"]");
+    ctl_done(&rig, "stop", 1);
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    assert_shown(&rig.err, "haloctl: changed: top_k: 99 became 64\n");
+    assert_shown(&rig.err, "haloctl: changed: normalize: 2 runs of 3 or more newlines became 2 newlines");
+}
+
+static void status_is_for_people(void **state)
+{
+    static const char answer[] =
+        "\"engine\":{\"state\":\"ready\",\"pid\":42,\"restarts\":1,\"device\":\"cpu\",\"phase\":\"idle\"},"
+        "\"models\":[{\"name\":\"m\",\"path\":\"/m.gguf\",\"bytes\":4792416,\"context\":1024,\"loaded\":true,"
+        "\"memory_bytes\":26421312,\"pinned\":true,\"sequences\":2}],\"queue\":0,\"running\":2,\"connections\":1,"
+        "\"uptime_ms\":93784000,\"version\":\"1\",\"memory\":{\"models\":26421312,\"budget\":24043839488}";
+    start(ARGS("status"));
+    ctl_request(&rig);
+    ctl_answer(&rig, "status", "%s", answer);
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    assert_string_equal(rig.out.at, "engine     ready, pid 42, 1 restart\n"
+                                    "device     cpu\n"
+                                    "phase      idle\n"
+                                    "requests   2 running, 0 queued, 1 connection\n"
+                                    "model      m, 4.8 MB in 26.4 MB of memory, context 1024, 2 requests, pinned\n"
+                                    "memory     models 26.4 MB, budget 24.0 GB\n"
+                                    "uptime     1 day 2 h\n"
+                                    "version    1\n");
+    ctl_finish(&rig);
+    start(ARGS("--json", "status"));
+    ctl_request(&rig);
+    ctl_answer(&rig, "status", "%s", answer);
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    assert_shown(&rig.out, answer);
+}
+
+static void stats_are_for_people(void **state)
+{
+    start(ARGS("stats"));
+    ctl_request(&rig);
+    ctl_answer(&rig, "stats",
+               "\"counters\":{\"requests\":4,\"load_bytes\":5000000},\"histograms\":{\"forward_us\":{\"bounds\":[1,10],"
+               "\"counts\":[3,0,1],\"sum\":40,\"n\":4}},\"engine\":{\"counters\":{\"steps\":7}}");
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    assert_string_equal(rig.out.at, "counters\n"
+                                    "  requests                   4\n"
+                                    "  load_bytes                 5.0 MB\n"
+                                    "histograms\n"
+                                    "  forward_us                 4 samples, mean 10, p50 <= 1, p99 > 10\n"
+                                    "engine\n"
+                                    "  counters\n"
+                                    "    steps                    7\n");
+}
+
+/* ---- words ---- */
+
+static void a_wrong_word_is_answered_with_a_near_one(void **state)
+{
+    static const struct {
+        const char *args[6], *says;
+    } cases[] = {
+        {{"genrate", "x"}, "unknown verb 'genrate'; did you mean 'generate'?"},
+        {{"unlaod", "x"}, "did you mean 'unload'?"},
+        {{"xyzzy"}, "unknown verb 'xyzzy' (try: haloctl help)"},
+        {{"help", "lod"}, "did you mean 'load'?"},
+        {{"generate", "--max-tokes", "3", "x"}, "unknown option --max-tokes; did you mean 'max-tokens'?"},
+        {{"generate", "-xn", "5", "x"}, "generate: unknown option -x "},
+        {{"generate", "x", "-n"}, "generate: -n needs a value"},
+        {{"generate", "x", "--seed"}, "generate: --seed needs a value"},
+        {{"generate", "x", "--ids=3"}, "generate: --ids takes no value"},
+        {{"generate", "x", "-t", "nan"}, "--temperature: 'nan' is not a finite number"},
+        {{"load", "a", "b"}, "load: takes exactly one model, got 2"},
+        {{"load", "--kv", "q4", "m"}, "--kv: 'q4' is not one of f32, f16, q8"},
+        {{"raw", "x"}, "raw: takes no argument, got 'x'"},
+        {{"ping", "--wait", "-1"}, "--wait is a number of seconds"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        start(cases[i].args);
+        assert_int_equal(ctl_wait_end(&rig), 2);
+        assert_shown(&rig.err, cases[i].says);
+        assert_true(ctl_sent_nothing(&rig));
+        if (i + 1 < sizeof(cases) / sizeof(*cases))
+            ctl_finish(&rig);
+    }
+}
+
+static void a_wrong_model_is_answered_with_a_near_one(void **state)
+{
+    start(ARGS("generate", "-m", "fabel-Q4", "x"));
+    ctl_request(&rig);
+    ctl_answer(&rig, "error", "\"code\":\"not_found\",\"message\":\"no model fabel-Q4\",\"retryable\":false");
+    assert_int_equal(ctl_request(&rig)->type, HALO_MSG_MODELS);
+    ctl_answer(&rig, "models",
+               "\"models\":[{\"name\":\"other\",\"path\":\"/o\",\"bytes\":1,\"loaded\":false},"
+               "{\"name\":\"fable-Q4\",\"path\":\"/f\",\"bytes\":1,\"loaded\":false}]");
+    assert_int_equal(ctl_wait_end(&rig), 3);
+    assert_string_equal(rig.err.at, "haloctl: not_found: no model fabel-Q4\nhaloctl: did you mean 'fable-Q4'?\n");
+}
+
+static void help_and_version_have_every_spelling(void **state)
+{
+    static const struct {
+        const char *args[4], *shows;
+    } cases[] = {
+        {{"help"}, "usage: haloctl"},
+        {{"--help"}, "usage: haloctl"},
+        {{"-h"}, "usage: haloctl"},
+        {{"help", "generate"}, "--temperature X"},
+        {{"generate", "--help"}, "--temperature X"},
+        {{"generate", "-h"}, "--temperature X"},
+        {{"help", "status"}, "usage: haloctl status"},
+        {{"raw", "-h"}, "usage: haloctl raw"},
+        {{"help", "help"}, "usage: haloctl"},
+        {{"version"}, "protocol 1"},
+        {{"--version"}, "protocol 1"},
+        {{"-V"}, "protocol 1"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        start(cases[i].args);
+        assert_int_equal(ctl_wait_end(&rig), 0);
+        assert_shown(&rig.out, cases[i].shows);
+        if (i + 1 < sizeof(cases) / sizeof(*cases))
+            ctl_finish(&rig);
+    }
+}
+
+/* ---- ping ---- */
+
+static void ping_waits_for_a_daemon_that_starts(void **state)
+{
+    ctl_start(&rig, &(struct ctl_setup){.args = ARGS("ping", "--wait", "60"), .input = "", .no_daemon = true});
+    usleep(200000); /* it has looked by now, on all but a very slow machine */
+    ctl_listen(&rig);
+    assert_int_equal(ctl_request(&rig)->type, HALO_MSG_PING);
+    ctl_answer(&rig, "pong", "\"uptime_ms\":1500");
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    assert_string_equal(rig.out.at, "pong, up for 1.5 s\n");
+}
+
+static void ping_gives_up(void **state)
+{
+    ctl_start(&rig, &(struct ctl_setup){.args = ARGS("ping", "--wait", "0.2"), .input = "", .no_daemon = true});
+    assert_int_equal(ctl_wait_end(&rig), 4);
+    assert_shown(&rig.err, "no daemon answers");
+    ctl_finish(&rig);
+    start(ARGS("ping", "--wait", "0.2")); /* accepted by the kernel, answered by nobody */
+    assert_int_equal(ctl_wait_end(&rig), 4);
+    assert_shown(&rig.err, "did not answer in time");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_prompt_is_sent_byte_for_byte, finish_rig),
+        cmocka_unit_test_teardown(options_may_follow_the_prompt, finish_rig),
+        cmocka_unit_test_teardown(two_dashes_end_the_options, finish_rig),
+        cmocka_unit_test_teardown(standard_input_is_appended_to_a_prompt, finish_rig),
+        cmocka_unit_test_teardown(a_turn_is_a_whole_line, finish_rig),
+        cmocka_unit_test_teardown(what_is_no_text_is_refused, finish_rig),
+        cmocka_unit_test_teardown(a_relative_path_is_sent_whole, finish_rig),
+        cmocka_unit_test_teardown(a_closed_output_does_not_become_the_socket, finish_rig),
+        cmocka_unit_test_teardown(a_reader_that_goes_away_ends_it_quietly, finish_rig),
+        cmocka_unit_test_teardown(how_a_reply_ended_is_told, finish_rig),
+        cmocka_unit_test_teardown(every_notice_is_shown, finish_rig),
+        cmocka_unit_test_teardown(what_was_changed_is_told, finish_rig),
+        cmocka_unit_test_teardown(status_is_for_people, finish_rig),
+        cmocka_unit_test_teardown(stats_are_for_people, finish_rig),
+        cmocka_unit_test_teardown(a_wrong_word_is_answered_with_a_near_one, finish_rig),
+        cmocka_unit_test_teardown(a_wrong_model_is_answered_with_a_near_one, finish_rig),
+        cmocka_unit_test_teardown(help_and_version_have_every_spelling, finish_rig),
+        cmocka_unit_test_teardown(ping_waits_for_a_daemon_that_starts, finish_rig),
+        cmocka_unit_test_teardown(ping_gives_up, finish_rig),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
