@@ -86,13 +86,19 @@ static bool was_done(const struct halo_port_saving *saving, const struct halo_in
     return false;
 }
 
+/* A model that has users is in use now. */
+static uint64_t last_use_ns(const struct halo_instance *instance)
+{
+    return instance->n_users > 0 ? UINT64_MAX : instance->idle_since_ns;
+}
+
 static struct halo_instance *most_recent(const struct halo_port *port, const struct halo_port_saving *saving)
 {
     struct halo_instance *found = NULL;
     for (uint32_t i = 0; i < port->n_instances; i++) {
         struct halo_instance *instance = port->instances[i];
         if (instance->state == HALO_INSTANCE_READY && !was_done(saving, instance) &&
-            (!found || instance->idle_since_ns > found->idle_since_ns))
+            (!found || last_use_ns(instance) > last_use_ns(found)))
             found = instance;
     }
     return found;

@@ -155,6 +155,33 @@ static void two_models_take_turns(void **state)
     child_save_bytes = 64u << 20;
 }
 
+/* A model that is in use was used last, whenever its last request ended. */
+static void a_busy_model_is_saved_first(void **state)
+{
+    struct halo_prefix_key key = {.page_bytes = 32 * sizeof(int32_t)};
+    struct child c;
+    child_save_bytes = HALO_PREFIX_HEADER_BYTES + N_PAGES * halo_prefix_record_bytes(&key);
+    begin(&c, 0);
+    for (int i = 0; i < 2; i++)
+        load(&c, i, SMALL);
+    for (int i = 0; i < 2; i++)
+        talk(&c, i);
+    c.control->run_us = 20000; /* it lasts */
+    child_send(&c, "{\"type\":\"generate\",\"id\":100,\"model\":\"m0\",\"tokens\":[%s],\"ignore_eos\":true,\"user\":5}",
+               prompt);
+    while (c.requests[100].n_started == 0)
+        child_read(&c, 100);
+    child_send(&c, "{\"type\":\"pause\",\"target\":100}");
+    child_send(&c, "{\"type\":\"save\",\"id\":101,\"deadline_ms\":30000}");
+    assert_int_equal(child_number(child_wait(&c, 101), "models"), 1);
+    assert_int_equal(child_end(&c), 0);
+    begin(&c, 0);
+    assert_int_equal(child_number(load(&c, 1, SMALL), "prefix_pages"), 0);
+    assert_int_equal(child_number(load(&c, 0, SMALL), "prefix_pages"), N_PAGES);
+    assert_int_equal(child_end(&c), 0);
+    child_save_bytes = 64u << 20;
+}
+
 static void two_go_for_a_large_one(void **state)
 {
     struct child c;
@@ -243,6 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_models_take_turns),
+        cmocka_unit_test(a_busy_model_is_saved_first),
         cmocka_unit_test(two_go_for_a_large_one),
         cmocka_unit_test(a_model_that_is_unloaded),
         cmocka_unit_test(one_that_goes_and_cannot_be_saved),
