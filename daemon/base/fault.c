@@ -27,7 +27,7 @@ static const struct {
     [HALO_FAULT_DEVICE_HANG] = {"device_hang", -ETIME},
     [HALO_FAULT_DEVICE_FAULT] = {"device_fault", -EREMOTEIO},
     [HALO_FAULT_SHUTTING_DOWN] = {"shutting_down", -ESHUTDOWN},
-    [HALO_FAULT_INTERNAL] = {"internal", -ENOTRECOVERABLE},
+    [HALO_FAULT_INTERNAL] = {"internal", -EPROTO},
 };
 #define X(id, name) _Static_assert(HALO_FAULT_##id < sizeof fault_table / sizeof fault_table[0], "a row for " name);
 HALO_FAULT_LIST(X)

@@ -38,7 +38,7 @@ enum halo_fault_code halo_load_fault_code(int error)
     switch (error) {
     case -ENOMEM: return HALO_FAULT_OUT_OF_MEMORY;
     case -ETIME: return HALO_FAULT_DEVICE_HANG;
-    case -EIO: return HALO_FAULT_DEVICE_FAULT;
+    case HALO_DEVICE_E_LOST: return HALO_FAULT_DEVICE_FAULT;
     default: return HALO_FAULT_LOAD_FAILED;
     }
 }

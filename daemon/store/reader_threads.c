@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <base/thread.h>
+
 #include "reader_priv.h"
 
 #define THREADS_MAX 8
@@ -103,9 +105,9 @@ static void pool_run(struct pool *pool, struct worker *workers, unsigned n_worke
     pthread_mutex_lock(&pool->lock);
     for (unsigned i = 0; i < n_workers; i++) {
         workers[i] = (struct worker){.pool = pool, .bounce = pool->bounce + i * READER_BOUNCE_BYTES};
-        int rc = pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]);
-        if (rc) {
-            reader_notice(pool->r, "only %u of %u reading threads could be started (%s)", i, n_workers, strerror(rc));
+        int rc = halo_thread_start(&workers[i].thread, "read", worker_main, &workers[i]);
+        if (rc < 0) {
+            reader_notice(pool->r, "only %u of %u reading threads could be started (%s)", i, n_workers, strerror(-rc));
             break;
         }
         pool->n_started++;

@@ -46,7 +46,7 @@ struct halo_device {
     uint32_t deadline_ms;
     int index, runtime_version;
     struct halo_device_model *models;
-    /* Once set, everything fails with -EIO and this sentence. */
+    /* Once set, everything fails with HALO_DEVICE_E_LOST and this sentence. */
     atomic_int lost;
     char lost_reason[HALO_DEVICE_REASON];
     pthread_mutex_t notice_lock; /* of the two below */
@@ -131,7 +131,7 @@ struct halo_device_model {
 int halo_hip_check(struct halo_device *device, int hip_error, const char *what, char *reason);
 /* Marks the device as lost for the reason given, and returns `error`. */
 int halo_hip_lose(struct halo_device *device, int error, const char *reason);
-/* -EIO with the sentence when the device is lost, else 0. */
+/* HALO_DEVICE_E_LOST with the sentence when the device is lost, else 0. */
 int halo_hip_usable(struct halo_device *device, char *reason);
 /* Counts something that the device does without, and keeps the sentence for its description. Any thread. */
 __attribute__((format(printf, 2, 3))) void halo_hip_notice(struct halo_device *device, const char *format, ...);

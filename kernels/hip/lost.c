@@ -1,8 +1,8 @@
 /* lost.c: errors of the runtime: those that the device cannot recover from, and those that it can do without what
  * failed.
  *
- * A sticky HIP error marks the device as lost: everything fails with -EIO from then on, and the process should end. Any
- * thread.
+ * A sticky HIP error marks the device as lost: everything fails with HALO_DEVICE_E_LOST from then on, and the process
+ * should end. Any thread.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -25,7 +25,8 @@ int halo_hip_usable(struct halo_device *device, char *reason)
     int lost = atomic_load(&device->lost);
     if (!lost)
         return 0;
-    return halo_reason(reason, -EIO, "the device was lost: %.200s", lost == 2 ? device->lost_reason : "a moment ago");
+    return halo_reason(reason, HALO_DEVICE_E_LOST, "the device was lost: %.200s",
+                       lost == 2 ? device->lost_reason : "a moment ago");
 }
 
 int halo_hip_check(struct halo_device *device, int hip_error, const char *what, char *reason)
@@ -34,10 +35,10 @@ int halo_hip_check(struct halo_device *device, int hip_error, const char *what, 
         return 0;
     char name[48], sentence[HALO_DEVICE_REASON];
     int r = halo_hip_error_number(hip_error);
-    r = r == -ENODEV ? -EIO : r;
+    r = r == -ENOMEM ? r : HALO_DEVICE_E_LOST;
     halo_reason(sentence, r, "%s: %s", what, halo_hip_error_name(hip_error, name));
     halo_reason(reason, r, "%s", sentence);
-    return r == -EIO ? halo_hip_lose(device, r, sentence) : r;
+    return r == HALO_DEVICE_E_LOST ? halo_hip_lose(device, r, sentence) : r;
 }
 
 void halo_hip_notice(struct halo_device *device, const char *format, ...)

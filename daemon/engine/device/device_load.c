@@ -11,7 +11,7 @@ static enum halo_load_stage fail(struct halo_device_thread *t, struct halo_load 
     assert(load->fault.code != HALO_FAULT_NONE);
     halo_device_forget_model(t, load->instance);
     if (load->fault.code == HALO_FAULT_DEVICE_FAULT || load->fault.code == HALO_FAULT_DEVICE_HANG)
-        halo_device_on_failure(t, load->fault.code == HALO_FAULT_DEVICE_HANG ? -ETIME : -EIO);
+        halo_device_on_failure(t, load->fault.code == HALO_FAULT_DEVICE_HANG ? -ETIME : HALO_DEVICE_E_LOST);
     return HALO_LOAD_DONE;
 }
 
@@ -54,6 +54,7 @@ enum halo_load_stage halo_device_admit(struct halo_load *load, const struct halo
     struct halo_device_thread *t = threads->device;
     halo_device_set_phase(t, "taking memory for a model");
     int r = admit(t, load);
+    t->n_device_models += load->instance->device_model != NULL;
     if (r < 0)
         return fail(t, load);
     return r == HALO_LOAD_E_ROOM ? HALO_LOAD_ROOM : HALO_LOAD_READ;

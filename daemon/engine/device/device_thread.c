@@ -95,8 +95,10 @@ void halo_device_forget_model(struct halo_device_thread *t, struct halo_instance
             t->models[i] = t->models[--t->n_models];
             break;
         }
-    if (instance->device_model)
-        t->ops->model_destroy(instance->device_model);
+    if (!instance->device_model)
+        return;
+    t->ops->model_destroy(instance->device_model);
+    t->n_device_models--;
     instance->device_model = NULL;
 }
 
@@ -225,7 +227,7 @@ static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
 /* The device failed: what it means for everything else. */
 void halo_device_on_failure(struct halo_device_thread *t, int error)
 {
-    if (error != -EIO && error != -ETIME)
+    if (error != HALO_DEVICE_E_LOST && error != -ETIME)
         return; /* only that step */
     atomic_store(&t->lost, true);
     struct halo_fault fault = {0};
@@ -264,15 +266,16 @@ static void note_bench(struct halo_device_thread *t, struct halo_bench *bench, i
         rotate_benches(t); /* between two repetitions, or without pages for one */
 }
 
-/* One run of a bench, if it is its turn: benches have had no more of the device than the requests beside them. */
+/* One run of a bench, if it is its turn: benches have had no more of the device than the requests beside them. False:
+ * there is nothing that a bench could do now or in the next round. */
 static bool run_bench(struct halo_device_thread *t)
 {
     uint32_t n = 0;
     int r = HALO_BENCH_WAIT;
     for (const struct halo_bench *bench = t->benches; bench; bench = bench->next)
         n++;
-    if (n == 0 || (t->models_worked && t->bench_ns > t->models_ns && !atomic_load(&t->benches->cancel)))
-        return false;
+    if (n > 0 && t->models_worked && t->bench_ns > t->models_ns && !atomic_load(&t->benches->cancel))
+        return true; /* in a later round */
     uint64_t start_ns = halo_clock_ns();
     for (uint32_t i = 0; i < n && r == HALO_BENCH_WAIT; i++) {
         struct halo_bench *bench = t->benches;
@@ -355,11 +358,14 @@ static void end_everything(struct halo_device_thread *t)
     }
     for (uint32_t i = 0; i < t->n_models; i++)
         halo_scheduler_fail_all(&t->models[i]->scheduler, &fault);
-    while (t->n_models > 0) {
-        halo_scheduler_finish(&t->models[0]->scheduler);
-        halo_device_forget_model(t, t->models[0]);
+    for (uint32_t i = t->n_models; i-- > 0;) {
+        struct halo_instance *instance = t->models[i];
+        if (instance->saving)
+            continue; /* its pages are on their way to the io thread */
+        halo_scheduler_finish(&instance->scheduler);
+        halo_device_forget_model(t, instance);
     }
-    if (t->device)
+    if (t->device && t->n_device_models == 0)
         t->ops->close(t->device);
 }
 
@@ -403,6 +409,20 @@ int halo_device_thread_start(struct halo_device_thread *t)
         pthread_mutex_destroy(&t->info_lock);
     }
     return r;
+}
+
+bool halo_device_thread_stop(struct halo_device_thread *t, uint32_t most_ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += most_ms / 1000;
+    until.tv_nsec += (long)(most_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    halo_mailbox_close(&t->box);
+    return pthread_clockjoin_np(t->thread, NULL, CLOCK_MONOTONIC, &until) == 0;
 }
 
 void halo_device_thread_kick(struct halo_device_thread *t)

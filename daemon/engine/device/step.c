@@ -118,7 +118,7 @@ static int run_device(struct halo_scheduler *s, struct halo_fault *fault)
     tell_activity(s, HALO_ACTIVITY_STEP);
     s->has_run = true;
     count_step(s, halo_clock_ns() - start_ns);
-    if ((r == -EIO || r == -ETIME) && s->setup.lost)
+    if ((r == HALO_DEVICE_E_LOST || r == -ETIME) && s->setup.lost)
         atomic_store(s->setup.lost, true); /* before a sequence ends by it: whoever hears of that looks here */
     if (r < 0)
         halo_fault_set(fault, r == -ETIME ? HALO_FAULT_DEVICE_HANG : HALO_FAULT_DEVICE_FAULT,

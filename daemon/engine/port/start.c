@@ -7,6 +7,8 @@
 #include "port_priv.h"
 #include <engine/engine.h>
 
+#define STOP_MS 500 /* what giving the device back may take at the end; halod waits no longer than kill_ms */
+
 static int start(struct halo_port *port, const struct halo_engine_setup *setup)
 {
     struct halo_port_config config = {.in_fd = setup->in_fd,
@@ -56,5 +58,8 @@ int halo_engine_run(const struct halo_engine_setup *setup)
         halo_log(HALO_LOG_ERROR, "the engine cannot start: %s", strerror(-r));
         return EXIT_FAILURE;
     }
-    return halo_port_run(&port);
+    int status = halo_port_run(&port);
+    if (!atomic_load(&port.device.lost))
+        halo_device_thread_stop(&port.device, STOP_MS);
+    return status;
 }

@@ -2,13 +2,14 @@
  *
  * Owner of everything below: the engine's device thread, unless a slot says otherwise. A device object is opened once;
  * models are added to and removed from it. Failures: 0, or a negative errno with a sentence in the caller's `char
- * *reason` of HALO_DEVICE_REASON bytes (the ABI knows no other room). -EIO means the device is lost and must be closed
- * (sticky), -ENOMEM that it does not fit, -ENOTSUP that a type, op or shape has no kernel, -ETIME that a deadline
- * passed.
+ * *reason` of HALO_DEVICE_REASON bytes (the ABI knows no other room). HALO_DEVICE_E_LOST means the device is lost and
+ * must be closed (sticky), -ENOMEM that it does not fit, -ENOTSUP that a type, op or shape has no kernel, -ETIME that
+ * a deadline passed.
  */
 #ifndef HALO_KERNELS_DEVICE_H
 #define HALO_KERNELS_DEVICE_H
 
+#include <errno.h>
 #include <stdatomic.h>
 
 #include <kernels/candidate.h>
@@ -18,6 +19,8 @@
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 #define HALO_DEVICE_NOTICE 160
+/* No file, socket or allocation fails with this one, so that no other failure can be taken for the device's end. */
+#define HALO_DEVICE_E_LOST (-ENOTRECOVERABLE)
 
 enum halo_device_feature {
     HALO_DEVICE_BATCH_INVARIANT = 1 << 0, /* a row's logits do not depend on the rows beside it */

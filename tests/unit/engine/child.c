@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -35,12 +36,18 @@ static char model_dir[4096];
 const struct halo_device_ops *child_device;
 const char *child_state_dir;
 uint64_t child_save_bytes = 64u << 20, child_save_ms = 20000, child_budget_bytes;
+size_t child_stack_bytes;
 
 static void run_engine(const struct child *child, int in_fd, int out_fd)
 {
     static const char *dirs[1] = {model_dir};
     fake_control = child->control;
     signal(SIGPIPE, SIG_IGN);
+    pthread_attr_t attr;
+    if (child_stack_bytes > 0 &&
+        (pthread_attr_init(&attr) != 0 || pthread_attr_setstacksize(&attr, child_stack_bytes) != 0 ||
+         pthread_setattr_default_np(&attr) != 0))
+        _exit(99);
     struct halo_engine_setup setup = {.in_fd = in_fd,
                                       .out_fd = out_fd,
                                       .link = child->link,
@@ -225,6 +232,7 @@ int child_end(struct child *child)
     close(child->fd_out);
     halo_line_finish(&child->lines);
     free(child->requests);
+    child->n_closed = atomic_load(&child->control->n_closed);
     munmap(child->control, sizeof(*child->control));
     if (!WIFEXITED(status))
         fail_msg("the engine ended with wait status 0x%x", (unsigned)status);

@@ -45,12 +45,14 @@ struct child {
     struct child_phase phases[HALO_WIRE_THREAD_PREFETCH + 1]; /* of the last heartbeat, by enum halo_wire_thread */
     uint32_t n_unaddressed;                                   /* events with id null, heartbeats apart */
     char last_unaddressed[4096];
+    uint32_t n_closed; /* how often the device was closed; after child_end() */
 };
 
 /* Of the children that follow: the device (NULL: the scripted one), and where prefixes are saved (NULL: nowhere). */
 extern const struct halo_device_ops *child_device;
 extern const char *child_state_dir;
 extern uint64_t child_save_bytes, child_save_ms;
+extern size_t child_stack_bytes;    /* of threads that ask for none; 0: the default */
 extern uint64_t child_budget_bytes; /* of all models; 0: what is free */
 
 /* Starts with a healthy device unless the control is changed by `script` before. */

@@ -48,6 +48,7 @@ static int fake_open(struct halo_device **ret, const struct halo_device_options 
 
 static void fake_close(struct halo_device *device)
 {
+    atomic_fetch_add(&fake_control->n_closed, 1);
     free(device);
 }
 
@@ -237,7 +238,9 @@ static int fake_run(struct halo_device_model *model, const struct halo_batch *ba
     uint32_t us = atomic_load(&fake_control->run_us) + batch->n_rows * atomic_load(&fake_control->row_us);
     if (us > 0)
         usleep(us);
-    if (atomic_load(&fake_control->fail_run) == run) {
+    uint32_t fail_run = atomic_load(&fake_control->fail_run);
+    if (fail_run > 0 && run >= fail_run) {
+        atomic_store(&fake_control->fail_run, 0);
         snprintf(reason, HALO_DEVICE_REASON, "the fake device was told to fail in run %u", run);
         return fake_control->fail_error;
     }

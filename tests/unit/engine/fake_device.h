@@ -18,7 +18,7 @@
 /* What a test may script and look at. All zero: a healthy device. */
 struct fake_control {
     _Atomic uint32_t n_runs;
-    _Atomic uint32_t fail_run; /* this run (from 1) fails with fail_error */
+    _Atomic uint32_t fail_run; /* this run (from 1) or the first one after it fails with fail_error, then no other */
     int fail_error;
     _Atomic int32_t nan_token; /* a row whose sequence holds this token (> 0) gets a NaN among its logits */
     _Atomic uint32_t run_us;   /* each run takes this long */
@@ -35,6 +35,7 @@ struct fake_control {
     _Atomic uint32_t n_notices;                     /* each seal is one */
     uint32_t refuse_weight;                         /* weight_commit of this one (from 1) fails */
     int open_error;
+    _Atomic uint32_t n_closed;
     int32_t favourite; /* > 0: this token's logit is raised in every favourite_every-th position */
     uint32_t favourite_every;
     uint32_t cycle, cycle_until; /* cycle > 0: before position cycle_until the tokens go round that many (above 60:

@@ -1,5 +1,4 @@
 /* test_bench.c: a bench shares the device with the requests of others, and benches with each other. */
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,6 +41,25 @@ static void a_long_bench_stops_nobody(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* Whoever ends first, the others go on by themselves. */
+static void benches_outlast_requests(void **state)
+{
+    struct child c;
+    int id = 2;
+    child_start(&c, false, quick_runs);
+    child_load(&c);
+    for (int round = 0; round < 40; round++, id += 3) {
+        child_send(&c, "{\"type\":\"bench\",\"id\":%d," M ",\"prefill\":%d,\"decode\":%d,\"repeat\":3}", id,
+                   round * 17 % 600, 1 + round);
+        child_send(&c, "{\"type\":\"bench\",\"id\":%d," M ",\"prefill\":5,\"decode\":2,\"repeat\":9}", id + 1);
+        child_send(&c, "{\"type\":\"generate\",\"id\":%d," M ",\"prompt\":\"a\",\"max_tokens\":%d,\"ignore_eos\":true}",
+                   id + 2, 1 + round % 7);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(child_wait(&c, id + i)->terminal, i < 2 ? HALO_EV_BENCH : HALO_EV_DONE);
+    }
+    assert_int_equal(child_end(&c), 0);
+}
+
 /* All pages are the bench's or a sequence's in turn: each waits for the other, and all end. */
 static void a_bench_and_requests_share_a_small_pool(void **state)
 {
@@ -77,7 +95,7 @@ static void a_bench_ends_with_the_device(void **state)
     child_send(&c, "{\"type\":\"bench\",\"id\":3," M ",\"prefill\":500,\"decode\":200,\"repeat\":1000}");
     while (c.requests[2].n_progress == 0 || c.requests[3].n_progress == 0)
         child_read(&c, 100);
-    c.control->fail_error = -EIO;
+    c.control->fail_error = HALO_DEVICE_E_LOST;
     c.control->fail_run = c.control->n_runs + 3;
     assert_int_equal(child_wait(&c, 2)->error, HALO_ERROR_DEVICE_FAULT);
     assert_int_equal(child_wait(&c, 3)->error, HALO_ERROR_DEVICE_FAULT);
@@ -88,6 +106,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_bench_stops_nobody),
+        cmocka_unit_test(benches_outlast_requests),
         cmocka_unit_test(a_bench_and_requests_share_a_small_pool),
         cmocka_unit_test(a_bench_ends_with_the_device),
     };

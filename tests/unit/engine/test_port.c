@@ -305,7 +305,7 @@ static void a_lost_device_ends_everything_and_the_engine(void **state)
 {
     for (int round = 0; round < 6; round++) {
         struct child c;
-        lose_the_device(&c, false, round % 2 ? -EIO : -ETIME);
+        lose_the_device(&c, false, round % 2 ? HALO_DEVICE_E_LOST : -ETIME);
         for (int i = 2; i < 8; i++) {
             enum halo_error error = child_wait(&c, i)->error;
             assert_true(error == HALO_ERROR_DEVICE_FAULT || error == HALO_ERROR_DEVICE_HANG);
@@ -316,11 +316,38 @@ static void a_lost_device_ends_everything_and_the_engine(void **state)
 }
 
 /* Under halod nobody is told: everything that is open goes on in the next engine. */
+/* An error of its files that happens to be one of the device's runs: it ends that step's requests and nothing else. */
+static void an_error_of_a_run_is_not_the_end_of_the_device(void **state)
+{
+    struct child c;
+    lose_the_device(&c, true, -EIO);
+    for (int i = 2; i < 8; i++)
+        assert_int_equal(child_wait(&c, i)->error, HALO_ERROR_DEVICE_FAULT);
+    child_send(&c, "{\"type\":\"generate\",\"id\":8,\"prompt\":\"a\",\"max_tokens\":5,\"ignore_eos\":true}");
+    assert_int_equal(child_wait(&c, 8)->finish, HALO_WIRE_FINISH_LENGTH);
+    assert_int_equal(child_end(&c), 0);
+}
+
+static void the_device_is_closed_at_the_end(void **state)
+{
+    for (int link = 0; link < 2; link++) {
+        struct child c;
+        child_start(&c, link, slow_runs);
+        child_load(&c);
+        child_send(&c, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"a\",\"max_tokens\":%d,\"ignore_eos\":true}",
+                   link ? 900 : 3); /* with a link its end is the end of what runs, too */
+        while (c.requests[2].n_text == 0)
+            child_read(&c, 100);
+        assert_int_equal(child_end(&c), 0);
+        assert_int_equal(c.n_closed, 1);
+    }
+}
+
 static void a_lost_device_leaves_replies_open_for_the_next_engine(void **state)
 {
     for (int round = 0; round < 4; round++) {
         struct child c;
-        lose_the_device(&c, true, round % 2 ? -EIO : -ETIME);
+        lose_the_device(&c, true, round % 2 ? HALO_DEVICE_E_LOST : -ETIME);
         while (child_read(&c, 10000))
             ;
         for (int i = 2; i < 8; i++)
@@ -510,6 +537,8 @@ int main(void)
         cmocka_unit_test(what_the_device_refuses_is_told),
         cmocka_unit_test(a_lost_device_ends_everything_and_the_engine),
         cmocka_unit_test(a_lost_device_leaves_replies_open_for_the_next_engine),
+        cmocka_unit_test(an_error_of_a_run_is_not_the_end_of_the_device),
+        cmocka_unit_test(the_device_is_closed_at_the_end),
         cmocka_unit_test(the_link_takes_longer_lines),
         cmocka_unit_test(a_model_that_nobody_uses_goes_aloud),
         cmocka_unit_test(a_hung_device_hangs_nothing_else),

@@ -337,6 +337,22 @@ static void a_resumed_prompt_is_the_same(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* As deep as a template may go, where whoever started the program had set a small ulimit -s. */
+static void depth_does_not_depend_on_the_limit_of_the_stack(void **state)
+{
+    struct child c;
+    child_stack_bytes = 128u << 10;
+    start(&c, "{% macro f(n) %}{% if n > 0 %}{{ f(n - 1) }}{% endif %}x{% endmacro %}{{ f(messages[0].content|int) }}");
+    child_stack_bytes = 0;
+    child_send(&c, "{\"type\":\"template\",\"id\":2,\"model\":\"t\",\"messages\":[{\"role\":\"user\",\"content\":"
+                   "\"100000\"}]}");
+    child_send(&c, "{\"type\":\"template\",\"id\":3,\"model\":\"t\",\"messages\":[{\"role\":\"user\",\"content\":"
+                   "\"150\"}]}");
+    assert_int_equal(child_wait(&c, 2)->terminal, HALO_EV_ERROR);
+    assert_int_equal(child_wait(&c, 3)->terminal, HALO_EV_TEMPLATE);
+    assert_int_equal(child_end(&c), 0);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -344,10 +360,15 @@ int main(void)
         return 1;
     snprintf(path, sizeof path, "%s/t.gguf", dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_shown_is_what_is_sent),          cmocka_unit_test(nobody_types_a_control_token),
-        cmocka_unit_test(everything_reaches_the_template),        cmocka_unit_test(newline_runs_are_told),
-        cmocka_unit_test(a_resumed_prompt_is_the_same),           cmocka_unit_test(a_template_refuses_in_its_own_words),
-        cmocka_unit_test(a_broken_template_spoils_messages_only), cmocka_unit_test(defaults_of_a_file_are_told),
+        cmocka_unit_test(what_is_shown_is_what_is_sent),
+        cmocka_unit_test(nobody_types_a_control_token),
+        cmocka_unit_test(everything_reaches_the_template),
+        cmocka_unit_test(newline_runs_are_told),
+        cmocka_unit_test(a_resumed_prompt_is_the_same),
+        cmocka_unit_test(a_template_refuses_in_its_own_words),
+        cmocka_unit_test(a_broken_template_spoils_messages_only),
+        cmocka_unit_test(defaults_of_a_file_are_told),
+        cmocka_unit_test(depth_does_not_depend_on_the_limit_of_the_stack),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);

@@ -84,7 +84,7 @@ struct fault {
     int error;         /* of the first call that fails */
     const char *says;  /* in its sentence */
     const char *phase; /* of the run; NULL: it never ran */
-    bool lost;         /* everything fails with -EIO afterwards */
+    bool lost;         /* everything fails with HALO_DEVICE_E_LOST afterwards */
 };
 
 static const struct fault faults[] = {
@@ -100,17 +100,20 @@ static const struct fault faults[] = {
      -ETIME, "a step of 1 rows", "waiting for the GPU", true},
     {"no graphs", "hipStreamBeginCapture:*:error=801", false, 0, NULL, "waiting for the GPU", false},
     {"no memory for graphs", "hipGraphInstantiate:3:oom", true, 0, NULL, "waiting for the GPU", false},
-    {"lost while recording", "hipStreamEndCapture:2:lost", false, -EIO, "launch failed (719)", NULL, true},
+    {"lost while recording", "hipStreamEndCapture:2:lost", false, HALO_DEVICE_E_LOST, "launch failed (719)", NULL,
+     true},
     {"hang while memory is cleared", "hipMemsetAsync:1:stall", false, -ETIME, "clearing the KV cache", NULL, true},
     {"no memory for weights", "hipHostMalloc:1:oom", false, -ENOMEM, "weights", NULL, false},
     {"no memory for the cache", "hipMalloc:1:oom", false, -ENOMEM, "KV cache", NULL, false},
     {"no memory for activations", "hipMalloc:2:oom", false, -ENOMEM, "activations", NULL, false},
     {"no memory for the buffers", "hipHostMalloc:2:oom", true, -ENOMEM, "buffers of the upload", NULL, false},
-    {"lost in the upload", "hipMemcpyAsync:1:lost", true, -EIO, "launch failed (719)", NULL, true},
-    {"lost at a launch", "hipModuleLaunchKernel:2:lost", false, -EIO, "launch failed (719)", "first launch of rmsnorm",
+    {"lost in the upload", "hipMemcpyAsync:1:lost", true, HALO_DEVICE_E_LOST, "launch failed (719)", NULL, true},
+    {"lost at a launch", "hipModuleLaunchKernel:2:lost", false, HALO_DEVICE_E_LOST, "launch failed (719)",
+     "first launch of rmsnorm", true},
+    {"lost at a replay", "hipGraphLaunch:2:lost", false, HALO_DEVICE_E_LOST, "replaying a step", "replaying a step",
      true},
-    {"lost at a replay", "hipGraphLaunch:2:lost", false, -EIO, "replaying a step", "replaying a step", true},
-    {"illegal address while waiting", "hipEventQuery:*:error=700", false, -EIO, "illegal address (700)", NULL, true},
+    {"illegal address while waiting", "hipEventQuery:*:error=700", false, HALO_DEVICE_E_LOST, "illegal address (700)",
+     NULL, true},
 };
 
 static bool contains(const char *text, const char *part)
@@ -146,7 +149,7 @@ static int play(const struct fault *fault, const char *hang_ms)
     f.model = NULL;
     r = f.device_ops->model_create(f.device, &f.plan, &f.model, again);
     f.model = r ? NULL : f.model;
-    if (r != (fault->lost ? -EIO : 0)) {
+    if (r != (fault->lost ? HALO_DEVICE_E_LOST : 0)) {
         fprintf(stderr, "%s: afterwards a model gives %d: %s\n", fault->what, r, again);
         return 1;
     }

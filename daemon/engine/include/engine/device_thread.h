@@ -1,9 +1,9 @@
 /* device_thread.h: the thread that owns the device, its models and their sequences.
  *
  * Everything reaches it through its mailbox, everything leaves it through the port's. It opens the device first.
- * Between two steps it looks at its mail and at the flags of all sequences. When the device is lost (-EIO) every
- * sequence ends with device_fault, `lost` is raised, and later work is refused: the process should end and be started
- * again.
+ * Between two steps it looks at its mail and at the flags of all sequences. When the device is lost
+ * (HALO_DEVICE_E_LOST) or hangs (-ETIME) every sequence ends with device_fault, `lost` is raised, and later work is
+ * refused: the process should end and be started again.
  */
 #ifndef HALO_ENGINE_DEVICE_THREAD_H
 #define HALO_ENGINE_DEVICE_THREAD_H
@@ -69,14 +69,19 @@ struct halo_device_thread {
     struct halo_device *device;
     struct halo_instance *models[HALO_MAX_LOADED];
     uint32_t n_models;
+    uint32_t n_device_models;     /* that the device has, those that are loading included */
     struct halo_bench *benches;   /* the first one runs; they take turns by repetition */
     uint64_t bench_ns, models_ns; /* of the device, while benches and sequences share it */
     bool models_worked;           /* in the last round */
     double bandwidth;
 };
 
-/* Starts it. 0 or a negative errno. It ends with the process. */
+/* Starts it. 0 or a negative errno. */
 int halo_device_thread_start(struct halo_device_thread *thread);
+
+/* Ends everything with shutting_down, gives the models back and closes the device, unless that takes longer: a driver
+ * may hang. True: the thread has ended. The process should end afterwards in either case. */
+bool halo_device_thread_stop(struct halo_device_thread *thread, uint32_t most_ms);
 
 /* Any thread: look at the flags now. */
 void halo_device_thread_kick(struct halo_device_thread *thread);

@@ -22,8 +22,9 @@ struct halo_engine_setup {
 };
 
 /* Serves until the peer is gone (link), or until the input has ended and everything is answered. Returns the exit
- * status: 0, 1 for a failure that was logged, 3 when the device was lost. The caller then ends the process by _exit:
- * threads may hang in a driver. Once per process. */
+ * status: 0, 1 for a failure that was logged, 3 when the device was lost. The device is closed
+ * if that takes no longer than a moment; the caller then ends the process by _exit: threads may hang in a driver. Once
+ * per process. */
 int halo_engine_run(const struct halo_engine_setup *setup);
 
 #endif
