@@ -97,9 +97,95 @@ static int scan_fields(struct halo_scan *scan, struct halo_envelope *ret_env, st
     return 0;
 }
 
+/* ---- the id of a line that is refused ---- */
+
+/* A member of the outer object, while it is looked for. */
+struct skim {
+    int depth;
+    struct halo_range key;
+    size_t value_at; /* 0: the colon has not come */
+    struct halo_range id;
+};
+
+/* A ',' or the closing '}' at `at` ends a member. */
+static void skim_member(struct skim *s, const char *text, size_t at)
+{
+    if (s->value_at > 0 && s->id.len == 0 && halo_scan_key_is(text, s->key, "id"))
+        s->id = (struct halo_range){s->value_at, at - s->value_at};
+    s->key = (struct halo_range){0};
+    s->value_at = 0;
+}
+
+/* Past the string that begins at `at`; `len` when it has no end. */
+static size_t skim_string(const char *text, size_t len, size_t at)
+{
+    for (at++; at < len && text[at] != '"'; at++)
+        at += text[at] == '\\';
+    return at < len ? at + 1 : len;
+}
+
+static size_t count_space(const char *text, size_t len)
+{
+    size_t n = 0;
+
+    while (n < len && (text[n] == ' ' || text[n] == '\t' || text[n] == '\r' || text[n] == '\n'))
+        n++;
+    return n;
+}
+
+/* A value that is an id, if it is JSON at all. */
+static void take_skimmed(struct halo_envelope *env, const char *text, struct halo_range value)
+{
+    size_t space = count_space(text + value.at, value.len);
+    struct halo_scan scan = {.limits = &halo_scan_answer, .allow_nul = true};
+
+    value.at += space;
+    value.len -= space;
+    while (value.len > 0 && count_space(text + value.at + value.len - 1, 1) > 0)
+        value.len--;
+    scan.text = text + value.at;
+    scan.len = value.len;
+    if (halo_scan_object(&scan) == HALO_SCAN_NOT_OBJECT)
+        on_id(env, text, value);
+}
+
+/* The id of a line in which the scan stopped at something that leaves quotes and brackets as they are. They alone are
+ * followed; when they do not match up to the end, the line may be anything and has no id. */
+static void skim_id(const char *text, size_t len, struct halo_envelope *env)
+{
+    struct skim s = {0};
+    size_t at = 0;
+
+    while (at < len) {
+        char c = text[at];
+        size_t start = at;
+
+        at = c == '"' ? skim_string(text, len, at) : at + 1;
+        if (c == '"' && s.depth == 1 && s.value_at == 0)
+            s.key = (struct halo_range){start + 1, at - start - 2};
+        else if (c == ':' && s.depth == 1 && s.value_at == 0)
+            s.value_at = at;
+        else if (s.depth == 1 && (c == ',' || c == '}'))
+            skim_member(&s, text, start);
+        s.depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+        if (s.depth == 0 && count_space(text + at, len - at) == len - at)
+            break;
+        if (s.depth <= 0)
+            return;
+    }
+    if (s.depth == 0 && s.id.len > 0)
+        take_skimmed(env, text, s.id);
+}
+
 int halo_scan_envelope(struct halo_scan *scan, struct halo_envelope *ret_env)
 {
-    return scan_fields(scan, ret_env, NULL, 0);
+    int r = scan_fields(scan, ret_env, NULL, 0);
+
+    if (r != 0 && ret_env->id.len == 0 &&
+        (scan->fault == HALO_SCAN_NUL || scan->fault == HALO_SCAN_UTF8 || scan->fault == HALO_SCAN_DEPTH ||
+         scan->fault == HALO_SCAN_TOO_MANY))
+        skim_id(scan->text, scan->len, ret_env);
+    return r;
 }
 
 int halo_envelope_scan_fields(const char *line, size_t len, struct halo_envelope *ret_env,

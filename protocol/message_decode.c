@@ -14,6 +14,7 @@
 #include "message_decode_priv.h"
 #include "pool_priv.h"
 #include <protocol/envelope.h>
+#include <protocol/suggest.h>
 #include <protocol/utf8.h>
 
 /* Appends to the refusal's message; cut at the end of a character when it is full. */
@@ -70,51 +71,24 @@ int halo_decode_refuse(struct halo_decode *d, const struct halo_where *where, co
 
 /* ---- objects ---- */
 
-/* Number of single-character changes from `a` to `b`, as far as it is at most 2 (3 stands for more). */
-static int edit_distance(const char *a, size_t n_a, const char *b, size_t n_b)
+static void say_suggestion(struct halo_refusal *r, const struct halo_suggest *near)
 {
-    int row[33];
-
-    if (n_a > 32 || n_b > 32)
-        return 3;
-    for (size_t j = 0; j <= n_b; j++)
-        row[j] = (int)j;
-    for (size_t i = 1; i <= n_a; i++) {
-        int diagonal = row[0];
-
-        row[0] = (int)i;
-        for (size_t j = 1; j <= n_b; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[n_b] < 3 ? row[n_b] : 3;
+    if (near->best)
+        say(r, "; did you mean \"%s\"?", near->best);
 }
 
 static int refuse_unknown(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
                           const char *key)
 {
-    const char *near = NULL;
-    int least = 3;
+    struct halo_suggest near;
 
+    halo_suggest_start(&near, key, strlen(key));
+    for (const struct halo_field *f = shape->fields(); f->kind != HALO_KIND_END; f++)
+        if (f->presence != HALO_PRESENCE_LINK || d->role == HALO_ROLE_LINK)
+            halo_suggest_offer(&near, f->name);
     halo_decode_refuse(d, where, "unknown field ");
     say_quoted(d->refusal, key, strlen(key));
-    for (const struct halo_field *f = shape->fields(); f->kind != HALO_KIND_END; f++) {
-        int distance = edit_distance(key, strlen(key), f->name, strlen(f->name));
-
-        if (distance < least && (f->presence != HALO_PRESENCE_LINK || d->role == HALO_ROLE_LINK)) {
-            least = distance;
-            near = f->name;
-        }
-    }
-    if (near)
-        say(d->refusal, "; did you mean \"%s\"?", near);
+    say_suggestion(d->refusal, &near);
     return HALO_MSG_E_REFUSED;
 }
 
@@ -289,10 +263,16 @@ static json_t *get_type(struct halo_decode *d, json_t *root)
 static int refuse_type(struct halo_decode *d, json_t *type)
 {
     struct halo_refusal *r = d->refusal;
+    struct halo_suggest near;
 
+    halo_suggest_start(&near, json_string_value(type), json_string_length(type));
+    for (int i = 0; !d->events && i < HALO_N_MSGS; i++)
+        if (!halo_msg_table[i].link_only || d->role == HALO_ROLE_LINK)
+            halo_suggest_offer(&near, halo_msg_table[i].shape.name);
     r->code = HALO_ERROR_UNKNOWN_TYPE;
     say(r, "unknown type ");
     say_quoted(r, json_string_value(type), json_string_length(type));
+    say_suggestion(r, &near);
     return HALO_MSG_E_REFUSED;
 }
 

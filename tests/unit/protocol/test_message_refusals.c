@@ -103,6 +103,49 @@ static void embedded_nul(void **state)
     EXPECT_ALL(cases);
 }
 
+#define OPEN_4 "[[[["
+#define CLOSE_4 "]]]]"
+#define OPEN_29 OPEN_4 OPEN_4 OPEN_4 OPEN_4 OPEN_4 OPEN_4 OPEN_4 "["
+#define CLOSE_29 CLOSE_4 CLOSE_4 CLOSE_4 CLOSE_4 CLOSE_4 CLOSE_4 CLOSE_4 "]"
+#define OPEN_58 OPEN_29 OPEN_29
+#define CLOSE_58 CLOSE_29 CLOSE_29
+#define OPEN_59 OPEN_58 "["
+#define CLOSE_59 "]" CLOSE_58
+#define TENS "00000000000000000000000000000000000000000000000000"
+
+#define LATE "{\"type\":\"generate\",\"prompt\":"
+
+/* Wherever the id stands, if only quotes and brackets show where. */
+static void late_ids(void **state)
+{
+    static const struct refused cases[] = {
+        {LATE "\"a\\u0000b\",\"id\":7}", BAD_JSON, "NUL", 30, ID7},
+        {LATE "\"\\u0000\\\\\",\"x\":{\"id\":1},\"id\" : 7 }\t", BAD_JSON, "NUL", 29, ID7},
+        {LATE "\"\\u0000\",\"\\u0069d\":7}", BAD_JSON, "NUL", 29, ID7},
+        {LATE "\"\xFF\",\"id\":7}", BAD_JSON, "not valid UTF-8", 29, ID7},
+        {LATE OPEN_59 OPEN_29 "\"[\"" CLOSE_29 CLOSE_59 ",\"id\":7}", BAD_REQUEST, "nested more than", 92, ID7},
+        /* What does not match, does not say what is an id. */
+        {LATE "\"\\u0000\",\"x\":\"y\"z\",\"id\":7,\"q\":\"}", BAD_JSON, "NUL", 29, -1},
+        {LATE "\"\\u0000\",\"id\":7", BAD_JSON, "NUL", 29, -1},
+        {LATE "\"\\u0000\"},\"id\":7}", BAD_JSON, "NUL", 29, -1},
+        {LATE "\"\\u0000\"}],\"id\":7}", BAD_JSON, "NUL", 29, -1},
+        {LATE "\"\\u0000\",\"id\":7x}", BAD_JSON, "NUL", 29, -1},
+        {LATE "\"\\u0000\",\"id\":}", BAD_JSON, "NUL", 29, -1},
+        {LATE "\"\\u0000\",\"id\":{}}", BAD_JSON, "NUL", 29, -1},
+        {LATE "\"\\u0000\",\"id\"}", BAD_JSON, "NUL", 29, -1},
+        {LATE "\"\\u0000\",\"id\":\"", BAD_JSON, "NUL", 29, -1},
+        {LATE "\"\x01\",\"id\":7}", BAD_JSON, "control byte", 29, -1},
+    };
+    struct halo_refusal refusal;
+    struct halo_msg msg;
+    static const char text_id[] = LATE "\"\\u0000\",\"id\":\"\\u00e9\\\"\"}";
+
+    EXPECT_ALL(cases);
+    assert_int_equal(halo_msg_decode(&msg, text_id, sizeof text_id - 1, HALO_ROLE_CLIENT, &refusal), 1);
+    assert_int_equal(refusal.id_kind, HALO_ID_STR);
+    assert_string_equal(refusal.id_text, "\xC3\xA9\"");
+}
+
 static void not_a_request(void **state)
 {
     static const struct refused cases[] = {
@@ -112,7 +155,9 @@ static void not_a_request(void **state)
         {"{}", BAD_REQUEST, "\"type\" is required", NO_OFFSET, -1},
         {"{\"id\":7}", BAD_REQUEST, "\"type\" is required", NO_OFFSET, ID7},
         {"{\"id\":7,\"type\":7}", BAD_REQUEST, "\"type\" must be a string", NO_OFFSET, ID7},
-        {"{\"id\":7,\"type\":\"genrate\"}", UNKNOWN_TYPE, "unknown type \"genrate\"", NO_OFFSET, ID7},
+        {"{\"id\":7,\"type\":\"genrate\"}", UNKNOWN_TYPE, "unknown type \"genrate\"; did you mean \"generate\"?",
+         NO_OFFSET, ID7},
+        {"{\"id\":7,\"type\":\"paus\"}", UNKNOWN_TYPE, "unknown type \"paus\"", NO_OFFSET, ID7},
         {"{\"id\":7,\"type\":\"pause\",\"target\":1}", UNKNOWN_TYPE, "\"pause\"", NO_OFFSET, ID7},
         {"{\"id\":7,\"type\":\"continue\",\"target\":1}", UNKNOWN_TYPE, "\"continue\"", NO_OFFSET, ID7},
         {"{\"id\":7,\"type\":\"heartbeat\"}", UNKNOWN_TYPE, "\"heartbeat\"", NO_OFFSET, ID7},
@@ -181,20 +226,14 @@ static void unknown_fields_with_advice(void **state)
     assert_null(strstr(refusal.message, "did you mean"));
     assert_int_equal(halo_msg_decode(&msg, cases[3].line, strlen(cases[3].line), HALO_ROLE_LINK, &refusal), 1);
     assert_non_null(strstr(refusal.message, "did you mean \"resume\"?"));
+    assert_int_equal(halo_msg_decode(&msg, "{\"type\":\"paus\"}", 15, HALO_ROLE_CLIENT, &refusal), 1);
+    assert_null(strstr(refusal.message, "pause"));
+    assert_int_equal(halo_msg_decode(&msg, "{\"type\":\"paus\"}", 15, HALO_ROLE_LINK, &refusal), 1);
+    assert_non_null(strstr(refusal.message, "did you mean \"pause\"?"));
 }
 
 #define T "{\"type\":\"template\",\"id\":7,\"model\":\"m\",\"messages\":"
 #define CALL(call) T "[{\"role\":\"assistant\",\"tool_calls\":[" call "]}]}"
-
-#define OPEN_4 "[[[["
-#define CLOSE_4 "]]]]"
-#define OPEN_29 OPEN_4 OPEN_4 OPEN_4 OPEN_4 OPEN_4 OPEN_4 OPEN_4 "["
-#define CLOSE_29 CLOSE_4 CLOSE_4 CLOSE_4 CLOSE_4 CLOSE_4 CLOSE_4 CLOSE_4 "]"
-#define OPEN_58 OPEN_29 OPEN_29
-#define CLOSE_58 CLOSE_29 CLOSE_29
-#define OPEN_59 OPEN_58 "["
-#define CLOSE_59 "]" CLOSE_58
-#define TENS "00000000000000000000000000000000000000000000000000"
 
 static void conversations(void **state)
 {
@@ -473,6 +512,7 @@ int main(void)
         cmocka_unit_test(not_json),
         cmocka_unit_test(not_utf8),
         cmocka_unit_test(embedded_nul),
+        cmocka_unit_test(late_ids),
         cmocka_unit_test(not_a_request),
         cmocka_unit_test(bad_ids),
         cmocka_unit_test(doubled_fields),

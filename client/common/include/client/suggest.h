@@ -6,10 +6,9 @@
 
 #define HALO_CLIENT_SUGGESTIONS 3 /* named at most */
 
-/* "; did you mean 'load' or 'unload'?" in `buf`, the nearest first, or "" when nothing known is near. Near is: equal
- * but for upper and lower case, beginning with the word, or one edit away for every three letters. An edit inserts,
- * drops or replaces a byte or swaps two neighbours. Words two edits farther than the nearest are not named. A word
- * that is known itself has no suggestion. Returns buf. */
+/* "; did you mean 'load' or 'unload'?" in `buf`, the nearest first, or "" when nothing known is near (as
+ * protocol/suggest.h has it). Words two edits farther than the nearest are not named. A word that is known itself has
+ * no suggestion. Returns buf. */
 const char *halo_client_did_you_mean(const char *word, const char *const *known, size_t n_known, char *buf,
                                      size_t n_bytes);
 
