@@ -1,0 +1,208 @@
+/* test_route.c: what becomes of a client's line: answered, refused, or sent to the engine, and as what. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "world.h"
+
+static struct world world;
+
+static int begin(void **state)
+{
+    world_begin(&world);
+    return 0;
+}
+
+static int end(void **state)
+{
+    world_end(&world);
+    return 0;
+}
+
+static void expect_error(const char *line, const char *code)
+{
+    char pattern[128];
+    world_say(&world, 0, line);
+    snprintf(pattern, sizeof(pattern), "{\"type\":\"error\",\"id\":*,\"code\":\"%s\",*}\n", code);
+    world_hears(&world, 0, pattern);
+}
+
+static void answers_at_once(void **state)
+{
+    world_pass(&world, 250);
+    world_say(&world, 0, "{\"type\":\"ping\",\"id\":\"a\"}");
+    world_hears(&world, 0, "{\"type\":\"pong\",\"id\":\"a\",\"uptime_ms\":250}\n");
+    expect_error("{\"type\":\"cancel\",\"id\":2,\"target\":9}", "not_found");
+    expect_error("{\"type\":\"save\",\"id\":2,\"deadline_ms\":1}", "unknown_type"); /* the daemon's own */
+    expect_error("nonsense", "bad_json");
+    halo_requests_refuse(&world.requests, &world.clients[0], HALO_ERROR_LINE_TOO_LONG, "of %d bytes", 9);
+    world_hears(&world, 0,
+                "{\"type\":\"error\",\"id\":null,\"code\":\"line_too_long\",\"message\":\"of 9 bytes\",*}\n");
+    assert_int_equal(world.counters.requests_refused, 4);
+    assert_int_equal(world.counters.requests, 2);
+}
+
+/* Each line as a client sends it and as the engine gets it: `ID` is the daemon's. */
+static void completes_what_the_engine_gets(void **state)
+{
+    static const struct {
+        const char *said, *sent;
+    } cases[] = {
+        {"{\"type\":\"generate\",\"id\":\"x\",\"prompt\":\"p\",\"user\":0}", NULL}, /* not a client's to say */
+        {"{\"type\":\"generate\",\"id\":\"x\",\"prompt\":\"p\"}",
+         "{\"type\":\"generate\",\"id\":ID,\"prompt\":\"p\",*\"seed\":7,*\"emit_token_ids\":true*,"
+         "\"normalize\":true,\"user\":1000}\n"},
+        {"{\"type\":\"generate\",\"id\":\"x\",\"prompt\":\"p\",\"seed\":3,\"normalize\":false,\"deadline_ms\":500}",
+         "{\"type\":\"generate\",\"id\":ID,\"prompt\":\"p\",*\"seed\":3,*\"normalize\":false,*\"user\":1000*,"
+         "\"deadline_ms\":500}\n"},
+        {"{\"type\":\"generate\",\"id\":\"x\",\"messages\":[{\"role\":\"user\",\"content\":\"c\"}]}",
+         "{\"type\":\"generate\",\"id\":ID,*\"now_s\":1700000000*}\n"},
+        {"{\"type\":\"score\",\"id\":\"x\",\"model\":\"\",\"text\":\"t\"}", NULL},
+        {"{\"type\":\"tokenize\",\"id\":\"x\",\"model\":\"m\",\"text\":\"t\"}",
+         "{\"type\":\"tokenize\",\"id\":ID,\"model\":\"m\",*}\n"},
+        {"{\"type\":\"detokenize\",\"id\":\"x\",\"model\":\"m\",\"tokens\":[1]}",
+         "{\"type\":\"detokenize\",\"id\":ID,\"model\":\"m\",\"tokens\":[1]*}\n"},
+        {"{\"type\":\"template\",\"id\":\"x\",\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"c\"}]}",
+         "{\"type\":\"template\",\"id\":ID,\"model\":\"m\",*\"normalize\":true*}\n"},
+        {"{\"type\":\"score\",\"id\":\"x\",\"model\":\"m\",\"text\":\"t\"}",
+         "{\"type\":\"score\",\"id\":ID,\"model\":\"m\",\"text\":\"t\",*\"user\":1000*}\n"},
+        {"{\"type\":\"score\",\"id\":\"x\",\"model\":\"m\",\"text\":\"t\",\"from\":4}",
+         "{\"type\":\"score\",\"id\":ID,\"model\":\"m\",\"text\":\"t\",*\"user\":1000*,\"from\":4}\n"},
+        {"{\"type\":\"reset\",\"id\":\"x\",\"model\":\"m\"}",
+         "{\"type\":\"reset\",\"id\":ID,\"model\":\"m\",\"user\":1000*}\n"},
+        {"{\"type\":\"bench\",\"id\":\"x\",\"model\":\"m\"}", "{\"type\":\"bench\",\"id\":ID,\"model\":\"m\"*}\n"},
+        {"{\"type\":\"unload\",\"id\":\"x\",\"model\":\"m\"}", "{\"type\":\"unload\",\"id\":ID,\"model\":\"m\"*}\n"},
+        {"{\"type\":\"models\",\"id\":\"x\"}", "{\"type\":\"models\",\"id\":ID}\n"},
+        {"{\"type\":\"diag\",\"id\":\"x\"}", "{\"type\":\"diag\",\"id\":ID*}\n"},
+        {"{\"type\":\"plan\",\"id\":\"x\",\"model\":\"m\"}", "{\"type\":\"plan\",\"id\":ID,*\"model\":\"m\"*}\n"},
+        {"{\"type\":\"load\",\"id\":\"x\",\"model\":\"n\"}", "{\"type\":\"load\",\"id\":ID,\"model\":\"n\"}\n"},
+    };
+    world.config.on_demand = false;
+    world_engine_up(&world);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char pattern[512] = "", id[32];
+        world_forget(&world);
+        world_say(&world, 0, cases[i].said);
+        snprintf(id, sizeof(id), "%lld", world_last_id(&world));
+        for (const char *at = cases[i].sent; at && *at != '\0'; at++)
+            if (strncmp(at, "ID", 2) == 0) {
+                strcat(pattern, id);
+                at++;
+            } else {
+                strncat(pattern, at, 1);
+            }
+        world_engine_hears(&world, pattern);
+        world_say(&world, 0, "{\"type\":\"cancel\",\"id\":9,\"target\":\"x\"}");
+        if (cases[i].sent)
+            world_done(&world, atoll(id), "cancelled");
+    }
+}
+
+static void refuses(void **state)
+{
+    world_engine_up(&world);
+    world_say(&world, 0, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"p\"}");
+    expect_error("{\"type\":\"ping\",\"id\":1}", "duplicate_id");
+    expect_error("{\"type\":\"load\",\"id\":2,\"model\":\"/etc/passwd\"}", "not_found");
+    expect_error("{\"type\":\"plan\",\"id\":2,\"path\":\"passwd\"}", "not_found");
+    world.seed = -1;
+    expect_error("{\"type\":\"generate\",\"id\":2,\"prompt\":\"p\"}", "internal");
+    world.seed = 7;
+    world.config.open_requests = 1;
+    expect_error("{\"type\":\"models\",\"id\":2}", "too_many_requests");
+    expect_error("{\"type\":\"status\",\"id\":2}", "too_many_requests");
+    world.config.open_requests = 32;
+    world.config.queued_requests = 1;
+    expect_error("{\"type\":\"models\",\"id\":2}", "queue_full");
+    world.config.queued_requests = 256;
+    world.quota.user_limit_bytes = world.quota.bytes;
+    expect_error("{\"type\":\"models\",\"id\":2}", "too_many_requests");
+    world.quota.user_limit_bytes = 1 << 20;
+    world.quota.limit_bytes = world.quota.bytes;
+    expect_error("{\"type\":\"models\",\"id\":2}", "too_many_requests");
+    world.quota.limit_bytes = 1 << 20;
+    world.requests.accepts = false;
+    expect_error("{\"type\":\"models\",\"id\":2}", "shutting_down");
+    world_say(&world, 0, "{\"type\":\"stats\",\"id\":2}"); /* the daemon still tells about itself */
+    world_engine_says(&world, "{\"type\":\"stats\",\"id\":%lld,\"counters\":{},\"histograms\":{}}",
+                      world_last_id(&world));
+    world_hears(&world, 0, "{\"type\":\"stats\",\"id\":2,\"counters\":{\"heard\":true},\"histograms\":{}}\n");
+    assert_int_equal(world.requests.all.n, 1);
+}
+
+static void trusted_clients_name_files(void **state)
+{
+    world_engine_up(&world);
+    world.clients[0].trusted = true;
+    world_say(&world, 0, "{\"type\":\"load\",\"id\":2,\"model\":\"/m.gguf\"}");
+    world_engine_hears(&world, "{\"type\":\"load\",\"id\":*,\"model\":\"/m.gguf\"}\n");
+    world_say(&world, 0, "{\"type\":\"reset\",\"id\":3,\"model\":\"/m.gguf\"}"); /* everybody's prefixes */
+    world_engine_hears(&world, "{\"type\":\"reset\",\"id\":*,\"model\":\"/m.gguf\"}\n");
+}
+
+static void configured_defaults(void **state)
+{
+    world.config.keep_alive_s = 60;
+    world.config.emit_token_ids = true;
+    world.config.normalize = false;
+    world_engine_up(&world);
+    world_say(&world, 0, "{\"type\":\"load\",\"id\":1,\"model\":\"m\"}");
+    world_engine_hears(&world, "{\"type\":\"load\",\"id\":*,\"model\":\"m\",*\"keep_alive_s\":60*}\n");
+    world_say(&world, 0, "{\"type\":\"load\",\"id\":2,\"model\":\"n\",\"params\":{\"keep_alive_s\":5}}");
+    world_engine_hears(&world, "{\"type\":\"load\",\"id\":*,\"model\":\"n\",*\"keep_alive_s\":5*}\n");
+    world_say(&world, 0, "{\"type\":\"generate\",\"id\":3,\"prompt\":\"p\"}");
+    world_engine_hears(&world, "{\"type\":\"generate\",*\"normalize\":false*}\n");
+    world_started(&world, world_last_id(&world), "m");
+    world_forget(&world);
+    world_committed(&world, world_last_id(&world), 0);
+    world_hears(&world, 0, "{\"type\":\"committed\",\"id\":3,\"tok_id\":5,\"pos\":0,*}\n");
+}
+
+static void cancels_by_state(void **state)
+{
+    world_say(&world, 0, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"p\"}"); /* waits here */
+    world_pass(&world, 10);
+    world_say(&world, 0, "{\"type\":\"cancel\",\"id\":2,\"target\":1}");
+    world_hears(&world, 0,
+                "{\"type\":\"cancelled\",\"id\":2,\"target\":1,\"was\":\"queued\"}\n"
+                "{\"type\":\"done\",\"id\":1,\"finish_reason\":\"cancelled\",*\"queue_ms\":10.000*}\n");
+    world_engine_up(&world);
+    world_say(&world, 0, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"p\"}");
+    long long id = world_last_id(&world);
+    world_forget(&world);
+    world_say(&world, 0, "{\"type\":\"cancel\",\"id\":2,\"target\":1}");
+    world_say(&world, 0, "{\"type\":\"cancel\",\"id\":3,\"target\":1}"); /* told once */
+    world_hears(&world, 0,
+                "{\"type\":\"cancelled\",\"id\":2,\"target\":1,\"was\":\"queued\"}\n"
+                "{\"type\":\"cancelled\",\"id\":3,\"target\":1,\"was\":\"cancelling\"}\n");
+    world_engine_hears(&world, "{\"type\":\"cancel\",\"id\":*,\"target\":*}\n");
+    assert_int_equal(world_engine_says(&world, "{\"type\":\"cancelled\",\"id\":%lld,\"target\":%lld,\"was\":\"x\"}",
+                                       world_last_id(&world), id),
+                     0);
+    assert_int_equal(world.counters.events_late, 1); /* nobody waits for that */
+    world_done(&world, id, "cancelled");
+    world_hears(&world, 0, "{\"type\":\"done\",\"id\":1,\"finish_reason\":\"cancelled\",*}\n");
+    world_say(&world, 0, "{\"type\":\"status\",\"id\":1}");
+    world_say(&world, 0, "{\"type\":\"cancel\",\"id\":2,\"target\":1}"); /* a query ends at once */
+    world_hears(&world, 0, "*{\"type\":\"done\",\"id\":1,\"finish_reason\":\"cancelled\",*}\n");
+    assert_int_equal(world.requests.all.n, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(answers_at_once, begin, end),
+        cmocka_unit_test_setup_teardown(completes_what_the_engine_gets, begin, end),
+        cmocka_unit_test_setup_teardown(refuses, begin, end),
+        cmocka_unit_test_setup_teardown(trusted_clients_name_files, begin, end),
+        cmocka_unit_test_setup_teardown(configured_defaults, begin, end),
+        cmocka_unit_test_setup_teardown(cancels_by_state, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
