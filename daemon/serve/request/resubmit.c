@@ -6,6 +6,7 @@
  */
 #include <serve/request/requests.h>
 
+#include <assert.h>
 #include <stdio.h>
 
 #include <base/log.h>
@@ -92,7 +93,6 @@ void halo_requests_engine_died(struct halo_requests *requests, const char *reaso
 {
     struct halo_request *request = halo_request_first(requests), *next;
     requests->now_ns = now_ns;
-    requests->alone = 0;
     halo_link_move(&requests->link, HALO_LINK_DOWN);
     requests->link.out = NULL;
     snprintf(requests->link.reason, sizeof(requests->link.reason), "%s", reason);
@@ -104,6 +104,7 @@ void halo_requests_engine_died(struct halo_requests *requests, const char *reaso
             halo_request_note_death(request);
         settle(requests, request);
     }
+    assert(requests->alone == 0); /* a suspect that dies is guilty */
     halo_reload_died(requests);
     if (requests->breaker.open)
         refuse_waiting(requests);

@@ -50,6 +50,9 @@ static void come_back_one_by_one(void **state)
     world_forget(&world);
     world_engine_up(&world);
     assert_int_equal(world.requests.link.state, HALO_LINK_LOADING);
+    assert_int_equal(world_engine_says(&world, "{\"type\":\"token\",\"id\":%lld,\"text\":\"x\"}", generate), 0);
+    assert_int_equal(world.counters.events_late, 1); /* this engine has not got it yet */
+    world_hears(&world, 1, "");
     /* As large, as pinned and as long-lived as it was. */
     world_engine_hears(&world, "{\"type\":\"load\",*\"model\":\"b\",*\"context\":64*\"kv_tokens\":128*\"pin\":true*"
                                "\"keep_alive_s\":9*}\n");

@@ -199,6 +199,26 @@ static void a_suspect_waits_until_the_others_ended(void **state)
     world_engine_hears(&world, "{\"type\":\"generate\",*\"prompt\":\"q\"*}\n");
 }
 
+/* One that comes in the same turn of the loop in which a suspect ended does not pass those that waited for it. */
+static void nobody_passes_those_that_wait(void **state)
+{
+    struct halo_event_line line;
+    char text[] = "{\"type\":\"error\",\"id\":1,\"code\":\"internal\",\"message\":\"m\",\"retryable\":false}";
+    char late[] = "{\"type\":\"generate\",\"id\":3,\"prompt\":\"r\"}";
+    world.config.breaker_deaths = 100;
+    world_say(&world, 0, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"p\"}");
+    deaths(2);
+    world_engine_up(&world);
+    world_say(&world, 1, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"q\"}");
+    world_forget(&world);
+    assert_int_equal(halo_event_line_scan(&line, text, strlen(text), &world.fault), 0);
+    assert_int_equal(halo_requests_engine_line(&world.requests, &line, world.now_ns, &world.fault), 0);
+    halo_requests_line(&world.requests, &world.clients[2], late, strlen(late), world.now_ns);
+    world_flush(&world);
+    world_engine_hears(&world,
+                       "{\"type\":\"generate\",*\"prompt\":\"q\"*}\n{\"type\":\"generate\",*\"prompt\":\"r\"*}\n");
+}
+
 static void what_each_one_gets_from_a_death(void **state)
 {
     world_engine_up(&world);
@@ -246,6 +266,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_hello_waits_for_no_broken_engine, begin, end),
         cmocka_unit_test_setup_teardown(the_guilty_one_runs_alone_and_ends, begin, end),
         cmocka_unit_test_setup_teardown(a_suspect_waits_until_the_others_ended, begin, end),
+        cmocka_unit_test_setup_teardown(nobody_passes_those_that_wait, begin, end),
         cmocka_unit_test_setup_teardown(what_each_one_gets_from_a_death, begin, end),
         cmocka_unit_test_setup_teardown(a_score_goes_on, begin, end),
     };

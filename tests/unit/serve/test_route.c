@@ -194,6 +194,57 @@ static void cancels_by_state(void **state)
     assert_int_equal(world.requests.all.n, 0);
 }
 
+static void waiting_has_an_end(void **state)
+{
+    world_say(&world, 0, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"p\",\"deadline_ms\":500}");
+    world_say(&world, 1, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"p\"}");
+    world_pass(&world, 499);
+    world_hears(&world, 0, "");
+    world_pass(&world, 1);
+    world_hears(&world, 0,
+                "{\"type\":\"error\",\"id\":1,\"code\":\"deadline\",\"message\":\"the deadline of 500 ms passed "
+                "while the request waited for the engine\",*}\n");
+    world_pass(&world, 29499);
+    world_hears(&world, 1, "");
+    world_pass(&world, 1);
+    world_hears(&world, 1,
+                "{\"type\":\"error\",\"id\":2,\"code\":\"engine_lost\",\"message\":\"no engine was ready within "
+                "30000 ms (it is starting)\",*}\n");
+}
+
+/* What is left of a deadline goes to the engine; a reply that has begun ends with what there is of it. */
+static void a_deadline_between_two_engines(void **state)
+{
+    world_engine_up(&world);
+    world_say(&world, 0, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"p\",\"deadline_ms\":500}");
+    world_say(&world, 1, "{\"type\":\"generate\",\"id\":2,\"prompt\":\"p\",\"deadline_ms\":5000}");
+    world_started(&world, 1, "m");
+    world_committed(&world, 1, 0);
+    world_engine_dies(&world, "died");
+    world_forget(&world);
+    world_pass(&world, 1000);
+    world_hears(&world, 0, "{\"type\":\"done\",\"id\":1,\"finish_reason\":\"deadline\",\"tokens\":1,*}\n");
+    world_engine_up(&world);
+    world_engine_hears(&world, "{\"type\":\"generate\",*\"deadline_ms\":4000}\n");
+}
+
+static void slow_readers_are_paused_wherever_their_requests_are(void **state)
+{
+    world_say(&world, 0, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"p\"}");
+    world_say(&world, 0, "{\"type\":\"models\",\"id\":2}"); /* no stream */
+    halo_requests_client_slow(&world.requests, &world.clients[0], true, world.now_ns);
+    world_engine_up(&world);
+    world_engine_hears(&world,
+                       "{\"type\":\"generate\",*}\n{\"type\":\"pause\",\"target\":1}\n{\"type\":\"models\",*}\n");
+    halo_requests_client_slow(&world.requests, &world.clients[0], false, world.now_ns);
+    world_engine_hears(&world, "{\"type\":\"continue\",\"target\":1}\n");
+    halo_requests_client_stalled(&world.requests, &world.clients[0], world.now_ns);
+    world_engine_hears(&world, "{\"type\":\"cancel\",*}\n{\"type\":\"cancel\",*}\n");
+    world_hears(&world, 0,
+                "{\"type\":\"error\",\"id\":2,\"code\":\"client_stalled\",*}\n"
+                "{\"type\":\"error\",\"id\":1,\"code\":\"client_stalled\",*}\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +254,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(trusted_clients_name_files, begin, end),
         cmocka_unit_test_setup_teardown(configured_defaults, begin, end),
         cmocka_unit_test_setup_teardown(cancels_by_state, begin, end),
+        cmocka_unit_test_setup_teardown(waiting_has_an_end, begin, end),
+        cmocka_unit_test_setup_teardown(a_deadline_between_two_engines, begin, end),
+        cmocka_unit_test_setup_teardown(slow_readers_are_paused_wherever_their_requests_are, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
