@@ -131,8 +131,8 @@ int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *pl
                           char *reason);
 void halo_cpu_model_destroy(struct halo_device_model *model);
 int halo_cpu_model_seal(struct halo_device_model *model, char *reason);
-/* build_id.c: hexadecimal digits that another build of these kernels does not have; where the linker left none, words
- * that no other process has. */
+/* build_id.c: hexadecimal digits that differ in every other build of these kernels; if the linker left none, a text
+ * that differs in every process. */
 void halo_cpu_build_id(char ret[HALO_CPU_BUILD_ID + 1]);
 
 int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
@@ -151,7 +151,7 @@ int halo_cpu_peek(struct halo_device_model *model, uint16_t value, uint32_t row,
 /* bandwidth.c */
 double halo_cpu_measure_bandwidth(struct halo_device *device);
 
-/* rows.c: calls fn for stretches of the rows 0..n_rows-1, on all threads when `row_cost` (about the floats touched)
+/* rows.c: calls fn for ranges of the rows 0..n_rows-1, on all threads when `row_cost` (about the floats touched)
  * makes it worth it. */
 typedef void halo_cpu_rows_fn(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row,
                               uint32_t n_rows);

@@ -82,7 +82,7 @@ static void score(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q
         score_queries(1, tile, q + a * tile->k_stride, scale, ret + a * POSITIONS);
 }
 
-/* Turns scores into e^(score - max), brings max and sum up to date, and returns for each query what its old sums must
+/* Replaces scores by e^(score - max), updates max and sum, and returns for each query what its old sums must
  * be multiplied by. */
 static void weigh(uint32_t n_q, float *score, struct halo_cpu_softmax *softmax, float *ret_correction)
 {

@@ -23,15 +23,15 @@ static inline uint32_t halo_cpu_stride(uint32_t dim)
     return (dim + HALO_CPU_LANES_WIDTH - 1) / HALO_CPU_LANES_WIDTH * HALO_CPU_LANES_WIDTH;
 }
 
-/* A stretch of positions, at most a page long, as f32. */
+/* Consecutive positions, at most a page, as f32. */
 struct halo_cpu_tile {
     const float *k, *v; /* [n_pos][k_stride], [n_pos][v_stride], padded with zeros */
     uint32_t n_pos;     /* 1..HALO_KV_PAGE_TOKENS */
     uint32_t k_stride, v_stride;
 };
 
-/* A softmax under way for some queries: the largest score so far, the sum of e^(score - max), and the sum of e^(score -
- * max) V. Empty: max -inf, sum 0, out 0. max and sum have room for HALO_CPU_ATTEND_QUERIES numbers whatever the count
+/* A softmax in progress for some queries: the largest score so far, the sum of e^(score - max), and the sum of e^(score
+ * - max) V. Empty: max -inf, sum 0, out 0. max and sum have room for HALO_CPU_ATTEND_QUERIES numbers whatever the count
  * in use. */
 struct halo_cpu_softmax {
     float *max, *sum;
@@ -54,7 +54,7 @@ struct halo_cpu_lanes {
      * even. */
     void (*kv_store)(enum halo_kv_type type, uint32_t dim, const float *x, void *row);
     /* n_rows consecutive head rows as f32, padded with zeros to the stride. As many bytes at `next` (NULL: none) are
-     * called up from memory meanwhile: the rows that will be loaded after these. */
+     * prefetched meanwhile: the rows that will be loaded after these. */
     void (*kv_load)(enum halo_kv_type type, uint32_t dim, uint32_t n_rows, const void *rows, const void *next,
                     float *out);
     /* Lets n_q queries (q: [n_q][k_stride], padded with zeros) see all of a tile. The numbers of a query depend on
@@ -65,7 +65,7 @@ struct halo_cpu_lanes {
     void (*merge)(uint32_t n_q, uint32_t v_stride, const struct halo_cpu_softmax *from, struct halo_cpu_softmax *into);
     /* out[i] = numerator[i] / divisor */
     void (*divide)(uint32_t n, const float *numerator, float divisor, float *out);
-    /* Reads memory as fast as it comes; the result is of no use. n_bytes is a multiple of 256. */
+    /* Reads memory at full speed; the result has no meaning. n_bytes is a multiple of 256. */
     uint64_t (*read)(const void *memory, size_t n_bytes);
 };
 

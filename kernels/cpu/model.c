@@ -113,7 +113,7 @@ uint64_t halo_cpu_kv_page_bytes(const struct halo_device_model *model)
     return halo_kv_page_bytes(&model->plan->kv);
 }
 
-/* Layer after layer; a layer's part of a page is one piece. */
+/* Layer after layer; a layer's part of a page is contiguous. */
 int halo_cpu_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason)
 {
     const struct halo_kv_shape *kv = &model->plan->kv;

@@ -23,7 +23,7 @@ struct attend {
     uint32_t k_stride, v_stride;
 };
 
-/* The queries of one item and where they have got to. */
+/* The queries of one item and their progress. */
 struct item {
     const struct halo_cpu_row_tile *tile;
     const int32_t *pos; /* of the rows of the tile */

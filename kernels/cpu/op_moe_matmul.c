@@ -1,7 +1,7 @@
 /* op_moe_matmul.c: the products of the chosen experts. Device thread.
  *
  * The (row, slot) pairs are sorted by expert, so that each expert's weights are read once for all rows that chose it;
- * what stands beside a row in such a group changes none of its numbers.
+ * the other rows of the group change none of a row's numbers.
  */
 #include <assert.h>
 #include <string.h>

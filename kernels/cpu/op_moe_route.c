@@ -1,4 +1,4 @@
-/* op_moe_route.c: router logits -> the n_used best experts and their weights (the format stands in op.h).
+/* op_moe_route.c: router logits -> the n_used best experts and their weights (the format is in op.h).
  *
  * Device thread, rows on all threads. A NaN among the logits makes every weight of the row NaN; the experts chosen are
  * always n_used different ones that exist.

@@ -1,7 +1,7 @@
 /* product.c: products of matrices with rows, cut into items for the workers.
  *
  * Device thread. An item is some groups of one matrix times some rows. How the work is cut changes no number
- * (matmul.h), so it may follow the number of threads and rows: pieces large enough to be read in one go, small enough
+ * (matmul.h), so it may follow the number of threads and rows: items large enough for sequential reads, small enough
  * that no thread waits long at the end.
  */
 #include <assert.h>

@@ -6,7 +6,7 @@
 
 #define ALIGN 64
 
-/* Splits that wait for their merge at the same time (op_attend.c). One thread has no use for them. */
+/* Splits that wait for their merge at the same time (op_attend.c). One thread needs none. */
 static uint32_t n_partials(const struct halo_plan *plan, uint32_t n_threads)
 {
     uint32_t n_splits = plan->n_context / HALO_CPU_SPLIT_MIN + 1;

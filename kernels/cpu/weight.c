@@ -82,7 +82,7 @@ void halo_cpu_weight_slot(struct halo_device_model *model, uint32_t index, struc
     *ret = (struct halo_device_slot){.data = w->data, .slack = w->slack};
 }
 
-/* A piece at a time through a buffer, because floats may grow over the blocks they come from. */
+/* Through a buffer, because the floats may overlap the blocks that they are made of. */
 static void unpack_vector(const struct halo_cpu_weight *w)
 {
     const struct halo_type_info type = halo_type_info(w->info->type);

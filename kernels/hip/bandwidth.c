@@ -1,7 +1,7 @@
-/* bandwidth.c: what the GPU's memory gives: a copy within it, counted as bytes read plus bytes written.
+/* bandwidth.c: the bandwidth of the GPU's memory: a copy within it, counted as bytes read plus bytes written.
  *
- * For a bench, which has the device to itself: takes two pieces of memory far larger than any cache and gives them
- * back. 0 where they do not fit. Device thread.
+ * For a bench, which has the device to itself: takes two buffers far larger than any cache and gives them back. 0 where
+ * they do not fit. Device thread.
  */
 #include <common/clock.h>
 
@@ -9,7 +9,7 @@
 
 #define PIECE_BYTES (512ull << 20)
 #define PIECE_BYTES_MIN (64ull << 20)
-#define BATCH 4 /* copies between two looks at the clock */
+#define BATCH 4 /* copies between two readings of the clock */
 #define MEASURE_S 0.1
 
 static double now_s(void)
@@ -28,7 +28,7 @@ static int copy(struct halo_device *device, const struct halo_hip_region *from, 
     return r ? r : halo_hip_drain(device, "measuring the bandwidth", NULL);
 }
 
-/* The fastest batch within MEASURE_S: others of the machine's users only slow it down. */
+/* The fastest batch within MEASURE_S: other users of the machine can only slow a batch down. */
 static double measure(struct halo_device *device, const struct halo_hip_region *from, const struct halo_hip_region *to)
 {
     double best = 0, begin = now_s(), last = begin;

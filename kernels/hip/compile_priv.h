@@ -134,10 +134,10 @@ int halo_hip_emit_product(struct halo_hip_compiler *c, const struct halo_hip_pro
 /* Whether spans of so many rows take the kernels for matrix tiles, or strips. */
 bool halo_hip_uses_gemm(uint32_t n_rows, uint32_t n_cols);
 bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint32_t n_rows, uint32_t n_cols);
-/* The grid of a product of one row, or of experts: no more blocks than the GPU holds at once where they go on to
- * further rows (gfx/walk.h). */
-struct halo_hip_amount halo_hip_walk_grid(const struct halo_hip_compiler *c, uint32_t op, uint32_t type,
-                                          uint32_t n_cols, struct halo_hip_amount n_blocks);
+/* The grid of a product of one row, or of experts: persistent blocks (gfx/persistent.h) are no more than the GPU holds
+ * at once. */
+struct halo_hip_amount halo_hip_persistent_grid(const struct halo_hip_compiler *c, uint32_t op, uint32_t type,
+                                                uint32_t n_cols, struct halo_hip_amount n_blocks);
 
 /* fuse.c: ops between the product of q, k and v and attention that one launch does, attention included where every row
  * is of a sequence of its own. */

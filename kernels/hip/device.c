@@ -14,7 +14,7 @@
 
 #define DEADLINE_MS 20000
 
-/* What is taken when the environment says nothing; tests set shorter ones. */
+/* From the environment, else the default; tests set shorter ones. */
 static uint32_t deadline_ms(void)
 {
     const char *text = getenv("HALO_HIP_DEADLINE_MS");

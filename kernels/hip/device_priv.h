@@ -42,7 +42,7 @@ struct halo_device {
     void *stream, *module, *event;
     void *functions[HALO_HIP_VARIANTS_MAX];     /* NULL: this code object has no such kernel */
     uint32_t n_resident[HALO_HIP_VARIANTS_MAX]; /* blocks of it that the GPU holds at once */
-    bool seen[HALO_HIP_VARIANTS_MAX];           /* was launched once and came back */
+    bool seen[HALO_HIP_VARIANTS_MAX];           /* was launched once and finished */
     uint32_t deadline_ms;
     int index, runtime_version;
     struct halo_device_model *models;
@@ -58,7 +58,7 @@ enum halo_hip_memory {
     HALO_HIP_MEMORY_DEVICE,  /* the GPU's own; no host address */
     HALO_HIP_MEMORY_WEIGHTS, /* pinned host memory that the GPU caches; not coherent while a kernel runs */
     HALO_HIP_MEMORY_PINNED,  /* pinned host memory, coherent */
-    HALO_HIP_MEMORY_PAGED,   /* host memory as others; no device address */
+    HALO_HIP_MEMORY_PAGED,   /* ordinary host memory; no device address */
 };
 
 struct halo_hip_region {
@@ -85,7 +85,7 @@ struct halo_hip_scratch {
     float *half_scale, *partial, *gathered, *logits;
     uint32_t *counters; /* of attention's splits: zero between launches */
     uint64_t n_counters;
-    struct halo_candidate *left; /* of the launches on the way to a list */
+    struct halo_candidate *left; /* entries that the launches of `top` leave for the next one */
     struct halo_candidate *top;
     uint32_t *moe_slot;
     struct halo_moe_tile *moe_tile;
@@ -127,7 +127,7 @@ struct halo_device_model {
     bool sealed;
 };
 
-/* lost.c. Turns a HIP error into a number and a sentence "what: error"; a sticky one marks the device as lost. */
+/* lost.c. Converts a HIP error into a number and a sentence "what: error"; a sticky one marks the device as lost. */
 int halo_hip_check(struct halo_device *device, int hip_error, const char *what, char *reason);
 /* Marks the device as lost for the reason given, and returns `error`. */
 int halo_hip_lose(struct halo_device *device, int error, const char *reason);
@@ -136,10 +136,10 @@ int halo_hip_usable(struct halo_device *device, char *reason);
 /* Counts something that the device does without, and keeps the sentence for its description. Any thread. */
 __attribute__((format(printf, 2, 3))) void halo_hip_notice(struct halo_device *device, const char *format, ...);
 
-/* wait.c: polls the event until it is done. -ETIME after the device's deadline, which loses the device: what was
- * running may never end. */
+/* wait.c: polls the event until it is done. -ETIME after the device's deadline, after which the device is lost: what
+ * was running may never end. */
 int halo_hip_wait(struct halo_device *device, void *event, const char *what, char *reason);
-/* Records the device's event and waits for it: all work so far. */
+/* Records the device's event and waits for it, that is for all work queued so far. */
 int halo_hip_drain(struct halo_device *device, const char *what, char *reason);
 
 /* region.c */
@@ -147,8 +147,8 @@ int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret
                          uint64_t n_bytes, const char *what, char *reason);
 void halo_hip_region_release(struct halo_device *device, struct halo_hip_region *region);
 
-/* memory.c: what models may take in all, and now; and what the counters of the driver say of one GPU, false when they
- * are not all there. The folder is /sys, or a test's. */
+/* memory.c: what models may take in total and now; and the driver's counters of one GPU, false unless all of them can
+ * be read. The folder is /sys, or a test's. */
 bool halo_hip_driver_memory(const char *sysfs, const char *pci, uint64_t *ret_total, uint64_t *ret_free);
 void halo_hip_memory(const struct halo_device *device, uint64_t *ret_total, uint64_t *ret_free);
 
@@ -157,8 +157,8 @@ int halo_hip_module_load(struct halo_device *device, char *reason);
 /* The variant's index in the table when its kernel exists, or -1. */
 int halo_hip_kernel_find(const struct halo_device *device, uint32_t op, uint32_t type, uint32_t rows);
 
-/* weight.c: places the weights; returns the bytes of their region, or UINT64_MAX. With NULL it only counts. `ret_file`
- * gets the bytes of the region that the host writes on a discrete GPU. */
+/* weight.c: places the weights; returns the bytes of their region, or UINT64_MAX. With NULL it only computes the size.
+ * `ret_file` gets the bytes of the region that the host writes on a discrete GPU. */
 uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, struct halo_hip_weight *weights,
                                 uint64_t *ret_file);
 void halo_hip_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
@@ -180,7 +180,7 @@ uint64_t halo_hip_kv_page_bytes_of(const struct halo_device_model *model);
 int halo_hip_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason);
 int halo_hip_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason);
 
-/* graph.c: records the graphs of a model whose weights are in; an error only when the device was lost on the way. */
+/* graph.c: records the graphs of a model whose weights are in place; fails only when the device was lost meanwhile. */
 int halo_hip_graphs_record(struct halo_device_model *model, char *reason);
 void halo_hip_graphs_drop(struct halo_device_model *model);
 

@@ -1,11 +1,11 @@
 /* graph.c: decode steps as graphs: the launches of a step recorded once, at load, and replayed as one.
  *
- * A graph serves one class of batches: so many rows, each of a sequence of its own and wanting its logits, contexts
- * up to a number of pages (run_priv.h), and one of the two sets of inputs. What changes from step to step stands in
- * buffers, so a replay needs no new arguments. The first step of a class is launched kernel by kernel, so that one
- * that hangs has a name; graphs are for those after it. Recording uses a stream of its own, because weights of
- * another model may be on their way in the device's. Where the runtime cannot record, steps are launched as before, and
- * a notice says so. Device thread.
+ * A graph serves one class of batches: so many rows, each of a sequence of its own and wanting its logits, contexts up
+ * to a number of pages (run_priv.h), and one of the two sets of inputs. What changes from step to step lies in buffers,
+ * so a replay needs no new arguments. The first step of a class is launched kernel by kernel, so that one that hangs
+ * has a name; graphs are for those after it. Recording uses a stream of its own, because the device's may be uploading
+ * the weights of another model. Where the runtime cannot record, steps are launched as before, and a notice says so.
+ * Device thread.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ struct halo_hip_graph *halo_hip_graph_of(const struct halo_hip_run *run)
     return &run->model->graphs[run->n_rows - 1][run->level];
 }
 
-/* Everything but the stream is that of a run of n_rows; positions are in the buffers. */
+/* A run of n_rows into another stream; positions are in the buffers. */
 static int record(struct halo_hip_run *run, void **ret_exec)
 {
     struct halo_hip_api *api = &run->model->device->api;
@@ -72,7 +72,7 @@ static int record_class(struct halo_device_model *model, void *stream, uint32_t 
     return record(&run, &model->graphs[n_rows - 1][level].exec[set]);
 }
 
-/* For halo-doctor, and for whoever it tells that graphs are what hangs. */
+/* For halo-doctor, and for users whom it tells that graphs hang. */
 static bool switched_off(void)
 {
     const char *text = getenv("HALO_HIP_GRAPHS");
@@ -104,7 +104,7 @@ int halo_hip_graphs_record(struct halo_device_model *model, char *reason)
     halo_hip_graphs_drop(model);
     halo_hip_notice(device, "decode steps are launched kernel by kernel: graphs cannot be recorded: %s",
                     r > 0 ? halo_hip_error_name(r, name) : "no kernel");
-    /* Whether that was all: a device that is gone says so again. */
+    /* If the device was lost, this says so. */
     return halo_hip_drain(device, "after recording graphs", reason);
 }
 

@@ -1,8 +1,8 @@
 /* input.c: what changes from batch to batch: tokens, positions, pages, tiles, tables of rotations.
  *
- * A set of inputs is one piece of pinned memory, laid out by the number of rows, pages last, so that one copy brings
- * all of it to a discrete GPU. Cosines and sines are made here, in double: sinf on the GPU is unfit for large angles.
- * Device thread.
+ * A set of inputs is one buffer of pinned memory, laid out by the number of rows, pages last, so that one copy moves
+ * all of it to a discrete GPU. Cosines and sines are computed here, in double: sinf on the GPU is inaccurate for large
+ * angles. Device thread.
  */
 #include <assert.h>
 #include <errno.h>

@@ -1,5 +1,4 @@
-/* lost.c: errors of the runtime: those that the device cannot recover from, and those that it can do without what
- * failed.
+/* lost.c: errors of the runtime: those that the device cannot recover from, and notices of what it does without.
  *
  * A sticky HIP error marks the device as lost: everything fails with HALO_DEVICE_E_LOST from then on, and the process
  * should end. Any thread.

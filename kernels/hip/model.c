@@ -86,7 +86,7 @@ static int make_events(struct halo_device_model *model, char *reason)
     return r;
 }
 
-/* Pages start as zeros: what a masked position multiplies must not be a NaN of whoever had the memory before. */
+/* Pages start as zeros: a masked position must not multiply a NaN that the memory's previous user left. */
 static int clear(struct halo_device_model *model, char *reason)
 {
     struct halo_device *device = model->device;
@@ -122,7 +122,7 @@ static void point_into_regions(struct halo_device_model *model)
     model->logits_device = integrated ? (float *)(void *)(pinned->device + 2 * set) : model->scratch.logits;
 }
 
-/* Fewer than there are processors will do: packing is then slower. */
+/* Fewer threads than processors are enough; packing is slower then. */
 static int start_packers(struct halo_device_model *model, char *reason)
 {
     uint32_t n = halo_workers_processors();
@@ -186,7 +186,7 @@ void halo_hip_model_destroy(struct halo_device_model *model)
         link = &(*link)->next;
     *link = model->next;
     stop_packers(model);
-    /* What is still queued reads this memory. When it does not end, the device is lost and nothing is given back. */
+    /* Queued work still reads this memory. If it does not end, the device is lost and nothing is freed. */
     if (!atomic_load(&device->lost))
         halo_hip_drain(device, "the last work of a model", NULL);
     halo_hip_graphs_drop(model);
@@ -244,7 +244,7 @@ int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
     if (r || from_page == to_page)
         return r;
     uint64_t page = halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
-    /* In the order of the stream: the runs that follow see it, nobody needs to wait. */
+    /* In stream order: the runs that follow see it, and nobody waits. */
     for (uint32_t layer = 0; layer < kv->n_layers && !r; layer++) {
         uint8_t *base = model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv);
         r = halo_hip_check(device,

@@ -82,7 +82,7 @@ static int find_functions(struct halo_device *device, char *reason)
         if (r && r != HIP_ERROR_NOT_FOUND)
             return halo_hip_check(device, r, halo_hip_variants[i].kernel, reason);
         if (r)
-            device->functions[i] = NULL; /* supports() refuses what would need it */
+            device->functions[i] = NULL; /* supports() refuses the ops that need it */
         n += !r;
         int blocks = 0;
         if (!r)

@@ -48,7 +48,7 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
     if (r)
         return r;
     struct halo_hip_amount n_blocks = halo_hip_per_span(args.n_slot_blocks * u->n_used);
-    struct halo_hip_amount n_grid = halo_hip_walk_grid(c, HALO_HIP_MOE_GEMV, type, n_cols, n_blocks);
+    struct halo_hip_amount n_grid = halo_hip_persistent_grid(c, HALO_HIP_MOE_GEMV, type, n_cols, n_blocks);
     uint32_t out_step = u->n_used * (uint32_t)sizeof(float);
     if (loops) {
         halo_hip_loop_begin(c, HALO_HIP_OVER_ROWS, HALO_HIP_GEMV_ROWS_MAX, c->min_rows, c->max_rows);

@@ -1,6 +1,6 @@
-/* output.c: what a batch brings back: rows of logits, lists of the largest, or some of both.
+/* output.c: what a batch returns: rows of logits, lists of the largest, or some of both.
  *
- * The GPU leaves all rows in one place and makes the lists from them. An integrated GPU writes to memory that the host
+ * The GPU writes all rows to one buffer and makes the lists from them. An integrated GPU writes to memory that the host
  * reads; from a discrete one only what is wanted is copied. Device thread; allocates nothing.
  */
 #include <errno.h>

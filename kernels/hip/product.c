@@ -63,10 +63,10 @@ static int emit_strips(struct halo_hip_compiler *c, const struct halo_hip_produc
                                                             .patches = patches});
 }
 
-struct halo_hip_amount halo_hip_walk_grid(const struct halo_hip_compiler *c, uint32_t op, uint32_t type,
-                                          uint32_t n_cols, struct halo_hip_amount n_blocks)
+struct halo_hip_amount halo_hip_persistent_grid(const struct halo_hip_compiler *c, uint32_t op, uint32_t type,
+                                                uint32_t n_cols, struct halo_hip_amount n_blocks)
 {
-    int variant = HALO_GEMV_WALKS(n_cols) ? halo_hip_kernel_find(c->model->device, op, type, 1) : -1;
+    int variant = HALO_GEMV_PERSISTENT(n_cols) ? halo_hip_kernel_find(c->model->device, op, type, 1) : -1;
     n_blocks.most = variant < 0 ? 0 : c->model->device->n_resident[variant];
     return n_blocks;
 }
@@ -98,7 +98,7 @@ static int emit_gemv_rows(struct halo_hip_compiler *c, const struct halo_hip_pro
     patches[n] = (struct halo_hip_patch){.kind = HALO_HIP_PATCH_END};
     struct halo_hip_amount grid = halo_hip_fixed(args.n_blocks);
     if (max == 1)
-        grid = halo_hip_walk_grid(c, HALO_HIP_GEMV, p->type, p->n_cols, grid);
+        grid = halo_hip_persistent_grid(c, HALO_HIP_GEMV, p->type, p->n_cols, grid);
     args.n_grid = grid.most && grid.most < grid.times ? grid.most : grid.times;
     halo_hip_span_limit(c, min, max);
     return halo_hip_emit(c, &(struct halo_hip_emission){.op = HALO_HIP_GEMV,

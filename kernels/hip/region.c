@@ -1,4 +1,4 @@
-/* region.c: the few large pieces of memory of a model. Device thread.
+/* region.c: the few large regions of memory of a model. Device thread.
  *
  * Never a file mapping: pinning one is the most common hang on load.
  */
@@ -11,7 +11,7 @@
 
 static int take_paged(struct halo_hip_region *ret, uint64_t n_bytes, const char *what, char *reason)
 {
-    /* Reserved, not taken: pages come as weights are read and go when they have been copied. */
+    /* Reserved only: pages are backed as weights are read and given back after the copy. */
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return halo_reason(reason, -ENOMEM, "the %s need %.1f MiB of addresses: %s", what,

@@ -13,7 +13,7 @@
 
 #include "run_priv.h"
 
-/* A set that the GPU no longer reads, filled, and on a discrete GPU copied. */
+/* Fills a set that the GPU no longer reads, and copies it to a discrete GPU. */
 static int bring_inputs(struct halo_hip_run *run, struct halo_hip_input *input)
 {
     struct halo_device *device = run->model->device;
@@ -35,7 +35,7 @@ static int bring_inputs(struct halo_hip_run *run, struct halo_hip_input *input)
         "copying inputs", run->reason);
 }
 
-/* Makes the lists that are wanted, and waits for whatever comes back. */
+/* Makes the wanted lists, and waits for the results. */
 static int bring_outputs(struct halo_hip_run *run, struct halo_hip_input *input)
 {
     struct halo_device *device = run->model->device;

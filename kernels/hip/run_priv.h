@@ -36,11 +36,11 @@ static inline void halo_hip_run_init(struct halo_hip_run *run, struct halo_devic
 bool halo_hip_graph_fits(const struct halo_hip_run *run);
 struct halo_hip_graph *halo_hip_graph_of(const struct halo_hip_run *run);
 
-/* output.c. The entries of a row that the launches of `top` leave on their way to its list, at most. */
+/* output.c. The most entries of a row that the launches of `top` leave for one another. */
 uint64_t halo_hip_top_left(uint32_t n_vocab);
 /* Launches what makes the lists that the batch wants; nothing when it wants none. */
 int halo_hip_find_top(struct halo_hip_run *run);
-/* Queues the copies of a discrete GPU; when the stream is done, hands everything to the caller. */
+/* Queues the copies of a discrete GPU; when the stream has finished, copies everything to the caller. */
 int halo_hip_outputs_copy(struct halo_hip_run *run);
 void halo_hip_outputs_take(const struct halo_hip_run *run);
 

@@ -1,8 +1,8 @@
 /* wait.c: waiting for the GPU, always with a deadline.
  *
- * hipEventSynchronize can wait for ever, and a thread in it ignores signals; so the event is asked again and again:
- * often at first, because a decode step takes few milliseconds, then with pauses. Device thread, and the loading one
- * for its own event.
+ * hipEventSynchronize can wait for ever, and a thread in it ignores signals; so the event is polled: continuously at
+ * first, because a decode step takes few milliseconds, then with pauses. Device thread, and the loading thread for its
+ * own event.
  */
 #include <errno.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* inject.c: breaks plans and weights on their way to a device. See inject.h.
+/* inject.c: breaks plans and weights before a device gets them (contract in inject.h).
  *
  * The device underneath is untouched and gets a plan of ours: a copy with other rotations. Weights are changed where
  * the device wants them, before it is told that they are there. Threads as in device.h: the list of models has a lock.
@@ -64,8 +64,8 @@ static bool is_mixed(const struct halo_plan *plan, int layer)
     return q && v && q->type != v->type;
 }
 
-/* The layer to break; false: the model has nothing of the kind. A plan may be cut before the layer: it is whole then,
- * and the layer is known by its weights. */
+/* The layer to break; false: the model has nothing of the kind. A plan may end before the layer: then the layer is
+ * known by its weights. */
 static bool layer_settle(struct broken *broken, const struct halo_plan *plan)
 {
     if (broken->fault == MIXED_NAN && broken->layer == EVERY_LAYER)

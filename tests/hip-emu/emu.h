@@ -32,7 +32,7 @@ bool emu_stalled(void);
 void emu_lose(void);
 int emu_lost(void);
 
-/* A piece of work: run, perhaps several times (of a graph), then dropped. */
+/* A task: run, perhaps several times (of a graph), then dropped. */
 struct emu_task {
     int (*run)(void *ud); /* on the stream's thread; other than 0 loses the device */
     void (*drop)(void *ud);

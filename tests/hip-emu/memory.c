@@ -1,4 +1,4 @@
-/* memory.c: device and pinned memory of the emulated GPU: host memory, each piece its own.
+/* memory.c: device and pinned memory of the emulated GPU: host memory, a separate allocation each.
  *
  * $HALO_HIP_EMU_MEMORY_MIB (default 16384) is what the GPU has; more is an error as on a real one. Fresh device memory
  * is filled with 0xff: floats of it are NaNs, indices out of bounds.
@@ -11,7 +11,8 @@
 
 #include "emu.h"
 
-#define POISON_MAX ((size_t)64 << 20) /* larger pieces only at their begin: a model must not cost its size at once */
+#define POISON_MAX                                                                                                     \
+    ((size_t)64 << 20) /* larger allocations only at their start: a model must not cost its size at once */
 
 struct piece {
     struct piece *next;

@@ -9,7 +9,7 @@ size_t emu_memory_total(void);
 size_t emu_memory_used(void);
 int emu_memory_take(void **ret, size_t n, bool host);
 int emu_memory_release(void *p, bool host);
-/* Whether n bytes at p lie in one piece. */
+/* Whether n bytes at p lie in one allocation. */
 bool emu_memory_holds(const void *p, size_t n);
 
 #endif

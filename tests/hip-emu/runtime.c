@@ -3,7 +3,7 @@
  * $HALO_HIP_EMU_DISCRETE=1 makes the GPU a discrete one: pinned memory is reached by copies alone, and the architecture
  * stays "host". $HALO_HIP_EMU_ARCH is another architecture, whose kernels are taken instead ("gfx1010": no dot4, no
  * matrix units). $HALO_HIP_EMU_WITHOUT: kernels whose names begin so are not there. Copies to and from device memory
- * are checked against the pieces that were taken: one that leaves them loses the device, as on a GPU.
+ * are checked against the allocations: one that leaves them loses the device, as on a GPU.
  */
 #include <dlfcn.h>
 #include <elf.h>

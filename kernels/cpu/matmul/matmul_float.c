@@ -1,8 +1,8 @@
 /* matmul_float.c: the products of F32, F16 and BF16 weights. Compiled once for each vector instruction set.
  *
- * Chunks of 32 columns are summed from zero and the chunk sums added in order. So a chunk is a piece of work of its
- * own: with few activation rows several chunks run side by side to hide the latency of the fma, with many rows the rows
- * do, and the bits are the same. A widened weight serves all rows of a tile.
+ * Chunks of 32 columns are summed from zero and the chunk sums added in order. So chunks are independent: with few
+ * activation rows several chunks run side by side to hide the latency of the fma, with many rows the rows do, and the
+ * bits are the same. A widened weight serves all rows of a tile.
  */
 #include <kernels/quant.h>
 

@@ -1,9 +1,9 @@
 /* args.h: what a kernel takes: one struct by value for each kernel, shared by the host (C) and the device code (C++).
  *
  * A launch passes kernelParams = { &struct }. Pointers are device addresses. A *row* is a row of the batch; values are
- * f32, [row][width] without padding. Everything that changes from batch to batch stands in buffers (token, pos, pages,
+ * f32, [row][width] without padding. Everything that changes from batch to batch lies in buffers (token, pos, pages,
  * rope tables), so that a captured graph needs no new arguments. Rows whose pos is negative are padding: kv_write and
- * attention skip them. The comment of a struct says its grid; the block size stands in variants.def.
+ * attention skip them. The comment of a struct says its grid; the block size is in variants.def.
  */
 #ifndef HALO_HIP_ARGS_H
 #define HALO_HIP_ARGS_H
@@ -64,15 +64,15 @@ struct halo_matrix_arg {
 
 /* gemv_<type>_x<rows>: out = weight x for up to 1, 2, 4 or 8 rows. All matrices have the type. Also HALO_OP_LOGITS,
  * with row_index. Grid (n_grid): n_blocks, the sum over the matrices of ceil(n_rows / HALO_GEMV_ROWS(plain, rows of
- * x)); of one row where HALO_GEMV_WALKS any number up to that: block b also does the work of blocks b + n_grid, b + 2
- * n_grid, ... */
+ * x)); of one row where HALO_GEMV_PERSISTENT any number up to that: block b also does the work of blocks b + n_grid, b
+ * + 2 n_grid, ... */
 #define HALO_GEMV_WAVES 8
 /* Weight rows of a wave, and of a block, for n rows of x; plain: F32, F16, BF16. */
 #define HALO_GEMV_WAVE_ROWS(plain, n) ((plain) && (n) > 2 ? 4 : 2)
 #define HALO_GEMV_ROWS(plain, n) (HALO_GEMV_WAVES * HALO_GEMV_WAVE_ROWS(plain, n))
-/* Whether the product of one row goes on from rows to rows (walk.h): always of quantized weights, and of plain ones
- * where pieces of 16 bytes, and x in front of them, leave nothing over. */
-#define HALO_GEMV_WALKS(n_cols) ((n_cols) % 8 == 0)
+/* Whether the product of one row has persistent blocks (persistent.h): always with quantized weights, and with plain
+ * ones where chunks of 16 bytes, and their x, divide the row. */
+#define HALO_GEMV_PERSISTENT(n_cols) ((n_cols) % 8 == 0)
 struct halo_gemv_args {
     struct halo_matrix_arg matrix[3];
     const void *x;             /* activation rows for quantized types, f32 rows [row][n_cols] for F32, F16, BF16 */
@@ -121,7 +121,7 @@ struct halo_rope_args {
 
 /* The cache of one layer, and where the positions of a row are. Layout of a page: layout.h. */
 struct halo_kv_arg {
-    uint8_t *base;              /* page 0 of the layer; pages lie halo_hip_kv_page_bytes() apart */
+    uint8_t *base;              /* page 0 of the layer; a page every halo_hip_kv_layer_page_bytes() */
     const int32_t *pos;         /* [rows]; negative: no row */
     const uint32_t *page_first; /* [rows] index into pages of the first page of the row's sequence */
     const uint32_t *pages;
@@ -136,7 +136,7 @@ struct halo_kv_write_args {
 };
 
 /* heads_<kv type>: qk_norm (when q_weight), rope and kv_write together: one wave to a head of q, k or v, which stays in
- * LDS in between. q and k are written back as well. head_dim of q, k and v alike, <= HALO_HEADS_DIM. Grid (ceil((n_head
+ * LDS meanwhile. q and k are written back as well. head_dim of q, k and v alike, <= HALO_HEADS_DIM. Grid (ceil((n_head
  * + 2 n_head_kv) / HALO_HEAD_WAVES), rows). */
 #define HALO_HEADS_DIM 256
 struct halo_heads_args {
@@ -150,12 +150,12 @@ struct halo_heads_args {
 
 /* attend_<kv type>_g<heads>_d<dim>: decode attention of rows that need not belong together. The positions of a row are
  * cut into n_splits runs of whole pages; with several, each split leaves its maximum, sum and weighted V in `partial`,
- * and the last to be done puts them together. A block serves up to <heads> q heads of one kv head. n_parts =
- * ceil(n_head / n_head_kv / <heads>). Grid (n_splits, n_head_kv * n_parts, rows). The result as f32 and, when act, as
- * an activation row of n_head * head_dim_v (head_dim_v % 32 == 0 then).
- * With k: what heads_<kv type> does as well, for rows of a sequence each; q, k and v are left as they are. */
+ * and the last block to finish merges them. A block serves up to <heads> q heads of one kv head. n_parts = ceil(n_head
+ * / n_head_kv / <heads>). Grid (n_splits, n_head_kv * n_parts, rows). The result as f32 and, when act, as an activation
+ * row of n_head * head_dim_v (head_dim_v % 32 == 0 then). With k: what heads_<kv type> does as well, for rows that are
+ * each of a sequence of their own; q, k and v stay as they are. */
 #define HALO_SPLITS_MAX 64
-#define HALO_PARTIAL_HEAD 4                                  /* floats: max, sum, two of no use */
+#define HALO_PARTIAL_HEAD 4                                  /* floats: max, sum, two unused */
 #define HALO_PARTIAL_STRIDE(dim) ((dim) + HALO_PARTIAL_HEAD) /* floats of one split of one head */
 struct halo_attend_args {
     struct halo_kv_arg kv;
@@ -218,10 +218,10 @@ struct halo_expert_arg {
 };
 
 /* moe_gemv_<type>: each (row, slot) by itself, for up to HALO_MOE_SLOTS_MAX of them. Grid (n_grid): n_blocks or, where
- * HALO_GEMV_WALKS, any number up to that, as gemv's. A slot has n_slot_blocks, the sum over the matrices of
+ * HALO_GEMV_PERSISTENT, any number up to that, as gemv's. A slot has n_slot_blocks, the sum over the matrices of
  * ceil(n_rows / HALO_MOE_GEMV_ROWS(plain, n_cols)); n_blocks: n_slot_blocks * n_slots, slot after slot. */
 #define HALO_MOE_SLOTS_MAX (8 * HALO_MOE_EXPERTS_MAX)
-/* Rows that are a unit a lane or less are taken more at a time. */
+/* Of rows of at most one unit a lane a wave takes more. */
 #define HALO_MOE_SHORT(plain, n_cols) (!(plain) && (n_cols) <= 1024)
 #define HALO_MOE_SHORT_ROWS 4 /* of a wave */
 #define HALO_MOE_GEMV_ROWS(plain, n_cols)                                                                              \
@@ -273,10 +273,10 @@ struct halo_gather_args {
     uint32_t n_cols;
 };
 
-/* top: of each part of HALO_TOP_PART numbers of a row the k largest, falling, the lowest id first on a tie;
- * k <= HALO_CANDIDATES_MAX. An id of -1 ends a list that is shorter than k. A part with a NaN or an infinity has one in
- * front, and its id is -1. The row is logits, or what was left of its parts by the launch before. Grid (parts, rows).
- * largest: k is 1 and the row, of logits, is one part. Grid (1, rows). */
+/* top: of each part of HALO_TOP_PART numbers of a row the k largest, falling, the lowest id first on a tie; k <=
+ * HALO_CANDIDATES_MAX. An id of -1 ends a list that is shorter than k. A part with a NaN or an infinity has one in
+ * front, and its id is -1. The row is logits, or the lists that the launch before made of its parts. Grid (parts,
+ * rows). largest: k is 1 and the row, of logits, is one part. Grid (1, rows). */
 #define HALO_TOP_PART 8192
 struct halo_top_args {
     const float *logits;               /* [row][n], or NULL: */

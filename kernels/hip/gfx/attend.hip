@@ -5,13 +5,12 @@
  * and a wave has every fourth chunk of its K row (contiguous across the lanes by the layout of K), whose products with
  * q of each head are summed in LDS; then a wave makes the probabilities of every fourth head; then a lane is a few
  * elements of the output and a wave has a quarter of the positions. So a short context, which has few pages, waits for
- * memory once: what a wave needs of a page is loaded together, while the page before is worked on, the first one before
- * q is there. Where launches overlap, that needs all earlier steps to be over: HALO_KERNEL_FIRST.
- * Where q, k and v come straight from their product, norm, rotation and the new entry of the cache are made here too:
- * q by every block for its heads, k and v by the one that has the newest page.
- * Of a row's splits the last block to be done puts all together (attend_merge.h).
- * Scores are in units of log2, so that exp2 does. D is the largest head dimension of the kernel; q and sums beyond the
- * real one are zero.
+ * memory once: what a wave needs of a page is loaded together, while the page before is used, that of the first page
+ * before q is there. Where launches overlap, that requires all earlier steps to have ended: HALO_KERNEL_FIRST. Where q,
+ * k and v come straight from their product, norm, rotation and the new entry of the cache are made here too: q by every
+ * block for its heads, k and v by the one that has the newest page. The last block of a row's splits to finish merges
+ * them (attend_merge.h). Scores are in units of log2, so that exp2 does. D is the largest head dimension of the kernel;
+ * q and sums beyond the real one are zero.
  */
 #include "attend_merge.h"
 #include "heads.h"
@@ -95,7 +94,7 @@ HALO_DEVICE void weigh(const halo_attend_args &a, const attend_job &job, uint8_t
     }
 }
 
-/* The waves' outputs into two: lds.out[0] and [1] are left to add. */
+/* The waves' outputs into two sums: lds.out[0] and [1] remain to be added. */
 template <int G, int D> HALO_DEVICE void join(attend_lds<G, D> &lds, float out[G][D / 32])
 {
     const uint32_t wave = halo_wave(), first = halo_lane() * (D / 32);
@@ -109,7 +108,7 @@ template <int G, int D> HALO_DEVICE void join(attend_lds<G, D> &lds, float out[G
     halo_barrier();
 }
 
-/* One head of q or k into LDS, normed and rotated where that is to be done here. */
+/* One head of q or k into LDS, normalised and rotated if this kernel does that. */
 template <int D>
 HALO_DEVICE void bring_head(const halo_attend_args &a, const head_tables<D / 32> &tables, float *values, float *x)
 {
@@ -200,7 +199,8 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend
     }
     attend_part<TYPE, D> part;
     uint8_t *page = some ? a.kv.base + job.pages[job.begin] * a.kv.page_bytes : nullptr;
-    /* Before the inputs are there the row's own position is not; and without k and v here, more may be missing. */
+    /* Before the inputs are ready, the row's own position is not in the cache; without k and v here, others may be
+     * missing too. */
     const uint32_t n = some ? positions_of(job, job.begin) : 0;
     const uint32_t n_early = !a.k ? 0 : job.begin + 1 == job.n_pages ? n - 1 : n;
     if (n_early > 0) {
@@ -231,7 +231,7 @@ HALO_ATTEND_LDS(1, 256)
 HALO_ATTEND_LDS(4, 256)
 HALO_ATTEND_LDS(8, 256)
 
-/* Blocks on a multiprocessor of NVIDIA's: with four, all splits of a long context are there at once (op_attend.c). */
+/* Resident blocks per SM: with four, all splits of a long context run at once (op_attend.c). */
 template <int G, int D> constexpr int attend_resident = G <= 4 && D <= 128 ? 4 : 2;
 
 #define HALO_ATTEND_KERNEL(TYPE, type, g, d)                                                                           \

@@ -1,4 +1,4 @@
-/* attend_merge.h: where the results of decode attention go: a split's heads, and of a row's splits all together. */
+/* attend_merge.h: where the results of decode attention go: the heads of one split, and the merge of a row's splits. */
 #ifndef HALO_GFX_ATTEND_MERGE_H
 #define HALO_GFX_ATTEND_MERGE_H
 
@@ -16,7 +16,7 @@ HALO_DEVICE void leave(const halo_attend_args &a, const attend_job &job, uint32_
                        static_cast<uint8_t *>(a.act) + (uint64_t)job.row * halo_hip_act_bytes(n));
 }
 
-/* The heads of this split: as results, or as its part of them. */
+/* The heads of this split: as results, or as partial results. */
 template <int G, int D>
 HALO_DEVICE void leave_split(const halo_attend_args &a, const attend_job &job, attend_lds<G, D> &lds)
 {
@@ -40,7 +40,7 @@ HALO_DEVICE void leave_split(const halo_attend_args &a, const attend_job &job, a
     }
 }
 
-/* What each split counts for, divided by the sum. */
+/* The weight of each split, divided by the sum. */
 HALO_DEVICE void merge_weights(uint32_t n_splits, const float *partial, uint32_t stride, float *weight)
 {
     float max[2], sum[2];

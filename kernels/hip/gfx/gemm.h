@@ -1,12 +1,12 @@
 /* gemm.h: the products of many rows: f16 matrix tiles with f32 sums. What the gemm and moe_gemm kernels of all types
  * share.
  *
- * A block of four waves makes ROWS rows of x by 128 weight rows. The K axis goes by slabs of 32, one unit: a thread
+ * A block of four waves computes ROWS rows of x by 128 weight rows. The K axis goes by slabs of 32, one unit: a thread
  * brings the unit of one weight row to f16, and all threads together copy the rows of x. Two slabs lie in LDS: while
- * the waves multiply one, the loads of the next are under way, and they are expanded and stored after the products, so
+ * the waves multiply one, the loads of the next are in flight, and they are expanded and stored after the products, so
  * that one barrier a slab is enough. Rows in LDS are 40 halves apart, which spreads the 16 rows of a tile over the
  * banks and keeps 16-byte alignment.
- *   ROWS = 128: a wave makes 64 x 64, 4 x 4 tiles; ROWS = 32: 32 x 32, 2 x 2 tiles.
+ *   ROWS = 128: a wave computes 64 x 64, 4 x 4 tiles; ROWS = 32: 32 x 32, 2 x 2 tiles.
  * In a tile A is x and B is the weights: neighbouring lanes hold neighbouring outputs of a row, which are stored
  * together.
  */
@@ -183,7 +183,7 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm(const gemm_job &jo
 {
     typedef gemm_weight<TYPE> weight;
     constexpr int T = gemm_tiles<ROWS>;
-    constexpr uint32_t COPIES = ROWS / 32; /* 16-byte pieces of x for a thread */
+    constexpr uint32_t COPIES = ROWS / 32; /* 16-byte chunks of x for a thread */
     const uint32_t t = halo_tid(), wave = halo_wave(), n_slabs = job.n_cols / GEMM_SLAB;
     const uint32_t row0 = ROWS == 128 ? wave / 2 * 64 : 0, col0 = ROWS == 128 ? wave % 2 * 64 : wave * 32;
     const halo_row_layout at = halo_hip_row_layout(TYPE, job.n_cols);

@@ -1,8 +1,8 @@
 /* gemv.h: the products of few rows: the gemv and moe_gemv kernels of all types. Those of one row of x, and of experts,
- * are in walk.h, but for numbers of columns that HALO_GEMV_WALKS does not allow.
+ * are in persistent.h, except for numbers of columns that HALO_GEMV_PERSISTENT does not allow.
  *
- * A wave makes 2 weight rows (of the plain types 4 for more than two rows of x, which then are read half as often) for
- * all N rows of x. Lane l takes units l, l + 32, ... of the rows; each step of a wave reads 512 bytes of neighbours
+ * A wave computes 2 weight rows (4 of the plain types for more than two rows of x, which then are read half as often)
+ * for all N rows of x. Lane l takes units l, l + 32, ... of the rows; each step of a wave reads 512 bytes of neighbours
  * from every plane. The next steps are loaded before the last are used, so that memory never waits for arithmetic.
  * Activations are read through the caches: they are a few rows that all blocks share. Weights are loaded before the
  * inputs are there, where the target lets launches overlap. The order of the additions of a row does not depend on N,
@@ -11,10 +11,10 @@
 #ifndef HALO_GFX_GEMV_H
 #define HALO_GFX_GEMV_H
 
-#include "walk.h"
+#include "persistent.h"
 
-/* Rows of x that a wave takes at once. Without dot4 the bytes of weights stand in registers one by one, and eight rows
- * would not fit. */
+/* Rows of x that a wave takes at once. Without dot4 each byte of the weights occupies a register, and eight rows would
+ * not fit. */
 #if defined(HALO_NO_DOT4)
 template <uint32_t TYPE, int N> constexpr int gemv_pass = !gemv_plain_type<TYPE> && N > 4 ? 4 : N;
 #else
@@ -58,19 +58,19 @@ HALO_DEVICE void gemv_unit(const typename CODE::raw *raw, const gemv_job &job, c
     }
 }
 
-/* Quantized weights, activation rows; a step is a turn. */
+/* Quantized weights, activation rows; a step is a stage. */
 template <uint32_t TYPE, int N> struct gemv_rows {
     static constexpr int R = gemv_wave_rows<TYPE, N>;
-    static constexpr bool AHEAD = N <= 2; /* with more rows of x, registers are worth more than loads under way */
+    static constexpr bool AHEAD = N <= 2; /* with more rows of x, registers are worth more than loads in flight */
     typedef halo_type_code<TYPE> code;
-    struct turn {
+    struct stage {
         typename code::raw raw[R];
     };
     HALO_DEVICE uint32_t x_stride(uint32_t n_cols)
     {
         return halo_hip_act_bytes(n_cols);
     }
-    HALO_DEVICE void load(const gemv_job &job, const halo_row_layout &at, uint32_t u, turn *ret)
+    HALO_DEVICE void load(const gemv_job &job, const halo_row_layout &at, uint32_t u, stage *ret)
     {
         for (int r = 0; r < R; r++)
             ret->raw[r] = code::load(gemv_weight_row(job, (uint32_t)r), at, u);
@@ -80,7 +80,7 @@ template <uint32_t TYPE, int N> struct gemv_rows {
         const halo_row_layout at = halo_hip_row_layout(TYPE, job.n_cols);
         const uint32_t n = job.n_cols / HALO_HIP_UNIT;
         uint32_t u = halo_lane();
-        turn now = {};
+        stage now = {};
         if (u < n)
             load(job, at, u, &now);
         halo_inputs_ready();
@@ -89,7 +89,7 @@ template <uint32_t TYPE, int N> struct gemv_rows {
             x[j] = gemv_x_row(job, (uint32_t)j);
 #pragma unroll 1
         for (; u < n; u += 32) {
-            turn next = now;
+            stage next = now;
             if (AHEAD && u + 32 < n)
                 load(job, at, u + 32, &next);
             gemv_unit<code, N, R>(now.raw, job, x, u, acc);
@@ -107,12 +107,12 @@ HALO_DEVICE void gemv_plain(const gemv_job &job, float acc[gemv_wave_rows<TYPE, 
     constexpr int R = gemv_wave_rows<TYPE, N>;
     constexpr uint32_t STEPS = N <= 2 ? 2 : 1, LAST = 32 * (STEPS - 1), NEXT = 32 * STEPS;
     typedef gemv_plain_code<TYPE> code;
-    struct turn {
+    struct stage {
         halo_u4 w[STEPS][R];
     };
     const uint32_t n = job.n_cols / code::CHUNK, lane = halo_lane();
     uint32_t c = lane;
-    turn now = {};
+    stage now = {};
     for (uint32_t k = 0; k < STEPS && c + LAST < n; k++)
         for (uint32_t r = 0; r < R; r++)
             now.w[k][r] = halo_load<halo_u4>(gemv_weight_row(job, r), c + 32 * k);
@@ -122,7 +122,7 @@ HALO_DEVICE void gemv_plain(const gemv_job &job, float acc[gemv_wave_rows<TYPE, 
         x[j] = reinterpret_cast<const float *>(gemv_x_row(job, (uint32_t)j));
 #pragma unroll 1
     for (; c + LAST < n; c += NEXT) {
-        turn next = now;
+        stage next = now;
         for (uint32_t k = 0; k < STEPS && c + NEXT + LAST < n; k++)
             for (uint32_t r = 0; r < R; r++)
                 next.w[k][r] = halo_load<halo_u4>(gemv_weight_row(job, r), c + NEXT + 32 * k);
@@ -218,27 +218,27 @@ template <uint32_t TYPE, int N> HALO_DEVICE void gemv(const halo_gemv_args &a)
 
 template <uint32_t TYPE> HALO_DEVICE void gemv_one(const halo_gemv_args &a)
 {
-    typedef walk_matrices<TYPE> of;
-    if (!gemv_plain_type<TYPE> || HALO_GEMV_WALKS(a.n_cols))
-        walk<of>::run(a, typename of::jobs{halo_block_x(), a.n_blocks});
+    typedef persistent_matrices<TYPE> of;
+    if (!gemv_plain_type<TYPE> || HALO_GEMV_PERSISTENT(a.n_cols))
+        persistent<of>::run(a, typename of::jobs{halo_block_x(), a.n_blocks});
     else if constexpr (gemv_plain_type<TYPE>)
         gemv<TYPE, 1>(a);
 }
 
-template <typename OF> HALO_DEVICE void moe_gemv_walk(const halo_moe_gemv_args &a)
+template <typename OF> HALO_DEVICE void moe_gemv_persistent(const halo_moe_gemv_args &a)
 {
 #pragma unroll 1
     for (uint32_t first = halo_block_x(); first < a.n_blocks; first += OF::N * a.n_grid)
-        walk<OF>::run(a, OF::read(a, first));
+        persistent<OF>::run(a, OF::read(a, first));
 }
 
-/* Plain weights whose rows end within a piece: a block makes its own rows alone. */
+/* Plain weights whose rows end within a chunk: a block computes only its own rows. */
 template <uint32_t TYPE> HALO_DEVICE void moe_gemv_rows(const halo_moe_gemv_args &a)
 {
-    typedef walk_experts<TYPE, false> of;
+    typedef persistent_experts<TYPE, false> of;
     typedef gemv_rows<TYPE, 1> rows;
     const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride;
-    walk_place at = {};
+    persistent_place at = {};
     at.block = halo_block_x();
     of::find(a, of::read(a, at.block), stride, &at);
     const gemv_job job = {at.weight, stride, at.last, at.x, nullptr, rows::x_stride(a.n_cols), a.n_cols, 1};
@@ -247,25 +247,25 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemv_rows(const halo_moe_gemv_args
     of::store(a, at, acc);
 }
 
-/* Each slot by itself: its expert's rows times its row of x. Which weights to read is itself an input. */
+/* Each slot by itself: its expert's rows times its row of x. The choice of weights is itself an input. */
 template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
 {
     halo_inputs_ready();
     if constexpr (gemv_plain_type<TYPE>) {
-        if (HALO_GEMV_WALKS(a.n_cols))
-            moe_gemv_walk<walk_experts<TYPE, false>>(a);
+        if (HALO_GEMV_PERSISTENT(a.n_cols))
+            moe_gemv_persistent<persistent_experts<TYPE, false>>(a);
         else
             moe_gemv_rows<TYPE>(a);
     } else {
         if (HALO_MOE_SHORT(false, a.n_cols))
-            moe_gemv_walk<walk_experts<TYPE, true>>(a);
+            moe_gemv_persistent<persistent_experts<TYPE, true>>(a);
         else
-            moe_gemv_walk<walk_experts<TYPE, false>>(a);
+            moe_gemv_persistent<persistent_experts<TYPE, false>>(a);
     }
 }
 
 #define HALO_GEMV_KERNELS(TYPE, type)                                                                                  \
-    HALO_KERNEL_RESIDENT(gemv_##type##_x1, halo_gemv_args, 256, walk_resident<HALO_TYPE_##TYPE>)                       \
+    HALO_KERNEL_RESIDENT(gemv_##type##_x1, halo_gemv_args, 256, persistent_resident<HALO_TYPE_##TYPE>)                 \
     {                                                                                                                  \
         gemv_one<HALO_TYPE_##TYPE>(a);                                                                                 \
     }                                                                                                                  \
@@ -281,7 +281,7 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
     {                                                                                                                  \
         gemv<HALO_TYPE_##TYPE, 8>(a);                                                                                  \
     }                                                                                                                  \
-    HALO_KERNEL_RESIDENT(moe_gemv_##type, halo_moe_gemv_args, 256, walk_resident<HALO_TYPE_##TYPE>)                    \
+    HALO_KERNEL_RESIDENT(moe_gemv_##type, halo_moe_gemv_args, 256, persistent_resident<HALO_TYPE_##TYPE>)              \
     {                                                                                                                  \
         moe_gemv<HALO_TYPE_##TYPE>(a);                                                                                 \
     }

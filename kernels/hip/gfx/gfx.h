@@ -23,11 +23,11 @@
  *   HALO_KERNEL_EARLY(...), halo_inputs_ready()       one that may begin while the launch before still runs: until it
  *                             calls halo_inputs_ready, which it must, it reads nothing but weights, the step's inputs
  *                             from the host and what earlier steps have left, and writes nothing
- *   HALO_KERNEL_FIRST(...)    one that begins a step: none after it begins before all earlier steps are over
+ *   HALO_KERNEL_FIRST(...)    one that begins a step: none after it begins before all earlier steps have ended
  *   HALO_KERNEL_RESIDENT(name, struct args, threads, blocks)   an EARLY one with so few registers that a
  *                             multiprocessor holds `blocks` blocks of it at once, on NVIDIA's chips; the other kernels
  *                             there: 2 of up to 256 threads, else 1. AMD's compiler has its own way
- *   HALO_PLAIN_STEPS          pieces of each row that a lane reads in a turn (walk.h), of plain weights
+ *   HALO_PLAIN_STEPS          chunks of each row that a lane loads in a stage (persistent.h), of plain weights
  *   HALO_LDS(struct type, name)   the one LDS object of a kernel; undefined until written
  * and 16x16x16 matrix tiles (f16 in, f32 sums), whose register layout is the target's own:
  *   halo_mma_load(tile, pitch)    operand from 16 rows of 16 halves in LDS (16-byte aligned rows, pitch in halves)
@@ -79,7 +79,7 @@ template <typename T> HALO_DEVICE T halo_load(const void *p, uint32_t index = 0)
     return static_cast<const T *>(p)[index];
 }
 
-/* A target without HALO_STREAM has no use for it: non-temporal loads are slower on gfx1151. */
+/* A target without HALO_STREAM gains nothing by it: non-temporal loads are slower on gfx1151. */
 HALO_DEVICE halo_u4 halo_stream(const void *p, uint32_t index)
 {
     const halo_u4 *at = static_cast<const halo_u4 *>(p) + index;

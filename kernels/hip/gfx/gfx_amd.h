@@ -30,7 +30,7 @@ HALO_DEVICE uint32_t halo_lane(void)
 {
     return __builtin_amdgcn_workitem_id_x() & 31;
 }
-/* The same in all lanes of a wave, and told to the compiler, so that it addresses by scalars. */
+/* The same in all lanes of a wave, and known to the compiler as such, so that addresses are scalar. */
 HALO_DEVICE uint32_t halo_wave(void)
 {
     return __builtin_amdgcn_readfirstlane(__builtin_amdgcn_workitem_id_x() >> 5);
@@ -241,7 +241,7 @@ HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
     return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(wide_x, wide_y, c);
 }
 #else
-/* No matrix unit; gemm.h goes another way. Sums lie as on RDNA3. */
+/* No matrix unit; gemm.h takes another path. The layout of sums is that of RDNA3. */
 #define HALO_NO_MATRIX 1
 typedef _Float16 halo_mma_2 __attribute__((ext_vector_type(2)));
 HALO_DEVICE float halo_dot2(uint32_t x, uint32_t y, float c)

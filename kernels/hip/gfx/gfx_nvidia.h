@@ -1,5 +1,5 @@
 /* gfx_nvidia.h: gfx.h for NVIDIA's chips, by clang (without a CUDA toolkit) or by nvcc. Instructions are written as
- * PTX, so that both compilers give the same. Needs sm_80 or later, for the matrix tiles and redux. */
+ * PTX, so that both compilers generate the same code. Needs sm_80 or later, for the matrix tiles and redux. */
 #ifndef HALO_GFX_NVIDIA_H
 #define HALO_GFX_NVIDIA_H
 
@@ -31,7 +31,7 @@
 #define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_ENTRY(threads, blocks) name(type a)
 
 /* A launch that may overlap the one before it begins before its inputs are there; the next may begin as soon as all
- * blocks of this one have. Where launches do not overlap this is nothing. */
+ * blocks of this one have. Where launches do not overlap this does nothing. */
 HALO_DEVICE void halo_inputs_ready(void)
 {
     asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
@@ -153,8 +153,7 @@ HALO_DEVICE int halo_dot4_u(int a, int b, int c)
 }
 
 #if defined(__clang__)
-/* Builtins where clang has them: it takes every asm statement for one that all lanes must reach together, and unrolls
- * no loop with such a one. */
+/* Builtins where clang has them: it takes every asm statement for convergent and unrolls no loop that contains one. */
 HALO_DEVICE float halo_exp2(float x)
 {
     return __nvvm_ex2_approx_f(x);

@@ -1,7 +1,8 @@
 /* heads.h: norm and rotation of one head of q or k by a wave.
  *
- * Lane l has elements l, l + 32, ... of the head, N of them, zero behind its end; the rotated head stands in LDS. What
- * the host and the weights give is loaded apart (head_tables), so that it can be under way before the head is there.
+ * Lane l has elements l, l + 32, ... of the head, N of them, zero behind its end; the rotated head stands in LDS.
+ * Tables of the host and weights are loaded separately (head_tables), so that they can be in flight before the head is
+ * there.
  */
 #ifndef HALO_GFX_HEADS_H
 #define HALO_GFX_HEADS_H

@@ -1,7 +1,7 @@
 /* layout.h: how weights, activations and the cache lie in device memory.
  *
- * Weights. A matrix keeps its rows; a row is split into *planes* so that every load of a wave is one contiguous piece:
- * lane l takes unit u = l, l + 32, ... of a row, and a *unit* is 32 weights, whatever the type. In a plane the units
+ * Weights. A matrix keeps its rows; a row is split into *planes* so that every load of a wave is contiguous: lane l
+ * takes unit u = l, l + 32, ... of a row, and a *unit* is 32 weights, whatever the type. In a plane the units
  * follow each other.
  *
  *   nibbles  16 bytes a unit: byte i holds weight i (low half) and weight i + 16 (high half), as Q4_0 has it in the
@@ -145,8 +145,8 @@ HALO_HIP_BOTH uint32_t halo_hip_act_bytes(uint32_t n_cols) /* stride of rows */
     return halo_hip_align(n_cols + n_cols / HALO_HIP_UNIT * (uint32_t)sizeof(struct halo_act_unit));
 }
 
-/* Rows of x in f16 for strips of quantized weights: pieces of 8 halves, piece p of four neighbouring units after each
- * other, so that lanes with a unit each read neighbours. Index of the first half of piece p (0 .. 3) of unit u, and the
+/* Rows of x in f16 for strips of quantized weights: chunks of 8 halves, chunk p of four neighbouring units after each
+ * other, so that lanes with a unit each read neighbours. Index of the first half of chunk p (0 .. 3) of unit u, and the
  * stride of rows in halves. */
 HALO_HIP_BOTH uint32_t halo_strip_at(uint32_t u, uint32_t p)
 {

@@ -22,7 +22,7 @@ template <uint32_t PARTS> HALO_DEVICE void take_best(uint32_t *order, uint32_t *
     *ret_id = id;
 }
 
-/* Two sums over the wave: a step of one while that of the other is under way. */
+/* Two sums over the wave, their steps interleaved. */
 template <int M> HALO_DEVICE void add_both(float *x, float *y)
 {
     const float more_x = halo_xor<M>(*x), more_y = halo_xor<M>(*y);
@@ -134,7 +134,7 @@ HALO_KERNEL(moe_group, halo_moe_group_args, 256)
         a.tile[t] = halo_moe_tile{0, 0, 0};
 }
 
-constexpr uint32_t SUM_SLOTS = 8; /* whose loads are under way together */
+constexpr uint32_t SUM_SLOTS = 8; /* whose loads are in flight together */
 
 /* Elements i .. i + 3 of a row of n, at the end the last again; i < n. WHOLE: n is a multiple of four. */
 template <bool WHOLE> HALO_DEVICE halo_f4 load4_inside(const float *x, uint32_t i, uint32_t n)
@@ -145,7 +145,7 @@ template <bool WHOLE> HALO_DEVICE halo_f4 load4_inside(const float *x, uint32_t 
     return halo_f4{{x[i], x[halo_min_of(i + 1, last)], x[halo_min_of(i + 2, last)], x[halo_min_of(i + 3, last)]}};
 }
 
-/* Behind the last slot it is loaded again, and left out of the sum. */
+/* Beyond the last slot, that slot is loaded again and not added. */
 template <bool WHOLE> HALO_DEVICE void sum_slots(const halo_moe_sum_args &a, uint32_t row, uint32_t i)
 {
     const uint32_t n = a.n_cols, last = a.n_used - 1;

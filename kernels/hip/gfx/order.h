@@ -4,7 +4,7 @@
 
 #include "gfx.h"
 
-/* Numbers as integers in their order, both zeros the same; none is below 2. A NaN is anywhere. */
+/* Numbers as integers in their order, both zeros the same; none is below 2. A NaN may have any place. */
 HALO_DEVICE uint32_t order_of_number(float x)
 {
     const uint32_t bits = halo_float_bits(x);

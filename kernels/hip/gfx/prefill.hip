@@ -1,8 +1,8 @@
 /* prefill.hip: attention of a prompt: many rows of one sequence, by matrix tiles with f16 operands. Chips without
- * matrix units have none of these and take attend.hip.
+ * matrix units have none of these kernels and use attend.hip.
  *
- * A block has one q head and up to 8192 / D rows. The context goes by KEYS positions: their K and, turned round, their
- * V are brought to f16 in LDS by all; a wave multiplies its 16 rows of q with K, turns the scores into probabilities by
+ * A block has one q head and up to 8192 / D rows. The context goes by KEYS positions: all threads convert their K and,
+ * transposed, their V to f16 in LDS; a wave multiplies its 16 rows of q with K, turns the scores into probabilities by
  * an online softmax, and multiplies those with V. Two lanes have the softmax of a row; scores and probabilities pass
  * through LDS, so that nothing depends on how a tile lies in registers. Where 16 rows have two waves, each makes the
  * scores and half of the output. D is the largest head dimension of the kernel. Scores are in units of log2, so that

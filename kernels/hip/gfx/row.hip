@@ -5,7 +5,7 @@
  */
 #include "rows.h"
 
-/* A row is one block's: as many threads as there are, so that a usual row is one turn. */
+/* A row is one block's: as many threads as there are, so that a usual row takes one pass. */
 constexpr uint32_t NORM_THREADS = 1024, NORM_COLS = 4 * NORM_THREADS;
 struct rmsnorm_lds {
     float part[NORM_THREADS / 32];

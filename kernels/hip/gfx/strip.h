@@ -1,9 +1,9 @@
 /* strip.h: products of five to eight rows on chips with matrix units, where dot products of each row by itself would
  * take longer than memory: what the strip kernels of all types share.
  *
- * A block makes 16 weight rows for all rows of x, its waves the units of the rows in turn, HALO_STRIP_PARTS units at
- * once; at the end their sums come together in LDS. A lane brings its unit to f16 in registers and the matrix unit
- * takes it from there (gfx.h): weights are loaded once, 16 bytes a lane, and x is read once for 16 rows. x is in f16,
+ * A block computes 16 weight rows for all rows of x. Its waves share the units of the rows, HALO_STRIP_PARTS units at
+ * once to a wave; at the end their sums are added in LDS. A lane converts its unit to f16 in registers and the matrix
+ * unit reads it there (gfx.h): weights are loaded once, 16 bytes a lane, and x is read once for 16 rows. x is in f16,
  * of quantized types in the order of strips (layout.h), of plain types in its own.
  */
 #ifndef HALO_GFX_STRIP_H
@@ -18,8 +18,8 @@ struct strip_lds {
     float sum[STRIP_WAVES][HALO_STRIP_X][HALO_STRIP_COLS];
 };
 
-/* What a lane has of a weight row at units base .. base + HALO_STRIP_PARTS - 1, and where the same of x is: piece p is
- * 8 halves of x. */
+/* What a lane holds of a weight row at units base .. base + HALO_STRIP_PARTS - 1, and where the same of x is: chunk p
+ * is 8 halves of x. */
 template <uint32_t TYPE> struct strip_code {
     typedef halo_type_code<TYPE> code;
     typedef typename code::raw raw;
@@ -44,14 +44,14 @@ template <uint32_t TYPE> struct strip_code {
     }
 };
 
-/* Plain types: the lanes of a row share its pieces in turn, so that they read neighbours. */
+/* Plain types: the lanes of a row share its pieces in stage, so that they read neighbours. */
 template <uint32_t TYPE> struct strip_plain {
     typedef gemv_plain_code<TYPE> code;
     struct raw {
         halo_u4 e[4];
     };
     static constexpr float FACTOR = 1;
-    HALO_DEVICE uint32_t piece(uint32_t base, uint32_t p)
+    HALO_DEVICE uint32_t chunk(uint32_t base, uint32_t p)
     {
         return 4 * base + p * HALO_STRIP_PARTS + halo_strip_part();
     }
@@ -60,7 +60,7 @@ template <uint32_t TYPE> struct strip_plain {
         raw r;
 #pragma unroll
         for (uint32_t p = 0; p < 4; p++)
-            r.e[p] = halo_load<halo_u4>(row, halo_min_of(piece(base, p), 4 * n - 1));
+            r.e[p] = halo_load<halo_u4>(row, halo_min_of(chunk(base, p), 4 * n - 1));
         return r;
     }
     HALO_DEVICE void halves(const raw &r, uint32_t, uint32_t ret[16])
@@ -73,11 +73,11 @@ template <uint32_t TYPE> struct strip_plain {
     }
     HALO_DEVICE uint32_t x_at(uint32_t base, uint32_t p)
     {
-        return piece(base, p) * 8;
+        return chunk(base, p) * 8;
     }
     HALO_DEVICE bool exists(uint32_t base, uint32_t p, uint32_t n)
     {
-        return piece(base, p) < 4 * n;
+        return chunk(base, p) < 4 * n;
     }
 };
 template <> struct strip_code<HALO_TYPE_F16> : strip_plain<HALO_TYPE_F16> {
@@ -85,13 +85,13 @@ template <> struct strip_code<HALO_TYPE_F16> : strip_plain<HALO_TYPE_F16> {
 template <> struct strip_code<HALO_TYPE_BF16> : strip_plain<HALO_TYPE_BF16> {
 };
 
-template <uint32_t TYPE> struct strip_turn {
+template <uint32_t TYPE> struct strip_stage {
     typename strip_code<TYPE>::raw raw[HALO_STRIP_ROWS];
 };
 
 template <uint32_t TYPE>
 HALO_DEVICE void strip_load(const uint8_t *const *row, const halo_row_layout &at, uint32_t base, uint32_t n,
-                            strip_turn<TYPE> *ret)
+                            strip_stage<TYPE> *ret)
 {
 #pragma unroll
     for (int i = 0; i < HALO_STRIP_ROWS; i++)
@@ -99,7 +99,7 @@ HALO_DEVICE void strip_load(const uint8_t *const *row, const halo_row_layout &at
 }
 
 template <uint32_t TYPE>
-HALO_DEVICE void strip_products(const strip_turn<TYPE> &turn, const uint16_t *x, uint32_t base, uint32_t n,
+HALO_DEVICE void strip_products(const strip_stage<TYPE> &stage, const uint16_t *x, uint32_t base, uint32_t n,
                                 float sums[HALO_STRIP_SUMS])
 {
     typedef strip_code<TYPE> code;
@@ -114,7 +114,7 @@ HALO_DEVICE void strip_products(const strip_turn<TYPE> &turn, const uint16_t *x,
     }
 #pragma unroll
     for (int i = 0; i < HALO_STRIP_ROWS; i++)
-        code::halves(turn.raw[i], base, w[i]);
+        code::halves(stage.raw[i], base, w[i]);
     halo_strip_mma(w, xs, sums);
 }
 
@@ -152,7 +152,7 @@ template <uint32_t TYPE> HALO_DEVICE void strip(const halo_strip_args &a, strip_
         row[i] = static_cast<const uint8_t *>(matrix.weight) +
                  (uint64_t)halo_min_of(row0 + halo_strip_row(i), matrix.n_rows - 1) * at.stride;
     uint32_t base = halo_wave() * HALO_STRIP_PARTS;
-    strip_turn<TYPE> now = {};
+    strip_stage<TYPE> now = {};
     if (base < n)
         strip_load<TYPE>(row, at, base, n, &now);
     halo_inputs_ready();
@@ -161,7 +161,7 @@ template <uint32_t TYPE> HALO_DEVICE void strip(const halo_strip_args &a, strip_
     float sums[HALO_STRIP_SUMS] = {};
 #pragma unroll 1
     for (; base < n; base += STRIP_STEP) {
-        strip_turn<TYPE> next = now;
+        strip_stage<TYPE> next = now;
         if (base + STRIP_STEP < n)
             strip_load<TYPE>(row, at, base + STRIP_STEP, n, &next);
         strip_products<TYPE>(now, x, base, n, sums);

@@ -74,7 +74,7 @@ struct part {
     uint32_t first, n;          /* place in the row; numbers in the part */
     uint32_t order[PER_THREAD]; /* 0: none, below every number */
     top_lds &lds;
-    uint32_t turn;
+    uint32_t round;
 };
 
 HALO_DEVICE uint32_t place_of(uint32_t j)
@@ -118,7 +118,7 @@ HALO_DEVICE void load_orders(part &p)
 /* Sums over the block. There are two sets of partial ones, so that one barrier does. */
 HALO_DEVICE uint32_t block_total(part &p, uint32_t n)
 {
-    uint32_t *sums = p.lds.sums[p.turn++ & 1], total = 0;
+    uint32_t *sums = p.lds.sums[p.round++ & 1], total = 0;
     n += (uint32_t)halo_xor<16>((int)n);
     n += (uint32_t)halo_xor<8>((int)n);
     n += (uint32_t)halo_xor<4>((int)n);
@@ -185,7 +185,7 @@ HALO_DEVICE border find_border(part &p, uint32_t keep)
 /* Brings what is kept together in LDS, in no order. */
 HALO_DEVICE void gather(part &p, border b)
 {
-    uint32_t kept = 0, *sums = p.lds.sums[p.turn++ & 1]; /* a bit for each number of the thread */
+    uint32_t kept = 0, *sums = p.lds.sums[p.round++ & 1]; /* a bit for each number of the thread */
 #pragma unroll
     for (uint32_t j = 0; j < PER_THREAD; j++)
         kept |= (uint32_t)(p.order[j] > b.order || (p.order[j] == b.order && is_before(j, b.end))) << j;

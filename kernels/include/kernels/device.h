@@ -35,7 +35,7 @@ struct halo_device_info {
     uint64_t memory_bytes; /* total that models may use */
     uint64_t free_bytes;   /* now */
     uint32_t n_threads;
-    char runtime[192]; /* the library that reaches the device, its version in its own counting; empty: none */
+    char runtime[192]; /* the library that reaches the device, its version in its own numbering; empty: none */
     int32_t runtime_version;
     char kernel_file[256], kernel_arch[64], kernel_sha256[65]; /* the device's code; empty: part of this program */
     /* What the bytes of kv_read mean and which arithmetic made them: they may be written to a device that says the
@@ -109,16 +109,16 @@ struct halo_device_ops {
     /* Bytes the device will take for weights (repacked), KV pool and scratch. Pure; any thread. */
     void (*estimate)(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
                      uint64_t *ret_kv, uint64_t *ret_scratch);
-    /* Takes all memory of a model in few large pieces. The plan must outlive the model. */
+    /* Allocates all memory of a model in few large regions. The plan must outlive the model. */
     int (*model_create)(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
                         char *reason);
     void (*model_destroy)(struct halo_device_model *model);
     /* The slot of weight `index`. Any thread between create and seal. */
     void (*weight_slot)(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
-    /* The bytes are there: repack them in place. Any one thread at a time for a weight, several weights at once;
-     * touches nothing else. */
+    /* The bytes are in place: repack them. One thread at a time for a weight, several weights at once; touches nothing
+     * else. */
     int (*weight_commit)(struct halo_device_model *model, uint32_t index, char *reason);
-    /* All weights are there; first run allowed. */
+    /* All weights are committed; the first run is allowed. */
     int (*model_seal)(struct halo_device_model *model, char *reason);
     /* Runs the whole plan for the batch, logits of the wanted rows in place on return. Allocates nothing. */
     int (*run)(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
@@ -126,8 +126,8 @@ struct halo_device_ops {
     /* Copies one KV page to another, all layers (copy-on-write). */
     int (*kv_copy)(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
     /* Optional, all three or none: one KV page, all layers, as kv_page_bytes bytes of the host's memory, and back. Not
-     * while a run is under way; on return the bytes are there. Any bytes can be written: what they mean is for whoever
-     * reads the page. */
+     * while a run is under way; on return the bytes are there. Any bytes can be written: only the readers of the page
+     * give them a meaning. */
     uint64_t (*kv_page_bytes)(const struct halo_device_model *model);
     int (*kv_read)(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason);
     int (*kv_write)(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason);

@@ -124,7 +124,7 @@ static void gemv_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_
         args.n_blocks += HALO_HIP_CEIL(n_weight_rows[m], HALO_GEMV_ROWS(halo_hip_planes(type->type) == 0, n_rows));
     }
     /* Of one row that walks any grid makes all rows: a block goes on from its own to others. */
-    const uint32_t least = n_rows == 1 && HALO_GEMV_WALKS(n_cols) ? 1 : args.n_blocks;
+    const uint32_t least = n_rows == 1 && HALO_GEMV_PERSISTENT(n_cols) ? 1 : args.n_blocks;
     for (args.n_grid = least; args.n_grid <= args.n_blocks; args.n_grid++) {
         for (uint32_t m = 0; m < 3; m++)
             memset(args.matrix[m].out, 0xff, n_rows * args.matrix[m].out_stride * sizeof(float));
@@ -170,7 +170,7 @@ static void rows_alone(const struct gfx_type *type, uint32_t n_cols)
     args.matrix[0].out = one;
     args.n_rows = 1;
     args.n_blocks = HALO_HIP_CEIL(N, HALO_GEMV_ROWS(plain, 1));
-    args.n_grid = HALO_GEMV_WALKS(n_cols) ? 1 : args.n_blocks;
+    args.n_grid = HALO_GEMV_PERSISTENT(n_cols) ? 1 : args.n_blocks;
     for (uint32_t r = 0; r < 8; r++) {
         args.row_index = &r;
         memset(one, 0xff, N * sizeof(*one));
@@ -254,7 +254,7 @@ static void experts_compare(struct experts *e)
         args.n_slot_blocks += HALO_HIP_CEIL(n, HALO_MOE_GEMV_ROWS(plain, e->n_cols));
     }
     args.n_blocks = n_slots * args.n_slot_blocks;
-    for (uint32_t g = 0; g < (HALO_GEMV_WALKS(e->n_cols) ? 3 : 1); g++) {
+    for (uint32_t g = 0; g < (HALO_GEMV_PERSISTENT(e->n_cols) ? 3 : 1); g++) {
         args.n_grid = grids[g] < args.n_blocks ? grids[g] : args.n_blocks;
         for (uint32_t m = 0; m < 2; m++)
             memset(have[m], 0xff, n_slots * expert_rows[m] * sizeof(float));

@@ -232,8 +232,8 @@ static void matmul_of(enum halo_type type, uint32_t n_cols, uint32_t n_rows)
 }
 
 /* Three matrices of one type side by side and a single row of x: more rows of weights than the emulated GPU holds at
- * once (64), and rows of less than a turn, and of a turn and a part; then of numbers of columns with which blocks of
- * plain weights do not go on. */
+ * once (64), and rows of less than a stage, and of a stage and a part; then numbers of columns with which blocks of
+ * plain weights are not persistent. */
 static void one_row_goes_on(enum halo_type type)
 {
     static const uint32_t n_cols[] = {512, 2304, 516, 2309}, n_rows[] = {131, 19, 81}, one[] = {1};
@@ -510,8 +510,8 @@ static void experts_of(enum halo_type type)
 }
 
 /* Two matrices of unlike sizes for each of 1 .. 8 slots: more blocks than the emulated GPU holds at once (4), rows of
- * less than half a turn, and of a turn and a part; of plain types also numbers of columns with which blocks do not go
- * on, and more rows of x than one launch takes. */
+ * less than half a stage, and of a stage and a part; of plain types also numbers of columns with which blocks are not
+ * persistent, and more rows of x than one launch takes. */
 static void experts_go_on(enum halo_type type, uint32_t n_cols, uint32_t n_used, bool per_slot)
 {
     static const uint32_t n_rows[] = {67, 19}, counts[] = {1, 3, 11};

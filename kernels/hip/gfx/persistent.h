@@ -1,27 +1,28 @@
-/* walk.h: products of one row of x, and of the experts of each slot: what gemv_<type>_x1 and moe_gemv_<type> share.
+/* persistent.h: persistent blocks: products of one row of x, and of the experts of each slot. What gemv_<type>_x1 and
+ * moe_gemv_<type> share.
  *
- * A wave makes 2 weight rows at a time, and the block goes on from its rows to others, a grid apart. A *piece* is what
- * a lane takes of a row at once: a unit, or 16 bytes of plain weights. A *turn* is what the lanes read at once: STEPS
- * pieces each of every row, with two steps 1 KiB of neighbours of a row's nibbles. While a turn is used the next is on
- * its way, also where it is the first of the next rows: 4096 columns of nibbles are two turns, and half the time would
- * go by waiting for the first. Two turns alternate in registers, so that none is copied.
- * On AMD's chips loads come back in order, and the compiler counts those under way: so x is loaded in front of the next
- * turn (else waiting for it would be waiting for the turn), and the next turn is loaded without a condition (else it
- * would have to be waited for at once). Pieces and rows that do not exist read one that does and count for nothing.
+ * A wave computes 2 weight rows at a time, and the block continues with further rows, a grid apart. A *chunk* is what a
+ * lane loads of a row at once: a unit, or 16 bytes of plain weights. A *stage* of the pipeline is what the lanes load
+ * together: STEPS chunks each of every row, with two steps 1 KiB of neighbours of a row's nibbles. The next stage is
+ * loaded before the last is used, also where it is the first of the next rows: 4096 columns of nibbles are two stages,
+ * and half the time would go by waiting for the first. Two stages alternate in registers, so that none is copied.
+ * On AMD's chips loads return in order, and the compiler counts those in flight: so x is loaded before the next stage
+ * (otherwise waiting for x would be waiting for the stage), and the next stage is loaded without a condition (otherwise
+ * it would have to be waited for at once). Chunks and rows that do not exist read one that does and add nothing.
  * The order of the additions of a row is that of gemv.h.
  */
-#ifndef HALO_GFX_WALK_H
-#define HALO_GFX_WALK_H
+#ifndef HALO_GFX_PERSISTENT_H
+#define HALO_GFX_PERSISTENT_H
 
 #include "gemv_wave.h"
 #include "plain.h"
 
-/* Blocks that NVIDIA's chips shall hold at once. The third takes Q4_K up to a tenth of the copy further and the other
- * types that were measured back. */
-template <uint32_t TYPE> constexpr int walk_resident = TYPE == HALO_TYPE_Q4_K ? 3 : 2;
+/* Resident blocks per SM of NVIDIA's chips. A third brings Q4_K closer to the copy's bandwidth by up to a tenth of it;
+ * the other types that were measured lose by it. */
+template <uint32_t TYPE> constexpr int persistent_resident = TYPE == HALO_TYPE_Q4_K ? 3 : 2;
 
-/* A piece: its columns, how many there are to a turn, what is loaded of the row and of x, and the products. */
-template <uint32_t TYPE, bool PLAIN = gemv_plain_type<TYPE>> struct walk_piece {
+/* A chunk: its columns, how many make a stage, what is loaded of the row and of x, and the products. */
+template <uint32_t TYPE, bool PLAIN = gemv_plain_type<TYPE>> struct persistent_chunk {
     typedef halo_type_code<TYPE> code;
     typedef typename code::raw raw;
     typedef halo_act act;
@@ -47,7 +48,7 @@ template <uint32_t TYPE, bool PLAIN = gemv_plain_type<TYPE>> struct walk_piece {
     }
 };
 
-template <uint32_t TYPE> struct walk_piece<TYPE, true> {
+template <uint32_t TYPE> struct persistent_chunk<TYPE, true> {
     typedef gemv_plain_code<TYPE> code;
     typedef halo_u4 raw;
     struct act {
@@ -79,38 +80,38 @@ template <uint32_t TYPE> struct walk_piece<TYPE, true> {
     }
 };
 
-/* Where a wave is. */
-struct walk_place {
+/* Where a wave is in the grid. */
+struct persistent_place {
     const uint8_t *weight; /* the first of the wave's rows */
     uint32_t last;         /* of the rows from it on that exist */
     const uint8_t *x;      /* the row of x that they take */
-    uint32_t block, job;   /* the block whose rows these are; how many this one had before */
+    uint32_t block, job;   /* the block whose rows these are; how many this one did before */
     uint32_t row, matrix, slot;
-    uint32_t piece; /* of lane 0 */
+    uint32_t chunk; /* of lane 0 */
 };
 
 /* The wave's rows in block `block` of a matrix of n_rows. */
 template <int R>
-HALO_DEVICE void walk_rows(const void *weight, uint32_t n_rows, uint32_t block, uint32_t stride, walk_place *at)
+HALO_DEVICE void persistent_rows(const void *weight, uint32_t n_rows, uint32_t block, uint32_t stride,
+                                 persistent_place *at)
 {
     at->row = block * (HALO_GEMV_WAVES * R) + halo_wave() * R;
     const uint32_t row = halo_min_of(at->row, n_rows - 1);
     at->last = n_rows - 1 - row;
     at->weight = static_cast<const uint8_t *>(weight) + (uint64_t)row * stride;
-    at->piece = 0;
+    at->chunk = 0;
 }
 
-/* What is walked, one: the rows of up to three matrices, which take the same row of x. Weights are found before the
- * inputs are there. */
-template <uint32_t TYPE> struct walk_matrices {
+/* The rows of up to three matrices, which take the same row of x. Weights are found before the inputs are there. */
+template <uint32_t TYPE> struct persistent_matrices {
     typedef halo_gemv_args args;
-    typedef walk_piece<TYPE> piece;
+    typedef persistent_chunk<TYPE> chunk;
     static constexpr uint32_t TYPE_OF = TYPE;
-    static constexpr int R = gemv_wave_rows<TYPE, 1>, STEPS = piece::STEPS;
+    static constexpr int R = gemv_wave_rows<TYPE, 1>, STEPS = chunk::STEPS;
     struct jobs {
         uint32_t first, end;
     }; /* of the blocks */
-    HALO_DEVICE void find(const args &a, const jobs &, uint32_t stride, walk_place *at)
+    HALO_DEVICE void find(const args &a, const jobs &, uint32_t stride, persistent_place *at)
     {
         constexpr uint32_t ROWS = HALO_GEMV_WAVES * R;
         const uint32_t first = HALO_HIP_CEIL(a.matrix[0].n_rows, ROWS);
@@ -125,30 +126,29 @@ template <uint32_t TYPE> struct walk_matrices {
             weight = block < second ? a.matrix[1].weight : a.matrix[2].weight;
             block -= block < second ? 0 : second;
         }
-        walk_rows<R>(weight, n_rows, block, stride, at);
+        persistent_rows<R>(weight, n_rows, block, stride, at);
     }
-    HALO_DEVICE void inputs(const args &a, walk_place *at)
+    HALO_DEVICE void inputs(const args &a, persistent_place *at)
     {
         halo_inputs_ready();
         at->x = static_cast<const uint8_t *>(a.x);
-        at->x += a.row_index ? (uint64_t)a.row_index[0] * piece::x_stride(a.n_cols) : 0;
+        at->x += a.row_index ? (uint64_t)a.row_index[0] * chunk::x_stride(a.n_cols) : 0;
     }
-    HALO_DEVICE void store(const args &a, const walk_place &at, float acc[R][1])
+    HALO_DEVICE void store(const args &a, const persistent_place &at, float acc[R][1])
     {
         const halo_matrix_arg matrix = at.matrix == 0 ? a.matrix[0] : at.matrix == 1 ? a.matrix[1] : a.matrix[2];
         gemv_store<R, 1>(acc, matrix.bias, matrix.out, matrix.out_stride, at.row, matrix.n_rows, 1);
     }
 };
 
-/* What is walked, two: the rows of the experts of all slots. Lane l reads which expert and which row of x the block's
- * job l wants, so that there are 32 jobs to a walk, and all that is left to do for the next rows is one exchange. Where
- * a row is a piece a lane or less (SHORT), a turn is one piece of twice as many rows: the second would bring nothing.
- */
-template <uint32_t TYPE, bool SHORT> struct walk_experts {
+/* The rows of the experts of all slots. Lane l reads which expert and which row of x the block's job l wants, for 32
+ * jobs at a time, so that the next rows cost one exchange between lanes. Where a row is a chunk a lane or less (SHORT),
+ * a stage is one chunk of twice as many rows: a second step would load nothing. */
+template <uint32_t TYPE, bool SHORT> struct persistent_experts {
     typedef halo_moe_gemv_args args;
-    typedef walk_piece<TYPE> piece;
+    typedef persistent_chunk<TYPE> chunk;
     static constexpr uint32_t TYPE_OF = TYPE;
-    static constexpr int R = SHORT ? HALO_MOE_SHORT_ROWS : gemv_wave_rows<TYPE, 1>, STEPS = SHORT ? 1 : piece::STEPS;
+    static constexpr int R = SHORT ? HALO_MOE_SHORT_ROWS : gemv_wave_rows<TYPE, 1>, STEPS = SHORT ? 1 : chunk::STEPS;
     struct jobs {
         uint32_t first, end, word;
     };                                                     /* word, of lane l: expert, slot and row of x of job l */
@@ -161,7 +161,7 @@ template <uint32_t TYPE, bool SHORT> struct walk_experts {
         const uint32_t expert = halo_float_bits(a.choice[(row + 1) * a.n_used + slot]);
         return jobs{first, halo_min_of(first + N * a.n_grid, a.n_blocks), expert | slot << SLOT | row << ROW};
     }
-    HALO_DEVICE void find(const args &a, const jobs &jobs, uint32_t stride, walk_place *at)
+    HALO_DEVICE void find(const args &a, const jobs &jobs, uint32_t stride, persistent_place *at)
     {
         const uint32_t word = halo_broadcast(jobs.word, at->job), expert = word & ((1 << SLOT) - 1);
         at->slot = word >> SLOT & ((1 << (ROW - SLOT)) - 1);
@@ -170,62 +170,63 @@ template <uint32_t TYPE, bool SHORT> struct walk_experts {
         at->matrix = block < first ? 0 : 1;
         block -= block < first ? 0 : first;
         const halo_expert_arg matrix = at->matrix == 0 ? a.matrix[0] : a.matrix[1];
-        walk_rows<R>(static_cast<const uint8_t *>(matrix.weight) + expert * matrix.expert_bytes, matrix.n_rows, block,
-                     stride, at);
+        persistent_rows<R>(static_cast<const uint8_t *>(matrix.weight) + expert * matrix.expert_bytes, matrix.n_rows,
+                           block, stride, at);
         at->x = static_cast<const uint8_t *>(a.x) +
-                (uint64_t)(a.per_slot ? at->slot : word >> ROW) * piece::x_stride(a.n_cols);
+                (uint64_t)(a.per_slot ? at->slot : word >> ROW) * chunk::x_stride(a.n_cols);
     }
-    HALO_DEVICE void inputs(const args &, walk_place *)
+    HALO_DEVICE void inputs(const args &, persistent_place *)
     {
     } /* ready before the choices were read */
-    HALO_DEVICE void store(const args &a, const walk_place &at, float acc[R][1])
+    HALO_DEVICE void store(const args &a, const persistent_place &at, float acc[R][1])
     {
         const halo_expert_arg matrix = at.matrix == 0 ? a.matrix[0] : a.matrix[1];
         gemv_store<R, 1>(acc, nullptr, matrix.out + (uint64_t)at.slot * matrix.n_rows, 0, at.row, matrix.n_rows, 1);
     }
 };
 
-/* OF: one of the two above. */
-template <typename OF> struct walk {
+/* OF: persistent_matrices or persistent_experts. */
+template <typename OF> struct persistent {
     typedef typename OF::args args;
     typedef typename OF::jobs jobs;
-    typedef typename OF::piece piece;
+    typedef typename OF::chunk chunk;
     static constexpr int R = OF::R, STEPS = OF::STEPS;
-    struct turn {
-        typename piece::raw raw[STEPS][R];
+    struct stage {
+        typename chunk::raw raw[STEPS][R];
     };
 
-    /* With last_piece 0 all lanes read the same piece, which costs next to nothing. */
-    HALO_DEVICE void load(const halo_row_layout &layout, const walk_place &at, uint32_t last_piece, turn *ret)
+    /* With last_chunk 0 all lanes read the same chunk, which costs next to nothing. */
+    HALO_DEVICE void load(const halo_row_layout &layout, const persistent_place &at, uint32_t last_chunk, stage *ret)
     {
         for (int k = 0; k < STEPS; k++)
             for (int r = 0; r < R; r++)
-                ret->raw[k][r] = piece::load(at.weight + halo_min_of((uint32_t)r, at.last) * layout.stride, layout,
-                                             halo_min_of(at.piece + 32 * (uint32_t)k + halo_lane(), last_piece));
+                ret->raw[k][r] = chunk::load(at.weight + halo_min_of((uint32_t)r, at.last) * layout.stride, layout,
+                                             halo_min_of(at.chunk + 32 * (uint32_t)k + halo_lane(), last_chunk));
     }
 
-    HALO_DEVICE void use(const turn &turn, const typename piece::act *x, uint32_t first, uint32_t n, float acc[R][1])
+    HALO_DEVICE void use(const stage &stage, const typename chunk::act *x, uint32_t first, uint32_t n, float acc[R][1])
     {
 #pragma unroll
         for (int k = 0; k < STEPS; k++)
             for (int r = 0; r < R; r++) {
-                const float sum = piece::add(turn.raw[k][r], x[k], acc[r][0]);
+                const float sum = chunk::add(stage.raw[k][r], x[k], acc[r][0]);
                 acc[r][0] = first + 32 * (uint32_t)k + halo_lane() < n ? sum : acc[r][0];
             }
     }
 
-    /* Uses `now` while `then` is on its way. At the end there is no more to load, and behind it nothing to use. */
-    HALO_DEVICE void step(const args &a, const jobs &jobs, const halo_row_layout &layout, walk_place *at,
-                          const turn &now, turn *then, float acc[R][1])
+    /* Loads `then`, and uses `now` meanwhile. After the last stage there is nothing to load, and the one loaded then is
+     * not used. */
+    HALO_DEVICE void step(const args &a, const jobs &jobs, const halo_row_layout &layout, persistent_place *at,
+                          const stage &now, stage *then, float acc[R][1])
     {
-        const uint32_t n = a.n_cols / piece::COLS;
-        typename piece::act act[STEPS];
+        const uint32_t n = a.n_cols / chunk::COLS;
+        typename chunk::act act[STEPS];
         for (int k = 0; k < STEPS; k++)
-            act[k] = piece::load_x(at->x, a.n_cols, halo_min_of(at->piece + 32 * (uint32_t)k + halo_lane(), n - 1));
+            act[k] = chunk::load_x(at->x, a.n_cols, halo_min_of(at->chunk + 32 * (uint32_t)k + halo_lane(), n - 1));
         halo_schedule_here();
-        walk_place next = *at;
-        next.piece += 32 * STEPS;
-        const bool row_ends = next.piece >= n;
+        persistent_place next = *at;
+        next.chunk += 32 * STEPS;
+        const bool row_ends = next.chunk >= n;
         if (row_ends) {
             next.block += a.n_grid;
             next.job++;
@@ -234,7 +235,7 @@ template <typename OF> struct walk {
         }
         load(layout, next, next.block < jobs.end ? n - 1 : 0, then);
         halo_schedule_here();
-        use(now, act, at->piece, n, acc);
+        use(now, act, at->chunk, n, acc);
         if (row_ends && at->block < jobs.end) {
             OF::store(a, *at, acc);
             for (int r = 0; r < R; r++)
@@ -246,12 +247,12 @@ template <typename OF> struct walk {
     HALO_DEVICE void run(const args &a, const jobs &jobs)
     {
         const halo_row_layout layout = halo_hip_row_layout(OF::TYPE_OF, a.n_cols);
-        walk_place at = {};
-        turn even = {}, odd = {};
+        persistent_place at = {};
+        stage even = {}, odd = {};
         float acc[R][1] = {};
         at.block = jobs.first;
         OF::find(a, jobs, layout.stride, &at);
-        load(layout, at, a.n_cols / piece::COLS - 1, &even);
+        load(layout, at, a.n_cols / chunk::COLS - 1, &even);
         OF::inputs(a, &at);
 #pragma unroll 1
         while (at.block < jobs.end) {
