@@ -155,7 +155,7 @@ const struct halo_device_ops *halo_device_hip(void)
         .model_seal = halo_hip_model_seal,
         .run = halo_hip_run,
         .kv_copy = halo_hip_kv_copy,
-        .kv_page_bytes = halo_hip_kv_page_bytes_of,
+        .kv_page_bytes = halo_hip_kv_page_bytes,
         .kv_read = halo_hip_kv_read,
         .kv_write = halo_hip_kv_write,
         .peek = halo_hip_peek,

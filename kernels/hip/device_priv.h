@@ -176,7 +176,7 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
 void halo_hip_model_destroy(struct halo_device_model *model);
 int halo_hip_model_seal(struct halo_device_model *model, char *reason);
 int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
-uint64_t halo_hip_kv_page_bytes_of(const struct halo_device_model *model);
+uint64_t halo_hip_kv_page_bytes(const struct halo_device_model *model);
 int halo_hip_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason);
 int halo_hip_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason);
 
@@ -218,9 +218,10 @@ static inline float *halo_hip_value(const struct halo_device_model *model, uint1
     return value == HALO_NONE || !model->scratch.values ? NULL : model->scratch.values[value];
 }
 
+/* All pages of a layer. */
 static inline uint64_t halo_hip_kv_layer_bytes(const struct halo_kv_shape *kv)
 {
-    return halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v) * kv->n_pages;
+    return halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v) * kv->n_pages;
 }
 
 /* Page 0 of a layer. */

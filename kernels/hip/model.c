@@ -231,6 +231,11 @@ int halo_hip_model_seal(struct halo_device_model *model, char *reason)
     return r;
 }
 
+static uint64_t layer_page_bytes(const struct halo_kv_shape *kv)
+{
+    return halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
+}
+
 int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason)
 {
     struct halo_device *device = model->device;
@@ -243,7 +248,7 @@ int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
         r = halo_page_check(model->plan, to_page, reason);
     if (r || from_page == to_page)
         return r;
-    uint64_t page = halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
+    uint64_t page = layer_page_bytes(kv);
     /* In stream order: the runs that follow see it, and nobody waits. */
     for (uint32_t layer = 0; layer < kv->n_layers && !r; layer++) {
         uint8_t *base = model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv);
@@ -255,14 +260,9 @@ int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
     return r;
 }
 
-static uint64_t page_bytes(const struct halo_kv_shape *kv)
+uint64_t halo_hip_kv_page_bytes(const struct halo_device_model *model)
 {
-    return halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
-}
-
-uint64_t halo_hip_kv_page_bytes_of(const struct halo_device_model *model)
-{
-    return model->plan->kv.n_layers * page_bytes(&model->plan->kv);
+    return model->plan->kv.n_layers * layer_page_bytes(&model->plan->kv);
 }
 
 /* One page between the device and the host, layer after layer; waits until it is done. */
@@ -273,7 +273,7 @@ static int move_page(struct halo_device_model *model, uint32_t page, uint8_t *ho
     int r = halo_hip_usable(device, reason);
     if (!r)
         r = halo_page_check(model->plan, page, reason);
-    uint64_t n_bytes = page_bytes(kv);
+    uint64_t n_bytes = layer_page_bytes(kv);
     for (uint32_t layer = 0; layer < kv->n_layers && !r; layer++) {
         uint8_t *there = model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv) + page * n_bytes;
         uint8_t *here = host + layer * n_bytes;

@@ -12,7 +12,7 @@ struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_compiler *c, uint32_t l
     const struct halo_kv_shape *kv = &c->plan->kv;
     return (struct halo_kv_arg){
         .base = halo_hip_kv_layer(c->model, layer),
-        .page_bytes = halo_hip_kv_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v),
+        .page_bytes = halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v),
         .n_head_kv = kv->n_head_kv,
         .head_dim_k = kv->head_dim_k,
         .head_dim_v = kv->head_dim_v,

@@ -173,8 +173,9 @@ HALO_HIP_BOTH uint32_t halo_hip_kv_head_bytes(uint32_t kv_type, uint32_t head_di
     return row * 32;
 }
 
-HALO_HIP_BOTH uint64_t halo_hip_kv_page_bytes(uint32_t kv_type, uint32_t n_head_kv, uint32_t head_dim_k,
-                                              uint32_t head_dim_v)
+/* One layer's part of a page. */
+HALO_HIP_BOTH uint64_t halo_hip_kv_layer_page_bytes(uint32_t kv_type, uint32_t n_head_kv, uint32_t head_dim_k,
+                                                    uint32_t head_dim_v)
 {
     return (uint64_t)n_head_kv *
            (halo_hip_kv_head_bytes(kv_type, head_dim_k) + halo_hip_kv_head_bytes(kv_type, head_dim_v));

@@ -37,7 +37,7 @@ struct halo_kv_shape {
     uint32_t n_pages; /* chosen at load */
 };
 
-/* Bytes of one page: all layers, K and V. */
+/* Bytes of one page of the cache: all layers, K and V, as elements take them; a device may pad (its kv_page_bytes). */
 static inline uint64_t halo_kv_page_bytes(const struct halo_kv_shape *kv)
 {
     return (uint64_t)kv->n_layers * kv->n_head_kv * HALO_KV_PAGE_TOKENS *

@@ -33,7 +33,7 @@ static void cache_make(struct cache *c, const struct shape *s, uint32_t n_pos)
 {
     const uint32_t n_pages = HALO_HIP_CEIL(n_pos, PAGE), n_k = s->n_head_kv * s->dim_k, n_v = s->n_head_kv * s->dim_v;
     *c = (struct cache){.n_pos = n_pos, .k = gfx_floats(2 * n_pos * n_k, 1), .v = gfx_floats(2 * n_pos * n_v, 2)};
-    c->kv.page_bytes = halo_hip_kv_page_bytes(s->type, s->n_head_kv, s->dim_k, s->dim_v);
+    c->kv.page_bytes = halo_hip_kv_layer_page_bytes(s->type, s->n_head_kv, s->dim_k, s->dim_v);
     c->kv.base = gfx_zeros(2 * n_pages * c->kv.page_bytes);
     memset(c->kv.base, 0xff, 2 * n_pages * c->kv.page_bytes); /* NaNs where nothing was written */
     c->pages = gfx_zeros(2 * n_pages * sizeof(uint32_t));
@@ -306,7 +306,7 @@ static void q8_exact(void **state)
     }
     const int32_t pos = 5;
     struct halo_kv_write_args args = {
-        {NULL, &pos, &first, pages, halo_hip_kv_page_bytes(HALO_KV_Q8, 1, DIM, DIM), 1, DIM, DIM}, k, v};
+        {NULL, &pos, &first, pages, halo_hip_kv_layer_page_bytes(HALO_KV_Q8, 1, DIM, DIM), 1, DIM, DIM}, k, v};
     uint8_t *base = args.kv.base = gfx_zeros(args.kv.page_bytes),
             *v_head = base + halo_hip_kv_head_bytes(HALO_KV_Q8, DIM);
     gfx_run("kv_write_q8", 1, 1, 1, &args);
