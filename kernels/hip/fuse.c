@@ -47,8 +47,10 @@ static struct inputs inputs_of(const struct halo_op *op)
     case HALO_OP_MOE_SUM: return (struct inputs){op->u.moe_sum.x, op->u.moe_sum.choice};
     case HALO_OP_ADD: return (struct inputs){op->u.add.x, op->u.add.add};
     case HALO_OP_LOGITS: return (struct inputs){op->u.logits.x, HALO_NONE};
-    default: return (struct inputs){HALO_NONE, HALO_NONE};
+    case HALO_OP_EMBED:
+    case HALO_OP_COUNT: break;
     }
+    return (struct inputs){HALO_NONE, HALO_NONE};
 }
 
 /* Whether no op from `index` on reads the value before a product writes it again. */

@@ -52,7 +52,9 @@ static void forget_outputs(struct halo_hip_forms *forms, const struct halo_op *o
         break;
     case HALO_OP_MOE_SUM: out[0] = op->u.moe_sum.out; break;
     case HALO_OP_ADD: out[0] = op->u.add.x; break;
-    default: break;
+    case HALO_OP_KV_WRITE:
+    case HALO_OP_LOGITS:
+    case HALO_OP_COUNT: break;
     }
     for (uint32_t i = 0; i < HALO_MATMUL_MAX; i++)
         if (out[i] != HALO_NONE)
