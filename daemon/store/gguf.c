@@ -230,6 +230,24 @@ const char *halo_gguf_fingerprint(const struct halo_gguf *gguf)
     return gguf->fingerprint;
 }
 
+int halo_gguf_part_fd(const struct halo_gguf *gguf, uint32_t part)
+{
+    assert(part < gguf->n_parts);
+    return gguf->parts[part].source.fd;
+}
+
+const struct halo_file_id *halo_gguf_part_id(const struct halo_gguf *gguf, uint32_t part)
+{
+    assert(part < gguf->n_parts);
+    return &gguf->parts[part].source.id;
+}
+
+void halo_gguf_close_files(struct halo_gguf *gguf)
+{
+    for (uint32_t i = 0; i < gguf->n_parts; i++)
+        gguf_source_close(&gguf->parts[i].source);
+}
+
 void halo_gguf_stamp(const struct halo_gguf *gguf, char ret_stamp[HALO_GGUF_STAMP_BYTES])
 {
     struct {
@@ -240,7 +258,7 @@ void halo_gguf_stamp(const struct halo_gguf *gguf, char ret_stamp[HALO_GGUF_STAM
     static_assert(sizeof(link) == sizeof(link.before) + 16, "no padding is hashed");
     for (uint32_t i = 0; i < gguf->n_parts; i++) {
         link.n_file = gguf->parts[i].source.n_file;
-        link.changed_ns = gguf->parts[i].source.changed_ns;
+        link.changed_ns = gguf->parts[i].source.id.modified_ns;
         halo_md5_hex(&link, sizeof(link), ret_stamp);
         memcpy(link.before, ret_stamp, sizeof(link.before));
     }

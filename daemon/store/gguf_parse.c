@@ -129,6 +129,9 @@ static int parse_header(struct parser *p, struct gguf_part *part, uint64_t *ret_
     if (r)
         return r;
     const uint8_t *head = p->source->bytes;
+    const char *foreign = gguf_foreign_kind(head, p->source->n_have);
+    if (foreign)
+        return halo_fault_set(p->fault, HALO_FAULT_LOAD_FAILED, "this %s", foreign);
     if (memcmp(head, "GGUF", 4) != 0)
         return fail(p, HALO_FAULT_LOAD_FAILED, "not a GGUF file, it begins with the bytes %02x %02x %02x %02x", head[0],
                     head[1], head[2], head[3]);

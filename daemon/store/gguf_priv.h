@@ -13,6 +13,10 @@
 
 #include <store/gguf.h>
 
+/* gguf_foreign.c: a sentence without its subject on a file that begins so and is no GGUF file; NULL: nothing is known.
+ */
+const char *gguf_foreign_kind(const uint8_t *bytes, uint64_t n);
+
 #define GGUF_HEADER_BYTES 24
 #define GGUF_DEFAULT_ALIGNMENT 32
 #define GGUF_MAX_ALIGNMENT (1u << 20)
@@ -24,17 +28,18 @@ struct gguf_source {
     const uint8_t *bytes; /* [0, n_have) */
     uint8_t *owned;       /* the same when the bytes were read from a file, NULL when they are the caller's */
     uint64_t n_have;
-    uint64_t n_file;    /* size of the file when it was opened */
-    int64_t changed_ns; /* its time of last change then; 0 for memory */
-    int fd;             /* -1 once the directory is complete, and for memory */
+    uint64_t n_file;        /* size of the file when it was opened */
+    struct halo_file_id id; /* as it was opened; zero for memory */
+    int fd;                 /* -1: closed, or memory */
 };
 
 int gguf_source_open(struct gguf_source *source, const char *path, struct halo_fault *fault);
 void gguf_source_open_memory(struct gguf_source *source, const void *bytes, size_t n);
 /* Makes [0, end) present. The caller has checked end <= n_file. */
 int gguf_source_need(struct gguf_source *source, uint64_t end, struct halo_fault *fault);
-/* The directory ends at `end`: gives back what was read past it and closes the file. */
+/* The directory ends at `end`: gives back what was read past it. */
 void gguf_source_trim(struct gguf_source *source, uint64_t end);
+void gguf_source_close(struct gguf_source *source); /* the file; the directory stays */
 void gguf_source_finish(struct gguf_source *source);
 
 struct gguf_key {

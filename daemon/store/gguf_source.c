@@ -48,7 +48,7 @@ int gguf_source_open(struct gguf_source *source, const char *path, struct halo_f
     }
     source->fd = fd;
     source->n_file = (uint64_t)st.st_size;
-    source->changed_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    source->id = halo_file_id_of(&st);
     return 0;
 }
 
@@ -104,14 +104,18 @@ void gguf_source_trim(struct gguf_source *source, uint64_t end)
         source->owned = shrunk;
         source->bytes = shrunk;
     }
-    close(source->fd);
+}
+
+void gguf_source_close(struct gguf_source *source)
+{
+    if (source->fd >= 0)
+        close(source->fd);
     source->fd = -1;
 }
 
 void gguf_source_finish(struct gguf_source *source)
 {
-    if (source->fd >= 0)
-        close(source->fd);
+    gguf_source_close(source);
     free(source->owned);
     *source = (struct gguf_source){.fd = -1};
 }

@@ -1,7 +1,7 @@
 /* reader.c: one run: open the files, plan, read by the best method there is, report.
  *
- * Runs on the caller's thread until everything is in place, an error or cancel. Owns the descriptors for that time.
- * Each step down is written into the report.
+ * Runs on the caller's thread until everything is in place, an error or cancel. Owns its second descriptors of the
+ * files for that time. Each step down is written into the report.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define READER_CHUNK_DEFAULT ((size_t)2 << 20)
 #define READER_CHUNK_MAX ((size_t)64 << 20)
 
-static int reader_init(struct reader *r, const char *const *paths, size_t n_paths)
+static int reader_init(struct reader *r, const struct halo_reader_source *sources, size_t n_sources)
 {
     const struct halo_reader_options *options = r->options;
     unsigned depth = options->queue_depth ? options->queue_depth : READER_DEPTH_DEFAULT;
@@ -23,12 +23,12 @@ static int reader_init(struct reader *r, const char *const *paths, size_t n_path
     chunk = chunk < READER_CHUNK_MAX ? chunk : READER_CHUNK_MAX;
     r->chunk_bytes = (chunk + HALO_READER_ALIGN - 1) & ~(size_t)(HALO_READER_ALIGN - 1);
     r->report->direct = !options->no_direct;
-    r->files = calloc(n_paths + 1, sizeof *r->files);
+    r->files = calloc(n_sources + 1, sizeof *r->files);
     if (!r->files)
-        return halo_fault_set(r->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %zu files", n_paths);
-    for (size_t i = 0; i < n_paths; i++) {
+        return halo_fault_set(r->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %zu files", n_sources);
+    for (size_t i = 0; i < n_sources; i++) {
         r->n_files = i + 1;
-        int rc = reader_file_open(r, &r->files[i], paths[i]);
+        int rc = reader_file_open(r, &r->files[i], &sources[i]);
         if (rc)
             return rc;
     }
@@ -64,11 +64,16 @@ static int reader_read(struct reader *r)
         return halo_fault_set(r->fault, HALO_FAULT_CANCELLED, "reading was cancelled after %llu of %llu bytes",
                               (unsigned long long)r->bytes_done, (unsigned long long)r->bytes_total);
     }
+    for (size_t i = 0; i < r->n_files; i++) {
+        int changed = reader_file_check(r, &r->files[i]);
+        if (changed)
+            return changed;
+    }
     return 0;
 }
 
-int halo_reader_run(const char *const *paths, size_t n_paths, const struct halo_reader_job *jobs, size_t n_jobs,
-                    const struct halo_reader_options *options, struct halo_reader_report *ret_report,
+int halo_reader_run(const struct halo_reader_source *sources, size_t n_sources, const struct halo_reader_job *jobs,
+                    size_t n_jobs, const struct halo_reader_options *options, struct halo_reader_report *ret_report,
                     struct halo_fault *fault)
 {
     static const struct halo_reader_options defaults;
@@ -76,7 +81,7 @@ int halo_reader_run(const char *const *paths, size_t n_paths, const struct halo_
     struct reader r = {
         .jobs = jobs, .n_jobs = n_jobs, .options = options ? options : &defaults, .report = &report, .fault = fault};
     uint64_t begin_ns = halo_clock_ns();
-    int rc = reader_init(&r, paths, n_paths);
+    int rc = reader_init(&r, sources, n_sources);
     if (!rc)
         rc = reader_read(&r);
     report.bytes = r.bytes_done;

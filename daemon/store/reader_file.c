@@ -1,8 +1,9 @@
-/* reader_file.c: the files of a run, each open for direct and for buffered reads. Caller's thread; with the pread
- * threads under the lock of reader_threads.c.
+/* reader_file.c: the files of a run: the caller's descriptor for buffered reads, one of its own for direct reads.
+ * Caller's thread; with the pread threads under the lock of reader_threads.c.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,22 +20,53 @@ static void direct_lost(struct reader *r, int error)
     r->report->direct = false;
 }
 
-int reader_file_open(struct reader *r, struct reader_file *file, const char *path)
+int reader_file_check(struct reader *r, const struct reader_file *file)
 {
-    const char *slash = strrchr(path, '/');
-    *file = (struct reader_file){.name = slash ? slash + 1 : path, .fd = -1, .fd_other = -1};
-    file->fd = open(path, OPEN_FLAGS);
-    struct stat st;
-    if (file->fd < 0 || fstat(file->fd, &st) < 0)
-        return halo_fault_errno(r->fault, HALO_FAULT_LOAD_FAILED, -errno, "%s cannot be opened", file->name);
-    if (!S_ISREG(st.st_mode))
-        return halo_fault_set(r->fault, HALO_FAULT_LOAD_FAILED, "%s is not a regular file", file->name);
-    file->size = (uint64_t)st.st_size;
+    struct stat facts;
+    if (fstat(file->source->fd, &facts) < 0)
+        return halo_fault_errno(r->fault, HALO_FAULT_LOAD_FAILED, -errno, "%s cannot be examined", file->name);
+    struct halo_file_id id = halo_file_id_of(&facts), was = file->source->id;
+    if (halo_file_id_is_equal(&id, &was))
+        return 0;
+    if (id.bytes != was.bytes)
+        return halo_fault_set(r->fault, HALO_FAULT_LOAD_FAILED,
+                              "%s was changed while it was read, from %llu bytes to %llu; load it again", file->name,
+                              (unsigned long long)was.bytes, (unsigned long long)id.bytes);
+    return halo_fault_set(r->fault, HALO_FAULT_LOAD_FAILED, "%s was %s while it was read; load it again", file->name,
+                          id.modified_ns != was.modified_ns ? "written to" : "moved, linked or given another mode");
+}
+
+/* The same file for direct reads, which need a description of their own: through the descriptor, for its name may lead
+ * to another file by now. */
+static int open_direct(int fd, const struct halo_file_id *id)
+{
+    char path[64];
+    struct stat facts;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    int direct = open(path, OPEN_FLAGS | O_DIRECT);
+    if (direct < 0)
+        return -errno;
+    struct halo_file_id opened = fstat(direct, &facts) == 0 ? halo_file_id_of(&facts) : (struct halo_file_id){0};
+    if (halo_file_id_is_same(&opened, id))
+        return direct;
+    close(direct);
+    return -ESTALE;
+}
+
+int reader_file_open(struct reader *r, struct reader_file *file, const struct halo_reader_source *source)
+{
+    const char *slash = strrchr(source->name, '/');
+    *file = (struct reader_file){
+        .source = source, .name = slash ? slash + 1 : source->name, .fd = source->fd, .fd_other = -1};
+    int changed = reader_file_check(r, file);
+    if (changed)
+        return changed;
+    file->size = source->id.bytes;
     if (r->options->no_direct)
         return 0;
-    int direct = open(path, OPEN_FLAGS | O_DIRECT);
+    int direct = open_direct(source->fd, &source->id);
     if (direct < 0) {
-        direct_lost(r, errno);
+        direct_lost(r, -direct);
         return 0;
     }
     file->fd_other = file->fd;
@@ -56,8 +88,7 @@ void reader_file_buffered(struct reader *r, struct reader_file *file, int error)
 
 void reader_file_close(struct reader_file *file)
 {
-    if (file->fd >= 0)
-        close(file->fd);
-    if (file->fd_other >= 0)
-        close(file->fd_other);
+    int own = file->fd == file->source->fd ? file->fd_other : file->fd;
+    if (own >= 0)
+        close(own);
 }

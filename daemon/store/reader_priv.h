@@ -18,6 +18,7 @@
 #define READER_TRIES 1000 /* of one piece, without a byte of progress */
 
 struct reader_file {
+    const struct halo_reader_source *source;
     const char *name; /* without its folder, for faults */
     int fd;           /* what the next read uses */
     int fd_other;  /* the other of the direct and the buffered one, or -1; open until the end: reads may be under way on
@@ -91,7 +92,9 @@ bool reader_cancelled(const struct reader *r);
 __attribute__((format(printf, 2, 3))) void reader_notice(struct reader *r, const char *format, ...);
 
 /* reader_file.c */
-int reader_file_open(struct reader *r, struct reader_file *file, const char *path);
+int reader_file_open(struct reader *r, struct reader_file *file, const struct halo_reader_source *source);
+/* 0, or LOAD_FAILED when the file is not what the source says any more. */
+int reader_file_check(struct reader *r, const struct reader_file *file);
 /* Direct reads of this file were refused; from now on it is read through the page cache. */
 void reader_file_buffered(struct reader *r, struct reader_file *file, int error);
 void reader_file_close(struct reader_file *file);

@@ -169,27 +169,28 @@ static uint64_t model_read(const struct halo_gguf *gguf, const struct layout *l,
                            struct halo_reader_report *ret)
 {
     uint32_t n_parts = halo_gguf_n_parts(gguf);
-    const char **paths = calloc(n_parts, sizeof *paths);
+    struct halo_reader_source *sources = calloc(n_parts, sizeof *sources);
     struct halo_reader_job *jobs = calloc(l->n_jobs + 1, sizeof *jobs);
     struct halo_fault fault = {0};
-    if (!paths || !jobs)
+    if (!sources || !jobs)
         exit(1);
     for (uint32_t i = 0; i < n_parts; i++)
-        paths[i] = halo_gguf_part_path(gguf, i);
+        sources[i] = (struct halo_reader_source){halo_gguf_part_fd(gguf, i), *halo_gguf_part_id(gguf, i),
+                                                 halo_gguf_part_path(gguf, i)};
     uint8_t *base = region ? region : map_fresh(l->region_bytes);
     for (size_t i = 0; i < l->n_jobs; i++) {
         jobs[i] = l->jobs[i];
         jobs[i].dest = base + l->places[i];
     }
     struct halo_reader_options options = {.pinned = pinned ? base : NULL, .pinned_bytes = pinned ? l->region_bytes : 0};
-    if (halo_reader_run(paths, n_parts, jobs, l->n_jobs, &options, ret, &fault) != 0) {
+    if (halo_reader_run(sources, n_parts, jobs, l->n_jobs, &options, ret, &fault) != 0) {
         fprintf(stderr, "bench_load: %s\n", fault.text);
         exit(1);
     }
     if (!region)
         munmap(base, l->region_bytes);
     free(jobs);
-    free(paths);
+    free(sources);
     return ret->bytes;
 }
 

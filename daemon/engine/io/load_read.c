@@ -108,7 +108,7 @@ static void list_jobs(const struct halo_instance *instance, const struct halo_de
 
 /* Reads with the finisher beside. `stop` is the reader's cancel flag: the client's wish or a failed repack. */
 static int read_and_finish(struct halo_load *load, struct finisher *f, struct halo_reader_job *jobs,
-                           const char *const *paths, uint32_t n_paths)
+                           const struct halo_reader_source *sources, uint32_t n_sources)
 {
     struct halo_fault read_fault = {0};
     struct halo_reader_options options = {.cancel = &load->cancel, .done = on_done, .progress = on_progress, .ud = f};
@@ -121,7 +121,7 @@ static int read_and_finish(struct halo_load *load, struct finisher *f, struct ha
     }
     if (r < 0)
         return halo_fault_errno(&load->fault, HALO_FAULT_OUT_OF_MEMORY, r, "no thread to repack weights");
-    r = halo_reader_run(paths, n_paths, jobs, f->plan->n_weights, &options, &load->report, &read_fault);
+    r = halo_reader_run(sources, n_sources, jobs, f->plan->n_weights, &options, &load->report, &read_fault);
     halo_mailbox_close(&f->box);
     pthread_join(f->thread, NULL);
     halo_mailbox_finish(&f->box);
@@ -140,17 +140,19 @@ int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, st
 {
     struct halo_instance *instance = load->instance;
     const struct halo_plan *plan = &instance->model->plan;
-    uint32_t n_paths = halo_gguf_n_parts(instance->model->gguf);
+    struct halo_gguf *gguf = instance->model->gguf;
+    uint32_t n_sources = halo_gguf_n_parts(gguf);
     struct halo_reader_job *jobs = calloc(plan->n_weights, sizeof(*jobs));
     struct arrival *arrivals = calloc(plan->n_weights, sizeof(*arrivals));
-    const char **paths = calloc(n_paths, sizeof(*paths));
+    struct halo_reader_source *sources = calloc(n_sources, sizeof(*sources));
     int r;
-    if (!jobs || !arrivals || !paths) {
+    if (!jobs || !arrivals || !sources) {
         r = halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of %u tensors",
                            plan->n_weights);
     } else {
-        for (uint32_t i = 0; i < n_paths; i++)
-            paths[i] = halo_gguf_part_path(instance->model->gguf, i);
+        for (uint32_t i = 0; i < n_sources; i++)
+            sources[i] = (struct halo_reader_source){halo_gguf_part_fd(gguf, i), *halo_gguf_part_id(gguf, i),
+                                                     halo_gguf_part_path(gguf, i)};
         list_jobs(instance, ops, jobs, arrivals);
         struct finisher f = {.ops = ops,
                              .device_model = instance->device_model,
@@ -160,10 +162,11 @@ int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, st
                              .load = load,
                              .port = port,
                              .phase = phase};
-        r = read_and_finish(load, &f, jobs, paths, n_paths);
+        r = read_and_finish(load, &f, jobs, sources, n_sources);
     }
+    halo_gguf_close_files(gguf); /* all of it is in memory, or never will be */
     free(jobs);
     free(arrivals);
-    free(paths);
+    free(sources);
     return r;
 }

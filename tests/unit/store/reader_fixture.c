@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -24,7 +25,6 @@ static void file_make(struct reader_fixture *f, uint32_t part)
 {
     const char *dir = getenv("HALO_BUILD_ROOT");
     snprintf(f->paths[part], sizeof f->paths[part], "%s/reader-%d-%u.bin", dir ? dir : "/tmp", (int)getpid(), part);
-    f->path_list[part] = f->paths[part];
     uint8_t *bytes = malloc(FIXTURE_FILE_BYTES);
     assert_non_null(bytes);
     uint64_t x = part + 1;
@@ -37,6 +37,8 @@ static void file_make(struct reader_fixture *f, uint32_t part)
     assert_true(fd >= 0);
     assert_int_equal(write(fd, bytes, FIXTURE_FILE_BYTES), FIXTURE_FILE_BYTES);
     close(fd);
+    f->sources[part] = (struct halo_reader_source){.fd = open(f->paths[part], O_RDONLY), .name = f->paths[part]};
+    assert_true(f->sources[part].fd >= 0);
 }
 
 struct reader_fixture *reader_fixture_create(void)
@@ -68,7 +70,7 @@ struct reader_fixture *reader_fixture_create(void)
 void reader_fixture_destroy(struct reader_fixture *f)
 {
     for (uint32_t part = 0; part < FIXTURE_FILES; part++)
-        unlink(f->paths[part]), free(f->contents[part]);
+        unlink(f->paths[part]), close(f->sources[part].fd), free(f->contents[part]);
     munmap(f->region, f->region_bytes);
     munmap(f->owned, f->region_bytes);
     free(f);
@@ -164,7 +166,12 @@ int reader_fixture_run(struct reader_fixture *f, const struct halo_reader_option
     f->n_progress = 0;
     f->fault = (struct halo_fault){0};
     runner = pthread_self();
-    return halo_reader_run(f->path_list, FIXTURE_FILES, f->jobs, f->n_jobs, options, &f->report, &f->fault);
+    for (uint32_t part = 0; part < FIXTURE_FILES; part++) {
+        struct stat facts;
+        assert_int_equal(fstat(f->sources[part].fd, &facts), 0);
+        f->sources[part].id = halo_file_id_of(&facts);
+    }
+    return halo_reader_run(f->sources, FIXTURE_FILES, f->jobs, f->n_jobs, options, &f->report, &f->fault);
 }
 
 /* Every byte that belongs to no job is as it was: whole pages at a time, single bytes where pages are shared. */

@@ -16,9 +16,9 @@
 
 struct reader_fixture {
     char paths[FIXTURE_FILES][512];
-    const char *path_list[FIXTURE_FILES];
-    uint8_t *contents[FIXTURE_FILES]; /* what the files hold */
-    uint8_t *region;                  /* page-aligned, everything in it is 0xee before a run */
+    struct halo_reader_source sources[FIXTURE_FILES]; /* ids are taken anew before each run */
+    uint8_t *contents[FIXTURE_FILES];                 /* what the files hold */
+    uint8_t *region;                                  /* page-aligned, everything in it is 0xee before a run */
     size_t region_bytes, region_used;
     uint8_t *owned; /* one byte for each of region: may a run write it */
     struct halo_reader_job jobs[FIXTURE_JOBS_MAX];

@@ -533,6 +533,38 @@ static const struct row rows[] = {
 #include "gguf_malformed.def"
 };
 
+/* Files that people give the name of a model. */
+static void test_foreign(void **state)
+{
+    static const struct {
+        const char *bytes, *text;
+    } foreign[] = {
+        {"version https://git-lfs.github.com/spec/v1\noid sha256:4665\nsize 1",
+         "this is a Git LFS pointer, not the model itself: fetch it with `git lfs pull`"},
+        {"\n  <!DOCTYPE HTML><html lang=en><title>Sign in</title>",
+         "this is an HTML page, not a model: the download brought a web page, probably an error or a login"},
+        {"<html><body>404 Not Found</body></html>",
+         "this is an HTML page, not a model: the download brought a web page, probably an error or a login"},
+        {"PK\003\004 an archive of something else",
+         "this is a ZIP archive (a PyTorch checkpoint is one), not a GGUF file"},
+        {"lmgg of another year, with more bytes",
+         "this is a model in a format older than GGUF: convert it again from its source"},
+        {"8 bytes:{\"__metadata__\":{\"format\":\"pt\"}}", "this is a safetensors file, not a GGUF file: convert it"},
+    };
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+        struct halo_gguf *gguf;
+        struct halo_fault fault = {0};
+        size_t n = strlen(foreign[i].bytes);
+        char *bytes = malloc(n);
+        assert_non_null(bytes);
+        memcpy(bytes, foreign[i].bytes, n);
+        assert_true(halo_gguf_open_memory(&gguf, bytes, n, &fault) < 0);
+        assert_int_equal(fault.code, HALO_FAULT_LOAD_FAILED);
+        assert_string_equal(fault.text, foreign[i].text);
+        free(bytes);
+    }
+}
+
 static void test_rows(void **state)
 {
     int wrong = 0;
@@ -562,6 +594,6 @@ static void test_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_foreign)};
     return cmocka_run_group_tests_name("gguf malformed", tests, NULL, NULL);
 }

@@ -1,11 +1,14 @@
 /* test_reader.c: the reader brings the right bytes by every method, and ends well when the file is cut or the run
  * cancelled. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -198,26 +201,117 @@ static void test_cancel_from_a_thread(void **state)
     }
 }
 
-static void test_files_that_do_not_open(void **state)
+/* ---- a file that changes ---- */
+
+static void write_a_byte(struct reader_fixture *f)
+{
+    int fd = open(f->paths[0], O_WRONLY);
+    assert_int_equal(pwrite(fd, "x", 1, 100), 1);
+    close(fd);
+}
+
+static void move_away(struct reader_fixture *f)
+{
+    char elsewhere[600];
+    snprintf(elsewhere, sizeof elsewhere, "%s.old", f->paths[0]);
+    assert_int_equal(rename(f->paths[0], elsewhere), 0);
+    assert_int_equal(rename(elsewhere, f->paths[0]), 0);
+}
+
+static void lengthen(struct reader_fixture *f)
+{
+    assert_int_equal(truncate(f->paths[0], (off_t)FIXTURE_FILE_BYTES + 1), 0);
+}
+
+static void (*spoil)(struct reader_fixture *f);
+static void spoil_once(struct reader_fixture *f)
+{
+    if (f->n_progress == 2)
+        spoil(f);
+}
+
+/* By every method, whatever was done to the file while it was read: no mixture of two states comes out. */
+static void test_changed_while_reading(void **state)
+{
+    static const struct {
+        void (*spoil)(struct reader_fixture *f);
+        const char *says;
+    } rows[] = {
+        {write_a_byte, "was written to while it was read; load it again"},
+        {move_away, "was moved, linked or given another mode while it was read; load it again"},
+        {lengthen, "was changed while it was read, from 3146965 bytes to 3146966; load it again"},
+    };
+    struct reader_fixture *f = *state;
+    reader_fixture_job(f, 0, 4096, FIXTURE_FILE_BYTES - 4096, 0, true);
+    f->on_progress = spoil_once;
+    for (size_t i = 0; i < 3; i++)
+        for (unsigned bits = 0; bits < 4; bits++) {
+            struct halo_reader_options options = reader_fixture_options(f);
+            options.no_uring = bits & 1;
+            options.no_direct = bits & 2;
+            options.queue_depth = 2;
+            options.chunk_bytes = 65536;
+            spoil = rows[i].spoil;
+            assert_int_equal(truncate(f->paths[0], (off_t)FIXTURE_FILE_BYTES), 0);
+            usleep(20000); /* times of change have ticks of 10 ms at most: the next change is another one */
+            assert_int_equal(reader_fixture_run(f, &options), -EIO);
+            assert_int_equal(f->fault.code, HALO_FAULT_LOAD_FAILED);
+            if (!strstr(f->fault.text, rows[i].says))
+                fail_msg("%s", f->fault.text);
+        }
+}
+
+/* The name leads to another file by now: what is read is the file that was opened, by direct reads too. */
+static void test_a_name_that_leads_elsewhere(void **state)
 {
     struct reader_fixture *f = *state;
+    char other[600];
+    static uint8_t zeros[65536];
+    snprintf(other, sizeof other, "%s.new", f->paths[0]);
+    int fd = open(other, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    for (uint64_t at = 0; at < FIXTURE_FILE_BYTES; at += sizeof zeros)
+        assert_true(write(fd, zeros, sizeof zeros) == (ssize_t)sizeof zeros);
+    close(fd);
+    assert_int_equal(rename(other, f->paths[0]), 0);
+    reader_fixture_mix(f);
+    for (unsigned bits = 0; bits < 4; bits++) {
+        struct halo_reader_options options = reader_fixture_options(f);
+        options.no_uring = bits & 1;
+        options.no_direct = bits & 2;
+        assert_int_equal(reader_fixture_run(f, &options), 0);
+        reader_fixture_check(f);
+        assert_int_equal(f->report.direct, f->have_direct && !(bits & 2));
+    }
+}
+
+static void test_a_file_that_is_not_the_one(void **state)
+{
+    struct reader_fixture *f = *state;
+    struct halo_fault fault = {0};
     reader_fixture_job(f, 0, 0, 10, 0, false);
     struct halo_reader_options options = reader_fixture_options(f);
-    f->path_list[1] = "/nonexistent/part-2.gguf";
-    assert_int_equal(reader_fixture_run(f, &options), -ENOENT);
-    assert_string_equal(f->fault.text, "part-2.gguf cannot be opened: No such file or directory");
-    f->path_list[1] = "/dev/null";
-    assert_int_equal(reader_fixture_run(f, &options), -EIO);
-    assert_string_equal(f->fault.text, "null is not a regular file");
+    assert_int_equal(reader_fixture_run(f, &options), 0);
+    f->sources[1].id.inode++;
+    f->done[0] = 0;
+    assert_int_equal(halo_reader_run(f->sources, FIXTURE_FILES, f->jobs, f->n_jobs, &options, NULL, &fault), -EIO);
+    assert_int_equal(f->done[0], 0); /* before anything was read */
 }
 
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_methods),         TEST(test_queue_and_chunk_sizes),         TEST(test_partly_pinned),
-        TEST(test_nothing_to_read), TEST(test_short_file_is_refused_at_once), TEST(test_cut_while_reading),
-        TEST(test_cancel),          TEST(test_cancel_from_a_thread),          TEST(test_files_that_do_not_open),
+        TEST(test_methods),
+        TEST(test_queue_and_chunk_sizes),
+        TEST(test_partly_pinned),
+        TEST(test_nothing_to_read),
+        TEST(test_short_file_is_refused_at_once),
+        TEST(test_cut_while_reading),
+        TEST(test_cancel),
+        TEST(test_cancel_from_a_thread),
+        TEST(test_changed_while_reading),
+        TEST(test_a_name_that_leads_elsewhere),
+        TEST(test_a_file_that_is_not_the_one),
     };
     return cmocka_run_group_tests_name("reader", tests, NULL, NULL);
 }

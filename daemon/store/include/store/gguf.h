@@ -20,6 +20,8 @@
 #include <base/span.h>
 #include <kernels/tensor.h>
 
+#include <store/file_id.h>
+
 #define HALO_GGUF_MAX_DIMS 4
 #define HALO_GGUF_MAX_NAME 63 /* bytes of a tensor's name without the NUL */
 #define HALO_GGUF_MAX_KEY 65535
@@ -65,6 +67,12 @@ void halo_gguf_close(struct halo_gguf *gguf);
 uint32_t halo_gguf_version(const struct halo_gguf *gguf);
 uint32_t halo_gguf_n_parts(const struct halo_gguf *gguf);
 const char *halo_gguf_part_path(const struct halo_gguf *gguf, uint32_t part);
+/* The descriptor that the directory was read through: of the same file, whatever its name leads to by now. -1: closed,
+ * or memory. */
+int halo_gguf_part_fd(const struct halo_gguf *gguf, uint32_t part);
+const struct halo_file_id *halo_gguf_part_id(const struct halo_gguf *gguf, uint32_t part); /* as it was opened */
+/* What was read stays. Whoever has a descriptor must not use it any more. */
+void halo_gguf_close_files(struct halo_gguf *gguf);
 uint64_t halo_gguf_part_bytes(const struct halo_gguf *gguf, uint32_t part);
 uint64_t halo_gguf_total_bytes(const struct halo_gguf *gguf); /* all parts */
 uint64_t halo_gguf_alignment(const struct halo_gguf *gguf);

@@ -21,11 +21,21 @@
 
 #include <base/fault.h>
 
+#include <store/file_id.h>
+
 #define HALO_READER_ALIGN 4096
 #define HALO_READER_DIRECT_MIN (256 * 1024)
 
+/* A file that is read through a descriptor of the caller's, which stays open and whose position does not matter. It
+ * must be what `id` says when reading begins and after the last byte: bytes of two states never come together. */
+struct halo_reader_source {
+    int fd;
+    struct halo_file_id id;
+    const char *name; /* for faults, a path or the end of one */
+};
+
 struct halo_reader_job {
-    uint32_t part;   /* index into paths */
+    uint32_t part;   /* index into sources */
     uint64_t offset; /* in the file, bytes */
     uint64_t n_bytes;
     void *dest;       /* exact place of the first byte */
@@ -64,9 +74,9 @@ struct halo_reader_report {
  * can only read. Call it before the first run; it lasts until it fails. 0, or a negative errno: runs use no ring. */
 int halo_reader_prepare(void);
 
-/* 0, or negative with the fault: LOAD_FAILED (I/O error, short file), CANCELLED, OUT_OF_MEMORY. */
-int halo_reader_run(const char *const *paths, size_t n_paths, const struct halo_reader_job *jobs, size_t n_jobs,
-                    const struct halo_reader_options *options, struct halo_reader_report *ret_report,
+/* 0, or negative with the fault: LOAD_FAILED (I/O error, short or changed file), CANCELLED, OUT_OF_MEMORY. */
+int halo_reader_run(const struct halo_reader_source *sources, size_t n_sources, const struct halo_reader_job *jobs,
+                    size_t n_jobs, const struct halo_reader_options *options, struct halo_reader_report *ret_report,
                     struct halo_fault *fault);
 
 #endif
