@@ -109,6 +109,7 @@ static void write_type(FILE *out, const struct halo_field *f)
         if (f->form == HALO_FORM_objects)
             fprintf(out, ", up to %" PRId64, f->i.hi);
         break;
+    case HALO_KIND_VOID: fprintf(out, f->i.hi ? "null or integer" : "null"); break;
     case HALO_KIND_END: break;
     }
 }
@@ -128,7 +129,8 @@ static void write_presence(FILE *out, const struct halo_field *f)
     case HALO_KIND_F64: write_f64(out, f->f.dflt); break;
     case HALO_KIND_WORD: fprintf(out, "`%s`", f->words->names[f->i.dflt]); break;
     case HALO_KIND_OBJ: fprintf(out, "its defaults"); break;
-    case HALO_KIND_CONT: fprintf(out, "absent"); break;
+    case HALO_KIND_CONT:
+    case HALO_KIND_VOID: fprintf(out, "absent"); break;
     default: fprintf(out, "empty"); break;
     }
 }

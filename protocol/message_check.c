@@ -145,7 +145,8 @@ static int check_value(struct halo_decode *d, const struct halo_where *where, co
     case HALO_KIND_BOOL:
     case HALO_KIND_WORD: /* without a name it is refused by the encoder itself */
     case HALO_KIND_BIAS:
-    case HALO_KIND_CONT: /* of requests */
+    case HALO_KIND_CONT:
+    case HALO_KIND_VOID: /* of requests */
     case HALO_KIND_END: break;
     }
     return 0;

@@ -169,7 +169,8 @@ static void write_value(const struct encoder *e, const struct halo_field *f, con
         halo_json_raw(e->w, raw->at, raw->len);
         break;
     }
-    case HALO_KIND_END: assert(!"a field of no kind");
+    case HALO_KIND_VOID:
+    case HALO_KIND_END: assert(!"a field without a value");
     }
 }
 
@@ -188,6 +189,7 @@ static bool is_default(const struct halo_field *f, const void *at)
     case HALO_KIND_BIAS: return ((const struct halo_bias_list *)at)->n == 0;
     case HALO_KIND_TOPS: return ((const struct halo_top_list *)at)->n == 0;
     case HALO_KIND_CONT: return ((const struct halo_content *)at)->kind == HALO_CONTENT_ABSENT;
+    case HALO_KIND_VOID: return true;
     default: return false;
     }
 }

@@ -400,6 +400,16 @@ static int read_json(struct halo_decode *d, const struct halo_where *where, cons
     return r;
 }
 
+static int read_void(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json)
+{
+    bool empty = (json_is_array(json) && json_array_size(json) == 0) ||
+                 (json_is_object(json) && json_object_size(json) == 0) || json_is_null(json);
+
+    if (empty || (f->i.hi > 0 && json_is_integer(json)))
+        return 0;
+    return halo_decode_refuse(d, where, "expected null, got %s; %s", type_name(json), f->doc);
+}
+
 int halo_decode_field(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
                       void *base)
 {
@@ -439,6 +449,7 @@ int halo_decode_field(struct halo_decode *d, const struct halo_where *where, con
     case HALO_KIND_TOPS: return read_tops(d, where, f, json, at);
     case HALO_KIND_CONT: return read_content(d, where, f, json, at);
     case HALO_KIND_JSON: return read_json(d, where, f, json, at);
+    case HALO_KIND_VOID: return read_void(d, where, f, json);
     case HALO_KIND_END: break;
     }
     assert(!"a field of no kind");

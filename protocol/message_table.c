@@ -45,6 +45,7 @@ static const struct halo_words words_error = {names_error, HALO_N_ERRORS};
 #define RANGE_TOPS(lo, hi, dflt) .i = {lo, hi, dflt}
 #define RANGE_CONT(lo, hi, dflt) .i = {lo, hi, dflt}
 #define RANGE_JSON(lo, hi, dflt) .i = {lo, hi, dflt}
+#define RANGE_VOID(lo, hi, dflt) .i = {lo, hi, dflt}
 
 #define REF_ID(ref) .form = HALO_FORM_##ref
 #define REF_BOOL(ref) .form = HALO_FORM_##ref
@@ -60,6 +61,7 @@ static const struct halo_words words_error = {names_error, HALO_N_ERRORS};
 #define REF_TOPS(ref) .form = HALO_FORM_##ref
 #define REF_CONT(ref) .part = &part_##ref
 #define REF_JSON(ref) .form = HALO_FORM_##ref
+#define REF_VOID(ref) .form = HALO_FORM_##ref
 
 #define HAS_REQ(name) 0
 #define HAS_DEF(name) 0

@@ -221,6 +221,7 @@ static struct halo_raw pick_json(struct source *s, bool array)
         (out).n = n;                                                                                                  \
     } while (0)
 #define PICK_BIAS(out, lo, hi, dflt, ref) (void)s /* of requests, as the next one */
+#define PICK_VOID(out, lo, hi, dflt, ref) (void)s
 #define PICK_CONT(out, lo, hi, dflt, ref) (void)s
 #define IS_ARRAY_any false
 #define IS_ARRAY_object false

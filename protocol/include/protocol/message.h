@@ -51,6 +51,7 @@
 #define HALO_CTYPE_TOPS(ref) struct halo_top_list
 #define HALO_CTYPE_CONT(ref) struct halo_content
 #define HALO_CTYPE_JSON(ref) struct halo_raw
+#define HALO_CTYPE_VOID(ref) struct halo_void
 #define HALO_HAS_REQ(name)
 #define HALO_HAS_DEF(name)
 #define HALO_HAS_OPT(name) bool has_##name;

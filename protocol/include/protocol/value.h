@@ -109,6 +109,10 @@ struct halo_raw {
     size_t len;
 };
 
+/* A field that is read but not kept: no bytes. */
+struct halo_void {
+};
+
 static inline struct halo_raw halo_raw_of(const char *json)
 {
     return (struct halo_raw){json, json ? strlen(json) : 0};

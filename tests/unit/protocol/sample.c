@@ -121,6 +121,7 @@ static int64_t between_i(int level, int64_t lo, int64_t hi)
         fill_part_##ref(&part, level);                                                                                \
         out = sample_content(level, part.text);                                                                       \
     } while (0)
+#define VALUE_VOID(out, lo, hi, dflt, ref) (void)here
 #define VALUE_JSON(out, lo, hi, dflt, ref) out = sample_##ref(level)
 
 #define WORD_FIRST_wire_kv 0

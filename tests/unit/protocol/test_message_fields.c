@@ -15,7 +15,7 @@
 
 /* ---- the table as the tests see it ---- */
 
-enum kind { ID, BOOL, I64, F64, STR, WORD, STRS, TOKS, OBJ, OBJS, BIAS, TOPS, CONT, JSON };
+enum kind { ID, BOOL, I64, F64, STR, WORD, STRS, TOKS, OBJ, OBJS, BIAS, TOPS, CONT, JSON, VOID };
 enum presence { REQ, DEF, OPT, NUL, LINK };
 
 struct field {
@@ -41,6 +41,7 @@ struct field {
 #define LIMIT_TOPS(x) (x)
 #define LIMIT_CONT(x) (x)
 #define LIMIT_JSON(x) (x)
+#define LIMIT_VOID(x) (x)
 /* Macros that make a part of a table or a type. */
 /* clang-format off */
 #define ROW(knd, prs, nam, lo, hi, dflt, ref)                                                                         \
@@ -246,6 +247,7 @@ static bool takes(const struct field *f, int t)
     case TOPS: return t == T_ARRAY;
     case OBJ:
     case BIAS: return t == T_OBJECT;
+    case VOID: return t == T_NULL || t == T_ARRAY || t == T_OBJECT || (f->hi_i > 0 && t == T_INT);
     case CONT: return t == T_STRING || t == T_ARRAY || t == T_NULL;
     case JSON:
         if (strcmp(f->ref, "objects") == 0 || strcmp(f->ref, "array") == 0)

@@ -342,6 +342,44 @@ static void nulls_of_a_message_are_absent(void **state)
     EXPECT_ALL(cases);
 }
 
+/* What clients write that know other servers: taken where it says nothing, and not sent on; refused with a way out
+ * otherwise. */
+static void fields_of_other_servers(void **state)
+{
+    static const struct {
+        const char *sent, *meant;
+    } lines[] = {
+        {T "[{\"role\":\"assistant\",\"content\":\"a\",\"refusal\":null,\"audio\":null,\"function_call\":null,"
+           "\"annotations\":[],\"documents\":[]}],\"documents\":null}",
+         T "[{\"role\":\"assistant\",\"content\":\"a\"}]}"},
+        {CALL("{\"index\":0,\"function\":{\"name\":\"f\",\"arguments\":{}}}"),
+         CALL("{\"function\":{\"name\":\"f\",\"arguments\":{}}}")},
+        {CALL("{\"index\":null,\"function\":{\"name\":\"f\",\"arguments\":{}}}"),
+         CALL("{\"function\":{\"name\":\"f\",\"arguments\":{}}}")},
+        {G "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"documents\":[]}",
+         G "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"},
+    };
+    static const struct refused cases[] = {
+        {T "[{\"role\":\"a\",\"content\":\"\",\"refusal\":\"no\"}]}", BAD_REQUEST,
+         "template.messages[0].refusal: expected null, got a string; send its text as `content`", NO_OFFSET, ID7},
+        {T "[{\"role\":\"a\",\"content\":\"\",\"audio\":{\"id\":\"x\"}}]}", BAD_REQUEST,
+         "messages[0].audio: expected null, got an object; audio is not supported", NO_OFFSET, ID7},
+        {T "[{\"role\":\"a\",\"function_call\":{\"name\":\"f\"}}]}", BAD_REQUEST,
+         "messages[0].function_call: expected null, got an object; send it as an entry of `tool_calls`", NO_OFFSET,
+         ID7},
+        {CALL("{\"index\":\"0\",\"function\":{\"name\":\"f\",\"arguments\":{}}}"), BAD_REQUEST,
+         "tool_calls[0].index: expected null, got a string", NO_OFFSET, ID7},
+        {G "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"documents\":[{\"text\":\"t\"}]}", BAD_REQUEST,
+         "generate.documents: expected null, got an array; documents are not supported", NO_OFFSET, ID7},
+        /* It is no message for that. */
+        {T "[{\"role\":\"a\",\"refusal\":null}]}", BAD_REQUEST, "field \"content\" is required", NO_OFFSET, ID7},
+    };
+
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        expect_sent_on(lines[i].sent, lines[i].meant);
+    EXPECT_ALL(cases);
+}
+
 static void numbers_out_of_range(void **state)
 {
     static const struct refused cases[] = {
@@ -520,6 +558,7 @@ int main(void)
         cmocka_unit_test(conversations),
         cmocka_unit_test(free_form_is_kept),
         cmocka_unit_test(nulls_of_a_message_are_absent),
+        cmocka_unit_test(fields_of_other_servers),
         cmocka_unit_test(numbers_out_of_range),
         cmocka_unit_test(choices),
         cmocka_unit_test(deep_nesting),
