@@ -130,6 +130,10 @@ int halo_jinja_item(struct halo_jinja_run *run, struct halo_jinja_value value, s
         *ret = value.list->items[index];
         return 0;
     }
+    if (is_integer && value.kind == HALO_JINJA_BYTES && list_index(at, value.string->n, &index)) {
+        *ret = halo_jinja_byte(value.string, index);
+        return 0;
+    }
     if (is_integer && value.kind == HALO_JINJA_STRING) {
         int r = string_item(run, value.string, at, &found, ret);
         if (r || found)
@@ -156,6 +160,15 @@ static int64_t clamp(int64_t at, int64_t n, int64_t low, int64_t high)
     return at < low ? low : at > high ? high : at;
 }
 
+static bool are_integers(const struct halo_jinja_value bounds[3])
+{
+    bool are = true;
+    for (int i = 0; i < 3; i++)
+        are = are && (bounds[i].kind == HALO_JINJA_INT || bounds[i].kind == HALO_JINJA_BOOL ||
+                      bounds[i].kind == HALO_JINJA_NONE || bounds[i].kind == HALO_JINJA_MISSING);
+    return are;
+}
+
 static int slice_bounds(struct halo_jinja_run *run, const struct halo_jinja_value bounds[3], int64_t n,
                         struct span *ret)
 {
@@ -165,11 +178,7 @@ static int slice_bounds(struct halo_jinja_run *run, const struct halo_jinja_valu
             given[i] = bounds[i].integer;
         else if (bounds[i].kind == HALO_JINJA_BOOL)
             given[i] = bounds[i].boolean;
-        else if (bounds[i].kind != HALO_JINJA_NONE && bounds[i].kind != HALO_JINJA_MISSING)
-            return halo_jinja_type_error(run, "a slice is made of integers", bounds[i]);
     }
-    if (given[2] == 0)
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a slice with step 0");
     bool down = given[2] < 0, has_start = bounds[0].kind == HALO_JINJA_INT || bounds[0].kind == HALO_JINJA_BOOL,
          has_stop = bounds[1].kind == HALO_JINJA_INT || bounds[1].kind == HALO_JINJA_BOOL;
     int64_t low = down ? -1 : 0, high = down ? n - 1 : n;
@@ -189,6 +198,20 @@ static int64_t next_in_slice(const struct span *span, int64_t at)
 {
     int64_t next;
     return __builtin_add_overflow(at, span->step, &next) ? span->stop : next;
+}
+
+static int slice_bytes(struct halo_jinja_run *run, const struct halo_jinja_string *s,
+                       const struct halo_jinja_value bounds[3], struct halo_jinja_value *ret)
+{
+    struct span span;
+    struct halo_jinja_text text = {0};
+    int r = slice_bounds(run, bounds, (int64_t)s->n, &span);
+    for (int64_t at = span.start; r == 0 && in_slice(&span, at); at = next_in_slice(&span, at))
+        r = halo_jinja_add_slice(run, &text, s, (size_t)at, (size_t)at + 1);
+    if (r == 0)
+        r = halo_jinja_finish_text(run, &text, ret);
+    ret->kind = HALO_JINJA_BYTES;
+    return r;
 }
 
 static int slice_string(struct halo_jinja_run *run, const struct halo_jinja_string *s,
@@ -219,15 +242,24 @@ static int slice_string(struct halo_jinja_run *run, const struct halo_jinja_stri
 }
 
 int halo_jinja_slice(struct halo_jinja_run *run, struct halo_jinja_value value, const struct halo_jinja_value bounds[3],
-                     struct halo_jinja_value *ret)
+                     bool constant, struct halo_jinja_value *ret)
 {
     struct span span;
     if (value.kind == HALO_JINJA_UNDEFINED)
         return halo_jinja_undefined_error(run, value);
+    bool sliceable = value.kind == HALO_JINJA_STRING || value.kind == HALO_JINJA_BYTES || is_subscriptable(value);
+    if (sliceable && bounds[2].kind == HALO_JINJA_INT && bounds[2].integer == 0)
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a slice with step 0");
+    if (!sliceable || !are_integers(bounds)) {
+        if (constant)
+            return lacks(run, value, halo_jinja_missing(), true, false, ret);
+        return sliceable ? halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a slice is made of integers")
+                         : halo_jinja_type_error(run, "can not be sliced", value);
+    }
     if (value.kind == HALO_JINJA_STRING)
         return slice_string(run, value.string, bounds, ret);
-    if (!is_subscriptable(value))
-        return halo_jinja_type_error(run, "can not be sliced", value);
+    if (value.kind == HALO_JINJA_BYTES)
+        return slice_bytes(run, value.string, bounds, ret);
     int r = slice_bounds(run, bounds, (int64_t)value.list->n, &span);
     if (r == 0)
         r = halo_jinja_new_list(run, value.kind, ret);

@@ -57,6 +57,25 @@ static int eval_item(struct halo_jinja_run *run, struct halo_jinja_scope *scope,
     return r ? r : halo_jinja_item(run, object, key, ret);
 }
 
+/* Whether Jinja computes it when it compiles: literals, and lists of them. */
+static bool is_constant(const struct halo_jinja_node *node)
+{
+    bool constant = true;
+    if (!node)
+        return true;
+    for (uint32_t i = 0; constant && i < node->n_items; i++)
+        constant = is_constant(node->items[i]);
+    switch (node->kind) {
+    case HALO_JINJA_N_CONST:
+    case HALO_JINJA_N_LIST:
+    case HALO_JINJA_N_TUPLE:
+    case HALO_JINJA_N_DICT:
+    case HALO_JINJA_N_SLICE: return constant;
+    case HALO_JINJA_N_UNARY: return is_constant(node->a);
+    default: return false;
+    }
+}
+
 static int eval_slice(struct halo_jinja_run *run, struct halo_jinja_scope *scope, const struct halo_jinja_node *node,
                       struct halo_jinja_value *ret)
 {
@@ -68,7 +87,7 @@ static int eval_slice(struct halo_jinja_run *run, struct halo_jinja_scope *scope
             r = halo_jinja_eval(run, scope, node->items[i + 1], &bounds[i]);
     }
     run->node = node;
-    return r ? r : halo_jinja_slice(run, object, bounds, ret);
+    return r ? r : halo_jinja_slice(run, object, bounds, is_constant(node), ret);
 }
 
 static int eval_call(struct halo_jinja_run *run, struct halo_jinja_scope *scope, const struct halo_jinja_node *node,

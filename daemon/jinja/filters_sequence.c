@@ -72,7 +72,7 @@ FILTER(reverse)
     static const struct halo_jinja_value down[3] = {
         {.kind = HALO_JINJA_NONE}, {.kind = HALO_JINJA_NONE}, {.kind = HALO_JINJA_INT, .integer = -1}};
     if (call->self.kind == HALO_JINJA_STRING)
-        return halo_jinja_slice(run, call->self, down, ret);
+        return halo_jinja_slice(run, call->self, down, false, ret);
     return copy_list(run, call->self, HALO_JINJA_GENERATOR, true, ret);
 }
 

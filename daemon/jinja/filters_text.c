@@ -2,9 +2,7 @@
  *
  * Called through the table below with their arguments bound by name. Fails as a run does (jinja_priv.h).
  */
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "jinja_priv.h"
@@ -191,7 +189,7 @@ FILTER(wordcount)
     int r = self_text(run, call, &text);
     for (size_t at = 0, n; r == 0 && at < text->n; at += n) {
         uint32_t c = halo_jinja_char(text->bytes + at, text->n - at, &n);
-        bool word = c >= 0x80 ? !halo_jinja_is_space(c) : (c | 32) - 'a' < 26u || c - '0' < 10u || c == '_';
+        bool word = halo_jinja_is_alnum(c) || c == '_';
         count += word && !in_word;
         in_word = word;
     }
@@ -200,29 +198,6 @@ FILTER(wordcount)
 }
 
 /* ---- numbers ---- */
-
-/* A string as Python's int() and float() read it: blanks around it, nothing else. 0: it is none. */
-static int read_number(const struct halo_jinja_string *s, int base, bool is_float, struct halo_jinja_value *ret)
-{
-    char digits[128], *end;
-    size_t from = halo_jinja_skip_space(s->bytes, s->n), to = halo_jinja_without_space(s->bytes, s->n), n = 0;
-    if (from >= to || to - from >= sizeof digits)
-        return 0;
-    for (size_t i = from; i < to; i++)
-        if (s->bytes[i] != '_')
-            digits[n++] = s->bytes[i];
-    digits[n] = 0;
-    *ret = (struct halo_jinja_value){.is_template = halo_jinja_all_template(s)};
-    errno = 0;
-    if (is_float) {
-        ret->kind = HALO_JINJA_FLOAT;
-        ret->number = strtod(digits, &end);
-        return n > 0 && end == digits + n && !strpbrk(digits, "xXpP");
-    }
-    ret->kind = HALO_JINJA_INT;
-    ret->integer = strtoll(digits, &end, base);
-    return n > 0 && end == digits + n && errno == 0 && (base == 16 || !strpbrk(digits, "xX"));
-}
 
 FILTER(int)
 {
@@ -240,16 +215,19 @@ FILTER(int)
                 .kind = HALO_JINJA_INT, .is_template = self.is_template, .integer = self.boolean};
         return 0;
     }
-    if (self.kind == HALO_JINJA_STRING && read_number(self.string, (int)base, false, &number)) {
+    bool found = false;
+    int r = 0;
+    if (self.kind == HALO_JINJA_STRING)
+        r = halo_jinja_read_integer(run, self.string, (unsigned)base, &number, &found);
+    if (r)
+        return r;
+    if (found) {
         *ret = number;
         return 0;
     }
-    if (self.kind == HALO_JINJA_STRING && read_number(self.string, 10, true, &number))
+    if (self.kind == HALO_JINJA_STRING && halo_jinja_read_float(self.string, &number))
         self = number;
-    if (self.kind == HALO_JINJA_FLOAT && fabs(self.number) < 9e18)
-        *ret = (struct halo_jinja_value){
-            .kind = HALO_JINJA_INT, .is_template = self.is_template, .integer = (int64_t)self.number};
-    return 0;
+    return self.kind == HALO_JINJA_FLOAT && isfinite(self.number) ? halo_jinja_truncate(run, self, ret) : 0;
 }
 
 FILTER(float)
@@ -260,11 +238,14 @@ FILTER(float)
         *ret = (struct halo_jinja_value){.kind = HALO_JINJA_FLOAT, .is_template = true};
     if (self.kind == HALO_JINJA_UNDEFINED)
         return halo_jinja_undefined_error(run, self);
-    if (self.kind == HALO_JINJA_STRING && read_number(self.string, 10, true, &number))
+    if (self.kind == HALO_JINJA_STRING && halo_jinja_read_float(self.string, &number))
         *ret = number;
     else if (self.kind == HALO_JINJA_FLOAT)
         *ret = self;
-    else if (self.kind == HALO_JINJA_INT || self.kind == HALO_JINJA_BOOL)
+    else if (self.kind == HALO_JINJA_BIG) {
+        halo_jinja_read_float(self.string, &number);
+        *ret = number;
+    } else if (self.kind == HALO_JINJA_INT || self.kind == HALO_JINJA_BOOL)
         *ret = (struct halo_jinja_value){.kind = HALO_JINJA_FLOAT,
                                          .is_template = self.is_template,
                                          .number = self.kind == HALO_JINJA_BOOL ? self.boolean : (double)self.integer};

@@ -16,6 +16,14 @@ static int characters(struct halo_jinja_run *run, const struct halo_jinja_string
     return r;
 }
 
+static int bytes_as_numbers(struct halo_jinja_run *run, const struct halo_jinja_string *s, struct halo_jinja_value list)
+{
+    int r = 0;
+    for (size_t at = 0; r == 0 && at < s->n; at++)
+        r = halo_jinja_push(run, list, halo_jinja_byte(s, at));
+    return r;
+}
+
 int halo_jinja_iterate(struct halo_jinja_run *run, struct halo_jinja_value value, struct halo_jinja_list **ret)
 {
     struct halo_jinja_value list;
@@ -34,6 +42,7 @@ int halo_jinja_iterate(struct halo_jinja_run *run, struct halo_jinja_value value
         *value.list = (struct halo_jinja_list){0};
         return 0;
     case HALO_JINJA_STRING: return characters(run, value.string, list);
+    case HALO_JINJA_BYTES: return bytes_as_numbers(run, value.string, list);
     case HALO_JINJA_DICT:
         for (size_t i = 0; r == 0 && i < value.dict->n; i++)
             r = halo_jinja_push(run, list, value.dict->entries[i].key);

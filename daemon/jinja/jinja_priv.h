@@ -87,11 +87,27 @@ struct halo_jinja_hint {
     bool is_unsafe;  /* using it is a SECURITY outcome */
 };
 
-/* ---- characters (unicode.c) ---- */
+/* ---- characters ---- */
+
+/* character.c: as Python's methods of str tell them. */
+bool halo_jinja_is_alpha(uint32_t c);
+bool halo_jinja_is_decimal(uint32_t c);
+bool halo_jinja_is_digit(uint32_t c);
+bool halo_jinja_is_numeric(uint32_t c);
+bool halo_jinja_is_alnum(uint32_t c);
+bool halo_jinja_is_lower(uint32_t c);
+bool halo_jinja_is_upper(uint32_t c);
+bool halo_jinja_is_title(uint32_t c);
+bool halo_jinja_is_printable(uint32_t c);
+bool halo_jinja_begins_name(uint32_t c);
+bool halo_jinja_continues_name(uint32_t c);
+
+/* unicode.c: UTF-8, white space and case mappings. */
 
 bool halo_jinja_is_space(uint32_t c); /* as Python's str.isspace */
 uint32_t halo_jinja_lower(uint32_t c);
 uint32_t halo_jinja_upper(uint32_t c);
+uint32_t halo_jinja_title(uint32_t c);
 size_t halo_jinja_char_bytes(const char *bytes, size_t n);                     /* 1 ... 4, never more than n; n >= 1 */
 uint32_t halo_jinja_char(const char *bytes, size_t n, size_t *ret_n);          /* n >= 1; a bad byte is itself */
 uint32_t halo_jinja_char_before(const char *bytes, size_t end, size_t *ret_n); /* the last one; end >= 1 */
@@ -379,6 +395,7 @@ int halo_jinja_join_two(struct halo_jinja_run *run, const struct halo_jinja_stri
                         const struct halo_jinja_string *b, struct halo_jinja_value *ret);
 bool halo_jinja_mark_at(const struct halo_jinja_string *string, size_t at);
 bool halo_jinja_all_template(const struct halo_jinja_string *string);
+struct halo_jinja_value halo_jinja_byte(const struct halo_jinja_string *bytes, size_t at); /* as a number */
 int halo_jinja_compare_text(const struct halo_jinja_string *a, const struct halo_jinja_string *b);
 
 /* print.c: values as text. */
@@ -395,6 +412,15 @@ struct halo_jinja_json_style {
 };
 int halo_jinja_to_json(struct halo_jinja_run *run, struct halo_jinja_text *text, struct halo_jinja_value value,
                        const struct halo_jinja_json_style *style);
+
+/* numbers.c */
+int halo_jinja_read_integer(struct halo_jinja_run *run, const struct halo_jinja_string *string, unsigned base,
+                            struct halo_jinja_value *ret, bool *ret_found);
+bool halo_jinja_read_float(const struct halo_jinja_string *string, struct halo_jinja_value *ret); /* false: none */
+int halo_jinja_truncate(struct halo_jinja_run *run, struct halo_jinja_value number,
+                        struct halo_jinja_value *ret); /* of a finite float */
+/* Of numbers one of which is BIG: -1, 0, 1; 2: the other one is a NaN. */
+int halo_jinja_compare_big(struct halo_jinja_value a, struct halo_jinja_value b);
 
 /* ops.c: operators. */
 bool halo_jinja_truth(struct halo_jinja_value value);
@@ -415,8 +441,9 @@ int halo_jinja_attribute(struct halo_jinja_run *run, struct halo_jinja_value val
                          struct halo_jinja_value *ret);
 int halo_jinja_item(struct halo_jinja_run *run, struct halo_jinja_value value, struct halo_jinja_value key,
                     struct halo_jinja_value *ret);
+/* constant: all of it stands in the template; then what Python calls a TypeError is an undefined value. */
 int halo_jinja_slice(struct halo_jinja_run *run, struct halo_jinja_value value, const struct halo_jinja_value bounds[3],
-                     struct halo_jinja_value *ret);
+                     bool constant, struct halo_jinja_value *ret);
 /* iterate.c: the items of anything that can be iterated; a generator is empty afterwards. The list must not be changed.
  */
 int halo_jinja_iterate(struct halo_jinja_run *run, struct halo_jinja_value value, struct halo_jinja_list **ret);
@@ -462,8 +489,13 @@ extern const struct halo_jinja_native halo_jinja_sequence_filters[], halo_jinja_
 extern const size_t halo_jinja_n_sequence_filters, halo_jinja_n_text_filters;
 extern const struct halo_jinja_native halo_jinja_tests[], halo_jinja_globals[];
 extern const size_t halo_jinja_n_tests, halo_jinja_n_globals;
-extern const struct halo_jinja_native halo_jinja_string_methods[];
-extern const size_t halo_jinja_n_string_methods;
+extern const struct halo_jinja_native halo_jinja_string_methods[], halo_jinja_character_methods[];
+extern const size_t halo_jinja_n_string_methods, halo_jinja_n_character_methods;
+extern const struct halo_jinja_native halo_jinja_bytes_methods[];
+extern const size_t halo_jinja_n_bytes_methods;
+
+int halo_jinja_encode(struct halo_jinja_run *run, const struct halo_jinja_call *call,
+                      struct halo_jinja_value *ret); /* methods_bytes.c: the method of strings */
 
 /* Text operations that filters and methods share (text_ops.c). */
 enum halo_jinja_side { HALO_JINJA_LEFT = 1, HALO_JINJA_RIGHT = 2 };
@@ -481,6 +513,8 @@ int halo_jinja_split_lines(struct halo_jinja_run *run, const struct halo_jinja_s
                            struct halo_jinja_value *ret);
 int halo_jinja_join(struct halo_jinja_run *run, const struct halo_jinja_string *between,
                     const struct halo_jinja_list *items, bool only_strings, struct halo_jinja_value *ret);
+/* There is a letter with case, and all of them have this one: l or u. */
+bool halo_jinja_has_case(const struct halo_jinja_string *string, int which);
 /* First occurrence at or after `from`, or -1. */
 ptrdiff_t halo_jinja_find(const struct halo_jinja_string *string, size_t from, const struct halo_jinja_string *what);
 /* For HTML, unless it is safe already; the result is safe. */

@@ -112,7 +112,11 @@ enum halo_jinja_method_state halo_jinja_method_find(struct halo_jinja_value self
                                                     const struct halo_jinja_native **ret)
 {
     switch (self.kind) {
-    case HALO_JINJA_STRING: return find(halo_jinja_string_methods, halo_jinja_n_string_methods, NULL, name, n, ret);
+    case HALO_JINJA_STRING:
+        if (find(halo_jinja_character_methods, halo_jinja_n_character_methods, NULL, name, n, ret))
+            return HALO_JINJA_METHOD_FOUND;
+        return find(halo_jinja_string_methods, halo_jinja_n_string_methods, NULL, name, n, ret);
+    case HALO_JINJA_BYTES: return find(halo_jinja_bytes_methods, halo_jinja_n_bytes_methods, NULL, name, n, ret);
     case HALO_JINJA_DICT:
         return find(dict_methods, sizeof dict_methods / sizeof *dict_methods, dict_unsafe, name, n, ret);
     case HALO_JINJA_LIST:

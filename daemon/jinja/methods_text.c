@@ -274,30 +274,6 @@ METHOD(count)
     return 0;
 }
 
-/* isalpha, isdigit, isalnum, isspace, islower, isupper: letters past ASCII are those with a case or above U+00AA. */
-METHOD(is)
-{
-    const struct halo_jinja_string *s = call->self.string;
-    bool holds = s->n > 0, cased = false;
-    for (size_t at = 0, n; at < s->n; at += n) {
-        uint32_t c = halo_jinja_char(s->bytes + at, s->n - at, &n);
-        bool digit = c - '0' < 10u, upper = halo_jinja_lower(c) != c, lower = halo_jinja_upper(c) != c;
-        bool alpha = c < 0x80 ? (c | 32) - 'a' < 26u : upper || lower || (c >= 0xAA && !halo_jinja_is_space(c));
-        cased |= upper || lower;
-        switch (call->native->op) {
-        case 'a': holds &= alpha; break;
-        case 'd': holds &= digit; break;
-        case 'n': holds &= alpha || digit; break;
-        case 's': holds &= halo_jinja_is_space(c); break;
-        default: holds &= call->native->op == 'u' ? !lower : !upper;
-        }
-    }
-    if (call->native->op == 'u' || call->native->op == 'l')
-        holds &= cased;
-    *ret = halo_jinja_own_bool(holds);
-    return halo_jinja_steps(run, s->n / 16);
-}
-
 /* ---- building ---- */
 
 METHOD(join)
@@ -305,6 +281,29 @@ METHOD(join)
     struct halo_jinja_list *items;
     int r = halo_jinja_iterate(run, call->arg[0], &items);
     return r ? r : halo_jinja_join(run, call->self.string, items, true, ret);
+}
+
+METHOD(expandtabs)
+{
+    const struct halo_jinja_string *s = call->self.string;
+    struct halo_jinja_text text = {0};
+    int64_t size = call->arg[0].kind == HALO_JINJA_MISSING ? 8 : call->arg[0].integer, column = 0;
+    int r = 0;
+    if (call->arg[0].kind != HALO_JINJA_MISSING && call->arg[0].kind != HALO_JINJA_INT)
+        return halo_jinja_type_error(run, "a tab size is an integer", call->arg[0]);
+    for (size_t at = 0, n; r == 0 && at < s->n; at += n) {
+        n = halo_jinja_char_bytes(s->bytes + at, s->n - at);
+        if (s->bytes[at] != '\t') {
+            column = s->bytes[at] == '\n' || s->bytes[at] == '\r' ? 0 : column + 1;
+            r = halo_jinja_add_slice(run, &text, s, at, at + n);
+            continue;
+        }
+        int64_t blanks = size > 0 ? size - column % size : 0;
+        column += blanks;
+        for (; r == 0 && blanks > 0; blanks--)
+            r = halo_jinja_add(run, &text, " ", 1, halo_jinja_mark_at(s, at));
+    }
+    return r ? r : halo_jinja_finish_text(run, &text, ret);
 }
 
 /* ljust, rjust, center, zfill (op: l r c z) */
@@ -400,18 +399,12 @@ const struct halo_jinja_native halo_jinja_string_methods[] = {
     {.name = "casefold", .call = str_case, .op = 'l'},
     {.name = "center", .call = str_justify, .params = {"width", "fillchar"}, .n_required = 1, .op = 'c'},
     {.name = "count", .call = str_count, .params = {"sub"}, .n_required = 1},
+    {.name = "encode", .call = halo_jinja_encode, .params = {"encoding", "errors"}},
     {.name = "endswith", .call = str_begins, .params = {"suffix"}, .n_required = 1, .op = 1},
+    {.name = "expandtabs", .call = str_expandtabs, .params = {"tabsize"}},
     {.name = "find", .call = str_find, .params = {"sub", "start"}, .n_required = 1, .op = 'f'},
     {.name = "format", .call = str_format, .any = true},
     {.name = "index", .call = str_find, .params = {"sub", "start"}, .n_required = 1, .op = 'i'},
-    {.name = "isalnum", .call = str_is, .op = 'n'},
-    {.name = "isalpha", .call = str_is, .op = 'a'},
-    {.name = "isdecimal", .call = str_is, .op = 'd'},
-    {.name = "isdigit", .call = str_is, .op = 'd'},
-    {.name = "islower", .call = str_is, .op = 'l'},
-    {.name = "isnumeric", .call = str_is, .op = 'd'},
-    {.name = "isspace", .call = str_is, .op = 's'},
-    {.name = "isupper", .call = str_is, .op = 'u'},
     {.name = "join", .call = str_join, .params = {"iterable"}, .n_required = 1},
     {.name = "ljust", .call = str_justify, .params = {"width", "fillchar"}, .n_required = 1, .op = 'l'},
     {.name = "lower", .call = str_case, .op = 'l'},

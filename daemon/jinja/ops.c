@@ -18,7 +18,8 @@ bool halo_jinja_truth(struct halo_jinja_value value)
     case HALO_JINJA_BOOL: return value.boolean;
     case HALO_JINJA_INT: return value.integer != 0;
     case HALO_JINJA_FLOAT: return value.number != 0;
-    case HALO_JINJA_STRING: return value.string->n != 0;
+    case HALO_JINJA_STRING:
+    case HALO_JINJA_BYTES: return value.string->n != 0;
     case HALO_JINJA_DICT: return value.dict->n != 0;
     case HALO_JINJA_LIST:
     case HALO_JINJA_TUPLE:
@@ -34,6 +35,8 @@ int halo_jinja_length(struct halo_jinja_run *run, struct halo_jinja_value value,
 {
     if (value.kind == HALO_JINJA_STRING)
         *ret = halo_jinja_char_count(value.string->bytes, value.string->n);
+    else if (value.kind == HALO_JINJA_BYTES)
+        *ret = value.string->n;
     else if (value.kind == HALO_JINJA_DICT)
         *ret = value.dict->n;
     else if (value.kind == HALO_JINJA_LOOP)
@@ -69,6 +72,14 @@ static bool as_float(struct halo_jinja_value v, double *ret)
 
 /* ---- comparing ---- */
 
+/* Two numbers, one of them past 64 bits. */
+static bool are_big(struct halo_jinja_value a, struct halo_jinja_value b)
+{
+    double number;
+    return (a.kind == HALO_JINJA_BIG && (b.kind == HALO_JINJA_BIG || as_float(b, &number))) ||
+           (b.kind == HALO_JINJA_BIG && as_float(a, &number));
+}
+
 static int equal_inner(struct halo_jinja_run *run, struct halo_jinja_value a, struct halo_jinja_value b, bool *ret)
 {
     int r = 0;
@@ -90,6 +101,8 @@ static int equal_inner(struct halo_jinja_run *run, struct halo_jinja_value a, st
     }
     if (a.kind == HALO_JINJA_UNDEFINED && b.kind == HALO_JINJA_UNDEFINED)
         *ret = true;
+    else if (are_big(a, b))
+        *ret = halo_jinja_compare_big(a, b) == 0;
     else
         *ret = halo_jinja_key_equal(a, b);
     return a.kind == HALO_JINJA_STRING ? halo_jinja_steps(run, a.string->n / 256) : 0;
@@ -116,6 +129,8 @@ int halo_jinja_order(struct halo_jinja_run *run, struct halo_jinja_value a, stru
         /* falls through to the end */
     } else if (as_integer(a, &i) && as_integer(b, &j)) {
         *ret = (i > j) - (i < j);
+    } else if (are_big(a, b)) {
+        *ret = halo_jinja_compare_big(a, b);
     } else if (as_float(a, &x) && as_float(b, &y)) {
         *ret = x != x || y != y ? 2 : (x > y) - (x < y);
     } else if (a.kind == HALO_JINJA_STRING && b.kind == HALO_JINJA_STRING) {

@@ -63,7 +63,7 @@ int halo_jinja_print(struct halo_jinja_run *run, struct halo_jinja_text *text, s
 {
     if (value.kind == HALO_JINJA_STRING)
         return halo_jinja_add_string(run, text, value.string);
-    if (halo_jinja_is_listlike(value) || value.kind == HALO_JINJA_DICT)
+    if (halo_jinja_is_listlike(value) || value.kind == HALO_JINJA_DICT || value.kind == HALO_JINJA_BYTES)
         return halo_jinja_repr(run, text, value);
     return print_scalar(run, text, value);
 }
@@ -81,29 +81,23 @@ int halo_jinja_to_string(struct halo_jinja_run *run, struct halo_jinja_value val
 
 /* ---- repr ---- */
 
-/* White space and invisible characters that Python escapes in a repr, as far as conversations hold them. */
-static bool is_printable(uint32_t c)
-{
-    if (c < 0x7F)
-        return c >= 0x20;
-    return !(c < 0xA1 || c == 0xAD || (c > 0xA0 && halo_jinja_is_space(c)) || (c >= 0x200B && c <= 0x200F) ||
-             (c >= 0x202A && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) || (c >= 0xD800 && c <= 0xF8FF) ||
-             c == 0xFEFF || (c >= 0xFFF0 && c <= 0xFFFB) || (c & 0xFFFE) == 0xFFFE || c >= 0xE0000);
-}
-
-static int repr_string(struct halo_jinja_run *run, struct halo_jinja_text *text, const struct halo_jinja_string *s)
+/* A string, or bytes: then b'...', and every byte stands for itself. */
+static int repr_string(struct halo_jinja_run *run, struct halo_jinja_text *text, const struct halo_jinja_string *s,
+                       bool bytes)
 {
     char quote = memchr(s->bytes, '\'', s->n) && !memchr(s->bytes, '"', s->n) ? '"' : '\'', escape[16];
-    size_t plain = 0, n;
-    int r = halo_jinja_add(run, text, &quote, 1, false);
+    size_t plain = 0, n = 1;
+    int r = bytes ? halo_jinja_add(run, text, "b", 1, false) : 0;
+    if (r == 0)
+        r = halo_jinja_add(run, text, &quote, 1, false);
     for (size_t at = 0; r == 0 && at < s->n; at += n) {
-        uint32_t c = halo_jinja_char(s->bytes + at, s->n - at, &n);
+        uint32_t c = bytes ? (uint8_t)s->bytes[at] : halo_jinja_char(s->bytes + at, s->n - at, &n);
         int n_escape;
         if (c == (uint32_t)quote || c == '\\')
             n_escape = sprintf(escape, "\\%c", (char)c);
         else if (c == '\n' || c == '\r' || c == '\t')
             n_escape = sprintf(escape, "\\%c", c == '\n' ? 'n' : c == '\r' ? 'r' : 't');
-        else if (is_printable(c))
+        else if (bytes ? c >= ' ' && c < 0x7F : halo_jinja_is_printable(c))
             continue;
         else
             n_escape = sprintf(escape, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", c);
@@ -173,7 +167,9 @@ int halo_jinja_repr(struct halo_jinja_run *run, struct halo_jinja_text *text, st
     if (r) {
         /* falls through to the end */
     } else if (value.kind == HALO_JINJA_STRING) {
-        r = repr_string(run, text, value.string);
+        r = repr_string(run, text, value.string, false);
+    } else if (value.kind == HALO_JINJA_BYTES) {
+        r = repr_string(run, text, value.string, true);
     } else if (value.kind == HALO_JINJA_DICT) {
         r = repr_dict(run, text, value.dict);
     } else if (value.kind == HALO_JINJA_RANGE) {

@@ -164,6 +164,12 @@ bool halo_jinja_mark_at(const struct halo_jinja_string *string, size_t at)
     return string->n_marks && at < string->n ? string->marks[mark_index(string, at)].is_template : string->is_template;
 }
 
+struct halo_jinja_value halo_jinja_byte(const struct halo_jinja_string *bytes, size_t at)
+{
+    return (struct halo_jinja_value){
+        .kind = HALO_JINJA_INT, .is_template = halo_jinja_mark_at(bytes, at), .integer = (uint8_t)bytes->bytes[at]};
+}
+
 bool halo_jinja_all_template(const struct halo_jinja_string *string)
 {
     return string->n == 0 || (string->n_marks == 0 && string->is_template);

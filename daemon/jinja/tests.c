@@ -27,8 +27,8 @@ enum what {
 
 static bool is_iterable(struct halo_jinja_value v)
 {
-    return halo_jinja_is_listlike(v) || v.kind == HALO_JINJA_STRING || v.kind == HALO_JINJA_DICT ||
-           v.kind == HALO_JINJA_UNDEFINED;
+    return halo_jinja_is_listlike(v) || v.kind == HALO_JINJA_STRING || v.kind == HALO_JINJA_BYTES ||
+           v.kind == HALO_JINJA_DICT || v.kind == HALO_JINJA_UNDEFINED;
 }
 
 static bool is_whole(struct halo_jinja_value v)
@@ -46,8 +46,9 @@ NATIVE(test_what)
         [IS_STRING] = v.kind == HALO_JINJA_STRING,
         [IS_MAPPING] = v.kind == HALO_JINJA_DICT,
         [IS_ITERABLE] = is_iterable(v),
-        [IS_SEQUENCE] = v.kind == HALO_JINJA_STRING || v.kind == HALO_JINJA_DICT || v.kind == HALO_JINJA_UNDEFINED ||
-                        v.kind == HALO_JINJA_LIST || v.kind == HALO_JINJA_TUPLE || v.kind == HALO_JINJA_RANGE,
+        [IS_SEQUENCE] = v.kind == HALO_JINJA_STRING || v.kind == HALO_JINJA_BYTES || v.kind == HALO_JINJA_DICT ||
+                        v.kind == HALO_JINJA_UNDEFINED || v.kind == HALO_JINJA_LIST || v.kind == HALO_JINJA_TUPLE ||
+                        v.kind == HALO_JINJA_RANGE,
         [IS_NUMBER] = is_whole(v) || v.kind == HALO_JINJA_FLOAT || v.kind == HALO_JINJA_BOOL,
         [IS_INTEGER] = is_whole(v),
         [IS_FLOAT] = v.kind == HALO_JINJA_FLOAT,
@@ -90,19 +91,11 @@ NATIVE(test_divides)
     return r;
 }
 
-/* lower and upper: the case is that one and there is a letter. */
 NATIVE(test_case)
 {
     struct halo_jinja_value text;
-    bool holds = true, any = false;
     int r = halo_jinja_to_string(run, call->self, &text);
-    for (size_t at = 0, n; r == 0 && at < text.string->n; at += n) {
-        uint32_t c = halo_jinja_char(text.string->bytes + at, text.string->n - at, &n);
-        bool is_upper = halo_jinja_lower(c) != c, is_lower = halo_jinja_upper(c) != c;
-        any |= is_upper || is_lower;
-        holds &= call->native->op == 'u' ? !is_lower : !is_upper;
-    }
-    *ret = halo_jinja_own_bool(holds && any);
+    *ret = halo_jinja_own_bool(r == 0 && halo_jinja_has_case(text.string, call->native->op));
     return r;
 }
 

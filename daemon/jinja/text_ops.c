@@ -131,28 +131,46 @@ int halo_jinja_escape(struct halo_jinja_run *run, const struct halo_jinja_string
 
 /* ---- case ---- */
 
-static bool is_letter(uint32_t c)
+bool halo_jinja_has_case(const struct halo_jinja_string *string, int which)
 {
-    return c >= 0x80 ? !halo_jinja_is_space(c) && c != 0x2019 : (c | 32) - 'a' < 26u;
+    bool any = false;
+    for (size_t at = 0, n; at < string->n; at += n) {
+        uint32_t c = halo_jinja_char(string->bytes + at, string->n - at, &n);
+        bool lower = halo_jinja_is_lower(c), upper = halo_jinja_is_upper(c);
+        if (halo_jinja_is_title(c) || (which == 'u' ? lower : upper))
+            return false;
+        any |= lower || upper;
+    }
+    return any;
 }
 
 /* The filter begins a word behind any of these; the method behind any character without case. */
 static bool breaks_word(uint32_t c, int how)
 {
     if (how == 'T')
-        return c < 0x80 ? strchr("-({[<", (int)c) != NULL || halo_jinja_is_space(c) : halo_jinja_is_space(c);
-    return !is_letter(c);
+        return (c > 0 && c < 0x80 && strchr("-({[<", (int)c)) || halo_jinja_is_space(c);
+    return !halo_jinja_is_lower(c) && !halo_jinja_is_upper(c) && !halo_jinja_is_title(c);
 }
 
 static uint32_t cased(uint32_t c, int how, bool begins)
 {
-    uint32_t lower = halo_jinja_lower(c), upper = halo_jinja_upper(c);
     switch (how) {
-    case 'l': return lower;
-    case 'u': return upper;
-    case 's': return c == lower ? upper : lower;
-    default: return begins ? upper : lower;
+    case 'l': return halo_jinja_lower(c);
+    case 'u': return halo_jinja_upper(c);
+    case 's': return halo_jinja_is_upper(c) ? halo_jinja_lower(c) : halo_jinja_is_lower(c) ? halo_jinja_upper(c) : c;
+    case 'T': return begins ? halo_jinja_upper(c) : halo_jinja_lower(c);
+    default: return begins ? halo_jinja_title(c) : halo_jinja_lower(c);
     }
+}
+
+/* The one mapping to two characters that texts are full of: the sharp s. NULL: not here. */
+static const char *sharp_s(uint32_t c, int how, bool begins)
+{
+    if (c != 0xDF || how == 'l')
+        return NULL;
+    if (how == 'u' || how == 's' || (how == 'T' && begins))
+        return "SS";
+    return begins ? "Ss" : NULL;
 }
 
 int halo_jinja_change_case(struct halo_jinja_run *run, const struct halo_jinja_string *string, int how,
@@ -164,12 +182,13 @@ int halo_jinja_change_case(struct halo_jinja_run *run, const struct halo_jinja_s
     int r = halo_jinja_steps(run, string->n / 16);
     for (size_t at = 0; r == 0 && at < string->n; at += n) {
         uint32_t c = halo_jinja_char(string->bytes + at, string->n - at, &n), to = cased(c, how, begins);
+        const char *two = sharp_s(c, how, begins);
         begins = how != 'c' && breaks_word(c, how);
-        bool sharp_s = c == 0xDF && how == 'u'; /* the one mapping to two characters that texts are full of */
-        if (to == c && !sharp_s)
+        if (to == c && !two)
             continue;
-        char bytes[4] = "SS";
-        size_t n_bytes = sharp_s ? 2 : halo_jinja_char_put(bytes, to);
+        char character[4];
+        const char *bytes = two ? two : character;
+        size_t n_bytes = two ? 2 : halo_jinja_char_put(character, to);
         r = halo_jinja_add_slice(run, &text, string, plain, at);
         if (r == 0)
             r = halo_jinja_add(run, &text, bytes, n_bytes, halo_jinja_mark_at(string, at));

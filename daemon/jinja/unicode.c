@@ -42,6 +42,16 @@ uint32_t halo_jinja_upper(uint32_t c)
     return map_case(halo_jinja_upper_runs, halo_jinja_n_upper_runs, c);
 }
 
+/* Where the title case is not the upper case: the digraphs of Croatian, and Georgian, which has no title case. */
+uint32_t halo_jinja_title(uint32_t c)
+{
+    if (c >= 0x1C4 && c <= 0x1CC)
+        return c <= 0x1C6 ? 0x1C5 : c <= 0x1C9 ? 0x1C8 : 0x1CB;
+    if (c >= 0x1F1 && c <= 0x1F3)
+        return 0x1F2;
+    return c >= 0x10D0 && c <= 0x10FF ? c : halo_jinja_upper(c);
+}
+
 size_t halo_jinja_char_bytes(const char *bytes, size_t n)
 {
     size_t length;

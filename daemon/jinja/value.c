@@ -187,7 +187,7 @@ bool halo_jinja_key_equal(struct halo_jinja_value a, struct halo_jinja_value b)
         return number_equal(a, b);
     if (a.kind != b.kind)
         return false;
-    if (a.kind == HALO_JINJA_STRING || a.kind == HALO_JINJA_BIG)
+    if (a.kind == HALO_JINJA_STRING || a.kind == HALO_JINJA_BIG || a.kind == HALO_JINJA_BYTES)
         return a.string->n == b.string->n && memcmp(a.string->bytes, b.string->bytes, a.string->n) == 0;
     if (a.kind == HALO_JINJA_TUPLE) {
         for (size_t i = 0; a.list->n == b.list->n && i < a.list->n; i++)
@@ -297,6 +297,7 @@ const char *halo_jinja_type_name(struct halo_jinja_value value)
         [HALO_JINJA_FUNCTION] = "function",
         [HALO_JINJA_METHOD] = "method",
         [HALO_JINJA_LOOP] = "LoopContext",
+        [HALO_JINJA_BYTES] = "bytes",
         [HALO_JINJA_MISSING] = "missing",
     };
     return value.kind < sizeof names / sizeof *names ? names[value.kind] : "?";

@@ -14,7 +14,7 @@
 
 #include <jinja/jinja.h>
 
-#define MIN_CASES 700
+#define MIN_CASES 1000
 
 static const struct tm frozen = {
     .tm_year = 126, .tm_mon = 0, .tm_mday = 15, .tm_hour = 12, .tm_wday = 4, .tm_yday = 14};

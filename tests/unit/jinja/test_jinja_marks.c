@@ -85,6 +85,13 @@ static void test_marks(void **state)
     check("{{ c.center(6, '*') }}{{ 'a'.ljust(2) }}|", "[*]user[*a |]");
     check("{{ c * 2 }}{{ 'a' * 2 }}", "useruser[aa]");
     check("{{ [c, 'a', 'b'] | sort | join }}", "[ab]user");
+    check("{{ ('<' + c).encode().decode() }}{{ ('<' + c).encode('ascii').hex() }}", "[<]user[3c]75736572");
+    check("{{ ('<' + c).encode()[:2].decode('latin-1') }}{{ (c + '<').encode() }}", "[<]ub'user[<]'");
+    check("{{ ('<' + c).encode()[0] }}{{ c.encode()[0] }}", "[60]117");
+    check("{{ ('<\t' + c + '\t|').expandtabs(4) }}", "[<   ]user[    |]");
+    check("{{ '99999999999999999999' | int }}{{ (c | replace('user', '99999999999999999999')) | int }}",
+          "[9999999999999999999999999999999999999999]");
+    check("{{ ('9' ~ n ~ '999999999999999999') | int }}", "95999999999999999999");
 }
 
 /* What a user types stays text in whatever shape a template prints it. */
@@ -93,6 +100,9 @@ static void test_special_token(void **state)
     static const char *const forms[] = {
         "{{ im }}",
         "{{ im | trim }}",
+        "{{ im.encode().decode() }}",
+        "{{ im.encode('latin-1', 'ignore')[:].decode('ascii', 'replace') }}",
+        "{{ im.expandtabs() }}",
         "{{ im | upper | lower }}",
         "{{ im ~ '' }}",
         "{{ '' + im }}",

@@ -45,6 +45,7 @@ enum halo_jinja_kind {
     HALO_JINJA_FUNCTION,
     HALO_JINJA_METHOD,
     HALO_JINJA_LOOP,
+    HALO_JINJA_BYTES,   /* a string that was encoded: its bytes and their marks */
     HALO_JINJA_MISSING, /* no value at all: an argument that was not given */
 };
 
@@ -59,7 +60,7 @@ struct halo_jinja_value {
         bool boolean;
         int64_t integer;
         double number;
-        struct halo_jinja_string *string; /* also BIG */
+        struct halo_jinja_string *string; /* also BIG and BYTES */
         struct halo_jinja_list *list;
         struct halo_jinja_dict *dict;
         void *object;
