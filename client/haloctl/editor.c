@@ -30,6 +30,7 @@ struct halo_ctl_editor {
 };
 
 static volatile sig_atomic_t resized;
+static sigset_t outside; /* the signal mask outside of halo_ctl_editor_read() */
 
 static void on_resize(int signo)
 {
@@ -43,27 +44,41 @@ static const char *prompt(EditLine *line)
     return "> ";
 }
 
+/* Waits for a key. Signals are let through here alone, so that none comes unseen before the wait. */
+static int wait_key(EditLine *line)
+{
+    struct pollfd key = {.fd = STDIN_FILENO, .events = POLLIN};
+    for (;;) {
+        if (halo_ctl_interrupts() > 0) {
+            errno = EINTR;
+            return -1;
+        }
+        if (resized) {
+            resized = 0;
+            el_resize(line);
+        }
+        if (ppoll(&key, 1, NULL, &outside) > 0)
+            return 0;
+        if (errno != EINTR)
+            return -1;
+    }
+}
+
 /* One character of UTF-8 from the terminal: 1, 0 at the end, -1 with errno; EINTR at an interrupt. */
 static int read_char(EditLine *line, wchar_t *ret)
 {
     mbstate_t state = {0};
     for (;;) {
         char byte;
+        if (wait_key(line) < 0)
+            return -1;
         ssize_t n = read(STDIN_FILENO, &byte, 1);
-        if (n < 0 && errno == EINTR && halo_ctl_interrupts() == 0) {
-            if (resized)
-                el_resize(line);
-            resized = 0;
-            continue;
-        }
         if (n <= 0)
             return (int)n;
         size_t used = mbrtowc(ret, &byte, 1, &state);
-        if (used == (size_t)-1) { /* a byte that is no UTF-8: dropped, as it cannot be shown either */
+        if (used == (size_t)-1) /* a byte that is no UTF-8: dropped, as it cannot be shown either */
             memset(&state, 0, sizeof(state));
-            continue;
-        }
-        if (used != (size_t)-2)
+        else if (used != (size_t)-2)
             return 1;
     }
 }
@@ -125,7 +140,7 @@ struct halo_ctl_editor *halo_ctl_editor_create(void)
     el_set(editor->line, EL_EDITOR, "emacs");
     el_set(editor->line, EL_HIST, history, editor->history);
     el_set(editor->line, EL_GETCFN, read_char);
-    el_set(editor->line, EL_ADDFN, "halo-paste", "insert what is pasted", insert_paste);
+    el_wset(editor->line, EL_ADDFN, L"halo-paste", L"insert what is pasted", insert_paste); /* el_set() leaks them */
     el_source(editor->line, NULL);
     el_set(editor->line, EL_BIND, PASTE_BEGIN, "halo-paste", NULL);
     struct sigaction action = {.sa_handler = on_resize};
@@ -149,10 +164,16 @@ int halo_ctl_editor_read(struct halo_ctl_editor *editor, char **ret, size_t *ret
 {
     int n = 0;
     HistEvent event;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGWINCH);
+    sigprocmask(SIG_BLOCK, &signals, &outside);
+    el_set(editor->line, EL_PREP_TERM, 1); /* before the prompt, so that no key typed at it is the terminal's */
     set_brackets(editor, BRACKETS_ON);
-    errno = 0;
     const char *line = el_gets(editor->line, &n);
     set_brackets(editor, BRACKETS_OFF);
+    sigprocmask(SIG_SETMASK, &outside, NULL);
     if (!line || n <= 0) {
         el_reset(editor->line);
         putchar('\n');
