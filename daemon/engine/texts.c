@@ -36,17 +36,17 @@ int halo_texts_create(struct halo_texts *ret, const struct halo_gguf *gguf, uint
 {
     *ret = (struct halo_texts){0};
     int r = halo_tokenizer_create(&ret->tokenizer, gguf, fault);
-    if (r < 0)
-        return r;
-    uint32_t n_tokens = halo_tokenizer_n_vocab(ret->tokenizer);
-    if (n_tokens != n_rows)
+    uint32_t n_tokens = r < 0 ? 0 : halo_tokenizer_n_vocab(ret->tokenizer);
+    if (r == 0 && n_tokens != n_rows)
         r = halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                            "the vocabulary has %" PRIu32 " tokens, token_embd.weight has %" PRIu32 " rows", n_tokens,
                            n_rows);
     if (r == 0)
         r = chat_create(ret, gguf, fault);
-    if (r < 0)
+    if (r < 0) {
+        halo_gguf_name_fault(gguf, fault);
         halo_texts_destroy(ret);
+    }
     return r;
 }
 

@@ -14,6 +14,7 @@
 #include "rope_priv.h"
 
 #define KEY_BYTES 128
+#define NUMBER_BYTES 32
 
 static void key_make(char key[KEY_BYTES], const char *arch, const char *suffix)
 {
@@ -90,10 +91,18 @@ static int value_read(const struct halo_gguf *gguf, const struct halo_hparam *ro
     return r;
 }
 
+/* A whole number in full, whatever its size; another to nine digits. */
+static const char *number_text(double value, char buf[static NUMBER_BYTES])
+{
+    bool is_whole = value == floor(value) && fabs(value) < 1e15;
+    snprintf(buf, NUMBER_BYTES, is_whole ? "%.0f" : "%.9g", value);
+    return buf;
+}
+
 static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch,
                     const struct halo_hparam *row, struct halo_fault *fault)
 {
-    char key[KEY_BYTES];
+    char key[KEY_BYTES], is[NUMBER_BYTES], min[NUMBER_BYTES], max[NUMBER_BYTES];
     double value = 0;
     bool absent;
     int r;
@@ -108,8 +117,9 @@ static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, 
     if (absent)
         value = row->derive ? row->derive(hparams) : row->value;
     if (!(value >= row->min && value <= row->max)) /* written so that NaN fails */
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s is %.9g%s, allowed are %.9g to %.9g", key, value,
-                              absent ? " by default" : "", row->min, row->max);
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s is %s%s, allowed are %s to %s", key,
+                              number_text(value, is), absent ? " by default" : "", number_text(row->min, min),
+                              number_text(row->max, max));
     if (row->kind == HALO_HPARAM_REAL)
         *(float *)((char *)hparams + row->field) = (float)value;
     else
@@ -217,7 +227,7 @@ static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, cons
         {"attention.temperature_length", {0, 0}},
         {"rope.scaling.yarn_log_multiplier", {0, 0}},
     };
-    char key[KEY_BYTES];
+    char key[KEY_BYTES], is[NUMBER_BYTES];
     double value = 0;
     bool causal = true;
     int r;
@@ -229,8 +239,8 @@ static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, cons
         if ((r = halo_gguf_get_f64(gguf, key, &value, fault)) < 0)
             return r;
         if (r == 0 && value != rows[i].neutral[0] && value != rows[i].neutral[1])
-            return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s is %.9g, which is not supported for %s", key,
-                                  value, arch);
+            return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s is %s, which is not supported for %s", key,
+                                  number_text(value, is), arch);
     }
     key_make(key, arch, "attention.causal");
     if ((r = halo_gguf_get_bool(gguf, key, &causal, fault)) < 0)

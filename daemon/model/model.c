@@ -101,17 +101,20 @@ int halo_model_create(struct halo_model **ret, const char *path, const struct ha
     if ((r = halo_gguf_open(&model->gguf, path, fault)) < 0)
         goto fail;
     if ((r = halo_arch_find(&arch, model->gguf, fault)) < 0)
-        goto fail;
+        goto named;
     model->arch = arch->name;
     halo_model_name(model->gguf, path, model->name, sizeof(model->name));
     halo_model_quant(model->gguf, model->quant, sizeof(model->quant));
     if ((r = plan_make(model, arch, params ? params : &defaults, fault)) < 0)
-        goto fail;
+        goto named;
     halo_rope_remark(&model->hparams, model->arch, &model->remarks);
     sizes_count(model);
     halo_arena_seal(&model->arena);
     *ret = model;
     return 0;
+named: /* what is wrong with a file is said with its name; what is wrong with a request is not the file's */
+    if (fault && fault->code != HALO_FAULT_BAD_REQUEST)
+        halo_gguf_name_fault(model->gguf, fault);
 fail:
     halo_model_destroy(model);
     return r;

@@ -165,6 +165,11 @@ uint32_t halo_gguf_n_parts(const struct halo_gguf *gguf)
     return gguf->n_parts;
 }
 
+void halo_gguf_name_fault(const struct halo_gguf *gguf, struct halo_fault *fault)
+{
+    prefix_name(&gguf->parts[0], fault);
+}
+
 const char *halo_gguf_part_path(const struct halo_gguf *gguf, uint32_t part)
 {
     assert(part < gguf->n_parts);

@@ -37,6 +37,8 @@ void halo_toy_refused(const struct halo_toy *toy, enum halo_fault_code code, con
     if (fault.code != code || !strstr(fault.text, fragment) || (fragment2 && !strstr(fault.text, fragment2)))
         fail_msg("refused with %s \"%s\", expected %s with \"%s\" and \"%s\"", halo_fault_name(fault.code), fault.text,
                  halo_fault_name(code), fragment, fragment2 ? fragment2 : "");
+    if (strncmp(fault.text, "halo-toy-", 9) != 0)
+        fail_msg("\"%s\" does not name the file", fault.text);
 }
 
 struct halo_model *halo_toy_accepted(const struct halo_toy *toy)

@@ -73,6 +73,8 @@ int halo_gguf_part_fd(const struct halo_gguf *gguf, uint32_t part);
 const struct halo_file_id *halo_gguf_part_id(const struct halo_gguf *gguf, uint32_t part); /* as it was opened */
 /* What was read stays. Whoever has a descriptor must not use it any more. */
 void halo_gguf_close_files(struct halo_gguf *gguf);
+/* Puts the file's own name (of a split model: its first part's) in front of a fault; nothing without a path. */
+void halo_gguf_name_fault(const struct halo_gguf *gguf, struct halo_fault *fault);
 uint64_t halo_gguf_part_bytes(const struct halo_gguf *gguf, uint32_t part);
 uint64_t halo_gguf_total_bytes(const struct halo_gguf *gguf); /* all parts */
 uint64_t halo_gguf_alignment(const struct halo_gguf *gguf);
