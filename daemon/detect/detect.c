@@ -9,11 +9,11 @@ const struct halo_detector halo_detectors[] = {
     {"long_collapse", "any 128 ids in a row: one id or few of them", halo_look_collapse},
     {"unique_ratio", "all ids: few different ones", halo_look_unique},
     {"ngram_density", "the second half: one group of three ids", halo_look_ngram},
-    {"period", "the end goes round in an exact cycle", halo_look_period},
+    {"period", "the end repeats an exact cycle", halo_look_period},
     {"loop_guard", "the last 256 ids: a group of four again and again", halo_look_loop_guard},
     {"eos_immediate", "the reply ends before it says anything", halo_look_eos_immediate},
     {"whitespace_only", "nothing but white space", halo_look_whitespace},
-    {"utf8", "bytes that are no UTF-8, or characters that stand for such", halo_look_utf8},
+    {"utf8", "bytes that are not UTF-8, or replacement characters", halo_look_utf8},
     {"script_drift", "a script that neither the prompt nor the beginning has", halo_look_script_drift},
     {"prompt_echo", "the prompt once more", halo_look_prompt_echo},
     {"special_leak", "control tokens as text", halo_look_special_leak},
@@ -22,7 +22,7 @@ const struct halo_detector halo_detectors[] = {
     {"toolcall_shape", "tool calls: complete, well-formed, as declared", halo_look_toolcall},
     {"step_time_spike", "steps that take far longer than those before", halo_look_step_time},
     {"logprob_collapse", "every id all but certain", halo_look_logprob},
-    {"numbers", "log-probabilities that are none", halo_look_numbers},
+    {"numbers", "log-probabilities that are not finite, or above 0", halo_look_numbers},
 };
 const size_t halo_n_detectors = sizeof halo_detectors / sizeof *halo_detectors;
 

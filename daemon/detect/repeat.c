@@ -46,7 +46,7 @@ static void judge(const int32_t *ids, size_t n, const struct marks *marks, struc
     bool hard = share > marks->hard_most || unique < marks->hard_unique;
     if (hard || share > marks->soft_most || unique < marks->soft_unique)
         halo_find(ret, hard ? HALO_VERDICT_FAIL : HALO_VERDICT_WARN,
-                  "of %zu ids the commonest is %.0f %%, %.0f %% are different", n, 100 * share, 100 * unique);
+                  "of %zu ids the most frequent is %.0f %%, %.0f %% are distinct", n, 100 * share, 100 * unique);
 }
 
 void halo_look_attractor_first(const struct halo_detect_reply *reply, struct halo_finding *ret)
@@ -75,7 +75,7 @@ void halo_look_collapse(const struct halo_detect_reply *reply, struct halo_findi
         if (most * 2 <= WINDOW && n_unique * 10 >= WINDOW * 3)
             continue;
         halo_find(ret, at < WINDOW / 2 ? HALO_VERDICT_FAIL : HALO_VERDICT_WARN,
-                  "from id %zu on %d ids: the commonest %zu times, %zu different", at, WINDOW, most, n_unique);
+                  "from id %zu, %d ids: the most frequent %zu times, %zu distinct", at, WINDOW, most, n_unique);
         return;
     }
 }
@@ -181,7 +181,7 @@ void halo_look_loop_guard(const struct halo_detect_reply *reply, struct halo_fin
                 last = j;
             }
         if (count >= 8) {
-            halo_find(ret, HALO_VERDICT_WARN, "the four ids from %zu on stand there %zu times", i, count);
+            halo_find(ret, HALO_VERDICT_WARN, "the four ids from %zu occur %zu times", i, count);
             return;
         }
     }

@@ -61,7 +61,7 @@ void halo_look_utf8(const struct halo_detect_reply *reply, struct halo_finding *
     for (size_t at = 0; at < reply->n_text; at += length) {
         int32_t c = character(reply->text, reply->n_text, at, &length);
         if (c < 0) {
-            halo_find(ret, HALO_VERDICT_FAIL, "no UTF-8 at byte %zu (0x%02x)", at, (unsigned char)reply->text[at]);
+            halo_find(ret, HALO_VERDICT_FAIL, "not UTF-8 at byte %zu (0x%02x)", at, (unsigned char)reply->text[at]);
             return;
         }
         if (c == 0xFFFD && n_replaced++ == 0)
@@ -125,7 +125,7 @@ void halo_look_script_drift(const struct halo_detect_reply *reply, struct halo_f
     bool east = begun[HAN] + begun[KANA] + begun[HANGUL] + asked[HAN] + asked[KANA] + asked[HANGUL] > 0;
     for (int s = LATIN + 1; s < N_SCRIPTS; s++)
         if (ended[s] * 10 >= n_ended && begun[s] + asked[s] == 0 && !(s >= HANGUL && east)) {
-            halo_find(ret, HALO_VERDICT_WARN, "%zu of %zu letters of the second half are %s, which came from nowhere",
+            halo_find(ret, HALO_VERDICT_WARN, "%zu of %zu letters of the second half are %s, which nothing before has",
                       ended[s], n_ended, script_names[s]);
             return;
         }
@@ -163,7 +163,7 @@ void halo_look_special_leak(const struct halo_detect_reply *reply, struct halo_f
         size_t at = halo_detect_find(reply->text, reply->n_text, 0, markers[i]);
         bool asked = reply->prompt && halo_detect_find(reply->prompt, reply->n_prompt, 0, markers[i]) < reply->n_prompt;
         if (at < reply->n_text && !asked) {
-            halo_find(ret, HALO_VERDICT_FAIL, "%s at byte %zu, and nobody spoke of it", markers[i], at);
+            halo_find(ret, HALO_VERDICT_FAIL, "%s at byte %zu, which the prompt does not contain", markers[i], at);
             return;
         }
     }
@@ -207,7 +207,7 @@ void halo_look_think_stall(const struct halo_detect_reply *reply, struct halo_fi
     for (size_t i = 0; reply->text_at && i < reply->n_ids; i++)
         n_ids += reply->text_at[i] > open;
     if (reply->stall_ids > 0 && n_ids >= reply->stall_ids)
-        halo_find(ret, HALO_VERDICT_FAIL, "the thought at byte %zu goes on for %zu ids, %zu are allowed", open, n_ids,
+        halo_find(ret, HALO_VERDICT_FAIL, "the thought at byte %zu has %zu ids, %zu are allowed", open, n_ids,
                   reply->stall_ids);
     else
         halo_find(ret, HALO_VERDICT_WARN, "the thought at byte %zu does not end", open);

@@ -93,7 +93,7 @@ static void check_arguments(struct look *look, struct halo_text name, struct hal
         memcpy(text, key.at, key.n);
         text[key.n] = '\0';
         if (!halo_text_member(properties, text, &property))
-            halo_find(look->ret, HALO_VERDICT_WARN, "\"%s\" is no argument of %.*s", text,
+            halo_find(look->ret, HALO_VERDICT_WARN, "\"%s\" is not an argument of %.*s", text,
                       (int)(name.n < 60 ? name.n : 60), name.at);
         else if (halo_text_member(property, "type", &type) && !has_type(value, type))
             halo_find(look->ret, HALO_VERDICT_FAIL, "\"%s\" of %.*s is %.20s, not %.*s", text,
@@ -119,7 +119,7 @@ static void check_json(struct look *look, struct halo_text call)
     struct halo_text name, arguments;
     call = trim(call);
     if (!halo_text_is_object(call)) {
-        halo_find(look->ret, HALO_VERDICT_FAIL, "a call is no JSON object: %.*s", (int)(call.n < 60 ? call.n : 60),
+        halo_find(look->ret, HALO_VERDICT_FAIL, "a call is not a JSON object: %.*s", (int)(call.n < 60 ? call.n : 60),
                   call.at);
         return;
     }
@@ -192,7 +192,7 @@ static void check_mistral(struct look *look, const char *text, size_t n)
     if (named < n) {
         call = trim((struct halo_text){text + named + sizeof args - 1, n - named - (sizeof args - 1)});
         if (!halo_text_is_object(call))
-            halo_find(look->ret, HALO_VERDICT_FAIL, "the arguments at byte %zu are no JSON object", named);
+            halo_find(look->ret, HALO_VERDICT_FAIL, "the arguments at byte %zu are not a JSON object", named);
         else
             check_call(look, trim((struct halo_text){text + at, named - at}), call);
         return;

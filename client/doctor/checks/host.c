@@ -15,7 +15,7 @@ void halo_doctor_look_iommu(struct halo_doctor_probe *probe, struct halo_doctor_
         return;
     long n = halo_doctor_probe_list(probe, names, 8, "/sys/class/iommu");
     if (n < 0 && n != -ENOENT) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "/sys/class/iommu is not to be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "/sys/class/iommu could not be read.");
         return;
     }
     halo_doctor_finding_read(finding, "/sys/class/iommu: %s", n > 0 ? names[0] : "empty");

@@ -82,7 +82,7 @@ void halo_doctor_look_kernel(struct halo_doctor_probe *probe, struct halo_doctor
     int r = halo_doctor_probe_word(probe, release, sizeof release, "/proc/sys/kernel/osrelease");
     bool is_strix = halo_doctor_gpu_find(probe, &gpu) && gpu.gfx == HALO_DOCTOR_GFX1151;
     if (r < 0 || !parse_version(release, &v))
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The kernel's version is not to be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The kernel's version could not be read.");
     else if (!is_strix)
         halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Only matters with a Strix Halo (gfx1151).");
     else

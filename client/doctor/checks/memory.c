@@ -55,7 +55,7 @@ void halo_doctor_look_memory(struct halo_doctor_probe *probe, struct halo_doctor
     bool has_limit = halo_doctor_probe_number(probe, &pages, "/sys/module/ttm/parameters/pages_limit") == 0;
     bool has_ram = meminfo(probe, "MemTotal", &ram);
     if (!has_gtt || !has_ram || ram <= 0) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The sizes are not to be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The sizes could not be read.");
         return;
     }
     double usable = (double)gtt, limit = (double)pages * 4096;
@@ -98,7 +98,7 @@ void halo_doctor_look_carveout(struct halo_doctor_probe *probe, struct halo_doct
     if (!halo_doctor_gpu_need_strix(probe, &gpu))
         return;
     if (!gpu.dir[0] || halo_doctor_probe_number(probe, &vram, "%s/mem_info_vram_total", gpu.dir) < 0)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The size is not to be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The size could not be read.");
     else if ((double)vram > 1 * GIB)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
                                 "The firmware sets %.1f GiB aside for the GPU, which nothing else can use and the GPU "
@@ -121,7 +121,7 @@ void halo_doctor_look_overcount(struct halo_doctor_probe *probe, struct halo_doc
     for (int i = 0; i < 4; i++)
         ok = gpu.dir[0] && halo_doctor_probe_number(probe, &value[i], "%s/%s", gpu.dir, files[i]) == 0 && ok;
     if (!ok)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The counters are not to be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The counters could not be read.");
     else if (value[0] > value[1] || value[2] > value[3])
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
                                 "The driver counts more memory used than there is: its counters went below zero. "
@@ -149,7 +149,7 @@ void halo_doctor_look_memlock(struct halo_doctor_probe *probe, struct halo_docto
     if (halo_doctor_probe_head(probe, text, sizeof text, "/proc/self/limits") > 0)
         soft = halo_doctor_line_of(text, "Max locked memory", line, sizeof line);
     if (!soft || !*soft) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The limit is not to be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The limit could not be read.");
         return;
     }
     line[strcspn(line, " ")] = '\0';
@@ -184,7 +184,7 @@ void halo_doctor_look_swap(struct halo_doctor_probe *probe, struct halo_doctor_f
         }
     free(text);
     if (n < 0) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "/proc/swaps is not to be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "/proc/swaps could not be read.");
         return;
     }
     halo_doctor_finding_read(finding, "/proc/swaps: %.1f GiB, %.1f used", size / GIB, used / GIB);

@@ -99,7 +99,7 @@ void halo_doctor_look_storage(struct halo_doctor_probe *probe, struct halo_docto
     free(mounts);
     if (!has_mount) {
         halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP,
-                                has_dir ? "The list of mounts is not to be read."
+                                has_dir ? "The list of mounts could not be read."
                                         : "No folder of models: neither in /etc/halod/halod.conf nor the user's nor "
                                           "/var/lib/halod/models.");
         return;
