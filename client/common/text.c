@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -66,4 +67,27 @@ bool halo_client_check_text(const char *what, const char *text, size_t n)
                         "ISO-8859-1 -t UTF-8)",
                         what, good, (unsigned char)text[good]);
     return !nul && good == n;
+}
+
+char *halo_client_model(const char *text)
+{
+    char *folder = NULL, *model = NULL;
+    if (!halo_client_check_text("the model's name", text, strlen(text)))
+        return NULL;
+    bool is_relative = text[0] != '/' && strchr(text, '/');
+    if (is_relative && !(folder = getcwd(NULL, 0))) {
+        halo_client_say("%s: the current folder has no path: %s", text, strerror(errno));
+        return NULL;
+    }
+    if (asprintf(&model, "%s%s%s", folder && strcmp(folder, "/") != 0 ? folder : "", is_relative ? "/" : "", text) <
+        0) {
+        halo_client_say("out of memory");
+        model = NULL;
+    }
+    free(folder);
+    if (model && !halo_client_check_text("the model's path", model, strlen(model))) {
+        free(model);
+        model = NULL;
+    }
+    return model;
 }

@@ -24,7 +24,6 @@ enum halo_ctl_exit {
     HALO_CTL_CUT = 5,       /* the reply ended where the context did, before the limit that was asked for */
     HALO_CTL_DEADLINE = 6,  /* the reply ended because its deadline passed */
     HALO_CTL_INTERRUPTED = 130,
-    HALO_CTL_NO_READER = 141, /* nobody reads the output any more; as after SIGPIPE, which is what usually happens */
 };
 
 /* Events of a score or of a long reply are longer than a request may be. */
@@ -93,12 +92,11 @@ bool halo_ctl_flush(struct halo_ctl *ctl);
  * (`-`: standard input) alone. The text is malloc'ed, NUL-terminated, and fit to be sent; NULL after a message. */
 char *halo_ctl_read_text(char **argv, int argc, const char *file, const char *what, size_t *ret_n);
 
-/* Takes a malloc'ed text that ends with `ctl`. Returns it; NULL for NULL, after a message. */
+/* Takes a malloc'ed text, which is freed with `ctl`. Returns it; NULL after a message. */
 const char *halo_ctl_keep(struct halo_ctl *ctl, char *text);
 void halo_ctl_forget_kept(struct halo_ctl *ctl);
 
-/* A model as the daemon is to understand it: a path that begins at this process's folder is made absolute; names and
- * absolute paths stay. False after a message. */
+/* See halo_client_model(); the text ends with `ctl`. False after a message. */
 bool halo_ctl_model(struct halo_ctl *ctl, const char *text, struct halo_str *ret);
 
 /* ---- progress.c: a bar on stderr when it is a terminal, nothing otherwise; numbers for people ---- */

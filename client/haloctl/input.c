@@ -1,5 +1,4 @@
 /* input.c: the text a verb works on: from the command line, a file or standard input. */
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,21 +43,9 @@ void halo_ctl_forget_kept(struct halo_ctl *ctl)
 
 bool halo_ctl_model(struct halo_ctl *ctl, const char *text, struct halo_str *ret)
 {
-    if (!halo_client_check_text("the model's name", text, strlen(text)))
-        return false;
-    *ret = halo_str_of(text);
-    if (text[0] == '/' || !strchr(text, '/'))
-        return true;
-    char *folder = getcwd(NULL, 0), *path = NULL;
-    if (!folder) {
-        halo_client_say("%s: this folder has no path: %s", text, strerror(errno));
-        return false;
-    }
-    if (asprintf(&path, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, text) < 0)
-        path = NULL;
-    free(folder);
-    *ret = halo_str_of(halo_ctl_keep(ctl, path));
-    return ret->at && halo_client_check_text("the model's path", ret->at, ret->len);
+    char *model = halo_client_model(text);
+    *ret = halo_str_of(model ? halo_ctl_keep(ctl, model) : NULL);
+    return ret->at != NULL;
 }
 
 static char *join_words(char **argv, int argc, size_t *ret_n)

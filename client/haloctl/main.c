@@ -1,5 +1,4 @@
 /* main.c: haloctl, the thin client of halod: global options, the table of verbs. See haloctl(1). */
-#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 #include <protocol/standard_fds.h>
 
 #include <client/say.h>
+#include <client/show.h>
 #include <client/suggest.h>
 
 #include "ctl_priv.h"
@@ -127,15 +127,11 @@ static void set_locale(void)
         setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-/* Standard output at the end: its failure is the status of what would have been a success. */
+/* SIGPIPE ends this process at once, unless whoever started it ignores that signal. */
 static int end_output(struct halo_ctl *ctl, int status)
 {
-    if (halo_ctl_flush(ctl))
-        return status;
-    if (ctl->out_error == EPIPE) /* SIGPIPE is ignored here, or it would have ended this process */
-        return HALO_CTL_NO_READER;
-    halo_client_say("cannot write the output: %s", strerror(ctl->out_error));
-    return status == HALO_CTL_OK ? HALO_CTL_FAILED : status;
+    halo_ctl_flush(ctl);
+    return halo_client_output_status(ctl->out_error, status, HALO_CTL_FAILED);
 }
 
 int main(int argc, char **argv)

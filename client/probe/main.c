@@ -12,6 +12,12 @@
 
 #include <protocol/standard_fds.h>
 
+#include <client/conversation.h>
+#include <client/say.h>
+#include <client/show.h>
+#include <client/socket.h>
+#include <client/text.h>
+
 #include "probe_priv.h"
 
 struct options {
@@ -41,6 +47,7 @@ static const struct option longs[] = {{"stdin", no_argument, NULL, 'i'},
                                       {"seed", required_argument, NULL, 'r'},
                                       {"temperature", required_argument, NULL, 't'},
                                       {"help", no_argument, NULL, 'h'},
+                                      {"version", no_argument, NULL, 'V'},
                                       {NULL, 0, NULL, 0}};
 
 static void usage(FILE *out)
@@ -52,7 +59,8 @@ static void usage(FILE *out)
         "       coherence-probe --self-check\n"
         "options: --prompt-file FILE  --messages FILE  --tools FILE  --max-tokens N (200)  --temperature X (0)\n"
         "         --seed N (0)  --device auto|cpu|hip (auto)  --wait-ms N (120000)  --stall-ids N  --json  --markdown\n"
-        "exit status: 0 clean, 1 broken, 2 could not run, 3 nothing was judged\n",
+        "         --help  --version\n"
+        "exit status: 0 no detector failed, 1 one did, 2 could not run, 3 nothing to judge\n",
         out);
 }
 
@@ -63,7 +71,7 @@ static bool number(const char *text, int64_t *ret)
     *ret = strtoll(text, &end, 10);
     if (end != text && !*end && errno == 0 && *ret >= 0)
         return true;
-    fprintf(stderr, "coherence-probe: '%s' is no number from 0 on\n", text);
+    halo_client_say("'%s' is not a whole number of at least 0", text);
     return false;
 }
 
@@ -100,25 +108,6 @@ static bool set(struct options *o, int letter, const char *value)
     }
 }
 
-static char *read_file(const char *path, size_t *ret_n)
-{
-    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    char *text = NULL;
-    size_t room = 0;
-    ssize_t n = file ? getdelim(&text, &room, EOF, file) : -1;
-    if (file && n < 0 && feof(file))
-        n = 0;
-    if (!file || n < 0 || !text) {
-        fprintf(stderr, "coherence-probe: cannot read %s: %s\n", path, strerror(errno));
-        free(text);
-        text = NULL;
-    }
-    if (file && file != stdin)
-        fclose(file);
-    *ret_n = n > 0 ? (size_t)n : 0;
-    return text;
-}
-
 /* ---- what is judged ---- */
 
 static int report_all(struct probe_record *records, const struct probe_context *context, const struct options *o)
@@ -132,7 +121,7 @@ static int report_all(struct probe_record *records, const struct probe_context *
             putchar('\n');
     }
     if (n_judged == 0 && status == PROBE_CLEAN) {
-        fprintf(stderr, "coherence-probe: nothing was judged\n");
+        halo_client_say("there is nothing to judge");
         status = PROBE_NOTHING;
     }
     return status;
@@ -164,7 +153,7 @@ static int collect(struct probe_source *source, int wait_ms, const struct halo_i
         struct halo_refusal refusal;
         struct halo_ev ev;
         if (halo_ev_decode(&ev, line, len, 0, &refusal) != 0) {
-            fprintf(stderr, "coherence-probe: no event: %s\n", refusal.message);
+            halo_client_say("a line is not an event: %s", refusal.message);
             return -EPROTO;
         }
         bool last = until && halo_id_equal(&ev.id, until) && halo_ev_is_terminal(ev.type);
@@ -194,7 +183,7 @@ static int from_stdin(const struct options *o, struct probe_context *context)
     probe_source_stdin(&source);
     int r = collect(&source, o->wait_ms, NULL, &records);
     if (r < 0)
-        fprintf(stderr, "coherence-probe: %s\n", strerror(-r));
+        halo_client_say("%s", strerror(-r));
     int status = r < 0 ? PROBE_FAILED : report_all(records, context, o);
     destroy_all(records);
     probe_source_close(&source);
@@ -222,7 +211,7 @@ static int load(struct probe_source *source, const struct options *o, char *ret_
         if (ev.type == HALO_EV_LOADED)
             snprintf(ret_device, room, "%s", ev.loaded.device.at);
         if (ev.type == HALO_EV_ERROR) {
-            fprintf(stderr, "coherence-probe: load: %s\n", ev.error.message.at);
+            halo_client_say("load: %s", ev.error.message.at);
             r = -EINVAL;
         }
         halo_ev_finish(&ev);
@@ -256,49 +245,19 @@ static void device_of(struct probe_source *source, const struct options *o, cons
     }
 }
 
-/* The conversation in files, checked by the protocol's decoder. The caller finishes it. */
-static int read_talk(const struct options *o, const struct probe_context *context, struct halo_msg *ret)
-{
-    struct halo_refusal refusal;
-    struct halo_json w;
-    size_t n;
-    char *messages = read_file(o->messages_file, &n);
-    if (!messages)
-        return -EINVAL;
-    halo_json_init(&w);
-    halo_json_object_begin(&w);
-    halo_json_key(&w, "type");
-    halo_json_str(&w, "generate");
-    halo_json_key(&w, "id");
-    halo_json_i64(&w, 2);
-    halo_json_key(&w, "messages");
-    halo_json_raw(&w, messages, n);
-    if (context->tools) {
-        halo_json_key(&w, "tools");
-        halo_json_raw(&w, context->tools, context->n_tools);
-    }
-    halo_json_object_end(&w);
-    int r = halo_json_line_end(&w);
-    if (r == 0)
-        r = halo_msg_decode(ret, w.at, w.len - 1, HALO_ROLE_CLIENT, &refusal);
-    if (r > 0)
-        fprintf(stderr, "coherence-probe: %s: %s\n", o->messages_file, refusal.message);
-    halo_json_finish(&w);
-    free(messages);
-    return r > 0 ? -EINVAL : r;
-}
-
 static int ask(struct probe_source *source, const struct options *o, const struct probe_context *context)
 {
-    struct halo_msg msg;
-    int r = 0;
-    if (o->messages_file)
-        r = read_talk(o, context, &msg);
-    else
-        halo_msg_init(&msg, HALO_MSG_GENERATE);
-    if (r < 0)
-        return r;
+    struct halo_msg msg, talk;
+    const struct halo_client_conversation given = {.messages = o->messages_file, .tools = o->tools_file};
+    halo_msg_init(&msg, HALO_MSG_GENERATE);
+    halo_msg_init(&talk, HALO_MSG_TEMPLATE);
+    if (o->messages_file && halo_client_conversation_read(&given, &talk) < 0)
+        return -EINVAL;
     msg.id = halo_id_of(2);
+    msg.generate.has_messages = o->messages_file != NULL;
+    msg.generate.messages = talk.template.messages;
+    msg.generate.has_tools = talk.template.has_tools;
+    msg.generate.tools = talk.template.tools;
     msg.generate.has_prompt = !o->messages_file;
     msg.generate.prompt = (struct halo_str){context->prompt, context->n_prompt};
     msg.generate.has_model = o->model && !o->engine;
@@ -310,8 +269,8 @@ static int ask(struct probe_source *source, const struct options *o, const struc
     msg.generate.seed = o->seed;
     msg.generate.logprobs = 1;
     msg.generate.emit_token_ids = true;
-    r = probe_source_send(source, &msg);
-    halo_msg_finish(&msg);
+    int r = probe_source_send(source, &msg);
+    halo_msg_finish(&talk);
     return r;
 }
 
@@ -323,7 +282,9 @@ static int from_model(const struct options *o, struct probe_context *context)
     char device[128] = "";
     int r = o->engine ? probe_source_spawn(&source, o->engine, o->device) : probe_source_socket(&source, o->socket);
     if (r < 0) {
-        fprintf(stderr, "coherence-probe: %s: %s\n", o->engine ? o->engine : o->socket, strerror(-r));
+        char reason[400];
+        halo_client_say("%s: %s", o->engine ? o->engine : o->socket,
+                        o->engine ? strerror(-r) : halo_client_connect_reason(o->socket, r, reason, sizeof(reason)));
         return PROBE_FAILED;
     }
     if (o->engine)
@@ -336,8 +297,7 @@ static int from_model(const struct options *o, struct probe_context *context)
         device_of(&source, o, records->model, device, sizeof device);
     context->device = device[0] ? device : NULL;
     if (r != 0)
-        fprintf(stderr, "coherence-probe: %s\n",
-                r == PROBE_E_END ? "the stream ended before the reply did" : strerror(-r));
+        halo_client_say("%s", r == PROBE_E_END ? "the stream ended before the reply did" : strerror(-r));
     /* What was seen is reported, however it ended. */
     int status = records ? report_all(records, context, o) : PROBE_FAILED;
     destroy_all(records);
@@ -348,56 +308,81 @@ static int from_model(const struct options *o, struct probe_context *context)
 static int run(struct options *o)
 {
     struct probe_context context = {.stall_ids = (size_t)o->stall_ids};
-    char *prompt = NULL, *tools = NULL;
+    char *prompt = NULL, *tools = NULL, *model = NULL;
     int status = PROBE_FAILED;
-    if (o->prompt_file && !(prompt = read_file(o->prompt_file, &context.n_prompt)))
-        return PROBE_FAILED;
     if (o->prompt) {
         context.prompt = o->prompt;
         context.n_prompt = strlen(o->prompt);
     }
-    if (prompt)
-        context.prompt = prompt;
-    if (o->tools_file && (tools = read_file(o->tools_file, &context.n_tools)))
-        context.tools = tools;
-    if (o->tools_file && !tools)
+    if (o->prompt_file)
+        context.prompt = prompt = halo_client_read_file(o->prompt_file, &context.n_prompt);
+    if (o->tools_file)
+        context.tools = tools = halo_client_read_file(o->tools_file, &context.n_tools);
+    bool have_all = (!o->prompt_file || prompt) && (!o->tools_file || tools);
+    if (o->model) {
+        model = halo_client_model(o->model);
+        have_all = have_all && model;
+        o->model = model;
+    }
+    if (!have_all || (context.prompt && !halo_client_check_text("the prompt", context.prompt, context.n_prompt)))
         status = PROBE_FAILED;
     else if (o->from_stdin)
         status = from_stdin(o, &context);
     else if (!context.prompt == !o->messages_file)
-        fprintf(stderr, "coherence-probe: give one of PROMPT, --prompt-file and --messages\n");
+        halo_client_say("give one of PROMPT, --prompt-file and --messages");
     else
         status = from_model(o, &context);
     free(prompt);
     free(tools);
+    free(model);
     return status;
 }
 
-int main(int argc, char **argv)
+/* Takes the command line. -1: go on; otherwise an exit status. */
+static int parse(struct options *o, int argc, char **argv)
 {
-    struct options o = {.device = "auto", .wait_ms = 120000, .max_tokens = 200};
     int letter;
-    if (halo_standard_fds_open() < 0)
-        return PROBE_FAILED;
     opterr = 0;
-    while ((letter = getopt_long(argc, argv, "hm:n:t:", longs, NULL)) != -1) {
+    while ((letter = getopt_long(argc, argv, "hVm:n:t:", longs, NULL)) != -1) {
         if (letter == 'h') {
             usage(stdout);
             return PROBE_CLEAN;
         }
-        if (!set(&o, letter, optarg)) {
-            fprintf(stderr, "coherence-probe: unknown option or bad value: %s\n", argv[optind - 1]);
+        if (letter == 'V') {
+            puts("coherence-probe " HALO_VERSION);
+            return PROBE_CLEAN;
+        }
+        if (!set(o, letter, optarg)) {
+            halo_client_say("unknown option or bad value: %s", argv[optind - 1]);
             usage(stderr);
             return PROBE_FAILED;
         }
     }
-    signal(SIGPIPE, SIG_IGN);
-    if (o.self_check)
-        return probe_self_check();
-    o.prompt = optind < argc ? argv[optind] : NULL;
-    if (o.from_stdin + (o.socket != NULL) + (o.engine != NULL) != 1 || argc - optind > 1 || (o.engine && !o.model)) {
+    o->prompt = optind < argc ? argv[optind] : NULL;
+    bool no_source = o->from_stdin + (o->socket != NULL) + (o->engine != NULL) != 1;
+    if (!o->self_check && (no_source || argc - optind > 1 || (o->engine && !o->model))) {
         usage(stderr);
         return PROBE_FAILED;
     }
-    return run(&o);
+    return -1;
+}
+
+int main(int argc, char **argv)
+{
+    char help[] = "--help", version[] = "--version";
+    struct options o = {.device = "auto", .wait_ms = 120000, .max_tokens = 200};
+    halo_client_set_name("coherence-probe");
+    if (halo_standard_fds_open() < 0)
+        return PROBE_FAILED;
+    /* The words stand for the options of their name, as in haloctl. */
+    if (argc == 2 && strcmp(argv[1], "help") == 0)
+        argv[1] = help;
+    else if (argc == 2 && strcmp(argv[1], "version") == 0)
+        argv[1] = version;
+    int status = parse(&o, argc, argv);
+    signal(SIGPIPE, SIG_IGN);
+    if (status < 0)
+        status = o.self_check ? probe_self_check() : run(&o);
+    bool failed = fflush(stdout) != 0 || ferror(stdout);
+    return halo_client_output_status(!failed ? 0 : errno ? errno : EIO, status, PROBE_FAILED);
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <client/show.h>
+
 #include "probe_priv.h"
 
 struct row {
@@ -15,7 +17,7 @@ static int rank(enum halo_verdict verdict)
     return verdict == HALO_VERDICT_FAIL ? 3 : verdict == HALO_VERDICT_WARN ? 2 : verdict == HALO_VERDICT_OK ? 1 : 0;
 }
 
-/* All detectors, a row for what the daemon told meanwhile, and one for how the request ended. */
+/* All detectors, a row for the daemon's notices, and one for how the request ended. */
 static size_t judge(const struct probe_record *record, const struct probe_context *context, struct row *rows)
 {
     const struct halo_detect_reply reply = {.ids = record->ids,
@@ -53,8 +55,8 @@ static size_t judge(const struct probe_record *record, const struct probe_contex
 
 static void print_head(const struct probe_record *record, const struct probe_context *context, const char *line_end)
 {
-    printf("model %s, device %s, seed %lld%s\n", record->model[0] ? record->model : "?",
-           context->device ? context->device : "?", (long long)record->seed, line_end);
+    halo_client_print_line(stdout, "model %s, device %s, seed %lld%s", record->model[0] ? record->model : "?",
+                           context->device ? context->device : "?", (long long)record->seed, line_end);
     printf("prompt %s, %lld tokens; reply %zu ids, %zu bytes%s\n", record->md5[0] ? record->md5 : "?",
            (long long)record->prompt_tokens, record->n_ids, record->n_text, line_end);
     printf("prefill %.1f tok/s, decode %.1f tok/s, first token after %.1f ms%s\n", record->prefill_tok_s,
@@ -66,11 +68,11 @@ static void print_text(const struct probe_record *record, const struct probe_con
 {
     print_head(record, context, markdown ? "  " : "");
     printf(markdown ? "\n```text\n" : "----\n");
-    fwrite(record->text ? record->text : "", 1, record->n_text, stdout);
+    halo_client_show_text(stdout, record->text ? record->text : "", record->n_text);
     printf(markdown ? "\n```\n\n| detector | verdict | detail |\n|---|---|---|\n" : "\n----\n");
     for (size_t i = 0; i < n; i++)
-        printf(markdown ? "| %s | %s | %s |\n" : "%-18s %-5s%s\n", rows[i].name,
-               halo_verdict_name(rows[i].finding.verdict), rows[i].finding.detail);
+        halo_client_print_line(stdout, markdown ? "| %s | %s | %s |" : "%-18s %-5s%s", rows[i].name,
+                               halo_verdict_name(rows[i].finding.verdict), rows[i].finding.detail);
 }
 
 static void print_json(const struct probe_record *record, const struct probe_context *context, const struct row *rows,

@@ -8,10 +8,10 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <client/socket.h>
 
 #include "probe_priv.h"
 
@@ -28,17 +28,9 @@ void probe_source_stdin(struct probe_source *source)
 
 int probe_source_socket(struct probe_source *source, const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) > HALO_LIMIT_SOCKET_PATH_BYTES)
-        return -ENAMETOOLONG;
-    memcpy(address.sun_path, path, strlen(path));
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address) < 0) {
-        int r = -errno;
-        if (fd >= 0)
-            close(fd);
-        return r;
-    }
+    int fd = halo_client_connect(path);
+    if (fd < 0)
+        return fd;
     *source = (struct probe_source){.in_fd = fd, .out_fd = fd};
     halo_line_init(&source->lines, LINE_BYTES);
     return 0;

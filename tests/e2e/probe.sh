@@ -55,8 +55,8 @@ check 'an engine that died is a row' 1 'notice +FAIL engine_restarted: gone' "'$
 check 'a notice that is no death' 0 'notice +WARN loop_detected: round' "sed 's/engine_restarted/loop_detected/;s/gone/round/' '$run/death' | '$probe' --stdin"
 check 'an error is a row' 1 'request +FAIL device_fault: gone' "'$probe' --stdin <'$run/error'"
 check 'what came before an error is judged' 1 'attractor_first +OK' "'$probe' --stdin <'$run/error'"
-check 'nothing to judge' 3 'nothing was judged' "'$probe' --stdin </dev/null"
-check 'no events' 2 'no event' "echo hello | '$probe' --stdin"
+check 'nothing to judge' 3 'nothing to judge' "'$probe' --stdin </dev/null"
+check 'no events' 2 'is not an event' "echo hello | '$probe' --stdin"
 check 'markdown' 1 '^\| special_leak \| FAIL \|' "'$probe' --markdown --stdin <'$run/loop'"
 check 'json' 1 '^\{"verdict":"FAIL","model":"m".*"detector":"special_leak","verdict":"FAIL"' "'$probe' --json --stdin <'$run/loop'"
 check 'an engine of its own, greedy: the small model goes round' 1 'period +FAIL' \
@@ -69,6 +69,16 @@ check 'an engine that says nothing' 2 'Timer expired|timed out' \
     "printf '#!/bin/sh\ncat >/dev/null\n' >'$run/mute' && chmod +x '$run/mute' && timeout 20 '$probe' --engine '$run/mute' --model '$model' --wait-ms 300 x"
 check 'no daemon' 2 'No such file' "'$probe' --socket '$run/none' x"
 check 'two sources' 2 'usage' "'$probe' --stdin --socket x"
+check 'help and version have every spelling' 0 '^usage: .*' \
+    "for w in help --help -h; do '$probe' \$w | grep -q '^usage: coherence-probe' || exit 1; done; for w in version --version -V; do '$probe' \$w | grep -q '^coherence-probe [0-9]' || exit 1; done; '$probe' help"
+check 'a prompt that is no UTF-8 is refused with its byte' 2 'the prompt: the byte at offset 3 is 0xe9' \
+    "printf 'caf\351' | '$probe' --engine '$engine' --model '$model' --prompt-file -"
+check 'messages that are no UTF-8 are refused with their byte' 2 'the byte at offset 2 is 0xe9' \
+    "printf '[\"\351\"]' | '$probe' --engine '$engine' --device cpu --model '$model' --messages -"
+check 'a file has the bytes of a reply; a terminal shows them' 0 'a\\x1b\[31mb' \
+    "sed 's/Good night/a\\\\u001b[31mb/' '$run/clean' >'$run/escape'; '$probe' --stdin <'$run/escape' | grep -q \"\$(printf 'a\033\\[31mb')\" && script -qec \"'$probe' --stdin\" /dev/null <'$run/escape'"
+check 'output that goes nowhere' 2 'cannot write the output: Bad file descriptor' "'$probe' --self-check >&-"
+check 'a reader that goes away' 141 '^$' "mkfifo '$run/p'; exec 3<>'$run/p' 4>'$run/p' 3<&-; '$probe' --stdin <'$run/clean' >&4"
 check 'no prompt' 2 'give one of' "'$probe' --engine '$engine' --model '$model'"
 
 # A daemon's socket.

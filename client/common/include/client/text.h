@@ -19,4 +19,8 @@ char *halo_client_read_file(const char *path, size_t *ret_n);
 /* Whether the text can be sent as it is; false after a message that says which byte of `what` cannot. */
 bool halo_client_check_text(const char *what, const char *text, size_t n);
 
+/* A model as a daemon is to understand it: a path that begins at this process's folder is made absolute; names and
+ * absolute paths stay. Malloc'ed; NULL after a message. */
+char *halo_client_model(const char *text);
+
 #endif
