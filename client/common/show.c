@@ -1,17 +1,13 @@
 /* show.c: see show.h. */
 #include <client/show.h>
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <protocol/utf8.h>
-
-#include <client/say.h>
 
 static uint32_t code_of(const char *s, int n_bytes)
 {
@@ -86,13 +82,4 @@ void halo_client_print_line(FILE *out, const char *format, ...)
     escape(out, text, (size_t)n, false);
     fputc('\n', out);
     free(text);
-}
-
-int halo_client_output_status(int error, int status, int failed)
-{
-    if (error == EPIPE)
-        return HALO_CLIENT_NO_READER;
-    if (error)
-        halo_client_say("cannot write the output: %s", strerror(error));
-    return error && status == 0 ? failed : status;
 }

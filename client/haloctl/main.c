@@ -8,7 +8,6 @@
 #include <protocol/standard_fds.h>
 
 #include <client/say.h>
-#include <client/show.h>
 #include <client/suggest.h>
 
 #include "ctl_priv.h"

@@ -14,7 +14,6 @@
 
 #include <client/conversation.h>
 #include <client/say.h>
-#include <client/show.h>
 #include <client/socket.h>
 #include <client/text.h>
 

@@ -24,10 +24,4 @@ void halo_client_show_cell(FILE *out, const char *text, size_t n, size_t width);
 /* One formatted line and its newline; the text is escaped. */
 __attribute__((format(printf, 2, 3))) void halo_client_print_line(FILE *out, const char *format, ...);
 
-#define HALO_CLIENT_NO_READER 141 /* 128 + SIGPIPE: nobody reads the output any more */
-
-/* The exit status of a program whose standard output ended with `error` (an errno, 0: well): NO_READER for EPIPE, which
- * is quiet; `failed` in place of a success for others, after a message. */
-int halo_client_output_status(int error, int status, int failed);
-
 #endif
