@@ -42,7 +42,7 @@ struct driver {
 #undef HALO_CU_FN
 };
 
-/* The opened driver; NULL when there is none, after one sentence on stderr that says why. */
+/* The opened driver; NULL when there is none, after one sentence on stderr that gives the reason. */
 const struct driver *driver_open(void);
 
 /* Chooses the card of this process; its primary context is kept until the process ends. */

@@ -1,4 +1,4 @@
-/* runtime.c: the functions of libamdhip64.so over NVIDIA's driver: the HIP device on a card that is there.
+/* runtime.c: the functions of libamdhip64.so over NVIDIA's driver: runs the HIP device on an NVIDIA card.
  *
  * A card reports its architecture as sm_<version>, so that the loader takes kernels.sm_90. Flags, error numbers and
  * capture modes that the device uses are equal in both APIs; HIP's bits for coherence of pinned memory are unknown to
@@ -16,7 +16,7 @@
 #undef HALO_HIP_FN
 EXPORT int hipGetDevicePropertiesR0600(void *ret, int device);
 
-#define HOST_FLAGS 7u /* portable, mapped, write-combined: HIP's and CUDA's alike */
+#define HOST_FLAGS 7u /* portable, mapped, write-combined: the same bits in HIP and CUDA */
 
 /* The driver with its context current, or the error is returned. */
 #define ENTER(d)                                                                                                       \
@@ -235,8 +235,8 @@ int hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, void *function,
     return d->OccupancyMaxActiveBlocksPerMultiprocessor(ret, function, block, lds_bytes);
 }
 
-/* Kernels wait for their inputs themselves (halo_inputs_ready in gfx_nvidia.h). $HALO_HIP_CUDA_OVERLAP=0 turns it
- * off, to see what it is worth. */
+/* Kernels wait for their inputs themselves (halo_inputs_ready in gfx_nvidia.h). $HALO_HIP_CUDA_OVERLAP=0 turns this
+ * off, to measure its effect. */
 static unsigned int overlaps(void)
 {
     const char *text = getenv("HALO_HIP_CUDA_OVERLAP");
@@ -249,7 +249,7 @@ int hipModuleLaunchKernel(void *function, unsigned int grid_x, unsigned int grid
 {
     ENTER(d);
     if (extra)
-        return CUDA_INVALID_VALUE; /* its markers differ between the two APIs */
+        return CUDA_INVALID_VALUE; /* the two APIs use different markers */
     const struct cuda_attribute overlap = {.id = CUDA_LAUNCH_OVERLAP, .value.on = 1};
     const struct cuda_launch launch = {.grid = {grid_x, grid_y, grid_z},
                                        .block = {block_x, block_y, block_z},

@@ -1,6 +1,7 @@
-/* test_hip_cuda.c: the provider exports what the device calls, and refuses clearly where there is no NVIDIA driver.
+/* test_hip_cuda.c: the provider exports what the device calls, and refuses with a reason where there is no NVIDIA
+ * driver.
  *
- * Usage: test_hip_cuda PATH-OF-PROVIDER. With a card the device opens, or says that it has no kernels for it.
+ * Usage: test_hip_cuda PATH-OF-PROVIDER. With a card the device opens, or reports that it has no kernels for it.
  */
 #include <dlfcn.h>
 #include <errno.h>

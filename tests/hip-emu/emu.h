@@ -1,8 +1,8 @@
 /* emu.h: what the files of the emulated HIP runtime share.
  *
  * One GPU. A stream is a thread with a queue; an event is done when the stream has reached it. Device memory is host
- * memory: each allocation its own, so that AddressSanitizer sees what lies beyond. Kernels are those of kernels.host
- * (host_abi.h), run on the stream's thread. Links nothing of kernels/cpu or kernels/hip.
+ * memory, a separate allocation for each buffer, so that AddressSanitizer reports accesses beyond its end. Kernels are
+ * those of kernels.host (host_abi.h), run on the stream's thread. Links nothing of kernels/cpu or kernels/hip.
  */
 #ifndef HALO_TESTS_EMU_H
 #define HALO_TESTS_EMU_H
@@ -23,18 +23,18 @@ enum {
     EMU_FLIPPED = -2  /* of emu_call for a copy: do it, with one bit wrong */
 };
 
-/* script.c: counts the call of a function and does what the script says of it; the error to return, 0: go on,
- * EMU_DROPPED, EMU_FLIPPED: as they say. */
+/* script.c: counts the call of a function and applies the script's entry for it. Returns the error that the call must
+ * return, 0 to go on, or EMU_DROPPED or EMU_FLIPPED. */
 int emu_call(const char *function);
-/* A "stall" of the script: work that is queued from now on never ends. */
+/* A "stall" of the script: work that is queued after this call never completes. */
 bool emu_stalled(void);
-/* Device lost: every call fails from now on. */
+/* Device lost: every later call fails. */
 void emu_lose(void);
 int emu_lost(void);
 
-/* A task: run, perhaps several times (of a graph), then dropped. */
+/* A task: run once, or several times as part of a graph, then dropped. */
 struct emu_task {
-    int (*run)(void *ud); /* on the stream's thread; other than 0 loses the device */
+    int (*run)(void *ud); /* on the stream's thread; a non-zero result loses the device */
     void (*drop)(void *ud);
     void *ud;
 };
@@ -42,8 +42,7 @@ struct emu_task {
 /* graph.c. A replay holds the graph: emu_graph_run and emu_graph_release are its task. */
 struct emu_graph;
 struct emu_graph *emu_graph_create(void);
-bool emu_graph_add(struct emu_graph *graph,
-                   struct emu_task task); /* false without memory: the task stays the caller's */
+bool emu_graph_add(struct emu_graph *graph, struct emu_task task); /* false without memory: the caller keeps the task */
 void emu_graph_hold(struct emu_graph *graph);
 void emu_graph_release(void *graph);
 int emu_graph_run(void *graph);
@@ -55,7 +54,7 @@ struct emu_stream *emu_stream_create(void);
 void emu_stream_destroy(struct emu_stream *stream);
 /* Queues the task, or adds it to the graph that is being captured. False without memory: the task was dropped. */
 bool emu_stream_push(struct emu_stream *stream, struct emu_task task);
-/* Begins a capture (false when one is under way or without memory), ends it (NULL when there was none). */
+/* Begins a capture (false when one is active, or without memory); ends it (NULL when there was none). */
 bool emu_stream_capture(struct emu_stream *stream);
 struct emu_graph *emu_stream_captured(struct emu_stream *stream);
 bool emu_stream_capturing(struct emu_stream *stream);

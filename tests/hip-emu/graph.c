@@ -9,7 +9,7 @@ struct node {
     struct emu_task task;
 };
 
-/* Held by the graph's handle, by each executable made of it, and by each replay that is queued. */
+/* Held by the graph's handle, by each executable made from it, and by each queued replay. */
 struct emu_graph {
     pthread_mutex_t lock;
     unsigned holders;

@@ -11,18 +11,19 @@
 
 #include "emu.h"
 
-#define POISON_MAX                                                                                                     \
-    ((size_t)64 << 20) /* larger allocations only at their start: a model must not cost its size at once */
+/* Beyond this size only the start of an allocation is filled: a model must not take its whole size of host memory at
+ * once. */
+#define POISON_MAX ((size_t)64 << 20)
 
-struct piece {
-    struct piece *next;
+struct allocation {
+    struct allocation *next;
     size_t n;
     bool host;
     char *bytes;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct piece *pieces;
+static struct allocation *allocations;
 static size_t n_used;
 
 size_t emu_memory_total(void)
@@ -41,30 +42,30 @@ size_t emu_memory_used(void)
 
 int emu_memory_take(void **ret, size_t n, bool host)
 {
-    struct piece *piece = malloc(sizeof(*piece));
+    struct allocation *allocation = malloc(sizeof(*allocation));
     void *bytes = NULL;
     pthread_mutex_lock(&lock);
     bool fits = n > 0 && n <= emu_memory_total() - n_used;
-    if (piece && fits && posix_memalign(&bytes, 4096, n) == 0) {
+    if (allocation && fits && posix_memalign(&bytes, 4096, n) == 0) {
         memset(bytes, 0xff, n < POISON_MAX ? n : POISON_MAX);
-        *piece = (struct piece){pieces, n, host, bytes};
-        pieces = piece;
+        *allocation = (struct allocation){allocations, n, host, bytes};
+        allocations = allocation;
         n_used += n;
         *ret = bytes;
-        piece = NULL;
+        allocation = NULL;
     }
     pthread_mutex_unlock(&lock);
-    free(piece);
+    free(allocation);
     return bytes ? EMU_SUCCESS : EMU_NO_MEMORY;
 }
 
 int emu_memory_release(void *p, bool host)
 {
-    struct piece *found = NULL;
+    struct allocation *found = NULL;
     if (!p)
         return EMU_SUCCESS;
     pthread_mutex_lock(&lock);
-    for (struct piece **link = &pieces; *link; link = &(*link)->next) {
+    for (struct allocation **link = &allocations; *link; link = &(*link)->next) {
         if ((*link)->bytes != p || (*link)->host != host)
             continue;
         found = *link;
@@ -84,9 +85,9 @@ bool emu_memory_holds(const void *p, size_t n)
 {
     bool holds = false;
     pthread_mutex_lock(&lock);
-    for (const struct piece *piece = pieces; piece && !holds; piece = piece->next) {
-        size_t at = (size_t)((const char *)p - piece->bytes);
-        holds = (const char *)p >= piece->bytes && at <= piece->n && n <= piece->n - at;
+    for (const struct allocation *allocation = allocations; allocation && !holds; allocation = allocation->next) {
+        size_t at = (size_t)((const char *)p - allocation->bytes);
+        holds = (const char *)p >= allocation->bytes && at <= allocation->n && n <= allocation->n - at;
     }
     pthread_mutex_unlock(&lock);
     return holds;

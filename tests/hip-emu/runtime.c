@@ -1,9 +1,10 @@
 /* runtime.c: the functions of libamdhip64.so, over streams, memory and kernels.host.
  *
- * $HALO_HIP_EMU_DISCRETE=1 makes the GPU a discrete one: pinned memory is reached by copies alone, and the architecture
- * stays "host". $HALO_HIP_EMU_ARCH is another architecture, whose kernels are taken instead ("gfx1010": no dot4, no
- * matrix units). $HALO_HIP_EMU_WITHOUT: kernels whose names begin so are not there. Copies to and from device memory
- * are checked against the allocations: one that leaves them loses the device, as on a GPU.
+ * $HALO_HIP_EMU_DISCRETE=1 makes the GPU a discrete one: pinned memory is reached by copies alone, and the
+ * architecture stays "host". $HALO_HIP_EMU_ARCH names another architecture, whose kernels are loaded instead
+ * ("gfx1010": no dot4, no matrix units). $HALO_HIP_EMU_WITHOUT: kernels whose names begin with this are missing.
+ * Copies to and from device memory are checked against the allocations: a copy that exceeds one loses the device, as
+ * on a GPU.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -36,7 +37,7 @@ struct module {
     halo_host_kernel_run_fn *run;
 };
 
-/* A function is the kernel with the way to run it. */
+/* A function is a kernel together with the code that runs it. */
 struct function {
     const struct halo_host_kernel *kernel;
     halo_host_kernel_run_fn *run;
@@ -87,7 +88,7 @@ int hipDeviceGetName(char *ret, int n, int device)
     return EMU_SUCCESS;
 }
 
-/* An address that no machine has: the counters of a real card are none of this GPU's. */
+/* An address that no machine has, so that the counters of a real card are never taken for this GPU's. */
 int hipDeviceGetPCIBusId(char *ret, int n, int device)
 {
     CALL();
@@ -222,7 +223,7 @@ int hipStreamEndCapture(void *stream, void **ret_graph)
     return *ret_graph ? EMU_SUCCESS : EMU_INVALID;
 }
 
-/* The executable is the graph, held once more. */
+/* The executable is the graph itself, with one more reference. */
 int hipGraphInstantiate(void **ret, void *graph, void **ret_error_node, char *log, size_t log_bytes)
 {
     CALL();
@@ -281,11 +282,11 @@ int hipEventQuery(void *event)
 {
     CALL();
     bool done = emu_event_done(event);
-    int lost = emu_lost(); /* by work that was done before the event */
+    int lost = emu_lost(); /* of work that completed before the event */
     return lost ? lost : done ? EMU_SUCCESS : EMU_NOT_READY;
 }
 
-/* The end of an ELF file, which HIP learns from its headers as well: an image comes without its size. */
+/* The end of an ELF file, from its headers, as HIP finds it: an image is passed without its size. */
 static size_t image_bytes(const void *image)
 {
     const Elf64_Ehdr *h = image;
@@ -320,7 +321,8 @@ int hipModuleLoadData(void **ret, const void *image)
     return EMU_NO_BINARY;
 }
 
-/* The library stays: its kernels' threads keep state of it. So do the functions, which HIP frees with the module. */
+/* The library stays open: threads of its kernels keep state of it. The functions stay too; HIP frees them with the
+ * module. */
 int hipModuleUnload(void *module)
 {
     CALL();
@@ -351,7 +353,7 @@ int hipModuleGetFunction(void **ret, void *module, const char *name)
     return EMU_SUCCESS;
 }
 
-/* Few, so that kernels whose grid is what the GPU holds at once have more work than that. */
+/* Few, so that kernels whose grid is what the GPU holds at once have more work than one pass of it. */
 int hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, void *function, int block, size_t lds_bytes)
 {
     CALL();
@@ -363,7 +365,7 @@ int hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, void *function,
 struct launch {
     struct function function;
     uint32_t grid[3], block[3];
-    void *args; /* a copy: the caller's is gone when the stream comes to it */
+    void *args; /* a copy: the caller's arguments are gone when the stream runs the launch */
 };
 
 static int do_launch(void *ud)

@@ -18,8 +18,8 @@ struct emu_stream {
     bool closing;
 };
 
-/* Which record was the last, and which has been reached. Freed when nobody holds it: the queue may hold a destroyed
- * one. */
+/* Which record was the last one queued, and which has been reached. Counted: the queue may hold an event that was
+ * already destroyed. */
 struct emu_event {
     pthread_mutex_t lock;
     uint64_t recorded, reached;
@@ -35,7 +35,7 @@ static void run_items(struct emu_stream *s)
 {
     pthread_mutex_lock(&s->lock);
     for (;;) {
-        /* A stalled stream takes no more work, and ends only with its queue thrown away. */
+        /* A stalled stream runs nothing more; at its end the queue is discarded. */
         while (!s->closing && (!s->first || emu_stalled()))
             pthread_cond_wait(&s->wake, &s->lock);
         struct item *item = s->first;

@@ -1,8 +1,8 @@
 /* test_draft_types.c: real files: every type of the same model holds the same weights, within the error of the type.
  *
- * The draft models in ../shared/models were quantized from one F16 file by another program, so a field read from the
- * wrong place shows as an error near or above 1. The bounds are the errors of a right reading, rounded up: root mean
- * square of the difference over all matrices, relative to the weights.
+ * The draft models in ../shared/models were quantized from one F16 file by another program, so a field that is read
+ * from the wrong place shows as an error near or above 1. The bounds are the errors of a correct reading, rounded up:
+ * root mean square of the difference over all matrices, relative to the weights.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -58,7 +58,7 @@ struct errors {
     unsigned n_matrices;
 };
 
-/* The tensor through dequantize, and again through the packed form, which must agree bit for bit. */
+/* The tensor by dequantize, and again by the packed form; both must agree bit for bit. */
 static void tensor_floats(const struct halo_gguf *gguf, const struct halo_gguf_tensor *tensor, float *ret)
 {
     uint32_t n_cols = (uint32_t)tensor->dims[0], n_rows = (uint32_t)tensor->dims[1];

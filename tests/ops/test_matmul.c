@@ -1,8 +1,8 @@
-/* test_matmul.c: matmul of every type against two oracles, and its promises about bits.
+/* test_matmul.c: matmul of every type against two references, and what its header promises about bits.
  *
- * First oracle: halo_dequantize() and a double dot product with the activations as quantized here, after the header's
- * words; the tolerance is the rounding of a short f32 sum. Second: the same with the activations as given; the
- * tolerance is half a step of each activation.
+ * First reference: halo_dequantize() and a double dot product with the activations quantized here as the header
+ * states; the tolerance is the rounding of a short f32 sum. Second: the same with the activations as given; the
+ * tolerance is half a quantization step of each activation.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -83,7 +83,7 @@ static void product_run(struct product *p, enum halo_cpu_isa isa, bool bias)
     halo_cpu_matmul(isa, &p->w, 0, p->w.n_groups, p->acts, p->n_x, p->outs, bias ? p->bias : NULL);
 }
 
-/* x quantized as the header says: int8 in blocks of 32, scale amax / 127, to nearest. */
+/* x quantized as the header states: int8 in blocks of 32, scale amax / 127, to nearest. */
 static void quantize(const float *x, uint32_t n, double *ret, double *ret_half_step)
 {
     for (uint32_t b = 0; b < n; b += 32) {
@@ -120,7 +120,7 @@ static void check_row(const struct product *p, uint32_t i)
             step += fabs(w) * half_step[k];
         }
         double out = (double)p->outs[i][r];
-        /* A minimum is added apart from the quants, so that the terms are up to 4 times as large as the weight. */
+        /* A minimum is added separately from the quants, so that the terms are up to 4 times as large as the weight. */
         double rounding = 0x1p-24 * (4 + n / 32) * 4 * size + 0x1p-140;
         assert_true(fabs(out - near) <= rounding);
         assert_true(fabs(out - far) <= rounding + step);

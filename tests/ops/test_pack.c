@@ -1,4 +1,4 @@
-/* test_pack.c: the packed form gives back every weight, bit for bit, wherever source and destination lie. */
+/* test_pack.c: the packed form returns every weight, bit for bit, whatever the alignment of source and destination. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

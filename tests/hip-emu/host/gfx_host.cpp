@@ -1,9 +1,10 @@
-/* gfx_host.cpp: runs the blocks of a launch on the host: fibers and their meeting points.
+/* gfx_host.cpp: runs the blocks of a launch on the host: fibers and their synchronization points.
  *
- * State of a launch is per OS thread and kept for the next one: fibers, their stacks, the LDS. A fiber that waits
- * leaves the set of runnable ones; whoever completes the meeting puts all of them back. When nobody is runnable and not
- * everybody is done, the block can never end: the launch is given up and its fibers are forgotten. Memory is never
- * freed before the OS thread ends. Fails with -EINVAL, -ENOMEM, -EDEADLK, each with a sentence.
+ * The state of a launch (fibers, their stacks, the LDS) belongs to the OS thread and is reused by its next launch. A
+ * fiber that waits leaves the set of runnable ones; the last one to arrive at a synchronization point makes all of
+ * them runnable again. When no fiber is runnable and not all are done, the block can never end: the launch fails and
+ * its fibers are abandoned. Memory is never freed before the OS thread ends. Fails with -EINVAL, -ENOMEM or -EDEADLK,
+ * each with a reason.
  */
 #include "gfx_host.h"
 
@@ -103,8 +104,8 @@ void *map(size_t n_bytes)
     return p == MAP_FAILED ? nullptr : p;
 }
 
-/* Frames that nobody returns from leave ASan's marks behind: for the next fiber there, or for whoever is given these
- * addresses. */
+/* Frames that are never returned from leave AddressSanitizer's marks on the stack; they are cleared for the next
+ * fiber, and for the next owner of these addresses. */
 void forget_frames(launch *l)
 {
 #ifdef HALO_HOST_ASAN
@@ -159,7 +160,7 @@ __attribute__((format(printf, 3, 4))) int fail(char *reason, int error, const ch
 
 } // namespace
 
-/* Saves what the ABI keeps across calls, changes the stack, and returns on the other one. */
+/* Saves the registers that the ABI preserves across calls, switches the stack, and returns on the other one. */
 extern "C" void halo_host_swap(void **save, void *load);
 __asm__(".text\n"
         ".local halo_host_swap\n"
@@ -213,7 +214,7 @@ HALO_NO_TSAN void say_deadlock(launch *l)
                     at_wave, wave_index, l->waves[wave_index].waiting, l->waves[wave_index].live);
 }
 
-/* To the next runnable fiber; to the main stack when there is none. */
+/* Switches to the next runnable fiber, or to the main stack when there is none. */
 HALO_NO_TSAN void next(launch *l, bool last)
 {
     fiber *from = self(l);
@@ -228,7 +229,7 @@ HALO_NO_TSAN void next(launch *l, bool last)
             return;
         }
     }
-    swap(from, &l->main, last); /* with nobody runnable: everybody is done, or waits for ever */
+    swap(from, &l->main, last); /* no fiber is runnable: all are done, or wait for ever */
 }
 
 HALO_NO_TSAN void complete_wave(wave *w)
@@ -259,7 +260,7 @@ HALO_NO_TSAN void fiber_main(void)
     const void *bottom;
     size_t n_bytes;
     __sanitizer_finish_switch_fiber(nullptr, &bottom, &n_bytes);
-    if (l->here.tid == 0) { /* entered from the main stack, whose place nothing else tells */
+    if (l->here.tid == 0) { /* called on the main stack, whose bounds are known from nowhere else */
         l->main.stack = static_cast<char *>(const_cast<void *>(bottom));
         l->main.stack_bytes = n_bytes;
     }
@@ -281,7 +282,7 @@ HALO_NO_TSAN void fiber_main(void)
     abort();
 }
 
-/* The stack of a fiber as if it had been switched away from at the entry of fiber_main. */
+/* Prepares the stack of a fiber as if it had been switched away from at the entry of fiber_main. */
 HALO_NO_TSAN int fiber_prepare(fiber *f)
 {
     if (!f->stack) {
@@ -296,7 +297,7 @@ HALO_NO_TSAN int fiber_prepare(fiber *f)
 #endif
     }
 #ifdef HALO_HOST_ASAN
-    /* Functions that returned cleaned up after themselves: what is left are the frames at the top, of fiber_main and
+    /* Functions that returned have removed their own marks: what is left are the frames at the top, of fiber_main and
      * the last switch. */
     ASAN_UNPOISON_MEMORY_REGION(f->stack + STACK_BYTES - LAST_FRAMES_BYTES, LAST_FRAMES_BYTES);
     f->asan = nullptr;
@@ -380,8 +381,8 @@ const halo_host_where &halo_host_here(void)
     return current->here;
 }
 
-/* NaNs, and indices that are out of bounds. By hand where ThreadSanitizer would take memset for an access of the first
- * thread. */
+/* NaNs, and indices that are out of bounds. A loop instead of memset, which ThreadSanitizer would count as an access
+ * by the first thread. */
 HALO_NO_TSAN static void lds_fill(char *lds, uint32_t n_bytes)
 {
 #ifdef HALO_HOST_TSAN
@@ -403,7 +404,7 @@ HALO_NO_TSAN void *halo_host_lds(uint32_t n_bytes)
 #endif
     }
     if (l->lds_bytes != n_bytes || n_bytes > LDS_BYTES)
-        abort(); /* a second object, or too large a one: no such kernel can be built for a chip */
+        abort(); /* a second object, or one that is too large: no GPU kernel can be built so */
     return l->lds;
 }
 
@@ -484,7 +485,8 @@ extern "C" __attribute__((visibility("default"))) const halo_host_kernel *halo_h
     return kernel;
 }
 
-/* A chip runs blocks in any order. Forwards, one that spoils what an earlier one has read would not be seen. */
+/* A GPU runs blocks in any order. In ascending order a block that overwrites what an earlier one has read would go
+ * unnoticed. */
 static bool runs_backwards(void)
 {
     const char *text = getenv("HALO_HIP_EMU_BACKWARDS");

@@ -1,12 +1,13 @@
 /* gfx_host.h: gfx.h for the host: every thread of a block is a fiber; blocks run one after the other.
  *
- * Barriers, shuffles and matrix tiles are meeting points: a fiber waits there until the others of its block or wave
- * have come. Threads that wait for each other at different points are found at once and end the launch with -EDEADLK.
- * The matrix tile has the register layout of RDNA3, and lanes 16 .. 31 that do not repeat lanes 0 .. 15 are a fault
- * too. LDS is filled with NaNs before each block; under AddressSanitizer the bytes behind it are poisoned; under
- * ThreadSanitizer the fibers are threads of their own, ordered by nothing but the meeting points, so that a missing
- * barrier is a data race. With HALO_NO_DOT4 and HALO_NO_MATRIX it stands for the oldest chip, gfx1010, and kernels go
- * the ways that they go there. The core is gfx_host.cpp. Several OS threads may each run a launch.
+ * Barriers, shuffles and matrix tiles are synchronization points: a fiber waits there until the others of its block or
+ * wave have arrived. Threads that wait for each other at different points are detected at once and end the launch with
+ * -EDEADLK. The matrix tile has the register layout of RDNA3; lanes 16 .. 31 that do not repeat lanes 0 .. 15 are an
+ * error. LDS is filled with NaNs before each block; under AddressSanitizer the bytes behind it are poisoned; under
+ * ThreadSanitizer each fiber is a thread of its own, ordered by the synchronization points alone, so that a missing
+ * barrier is a data race. With HALO_NO_DOT4 and HALO_NO_MATRIX it stands for the oldest supported GPU, gfx1010, and
+ * kernels take the paths that they take there. The implementation is gfx_host.cpp. Several OS threads may each run a
+ * launch.
  */
 #ifndef HALO_GFX_HOST_H
 #define HALO_GFX_HOST_H
@@ -146,8 +147,8 @@ HALO_DEVICE void halo_schedule_here(void)
 {
 }
 
-/* By integers, since not every host compiler has a half type. A half is a float whose exponent is off by 112; what is
- * left of its range below 2^-14 comes right by the subtraction of floats. */
+/* In integer arithmetic, since not every host compiler has a half type. The exponents of half and float differ by 112;
+ * halves below 2^-14 (subnormal) are corrected by a subtraction of floats. */
 HALO_DEVICE float halo_half_float(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13, exponent = rest & 0x0f800000;
@@ -214,7 +215,7 @@ struct halo_acc {
         return e[i];
     }
 };
-/* All lanes show their operands, add, and part. */
+/* All lanes publish their operands, add, and continue. */
 halo_acc halo_host_mma(const halo_frag &x, const halo_frag &y, halo_acc c);
 
 HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)

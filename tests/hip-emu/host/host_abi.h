@@ -26,9 +26,9 @@ struct halo_host_kernel {
 /* NULL when there is no such kernel; for NULL the first of all kernels. */
 const struct halo_host_kernel *halo_host_kernel_find(const char *name);
 
-/* Runs all blocks of the launch, one after the other, and returns. 0; -EINVAL for a block size that is not the kernel's
- * or an empty grid; -EDEADLK when threads of a block wait at different barriers or shuffles, -ENOMEM. The sentence is
- * in reason[HALO_HOST_REASON]. */
+/* Runs all blocks of the launch, one after the other, and returns. 0; -EINVAL for a block size that is not the
+ * kernel's or an empty grid; -EDEADLK when threads of a block wait at different barriers or shuffles; -ENOMEM. The
+ * reason is written to reason[HALO_HOST_REASON]. */
 int halo_host_kernel_run(const struct halo_host_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
                          void **args, char *reason);
 

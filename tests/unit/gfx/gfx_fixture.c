@@ -70,7 +70,7 @@ float gfx_half_float(uint16_t h)
     return h >> 15 ? -f : f;
 }
 
-/* The nearest of all halves, by trying: slow and certain. Ties to the even one. */
+/* The nearest of all halves, found by trying each: slow and simple. Ties go to the even one. */
 uint16_t gfx_float_half(float f)
 {
     uint16_t sign = signbit(f) ? 0x8000 : 0, low = 0, high = 0x7c00;
@@ -97,7 +97,7 @@ static void put_half(uint8_t *at, uint32_t *seed, float size)
     memcpy(at, &half, sizeof(half));
 }
 
-/* Random bytes everywhere, then numbers where a random pattern would not be one. */
+/* Random bytes everywhere, then finite numbers where a random pattern might be none. */
 static void fill_row(uint32_t type, uint8_t *row, uint32_t n_cols, uint32_t *seed)
 {
     struct halo_row_layout at = halo_hip_row_layout(type, n_cols);

@@ -1,7 +1,7 @@
-/* gfx_fixture.h: runs kernels on the emulator, and says in plain loops what they must give.
+/* gfx_fixture.h: runs kernels on the emulator, and computes in plain loops what they must return.
  *
- * Buffers come from malloc with their exact sizes, so that AddressSanitizer sees a step beyond them. Fails the test on
- * any error.
+ * Buffers come from malloc with their exact sizes, so that AddressSanitizer reports accesses beyond them. Fails the
+ * test on any error.
  */
 #ifndef HALO_TEST_GFX_FIXTURE_H
 #define HALO_TEST_GFX_FIXTURE_H
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Exits with 0 from the kernel or fails the test with its sentence. The block size is the kernel's own. */
+/* Runs the kernel with its own block size; fails the test with the emulator's reason when it does not return 0. */
 void gfx_run(const char *kernel, uint32_t x, uint32_t y, uint32_t z, void *args);
 
 /* Numbers that repeat: equal seeds, equal numbers. */
@@ -26,14 +26,14 @@ uint16_t gfx_float_half(float f);
 
 /* n_rows packed rows of a type, every plane random but finite. */
 uint8_t *gfx_weights(uint32_t type, uint32_t n_cols, uint32_t n_rows, uint32_t seed);
-/* Weight `col` of a packed row, by the words of layout.h. */
+/* Weight `col` of a packed row, decoded as layout.h states. */
 double gfx_weight(uint32_t type, const uint8_t *row, uint32_t n_cols, uint32_t col);
 
-/* An activation row by the words of layout.h; and element i of one. */
+/* An activation row as layout.h states; and element i of one. */
 void gfx_quantize(const float *x, uint32_t n_cols, uint8_t *act);
 double gfx_act(const uint8_t *act, uint32_t n_cols, uint32_t col);
 
-/* |have - want| <= bound * scale, else fails and names the place. */
+/* |have - want| <= bound * scale; otherwise the test fails and names the place. */
 void gfx_near(double have, double want, double bound, double scale, const char *what, uint32_t i);
 
 /* The types, by name. */

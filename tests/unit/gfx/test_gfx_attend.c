@@ -21,7 +21,7 @@ struct shape {
     double bound;
 };
 
-/* A cache with two sequences in scattered pages, and the K and V that went in. */
+/* A cache with two sequences in scattered pages, and the K and V that were stored. */
 struct cache {
     struct halo_kv_arg kv;
     uint32_t n_pos; /* of each sequence */
@@ -133,8 +133,8 @@ static void attend_shape(const struct shape *s, uint32_t n_pos)
     free(counter);
 }
 
-/* The heads of q, k and v brought by attention itself, beside the two kernels one after the other: the same bytes in
- * the cache, the same numbers. Each row is of a sequence of its own, at its newest position. */
+/* Attention that prepares the heads of q, k and v itself, against the two separate kernels: the same bytes in the
+ * cache, the same numbers. Each row belongs to its own sequence, at its newest position. */
 static void fresh_shape(const struct shape *s, bool with_norm, uint32_t neox)
 {
     enum { ROWS = 2 };
@@ -144,7 +144,7 @@ static void fresh_shape(const struct shape *s, bool with_norm, uint32_t neox)
     cache_make(&c, s, 70);
     const uint32_t n_pages = 3, n_q = s->n_head * dim, n_kv = s->n_head_kv * dim, n_parts = HALO_HIP_CEIL(group, g);
     const size_t cache_bytes = 2 * n_pages * c.kv.page_bytes;
-    /* Of the second sequence the newest position begins a page. */
+    /* The newest position of the second sequence is the first of a page. */
     const int32_t pos[ROWS] = {(int32_t)n_pos[0] - 1, (int32_t)n_pos[1]};
     const uint32_t first[ROWS] = {0, n_pages};
     float *q = gfx_floats(ROWS * n_q, 6), *k = gfx_floats(ROWS * n_kv, 7), *v = gfx_floats(ROWS * n_kv, 8),
@@ -230,7 +230,7 @@ static void attend(void **state)
         attend_shape(&shapes[i], 33);
         attend_shape(&shapes[i], i % 3 ? 1 : 300);
     }
-    /* Many splits, of which 35 have a page, or 17. */
+    /* Many splits, of which 35, or 17, have a page. */
     static const struct shape many[] = {{HALO_KV_F16, "f16", 8, 2, 64, 64, HALO_SPLITS_MAX, 1e-3},
                                         {HALO_KV_F32, "f32", 5, 1, 256, 256, HALO_SPLITS_MAX, 2e-6}};
     for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++) {
@@ -239,7 +239,7 @@ static void attend(void **state)
     }
 }
 
-/* Tiles of both sequences, one that is empty and one of padding; rows that no tile has stay as they were. */
+/* Tiles of both sequences, one empty and one of padding; rows in no tile stay as they were. */
 static void prefill_shape(const struct shape *s, uint32_t n_pos, uint32_t n_rows, uint32_t first_pos)
 {
     enum { PAD = 2, TILES = 4 };
@@ -293,7 +293,7 @@ static void prefill(void **state)
     }
 }
 
-/* q8 has the scale of the whole group as an f16: what is stored is what the format in kernels/tensor.h says. */
+/* q8 has the scale of the whole group as an f16: the stored bytes are those of the format in kernels/tensor.h. */
 static void q8_exact(void **state)
 {
     (void)state;

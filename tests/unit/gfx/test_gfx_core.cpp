@@ -1,5 +1,5 @@
-/* test_gfx_core.cpp: the emulator itself: its meeting points, what it says of kernels that are wrong, and that every
- * kernel of variants.def exists with its block size. The wrong kernels are here. */
+/* test_gfx_core.cpp: the emulator itself: its synchronization points, its reports on wrong kernels (which are defined
+ * here), and that every kernel of variants.def exists with its block size. */
 #include <gfx.h>
 
 #include <cerrno>

@@ -1,5 +1,5 @@
-/* test_gfx_gemm.c: products of many rows of every type, plain and by experts, and what goes with them, against sums in
- * double. */
+/* test_gfx_gemm.c: products of many rows of every type, plain and by experts, and their fused operations, against sums
+ * in double. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include "gfx_fixture.h"
 
-/* f16 rows as the kernel leaves them. */
+/* f16 rows as the kernel writes them. */
 struct halves {
     uint16_t *half;
     float *scale;
@@ -27,7 +27,7 @@ static struct halves halves_make(const float *x, uint32_t n_cols, uint32_t n_row
     return h;
 }
 
-/* The same in the order of strips. What lies behind a row's last unit are NaNs: nothing may read it. */
+/* The same in the order of strips. Behind a row's last unit there are NaNs: nothing may read them. */
 static struct halves strips_make(const float *x, uint32_t n_cols, uint32_t n_rows)
 {
     const size_t n = (size_t)n_rows * halo_hip_strip_stride(n_cols);

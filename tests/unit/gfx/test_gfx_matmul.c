@@ -11,7 +11,8 @@
 
 #include "gfx_fixture.h"
 
-/* Numbers of columns: of plain types with which a product of one row goes on from rows to rows, and with which not. */
+/* Numbers of columns: of plain types, those for which the blocks of a one-row product are persistent, and those for
+ * which they are not. */
 enum { SHAPES_MAX = 6 };
 static uint32_t shapes(const struct gfx_type *type, uint32_t ret[SHAPES_MAX])
 {
@@ -47,7 +48,7 @@ static void embed(void **state)
     }
 }
 
-/* Rows of x as the type wants them, and element col of row r of them. */
+/* Rows of x in the form that the type takes, and element col of row r of them. */
 struct input {
     void *data;
     uint32_t n_cols;
@@ -123,7 +124,7 @@ static void gemv_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_
                                      .out_stride = n_weight_rows[m] + m};
         args.n_blocks += HALO_HIP_CEIL(n_weight_rows[m], HALO_GEMV_ROWS(halo_hip_planes(type->type) == 0, n_rows));
     }
-    /* Of one row that walks any grid makes all rows: a block goes on from its own to others. */
+    /* With one row of x a grid of any size computes all rows: blocks are persistent. */
     const uint32_t least = n_rows == 1 && HALO_GEMV_PERSISTENT(n_cols) ? 1 : args.n_blocks;
     for (args.n_grid = least; args.n_grid <= args.n_blocks; args.n_grid++) {
         for (uint32_t m = 0; m < 3; m++)
@@ -152,7 +153,7 @@ static void gemv(void **state)
     }
 }
 
-/* Eight rows at once, and each of them alone: from one block, which goes on to the others' weight rows where it can. */
+/* Eight rows at once, and each of them alone from a single block, which is persistent where the type allows it. */
 static void rows_alone(const struct gfx_type *type, uint32_t n_cols)
 {
     enum { N = 35 };
@@ -187,7 +188,7 @@ static void rows_alone(const struct gfx_type *type, uint32_t n_cols)
     free(in.data);
 }
 
-/* A row's bits do not depend on how many rows are beside it. */
+/* A row's bits do not depend on the number of rows beside it. */
 static void gemv_rows_alone(void **state)
 {
     (void)state;
@@ -216,7 +217,7 @@ static uint32_t experts_pick(struct experts *e, uint32_t slot)
     return (uint32_t)expert;
 }
 
-/* What one slot must give, by itself: the rows of its expert times its row of x. */
+/* The expected result of one slot: the rows of its expert times its row of x. */
 static void experts_slot(const struct experts *e, uint32_t m, uint32_t slot, uint32_t expert, float *out)
 {
     char name[40];
@@ -233,7 +234,7 @@ static void experts_slot(const struct experts *e, uint32_t m, uint32_t slot, uin
     gfx_run(name, args.n_grid, 1, 1, &args);
 }
 
-/* From all blocks, and from few, which go on to the rows of other slots: the last has more than it notes at once. */
+/* With all blocks, and with few persistent ones, the last of which gets more slots than it notes at once. */
 static void experts_compare(struct experts *e)
 {
     char name[40];
@@ -272,7 +273,7 @@ static void experts_compare(struct experts *e)
     }
 }
 
-/* A slot's bits are those of its product alone, whatever is beside it and however many blocks there are. */
+/* A slot's bits are those of its product alone, whatever the other slots and the number of blocks. */
 static void experts_alone(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* test_gfx_rows.c: norms, rotation, activations, routing and the small ones, with odd widths, against plain loops in
+/* test_gfx_rows.c: norms, rotation, activations, routing and the smaller ops, with odd widths, against plain loops in
  * double. */
 #include <math.h>
 #include <setjmp.h>
@@ -128,7 +128,7 @@ static void heads(void **state)
     free(table);
 }
 
-/* Kinds of routers' logits, one to a row. */
+/* Kinds of router logits, one for each row. */
 enum {
     SPREAD,
     FEW_NUMBERS,
@@ -164,7 +164,7 @@ static void fill_logits(float *row, uint32_t n, uint32_t kind, uint32_t seed)
     }
 }
 
-/* The largest that is left, ties to the lowest id, a NaN below every number. */
+/* The largest that remains, ties to the lowest id, a NaN below every number. */
 static uint32_t best_left(const float *logits, const bool *taken, uint32_t n)
 {
     uint32_t best = n;
@@ -196,7 +196,7 @@ static void check_route(const float *choice, const float *logits, uint32_t n_exp
             fail_msg("%u of %u: slot %u is expert %u, wanted %u", n_used, n_expert, s, have_id, id[s]);
         if (isnan(want))
             assert_true(isnan(choice[s]));
-        else /* the exponent, of 40 at most, is off by half a bit of its own */
+        else /* the exponent, 40 at most, is off by half a unit in its last place */
             gfx_near((double)choice[s], want, 5e-6, want + 1e-30, "moe_route", s);
     }
     free(taken);
@@ -225,8 +225,8 @@ static void route(void **state)
     }
 }
 
-/* The bits of additions in the order of the slots. Where there is no slot nothing is added, not even no times infinity:
- * every other column of the last slot is infinite. */
+/* The bits of additions in the order of the slots. Where there is no slot nothing is added, not even zero times
+ * infinity: every other column of the last slot is infinite. */
 static void slots(void **state)
 {
     (void)state;

@@ -101,7 +101,7 @@ static void every_length(void **state)
     }
 }
 
-/* A vocabulary of a real model, and one so large that what is left of the parts is more than a part. */
+/* A vocabulary of a real model, and one so large that the candidates left of all parts are more than a part. */
 static void real_and_larger_vocabularies(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void real_and_larger_vocabularies(void **state)
     }
 }
 
-/* Wherever it stands, whatever its sign: the list has no id. The row beside it is none the worse. */
+/* A number that is not finite, anywhere in a row: its list has no id. The row beside it is unaffected. */
 static void no_number_gives_no_list(void **state)
 {
     (void)state;

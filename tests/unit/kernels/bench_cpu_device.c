@@ -120,7 +120,7 @@ static double prompt(struct fixture *f, uint32_t n, float *logits)
     return sum;
 }
 
-/* The least time of each kind of op over the steps seen so far. */
+/* The least time of each kind of op over the steps so far. */
 struct profile {
     uint64_t before[HALO_OP_COUNT], least[HALO_OP_COUNT];
 };

@@ -69,7 +69,7 @@ uint16_t fixture_value(struct fixture *f, uint32_t width)
 
 static void put_f16(uint8_t *at, double x)
 {
-    /* Normal numbers only: sign, exponent, ten bits of mantissa; what is smaller becomes the smallest of them. */
+    /* Normal numbers only: sign, exponent, ten bits of mantissa; smaller magnitudes become the smallest normal one. */
     int exponent;
     double mantissa = frexp(fmax(fabs(x), 0x1p-14), &exponent);
     int bits = (int)rint(ldexp(mantissa, 11)) - 1024;

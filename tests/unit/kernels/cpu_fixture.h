@@ -47,9 +47,9 @@ uint16_t fixture_input(struct fixture *f, uint32_t width, double size);
 /* The weight as floats, freshly allocated, in file order. */
 float *fixture_floats(const struct fixture *f, uint32_t weight);
 
-/* Whether this machine has the variant; says so when not. */
+/* Whether this machine has the variant; prints a message when it does not. */
 bool fixture_has(const char *variant);
-/* Opens device and model and brings in the weights, or closes both. */
+/* Opens device and model and loads the weights, or closes both. */
 void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads);
 void fixture_close(struct fixture *f);
 

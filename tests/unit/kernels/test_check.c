@@ -31,7 +31,7 @@ enum { V_X, V_NORM, V_Q, V_K, V_V, V_OUT, V_ROUTER, V_CHOICE, V_EXPERTS, N_VALUE
 enum { W_TABLE, W_NORM, W_Q, W_BIAS, W_HEAD_NORM, W_EXPERTS, N_WEIGHTS };
 enum { WIDTH = 64, DIM = 16, HEADS = 4, HEADS_KV = 2, VOCAB = 10, EXPERTS = 3, USED = 2 };
 
-/* A plan with one op of each kind, whose parts the cases below spoil. */
+/* A plan with one op of each kind; the cases below change parts of it. */
 struct toy {
     struct halo_plan plan;
     struct halo_op ops[N_OPS];

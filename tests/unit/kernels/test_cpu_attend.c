@@ -22,11 +22,11 @@ struct shape {
     uint32_t n_context, max_rows;
 };
 
-/* A plan of one attention and what the test knows of it. Token t has row t of each table as its q, k or v. */
+/* A plan of one attention op and its reference. Token t has row t of each table as its q, k or v. */
 struct attention {
     struct fixture f;
     struct shape shape;
-    float *q, *k, *v; /* [N_VOCAB][heads * dim]; k and v as the cache gives them back */
+    float *q, *k, *v; /* [N_VOCAB][heads * dim]; k and v as the cache returns them */
     uint16_t out;
     int32_t *tokens; /* [n_context] */
 };
@@ -41,7 +41,7 @@ static double as_f16(double x)
     return ldexp(rint(ldexp(x, bits)), -bits);
 }
 
-/* Rounds heads of `dim` the way the cache does. */
+/* Rounds heads of `dim` as the cache does. */
 static void store(enum halo_kv_type type, float *x, uint32_t n, uint32_t dim)
 {
     for (uint32_t i = 0; i < n && type == HALO_KV_F16; i++)
@@ -131,7 +131,7 @@ static void check_row(const struct attention *a, int32_t pos, const float *row)
     }
 }
 
-/* Feeds n positions in chunks; keeps the rows of those positions that `keep` lists. */
+/* Runs n positions in chunks; keeps the rows of the positions that `keep` lists. */
 static void feed(struct attention *a, const char *variant, uint32_t n_threads, uint32_t n, uint32_t chunk, float *ret)
 {
     uint32_t width = a->shape.n_head * a->shape.v_dim;
@@ -144,8 +144,8 @@ static void feed(struct attention *a, const char *variant, uint32_t n_threads, u
     }
 }
 
-/* Runs a shape in all variants and cuts; the first is checked against double at the positions asked for, the rest
- * against the first. A long one leaves out plain C where there is something faster, and takes all threads only. */
+/* Runs a shape in all variants and chunkings; the first is checked against double at the given positions, the others
+ * against the first. A long one skips plain C where there is a faster variant, and takes all threads only. */
 static void try_shape(struct shape shape, uint32_t n, const uint32_t *chunks, uint32_t n_chunks, bool is_long,
                       uint32_t check_every)
 {
@@ -193,7 +193,7 @@ static void every_shape_of_heads(void **state)
     assert_int_equal(n_tried, 21);
 }
 
-/* Positions on both sides of the borders of pages (32) and splits (256), taken singly, in tiles, and with rows on both
+/* Positions on both sides of page (32) and split (256) boundaries, one at a time, in tiles, and with rows on both
  * sides at once. */
 static void across_pages_and_splits(void **state)
 {
@@ -202,14 +202,14 @@ static void across_pages_and_splits(void **state)
         try_shape((struct shape){(enum halo_kv_type)t, 4, 2, 16, 24, 640, 600}, 600, chunks, 4, false, 31);
 }
 
-/* Beyond 32 splits they grow; rows on both sides of that in one chunk. */
+/* Beyond 32 splits they grow; rows on both sides of that boundary in one chunk. */
 static void splits_grow_with_the_position(void **state)
 {
     static const uint32_t chunks[] = {1000, 173};
     try_shape((struct shape){HALO_KV_F16, 1, 1, 8, 8, 8448, 1000}, 8300, chunks, 2, true, 409);
 }
 
-/* Scores far apart: the running maximum moves up and down by more than the exponential can hold. */
+/* Scores far apart: the running maximum moves up and down by more than the range of the exponential. */
 static void large_scores(void **state)
 {
     struct attention a;
@@ -228,7 +228,8 @@ static void large_scores(void **state)
     attention_finish(&a);
 }
 
-/* A NaN that a later row stored, or that another sequence left in the page, is not seen; one's own is. */
+/* A NaN that a later row stored, or that another sequence left in the page, has no effect; one in the row's own range
+ * has. */
 static void what_is_not_finite_stays_with_its_row(void **state)
 {
     for (uint32_t v = 0; v < 3; v++) {
@@ -254,7 +255,7 @@ static void what_is_not_finite_stays_with_its_row(void **state)
                 assert_true(isnan(row[0]) && isnan(row[31]));
             assert_true(r < 25 ? isfinite(row[63]) : isfinite(row[63]) && !isfinite(row[3]));
         }
-        /* The same pages, taken over from the start: position 2 sees nothing of what stands behind it. */
+        /* The same pages, reused from the start: position 2 sees nothing of the positions behind it. */
         fixture_run(&a.f, 6, a.tokens, 3, 0, NULL);
         fixture_peek(&a.f, a.out, 2, row);
         assert_memory_equal(row, clean + 2 * 64, sizeof(row));

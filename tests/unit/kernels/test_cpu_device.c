@@ -1,4 +1,4 @@
-/* test_cpu_device.c: the device table: opening, refusing, memory, slots, bad batches, failing allocations. */
+/* test_cpu_device.c: the device table: opening, refusals, memory, slots, invalid batches, failing allocations. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 #include "cpu_fixture.h"
 
-/* Counts down to the allocation that fails; -1: none does. */
+/* Counts down to the allocation that fails; -1: none fails. */
 static int countdown = -1;
 static uint32_t n_allocations;
 
@@ -100,7 +100,7 @@ static void opening_and_describing(void **state)
     ops->close(device);
 }
 
-/* Slots do not overlap, hulls included, and the estimate is what is taken. */
+/* Slots do not overlap, including what kernels may read around them, and the estimate is what is allocated. */
 static void slots_lie_apart(void **state)
 {
     struct fixture f;
@@ -220,7 +220,7 @@ static void bad_batches_are_refused(void **state)
     fixture_finish(&f);
 }
 
-/* A run publishes its place, allocates nothing, adds to the profile, and can be looked into. */
+/* A run publishes its phase, allocates nothing, adds to the profile, and its values can be peeked at. */
 static void a_run_keeps_its_word(void **state)
 {
     struct fixture f;
@@ -281,7 +281,7 @@ static void a_page_is_copied_in_all_layers(void **state)
     fixture_finish(&f);
 }
 
-/* To the host and into another page; what follows has the same bits. */
+/* To the host and into another page; the rows that follow have the same bits. */
 static void a_page_goes_and_comes(void **state)
 {
     for (int kv = HALO_KV_F32; kv <= HALO_KV_Q8; kv++) {
@@ -319,7 +319,7 @@ static void a_page_goes_and_comes(void **state)
     }
 }
 
-/* Every allocation from opening to the last commit fails once: a clean -ENOMEM with a sentence, until there is none
+/* Every allocation from opening to the last commit fails once: -ENOMEM with a reason each time, until there is none
  * left to fail. */
 static void each_allocation_may_fail(void **state)
 {
@@ -352,7 +352,7 @@ static void each_allocation_may_fail(void **state)
         assert_int_equal(r, -ENOMEM);
         assert_true(strlen(reason) > 10);
     }
-    print_message("%u allocations failed in turn\n", n_failures);
+    print_message("%u allocations failed one after the other\n", n_failures);
     assert_true(n_failures >= 9);
     fixture_finish(&f);
 }
@@ -371,7 +371,7 @@ static void bandwidth_is_measured(void **state)
     halo_device_cpu()->close(device);
 }
 
-/* Pages that other arithmetic made are no pages of ours: the layout names the build as the linker noted it in this very
+/* Pages that other arithmetic made are refused: the layout contains the build id that the linker wrote into this
  * program. */
 static void the_layout_names_the_build(void **state)
 {

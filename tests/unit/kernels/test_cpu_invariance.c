@@ -1,6 +1,6 @@
-/* test_cpu_invariance.c: a row's logits are the same bits whatever runs beside it, however the prompt is cut, on any
- * number of threads, in any variant. A small model of two layers, one dense and one with experts, for each type of
- * cache. */
+/* test_cpu_invariance.c: a row's logits are the same bits whatever rows run beside it, however the prompt is divided,
+ * on any number of threads, in any variant. A small model of two layers, one dense and one with experts, for each type
+ * of cache. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -123,7 +123,7 @@ static void build(struct fixture *f, enum halo_kv_type type)
     fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {table, normed, HALO_WEIGHT_NONE}});
 }
 
-/* Logits of all positions from one chunk, plain C, one thread: what everything else must repeat. */
+/* Logits of all positions from one chunk, plain C, one thread: all other runs must repeat them. */
 static void golden(struct fixture *f, enum halo_kv_type type, float *ret)
 {
     uint64_t seed = 77;
@@ -153,8 +153,8 @@ static void cut_at_every_position(void **state)
     static float want[N_TOKENS * N_VOCAB], have[N_TOKENS * N_VOCAB];
     FOR_EACH_SETTING(f, type, want)
     {
-        /* Every cut with two threads; plain C, which is slow, and other threads take some on both sides of a page
-         * border. */
+        /* Every division with two threads; plain C, which is slow, and other numbers of threads take some on both
+         * sides of a page boundary. */
         for (uint32_t cut = 1; cut<N_TOKENS; cut += v_> 0 && n_threads_ == 2 ? 1 : 10) {
             fixture_run(&f, cut % 8, tokens, cut, 0, have);
             fixture_run(&f, cut % 8, tokens + cut, N_TOKENS - cut, (int32_t)cut, have + cut * N_VOCAB);
@@ -166,8 +166,8 @@ static void cut_at_every_position(void **state)
     }
 }
 
-/* Eight sequences at different places, stepping together: 8 decode rows, then with prompt chunks of others among them.
- * Each sequence s runs the same tokens as the golden one, s * 3 positions behind the first. */
+/* Eight sequences at different positions, stepping together: 8 decode rows, then with prompt chunks of others among
+ * them. Each sequence s runs the same tokens as the reference, s * 3 positions after the first. */
 static void beside_other_sequences(void **state)
 {
     struct fixture f;
@@ -202,7 +202,7 @@ static void beside_other_sequences(void **state)
     }
 }
 
-/* A row alone gives what it gives in a batch of 17 rows of 17 prompts of one token, whatever its place there. */
+/* A row alone has the bits that it has in a batch of 17 rows of 17 one-token prompts, at any place there. */
 static void alone_and_among_seventeen(void **state)
 {
     struct fixture f;

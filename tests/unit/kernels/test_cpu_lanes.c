@@ -157,7 +157,7 @@ static void halves_round_as_the_hardware_does(void **state)
         assert_true(isnan(f) ? (back & 0x7fff) > 0x7c00 : back == h);
         if ((h & 0x7fff) >= 0x7c00)
             continue;
-        /* Half way to the next magnitude goes to the even one; a hair off it to the nearer. */
+        /* Ties between two magnitudes go to the even one; a value just beside a tie to the nearer. */
         uint16_t next = (uint16_t)(h + 1);
         double a = (double)f, b = (next & 0x7fff) == 0x7c00 ? copysign(65536, a) : (double)halo_half_load(next);
         float middle = (float)((a + b) / 2);

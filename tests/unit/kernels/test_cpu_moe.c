@@ -1,4 +1,4 @@
-/* test_cpu_moe.c: mixtures of experts: the choice, its weights, the experts' products and their sum, against plain
+/* test_cpu_moe.c: mixtures of experts: routing, its weights, the experts' products and their sum, against plain
  * double. */
 #include <math.h>
 #include <setjmp.h>
@@ -75,7 +75,7 @@ static void check_choice(const struct mixture *m, const float *logits, const flo
         all += exp((double)logits[e] - top);
     for (uint32_t s = 0; s < m->n_used; s++) {
         assert_in_range(expert[s], 0, m->n_expert - 1);
-        /* Those that come before it: larger, or as large with a lower id. */
+        /* The experts that rank before it: larger, or equal with a lower id. */
         uint32_t better = 0;
         for (uint32_t e = 0; e < m->n_expert; e++)
             better += logits[e] > logits[expert[s]] || (logits[e] == logits[expert[s]] && (int32_t)e < expert[s]);
@@ -88,7 +88,7 @@ static void check_choice(const struct mixture *m, const float *logits, const flo
     }
 }
 
-/* out = one expert times x, with what 8 bits of activation may cost of the magnitude. */
+/* out = one expert times x, with the error that 8-bit activations may have for these magnitudes. */
 static void check_product(const float *weight, uint32_t n_rows, uint32_t n_cols, const float *x, const float *out,
                           double relative)
 {
@@ -137,7 +137,8 @@ static void check_row(struct mixture *m, uint32_t row, int32_t token)
     }
 }
 
-/* All rows at once against double; then each row alone, in every variant and with other threads, must repeat its bits.
+/* All rows at once against double; then each row alone, in every variant and with other numbers of threads, must
+ * repeat its bits.
  */
 static void try_mixture(struct mixture m)
 {
@@ -194,7 +195,7 @@ static void experts_of_every_shape(void **state)
                                  .down = HALO_TYPE_Q6_K});
 }
 
-/* Equal logits go to the lowest ids, and logits that are no numbers spoil the weights but never the choice. */
+/* Equal logits go to the lowest ids; NaN logits make the weights NaN but leave the choice valid. */
 static void ties_and_nans(void **state)
 {
     for (uint32_t v = 0; v < 3; v++) {

@@ -19,7 +19,7 @@
 
 static const char *const variants[] = {"reference", "avx2", "avx512"};
 
-/* Values of all rows under the variant that ran first; the others must repeat them. */
+/* Values of all rows under the variant that ran first; the other variants must repeat them. */
 struct first {
     float rows[4][N_ROWS][WIDTH_MAX];
     bool have;
@@ -310,8 +310,8 @@ static void matmul_shares_its_input(void **state)
     }
 }
 
-/* Wanted rows only, in the caller's memory, and nothing beside it: the vocabulary is no multiple of the kernels'
- * groups. With a bias and without. */
+/* Wanted rows only, in the caller's memory, and nothing beside them: the vocabulary is no multiple of the kernels'
+ * groups. With and without a bias. */
 static void logits_of_the_wanted_rows(void **state)
 {
     static const enum halo_type types[] = {HALO_TYPE_F32, HALO_TYPE_Q8_0};

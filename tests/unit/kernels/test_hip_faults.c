@@ -1,8 +1,8 @@
-/* test_hip_faults.c: what the HIP device says when its runtime fails: hangs, errors, no memory, a lost GPU, at the n-th
+/* test_hip_faults.c: the HIP device's errors when its runtime fails: hangs, errors, no memory, a lost GPU, at the n-th
  * call of a function.
  *
  * Needs the emulated runtime ($HALO_HIP_LIB) and its fault scripts. Each case is a process of its own: a lost
- * completion stays lost.
+ * completion cannot be undone.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -121,7 +121,7 @@ static bool contains(const char *text, const char *part)
     return !part || strstr(text, part);
 }
 
-/* In the child: 0 when everything was as the case says. */
+/* In the child: 0 when everything was as the case states. */
 static int play(const struct fault *fault, const char *hang_ms)
 {
     char reason[HALO_DEVICE_REASON] = "", again[HALO_DEVICE_REASON] = "";
@@ -155,7 +155,7 @@ static int play(const struct fault *fault, const char *hang_ms)
     }
     f.device_ops->model_destroy(f.model);
     f.model = NULL;
-    /* A model after a want of memory works. */
+    /* After a failed allocation the model can be loaded and runs. */
     if (!fault->lost && (load(&f, again) || run_steps(&f, 2, &phase, again)))
         return 1;
     fixture_finish(&f);
@@ -196,7 +196,7 @@ static void faults_are_told_apart(void **state)
             fail_msg("%s", faults[i].what);
 }
 
-/* Four steps of one row, logits of the last; `ret_info` says how the device ran them. */
+/* Four steps of one row, logits of the last; `ret_info` tells how the device ran them. */
 static void last_logits(const char *script, float *ret, struct halo_device_info *ret_info)
 {
     static struct fixture f;
@@ -242,7 +242,7 @@ static void a_replayed_step_is_the_launched_one(void **state)
     free(launched);
 }
 
-/* What a person reads when there is nothing to run on. */
+/* The messages when there is no GPU to run on. */
 static void refusals_name_what_is_missing(void **state)
 {
     char reason[HALO_DEVICE_REASON] = "";

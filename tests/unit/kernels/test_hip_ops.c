@@ -1,12 +1,12 @@
 /* test_hip_ops.c: each op of the HIP device, over the runtime that $HALO_HIP_LIB names, against the CPU device: same
- * plan, same batch, every value of every row. In CI the runtime is the emulated one: a GPU that has everything, one
- * whose few rows all go through dot products, and gfx1010. Argument: a pattern of the tests to run.
+ * plan, same batch, every value of every row. In CI the runtime is the emulated one: a GPU with every kernel, one
+ * whose few rows all use dot products, and gfx1010. Argument: a pattern of the tests to run.
  *
  * The bound of an op is the largest error, relative to the largest number of the row. Few rows are products of
- * integers, in both devices over the same int8 activations: what remains is the order of float additions. More rows,
- * and from five on those that go through strips, the HIP device multiplies in f16; there the reference is a plain
- * product in double, and the bound is relative to the largest number that a row of many such products would hold: four
- * times the root of the sum of squares of what is added.
+ * integers, in both devices over the same int8 activations: only the order of float additions differs. From five rows
+ * on with strips, and with more rows, the HIP device multiplies in f16; there the reference is a plain product in
+ * double, and the bound is relative to the largest number that a row of many such products would hold: four times the
+ * root of the sum of squares of what is added.
  */
 #include <errno.h>
 #include <math.h>
@@ -191,7 +191,8 @@ static void compare_exact(struct fixture *f, const char *what, uint32_t weight, 
     free(want);
 }
 
-/* Whether the open HIP device multiplies these rows in f16: tiles, or strips where the GPU has them for the type. */
+/* Whether the open HIP device multiplies these rows in f16: in tiles, or in strips where the GPU has them for the
+ * type. */
 static bool is_f16_product(const struct fixture *f, enum halo_type type, uint32_t n_rows, uint32_t n_cols)
 {
     return n_cols % 32 == 0 && (n_rows > 8 || halo_hip_kernel_find(f->device, HALO_HIP_STRIP, type, n_rows) >= 0);
@@ -269,7 +270,7 @@ static void matmul_of_every_type(void **state)
     }
 }
 
-/* Every page to the host, garbage in its place, and back: what follows must not notice. */
+/* Every page to the host, its place overwritten, and back: the rows that follow must have the same bits. */
 static void pages_go_and_come(struct fixture *f)
 {
     char reason[HALO_DEVICE_REASON] = "";
@@ -357,8 +358,9 @@ static float *run_rows(struct fixture *f, uint16_t value, uint32_t n_rows, const
     return rows;
 }
 
-/* Single rows of several sequences: where all are apart, attention brings the heads itself; where two are of one
- * sequence, the later needs what the earlier brings; where something behind attention reads q, q is written back. */
+/* Single rows of several sequences: where all sequences differ, attention prepares the heads itself; where two rows
+ * are of one sequence, the later needs the K and V of the earlier; where an op behind attention reads q, q is written
+ * back. */
 static void rows_apart(enum halo_kv_type kv, bool q_is_read)
 {
     enum { N_HEAD = 6, N_HEAD_KV = 2, DIM = 64, STEPS = 4 };
@@ -464,7 +466,7 @@ static void compare_mixture(struct fixture *f, const char *what, const uint32_t 
         fixture_peek(f, x, r, row);
         fixture_peek(f, choice, r, picks);
         mixture(floats, row, picks, want, &squares);
-        /* Two products in f16, one after the other, and what the activation makes of the first. */
+        /* Two products in f16, one after the other, with the activation between them. */
         compare_row(what, have + (size_t)r * WIDTH, want, WIDTH, 3 * bound_f16, 4 * sqrt(squares));
     }
     for (uint32_t i = 0; i < 3; i++)

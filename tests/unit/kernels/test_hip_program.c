@@ -183,7 +183,7 @@ static void launches_of_a_toy(void **state)
     fixture_finish(&f);
 }
 
-/* What takes their place where a GPU has no matrix units, or a file was built without the fused kernels. */
+/* The kernels that replace them on a GPU without matrix units, or where a file was built without the fused kernels. */
 static void launches_without_matrix_units(void **state)
 {
     static const char *const without[] = {"strip_", "prefill_", "gemm_", "moe_gemm_", "heads_", NULL};
@@ -204,7 +204,7 @@ static void launches_without_matrix_units(void **state)
     fixture_finish(&f);
 }
 
-/* Without a kernel that some batch needs, the op is refused by its name and that of the kernel. */
+/* Without a kernel that some batch needs, the op is refused; the reason names the op and the kernel. */
 static void a_missing_kernel_is_named(void **state)
 {
     static const struct {
@@ -233,7 +233,7 @@ static void a_missing_kernel_is_named(void **state)
     fixture_finish(&f);
 }
 
-/* Every number of rows belongs to one class, and no kernel is for a part of a class alone. */
+/* Every number of rows belongs to one class, and no kernel serves only part of a class. */
 static void classes_follow_the_table_of_variants(void **state)
 {
     static const uint32_t by_rows[] = {HALO_HIP_GEMV, HALO_HIP_STRIP, HALO_HIP_GEMM, HALO_HIP_MOE_GEMV,

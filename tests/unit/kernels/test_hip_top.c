@@ -1,5 +1,5 @@
-/* test_hip_top.c: what a batch brings back from the HIP device, over the runtime that $HALO_HIP_LIB names: lists and
- * rows in any mixture, from steps that are launched and steps that are replayed, against the rows of the same batch.
+/* test_hip_top.c: the outputs of a batch of the HIP device, over the runtime that $HALO_HIP_LIB names: lists and rows
+ * in any combination, from steps that are launched and steps that are replayed, against the rows of the same batch.
  */
 #include <errno.h>
 #include <math.h>
@@ -17,7 +17,7 @@
 #include "cpu_fixture.h"
 #include "gfx/args.h"
 
-/* The head's rows repeat, so the best logits have equals far away; the vocabulary is more than a part of it. */
+/* The head's rows repeat, so the best logits have equals far away; the vocabulary is more than one part. */
 enum { N_VOCAB = 9000, WIDTH = 32, MAX_ROWS = 20, N_SEQS = 8, NAN_TOKEN = 77 };
 
 static void build(struct fixture *f, uint32_t n_vocab)
@@ -33,7 +33,7 @@ static void build(struct fixture *f, uint32_t n_vocab)
     fixture_open(f, NULL, 1);
 }
 
-/* A batch, and what comes back of it. */
+/* A batch and its outputs. */
 struct step {
     struct halo_batch batch;
     int32_t token[MAX_ROWS], pos[MAX_ROWS];
@@ -91,8 +91,8 @@ static int falling(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* Whether the row has numbers alone; then its list is compared. Returns how many of the list have a neighbour that is
- * equal. */
+/* Whether the row has no NaN; then its list is compared. Returns how many entries of the list have an equal
+ * neighbour. */
 static uint32_t compare_list(const struct halo_candidate *have, uint32_t n, const float *row, uint32_t n_vocab)
 {
     struct halo_candidate *want = malloc(n_vocab * sizeof(*want));
@@ -117,7 +117,7 @@ static uint32_t compare_list(const struct halo_candidate *have, uint32_t n, cons
     return n_ties;
 }
 
-/* Compares everything that may have come with the rows in `want`, and that nothing else did. */
+/* Compares each output that was asked for with the rows in `want`, and checks that nothing else was written. */
 static uint32_t compare(const struct step *s, const float *want)
 {
     static const unsigned char untouched[N_VOCAB * sizeof(float)] = {0x55};
@@ -149,7 +149,7 @@ static void lists_and_rows_in_any_mixture(void **state)
     assert_true(info.features & HALO_DEVICE_TOP);
     for (uint32_t c = 0; c < 4; c++) {
         make_step(&f, &s, counts[c], 100 * c);
-        run(&f, &s); /* launched; those of few rows are replayed from now on */
+        run(&f, &s); /* launched; steps of few rows are replayed from the next one on */
         memcpy(want, s.logits, s.batch.n_outputs * N_VOCAB * sizeof(float));
         compare(&s, want);
         for (uint32_t k = 0; k < 4; k++) {
@@ -166,18 +166,18 @@ static void lists_and_rows_in_any_mixture(void **state)
     fixture_finish(&f);
 }
 
-/* So many parts that what is left of them is more than one. */
+/* So many parts that the candidates of all of them are more than one part. */
 static void three_launches(void **state)
 {
     enum { MANY = 66 * HALO_TOP_PART };
     if (getenv("HALO_HIP_EMU_DISCRETE"))
-        skip(); /* the same launches, and once takes long enough */
+        skip(); /* the same launches, and running it once takes long enough */
     static struct step s;
     struct fixture f;
     char reason[HALO_DEVICE_REASON] = "";
     float *logits = aligned_alloc(64, MANY * sizeof(float));
     assert_non_null(logits);
-    setenv("HALO_HIP_DEADLINE_MS", "600000", 1); /* the head's half a million rows: an emulator takes its time */
+    setenv("HALO_HIP_DEADLINE_MS", "600000", 1); /* the head has half a million rows, which take an emulator long */
     build(&f, MANY);
     unsetenv("HALO_HIP_DEADLINE_MS");
     make_step(&f, &s, 1, 4);
@@ -191,7 +191,7 @@ static void three_launches(void **state)
     fixture_finish(&f);
 }
 
-/* In the middle of rows that are made of numbers. */
+/* The row with the NaN lies between two finite rows. */
 static void a_nan_empties_its_own_list(void **state)
 {
     static struct step s;
@@ -212,7 +212,7 @@ static void a_nan_empties_its_own_list(void **state)
     fixture_finish(&f);
 }
 
-/* Outputs that nobody wants, and what cannot be. */
+/* Outputs that are not wanted, and invalid ones. */
 static void nothing_and_too_much(void **state)
 {
     static struct step s;

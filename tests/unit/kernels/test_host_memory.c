@@ -1,4 +1,4 @@
-/* test_host_memory.c: what models may take of the host, from folders that look like /proc and /sys/fs/cgroup. */
+/* test_host_memory.c: how much host memory models may use, from folders that look like /proc and /sys/fs/cgroup. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* test_workers.c: the worker threads: every item once, also where fewer threads start than were asked for, no time used
- * when idle, and a fair share beside another process. */
+/* test_workers.c: the worker threads: every item once, also where fewer threads start than were asked for; no CPU time
+ * when idle; a fair share beside another process. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -76,7 +76,7 @@ static void every_item_runs_once(void **state)
     halo_workers_destroy(NULL);
 }
 
-/* Threads that cannot be had are left out down to the least that was asked for. */
+/* When threads cannot be created, fewer are used, down to the least that was asked for. */
 static void fewer_threads_do_the_same_work(void **state)
 {
     for (int allowed = 0; allowed < 4; allowed++) {
@@ -151,7 +151,7 @@ static pid_t hog(int cpu)
     return pid;
 }
 
-/* How many times fewer rounds there are while another process wants each of the two cores. */
+/* The factor by which rounds slow down while another process wants each of the two cores. */
 static double slowdown(const int cpus[2])
 {
     struct halo_workers *workers;
@@ -169,9 +169,9 @@ static double slowdown(const int cpus[2])
     return alone / beside;
 }
 
-/* Two threads on two cores, each of which another process wants too: half the cores is the fair share. The bound leaves
- * room for rounds that wait for a worker in mid-item and for whatever else the machine does meanwhile, which also has
- * three tries; spinning barriers lose a factor of a hundred here. */
+/* Two threads on two cores, each of which another process wants too: half the cores is the fair share. The bound
+ * leaves room for rounds that wait for a worker in mid-item and for other load of the machine, with three tries;
+ * spinning barriers lose a factor of a hundred here. */
 static void a_busy_neighbour_costs_its_share(void **state)
 {
     cpu_set_t before, two;
