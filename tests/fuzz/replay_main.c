@@ -41,7 +41,7 @@ static uint64_t next(uint64_t *state)
 static void replay_seed(uint64_t seed)
 {
     uint64_t state = seed;
-    size_t size = (size_t)(next(&state) % ((size_t)1 << (3 + next(&state) % 9)));
+    size_t most = (size_t)8 << next(&state) % 9, size = (size_t)(next(&state) % most);
     uint8_t *data = malloc(size ? size : 1);
     if (!data)
         abort();

@@ -115,6 +115,8 @@ bool halo_dispatch_again(struct halo_requests *requests, struct halo_request *re
     request->missed = false;
     if (!again)
         return false;
+    if (requests->alone == request->id)
+        requests->alone = 0; /* until it is sent */
     request->paused = false;
     halo_request_move(requests, request, HALO_REQUEST_WAITING);
     halo_request_wait(requests, request);
