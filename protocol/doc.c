@@ -155,10 +155,13 @@ static void write_fields(FILE *out, const struct halo_shape *shape)
 
 static void write_errors(FILE *out)
 {
-    fprintf(out, "| code | retryable | meaning |\n|---|---|---|\n");
-    for (int i = HALO_ERROR_NONE + 1; i < HALO_N_ERRORS; i++)
-        fprintf(out, "| `%s` | %s | %s |\n", halo_error_name((enum halo_error)i),
-                halo_error_retryable((enum halo_error)i) ? "yes" : "no", halo_error_meaning((enum halo_error)i));
+    fprintf(out, "| code | retryable | numbers | meaning |\n|---|---|---|---|\n");
+    for (int i = HALO_ERROR_NONE + 1; i < HALO_N_ERRORS; i++) {
+        enum halo_error code = (enum halo_error)i;
+
+        fprintf(out, "| `%s` | %s | %s | %s |\n", halo_error_name(code), halo_error_retryable(code) ? "yes" : "no",
+                halo_error_numbers(code), halo_error_meaning(code));
+    }
 }
 
 static void write_limits(FILE *out)

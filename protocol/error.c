@@ -8,10 +8,10 @@
 
 static const struct {
     const char *name;
-    const char *meaning;
+    const char *numbers, *meaning;
     bool retryable;
-} table[HALO_N_ERRORS] = {[HALO_ERROR_NONE] = {"none", "no error", false},
-#define X(ID, name, retryable, meaning) [HALO_ERROR_##ID] = {#name, meaning, retryable},
+} table[HALO_N_ERRORS] = {[HALO_ERROR_NONE] = {"none", "", "no error", false},
+#define X(ID, name, retryable, numbers, meaning) [HALO_ERROR_##ID] = {#name, numbers, meaning, retryable},
                           HALO_ERROR_LIST(X)
 #undef X
 };
@@ -38,6 +38,11 @@ enum halo_error halo_error_from_name(const char *name, size_t len)
 bool halo_error_retryable(enum halo_error code)
 {
     return is_code(code) && table[code].retryable;
+}
+
+const char *halo_error_numbers(enum halo_error code)
+{
+    return is_code(code) ? table[code].numbers : "";
 }
 
 const char *halo_error_meaning(enum halo_error code)

@@ -47,19 +47,18 @@ void halo_ev_init_error(struct halo_ev *ev, const struct halo_id *id, enum halo_
     ev->error.retryable = halo_error_retryable(code);
 }
 
-void halo_ev_set_detail(struct halo_ev *ev, const struct halo_number *numbers, size_t n,
-                        char buf[static HALO_DETAIL_BYTES])
+void halo_ev_set_detail(struct halo_ev *ev, struct halo_numbers numbers, char buf[static HALO_DETAIL_BYTES])
 {
     struct halo_json w;
 
-    assert(ev->type == HALO_EV_ERROR && n <= HALO_DETAIL_NUMBERS);
-    if (n == 0)
+    assert(ev->type == HALO_EV_ERROR && numbers.n <= HALO_DETAIL_NUMBERS);
+    if (numbers.n == 0)
         return;
     halo_json_init_fixed(&w, buf, HALO_DETAIL_BYTES);
     halo_json_object_begin(&w);
-    for (size_t i = 0; i < n; i++) {
-        halo_json_key(&w, numbers[i].name);
-        halo_json_i64(&w, numbers[i].value);
+    for (size_t i = 0; i < numbers.n; i++) {
+        halo_json_key(&w, numbers.at[i].name);
+        halo_json_i64(&w, numbers.at[i].value);
     }
     halo_json_object_end(&w);
     assert(!w.error);

@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "json_scan_priv.h"
@@ -166,6 +167,25 @@ static int check_object(struct halo_decode *d, const struct halo_where *where, c
     return r;
 }
 
+/* What an error says in numbers, it says to programs too. */
+static int check_error(struct halo_decode *d, const struct halo_where *where, const struct halo_ev_error *error)
+{
+    const char *names = halo_error_numbers(error->code);
+    char key[64];
+
+    for (const char *at = names; *at; at += strspn(at, " ")) {
+        size_t n = strcspn(at, " ");
+        int n_key = snprintf(key, sizeof key, "\"%.*s\":", (int)n, at);
+
+        if (error->has_detail && memmem(error->detail.at, error->detail.len, key, (size_t)n_key))
+            return 0;
+        at += n;
+    }
+    return *names
+               ? halo_decode_refuse(d, where, "an error %s has %s in its detail", halo_error_name(error->code), names)
+               : 0;
+}
+
 int halo_ev_check(const struct halo_ev *ev, struct halo_refusal *ret_refusal)
 {
     const struct halo_shape *shape = &halo_ev_table[ev->type].shape;
@@ -173,5 +193,7 @@ int halo_ev_check(const struct halo_ev *ev, struct halo_refusal *ret_refusal)
     struct halo_where top = {.name = shape->name}, id = {.up = &top, .name = "id"};
     int r = ev->id.kind == HALO_ID_STR ? check_id(&d, &id, 1, HALO_LIMIT_ID_BYTES, &ev->id) : 0;
 
-    return r ? r : check_object(&d, &top, shape, &ev->hello);
+    if (r == 0)
+        r = check_object(&d, &top, shape, &ev->hello);
+    return r == 0 && ev->type == HALO_EV_ERROR ? check_error(&d, &top, &ev->error) : r;
 }

@@ -318,13 +318,13 @@ int halo_ev_encode(struct halo_json *w, const struct halo_ev *ev)
 
 int halo_refusal_encode(struct halo_json *w, const struct halo_refusal *refusal)
 {
-    const struct halo_number offset = {"offset", (int64_t)refusal->offset};
     struct halo_id id = halo_refusal_id(refusal);
     char detail[HALO_DETAIL_BYTES];
     struct halo_ev ev;
 
     halo_ev_init_error(&ev, &id, refusal->code, refusal->message);
-    halo_ev_set_detail(&ev, &offset, refusal->offset > 0 || refusal->code == HALO_ERROR_BAD_JSON, detail);
+    if (refusal->offset > 0 || refusal->code == HALO_ERROR_BAD_JSON)
+        halo_ev_set_detail(&ev, HALO_NUMBERS({"offset", (int64_t)refusal->offset}), detail);
     return halo_ev_encode(w, &ev);
 }
 

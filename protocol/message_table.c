@@ -20,7 +20,7 @@
 #include <protocol/message.def>
 
 static const char *const names_error[] = {
-#define X(ID, name, retryable, meaning) [HALO_ERROR_##ID] = #name,
+#define X(ID, name, retryable, numbers, meaning) [HALO_ERROR_##ID] = #name,
     HALO_ERROR_LIST(X)
 #undef X
 };

@@ -21,10 +21,10 @@ static void peer_line(struct halo_peer *peer, const char *line, size_t len)
     halo_requests_line(&daemon->requests, &peer->client, line, len, halo_clock_ns());
 }
 
-static void peer_dropped(struct halo_peer *peer, enum halo_error code, const char *message)
+static void peer_dropped(struct halo_peer *peer, enum halo_error code, struct halo_numbers numbers, const char *message)
 {
     struct halo_daemon *daemon = peer->clients->ud;
-    halo_requests_refuse(&daemon->requests, &peer->client, code, "%s", message);
+    halo_requests_refuse(&daemon->requests, &peer->client, code, numbers, "%s", message);
 }
 
 static void peer_pressure(struct halo_peer *peer, enum halo_pressure pressure)

@@ -269,6 +269,13 @@ static void pick_event(struct source *s, struct halo_ev *ev)
 #include <protocol/message.def>
     default: break;
     }
+    if (ev->type == HALO_EV_ERROR && *halo_error_numbers(ev->error.code)) { /* by its rule it has one of them */
+        int n = (int)strcspn(halo_error_numbers(ev->error.code), " ");
+        char *detail = take(s, 64);
+        snprintf(detail, 64, "{\"%.*s\":%u}", n, halo_error_numbers(ev->error.code), choose(s, 256));
+        ev->error.has_detail = true;
+        ev->error.detail = halo_raw_of(detail);
+    }
 }
 /* clang-format on */
 

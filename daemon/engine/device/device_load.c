@@ -44,9 +44,11 @@ static int admit(struct halo_device_thread *t, struct halo_load *load)
     }
     if (load->evictable_bytes == HALO_LOAD_ASK)
         return HALO_LOAD_E_ROOM;
-    return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
-                          "%u models are loaded, which is the limit, and none of them is idle; unload one",
-                          t->n_models);
+    int r =
+        halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
+                       "%u models are loaded, which is the limit, and none of them is idle; unload one", t->n_models);
+    halo_fault_number(&load->fault, "limit", HALO_MAX_LOADED);
+    return r;
 }
 
 enum halo_load_stage halo_device_admit(struct halo_load *load, const struct halo_load_threads *threads)

@@ -36,20 +36,26 @@ static int refuse(struct halo_load *load, const struct halo_room *room, const st
     const char *even = load->evictable_bytes > 0 ? " with every idle model unloaded" : "";
     if (least > bytes) {
         find_remedy(load, room, least, bytes, remedy);
-        return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
-                              "needs %s for weights, scratch and a page of KV cache, %s are free%s; %s",
-                              halo_size_text(least, need), halo_size_text(bytes, left), even, remedy);
+        int r = halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
+                               "needs %s for weights, scratch and a page of KV cache, %s are free%s; %s",
+                               halo_size_text(least, need), halo_size_text(bytes, left), even, remedy);
+        halo_fault_number(&load->fault, "needed_bytes", least);
+        halo_fault_number(&load->fault, "free_bytes", bytes);
+        return r;
     }
     bool pool = load->instance->model->plan.n_context <= most; /* the context would fit: the rest is what does not */
-    return halo_fault_set(
+    uint64_t pool_bytes = wanted_pages * budget->page_bytes;
+    int r = halo_fault_set(
         &load->fault, HALO_FAULT_OUT_OF_MEMORY,
         "needs %s of KV cache beside %s of weights, %s are left for it%s; load with a %s of at most %u",
-        halo_size_text(wanted_pages * budget->page_bytes, need), halo_size_text(fixed, weights),
-        halo_size_text(bytes - fixed, left), even,
+        halo_size_text(pool_bytes, need), halo_size_text(fixed, weights), halo_size_text(bytes - fixed, left), even,
         pool                       ? "kv_tokens"
         : load->wish.kv_tokens > 0 ? "context and kv_tokens"
                                    : "context",
         pool ? budget->max_pages * HALO_KV_PAGE_TOKENS : most);
+    halo_fault_number(&load->fault, "needed_bytes", fixed + pool_bytes);
+    halo_fault_number(&load->fault, "free_bytes", bytes);
+    return r;
 }
 
 /* The least pool that does. -1: the wish contradicts itself. */

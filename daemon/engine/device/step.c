@@ -27,6 +27,7 @@ static enum halo_outcome due(struct halo_sequence *q, uint64_t now_ns)
     halo_fault_set(&q->fault, HALO_FAULT_DEADLINE, "the deadline of %llu ms passed before the first token (%s)",
                    (unsigned long long)((q->deadline_ns - q->arrived_ns) / 1000000),
                    halo_sequence_state_name(halo_sequence_state_of(q)));
+    halo_fault_number(&q->fault, "deadline_ms", (q->deadline_ns - q->arrived_ns) / 1000000);
     return HALO_OUTCOME_FAULT;
 }
 

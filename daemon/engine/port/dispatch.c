@@ -21,10 +21,13 @@ static void put_error(struct halo_port *port, const struct halo_id *id, enum hal
 
 void halo_port_take_long_line(struct halo_port *port)
 {
-    char message[128];
+    char message[128], detail[HALO_DETAIL_BYTES];
+    struct halo_ev ev;
     snprintf(message, sizeof(message), "a line is at most %zu bytes; this one was dropped", port->lines.limit_bytes);
     HALO_COUNT(&port->stats, requests_refused, 1);
-    put_error(port, NULL, HALO_ERROR_LINE_TOO_LONG, message);
+    halo_ev_init_error(&ev, NULL, HALO_ERROR_LINE_TOO_LONG, message);
+    halo_ev_set_detail(&ev, HALO_NUMBERS({"limit_bytes", (int64_t)port->lines.limit_bytes}), detail);
+    halo_port_put(port, &ev);
 }
 
 const char *halo_job_was(const struct halo_job *job)

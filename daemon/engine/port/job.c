@@ -129,7 +129,7 @@ void halo_job_end_fault(struct halo_port *port, struct halo_job *job, const stru
     for (uint32_t i = 0; i < fault->n_numbers; i++)
         numbers[i] = (struct halo_number){fault->numbers[i].name, fault->numbers[i].value};
     halo_ev_init_error(&ev, &job->msg.id, code == HALO_ERROR_UNKNOWN ? HALO_ERROR_INTERNAL : code, fault->text);
-    halo_ev_set_detail(&ev, numbers, fault->n_numbers, detail);
+    halo_ev_set_detail(&ev, (struct halo_numbers){numbers, fault->n_numbers}, detail);
     halo_job_end(port, job, &ev);
 }
 

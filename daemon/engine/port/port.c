@@ -49,15 +49,15 @@ bool halo_port_is_full(const struct halo_port *port)
 /* The end of a request whose answer is larger than an answer may be. */
 static int put_too_large(struct halo_port *port, const struct halo_ev *ev)
 {
-    static const struct halo_number limits[] = {{"limit_bytes", HALO_LIMIT_ANSWER_BYTES},
-                                                {"limit_values", HALO_LIMIT_ANSWER_VALUES}};
     char text[200], detail[HALO_DETAIL_BYTES];
     struct halo_ev error;
     snprintf(text, sizeof(text),
              "the answer (%s) is larger than %u bytes or %d JSON values, which is the limit; ask for less at once",
              halo_ev_type_name(ev->type), HALO_LIMIT_ANSWER_BYTES, HALO_LIMIT_ANSWER_VALUES);
     halo_ev_init_error(&error, &ev->id, HALO_ERROR_UNSUPPORTED, text);
-    halo_ev_set_detail(&error, limits, 2, detail);
+    halo_ev_set_detail(
+        &error, HALO_NUMBERS({"limit_bytes", HALO_LIMIT_ANSWER_BYTES}, {"limit_values", HALO_LIMIT_ANSWER_VALUES}),
+        detail);
     return halo_ev_encode(&port->out, &error);
 }
 
@@ -225,8 +225,11 @@ static void expire_parked(struct halo_port *port, uint64_t now_ns)
         if ((now_ns - job->arrived_ns) / 1000000 < (uint64_t)msg->deadline_ms)
             continue;
         halo_port_unpark(port, job);
-        halo_job_end_error(port, job, HALO_ERROR_DEADLINE, "the deadline of %lld ms passed while the model was loading",
-                           (long long)msg->deadline_ms);
+        struct halo_fault late;
+        halo_fault_set(&late, HALO_FAULT_DEADLINE, "the deadline of %lld ms passed while the model was loading",
+                       (long long)msg->deadline_ms);
+        halo_fault_number(&late, "deadline_ms", (uint64_t)msg->deadline_ms);
+        halo_job_end_fault(port, job, &late);
     }
 }
 

@@ -154,7 +154,10 @@ void halo_port_save(struct halo_port *port, struct halo_job *job)
         return;
     }
     if (port->saver) {
-        halo_job_end_error(port, job, HALO_ERROR_QUEUE_FULL, "prefixes are being saved already");
+        struct halo_fault full;
+        halo_fault_set(&full, HALO_FAULT_QUEUE_FULL, "prefixes are being saved already, for one `save` at a time");
+        halo_fault_number(&full, "limit", 1);
+        halo_job_end_fault(port, job, &full);
         return;
     }
     struct halo_port_saving *saving = job->saving = calloc(1, sizeof(*saving));

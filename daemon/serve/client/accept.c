@@ -35,9 +35,10 @@ static void refuse(struct halo_clients *clients, int fd)
 {
     struct halo_ev ev;
     struct halo_json w;
-    char line[512];
+    char line[512], detail[HALO_DETAIL_BYTES];
     clients->counters->connections_refused++;
     halo_ev_init_error(&ev, NULL, HALO_ERROR_TOO_MANY_REQUESTS, "all connections are in use; close one or try later");
+    halo_ev_set_detail(&ev, HALO_NUMBERS({"limit", clients->config->connections}), detail);
     halo_json_init_fixed(&w, line, sizeof(line));
     if (halo_ev_encode(&w, &ev) == 0 && send(fd, w.at, w.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         halo_log(HALO_LOG_DEBUG, "a refused client closed its connection already");

@@ -193,15 +193,15 @@ static bool charge_pending(struct halo_peer *peer)
     return true;
 }
 
-__attribute__((format(printf, 3, 4))) static void drop(struct halo_peer *peer, enum halo_error code, const char *format,
-                                                       ...)
+__attribute__((format(printf, 4, 5))) static void drop(struct halo_peer *peer, enum halo_error code,
+                                                       struct halo_numbers numbers, const char *format, ...)
 {
     char message[256];
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-    peer->clients->ops->dropped(peer, code, message);
+    peer->clients->ops->dropped(peer, code, numbers, message);
 }
 
 static void take_lines(struct halo_peer *peer)
@@ -214,8 +214,8 @@ static void take_lines(struct halo_peer *peer)
         if (r == HALO_LINE_E_MORE)
             break;
         if (r == HALO_LINE_E_TOO_LONG)
-            drop(peer, HALO_ERROR_LINE_TOO_LONG, "the line is longer than %lld bytes; it was dropped",
-                 (long long)peer->clients->config->line_bytes);
+            drop(peer, HALO_ERROR_LINE_TOO_LONG, HALO_NUMBERS({"limit_bytes", peer->clients->config->line_bytes}),
+                 "the line is longer than %lld bytes; it was dropped", (long long)peer->clients->config->line_bytes);
         else
             peer->clients->ops->line(peer, line, len);
         if (peer->client.broken)
@@ -227,6 +227,7 @@ static void take_lines(struct halo_peer *peer)
     peer->reader.skipping = true;
     halo_line_next(&peer->reader, &line, &len); /* gives the memory back */
     drop(peer, HALO_ERROR_TOO_MANY_REQUESTS,
+         HALO_NUMBERS({"bytes", peer->client.user->bytes}, {"limit_bytes", peer->clients->config->resume_user_bytes}),
          "the request lines of user %u hold %lld bytes already, %lld are allowed; this line was dropped",
          (unsigned)peer->client.user->uid, (long long)peer->client.user->bytes,
          (long long)peer->clients->config->resume_user_bytes);

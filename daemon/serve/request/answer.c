@@ -30,15 +30,17 @@ void halo_answer(struct halo_client *client, const struct halo_ev *ev)
     written(client, r);
 }
 
-__attribute__((format(printf, 5, 0))) static void answer_error(struct halo_requests *requests,
+__attribute__((format(printf, 6, 0))) static void answer_error(struct halo_requests *requests,
                                                                struct halo_client *client, const struct halo_id *id,
-                                                               enum halo_error code, const char *format, va_list args)
+                                                               enum halo_error code, struct halo_numbers numbers,
+                                                               const char *format, va_list args)
 {
-    char message[MESSAGE_BYTES];
+    char message[MESSAGE_BYTES], detail[HALO_DETAIL_BYTES];
     struct halo_ev ev;
     vsnprintf(message, sizeof(message), format, args);
     requests->counters->requests_refused++;
     halo_ev_init_error(&ev, id, code, message);
+    halo_ev_set_detail(&ev, numbers, detail);
     halo_answer(client, &ev);
 }
 
@@ -47,16 +49,25 @@ void halo_answer_error(struct halo_requests *requests, struct halo_client *clien
 {
     va_list args;
     va_start(args, format);
-    answer_error(requests, client, id, code, format, args);
+    answer_error(requests, client, id, code, (struct halo_numbers){0}, format, args);
+    va_end(args);
+}
+
+void halo_answer_limit(struct halo_requests *requests, struct halo_client *client, const struct halo_id *id,
+                       enum halo_error code, struct halo_numbers numbers, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    answer_error(requests, client, id, code, numbers, format, args);
     va_end(args);
 }
 
 void halo_requests_refuse(struct halo_requests *requests, struct halo_client *client, enum halo_error code,
-                          const char *format, ...)
+                          struct halo_numbers numbers, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    answer_error(requests, client, NULL, code, format, args);
+    answer_error(requests, client, NULL, code, numbers, format, args);
     va_end(args);
 }
 
@@ -78,16 +89,33 @@ void halo_answer_terminal(struct halo_request *request, struct halo_ev *ev)
     halo_answer(client, ev);
 }
 
+__attribute__((format(printf, 4, 0))) static void answer_failed(struct halo_request *request, enum halo_error code,
+                                                                struct halo_numbers numbers, const char *format,
+                                                                va_list args)
+{
+    char message[MESSAGE_BYTES], detail[HALO_DETAIL_BYTES];
+    struct halo_ev ev;
+    vsnprintf(message, sizeof(message), format, args);
+    halo_ev_init_error(&ev, &request->client_id, code, message);
+    halo_ev_set_detail(&ev, numbers, detail);
+    halo_answer_terminal(request, &ev);
+}
+
 void halo_answer_failed(struct halo_request *request, enum halo_error code, const char *format, ...)
 {
-    char message[MESSAGE_BYTES];
-    struct halo_ev ev;
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof(message), format, args);
+    answer_failed(request, code, (struct halo_numbers){0}, format, args);
     va_end(args);
-    halo_ev_init_error(&ev, &request->client_id, code, message);
-    halo_answer_terminal(request, &ev);
+}
+
+void halo_answer_late(struct halo_request *request, enum halo_error code, struct halo_numbers numbers,
+                      const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    answer_failed(request, code, numbers, format, args);
+    va_end(args);
 }
 
 void halo_answer_ended(struct halo_request *request, enum halo_wire_finish reason, uint64_t now_ns)

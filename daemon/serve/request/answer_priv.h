@@ -9,6 +9,13 @@ void halo_answer(struct halo_client *client, const struct halo_ev *ev);
 __attribute__((format(printf, 5, 6))) void halo_answer_error(struct halo_requests *requests, struct halo_client *client,
                                                              const struct halo_id *id, enum halo_error code,
                                                              const char *format, ...);
+/* The same with the numbers of the message, for programs. */
+__attribute__((format(printf, 6, 7))) void halo_answer_limit(struct halo_requests *requests, struct halo_client *client,
+                                                             const struct halo_id *id, enum halo_error code,
+                                                             struct halo_numbers numbers, const char *format, ...);
+/* Terminal, with numbers: its time is over. */
+__attribute__((format(printf, 4, 5))) void halo_answer_late(struct halo_request *request, enum halo_error code,
+                                                            struct halo_numbers numbers, const char *format, ...);
 void halo_answer_refusal(struct halo_requests *requests, struct halo_client *client,
                          const struct halo_refusal *refusal);
 

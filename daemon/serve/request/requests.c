@@ -55,8 +55,8 @@ void halo_requests_client_stalled(struct halo_requests *requests, struct halo_cl
     while (client->requests.first) {
         struct halo_request *request = HALO_LIST_ITEM(client->requests.first, struct halo_request, open);
         /* The terminal event first, then the engine: abandon may free the record. */
-        halo_answer_failed(request, HALO_ERROR_CLIENT_STALLED,
-                           "the client did not read its events for too long; read faster or ask for less");
+        halo_answer_late(request, HALO_ERROR_CLIENT_STALLED, HALO_NUMBERS({"stall_ms", requests->config->stall_ms}),
+                         "the client did not read its events for too long; read faster or ask for less");
         halo_request_abandon(requests, request);
     }
 }

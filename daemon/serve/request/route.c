@@ -129,7 +129,8 @@ static bool admit(struct halo_requests *requests, struct halo_client *client, co
         return false;
     }
     if (client->requests.n >= (size_t)config->open_requests) {
-        halo_answer_error(requests, client, &msg->id, HALO_ERROR_TOO_MANY_REQUESTS,
+        halo_answer_limit(requests, client, &msg->id, HALO_ERROR_TOO_MANY_REQUESTS,
+                          HALO_NUMBERS({"open", (int64_t)client->requests.n}, {"limit", config->open_requests}),
                           "%zu requests are open on this connection, %lld are allowed", client->requests.n,
                           (long long)config->open_requests);
         return false;
@@ -137,7 +138,8 @@ static bool admit(struct halo_requests *requests, struct halo_client *client, co
     if (halo_request_is_query(msg->type))
         return true;
     if (n_queued >= (size_t)config->queued_requests) {
-        halo_answer_error(requests, client, &msg->id, HALO_ERROR_QUEUE_FULL,
+        halo_answer_limit(requests, client, &msg->id, HALO_ERROR_QUEUE_FULL,
+                          HALO_NUMBERS({"queued", (int64_t)n_queued}, {"limit", config->queued_requests}),
                           "%zu requests are queued, %lld are allowed", n_queued, (long long)config->queued_requests);
         return false;
     }
@@ -203,9 +205,9 @@ static int complete(const struct halo_requests *requests, struct halo_request *r
     return 0;
 }
 
-/* Fills the record. 0, or a code for the client with `*ret_text`. */
+/* Fills the record. 0, or a code for the client with `*ret_text`, and the limit in `*ret_limit` if there is one. */
 static enum halo_error fill(struct halo_requests *requests, struct halo_request *request, struct halo_msg *msg,
-                            const char **ret_text)
+                            const char **ret_text, int64_t *ret_limit)
 {
     struct halo_json *w = &requests->scratch;
     name_user(request->client, msg);
@@ -232,6 +234,7 @@ static enum halo_error fill(struct halo_requests *requests, struct halo_request 
         *ret_text = r == -ENOMEM ? "the daemon has no memory for this request" : "the request could not be passed on";
         return r == -ENOMEM ? HALO_ERROR_OUT_OF_MEMORY : HALO_ERROR_INTERNAL;
     }
+    *ret_limit = r == HALO_QUOTA_E_USER ? requests->config->resume_user_bytes : requests->config->resume_bytes;
     *ret_text = r == HALO_QUOTA_E_USER ? "this user's open requests hold too many bytes (limit resume_user_bytes)"
                                        : "all open requests together hold too many bytes (limit resume_bytes)";
     return HALO_ERROR_TOO_MANY_REQUESTS;
@@ -242,14 +245,15 @@ static void forward(struct halo_requests *requests, struct halo_client *client, 
     struct halo_id id = msg->id;
     const char *text = "the daemon has no memory for this request";
     enum halo_error code = HALO_ERROR_OUT_OF_MEMORY;
+    struct halo_number limit = {"limit_bytes", 0};
     struct halo_request *request = halo_request_create(requests, client, msg->type, &msg->id);
     if (request)
-        code = fill(requests, request, msg, &text);
+        code = fill(requests, request, msg, &text, &limit.value);
     if (code == HALO_ERROR_NONE) {
         halo_dispatch(requests, request);
         return;
     }
-    halo_answer_error(requests, client, &id, code, "%s", text);
+    halo_answer_limit(requests, client, &id, code, (struct halo_numbers){&limit, limit.value > 0}, "%s", text);
     if (!request)
         return;
     halo_request_detach(request);

@@ -31,7 +31,7 @@ void halo_request_late(struct halo_request *request, uint64_t now_ns)
     if (request->n_tokens > 0)
         halo_answer_ended(request, HALO_WIRE_FINISH_DEADLINE, now_ns);
     else
-        halo_answer_failed(request, HALO_ERROR_DEADLINE,
-                           "the deadline of %lld ms passed while the request waited for the engine",
-                           (long long)request->deadline_ms);
+        halo_answer_late(request, HALO_ERROR_DEADLINE, HALO_NUMBERS({"deadline_ms", request->deadline_ms}),
+                         "the deadline of %lld ms passed while the request waited for the engine",
+                         (long long)request->deadline_ms);
 }

@@ -193,13 +193,7 @@ void halo_ev_init_error(struct halo_ev *ev, const struct halo_id *id, enum halo_
 #define HALO_DETAIL_NUMBERS 4
 #define HALO_DETAIL_BYTES 256
 
-struct halo_number {
-    const char *name;
-    int64_t value;
-};
-
-void halo_ev_set_detail(struct halo_ev *ev, const struct halo_number *numbers, size_t n,
-                        char buf[static HALO_DETAIL_BYTES]);
+void halo_ev_set_detail(struct halo_ev *ev, struct halo_numbers numbers, char buf[static HALO_DETAIL_BYTES]);
 
 /* Appends the `error` event that answers a refused line, with {"offset": N} as detail where there is one. */
 int halo_refusal_encode(struct halo_json *w, const struct halo_refusal *refusal);

@@ -133,7 +133,7 @@ static int64_t between_i(int level, int64_t lo, int64_t hi)
 #define WORD_FIRST_wire_unload 0
 #define WORD_FIRST_wire_content -level
 #define WORD_FIRST_wire_call -level
-#define WORD_FIRST_error 1
+#define WORD_FIRST_error HALO_ERROR_DUPLICATE_ID /* and those behind it: errors without numbers */
 
 #define HAS_REQ(name)
 #define HAS_DEF(name)

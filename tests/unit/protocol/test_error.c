@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <protocol/error.h>
+#include <protocol/message.h>
 
 static void names_go_both_ways(void **state)
 {
@@ -46,12 +46,44 @@ static void retry_advice_is_fixed(void **state)
     }
 }
 
+/* What an error says in numbers it says to programs too: no event is made without. */
+static void numeric_errors_have_detail(void **state)
+{
+    int n = 0;
+
+    for (int code = HALO_ERROR_NONE + 1; code < HALO_N_ERRORS; code++) {
+        const char *names = halo_error_numbers((enum halo_error)code);
+        char name[32], detail[HALO_DETAIL_BYTES];
+        struct halo_refusal refusal;
+        struct halo_ev ev;
+
+        halo_ev_init_error(&ev, NULL, (enum halo_error)code, "a sentence");
+        assert_int_equal(halo_ev_check(&ev, &refusal), *names ? HALO_MSG_E_REFUSED : 0);
+        halo_ev_set_detail(&ev, HALO_NUMBERS({"something_else", 1}), detail);
+        assert_int_equal(halo_ev_check(&ev, &refusal), *names ? HALO_MSG_E_REFUSED : 0);
+        if (*names)
+            assert_non_null(strstr(refusal.message, names));
+        for (const char *at = names; *at; at += strspn(at, " "), n++) {
+            size_t len = strcspn(at, " ");
+
+            assert_true(len < sizeof name);
+            memcpy(name, at, len);
+            name[len] = '\0';
+            halo_ev_set_detail(&ev, HALO_NUMBERS({"something_else", 1}, {name, -5}), detail);
+            assert_int_equal(halo_ev_check(&ev, &refusal), 0);
+            at += len;
+        }
+    }
+    assert_true(n >= 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_go_both_ways),
         cmocka_unit_test(strangers_are_unknown),
         cmocka_unit_test(retry_advice_is_fixed),
+        cmocka_unit_test(numeric_errors_have_detail),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

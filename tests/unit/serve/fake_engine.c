@@ -144,7 +144,7 @@ static struct job *add_job(const struct halo_msg *msg)
             jobs[i] = (struct job){.used = true, .id = msg->id.num, .type = msg->type, .due_us = now_us()};
             return &jobs[i];
         }
-    emit_error(msg->id.num, HALO_ERROR_QUEUE_FULL, "the fake engine is full");
+    emit_error(msg->id.num, HALO_ERROR_INTERNAL, "the fake engine is full");
     return NULL;
 }
 

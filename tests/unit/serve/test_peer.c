@@ -40,9 +40,10 @@ static void on_line(struct halo_peer *peer, const char *line, size_t len)
     tell("[%.*s]", (int)len, line);
 }
 
-static void on_dropped(struct halo_peer *peer, enum halo_error code, const char *message)
+static void on_dropped(struct halo_peer *peer, enum halo_error code, struct halo_numbers numbers, const char *message)
 {
     tell("(%s)", halo_error_name(code));
+    assert_true(numbers.n > 0);
 }
 
 static void on_pressure(struct halo_peer *peer, enum halo_pressure pressure)

@@ -41,9 +41,11 @@ static void answers_at_once(void **state)
     expect_error("{\"type\":\"cancel\",\"id\":2,\"target\":9}", "not_found");
     expect_error("{\"type\":\"save\",\"id\":2,\"deadline_ms\":1}", "unknown_type"); /* the daemon's own */
     expect_error("nonsense", "bad_json");
-    halo_requests_refuse(&world.requests, &world.clients[0], HALO_ERROR_LINE_TOO_LONG, "of %d bytes", 9);
+    halo_requests_refuse(&world.requests, &world.clients[0], HALO_ERROR_LINE_TOO_LONG, HALO_NUMBERS({"limit_bytes", 8}),
+                         "of %d bytes", 9);
     world_hears(&world, 0,
-                "{\"type\":\"error\",\"id\":null,\"code\":\"line_too_long\",\"message\":\"of 9 bytes\",*}\n");
+                "{\"type\":\"error\",\"id\":null,\"code\":\"line_too_long\",\"message\":\"of 9 "
+                "bytes\",*\"detail\":{\"limit_bytes\":8}}\n");
     assert_int_equal(world.counters.requests_refused, 4);
     assert_int_equal(world.counters.requests, 2);
 }

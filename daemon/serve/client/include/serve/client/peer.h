@@ -40,7 +40,7 @@ enum halo_pressure {
 struct halo_peer_ops {
     void (*line)(struct halo_peer *peer, const char *line, size_t len);
     /* A line was dropped; the client is to read why. */
-    void (*dropped)(struct halo_peer *peer, enum halo_error code, const char *message);
+    void (*dropped)(struct halo_peer *peer, enum halo_error code, struct halo_numbers numbers, const char *message);
     void (*pressure)(struct halo_peer *peer, enum halo_pressure pressure);
     /* It closes. Nothing may be written to it any more. */
     void (*gone)(struct halo_peer *peer);

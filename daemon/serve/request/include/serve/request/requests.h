@@ -100,9 +100,9 @@ void halo_requests_finish(struct halo_requests *requests); /* none may be left *
 void halo_requests_line(struct halo_requests *requests, struct halo_client *client, const char *line, size_t len,
                         uint64_t now_ns);
 /* A line that was dropped before it could be read. */
-__attribute__((format(printf, 4, 5))) void halo_requests_refuse(struct halo_requests *requests,
+__attribute__((format(printf, 5, 6))) void halo_requests_refuse(struct halo_requests *requests,
                                                                 struct halo_client *client, enum halo_error code,
-                                                                const char *format, ...);
+                                                                struct halo_numbers numbers, const char *format, ...);
 /* It reads slowly, or fast enough again: its replies pause, or continue. */
 void halo_requests_client_slow(struct halo_requests *requests, struct halo_client *client, bool slow, uint64_t now_ns);
 /* It did not read for too long: its requests end. */
