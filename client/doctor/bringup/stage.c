@@ -45,7 +45,8 @@ static void build(struct halo_doctor_trial *trial, struct halo_doctor_tier *tier
     halo_doctor_trial_op(trial,
                          (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {norm, in, HALO_NONE, normed, 1e-6f}});
     halo_doctor_trial_matmul(trial, normed, head);
-    halo_doctor_trial_op(trial, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, in}});
+    halo_doctor_trial_op(trial, (struct halo_op){.kind = HALO_OP_LOGITS,
+                                                 .u.logits = {.weight = head, .x = in, .bias = HALO_WEIGHT_NONE}});
 }
 
 static enum halo_doctor_failure check(struct halo_doctor_tier *tier, const float *logits, uint32_t token, uint32_t step)
