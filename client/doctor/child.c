@@ -426,7 +426,7 @@ const char *halo_child_describe(const struct halo_child_outcome *outcome, char *
     case HALO_CHILD_STUCK:
         snprintf(text, n_bytes,
                  "did not end within %u ms%s%s, and process %d cannot be killed (%s): it waits inside the kernel and "
-                 "goes only with a reset of the driver or a reboot",
+                 "ends only with a driver reset or a reboot",
                  outcome->deadline_ms, during, outcome->phase, (int)outcome->pid, outcome->stuck_in);
         break;
     }

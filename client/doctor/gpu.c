@@ -94,7 +94,7 @@ bool halo_doctor_gpu_need(struct halo_doctor_probe *probe, struct halo_doctor_gp
 {
     if (halo_doctor_gpu_find(probe, ret))
         return true;
-    halo_doctor_finding_say(probe->finding, HALO_DOCTOR_SKIP, "There is no AMD GPU to ask.");
+    halo_doctor_finding_say(probe->finding, HALO_DOCTOR_SKIP, "There is no AMD GPU.");
     return false;
 }
 
@@ -104,7 +104,7 @@ bool halo_doctor_gpu_need_strix(struct halo_doctor_probe *probe, struct halo_doc
         return false;
     if (ret->gfx == HALO_DOCTOR_GFX1151)
         return true;
-    halo_doctor_finding_say(probe->finding, HALO_DOCTOR_SKIP, "Only of a Strix Halo (gfx1151); this is %s.",
+    halo_doctor_finding_say(probe->finding, HALO_DOCTOR_SKIP, "Applies to a Strix Halo (gfx1151) alone; this is %s.",
                             ret->name[0] ? ret->name : "another AMD card");
     return false;
 }

@@ -12,6 +12,7 @@
 
 int main(int argc, char **argv)
 {
+    char help[] = "--help", version[] = "--version";
     struct halo_doctor_options options;
     struct halo_doctor_report report;
     int closed = halo_standard_fds_open();
@@ -20,6 +21,11 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (argc > 1 && strcmp(argv[1], "bringup") == 0)
         return halo_doctor_bringup(argc - 1, argv + 1);
+    /* The words stand for the options of their name, as in haloctl. */
+    if (argc == 2 && strcmp(argv[1], "help") == 0)
+        argv[1] = help;
+    else if (argc == 2 && strcmp(argv[1], "version") == 0)
+        argv[1] = version;
     switch (halo_doctor_options_read(argc, argv, &options)) {
     case HALO_DOCTOR_OPTIONS_DONE: return 0;
     case HALO_DOCTOR_OPTIONS_WRONG: return 2;

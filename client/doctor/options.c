@@ -27,19 +27,19 @@ static void usage(FILE *out)
 {
     fputs("usage: halo-doctor [OPTION...]\n"
           "       halo-doctor bringup [OPTION...]\n"
-          "options: --sysroot DIR   read /sys, /proc, /dev, /etc and the like below DIR\n"
-          "         --json          a JSON object a line: each finding, then the summary\n"
-          "         --markdown      a page\n"
-          "         --checks-only   what can be read, without the tiers\n"
-          "         --tier N        the tiers up to N (0 to 7); all without it\n"
-          "         --quick         the checks and tier 0: the GPU is not touched\n"
-          "         --wait-ms N     for all checks together (2000)\n"
-          "         --from-tier N   without the tiers below N\n"
-          "         --tier-ms N     for each tier, instead of 2000 to 120000\n"
-          "         --hip-lib PATH  the HIP runtime\n"
+          "options: --sysroot DIR   read /sys, /proc, /dev, /etc and so on below DIR\n"
+          "         --json          one JSON object a line: each finding, then the summary\n"
+          "         --markdown      Markdown\n"
+          "         --checks-only   run the checks alone, without the tiers\n"
+          "         --tier N        run the tiers up to N (0 to 7; default: all)\n"
+          "         --quick         run the checks and tier 0: the GPU is not touched\n"
+          "         --wait-ms N     deadline of all checks together (2000)\n"
+          "         --from-tier N   skip the tiers below N\n"
+          "         --tier-ms N     deadline of each tier (2000 to 120000, by tier)\n"
+          "         --hip-lib PATH  the HIP runtime to use\n"
           "         --engine PATH   halod-engine, for tier 7\n"
-          "         --model FILE    the model of tier 7\n"
-          "exit status: 0 nothing failed, 1 something did, 2 it could not be run\n",
+          "         --model FILE    the model, for tier 7\n"
+          "exit status: 0 nothing failed, 1 something failed, 2 could not run\n",
           out);
 }
 
@@ -75,7 +75,7 @@ int halo_doctor_options_read(int argc, char **argv, struct halo_doctor_options *
         .sysroot = "", .wait_ms = HALO_DOCTOR_CHECK_MS, .last_tier = HALO_DOCTOR_LAST_TIER};
     opterr = 0;
     optind = 0;
-    while ((letter = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
+    while ((letter = getopt_long(argc, argv, "hV", longs, NULL)) != -1) {
         switch (letter) {
         case 's':
             if (!*optarg)
@@ -109,13 +109,14 @@ int halo_doctor_options_read(int argc, char **argv, struct halo_doctor_options *
             if (!number(optarg, 3600000, &ret->tier_ms) || ret->tier_ms < 1)
                 return wrong("--tier-ms is a number of milliseconds, 1 to 3600000", optarg);
             break;
+        case 'V':
         case 'v': puts("halo-doctor " HALO_VERSION); return HALO_DOCTOR_OPTIONS_DONE;
         case 'h': usage(stdout); return HALO_DOCTOR_OPTIONS_DONE;
-        default: return wrong("unknown option or no value", argv[optind - 1]);
+        default: return wrong("unknown option or missing value", argv[optind - 1]);
         }
     }
     if (optind < argc)
-        return wrong("takes no arguments but `bringup`", argv[optind]);
+        return wrong("unknown argument (only `bringup`, `help` and `version` are known)", argv[optind]);
     if (ret->first_tier > ret->last_tier)
         return wrong("--from-tier is above --tier", "no tier would be tried");
     if (ret->quick)

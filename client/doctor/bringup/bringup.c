@@ -28,20 +28,20 @@ static const struct option longs[] = {
 static void usage(FILE *out)
 {
     fputs("usage: halo-doctor bringup [OPTION...]\n"
-          "options: --markdown       a page (without it, too)\n"
+          "options: --markdown       Markdown (default)\n"
           "         --json           one JSON object\n"
           "         --quiet          no progress on standard error\n"
-          "         --variant NAME   this row alone; may be given again:",
+          "         --variant NAME   only this row; may be repeated:",
           out);
     for (unsigned v = 0; v < HALO_BRINGUP_N_VARIANTS; v++)
         fprintf(out, " %s", halo_bringup_variant_name(v));
     fprintf(out,
             "\n"
             "         --stage-ms N     deadline of a cell (%d)\n"
-            "         --decode-ms N    how long decode steps are repeated (%d)\n"
+            "         --decode-ms N    how long to repeat decode steps (%d)\n"
             "         --hip-lib PATH   the HIP runtime\n"
-            "exit status: 0 halod can run on the GPU without or with the settings that are named, 1 it cannot,\n"
-            "             2 it could not be run\n",
+            "exit status: 0 halod can run on the GPU, with the settings named if any, 1 it cannot,\n"
+            "             2 could not run\n",
             STAGE_MS, DECODE_MS);
 }
 
@@ -87,7 +87,7 @@ static int read_command(int argc, char **argv, struct command *ret)
         }
     }
     if (!good || optind < argc) {
-        fprintf(stderr, "halo-doctor: bringup: not understood: %s\n", argv[good ? optind : optind - 1]);
+        fprintf(stderr, "halo-doctor: bringup: unknown option or bad value: %s\n", argv[good ? optind : optind - 1]);
         usage(stderr);
         return 2;
     }

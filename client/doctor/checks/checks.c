@@ -176,18 +176,19 @@ static void conclude(struct desk *desk, const struct run *run, const struct halo
             HALO_DOCTOR_STAGE_OPEN | HALO_DOCTOR_STAGE_LOAD | HALO_DOCTOR_STAGE_LAUNCH | HALO_DOCTOR_STAGE_STEP;
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
                                 "It did not end within %d ms and cannot be killed: the driver behind that file is "
-                                "stuck. `journalctl -k` has its last words; only a restart of the machine frees it.",
+                                "stuck. `journalctl -k` shows the last messages; only a reboot frees it.",
                                 options->wait_ms);
     } else if (run->was_killed)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
                                 "It did not end within %d ms. When the machine is not merely busy (--wait-ms gives it "
-                                "more time), the driver behind that file is stuck, and `journalctl -k` has its last "
-                                "words.",
+                                "more time), the driver behind that file is stuck, and `journalctl -k` shows its last "
+                                "messages.",
                                 options->wait_ms);
     else if (run->status < 0)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN, "It could not be started: %s.", strerror(-run->status));
+        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN, "The check could not be started: %s.",
+                                strerror(-run->status));
     else
-        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN, "This check broke (status 0x%x): a fault of halo-doctor.",
+        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN, "This check broke (status 0x%x): a defect of halo-doctor.",
                                 (unsigned)run->status);
 }
 

@@ -108,16 +108,17 @@ void halo_doctor_look_chip(struct halo_doctor_probe *probe, struct halo_doctor_f
     uint64_t simds = 0, per_cu = 2, device = 0;
     bool found = halo_doctor_gpu_find(probe, &gpu);
     if (!found && halo_doctor_probe_stat(probe, &st, "/sys/class/kfd/kfd/topology/nodes") != 0) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The compute driver tells of no nodes: see driver.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The compute driver lists no nodes: see driver.");
         return;
     }
     if (gpu.node < 0) {
         halo_doctor_finding_read(finding, "/sys/class/kfd/kfd/topology/nodes: no GPU%s%s", found ? "; " : "", gpu.dir);
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
-                                found ? "There is an AMD card that the compute driver does not take: a kernel too old "
-                                        "for it, or a device that it was not given."
-                                      : "The compute driver is there and has no GPU: `journalctl -k` says why amdgpu "
-                                        "did not take it.");
+                                found
+                                    ? "There is an AMD card that the compute driver does not support: a kernel too old "
+                                      "for it, or a device that it was not given."
+                                    : "The compute driver is loaded and has no GPU: `journalctl -k` says why amdgpu "
+                                      "did not take it.");
         return;
     }
     halo_doctor_number_of(gpu.properties, "simd_count", &simds);
@@ -133,8 +134,8 @@ void halo_doctor_look_chip(struct halo_doctor_probe *probe, struct halo_doctor_f
         halo_doctor_finding_read(finding, "%u GPUs in all", gpu.n_gpus);
     if (gpu.gfx != HALO_DOCTOR_GFX1151)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                                "This is %s with %u compute units, no Strix Halo (gfx1151): halod is made for that "
-                                "one, and what is known of its faults may not hold here.",
+                                "This is %s with %u compute units, not a Strix Halo (gfx1151): halod is made for that "
+                                "chip, and its known faults may not apply here.",
                                 gpu.name, n_cus);
     else if (n_cus != 40 && n_cus != 32)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,

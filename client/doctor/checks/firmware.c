@@ -129,11 +129,12 @@ void halo_doctor_look_mes(struct halo_doctor_probe *probe, struct halo_doctor_fi
         return;
     bool has_mes = mes_version(probe, &gpu, false, &mes), has_kiq = mes_version(probe, &gpu, true, &kiq);
     if (!has_mes && !has_kiq)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP,
-                                "The kernel does not tell the version of the scheduler's firmware; as root it may.");
+        halo_doctor_finding_say(
+            finding, HALO_DOCTOR_SKIP,
+            "The kernel does not report the version of the scheduler's firmware to this user; try as root.");
     else if ((has_mes && mes == 0x83) || (has_kiq && kiq == 0x83))
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
-                                "MES firmware 0x83 makes the GPU's memory fault seconds after the first kernel. "
+                                "MES firmware 0x83 causes a GPU memory fault seconds after the first kernel. "
                                 "Install linux-firmware 20260110 or later (or 20251111 or earlier), remove "
                                 "amdgpu-dkms-firmware, rebuild the initramfs, restart. amdgpu.cwsr_enable=0 does not "
                                 "help.");
@@ -141,12 +142,13 @@ void halo_doctor_look_mes(struct halo_doctor_probe *probe, struct halo_doctor_fi
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "MES firmware 0x80 is good with a kernel that passes cwsr.");
     else if (has_mes && mes >= 0x86)
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS,
-                                "MES firmware 0x%llx is good; a completion that gets lost in very long work was still "
-                                "reported with 0x86, which is what halod's deadlines are for.",
+                                "MES firmware 0x%llx is good; completions lost in very long work were still "
+                                "reported with 0x86; halod's deadlines catch those.",
                                 (unsigned long long)mes);
     else
-        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                                "Nobody reported on MES firmware 0x%llx: known to be good are 0x80 (linux-firmware "
-                                "20260110) and 0x86 or later (20260410).",
-                                (unsigned long long)(has_mes ? mes : kiq));
+        halo_doctor_finding_say(
+            finding, HALO_DOCTOR_WARN,
+            "There are no reports on MES firmware 0x%llx: known to be good are 0x80 (linux-firmware "
+            "20260110) and 0x86 or later (20260410).",
+            (unsigned long long)(has_mes ? mes : kiq));
 }

@@ -15,7 +15,7 @@ void halo_doctor_look_iommu(struct halo_doctor_probe *probe, struct halo_doctor_
         return;
     long n = halo_doctor_probe_list(probe, names, 8, "/sys/class/iommu");
     if (n < 0 && n != -ENOENT) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "/sys/class/iommu could not be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Could not read /sys/class/iommu.");
         return;
     }
     halo_doctor_finding_read(finding, "/sys/class/iommu: %s", n > 0 ? names[0] : "empty");
@@ -24,11 +24,11 @@ void halo_doctor_look_iommu(struct halo_doctor_probe *probe, struct halo_doctor_
             if (halo_doctor_option_of(line, i ? "iommu" : "amd_iommu", value, sizeof value))
                 halo_doctor_finding_read(finding, "/proc/cmdline: %s=%s", i ? "iommu" : "amd_iommu", value);
     if (n <= 0)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "The IOMMU is off, which is the fastest.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "The IOMMU is off, which is fastest.");
     else
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS,
                                 "The IOMMU is on, as usual. Booting with amd_iommu=off gave 5 to 13 %% in prefill on "
-                                "this chip (iommu=pt does not) and takes the NPU and the isolation of devices away.");
+                                "this chip (iommu=pt does not), at the price of the NPU and the isolation of devices.");
 }
 
 /* ---- clocks ---- */
@@ -53,7 +53,7 @@ void halo_doctor_look_clocks(struct halo_doctor_probe *probe, struct halo_doctor
     if (gpu.dir[0])
         r = halo_doctor_probe_word(probe, level, sizeof level, "%s/power_dpm_force_performance_level", gpu.dir);
     if (r < 0) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The driver does not tell of its clocks.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The driver does not report its clocks.");
         return;
     }
     bool has_busy = halo_doctor_probe_number(probe, &busy, "%s/gpu_busy_percent", gpu.dir) == 0, has_power = false;
@@ -70,18 +70,18 @@ void halo_doctor_look_clocks(struct halo_doctor_probe *probe, struct halo_doctor
                                 level, gpu.dir);
     else if (millicelsius >= 95000)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                                "The GPU is at %.0f degrees and will lower its clocks: look after fans and power "
+                                "The GPU is at %.0f degrees and will lower its clocks: check fans and power "
                                 "limit.",
                                 (double)millicelsius / 1000);
     else if (has_busy && has_power && busy >= 95 && microwatt < 60000000)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                                "The GPU calls itself busy at only %.0f W: two idle processes that hold it do that "
+                                "The GPU reports busy at only %.0f W: two idle processes that hold it cause that "
                                 "(see users), and so does work whose completion was lost. If a request hangs, it is "
-                                "the latter: halod replaces its engine.",
+                                "the latter, and halod replaces its engine.",
                                 (double)microwatt / 1e6);
     else
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS,
-                                "The clocks are the driver's to choose. What they amount to, tier 6 measures.");
+                                "The driver chooses the clocks. Tier 6 measures what they yield.");
 }
 
 void halo_doctor_look_power(struct halo_doctor_probe *probe, struct halo_doctor_finding *finding)
@@ -94,7 +94,7 @@ void halo_doctor_look_power(struct halo_doctor_probe *probe, struct halo_doctor_
     for (size_t i = 0; i < sizeof fast / sizeof *fast; i++)
         is_fast = is_fast || strcmp(tuned, fast[i]) == 0;
     if (r_profile < 0 && r_tuned < 0)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Neither the firmware nor tuned tells of a power profile.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Neither the firmware nor tuned reports a power profile.");
     else if (is_fast)
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "The machine is set for speed.");
     else
@@ -114,7 +114,7 @@ void halo_doctor_look_users(struct halo_doctor_probe *probe, struct halo_doctor_
         return;
     long n = halo_doctor_probe_list(probe, names, 64, "/sys/class/kfd/kfd/proc");
     if (n < 0) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The driver does not tell who uses the GPU.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The driver does not report who uses the GPU.");
         return;
     }
     for (long i = 0; i < n; i++) {
@@ -135,10 +135,11 @@ void halo_doctor_look_users(struct halo_doctor_probe *probe, struct halo_doctor_
                                 "Leave it to one.",
                                 n_users);
     else if (n_users >= 2)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                                "%d processes hold the GPU: even idle they keep it at full clock, 25 W more than one "
-                                "alone. Serve all models from one halod.",
-                                n_users);
+        halo_doctor_finding_say(
+            finding, HALO_DOCTOR_WARN,
+            "%d processes hold the GPU: even idle they keep it at full clock, which costs 25 W more than one "
+            "alone. Serve all models from one halod.",
+            n_users);
     else
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "%s holds the GPU.", n_users ? "One process" : "Nobody");
 }
@@ -177,5 +178,5 @@ void halo_doctor_look_container(struct halo_doctor_probe *probe, struct halo_doc
                                 "The container filters system calls; the runtime needs mbind and set_mempolicy: run it "
                                 "with --security-opt seccomp=unconfined, or a filter that lets them through.");
     else
-        halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "In a container that lets the GPU be used.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "In a container that allows use of the GPU.");
 }

@@ -62,7 +62,7 @@ static void judge_kernel(struct halo_doctor_finding *finding, const struct versi
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "Kernel %s has what this chip needs.", release);
     else if (has_cwsr)
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS,
-                                "Kernel %s is older than 6.18.4 and has the register save area's fix from its "
+                                "Kernel %s is older than 6.18.4 and has the register save area fix from its "
                                 "distribution.",
                                 release);
     else
@@ -82,9 +82,9 @@ void halo_doctor_look_kernel(struct halo_doctor_probe *probe, struct halo_doctor
     int r = halo_doctor_probe_word(probe, release, sizeof release, "/proc/sys/kernel/osrelease");
     bool is_strix = halo_doctor_gpu_find(probe, &gpu) && gpu.gfx == HALO_DOCTOR_GFX1151;
     if (r < 0 || !parse_version(release, &v))
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The kernel's version could not be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Could not read the kernel's version.");
     else if (!is_strix)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Only matters with a Strix Halo (gfx1151).");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Applies to a Strix Halo (gfx1151) alone.");
     else
         judge_kernel(finding, &v, release, halo_doctor_number_of(gpu.properties, "cwsr_size", &area));
 }
@@ -142,14 +142,12 @@ struct leftover {
 /* cwsr_enable has a check of its own. */
 static const struct leftover leftovers[] = {
     {"gttsize", "-1", "amdgpu.gttsize is deprecated: ttm.pages_limit alone sets what the GPU may use"},
-    {"noretry", "-1", "amdgpu.noretry changes how page faults are handled and cures nothing that is known here"},
-    {"ppfeaturemask", "0xfff7bfff",
-     "amdgpu.ppfeaturemask was a cure for GFXOFF resets that kernel 6.18.4 made needless"},
-    {"sched_policy", "0", "amdgpu.sched_policy did not save those who tried it against lost completions"},
-    {"uni_mes", "1", "amdgpu.uni_mes did not save those who tried it against lost completions"},
-    {"no_system_mem_limit", "N",
-     "amdgpu.no_system_mem_limit takes away the limit that keeps the machine from freezing"},
-    {"vm_fragment_size", "-1", "amdgpu.vm_fragment_size makes pages other than the driver would choose"},
+    {"noretry", "-1", "amdgpu.noretry changes how page faults are handled and fixes no known fault"},
+    {"ppfeaturemask", "0xfff7bfff", "amdgpu.ppfeaturemask worked around GFXOFF resets, which kernel 6.18.4 fixes"},
+    {"sched_policy", "0", "amdgpu.sched_policy did not help against lost completions"},
+    {"uni_mes", "1", "amdgpu.uni_mes did not help against lost completions"},
+    {"no_system_mem_limit", "N", "amdgpu.no_system_mem_limit removes the limit that keeps the machine from freezing"},
+    {"vm_fragment_size", "-1", "amdgpu.vm_fragment_size overrides the driver's choice of page sizes"},
 };
 
 static bool is_usual(const char *value, const struct leftover *l)
@@ -188,10 +186,10 @@ void halo_doctor_look_params(struct halo_doctor_probe *probe, struct halo_doctor
         halo_doctor_option_of(line, "amdgpu.gtt_size", value, sizeof value)) {
         halo_doctor_finding_read(finding, "/proc/cmdline: amdgpu.gtt_size=%s", value);
         snprintf(advice + n, sizeof advice - n,
-                 "%samdgpu.gtt_size is no parameter and is ignored: ttm.pages_limit is what is meant", n ? "; " : "");
+                 "%samdgpu.gtt_size is not a parameter and is ignored: use ttm.pages_limit", n ? "; " : "");
     }
     if (advice[0])
-        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN, "Left over from old advice, to be removed: %s.", advice);
+        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN, "Left over from old advice; remove: %s.", advice);
     else
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "No parameter is set that hides or breaks something.");
 }

@@ -20,7 +20,7 @@ static void judge_log(struct halo_doctor_finding *finding, const struct halo_doc
         halo_doctor_finding_read(finding, "%u line%s like \"%s\"", hits[i].n, hits[i].n > 1 ? "s" : "", hits[i].last);
     }
     if (worst < 0) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "The kernel tells of no fault of the GPU that is known.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "The kernel log shows no known GPU fault.");
         return;
     }
     const struct halo_doctor_signature *s = &halo_doctor_signatures[worst];
@@ -49,7 +49,7 @@ void halo_doctor_look_kernel_log(struct halo_doctor_probe *probe, struct halo_do
         judge_log(finding, hits);
     } else {
         halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP,
-                                "The kernel's log is not for this user: run halo-doctor once as root, or look for "
+                                "This user may not read the kernel's log: run halo-doctor once as root, or look for "
                                 "\"amdgpu\" in `journalctl -k` (group systemd-journal or adm).");
     }
     free(text);

@@ -12,19 +12,19 @@ const struct halo_doctor_signature halo_doctor_signatures[HALO_DOCTOR_N_SIGNATUR
     {{"MES might be in unrecoverable state", NULL},
      HALO_DOCTOR_FAIL,
      LAUNCH | STEP,
-     "The GPU's scheduler is in a state that only a restart of the machine ends. Then look at cwsr, mes and kernel.",
+     "The GPU's scheduler is in a state that only a reboot ends. Then check cwsr, mes and kernel.",
      ISSUE(6598)},
     {{"failed to respond to msg=REMOVE_QUEUE", NULL},
      HALO_DOCTOR_FAIL,
      LAUNCH | STEP,
-     "The GPU's scheduler did not answer when a queue was taken down. Where it comes back with a kernel and firmware "
-     "that pass cwsr, mes and kernel, amd_iommu=off was what helped.",
+     "The GPU's scheduler did not answer when a queue was removed. If it happens again with a kernel and firmware "
+     "that pass cwsr, mes and kernel, amd_iommu=off has helped.",
      ISSUE(6598)},
     {{"failed to respond to msg=SUSPEND", NULL},
      HALO_DOCTOR_FAIL,
      LAUNCH | STEP,
-     "The GPU's scheduler did not answer when a queue was suspended. Where it comes back with a kernel and firmware "
-     "that pass cwsr, mes and kernel, amd_iommu=off was what helped.",
+     "The GPU's scheduler did not answer when a queue was suspended. If it happens again with a kernel and firmware "
+     "that pass cwsr, mes and kernel, amd_iommu=off has helped.",
      ISSUE(5665)},
     {{"MES failed to respond", NULL},
      HALO_DOCTOR_FAIL,
@@ -35,31 +35,31 @@ const struct halo_doctor_signature halo_doctor_signatures[HALO_DOCTOR_N_SIGNATUR
     {{"GCVM_L2_PROTECTION_FAULT_STATUS:0x00800932", NULL},
      HALO_DOCTOR_FAIL,
      LAUNCH,
-     "The memory fault that MES firmware 0x83 makes: install linux-firmware 20260110 or later, remove "
+     "The memory fault that MES firmware 0x83 causes: install linux-firmware 20260110 or later, remove "
      "amdgpu-dkms-firmware, rebuild the initramfs, restart the machine.",
      ISSUE(5724)},
     {{"Faulty UTCL2 client ID: CPF (0x4)", NULL},
      HALO_DOCTOR_FAIL,
      LAUNCH,
-     "The memory fault that MES firmware 0x83 makes: install linux-firmware 20260110 or later, remove "
+     "The memory fault that MES firmware 0x83 causes: install linux-firmware 20260110 or later, remove "
      "amdgpu-dkms-firmware, rebuild the initramfs, restart the machine.",
      ISSUE(5724)},
     {{"exceeds resident system memory limit", NULL},
      HALO_DOCTOR_WARN,
      LOAD,
-     "Somebody pinned more of a file or of pageable memory than the driver allows, which looks like a hang on load: "
-     "load without mmap there (halod always does), or less.",
+     "A process pinned more of a file or of pageable memory than the driver allows, which looks like a hang on load: "
+     "load without mmap there (halod always does), or load less.",
      ISSUE(6582)},
     {{"already allocated by SVM", NULL},
      HALO_DOCTOR_WARN,
      LOAD,
-     "Somebody handed the GPU memory that is mapped already, which looks like a hang on load: load without mmap there "
+     "A process handed the GPU memory that is already mapped, which looks like a hang on load: load without mmap there "
      "(halod always does).",
      ISSUE(6582)},
     {{"svm_range_restore_work", "hogged CPU"},
      HALO_DOCTOR_WARN,
      LOAD,
-     "The driver is busy following pageable memory that the GPU was given, which makes loads take hours: load "
+     "The driver is busy tracking pageable memory that the GPU was given, which makes loads take hours: load "
      "without mmap there (halod always does).",
      ISSUE(6582)},
     {{"timeout, signaled seq=", NULL},
@@ -71,8 +71,8 @@ const struct halo_doctor_signature halo_doctor_signatures[HALO_DOCTOR_N_SIGNATUR
     {{"[gfxhub] page fault", NULL},
      HALO_DOCTOR_WARN,
      LAUNCH | STEP,
-     "A kernel read or wrote where it has no memory. If it was halod's, it is a bug to be reported; with MES "
-     "firmware 0x83 or HSA_OVERRIDE_GFX_VERSION it is theirs.",
+     "A GPU kernel accessed memory that it does not own. If it was halod's, report it as a bug; with MES "
+     "firmware 0x83 or HSA_OVERRIDE_GFX_VERSION, those are the cause.",
      ISSUE(5824)},
     {{"Freeing queue vital buffer", NULL},
      HALO_DOCTOR_WARN,
@@ -88,7 +88,7 @@ const struct halo_doctor_signature halo_doctor_signatures[HALO_DOCTOR_N_SIGNATUR
     {{"unknown parameter 'gtt_size' ignored", NULL},
      HALO_DOCTOR_WARN,
      LOAD,
-     "amdgpu.gtt_size is no parameter: ttm.pages_limit is what is meant (see memory).",
+     "amdgpu.gtt_size is not a parameter: use ttm.pages_limit (see memory).",
      ISSUE(5595)},
 };
 

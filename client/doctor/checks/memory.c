@@ -55,7 +55,7 @@ void halo_doctor_look_memory(struct halo_doctor_probe *probe, struct halo_doctor
     bool has_limit = halo_doctor_probe_number(probe, &pages, "/sys/module/ttm/parameters/pages_limit") == 0;
     bool has_ram = meminfo(probe, "MemTotal", &ram);
     if (!has_gtt || !has_ram || ram <= 0) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The sizes could not be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Could not read the sizes.");
         return;
     }
     double usable = (double)gtt, limit = (double)pages * 4096;
@@ -98,7 +98,7 @@ void halo_doctor_look_carveout(struct halo_doctor_probe *probe, struct halo_doct
     if (!halo_doctor_gpu_need_strix(probe, &gpu))
         return;
     if (!gpu.dir[0] || halo_doctor_probe_number(probe, &vram, "%s/mem_info_vram_total", gpu.dir) < 0)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The size could not be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Could not read the size.");
     else if ((double)vram > 1 * GIB)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
                                 "The firmware sets %.1f GiB aside for the GPU, which nothing else can use and the GPU "
@@ -121,7 +121,7 @@ void halo_doctor_look_overcount(struct halo_doctor_probe *probe, struct halo_doc
     for (int i = 0; i < 4; i++)
         ok = gpu.dir[0] && halo_doctor_probe_number(probe, &value[i], "%s/%s", gpu.dir, files[i]) == 0 && ok;
     if (!ok)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The counters could not be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Could not read the counters.");
     else if (value[0] > value[1] || value[2] > value[3])
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
                                 "The driver counts more memory used than there is: its counters went below zero. "
@@ -130,7 +130,7 @@ void halo_doctor_look_overcount(struct halo_doctor_probe *probe, struct halo_doc
     else if ((double)value[2] > 0.9 * (double)value[3])
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
                                 "%.1f of %.1f GiB are in use already: a model is loaded, or allocations of a dead "
-                                "process were not given back (see users; a restart of the machine frees them).",
+                                "process were not freed (see users; a reboot frees them).",
                                 (double)value[2] / GIB, (double)value[3] / GIB);
     else
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "%.1f of %.1f GiB are in use.", (double)value[2] / GIB,
@@ -149,7 +149,7 @@ void halo_doctor_look_memlock(struct halo_doctor_probe *probe, struct halo_docto
     if (halo_doctor_probe_head(probe, text, sizeof text, "/proc/self/limits") > 0)
         soft = halo_doctor_line_of(text, "Max locked memory", line, sizeof line);
     if (!soft || !*soft) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The limit could not be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Could not read the limit.");
         return;
     }
     line[strcspn(line, " ")] = '\0';
@@ -184,7 +184,7 @@ void halo_doctor_look_swap(struct halo_doctor_probe *probe, struct halo_doctor_f
         }
     free(text);
     if (n < 0) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "/proc/swaps could not be read.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "Could not read /proc/swaps.");
         return;
     }
     halo_doctor_finding_read(finding, "/proc/swaps: %.1f GiB, %.1f used", size / GIB, used / GIB);
@@ -192,10 +192,11 @@ void halo_doctor_look_swap(struct halo_doctor_probe *probe, struct halo_doctor_f
         halo_doctor_probe_word(probe, pages, sizeof pages, "/sys/kernel/mm/transparent_hugepage/enabled") == 0 &&
         strstr(pages, "[never]");
     if (used > 1 * GIB)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                                "%.1f GiB are swapped out: memory is too short for what runs here, and MemAvailable "
-                                "does not count what the GPU holds. Load less, or a smaller context.",
-                                used / GIB);
+        halo_doctor_finding_say(
+            finding, HALO_DOCTOR_WARN,
+            "%.1f GiB are swapped out: this machine runs more than its memory holds, and MemAvailable "
+            "does not count what the GPU holds. Load less, or a smaller context.",
+            used / GIB);
     else if (is_never)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
                                 "Huge pages are off: pinning a model takes longer. Write madvise (or always) to "

@@ -159,20 +159,21 @@ static void judge_runtime(struct halo_doctor_finding *finding, const struct rele
     bool is_fixed = !is_before(r, 7, 2, 0) && !(r->major == 7 && (r->minor == 9 || r->minor == 10));
     if (is_bad_nightly(r->text))
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
-                                "The nightly builds of 9 to 12 June 2026 crash when they are initialised: install a "
+                                "The nightly builds of 9 to 12 June 2026 crash during initialization: install a "
                                 "released ROCm (7.2.1 or later) instead of %s.",
                                 r->text);
     else if (is_before(r, 6, 4, 0))
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
                                 "ROCm %s does not know this chip: install 7.2.1 or later. Setting "
-                                "HSA_OVERRIDE_GFX_VERSION instead makes kernels of another chip run, and fault.",
+                                "HSA_OVERRIDE_GFX_VERSION instead runs another chip's kernels, which fault.",
                                 r->text);
     else if (!is_fixed && has_cwsr)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
-                                "ROCm %s with this kernel crashes at the first allocation: the kernel has the larger "
-                                "register save area, the runtime does not know of it (unless its packager added that). "
-                                "Install ROCm 7.2.1 or later.",
-                                r->text);
+        halo_doctor_finding_say(
+            finding, HALO_DOCTOR_FAIL,
+            "ROCm %s with this kernel crashes at the first allocation: the kernel has the larger "
+            "register save area, but the runtime does not know about it (unless its packager patched it). "
+            "Install ROCm 7.2.1 or later.",
+            r->text);
     else if (!is_fixed || (is_before(r, 7, 2, 1) && !has_cwsr))
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
                                 "ROCm %s and a kernel without the fix for the register save area: upgrade both (kernel "
@@ -180,7 +181,7 @@ static void judge_runtime(struct halo_doctor_finding *finding, const struct rele
                                 r->text);
     else if (r->major == 7 && r->minor == 14)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                                "ROCm %s keeps one CPU core busy for ever after the first kernel (ROCr 1.21). It costs "
+                                "ROCm %s keeps one CPU core busy forever after the first kernel (ROCr 1.21). It costs "
                                 "power, not correctness; 7.2.x does not.",
                                 r->text);
     else
@@ -199,11 +200,11 @@ void halo_doctor_look_runtime(struct halo_doctor_probe *probe, struct halo_docto
         judge_runtime(finding, &release, halo_doctor_number_of(gpu.properties, "cwsr_size", &area));
     } else if (probe->hip_lib) {
         halo_doctor_finding_read(finding, "%s", probe->hip_lib);
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The library's name does not tell its version.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The library's name does not contain its version.");
     } else {
         halo_doctor_finding_read(finding, "no libamdhip64.so where the loader looks, in /opt/rocm*/lib, /usr/lib");
         halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL,
-                                "No HIP runtime is installed: install ROCm 7.2.1 or later, or name one that lies "
+                                "No HIP runtime is installed: install ROCm 7.2.1 or later, or name one that is "
                                 "elsewhere with --hip-lib (halod.conf: hip_lib).");
     }
 }
@@ -264,7 +265,7 @@ void halo_doctor_look_code_object(struct halo_doctor_probe *probe, struct halo_d
     if (!halo_doctor_gpu_need(probe, &gpu))
         return;
     if (!gpu.name[0]) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The driver does not tell what chip it is.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "The driver does not report the chip.");
         return;
     }
     if (!variable(probe, "HALO_KERNEL_DIR", dir, sizeof dir) || dir[0] != '/')
@@ -285,12 +286,12 @@ static const struct suspect suspects[] = {
      "HSA_OVERRIDE_GFX_VERSION makes the runtime load another chip's kernels (\"invalid device function\", faults); "
      "this chip is supported without it"},
     {"HSA_ENABLE_SDMA", "0", HALO_DOCTOR_WARN,
-     "HSA_ENABLE_SDMA=0 takes the copy engine away and does not cure the hang of uploads"},
-    {"HSA_XNACK", "1", HALO_DOCTOR_WARN, "HSA_XNACK=1 asks for what this chip does not have"},
+     "HSA_ENABLE_SDMA=0 disables the copy engine and does not fix hanging uploads"},
+    {"HSA_XNACK", "1", HALO_DOCTOR_WARN, "HSA_XNACK=1 asks for a feature that this chip does not have"},
     {"GGML_CUDA_ENABLE_UNIFIED_MEMORY", NULL, HALO_DOCTOR_WARN,
      "GGML_CUDA_ENABLE_UNIFIED_MEMORY gave wrong text in other engines (halod does not read it)"},
-    {"HIP_LAUNCH_BLOCKING", NULL, HALO_DOCTOR_WARN, "HIP_LAUNCH_BLOCKING makes every launch wait"},
-    {"AMD_SERIALIZE_KERNEL", NULL, HALO_DOCTOR_WARN, "AMD_SERIALIZE_KERNEL makes every launch wait"},
+    {"HIP_LAUNCH_BLOCKING", NULL, HALO_DOCTOR_WARN, "HIP_LAUNCH_BLOCKING makes every launch synchronous"},
+    {"AMD_SERIALIZE_KERNEL", NULL, HALO_DOCTOR_WARN, "AMD_SERIALIZE_KERNEL makes every launch synchronous"},
     {"AMD_LOG_LEVEL", NULL, HALO_DOCTOR_WARN, "AMD_LOG_LEVEL writes a line for every call"},
 };
 
@@ -311,7 +312,7 @@ void halo_doctor_look_environment(struct halo_doctor_probe *probe, struct halo_d
     size_t n = 0;
     struct stat st;
     if (halo_doctor_probe_stat(probe, &st, "/proc/self/environ") != 0) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "/proc is not there to tell.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP, "There is no /proc to read.");
         return;
     }
     for (size_t i = 0; i < sizeof suspects / sizeof *suspects; i++) {
@@ -341,5 +342,5 @@ void halo_doctor_look_environment(struct halo_doctor_probe *probe, struct halo_d
     if (verdict == HALO_DOCTOR_PASS)
         halo_doctor_finding_say(finding, verdict, "Nothing is set that hides or breaks something.");
     else
-        halo_doctor_finding_say(finding, verdict, "Take it out of the environment: %s.", advice);
+        halo_doctor_finding_say(finding, verdict, "Remove from the environment: %s.", advice);
 }

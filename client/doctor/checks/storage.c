@@ -99,7 +99,7 @@ void halo_doctor_look_storage(struct halo_doctor_probe *probe, struct halo_docto
     free(mounts);
     if (!has_mount) {
         halo_doctor_finding_say(finding, HALO_DOCTOR_SKIP,
-                                has_dir ? "The list of mounts could not be read."
+                                has_dir ? "Could not read the list of mounts."
                                         : "No folder of models: neither in /etc/halod/halod.conf nor the user's nor "
                                           "/var/lib/halod/models.");
         return;
@@ -110,17 +110,19 @@ void halo_doctor_look_storage(struct halo_doctor_probe *probe, struct halo_docto
                              : rotational == 0 ? ", not rotational"
                                                : "");
     if (is_network(type))
-        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                                "The models lie on a network (%s): a load takes as long as that does, and one that "
-                                "does not answer looks like a hang. Keep them on a local SSD.",
-                                type);
+        halo_doctor_finding_say(
+            finding, HALO_DOCTOR_WARN,
+            "The models are on a network file system (%s): a load is as slow as the network, and a server that "
+            "does not answer looks like a hang. Keep them on a local SSD.",
+            type);
     else if (rotational > 0)
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                                "The models lie on a turning disk: 60 GiB take some six minutes. Keep them on an SSD.");
+                                "The models are on a hard disk: 60 GiB take about six minutes. Keep them on an SSD.");
     else if (strcmp(type, "tmpfs") == 0 || strcmp(type, "ramfs") == 0)
-        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                                "The models lie in memory, which the GPU then lacks: each is there twice once it is "
-                                "loaded.");
+        halo_doctor_finding_say(
+            finding, HALO_DOCTOR_WARN,
+            "The models are in memory (tmpfs), which the GPU then lacks: each is there twice once it is "
+            "loaded.");
     else
-        halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "The models lie on a local file system.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "The models are on a local file system.");
 }

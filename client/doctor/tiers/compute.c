@@ -97,7 +97,7 @@ enum halo_doctor_failure halo_doctor_tier_kernel(struct halo_doctor_tier *tier)
     if (failure)
         return failure;
     halo_doctor_finding_read(tier->finding, "embed_f32 and rmsnorm of 3 rows of %d = right", N_COLS);
-    halo_doctor_finding_say(tier->finding, HALO_DOCTOR_PASS, "Kernels run, and their results are right.");
+    halo_doctor_finding_say(tier->finding, HALO_DOCTOR_PASS, "Kernels run and give the right results.");
     return HALO_DOCTOR_FINE;
 }
 

@@ -201,8 +201,8 @@ static enum halo_doctor_failure wait_for_end(struct engine *engine)
         if (failure)
             break;
         if (halo_ev_decode(&ev, line, len, 0, &refusal) != 0)
-            return halo_doctor_tier_fail(engine->tier, HALO_DOCTOR_ERROR, "the engine said what is no event: %s",
-                                         refusal.message);
+            return halo_doctor_tier_fail(engine->tier, HALO_DOCTOR_ERROR,
+                                         "the engine sent a line that is not an event: %s", refusal.message);
         ended = halo_ev_is_terminal(ev.type) && ev.id.kind == HALO_ID_INT;
         if (ev.type == HALO_EV_SCORE_ROW)
             take_row(engine, &ev.score_row);
@@ -256,13 +256,14 @@ static enum halo_doctor_failure judge(const struct engine *engine)
                              engine->n_rows, N_ROWS, engine->n_top1, mean, engine->worst);
     /* Written so that a NaN fails. */
     if (engine->n_rows == N_ROWS && engine->n_broken == 0 && mean <= MEAN_MAX && engine->worst <= WORST_MAX) {
-        halo_doctor_finding_say(engine->tier->finding, HALO_DOCTOR_PASS, "The model's logits are the golden ones.");
+        halo_doctor_finding_say(engine->tier->finding, HALO_DOCTOR_PASS, "The model's logits match the golden ones.");
         return HALO_DOCTOR_FINE;
     }
-    return halo_doctor_tier_fail(engine->tier, HALO_DOCTOR_WRONG,
-                                 "the model's logits are not the golden ones: divergence %.2g on average, at most %.2g "
-                                 "is right; %u of %zu rows have the right token in front",
-                                 mean, MEAN_MAX, engine->n_top1, N_ROWS);
+    return halo_doctor_tier_fail(
+        engine->tier, HALO_DOCTOR_WRONG,
+        "the model's logits differ from the golden ones: divergence %.2g on average, at most %.2g "
+        "is right; %u of %zu rows have the right token in front",
+        mean, MEAN_MAX, engine->n_top1, N_ROWS);
 }
 
 static enum halo_doctor_failure not_found(struct halo_doctor_tier *tier, const char *noun, const char *given,

@@ -65,7 +65,7 @@ static enum halo_doctor_failure there_and_back(struct halo_doctor_tier *tier, co
     for (size_t i = 0; i < n; i++)
         if (trip->host[i] != number_at(i, seed))
             return halo_doctor_tier_fail(tier, HALO_DOCTOR_WRONG,
-                                         "byte %zu of %zu came back from the GPU changed, by way of %s memory",
+                                         "byte %zu of %zu came back changed from the GPU, through %s memory",
                                          i * sizeof(uint64_t), trip->n_bytes, path_names[trip->path]);
     return HALO_DOCTOR_FINE;
 }
@@ -141,7 +141,7 @@ enum halo_doctor_failure halo_doctor_tier_memory(struct halo_doctor_tier *tier)
     if (!failure)
         failure = go(tier, &trip, HALO_DOCTOR_PINNED);
     if (!failure)
-        halo_doctor_finding_say(tier->finding, HALO_DOCTOR_PASS, "All %zu MiB came back as they were, both ways.",
+        halo_doctor_finding_say(tier->finding, HALO_DOCTOR_PASS, "All %zu MiB came back unchanged, both ways.",
                                 trip.n_bytes >> 20);
     return failure;
 }

@@ -155,6 +155,7 @@ enum halo_doctor_failure halo_doctor_tier_initialises(struct halo_doctor_tier *t
     if (!failure)
         failure = load_kernels(tier);
     if (!failure)
-        halo_doctor_finding_say(tier->finding, HALO_DOCTOR_PASS, "A stream, an event and the kernels are there.");
+        halo_doctor_finding_say(tier->finding, HALO_DOCTOR_PASS,
+                                "The runtime makes a stream and an event, and has the kernels.");
     return failure;
 }

@@ -18,10 +18,11 @@ static const struct tier_row {
 } rows[] = {
     {"the kernel's driver and its devices", halo_doctor_tier_driver, HALO_DOCTOR_STAGE_OPEN, 2000},
     {"the runtime sees the GPU", halo_doctor_tier_sees, HALO_DOCTOR_STAGE_OPEN, 20000},
-    {"the runtime initialises", halo_doctor_tier_initialises, HALO_DOCTOR_STAGE_OPEN, 30000},
-    {"memory, there and back", halo_doctor_tier_memory, HALO_DOCTOR_STAGE_LOAD, 30000},
-    {"a kernel runs and is right", halo_doctor_tier_kernel, HALO_DOCTOR_STAGE_LAUNCH, 30000},
-    {"matrix products are right", halo_doctor_tier_matmul, HALO_DOCTOR_STAGE_LAUNCH | HALO_DOCTOR_STAGE_STEP, 30000},
+    {"the runtime initializes", halo_doctor_tier_initialises, HALO_DOCTOR_STAGE_OPEN, 30000},
+    {"memory round trips", halo_doctor_tier_memory, HALO_DOCTOR_STAGE_LOAD, 30000},
+    {"a kernel runs and gives the right results", halo_doctor_tier_kernel, HALO_DOCTOR_STAGE_LAUNCH, 30000},
+    {"matrix products match the host's", halo_doctor_tier_matmul, HALO_DOCTOR_STAGE_LAUNCH | HALO_DOCTOR_STAGE_STEP,
+     30000},
     {"bandwidth and arithmetic", halo_doctor_tier_speed, HALO_DOCTOR_STAGE_STEP, 60000},
     {"a model answers with the golden logits", halo_doctor_tier_engine, HALO_DOCTOR_STAGE_STEP, 120000},
 };
@@ -119,7 +120,7 @@ static bool run_tier(const struct halo_doctor_options *options, struct halo_doct
                                              .env = env};
     int r = halo_child_call(&child, run_in_child, &call, &outcome);
     if (r) {
-        halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL, "No process could be started for it: %s.", strerror(-r));
+        halo_doctor_finding_say(finding, HALO_DOCTOR_FAIL, "Could not start a process for it: %s.", strerror(-r));
         return false;
     }
     return judge(finding, tier, &verdict, &outcome);

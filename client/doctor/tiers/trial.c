@@ -132,7 +132,7 @@ enum halo_doctor_failure halo_doctor_trial_open(struct halo_doctor_trial *trial)
     char reason[HALO_DEVICE_REASON] = "";
     pthread_t thread;
     if (trial->no_memory || pthread_create(&thread, NULL, watch, trial) != 0)
-        return halo_doctor_tier_fail(trial->tier, HALO_DOCTOR_ERROR, "the host has no memory for it");
+        return halo_doctor_tier_fail(trial->tier, HALO_DOCTOR_ERROR, "the host is out of memory");
     pthread_detach(thread);
     halo_doctor_tier_phase(trial->tier, "opening the device");
     int r = ops->open(&trial->device, &options, reason);

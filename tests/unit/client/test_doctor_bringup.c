@@ -243,7 +243,8 @@ static const struct fault {
     {"hipGraphLaunch:2:drop", "graphs", HALO_BRINGUP_STAGE_GRAPH, "WRONG", "the host computes", 0},
     {"hipStreamBeginCapture:*:error=801", "graphs", HALO_BRINGUP_STAGE_GRAPH, "ERROR", "graphs cannot be recorded", 0},
     {"hipHostGetDevicePointer:1:crash", "pinned", HALO_BRINGUP_STAGE_ZERO_COPY, "CRASH", "taking", 1},
-    {"hipMemcpyAsync:1:drop", "wrong", HALO_BRINGUP_STAGE_PAGEABLE, "WRONG", "changed, by way of pageable", 1},
+    {"hipMemcpyAsync:1:drop", "wrong", HALO_BRINGUP_STAGE_PAGEABLE, "WRONG", "changed from the GPU, through pageable",
+     1},
     {"hipInit:1:error=100", "no_runtime", HALO_BRINGUP_STAGE_OPEN, "ERROR", "hipInit: no device (100)", 1},
 };
 

@@ -344,6 +344,26 @@ static void the_man_page_has_every_option(void **state)
     assert_true(n >= 10);
 }
 
+static void help_and_version_have_every_spelling(void **state)
+{
+    static const char *const spellings[][2] = {{"help", "usage: halo-doctor"},
+                                               {"--help", "usage: halo-doctor"},
+                                               {"-h", "usage: halo-doctor"},
+                                               {"version", "halo-doctor " HALO_VERSION},
+                                               {"--version", "halo-doctor " HALO_VERSION},
+                                               {"-V", "halo-doctor " HALO_VERSION}};
+    char dir[64], out[96];
+    sysroot_dir_create(dir);
+    snprintf(out, sizeof(out), "%s/out", dir);
+    for (size_t i = 0; i < sizeof(spellings) / sizeof(spellings[0]); i++) {
+        assert_int_equal(run_program(spellings[i][0], out), 0);
+        char *text = read_plain(out);
+        assert_memory_equal(text, spellings[i][1], strlen(spellings[i][1]));
+        free(text);
+    }
+    sysroot_dir_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +378,7 @@ int main(void)
         cmocka_unit_test(machines_have_their_exit_status),
         cmocka_unit_test(the_page_has_every_check),
         cmocka_unit_test(the_man_page_has_every_option),
+        cmocka_unit_test(help_and_version_have_every_spelling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
