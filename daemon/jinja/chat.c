@@ -14,6 +14,8 @@
 
 #include <jinja/jinja.h>
 
+#include "chat_shape_priv.h"
+
 #define MAX_VARS 64
 
 struct template
@@ -21,12 +23,46 @@ struct template
     struct halo_jinja *jinja; /* NULL: there is none, or it does not parse */
     struct halo_fault fault;  /* why not */
     bool present;             /* the file has it */
+    struct halo_chat_shape shape;
 };
 
 struct halo_chat {
     struct template plain, tools; /* tools: for conversations that have some; most files have only one for all */
     char *bos, *eos;              /* their texts; NULL: the file names none */
+    struct halo_remarks remarks;
 };
+
+/* ---- variables ---- */
+
+struct vars {
+    struct halo_jinja_var at[MAX_VARS];
+    size_t n;
+};
+
+static void add_var(struct vars *vars, const char *name, struct halo_jinja_value value)
+{
+    assert(vars->n < MAX_VARS);
+    vars->at[vars->n++] = (struct halo_jinja_var){name, value};
+}
+
+static int add_token(struct vars *vars, struct halo_arena *arena, const char *name, const char *text)
+{
+    struct halo_jinja_value value;
+    if (!text)
+        return 0;
+    if (halo_jinja_string_template(arena, &value, text, strlen(text)) < 0)
+        return -ENOMEM;
+    add_var(vars, name, value);
+    return 0;
+}
+
+static int add_tokens(const struct halo_chat *chat, struct halo_arena *arena, struct vars *vars)
+{
+    int r = add_token(vars, arena, "bos_token", chat->bos);
+    return r < 0 ? r : add_token(vars, arena, "eos_token", chat->eos);
+}
+
+/* ---- templates ---- */
 
 static int copy_text(struct halo_span text, char **ret)
 {
@@ -35,21 +71,41 @@ static int copy_text(struct halo_span text, char **ret)
 }
 
 /* -ENOMEM, or 0: a template that does not parse is kept with its reason. */
-static int compile(struct halo_span text, struct template *ret)
+static int compile(struct halo_chat *chat, struct halo_span text, struct template *ret)
 {
+    struct halo_arena arena;
+    struct vars vars = {.n = 0};
     ret->present = text.bytes;
-    if (ret->present && halo_jinja_compile(&ret->jinja, text.bytes, text.n, &ret->fault) < 0 &&
-        ret->fault.code == HALO_FAULT_OUT_OF_MEMORY)
-        return -ENOMEM;
-    return 0;
+    if (!ret->present)
+        return 0;
+    int r = halo_jinja_compile(&ret->jinja, text.bytes, text.n, &ret->fault);
+    if (r < 0)
+        return ret->fault.code == HALO_FAULT_OUT_OF_MEMORY ? -ENOMEM : 0;
+    halo_arena_init(&arena, 0);
+    r = add_tokens(chat, &arena, &vars);
+    if (r == 0)
+        r = halo_chat_shape_probe(ret->jinja, vars.at, vars.n, &ret->shape);
+    halo_arena_finish(&arena);
+    return r;
+}
+
+/* A template whose output does not depend on what is said is a mistake of the file. */
+static void remark(struct halo_chat *chat)
+{
+    if (chat->plain.shape.swallows_user)
+        halo_remarks_add(&chat->remarks,
+                         "tokenizer.chat_template: it prints nothing of what a user says; send `prompt`");
+    if (chat->tools.shape.swallows_user)
+        halo_remarks_add(&chat->remarks, "tokenizer.chat_template.tool_use: it prints nothing of what a user says");
 }
 
 int halo_chat_create(struct halo_chat **ret, const struct halo_chat_source *source, struct halo_fault *fault)
 {
     struct halo_chat *chat = calloc(1, sizeof(*chat));
     *ret = NULL;
-    if (chat && compile(source->template, &chat->plain) == 0 && compile(source->tool_template, &chat->tools) == 0 &&
-        copy_text(source->bos, &chat->bos) == 0 && copy_text(source->eos, &chat->eos) == 0) {
+    if (chat && copy_text(source->bos, &chat->bos) == 0 && copy_text(source->eos, &chat->eos) == 0 &&
+        compile(chat, source->template, &chat->plain) == 0 && compile(chat, source->tool_template, &chat->tools) == 0) {
+        remark(chat);
         *ret = chat;
         return 0;
     }
@@ -75,29 +131,12 @@ const char *halo_chat_problem(const struct halo_chat *chat)
     return chat->tools.present && !chat->tools.jinja ? chat->tools.fault.text : NULL;
 }
 
-/* ---- variables ---- */
-
-struct vars {
-    struct halo_jinja_var at[MAX_VARS];
-    size_t n;
-};
-
-static void add_var(struct vars *vars, const char *name, struct halo_jinja_value value)
+const struct halo_remarks *halo_chat_remarks(const struct halo_chat *chat)
 {
-    assert(vars->n < MAX_VARS);
-    vars->at[vars->n++] = (struct halo_jinja_var){name, value};
+    return &chat->remarks;
 }
 
-static int add_token(struct vars *vars, struct halo_arena *arena, const char *name, const char *text)
-{
-    struct halo_jinja_value value;
-    if (!text)
-        return 0;
-    if (halo_jinja_string_template(arena, &value, text, strlen(text)) < 0)
-        return -ENOMEM;
-    add_var(vars, name, value);
-    return 0;
-}
+/* ---- the conversation ---- */
 
 static int make_messages(const struct halo_chat_message *messages, size_t n, struct halo_arena *arena,
                          struct halo_jinja_value *ret)
@@ -177,7 +216,7 @@ static int set_vars(const struct halo_chat *chat, const struct halo_chat_input *
     add_var(vars, "tools", tools);
     add_var(vars, "documents", halo_jinja_none());
     add_var(vars, "add_generation_prompt", halo_jinja_bool(input->add_generation_prompt));
-    if (add_token(vars, arena, "bos_token", chat->bos) < 0 || add_token(vars, arena, "eos_token", chat->eos) < 0)
+    if (add_tokens(chat, arena, vars) < 0)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to render a conversation");
     return add_given(vars, input->vars_json, arena, fault);
 }
@@ -200,8 +239,13 @@ int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_
                               template->fault.text);
     const struct halo_jinja_params params = {
         .vars = vars.at, .n_vars = vars.n, .now = input->now, .scratch = input->scratch};
+    const struct halo_jinja_value *messages = &vars.at[0].value;
+    if (r == 0 && halo_chat_shape_apply(&template->shape, *messages, arena, input->changes) < 0)
+        r = halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to render a conversation");
     if (r == 0)
         r = halo_jinja_render(template->jinja, &params, arena, ret, fault);
+    if (r == 0 && input->changes && halo_chat_shape_lost(*messages, ret))
+        halo_remarks_add(input->changes, "messages: the chat template prints nothing of the last user message");
     return r > 0 ? -EINVAL : r; /* the fault is BAD_REQUEST */
 }
 

@@ -34,6 +34,7 @@ void halo_load_parse(struct halo_load *load)
     }
     halo_remarks_append(&load->changes, &instance->model->remarks);
     halo_remarks_append(&load->changes, halo_tokenizer_remarks(instance->texts.tokenizer));
+    halo_remarks_append(&load->changes, halo_chat_remarks(instance->texts.chat));
     instance->pieces = (struct halo_pieces){instance->texts.tokenizer, piece_of, is_end_of,
                                             halo_tokenizer_max_piece_bytes(instance->texts.tokenizer)};
 }

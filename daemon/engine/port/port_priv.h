@@ -236,6 +236,8 @@ void halo_port_saving_destroy(struct halo_port_saving *saving);
 int halo_text_thread_start(struct halo_text_thread *text);
 void halo_text_job_generate(struct halo_text_thread *text, struct halo_job *job); /* text/prompt.c */
 /* Appends the ids of a text, the start token in front when `bos` asks for it and the text does not spell it itself. */
+/* Names something that is done differently from what was asked. 0, or the fault of no memory. */
+__attribute__((format(printf, 2, 3))) int halo_text_add_change(struct halo_job *job, const char *format, ...);
 int halo_text_encode(struct halo_job *job, struct halo_str text, bool bos, bool special, struct halo_tokens *out);
 bool halo_text_adds_bos(const struct halo_job *job); /* whether the model wants a start token */
 void halo_text_job_score(struct halo_text_thread *text, struct halo_job *job);

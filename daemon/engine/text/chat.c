@@ -13,7 +13,7 @@
 
 #include "port/port_priv.h"
 
-#define TEMPLATE_VALUES 5            /* of an answer without tokens: the object, its type, id and text, a list */
+#define TEMPLATE_VALUES 6            /* of an answer without tokens: the object, its type, id and text, two lists */
 #define KEPT_BYTES ((size_t)8 << 20) /* what an arena may hold while there is nothing to do */
 
 static int no_memory(struct halo_job *job)
@@ -78,8 +78,9 @@ struct conversation {
 static_assert(HALO_LIMIT_JSON_DEPTH == HALO_JINJA_JSON_MAX_DEPTH && HALO_LIMIT_DEPTH == HALO_LIMIT_JSON_DEPTH + 1,
               "what a line may hold, a template may get");
 
+/* `changes` may be NULL: they are those of an earlier rendering. */
 static int render(struct halo_text_thread *text, struct halo_job *job, const struct conversation *talk,
-                  struct halo_chat_text *ret)
+                  struct halo_remarks *changes, struct halo_chat_text *ret)
 {
     struct halo_json json;
     struct tm now;
@@ -91,7 +92,8 @@ static int render(struct halo_text_thread *text, struct halo_job *job, const str
                                           .vars_json = {talk->vars.at, talk->vars.len},
                                           .add_generation_prompt = talk->add_generation_prompt,
                                           .now = has_now ? &now : NULL,
-                                          .scratch = &text->scratch};
+                                          .scratch = &text->scratch,
+                                          .changes = changes};
     int r = json.error ? no_memory(job)
                        : halo_chat_render_input(job->model->texts.chat, &input, &text->arena, ret, &job->fault);
     halo_json_finish(&json);
@@ -128,7 +130,10 @@ static int render_both(struct halo_text_thread *text, struct halo_job *job, stru
                        struct halo_chat_text *ret)
 {
     struct halo_arena *arena = &text->arena;
-    int r = render(text, job, talk, ret);
+    struct halo_remarks changes = {0};
+    int r = render(text, job, talk, &changes, ret);
+    for (uint32_t i = 0; r == 0 && i < changes.n; i++)
+        r = halo_text_add_change(job, "%s", changes.text[i]);
     if (r == 0)
         r = hash(job, arena, ret, job->prompt_md5);
     if (r == 0 && normalizes)
@@ -136,7 +141,7 @@ static int render_both(struct halo_text_thread *text, struct halo_job *job, stru
     memcpy(job->effective_md5, job->prompt_md5, sizeof(job->effective_md5));
     if (r < 0 || job->newline_runs == 0)
         return r;
-    r = render(text, job, talk, ret);
+    r = render(text, job, talk, NULL, ret);
     return r < 0 ? r : hash(job, arena, ret, job->effective_md5);
 }
 
@@ -168,7 +173,7 @@ static int show(struct halo_job *job, const struct halo_chat_text *spans)
     if (r == 0)
         r = halo_texts_encode(&job->model->texts, spans, job->msg.template.special, &tokens, &job->fault);
     if (r == 0)
-        r = halo_text_check_values(job, tokens.n, TEMPLATE_VALUES + tokens.n);
+        r = halo_text_check_values(job, tokens.n, TEMPLATE_VALUES + tokens.n + job->n_changes);
     if (r == 0)
         ids = halo_arena_alloc(&job->arena, tokens.n, sizeof(*ids));
     if (r == 0 && !ids)
@@ -179,6 +184,7 @@ static int show(struct halo_job *job, const struct halo_chat_text *spans)
         halo_ev_init(&job->ev, HALO_EV_TEMPLATE, &job->msg.id);
         job->ev.template.text = whole;
         job->ev.template.tokens = (struct halo_token_list){ids, tokens.n};
+        job->ev.template.changes = (struct halo_str_list){job->changes, job->n_changes};
     }
     halo_tokens_finish(&tokens);
     return r;

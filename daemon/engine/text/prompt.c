@@ -4,8 +4,6 @@
  * Fails with BAD_REQUEST, CONTEXT_OVERFLOW, UNSUPPORTED (template), OUT_OF_MEMORY in job->fault.
  */
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,24 +15,6 @@
 static int no_memory(struct halo_job *job)
 {
     return halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to prepare the prompt");
-}
-
-__attribute__((format(printf, 2, 3))) static int add_change(struct halo_job *job, const char *format, ...)
-{
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    struct halo_str *changes = halo_arena_alloc(&job->arena, job->n_changes + 1, sizeof(*changes));
-    char *copy = halo_arena_strndup(&job->arena, text, (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1);
-    if (!changes || !copy)
-        return no_memory(job);
-    if (job->n_changes > 0)
-        memcpy(changes, job->changes, job->n_changes * sizeof(*changes));
-    changes[job->n_changes++] = halo_str_of(copy);
-    job->changes = changes;
-    return 0;
 }
 
 /* BOS in front of what was encoded behind it, unless the text spelled it itself. */
@@ -158,8 +138,8 @@ static int fit(struct halo_job *job, size_t n_prompt, uint32_t *ret_max_tokens)
     if (msg->has_max_tokens && msg->max_tokens <= left)
         *ret_max_tokens = (uint32_t)msg->max_tokens;
     else if (msg->has_max_tokens)
-        return add_change(job, "max_tokens: %u instead of %lld, the end of the context", left,
-                          (long long)msg->max_tokens);
+        return halo_text_add_change(job, "max_tokens: %u instead of %lld, the end of the context", left,
+                                    (long long)msg->max_tokens);
     return 0;
 }
 

@@ -180,9 +180,7 @@ static void everything_reaches_the_template(void **state)
          "{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"c1\", \"type\": \"function\", \"function\": {\"name\": "
          "\"f\", "
          "\"arguments\": {\"z\": 1.0, \"a\": 2}}}], \"reasoning_content\": \"r\"}"
-         "{\"role\": \"tool\", \"content\": [{\"type\": \"text\", \"text\": \"p\"}], \"name\": \"f\", "
-         "\"tool_call_id\": "
-         "\"c1\"}"},
+         "{\"role\": \"tool\", \"content\": \"p\", \"name\": \"f\", \"tool_call_id\": \"c1\"}"}, /* takes strings */
         {"{{ tools | tojson }}{{ enable_thinking }}{{ n + 1 }}{{ bos_token is defined }}{{ eos_token }}",
          HELLO ",\"tools\":[{\"b\":1,\"a\":\"x\"}],\"template_vars\":{\"enable_thinking\":false,\"n\":2}",
          "[{\"b\": 1, \"a\": \"x\"}]False3True<|im_end|>"},
@@ -206,6 +204,56 @@ static void everything_reaches_the_template(void **state)
         halo_ev_finish(&ev);
         assert_int_equal(child_end(&c), 0);
     }
+}
+
+#define PARTS "{\"type\":\"text\",\"text\":\"A\"},{\"type\":\"text\",\"text\":\"B\"}"
+#define CALL                                                                                                           \
+    "\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c1\","      \
+    "\"type\":"                                                                                                        \
+    "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"city\\\": \\\"Oslo\\\"}\"}}]}]"
+
+/* The form of a conversation follows the template, and both requests say what was changed. */
+static void forms_are_told(void **state)
+{
+    static const struct {
+        const char *template, *fields, *text, *change;
+    } rows[] = {
+        {"{% for m in messages %}{{ m.content }}{% endfor %}",
+         "\"messages\":[{\"role\":\"user\",\"content\":[" PARTS "]}]", "AB", "the text parts of 1 message were joined"},
+        {"{% for m in messages %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ c.function.arguments | "
+         "tojson }}"
+         "{% endfor %}{% endfor %}",
+         CALL, "x{\"city\": \"Oslo\"}", "the JSON text of the arguments of 1 tool call was parsed"},
+        {"{% for m in messages %}{{ m.content or '' }}{% endfor %}", HELLO, "Hello", NULL},
+        {"{{ messages[0].role }}", HELLO, "user", "prints nothing of the last user message"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct child c;
+        struct halo_ev ev;
+        start(&c, rows[i].template);
+        child_send(&c, "{\"type\":\"template\",\"id\":2,\"model\":\"t\",%s}", rows[i].fields);
+        child_send(&c, "{\"type\":\"generate\",\"id\":3,\"max_tokens\":1,%s}", rows[i].fields);
+        take(&c, 2, HALO_EV_TEMPLATE, &ev);
+        assert_string_equal(ev.template.text.at, rows[i].text);
+        assert_int_equal(ev.template.changes.n, rows[i].change != NULL);
+        if (rows[i].change)
+            assert_non_null(strstr(ev.template.changes.at[0].at, rows[i].change));
+        halo_ev_finish(&ev);
+        child_wait(&c, 3);
+        assert_true((strstr(c.requests[3].started, "\"changes\":[]") != NULL) == (rows[i].change == NULL));
+        assert_true(!rows[i].change || strstr(c.requests[3].started, rows[i].change));
+        assert_int_equal(child_end(&c), 0);
+    }
+}
+
+/* A template that prints the same whatever is said is told when the model is loaded. */
+static void a_template_that_swallows_is_told(void **state)
+{
+    struct child c;
+    start(&c, "{% for m in messages %}{{ m.role }}{% endfor %}");
+    assert_non_null(strstr(c.requests[1].notice, "\"code\":\"load_changed\""));
+    assert_non_null(strstr(c.requests[1].notice, "tokenizer.chat_template: it prints nothing of what a user says"));
+    assert_int_equal(child_end(&c), 0);
 }
 
 static void newline_runs_are_told(void **state)
@@ -368,6 +416,8 @@ int main(void)
         cmocka_unit_test(a_template_refuses_in_its_own_words),
         cmocka_unit_test(a_broken_template_spoils_messages_only),
         cmocka_unit_test(defaults_of_a_file_are_told),
+        cmocka_unit_test(forms_are_told),
+        cmocka_unit_test(a_template_that_swallows_is_told),
         cmocka_unit_test(depth_does_not_depend_on_the_limit_of_the_stack),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);

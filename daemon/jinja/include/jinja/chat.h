@@ -8,6 +8,7 @@
 
 #include <base/arena.h>
 #include <base/fault.h>
+#include <base/remarks.h>
 #include <base/span.h>
 
 #include <jinja/jinja.h>
@@ -28,6 +29,9 @@ void halo_chat_destroy(struct halo_chat *chat);
 /* Why a template of the file can not be used, with line and column; NULL: it can, or there is none. The chat's. */
 const char *halo_chat_problem(const struct halo_chat *chat);
 
+/* What is odd about the templates. The chat's. */
+const struct halo_remarks *halo_chat_remarks(const struct halo_chat *chat);
+
 struct halo_chat_message {
     const char *role;
     const char *content;
@@ -42,11 +46,13 @@ struct halo_chat_input {
     struct halo_span tools_json;    /* a list; without it `tools` is None */
     struct halo_span vars_json;     /* an object: a variable each */
     bool add_generation_prompt;
-    const struct tm *now;       /* for templates that ask for the date; NULL: the local time */
-    struct halo_arena *scratch; /* as in halo_jinja_params */
+    const struct tm *now;         /* for templates that ask for the date; NULL: the local time */
+    struct halo_arena *scratch;   /* as in halo_jinja_params */
+    struct halo_remarks *changes; /* out: what of the conversation is not as it was given; NULL: nobody asks */
 };
 
-/* Spans live in the arena. UNSUPPORTED: no template that can be used. BAD_REQUEST: the template refuses the
+/* Texts and arguments of tool calls are put into the form that the template takes: a string or text parts, an object or
+ * JSON text. Spans live in the arena. UNSUPPORTED: no template that can be used. BAD_REQUEST: the template refuses the
  * conversation (the sentence is the template's own), fails on it or passes a limit; or the JSON is not what it should
  * be. */
 int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_input *input, struct halo_arena *arena,
