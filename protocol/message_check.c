@@ -1,6 +1,6 @@
-/* message_check.c: whether the decoder would take what the encoder makes of an event.
+/* message_check.c: whether the decoder would accept what the encoder makes of an event.
  *
- * Walks the field table as the encoder does and holds each value against the range that message_field.c enforces.
+ * Walks the field table as the encoder does and compares each value with the range that message_field.c enforces.
  * No memory, no state. Fails with: HALO_MSG_E_REFUSED and the field in the refusal.
  */
 #include <inttypes.h>

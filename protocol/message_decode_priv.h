@@ -24,7 +24,7 @@ struct halo_where {
 };
 
 /* Reads the members of `json` into the zeroed struct at `base`. The members named `type` and `id` of the outermost
- * object are not its business. 0, -ENOMEM, HALO_MSG_E_REFUSED. */
+ * object are skipped. 0, -ENOMEM, HALO_MSG_E_REFUSED. */
 int halo_decode_object(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
                        json_t *json, void *base);
 

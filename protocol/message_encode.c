@@ -2,10 +2,10 @@
  *
  * Runs where the message is made. No memory but the writer's, and that only when its buffer is full.
  *
- * The decoder takes whatever the encoder makes of an event: a number beyond its field's range becomes the nearest one
- * within, a text or list that is too long is cut. Nobody should rely on that: builds for tests abort on such an event
- * (HALO_ENCODE_GUARD), a release sends it, because a value that is off in one field harms less than an answer that
- * cannot be read. A request is written as it is: whoever reads it refuses it by name.
+ * The decoder accepts whatever the encoder makes of an event: a number out of range is clamped, a text or list that is
+ * too long is cut. Callers must not rely on that: test builds abort on such an event (HALO_ENCODE_GUARD). A release
+ * sends it, because one wrong field does less harm than an answer that cannot be read. A request is encoded as it is:
+ * its reader refuses it by name.
  * Fails with: what the writer says; -EINVAL for a WORD that has no name or a JSON text that is none; -EMSGSIZE for an
  * event that is larger than an answer may be.
  */
@@ -26,7 +26,7 @@
 
 struct encoder {
     struct halo_json *w;
-    bool fit; /* of events: what is beyond its range is brought into it */
+    bool fit; /* of events: clamp and cut what is out of range */
 };
 
 static void write_object(const struct encoder *e, const struct halo_shape *shape, const void *base);

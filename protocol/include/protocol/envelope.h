@@ -1,9 +1,9 @@
 /* envelope.h: type and id of a line without decoding it, and the same line with another id.
  *
- * halod passes most lines through: it looks at the envelope, puts its own id in place of the client's, and back. One
- * pass over the line, no memory. The pass checks all of JSON's grammar and UTF-8, so a line that comes out as 0 is
- * whole; what the fields mean is not checked (halo_msg_decode and halo_ev_decode do that).
- * Ranges are offsets into the line, which must stay as it is while the envelope is used.
+ * halod passes most lines on undecoded: it reads the envelope and replaces the client's id by its own, and back. One
+ * pass over the line, no memory. The pass checks the whole grammar of JSON and UTF-8, so a line that returns 0 is well
+ * formed; the meaning of its fields is checked by halo_msg_decode() and halo_ev_decode().
+ * Ranges are offsets into the line, which must not change while the envelope is used.
  */
 #ifndef HALO_PROTOCOL_ENVELOPE_H
 #define HALO_PROTOCOL_ENVELOPE_H
@@ -17,7 +17,7 @@
 #include <protocol/value.h>
 
 #define HALO_ID_BUF_BYTES (HALO_LIMIT_ID_BYTES + 1)
-#define HALO_ENVELOPE_E_BAD 1 /* not one JSON object; what was read before the fault stands in the envelope */
+#define HALO_ENVELOPE_E_BAD 1 /* not one JSON object; the envelope has what was read before the fault */
 
 /* A piece of a line. */
 struct halo_range {
@@ -25,22 +25,22 @@ struct halo_range {
 };
 
 struct halo_envelope {
-    struct halo_range type;    /* the type's text between its quotes; len 0: none. Escapes are left as they are */
+    struct halo_range type;    /* the type's text between its quotes, not unescaped; len 0: none */
     enum halo_id_kind id_kind; /* NONE: no id, null, or one that is neither integer nor string of 1-128 bytes */
     int64_t id_num;            /* HALO_ID_INT */
-    struct halo_range id;      /* the id's value as it stands, with quotes; len 0: there is none */
+    struct halo_range id;      /* the id's value as written, with quotes; len 0: none */
     struct halo_range body;    /* what is between the outer braces */
     size_t bad_at;             /* HALO_ENVELOPE_E_BAD: the byte at fault */
 };
 
-/* 0 or HALO_ENVELOPE_E_BAD. Takes a line of any direction: it allows what an event may hold, which is more than a
- * client's request may. */
+/* 0 or HALO_ENVELOPE_E_BAD. For lines of either direction: the limits are those of an event, which are larger than
+ * those of a request. */
 int halo_envelope_scan(const char *line, size_t len, struct halo_envelope *ret_env);
 
 /* A field of the outer object that the caller wants beside type and id. */
 struct halo_envelope_field {
     const char *key;
-    struct halo_range value; /* as it stands, a string with its quotes; of several the last; len 0: there is none */
+    struct halo_range value; /* as written, a string with its quotes; of several the last; len 0: none */
 };
 
 /* The same, and sets the value of each of the fields, in one pass. */

@@ -1,8 +1,8 @@
 /* json_write.h: writes JSON text, one value after another, into a buffer.
  *
- * Commas, quotes and escapes are the writer's business; nesting is checked by assert. Whatever is put in, the output
- * is valid JSON in valid UTF-8 without a raw newline: control bytes are escaped, bytes that are no UTF-8 become
- * U+FFFD, numbers that JSON does not have (NaN, infinities) become null. The locale plays no part.
+ * The writer adds commas, quotes and escapes; nesting is checked by assert. Whatever the input, the output is valid
+ * JSON in valid UTF-8 without a raw newline: control bytes are escaped, invalid UTF-8 becomes U+FFFD, numbers that JSON
+ * does not have (NaN, infinities) become null. The locale has no effect.
  *
  * Buffer: growable (owned by the writer) or fixed (the caller's). Values do not allocate while there is room.
  * Errors are sticky: after the first one (-ENOMEM, -ENOSPC, -EMSGSIZE, -EINVAL) further calls do nothing, and the call
@@ -26,8 +26,8 @@ struct halo_json {
     int error;          /* 0 or a negative errno */
     uint32_t depth;     /* open arrays and objects */
     uint64_t in_object; /* bit d: the one at depth d + 1 is an object */
-    bool has_value;     /* a value precedes at this level: a comma is due */
-    bool has_key;       /* a key was written, its value is due */
+    bool has_value;     /* a value precedes at this level: a comma comes first */
+    bool has_key;       /* a key was written, its value is next */
 };
 
 struct halo_json_mark {

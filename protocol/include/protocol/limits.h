@@ -13,8 +13,8 @@
 #define HALO_LIMIT_OPEN_REQUESTS 32               /* per connection */
 #define HALO_LIMIT_QUEUED_REQUESTS 256            /* in all */
 #define HALO_LIMIT_LINE_BYTES (8u << 20)          /* one line, newline not counted */
-#define HALO_LIMIT_OUTPUT_HIGH_BYTES (1u << 20)   /* buffered per connection: above it the sequences pause ... */
-#define HALO_LIMIT_OUTPUT_LOW_BYTES (256u << 10)  /* ... below it they go on */
+#define HALO_LIMIT_OUTPUT_HIGH_BYTES (1u << 20)   /* buffered per connection: above it sequences pause ... */
+#define HALO_LIMIT_OUTPUT_LOW_BYTES (256u << 10)  /* ... below it they continue */
 #define HALO_LIMIT_STALL_MS 30000                 /* above the high mark this long: client_stalled */
 #define HALO_LIMIT_RESUME_BYTES (256ll << 20)     /* request lines kept for resume, in all */
 #define HALO_LIMIT_RESUME_USER_BYTES (32ll << 20) /* ... and for one user id */
@@ -34,8 +34,8 @@
 #define HALO_LIMIT_ANSWER_CONTAINERS 65536
 #define HALO_LIMIT_ANSWER_KEYS (1 << 20)
 
-/* From halod to its engine: a client's line, and what halod adds to it (defaults, and the ids of a reply that goes on).
- * No limit but the bytes: halod has judged the client's line. */
+/* From halod to its engine: a client's line and what halod adds to it (defaults, the ids of a reply that continues).
+ * Only the bytes are limited: halod has checked the client's line. */
 #define HALO_LIMIT_LINK_LINE_BYTES (64u << 20)
 
 /* Parts of the protocol. */

@@ -1,4 +1,4 @@
-/* message.h: requests and events as C structs, and the way from and to a line.
+/* message.h: requests and events as C structs, their decoders and encoders.
  *
  * The structs come from message.def: a request `load` is `struct halo_msg_load`, an event `loaded` is `struct
  * halo_ev_loaded`, an object inside a message is `struct halo_part_<name>`. Fields have the names that they have on
@@ -7,8 +7,7 @@
  * Memory: a decoded message owns everything it points to, until halo_msg_finish() or halo_ev_finish(); the line may
  * go away. A message made by hand owns nothing: init, set fields, encode.
  * Threads: any, each message on one thread at a time. No function here logs, exits or keeps state between calls.
- * Errors: 0; a negative errno (-ENOMEM, and from the encoders what the writer says); HALO_MSG_E_REFUSED with the
- * reason.
+ * Returns: 0; a negative errno (-ENOMEM, and the writer's errors from encoders); HALO_MSG_E_REFUSED with the reason.
  */
 #ifndef HALO_PROTOCOL_MESSAGE_H
 #define HALO_PROTOCOL_MESSAGE_H
@@ -22,7 +21,7 @@
 #include <protocol/limits.h>
 #include <protocol/value.h>
 
-#define HALO_MSG_E_REFUSED 1 /* the line is no valid message; the refusal says why */
+#define HALO_MSG_E_REFUSED 1 /* the line is not a valid message; the refusal says why */
 
 /* ---- generated: word enums (a word that a newer peer sent is ..._UNKNOWN = -1) ---- */
 
@@ -118,7 +117,7 @@ struct halo_refusal {
     int64_t id_num;
     size_t id_bytes;
     char id_text[HALO_LIMIT_ID_BYTES + 1];
-    size_t offset;     /* byte of the line at which it went wrong; 0 where no single byte is to blame */
+    size_t offset;     /* byte of the line at fault; 0 where no single byte is */
     char message[384]; /* one sentence, NUL-terminated */
 };
 
@@ -155,7 +154,7 @@ bool halo_ev_is_terminal(enum halo_ev_type type);
 /* Zeroes `msg`, sets type and every default. */
 void halo_msg_init(struct halo_msg *msg, enum halo_msg_type type);
 
-/* Reads one line (no newline in it) of `len` bytes, strictly: an unknown, missing or doubled field, a wrong type, a
+/* Reads one line (no newline in it) of `len` bytes, strictly: an unknown, missing or repeated field, a wrong type, a
  * number out of range, bad UTF-8 or an embedded NUL refuse it. On 0 `msg` must be finished later; otherwise it needs
  * no finish. On any other return `ret_refusal` is filled (with HALO_ERROR_OUT_OF_MEMORY for -ENOMEM). */
 int halo_msg_decode(struct halo_msg *msg, const char *line, size_t len, enum halo_role role,
@@ -169,20 +168,20 @@ void halo_msg_finish(struct halo_msg *msg);
  * buffer), -EINVAL: a WORD without a name. */
 int halo_msg_encode(struct halo_json *w, const struct halo_msg *msg);
 
-/* The same for events. A null where a number is due (what the writer makes of NaN and infinities) reads as NAN, and as
- * absent where the number is optional. Strings of events may hold NUL. */
+/* The same for events. A null in place of a number (as NaN and infinities are written) reads as NAN, and as absent
+ * where the number is optional. Strings of events may hold NUL. */
 #define HALO_EV_STRICT 1u /* refuse unknown fields too; otherwise they are skipped, as a newer peer may send them */
 
 void halo_ev_init(struct halo_ev *ev, enum halo_ev_type type, const struct halo_id *id);
 int halo_ev_decode(struct halo_ev *ev, const char *line, size_t len, unsigned flags, struct halo_refusal *ret_refusal);
 void halo_ev_finish(struct halo_ev *ev);
 
-/* -EMSGSIZE: the event is larger than HALO_LIMIT_ANSWER_... allow; the answer to its request is then `unsupported`.
- * Whatever is encoded, halo_ev_decode() takes. */
+/* -EMSGSIZE: the event exceeds HALO_LIMIT_ANSWER_...; its request then ends with `unsupported`. halo_ev_decode()
+ * accepts everything that this encodes. */
 int halo_ev_encode(struct halo_json *w, const struct halo_ev *ev);
 
 /* Whether each field is within the range that the decoder enforces: 0, or HALO_MSG_E_REFUSED and the field in
- * `ret_refusal`. Builds with -Dinject=true check so whatever they encode, and abort. */
+ * `ret_refusal`. In builds with -Dinject=true halo_ev_encode() aborts on an event that fails this. */
 int halo_ev_check(const struct halo_ev *ev, struct halo_refusal *ret_refusal);
 
 /* Makes the `error` event of a code; `id` may be NULL (travels as null). `message` must outlive the event. */

@@ -103,7 +103,7 @@ struct halo_top_list {
     size_t n;
 };
 
-/* JSON text that the protocol does not look into: an object, an array or any other value, without a raw newline. */
+/* JSON text that the protocol does not interpret: an object, an array or any other value, without a raw newline. */
 struct halo_raw {
     const char *at;
     size_t len;
