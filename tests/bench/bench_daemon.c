@@ -17,8 +17,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include <base/clock.h>
 
 #define N_ASKED 201
 #define LINE_BYTES 65536
@@ -36,13 +37,6 @@ struct line_stream {
 
 static char dir[] = "/tmp/halo-bench-daemon-XXXXXX", socket_path[64];
 static pid_t halod_pid, engine_pid;
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
 
 static void clean(void)
 {
@@ -157,10 +151,10 @@ static double ask(struct line_stream *s, int id, const char *model)
              "{\"type\":\"generate\",\"id\":%d,\"model\":\"%s\",\"prompt\":\"Once upon a time\","
              "\"max_tokens\":1,\"temperature\":0,\"cache_prompt\":false,\"ignore_eos\":true}\n",
              id, model);
-    double begin = now_ms();
+    double begin = ((double)halo_clock_ns() / 1e6);
     say(s, line);
     wait_for(s, "\"type\":\"token\"");
-    double ms = now_ms() - begin;
+    double ms = ((double)halo_clock_ns() / 1e6) - begin;
     wait_for(s, "\"type\":\"done\"");
     return ms;
 }
@@ -295,10 +289,10 @@ static void ping_beside(struct line_stream *s, const struct long_line *kind)
         _exit(0);
     }
     while (n < MAX_PINGS && waitpid(sender, NULL, WNOHANG) == 0) {
-        double begin = now_ms();
+        double begin = ((double)halo_clock_ns() / 1e6);
         say(s, "{\"type\":\"ping\",\"id\":7}\n");
         wait_for(s, "\"type\":\"pong\"");
-        times[n++] = now_ms() - begin;
+        times[n++] = ((double)halo_clock_ns() / 1e6) - begin;
         usleep(500);
     }
     qsort(times, n, sizeof(double), by_size);

@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include <base/clock.h>
 
 #define MAX_CLIENTS 32
 #define MAX_GAPS 200000
@@ -38,13 +39,6 @@ static unsigned n_tokens[MAX_CLIENTS];
 static long long prompt_done; /* rows, by the progress events */
 static bool prompt_ended;
 
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
 static void fail(const char *what)
 {
     fprintf(stderr, "bench_fair: %s\n", what);
@@ -62,7 +56,7 @@ static long long field(const char *line, const char *name)
 static void take_line(const char *line, struct gaps *gaps)
 {
     long long id = field(line, "id");
-    double now = now_ms();
+    double now = ((double)halo_clock_ns() / 1e6);
     if (strstr(line, "\"type\":\"error\""))
         fail(line);
     if (id == PROMPT_ID) {
@@ -191,13 +185,13 @@ static void pump_phase(struct gaps *gaps, unsigned n_more)
 /* Rows a second until the first token, or the limit. */
 static double run_prompt(struct gaps *gaps, unsigned n_prompt, unsigned seed, double limit_s)
 {
-    double start_ms = now_ms();
+    double start_ms = ((double)halo_clock_ns() / 1e6);
     prompt_ended = false;
     prompt_done = 0;
     send_generate(PROMPT_ID, n_prompt, 1, seed);
-    while (!prompt_ended && now_ms() - start_ms < limit_s * 1e3)
+    while (!prompt_ended && ((double)halo_clock_ns() / 1e6) - start_ms < limit_s * 1e3)
         pump(gaps, NULL);
-    double rate = (prompt_ended ? n_prompt : (double)prompt_done) * 1e3 / (now_ms() - start_ms);
+    double rate = (prompt_ended ? n_prompt : (double)prompt_done) * 1e3 / (((double)halo_clock_ns() / 1e6) - start_ms);
     if (!prompt_ended) {
         fprintf(to_engine, "{\"type\":\"cancel\",\"id\":5000,\"target\":%u}\n", PROMPT_ID);
         fflush(to_engine);

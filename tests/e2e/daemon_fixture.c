@@ -16,21 +16,14 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <base/clock.h>
 #include <protocol/envelope.h>
 
 /* cmocka.h wants these headers before it. */
 #include <stddef.h>
 #include <cmocka.h>
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void sleep_ms(int ms)
 {
@@ -108,10 +101,10 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
         execv(halod, (char *const *)(uintptr_t)argv);
         _exit(127);
     }
-    int64_t deadline = now_ms() + 60000;
+    int64_t deadline = (int64_t)halo_clock_ms() + 60000;
     int fd;
     while ((fd = try_connect(daemon->socket_path)) < 0) {
-        if (now_ms() > deadline || waitpid(daemon->pid, NULL, WNOHANG) != 0) {
+        if ((int64_t)halo_clock_ms() > deadline || waitpid(daemon->pid, NULL, WNOHANG) != 0) {
             print_log(daemon);
             fail_msg("halod did not open %s", daemon->socket_path);
         }
@@ -123,10 +116,10 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
 void daemon_end(struct daemon_fixture *daemon, int deadline_ms)
 {
     kill(daemon->pid, SIGTERM);
-    int64_t deadline = now_ms() + deadline_ms;
+    int64_t deadline = (int64_t)halo_clock_ms() + deadline_ms;
     int status = 0;
     while (waitpid(daemon->pid, &status, WNOHANG) == 0) {
-        if (now_ms() > deadline) {
+        if ((int64_t)halo_clock_ms() > deadline) {
             print_log(daemon);
             kill(daemon->pid, SIGKILL);
             fail_msg("halod did not end within %d ms of SIGTERM", deadline_ms);
@@ -295,9 +288,9 @@ static int read_once(struct client *client, int timeout_ms)
 
 bool client_wait(struct client *client, int n_open, int timeout_ms)
 {
-    int64_t deadline = now_ms() + timeout_ms;
+    int64_t deadline = (int64_t)halo_clock_ms() + timeout_ms;
     while (client->n_open > n_open) {
-        int64_t left = deadline - now_ms();
+        int64_t left = deadline - (int64_t)halo_clock_ms();
         if (left <= 0)
             fail_msg("%d requests still open after %d ms", client->n_open, timeout_ms);
         if (read_once(client, (int)left) < 0)
@@ -308,8 +301,8 @@ bool client_wait(struct client *client, int n_open, int timeout_ms)
 
 void client_poll(struct client *client, int timeout_ms)
 {
-    int64_t deadline = now_ms() + timeout_ms;
-    for (int64_t left = timeout_ms; left > 0; left = deadline - now_ms())
+    int64_t deadline = (int64_t)halo_clock_ms() + timeout_ms;
+    for (int64_t left = timeout_ms; left > 0; left = deadline - (int64_t)halo_clock_ms())
         if (read_once(client, (int)left) < 0)
             return;
 }

@@ -38,8 +38,7 @@ check 'version' 0 'protocol 1' -- "$ctl" --version
 "$halod" --socket "$HALO_SOCKET" --model-dir "$models" --state-dir "$run/state" --device cpu --engine "$engine" 2>"$run/log" &
 daemon=$!
 trap finish EXIT
-for _ in $(seq 1200); do [ -S "$HALO_SOCKET" ] && break; sleep 0.05; done
-
+check 'ping waits for the daemon that is starting' 0 '^pong' -- "$ctl" ping --wait 60
 check 'ping' 0 '^pong' -- "$ctl" ping
 check 'status before a load' 0 '^engine' -- "$ctl" status
 check 'models lists the file' 0 'fable-Q4_K_M +qwen3 +Q4_K_M ' -- "$ctl" models
@@ -108,6 +107,8 @@ check 'the engine is killed after a loop was told: it is told once' 0 '^1 told, 
          seen=\"\$(grep -c 'loop_detected: from token' '$run/err') told, \$(grep -c engine_restarted '$run/err') restarted\"
          [ \"\$seen\" = '1 told, 0 restarted' ] || break
      done; echo \"\$seen\""
+check 'the end of the context is told' 5 'length: the reply was cut off after [0-9]+ tokens, where the context ends' -- "$ctl" generate --ignore-eos Once
+check 'a model that is misspelt' 3 "did you mean 'fable-Q4_K_M'" -- "$ctl" load fabel-Q4_K_M
 check 'stats' 0 'counters' -- "$ctl" stats
 check 'diag' 0 'build' -- "$ctl" diag
 check 'unload' 0 'freed' -- "$ctl" unload fable-Q4_K_M

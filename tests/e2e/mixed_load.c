@@ -11,9 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
+
+#include <base/clock.h>
 
 #define M "\"model\":\"fable-Q4_K_M\""
 #define IDS ",\"emit_token_ids\":true"
@@ -58,9 +59,7 @@ static const struct kind kinds[] = {
 
 int64_t load_now_us(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    return (int64_t)halo_clock_us();
 }
 
 uint64_t load_draw(struct mixed_load *load, uint64_t below)

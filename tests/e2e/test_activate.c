@@ -20,9 +20,10 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
+
+#include <base/clock.h>
 
 #include "daemon_fixture.h"
 
@@ -38,13 +39,6 @@ static struct {
     int fd;
     int n_ready, n_watchdog, n_stopping, n_extend, n_status, n_down;
 } manager;
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void manager_open(void)
 {
@@ -106,9 +100,9 @@ static void manager_read(void)
 
 static void wait_for(const int *count, int wanted)
 {
-    for (int64_t end = now_ms() + WAIT_MS; *count < wanted; manager_read()) {
+    for (int64_t end = (int64_t)halo_clock_ms() + WAIT_MS; *count < wanted; manager_read()) {
         struct pollfd fd = {.fd = manager.fd, .events = POLLIN};
-        if (now_ms() > end)
+        if ((int64_t)halo_clock_ms() > end)
             fail_msg("%d ready, %d watchdog, %d stopping, %d status, %d down: something is missing", manager.n_ready,
                      manager.n_watchdog, manager.n_stopping, manager.n_status, manager.n_down);
         poll(&fd, 1, 100);
@@ -155,8 +149,8 @@ static void start(void)
         execv(PROGRAM, (char *const *)(uintptr_t)argv);
         _exit(127);
     }
-    for (int64_t end = now_ms() + WAIT_MS; access(fixture.socket_path, F_OK) != 0; usleep(5000))
-        if (now_ms() > end || waitpid(fixture.pid, NULL, WNOHANG) != 0)
+    for (int64_t end = (int64_t)halo_clock_ms() + WAIT_MS; access(fixture.socket_path, F_OK) != 0; usleep(5000))
+        if ((int64_t)halo_clock_ms() > end || waitpid(fixture.pid, NULL, WNOHANG) != 0)
             fail_msg("systemd-socket-activate did not open %s", fixture.socket_path);
 }
 
@@ -175,10 +169,10 @@ static void generate(void)
 static void stop(void)
 {
     int status = 0;
-    int64_t end = now_ms() + WAIT_MS;
+    int64_t end = (int64_t)halo_clock_ms() + WAIT_MS;
     assert_int_equal(kill(fixture.pid, SIGTERM), 0);
     for (; waitpid(fixture.pid, &status, WNOHANG) == 0; usleep(5000))
-        if (now_ms() > end)
+        if ((int64_t)halo_clock_ms() > end)
             fail_msg("halod did not end within %d ms of SIGTERM", WAIT_MS);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);

@@ -39,6 +39,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <base/clock.h>
 #include <protocol/line.h>
 
 #define CONNECTIONS 16
@@ -69,13 +70,6 @@ struct play {
 };
 
 static struct play play;
-
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static void sleep_ms(long ms)
 {
@@ -147,7 +141,7 @@ static int connect_daemon(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", play.socket_path);
-    for (uint64_t end = now_ms() + PATIENCE_MS; now_ms() < end; sleep_ms(2)) {
+    for (uint64_t end = halo_clock_ms() + PATIENCE_MS; halo_clock_ms() < end; sleep_ms(2)) {
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
             return fd;
@@ -187,7 +181,7 @@ static void send_all(struct connection *c, const char *bytes, size_t n)
 /* 1: a line is at hand; 0: none within `ms`; -1: the server closed the connection. */
 static int look(struct connection *c, long ms)
 {
-    uint64_t end = now_ms() + (uint64_t)ms;
+    uint64_t end = halo_clock_ms() + (uint64_t)ms;
     while (!c->has_line) {
         int r = halo_line_next(&c->reader, &c->line, &c->len);
         if (r == 0) {
@@ -196,7 +190,7 @@ static int look(struct connection *c, long ms)
         }
         if (r != HALO_LINE_E_MORE)
             give_up("a line of the server is too long");
-        uint64_t now = now_ms();
+        uint64_t now = halo_clock_ms();
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
         if (poll(&p, 1, now < end ? (int)(end - now) : 0) == 0)
             return 0;
@@ -266,7 +260,7 @@ static pid_t engine_pid(void)
 {
     char path[64], text[64] = "";
     snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)play.pid, (long)play.pid);
-    for (uint64_t end = now_ms() + PATIENCE_MS; now_ms() < end; sleep_ms(2)) {
+    for (uint64_t end = halo_clock_ms() + PATIENCE_MS; halo_clock_ms() < end; sleep_ms(2)) {
         FILE *file = fopen(path, "r");
         if (!file)
             give_up("cannot read %s", path);
@@ -285,7 +279,7 @@ static void terminate(void)
     if (play.pid == 0 || play.ended)
         return;
     kill(play.pid, SIGTERM);
-    for (uint64_t end = now_ms() + PATIENCE_MS; now_ms() < end; sleep_ms(2))
+    for (uint64_t end = halo_clock_ms() + PATIENCE_MS; halo_clock_ms() < end; sleep_ms(2))
         if (waitpid(play.pid, &status, WNOHANG) == play.pid) {
             play.ended = true;
             if (status != 0)
