@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # AMD's own HIP runtime on a machine without a GPU: it loads, has every function of kernels/hip's hip_api.def, and the engine and the
-# doctor say that there is no GPU, in the sandbox too; and its compiler, which it needs to open a device, works in the sandbox. Skipped where the runtime is not installed (Debian: libamdhip64-5), and where
-# there is a GPU, for which there are other tests.
-# Arguments: halod-engine, halo-doctor, the library that calls the compiler, the folder of the model in the tree.
+# doctor say that there is no GPU, in the sandbox too; and its compiler, which it needs to open a device, works in the sandbox.
+# Skipped where the runtime is not installed (Debian: libamdhip64-5), and where there is a GPU, for which there are other tests.
+# Arguments: halod-engine, halo-doctor, the library that calls the compiler, the folder of the model in the tree, and options
+# of the engine that are tried (all kinds of sandbox).
 set -euo pipefail
 engine=$1 doctor=$2 compiler=$3 models=$4
+shift 4
+[ $# -gt 0 ] || set -- '' --models-only --no-sandbox
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 failed=0
@@ -25,7 +28,7 @@ if [ -e /dev/kfd ]; then
     echo "skipped: there is a GPU here; this is about a machine without one"
     exit 77
 fi
-for sandbox in '' --models-only --no-sandbox; do
+for sandbox; do
     # One sentence for "it was opened, nothing was missing, and it has no GPU": a function that is missing gives another.
     out=$(answer --device hip $sandbox)
     grep -qE '"code":"unsupported","message":"the hip device cannot be used: libamdhip64\.so(\.[0-9])? finds no GPU: (no|invalid) device \(10[01]\)' <<<"$out" ||

@@ -26,7 +26,7 @@ struct halo_config {
     char *device;         /* auto, cpu, hip */
     int64_t threads;      /* of the cpu device; 0: as the engine sees fit */
     bool sandbox;         /* the engine gives up what it does not need */
-    bool any_path;        /* a client may name a model file outside model_dirs; false in systemd's service */
+    bool any_path;        /* root and our user may name files outside model_dirs; false in systemd's service */
     bool on_demand;       /* a request that names a model has it loaded */
     int64_t keep_alive_s; /* a model that nobody uses for so long goes; 0: it stays */
     int64_t save_bytes;   /* of cached prefixes on disk, at most; 0: none are saved */
