@@ -7,15 +7,22 @@
 
 #include <base/utf8.h>
 
+/* Room for one more; NULL when all is used: the last one says so then. */
+static char *next_slot(struct halo_remarks *remarks)
+{
+    if (remarks->n < HALO_REMARKS)
+        return remarks->text[remarks->n++];
+    snprintf(remarks->text[HALO_REMARKS - 1], HALO_REMARK_BYTES, "there are more remarks than the %d that are kept",
+             HALO_REMARKS);
+    return NULL;
+}
+
 void halo_remarks_add(struct halo_remarks *remarks, const char *format, ...)
 {
     va_list args;
-    if (remarks->n == HALO_REMARKS) {
-        snprintf(remarks->text[HALO_REMARKS - 1], HALO_REMARK_BYTES, "there are more remarks than the %d that are kept",
-                 HALO_REMARKS);
+    char *text = next_slot(remarks);
+    if (!text)
         return;
-    }
-    char *text = remarks->text[remarks->n++];
     va_start(args, format);
     vsnprintf(text, HALO_REMARK_BYTES, format, args);
     va_end(args);
@@ -24,6 +31,9 @@ void halo_remarks_add(struct halo_remarks *remarks, const char *format, ...)
 
 void halo_remarks_append(struct halo_remarks *remarks, const struct halo_remarks *more)
 {
-    for (uint32_t i = 0; i < more->n; i++)
-        halo_remarks_add(remarks, "%s", more->text[i]);
+    for (uint32_t i = 0; i < more->n; i++) {
+        char *text = next_slot(remarks);
+        if (text)
+            memcpy(text, more->text[i], HALO_REMARK_BYTES);
+    }
 }
