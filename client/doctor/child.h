@@ -1,6 +1,6 @@
 /* child.h: runs a function, or a program, in a child with a deadline, for everything that may block or crash.
  *
- * The child tells its phase ("uploading 256 MiB") and its result as it goes, so that both are known of one that never
+ * The child reports its phase ("uploading 256 MiB") and its result as it goes, so that both are known of one that never
  * ends. At the deadline it and everything that it started are killed. A child that cannot be reaped even then (it waits
  * inside the kernel) is left behind and reported. Nothing here waits without a limit.
  *
@@ -22,7 +22,7 @@ enum halo_child_end {
     HALO_CHILD_EXITED,   /* by itself; `status` is its exit status */
     HALO_CHILD_KILLED,   /* by a signal, not ours: `status` */
     HALO_CHILD_DEADLINE, /* did not end in time; killed and reaped */
-    HALO_CHILD_STUCK,    /* the same, but it did not go away */
+    HALO_CHILD_STUCK,    /* the same, but it could not be reaped */
 };
 
 struct halo_child_outcome {
@@ -37,7 +37,7 @@ struct halo_child_outcome {
     bool cut;                             /* the result had more than the buffer holds */
 };
 
-/* What a child is given. All of it the caller's; `result` may be NULL. */
+/* What a child is given. The caller owns all of it; `result` may be NULL. */
 struct halo_child_options {
     uint32_t deadline_ms;
     void *result;
@@ -46,14 +46,14 @@ struct halo_child_options {
     bool speaks; /* a program that knows halo_child_port_inherited(); else its result is its standard output */
 };
 
-/* What a child speaks through. */
+/* Where a child writes its phase and its result. */
 struct halo_child_port {
     int fd;
 };
 
-/* Runs fn(port, ud) in a fork; its return value (0..255) is the exit status. It must not return from anything else
- * than fn, and has no standard input; what it prints goes to `errors`. 0, or a negative errno when no child could be
- * made. `ret` is filled in either case. */
+/* Runs fn(port, ud) in a fork; its return value (0..255) is the exit status. It has no standard input and must end by
+ * returning from fn; what it prints goes to `errors`. 0, or a negative errno when no child could be made. `ret` is
+ * filled in either case. */
 int halo_child_call(const struct halo_child_options *options, int (*fn)(struct halo_child_port *port, void *ud),
                     void *ud, struct halo_child_outcome *ret);
 /* Runs a program; argv[0] is its path, looked up in PATH when it has no slash. One that cannot be run exits with 127.

@@ -1,4 +1,4 @@
-/* gpu.h: which of the machine's GPUs is meant, from what the kernel tells of it. */
+/* gpu.h: which of the machine's GPUs to examine, from what the kernel reports. */
 #ifndef HALO_DOCTOR_GPU_H
 #define HALO_DOCTOR_GPU_H
 
@@ -18,7 +18,7 @@ struct halo_doctor_gpu {
 
 /* The Strix Halo GPU, else the first AMD GPU, else an AMD card without a compute node. False: there is none. */
 bool halo_doctor_gpu_find(struct halo_doctor_probe *probe, struct halo_doctor_gpu *ret);
-/* The same, with SKIP said in its place when there is none, or none that is a Strix Halo. */
+/* The same, with the verdict SKIP when there is none, or none that is a Strix Halo. */
 bool halo_doctor_gpu_need(struct halo_doctor_probe *probe, struct halo_doctor_gpu *ret);
 bool halo_doctor_gpu_need_strix(struct halo_doctor_probe *probe, struct halo_doctor_gpu *ret);
 

@@ -1,6 +1,6 @@
 /* report.h: what halo-doctor found: a growing list of findings, and the three forms in which it is written.
  *
- * A finding says what was read, what is thought of it, what the owner should do, and where that is known from. All its
+ * A finding says what was read, the verdict, what the owner should do, and the source of that advice. All its
  * text is in the finding itself, so that it may live in memory shared with a child and be sent through a pipe as it is.
  * Whatever is put in comes out as printable UTF-8 on one line. One thread.
  */
@@ -15,7 +15,7 @@
 enum halo_doctor_verdict { HALO_DOCTOR_PASS, HALO_DOCTOR_WARN, HALO_DOCTOR_FAIL, HALO_DOCTOR_SKIP };
 enum { HALO_DOCTOR_N_VERDICTS = 4 };
 
-/* Where in an engine's life the thing that was looked at ends it. Bits. */
+/* Where in an engine's life a fault of the thing examined ends it. Bits. */
 enum halo_doctor_stage {
     HALO_DOCTOR_STAGE_OPEN = 1,   /* the device is opened */
     HALO_DOCTOR_STAGE_LOAD = 2,   /* memory is taken, weights are uploaded */
@@ -43,8 +43,8 @@ struct halo_doctor_report {
     enum halo_doctor_form form;
     FILE *out; /* where each finding is written as it is done; NULL: nowhere */
     uint64_t began_ns;
-    int error;                       /* -ENOMEM: findings were lost; else what the stream said */
-    struct halo_doctor_finding lost; /* stands in for one that there was no memory for */
+    int error;                       /* -ENOMEM: findings were lost; else the stream's error */
+    struct halo_doctor_finding lost; /* in place of one that there was no memory for */
 };
 
 const char *halo_doctor_verdict_name(enum halo_doctor_verdict verdict); /* "PASS", "WARN", "FAIL", "SKIP" */
@@ -55,7 +55,7 @@ void halo_doctor_report_finish(struct halo_doctor_report *report);
 /* A new finding, SKIP without a reason until something is said; its clock runs. Never NULL; valid until the next. */
 struct halo_doctor_finding *halo_doctor_report_begin(struct halo_doctor_report *report, const char *id,
                                                      const char *title);
-/* It is complete: ended as a finding is, and written. */
+/* Completes the finding and writes it. */
 void halo_doctor_report_end(struct halo_doctor_report *report, struct halo_doctor_finding *finding);
 
 /* A finding outside a report: the same beginning. */
@@ -63,15 +63,15 @@ void halo_doctor_finding_init(struct halo_doctor_finding *finding, const char *i
 /* Adds to what was read, after "; ". */
 __attribute__((format(printf, 2, 3))) void halo_doctor_finding_read(struct halo_doctor_finding *finding,
                                                                     const char *format, ...);
-/* The verdict and its sentence. The last one said stands. */
+/* The verdict and its sentence. The last call wins. */
 __attribute__((format(printf, 3, 4))) void halo_doctor_finding_say(struct halo_doctor_finding *finding,
                                                                    enum halo_doctor_verdict verdict, const char *format,
                                                                    ...);
 
-/* Takes its time, unless it has one. */
+/* Sets took_ms, unless it is set. */
 void halo_doctor_finding_end(struct halo_doctor_finding *finding);
 
-/* What stands before the first finding and after the last: to be called once each. */
+/* Write what precedes the first finding and what follows the last; call each once. */
 void halo_doctor_report_open(struct halo_doctor_report *report, const char *sysroot);
 void halo_doctor_report_close(struct halo_doctor_report *report);
 

@@ -92,8 +92,7 @@ bool halo_ctl_flush(struct halo_ctl *ctl);
  * (`-`: standard input) alone. The text is malloc'ed, NUL-terminated, and fit to be sent; NULL after a message. */
 char *halo_ctl_read_text(char **argv, int argc, const char *file, const char *what, size_t *ret_n);
 
-/* Takes a malloc'ed text, which is freed with `ctl`. Returns it; NULL after a message. */
-const char *halo_ctl_keep(struct halo_ctl *ctl, char *text);
+/* Frees what halo_ctl_model() made. */
 void halo_ctl_forget_kept(struct halo_ctl *ctl);
 
 /* See halo_client_model(); the text ends with `ctl`. False after a message. */

@@ -18,7 +18,8 @@ struct halo_ctl_kept {
     char *text;
 };
 
-const char *halo_ctl_keep(struct halo_ctl *ctl, char *text)
+/* Takes a malloc'ed text, which is freed with `ctl`. Returns it; NULL after a message. */
+static const char *keep(struct halo_ctl *ctl, char *text)
 {
     struct halo_ctl_kept *kept = text ? malloc(sizeof(*kept)) : NULL;
     if (!kept) {
@@ -44,7 +45,7 @@ void halo_ctl_forget_kept(struct halo_ctl *ctl)
 bool halo_ctl_model(struct halo_ctl *ctl, const char *text, struct halo_str *ret)
 {
     char *model = halo_client_model(text);
-    *ret = halo_str_of(model ? halo_ctl_keep(ctl, model) : NULL);
+    *ret = halo_str_of(model ? keep(ctl, model) : NULL);
     return ret->at != NULL;
 }
 

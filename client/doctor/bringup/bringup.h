@@ -1,4 +1,4 @@
-/* bringup.h: `halo-doctor bringup`: which settings get a GPU to work. */
+/* bringup.h: `halo-doctor bringup`: which settings make a GPU work. */
 #ifndef HALO_DOCTOR_BRINGUP_H
 #define HALO_DOCTOR_BRINGUP_H
 

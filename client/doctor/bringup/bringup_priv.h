@@ -1,4 +1,4 @@
-/* bringup_priv.h: what the files of `halo-doctor bringup` share: the matrix, and what it comes to.
+/* bringup_priv.h: what the files of `halo-doctor bringup` share: the matrix and its conclusion.
  *
  * A row is a variant of the environment, a column a stage. Each cell is a process of its own.
  */
@@ -79,14 +79,13 @@ const char *halo_bringup_stage_title(unsigned stage);
 /* "NAME=VALUE NAME=VALUE", or "-". */
 const char *halo_bringup_variant_text(unsigned variant, char *text, size_t n_bytes);
 
-/* ---- matrix.c: fills it; each cell is told to `progress` (may be NULL) as it ends. 0 or negative errno. ----
- */
+/* ---- matrix.c: fills it; prints each cell to `progress` (may be NULL) as it ends. 0 or negative errno. ---- */
 int halo_bringup_matrix_run(const struct halo_bringup_options *options, struct halo_bringup_matrix *ret,
                             FILE *progress);
 
-/* ---- stage.c: in a cell's process: runs the stage and tells the result. An exit status. ---- */
+/* ---- stage.c: in a cell's process: runs the stage and reports the result. An exit status. ---- */
 int halo_bringup_stage_run(const char *name, const char *hip_lib, uint32_t decode_ms);
-/* What it tells. */
+/* What it reports. */
 struct halo_bringup_word {
     enum halo_bringup_outcome outcome;
     char says[400], runtime[320];

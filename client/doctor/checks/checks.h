@@ -1,4 +1,4 @@
-/* checks.h: what halo-doctor reads: the list in check.def, each check in a child with a deadline, all at once. */
+/* checks.h: the checks of check.def, each in a child of its own, all at once, under one deadline. */
 #ifndef HALO_DOCTOR_CHECKS_H
 #define HALO_DOCTOR_CHECKS_H
 
@@ -15,9 +15,9 @@ struct halo_doctor_check {
 extern const struct halo_doctor_check halo_doctor_checks[];
 extern const size_t halo_doctor_n_checks;
 
-/* Runs all checks, for at most options->wait_ms and a little. */
+/* Runs all checks, for little more than options->wait_ms. */
 void halo_doctor_checks_run(const struct halo_doctor_options *options, struct halo_doctor_report *report);
-/* The same for a list of one's own. */
+/* The same for another list. */
 void halo_doctor_checks_run_list(const struct halo_doctor_check *checks, size_t n,
                                  const struct halo_doctor_options *options, struct halo_doctor_report *report);
 

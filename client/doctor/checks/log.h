@@ -11,16 +11,16 @@ struct halo_doctor_signature {
     const char *advice, *source;
 };
 
-/* The gravest first. */
+/* The most severe first. */
 extern const struct halo_doctor_signature halo_doctor_signatures[];
 #define HALO_DOCTOR_N_SIGNATURES 14
 
 struct halo_doctor_log_hit {
-    unsigned n;     /* lines that have it */
+    unsigned n;     /* matching lines */
     char last[160]; /* the last of them, as it is: bytes of any kind, NUL-terminated */
 };
 
-/* Counts each signature in `n` bytes of log, which may hold anything. A line has one: the first that fits. */
+/* Counts each signature in `n` bytes of log, which may hold anything. A line counts for the first that matches. */
 void halo_doctor_log_scan(const char *text, size_t n, struct halo_doctor_log_hit hits[HALO_DOCTOR_N_SIGNATURES]);
 
 #endif

@@ -1,4 +1,4 @@
-/* mounts.h: what a folder lies on, from the kernel's list of mounts. Pure; any thread. */
+/* mounts.h: which file system a folder is on, from the kernel's list of mounts. Pure; any thread. */
 #ifndef HALO_DOCTOR_MOUNTS_H
 #define HALO_DOCTOR_MOUNTS_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /* The type and the device of the mount with the longest mount point above `path`, from the text of
- * /proc/self/mountinfo, which is taken apart. False: none is above it. */
+ * /proc/self/mountinfo, which is modified. False: none is above it. */
 bool halo_doctor_mount_of(char *text, const char *path, char *ret_type, size_t type_room, char *ret_device,
                           size_t device_room);
 

@@ -1,6 +1,6 @@
 /* tier_priv.h: what the tiers share.
  *
- * A tier is a function that runs in a child and says how it went; a hang and a crash are seen by its parent. What it
+ * A tier is a function that runs in a child and reports how it went; the parent detects hangs and crashes. What it
  * found goes back through the child's result, its phase through the child's port.
  */
 #ifndef HALO_DOCTOR_TIER_PRIV_H
@@ -35,7 +35,7 @@ struct halo_doctor_tier {
 __attribute__((format(printf, 3, 4))) enum halo_doctor_failure halo_doctor_tier_fail(struct halo_doctor_tier *tier,
                                                                                      enum halo_doctor_failure failure,
                                                                                      const char *format, ...);
-/* Tells the phase. The text is a gerund: "uploading 256 MiB from pinned memory". */
+/* Reports the phase. The text is a gerund: "uploading 256 MiB from pinned memory". */
 #define halo_doctor_tier_phase(tier, ...) halo_child_phase((tier)->port, __VA_ARGS__)
 /* FINE for 0, else an ERROR "what: name (number)". */
 enum halo_doctor_failure halo_doctor_tier_hip(struct halo_doctor_tier *tier, int hip_error, const char *what);
@@ -52,7 +52,7 @@ enum halo_doctor_failure halo_doctor_tier_matmul(struct halo_doctor_tier *tier);
 enum halo_doctor_failure halo_doctor_tier_speed(struct halo_doctor_tier *tier);
 enum halo_doctor_failure halo_doctor_tier_engine(struct halo_doctor_tier *tier);
 
-/* ---- memory.c: one way of memory there and back ---- */
+/* ---- memory.c: a round trip through one kind of memory ---- */
 enum halo_doctor_path { HALO_DOCTOR_PAGEABLE, HALO_DOCTOR_PINNED, HALO_DOCTOR_ZERO_COPY };
 enum halo_doctor_failure halo_doctor_trip(struct halo_doctor_tier *tier, enum halo_doctor_path path);
 
@@ -76,7 +76,7 @@ struct halo_doctor_cause {
     const char *says;   /* the cause that fits, and what to do */
     const char *source;
 };
-/* The first of the table that fits; never NULL. */
+/* The first row of the table that matches; never NULL. */
 const struct halo_doctor_cause *halo_doctor_cause_find(unsigned tier, enum halo_doctor_failure failure,
                                                        const char *phase, const char *what);
 size_t halo_doctor_cause_count(void);
@@ -85,7 +85,7 @@ const struct halo_doctor_cause *halo_doctor_cause_at(size_t index);
 /* ---- speed.c: the verdict on what was reached; `known`: by a chip whose peaks are known. Pure. ---- */
 void halo_doctor_speed_judge(struct halo_doctor_finding *finding, double bytes_s, double flops, bool known);
 
-/* ---- sensor.c: what the GPU's driver says of it while it works ---- */
+/* ---- sensor.c: what the driver reports about the GPU while it works ---- */
 struct halo_doctor_range {
     uint32_t n;
     double low, high; /* NAN-free; of n samples */

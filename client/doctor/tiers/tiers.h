@@ -1,4 +1,4 @@
-/* tiers.h: what is tried rather than read: each tier needs what the one before it showed. */
+/* tiers.h: tests that use the GPU, step by step; each tier needs the one before it. */
 #ifndef HALO_DOCTOR_TIERS_H
 #define HALO_DOCTOR_TIERS_H
 

@@ -1,9 +1,9 @@
-/* trial.h: a small plan of the device ABI, made by hand and run on the HIP device: the way the engine goes,
- * without a model file.
+/* trial.h: a small plan of the device ABI, made by hand and run on the HIP device as the engine runs one,
+ * but without a model file.
  *
  * Inputs are rows of an f32 table that a token looks up. Weights are given as floats that their type can hold exactly,
  * and so are inputs, so that a right result is known to the last bit or nearly so. The trial lives in a tier's child
- * and ends with it; a thread of its own tells the device's phase to the parent.
+ * and ends with it; a thread of its own reports the device's phase to the parent.
  */
 #ifndef HALO_DOCTOR_TIER_TRIAL_H
 #define HALO_DOCTOR_TIER_TRIAL_H
@@ -42,7 +42,7 @@ uint16_t halo_doctor_trial_input(struct halo_doctor_trial *trial, uint32_t width
 /* out = weight x. */
 uint16_t halo_doctor_trial_matmul(struct halo_doctor_trial *trial, uint16_t x, uint32_t weight);
 
-/* Opens the device and brings the weights in. */
+/* Opens the device and uploads the weights. */
 enum halo_doctor_failure halo_doctor_trial_open(struct halo_doctor_trial *trial);
 /* Row r has token `first_token` + r % n_vocab. With `logits` they are wanted of every row: [n_rows][n_vocab]. */
 enum halo_doctor_failure halo_doctor_trial_run(struct halo_doctor_trial *trial, uint32_t n_rows, uint32_t first_token,
