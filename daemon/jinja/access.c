@@ -254,7 +254,7 @@ int halo_jinja_slice(struct halo_jinja_run *run, struct halo_jinja_value value, 
         if (constant)
             return lacks(run, value, halo_jinja_missing(), true, false, ret);
         return sliceable ? halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a slice is made of integers")
-                         : halo_jinja_type_error(run, "can not be sliced", value);
+                         : halo_jinja_type_error(run, "cannot be sliced", value);
     }
     if (value.kind == HALO_JINJA_STRING)
         return slice_string(run, value.string, bounds, ret);

@@ -174,7 +174,7 @@ int halo_jinja_call_value(struct halo_jinja_run *run, struct halo_jinja_value ca
     } else if (callee.kind == HALO_JINJA_LOOP) {
         r = call_loop(run, callee.object, args, ret);
     } else {
-        r = halo_jinja_type_error(run, "can not be called", callee);
+        r = halo_jinja_type_error(run, "cannot be called", callee);
     }
     run->depth--;
     return r;

@@ -2,7 +2,7 @@
  *
  * Created once with its model, immutable afterwards, any thread may render. The template is a program in
  * the Jinja language (jinja.h). Messages, tools and variables are the user's text: what comes of them is content, so
- * that they can not spell a control token; the model's own bos_token and eos_token are template. Fails with UNSUPPORTED
+ * that they cannot spell a control token; the model's own bos_token and eos_token are template. Fails with UNSUPPORTED
  * (no template, or one that does not parse), BAD_REQUEST (the template refuses the conversation) and OUT_OF_MEMORY.
  */
 #include <jinja/chat.h>
@@ -171,7 +171,7 @@ static int read_list(struct halo_span json, const char *what, struct halo_arena 
     return r;
 }
 
-/* The variables of the request. Those that the conversation itself makes can not be given. */
+/* The variables of the request. Those that the conversation itself makes cannot be given. */
 static int add_given(struct vars *vars, struct halo_span json, struct halo_arena *arena, struct halo_fault *fault)
 {
     static const char *const taken[] = {"messages",  "tools",    "documents", "add_generation_prompt",
@@ -189,7 +189,7 @@ static int add_given(struct vars *vars, struct halo_span json, struct halo_arena
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "`template_vars` is not an object");
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         if (halo_jinja_dict_get(given, taken[i], &value))
-            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "`template_vars` can not set `%s`", taken[i]);
+            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "`template_vars` cannot set `%s`", taken[i]);
     for (size_t i = 0; (name = halo_jinja_dict_at(arena, given, i, &value)); i++) {
         if (vars->n == MAX_VARS)
             return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "`template_vars` holds more than %zu variables", i);
@@ -231,12 +231,11 @@ int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_
     const struct template *template = has_tools && chat->tools.present ? &chat->tools : &chat->plain;
     if (r == 0 && !template->present)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                              "the model has no chat template%s, so `messages` can not be rendered; send `prompt`",
+                              "the model has no chat template%s, so `messages` cannot be rendered; send `prompt`",
                               chat->tools.present ? " for conversations without tools" : "");
     if (r == 0 && !template->jinja)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                              "the model's chat template can not be used (%.140s); send `prompt`",
-                              template->fault.text);
+                              "the model's chat template cannot be used (%.140s); send `prompt`", template->fault.text);
     const struct halo_jinja_params params = {
         .vars = vars.at, .n_vars = vars.n, .now = input->now, .scratch = input->scratch};
     const struct halo_jinja_value *messages = &vars.at[0].value;

@@ -44,7 +44,7 @@ static int assign_attribute(struct halo_jinja_run *run, struct halo_jinja_scope 
     if (r)
         return r;
     if (object.kind != HALO_JINJA_NAMESPACE)
-        return halo_jinja_fail(run, HALO_JINJA_RUNTIME, "can not assign to an attribute of a %s, only of a namespace",
+        return halo_jinja_fail(run, HALO_JINJA_RUNTIME, "cannot assign to an attribute of a %s, only of a namespace",
                                halo_jinja_type_name(object));
     return halo_jinja_put(run, object, target->value, value);
 }

@@ -31,7 +31,7 @@ FILTER(end)
     struct halo_jinja_list *list;
     bool last = call->native->op;
     if (last && call->self.kind == HALO_JINJA_GENERATOR)
-        return halo_jinja_type_error(run, "can not be reversed", call->self);
+        return halo_jinja_type_error(run, "cannot be reversed", call->self);
     if (!last && call->self.kind == HALO_JINJA_GENERATOR && call->self.list->n > 0) { /* takes one */
         *ret = *call->self.list->items++;
         call->self.list->n--;

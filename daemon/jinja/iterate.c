@@ -47,6 +47,6 @@ int halo_jinja_iterate(struct halo_jinja_run *run, struct halo_jinja_value value
         for (size_t i = 0; r == 0 && i < value.dict->n; i++)
             r = halo_jinja_push(run, list, value.dict->entries[i].key);
         return r;
-    default: return halo_jinja_type_error(run, "can not be iterated", value);
+    default: return halo_jinja_type_error(run, "cannot be iterated", value);
     }
 }

@@ -34,7 +34,7 @@ int halo_jinja_put(struct halo_jinja_run *run, struct halo_jinja_value dict, str
                    struct halo_jinja_value value)
 {
     if (!halo_jinja_hashable(key))
-        return halo_jinja_type_error(run, "can not be a key", key);
+        return halo_jinja_type_error(run, "cannot be a key", key);
     if (halo_jinja_dict_set(&run->arena, dict.dict, key, value) < 0)
         return halo_jinja_no_memory(run, 4 * dict.dict->n * sizeof(struct halo_jinja_entry));
     return halo_jinja_steps(run, 1 + (key.kind == HALO_JINJA_STRING ? key.string->n / 64 : 0));

@@ -12,7 +12,7 @@
 METHOD(dict_get)
 {
     if (!halo_jinja_hashable(call->arg[0]))
-        return halo_jinja_type_error(run, "can not be a key", call->arg[0]);
+        return halo_jinja_type_error(run, "cannot be a key", call->arg[0]);
     ptrdiff_t found = halo_jinja_dict_find(call->self.dict, call->arg[0]);
     *ret = found >= 0 ? call->self.dict->entries[found].value : call->arg[1];
     if (ret->kind == HALO_JINJA_MISSING)

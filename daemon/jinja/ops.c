@@ -1,7 +1,7 @@
 /* ops.c: operators, with Python's rules for what goes with what.
  *
  * Pure apart from the values that it makes in the run. Integers have 64 bits; a result past them is a TYPE_ERROR
- * (Python's OverflowError family). Comparing nested values costs steps and depth, so that shared structure can not
+ * (Python's OverflowError family). Comparing nested values costs steps and depth, so that shared structure cannot
  * explode.
  */
 #include <math.h>
@@ -168,7 +168,7 @@ int halo_jinja_contains(struct halo_jinja_run *run, struct halo_jinja_value cont
     }
     if (container.kind == HALO_JINJA_DICT) {
         if (!halo_jinja_hashable(item))
-            return halo_jinja_type_error(run, "can not be a key", item);
+            return halo_jinja_type_error(run, "cannot be a key", item);
         *ret = halo_jinja_dict_find(container.dict, item) >= 0;
         return 0;
     }

@@ -118,7 +118,7 @@ static int write_key(const struct writer *w, struct halo_jinja_value key)
     if (key.kind == HALO_JINJA_STRING)
         return write_string(w, key.string);
     if (key.kind > HALO_JINJA_STRING || key.kind == HALO_JINJA_UNDEFINED)
-        return halo_jinja_fail(w->run, HALO_JINJA_TYPE_ERROR, "a %s can not be a key in JSON",
+        return halo_jinja_fail(w->run, HALO_JINJA_TYPE_ERROR, "a %s cannot be a key in JSON",
                                halo_jinja_type_name(key));
     int r = put(w, "\"");
     if (r == 0)

@@ -1,7 +1,7 @@
 /* value.c: values of templates: builders for those who render, and the dict.
  *
  * Whoever owns the arena owns the values; nothing is freed on its own. A dict keeps the order of insertion; past eight
- * entries it has an index by open addressing. Its hash is keyed by the dict's address, so that a request can not choose
+ * entries it has an index by open addressing. Its hash is keyed by the dict's address, so that a request cannot choose
  * keys that collide. Fails with -ENOMEM.
  */
 #include <assert.h>

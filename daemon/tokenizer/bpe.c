@@ -243,7 +243,7 @@ static int encode_word(struct halo_encoder *encoder, const char *word, size_t n)
     return r;
 }
 
-/* Text that is not UTF-8 can not be cut by expressions: its well-formed stretches are, and what lies between them are
+/* Text that is not UTF-8 cannot be cut by expressions: its well-formed stretches are, and what lies between them are
  * words of bytes. */
 int halo_bpe_encode(struct halo_encoder *encoder, const char *text, size_t n)
 {

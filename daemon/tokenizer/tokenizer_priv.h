@@ -36,7 +36,7 @@ struct halo_strings {
     char *bytes;              /* all texts, one after another */
     uint32_t *ends;           /* [n]: end offset of each in `bytes` */
     struct halo_string_slot *slots;
-    uint64_t seed; /* of the hash, drawn for each table: a file can not choose texts that collide */
+    uint64_t seed; /* of the hash, drawn for each table: a file cannot choose texts that collide */
     size_t n_bytes, capacity_bytes;
     uint32_t n, capacity, n_slots, max_bytes; /* max_bytes: of the longest text */
 };

@@ -20,7 +20,7 @@ static char *read_file(const char *path, size_t *ret_n)
     FILE *file = fopen(path, "rb");
     char *bytes = malloc(HALO_JINJA_MAX_BYTES);
     if (!file || !bytes) {
-        fprintf(stderr, "bench_jinja: %s can not be read\n", path);
+        fprintf(stderr, "bench_jinja: %s cannot be read\n", path);
         exit(1);
     }
     *ret_n = fread(bytes, 1, HALO_JINJA_MAX_BYTES, file);

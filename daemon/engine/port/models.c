@@ -455,7 +455,7 @@ static void put_notices(struct halo_port *port, struct halo_job *job, const stru
     }
     if (problem) {
         char text[400];
-        snprintf(text, sizeof(text), "a chat template can not be used, so `messages` that need it will be refused: %s",
+        snprintf(text, sizeof(text), "a chat template cannot be used, so `messages` that need it will be refused: %s",
                  problem);
         put_notice(port, job, "template_unusable", text);
     }

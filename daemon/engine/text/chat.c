@@ -2,7 +2,7 @@
  *
  * Text thread. What a rendering needs on its way (the template's values, the text) lives in two arenas that the thread
  * keeps from one conversation to the next: fresh memory costs more than the template does.
- * Fails with BAD_REQUEST (the template refuses the conversation), UNSUPPORTED (no template, or one that can not be
+ * Fails with BAD_REQUEST (the template refuses the conversation), UNSUPPORTED (no template, or one that cannot be
  * used), OUT_OF_MEMORY in job->fault.
  */
 #include <assert.h>

@@ -298,7 +298,7 @@ static void a_template_refuses_in_its_own_words(void **state)
     assert_string_equal(c.requests[2].message, "No system, please.");
     assert_string_equal(c.requests[3].message, "No system, please.");
     assert_non_null(strstr(c.requests[4].message, "template line 1, column"));
-    assert_non_null(strstr(c.requests[5].message, "can not set `messages`"));
+    assert_non_null(strstr(c.requests[5].message, "cannot set `messages`"));
     assert_int_equal(child_wait(&c, 6)->terminal, HALO_EV_TEMPLATE);
     assert_int_equal(child_end(&c), 0);
 }

@@ -89,7 +89,7 @@ static void test_unsupported(void **state)
     } others[] = {
         {NULL, "has no chat template", false},
         {"a\n{% endfor %}", "template line 2, column 4", true},
-        {"{% include 'x' %}", "can not be used", true},
+        {"{% include 'x' %}", "cannot be used", true},
         {"{{ x | nosuch }}", "there is no filter 'nosuch'", true},
     };
     const struct halo_chat_message message = {"user", "a", 1};
@@ -124,7 +124,7 @@ static void test_input(void **state)
         {"[1", "", "", "!`messages`: JSON at byte 2"},
         {"[{}]", "[", "", "!`tools`: JSON"},
         {"[{}]", "", "[]", "!`template_vars` is not an object"},
-        {"[{}]", "", "{\"tools\": 1}", "!`template_vars` can not set `tools`"},
+        {"[{}]", "", "{\"tools\": 1}", "!`template_vars` cannot set `tools`"},
         {"[{}]", "", "", "!template line 1, column "},
     };
     struct halo_chat *chat =
@@ -161,7 +161,7 @@ static void test_tool_use(void **state)
         {"plain", "with", "[{}]", "with"}, {"plain", "with", "[]", "plain"},
         {"plain", "with", "", "plain"},    {"plain", NULL, "[{}]", "plain"},
         {NULL, "with", "[{}]", "with"},    {NULL, "with", "", "!no chat template for conversations without tools"},
-        {"plain", "{{", "", "plain"},      {"plain", "{{", "[{}]", "!can not be used"},
+        {"plain", "{{", "", "plain"},      {"plain", "{{", "[{}]", "!cannot be used"},
         {"{{", "with", "[{}]", "with"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

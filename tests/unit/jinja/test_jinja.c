@@ -19,7 +19,7 @@
 static const struct tm frozen = {
     .tm_year = 126, .tm_mon = 0, .tm_mday = 15, .tm_hour = 12, .tm_wday = 4, .tm_yday = 14};
 
-/* The variables: the object behind "vars" on the first line, whose numbers jansson can not all hold. */
+/* The variables: the object behind "vars" on the first line, whose numbers jansson cannot all hold. */
 static struct halo_jinja_value read_vars(struct halo_arena *arena, const char *line, size_t n)
 {
     struct halo_jinja_value vars;
@@ -92,7 +92,7 @@ static void test_cases(void **state)
     snprintf(path, sizeof path, "%s/tests/unit/jinja/cases.jsonl", root ? root : ".");
     FILE *file = fopen(path, "r");
     if (!file)
-        fail_msg("%s can not be read", path);
+        fail_msg("%s cannot be read", path);
     halo_arena_init(&arena, 0);
     for (bool first = true; (n = getline(&line, &held, file)) > 0; first = false) {
         if (first) {

@@ -1,4 +1,4 @@
-/* test_jinja_limits.c: what a hostile template or conversation can not do: run on, grow, dig, wait, or change its
+/* test_jinja_limits.c: what a hostile template or conversation cannot do: run on, grow, dig, wait, or change its
  * inputs. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -61,7 +61,7 @@ static struct halo_jinja *template_of(const char *name)
     snprintf(path, sizeof path, "%s/templates/%s", folder, name);
     char *text = read_file(path, &n);
     if (!text || halo_jinja_compile(&jinja, text, n, &fault) < 0) {
-        printf("%s: %s\n", name, text ? fault.text : "can not be read");
+        printf("%s: %s\n", name, text ? fault.text : "cannot be read");
         exit(1);
     }
     free(text);

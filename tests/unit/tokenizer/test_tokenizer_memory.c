@@ -28,7 +28,7 @@ static void check_fault(int r, const struct halo_fault *fault)
         fail_msg("code %d: %s", (int)fault->code, fault->text);
 }
 
-/* A failure may be survived (the expressions are interpreted when they can not be compiled to code), but never be
+/* A failure may be survived (the expressions are interpreted when they cannot be compiled to code), but never be
  * silent and wrong. */
 static uint64_t check_create(const struct halo_gguf *gguf)
 {

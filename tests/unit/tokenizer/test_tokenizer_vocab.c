@@ -411,7 +411,7 @@ static void test_spm_without_prefix(void **state)
 }
 
 /* Cutting at the starts of words must change nothing: a token with a space mark inside turns it off. And a long text
- * that can not be cut must not take longer than n log n; the test has a time limit. */
+ * that cannot be cut must not take longer than n log n; the test has a time limit. */
 static void test_spm_words(void **state)
 {
     (void)state;

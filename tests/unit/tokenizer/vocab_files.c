@@ -53,7 +53,7 @@ struct file_bytes file_read(const char *folder, const char *name)
     snprintf(command, sizeof command, "gzip -dc '%s'", path);
     FILE *stream = packed ? popen(command, "r") : fopen(path, "r");
     if (!stream)
-        fail_msg("can not open %s", path);
+        fail_msg("cannot open %s", path);
     struct file_bytes file = {malloc(capacity), 0};
     for (size_t n; (n = fread(file.bytes + file.n, 1, capacity - file.n - 1, stream)) > 0;) {
         file.n += n;
@@ -63,7 +63,7 @@ struct file_bytes file_read(const char *folder, const char *name)
     file.bytes[file.n] = 0;
     int status = packed ? pclose(stream) : fclose(stream);
     if (status != 0 || file.n == 0)
-        fail_msg("can not read %s (status %d, %zu bytes)", path, status, file.n);
+        fail_msg("cannot read %s (status %d, %zu bytes)", path, status, file.n);
     return file;
 }
 

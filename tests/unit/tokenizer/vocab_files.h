@@ -18,7 +18,7 @@ const char *shared_folder(void);
 /* The model in the tree. */
 const char *fable_path(void);
 
-/* Reads a whole file (".gz": its content). Fails the test when it can not. */
+/* Reads a whole file (".gz": its content). Fails the test when it cannot. */
 struct file_bytes file_read(const char *folder, const char *name);
 bool file_exists(const char *folder, const char *name);
 

@@ -26,7 +26,7 @@ struct halo_chat_source {
 int halo_chat_create(struct halo_chat **ret, const struct halo_chat_source *source, struct halo_fault *fault);
 void halo_chat_destroy(struct halo_chat *chat);
 
-/* Why a template of the file can not be used, with line and column; NULL: it can, or there is none. The chat's. */
+/* Why a template of the file cannot be used, with line and column; NULL: it can, or there is none. The chat's. */
 const char *halo_chat_problem(const struct halo_chat *chat);
 
 /* What is odd about the templates. The chat's. */

@@ -1,7 +1,7 @@
 /* jinja.h: chat templates, programs in the Jinja language that a model's author wrote.
  *
  * A template is compiled once and is immutable afterwards: any thread may render it. It reads nothing but the variables
- * that it is given, and it can not change them. A rendering is bounded in steps, memory, output, depth and time. The
+ * that it is given, and it cannot change them. A rendering is bounded in steps, memory, output, depth and time. The
  * output is a list of spans marked template or content: every byte that came from a variable is content,
  * through concatenation, slicing, replacing, JSON and the rest, unless the variable was made with
  * halo_jinja_string_template(). docs/TEMPLATES.md lists the language.

@@ -3,7 +3,7 @@
  * A token is not a unit of text: a character may be spread over several, and so may a stop string. The stream takes
  * the bytes of one token after another and releases valid UTF-8 as early as it safely can. It holds back the bytes of
  * an unfinished character and the longest end of the text that may still become a stop string, and nothing else.
- * Bytes that can not be UTF-8 become U+FFFD, one for each maximal ill-formed part (Unicode 15, section 3.9, "U+FFFD
+ * Bytes that cannot be UTF-8 become U+FFFD, one for each maximal ill-formed part (Unicode 15, section 3.9, "U+FFFD
  * substitution of maximal subparts"), so the sum of everything released, plus what finish releases, is the decoded
  * reply up to the stop.
  *

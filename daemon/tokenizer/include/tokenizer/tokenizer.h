@@ -56,7 +56,7 @@ int halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *te
 
 /* The same for a text that is given in parts: the ids are those of the parts' concatenation, except that a control
  * token is recognised only where its whole spelling lies in parts with `special` set (neighbouring ones count as
- * one). So text of a user in a part without `special` can not become a control token, and a part border changes
+ * one). So text of a user in a part without `special` cannot become a control token, and a part border changes
  * nothing else. */
 struct halo_tokenizer_part {
     const char *bytes;
