@@ -235,9 +235,12 @@ void halo_port_saving_destroy(struct halo_port_saving *saving);
 /* text/text.c: the thread; the others are jobs of it, and set job->fault or results. */
 int halo_text_thread_start(struct halo_text_thread *text);
 void halo_text_job_generate(struct halo_text_thread *text, struct halo_job *job); /* text/prompt.c */
-/* Appends the ids of a text, the start token in front when `bos` asks for it and the text does not spell it itself. */
+/* text/encode.c */
+/* UNSUPPORTED, with the numbers, for an answer of more JSON values than one may have. */
+int halo_text_check_values(struct halo_job *job, size_t n_tokens, size_t n_values);
 /* Names something that is done differently from what was asked. 0, or the fault of no memory. */
 __attribute__((format(printf, 2, 3))) int halo_text_add_change(struct halo_job *job, const char *format, ...);
+/* Appends the ids of a text, the start token in front when `bos` asks for it and the text does not spell it itself. */
 int halo_text_encode(struct halo_job *job, struct halo_str text, bool bos, bool special, struct halo_tokens *out);
 bool halo_text_adds_bos(const struct halo_job *job); /* whether the model wants a start token */
 void halo_text_job_score(struct halo_text_thread *text, struct halo_job *job);
@@ -246,7 +249,5 @@ void halo_text_job_template(struct halo_text_thread *text, struct halo_job *job)
 int halo_text_encode_messages(struct halo_text_thread *text, struct halo_job *job, struct halo_tokens *out);
 void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_job *job); /* text/tokens.c */
 void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_job *job);
-/* UNSUPPORTED, with the numbers, for an answer of more JSON values than one may have. */
-int halo_text_check_values(struct halo_job *job, size_t n_tokens, size_t n_values);
 
 #endif

@@ -17,32 +17,6 @@ static int no_memory(struct halo_job *job)
     return halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to prepare the prompt");
 }
 
-/* BOS in front of what was encoded behind it, unless the text spelled it itself. */
-static void settle_bos(const struct halo_tokenizer *tokenizer, struct halo_tokens *tokens)
-{
-    if (tokens->n > 1 && tokens->ids[0] == halo_tokenizer_bos(tokenizer) && tokens->ids[1] == tokens->ids[0]) {
-        memmove(tokens->ids, tokens->ids + 1, (tokens->n - 1) * sizeof(*tokens->ids));
-        tokens->n--;
-    }
-}
-
-int halo_text_encode(struct halo_job *job, struct halo_str text, bool bos, bool special, struct halo_tokens *out)
-{
-    const struct halo_tokenizer *tokenizer = job->model->texts.tokenizer;
-    bos = bos && halo_tokenizer_bos(tokenizer) >= 0;
-    if (bos && halo_tokens_push(out, halo_tokenizer_bos(tokenizer)) < 0)
-        return no_memory(job);
-    int r = halo_tokenizer_encode(tokenizer, text.at, text.len, special, true, out, &job->fault);
-    if (r == 0 && bos && special)
-        settle_bos(tokenizer, out);
-    return r;
-}
-
-bool halo_text_adds_bos(const struct halo_job *job)
-{
-    return halo_tokenizer_adds_bos(job->model->texts.tokenizer);
-}
-
 static int check_ids(struct halo_job *job, const struct halo_token_list *ids, const char *field)
 {
     uint32_t n_vocab = job->model->model->plan.n_vocab;

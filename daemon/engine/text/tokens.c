@@ -11,20 +11,6 @@ static int no_memory(struct halo_job *job)
     return halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the answer");
 }
 
-int halo_text_check_values(struct halo_job *job, size_t n_tokens, size_t n_values)
-{
-    if (n_values <= HALO_LIMIT_ANSWER_VALUES)
-        return 0;
-    int r = halo_fault_set(&job->fault, HALO_FAULT_UNSUPPORTED,
-                           "the text has %zu tokens, so the answer would hold %zu JSON values; at most %d are allowed: "
-                           "send the text in parts",
-                           n_tokens, n_values, HALO_LIMIT_ANSWER_VALUES);
-    halo_fault_number(&job->fault, "tokens", n_tokens);
-    halo_fault_number(&job->fault, "values", n_values);
-    halo_fault_number(&job->fault, "limit_values", HALO_LIMIT_ANSWER_VALUES);
-    return r;
-}
-
 static int check_bytes(struct halo_job *job, size_t n_tokens, size_t n_bytes)
 {
     if (n_bytes <= HALO_LIMIT_ANSWER_BYTES)
