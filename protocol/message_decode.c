@@ -6,8 +6,6 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "json_read_priv.h"
@@ -15,144 +13,6 @@
 #include "pool_priv.h"
 #include <protocol/envelope.h>
 #include <protocol/suggest.h>
-#include <protocol/utf8.h>
-
-/* Appends to the refusal's message; cut at the end of a character when it is full. */
-__attribute__((format(printf, 2, 0))) static void vsay(struct halo_refusal *r, const char *format, va_list ap)
-{
-    size_t n = strlen(r->message);
-    int more = vsnprintf(r->message + n, sizeof r->message - n, format, ap);
-
-    if (more > 0 && n + (size_t)more >= sizeof r->message)
-        r->message[halo_utf8_cut(r->message, sizeof r->message - 1)] = '\0';
-}
-
-__attribute__((format(printf, 2, 3))) static void say(struct halo_refusal *r, const char *format, ...)
-{
-    va_list ap;
-
-    va_start(ap, format);
-    vsay(r, format, ap);
-    va_end(ap);
-}
-
-/* A piece of the line, at most 40 bytes of it; broken characters are left to the writer. */
-static void say_quoted(struct halo_refusal *r, const char *text, size_t len)
-{
-    size_t n = len <= 40 ? len : halo_utf8_cut(text, 40);
-
-    say(r, "\"%.*s%s\"", (int)n, text, n < len ? "..." : "");
-}
-
-static void say_where(struct halo_refusal *r, const struct halo_where *where)
-{
-    if (where->up)
-        say_where(r, where->up);
-    if (!where->name)
-        say(r, "[%zu]", where->index);
-    else
-        say(r, "%s%.64s", where->up ? "." : "", where->name);
-}
-
-int halo_decode_refuse(struct halo_decode *d, const struct halo_where *where, const char *format, ...)
-{
-    struct halo_refusal *r = d->refusal;
-    va_list ap;
-
-    r->code = HALO_ERROR_BAD_REQUEST;
-    r->message[0] = '\0';
-    say_where(r, where);
-    say(r, ": ");
-    va_start(ap, format);
-    vsay(r, format, ap);
-    va_end(ap);
-    return HALO_MSG_E_REFUSED;
-}
-
-/* ---- objects ---- */
-
-static void say_suggestion(struct halo_refusal *r, const struct halo_suggest *near)
-{
-    if (near->best)
-        say(r, "; did you mean \"%s\"?", near->best);
-}
-
-static int refuse_unknown(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
-                          const char *key)
-{
-    struct halo_suggest near;
-
-    halo_suggest_start(&near, key, strlen(key));
-    for (const struct halo_field *f = shape->fields(); f->kind != HALO_KIND_END; f++)
-        if (f->presence != HALO_PRESENCE_LINK || d->role == HALO_ROLE_LINK)
-            halo_suggest_offer(&near, f->name);
-    halo_decode_refuse(d, where, "unknown field ");
-    say_quoted(d->refusal, key, strlen(key));
-    say_suggestion(d->refusal, &near);
-    return HALO_MSG_E_REFUSED;
-}
-
-static int check_unknown(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
-                         json_t *json, size_t n_known)
-{
-    if (n_known == json_object_size(json) || d->tolerant)
-        return 0;
-    for (void *it = json_object_iter(json); it; it = json_object_iter_next(json, it)) {
-        const char *key = json_object_iter_key(it);
-        const struct halo_field *f = shape->fields();
-
-        if (!where->up && (strcmp(key, "type") == 0 || strcmp(key, "id") == 0))
-            continue;
-        while (f->kind != HALO_KIND_END && strcmp(f->name, key) != 0)
-            f++;
-        if (f->kind == HALO_KIND_END || (f->presence == HALO_PRESENCE_LINK && d->role != HALO_ROLE_LINK))
-            return refuse_unknown(d, where, shape, key);
-    }
-    return 0;
-}
-
-static bool null_is_absent(const struct halo_decode *d, const struct halo_shape *shape, const struct halo_field *f)
-{
-    return f->presence == HALO_PRESENCE_NUL ||
-           (shape->null_is_absent && f->presence != HALO_PRESENCE_REQ && f->kind != HALO_KIND_CONT) ||
-           (d->events && f->kind == HALO_KIND_F64 && f->presence == HALO_PRESENCE_OPT);
-}
-
-static int decode_member(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
-                         const struct halo_field *f, json_t *value, void *base)
-{
-    struct halo_where at = {.up = where, .name = f->name};
-    bool *has = f->has_offset ? (bool *)((char *)base + f->has_offset) : NULL;
-    int r;
-
-    if (!value)
-        return f->presence == HALO_PRESENCE_REQ ? halo_decode_refuse(d, where, "field \"%s\" is required", f->name) : 0;
-    if (json_is_null(value) && null_is_absent(d, shape, f))
-        return 0;
-    r = halo_decode_field(d, &at, f, value, base);
-    if (r == 0 && has)
-        *has = true;
-    return r;
-}
-
-int halo_decode_object(struct halo_decode *d, const struct halo_where *where, const struct halo_shape *shape,
-                       json_t *json, void *base)
-{
-    size_t n_known = 0;
-    int r;
-
-    halo_shape_defaults(shape, base);
-    if (!where->up)
-        n_known = (json_object_get(json, "type") != NULL) + (size_t)(json_object_get(json, "id") != NULL);
-    for (const struct halo_field *f = shape->fields(); f->kind != HALO_KIND_END; f++)
-        n_known += json_object_get(json, f->name) && (f->presence != HALO_PRESENCE_LINK || d->role == HALO_ROLE_LINK);
-    r = check_unknown(d, where, shape, json, n_known);
-    for (const struct halo_field *f = shape->fields(); r == 0 && f->kind != HALO_KIND_END; f++) {
-        if (f->presence != HALO_PRESENCE_LINK || d->role == HALO_ROLE_LINK)
-            r = decode_member(d, where, shape, f, json_object_get(json, f->name), base);
-    }
-    return r;
-}
 
 /* ---- lines ---- */
 
@@ -169,22 +29,24 @@ static void explain_scan(struct halo_refusal *r, const struct halo_scan *scan)
 {
     r->code = HALO_ERROR_BAD_JSON;
     switch (scan->fault) {
-    case HALO_SCAN_UTF8: say(r, "the line is not valid UTF-8 at byte %zu", scan->bad_at); break;
-    case HALO_SCAN_NUL: say(r, "a NUL character (\\u0000) is not allowed, at byte %zu", scan->bad_at); break;
+    case HALO_SCAN_UTF8: halo_refusal_say(r, "the line is not valid UTF-8 at byte %zu", scan->bad_at); break;
+    case HALO_SCAN_NUL:
+        halo_refusal_say(r, "a NUL character (\\u0000) is not allowed, at byte %zu", scan->bad_at);
+        break;
     case HALO_SCAN_DEPTH:
         r->code = HALO_ERROR_BAD_REQUEST;
-        say(r, "nested more than %d levels deep at byte %zu", scan->limits->depth, scan->bad_at);
+        halo_refusal_say(r, "nested more than %d levels deep at byte %zu", scan->limits->depth, scan->bad_at);
         break;
     case HALO_SCAN_TOO_MANY:
         r->code = HALO_ERROR_BAD_REQUEST;
-        say(r, "more than %zu values, %zu arrays and objects or %zu fields in one line, at byte %zu",
-            scan->limits->n_values, scan->limits->n_containers, scan->limits->n_keys, scan->bad_at);
+        halo_refusal_say(r, "more than %zu values, %zu arrays and objects or %zu fields in one line, at byte %zu",
+                         scan->limits->n_values, scan->limits->n_containers, scan->limits->n_keys, scan->bad_at);
         break;
     case HALO_SCAN_NOT_OBJECT:
         r->code = HALO_ERROR_BAD_REQUEST;
-        say(r, "a line must hold one JSON object");
+        halo_refusal_say(r, "a line must hold one JSON object");
         break;
-    default: say(r, "not JSON at byte %zu: %s", scan->bad_at, scan->what); break;
+    default: halo_refusal_say(r, "not JSON at byte %zu: %s", scan->bad_at, scan->what); break;
     }
 }
 
@@ -196,15 +58,15 @@ static void explain_read(struct halo_refusal *r, const struct halo_json_read *re
     switch (read->fault) {
     case HALO_READ_TWICE:
         r->code = HALO_ERROR_BAD_REQUEST;
-        say(r, "field ");
-        say_quoted(r, line + read->token.at, read->token.len);
-        say(r, " appears twice, at byte %zu", read->bad_at);
+        halo_refusal_say(r, "field ");
+        halo_refusal_say_quoted(r, line + read->token.at, read->token.len);
+        halo_refusal_say(r, " appears twice, at byte %zu", read->bad_at);
         break;
     case HALO_READ_OVERFLOW:
         r->code = HALO_ERROR_BAD_REQUEST;
-        say(r, "field ");
-        say_quoted(r, line + read->owner.at, read->owner.len);
-        say(r, ": the number at byte %zu is too large; the greatest is 1.7e308", read->bad_at);
+        halo_refusal_say(r, "field ");
+        halo_refusal_say_quoted(r, line + read->owner.at, read->owner.len);
+        halo_refusal_say(r, ": the number at byte %zu is too large; the greatest is 1.7e308", read->bad_at);
         break;
     default: explain_scan(r, scan); break;
     }
@@ -243,7 +105,7 @@ static int conclude(struct halo_decode *d, int rc, void **memory)
     if (rc == -ENOMEM) {
         d->refusal->code = HALO_ERROR_OUT_OF_MEMORY;
         d->refusal->message[0] = '\0';
-        say(d->refusal, "no memory to read a request of this size");
+        halo_refusal_say(d->refusal, "no memory to read a request of this size");
     }
     return rc;
 }
@@ -270,9 +132,9 @@ static int refuse_type(struct halo_decode *d, json_t *type)
         if (!halo_msg_table[i].link_only || d->role == HALO_ROLE_LINK)
             halo_suggest_offer(&near, halo_msg_table[i].shape.name);
     r->code = HALO_ERROR_UNKNOWN_TYPE;
-    say(r, "unknown type ");
-    say_quoted(r, json_string_value(type), json_string_length(type));
-    say_suggestion(r, &near);
+    halo_refusal_say(r, "unknown type ");
+    halo_refusal_say_quoted(r, json_string_value(type), json_string_length(type));
+    halo_refusal_say_suggestion(r, &near);
     return HALO_MSG_E_REFUSED;
 }
 

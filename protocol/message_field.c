@@ -1,4 +1,4 @@
-/* message_field.c: the kinds of fields, from the JSON tree into C.
+/* message_field.c: the kinds of fields that hold no messages, from the JSON tree into C.
  *
  * No thread of its own. What is read lives in the pool of the message.
  * Fails with: -ENOMEM, HALO_MSG_E_REFUSED (the refusal names the place, what was wanted and what was there).
@@ -28,7 +28,8 @@ static const char *type_name(const json_t *json)
     }
 }
 
-static int wrong_type(struct halo_decode *d, const struct halo_where *where, const char *wanted, const json_t *json)
+int halo_decode_wrong_type(struct halo_decode *d, const struct halo_where *where, const char *wanted,
+                           const json_t *json)
 {
     return halo_decode_refuse(d, where, "expected %s, got %s", wanted, type_name(json));
 }
@@ -53,7 +54,7 @@ static int read_i64(struct halo_decode *d, const struct halo_where *where, int64
         return refuse_large(d, where, json, range);
     }
     if (!json_is_integer(json))
-        return wrong_type(d, where, "an integer", json);
+        return halo_decode_wrong_type(d, where, "an integer", json);
     if (value < lo || value > hi)
         return halo_decode_refuse(d, where, "%" PRId64 " is out of range %" PRId64 " to %" PRId64, value, lo, hi);
     *ret = value;
@@ -71,7 +72,7 @@ static int read_f64(struct halo_decode *d, const struct halo_where *where, doubl
         return 0;
     }
     if (!json_is_number(json) && !halo_json_is_large(json))
-        return wrong_type(d, where, "a number", json);
+        return halo_decode_wrong_type(d, where, "a number", json);
     if (value < lo || value > hi)
         return halo_decode_refuse(
             d, where, "%.*s is out of range %.*s to %.*s", (int)halo_json_format_f64(text[0], value), text[0],
@@ -101,13 +102,13 @@ static int copy_text(struct halo_decode *d, const char *text, size_t len, struct
     return 0;
 }
 
-static int read_str(struct halo_decode *d, const struct halo_where *where, int64_t lo, int64_t hi, json_t *json,
+int halo_decode_str(struct halo_decode *d, const struct halo_where *where, int64_t lo, int64_t hi, json_t *json,
                     struct halo_str *ret)
 {
     int r;
 
     if (!halo_json_is_text(json))
-        return wrong_type(d, where, "a string", json);
+        return halo_decode_wrong_type(d, where, "a string", json);
     r = check_bytes(d, where, lo, hi, json_string_length(json));
     return r ? r : copy_text(d, json_string_value(json), json_string_length(json), ret);
 }
@@ -124,8 +125,8 @@ int halo_decode_id(struct halo_decode *d, const struct halo_where *where, int64_
     if (halo_json_is_large(json))
         return refuse_large(d, where, json, "-9223372036854775808 to 9223372036854775807");
     if (!json_is_string(json))
-        return wrong_type(d, where, "a string or an integer", json);
-    r = read_str(d, where, lo, hi, json, &ret_id->str);
+        return halo_decode_wrong_type(d, where, "a string or an integer", json);
+    r = halo_decode_str(d, where, lo, hi, json, &ret_id->str);
     if (r == 0)
         ret_id->kind = HALO_ID_STR;
     return r;
@@ -138,7 +139,7 @@ static int read_word(struct halo_decode *d, const struct halo_where *where, cons
     size_t n = 0;
 
     if (!halo_json_is_text(json))
-        return wrong_type(d, where, "a string", json);
+        return halo_decode_wrong_type(d, where, "a string", json);
     *ret = halo_words_find(f->words, json_string_value(json), json_string_length(json));
     if (*ret >= 0 || d->tolerant)
         return 0;
@@ -149,9 +150,8 @@ static int read_word(struct halo_decode *d, const struct halo_where *where, cons
     return halo_decode_refuse(d, where, "\"%.40s\" is not one of %s", json_string_value(json), words);
 }
 
-/* Zeroed room for the items of a list (an empty list has an address too); NULL, and why, if there is none. */
-static void *list_room(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, size_t n,
-                       size_t item_bytes, int *ret_rc)
+void *halo_decode_list_room(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, size_t n,
+                            size_t item_bytes, int *ret_rc)
 {
     void *room = NULL;
 
@@ -172,12 +172,12 @@ static int read_strs(struct halo_decode *d, const struct halo_where *where, cons
                      struct halo_str_list *ret)
 {
     int r;
-    struct halo_str *items = list_room(d, where, f, json_array_size(json), sizeof *items, &r);
+    struct halo_str *items = halo_decode_list_room(d, where, f, json_array_size(json), sizeof *items, &r);
 
     for (size_t i = 0; r == 0 && i < json_array_size(json); i++) {
         struct halo_where item = {.up = where, .index = i};
 
-        r = read_str(d, &item, !d->events, f->i.dflt, json_array_get(json, i), &items[i]);
+        r = halo_decode_str(d, &item, !d->events, f->i.dflt, json_array_get(json, i), &items[i]);
     }
     if (r == 0)
         *ret = (struct halo_str_list){items, json_array_size(json)};
@@ -188,7 +188,7 @@ static int read_toks(struct halo_decode *d, const struct halo_where *where, cons
                      struct halo_token_list *ret)
 {
     int r;
-    int32_t *items = list_room(d, where, f, json_array_size(json), sizeof *items, &r);
+    int32_t *items = halo_decode_list_room(d, where, f, json_array_size(json), sizeof *items, &r);
 
     for (size_t i = 0; r == 0 && i < json_array_size(json); i++) {
         struct halo_where item = {.up = where, .index = i};
@@ -199,27 +199,6 @@ static int read_toks(struct halo_decode *d, const struct halo_where *where, cons
     }
     if (r == 0)
         *ret = (struct halo_token_list){items, json_array_size(json)};
-    return r;
-}
-
-static int read_objs(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
-                     void *ret)
-{
-    struct halo_any_list list = {.n = json_array_size(json)};
-    int r;
-    char *items = list_room(d, where, f, list.n, f->part->bytes, &r);
-
-    for (size_t i = 0; r == 0 && i < list.n; i++) {
-        struct halo_where item = {.up = where, .index = i};
-        json_t *object = json_array_get(json, i);
-
-        r = json_is_object(object) ? halo_decode_object(d, &item, f->part, object, items + i * f->part->bytes)
-                                   : wrong_type(d, &item, "an object", object);
-    }
-    if (r == 0) {
-        list.at = items;
-        memcpy(ret, &list, sizeof list);
-    }
     return r;
 }
 
@@ -245,7 +224,7 @@ static int read_bias(struct halo_decode *d, const struct halo_where *where, cons
                      struct halo_bias_list *ret)
 {
     int r;
-    struct halo_bias *items = list_room(d, where, f, json_object_size(json), sizeof *items, &r);
+    struct halo_bias *items = halo_decode_list_room(d, where, f, json_object_size(json), sizeof *items, &r);
     size_t n = 0;
 
     for (void *it = json_object_iter(json); r == 0 && it; it = json_object_iter_next(json, it)) {
@@ -265,7 +244,7 @@ static int read_tops(struct halo_decode *d, const struct halo_where *where, cons
                      struct halo_top_list *ret)
 {
     int r;
-    struct halo_top *items = list_room(d, where, f, json_array_size(json), sizeof *items, &r);
+    struct halo_top *items = halo_decode_list_room(d, where, f, json_array_size(json), sizeof *items, &r);
 
     for (size_t i = 0; r == 0 && i < json_array_size(json); i++) {
         struct halo_where item = {.up = where, .index = i};
@@ -281,38 +260,6 @@ static int read_tops(struct halo_decode *d, const struct halo_where *where, cons
     }
     if (r == 0)
         *ret = (struct halo_top_list){items, json_array_size(json)};
-    return r;
-}
-
-/* Null, a string, or parts of which the texts are kept. */
-static int read_content(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json,
-                        struct halo_content *ret)
-{
-    int r = 0;
-    struct halo_str *texts;
-
-    if (json_is_null(json)) {
-        ret->kind = HALO_CONTENT_NULL;
-        return 0;
-    }
-    if (halo_json_is_text(json)) {
-        ret->kind = HALO_CONTENT_TEXT;
-        return read_str(d, where, 0, HALO_LIMIT_LINE_BYTES, json, &ret->text);
-    }
-    if (!json_is_array(json))
-        return wrong_type(d, where, "a string, an array of parts or null", json);
-    texts = list_room(d, where, f, json_array_size(json), sizeof *texts, &r);
-    for (size_t i = 0; r == 0 && i < json_array_size(json); i++) {
-        struct halo_where item = {.up = where, .index = i};
-        struct halo_part_content_part part = {0};
-        json_t *object = json_array_get(json, i);
-
-        r = json_is_object(object) ? halo_decode_object(d, &item, f->part, object, &part)
-                                   : wrong_type(d, &item, "an object", object);
-        texts[i] = part.text;
-    }
-    if (r == 0)
-        *ret = (struct halo_content){.kind = HALO_CONTENT_PARTS, .parts = {texts, json_array_size(json)}};
     return r;
 }
 
@@ -362,11 +309,11 @@ static void write_tree(struct halo_json *w, json_t *json)
 static int check_form(struct halo_decode *d, const struct halo_where *where, const struct halo_field *f, json_t *json)
 {
     if (f->form == HALO_FORM_object && !json_is_object(json))
-        return wrong_type(d, where, "an object", json);
+        return halo_decode_wrong_type(d, where, "an object", json);
     if (f->form == HALO_FORM_call && !json_is_object(json) && !halo_json_is_text(json))
-        return wrong_type(d, where, "an object or a string", json);
+        return halo_decode_wrong_type(d, where, "an object or a string", json);
     if ((f->form == HALO_FORM_array || f->form == HALO_FORM_objects) && !json_is_array(json))
-        return wrong_type(d, where, "an array", json);
+        return halo_decode_wrong_type(d, where, "an array", json);
     if (f->form != HALO_FORM_objects)
         return 0;
     if (json_array_size(json) > (size_t)f->i.hi)
@@ -376,7 +323,7 @@ static int check_form(struct halo_decode *d, const struct halo_where *where, con
         struct halo_where item = {.up = where, .index = i};
 
         if (!json_is_object(json_array_get(json, i)))
-            return wrong_type(d, &item, "an object", json_array_get(json, i));
+            return halo_decode_wrong_type(d, &item, "an object", json_array_get(json, i));
     }
     return 0;
 }
@@ -418,15 +365,13 @@ int halo_decode_field(struct halo_decode *d, const struct halo_where *where, con
     switch (f->kind) {
     case HALO_KIND_STRS:
     case HALO_KIND_TOKS:
-    case HALO_KIND_OBJS:
     case HALO_KIND_TOPS:
         if (!json_is_array(json))
-            return wrong_type(d, where, "an array", json);
+            return halo_decode_wrong_type(d, where, "an array", json);
         break;
-    case HALO_KIND_OBJ:
     case HALO_KIND_BIAS:
         if (!json_is_object(json))
-            return wrong_type(d, where, "an object", json);
+            return halo_decode_wrong_type(d, where, "an object", json);
         break;
     default: break;
     }
@@ -434,22 +379,22 @@ int halo_decode_field(struct halo_decode *d, const struct halo_where *where, con
     case HALO_KIND_ID: return halo_decode_id(d, where, f->i.lo, f->i.hi, json, at);
     case HALO_KIND_BOOL:
         if (!json_is_boolean(json))
-            return wrong_type(d, where, "true or false", json);
+            return halo_decode_wrong_type(d, where, "true or false", json);
         *(bool *)at = json_is_true(json);
         return 0;
     case HALO_KIND_I64: return read_i64(d, where, f->i.lo, f->i.hi, json, at);
     case HALO_KIND_F64: return read_f64(d, where, f->f.lo, f->f.hi, json, at);
-    case HALO_KIND_STR: return read_str(d, where, f->i.lo, f->i.hi, json, at);
+    case HALO_KIND_STR: return halo_decode_str(d, where, f->i.lo, f->i.hi, json, at);
     case HALO_KIND_WORD: return read_word(d, where, f, json, at);
     case HALO_KIND_STRS: return read_strs(d, where, f, json, at);
     case HALO_KIND_TOKS: return read_toks(d, where, f, json, at);
-    case HALO_KIND_OBJ: return halo_decode_object(d, where, f->part, json, at);
-    case HALO_KIND_OBJS: return read_objs(d, where, f, json, at);
     case HALO_KIND_BIAS: return read_bias(d, where, f, json, at);
     case HALO_KIND_TOPS: return read_tops(d, where, f, json, at);
-    case HALO_KIND_CONT: return read_content(d, where, f, json, at);
     case HALO_KIND_JSON: return read_json(d, where, f, json, at);
     case HALO_KIND_VOID: return read_void(d, where, f, json);
+    case HALO_KIND_OBJ:
+    case HALO_KIND_OBJS:
+    case HALO_KIND_CONT: /* message_object.c */
     case HALO_KIND_END: break;
     }
     assert(!"a field of no kind");
