@@ -72,6 +72,29 @@ static long made_thread(void)
     return -r;
 }
 
+static void *wait_for_it(void *ud)
+{
+    pthread_barrier_wait(ud);
+    return NULL;
+}
+
+/* The name of another thread is a file of it. */
+static long named_thread(void)
+{
+    pthread_t thread;
+    pthread_barrier_t end;
+    pthread_barrier_init(&end, NULL, 2);
+    int r = pthread_create(&thread, NULL, wait_for_it, &end);
+    if (r == 0) {
+        r = pthread_setname_np(thread, "probe");
+        pthread_barrier_wait(&end);
+        pthread_join(thread, NULL);
+    }
+    pthread_barrier_destroy(&end);
+    errno = r;
+    return -r;
+}
+
 static long mapped_code(void)
 {
     void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
