@@ -192,7 +192,7 @@ static void add_rules(struct files *files, const struct halo_sandbox *sandbox)
         allow_each(files, gpu_devices, LENGTH(gpu_devices), RIGHTS_DEVICE);
         allow(files, "/dev/shm", RIGHTS_FOLDER); /* the runtime's performance counters */
         /* Names of other threads are files: NVIDIA's driver does not start without giving its own. */
-        allow(files, "/proc/self/task", LANDLOCK_ACCESS_FS_WRITE_FILE);
+        allow(files, "/proc/self/task", LANDLOCK_ACCESS_FS_WRITE_FILE | RIGHT_TRUNCATE);
         allow_temporary(files);
     }
     if (sandbox->state_dir)

@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,12 +42,7 @@ static const uint16_t refused[] = {
     SYS_tkill,
     SYS_rt_sigqueueinfo,
     SYS_rt_tgsigqueueinfo,
-    /* The network, the session's bus. socketpair stays. */
-    SYS_socket,
-    SYS_bind,
-    SYS_listen,
-    SYS_accept,
-    SYS_accept4,
+    /* A socket reaches nobody without it: not the session's bus either. */
     SYS_connect,
     /* What Landlock does not see: a ring opens sockets, attributes and owners are no access to a file. */
     SYS_io_uring_setup,
@@ -146,6 +142,8 @@ static const uint16_t refused[] = {
         ANSWER(SECCOMP_RET_ALLOW), IF(BPF_JEQ, SYS_clone3, 0, 1),                                                      \
         ANSWER(REFUSE(ENOSYS)), /* the same, but the filter cannot see its flags */                                    \
         IF(BPF_JEQ, SYS_tgkill, 0, 4), LOAD(args[0]), IF(BPF_JEQ, (uint32_t)getpid(), 1, 0), ANSWER(REFUSE(EPERM)),    \
+        ANSWER(SECCOMP_RET_ALLOW), /* no network; NVIDIA's driver does not start without a Unix socket to listen on */ \
+        IF(BPF_JEQ, SYS_socket, 0, 4), LOAD(args[0]), IF(BPF_JEQ, AF_UNIX, 1, 0), ANSWER(REFUSE(EPERM)),               \
         ANSWER(SECCOMP_RET_ALLOW), /* typing on the terminal of the person who started it */                           \
         IF(BPF_JEQ, SYS_ioctl, 0, 5), LOAD(args[1]), IF(BPF_JEQ, TIOCSTI, 1, 0), IF(BPF_JEQ, TIOCLINUX, 0, 1),         \
         ANSWER(REFUSE(EPERM)), ANSWER(SECCOMP_RET_ALLOW)
