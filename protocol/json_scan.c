@@ -332,7 +332,7 @@ size_t halo_scan_unescape(const char *raw, size_t len, char *buf, size_t cap)
     return n;
 }
 
-bool halo_scan_key_is(const char *text, struct halo_range key, const char *name)
+bool halo_scan_key_is_slow(const char *text, struct halo_range key, const char *name)
 {
     size_t n = strlen(name);
     char plain[64];

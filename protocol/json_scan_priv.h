@@ -64,7 +64,12 @@ int halo_scan_envelope(struct halo_scan *scan, struct halo_envelope *ret_env);
  * length; what does not fit into `cap` bytes is left out. `buf` may be NULL with `cap` 0. */
 size_t halo_scan_unescape(const char *raw, size_t len, char *buf, size_t cap);
 
-/* Whether the raw key is `name`, escapes resolved. */
-bool halo_scan_key_is(const char *text, struct halo_range key, const char *name);
+/* Whether the raw key is `name`, which is not empty, escapes resolved. Most keys differ in their first character. */
+bool halo_scan_key_is_slow(const char *text, struct halo_range key, const char *name);
+
+static inline bool halo_scan_key_is(const char *text, struct halo_range key, const char *name)
+{
+    return key.len > 0 && (text[key.at] == name[0] || text[key.at] == '\\') && halo_scan_key_is_slow(text, key, name);
+}
 
 #endif

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <base/clock.h>
 
@@ -189,9 +190,10 @@ static void expire(uv_timer_t *timer)
 
 static void arm(struct halo_daemon *daemon)
 {
-    uint64_t at_ns = daemon->requests.next_ns, now_ns = halo_clock_ns();
+    uint64_t at_ns = daemon->requests.next_ns;
     if (at_ns >= daemon->expire_at_ns)
         return;
+    uint64_t now_ns = halo_clock_ns();
     daemon->expire_at_ns = at_ns;
     /* Rounded up, from the loop's own idea of now, which may be behind. */
     uv_update_time(daemon->loop);
@@ -222,7 +224,9 @@ static void before_sleep(uv_prepare_t *prepare)
 
 static void after_work(uv_check_t *check)
 {
-    flush(check->data);
+    struct halo_daemon *daemon = check->data;
+    halo_clients_take(&daemon->clients);
+    flush(daemon);
 }
 
 static void init_handles(struct halo_daemon *daemon)
@@ -255,7 +259,7 @@ int halo_daemon_init(struct halo_daemon *daemon, uv_loop_t *loop, const struct h
     int r = halo_clients_start(&daemon->clients, passed_fd, fault);
     if (r < 0)
         return r;
-    halo_quota_init(&daemon->quota, config->resume_bytes, config->resume_user_bytes);
+    halo_quota_init(&daemon->quota, config, geteuid());
     halo_requests_init(&daemon->requests, config, &daemon->quota, &daemon->counters, &requests_ops, daemon,
                        halo_clock_ns());
     halo_engine_init(&daemon->engine, loop, config, &engine_ops, daemon);

@@ -74,7 +74,9 @@ static void write_more(struct halo_daemon *daemon, const struct halo_ev *engine_
         halo_json_str(w, daemon->requests.models.models[i].name);
     halo_json_array_end(w);
     halo_json_key(w, "request_line_bytes");
-    halo_json_i64(w, daemon->quota.bytes);
+    halo_json_i64(w, daemon->quota.used[HALO_QUOTA_LINES]);
+    halo_json_key(w, "unread_event_bytes");
+    halo_json_i64(w, daemon->quota.used[HALO_QUOTA_OUTPUT]);
     if (engine_said && engine_said->status.has_more) {
         halo_json_key(w, "engine");
         halo_json_raw(w, engine_said->status.more.at, engine_said->status.more.len);

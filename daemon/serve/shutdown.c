@@ -48,6 +48,7 @@ static void finish(struct halo_daemon *daemon)
     close_handle(&daemon->restart_timer);
     close_handle(&daemon->watchdog_timer);
     close_handle(&daemon->close_timer);
+    halo_clients_close_handles(&daemon->clients);
     halo_engine_close(&daemon->engine);
     halo_checkup_close(&daemon->checkup);
 }

@@ -196,6 +196,7 @@ static void flush(struct world *w)
     for (int i = 0; i < N_CLIENTS; i++) {
         assert(!w->people[i].client.broken);
         read_lines(w, &w->people[i], &w->people[i].out);
+        halo_client_settle(&w->people[i].client, 0);
     }
     if (w->up)
         read_lines(w, NULL, &w->out);
@@ -210,8 +211,8 @@ static void enter(struct world *w, struct person *person)
         abort();
     memset(person->open, 0, sizeof(person->open));
     person->n_sent = 0;
-    halo_client_init(&person->client, user, &person->out, &w->requests.touched);
-    person->client.trusted = true;
+    halo_client_init(&person->client, &w->quota, user, &person->out, &w->requests.touched);
+    person->client.admin = user->privileged;
 }
 
 static void leave(struct world *w, struct person *person)
@@ -222,6 +223,7 @@ static void leave(struct world *w, struct person *person)
     if (halo_list_is_linked(&person->client.touch))
         halo_list_remove(&person->client.touch);
     halo_json_reset(&person->out);
+    halo_client_settle(&person->client, 0);
     halo_quota_release(&w->quota, user);
 }
 
@@ -459,7 +461,7 @@ static void begin(struct world *w, const uint8_t *data, size_t size)
     if (halo_config_init(&w->config) < 0)
         abort();
     w->config.on_demand = choose(w, 2);
-    halo_quota_init(&w->quota, w->config.resume_bytes, w->config.resume_user_bytes);
+    halo_quota_init(&w->quota, &w->config, 7);
     halo_requests_init(&w->requests, &w->config, &w->quota, &w->counters, &ops, w, w->now_ns);
     halo_json_init(&w->out);
     for (int i = 0; i < N_CLIENTS; i++) {

@@ -1,14 +1,16 @@
 /* accept.c: new connections, up to the limit; a pause when the system has no descriptors or memory left. */
-#include <serve/client/clients.h>
-
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <base/log.h>
 #include <protocol/message.h>
+
+#include "clients_priv.h"
+#include "credentials_priv.h"
 
 #define ACCEPTS_AT_ONCE 64
 #define PAUSE_MS 100
@@ -31,18 +33,26 @@ static void pause_accept(struct halo_clients *clients, int error)
     uv_timer_start(&clients->timer, resume, PAUSE_MS, 0);
 }
 
-static void refuse(struct halo_clients *clients, int fd)
+static void refuse(struct halo_clients *clients, int fd, int which, const struct halo_peer_refused *refused)
 {
+    char message[256], line[1024], detail[HALO_DETAIL_BYTES];
     struct halo_ev ev;
     struct halo_json w;
-    char line[512], detail[HALO_DETAIL_BYTES];
     clients->counters->connections_refused++;
-    halo_ev_init_error(&ev, NULL, HALO_ERROR_TOO_MANY_REQUESTS, "all connections are in use; close one or try later");
-    halo_ev_set_detail(&ev, HALO_NUMBERS({"limit", clients->config->connections}), detail);
+    if (which == HALO_QUOTA_E_ALL)
+        snprintf(message, sizeof(message), "all connections are in use; close one or try later");
+    else
+        snprintf(message, sizeof(message),
+                 "user %u has %lld connections and gets no more: one user may have half of what the others leave; "
+                 "close one or try later",
+                 (unsigned)refused->uid, (long long)refused->n);
+    halo_ev_init_error(&ev, NULL, HALO_ERROR_TOO_MANY_REQUESTS, message);
+    halo_ev_set_detail(&ev, HALO_NUMBERS({"connections", refused->n}, {"limit", refused->share}), detail);
     halo_json_init_fixed(&w, line, sizeof(line));
-    if (halo_ev_encode(&w, &ev) == 0 && send(fd, w.at, w.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        halo_log(HALO_LOG_DEBUG, "a refused client closed its connection already");
-    close(fd);
+    if (halo_ev_encode(&w, &ev) == 0)
+        halo_linger(clients, fd, w.at, w.len);
+    else
+        close(fd);
 }
 
 static void accept_some(uv_poll_t *poll, int status, int events)
@@ -57,12 +67,11 @@ static void accept_some(uv_poll_t *poll, int status, int events)
                 continue;
             return;
         }
-        if (clients->peers.n >= (size_t)clients->config->connections) {
-            refuse(clients, fd);
-            continue;
-        }
-        int r = halo_peer_create(clients, fd);
-        if (r < 0)
+        struct halo_peer_refused refused;
+        int r = halo_peer_create(clients, fd, &refused);
+        if (r > 0)
+            refuse(clients, fd, r, &refused);
+        else if (r < 0)
             halo_log(HALO_LOG_WARN, "a new connection was closed: %s", strerror(-r));
     }
 }
@@ -90,14 +99,23 @@ static int start_accepting(struct halo_clients *clients)
 int halo_clients_start(struct halo_clients *clients, int passed_fd, struct halo_fault *fault)
 {
     halo_list_init(&clients->peers);
-    clients->uid = geteuid();
-    int r = passed_fd >= 0 ? halo_listen_adopt(&clients->listen, passed_fd, fault)
-                           : halo_listen_open(&clients->listen, clients->config->socket_path, fault);
+    halo_list_init(&clients->ready);
+    halo_list_init(&clients->refused);
+    clients->admin_gid = HALO_NO_GROUP;
+    int r = 0;
+    if (clients->config->admin_group)
+        r = halo_credentials_group(clients->config->admin_group, &clients->admin_gid, fault);
+    if (r < 0)
+        return r;
+    r = passed_fd >= 0 ? halo_listen_adopt(&clients->listen, passed_fd, fault)
+                       : halo_listen_open(&clients->listen, clients->config->socket_path, fault);
     if (r < 0)
         return r;
     r = start_accepting(clients);
+    uv_idle_init(clients->loop, &clients->idle);
     if (r == 0)
         return 0;
+    halo_clients_close_handles(clients);
     stop_accepting(clients);
     halo_listen_finish(&clients->listen);
     return halo_fault_errno(fault, HALO_FAULT_INTERNAL, r, "cannot watch the socket");

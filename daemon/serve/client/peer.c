@@ -7,20 +7,27 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <base/clock.h>
 #include <base/log.h>
 
-#include <serve/client/clients.h>
-
+#include "clients_priv.h"
+#include "credentials_priv.h"
 #include "flow_priv.h"
 
 #define READ_BYTES (64 << 10)
 #define TICK_MS 50
+#define TURN_NS 2000000ull      /* of the loop's time for the lines of one user in one turn, one line at least ... */
+#define TURN_BYTES (256u << 10) /* ... and what is read for it */
 
 static void read_start(struct halo_peer *peer);
+
+static void read_stop(struct halo_peer *peer)
+{
+    peer->reading = false;
+    uv_read_stop((uv_stream_t *)&peer->pipe);
+}
 
 /* ---- the end ---- */
 
@@ -35,9 +42,10 @@ static void handle_closed(uv_handle_t *handle)
     free(peer);
 }
 
+/* The input that was not handled is held in memory, at the cost of its sender. */
 static void release_pending(struct halo_peer *peer)
 {
-    halo_quota_give_back(peer->clients->quota, peer->client.user, peer->charged_bytes);
+    halo_quota_give_back(peer->clients->quota, peer->client.user, HALO_QUOTA_LINES, peer->charged_bytes);
     peer->charged_bytes = 0;
 }
 
@@ -49,8 +57,11 @@ void halo_peer_close(struct halo_peer *peer)
     peer->client.closed = true;
     peer->clients->ops->gone(peer);
     halo_list_remove(&peer->client.touch);
+    halo_list_remove(&peer->ready);
     halo_list_remove(&peer->node);
     release_pending(peer);
+    halo_client_settle(&peer->client, 0);
+    halo_quota_give_back(peer->clients->quota, peer->client.user, HALO_QUOTA_CONNECTIONS, 1);
     uv_close((uv_handle_t *)&peer->pipe, handle_closed);
     uv_close((uv_handle_t *)&peer->timer, handle_closed);
 }
@@ -75,6 +86,8 @@ static void tick(uv_timer_t *timer)
         halo_peer_close(peer);
     else
         take_step(peer, halo_flow_time(&peer->flow, peer->clients->config, halo_clock_ns()));
+    if (peer->flow.state != HALO_PEER_CLOSED)
+        halo_client_settle(&peer->client, halo_sink_bytes(&peer->sink));
 }
 
 static void start_ticking(struct halo_peer *peer)
@@ -88,7 +101,7 @@ static void become_slow(struct halo_peer *peer)
     peer->clients->counters->pauses++;
     peer->flow.since_ns = halo_clock_ns();
     peer->flow.stalled = false;
-    uv_read_stop((uv_stream_t *)&peer->pipe);
+    read_stop(peer);
     start_ticking(peer);
     peer->clients->ops->pressure(peer, HALO_PRESSURE_SLOW);
 }
@@ -99,7 +112,7 @@ static void become_quick(struct halo_peer *peer)
     if (peer->flow.state == HALO_PEER_OPEN && !peer->flow.doomed)
         uv_timer_stop(&peer->timer);
     peer->clients->ops->pressure(peer, HALO_PRESSURE_NONE);
-    read_start(peer);
+    halo_clients_ready(peer->clients, peer); /* lines may be left of before */
 }
 
 static void stall(struct halo_peer *peer)
@@ -133,13 +146,17 @@ static void take_step(struct halo_peer *peer, enum halo_flow_step step)
 
 static void flow(struct halo_peer *peer)
 {
-    take_step(peer, halo_flow_output(&peer->flow, peer->clients->config, (int64_t)halo_sink_bytes(&peer->sink),
-                                     peer->client.requests.n));
+    size_t bytes = halo_sink_bytes(&peer->sink);
+    if (peer->flow.state == HALO_PEER_CLOSED)
+        return;
+    halo_client_settle(&peer->client, bytes);
+    peer->active_ms = uv_now(peer->clients->loop);
+    take_step(peer, halo_flow_output(&peer->flow, peer->clients->config, (int64_t)bytes, peer->client.requests.n));
 }
 
 void halo_peer_doom(struct halo_peer *peer)
 {
-    uv_read_stop((uv_stream_t *)&peer->pipe);
+    read_stop(peer);
     peer->flow.doomed = true;
     if (peer->flow.state != HALO_PEER_SLOW)
         peer->flow.since_ns = halo_clock_ns();
@@ -183,16 +200,6 @@ static void give_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_buf
     *ret_buf = uv_buf_init(at, (unsigned)room);
 }
 
-/* The line that is only half here is held in memory, at the cost of its sender. */
-static bool charge_pending(struct halo_peer *peer)
-{
-    size_t pending = halo_line_pending(&peer->reader);
-    if (halo_quota_charge(peer->clients->quota, peer->client.user, pending) != 0)
-        return false;
-    peer->charged_bytes = pending;
-    return true;
-}
-
 __attribute__((format(printf, 4, 5))) static void drop(struct halo_peer *peer, enum halo_error code,
                                                        struct halo_numbers numbers, const char *format, ...)
 {
@@ -204,46 +211,105 @@ __attribute__((format(printf, 4, 5))) static void drop(struct halo_peer *peer, e
     peer->clients->ops->dropped(peer, code, numbers, message);
 }
 
-static void take_lines(struct halo_peer *peer)
+static void drop_long_line(struct halo_peer *peer)
 {
-    const char *line;
-    size_t len;
-    release_pending(peer); /* a request that it became is charged as such */
-    for (;;) {
-        int r = halo_line_next(&peer->reader, &line, &len);
-        if (r == HALO_LINE_E_MORE)
-            break;
-        if (r == HALO_LINE_E_TOO_LONG)
-            drop(peer, HALO_ERROR_LINE_TOO_LONG, HALO_NUMBERS({"limit_bytes", peer->clients->config->line_bytes}),
-                 "the line is longer than %lld bytes; it was dropped", (long long)peer->clients->config->line_bytes);
-        else
-            peer->clients->ops->line(peer, line, len);
-        if (peer->client.broken)
-            return;
-    }
-    if (charge_pending(peer))
-        return;
-    /* The reader is in the middle of this line and has nothing else: the rest is thrown away as if it were too long. */
-    peer->reader.skipping = true;
-    halo_line_next(&peer->reader, &line, &len); /* gives the memory back */
-    drop(peer, HALO_ERROR_TOO_MANY_REQUESTS,
-         HALO_NUMBERS({"bytes", peer->client.user->bytes}, {"limit_bytes", peer->clients->config->resume_user_bytes}),
-         "the request lines of user %u hold %lld bytes already, %lld are allowed; this line was dropped",
-         (unsigned)peer->client.user->uid, (long long)peer->client.user->bytes,
-         (long long)peer->clients->config->resume_user_bytes);
+    int64_t limit = peer->clients->config->line_bytes;
+    drop(peer, HALO_ERROR_LINE_TOO_LONG, HALO_NUMBERS({"limit_bytes", limit}),
+         "the line is longer than %lld bytes; it was dropped", (long long)limit);
 }
 
-static void input_ended(struct halo_peer *peer)
+/* The reader is in the middle of a line and has nothing else: the rest is thrown away as if it were too long. */
+static void drop_half_line(struct halo_peer *peer)
 {
+    const struct halo_quota_user *user = peer->client.user;
+    int64_t limit = peer->clients->config->resume_user_bytes, held = user->used[HALO_QUOTA_LINES];
+    const char *line;
+    size_t len;
+    peer->reader.skipping = true;
+    halo_line_next(&peer->reader, &line, &len); /* gives the memory back */
+    drop(peer, HALO_ERROR_TOO_MANY_REQUESTS, HALO_NUMBERS({"bytes", held}, {"limit_bytes", limit}),
+         "the request lines of user %u hold %lld bytes already, %lld are allowed; this line was dropped",
+         (unsigned)user->uid, (long long)held, (long long)limit);
+}
+
+/* Nothing more will come. A last line without its newline was handled as a line. */
+static void input_over(struct halo_peer *peer)
+{
+    if (peer->flow.input_over)
+        return;
     peer->flow.input_over = true;
     if (is_gone(peer)) {
         halo_peer_close(peer);
         return;
     }
-    assert(peer->flow.state == HALO_PEER_OPEN); /* a slow peer is not read from */
-    halo_flow_move(&peer->flow, HALO_PEER_HALF);
+    if (peer->flow.state == HALO_PEER_OPEN)
+        halo_flow_move(&peer->flow, HALO_PEER_HALF);
     start_ticking(peer); /* a full close that follows is no event of its own for a socket at its end of file */
     halo_client_touch(&peer->client);
+}
+
+/* All lines were handled: reads on. */
+static void drained(struct halo_peer *peer)
+{
+    size_t pending = halo_line_pending(&peer->reader);
+    if (halo_quota_charge(peer->clients->quota, peer->client.user, HALO_QUOTA_LINES, pending) == 0)
+        peer->charged_bytes = pending;
+    else
+        drop_half_line(peer);
+    if (peer->eof)
+        input_over(peer);
+    else
+        read_start(peer);
+}
+
+/* False: the user's time in this turn is over. */
+static bool has_time(const struct halo_peer *peer)
+{
+    struct halo_quota_user *user = peer->client.user;
+    if (user->turn != peer->clients->turn)
+        user->turn_ns = user->turn_bytes = 0;
+    user->turn = peer->clients->turn;
+    return user->turn_ns < TURN_NS;
+}
+
+static bool may_take(const struct halo_peer *peer)
+{
+    return (peer->flow.state == HALO_PEER_OPEN || peer->flow.state == HALO_PEER_HALF) && !peer->flow.doomed &&
+           !peer->client.broken;
+}
+
+static void take_line(struct halo_peer *peer, int r, const char *line, size_t len)
+{
+    if (r == HALO_LINE_E_TOO_LONG)
+        drop_long_line(peer);
+    else
+        peer->clients->ops->line(peer, line, len);
+    if (peer->sink.pending.len > (size_t)peer->clients->config->output_high_bytes)
+        halo_peer_flush(peer); /* it turns slow now and not after thousands of lines */
+}
+
+bool halo_peer_take(struct halo_peer *peer)
+{
+    struct halo_quota_user *user = peer->client.user;
+    bool in_time = true;
+    const char *line;
+    size_t len;
+    release_pending(peer); /* a request that a line becomes is charged as such */
+    while (may_take(peer) && (in_time = has_time(peer))) {
+        uint64_t start_ns = halo_clock_ns();
+        int r = halo_line_next(&peer->reader, &line, &len);
+        if (r == HALO_LINE_E_MORE) {
+            drained(peer);
+            return true;
+        }
+        take_line(peer, r, line, len);
+        user->turn_ns += halo_clock_ns() - start_ns;
+    }
+    if (peer->flow.state != HALO_PEER_CLOSED) {
+        peer->charged_bytes = halo_line_pending(&peer->reader);
+        halo_quota_add(peer->clients->quota, user, HALO_QUOTA_LINES, peer->charged_bytes);
+    }
+    return in_time;
 }
 
 static void read_some(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
@@ -252,47 +318,79 @@ static void read_some(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     if (n == 0)
         return;
     if (n == UV_EOF) {
-        input_ended(peer);
+        read_stop(peer);
+        peer->eof = true;
+        if (halo_line_pending(&peer->reader) > 0)
+            (void)halo_line_feed(&peer->reader, "\n", 1); /* without memory the line is lost with its sender */
+        halo_clients_ready(peer->clients, peer);
         return;
     }
     if (n < 0) {
         halo_peer_close(peer);
         return;
     }
+    peer->active_ms = uv_now(peer->clients->loop);
     peer->clients->counters->bytes_in += (uint64_t)n;
     halo_line_commit(&peer->reader, (size_t)n);
-    take_lines(peer);
+    halo_clients_ready(peer->clients, peer);
+    (void)has_time(peer);
+    peer->client.user->turn_bytes += (uint64_t)n;
+    if (peer->client.user->turn_bytes > TURN_BYTES)
+        read_stop(peer);
 }
 
 static void read_start(struct halo_peer *peer)
 {
-    if (!peer->flow.input_over && !peer->flow.doomed &&
-        uv_read_start((uv_stream_t *)&peer->pipe, give_buffer, read_some) < 0)
+    if (peer->reading || peer->eof || peer->flow.doomed)
+        return;
+    peer->reading = true;
+    if (uv_read_start((uv_stream_t *)&peer->pipe, give_buffer, read_some) < 0)
         halo_peer_close(peer);
 }
 
 /* ---- the beginning ---- */
 
-int halo_peer_create(struct halo_clients *clients, int fd)
+/* Its user's account, charged with one connection more. 0, a negative errno, a HALO_QUOTA_E. */
+static int charge_user(struct halo_clients *clients, uid_t uid, struct halo_quota_user **ret_user,
+                       struct halo_peer_refused *ret_refused)
 {
-    struct ucred cred;
-    socklen_t cred_len = sizeof(cred);
+    struct halo_quota_user *user = halo_quota_acquire(clients->quota, uid);
+    if (!user)
+        return -ENOMEM;
+    int r = halo_quota_charge(clients->quota, user, HALO_QUOTA_CONNECTIONS, 1);
+    if (r > 0 && halo_clients_shed(clients, user, r))
+        r = halo_quota_charge(clients->quota, user, HALO_QUOTA_CONNECTIONS, 1);
+    if (r > 0) {
+        *ret_refused = (struct halo_peer_refused){
+            .uid = uid,
+            .n = user->used[HALO_QUOTA_CONNECTIONS],
+            .share = halo_quota_share(clients->quota, user, HALO_QUOTA_CONNECTIONS),
+        };
+        halo_quota_release(clients->quota, user);
+    }
+    *ret_user = user;
+    return r;
+}
+
+int halo_peer_create(struct halo_clients *clients, int fd, struct halo_peer_refused *ret_refused)
+{
+    struct halo_credentials credentials;
     struct halo_quota_user *user = NULL;
     struct halo_peer *peer = calloc(1, sizeof(*peer));
-    int r = !peer ? -ENOMEM : 0;
-    if (r == 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) != 0)
-        r = -errno;
-    if (r == 0 && !(user = halo_quota_acquire(clients->quota, cred.uid)))
-        r = -ENOMEM;
-    if (r < 0) {
+    int r = peer ? halo_credentials_of(fd, clients->admin_gid, &credentials) : -ENOMEM;
+    if (r == 0)
+        r = charge_user(clients, credentials.uid, &user, ret_refused);
+    if (r != 0) {
         free(peer);
-        close(fd);
+        if (r < 0)
+            close(fd);
         return r;
     }
     peer->clients = clients;
-    peer->pid = cred.pid;
-    halo_client_init(&peer->client, user, &peer->sink.pending, clients->touched);
-    peer->client.trusted = cred.uid == 0 || cred.uid == clients->uid;
+    peer->pid = credentials.pid;
+    peer->active_ms = uv_now(clients->loop);
+    halo_client_init(&peer->client, clients->quota, user, &peer->sink.pending, clients->touched);
+    peer->client.admin = user->privileged || credentials.in_group;
     halo_line_init(&peer->reader, (size_t)clients->config->line_bytes);
     uv_pipe_init(clients->loop, &peer->pipe, 0);
     uv_timer_init(clients->loop, &peer->timer);

@@ -30,11 +30,13 @@ struct key {
         section, #member, KEY_NUMBER, FIELD(member), min, max, value                                                   \
     }
 #define HOUR_MS (3600 * 1000)
+#define MIB (1ll << 20)
 #define GIB (1ll << 30)
 
 static const struct key keys[] = {
     {"daemon", "socket", KEY_STRING, FIELD(socket_path)},
     {"daemon", "state_dir", KEY_STRING, FIELD(state_dir)},
+    {"daemon", "admin_group", KEY_STRING, FIELD(admin_group)},
     {"daemon", "log_level", KEY_LEVEL, FIELD(log_level)},
     NUMBER("daemon", drain_ms, 0, HOUR_MS, 5000),
     {"models", "dir", KEY_DIR, FIELD(model_dirs)},
@@ -74,6 +76,8 @@ static const struct key keys[] = {
     NUMBER("limits", line_bytes, 1024, HALO_LIMIT_LINE_BYTES, HALO_LIMIT_LINE_BYTES),
     NUMBER("limits", output_high_bytes, 4096, GIB, HALO_LIMIT_OUTPUT_HIGH_BYTES),
     NUMBER("limits", output_low_bytes, 0, GIB, HALO_LIMIT_OUTPUT_LOW_BYTES),
+    NUMBER("limits", output_bytes, MIB, 64 * GIB, HALO_LIMIT_OUTPUT_BYTES),
+    NUMBER("limits", output_user_bytes, MIB, 64 * GIB, HALO_LIMIT_OUTPUT_USER_BYTES),
     NUMBER("limits", stall_ms, 10, HOUR_MS, HALO_LIMIT_STALL_MS),
     NUMBER("limits", resume_bytes, 1024, 64 * GIB, HALO_LIMIT_RESUME_BYTES),
     NUMBER("limits", resume_user_bytes, 1024, 64 * GIB, HALO_LIMIT_RESUME_USER_BYTES),
@@ -114,6 +118,7 @@ void halo_config_finish(struct halo_config *config)
 {
     halo_config_clear_model_dirs(config);
     free(config->socket_path);
+    free(config->admin_group);
     free(config->state_dir);
     free(config->engine_path);
     free(config->hip_lib);
@@ -308,6 +313,14 @@ int halo_config_check(const struct halo_config *config, struct halo_fault *fault
     if (config->restart_min_ms > config->restart_max_ms)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "restart_min_ms (%lld) is above restart_max_ms (%lld)",
                               (long long)config->restart_min_ms, (long long)config->restart_max_ms);
+    int64_t least = config->output_high_bytes + HALO_LIMIT_ANSWER_BYTES;
+    if (config->output_user_bytes < least)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                              "output_user_bytes (%lld) is below output_high_bytes and one answer (%lld)",
+                              (long long)config->output_user_bytes, (long long)least);
+    if (config->output_user_bytes > config->output_bytes)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "output_user_bytes (%lld) is above output_bytes (%lld)",
+                              (long long)config->output_user_bytes, (long long)config->output_bytes);
     if (config->resume_user_bytes > config->resume_bytes)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "resume_user_bytes (%lld) is above resume_bytes (%lld)",
                               (long long)config->resume_user_bytes, (long long)config->resume_bytes);

@@ -12,6 +12,7 @@
 
 #include "answer_priv.h"
 #include "dispatch_priv.h"
+#include "order_priv.h"
 #include "query_priv.h"
 #include "record_priv.h"
 #include "reload_priv.h"
@@ -43,11 +44,32 @@ static bool may_have(enum halo_msg_type request, enum halo_ev_type event)
     }
 }
 
+/* Its user leaves too much unread for one event more: the request ends instead. */
+static void refuse_output(struct halo_requests *requests, struct halo_request *request,
+                          const struct halo_event_line *line)
+{
+    const struct halo_quota_user *user = request->client->user;
+    int64_t unread = user->used[HALO_QUOTA_OUTPUT];
+    requests->counters->output_refused++;
+    halo_answer_late(request, HALO_ERROR_CLIENT_STALLED,
+                     HALO_NUMBERS({"unread_bytes", unread}, {"limit_bytes", requests->config->output_user_bytes}),
+                     "user %u has %lld bytes of unread events, an event of %zu bytes does not fit; the limits are %lld "
+                     "for one user and %lld for all",
+                     (unsigned)user->uid, (long long)unread, line->len, (long long)requests->config->output_user_bytes,
+                     (long long)requests->config->output_bytes);
+    if (!halo_ev_is_terminal(line->type))
+        halo_request_abandon(requests, request);
+}
+
 static void pass_on(struct halo_requests *requests, struct halo_request *request, const struct halo_event_line *line)
 {
     struct halo_client *client = request->client;
     if (!client || (line->type == HALO_EV_COMMITTED && !request->wants_ids))
         return;
+    if (halo_quota_fits(requests->quota, client->user, HALO_QUOTA_OUTPUT, line->len) != 0) {
+        refuse_output(requests, request, line);
+        return;
+    }
     requests->counters->events++;
     if (halo_envelope_rewrite(client->out, line->at, &line->env, &request->client_id) < 0)
         halo_client_break(client);

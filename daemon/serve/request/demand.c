@@ -55,6 +55,7 @@ int halo_demand(struct halo_requests *requests, const struct halo_request *reque
     if (!load)
         return -ENOMEM;
     load->demanded = true;
+    load->owner = request->owner;
     load->needs = strdup(request->needs);
     int r = load->needs ? encode_load(requests, load, request->needs) : -ENOMEM;
     struct halo_json_mark mark = halo_json_mark(out);

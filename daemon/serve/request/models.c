@@ -43,11 +43,14 @@ int halo_known_model_set_print(struct halo_known_model *model, const char *print
     return 0;
 }
 
-int halo_known_models_put(struct halo_known_models *known, struct halo_str name, const char *print, const char *line,
-                          size_t line_len)
+int halo_known_models_put(struct halo_known_models *known, struct halo_str name, uid_t owner, const char *print,
+                          const char *line, size_t line_len)
 {
-    struct halo_known_model made = {
-        .name = strndup(name.at, name.len), .print = strdup(print), .line = malloc(line_len + 1), .line_len = line_len};
+    struct halo_known_model made = {.name = strndup(name.at, name.len),
+                                    .print = strdup(print),
+                                    .line = malloc(line_len + 1),
+                                    .line_len = line_len,
+                                    .owner = owner};
     bool whole = made.name && made.print && made.line;
     struct halo_known_model *slot = halo_known_models_find(known, name);
     if (!slot) {
@@ -66,6 +69,8 @@ int halo_known_models_put(struct halo_known_models *known, struct halo_str name,
     }
     memcpy(made.line, line, line_len);
     made.line[line_len] = '\0';
+    if (slot->name)
+        made.owner = slot->owner;
     clear(slot);
     *slot = made;
     halo_known_models_touch(known, name);

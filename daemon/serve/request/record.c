@@ -164,7 +164,7 @@ static int remember(struct halo_requests *requests, const struct halo_request *r
     halo_json_init(&w);
     r = halo_msg_encode(&w, &msg);
     if (r == 0)
-        r = halo_known_models_put(&requests->models, ev->loaded.model, print, w.at, w.len - 1);
+        r = halo_known_models_put(&requests->models, ev->loaded.model, request->owner, print, w.at, w.len - 1);
     halo_json_finish(&w);
     halo_msg_finish(&msg);
     return r;

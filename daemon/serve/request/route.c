@@ -98,9 +98,38 @@ static struct halo_str needed_model(const struct halo_msg *msg)
 static bool may_name(const struct halo_client *client, const struct halo_msg *msg)
 {
     struct halo_str name = named_file(msg);
-    if (client->trusted || !name.at)
+    if (client->user->privileged || !name.at)
         return true;
     return !memchr(name.at, '/', name.len) && !(msg->type == HALO_MSG_PLAN && msg->plan.has_path);
+}
+
+/* What concerns other users is for administrators, and what concerns a model also for the user who had it loaded; else
+ * the refusal is answered. */
+static bool may_do(struct halo_requests *requests, struct halo_client *client, const struct halo_msg *msg)
+{
+    const struct halo_part_load_params *params = &msg->load.params;
+    const char *what = NULL;
+    if (client->admin)
+        return true;
+    if (msg->type == HALO_MSG_BENCH)
+        what = "`bench` holds up every other request";
+    else if (msg->type == HALO_MSG_DIAG)
+        what = "`diag` tells about the machine";
+    else if (msg->type == HALO_MSG_UNLOAD)
+        what = "others may use this model";
+    else if (msg->type == HALO_MSG_LOAD && (params->has_pin || params->has_keep_alive_s))
+        what = "another user had this model loaded";
+    if (what && (msg->type == HALO_MSG_UNLOAD || msg->type == HALO_MSG_LOAD)) {
+        const struct halo_known_model *model = halo_known_models_find(&requests->models, named_file(msg));
+        if (!model || model->owner == client->user->uid)
+            return true;
+    }
+    if (what)
+        halo_answer_error(requests, client, &msg->id, HALO_ERROR_FORBIDDEN,
+                          "%s: this is for root, the daemon's own user and the admin_group of halod.conf%s", what,
+                          msg->type == HALO_MSG_UNLOAD || msg->type == HALO_MSG_LOAD ? ", and for who had it loaded"
+                                                                                     : "");
+    return !what;
 }
 
 /* While the breaker is open: only a load is let in, and closes it. */
@@ -118,40 +147,58 @@ static bool admit_broken(struct halo_requests *requests, struct halo_client *cli
     return false;
 }
 
+/* Whether its user may have one more request in the queue; else the refusal is answered. */
+static bool admit_queued(struct halo_requests *requests, struct halo_client *client, const struct halo_msg *msg)
+{
+    const struct halo_quota *quota = requests->quota;
+    const struct halo_quota_user *user = client->user;
+    int64_t queued = quota->used[HALO_QUOTA_QUEUED], own = user->used[HALO_QUOTA_QUEUED];
+    int64_t share = halo_quota_share(quota, user, HALO_QUOTA_QUEUED);
+    const struct halo_number at[] = {
+        {"queued", queued}, {"limit", requests->config->queued_requests}, {"own", own}, {"share", share}};
+    const struct halo_numbers numbers = {at, 4};
+    int which = halo_quota_fits(quota, user, HALO_QUOTA_QUEUED, 1);
+    if (which == HALO_QUOTA_E_ALL)
+        halo_answer_limit(requests, client, &msg->id, HALO_ERROR_QUEUE_FULL, numbers,
+                          "%lld requests are queued, %lld are allowed", (long long)queued,
+                          (long long)requests->config->queued_requests);
+    else if (which != 0)
+        halo_answer_limit(requests, client, &msg->id, HALO_ERROR_QUEUE_FULL, numbers,
+                          "%lld requests of user %u are queued and %lld in all: one user may have half of what the "
+                          "others leave of %lld",
+                          (long long)own, (unsigned)user->uid, (long long)queued,
+                          (long long)requests->config->queued_requests);
+    return which == 0;
+}
+
 /* Whether one more request fits; else the refusal is answered. */
 static bool admit(struct halo_requests *requests, struct halo_client *client, const struct halo_msg *msg)
 {
-    const struct halo_config *config = requests->config;
-    size_t n_queued = halo_requests_n_queued(requests);
+    int64_t n_open = (int64_t)client->requests.n, most = requests->config->open_requests;
     if (!requests->accepts) {
         halo_answer_error(requests, client, &msg->id, HALO_ERROR_SHUTTING_DOWN,
                           "the daemon is shutting down; send the request again when it is back");
         return false;
     }
-    if (client->requests.n >= (size_t)config->open_requests) {
-        halo_answer_limit(requests, client, &msg->id, HALO_ERROR_TOO_MANY_REQUESTS,
-                          HALO_NUMBERS({"open", (int64_t)client->requests.n}, {"limit", config->open_requests}),
-                          "%zu requests are open on this connection, %lld are allowed", client->requests.n,
-                          (long long)config->open_requests);
+    if (n_open >= most) {
+        halo_answer_limit(
+            requests, client, &msg->id, HALO_ERROR_TOO_MANY_REQUESTS, HALO_NUMBERS({"open", n_open}, {"limit", most}),
+            "%lld requests are open on this connection, %lld are allowed", (long long)n_open, (long long)most);
         return false;
     }
     if (halo_request_is_query(msg->type))
         return true;
-    if (n_queued >= (size_t)config->queued_requests) {
-        halo_answer_limit(requests, client, &msg->id, HALO_ERROR_QUEUE_FULL,
-                          HALO_NUMBERS({"queued", (int64_t)n_queued}, {"limit", config->queued_requests}),
-                          "%zu requests are queued, %lld are allowed", n_queued, (long long)config->queued_requests);
+    if (!admit_queued(requests, client, msg))
         return false;
-    }
     if (!may_name(client, msg)) {
         halo_answer_error(requests, client, &msg->id, HALO_ERROR_NOT_FOUND,
                           "only the daemon's own user and root may name files; use a name that `models` lists");
         return false;
     }
-    return admit_broken(requests, client, msg);
+    return may_do(requests, client, msg) && admit_broken(requests, client, msg);
 }
 
-/* Whose prefixes the engine may share with this request; a trusted client's reset forgets everybody's. */
+/* Whose prefixes the engine may share with this request; an administrator's reset forgets everybody's. */
 static void name_user(const struct halo_client *client, struct halo_msg *msg)
 {
     if (msg->type == HALO_MSG_GENERATE) {
@@ -161,7 +208,7 @@ static void name_user(const struct halo_client *client, struct halo_msg *msg)
         msg->score.has_user = true;
         msg->score.user = client->user->uid;
     } else if (msg->type == HALO_MSG_RESET) {
-        msg->reset.has_user = !client->trusted;
+        msg->reset.has_user = !client->admin;
         msg->reset.user = client->user->uid;
     }
 }

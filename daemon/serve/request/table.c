@@ -76,12 +76,25 @@ static void count(struct halo_requests *requests, const struct halo_request *req
         requests->n_states[request->state] += (size_t)by;
 }
 
+/* Its place in the queue is charged until the engine works on it. */
+static void charge_place(struct halo_requests *requests, struct halo_request *request, bool queued)
+{
+    if (!request->user || request->has_place == queued)
+        return;
+    request->has_place = queued;
+    if (queued)
+        halo_quota_add(requests->quota, request->user, HALO_QUOTA_QUEUED, 1);
+    else
+        halo_quota_give_back(requests->quota, request->user, HALO_QUOTA_QUEUED, 1);
+}
+
 void halo_request_move(struct halo_requests *requests, struct halo_request *request, enum halo_request_state to)
 {
     halo_list_remove(&request->waiting);
     count(requests, request, -1);
     request->state = halo_state_move(moves, request->state, to);
     count(requests, request, 1);
+    charge_place(requests, request, to == HALO_REQUEST_WAITING || to == HALO_REQUEST_SENT);
     if (to == HALO_REQUEST_WAITING)
         wait(requests, request);
 }
@@ -108,6 +121,8 @@ struct halo_request *halo_request_create(struct halo_requests *requests, struct 
                                      .client = client,
                                      .arrived_ns = requests->now_ns,
                                      .expires_ns = UINT64_MAX};
+    if (client)
+        request->owner = client->user->uid;
     if (client_id)
         request->client_id = *client_id;
     if (request->client_id.kind == HALO_ID_STR) {
@@ -147,7 +162,8 @@ void halo_request_destroy(struct halo_requests *requests, struct halo_request *r
     halo_list_remove(&request->all);
     count(requests, request, -1);
     if (request->user) {
-        halo_quota_give_back(requests->quota, request->user, request->charged_bytes);
+        charge_place(requests, request, false);
+        halo_quota_give_back(requests->quota, request->user, HALO_QUOTA_LINES, request->charged_bytes);
         halo_quota_release(requests->quota, request->user);
     }
     free(request->needs);
@@ -176,17 +192,18 @@ int halo_request_keep_line(struct halo_requests *requests, struct halo_request *
                            const char *line, size_t len)
 {
     assert(!request->line && !request->user);
-    int r = halo_quota_charge(requests->quota, user, len);
+    int r = halo_quota_charge(requests->quota, user, HALO_QUOTA_LINES, len);
     if (r != 0)
         return r;
     request->line = strndup(line, len);
     if (!request->line) {
-        halo_quota_give_back(requests->quota, user, len);
+        halo_quota_give_back(requests->quota, user, HALO_QUOTA_LINES, len);
         return -ENOMEM;
     }
     request->line_len = len;
     request->user = halo_quota_ref(user);
     request->charged_bytes = len;
+    charge_place(requests, request, true);
     return 0;
 }
 
@@ -194,12 +211,12 @@ static int grow_tokens(struct halo_requests *requests, struct halo_request *requ
 {
     size_t cap = request->tokens_cap > 0 ? request->tokens_cap * 2 : 64;
     size_t more_bytes = (cap - request->tokens_cap) * sizeof(*request->tokens);
-    if (request->user && halo_quota_charge(requests->quota, request->user, more_bytes) != 0)
+    if (request->user && halo_quota_charge(requests->quota, request->user, HALO_QUOTA_LINES, more_bytes) != 0)
         return -ENOMEM;
     int32_t *grown = realloc(request->tokens, cap * sizeof(*grown));
     if (!grown) {
         if (request->user)
-            halo_quota_give_back(requests->quota, request->user, more_bytes);
+            halo_quota_give_back(requests->quota, request->user, HALO_QUOTA_LINES, more_bytes);
         return -ENOMEM;
     }
     request->tokens = grown;

@@ -21,6 +21,7 @@
       "the line is longer than the limit; it was dropped up to its newline")                                           \
     X(DUPLICATE_ID, duplicate_id, false, "", "a request with this id is open on this connection")                      \
     X(NOT_FOUND, not_found, false, "", "no such model, file or request")                                               \
+    X(FORBIDDEN, forbidden, false, "", "this user may not do that: it concerns others")                                \
     X(LOAD_FAILED, load_failed, false, "", "the model file was refused or could not be read")                          \
     X(UNSUPPORTED, unsupported, false, "", "understood, but this build or model cannot do it")                         \
     X(OUT_OF_MEMORY, out_of_memory, true, "", "not enough memory")                                                     \
@@ -30,7 +31,7 @@
     X(TOO_MANY_REQUESTS, too_many_requests, true, "limit limit_bytes",                                                 \
       "this connection or user has too many requests open")                                                            \
     X(DEADLINE, deadline, true, "deadline_ms", "the deadline passed before the first token")                           \
-    X(CLIENT_STALLED, client_stalled, true, "stall_ms", "the client did not read its events in time")                  \
+    X(CLIENT_STALLED, client_stalled, true, "stall_ms limit_bytes", "the client did not read its events in time")      \
     X(ENGINE_LOST, engine_lost, true, "", "the engine died and the request could not continue")                        \
     X(DEVICE_HANG, device_hang, true, "", "the device did not finish within its deadline")                             \
     X(DEVICE_FAULT, device_fault, true, "", "the device failed or produced numbers that are not finite")               \

@@ -15,6 +15,8 @@
 #define HALO_LIMIT_LINE_BYTES (8u << 20)          /* one line, newline not counted */
 #define HALO_LIMIT_OUTPUT_HIGH_BYTES (1u << 20)   /* buffered per connection: above it sequences pause ... */
 #define HALO_LIMIT_OUTPUT_LOW_BYTES (256u << 10)  /* ... below it they continue */
+#define HALO_LIMIT_OUTPUT_BYTES (256ll << 20)     /* buffered for all connections together ... */
+#define HALO_LIMIT_OUTPUT_USER_BYTES (64ll << 20) /* ... and for those of one user id */
 #define HALO_LIMIT_STALL_MS 30000                 /* above the high mark this long: client_stalled */
 #define HALO_LIMIT_RESUME_BYTES (256ll << 20)     /* request lines kept for resume, in all */
 #define HALO_LIMIT_RESUME_USER_BYTES (32ll << 20) /* ... and for one user id */

@@ -248,6 +248,21 @@ void client_connect(struct client *client, const struct rig *rig)
     halo_line_init(&client->reader, 64u << 20);
 }
 
+void client_connect_as(struct client *client, const struct rig *rig, unsigned uid, const char *role)
+{
+    static unsigned n;
+    struct sockaddr_un name = {.sun_family = AF_UNIX}, to = {.sun_family = AF_UNIX};
+    int len =
+        snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "halo-uid-%u-%s%ld-%u", uid, role, (long)getpid(), n++);
+    snprintf(to.sun_path, sizeof(to.sun_path), "%s", rig->socket_path);
+    client->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(client->fd, (struct sockaddr *)&name,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) != 0 ||
+        connect(client->fd, (struct sockaddr *)&to, sizeof(to)) != 0)
+        fail_msg("cannot connect to %s: %s", rig->socket_path, strerror(errno));
+    halo_line_init(&client->reader, 64u << 20);
+}
+
 void client_close(struct client *client)
 {
     close(client->fd);

@@ -47,6 +47,8 @@ bool rig_log_before(const struct rig *rig, const char *first, const char *second
 int rig_log_count(const struct rig *rig, const char *text);                        /* lines that have it */
 
 void client_connect(struct client *client, const struct rig *rig);
+/* The same as another user: in a build with -Dinject=true, with HALO_INJECT_UIDS=1. `role`: "admin-", or "". */
+void client_connect_as(struct client *client, const struct rig *rig, unsigned uid, const char *role);
 void client_close(struct client *client);
 void client_send(struct client *client, const char *line); /* a newline is added */
 void client_sendf(struct client *client, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -242,6 +242,20 @@ static void exit_statuses(void **state)
     assert_non_null(strstr(text, "/nonexistent/s"));
 }
 
+static void a_group_that_is_not_there(void **state)
+{
+    char path[] = "/tmp/halo-group-XXXXXX", text[1024], *halod = getenv("HALO_TEST_HALOD");
+    static const char config[] = "[daemon]\nadmin_group = no-such-group\n";
+    char *argv[] = {halod, (char *)"--config", path, (char *)"--socket", (char *)"/tmp/never", NULL};
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, config, sizeof(config) - 1), sizeof(config) - 1);
+    close(fd);
+    assert_int_equal(run(argv, text, sizeof(text)), 1);
+    assert_string_equal(text, "halod: admin_group: there is no group 'no-such-group'\n");
+    unlink(path);
+}
+
 /* A datagram socket in the place of the service manager's. */
 static int open_notify(const char *path)
 {
@@ -408,6 +422,7 @@ int main(void)
         cmocka_unit_test(recovers_from_its_own_death),
         cmocka_unit_test(live_daemon_is_not_displaced),
         cmocka_unit_test(exit_statuses),
+        cmocka_unit_test(a_group_that_is_not_there),
         cmocka_unit_test(tells_the_manager),
         cmocka_unit_test(uses_a_passed_socket),
     };

@@ -254,6 +254,36 @@ static void without_memory_the_connection_breaks(void **state)
     assert_false(world.clients[0].broken);
 }
 
+/* An event that does not fit what its user may leave unread ends its request, and nobody else's. */
+static void output_over_the_users_share(void **state)
+{
+    world.quota.limits[HALO_QUOTA_OUTPUT].user = 1000;
+    start(GENERATE);
+    long long generate = id;
+    world_say(&world, 1, GENERATE);
+    long long others = world_last_id(&world);
+    world_started(&world, others, "m");
+    for (int i = 0; i < 100 && world.counters.output_refused == 0; i++)
+        assert_int_equal(world_engine_says(&world, "{\"type\":\"token\",\"id\":%lld,\"text\":\"x\"}", generate), 0);
+    assert_int_equal(world.counters.output_refused, 1);
+    assert_true(world.clients[0].user->used[HALO_QUOTA_OUTPUT] < 1000 + 400); /* and the error */
+    world_engine_hears(&world, "*{\"type\":\"cancel\",*}\n");
+    world_hears(&world, 0,
+                "*{\"type\":\"error\",\"id\":\"g\",\"code\":\"client_stalled\",\"message\":\"user 1000 has 9* bytes of "
+                "unread events, an event of * does not fit; *}\n");
+    assert_int_equal(world.clients[0].user->used[HALO_QUOTA_OUTPUT], 0);
+    assert_int_equal(world_engine_says(&world, "{\"type\":\"token\",\"id\":%lld,\"text\":\"x\"}", others), 0);
+    world_hears(&world, 1, "*{\"type\":\"token\",*}\n");
+    world_done(&world, generate, "cancelled");
+    world_hears(&world, 0, "");
+    /* A last event too. */
+    world.quota.limits[HALO_QUOTA_OUTPUT].user = 10;
+    world_done(&world, others, "length");
+    world_hears(&world, 1, "{\"type\":\"error\",\"id\":\"g\",\"code\":\"client_stalled\",*}\n");
+    world_engine_hears(&world, "");
+    assert_int_equal(world.requests.all.n, 0);
+}
+
 /* What is larger than an answer may be ends with an error, not with a broken connection. */
 static void an_answer_that_is_too_large(void **state)
 {
@@ -275,6 +305,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_model_that_was_unloaded_comes_again, begin, end),
         cmocka_unit_test_setup_teardown(a_model_that_was_unloaded_stays_away, begin, end),
         cmocka_unit_test_setup_teardown(without_memory_the_connection_breaks, begin, end),
+        cmocka_unit_test_setup_teardown(output_over_the_users_share, begin, end),
         cmocka_unit_test_setup_teardown(an_answer_that_is_too_large, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

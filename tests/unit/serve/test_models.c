@@ -10,7 +10,7 @@
 
 static void put(struct halo_known_models *known, const char *name, const char *line)
 {
-    assert_int_equal(halo_known_models_put(known, halo_str_of(name), "print", line, strlen(line)), 0);
+    assert_int_equal(halo_known_models_put(known, halo_str_of(name), 7, "print", line, strlen(line)), 0);
 }
 
 static void remembers(void **state)

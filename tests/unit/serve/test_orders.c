@@ -145,7 +145,7 @@ static void try_order(const struct kind *kind, const enum event *events, bool up
     }
     assert_int_equal(world.requests.all.n, 0);
     assert_int_equal(n_terminal(), left && n_terminal() == 0 ? 0 : 1);
-    assert_int_equal(world.quota.bytes, 0);
+    assert_int_equal(world.quota.used[HALO_QUOTA_LINES], 0);
     world_end(&world);
 }
 

@@ -70,21 +70,19 @@ static int begin(void **state)
     halo_log_set_level(HALO_LOG_ERROR);
     told[0] = '\0';
     assert_int_equal(halo_config_init(&config), 0);
-    halo_quota_init(&quota, config.resume_bytes, config.resume_user_bytes);
+    halo_quota_init(&quota, &config, geteuid());
     halo_list_init(&touched);
     assert_int_equal(uv_loop_init(&loop), 0);
-    clients = (struct halo_clients){.loop = &loop,
-                                    .config = &config,
-                                    .quota = &quota,
-                                    .counters = &counters,
-                                    .touched = &touched,
-                                    .ops = &ops,
-                                    .uid = geteuid()};
+    clients = (struct halo_clients){
+        .loop = &loop, .config = &config, .quota = &quota, .counters = &counters, .touched = &touched, .ops = &ops};
     halo_list_init(&clients.peers);
+    halo_list_init(&clients.ready);
+    halo_list_init(&clients.refused);
+    uv_idle_init(&loop, &clients.idle);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     fd = fds[0];
     fcntl(fds[1], F_SETFL, O_NONBLOCK);
-    assert_int_equal(halo_peer_create(&clients, fds[1]), 0);
+    assert_int_equal(halo_peer_create(&clients, fds[1], NULL), 0);
     return 0;
 }
 
@@ -93,6 +91,7 @@ static int end(void **state)
     if (fd >= 0)
         close(fd);
     halo_clients_close(&clients);
+    halo_clients_close_handles(&clients);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
     halo_quota_finish(&quota);
@@ -105,6 +104,7 @@ static void expect(const char *wanted)
 {
     for (int i = 0; i < 60000 && strcmp(told, wanted) != 0; i++) {
         uv_run(&loop, UV_RUN_NOWAIT);
+        halo_clients_take(&clients);
         halo_clients_flush(&clients);
         if (i > 100)
             usleep(1000);
@@ -149,10 +149,10 @@ static void cuts_lines(void **state)
     peer()->reader.limit_bytes = 1024;
     send_text("one\ntwo\r\n\nthr");
     expect("[one][two]");
-    assert_int_equal(quota.bytes, 3); /* the half line */
+    assert_int_equal(quota.used[HALO_QUOTA_LINES], 3); /* the half line */
     send_text("ee\n");
     expect("[three]");
-    assert_int_equal(quota.bytes, 0);
+    assert_int_equal(quota.used[HALO_QUOTA_LINES], 0);
     char much[1100];
     memset(much, 'x', sizeof(much));
     much[1098] = '\n';
@@ -160,14 +160,26 @@ static void cuts_lines(void **state)
     send_text(much);
     send_text("four\n");
     expect("(line_too_long)[four]");
-    assert_true(peer()->client.trusted);
+    assert_true(peer()->client.user->privileged);
     assert_int_equal(peer()->client.user->uid, geteuid());
+}
+
+static void a_last_line_needs_no_newline(void **state)
+{
+    struct halo_list_node request = {0};
+    send_text("one\ntwo");
+    shutdown(fd, SHUT_WR);
+    halo_list_append(&peer()->client.requests, &request); /* what the line became */
+    expect("[one][two]");
+    halo_list_remove(&request);
+    halo_client_touch(&peer()->client);
+    expect("gone");
 }
 
 /* What its user holds already leaves no room for the line that it is in the middle of. */
 static void half_a_line_over_the_quota(void **state)
 {
-    quota.user_limit_bytes = 2;
+    quota.limits[HALO_QUOTA_LINES].user = 2;
     send_text("three");
     expect("(too_many_requests)");
     send_text("three\nxy\n");
@@ -216,8 +228,10 @@ static void gone_while_half_open(void **state)
     struct halo_list_node request = {0};
     halo_list_append(&peer()->client.requests, &request);
     shutdown(fd, SHUT_WR);
-    for (int i = 0; i < 1000 && !peer()->flow.input_over; i++)
+    for (int i = 0; i < 1000 && !peer()->flow.input_over; i++) {
         uv_run(&loop, UV_RUN_NOWAIT);
+        halo_clients_take(&clients);
+    }
     close(fd);
     fd = -1;
     expect("gone"); /* no event says so: the tick looks */
@@ -262,6 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(cuts_lines, begin, end),
+        cmocka_unit_test_setup_teardown(a_last_line_needs_no_newline, begin, end),
         cmocka_unit_test_setup_teardown(half_a_line_over_the_quota, begin, end),
         cmocka_unit_test_setup_teardown(a_slow_reader, begin, end),
         cmocka_unit_test_setup_teardown(more_than_a_pause_explains, begin, end),

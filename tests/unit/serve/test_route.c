@@ -76,8 +76,7 @@ static void completes_what_the_engine_gets(void **state)
          "{\"type\":\"score\",\"id\":ID,\"model\":\"m\",\"text\":\"t\",*\"user\":1000*}\n"},
         {"{\"type\":\"score\",\"id\":\"x\",\"model\":\"m\",\"text\":\"t\",\"from\":4}",
          "{\"type\":\"score\",\"id\":ID,\"model\":\"m\",\"text\":\"t\",*\"user\":1000*,\"from\":4}\n"},
-        {"{\"type\":\"reset\",\"id\":\"x\",\"model\":\"m\"}",
-         "{\"type\":\"reset\",\"id\":ID,\"model\":\"m\",\"user\":1000*}\n"},
+        {"{\"type\":\"reset\",\"id\":\"x\",\"model\":\"m\"}", "{\"type\":\"reset\",\"id\":ID,\"model\":\"m\"}\n"},
         {"{\"type\":\"bench\",\"id\":\"x\",\"model\":\"m\"}", "{\"type\":\"bench\",\"id\":ID,\"model\":\"m\"*}\n"},
         {"{\"type\":\"unload\",\"id\":\"x\",\"model\":\"m\"}", "{\"type\":\"unload\",\"id\":ID,\"model\":\"m\"*}\n"},
         {"{\"type\":\"models\",\"id\":\"x\"}", "{\"type\":\"models\",\"id\":ID}\n"},
@@ -86,6 +85,7 @@ static void completes_what_the_engine_gets(void **state)
         {"{\"type\":\"load\",\"id\":\"x\",\"model\":\"n\"}", "{\"type\":\"load\",\"id\":ID,\"model\":\"n\"}\n"},
     };
     world.config.on_demand = false;
+    world.clients[0].admin = true;
     world_engine_up(&world);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char pattern[512] = "", id[32];
@@ -120,15 +120,15 @@ static void refuses(void **state)
     expect_error("{\"type\":\"models\",\"id\":2}", "too_many_requests");
     expect_error("{\"type\":\"status\",\"id\":2}", "too_many_requests");
     world.config.open_requests = 32;
-    world.config.queued_requests = 1;
+    world.quota.limits[HALO_QUOTA_QUEUED] = (struct halo_quota_limit){.all = 1};
     expect_error("{\"type\":\"models\",\"id\":2}", "queue_full");
-    world.config.queued_requests = 256;
-    world.quota.user_limit_bytes = world.quota.bytes;
+    world.quota.limits[HALO_QUOTA_QUEUED].all = 256;
+    world.quota.limits[HALO_QUOTA_LINES].user = world.quota.used[HALO_QUOTA_LINES];
     expect_error("{\"type\":\"models\",\"id\":2}", "too_many_requests");
-    world.quota.user_limit_bytes = 1 << 20;
-    world.quota.limit_bytes = world.quota.bytes;
+    world.quota.limits[HALO_QUOTA_LINES].user = 1 << 20;
+    world.quota.limits[HALO_QUOTA_LINES].all = world.quota.used[HALO_QUOTA_LINES];
     expect_error("{\"type\":\"models\",\"id\":2}", "too_many_requests");
-    world.quota.limit_bytes = 1 << 20;
+    world.quota.limits[HALO_QUOTA_LINES].all = 1 << 20;
     world.requests.accepts = false;
     expect_error("{\"type\":\"models\",\"id\":2}", "shutting_down");
     world_say(&world, 0, "{\"type\":\"stats\",\"id\":2}"); /* the daemon still tells about itself */
@@ -141,11 +141,82 @@ static void refuses(void **state)
 static void trusted_clients_name_files(void **state)
 {
     world_engine_up(&world);
-    world.clients[0].trusted = true;
+    world.clients[0].user->privileged = world.clients[0].admin = true;
     world_say(&world, 0, "{\"type\":\"load\",\"id\":2,\"model\":\"/m.gguf\"}");
     world_engine_hears(&world, "{\"type\":\"load\",\"id\":*,\"model\":\"/m.gguf\"}\n");
     world_say(&world, 0, "{\"type\":\"reset\",\"id\":3,\"model\":\"/m.gguf\"}"); /* everybody's prefixes */
     world_engine_hears(&world, "{\"type\":\"reset\",\"id\":*,\"model\":\"/m.gguf\"}\n");
+}
+
+/* Requests that concern others, from the one who had the model loaded, from another user, from an administrator. */
+static void what_concerns_others(void **state)
+{
+    enum { OWNER, OTHER, ADMIN };
+    static const struct {
+        const char *line;
+        bool may[3];
+    } cases[] = {
+        {"{\"type\":\"bench\",\"id\":1,\"model\":\"m\"}", {false, false, true}},
+        {"{\"type\":\"diag\",\"id\":1}", {false, false, true}},
+        {"{\"type\":\"unload\",\"id\":1,\"model\":\"m\"}", {true, false, true}},
+        {"{\"type\":\"unload\",\"id\":1,\"model\":\"/x/m.gguf\"}",
+         {false, false, false}},                                                      /* a path is not theirs to name */
+        {"{\"type\":\"unload\",\"id\":1,\"model\":\"unknown\"}", {true, true, true}}, /* not_found, of the engine */
+        {"{\"type\":\"load\",\"id\":1,\"model\":\"m\"}", {true, true, true}},
+        {"{\"type\":\"load\",\"id\":1,\"model\":\"m\",\"params\":{\"context\":64}}", {true, true, true}},
+        {"{\"type\":\"load\",\"id\":1,\"model\":\"m\",\"params\":{\"pin\":true}}", {true, false, true}},
+        {"{\"type\":\"load\",\"id\":1,\"model\":\"m\",\"params\":{\"keep_alive_s\":1}}", {true, false, true}},
+        {"{\"type\":\"load\",\"id\":1,\"model\":\"unknown\",\"params\":{\"pin\":true}}", {true, true, true}},
+        {"{\"type\":\"reset\",\"id\":1,\"model\":\"m\"}", {true, true, true}}, /* of own prefixes */
+    };
+    world_engine_up(&world);
+    world.clients[ADMIN].admin = true;
+    world_say(&world, OWNER, "{\"type\":\"generate\",\"id\":1,\"model\":\"m\",\"prompt\":\"p\"}"); /* has it loaded */
+    world_loaded(&world, world_last_id(&world), "m", "1");
+    world_done(&world, world_last_id(&world) - 1, "length");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int who = OWNER; who <= ADMIN; who++) {
+            world_forget(&world);
+            world_say(&world, who, cases[i].line);
+            bool sent = world.to_engine.len > 0;
+            if (sent != cases[i].may[who])
+                fail_msg("%s from client %d", cases[i].line, who);
+            if (!sent && strchr(cases[i].line, '/') == NULL)
+                world_hears(&world, who, "{\"type\":\"error\",\"id\":1,\"code\":\"forbidden\",*}\n");
+            if (sent)
+                world_error(&world, world_last_id(&world), "internal");
+        }
+    world_say(&world, ADMIN, "{\"type\":\"reset\",\"id\":1,\"model\":\"m\"}");
+    world_engine_hears(&world, "{\"type\":\"reset\",\"id\":*,\"model\":\"m\"}\n"); /* of everybody's */
+}
+
+static void a_share_of_the_queue(void **state)
+{
+    char line[64];
+    world.quota.limits[HALO_QUOTA_QUEUED] = (struct halo_quota_limit){.all = 9, .reserved = 1};
+    for (int i = 0; i < 4; i++) {
+        snprintf(line, sizeof(line), "{\"type\":\"models\",\"id\":%d}", i);
+        world_say(&world, 0, line);
+    }
+    world_hears(&world, 0, "");
+    world_say(&world, 0, "{\"type\":\"models\",\"id\":9}");
+    world_hears(
+        &world, 0,
+        "{\"type\":\"error\",\"id\":9,\"code\":\"queue_full\",\"message\":\"4 requests of user 1000 are queued and 4 "
+        "in "
+        "all: one user may have half of what the others leave of 256\",*,\"detail\":{\"queued\":4,\"limit\":256,"
+        "\"own\":4,\"share\":4}}\n");
+    world_say(&world, 1, "{\"type\":\"models\",\"id\":1}");
+    world_hears(&world, 1, "");
+    world_engine_up(&world); /* sent is still queued; what the engine works on is not */
+    assert_int_equal(world.quota.used[HALO_QUOTA_QUEUED], 5);
+    assert_int_equal(
+        world_engine_says(&world, "{\"type\":\"progress\",\"id\":1,\"phase\":\"load\",\"done\":0,\"total\":1}"), 0);
+    assert_int_equal(world.clients[0].user->used[HALO_QUOTA_QUEUED], 3);
+    world_engine_dies(&world, "died");
+    assert_int_equal(world.clients[0].user->used[HALO_QUOTA_QUEUED], 4); /* it waits again */
+    world_close(&world, 0);
+    assert_int_equal(world.quota.used[HALO_QUOTA_QUEUED], 1);
 }
 
 static void configured_defaults(void **state)
@@ -254,6 +325,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(completes_what_the_engine_gets, begin, end),
         cmocka_unit_test_setup_teardown(refuses, begin, end),
         cmocka_unit_test_setup_teardown(trusted_clients_name_files, begin, end),
+        cmocka_unit_test_setup_teardown(what_concerns_others, begin, end),
+        cmocka_unit_test_setup_teardown(a_share_of_the_queue, begin, end),
         cmocka_unit_test_setup_teardown(configured_defaults, begin, end),
         cmocka_unit_test_setup_teardown(cancels_by_state, begin, end),
         cmocka_unit_test_setup_teardown(waiting_has_an_end, begin, end),

@@ -22,7 +22,9 @@ static const struct halo_requests_ops ops;
 
 static void begin(struct halo_requests *table, struct halo_quota *quota, int64_t limit_bytes)
 {
-    halo_quota_init(quota, limit_bytes, limit_bytes);
+    config.resume_bytes = config.resume_user_bytes = limit_bytes;
+    config.queued_requests = 10000;
+    halo_quota_init(quota, &config, 0);
     halo_requests_init(table, &config, quota, &counters, &ops, NULL, 1);
 }
 
@@ -139,25 +141,25 @@ static void line_and_tokens_are_charged(void **state)
     struct halo_quota_user *user = halo_quota_acquire(&quota, 5);
     struct halo_request *request = halo_request_create(&table, NULL, HALO_MSG_GENERATE, NULL);
     assert_int_equal(halo_request_keep_line(&table, request, user, line, sizeof(line)), 0);
-    assert_int_equal(quota.bytes, 200);
+    assert_int_equal(quota.used[HALO_QUOTA_LINES], 200);
     for (int i = 0; i < 64; i++)
         halo_request_note_token(&table, request, i * 3);
-    assert_int_equal(quota.bytes, 200 + 64 * 4);
+    assert_int_equal(quota.used[HALO_QUOTA_LINES], 200 + 64 * 4);
     assert_int_equal(request->tokens[63], 189);
     for (int i = 64; i < 128; i++)
         halo_request_note_token(&table, request, i * 3);
-    assert_int_equal(quota.bytes, 200 + 128 * 4);
+    assert_int_equal(quota.used[HALO_QUOTA_LINES], 200 + 128 * 4);
     assert_false(request->record_lost);
     halo_request_note_token(&table, request, 1); /* 256 ids do not fit into the rest: counted, but not kept */
     assert_true(request->record_lost);
     assert_int_equal(request->n_tokens, 129);
-    assert_int_equal(quota.bytes, 200 + 128 * 4);
+    assert_int_equal(quota.used[HALO_QUOTA_LINES], 200 + 128 * 4);
     struct halo_request *second = halo_request_create(&table, NULL, HALO_MSG_GENERATE, NULL);
     char big[400] = {'y'};
     assert_int_equal(halo_request_keep_line(&table, second, user, big, sizeof(big)), HALO_QUOTA_E_USER);
     halo_request_destroy(&table, second);
     halo_request_destroy(&table, request);
-    assert_int_equal(quota.bytes, 0);
+    assert_int_equal(quota.used[HALO_QUOTA_LINES], 0);
     halo_quota_release(&quota, user);
     halo_requests_finish(&table);
     halo_quota_finish(&quota);

@@ -69,13 +69,13 @@ void world_begin(struct world *world)
     *world = (struct world){.now_ns = 1000 * WORLD_MS, .seed = 7, .note = ""};
     assert_int_equal(halo_config_init(&world->config), 0);
     halo_log_set_level(HALO_LOG_ERROR);
-    halo_quota_init(&world->quota, world->config.resume_bytes, world->config.resume_user_bytes);
+    halo_quota_init(&world->quota, &world->config, 999);
     halo_requests_init(&world->requests, &world->config, &world->quota, &world->counters, &ops, world, world->now_ns);
     halo_json_init(&world->to_engine);
     for (int i = 0; i < WORLD_CLIENTS; i++) {
         halo_json_init(&world->outs[i]);
-        halo_client_init(&world->clients[i], halo_quota_acquire(&world->quota, (uid_t)(1000 + i)), &world->outs[i],
-                         &world->requests.touched);
+        halo_client_init(&world->clients[i], &world->quota, halo_quota_acquire(&world->quota, (uid_t)(1000 + i)),
+                         &world->outs[i], &world->requests.touched);
         assert_non_null(world->clients[i].user);
     }
 }
@@ -87,8 +87,10 @@ void world_end(struct world *world)
     if (world->requests.link.state != HALO_LINK_DOWN)
         world_engine_dies(world, "was told to");
     halo_requests_end_all(&world->requests, HALO_ERROR_SHUTTING_DOWN, "the end", world->now_ns);
-    assert_int_equal(world->quota.bytes, 0);
+    assert_int_equal(world->quota.used[HALO_QUOTA_LINES], 0);
+    assert_int_equal(world->quota.used[HALO_QUOTA_QUEUED], 0);
     for (int i = 0; i < WORLD_CLIENTS; i++) {
+        halo_client_settle(&world->clients[i], 0);
         halo_json_finish(&world->outs[i]);
         halo_quota_release(&world->quota, world->clients[i].user);
     }
@@ -249,9 +251,17 @@ static void hears(struct halo_json *out, const char *who, const char *pattern)
     halo_json_reset(out);
 }
 
+/* The client reads all that was written. */
+static void read_all(struct world *world, int client)
+{
+    halo_json_reset(&world->outs[client]);
+    halo_client_settle(&world->clients[client], 0);
+}
+
 void world_hears(struct world *world, int client, const char *pattern)
 {
     hears(&world->outs[client], "the client", pattern);
+    read_all(world, client);
 }
 
 void world_engine_hears(struct world *world, const char *pattern)
@@ -262,7 +272,7 @@ void world_engine_hears(struct world *world, const char *pattern)
 void world_forget(struct world *world)
 {
     for (int i = 0; i < WORLD_CLIENTS; i++)
-        halo_json_reset(&world->outs[i]);
+        read_all(world, i);
     halo_json_reset(&world->to_engine);
 }
 

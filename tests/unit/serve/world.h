@@ -26,7 +26,7 @@ struct world {
     unsigned n_starts;       /* how often the breaker asked for an engine */
 };
 
-/* Client i has user id 1000 + i; none is trusted. */
+/* Client i has user id 1000 + i, the daemon 999. */
 void world_begin(struct world *world);
 /* Closes every client, lets the engine die, and asserts that nothing is left. */
 void world_end(struct world *world);

@@ -16,6 +16,7 @@
 
 struct halo_config {
     char *socket_path; /* NULL: the default place */
+    char *admin_group; /* whose members may do what root may; NULL: nobody */
     char **model_dirs; /* directories searched for *.gguf, in this order */
     size_t n_model_dirs;
     char *state_dir;
@@ -35,12 +36,14 @@ struct halo_config {
     bool normalize;       /* default of generate.normalize */
     bool emit_token_ids;  /* `committed` events for every generate */
 
-    int64_t connections;
+    int64_t connections;     /* in all */
     int64_t open_requests;   /* per connection */
     int64_t queued_requests; /* in all: accepted, not yet begun */
     int64_t line_bytes;
     int64_t output_high_bytes; /* per connection */
     int64_t output_low_bytes;
+    int64_t output_bytes;      /* of events that were not read, in all */
+    int64_t output_user_bytes; /* the same, per user id */
     int64_t stall_ms;
     int64_t resume_bytes;      /* request lines kept, in all */
     int64_t resume_user_bytes; /* request lines kept, per user id */

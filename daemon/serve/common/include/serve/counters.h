@@ -10,6 +10,7 @@
 #define HALO_COUNTER_LIST(X)                                                                                           \
     X(connections)         /* accepted */                                                                              \
     X(connections_refused) /* over the limit */                                                                        \
+    X(connections_shed)    /* silent ones, closed to make room */                                                      \
     X(accept_pauses)       /* accepting stopped for a moment: no descriptors or memory */                              \
     X(requests)            /* lines that were a request */                                                             \
     X(requests_refused)    /* lines answered with an error at once */                                                  \
@@ -20,6 +21,7 @@
     X(disconnects)         /* connections that ended with requests open */                                             \
     X(pauses)              /* slow readers */                                                                          \
     X(stalls)              /* readers given up */                                                                      \
+    X(output_refused)      /* events that did not fit what their user may leave unread */                              \
     X(bytes_in)            /* from clients */                                                                          \
     X(events)              /* lines of the engine passed on */                                                         \
     X(events_late)         /* lines for a request that is over */                                                      \

@@ -28,13 +28,17 @@ struct halo_clients {
     struct halo_list *touched; /* clients with output */
     const struct halo_peer_ops *ops;
     void *ud;
-    uid_t uid; /* the daemon's own */
+    gid_t admin_gid; /* whose members may do what root may; (gid_t)-1: none */
 
     struct halo_listen listen;
     uv_poll_t poll;
     uv_timer_t timer; /* after a failed accept */
     bool accepting;
-    struct halo_list peers; /* not yet closing */
+    struct halo_list peers;   /* not yet closing */
+    struct halo_list ready;   /* those with input that was not looked at */
+    uint64_t turn;            /* of the loop */
+    uv_idle_t idle;           /* while some are ready: the loop does not sleep */
+    struct halo_list refused; /* connections that only read why: linger.c */
 };
 
 /* Listens at config->socket_path, or takes over `passed_fd` if that is not -1. The caller sets loop, config, quota,
@@ -45,9 +49,14 @@ void halo_clients_stop(struct halo_clients *clients);
 /* After the loop has returned. */
 void halo_clients_finish(struct halo_clients *clients);
 
+/* Once in each turn of the loop: handles lines, each user's for a bounded time, whatever it sent. */
+void halo_clients_take(struct halo_clients *clients);
 /* Hands the output of all touched clients to the kernel. */
 void halo_clients_flush(struct halo_clients *clients);
+/* All of them close when their output is out; at once. */
 void halo_clients_doom(struct halo_clients *clients);
 void halo_clients_close(struct halo_clients *clients);
+/* Handles; after halo_clients_close(). */
+void halo_clients_close_handles(struct halo_clients *clients);
 
 #endif

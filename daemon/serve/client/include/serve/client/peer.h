@@ -39,7 +39,7 @@ enum halo_pressure {
 
 struct halo_peer_ops {
     void (*line)(struct halo_peer *peer, const char *line, size_t len);
-    /* A line was dropped; the client is to read why. */
+    /* A line was dropped, or the connection closes: the client is to read why. */
     void (*dropped)(struct halo_peer *peer, enum halo_error code, struct halo_numbers numbers, const char *message);
     void (*pressure)(struct halo_peer *peer, enum halo_pressure pressure);
     /* It closes. Nothing may be written to it any more. */
@@ -48,7 +48,7 @@ struct halo_peer_ops {
 
 struct halo_flow {
     enum halo_peer_state state;
-    bool input_over;   /* end of file was read */
+    bool input_over;   /* end of file was read, and all lines before it were handled */
     bool doomed;       /* closes once its output is out */
     bool stalled;      /* its requests were ended; the next stall time closes it */
     uint64_t since_ns; /* SLOW or doomed */
@@ -56,7 +56,8 @@ struct halo_flow {
 
 struct halo_peer {
     struct halo_clients *clients;
-    struct halo_list_node node; /* in clients->peers until it closes */
+    struct halo_list_node node;  /* in clients->peers until it closes */
+    struct halo_list_node ready; /* in clients->ready: has input that was not looked at */
     struct halo_client client;
     uv_pipe_t pipe;
     uv_timer_t timer; /* while SLOW, HALF or doomed */
@@ -65,14 +66,24 @@ struct halo_peer {
     struct halo_sink sink;
     struct halo_flow flow;
     pid_t pid;
-    size_t charged_bytes; /* for the line that it is in the middle of */
+    bool reading, eof;
+    uint64_t active_ms;   /* when it last sent something or got something, by uv_now() */
+    size_t charged_bytes; /* for the input that was not handled */
 };
 
-/* Takes over a connected socket. On failure the descriptor is closed. */
-int halo_peer_create(struct halo_clients *clients, int fd);
+struct halo_peer_refused {
+    uid_t uid;
+    int64_t n, share; /* connections that the user has, and may have at the moment */
+};
+
+/* Takes over a connected socket. A negative errno: the descriptor is closed. HALO_QUOTA_E: its user may not have one
+ * more; the descriptor stays the caller's, and *ret_refused says why. */
+int halo_peer_create(struct halo_clients *clients, int fd, struct halo_peer_refused *ret_refused);
 void halo_peer_close(struct halo_peer *peer);
 /* Hands its output to the kernel and applies the marks. May close the peer. */
 void halo_peer_flush(struct halo_peer *peer);
+/* Handles lines until there are none or its user's time in this turn of the loop is over. False: there may be more. */
+bool halo_peer_take(struct halo_peer *peer);
 /* Reads no more; closes when its output is out, or after the stall time. */
 void halo_peer_doom(struct halo_peer *peer);
 

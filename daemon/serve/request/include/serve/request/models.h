@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include <protocol/value.h>
 
@@ -17,6 +18,7 @@ struct halo_known_model {
     char *print; /* device, context and files, in words: a reply can only continue where they are the same */
     char *line;  /* the load request; its id is replaced when it is sent again */
     size_t line_len;
+    uid_t owner;       /* who had it loaded: may pin and unload it */
     unsigned n_deaths; /* engines in a row that died while they loaded it again */
     bool missing;      /* not yet in the engine that runs now */
     bool reloading;    /* its load is under way */
@@ -29,9 +31,9 @@ struct halo_known_models {
 
 void halo_known_models_finish(struct halo_known_models *known);
 
-/* Adds or replaces, as the most recently used one. -ENOMEM. */
-int halo_known_models_put(struct halo_known_models *known, struct halo_str name, const char *print, const char *line,
-                          size_t line_len);
+/* Adds or replaces, as the most recently used one; one that is there keeps its owner. -ENOMEM. */
+int halo_known_models_put(struct halo_known_models *known, struct halo_str name, uid_t owner, const char *print,
+                          const char *line, size_t line_len);
 /* What it was loaded as this time. -ENOMEM. */
 int halo_known_model_set_print(struct halo_known_model *model, const char *print);
 /* It is used now. Does nothing for an unknown name. */

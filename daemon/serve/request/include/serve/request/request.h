@@ -49,8 +49,9 @@ struct halo_request {
      * it: they are added as they are when it is sent. */
     char *line;
     size_t line_len;
-    struct halo_quota_user *user; /* charged with `charged_bytes` */
+    struct halo_quota_user *user; /* charged with `charged_bytes`, and with its place in the queue */
     size_t charged_bytes;
+    bool has_place;
 
     uint64_t arrived_ns;
     uint64_t dispatched_ns; /* 0: not yet */
@@ -58,6 +59,7 @@ struct halo_request {
     uint64_t expires_ns;    /* when waiting ends, or order_due; UINT64_MAX: never */
     int64_t deadline_ms;    /* from arrival; 0: none */
 
+    uid_t owner;    /* whose wish it is, also of a load that the daemon made for it */
     bool wants_ids; /* `committed` events go to the client */
     bool streams;   /* a slow reader pauses it */
     bool paused;
