@@ -39,14 +39,18 @@ static void shown(void (*write_text)(FILE *, const char *, size_t), const char *
     }
     assert_non_null(out);
     write_text(out, text, n);
-    fflush(out);
-    if (!terminal)
-        rewind(out);
-    ssize_t got = terminal ? read(master, ret, 255) : (ssize_t)fread(ret, 1, 255, out);
-    ret[got > 0 ? got : 0] = '\0';
-    fclose(out);
-    if (terminal)
+    size_t got = 0;
+    if (terminal) { /* what was written comes in parts; the other side's end is the end */
+        fclose(out);
+        for (ssize_t more; got < 255 && (more = read(master, ret + got, 255 - got)) > 0;)
+            got += (size_t)more;
         close(master);
+    } else {
+        rewind(out);
+        got = fread(ret, 1, 255, out);
+        fclose(out);
+    }
+    ret[got] = '\0';
 }
 
 static void a_terminal_gets_nothing_that_it_obeys(void **state)
