@@ -100,6 +100,7 @@ static void answer(const char *line, size_t n)
     if (msg.type == HALO_MSG_LOAD) {
         halo_ev_init(&ev, HALO_EV_LOADED, &msg.id);
         ev.loaded.model = ev.loaded.arch = ev.loaded.device = halo_str_of("fake");
+        ev.loaded.tiers = halo_raw_of("{}");
         put(&ev);
     } else if (msg.type == HALO_MSG_GENERATE) {
         reply(&msg);

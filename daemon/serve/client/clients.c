@@ -5,18 +5,6 @@
 
 /* ---- turns ---- */
 
-static void stay_awake(uv_idle_t *idle)
-{
-}
-
-void halo_clients_ready(struct halo_clients *clients, struct halo_peer *peer)
-{
-    if (halo_list_is_linked(&peer->ready))
-        return;
-    halo_list_append(&clients->ready, &peer->ready);
-    uv_idle_start(&clients->idle, stay_awake);
-}
-
 void halo_clients_take(struct halo_clients *clients)
 {
     for (size_t n = clients->ready.n; n > 0 && clients->ready.first; n--) {

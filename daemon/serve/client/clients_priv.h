@@ -4,7 +4,7 @@
 
 #include <serve/client/clients.h>
 
-/* Input of the peer waits to be handled. Does nothing when it is known. */
+/* ready.c: input of the peer waits to be handled. Does nothing when it is known. */
 void halo_clients_ready(struct halo_clients *clients, struct halo_peer *peer);
 
 /* A user wants one more connection and has no room (HALO_QUOTA_E_USER), or nobody has (HALO_QUOTA_E_ALL): closes the
