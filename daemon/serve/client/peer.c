@@ -350,47 +350,17 @@ static void read_start(struct halo_peer *peer)
 
 /* ---- the beginning ---- */
 
-/* Its user's account, charged with one connection more. 0, a negative errno, a HALO_QUOTA_E. */
-static int charge_user(struct halo_clients *clients, uid_t uid, struct halo_quota_user **ret_user,
-                       struct halo_peer_refused *ret_refused)
+int halo_peer_open(struct halo_clients *clients, int fd, struct halo_quota_user *user,
+                   const struct halo_credentials *credentials)
 {
-    struct halo_quota_user *user = halo_quota_acquire(clients->quota, uid);
-    if (!user)
-        return -ENOMEM;
-    int r = halo_quota_charge(clients->quota, user, HALO_QUOTA_CONNECTIONS, 1);
-    if (r > 0 && halo_clients_shed(clients, user, r))
-        r = halo_quota_charge(clients->quota, user, HALO_QUOTA_CONNECTIONS, 1);
-    if (r > 0) {
-        *ret_refused = (struct halo_peer_refused){
-            .uid = uid,
-            .n = user->used[HALO_QUOTA_CONNECTIONS],
-            .share = halo_quota_share(clients->quota, user, HALO_QUOTA_CONNECTIONS),
-        };
-        halo_quota_release(clients->quota, user);
-    }
-    *ret_user = user;
-    return r;
-}
-
-int halo_peer_create(struct halo_clients *clients, int fd, struct halo_peer_refused *ret_refused)
-{
-    struct halo_credentials credentials;
-    struct halo_quota_user *user = NULL;
     struct halo_peer *peer = calloc(1, sizeof(*peer));
-    int r = peer ? halo_credentials_of(fd, clients->admin_gid, &credentials) : -ENOMEM;
-    if (r == 0)
-        r = charge_user(clients, credentials.uid, &user, ret_refused);
-    if (r != 0) {
-        free(peer);
-        if (r < 0)
-            close(fd);
-        return r;
-    }
+    if (!peer)
+        return -ENOMEM;
     peer->clients = clients;
-    peer->pid = credentials.pid;
+    peer->pid = credentials->pid;
     peer->active_ms = uv_now(clients->loop);
     halo_client_init(&peer->client, clients->quota, user, &peer->sink.pending, clients->touched);
-    peer->client.admin = user->privileged || credentials.in_group;
+    peer->client.admin = user->privileged || credentials->in_group;
     halo_line_init(&peer->reader, (size_t)clients->config->line_bytes);
     uv_pipe_init(clients->loop, &peer->pipe, 0);
     uv_timer_init(clients->loop, &peer->timer);
@@ -399,12 +369,13 @@ int halo_peer_create(struct halo_clients *clients, int fd, struct halo_peer_refu
     halo_sink_init(&peer->sink, (uv_stream_t *)&peer->pipe, written, peer);
     halo_list_append(&clients->peers, &peer->node);
     clients->counters->connections++;
-    r = uv_pipe_open(&peer->pipe, fd);
-    if (r < 0) {
-        close(fd);
-        halo_peer_close(peer);
-        return r;
+    int r = uv_pipe_open(&peer->pipe, fd);
+    if (r == 0) {
+        read_start(peer);
+        return 0;
     }
-    read_start(peer);
+    halo_log(HALO_LOG_WARN, "a new connection was closed: %s", uv_strerror(r));
+    close(fd);
+    halo_peer_close(peer);
     return 0;
 }
