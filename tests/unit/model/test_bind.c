@@ -218,6 +218,7 @@ static void fused_attention(void **state)
                      NULL);
     halo_toy_remove(toy, "blk.0.attn_k.weight");
     halo_toy_find(toy, "blk.0.attn_qkv.weight")->dims[1] = ALL + 1;
+    halo_toy_find(toy, "blk.0.attn_qkv.weight")->values = NULL; /* there are none for the new row */
     halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.0.attn_qkv.weight is [32, 129], should be [32, 128]", NULL);
     halo_toy_destroy(toy);
 }
