@@ -1,12 +1,11 @@
 /* log.c: one line to stderr for the person who runs the program.
  *
- * Any thread: the level is atomic, the line is formatted on the stack and leaves in one write(2), if stderr takes it
- * without waiting. What it does not take is counted.
+ * Any thread: the level is atomic, the line is formatted on the stack and leaves in one write(2). Failures to write are
+ * ignored, there is nowhere to report them.
  */
 #include <base/log.h>
 
 #include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -16,8 +15,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <base/clock.h>
 
 #define LOG_LINE_BYTES 2048
 
@@ -32,22 +29,10 @@ static const struct {
 };
 
 static atomic_int log_level = HALO_LOG_INFO;
-static atomic_bool log_prefix;
-static atomic_uint log_dropped;
 
 void halo_log_set_level(enum halo_log_level level)
 {
     atomic_store(&log_level, (int)level);
-}
-
-const char *halo_log_level_word(enum halo_log_level level)
-{
-    return log_levels[level].word;
-}
-
-void halo_log_set_prefix(void)
-{
-    atomic_store(&log_prefix, true);
 }
 
 int halo_log_level_parse(const char *word, enum halo_log_level *ret_level)
@@ -80,7 +65,7 @@ static bool stderr_is_journal(void)
 
 static size_t line_head(char line[LOG_LINE_BYTES], enum halo_log_level level)
 {
-    if (atomic_load(&log_prefix) || stderr_is_journal())
+    if (stderr_is_journal())
         return (size_t)snprintf(line, LOG_LINE_BYTES, "<%d>", log_levels[level].syslog);
     struct timespec now;
     struct tm tm;
@@ -91,82 +76,24 @@ static size_t line_head(char line[LOG_LINE_BYTES], enum halo_log_level level)
                                 log_levels[level].word);
 }
 
-/* A pipe that polls as writable has room for a whole line. */
-static bool is_writable(void)
+void halo_log(enum halo_log_level level, const char *format, ...)
 {
-    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-    return poll(&p, 1, 0) > 0 && (p.revents & POLLOUT) != 0;
-}
-
-/* The line ends where the text of it does, at the latest where its room does. */
-static void write_line(char line[LOG_LINE_BYTES], size_t at, int n)
-{
+    if ((int)level > atomic_load(&log_level))
+        return;
+    char line[LOG_LINE_BYTES];
+    size_t at = line_head(line, level);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line + at, sizeof line - at, format, args);
+    va_end(args);
     size_t end = n < 0 ? at : at + (size_t)n;
-    if (end > LOG_LINE_BYTES - 1)
-        end = LOG_LINE_BYTES - 1;
+    if (end > sizeof line - 1)
+        end = sizeof line - 1;
     /* What a peer sent must not be able to forge a second line. */
     for (size_t i = at; i < end; i++)
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = ' ';
     line[end] = '\n';
     ssize_t written = write(STDERR_FILENO, line, end + 1);
-    (void)written; /* there is nowhere to report it */
-}
-
-/* False: this one is dropped too. */
-static bool tell_dropped(void)
-{
-    char line[LOG_LINE_BYTES];
-    if (!is_writable())
-        return false;
-    unsigned n = atomic_exchange(&log_dropped, 0);
-    if (n > 0) {
-        size_t at = line_head(line, HALO_LOG_WARN);
-        write_line(line, at,
-                   snprintf(line + at, sizeof line - at, "%u lines of the log were dropped: nobody read them", n));
-    }
-    return n == 0 || is_writable();
-}
-
-__attribute__((format(printf, 2, 0))) static void log_line(enum halo_log_level level, const char *format, va_list args)
-{
-    char line[LOG_LINE_BYTES];
-    if ((int)level > atomic_load(&log_level))
-        return;
-    if (!tell_dropped()) {
-        atomic_fetch_add(&log_dropped, 1);
-        return;
-    }
-    size_t at = line_head(line, level);
-    write_line(line, at, vsnprintf(line + at, sizeof line - at, format, args));
-}
-
-void halo_log(enum halo_log_level level, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    log_line(level, format, args);
-    va_end(args);
-}
-
-void halo_log_limited(struct halo_log_limit *limit, enum halo_log_level level, const char *format, ...)
-{
-    uint64_t second = halo_clock_ms() / 1000;
-    uint32_t n_dropped = limit->n_dropped;
-    va_list args;
-    if (second != limit->second) {
-        limit->second = second;
-        limit->n = limit->n_dropped = 0;
-        if (n_dropped > 0)
-            halo_log(level, "%u more lines like the next one were dropped: more than %u in a second", n_dropped,
-                     limit->n_per_s);
-    }
-    if (limit->n >= limit->n_per_s) {
-        limit->n_dropped++;
-        return;
-    }
-    limit->n++;
-    va_start(args, format);
-    log_line(level, format, args);
-    va_end(args);
+    (void)written;
 }

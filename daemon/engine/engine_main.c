@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <base/log.h>
@@ -27,7 +26,7 @@
 #include <engine/engine.h>
 
 #define EXIT_USAGE 2
-#define MAX_MODEL_DIRS 64 /* what halod takes */
+#define MAX_MODEL_DIRS 16
 #define SAVE_BYTES (256ull << 20)
 #define SAVE_MS 2000
 
@@ -230,14 +229,6 @@ static const struct halo_device_ops *pick_device(const char *name, const struct 
     return NULL;
 }
 
-/* Run by halod, which reads stderr: its lines carry priorities. The end of the socket tells that halod is gone, but not
- * to a process that is stopped. */
-static void follow_parent(void)
-{
-    halo_log_set_prefix();
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-}
-
 int main(int argc, char **argv)
 {
     static struct options options; /* the engine's threads keep pointers into it */
@@ -246,9 +237,6 @@ int main(int argc, char **argv)
     int status = parse_options(&options, argc, argv);
     if (status >= 0)
         return status;
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of that file */
-    if (options.fd)
-        follow_parent();
     enter_sandbox(&options); /* before the first thread, a GPU's own ones too */
     options.engine.device = pick_device(options.device, &options.engine.device_options);
     if (!options.engine.device)

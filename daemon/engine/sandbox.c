@@ -19,7 +19,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <base/folder.h>
 #include <base/log.h>
 #include <store/reader.h>
 
@@ -137,7 +136,8 @@ static void allow_state(struct files *files, const char *state_dir)
     char path[PATH_BYTES];
     if (snprintf(path, sizeof(path), "%s/prefixes", state_dir) >= (int)sizeof(path))
         return;
-    (void)halo_folder_make(path, 0700); /* a rule needs a folder that is there; whoever writes into it says why not */
+    mkdir(state_dir, 0700); /* a rule needs a folder that is there; whoever writes into it says why it cannot */
+    mkdir(path, 0700);
     allow(files, path, RIGHTS_FOLDER);
 }
 

@@ -2,7 +2,6 @@
 #include <serve/program.h>
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -13,7 +12,6 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include <base/folder.h>
 #include <base/log.h>
 
 #include <serve/config.h>
@@ -45,24 +43,6 @@ static int settings(struct halo_config *config, const struct halo_options *optio
         config->emit_token_ids = true;
     halo_log_set_level(config->log_level);
     return halo_config_check(config, fault);
-}
-
-/* Folders are looked at now, while somebody reads the log: a model that is in none of them is only not found later. */
-static void check_folders(struct halo_config *config)
-{
-    for (size_t i = 0; i < config->n_model_dirs; i++) {
-        DIR *folder = opendir(config->model_dirs[i]);
-        if (folder)
-            closedir(folder);
-        else
-            halo_log(HALO_LOG_WARN, "the models folder %s cannot be read: %s", config->model_dirs[i], strerror(errno));
-    }
-    int r = halo_config_saves(config) ? halo_folder_make(config->state_dir, 0700) : 0;
-    if (r == 0)
-        return;
-    halo_log(HALO_LOG_WARN, "cached prefixes are not saved: the state folder %s cannot be made: %s", config->state_dir,
-             strerror(-r));
-    config->save_bytes = 0;
 }
 
 /* A connection takes a descriptor: the soft limit follows the configuration as far as the hard one lets it. */
@@ -164,7 +144,6 @@ int halo_program_run(int argc, char **argv)
         return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
     }
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);
     int r = halo_config_init(&config);
     if (r == 0)
         r = settings(&config, &options, &fault);
@@ -176,7 +155,6 @@ int halo_program_run(int argc, char **argv)
     if (r == 0) {
         usage = 0;
         raise_descriptors(config.connections);
-        check_folders(&config);
         r = serve(&config, passed_fd, &fault);
     }
     if (r < 0)

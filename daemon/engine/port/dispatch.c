@@ -10,7 +10,7 @@
 #include <base/clock.h>
 #include <base/log.h>
 
-#include "port/port_priv.h"
+#include "port_priv.h"
 
 static void put_error(struct halo_port *port, const struct halo_id *id, enum halo_error code, const char *message)
 {
@@ -30,7 +30,7 @@ void halo_port_take_long_line(struct halo_port *port)
     halo_port_put(port, &ev);
 }
 
-static const char *phase_of(const struct halo_job *job)
+const char *halo_job_was(const struct halo_job *job)
 {
     switch (job->state) {
     case HALO_JOB_LOAD: return job->load ? "loading" : "draining";
@@ -47,7 +47,7 @@ static void cancel_target(struct halo_port *port, struct halo_job *target)
     atomic_store(&target->cancel, true);
     switch (target->state) {
     case HALO_JOB_PARKED:
-        halo_job_unpark(port, target);
+        halo_port_unpark(port, target);
         halo_job_end_cancelled(port, target);
         return;
     case HALO_JOB_LOAD:
@@ -58,10 +58,7 @@ static void cancel_target(struct halo_port *port, struct halo_job *target)
             halo_job_end_cancelled(port, target);
         }
         return;
-    case HALO_JOB_IO:
-        if (target->catalog)
-            atomic_store(&target->catalog->cancel, true);
-        return; /* a lookup: looked at when it comes back */
+    case HALO_JOB_IO: atomic_store(&target->catalog->cancel, true); return;
     case HALO_JOB_DEVICE:
         if (target->sequence)
             atomic_store(&target->sequence->cancel, true);
@@ -71,7 +68,7 @@ static void cancel_target(struct halo_port *port, struct halo_job *target)
             atomic_store(&target->forecast->cancel, true);
         halo_device_thread_kick(&port->device);
         return;
-    default: /* NEW, TEXT: looked at before it goes on */ return;
+    default: /* TEXT: looked at when it comes back */ return;
     }
 }
 
@@ -85,7 +82,7 @@ static void cancel(struct halo_port *port, struct halo_job *job)
     struct halo_ev ev;
     halo_ev_init(&ev, HALO_EV_CANCELLED, &job->msg.id);
     ev.cancelled.target = job->msg.cancel.target;
-    ev.cancelled.was = halo_str_of(phase_of(target));
+    ev.cancelled.was = halo_str_of(halo_job_was(target));
     halo_job_end(port, job, &ev); /* first: the target's end follows it */
     cancel_target(port, target);
 }
@@ -105,7 +102,7 @@ static void hold(struct halo_port *port, const struct halo_id *id, bool value)
 
 static void with_model(struct halo_port *port, struct halo_job *job, struct halo_str name)
 {
-    if (halo_port_hold_model(port, job, name))
+    if (halo_port_hold_model(port, job, name) == 0)
         halo_job_to_text(port, job);
 }
 
@@ -117,7 +114,7 @@ static void pong(struct halo_port *port, struct halo_job *job)
     halo_job_end(port, job, &ev);
 }
 
-static void dispatch(struct halo_port *port, struct halo_job *job)
+void halo_port_dispatch(struct halo_port *port, struct halo_job *job)
 {
     struct halo_msg *msg = &job->msg;
     switch (msg->type) {
@@ -183,17 +180,5 @@ void halo_port_take_line(struct halo_port *port, const char *line, size_t len)
         halo_msg_finish(&msg);
         return;
     }
-    dispatch(port, job);
-}
-
-void halo_port_dispatch_ready(struct halo_port *port)
-{
-    while (port->ready) {
-        struct halo_job *job = port->ready;
-        port->ready = job->wait_next;
-        if (atomic_load(&job->cancel))
-            halo_job_end_cancelled(port, job);
-        else
-            dispatch(port, job);
-    }
+    halo_port_dispatch(port, job);
 }

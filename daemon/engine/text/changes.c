@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text/text_priv.h"
+#include "port/port_priv.h"
 
 int halo_text_add_change(struct halo_job *job, const char *format, ...)
 {

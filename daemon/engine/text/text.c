@@ -7,7 +7,7 @@
 
 #include <base/thread.h>
 
-#include "text/text_priv.h"
+#include "port/port_priv.h"
 
 /* ---- the loop ---- */
 

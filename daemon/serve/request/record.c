@@ -45,12 +45,6 @@ static const char *phase_of(const struct halo_event_line *line)
     return phase;
 }
 
-/* A request is not running while it waits for another request's load. */
-static bool waits_for_load(const struct halo_request *request, const char *phase)
-{
-    return request->type != HALO_MSG_LOAD && phase[0] == 'l';
-}
-
 static void begin_running(struct halo_requests *requests, struct halo_request *request)
 {
     if (request->state == HALO_REQUEST_SENT)
@@ -167,14 +161,10 @@ static int remember(struct halo_requests *requests, const struct halo_request *r
     params->has_pin = params->pin = ev->loaded.pinned;
     params->has_keep_alive_s = ev->loaded.has_keep_alive_s;
     params->keep_alive_s = ev->loaded.keep_alive_s;
-    msg.load.has_name = true;
-    msg.load.name = ev->loaded.model;
     halo_json_init(&w);
     r = halo_msg_encode(&w, &msg);
     if (r == 0)
-        r = halo_known_models_put(&requests->models, ev->loaded.model,
-                                  ev->loaded.has_path ? ev->loaded.path : halo_str_of(""), request->owner, print, w.at,
-                                  w.len - 1);
+        r = halo_known_models_put(&requests->models, ev->loaded.model, request->owner, print, w.at, w.len - 1);
     halo_json_finish(&w);
     halo_msg_finish(&msg);
     return r;
@@ -188,9 +178,9 @@ static void note_gone(struct halo_requests *requests, const struct halo_ev *ev)
     if (ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM)
         requests->counters->models_evicted++;
     if (ev->unloaded.reason != HALO_WIRE_UNLOAD_ASKED)
-        halo_log_limited(&requests->log_limit, HALO_LOG_INFO, "model %.200s was unloaded: %s", ev->unloaded.model.at,
-                         ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM ? "another one needed the room"
-                                                                      : "its keep-alive time was over");
+        halo_log(HALO_LOG_INFO, "model %.200s was unloaded: %s", ev->unloaded.model.at,
+                 ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM ? "another one needed the room"
+                                                              : "its keep-alive time was over");
     for (; model && request; request = halo_request_next(request))
         if (request->state == HALO_REQUEST_SENT && request->type != HALO_MSG_LOAD && request->needs &&
             halo_known_models_find(&requests->models, halo_str_of(request->needs)) == model)
@@ -225,24 +215,14 @@ int halo_record_model(struct halo_requests *requests, const struct halo_request 
     return 0;
 }
 
-/* About a reply there is only that of a loop. What a load could not do as wished concerns the person who runs the
- * daemon too. */
-static void note_notice(struct halo_requests *requests, struct halo_request *request,
-                        const struct halo_event_line *line)
+/* The engine's only notice about a reply is that of a loop. */
+static void note_notice(struct halo_request *request, const struct halo_event_line *line)
 {
     struct halo_refusal refusal;
     struct halo_ev ev;
-    if ((request->type != HALO_MSG_GENERATE && request->type != HALO_MSG_LOAD) ||
-        halo_ev_decode(&ev, line->at, line->len, 0, &refusal) != 0)
+    if (request->type != HALO_MSG_GENERATE || halo_ev_decode(&ev, line->at, line->len, 0, &refusal) != 0)
         return;
-    if (request->type == HALO_MSG_GENERATE)
-        request->loop_told = request->loop_told || halo_str_is(ev.notice.code, "loop_detected");
-    else
-        halo_log_limited(&requests->log_limit, HALO_LOG_WARN, "load of %.200s: %s: %s",
-                         request->reload_model ? request->reload_model
-                         : request->needs      ? request->needs
-                                               : "a model",
-                         ev.notice.code.at, ev.notice.message.at);
+    request->loop_told = request->loop_told || halo_str_is(ev.notice.code, "loop_detected");
     halo_ev_finish(&ev);
 }
 
@@ -256,7 +236,7 @@ int halo_record_event(struct halo_requests *requests, struct halo_request *reque
         phase = phase_of(line);
         if (phase)
             request->phase = phase;
-        if (!phase || (phase[0] != 'q' && !waits_for_load(request, phase)))
+        if (!phase || phase[0] != 'q')
             begin_running(requests, request);
         return 0;
     case HALO_EV_STARTED: return note_started(requests, request, line, fault);
@@ -272,7 +252,7 @@ int halo_record_event(struct halo_requests *requests, struct halo_request *reque
         if (!request->reload_model) /* a model that comes back is no progress: it comes back after each death */
             halo_breaker_engine_progressed(&requests->breaker);
         return halo_record_model(requests, request, line, fault);
-    case HALO_EV_NOTICE: note_notice(requests, request, line); return 0;
+    case HALO_EV_NOTICE: note_notice(request, line); return 0;
     case HALO_EV_ERROR: return 0;
     default:
         halo_breaker_engine_progressed(&requests->breaker);

@@ -14,8 +14,6 @@
 #include "reload_priv.h"
 #include "table_priv.h"
 
-#define LOG_LINES_PER_S 50 /* of each kind of event that others provoke */
-
 void halo_requests_init(struct halo_requests *requests, const struct halo_config *config, struct halo_quota *quota,
                         struct halo_counters *counters, const struct halo_requests_ops *ops, void *ud, uint64_t now_ns)
 {
@@ -27,8 +25,7 @@ void halo_requests_init(struct halo_requests *requests, const struct halo_config
                                        .started_ns = now_ns,
                                        .now_ns = now_ns,
                                        .accepts = true,
-                                       .next_ns = UINT64_MAX,
-                                       .log_limit.n_per_s = LOG_LINES_PER_S};
+                                       .next_ns = UINT64_MAX};
     halo_list_init(&requests->all);
     halo_list_init(&requests->waiting);
     halo_list_init(&requests->touched);
