@@ -209,13 +209,13 @@ static int read_token_key(struct halo_decode *d, const struct halo_where *where,
 
     for (const char *p = key; *p; p++) {
         if (*p < '0' || *p > '9' || (*key == '0' && key[1]))
-            return halo_decode_refuse(d, where, "the key is no token id; ids are decimal integers from 0");
+            return halo_decode_refuse(d, where, "the key is not a token id; ids are decimal integers from 0");
         value = value * 10 + (*p - '0');
         if (value > INT32_MAX)
             return halo_decode_refuse(d, where, "the key is out of range 0 to %d", INT32_MAX);
     }
     if (!*key)
-        return halo_decode_refuse(d, where, "an empty key is no token id");
+        return halo_decode_refuse(d, where, "an empty key is not a token id");
     *ret = (int32_t)value;
     return 0;
 }

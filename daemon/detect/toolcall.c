@@ -132,7 +132,7 @@ static void check_json(struct look *look, struct halo_text call)
         return;
     }
     if (arguments.at[0] != '{')
-        halo_find(look->ret, HALO_VERDICT_FAIL, "the arguments of a call are no object");
+        halo_find(look->ret, HALO_VERDICT_FAIL, "the arguments of a call are not an object");
     else
         check_call(look, unquoted(name), arguments);
 }
@@ -206,7 +206,7 @@ static void check_mistral(struct look *look, const char *text, size_t n)
     memcpy(wrapped + 5, list.at, list.n);
     wrapped[5 + list.n] = '}';
     if (list.n < 2 || list.at[0] != '[' || !halo_text_is_object((struct halo_text){wrapped, list.n + 6})) {
-        halo_find(look->ret, HALO_VERDICT_FAIL, "the calls at byte %zu are no JSON list", at);
+        halo_find(look->ret, HALO_VERDICT_FAIL, "the calls at byte %zu are not a JSON list", at);
         return;
     }
     for (size_t item = 0; halo_text_next(list, &item, &call) && look->ret->verdict != HALO_VERDICT_FAIL;)

@@ -117,7 +117,7 @@ METHOD(decode)
             r = halo_jinja_add(run, &text, HALO_UTF8_REPLACEMENT, HALO_UTF8_REPLACEMENT_BYTES,
                                halo_jinja_mark_at(s, at));
         else if (codec.errors == STRICT)
-            r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "byte 0x%02X at %zu is no character of this encoding",
+            r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "byte 0x%02X at %zu is not a character of this encoding",
                                 (uint8_t)s->bytes[at], at);
     }
     return r ? r : halo_jinja_finish_text(run, &text, ret);

@@ -326,7 +326,7 @@ int halo_jinja_binary(struct halo_jinja_run *run, int op, struct halo_jinja_valu
         return add_lists(run, a, b, ret);
     } else {
         char name[3] = {(char)(op == 'f' ? '/' : op == 'p' ? '*' : op), op == 'f' ? '/' : op == 'p' ? '*' : 0};
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "'%s' does not go with %s and %s", name,
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "'%s' does not apply to %s and %s", name,
                                halo_jinja_type_name(a), halo_jinja_type_name(b));
     }
     *ret = result;
@@ -343,7 +343,7 @@ int halo_jinja_unary(struct halo_jinja_run *run, int op, struct halo_jinja_value
         return op == '-' && __builtin_sub_overflow(0, integer, &ret->integer) ? overflow(run) : 0;
     }
     if (a.kind != HALO_JINJA_FLOAT)
-        return halo_jinja_type_error(run, "a sign does not go with it", a);
+        return halo_jinja_type_error(run, "a sign does not apply to it", a);
     ret->number = op == '-' ? -a.number : a.number;
     return 0;
 }

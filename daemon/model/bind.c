@@ -144,7 +144,7 @@ static void spec_bind(struct halo_binding *binding, const struct halo_tensor_spe
         const struct halo_gguf_tensor *tensor = halo_gguf_find_tensor(binding->gguf, name);
         const struct halo_gguf_tensor *whole = whole_of(binding, spec->id, layer);
         if (tensor && whole)
-            complain(complaints, "%s is there twice, also in %s", name, whole->name);
+            complain(complaints, "%s appears twice: %s contains it too", name, whole->name);
         else if (tensor)
             tensor_check(tensor, spec, binding->hparams, complaints);
         else if (!whole && !spec->optional)

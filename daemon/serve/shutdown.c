@@ -64,7 +64,7 @@ static size_t n_open(const struct halo_daemon *daemon)
 static void reap_over(uv_timer_t *timer)
 {
     struct halo_daemon *daemon = timer->data;
-    halo_log(HALO_LOG_ERROR, "the engine does not end even by SIGKILL; leaving it behind");
+    halo_log(HALO_LOG_ERROR, "the engine did not exit after SIGKILL; leaving it behind");
     daemon->engine_stuck = true;
     uv_stop(daemon->loop);
 }

@@ -16,9 +16,9 @@ void halo_watchdog_feed(struct halo_daemon *daemon)
     }
     if (!daemon->unwell) {
         halo_log(HALO_LOG_ERROR,
-                 "the engine neither works nor ends; the service manager's watchdog is not fed any more");
-        halo_notify_status("the engine (pid %ld) neither works nor ends: it is %s", (long)halo_engine_pid(engine),
-                           halo_report_engine_state(daemon));
+                 "the engine makes no progress and does not exit; no longer feeding the service manager's watchdog");
+        halo_notify_status("the engine (pid %ld) makes no progress and does not exit: it is %s",
+                           (long)halo_engine_pid(engine), halo_report_engine_state(daemon));
     }
     daemon->unwell = true;
 }

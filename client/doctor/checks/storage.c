@@ -119,10 +119,10 @@ void halo_doctor_look_storage(struct halo_doctor_probe *probe, struct halo_docto
         halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
                                 "The models are on a hard disk: 60 GiB take about six minutes. Keep them on an SSD.");
     else if (strcmp(type, "tmpfs") == 0 || strcmp(type, "ramfs") == 0)
-        halo_doctor_finding_say(
-            finding, HALO_DOCTOR_WARN,
-            "The models are in memory (tmpfs), which the GPU then lacks: each is there twice once it is "
-            "loaded.");
+        halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
+                                "The model files are in memory (tmpfs): a loaded model then takes its size twice, and "
+                                "the GPU has that much "
+                                "less. Move them to a disk.");
     else
         halo_doctor_finding_say(finding, HALO_DOCTOR_PASS, "The models are on a local file system.");
 }

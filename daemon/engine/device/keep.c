@@ -42,7 +42,7 @@ int halo_save_fill(struct halo_save *save, const struct halo_device_ops *ops)
         const struct halo_prefix_entry *entry = &prefix->entries[page];
         uint8_t *at = save->chunk + save->n_chunk * record_bytes;
         if (!entry->listed) {
-            halo_fault_set(&save->fault, HALO_FAULT_CANCELLED, "they were forgotten meanwhile");
+            halo_fault_set(&save->fault, HALO_FAULT_CANCELLED, "they were dropped in the meantime");
             return 0;
         }
         if (file_bytes + record_bytes > save->most_bytes || halo_clock_ns() >= save->deadline_ns) {

@@ -23,7 +23,7 @@ static void find_remedy(const struct halo_load *load, const struct halo_room *ro
         snprintf(ret, REMEDY_BYTES, "raise budget_bytes, all models together may take %s",
                  halo_size_text(room->budget_bytes, size));
     else
-        snprintf(ret, REMEDY_BYTES, "take a smaller model, or end what else uses the memory of the device");
+        snprintf(ret, REMEDY_BYTES, "load a smaller model, or stop what else uses the device's memory");
 }
 
 /* bytes: with every idle model gone. */

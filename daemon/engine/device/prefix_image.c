@@ -163,12 +163,12 @@ static int check_header(const uint8_t *image, size_t n, const struct halo_prefix
     if (n < HALO_PREFIX_HEADER_BYTES)
         return damaged(fault, "%zu bytes are no header", n);
     if (memcmp(image + H_MAGIC, MAGIC, 8) != 0)
-        return damaged(fault, "it is no file of prefixes, or of another version");
+        return damaged(fault, "it is not a prefix file, or has another version");
     if (!is_sealed(image, H_SUM))
-        return damaged(fault, "the checksum of its header does not fit");
+        return damaged(fault, "the checksum of its header does not match");
     if (memcmp(image + H_KEY, key->text, HALO_PREFIX_KEY_BYTES) != 0) {
         name_difference(key->text, image + H_KEY, line);
-        return damaged(fault, "it is of something else: not the same %s", line);
+        return damaged(fault, "it belongs to something else: its %s differs", line);
     }
     uint64_t n_records = get(image + H_N_RECORDS, 8);
     if (get(image + H_RECORD_BYTES, 8) != record_bytes || get(image + H_FILE_BYTES, 8) != n)
@@ -187,10 +187,10 @@ static int check_record(const uint8_t *image, const struct halo_prefix_key *key,
     const uint8_t *record = image + HALO_PREFIX_HEADER_BYTES + index * halo_prefix_record_bytes(key);
     struct halo_prefix_record have, parent;
     if (!is_sealed(record, R_PAGE + key->page_bytes))
-        return damaged(fault, "the checksum of record %u does not fit", index);
+        return damaged(fault, "the checksum of record %u does not match", index);
     if (memcmp(record + R_SAVE, image + H_SAVE, HALO_PREFIX_SAVE_BYTES) != 0 || get(record + R_INDEX, 4) != index ||
         get(record + R_ZERO, 4) != 0)
-        return damaged(fault, "record %u is not of this file", index);
+        return damaged(fault, "record %u does not belong to this file", index);
     uint64_t n_ids = get(record + R_N_IDS, 4);
     if (n_ids < 1 || n_ids > HALO_KV_PAGE_TOKENS)
         return damaged(fault, "record %u has %llu ids", index, (unsigned long long)n_ids);
@@ -201,7 +201,7 @@ static int check_record(const uint8_t *image, const struct halo_prefix_key *key,
     if (have.parent == HALO_PREFIX_NONE)
         return 0;
     if (have.parent >= index)
-        return damaged(fault, "record %u stands before its parent %u", index, have.parent);
+        return damaged(fault, "record %u precedes its parent %u", index, have.parent);
     halo_prefix_image_record(image, key, have.parent, &parent);
     if (parent.n_ids != HALO_KV_PAGE_TOKENS || parent.user != have.user)
         return damaged(fault, "record %u cannot follow record %u", index, have.parent);

@@ -40,11 +40,11 @@ static int check_file(int fd, uint64_t most_bytes, uint64_t *ret_bytes, struct h
 {
     struct stat facts;
     if (fstat(fd, &facts) < 0)
-        return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "it cannot be looked at");
+        return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "it cannot be examined");
     if (!S_ISREG(facts.st_mode))
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "it is no regular file");
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "it is not a regular file");
     if (facts.st_uid != geteuid() || (facts.st_mode & 077) != 0)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "it is not this user's alone (owner %u, mode %03o)",
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "other users can access it (owner %u, mode %03o)",
                               (unsigned)facts.st_uid, (unsigned)facts.st_mode & 0777);
     if ((uint64_t)facts.st_size > most_bytes)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "it has %lld bytes, %llu are allowed",

@@ -159,9 +159,8 @@ static void put_loop(struct halo_port *port, struct halo_job *job, const struct 
     ev.notice.start = event->a;
     ev.notice.period = (int64_t)loop->period;
     ev.notice.repeats = (int64_t)(loop->n_ids / loop->period);
-    snprintf(message, sizeof(message),
-             "from token %lld on the reply goes round in a cycle of %zu tokens, %zu times so far", (long long)event->a,
-             loop->period, loop->n_ids / loop->period);
+    snprintf(message, sizeof(message), "from token %lld on the reply repeats a cycle of %zu tokens, %zu times so far",
+             (long long)event->a, loop->period, loop->n_ids / loop->period);
     ev.notice.code = halo_str_of("loop_detected");
     ev.notice.message = halo_str_of(message);
     halo_port_put(port, &ev);

@@ -250,7 +250,7 @@ static int make_score(struct halo_job *job, struct halo_tokens *ids)
     if (r < 0)
         return r;
     if (ids->n == 0)
-        return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "there is no token to score");
+        return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "the text has no tokens to score");
     if (ids->n > job->model->context)
         return overflow(job, ids->n, 0);
     if ((uint64_t)msg->from >= ids->n)

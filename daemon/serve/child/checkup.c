@@ -73,7 +73,7 @@ static void child_heard(struct halo_child *child, size_t n_bytes)
     checkup->n_bytes += n_bytes;
     if (checkup->n_bytes <= OUTPUT_BYTES)
         return;
-    halo_log(HALO_LOG_WARN, "halo-doctor wrote more than %u bytes, which is no report; it is killed", OUTPUT_BYTES);
+    halo_log(HALO_LOG_WARN, "halo-doctor wrote more than %u bytes, too many for a report; killing it", OUTPUT_BYTES);
     end(checkup);
 }
 

@@ -182,7 +182,7 @@ static int set_number(int64_t *slot, const struct key *key, const char *text, st
 static int set_device(char **slot, const char *text, struct halo_fault *fault)
 {
     if (strcmp(text, "auto") != 0 && strcmp(text, "cpu") != 0 && strcmp(text, "hip") != 0)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "device: '%.64s' is none of auto, cpu, hip", text);
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "device: '%.64s' is not one of auto, cpu, hip", text);
     return halo_config_set_string(slot, text);
 }
 
@@ -201,7 +201,7 @@ static int set_key(struct halo_config *config, const struct key *key, const char
     case KEY_LEVEL:
         if (halo_log_level_parse(value, slot) == 0)
             return 0;
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: '%.64s' is none of error, warn, info, debug",
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: '%.64s' is not one of error, warn, info, debug",
                               key->name, value);
     case KEY_DIR: return halo_config_add_model_dir(config, value);
     case KEY_STRING: return halo_config_set_string(slot, value);

@@ -133,7 +133,7 @@ void halo_requests_breaker_text(const struct halo_requests *requests, char *ret_
 {
     uint64_t left_ms = halo_breaker_left_ms(&requests->breaker, requests->now_ns);
     snprintf(ret_text, room,
-             "the engine died %u times in a row without getting anything done, the last time it %.200s; requests are "
+             "the engine died %u times in a row without making progress, the last time it %.200s; requests are "
              "refused for %llu s more, `load` tries again at once%s",
              requests->breaker.n_vain, requests->link.reason, (unsigned long long)(left_ms + 999) / 1000,
              requests->ops->death_note(requests->ud, true));

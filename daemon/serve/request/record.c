@@ -209,7 +209,8 @@ int halo_record_model(struct halo_requests *requests, const struct halo_request 
         else
             r = remember(requests, request, &ev, print);
         if (r < 0)
-            halo_log(HALO_LOG_WARN, "no memory to remember a loaded model");
+            halo_log(HALO_LOG_WARN,
+                     "no memory to record a loaded model: it will not be reloaded after the engine's death");
     }
     halo_ev_finish(&ev);
     return 0;

@@ -13,7 +13,7 @@
 
 static void forget(struct halo_requests *requests, const char *name, const char *reason)
 {
-    halo_log(HALO_LOG_WARN, "model %s does not come back: %s", name, reason);
+    halo_log(HALO_LOG_WARN, "model %s could not be reloaded: %s", name, reason);
     halo_known_models_remove(&requests->models, halo_str_of(name));
 }
 

@@ -79,7 +79,7 @@ static void tell_breaker_open(struct halo_requests *requests)
 {
     char text[512];
     halo_log(HALO_LOG_ERROR,
-             "the engine died %u times in a row without getting anything done; requests are refused for %lld ms, or "
+             "the engine died %u times in a row without making progress; requests are refused for %lld ms, or "
              "until a `load`",
              requests->breaker.n_vain, (long long)requests->config->breaker_ms);
     snprintf(text, sizeof(text),

@@ -72,16 +72,16 @@ bool halo_resume_possible(const struct halo_known_models *models, const struct h
     if (!halo_request_has_begun(request))
         return true;
     if (request->record_lost) {
-        snprintf(ret_reason, room, "there was no memory to keep what is needed to continue");
+        snprintf(ret_reason, room, "the daemon had no memory left to record what a continuation needs");
         return false;
     }
     if (!request->model)
         return true; /* not a model that is loaded by name: the engine decides */
     const struct halo_known_model *model = halo_known_models_find(models, halo_str_of(request->model));
     if (!model)
-        snprintf(ret_reason, room, "model %.200s did not come back", request->model);
+        snprintf(ret_reason, room, "model %.200s was not reloaded", request->model);
     else if (strcmp(model->print, request->print) != 0)
-        snprintf(ret_reason, room, "model %.100s came back %.150s, the reply began %.150s", request->model,
+        snprintf(ret_reason, room, "model %.100s was reloaded %.150s, but the reply began %.150s", request->model,
                  model->print, request->print);
     else
         return true;

@@ -112,9 +112,9 @@ static bool may_do(struct halo_requests *requests, struct halo_client *client, c
     if (client->admin)
         return true;
     if (msg->type == HALO_MSG_BENCH)
-        what = "`bench` holds up every other request";
+        what = "`bench` slows every other request";
     else if (msg->type == HALO_MSG_DIAG)
-        what = "`diag` tells about the machine";
+        what = "`diag` describes the machine";
     else if (msg->type == HALO_MSG_UNLOAD)
         what = "others may use this model";
     else if (msg->type == HALO_MSG_LOAD && (params->has_pin || params->has_keep_alive_s))
@@ -125,10 +125,10 @@ static bool may_do(struct halo_requests *requests, struct halo_client *client, c
             return true;
     }
     if (what)
-        halo_answer_error(requests, client, &msg->id, HALO_ERROR_FORBIDDEN,
-                          "%s: this is for root, the daemon's own user and the admin_group of halod.conf%s", what,
-                          msg->type == HALO_MSG_UNLOAD || msg->type == HALO_MSG_LOAD ? ", and for who had it loaded"
-                                                                                     : "");
+        halo_answer_error(
+            requests, client, &msg->id, HALO_ERROR_FORBIDDEN,
+            "%s, so only root, the daemon's own user and members of admin_group (halod.conf)%s may send this", what,
+            msg->type == HALO_MSG_UNLOAD || msg->type == HALO_MSG_LOAD ? ", and the user who loaded it," : "");
     return !what;
 }
 

@@ -352,7 +352,7 @@ static const struct {
     const char *name, *says;
     void (*damage)(void);
 } damages[] = {
-    {"magic", "no file of prefixes", flip_magic},
+    {"magic", "not a prefix file", flip_magic},
     {"version", "another version", older_version},
     {"key", "checksum of its header", flip_key},
     {"count", "checksum of its header", flip_count},
@@ -368,8 +368,8 @@ static const struct {
     {"half a header", "no header", cut_in_header},
     {"nothing", "no header", cut_to_nothing},
     {"one byte more", "its header says", add_a_byte},
-    {"order", "record 0 is not of this file", swap_records},
-    {"zeros", "no file of prefixes", all_zeros},
+    {"order", "record 0 does not belong to this file", swap_records},
+    {"zeros", "not a prefix file", all_zeros},
 };
 
 static void write_image(const char *path)
@@ -438,9 +438,9 @@ static void damaged_files_are_ignored_aloud(void **state)
     memcpy(image, whole, n_whole);
     n_image = n_whole;
     write_image(path);
-    expect_ignored(&c, "q8", "another kv type", "not the same kv cache");
+    expect_ignored(&c, "q8", "another kv type", "its kv cache differs");
     assert_int_equal(chmod(path, 0640), 0);
-    expect_ignored(&c, "f16", "readable by others", "not this user's alone");
+    expect_ignored(&c, "f16", "readable by others", "other users can access it");
     assert_int_equal(chmod(path, 0600), 0);
     char elsewhere[600];
     snprintf(elsewhere, sizeof(elsewhere), "%s/elsewhere", dir);
@@ -449,7 +449,7 @@ static void damaged_files_are_ignored_aloud(void **state)
     expect_ignored(&c, "f16", "a link", "cannot be opened");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    expect_ignored(&c, "f16", "a pipe", "no regular file"); /* and nobody waits for its other end */
+    expect_ignored(&c, "f16", "a pipe", "not a regular file"); /* and nobody waits for its other end */
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rename(elsewhere, path), 0);
     assert_int_equal(child_number(load(&c, "f16"), "prefix_pages"), N_PAGES); /* as it was it is good */

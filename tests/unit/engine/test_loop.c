@@ -1,4 +1,4 @@
-/* test_loop.c: a reply that goes round in a cycle is told of once, with the right numbers, not before it is certain. */
+/* test_loop.c: a reply that repeats a cycle is reported once, with the right numbers, not before it is certain. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

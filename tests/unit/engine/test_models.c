@@ -185,7 +185,7 @@ static void a_refusal_says_what_helps(void **state)
 {
     struct child c;
     begin(&c, true, 0.5);
-    expect_advice(&c, 0, SETTINGS, "are free; take a smaller model, or end what else uses the memory of the device");
+    expect_advice(&c, 0, SETTINGS, "are free; load a smaller model, or stop what else uses the device's memory");
     assert_int_equal(child_end(&c), 0);
     child_budget_bytes = one_bytes / 2;
     begin(&c, true, 0);

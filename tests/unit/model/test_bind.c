@@ -214,8 +214,8 @@ static void fused_attention(void **state)
     halo_model_destroy(model);
     unlink(path);
     halo_toy_add(toy, "blk.0.attn_k.weight", HALO_TYPE_F32, WIDTH, K, 0);
-    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.0.attn_k.weight is there twice, also in blk.0.attn_qkv.weight",
-                     NULL);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED,
+                     "blk.0.attn_k.weight appears twice: blk.0.attn_qkv.weight contains it too", NULL);
     halo_toy_remove(toy, "blk.0.attn_k.weight");
     halo_toy_find(toy, "blk.0.attn_qkv.weight")->dims[1] = ALL + 1;
     halo_toy_find(toy, "blk.0.attn_qkv.weight")->values = NULL; /* there are none for the new row */

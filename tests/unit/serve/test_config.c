@@ -64,7 +64,7 @@ static void refuses(void **state)
         {"[daemon]\nsockt = /x\n", ":2: unknown key 'sockt' in section [daemon]"},
         {"\n\n[demon]\nsocket = /x\n", ":4: unknown section [demon]"},
         {"socket = /x\n", ":1: unknown section []"},
-        {"[engine]\ndevice = gpu\n", ":2: device: 'gpu' is none of"},
+        {"[engine]\ndevice = gpu\n", ":2: device: 'gpu' is not one of"},
         {"[engine]\nthreads = many\n", ":2: threads: 'many' is not a whole number"},
         {"[engine]\nthreads = 3x\n", ":2: threads: '3x'"},
         {"[engine]\nthreads = 99999\n", ":2: threads: 99999 is not between 0 and 1024"},

@@ -176,7 +176,7 @@ static void a_deadly_model_is_forgotten(void **state)
     assert_int_equal(
         client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"model\":\"good\",\"prompt\":\"\"}", 1, NULL),
         HALO_EV_DONE);
-    assert_true(rig_log_has(&rig, "model dieagain does not come back"));
+    assert_true(rig_log_has(&rig, "model dieagain could not be reloaded"));
     assert_int_equal(rig_engine_starts(&rig), 5);
     end();
 }

@@ -191,7 +191,7 @@ static void what_it_says_is_not_trusted(void **state)
     } cases[] = {
         {"rubbish", "halo-doctor: 1 findings, none that explains"},
         {"quiet", "halo-doctor: 0 findings, none that explains"},
-        {"flood", "halo-doctor wrote more than 262144 bytes, which is no report"},
+        {"flood", "halo-doctor wrote more than 262144 bytes, too many for a report"},
         {"flood", "halo-doctor on the engine's death: memory FAIL: little memory"},
         {"crash", "halo-doctor on the engine's death: mes FAIL: install other firmware"},
     };

@@ -177,7 +177,7 @@ static void changed_files_end_a_reply(void **state)
     read_tokens(&other, &free_one, 3);
     assert_int_equal(kill(rig_engine_pid(&rig), SIGKILL), 0);
     streams_read(&client, &bound, 1);
-    assert_lost(&bound, "files 2, the reply began on fake with a context of 0, files 1");
+    assert_lost(&bound, "files 2, but the reply began on fake with a context of 0, files 1");
     streams_read(&other, &free_one, 1);
     assert_done(&free_one, 30, 1);
     /* A new one is bound to the new files. */
@@ -195,7 +195,7 @@ static void a_model_that_stays_away_ends_its_replies(void **state)
     load("dieagain");
     generate(&client, 1, "dieagain", "n=10 die=4");
     streams_read(&client, &bound, 1);
-    assert_lost(&bound, "model dieagain did not come back");
+    assert_lost(&bound, "model dieagain was not reloaded");
     end();
 }
 
@@ -309,7 +309,7 @@ static void reloading_is_no_progress(void **state)
     load("a");
     generate(&client, 1, "a", "n=5 poison=1");
     streams_read(&client, &stream, 1);
-    assert_lost(&stream, "in a row without getting anything done");
+    assert_lost(&stream, "in a row without making progress");
     assert_int_equal(rig_engine_starts(&rig), 4); /* the first one had loaded the model for a client */
     end();
 }

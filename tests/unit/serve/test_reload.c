@@ -77,8 +77,8 @@ static void what_came_back_otherwise_ends_its_replies(void **state)
     world_forget(&world);
     loaded("a", "2");
     world_hears(&world, 1,
-                "{\"type\":\"error\",\"id\":5,\"code\":\"engine_lost\",*came back on d with a context of 64, "
-                "files 2, the reply began on d with a context of 64, files 1*}\n");
+                "{\"type\":\"error\",\"id\":5,\"code\":\"engine_lost\",*was reloaded on d with a context of 64, "
+                "files 2, but the reply began on d with a context of 64, files 1*}\n");
 }
 
 static void one_that_does_not_come_back_is_forgotten(void **state)

@@ -99,10 +99,10 @@ static void what_can_continue(void **state)
     assert_true(halo_resume_possible(&models, &request, text, sizeof(text)));
     request.print = (char *)"on x, files 2";
     assert_false(halo_resume_possible(&models, &request, text, sizeof(text)));
-    assert_string_equal(text, "model m came back on x, files 1, the reply began on x, files 2");
+    assert_string_equal(text, "model m was reloaded on x, files 1, but the reply began on x, files 2");
     request.model = (char *)"n";
     assert_false(halo_resume_possible(&models, &request, text, sizeof(text)));
-    assert_string_equal(text, "model n did not come back");
+    assert_string_equal(text, "model n was not reloaded");
     halo_known_models_finish(&models);
 }
 

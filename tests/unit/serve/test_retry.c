@@ -116,7 +116,7 @@ static void the_breaker_refuses(void **state)
     assert_true(world.requests.breaker.open);
     world_hears(&world, 0,
                 "{\"type\":\"error\",\"id\":1,\"code\":\"engine_lost\",\"message\":\"the engine died 5 times in a row "
-                "without getting anything done, the last time it exited with status 4; requests are refused for 60 s "
+                "without making progress, the last time it exited with status 4; requests are refused for 60 s "
                 "more, `load` tries again at once (halo-doctor: x)\",*}\n");
     assert_string_equal(world.status,
                         "broken: the engine died 5 times in a row, the last time it exited with status 4; "

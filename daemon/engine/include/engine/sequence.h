@@ -70,7 +70,7 @@ struct halo_sequence_setup {
     bool ignore_eos;
     bool want_logprob;
     bool cache_prompt;                /* take from the prefix index and leave to it */
-    bool detect_loops;                /* tell once when the reply goes round in a cycle */
+    bool detect_loops;                /* report once when the reply repeats a cycle */
     uint64_t user;                    /* whose prefixes; HALO_SEQUENCE_NOBODY: of no user by name */
     uint32_t n_top;                   /* alternatives reported with a token or row */
     uint32_t score_from;              /* first position reported */
