@@ -12,7 +12,9 @@
 
 #include <client/say.h>
 
-int halo_client_read_fd(int fd, char **ret, size_t *ret_n)
+/* Reads `fd` to its end: malloc'ed, a NUL after the bytes. 0 or a negative errno: -EINTR when a signal came that is
+ * handled without SA_RESTART. */
+static int read_fd(int fd, char **ret, size_t *ret_n)
 {
     size_t used = 0, room = 64 * 1024;
     char *text = malloc(room);
@@ -47,7 +49,7 @@ char *halo_client_read_file(const char *path, size_t *ret_n)
     bool is_stdin = strcmp(path, "-") == 0;
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     char *text = NULL;
-    int r = fd < 0 ? -errno : halo_client_read_fd(fd, &text, ret_n);
+    int r = fd < 0 ? -errno : read_fd(fd, &text, ret_n);
     if (fd >= 0 && !is_stdin)
         close(fd);
     if (r < 0)

@@ -59,7 +59,6 @@ void halo_ctl_disconnect(struct halo_ctl *ctl);
 
 /* 0 or a negative errno. */
 int halo_ctl_send(struct halo_ctl *ctl, const struct halo_msg *msg);
-int halo_ctl_send_bytes(struct halo_ctl *ctl, const char *bytes, size_t n);
 /* The next line of the daemon, valid until the next call. 0; -EINTR at a signal; -ETIMEDOUT after ctl->until_ms;
  * another negative errno when the connection is broken. */
 int halo_ctl_next_line(struct halo_ctl *ctl, const char **ret_line, size_t *ret_len);

@@ -94,7 +94,7 @@ void halo_ctl_disconnect(struct halo_ctl *ctl)
     ctl->fd = -1;
 }
 
-int halo_ctl_send_bytes(struct halo_ctl *ctl, const char *bytes, size_t n)
+static int send_bytes(struct halo_ctl *ctl, const char *bytes, size_t n)
 {
     while (n > 0) {
         ssize_t done = send(ctl->fd, bytes, n, MSG_NOSIGNAL);
@@ -112,7 +112,7 @@ int halo_ctl_send(struct halo_ctl *ctl, const struct halo_msg *msg)
 {
     halo_json_reset(&ctl->out);
     int r = halo_msg_encode(&ctl->out, msg);
-    return r < 0 ? r : halo_ctl_send_bytes(ctl, ctl->out.at, ctl->out.len);
+    return r < 0 ? r : send_bytes(ctl, ctl->out.at, ctl->out.len);
 }
 
 /* Waits for bytes and feeds them. */

@@ -1,4 +1,4 @@
-/* jinja_case_priv.h: the case tables of case_table.c, sorted by first character. */
+/* case_priv.h: the case tables of case_table.c, sorted by first character. */
 #ifndef HALO_JINJA_CASE_PRIV_H
 #define HALO_JINJA_CASE_PRIV_H
 

@@ -30,7 +30,7 @@ void halo_port_take_long_line(struct halo_port *port)
     halo_port_put(port, &ev);
 }
 
-const char *halo_job_was(const struct halo_job *job)
+static const char *state_word(const struct halo_job *job)
 {
     switch (job->state) {
     case HALO_JOB_LOAD: return job->load ? "loading" : "draining";
@@ -82,7 +82,7 @@ static void cancel(struct halo_port *port, struct halo_job *job)
     struct halo_ev ev;
     halo_ev_init(&ev, HALO_EV_CANCELLED, &job->msg.id);
     ev.cancelled.target = job->msg.cancel.target;
-    ev.cancelled.was = halo_str_of(halo_job_was(target));
+    ev.cancelled.was = halo_str_of(state_word(target));
     halo_job_end(port, job, &ev); /* first: the target's end follows it */
     cancel_target(port, target);
 }

@@ -1,4 +1,4 @@
-/* request.c: the life of a request: made from a message, moved through declared states, ended exactly once.
+/* job.c: the life of a request: made from a message, moved through declared states, ended exactly once.
  *
  * Port thread. A request owns its message and what was made for it; ending writes the terminal event, gives the model
  * back and frees all.

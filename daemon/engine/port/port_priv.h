@@ -4,7 +4,7 @@
  *   load_steps.c     which thread runs which stage of a load
  *   port.c           the poll loop: bytes in, bytes out, mail, time
  *   dispatch.c       a line becomes a request and goes where it is served; cancel, pause, continue
- *   request.c        life of a request: states, exactly one terminal event
+ *   job.c        life of a request: states, exactly one terminal event
  *   models.c         load, unload, reset, and requests that wait for a load
  *   room.c           loads one at a time, models that go to make room for them
  *   reply.c          events of generate and score
@@ -147,9 +147,8 @@ void halo_port_put(struct halo_port *port, const struct halo_ev *ev);
 void halo_port_take_line(struct halo_port *port, const char *line, size_t len);
 void halo_port_take_long_line(struct halo_port *port);
 void halo_port_dispatch(struct halo_port *port, struct halo_job *job); /* a new or no longer parked one */
-const char *halo_job_was(const struct halo_job *job);
 
-/* request.c */
+/* job.c */
 struct halo_job *halo_job_create(struct halo_port *port, struct halo_msg *msg); /* takes the message; NULL: no memory */
 struct halo_job *halo_job_find(struct halo_port *port, const struct halo_id *id);
 void halo_job_move(struct halo_job *job, enum halo_job_state to);

@@ -9,11 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Reads `fd` to its end: malloc'ed, a NUL after the `*ret_n` bytes. 0 or a negative errno: -ENOMEM, -EINTR when a
- * signal came that is handled without SA_RESTART. */
-int halo_client_read_fd(int fd, char **ret, size_t *ret_n);
-
-/* The same for a file, or for standard input when `path` is "-". NULL after a message. */
+/* Reads a file, or standard input when `path` is "-", to its end: malloc'ed, a NUL after the `*ret_n` bytes. NULL
+ * after a message. */
 char *halo_client_read_file(const char *path, size_t *ret_n);
 
 /* Whether the text can be sent as it is; false after a message that says which byte of `what` cannot. */
