@@ -69,3 +69,16 @@ uint32_t halo_utf8_decode(const char *bytes, size_t n)
         point = point << 6 | (at[i] & 0x3F);
     return point;
 }
+
+size_t halo_utf8_encode(char *ret, uint32_t point)
+{
+    if (point < 0x80) {
+        ret[0] = (char)point;
+        return 1;
+    }
+    size_t n = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, point >>= 6)
+        ret[i] = (char)(0x80 | (point & 0x3F));
+    ret[0] = (char)((n == 2 ? 0xC0 : n == 3 ? 0xE0 : 0xF0) | point);
+    return n;
+}

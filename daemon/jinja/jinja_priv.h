@@ -111,7 +111,6 @@ uint32_t halo_jinja_title(uint32_t c);
 size_t halo_jinja_char_bytes(const char *bytes, size_t n);                     /* 1 ... 4, never more than n; n >= 1 */
 uint32_t halo_jinja_char(const char *bytes, size_t n, size_t *ret_n);          /* n >= 1; a bad byte is itself */
 uint32_t halo_jinja_char_before(const char *bytes, size_t end, size_t *ret_n); /* the last one; end >= 1 */
-size_t halo_jinja_char_put(char *at, uint32_t c);                              /* up to 4 bytes */
 size_t halo_jinja_char_count(const char *bytes, size_t n);
 size_t halo_jinja_char_offset(const char *bytes, size_t n, size_t chars); /* bytes of the first `chars` characters */
 size_t halo_jinja_skip_space(const char *bytes, size_t n);                /* white space at the front, in bytes */

@@ -81,7 +81,7 @@ static int read_escape(struct reader *reader, char **to)
     if (r == 0 && code >= 0xD800 && code < 0xE000)
         return bad(reader, "half of a surrogate pair");
     if (r == 0)
-        *to += halo_jinja_char_put(*to, code);
+        *to += halo_utf8_encode(*to, code);
     return r;
 }
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <base/utf8.h>
+
 #include "jinja_priv.h"
 
 struct lexer {
@@ -201,14 +203,14 @@ static size_t unescape(const char *at, const char *end, char **to)
         int n = c == 'x' ? 2 : c == 'u' ? 4 : 8;
         if (!hex_code(at + 2, end, n, &code))
             return 0;
-        *to += halo_jinja_char_put(*to, code);
+        *to += halo_utf8_encode(*to, code);
         return (size_t)n + 2;
     }
     if (c >= '0' && c <= '7') {
         size_t n = 1;
         for (code = 0; n < 4 && at + n < end && at[n] >= '0' && at[n] <= '7'; n++)
             code = code * 8 + (uint32_t)(at[n] - '0');
-        *to += halo_jinja_char_put(*to, code);
+        *to += halo_utf8_encode(*to, code);
         return n;
     }
     *(*to)++ = '\\'; /* an unknown escape is itself */

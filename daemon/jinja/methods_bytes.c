@@ -92,7 +92,7 @@ static bool decode_one(const struct halo_jinja_string *s, size_t at, const struc
     uint8_t byte = (uint8_t)s->bytes[at];
     *ret_n = 1;
     if (codec->end <= 0x100) {
-        *ret_character = halo_jinja_char_put(character, byte);
+        *ret_character = halo_utf8_encode(character, byte);
         return byte < codec->end;
     }
     bool valid = halo_utf8_scan(s->bytes + at, s->n - at, ret_n) == HALO_UTF8_VALID;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <base/utf8.h>
+
 #include "jinja_priv.h"
 
 ptrdiff_t halo_jinja_find(const struct halo_jinja_string *string, size_t from, const struct halo_jinja_string *what)
@@ -188,7 +190,7 @@ int halo_jinja_change_case(struct halo_jinja_run *run, const struct halo_jinja_s
             continue;
         char character[4];
         const char *bytes = two ? two : character;
-        size_t n_bytes = two ? 2 : halo_jinja_char_put(character, to);
+        size_t n_bytes = two ? 2 : halo_utf8_encode(character, to);
         r = halo_jinja_add_slice(run, &text, string, plain, at);
         if (r == 0)
             r = halo_jinja_add(run, &text, bytes, n_bytes, halo_jinja_mark_at(string, at));

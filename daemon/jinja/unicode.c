@@ -78,19 +78,6 @@ uint32_t halo_jinja_char_before(const char *bytes, size_t end, size_t *ret_n)
     return (unsigned char)bytes[end - 1];
 }
 
-size_t halo_jinja_char_put(char *at, uint32_t c)
-{
-    if (c < 0x80) {
-        at[0] = (char)c;
-        return 1;
-    }
-    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--, c >>= 6)
-        at[i] = (char)(0x80 | (c & 0x3F));
-    at[0] = (char)((n == 2 ? 0xC0 : n == 3 ? 0xE0 : 0xF0) | c);
-    return n;
-}
-
 size_t halo_jinja_char_count(const char *bytes, size_t n)
 {
     size_t count = 0;

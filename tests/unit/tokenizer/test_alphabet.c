@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <base/unicode.h>
+#include <base/utf8.h>
 
 #include "pretokenize_priv.h"
 
@@ -54,19 +55,6 @@ static enum cut deepseek_v3(uint32_t c)
     return c > 0x7F && halo_unicode_is(c, sets.sign) ? BOTH : BEFORE;
 }
 
-static size_t put(char *at, uint32_t c)
-{
-    if (c < 0x80) {
-        at[0] = (char)c;
-        return 1;
-    }
-    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--, c >>= 6)
-        at[i] = (char)(0x80 | (c & 0x3F));
-    at[0] = (char)((n == 2 ? 0xC0 : n == 3 ? 0xE0 : 0xF0) | c);
-    return n;
-}
-
 static bool is_surrogate(uint32_t c)
 {
     return c >= 0xD800 && c <= 0xDFFF;
@@ -85,7 +73,7 @@ static void check(const char *name, enum cut (*cut)(uint32_t c))
         if (is_surrogate(c))
             continue;
         text[n++] = 'x';
-        n += put(text + n, c);
+        n += halo_utf8_encode(text + n, c);
         text[n++] = 'y';
         text[n++] = '\n';
     }

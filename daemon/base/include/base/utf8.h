@@ -1,7 +1,6 @@
 /* utf8.h: where characters begin and end.
  *
- * Strict (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing past
- * U+10FFFF). Any thread.
+ * Reading is strict (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing past U+10FFFF). Any thread.
  */
 #ifndef HALO_BASE_UTF8_H
 #define HALO_BASE_UTF8_H
@@ -26,5 +25,8 @@ size_t halo_utf8_valid_run(const char *bytes, size_t n);
 
 /* The code point of a character that scan found valid. */
 uint32_t halo_utf8_decode(const char *bytes, size_t n);
+
+/* Writes a code point of at most U+10FFFF, also half of a surrogate pair, as 1 to 4 bytes. Returns how many. */
+size_t halo_utf8_encode(char *ret, uint32_t point);
 
 #endif
