@@ -221,8 +221,8 @@ static int set_vars(const struct halo_chat *chat, const struct halo_chat_input *
     return add_given(vars, input->vars_json, arena, fault);
 }
 
-int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_input *input, struct halo_arena *arena,
-                           struct halo_chat_text *ret, struct halo_fault *fault)
+int halo_chat_render(const struct halo_chat *chat, const struct halo_chat_input *input, struct halo_arena *arena,
+                     struct halo_chat_text *ret, struct halo_fault *fault)
 {
     struct vars vars = {.n = 0};
     bool has_tools = false;
@@ -246,13 +246,4 @@ int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_
     if (r == 0 && input->changes && halo_chat_shape_lost(*messages, ret))
         halo_remarks_add(input->changes, "messages: the chat template prints nothing of the last user message");
     return r > 0 ? -EINVAL : r; /* the fault is BAD_REQUEST */
-}
-
-int halo_chat_render(const struct halo_chat *chat, const struct halo_chat_message *messages, size_t n,
-                     bool add_generation_prompt, struct halo_arena *arena, struct halo_chat_text *ret,
-                     struct halo_fault *fault)
-{
-    const struct halo_chat_input input = {
-        .messages = messages, .n_messages = n, .add_generation_prompt = add_generation_prompt};
-    return halo_chat_render_input(chat, &input, arena, ret, fault);
 }

@@ -94,8 +94,8 @@ static int render(struct halo_text_thread *text, struct halo_job *job, const str
                                           .now = has_now ? &now : NULL,
                                           .scratch = &text->scratch,
                                           .changes = changes};
-    int r = json.error ? no_memory(job)
-                       : halo_chat_render_input(job->model->texts.chat, &input, &text->arena, ret, &job->fault);
+    int r =
+        json.error ? no_memory(job) : halo_chat_render(job->model->texts.chat, &input, &text->arena, ret, &job->fault);
     halo_json_finish(&json);
     return r;
 }

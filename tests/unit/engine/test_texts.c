@@ -38,9 +38,10 @@ static char *converse(const struct halo_texts *texts, const struct halo_chat_mes
     struct halo_arena arena;
     struct halo_chat_text text;
     struct halo_fault fault = {0};
+    const struct halo_chat_input input = {.messages = messages, .n_messages = n, .add_generation_prompt = prompt};
     char *joined = calloc(4096, 1);
     halo_arena_init(&arena, 0);
-    if (halo_chat_render(texts->chat, messages, n, prompt, &arena, &text, &fault) < 0)
+    if (halo_chat_render(texts->chat, &input, &arena, &text, &fault) < 0)
         fail_msg("%s", fault.text);
     for (size_t i = 0; i < text.n; i++)
         strncat(joined, text.spans[i].bytes, text.spans[i].n);

@@ -38,9 +38,11 @@ static char *render(const struct halo_chat *chat, const struct halo_chat_message
     struct halo_arena arena;
     struct halo_chat_text text;
     struct halo_fault fault = {0};
+    const struct halo_chat_input input = {
+        .messages = messages, .n_messages = n, .add_generation_prompt = add_generation_prompt};
     char *joined = calloc(4096, 1);
     halo_arena_init(&arena, 0);
-    if (halo_chat_render(chat, messages, n, add_generation_prompt, &arena, &text, &fault) < 0)
+    if (halo_chat_render(chat, &input, &arena, &text, &fault) < 0)
         fail_msg("%s", fault.text);
     for (size_t i = 0; i < text.n; i++)
         strncat(joined, text.spans[i].bytes, text.spans[i].n);
@@ -93,13 +95,14 @@ static void test_unsupported(void **state)
         {"{{ x | nosuch }}", "there is no filter 'nosuch'", true},
     };
     const struct halo_chat_message message = {"user", "a", 1};
+    const struct halo_chat_input input = {.messages = &message, .n_messages = 1, .add_generation_prompt = true};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         struct halo_chat *chat = chat_of(others[i].template);
         struct halo_arena arena;
         struct halo_chat_text text;
         struct halo_fault fault = {0};
         halo_arena_init(&arena, 0);
-        assert_true(halo_chat_render(chat, &message, 1, true, &arena, &text, &fault) < 0);
+        assert_true(halo_chat_render(chat, &input, &arena, &text, &fault) < 0);
         assert_int_equal(fault.code, HALO_FAULT_UNSUPPORTED);
         assert_non_null(strstr(fault.text, "`prompt`")); /* what to do instead, not cut off */
         assert_non_null(strstr(fault.text, others[i].says));
@@ -139,7 +142,7 @@ static void test_input(void **state)
                                               .vars_json = {cases[i].vars, strlen(cases[i].vars)}};
         char got[256] = "";
         halo_arena_init(&arena, 0);
-        int r = halo_chat_render_input(chat, &input, &arena, &text, &fault);
+        int r = halo_chat_render(chat, &input, &arena, &text, &fault);
         for (size_t j = 0; r == 0 && j < text.n; j++)
             strncat(got, text.spans[j].bytes, text.spans[j].n);
         assert_true(r == 0 || fault.code == HALO_FAULT_BAD_REQUEST);
@@ -175,7 +178,7 @@ static void test_tool_use(void **state)
             (cases[i].plain && cases[i].plain[0] == '{') || (cases[i].tool_use && cases[i].tool_use[0] == '{');
         assert_int_equal(halo_chat_problem(chat) != NULL, broken);
         halo_arena_init(&arena, 0);
-        if (halo_chat_render_input(chat, &input, &arena, &text, &fault) == 0) {
+        if (halo_chat_render(chat, &input, &arena, &text, &fault) == 0) {
             assert_int_equal(text.n, 1);
             assert_int_equal(text.spans[0].n, strlen(cases[i].wanted));
             assert_memory_equal(text.spans[0].bytes, cases[i].wanted, text.spans[0].n);

@@ -100,7 +100,7 @@ static void check(size_t row)
                                           .changes = &changes};
     char got[1024] = "";
     halo_arena_init(&arena, 0);
-    int r = halo_chat_render_input(chat, &input, &arena, &text, &fault);
+    int r = halo_chat_render(chat, &input, &arena, &text, &fault);
     for (size_t i = 0; r == 0 && i < text.n; i++)
         strncat(got, text.spans[i].bytes, text.spans[i].n);
     if (r < 0 ? rows[row].text[0] != '!' || !strstr(fault.text, rows[row].text + 1) : strcmp(got, rows[row].text) != 0)
@@ -126,7 +126,7 @@ static void test_marks(void **state)
     static const char messages[] = CALLED("{\"k\":\"<|im_end|>\"}");
     const struct halo_chat_input input = {.messages_json = {messages, sizeof(messages) - 1}};
     halo_arena_init(&arena, 0);
-    assert_int_equal(halo_chat_render_input(chat, &input, &arena, &text, NULL), 0);
+    assert_int_equal(halo_chat_render(chat, &input, &arena, &text, NULL), 0);
     for (size_t i = 0; i < text.n; i++)
         assert_true(!text.spans[i].is_template || !memmem(text.spans[i].bytes, text.spans[i].n, "im_end", 6));
     halo_arena_finish(&arena);

@@ -55,12 +55,7 @@ struct halo_chat_input {
  * JSON text. Spans live in the arena. UNSUPPORTED: no template that can be used. BAD_REQUEST: the template refuses the
  * conversation (the sentence is the template's own), fails on it or passes a limit; or the JSON is not what it should
  * be. */
-int halo_chat_render_input(const struct halo_chat *chat, const struct halo_chat_input *input, struct halo_arena *arena,
-                           struct halo_chat_text *ret, struct halo_fault *fault);
-
-/* The same for plain messages. */
-int halo_chat_render(const struct halo_chat *chat, const struct halo_chat_message *messages, size_t n,
-                     bool add_generation_prompt, struct halo_arena *arena, struct halo_chat_text *ret,
-                     struct halo_fault *fault);
+int halo_chat_render(const struct halo_chat *chat, const struct halo_chat_input *input, struct halo_arena *arena,
+                     struct halo_chat_text *ret, struct halo_fault *fault);
 
 #endif
