@@ -22,8 +22,8 @@ static const struct halo_ctl_option load_options[] = {
     PARAM("kv", KV, kv, HAS(kv), "TYPE", "type of the KV cache: f32, f16 or q8 (default f16)"),
     PARAM("device", DEVICE, device, HALO_CTL_NO_HAS, "NAME", "auto, cpu or hip (default auto)"),
     PARAM("pin", TRUE, pin, HAS(pin), NULL, "never unload it to make room"),
-    PARAM("keep-alive", INTEGER, keep_alive_s, HAS(keep_alive_s), "SECONDS",
-          "unload after this long without a request"),
+    PARAM("keep-alive", SECONDS, keep_alive_s, HAS(keep_alive_s), "TIME",
+          "unload after this long without a request: 300, 5m, 1h; -1: never"),
     {.name = NULL},
 };
 

@@ -36,6 +36,7 @@ static const char *wanted(enum halo_ctl_kind kind)
 {
     switch (kind) {
     case HALO_CTL_INTEGER: return "a whole number in range";
+    case HALO_CTL_SECONDS: return "a number of seconds, or a time like 90s, 5m, 1h or 2d";
     case HALO_CTL_NUMBER: return "a finite number";
     case HALO_CTL_KV: return "one of f32, f16, q8";
     default: return "one of auto, cpu, hip";
@@ -49,6 +50,20 @@ static bool store_string(const struct halo_ctl_option *o, const char *text, stru
         return false;
     }
     list->at[list->n++] = halo_str_of(text);
+    return true;
+}
+
+static bool read_seconds(const char *text, int64_t *ret_s)
+{
+    static const char units[] = "smhd";
+    static const int64_t seconds[] = {1, 60, 3600, 86400};
+    char *end = NULL;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    const char *unit = *end != '\0' ? strchr(units, *end) : units;
+    if (end == text || errno || !unit || (*end != '\0' && end[1] != '\0') || number > INT32_MAX)
+        return false;
+    *ret_s = number * seconds[unit - units];
     return true;
 }
 
@@ -80,6 +95,7 @@ static bool store(struct halo_ctl *ctl, const struct halo_ctl_option *o, const c
         *(int64_t *)at = strtoll(text, &end, 10);
         good = end != text && !*end && !errno;
         break;
+    case HALO_CTL_SECONDS: good = read_seconds(text, at); break;
     case HALO_CTL_NUMBER:
         *(double *)at = strtod(text, &end);
         good = end != text && !*end && isfinite(*(double *)at);

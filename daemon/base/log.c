@@ -1,11 +1,12 @@
 /* log.c: one line to stderr for the person who runs the program.
  *
- * Any thread: the level is atomic, the line is formatted on the stack and leaves in one write(2). Failures to write are
- * ignored, there is nowhere to report them.
+ * Any thread: the level is atomic, the line is formatted on the stack and leaves in one write(2), if stderr takes it
+ * without blocking. Lines that it does not take are counted.
  */
 #include <base/log.h>
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -15,6 +16,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <base/clock.h>
 
 #define LOG_LINE_BYTES 2048
 
@@ -29,10 +32,22 @@ static const struct {
 };
 
 static atomic_int log_level = HALO_LOG_INFO;
+static atomic_bool log_prefix;
+static atomic_uint log_dropped;
 
 void halo_log_set_level(enum halo_log_level level)
 {
     atomic_store(&log_level, (int)level);
+}
+
+const char *halo_log_level_word(enum halo_log_level level)
+{
+    return log_levels[level].word;
+}
+
+void halo_log_set_prefix(void)
+{
+    atomic_store(&log_prefix, true);
 }
 
 int halo_log_level_parse(const char *word, enum halo_log_level *ret_level)
@@ -65,7 +80,7 @@ static bool stderr_is_journal(void)
 
 static size_t line_head(char line[LOG_LINE_BYTES], enum halo_log_level level)
 {
-    if (stderr_is_journal())
+    if (atomic_load(&log_prefix) || stderr_is_journal())
         return (size_t)snprintf(line, LOG_LINE_BYTES, "<%d>", log_levels[level].syslog);
     struct timespec now;
     struct tm tm;
@@ -76,24 +91,90 @@ static size_t line_head(char line[LOG_LINE_BYTES], enum halo_log_level level)
                                 log_levels[level].word);
 }
 
-void halo_log(enum halo_log_level level, const char *format, ...)
+/* A pipe or socket that polls as writable has room for a whole line. */
+static bool is_writable(void)
 {
-    if ((int)level > atomic_load(&log_level))
-        return;
-    char line[LOG_LINE_BYTES];
-    size_t at = line_head(line, level);
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(line + at, sizeof line - at, format, args);
-    va_end(args);
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 0) > 0 && (p.revents & POLLOUT) != 0;
+}
+
+/* Ends the line behind its text of `n` bytes, or where the buffer ends, and writes it. */
+static void write_line(char line[LOG_LINE_BYTES], size_t at, int n)
+{
     size_t end = n < 0 ? at : at + (size_t)n;
-    if (end > sizeof line - 1)
-        end = sizeof line - 1;
+    if (end > LOG_LINE_BYTES - 1)
+        end = LOG_LINE_BYTES - 1;
     /* What a peer sent must not be able to forge a second line. */
     for (size_t i = at; i < end; i++)
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = ' ';
     line[end] = '\n';
     ssize_t written = write(STDERR_FILENO, line, end + 1);
-    (void)written;
+    (void)written; /* there is nowhere to report it */
+}
+
+/* Writes how many lines were dropped, if any. False: stderr is full, the next line must be dropped too. */
+static bool report_dropped(void)
+{
+    char line[LOG_LINE_BYTES];
+    if (!is_writable())
+        return false;
+    unsigned n = atomic_exchange(&log_dropped, 0);
+    if (n > 0) {
+        size_t at = line_head(line, HALO_LOG_WARN);
+        write_line(line, at,
+                   snprintf(line + at, sizeof line - at, "%u log lines were dropped because stderr was full", n));
+    }
+    return n == 0 || is_writable();
+}
+
+__attribute__((format(printf, 2, 0))) static void log_line(enum halo_log_level level, const char *format, va_list args)
+{
+    char line[LOG_LINE_BYTES];
+    if ((int)level > atomic_load(&log_level))
+        return;
+    if (!report_dropped()) {
+        atomic_fetch_add(&log_dropped, 1);
+        return;
+    }
+    size_t at = line_head(line, level);
+    write_line(line, at, vsnprintf(line + at, sizeof line - at, format, args));
+}
+
+void halo_log(enum halo_log_level level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    log_line(level, format, args);
+    va_end(args);
+}
+
+bool halo_log_limit_take(struct halo_log_limit *limit, uint64_t now_ms, uint32_t *ret_dropped)
+{
+    uint64_t second = now_ms / 1000;
+    *ret_dropped = 0;
+    if (second != limit->second) {
+        *ret_dropped = limit->n_dropped;
+        limit->second = second;
+        limit->n = limit->n_dropped = 0;
+    }
+    if (limit->n >= limit->n_per_s) {
+        limit->n_dropped++;
+        return false;
+    }
+    limit->n++;
+    return true;
+}
+
+void halo_log_limited(struct halo_log_limit *limit, enum halo_log_level level, const char *format, ...)
+{
+    uint32_t n_dropped;
+    if (!halo_log_limit_take(limit, halo_clock_ms(), &n_dropped))
+        return;
+    if (n_dropped > 0)
+        halo_log(level, "%u log lines were dropped: the limit is %u in a second", n_dropped, limit->n_per_s);
+    va_list args;
+    va_start(args, format);
+    log_line(level, format, args);
+    va_end(args);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <base/log.h>
@@ -26,7 +27,7 @@
 #include <engine/engine.h>
 
 #define EXIT_USAGE 2
-#define MAX_MODEL_DIRS 16
+#define MAX_MODEL_DIRS 64 /* what halod takes */
 #define SAVE_BYTES (256ull << 20)
 #define SAVE_MS 2000
 
@@ -229,6 +230,14 @@ static const struct halo_device_ops *pick_device(const char *name, const struct 
     return NULL;
 }
 
+/* halod is the parent and reads stderr: lines carry priorities. The engine ends at the end of the socket, but a stopped
+ * process does not see it: the kernel kills it. */
+static void follow_parent(void)
+{
+    halo_log_set_prefix();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 int main(int argc, char **argv)
 {
     static struct options options; /* the engine's threads keep pointers into it */
@@ -237,6 +246,9 @@ int main(int argc, char **argv)
     int status = parse_options(&options, argc, argv);
     if (status >= 0)
         return status;
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails with EFBIG */
+    if (options.fd)
+        follow_parent();
     enter_sandbox(&options); /* before the first thread, a GPU's own ones too */
     options.engine.device = pick_device(options.device, &options.engine.device_options);
     if (!options.engine.device)

@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <base/folder.h>
 #include <base/log.h>
 #include <store/reader.h>
 
@@ -136,8 +137,7 @@ static void allow_state(struct files *files, const char *state_dir)
     char path[PATH_BYTES];
     if (snprintf(path, sizeof(path), "%s/prefixes", state_dir) >= (int)sizeof(path))
         return;
-    mkdir(state_dir, 0700); /* a rule needs a folder that is there; whoever writes into it says why it cannot */
-    mkdir(path, 0700);
+    (void)halo_folder_make(path, 0700); /* a rule needs a folder that is there; whoever writes into it says why not */
     allow(files, path, RIGHTS_FOLDER);
 }
 

@@ -146,10 +146,10 @@ int halo_paths_complete(struct halo_config *config, struct halo_fault *fault)
     if (r == 0 && !config->state_dir) {
         r = is_service("STATE_DIRECTORY") ? service_path(path, sizeof(path), "STATE_DIRECTORY", "/var/lib/halod", "")
                                           : user_path(path, sizeof(path), "XDG_STATE_HOME", "/.local/state", "/halod");
-        if (r == -ENOENT)
-            return 0; /* nothing is kept between runs yet; a daemon without a home still serves */
         if (r == 0)
             r = halo_config_set_string(&config->state_dir, path);
+        else if (r == -ENOENT)
+            r = 0; /* a daemon without a home serves; it saves nothing */
     }
     if (r == 0 && !config->engine_path)
         r = complete_engine(config);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include <base/folder.h>
 #include <base/log.h>
 
 #include <serve/config.h>
@@ -43,6 +44,17 @@ static int settings(struct halo_config *config, const struct halo_options *optio
         config->emit_token_ids = true;
     halo_log_set_level(config->log_level);
     return halo_config_check(config, fault);
+}
+
+/* Made now, while somebody reads the log, and not at the first unload. */
+static void make_state_folder(struct halo_config *config)
+{
+    int r = halo_config_saves(config) ? halo_folder_make(config->state_dir, 0700) : 0;
+    if (r == 0)
+        return;
+    halo_log(HALO_LOG_WARN, "cached prefixes are not saved: the state folder %s cannot be made: %s", config->state_dir,
+             strerror(-r));
+    config->save_bytes = 0;
 }
 
 /* A connection takes a descriptor: the soft limit follows the configuration as far as the hard one lets it. */
@@ -144,6 +156,7 @@ int halo_program_run(int argc, char **argv)
         return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails with EFBIG */
     int r = halo_config_init(&config);
     if (r == 0)
         r = settings(&config, &options, &fault);
@@ -155,6 +168,7 @@ int halo_program_run(int argc, char **argv)
     if (r == 0) {
         usage = 0;
         raise_descriptors(config.connections);
+        make_state_folder(&config);
         r = serve(&config, passed_fd, &fault);
     }
     if (r < 0)

@@ -68,6 +68,10 @@ static void write_more(struct halo_daemon *daemon, const struct halo_ev *engine_
     halo_json_i64(w, daemon->engine.beat.steps);
     halo_json_key(w, "engine_deaths");
     halo_json_u64(w, daemon->counters.engine_deaths);
+    if (daemon->requests.link.reason[0] != '\0') {
+        halo_json_key(w, "last_death");
+        halo_json_str(w, daemon->requests.link.reason);
+    }
     halo_json_key(w, "remembered_models");
     halo_json_array_begin(w);
     for (size_t i = 0; i < daemon->requests.models.n_models; i++)
@@ -120,8 +124,8 @@ static void fill_status(struct halo_daemon *daemon, struct halo_ev *ev, const st
     ev->status.has_engine = true;
     if (requests->breaker.open)
         halo_requests_breaker_text(requests, reason, FAULT_TEXT_BYTES);
-    else
-        snprintf(reason, FAULT_TEXT_BYTES, "%s", requests->link.reason);
+    else /* a working engine needs no reason */
+        snprintf(reason, FAULT_TEXT_BYTES, "%s", requests->link.state == HALO_LINK_READY ? "" : requests->link.reason);
     ev->status.engine = engine_info(daemon, said, reason);
     if (said) {
         ev->status.models = said->status.models;

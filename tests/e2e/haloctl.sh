@@ -46,6 +46,9 @@ check 'generate without a loaded model is refused' 3 '(not_found|bad_request)' -
 check 'load of a model that is not there' 3 'not_found.*nosuch' -- "$ctl" load nosuch
 check 'plan' 0 'fits' -- "$ctl" plan fable-Q4_K_M
 check 'load' 0 '^loaded fable-Q4_K_M \(qwen3\) on cpu' -- "$ctl" load --context 1024 fable-Q4_K_M
+check 'a time with a unit' 0 '"keep_alive_s":300' -- "$ctl" --json load --keep-alive 5m fable-Q4_K_M
+check 'a time that is none' 2 "keep-alive: '5x' is not a number of seconds" -- "$ctl" load --keep-alive 5x fable-Q4_K_M
+check 'no time' 0 '^loaded' -- "$ctl" load --keep-alive -1 fable-Q4_K_M
 check 'no progress bar in a pipe' 0 '^loaded' -- bash -c "! '$ctl' load fable-Q4_K_M 2>&1 | grep -q 'loading \['; '$ctl' load fable-Q4_K_M"
 check 'generate is greedy and repeatable' 0 -- bash -c \
     "a=\$('$ctl' -q generate -n 24 -t 0 'Once upon a time') && b=\$('$ctl' -q generate -n 24 -t 0 'Once upon a time') && [ -n \"\$a\" ] && [ \"\$a\" = \"\$b\" ]"

@@ -67,6 +67,6 @@ enum halo_load_stage halo_io_take_prefixes(struct halo_load *load, const struct 
     if (halo_prefix_disk_path(io->config.state_dir, fingerprint, path) == 0 &&
         halo_prefix_disk_take(path, &key, io->config.save_bytes, &load->image, &load->n_records, &load->prefix_fault) <
             0)
-        halo_fault_prefix(&load->prefix_fault, "%.160s", path);
+        halo_fault_prefix(&load->prefix_fault, "%.160s", path + strlen(io->config.state_dir) + 1); /* clients read it */
     return HALO_LOAD_RESTORE;
 }

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <base/folder.h>
+
 #define FOLDER "prefixes"
 #define END ".prefixes"
 #define PART_END ".part"
@@ -97,25 +99,18 @@ int halo_prefix_disk_take(const char *path, const struct halo_prefix_key *key, u
 
 /* ---- writing ---- */
 
-static int make_folder(const char *path)
-{
-    return mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -errno;
-}
-
 int halo_prefix_writer_open(struct halo_prefix_writer *writer, const char *state_dir, const char *fingerprint)
 {
     char folder[HALO_PREFIX_PATH_BYTES];
     writer->fd = -1;
     writer->n_bytes = HALO_PREFIX_HEADER_BYTES;
     int r = halo_prefix_disk_path(state_dir, fingerprint, writer->path);
-    if (r == 0)
-        r = make_folder(state_dir);
+    snprintf(writer->part, sizeof(writer->part), "%s" PART_END, writer->path); /* what a fault names */
     snprintf(folder, sizeof(folder), "%.4000s/" FOLDER, state_dir);
     if (r == 0)
-        r = make_folder(folder);
+        r = halo_folder_make(folder, 0700);
     if (r < 0)
         return r;
-    snprintf(writer->part, sizeof(writer->part), "%s" PART_END, writer->path);
     unlink(writer->part);
     writer->fd = open(writer->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     return writer->fd < 0 ? -errno : 0;

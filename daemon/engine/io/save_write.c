@@ -1,6 +1,15 @@
 /* save_write.c: a chunk of prefixes from memory to a file. The io thread. */
 #include <engine/keep.h>
 
+#include <string.h>
+
+/* The path without the folder that it is in. */
+static const char *below(const char *path, const char *dir)
+{
+    size_t n = strlen(dir);
+    return strncmp(path, dir, n) == 0 && path[n] == '/' ? path + n + 1 : path;
+}
+
 void halo_save_write(struct halo_save *save, const char *state_dir)
 {
     const char *fingerprint = halo_gguf_fingerprint(save->instance->model->gguf);
@@ -20,7 +29,8 @@ void halo_save_write(struct halo_save *save, const char *state_dir)
         halo_prefix_disk_trim(state_dir, save->all_bytes, save->coming);
     }
     if (r < 0)
-        halo_fault_errno(&save->fault, HALO_FAULT_INTERNAL, r, "%.160s cannot be written", save->writer.part);
+        halo_fault_errno(&save->fault, HALO_FAULT_INTERNAL, r, "%.160s in the state folder cannot be written",
+                         below(save->writer.part, state_dir)); /* clients read it: the folder is the daemon's */
     if (save->fault.code != HALO_FAULT_NONE && save->writer.path[0])
         halo_prefix_writer_abort(&save->writer);
 }

@@ -318,7 +318,7 @@ static bool same_wish(const struct halo_msg_load *msg, const struct halo_instanc
 static void take_stay(struct halo_instance *instance, const struct halo_part_load_params *params)
 {
     if (params->has_keep_alive_s)
-        instance->keep_alive_ns = (uint64_t)params->keep_alive_s * 1000000000u;
+        instance->keep_alive_ns = params->keep_alive_s > 0 ? (uint64_t)params->keep_alive_s * 1000000000u : 0;
     if (params->has_pin)
         instance->pinned = params->pin;
 }

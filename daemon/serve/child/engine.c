@@ -10,6 +10,7 @@
 #include <base/clock.h>
 #include <base/log.h>
 #include <base/state.h>
+#include <base/utf8.h>
 
 #include "engine_priv.h"
 
@@ -17,6 +18,9 @@
 #define GRACE_MS 100  /* between end of file and exit status: the second one tells why */
 #define WATCH_PARTS 4 /* looks per heartbeat time */
 #define READ_BYTES (64 << 10)
+#define WORDS_MS 2000       /* older words have nothing to do with a death */
+#define WORDS_ROOM 32       /* with less room they are left out */
+#define ERR_LINES_PER_S 200 /* of the engine's stderr, in the log */
 
 #define BIT(state) HALO_STATE_BIT(HALO_ENGINE_##state)
 
@@ -46,16 +50,18 @@ static void gone(struct halo_engine *engine)
     engine->ops->gone(engine);
 }
 
-/* "REASON (last words: ...)": what it wrote to stderr last. */
+/* "REASON (last words: ...)": the last thing that went wrong just before, as its stderr has it. */
 __attribute__((format(printf, 3, 0))) static void write_reason(const struct halo_engine *engine,
                                                                char reason[static HALO_ENGINE_REASON_BYTES],
                                                                const char *format, va_list args)
 {
     int n = vsnprintf(reason, HALO_ENGINE_REASON_BYTES, format, args);
-    if (n < 0 || engine->last_words[0] == '\0' || n + 16 > HALO_ENGINE_REASON_BYTES)
+    if (n < 0 || engine->last_words[0] == '\0' || n + WORDS_ROOM > HALO_ENGINE_REASON_BYTES ||
+        engine->died_ns - engine->last_words_ns > WORDS_MS * MS)
         return;
-    size_t room = HALO_ENGINE_REASON_BYTES - (size_t)n;
-    snprintf(reason + n, room, " (last words: %.*s)", (int)(room > 18 ? room - 18 : 0), engine->last_words);
+    size_t room = HALO_ENGINE_REASON_BYTES - (size_t)n - 18, len = strlen(engine->last_words);
+    snprintf(reason + n, HALO_ENGINE_REASON_BYTES - (size_t)n, " (last words: %.*s)",
+             (int)halo_utf8_valid_run(engine->last_words, len < room ? len : room), engine->last_words);
 }
 
 __attribute__((format(printf, 2, 3))) static void fail(struct halo_engine *engine, const char *format, ...)
@@ -65,10 +71,10 @@ __attribute__((format(printf, 2, 3))) static void fail(struct halo_engine *engin
     va_list args;
     if (engine->state == HALO_ENGINE_DYING || engine->state == HALO_ENGINE_DOWN)
         return;
+    engine->died_ns = halo_clock_ns();
     va_start(args, format);
     write_reason(engine, reason, format, args);
     va_end(args);
-    engine->died_ns = halo_clock_ns();
     engine->died_in = engine->state;
     halo_log(HALO_LOG_WARN, "the engine %s", reason);
     move(engine, HALO_ENGINE_DYING);
@@ -219,21 +225,27 @@ static void child_heard(struct halo_child *child, size_t n_bytes)
     engine->heard_ns = halo_clock_ns();
 }
 
-/* Under the journal the engine writes "<6>text", else "time level text"; its own stamp is not repeated. */
+/* A line of its own log is "<6>text"; any other comes from a library or an assertion. What it logs as routine says
+ * nothing about a death. */
 static void child_err_line(struct halo_child *child, const char *line, size_t len)
 {
     struct halo_engine *engine = child->ud;
     enum halo_log_level level = HALO_LOG_INFO;
+    bool routine = false;
     if (len >= 3 && line[0] == '<' && line[2] == '>') {
         level = line[1] <= '3'   ? HALO_LOG_ERROR
                 : line[1] == '4' ? HALO_LOG_WARN
                 : line[1] == '7' ? HALO_LOG_DEBUG
                                  : HALO_LOG_INFO;
+        routine = level > HALO_LOG_WARN;
         line += 3;
         len -= 3;
     }
-    snprintf(engine->last_words, sizeof(engine->last_words), "%.*s", (int)(len > 1024 ? 1024 : len), line);
-    halo_log(level, "engine: %.*s", (int)len, line);
+    if (!routine) {
+        snprintf(engine->last_words, sizeof(engine->last_words), "%.*s", (int)(len > 1024 ? 1024 : len), line);
+        engine->last_words_ns = halo_clock_ns();
+    }
+    halo_log_limited(&engine->err_limit, level, "engine: %.*s", (int)len, line);
 }
 
 static const struct halo_child_ops child_ops = {
@@ -283,7 +295,8 @@ static void start_watch(struct halo_engine *engine)
 void halo_engine_init(struct halo_engine *engine, uv_loop_t *loop, const struct halo_config *config,
                       const struct halo_engine_ops *ops, void *ud)
 {
-    *engine = (struct halo_engine){.loop = loop, .config = config, .ops = ops, .ud = ud};
+    *engine = (struct halo_engine){
+        .loop = loop, .config = config, .ops = ops, .ud = ud, .err_limit.n_per_s = ERR_LINES_PER_S};
     uv_timer_init(loop, &engine->grace);
     uv_timer_init(loop, &engine->watch);
     engine->grace.data = engine->watch.data = engine;

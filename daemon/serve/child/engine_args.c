@@ -16,6 +16,8 @@ static void set_args(struct halo_engine_args *self, const struct halo_config *co
     args[n++] = self->fd;
     args[n++] = (char *)"--device";
     args[n++] = config->device;
+    args[n++] = (char *)"--log-level";
+    args[n++] = (char *)halo_log_level_word(config->log_level);
     if (config->hip_lib) {
         args[n++] = (char *)"--hip-lib";
         args[n++] = config->hip_lib;

@@ -14,6 +14,7 @@
 
 #define ACCEPTS_AT_ONCE 64
 #define PAUSE_MS 100
+#define LOG_LINES_PER_S 20
 
 static void accept_some(uv_poll_t *poll, int status, int events);
 
@@ -72,7 +73,7 @@ static void accept_some(uv_poll_t *poll, int status, int events)
         if (r > 0)
             refuse(clients, fd, r, &refused);
         else if (r < 0)
-            halo_log(HALO_LOG_WARN, "a new connection was closed: %s", strerror(-r));
+            halo_log_limited(&clients->log_limit, HALO_LOG_WARN, "a new connection was closed: %s", strerror(-r));
     }
 }
 
@@ -102,6 +103,7 @@ int halo_clients_start(struct halo_clients *clients, int passed_fd, struct halo_
     halo_list_init(&clients->ready);
     halo_list_init(&clients->refused);
     clients->admin_gid = HALO_NO_GROUP;
+    clients->log_limit.n_per_s = LOG_LINES_PER_S;
     int r = 0;
     if (clients->config->admin_group)
         r = halo_credentials_group(clients->config->admin_group, &clients->admin_gid, fault);

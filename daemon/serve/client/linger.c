@@ -53,7 +53,7 @@ static void drop(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 void halo_linger(struct halo_clients *clients, int fd, const char *line, size_t len)
 {
     if (send(fd, line, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        halo_log(HALO_LOG_DEBUG, "a refused client closed its connection already");
+        halo_log_limited(&clients->log_limit, HALO_LOG_DEBUG, "a refused client closed its connection already");
     struct refused_peer *refused = clients->refused.n < MOST ? calloc(1, sizeof(*refused)) : NULL;
     if (!refused || shutdown(fd, SHUT_WR) != 0) {
         free(refused);

@@ -131,13 +131,15 @@ static void take_step(struct halo_peer *peer, enum halo_flow_step step)
     case HALO_FLOW_QUICK: become_quick(peer); return;
     case HALO_FLOW_STALLED: stall(peer); return;
     case HALO_FLOW_OVERFLOW:
-        halo_log(HALO_LOG_WARN, "pid %ld does not read: %zu bytes wait for it, closing", (long)peer->pid,
-                 halo_sink_bytes(&peer->sink));
+        halo_log_limited(&peer->clients->log_limit, HALO_LOG_WARN,
+                         "pid %ld does not read: %zu bytes wait for it, closing", (long)peer->pid,
+                         halo_sink_bytes(&peer->sink));
         halo_peer_close(peer);
         return;
     case HALO_FLOW_GIVE_UP:
         peer->clients->counters->stalls++;
-        halo_log(HALO_LOG_INFO, "pid %ld still does not read, closing", (long)peer->pid);
+        halo_log_limited(&peer->clients->log_limit, HALO_LOG_INFO, "pid %ld still does not read, closing",
+                         (long)peer->pid);
         halo_peer_close(peer);
         return;
     case HALO_FLOW_CLOSE: halo_peer_close(peer); return;
@@ -172,7 +174,8 @@ void halo_peer_flush(struct halo_peer *peer)
     if (peer->flow.state == HALO_PEER_CLOSED)
         return;
     if (peer->client.broken)
-        halo_log(HALO_LOG_ERROR, "out of memory for an event: closing the connection of pid %ld", (long)peer->pid);
+        halo_log_limited(&peer->clients->log_limit, HALO_LOG_ERROR,
+                         "out of memory for an event: closing the connection of pid %ld", (long)peer->pid);
     if (peer->client.broken || halo_sink_flush(&peer->sink) < 0)
         halo_peer_close(peer);
     else

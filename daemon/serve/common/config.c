@@ -9,13 +9,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <ini.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <protocol/limits.h>
 
-enum key_kind { KEY_STRING, KEY_DIR, KEY_DEVICE, KEY_LEVEL, KEY_BOOL, KEY_NUMBER };
+enum key_kind { KEY_STRING, KEY_PATH, KEY_DIR, KEY_DEVICE, KEY_LEVEL, KEY_BOOL, KEY_NUMBER, KEY_SECONDS };
 
 struct key {
     const char *section, *name;
@@ -34,21 +35,21 @@ struct key {
 #define GIB (1ll << 30)
 
 static const struct key keys[] = {
-    {"daemon", "socket", KEY_STRING, FIELD(socket_path)},
-    {"daemon", "state_dir", KEY_STRING, FIELD(state_dir)},
+    {"daemon", "socket", KEY_PATH, FIELD(socket_path)},
+    {"daemon", "state_dir", KEY_PATH, FIELD(state_dir)},
     {"daemon", "admin_group", KEY_STRING, FIELD(admin_group)},
     {"daemon", "log_level", KEY_LEVEL, FIELD(log_level)},
     NUMBER("daemon", drain_ms, 0, HOUR_MS, 5000),
     {"models", "dir", KEY_DIR, FIELD(model_dirs)},
     {"models", "any_path", KEY_BOOL, FIELD(any_path), 0, 1, 1},
     {"models", "on_demand", KEY_BOOL, FIELD(on_demand), 0, 1, 1},
-    NUMBER("models", keep_alive_s, 0, 1000000000, 0),
+    {"models", "keep_alive_s", KEY_SECONDS, FIELD(keep_alive_s), -1, 1000000000, 0},
     NUMBER("models", budget_bytes, 0, INT64_MAX, 0),
     NUMBER("prefixes", save_bytes, 0, INT64_MAX, 256ll << 20),
     NUMBER("prefixes", save_ms, 0, HOUR_MS, 2000),
-    {"engine", "path", KEY_STRING, FIELD(engine_path)},
+    {"engine", "path", KEY_PATH, FIELD(engine_path)},
     {"engine", "device", KEY_DEVICE, FIELD(device)},
-    {"engine", "hip_lib", KEY_STRING, FIELD(hip_lib)},
+    {"engine", "hip_lib", KEY_PATH, FIELD(hip_lib)},
     {"engine", "sandbox", KEY_BOOL, FIELD(sandbox), 0, 1, 1},
     NUMBER("engine", threads, 0, 1024, 0),
     NUMBER("engine", heartbeat_ms, 500, HOUR_MS, 10000),
@@ -66,7 +67,7 @@ static const struct key keys[] = {
     NUMBER("engine", wait_ms, 0, HOUR_MS, 30000),
     NUMBER("engine", status_ms, 1, 10000, 500),
     NUMBER("engine", kill_ms, 1, HOUR_MS, 1000),
-    {"engine", "doctor", KEY_STRING, FIELD(doctor_path)},
+    {"engine", "doctor", KEY_PATH, FIELD(doctor_path)},
     NUMBER("engine", doctor_ms, 0, HOUR_MS, 10000),
     {"defaults", "normalize", KEY_BOOL, FIELD(normalize), 0, 1, 1},
     {"defaults", "emit_token_ids", KEY_BOOL, FIELD(emit_token_ids), 0, 1, 0},
@@ -84,6 +85,11 @@ static const struct key keys[] = {
 };
 
 #define N_KEYS (sizeof(keys) / sizeof(keys[0]))
+
+static bool is_number(const struct key *key)
+{
+    return key->kind == KEY_NUMBER || key->kind == KEY_SECONDS;
+}
 
 static void *slot_of(struct halo_config *config, const struct key *key)
 {
@@ -104,7 +110,7 @@ int halo_config_init(struct halo_config *config)
 {
     *config = (struct halo_config){.log_level = HALO_LOG_INFO};
     for (size_t i = 0; i < N_KEYS; i++) {
-        if (keys[i].kind == KEY_NUMBER)
+        if (is_number(&keys[i]))
             *(int64_t *)slot_of(config, &keys[i]) = keys[i].value;
         else if (keys[i].kind == KEY_BOOL)
             *(bool *)slot_of(config, &keys[i]) = keys[i].value != 0;
@@ -129,6 +135,8 @@ void halo_config_finish(struct halo_config *config)
 
 int halo_config_add_model_dir(struct halo_config *config, const char *dir)
 {
+    if (config->n_model_dirs == HALO_CONFIG_MODEL_DIRS)
+        return -E2BIG;
     char **grown = realloc(config->model_dirs, (config->n_model_dirs + 1) * sizeof(*grown));
     if (!grown)
         return -ENOMEM;
@@ -179,6 +187,66 @@ static int set_number(int64_t *slot, const struct key *key, const char *text, st
     return 0;
 }
 
+/* "300", "5m", "1h"; -1 and 0: never. */
+static int set_seconds(int64_t *slot, const struct key *key, const char *text, struct halo_fault *fault)
+{
+    static const struct {
+        char unit;
+        int64_t seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    struct key scaled = *key; /* with the range in this unit */
+    char number[32];
+    size_t n = strlen(text), n_digits = n;
+    int64_t factor = 1;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (n > 1 && n < sizeof(number) && text[n - 1] == units[i].unit) {
+            factor = units[i].seconds;
+            n_digits = n - 1;
+        }
+    snprintf(number, sizeof(number), "%.*s", (int)n_digits, text);
+    scaled.max /= factor;
+    int r = set_number(slot, &scaled, n < sizeof(number) ? number : text, fault);
+    if (r == 0)
+        *slot = *slot > 0 ? *slot * factor : 0;
+    return r;
+}
+
+/* Takes a path as a shell would: it may have quotes, start with ~ and be followed by a comment. */
+static int read_path(const struct key *key, const char *text, char ret_path[PATH_MAX], struct halo_fault *fault)
+{
+    const char *home = getenv("HOME"), *comment = strstr(text, " #");
+    size_t n = comment ? (size_t)(comment - text) : strlen(text);
+    while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '\t'))
+        n--;
+    if (n >= 2 && (text[0] == '"' || text[0] == '\'') && text[n - 1] == text[0]) {
+        text++;
+        n -= 2;
+    }
+    bool at_home = n >= 1 && text[0] == '~' && (n == 1 || text[1] == '/');
+    if (at_home && (!home || *home == '\0'))
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: '%.*s' needs HOME, which is not set", key->name,
+                              (int)(n > 64 ? 64 : n), text);
+    int m = snprintf(ret_path, PATH_MAX, "%s%.*s", at_home ? home : "", (int)(n - at_home), text + at_home);
+    if (m <= 0 || m >= PATH_MAX)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: %s", key->name,
+                              m == 0 ? "has no value" : "the path is too long");
+    return 0;
+}
+
+static int set_path(struct halo_config *config, const struct key *key, const char *text, struct halo_fault *fault)
+{
+    char path[PATH_MAX];
+    int r = read_path(key, text, path, fault);
+    if (r < 0)
+        return r;
+    if (key->kind == KEY_PATH)
+        return halo_config_set_string(slot_of(config, key), path);
+    r = halo_config_add_model_dir(config, path);
+    return r == -E2BIG ? halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: more than %d folders", key->name,
+                                        HALO_CONFIG_MODEL_DIRS)
+                       : r;
+}
+
 static int set_device(char **slot, const char *text, struct halo_fault *fault)
 {
     if (strcmp(text, "auto") != 0 && strcmp(text, "cpu") != 0 && strcmp(text, "hip") != 0)
@@ -203,7 +271,9 @@ static int set_key(struct halo_config *config, const struct key *key, const char
             return 0;
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: '%.64s' is not one of error, warn, info, debug",
                               key->name, value);
-    case KEY_DIR: return halo_config_add_model_dir(config, value);
+    case KEY_SECONDS: return set_seconds(slot, key, value, fault);
+    case KEY_PATH:
+    case KEY_DIR: return set_path(config, key, value, fault);
     case KEY_STRING: return halo_config_set_string(slot, value);
     }
     return -EINVAL;
@@ -331,13 +401,13 @@ bool halo_config_key_at(size_t i, struct halo_config_key_info *ret_info)
 {
     if (i >= N_KEYS)
         return false;
-    *ret_info = (struct halo_config_key_info){keys[i].section, keys[i].name, keys[i].kind == KEY_NUMBER,
+    *ret_info = (struct halo_config_key_info){keys[i].section, keys[i].name, is_number(&keys[i]),
                                               keys[i].min,     keys[i].max,  keys[i].value};
     return true;
 }
 
 int64_t halo_config_number(const struct halo_config *config, size_t i)
 {
-    assert(i < N_KEYS && keys[i].kind == KEY_NUMBER);
+    assert(i < N_KEYS && is_number(&keys[i]));
     return *(const int64_t *)((const char *)config + keys[i].offset);
 }

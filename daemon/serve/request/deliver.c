@@ -147,7 +147,8 @@ static int deliver_unaddressed(struct halo_requests *requests, const struct halo
         return halo_record_model(requests, NULL, line, fault);
     if (line->type != HALO_EV_NOTICE && line->type != HALO_EV_ERROR)
         return halo_event_line_refuse(fault, "a %s event without an id", halo_ev_type_name(line->type));
-    halo_log(HALO_LOG_WARN, "engine says: %.*s", (int)(line->len > 512 ? 512 : line->len), line->at);
+    halo_log_limited(&requests->log_limit, HALO_LOG_WARN, "engine says: %.*s", (int)(line->len > 512 ? 512 : line->len),
+                     line->at);
     return 0;
 }
 

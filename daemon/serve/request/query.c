@@ -16,8 +16,8 @@ void halo_query_answer(struct halo_requests *requests, struct halo_request *requ
     struct halo_ev said;
     bool heard = line && halo_ev_decode(&said, line, len, 0, &refusal) == 0;
     if (line && !heard)
-        halo_log(HALO_LOG_WARN, "the engine's answer to %s cannot be used: %s", halo_msg_type_name(request->type),
-                 refusal.message);
+        halo_log_limited(&requests->log_limit, HALO_LOG_WARN, "the engine's answer to %s cannot be used: %s",
+                         halo_msg_type_name(request->type), refusal.message);
     if (request->client)
         requests->ops->query(requests->ud, request, heard ? &said : NULL);
     if (heard)

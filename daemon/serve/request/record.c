@@ -178,9 +178,9 @@ static void note_gone(struct halo_requests *requests, const struct halo_ev *ev)
     if (ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM)
         requests->counters->models_evicted++;
     if (ev->unloaded.reason != HALO_WIRE_UNLOAD_ASKED)
-        halo_log(HALO_LOG_INFO, "model %.200s was unloaded: %s", ev->unloaded.model.at,
-                 ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM ? "another one needed the room"
-                                                              : "its keep-alive time was over");
+        halo_log_limited(&requests->log_limit, HALO_LOG_INFO, "model %.200s was unloaded: %s", ev->unloaded.model.at,
+                         ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM ? "another one needed the room"
+                                                                      : "its keep-alive time was over");
     for (; model && request; request = halo_request_next(request))
         if (request->state == HALO_REQUEST_SENT && request->type != HALO_MSG_LOAD && request->needs &&
             halo_known_models_find(&requests->models, halo_str_of(request->needs)) == model)
@@ -216,14 +216,23 @@ int halo_record_model(struct halo_requests *requests, const struct halo_request 
     return 0;
 }
 
-/* The engine's only notice about a reply is that of a loop. */
-static void note_notice(struct halo_request *request, const struct halo_event_line *line)
+/* A reply's only notice is about a loop. A load's notices also go to the log, for the person who runs the daemon. */
+static void note_notice(struct halo_requests *requests, struct halo_request *request,
+                        const struct halo_event_line *line)
 {
     struct halo_refusal refusal;
     struct halo_ev ev;
-    if (request->type != HALO_MSG_GENERATE || halo_ev_decode(&ev, line->at, line->len, 0, &refusal) != 0)
+    if ((request->type != HALO_MSG_GENERATE && request->type != HALO_MSG_LOAD) ||
+        halo_ev_decode(&ev, line->at, line->len, 0, &refusal) != 0)
         return;
-    request->loop_told = request->loop_told || halo_str_is(ev.notice.code, "loop_detected");
+    if (request->type == HALO_MSG_GENERATE)
+        request->loop_told = request->loop_told || halo_str_is(ev.notice.code, "loop_detected");
+    else
+        halo_log_limited(&requests->log_limit, HALO_LOG_WARN, "load of %.200s: %s: %s",
+                         request->reload_model ? request->reload_model
+                         : request->needs      ? request->needs
+                                               : "a model",
+                         ev.notice.code.at, ev.notice.message.at);
     halo_ev_finish(&ev);
 }
 
@@ -253,7 +262,7 @@ int halo_record_event(struct halo_requests *requests, struct halo_request *reque
         if (!request->reload_model) /* a model that comes back is no progress: it comes back after each death */
             halo_breaker_engine_progressed(&requests->breaker);
         return halo_record_model(requests, request, line, fault);
-    case HALO_EV_NOTICE: note_notice(request, line); return 0;
+    case HALO_EV_NOTICE: note_notice(requests, request, line); return 0;
     case HALO_EV_ERROR: return 0;
     default:
         halo_breaker_engine_progressed(&requests->breaker);

@@ -14,6 +14,8 @@
 #include "reload_priv.h"
 #include "table_priv.h"
 
+#define LOG_LINES_PER_S 50 /* that clients and the engine cause */
+
 void halo_requests_init(struct halo_requests *requests, const struct halo_config *config, struct halo_quota *quota,
                         struct halo_counters *counters, const struct halo_requests_ops *ops, void *ud, uint64_t now_ns)
 {
@@ -25,7 +27,8 @@ void halo_requests_init(struct halo_requests *requests, const struct halo_config
                                        .started_ns = now_ns,
                                        .now_ns = now_ns,
                                        .accepts = true,
-                                       .next_ns = UINT64_MAX};
+                                       .next_ns = UINT64_MAX,
+                                       .log_limit.n_per_s = LOG_LINES_PER_S};
     halo_list_init(&requests->all);
     halo_list_init(&requests->waiting);
     halo_list_init(&requests->touched);

@@ -320,7 +320,7 @@ static void misbehave(struct job *job)
     }
     if (job->events == job->exit) {
         flush_out();
-        fprintf(stderr, "told to exit\n");
+        fprintf(stderr, "told to exit\n<6>routine\n<7>routine\n"); /* the last words are those before */
         exit(3);
     }
     if (job->events == job->hang) {

@@ -87,6 +87,75 @@ static void refuses(void **state)
     }
 }
 
+static void takes_paths_as_people_write_them(void **state)
+{
+    static const struct {
+        const char *value, *path;
+    } cases[] = {
+        {"/a/b", "/a/b"},
+        {"\"/a b\"", "/a b"},
+        {"'/a'", "/a"},
+        {"\"/a'", "\"/a'"},
+        {"~", "/home/u"},
+        {"~/m", "/home/u/m"},
+        {"\"~/m\" # mine", "/home/u/m"},
+        {"~other/m", "~other/m"}, /* halod looks up nobody's home */
+        {"/a#b", "/a#b"},
+        {"/a   # b # c", "/a"},
+    };
+    setenv("HOME", "/home/u", 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct halo_config config;
+        struct halo_fault fault = {0};
+        char text[128];
+        snprintf(text, sizeof(text), "[models]\ndir = %s\n[daemon]\nstate_dir = %s\n", cases[i].value, cases[i].value);
+        assert_int_equal(read_text(&config, text, strlen(text), &fault), 0);
+        assert_string_equal(config.model_dirs[0], cases[i].path);
+        assert_string_equal(config.state_dir, cases[i].path);
+        halo_config_finish(&config);
+    }
+    struct halo_config config;
+    struct halo_fault fault = {0};
+    unsetenv("HOME");
+    assert_int_equal(read_text(&config, "[models]\ndir = ~/m\n", 19, &fault), -EINVAL);
+    assert_non_null(strstr(fault.text, ":2: dir: '~/m' needs HOME, which is not set"));
+    halo_config_finish(&config);
+    assert_int_equal(halo_config_init(&config), 0);
+    for (int i = 0; i < HALO_CONFIG_MODEL_DIRS; i++)
+        assert_int_equal(halo_config_set(&config, "models", "dir", "/a", &fault), 0);
+    assert_int_equal(halo_config_set(&config, "models", "dir", "/a", &fault), -EINVAL);
+    assert_string_equal(fault.text, "dir: more than 64 folders");
+    halo_config_finish(&config);
+}
+
+static void takes_times_with_units(void **state)
+{
+    static const struct {
+        const char *value;
+        int64_t seconds; /* -2: refused */
+    } cases[] = {
+        {"0", 0},           {"-1", 0},
+        {"300", 300},       {"90s", 90},
+        {"5m", 300},        {"1h", 3600},
+        {"2d", 172800},     {"m", -2},
+        {"5x", -2},         {"5mm", -2},
+        {"-2", -2},         {"5 m", -2},
+        {"", -2},           {"1000000000", 1000000000},
+        {"1000000001", -2}, {"999999999999d", -2},
+        {"30000000h", -2},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct halo_config config;
+        struct halo_fault fault = {0};
+        assert_int_equal(halo_config_init(&config), 0);
+        config.keep_alive_s = 7;
+        int r = halo_config_set(&config, "models", "keep_alive_s", cases[i].value, &fault);
+        if (r != (cases[i].seconds == -2 ? -EINVAL : 0) || config.keep_alive_s != (r < 0 ? 7 : cases[i].seconds))
+            fail_msg("'%s': %d, %lld", cases[i].value, r, (long long)config.keep_alive_s);
+        halo_config_finish(&config);
+    }
+}
+
 static void refuses_odd_lines(void **state)
 {
     char text[1024];
@@ -268,6 +337,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_everything),
         cmocka_unit_test(refuses),
+        cmocka_unit_test(takes_paths_as_people_write_them),
+        cmocka_unit_test(takes_times_with_units),
         cmocka_unit_test(refuses_odd_lines),
         cmocka_unit_test(checks_relations),
         cmocka_unit_test(parses_flags),

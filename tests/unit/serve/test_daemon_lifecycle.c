@@ -252,7 +252,7 @@ static void a_group_that_is_not_there(void **state)
     assert_int_equal(write(fd, config, sizeof(config) - 1), sizeof(config) - 1);
     close(fd);
     assert_int_equal(run(argv, text, sizeof(text)), 1);
-    assert_string_equal(text, "halod: admin_group: there is no group 'no-such-group'\n");
+    assert_non_null(strstr(text, "halod: admin_group: there is no group 'no-such-group'\n"));
     unlink(path);
 }
 

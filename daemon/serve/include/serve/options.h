@@ -12,7 +12,7 @@
 
 #include <serve/config.h>
 
-#define HALO_OPTIONS_MODEL_DIRS 64
+#define HALO_OPTIONS_MODEL_DIRS HALO_CONFIG_MODEL_DIRS
 #define HALO_OPTIONS_E_USAGE 1
 
 struct halo_options {

@@ -14,6 +14,8 @@
 #include <base/fault.h>
 #include <base/log.h>
 
+#define HALO_CONFIG_MODEL_DIRS 64 /* what the engine takes */
+
 struct halo_config {
     char *socket_path; /* NULL: the default place */
     char *admin_group; /* whose members may do what root may; NULL: nobody */
@@ -83,6 +85,7 @@ int halo_config_set(struct halo_config *config, const char *section, const char 
 /* Replaces the string that *slot owns. -ENOMEM. */
 int halo_config_set_string(char **slot, const char *value);
 
+/* -E2BIG beyond HALO_CONFIG_MODEL_DIRS, -ENOMEM. */
 int halo_config_add_model_dir(struct halo_config *config, const char *dir);
 void halo_config_clear_model_dirs(struct halo_config *config);
 

@@ -14,6 +14,7 @@
 #include <uv.h>
 
 #include <base/fault.h>
+#include <base/log.h>
 #include <protocol/message.h>
 
 #include <serve/child/child.h>
@@ -74,7 +75,9 @@ struct halo_engine {
     uint64_t spawned_ns, heard_ns, watched_ns, died_ns;
     enum halo_engine_state died_in; /* what it was when it died last */
     struct halo_engine_beat beat;
-    char last_words[HALO_ENGINE_WORDS_BYTES]; /* last line on its stderr */
+    char last_words[HALO_ENGINE_WORDS_BYTES]; /* last line on its stderr that was not routine */
+    uint64_t last_words_ns;                   /* when it came */
+    struct halo_log_limit err_limit;
     char features[HALO_ENGINE_FEATURES][HALO_ENGINE_FEATURE_BYTES];
     size_t n_features;
     int spare_fds[HALO_ENGINE_SPARE_FDS];

@@ -13,6 +13,7 @@
 
 #include <base/fault.h>
 #include <base/list.h>
+#include <base/log.h>
 
 #include <serve/client/listen.h>
 #include <serve/client/peer.h>
@@ -34,11 +35,12 @@ struct halo_clients {
     uv_poll_t poll;
     uv_timer_t timer; /* after a failed accept */
     bool accepting;
-    struct halo_list peers;   /* not yet closing */
-    struct halo_list ready;   /* those with input that was not looked at */
-    uint64_t turn;            /* of the loop */
-    uv_idle_t idle;           /* while some are ready: the loop does not sleep */
-    struct halo_list refused; /* connections that only read why: linger.c */
+    struct halo_list peers;          /* not yet closing */
+    struct halo_list ready;          /* those with input that was not looked at */
+    uint64_t turn;                   /* of the loop */
+    uv_idle_t idle;                  /* while some are ready: the loop does not sleep */
+    struct halo_log_limit log_limit; /* for lines that clients cause */
+    struct halo_list refused;        /* connections that only read why: linger.c */
 };
 
 /* Listens at config->socket_path, or takes over `passed_fd` if that is not -1. The caller sets loop, config, quota,

@@ -19,6 +19,7 @@
 
 #include <base/fault.h>
 #include <base/list.h>
+#include <base/log.h>
 #include <protocol/message.h>
 
 #include <serve/config.h>
@@ -84,10 +85,11 @@ struct halo_requests {
     struct halo_link link;
     struct halo_breaker breaker;
     struct halo_known_models models;
-    uint64_t alone;           /* the id of a suspect that the engine has by itself; 0: none */
-    bool dispatch_due;        /* something ended: waiting requests may be sent */
-    uint64_t next_ns;         /* when halo_requests_expire() is due; UINT64_MAX: never */
-    struct halo_json scratch; /* one line being made */
+    uint64_t alone;                  /* the id of a suspect that the engine has by itself; 0: none */
+    bool dispatch_due;               /* something ended: waiting requests may be sent */
+    uint64_t next_ns;                /* when halo_requests_expire() is due; UINT64_MAX: never */
+    struct halo_json scratch;        /* one line being made */
+    struct halo_log_limit log_limit; /* for lines that clients and the engine cause */
 };
 
 /* The caller keeps what is passed. */
