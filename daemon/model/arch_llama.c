@@ -13,6 +13,7 @@ static const struct halo_hparam hparams[] = {
     HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_OR(COUNT, "expert_count", n_expert, 0, 0, HALO_MODEL_MAX_EXPERTS),
     HALO_HPARAM_OR(COUNT, "expert_used_count", n_expert_used, 0, 0, HALO_MODEL_MAX_EXPERTS),
+    HALO_HPARAM_FIXED(FLAG, expert_normalise, 1),
     HALO_HPARAM_FROM(COUNT, "expert_feed_forward_length", n_ff_expert, halo_hparams_ff_length, 0, HALO_MODEL_MAX_FF),
 };
 

@@ -9,8 +9,7 @@
 static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_COMMON,
     HALO_HPARAM_OR(LAYERED, "feed_forward_length", n_ff, 0, 0, HALO_MODEL_MAX_FF),
-    HALO_HPARAM_NEEDED(COUNT, "expert_count", n_expert, 1, HALO_MODEL_MAX_EXPERTS),
-    HALO_HPARAM_NEEDED(COUNT, "expert_used_count", n_expert_used, 1, HALO_MODEL_MAX_EXPERTS),
+    HALO_HPARAMS_EXPERTS(1),
     HALO_HPARAM_FROM(COUNT, "expert_feed_forward_length", n_ff_expert, halo_hparams_ff_share, 1, HALO_MODEL_MAX_FF),
 };
 

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -71,13 +72,14 @@ static void tensor_check(const struct halo_gguf_tensor *tensor, const struct hal
     }
 }
 
-/* Whether a name is that of a tensor in one of the layers. The cheap tests come first: a hostile file has a million
- * names. */
-static bool name_matches(const char *name, enum halo_tensor_id id, uint32_t n_layers)
+/* Whether a name is that of a tensor in one of the layers that have it. The cheap tests come first: a hostile file has
+ * a million names. */
+static bool name_matches(const char *name, const struct halo_tensor_spec *spec, const struct halo_hparams *hparams)
 {
+    enum halo_tensor_id id = spec->id;
     const char *pattern = halo_tensors_pattern(id), *digit = name + 4;
     char exact[HALO_GGUF_MAX_NAME + 1];
-    uint32_t layer = 0;
+    uint32_t layer = 0, n_layers = hparams->n_layers;
 
     if (!halo_tensors_layered(id))
         return strcmp(name, pattern) == 0;
@@ -88,7 +90,17 @@ static bool name_matches(const char *name, enum halo_tensor_id id, uint32_t n_la
     if (layer >= n_layers || strcmp(digit, strstr(pattern, "%u") + 2) != 0)
         return false;
     halo_tensors_name(id, layer, exact); /* tells blk.0 from blk.00 */
-    return strcmp(name, exact) == 0;
+    return strcmp(name, exact) == 0 && (!spec->when || spec->when(hparams, layer));
+}
+
+/* Whether a name is that of a tensor in one of the layers for multi-token prediction, which the plan leaves out. */
+static bool in_nextn(const char *name, const struct halo_hparams *hparams)
+{
+    char *end;
+    if (strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9')
+        return false;
+    unsigned long layer = strtoul(name + 4, &end, 10);
+    return *end == '.' && layer >= hparams->n_layers && layer < hparams->n_layers + hparams->n_nextn;
 }
 
 /* Tensors that old converters wrote and that hold nothing a plan needs: tables of rotary angles that follow from the
@@ -108,9 +120,9 @@ static int strangers_check(const struct halo_binding *binding, const struct halo
 
     for (uint64_t i = 0; i < n_tensors; i++) {
         const char *name = halo_gguf_tensor(gguf, i)->name;
-        bool known = carries_nothing(name);
+        bool known = carries_nothing(name) || in_nextn(name, binding->hparams);
         for (int id = 0; id < HALO_TENSOR_COUNT && !known; id++)
-            known = binding->specs[id] && name_matches(name, (enum halo_tensor_id)id, binding->n_layers);
+            known = binding->specs[id] && name_matches(name, binding->specs[id], binding->hparams);
         if (!known && n_strange++ == 0)
             first = name;
     }
@@ -140,6 +152,10 @@ static void spec_bind(struct halo_binding *binding, const struct halo_tensor_spe
     char name[HALO_GGUF_MAX_NAME + 1];
 
     for (uint32_t layer = 0; layer < n; layer++) {
+        if (spec->when && !spec->when(binding->hparams, layer))
+            continue;
+        assert(!binding->specs[spec->id] || binding->specs[spec->id] == spec);
+        binding->specs[spec->id] = spec;
         halo_tensors_name(spec->id, layer, name);
         const struct halo_gguf_tensor *tensor = halo_gguf_find_tensor(binding->gguf, name);
         const struct halo_gguf_tensor *whole = whole_of(binding, spec->id, layer);
@@ -170,14 +186,8 @@ int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const 
     if (!ret->specs || !ret->found)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the tensor table of the model");
 
-    for (size_t i = 0; i < arch->n_tensors; i++) {
-        const struct halo_tensor_spec *spec = &arch->tensors[i];
-        if (spec->when && !spec->when(hparams))
-            continue;
-        assert(!ret->specs[spec->id]);
-        ret->specs[spec->id] = spec;
-        spec_bind(ret, spec, &complaints);
-    }
+    for (size_t i = 0; i < arch->n_tensors; i++)
+        spec_bind(ret, &arch->tensors[i], &complaints);
     if (complaints.n > complaints.n_told)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                               "%" PRIu64 " tensors do not fit a %s model: %s; and %" PRIu64 " more", complaints.n,

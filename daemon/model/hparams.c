@@ -49,6 +49,11 @@ double halo_hparams_ff_share(const struct halo_hparams *hparams)
                : hparams->n_ff / hparams->n_expert_used;
 }
 
+double halo_hparams_ff_shared(const struct halo_hparams *hparams)
+{
+    return (double)hparams->n_ff_expert * hparams->n_expert_shared;
+}
+
 /* The common entry of a per-layer array. An array of another length than the layers is a contradiction, not a
  * variation. */
 static int layered_read(struct halo_gguf_array array, const char *key, uint32_t n_layers, double *ret,
@@ -84,11 +89,37 @@ static int value_read(const struct halo_gguf *gguf, const struct halo_hparam *ro
 
     if (row->kind == HALO_HPARAM_REAL)
         return halo_gguf_get_f64(gguf, key, ret, fault);
+    if (row->kind == HALO_HPARAM_FLAG) {
+        bool flag = false;
+        r = halo_gguf_get_bool(gguf, key, &flag, fault);
+        *ret = flag;
+        return r;
+    }
     if (row->kind == HALO_HPARAM_LAYERED && halo_gguf_get_array(gguf, key, &array, NULL) == 0)
         return layered_read(array, key, n_layers, ret, fault);
     r = halo_gguf_get_u64(gguf, key, &count, fault);
     *ret = (double)count; /* exact below 2^53, and every ceiling is far below that */
     return r;
+}
+
+/* The gate of a number in the file. 3 is softmax over the chosen experts, which renormalised softmax is. */
+static int gate_read(const struct halo_hparam *row, const char *key, double *value, struct halo_hparams *hparams,
+                     struct halo_fault *fault)
+{
+    if (*value == 3)
+        hparams->expert_normalise = 1;
+    if (*value == 0)
+        *value = row->value;
+    else if (*value == 1 || *value == 3)
+        *value = HALO_MOE_SOFTMAX;
+    else if (*value == 2)
+        *value = HALO_MOE_SIGMOID;
+    else if (*value == 4)
+        *value = HALO_MOE_SQRT_SOFTPLUS;
+    else
+        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s is %.9g, which is no known gating function", key,
+                              *value);
+    return 0;
 }
 
 /* A whole number in full, whatever its size; another to nine digits. */
@@ -107,11 +138,13 @@ static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, 
     bool absent;
     int r;
 
-    key_make(key, arch, row->suffix);
-    r = value_read(gguf, row, key, hparams->n_layers, &value, fault);
+    key_make(key, arch, row->suffix ? row->suffix : "");
+    r = row->suffix ? value_read(gguf, row, key, hparams->n_layers, &value, fault) : HALO_GGUF_ABSENT;
     if (r < 0)
         return r;
     absent = r == HALO_GGUF_ABSENT;
+    if (!absent && row->kind == HALO_HPARAM_GATE && (r = gate_read(row, key, &value, hparams, fault)) < 0)
+        return r;
     if (absent && row->required)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s is missing", key);
     if (absent)
@@ -196,7 +229,7 @@ static int vocab_read(struct halo_hparams *hparams, const struct halo_gguf *gguf
 static bool table_has(const struct halo_hparam *table, size_t n_table, const char *suffix)
 {
     for (size_t i = 0; i < n_table; i++)
-        if (strcmp(table[i].suffix, suffix) == 0)
+        if (table[i].suffix && strcmp(table[i].suffix, suffix) == 0)
             return true;
     return false;
 }
@@ -224,6 +257,7 @@ static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, cons
         {"expert_group_count", {0, 1}},
         {"leading_dense_block_count", {0, 0}},
         {"nextn_predict_layers", {0, 0}},
+        {"interleave_moe_layer_step", {0, 1}},
         {"attention.temperature_length", {0, 0}},
         {"rope.scaling.yarn_log_multiplier", {0, 0}},
     };
@@ -273,6 +307,35 @@ static int window_check(const struct halo_hparams *hparams, const struct halo_gg
     return 0;
 }
 
+static int mixture_check(const struct halo_hparams *h, const char *arch, struct halo_fault *fault)
+{
+    uint32_t n_groups = h->n_expert_groups, widest = h->n_ff_expert > h->n_embd ? h->n_ff_expert : h->n_embd;
+
+    if (h->n_expert_used == 0 || h->n_expert_used > h->n_expert)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s.expert_used_count is %" PRIu32 ", must be 1 to expert_count %" PRIu32, arch,
+                              h->n_expert_used, h->n_expert);
+    if ((uint64_t)h->n_expert_used * widest > HALO_MODEL_MAX_WIDTH)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s: %" PRIu32 " experts of %" PRIu32 " are wider than the %d that one row may hold",
+                              arch, h->n_expert_used, h->n_ff_expert, HALO_MODEL_MAX_WIDTH);
+    if (h->n_dense > h->n_layers)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s.leading_dense_block_count is %" PRIu32 " of %" PRIu32 " layers", arch, h->n_dense,
+                              h->n_layers);
+    if (h->n_dense > 0 && h->n_ff == 0)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s.feed_forward_length is 0 with %" PRIu32 " dense layers", arch, h->n_dense);
+    if (n_groups > 1 &&
+        (h->n_expert % n_groups || h->n_expert / n_groups < 2 || h->n_expert_groups_used == 0 ||
+         h->n_expert_groups_used > n_groups || h->n_expert / n_groups * h->n_expert_groups_used < h->n_expert_used))
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s: %" PRIu32 " of %" PRIu32 " expert groups do not give %" PRIu32 " of %" PRIu32
+                              " experts",
+                              arch, h->n_expert_groups_used, n_groups, h->n_expert_used, h->n_expert);
+    return 0;
+}
+
 static int relations_check(const struct halo_hparams *h, const char *arch, struct halo_fault *fault)
 {
     if (h->n_head % h->n_head_kv)
@@ -284,16 +347,7 @@ static int relations_check(const struct halo_hparams *h, const char *arch, struc
                               "%s.rope.dimension_count is %" PRIu32
                               ", must be even and at most the key length %" PRIu32,
                               arch, h->n_rot, h->head_dim_k);
-    if (h->n_expert && (h->n_expert_used == 0 || h->n_expert_used > h->n_expert))
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "%s.expert_used_count is %" PRIu32 ", must be 1 to expert_count %" PRIu32, arch,
-                              h->n_expert_used, h->n_expert);
-    if (h->n_expert &&
-        (uint64_t)h->n_expert_used * (h->n_ff_expert > h->n_embd ? h->n_ff_expert : h->n_embd) > HALO_MODEL_MAX_WIDTH)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "%s: %" PRIu32 " experts of %" PRIu32 " are wider than the %d that one row may hold",
-                              arch, h->n_expert_used, h->n_ff_expert, HALO_MODEL_MAX_WIDTH);
-    return 0;
+    return h->n_expert ? mixture_check(h, arch, fault) : 0;
 }
 
 int halo_hparams_read(struct halo_hparams *ret, const struct halo_gguf *gguf, const char *arch,
@@ -306,6 +360,13 @@ int halo_hparams_read(struct halo_hparams *ret, const struct halo_gguf *gguf, co
     for (size_t i = 0; i < n_table; i++)
         if ((r = row_read(ret, gguf, arch, &table[i], fault)) < 0)
             return r;
+    if (ret->n_nextn >= ret->n_layers)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s.nextn_predict_layers is %" PRIu32 " of %" PRIu32 " layers", arch, ret->n_nextn,
+                              ret->n_layers);
+    ret->n_layers -= ret->n_nextn;
+    if (ret->expert_scale == 0) /* the format's "not scaled" */
+        ret->expert_scale = 1;
     if ((r = scaling_read(ret, gguf, arch, fault)) < 0)
         return r;
     if ((r = vocab_read(ret, gguf, arch, fault)) < 0)

@@ -18,10 +18,12 @@ enum halo_hparam_kind {
     HALO_HPARAM_COUNT,   /* uint32_t */
     HALO_HPARAM_LAYERED, /* uint32_t; the file may give an array with one entry per layer, all the same */
     HALO_HPARAM_REAL,    /* float */
+    HALO_HPARAM_FLAG,    /* uint32_t, 0 or 1; a truth value in the file */
+    HALO_HPARAM_GATE,    /* enum halo_moe_gate; the file's number of a gating function, 0 for the default */
 };
 
 struct halo_hparam {
-    const char *suffix; /* "block_count" of "qwen3.block_count" */
+    const char *suffix; /* "block_count" of "qwen3.block_count"; NULL: always `value` */
     enum halo_hparam_kind kind;
     size_t field; /* offset in struct halo_hparams */
     bool required;
@@ -43,6 +45,11 @@ struct halo_hparam {
         suffix, HALO_HPARAM_##kind, offsetof(struct halo_hparams, field), false, 0, derive, min, max                   \
     }
 
+#define HALO_HPARAM_FIXED(kind, field, value)                                                                          \
+    {                                                                                                                  \
+        NULL, HALO_HPARAM_##kind, offsetof(struct halo_hparams, field), false, value, NULL, value, value               \
+    }
+
 /* What every decoder with grouped-query attention, RMS norms and rotary positions has. */
 #define HALO_HPARAMS_COMMON                                                                                            \
     HALO_HPARAM_NEEDED(COUNT, "block_count", n_layers, 1, HALO_MODEL_MAX_LAYERS),                                      \
@@ -59,11 +66,26 @@ struct halo_hparam {
         HALO_HPARAM_FROM(COUNT, "rope.dimension_count", n_rot, halo_hparams_key_length, 2, HALO_MODEL_MAX_HEAD_DIM),   \
         HALO_HPARAM_OR(REAL, "rope.freq_base", rope_base, 10000, 1, 1e15)
 
+/* A mixture of experts: how many, and whether the weights of the chosen are renormalised when the file does not say. */
+#define HALO_HPARAMS_EXPERTS(normalise)                                                                                \
+    HALO_HPARAM_NEEDED(COUNT, "expert_count", n_expert, 1, HALO_MODEL_MAX_EXPERTS),                                    \
+        HALO_HPARAM_NEEDED(COUNT, "expert_used_count", n_expert_used, 1, HALO_MODEL_MAX_EXPERTS),                      \
+        HALO_HPARAM_OR(FLAG, "expert_weights_norm", expert_normalise, normalise, 0, 1)
+#define HALO_HPARAM_WEIGHTS_SCALE HALO_HPARAM_OR(REAL, "expert_weights_scale", expert_scale, 1, 0, 1e6)
+/* Scores by the gating function of the file, or HALO_MOE_* when it has none. */
+#define HALO_HPARAM_GATE(gate) HALO_HPARAM_OR(GATE, "expert_gating_func", expert_gate, HALO_MOE_##gate, 0, 4)
+#define HALO_HPARAMS_GROUPS                                                                                            \
+    HALO_HPARAM_OR(COUNT, "expert_group_count", n_expert_groups, 0, 0, HALO_MOE_GROUPS_MAX),                           \
+        HALO_HPARAM_OR(COUNT, "expert_group_used_count", n_expert_groups_used, 0, 0, HALO_MOE_GROUPS_MAX)
+#define HALO_HPARAM_DENSE HALO_HPARAM_OR(COUNT, "leading_dense_block_count", n_dense, 0, 0, HALO_MODEL_MAX_LAYERS)
+#define HALO_HPARAM_NEXTN HALO_HPARAM_OR(COUNT, "nextn_predict_layers", n_nextn, 0, 0, HALO_MODEL_MAX_LAYERS)
+
 /* Defaults that follow from the fields above a row. */
 double halo_hparams_head_count(const struct halo_hparams *hparams); /* head_count_kv: as many as query heads */
 double halo_hparams_head_share(const struct halo_hparams *hparams); /* embedding / heads, 0 when it does not divide */
 double halo_hparams_key_length(const struct halo_hparams *hparams); /* all of the head is rotated */
 double halo_hparams_ff_length(const struct halo_hparams *hparams);  /* feed-forward; 0 without experts */
+double halo_hparams_ff_shared(const struct halo_hparams *hparams);  /* expert's width times expert_shared_count */
 double halo_hparams_ff_share(const struct halo_hparams *hparams);   /* feed-forward / experts used, or 0 */
 
 /* Fills *ret from the file by the table, then the rotary scaling and the vocabulary size, and checks all of it against

@@ -77,6 +77,19 @@ static int plan_make(struct halo_model *model, const struct halo_arch *arch, con
     return halo_builder_finish(&builder, &model->plan);
 }
 
+static void nextn_remark(struct halo_model *model)
+{
+    const struct halo_hparams *h = &model->hparams;
+
+    if (h->n_nextn == 1)
+        halo_remarks_add(&model->remarks, "layer %" PRIu32 " predicts a further token (nextn) and is left out",
+                         h->n_layers);
+    else if (h->n_nextn > 1)
+        halo_remarks_add(&model->remarks,
+                         "layers %" PRIu32 " to %" PRIu32 " predict further tokens (nextn) and are left out",
+                         h->n_layers, h->n_layers + h->n_nextn - 1);
+}
+
 static void sizes_count(struct halo_model *model)
 {
     for (uint32_t i = 0; i < model->plan.n_weights; i++) {
@@ -108,6 +121,7 @@ int halo_model_create(struct halo_model **ret, const char *path, const struct ha
     if ((r = plan_make(model, arch, params ? params : &defaults, fault)) < 0)
         goto named;
     halo_rope_remark(&model->hparams, model->arch, &model->remarks);
+    nextn_remark(model);
     sizes_count(model);
     halo_arena_seal(&model->arena);
     *ret = model;

@@ -16,16 +16,24 @@ struct halo_blocks halo_blocks_make(struct halo_builder *builder)
         .out = halo_builder_value(builder, "out", h->n_embd),
     };
 
-    if (h->n_expert == 0) {
+    if (h->n_expert == 0 || h->n_dense > 0) {
         values.gate = halo_builder_value(builder, "gate", h->n_ff);
         values.up = halo_builder_value(builder, "up", h->n_ff);
-        return values;
     }
+    if (h->n_expert == 0)
+        return values;
     values.router = halo_builder_value(builder, "router", h->n_expert);
     values.choice = halo_builder_value(builder, "choice", 2ull * h->n_expert_used);
     values.slot_gate = halo_builder_value(builder, "slot_gate", (uint64_t)h->n_expert_used * h->n_ff_expert);
     values.slot_up = halo_builder_value(builder, "slot_up", (uint64_t)h->n_expert_used * h->n_ff_expert);
     values.slot_out = halo_builder_value(builder, "slot_out", (uint64_t)h->n_expert_used * h->n_embd);
+    if (h->n_ff_shared == 0)
+        return values;
+    values.shared_gate = halo_builder_value(builder, "shared_gate", h->n_ff_shared);
+    values.shared_up = halo_builder_value(builder, "shared_up", h->n_ff_shared);
+    values.shared = halo_builder_value(builder, "shared", h->n_embd);
+    if (builder->binding->specs[HALO_TENSOR_FFN_GATE_INP_SHEXP])
+        values.shared_in = halo_builder_value(builder, "shared_in", 1);
     return values;
 }
 
@@ -45,7 +53,7 @@ void halo_blocks_attention(struct halo_builder *builder, const struct halo_block
     halo_builder_matmul(builder, values->att, output, 1);
 }
 
-void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values)
+static void dense(struct halo_builder *builder, const struct halo_blocks *values)
 {
     const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE, values->gate}, {HALO_TENSOR_FFN_UP, values->up}};
     const struct halo_builder_pair down[] = {{HALO_TENSOR_FFN_DOWN, values->out}};
@@ -55,19 +63,44 @@ void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *val
     halo_builder_matmul(builder, values->gate, down, 1);
 }
 
-void halo_blocks_moe(struct halo_builder *builder, const struct halo_blocks *values)
+static void shared_expert(struct halo_builder *builder, const struct halo_blocks *values)
 {
-    const struct halo_builder_pair router[] = {{HALO_TENSOR_FFN_GATE_INP, values->router}};
+    const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE_SHEXP, values->shared_gate},
+                                           {HALO_TENSOR_FFN_UP_SHEXP, values->shared_up}};
+    const struct halo_builder_pair down[] = {{HALO_TENSOR_FFN_DOWN_SHEXP, values->shared}};
+
+    halo_builder_matmul(builder, values->normed, in, 2);
+    halo_builder_glu(builder, values->shared_gate, values->shared_up, values->shared_gate, HALO_GLU_SILU);
+    halo_builder_matmul(builder, values->shared_gate, down, 1);
+}
+
+static void mixture(struct halo_builder *builder, const struct halo_blocks *values)
+{
+    bool is_shared = builder->hparams->n_ff_shared > 0;
+    bool is_gated = is_shared && halo_builder_has(builder, HALO_TENSOR_FFN_GATE_INP_SHEXP);
+    const struct halo_builder_pair router[] = {{HALO_TENSOR_FFN_GATE_INP, values->router},
+                                               {HALO_TENSOR_FFN_GATE_INP_SHEXP, values->shared_in}};
     const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE_EXPS, values->slot_gate},
                                            {HALO_TENSOR_FFN_UP_EXPS, values->slot_up}};
     const struct halo_builder_pair down[] = {{HALO_TENSOR_FFN_DOWN_EXPS, values->slot_out}};
 
-    halo_builder_matmul(builder, values->normed, router, 1);
-    halo_builder_moe_route(builder, values->router, values->choice, true, 1.0f);
+    halo_builder_matmul(builder, values->normed, router, is_gated ? 2 : 1);
+    halo_builder_moe_route(builder, values->router, values->choice);
     halo_builder_moe_matmul(builder, values->normed, false, values->choice, in, 2);
     halo_builder_glu(builder, values->slot_gate, values->slot_up, values->slot_gate, HALO_GLU_SILU);
     halo_builder_moe_matmul(builder, values->slot_gate, true, values->choice, down, 1);
-    halo_builder_moe_sum(builder, values->slot_out, values->choice, values->out);
+    if (is_shared)
+        shared_expert(builder, values);
+    halo_builder_moe_sum(builder, values->slot_out, values->choice, is_shared ? values->shared : HALO_NONE,
+                         is_gated ? values->shared_in : HALO_NONE, values->out);
+}
+
+void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values)
+{
+    if (halo_tensors_when_moe(builder->hparams, builder->layer))
+        mixture(builder, values);
+    else
+        dense(builder, values);
 }
 
 void halo_blocks_decoder(struct halo_builder *builder, enum halo_rope_pairing pairing, bool qk_norm)
@@ -84,10 +117,7 @@ void halo_blocks_decoder(struct halo_builder *builder, enum halo_rope_pairing pa
         halo_builder_rmsnorm(builder, HALO_TENSOR_ATTN_NORM, values.x, layer ? values.out : HALO_NONE, values.normed);
         halo_blocks_attention(builder, &values, &attention);
         halo_builder_rmsnorm(builder, HALO_TENSOR_FFN_NORM, values.x, values.out, values.normed);
-        if (h->n_expert)
-            halo_blocks_moe(builder, &values);
-        else
-            halo_blocks_ffn(builder, &values);
+        halo_blocks_ffn(builder, &values);
     }
     halo_builder_outside(builder);
     halo_builder_rmsnorm(builder, HALO_TENSOR_OUTPUT_NORM, values.x, values.out, values.normed);

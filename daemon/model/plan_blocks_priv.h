@@ -8,6 +8,8 @@
  *   out      what a block gives; the next norm adds it to x
  *   gate up  halves of the feed-forward; their product replaces gate
  *   router, choice, slot_gate, slot_up, slot_out   the same for the chosen experts, one slot each
+ *   shared_gate, shared_up, shared                 the same for the expert that every row takes
+ *   shared_in                                      the logit of that expert's gate
  */
 #ifndef HALO_MODEL_PLAN_BLOCKS_PRIV_H
 #define HALO_MODEL_PLAN_BLOCKS_PRIV_H
@@ -18,6 +20,7 @@ struct halo_blocks {
     uint16_t x, normed, q, k, v, att, out;
     uint16_t gate, up;                                     /* dense */
     uint16_t router, choice, slot_gate, slot_up, slot_out; /* experts */
+    uint16_t shared_gate, shared_up, shared, shared_in;
 };
 
 /* Adds the values that the model needs to the plan. */
@@ -31,9 +34,8 @@ struct halo_attention { /* what a family's attention does beyond the common */
 /* normed -> q, k, v -> cache -> att -> out */
 void halo_blocks_attention(struct halo_builder *builder, const struct halo_blocks *values,
                            const struct halo_attention *attention);
-/* normed -> out: the dense feed-forward, or the chosen experts' with renormalised weights. */
+/* normed -> out: the feed-forward of this layer: dense, or the chosen experts' and the shared one's. */
 void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values);
-void halo_blocks_moe(struct halo_builder *builder, const struct halo_blocks *values);
 
 /* The whole pre-norm decoder: embed, n layers of norm-attention-norm-feed-forward, final norm, logits. */
 void halo_blocks_decoder(struct halo_builder *builder, enum halo_rope_pairing pairing, bool qk_norm);

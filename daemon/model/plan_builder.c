@@ -246,17 +246,23 @@ void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, 
     op->u.glu = (struct halo_op_glu){.gate = gate, .up = up, .out = out, .act = act};
 }
 
-void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice, bool normalise, float scale)
+void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice)
 {
     const struct halo_hparams *h = builder->hparams;
     struct halo_op *op = op_append(builder, HALO_OP_MOE_ROUTE);
+    bool biased = halo_builder_has(builder, HALO_TENSOR_EXP_PROBS_BIAS);
 
-    op->u.moe_route = (struct halo_op_moe_route){.logits = logits,
-                                                 .choice = choice,
-                                                 .n_expert = h->n_expert,
-                                                 .n_used = h->n_expert_used,
-                                                 .normalise = normalise,
-                                                 .scale = scale};
+    op->u.moe_route =
+        (struct halo_op_moe_route){.logits = logits,
+                                   .choice = choice,
+                                   .n_expert = h->n_expert,
+                                   .n_used = h->n_expert_used,
+                                   .normalise = h->expert_normalise,
+                                   .scale = h->expert_scale,
+                                   .gate = h->expert_gate,
+                                   .bias = biased ? weight_use(builder, HALO_TENSOR_EXP_PROBS_BIAS) : HALO_WEIGHT_NONE,
+                                   .n_groups = h->n_expert_groups,
+                                   .n_groups_used = h->n_expert_groups_used};
 }
 
 void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_slot, uint16_t choice,
@@ -273,12 +279,17 @@ void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_
     }
 }
 
-void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t choice, uint16_t out)
+void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t choice, uint16_t add, uint16_t add_gate,
+                          uint16_t out)
 {
     struct halo_op *op = op_append(builder, HALO_OP_MOE_SUM);
 
-    op->u.moe_sum =
-        (struct halo_op_moe_sum){.x = x, .choice = choice, .out = out, .n_used = builder->hparams->n_expert_used};
+    op->u.moe_sum = (struct halo_op_moe_sum){.x = x,
+                                             .choice = choice,
+                                             .out = out,
+                                             .n_used = builder->hparams->n_expert_used,
+                                             .add = add,
+                                             .add_gate = add_gate};
 }
 
 void halo_builder_logits(struct halo_builder *builder, uint16_t x)

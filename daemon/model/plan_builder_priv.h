@@ -54,11 +54,13 @@ void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uin
 void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v);
 void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out, float scale);
 void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out, enum halo_glu_act act);
-void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice, bool normalise,
-                            float scale);
+/* By the hyper-parameters, with the file's bias of the choice if it has one. */
+void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice);
 void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_slot, uint16_t choice,
                              const struct halo_builder_pair *pairs, uint16_t n);
-void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t choice, uint16_t out);
+/* add, add_gate: HALO_NONE where absent. */
+void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t choice, uint16_t add, uint16_t add_gate,
+                          uint16_t out);
 /* The head of its own, else the embedding. */
 void halo_builder_logits(struct halo_builder *builder, uint16_t x);
 

@@ -107,9 +107,29 @@ static void put_rope(struct printer *printer, const struct halo_op_rope *op)
 
 static void put_moe_route(struct printer *printer, const struct halo_op_moe_route *op)
 {
-    put(printer, "moe_route %s -> %s, %" PRIu32 " of %" PRIu32 "%s, scale %g", value_name(printer, op->logits),
-        value_name(printer, op->choice), op->n_used, op->n_expert, op->normalise ? ", normalised" : "",
-        (double)op->scale);
+    static const char *const gates[] = {
+        [HALO_MOE_SOFTMAX] = "", [HALO_MOE_SIGMOID] = "sigmoid ", [HALO_MOE_SQRT_SOFTPLUS] = "sqrt_softplus "};
+
+    put(printer, "moe_route %s%s -> %s, %" PRIu32 " of %" PRIu32, gates[op->gate], value_name(printer, op->logits),
+        value_name(printer, op->choice), op->n_used, op->n_expert);
+    if (op->n_groups > 1)
+        put(printer, " in %" PRIu32 " of %" PRIu32 " groups", op->n_groups_used, op->n_groups);
+    if (op->bias != HALO_WEIGHT_NONE) {
+        put(printer, " by ");
+        put_weight(printer, op->bias);
+    }
+    put(printer, "%s, scale %g", op->normalise ? ", normalised" : "", (double)op->scale);
+}
+
+static void put_moe_sum(struct printer *printer, const struct halo_op_moe_sum *op)
+{
+    put(printer, "moe_sum %s by %s, %" PRIu32 " slots", value_name(printer, op->x), value_name(printer, op->choice),
+        op->n_used);
+    if (op->add != HALO_NONE)
+        put(printer, " + %s", value_name(printer, op->add));
+    if (op->add_gate != HALO_NONE)
+        put(printer, " * sigmoid(%s)", value_name(printer, op->add_gate));
+    put(printer, " -> %s", value_name(printer, op->out));
 }
 
 static void put_op(struct printer *p, const struct halo_op *op)
@@ -137,10 +157,7 @@ static void put_op(struct printer *p, const struct halo_op *op)
         return;
     case HALO_OP_MOE_ROUTE: put_moe_route(p, &op->u.moe_route); return;
     case HALO_OP_MOE_MATMUL: put_moe_matmul(p, &op->u.moe_matmul); return;
-    case HALO_OP_MOE_SUM:
-        put(p, "moe_sum %s by %s, %" PRIu32 " slots -> %s", value_name(p, op->u.moe_sum.x),
-            value_name(p, op->u.moe_sum.choice), op->u.moe_sum.n_used, value_name(p, op->u.moe_sum.out));
-        return;
+    case HALO_OP_MOE_SUM: put_moe_sum(p, &op->u.moe_sum); return;
     case HALO_OP_ADD: put(p, "add %s += %s", value_name(p, op->u.add.x), value_name(p, op->u.add.add)); return;
     case HALO_OP_LOGITS:
         put(p, "logits %s, ", value_name(p, op->u.logits.x));

@@ -77,12 +77,17 @@ void halo_tensors_name(enum halo_tensor_id id, uint32_t layer, char ret[HALO_GGU
     assert(n > 0 && n <= HALO_GGUF_MAX_NAME);
 }
 
-bool halo_tensors_when_dense(const struct halo_hparams *hparams)
+bool halo_tensors_when_dense(const struct halo_hparams *hparams, uint32_t layer)
 {
-    return hparams->n_expert == 0;
+    return hparams->n_expert == 0 || layer < hparams->n_dense;
 }
 
-bool halo_tensors_when_moe(const struct halo_hparams *hparams)
+bool halo_tensors_when_moe(const struct halo_hparams *hparams, uint32_t layer)
 {
-    return hparams->n_expert > 0;
+    return !halo_tensors_when_dense(hparams, layer);
+}
+
+bool halo_tensors_when_shared(const struct halo_hparams *hparams, uint32_t layer)
+{
+    return halo_tensors_when_moe(hparams, layer) && hparams->n_ff_shared > 0;
 }

@@ -41,7 +41,12 @@
     X(FFN_GATE_INP, "blk.%u.ffn_gate_inp.weight")                                                                      \
     X(FFN_GATE_EXPS, "blk.%u.ffn_gate_exps.weight")                                                                    \
     X(FFN_UP_EXPS, "blk.%u.ffn_up_exps.weight")                                                                        \
-    X(FFN_DOWN_EXPS, "blk.%u.ffn_down_exps.weight")
+    X(FFN_DOWN_EXPS, "blk.%u.ffn_down_exps.weight")                                                                    \
+    X(EXP_PROBS_BIAS, "blk.%u.exp_probs_b.bias")                                                                       \
+    X(FFN_GATE_INP_SHEXP, "blk.%u.ffn_gate_inp_shexp.weight")                                                          \
+    X(FFN_GATE_SHEXP, "blk.%u.ffn_gate_shexp.weight")                                                                  \
+    X(FFN_UP_SHEXP, "blk.%u.ffn_up_shexp.weight")                                                                      \
+    X(FFN_DOWN_SHEXP, "blk.%u.ffn_down_shexp.weight")
 
 enum halo_tensor_id {
 #define X(id, name) HALO_TENSOR_##id,
@@ -64,6 +69,7 @@ enum halo_tensor_id {
     X(ATT, h->n_head * h->head_dim_v)                                                                                  \
     X(FF, h->n_ff)                                                                                                     \
     X(FF_EXPERT, h->n_ff_expert)                                                                                       \
+    X(FF_SHARED, h->n_ff_shared)                                                                                       \
     X(EXPERT, h->n_expert)                                                                                             \
     X(ROT_PAIRS, h->n_rot / 2)
 
@@ -78,8 +84,8 @@ struct halo_tensor_spec {
     enum halo_weight_role role;
     enum halo_extent dims[3]; /* [K, N, experts]; ONE where absent */
     bool optional;
-    bool host;                                 /* read while the plan is built, not a weight of the plan */
-    bool (*when)(const struct halo_hparams *); /* NULL: always */
+    bool host; /* read while the plan is built, not a weight of the plan */
+    bool (*when)(const struct halo_hparams *, uint32_t layer); /* NULL: always; layer 0 for a tensor outside them */
 };
 
 #define HALO_TENSOR_ROW(id, role, d0, d1, d2, ...)                                                                     \
@@ -108,8 +114,15 @@ struct halo_tensor_spec {
         HALO_TENSOR_ROW(FFN_UP_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                             \
         HALO_TENSOR_ROW(FFN_DOWN_EXPS, EXPERTS, FF_EXPERT, EMBD, EXPERT, .when = condition)
 
-bool halo_tensors_when_dense(const struct halo_hparams *hparams); /* no experts */
-bool halo_tensors_when_moe(const struct halo_hparams *hparams);
+/* The experts that every row takes, as one. */
+#define HALO_TENSORS_SHARED                                                                                            \
+    HALO_TENSOR_ROW(FFN_GATE_SHEXP, MATRIX, EMBD, FF_SHARED, ONE, .when = halo_tensors_when_shared),                   \
+        HALO_TENSOR_ROW(FFN_UP_SHEXP, MATRIX, EMBD, FF_SHARED, ONE, .when = halo_tensors_when_shared),                 \
+        HALO_TENSOR_ROW(FFN_DOWN_SHEXP, MATRIX, FF_SHARED, EMBD, ONE, .when = halo_tensors_when_shared)
+
+bool halo_tensors_when_dense(const struct halo_hparams *hparams, uint32_t layer); /* no experts */
+bool halo_tensors_when_moe(const struct halo_hparams *hparams, uint32_t layer);
+bool halo_tensors_when_shared(const struct halo_hparams *hparams, uint32_t layer); /* experts and a shared one */
 
 const char *halo_tensors_pattern(enum halo_tensor_id id); /* "blk.%u.attn_q.weight" */
 bool halo_tensors_layered(enum halo_tensor_id id);        /* one for each layer */

@@ -172,7 +172,19 @@ static int check_choice(const struct check *c, uint16_t choice, uint32_t n_used,
 static int check_moe_route(const struct check *c, const struct halo_op_moe_route *u)
 {
     TRY(check_value(c, "logits", u->logits, u->n_expert));
-    return check_choice(c, u->choice, u->n_used, u->n_expert);
+    TRY(check_choice(c, u->choice, u->n_used, u->n_expert));
+    if (u->gate != HALO_MOE_SOFTMAX && u->gate != HALO_MOE_SIGMOID && u->gate != HALO_MOE_SQRT_SOFTPLUS)
+        return refuse(c, "gate", u->gate, HALO_MOE_SOFTMAX);
+    if (u->bias != HALO_WEIGHT_NONE)
+        TRY(check_weight(c, u->bias, HALO_WEIGHT_VECTOR, u->n_expert));
+    if (u->n_groups <= 1)
+        return 0;
+    uint32_t size = u->n_expert / u->n_groups;
+    if (u->n_groups > HALO_MOE_GROUPS_MAX || u->n_expert % u->n_groups != 0 || size < 2 || u->n_groups_used == 0 ||
+        u->n_groups_used > u->n_groups || u->n_groups_used * size < u->n_used)
+        return halo_reason(c->reason, -ENOTSUP, "%s: %u of %u groups of %u experts for %u to choose", c->op,
+                           u->n_groups_used, u->n_groups, u->n_expert, u->n_used);
+    return 0;
 }
 
 static int check_moe_matmul(const struct check *c, const struct halo_op_moe_matmul *u)
@@ -198,7 +210,11 @@ static int check_moe_sum(const struct check *c, const struct halo_op_moe_sum *u)
 {
     TRY(check_value(c, "out", u->out, 0));
     TRY(check_value(c, "choice", u->choice, 2 * u->n_used));
-    return check_value(c, "x", u->x, u->n_used * width_of(c, u->out));
+    TRY(check_value(c, "x", u->x, u->n_used * width_of(c, u->out)));
+    if (u->add == HALO_NONE)
+        return u->add_gate == HALO_NONE ? 0 : refuse(c, "add_gate without add", u->add_gate, HALO_NONE);
+    TRY(check_value(c, "add", u->add, width_of(c, u->out)));
+    return u->add_gate == HALO_NONE ? 0 : check_value(c, "add_gate", u->add_gate, 1);
 }
 
 static int check_add(const struct check *c, const struct halo_op_add *u)

@@ -1,5 +1,6 @@
-/* op_moe_sum.c: out = sum over the slots of weight[slot] * x[slot], in the order of the slots. Device thread, rows on
- * all threads. */
+/* op_moe_sum.c: out = sum over the slots of weight[slot] * x[slot], in the order of the slots, then what is added.
+ * Device thread, rows on all threads. */
+#include <math.h>
 #include <string.h>
 
 #include "device_priv.h"
@@ -14,6 +15,10 @@ static void sum_rows(struct halo_device_model *model, const struct halo_op *op, 
         memset(out, 0, width * sizeof(*out));
         for (uint32_t s = 0; s < u->n_used; s++)
             model->device->lanes->axpy(width, weight[s], x + (size_t)s * width, out);
+        if (u->add == HALO_NONE)
+            continue;
+        double gate = u->add_gate == HALO_NONE ? 1 : 1 / (1 + exp(-(double)halo_cpu_row(model, u->add_gate, r)[0]));
+        model->device->lanes->axpy(width, (float)gate, halo_cpu_row(model, u->add, r), out);
     }
 }
 

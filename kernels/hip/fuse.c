@@ -27,30 +27,33 @@ static bool find_group(const struct halo_plan *plan, uint32_t index, struct halo
            kv->head_dim_k <= HALO_HEADS_DIM;
 }
 
-/* The values that an op reads, two at most. */
+/* The values that an op reads. */
+#define INPUTS_MAX 4
 struct inputs {
-    uint16_t x, y;
+    uint16_t value[INPUTS_MAX];
 };
+#define INPUTS(...) ((struct inputs){{__VA_ARGS__}})
 
 static struct inputs inputs_of(const struct halo_op *op)
 {
     switch (op->kind) {
-    case HALO_OP_RMSNORM: return (struct inputs){op->u.rmsnorm.x, op->u.rmsnorm.add};
-    case HALO_OP_MATMUL: return (struct inputs){op->u.matmul.x, HALO_NONE};
-    case HALO_OP_QK_NORM: return (struct inputs){op->u.qk_norm.q, op->u.qk_norm.k};
-    case HALO_OP_ROPE: return (struct inputs){op->u.rope.q, op->u.rope.k};
-    case HALO_OP_KV_WRITE: return (struct inputs){op->u.kv_write.k, op->u.kv_write.v};
-    case HALO_OP_ATTEND: return (struct inputs){op->u.attend.q, HALO_NONE};
-    case HALO_OP_GLU: return (struct inputs){op->u.glu.gate, op->u.glu.up};
-    case HALO_OP_MOE_ROUTE: return (struct inputs){op->u.moe_route.logits, HALO_NONE};
-    case HALO_OP_MOE_MATMUL: return (struct inputs){op->u.moe_matmul.x, op->u.moe_matmul.choice};
-    case HALO_OP_MOE_SUM: return (struct inputs){op->u.moe_sum.x, op->u.moe_sum.choice};
-    case HALO_OP_ADD: return (struct inputs){op->u.add.x, op->u.add.add};
-    case HALO_OP_LOGITS: return (struct inputs){op->u.logits.x, HALO_NONE};
+    case HALO_OP_RMSNORM: return INPUTS(op->u.rmsnorm.x, op->u.rmsnorm.add, HALO_NONE, HALO_NONE);
+    case HALO_OP_MATMUL: return INPUTS(op->u.matmul.x, HALO_NONE, HALO_NONE, HALO_NONE);
+    case HALO_OP_QK_NORM: return INPUTS(op->u.qk_norm.q, op->u.qk_norm.k, HALO_NONE, HALO_NONE);
+    case HALO_OP_ROPE: return INPUTS(op->u.rope.q, op->u.rope.k, HALO_NONE, HALO_NONE);
+    case HALO_OP_KV_WRITE: return INPUTS(op->u.kv_write.k, op->u.kv_write.v, HALO_NONE, HALO_NONE);
+    case HALO_OP_ATTEND: return INPUTS(op->u.attend.q, HALO_NONE, HALO_NONE, HALO_NONE);
+    case HALO_OP_GLU: return INPUTS(op->u.glu.gate, op->u.glu.up, HALO_NONE, HALO_NONE);
+    case HALO_OP_MOE_ROUTE: return INPUTS(op->u.moe_route.logits, HALO_NONE, HALO_NONE, HALO_NONE);
+    case HALO_OP_MOE_MATMUL: return INPUTS(op->u.moe_matmul.x, op->u.moe_matmul.choice, HALO_NONE, HALO_NONE);
+    case HALO_OP_MOE_SUM:
+        return INPUTS(op->u.moe_sum.x, op->u.moe_sum.choice, op->u.moe_sum.add, op->u.moe_sum.add_gate);
+    case HALO_OP_ADD: return INPUTS(op->u.add.x, op->u.add.add, HALO_NONE, HALO_NONE);
+    case HALO_OP_LOGITS: return INPUTS(op->u.logits.x, HALO_NONE, HALO_NONE, HALO_NONE);
     case HALO_OP_EMBED:
     case HALO_OP_COUNT: break;
     }
-    return (struct inputs){HALO_NONE, HALO_NONE};
+    return INPUTS(HALO_NONE, HALO_NONE, HALO_NONE, HALO_NONE);
 }
 
 /* Whether no op from `index` on reads the value before a product writes it again. */
@@ -58,8 +61,9 @@ static bool is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value
 {
     for (const struct halo_op *op = plan->ops + index; op < plan->ops + plan->n_ops; op++) {
         const struct inputs in = inputs_of(op);
-        if (in.x == value || in.y == value)
-            return false;
+        for (uint32_t i = 0; i < INPUTS_MAX; i++)
+            if (in.value[i] == value)
+                return false;
         for (uint32_t i = 0; op->kind == HALO_OP_MATMUL && i < op->u.matmul.n; i++)
             if (op->u.matmul.out[i] == value)
                 return true;

@@ -6,11 +6,16 @@ int halo_hip_emit_moe_route(struct halo_hip_compiler *c, const struct halo_op *o
     const struct halo_op_moe_route *u = &op->u.moe_route;
     struct halo_moe_route_args args = {.logits = halo_hip_value(c->model, u->logits),
                                        .choice = halo_hip_value(c->model, u->choice),
+                                       .bias = halo_hip_vector(c->model, u->bias),
                                        .n_expert = u->n_expert,
                                        .n_used = u->n_used,
                                        .normalise = u->normalise,
+                                       .gate = u->gate,
+                                       .n_groups = u->n_groups,
+                                       .n_groups_used = u->n_groups_used,
                                        .scale = u->scale};
-    return halo_hip_emit(c, &(struct halo_hip_emission){.op = HALO_HIP_MOE_ROUTE,
+    bool plain = u->gate == HALO_MOE_SOFTMAX && u->bias == HALO_WEIGHT_NONE && u->n_groups <= 1;
+    return halo_hip_emit(c, &(struct halo_hip_emission){.op = plain ? HALO_HIP_MOE_ROUTE : HALO_HIP_MOE_ROUTE_SCORED,
                                                         .type = HALO_HIP_TYPE_ANY,
                                                         .grid = {halo_hip_per_row(1)},
                                                         HALO_HIP_ARGS(args)});
@@ -121,6 +126,8 @@ int halo_hip_emit_moe_sum(struct halo_hip_compiler *c, const struct halo_op *op)
     uint32_t n_cols = c->plan->values[u->out].width;
     struct halo_moe_sum_args args = {.x = halo_hip_value(c->model, u->x),
                                      .choice = halo_hip_value(c->model, u->choice),
+                                     .add = halo_hip_value(c->model, u->add),
+                                     .add_gate = halo_hip_value(c->model, u->add_gate),
                                      .out = halo_hip_value(c->model, u->out),
                                      .n_cols = n_cols,
                                      .n_used = u->n_used};

@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     float *logits = fixture_floats(&f, f.plan.n_weights - 1);
     uint32_t n_chosen = count_chosen(logits, n_x, n_experts, n_used);
     uint16_t choice = fixture_value(&f, 2 * n_used), out = fixture_value(&f, n_used * n_rows);
-    struct halo_op_moe_route route = {router, choice, n_experts, n_used, true, 1};
+    struct halo_op_moe_route route = {router, choice, n_experts, n_used, true, 1, .bias = HALO_WEIGHT_NONE};
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = route});
     for (uint32_t i = 0; i < n; i++) {
         uint32_t w = fixture_weight(&f, type, HALO_WEIGHT_EXPERTS, n_cols, n_rows, n_experts, 1 / sqrt(n_cols));

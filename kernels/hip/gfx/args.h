@@ -201,12 +201,14 @@ struct halo_add_args {
     uint32_t n;
 };
 
-/* moe_route: Grid (rows), one wave. n_expert <= HALO_MOE_EXPERTS_MAX. The choice has the format of op.h. */
+/* moe_route: softmax without bias and groups. moe_route_scored: any (gate: enum halo_moe_gate). Grid (rows), one wave.
+ * n_expert <= HALO_MOE_EXPERTS_MAX. The choice has the format of op.h. */
 #define HALO_MOE_EXPERTS_MAX 512
 struct halo_moe_route_args {
     const float *logits;
     float *choice;
-    uint32_t n_expert, n_used, normalise;
+    const float *bias; /* or NULL */
+    uint32_t n_expert, n_used, normalise, gate, n_groups, n_groups_used;
     float scale;
 };
 
@@ -257,9 +259,11 @@ struct halo_moe_gemm_args {
     uint32_t n_cols, n_used, per_slot;
 };
 
-/* moe_sum: out = sum over the slots of weight[slot] * x[slot]. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). */
+/* moe_sum: out = sum over the slots of weight[slot] * x[slot], + add * sigmoid(add_gate[row]), or + add. Grid
+ * (ceil(n_cols / HALO_QUANTIZE_COLS), rows). */
 struct halo_moe_sum_args {
     const float *x, *choice;
+    const float *add, *add_gate; /* or NULL */
     float *out;
     uint32_t n_cols, n_used;
 };

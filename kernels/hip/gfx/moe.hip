@@ -94,6 +94,119 @@ HALO_KERNEL(moe_route, halo_moe_route_args, 32)
         route<HALO_MOE_EXPERTS_MAX / 32>(a);
 }
 
+enum { GATE_SOFTMAX, GATE_SIGMOID, GATE_SQRT_SOFTPLUS }; /* enum halo_moe_gate */
+
+/* ln(1 + t), 0 <= t <= 1: the series of the area tangent, which keeps the digits of a small t. */
+HALO_DEVICE float log_1_plus(float t)
+{
+    const float s = t * halo_rcp(2 + t), q = s * s;
+    float sum = halo_fma(q, 1.0f / 11, 1.0f / 9);
+    sum = halo_fma(q, sum, 1.0f / 7);
+    sum = halo_fma(q, sum, 1.0f / 5);
+    sum = halo_fma(q, sum, 1.0f / 3);
+    return 2 * s * halo_fma(q, sum, 1);
+}
+
+/* The score of a logit, of softmax before it is divided. */
+HALO_DEVICE float score_of(uint32_t gate, float logit, float top)
+{
+    if (gate == GATE_SOFTMAX)
+        return halo_exp(logit - top);
+    if (gate == GATE_SIGMOID)
+        return halo_rcp(1 + halo_exp(-logit));
+    const float plus = halo_max(logit, 0) + log_1_plus(halo_exp(-halo_abs(logit)));
+    return plus == 0 ? 0 : plus * halo_rsqrt(plus);
+}
+
+/* Takes the experts of all groups but the best out of the choice. Lane g has the rank of group g. */
+template <uint32_t PARTS> HALO_DEVICE void keep_groups(const halo_moe_route_args &a, uint32_t *order)
+{
+    const uint32_t lane = halo_lane(), size = a.n_expert / a.n_groups;
+    uint32_t rank = 0, mask = 0;
+    for (uint32_t g = 0; g < a.n_groups; g++) {
+        uint32_t members[PARTS], best, second, id;
+#pragma unroll
+        for (uint32_t j = 0; j < PARTS; j++)
+            members[j] = (lane + 32 * j) / size == g ? order[j] : 0;
+        take_best<PARTS>(members, &best, &id);
+        take_best<PARTS>(members, &second, &id);
+        const uint32_t sum = order_of(logit_of(best) + logit_of(second));
+        rank = lane == g ? sum : rank;
+    }
+    for (uint32_t k = 0; k < a.n_groups_used; k++) {
+        uint32_t best = rank, id = lane;
+        wave_best(&best, &id);
+        rank = lane == id ? 0 : rank;
+        mask |= 1u << id;
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < PARTS; j++)
+        order[j] = (lane + 32 * j) / size < a.n_groups && mask >> (lane + 32 * j) / size % 32 & 1 ? order[j] : 0;
+}
+
+/* As route(), with scores other than a softmax, chosen by more than the logit. */
+template <uint32_t PARTS> HALO_DEVICE void route_scored(const halo_moe_route_args &a)
+{
+    const uint32_t row = halo_block_x(), lane = halo_lane(), last = a.n_expert - 1, ready = (a.n_used - 1) / 32 * 32;
+    const float *logits = a.logits + (uint64_t)row * a.n_expert;
+    float *choice = a.choice + (uint64_t)row * 2 * a.n_used + lane;
+    float score[PARTS], kept = 0, all = 0, chosen = 0;
+    uint32_t order[PARTS], top = 0, kept_id = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < PARTS; j++) {
+        score[j] = logits[halo_min_of(lane + 32 * j, last)];
+        top = order_of(score[j]) > top ? order_of(score[j]) : top;
+    }
+    top = halo_wave_most(top);
+#pragma unroll
+    for (uint32_t j = 0; j < PARTS; j++) {
+        score[j] = score_of(a.gate, score[j], logit_of(top));
+        all += lane + 32 * j <= last ? score[j] : 0;
+    }
+    all = halo_wave_sum(all); /* which a NaN among the logits makes one */
+#pragma unroll
+    for (uint32_t j = 0; j < PARTS; j++) {
+        score[j] = a.gate == GATE_SOFTMAX ? score[j] / all : score[j];
+        order[j] = order_of(score[j] + (a.bias ? a.bias[halo_min_of(lane + 32 * j, last)] : 0));
+        order[j] = lane + 32 * j <= last ? order[j] : 0;
+    }
+    if (a.n_groups > 1)
+        keep_groups<PARTS>(a, order);
+    for (uint32_t s = 0; s < a.n_used; s++) {
+        uint32_t best, id;
+        float mine = 0;
+        if (s > 0 && s % 32 == 0) {
+            chosen += kept;
+            choice[s - 32] = kept;
+            choice[a.n_used + s - 32] = halo_bits_float(kept_id);
+        }
+        take_best<PARTS>(order, &best, &id);
+#pragma unroll
+        for (uint32_t j = 0; j < PARTS; j++)
+            mine = id == lane + 32 * j ? score[j] : mine;
+        const float best_score = halo_bits_float(halo_broadcast(halo_float_bits(mine), id % 32));
+        kept = lane == s % 32 ? best_score : kept;
+        kept_id = lane == s % 32 ? id : kept_id;
+    }
+    chosen = halo_wave_sum(chosen + (ready + lane < a.n_used ? kept : 0));
+    float whole = a.normalise ? halo_max(chosen, 6.103515625e-5f) : 1;
+    whole = all == all ? whole : all;
+    for (uint32_t s = 0; s < ready; s += 32)
+        choice[s] = choice[s] / whole * a.scale;
+    if (ready + lane < a.n_used) {
+        choice[ready] = kept / whole * a.scale;
+        choice[a.n_used + ready] = halo_bits_float(kept_id);
+    }
+}
+
+HALO_KERNEL(moe_route_scored, halo_moe_route_args, 32)
+{
+    if (a.n_expert <= 128)
+        route_scored<4>(a);
+    else
+        route_scored<HALO_MOE_EXPERTS_MAX / 32>(a);
+}
+
 struct group_lds {
     uint32_t first[HALO_MOE_EXPERTS_MAX + 1], tile[HALO_MOE_EXPERTS_MAX + 1];
 };
@@ -165,6 +278,13 @@ template <bool WHOLE> HALO_DEVICE void sum_slots(const halo_moe_sum_args &a, uin
 #pragma unroll
             for (uint32_t j = 0; j < 4; j++)
                 sum.e[j] = first + k < a.n_used ? halo_fma(w[k], v[k].e[j], sum.e[j]) : sum.e[j];
+    }
+    if (a.add) {
+        const halo_f4 v = load4_inside<WHOLE>(a.add + (uint64_t)row * n, i, n);
+        const float gate = a.add_gate ? halo_rcp(1 + halo_exp(-a.add_gate[row])) : 1;
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++)
+            sum.e[j] = halo_fma(gate, v.e[j], sum.e[j]);
     }
     halo_store4(a.out + (uint64_t)row * n, i, n, sum);
 }

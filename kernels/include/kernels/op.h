@@ -24,11 +24,11 @@ enum halo_op_kind {
     HALO_OP_KV_WRITE, /* stores k and v of the row into the pages of its sequence */
     HALO_OP_ATTEND, /* out = softmax(q K^T * scale) V, positions 0..pos of the row's sequence, of the stored K and V */
     HALO_OP_GLU,    /* out = act(gate) * up; out may be gate */
-    HALO_OP_MOE_ROUTE,  /* router logits -> top_k experts and their weights */
+    HALO_OP_MOE_ROUTE,  /* router logits -> the n_used best experts and their weights (at the end of this file) */
     HALO_OP_MOE_MATMUL, /* for the chosen experts: out[slot] = weight[expert] x[slot or shared] */
-    HALO_OP_MOE_SUM,    /* out = sum over slots of weight[slot] * x[slot] */
-    HALO_OP_ADD,        /* x += add */
-    HALO_OP_LOGITS,     /* for the wanted rows only: logits = weight x + bias */
+    HALO_OP_MOE_SUM, /* out = sum over slots of weight[slot] * x[slot]; if add: + add * sigmoid(add_gate), or + add */
+    HALO_OP_ADD,     /* x += add */
+    HALO_OP_LOGITS,  /* for the wanted rows only: logits = weight x + bias */
     HALO_OP_COUNT
 };
 
@@ -58,6 +58,11 @@ static inline const char *halo_op_name(enum halo_op_kind kind)
  * while. */
 enum halo_rope_pairing { HALO_ROPE_NORM, HALO_ROPE_NEOX };
 enum halo_glu_act { HALO_GLU_SILU };
+/* The score of an expert, from its router logit x. SOFTMAX: over all experts. Softmax over the chosen experts alone is
+ * SOFTMAX with `normalise`. */
+enum halo_moe_gate { HALO_MOE_SOFTMAX, HALO_MOE_SIGMOID, HALO_MOE_SQRT_SOFTPLUS /* sqrt(ln(1 + e^x)) */ };
+#define HALO_MOE_GROUPS_MAX 32
+#define HALO_MOE_SUM_MIN 6.103515625e-5f /* of the scores that weights are divided by */
 
 /* One rotation: angle of pair i at position p is p * freqs[i]; cos and sin are multiplied by `scale`. freqs already
  * holds base, linear scaling, YaRN blending and rope factors, computed once in double when the plan is built. */
@@ -115,6 +120,9 @@ struct halo_op_moe_route {
     uint32_t n_expert, n_used;
     bool normalise;
     float scale;
+    enum halo_moe_gate gate;
+    uint32_t bias;                    /* [n_expert], counts for the choice alone; HALO_WEIGHT_NONE when absent */
+    uint32_t n_groups, n_groups_used; /* of experts side by side, of two or more each; 0 or 1: no groups */
 };
 struct halo_op_moe_matmul {
     uint16_t x; /* width K (shared by the slots) or n_used * K */
@@ -128,6 +136,8 @@ struct halo_op_moe_matmul {
 struct halo_op_moe_sum {
     uint16_t x, choice, out;
     uint32_t n_used;
+    uint16_t add;      /* a shared expert's result, as wide as out, or HALO_NONE */
+    uint16_t add_gate; /* of width 1, or HALO_NONE: as it is */
 };
 struct halo_op_add {
     uint16_t x, add;
@@ -159,7 +169,10 @@ struct halo_op {
 };
 
 /* A MOE_ROUTE result for one row: n_used pairs, in the value `choice` of width 2 * n_used: first the weights as f32,
- * then the expert ids as int32 bit patterns. Choice: the n_used largest router logits, ties to the lowest id; softmax
- * over all experts; when `normalise`, weights divided by their sum; then multiplied by `scale`. */
+ * then the expert ids as int32 bit patterns. Choice: the n_used largest of score + bias, ties to the lowest id. With
+ * groups, only experts of the n_groups_used best groups, ties to the first; a group ranks by the sum of its two largest
+ * score + bias. Weights: the scores without bias; when `normalise`, divided by their sum or HALO_MOE_SUM_MIN if that is
+ * larger; then multiplied by `scale`. A NaN among the logits makes every weight one; the experts chosen are always
+ * n_used different ones. */
 
 #endif

@@ -216,7 +216,8 @@ static void route(void **state)
         memset(choice, 0x55, (size_t)N_ROUTES * 2 * n_used * 4);
         for (uint32_t kind = 0; kind < N_ROUTES; kind++)
             fill_logits(logits + kind * n, n, kind, 31 * i + kind);
-        struct halo_moe_route_args args = {logits, choice, n, n_used, i % 2, 2.5f};
+        struct halo_moe_route_args args = {
+            .logits = logits, .choice = choice, .n_expert = n, .n_used = n_used, .normalise = i % 2, .scale = 2.5f};
         gfx_run("moe_route", N_ROUTES, 1, 1, &args);
         for (uint32_t kind = 0; kind < N_ROUTES; kind++)
             check_route(choice + kind * 2 * n_used, logits + kind * n, n, n_used, i % 2);
@@ -241,7 +242,7 @@ static void slots(void **state)
                 *value = s % n_used == n_used - 1 && c % 2 ? INFINITY : *value;
                 *sum = fmaf(choice[s / n_used * 2 * n_used + s % n_used], *value, *sum);
             }
-        struct halo_moe_sum_args args = {x, choice, out, n, n_used};
+        struct halo_moe_sum_args args = {.x = x, .choice = choice, .out = out, .n_cols = n, .n_used = n_used};
         gfx_run("moe_sum", HALO_HIP_CEIL(n, HALO_QUANTIZE_COLS), ROWS, 1, &args);
         assert_memory_equal(out, want, ROWS * n * 4);
         free(x);

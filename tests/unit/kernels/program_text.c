@@ -93,6 +93,10 @@ static const struct field moe_route[] = {P(moe_route, logits),
                                          U(moe_route, n_expert),
                                          U(moe_route, n_used),
                                          U(moe_route, normalise),
+                                         P(moe_route, bias),
+                                         U(moe_route, gate),
+                                         U(moe_route, n_groups),
+                                         U(moe_route, n_groups_used),
                                          F(moe_route, scale),
                                          {0}};
 static const struct field moe_gemv[] = {EXPERT(moe_gemv, matrix[0]),
@@ -112,8 +116,8 @@ static const struct field moe_group[] = {
 static const struct field moe_gemm[] = {EXPERT(moe_gemm, matrix), P(moe_gemm, half),     P(moe_gemm, scale),
                                         P(moe_gemm, slot),        P(moe_gemm, tile),     U(moe_gemm, n_cols),
                                         U(moe_gemm, n_used),      U(moe_gemm, per_slot), {0}};
-static const struct field moe_sum[] = {P(moe_sum, x),      P(moe_sum, choice), P(moe_sum, out),
-                                       U(moe_sum, n_cols), U(moe_sum, n_used), {0}};
+static const struct field moe_sum[] = {P(moe_sum, x),   P(moe_sum, choice), P(moe_sum, add),    P(moe_sum, add_gate),
+                                       P(moe_sum, out), U(moe_sum, n_cols), U(moe_sum, n_used), {0}};
 static const struct field gather[] = {P(gather, x), P(gather, row), P(gather, out), U(gather, n_cols), {0}};
 
 static const struct field *const fields_of[] = {
@@ -127,8 +131,9 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_HALF_ROWS] = half,       [HALO_HIP_QK_NORM] = qk_norm,
     [HALO_HIP_ROPE_NORM] = rope,       [HALO_HIP_ROPE_NEOX] = rope,
     [HALO_HIP_GLU_SILU] = glu,         [HALO_HIP_ADD] = add,
-    [HALO_HIP_MOE_ROUTE] = moe_route,  [HALO_HIP_MOE_GROUP] = moe_group,
-    [HALO_HIP_MOE_SUM] = moe_sum,      [HALO_HIP_GATHER] = gather,
+    [HALO_HIP_MOE_ROUTE] = moe_route,  [HALO_HIP_MOE_ROUTE_SCORED] = moe_route,
+    [HALO_HIP_MOE_GROUP] = moe_group,  [HALO_HIP_MOE_SUM] = moe_sum,
+    [HALO_HIP_GATHER] = gather,
 };
 
 /* The name of a device address. */

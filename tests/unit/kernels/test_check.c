@@ -62,10 +62,11 @@ static void toy_ops(struct toy *t)
         [KV_WRITE] = {HALO_OP_KV_WRITE, .u.kv_write = {V_K, V_V, 0}},
         [ATTEND] = {HALO_OP_ATTEND, .u.attend = {V_Q, V_OUT, 0, HEADS, 1}},
         [GLU] = {HALO_OP_GLU, .u.glu = {V_Q, V_OUT, V_Q, HALO_GLU_SILU}},
-        [MOE_ROUTE] = {HALO_OP_MOE_ROUTE, .u.moe_route = {V_ROUTER, V_CHOICE, EXPERTS, USED, true, 1}},
+        [MOE_ROUTE] = {HALO_OP_MOE_ROUTE,
+                       .u.moe_route = {V_ROUTER, V_CHOICE, EXPERTS, USED, true, 1, .bias = HALO_WEIGHT_NONE}},
         [MOE_MATMUL] = {HALO_OP_MOE_MATMUL,
                         .u.moe_matmul = {V_NORM, V_CHOICE, 1, false, {W_EXPERTS}, {V_EXPERTS}, USED}},
-        [MOE_SUM] = {HALO_OP_MOE_SUM, .u.moe_sum = {V_EXPERTS, V_CHOICE, V_OUT, USED}},
+        [MOE_SUM] = {HALO_OP_MOE_SUM, .u.moe_sum = {V_EXPERTS, V_CHOICE, V_OUT, USED, HALO_NONE, HALO_NONE}},
         [ADD] = {HALO_OP_ADD, .u.add = {V_X, V_OUT}},
         [LOGITS] = {HALO_OP_LOGITS, .u.logits = {W_TABLE, V_X, HALO_WEIGHT_NONE}},
     };
@@ -147,6 +148,12 @@ SPOIL(activation, t->ops[GLU].u.glu.act = (enum halo_glu_act)3)
 SPOIL(too_many_used, t->ops[MOE_ROUTE].u.moe_route.n_used = 4)
 SPOIL(too_many_experts, t->weights[W_EXPERTS] = weight(HALO_WEIGHT_EXPERTS, WIDTH, WIDTH, EXPERTS + 1))
 SPOIL(slots, t->ops[MOE_MATMUL].u.moe_matmul.n_used = 0)
+SPOIL(gate, t->ops[MOE_ROUTE].u.moe_route.gate = (enum halo_moe_gate)7)
+SPOIL(route_bias, t->ops[MOE_ROUTE].u.moe_route.bias = W_NORM)
+SPOIL(expert_groups, (t->ops[MOE_ROUTE].u.moe_route.n_groups = 2, t->ops[MOE_ROUTE].u.moe_route.n_groups_used = 1))
+SPOIL(gate_alone, t->ops[MOE_SUM].u.moe_sum.add_gate = V_ROUTER)
+SPOIL(shared_width, t->ops[MOE_SUM].u.moe_sum.add = V_K)
+SPOIL(shared_gate, (t->ops[MOE_SUM].u.moe_sum.add = V_X, t->ops[MOE_SUM].u.moe_sum.add_gate = V_ROUTER))
 SPOIL(sum_width, t->ops[MOE_SUM].u.moe_sum.n_used = 1)
 SPOIL(add_width, t->ops[ADD].u.add.add = V_K)
 SPOIL(head_rows, t->plan.n_vocab = 9)
@@ -181,6 +188,12 @@ static const struct {
     {too_many_used, MOE_ROUTE, "moe_route: uses 4 of 3 experts, at most 3 are supported"},
     {too_many_experts, MOE_MATMUL, "moe_matmul: uses 2 of 4 experts, at most 3 are supported"},
     {slots, MOE_MATMUL, "moe_matmul: slots is 0, wanted 1"},
+    {gate, MOE_ROUTE, "moe_route: gate is 7, wanted 0"},
+    {route_bias, MOE_ROUTE, "moe_route: w has rows of 64, its input has 3"},
+    {expert_groups, MOE_ROUTE, "moe_route: 1 of 2 groups of 3 experts for 2 to choose"},
+    {gate_alone, MOE_SUM, "moe_sum: add_gate without add is 6, wanted 65535"},
+    {shared_width, MOE_SUM, "moe_sum: add is 32, wanted 64"},
+    {shared_gate, MOE_SUM, "moe_sum: add_gate is 3, wanted 1"},
     {sum_width, MOE_SUM, "moe_sum: choice is 4, wanted 2"},
     {add_width, ADD, "add: add is 32, wanted 64"},
     {head_rows, LOGITS, "logits: rows of the head is 10, wanted 9"},

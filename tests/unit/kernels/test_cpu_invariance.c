@@ -87,7 +87,8 @@ static void experts(struct fixture *f, uint16_t normed, uint16_t out)
                                     .bias = {HALO_WEIGHT_NONE},
                                     .out = {logits}};
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = router});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = {logits, choice, EXPERTS, USED, true, 1}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
+                                   .u.moe_route = {logits, choice, EXPERTS, USED, true, 1, .bias = HALO_WEIGHT_NONE}});
     struct halo_op_moe_matmul in = {.x = normed, .choice = choice, .n = 2, .out = {gate, up}, .n_used = USED};
     in.weight[0] = fixture_weight(f, HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, D, FF, EXPERTS, 0.25);
     in.weight[1] = fixture_weight(f, HALO_TYPE_F16, HALO_WEIGHT_EXPERTS, D, FF, EXPERTS, 0.25);
@@ -97,7 +98,8 @@ static void experts(struct fixture *f, uint16_t normed, uint16_t out)
         .x = up, .choice = choice, .n = 1, .per_slot = true, .out = {slots}, .n_used = USED};
     down.weight[0] = fixture_weight(f, HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, FF, D, EXPERTS, 0.2);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = down});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_SUM, .u.moe_sum = {slots, choice, out, USED}});
+    fixture_op(
+        f, (struct halo_op){.kind = HALO_OP_MOE_SUM, .u.moe_sum = {slots, choice, out, USED, HALO_NONE, HALO_NONE}});
 }
 
 static void build(struct fixture *f, enum halo_kv_type type)

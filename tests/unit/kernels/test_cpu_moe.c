@@ -34,7 +34,8 @@ static void init(struct mixture *m)
     uint16_t logits = fixture_input(f, m->n_expert, 4);
     m->choice = fixture_value(f, 2 * m->n_used);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
-                                   .u.moe_route = {logits, m->choice, m->n_expert, m->n_used, m->normalise, 1.5f}});
+                                   .u.moe_route = {logits, m->choice, m->n_expert, m->n_used, m->normalise, 1.5f,
+                                                   .bias = HALO_WEIGHT_NONE}});
     struct halo_op_moe_matmul up = {.x = m->x, .choice = m->choice, .n = 2, .n_used = m->n_used};
     for (uint32_t k = 0; k < 2; k++) {
         up.weight[k] = fixture_weight(f, k == 0 ? m->up : HALO_TYPE_F16, HALO_WEIGHT_EXPERTS, m->n_cols, m->n_rows,
@@ -48,7 +49,8 @@ static void init(struct mixture *m)
     down.out[0] = m->out = fixture_value(f, m->n_used * m->n_cols);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = down});
     m->sum = fixture_value(f, m->n_cols);
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_SUM, .u.moe_sum = {m->out, m->choice, m->sum, m->n_used}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_SUM,
+                                   .u.moe_sum = {m->out, m->choice, m->sum, m->n_used, HALO_NONE, HALO_NONE}});
     m->rows = fixture_floats(f, 0);
     m->logits = fixture_floats(f, 1);
     for (uint32_t i = 0; i < 3; i++)
@@ -227,11 +229,144 @@ static void ties_and_nans(void **state)
     }
 }
 
+struct routing {
+    uint32_t n_expert, n_used, n_groups, n_groups_used;
+    enum halo_moe_gate gate;
+    bool normalise, biased;
+};
+
+static double score_of(const struct routing *t, const float *logits, uint32_t e)
+{
+    double x = (double)logits[e], all = 0;
+    if (t->gate == HALO_MOE_SIGMOID)
+        return 1 / (1 + exp(-x));
+    if (t->gate == HALO_MOE_SQRT_SOFTPLUS)
+        return sqrt(x > 30 ? x : log1p(exp(x)));
+    for (uint32_t i = 0; i < t->n_expert; i++)
+        all += exp((double)logits[i] - x);
+    return 1 / all;
+}
+
+/* How many of n keys rank before key i: larger, or equal with a lower index. */
+static uint32_t n_before(const double *key, uint32_t n, uint32_t i)
+{
+    uint32_t before = 0;
+    for (uint32_t k = 0; k < n; k++)
+        before += key[k] > key[i] || (key[k] == key[i] && k < i);
+    return before;
+}
+
+static void check_routing(const struct routing *t, const float *logits, const float *bias, const float *choice)
+{
+    enum { EXPERTS_MAX = 512 };
+    double key[EXPERTS_MAX], group[HALO_MOE_GROUPS_MAX], sum = 0;
+    uint32_t size = t->n_groups > 1 ? t->n_expert / t->n_groups : t->n_expert;
+    int32_t expert[64];
+    for (uint32_t e = 0; e < t->n_expert; e++)
+        key[e] = (double)((float)score_of(t, logits, e) + (t->biased ? bias[e] : 0));
+    for (uint32_t g = 0; t->n_groups > 1 && g < t->n_groups; g++) {
+        group[g] = 0;
+        for (uint32_t e = 0; e < size; e++)
+            group[g] += n_before(key + (size_t)g * size, size, e) < 2 ? key[g * size + e] : 0;
+    }
+    for (uint32_t e = 0; t->n_groups > 1 && e < t->n_expert; e++)
+        key[e] = n_before(group, t->n_groups, e / size) < t->n_groups_used ? key[e] : -INFINITY;
+    memcpy(expert, choice + t->n_used, t->n_used * sizeof(expert[0]));
+    for (uint32_t s = 0; s < t->n_used; s++) {
+        assert_in_range(expert[s], 0, t->n_expert - 1);
+        assert_int_equal(n_before(key, t->n_expert, (uint32_t)expert[s]), s);
+        sum += score_of(t, logits, (uint32_t)expert[s]);
+    }
+    for (uint32_t s = 0; s < t->n_used; s++) {
+        double want = 2.5 * score_of(t, logits, (uint32_t)expert[s]);
+        want /= t->normalise ? fmax(sum, (double)HALO_MOE_SUM_MIN) : 1;
+        assert_true(fabs((double)choice[s] - want) <= 1e-6 * want + 1e-30);
+    }
+}
+
+/* Scores, bias, groups and the floor of the sum, against double. Row 0: all equal; row 1: so low that the sum is below
+ * the floor; row 2: a NaN, which makes all weights one. */
+static void try_routing(struct routing t, const char *variant)
+{
+    struct fixture f;
+    int32_t tokens[N_ROWS];
+    float choice[128];
+    fixture_init(&f, N_VOCAB, N_ROWS, 32);
+    uint16_t logits = fixture_input(&f, t.n_expert, 4), value = fixture_value(&f, 2 * t.n_used);
+    uint32_t bias = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, t.n_expert, 1, 1, 0.5);
+    float *table = (float *)(void *)f.bytes[0], *biases = (float *)(void *)f.bytes[bias];
+    for (uint32_t e = 0; e < t.n_expert; e++) {
+        table[e] = 0.25f;
+        table[t.n_expert + e] = -30 - (float)(e % 7);
+    }
+    table[2 * t.n_expert + t.n_expert / 2] = NAN;
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
+                                    .u.moe_route = {logits, value, t.n_expert, t.n_used, t.normalise, 2.5f, t.gate,
+                                                    t.biased ? bias : HALO_WEIGHT_NONE, t.n_groups, t.n_groups_used}});
+    fixture_open(&f, variant, 2);
+    for (uint32_t r = 0; r < N_ROWS; r++)
+        tokens[r] = (int32_t)r;
+    fixture_run(&f, 0, tokens, N_ROWS, 0, NULL);
+    for (uint32_t r = 0; r < N_ROWS; r++) {
+        fixture_peek(&f, value, r, choice);
+        for (uint32_t s = 0; r == 2 && s < t.n_used; s++)
+            assert_true(isnan(choice[s]));
+        if (r != 2)
+            check_routing(&t, table + (size_t)r * t.n_expert, biases, choice);
+    }
+    fixture_finish(&f);
+}
+
+static void routing_of_every_kind(void **state)
+{
+    static const struct routing kinds[] = {
+        {8, 3, 1, 1, HALO_MOE_SIGMOID, false, false},        {12, 3, 0, 0, HALO_MOE_SIGMOID, true, true},
+        {16, 4, 4, 2, HALO_MOE_SIGMOID, true, true},         {256, 8, 8, 4, HALO_MOE_SIGMOID, true, true},
+        {160, 6, 8, 3, HALO_MOE_SOFTMAX, false, false},      {12, 4, 1, 1, HALO_MOE_SOFTMAX, true, true},
+        {8, 3, 1, 1, HALO_MOE_SQRT_SOFTPLUS, true, true},    {64, 33, 32, 17, HALO_MOE_SIGMOID, true, false},
+        {33, 5, 1, 1, HALO_MOE_SQRT_SOFTPLUS, false, false}, {5, 5, 1, 1, HALO_MOE_SIGMOID, true, true}};
+    for (uint32_t v = 0; v < 3; v++)
+        for (uint32_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && fixture_has(variants[v]); i++)
+            try_routing(kinds[i], variants[v]);
+}
+
+/* What is added to the experts' sum: with a gate, and as it is. */
+static void shared_experts(void **state)
+{
+    enum { USED = 2, WIDTH = 37 };
+    struct fixture f;
+    static const int32_t tokens[] = {3, 1, 4, 1, 5};
+    fixture_init(&f, N_VOCAB, N_ROWS, 32);
+    uint16_t x = fixture_input(&f, USED * WIDTH, 1), choice = fixture_input(&f, 2 * USED, 1),
+             add = fixture_input(&f, WIDTH, 1), gate = fixture_input(&f, 1, 3);
+    uint16_t out[] = {fixture_value(&f, WIDTH), fixture_value(&f, WIDTH), fixture_value(&f, WIDTH)};
+    fixture_op(&f, (struct halo_op){HALO_OP_MOE_SUM, .u.moe_sum = {x, choice, out[0], USED, HALO_NONE, HALO_NONE}});
+    fixture_op(&f, (struct halo_op){HALO_OP_MOE_SUM, .u.moe_sum = {x, choice, out[1], USED, add, HALO_NONE}});
+    fixture_op(&f, (struct halo_op){HALO_OP_MOE_SUM, .u.moe_sum = {x, choice, out[2], USED, add, gate}});
+    fixture_open(&f, NULL, 2);
+    fixture_run(&f, 0, tokens, 5, 0, NULL);
+    for (uint32_t r = 0; r < 5; r++) {
+        float sum[3][WIDTH], shared[WIDTH], logit;
+        for (uint32_t i = 0; i < 3; i++)
+            fixture_peek(&f, out[i], r, sum[i]);
+        fixture_peek(&f, add, r, shared);
+        fixture_peek(&f, gate, r, &logit);
+        for (uint32_t i = 0; i < WIDTH; i++) {
+            assert_true(fabs((double)sum[1][i] - ((double)sum[0][i] + (double)shared[i])) < 1e-6);
+            double gated = (double)shared[i] / (1 + exp(-(double)logit));
+            assert_true(fabs((double)sum[2][i] - ((double)sum[0][i] + gated)) < 1e-6);
+        }
+    }
+    fixture_finish(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(experts_of_every_shape),
         cmocka_unit_test(ties_and_nans),
+        cmocka_unit_test(routing_of_every_kind),
+        cmocka_unit_test(shared_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

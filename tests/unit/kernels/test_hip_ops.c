@@ -487,7 +487,8 @@ static void experts_of(enum halo_type type)
     for (uint32_t i = 0; i < 3; i++)
         weights[i] = fixture_weight(&f, type, HALO_WEIGHT_EXPERTS, WIDTH, WIDTH, N_EXPERT, 0.1);
     fixture_op(&f,
-               (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = {logits, choice, N_EXPERT, N_USED, true, 1}});
+               (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
+                                .u.moe_route = {logits, choice, N_EXPERT, N_USED, true, 1, .bias = HALO_WEIGHT_NONE}});
     both(&f, what, HALO_OP_MOE_ROUTE, choice, few, 3);
     fixture_op(&f,
                (struct halo_op){.kind = HALO_OP_MOE_MATMUL,
@@ -496,7 +497,8 @@ static void experts_of(enum halo_type type)
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {gate, up, gate, HALO_GLU_SILU}});
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL,
                                     .u.moe_matmul = {gate, choice, 1, true, {weights[2]}, {down}, N_USED}});
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_SUM, .u.moe_sum = {down, choice, out, N_USED}});
+    fixture_op(
+        &f, (struct halo_op){.kind = HALO_OP_MOE_SUM, .u.moe_sum = {down, choice, out, N_USED, HALO_NONE, HALO_NONE}});
     use_hip(&f);
     compare_mixture(&f, what, weights, x, choice, out);
     /* Few rows: the second product's inputs differ by float rounding, which can move one of its int8 activations by
@@ -529,7 +531,8 @@ static void experts_go_on(enum halo_type type, uint32_t n_cols, uint32_t n_used,
         u.weight[k] = fixture_weight(&f, type, HALO_WEIGHT_EXPERTS, n_cols, n_rows[k], N, 1);
         u.out[k] = fixture_value(&f, n_used * n_rows[k]);
     }
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = {logits, u.choice, N, n_used, true, 1}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
+                                    .u.moe_route = {logits, u.choice, N, n_used, true, 1, .bias = HALO_WEIGHT_NONE}});
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = u});
     for (uint32_t k = 0; k < 2; k++) {
         snprintf(what, sizeof(what), "matrix %u of two, %u slots, %s of %u", k, n_used, halo_type_info(type).name,
@@ -546,6 +549,75 @@ static void experts_of_every_type(void **state)
         experts_of(types[t]);
         for (uint32_t c = 0; c < (halo_type_info(types[t]).block_weights == 1 ? 4 : 2); c++)
             experts_go_on(types[t], n_cols[c], (t + 5 * c) % 8 + 1, (t + c) % 2);
+    }
+}
+
+/* Every gate, with bias and groups: the same experts in the same order as on the CPU. */
+static void routing_of_every_kind(void **state)
+{
+    static const struct {
+        uint32_t n_expert, n_used, n_groups, n_groups_used;
+        enum halo_moe_gate gate;
+        bool normalise, biased;
+    } kinds[] = {{8, 3, 1, 1, HALO_MOE_SIGMOID, false, false},    {16, 4, 4, 2, HALO_MOE_SIGMOID, true, true},
+                 {256, 8, 8, 4, HALO_MOE_SIGMOID, true, true},    {160, 6, 8, 3, HALO_MOE_SOFTMAX, false, false},
+                 {12, 4, 1, 1, HALO_MOE_SOFTMAX, true, true},     {33, 5, 1, 1, HALO_MOE_SQRT_SOFTPLUS, true, true},
+                 {64, 33, 32, 17, HALO_MOE_SIGMOID, true, false}, {5, 5, 1, 1, HALO_MOE_SQRT_SOFTPLUS, false, false}};
+    for (uint32_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct fixture f;
+        char what[32];
+        uint32_t n_used = kinds[i].n_used;
+        fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+        uint16_t logits = fixture_input(&f, kinds[i].n_expert, 4), choice = fixture_value(&f, 2 * n_used);
+        uint32_t bias = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, kinds[i].n_expert, 1, 1, 0.5);
+        float *table = (float *)(void *)f.bytes[0];
+        for (uint32_t e = 0; e < kinds[i].n_expert; e++)
+            table[e] = 0.25f; /* a row of ties */
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
+                                        .u.moe_route = {logits, choice, kinds[i].n_expert, n_used, kinds[i].normalise,
+                                                        2.5f, kinds[i].gate, kinds[i].biased ? bias : HALO_WEIGHT_NONE,
+                                                        kinds[i].n_groups, kinds[i].n_groups_used}});
+        snprintf(what, sizeof(what), "routing %u", i);
+        both(&f, what, HALO_OP_MOE_ROUTE, choice, few, 3);
+        use_cpu(&f);
+        float *want = run_and_peek(&f, choice, MAX_ROWS, 0);
+        use_hip(&f);
+        float *have = run_and_peek(&f, choice, MAX_ROWS, 0);
+        for (uint32_t r = 0; r < MAX_ROWS; r++)
+            assert_memory_equal(have + (2 * r + 1) * n_used, want + (2 * r + 1) * n_used, n_used * sizeof(float));
+        free(want);
+        free(have);
+        fixture_finish(&f);
+    }
+}
+
+/* The expert that every row takes, gated and as it is, behind a product of one row. */
+static void shared_expert(void **state)
+{
+    enum { ODD = 37 };
+    static const uint32_t counts[] = {1, 3, 8, MAX_ROWS};
+    for (uint32_t gated = 0; gated < 2; gated++) {
+        struct fixture f;
+        fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+        uint16_t x = fixture_input(&f, N_USED * ODD, 1), choice = fixture_input(&f, 2 * N_USED, 1),
+                 add = fixture_input(&f, ODD, 1), in = fixture_input(&f, 64, 1), gate = fixture_value(&f, 1),
+                 out = fixture_value(&f, ODD);
+        uint32_t weight = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_MATRIX, 64, 1, 1, 0.3);
+        fixture_op(&f,
+                   (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = {in, 1, {weight}, {HALO_WEIGHT_NONE}, {gate}}});
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_SUM,
+                                        .u.moe_sum = {x, choice, out, N_USED, add, gated ? gate : HALO_NONE}});
+        both(&f, "shared expert", gated ? HALO_OP_MATMUL : HALO_OP_MOE_SUM, out, counts, gated ? 3 : 4);
+        if (gated) { /* many rows: the gate's product is in f16 */
+            use_cpu(&f);
+            float *want = run_and_peek(&f, out, MAX_ROWS, 0);
+            use_hip(&f);
+            float *have = run_and_peek(&f, out, MAX_ROWS, 0);
+            compare_rows("shared expert, many rows", have, want, MAX_ROWS, ODD, bound_f16);
+            free(want);
+            free(have);
+        }
+        fixture_finish(&f);
     }
 }
 
@@ -606,7 +678,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(embed_of_every_type),     cmocka_unit_test(rmsnorm_add_and_glu),
         cmocka_unit_test(matmul_of_every_type),    cmocka_unit_test(attention_of_every_cache),
         cmocka_unit_test(attention_of_rows_apart), cmocka_unit_test(experts_of_every_type),
-        cmocka_unit_test(logits_of_few_and_many),
+        cmocka_unit_test(logits_of_few_and_many),  cmocka_unit_test(routing_of_every_kind),
+        cmocka_unit_test(shared_expert),
     };
     if (!getenv("HALO_HIP_LIB")) {
         printf("HALO_HIP_LIB names no runtime\n");

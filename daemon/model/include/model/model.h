@@ -31,6 +31,13 @@ struct halo_hparams {
     uint32_t n_head, n_head_kv; /* the same in every layer; files that vary them are UNSUPPORTED */
     uint32_t head_dim_k, head_dim_v, n_rot;
     uint32_t n_ff, n_ff_expert, n_expert, n_expert_used;
+    uint32_t n_nextn;                      /* layers behind the n_layers that predict further tokens; not run */
+    uint32_t n_dense;                      /* leading layers without experts */
+    uint32_t n_expert_shared, n_ff_shared; /* the experts that every row takes, and their width together; 0: none */
+    uint32_t n_expert_groups, n_expert_groups_used; /* at most 1: no groups */
+    enum halo_moe_gate expert_gate;
+    uint32_t expert_normalise; /* 1: the weights of the chosen add up to 1, before expert_scale */
+    float expert_scale;
     float rms_eps, rope_base, rope_factor, rope_attn_factor;
     float rope_yarn_ext_factor, rope_yarn_attn_factor, rope_yarn_beta_fast, rope_yarn_beta_slow;
     uint32_t rope_original_context;
