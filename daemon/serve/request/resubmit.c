@@ -23,11 +23,16 @@
 static void end_guilty(struct halo_requests *requests, struct halo_request *request)
 {
     requests->counters->requests_lost++;
-    halo_answer_failed(request, HALO_ERROR_ENGINE_LOST,
-                       "%u engines in a row died with this request and committed nothing of it, the last one %sthe "
-                       "engine %s%s",
-                       request->n_deaths, request->n_deaths > 1 ? "with nothing else to do: " : ": ",
-                       requests->link.reason, requests->ops->death_note(requests->ud, false));
+    const char *reason = requests->link.reason, *note = requests->ops->death_note(requests->ud, false);
+    if (request->n_deaths == 1)
+        halo_answer_failed(request, HALO_ERROR_ENGINE_LOST,
+                           "an engine died with this request and committed nothing of it: the engine %s%s", reason,
+                           note);
+    else
+        halo_answer_failed(request, HALO_ERROR_ENGINE_LOST,
+                           "%u engines in a row died with this request and committed nothing of it, the last one with "
+                           "nothing else to do: the engine %s%s",
+                           request->n_deaths, reason, note);
     halo_request_end(requests, request);
 }
 

@@ -184,6 +184,16 @@ static void the_guilty_one_runs_alone_and_ends(void **state)
     assert_int_equal(world.counters.requests_resumed, 2 + 1 + 1 + 2);
 }
 
+static void one_death_may_be_enough(void **state)
+{
+    world.config.request_deaths = 1;
+    world_say(&world, 0, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"p\"}");
+    deaths(1);
+    world_hears(&world, 0,
+                "{\"type\":\"error\",\"id\":1,\"code\":\"engine_lost\",\"message\":\"an engine died with this request "
+                "and committed nothing of it: the engine exited with status 4\",*}\n");
+}
+
 static void a_suspect_waits_until_the_others_ended(void **state)
 {
     world.config.breaker_deaths = 100;
@@ -265,6 +275,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_breaker_refuses, begin, end),
         cmocka_unit_test_setup_teardown(a_hello_waits_for_no_broken_engine, begin, end),
         cmocka_unit_test_setup_teardown(the_guilty_one_runs_alone_and_ends, begin, end),
+        cmocka_unit_test_setup_teardown(one_death_may_be_enough, begin, end),
         cmocka_unit_test_setup_teardown(a_suspect_waits_until_the_others_ended, begin, end),
         cmocka_unit_test_setup_teardown(nobody_passes_those_that_wait, begin, end),
         cmocka_unit_test_setup_teardown(what_each_one_gets_from_a_death, begin, end),
