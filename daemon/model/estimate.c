@@ -28,7 +28,7 @@ static void matrix_cost(const struct halo_plan *plan, uint32_t index, uint32_t n
 static void attend_cost(const struct halo_plan *plan, const struct halo_op_attend *op, uint32_t n_positions,
                         uint32_t n_rows, struct halo_plan_cost *cost)
 {
-    const struct halo_kv_shape *kv = &plan->kv;
+    const struct halo_kv_group *kv = &plan->kv[op->kv_group];
     uint64_t row_bytes =
         (uint64_t)halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_row_bytes(kv->type, kv->head_dim_v);
 

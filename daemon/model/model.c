@@ -39,13 +39,14 @@ static int plan_dimension(struct halo_plan *plan, const struct halo_hparams *h, 
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "batches of %" PRIu32 " rows, at most %d are possible",
                               params->max_rows, HALO_MODEL_MAX_ROWS);
     n_pages = kv_tokens / HALO_KV_PAGE_TOKENS + (kv_tokens % HALO_KV_PAGE_TOKENS != 0);
-    plan->kv = (struct halo_kv_shape){.type = params->kv,
-                                      .n_layers = h->n_layers,
-                                      .n_head_kv = h->n_head_kv,
-                                      .head_dim_k = h->head_dim_k,
-                                      .head_dim_v = h->head_dim_v,
-                                      .n_pages = (uint32_t)n_pages};
-    if (n_pages > INT32_MAX || n_pages > INT64_MAX / halo_kv_page_bytes(&plan->kv))
+    plan->n_kv_groups = 1;
+    plan->kv[0] = (struct halo_kv_group){.type = params->kv,
+                                         .n_layers = h->n_layers,
+                                         .n_head_kv = h->n_head_kv,
+                                         .head_dim_k = h->head_dim_k,
+                                         .head_dim_v = h->head_dim_v,
+                                         .n_pages = (uint32_t)n_pages};
+    if (n_pages > INT32_MAX || n_pages > INT64_MAX / halo_kv_page_bytes(&plan->kv[0]))
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "a KV cache of %" PRIu64 " positions is beyond any memory",
                               kv_tokens);
     plan->n_vocab = h->n_vocab;

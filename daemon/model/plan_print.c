@@ -144,12 +144,13 @@ static void put_op(struct printer *p, const struct halo_op *op)
     case HALO_OP_QK_NORM: put_qk_norm(p, &op->u.qk_norm); return;
     case HALO_OP_ROPE: put_rope(p, &op->u.rope); return;
     case HALO_OP_KV_WRITE:
-        put(p, "kv_write %s, %s -> cache %" PRIu32, value_name(p, op->u.kv_write.k), value_name(p, op->u.kv_write.v),
-            op->u.kv_write.kv_layer);
+        put(p, "kv_write %s, %s -> cache %" PRIu32 ".%" PRIu32, value_name(p, op->u.kv_write.k),
+            value_name(p, op->u.kv_write.v), op->u.kv_write.kv_group, op->u.kv_write.kv_layer);
         return;
     case HALO_OP_ATTEND:
-        put(p, "attend %s, cache %" PRIu32 " -> %s, %" PRIu32 " heads, scale %.9g", value_name(p, op->u.attend.q),
-            op->u.attend.kv_layer, value_name(p, op->u.attend.out), op->u.attend.n_head, (double)op->u.attend.scale);
+        put(p, "attend %s, cache %" PRIu32 ".%" PRIu32 " -> %s, %" PRIu32 " heads, scale %.9g",
+            value_name(p, op->u.attend.q), op->u.attend.kv_group, op->u.attend.kv_layer,
+            value_name(p, op->u.attend.out), op->u.attend.n_head, (double)op->u.attend.scale);
         return;
     case HALO_OP_GLU:
         put(p, "glu silu(%s) * %s -> %s", value_name(p, op->u.glu.gate), value_name(p, op->u.glu.up),
@@ -180,9 +181,14 @@ static void put_head(struct printer *p, const struct halo_plan *plan)
         "plan: %" PRIu32 " ops, %" PRIu32 " weights, vocabulary %" PRIu32 ", context %" PRIu32 ", rows %" PRIu32
         ", outputs %" PRIu32 "\n",
         plan->n_ops, plan->n_weights, plan->n_vocab, plan->n_context, plan->max_rows, plan->max_outputs);
-    put(p, "cache: %s, %" PRIu32 " layers x %" PRIu32 " heads x (%" PRIu32 " + %" PRIu32 "), %" PRIu32 " pages of %d\n",
-        kv_names[plan->kv.type], plan->kv.n_layers, plan->kv.n_head_kv, plan->kv.head_dim_k, plan->kv.head_dim_v,
-        plan->kv.n_pages, HALO_KV_PAGE_TOKENS);
+    for (uint32_t i = 0; i < plan->n_kv_groups; i++) {
+        const struct halo_kv_group *kv = &plan->kv[i];
+        put(p,
+            "cache %" PRIu32 ": %s, %" PRIu32 " layers x %" PRIu32 " heads x (%" PRIu32 " + %" PRIu32 "), %" PRIu32
+            " pages of %d\n",
+            i, kv_names[kv->type], kv->n_layers, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v, kv->n_pages,
+            HALO_KV_PAGE_TOKENS);
+    }
     put(p, "values:");
     for (uint32_t i = 0; i < plan->n_values; i++)
         put(p, " %s[%" PRIu32 "]", plan->values[i].name, plan->values[i].width);

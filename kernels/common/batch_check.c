@@ -23,6 +23,16 @@ static int check_row(const struct halo_plan *plan, const struct halo_batch *batc
     return 0;
 }
 
+static int check_pages(const struct halo_kv_group *kv, const struct halo_batch_seq *seq, uint32_t group, uint32_t s,
+                       char *reason)
+{
+    for (uint32_t i = 0; i < seq->n_pages; i++)
+        if (seq->pages[group][i] >= kv->n_pages)
+            return halo_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s, seq->pages[group][i],
+                               kv->n_pages);
+    return 0;
+}
+
 int halo_batch_check(const struct halo_plan *plan, const struct halo_batch *batch, char *reason)
 {
     if (batch->n_rows > plan->max_rows || batch->n_outputs > plan->max_outputs)
@@ -34,10 +44,11 @@ int halo_batch_check(const struct halo_plan *plan, const struct halo_batch *batc
             return error;
     }
     for (uint32_t s = 0; s < batch->n_seqs; s++)
-        for (uint32_t i = 0; i < batch->seqs[s].n_pages; i++)
-            if (batch->seqs[s].pages[i] >= plan->kv.n_pages)
-                return halo_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s, batch->seqs[s].pages[i],
-                                   plan->kv.n_pages);
+        for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
+            int error = check_pages(&plan->kv[group], &batch->seqs[s], group, s, reason);
+            if (error)
+                return error;
+        }
     for (uint32_t i = 0; i < batch->n_outputs; i++) {
         if (batch->output[i] >= batch->n_rows)
             return halo_reason(reason, -EINVAL, "output %u: row %u of %u", i, batch->output[i], batch->n_rows);
@@ -48,8 +59,10 @@ int halo_batch_check(const struct halo_plan *plan, const struct halo_batch *batc
     return 0;
 }
 
-int halo_page_check(const struct halo_plan *plan, uint32_t page, char *reason)
+int halo_page_check(const struct halo_plan *plan, uint32_t group, uint32_t page, char *reason)
 {
-    uint32_t n_pages = plan->kv.n_pages;
+    if (group >= plan->n_kv_groups)
+        return halo_reason(reason, -EINVAL, "group %u of the cache, the plan has %u", group, plan->n_kv_groups);
+    uint32_t n_pages = plan->kv[group].n_pages;
     return page < n_pages ? 0 : halo_reason(reason, -EINVAL, "page %u of a pool of %u", page, n_pages);
 }

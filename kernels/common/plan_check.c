@@ -129,24 +129,30 @@ static int check_rope(const struct check *c, const struct halo_op_rope *u)
                                                                               : 0;
 }
 
-static int check_kv_write(const struct check *c, const struct halo_op_kv_write *u)
+static int check_cache(const struct check *c, uint32_t group, uint32_t layer)
 {
-    const struct halo_kv_shape *kv = &c->plan->kv;
-    if (u->kv_layer >= kv->n_layers)
-        return refuse_index(c, "layer of the cache", u->kv_layer, kv->n_layers);
+    if (c->plan->n_kv_groups > HALO_KV_GROUPS_MAX || group >= c->plan->n_kv_groups)
+        return refuse_index(c, "group of the cache", group, c->plan->n_kv_groups);
+    const struct halo_kv_group *kv = &c->plan->kv[group];
+    if (layer >= kv->n_layers)
+        return refuse_index(c, "layer of the cache", layer, kv->n_layers);
     if (halo_kv_row_bytes(kv->type, kv->head_dim_k) == 0)
         return refuse(c, "type of the cache", kv->type, HALO_KV_F16);
+    return 0;
+}
+
+static int check_kv_write(const struct check *c, const struct halo_op_kv_write *u)
+{
+    TRY(check_cache(c, u->kv_group, u->kv_layer));
+    const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
     TRY(check_value(c, "k", u->k, kv->n_head_kv * kv->head_dim_k));
     return check_value(c, "v", u->v, kv->n_head_kv * kv->head_dim_v);
 }
 
 static int check_attend(const struct check *c, const struct halo_op_attend *u)
 {
-    const struct halo_kv_shape *kv = &c->plan->kv;
-    if (u->kv_layer >= kv->n_layers)
-        return refuse_index(c, "layer of the cache", u->kv_layer, kv->n_layers);
-    if (halo_kv_row_bytes(kv->type, kv->head_dim_k) == 0)
-        return refuse(c, "type of the cache", kv->type, HALO_KV_F16);
+    TRY(check_cache(c, u->kv_group, u->kv_layer));
+    const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
     if (kv->n_head_kv == 0 || kv->head_dim_v == 0 || u->n_head == 0 || u->n_head % kv->n_head_kv != 0)
         return halo_reason(c->reason, -ENOTSUP, "%s: %u heads over %u kv heads", c->op, u->n_head, kv->n_head_kv);
     TRY(check_value(c, "q", u->q, u->n_head * kv->head_dim_k));

@@ -101,7 +101,8 @@ struct halo_device_model {
     struct halo_device *device;
     struct halo_device_model *next;
     const struct halo_plan *plan;
-    struct halo_cpu_weight *weights; /* [plan->n_weights] */
+    struct halo_cpu_weight *weights;       /* [plan->n_weights] */
+    uint64_t kv_first[HALO_KV_GROUPS_MAX]; /* where each group begins in its region */
     struct halo_cpu_region weight_region, kv_region, scratch_region;
     struct halo_cpu_scratch scratch;
     const struct halo_batch *batch; /* while a run is under way */
@@ -135,10 +136,11 @@ int halo_cpu_model_seal(struct halo_device_model *model, char *reason);
  * that differs in every process. */
 void halo_cpu_build_id(char ret[HALO_CPU_BUILD_ID + 1]);
 
-int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
-uint64_t halo_cpu_kv_page_bytes(const struct halo_device_model *model);
-int halo_cpu_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason);
-int halo_cpu_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason);
+int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t group, uint32_t from_page, uint32_t to_page,
+                     char *reason);
+uint64_t halo_cpu_kv_page_bytes(const struct halo_device_model *model, uint32_t group);
+int halo_cpu_kv_read(struct halo_device_model *model, uint32_t group, uint32_t page, void *ret_bytes, char *reason);
+int halo_cpu_kv_write(struct halo_device_model *model, uint32_t group, uint32_t page, const void *bytes, char *reason);
 
 /* supports.c */
 int halo_cpu_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason);
@@ -201,15 +203,16 @@ static inline struct halo_cpu_matrix halo_cpu_expert(const struct halo_device_mo
     return matrix;
 }
 
-/* K or V rows of one head in one page of one layer: [HALO_KV_PAGE_TOKENS][row bytes]. */
-static inline uint8_t *halo_cpu_kv_rows(const struct halo_device_model *model, uint32_t layer, uint32_t page,
-                                        bool value, uint32_t head)
+/* K or V rows of one head in one page of one layer of a group: [HALO_KV_PAGE_TOKENS][row bytes]. */
+static inline uint8_t *halo_cpu_kv_rows(const struct halo_device_model *model, uint32_t group, uint32_t layer,
+                                        uint32_t page, bool value, uint32_t head)
 {
-    const struct halo_kv_shape *kv = &model->plan->kv;
+    const struct halo_kv_group *kv = &model->plan->kv[group];
     uint64_t k_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_row_bytes(kv->type, kv->head_dim_k);
     uint64_t v_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_row_bytes(kv->type, kv->head_dim_v);
     uint64_t page_bytes = kv->n_head_kv * (k_bytes + v_bytes);
-    uint8_t *base = model->kv_region.base + ((uint64_t)layer * kv->n_pages + page) * page_bytes;
+    uint8_t *base = model->kv_region.base + model->kv_first[group];
+    base += ((uint64_t)layer * kv->n_pages + page) * page_bytes;
     return value ? base + kv->n_head_kv * k_bytes + head * v_bytes : base + head * k_bytes;
 }
 

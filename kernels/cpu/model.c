@@ -9,19 +9,28 @@
 
 #include "device_priv.h"
 
-static uint64_t kv_bytes(const struct halo_plan *plan)
+/* The groups one after the other, each on a line of the processor's caches of its own. Returns the bytes of all, or
+ * UINT64_MAX when that overflows. */
+static uint64_t place_groups(const struct halo_plan *plan, uint64_t first[HALO_KV_GROUPS_MAX])
 {
-    uint64_t bytes;
-    return __builtin_mul_overflow(halo_kv_page_bytes(&plan->kv), (uint64_t)plan->kv.n_pages, &bytes) ? UINT64_MAX
-                                                                                                     : bytes;
+    uint64_t end = 0;
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
+        uint64_t bytes;
+        first[group] = end = (end + 63) / 64 * 64;
+        if (__builtin_mul_overflow(halo_kv_page_bytes(&plan->kv[group]), (uint64_t)plan->kv[group].n_pages, &bytes) ||
+            __builtin_add_overflow(end, bytes, &end) || end > UINT64_MAX - 64)
+            return UINT64_MAX;
+    }
+    return end;
 }
 
 void halo_cpu_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
                        uint64_t *ret_kv, uint64_t *ret_scratch)
 {
     struct halo_cpu_scratch scratch = {0};
+    uint64_t first[HALO_KV_GROUPS_MAX];
     *ret_weights = halo_cpu_weights_place(plan, NULL, NULL);
-    *ret_kv = kv_bytes(plan);
+    *ret_kv = place_groups(plan, first);
     *ret_scratch = halo_cpu_scratch_carve(plan, device->n_threads, NULL, &scratch);
 }
 
@@ -59,6 +68,7 @@ int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *pl
         halo_cpu_model_destroy(model);
         return r;
     }
+    place_groups(plan, model->kv_first);
     halo_cpu_weights_place(plan, model->weight_region.base, model->weights);
     halo_cpu_scratch_carve(plan, device->n_threads, model->scratch_region.base, &model->scratch);
     *ret = model;
@@ -93,47 +103,53 @@ int halo_cpu_model_seal(struct halo_device_model *model, char *reason)
     return 0;
 }
 
-int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason)
+/* A layer's part of a page is contiguous. */
+static size_t layer_bytes(const struct halo_kv_group *kv)
 {
-    const struct halo_kv_shape *kv = &model->plan->kv;
-    int r = halo_page_check(model->plan, from_page, reason);
+    return halo_kv_page_bytes(kv) / (kv->n_layers ? kv->n_layers : 1);
+}
+
+int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t group, uint32_t from_page, uint32_t to_page,
+                     char *reason)
+{
+    int r = halo_page_check(model->plan, group, from_page, reason);
     if (!r)
-        r = halo_page_check(model->plan, to_page, reason);
-    if (r || from_page == to_page || kv->n_layers == 0)
+        r = halo_page_check(model->plan, group, to_page, reason);
+    if (r || from_page == to_page)
         return r;
-    size_t n_bytes = halo_kv_page_bytes(kv) / kv->n_layers;
+    const struct halo_kv_group *kv = &model->plan->kv[group];
     for (uint32_t layer = 0; layer < kv->n_layers; layer++)
-        memcpy(halo_cpu_kv_rows(model, layer, to_page, false, 0), halo_cpu_kv_rows(model, layer, from_page, false, 0),
-               n_bytes);
+        memcpy(halo_cpu_kv_rows(model, group, layer, to_page, false, 0),
+               halo_cpu_kv_rows(model, group, layer, from_page, false, 0), layer_bytes(kv));
     return 0;
 }
 
-uint64_t halo_cpu_kv_page_bytes(const struct halo_device_model *model)
+uint64_t halo_cpu_kv_page_bytes(const struct halo_device_model *model, uint32_t group)
 {
-    return halo_kv_page_bytes(&model->plan->kv);
+    return halo_kv_page_bytes(&model->plan->kv[group]);
 }
 
-/* Layer after layer; a layer's part of a page is contiguous. */
-int halo_cpu_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason)
+/* Layer after layer. */
+int halo_cpu_kv_read(struct halo_device_model *model, uint32_t group, uint32_t page, void *ret_bytes, char *reason)
 {
-    const struct halo_kv_shape *kv = &model->plan->kv;
-    int r = halo_page_check(model->plan, page, reason);
+    int r = halo_page_check(model->plan, group, page, reason);
     if (r)
         return r;
-    size_t n_bytes = halo_kv_page_bytes(kv) / (kv->n_layers ? kv->n_layers : 1);
+    const struct halo_kv_group *kv = &model->plan->kv[group];
     for (uint32_t layer = 0; layer < kv->n_layers; layer++)
-        memcpy((uint8_t *)ret_bytes + layer * n_bytes, halo_cpu_kv_rows(model, layer, page, false, 0), n_bytes);
+        memcpy((uint8_t *)ret_bytes + layer * layer_bytes(kv), halo_cpu_kv_rows(model, group, layer, page, false, 0),
+               layer_bytes(kv));
     return 0;
 }
 
-int halo_cpu_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason)
+int halo_cpu_kv_write(struct halo_device_model *model, uint32_t group, uint32_t page, const void *bytes, char *reason)
 {
-    const struct halo_kv_shape *kv = &model->plan->kv;
-    int r = halo_page_check(model->plan, page, reason);
+    int r = halo_page_check(model->plan, group, page, reason);
     if (r)
         return r;
-    size_t n_bytes = halo_kv_page_bytes(kv) / (kv->n_layers ? kv->n_layers : 1);
+    const struct halo_kv_group *kv = &model->plan->kv[group];
     for (uint32_t layer = 0; layer < kv->n_layers; layer++)
-        memcpy(halo_cpu_kv_rows(model, layer, page, false, 0), (const uint8_t *)bytes + layer * n_bytes, n_bytes);
+        memcpy(halo_cpu_kv_rows(model, group, layer, page, false, 0), (const uint8_t *)bytes + layer * layer_bytes(kv),
+               layer_bytes(kv));
     return 0;
 }

@@ -18,6 +18,7 @@
 struct attend {
     const struct halo_device_model *model;
     const struct halo_op_attend *u;
+    const struct halo_kv_group *kv;
     uint32_t group, n_parts;   /* q heads of a kv head, and the parts they are taken in */
     uint32_t n_tiles, n_heads; /* n_heads: kv heads times parts */
     uint32_t k_stride, v_stride;
@@ -76,7 +77,7 @@ static struct item item_begin(const struct attend *a, const struct halo_cpu_row_
     softmax_init(&item.total,
                  softmax_init(&item.split, item.v + (size_t)HALO_KV_PAGE_TOKENS * a->v_stride, a->v_stride),
                  a->v_stride);
-    uint32_t dim = model->plan->kv.head_dim_k;
+    uint32_t dim = a->kv->head_dim_k;
     float *q = item.q;
     for (uint32_t r = 0; r < tile->n_rows; r++) {
         const float *row = halo_cpu_row(model, a->u->q, tile->first_row + r) + (size_t)item.first_head * dim;
@@ -92,7 +93,8 @@ static struct item item_begin(const struct attend *a, const struct halo_cpu_row_
 static const uint8_t *stored_rows(const struct attend *a, const struct item *item, uint32_t index, bool value,
                                   uint32_t head)
 {
-    return halo_cpu_kv_rows(a->model, a->u->kv_layer, item->seq->pages[index], value, head);
+    return halo_cpu_kv_rows(a->model, a->u->kv_group, a->u->kv_layer, item->seq->pages[a->u->kv_group][index], value,
+                            head);
 }
 
 /* Where this thread will most likely read after page `index`: the next page, or the first page of the head it will
@@ -103,14 +105,14 @@ static const uint8_t *rows_ahead(const struct attend *a, const struct item *item
     uint32_t next_head = item->kv_head + a->model->device->n_threads;
     if (index < last)
         return stored_rows(a, item, index + 1, value, item->kv_head);
-    return next_head < a->model->plan->kv.n_head_kv ? stored_rows(a, item, 0, value, next_head) : NULL;
+    return next_head < a->kv->n_head_kv ? stored_rows(a, item, 0, value, next_head) : NULL;
 }
 
 /* K or V rows as f32: in place where they are stored so, else brought into `buffer`. */
 static const float *page_rows(const struct attend *a, const struct item *item, uint32_t index, bool value,
                               uint32_t n_pos, float *buffer)
 {
-    const struct halo_kv_shape *kv = &a->model->plan->kv;
+    const struct halo_kv_group *kv = a->kv;
     uint32_t dim = value ? kv->head_dim_v : kv->head_dim_k;
     const uint8_t *rows = stored_rows(a, item, index, value, item->kv_head);
     if (kv->type == HALO_KV_F32 && dim % HALO_CPU_LANES_WIDTH == 0)
@@ -178,7 +180,7 @@ static void merge_rows(const struct attend *a, struct item *item, uint32_t row)
 
 static void item_finish(const struct attend *a, const struct item *item)
 {
-    uint32_t dim = a->model->plan->kv.head_dim_v, n_queries = item->tile->n_rows * item->n_heads;
+    uint32_t dim = a->kv->head_dim_v, n_queries = item->tile->n_rows * item->n_heads;
     for (uint32_t i = 0; i < n_queries; i++) {
         float *out = halo_cpu_row(a->model, a->u->out, item->tile->first_row + i / item->n_heads);
         out += (size_t)(item->first_head + i % item->n_heads) * dim;
@@ -252,11 +254,12 @@ static uint32_t make_tiles(struct attend *a)
 
 void halo_cpu_op_attend(struct halo_device_model *model, const struct halo_op *op)
 {
-    const struct halo_kv_shape *kv = &model->plan->kv;
+    const struct halo_kv_group *kv = &model->plan->kv[op->u.attend.kv_group];
     uint32_t group = op->u.attend.n_head / kv->n_head_kv;
     struct attend a = {
         .model = model,
         .u = &op->u.attend,
+        .kv = kv,
         .group = group,
         .n_parts = (group + HALO_CPU_ATTEND_QUERIES - 1) / HALO_CPU_ATTEND_QUERIES,
         .k_stride = halo_cpu_stride(kv->head_dim_k),

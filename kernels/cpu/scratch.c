@@ -72,7 +72,11 @@ static void carve_values(const struct halo_plan *plan, struct halo_carver *carve
 static void carve_attention(const struct halo_plan *plan, uint32_t n_threads, struct halo_carver *carver,
                             struct halo_cpu_scratch *scratch)
 {
-    uint64_t k = halo_cpu_stride(plan->kv.head_dim_k), v = halo_cpu_stride(plan->kv.head_dim_v);
+    uint64_t k = 0, v = 0;
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
+        raise_to(&k, halo_cpu_stride(plan->kv[group].head_dim_k));
+        raise_to(&v, halo_cpu_stride(plan->kv[group].head_dim_v));
+    }
     uint64_t softmax = 2 * HALO_CPU_ATTEND_QUERIES + HALO_CPU_ATTEND_QUERIES * v;
     uint64_t floats = HALO_CPU_ATTEND_QUERIES * k + HALO_KV_PAGE_TOKENS * (k + v) + 2 * softmax;
     scratch->tiles = halo_carve(carver, plan->max_rows, sizeof(*scratch->tiles), ALIGN);

@@ -163,12 +163,15 @@ int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads
 /* Decode attention of all rows, which must be apart, with what heads_<kv type> would do first. */
 int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op_attend *u,
                                const struct halo_heads_args *heads, uint32_t rope);
-/* Whether there is prefill attention for the cache of the plan. */
+/* Whether there is prefill attention for every group of the plan's cache. */
 bool halo_hip_has_prefill(const struct halo_device *device, const struct halo_plan *plan);
-/* The cache of a layer; the arguments' pointers into the batch are patched. */
-struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_compiler *c, uint32_t layer);
-#define HALO_HIP_KV_INPUTS(type_, step_)                                                                               \
+/* The cache of a layer of a group; the arguments' pointers into the batch are patched. */
+struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_compiler *c, uint32_t group, uint32_t layer);
+#define HALO_HIP_KV_INPUTS(type_, step_, group_)                                                                       \
     HALO_HIP_INPUT(type_, kv.pos, pos, step_), HALO_HIP_INPUT(type_, kv.page_first, page_first, step_),                \
-        HALO_HIP_INPUT(type_, kv.pages, pages, 0)
+    {                                                                                                                  \
+        .kind = HALO_HIP_PATCH_INPUT, .at = offsetof(type_, kv.pages),                                                 \
+        .input = (uint16_t)(offsetof(struct halo_hip_inputs, pages) + (group_) * sizeof(uint32_t *))                   \
+    }
 
 #endif

@@ -109,7 +109,8 @@ struct halo_device_model {
     struct halo_device *device;
     struct halo_device_model *next;
     const struct halo_plan *plan;
-    struct halo_hip_weight *weights; /* [n_weights] */
+    struct halo_hip_weight *weights;       /* [n_weights] */
+    uint64_t kv_first[HALO_KV_GROUPS_MAX]; /* where each group begins in its region */
     struct halo_hip_region weight_region, file_region, kv_region, scratch_region, pinned_region, staging_region;
     struct halo_hip_scratch scratch;
     struct halo_hip_input input[2];
@@ -175,10 +176,11 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
                           char *reason);
 void halo_hip_model_destroy(struct halo_device_model *model);
 int halo_hip_model_seal(struct halo_device_model *model, char *reason);
-int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
-uint64_t halo_hip_kv_page_bytes(const struct halo_device_model *model);
-int halo_hip_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason);
-int halo_hip_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason);
+int halo_hip_kv_copy(struct halo_device_model *model, uint32_t group, uint32_t from_page, uint32_t to_page,
+                     char *reason);
+uint64_t halo_hip_kv_page_bytes(const struct halo_device_model *model, uint32_t group);
+int halo_hip_kv_read(struct halo_device_model *model, uint32_t group, uint32_t page, void *ret_bytes, char *reason);
+int halo_hip_kv_write(struct halo_device_model *model, uint32_t group, uint32_t page, const void *bytes, char *reason);
 
 /* graph.c: records the graphs of a model whose weights are in place; fails only when the device was lost meanwhile. */
 int halo_hip_graphs_record(struct halo_device_model *model, char *reason);
@@ -218,17 +220,22 @@ static inline float *halo_hip_value(const struct halo_device_model *model, uint1
     return value == HALO_NONE || !model->scratch.values ? NULL : model->scratch.values[value];
 }
 
-/* All pages of a layer. */
-static inline uint64_t halo_hip_kv_layer_bytes(const struct halo_kv_shape *kv)
+/* One page of a layer, and all its pages. */
+static inline uint64_t halo_hip_kv_page(const struct halo_kv_group *kv)
 {
-    return halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v) * kv->n_pages;
+    return halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
 }
 
-/* Page 0 of a layer. */
-static inline uint8_t *halo_hip_kv_layer(const struct halo_device_model *model, uint32_t layer)
+static inline uint64_t halo_hip_kv_layer_bytes(const struct halo_kv_group *kv)
+{
+    return halo_hip_kv_page(kv) * kv->n_pages;
+}
+
+/* Page 0 of a layer of a group. */
+static inline uint8_t *halo_hip_kv_layer(const struct halo_device_model *model, uint32_t group, uint32_t layer)
 {
     uint8_t *base = model->kv_region.device;
-    return base ? base + layer * halo_hip_kv_layer_bytes(&model->plan->kv) : NULL;
+    return base ? base + model->kv_first[group] + layer * halo_hip_kv_layer_bytes(&model->plan->kv[group]) : NULL;
 }
 
 /* Splits of a context in decode attention, at most, and levels of the length of contexts that a plan can have. */

@@ -6,7 +6,7 @@
  */
 #include "compile_priv.h"
 
-static bool find_group(const struct halo_plan *plan, uint32_t index, struct halo_hip_heads *ret)
+static bool find_heads(const struct halo_plan *plan, uint32_t index, struct halo_hip_heads *ret)
 {
     const struct halo_op *op = &plan->ops[index], *end = plan->ops + plan->n_ops;
     *ret = (struct halo_hip_heads){0};
@@ -21,7 +21,7 @@ static bool find_group(const struct halo_plan *plan, uint32_t index, struct halo
     if (norm && (norm->q != ret->rope->q || norm->k != ret->rope->k || norm->head_dim != ret->rope->head_dim ||
                  norm->n_head != ret->rope->n_head || norm->n_head_kv != ret->rope->n_head_kv))
         return false;
-    const struct halo_kv_shape *kv = &plan->kv;
+    const struct halo_kv_group *kv = &plan->kv[ret->write->kv_group];
     return ret->write->k == ret->rope->k && ret->write->v != ret->rope->k && kv->n_head_kv == ret->rope->n_head_kv &&
            kv->head_dim_k == ret->rope->head_dim && kv->head_dim_v == ret->rope->head_dim &&
            kv->head_dim_k <= HALO_HEADS_DIM;
@@ -77,16 +77,18 @@ static const struct halo_op_attend *find_attend(const struct halo_plan *plan, ui
     const struct halo_op *op = plan->ops + index;
     return index < plan->n_ops && op->kind == HALO_OP_ATTEND && op->u.attend.q == g->rope->q &&
                    op->u.attend.n_head == g->rope->n_head && op->u.attend.kv_layer == g->write->kv_layer &&
-                   is_dead(plan, index + 1, g->rope->q) && is_dead(plan, index + 1, g->rope->k)
+                   op->u.attend.kv_group == g->write->kv_group && is_dead(plan, index + 1, g->rope->q) &&
+                   is_dead(plan, index + 1, g->rope->k)
                ? &op->u.attend
                : NULL;
 }
 
 bool halo_hip_fuse_heads(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_heads *ret)
 {
-    uint32_t type = HALO_HIP_TYPE_KV_F32 + (uint32_t)c->plan->kv.type;
-    if (!find_group(c->plan, index, ret) ||
-        halo_hip_kernel_find(c->model->device, HALO_HIP_HEADS, type, c->min_rows) < 0)
+    if (!find_heads(c->plan, index, ret))
+        return false;
+    uint32_t type = HALO_HIP_TYPE_KV_F32 + (uint32_t)c->plan->kv[ret->write->kv_group].type;
+    if (halo_hip_kernel_find(c->model->device, HALO_HIP_HEADS, type, c->min_rows) < 0)
         return false;
     ret->attend = c->shape == HALO_HIP_APART ? find_attend(c->plan, index + ret->n_ops, ret) : NULL;
     ret->n_ops += ret->attend ? 1 : 0;

@@ -50,8 +50,10 @@ static int record_class(struct halo_device_model *model, void *stream, uint32_t 
     static const int32_t zeros[HALO_HIP_GRAPH_ROWS];
     static const uint32_t rows[HALO_HIP_GRAPH_ROWS] = {0, 1, 2, 3, 4, 5, 6, 7};
     const uint32_t page = 0;
-    const struct halo_batch_seq seq = {&page, 1};
+    struct halo_batch_seq seq = {.n_pages = 1};
     struct halo_batch_seq seqs[HALO_HIP_GRAPH_ROWS];
+    for (uint32_t group = 0; group < HALO_KV_GROUPS_MAX; group++)
+        seq.pages[group] = &page;
     for (uint32_t i = 0; i < HALO_HIP_GRAPH_ROWS; i++)
         seqs[i] = seq;
     const struct halo_batch batch = {.n_rows = n_rows,

@@ -46,7 +46,7 @@ static struct offsets offsets_of(const struct halo_plan *plan, uint64_t n_rows)
 uint64_t halo_hip_input_bytes(const struct halo_plan *plan)
 {
     return offsets_of(plan, plan->max_rows).pages +
-           (uint64_t)plan->max_rows * pages_per_sequence(plan) * sizeof(uint32_t);
+           (uint64_t)plan->n_kv_groups * plan->max_rows * pages_per_sequence(plan) * sizeof(uint32_t);
 }
 
 /* The row before r that belongs to the same sequence, or r itself. */
@@ -58,8 +58,8 @@ static uint32_t same_sequence(const struct halo_batch *batch, uint32_t r)
     return r;
 }
 
-/* The pages of every sequence that has a row, once each. Returns their number. */
-static uint32_t fill_pages(struct halo_hip_run *run, uint32_t *page_first, uint32_t *pages)
+/* The pages that every sequence with a row has in a group, once each. Returns their number, the same in each group. */
+static uint32_t fill_pages(struct halo_hip_run *run, uint32_t group, uint32_t *page_first, uint32_t *pages)
 {
     const struct halo_plan *plan = run->model->plan;
     const struct halo_batch *batch = run->batch;
@@ -74,7 +74,7 @@ static uint32_t fill_pages(struct halo_hip_run *run, uint32_t *page_first, uint3
         }
         const struct halo_batch_seq *seq = &batch->seqs[batch->seq[r]];
         uint32_t n_pages = seq->n_pages < most ? seq->n_pages : most;
-        memcpy(pages + n, seq->pages, n_pages * sizeof(*pages));
+        memcpy(pages + n, seq->pages[group], n_pages * sizeof(*pages));
         page_first[r] = n;
         n += n_pages;
     }
@@ -120,8 +120,13 @@ void halo_hip_input_fill(struct halo_hip_run *run, uint8_t *host, uint8_t *devic
         fill_rope(&plan->ropes[i], batch, (float *)(void *)(host + at.rope[i]));
         in->rope[i] = (const float *)(const void *)(device + at.rope[i]);
     }
-    uint32_t n_pages =
-        fill_pages(run, (uint32_t *)(void *)(host + at.page_first), (uint32_t *)(void *)(host + at.pages));
+    in->n_bytes = at.pages;
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
+        uint32_t *page_first = (uint32_t *)(void *)(host + at.page_first);
+        in->pages[group] = (const uint32_t *)(const void *)(device + in->n_bytes);
+        in->n_bytes +=
+            sizeof(uint32_t) * (uint64_t)fill_pages(run, group, page_first, (uint32_t *)(void *)(host + in->n_bytes));
+    }
     for (uint32_t r = 0; r < batch->n_rows; r++)
         run->n_positions = (uint32_t)batch->pos[r] >= run->n_positions ? (uint32_t)batch->pos[r] + 1 : run->n_positions;
     uint32_t n_longest = HALO_HIP_CEIL(run->n_positions, HALO_KV_PAGE_TOKENS);
@@ -132,7 +137,5 @@ void halo_hip_input_fill(struct halo_hip_run *run, uint8_t *host, uint8_t *devic
     in->page_first = (const uint32_t *)(const void *)(device + at.page_first);
     in->output = (const uint32_t *)(const void *)(device + at.output);
     in->tile = (const struct halo_prefill_tile *)(const void *)(device + at.tile);
-    in->pages = (const uint32_t *)(const void *)(device + at.pages);
-    in->n_bytes = at.pages + (uint64_t)n_pages * sizeof(uint32_t);
     assert(in->n_bytes <= halo_hip_input_bytes(plan));
 }

@@ -7,11 +7,19 @@
 
 #include "run_priv.h"
 
-static uint64_t kv_bytes(const struct halo_plan *plan)
+/* The groups of the cache one after the other. Returns the bytes of all, or UINT64_MAX when that overflows. */
+static uint64_t place_groups(const struct halo_plan *plan, uint64_t first[HALO_KV_GROUPS_MAX])
 {
-    uint64_t bytes;
-    return __builtin_mul_overflow(halo_hip_kv_layer_bytes(&plan->kv), (uint64_t)plan->kv.n_layers, &bytes) ? UINT64_MAX
-                                                                                                           : bytes;
+    uint64_t end = 0;
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
+        uint64_t bytes;
+        first[group] = end = (end + HALO_HIP_ALIGN - 1) / HALO_HIP_ALIGN * HALO_HIP_ALIGN;
+        if (__builtin_mul_overflow(halo_hip_kv_layer_bytes(&plan->kv[group]), (uint64_t)plan->kv[group].n_layers,
+                                   &bytes) ||
+            __builtin_add_overflow(end, bytes, &end) || end > UINT64_MAX - HALO_HIP_ALIGN)
+            return UINT64_MAX;
+    }
+    return end;
 }
 
 static uint64_t set_bytes(const struct halo_plan *plan)
@@ -36,10 +44,11 @@ void halo_hip_estimate(const struct halo_device *device, const struct halo_plan 
                        uint64_t *ret_kv, uint64_t *ret_scratch)
 {
     struct halo_hip_scratch scratch = {0};
+    uint64_t first[HALO_KV_GROUPS_MAX];
     bool integrated = device->properties.integrated;
     uint64_t carved = halo_hip_scratch_carve(plan, integrated, NULL, &scratch), pinned = pinned_bytes(plan);
     *ret_weights = halo_hip_weights_place(plan, integrated, NULL, NULL);
-    *ret_kv = kv_bytes(plan);
+    *ret_kv = place_groups(plan, first);
     *ret_scratch = carved > UINT64_MAX - pinned ? UINT64_MAX : carved + pinned;
 }
 
@@ -55,8 +64,8 @@ static int take_regions(struct halo_device_model *model, char *reason)
         halo_hip_region_take(device, &model->weight_region,
                              integrated ? HALO_HIP_MEMORY_WEIGHTS : HALO_HIP_MEMORY_DEVICE, weights, "weights", reason);
     if (!error)
-        error = halo_hip_region_take(device, &model->kv_region, HALO_HIP_MEMORY_DEVICE, kv_bytes(plan),
-                                     "pages of the KV cache", reason);
+        error = halo_hip_region_take(device, &model->kv_region, HALO_HIP_MEMORY_DEVICE,
+                                     place_groups(plan, model->kv_first), "pages of the KV cache", reason);
     if (!error)
         error =
             halo_hip_region_take(device, &model->scratch_region, HALO_HIP_MEMORY_DEVICE, carved, "activations", reason);
@@ -231,27 +240,23 @@ int halo_hip_model_seal(struct halo_device_model *model, char *reason)
     return r;
 }
 
-static uint64_t layer_page_bytes(const struct halo_kv_shape *kv)
-{
-    return halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
-}
-
-int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason)
+int halo_hip_kv_copy(struct halo_device_model *model, uint32_t group, uint32_t from_page, uint32_t to_page,
+                     char *reason)
 {
     struct halo_device *device = model->device;
-    const struct halo_kv_shape *kv = &model->plan->kv;
     int r = halo_hip_usable(device, reason);
     if (r)
         return r;
-    r = halo_page_check(model->plan, from_page, reason);
+    r = halo_page_check(model->plan, group, from_page, reason);
     if (!r)
-        r = halo_page_check(model->plan, to_page, reason);
+        r = halo_page_check(model->plan, group, to_page, reason);
     if (r || from_page == to_page)
         return r;
-    uint64_t page = layer_page_bytes(kv);
+    const struct halo_kv_group *kv = &model->plan->kv[group];
+    uint64_t page = halo_hip_kv_page(kv);
     /* In stream order: the runs that follow see it, and nobody waits. */
     for (uint32_t layer = 0; layer < kv->n_layers && !r; layer++) {
-        uint8_t *base = model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv);
+        uint8_t *base = halo_hip_kv_layer(model, group, layer);
         r = halo_hip_check(device,
                            device->api.MemcpyAsync(base + to_page * page, base + from_page * page, page,
                                                    HIP_COPY_ON_DEVICE, device->stream),
@@ -260,23 +265,25 @@ int halo_hip_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32
     return r;
 }
 
-uint64_t halo_hip_kv_page_bytes(const struct halo_device_model *model)
+uint64_t halo_hip_kv_page_bytes(const struct halo_device_model *model, uint32_t group)
 {
-    return model->plan->kv.n_layers * layer_page_bytes(&model->plan->kv);
+    return model->plan->kv[group].n_layers * halo_hip_kv_page(&model->plan->kv[group]);
 }
 
 /* One page between the device and the host, layer after layer; waits until it is done. */
-static int move_page(struct halo_device_model *model, uint32_t page, uint8_t *host, int direction, char *reason)
+static int move_page(struct halo_device_model *model, uint32_t group, uint32_t page, uint8_t *host, int direction,
+                     char *reason)
 {
     struct halo_device *device = model->device;
-    const struct halo_kv_shape *kv = &model->plan->kv;
     int r = halo_hip_usable(device, reason);
     if (!r)
-        r = halo_page_check(model->plan, page, reason);
-    uint64_t n_bytes = layer_page_bytes(kv);
+        r = halo_page_check(model->plan, group, page, reason);
+    if (r)
+        return r;
+    const struct halo_kv_group *kv = &model->plan->kv[group];
+    uint64_t n_bytes = halo_hip_kv_page(kv);
     for (uint32_t layer = 0; layer < kv->n_layers && !r; layer++) {
-        uint8_t *there = model->kv_region.device + layer * halo_hip_kv_layer_bytes(kv) + page * n_bytes;
-        uint8_t *here = host + layer * n_bytes;
+        uint8_t *there = halo_hip_kv_layer(model, group, layer) + page * n_bytes, *here = host + layer * n_bytes;
         bool down = direction == HIP_COPY_TO_HOST;
         r = halo_hip_check(
             device,
@@ -286,12 +293,12 @@ static int move_page(struct halo_device_model *model, uint32_t page, uint8_t *ho
     return r ? r : halo_hip_drain(device, "moving a page of the KV cache", reason);
 }
 
-int halo_hip_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason)
+int halo_hip_kv_read(struct halo_device_model *model, uint32_t group, uint32_t page, void *ret_bytes, char *reason)
 {
-    return move_page(model, page, ret_bytes, HIP_COPY_TO_HOST, reason);
+    return move_page(model, group, page, ret_bytes, HIP_COPY_TO_HOST, reason);
 }
 
-int halo_hip_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason)
+int halo_hip_kv_write(struct halo_device_model *model, uint32_t group, uint32_t page, const void *bytes, char *reason)
 {
-    return move_page(model, page, (uint8_t *)(uintptr_t)bytes, HIP_COPY_TO_DEVICE, reason);
+    return move_page(model, group, page, (uint8_t *)(uintptr_t)bytes, HIP_COPY_TO_DEVICE, reason);
 }

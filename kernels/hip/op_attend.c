@@ -7,24 +7,24 @@
  */
 #include "compile_priv.h"
 
-struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_compiler *c, uint32_t layer)
+struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_compiler *c, uint32_t group, uint32_t layer)
 {
-    const struct halo_kv_shape *kv = &c->plan->kv;
+    const struct halo_kv_group *kv = &c->plan->kv[group];
     return (struct halo_kv_arg){
-        .base = halo_hip_kv_layer(c->model, layer),
-        .page_bytes = halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v),
+        .base = halo_hip_kv_layer(c->model, group, layer),
+        .page_bytes = halo_hip_kv_page(kv),
         .n_head_kv = kv->n_head_kv,
         .head_dim_k = kv->head_dim_k,
         .head_dim_v = kv->head_dim_v,
     };
 }
 
-static uint32_t kv_type(const struct halo_kv_shape *kv)
+static uint32_t kv_type(const struct halo_kv_group *kv)
 {
     return HALO_HIP_TYPE_KV_F32 + (uint32_t)kv->type;
 }
 
-static bool has_small_heads(const struct halo_kv_shape *kv)
+static bool has_small_heads(const struct halo_kv_group *kv)
 {
     return kv->head_dim_k <= 128 && kv->head_dim_v <= 128;
 }
@@ -32,23 +32,23 @@ static bool has_small_heads(const struct halo_kv_shape *kv)
 int halo_hip_emit_kv_write(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_kv_write *u = &op->u.kv_write;
-    const struct halo_kv_shape *kv = &c->plan->kv;
-    struct halo_kv_write_args args = {.kv = halo_hip_kv_arg(c, u->kv_layer),
+    const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
+    struct halo_kv_write_args args = {.kv = halo_hip_kv_arg(c, u->kv_group, u->kv_layer),
                                       .k = halo_hip_value(c->model, u->k),
                                       .v = halo_hip_value(c->model, u->v)};
-    return halo_hip_emit(
-        c, &(struct halo_hip_emission){.op = HALO_HIP_KV_WRITE,
-                                       .type = kv_type(kv),
-                                       .grid = {halo_hip_fixed(kv->n_head_kv), halo_hip_per_row(1)},
-                                       HALO_HIP_ARGS(args),
-                                       HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_kv_write_args, 0))});
+    return halo_hip_emit(c, &(struct halo_hip_emission){
+                                .op = HALO_HIP_KV_WRITE,
+                                .type = kv_type(kv),
+                                .grid = {halo_hip_fixed(kv->n_head_kv), halo_hip_per_row(1)},
+                                HALO_HIP_ARGS(args),
+                                HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_kv_write_args, 0, u->kv_group))});
 }
 
 /* Decode attention, `together` heads of a kv head to a block, for contexts of these levels. */
 static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend *u, struct halo_attend_args args,
                        uint32_t rope, uint32_t together, uint8_t levels)
 {
-    const struct halo_kv_shape *kv = &c->plan->kv;
+    const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
     uint32_t op = has_small_heads(kv) ? HALO_HIP_ATTEND_D128 : HALO_HIP_ATTEND_D256;
     const struct halo_hip_variant *v = halo_hip_variant_find(op, kv_type(kv), together);
     uint32_t n_heads = v && v->max_rows ? v->max_rows : 8, n_parts = HALO_HIP_CEIL(u->n_head / kv->n_head_kv, n_heads);
@@ -64,7 +64,7 @@ static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend 
             .rows = together,
             .grid = {n_splits, halo_hip_fixed(kv->n_head_kv * n_parts), halo_hip_per_span(1)},
             HALO_HIP_ARGS(args),
-            HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_attend_args, sizeof(uint32_t)),
+            HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_attend_args, sizeof(uint32_t), u->kv_group),
                              HALO_HIP_STEP(struct halo_attend_args, q, q_step),
                              HALO_HIP_STEP(struct halo_attend_args, out, out_step),
                              HALO_HIP_AMOUNT(struct halo_attend_args, n_splits, n_splits),
@@ -75,9 +75,10 @@ static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend 
 
 /* The most rows for which blocks of four heads are taken where more share a kv head. Eight read K and V once for all,
  * but where even as many splits as the level can have do not fill the GPU, blocks of four finish sooner. */
-static uint32_t rows_of_four(const struct halo_hip_compiler *c, uint32_t group, uint32_t level)
+static uint32_t rows_of_four(const struct halo_hip_compiler *c, const struct halo_op_attend *u, uint32_t level)
 {
-    uint32_t n_blocks = c->plan->kv.n_head_kv * halo_hip_most_splits(level);
+    uint32_t n_head_kv = c->plan->kv[u->kv_group].n_head_kv, group = u->n_head / n_head_kv;
+    uint32_t n_blocks = n_head_kv * halo_hip_most_splits(level);
     return group > 4 && c->blocks_wanted > 0 ? (c->blocks_wanted - 1) / n_blocks : 0;
 }
 
@@ -85,14 +86,14 @@ static uint32_t rows_of_four(const struct halo_hip_compiler *c, uint32_t group, 
 static int emit_levels(struct halo_hip_compiler *c, const struct halo_op_attend *u, const struct halo_attend_args *args,
                        uint32_t rope, uint32_t min, uint32_t max)
 {
-    uint32_t group = u->n_head / c->plan->kv.n_head_kv, n_levels = halo_hip_n_levels(c->plan), done = 0;
+    uint32_t group = u->n_head / c->plan->kv[u->kv_group].n_head_kv, n_levels = halo_hip_n_levels(c->plan), done = 0;
     int r = 0;
     for (uint32_t level = 0; level < n_levels && !r; level++) {
-        uint32_t four = rows_of_four(c, group, level), levels = 0;
+        uint32_t four = rows_of_four(c, u, level), levels = 0;
         if (done >> level & 1)
             continue;
         for (uint32_t l = level; l < n_levels; l++)
-            levels |= rows_of_four(c, group, l) == four ? 1u << l : 0;
+            levels |= rows_of_four(c, u, l) == four ? 1u << l : 0;
         done |= levels;
         if (four >= min) {
             halo_hip_span_limit(c, min, four < max ? four : max);
@@ -108,7 +109,7 @@ static int emit_levels(struct halo_hip_compiler *c, const struct halo_op_attend 
 
 static struct halo_attend_args decode_args(const struct halo_hip_compiler *c, const struct halo_op_attend *u)
 {
-    return (struct halo_attend_args){.kv = halo_hip_kv_arg(c, u->kv_layer),
+    return (struct halo_attend_args){.kv = halo_hip_kv_arg(c, u->kv_group, u->kv_layer),
                                      .q = halo_hip_value(c->model, u->q),
                                      .out = halo_hip_value(c->model, u->out),
                                      .act = c->act_cols ? c->model->scratch.act : NULL,
@@ -136,9 +137,9 @@ int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op
 
 static int emit_prefill(struct halo_hip_compiler *c, const struct halo_op_attend *u)
 {
-    const struct halo_kv_shape *kv = &c->plan->kv;
+    const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
     bool small = has_small_heads(kv);
-    struct halo_prefill_args args = {.kv = halo_hip_kv_arg(c, u->kv_layer),
+    struct halo_prefill_args args = {.kv = halo_hip_kv_arg(c, u->kv_group, u->kv_layer),
                                      .q = halo_hip_value(c->model, u->q),
                                      .out = halo_hip_value(c->model, u->out),
                                      .n_head = u->n_head,
@@ -150,15 +151,19 @@ static int emit_prefill(struct halo_hip_compiler *c, const struct halo_op_attend
                .rows = 1,
                .grid = {halo_hip_per_span(1), halo_hip_fixed(u->n_head), halo_hip_fixed(small ? 1 : 2)},
                HALO_HIP_ARGS(args),
-               HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_prefill_args, 0),
+               HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_prefill_args, 0, u->kv_group),
                                 HALO_HIP_INPUT(struct halo_prefill_args, tile, tile, sizeof(struct halo_prefill_tile))),
                .tiles = true});
 }
 
 bool halo_hip_has_prefill(const struct halo_device *device, const struct halo_plan *plan)
 {
-    uint32_t op = has_small_heads(&plan->kv) ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256;
-    return halo_hip_kernel_find(device, op, kv_type(&plan->kv), 1) >= 0;
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
+        uint32_t op = has_small_heads(&plan->kv[group]) ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256;
+        if (halo_hip_kernel_find(device, op, kv_type(&plan->kv[group]), 1) < 0)
+            return false;
+    }
+    return true;
 }
 
 int halo_hip_emit_attend(struct halo_hip_compiler *c, const struct halo_op *op)

@@ -46,9 +46,9 @@ int halo_hip_emit_rope(struct halo_hip_compiler *c, const struct halo_op *op)
 int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads *heads)
 {
     const struct halo_hip_heads *g = heads;
-    const struct halo_kv_shape *kv = &c->plan->kv;
+    const struct halo_kv_group *kv = &c->plan->kv[g->write->kv_group];
     const struct halo_rope *rope = &c->plan->ropes[g->rope->rope];
-    struct halo_heads_args args = {.kv = halo_hip_kv_arg(c, g->write->kv_layer),
+    struct halo_heads_args args = {.kv = halo_hip_kv_arg(c, g->write->kv_group, g->write->kv_layer),
                                    .q = halo_hip_value(c->model, g->rope->q),
                                    .k = halo_hip_value(c->model, g->rope->k),
                                    .v = halo_hip_value(c->model, g->write->v),
@@ -65,6 +65,6 @@ int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads
                                 .type = HALO_HIP_TYPE_KV_F32 + (uint32_t)kv->type,
                                 .grid = {head_blocks(g->rope->n_head + 2 * kv->n_head_kv), halo_hip_per_row(1)},
                                 HALO_HIP_ARGS(args),
-                                HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_heads_args, 0),
+                                HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_heads_args, 0, g->write->kv_group),
                                                  HALO_HIP_ROPE_INPUT(struct halo_heads_args, table, g->rope->rope))});
 }

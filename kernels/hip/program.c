@@ -76,8 +76,8 @@ static uint16_t leave_act(struct halo_hip_compiler *c, const struct halo_op *op)
     case HALO_OP_GLU: out = op->u.glu.out; break; /* rows of any length that divides it */
     case HALO_OP_ATTEND:
         out = op->u.attend.out;
-        n_cols = op->u.attend.n_head * c->plan->kv.head_dim_v;
-        can = c->plan->kv.head_dim_v % HALO_HIP_UNIT == 0 && c->shape != HALO_HIP_MIXED;
+        n_cols = op->u.attend.n_head * c->plan->kv[op->u.attend.kv_group].head_dim_v;
+        can = c->plan->kv[op->u.attend.kv_group].head_dim_v % HALO_HIP_UNIT == 0 && c->shape != HALO_HIP_MIXED;
         break;
     default: return HALO_NONE;
     }

@@ -12,13 +12,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <kernels/plan.h>
+
 #include "variant_priv.h"
 
 /* The inputs of a batch as the GPU sees them. */
 #define HALO_HIP_ROPES_MAX 4
 struct halo_hip_inputs {
     const int32_t *token, *pos;
-    const uint32_t *page_first, *output, *pages;
+    const uint32_t *page_first, *output;
+    const uint32_t *pages[HALO_KV_GROUPS_MAX]; /* of each group: those of all sequences */
     const struct halo_prefill_tile *tile;
     const float *rope[HALO_HIP_ROPES_MAX];
     uint64_t n_bytes; /* from the begin of the set to the last page number */

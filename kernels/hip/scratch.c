@@ -51,7 +51,7 @@ static struct needs needs_of(const struct halo_plan *plan)
             raise_to(&needs.gathered, (uint64_t)plan->max_outputs * n_cols);
         } else if (op->kind == HALO_OP_ATTEND) {
             raise_to(&needs.partial, (uint64_t)HALO_HIP_ITEMS_MAX * op->u.attend.n_head *
-                                         HALO_PARTIAL_STRIDE((uint64_t)plan->kv.head_dim_v));
+                                         HALO_PARTIAL_STRIDE((uint64_t)plan->kv[op->u.attend.kv_group].head_dim_v));
             raise_to(&needs.counters, (uint64_t)HALO_HIP_ITEMS_MAX * op->u.attend.n_head);
         }
     }

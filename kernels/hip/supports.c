@@ -17,10 +17,9 @@ static bool weight_fits(enum halo_weight_role role, enum halo_type type, uint64_
            halo_hip_row_layout(type, (uint32_t)n_cols).stride <= HALO_HIP_STAGING_BYTES;
 }
 
-static int check_cache(const struct halo_plan *plan, const char *op, char *reason)
+static int check_cache(const struct halo_kv_group *kv, const char *op, char *reason)
 {
     static const uint32_t multiples[] = {[HALO_KV_F32] = 4, [HALO_KV_F16] = 8, [HALO_KV_Q8] = 32};
-    const struct halo_kv_shape *kv = &plan->kv;
     uint32_t multiple = multiples[kv->type], k = kv->head_dim_k, v = kv->head_dim_v;
     if (k == 0 || v == 0 || k % multiple != 0 || v % multiple != 0 || k > HEAD_DIM_MAX || v > HEAD_DIM_MAX)
         return halo_reason(reason, -ENOTSUP, "%s: heads of %u and %u, wanted multiples of %u up to %u", op, k, v,
@@ -45,8 +44,10 @@ int halo_hip_supports(const struct halo_device *device, const struct halo_plan *
     int r = halo_plan_check(plan, index, &limits, reason);
     if (r)
         return r;
-    if (op->kind == HALO_OP_KV_WRITE || op->kind == HALO_OP_ATTEND)
-        r = check_cache(plan, halo_op_name(op->kind), reason);
+    if (op->kind == HALO_OP_KV_WRITE)
+        r = check_cache(&plan->kv[op->u.kv_write.kv_group], "kv_write", reason);
+    else if (op->kind == HALO_OP_ATTEND)
+        r = check_cache(&plan->kv[op->u.attend.kv_group], "attend", reason);
     else if (op->kind == HALO_OP_ROPE && op->u.rope.rope >= HALO_HIP_ROPES_MAX)
         r = halo_reason(reason, -ENOTSUP, "rope: rotation %u, at most %d of a plan are supported", op->u.rope.rope,
                         HALO_HIP_ROPES_MAX);

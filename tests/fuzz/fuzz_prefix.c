@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static uint32_t n_pool, n_written;
 
-static int write_page(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason)
+static int write_page(struct halo_device_model *model, uint32_t group, uint32_t page, const void *bytes, char *reason)
 {
     uint8_t sum = 0;
     assert(page < n_pool);
@@ -59,7 +59,8 @@ static void check_pool(struct halo_kv_pool *pool, uint32_t n_restored)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct halo_plan plan = {.n_vocab = N_VOCAB, .kv = {.type = HALO_KV_F32, .n_layers = 1, .n_head_kv = 1}};
+    struct halo_plan plan = {
+        .n_vocab = N_VOCAB, .n_kv_groups = 1, .kv = {{.type = HALO_KV_F32, .n_layers = 1, .n_head_kv = 1}}};
     struct halo_device_ops ops = {.kv_write = write_page};
     struct halo_prefix_key key;
     struct halo_fault fault = {0};

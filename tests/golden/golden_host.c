@@ -113,11 +113,13 @@ static bool memory_take(struct halo_golden_host *host)
 
     assert(plan->n_ropes > 0);
     host->plan = *plan;
+    for (uint32_t group = 1; group < plan->n_kv_groups; group++) /* nothing is recycled here */
+        host->plan.kv[group].n_pages = plan->kv[0].n_pages;
     host->ops = malloc(plan->n_ops * sizeof(*host->ops));
     host->ropes = malloc(plan->n_ropes * sizeof(*host->ropes));
     host->freqs = malloc(plan->ropes[0].n_rot / 2 * sizeof(*host->freqs));
     host->logits = aligned_alloc(64, n_bytes);
-    host->pages = calloc(plan->kv.n_pages, sizeof(*host->pages));
+    host->pages = calloc(plan->kv[0].n_pages, sizeof(*host->pages));
     if (!host->ops || !host->ropes || !host->freqs || !host->logits || !host->pages)
         return false;
     memcpy(host->ops, plan->ops, plan->n_ops * sizeof(*host->ops));
@@ -175,8 +177,8 @@ int halo_golden_host_open(struct halo_golden_host *ret, const char *path, const 
         return r;
     }
     /* Pages in falling order: a device that forgets the page table shows it. */
-    for (uint32_t i = 0; i < ret->plan.kv.n_pages; i++)
-        ret->pages[i] = ret->plan.kv.n_pages - 1 - i;
+    for (uint32_t i = 0; i < ret->plan.kv[0].n_pages; i++)
+        ret->pages[i] = ret->plan.kv[0].n_pages - 1 - i;
     return 0;
 }
 
@@ -199,11 +201,13 @@ int halo_golden_host_feed(struct halo_golden_host *host, const int32_t *tokens, 
                           uint32_t chunk, uint32_t wanted_from, halo_golden_row *row, void *ud,
                           struct halo_fault *fault)
 {
-    const struct halo_batch_seq seq = {.pages = host->pages, .n_pages = host->plan.kv.n_pages};
+    struct halo_batch_seq seq = {.n_pages = host->plan.kv[0].n_pages};
     struct halo_device_phase phase = {0};
     char reason[HALO_DEVICE_REASON] = "";
 
     assert(chunk >= 1 && chunk <= HALO_GOLDEN_ROWS && first + n <= host->plan.n_context);
+    for (uint32_t group = 0; group < host->plan.n_kv_groups; group++)
+        seq.pages[group] = host->pages;
     for (uint32_t done = 0; done < n;) {
         int32_t pos[HALO_GOLDEN_ROWS];
         uint32_t of[HALO_GOLDEN_ROWS] = {0}, output[HALO_GOLDEN_ROWS], n_outputs = 0;

@@ -29,7 +29,8 @@ void halo_doctor_trial_init(struct halo_doctor_trial *trial, struct halo_doctor_
         .n_context = CONTEXT,
         .max_rows = max_rows,
         .max_outputs = max_rows,
-        .kv = {HALO_KV_F32, 1, 1, 8, 8, CONTEXT / HALO_KV_PAGE_TOKENS},
+        .n_kv_groups = 1,
+        .kv = {{HALO_KV_F32, 1, 1, 8, 8, CONTEXT / HALO_KV_PAGE_TOKENS}},
     };
 }
 
@@ -168,7 +169,7 @@ enum halo_doctor_failure halo_doctor_trial_run(struct halo_doctor_trial *trial, 
         pos[i] = (int32_t)i;
         row[i] = i;
     }
-    const struct halo_batch_seq seq = {pages, CONTEXT / HALO_KV_PAGE_TOKENS};
+    const struct halo_batch_seq seq = {{pages}, CONTEXT / HALO_KV_PAGE_TOKENS};
     const struct halo_batch batch = {n_rows, token, pos, zero, 1, &seq, logits ? n_rows : 0, row, logits};
     int r = halo_device_hip()->run(trial->model, &batch, &trial->phase, reason);
     return halo_doctor_tier_device(trial->tier, r, reason);

@@ -52,7 +52,7 @@ static uint32_t copy_tail(struct halo_scheduler *s, struct halo_sequence *q)
     int r = halo_kv_table_grow(&q->table, &s->pool, first + n);
     assert(r == 0);
     uint32_t to = q->table.pages[q->table.n - 1];
-    if (from != to && s->setup.ops->kv_copy(s->setup.device_model, from, to, reason) < 0)
+    if (from != to && s->setup.ops->kv_copy(s->setup.device_model, 0, from, to, reason) < 0)
         return 0; /* a device that is lost says so in the run that follows */
     HALO_COUNT(s->setup.stats, prefix_copies, 1);
     return n;

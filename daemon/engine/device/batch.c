@@ -29,7 +29,7 @@ static void add_rows(struct halo_scheduler *s, struct halo_sequence *q, uint32_t
         }
     }
     part->n_outputs = batch->n_outputs - part->first_output;
-    s->room.seqs[s->n_parts] = (struct halo_batch_seq){q->table.pages, q->table.n};
+    s->room.seqs[s->n_parts] = (struct halo_batch_seq){{q->table.pages}, q->table.n};
     s->n_parts++;
     batch->n_seqs = s->n_parts;
 }

@@ -154,7 +154,7 @@ static int prefill_piece(struct halo_bench *bench, const struct halo_device_ops 
         room->pos[i] = (int32_t)(bench->at_position + i);
         room->seq[i] = 0;
     }
-    room->seqs[0] = (struct halo_batch_seq){table->pages, table->n};
+    room->seqs[0] = (struct halo_batch_seq){{table->pages}, table->n};
     bench->batch_run.n_rows = n_rows;
     bench->batch_run.n_seqs = 1;
     if (n_rows == left) {
@@ -182,7 +182,7 @@ static int decode_step(struct halo_bench *bench, const struct halo_device_ops *o
         room->token[i] = bench->last[i];
         room->pos[i] = (int32_t)position;
         room->seq[i] = room->output[i] = i;
-        room->seqs[i] = (struct halo_batch_seq){bench->tables[i].pages, bench->tables[i].n};
+        room->seqs[i] = (struct halo_batch_seq){{bench->tables[i].pages}, bench->tables[i].n};
     }
     bench->batch_run.n_rows = bench->batch_run.n_seqs = bench->batch_run.n_outputs = bench->batch;
     int r = run(bench, ops, phase);

@@ -22,7 +22,7 @@ void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device 
     uint64_t row_bytes = (uint64_t)plan->n_vocab * sizeof(float);
     ret->scratch_bytes +=
         row_bytes * plan->max_outputs + 4 * row_bytes; /* logits and the sampler's four arrays of a row */
-    ret->page_bytes = plan->kv.n_pages > 0 ? ret->kv_bytes / plan->kv.n_pages : halo_kv_page_bytes(&plan->kv);
+    ret->page_bytes = plan->kv[0].n_pages > 0 ? ret->kv_bytes / plan->kv[0].n_pages : halo_kv_page_bytes(&plan->kv[0]);
     uint64_t fixed = ret->weights_bytes + ret->scratch_bytes;
     uint64_t pages = free_bytes > fixed && ret->page_bytes > 0 ? (free_bytes - fixed) / ret->page_bytes : 0;
     ret->max_pages = pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;

@@ -97,7 +97,7 @@ enum halo_load_stage halo_device_seal(struct halo_load *load, const struct halo_
     if (!t->keeps_prefixes || !t->ops->kv_write)
         return HALO_LOAD_DONE;
     memcpy(load->layout, t->info.kv_layout, sizeof(load->layout));
-    load->page_bytes = t->ops->kv_page_bytes(instance->device_model);
+    load->page_bytes = t->ops->kv_page_bytes(instance->device_model, 0);
     return HALO_LOAD_PREFIXES;
 }
 

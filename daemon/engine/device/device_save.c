@@ -18,7 +18,7 @@ void halo_device_save_pages(struct halo_device_thread *t, struct halo_save *save
     if (!save->instance->saving) {
         save->instance->saving = true;
         halo_prefix_key_of(&save->instance->model->plan, halo_gguf_fingerprint(save->instance->model->gguf),
-                           save->stamp, t->info.kv_layout, t->ops->kv_page_bytes(save->instance->device_model),
+                           save->stamp, t->info.kv_layout, t->ops->kv_page_bytes(save->instance->device_model, 0),
                            &save->key);
         if (halo_device_usable(t, &save->fault) && halo_save_begin(save) < 0)
             halo_fault_set(&save->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to save prefixes");

@@ -49,7 +49,7 @@ int halo_save_fill(struct halo_save *save, const struct halo_device_ops *ops)
             save->over = true;
             return 0;
         }
-        int r = ops->kv_read(instance->device_model, page, halo_prefix_record_page(at), reason);
+        int r = ops->kv_read(instance->device_model, 0, page, halo_prefix_record_page(at), reason);
         if (r < 0) {
             halo_fault_set(&save->fault, halo_load_fault_code(r), "a page could not be read: %s", reason);
             return r;
@@ -94,7 +94,7 @@ static int restore_one(struct halo_instance *instance, const struct halo_device_
     *ret_page = page;
     if (page == HALO_PREFIX_NONE || !is_new)
         return 0;
-    int r = ops->kv_write(instance->device_model, page, bytes, reason);
+    int r = ops->kv_write(instance->device_model, 0, page, bytes, reason);
     if (r < 0)
         halo_fault_set(fault, halo_load_fault_code(r), "a page could not be written: %s", reason);
     return r; /* the device's own: whether it is lost depends on it */

@@ -90,7 +90,7 @@ static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, 
     return HALO_LOAD_E_ROOM;
 }
 
-/* Sets plan->kv.n_pages to a number that there is room for; the least is known to fit. */
+/* Sets plan->kv[0].n_pages to a number that there is room for; the least is known to fit. */
 static void settle_pool(struct halo_load *load, const struct halo_budget *budget, uint32_t least)
 {
     struct halo_plan *plan = &load->instance->model->plan;
@@ -100,7 +100,7 @@ static void settle_pool(struct halo_load *load, const struct halo_budget *budget
                          budget->max_pages * HALO_KV_PAGE_TOKENS, (unsigned long long)(pages * HALO_KV_PAGE_TOKENS));
         pages = budget->max_pages;
     }
-    plan->kv.n_pages = (uint32_t)pages;
+    plan->kv[0].n_pages = (uint32_t)pages;
 }
 
 int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
@@ -134,6 +134,6 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
     instance->kv_bytes = budget.kv_bytes;
     instance->scratch_bytes = budget.scratch_bytes;
     instance->context = plan->n_context;
-    instance->kv_tokens = plan->kv.n_pages * HALO_KV_PAGE_TOKENS;
+    instance->kv_tokens = plan->kv[0].n_pages * HALO_KV_PAGE_TOKENS;
     return 0;
 }

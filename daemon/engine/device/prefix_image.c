@@ -57,7 +57,7 @@ void halo_prefix_key_of(const struct halo_plan *plan, const char *fingerprint, c
                         uint64_t page_bytes, struct halo_prefix_key *ret)
 {
     static const char *const kv_names[] = {"f32", "f16", "q8"};
-    const struct halo_kv_shape *kv = &plan->kv;
+    const struct halo_kv_group *kv = &plan->kv[0];
     char rope[HALO_MD5_HEX];
     rope_digest(plan, rope);
     memset(ret, 0, sizeof(*ret));

@@ -32,7 +32,7 @@ int halo_scheduler_init(struct halo_scheduler *s, const struct halo_scheduler_se
     if (r == 0)
         r = halo_sampler_init(&s->sampler, plan->n_vocab);
     if (r == 0)
-        r = halo_kv_pool_init(&s->pool, plan->kv.n_pages);
+        r = halo_kv_pool_init(&s->pool, plan->kv[0].n_pages);
     if (r < 0)
         halo_scheduler_finish(s);
     return r;

@@ -311,7 +311,7 @@ static bool same_wish(const struct halo_msg_load *msg, const struct halo_instanc
     return (!params->has_context || params->context == instance->context) &&
            (!params->has_kv_tokens ||
             halo_kv_pages_for((uint64_t)params->kv_tokens) * HALO_KV_PAGE_TOKENS == instance->kv_tokens) &&
-           (!params->has_kv || (enum halo_kv_type)params->kv == instance->model->plan.kv.type);
+           (!params->has_kv || (enum halo_kv_type)params->kv == instance->model->plan.kv[0].type);
 }
 
 /* How long it stays; what a load does not say remains as it is. */

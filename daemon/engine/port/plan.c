@@ -75,7 +75,7 @@ static void fill_memory(struct halo_ev_plan *ev, const struct halo_forecast *f, 
 {
     const struct halo_plan *plan = &f->model->plan;
     const struct halo_budget *budget = &f->budget;
-    uint32_t context_pages = halo_kv_pages_for(plan->n_context), n_pages = plan->kv.n_pages;
+    uint32_t context_pages = halo_kv_pages_for(plan->n_context), n_pages = plan->kv[0].n_pages;
     if (!wants_pool && n_pages > budget->max_pages && budget->max_pages >= context_pages)
         n_pages = budget->max_pages; /* as a load would */
     uint64_t kv_bytes = n_pages * budget->page_bytes;

@@ -54,10 +54,10 @@ struct halo_device_slot {
     bool slack;
 };
 
-/* A sequence that takes part in a batch. pages[i] is the page of positions i*32 .. i*32+31. */
+/* A sequence that takes part in a batch. pages[g][i] is the page of group g that has positions i*32 .. i*32+31. */
 struct halo_batch_seq {
-    const uint32_t *pages;
-    uint32_t n_pages;
+    const uint32_t *pages[HALO_KV_GROUPS_MAX];
+    uint32_t n_pages; /* of each group */
 };
 
 struct halo_batch {
@@ -123,14 +123,14 @@ struct halo_device_ops {
     /* Runs the whole plan for the batch, logits of the wanted rows in place on return. Allocates nothing. */
     int (*run)(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
                char *reason);
-    /* Copies one KV page to another, all layers (copy-on-write). */
-    int (*kv_copy)(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason);
-    /* Optional, all three or none: one KV page, all layers, as kv_page_bytes bytes of the host's memory, and back. Not
-     * while a run is under way; on return the bytes are there. Any bytes can be written: only the readers of the page
-     * give them a meaning. */
-    uint64_t (*kv_page_bytes)(const struct halo_device_model *model);
-    int (*kv_read)(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason);
-    int (*kv_write)(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason);
+    /* Copies one page of a group to another, all layers (copy-on-write). */
+    int (*kv_copy)(struct halo_device_model *model, uint32_t group, uint32_t from_page, uint32_t to_page, char *reason);
+    /* Optional, all three or none: one page of a group, all layers, as kv_page_bytes bytes of the host's memory, and
+     * back. Not while a run is under way; on return the bytes are there. Any bytes can be written: only the readers of
+     * the page give them a meaning. */
+    uint64_t (*kv_page_bytes)(const struct halo_device_model *model, uint32_t group);
+    int (*kv_read)(struct halo_device_model *model, uint32_t group, uint32_t page, void *ret_bytes, char *reason);
+    int (*kv_write)(struct halo_device_model *model, uint32_t group, uint32_t page, const void *bytes, char *reason);
     /* Optional (NULL when absent): the value of width f32 per row after op `index` of the last run, row `row`. For
      * gates and tests. */
     int (*peek)(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason);

@@ -103,13 +103,14 @@ struct halo_op_rope {
 };
 struct halo_op_kv_write {
     uint16_t k, v;
-    uint32_t kv_layer;
+    uint32_t kv_layer, kv_group; /* a layer of the group plan->kv[kv_group] */
 };
 struct halo_op_attend {
     uint16_t q, out;
     uint32_t kv_layer;
     uint32_t n_head;
     float scale;
+    uint32_t kv_group;
 };
 struct halo_op_glu {
     uint16_t gate, up, out;

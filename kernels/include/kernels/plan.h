@@ -29,16 +29,19 @@ struct halo_value {
     uint32_t width; /* f32 elements per row */
 };
 
-/* The KV cache of a model: n_layers pairs of K and V. A page holds HALO_KV_PAGE_TOKENS positions of every layer. */
+/* The cache of a model is made of groups. A group is a number of layers whose K and V have one shape and type, and has
+ * pages of its own: a page holds HALO_KV_PAGE_TOKENS positions of every layer of its group. KV_WRITE and ATTEND name a
+ * group and a layer in it; a layer that is written by one op may be read by several. */
 #define HALO_KV_PAGE_TOKENS 32
-struct halo_kv_shape {
+#define HALO_KV_GROUPS_MAX 4
+struct halo_kv_group {
     enum halo_kv_type type;
     uint32_t n_layers, n_head_kv, head_dim_k, head_dim_v;
     uint32_t n_pages; /* chosen at load */
 };
 
-/* Bytes of one page of the cache: all layers, K and V, as elements take them; a device may pad (its kv_page_bytes). */
-static inline uint64_t halo_kv_page_bytes(const struct halo_kv_shape *kv)
+/* Bytes of one page of a group: all layers, K and V, as elements take them; a device may pad (its kv_page_bytes). */
+static inline uint64_t halo_kv_page_bytes(const struct halo_kv_group *kv)
 {
     return (uint64_t)kv->n_layers * kv->n_head_kv * HALO_KV_PAGE_TOKENS *
            (halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_row_bytes(kv->type, kv->head_dim_v));
@@ -50,7 +53,8 @@ struct halo_plan {
     const struct halo_weight *weights; /* in the order of first use: the order of loading */
     const struct halo_value *values;
     const struct halo_rope *ropes;
-    struct halo_kv_shape kv;
+    uint32_t n_kv_groups;
+    struct halo_kv_group kv[HALO_KV_GROUPS_MAX];
     uint32_t n_vocab;     /* rows of the logits */
     uint32_t n_context;   /* positions are < n_context */
     uint32_t max_rows;    /* rows of a batch, at most */

@@ -85,7 +85,7 @@ void cpu_rig_init(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
 void cpu_rig_finish(struct cpu_rig *rig)
 {
     assert_int_equal(rig->n_open, 0);
-    assert_int_equal(halo_kv_pool_available(&rig->instance.scheduler.pool), rig->instance.model->plan.kv.n_pages);
+    assert_int_equal(halo_kv_pool_available(&rig->instance.scheduler.pool), rig->instance.model->plan.kv[0].n_pages);
     halo_scheduler_finish(&rig->instance.scheduler);
     rig->ops.model_destroy(rig->instance.device_model);
     rig->ops.close(rig->device);

@@ -84,7 +84,7 @@ static void fake_estimate(const struct halo_device *device, const struct halo_pl
     *ret_weights = 0;
     for (uint32_t i = 0; i < plan->n_weights; i++)
         *ret_weights += plan->weights[i].n_bytes;
-    *ret_kv = plan->kv.n_pages * halo_kv_page_bytes(&plan->kv);
+    *ret_kv = plan->kv[0].n_pages * halo_kv_page_bytes(&plan->kv[0]);
     *ret_scratch = 4096;
 }
 
@@ -105,10 +105,10 @@ static int fake_create(struct halo_device *device, const struct halo_plan *plan,
     struct halo_device_model *model = calloc(1, sizeof(*model));
     assert(model);
     model->plan = plan;
-    model->cells = malloc((size_t)plan->kv.n_pages * HALO_KV_PAGE_TOKENS * sizeof(*model->cells));
+    model->cells = malloc((size_t)plan->kv[0].n_pages * HALO_KV_PAGE_TOKENS * sizeof(*model->cells));
     model->weights = calloc(plan->n_weights + 1, sizeof(*model->weights));
     assert(model->cells && model->weights);
-    memset(model->cells, 0xff, (size_t)plan->kv.n_pages * HALO_KV_PAGE_TOKENS * sizeof(*model->cells));
+    memset(model->cells, 0xff, (size_t)plan->kv[0].n_pages * HALO_KV_PAGE_TOKENS * sizeof(*model->cells));
     for (uint32_t i = 0; i < plan->n_weights; i++)
         model->weights[i] = malloc(plan->weights[i].n_bytes);
     *ret = model;
@@ -152,7 +152,7 @@ static uint64_t hash_prefix(const struct halo_device_model *model, const struct 
     int32_t nan_token = atomic_load(&fake_control->nan_token);
     for (int32_t p = 0; p <= pos; p++) {
         int32_t token =
-            model->cells[seq->pages[p / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + p % HALO_KV_PAGE_TOKENS];
+            model->cells[seq->pages[0][p / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + p % HALO_KV_PAGE_TOKENS];
         assert(token >= 0); /* computed before it is read */
         hash = mix(hash * 31 + (uint64_t)token + 1);
         *ret_nan |= nan_token > 0 && token == nan_token;
@@ -249,14 +249,15 @@ static int fake_run(struct halo_device_model *model, const struct halo_batch *ba
         uint32_t at = (uint32_t)batch->pos[i];
         assert(at / HALO_KV_PAGE_TOKENS < seq->n_pages && (i == 0 || batch->seq[i] >= batch->seq[i - 1]));
         assert(at < model->plan->n_context && batch->token[i] >= 0 && (uint32_t)batch->token[i] < model->plan->n_vocab);
-        model->cells[seq->pages[at / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + at % HALO_KV_PAGE_TOKENS] =
+        model->cells[seq->pages[0][at / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + at % HALO_KV_PAGE_TOKENS] =
             batch->token[i];
     }
     fill_outputs(model, batch);
     return 0;
 }
 
-static int fake_kv_copy(struct halo_device_model *model, uint32_t from_page, uint32_t to_page, char *reason)
+static int fake_kv_copy(struct halo_device_model *model, uint32_t group, uint32_t from_page, uint32_t to_page,
+                        char *reason)
 {
     if (fake_control->copy_error)
         return fake_control->copy_error;
@@ -266,24 +267,25 @@ static int fake_kv_copy(struct halo_device_model *model, uint32_t from_page, uin
     return 0;
 }
 
-static uint64_t fake_page_bytes(const struct halo_device_model *model)
+static uint64_t fake_page_bytes(const struct halo_device_model *model, uint32_t group)
 {
     return HALO_KV_PAGE_TOKENS * sizeof(*model->cells);
 }
 
-static int fake_kv_read(struct halo_device_model *model, uint32_t page, void *ret_bytes, char *reason)
+static int fake_kv_read(struct halo_device_model *model, uint32_t group, uint32_t page, void *ret_bytes, char *reason)
 {
     if (fake_control->copy_error)
         return fake_control->copy_error;
-    memcpy(ret_bytes, model->cells + page * HALO_KV_PAGE_TOKENS, fake_page_bytes(model));
+    memcpy(ret_bytes, model->cells + page * HALO_KV_PAGE_TOKENS, fake_page_bytes(model, group));
     return 0;
 }
 
-static int fake_kv_write(struct halo_device_model *model, uint32_t page, const void *bytes, char *reason)
+static int fake_kv_write(struct halo_device_model *model, uint32_t group, uint32_t page, const void *bytes,
+                         char *reason)
 {
     if (fake_control->copy_error)
         return fake_control->copy_error;
-    memcpy(model->cells + page * HALO_KV_PAGE_TOKENS, bytes, fake_page_bytes(model));
+    memcpy(model->cells + page * HALO_KV_PAGE_TOKENS, bytes, fake_page_bytes(model, group));
     return 0;
 }
 
@@ -325,6 +327,7 @@ void fake_plan(struct halo_plan *plan, uint32_t n_vocab, uint32_t n_context, uin
 {
     *plan = (struct halo_plan){
         .n_vocab = n_vocab, .n_context = n_context, .max_rows = max_rows, .max_outputs = max_outputs};
-    plan->kv = (struct halo_kv_shape){
+    plan->n_kv_groups = 1;
+    plan->kv[0] = (struct halo_kv_group){
         .type = HALO_KV_F32, .n_layers = 1, .n_head_kv = 1, .head_dim_k = 8, .head_dim_v = 8, .n_pages = n_pages};
 }

@@ -64,7 +64,7 @@ void rig_init_vocab(struct rig *rig, uint32_t n_vocab, uint32_t max_rows, uint32
 void rig_finish(struct rig *rig)
 {
     assert_int_equal(rig->n_open, 0);
-    assert_int_equal(halo_kv_pool_available(&rig->scheduler.pool), rig->plan.kv.n_pages); /* no page is lost */
+    assert_int_equal(halo_kv_pool_available(&rig->scheduler.pool), rig->plan.kv[0].n_pages); /* no page is lost */
     assert_int_equal(atomic_load(&rig->stats.n_queued), 0);
     assert_int_equal(atomic_load(&rig->stats.n_running), 0);
     halo_scheduler_finish(&rig->scheduler);

@@ -18,7 +18,7 @@ static struct halo_budget budget_of(uint64_t spare_bytes)
     fake_plan(&plan, 64, 256, 16, 8, 8);
     halo_budget_of(fake_device(), NULL, &plan, 0, &budget);
     assert_int_equal(budget.max_pages, 0);
-    assert_int_equal(budget.page_bytes, halo_kv_page_bytes(&plan.kv));
+    assert_int_equal(budget.page_bytes, halo_kv_page_bytes(&plan.kv[0]));
     assert_true(budget.scratch_bytes > 64 * sizeof(float) * 12); /* logits and the sampler's rows are counted */
     uint64_t fixed = budget.weights_bytes + budget.scratch_bytes;
     halo_budget_of(fake_device(), NULL, &plan, spare_bytes > UINT64_MAX - fixed ? UINT64_MAX : fixed + spare_bytes,

@@ -98,7 +98,7 @@ static double step(struct fixture *f, uint32_t first_pos, uint32_t n_rows, float
     char reason[HALO_DEVICE_REASON];
     struct halo_batch_seq pages;
     uint32_t last = n_rows - 1;
-    pages.pages = fixture_pages(f, 1, &pages.n_pages);
+    pages.pages[0] = fixture_pages(f, 1, &pages.n_pages);
     for (uint32_t r = 0; r < n_rows; r++) {
         token[r] = (int32_t)((first_pos + r) * 7919 % VOCAB);
         pos[r] = (int32_t)(first_pos + r);

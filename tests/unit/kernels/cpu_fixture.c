@@ -50,7 +50,8 @@ void fixture_finish(struct fixture *f)
 void fixture_kv(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, uint32_t n_head_kv, uint32_t k_dim,
                 uint32_t v_dim)
 {
-    f->plan.kv = (struct halo_kv_shape){
+    f->plan.n_kv_groups = 1;
+    f->plan.kv[0] = (struct halo_kv_group){
         .type = type,
         .n_layers = n_layers,
         .n_head_kv = n_head_kv,
@@ -58,6 +59,15 @@ void fixture_kv(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, ui
         .head_dim_v = v_dim,
         .n_pages = (f->plan.n_context / HALO_KV_PAGE_TOKENS + 1) * N_SEQUENCES,
     };
+}
+
+uint32_t fixture_kv_add(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, uint32_t n_head_kv,
+                        uint32_t k_dim, uint32_t v_dim)
+{
+    uint32_t group = f->plan.n_kv_groups++;
+    assert_true(group < HALO_KV_GROUPS_MAX);
+    f->plan.kv[group] = (struct halo_kv_group){type, n_layers, n_head_kv, k_dim, v_dim, f->plan.kv[0].n_pages};
+    return group;
 }
 
 uint16_t fixture_value(struct fixture *f, uint32_t width)
@@ -219,7 +229,7 @@ const uint32_t *fixture_pages(const struct fixture *f, uint32_t which, uint32_t 
 {
     /* Page i of sequence s is i * 8 + (s * 5 + i) % 8: no two sequences share one, none has them in a row. */
     static uint32_t pages[N_SEQUENCES][4096];
-    uint32_t n = f->plan.kv.n_pages / N_SEQUENCES;
+    uint32_t n = f->plan.kv[0].n_pages / N_SEQUENCES;
     assert_true(which < N_SEQUENCES && n <= 4096);
     for (uint32_t i = 0; i < n; i++)
         pages[which][i] = i * N_SEQUENCES + (which * 5 + i) % N_SEQUENCES;
@@ -231,7 +241,7 @@ void fixture_run(struct fixture *f, uint32_t which, const int32_t *tokens, uint3
                  float *logits)
 {
     char reason[HALO_DEVICE_REASON] = "";
-    struct halo_batch_seq seq;
+    struct halo_batch_seq seq = {0};
     int32_t *pos = calloc(n_rows, sizeof(*pos));
     uint32_t *zero = calloc(n_rows, sizeof(*zero)), *output = calloc(n_rows, sizeof(*output));
     assert_true(pos && zero && output);
@@ -239,7 +249,8 @@ void fixture_run(struct fixture *f, uint32_t which, const int32_t *tokens, uint3
         pos[r] = first_pos + (int32_t)r;
         output[r] = r;
     }
-    seq.pages = fixture_pages(f, which, &seq.n_pages);
+    for (uint32_t group = 0; group < f->plan.n_kv_groups; group++)
+        seq.pages[group] = fixture_pages(f, (which + 3 * group) % N_SEQUENCES, &seq.n_pages);
     struct halo_batch batch = {
         .n_rows = n_rows,
         .token = tokens,

@@ -34,6 +34,9 @@ void fixture_init(struct fixture *f, uint32_t n_vocab, uint32_t max_rows, uint32
 void fixture_finish(struct fixture *f);
 void fixture_kv(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, uint32_t n_head_kv, uint32_t k_dim,
                 uint32_t v_dim);
+/* One more group of the cache, with as many pages as the first. Returns its index. */
+uint32_t fixture_kv_add(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, uint32_t n_head_kv,
+                        uint32_t k_dim, uint32_t v_dim);
 
 uint16_t fixture_value(struct fixture *f, uint32_t width);
 /* Seeded weights of about the given size, which repeat after some thousand blocks; n_rows 1 and n_experts 1 for a
@@ -53,11 +56,12 @@ bool fixture_has(const char *variant);
 void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads);
 void fixture_close(struct fixture *f);
 
-/* Runs rows that all belong to one sequence whose pages are scattered over the pool by `which`: row r has token
+/* Runs rows that all belong to one sequence whose pages are scattered over the pool by `which`, in each group in
+ * another way: row r has token
  * tokens[r] at position first_pos + r; logits (may be NULL) of every row. */
 void fixture_run(struct fixture *f, uint32_t which, const int32_t *tokens, uint32_t n_rows, int32_t first_pos,
                  float *logits);
-/* The pages of sequence `which` of at most 8. */
+/* The pages of sequence `which` of at most 8 in the first group; those in group g are of sequence which + 3 g. */
 const uint32_t *fixture_pages(const struct fixture *f, uint32_t which, uint32_t *ret_n);
 /* The value of a row after the last run; n floats are asserted to be its width. */
 void fixture_peek(struct fixture *f, uint16_t value, uint32_t row, float *ret);

@@ -161,8 +161,8 @@ static void print_pointer(FILE *to, const struct halo_device_model *model, const
             fprintf(to, "%s", model->plan->weights[i].name);
             return;
         }
-    for (uint32_t i = 0; i < model->plan->kv.n_layers; i++)
-        if (halo_hip_kv_layer(model, i) == p) {
+    for (uint32_t i = 0; i < model->plan->kv[0].n_layers; i++)
+        if (halo_hip_kv_layer(model, 0, i) == p) {
             fprintf(to, "kv%u", i);
             return;
         }

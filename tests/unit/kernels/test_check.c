@@ -95,7 +95,8 @@ static void toy_init(struct toy *t)
                                  .weights = t->weights,
                                  .values = t->values,
                                  .ropes = &t->rope,
-                                 .kv = {HALO_KV_F16, 1, HEADS_KV, DIM, DIM, 4},
+                                 .n_kv_groups = 1,
+                                 .kv = {{HALO_KV_F16, 1, HEADS_KV, DIM, DIM, 4}},
                                  .n_vocab = VOCAB,
                                  .n_context = 64,
                                  .max_rows = 8,
@@ -142,7 +143,7 @@ SPOIL(rope_beyond, t->ops[ROPE].u.rope.rope = 1)
 SPOIL(rotation_too_wide, t->rope.n_rot = DIM + 2)
 SPOIL(pairing, t->rope.pairing = (enum halo_rope_pairing)7)
 SPOIL(layer_beyond, t->ops[KV_WRITE].u.kv_write.kv_layer = 1)
-SPOIL(cache_type, t->plan.kv.type = (enum halo_kv_type)9)
+SPOIL(cache_type, t->plan.kv[0].type = (enum halo_kv_type)9)
 SPOIL(groups_uneven, t->ops[ATTEND].u.attend.n_head = 3)
 SPOIL(activation, t->ops[GLU].u.glu.act = (enum halo_glu_act)3)
 SPOIL(too_many_used, t->ops[MOE_ROUTE].u.moe_route.n_used = 4)
@@ -242,7 +243,7 @@ static void a_batch_is_checked_against_its_plan(void **state)
         const int32_t token[9] = {0, batch_cases[i].token}, pos[9] = {0, batch_cases[i].pos};
         const uint32_t seq[9] = {0, batch_cases[i].seq}, output[3] = {batch_cases[i].output};
         const uint32_t pages[2] = {0, batch_cases[i].page};
-        const struct halo_batch_seq seqs = {pages, batch_cases[i].n_pages};
+        const struct halo_batch_seq seqs = {{pages}, batch_cases[i].n_pages};
         const struct halo_batch batch = {.n_rows = batch_cases[i].n_rows,
                                          .token = token,
                                          .pos = pos,
@@ -255,8 +256,8 @@ static void a_batch_is_checked_against_its_plan(void **state)
         assert_string_equal(reason, batch_cases[i].reason ? batch_cases[i].reason : "");
     }
     char reason[HALO_DEVICE_REASON] = "";
-    assert_int_equal(halo_page_check(&t.plan, 3, reason), 0);
-    assert_int_equal(halo_page_check(&t.plan, 4, reason), -EINVAL);
+    assert_int_equal(halo_page_check(&t.plan, 0, 3, reason), 0);
+    assert_int_equal(halo_page_check(&t.plan, 0, 4, reason), -EINVAL);
     assert_string_equal(reason, "page 4 of a pool of 4");
 }
 

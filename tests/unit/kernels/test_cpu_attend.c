@@ -20,6 +20,7 @@ struct shape {
     enum halo_kv_type type;
     uint32_t n_head, n_head_kv, k_dim, v_dim;
     uint32_t n_context, max_rows;
+    bool second; /* the cache is the plan's second group; the first one, of another shape, is written and read beside */
 };
 
 /* A plan of one attention op and its reference. Token t has row t of each table as its q, k or v. */
@@ -63,12 +64,28 @@ static void attention_init(struct attention *a, struct shape s)
 {
     *a = (struct attention){.shape = s};
     fixture_init(&a->f, N_VOCAB, s.max_rows, s.n_context);
-    fixture_kv(&a->f, s.type, 2, s.n_head_kv, s.k_dim, s.v_dim);
+    uint32_t group = 0;
+    if (s.second) {
+        fixture_kv(&a->f, HALO_KV_F32, 1, 1, 40, 32);
+        group = fixture_kv_add(&a->f, s.type, 2, s.n_head_kv, s.k_dim, s.v_dim);
+    } else {
+        fixture_kv(&a->f, s.type, 2, s.n_head_kv, s.k_dim, s.v_dim);
+    }
     uint16_t q = fixture_input(&a->f, s.n_head * s.k_dim, 3), k = fixture_input(&a->f, s.n_head_kv * s.k_dim, 1);
     uint16_t v = fixture_input(&a->f, s.n_head_kv * s.v_dim, 1);
     a->out = fixture_value(&a->f, s.n_head * s.v_dim);
-    fixture_op(&a->f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1}});
-    fixture_op(&a->f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, a->out, 1, s.n_head, 0.4f}});
+    fixture_op(&a->f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1, group}});
+    if (s.second) {
+        uint16_t key = fixture_input(&a->f, 40, 1), value = fixture_input(&a->f, 32, 1);
+        uint16_t other = fixture_value(&a->f, 32);
+        fixture_op(&a->f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {key, value, 0, 0}});
+        fixture_op(&a->f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {key, other, 0, 1, 1}});
+    }
+    fixture_op(
+        &a->f,
+        (struct halo_op){
+            .kind = HALO_OP_ATTEND,
+            .u.attend = {.q = q, .out = a->out, .kv_layer = 1, .kv_group = group, .n_head = s.n_head, .scale = 0.4f}});
     a->q = fixture_floats(&a->f, 0);
     a->k = fixture_floats(&a->f, 1);
     a->v = fixture_floats(&a->f, 2);
@@ -202,6 +219,15 @@ static void across_pages_and_splits(void **state)
         try_shape((struct shape){(enum halo_kv_type)t, 4, 2, 16, 24, 640, 600}, 600, chunks, 4, false, 31);
 }
 
+/* A group has its own shape and its own pages. */
+static void groups_of_different_shapes(void **state)
+{
+    static const uint32_t chunks[] = {100, 1, 33};
+    for (uint32_t t = HALO_KV_F32; t <= HALO_KV_Q8; t++)
+        try_shape((struct shape){(enum halo_kv_type)t, 6, 2, 16, 24, 128, 100, .second = true}, 100, chunks, 3, false,
+                  7);
+}
+
 /* Beyond 32 splits they grow; rows on both sides of that boundary in one chunk. */
 static void splits_grow_with_the_position(void **state)
 {
@@ -268,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_of_heads),
         cmocka_unit_test(across_pages_and_splits),
+        cmocka_unit_test(groups_of_different_shapes),
         cmocka_unit_test(splits_grow_with_the_position),
         cmocka_unit_test(large_scores),
         cmocka_unit_test(what_is_not_finite_stays_with_its_row),

@@ -110,7 +110,7 @@ static void slots_lie_apart(void **state)
     build(&f);
     assert_int_equal(ops->open(&f.device, &(struct halo_device_options){.n_threads = 2}, reason), 0);
     ops->estimate(f.device, &f.plan, &weights, &kv, &scratch);
-    assert_int_equal(kv, halo_kv_page_bytes(&f.plan.kv) * f.plan.kv.n_pages);
+    assert_int_equal(kv, halo_kv_page_bytes(&f.plan.kv[0]) * f.plan.kv[0].n_pages);
     assert_int_equal(ops->model_create(f.device, &f.plan, &f.model, reason), 0);
     uintptr_t begin[FIXTURE_MAX], end[FIXTURE_MAX], low = UINTPTR_MAX, high = 0;
     uint32_t n_slack = 0, n = f.plan.n_weights;
@@ -145,15 +145,15 @@ static void too_large_is_refused_with_numbers(void **state)
     char reason[HALO_DEVICE_REASON] = "";
     uint64_t weights, kv, scratch;
     build(&f);
-    f.plan.kv.n_layers = 1u << 31;
-    f.plan.kv.n_pages = UINT32_MAX;
+    f.plan.kv[0].n_layers = 1u << 31;
+    f.plan.kv[0].n_pages = UINT32_MAX;
     assert_int_equal(f.device_ops->open(&f.device, NULL, reason), 0);
     f.device_ops->estimate(f.device, &f.plan, &weights, &kv, &scratch);
     assert_true(kv == UINT64_MAX);
     assert_int_equal(f.device_ops->model_create(f.device, &f.plan, &f.model, reason), -ENOMEM);
     assert_non_null(strstr(reason, "KV cache"));
-    f.plan.kv.n_layers = 1 << 15;
-    f.plan.kv.n_pages = 1u << 31; /* 2^31 pages of 64 MiB */
+    f.plan.kv[0].n_layers = 1 << 15;
+    f.plan.kv[0].n_pages = 1u << 31; /* 2^31 pages of 64 MiB */
     assert_int_equal(f.device_ops->model_create(f.device, &f.plan, &f.model, reason), -ENOMEM);
     assert_non_null(strstr(reason, "MiB"));
     fixture_finish(&f);
@@ -196,7 +196,7 @@ static void bad_batches_are_refused(void **state)
         int32_t token[9] = {1, 2}, pos[9] = {3, 4};
         uint32_t seq[9] = {0}, output[1] = {0}, pages[2] = {0, 1};
         float *logits = malloc(1000 * sizeof(float));
-        struct halo_batch_seq seqs = {pages, 2};
+        struct halo_batch_seq seqs = {{pages}, 2};
         struct halo_batch batch = {2, token, pos, seq, 1, &seqs, 1, output, logits};
         switch (c) {
         case 0: token[1] = 1000; break;
@@ -232,7 +232,7 @@ static void a_run_keeps_its_word(void **state)
     fixture_open(&f, "reference", 2);
     int32_t token = 7, pos = 0;
     uint32_t zero = 0, pages[1] = {0};
-    struct halo_batch_seq seq = {pages, 1};
+    struct halo_batch_seq seq = {{pages}, 1};
     struct halo_batch batch = {1, &token, &pos, &zero, 1, &seq, 1, &zero, logits};
     uint32_t before = n_allocations;
     assert_int_equal(f.device_ops->run(f.model, &batch, &phase, reason), 0);
@@ -271,13 +271,13 @@ static void a_page_is_copied_in_all_layers(void **state)
         fixture_run(&f, 0, tokens + 7, 1, 7, NULL);
         fixture_peek(&f, out[layer], 0, first);
         uint32_t n, from = fixture_pages(&f, 0, &n)[0], to = fixture_pages(&f, 1, &n)[0];
-        assert_int_equal(f.device_ops->kv_copy(f.model, from, to, reason), 0);
+        assert_int_equal(f.device_ops->kv_copy(f.model, 0, from, to, reason), 0);
         fixture_run(&f, 1, tokens + 7, 1, 7, NULL);
         fixture_peek(&f, out[layer], 0, copied);
         assert_memory_equal(first, copied, sizeof(first));
     }
-    assert_int_equal(f.device_ops->kv_copy(f.model, 0, f.plan.kv.n_pages, reason), -EINVAL);
-    assert_int_equal(f.device_ops->kv_copy(f.model, 2, 2, reason), 0);
+    assert_int_equal(f.device_ops->kv_copy(f.model, 0, 0, f.plan.kv[0].n_pages, reason), -EINVAL);
+    assert_int_equal(f.device_ops->kv_copy(f.model, 0, 2, 2, reason), 0);
     fixture_finish(&f);
 }
 
@@ -300,19 +300,19 @@ static void a_page_goes_and_comes(void **state)
         fixture_run(&f, 0, tokens + 7, 1, 7, NULL);
         fixture_peek(&f, out, 0, first);
         uint32_t n, from = fixture_pages(&f, 0, &n)[0], to = fixture_pages(&f, 1, &n)[0];
-        uint64_t n_bytes = f.device_ops->kv_page_bytes(f.model);
-        assert_int_equal(n_bytes, halo_kv_page_bytes(&f.plan.kv));
+        uint64_t n_bytes = f.device_ops->kv_page_bytes(f.model, 0);
+        assert_int_equal(n_bytes, halo_kv_page_bytes(&f.plan.kv[0]));
         uint8_t *page = malloc(n_bytes), *read_again = malloc(n_bytes);
         assert_true(page && read_again);
-        assert_int_equal(f.device_ops->kv_read(f.model, from, page, reason), 0);
-        assert_int_equal(f.device_ops->kv_write(f.model, to, page, reason), 0);
-        assert_int_equal(f.device_ops->kv_read(f.model, to, read_again, reason), 0);
+        assert_int_equal(f.device_ops->kv_read(f.model, 0, from, page, reason), 0);
+        assert_int_equal(f.device_ops->kv_write(f.model, 0, to, page, reason), 0);
+        assert_int_equal(f.device_ops->kv_read(f.model, 0, to, read_again, reason), 0);
         assert_memory_equal(page, read_again, n_bytes);
         fixture_run(&f, 1, tokens + 7, 1, 7, NULL);
         fixture_peek(&f, out, 0, again);
         assert_memory_equal(first, again, sizeof(first));
-        assert_int_equal(f.device_ops->kv_read(f.model, f.plan.kv.n_pages, page, reason), -EINVAL);
-        assert_int_equal(f.device_ops->kv_write(f.model, f.plan.kv.n_pages, page, reason), -EINVAL);
+        assert_int_equal(f.device_ops->kv_read(f.model, 0, f.plan.kv[0].n_pages, page, reason), -EINVAL);
+        assert_int_equal(f.device_ops->kv_write(f.model, 0, f.plan.kv[0].n_pages, page, reason), -EINVAL);
         free(page);
         free(read_again);
         fixture_finish(&f);

@@ -180,7 +180,7 @@ static void beside_other_sequences(void **state)
         struct halo_batch_seq seqs[8];
         uint32_t done[8] = {0}, n_steps = 0;
         for (uint32_t s = 0; s < 8; s++)
-            seqs[s].pages = fixture_pages(&f, s, &seqs[s].n_pages);
+            seqs[s].pages[0] = fixture_pages(&f, s, &seqs[s].n_pages);
         for (bool more = true; more; n_steps++) {
             int32_t token[MAX_ROWS], pos[MAX_ROWS];
             uint32_t seq[MAX_ROWS], output[MAX_ROWS], n = 0;
@@ -217,7 +217,7 @@ static void alone_and_among_seventeen(void **state)
         int32_t token[17], pos[17] = {0};
         for (uint32_t i = 0; i < 17; i++) {
             page[i] = i;
-            seqs[i] = (struct halo_batch_seq){&page[i], 1};
+            seqs[i] = (struct halo_batch_seq){{&page[i]}, 1};
             seq[i] = output[i] = i;
             token[i] = (int32_t)(i * 5);
         }

@@ -190,7 +190,7 @@ static void heads_are_normed_and_rotated(void **state)
         h.n_rot = c % 4 == 3 ? h.dim / 4 * 2 : h.dim;
         h.pairing = c % 2 ? HALO_ROPE_NEOX : HALO_ROPE_NORM;
         fixture_init(&f, N_VOCAB, N_ROWS, 100000);
-        f.plan.kv.n_pages = 25001;
+        f.plan.kv[0].n_pages = 25001;
         uint16_t q = fixture_input(&f, h.n_head * h.dim, 1), k = fixture_input(&f, h.n_head_kv * h.dim, 1);
         h.q = fixture_floats(&f, 0);
         h.k = fixture_floats(&f, 1);
@@ -335,7 +335,7 @@ static void logits_of_the_wanted_rows(void **state)
             float logits[4 * N_VOCAB];
             struct halo_batch_seq seq;
             fixture_open(&f, variants[c % 6 / 2], 2);
-            seq.pages = fixture_pages(&f, 0, &seq.n_pages);
+            seq.pages[0] = fixture_pages(&f, 0, &seq.n_pages);
             struct halo_batch batch = {5, token, pos, zero, 1, &seq, 3, output, logits};
             logits[3 * N_VOCAB] = 123;
             assert_int_equal(f.device_ops->run(f.model, &batch, NULL, reason), 0);

@@ -59,7 +59,7 @@ static int run_steps(struct fixture *f, uint32_t n, struct halo_device_phase *ph
 {
     float *logits = aligned_alloc(64, N_VOCAB * sizeof(float));
     uint32_t page = 0, zero = 0;
-    struct halo_batch_seq seq = {&page, 1};
+    struct halo_batch_seq seq = {{&page}, 1};
     int r = 0;
     for (int32_t i = 0; i < (int32_t)n && !r; i++) {
         int32_t token = i;
@@ -202,7 +202,7 @@ static void last_logits(const char *script, float *ret, struct halo_device_info 
     static struct fixture f;
     char reason[HALO_DEVICE_REASON] = "";
     const uint32_t zero = 0;
-    const struct halo_batch_seq seq = {&zero, 1};
+    const struct halo_batch_seq seq = {{&zero}, 1};
     const struct halo_device_options options = {.library = getenv("HALO_HIP_LIB")};
     setenv("HALO_HIP_EMU_SCRIPT", script, 1);
     build(&f);

@@ -270,21 +270,35 @@ static void matmul_of_every_type(void **state)
     }
 }
 
+/* The cache of a test is the second group of the plan; the first, of another shape, is written beside it. */
+#define CACHE 1
+static void take_cache(struct fixture *f, enum halo_kv_type type, uint32_t n_head_kv, uint32_t dim)
+{
+    fixture_kv(f, HALO_KV_F32, 1, 1, 36, 40);
+    assert_int_equal(fixture_kv_add(f, type, 2, n_head_kv, dim, dim), CACHE);
+}
+
+static void write_first_group(struct fixture *f)
+{
+    uint16_t k = fixture_input(f, 36, 1), v = fixture_input(f, 40, 1);
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 0, 0}});
+}
+
 /* Every page to the host, its place overwritten, and back: the rows that follow must have the same bits. */
 static void pages_go_and_come(struct fixture *f)
 {
     char reason[HALO_DEVICE_REASON] = "";
-    uint64_t n_bytes = f->device_ops->kv_page_bytes(f->model);
+    uint64_t n_bytes = f->device_ops->kv_page_bytes(f->model, CACHE);
     uint8_t *page = malloc(n_bytes), *garbage = malloc(n_bytes);
-    assert_true(page && garbage && n_bytes >= halo_kv_page_bytes(&f->plan.kv));
+    assert_true(page && garbage && n_bytes >= halo_kv_page_bytes(&f->plan.kv[CACHE]));
     memset(garbage, 0x7f, n_bytes);
-    for (uint32_t i = 0; i < f->plan.kv.n_pages; i++) {
-        assert_int_equal(f->device_ops->kv_read(f->model, i, page, reason), 0);
-        assert_int_equal(f->device_ops->kv_write(f->model, i, garbage, reason), 0);
-        assert_int_equal(f->device_ops->kv_write(f->model, i, page, reason), 0);
+    for (uint32_t i = 0; i < f->plan.kv[CACHE].n_pages; i++) {
+        assert_int_equal(f->device_ops->kv_read(f->model, CACHE, i, page, reason), 0);
+        assert_int_equal(f->device_ops->kv_write(f->model, CACHE, i, garbage, reason), 0);
+        assert_int_equal(f->device_ops->kv_write(f->model, CACHE, i, page, reason), 0);
     }
-    assert_int_equal(f->device_ops->kv_read(f->model, f->plan.kv.n_pages, page, reason), -EINVAL);
-    assert_int_equal(f->device_ops->kv_write(f->model, f->plan.kv.n_pages, page, reason), -EINVAL);
+    assert_int_equal(f->device_ops->kv_read(f->model, CACHE, f->plan.kv[CACHE].n_pages, page, reason), -EINVAL);
+    assert_int_equal(f->device_ops->kv_write(f->model, CACHE, f->plan.kv[CACHE].n_pages, page, reason), -EINVAL);
     free(page);
     free(garbage);
 }
@@ -295,7 +309,7 @@ static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_he
     struct fixture f;
     char what[96];
     fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
-    fixture_kv(&f, kv, 2, n_head_kv, dim, dim);
+    take_cache(&f, kv, n_head_kv, dim);
     uint16_t q = fixture_input(&f, n_head * dim, 3), k = fixture_input(&f, n_head_kv * dim, 3),
              v = fixture_input(&f, n_head_kv * dim, 1);
     uint16_t out = fixture_value(&f, n_head * dim);
@@ -308,8 +322,10 @@ static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_he
     both(&f, what, HALO_OP_QK_NORM, q, few, 3);
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, n_head, n_head_kv, dim, rope}});
     both(&f, what, HALO_OP_ROPE, k, few, 3);
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1}});
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out, 1, n_head, (float)(1 / sqrt(dim))}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1, CACHE}});
+    fixture_op(
+        &f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out, 1, n_head, (float)(1 / sqrt(dim)), CACHE}});
+    write_first_group(&f);
     /* A chunk, then single rows and a chunk behind it, across pages. */
     static const struct {
         uint32_t n_rows;
@@ -347,7 +363,8 @@ static float *run_rows(struct fixture *f, uint16_t value, uint32_t n_rows, const
     int32_t tokens[8];
     assert_non_null(rows);
     for (uint32_t s = 0; s < 4; s++)
-        seqs[s].pages = fixture_pages(f, s, &seqs[s].n_pages);
+        for (uint32_t group = 0; group < f->plan.n_kv_groups; group++)
+            seqs[s].pages[group] = fixture_pages(f, (s + 3 * group) % 8, &seqs[s].n_pages);
     for (uint32_t r = 0; r < n_rows; r++)
         tokens[r] = (int32_t)(seq[r] * 11 + (uint32_t)pos[r]) % N_VOCAB;
     struct halo_batch batch = {.n_rows = n_rows, .token = tokens, .pos = pos, .seq = seq, .n_seqs = 4, .seqs = seqs};
@@ -375,7 +392,7 @@ static void rows_apart(enum halo_kv_type kv, bool q_is_read)
     struct fixture f;
     char what[72];
     fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
-    fixture_kv(&f, kv, 2, N_HEAD_KV, DIM, DIM);
+    take_cache(&f, kv, N_HEAD_KV, DIM);
     uint16_t q = fixture_input(&f, N_HEAD * DIM, 3), k = fixture_input(&f, N_HEAD_KV * DIM, 3),
              v = fixture_input(&f, N_HEAD_KV * DIM, 1), out = fixture_value(&f, N_HEAD * DIM);
     uint32_t weight = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, DIM, 1, 1, 1),
@@ -383,8 +400,9 @@ static void rows_apart(enum halo_kv_type kv, bool q_is_read)
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_QK_NORM,
                                     .u.qk_norm = {q, k, weight, weight, N_HEAD, N_HEAD_KV, DIM, 1e-6f}});
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, N_HEAD, N_HEAD_KV, DIM, rope}});
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1}});
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out, 1, N_HEAD, 0.125f}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1, CACHE}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out, 1, N_HEAD, 0.125f, CACHE}});
+    write_first_group(&f);
     if (q_is_read)
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_ADD, .u.add = {out, q}});
     float *want[STEPS];

@@ -63,7 +63,7 @@ static void make_step(const struct fixture *f, struct step *s, uint32_t n_rows, 
         const uint32_t *of = fixture_pages(f, i, &s->seqs[i].n_pages);
         assert_true(s->seqs[i].n_pages <= 8);
         memcpy(pages[i], of, s->seqs[i].n_pages * sizeof(*of));
-        s->seqs[i].pages = pages[i];
+        s->seqs[i].pages[0] = pages[i];
     }
     for (uint32_t r = 0; r < n_rows; r++) {
         s->token[r] = (int32_t)(first_token + 13 * r) % N_VOCAB;

@@ -132,8 +132,8 @@ static void params(void **state)
     struct halo_fault fault;
 
     assert_int_equal(model->plan.n_context, 256); /* the model's */
-    assert_int_equal(model->plan.kv.n_pages, 4 * 256 / 32);
-    assert_int_equal(model->plan.kv.type, HALO_KV_F16);
+    assert_int_equal(model->plan.kv[0].n_pages, 4 * 256 / 32);
+    assert_int_equal(model->plan.kv[0].type, HALO_KV_F16);
     assert_int_equal(model->plan.max_rows, 256);
     assert_int_equal(model->plan.max_outputs, 64);
     assert_int_equal(model->plan.n_vocab, 16);
@@ -141,8 +141,8 @@ static void params(void **state)
 
     assert_int_equal(halo_toy_open(toy, &params, &model, &fault), 0);
     assert_int_equal(model->plan.n_context, 100);
-    assert_int_equal(model->plan.kv.n_pages, 11);
-    assert_int_equal(model->plan.kv.type, HALO_KV_Q8);
+    assert_int_equal(model->plan.kv[0].n_pages, 11);
+    assert_int_equal(model->plan.kv[0].type, HALO_KV_Q8);
     assert_int_equal(model->plan.max_rows, 8);
     assert_int_equal(model->plan.max_outputs, 8); /* never more than rows */
     halo_model_destroy(model);

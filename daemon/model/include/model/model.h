@@ -46,7 +46,7 @@ struct halo_hparams {
 
 struct halo_model_params { /* of load and plan; 0 means "the model's" or the default */
     uint32_t context;      /* per sequence, positions; at most what the model was trained for */
-    uint64_t kv_tokens; /* of the whole pool, rounded up to pages; 0: 4 contexts. The engine may lower plan.kv.n_pages
+    uint64_t kv_tokens; /* of the whole pool, rounded up to pages; 0: 4 contexts. The engine may lower plan.kv[].n_pages
                          * before it hands the plan to a device, when memory does not allow them */
     enum halo_kv_type kv;
     uint32_t max_rows, max_outputs; /* of a batch; 0: 256, and 64 or max_rows if that is less */

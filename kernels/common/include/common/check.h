@@ -23,7 +23,7 @@ int halo_plan_check(const struct halo_plan *plan, uint32_t index, const struct h
  * device's to check. */
 int halo_batch_check(const struct halo_plan *plan, const struct halo_batch *batch, char *reason);
 
-/* Whether the pool of the KV cache has the page: 0 or -EINVAL. */
-int halo_page_check(const struct halo_plan *plan, uint32_t page, char *reason);
+/* Whether the group of the KV cache has the page: 0 or -EINVAL. */
+int halo_page_check(const struct halo_plan *plan, uint32_t group, uint32_t page, char *reason);
 
 #endif
