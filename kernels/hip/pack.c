@@ -8,8 +8,9 @@
 bool halo_hip_pack_fits(uint32_t type, uint32_t n_cols)
 {
     const struct halo_type_info info = halo_type_info(type);
+    bool packed = halo_hip_planes(type) != 0 || halo_hip_plain_bytes(type) != 0;
     /* Offsets inside a row are 32 bits. */
-    return info.name && n_cols > 0 && n_cols <= 1u << 24 && n_cols % info.block_weights == 0;
+    return packed && n_cols > 0 && n_cols <= 1u << 24 && n_cols % info.block_weights == 0;
 }
 
 static void pack_q8_0(uint32_t n, const struct halo_block_q8_0 *block, const struct halo_row_layout *at,

@@ -182,7 +182,11 @@ static int weight_spoil(const struct halo_weight *weight, uint8_t *data)
     case HALO_TYPE_Q2_K: at = offsetof(struct halo_block_q2_k, d); break;
     case HALO_TYPE_Q3_K: at = offsetof(struct halo_block_q3_k, d); break;
     case HALO_TYPE_Q6_K: at = offsetof(struct halo_block_q6_k, d); break;
-    default: break; /* all others begin with their scale */
+    case HALO_TYPE_TQ1_0: at = offsetof(struct halo_block_tq1_0, d); break;
+    case HALO_TYPE_TQ2_0: at = offsetof(struct halo_block_tq2_0, d); break;
+    case HALO_TYPE_IQ1_M:
+    case HALO_TYPE_NVFP4: return -ENOTSUP; /* no scale of its own, and none that can be a NaN */
+    default: break;                        /* all others begin with their scale */
     }
     memcpy(data + at, &nan_f16, sizeof(nan_f16));
     return 0;

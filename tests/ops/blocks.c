@@ -49,19 +49,31 @@ static const int8_t *f16_offsets(enum halo_type type)
     static const int8_t first[] = {0, -1}, first_two[] = {0, 2, -1}, none[] = {-1};
     static const int8_t q2_k[] = {offsetof(struct halo_block_q2_k, d), offsetof(struct halo_block_q2_k, dmin), -1};
     static const int8_t q3_k[] = {offsetof(struct halo_block_q3_k, d), -1};
+    static const int8_t tq1_0[] = {offsetof(struct halo_block_tq1_0, d), -1};
+    static const int8_t tq2_0[] = {offsetof(struct halo_block_tq2_0, d), -1};
     switch (type) {
     case HALO_TYPE_F16:
     case HALO_TYPE_Q4_0:
     case HALO_TYPE_Q5_0:
     case HALO_TYPE_Q8_0:
     case HALO_TYPE_IQ4_NL:
-    case HALO_TYPE_IQ4_XS: return first;
+    case HALO_TYPE_IQ4_XS:
+    case HALO_TYPE_IQ1_S:
+    case HALO_TYPE_IQ2_XXS:
+    case HALO_TYPE_IQ2_XS:
+    case HALO_TYPE_IQ2_S:
+    case HALO_TYPE_IQ3_XXS:
+    case HALO_TYPE_IQ3_S:
+    case HALO_TYPE_Q1_0:
+    case HALO_TYPE_Q2_0: return first;
     case HALO_TYPE_Q4_1:
     case HALO_TYPE_Q5_1:
     case HALO_TYPE_Q4_K:
     case HALO_TYPE_Q5_K: return first_two;
     case HALO_TYPE_Q2_K: return q2_k;
     case HALO_TYPE_Q3_K: return q3_k;
+    case HALO_TYPE_TQ1_0: return tq1_0;
+    case HALO_TYPE_TQ2_0: return tq2_0;
     default: return none;
     }
 }
@@ -76,6 +88,11 @@ static void set_scales(enum halo_type type, enum ops_scales scales, uint64_t *st
     if (type == HALO_TYPE_Q6_K) {
         half = random_f16(scales, state);
         memcpy(block + offsetof(struct halo_block_q6_k, d), &half, sizeof half);
+    } else if (type == HALO_TYPE_IQ1_M) {
+        struct halo_block_iq1_m *b = (struct halo_block_iq1_m *)(void *)block;
+        half = random_f16(scales, state);
+        for (int i = 0; i < 4; i++) /* four bits in each of the numbers that hold the scales */
+            b->sc[i] = (uint16_t)((b->sc[i] & 0xfff) | (half >> 4 * i & 15) << 12);
     } else if (type == HALO_TYPE_MXFP4) {
         static const uint8_t edges[] = {0, 1, 2, 3, 127, 254, 255};
         block[0] = scales == OPS_SCALES_USUAL ? (uint8_t)(115 + block[0] % 16) : edges[block[0] % sizeof edges];

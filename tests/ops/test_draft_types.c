@@ -111,10 +111,13 @@ static void every_type_holds_the_same_weights(void **state)
         enum halo_type type;
         double bound;
     } bounds[] = {
-        {HALO_TYPE_F16, 0},      {HALO_TYPE_BF16, 0.002}, {HALO_TYPE_Q8_0, 0.006},  {HALO_TYPE_Q6_K, 0.02},
-        {HALO_TYPE_Q5_0, 0.05},  {HALO_TYPE_Q5_1, 0.045}, {HALO_TYPE_Q5_K, 0.04},   {HALO_TYPE_Q4_0, 0.1},
-        {HALO_TYPE_Q4_1, 0.09},  {HALO_TYPE_Q4_K, 0.08},  {HALO_TYPE_IQ4_NL, 0.08}, {HALO_TYPE_IQ4_XS, 0.08},
-        {HALO_TYPE_MXFP4, 0.13}, {HALO_TYPE_Q3_K, 0.16},  {HALO_TYPE_Q2_K, 0.3},
+        {HALO_TYPE_F16, 0},       {HALO_TYPE_BF16, 0.002},   {HALO_TYPE_Q8_0, 0.006},  {HALO_TYPE_Q6_K, 0.02},
+        {HALO_TYPE_Q5_0, 0.05},   {HALO_TYPE_Q5_1, 0.045},   {HALO_TYPE_Q5_K, 0.04},   {HALO_TYPE_Q4_0, 0.1},
+        {HALO_TYPE_Q4_1, 0.09},   {HALO_TYPE_Q4_K, 0.08},    {HALO_TYPE_IQ4_NL, 0.08}, {HALO_TYPE_IQ4_XS, 0.08},
+        {HALO_TYPE_MXFP4, 0.13},  {HALO_TYPE_Q3_K, 0.16},    {HALO_TYPE_Q2_K, 0.3},    {HALO_TYPE_IQ1_S, 0.51},
+        {HALO_TYPE_IQ1_M, 0.48},  {HALO_TYPE_IQ2_XXS, 0.36}, {HALO_TYPE_IQ2_XS, 0.32}, {HALO_TYPE_IQ2_S, 0.26},
+        {HALO_TYPE_IQ3_XXS, 0.2}, {HALO_TYPE_IQ3_S, 0.15},   {HALO_TYPE_TQ1_0, 0.83},  {HALO_TYPE_TQ2_0, 0.83},
+        {HALO_TYPE_NVFP4, 0.11},  {HALO_TYPE_Q1_0, 0.61},    {HALO_TYPE_Q2_0, 0.73},
     };
     struct halo_gguf *exact = open_draft("F16");
     for (unsigned i = 0; i < sizeof bounds / sizeof *bounds; i++) {

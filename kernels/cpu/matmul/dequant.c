@@ -1,10 +1,12 @@
-/* dequant.c: blocks in the layout of the file -> floats. The oracle: plain, one function for each type, no vector code.
+/* dequant.c: blocks in the layout of the file -> floats. The oracle: plain, one function for each type, no vector code;
+ * the types with code books are in dequant_codes.c.
  *
  * Source of the formulas: the published block layouts of ggml, as in kernels/quant.h. The order of the multiplications
  * (d * scale) * q - d * min is part of the result: reference logits are made with it.
  */
 #include <assert.h>
 
+#include "dequant_priv.h"
 #include "float_priv.h"
 #include "format_priv.h"
 
@@ -196,15 +198,35 @@ static void dequant_iq4_xs(const void *block, float *y)
     }
 }
 
-typedef void dequant_fn(const void *block, float *y);
-
-static dequant_fn *const dequant_fns[HALO_TYPE_END] = {
-    [HALO_TYPE_F32] = dequant_f32,       [HALO_TYPE_F16] = dequant_f16,   [HALO_TYPE_BF16] = dequant_bf16,
-    [HALO_TYPE_Q4_0] = dequant_q4_0,     [HALO_TYPE_Q4_1] = dequant_q4_1, [HALO_TYPE_Q5_0] = dequant_q5_0,
-    [HALO_TYPE_Q5_1] = dequant_q5_1,     [HALO_TYPE_Q8_0] = dequant_q8_0, [HALO_TYPE_IQ4_NL] = dequant_iq4_nl,
-    [HALO_TYPE_MXFP4] = dequant_mxfp4,   [HALO_TYPE_Q2_K] = dequant_q2_k, [HALO_TYPE_Q3_K] = dequant_q3_k,
-    [HALO_TYPE_Q4_K] = dequant_q4_k,     [HALO_TYPE_Q5_K] = dequant_q5_k, [HALO_TYPE_Q6_K] = dequant_q6_k,
+static halo_dequant_fn *const dequant_fns[HALO_TYPE_END] = {
+    [HALO_TYPE_F32] = dequant_f32,
+    [HALO_TYPE_F16] = dequant_f16,
+    [HALO_TYPE_BF16] = dequant_bf16,
+    [HALO_TYPE_Q4_0] = dequant_q4_0,
+    [HALO_TYPE_Q4_1] = dequant_q4_1,
+    [HALO_TYPE_Q5_0] = dequant_q5_0,
+    [HALO_TYPE_Q5_1] = dequant_q5_1,
+    [HALO_TYPE_Q8_0] = dequant_q8_0,
+    [HALO_TYPE_IQ4_NL] = dequant_iq4_nl,
+    [HALO_TYPE_MXFP4] = dequant_mxfp4,
+    [HALO_TYPE_Q2_K] = dequant_q2_k,
+    [HALO_TYPE_Q3_K] = dequant_q3_k,
+    [HALO_TYPE_Q4_K] = dequant_q4_k,
+    [HALO_TYPE_Q5_K] = dequant_q5_k,
+    [HALO_TYPE_Q6_K] = dequant_q6_k,
     [HALO_TYPE_IQ4_XS] = dequant_iq4_xs,
+    [HALO_TYPE_IQ1_S] = halo_dequant_iq1_s,
+    [HALO_TYPE_IQ1_M] = halo_dequant_iq1_m,
+    [HALO_TYPE_IQ2_XXS] = halo_dequant_iq2_xxs,
+    [HALO_TYPE_IQ2_XS] = halo_dequant_iq2_xs,
+    [HALO_TYPE_IQ2_S] = halo_dequant_iq2_s,
+    [HALO_TYPE_IQ3_XXS] = halo_dequant_iq3_xxs,
+    [HALO_TYPE_IQ3_S] = halo_dequant_iq3_s,
+    [HALO_TYPE_TQ1_0] = halo_dequant_tq1_0,
+    [HALO_TYPE_TQ2_0] = halo_dequant_tq2_0,
+    [HALO_TYPE_NVFP4] = halo_dequant_nvfp4,
+    [HALO_TYPE_Q1_0] = halo_dequant_q1_0,
+    [HALO_TYPE_Q2_0] = halo_dequant_q2_0,
 };
 
 void halo_cpu_block_dequantize(enum halo_type type, const void *block, float *out)

@@ -2,8 +2,8 @@
  *
  * VPMADDUBSW adds two products into 16 bits. Unsigned weights up to `top`: 2 * 127 * top fits several times, so that
  * many quads are added in 16 bits before they are widened; the widening multiplies by the sub-block scale for free.
- * Signed weights: magnitudes times activations with the sign of the weight, at most 2 * 128 * 127 = 32512, widened at
- * once.
+ * Signed weights: magnitudes times activations with the sign of the weight, likewise; with magnitudes up to 128 a sum
+ * may be 2 * 128 * 127 = 32512, and is widened at once.
  */
 #ifndef HALO_CPU_DOT_AVX2_PRIV_H
 #define HALO_CPU_DOT_AVX2_PRIV_H
@@ -12,6 +12,7 @@ struct halo_dot {
     halo_vint w[HALO_QUADS], magnitude[HALO_QUADS];
     halo_vint factor[2]; /* pairs of 16 bits: the scale of a half, twice; or ones */
     halo_vint sub_pair;  /* the scales of both halves */
+    halo_vfloat float_sub[2];
 };
 
 HALO_INLINE void dot_prepare(const struct halo_panel_shape shape, const struct halo_panel *panel, struct halo_dot *ret)
@@ -22,7 +23,10 @@ HALO_INLINE void dot_prepare(const struct halo_panel_shape shape, const struct h
             ret->magnitude[q] = _mm256_abs_epi8(panel->w[q]);
     }
     ret->factor[0] = ret->factor[1] = _mm256_set1_epi16(1);
-    if (shape.halves) {
+    if (shape.float_halves) {
+        ret->float_sub[0] = panel->float_sub[0];
+        ret->float_sub[1] = panel->float_sub[1];
+    } else if (shape.halves) {
         const __m256i low = _mm256_set1_epi32(0x01000100), high = _mm256_set1_epi32(0x03020302);
         const __m256i lanes =
             _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
@@ -35,8 +39,6 @@ HALO_INLINE void dot_prepare(const struct halo_panel_shape shape, const struct h
 /* How many quads may be added in 16 bits. */
 HALO_INLINE unsigned dot_chain(const struct halo_panel_shape shape)
 {
-    if (shape.is_signed)
-        return 1;
     unsigned fits = INT16_MAX / (2 * 127 * shape.top), most = shape.halves ? 4 : 8;
     return fits >= most ? most : fits >= 4 ? 4 : fits >= 2 ? 2 : 1;
 }
@@ -60,26 +62,52 @@ HALO_INLINE halo_vint dot_quad(const struct halo_panel_shape shape, const struct
                            : _mm256_maddubs_epi16(dot->w[q], x);
 }
 
-/* ret[i]: the integer part of the product of panel and act[i], as a float, exact. */
-HALO_INLINE void dot_run(const struct halo_panel_shape shape, const struct halo_dot *dot,
-                         const struct halo_act_block *const *act, const unsigned n, halo_vfloat *ret)
+/* Adds the products of the quads first .. last - 1 to sum[i]. */
+HALO_INLINE void dot_quads(const struct halo_panel_shape shape, const struct halo_dot *dot,
+                           const struct halo_act_block *const *act, const unsigned n, const unsigned first,
+                           const unsigned last, halo_vint *sum)
 {
     const unsigned chain = dot_chain(shape);
-    halo_vint sum[HALO_DOT_ROWS];
-    for (unsigned i = 0; i < n; i++)
-        sum[i] = v_zero();
-    for (unsigned first = 0; first < HALO_QUADS; first += chain) {
+    for (unsigned at = first; at < last; at += chain) {
         halo_vint sum16[HALO_DOT_ROWS];
         for (unsigned i = 0; i < n; i++)
-            sum16[i] = dot_quad(shape, dot, act[i], first);
-        for (unsigned q = first + 1; q < first + chain; q++)
+            sum16[i] = dot_quad(shape, dot, act[i], at);
+        for (unsigned q = at + 1; q < at + chain; q++)
             for (unsigned i = 0; i < n; i++) {
                 sum16[i] = _mm256_add_epi16(sum16[i], dot_quad(shape, dot, act[i], q));
                 HALO_KEEP_ORDER(sum16[i]);
             }
         for (unsigned i = 0; i < n; i++)
-            sum[i] = v_add32(sum[i], v_madd16(sum16[i], dot->factor[first / 4]));
+            sum[i] = v_add32(sum[i], v_madd16(sum16[i], dot->factor[at / 4]));
     }
+}
+
+/* The halves by themselves, because their scales are no integers. */
+HALO_INLINE void dot_float_halves(const struct halo_panel_shape shape, const struct halo_dot *dot,
+                                  const struct halo_act_block *const *act, const unsigned n, halo_vfloat *ret)
+{
+    for (unsigned h = 0; h < 2; h++) {
+        halo_vint sum[HALO_DOT_ROWS];
+        for (unsigned i = 0; i < n; i++)
+            sum[i] = v_sll32(v_set32(act[i]->neg_sum16[h]), shape.offset_shift);
+        dot_quads(shape, dot, act, n, 4 * h, 4 * h + 4, sum);
+        for (unsigned i = 0; i < n; i++)
+            ret[i] = h ? v_fma(v_float(sum[i]), dot->float_sub[1], ret[i]) : v_fmul(v_float(sum[i]), dot->float_sub[0]);
+    }
+}
+
+/* ret[i]: the integer part of the product of panel and act[i], as a float, exact (float_halves: rounded once). */
+HALO_INLINE void dot_run(const struct halo_panel_shape shape, const struct halo_dot *dot,
+                         const struct halo_act_block *const *act, const unsigned n, halo_vfloat *ret)
+{
+    if (shape.float_halves) {
+        dot_float_halves(shape, dot, act, n, ret);
+        return;
+    }
+    halo_vint sum[HALO_DOT_ROWS];
+    for (unsigned i = 0; i < n; i++)
+        sum[i] = v_zero();
+    dot_quads(shape, dot, act, n, 0, HALO_QUADS, sum);
     for (unsigned i = 0; i < n; i++)
         ret[i] = v_float(dot_offset(shape, dot, act[i], sum[i]));
 }

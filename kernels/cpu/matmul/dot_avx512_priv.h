@@ -16,8 +16,8 @@ HALO_INLINE void dot_prepare(const struct halo_panel_shape shape, const struct h
     for (int q = 0; q < HALO_QUADS; q++)
         ret->w[q] = shape.is_signed ? v_xor(panel->w[q], v_set8(-128)) : panel->w[q];
     if (shape.halves) {
-        ret->sub[0] = v_float(panel->sub[0]);
-        ret->sub[1] = v_float(panel->sub[1]);
+        for (int h = 0; h < 2; h++)
+            ret->sub[h] = shape.float_halves ? panel->float_sub[h] : v_float(panel->sub[h]);
     }
 }
 
@@ -27,7 +27,7 @@ HALO_INLINE halo_vint dot_start(const struct halo_panel_shape shape, int32_t neg
     return shift ? v_sll32(v_set32(neg_sum), shift) : v_zero();
 }
 
-/* ret[i]: the integer part of the product of panel and act[i], as a float, exact. */
+/* ret[i]: the integer part of the product of panel and act[i], as a float, exact (float_halves: rounded once). */
 HALO_INLINE void dot_run(const struct halo_panel_shape shape, const struct halo_dot *dot,
                          const struct halo_act_block *const *act, const unsigned n, halo_vfloat *ret)
 {

@@ -40,4 +40,15 @@ static inline float halo_e8m0_float_half(uint8_t e)
     return halo_bits_float(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
 }
 
+/* The scale of 16 weights of NVFP4: E4M3 without a sign: the low 7 bits; 0x7f stands for 0. */
+static inline float halo_e4m3_float(uint8_t e)
+{
+    uint32_t exponent = e >> 3 & 15, mantissa = e & 7;
+    if (e == 0x7f)
+        return 0;
+    if (exponent == 0)
+        return (float)mantissa * 0x1p-9f;
+    return halo_bits_float((exponent + 120) << 23 | mantissa << 20);
+}
+
 #endif

@@ -12,14 +12,27 @@
 
 #include <matmul/matmul.h>
 
-#define HALO_CPU_SEGMENTS 4
+#define HALO_CPU_SEGMENTS 5
 #define HALO_CPU_BLOCK_MAX 256 /* no file block is larger: bytes, and weights */
+
+/* How the words of a unit are turned so that the bits of columns 4q .. 4q + 3 lie in the four bytes of a word, at the
+ * same place of each: one shift then serves a whole quad. Every turn but that of the scales has an inverse. */
+enum halo_cpu_turn {
+    HALO_TURN_NONE,
+    HALO_TURN_BITS,   /* a word: bit i of column i */
+    HALO_TURN_PAIRS,  /* a word: bits 2i, 2i + 1 of column i */
+    HALO_TURN_SIGNS,  /* a word: four sign indices of 7 bits; the 4 bits above go where the eighth signs would be */
+    HALO_TURN_IQ2_XS, /* two words: the low bytes of four grid indices; their signs, with the ninth bits of the indices
+                         where the eighth signs would be */
+    HALO_TURN_E4M3    /* a word: four scales; 0x7f, which stands for 0, becomes 0 */
+};
 
 struct halo_cpu_segment {
     uint8_t offset; /* of the first unit in the file block */
-    uint8_t unit;   /* bytes: 1, 2 or 4 */
+    uint8_t unit;   /* bytes: 1, 2, 4, or 8 for two words */
     uint8_t count;  /* 0 ends the list */
-    bool spread;    /* units are 32 bits, one for each of 32 weights: see halo_cpu_spread_bits() */
+    uint8_t turn;   /* enum halo_cpu_turn; units of 4 and 8 bytes only */
+    uint8_t stride; /* from unit to unit in the file block; 0: they follow each other */
 };
 
 struct halo_cpu_format {
@@ -27,36 +40,19 @@ struct halo_cpu_format {
     struct halo_cpu_segment segments[HALO_CPU_SEGMENTS];
 };
 
-/* Bit 4q + b of a fifth-bit word goes to bit 8b + q: the bit of column 4q + b then lies in the byte of its column, and
- * one shift serves a whole quad. A bit matrix of 8 x 4, turned; four exchanges of bits a distance apart do it. */
-static inline uint32_t halo_cpu_exchange_bits(uint32_t x, uint32_t mask, unsigned distance)
-{
-    uint32_t moved = (x ^ x >> distance) & mask;
-    return x ^ moved ^ moved << distance;
-}
+/* Turns one unit, and turns it back. `words` has two for HALO_TURN_IQ2_XS, one for the others. */
+void halo_cpu_turn(enum halo_cpu_turn turn, uint32_t *words);
+void halo_cpu_turn_back(enum halo_cpu_turn turn, uint32_t *words);
 
-static inline uint32_t halo_cpu_spread_bits(uint32_t x)
+static inline uint32_t halo_cpu_unit_stride(const struct halo_cpu_segment *s)
 {
-    x = halo_cpu_exchange_bits(x, 0x22222222, 1);
-    x = halo_cpu_exchange_bits(x, 0x0a0a0a0a, 3);
-    x = halo_cpu_exchange_bits(x, 0x00cc00cc, 6);
-    x = halo_cpu_exchange_bits(x, 0x0000f0f0, 12);
-    return x;
-}
-
-static inline uint32_t halo_cpu_gather_bits(uint32_t x)
-{
-    x = halo_cpu_exchange_bits(x, 0x0000f0f0, 12);
-    x = halo_cpu_exchange_bits(x, 0x00cc00cc, 6);
-    x = halo_cpu_exchange_bits(x, 0x0a0a0a0a, 3);
-    x = halo_cpu_exchange_bits(x, 0x22222222, 1);
-    return x;
+    return s->stride ? s->stride : s->unit;
 }
 
 /* NULL for an id that is no type. */
 const struct halo_cpu_format *halo_cpu_format_of(enum halo_type type);
 
-/* Copies the block of row `row` (0..15) out of a packed block, back into its layout in the file. */
+/* Copies the block of row `row` (0..15) out of a packed block, back into its layout in the file: the same weights. */
 void halo_cpu_block_gather(const struct halo_cpu_format *format, const uint8_t *packed, uint32_t row, void *ret_block);
 
 /* The block as floats, in the layout of the file. */

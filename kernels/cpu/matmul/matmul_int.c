@@ -9,6 +9,7 @@
 
 #include "act_priv.h"
 #include "matmul_priv.h"
+#include "panel_codes_priv.h"
 #include "panel_priv.h"
 
 #define HALO_DOT_ROWS 4 /* activation rows whose sums run side by side */
@@ -153,7 +154,8 @@ HALO_INLINE void run_job(const struct halo_panel_shape shape, panel_fn *unpack, 
     }
 }
 
-/* X(type, unpacker, shape: block_bytes, n_slabs, is_signed, offset_shift, top, halves, min, min_halves) */
+/* X(type, unpacker, shape: block_bytes, n_slabs, is_signed, offset_shift, top, halves, min, min_halves, float_halves)
+ */
 #define HALO_QUANTIZED_LIST(X)                                                                                         \
     X(Q4_0, q4_0, 18, 1, false, 3, 15, false, false, false)                                                            \
     X(Q4_1, q4_1, 20, 1, false, 0, 15, false, true, false)                                                             \
@@ -167,7 +169,19 @@ HALO_INLINE void run_job(const struct halo_panel_shape shape, panel_fn *unpack, 
     X(Q4_K, q4_k, 144, 8, false, 0, 15, false, true, false)                                                            \
     X(Q5_K, q5_k, 176, 8, false, 0, 31, false, true, false)                                                            \
     X(Q6_K, q6_k, 210, 8, false, 5, 63, true, false, false)                                                            \
-    X(IQ4_XS, iq4_xs, 136, 8, true, 0, 128, false, false, false)
+    X(IQ4_XS, iq4_xs, 136, 8, true, 0, 128, false, false, false)                                                       \
+    X(IQ1_S, iq1_s, 50, 8, false, 4, 25, false, false, false)                                                          \
+    X(IQ1_M, iq1_m, 56, 8, false, 4, 25, true, false, false)                                                           \
+    X(IQ2_XXS, iq2_xxs, 66, 8, true, 0, 43, false, false, false)                                                       \
+    X(IQ2_XS, iq2_xs, 74, 8, true, 0, 43, true, false, false)                                                          \
+    X(IQ2_S, iq2_s, 82, 8, true, 0, 43, true, false, false)                                                            \
+    X(IQ3_XXS, iq3_xxs, 98, 8, true, 0, 62, false, false, false)                                                       \
+    X(IQ3_S, iq3_s, 110, 8, true, 0, 15, false, false, false)                                                          \
+    X(TQ1_0, tq1_0, 54, 8, false, 1, 4, false, false, false)                                                           \
+    X(TQ2_0, tq2_0, 66, 8, false, 1, 6, false, false, false)                                                           \
+    X(NVFP4, nvfp4, 36, 2, false, 4, 28, true, false, false, true)                                                     \
+    X(Q1_0, q1_0, 18, 4, false, 1, 4, false, false, false)                                                             \
+    X(Q2_0, q2_0, 18, 2, false, 1, 6, false, false, false)
 
 #define X(ID, id, ...)                                                                                                 \
     static void matmul_##id(const struct halo_matmul_job *job)                                                         \

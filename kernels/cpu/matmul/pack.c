@@ -76,14 +76,18 @@ static void pack_segment(uint32_t unit, uint32_t count, const uint8_t *src, size
     }
 }
 
-static void pack_spread_bits(const uint8_t *src, size_t stride, uint8_t *dst)
+/* Units that are turned (format_priv.h): their words, one after the other, as units of 4 bytes. */
+static void pack_turned(const struct halo_cpu_segment *s, const uint8_t *src, size_t stride, uint8_t *dst)
 {
-    uint32_t bits[HALO_CPU_GROUP];
-    for (uint32_t r = 0; r < HALO_CPU_GROUP; r++)
-        memcpy(&bits[r], src + r * stride, sizeof bits[r]);
-    for (uint32_t r = 0; r < HALO_CPU_GROUP; r++)
-        bits[r] = halo_cpu_spread_bits(bits[r]);
-    memcpy(dst, bits, sizeof bits);
+    const uint32_t n_words = s->unit / 4u;
+    for (uint32_t i = 0; i < s->count; i++, src += halo_cpu_unit_stride(s), dst += n_words * 4 * HALO_CPU_GROUP)
+        for (uint32_t r = 0; r < HALO_CPU_GROUP; r++) {
+            uint32_t words[2];
+            memcpy(words, src + r * stride, s->unit);
+            halo_cpu_turn(s->turn, words);
+            for (uint32_t k = 0; k < n_words; k++)
+                memcpy(dst + (k * HALO_CPU_GROUP + r) * 4, &words[k], 4);
+        }
 }
 
 static void pack_group(const struct halo_cpu_format *format, uint32_t n_cols, const uint8_t *src, size_t stride,
@@ -96,8 +100,8 @@ static void pack_group(const struct halo_cpu_format *format, uint32_t n_cols, co
     for (uint32_t col = 0; col < n_cols; col += format->block_weights, src += format->block_bytes) {
         for (const struct halo_cpu_segment *s = format->segments; s < format->segments + HALO_CPU_SEGMENTS && s->count;
              s++) {
-            if (s->spread)
-                pack_spread_bits(src + s->offset, stride, dst);
+            if (s->turn || s->stride)
+                pack_turned(s, src + s->offset, stride, dst);
             else
                 pack_segment(s->unit, s->count, src + s->offset, stride, dst);
             dst += (uint32_t)s->count * s->unit * HALO_CPU_GROUP;

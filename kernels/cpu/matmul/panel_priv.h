@@ -1,4 +1,5 @@
-/* panel_priv.h: 32 columns of HALO_LANES rows in registers, unpacked from any quantized type.
+/* panel_priv.h: 32 columns of HALO_LANES rows in registers, unpacked from any quantized type (those with
+ * code books and those of one and two bits: panel_codes_priv.h).
  *
  * w[q] holds columns 4q .. 4q + 3 of every row, one row in each 32-bit lane. An unpacker takes the packed block, the
  * number of the slab of 32 columns in it, and the byte offset of its lanes in a row of units (0, or 32 for the second
@@ -19,17 +20,19 @@ struct halo_panel {
     halo_vint w[HALO_QUADS];
     halo_vfloat scale, min; /* as in struct halo_slab, one row in each lane */
     halo_vint sub[2], sub_min[2];
+    halo_vfloat float_sub[2];
 };
 
 /* What is constant about a type. */
 struct halo_panel_shape {
     uint16_t block_bytes; /* of the file: the packed block is 16 times as long */
     uint8_t n_slabs;      /* of a block */
-    bool is_signed;       /* w holds signed numbers; otherwise numbers from 0 to `top`, with `offset` to subtract */
+    bool is_signed;       /* w holds numbers from -top to top; otherwise from 0 to `top`, with `offset` to subtract */
     uint8_t offset_shift; /* the offset is 1 << offset_shift; 0: none */
     uint8_t top;
     bool halves; /* sub[] counts */
     bool min, min_halves;
+    bool float_halves; /* with halves: float_sub[] counts instead of sub[] */
 };
 
 HALO_INLINE void put_nibble_quads(const uint8_t *p, struct halo_panel *ret)

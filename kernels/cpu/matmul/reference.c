@@ -17,8 +17,10 @@ static float slab_add(const struct halo_slab *s, const struct halo_act_block *a,
     int32_t sum[2] = {0, 0};
     for (int i = 0; i < HALO_QK; i++)
         sum[i / 16] += s->q[i] * a->q[i];
-    /* Below 2^24 in magnitude for every type: exact as a float. */
-    acc = fmaf((float)(s->sub[0] * sum[0] + s->sub[1] * sum[1]), s->scale * a->d, acc);
+    /* With integers for sub the sum is below 2^24 in magnitude for every type, and exact; with others it is rounded
+     * once, here. */
+    float part = fmaf((float)sum[1], s->sub[1], (float)sum[0] * s->sub[0]);
+    acc = fmaf(part, s->scale * a->d, acc);
     switch (s->minimum) {
     case HALO_SLAB_NO_MIN: return acc;
     case HALO_SLAB_MIN: return fmaf(s->min, a->dsum, acc);

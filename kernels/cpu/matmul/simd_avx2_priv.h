@@ -32,6 +32,10 @@ HALO_INLINE halo_vint v_or(halo_vint a, halo_vint b)
 {
     return _mm256_or_si256(a, b);
 }
+HALO_INLINE halo_vint v_xor(halo_vint a, halo_vint b)
+{
+    return _mm256_xor_si256(a, b);
+}
 HALO_INLINE halo_vint v_add32(halo_vint a, halo_vint b)
 {
     return _mm256_add_epi32(a, b);
@@ -135,6 +139,36 @@ HALO_INLINE halo_vfloat v_e8m0_half(halo_vint e)
     __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
     __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+}
+
+HALO_INLINE halo_vint v_add8(halo_vint a, halo_vint b)
+{
+    return _mm256_add_epi8(a, b);
+}
+/* a - b, or 0 where b is larger: unsigned bytes. */
+HALO_INLINE halo_vint v_sub_or_0(halo_vint a, halo_vint b)
+{
+    return _mm256_subs_epu8(a, b);
+}
+HALO_INLINE halo_vint v_min_u8(halo_vint a, halo_vint b)
+{
+    return _mm256_min_epu8(a, b);
+}
+/* table[x] for every 32-bit lane. */
+HALO_INLINE halo_vint v_gather(const uint32_t *table, halo_vint x)
+{
+    return _mm256_i32gather_epi32((const int *)table, x, 4);
+}
+/* The bytes of x, negated where the top bit of the byte of `signs` is set. */
+HALO_INLINE halo_vint v_negate(halo_vint x, halo_vint signs)
+{
+    return _mm256_sign_epi8(x, _mm256_or_si256(signs, _mm256_set1_epi8(1)));
+}
+/* The low half of each lane, an f16. */
+HALO_INLINE halo_vfloat v_low_f16(halo_vint x)
+{
+    __m256i words = _mm256_packus_epi32(x, x);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(words, 0x08)));
 }
 
 #endif

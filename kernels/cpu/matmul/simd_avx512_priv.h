@@ -142,4 +142,33 @@ HALO_INLINE halo_vfloat v_e8m0_half(halo_vint e)
         _mm512_mask_mov_epi32(normal, _mm512_cmpgt_epi32_mask(_mm512_set1_epi32(2), e), subnormal));
 }
 
+HALO_INLINE halo_vint v_add8(halo_vint a, halo_vint b)
+{
+    return _mm512_add_epi8(a, b);
+}
+/* a - b, or 0 where b is larger: unsigned bytes. */
+HALO_INLINE halo_vint v_sub_or_0(halo_vint a, halo_vint b)
+{
+    return _mm512_subs_epu8(a, b);
+}
+HALO_INLINE halo_vint v_min_u8(halo_vint a, halo_vint b)
+{
+    return _mm512_min_epu8(a, b);
+}
+/* table[x] for every 32-bit lane. */
+HALO_INLINE halo_vint v_gather(const uint32_t *table, halo_vint x)
+{
+    return _mm512_i32gather_epi32(x, table, 4);
+}
+/* The bytes of x, negated where the top bit of the byte of `signs` is set. */
+HALO_INLINE halo_vint v_negate(halo_vint x, halo_vint signs)
+{
+    return _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(signs), _mm512_setzero_si512(), x);
+}
+/* The low half of each lane, an f16. */
+HALO_INLINE halo_vfloat v_low_f16(halo_vint x)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x));
+}
+
 #endif

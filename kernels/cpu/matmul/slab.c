@@ -100,7 +100,7 @@ static void expand_q2_k(const struct halo_block_q2_k *b, struct halo_slab *s)
         *s = (struct halo_slab){.scale = halo_f16_float(b->d),
                                 .min = halo_f16_float(b->dmin),
                                 .minimum = HALO_SLAB_MIN_HALVES,
-                                .sub = {scales[0] & 15, scales[1] & 15},
+                                .sub = {(float)(scales[0] & 15), (float)(scales[1] & 15)},
                                 .sub_min = {scales[0] >> 4, scales[1] >> 4}};
         put_bits(s, b->qs + j / 4 * 32, j % 4 * 2, 3, 0, 0);
     }
@@ -114,7 +114,7 @@ static void expand_q3_k(const struct halo_block_q3_k *b, struct halo_slab *s)
         scales[i + 8] = (b->scales[i] >> 4) + ((b->scales[8 + i % 4] >> (4 + i / 4 * 2) & 3) << 4) - 32;
     }
     for (int j = 0; j < 8; j++, s++) {
-        *s = (struct halo_slab){.scale = halo_f16_float(b->d), .sub = {scales[2 * j], scales[2 * j + 1]}};
+        *s = (struct halo_slab){.scale = halo_f16_float(b->d), .sub = {(float)scales[2 * j], (float)scales[2 * j + 1]}};
         put_bits(s, b->qs + j / 4 * 32, j % 4 * 2, 3, 0, 4);
         put_bits(s, b->hmask, j, 1, 2, 0);
     }
@@ -157,7 +157,8 @@ static void expand_q5_k(const struct halo_block_q5_k *b, struct halo_slab *s)
 static void expand_q6_k(const struct halo_block_q6_k *b, struct halo_slab *s)
 {
     for (int j = 0; j < 8; j++, s++) {
-        *s = (struct halo_slab){.scale = halo_f16_float(b->d), .sub = {b->scales[2 * j], b->scales[2 * j + 1]}};
+        *s = (struct halo_slab){.scale = halo_f16_float(b->d),
+                                .sub = {(float)b->scales[2 * j], (float)b->scales[2 * j + 1]}};
         put_bits(s, b->ql + j / 4 * 64 + j % 2 * 32, j % 4 / 2 * 4, 15, 0, 32);
         put_bits(s, b->qh + j / 4 * 32, j % 4 * 2, 3, 4, 0);
     }
@@ -190,6 +191,21 @@ void halo_slab_expand(enum halo_type type, const void *block, struct halo_slab *
         X(Q5_K, q5_k)
         X(Q6_K, q6_k)
         X(IQ4_XS, iq4_xs)
+#undef X
+#define X(ID, id)                                                                                                      \
+    case HALO_TYPE_##ID: halo_slab_##id(block, ret_slabs); return;
+        X(IQ1_S, iq1_s)
+        X(IQ1_M, iq1_m)
+        X(IQ2_XXS, iq2_xxs)
+        X(IQ2_XS, iq2_xs)
+        X(IQ2_S, iq2_s)
+        X(IQ3_XXS, iq3_xxs)
+        X(IQ3_S, iq3_s)
+        X(TQ1_0, tq1_0)
+        X(TQ2_0, tq2_0)
+        X(NVFP4, nvfp4)
+        X(Q1_0, q1_0)
+        X(Q2_0, q2_0)
 #undef X
     default: assert(!"a quantized type");
     }

@@ -16,11 +16,16 @@ struct halo_slab {
     int8_t q[HALO_QK];
     enum halo_slab_min minimum;
     float scale, min;
-    int32_t sub[2], sub_min[2];
+    float sub[2]; /* integers, but for NVFP4, whose scales of 16 weights have 4 significant bits */
+    int32_t sub_min[2];
 };
 
-/* The slabs of one block in the layout of the file: 1, or 8 for the types with blocks of 256. `block` is aligned to 8
- * bytes. */
+/* The slabs of one block in the layout of the file: one for each 32 weights. `block` is aligned to 8 bytes. */
 void halo_slab_expand(enum halo_type type, const void *block, struct halo_slab *ret_slabs);
+
+/* The types with code books and those of one and two bits (slab_codes.c). */
+typedef void halo_slab_fn(const void *block, struct halo_slab *ret_slabs);
+halo_slab_fn halo_slab_iq1_s, halo_slab_iq1_m, halo_slab_iq2_xxs, halo_slab_iq2_xs, halo_slab_iq2_s, halo_slab_iq3_xxs;
+halo_slab_fn halo_slab_iq3_s, halo_slab_tq1_0, halo_slab_tq2_0, halo_slab_q1_0, halo_slab_q2_0, halo_slab_nvfp4;
 
 #endif

@@ -63,15 +63,74 @@ struct halo_block_iq4_xs {
 struct halo_block_mxfp4 {
     uint8_t e, qs[16];
 };
+struct halo_block_nvfp4 {
+    uint8_t e[4], qs[32];
+};
+struct halo_block_q1_0 {
+    uint16_t d;
+    uint8_t qs[16];
+};
+struct halo_block_q2_0 {
+    uint16_t d;
+    uint8_t qs[16];
+};
+struct halo_block_tq1_0 {
+    uint8_t qs[48], qh[4];
+    uint16_t d;
+};
+struct halo_block_tq2_0 {
+    uint8_t qs[64];
+    uint16_t d;
+};
+struct halo_block_iq1_s {
+    uint16_t d;
+    uint8_t qs[32];
+    uint16_t qh[8];
+};
+struct halo_block_iq1_m {
+    uint8_t qs[32], qh[16];
+    uint16_t sc[4];
+};
+/* Two words for 32 weights: four grid indices, then four sign indices of 7 bits and a scale of 4. */
+struct halo_block_iq2_xxs {
+    uint16_t d, qs[32];
+};
+struct halo_block_iq2_xs {
+    uint16_t d, qs[32];
+    uint8_t scales[8];
+};
+struct halo_block_iq2_s {
+    uint16_t d;
+    uint8_t qs[32], signs[32], qh[8], scales[8];
+};
+struct halo_block_iq3_xxs {
+    uint16_t d;
+    uint8_t qs[64], words[32];
+};
+struct halo_block_iq3_s {
+    uint16_t d;
+    uint8_t qs[64], qh[8], signs[32], scales[4];
+};
 
 #define HALO_IQ4_NL_VALUES                                                                                             \
     {                                                                                                                  \
         -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113                                       \
     }
-/* MXFP4 element values, doubled so that they are integers; the block's scale is then 2^(e - 128). */
+/* The numbers of MXFP4 and NVFP4, doubled so that they are integers; the scale of an MXFP4 block is then 2^(e - 128),
+ * that of 16 weights of NVFP4 half of what its byte says. */
 #define HALO_MXFP4_VALUES2                                                                                             \
     {                                                                                                                  \
         0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12                                                        \
+    }
+/* What the codes of the books in grid_iq2_*.def and grid_iq3_xxs.def stand for: magnitudes, whose signs are stored
+ * apart. */
+#define HALO_IQ2_VALUES                                                                                                \
+    {                                                                                                                  \
+        8, 25, 43                                                                                                      \
+    }
+#define HALO_IQ3_XXS_VALUES                                                                                            \
+    {                                                                                                                  \
+        4, 12, 20, 28, 36, 44, 52, 62                                                                                  \
     }
 
 #endif

@@ -24,16 +24,28 @@
     X(Q4_K, 12, 256, 144)                                                                                              \
     X(Q5_K, 13, 256, 176)                                                                                              \
     X(Q6_K, 14, 256, 210)                                                                                              \
+    X(IQ2_XXS, 16, 256, 66)                                                                                            \
+    X(IQ2_XS, 17, 256, 74)                                                                                             \
+    X(IQ3_XXS, 18, 256, 98)                                                                                            \
+    X(IQ1_S, 19, 256, 50)                                                                                              \
     X(IQ4_NL, 20, 32, 18)                                                                                              \
+    X(IQ3_S, 21, 256, 110)                                                                                             \
+    X(IQ2_S, 22, 256, 82)                                                                                              \
     X(IQ4_XS, 23, 256, 136)                                                                                            \
+    X(IQ1_M, 29, 256, 56)                                                                                              \
     X(BF16, 30, 1, 2)                                                                                                  \
-    X(MXFP4, 39, 32, 17)
+    X(TQ1_0, 34, 256, 54)                                                                                              \
+    X(TQ2_0, 35, 256, 66)                                                                                              \
+    X(MXFP4, 39, 32, 17)                                                                                               \
+    X(NVFP4, 40, 64, 36)                                                                                               \
+    X(Q1_0, 41, 128, 18)                                                                                               \
+    X(Q2_0, 42, 64, 18)
 
 enum halo_type {
 #define X(id, gguf_id, weights, bytes) HALO_TYPE_##id = gguf_id,
     HALO_TYPE_LIST(X)
 #undef X
-        HALO_TYPE_END = 40 /* one past the largest id */
+        HALO_TYPE_END = 43 /* one past the largest id */
 };
 
 struct halo_type_info {
