@@ -198,18 +198,23 @@ static bool admit(struct halo_requests *requests, struct halo_client *client, co
     return may_do(requests, client, msg) && admit_broken(requests, client, msg);
 }
 
-/* Whose prefixes the engine may share with this request; an administrator's reset forgets everybody's. */
+#define SET_USER(fields, uid) ((fields).has_user = true, (fields).user = (uid))
+
+/* Whom the engine charges for the work, whose prefixes it may share; an administrator's reset forgets everybody's. */
 static void name_user(const struct halo_client *client, struct halo_msg *msg)
 {
-    if (msg->type == HALO_MSG_GENERATE) {
-        msg->generate.has_user = true;
-        msg->generate.user = client->user->uid;
-    } else if (msg->type == HALO_MSG_SCORE) {
-        msg->score.has_user = true;
-        msg->score.user = client->user->uid;
-    } else if (msg->type == HALO_MSG_RESET) {
+    int64_t uid = client->user->uid;
+    switch (msg->type) {
+    case HALO_MSG_GENERATE: SET_USER(msg->generate, uid); break;
+    case HALO_MSG_SCORE: SET_USER(msg->score, uid); break;
+    case HALO_MSG_TOKENIZE: SET_USER(msg->tokenize, uid); break;
+    case HALO_MSG_DETOKENIZE: SET_USER(msg->detokenize, uid); break;
+    case HALO_MSG_TEMPLATE: SET_USER(msg->template, uid); break;
+    case HALO_MSG_RESET:
         msg->reset.has_user = !client->admin;
-        msg->reset.user = client->user->uid;
+        msg->reset.user = uid;
+        break;
+    default: break;
     }
 }
 
