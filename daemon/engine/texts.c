@@ -58,7 +58,7 @@ void halo_texts_destroy(struct halo_texts *texts)
 }
 
 int halo_texts_encode(const struct halo_texts *texts, const struct halo_chat_text *text, bool special,
-                      struct halo_tokens *out, struct halo_fault *fault)
+                      struct halo_turn *turn, struct halo_tokens *out, struct halo_fault *fault)
 {
     struct halo_tokenizer_part *parts = calloc(text->n + 1, sizeof(*parts));
     if (!parts)
@@ -66,7 +66,7 @@ int halo_texts_encode(const struct halo_texts *texts, const struct halo_chat_tex
     for (size_t i = 0; i < text->n; i++)
         parts[i] =
             (struct halo_tokenizer_part){text->spans[i].bytes, text->spans[i].n, special || text->spans[i].is_template};
-    int r = halo_tokenizer_encode_prompt(texts->tokenizer, parts, text->n, out, fault);
+    int r = halo_tokenizer_encode_prompt(texts->tokenizer, parts, text->n, turn, out, fault);
     free(parts);
     return r;
 }

@@ -237,7 +237,7 @@ int halo_chat_render(const struct halo_chat *chat, const struct halo_chat_input 
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
                               "the model's chat template cannot be used (%.140s); send `prompt`", template->fault.text);
     const struct halo_jinja_params params = {
-        .vars = vars.at, .n_vars = vars.n, .now = input->now, .scratch = input->scratch};
+        .vars = vars.at, .n_vars = vars.n, .now = input->now, .scratch = input->scratch, .turn = input->turn};
     const struct halo_jinja_value *messages = &vars.at[0].value;
     if (r == 0 && halo_chat_shape_apply(&template->shape, *messages, arena, input->changes) < 0)
         r = halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to render a conversation");

@@ -304,6 +304,7 @@ struct halo_jinja_run {
     struct halo_arena arena;
     struct halo_jinja_limits limits;
     struct halo_fault *fault;
+    struct halo_turn *turn;    /* may be NULL */
     uint64_t steps, next_look; /* done; when to look at the clock again */
     uint64_t end_ns;
     unsigned depth;

@@ -2,8 +2,8 @@
  *
  * Runs on the caller's thread. Intermediate values live in the run's own arena and die with it; the result is copied to
  * the caller's. Every node that runs costs a step and so do bytes that are copied, which bounds time by the template's
- * own measure; the clock is looked at every few thousand steps besides. Fails with -ENOMEM or an enum
- * halo_jinja_outcome.
+ * own measure; the clock is looked at every few thousand steps besides. Fails with -ENOMEM, what the
+ * turn's check returned, or an enum halo_jinja_outcome.
  */
 #include <assert.h>
 #include <string.h>
@@ -85,6 +85,7 @@ int halo_jinja_render(const struct halo_jinja *jinja, const struct halo_jinja_pa
     struct halo_jinja_run run = {.jinja = jinja,
                                  .now = params->now,
                                  .fault = fault ? fault : &own_fault,
+                                 .turn = params->turn,
                                  .out = &out,
                                  .builtins = &halo_jinja_builtins};
     *ret = (struct halo_chat_text){0};

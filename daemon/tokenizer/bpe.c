@@ -236,8 +236,7 @@ static int encode_word(struct halo_encoder *encoder, const char *word, size_t n)
     for (size_t i = 0; i < n; i++)
         symbols[i] = (struct halo_merge_symbol){.start = (uint32_t)i, .n = 1, .id = t->byte_ids[(uint8_t)word[i]]};
     encoder->merge_text = word;
-    halo_merger_run(encoder, n, pair);
-    int r = 0;
+    int r = halo_merger_run(encoder, n, pair);
     for (uint32_t i = 0; r == 0 && i != HALO_MERGE_NONE; i = symbols[i].next)
         r = push_symbol(encoder, &symbols[i]);
     return r;
@@ -251,9 +250,11 @@ int halo_bpe_encode(struct halo_encoder *encoder, const char *text, size_t n)
     for (size_t at = 0; r == 0 && at < n;) {
         size_t n_run = halo_utf8_valid_run(text + at, n - at);
         if (n_run) {
-            r = halo_pretokenizer_split(encoder->tokenizer->pre, text + at, n_run, &encoder->words, encoder->fault);
+            r = halo_pretokenizer_split(encoder->tokenizer->pre, text + at, n_run, encoder->turn, &encoder->words,
+                                        encoder->fault);
             for (size_t i = 0, start = 0; r == 0 && i < encoder->words.n; start = encoder->words.ends[i++])
-                r = encode_word(encoder, text + at + start, encoder->words.ends[i] - start);
+                if ((r = halo_turn_work(encoder->turn, 1)) == 0)
+                    r = encode_word(encoder, text + at + start, encoder->words.ends[i] - start);
             at += n_run;
             continue;
         }

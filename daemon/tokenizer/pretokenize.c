@@ -163,7 +163,7 @@ static int match(const struct halo_pretokenizer *pre, size_t pass, const uint8_t
 
 /* Cuts words->bytes[start, end) by one expression; each match and each gap becomes a word. */
 static int split_word(const struct halo_pretokenizer *pre, size_t pass, size_t start, size_t end,
-                      struct halo_words *words, struct halo_fault *fault)
+                      struct halo_turn *turn, struct halo_words *words, struct halo_fault *fault)
 {
     const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(words->match);
     size_t n = end - start, at = 0;
@@ -178,6 +178,8 @@ static int split_word(const struct halo_pretokenizer *pre, size_t pass, size_t s
         if (failed || words_push(words, start + bounds[1]) < 0)
             return words_no_memory(fault, n);
         at = bounds[1];
+        if ((r = halo_turn_work(turn, 1)) < 0)
+            return r;
     }
     if (at < n && words_push(words, end) < 0)
         return words_no_memory(fault, n);
@@ -211,15 +213,15 @@ static void words_to_text(struct halo_words *words, const char *text)
     }
 }
 
-int halo_pretokenizer_split(const struct halo_pretokenizer *pre, const char *text, size_t n, struct halo_words *words,
-                            struct halo_fault *fault)
+int halo_pretokenizer_split(const struct halo_pretokenizer *pre, const char *text, size_t n, struct halo_turn *turn,
+                            struct halo_words *words, struct halo_fault *fault)
 {
     assert(n <= UINT32_MAX);
     words->n = 0;
     int r = words_prepare(pre, words, n, fault);
     if (r < 0 || n == 0)
         return r;
-    r = split_word(pre, 0, 0, halo_alphabet_map(&pre->alphabet, text, n, words->bytes), words, fault);
+    r = split_word(pre, 0, 0, halo_alphabet_map(&pre->alphabet, text, n, words->bytes), turn, words, fault);
     for (size_t pass = 1; r == 0 && pass < pre->n_passes; pass++) {
         uint32_t *before = words->ends;
         size_t n_before = words->n;
@@ -227,7 +229,7 @@ int halo_pretokenizer_split(const struct halo_pretokenizer *pre, const char *tex
         words->spare = before;
         words->n = 0;
         for (size_t i = 0, start = 0; r == 0 && i < n_before; start = words->spare[i++])
-            r = split_word(pre, pass, start, words->spare[i], words, fault);
+            r = split_word(pre, pass, start, words->spare[i], turn, words, fault);
     }
     if (r == 0)
         words_to_text(words, text);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include <base/fault.h>
+#include <base/turn.h>
 #include <base/unicode.h>
 #include <store/gguf.h>
 
@@ -74,9 +75,9 @@ int halo_pretokenizer_create(struct halo_pretokenizer **ret, struct halo_span na
 void halo_pretokenizer_destroy(struct halo_pretokenizer *pre);
 const struct halo_pretokenizer_kind *halo_pretokenizer_kind(const struct halo_pretokenizer *pre);
 
-/* Cuts `text`, which is valid UTF-8. */
-int halo_pretokenizer_split(const struct halo_pretokenizer *pre, const char *text, size_t n, struct halo_words *words,
-                            struct halo_fault *fault);
+/* Cuts `text`, which is valid UTF-8. `turn` may be NULL; what its check returns ends the cutting. */
+int halo_pretokenizer_split(const struct halo_pretokenizer *pre, const char *text, size_t n, struct halo_turn *turn,
+                            struct halo_words *words, struct halo_fault *fault);
 void halo_words_finish(struct halo_words *words);
 
 #endif

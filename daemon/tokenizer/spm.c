@@ -149,8 +149,7 @@ static int encode_word(struct halo_encoder *encoder, const char *word, size_t n)
             .id = halo_strings_find(&encoder->tokenizer->vocab, word + at, length),
         };
     }
-    halo_merger_run(encoder, n_symbols, pair);
-    int r = 0;
+    int r = halo_merger_run(encoder, n_symbols, pair);
     for (uint32_t i = 0; r == 0 && i != HALO_MERGE_NONE; i = symbols[i].next)
         r = push_symbol(encoder, &symbols[i]);
     return r;

@@ -56,9 +56,12 @@ static int encode(struct halo_encoder *encoder, bool first)
     bool prefix = first;
     for (size_t at = 0; at < encoder->n;) {
         struct halo_special_match match;
-        bool found = halo_special_next(encoder, at, &match);
+        int r = halo_special_next(encoder, at, &match);
+        if (r < 0)
+            return r;
+        bool found = r == HALO_SPECIAL_FOUND;
         size_t end = found ? match.at : encoder->n;
-        int r = 0;
+        r = 0;
         if (end > at && t->model == HALO_TOKENIZER_BPE)
             r = halo_bpe_encode(encoder, encoder->text + at, end - at);
         else if (end > at)
@@ -84,10 +87,11 @@ static void encoder_finish(struct halo_encoder *encoder)
 }
 
 int halo_tokenizer_encode_parts(const struct halo_tokenizer *tokenizer, const struct halo_tokenizer_part *parts,
-                                size_t n_parts, bool first, struct halo_tokens *out, struct halo_fault *fault)
+                                size_t n_parts, bool first, struct halo_turn *turn, struct halo_tokens *out,
+                                struct halo_fault *fault)
 {
     struct halo_encoder encoder = {
-        .tokenizer = tokenizer, .out = out, .fault = fault, .parts = parts, .n_parts = n_parts};
+        .tokenizer = tokenizer, .out = out, .fault = fault, .turn = turn, .parts = parts, .n_parts = n_parts};
     size_t n_before = out->n;
     char *joined = NULL;
     for (size_t i = 0; i < n_parts; i++)
@@ -115,10 +119,10 @@ int halo_tokenizer_encode_parts(const struct halo_tokenizer *tokenizer, const st
 }
 
 int halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *text, size_t n, bool special, bool first,
-                          struct halo_tokens *out, struct halo_fault *fault)
+                          struct halo_turn *turn, struct halo_tokens *out, struct halo_fault *fault)
 {
     struct halo_tokenizer_part part = {text, n, special};
-    return halo_tokenizer_encode_parts(tokenizer, &part, 1, first, out, fault);
+    return halo_tokenizer_encode_parts(tokenizer, &part, 1, first, turn, out, fault);
 }
 
 /* Puts BOS in front, unless the text began with it. 0 or -ENOMEM. */
@@ -136,15 +140,34 @@ static int put_bos(const struct halo_tokenizer *tokenizer, struct halo_tokens *o
 }
 
 int halo_tokenizer_encode_prompt(const struct halo_tokenizer *tokenizer, const struct halo_tokenizer_part *parts,
-                                 size_t n_parts, struct halo_tokens *out, struct halo_fault *fault)
+                                 size_t n_parts, struct halo_turn *turn, struct halo_tokens *out,
+                                 struct halo_fault *fault)
 {
     bool first = out->n == 0;
-    int r = halo_tokenizer_encode_parts(tokenizer, parts, n_parts, first, out, fault);
+    int r = halo_tokenizer_encode_parts(tokenizer, parts, n_parts, first, turn, out, fault);
     if (r == 0 && first && halo_tokenizer_adds_bos(tokenizer) && put_bos(tokenizer, out) < 0) {
         out->n = 0;
         r = halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the tokens of a prompt");
     }
     return r;
+}
+
+/* A byte that is in no token by itself can vanish, and so can white space behind a token that swallows it. */
+static bool may_vanish(const struct halo_tokenizer *t, uint8_t byte)
+{
+    return (t->model == HALO_TOKENIZER_BPE && t->byte_ids[byte] < 0) || (t->swallows_space && is_space((char)byte));
+}
+
+size_t halo_tokenizer_least_tokens(const struct halo_tokenizer *t, const char *text, size_t n)
+{
+    size_t longest = t->max_span_bytes;
+    bool vanishes[256], any = false;
+    size_t n_lasting = n;
+    for (int byte = 0; byte < 256; byte++)
+        any |= vanishes[byte] = may_vanish(t, (uint8_t)byte);
+    for (size_t i = 0; any && i < n; i++)
+        n_lasting -= vanishes[(uint8_t)text[i]];
+    return longest > 0 ? (n_lasting + longest - 1) / longest : 0;
 }
 
 static bool in_range(const struct halo_tokenizer *t, int32_t id)

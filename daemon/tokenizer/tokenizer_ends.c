@@ -126,6 +126,7 @@ static bool contains(struct halo_span text, const char *lower)
 static void mark_phi3(struct halo_tokenizer *t)
 {
     static const char *const without[] = {"<unk>", "<s>", "<|endoftext|>"};
+    t->swallows_space = true;
     for (uint32_t id = 0; id < t->vocab.n; id++)
         if (t->kinds[id] == HALO_TOKEN_CONTROL || t->kinds[id] == HALO_TOKEN_USER_DEFINED ||
             t->kinds[id] == HALO_TOKEN_UNKNOWN)

@@ -207,6 +207,14 @@ static int load_settings(struct halo_tokenizer *t, const struct halo_gguf *gguf,
     return r;
 }
 
+/* Bytes of a text that become this token, at most. Its piece may be shorter: a token that is marked unused has none,
+ * and SentencePiece's mark of a space has three bytes. */
+static size_t span_bytes(const struct halo_tokenizer *t, uint32_t id, struct halo_span text, size_t n_piece)
+{
+    bool same = t->model == HALO_TOKENIZER_BPE && t->kinds[id] != HALO_TOKEN_UNUSED;
+    return same ? n_piece : text.n;
+}
+
 /* What each token looks like in a text. */
 static int load_pieces(struct halo_tokenizer *t, struct halo_fault *fault)
 {
@@ -232,9 +240,11 @@ static int load_pieces(struct halo_tokenizer *t, struct halo_fault *fault)
         else if (t->kinds[id] != HALO_TOKEN_UNUSED && text.n)
             memcpy(t->pieces + at, text.bytes, n = text.n);
         assert(n <= text.n);
+        size_t n_span = span_bytes(t, id, text, n);
         at += n;
         t->piece_ends[id] = (uint32_t)at;
         t->max_piece_bytes = n > t->max_piece_bytes ? n : t->max_piece_bytes;
+        t->max_span_bytes = n_span > t->max_span_bytes ? n_span : t->max_span_bytes;
     }
     return 0;
 }

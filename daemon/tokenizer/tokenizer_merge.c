@@ -98,7 +98,7 @@ static void pair_update(struct halo_encoder *encoder, uint32_t left, halo_merge_
         heap_push(&encoder->merger, (uint64_t)symbol->key << 32 | left);
 }
 
-void halo_merger_run(struct halo_encoder *encoder, size_t n_symbols, halo_merge_pair_fn *pair)
+int halo_merger_run(struct halo_encoder *encoder, size_t n_symbols, halo_merge_pair_fn *pair)
 {
     struct halo_merger *merger = &encoder->merger;
     struct halo_merge_symbol *symbols = merger->symbols;
@@ -109,12 +109,15 @@ void halo_merger_run(struct halo_encoder *encoder, size_t n_symbols, halo_merge_
         symbols[i].prev = i ? (uint32_t)i - 1 : HALO_MERGE_NONE;
         symbols[i].next = i + 1 < n_symbols ? (uint32_t)i + 1 : HALO_MERGE_NONE;
     }
-    for (size_t i = 0; i < n_symbols; i++)
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n_symbols; i++) {
         pair_update(encoder, (uint32_t)i, pair, use_heap);
-    for (;;) {
+        r = halo_turn_work(encoder->turn, 1);
+    }
+    while (r == 0) {
         uint32_t at = use_heap ? next_by_heap(merger) : next_by_scan(symbols);
         if (at == HALO_MERGE_NONE)
-            return;
+            break;
         struct halo_merge_symbol *left = &symbols[at], *right = &symbols[left->next];
         left->id = left->result;
         left->n += right->n;
@@ -125,5 +128,7 @@ void halo_merger_run(struct halo_encoder *encoder, size_t n_symbols, halo_merge_
         pair_update(encoder, at, pair, use_heap);
         if (left->prev != HALO_MERGE_NONE)
             pair_update(encoder, left->prev, pair, use_heap);
+        r = halo_turn_work(encoder->turn, 1);
     }
+    return r;
 }

@@ -88,9 +88,11 @@ struct halo_tokenizer {
     char *pieces;
     uint32_t *piece_ends; /* [n_vocab] into `pieces` */
     size_t max_piece_bytes;
+    size_t max_span_bytes; /* of a text, that become one token */
     int32_t byte_ids[256]; /* the token that is this one byte, -1: none */
     int32_t bos, eos, eot, eom, unknown;
     bool add_bos, add_eos, add_space_prefix;
+    bool swallows_space; /* some token has HALO_TOKEN_FLAG_RSTRIP */
     struct halo_special special;
     struct halo_pretokenizer *pre; /* BPE */
     struct halo_bpe bpe;
@@ -114,9 +116,10 @@ struct halo_special_match {
     int32_t id;
 };
 struct halo_encoder;
+#define HALO_SPECIAL_FOUND 1
 /* The first added token at or after `at`, the longest of those that begin there. `at` never goes back within one call
- * of encode. */
-bool halo_special_next(struct halo_encoder *encoder, size_t at, struct halo_special_match *ret);
+ * of encode. 0: there is none; HALO_SPECIAL_FOUND; or what the turn's check returned. */
+int halo_special_next(struct halo_encoder *encoder, size_t at, struct halo_special_match *ret);
 
 /* bpe.c */
 int halo_bpe_load(struct halo_tokenizer *tokenizer, const struct halo_gguf *gguf, struct halo_fault *fault);
@@ -157,8 +160,9 @@ typedef void halo_merge_pair_fn(const struct halo_encoder *encoder, struct halo_
 
 int halo_merger_reserve(struct halo_merger *merger, size_t n_symbols); /* 0 or -ENOMEM */
 void halo_merger_finish(struct halo_merger *merger);
-/* Merges until nothing can be merged; what is left is linked from symbol 0 by `next`. Ties go to the left. */
-void halo_merger_run(struct halo_encoder *encoder, size_t n_symbols, halo_merge_pair_fn *pair);
+/* Merges until nothing can be merged; what is left is linked from symbol 0 by `next`. Ties go to the left. 0, or what
+ * the turn's check returned. */
+int halo_merger_run(struct halo_encoder *encoder, size_t n_symbols, halo_merge_pair_fn *pair);
 
 /* ---- encoder.c ---- */
 
@@ -166,7 +170,8 @@ struct halo_encoder {
     const struct halo_tokenizer *tokenizer;
     struct halo_tokens *out;
     struct halo_fault *fault;
-    const char *text; /* the whole text of the call, all parts joined */
+    struct halo_turn *turn; /* may be NULL */
+    const char *text;       /* the whole text of the call, all parts joined */
     size_t n;
     const struct halo_tokenizer_part *parts;
     size_t n_parts;

@@ -104,19 +104,22 @@ static void open_advance(struct halo_encoder *encoder, size_t at)
     }
 }
 
-bool halo_special_next(struct halo_encoder *encoder, size_t at, struct halo_special_match *ret)
+int halo_special_next(struct halo_encoder *encoder, size_t at, struct halo_special_match *ret)
 {
     const struct halo_tokenizer *t = encoder->tokenizer;
     for (; at < encoder->n; at++) {
         unsigned byte = (uint8_t)encoder->text[at];
         if (t->special.first[byte] == t->special.first[byte + 1])
             continue;
+        int r = halo_turn_work(encoder->turn, 1);
+        if (r < 0)
+            return r;
         open_advance(encoder, at);
         size_t limit = at >= encoder->open_from && at < encoder->open_to ? encoder->open_to - at : 0;
         if (match_here(t, encoder->text + at, encoder->n - at, limit, ret)) {
             ret->at = at;
-            return true;
+            return HALO_SPECIAL_FOUND;
         }
     }
-    return false;
+    return 0;
 }

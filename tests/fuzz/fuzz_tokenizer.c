@@ -146,7 +146,7 @@ static void check_parts(const struct halo_tokenizer *tokenizer, const char *text
     size_t cut = n / 3, end = n - n / 4;
     const struct halo_tokenizer_part parts[] = {
         {text, cut, special}, {text + cut, end - cut, special}, {text + end, n - end, special}};
-    assert(halo_tokenizer_encode_parts(tokenizer, parts, 3, true, &tokens, NULL) == 0);
+    assert(halo_tokenizer_encode_parts(tokenizer, parts, 3, true, NULL, &tokens, NULL) == 0);
     assert(tokens.n == whole->n &&
            (tokens.n == 0 || memcmp(tokens.ids, whole->ids, tokens.n * sizeof *tokens.ids) == 0));
     halo_tokens_finish(&tokens);
@@ -176,7 +176,7 @@ static void check_text(const struct halo_tokenizer *tokenizer, const char *text,
 {
     struct halo_tokens tokens = {0};
     size_t n_back, at = 0, n_control = 0;
-    assert(halo_tokenizer_encode(tokenizer, text, n, special, true, &tokens, NULL) == 0);
+    assert(halo_tokenizer_encode(tokenizer, text, n, special, true, NULL, &tokens, NULL) == 0);
     char *back = join_pieces(tokenizer, &tokens, &n_back);
     for (size_t i = 0; i < n_back && !prefix; i++) {
         bool mark = !exact && n - at >= 3 && memcmp(text + at, "\xE2\x96\x81", 3) == 0;
@@ -211,15 +211,15 @@ static void check_vocabulary(const uint8_t *data, size_t size)
     if (!tokenizer)
         return;
     const struct halo_tokenizer_part parts[] = {{"<|im_start|>user\n", 17, true}, {text, sizeof(text) - 1, false}};
-    assert(halo_tokenizer_encode_prompt(tokenizer, parts, 2, &tokens, &fault) == 0);
-    assert(halo_tokenizer_encode(tokenizer, text, sizeof text - 1, true, true, &tokens, &fault) == 0);
+    assert(halo_tokenizer_encode_prompt(tokenizer, parts, 2, NULL, &tokens, &fault) == 0);
+    assert(halo_tokenizer_encode(tokenizer, text, sizeof text - 1, true, true, NULL, &tokens, &fault) == 0);
     size_t n_back;
     free(join_pieces(tokenizer, &tokens, &n_back));
     for (uint32_t id = 0; id < halo_tokenizer_n_vocab(tokenizer) && id < 1000; id++) {
         struct halo_span spelling = halo_tokenizer_text(tokenizer, (int32_t)id);
         assert(halo_tokenizer_find(tokenizer, spelling.bytes, spelling.n) == (spelling.n ? (int32_t)id : -1));
         halo_tokenizer_is_end(tokenizer, (int32_t)id);
-        assert(halo_tokenizer_encode(tokenizer, spelling.bytes, spelling.n, true, false, &tokens, &fault) == 0);
+        assert(halo_tokenizer_encode(tokenizer, spelling.bytes, spelling.n, true, false, NULL, &tokens, &fault) == 0);
     }
     halo_tokens_finish(&tokens);
     halo_tokenizer_destroy(tokenizer);

@@ -160,7 +160,7 @@ static size_t round_trip(const struct halo_tokenizer *tokenizer, const char *tex
     struct halo_tokens tokens = {0};
     struct halo_fault fault = {0};
     size_t at = 0;
-    if (halo_tokenizer_encode(tokenizer, text, n, true, true, &tokens, &fault) != 0)
+    if (halo_tokenizer_encode(tokenizer, text, n, true, true, NULL, &tokens, &fault) != 0)
         fail_msg("%s", fault.text);
     for (size_t i = 0; i < tokens.n; i++) {
         struct halo_span piece = halo_tokenizer_piece(tokenizer, tokens.ids[i], true);

@@ -157,7 +157,7 @@ int halo_text_encode_messages(struct halo_text_thread *text, struct halo_job *jo
     struct halo_chat_text spans;
     int r = render_both(text, job, &talk, !msg->has_normalize || msg->normalize, &spans);
     if (r == 0)
-        r = halo_texts_encode(&job->model->texts, &spans, msg->special, out, &job->fault);
+        r = halo_texts_encode(&job->model->texts, &spans, msg->special, NULL, out, &job->fault);
     halo_arena_reset(&text->arena, KEPT_BYTES);
     return r;
 }
@@ -171,7 +171,7 @@ static int show(struct halo_job *job, const struct halo_chat_text *spans)
     int32_t *ids = NULL;
     int r = join(job, &job->arena, spans, &whole);
     if (r == 0)
-        r = halo_texts_encode(&job->model->texts, spans, job->msg.template.special, &tokens, &job->fault);
+        r = halo_texts_encode(&job->model->texts, spans, job->msg.template.special, NULL, &tokens, &job->fault);
     if (r == 0)
         r = halo_text_check_values(job, tokens.n, TEMPLATE_VALUES + tokens.n + job->n_changes);
     if (r == 0)

@@ -21,7 +21,7 @@ int halo_text_encode(struct halo_job *job, struct halo_str text, bool bos, bool 
     bos = bos && halo_tokenizer_bos(tokenizer) >= 0;
     if (bos && halo_tokens_push(out, halo_tokenizer_bos(tokenizer)) < 0)
         return halo_fault_set(&job->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to tokenize a text");
-    int r = halo_tokenizer_encode(tokenizer, text.at, text.len, special, true, out, &job->fault);
+    int r = halo_tokenizer_encode(tokenizer, text.at, text.len, special, true, NULL, out, &job->fault);
     if (r == 0 && bos && special)
         settle_bos(tokenizer, out);
     return r;

@@ -22,9 +22,9 @@
 DIR *__real_opendir(const char *path);
 DIR *__wrap_opendir(const char *path);
 int __real_halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *text, size_t n, bool special,
-                                 bool first, struct halo_tokens *out, struct halo_fault *fault);
+                                 bool first, struct halo_turn *turn, struct halo_tokens *out, struct halo_fault *fault);
 int __wrap_halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *text, size_t n, bool special,
-                                 bool first, struct halo_tokens *out, struct halo_fault *fault);
+                                 bool first, struct halo_turn *turn, struct halo_tokens *out, struct halo_fault *fault);
 
 static void wait_while(const atomic_bool *flag)
 {
@@ -39,10 +39,10 @@ DIR *__wrap_opendir(const char *path)
 }
 
 int __wrap_halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *text, size_t n, bool special,
-                                 bool first, struct halo_tokens *out, struct halo_fault *fault)
+                                 bool first, struct halo_turn *turn, struct halo_tokens *out, struct halo_fault *fault)
 {
     wait_while(&fake_control->hang_text);
-    return __real_halo_tokenizer_encode(tokenizer, text, n, special, first, out, fault);
+    return __real_halo_tokenizer_encode(tokenizer, text, n, special, first, turn, out, fault);
 }
 
 /* Until a heartbeat says that this thread has made no progress in such work for longer than `ms`. */

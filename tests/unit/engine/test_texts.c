@@ -45,7 +45,7 @@ static char *converse(const struct halo_texts *texts, const struct halo_chat_mes
         fail_msg("%s", fault.text);
     for (size_t i = 0; i < text.n; i++)
         strncat(joined, text.spans[i].bytes, text.spans[i].n);
-    assert_int_equal(halo_texts_encode(texts, &text, special, tokens, NULL), 0);
+    assert_int_equal(halo_texts_encode(texts, &text, special, NULL, tokens, NULL), 0);
     halo_arena_finish(&arena);
     return joined;
 }
@@ -53,7 +53,7 @@ static char *converse(const struct halo_texts *texts, const struct halo_chat_mes
 static struct halo_tokens encode(const struct halo_tokenizer *tokenizer, const char *text, bool special)
 {
     struct halo_tokens tokens = {0};
-    assert_int_equal(halo_tokenizer_encode(tokenizer, text, strlen(text), special, true, &tokens, NULL), 0);
+    assert_int_equal(halo_tokenizer_encode(tokenizer, text, strlen(text), special, true, NULL, &tokens, NULL), 0);
     return tokens;
 }
 
@@ -136,13 +136,13 @@ static void test_bos(void **state)
     tokens.n = 0;
     const struct halo_chat_span spans[] = {{"<s>", 3, true}, {"a", 1, false}};
     const struct halo_chat_text text = {(struct halo_chat_span *)spans, 2};
-    assert_int_equal(halo_texts_encode(&texts, &text, false, &tokens, NULL), 0);
+    assert_int_equal(halo_texts_encode(&texts, &text, false, NULL, &tokens, NULL), 0);
     const int32_t once[] = {1, mark, a};
     assert_int_equal(tokens.n, 3);
     assert_memory_equal(tokens.ids, once, sizeof(once));
     tokens.n = 0;
     const struct halo_chat_text nothing = {NULL, 0};
-    assert_int_equal(halo_texts_encode(&texts, &nothing, false, &tokens, NULL), 0);
+    assert_int_equal(halo_texts_encode(&texts, &nothing, false, NULL, &tokens, NULL), 0);
     assert_int_equal(tokens.n, 1);
     halo_tokens_finish(&tokens);
     halo_texts_destroy(&texts);
@@ -192,7 +192,7 @@ static void test_memory(void **state)
         struct halo_fault fault = {0};
         halo_fail_alloc_arm(n);
         int r = halo_texts_create(&texts, gguf, FABLE_ROWS, &fault);
-        r = r < 0 ? r : halo_texts_encode(&texts, &text, false, &tokens, &fault);
+        r = r < 0 ? r : halo_texts_encode(&texts, &text, false, NULL, &tokens, &fault);
         failed = halo_fail_alloc_disarm();
         assert_true(failed || r == 0); /* a failure may be survived: without JIT memory expressions are interpreted */
         if (r < 0) {

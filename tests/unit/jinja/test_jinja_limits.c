@@ -1,5 +1,6 @@
 /* test_jinja_limits.c: what a hostile template or conversation cannot do: run on, grow, dig, wait, or change its
  * inputs. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include <base/clock.h>
@@ -62,6 +64,43 @@ static void test_time(void **state)
           (struct halo_jinja_limits){.max_steps = UINT64_MAX / 2, .max_time_ms = 30, .max_memory_bytes = SIZE_MAX / 4},
           "more than 30 ms");
     assert_true(halo_clock_ms() - start < 5000);
+}
+
+struct waiting {
+    struct halo_turn turn;
+    uint32_t n_checks, stop_at;
+};
+
+/* Others have the turn for longer than the template may take by itself. */
+static int wait_once(struct halo_turn *turn)
+{
+    struct waiting *waiting = (struct waiting *)turn;
+    if (++waiting->n_checks == 1)
+        usleep(1100000);
+    return waiting->n_checks == waiting->stop_at ? -ECANCELED : 0;
+}
+
+static void test_turn(void **state)
+{
+    for (uint32_t stop_at = 0; stop_at <= 2; stop_at += 2) {
+        struct waiting waiting = {.turn.check = wait_once, .stop_at = stop_at};
+        struct halo_fault fault = {0};
+        struct halo_arena arena;
+        struct halo_jinja *jinja;
+        struct halo_chat_text out;
+        const char *template = "{% for a in range(20000) %}{% endfor %}done";
+        const struct halo_jinja_params params = {.limits.max_time_ms = 1000, .turn = &waiting.turn};
+        halo_arena_init(&arena, 0);
+        assert_int_equal(halo_jinja_compile(&jinja, template, strlen(template), &fault), 0);
+        assert_int_equal(halo_jinja_render(jinja, &params, &arena, &out, &fault), stop_at ? -ECANCELED : 0);
+        assert_int_equal(fault.code, HALO_FAULT_NONE);
+        if (stop_at)
+            assert_int_equal(waiting.n_checks, stop_at);
+        else
+            assert_true(waiting.n_checks >= 4);
+        halo_jinja_destroy(jinja);
+        halo_arena_finish(&arena);
+    }
 }
 
 static void test_memory(void **state)
@@ -175,9 +214,9 @@ static void test_compile_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps),   cmocka_unit_test(test_time),           cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_output),  cmocka_unit_test(test_depth),          cmocka_unit_test(test_sharing),
-        cmocka_unit_test(test_sandbox), cmocka_unit_test(test_compile_limits),
+        cmocka_unit_test(test_turn),    cmocka_unit_test(test_steps),   cmocka_unit_test(test_time),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_output),  cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_sharing), cmocka_unit_test(test_sandbox), cmocka_unit_test(test_compile_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static void check(const char *name, enum cut (*cut)(uint32_t c))
         text[n++] = '\n';
     }
     lines[HALO_UNICODE_END] = (uint32_t)n;
-    assert_int_equal(halo_pretokenizer_split(pre, text, n, &words, NULL), 0);
+    assert_int_equal(halo_pretokenizer_split(pre, text, n, NULL, &words, NULL), 0);
     for (uint32_t c = 0; c < HALO_UNICODE_END; c++) {
         if (is_surrogate(c))
             continue;

@@ -72,7 +72,7 @@ static void check(const char *pre, const char *words)
     text[n_text] = 0;
     struct halo_tokenizer *tokenizer = tokenizer_of(pre, text);
     struct halo_tokens tokens = {0};
-    assert_int_equal(halo_tokenizer_encode(tokenizer, text, n_text, false, true, &tokens, NULL), 0);
+    assert_int_equal(halo_tokenizer_encode(tokenizer, text, n_text, false, true, NULL, &tokens, NULL), 0);
     for (size_t i = 0; i < tokens.n; i++) {
         struct halo_span piece = halo_tokenizer_piece(tokenizer, tokens.ids[i], false);
         if (i)

@@ -29,7 +29,7 @@ static struct halo_tokens encode(const struct halo_tokenizer *tokenizer, const c
 {
     struct halo_tokens tokens = {0};
     struct halo_fault fault = {0};
-    if (halo_tokenizer_encode(tokenizer, text, n, special, true, &tokens, &fault) < 0)
+    if (halo_tokenizer_encode(tokenizer, text, n, special, true, NULL, &tokens, &fault) < 0)
         fail_msg("%s", fault.text);
     return tokens;
 }
@@ -121,11 +121,11 @@ static void test_parts(void **state)
             struct halo_tokenizer_part parts[] = {
                 {text, a, false}, {text + a, b - a, false}, {NULL, 0, true}, {text + b, n - b, false}};
             struct halo_tokens tokens = {0};
-            assert_int_equal(halo_tokenizer_encode_parts(fable, parts, 4, true, &tokens, NULL), 0);
+            assert_int_equal(halo_tokenizer_encode_parts(fable, parts, 4, true, NULL, &tokens, NULL), 0);
             assert_true(same(&tokens, &plain));
             tokens.n = 0;
             parts[0].special = parts[1].special = parts[3].special = true;
-            assert_int_equal(halo_tokenizer_encode_parts(fable, parts, 4, true, &tokens, NULL), 0);
+            assert_int_equal(halo_tokenizer_encode_parts(fable, parts, 4, true, NULL, &tokens, NULL), 0);
             assert_true(same(&tokens, &parsed));
             halo_tokens_finish(&tokens);
         }
@@ -142,7 +142,7 @@ static void test_parts_do_not_lend(void **state)
         for (int which = 0; which < 4; which++) {
             struct halo_tokenizer_part parts[] = {{token, cut, which & 1}, {token + cut, 10 - cut, which & 2}};
             struct halo_tokens tokens = {0};
-            assert_int_equal(halo_tokenizer_encode_parts(fable, parts, 2, true, &tokens, NULL), 0);
+            assert_int_equal(halo_tokenizer_encode_parts(fable, parts, 2, true, NULL, &tokens, NULL), 0);
             bool whole = which == 3 || (which == 1 && cut == 10) || (which == 2 && cut == 0);
             assert_int_equal(tokens.n == 1 && tokens.ids[0] == IM_END, whole);
             halo_tokens_finish(&tokens);
@@ -150,7 +150,7 @@ static void test_parts_do_not_lend(void **state)
     /* Between two that may not: only the one in the middle counts. */
     struct halo_tokenizer_part parts[] = {{token, 10, false}, {token, 10, true}, {token, 10, false}, {token, 10, true}};
     struct halo_tokens tokens = {0};
-    assert_int_equal(halo_tokenizer_encode_parts(fable, parts, 4, true, &tokens, NULL), 0);
+    assert_int_equal(halo_tokenizer_encode_parts(fable, parts, 4, true, NULL, &tokens, NULL), 0);
     size_t n_ends = 0;
     for (size_t i = 0; i < tokens.n; i++)
         n_ends += tokens.ids[i] == IM_END;
@@ -287,7 +287,7 @@ static void *encode_often(void *ud)
     size_t n_same = 0;
     for (int i = 0; i < 200; i++) {
         struct halo_tokens tokens = {0};
-        int r = halo_tokenizer_encode(fable, shared_text, sizeof shared_text - 1, true, true, &tokens, NULL);
+        int r = halo_tokenizer_encode(fable, shared_text, sizeof shared_text - 1, true, true, NULL, &tokens, NULL);
         n_same += r == 0 && same(&tokens, wanted);
         halo_tokens_finish(&tokens);
     }
@@ -317,12 +317,12 @@ static void test_too_long(void **state)
     struct halo_fault fault;
     static const struct halo_tokenizer_part parts[] = {{"a", 1, false}, {"b", SIZE_MAX, false}},
                                             big = {"a", (size_t)INT32_MAX + 1, false};
-    assert_true(halo_tokenizer_encode_parts(fable, parts, 2, true, &tokens, &fault) < 0); /* the sum wraps */
+    assert_true(halo_tokenizer_encode_parts(fable, parts, 2, true, NULL, &tokens, &fault) < 0); /* the sum wraps */
     assert_int_equal(fault.code, HALO_FAULT_BAD_REQUEST);
-    assert_true(halo_tokenizer_encode_parts(fable, &big, 1, true, &tokens, &fault) < 0);
+    assert_true(halo_tokenizer_encode_parts(fable, &big, 1, true, NULL, &tokens, &fault) < 0);
     assert_int_equal(fault.code, HALO_FAULT_BAD_REQUEST);
-    assert_int_equal(halo_tokenizer_encode_parts(fable, NULL, 0, true, &tokens, &fault), 0);
-    assert_int_equal(halo_tokenizer_encode(fable, NULL, 0, true, true, &tokens, &fault), 0);
+    assert_int_equal(halo_tokenizer_encode_parts(fable, NULL, 0, true, NULL, &tokens, &fault), 0);
+    assert_int_equal(halo_tokenizer_encode(fable, NULL, 0, true, true, NULL, &tokens, &fault), 0);
     assert_int_equal(tokens.n, 0);
 }
 

@@ -65,14 +65,14 @@ static void check_encode(const struct halo_tokenizer *tokenizer)
     memcpy(text + 100, "<|im_end|>", 10);
     const struct halo_tokenizer_part parts[] = {{text, 1000, true}, {text + 1000, sizeof text - 1000, true}};
     struct halo_tokens wanted = {0};
-    assert_int_equal(halo_tokenizer_encode_parts(tokenizer, parts, 2, true, &wanted, NULL), 0);
+    assert_int_equal(halo_tokenizer_encode_parts(tokenizer, parts, 2, true, NULL, &wanted, NULL), 0);
     uint64_t n = 0;
     for (;; n++) {
         struct halo_tokens tokens = {0};
         struct halo_fault fault = {0};
         assert_int_equal(halo_tokens_push(&tokens, 77), 0);
         halo_fail_alloc_arm(n);
-        int r = halo_tokenizer_encode_parts(tokenizer, parts, 2, true, &tokens, &fault);
+        int r = halo_tokenizer_encode_parts(tokenizer, parts, 2, true, NULL, &tokens, &fault);
         bool failed = halo_fail_alloc_disarm();
         assert_int_equal(tokens.ids[0], 77);
         if (failed) {

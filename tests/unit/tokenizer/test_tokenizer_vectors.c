@@ -54,7 +54,7 @@ static void check_line(const struct halo_tokenizer *tokenizer, const char *name,
 {
     struct halo_tokens tokens = {0};
     struct halo_fault fault = {0};
-    if (halo_tokenizer_encode(tokenizer, text, n, false, true, &tokens, &fault) < 0)
+    if (halo_tokenizer_encode(tokenizer, text, n, false, true, NULL, &tokens, &fault) < 0)
         fail_msg("%s: \"%.*s\": %s", name, (int)n, text, fault.text);
     if (!same_ids(&tokens, line, line + n_line)) {
         for (size_t i = 0; i < tokens.n; i++)
@@ -132,7 +132,7 @@ static void check_round_trip(const struct halo_tokenizer *tokenizer, const char 
         size_t n = json_string_length(string);
         struct halo_span back;
         tokens.n = 0;
-        assert_int_equal(halo_tokenizer_encode(tokenizer, text, n, special, true, &tokens, &fault), 0);
+        assert_int_equal(halo_tokenizer_encode(tokenizer, text, n, special, true, NULL, &tokens, &fault), 0);
         assert_int_equal(halo_text_detokenize(tokenizer, tokens.ids, tokens.n, special, &arena, &back, &fault), 0);
         if (strcmp(name, "falcon") == 0 && strcmp(text, "\v") == 0 && back.n == 0)
             n_lost++;
@@ -191,7 +191,7 @@ static void test_fable(void **state)
         struct halo_tokens tokens = {0};
         assert_true(json_is_string(text) && json_is_array(ids));
         assert_int_equal(halo_tokenizer_encode(tokenizer, json_string_value(text), json_string_length(text), special,
-                                               true, &tokens, &fault),
+                                               true, NULL, &tokens, &fault),
                          0);
         bool same = tokens.n == json_array_size(ids);
         for (size_t i = 0; same && i < tokens.n; i++)
@@ -232,7 +232,7 @@ static size_t check_prompts(const char *model)
         if (halo_tokenizer_adds_bos(tokenizer))
             assert_int_equal(halo_tokens_push(&tokens, halo_tokenizer_bos(tokenizer)), 0);
         assert_int_equal(halo_tokenizer_encode(tokenizer, json_string_value(text), json_string_length(text), true, true,
-                                               &tokens, NULL),
+                                               NULL, &tokens, NULL),
                          0);
         assert_int_equal(tokens.n, json_array_size(ids));
         for (size_t k = 0; k < tokens.n; k++)

@@ -38,7 +38,7 @@ static void check_ids(const struct halo_tokenizer *tokenizer, const char *text, 
 {
     struct halo_tokens tokens = {0};
     struct halo_fault fault = {0};
-    assert_int_equal(halo_tokenizer_encode(tokenizer, text, strlen(text), special, first, &tokens, &fault), 0);
+    assert_int_equal(halo_tokenizer_encode(tokenizer, text, strlen(text), special, first, NULL, &tokens, &fault), 0);
     if (tokens.n != n || memcmp(tokens.ids, ids, n * sizeof *ids) != 0) {
         for (size_t i = 0; i < tokens.n; i++)
             print_error("%d ", tokens.ids[i]);
@@ -448,8 +448,8 @@ static void test_spm_words(void **state)
             text[i] = " aab c  "[seed >> 61];
         }
         struct halo_tokens a = {0}, b = {0};
-        assert_int_equal(halo_tokenizer_encode(cut, text, n, false, round & 1, &a, NULL), 0);
-        assert_int_equal(halo_tokenizer_encode(whole, text, n, false, round & 1, &b, NULL), 0);
+        assert_int_equal(halo_tokenizer_encode(cut, text, n, false, round & 1, NULL, &a, NULL), 0);
+        assert_int_equal(halo_tokenizer_encode(whole, text, n, false, round & 1, NULL, &b, NULL), 0);
         assert_int_equal(a.n, b.n);
         if (a.n)
             assert_memory_equal(a.ids, b.ids, a.n * sizeof *a.ids);

@@ -21,8 +21,8 @@ int halo_texts_create(struct halo_texts *ret, const struct halo_gguf *gguf, uint
 void halo_texts_destroy(struct halo_texts *texts); /* `texts` may be empty */
 
 /* Appends the ids of rendered text to `out`; template spans may hold control tokens, content only when `special` asks
- * for it. Adds BOS as halo_tokenizer_encode_prompt() does. */
+ * for it. `turn`: as in halo_tokenizer_encode(). Adds BOS as halo_tokenizer_encode_prompt() does. */
 int halo_texts_encode(const struct halo_texts *texts, const struct halo_chat_text *text, bool special,
-                      struct halo_tokens *out, struct halo_fault *fault);
+                      struct halo_turn *turn, struct halo_tokens *out, struct halo_fault *fault);
 
 #endif

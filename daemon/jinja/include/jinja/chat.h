@@ -48,13 +48,14 @@ struct halo_chat_input {
     bool add_generation_prompt;
     const struct tm *now;         /* for templates that ask for the date; NULL: the local time */
     struct halo_arena *scratch;   /* as in halo_jinja_params */
+    struct halo_turn *turn;       /* as in halo_jinja_params */
     struct halo_remarks *changes; /* out: what of the conversation is not as it was given; NULL: nobody asks */
 };
 
 /* Texts and arguments of tool calls are put into the form that the template takes: a string or text parts, an object or
  * JSON text. Spans live in the arena. UNSUPPORTED: no template that can be used. BAD_REQUEST: the template refuses the
  * conversation (the sentence is the template's own), fails on it or passes a limit; or the JSON is not what it should
- * be. */
+ * be. What the turn's check returned, without a fault. */
 int halo_chat_render(const struct halo_chat *chat, const struct halo_chat_input *input, struct halo_arena *arena,
                      struct halo_chat_text *ret, struct halo_fault *fault);
 

@@ -17,6 +17,7 @@
 
 #include <base/arena.h>
 #include <base/fault.h>
+#include <base/turn.h>
 
 struct halo_jinja; /* a compiled template */
 struct tm;
@@ -166,10 +167,11 @@ struct halo_jinja_params {
     const struct tm *now; /* for strftime_now; NULL: the local time */
     struct halo_jinja_limits limits;
     struct halo_arena *scratch; /* NULL, or an empty arena whose chunks hold intermediate values and are left to it */
+    struct halo_turn *turn;     /* NULL, or asked every few thousand steps; time in its check is not counted */
 };
 
-/* The output's spans and bytes live in the arena, neighbours of one kind are joined. 0, -ENOMEM, or a positive outcome
- * with BAD_REQUEST and a sentence (line and column in it, except for RAISED). */
+/* The output's spans and bytes live in the arena, neighbours of one kind are joined. 0, -ENOMEM, what the turn's check
+ * returned, or a positive outcome with BAD_REQUEST and a sentence (line and column in it, except for RAISED). */
 int halo_jinja_render(const struct halo_jinja *jinja, const struct halo_jinja_params *params, struct halo_arena *arena,
                       struct halo_chat_text *ret, struct halo_fault *fault);
 

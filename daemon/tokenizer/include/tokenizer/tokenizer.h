@@ -15,6 +15,7 @@
 
 #include <base/fault.h>
 #include <base/remarks.h>
+#include <base/turn.h>
 #include <store/gguf.h>
 
 struct halo_tokenizer;
@@ -47,12 +48,13 @@ int halo_tokens_push(struct halo_tokens *tokens, int32_t id); /* 0 or -ENOMEM */
 /* Appends the ids of `text` (UTF-8, any bytes are tolerated; invalid ones are tokenized as bytes). On failure `out` is
  * as it was. A byte that a byte-level vocabulary has no token for gives no id (Falcon's 0x0B, and in some others the
  * bytes that UTF-8 never uses).
+ * turn: NULL, or asked as the work goes on; what its check returns ends the encoding, without a fault.
  * special: text that spells a control token becomes that token; otherwise it stays text (user-defined tokens are always
  * recognised).
  * first: this is the start of the sequence (SPM adds its space prefix there, and after a special token). No BOS is
  * added. */
 int halo_tokenizer_encode(const struct halo_tokenizer *tokenizer, const char *text, size_t n, bool special, bool first,
-                          struct halo_tokens *out, struct halo_fault *fault);
+                          struct halo_turn *turn, struct halo_tokens *out, struct halo_fault *fault);
 
 /* The same for a text that is given in parts: the ids are those of the parts' concatenation, except that a control
  * token is recognised only where its whole spelling lies in parts with `special` set (neighbouring ones count as
@@ -64,12 +66,18 @@ struct halo_tokenizer_part {
     bool special;
 };
 int halo_tokenizer_encode_parts(const struct halo_tokenizer *tokenizer, const struct halo_tokenizer_part *parts,
-                                size_t n_parts, bool first, struct halo_tokens *out, struct halo_fault *fault);
+                                size_t n_parts, bool first, struct halo_turn *turn, struct halo_tokens *out,
+                                struct halo_fault *fault);
 
 /* The same for a whole prompt: when `out` is empty the text is the start of the sequence, and BOS goes in front if the
  * tokenizer adds one and the text does not begin with it. */
 int halo_tokenizer_encode_prompt(const struct halo_tokenizer *tokenizer, const struct halo_tokenizer_part *parts,
-                                 size_t n_parts, struct halo_tokens *out, struct halo_fault *fault);
+                                 size_t n_parts, struct halo_turn *turn, struct halo_tokens *out,
+                                 struct halo_fault *fault);
+
+/* A lower bound on the number of ids of a text: no token stands for more bytes than the longest one of the vocabulary,
+ * and bytes that may give no id are not counted. Linear in the text. */
+size_t halo_tokenizer_least_tokens(const struct halo_tokenizer *tokenizer, const char *text, size_t n);
 
 /* The bytes of one token as they appear in running text. `special`: control tokens give their text, otherwise
  * nothing. For SPM the space prefix of a sequence's first token is the caller's business
