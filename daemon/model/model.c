@@ -1,6 +1,6 @@
 /* model.c: from a path to a checked model with its plan.
  *
- * Runs on the text thread; the result does not change afterwards. The directory, tokenizer and template are objects of
+ * Runs on the io thread; the result does not change afterwards. The directory, tokenizer and template are objects of
  * their own; everything else (tables of the binder, the plan, rotary frequencies) lies in the model's arena, which is
  * sealed at the end.
  */

@@ -1,6 +1,6 @@
 /* plan_builder.c: appends ops, values and weights to a plan.
  *
- * Runs where the model is created (text thread). Everything lies in the model's arena; the op table grows by doubling
+ * Runs where the model is created (io thread). Everything lies in the model's arena; the op table grows by doubling
  * and leaves its old copies there, which is at most as much again. Fails with: OUT_OF_MEMORY, LOAD_FAILED (rope
  * factors).
  */

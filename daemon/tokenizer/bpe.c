@@ -233,12 +233,17 @@ static int encode_word(struct halo_encoder *encoder, const char *word, size_t n)
     if (halo_merger_reserve(&encoder->merger, n) < 0)
         return halo_encoder_no_memory(encoder);
     struct halo_merge_symbol *symbols = encoder->merger.symbols;
-    for (size_t i = 0; i < n; i++)
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
         symbols[i] = (struct halo_merge_symbol){.start = (uint32_t)i, .n = 1, .id = t->byte_ids[(uint8_t)word[i]]};
+        r = halo_turn_work(encoder->turn, 1);
+    }
     encoder->merge_text = word;
-    int r = halo_merger_run(encoder, n, pair);
+    if (r == 0)
+        r = halo_merger_run(encoder, n, pair);
     for (uint32_t i = 0; r == 0 && i != HALO_MERGE_NONE; i = symbols[i].next)
-        r = push_symbol(encoder, &symbols[i]);
+        if ((r = push_symbol(encoder, &symbols[i])) == 0)
+            r = halo_turn_work(encoder->turn, 1);
     return r;
 }
 
@@ -249,6 +254,8 @@ int halo_bpe_encode(struct halo_encoder *encoder, const char *text, size_t n)
     int r = 0;
     for (size_t at = 0; r == 0 && at < n;) {
         size_t n_run = halo_utf8_valid_run(text + at, n - at);
+        if ((r = halo_turn_work(encoder->turn, n_run / HALO_BYTES_PER_WORK)) < 0)
+            return r;
         if (n_run) {
             r = halo_pretokenizer_split(encoder->tokenizer->pre, text + at, n_run, encoder->turn, &encoder->words,
                                         encoder->fault);
@@ -259,9 +266,13 @@ int halo_bpe_encode(struct halo_encoder *encoder, const char *text, size_t n)
             continue;
         }
         size_t n_bad = 0, length;
-        while (at + n_bad < n && halo_utf8_scan(text + at + n_bad, n - at - n_bad, &length) != HALO_UTF8_VALID)
+        while (r == 0 && at + n_bad < n &&
+               halo_utf8_scan(text + at + n_bad, n - at - n_bad, &length) != HALO_UTF8_VALID) {
             n_bad += length;
-        r = encode_word(encoder, text + at, n_bad);
+            r = halo_turn_work(encoder->turn, 1);
+        }
+        if (r == 0)
+            r = encode_word(encoder, text + at, n_bad);
         at += n_bad;
     }
     return r;

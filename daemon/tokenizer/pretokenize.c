@@ -14,6 +14,8 @@
 
 #include "tokenizer_priv.h"
 
+#define MAP_BYTES ((size_t)65536) /* of a text, between two checks of the turn */
+
 struct halo_pretokenizer {
     const struct halo_pretokenizer_kind *kind;
     pcre2_general_context *memory; /* PCRE2's allocations go through this room's malloc, so that tests can fail them */
@@ -202,15 +204,35 @@ static int words_prepare(const struct halo_pretokenizer *pre, struct halo_words 
     return words->bytes ? 0 : words_no_memory(fault, n);
 }
 
+/* The text as bytes of the alphabet. */
+static int words_map(const struct halo_pretokenizer *pre, const char *text, size_t n, struct halo_turn *turn,
+                     struct halo_words *words, size_t *ret_n)
+{
+    int r = 0;
+    *ret_n = 0;
+    for (size_t at = 0, end; r == 0 && at < n; at = end) {
+        end = n - at > MAP_BYTES ? at + MAP_BYTES : n;
+        while (end < n && ((uint8_t)text[end] & 0xC0) == 0x80) /* not in the middle of a character */
+            end--;
+        *ret_n += halo_alphabet_map(&pre->alphabet, text + at, end - at, words->bytes + *ret_n);
+        r = halo_turn_work(turn, (end - at) / HALO_BYTES_PER_WORK);
+    }
+    return r;
+}
+
 /* Turns ends counted in characters into ends counted in bytes of the text. */
-static void words_to_text(struct halo_words *words, const char *text)
+static int words_to_text(struct halo_words *words, const char *text, struct halo_turn *turn)
 {
     size_t at = 0, n_characters = 0;
-    for (size_t i = 0; i < words->n; i++) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < words->n; i++) {
+        size_t start = n_characters;
         for (; n_characters < words->ends[i]; n_characters++)
             at += halo_alphabet_length((uint8_t)text[at]);
         words->ends[i] = (uint32_t)at;
+        r = halo_turn_work(turn, 1 + (n_characters - start) / HALO_BYTES_PER_WORK);
     }
+    return r;
 }
 
 int halo_pretokenizer_split(const struct halo_pretokenizer *pre, const char *text, size_t n, struct halo_turn *turn,
@@ -221,7 +243,10 @@ int halo_pretokenizer_split(const struct halo_pretokenizer *pre, const char *tex
     int r = words_prepare(pre, words, n, fault);
     if (r < 0 || n == 0)
         return r;
-    r = split_word(pre, 0, 0, halo_alphabet_map(&pre->alphabet, text, n, words->bytes), turn, words, fault);
+    size_t n_characters;
+    r = words_map(pre, text, n, turn, words, &n_characters);
+    if (r == 0)
+        r = split_word(pre, 0, 0, n_characters, turn, words, fault);
     for (size_t pass = 1; r == 0 && pass < pre->n_passes; pass++) {
         uint32_t *before = words->ends;
         size_t n_before = words->n;
@@ -231,7 +256,5 @@ int halo_pretokenizer_split(const struct halo_pretokenizer *pre, const char *tex
         for (size_t i = 0, start = 0; r == 0 && i < n_before; start = words->spare[i++])
             r = split_word(pre, pass, start, words->spare[i], turn, words, fault);
     }
-    if (r == 0)
-        words_to_text(words, text);
-    return r;
+    return r < 0 ? r : words_to_text(words, text, turn);
 }

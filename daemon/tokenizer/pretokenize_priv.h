@@ -17,6 +17,7 @@
 #include <store/gguf.h>
 
 #define HALO_PRETOKENIZE_MAX_PASSES 6
+#define HALO_BYTES_PER_WORK 32 /* of a text that are only looked at: one unit of a turn's work */
 
 struct halo_pretokenizer_kind {
     const char *const *expressions; /* NULL-terminated, at most HALO_PRETOKENIZE_MAX_PASSES */

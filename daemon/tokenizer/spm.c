@@ -140,7 +140,8 @@ static int encode_word(struct halo_encoder *encoder, const char *word, size_t n)
     encoder->merge_text = word;
     struct halo_merge_symbol *symbols = encoder->merger.symbols;
     size_t n_symbols = 0;
-    for (size_t at = 0, length; at < n; at += length) {
+    int r = 0;
+    for (size_t at = 0, length; r == 0 && at < n; at += length) {
         if (halo_utf8_scan(word + at, n - at, &length) != HALO_UTF8_VALID)
             length = 1;
         symbols[n_symbols++] = (struct halo_merge_symbol){
@@ -148,10 +149,13 @@ static int encode_word(struct halo_encoder *encoder, const char *word, size_t n)
             .n = (uint32_t)length,
             .id = halo_strings_find(&encoder->tokenizer->vocab, word + at, length),
         };
+        r = halo_turn_work(encoder->turn, 1);
     }
-    int r = halo_merger_run(encoder, n_symbols, pair);
+    if (r == 0)
+        r = halo_merger_run(encoder, n_symbols, pair);
     for (uint32_t i = 0; r == 0 && i != HALO_MERGE_NONE; i = symbols[i].next)
-        r = push_symbol(encoder, &symbols[i]);
+        if ((r = push_symbol(encoder, &symbols[i])) == 0)
+            r = halo_turn_work(encoder->turn, 1);
     return r;
 }
 
@@ -166,8 +170,11 @@ int halo_spm_encode(struct halo_encoder *encoder, const char *text, size_t n, bo
     encoder->buffer = malloc(n_escaped);
     if (!encoder->buffer)
         return halo_encoder_no_memory(encoder);
-    escape(encoder->buffer, text, n, prefix);
-    int r = 0;
+    int r = halo_turn_work(encoder->turn, n / HALO_BYTES_PER_WORK);
+    if (r == 0) {
+        escape(encoder->buffer, text, n, prefix);
+        r = halo_turn_work(encoder->turn, n / HALO_BYTES_PER_WORK);
+    }
     for (size_t at = 0, end; r == 0 && at < n_escaped; at = end) {
         end = encoder->tokenizer->spm_words ? word_end(encoder->buffer, n_escaped, at) : n_escaped;
         r = encode_word(encoder, encoder->buffer + at, end - at);

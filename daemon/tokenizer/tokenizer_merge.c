@@ -105,11 +105,12 @@ int halo_merger_run(struct halo_encoder *encoder, size_t n_symbols, halo_merge_p
     assert(n_symbols >= 1 && n_symbols <= merger->capacity && n_symbols < HALO_MERGE_NONE);
     bool use_heap = n_symbols > MERGE_SCAN_MAX;
     merger->n_heap = 0;
-    for (size_t i = 0; i < n_symbols; i++) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n_symbols; i++) {
         symbols[i].prev = i ? (uint32_t)i - 1 : HALO_MERGE_NONE;
         symbols[i].next = i + 1 < n_symbols ? (uint32_t)i + 1 : HALO_MERGE_NONE;
+        r = halo_turn_work(encoder->turn, 1);
     }
-    int r = 0;
     for (size_t i = 0; r == 0 && i < n_symbols; i++) {
         pair_update(encoder, (uint32_t)i, pair, use_heap);
         r = halo_turn_work(encoder->turn, 1);

@@ -109,11 +109,12 @@ int halo_special_next(struct halo_encoder *encoder, size_t at, struct halo_speci
     const struct halo_tokenizer *t = encoder->tokenizer;
     for (; at < encoder->n; at++) {
         unsigned byte = (uint8_t)encoder->text[at];
-        if (t->special.first[byte] == t->special.first[byte + 1])
-            continue;
-        int r = halo_turn_work(encoder->turn, 1);
+        bool may_begin = t->special.first[byte] != t->special.first[byte + 1];
+        int r = may_begin || at % HALO_BYTES_PER_WORK == 0 ? halo_turn_work(encoder->turn, 1) : 0;
         if (r < 0)
             return r;
+        if (!may_begin)
+            continue;
         open_advance(encoder, at);
         size_t limit = at >= encoder->open_from && at < encoder->open_to ? encoder->open_to - at : 0;
         if (match_here(t, encoder->text + at, encoder->n - at, limit, ret)) {

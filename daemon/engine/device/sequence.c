@@ -1,6 +1,6 @@
 /* sequence.c: creation, states and events of a sequence.
  *
- * create runs on the text thread, emit and move on the device thread, destroy on the port's. The ring is sized so that
+ * create runs on a text worker, emit and move on the device thread, destroy on the port's. The ring is sized so that
  * one row's events always fit when has_room said so, whatever the row turns out to be.
  */
 #include <engine/sequence.h>

@@ -68,7 +68,11 @@ static void cancel_target(struct halo_port *port, struct halo_job *target)
             atomic_store(&target->forecast->cancel, true);
         halo_device_thread_kick(&port->device);
         return;
-    default: /* TEXT: looked at when it comes back */ return;
+    case HALO_JOB_TEXT: /* under way: its worker looks at the flag */
+        if (halo_text_withdraw(&port->text, target))
+            halo_job_end_cancelled(port, target);
+        return;
+    default: return;
     }
 }
 

@@ -143,8 +143,21 @@ void halo_job_end_cancelled(struct halo_port *port, struct halo_job *job)
     halo_job_end(port, job, &ev);
 }
 
+/* Whom the work is charged to. */
+static uint64_t user_of(const struct halo_msg *msg)
+{
+    switch (msg->type) {
+    case HALO_MSG_GENERATE: return msg->generate.has_user ? (uint64_t)msg->generate.user : HALO_SEQUENCE_NOBODY;
+    case HALO_MSG_SCORE: return msg->score.has_user ? (uint64_t)msg->score.user : HALO_SEQUENCE_NOBODY;
+    case HALO_MSG_TOKENIZE: return msg->tokenize.has_user ? (uint64_t)msg->tokenize.user : HALO_SEQUENCE_NOBODY;
+    case HALO_MSG_DETOKENIZE: return msg->detokenize.has_user ? (uint64_t)msg->detokenize.user : HALO_SEQUENCE_NOBODY;
+    case HALO_MSG_TEMPLATE: return msg->template.has_user ? (uint64_t)msg->template.user : HALO_SEQUENCE_NOBODY;
+    default: assert(!"no job for a text worker"); return HALO_SEQUENCE_NOBODY;
+    }
+}
+
 void halo_job_to_text(struct halo_port *port, struct halo_job *job)
 {
     halo_job_move(job, HALO_JOB_TEXT);
-    halo_note_post(&port->text.box, &job->note, HALO_NOTE_TEXT);
+    halo_text_submit(&port->text, job, user_of(&job->msg));
 }

@@ -13,7 +13,7 @@
  *   phases.c         heartbeat: what each thread is doing and since when
  *   plan.c           plan and bench
  *   save.c           prefixes to the disk: save, and before a model goes
- *   text/            the text thread: what needs a tokenizer or a template
+ *   text/            the text workers (text_priv.h)
  */
 #ifndef HALO_ENGINE_PORT_PRIV_H
 #define HALO_ENGINE_PORT_PRIV_H
@@ -27,13 +27,14 @@
 
 #include "io/io_priv.h"
 #include "io/prefetch_priv.h"
+#include "text/text_priv.h"
 
 /* ---- a request ---- */
 
 enum halo_job_state {
     HALO_JOB_NEW,
     HALO_JOB_PARKED, /* waits for a load, or for the device to be opened */
-    HALO_JOB_TEXT,   /* the text thread has it; the port may set only the atomics */
+    HALO_JOB_TEXT,   /* the text workers have it; the port may set only the atomics */
     HALO_JOB_IO,     /* the io thread has its catalog */
     HALO_JOB_DEVICE, /* a sequence, bench or forecast of it is with the device thread */
     HALO_JOB_LOAD,   /* its load is under way, or its unload waits for users */
@@ -42,7 +43,8 @@ enum halo_job_state {
 };
 
 struct halo_job {
-    struct halo_note note;      /* to the text thread and back */
+    struct halo_note note; /* back from the text workers */
+    struct halo_text_place text_place;
     struct halo_job *next;      /* in port->requests */
     struct halo_job *wait_next; /* PARKED */
     struct halo_msg msg;        /* owned */
@@ -51,9 +53,9 @@ struct halo_job {
     struct halo_instance *model; /* counted among its users */
     bool holds_model;
     atomic_bool cancel, hold;
-    struct halo_arena arena; /* of the text thread while it has the request */
+    struct halo_arena arena; /* of the text worker while it has the request */
 
-    /* the text thread's results */
+    /* the text worker's results */
     struct halo_fault fault;
     struct halo_ev ev; /* terminal event of tokenize, detokenize, template; points into arena */
     struct halo_str *changes;
@@ -87,14 +89,6 @@ struct halo_port_config {
     bool link;           /* the peer is halod: heartbeats, end at its end; otherwise a person or a pipe */
     uint64_t save_bytes; /* of prefixes that outlive the process, at most; 0: none */
     uint64_t save_ms;    /* of a model that is unloaded: for saving them; 0: they are not */
-};
-
-struct halo_text_thread {
-    pthread_t thread;
-    struct halo_mailbox box;
-    struct halo_mailbox *port;
-    struct halo_phase phase;
-    struct halo_arena arena, scratch; /* of one conversation after another: what it is, what its rendering needs */
 };
 
 /* The time of one thread's phase: begins anew when a mark moves. */
@@ -158,7 +152,7 @@ void halo_job_end_fault(struct halo_port *port, struct halo_job *job, const stru
 void halo_job_end_cancelled(struct halo_port *port, struct halo_job *job);
 __attribute__((format(printf, 4, 5))) void halo_job_end_error(struct halo_port *port, struct halo_job *job,
                                                               enum halo_error code, const char *format, ...);
-/* To the text thread. */
+/* To the text workers. */
 void halo_job_to_text(struct halo_port *port, struct halo_job *job);
 
 /* models.c */
@@ -230,23 +224,5 @@ void halo_port_save_done(struct halo_port *port, struct halo_save *save);
 bool halo_port_can_save(const struct halo_port *port);
 void halo_port_save_next(struct halo_port *port); /* unless one is under way: a model that goes, then those of `save` */
 void halo_port_saving_destroy(struct halo_port_saving *saving);
-
-/* text/text.c: the thread; the others are jobs of it, and set job->fault or results. */
-int halo_text_thread_start(struct halo_text_thread *text);
-void halo_text_job_generate(struct halo_text_thread *text, struct halo_job *job); /* text/prompt.c */
-/* text/encode.c */
-/* UNSUPPORTED, with the numbers, for an answer of more JSON values than one may have. */
-int halo_text_check_values(struct halo_job *job, size_t n_tokens, size_t n_values);
-/* Names something that is done differently from what was asked. 0, or the fault of no memory. */
-__attribute__((format(printf, 2, 3))) int halo_text_add_change(struct halo_job *job, const char *format, ...);
-/* Appends the ids of a text, the start token in front when `bos` asks for it and the text does not spell it itself. */
-int halo_text_encode(struct halo_job *job, struct halo_str text, bool bos, bool special, struct halo_tokens *out);
-bool halo_text_adds_bos(const struct halo_job *job); /* whether the model wants a start token */
-void halo_text_job_score(struct halo_text_thread *text, struct halo_job *job);
-void halo_text_job_template(struct halo_text_thread *text, struct halo_job *job); /* text/chat.c */
-/* Appends the ids of generate's messages; sets the MD5s and newline_runs. */
-int halo_text_encode_messages(struct halo_text_thread *text, struct halo_job *job, struct halo_tokens *out);
-void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_job *job); /* text/tokens.c */
-void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_job *job);
 
 #endif

@@ -1,4 +1,4 @@
-/* changes.c: what of a request is done differently, for `started.changes` and its like. The text thread.
+/* changes.c: what of a request is done differently, for `started.changes` and its like. Text workers.
  *
  * The list grows by copying: there are few of them. Fails with OUT_OF_MEMORY in job->fault.
  */

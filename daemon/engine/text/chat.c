@@ -1,7 +1,7 @@
 /* chat.c: conversations: normalized, put through the model's chat template, tokenized; and the job `template`.
  *
- * Text thread. What a rendering needs on its way (the template's values, the text) lives in two arenas that the thread
- * keeps from one conversation to the next: fresh memory costs more than the template does.
+ * Text workers. What a rendering needs on its way (the template's values, the text) lives in two arenas that the first
+ * worker keeps from one conversation to the next: fresh memory costs more than the template does.
  * Fails with BAD_REQUEST (the template refuses the conversation), UNSUPPORTED (no template, or one that cannot be
  * used), OUT_OF_MEMORY in job->fault.
  */
@@ -14,7 +14,7 @@
 #include "port/port_priv.h"
 
 #define TEMPLATE_VALUES 6            /* of an answer without tokens: the object, its type, id and text, two lists */
-#define KEPT_BYTES ((size_t)8 << 20) /* what an arena may hold while there is nothing to do */
+#define KEPT_BYTES ((size_t)8 << 20) /* what a worker's arena may hold between two conversations */
 
 static int no_memory(struct halo_job *job)
 {
@@ -79,7 +79,7 @@ static_assert(HALO_LIMIT_JSON_DEPTH == HALO_JINJA_JSON_MAX_DEPTH && HALO_LIMIT_D
               "what a line may hold, a template may get");
 
 /* `changes` may be NULL: they are those of an earlier rendering. */
-static int render(struct halo_text_thread *text, struct halo_job *job, const struct conversation *talk,
+static int render(struct halo_text_worker *worker, struct halo_job *job, const struct conversation *talk,
                   struct halo_remarks *changes, struct halo_chat_text *ret)
 {
     struct halo_json json;
@@ -92,12 +92,20 @@ static int render(struct halo_text_thread *text, struct halo_job *job, const str
                                           .vars_json = {talk->vars.at, talk->vars.len},
                                           .add_generation_prompt = talk->add_generation_prompt,
                                           .now = has_now ? &now : NULL,
-                                          .scratch = &text->scratch,
+                                          .scratch = &worker->scratch,
+                                          .turn = &worker->turn,
                                           .changes = changes};
-    int r =
-        json.error ? no_memory(job) : halo_chat_render(job->model->texts.chat, &input, &text->arena, ret, &job->fault);
+    int r = json.error ? no_memory(job)
+                       : halo_chat_render(job->model->texts.chat, &input, &worker->arena, ret, &job->fault);
     halo_json_finish(&json);
     return r;
+}
+
+static void forget(struct halo_text_worker *worker)
+{
+    halo_arena_reset(&worker->arena, worker->keeps_memory ? KEPT_BYTES : 0);
+    if (!worker->keeps_memory)
+        halo_arena_reset(&worker->scratch, 0);
 }
 
 /* All spans as one text. */
@@ -116,36 +124,36 @@ static int join(struct halo_job *job, struct halo_arena *arena, const struct hal
 }
 
 static int hash(struct halo_job *job, struct halo_arena *arena, const struct halo_chat_text *text,
-                char ret_md5[HALO_MD5_HEX])
+                struct halo_str *ret_whole, char ret_md5[HALO_MD5_HEX])
 {
-    struct halo_str whole;
-    int r = join(job, arena, text, &whole);
+    int r = join(job, arena, text, ret_whole);
     if (r == 0)
-        halo_md5_hex(whole.at, whole.len, ret_md5);
+        halo_md5_hex(ret_whole->at, ret_whole->len, ret_md5);
     return r;
 }
 
-/* Renders as asked, and once more when normalizing changes something. */
-static int render_both(struct halo_text_thread *text, struct halo_job *job, struct conversation *talk, bool normalizes,
-                       struct halo_chat_text *ret)
+/* Renders as asked, and once more when normalizing changes something. ret_whole: the spans as one text, in the worker's
+ * arena. */
+static int render_both(struct halo_text_worker *worker, struct halo_job *job, struct conversation *talk,
+                       bool normalizes, struct halo_chat_text *ret, struct halo_str *ret_whole)
 {
-    struct halo_arena *arena = &text->arena;
+    struct halo_arena *arena = &worker->arena;
     struct halo_remarks changes = {0};
-    int r = render(text, job, talk, &changes, ret);
+    int r = render(worker, job, talk, &changes, ret);
     for (uint32_t i = 0; r == 0 && i < changes.n; i++)
         r = halo_text_add_change(job, "%s", changes.text[i]);
     if (r == 0)
-        r = hash(job, arena, ret, job->prompt_md5);
+        r = hash(job, arena, ret, ret_whole, job->prompt_md5);
     if (r == 0 && normalizes)
         r = normalize(job, arena, &talk->messages, &talk->messages);
     memcpy(job->effective_md5, job->prompt_md5, sizeof(job->effective_md5));
     if (r < 0 || job->newline_runs == 0)
         return r;
-    r = render(text, job, talk, NULL, ret);
-    return r < 0 ? r : hash(job, arena, ret, job->effective_md5);
+    r = render(worker, job, talk, NULL, ret);
+    return r < 0 ? r : hash(job, arena, ret, ret_whole, job->effective_md5);
 }
 
-int halo_text_encode_messages(struct halo_text_thread *text, struct halo_job *job, struct halo_tokens *out)
+int halo_text_encode_messages(struct halo_text_worker *worker, struct halo_job *job, struct halo_tokens *out)
 {
     const struct halo_msg_generate *msg = &job->msg.generate;
     struct conversation talk = {.messages = msg->messages,
@@ -155,23 +163,27 @@ int halo_text_encode_messages(struct halo_text_thread *text, struct halo_job *jo
                                 .has_now = msg->has_now_s,
                                 .now = (time_t)msg->now_s};
     struct halo_chat_text spans;
-    int r = render_both(text, job, &talk, !msg->has_normalize || msg->normalize, &spans);
+    struct halo_str whole;
+    int r = render_both(worker, job, &talk, !msg->has_normalize || msg->normalize, &spans, &whole);
     if (r == 0)
-        r = halo_texts_encode(&job->model->texts, &spans, msg->special, NULL, out, &job->fault);
-    halo_arena_reset(&text->arena, KEPT_BYTES);
+        r = halo_text_check_fit(job, whole, 1);
+    if (r == 0)
+        r = halo_texts_encode(&job->model->texts, &spans, msg->special, &worker->turn, out, &job->fault);
+    forget(worker);
     return r;
 }
 
 /* ---- template ---- */
 
-static int show(struct halo_job *job, const struct halo_chat_text *spans)
+static int show(struct halo_text_worker *worker, struct halo_job *job, const struct halo_chat_text *spans)
 {
     struct halo_tokens tokens = {0};
     struct halo_str whole;
     int32_t *ids = NULL;
     int r = join(job, &job->arena, spans, &whole);
     if (r == 0)
-        r = halo_texts_encode(&job->model->texts, spans, job->msg.template.special, NULL, &tokens, &job->fault);
+        r = halo_texts_encode(&job->model->texts, spans, job->msg.template.special, &worker->turn, &tokens,
+                              &job->fault);
     if (r == 0)
         r = halo_text_check_values(job, tokens.n, TEMPLATE_VALUES + tokens.n + job->n_changes);
     if (r == 0)
@@ -190,7 +202,7 @@ static int show(struct halo_job *job, const struct halo_chat_text *spans)
     return r;
 }
 
-void halo_text_job_template(struct halo_text_thread *text, struct halo_job *job)
+void halo_text_job_template(struct halo_text_worker *worker, struct halo_job *job)
 {
     const struct halo_msg_template *msg = &job->msg.template;
     struct conversation talk = {.messages = msg->messages,
@@ -198,10 +210,11 @@ void halo_text_job_template(struct halo_text_thread *text, struct halo_job *job)
                                 .vars = msg->template_vars,
                                 .add_generation_prompt = msg->add_generation_prompt};
     struct halo_chat_text spans;
-    int r = render_both(text, job, &talk, !msg->has_normalize || msg->normalize, &spans);
+    struct halo_str whole;
+    int r = render_both(worker, job, &talk, !msg->has_normalize || msg->normalize, &spans, &whole);
     if (r == 0)
-        r = show(job, &spans);
+        r = show(worker, job, &spans);
     if (r < 0 && job->fault.code == HALO_FAULT_NONE)
         no_memory(job);
-    halo_arena_reset(&text->arena, KEPT_BYTES);
+    forget(worker);
 }

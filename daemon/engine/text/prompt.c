@@ -1,6 +1,6 @@
 /* prompt.c: from the prompt of a request to a sequence: normalize, tokenize, check against the context.
  *
- * Text thread. Everything that would be wrong later is refused here, with the numbers, before the device hears of it.
+ * Text workers. Everything that would be wrong later is refused here, with the numbers, before the device hears of it.
  * Fails with BAD_REQUEST, CONTEXT_OVERFLOW, UNSUPPORTED (template), OUT_OF_MEMORY in job->fault.
  */
 #include <errno.h>
@@ -43,7 +43,7 @@ static bool normalizes(const struct halo_job *job)
     return !job->msg.generate.has_normalize || job->msg.generate.normalize;
 }
 
-static int from_prompt(struct halo_job *job, struct halo_tokens *out)
+static int from_prompt(struct halo_text_worker *worker, struct halo_job *job, struct halo_tokens *out)
 {
     struct halo_str prompt = job->msg.generate.prompt;
     const char *text = prompt.at;
@@ -57,7 +57,11 @@ static int from_prompt(struct halo_job *job, struct halo_tokens *out)
         text = copy;
     }
     halo_md5_hex(text, n, job->effective_md5);
-    return halo_text_encode(job, (struct halo_str){text, n}, halo_text_adds_bos(job), job->msg.generate.special, out);
+    int r = halo_text_check_fit(job, (struct halo_str){text, n}, 1);
+    if (r < 0)
+        return r;
+    return halo_text_encode(worker, job, (struct halo_str){text, n}, halo_text_adds_bos(job), job->msg.generate.special,
+                            out);
 }
 
 /* The MD5 of ids is that of their little-endian 32-bit numbers. */
@@ -69,15 +73,15 @@ static int from_tokens(struct halo_job *job, struct halo_tokens *out)
     return take_ids(job, ids, "tokens", out);
 }
 
-static int encode_prompt(struct halo_text_thread *text, struct halo_job *job, struct halo_tokens *out)
+static int encode_prompt(struct halo_text_worker *worker, struct halo_job *job, struct halo_tokens *out)
 {
     const struct halo_msg_generate *msg = &job->msg.generate;
     if (msg->has_prompt + msg->has_messages + msg->has_tokens != 1)
         return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST,
                               "give exactly one of `prompt`, `messages` and `tokens`, not %d",
                               msg->has_prompt + msg->has_messages + msg->has_tokens);
-    int r = msg->has_prompt     ? from_prompt(job, out)
-            : msg->has_messages ? halo_text_encode_messages(text, job, out)
+    int r = msg->has_prompt     ? from_prompt(worker, job, out)
+            : msg->has_messages ? halo_text_encode_messages(worker, job, out)
                                 : from_tokens(job, out);
     if (r == 0 && out->n == 0)
         r = halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST,
@@ -87,26 +91,12 @@ static int encode_prompt(struct halo_text_thread *text, struct halo_job *job, st
 
 /* ---- generate ---- */
 
-/* The prompt does not fit with `n_reply` tokens after it. Advises a larger context only where a load accepts it. */
-static int overflow(struct halo_job *job, size_t n_prompt, size_t n_reply)
-{
-    uint32_t context = job->model->context;
-    bool can_grow = context < job->model->model->hparams.n_context_train;
-    int r = halo_fault_set(&job->fault, HALO_FAULT_CONTEXT_OVERFLOW,
-                           "the prompt has %zu tokens and the context holds %u%s; shorten it by %zu%s", n_prompt,
-                           context, n_reply > 0 ? ", with at least one of the reply" : "", n_prompt + n_reply - context,
-                           can_grow ? " or load the model with a larger context" : "");
-    halo_fault_number(&job->fault, "prompt_tokens", n_prompt);
-    halo_fault_number(&job->fault, "context", context);
-    return r;
-}
-
 static int fit(struct halo_job *job, size_t n_prompt, uint32_t *ret_max_tokens)
 {
     const struct halo_msg_generate *msg = &job->msg.generate;
     uint32_t context = job->model->context;
     if (n_prompt >= context)
-        return overflow(job, n_prompt, 1);
+        return halo_text_overflow(job, n_prompt, 1);
     uint32_t left = context - (uint32_t)n_prompt;
     *ret_max_tokens = left;
     if (msg->has_max_tokens && msg->max_tokens <= left)
@@ -189,11 +179,11 @@ static int check_prompt(struct halo_job *job)
                           job->effective_md5, msg->resume.effective_md5.at);
 }
 
-static int make_generate(struct halo_text_thread *text, struct halo_job *job, struct halo_tokens *ids)
+static int make_generate(struct halo_text_worker *worker, struct halo_job *job, struct halo_tokens *ids)
 {
     const struct halo_msg_generate *msg = &job->msg.generate;
     struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_GENERATE, .detect_loops = msg->detect_loops};
-    int r = encode_prompt(text, job, ids);
+    int r = encode_prompt(worker, job, ids);
     if (r == 0)
         r = check_prompt(job);
     if (r == 0)
@@ -214,7 +204,7 @@ static int make_generate(struct halo_text_thread *text, struct halo_job *job, st
     setup.n_stops = (uint32_t)msg->stop.n;
     setup.ids = ids->ids;
     setup.cache_prompt = msg->cache_prompt;
-    setup.user = msg->has_user ? (uint64_t)msg->user : HALO_SEQUENCE_NOBODY;
+    setup.user = job->text_place.user;
     setup.ignore_eos = msg->ignore_eos;
     setup.want_logprob = msg->logprobs > 0;
     setup.n_top = (uint32_t)msg->logprobs;
@@ -231,28 +221,30 @@ static void settle(struct halo_job *job, int r)
         halo_fault_errno(&job->fault, HALO_FAULT_INTERNAL, r, "the prompt could not be prepared");
 }
 
-void halo_text_job_generate(struct halo_text_thread *text, struct halo_job *job)
+void halo_text_job_generate(struct halo_text_worker *worker, struct halo_job *job)
 {
     struct halo_tokens ids = {0};
-    settle(job, make_generate(text, job, &ids));
+    halo_text_count_to(worker, job, &ids);
+    settle(job, make_generate(worker, job, &ids));
     halo_tokens_finish(&ids);
 }
 
 /* ---- score ---- */
 
-static int make_score(struct halo_job *job, struct halo_tokens *ids)
+static int make_score(struct halo_text_worker *worker, struct halo_job *job, struct halo_tokens *ids)
 {
     const struct halo_msg_score *msg = &job->msg.score;
     if (msg->has_tokens + msg->has_text != 1)
         return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "give exactly one of `tokens` and `text`");
-    int r = msg->has_tokens ? take_ids(job, &msg->tokens, "tokens", ids)
-                            : halo_text_encode(job, msg->text, halo_text_adds_bos(job), false, ids);
+    int r = msg->has_tokens ? take_ids(job, &msg->tokens, "tokens", ids) : halo_text_check_fit(job, msg->text, 0);
+    if (r == 0 && msg->has_text)
+        r = halo_text_encode(worker, job, msg->text, halo_text_adds_bos(job), false, ids);
     if (r < 0)
         return r;
     if (ids->n == 0)
         return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "the text has no tokens to score");
     if (ids->n > job->model->context)
-        return overflow(job, ids->n, 0);
+        return halo_text_overflow(job, ids->n, 0);
     if ((uint64_t)msg->from >= ids->n)
         return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "from is %lld, the text has %zu tokens",
                               (long long)msg->from, ids->n);
@@ -262,14 +254,15 @@ static int make_score(struct halo_job *job, struct halo_tokens *ids)
                                         .n_top = (uint32_t)msg->top,
                                         .score_from = (uint32_t)msg->from,
                                         .cache_prompt = true,
-                                        .user = msg->has_user ? (uint64_t)msg->user : HALO_SEQUENCE_NOBODY,
+                                        .user = job->text_place.user,
                                         .arrived_ns = job->arrived_ns};
     return halo_sequence_create(&job->sequence, &setup, &job->model->pieces, &job->fault);
 }
 
-void halo_text_job_score(struct halo_text_thread *text, struct halo_job *job)
+void halo_text_job_score(struct halo_text_worker *worker, struct halo_job *job)
 {
     struct halo_tokens ids = {0};
-    settle(job, make_score(job, &ids));
+    halo_text_count_to(worker, job, &ids);
+    settle(job, make_score(worker, job, &ids));
     halo_tokens_finish(&ids);
 }

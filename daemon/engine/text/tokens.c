@@ -1,4 +1,4 @@
-/* tokens.c: the jobs tokenize and detokenize. Text thread; results live in the request's arena. */
+/* tokens.c: the jobs tokenize and detokenize. Text workers; results live in the request's arena. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,12 +25,16 @@ static int check_bytes(struct halo_job *job, size_t n_tokens, size_t n_bytes)
 }
 
 /* The text of each id, as valid UTF-8. */
-static int list_pieces(struct halo_job *job, const struct halo_tokenizer *tokenizer, const int32_t *ids, size_t n)
+static int list_pieces(struct halo_text_worker *worker, struct halo_job *job, const struct halo_tokenizer *tokenizer,
+                       const int32_t *ids, size_t n)
 {
     struct halo_str *pieces = halo_arena_alloc(&job->arena, n, sizeof(*pieces));
     if (!pieces)
         return no_memory(job);
     for (size_t i = 0; i < n; i++) {
+        int r = halo_turn_work(&worker->turn, 1);
+        if (r < 0)
+            return r;
         struct halo_span piece = halo_tokenizer_piece(tokenizer, ids[i], true);
         char *clean = halo_arena_alloc(&job->arena, halo_text_sanitize(piece.bytes, piece.n, NULL) + 1, 1);
         if (!clean)
@@ -42,14 +46,14 @@ static int list_pieces(struct halo_job *job, const struct halo_tokenizer *tokeni
     return 0;
 }
 
-static int tokenize(struct halo_job *job, struct halo_tokens *out)
+static int tokenize(struct halo_text_worker *worker, struct halo_job *job, struct halo_tokens *out)
 {
     const struct halo_tokenizer *tokenizer = job->model->texts.tokenizer;
     const struct halo_msg_tokenize *msg = &job->msg.tokenize;
     bool bos = msg->has_bos ? msg->bos : halo_text_adds_bos(job);
     if (bos && msg->has_bos && halo_tokenizer_bos(tokenizer) < 0)
         return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "this model has no start token to put in front");
-    int r = halo_text_encode(job, msg->text, bos, msg->special, out);
+    int r = halo_text_encode(worker, job, msg->text, bos, msg->special, out);
     if (r == 0)
         r = halo_text_check_values(job, out->n, TOKENS_VALUES + 2 * out->n);
     if (r < 0)
@@ -62,17 +66,17 @@ static int tokenize(struct halo_job *job, struct halo_tokens *out)
     halo_ev_init(&job->ev, HALO_EV_TOKENS, &job->msg.id);
     job->ev.tokens.tokens.at = ids;
     job->ev.tokens.tokens.n = out->n;
-    return list_pieces(job, tokenizer, ids, out->n);
+    return list_pieces(worker, job, tokenizer, ids, out->n);
 }
 
-void halo_text_job_tokenize(struct halo_text_thread *text, struct halo_job *job)
+void halo_text_job_tokenize(struct halo_text_worker *worker, struct halo_job *job)
 {
     struct halo_tokens tokens = {0};
-    tokenize(job, &tokens);
+    tokenize(worker, job, &tokens);
     halo_tokens_finish(&tokens);
 }
 
-void halo_text_job_detokenize(struct halo_text_thread *text, struct halo_job *job)
+void halo_text_job_detokenize(struct halo_text_worker *worker, struct halo_job *job)
 {
     const struct halo_token_list *ids = &job->msg.detokenize.tokens;
     struct halo_span span;

@@ -25,7 +25,7 @@
     X(LOAD_FAILED, load_failed, false, "", "the model file was refused or could not be read")                          \
     X(UNSUPPORTED, unsupported, false, "", "understood, but this build or model cannot do it")                         \
     X(OUT_OF_MEMORY, out_of_memory, true, "", "not enough memory")                                                     \
-    X(CONTEXT_OVERFLOW, context_overflow, false, "prompt_tokens context tokens kv_tokens",                             \
+    X(CONTEXT_OVERFLOW, context_overflow, false, "prompt_tokens least_prompt_tokens bytes context tokens kv_tokens",   \
       "the prompt does not fit into the context")                                                                      \
     X(QUEUE_FULL, queue_full, true, "limit", "the daemon's queue is full")                                             \
     X(TOO_MANY_REQUESTS, too_many_requests, true, "limit limit_bytes",                                                 \

@@ -123,7 +123,8 @@ void child_send(struct child *child, const char *format, ...)
     free(line);
 }
 
-static void take_event(struct child_request *request, const struct halo_ev *ev, const char *line, size_t len)
+static void take_event(struct child *child, struct child_request *request, const struct halo_ev *ev, const char *line,
+                       size_t len)
 {
     if (request->n_terminal > 0)
         fail_msg("an event after the terminal one: %.*s", (int)len, line);
@@ -156,6 +157,7 @@ static void take_event(struct child_request *request, const struct halo_ev *ev, 
     }
     if (halo_ev_is_terminal(ev->type)) {
         request->n_terminal++;
+        request->order = ++child->n_ended;
         request->terminal = ev->type;
         snprintf(request->last, sizeof(request->last), "%.*s", (int)len, line);
     }
@@ -181,7 +183,7 @@ static void take_line(struct child *child, const char *line, size_t len)
     } else {
         assert_int_equal(ev.id.kind, HALO_ID_INT);
         assert_true(ev.id.num > 0 && ev.id.num < CHILD_MAX);
-        take_event(&child->requests[ev.id.num], &ev, line, len);
+        take_event(child, &child->requests[ev.id.num], &ev, line, len);
     }
     halo_ev_finish(&ev);
 }

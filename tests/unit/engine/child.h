@@ -27,6 +27,7 @@ struct child_request { /* what came for one id */
     uint32_t n_text;
     char started[2048], notice[1024];
     char last[16384]; /* the terminal line */
+    uint32_t order;   /* of its end among all, from 1; 0: it is open */
 };
 
 struct child_phase {
@@ -43,7 +44,8 @@ struct child {
     struct fake_control *control;                             /* shared with the child */
     struct child_request *requests;                           /* [CHILD_MAX] by id */
     struct child_phase phases[HALO_WIRE_THREAD_PREFETCH + 1]; /* of the last heartbeat, by enum halo_wire_thread */
-    uint32_t n_unaddressed;                                   /* events with id null, heartbeats apart */
+    uint32_t n_ended;
+    uint32_t n_unaddressed; /* events with id null, heartbeats apart */
     char last_unaddressed[4096];
     uint32_t n_closed; /* how often the device was closed; after child_end() */
 };

@@ -1,7 +1,7 @@
 /* instance.h: a model that is in memory, on its way in (load.h), or on its way out.
  *
  * Made by the port when a load begins and destroyed by it when the model is gone. The port counts its users (requests
- * that name it), so that the text thread may use the tokenizer and the device thread the weights without a lock: an
+ * that name it), so that the text workers may use the tokenizer and the device thread the weights without a lock: an
  * unload waits until nobody uses it.
  */
 #ifndef HALO_ENGINE_LOADED_H

@@ -23,8 +23,6 @@ enum halo_note_what {
     HALO_NOTE_FORECAST,   /* struct halo_forecast: its model is open */
     HALO_NOTE_RESET,      /* struct halo_reset */
     HALO_NOTE_SAVE_PAGES, /* struct halo_save: the next chunk */
-    /* to the text thread */
-    HALO_NOTE_TEXT, /* struct halo_job */
     /* to the io thread */
     HALO_NOTE_CATALOG,       /* struct halo_catalog: fill it */
     HALO_NOTE_FORECAST_OPEN, /* struct halo_forecast: open its model */

@@ -1,6 +1,6 @@
 /* sequence.h: one text in the engine: the ids of a prompt, what was committed after them, and where its K and V are.
  *
- * Both `generate` and `score` are sequences. The text thread creates one (all of its memory is taken then), posts it to
+ * Both `generate` and `score` are sequences. A text worker creates one (all of its memory is taken then), posts it to
  * the device thread, which owns it until it posts HALO_NOTE_SEQUENCE_DONE back; then it is the port's, who destroys it.
  * In between the port may touch only the fields under "shared" and read the ring.
  *

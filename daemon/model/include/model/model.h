@@ -1,6 +1,6 @@
 /* model.h: a model: what the file says of its network (hyper-parameters, tensors) and the plan made from it.
  *
- * One file daemon/model/arch_<family>.c per family. Created on the text thread, immutable afterwards. Memory: one
+ * One file daemon/model/arch_<family>.c per family. Created on the io thread, immutable afterwards. Memory: one
  * arena, sealed.
  */
 #ifndef HALO_MODEL_MODEL_H
