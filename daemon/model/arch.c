@@ -5,10 +5,8 @@
 #include "arch_priv.h"
 
 static const struct halo_arch *const families[] = {
-    &halo_arch_llama,
-    &halo_arch_qwen2,
-    &halo_arch_qwen3,
-    &halo_arch_qwen3moe,
+    &halo_arch_bailingmoe2, &halo_arch_dots1,    &halo_arch_ernie4_5_moe, &halo_arch_glm4moe,  &halo_arch_llama,
+    &halo_arch_qwen2,       &halo_arch_qwen2moe, &halo_arch_qwen3,        &halo_arch_qwen3moe,
 };
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 

@@ -25,7 +25,8 @@ struct halo_arch {
         name, hparams, sizeof(hparams) / sizeof((hparams)[0]), tensors, sizeof(tensors) / sizeof((tensors)[0]), build  \
     }
 
-extern const struct halo_arch halo_arch_llama, halo_arch_qwen2, halo_arch_qwen3, halo_arch_qwen3moe;
+extern const struct halo_arch halo_arch_bailingmoe2, halo_arch_dots1, halo_arch_ernie4_5_moe, halo_arch_glm4moe,
+    halo_arch_llama, halo_arch_qwen2, halo_arch_qwen2moe, halo_arch_qwen3, halo_arch_qwen3moe;
 
 /* The family that the file names. LOAD_FAILED without the key, UNSUPPORTED for another name (tells it and the known
  * ones). */

@@ -77,6 +77,12 @@ struct halo_hparam {
 #define HALO_HPARAMS_GROUPS                                                                                            \
     HALO_HPARAM_OR(COUNT, "expert_group_count", n_expert_groups, 0, 0, HALO_MOE_GROUPS_MAX),                           \
         HALO_HPARAM_OR(COUNT, "expert_group_used_count", n_expert_groups_used, 0, 0, HALO_MOE_GROUPS_MAX)
+/* The width of an expert, and of the experts that every row takes together. */
+#define HALO_HPARAMS_SHARED                                                                                            \
+    HALO_HPARAM_NEEDED(COUNT, "expert_feed_forward_length", n_ff_expert, 1, HALO_MODEL_MAX_FF),                        \
+        HALO_HPARAM_OR(COUNT, "expert_shared_count", n_expert_shared, 0, 0, HALO_MODEL_MAX_EXPERTS),                   \
+        HALO_HPARAM_FROM(COUNT, "expert_shared_feed_forward_length", n_ff_shared, halo_hparams_ff_shared, 0,           \
+                         HALO_MODEL_MAX_FF)
 #define HALO_HPARAM_DENSE HALO_HPARAM_OR(COUNT, "leading_dense_block_count", n_dense, 0, 0, HALO_MODEL_MAX_LAYERS)
 #define HALO_HPARAM_NEXTN HALO_HPARAM_OR(COUNT, "nextn_predict_layers", n_nextn, 0, 0, HALO_MODEL_MAX_LAYERS)
 

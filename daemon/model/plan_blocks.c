@@ -45,7 +45,7 @@ void halo_blocks_attention(struct halo_builder *builder, const struct halo_block
     const struct halo_builder_pair output[] = {{HALO_TENSOR_ATTN_OUTPUT, values->out}};
 
     halo_builder_matmul(builder, values->normed, qkv, 3);
-    if (attention->qk_norm)
+    if (attention->qk_norm && halo_builder_has(builder, HALO_TENSOR_ATTN_Q_NORM))
         halo_builder_qk_norm(builder, values->q, values->k);
     halo_builder_rope(builder, values->q, values->k, attention->rope);
     halo_builder_kv_write(builder, values->k, values->v);
@@ -116,7 +116,9 @@ void halo_blocks_decoder(struct halo_builder *builder, enum halo_rope_pairing pa
         halo_builder_layer(builder, layer);
         halo_builder_rmsnorm(builder, HALO_TENSOR_ATTN_NORM, values.x, layer ? values.out : HALO_NONE, values.normed);
         halo_blocks_attention(builder, &values, &attention);
-        halo_builder_rmsnorm(builder, HALO_TENSOR_FFN_NORM, values.x, values.out, values.normed);
+        bool moved = halo_builder_has(builder, HALO_TENSOR_FFN_INPUT_NORM);
+        halo_builder_rmsnorm(builder, moved ? HALO_TENSOR_FFN_INPUT_NORM : HALO_TENSOR_FFN_NORM, values.x, values.out,
+                             values.normed);
         halo_blocks_ffn(builder, &values);
     }
     halo_builder_outside(builder);

@@ -11,7 +11,8 @@
 
 #include <model/model.h>
 
-/* X(identifier, name; %u is the layer) */
+/* X(identifier, name; %u is the layer). FFN_INPUT_NORM is the norm in front of the feed-forward where files give it the
+ * name of the one behind attention. */
 #define HALO_TENSOR_LIST(X)                                                                                            \
     X(TOKEN_EMBD, "token_embd.weight")                                                                                 \
     X(OUTPUT_NORM, "output_norm.weight")                                                                               \
@@ -31,6 +32,7 @@
     X(ATTN_K_NORM, "blk.%u.attn_k_norm.weight")                                                                        \
     X(ATTN_OUTPUT, "blk.%u.attn_output.weight")                                                                        \
     X(ATTN_OUTPUT_BIAS, "blk.%u.attn_output.bias")                                                                     \
+    X(FFN_INPUT_NORM, "blk.%u.post_attention_norm.weight")                                                             \
     X(FFN_NORM, "blk.%u.ffn_norm.weight")                                                                              \
     X(FFN_GATE, "blk.%u.ffn_gate.weight")                                                                              \
     X(FFN_UP, "blk.%u.ffn_up.weight")                                                                                  \
@@ -103,6 +105,8 @@ struct halo_tensor_spec {
 #define HALO_TENSORS_ATTENTION                                                                                         \
     HALO_TENSOR_VECTOR(ATTN_NORM, EMBD), HALO_TENSOR_MATRIX(ATTN_Q, EMBD, Q), HALO_TENSOR_MATRIX(ATTN_K, EMBD, K),     \
         HALO_TENSOR_MATRIX(ATTN_V, EMBD, V), HALO_TENSOR_MATRIX(ATTN_OUTPUT, ATT, EMBD)
+#define HALO_TENSORS_QKV_BIAS                                                                                          \
+    HALO_TENSOR_VECTOR(ATTN_Q_BIAS, Q), HALO_TENSOR_VECTOR(ATTN_K_BIAS, K), HALO_TENSOR_VECTOR(ATTN_V_BIAS, V)
 #define HALO_TENSORS_QK_NORM HALO_TENSOR_VECTOR(ATTN_Q_NORM, HEAD_K), HALO_TENSOR_VECTOR(ATTN_K_NORM, HEAD_K)
 #define HALO_TENSORS_FFN(condition)                                                                                    \
     HALO_TENSOR_ROW(FFN_GATE, MATRIX, EMBD, FF, ONE, .when = condition),                                               \
@@ -114,6 +118,7 @@ struct halo_tensor_spec {
         HALO_TENSOR_ROW(FFN_UP_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                             \
         HALO_TENSOR_ROW(FFN_DOWN_EXPS, EXPERTS, FF_EXPERT, EMBD, EXPERT, .when = condition)
 
+#define HALO_TENSOR_CHOICE_BIAS HALO_TENSOR_ROW(EXP_PROBS_BIAS, VECTOR, EXPERT, ONE, ONE, .when = halo_tensors_when_moe)
 /* The experts that every row takes, as one. */
 #define HALO_TENSORS_SHARED                                                                                            \
     HALO_TENSOR_ROW(FFN_GATE_SHEXP, MATRIX, EMBD, FF_SHARED, ONE, .when = halo_tensors_when_shared),                   \

@@ -89,16 +89,111 @@ static bool scale_by_embedding(struct halo_golden_host *host)
     return changed;
 }
 
-static bool experts_not_renormalised(struct halo_golden_host *host)
+/* Applies a change to every op of a kind; whether it changed any. */
+static bool each_op(struct halo_golden_host *host, enum halo_op_kind kind, bool (*change)(struct halo_op *op))
 {
     bool changed = false;
 
     for (uint32_t i = 0; i < host->plan.n_ops; i++)
-        if (host->ops[i].kind == HALO_OP_MOE_ROUTE) {
-            host->ops[i].u.moe_route.normalise = false;
+        if (host->ops[i].kind == kind)
+            changed = change(&host->ops[i]) || changed;
+    return changed;
+}
+
+static bool normalise_flip(struct halo_op *op)
+{
+    op->u.moe_route.normalise = !op->u.moe_route.normalise;
+    return true;
+}
+
+static bool choice_bias_drop(struct halo_op *op)
+{
+    bool had = op->u.moe_route.bias != HALO_WEIGHT_NONE;
+    op->u.moe_route.bias = HALO_WEIGHT_NONE;
+    return had;
+}
+
+static bool groups_drop(struct halo_op *op)
+{
+    bool had = op->u.moe_route.n_groups > 1;
+    op->u.moe_route.n_groups = 0;
+    return had;
+}
+
+static bool expert_scale_drop(struct halo_op *op)
+{
+    bool had = op->u.moe_route.scale != 1;
+    op->u.moe_route.scale = 1;
+    return had;
+}
+
+static bool gate_swap(struct halo_op *op)
+{
+    op->u.moe_route.gate = op->u.moe_route.gate == HALO_MOE_SOFTMAX ? HALO_MOE_SIGMOID : HALO_MOE_SOFTMAX;
+    return true;
+}
+
+static bool shared_drop(struct halo_op *op)
+{
+    bool had = op->u.moe_sum.add != HALO_NONE;
+    op->u.moe_sum.add = op->u.moe_sum.add_gate = HALO_NONE;
+    return had;
+}
+
+static bool shared_gate_drop(struct halo_op *op)
+{
+    bool had = op->u.moe_sum.add_gate != HALO_NONE;
+    op->u.moe_sum.add_gate = HALO_NONE;
+    return had;
+}
+
+static bool experts_normalised_otherwise(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_MOE_ROUTE, normalise_flip);
+}
+
+static bool choice_bias_ignored(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_MOE_ROUTE, choice_bias_drop);
+}
+
+/* The bias of the choice counts for the logits, and so for the weights. */
+static bool choice_bias_in_weights(struct halo_golden_host *host)
+{
+    bool changed = false;
+
+    for (uint32_t i = 1; i < host->plan.n_ops; i++)
+        if (host->ops[i].kind == HALO_OP_MOE_ROUTE && host->ops[i].u.moe_route.bias != HALO_WEIGHT_NONE) {
+            host->ops[i - 1].u.matmul.bias[0] = host->ops[i].u.moe_route.bias;
+            host->ops[i].u.moe_route.bias = HALO_WEIGHT_NONE;
             changed = true;
         }
     return changed;
+}
+
+static bool groups_ignored(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_MOE_ROUTE, groups_drop);
+}
+
+static bool expert_scale_ignored(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_MOE_ROUTE, expert_scale_drop);
+}
+
+static bool gate_swapped(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_MOE_ROUTE, gate_swap);
+}
+
+static bool shared_forgotten(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_MOE_SUM, shared_drop);
+}
+
+static bool shared_gate_ignored(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_MOE_SUM, shared_gate_drop);
 }
 
 static const struct mutant {
@@ -114,7 +209,7 @@ static const struct mutant {
     {"tiny-llama3", "rope factors ignored", rope_factors_ignored},
     {"tiny-llama3", "own head ignored", head_tied},
     {"tiny-llama-moe", "unchanged", NULL},
-    {"tiny-llama-moe", "experts not renormalised", experts_not_renormalised},
+    {"tiny-llama-moe", "experts not renormalised", experts_normalised_otherwise},
     {"tiny-mistral-spm", "unchanged", NULL},
     {"tiny-mistral-spm", "rope base ignored", rope_base_ignored},
     {"tiny-qwen2", "unchanged", NULL},
@@ -125,8 +220,32 @@ static const struct mutant {
     {"tiny-qwen3", "Q/K norm dropped", qk_norm_dropped},
     {"tiny-qwen3", "scale by embedding / heads", scale_by_embedding},
     {"tiny-qwen3moe", "unchanged", NULL},
-    {"tiny-qwen3moe", "experts not renormalised", experts_not_renormalised},
+    {"tiny-qwen3moe", "experts not renormalised", experts_normalised_otherwise},
     {"tiny-qwen3moe", "adjacent pairs", pairing_flipped},
+    {"tiny-qwen2moe", "unchanged", NULL},
+    {"tiny-qwen2moe", "experts renormalised", experts_normalised_otherwise},
+    {"tiny-qwen2moe", "shared expert forgotten", shared_forgotten},
+    {"tiny-qwen2moe", "shared expert not gated", shared_gate_ignored},
+    {"tiny-qwen2moe", "biases ignored", bias_ignored},
+    {"tiny-glm4moe", "unchanged", NULL},
+    {"tiny-glm4moe", "choice bias ignored", choice_bias_ignored},
+    {"tiny-glm4moe", "choice bias in the weights", choice_bias_in_weights},
+    {"tiny-glm4moe", "softmax scores", gate_swapped},
+    {"tiny-glm4moe", "expert scale ignored", expert_scale_ignored},
+    {"tiny-glm4moe", "shared expert forgotten", shared_forgotten},
+    {"tiny-glm4moe", "Q/K norm dropped", qk_norm_dropped},
+    {"tiny-glm4moe-air", "unchanged", NULL},
+    {"tiny-glm4moe-air", "choice bias in the weights", choice_bias_in_weights},
+    {"tiny-dots1", "unchanged", NULL},
+    {"tiny-dots1", "choice bias in the weights", choice_bias_in_weights},
+    {"tiny-dots1", "shared experts forgotten", shared_forgotten},
+    {"tiny-bailingmoe2", "unchanged", NULL},
+    {"tiny-bailingmoe2", "expert groups ignored", groups_ignored},
+    {"tiny-bailingmoe2", "choice bias in the weights", choice_bias_in_weights},
+    {"tiny-ernie4_5-moe", "unchanged", NULL},
+    {"tiny-ernie4_5-moe", "choice bias ignored", choice_bias_ignored},
+    {"tiny-ernie4_5-moe", "sigmoid scores", gate_swapped},
+    {"tiny-ernie4_5-moe", "half-split pairs", pairing_flipped},
 };
 
 /* Runs p_short; whether the gate judged as it must. */

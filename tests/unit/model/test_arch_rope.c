@@ -42,10 +42,9 @@ static void pairings(void **state)
     static const struct {
         const char *family;
         enum halo_rope_pairing pairing;
-    } rows[] = {{"llama", HALO_ROPE_NORM},
-                {"llama-moe", HALO_ROPE_NORM},
-                {"qwen2", HALO_ROPE_NEOX},
-                {"qwen3", HALO_ROPE_NEOX},
+    } rows[] = {{"llama", HALO_ROPE_NORM},   {"llama-moe", HALO_ROPE_NORM},   {"qwen2", HALO_ROPE_NEOX},
+                {"qwen3", HALO_ROPE_NEOX},   {"qwen2moe", HALO_ROPE_NEOX},    {"glm4moe", HALO_ROPE_NEOX},
+                {"dots1", HALO_ROPE_NEOX},   {"bailingmoe2", HALO_ROPE_NEOX}, {"ernie4_5-moe", HALO_ROPE_NORM},
                 {"qwen3moe", HALO_ROPE_NEOX}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

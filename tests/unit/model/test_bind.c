@@ -13,7 +13,8 @@
 
 #define FF 64
 
-static const char *const families[] = {"llama", "llama-moe", "qwen2", "qwen3", "qwen3moe"};
+static const char *const families[] = {"llama",    "llama-moe", "qwen2", "qwen3",       "qwen3moe",
+                                       "qwen2moe", "glm4moe",   "dots1", "bailingmoe2", "ernie4_5-moe"};
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 
 /* Each tensor of each family in turn: without it, and transposed or longer, the file is refused by name. */
@@ -88,6 +89,49 @@ static void foreign_tensors(void **state)
                          "2 tensors of the file are no part of a qwen3 model (first: ", foreign[i]);
         halo_toy_destroy(toy);
     }
+}
+
+/* Experts in a dense layer, and a dense feed-forward in a layer with experts. */
+static void tensors_of_other_layers(void **state)
+{
+    static const char *const foreign[] = {"blk.0.ffn_gate_inp.weight", "blk.0.ffn_up_shexp.weight",
+                                          "blk.1.ffn_gate.weight"};
+
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+        struct halo_toy *toy = halo_toy_create("glm4moe");
+        halo_toy_add(toy, foreign[i], HALO_TYPE_F32, 32, 4, 0);
+        halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "1 tensor of the file is no part of a glm4moe model", foreign[i]);
+        halo_toy_destroy(toy);
+    }
+}
+
+/* Layers for multi-token prediction stand behind the others, are left out of the plan and named. */
+static void layers_left_out(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("glm4moe");
+    struct halo_model *model = halo_toy_accepted(toy);
+    uint32_t n_weights = model->plan.n_weights, n_layers = model->plan.kv[0].n_layers;
+
+    assert_int_equal(model->remarks.n, 0);
+    halo_model_destroy(model);
+    halo_toy_set(toy, "block_count", HALO_GGUF_U32, 3);
+    halo_toy_set(toy, "nextn_predict_layers", HALO_GGUF_U32, 1);
+    halo_toy_add(toy, "blk.2.attn_q.weight", HALO_TYPE_F32, 32, 64, 0);
+    halo_toy_add(toy, "blk.2.nextn.eh_proj.weight", HALO_TYPE_F32, 64, 32, 0);
+    model = halo_toy_accepted(toy);
+    assert_int_equal(model->plan.n_weights, n_weights);
+    assert_int_equal(model->plan.kv[0].n_layers, n_layers);
+    assert_int_equal(model->remarks.n, 1);
+    assert_string_equal(model->remarks.text[0], "layer 2 predicts a further token (nextn) and is left out");
+    halo_model_destroy(model);
+    halo_toy_set(toy, "block_count", HALO_GGUF_U32, 4);
+    halo_toy_set(toy, "nextn_predict_layers", HALO_GGUF_U32, 2);
+    model = halo_toy_accepted(toy);
+    assert_string_equal(model->remarks.text[0], "layers 2 to 3 predict further tokens (nextn) and are left out");
+    halo_model_destroy(model);
+    halo_toy_add(toy, "blk.4.attn_q.weight", HALO_TYPE_F32, 32, 64, 0);
+    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "no part of a glm4moe model", "blk.4.attn_q.weight");
+    halo_toy_destroy(toy);
 }
 
 static void tensors_that_carry_nothing(void **state)
@@ -269,6 +313,8 @@ int main(void)
         cmocka_unit_test(vectors_are_f32),
         cmocka_unit_test(several_faults_in_one_sentence),
         cmocka_unit_test(foreign_tensors),
+        cmocka_unit_test(tensors_of_other_layers),
+        cmocka_unit_test(layers_left_out),
         cmocka_unit_test(tensors_that_carry_nothing),
         cmocka_unit_test(optional_tensors),
         cmocka_unit_test(head_bias),

@@ -73,6 +73,24 @@ static void numbers_out_of_bounds(void **state)
         {"qwen3moe", "expert_used_count", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "qwen3moe.expert_used_count is 0"},
         {"qwen3moe", "expert_feed_forward_length", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED,
          "expert_feed_forward_length is 0"},
+        {"glm4moe", "expert_gating_func", HALO_GGUF_U32, 9, HALO_FAULT_UNSUPPORTED, "expert_gating_func is 9"},
+        {"glm4moe", "leading_dense_block_count", HALO_GGUF_U32, 3, HALO_FAULT_LOAD_FAILED,
+         "glm4moe.leading_dense_block_count is 3 of 2 layers"},
+        {"glm4moe", "nextn_predict_layers", HALO_GGUF_U32, 2, HALO_FAULT_LOAD_FAILED,
+         "glm4moe.nextn_predict_layers is 2 of 2 layers"},
+        {"glm4moe", "feed_forward_length", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "feed_forward_length is 0"},
+        {"glm4moe", "expert_shared_count", HALO_GGUF_U32, 1025, HALO_FAULT_LOAD_FAILED, "expert_shared_count is 1025"},
+        {"glm4moe", "expert_weights_scale", HALO_GGUF_F32, -1, HALO_FAULT_LOAD_FAILED, "expert_weights_scale is -1"},
+        {"bailingmoe2", "expert_group_count", HALO_GGUF_U32, 3, HALO_FAULT_LOAD_FAILED,
+         "bailingmoe2: 1 of 3 expert groups do not give 2 of 4 experts"},
+        {"bailingmoe2", "expert_group_count", HALO_GGUF_U32, 33, HALO_FAULT_LOAD_FAILED, "expert_group_count is 33"},
+        {"bailingmoe2", "expert_group_used_count", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "0 of 2 expert groups"},
+        {"bailingmoe2", "expert_used_count", HALO_GGUF_U32, 3, HALO_FAULT_LOAD_FAILED,
+         "1 of 2 expert groups do not give 3 of 4 experts"},
+        {"qwen2moe", "expert_shared_feed_forward_length", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED,
+         "expert_shared_feed_forward_length is 0"},
+        {"ernie4_5-moe", "interleave_moe_layer_step", HALO_GGUF_U32, 2, HALO_FAULT_UNSUPPORTED,
+         "interleave_moe_layer_step is 2, which is not supported"},
         {"llama", "vocab_size", HALO_GGUF_U32, 5, HALO_FAULT_LOAD_FAILED,
          "token_embd.weight is [32, 16], should be [32, 5]"},
         {"llama", "vocab_size", HALO_GGUF_U32, 4294967295.0, HALO_FAULT_LOAD_FAILED, "llama.vocab_size is 4294967295"},
@@ -95,6 +113,34 @@ static void experts_too_wide(void **state)
     halo_toy_set(toy, "expert_feed_forward_length", HALO_GGUF_U32, 1 << 20);
     halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "1024 experts of 1048576 are wider than", NULL);
     halo_toy_destroy(toy);
+}
+
+/* The number of a gating function in the file, and what the plan routes by. */
+static void gates(void **state)
+{
+    static const struct {
+        double number;
+        enum halo_moe_gate gate;
+        bool normalise;
+    } rows[] = {{0, HALO_MOE_SIGMOID, false},
+                {1, HALO_MOE_SOFTMAX, false},
+                {2, HALO_MOE_SIGMOID, false},
+                {3, HALO_MOE_SOFTMAX, true}, /* softmax over the chosen experts */
+                {4, HALO_MOE_SQRT_SOFTPLUS, false}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct halo_toy *toy = halo_toy_create("dots1");
+        halo_toy_set(toy, "expert_gating_func", HALO_GGUF_U32, rows[i].number);
+        halo_toy_set(toy, "expert_weights_norm", HALO_GGUF_BOOL, 0);
+        struct halo_model *model = halo_toy_accepted(toy);
+        const struct halo_op *op = model->plan.ops;
+        while (op->kind != HALO_OP_MOE_ROUTE)
+            op++;
+        assert_int_equal(op->u.moe_route.gate, rows[i].gate);
+        assert_int_equal(op->u.moe_route.normalise, rows[i].normalise);
+        halo_model_destroy(model);
+        halo_toy_destroy(toy);
+    }
 }
 
 static void missing_keys(void **state)
@@ -349,6 +395,7 @@ int main(void)
         cmocka_unit_test(other_integer_types_are_read),
         cmocka_unit_test(per_layer_arrays),
         cmocka_unit_test(defaults),
+        cmocka_unit_test(gates),
         cmocka_unit_test(foreign_mechanisms),
         cmocka_unit_test(own_mechanism),
         cmocka_unit_test(window),

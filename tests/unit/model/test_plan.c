@@ -13,7 +13,8 @@
 
 #include "toy_model.h"
 
-static const char *const families[] = {"llama", "llama-moe", "qwen2", "qwen3", "qwen3moe"};
+static const char *const families[] = {"llama",    "llama-moe", "qwen2", "qwen3",       "qwen3moe",
+                                       "qwen2moe", "glm4moe",   "dots1", "bailingmoe2", "ernie4_5-moe"};
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 
 static void plan_path(char *path, size_t n, const char *family)
@@ -101,6 +102,10 @@ static uint32_t weights_of(const struct halo_op *op, uint32_t ret[8])
     case HALO_OP_QK_NORM:
         ret[n++] = op->u.qk_norm.q_weight;
         ret[n++] = op->u.qk_norm.k_weight;
+        break;
+    case HALO_OP_MOE_ROUTE:
+        if (op->u.moe_route.bias != HALO_WEIGHT_NONE)
+            ret[n++] = op->u.moe_route.bias;
         break;
     case HALO_OP_MOE_MATMUL:
         for (uint16_t i = 0; i < op->u.moe_matmul.n; i++)

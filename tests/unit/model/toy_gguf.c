@@ -95,57 +95,123 @@ void halo_toy_remove(struct halo_toy *toy, const char *name)
     *tensor = toy->tensors[--toy->n_tensors];
 }
 
-static void layer_add(struct halo_toy *toy, uint32_t layer, enum halo_type type, uint64_t d, uint64_t n_head,
-                      uint64_t n_head_kv, uint64_t head_dim)
+/* What a family's layers have beyond the common; a row without a mark is in all of them. */
+enum {
+    MOE = 1,       /* experts, in layers without DENSE */
+    DENSE = 2,     /* a dense feed-forward */
+    NORM = 4,      /* of q and k, per head */
+    BIAS = 8,      /* of q, k and v */
+    CHOICE = 16,   /* a bias of the choice of experts */
+    SHARED = 32,   /* a shared expert */
+    GATED = 64,    /* ... with a gate */
+    MOVED = 128,   /* the norm in front of the feed-forward has the name of the one behind attention */
+    USUAL = 256,   /* it has its own */
+    LEADING = 512, /* layer 0 is dense */
+};
+
+static const struct family {
+    const char *name;
+    unsigned marks;
+} families[] = {
+    {"llama", DENSE | USUAL},
+    {"llama-moe", MOE | USUAL},
+    {"qwen2", DENSE | BIAS | USUAL},
+    {"qwen3", DENSE | NORM | USUAL},
+    {"qwen3moe", MOE | NORM | USUAL},
+    {"qwen2moe", MOE | BIAS | SHARED | GATED | USUAL},
+    {"glm4moe", MOE | BIAS | CHOICE | SHARED | LEADING | MOVED},
+    {"dots1", MOE | NORM | CHOICE | SHARED | LEADING | USUAL},
+    {"bailingmoe2", MOE | NORM | CHOICE | SHARED | LEADING | USUAL},
+    {"ernie4_5-moe", MOE | CHOICE | SHARED | LEADING | USUAL},
+};
+
+static unsigned marks_of(const char *family)
 {
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
+        if (strcmp(families[i].name, family) == 0)
+            return families[i].marks;
+    assert(!"no such family");
+    return 0;
+}
+
+static void layer_add(struct halo_toy *toy, uint32_t layer, unsigned marks, uint64_t n_head, uint64_t n_head_kv,
+                      uint64_t head_dim)
+{
+    enum { D = 32, FF = 64, EXPERTS = 4, SHARED_FF = 48 };
+    const uint64_t n_q = n_head * head_dim, n_kv = n_head_kv * head_dim;
     const struct {
         const char *name;
+        unsigned marks; /* all of them are needed */
         enum halo_type type;
         uint64_t d0, d1, d2;
-        bool moe, dense, norm, bias;
     } rows[] = {
-        {"attn_norm.weight", HALO_TYPE_F32, d, 0, 0, 0, 0, 0, 0},
-        {"attn_q.weight", type, d, n_head * head_dim, 0, 0, 0, 0, 0},
-        {"attn_k.weight", type, d, n_head_kv * head_dim, 0, 0, 0, 0, 0},
-        {"attn_v.weight", type, d, n_head_kv * head_dim, 0, 0, 0, 0, 0},
-        {"attn_q.bias", HALO_TYPE_F32, n_head * head_dim, 0, 0, 0, 0, 0, 1},
-        {"attn_k.bias", HALO_TYPE_F32, n_head_kv * head_dim, 0, 0, 0, 0, 0, 1},
-        {"attn_v.bias", HALO_TYPE_F32, n_head_kv * head_dim, 0, 0, 0, 0, 0, 1},
-        {"attn_q_norm.weight", HALO_TYPE_F32, head_dim, 0, 0, 0, 0, 1, 0},
-        {"attn_k_norm.weight", HALO_TYPE_F32, head_dim, 0, 0, 0, 0, 1, 0},
-        {"attn_output.weight", type, n_head * head_dim, d, 0, 0, 0, 0, 0},
-        {"ffn_norm.weight", HALO_TYPE_F32, d, 0, 0, 0, 0, 0, 0},
-        {"ffn_gate.weight", type, d, 64, 0, 0, 1, 0, 0},
-        {"ffn_up.weight", type, d, 64, 0, 0, 1, 0, 0},
-        {"ffn_down.weight", type, 64, d, 0, 0, 1, 0, 0},
-        {"ffn_gate_inp.weight", HALO_TYPE_F32, d, 4, 0, 1, 0, 0, 0},
-        {"ffn_gate_exps.weight", type, d, 64, 4, 1, 0, 0, 0},
-        {"ffn_up_exps.weight", type, d, 64, 4, 1, 0, 0, 0},
-        {"ffn_down_exps.weight", type, 64, d, 4, 1, 0, 0, 0},
+        {"attn_norm.weight", 0, HALO_TYPE_F32, D, 0, 0},
+        {"attn_q.weight", 0, HALO_TYPE_F16, D, n_q, 0},
+        {"attn_k.weight", 0, HALO_TYPE_F16, D, n_kv, 0},
+        {"attn_v.weight", 0, HALO_TYPE_F16, D, n_kv, 0},
+        {"attn_q.bias", BIAS, HALO_TYPE_F32, n_q, 0, 0},
+        {"attn_k.bias", BIAS, HALO_TYPE_F32, n_kv, 0, 0},
+        {"attn_v.bias", BIAS, HALO_TYPE_F32, n_kv, 0, 0},
+        {"attn_q_norm.weight", NORM, HALO_TYPE_F32, head_dim, 0, 0},
+        {"attn_k_norm.weight", NORM, HALO_TYPE_F32, head_dim, 0, 0},
+        {"attn_output.weight", 0, HALO_TYPE_F16, n_q, D, 0},
+        {"ffn_norm.weight", USUAL, HALO_TYPE_F32, D, 0, 0},
+        {"post_attention_norm.weight", MOVED, HALO_TYPE_F32, D, 0, 0},
+        {"ffn_gate.weight", DENSE, HALO_TYPE_F16, D, FF, 0},
+        {"ffn_up.weight", DENSE, HALO_TYPE_F16, D, FF, 0},
+        {"ffn_down.weight", DENSE, HALO_TYPE_F16, FF, D, 0},
+        {"ffn_gate_inp.weight", MOE, HALO_TYPE_F32, D, EXPERTS, 0},
+        {"ffn_gate_exps.weight", MOE, HALO_TYPE_F16, D, FF, EXPERTS},
+        {"ffn_up_exps.weight", MOE, HALO_TYPE_F16, D, FF, EXPERTS},
+        {"ffn_down_exps.weight", MOE, HALO_TYPE_F16, FF, D, EXPERTS},
+        {"exp_probs_b.bias", CHOICE, HALO_TYPE_F32, EXPERTS, 0, 0},
+        {"ffn_gate_inp_shexp.weight", GATED, HALO_TYPE_F32, D, 0, 0},
+        {"ffn_gate_shexp.weight", SHARED, HALO_TYPE_F16, D, SHARED_FF, 0},
+        {"ffn_up_shexp.weight", SHARED, HALO_TYPE_F16, D, SHARED_FF, 0},
+        {"ffn_down_shexp.weight", SHARED, HALO_TYPE_F16, SHARED_FF, D, 0},
     };
-    bool moe = strstr(toy->arch, "moe") != NULL, norm = strncmp(toy->arch, "qwen3", 5) == 0,
-         bias = strcmp(toy->arch, "qwen2") == 0;
     char name[64];
 
+    if (marks & LEADING && layer == 0)
+        marks = (marks & ~(unsigned)(MOE | CHOICE | SHARED | GATED)) | DENSE;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if ((rows[i].moe && !moe) || (rows[i].dense && moe) || (rows[i].norm && !norm) || (rows[i].bias && !bias))
+        if (rows[i].marks & ~marks)
             continue;
         snprintf(name, sizeof(name), "blk.%u.%s", layer, rows[i].name);
         halo_toy_add(toy, name, rows[i].type, rows[i].d0, rows[i].d1, rows[i].d2);
     }
 }
 
+static void experts_set(struct halo_toy *toy, unsigned marks)
+{
+    halo_toy_set(toy, "expert_count", HALO_GGUF_U32, 4);
+    halo_toy_set(toy, "expert_used_count", HALO_GGUF_U32, 2);
+    if (strcmp(toy->arch, "llama") != 0)
+        halo_toy_set(toy, "expert_feed_forward_length", HALO_GGUF_U32, 64);
+    if (marks & SHARED)
+        halo_toy_set(toy, "expert_shared_feed_forward_length", HALO_GGUF_U32, 48);
+    if (marks & LEADING) {
+        halo_toy_set(toy, "leading_dense_block_count", HALO_GGUF_U32, 1);
+        halo_toy_set(toy, "expert_shared_count", HALO_GGUF_U32, 1);
+    }
+    if (strcmp(toy->arch, "bailingmoe2") == 0) {
+        halo_toy_set(toy, "expert_group_count", HALO_GGUF_U32, 2);
+        halo_toy_set(toy, "expert_group_used_count", HALO_GGUF_U32, 1);
+        halo_toy_set(toy, "expert_weights_scale", HALO_GGUF_F32, 2.5);
+    }
+}
+
 struct halo_toy *halo_toy_create(const char *family)
 {
     struct halo_toy *toy = calloc(1, sizeof(*toy));
-    bool moe = strstr(family, "moe") != NULL;
+    unsigned marks = marks_of(family);
 
     assert(toy && strlen(family) < sizeof(toy->arch));
     memcpy(toy->arch, family, strlen(family) + 1);
     halo_toy_add(toy, "token_embd.weight", HALO_TYPE_Q8_0, 32, HALO_TOY_VOCAB, 0);
     halo_toy_add(toy, "output_norm.weight", HALO_TYPE_F32, 32, 0, 0);
     for (uint32_t layer = 0; layer < 2; layer++)
-        layer_add(toy, layer, HALO_TYPE_F16, 32, 4, 2, 16);
+        layer_add(toy, layer, marks, 4, 2, 16);
     if (strcmp(family, "llama-moe") == 0)
         snprintf(toy->arch, sizeof(toy->arch), "llama");
 
@@ -162,12 +228,8 @@ struct halo_toy *halo_toy_create(const char *family)
     halo_toy_set(toy, "attention.value_length", HALO_GGUF_U32, 16);
     halo_toy_set(toy, "attention.layer_norm_rms_epsilon", HALO_GGUF_F32, 1e-5);
     halo_toy_set(toy, "rope.freq_base", HALO_GGUF_F32, 10000);
-    if (moe) {
-        halo_toy_set(toy, "expert_count", HALO_GGUF_U32, 4);
-        halo_toy_set(toy, "expert_used_count", HALO_GGUF_U32, 2);
-    }
-    if (strcmp(family, "qwen3moe") == 0)
-        halo_toy_set(toy, "expert_feed_forward_length", HALO_GGUF_U32, 64);
+    if (marks & MOE)
+        experts_set(toy, marks);
     halo_toy_set_text(toy, "tokenizer.ggml.model", "gpt2");
     halo_toy_set_text(toy, "tokenizer.ggml.pre", "qwen2");
     halo_toy_set_array(toy, "tokenizer.ggml.merges", HALO_GGUF_STRING, 0, NULL);

@@ -40,7 +40,7 @@ struct halo_toy {
     struct halo_toy_tensor tensors[HALO_TOY_TENSORS];
 };
 
-/* family: "llama", "llama-moe", "qwen2", "qwen3", "qwen3moe". */
+/* family: an architecture, or "llama-moe": families[] in toy_gguf.c. */
 struct halo_toy *halo_toy_create(const char *family);
 void halo_toy_destroy(struct halo_toy *toy);
 

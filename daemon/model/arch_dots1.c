@@ -1,0 +1,31 @@
+/* arch_dots1.c: dots1: half-split (NEOX) rotation, Q/K norm, leading dense layers, then experts and shared ones.
+ *
+ * Sigmoid scores, chosen with a bias, renormalised and scaled (dots.llm1, transformers' Dots1ForCausalLM).
+ */
+#include "arch_priv.h"
+#include "plan_blocks_priv.h"
+
+static const struct halo_hparam hparams[] = {
+    HALO_HPARAMS_COMMON,       HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_DENSE,         HALO_HPARAMS_EXPERTS(1),
+    HALO_HPARAM_GATE(SIGMOID), HALO_HPARAM_WEIGHTS_SCALE,
+    HALO_HPARAMS_SHARED,
+};
+
+static const struct halo_tensor_spec tensors[] = {
+    HALO_TENSORS_ENDS,
+    HALO_TENSORS_ATTENTION,
+    HALO_TENSORS_QK_NORM,
+    HALO_TENSOR_VECTOR(FFN_NORM, EMBD),
+    HALO_TENSORS_FFN(halo_tensors_when_dense),
+    HALO_TENSORS_MOE(halo_tensors_when_moe),
+    HALO_TENSOR_CHOICE_BIAS,
+    HALO_TENSORS_SHARED,
+};
+
+static void build(struct halo_builder *builder)
+{
+    halo_blocks_decoder(builder, HALO_ROPE_NEOX, true);
+}
+
+const struct halo_arch halo_arch_dots1 = HALO_ARCH("dots1", hparams, tensors, build);
