@@ -123,6 +123,9 @@ static const struct {
     {"solar-open", {qwen2}},
     {"kormo", {qwen2}},
     {"f2llmv2", {qwen2}},
+    {"bailingmoe", {qwen2}}, /* with possessive quantifiers, which change nothing here */
+    {"bailingmoe2", {qwen2}},
+    {"llada-moe", {qwen2}},
     {"qwen35", {qwen35}},
     {"gpt-4o", {gpt4o}},
     {"llama4", {gpt4o}},

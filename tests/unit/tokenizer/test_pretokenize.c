@@ -122,6 +122,7 @@ static void test_small_families(void **state)
 {
     check("seed-coder", "ab^'LL^ cd^1^2^ !!^\n\n^x"); /* punctuation takes no line end along */
     check("llama-bpe", "ab^'LL^ cd^12^ !!\n\n^x");
+    check("bailingmoe2", "ab^'LL^ cd^1^2^ !!\n\n^ \n^ x^\n\n^y");
     check("minicpm5", "ab^'ll^ cd^123^45^ ^6^ !!^\n^x");
     check("minicpm5", "AB^'^LL^ ^ cd"); /* contractions in lower case only */
     check("viking", "ab'll^ cd^1^2^,^ ef^...(^g");
@@ -167,6 +168,7 @@ static const char *const names[] = {
     "smaug-bpe", "glm4", "chatglm-bpe", "qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "grok-2",
     "solar-open", "kormo", "f2llmv2", "qwen35", "gpt-4o", "llama4", "kanana2", "minimax-m2", "tekken", "deepseek-llm",
     "deepseek-coder", "deepseek-v3", "hunyuan-dense", "joyai-llm", "seed-coder", "minicpm5", "viking",
+    "bailingmoe", "bailingmoe2", "llada-moe",
 };
 /* clang-format on */
 
