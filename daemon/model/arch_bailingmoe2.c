@@ -1,5 +1,5 @@
-/* arch_bailingmoe2.c: bailingmoe2: half-split (NEOX) rotation of a part of each head, Q, K and V in one tensor, Q/K norm,
- * leading dense layers, then experts in groups and a shared one.
+/* arch_bailingmoe2.c: bailingmoe2: half-split (NEOX) rotation of a part of each head, Q, K and V in one tensor, Q/K
+ * norm, leading dense layers, then experts in groups and a shared one.
  *
  * Sigmoid scores, chosen with a bias among the experts of the best groups, renormalised and scaled. Layers for
  * multi-token prediction are part of block_count (Ling 2 and Ring 2, inclusionAI's BailingMoeV2ForCausalLM).

@@ -1,4 +1,5 @@
-/* arch_ernie4_5_moe.c: ernie4_5-moe: adjacent-pair (NORM) rotation, leading dense layers, then experts and a shared one.
+/* arch_ernie4_5_moe.c: ernie4_5-moe: adjacent-pair (NORM) rotation, leading dense layers, then experts and a shared
+ * one.
  *
  * Softmax over all experts, chosen with a bias, renormalised (ERNIE 4.5, Baidu's Ernie4_5_MoeForCausalLM). Experts are
  * in every layer behind the dense ones.

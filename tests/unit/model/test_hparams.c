@@ -22,6 +22,15 @@ struct broken {
     const char *fragment;
 };
 
+static void broken_refused(const struct broken *row)
+{
+    struct halo_toy *toy = halo_toy_create(row->family);
+
+    halo_toy_set(toy, row->key, row->kind, row->value);
+    halo_toy_refused(toy, row->code, row->fragment, NULL);
+    halo_toy_destroy(toy);
+}
+
 static void numbers_out_of_bounds(void **state)
 {
     static const struct broken rows[] = {
@@ -73,6 +82,18 @@ static void numbers_out_of_bounds(void **state)
         {"qwen3moe", "expert_used_count", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "qwen3moe.expert_used_count is 0"},
         {"qwen3moe", "expert_feed_forward_length", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED,
          "expert_feed_forward_length is 0"},
+        {"llama", "vocab_size", HALO_GGUF_U32, 5, HALO_FAULT_LOAD_FAILED,
+         "token_embd.weight is [32, 16], should be [32, 5]"},
+        {"llama", "vocab_size", HALO_GGUF_U32, 4294967295.0, HALO_FAULT_LOAD_FAILED, "llama.vocab_size is 4294967295"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        broken_refused(&rows[i]);
+}
+
+static void mixtures_out_of_bounds(void **state)
+{
+    static const struct broken rows[] = {
         {"glm4moe", "expert_gating_func", HALO_GGUF_U32, 9, HALO_FAULT_UNSUPPORTED, "expert_gating_func is 9"},
         {"glm4moe", "leading_dense_block_count", HALO_GGUF_U32, 3, HALO_FAULT_LOAD_FAILED,
          "glm4moe.leading_dense_block_count is 3 of 2 layers"},
@@ -91,17 +112,10 @@ static void numbers_out_of_bounds(void **state)
          "expert_shared_feed_forward_length is 0"},
         {"ernie4_5-moe", "interleave_moe_layer_step", HALO_GGUF_U32, 2, HALO_FAULT_UNSUPPORTED,
          "interleave_moe_layer_step is 2, which is not supported"},
-        {"llama", "vocab_size", HALO_GGUF_U32, 5, HALO_FAULT_LOAD_FAILED,
-         "token_embd.weight is [32, 16], should be [32, 5]"},
-        {"llama", "vocab_size", HALO_GGUF_U32, 4294967295.0, HALO_FAULT_LOAD_FAILED, "llama.vocab_size is 4294967295"},
     };
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct halo_toy *toy = halo_toy_create(rows[i].family);
-        halo_toy_set(toy, rows[i].key, rows[i].kind, rows[i].value);
-        halo_toy_refused(toy, rows[i].code, rows[i].fragment, NULL);
-        halo_toy_destroy(toy);
-    }
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        broken_refused(&rows[i]);
 }
 
 static void experts_too_wide(void **state)
@@ -389,6 +403,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_out_of_bounds),
+        cmocka_unit_test(mixtures_out_of_bounds),
         cmocka_unit_test(experts_too_wide),
         cmocka_unit_test(missing_keys),
         cmocka_unit_test(wrong_types),
