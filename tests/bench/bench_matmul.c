@@ -186,7 +186,8 @@ int main(int argc, char **argv)
         if (!halo_type_info(type).name ||
             (argc > 3 && strcmp(argv[3], "all") && strcmp(argv[3], halo_type_info(type).name)))
             continue;
-        for (bench.isa = HALO_CPU_AVX2; bench.isa <= HALO_CPU_AVX512; bench.isa++)
+        /* The portable kernels only when asked for: they are slow. */
+        for (bench.isa = argc > 4 ? HALO_CPU_REFERENCE : HALO_CPU_AVX2; bench.isa <= HALO_CPU_AVX512; bench.isa++)
             if (halo_cpu_isa_supported(bench.isa) && (argc <= 4 || !strcmp(argv[4], halo_cpu_isa_name(bench.isa))))
                 bench_type(&bench, (enum halo_type)type, act, read_gbps);
     }

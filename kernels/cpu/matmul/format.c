@@ -46,9 +46,9 @@ const struct halo_cpu_format *halo_cpu_format_of(enum halo_type type)
 
 static void turn_back_at(const struct halo_cpu_segment *s, uint8_t *unit)
 {
-    uint32_t words[2];
+    uint32_t words[2] = {0};
     memcpy(words, unit, s->unit);
-    halo_cpu_turn_back(s->turn, words);
+    halo_cpu_turn_back(s->turn, &words[0], &words[1]);
     memcpy(unit, words, s->unit);
 }
 

@@ -40,9 +40,9 @@ struct halo_cpu_format {
     struct halo_cpu_segment segments[HALO_CPU_SEGMENTS];
 };
 
-/* Turns one unit, and turns it back. `words` has two for HALO_TURN_IQ2_XS, one for the others. */
-void halo_cpu_turn(enum halo_cpu_turn turn, uint32_t *words);
-void halo_cpu_turn_back(enum halo_cpu_turn turn, uint32_t *words);
+/* Turns n units, given by their words, and turns one back. `high`, the second words, counts for HALO_TURN_IQ2_XS. */
+void halo_cpu_turn(enum halo_cpu_turn turn, uint32_t n, uint32_t *low, uint32_t *high);
+void halo_cpu_turn_back(enum halo_cpu_turn turn, uint32_t *low, uint32_t *high);
 
 static inline uint32_t halo_cpu_unit_stride(const struct halo_cpu_segment *s)
 {

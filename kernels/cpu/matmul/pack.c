@@ -76,18 +76,18 @@ static void pack_segment(uint32_t unit, uint32_t count, const uint8_t *src, size
     }
 }
 
-/* Units that are turned (format_priv.h): their words, one after the other, as units of 4 bytes. */
+/* Units that are turned (format_priv.h), or lie apart: their words, one after the other, as units of 4 bytes. */
 static void pack_turned(const struct halo_cpu_segment *s, const uint8_t *src, size_t stride, uint8_t *dst)
 {
-    const uint32_t n_words = s->unit / 4u;
-    for (uint32_t i = 0; i < s->count; i++, src += halo_cpu_unit_stride(s), dst += n_words * 4 * HALO_CPU_GROUP)
-        for (uint32_t r = 0; r < HALO_CPU_GROUP; r++) {
-            uint32_t words[2];
-            memcpy(words, src + r * stride, s->unit);
-            halo_cpu_turn(s->turn, words);
-            for (uint32_t k = 0; k < n_words; k++)
-                memcpy(dst + (k * HALO_CPU_GROUP + r) * 4, &words[k], 4);
-        }
+    for (uint32_t i = 0; i < s->count; i++, src += halo_cpu_unit_stride(s)) {
+        uint32_t words[2][HALO_CPU_GROUP];
+        for (uint32_t at = 0; at < s->unit; at += 4)
+            for (uint32_t r = 0; r < HALO_CPU_GROUP; r++)
+                memcpy(&words[at / 4][r], src + r * stride + at, 4);
+        halo_cpu_turn(s->turn, HALO_CPU_GROUP, words[0], words[1]);
+        memcpy(dst, words, s->unit * HALO_CPU_GROUP);
+        dst += s->unit * HALO_CPU_GROUP;
+    }
 }
 
 static void pack_group(const struct halo_cpu_format *format, uint32_t n_cols, const uint8_t *src, size_t stride,
