@@ -1,10 +1,11 @@
 /* admit.c: who comes in from the queue, and with which pages.
  *
- * Device thread. A user's sequences come in strictly in order of arrival: a small one does not overtake a large one for
- * ever. Between users the one with the fewest running is next, and then waits for room before all others, so a user who
- * fills the queue holds nobody else up. Pages for all ids are taken here (a decoding sequence takes one more at a time,
- * batch.c); those that somebody of the same user filled before are shared, and a page that begins alike is copied. A
- * copy that fails costs nothing but computing.
+ * Device thread. A user's sequences come in strictly in order of arrival: a small one does not overtake a large one
+ * for ever. Between users the one with the fewest running is next, and then waits for room before all others; who has
+ * at least two more running than that user makes room for it, the youngest first. So a user who fills the queue, or
+ * runs as much as can run, holds nobody else up. Pages for all ids are taken here (a decoding sequence takes one more
+ * at a time, batch.c); those that somebody of the same user filled before are shared, and a page that begins alike is
+ * copied. A copy that fails costs nothing but computing.
  */
 #include <assert.h>
 
@@ -18,20 +19,26 @@ static uint32_t pages_needed(const struct halo_scheduler *s, const struct halo_s
     return n_pages + (s->n_running > 0 ? s->n_running + 1 : 0);
 }
 
-/* Takes the pages that it shares, and frees what it lacks from paused sequences. False: it stays in the queue and holds
- * nothing. */
+/* Who goes for this one: the youngest paused one, or the youngest of the user who has the most running. */
+static struct halo_sequence *who_goes(const struct halo_scheduler *s, const struct halo_sequence *q)
+{
+    struct halo_sequence *paused = halo_scheduler_youngest_paused(s, q);
+    return paused ? paused : halo_scheduler_crowding(s, q->user);
+}
+
+/* Takes the pages that it shares, and frees what it lacks. False: it stays in the queue and holds nothing. */
 static bool make_room(struct halo_scheduler *s, struct halo_sequence *q)
 {
     struct halo_sequence *victim;
     while (s->n_running == s->max_running) {
-        if (!(victim = halo_scheduler_youngest_paused(s, q)))
+        if (!(victim = who_goes(s, q)))
             return false;
         halo_scheduler_requeue(s, victim);
     }
     if (q->cache_prompt)
         halo_kv_table_take(&q->table, &s->pool, q->user, q->ids, halo_sequence_reusable(q));
     while (halo_kv_pool_available(&s->pool) < pages_needed(s, q)) {
-        if (!(victim = halo_scheduler_youngest_paused(s, q))) {
+        if (!(victim = who_goes(s, q))) {
             assert(s->n_running > 0 || s->n_lent > 0); /* alone it fits: submit saw to that */
             halo_kv_table_clear(&q->table, &s->pool);
             return false;
@@ -93,14 +100,6 @@ static void run(struct halo_scheduler *s, struct halo_sequence *q, uint64_t now_
     halo_sequence_tell(q, s->setup.port);
 }
 
-static uint32_t n_running_of(const struct halo_scheduler *s, uint64_t user)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_running; i++)
-        n += s->running[i]->user == user;
-    return n;
-}
-
 /* Who comes in next: the oldest of the user who has the fewest running; NULL: nobody can. */
 static struct halo_sequence *next_in_line(const struct halo_scheduler *s)
 {
@@ -109,7 +108,7 @@ static struct halo_sequence *next_in_line(const struct halo_scheduler *s)
     for (struct halo_sequence *q = s->queue; q && fewest > 0; q = q->next) {
         if ((best && q->user == best->user) || halo_scheduler_reader_behind(q))
             continue;
-        uint32_t n = n_running_of(s, q->user);
+        uint32_t n = halo_scheduler_running_of(s, q->user);
         if (n >= fewest)
             continue;
         fewest = n;

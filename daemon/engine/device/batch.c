@@ -1,11 +1,12 @@
 /* batch.c: the rows of the next step.
  *
- * Device thread. First one row for each sequence that decodes, in order of arrival; a full page pool sends the youngest
- * back to the queue, which is safe in the middle of building because whoever goes is younger than all that have rows
- * already (or is paused and has none). Then pieces of prompts and scores, within the rows that the pace allows and
- * the outputs that are left: at least half of the rows for the oldest, the others for those that have the least left,
- * so that a short prompt is not held up by a long one, nor a long one for ever by short ones. Prompts of one user that
- * begin like the oldest wait for its pages instead of computing them beside it.
+ * Device thread. First one row for each sequence that decodes, in order of arrival; a full page pool sends a younger
+ * one back to the queue, which is safe in the middle of building because whoever goes is younger than all that have
+ * rows already (or is paused and has none). Then pieces of prompts and scores, within the rows that the pace allows
+ * and the outputs that are left: at least half of the rows for the oldest, the others for those that have the least
+ * left, so that a short prompt is not held up by a long one, nor a long one for ever by short ones. The first prompt
+ * of each user comes before the second one of any. Prompts of one user that begin like the oldest wait for its pages
+ * instead of computing them beside it.
  */
 #include <assert.h>
 #include <string.h>
@@ -130,7 +131,24 @@ static bool waits_for(const struct halo_sequence *q, const struct halo_sequence 
                   HALO_KV_PAGE_TOKENS * sizeof(*q->ids)) == 0;
 }
 
-/* Whose prompts may have a piece: the oldest first, then by how little is left. */
+/* Behind the oldest, which stays where it is: each user's first prompt, then each one's second, and so on. */
+static void take_turns(struct halo_sequence **picks, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        picks[i]->rank = 0;
+        for (uint32_t k = 0; k < i; k++)
+            picks[i]->rank += picks[k]->user == picks[i]->user;
+    }
+    for (uint32_t i = 2; i < n; i++) {
+        struct halo_sequence *q = picks[i];
+        uint32_t at = i;
+        for (; at > 1 && picks[at - 1]->rank > q->rank; at--)
+            picks[at] = picks[at - 1];
+        picks[at] = q;
+    }
+}
+
+/* Whose prompts may have a piece: the oldest first, then by turns of users and by how little is left. */
 static uint32_t pick_prompts(struct halo_scheduler *s)
 {
     uint32_t n = 0;
@@ -146,6 +164,7 @@ static uint32_t pick_prompts(struct halo_scheduler *s)
             s->picks[at] = s->picks[at - 1];
         s->picks[at] = q;
     }
+    take_turns(s->picks, n);
     return n;
 }
 

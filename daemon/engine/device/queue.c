@@ -147,11 +147,39 @@ struct halo_sequence *halo_scheduler_youngest_paused(const struct halo_scheduler
     return NULL;
 }
 
+uint32_t halo_scheduler_running_of(const struct halo_scheduler *s, uint64_t user)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        n += s->running[i]->user == user;
+    return n;
+}
+
+/* Of the running sequences from this serial on, the youngest one of the user who has the most running, n_least or more.
+ */
+static struct halo_sequence *youngest_of_most(const struct halo_scheduler *s, uint64_t from, uint32_t n_least)
+{
+    struct halo_sequence *best = NULL;
+    for (uint32_t i = s->n_running; i-- > 0 && s->running[i]->serial >= from;) {
+        uint32_t n = halo_scheduler_running_of(s, s->running[i]->user);
+        if (n >= n_least) {
+            best = s->running[i];
+            n_least = n + 1;
+        }
+    }
+    return best;
+}
+
+struct halo_sequence *halo_scheduler_crowding(const struct halo_scheduler *s, uint64_t user)
+{
+    return youngest_of_most(s, 0, halo_scheduler_running_of(s, user) + 2);
+}
+
 bool halo_scheduler_preempt(struct halo_scheduler *s, const struct halo_sequence *keep)
 {
     struct halo_sequence *victim = halo_scheduler_youngest_paused(s, keep);
-    if (!victim && s->n_running > 0 && s->running[s->n_running - 1]->serial > keep->serial)
-        victim = s->running[s->n_running - 1];
+    if (!victim)
+        victim = youngest_of_most(s, keep->serial + 1, halo_scheduler_running_of(s, keep->user));
     if (!victim)
         return false;
     halo_scheduler_requeue(s, victim);

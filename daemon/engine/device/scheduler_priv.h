@@ -21,12 +21,18 @@ void halo_scheduler_admit(struct halo_scheduler *scheduler, uint64_t now_ns);
 /* Settles the end of a sequence of the step. It is handed to the port when the step is over, so it may be looked at
  * until then. */
 void halo_scheduler_end(struct halo_scheduler *scheduler, struct halo_sequence *sequence, enum halo_outcome outcome);
-/* Frees at least one page by sending the youngest other sequence (paused ones first) back to the queue. False: there is
- * none but `keep` and those older than it. */
+/* Frees at least one page by sending another sequence back to the queue: the youngest paused one, else of those younger
+ * than `keep` the youngest one of the user who has the most running. False: there is none, or `keep` is of a user who
+ * has more running than theirs: then it has to go itself. The oldest one never has to. */
 bool halo_scheduler_preempt(struct halo_scheduler *scheduler, const struct halo_sequence *keep);
 /* Sends this running sequence back to the queue. */
 void halo_scheduler_requeue(struct halo_scheduler *scheduler, struct halo_sequence *sequence);
 
+/* How many of this user run. */
+uint32_t halo_scheduler_running_of(const struct halo_scheduler *scheduler, uint64_t user);
+/* Who can make room for one more of this user: the youngest running sequence of the user who has the most, at least two
+ * more than this one. NULL: nobody has. */
+struct halo_sequence *halo_scheduler_crowding(const struct halo_scheduler *scheduler, uint64_t user);
 /* The youngest paused sequence but `keep`, or NULL. */
 struct halo_sequence *halo_scheduler_youngest_paused(const struct halo_scheduler *scheduler,
                                                      const struct halo_sequence *keep);

@@ -134,15 +134,75 @@ static void a_user_who_fills_the_queue_holds_nobody_up(void **state)
     rig_step(&rig);
     setup.user = 2;
     struct rig_seq *other = rig_submit(&rig, &setup), *again = rig_submit(&rig, &setup);
-    while (other->n_started == 0)
+    rig_step(&rig);
+    assert_int_equal(other->n_started, 1); /* the first user's youngest made room at once */
+    assert_int_equal(rig.scheduler.n_running, 3);
+    assert_int_equal(halo_sequence_state_of(rig.seqs[2].sequence), HALO_SEQUENCE_QUEUED);
+    assert_int_equal(rig.seqs[3].n_started, 0); /* of three places two are the first user's */
+    while (other->n_done == 0) {
+        assert_int_equal(again->n_started, 0); /* and one is the second's, not more */
         rig_step(&rig);
-    assert_int_equal(rig.seqs[3].n_started, 1); /* of three places two are the first user's */
-    assert_int_equal(rig.seqs[4].n_started, 1);
-    assert_int_equal(rig.seqs[5].n_started, 0);
-    assert_int_equal(again->n_started, 0); /* and one is the second's, not more */
+    }
+    assert_int_equal(other->n_preempted, 0);
     rig_run(&rig);
+    assert_int_equal(rig.seqs[2].n_preempted, 1);
     for (uint32_t i = 1; i < MANY; i++)
         assert_memory_equal(rig.seqs[i].ids, rig.seqs[0].ids, 30 * sizeof(int32_t));
+    rig_finish(&rig);
+}
+
+/* All pages are a user's, whose replies grow: another user's reply gets its pages, and keeps them. */
+static void a_user_who_fills_the_pages_holds_nobody_up(void **state)
+{
+    enum { MANY = 8 };
+    struct rig rig;
+    rig_init(&rig, 64, 16, 32);
+    struct halo_sequence_setup setup = rig_setup(&rig, 93, 60, 900);
+    setup.cache_prompt = false;
+    setup.user = 1;
+    for (uint32_t i = 0; i < MANY; i++)
+        rig_submit(&rig, &setup);
+    while (rig.seqs[0].n_ids < 40)
+        rig_step(&rig);
+    setup = rig_setup(&rig, 94, 60, 200);
+    setup.cache_prompt = false;
+    setup.user = 2;
+    struct rig_seq *other = rig_submit(&rig, &setup);
+    rig_step(&rig);
+    assert_int_equal(other->n_started, 1);
+    while (other->n_done == 0)
+        rig_step(&rig);
+    assert_int_equal(other->outcome, HALO_OUTCOME_LENGTH);
+    assert_int_equal(other->n_preempted, 0);
+    assert_int_equal(rig.seqs[0].n_done, 0);
+    for (uint32_t i = 0; i < MANY; i++)
+        if (rig.seqs[i].sequence)
+            atomic_store(&rig.seqs[i].sequence->cancel, true);
+    rig_run(&rig);
+    rig_finish(&rig);
+}
+
+/* Many prompts of one user, all with less left, do not hold up the one of another. */
+static void a_user_who_fills_the_steps_holds_nobody_up(void **state)
+{
+    enum { MANY = 10, PROMPT = 640 };
+    struct rig rig;
+    rig_init(&rig, 64, 16, 512);
+    for (uint32_t i = 0; i < MANY; i++) {
+        struct halo_sequence_setup setup = rig_setup(&rig, 200 + i, PROMPT / 2, 2);
+        setup.user = 1;
+        rig_submit(&rig, &setup);
+    }
+    rig_step(&rig);
+    struct halo_sequence_setup setup = rig_setup(&rig, 95, PROMPT, 2);
+    setup.user = 2;
+    struct rig_seq *other = rig_submit(&rig, &setup);
+    uint32_t n_steps = 0;
+    for (; other->n_ids == 0; n_steps++)
+        rig_step(&rig);
+    assert_true(n_steps <= PROMPT / 32 + 8); /* half of 64 rows in each; some steps only measure */
+    assert_true(rig.seqs[MANY - 1].n_done == 0);
+    rig_run(&rig);
     rig_finish(&rig);
 }
 
@@ -181,6 +241,8 @@ int main(void)
         cmocka_unit_test(equal_prompts_at_once_are_computed_once),
         cmocka_unit_test(nobody_waits_for_one_who_left),
         cmocka_unit_test(a_user_who_fills_the_queue_holds_nobody_up),
+        cmocka_unit_test(a_user_who_fills_the_pages_holds_nobody_up),
+        cmocka_unit_test(a_user_who_fills_the_steps_holds_nobody_up),
         cmocka_unit_test(a_large_one_is_not_overtaken_for_ever_by_another_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,11 +4,13 @@
  * Sequences wait in order of arrival, of several users the one with the fewest running first; they are admitted when
  * pages for all their ids are free, and share each step: first one row of every sequence that decodes, then pieces of
  * prompts and of scores, as many rows as keep the step short enough for those who decode (pace.h). The oldest prompt
- * gets at least half of them, the rest goes to those that have the least left: nobody waits behind a long prompt, and a
- * long prompt always gets on. Sequences join and leave at any step. A bench may
- * borrow pages; a sequence that then does not fit waits in the queue. When the page pool runs dry the youngest sequence
- * gives its pages back and returns to the queue (preemption); paused ones, whose readers do not read, go first. A
- * sequence alone always fits (submit refuses what cannot), so the oldest always gets on.
+ * gets at least half of them, the rest goes to users by turns, to what has the least left first: nobody waits behind a
+ * long prompt, and a long prompt always makes progress. Sequences join and leave at any step. A bench may borrow pages;
+ * a sequence that then does not fit waits in the queue.
+ * A sequence that must make room gives its pages back and returns to the queue (preemption): a paused one, whose reader
+ * does not read, first; else the youngest of the user who has the most running, when the page pool runs dry or when
+ * somebody who has two fewer wants to run. A sequence alone always fits (submit refuses what cannot), and the oldest
+ * one makes room for nobody whose user has as many, so it always makes progress.
  *
  * Prefixes: what a sequence computed stays in the page pool when it fills a page, ends or is sent back, and the next
  * one of the same user whose ids begin alike takes it over instead of computing it (prefix.h). The last id is always

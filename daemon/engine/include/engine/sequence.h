@@ -105,6 +105,7 @@ struct halo_sequence {
     int32_t *ids;
     uint32_t n_ids;    /* prompt and committed */
     uint32_t n_filled; /* positions whose K and V are in the pages */
+    uint32_t rank;     /* the scheduler's: which prompt of its user it is in this step, from 0 */
     uint32_t n_kept;   /* of its pages: offered to the prefix index, from the first on */
     uint32_t n_cached; /* positions that were never computed here */
     bool cache_prompt; /* reads and feeds the prefix index; a reset clears it */
