@@ -26,10 +26,24 @@ static int check_row(const struct halo_plan *plan, const struct halo_batch *batc
 static int check_pages(const struct halo_kv_group *kv, const struct halo_batch_seq *seq, uint32_t group, uint32_t s,
                        char *reason)
 {
-    for (uint32_t i = 0; i < seq->n_pages; i++)
-        if (seq->pages[group][i] >= kv->n_pages)
-            return halo_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s, seq->pages[group][i],
-                               kv->n_pages);
+    for (uint32_t i = 0; i < seq->n_pages; i++) {
+        uint32_t page = seq->pages[group][i];
+        if (page >= kv->n_pages && (kv->window == 0 || page != HALO_KV_NO_PAGE))
+            return halo_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s, page, kv->n_pages);
+    }
+    return 0;
+}
+
+/* Of a group with a window: the row has every page that it sees. */
+static int check_window(const struct halo_kv_group *kv, const struct halo_batch *batch, uint32_t group, uint32_t r,
+                        char *reason)
+{
+    const uint32_t *pages = batch->seqs[batch->seq[r]].pages[group];
+    uint32_t pos = (uint32_t)batch->pos[r];
+    for (uint32_t i = halo_kv_first_page(kv->window, pos); i <= pos / HALO_KV_PAGE_TOKENS; i++)
+        if (pages[i] == HALO_KV_NO_PAGE)
+            return halo_reason(reason, -EINVAL, "row %u: position %u sees page %u of group %u, which was given up", r,
+                               pos, i, group);
     return 0;
 }
 
@@ -46,6 +60,12 @@ int halo_batch_check(const struct halo_plan *plan, const struct halo_batch *batc
     for (uint32_t s = 0; s < batch->n_seqs; s++)
         for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
             int error = check_pages(&plan->kv[group], &batch->seqs[s], group, s, reason);
+            if (error)
+                return error;
+        }
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++)
+        for (uint32_t r = 0; r < batch->n_rows && plan->kv[group].window > 0; r++) {
+            int error = check_window(&plan->kv[group], batch, group, r, reason);
             if (error)
                 return error;
         }

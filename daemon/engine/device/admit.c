@@ -11,12 +11,11 @@
 
 #include "device/scheduler_priv.h"
 
-/* Pages that this one may take at most beside what it shares, or so that those that run keep one in hand each: else it
- * would be thrown out again at the next page border. */
-static uint32_t pages_needed(const struct halo_scheduler *s, const struct halo_sequence *q)
+/* Whether there are pages for what it does not share, and one for each of those that run: else it would be thrown out
+ * again at the next page border. */
+static bool has_pages(const struct halo_scheduler *s, const struct halo_sequence *q)
 {
-    uint32_t n_pages = halo_kv_pages_for(q->n_ids) - q->table.n;
-    return n_pages + (s->n_running > 0 ? s->n_running + 1 : 0);
+    return halo_kv_table_fits(&q->table, &s->pool, q->n_ids, s->n_running > 0 ? s->n_running + 1 : 0);
 }
 
 /* Who goes for this one: the youngest paused one, or the youngest of the user who has the most running. */
@@ -37,7 +36,7 @@ static bool make_room(struct halo_scheduler *s, struct halo_sequence *q)
     }
     if (q->cache_prompt)
         halo_kv_table_take(&q->table, &s->pool, q->user, q->ids, halo_sequence_reusable(q));
-    while (halo_kv_pool_available(&s->pool) < pages_needed(s, q)) {
+    while (!has_pages(s, q)) {
         if (!(victim = who_goes(s, q))) {
             assert(s->n_running > 0 || s->n_lent > 0); /* alone it fits: submit saw to that */
             halo_kv_table_clear(&q->table, &s->pool);
@@ -52,15 +51,18 @@ static bool make_room(struct halo_scheduler *s, struct halo_sequence *q)
 static uint32_t copy_tail(struct halo_scheduler *s, struct halo_sequence *q)
 {
     char reason[HALO_DEVICE_REASON];
-    uint32_t limit = halo_sequence_reusable(q), first = q->table.n * HALO_KV_PAGE_TOKENS, from;
-    uint32_t n = halo_kv_table_find_tail(&q->table, &s->pool, q->user, q->ids, limit, &from);
+    uint32_t limit = halo_sequence_reusable(q), at = q->table.n, from[HALO_KV_GROUPS_MAX];
+    uint32_t n = halo_kv_table_find_tail(&q->table, &s->pool, q->user, q->ids, limit, from);
     if (n == 0)
         return 0;
-    int r = halo_kv_table_grow(&q->table, &s->pool, first + n);
+    int r = halo_kv_table_grow(&q->table, &s->pool, at * HALO_KV_PAGE_TOKENS + n);
     assert(r == 0);
-    uint32_t to = q->table.pages[q->table.n - 1];
-    if (from != to && s->setup.ops->kv_copy(s->setup.device_model, 0, from, to, reason) < 0)
-        return 0; /* a device that is lost says so in the run that follows */
+    const struct halo_batch_seq seq = halo_kv_table_seq(&q->table);
+    for (uint32_t group = 0; group < s->setup.plan->n_kv_groups; group++) {
+        uint32_t to = seq.pages[group][at];
+        if (from[group] != to && s->setup.ops->kv_copy(s->setup.device_model, group, from[group], to, reason) < 0)
+            return 0; /* a device that is lost says so in the run that follows */
+    }
     HALO_COUNT(s->setup.stats, prefix_copies, 1);
     return n;
 }
@@ -72,6 +74,7 @@ static void take_pages(struct halo_scheduler *s, struct halo_sequence *q)
     q->n_filled = q->table.n * HALO_KV_PAGE_TOKENS;
     if (q->cache_prompt)
         q->n_filled += copy_tail(s, q);
+    halo_kv_table_slide(&q->table, &s->pool, q->n_filled);
     int r = halo_kv_table_grow(&q->table, &s->pool, q->n_ids);
     assert(r == 0);
     if (q->n_filled > 0) {

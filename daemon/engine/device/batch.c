@@ -30,13 +30,13 @@ static void add_rows(struct halo_scheduler *s, struct halo_sequence *q, uint32_t
         }
     }
     part->n_outputs = batch->n_outputs - part->first_output;
-    s->room.seqs[s->n_parts] = (struct halo_batch_seq){{q->table.pages}, q->table.n};
+    s->room.seqs[s->n_parts] = halo_kv_table_seq(&q->table);
     s->n_parts++;
     batch->n_seqs = s->n_parts;
 }
 
-/* A page for the next position, if need be somebody else's. False: the sequence itself had to go. */
-static bool take_page(struct halo_scheduler *s, struct halo_sequence *q)
+/* Pages for the next positions, if need be somebody else's. False: the sequence itself had to go. */
+static bool take_pages(struct halo_scheduler *s, struct halo_sequence *q)
 {
     while (halo_kv_table_grow(&q->table, &s->pool, q->n_ids) == HALO_KV_E_FULL)
         if (!halo_scheduler_preempt(s, q)) {
@@ -45,6 +45,15 @@ static bool take_page(struct halo_scheduler *s, struct halo_sequence *q)
             return false;
         }
     return true;
+}
+
+/* Preempting a paused sequence moves the list: where it goes on behind this one. */
+static uint32_t behind(const struct halo_scheduler *s, uint64_t serial)
+{
+    uint32_t i = 0;
+    while (i < s->n_running && s->running[i]->serial <= serial)
+        i++;
+    return i;
 }
 
 static void add_decodes(struct halo_scheduler *s)
@@ -56,11 +65,9 @@ static void add_decodes(struct halo_scheduler *s)
             continue;
         }
         uint64_t serial = q->serial;
-        if (take_page(s, q))
+        if (take_pages(s, q))
             add_rows(s, q, 1, q->n_filled);
-        /* Preempting a paused sequence moves the list: go on behind this one. */
-        for (i = 0; i < s->n_running && s->running[i]->serial <= serial;)
-            i++;
+        i = behind(s, serial);
     }
 }
 
@@ -94,6 +101,7 @@ static uint32_t score_rows(const struct halo_scheduler *s, const struct halo_seq
 /* Adds at most budget rows; how many it were. */
 static uint32_t add_piece(struct halo_scheduler *s, struct halo_sequence *q, uint32_t budget)
 {
+    budget = at_most(budget, halo_kv_table_reach(&q->table, &s->pool) - q->n_filled);
     uint32_t n_rows = at_most(halo_sequence_left(q), budget), output_from = q->n_ids - 1;
     if (q->kind == HALO_SEQUENCE_SCORE) {
         n_rows = score_rows(s, q, budget);
@@ -113,6 +121,7 @@ static void catch_up(struct halo_scheduler *s, struct halo_sequence *q)
            halo_kv_table_swap(&q->table, &s->pool, q->user, q->ids, q->n_kept)) {
         uint32_t n_saved = ++q->n_kept * HALO_KV_PAGE_TOKENS - q->n_filled;
         q->n_filled += n_saved;
+        halo_kv_table_slide(&q->table, &s->pool, q->n_filled);
         q->n_cached += q->n_preempted == 0 ? n_saved : 0;
         HALO_COUNT(s->setup.stats, cached_tokens, n_saved);
     }
@@ -122,7 +131,7 @@ static void catch_up(struct halo_scheduler *s, struct halo_sequence *q)
 static bool waits_for(const struct halo_sequence *q, const struct halo_sequence *other)
 {
     uint32_t at = q->n_kept, end = (at + 1) * HALO_KV_PAGE_TOKENS;
-    if (!q->cache_prompt || !other->cache_prompt || q->user != other->user || other->n_kept < at ||
+    if (!q->cache_prompt || !other->cache_prompt || q->user != other->user || other->n_kept != at ||
         end > halo_sequence_reusable(q) || end > other->n_ids)
         return false;
     if (at > 0 && q->table.pages[at - 1] != other->table.pages[at - 1])
@@ -168,6 +177,20 @@ static uint32_t pick_prompts(struct halo_scheduler *s)
     return n;
 }
 
+/* Where groups have windows, prompts take the pages of a step anew. Nobody has rows yet, so anybody may go. */
+static void move_windows(struct halo_scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_running && s->pool.n_sides > 0;) {
+        struct halo_sequence *q = s->running[i];
+        uint64_t serial = q->serial;
+        if (halo_sequence_state_of(q) == HALO_SEQUENCE_PREFILL) {
+            catch_up(s, q);
+            take_pages(s, q);
+        }
+        i = behind(s, serial);
+    }
+}
+
 static void add_pieces(struct halo_scheduler *s)
 {
     uint32_t n_picks = pick_prompts(s), budget = n_picks > 0 ? piece_budget(s) : 0, n_others = 0;
@@ -209,6 +232,7 @@ uint32_t halo_batch_build(struct halo_scheduler *s)
 {
     s->n_parts = 0;
     s->batch = halo_batch_room_begin(&s->room);
+    move_windows(s);
     add_decodes(s);
     s->n_decodes = s->batch.n_rows;
     add_pieces(s);

@@ -141,11 +141,21 @@ static void clear_batch(struct halo_bench *bench)
     bench->batch_run.top = room->top;
 }
 
+/* Of a sequence whose next position is this one: what groups with a window need for it and a step. What it gives up is
+ * free at once, so that there is always enough. */
+static struct halo_batch_seq pages_at(struct halo_bench *bench, struct halo_kv_table *table, uint32_t position)
+{
+    struct halo_kv_pool *pool = &bench->instance->scheduler.pool;
+    halo_kv_table_slide(table, pool, position);
+    int r = halo_kv_table_grow(table, pool, prompt_length(bench) + bench->decode);
+    assert(r == 0);
+    return halo_kv_table_seq(table);
+}
+
 /* The next piece of one sequence's prompt. */
 static int prefill_piece(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
     struct halo_batch_room *room = &bench->room;
-    const struct halo_kv_table *table = &bench->tables[bench->at_sequence];
     uint32_t n_prompt = prompt_length(bench), left = n_prompt - bench->at_position;
     uint32_t max_rows = bench->instance->model->plan.max_rows, n_rows = left < max_rows ? left : max_rows;
     clear_batch(bench);
@@ -154,7 +164,7 @@ static int prefill_piece(struct halo_bench *bench, const struct halo_device_ops 
         room->pos[i] = (int32_t)(bench->at_position + i);
         room->seq[i] = 0;
     }
-    room->seqs[0] = (struct halo_batch_seq){{table->pages}, table->n};
+    room->seqs[0] = pages_at(bench, &bench->tables[bench->at_sequence], bench->at_position);
     bench->batch_run.n_rows = n_rows;
     bench->batch_run.n_seqs = 1;
     if (n_rows == left) {
@@ -182,7 +192,7 @@ static int decode_step(struct halo_bench *bench, const struct halo_device_ops *o
         room->token[i] = bench->last[i];
         room->pos[i] = (int32_t)position;
         room->seq[i] = room->output[i] = i;
-        room->seqs[i] = (struct halo_batch_seq){{bench->tables[i].pages}, bench->tables[i].n};
+        room->seqs[i] = pages_at(bench, &bench->tables[i], position);
     }
     bench->batch_run.n_rows = bench->batch_run.n_seqs = bench->batch_run.n_outputs = bench->batch;
     int r = run(bench, ops, phase);

@@ -26,7 +26,8 @@ int halo_save_begin(struct halo_save *save)
         halo_save_end(save);
         return -ENOMEM;
     }
-    save->n_order = halo_kv_pool_hold_listed(pool, save->order);
+    if (pool->n_sides == 0) /* a file has pages of one group only, of which no text could be taken up again */
+        save->n_order = halo_kv_pool_hold_listed(pool, save->order);
     return 0;
 }
 

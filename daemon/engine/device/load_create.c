@@ -31,7 +31,8 @@ static int refuse(struct halo_load *load, const struct halo_room *room, const st
                   uint64_t wanted_pages, uint64_t bytes)
 {
     char need[HALO_SIZE_TEXT], weights[HALO_SIZE_TEXT], left[HALO_SIZE_TEXT], remedy[REMEDY_BYTES];
-    uint64_t fixed = budget->weights_bytes + budget->scratch_bytes, least = fixed + budget->page_bytes;
+    uint64_t fixed = budget->weights_bytes + budget->scratch_bytes,
+             least = fixed + halo_budget_pool_bytes(budget, 1, 1);
     uint32_t most = halo_budget_fit_context(budget, 1, load->instance->model->hparams.n_context_train);
     const char *even = load->evictable_bytes > 0 ? " with every idle model unloaded" : "";
     if (least > bytes) {
@@ -44,7 +45,7 @@ static int refuse(struct halo_load *load, const struct halo_room *room, const st
         return r;
     }
     bool pool = load->instance->model->plan.n_context <= most; /* the context would fit: the rest is what does not */
-    uint64_t pool_bytes = wanted_pages * budget->page_bytes;
+    uint64_t pool_bytes = halo_budget_pool_bytes(budget, wanted_pages, budget->context_pages);
     int r = halo_fault_set(
         &load->fault, HALO_FAULT_OUT_OF_MEMORY,
         "needs %s of KV cache beside %s of weights, %s are left for it%s; load with a %s of at most %u",
@@ -84,13 +85,13 @@ static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, 
             return refuse(load, room, &most, n_pages, all);
     }
     load->evictable_bytes = HALO_LOAD_ASK;
-    if (__builtin_mul_overflow(n_pages, budget->page_bytes, &load->need_bytes) ||
-        __builtin_add_overflow(load->need_bytes, budget->weights_bytes + budget->scratch_bytes, &load->need_bytes))
+    if (__builtin_add_overflow(halo_budget_pool_bytes(budget, n_pages, budget->context_pages),
+                               budget->weights_bytes + budget->scratch_bytes, &load->need_bytes))
         load->need_bytes = UINT64_MAX;
     return HALO_LOAD_E_ROOM;
 }
 
-/* Sets plan->kv[0].n_pages to a number that there is room for; the least is known to fit. */
+/* Gives the plan as many pages as there is room for; the least is known to fit. */
 static void settle_pool(struct halo_load *load, const struct halo_budget *budget, uint32_t least)
 {
     struct halo_plan *plan = &load->instance->model->plan;
@@ -100,7 +101,7 @@ static void settle_pool(struct halo_load *load, const struct halo_budget *budget
                          budget->max_pages * HALO_KV_PAGE_TOKENS, (unsigned long long)(pages * HALO_KV_PAGE_TOKENS));
         pages = budget->max_pages;
     }
-    plan->kv[0].n_pages = (uint32_t)pages;
+    halo_plan_set_pages(plan, (uint32_t)pages);
 }
 
 int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,

@@ -11,6 +11,18 @@
 
 #include "device/scheduler_priv.h"
 
+static int make_pool(struct halo_kv_pool *pool, const struct halo_plan *plan)
+{
+    int r = halo_kv_pool_init(pool, plan->kv[0].n_pages);
+    for (uint32_t group = 1; group < plan->n_kv_groups && r == 0; group++) {
+        const struct halo_kv_group *kv = &plan->kv[group];
+        uint32_t window = kv->window > 0 ? kv->window : plan->n_context;
+        uint32_t span = halo_kv_span(window, plan->max_rows);
+        r = halo_kv_pool_add_side(pool, kv->n_pages, window, span < kv->n_pages ? span : kv->n_pages);
+    }
+    return r;
+}
+
 int halo_scheduler_init(struct halo_scheduler *s, const struct halo_scheduler_setup *setup)
 {
     const struct halo_plan *plan = setup->plan;
@@ -32,7 +44,7 @@ int halo_scheduler_init(struct halo_scheduler *s, const struct halo_scheduler_se
     if (r == 0)
         r = halo_sampler_init(&s->sampler, plan->n_vocab);
     if (r == 0)
-        r = halo_kv_pool_init(&s->pool, plan->kv[0].n_pages);
+        r = make_pool(&s->pool, plan);
     if (r < 0)
         halo_scheduler_finish(s);
     return r;
@@ -114,20 +126,27 @@ uint32_t halo_scheduler_count_pages(struct halo_scheduler *s)
     return s->pool.n_pages - halo_kv_pool_available(&s->pool);
 }
 
+static bool lends(struct halo_scheduler *s, struct halo_kv_table *tables, uint32_t n_tables, uint32_t n_positions)
+{
+    for (uint32_t i = 0; i < n_tables; i++)
+        if (halo_kv_table_grow(&tables[i], &s->pool, n_positions) == HALO_KV_E_FULL) {
+            while (i > 0)
+                halo_kv_table_clear(&tables[--i], &s->pool);
+            return false;
+        }
+    s->n_lent += n_tables * halo_kv_pages_for(n_positions);
+    return true;
+}
+
 bool halo_scheduler_lend(struct halo_scheduler *s, struct halo_kv_table *tables, uint32_t n_tables,
                          uint32_t n_positions)
 {
-    uint32_t n_pages = n_tables * halo_kv_pages_for(n_positions);
     struct halo_sequence *paused;
-    while (halo_kv_pool_available(&s->pool) < n_pages && (paused = halo_scheduler_youngest_paused(s, NULL)))
+    while (!lends(s, tables, n_tables, n_positions)) {
+        if (!(paused = halo_scheduler_youngest_paused(s, NULL)))
+            return false;
         halo_scheduler_requeue(s, paused);
-    if (halo_kv_pool_available(&s->pool) < n_pages)
-        return false;
-    for (uint32_t i = 0; i < n_tables; i++) {
-        int r = halo_kv_table_grow(&tables[i], &s->pool, n_positions);
-        assert(r == 0);
     }
-    s->n_lent += n_pages;
     return true;
 }
 

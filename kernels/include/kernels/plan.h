@@ -31,14 +31,39 @@ struct halo_value {
 
 /* The cache of a model is made of groups. A group is a number of layers whose K and V have one shape and type, and has
  * pages of its own: a page holds HALO_KV_PAGE_TOKENS positions of every layer of its group. KV_WRITE and ATTEND name a
- * group and a layer in it; a layer that is written by one op may be read by several. */
+ * group and a layer in it; a layer that is written by one op may be read by several. The first group keeps every
+ * position. Another one may have a window: what lies behind it is given up, so every ATTEND of its layers must have a
+ * window that is no wider. */
 #define HALO_KV_PAGE_TOKENS 32
 #define HALO_KV_GROUPS_MAX 4
+#define HALO_KV_NO_PAGE UINT32_MAX /* in a table of pages: positions that no row sees any more */
 struct halo_kv_group {
     enum halo_kv_type type;
     uint32_t n_layers, n_head_kv, head_dim_k, head_dim_v;
     uint32_t n_pages; /* chosen at load */
+    uint32_t window;  /* positions, the row's own included; 0: every position is kept */
 };
+
+/* Of a group with this window: the first page that a row at position `pos` sees something of. */
+static inline uint32_t halo_kv_first_page(uint32_t window, uint32_t pos)
+{
+    return window > 0 && pos >= window ? (pos + 1 - window) / HALO_KV_PAGE_TOKENS : 0;
+}
+
+/* Pages that one sequence holds of a group with a window, at most: for the window and a step of max_rows rows. */
+static inline uint32_t halo_kv_span(uint32_t window, uint32_t max_rows)
+{
+    return (window + max_rows + HALO_KV_PAGE_TOKENS - 2) / HALO_KV_PAGE_TOKENS + 1;
+}
+
+/* How many pages a group gets when the first one has n_first and a whole sequence takes n_context of those. With a
+ * window: for twice as many sequences as the first group has whole ones, so that as many short ones find room and
+ * windows of prefixes stay. */
+static inline uint32_t halo_kv_pages_of(uint32_t window, uint32_t max_rows, uint32_t n_first, uint32_t n_context)
+{
+    uint64_t n = 2 * (uint64_t)((n_first + n_context - 1) / n_context) * halo_kv_span(window, max_rows);
+    return window == 0 || n > n_first ? n_first : (uint32_t)n;
+}
 
 /* Bytes of one page of a group: all layers, K and V, as elements take them; a device may pad (its kv_page_bytes). */
 static inline uint64_t halo_kv_page_bytes(const struct halo_kv_group *kv)
@@ -60,5 +85,13 @@ struct halo_plan {
     uint32_t max_rows;    /* rows of a batch, at most */
     uint32_t max_outputs; /* rows of a batch whose logits are wanted, at most */
 };
+
+/* Gives the first group n_pages pages and the others what follows from that. */
+static inline void halo_plan_set_pages(struct halo_plan *plan, uint32_t n_pages)
+{
+    uint32_t n_context = (plan->n_context + HALO_KV_PAGE_TOKENS - 1) / HALO_KV_PAGE_TOKENS;
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++)
+        plan->kv[group].n_pages = halo_kv_pages_of(plan->kv[group].window, plan->max_rows, n_pages, n_context);
+}
 
 #endif

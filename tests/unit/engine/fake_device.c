@@ -17,7 +17,7 @@ struct halo_device {
 
 struct halo_device_model {
     const struct halo_plan *plan;
-    int32_t *cells; /* [n_pages * 32] the token whose K and V would be there */
+    int32_t *cells[HALO_KV_GROUPS_MAX]; /* [n_pages * 32] the token whose K and V would be there */
     uint8_t **weights;
     bool sealed;
 };
@@ -84,7 +84,9 @@ static void fake_estimate(const struct halo_device *device, const struct halo_pl
     *ret_weights = 0;
     for (uint32_t i = 0; i < plan->n_weights; i++)
         *ret_weights += plan->weights[i].n_bytes;
-    *ret_kv = plan->kv[0].n_pages * halo_kv_page_bytes(&plan->kv[0]);
+    *ret_kv = 0;
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++)
+        *ret_kv += plan->kv[group].n_pages * halo_kv_page_bytes(&plan->kv[group]);
     *ret_scratch = 4096;
 }
 
@@ -95,7 +97,8 @@ static void fake_destroy(struct halo_device_model *model)
     for (uint32_t i = 0; model->weights && i < model->plan->n_weights; i++)
         free(model->weights[i]);
     free(model->weights);
-    free(model->cells);
+    for (uint32_t group = 0; group < HALO_KV_GROUPS_MAX; group++)
+        free(model->cells[group]);
     free(model);
 }
 
@@ -105,10 +108,14 @@ static int fake_create(struct halo_device *device, const struct halo_plan *plan,
     struct halo_device_model *model = calloc(1, sizeof(*model));
     assert(model);
     model->plan = plan;
-    model->cells = malloc((size_t)plan->kv[0].n_pages * HALO_KV_PAGE_TOKENS * sizeof(*model->cells));
     model->weights = calloc(plan->n_weights + 1, sizeof(*model->weights));
-    assert(model->cells && model->weights);
-    memset(model->cells, 0xff, (size_t)plan->kv[0].n_pages * HALO_KV_PAGE_TOKENS * sizeof(*model->cells));
+    assert(model->weights);
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
+        size_t n_bytes = (size_t)plan->kv[group].n_pages * HALO_KV_PAGE_TOKENS * sizeof(*model->cells[0]);
+        model->cells[group] = malloc(n_bytes);
+        assert(model->cells[group]);
+        memset(model->cells[group], 0xff, n_bytes);
+    }
     for (uint32_t i = 0; i < plan->n_weights; i++)
         model->weights[i] = malloc(plan->weights[i].n_bytes);
     *ret = model;
@@ -144,6 +151,25 @@ static int fake_seal(struct halo_device_model *model, char *reason)
     return 0;
 }
 
+/* Where a group has the token of a position of the sequence. */
+static int32_t *cell(const struct halo_device_model *model, const struct halo_batch_seq *seq, uint32_t group,
+                     uint32_t pos)
+{
+    uint32_t page = seq->pages[group][pos / HALO_KV_PAGE_TOKENS];
+    assert(page < model->plan->kv[group].n_pages);
+    return &model->cells[group][page * HALO_KV_PAGE_TOKENS + pos % HALO_KV_PAGE_TOKENS];
+}
+
+/* Whether the groups behind the first have the same tokens as far as a row at `pos` sees. */
+static void check_windows(const struct halo_device_model *model, const struct halo_batch_seq *seq, uint32_t pos)
+{
+    for (uint32_t group = 1; group < model->plan->n_kv_groups; group++) {
+        uint32_t window = model->plan->kv[group].window;
+        for (uint32_t p = window > 0 && pos >= window ? pos + 1 - window : 0; p <= pos; p++)
+            assert(*cell(model, seq, group, p) == *cell(model, seq, 0, p));
+    }
+}
+
 /* Hash of the tokens of positions 0..pos, and whether the fatal token is among them. */
 static uint64_t hash_prefix(const struct halo_device_model *model, const struct halo_batch_seq *seq, int32_t pos,
                             bool *ret_nan)
@@ -151,8 +177,7 @@ static uint64_t hash_prefix(const struct halo_device_model *model, const struct 
     uint64_t hash = 1;
     int32_t nan_token = atomic_load(&fake_control->nan_token);
     for (int32_t p = 0; p <= pos; p++) {
-        int32_t token =
-            model->cells[seq->pages[0][p / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + p % HALO_KV_PAGE_TOKENS];
+        int32_t token = *cell(model, seq, 0, (uint32_t)p);
         assert(token >= 0); /* computed before it is read */
         hash = mix(hash * 31 + (uint64_t)token + 1);
         *ret_nan |= nan_token > 0 && token == nan_token;
@@ -249,9 +274,11 @@ static int fake_run(struct halo_device_model *model, const struct halo_batch *ba
         uint32_t at = (uint32_t)batch->pos[i];
         assert(at / HALO_KV_PAGE_TOKENS < seq->n_pages && (i == 0 || batch->seq[i] >= batch->seq[i - 1]));
         assert(at < model->plan->n_context && batch->token[i] >= 0 && (uint32_t)batch->token[i] < model->plan->n_vocab);
-        model->cells[seq->pages[0][at / HALO_KV_PAGE_TOKENS] * HALO_KV_PAGE_TOKENS + at % HALO_KV_PAGE_TOKENS] =
-            batch->token[i];
+        for (uint32_t group = 0; group < model->plan->n_kv_groups; group++)
+            *cell(model, seq, group, at) = batch->token[i];
     }
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        check_windows(model, &batch->seqs[batch->seq[i]], (uint32_t)batch->pos[i]);
     fill_outputs(model, batch);
     return 0;
 }
@@ -261,22 +288,22 @@ static int fake_kv_copy(struct halo_device_model *model, uint32_t group, uint32_
 {
     if (fake_control->copy_error)
         return fake_control->copy_error;
-    atomic_fetch_add(&fake_control->n_copies, 1);
-    memcpy(model->cells + to_page * HALO_KV_PAGE_TOKENS, model->cells + from_page * HALO_KV_PAGE_TOKENS,
-           HALO_KV_PAGE_TOKENS * sizeof(*model->cells));
+    atomic_fetch_add(&fake_control->n_copies, group == 0);
+    memcpy(model->cells[group] + to_page * HALO_KV_PAGE_TOKENS, model->cells[group] + from_page * HALO_KV_PAGE_TOKENS,
+           HALO_KV_PAGE_TOKENS * sizeof(*model->cells[group]));
     return 0;
 }
 
 static uint64_t fake_page_bytes(const struct halo_device_model *model, uint32_t group)
 {
-    return HALO_KV_PAGE_TOKENS * sizeof(*model->cells);
+    return HALO_KV_PAGE_TOKENS * sizeof(*model->cells[group]);
 }
 
 static int fake_kv_read(struct halo_device_model *model, uint32_t group, uint32_t page, void *ret_bytes, char *reason)
 {
     if (fake_control->copy_error)
         return fake_control->copy_error;
-    memcpy(ret_bytes, model->cells + page * HALO_KV_PAGE_TOKENS, fake_page_bytes(model, group));
+    memcpy(ret_bytes, model->cells[group] + page * HALO_KV_PAGE_TOKENS, fake_page_bytes(model, group));
     return 0;
 }
 
@@ -285,7 +312,7 @@ static int fake_kv_write(struct halo_device_model *model, uint32_t group, uint32
 {
     if (fake_control->copy_error)
         return fake_control->copy_error;
-    memcpy(model->cells + page * HALO_KV_PAGE_TOKENS, bytes, fake_page_bytes(model, group));
+    memcpy(model->cells[group] + page * HALO_KV_PAGE_TOKENS, bytes, fake_page_bytes(model, group));
     return 0;
 }
 
@@ -330,4 +357,16 @@ void fake_plan(struct halo_plan *plan, uint32_t n_vocab, uint32_t n_context, uin
     plan->n_kv_groups = 1;
     plan->kv[0] = (struct halo_kv_group){
         .type = HALO_KV_F32, .n_layers = 1, .n_head_kv = 1, .head_dim_k = 8, .head_dim_v = 8, .n_pages = n_pages};
+}
+
+void fake_plan_window(struct halo_plan *plan, uint32_t window, uint32_t n_pages)
+{
+    struct halo_kv_group *kv = &plan->kv[plan->n_kv_groups++];
+    assert(plan->n_kv_groups <= HALO_KV_GROUPS_MAX);
+    *kv = plan->kv[0];
+    kv->window = window;
+    kv->head_dim_k = kv->head_dim_v = 16;
+    halo_plan_set_pages(plan, plan->kv[0].n_pages);
+    if (n_pages > 0)
+        kv->n_pages = n_pages;
 }

@@ -43,9 +43,16 @@ void rig_init(struct rig *rig, uint32_t max_rows, uint32_t max_outputs, uint32_t
 
 void rig_init_vocab(struct rig *rig, uint32_t n_vocab, uint32_t max_rows, uint32_t max_outputs, uint32_t n_pages)
 {
+    struct halo_plan plan;
+    fake_plan(&plan, n_vocab, 1024, max_rows, max_outputs, n_pages);
+    rig_init_plan(rig, &plan);
+}
+
+void rig_init_plan(struct rig *rig, const struct halo_plan *plan)
+{
     memset(rig, 0, sizeof(*rig));
     fake_control = &rig->control;
-    fake_plan(&rig->plan, n_vocab, 1024, max_rows, max_outputs, n_pages);
+    rig->plan = *plan;
     assert_int_equal(halo_mailbox_init(&rig->port, false), 0);
     rig->model = fake_model(&rig->plan);
     rig->seqs = calloc(RIG_MAX, sizeof(*rig->seqs));
@@ -65,6 +72,8 @@ void rig_finish(struct rig *rig)
 {
     assert_int_equal(rig->n_open, 0);
     assert_int_equal(halo_kv_pool_available(&rig->scheduler.pool), rig->plan.kv[0].n_pages); /* no page is lost */
+    for (uint32_t s = 0; s < rig->scheduler.pool.n_sides; s++)
+        assert_int_equal(halo_kv_side_available(&rig->scheduler.pool.sides[s]), rig->plan.kv[s + 1].n_pages);
     assert_int_equal(atomic_load(&rig->stats.n_queued), 0);
     assert_int_equal(atomic_load(&rig->stats.n_running), 0);
     halo_scheduler_finish(&rig->scheduler);

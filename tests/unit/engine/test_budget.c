@@ -18,7 +18,7 @@ static struct halo_budget budget_of(uint64_t spare_bytes)
     fake_plan(&plan, 64, 256, 16, 8, 8);
     halo_budget_of(fake_device(), NULL, &plan, 0, &budget);
     assert_int_equal(budget.max_pages, 0);
-    assert_int_equal(budget.page_bytes, halo_kv_page_bytes(&plan.kv[0]));
+    assert_int_equal(budget.groups[0].page_bytes, halo_kv_page_bytes(&plan.kv[0]));
     assert_true(budget.scratch_bytes > 64 * sizeof(float) * 12); /* logits and the sampler's rows are counted */
     uint64_t fixed = budget.weights_bytes + budget.scratch_bytes;
     halo_budget_of(fake_device(), NULL, &plan, spare_bytes > UINT64_MAX - fixed ? UINT64_MAX : fixed + spare_bytes,
@@ -34,7 +34,7 @@ static uint32_t fit(uint64_t spare_bytes, uint32_t n_sequences, uint32_t limit)
 
 static void fitting_context(void **state)
 {
-    const uint64_t page = budget_of(0).page_bytes;
+    const uint64_t page = budget_of(0).groups[0].page_bytes;
     assert_int_equal(fit(0, 1, 256), 0);
     assert_int_equal(fit(page - 1, 1, 256), 0);
     assert_int_equal(fit(page, 1, 256), 32);
@@ -46,10 +46,43 @@ static void fitting_context(void **state)
     assert_int_equal(fit(UINT64_MAX, 1, 256), 256);
 }
 
+/* A long context costs the first group all its positions and a group with a window its span, twice. */
+static void windows_make_long_contexts_cheap(void **state)
+{
+    struct halo_plan plan;
+    struct halo_budget budget;
+    fake_plan(&plan, 64, 1 << 16, 16, 8, 8);
+    fake_plan_window(&plan, 100, 0);
+    halo_budget_of(fake_device(), NULL, &plan, 0, &budget);
+    uint64_t full = halo_kv_page_bytes(&plan.kv[0]), window = halo_kv_page_bytes(&plan.kv[1]);
+    assert_int_equal(budget.groups[0].page_bytes, full);
+    assert_int_equal(budget.groups[1].page_bytes, window);
+    assert_int_equal(halo_kv_span(100, 16), 5); /* 99 + 16 positions, anyhow they lie */
+    assert_int_equal(halo_budget_pool_bytes(&budget, 2048, 2048), 2048 * full + 10 * window);
+    assert_int_equal(halo_budget_pool_bytes(&budget, 2049, 2048), 2049 * full + 20 * window);
+    assert_int_equal(halo_budget_pool_bytes(&budget, 3, 2048), 3 * (full + window));
+    assert_int_equal(halo_budget_pool_bytes(&budget, UINT64_MAX / 2, 2048), UINT64_MAX);
+    uint64_t fixed = budget.weights_bytes + budget.scratch_bytes;
+    halo_budget_of(fake_device(), NULL, &plan, fixed + 100 * full + 10 * window, &budget);
+    assert_int_equal(budget.max_pages, 100);
+    assert_int_equal(halo_budget_fit_context(&budget, 1, 1 << 16), 100 * HALO_KV_PAGE_TOKENS);
+    assert_int_equal(halo_budget_fit_context(&budget, 2, 1 << 16),
+                     (100 - 10 * window / full) / 2 * HALO_KV_PAGE_TOKENS);
+    /* What a plan gets is what is counted. */
+    uint64_t weights, kv, scratch;
+    plan.n_context = 320;
+    halo_plan_set_pages(&plan, 35);
+    halo_budget_of(fake_device(), NULL, &plan, 0, &budget);
+    fake_device()->estimate(NULL, &plan, &weights, &kv, &scratch);
+    assert_int_equal(halo_budget_pool_bytes(&budget, 35, 10), kv);
+    assert_int_equal(budget.kv_bytes, kv);
+}
+
 int main(void)
 {
     struct fake_control control = {0};
     fake_control = &control;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(fitting_context)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fitting_context),
+                                       cmocka_unit_test(windows_make_long_contexts_cheap)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

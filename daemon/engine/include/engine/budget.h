@@ -19,11 +19,21 @@ struct halo_room {
 
 struct halo_budget {
     uint64_t weights_bytes, kv_bytes, scratch_bytes; /* scratch includes the engine's own (logits, sampler) */
-    uint64_t page_bytes;                             /* KV bytes of one page as the device counts */
-    uint32_t max_pages;                              /* that fit into free_bytes beside weights and scratch */
+    uint64_t free_bytes;                             /* that the plan may take */
+    uint32_t max_pages; /* of the first group, that fit with what the others get beside weights and scratch */
+    /* What the KV cache of a pool follows from: of each group the bytes of a page as the device counts, and its window. */
+    uint32_t n_groups, max_rows, context_pages;
+    struct {
+        uint64_t page_bytes;
+        uint32_t window;
+    } groups[HALO_KV_GROUPS_MAX];
 };
 void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
                     uint64_t free_bytes, struct halo_budget *ret);
+
+/* Bytes of the KV cache when the first group has n_pages and a whole sequence takes n_context of them; UINT64_MAX when
+ * they are beyond any memory. */
+uint64_t halo_budget_pool_bytes(const struct halo_budget *budget, uint64_t n_pages, uint32_t n_context);
 
 /* The largest context, at most `limit`, with which n_sequences whole sequences have their KV cache in what is free:
  * what the sentence "load with a context of at most N" says. 0 when not even one page each fits. Whole pages, unless it

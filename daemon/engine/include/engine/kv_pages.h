@@ -1,7 +1,10 @@
 /* kv_pages.h: the page pool of one model's KV cache and the page tables that borrow from it.
  *
- * A page holds HALO_KV_PAGE_TOKENS positions of every layer; page numbers are those of the device. A page has a
- * reference count: one for each table that holds it. At zero it is free, unless the prefix index lists what it holds:
+ * A page holds HALO_KV_PAGE_TOKENS positions of every layer of a group; page numbers are those of the device. What
+ * follows is said of the first group, which keeps every position; pages of the others, which have windows, go along
+ * (kv_side.h): a table gives up those behind the window and takes as many anew.
+ *
+ * A page has a reference count: one for each table that holds it. At zero it is free, unless the prefix index lists what it holds:
  * then it stays as it is, idle, until it is used again or its memory is needed. Free and idle pages together are what
  * can be taken.
  *
@@ -17,8 +20,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <kernels/device.h>
+
+#include <engine/kv_side.h>
 #include <engine/prefix.h>
 
+#define HALO_KV_SIDES_MAX (HALO_KV_GROUPS_MAX - 1)
 #define HALO_KV_E_FULL 1 /* outcome: not enough pages; nothing was taken */
 
 struct halo_kv_pool {
@@ -26,21 +33,29 @@ struct halo_kv_pool {
     uint32_t *free; /* [n_pages] a stack; the first n_free are valid. Lowest numbers come out first from a fresh pool */
     uint16_t *refs; /* [n_pages] 0: free or idle */
     struct halo_prefix prefix;
+    uint32_t n_sides;
+    struct halo_kv_side sides[HALO_KV_SIDES_MAX]; /* the other groups of the plan, in its order */
 };
 
 /* Pages of one sequence: pages[i] has the positions i * 32 .. i * 32 + 31. */
 struct halo_kv_table {
     uint32_t *pages;
     uint32_t n, capacity;
+    struct {
+        uint32_t *pages;   /* likewise; HALO_KV_NO_PAGE in front of `first` */
+        uint32_t first, n; /* it holds pages[first] .. pages[n - 1] */
+    } side[HALO_KV_SIDES_MAX];
 };
 
 /* How many pages hold n_positions. */
 uint32_t halo_kv_pages_for(uint64_t n_positions);
 
 int halo_kv_pool_init(struct halo_kv_pool *pool, uint32_t n_pages); /* 0 or -ENOMEM */
-void halo_kv_pool_finish(struct halo_kv_pool *pool);                /* every page must be free or idle */
+/* The next group of the plan, before the first table takes a page. 0 or -ENOMEM. */
+int halo_kv_pool_add_side(struct halo_kv_pool *pool, uint32_t n_pages, uint32_t window, uint32_t span);
+void halo_kv_pool_finish(struct halo_kv_pool *pool); /* every page must be free or idle */
 
-/* Pages that can be taken now. */
+/* Pages of the first group that can be taken now. */
 static inline uint32_t halo_kv_pool_available(const struct halo_kv_pool *pool)
 {
     return pool->n_free + pool->prefix.n_idle;
@@ -53,8 +68,22 @@ uint32_t halo_kv_pool_forget(struct halo_kv_pool *pool, bool all, uint64_t user)
 int halo_kv_table_init(struct halo_kv_table *table, uint32_t max_positions);
 void halo_kv_table_finish(struct halo_kv_table *table); /* must be empty */
 
-/* Makes the table cover n_positions (<= its room). 0 or HALO_KV_E_FULL. */
+/* Whether grow() would find its pages, and n_spare more in each group. */
+bool halo_kv_table_fits(const struct halo_kv_table *table, const struct halo_kv_pool *pool, uint32_t n_positions,
+                        uint32_t n_spare);
+
+/* Makes the table cover n_positions (<= its room), in a group with a window as many as its span allows. 0 or
+ * HALO_KV_E_FULL. */
 int halo_kv_table_grow(struct halo_kv_table *table, struct halo_kv_pool *pool, uint32_t n_positions);
+
+/* n_filled positions are computed: gives up what no later row sees. */
+void halo_kv_table_slide(struct halo_kv_table *table, struct halo_kv_pool *pool, uint32_t n_filled);
+
+/* How many positions the table has room for in every group. */
+uint32_t halo_kv_table_reach(const struct halo_kv_table *table, const struct halo_kv_pool *pool);
+
+/* The pages of all groups for a batch. */
+struct halo_batch_seq halo_kv_table_seq(const struct halo_kv_table *table);
 
 /* Gives all pages back, the last first. */
 void halo_kv_table_clear(struct halo_kv_table *table, struct halo_kv_pool *pool);
@@ -73,19 +102,19 @@ uint32_t halo_kv_pool_list_free(struct halo_kv_pool *pool, uint32_t parent, uint
 
 /* ---- reuse ---- */
 
-/* Fills an empty table with the longest chain of whole pages that begin ids[0..limit). Returns the positions that they
- * hold. */
+/* Fills an empty table with the longest chain of whole pages that begin ids[0..limit) and that a sequence can go on
+ * behind: the windows in front of its end are there. Returns the positions that they hold. */
 uint32_t halo_kv_table_take(struct halo_kv_table *table, struct halo_kv_pool *pool, uint64_t user, const int32_t *ids,
                             uint32_t limit);
 
 /* How many positions behind those of the table (all its pages are whole and listed) some page has as well, within
- * limit. Copied to the table's next page they need not be computed; *ret_page may be that page itself, when growing
- * evicted it. */
+ * limit. Copied to the table's next page, in each group, they need not be computed; ret_pages[group] may be that page
+ * itself, when growing evicted it. */
 uint32_t halo_kv_table_find_tail(const struct halo_kv_table *table, const struct halo_kv_pool *pool, uint64_t user,
-                                 const int32_t *ids, uint32_t limit, uint32_t *ret_page);
+                                 const int32_t *ids, uint32_t limit, uint32_t ret_pages[HALO_KV_GROUPS_MAX]);
 
-/* Page `at` of the table, and a listed one that holds the same ids: takes the latter instead, without a look at what is
- * in the former. False: there is none. */
+/* Page `at` of the table, and a listed one that holds the same ids, in every group: takes the latter instead, without a
+ * look at what is in the former. False: there is none. */
 bool halo_kv_table_swap(struct halo_kv_table *table, struct halo_kv_pool *pool, uint64_t user, const int32_t *ids,
                         uint32_t at);
 
