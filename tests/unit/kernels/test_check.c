@@ -259,6 +259,41 @@ static void a_batch_is_checked_against_its_plan(void **state)
     assert_int_equal(halo_page_check(&t.plan, 0, 3, reason), 0);
     assert_int_equal(halo_page_check(&t.plan, 0, 4, reason), -EINVAL);
     assert_string_equal(reason, "page 4 of a pool of 4");
+    assert_int_equal(halo_page_check(&t.plan, 1, 0, reason), -EINVAL);
+    assert_string_equal(reason, "group 1 of the cache, the plan has 1");
+}
+
+/* In a group with a window a sequence may lack the pages behind it, and no other. */
+static void pages_behind_a_window_may_be_missing(void **state)
+{
+    enum { GONE = HALO_KV_NO_PAGE };
+    static const struct {
+        uint32_t page[2], other[2];
+        int32_t pos;
+        const char *reason;
+    } cases[] = {
+        {{0, 1}, {GONE, 3}, 51, NULL},
+        {{0, 1}, {2, 3}, 50, NULL},
+        {{0, 1}, {GONE, 3}, 50, "row 0: position 50 sees page 0 of group 1, which was given up"},
+        {{0, 1}, {2, GONE}, 60, "row 0: position 60 sees page 1 of group 1, which was given up"},
+        {{0, 1}, {4, 3}, 60, "sequence 0: page 4 of a pool of 4"},
+        {{GONE, 1}, {2, 3}, 60, "sequence 0: page 4294967295 of a pool of 4"},
+    };
+    struct toy t;
+    toy_init(&t);
+    t.plan.kv[1] = t.plan.kv[0];
+    t.plan.kv[1].window = 20; /* position 50 sees 31, position 51 does not */
+    t.plan.n_kv_groups = 2;
+    for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char reason[HALO_DEVICE_REASON] = "";
+        const int32_t token = 1;
+        const uint32_t seq = 0;
+        const struct halo_batch_seq seqs = {{cases[i].page, cases[i].other}, 2};
+        const struct halo_batch batch = {
+            .n_rows = 1, .token = &token, .pos = &cases[i].pos, .seq = &seq, .n_seqs = 1, .seqs = &seqs};
+        assert_int_equal(halo_batch_check(&t.plan, &batch, reason), cases[i].reason ? -EINVAL : 0);
+        assert_string_equal(reason, cases[i].reason ? cases[i].reason : "");
+    }
 }
 
 int main(void)
@@ -267,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_plan_with_every_op_passes),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_batch_is_checked_against_its_plan),
+        cmocka_unit_test(pages_behind_a_window_may_be_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
