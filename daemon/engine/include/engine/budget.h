@@ -21,7 +21,7 @@ struct halo_budget {
     uint64_t weights_bytes, kv_bytes, scratch_bytes; /* scratch includes the engine's own (logits, sampler) */
     uint64_t free_bytes;                             /* that the plan may take */
     uint32_t max_pages; /* of the first group, that fit with what the others get beside weights and scratch */
-    /* What the KV cache of a pool follows from: of each group the bytes of a page as the device counts, and its window. */
+    /* What the bytes of a pool follow from. Of each group: bytes of a page as the device counts, and the window. */
     uint32_t n_groups, max_rows, context_pages;
     struct {
         uint64_t page_bytes;

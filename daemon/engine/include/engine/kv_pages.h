@@ -4,9 +4,9 @@
  * follows is said of the first group, which keeps every position; pages of the others, which have windows, go along
  * (kv_side.h): a table gives up those behind the window and takes as many anew.
  *
- * A page has a reference count: one for each table that holds it. At zero it is free, unless the prefix index lists what it holds:
- * then it stays as it is, idle, until it is used again or its memory is needed. Free and idle pages together are what
- * can be taken.
+ * A page has a reference count: one for each table that holds it. At zero it is free, unless the prefix index lists
+ * what it holds: then it stays as it is, idle, until it is used again or its memory is needed. Free and idle pages
+ * together are what can be taken.
  *
  * Whole pages are shared as they are, for nobody writes to one again. A page that is shared only in part (the last one
  * of a text, or one whose text goes on differently) is copied by the device: see find_tail.
