@@ -93,6 +93,35 @@ static bool name_matches(const char *name, const struct halo_tensor_spec *spec, 
     return strcmp(name, exact) == 0 && (!spec->when || spec->when(hparams, layer));
 }
 
+static const struct halo_tensor_spec *spec_of(const struct halo_binding *binding, const char *name)
+{
+    for (int id = 0; id < HALO_TENSOR_COUNT; id++)
+        if (binding->specs[id] && name_matches(name, binding->specs[id], binding->hparams))
+            return binding->specs[id];
+    return NULL;
+}
+
+/* The name with `to` at its end instead of `from`; false when it ends otherwise. */
+static bool name_swap(const char *name, const char *from, const char *to, char ret[HALO_GGUF_MAX_NAME + 8])
+{
+    size_t n = strlen(name), n_from = strlen(from);
+    if (n <= n_from || strcmp(name + n - n_from, from) != 0)
+        return false;
+    snprintf(ret, HALO_GGUF_MAX_NAME + 8, "%.*s%s", (int)(n - n_from), name, to);
+    return true;
+}
+
+/* Whether a name is that of factors beside a matrix of the family: of its product, or of its input, which are for
+ * quantizing activations and not used. */
+static bool is_scale(const struct halo_binding *binding, const char *name)
+{
+    char weight[HALO_GGUF_MAX_NAME + 8];
+    if (!name_swap(name, ".input_scale", ".weight", weight) && !name_swap(name, ".scale", ".weight", weight))
+        return false;
+    const struct halo_tensor_spec *spec = spec_of(binding, weight);
+    return spec && spec->role != HALO_WEIGHT_VECTOR;
+}
+
 /* Whether a name is that of a tensor in one of the layers for multi-token prediction, which the plan leaves out. */
 static bool in_nextn(const char *name, const struct halo_hparams *hparams)
 {
@@ -120,9 +149,8 @@ static int strangers_check(const struct halo_binding *binding, const struct halo
 
     for (uint64_t i = 0; i < n_tensors; i++) {
         const char *name = halo_gguf_tensor(gguf, i)->name;
-        bool known = carries_nothing(name) || in_nextn(name, binding->hparams);
-        for (int id = 0; id < HALO_TENSOR_COUNT && !known; id++)
-            known = binding->specs[id] && name_matches(name, binding->specs[id], binding->hparams);
+        bool known = carries_nothing(name) || in_nextn(name, binding->hparams) || spec_of(binding, name) ||
+                     is_scale(binding, name);
         if (!known && n_strange++ == 0)
             first = name;
     }
@@ -171,6 +199,22 @@ static void spec_bind(struct halo_binding *binding, const struct halo_tensor_spe
     }
 }
 
+static void scales_check(const struct halo_binding *binding, struct complaints *complaints)
+{
+    for (uint32_t i = 0; i < HALO_TENSOR_COUNT * binding->n_layers; i++) {
+        const struct halo_gguf_tensor *tensor = binding->found[i], *scale;
+        if (!tensor || !(scale = halo_binding_scale(binding, tensor)))
+            continue;
+        char is[96];
+        shape_print(is, sizeof(is), scale->dims, scale->n_dims);
+        if (scale->type != HALO_TYPE_F32)
+            complain(complaints, "%s is %s, should be F32", scale->name, halo_type_info(scale->type).name);
+        else if (scale->n_bytes != scale->dims[0] * sizeof(float) ||
+                 (scale->dims[0] != 1 && scale->dims[0] != tensor->dims[2]))
+            complain(complaints, "%s is %s, should be [%" PRIu64 "]", scale->name, is, tensor->dims[2]);
+    }
+}
+
 int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const struct halo_gguf *gguf,
                       const struct halo_arch *arch, const struct halo_hparams *hparams, struct halo_fault *fault)
 {
@@ -188,6 +232,7 @@ int halo_binding_make(struct halo_binding *ret, struct halo_arena *arena, const 
 
     for (size_t i = 0; i < arch->n_tensors; i++)
         spec_bind(ret, &arch->tensors[i], &complaints);
+    scales_check(ret, &complaints);
     if (complaints.n > complaints.n_told)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                               "%" PRIu64 " tensors do not fit a %s model: %s; and %" PRIu64 " more", complaints.n,
@@ -233,10 +278,20 @@ bool halo_binding_get(const struct halo_binding *binding, enum halo_tensor_id id
     return true;
 }
 
-int halo_binding_read(const struct halo_binding *binding, enum halo_tensor_id id, float *ret, uint32_t n,
+const struct halo_gguf_tensor *halo_binding_scale(const struct halo_binding *binding,
+                                                  const struct halo_gguf_tensor *tensor)
+{
+    char name[HALO_GGUF_MAX_NAME + 8];
+    const struct halo_tensor_spec *spec = spec_of(binding, tensor->name);
+    if (!spec || spec->role == HALO_WEIGHT_VECTOR || !name_swap(tensor->name, ".weight", ".scale", name) ||
+        spec_of(binding, name))
+        return NULL;
+    return halo_gguf_find_tensor(binding->gguf, name);
+}
+
+int halo_binding_read(const struct halo_binding *binding, const struct halo_gguf_tensor *tensor, float *ret, uint32_t n,
                       struct halo_fault *fault)
 {
-    const struct halo_gguf_tensor *tensor = halo_binding_find(binding, id, 0);
     size_t done = 0, n_bytes = (size_t)n * sizeof(float);
     const char *path;
     int fd;

@@ -37,8 +37,13 @@ bool halo_binding_get(const struct halo_binding *binding, enum halo_tensor_id id
 const struct halo_gguf_tensor *halo_binding_find(const struct halo_binding *binding, enum halo_tensor_id id,
                                                  uint32_t layer);
 
-/* Reads the elements of a bound F32 vector from its file. */
-int halo_binding_read(const struct halo_binding *binding, enum halo_tensor_id id, float *ret, uint32_t n,
+/* The factors of a bound matrix's product: "blk.0.ffn_up.scale" beside "blk.0.ffn_up.weight", F32, one or one for each
+ * expert. NULL when the file has none, or the family uses the name for something of its own. */
+const struct halo_gguf_tensor *halo_binding_scale(const struct halo_binding *binding,
+                                                  const struct halo_gguf_tensor *tensor);
+
+/* Reads the n elements of a bound F32 vector from its file. */
+int halo_binding_read(const struct halo_binding *binding, const struct halo_gguf_tensor *tensor, float *ret, uint32_t n,
                       struct halo_fault *fault);
 
 #endif

@@ -86,6 +86,24 @@ bool halo_builder_has(const struct halo_builder *builder, enum halo_tensor_id id
     return halo_binding_get(builder->binding, id, builder->layer == HALO_NONE ? 0 : builder->layer, &bound);
 }
 
+/* The factors of a matrix's product, one for each expert; NULL without any. */
+static const float *scales_read(struct halo_builder *builder, const struct halo_bound *bound)
+{
+    const struct halo_gguf_tensor *scale = halo_binding_scale(builder->binding, bound->tensor);
+    uint32_t n = (uint32_t)bound->dims[2];
+    if (!scale)
+        return NULL;
+    float *scales = halo_arena_alloc(builder->arena, n, sizeof(*scales));
+    if (!scales)
+        return (void)failed(builder), NULL;
+    int r = halo_binding_read(builder->binding, scale, scales, (uint32_t)scale->dims[0], builder->fault);
+    if (r < 0)
+        builder->error = r;
+    for (uint32_t i = (uint32_t)scale->dims[0]; i < n; i++)
+        scales[i] = scales[0];
+    return scales;
+}
+
 /* The index of a bound tensor among the plan's weights, which it joins at its first use. */
 static uint32_t weight_use(struct halo_builder *builder, enum halo_tensor_id id)
 {
@@ -111,7 +129,8 @@ static uint32_t weight_use(struct halo_builder *builder, enum halo_tensor_id id)
                                    .n_experts = (uint32_t)bound.dims[2],
                                    .n_bytes = bound.n_bytes,
                                    .part = bound.tensor->part,
-                                   .offset = bound.offset};
+                                   .offset = bound.offset,
+                                   .scales = scales_read(builder, &bound)};
     _Static_assert(sizeof(weight->name) >= sizeof(bound.tensor->name),
                    "any name fits, no name of a fused one is so long");
     snprintf(weight->name, sizeof(weight->name), "%s%s", bound.tensor->name, bound.suffix);
@@ -152,7 +171,9 @@ uint32_t halo_builder_rotation(struct halo_builder *builder, enum halo_rope_pair
         factors = halo_arena_alloc(builder->arena, n, sizeof(*factors));
         if (!factors)
             return (void)failed(builder), 0;
-        builder->error = halo_binding_read(builder->binding, HALO_TENSOR_ROPE_FREQS, factors, n, builder->fault);
+        builder->error =
+            halo_binding_read(builder->binding, halo_binding_find(builder->binding, HALO_TENSOR_ROPE_FREQS, 0), factors,
+                              n, builder->fault);
         if (builder->error)
             return 0;
     }

@@ -54,6 +54,8 @@ static void put_weight(struct printer *printer, uint32_t index)
         put(printer, "[%" PRIu32 ", %" PRIu32 "]", weight->n_cols, weight->n_rows);
     else
         put(printer, "[%" PRIu32 ", %" PRIu32 ", %" PRIu32 "]", weight->n_cols, weight->n_rows, weight->n_experts);
+    for (uint32_t i = 0; weight->scales && i < weight->n_experts; i++)
+        put(printer, "%s%.9g%s", i ? " " : " * [", (double)weight->scales[i], i + 1 < weight->n_experts ? "" : "]");
 }
 
 static void put_matmul(struct printer *printer, const struct halo_op_matmul *op)

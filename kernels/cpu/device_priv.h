@@ -200,6 +200,7 @@ static inline struct halo_cpu_matrix halo_cpu_expert(const struct halo_device_mo
     const struct halo_cpu_weight *w = &model->weights[weight];
     struct halo_cpu_matrix matrix = w->matrix;
     matrix.data += expert * w->expert_bytes;
+    matrix.scale = w->info->scales ? w->info->scales[expert] : 1;
     return matrix;
 }
 

@@ -17,6 +17,12 @@ static bool weight_fits(enum halo_weight_role role, enum halo_type type, uint64_
            halo_hip_row_layout(type, (uint32_t)n_cols).stride <= HALO_HIP_STAGING_BYTES;
 }
 
+/* No kernel multiplies by them. */
+static bool scales_fit(enum halo_type type)
+{
+    return false;
+}
+
 static int check_cache(const struct halo_kv_group *kv, const char *op, char *reason)
 {
     static const uint32_t multiples[] = {[HALO_KV_F32] = 4, [HALO_KV_F16] = 8, [HALO_KV_Q8] = 32};
@@ -39,7 +45,8 @@ static int check_top(const struct halo_device *device, char *reason)
 
 int halo_hip_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason)
 {
-    static const struct halo_plan_limits limits = {.experts_max = HALO_MOE_EXPERTS_MAX, .weight_fits = weight_fits};
+    static const struct halo_plan_limits limits = {
+        .experts_max = HALO_MOE_EXPERTS_MAX, .weight_fits = weight_fits, .scales_fit = scales_fit};
     const struct halo_op *op = &plan->ops[index];
     int r = halo_plan_check(plan, index, &limits, reason);
     if (r)

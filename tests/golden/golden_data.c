@@ -28,9 +28,9 @@ static const struct halo_golden_model full[] = {
     {"fable-Q4_K_M", false, false},    {"fable-moe-F16", true, false},     {"fable-moe-Q8_0", true, false},
     {"fable-moe-Q4_K_M", true, false}, {"tiny-llama", false, false},       {"tiny-llama3", false, false},
     {"tiny-llama-moe", true, false},   {"tiny-mistral-spm", false, false}, {"tiny-qwen2", false, false},
-    {"tiny-qwen3", false, false},      {"tiny-qwen3moe", true, false},     {"tiny-qwen2moe", true, false},
-    {"tiny-glm4moe", true, false},     {"tiny-glm4moe-air", true, false},  {"tiny-dots1", true, false},
-    {"tiny-bailingmoe2", true, false}, {"tiny-ernie4_5-moe", true, false},
+    {"tiny-qwen3", false, false},      {"tiny-qwen3moe", true, false},     {"tiny-qwen3moe-nvfp4", true, false},
+    {"tiny-qwen2moe", true, false},    {"tiny-glm4moe", true, false},      {"tiny-glm4moe-air", true, false},
+    {"tiny-dots1", true, false},       {"tiny-bailingmoe2", true, false},  {"tiny-ernie4_5-moe", true, false},
 };
 
 static const char *source_root(void)

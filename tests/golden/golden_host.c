@@ -116,15 +116,18 @@ static bool memory_take(struct halo_golden_host *host)
     for (uint32_t group = 1; group < plan->n_kv_groups; group++) /* nothing is recycled here */
         host->plan.kv[group].n_pages = plan->kv[0].n_pages;
     host->ops = malloc(plan->n_ops * sizeof(*host->ops));
+    host->weights = malloc(plan->n_weights * sizeof(*host->weights));
     host->ropes = malloc(plan->n_ropes * sizeof(*host->ropes));
     host->freqs = malloc(plan->ropes[0].n_rot / 2 * sizeof(*host->freqs));
     host->logits = aligned_alloc(64, n_bytes);
     host->pages = calloc(plan->kv[0].n_pages, sizeof(*host->pages));
-    if (!host->ops || !host->ropes || !host->freqs || !host->logits || !host->pages)
+    if (!host->ops || !host->weights || !host->ropes || !host->freqs || !host->logits || !host->pages)
         return false;
     memcpy(host->ops, plan->ops, plan->n_ops * sizeof(*host->ops));
     memcpy(host->ropes, plan->ropes, plan->n_ropes * sizeof(*host->ropes));
+    memcpy(host->weights, plan->weights, plan->n_weights * sizeof(*host->weights));
     host->plan.ops = host->ops;
+    host->plan.weights = host->weights;
     host->plan.ropes = host->ropes;
     return true;
 }
@@ -190,6 +193,7 @@ void halo_golden_host_close(struct halo_golden_host *host)
         host->table->close(host->device);
     halo_model_destroy(host->model);
     free(host->ops);
+    free(host->weights);
     free(host->ropes);
     free(host->freqs);
     free(host->logits);

@@ -17,9 +17,9 @@ struct halo_golden_host {
     const struct halo_device_ops *table;
     struct halo_device *device;
     struct halo_model *model;
-    struct halo_plan
-        plan; /* what the device runs: the model's, with copies of its ops and rotations that a mutation may change */
+    struct halo_plan plan; /* what the device runs: the model's, with copies of its tables that a mutation may change */
     struct halo_op *ops;
+    struct halo_weight *weights;
     struct halo_rope *ropes;
     double *freqs; /* [n_rot / 2] for a mutation's own frequencies */
     struct halo_device_model *device_model;
@@ -35,8 +35,8 @@ struct halo_golden_settings {
     uint32_t context;        /* 0: 1024 */
     uint32_t n_layers;       /* 0: all; else the plan ends after so many, with the model's own norm and head */
     bool oracle;             /* faults that HALO_INJECT names do not reach it */
-    /* Changes plan, ops or ropes of the host before the device sees them; false when there is nothing to change. May be
-     * NULL. */
+    /* Changes plan, ops, weights or ropes of the host before the device sees them; false when there is nothing to
+     * change. May be NULL. */
     bool (*mutate)(struct halo_golden_host *host);
 };
 

@@ -196,6 +196,36 @@ static bool shared_gate_ignored(struct halo_golden_host *host)
     return each_op(host, HALO_OP_MOE_SUM, shared_gate_drop);
 }
 
+static bool scales_ignored(struct halo_golden_host *host)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i < host->plan.n_weights; i++) {
+        changed = changed || host->weights[i].scales;
+        host->weights[i].scales = NULL;
+    }
+    return changed;
+}
+
+/* The scale of expert 0 for every expert. */
+static bool scales_of_first(struct halo_golden_host *host)
+{
+    static float same[16][32];
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < host->plan.n_weights; i++) {
+        struct halo_weight *weight = &host->weights[i];
+        if (!weight->scales || weight->n_experts == 1)
+            continue;
+        if (n == 16 || weight->n_experts > 32)
+            return false;
+        for (uint32_t e = 0; e < weight->n_experts; e++)
+            same[n][e] = weight->scales[0];
+        weight->scales = same[n++];
+    }
+    return n > 0;
+}
+
 static const struct mutant {
     const char *stem, *what;
     bool (*mutate)(struct halo_golden_host *host);
@@ -222,6 +252,9 @@ static const struct mutant {
     {"tiny-qwen3moe", "unchanged", NULL},
     {"tiny-qwen3moe", "experts not renormalised", experts_normalised_otherwise},
     {"tiny-qwen3moe", "adjacent pairs", pairing_flipped},
+    {"tiny-qwen3moe-nvfp4", "unchanged", NULL},
+    {"tiny-qwen3moe-nvfp4", "scales ignored", scales_ignored},
+    {"tiny-qwen3moe-nvfp4", "scale of the first expert", scales_of_first},
     {"tiny-qwen2moe", "unchanged", NULL},
     {"tiny-qwen2moe", "experts renormalised", experts_normalised_otherwise},
     {"tiny-qwen2moe", "shared expert forgotten", shared_forgotten},

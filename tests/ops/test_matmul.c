@@ -229,6 +229,31 @@ static void largest_sums_do_not_saturate(void **state)
     }
 }
 
+/* The scale multiplies the sum of a row, before the bias. */
+static void scale_multiplies_the_sums(void **state)
+{
+    enum { N = 3 * 33 };
+    for (unsigned t = 0; t < ops_n_types; t++)
+        for (unsigned v = 0; v < N_ISAS; v++) {
+            if (!halo_cpu_isa_supported(all_isas[v]))
+                continue;
+            struct product p;
+            float plain[N];
+            product_init(&p, ops_types[t], 512, 33, 3, OPS_SCALES_USUAL, 3 + t);
+            product_run(&p, all_isas[v], false);
+            memcpy(plain, p.out, sizeof plain);
+            p.w.scale = 0.37f;
+            product_run(&p, all_isas[v], true);
+            for (uint32_t i = 0; i < N; i++)
+                assert_true(p.out[i] == plain[i] * 0.37f + p.bias[i % 33]);
+            float row[512];
+            halo_cpu_matrix_row(&p.w, 20, row);
+            for (uint32_t k = 0; k < 512; k++)
+                assert_true(row[k] == p.weights[20 * 512 + k] * 0.37f);
+            product_finish(&p);
+        }
+}
+
 static void row_does_not_depend_on_its_company(void **state)
 {
     for (unsigned t = 0; t < ops_n_types; t++)
@@ -307,9 +332,13 @@ int main(void)
         print_message("%s: %s\n", halo_cpu_isa_name(all_isas[v]),
                       halo_cpu_isa_supported(all_isas[v]) ? "tested" : "SKIPPED, no such processor");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reference_equals_the_oracles),     cmocka_unit_test(variants_give_the_same_bits),
-        cmocka_unit_test(largest_sums_do_not_saturate),     cmocka_unit_test(row_does_not_depend_on_its_company),
-        cmocka_unit_test(bad_activations_reach_the_output), cmocka_unit_test(prepared_activations_have_the_same_bits),
+        cmocka_unit_test(reference_equals_the_oracles),
+        cmocka_unit_test(variants_give_the_same_bits),
+        cmocka_unit_test(largest_sums_do_not_saturate),
+        cmocka_unit_test(row_does_not_depend_on_its_company),
+        cmocka_unit_test(scale_multiplies_the_sums),
+        cmocka_unit_test(bad_activations_reach_the_output),
+        cmocka_unit_test(prepared_activations_have_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

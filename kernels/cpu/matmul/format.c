@@ -108,7 +108,8 @@ void halo_cpu_matrix_init(struct halo_cpu_matrix *matrix, enum halo_type type, u
                                        .n_rows = n_rows,
                                        .n_groups = group_count(n_rows),
                                        .group_bytes = group_bytes(type, n_cols),
-                                       .data = packed};
+                                       .data = packed,
+                                       .scale = 1};
 }
 
 void halo_cpu_matrix_row(const struct halo_cpu_matrix *matrix, uint32_t row, float *out)
@@ -122,4 +123,6 @@ void halo_cpu_matrix_row(const struct halo_cpu_matrix *matrix, uint32_t row, flo
         halo_cpu_block_dequantize(matrix->type, block, out + col);
         packed += (uint32_t)format->block_bytes * HALO_CPU_GROUP;
     }
+    for (uint32_t col = 0; matrix->scale != 1 && col < matrix->n_cols; col++)
+        out[col] *= matrix->scale;
 }

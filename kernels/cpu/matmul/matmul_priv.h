@@ -13,22 +13,23 @@ struct halo_matmul_job {
 };
 
 static inline __attribute__((always_inline)) void halo_matmul_store_rows(float *restrict out, const float *restrict sum,
-                                                                         const float *restrict bias, uint32_t n)
+                                                                         float scale, const float *restrict bias,
+                                                                         uint32_t n)
 {
     for (uint32_t r = 0; r < n; r++)
-        out[r] = bias ? sum[r] + bias[r] : sum[r];
+        out[r] = bias ? sum[r] * scale + bias[r] : sum[r] * scale;
 }
 
-/* Writes the sums of one group and one activation row to the caller's row, with the bias, without the rows that are
- * padding. */
+/* Writes the sums of one group and one activation row to the caller's row, with scale and bias, without the rows that
+ * are padding. */
 static inline void halo_matmul_store(const struct halo_matmul_job *job, uint32_t group, uint32_t i, const float *sum)
 {
     uint32_t row = group * HALO_CPU_GROUP, left = job->w->n_rows - row;
     const float *bias = job->bias ? job->bias + row : NULL;
     if (left >= HALO_CPU_GROUP)
-        halo_matmul_store_rows(job->out[i] + row, sum, bias, HALO_CPU_GROUP);
+        halo_matmul_store_rows(job->out[i] + row, sum, job->w->scale, bias, HALO_CPU_GROUP);
     else
-        halo_matmul_store_rows(job->out[i] + row, sum, bias, left);
+        halo_matmul_store_rows(job->out[i] + row, sum, job->w->scale, bias, left);
 }
 
 typedef void halo_matmul_fn(const struct halo_matmul_job *job);

@@ -22,6 +22,7 @@ struct halo_weight {
     uint64_t n_bytes;   /* in the file */
     uint32_t part;      /* file and offset of the bytes, for the store */
     uint64_t offset;
+    const float *scales; /* [n_experts]: factors of the matrix, wherever it is used; NULL: none. In the plan's arena */
 };
 
 struct halo_value {

@@ -71,14 +71,10 @@ static void several_faults_in_one_sentence(void **state)
 /* Passing over a tensor that the family does not use would change the result in silence. */
 static void foreign_tensors(void **state)
 {
-    static const char *const foreign[] = {"blk.0.attn_q.bias",
-                                          "blk.2.attn_q.weight",
-                                          "blk.00.attn_q.weight",
-                                          "blk.0.attn_sinks",
-                                          "blk.4294967296.attn_q.weight",
-                                          "blk..attn_q.weight",
-                                          "output.bias",
-                                          "blk.0.ffn_up.scale"};
+    static const char *const foreign[] = {"blk.0.attn_q.bias", "blk.2.attn_q.weight",          "blk.00.attn_q.weight",
+                                          "blk.0.attn_sinks",  "blk.4294967296.attn_q.weight", "blk..attn_q.weight",
+                                          "output.bias",       "blk.0.ffn_up_exps.scale",      "blk.0.attn_norm.scale",
+                                          "blk.2.ffn_up.scale"};
 
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
         struct halo_toy *toy = halo_toy_create("qwen3");
@@ -89,6 +85,40 @@ static void foreign_tensors(void **state)
                          "2 tensors of the file are no part of a qwen3 model (first: ", foreign[i]);
         halo_toy_destroy(toy);
     }
+}
+
+/* Factors beside a matrix: one, or one for each expert. */
+static void scales_of_matrices(void **state)
+{
+    static const float factors[] = {0.5f, 2, 3, -1};
+    struct halo_toy *toy = halo_toy_create("qwen3moe");
+
+    halo_toy_add(toy, "token_embd.scale", HALO_TYPE_F32, 1, 0, 0);
+    halo_toy_add(toy, "blk.0.ffn_up_exps.scale", HALO_TYPE_F32, 4, 0, 0);
+    halo_toy_add(toy, "blk.1.ffn_up_exps.scale", HALO_TYPE_F32, 1, 0, 0);
+    halo_toy_add(toy, "blk.1.attn_q.scale", HALO_TYPE_F32, 1, 0, 0);
+    halo_toy_add(toy, "blk.1.attn_q.input_scale", HALO_TYPE_F32, 1, 0, 0);
+    for (const char *const *name = (const char *const[]){"token_embd.scale", "blk.0.ffn_up_exps.scale",
+                                                         "blk.1.ffn_up_exps.scale", "blk.1.attn_q.scale", NULL};
+         *name; name++)
+        halo_toy_find(toy, *name)->values = factors;
+    struct halo_model *model = halo_toy_accepted(toy);
+    unsigned n_scaled = 0;
+    for (uint32_t i = 0; i < model->plan.n_weights; i++) {
+        const struct halo_weight *weight = &model->plan.weights[i];
+        n_scaled += weight->scales != NULL;
+        for (uint32_t e = 0; weight->scales && e < weight->n_experts; e++)
+            assert_true(weight->scales[e] ==
+                        (strcmp(weight->name, "blk.0.ffn_up_exps.weight") == 0 ? factors[e] : 0.5f));
+    }
+    assert_int_equal(n_scaled, 4);
+    halo_model_destroy(model);
+    halo_toy_find(toy, "blk.0.ffn_up_exps.scale")->dims[0] = 3;
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.0.ffn_up_exps.scale is [3], should be [4]", NULL);
+    halo_toy_find(toy, "blk.0.ffn_up_exps.scale")->dims[0] = 4;
+    halo_toy_find(toy, "token_embd.scale")->type = HALO_TYPE_F16;
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "token_embd.scale is F16, should be F32", NULL);
+    halo_toy_destroy(toy);
 }
 
 /* Experts in a dense layer, and a dense feed-forward in a layer with experts. */
@@ -313,6 +343,7 @@ int main(void)
         cmocka_unit_test(vectors_are_f32),
         cmocka_unit_test(several_faults_in_one_sentence),
         cmocka_unit_test(foreign_tensors),
+        cmocka_unit_test(scales_of_matrices),
         cmocka_unit_test(tensors_of_other_layers),
         cmocka_unit_test(layers_left_out),
         cmocka_unit_test(tensors_that_carry_nothing),

@@ -37,6 +37,7 @@ struct halo_cpu_matrix {
     uint32_t n_cols, n_rows, n_groups;
     uint64_t group_bytes;
     const uint8_t *data;
+    float scale; /* of all weights; 1 after halo_cpu_matrix_init() */
 };
 
 /* Whether a matrix of this type and row length has kernels: a known type, n_cols > 0 and a multiple of its block. */
@@ -53,7 +54,7 @@ void halo_cpu_matrix_pack(enum halo_type type, uint32_t n_cols, uint32_t n_rows,
 /* A view of packed bytes. */
 void halo_cpu_matrix_init(struct halo_cpu_matrix *matrix, enum halo_type type, uint32_t n_cols, uint32_t n_rows,
                           const void *packed);
-/* Dequantizes one row: n_cols floats, the same bits as halo_dequantize() of the row in the file. */
+/* Dequantizes one row: n_cols floats, the same bits as halo_dequantize() of the row in the file, times the scale. */
 void halo_cpu_matrix_row(const struct halo_cpu_matrix *matrix, uint32_t row, float *out);
 
 /* Dequantizes n weights (a multiple of the block) in file layout: the oracle of everything here. */
@@ -73,10 +74,10 @@ size_t halo_cpu_act_bytes(enum halo_cpu_act kind, uint32_t n_cols);
  * multiple of 32. */
 void halo_cpu_act_prepare(enum halo_cpu_isa isa, enum halo_cpu_act kind, uint32_t n_cols, const float *x, void *act);
 
-/* out[i][row] = sum over columns of w[row][column] * act[i][column], + bias[row] if there is a bias, for the rows of
- * groups first_group .. first_group + n_groups - 1 (rows beyond n_rows are left out) and i < n_x. act[i] is a prepared
- * row of the kind of the type. out[i] and bias are indexed by row from the start of the matrix. Reads of `act` and
- * writes of `out` must not overlap. */
+/* out[i][row] = scale * sum over columns of w[row][column] * act[i][column], + bias[row] if there is a bias, for the
+ * rows of groups first_group .. first_group + n_groups - 1 (rows beyond n_rows are left out) and i < n_x. act[i] is a
+ * prepared row of the kind of the type. out[i] and bias are indexed by row from the start of the matrix. Reads of `act`
+ * and writes of `out` must not overlap. */
 void halo_cpu_matmul(enum halo_cpu_isa isa, const struct halo_cpu_matrix *w, uint32_t first_group, uint32_t n_groups,
                      const void *const *act, uint32_t n_x, float *const *out, const float *bias);
 
