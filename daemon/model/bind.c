@@ -60,9 +60,10 @@ static void tensor_check(const struct halo_gguf_tensor *tensor, const struct hal
     for (uint32_t i = 0; i < 3; i++)
         wanted[i] = halo_tensors_extent(spec->dims[i], hparams);
     if (memcmp(wanted, tensor->dims, sizeof(wanted)) != 0) {
-        uint32_t n_dims = tensor->n_dims > role_dims[spec->role] ? tensor->n_dims : role_dims[spec->role];
+        uint32_t n_should = role_dims[spec->role];
+        uint32_t n_dims = tensor->n_dims > n_should ? tensor->n_dims : n_should;
         shape_print(is, sizeof(is), tensor->dims, n_dims);
-        shape_print(should, sizeof(should), wanted, role_dims[spec->role]);
+        shape_print(should, sizeof(should), wanted, wanted[1] > 1 && n_should == 1 ? 2 : n_should);
         complain(complaints, "%s is %s, should be %s", tensor->name, is, should);
     } else if (spec->role == HALO_WEIGHT_VECTOR && tensor->type != HALO_TYPE_F32) {
         complain(complaints, "%s is %s, should be F32", tensor->name, type.name);

@@ -138,6 +138,12 @@ static uint32_t weight_use(struct halo_builder *builder, enum halo_tensor_id id)
     return *slot - 1;
 }
 
+/* The same for one that the file need not have; id may be HALO_TENSOR_NONE. */
+static uint32_t weight_use_if(struct halo_builder *builder, enum halo_tensor_id id)
+{
+    return id != HALO_TENSOR_NONE && halo_builder_has(builder, id) ? weight_use(builder, id) : HALO_WEIGHT_NONE;
+}
+
 void halo_builder_layer(struct halo_builder *builder, uint32_t layer)
 {
     assert(layer < builder->hparams->n_layers);
@@ -214,8 +220,7 @@ void halo_builder_matmul(struct halo_builder *builder, uint16_t x, const struct 
     for (uint16_t i = 0; i < HALO_MATMUL_MAX; i++) {
         enum halo_tensor_id bias = i < n ? halo_tensors_bias(pairs[i].id) : HALO_TENSOR_NONE;
         op->u.matmul.weight[i] = i < n ? weight_use(builder, pairs[i].id) : HALO_WEIGHT_NONE;
-        op->u.matmul.bias[i] =
-            bias != HALO_TENSOR_NONE && halo_builder_has(builder, bias) ? weight_use(builder, bias) : HALO_WEIGHT_NONE;
+        op->u.matmul.bias[i] = weight_use_if(builder, bias);
         op->u.matmul.out[i] = i < n ? pairs[i].out : HALO_NONE;
     }
 }
@@ -271,19 +276,17 @@ void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint1
 {
     const struct halo_hparams *h = builder->hparams;
     struct halo_op *op = op_append(builder, HALO_OP_MOE_ROUTE);
-    bool biased = halo_builder_has(builder, HALO_TENSOR_EXP_PROBS_BIAS);
 
-    op->u.moe_route =
-        (struct halo_op_moe_route){.logits = logits,
-                                   .choice = choice,
-                                   .n_expert = h->n_expert,
-                                   .n_used = h->n_expert_used,
-                                   .normalise = h->expert_normalise,
-                                   .scale = h->expert_scale,
-                                   .gate = h->expert_gate,
-                                   .bias = biased ? weight_use(builder, HALO_TENSOR_EXP_PROBS_BIAS) : HALO_WEIGHT_NONE,
-                                   .n_groups = h->n_expert_groups,
-                                   .n_groups_used = h->n_expert_groups_used};
+    op->u.moe_route = (struct halo_op_moe_route){.logits = logits,
+                                                 .choice = choice,
+                                                 .n_expert = h->n_expert,
+                                                 .n_used = h->n_expert_used,
+                                                 .normalise = h->expert_normalise,
+                                                 .scale = h->expert_scale,
+                                                 .gate = h->expert_gate,
+                                                 .bias = weight_use_if(builder, HALO_TENSOR_EXP_PROBS_BIAS),
+                                                 .n_groups = h->n_expert_groups,
+                                                 .n_groups_used = h->n_expert_groups_used};
 }
 
 void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_slot, uint16_t choice,
@@ -297,6 +300,8 @@ void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_
     for (uint16_t i = 0; i < 2; i++) {
         op->u.moe_matmul.weight[i] = i < n ? weight_use(builder, pairs[i].id) : HALO_WEIGHT_NONE;
         op->u.moe_matmul.out[i] = i < n ? pairs[i].out : HALO_NONE;
+        op->u.moe_matmul.scale[i] = i < n ? weight_use_if(builder, halo_tensors_scale(pairs[i].id)) : HALO_WEIGHT_NONE;
+        op->u.moe_matmul.bias[i] = i < n ? weight_use_if(builder, halo_tensors_bias(pairs[i].id)) : HALO_WEIGHT_NONE;
     }
 }
 
@@ -319,9 +324,6 @@ void halo_builder_logits(struct halo_builder *builder, uint16_t x)
     enum halo_tensor_id head =
         halo_builder_has(builder, HALO_TENSOR_OUTPUT) ? HALO_TENSOR_OUTPUT : HALO_TENSOR_TOKEN_EMBD;
 
-    op->u.logits = (struct halo_op_logits){.weight = weight_use(builder, head),
-                                           .x = x,
-                                           .bias = halo_builder_has(builder, HALO_TENSOR_OUTPUT_BIAS)
-                                                       ? weight_use(builder, HALO_TENSOR_OUTPUT_BIAS)
-                                                       : HALO_WEIGHT_NONE};
+    op->u.logits = (struct halo_op_logits){
+        .weight = weight_use(builder, head), .x = x, .bias = weight_use_if(builder, HALO_TENSOR_OUTPUT_BIAS)};
 }

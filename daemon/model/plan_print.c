@@ -48,9 +48,9 @@ static void put_weight(struct printer *printer, uint32_t index)
     }
     weight = &printer->plan->weights[index];
     put(printer, "%s %s", weight->name, halo_type_info(weight->type).name);
-    if (weight->role == HALO_WEIGHT_VECTOR)
+    if (weight->role == HALO_WEIGHT_VECTOR && weight->n_rows == 1)
         put(printer, "[%" PRIu32 "]", weight->n_cols);
-    else if (weight->role == HALO_WEIGHT_MATRIX)
+    else if (weight->role != HALO_WEIGHT_EXPERTS)
         put(printer, "[%" PRIu32 ", %" PRIu32 "]", weight->n_cols, weight->n_rows);
     else
         put(printer, "[%" PRIu32 ", %" PRIu32 ", %" PRIu32 "]", weight->n_cols, weight->n_rows, weight->n_experts);
@@ -78,6 +78,14 @@ static void put_moe_matmul(struct printer *printer, const struct halo_op_moe_mat
     for (uint16_t i = 0; i < op->n; i++) {
         put(printer, "%s %s = ", i ? "," : "", value_name(printer, op->out[i]));
         put_weight(printer, op->weight[i]);
+        if (op->scale[i] != HALO_WEIGHT_NONE) {
+            put(printer, " * ");
+            put_weight(printer, op->scale[i]);
+        }
+        if (op->bias[i] != HALO_WEIGHT_NONE) {
+            put(printer, " + ");
+            put_weight(printer, op->bias[i]);
+        }
     }
 }
 

@@ -45,6 +45,20 @@ enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id)
     case HALO_TENSOR_FFN_GATE: return HALO_TENSOR_FFN_GATE_BIAS;
     case HALO_TENSOR_FFN_UP: return HALO_TENSOR_FFN_UP_BIAS;
     case HALO_TENSOR_FFN_DOWN: return HALO_TENSOR_FFN_DOWN_BIAS;
+    case HALO_TENSOR_FFN_GATE_INP: return HALO_TENSOR_FFN_GATE_INP_BIAS;
+    case HALO_TENSOR_FFN_GATE_EXPS: return HALO_TENSOR_FFN_GATE_EXPS_BIAS;
+    case HALO_TENSOR_FFN_UP_EXPS: return HALO_TENSOR_FFN_UP_EXPS_BIAS;
+    case HALO_TENSOR_FFN_DOWN_EXPS: return HALO_TENSOR_FFN_DOWN_EXPS_BIAS;
+    default: return HALO_TENSOR_NONE;
+    }
+}
+
+enum halo_tensor_id halo_tensors_scale(enum halo_tensor_id id)
+{
+    switch (id) {
+    case HALO_TENSOR_FFN_GATE_EXPS: return HALO_TENSOR_FFN_GATE_EXPS_SCALE;
+    case HALO_TENSOR_FFN_UP_EXPS: return HALO_TENSOR_FFN_UP_EXPS_SCALE;
+    case HALO_TENSOR_FFN_DOWN_EXPS: return HALO_TENSOR_FFN_DOWN_EXPS_SCALE;
     default: return HALO_TENSOR_NONE;
     }
 }

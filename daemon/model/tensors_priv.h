@@ -44,6 +44,13 @@
     X(FFN_GATE_EXPS, "blk.%u.ffn_gate_exps.weight")                                                                    \
     X(FFN_UP_EXPS, "blk.%u.ffn_up_exps.weight")                                                                        \
     X(FFN_DOWN_EXPS, "blk.%u.ffn_down_exps.weight")                                                                    \
+    X(FFN_GATE_INP_BIAS, "blk.%u.ffn_gate_inp.bias")                                                                   \
+    X(FFN_GATE_EXPS_BIAS, "blk.%u.ffn_gate_exps.bias")                                                                 \
+    X(FFN_UP_EXPS_BIAS, "blk.%u.ffn_up_exps.bias")                                                                     \
+    X(FFN_DOWN_EXPS_BIAS, "blk.%u.ffn_down_exps.bias")                                                                 \
+    X(FFN_GATE_EXPS_SCALE, "blk.%u.ffn_gate_exps.scale")                                                               \
+    X(FFN_UP_EXPS_SCALE, "blk.%u.ffn_up_exps.scale")                                                                   \
+    X(FFN_DOWN_EXPS_SCALE, "blk.%u.ffn_down_exps.scale")                                                               \
     X(EXP_PROBS_BIAS, "blk.%u.exp_probs_b.bias")                                                                       \
     X(FFN_GATE_INP_SHEXP, "blk.%u.ffn_gate_inp_shexp.weight")                                                          \
     X(FFN_GATE_SHEXP, "blk.%u.ffn_gate_shexp.weight")                                                                  \
@@ -84,7 +91,7 @@ enum halo_extent {
 struct halo_tensor_spec {
     enum halo_tensor_id id;
     enum halo_weight_role role;
-    enum halo_extent dims[3]; /* [K, N, experts]; ONE where absent */
+    enum halo_extent dims[3]; /* [K, N, experts], of vectors [K, how many]; ONE where absent */
     bool optional;
     bool host; /* read while the plan is built, not a weight of the plan */
     bool (*when)(const struct halo_hparams *, uint32_t layer); /* NULL: always; layer 0 for a tensor outside them */
@@ -116,7 +123,15 @@ struct halo_tensor_spec {
     HALO_TENSOR_ROW(FFN_GATE_INP, MATRIX, EMBD, EXPERT, ONE, .when = condition),                                       \
         HALO_TENSOR_ROW(FFN_GATE_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                           \
         HALO_TENSOR_ROW(FFN_UP_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                             \
-        HALO_TENSOR_ROW(FFN_DOWN_EXPS, EXPERTS, FF_EXPERT, EMBD, EXPERT, .when = condition)
+        HALO_TENSOR_ROW(FFN_DOWN_EXPS, EXPERTS, FF_EXPERT, EMBD, EXPERT, .when = condition),                           \
+        HALO_TENSOR_ROW(FFN_GATE_EXPS_SCALE, VECTOR, EXPERT, ONE, ONE, .optional = true, .when = condition),           \
+        HALO_TENSOR_ROW(FFN_UP_EXPS_SCALE, VECTOR, EXPERT, ONE, ONE, .optional = true, .when = condition),             \
+        HALO_TENSOR_ROW(FFN_DOWN_EXPS_SCALE, VECTOR, EXPERT, ONE, ONE, .optional = true, .when = condition)
+#define HALO_TENSORS_MOE_BIAS(condition)                                                                               \
+    HALO_TENSOR_ROW(FFN_GATE_INP_BIAS, VECTOR, EXPERT, ONE, ONE, .when = condition),                                   \
+        HALO_TENSOR_ROW(FFN_GATE_EXPS_BIAS, VECTOR, FF_EXPERT, EXPERT, ONE, .when = condition),                        \
+        HALO_TENSOR_ROW(FFN_UP_EXPS_BIAS, VECTOR, FF_EXPERT, EXPERT, ONE, .when = condition),                          \
+        HALO_TENSOR_ROW(FFN_DOWN_EXPS_BIAS, VECTOR, EMBD, EXPERT, ONE, .when = condition)
 
 #define HALO_TENSOR_CHOICE_BIAS HALO_TENSOR_ROW(EXP_PROBS_BIAS, VECTOR, EXPERT, ONE, ONE, .when = halo_tensors_when_moe)
 /* The experts that every row takes, as one. */
@@ -134,6 +149,8 @@ bool halo_tensors_layered(enum halo_tensor_id id);        /* one for each layer 
 uint64_t halo_tensors_extent(enum halo_extent extent, const struct halo_hparams *hparams);
 /* The bias that belongs to a matrix, or HALO_TENSOR_NONE. */
 enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id);
+/* The same for the scales of experts. */
+enum halo_tensor_id halo_tensors_scale(enum halo_tensor_id id);
 
 /* Some files keep several tensors as the rows of one: Q, K and V in attn_qkv, in this order. */
 struct halo_tensor_part {

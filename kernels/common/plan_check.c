@@ -196,6 +196,16 @@ static int check_moe_route(const struct check *c, const struct halo_op_moe_route
     return 0;
 }
 
+/* n_rows vectors of n_cols, or none. */
+static int check_expert_vectors(const struct check *c, uint32_t weight, uint32_t n_cols, uint32_t n_rows)
+{
+    if (weight == HALO_WEIGHT_NONE)
+        return 0;
+    TRY(check_weight(c, weight, HALO_WEIGHT_VECTOR, n_cols));
+    uint32_t have = c->plan->weights[weight].n_rows;
+    return have != n_rows ? refuse(c, "vectors of the experts", have, n_rows) : 0;
+}
+
 static int check_moe_matmul(const struct check *c, const struct halo_op_moe_matmul *u)
 {
     TRY(check_value(c, "x", u->x, 0));
@@ -209,6 +219,8 @@ static int check_moe_matmul(const struct check *c, const struct halo_op_moe_matm
         if (w->n_experts != c->plan->weights[u->weight[0]].n_experts)
             return refuse(c, "experts", w->n_experts, c->plan->weights[u->weight[0]].n_experts);
         TRY(check_value(c, "out", u->out[k], u->n_used * w->n_rows));
+        TRY(check_expert_vectors(c, u->scale[k], w->n_experts, 1));
+        TRY(check_expert_vectors(c, u->bias[k], w->n_rows, w->n_experts));
         if (u->out[k] == u->x)
             return refuse(c, "out, which must differ from x,", u->out[k], u->x);
     }

@@ -14,6 +14,10 @@
 
 #define HALO_NONE UINT16_MAX
 #define HALO_WEIGHT_NONE UINT32_MAX
+#define HALO_WEIGHTS_NONE                                                                                              \
+    {                                                                                                                  \
+        HALO_WEIGHT_NONE, HALO_WEIGHT_NONE                                                                             \
+    }
 
 enum halo_op_kind {
     HALO_OP_EMBED,   /* out[r] = weight[token[r]] * scale */
@@ -25,7 +29,8 @@ enum halo_op_kind {
     HALO_OP_ATTEND, /* out = softmax(q K^T * scale) V, positions 0..pos of the row's sequence, of the stored K and V */
     HALO_OP_GLU,    /* out = act(gate) * up; out may be gate */
     HALO_OP_MOE_ROUTE,  /* router logits -> the n_used best experts and their weights (at the end of this file) */
-    HALO_OP_MOE_MATMUL, /* for the chosen experts: out[slot] = weight[expert] x[slot or shared] */
+    HALO_OP_MOE_MATMUL, /* for the chosen experts: out[slot] = weight[expert] x[slot or shared] * scale[expert] +
+                         * bias[expert] */
     HALO_OP_MOE_SUM, /* out = sum over slots of weight[slot] * x[slot]; if add: + add * sigmoid(add_gate), or + add */
     HALO_OP_ADD,     /* x += add */
     HALO_OP_LOGITS,  /* for the wanted rows only: logits = weight x + bias */
@@ -133,6 +138,8 @@ struct halo_op_moe_matmul {
     uint32_t weight[2]; /* 3-D: [K, N, n_expert] */
     uint16_t out[2];    /* n_used * N wide */
     uint32_t n_used;
+    uint32_t scale[2]; /* vector of n_expert, or HALO_WEIGHT_NONE */
+    uint32_t bias[2];  /* vector of n_expert rows of N, or HALO_WEIGHT_NONE */
 };
 struct halo_op_moe_sum {
     uint16_t x, choice, out;

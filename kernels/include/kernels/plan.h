@@ -17,7 +17,7 @@ struct halo_weight {
     enum halo_weight_role role;
     bool embed;         /* rows are looked up by token */
     uint32_t n_cols;    /* K: dims[0] */
-    uint32_t n_rows;    /* N: dims[1]; 1 for a vector */
+    uint32_t n_rows;    /* N: dims[1]; of vectors, how many: 1, or one for each expert */
     uint32_t n_experts; /* dims[2]; 1 outside MoE */
     uint64_t n_bytes;   /* in the file */
     uint32_t part;      /* file and offset of the bytes, for the store */

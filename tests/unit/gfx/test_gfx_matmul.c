@@ -250,8 +250,10 @@ static void experts_compare(struct experts *e)
         have[m] = gfx_zeros(n_slots * n * sizeof(float));
         for (uint32_t s = 0; s < n_slots; s++)
             experts_slot(e, m, s, experts_pick(e, s), want[m] + s * n);
-        args.matrix[m] =
-            (struct halo_expert_arg){e->weight[m], halo_hip_weight_bytes(e->type->type, e->n_cols, n), have[m], n};
+        args.matrix[m] = (struct halo_expert_arg){.weight = e->weight[m],
+                                                  .expert_bytes = halo_hip_weight_bytes(e->type->type, e->n_cols, n),
+                                                  .out = have[m],
+                                                  .n_rows = n};
         args.n_slot_blocks += HALO_HIP_CEIL(n, HALO_MOE_GEMV_ROWS(plain, e->n_cols));
     }
     args.n_blocks = n_slots * args.n_slot_blocks;

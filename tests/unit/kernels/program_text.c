@@ -24,7 +24,9 @@ struct field {
     P(type, kv.base), P(type, kv.pos), P(type, kv.page_first), P(type, kv.pages), FIELD(U64, type, kv.page_bytes),     \
         U(type, kv.n_head_kv), U(type, kv.head_dim_k), U(type, kv.head_dim_v)
 #define MATRIX(type, m) P(type, m.weight), P(type, m.bias), P(type, m.out), U(type, m.n_rows), U(type, m.out_stride)
-#define EXPERT(type, m) P(type, m.weight), FIELD(U64, type, m.expert_bytes), P(type, m.out), U(type, m.n_rows)
+#define EXPERT(type, m)                                                                                                \
+    P(type, m.weight), FIELD(U64, type, m.expert_bytes), P(type, m.out), P(type, m.scale), P(type, m.bias),            \
+        U(type, m.n_rows)
 
 static const struct field embed[] = {P(embed, weight), P(embed, token), P(embed, out),
                                      U(embed, n_cols), F(embed, scale), {0}};
