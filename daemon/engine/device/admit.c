@@ -132,11 +132,3 @@ void halo_scheduler_admit(struct halo_scheduler *s, uint64_t now_ns)
         run(s, q, now_ns);
     }
 }
-
-uint32_t halo_scheduler_forget(struct halo_scheduler *s, bool all, uint64_t user)
-{
-    for (uint32_t i = 0; i < s->n_running; i++)
-        if (all || s->running[i]->user == user)
-            s->running[i]->cache_prompt = false;
-    return halo_kv_pool_forget(&s->pool, all, user);
-}

@@ -15,21 +15,6 @@ static enum halo_load_stage fail(struct halo_device_thread *t, struct halo_load 
     return HALO_LOAD_DONE;
 }
 
-/* What a load may take now: what is free, and no more than the models that are there leave of the budget: memory that
- * they have not touched yet looks free. */
-struct halo_room halo_device_room(struct halo_device_thread *t)
-{
-    struct halo_device_info info;
-    struct halo_room room = {.budget_bytes = t->has_budget ? t->budget_bytes : 0};
-    t->ops->describe(t->device, &info);
-    for (uint32_t i = 0; i < t->n_models; i++)
-        room.held_bytes += halo_instance_bytes(t->models[i]);
-    room.free_bytes = halo_budget_free_bytes(&info);
-    uint64_t left = t->budget_bytes > room.held_bytes ? t->budget_bytes - room.held_bytes : 0;
-    room.bytes = left < room.free_bytes ? left : room.free_bytes;
-    return room;
-}
-
 /* 0, HALO_LOAD_E_ROOM, or negative with load->fault set. */
 static int admit(struct halo_device_thread *t, struct halo_load *load)
 {
@@ -37,17 +22,17 @@ static int admit(struct halo_device_thread *t, struct halo_load *load)
         return halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled");
     if (!halo_device_usable(t, &load->fault))
         return -ENODEV;
-    load->need_place = t->n_models == HALO_MAX_LOADED;
+    load->need_place = t->n_models == t->max_models;
     if (!load->need_place) {
         struct halo_room room = halo_device_room(t);
         return halo_load_create(load, t->ops, t->device, &room);
     }
     if (load->evictable_bytes == HALO_LOAD_ASK)
         return HALO_LOAD_E_ROOM;
-    int r =
-        halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
-                       "%u models are loaded, which is the limit, and none of them is idle; unload one", t->n_models);
-    halo_fault_number(&load->fault, "limit", HALO_MAX_LOADED);
+    int r = halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
+                           "%u models are loaded, which is the limit, and each of them is pinned or in use; unload one",
+                           t->n_models);
+    halo_fault_number(&load->fault, "limit", t->max_models);
     return r;
 }
 

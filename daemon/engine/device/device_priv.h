@@ -1,5 +1,6 @@
-/* device_priv.h: what the files of the device thread share: device_thread.c (the loop, sequences, benches),
- * device_load.c (the stages of a load that are the device's), device_save.c (prefixes out of a pool). */
+/* device_priv.h: what the files of the device thread share. On the floor device_state.c; on it device_load.c (the
+ * stages of a load that are the device's) and device_save.c (prefixes out of a pool); on these device_thread.c (the
+ * loop, sequences, benches). */
 #ifndef HALO_ENGINE_DEVICE_PRIV_H
 #define HALO_ENGINE_DEVICE_PRIV_H
 
@@ -11,7 +12,7 @@ static inline void halo_device_set_phase(struct halo_device_thread *thread, cons
     atomic_store(&thread->phase.what, what);
 }
 
-/* device_thread.c */
+/* device_state.c */
 /* Whether work can be done at all; otherwise the fault says why. */
 bool halo_device_usable(struct halo_device_thread *thread, struct halo_fault *fault);
 /* What a negative errno of the device means for everything else: when the device is lost, all sequences end. */
@@ -19,8 +20,6 @@ void halo_device_on_failure(struct halo_device_thread *thread, int error);
 /* Describes the device again, for those who ask halo_device_thread_info(). */
 void halo_device_refresh_info(struct halo_device_thread *thread);
 void halo_device_forget_model(struct halo_device_thread *thread, struct halo_instance *instance);
-
-/* device_load.c */
 /* What a load may take now: what is free, and no more than the models that are there leave of the budget. */
 struct halo_room halo_device_room(struct halo_device_thread *thread);
 

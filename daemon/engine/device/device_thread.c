@@ -74,34 +74,7 @@ int halo_device_thread_info(struct halo_device_thread *t, struct halo_device_inf
     return r;
 }
 
-/* Whether work can be done at all; otherwise the fault says why. */
-bool halo_device_usable(struct halo_device_thread *t, struct halo_fault *fault)
-{
-    if (atomic_load(&t->lost)) {
-        halo_fault_set(fault, HALO_FAULT_DEVICE_FAULT, "the %s device is lost until the engine is started again",
-                       t->ops->name);
-        return false;
-    }
-    if (!t->device)
-        *fault = t->open_fault; /* written by this thread: no lock */
-    return t->device != NULL;
-}
-
 /* ---- models ---- */
-
-void halo_device_forget_model(struct halo_device_thread *t, struct halo_instance *instance)
-{
-    for (uint32_t i = 0; i < t->n_models; i++)
-        if (t->models[i] == instance) {
-            t->models[i] = t->models[--t->n_models];
-            break;
-        }
-    if (!instance->device_model)
-        return;
-    t->ops->model_destroy(instance->device_model);
-    t->n_device_models--;
-    instance->device_model = NULL;
-}
 
 static void unload(struct halo_device_thread *t, struct halo_instance *instance)
 {
@@ -223,20 +196,6 @@ static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
         }
     }
     atomic_store(&t->activity, HALO_ACTIVITY_IDLE);
-}
-
-/* The device failed: what it means for everything else. */
-void halo_device_on_failure(struct halo_device_thread *t, int error)
-{
-    if (error != HALO_DEVICE_E_LOST && error != -ETIME)
-        return; /* only that step */
-    atomic_store(&t->lost, true);
-    struct halo_fault fault = {0};
-    halo_device_usable(t, &fault);
-    if (error == -ETIME)
-        fault.code = HALO_FAULT_DEVICE_HANG;
-    for (uint32_t i = 0; i < t->n_models; i++)
-        halo_scheduler_fail_all(&t->models[i]->scheduler, &fault);
 }
 
 /* The next bench is somebody else's. */

@@ -18,6 +18,14 @@ void halo_scheduler_publish(struct halo_scheduler *s, int queued, int running)
     atomic_fetch_add(&s->setup.stats->n_running, (uint32_t)running);
 }
 
+uint32_t halo_scheduler_forget(struct halo_scheduler *s, bool all, uint64_t user)
+{
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (all || s->running[i]->user == user)
+            s->running[i]->cache_prompt = false;
+    return halo_kv_pool_forget(&s->pool, all, user);
+}
+
 /* ---- ends ---- */
 
 static void count_end(struct halo_stats *stats, const struct halo_sequence *q, enum halo_sequence_state was)

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <base/utf8.h>
+
 #include "io/io_priv.h"
 
 #define MAX_LISTED 4096
@@ -18,8 +20,8 @@
 struct model_file {
     struct model_file *next;
     char *path;
-    uint64_t file_bytes;
-    struct timespec changed;
+    struct halo_file_id id;
+    bool remembered;                   /* all of it is in this one file, and it can be used: not read again */
     uint64_t bytes, n_params, context; /* all parts */
     char arch[64], quant[32];
     char fault[256]; /* empty: usable as far as the directory tells */
@@ -56,32 +58,41 @@ static void take_context(const struct halo_gguf *gguf, struct model_file *file)
         file->context = context;
 }
 
-static void read_directory(struct model_file *file)
+/* What can be said of the file whether it can be used or not. */
+static void describe_directory(const struct halo_gguf *gguf, struct model_file *file)
 {
-    struct halo_gguf *gguf;
-    struct halo_fault fault = {0};
     struct halo_span arch = {0};
-    if (halo_gguf_open(&gguf, file->path, &fault) < 0) {
-        snprintf(file->fault, sizeof(file->fault), "%s", fault.text);
-        return;
-    }
     file->bytes = halo_gguf_total_bytes(gguf);
     count_params(gguf, file);
-    if (halo_gguf_get_string(gguf, "general.architecture", &arch, &fault) == 0 && arch.n < sizeof(file->arch)) {
-        halo_text_sanitize(arch.bytes, arch.n < sizeof(file->arch) / 3 ? arch.n : sizeof(file->arch) / 3 - 1,
-                           file->arch);
-        take_context(gguf, file);
-    } else if (fault.text[0]) {
-        snprintf(file->fault, sizeof(file->fault), "%s", fault.text);
-    } else {
-        snprintf(file->fault, sizeof(file->fault), "general.architecture has %zu bytes, at most %zu are supported",
-                 arch.n, sizeof(file->arch) - 1);
+    if (halo_gguf_get_string(gguf, "general.architecture", &arch, NULL) != 0)
+        return;
+    halo_text_sanitize(arch.bytes, arch.n < sizeof(file->arch) / 3 ? arch.n : sizeof(file->arch) / 3 - 1, file->arch);
+    take_context(gguf, file);
+}
+
+/* Everything that a load would find wrong before it reads the vocabulary. */
+static void read_directory(struct model_file *file)
+{
+    const struct halo_model_params wish = {.max_rows = HALO_BATCH_ROWS, .max_outputs = HALO_BATCH_OUTPUTS};
+    struct halo_fault fault = {0}, unreadable = {0};
+    struct halo_model *model;
+    struct halo_gguf *gguf;
+    if (halo_model_create(&model, file->path, &wish, &fault) == 0) {
+        describe_directory(model->gguf, file);
+        file->remembered = halo_gguf_n_parts(model->gguf) == 1;
+        halo_model_destroy(model);
+        return;
     }
-    halo_gguf_close(gguf);
+    if (halo_gguf_open(&gguf, file->path, &unreadable) == 0) {
+        describe_directory(gguf, file);
+        halo_gguf_close(gguf);
+    }
+    if (!file->fault[0])
+        snprintf(file->fault, sizeof(file->fault), "%s", fault.text);
 }
 
 /* From the cache, or read now. NULL: no memory. */
-static struct model_file *look_at(struct halo_catalog_cache *cache, const char *path, const struct stat *facts)
+static struct model_file *look_at(struct halo_catalog_cache *cache, const char *path, const struct halo_file_id *id)
 {
     struct model_file *file = cache->files;
     while (file && strcmp(file->path, path) != 0)
@@ -97,16 +108,10 @@ static struct model_file *look_at(struct halo_catalog_cache *cache, const char *
         file->path = copy;
         file->next = cache->files;
         cache->files = file;
-    } else if (file->file_bytes == (uint64_t)facts->st_size && file->changed.tv_sec == facts->st_mtim.tv_sec &&
-               file->changed.tv_nsec == facts->st_mtim.tv_nsec) {
+    } else if (file->remembered && halo_file_id_is_equal(&file->id, id)) {
         return file;
     }
-    struct model_file fresh = {.next = file->next,
-                               .path = file->path,
-                               .file_bytes = (uint64_t)facts->st_size,
-                               .bytes = (uint64_t)facts->st_size,
-                               .changed = facts->st_mtim};
-    *file = fresh;
+    *file = (struct model_file){.next = file->next, .path = file->path, .id = *id, .bytes = id->bytes};
     read_directory(file);
     return file;
 }
@@ -122,47 +127,71 @@ static bool is_listed(const char *name)
     return strlen(stem) == n - 5 || strncmp(name + strlen(stem), "-00001-of-", 10) == 0;
 }
 
+/* As UTF-8. NULL: no memory. */
 static const char *copy_text(struct halo_catalog *catalog, const char *text)
 {
-    return halo_arena_strndup(&catalog->arena, text, strlen(text));
+    size_t n = strlen(text);
+    char *copy = halo_arena_alloc(&catalog->arena, halo_text_sanitize(text, n, NULL) + 1, 1);
+    if (copy)
+        halo_text_sanitize(text, n, copy);
+    return copy;
 }
 
 /* A copy: the cache may move on while the port writes. */
 static int describe(struct halo_catalog *catalog, const struct model_file *file, struct halo_catalog_entry *ret)
 {
     char name[HALO_MODEL_STEM_BYTES];
+    bool nameable = halo_utf8_valid_run(file->path, strlen(file->path)) == strlen(file->path);
     halo_model_stem(file->path, strlen(file->path), name);
-    *ret = (struct halo_catalog_entry){.name = copy_text(catalog, name),
-                                       .path = copy_text(catalog, file->path),
-                                       .bytes = file->bytes,
-                                       .n_params = file->n_params,
-                                       .context = file->context,
-                                       .arch = copy_text(catalog, file->arch),
-                                       .quant = copy_text(catalog, file->quant),
-                                       .fault = copy_text(catalog, file->fault)};
+    *ret = (struct halo_catalog_entry){
+        .name = copy_text(catalog, name),
+        .path = copy_text(catalog, file->path),
+        .id = file->id,
+        .bytes = file->bytes,
+        .n_params = file->n_params,
+        .context = file->context,
+        .arch = copy_text(catalog, file->arch),
+        .quant = copy_text(catalog, file->quant),
+        .fault = copy_text(catalog, nameable ? file->fault
+                                             : "its name is not UTF-8, so no request can name it: rename the file")};
     return ret->name && ret->path && ret->arch && ret->quant && ret->fault ? 0 : -ENOMEM;
+}
+
+static int list_file(struct halo_io_thread *io, struct halo_catalog *catalog, const char *path)
+{
+    struct stat facts;
+    halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading the directory of %s", path);
+    if (stat(path, &facts) < 0 || !S_ISREG(facts.st_mode))
+        return 0;
+    struct halo_file_id id = halo_file_id_of(&facts);
+    struct model_file *file = look_at(io->cache, path, &id);
+    int r = file ? describe(catalog, file, &catalog->entries[catalog->n]) : -ENOMEM;
+    catalog->n += r == 0;
+    return r;
+}
+
+static int note_folder(struct halo_catalog *catalog, const char *dir, const char *fault)
+{
+    struct halo_catalog_folder *folder = &catalog->folders[catalog->n_folders++];
+    *folder = (struct halo_catalog_folder){copy_text(catalog, dir), copy_text(catalog, fault)};
+    return folder->path && folder->fault ? 0 : -ENOMEM;
 }
 
 static int list_dir(struct halo_io_thread *io, struct halo_catalog *catalog, const char *dir)
 {
+    char buffer[HALO_IO_FOLDER_FAULT_BYTES];
     halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading folder %s", dir);
-    DIR *stream = opendir(dir);
+    const char *fault = halo_io_folder_fault(dir, buffer);
+    DIR *stream = fault ? NULL : opendir(dir);
     int r = 0;
     if (!stream)
-        return 0; /* a directory that does not exist holds no models */
+        return note_folder(catalog, dir, fault ? fault : strerror(errno));
     for (struct dirent *entry; r == 0 && catalog->n < MAX_LISTED && (entry = readdir(stream));) {
         char path[HALO_MODEL_PATH_BYTES];
-        struct stat facts;
         if (atomic_load(&catalog->cancel))
             break;
-        if (!is_listed(entry->d_name) || snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >= (int)sizeof(path))
-            continue;
-        halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading the directory of %s", path);
-        if (stat(path, &facts) < 0 || !S_ISREG(facts.st_mode))
-            continue;
-        struct model_file *file = look_at(io->cache, path, &facts);
-        r = file ? describe(catalog, file, &catalog->entries[catalog->n]) : -ENOMEM;
-        catalog->n += r == 0;
+        if (is_listed(entry->d_name) && snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) < (int)sizeof(path))
+            r = list_file(io, catalog, path);
     }
     closedir(stream);
     return r;
@@ -170,27 +199,71 @@ static int list_dir(struct halo_io_thread *io, struct halo_catalog *catalog, con
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct halo_catalog_entry *)a)->name, ((const struct halo_catalog_entry *)b)->name);
+    const struct halo_catalog_entry *left = a, *right = b;
+    int order = strcmp(left->name, right->name);
+    return order ? order : strcmp(left->path, right->path);
+}
+
+/* Of files with one name each is called by its path; of one that lies in several folders, by links, one row remains. */
+static void tell_apart(struct halo_catalog *catalog)
+{
+    size_t n = 0;
+    for (size_t first = 0, end; first < catalog->n; first = end) {
+        struct halo_catalog_entry *group = &catalog->entries[first];
+        bool different = false;
+        for (end = first + 1; end < catalog->n && strcmp(catalog->entries[end].name, group->name) == 0; end++)
+            different |= !halo_file_id_is_same(&catalog->entries[end].id, &group->id);
+        size_t n_rows = different ? end - first : 1;
+        for (size_t i = 0; i < n_rows; i++) {
+            catalog->entries[n] = group[i];
+            if (different)
+                catalog->entries[n].name = group[i].path;
+            n++;
+        }
+    }
+    catalog->n = n;
+}
+
+/* Whether the paths of what is loaded still lead there. */
+static void check_loaded(struct halo_io_thread *io, struct halo_catalog *catalog)
+{
+    for (size_t i = 0; i < catalog->n_loaded; i++) {
+        struct halo_catalog_loaded *loaded = &catalog->loaded[i];
+        struct stat facts;
+        halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "looking at %s", loaded->path);
+        struct halo_file_id id = stat(loaded->path, &facts) == 0 ? halo_file_id_of(&facts) : (struct halo_file_id){0};
+        loaded->replaced = !halo_file_id_is_equal(&id, &loaded->id);
+    }
+}
+
+static int fill(struct halo_io_thread *io, struct halo_catalog *catalog)
+{
+    catalog->entries = halo_arena_alloc(&catalog->arena, MAX_LISTED, sizeof(*catalog->entries));
+    catalog->folders = halo_arena_alloc(&catalog->arena, io->config.n_model_dirs, sizeof(*catalog->folders));
+    if (!io->cache)
+        io->cache = calloc(1, sizeof(*io->cache));
+    if (!catalog->entries || !catalog->folders || !io->cache)
+        return -ENOMEM;
+    for (size_t i = 0; i < io->config.n_model_dirs && !atomic_load(&catalog->cancel); i++) {
+        int r = list_dir(io, catalog, io->config.model_dirs[i]);
+        if (r < 0)
+            return r;
+    }
+    check_loaded(io, catalog);
+    return 0;
 }
 
 void halo_io_fill_catalog(struct halo_io_thread *io, struct halo_catalog *catalog)
 {
-    int r = 0;
-    catalog->entries = halo_arena_alloc(&catalog->arena, MAX_LISTED, sizeof(*catalog->entries));
-    if (!io->cache)
-        io->cache = calloc(1, sizeof(*io->cache));
-    if (!catalog->entries || !io->cache)
-        r = -ENOMEM;
-    for (size_t i = 0; r == 0 && i < io->config.n_model_dirs && !atomic_load(&catalog->cancel); i++)
-        r = list_dir(io, catalog, io->config.model_dirs[i]);
-    if (r < 0) {
-        catalog->n = 0;
+    int r = fill(io, catalog);
+    if (r < 0)
         halo_fault_set(&catalog->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of models");
-    } else if (atomic_load(&catalog->cancel)) {
+    else if (atomic_load(&catalog->cancel))
         halo_fault_set(&catalog->fault, HALO_FAULT_CANCELLED, "cancelled");
-    }
-    if (catalog->n > 0)
-        qsort(catalog->entries, catalog->n, sizeof(*catalog->entries), by_name);
+    if (r < 0 || catalog->n == 0)
+        return;
+    qsort(catalog->entries, catalog->n, sizeof(*catalog->entries), by_name);
+    tell_apart(catalog);
 }
 
 struct halo_catalog *halo_catalog_create(void)

@@ -1,49 +1,28 @@
-/* find.c: the file that a name means. The io thread. */
+/* find.c: the file that a name means. The io thread.
+ *
+ * A name with a slash is a path. Any other is looked for in all folders of models; when it is the name of several
+ * files, none of them is meant, whatever the order of the folders.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/io_priv.h"
 
-static bool is_file(const char *path)
+#define CHOICES 4 /* files of one name that are told */
+
+static int look(struct halo_io_file *file)
 {
     struct stat facts;
-    return stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
-}
-
-/* DIR/NAME.gguf or DIR/NAME. */
-static bool find_in(const char *dir, const char *name, char ret_path[HALO_MODEL_PATH_BYTES])
-{
-    static const char *const ends[] = {".gguf", ""};
-    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-        int n = snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s/%s%s", dir, name, ends[i]);
-        if (n > 0 && n < HALO_MODEL_PATH_BYTES && is_file(ret_path))
-            return true;
-    }
-    return false;
-}
-
-/* The first part of a split set. */
-static bool find_split_in(const char *dir, const char *name, char ret_path[HALO_MODEL_PATH_BYTES])
-{
-    bool found = false;
-    size_t n_name = strlen(name);
-    DIR *stream = opendir(dir);
-    for (struct dirent *entry; stream && !found && (entry = readdir(stream));) {
-        char stem[HALO_MODEL_STEM_BYTES];
-        if (strncmp(entry->d_name, name, n_name) != 0 || strncmp(entry->d_name + n_name, "-00001-of-", 10) != 0)
-            continue;
-        halo_model_stem(entry->d_name, strlen(entry->d_name), stem);
-        int n = snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s/%s", dir, entry->d_name);
-        found = strcmp(stem, name) == 0 && n > 0 && n < HALO_MODEL_PATH_BYTES && is_file(ret_path);
-    }
-    if (stream)
-        closedir(stream);
-    return found;
+    if (stat(file->path, &facts) < 0)
+        return -errno;
+    file->id = halo_file_id_of(&facts);
+    return S_ISREG(facts.st_mode) ? 0 : -EISDIR;
 }
 
 /* The sandbox answers as a file's mode does: says what it may have been. Any other obstacle the directory reader names,
@@ -61,26 +40,120 @@ static int check_permission(const struct halo_io_config *config, const char *pat
                                     path);
 }
 
-int halo_io_find(struct halo_io_thread *io, const char *name, char ret_path[HALO_MODEL_PATH_BYTES],
-                 struct halo_fault *fault)
+/* ---- paths ---- */
+
+static int find_path(struct halo_io_thread *io, const char *path, struct halo_io_file *ret, struct halo_fault *fault)
+{
+    char folder[HALO_MODEL_PATH_BYTES] = "";
+    if (path[0] != '/' && !io->config.own_paths)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                              "%.150s is relative to a folder that the daemon does not know; send an absolute path",
+                              path);
+    if (path[0] != '/' && !getcwd(folder, sizeof(folder)))
+        return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "the current folder of %.100s", path);
+    int n = snprintf(ret->path, sizeof(ret->path), "%s%s%s", folder, folder[0] ? "/" : "", path);
+    if (n >= (int)sizeof(ret->path))
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "a path has at most %zu bytes", sizeof(ret->path) - 1);
+    halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "looking at %s", ret->path);
+    int r = look(ret);
+    if (r == 0 || r == -EACCES) {
+        int denied = check_permission(&io->config, ret->path, fault);
+        if (denied < 0)
+            return denied;
+    }
+    if (r == -ENOENT || r == -ENOTDIR)
+        return halo_fault_errno(fault, HALO_FAULT_NOT_FOUND, r, "%.150s", ret->path);
+    return r < 0 ? halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, r, "%.150s", ret->path) : 0;
+}
+
+/* ---- names ---- */
+
+struct choices {
+    struct halo_io_file *file; /* the first one */
+    char more[CHOICES - 1][120];
+    unsigned n; /* different files */
+    struct halo_file_id ids[CHOICES];
+};
+
+/* A file with several names, or in several folders by links, counts once. */
+static void consider(struct choices *choices, const struct halo_io_file *file)
+{
+    unsigned known = choices->n < CHOICES ? choices->n : CHOICES;
+    for (unsigned i = 0; i < known; i++)
+        if (halo_file_id_is_same(&choices->ids[i], &file->id))
+            return;
+    if (choices->n == 0)
+        *choices->file = *file;
+    else if (choices->n < CHOICES)
+        snprintf(choices->more[choices->n - 1], sizeof(choices->more[0]), "%.119s", file->path);
+    if (choices->n < CHOICES)
+        choices->ids[choices->n] = file->id;
+    choices->n++;
+}
+
+static void consider_path(struct choices *choices, const char *dir, const char *name, const char *end)
+{
+    struct halo_io_file file;
+    int n = snprintf(file.path, sizeof(file.path), "%s/%s%s", dir, name, end);
+    if (n > 0 && n < (int)sizeof(file.path) && look(&file) == 0)
+        consider(choices, &file);
+}
+
+/* DIR/NAME.gguf or DIR/NAME, and the first part of a split set. */
+static void find_in(struct choices *choices, const char *dir, const char *name)
+{
+    size_t n_name = strlen(name);
+    consider_path(choices, dir, name, ".gguf");
+    consider_path(choices, dir, name, "");
+    DIR *stream = opendir(dir);
+    for (struct dirent *entry; stream && (entry = readdir(stream));) {
+        char stem[HALO_MODEL_STEM_BYTES];
+        if (strncmp(entry->d_name, name, n_name) != 0 || strncmp(entry->d_name + n_name, "-00001-of-", 10) != 0)
+            continue;
+        halo_model_stem(entry->d_name, strlen(entry->d_name), stem);
+        if (strcmp(stem, name) == 0)
+            consider_path(choices, dir, entry->d_name, "");
+    }
+    if (stream)
+        closedir(stream);
+}
+
+static int refuse_choices(const struct choices *choices, const char *name, struct halo_fault *fault)
+{
+    char more[sizeof(choices->more)] = "";
+    size_t n = 0;
+    for (unsigned i = 0; i + 1 < choices->n && i < CHOICES - 1 && n < sizeof(more); i++)
+        n += (size_t)snprintf(more + n, sizeof(more) - n, ", %s", choices->more[i]);
+    return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%u files are called %.60s; name one by its path: %s%s",
+                          choices->n, name, choices->file->path, more);
+}
+
+int halo_io_find(struct halo_io_thread *io, const char *name, struct halo_io_file *ret, struct halo_fault *fault)
 {
     const struct halo_io_config *config = &io->config;
-    if (strchr(name, '/')) {
-        snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s", name);
-        return check_permission(config, ret_path, fault);
-    }
+    struct choices choices = {.file = ret};
+    if (strchr(name, '/'))
+        return find_path(io, name, ret, fault);
     for (size_t i = 0; i < config->n_model_dirs; i++) {
         halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "looking for %s in folder %s", name, config->model_dirs[i]);
-        if (find_in(config->model_dirs[i], name, ret_path) || find_split_in(config->model_dirs[i], name, ret_path))
-            return check_permission(config, ret_path, fault);
+        find_in(&choices, config->model_dirs[i], name);
     }
-    if (config->own_paths && is_file(name)) {
-        snprintf(ret_path, HALO_MODEL_PATH_BYTES, "%s", name);
-        return 0;
-    }
+    if (choices.n > 1)
+        return refuse_choices(&choices, name, fault);
+    if (choices.n == 1)
+        return check_permission(config, ret->path, fault);
+    if (config->own_paths && access(name, F_OK) == 0)
+        return find_path(io, name, ret, fault);
     return halo_fault_set(fault, HALO_FAULT_NOT_FOUND, "no model file %.100s(.gguf) in %s%.80s", name,
                           config->n_model_dirs == 1   ? ""
                           : config->n_model_dirs == 0 ? "any directory: none is configured"
                                                       : "any of the model directories, the first of which is ",
                           config->n_model_dirs > 0 ? config->model_dirs[0] : "");
+}
+
+void halo_io_look_up(struct halo_io_thread *io, struct halo_lookup *lookup)
+{
+    struct halo_io_file file;
+    if (halo_io_find(io, lookup->name, &file, &lookup->fault) == 0)
+        lookup->id = file.id;
 }

@@ -26,9 +26,9 @@ static int open_model(struct halo_forecast *forecast, const char *path)
 /* The model that a plan is for; the device's thread does the rest. */
 static void open_forecast(struct halo_io_thread *io, struct halo_forecast *forecast)
 {
-    char found[HALO_MODEL_PATH_BYTES];
-    const char *path = forecast->is_path ? forecast->file : found;
-    int r = forecast->is_path ? 0 : halo_io_find(io, forecast->file, found, &forecast->fault);
+    struct halo_io_file file;
+    const char *path = forecast->is_path ? forecast->file : file.path;
+    int r = forecast->is_path ? 0 : halo_io_find(io, forecast->file, &file, &forecast->fault);
     if (r == 0) {
         halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading the directory of %s", path);
         r = open_model(forecast, path);
@@ -46,10 +46,17 @@ static void write_save(struct halo_io_thread *io, struct halo_save *save)
     halo_note_post(io->device, &save->note, HALO_NOTE_SAVE_PAGES);
 }
 
+static void look_up(struct halo_io_thread *io, struct halo_lookup *lookup)
+{
+    halo_io_look_up(io, lookup);
+    halo_note_post(io->port, &lookup->note, HALO_NOTE_LOOKUP_DONE);
+}
+
 static void take_note(struct halo_io_thread *io, struct halo_note *note)
 {
     switch (note->what) {
     case HALO_NOTE_LOAD: halo_load_run(HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+    case HALO_NOTE_LOOKUP: look_up(io, HALO_NOTE_ITEM(note, struct halo_lookup, note)); break;
     case HALO_NOTE_CATALOG: fill_catalog(io, HALO_NOTE_ITEM(note, struct halo_catalog, note)); break;
     case HALO_NOTE_FORECAST_OPEN: open_forecast(io, HALO_NOTE_ITEM(note, struct halo_forecast, note)); break;
     case HALO_NOTE_SAVE_WRITE: write_save(io, HALO_NOTE_ITEM(note, struct halo_save, note)); break;
@@ -60,6 +67,7 @@ static void take_note(struct halo_io_thread *io, struct halo_note *note)
 static void *loop(void *ud)
 {
     struct halo_io_thread *io = ud;
+    halo_io_check_folders(io);
     for (;;) {
         halo_phase_set(&io->phase, HALO_ACTIVITY_IDLE, "idle");
         struct halo_mail *mail = halo_mailbox_wait(&io->box, UINT64_MAX);

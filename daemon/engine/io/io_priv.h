@@ -2,6 +2,7 @@
  *
  *   io.c            the thread's loop
  *   find.c          the file that a name means
+ *   folders.c       folders that cannot be read
  *   catalog.c       the folders of models
  *   load_parse.c    a model file's directory; the stages of a load that are here
  *   prefix_disk.c   files of saved prefixes
@@ -17,8 +18,11 @@
 #include <engine/catalog.h>
 #include <engine/keep.h>
 #include <engine/load.h>
+#include <engine/lookup.h>
 
 struct halo_catalog_cache;
+
+#define HALO_IO_FOLDER_FAULT_BYTES 256
 
 struct halo_io_config {
     const char *const *model_dirs;
@@ -43,14 +47,27 @@ int halo_io_thread_start(struct halo_io_thread *io);
 
 /* ---- the thread's own ---- */
 
-/* find.c: the file that a name or path means. NOT_FOUND (says where it looked). */
-int halo_io_find(struct halo_io_thread *io, const char *name, char ret_path[HALO_MODEL_PATH_BYTES],
-                 struct halo_fault *fault);
+/* A file, and an absolute path to it. */
+struct halo_io_file {
+    char path[HALO_MODEL_PATH_BYTES];
+    struct halo_file_id id;
+};
+
+/* find.c: the file that a name or path means. NOT_FOUND (says where it looked), BAD_REQUEST (several files have the
+ * name, or a relative path), LOAD_FAILED (permissions). */
+int halo_io_find(struct halo_io_thread *io, const char *name, struct halo_io_file *ret, struct halo_fault *fault);
+void halo_io_look_up(struct halo_io_thread *io, struct halo_lookup *lookup);
 
 /* catalog.c */
 void halo_io_fill_catalog(struct halo_io_thread *io, struct halo_catalog *catalog);
 
-/* load_parse.c: the stages OPEN and PREFIXES. */
+/* folders.c: why a folder of models cannot be read; NULL: it can. */
+const char *halo_io_folder_fault(const char *path, char buffer[static HALO_IO_FOLDER_FAULT_BYTES]);
+/* Warns of each that cannot be read. */
+void halo_io_check_folders(struct halo_io_thread *io);
+
+/* load_parse.c: the stages RESOLVE, OPEN and PREFIXES. */
+enum halo_load_stage halo_io_resolve(struct halo_load *load, const struct halo_load_threads *threads);
 enum halo_load_stage halo_io_open(struct halo_load *load, const struct halo_load_threads *threads);
 enum halo_load_stage halo_io_take_prefixes(struct halo_load *load, const struct halo_load_threads *threads);
 

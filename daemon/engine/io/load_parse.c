@@ -41,16 +41,47 @@ void halo_load_parse(struct halo_load *load)
 
 /* ---- stages ---- */
 
-enum halo_load_stage halo_io_open(struct halo_load *load, const struct halo_load_threads *threads)
+/* Whether a plain name means this file and no other. */
+static bool is_own_stem(struct halo_io_thread *io, const char *path, const struct halo_file_id *id)
+{
+    char stem[HALO_MODEL_STEM_BYTES];
+    struct halo_io_file file;
+    struct halo_fault fault = {0};
+    halo_model_stem(path, strlen(path), stem);
+    int r = halo_io_find(io, stem, &file, &fault);
+    return r == 0 ? halo_file_id_is_same(&file.id, id) : fault.code == HALO_FAULT_NOT_FOUND;
+}
+
+enum halo_load_stage halo_io_resolve(struct halo_load *load, const struct halo_load_threads *threads)
 {
     struct halo_io_thread *io = threads->io;
-    char path[HALO_MODEL_PATH_BYTES];
-    if (halo_io_find(io, load->instance->path, path, &load->fault) == 0) {
-        memcpy(load->instance->path, path, sizeof(path));
-        halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading the directory of %s", path);
-        halo_load_parse(load);
+    struct halo_instance *instance = load->instance;
+    struct halo_io_file file;
+    if (halo_io_find(io, instance->name, &file, &load->fault) < 0)
+        return HALO_LOAD_DONE;
+    load->stem_is_own = is_own_stem(io, file.path, &file.id);
+    load->file_path = strdup(file.path);
+    load->file_id = file.id;
+    if (!load->file_path) {
+        halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a path");
+        return HALO_LOAD_DONE;
     }
-    return load->fault.code == HALO_FAULT_NONE ? HALO_LOAD_ADMIT : HALO_LOAD_DONE;
+    return HALO_LOAD_MATCH;
+}
+
+enum halo_load_stage halo_io_open(struct halo_load *load, const struct halo_load_threads *threads)
+{
+    struct halo_instance *instance = load->instance;
+    halo_phase_set(&threads->io->phase, HALO_ACTIVITY_FILE, "reading the directory of %s", instance->path);
+    halo_load_parse(load);
+    if (load->fault.code != HALO_FAULT_NONE)
+        return HALO_LOAD_DONE;
+    if (!halo_file_id_is_equal(halo_gguf_part_id(instance->model->gguf, 0), &instance->file_id)) {
+        halo_fault_set(&load->fault, HALO_FAULT_LOAD_FAILED,
+                       "%.150s was replaced or changed while the load waited; load it again", instance->path);
+        return HALO_LOAD_DONE;
+    }
+    return HALO_LOAD_ADMIT;
 }
 
 /* A file that cannot be used stays where it is, for whoever wants to know. */

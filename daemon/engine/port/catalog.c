@@ -2,12 +2,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
+
+/* The models that are loaded go along: the io thread looks whether their paths still lead to their files. */
+static int list_loaded(const struct halo_port *port, struct halo_catalog *catalog)
+{
+    catalog->loaded = halo_arena_alloc(&catalog->arena, port->n_instances, sizeof(*catalog->loaded));
+    if (!catalog->loaded)
+        return -1;
+    for (uint32_t i = 0; i < port->n_instances; i++) {
+        const struct halo_instance *instance = port->instances[i];
+        if (instance->state == HALO_INSTANCE_LOADING)
+            continue;
+        struct halo_catalog_loaded *loaded = &catalog->loaded[catalog->n_loaded++];
+        loaded->path = halo_arena_strndup(&catalog->arena, instance->path, strlen(instance->path));
+        loaded->id = instance->file_id;
+        if (!loaded->path)
+            return -1;
+    }
+    return 0;
+}
 
 void halo_port_models(struct halo_port *port, struct halo_job *job)
 {
     job->catalog = halo_catalog_create();
-    if (!job->catalog) {
+    if (!job->catalog || list_loaded(port, job->catalog) < 0) {
         halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for the list of models");
         return;
     }
@@ -16,9 +35,24 @@ void halo_port_models(struct halo_port *port, struct halo_job *job)
     halo_note_post(&port->io.box, &job->catalog->note, HALO_NOTE_CATALOG);
 }
 
-static void describe(struct halo_port *port, const struct halo_catalog_entry *entry, struct halo_part_model_info *ret)
+/* A loaded model that still is, by its file. NULL: none. */
+static const struct halo_instance *loaded_of(const struct halo_port *port, const struct halo_file_id *id)
 {
-    *ret = (struct halo_part_model_info){.name = halo_str_of(entry->name),
+    const struct halo_instance *instance = halo_port_instance_of(port, id);
+    return instance && instance->state != HALO_INSTANCE_LOADING ? instance : NULL;
+}
+
+static void describe(const struct halo_port *port, const struct halo_catalog_entry *entry,
+                     struct halo_part_model_info *ret)
+{
+    const struct halo_instance *instance = loaded_of(port, &entry->id);
+    if (instance) {
+        halo_port_describe_instance(port, instance, ret);
+        ret->path = halo_str_of(entry->path);
+        return;
+    }
+    const struct halo_instance *namesake = halo_port_instance_named(port, halo_str_of(entry->name));
+    *ret = (struct halo_part_model_info){.name = halo_str_of(namesake && namesake->matched ? entry->path : entry->name),
                                          .path = halo_str_of(entry->path),
                                          .bytes = (int64_t)entry->bytes,
                                          .has_arch = entry->arch[0] != '\0',
@@ -31,30 +65,60 @@ static void describe(struct halo_port *port, const struct halo_catalog_entry *en
                                          .context = (int64_t)entry->context,
                                          .has_fault = entry->fault[0] != '\0',
                                          .fault = halo_str_of(entry->fault)};
-    struct halo_instance *instance = halo_port_instance_at(port, entry->path);
-    if (!instance || instance->state == HALO_INSTANCE_LOADING)
-        return;
-    ret->quant = halo_str_of(instance->model->quant);
-    ret->has_quant = true;
-    halo_port_fill_model(port, instance, ret);
+}
+
+static bool is_listed(const struct halo_catalog *catalog, const struct halo_file_id *id)
+{
+    for (size_t i = 0; i < catalog->n; i++)
+        if (halo_file_id_is_equal(&catalog->entries[i].id, id))
+            return true;
+    return false;
+}
+
+/* Loaded models whose files are in none of the folders, or not in them any more. Returns how many. */
+static size_t describe_others(const struct halo_port *port, const struct halo_catalog *catalog,
+                              struct halo_part_model_info *ret)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < catalog->n_loaded; i++) {
+        const struct halo_instance *instance = loaded_of(port, &catalog->loaded[i].id);
+        if (!instance || is_listed(catalog, &catalog->loaded[i].id))
+            continue;
+        halo_port_describe_instance(port, instance, &ret[n]);
+        ret[n++].replaced = catalog->loaded[i].replaced;
+    }
+    return n;
+}
+
+static void answer(struct halo_port *port, struct halo_job *job, struct halo_part_model_info *models,
+                   struct halo_part_folder_info *folders)
+{
+    const struct halo_catalog *catalog = job->catalog;
+    struct halo_ev ev;
+    for (size_t i = 0; i < catalog->n; i++)
+        describe(port, &catalog->entries[i], &models[i]);
+    for (size_t i = 0; i < catalog->n_folders; i++)
+        folders[i] = (struct halo_part_folder_info){halo_str_of(catalog->folders[i].path),
+                                                    halo_str_of(catalog->folders[i].fault)};
+    halo_ev_init(&ev, HALO_EV_MODELS, &job->msg.id);
+    ev.models.models.at = models;
+    ev.models.models.n = catalog->n + describe_others(port, catalog, models + catalog->n);
+    ev.models.folders.at = folders;
+    ev.models.folders.n = catalog->n_folders;
+    halo_job_end(port, job, &ev);
 }
 
 void halo_port_catalog_done(struct halo_port *port, struct halo_catalog *catalog)
 {
     struct halo_job *job = catalog->job;
-    struct halo_part_model_info *models = calloc(catalog->n + 1, sizeof(*models));
-    struct halo_ev ev;
-    if (catalog->fault.code != HALO_FAULT_NONE) {
+    struct halo_part_model_info *models = calloc(catalog->n + catalog->n_loaded + 1, sizeof(*models));
+    struct halo_part_folder_info *folders = calloc(catalog->n_folders + 1, sizeof(*folders));
+    if (catalog->fault.code != HALO_FAULT_NONE)
         halo_job_end_fault(port, job, &catalog->fault);
-    } else if (!models) {
+    else if (!models || !folders)
         halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for the list of models");
-    } else {
-        for (size_t i = 0; i < catalog->n; i++)
-            describe(port, &catalog->entries[i], &models[i]);
-        halo_ev_init(&ev, HALO_EV_MODELS, &job->msg.id);
-        ev.models.models.at = models;
-        ev.models.models.n = catalog->n;
-        halo_job_end(port, job, &ev);
-    }
+    else
+        answer(port, job, models, folders);
     free(models);
+    free(folders);
 }

@@ -10,7 +10,7 @@
 #include <base/clock.h>
 #include <base/log.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 static void put_error(struct halo_port *port, const struct halo_id *id, enum halo_error code, const char *message)
 {
@@ -30,7 +30,7 @@ void halo_port_take_long_line(struct halo_port *port)
     halo_port_put(port, &ev);
 }
 
-static const char *state_word(const struct halo_job *job)
+static const char *phase_of(const struct halo_job *job)
 {
     switch (job->state) {
     case HALO_JOB_LOAD: return job->load ? "loading" : "draining";
@@ -47,7 +47,7 @@ static void cancel_target(struct halo_port *port, struct halo_job *target)
     atomic_store(&target->cancel, true);
     switch (target->state) {
     case HALO_JOB_PARKED:
-        halo_port_unpark(port, target);
+        halo_job_unpark(port, target);
         halo_job_end_cancelled(port, target);
         return;
     case HALO_JOB_LOAD:
@@ -58,7 +58,10 @@ static void cancel_target(struct halo_port *port, struct halo_job *target)
             halo_job_end_cancelled(port, target);
         }
         return;
-    case HALO_JOB_IO: atomic_store(&target->catalog->cancel, true); return;
+    case HALO_JOB_IO:
+        if (target->catalog)
+            atomic_store(&target->catalog->cancel, true);
+        return; /* a lookup: looked at when it comes back */
     case HALO_JOB_DEVICE:
         if (target->sequence)
             atomic_store(&target->sequence->cancel, true);
@@ -86,7 +89,7 @@ static void cancel(struct halo_port *port, struct halo_job *job)
     struct halo_ev ev;
     halo_ev_init(&ev, HALO_EV_CANCELLED, &job->msg.id);
     ev.cancelled.target = job->msg.cancel.target;
-    ev.cancelled.was = halo_str_of(state_word(target));
+    ev.cancelled.was = halo_str_of(phase_of(target));
     halo_job_end(port, job, &ev); /* first: the target's end follows it */
     cancel_target(port, target);
 }
@@ -106,7 +109,7 @@ static void hold(struct halo_port *port, const struct halo_id *id, bool value)
 
 static void with_model(struct halo_port *port, struct halo_job *job, struct halo_str name)
 {
-    if (halo_port_hold_model(port, job, name) == 0)
+    if (halo_port_hold_model(port, job, name))
         halo_job_to_text(port, job);
 }
 
@@ -118,7 +121,7 @@ static void pong(struct halo_port *port, struct halo_job *job)
     halo_job_end(port, job, &ev);
 }
 
-void halo_port_dispatch(struct halo_port *port, struct halo_job *job)
+static void dispatch(struct halo_port *port, struct halo_job *job)
 {
     struct halo_msg *msg = &job->msg;
     switch (msg->type) {
@@ -142,7 +145,7 @@ void halo_port_dispatch(struct halo_port *port, struct halo_job *job)
         with_model(port, job, msg->generate.has_model ? msg->generate.model : (struct halo_str){NULL, 0});
         break;
     case HALO_MSG_TEMPLATE: with_model(port, job, msg->template.model); break;
-    default: assert(!"pause, continue and heartbeat are not requests");
+    default: assert(!"pause, continue and heartbeat are no requests");
     }
 }
 
@@ -184,5 +187,17 @@ void halo_port_take_line(struct halo_port *port, const char *line, size_t len)
         halo_msg_finish(&msg);
         return;
     }
-    halo_port_dispatch(port, job);
+    dispatch(port, job);
+}
+
+void halo_port_dispatch_ready(struct halo_port *port)
+{
+    while (port->ready) {
+        struct halo_job *job = port->ready;
+        port->ready = job->wait_next;
+        if (atomic_load(&job->cancel))
+            halo_job_end_cancelled(port, job);
+        else
+            dispatch(port, job);
+    }
 }

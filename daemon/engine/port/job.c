@@ -13,16 +13,16 @@
 #include <base/log.h>
 #include <base/state.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 #define BIT(state) HALO_STATE_BIT(HALO_JOB_##state)
 static const unsigned moves[HALO_N_JOB_STATES] = {
     [HALO_JOB_NEW] = BIT(PARKED) | BIT(TEXT) | BIT(IO) | BIT(DEVICE) | BIT(LOAD) | BIT(ENDED),
     [HALO_JOB_PARKED] = BIT(NEW) | BIT(ENDED),
     [HALO_JOB_TEXT] = BIT(DEVICE) | BIT(ENDED),
-    [HALO_JOB_IO] = BIT(ENDED),
+    [HALO_JOB_IO] = BIT(NEW) | BIT(ENDED),
     [HALO_JOB_DEVICE] = BIT(ENDED),
-    [HALO_JOB_LOAD] = BIT(ENDED),
+    [HALO_JOB_LOAD] = BIT(PARKED) | BIT(ENDED),
     [HALO_JOB_ENDED] = 0,
 };
 
@@ -72,12 +72,13 @@ static void destroy(struct halo_port *port, struct halo_job *job)
         at = &(*at)->next;
     *at = job->next;
     port->n_jobs--;
-    halo_port_release_model(port, job);
+    halo_port_release_model(job);
     halo_sequence_destroy(job->sequence);
     halo_bench_destroy(job->bench);
     destroy_forecast(job->forecast);
     halo_catalog_destroy(job->catalog);
-    halo_port_saving_destroy(job->saving);
+    free(job->saving);
+    free(job->lookup);
     free(job->reset);
     free(job->text);
     halo_arena_finish(&job->arena);
@@ -160,4 +161,52 @@ void halo_job_to_text(struct halo_port *port, struct halo_job *job)
 {
     halo_job_move(job, HALO_JOB_TEXT);
     halo_text_submit(&port->text, job, user_of(&job->msg));
+}
+
+/* ---- waiting ---- */
+
+static void append(struct halo_job **at, struct halo_job *job)
+{
+    while (*at)
+        at = &(*at)->wait_next;
+    job->wait_next = NULL;
+    *at = job;
+}
+
+void halo_job_park(struct halo_instance *instance, struct halo_job *job)
+{
+    append(&instance->waiting, job);
+    job->model = instance;
+    halo_job_move(job, HALO_JOB_PARKED);
+}
+
+static bool unpark_from(struct halo_job **at, struct halo_job *job)
+{
+    for (; *at; at = &(*at)->wait_next)
+        if (*at == job) {
+            *at = job->wait_next;
+            return true;
+        }
+    return false;
+}
+
+void halo_job_unpark(struct halo_port *port, struct halo_job *job)
+{
+    assert(job->state == HALO_JOB_PARKED);
+    if (unpark_from(&port->parked, job))
+        return;
+    bool found = unpark_from(&job->model->waiting, job);
+    assert(found);
+    job->model = NULL;
+}
+
+void halo_job_wake(struct halo_port *port, struct halo_job *waiting)
+{
+    while (waiting) {
+        struct halo_job *job = waiting;
+        waiting = job->wait_next;
+        job->model = NULL;
+        halo_job_move(job, HALO_JOB_NEW);
+        append(&port->ready, job);
+    }
 }

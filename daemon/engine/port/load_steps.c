@@ -1,5 +1,5 @@
 /* load_steps.c: which thread runs which stage of a load. */
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 static struct halo_mailbox *port_box(const struct halo_load_threads *threads)
 {
@@ -22,6 +22,8 @@ static struct halo_mailbox *device_box(const struct halo_load_threads *threads)
 }
 
 const struct halo_load_step halo_load_steps[HALO_N_LOAD_STAGES] = {
+    [HALO_LOAD_RESOLVE] = {io_box, halo_io_resolve},
+    [HALO_LOAD_MATCH] = {port_box, halo_port_match},
     [HALO_LOAD_OPEN] = {io_box, halo_io_open},
     [HALO_LOAD_ADMIT] = {device_box, halo_device_admit},
     [HALO_LOAD_ROOM] = {port_box, halo_port_make_room},

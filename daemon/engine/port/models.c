@@ -1,9 +1,8 @@
-/* models.c: models that come and go, as the port sees them: loads, unloads, users, and requests that wait for a
- * load.
+/* models.c: loads and unloads as requests, and requests that name a model.
  *
- * Port thread. A model's users are requests; an unload takes no new ones and waits for those it has. A request that
- * names a model which is still loading waits for it, one that names a model which is going waits until it is gone: a
- * load then brings it again.
+ * Port thread. A name stands for a file. The plain name of a loaded model is that model's; any other name, and every
+ * path, is looked up by the io thread and stands for the model of that very file. A request that names a model which is
+ * loading waits for it, one that names a model which is being unloaded waits until it is gone.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -13,26 +12,58 @@
 #include <base/clock.h>
 #include <base/log.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
-/* ---- finding ---- */
+/* ---- which model a request means ---- */
 
-static struct halo_instance *find(struct halo_port *port, struct halo_str name)
+static bool is_path(struct halo_str name)
 {
-    char stem[HALO_MODEL_STEM_BYTES];
-    halo_model_stem(name.at, name.len, stem);
-    for (uint32_t i = 0; i < port->n_instances; i++)
-        if (strcmp(port->instances[i]->name, stem) == 0)
-            return port->instances[i];
-    return NULL;
+    return memchr(name.at, '/', name.len);
 }
 
-struct halo_instance *halo_port_instance_at(struct halo_port *port, const char *path)
+static void look_up(struct halo_port *port, struct halo_job *job, struct halo_str name)
 {
-    for (uint32_t i = 0; i < port->n_instances; i++)
-        if (port->instances[i]->state != HALO_INSTANCE_LOADING && strcmp(port->instances[i]->path, path) == 0)
-            return port->instances[i];
-    return NULL;
+    job->lookup = calloc(1, sizeof(*job->lookup));
+    if (!job->lookup) {
+        halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory to look up a model");
+        return;
+    }
+    job->lookup->job = job;
+    job->lookup->name = name.at;
+    halo_job_move(job, HALO_JOB_IO);
+    halo_note_post(&port->io.box, &job->lookup->note, HALO_NOTE_LOOKUP);
+}
+
+void halo_port_lookup_done(struct halo_port *port, struct halo_lookup *lookup)
+{
+    struct halo_job *job = lookup->job;
+    job->wait_next = NULL;
+    halo_job_wake(port, job);
+}
+
+static void refuse_replaced(struct halo_port *port, struct halo_job *job, const struct halo_instance *instance)
+{
+    halo_job_end_error(port, job, HALO_ERROR_BAD_REQUEST,
+                       "%.200s was replaced or changed after it was loaded as %.200s: unload that model first",
+                       instance->path, instance->name);
+}
+
+/* The model of the file that the name leads to. NULL: the request was ended. */
+static struct halo_instance *find_at(struct halo_port *port, struct halo_job *job)
+{
+    const struct halo_lookup *lookup = job->lookup;
+    if (lookup->fault.code != HALO_FAULT_NONE) {
+        halo_job_end_fault(port, job, &lookup->fault);
+        return NULL;
+    }
+    struct halo_instance *found = halo_port_instance_of(port, &lookup->id);
+    struct halo_instance *before = halo_port_instance_before(port, lookup->name, &lookup->id);
+    if (!found && before)
+        refuse_replaced(port, job, before);
+    else if (!found)
+        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded; send `load` first",
+                           lookup->name);
+    return found;
 }
 
 /* The only model, when the request names none. NULL: the request was ended. */
@@ -40,115 +71,60 @@ static struct halo_instance *find_only(struct halo_port *port, struct halo_job *
 {
     struct halo_instance *found = NULL;
     for (uint32_t i = 0; i < port->n_instances; i++) {
-        if (port->instances[i]->state == HALO_INSTANCE_DRAINING)
+        struct halo_instance *instance = port->instances[i];
+        if (instance->state != HALO_INSTANCE_LOADING && instance->state != HALO_INSTANCE_READY)
             continue;
         if (found) {
             halo_job_end_error(port, job, HALO_ERROR_BAD_REQUEST,
-                               "several models are loaded (%s, %s, ...): `model` must name one", found->name,
-                               port->instances[i]->name);
+                               "several models are loaded (%.150s, %.150s, ...): `model` must name one", found->name,
+                               instance->name);
             return NULL;
         }
-        found = port->instances[i];
+        found = instance;
     }
     if (!found)
         halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "no model is loaded; send `load` first");
     return found;
 }
 
-static void park(struct halo_instance *instance, struct halo_job *job)
+/* NULL: the request waits for the io thread, or was ended. */
+static struct halo_instance *find(struct halo_port *port, struct halo_job *job, struct halo_str name)
 {
-    struct halo_job **at = &instance->waiting;
-    while (*at)
-        at = &(*at)->wait_next;
-    job->wait_next = NULL;
-    *at = job;
-    job->model = instance;
-    halo_job_move(job, HALO_JOB_PARKED);
+    struct halo_instance *found = halo_port_instance_named(port, name);
+    if (found && (!found->matched || !is_path(name)))
+        return found;
+    if (job->lookup)
+        return find_at(port, job);
+    look_up(port, job, name); /* another name of a file may be loaded */
+    return NULL;
 }
 
-static bool unpark_from(struct halo_job **at, struct halo_job *job)
+bool halo_port_hold_model(struct halo_port *port, struct halo_job *job, struct halo_str name)
 {
-    for (; *at; at = &(*at)->wait_next)
-        if (*at == job) {
-            *at = job->wait_next;
-            return true;
-        }
-    return false;
-}
-
-void halo_port_unpark(struct halo_port *port, struct halo_job *job)
-{
-    assert(job->state == HALO_JOB_PARKED);
-    if (unpark_from(&port->parked, job))
-        return;
-    bool found = unpark_from(&job->model->waiting, job);
-    assert(found);
-    job->model = NULL;
-}
-
-int halo_port_hold_model(struct halo_port *port, struct halo_job *job, struct halo_str name)
-{
-    struct halo_instance *instance = name.len > 0 ? find(port, name) : find_only(port, job);
-    if (!instance) {
-        if (name.len > 0)
-            halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded; send `load` first",
-                               name.at);
-        return -1;
-    }
+    struct halo_instance *instance = name.len > 0 ? find(port, job, name) : find_only(port, job);
+    if (!instance)
+        return false;
     if (instance->state != HALO_INSTANCE_READY) {
-        park(instance, job);
-        return 1;
+        halo_job_park(instance, job);
+        return false;
     }
-    job->model = instance;
-    job->holds_model = true;
-    instance->n_users++;
-    return 0;
+    halo_port_hold_instance(job, instance);
+    return true;
 }
 
-/* ---- unload ---- */
-
-static void maybe_unload(struct halo_port *port, struct halo_instance *instance)
-{
-    if (instance->state != HALO_INSTANCE_DRAINING || instance->n_users > 0)
-        return;
-    if (instance->to_save)
-        halo_port_save_next(port);
-    else
-        halo_note_post(&port->device.box, &instance->note, HALO_NOTE_UNLOAD);
-}
-
-void halo_port_release_model(struct halo_port *port, struct halo_job *job)
-{
-    if (!job->holds_model)
-        return;
-    struct halo_instance *instance = job->model;
-    job->holds_model = false;
-    assert(instance->n_users > 0);
-    instance->n_users--;
-    instance->idle_since_ns = halo_clock_ns();
-    maybe_unload(port, instance);
-}
-
-void halo_port_let_go(struct halo_port *port, struct halo_instance *instance)
-{
-    assert(instance->n_users > 0);
-    instance->n_users--;
-    maybe_unload(port, instance);
-}
+/* ---- unload, reset ---- */
 
 void halo_port_unload(struct halo_port *port, struct halo_job *job)
 {
-    struct halo_instance *instance = find(port, job->msg.unload.model);
-    if (!instance) {
-        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded", job->msg.unload.model.at);
+    struct halo_instance *instance = find(port, job, job->msg.unload.model);
+    if (!instance)
         return;
-    }
     if (instance->state == HALO_INSTANCE_LOADING) {
-        park(instance, job);
+        halo_job_park(instance, job);
         return;
     }
-    if (instance->state == HALO_INSTANCE_DRAINING && instance->unloader) {
-        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %s is being unloaded already", instance->name);
+    if (instance->state != HALO_INSTANCE_READY && instance->unloader) {
+        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %.200s is being unloaded already", instance->name);
         return;
     }
     job->model = instance;
@@ -158,18 +134,36 @@ void halo_port_unload(struct halo_port *port, struct halo_job *job)
         halo_port_drain(port, instance, HALO_UNLOAD_ASKED);
 }
 
-void halo_port_drain(struct halo_port *port, struct halo_instance *instance, enum halo_unload_why why)
+void halo_port_unload_done(struct halo_port *port, struct halo_instance *instance)
 {
-    instance->why = why;
-    instance->to_save = port->config.save_ms > 0 && halo_port_can_save(port);
-    halo_instance_move(instance, HALO_INSTANCE_DRAINING);
-    maybe_unload(port, instance);
+    static_assert((int)HALO_WIRE_UNLOAD_IDLE == (int)HALO_UNLOAD_IDLE &&
+                      (int)HALO_WIRE_UNLOAD_ROOM == (int)HALO_UNLOAD_ROOM,
+                  "the words and the reasons have one order");
+    static const struct halo_id nobody = {0};
+    struct halo_job *job = instance->unloader, *waiting = instance->waiting;
+    struct halo_ev ev;
+    HALO_COUNT(&port->stats, unloads, 1);
+    halo_ev_init(&ev, HALO_EV_UNLOADED, job ? &job->msg.id : &nobody);
+    ev.unloaded.model = halo_str_of(instance->name);
+    ev.unloaded.freed_bytes = (int64_t)instance->freed_bytes;
+    ev.unloaded.reason = (enum halo_wire_unload)instance->why;
+    ev.unloaded.has_prefix_pages = instance->n_saved > 0;
+    ev.unloaded.prefix_pages = instance->n_saved;
+    ev.unloaded.has_prefixes_not_saved = instance->save_fault.code != HALO_FAULT_NONE;
+    ev.unloaded.prefixes_not_saved = halo_str_of(instance->save_fault.text);
+    if (job)
+        halo_job_end(port, job, &ev);
+    else if (port->config.link)
+        halo_port_put(port, &ev); /* halod must not bring it back */
+    instance->waiting = NULL;
+    halo_job_wake(port, waiting);
+    halo_port_forget_instance(port, instance);
 }
 
 void halo_port_reset(struct halo_port *port, struct halo_job *job)
 {
     const struct halo_msg_reset *msg = &job->msg.reset;
-    if (halo_port_hold_model(port, job, msg->model) != 0)
+    if (!halo_port_hold_model(port, job, msg->model))
         return;
     struct halo_reset *reset = job->reset = calloc(1, sizeof(*reset));
     if (!reset) {
@@ -191,73 +185,6 @@ void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset)
     halo_job_end(port, job, &ev);
 }
 
-static void forget(struct halo_port *port, struct halo_instance *instance)
-{
-    uint32_t at = 0;
-    while (port->instances[at] != instance)
-        at++;
-    port->instances[at] = port->instances[--port->n_instances];
-    halo_instance_move(instance, HALO_INSTANCE_GONE);
-    halo_texts_destroy(&instance->texts);
-    halo_model_destroy(instance->model);
-    free(instance);
-}
-
-/* They wait no more. */
-static void dispatch_waiting(struct halo_port *port, struct halo_job *waiting, const struct halo_fault *fault)
-{
-    while (waiting) {
-        struct halo_job *next = waiting->wait_next;
-        waiting->wait_next = NULL;
-        waiting->model = NULL;
-        halo_job_move(waiting, HALO_JOB_NEW);
-        if (fault->code == HALO_FAULT_NONE)
-            halo_port_dispatch(port, waiting);
-        else
-            halo_job_end_fault(port, waiting, fault);
-        waiting = next;
-    }
-}
-
-void halo_port_unload_done(struct halo_port *port, struct halo_instance *instance)
-{
-    static_assert((int)HALO_WIRE_UNLOAD_IDLE == (int)HALO_UNLOAD_IDLE &&
-                      (int)HALO_WIRE_UNLOAD_ROOM == (int)HALO_UNLOAD_ROOM,
-                  "the words and the reasons have one order");
-    static const struct halo_id nobody = {0};
-    static const struct halo_fault fine = {0};
-    struct halo_job *job = instance->unloader, *waiting = instance->waiting;
-    struct halo_ev ev;
-    HALO_COUNT(&port->stats, unloads, 1);
-    halo_ev_init(&ev, HALO_EV_UNLOADED, job ? &job->msg.id : &nobody);
-    ev.unloaded.model = halo_str_of(instance->name);
-    ev.unloaded.freed_bytes = (int64_t)instance->freed_bytes;
-    ev.unloaded.reason = (enum halo_wire_unload)instance->why;
-    ev.unloaded.has_prefix_pages = instance->n_saved > 0;
-    ev.unloaded.prefix_pages = instance->n_saved;
-    ev.unloaded.has_prefixes_not_saved = instance->save_fault.code != HALO_FAULT_NONE;
-    ev.unloaded.prefixes_not_saved = halo_str_of(instance->save_fault.text);
-    if (job)
-        halo_job_end(port, job, &ev);
-    else if (port->config.link)
-        halo_port_put(port, &ev); /* halod must not bring it back */
-    forget(port, instance);
-    halo_port_room_made(port);
-    dispatch_waiting(port, waiting, &fine);
-}
-
-void halo_port_expire_models(struct halo_port *port, uint64_t now_ns)
-{
-    for (uint32_t i = 0; i < port->n_instances; i++) {
-        struct halo_instance *instance = port->instances[i];
-        if (instance->state == HALO_INSTANCE_READY && instance->n_users == 0 && instance->keep_alive_ns > 0 &&
-            !instance->pinned && now_ns - instance->idle_since_ns >= instance->keep_alive_ns) {
-            HALO_COUNT(&port->stats, models_expired, 1);
-            halo_port_drain(port, instance, HALO_UNLOAD_IDLE);
-        }
-    }
-}
-
 /* ---- load ---- */
 
 static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo_instance *instance,
@@ -271,6 +198,8 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
     halo_ev_init(&ev, HALO_EV_LOADED, &job->msg.id);
     ev.loaded.model = halo_str_of(instance->name);
     ev.loaded.arch = halo_str_of(instance->model->arch);
+    ev.loaded.path = halo_str_of(instance->path);
+    ev.loaded.has_path = true;
     ev.loaded.device = halo_str_of(info.name);
     ev.loaded.context = instance->context;
     ev.loaded.kv_tokens = instance->kv_tokens;
@@ -327,10 +256,10 @@ static void take_stay(struct halo_instance *instance, const struct halo_part_loa
 static void load_again(struct halo_port *port, struct halo_job *job, struct halo_instance *instance)
 {
     if (instance->state != HALO_INSTANCE_READY)
-        park(instance, job);
+        halo_job_park(instance, job);
     else if (!same_wish(&job->msg.load, instance))
         halo_job_end_error(port, job, HALO_ERROR_BAD_REQUEST,
-                           "model %s is loaded with other parameters (context %u, kv_tokens %u); unload it first",
+                           "model %.200s is loaded with other parameters (context %u, kv_tokens %u); unload it first",
                            instance->name, instance->context, instance->kv_tokens);
     else {
         take_stay(instance, &job->msg.load.params);
@@ -349,14 +278,39 @@ static bool device_matches(struct halo_port *port, struct halo_job *job)
     return false;
 }
 
+/* A load, and the model that it will bring. NULL: no memory. */
+static struct halo_load *make_load(struct halo_port *port, struct halo_job *job)
+{
+    const struct halo_msg_load *msg = &job->msg.load;
+    struct halo_instance *instance = calloc(1, sizeof(*instance));
+    struct halo_load *load = calloc(1, sizeof(*load));
+    if (!instance || !load) {
+        free(instance);
+        free(load);
+        return NULL;
+    }
+    snprintf(instance->name, sizeof(instance->name), "%s", msg->model.at);
+    snprintf(instance->path, sizeof(instance->path), "%s", msg->model.at);
+    take_stay(instance, &msg->params);
+    port->instances[port->n_instances++] = instance;
+    load->job = job;
+    load->instance = instance;
+    load->route = &port->route;
+    load->arrived_ns = job->arrived_ns;
+    load->wish.context = msg->params.has_context ? (uint32_t)msg->params.context : 0;
+    load->wish.kv_tokens = msg->params.has_kv_tokens ? (uint64_t)msg->params.kv_tokens : 0;
+    load->wish.kv = msg->params.has_kv ? (enum halo_kv_type)msg->params.kv : HALO_KV_F16;
+    return load;
+}
+
 void halo_port_load(struct halo_port *port, struct halo_job *job)
 {
     static_assert((int)HALO_WIRE_KV_F32 == (int)HALO_KV_F32 && (int)HALO_WIRE_KV_F16 == (int)HALO_KV_F16 &&
                       (int)HALO_WIRE_KV_Q8 == (int)HALO_KV_Q8,
                   "the words and the types have one order");
-    const struct halo_msg_load *msg = &job->msg.load;
-    struct halo_instance *instance = find(port, msg->model);
-    if (instance) {
+    struct halo_str name = job->msg.load.model;
+    struct halo_instance *instance = halo_port_instance_named(port, name);
+    if (instance && (!instance->matched || !is_path(name))) {
         load_again(port, job, instance);
         return;
     }
@@ -370,124 +324,144 @@ void halo_port_load(struct halo_port *port, struct halo_job *job)
         halo_job_end_fault(port, job, &full);
         return;
     }
-    instance = calloc(1, sizeof(*instance));
-    struct halo_load *load = calloc(1, sizeof(*load));
-    if (!instance || !load) {
-        free(instance);
-        free(load);
+    struct halo_load *load = make_load(port, job);
+    if (!load) {
         halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for a load");
         return;
     }
-    halo_model_stem(msg->model.at, msg->model.len, instance->name);
-    take_stay(instance, &msg->params);
-    port->instances[port->n_instances++] = instance;
-    load->job = job;
-    load->instance = instance;
-    load->route = &port->route;
-    load->arrived_ns = job->arrived_ns;
-    load->wish.context = msg->params.has_context ? (uint32_t)msg->params.context : 0;
-    load->wish.kv_tokens = msg->params.has_kv_tokens ? (uint64_t)msg->params.kv_tokens : 0;
-    load->wish.kv = msg->params.has_kv ? (enum halo_kv_type)msg->params.kv : HALO_KV_F16;
-    snprintf(instance->path, sizeof(instance->path), "%.*s", (int)msg->model.len,
-             msg->model.at); /* the io thread resolves it */
     job->load = load;
     halo_job_move(job, HALO_JOB_LOAD);
-    halo_port_load_enqueue(port, load);
+    halo_load_go(load, HALO_LOAD_RESOLVE);
 }
 
-void halo_port_put_waiting(struct halo_port *port, const struct halo_load *load, struct halo_ev *ev)
+/* Ends a load whose model is there already or on its way: who asked and who waits go there. */
+static void join(struct halo_port *port, struct halo_load *load, struct halo_instance *instance)
 {
-    halo_port_put(port, ev);
-    for (const struct halo_job *waiting = load->instance->waiting; waiting; waiting = waiting->wait_next) {
-        if (waiting->msg.type != HALO_MSG_LOAD && waiting->msg.type != HALO_MSG_GENERATE)
-            continue; /* the short ones have neither progress nor notices */
-        ev->id = waiting->msg.id;
-        halo_port_put(port, ev);
+    struct halo_job *job = load->job, *waiting = load->instance->waiting;
+    job->load = NULL;
+    load->instance->waiting = NULL;
+    load_again(port, job, instance);
+    halo_job_wake(port, waiting);
+    halo_port_forget_instance(port, load->instance);
+    free(load->file_path);
+    free(load);
+}
+
+static bool is_taken(const struct halo_port *port, const struct halo_instance *self, const char *name)
+{
+    for (uint32_t i = 0; i < port->n_instances; i++)
+        if (port->instances[i] != self && port->instances[i]->matched && strcmp(port->instances[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The file of the model is known; its name is the stem where that means no other file. */
+static void settle_name(struct halo_port *port, struct halo_load *load)
+{
+    struct halo_instance *instance = load->instance;
+    char stem[HALO_MODEL_STEM_BYTES];
+    snprintf(instance->path, sizeof(instance->path), "%s", load->file_path);
+    instance->file_id = load->file_id;
+    halo_model_stem(instance->path, strlen(instance->path), stem);
+    const struct halo_msg_load *msg = &load->job->msg.load;
+    const char *name = load->stem_is_own && !is_taken(port, instance, stem) ? stem : instance->path;
+    if (msg->has_name && !is_taken(port, instance, msg->name.at))
+        name = msg->name.at;
+    snprintf(instance->name, sizeof(instance->name), "%s", name);
+    instance->matched = true;
+}
+
+enum halo_load_stage halo_port_match(struct halo_load *load, const struct halo_load_threads *threads)
+{
+    struct halo_port *port = threads->port;
+    struct halo_instance *same = halo_port_instance_of(port, &load->file_id);
+    struct halo_instance *before = halo_port_instance_before(port, load->file_path, &load->file_id);
+    if (atomic_load(&load->cancel)) {
+        halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled");
+        return HALO_LOAD_DONE;
     }
-}
-
-void halo_port_notice_waiting(struct halo_port *port, const struct halo_load *load, const char *code, const char *text)
-{
-    const struct halo_job *job = load->job;
-    struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_NOTICE, &job->msg.id);
-    ev.notice.code = halo_str_of(code);
-    ev.notice.message = halo_str_of(text);
-    halo_port_put_waiting(port, load, &ev);
+    if (same) {
+        join(port, load, same);
+        return HALO_LOAD_MATCH;
+    }
+    if (before) {
+        halo_fault_set(&load->fault, HALO_FAULT_BAD_REQUEST,
+                       "%.80s was replaced or changed after it was loaded as %.80s: unload that model first",
+                       before->path, before->name);
+        return HALO_LOAD_DONE;
+    }
+    settle_name(port, load);
+    halo_port_load_enqueue(port, load);
+    return HALO_LOAD_MATCH; /* the queue takes it on */
 }
 
 void halo_port_load_progress(struct halo_port *port, struct halo_load *load)
 {
-    struct halo_job *job = load->job;
     atomic_store(&load->progress_posted, false);
-    struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_PROGRESS, &job->msg.id);
-    ev.progress.phase = HALO_WIRE_PHASE_LOAD;
-    ev.progress.done = (int64_t)atomic_load(&load->bytes_done);
-    ev.progress.total = (int64_t)atomic_load(&load->bytes_total);
-    ev.progress.has_step = true;
-    ev.progress.step = halo_str_of("reading weights");
-    halo_port_put_waiting(port, load, &ev);
+    halo_port_tell_progress(port, load, HALO_WIRE_PHASE_LOAD, atomic_load(&load->bytes_done),
+                            atomic_load(&load->bytes_total), "reading weights");
 }
 
-/* What could not be done as wished, in the open. */
-static void put_notice(struct halo_port *port, struct halo_job *job, const char *code, const char *text)
-{
-    struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_NOTICE, &job->msg.id);
-    ev.notice.code = halo_str_of(code);
-    ev.notice.message = halo_str_of(text);
-    halo_port_put(port, &ev);
-}
-
-static void put_notices(struct halo_port *port, struct halo_job *job, const struct halo_load *load)
+static void tell_notices(struct halo_port *port, const struct halo_load *load)
 {
     const char *problem = halo_chat_problem(load->instance->texts.chat);
     if (load->report.notice[0])
-        put_notice(port, job, "io_fallback", load->report.notice);
+        halo_port_tell_notice(port, load, HALO_LOG_WARN, "io_fallback", load->report.notice);
     for (uint32_t i = 0; i < load->changes.n; i++)
-        put_notice(port, job, "load_changed", load->changes.text[i]);
+        halo_port_tell_notice(port, load, HALO_LOG_WARN, "load_changed", load->changes.text[i]);
     if (load->prefix_fault.code != HALO_FAULT_NONE) {
         snprintf(port->prefix_problem, sizeof(port->prefix_problem), "saved prefixes of %.200s are ignored: %s",
                  load->instance->name, load->prefix_fault.text);
-        halo_log(HALO_LOG_WARN, "%s", port->prefix_problem);
-        put_notice(port, job, "prefixes_ignored", port->prefix_problem);
+        halo_port_tell_notice(port, load, HALO_LOG_WARN, "prefixes_ignored", port->prefix_problem);
     }
     if (problem) {
         char text[400];
         snprintf(text, sizeof(text), "a chat template cannot be used, so `messages` that need it will be refused: %s",
                  problem);
-        put_notice(port, job, "template_unusable", text);
+        halo_port_tell_notice(port, load, HALO_LOG_WARN, "template_unusable", text);
+    }
+}
+
+static void load_failed(struct halo_port *port, struct halo_load *load, struct halo_job *waiting)
+{
+    struct halo_fault fault = load->fault;
+    HALO_COUNT(&port->stats, loads_failed, 1);
+    halo_job_end_fault(port, load->job, &fault);
+    halo_port_forget_instance(port, load->instance);
+    if (fault.code == HALO_FAULT_CANCELLED)
+        halo_fault_set(&fault, HALO_FAULT_LOAD_FAILED, "the load that this request waited for was cancelled");
+    while (waiting) {
+        struct halo_job *next = waiting->wait_next;
+        waiting->model = NULL;
+        halo_job_end_fault(port, waiting, &fault);
+        waiting = next;
     }
 }
 
 enum halo_load_stage halo_port_load_done(struct halo_load *load, const struct halo_load_threads *threads)
 {
     struct halo_port *port = threads->port;
-    struct halo_job *job = load->job, *waiting = load->instance->waiting;
+    struct halo_job *waiting = load->instance->waiting;
     struct halo_instance *instance = load->instance;
-    struct halo_fault fault = load->fault;
     HALO_COUNT(&port->stats, loads, 1);
-    instance->waiting = NULL;
-    job->load = NULL;
-    if (fault.code == HALO_FAULT_NONE) {
+    load->job->load = NULL;
+    if (load->fault.code == HALO_FAULT_NONE) {
         HALO_COUNT(&port->stats, load_bytes, load->report.bytes);
         HALO_COUNT(&port->stats, load_us, load->report.elapsed_ns / 1000);
         halo_instance_move(instance, HALO_INSTANCE_READY);
         instance->idle_since_ns = halo_clock_ns();
         port->n_restored += load->n_restored;
-        put_notices(port, job, load);
-        put_loaded(port, job, instance, load);
+        tell_notices(port, load);
+        put_loaded(port, load->job, instance, load);
+        instance->waiting = NULL;
+        halo_job_wake(port, waiting);
     } else {
-        HALO_COUNT(&port->stats, loads_failed, 1);
-        halo_job_end_fault(port, job, &fault);
-        forget(port, instance);
-        if (fault.code == HALO_FAULT_CANCELLED)
-            halo_fault_set(&fault, HALO_FAULT_LOAD_FAILED, "the load that this request waited for was cancelled");
+        instance->waiting = NULL;
+        load_failed(port, load, waiting);
     }
     halo_port_load_over(port, load);
-    dispatch_waiting(port, waiting, &fault);
     free(load->image);
+    free(load->file_path);
     free(load);
     return HALO_LOAD_DONE;
 }

@@ -8,7 +8,7 @@
 
 #include <base/clock.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 #define TEXT_BYTES (3 * HALO_PHASE_BYTES + 1) /* of what is not UTF-8, a byte becomes three */
 

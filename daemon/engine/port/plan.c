@@ -9,7 +9,7 @@
 
 #include <base/clock.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 #include <engine/op_cost.h>
 
 /* ---- plan ---- */
@@ -153,7 +153,7 @@ void halo_port_bench(struct halo_port *port, struct halo_job *job)
 {
     const struct halo_msg_bench *msg = &job->msg.bench;
     struct halo_fault fault = {0};
-    if (halo_port_hold_model(port, job, msg->model) != 0)
+    if (!halo_port_hold_model(port, job, msg->model))
         return;
     int r = halo_bench_create(&job->bench, job->model, (uint32_t)msg->prefill, (uint32_t)msg->decode,
                               (uint32_t)msg->batch, (uint32_t)msg->repeat, &fault);

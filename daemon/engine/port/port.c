@@ -17,7 +17,7 @@
 #include <base/clock.h>
 #include <base/log.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 #define READ_BYTES 65536
 #define WRITE_BYTES 4096        /* a pipe that polls writable takes PIPE_BUF without blocking */
@@ -34,42 +34,6 @@ int halo_port_init(struct halo_port *port, const struct halo_port_config *config
     halo_line_init(&port->lines, config->link ? HALO_LIMIT_LINK_LINE_BYTES : HALO_LIMIT_LINE_BYTES);
     halo_json_init(&port->out);
     return halo_mailbox_init(&port->box, true);
-}
-
-static size_t unsent(const struct halo_port *port)
-{
-    return port->out.len - port->n_sent;
-}
-
-bool halo_port_is_full(const struct halo_port *port)
-{
-    return unsent(port) >= HALO_LIMIT_OUTPUT_HIGH_BYTES;
-}
-
-/* The end of a request whose answer is larger than an answer may be. */
-static int put_too_large(struct halo_port *port, const struct halo_ev *ev)
-{
-    char text[200], detail[HALO_DETAIL_BYTES];
-    struct halo_ev error;
-    snprintf(text, sizeof(text),
-             "the answer (%s) is larger than %u bytes or %d JSON values, which is the limit; ask for less at once",
-             halo_ev_type_name(ev->type), HALO_LIMIT_ANSWER_BYTES, HALO_LIMIT_ANSWER_VALUES);
-    halo_ev_init_error(&error, &ev->id, HALO_ERROR_UNSUPPORTED, text);
-    halo_ev_set_detail(
-        &error, HALO_NUMBERS({"limit_bytes", HALO_LIMIT_ANSWER_BYTES}, {"limit_values", HALO_LIMIT_ANSWER_VALUES}),
-        detail);
-    return halo_ev_encode(&port->out, &error);
-}
-
-void halo_port_put(struct halo_port *port, const struct halo_ev *ev)
-{
-    int r = halo_ev_encode(&port->out, ev);
-    if (r == -EMSGSIZE && halo_ev_is_terminal(ev->type))
-        r = put_too_large(port, ev);
-    if (r == 0)
-        return;
-    halo_log(HALO_LOG_ERROR, "a %s event could not be written: %s", halo_ev_type_name(ev->type), strerror(-r));
-    _exit(EXIT_FAILURE);
 }
 
 /* ---- bytes ---- */
@@ -112,28 +76,28 @@ static void read_input(struct halo_port *port)
 static void write_output(struct halo_port *port)
 {
     size_t most = port->config.link ? LINK_WRITE_BYTES : WRITE_BYTES;
-    size_t n = unsent(port) < most ? unsent(port) : most;
+    size_t n = halo_port_unsent(port) < most ? halo_port_unsent(port) : most;
     ssize_t done = write(port->config.out_fd, port->out.at + port->n_sent, n);
     if (done < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (done < 0)
         _exit(EXIT_SUCCESS); /* nobody is there to read: as good as an end of input */
     port->n_sent += (size_t)done;
-    if (unsent(port) == 0 || port->n_sent >= CONSUME_BYTES) { /* seldom: what is left moves to the front */
+    if (halo_port_unsent(port) == 0 || port->n_sent >= CONSUME_BYTES) { /* seldom: what is left moves to the front */
         halo_json_consume(&port->out, port->n_sent);
         port->n_sent = 0;
     }
-    if (unsent(port) <= HALO_LIMIT_OUTPUT_LOW_BYTES)
+    if (halo_port_unsent(port) <= HALO_LIMIT_OUTPUT_LOW_BYTES)
         halo_port_resume_blocked(port);
 }
 
 /* Whole lines that are ready, as far as the peer takes them at once. */
 static void write_all(struct halo_port *port)
 {
-    while (unsent(port) > 0) {
-        size_t before = unsent(port);
+    while (halo_port_unsent(port) > 0) {
+        size_t before = halo_port_unsent(port);
         write_output(port);
-        if (unsent(port) >= before)
+        if (halo_port_unsent(port) >= before)
             return;
     }
 }
@@ -158,14 +122,9 @@ static void text_done(struct halo_port *port, struct halo_job *job)
 /* The device was opened, or could not be: those who wanted to know it can be answered. */
 static void device_open(struct halo_port *port)
 {
-    struct halo_job *job = port->parked;
+    struct halo_job *waiting = port->parked;
     port->parked = NULL;
-    while (job) {
-        struct halo_job *next = job->wait_next;
-        halo_job_move(job, HALO_JOB_NEW);
-        halo_port_dispatch(port, job);
-        job = next;
-    }
+    halo_job_wake(port, waiting);
 }
 
 static void take_note(struct halo_port *port, struct halo_note *note)
@@ -187,6 +146,7 @@ static void take_note(struct halo_port *port, struct halo_note *note)
         halo_port_load_progress(port, HALO_NOTE_ITEM(note, struct halo_load, progress_note));
         break;
     case HALO_NOTE_LOAD: halo_load_run(HALO_NOTE_ITEM(note, struct halo_load, note)); break;
+    case HALO_NOTE_LOOKUP_DONE: halo_port_lookup_done(port, HALO_NOTE_ITEM(note, struct halo_lookup, note)); break;
     case HALO_NOTE_CATALOG_DONE: halo_port_catalog_done(port, HALO_NOTE_ITEM(note, struct halo_catalog, note)); break;
     case HALO_NOTE_UNLOAD_DONE: halo_port_unload_done(port, HALO_NOTE_ITEM(note, struct halo_instance, note)); break;
     case HALO_NOTE_BENCH_PROGRESS:
@@ -224,7 +184,7 @@ static void expire_parked(struct halo_port *port, uint64_t now_ns)
             continue;
         if ((now_ns - job->arrived_ns) / 1000000 < (uint64_t)msg->deadline_ms)
             continue;
-        halo_port_unpark(port, job);
+        halo_job_unpark(port, job);
         struct halo_fault late;
         halo_fault_set(&late, HALO_FAULT_DEADLINE, "the deadline of %lld ms passed while the model was loading",
                        (long long)msg->deadline_ms);
@@ -244,25 +204,34 @@ static void tick(struct halo_port *port)
     expire_parked(port, now_ns);
 }
 
+/* What the mail and the time made possible. */
+static void settle(struct halo_port *port)
+{
+    halo_port_dispatch_ready(port);
+    halo_port_unload_unused(port);
+    halo_port_save_next(port);
+    halo_port_room_made(port);
+}
+
 static bool is_over(const struct halo_port *port)
 {
     if (port->lost)
         return true;
-    if (atomic_load(&port->device.lost) && port->n_jobs == 0 && unsent(port) == 0)
+    if (atomic_load(&port->device.lost) && port->n_jobs == 0 && halo_port_unsent(port) == 0)
         return true;
     if (!port->eof)
         return false;
-    return port->config.link || (port->n_jobs == 0 && unsent(port) == 0);
+    return port->config.link || (port->n_jobs == 0 && halo_port_unsent(port) == 0);
 }
 
 int halo_port_run(struct halo_port *port)
 {
     while (!is_over(port)) {
-        bool reading = !port->eof && unsent(port) < OUT_STOP_READING;
+        bool reading = !port->eof && halo_port_unsent(port) < OUT_STOP_READING;
         struct pollfd fds[3] = {
             {.fd = port->box.event_fd, .events = POLLIN},
             {.fd = reading ? port->config.in_fd : -1, .events = POLLIN},
-            {.fd = unsent(port) > 0 ? port->config.out_fd : -1, .events = POLLOUT},
+            {.fd = halo_port_unsent(port) > 0 ? port->config.out_fd : -1, .events = POLLOUT},
         };
         if (poll(fds, 3, (int)(BEAT_NS / 1000000)) < 0 && errno != EINTR) {
             halo_log(HALO_LOG_ERROR, "poll: %s", strerror(errno));
@@ -274,7 +243,8 @@ int halo_port_run(struct halo_port *port)
             break; /* halod is gone */
         take_mail(port);
         tick(port);
-        if (unsent(port) > 0 && (port->config.link || fds[2].revents))
+        settle(port);
+        if (halo_port_unsent(port) > 0 && (port->config.link || fds[2].revents))
             write_output(port);
     }
     if (port->lost) /* what was committed is not to be computed again */

@@ -1,88 +1,36 @@
-/* port_priv.h: what the files of the port share: requests, the port itself, and what each file does.
+/* port_priv.h: the port: the main thread's state, and what its files do.
  *
- *   start.c          threads
- *   load_steps.c     which thread runs which stage of a load
- *   port.c           the poll loop: bytes in, bytes out, mail, time
- *   dispatch.c       a line becomes a request and goes where it is served; cancel, pause, continue
- *   job.c        life of a request: states, exactly one terminal event
- *   models.c         load, unload, reset, and requests that wait for a load
- *   room.c           loads one at a time, models that go to make room for them
- *   reply.c          events of generate and score
- *   catalog.c        the answer to models
- *   report.c         hello, status, stats, diag
- *   phases.c         heartbeat: what each thread is doing and since when
- *   plan.c           plan and bench
- *   save.c           prefixes to the disk: save, and before a model goes
- *   text/            the text workers (text_priv.h)
+ * Each file calls only those above it in this list:
+ *
+ *   output.c      events into the output
+ *   instances.c   the models that are there: found by name or file, held by requests, given back
+ *   job.c         life of a request: states, exactly one terminal event
+ *   tell.c        progress and notices to all who wait for a load
+ *   phases.c      the heartbeat: what each thread is doing and since when
+ *   report.c      hello, status, stats, diag
+ *   catalog.c     the answer to models
+ *   room.c        loads one at a time, models that go to make room for them
+ *   save.c        prefixes to the disk: save, and before a model goes
+ *   models.c      load, unload, reset, and requests that wait for a load
+ *   plan.c        plan and bench
+ *   reply.c       events of generate and score
+ *   dispatch.c    a line becomes a request and goes where it is served; cancel, pause, continue
+ *   load_steps.c  which thread runs which stage of a load
+ *   port.c        the poll loop: bytes in, bytes out, mail, time
+ *   start.c       threads
+ *
+ * Beside them text/ has the text workers (text_priv.h), io/ the io and prefetch threads.
  */
 #ifndef HALO_ENGINE_PORT_PRIV_H
 #define HALO_ENGINE_PORT_PRIV_H
 
-#include <base/arena.h>
+#include <base/log.h>
 #include <protocol/json_write.h>
 #include <protocol/line.h>
-#include <protocol/message.h>
-
-#include <engine/device_thread.h>
 
 #include "io/io_priv.h"
 #include "io/prefetch_priv.h"
-#include "text/text_priv.h"
-
-/* ---- a request ---- */
-
-enum halo_job_state {
-    HALO_JOB_NEW,
-    HALO_JOB_PARKED, /* waits for a load, or for the device to be opened */
-    HALO_JOB_TEXT,   /* the text workers have it; the port may set only the atomics */
-    HALO_JOB_IO,     /* the io thread has its catalog */
-    HALO_JOB_DEVICE, /* a sequence, bench or forecast of it is with the device thread */
-    HALO_JOB_LOAD,   /* its load is under way, or its unload waits for users */
-    HALO_JOB_ENDED,  /* the terminal event is written */
-    HALO_N_JOB_STATES
-};
-
-struct halo_job {
-    struct halo_note note; /* back from the text workers */
-    struct halo_text_place text_place;
-    struct halo_job *next;      /* in port->requests */
-    struct halo_job *wait_next; /* PARKED */
-    struct halo_msg msg;        /* owned */
-    enum halo_job_state state;
-    uint64_t arrived_ns;
-    struct halo_instance *model; /* counted among its users */
-    bool holds_model;
-    atomic_bool cancel, hold;
-    struct halo_arena arena; /* of the text worker while it has the request */
-
-    /* the text worker's results */
-    struct halo_fault fault;
-    struct halo_ev ev; /* terminal event of tokenize, detokenize, template; points into arena */
-    struct halo_str *changes;
-    size_t n_changes;
-    char prompt_md5[33], effective_md5[33];
-    uint64_t newline_runs;
-    bool other_prompt; /* a resumed reply began with another one than this: the fault says which */
-    uint64_t seed;
-
-    /* one of these at most */
-    struct halo_sequence *sequence;
-    struct halo_load *load;
-    struct halo_bench *bench;
-    struct halo_forecast *forecast;
-    struct halo_catalog *catalog;
-    struct halo_reset *reset;
-    struct halo_port_saving *saving;
-
-    /* generate */
-    bool blocked, finished; /* events wait because the output is full; the sequence has ended */
-    bool started;           /* `started` was written, here or before a resume */
-    bool replayed;
-    char *text; /* the reply, when it is not streamed */
-    size_t n_text, text_capacity;
-};
-
-/* ---- the port ---- */
+#include "port/job_priv.h"
 
 struct halo_port_config {
     int in_fd, out_fd;
@@ -107,6 +55,7 @@ struct halo_port {
     struct halo_job *jobs;
     uint32_t n_jobs;
     struct halo_job *parked; /* for the device to open */
+    struct halo_job *ready;  /* NEW: to be dispatched again before anything else is read */
     struct halo_instance *instances[HALO_MAX_KNOWN];
     uint32_t n_instances;
     struct halo_save save;                   /* one at a time; loaded NULL: none */
@@ -129,24 +78,36 @@ struct halo_port {
     struct halo_prefetch_thread prefetch;
 };
 
-/* port.c */
-int halo_port_init(struct halo_port *port, const struct halo_port_config *config);
-/* Runs until the peer is gone (and, for a person, everything asked for is answered). Returns the exit status. */
-int halo_port_run(struct halo_port *port);
+/* output.c */
 bool halo_port_is_full(const struct halo_port *port); /* the peer does not read: write no more events of sequences */
-/* Encodes an event. Ends the process when there is no memory for it: a request without its end must not be. */
+size_t halo_port_unsent(const struct halo_port *port);
+/* Encodes an event. Ends the process when there is no memory for it: a request must never lose its terminal event. */
 void halo_port_put(struct halo_port *port, const struct halo_ev *ev);
 
-/* dispatch.c */
-void halo_port_take_line(struct halo_port *port, const char *line, size_t len);
-void halo_port_take_long_line(struct halo_port *port);
-void halo_port_dispatch(struct halo_port *port, struct halo_job *job); /* a new or no longer parked one */
+/* instances.c */
+/* A model that is loaded or on its way, by the name that it has, with or without the ending of a file; one whose file
+ * is not known yet, by what its load was asked for. NULL: none. */
+struct halo_instance *halo_port_instance_named(const struct halo_port *port, struct halo_str name);
+/* By its file, unchanged. NULL: none. */
+struct halo_instance *halo_port_instance_of(const struct halo_port *port, const struct halo_file_id *id);
+/* One whose file was replaced or changed since: loaded from this path or this inode, but not this file. NULL: none. */
+struct halo_instance *halo_port_instance_before(const struct halo_port *port, const char *path,
+                                                const struct halo_file_id *id);
+void halo_port_hold_instance(struct halo_job *job, struct halo_instance *instance);
+void halo_port_release_model(struct halo_job *job);
+/* No new users; unloads when its current requests finish. */
+void halo_port_drain(struct halo_port *port, struct halo_instance *instance, enum halo_unload_why why);
+/* Asks the device thread for the models that can go now. */
+void halo_port_unload_unused(struct halo_port *port);
+void halo_port_expire_models(struct halo_port *port, uint64_t now_ns);
+void halo_port_forget_instance(struct halo_port *port, struct halo_instance *instance);
+bool halo_port_can_save(const struct halo_port *port);
 
 /* job.c */
 struct halo_job *halo_job_create(struct halo_port *port, struct halo_msg *msg); /* takes the message; NULL: no memory */
 struct halo_job *halo_job_find(struct halo_port *port, const struct halo_id *id);
 void halo_job_move(struct halo_job *job, enum halo_job_state to);
-/* Each writes the terminal event and destroys the request. */
+/* Each writes the terminal event and destroys the job. */
 void halo_job_end(struct halo_port *port, struct halo_job *job, struct halo_ev *ev);
 void halo_job_end_fault(struct halo_port *port, struct halo_job *job, const struct halo_fault *fault);
 void halo_job_end_cancelled(struct halo_port *port, struct halo_job *job);
@@ -154,31 +115,33 @@ __attribute__((format(printf, 4, 5))) void halo_job_end_error(struct halo_port *
                                                               enum halo_error code, const char *format, ...);
 /* To the text workers. */
 void halo_job_to_text(struct halo_port *port, struct halo_job *job);
+/* Waits for the load of this model, or for its end. */
+void halo_job_park(struct halo_instance *instance, struct halo_job *job);
+void halo_job_unpark(struct halo_port *port, struct halo_job *job); /* forgets it in a waiting list */
+/* All of a waiting list will be dispatched again, in order. */
+void halo_job_wake(struct halo_port *port, struct halo_job *waiting);
 
-/* models.c */
-/* Finds the model that a request names (len 0: the only one), makes the request its user. 0, 1: parked until its load
- * ends, negative: the request was ended with an error. */
-int halo_port_hold_model(struct halo_port *port, struct halo_job *job, struct halo_str name);
-void halo_port_release_model(struct halo_port *port, struct halo_job *job);
-/* One user less, and that was no use of it. */
-void halo_port_let_go(struct halo_port *port, struct halo_instance *instance);
-void halo_port_load(struct halo_port *port, struct halo_job *job);
-void halo_port_unload(struct halo_port *port, struct halo_job *job);
-/* The model that was loaded from this path; NULL: none. */
-struct halo_instance *halo_port_instance_at(struct halo_port *port, const char *path);
-void halo_port_load_progress(struct halo_port *port, struct halo_load *load);
-/* The stage DONE. Frees the load. */
-enum halo_load_stage halo_port_load_done(struct halo_load *load, const struct halo_load_threads *threads);
-void halo_port_unload_done(struct halo_port *port, struct halo_instance *instance);
-/* No new users, and gone when those it has are through. */
-void halo_port_drain(struct halo_port *port, struct halo_instance *instance, enum halo_unload_why why);
-/* A copy of a progress or notice to each request that waits for this load; the first one is under its own id. */
-void halo_port_put_waiting(struct halo_port *port, const struct halo_load *load, struct halo_ev *ev);
-void halo_port_notice_waiting(struct halo_port *port, const struct halo_load *load, const char *code, const char *text);
-void halo_port_reset(struct halo_port *port, struct halo_job *job);
-void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset);
-void halo_port_expire_models(struct halo_port *port, uint64_t now_ns);
-void halo_port_unpark(struct halo_port *port, struct halo_job *job); /* forgets it in a waiting list */
+/* tell.c: to the request that a load is for and to each that waits for it. */
+void halo_port_tell_progress(struct halo_port *port, const struct halo_load *load, enum halo_wire_phase phase,
+                             uint64_t done, uint64_t total, const char *step);
+/* The log has it as well. */
+void halo_port_tell_notice(struct halo_port *port, const struct halo_load *load, enum halo_log_level level,
+                           const char *code, const char *text);
+
+/* phases.c */
+void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64_t beat);
+
+/* report.c */
+void halo_port_hello(struct halo_port *port, struct halo_job *job);
+void halo_port_status(struct halo_port *port, struct halo_job *job);
+void halo_port_stats(struct halo_port *port, struct halo_job *job);
+void halo_port_diag(struct halo_port *port, struct halo_job *job);
+void halo_port_describe_instance(const struct halo_port *port, const struct halo_instance *instance,
+                                 struct halo_part_model_info *ret);
+
+/* catalog.c */
+void halo_port_models(struct halo_port *port, struct halo_job *job);
+void halo_port_catalog_done(struct halo_port *port, struct halo_catalog *catalog);
 
 /* room.c */
 void halo_port_load_enqueue(struct halo_port *port, struct halo_load *load);
@@ -186,30 +149,27 @@ void halo_port_load_over(struct halo_port *port, struct halo_load *load); /* don
 void halo_port_load_cancel(struct halo_port *port, struct halo_load *load);
 /* The stage ROOM. */
 enum halo_load_stage halo_port_make_room(struct halo_load *load, const struct halo_load_threads *threads);
-void halo_port_room_made(struct halo_port *port); /* a model is gone: the load that waits goes on after the last one */
+void halo_port_room_made(struct halo_port *port); /* the load that waits goes on when the last model is gone */
 
-/* reply.c */
-void halo_port_submit(struct halo_port *port, struct halo_job *job);
-void halo_port_take_events(struct halo_port *port, struct halo_job *job);
-void halo_port_resume_blocked(struct halo_port *port); /* there is room in the output again */
+/* save.c */
+void halo_port_save(struct halo_port *port, struct halo_job *job);
+void halo_port_save_done(struct halo_port *port, struct halo_save *save);
+void halo_port_save_next(struct halo_port *port); /* unless one is under way: a model that goes, then those of `save` */
 
-/* report.c */
-void halo_port_hello(struct halo_port *port, struct halo_job *job);
-void halo_port_status(struct halo_port *port, struct halo_job *job);
-void halo_port_stats(struct halo_port *port, struct halo_job *job);
-void halo_port_diag(struct halo_port *port, struct halo_job *job);
-void halo_port_fill_model(const struct halo_port *port, const struct halo_instance *instance,
-                          struct halo_part_model_info *ret);
-
-/* phases.c */
-void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64_t beat);
-
-/* load_steps.c */
-extern const struct halo_load_step halo_load_steps[HALO_N_LOAD_STAGES];
-
-/* catalog.c */
-void halo_port_models(struct halo_port *port, struct halo_job *job);
-void halo_port_catalog_done(struct halo_port *port, struct halo_catalog *catalog);
+/* models.c */
+/* Finds the model that a request names (len 0: the only one), makes the request its user. False: the request waits for
+ * a load or for the io thread, or was ended with an error. */
+bool halo_port_hold_model(struct halo_port *port, struct halo_job *job, struct halo_str name);
+void halo_port_lookup_done(struct halo_port *port, struct halo_lookup *lookup);
+void halo_port_load(struct halo_port *port, struct halo_job *job);
+void halo_port_unload(struct halo_port *port, struct halo_job *job);
+void halo_port_load_progress(struct halo_port *port, struct halo_load *load);
+/* The stages MATCH and DONE; DONE frees the load. */
+enum halo_load_stage halo_port_match(struct halo_load *load, const struct halo_load_threads *threads);
+enum halo_load_stage halo_port_load_done(struct halo_load *load, const struct halo_load_threads *threads);
+void halo_port_unload_done(struct halo_port *port, struct halo_instance *instance);
+void halo_port_reset(struct halo_port *port, struct halo_job *job);
+void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset);
 
 /* plan.c */
 void halo_port_plan(struct halo_port *port, struct halo_job *job);
@@ -218,11 +178,22 @@ void halo_port_bench_progress(struct halo_port *port, struct halo_bench *bench);
 void halo_port_bench_done(struct halo_port *port, struct halo_bench *bench);
 void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *forecast);
 
-/* save.c */
-void halo_port_save(struct halo_port *port, struct halo_job *job);
-void halo_port_save_done(struct halo_port *port, struct halo_save *save);
-bool halo_port_can_save(const struct halo_port *port);
-void halo_port_save_next(struct halo_port *port); /* unless one is under way: a model that goes, then those of `save` */
-void halo_port_saving_destroy(struct halo_port_saving *saving);
+/* reply.c */
+void halo_port_submit(struct halo_port *port, struct halo_job *job);
+void halo_port_take_events(struct halo_port *port, struct halo_job *job);
+void halo_port_resume_blocked(struct halo_port *port); /* there is room in the output again */
+
+/* dispatch.c */
+void halo_port_take_line(struct halo_port *port, const char *line, size_t len);
+void halo_port_take_long_line(struct halo_port *port);
+void halo_port_dispatch_ready(struct halo_port *port);
+
+/* load_steps.c */
+extern const struct halo_load_step halo_load_steps[HALO_N_LOAD_STAGES];
+
+/* port.c */
+int halo_port_init(struct halo_port *port, const struct halo_port_config *config);
+/* Runs until the peer is gone (and, for a person, everything asked for is answered). Returns the exit status. */
+int halo_port_run(struct halo_port *port);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 static bool wants_ids(const struct halo_job *job)
 {

@@ -11,7 +11,7 @@
 
 #include <base/clock.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 /* Waits in `parked` until the device was opened or could not be. False: parked. */
 static bool device_known(struct halo_port *port, struct halo_job *job, struct halo_device_info *info)
@@ -51,36 +51,33 @@ void halo_port_hello(struct halo_port *port, struct halo_job *job)
     halo_job_end(port, job, &ev);
 }
 
-void halo_port_fill_model(const struct halo_port *port, const struct halo_instance *instance,
-                          struct halo_part_model_info *ret)
-{
-    ret->loaded = true;
-    ret->context = instance->context;
-    ret->has_context = true;
-    ret->kv_tokens = instance->kv_tokens;
-    ret->has_kv_tokens = true;
-    ret->memory_bytes = (int64_t)halo_instance_bytes(instance);
-    ret->pinned = instance->pinned;
-    ret->has_memory_bytes = ret->has_pinned = true;
-    ret->sequences = instance->n_users;
-    ret->has_sequences = true;
-    ret->device = halo_str_of(port->device.ops->name);
-    ret->has_device = true;
-}
-
-static void describe_model(const struct halo_port *port, const struct halo_instance *instance,
-                           struct halo_part_model_info *ret)
+void halo_port_describe_instance(const struct halo_port *port, const struct halo_instance *instance,
+                                 struct halo_part_model_info *ret)
 {
     const struct halo_model *model = instance->model;
-    *ret = (struct halo_part_model_info){.name = halo_str_of(instance->name), .path = halo_str_of(instance->path)};
-    if (instance->state == HALO_INSTANCE_LOADING)
-        return; /* the rest belongs to other threads yet */
-    ret->bytes = (int64_t)halo_gguf_total_bytes(model->gguf);
-    ret->arch = halo_str_of(model->arch);
-    ret->quant = halo_str_of(model->quant);
-    ret->params = (int64_t)model->n_params;
-    ret->has_arch = ret->has_quant = ret->has_params = true;
-    halo_port_fill_model(port, instance, ret);
+    assert(instance->state != HALO_INSTANCE_LOADING); /* else its model belongs to other threads */
+    *ret = (struct halo_part_model_info){.name = halo_str_of(instance->name),
+                                         .path = halo_str_of(instance->path),
+                                         .bytes = (int64_t)halo_gguf_total_bytes(model->gguf),
+                                         .has_arch = true,
+                                         .arch = halo_str_of(model->arch),
+                                         .has_quant = true,
+                                         .quant = halo_str_of(model->quant),
+                                         .has_params = true,
+                                         .params = (int64_t)model->n_params,
+                                         .loaded = true,
+                                         .has_context = true,
+                                         .context = instance->context,
+                                         .has_kv_tokens = true,
+                                         .kv_tokens = instance->kv_tokens,
+                                         .has_memory_bytes = true,
+                                         .memory_bytes = (int64_t)halo_instance_bytes(instance),
+                                         .has_pinned = true,
+                                         .pinned = instance->pinned,
+                                         .has_sequences = true,
+                                         .sequences = instance->n_users,
+                                         .has_device = true,
+                                         .device = halo_str_of(port->device.ops->name)};
 }
 
 /* What became of saved prefixes. */
@@ -126,7 +123,7 @@ void halo_port_status(struct halo_port *port, struct halo_job *job)
     for (uint32_t i = 0; i < port->n_instances; i++) {
         if (port->instances[i]->state == HALO_INSTANCE_LOADING)
             continue;
-        describe_model(port, port->instances[i], &models[n_models++]);
+        halo_port_describe_instance(port, port->instances[i], &models[n_models++]);
         memory += halo_instance_bytes(port->instances[i]);
     }
     ev.status.models.at = models;

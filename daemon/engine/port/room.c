@@ -8,8 +8,9 @@
 #include <stdio.h>
 
 #include <base/clock.h>
+#include <base/log.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 
 #define MAX_ROUNDS 64 /* of one load: other programs take memory as well */
 
@@ -17,17 +18,9 @@
 
 static void tell_place(struct halo_port *port, const struct halo_load *load, uint32_t place, uint32_t n)
 {
-    struct halo_job *job = load->job;
-    char step[HALO_MODEL_STEM_BYTES + 64];
-    struct halo_ev ev;
-    snprintf(step, sizeof(step), "waits until %s is loaded", port->load_now->instance->name);
-    halo_ev_init(&ev, HALO_EV_PROGRESS, &job->msg.id);
-    ev.progress.phase = HALO_WIRE_PHASE_QUEUE;
-    ev.progress.done = n - place;
-    ev.progress.total = n;
-    ev.progress.has_step = true;
-    ev.progress.step = halo_str_of(step);
-    halo_port_put_waiting(port, load, &ev);
+    char step[256];
+    snprintf(step, sizeof(step), "waits until %.200s is loaded", port->load_now->instance->name);
+    halo_port_tell_progress(port, load, HALO_WIRE_PHASE_QUEUE, n - place, n, step);
 }
 
 static void tell_places(struct halo_port *port)
@@ -45,6 +38,7 @@ static void start_next(struct halo_port *port)
     if (port->load_now || !load)
         return;
     port->load_queue = load->next;
+    load->queued = false;
     port->load_now = load;
     load->next = NULL;
     halo_load_go(load, HALO_LOAD_OPEN);
@@ -55,6 +49,7 @@ void halo_port_load_enqueue(struct halo_port *port, struct halo_load *load)
 {
     struct halo_load **at = &port->load_queue;
     uint32_t n = 1;
+    load->queued = true;
     load->evictable_bytes = HALO_LOAD_ASK;
     for (; *at; at = &(*at)->next)
         n++;
@@ -77,8 +72,9 @@ void halo_port_load_cancel(struct halo_port *port, struct halo_load *load)
 {
     struct halo_load **at = &port->load_queue;
     atomic_store(&load->cancel, true); /* whoever has it will look */
-    if (load->stage != HALO_LOAD_QUEUED)
+    if (!load->queued)
         return;
+    load->queued = false;
     while (*at != load)
         at = &(*at)->next;
     *at = load->next;
@@ -106,11 +102,14 @@ static struct halo_instance *least_recent(const struct halo_port *port)
 
 static void evict(struct halo_port *port, struct halo_instance *instance, const struct halo_load *load)
 {
-    char text[2 * HALO_MODEL_STEM_BYTES + 160], size[HALO_SIZE_TEXT];
+    char text[640], size[HALO_SIZE_TEXT];
     uint64_t idle_s = (halo_clock_ns() - instance->idle_since_ns) / 1000000000u;
-    snprintf(text, sizeof(text), "model %s is unloaded to make room for %s: %s, not used for %llu s", instance->name,
-             load->instance->name, halo_size_text(halo_instance_bytes(instance), size), (unsigned long long)idle_s);
-    halo_port_notice_waiting(port, load, "model_evicted", text);
+    int n = snprintf(text, sizeof(text), "model %.200s is unloaded to make room for %.200s: %s, not used for %llu s",
+                     instance->name, load->instance->name, halo_size_text(halo_instance_bytes(instance), size),
+                     (unsigned long long)idle_s);
+    if (load->need_place)
+        snprintf(text + n, sizeof(text) - (size_t)n, "; at most %u models are loaded at once", port->device.max_models);
+    halo_port_tell_notice(port, load, HALO_LOG_INFO, "model_evicted", text);
     HALO_COUNT(&port->stats, models_evicted, 1);
     halo_port_drain(port, instance, HALO_UNLOAD_ROOM);
 }
@@ -118,7 +117,9 @@ static void evict(struct halo_port *port, struct halo_instance *instance, const 
 static bool is_making_room(const struct halo_port *port)
 {
     for (uint32_t i = 0; i < port->n_instances; i++)
-        if (port->instances[i]->state == HALO_INSTANCE_DRAINING && port->instances[i]->why == HALO_UNLOAD_ROOM)
+        if ((port->instances[i]->state == HALO_INSTANCE_DRAINING ||
+             port->instances[i]->state == HALO_INSTANCE_LEAVING) &&
+            port->instances[i]->why == HALO_UNLOAD_ROOM)
             return true;
     return false;
 }

@@ -15,7 +15,7 @@
 #include <base/clock.h>
 #include <base/log.h>
 
-#include "port_priv.h"
+#include "port/port_priv.h"
 #include <engine/keep.h>
 
 /* What a `save` has come to. */
@@ -29,11 +29,6 @@ struct halo_port_saving {
     char fault_texts[HALO_MAX_LOADED][512];
     size_t n_faults;
 };
-
-bool halo_port_can_save(const struct halo_port *port)
-{
-    return port->device.keeps_prefixes && port->device.ops->kv_read;
-}
 
 /* ---- one model ---- */
 
@@ -70,7 +65,9 @@ static void note_going(struct halo_port *port, const struct halo_save *save, con
     if (problem) {
         instance->save_fault = save->fault;
         if (port->load_waits)
-            halo_port_notice_waiting(port, port->load_now, "prefixes_not_saved", problem);
+            halo_port_tell_notice(port, port->load_now, HALO_LOG_WARN, "prefixes_not_saved", problem);
+        else
+            halo_log(HALO_LOG_WARN, "%s", problem);
     } else {
         instance->n_saved = save->n_done;
     }
@@ -135,6 +132,7 @@ static void note_requested(struct halo_port_saving *saving, const struct halo_sa
 {
     uint64_t n_bytes = save->writer.n_bytes;
     if (problem) {
+        halo_log(HALO_LOG_WARN, "%s", problem);
         snprintf(saving->fault_texts[saving->n_faults++], sizeof(saving->fault_texts[0]), "%s", problem);
     } else if (save->n_done > 0) {
         saving->n_models++;
@@ -169,12 +167,7 @@ void halo_port_save(struct halo_port *port, struct halo_job *job)
     saving->deadline_ns = halo_clock_ns() + (uint64_t)msg->deadline_ms * 1000000;
     port->saver = job;
     halo_job_move(job, HALO_JOB_DEVICE);
-    halo_port_save_next(port);
-}
-
-void halo_port_saving_destroy(struct halo_port_saving *saving)
-{
-    free(saving);
+    halo_port_save_next(port); /* before an unload that follows */
 }
 
 /* ---- both ---- */
@@ -197,15 +190,12 @@ void halo_port_save_done(struct halo_port *port, struct halo_save *save)
     struct halo_job *job = save->job;
     struct halo_instance *instance = save->instance;
     char problem[512] = "";
-    if (save->fault.code != HALO_FAULT_NONE) {
+    if (save->fault.code != HALO_FAULT_NONE)
         snprintf(problem, sizeof(problem), "prefixes of %.200s are not saved: %s", instance->name, save->fault.text);
-        halo_log(HALO_LOG_WARN, "%s", problem);
-    }
     if (job)
         note_requested(job->saving, save, problem[0] ? problem : NULL);
     else
         note_going(port, save, problem[0] ? problem : NULL);
     save->instance = NULL;
-    halo_port_let_go(port, instance);
-    halo_port_save_next(port);
+    instance->n_users--; /* not a use: idle_since stays */
 }

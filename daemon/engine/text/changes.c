@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "port/port_priv.h"
+#include "port/job_priv.h"
 
 int halo_text_add_change(struct halo_job *job, const char *format, ...)
 {

@@ -11,7 +11,7 @@
 #include <base/hash.h>
 #include <jinja/jinja.h>
 
-#include "port/port_priv.h"
+#include "port/job_priv.h"
 
 #define TEMPLATE_VALUES 6            /* of an answer without tokens: the object, its type, id and text, two lists */
 #define KEPT_BYTES ((size_t)8 << 20) /* what a worker's arena may hold between two conversations */

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "port/port_priv.h"
+#include "port/job_priv.h"
 
 /* BOS in front of what was encoded behind it, unless the text spelled it itself. */
 static void settle_bos(const struct halo_tokenizer *tokenizer, struct halo_tokens *tokens)

@@ -10,7 +10,7 @@
 
 #include <base/hash.h>
 
-#include "port/port_priv.h"
+#include "port/job_priv.h"
 
 static int no_memory(struct halo_job *job)
 {

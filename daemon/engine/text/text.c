@@ -7,7 +7,7 @@
 #include <base/clock.h>
 #include <base/thread.h>
 
-#include "port/port_priv.h"
+#include "port/job_priv.h"
 
 static struct halo_job *job_of(struct halo_text_place *place)
 {

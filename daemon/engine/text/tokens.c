@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "port/port_priv.h"
+#include "port/job_priv.h"
 
 #define TOKENS_VALUES 5 /* of an answer without tokens: the object, its type and id, two lists */
 

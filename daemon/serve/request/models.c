@@ -10,6 +10,7 @@
 static void clear(struct halo_known_model *model)
 {
     free(model->name);
+    free(model->path);
     free(model->print);
     free(model->line);
     *model = (struct halo_known_model){0};
@@ -25,11 +26,14 @@ void halo_known_models_finish(struct halo_known_models *known)
 
 struct halo_known_model *halo_known_models_find(const struct halo_known_models *known, struct halo_str name)
 {
-    char stem[HALO_MODEL_STEM_BYTES];
-    halo_model_stem(name.at, name.len, stem);
-    for (size_t i = 0; i < known->n_models; i++)
-        if (halo_str_is(name, known->models[i].name) || strcmp(known->models[i].name, stem) == 0)
-            return &known->models[i];
+    char stem[HALO_MODEL_STEM_BYTES] = "";
+    if (!memchr(name.at, '/', name.len))
+        halo_model_stem(name.at, name.len, stem);
+    for (size_t i = 0; i < known->n_models; i++) {
+        struct halo_known_model *model = &known->models[i];
+        if (halo_str_is(name, model->name) || halo_str_is(name, model->path) || strcmp(model->name, stem) == 0)
+            return model;
+    }
     return NULL;
 }
 
@@ -43,15 +47,16 @@ int halo_known_model_set_print(struct halo_known_model *model, const char *print
     return 0;
 }
 
-int halo_known_models_put(struct halo_known_models *known, struct halo_str name, uid_t owner, const char *print,
-                          const char *line, size_t line_len)
+int halo_known_models_put(struct halo_known_models *known, struct halo_str name, struct halo_str path, uid_t owner,
+                          const char *print, const char *line, size_t line_len)
 {
     struct halo_known_model made = {.name = strndup(name.at, name.len),
+                                    .path = strndup(path.at, path.len),
                                     .print = strdup(print),
                                     .line = malloc(line_len + 1),
                                     .line_len = line_len,
                                     .owner = owner};
-    bool whole = made.name && made.print && made.line;
+    bool whole = made.name && made.path && made.print && made.line;
     struct halo_known_model *slot = halo_known_models_find(known, name);
     if (!slot) {
         struct halo_known_model *grown = realloc(known->models, (known->n_models + 1) * sizeof(*grown));

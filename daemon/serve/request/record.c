@@ -45,6 +45,12 @@ static const char *phase_of(const struct halo_event_line *line)
     return phase;
 }
 
+/* A request is not running while it waits for another request's load. */
+static bool waits_for_load(const struct halo_request *request, const char *phase)
+{
+    return request->type != HALO_MSG_LOAD && phase[0] == 'l';
+}
+
 static void begin_running(struct halo_requests *requests, struct halo_request *request)
 {
     if (request->state == HALO_REQUEST_SENT)
@@ -161,10 +167,14 @@ static int remember(struct halo_requests *requests, const struct halo_request *r
     params->has_pin = params->pin = ev->loaded.pinned;
     params->has_keep_alive_s = ev->loaded.has_keep_alive_s;
     params->keep_alive_s = ev->loaded.keep_alive_s;
+    msg.load.has_name = true;
+    msg.load.name = ev->loaded.model;
     halo_json_init(&w);
     r = halo_msg_encode(&w, &msg);
     if (r == 0)
-        r = halo_known_models_put(&requests->models, ev->loaded.model, request->owner, print, w.at, w.len - 1);
+        r = halo_known_models_put(&requests->models, ev->loaded.model,
+                                  ev->loaded.has_path ? ev->loaded.path : halo_str_of(""), request->owner, print, w.at,
+                                  w.len - 1);
     halo_json_finish(&w);
     halo_msg_finish(&msg);
     return r;
@@ -246,7 +256,7 @@ int halo_record_event(struct halo_requests *requests, struct halo_request *reque
         phase = phase_of(line);
         if (phase)
             request->phase = phase;
-        if (!phase || phase[0] != 'q')
+        if (!phase || (phase[0] != 'q' && !waits_for_load(request, phase)))
             begin_running(requests, request);
         return 0;
     case HALO_EV_STARTED: return note_started(requests, request, line, fault);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,10 +38,13 @@ const struct halo_device_ops *child_device;
 const char *child_state_dir;
 uint64_t child_save_bytes = 64u << 20, child_save_ms = 20000, child_budget_bytes;
 size_t child_stack_bytes;
+uint32_t child_max_models;
+const char *child_dirs[8];
+size_t child_n_dirs;
 
 static void run_engine(const struct child *child, int in_fd, int out_fd)
 {
-    static const char *dirs[1] = {model_dir};
+    static const char *own_dir[1] = {model_dir};
     fake_control = child->control;
     signal(SIGPIPE, SIG_IGN);
     pthread_attr_t attr;
@@ -51,12 +55,13 @@ static void run_engine(const struct child *child, int in_fd, int out_fd)
     struct halo_engine_setup setup = {.in_fd = in_fd,
                                       .out_fd = out_fd,
                                       .link = child->link,
-                                      .model_dirs = dirs,
-                                      .n_model_dirs = 1,
+                                      .model_dirs = child_n_dirs > 0 ? child_dirs : own_dir,
+                                      .n_model_dirs = child_n_dirs > 0 ? child_n_dirs : 1,
                                       .state_dir = child_state_dir,
                                       .save_bytes = child_save_bytes,
                                       .save_ms = child_save_ms,
                                       .budget_bytes = child_budget_bytes,
+                                      .max_models = child_max_models,
                                       .device_options = {.n_threads = 2},
                                       .device = child_device ? child_device : fake_device()};
     _exit(halo_engine_run(&setup));
@@ -269,4 +274,19 @@ int child_remove_folder(const char *path)
     char command[128];
     snprintf(command, sizeof(command), "rm -rf %s", path);
     return system(command);
+}
+
+void child_copy_model(const char *to)
+{
+    char path[4096];
+    const char *root = getenv("HALO_SOURCE_ROOT");
+    snprintf(path, sizeof(path), "%s/tests/models/fable-Q4_K_M.gguf", root ? root : ".");
+    int from_fd = open(path, O_RDONLY), to_fd = open(to, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_true(from_fd >= 0 && to_fd >= 0);
+    ssize_t n;
+    while ((n = sendfile(to_fd, from_fd, NULL, 1u << 20)) > 0)
+        ;
+    assert_int_equal(n, 0);
+    close(from_fd);
+    close(to_fd);
 }

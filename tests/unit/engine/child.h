@@ -54,7 +54,10 @@ struct child {
 extern const struct halo_device_ops *child_device;
 extern const char *child_state_dir;
 extern uint64_t child_save_bytes, child_save_ms;
-extern size_t child_stack_bytes;    /* of threads that ask for none; 0: the default */
+extern size_t child_stack_bytes;  /* of threads that ask for none; 0: the default */
+extern const char *child_dirs[8]; /* folders of models; none: that of the tree */
+extern size_t child_n_dirs;
+extern uint32_t child_max_models;   /* 0: as many as there can be */
 extern uint64_t child_budget_bytes; /* of all models; 0: what is free */
 
 /* Starts with a healthy device unless the control is changed by `script` before. */
@@ -72,6 +75,8 @@ bool child_read(struct child *child, int timeout_ms);
 /* Loads the model in the tree under id 1. */
 void child_load(struct child *child);
 
+/* The model in the tree, as a file of its own: a link would be the same model. */
+void child_copy_model(const char *to);
 /* Ids of a prompt as they stand in a request, comma between them; room: 16 bytes an id. */
 void child_prompt(char *ret, int n_ids);
 /* 0: it is gone, with all that was in it. */

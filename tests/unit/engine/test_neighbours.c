@@ -23,16 +23,14 @@ static void slow_rows(struct fake_control *control)
 static void a_prompt_beside_replies_on_another_model(void **state)
 {
     struct child c;
-    char dir[] = "/tmp/halo-neighbours-XXXXXX", link[64], file[PATH_MAX], ids[4096] = "5";
-    const char *root = getenv("HALO_SOURCE_ROOT");
+    char dir[] = "/tmp/halo-neighbours-XXXXXX", path[64], ids[4096] = "5";
     uint32_t before[REPLIES], n_least = UINT32_MAX;
     assert_non_null(mkdtemp(dir));
-    snprintf(link, sizeof(link), "%s/second.gguf", dir);
-    snprintf(file, sizeof(file), "%s/tests/models/fable-Q4_K_M.gguf", root ? root : ".");
-    assert_int_equal(symlink(file, link), 0);
+    snprintf(path, sizeof(path), "%s/second.gguf", dir);
+    child_copy_model(path);
     child_start(&c, false, slow_rows);
     child_load(&c);
-    child_send(&c, "{\"type\":\"load\",\"id\":2,\"model\":\"%s\"}", link);
+    child_send(&c, "{\"type\":\"load\",\"id\":2,\"model\":\"%s\"}", path);
     assert_int_equal(child_wait(&c, 2)->terminal, HALO_EV_LOADED);
     for (int i = 0; i < REPLIES; i++)
         child_send(
@@ -59,7 +57,7 @@ static void a_prompt_beside_replies_on_another_model(void **state)
     for (int i = 0; i < REPLIES; i++)
         child_send(&c, "{\"type\":\"cancel\",\"id\":%d,\"target\":%d}", 50 + i, 10 + i);
     assert_int_equal(child_end(&c), 0);
-    unlink(link);
+    unlink(path);
     rmdir(dir);
 }
 

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -10,7 +11,10 @@
 
 static void put(struct halo_known_models *known, const char *name, const char *line)
 {
-    assert_int_equal(halo_known_models_put(known, halo_str_of(name), 7, "print", line, strlen(line)), 0);
+    char path[64];
+    snprintf(path, sizeof(path), "/x/%s.gguf", name);
+    assert_int_equal(halo_known_models_put(known, halo_str_of(name), halo_str_of(path), 7, "print", line, strlen(line)),
+                     0);
 }
 
 static void remembers(void **state)
@@ -22,9 +26,12 @@ static void remembers(void **state)
     assert_int_equal(known.n_models, 2);
     assert_string_equal(halo_known_models_find(&known, halo_str_of("a"))->line, "line a2");
     assert_null(halo_known_models_find(&known, halo_str_of("ab")));
-    /* As the engine names a file. */
-    assert_non_null(halo_known_models_find(&known, halo_str_of("/x/y.z/a.gguf")));
+    /* As the engine names a file; and a path is that of the very file. */
+    assert_non_null(halo_known_models_find(&known, halo_str_of("/x/a.gguf")));
     assert_non_null(halo_known_models_find(&known, halo_str_of("a-00001-of-00012.gguf")));
+    assert_non_null(halo_known_models_find(&known, halo_str_of("a.gguf")));
+    assert_null(halo_known_models_find(&known, halo_str_of("/y/a.gguf")));
+    assert_null(halo_known_models_find(&known, halo_str_of("/x/y.z/a.gguf")));
     assert_null(halo_known_models_find(&known, halo_str_of("a-0001-of-00012.gguf")));
     assert_null(halo_known_models_find(&known, halo_str_of("/x/a/b2")));
     assert_int_equal(halo_known_model_set_print(halo_known_models_find(&known, halo_str_of("a")), "other"), 0);

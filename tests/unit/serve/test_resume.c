@@ -86,7 +86,7 @@ static void what_can_continue(void **state)
     struct halo_known_models models = {0};
     struct halo_request request = {.type = HALO_MSG_GENERATE};
     char text[512];
-    assert_int_equal(halo_known_models_put(&models, halo_str_of("m"), 7, "on x, files 1", "l", 1), 0);
+    assert_int_equal(halo_known_models_put(&models, halo_str_of("m"), halo_str_of(""), 7, "on x, files 1", "l", 1), 0);
     request.record_lost = true;
     assert_true(halo_resume_possible(&models, &request, text, sizeof(text))); /* nothing was sent: it begins again */
     request.started_ns = 1;

@@ -50,6 +50,7 @@ struct halo_device_thread {
     const struct halo_device_ops *ops;
     struct halo_device_options options;
     uint32_t max_queued;
+    uint32_t max_models;   /* at most HALO_MAX_LOADED */
     uint64_t budget_bytes; /* of all models together; 0: what is free when the device is opened */
 
     struct halo_note kick_note, open_note;

@@ -13,6 +13,7 @@ struct halo_engine_setup {
     const char *const *model_dirs; /* outlive the process, as the device's table does */
     size_t n_model_dirs;
     bool models_only;      /* no model file that lies elsewhere can be opened */
+    uint32_t max_models;   /* loaded at once; 0: HALO_MAX_LOADED, which is the most */
     uint64_t budget_bytes; /* of all models together; 0: what is free at the start */
     const char *state_dir; /* where cached prefixes are saved and looked for; NULL: nowhere. Outlives the process */
     uint64_t save_bytes;   /* of them, at most; 0: none */

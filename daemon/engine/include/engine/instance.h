@@ -15,14 +15,15 @@
 #include <base/model_stem.h>
 #include <kernels/device.h>
 #include <model/model.h>
+#include <store/file_id.h>
 
 #include <engine/note.h>
 #include <engine/scheduler.h>
 #include <engine/sequence.h>
 #include <engine/texts.h>
 
-#define HALO_MAX_LOADED 16 /* models at once */
-#define HALO_MAX_KNOWN 64  /* models at once and loads that wait */
+#define HALO_MAX_LOADED 64 /* models at once */
+#define HALO_MAX_KNOWN 128 /* models at once and loads that wait */
 #define HALO_MODEL_PATH_BYTES 4097
 #define HALO_BATCH_ROWS 256   /* rows of a step, at most */
 #define HALO_BATCH_OUTPUTS 64 /* rows of a step whose logits are wanted, at most */
@@ -30,7 +31,8 @@
 enum halo_instance_state {
     HALO_INSTANCE_LOADING,
     HALO_INSTANCE_READY,
-    HALO_INSTANCE_DRAINING,
+    HALO_INSTANCE_DRAINING, /* no new users; waits for those it has, and for its prefixes to be saved */
+    HALO_INSTANCE_LEAVING,  /* the device thread gives its memory back */
     HALO_INSTANCE_GONE,
     HALO_N_INSTANCE_STATES
 };
@@ -40,10 +42,13 @@ enum halo_unload_why { HALO_UNLOAD_ASKED, HALO_UNLOAD_IDLE, HALO_UNLOAD_ROOM };
 
 struct halo_instance {
     struct halo_note note;
-    char name[HALO_MODEL_STEM_BYTES]; /* what requests call it: the file's stem */
+    /* What requests call it: the file's stem, where no other file of the folders and no other model has it; else its
+     * path. Until it is matched, what the load was asked for. */
+    char name[HALO_MODEL_PATH_BYTES];
 
     /* the port's */
     enum halo_instance_state state;
+    bool matched; /* its file is known, and no other model is of the same one */
     uint32_t n_users;
     uint64_t keep_alive_ns, idle_since_ns; /* keep_alive 0: for ever */
     bool pinned;                           /* goes only when asked to, whatever keep_alive says */
@@ -55,7 +60,8 @@ struct halo_instance {
     struct halo_job *unloader;             /* the request that asked for the unload; NULL: none */
 
     /* set by the load, fixed from READY on */
-    char path[HALO_MODEL_PATH_BYTES];
+    char path[HALO_MODEL_PATH_BYTES]; /* until it is matched, what the load was asked for */
+    struct halo_file_id file_id;      /* of the first part, as it was opened */
     struct halo_model *model;
     struct halo_texts texts;
     struct halo_pieces pieces;

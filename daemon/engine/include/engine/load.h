@@ -5,9 +5,16 @@
  * load to the thread of the stage that follows. Whoever has the load owns it and its instance, but for the fields that
  * say otherwise.
  *
- *   OPEN (io) > ADMIT (device) > READ (prefetch) > SEAL (device) > PREFIXES (io) > RESTORE (device) > DONE (port)
- *                  ^ v
- *               ROOM (port)
+ *   RESOLVE (io)       which file is meant
+ *   MATCH (port)       another load of that file is joined; else this one waits for its turn
+ *   OPEN (io)          the file's directory becomes a plan
+ *   ADMIT (device)     takes the memory, or asks for more
+ *   ROOM (port)        waits for models that go to make room; then ADMIT again
+ *   READ (prefetch)    brings the weights
+ *   SEAL (device)      the model can run
+ *   PREFIXES (io)      reads saved prefixes, if there is a place for them
+ *   RESTORE (device)   ... and brings them into the page pool
+ *   DONE (port)        tells those who wait
  *
  * From any stage a failure, with load->fault set, goes to DONE; from READ through SEAL, which gives the memory back.
  */
@@ -21,7 +28,9 @@
 #include <engine/instance.h>
 
 enum halo_load_stage {
-    HALO_LOAD_QUEUED, /* the port's: behind another load */
+    HALO_LOAD_NEW,
+    HALO_LOAD_RESOLVE,
+    HALO_LOAD_MATCH,
     HALO_LOAD_OPEN,
     HALO_LOAD_ADMIT,
     HALO_LOAD_ROOM,
@@ -77,6 +86,12 @@ struct halo_load {
     struct halo_load_wish wish;
     uint64_t arrived_ns;
     atomic_bool cancel;
+    bool queued; /* the port's: waits for its turn */
+
+    /* RESOLVE: the file that is meant; the port's after that. */
+    char *file_path; /* malloc */
+    struct halo_file_id file_id;
+    bool stem_is_own; /* no other file in the folders of models is called like this one */
 
     /* Between the device thread, which knows what fits, and the port, which knows who can go. ASK: the port has yet to
      * say; else nobody else will go, and this is what they hold. */

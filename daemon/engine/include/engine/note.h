@@ -24,6 +24,7 @@ enum halo_note_what {
     HALO_NOTE_RESET,      /* struct halo_reset */
     HALO_NOTE_SAVE_PAGES, /* struct halo_save: the next chunk */
     /* to the io thread */
+    HALO_NOTE_LOOKUP,        /* struct halo_lookup: which file is it? */
     HALO_NOTE_CATALOG,       /* struct halo_catalog: fill it */
     HALO_NOTE_FORECAST_OPEN, /* struct halo_forecast: open its model */
     HALO_NOTE_SAVE_WRITE,    /* struct halo_save: a chunk for the disk */
@@ -31,6 +32,7 @@ enum halo_note_what {
     HALO_NOTE_EVENTS, /* struct halo_sequence: its ring has events. The device thread keeps owning the sequence */
     HALO_NOTE_SEQUENCE_DONE,  /* struct halo_sequence: ended; the last word about it */
     HALO_NOTE_TEXT_DONE,      /* struct halo_job: its reply lies in it */
+    HALO_NOTE_LOOKUP_DONE,    /* struct halo_lookup */
     HALO_NOTE_CATALOG_DONE,   /* struct halo_catalog */
     HALO_NOTE_LOAD_PROGRESS,  /* struct halo_load: the load goes on, its progress fields moved */
     HALO_NOTE_UNLOAD_DONE,    /* struct halo_instance */

@@ -15,6 +15,7 @@
 
 struct halo_known_model {
     char *name;  /* as `loaded` said */
+    char *path;  /* its file, as `loaded` said; "": it did not */
     char *print; /* device, context and files, in words: a reply can only continue where they are the same */
     char *line;  /* the load request; its id is replaced when it is sent again */
     size_t line_len;
@@ -32,14 +33,14 @@ struct halo_known_models {
 void halo_known_models_finish(struct halo_known_models *known);
 
 /* Adds or replaces, as the most recently used one; one that is there keeps its owner. -ENOMEM. */
-int halo_known_models_put(struct halo_known_models *known, struct halo_str name, uid_t owner, const char *print,
-                          const char *line, size_t line_len);
+int halo_known_models_put(struct halo_known_models *known, struct halo_str name, struct halo_str path, uid_t owner,
+                          const char *print, const char *line, size_t line_len);
 /* What it was loaded as this time. -ENOMEM. */
 int halo_known_model_set_print(struct halo_known_model *model, const char *print);
 /* It is used now. Does nothing for an unknown name. */
 void halo_known_models_touch(struct halo_known_models *known, struct halo_str name);
 void halo_known_models_remove(struct halo_known_models *known, struct halo_str name);
-/* By its name, or by the path of a file that is called so. NULL: unknown. */
+/* By its name, with or without the ending of a file, or by the path of its file. NULL: unknown. */
 struct halo_known_model *halo_known_models_find(const struct halo_known_models *known, struct halo_str name);
 
 #endif

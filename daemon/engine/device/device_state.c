@@ -1,0 +1,61 @@
+/* device_state.c: what can be done with the device and what it holds; what its failure means for everything else.
+ *
+ * Device thread.
+ */
+#include "device/device_priv.h"
+
+/* Whether work can be done at all; otherwise the fault says why. */
+bool halo_device_usable(struct halo_device_thread *t, struct halo_fault *fault)
+{
+    if (atomic_load(&t->lost)) {
+        halo_fault_set(fault, HALO_FAULT_DEVICE_FAULT, "the %s device is lost until the engine is started again",
+                       t->ops->name);
+        return false;
+    }
+    if (!t->device)
+        *fault = t->open_fault; /* written by this thread: no lock */
+    return t->device != NULL;
+}
+
+/* The device failed: what it means for everything else. */
+void halo_device_on_failure(struct halo_device_thread *t, int error)
+{
+    if (error != HALO_DEVICE_E_LOST && error != -ETIME)
+        return; /* only that step */
+    atomic_store(&t->lost, true);
+    struct halo_fault fault = {0};
+    halo_device_usable(t, &fault);
+    if (error == -ETIME)
+        fault.code = HALO_FAULT_DEVICE_HANG;
+    for (uint32_t i = 0; i < t->n_models; i++)
+        halo_scheduler_fail_all(&t->models[i]->scheduler, &fault);
+}
+
+void halo_device_forget_model(struct halo_device_thread *t, struct halo_instance *instance)
+{
+    for (uint32_t i = 0; i < t->n_models; i++)
+        if (t->models[i] == instance) {
+            t->models[i] = t->models[--t->n_models];
+            break;
+        }
+    if (!instance->device_model)
+        return;
+    t->ops->model_destroy(instance->device_model);
+    t->n_device_models--;
+    instance->device_model = NULL;
+}
+
+/* What a load may take now: what is free, and no more than the models that are there leave of the budget: memory that
+ * they have not touched yet looks free. */
+struct halo_room halo_device_room(struct halo_device_thread *t)
+{
+    struct halo_device_info info;
+    struct halo_room room = {.budget_bytes = t->has_budget ? t->budget_bytes : 0};
+    t->ops->describe(t->device, &info);
+    for (uint32_t i = 0; i < t->n_models; i++)
+        room.held_bytes += halo_instance_bytes(t->models[i]);
+    room.free_bytes = halo_budget_free_bytes(&info);
+    uint64_t left = t->budget_bytes > room.held_bytes ? t->budget_bytes - room.held_bytes : 0;
+    room.bytes = left < room.free_bytes ? left : room.free_bytes;
+    return room;
+}
