@@ -111,7 +111,7 @@ void halo_dispatch_waiting(struct halo_requests *requests)
 
 bool halo_dispatch_again(struct halo_requests *requests, struct halo_request *request)
 {
-    bool again = request->missed && request->state == HALO_REQUEST_SENT && requests->config->on_demand;
+    bool again = request->missed && halo_request_awaits_output(request) && requests->config->on_demand;
     request->missed = false;
     if (!again)
         return false;

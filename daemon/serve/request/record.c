@@ -45,12 +45,6 @@ static const char *phase_of(const struct halo_event_line *line)
     return phase;
 }
 
-/* A request is not running while it waits for another request's load. */
-static bool waits_for_load(const struct halo_request *request, const char *phase)
-{
-    return request->type != HALO_MSG_LOAD && phase[0] == 'l';
-}
-
 static void begin_running(struct halo_requests *requests, struct halo_request *request)
 {
     if (request->state == HALO_REQUEST_SENT)
@@ -192,7 +186,7 @@ static void note_gone(struct halo_requests *requests, const struct halo_ev *ev)
                          ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM ? "another one needed the room"
                                                                       : "its keep-alive time was over");
     for (; model && request; request = halo_request_next(request))
-        if (request->state == HALO_REQUEST_SENT && request->type != HALO_MSG_LOAD && request->needs &&
+        if (halo_request_awaits_output(request) && request->type != HALO_MSG_LOAD && request->needs &&
             halo_known_models_find(&requests->models, halo_str_of(request->needs)) == model)
             request->missed = true;
     halo_known_models_remove(&requests->models, ev->unloaded.model);
@@ -256,7 +250,7 @@ int halo_record_event(struct halo_requests *requests, struct halo_request *reque
         phase = phase_of(line);
         if (phase)
             request->phase = phase;
-        if (!phase || (phase[0] != 'q' && !waits_for_load(request, phase)))
+        if (!phase || phase[0] != 'q')
             begin_running(requests, request);
         return 0;
     case HALO_EV_STARTED: return note_started(requests, request, line, fault);

@@ -34,6 +34,12 @@ bool halo_request_has_begun(const struct halo_request *request)
     return request->started_ns != 0 || request->score.next > request->score.from;
 }
 
+bool halo_request_awaits_output(const struct halo_request *request)
+{
+    bool in_engine = request->state == HALO_REQUEST_SENT || request->state == HALO_REQUEST_RUNNING;
+    return in_engine && !halo_request_has_begun(request);
+}
+
 uint64_t halo_requests_next_id(struct halo_requests *requests)
 {
     return ++requests->last_id;

@@ -94,5 +94,7 @@ bool halo_request_is_query(enum halo_msg_type type);
 bool halo_request_may_move(enum halo_request_state from, enum halo_request_state to);
 /* The client has something of the reply: another engine has to continue, not to begin again. */
 bool halo_request_has_begun(const struct halo_request *request);
+/* The engine has it, and nothing of a reply came yet: it can be sent again from the beginning. */
+bool halo_request_awaits_output(const struct halo_request *request);
 
 #endif
