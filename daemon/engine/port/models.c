@@ -410,9 +410,11 @@ static void tell_notices(struct halo_port *port, const struct halo_load *load)
     for (uint32_t i = 0; i < load->changes.n; i++)
         halo_port_tell_notice(port, load, HALO_LOG_WARN, "load_changed", load->changes.text[i]);
     if (load->prefix_fault.code != HALO_FAULT_NONE) {
+        char text[400];
+        snprintf(text, sizeof(text), "saved prefixes are ignored: %s", load->prefix_fault.text);
+        halo_port_tell_notice(port, load, HALO_LOG_WARN, "prefixes_ignored", text);
         snprintf(port->prefix_problem, sizeof(port->prefix_problem), "saved prefixes of %.200s are ignored: %s",
                  load->instance->name, load->prefix_fault.text);
-        halo_port_tell_notice(port, load, HALO_LOG_WARN, "prefixes_ignored", port->prefix_problem);
     }
     if (problem) {
         char text[400];
