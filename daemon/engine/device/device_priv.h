@@ -4,8 +4,9 @@
 #ifndef HALO_ENGINE_DEVICE_PRIV_H
 #define HALO_ENGINE_DEVICE_PRIV_H
 
-#include <engine/device_thread.h>
 #include <engine/keep.h>
+
+#include "device/device_thread_priv.h"
 
 static inline void halo_device_set_phase(struct halo_device_thread *thread, const char *what)
 {

@@ -2,7 +2,7 @@
  *
  * Mail in, steps, mail out. It never touches JSON or files. Failures travel inside the objects that failed.
  */
-#include <engine/device_thread.h>
+#include "device/device_thread_priv.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* op_cost.c: bytes and operations of one op, from the plan alone. */
-#include <engine/op_cost.h>
+#include "device/op_cost_priv.h"
 
 #include <assert.h>
 

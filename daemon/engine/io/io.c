@@ -5,7 +5,7 @@
 
 #include <base/thread.h>
 
-#include <engine/device_thread.h>
+#include "device/device_thread_priv.h"
 
 static void fill_catalog(struct halo_io_thread *io, struct halo_catalog *catalog)
 {

@@ -15,10 +15,11 @@
 
 #include <pthread.h>
 
-#include <engine/catalog.h>
 #include <engine/keep.h>
 #include <engine/load.h>
-#include <engine/lookup.h>
+
+#include "io/catalog_priv.h"
+#include "io/lookup_priv.h"
 
 struct halo_catalog_cache;
 

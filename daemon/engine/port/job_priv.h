@@ -5,10 +5,9 @@
 #include <base/arena.h>
 #include <protocol/message.h>
 
-#include <engine/catalog.h>
-#include <engine/device_thread.h>
-#include <engine/lookup.h>
-
+#include "device/device_thread_priv.h"
+#include "io/catalog_priv.h"
+#include "io/lookup_priv.h"
 #include "text/text_priv.h"
 
 enum halo_job_state {

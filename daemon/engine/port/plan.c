@@ -9,8 +9,8 @@
 
 #include <base/clock.h>
 
+#include "device/op_cost_priv.h"
 #include "port/port_priv.h"
-#include <engine/op_cost.h>
 
 /* ---- plan ---- */
 

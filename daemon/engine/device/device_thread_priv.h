@@ -1,12 +1,12 @@
-/* device_thread.h: the thread that owns the device, its models and their sequences.
+/* device_thread_priv.h: the thread that owns the device, its models and their sequences.
  *
  * Everything reaches it through its mailbox, everything leaves it through the port's. It opens the device first.
  * Between two steps it looks at its mail and at the flags of all sequences. When the device is lost
  * (HALO_DEVICE_E_LOST) or hangs (-ETIME) every sequence ends with device_fault, `lost` is raised, and later work is
  * refused: the process should end and be started again.
  */
-#ifndef HALO_ENGINE_DEVICE_THREAD_H
-#define HALO_ENGINE_DEVICE_THREAD_H
+#ifndef HALO_ENGINE_DEVICE_THREAD_PRIV_H
+#define HALO_ENGINE_DEVICE_THREAD_PRIV_H
 
 #include <pthread.h>
 

@@ -1,10 +1,10 @@
-/* catalog.h: the model files that there are, as a request sees them.
+/* catalog_priv.h: the model files that there are, as a request sees them.
  *
  * Made by the port, filled by the io thread from the folders of models, read and destroyed by the port. Text lives in
  * the catalog's arena and is UTF-8, with replacement characters where a name or a file has other bytes.
  */
-#ifndef HALO_ENGINE_CATALOG_H
-#define HALO_ENGINE_CATALOG_H
+#ifndef HALO_ENGINE_CATALOG_PRIV_H
+#define HALO_ENGINE_CATALOG_PRIV_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

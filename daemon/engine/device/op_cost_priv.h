@@ -1,6 +1,6 @@
-/* op_cost.h: what the weights of one op cost in a decode step. Pure; any thread. */
-#ifndef HALO_ENGINE_OP_COST_H
-#define HALO_ENGINE_OP_COST_H
+/* op_cost_priv.h: what the weights of one op cost in a decode step. Pure; any thread. */
+#ifndef HALO_ENGINE_OP_COST_PRIV_H
+#define HALO_ENGINE_OP_COST_PRIV_H
 
 #include <kernels/plan.h>
 

@@ -1,6 +1,6 @@
-/* lookup.h: which file a name means, asked by the port and answered by the io thread. */
-#ifndef HALO_ENGINE_LOOKUP_H
-#define HALO_ENGINE_LOOKUP_H
+/* lookup_priv.h: which file a name means, asked by the port and answered by the io thread. */
+#ifndef HALO_ENGINE_LOOKUP_PRIV_H
+#define HALO_ENGINE_LOOKUP_PRIV_H
 
 #include <base/fault.h>
 #include <store/file_id.h>
