@@ -29,7 +29,7 @@ static const struct halo_tensor_spec tensors[] = {
 
 static void build(struct halo_builder *builder)
 {
-    halo_blocks_decoder(builder, HALO_ROPE_NEOX, true);
+    halo_blocks_decoder(builder, &(struct halo_decoder){.pairing = HALO_ROPE_NEOX, .qk_norm = HALO_QK_NORM_HEADS});
 }
 
 const struct halo_arch halo_arch_bailingmoe2 = HALO_ARCH("bailingmoe2", hparams, tensors, build);

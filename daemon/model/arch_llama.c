@@ -37,7 +37,7 @@ static const struct halo_tensor_spec tensors[] = {
 
 static void build(struct halo_builder *builder)
 {
-    halo_blocks_decoder(builder, HALO_ROPE_NORM, false);
+    halo_blocks_decoder(builder, &(struct halo_decoder){.pairing = HALO_ROPE_NORM});
 }
 
 const struct halo_arch halo_arch_llama = HALO_ARCH("llama", hparams, tensors, build);

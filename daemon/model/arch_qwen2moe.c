@@ -23,7 +23,7 @@ static const struct halo_tensor_spec tensors[] = {
 
 static void build(struct halo_builder *builder)
 {
-    halo_blocks_decoder(builder, HALO_ROPE_NEOX, false);
+    halo_blocks_decoder(builder, &(struct halo_decoder){.pairing = HALO_ROPE_NEOX});
 }
 
 const struct halo_arch halo_arch_qwen2moe = HALO_ARCH("qwen2moe", hparams, tensors, build);

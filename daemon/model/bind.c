@@ -175,6 +175,14 @@ static const struct halo_gguf_tensor *whole_of(const struct halo_binding *bindin
     return halo_tensors_part(id, binding->hparams, &part) ? halo_binding_find(binding, part.whole, layer) : NULL;
 }
 
+/* Whether the tensor lies in a fused one that the family needs, whose absence is the one complaint. */
+static bool is_part_of_needed(const struct halo_binding *binding, enum halo_tensor_id id)
+{
+    struct halo_tensor_part part;
+    return halo_tensors_part(id, binding->hparams, &part) && binding->specs[part.whole] &&
+           !binding->specs[part.whole]->optional;
+}
+
 static void spec_bind(struct halo_binding *binding, const struct halo_tensor_spec *spec, struct complaints *complaints)
 {
     uint32_t n = halo_tensors_layered(spec->id) ? binding->n_layers : 1;
@@ -188,11 +196,13 @@ static void spec_bind(struct halo_binding *binding, const struct halo_tensor_spe
         halo_tensors_name(spec->id, layer, name);
         const struct halo_gguf_tensor *tensor = halo_gguf_find_tensor(binding->gguf, name);
         const struct halo_gguf_tensor *whole = whole_of(binding, spec->id, layer);
+        if (tensor == whole) /* the fused tensor has the name of one of its parts */
+            tensor = NULL;
         if (tensor && whole)
             complain(complaints, "%s appears twice: %s contains it too", name, whole->name);
         else if (tensor)
             tensor_check(tensor, spec, binding->hparams, complaints);
-        else if (!whole && !spec->optional)
+        else if (!whole && !spec->optional && !is_part_of_needed(binding, spec->id))
             complain(complaints, "%s is missing", name);
         if (tensor)
             binding->found[spec->id * binding->n_layers + layer] = tensor;

@@ -29,6 +29,8 @@ static void attend_cost(const struct halo_plan *plan, const struct halo_op_atten
                         uint32_t n_rows, struct halo_plan_cost *cost)
 {
     const struct halo_kv_group *kv = &plan->kv[op->kv_group];
+    if (op->window > 0 && op->window < n_positions)
+        n_positions = op->window;
     uint64_t row_bytes =
         (uint64_t)halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_row_bytes(kv->type, kv->head_dim_v);
 

@@ -199,9 +199,11 @@ static int scaling_read(struct halo_hparams *hparams, const struct halo_gguf *gg
         hparams->rope_scaling = hparams->rope_factor == 1 ? HALO_ROPE_SCALING_NONE : HALO_ROPE_SCALING_LINEAR;
     else if (type.n == 4 && memcmp(type.bytes, "yarn", 4) == 0)
         hparams->rope_scaling = HALO_ROPE_SCALING_YARN;
+    else if (type.n == 8 && memcmp(type.bytes, "longrope", 8) == 0)
+        hparams->rope_scaling = HALO_ROPE_SCALING_LONGROPE;
     else
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                              "%s is not one of none, linear, yarn, which are what %s supports", key, arch);
+                              "%s is not one of none, linear, yarn, longrope, which are what %s supports", key, arch);
     return 0;
 }
 
@@ -259,6 +261,7 @@ static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, cons
         {"nextn_predict_layers", {0, 0}},
         {"interleave_moe_layer_step", {0, 1}},
         {"attention.temperature_length", {0, 0}},
+        {"attention.temperature_scale", {0, 0}},
         {"rope.scaling.yarn_log_multiplier", {0, 0}},
     };
     char key[KEY_BYTES], is[NUMBER_BYTES];
@@ -285,7 +288,7 @@ static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, cons
     return 0;
 }
 
-/* An attention window is not implemented here; one that no position reaches does nothing. */
+/* A family that knows no attention window takes one that no position reaches: it does nothing. */
 static int window_check(const struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch,
                         uint32_t context, struct halo_fault *fault)
 {
@@ -375,5 +378,5 @@ int halo_hparams_read(struct halo_hparams *ret, const struct halo_gguf *gguf, co
         return r;
     if ((r = mechanisms_check(gguf, arch, table, n_table, fault)) < 0)
         return r;
-    return window_check(ret, gguf, arch, context, fault);
+    return table_has(table, n_table, "attention.sliding_window") ? 0 : window_check(ret, gguf, arch, context, fault);
 }

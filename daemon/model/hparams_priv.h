@@ -50,8 +50,8 @@ struct halo_hparam {
         NULL, HALO_HPARAM_##kind, offsetof(struct halo_hparams, field), false, value, NULL, value, value               \
     }
 
-/* What every decoder with grouped-query attention, RMS norms and rotary positions has. */
-#define HALO_HPARAMS_COMMON                                                                                            \
+/* What every decoder with grouped-query attention and rotary positions has. */
+#define HALO_HPARAMS_DECODER                                                                                           \
     HALO_HPARAM_NEEDED(COUNT, "block_count", n_layers, 1, HALO_MODEL_MAX_LAYERS),                                      \
         HALO_HPARAM_NEEDED(COUNT, "context_length", n_context_train, 1, HALO_MODEL_MAX_CONTEXT),                       \
         HALO_HPARAM_NEEDED(COUNT, "embedding_length", n_embd, 1, HALO_MODEL_MAX_EMBD),                                 \
@@ -62,9 +62,13 @@ struct halo_hparam {
                          HALO_MODEL_MAX_HEAD_DIM),                                                                     \
         HALO_HPARAM_FROM(COUNT, "attention.value_length", head_dim_v, halo_hparams_head_share, 1,                      \
                          HALO_MODEL_MAX_HEAD_DIM),                                                                     \
-        HALO_HPARAM_NEEDED(REAL, "attention.layer_norm_rms_epsilon", rms_eps, 1e-20, 1),                               \
         HALO_HPARAM_FROM(COUNT, "rope.dimension_count", n_rot, halo_hparams_key_length, 2, HALO_MODEL_MAX_HEAD_DIM),   \
         HALO_HPARAM_OR(REAL, "rope.freq_base", rope_base, 10000, 1, 1e15)
+/* With RMS norms, as most have, or with layer norms. */
+#define HALO_HPARAMS_COMMON                                                                                            \
+    HALO_HPARAMS_DECODER, HALO_HPARAM_NEEDED(REAL, "attention.layer_norm_rms_epsilon", norm_eps, 1e-20, 1)
+#define HALO_HPARAMS_COMMON_LAYER_NORM                                                                                 \
+    HALO_HPARAMS_DECODER, HALO_HPARAM_NEEDED(REAL, "attention.layer_norm_epsilon", norm_eps, 1e-20, 1)
 
 /* A mixture of experts: how many, and whether the weights of the chosen are renormalised when the file does not say. */
 #define HALO_HPARAMS_EXPERTS(normalise)                                                                                \

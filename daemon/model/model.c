@@ -71,6 +71,7 @@ static int plan_make(struct halo_model *model, const struct halo_arch *arch, con
         return r;
     if ((r = plan_dimension(&model->plan, &model->hparams, params, fault)) < 0)
         return r;
+    model->hparams.n_context = model->plan.n_context;
     if ((r = halo_binding_make(&binding, &model->arena, model->gguf, arch, &model->hparams, fault)) < 0)
         return r;
     halo_builder_init(&builder, &model->arena, &model->hparams, &binding, fault);

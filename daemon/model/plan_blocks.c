@@ -45,36 +45,45 @@ void halo_blocks_attention(struct halo_builder *builder, const struct halo_block
     const struct halo_builder_pair output[] = {{HALO_TENSOR_ATTN_OUTPUT, values->out}};
 
     halo_builder_matmul(builder, values->normed, qkv, 3);
-    if (attention->qk_norm && halo_builder_has(builder, HALO_TENSOR_ATTN_Q_NORM))
+    if (attention->qk_norm == HALO_QK_NORM_WHOLE) {
+        halo_builder_rmsnorm(builder, HALO_TENSOR_ATTN_Q_NORM, values->q, HALO_NONE, values->q);
+        halo_builder_rmsnorm(builder, HALO_TENSOR_ATTN_K_NORM, values->k, HALO_NONE, values->k);
+    }
+    if (attention->qk_norm == HALO_QK_NORM_HEADS && halo_builder_has(builder, HALO_TENSOR_ATTN_Q_NORM))
         halo_builder_qk_norm(builder, values->q, values->k);
-    halo_builder_rope(builder, values->q, values->k, attention->rope);
+    if (attention->rope != HALO_ROPE_NONE)
+        halo_builder_rope(builder, values->q, values->k, attention->rope);
+    if (attention->qk_norm == HALO_QK_NORM_ROTATED)
+        halo_builder_qk_norm(builder, values->q, values->k);
     halo_builder_kv_write(builder, values->k, values->v);
-    halo_builder_attend(builder, values->q, values->att, attention->scale);
+    halo_builder_attend(builder, values->q, values->att, &attention->how);
     halo_builder_matmul(builder, values->att, output, 1);
 }
 
-static void dense(struct halo_builder *builder, const struct halo_blocks *values)
+static void dense(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
 {
     const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE, values->gate}, {HALO_TENSOR_FFN_UP, values->up}};
     const struct halo_builder_pair down[] = {{HALO_TENSOR_FFN_DOWN, values->out}};
+    bool gated = halo_builder_has(builder, HALO_TENSOR_FFN_GATE);
+    uint16_t product = gated ? values->gate : values->up;
 
-    halo_builder_matmul(builder, values->normed, in, 2);
-    halo_builder_glu(builder, values->gate, values->up, values->gate, HALO_GLU_SILU);
-    halo_builder_matmul(builder, values->gate, down, 1);
+    halo_builder_matmul(builder, values->normed, gated ? in : in + 1, gated ? 2 : 1);
+    halo_builder_glu(builder, product, gated ? values->up : HALO_NONE, product, act);
+    halo_builder_matmul(builder, product, down, 1);
 }
 
-static void shared_expert(struct halo_builder *builder, const struct halo_blocks *values)
+static void shared_expert(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
 {
     const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE_SHEXP, values->shared_gate},
                                            {HALO_TENSOR_FFN_UP_SHEXP, values->shared_up}};
     const struct halo_builder_pair down[] = {{HALO_TENSOR_FFN_DOWN_SHEXP, values->shared}};
 
     halo_builder_matmul(builder, values->normed, in, 2);
-    halo_builder_glu(builder, values->shared_gate, values->shared_up, values->shared_gate, HALO_GLU_SILU);
+    halo_builder_glu(builder, values->shared_gate, values->shared_up, values->shared_gate, act);
     halo_builder_matmul(builder, values->shared_gate, down, 1);
 }
 
-static void mixture(struct halo_builder *builder, const struct halo_blocks *values)
+static void mixture(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
 {
     bool is_shared = builder->hparams->n_ff_shared > 0;
     bool is_gated = is_shared && halo_builder_has(builder, HALO_TENSOR_FFN_GATE_INP_SHEXP);
@@ -87,41 +96,101 @@ static void mixture(struct halo_builder *builder, const struct halo_blocks *valu
     halo_builder_matmul(builder, values->normed, router, is_gated ? 2 : 1);
     halo_builder_moe_route(builder, values->router, values->choice);
     halo_builder_moe_matmul(builder, values->normed, false, values->choice, in, 2);
-    halo_builder_glu(builder, values->slot_gate, values->slot_up, values->slot_gate, HALO_GLU_SILU);
+    halo_builder_glu(builder, values->slot_gate, values->slot_up, values->slot_gate, act);
     halo_builder_moe_matmul(builder, values->slot_gate, true, values->choice, down, 1);
     if (is_shared)
-        shared_expert(builder, values);
+        shared_expert(builder, values, act);
     halo_builder_moe_sum(builder, values->slot_out, values->choice, is_shared ? values->shared : HALO_NONE,
                          is_gated ? values->shared_in : HALO_NONE, values->out);
 }
 
-void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values)
+void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
 {
     if (halo_tensors_when_moe(builder->hparams, builder->layer))
-        mixture(builder, values);
+        mixture(builder, values, act);
     else
-        dense(builder, values);
+        dense(builder, values, act);
 }
 
-void halo_blocks_decoder(struct halo_builder *builder, enum halo_rope_pairing pairing, bool qk_norm)
+/* Attention of layers with a window, and of those without. */
+static void attentions_make(struct halo_builder *builder, const struct halo_decoder *decoder,
+                            struct halo_attention *local, struct halo_attention *global)
+{
+    const struct halo_hparams *h = builder->hparams;
+    float scale = decoder->attention_scale > 0 ? decoder->attention_scale : h->attention_scale;
+    *global = (struct halo_attention){.rope = halo_builder_rotation(builder, decoder->pairing),
+                                      .qk_norm = decoder->qk_norm,
+                                      .how = {.scale = scale > 0 ? scale : (float)(1 / sqrt((double)h->head_dim_k)),
+                                              .cap = h->attention_cap,
+                                              .temperature = h->attention_temperature,
+                                              .temperature_period = h->rope_original_context}};
+    *local = *global;
+    local->how.window = h->window;
+    if (h->rope_base_local > 0)
+        local->rope = halo_builder_rotation_local(builder, decoder->pairing);
+    if (decoder->global_unrotated)
+        global->rope = HALO_ROPE_NONE;
+}
+
+/* A residual stream and what is yet to be added to it. */
+struct stream {
+    uint16_t x, pending;
+};
+
+/* What a block reads of the stream: its norm, or the stream where the file has no such tensor. */
+static struct halo_blocks block_enter(struct halo_builder *builder, const struct halo_blocks *values,
+                                      struct stream *stream, enum halo_tensor_id norm)
+{
+    struct halo_blocks in = *values;
+    if (halo_builder_has(builder, norm)) {
+        halo_builder_rmsnorm(builder, norm, stream->x, stream->pending, values->normed);
+    } else {
+        if (stream->pending != HALO_NONE)
+            halo_builder_add(builder, stream->x, stream->pending);
+        in.normed = stream->x;
+    }
+    stream->pending = HALO_NONE;
+    return in;
+}
+
+static void block_leave(struct halo_builder *builder, const struct halo_blocks *values, struct stream *stream,
+                        enum halo_tensor_id norm)
+{
+    if (halo_builder_has(builder, norm))
+        halo_builder_rmsnorm(builder, norm, values->out, HALO_NONE, values->out);
+    stream->pending = values->out;
+}
+
+void halo_blocks_decoder(struct halo_builder *builder, const struct halo_decoder *decoder)
 {
     const struct halo_hparams *h = builder->hparams;
     const struct halo_blocks values = halo_blocks_make(builder);
-    const struct halo_attention attention = {.rope = halo_builder_rotation(builder, pairing),
-                                             .qk_norm = qk_norm,
-                                             .scale = (float)(1 / sqrt((double)h->head_dim_k))};
+    struct stream stream = {values.x, HALO_NONE};
+    struct halo_attention local, global;
+    struct halo_blocks in;
+    float embed_scale = decoder->embed_scale > 0 ? decoder->embed_scale : h->embed_scale;
 
-    halo_builder_embed(builder, values.x, 1.0f);
+    attentions_make(builder, decoder, &local, &global);
+    builder->layer_norms = decoder->layer_norms;
+    halo_builder_embed(builder, values.x, embed_scale > 0 ? embed_scale : 1.0f);
     for (uint32_t layer = 0; layer < h->n_layers; layer++) {
+        bool is_global = decoder->period > 0 && layer % decoder->period == decoder->period - 1;
         halo_builder_layer(builder, layer);
-        halo_builder_rmsnorm(builder, HALO_TENSOR_ATTN_NORM, values.x, layer ? values.out : HALO_NONE, values.normed);
-        halo_blocks_attention(builder, &values, &attention);
-        bool moved = halo_builder_has(builder, HALO_TENSOR_FFN_INPUT_NORM);
-        halo_builder_rmsnorm(builder, moved ? HALO_TENSOR_FFN_INPUT_NORM : HALO_TENSOR_FFN_NORM, values.x, values.out,
-                             values.normed);
-        halo_blocks_ffn(builder, &values);
+        in = block_enter(builder, &values, &stream, HALO_TENSOR_ATTN_NORM);
+        halo_blocks_attention(builder, &in, is_global ? &global : &local);
+        block_leave(builder, &values, &stream, HALO_TENSOR_ATTN_POST_NORM);
+        if (decoder->parallel) { /* `out` is used again */
+            halo_builder_add(builder, stream.x, stream.pending);
+            stream.pending = HALO_NONE;
+        } else {
+            bool moved = halo_builder_has(builder, HALO_TENSOR_FFN_INPUT_NORM);
+            in = block_enter(builder, &values, &stream, moved ? HALO_TENSOR_FFN_INPUT_NORM : HALO_TENSOR_FFN_NORM);
+        }
+        halo_blocks_ffn(builder, &in, decoder->act);
+        block_leave(builder, &values, &stream, HALO_TENSOR_FFN_POST_NORM);
     }
     halo_builder_outside(builder);
-    halo_builder_rmsnorm(builder, HALO_TENSOR_OUTPUT_NORM, values.x, values.out, values.normed);
-    halo_builder_logits(builder, values.normed);
+    in = block_enter(builder, &values, &stream, HALO_TENSOR_OUTPUT_NORM);
+    float logit_scale = h->logit_scale > 0 ? h->logit_scale : 1.0f;
+    halo_builder_logits(builder, in.normed, decoder->logits_divided ? 1 / logit_scale : logit_scale);
 }

@@ -26,18 +26,38 @@ struct halo_blocks {
 /* Adds the values that the model needs to the plan. */
 struct halo_blocks halo_blocks_make(struct halo_builder *builder);
 
+/* Norms of q and k: over each head, before the rotation or behind it, or over the whole projection before it. */
+enum halo_qk_norm { HALO_QK_NORM_NONE, HALO_QK_NORM_HEADS, HALO_QK_NORM_ROTATED, HALO_QK_NORM_WHOLE };
+#define HALO_ROPE_NONE UINT32_MAX
+
 struct halo_attention { /* what a family's attention does beyond the common */
-    uint32_t rope;
-    bool qk_norm;
-    float scale; /* of the scores */
+    uint32_t rope;      /* HALO_ROPE_NONE: q and k are not rotated */
+    enum halo_qk_norm qk_norm;
+    struct halo_op_attend how; /* scale, window, cap, temperature */
 };
 /* normed -> q, k, v -> cache -> att -> out */
 void halo_blocks_attention(struct halo_builder *builder, const struct halo_blocks *values,
                            const struct halo_attention *attention);
-/* normed -> out: the feed-forward of this layer: dense, or the chosen experts' and the shared one's. */
-void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values);
+/* normed -> out: the feed-forward of this layer: dense, or the chosen experts' and the shared one's. Without the tensor of
+ * a gate the activation is of up alone. */
+void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act);
 
-/* The whole pre-norm decoder: embed, n layers of norm-attention-norm-feed-forward, final norm, logits. */
-void halo_blocks_decoder(struct halo_builder *builder, enum halo_rope_pairing pairing, bool qk_norm);
+/* What a family's decoder does beyond the common one; zero is the common one. */
+struct halo_decoder {
+    enum halo_rope_pairing pairing;
+    enum halo_qk_norm qk_norm;
+    enum halo_glu_act act;
+    bool layer_norms; /* norms take the mean off */
+    bool parallel;    /* the feed-forward reads what attention reads, and both are added to x */
+    uint32_t period;  /* the last of so many layers is global: it has no window; 0: all have the window if any has */
+    bool global_unrotated;              /* global layers do not rotate q and k */
+    bool logits_divided;                /* by logit_scale, not multiplied */
+    float embed_scale, attention_scale; /* 0: the hyper-parameters', or none and 1 / sqrt(head_dim_k) */
+};
+
+/* The whole decoder: embed, n layers of attention and feed-forward, final norm, logits. The norms are those whose
+ * tensors the file has: in front of a block, behind it and before its result is added to x, or both. Scales, caps and
+ * windows are those of the hyper-parameters. */
+void halo_blocks_decoder(struct halo_builder *builder, const struct halo_decoder *decoder);
 
 #endif

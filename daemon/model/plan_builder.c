@@ -144,6 +144,17 @@ static uint32_t weight_use_if(struct halo_builder *builder, enum halo_tensor_id 
     return id != HALO_TENSOR_NONE && halo_builder_has(builder, id) ? weight_use(builder, id) : HALO_WEIGHT_NONE;
 }
 
+static uint32_t bias_use(struct halo_builder *builder, enum halo_tensor_id id)
+{
+    return weight_use_if(builder, halo_tensors_bias(id));
+}
+
+/* A factor of the hyper-parameters, where 0 means none. */
+static float one_or(float factor)
+{
+    return factor == 0 ? 1 : factor;
+}
+
 void halo_builder_layer(struct halo_builder *builder, uint32_t layer)
 {
     assert(layer < builder->hparams->n_layers);
@@ -164,32 +175,64 @@ uint16_t halo_builder_value(struct halo_builder *builder, const char *name, uint
     return (uint16_t)builder->n_values++;
 }
 
-uint32_t halo_builder_rotation(struct halo_builder *builder, enum halo_rope_pairing pairing)
+/* The factors of the pairs that the file has for this context, or HALO_TENSOR_NONE. */
+static enum halo_tensor_id factors_of(const struct halo_builder *builder)
 {
-    uint32_t n = builder->hparams->n_rot / 2, bad = 0;
+    const struct halo_hparams *h = builder->hparams;
+    bool is_long = h->n_context > h->rope_original_context;
+    enum halo_tensor_id id = is_long ? HALO_TENSOR_ROPE_FACTORS_LONG : HALO_TENSOR_ROPE_FACTORS_SHORT;
+    if (halo_binding_find(builder->binding, HALO_TENSOR_ROPE_FREQS, 0))
+        return HALO_TENSOR_ROPE_FREQS;
+    return halo_binding_find(builder->binding, id, 0) ? id : HALO_TENSOR_NONE;
+}
+
+static uint32_t rotation(struct halo_builder *builder, const struct halo_hparams *h, enum halo_rope_pairing pairing,
+                         enum halo_tensor_id id)
+{
+    uint32_t n = h->n_rot / 2, bad = 0;
     float *factors = NULL;
     int r;
 
     if (builder->error)
         return 0;
     assert(builder->n_ropes < MAX_ROPES);
-    if (halo_binding_find(builder->binding, HALO_TENSOR_ROPE_FREQS, 0)) {
+    if (id != HALO_TENSOR_NONE) {
         factors = halo_arena_alloc(builder->arena, n, sizeof(*factors));
         if (!factors)
             return (void)failed(builder), 0;
         builder->error =
-            halo_binding_read(builder->binding, halo_binding_find(builder->binding, HALO_TENSOR_ROPE_FREQS, 0), factors,
-                              n, builder->fault);
+            halo_binding_read(builder->binding, halo_binding_find(builder->binding, id, 0), factors, n, builder->fault);
         if (builder->error)
             return 0;
     }
-    r = halo_rope_make(&builder->ropes[builder->n_ropes], builder->arena, builder->hparams, pairing, factors, &bad);
+    r = halo_rope_make(&builder->ropes[builder->n_ropes], builder->arena, h, pairing, factors, &bad);
     if (r == -EINVAL)
-        builder->error = halo_fault_set(builder->fault, HALO_FAULT_LOAD_FAILED,
-                                        "rope_freqs.weight[%u] is %g, must be a positive number", bad, factors[bad]);
+        builder->error =
+            halo_fault_set(builder->fault, HALO_FAULT_LOAD_FAILED, "%s[%u] is %g, must be a positive number",
+                           halo_tensors_pattern(id), bad, factors[bad]);
     else if (r < 0)
         failed(builder);
     return builder->n_ropes++;
+}
+
+uint32_t halo_builder_rotation(struct halo_builder *builder, enum halo_rope_pairing pairing)
+{
+    enum halo_tensor_id id = factors_of(builder);
+
+    if (builder->hparams->rope_scaling == HALO_ROPE_SCALING_LONGROPE && id == HALO_TENSOR_NONE && !builder->error)
+        builder->error = halo_fault_set(builder->fault, HALO_FAULT_LOAD_FAILED,
+                                        "the rotary scaling is longrope, and its rope_factors tensors are missing");
+    return rotation(builder, builder->hparams, pairing, id);
+}
+
+uint32_t halo_builder_rotation_local(struct halo_builder *builder, enum halo_rope_pairing pairing)
+{
+    struct halo_hparams local = *builder->hparams;
+
+    local.rope_base = local.rope_base_local;
+    local.rope_scaling = HALO_ROPE_SCALING_NONE;
+    local.rope_attn_factor = 1;
+    return rotation(builder, &local, pairing, HALO_TENSOR_NONE);
 }
 
 void halo_builder_embed(struct halo_builder *builder, uint16_t out, float scale)
@@ -206,8 +249,23 @@ void halo_builder_rmsnorm(struct halo_builder *builder, enum halo_tensor_id id, 
 {
     struct halo_op *op = op_append(builder, HALO_OP_RMSNORM);
 
-    op->u.rmsnorm = (struct halo_op_rmsnorm){
-        .weight = weight_use(builder, id), .x = x, .add = add, .out = out, .eps = builder->hparams->rms_eps};
+    op->u.rmsnorm =
+        (struct halo_op_rmsnorm){.weight = id == HALO_TENSOR_NONE ? HALO_WEIGHT_NONE : weight_use(builder, id),
+                                 .x = x,
+                                 .add = add,
+                                 .out = out,
+                                 .eps = builder->hparams->norm_eps,
+                                 .add_scale = one_or(builder->hparams->residual_scale),
+                                 .centre = builder->layer_norms,
+                                 .bias = bias_use(builder, id)};
+}
+
+void halo_builder_add(struct halo_builder *builder, uint16_t x, uint16_t add)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_ADD);
+
+    assert(builder->error || one_or(builder->hparams->residual_scale) == 1); /* only a norm scales what it adds */
+    op->u.add = (struct halo_op_add){.x = x, .add = add};
 }
 
 void halo_builder_matmul(struct halo_builder *builder, uint16_t x, const struct halo_builder_pair *pairs, uint16_t n)
@@ -218,9 +276,8 @@ void halo_builder_matmul(struct halo_builder *builder, uint16_t x, const struct 
     op->u.matmul.x = x;
     op->u.matmul.n = n;
     for (uint16_t i = 0; i < HALO_MATMUL_MAX; i++) {
-        enum halo_tensor_id bias = i < n ? halo_tensors_bias(pairs[i].id) : HALO_TENSOR_NONE;
         op->u.matmul.weight[i] = i < n ? weight_use(builder, pairs[i].id) : HALO_WEIGHT_NONE;
-        op->u.matmul.bias[i] = weight_use_if(builder, bias);
+        op->u.matmul.bias[i] = i < n ? bias_use(builder, pairs[i].id) : HALO_WEIGHT_NONE;
         op->u.matmul.out[i] = i < n ? pairs[i].out : HALO_NONE;
     }
 }
@@ -237,7 +294,7 @@ void halo_builder_qk_norm(struct halo_builder *builder, uint16_t q, uint16_t k)
                                              .n_head = h->n_head,
                                              .n_head_kv = h->n_head_kv,
                                              .head_dim = h->head_dim_k,
-                                             .eps = h->rms_eps};
+                                             .eps = h->norm_eps};
 }
 
 void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uint32_t rope)
@@ -257,12 +314,16 @@ void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v)
     op->u.kv_write = (struct halo_op_kv_write){.k = k, .v = v, .kv_layer = builder->layer};
 }
 
-void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out, float scale)
+void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out, const struct halo_op_attend *how)
 {
     struct halo_op *op = op_append(builder, HALO_OP_ATTEND);
 
-    op->u.attend = (struct halo_op_attend){
-        .q = q, .out = out, .kv_layer = builder->layer, .n_head = builder->hparams->n_head, .scale = scale};
+    op->u.attend = *how;
+    op->u.attend.q = q;
+    op->u.attend.out = out;
+    op->u.attend.kv_layer = builder->layer;
+    op->u.attend.n_head = builder->hparams->n_head;
+    op->u.attend.sinks = weight_use_if(builder, HALO_TENSOR_ATTN_SINKS);
 }
 
 void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out, enum halo_glu_act act)
@@ -318,12 +379,15 @@ void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t cho
                                              .add_gate = add_gate};
 }
 
-void halo_builder_logits(struct halo_builder *builder, uint16_t x)
+void halo_builder_logits(struct halo_builder *builder, uint16_t x, float scale)
 {
     struct halo_op *op = op_append(builder, HALO_OP_LOGITS);
     enum halo_tensor_id head =
         halo_builder_has(builder, HALO_TENSOR_OUTPUT) ? HALO_TENSOR_OUTPUT : HALO_TENSOR_TOKEN_EMBD;
 
-    op->u.logits = (struct halo_op_logits){
-        .weight = weight_use(builder, head), .x = x, .bias = weight_use_if(builder, HALO_TENSOR_OUTPUT_BIAS)};
+    op->u.logits = (struct halo_op_logits){.weight = weight_use(builder, head),
+                                           .x = x,
+                                           .bias = weight_use_if(builder, HALO_TENSOR_OUTPUT_BIAS),
+                                           .scale = scale,
+                                           .cap = builder->hparams->logit_cap};
 }

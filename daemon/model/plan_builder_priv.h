@@ -17,6 +17,7 @@ struct halo_builder {
     struct halo_fault *fault;
     int error;                  /* first failure, negative */
     uint16_t layer;             /* of the ops that follow; HALO_NONE outside the layers */
+    bool layer_norms;           /* the norms that follow take the mean off */
     struct halo_op *ops, spare; /* spare takes the writes after a failure */
     uint32_t n_ops, ops_capacity;
     struct halo_weight *weights;
@@ -38,10 +39,14 @@ void halo_builder_outside(struct halo_builder *builder);               /* ... to
 uint16_t halo_builder_value(struct halo_builder *builder, const char *name, uint64_t width);
 /* A rotation by the hyper-parameters, with the file's factors if it has them. */
 uint32_t halo_builder_rotation(struct halo_builder *builder, enum halo_rope_pairing pairing);
+/* By rope_base_local alone, without scaling or factors. */
+uint32_t halo_builder_rotation_local(struct halo_builder *builder, enum halo_rope_pairing pairing);
 bool halo_builder_has(const struct halo_builder *builder, enum halo_tensor_id id); /* bound in this layer */
 
 void halo_builder_embed(struct halo_builder *builder, uint16_t out, float scale);
+/* With its bias if the file has one; HALO_TENSOR_NONE: without weight. */
 void halo_builder_rmsnorm(struct halo_builder *builder, enum halo_tensor_id id, uint16_t x, uint16_t add, uint16_t out);
+void halo_builder_add(struct halo_builder *builder, uint16_t x, uint16_t add);
 /* Up to HALO_MATMUL_MAX matrices on one input, each with its bias if the file has one. The lists end with
  * HALO_TENSOR_NONE or are full. */
 struct halo_builder_pair {
@@ -52,7 +57,8 @@ void halo_builder_matmul(struct halo_builder *builder, uint16_t x, const struct 
 void halo_builder_qk_norm(struct halo_builder *builder, uint16_t q, uint16_t k);
 void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uint32_t rope);
 void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v);
-void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out, float scale);
+/* `how`: what the family says of scores, mask and temperature; the rest is filled in, sinks if the file has them. */
+void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out, const struct halo_op_attend *how);
 void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out, enum halo_glu_act act);
 /* By the hyper-parameters, with the file's bias of the choice if it has one. */
 void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice);
@@ -62,6 +68,6 @@ void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_
 void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t choice, uint16_t add, uint16_t add_gate,
                           uint16_t out);
 /* The head of its own, else the embedding. */
-void halo_builder_logits(struct halo_builder *builder, uint16_t x);
+void halo_builder_logits(struct halo_builder *builder, uint16_t x, float scale);
 
 #endif

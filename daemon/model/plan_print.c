@@ -91,11 +91,61 @@ static void put_moe_matmul(struct printer *printer, const struct halo_op_moe_mat
 
 static void put_rmsnorm(struct printer *printer, const struct halo_op_rmsnorm *op)
 {
-    put(printer, "rmsnorm %s", value_name(printer, op->x));
+    put(printer, "%s %s", op->centre ? "layernorm" : "rmsnorm", value_name(printer, op->x));
     if (op->add != HALO_NONE)
         put(printer, " += %s", value_name(printer, op->add));
+    if (op->add != HALO_NONE && op->add_scale != 1)
+        put(printer, " * %g", (double)op->add_scale);
     put(printer, " -> %s, eps %g, ", value_name(printer, op->out), (double)op->eps);
+    if (op->weight == HALO_WEIGHT_NONE)
+        put(printer, "no weight");
+    else
+        put_weight(printer, op->weight);
+    if (op->bias != HALO_WEIGHT_NONE) {
+        put(printer, " + ");
+        put_weight(printer, op->bias);
+    }
+}
+
+static void put_attend(struct printer *printer, const struct halo_op_attend *op)
+{
+    put(printer, "attend %s, cache %" PRIu32 ".%" PRIu32 " -> %s, %" PRIu32 " heads, scale %.9g",
+        value_name(printer, op->q), op->kv_group, op->kv_layer, value_name(printer, op->out), op->n_head,
+        (double)op->scale);
+    if (op->window > 0)
+        put(printer, ", window %" PRIu32, op->window);
+    if (op->cap > 0)
+        put(printer, ", cap %.9g", (double)op->cap);
+    if (op->temperature > 0)
+        put(printer, ", temperature %.9g every %" PRIu32, (double)op->temperature, op->temperature_period);
+    if (op->sinks != HALO_WEIGHT_NONE) {
+        put(printer, ", sinks ");
+        put_weight(printer, op->sinks);
+    }
+}
+
+static void put_glu(struct printer *printer, const struct halo_op_glu *op)
+{
+    static const char *const acts[HALO_GLU_ACTS] = {
+        [HALO_GLU_SILU] = "silu", [HALO_GLU_GELU] = "gelu", [HALO_GLU_RELU2] = "relu2", [HALO_GLU_CLAMPED] = "clamped"};
+    put(printer, "glu %s(%s)", op->act < HALO_GLU_ACTS ? acts[op->act] : "?", value_name(printer, op->gate));
+    if (op->up != HALO_NONE)
+        put(printer, " * %s", value_name(printer, op->up));
+    put(printer, " -> %s", value_name(printer, op->out));
+}
+
+static void put_logits(struct printer *printer, const struct halo_op_logits *op)
+{
+    put(printer, "logits %s, ", value_name(printer, op->x));
     put_weight(printer, op->weight);
+    if (op->bias != HALO_WEIGHT_NONE) {
+        put(printer, " + ");
+        put_weight(printer, op->bias);
+    }
+    if (op->scale != 1)
+        put(printer, ", scale %.9g", (double)op->scale);
+    if (op->cap > 0)
+        put(printer, ", cap %.9g", (double)op->cap);
 }
 
 static void put_qk_norm(struct printer *printer, const struct halo_op_qk_norm *op)
@@ -157,27 +207,13 @@ static void put_op(struct printer *p, const struct halo_op *op)
         put(p, "kv_write %s, %s -> cache %" PRIu32 ".%" PRIu32, value_name(p, op->u.kv_write.k),
             value_name(p, op->u.kv_write.v), op->u.kv_write.kv_group, op->u.kv_write.kv_layer);
         return;
-    case HALO_OP_ATTEND:
-        put(p, "attend %s, cache %" PRIu32 ".%" PRIu32 " -> %s, %" PRIu32 " heads, scale %.9g",
-            value_name(p, op->u.attend.q), op->u.attend.kv_group, op->u.attend.kv_layer,
-            value_name(p, op->u.attend.out), op->u.attend.n_head, (double)op->u.attend.scale);
-        return;
-    case HALO_OP_GLU:
-        put(p, "glu silu(%s) * %s -> %s", value_name(p, op->u.glu.gate), value_name(p, op->u.glu.up),
-            value_name(p, op->u.glu.out));
-        return;
+    case HALO_OP_ATTEND: put_attend(p, &op->u.attend); return;
+    case HALO_OP_GLU: put_glu(p, &op->u.glu); return;
     case HALO_OP_MOE_ROUTE: put_moe_route(p, &op->u.moe_route); return;
     case HALO_OP_MOE_MATMUL: put_moe_matmul(p, &op->u.moe_matmul); return;
     case HALO_OP_MOE_SUM: put_moe_sum(p, &op->u.moe_sum); return;
     case HALO_OP_ADD: put(p, "add %s += %s", value_name(p, op->u.add.x), value_name(p, op->u.add.add)); return;
-    case HALO_OP_LOGITS:
-        put(p, "logits %s, ", value_name(p, op->u.logits.x));
-        put_weight(p, op->u.logits.weight);
-        if (op->u.logits.bias != HALO_WEIGHT_NONE) {
-            put(p, " + ");
-            put_weight(p, op->u.logits.bias);
-        }
-        return;
+    case HALO_OP_LOGITS: put_logits(p, &op->u.logits); return;
     case HALO_OP_COUNT: break;
     }
     put(p, "? %d", (int)op->kind);

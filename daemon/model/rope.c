@@ -4,7 +4,8 @@
  * Linear: all of it divided by the scaling factor s. YaRN (Peng et al. 2023, "YaRN: Efficient Context Window
  * Extension"): pairs that turn more than beta_fast times in the original context keep their frequency, those that turn
  * less than beta_slow times are divided by s, a ramp in between; cos and sin are multiplied by 1 + 0.1 ln(s), or by 1
- * when s is below 1, and by the file's yarn_attn_factor. The ramp runs over pair indices, its ends rounded outwards.
+ * when s is below 1, and by the file's yarn_attn_factor; with a log multiplier m they are divided by 1 + 0.1 m ln(s)
+ * (Ministral 3: m = 1, which leaves them as they are). The ramp runs over pair indices, its ends rounded outwards.
  */
 #include <assert.h>
 #include <errno.h>
@@ -34,6 +35,8 @@ static double yarn_keep(const struct halo_hparams *h, uint32_t pair)
 static double yarn_scale(const struct halo_hparams *h)
 {
     double grown = h->rope_yarn_ext_factor > 0 ? fmax(1, 1 + 0.1 * log(h->rope_factor)) : 1;
+    if (h->rope_yarn_log_multiplier > 0)
+        grown /= fmax(1, 1 + 0.1 * (double)h->rope_yarn_log_multiplier * log(h->rope_factor));
     return h->rope_yarn_attn_factor * grown;
 }
 

@@ -45,6 +45,9 @@ enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id)
     case HALO_TENSOR_FFN_GATE: return HALO_TENSOR_FFN_GATE_BIAS;
     case HALO_TENSOR_FFN_UP: return HALO_TENSOR_FFN_UP_BIAS;
     case HALO_TENSOR_FFN_DOWN: return HALO_TENSOR_FFN_DOWN_BIAS;
+    case HALO_TENSOR_ATTN_NORM: return HALO_TENSOR_ATTN_NORM_BIAS;
+    case HALO_TENSOR_FFN_NORM: return HALO_TENSOR_FFN_NORM_BIAS;
+    case HALO_TENSOR_OUTPUT_NORM: return HALO_TENSOR_OUTPUT_NORM_BIAS;
     case HALO_TENSOR_FFN_GATE_INP: return HALO_TENSOR_FFN_GATE_INP_BIAS;
     case HALO_TENSOR_FFN_GATE_EXPS: return HALO_TENSOR_FFN_GATE_EXPS_BIAS;
     case HALO_TENSOR_FFN_UP_EXPS: return HALO_TENSOR_FFN_UP_EXPS_BIAS;
@@ -73,13 +76,15 @@ bool halo_tensors_part(enum halo_tensor_id id, const struct halo_hparams *h, str
     case HALO_TENSOR_ATTN_Q_BIAS: *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_QKV_BIAS, 0, ":q"}; return true;
     case HALO_TENSOR_ATTN_K_BIAS: *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_QKV_BIAS, q, ":k"}; return true;
     case HALO_TENSOR_ATTN_V_BIAS: *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_QKV_BIAS, q + k, ":v"}; return true;
+    case HALO_TENSOR_FFN_GATE: *ret = (struct halo_tensor_part){HALO_TENSOR_FFN_GATE_UP, 0, ":gate"}; return true;
+    case HALO_TENSOR_FFN_UP: *ret = (struct halo_tensor_part){HALO_TENSOR_FFN_GATE_UP, h->n_ff, ":up"}; return true;
     default: return false;
     }
 }
 
 bool halo_tensors_is_whole(enum halo_tensor_id id)
 {
-    return id == HALO_TENSOR_ATTN_QKV || id == HALO_TENSOR_ATTN_QKV_BIAS;
+    return id == HALO_TENSOR_ATTN_QKV || id == HALO_TENSOR_ATTN_QKV_BIAS || id == HALO_TENSOR_FFN_GATE_UP;
 }
 
 void halo_tensors_name(enum halo_tensor_id id, uint32_t layer, char ret[HALO_GGUF_MAX_NAME + 1])

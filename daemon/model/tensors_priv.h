@@ -11,15 +11,20 @@
 
 #include <model/model.h>
 
-/* X(identifier, name; %u is the layer). FFN_INPUT_NORM is the norm in front of the feed-forward where files give it the
- * name of the one behind attention. */
+/* X(identifier, name; %u is the layer). Two roles may have one name: no family has both. FFN_INPUT_NORM is the norm in
+ * front of the feed-forward where files give it the name of the one behind attention; FFN_GATE_UP has the rows of the
+ * gate, then those of FFN_UP, whose name it has. */
 #define HALO_TENSOR_LIST(X)                                                                                            \
     X(TOKEN_EMBD, "token_embd.weight")                                                                                 \
     X(OUTPUT_NORM, "output_norm.weight")                                                                               \
+    X(OUTPUT_NORM_BIAS, "output_norm.bias")                                                                            \
     X(OUTPUT, "output.weight")                                                                                         \
     X(OUTPUT_BIAS, "output.bias")                                                                                      \
     X(ROPE_FREQS, "rope_freqs.weight")                                                                                 \
+    X(ROPE_FACTORS_LONG, "rope_factors_long.weight")                                                                   \
+    X(ROPE_FACTORS_SHORT, "rope_factors_short.weight")                                                                 \
     X(ATTN_NORM, "blk.%u.attn_norm.weight")                                                                            \
+    X(ATTN_NORM_BIAS, "blk.%u.attn_norm.bias")                                                                         \
     X(ATTN_QKV, "blk.%u.attn_qkv.weight")                                                                              \
     X(ATTN_Q, "blk.%u.attn_q.weight")                                                                                  \
     X(ATTN_K, "blk.%u.attn_k.weight")                                                                                  \
@@ -32,8 +37,13 @@
     X(ATTN_K_NORM, "blk.%u.attn_k_norm.weight")                                                                        \
     X(ATTN_OUTPUT, "blk.%u.attn_output.weight")                                                                        \
     X(ATTN_OUTPUT_BIAS, "blk.%u.attn_output.bias")                                                                     \
-    X(FFN_INPUT_NORM, "blk.%u.post_attention_norm.weight")                                                             \
+    X(ATTN_SINKS, "blk.%u.attn_sinks.weight")                                                                          \
+    X(ATTN_POST_NORM, "blk.%u.post_attention_norm.weight")                                                             \
     X(FFN_NORM, "blk.%u.ffn_norm.weight")                                                                              \
+    X(FFN_NORM_BIAS, "blk.%u.ffn_norm.bias")                                                                           \
+    X(FFN_INPUT_NORM, "blk.%u.post_attention_norm.weight")                                                             \
+    X(FFN_POST_NORM, "blk.%u.post_ffw_norm.weight")                                                                    \
+    X(FFN_GATE_UP, "blk.%u.ffn_up.weight")                                                                             \
     X(FFN_GATE, "blk.%u.ffn_gate.weight")                                                                              \
     X(FFN_UP, "blk.%u.ffn_up.weight")                                                                                  \
     X(FFN_DOWN, "blk.%u.ffn_down.weight")                                                                              \
@@ -76,7 +86,9 @@ enum halo_tensor_id {
     X(V, h->n_head_kv * h->head_dim_v)                                                                                 \
     X(QKV, h->n_head * h->head_dim_k + h->n_head_kv * (h->head_dim_k + h->head_dim_v))                                 \
     X(ATT, h->n_head * h->head_dim_v)                                                                                  \
+    X(HEADS, h->n_head)                                                                                                \
     X(FF, h->n_ff)                                                                                                     \
+    X(GATE_UP, 2ull * h->n_ff)                                                                                         \
     X(FF_EXPERT, h->n_ff_expert)                                                                                       \
     X(FF_SHARED, h->n_ff_shared)                                                                                       \
     X(EXPERT, h->n_expert)                                                                                             \
@@ -109,9 +121,10 @@ struct halo_tensor_spec {
 #define HALO_TENSORS_ENDS                                                                                              \
     HALO_TENSOR_MATRIX(TOKEN_EMBD, EMBD, VOCAB), HALO_TENSOR_VECTOR(OUTPUT_NORM, EMBD),                                \
         HALO_TENSOR_ROW(OUTPUT, MATRIX, EMBD, VOCAB, ONE, .optional = true)
-#define HALO_TENSORS_ATTENTION                                                                                         \
-    HALO_TENSOR_VECTOR(ATTN_NORM, EMBD), HALO_TENSOR_MATRIX(ATTN_Q, EMBD, Q), HALO_TENSOR_MATRIX(ATTN_K, EMBD, K),     \
-        HALO_TENSOR_MATRIX(ATTN_V, EMBD, V), HALO_TENSOR_MATRIX(ATTN_OUTPUT, ATT, EMBD)
+#define HALO_TENSORS_PROJECTIONS                                                                                       \
+    HALO_TENSOR_MATRIX(ATTN_Q, EMBD, Q), HALO_TENSOR_MATRIX(ATTN_K, EMBD, K), HALO_TENSOR_MATRIX(ATTN_V, EMBD, V),     \
+        HALO_TENSOR_MATRIX(ATTN_OUTPUT, ATT, EMBD)
+#define HALO_TENSORS_ATTENTION HALO_TENSOR_VECTOR(ATTN_NORM, EMBD), HALO_TENSORS_PROJECTIONS
 #define HALO_TENSORS_QKV_BIAS                                                                                          \
     HALO_TENSOR_VECTOR(ATTN_Q_BIAS, Q), HALO_TENSOR_VECTOR(ATTN_K_BIAS, K), HALO_TENSOR_VECTOR(ATTN_V_BIAS, V)
 #define HALO_TENSORS_QK_NORM HALO_TENSOR_VECTOR(ATTN_Q_NORM, HEAD_K), HALO_TENSOR_VECTOR(ATTN_K_NORM, HEAD_K)
@@ -152,7 +165,7 @@ enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id);
 /* The same for the scales of experts. */
 enum halo_tensor_id halo_tensors_scale(enum halo_tensor_id id);
 
-/* Some files keep several tensors as the rows of one: Q, K and V in attn_qkv, in this order. */
+/* Some files keep several tensors as the rows of one: Q, K and V in attn_qkv, gate and up in ffn_up, in this order. */
 struct halo_tensor_part {
     enum halo_tensor_id whole;
     uint64_t first;     /* row of the whole, or element of a vector */

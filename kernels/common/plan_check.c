@@ -3,6 +3,7 @@
 #include <common/check.h>
 
 #include <errno.h>
+#include <float.h>
 
 #include <common/reason.h>
 
@@ -71,6 +72,21 @@ static int check_weight(const struct check *c, uint32_t weight, enum halo_weight
             return error_;                                                                                             \
     } while (0)
 
+/* A vector of n, or none. */
+static int check_vector(const struct check *c, uint32_t weight, uint32_t n)
+{
+    return weight == HALO_WEIGHT_NONE ? 0 : check_weight(c, weight, HALO_WEIGHT_VECTOR, n);
+}
+
+/* A number that is positive, or 0 for none. */
+static int check_positive(const struct check *c, const char *what, float number)
+{
+    return number >= 0 && number <= FLT_MAX
+               ? 0
+               : halo_reason(c->reason, -ENOTSUP, "%s: %s is %g, wanted a number of at least 0", c->op, what,
+                             (double)number);
+}
+
 static int check_embed(const struct check *c, const struct halo_op_embed *u)
 {
     TRY(check_value(c, "out", u->out, 0));
@@ -85,7 +101,10 @@ static int check_rmsnorm(const struct check *c, const struct halo_op_rmsnorm *u)
     TRY(check_value(c, "out", u->out, width_of(c, u->x)));
     if (u->add != HALO_NONE)
         TRY(check_value(c, "add", u->add, width_of(c, u->x)));
-    return check_weight(c, u->weight, HALO_WEIGHT_VECTOR, width_of(c, u->x));
+    if (u->bias != HALO_WEIGHT_NONE && !u->centre)
+        return halo_reason(c->reason, -ENOTSUP, "%s: a bias without the mean taken off", c->op);
+    TRY(check_vector(c, u->bias, width_of(c, u->x)));
+    return check_vector(c, u->weight, width_of(c, u->x));
 }
 
 static int check_matmul(const struct check *c, const struct halo_op_matmul *u)
@@ -99,8 +118,7 @@ static int check_matmul(const struct check *c, const struct halo_op_matmul *u)
         TRY(check_value(c, "out", u->out[k], n_rows));
         if (u->out[k] == u->x)
             return refuse(c, "out, which must differ from x,", u->out[k], u->x);
-        if (u->bias[k] != HALO_WEIGHT_NONE)
-            TRY(check_weight(c, u->bias[k], HALO_WEIGHT_VECTOR, n_rows));
+        TRY(check_vector(c, u->bias[k], n_rows));
     }
     return 0;
 }
@@ -159,15 +177,21 @@ static int check_attend(const struct check *c, const struct halo_op_attend *u)
     if (kv->n_head_kv == 0 || kv->head_dim_v == 0 || u->n_head == 0 || u->n_head % kv->n_head_kv != 0)
         return halo_reason(c->reason, -ENOTSUP, "%s: %u heads over %u kv heads", c->op, u->n_head, kv->n_head_kv);
     TRY(check_value(c, "q", u->q, u->n_head * kv->head_dim_k));
-    return check_value(c, "out", u->out, u->n_head * kv->head_dim_v);
+    TRY(check_value(c, "out", u->out, u->n_head * kv->head_dim_v));
+    TRY(check_positive(c, "cap", u->cap));
+    TRY(check_positive(c, "temperature", u->temperature));
+    if (u->temperature > 0 && u->temperature_period == 0)
+        return refuse(c, "period of the temperature", 0, 1);
+    return check_vector(c, u->sinks, u->n_head);
 }
 
 static int check_glu(const struct check *c, const struct halo_op_glu *u)
 {
     TRY(check_value(c, "gate", u->gate, 0));
-    TRY(check_value(c, "up", u->up, width_of(c, u->gate)));
+    if (u->up != HALO_NONE || u->act == HALO_GLU_CLAMPED)
+        TRY(check_value(c, "up", u->up, width_of(c, u->gate)));
     TRY(check_value(c, "out", u->out, width_of(c, u->gate)));
-    return u->act != HALO_GLU_SILU ? refuse(c, "activation", u->act, HALO_GLU_SILU) : 0;
+    return u->act >= HALO_GLU_ACTS ? refuse_index(c, "activation", u->act, HALO_GLU_ACTS) : 0;
 }
 
 static int check_choice(const struct check *c, uint16_t choice, uint32_t n_used, uint32_t n_expert)
@@ -251,7 +275,8 @@ static int check_logits(const struct check *c, const struct halo_op_logits *u)
     uint32_t n_rows = c->plan->weights[u->weight].n_rows;
     if (n_rows != c->plan->n_vocab)
         return refuse(c, "rows of the head", n_rows, c->plan->n_vocab);
-    return u->bias == HALO_WEIGHT_NONE ? 0 : check_weight(c, u->bias, HALO_WEIGHT_VECTOR, n_rows);
+    TRY(check_positive(c, "cap", u->cap));
+    return check_vector(c, u->bias, n_rows);
 }
 
 int halo_plan_check(const struct halo_plan *plan, uint32_t index, const struct halo_plan_limits *limits, char *reason)

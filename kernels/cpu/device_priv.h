@@ -187,10 +187,10 @@ static inline float *halo_cpu_row(const struct halo_device_model *model, uint16_
     return v->data + (size_t)row * v->stride;
 }
 
-/* The f32 numbers of a vector weight. */
+/* The f32 numbers of a vector weight; NULL for HALO_WEIGHT_NONE. */
 static inline const float *halo_cpu_vector(const struct halo_device_model *model, uint32_t weight)
 {
-    return (const float *)(const void *)model->weights[weight].slot;
+    return weight == HALO_WEIGHT_NONE ? NULL : (const float *)(const void *)model->weights[weight].slot;
 }
 
 /* The matrix of one expert; expert 0 is the only one outside MoE. */

@@ -139,11 +139,23 @@ INLINE void sum_queries(uint32_t n_q, const struct halo_cpu_tile *tile, const fl
         sum_block(n_q, 1, tile, tile->v + 16 * c, weight, correction, out + 16 * c);
 }
 
-void LANES(attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale,
+static void cap_scores(const struct halo_cpu_tile *tile, uint32_t n_q, float cap, float *score)
+{
+    for (uint32_t a = 0; a < n_q; a++, score += POSITIONS) {
+        for (uint32_t i = 0; i < POSITIONS; i += 16)
+            vec_store(score + i, vec_capped(vec_load(score + i), cap));
+        for (uint32_t rest = tile->n_pos; rest < POSITIONS; rest++)
+            score[rest] = -INFINITY;
+    }
+}
+
+void LANES(attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale, float cap,
                    struct halo_cpu_softmax *softmax)
 {
     float weight[HALO_CPU_ATTEND_QUERIES * POSITIONS], correction[HALO_CPU_ATTEND_QUERIES];
     score(tile, n_q, q, scale, weight);
+    if (cap > 0)
+        cap_scores(tile, n_q, cap, weight);
     weigh(n_q, weight, softmax, correction);
     uint32_t a = 0, stride = tile->v_stride;
     for (; a + SUM_Q <= n_q; a += SUM_Q)

@@ -40,14 +40,18 @@ struct halo_cpu_softmax {
 
 struct halo_cpu_lanes {
     const char *name;
-    /* If add: x += add. out = x / sqrt(mean(x^2) + eps) * weight; out may be x. The sum of squares: sixty-four running
-     * sums. */
+    /* If add: x += add. out = x / sqrt(mean(x^2) + eps) * weight; weight may be NULL, out may be x. The sum of squares:
+     * sixty-four running sums. */
     void (*rmsnorm)(uint32_t n, float *x, const float *add, const float *weight, float eps, float *out);
+    /* y = x - mean(x); out = y / sqrt(mean(y^2) + eps) * weight + bias; weight and bias may be NULL, out may be x. */
+    void (*layernorm)(uint32_t n, const float *x, const float *weight, const float *bias, float eps, float *out);
     void (*add)(uint32_t n, float *x, const float *add);
     /* out += w x */
     void (*axpy)(uint32_t n, float w, const float *x, float *out);
-    /* out = gate / (1 + e^-gate) * up; within 3 ulp or 1e-36. out may be gate or up. */
-    void (*silu)(uint32_t n, const float *gate, const float *up, float *out);
+    /* out = act(gate) * up as op.h has it; silu within 3 ulp or 1e-36. up may be NULL, out may be gate or up. */
+    void (*glu)(enum halo_glu_act act, uint32_t n, const float *gate, const float *up, float *out);
+    /* x *= scale; with a cap: x = cap * tanh(x / cap), the tanh within 2e-7. */
+    void (*limit)(uint32_t n, float scale, float cap, float *x);
     /* out = e^(x - shift); the exponential within 1 ulp. out may be x. */
     void (*exp)(uint32_t n, const float *x, float shift, float *out);
     /* One head row of the KV cache in its stored form. Q8: scale amax / 127 rounded to f16; x / that scale to nearest
@@ -59,7 +63,7 @@ struct halo_cpu_lanes {
                     float *out);
     /* Lets n_q queries (q: [n_q][k_stride], padded with zeros) see all of a tile. The numbers of a query depend on
      * nothing but that query, the tile and its own softmax. */
-    void (*attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale,
+    void (*attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale, float cap,
                    struct halo_cpu_softmax *softmax);
     /* into = into followed by from; an empty `into` becomes `from` bit for bit. */
     void (*merge)(uint32_t n_q, uint32_t v_stride, const struct halo_cpu_softmax *from, struct halo_cpu_softmax *into);
@@ -80,12 +84,14 @@ extern const struct halo_cpu_lanes halo_cpu_lanes_reference, halo_cpu_lanes_avx2
 void LANES(rmsnorm)(uint32_t n, float *x, const float *add, const float *weight, float eps, float *out);
 void LANES(add)(uint32_t n, float *x, const float *add);
 void LANES(axpy)(uint32_t n, float w, const float *x, float *out);
-void LANES(silu)(uint32_t n, const float *gate, const float *up, float *out);
+void LANES(layernorm)(uint32_t n, const float *x, const float *weight, const float *bias, float eps, float *out);
+void LANES(glu)(enum halo_glu_act act, uint32_t n, const float *gate, const float *up, float *out);
+void LANES(limit)(uint32_t n, float scale, float cap, float *x);
 void LANES(exp)(uint32_t n, const float *x, float shift, float *out);
 void LANES(kv_store)(enum halo_kv_type type, uint32_t dim, const float *x, void *row);
 void LANES(kv_load)(enum halo_kv_type type, uint32_t dim, uint32_t n_rows, const void *rows, const void *next,
                     float *out);
-void LANES(attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale,
+void LANES(attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale, float cap,
                    struct halo_cpu_softmax *softmax);
 void LANES(merge)(uint32_t n_q, uint32_t v_stride, const struct halo_cpu_softmax *from, struct halo_cpu_softmax *into);
 void LANES(divide)(uint32_t n, const float *numerator, float divisor, float *out);

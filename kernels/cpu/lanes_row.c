@@ -14,6 +14,22 @@
     if (tail > 0)                                                                                                      \
     rest
 
+/* The chunk of a row of n at i, zeros behind its end; ones where there is no row. */
+static inline struct vec row_load(const float *row, uint32_t i, uint32_t n)
+{
+    if (!row)
+        return vec_splat(1.0f);
+    return n - i >= 16 ? vec_load(row + i) : vec_load_n(row + i, n - i);
+}
+
+static inline void row_store(float *row, uint32_t i, uint32_t n, struct vec v)
+{
+    if (n - i >= 16)
+        vec_store(row + i, v);
+    else
+        vec_store_n(row + i, v, n - i);
+}
+
 void LANES(rmsnorm)(uint32_t n, float *x, const float *add, const float *weight, float eps, float *out)
 {
     if (add)
@@ -32,10 +48,30 @@ void LANES(rmsnorm)(uint32_t n, float *x, const float *add, const float *weight,
     }
     double mean = (double)vec_sum(vec_add(vec_add(sum[0], sum[1]), vec_add(sum[2], sum[3]))) / n;
     struct vec scale = vec_splat((float)(1.0 / sqrt(mean + (double)eps)));
-    for (i = 0; i + 16 <= n; i += 16)
-        vec_store(out + i, vec_mul(vec_mul(vec_load(x + i), scale), vec_load(weight + i)));
-    if (i < n)
-        vec_store_n(out + i, vec_mul(vec_mul(vec_load_n(x + i, n - i), scale), vec_load_n(weight + i, n - i)), n - i);
+    for (i = 0; i < n; i += 16)
+        row_store(out, i, n, vec_mul(vec_mul(row_load(x, i, n), scale), row_load(weight, i, n)));
+}
+
+void LANES(layernorm)(uint32_t n, const float *x, const float *weight, const float *bias, float eps, float *out)
+{
+    struct vec sum = vec_zero(), squares = vec_zero();
+    for (uint32_t i = 0; i < n; i += 16)
+        sum = vec_add(sum, row_load(x, i, n));
+    float mean = (float)((double)vec_sum(sum) / n), rest[16] = {0};
+    struct vec m = vec_splat(mean);
+    for (uint32_t i = 0; i < n; i += 16) {
+        struct vec y = vec_sub(row_load(x, i, n), m);
+        if (n - i < 16) { /* what lies behind the row counts nothing */
+            vec_store_n(rest, y, n - i);
+            y = vec_load(rest);
+        }
+        squares = vec_fma(y, y, squares);
+    }
+    struct vec scale = vec_splat((float)(1.0 / sqrt((double)vec_sum(squares) / n + (double)eps)));
+    for (uint32_t i = 0; i < n; i += 16) {
+        struct vec y = vec_mul(vec_mul(vec_sub(row_load(x, i, n), m), scale), row_load(weight, i, n));
+        row_store(out, i, n, bias ? vec_add(y, row_load(bias, i, n)) : y);
+    }
 }
 
 void LANES(add)(uint32_t n, float *x, const float *add)
@@ -51,16 +87,59 @@ void LANES(axpy)(uint32_t n, float w, const float *x, float *out)
                vec_store_n(out + i, vec_fma(weight, vec_load_n(x + i, tail), vec_load_n(out + i, tail)), tail));
 }
 
-static inline struct vec silu(struct vec gate, struct vec up)
+/* x / (1 + e^-y) */
+static inline struct vec sigmoid_times(struct vec x, struct vec y)
 {
-    struct vec e = vec_exp(vec_sub(vec_zero(), gate));
-    return vec_mul(vec_div(gate, vec_add(vec_splat(1.0f), e)), up);
+    struct vec e = vec_exp(vec_sub(vec_zero(), y));
+    return vec_div(x, vec_add(vec_splat(1.0f), e));
 }
 
-void LANES(silu)(uint32_t n, const float *gate, const float *up, float *out)
+/* The operands of max and min stand so that a NaN comes through. */
+static inline __attribute__((always_inline)) struct vec glu(enum halo_glu_act act, struct vec gate, struct vec up)
 {
-    EACH_CHUNK(n, vec_store(out + i, silu(vec_load(gate + i), vec_load(up + i))),
-               vec_store_n(out + i, silu(vec_load_n(gate + i, tail), vec_load_n(up + i, tail)), tail));
+    struct vec limit = vec_splat(HALO_GLU_CLAMP), cube;
+    switch (act) {
+    case HALO_GLU_SILU: return vec_mul(sigmoid_times(gate, gate), up);
+    case HALO_GLU_GELU:
+        cube = vec_mul(vec_mul(gate, gate), gate);
+        cube = vec_mul(vec_fma(cube, vec_splat(0.044715f), gate), vec_splat(1.5957691216057308f)); /* 2 sqrt(2 / pi) */
+        return vec_mul(sigmoid_times(gate, cube), up);
+    case HALO_GLU_RELU2: gate = vec_max(vec_zero(), gate); return vec_mul(vec_mul(gate, gate), up);
+    case HALO_GLU_CLAMPED:
+        gate = vec_min(limit, gate);
+        up = vec_max(vec_sub(vec_zero(), limit), vec_min(limit, up));
+        return vec_mul(sigmoid_times(gate, vec_mul(gate, vec_splat(HALO_GLU_CLAMP_ALPHA))),
+                       vec_add(up, vec_splat(1.0f)));
+    case HALO_GLU_ACTS: break;
+    }
+    return gate;
+}
+
+static inline __attribute__((always_inline)) void glu_row(enum halo_glu_act act, uint32_t n, const float *gate,
+                                                          const float *up, float *out)
+{
+    for (uint32_t i = 0; i < n; i += 16)
+        row_store(out, i, n, glu(act, row_load(gate, i, n), row_load(up, i, n)));
+}
+
+void LANES(glu)(enum halo_glu_act act, uint32_t n, const float *gate, const float *up, float *out)
+{
+    switch (act) {
+    case HALO_GLU_SILU: glu_row(HALO_GLU_SILU, n, gate, up, out); break;
+    case HALO_GLU_GELU: glu_row(HALO_GLU_GELU, n, gate, up, out); break;
+    case HALO_GLU_RELU2: glu_row(HALO_GLU_RELU2, n, gate, up, out); break;
+    case HALO_GLU_CLAMPED: glu_row(HALO_GLU_CLAMPED, n, gate, up, out); break;
+    case HALO_GLU_ACTS: break;
+    }
+}
+
+void LANES(limit)(uint32_t n, float scale, float cap, float *x)
+{
+    struct vec by = vec_splat(scale);
+    for (uint32_t i = 0; i < n; i += 16) {
+        struct vec v = vec_mul(row_load(x, i, n), by);
+        row_store(x, i, n, cap > 0 ? vec_capped(v, cap) : v);
+    }
 }
 
 void LANES(exp)(uint32_t n, const float *x, float shift, float *out)

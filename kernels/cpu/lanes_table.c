@@ -10,9 +10,11 @@ const struct halo_cpu_lanes HALO_CPU_LANES = {
     .name = "reference",
 #endif
     .rmsnorm = LANES(rmsnorm),
+    .layernorm = LANES(layernorm),
     .add = LANES(add),
     .axpy = LANES(axpy),
-    .silu = LANES(silu),
+    .glu = LANES(glu),
+    .limit = LANES(limit),
     .exp = LANES(exp),
     .kv_store = LANES(kv_store),
     .kv_load = LANES(kv_load),

@@ -1,4 +1,4 @@
-/* op_attend.c: out = softmax(q K^T * scale) V over positions 0..pos of each row's sequence.
+/* op_attend.c: out = softmax(q K^T * scale) V over the positions of each row's sequence that it sees (op.h).
  *
  * What is computed for a row, whatever runs beside it: its positions are cut into *splits* whose length depends on the
  * row's own position only; inside a split the pages are taken in order as an online softmax (lanes_priv.h); the splits
@@ -56,6 +56,19 @@ static void softmax_clear(struct halo_cpu_softmax *softmax, uint32_t n_queries, 
     memset(softmax->out, 0, (size_t)n_queries * v_stride * sizeof(float));
 }
 
+/* The positions that a row at `pos` sees: from this one to its own. */
+static uint32_t first_seen(const struct attend *a, int32_t pos)
+{
+    return a->u->window > 0 && (uint32_t)pos >= a->u->window ? (uint32_t)pos + 1 - a->u->window : 0;
+}
+
+static float temperature_at(const struct halo_op_attend *u, int32_t pos)
+{
+    if (!(u->temperature > 0))
+        return 1;
+    return (float)(1 + (double)u->temperature * log(1.0 + (uint32_t)pos / u->temperature_period));
+}
+
 /* Lays out the thread's scratch and gathers the queries, [row][head], padded with zeros. */
 static struct item item_begin(const struct attend *a, const struct halo_cpu_row_tile *tile, uint32_t head,
                               uint32_t thread)
@@ -81,8 +94,10 @@ static struct item item_begin(const struct attend *a, const struct halo_cpu_row_
     float *q = item.q;
     for (uint32_t r = 0; r < tile->n_rows; r++) {
         const float *row = halo_cpu_row(model, a->u->q, tile->first_row + r) + (size_t)item.first_head * dim;
+        float factor = temperature_at(a->u, item.pos[r]);
         for (uint32_t h = 0; h < item.n_heads; h++, q += a->k_stride) {
-            memcpy(q, row + (size_t)h * dim, dim * sizeof(float));
+            for (uint32_t i = 0; i < dim; i++)
+                q[i] = row[(size_t)h * dim + i] * factor;
             memset(q + dim, 0, (a->k_stride - dim) * sizeof(float));
         }
     }
@@ -105,7 +120,8 @@ static const uint8_t *rows_ahead(const struct attend *a, const struct item *item
     uint32_t next_head = item->kv_head + a->model->device->n_threads;
     if (index < last)
         return stored_rows(a, item, index + 1, value, item->kv_head);
-    return next_head < a->kv->n_head_kv ? stored_rows(a, item, 0, value, next_head) : NULL;
+    uint32_t first = first_seen(a, item->pos[0]) / HALO_KV_PAGE_TOKENS;
+    return next_head < a->kv->n_head_kv ? stored_rows(a, item, first, value, next_head) : NULL;
 }
 
 /* K or V rows as f32: in place where they are stored so, else brought into `buffer`. */
@@ -129,48 +145,78 @@ static void attend_rows(const struct attend *a, const struct item *item, const s
     struct halo_cpu_softmax softmax = {item->split.max + first, item->split.sum + first,
                                        item->split.out + (size_t)first * a->v_stride};
     a->model->device->lanes->attend(tile, n_rows * item->n_heads, item->q + (size_t)first * a->k_stride, a->u->scale,
-                                    &softmax);
+                                    a->u->cap, &softmax);
 }
 
-/* One page of positions: rows that end inside it see their part of it, rows beyond it see all of it together. */
+/* The part of begin .. end - 1 that a row sees: from *ret on, so many positions. */
+static uint32_t seen_of(const struct attend *a, const struct item *item, uint32_t row, uint32_t begin, uint32_t end,
+                        uint32_t *ret)
+{
+    uint32_t from = first_seen(a, item->pos[row]), to = (uint32_t)item->pos[row] + 1;
+    *ret = from > begin ? from : begin;
+    to = to < end ? to : end;
+    return to > *ret ? to - *ret : 0;
+}
+
+/* One page of positions: rows that see all of it together, others their part of it. */
 static void attend_page(const struct attend *a, const struct item *item, uint32_t index)
 {
-    uint32_t begin = index * HALO_KV_PAGE_TOKENS, n_rows = item->tile->n_rows, row = 0;
-    uint32_t n_pos = (uint32_t)item->pos[n_rows - 1] + 1 - begin;
+    uint32_t begin = index * HALO_KV_PAGE_TOKENS, end = begin + HALO_KV_PAGE_TOKENS, n_rows = item->tile->n_rows;
+    uint32_t n_pos = (uint32_t)item->pos[n_rows - 1] + 1 - begin, from = 0;
     n_pos = n_pos < HALO_KV_PAGE_TOKENS ? n_pos : HALO_KV_PAGE_TOKENS;
-    struct halo_cpu_tile tile = {.k_stride = a->k_stride, .v_stride = a->v_stride};
-    tile.k = page_rows(a, item, index, false, n_pos, item->k);
-    tile.v = page_rows(a, item, index, true, n_pos, item->v);
-    for (; row < n_rows && (uint32_t)item->pos[row] < begin + HALO_KV_PAGE_TOKENS - 1; row++) {
-        if ((uint32_t)item->pos[row] < begin)
+    const float *k = page_rows(a, item, index, false, n_pos, item->k);
+    const float *v = page_rows(a, item, index, true, n_pos, item->v);
+    for (uint32_t row = 0, n = 1; row < n_rows; row += n, n = 1) {
+        struct halo_cpu_tile tile = {.k_stride = a->k_stride, .v_stride = a->v_stride};
+        tile.n_pos = seen_of(a, item, row, begin, end, &from);
+        if (tile.n_pos == 0)
             continue;
-        tile.n_pos = (uint32_t)item->pos[row] + 1 - begin;
-        attend_rows(a, item, &tile, row, 1);
-    }
-    if (row < n_rows) {
-        tile.n_pos = HALO_KV_PAGE_TOKENS;
-        attend_rows(a, item, &tile, row, n_rows - row);
+        tile.k = k + (size_t)(from - begin) * a->k_stride;
+        tile.v = v + (size_t)(from - begin) * a->v_stride;
+        while (tile.n_pos == HALO_KV_PAGE_TOKENS && row + n < n_rows &&
+               seen_of(a, item, row + n, begin, end, &from) == HALO_KV_PAGE_TOKENS)
+            n++;
+        attend_rows(a, item, &tile, row, n);
     }
 }
 
-/* Fills item->split with split `index` of every row that reaches it. Returns the first row that does. */
-static uint32_t attend_split(const struct attend *a, struct item *item, uint32_t index)
+/* Rows of a tile beside each other. */
+struct span {
+    uint32_t first, end;
+};
+
+/* The rows that see something of split `index`: not those in front of it, nor those whose window begins behind it. */
+static struct span rows_of_split(const struct attend *a, const struct item *item, uint32_t index)
 {
-    uint32_t n_rows = item->tile->n_rows, begin = index * item->tile->split, end = begin + item->tile->split, row = 0;
-    uint32_t last = (uint32_t)item->pos[n_rows - 1] + 1;
-    end = end < last ? end : last;
-    while ((uint32_t)item->pos[row] < begin)
-        row++;
+    uint32_t begin = index * item->tile->split;
+    struct span span = {0, item->tile->n_rows};
+    while (span.first < span.end && (uint32_t)item->pos[span.first] < begin)
+        span.first++;
+    while (span.end > span.first && first_seen(a, item->pos[span.end - 1]) >= begin + item->tile->split)
+        span.end--;
+    return span;
+}
+
+/* Fills item->split with split `index` of every row that sees some of it. Returns those rows. */
+static struct span attend_split(const struct attend *a, struct item *item, uint32_t index)
+{
+    uint32_t n_rows = item->tile->n_rows, begin = index * item->tile->split, end = begin + item->tile->split;
+    struct span span = rows_of_split(a, item, index);
     softmax_clear(&item->split, n_rows * item->n_heads, a->v_stride);
+    if (span.first == span.end)
+        return span;
+    uint32_t last = (uint32_t)item->pos[span.end - 1] + 1, seen = first_seen(a, item->pos[span.first]);
+    begin = seen > begin ? seen / HALO_KV_PAGE_TOKENS * HALO_KV_PAGE_TOKENS : begin;
+    end = end < last ? end : last;
     for (uint32_t pos = begin; pos < end; pos += HALO_KV_PAGE_TOKENS)
         attend_page(a, item, pos / HALO_KV_PAGE_TOKENS);
-    return row;
+    return span;
 }
 
-/* total = total followed by split, for the rows from `row` on. */
-static void merge_rows(const struct attend *a, struct item *item, uint32_t row)
+/* total = total followed by split, for some rows. */
+static void merge_rows(const struct attend *a, struct item *item, struct span rows)
 {
-    uint32_t first = row * item->n_heads, n_queries = item->tile->n_rows * item->n_heads;
+    uint32_t first = rows.first * item->n_heads, n_queries = rows.end * item->n_heads;
     struct halo_cpu_softmax from = {item->split.max + first, item->split.sum + first,
                                     item->split.out + (size_t)first * a->v_stride};
     struct halo_cpu_softmax into = {item->total.max + first, item->total.sum + first,
@@ -181,10 +227,15 @@ static void merge_rows(const struct attend *a, struct item *item, uint32_t row)
 static void item_finish(const struct attend *a, const struct item *item)
 {
     uint32_t dim = a->kv->head_dim_v, n_queries = item->tile->n_rows * item->n_heads;
+    const struct halo_cpu_lanes *lanes = a->model->device->lanes;
+    const float *sinks = halo_cpu_vector(a->model, a->u->sinks);
     for (uint32_t i = 0; i < n_queries; i++) {
-        float *out = halo_cpu_row(a->model, a->u->out, item->tile->first_row + i / item->n_heads);
-        out += (size_t)(item->first_head + i % item->n_heads) * dim;
-        a->model->device->lanes->divide(dim, item->total.out + (size_t)i * a->v_stride, item->total.sum[i], out);
+        uint32_t head = item->first_head + i % item->n_heads;
+        float *out = halo_cpu_row(a->model, a->u->out, item->tile->first_row + i / item->n_heads) + (size_t)head * dim;
+        float sink = 0;
+        if (sinks) /* beyond the range of a float the sink is all there is, and the quotient 0 */
+            lanes->exp(1, &sinks[head], item->total.max[i], &sink);
+        lanes->divide(dim, item->total.out + (size_t)i * a->v_stride, item->total.sum[i] + sink, out);
     }
 }
 
@@ -195,7 +246,7 @@ static void whole_item(void *arg, uint32_t index, uint32_t thread)
     const struct halo_cpu_row_tile *tile = &a->model->scratch.tiles[a->n_tiles - 1 - index / a->n_heads];
     struct item item = item_begin(a, tile, index % a->n_heads, thread);
     softmax_clear(&item.total, tile->n_rows * item.n_heads, a->v_stride);
-    for (uint32_t s = 0; s < tile->n_splits; s++)
+    for (uint32_t s = first_seen(a, item.pos[0]) / tile->split; s < tile->n_splits; s++)
         merge_rows(a, &item, attend_split(a, &item, s));
     item_finish(a, &item);
 }
@@ -224,11 +275,8 @@ static void merge_item(void *arg, uint32_t index, uint32_t thread)
     struct item item = item_begin(a, tile, head, thread);
     softmax_clear(&item.total, tile->n_rows * item.n_heads, a->v_stride);
     for (uint32_t s = 0; s < tile->n_splits; s++) {
-        uint32_t row = 0;
-        while ((uint32_t)item.pos[row] < s * tile->split)
-            row++;
         softmax_init(&item.split, scratch->partial + (size_t)(first + s) * scratch->partial_floats, a->v_stride);
-        merge_rows(a, &item, row);
+        merge_rows(a, &item, rows_of_split(a, &item, s));
     }
     item_finish(a, &item);
 }

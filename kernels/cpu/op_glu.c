@@ -1,4 +1,4 @@
-/* op_glu.c: out = silu(gate) * up. Device thread, rows on all threads. */
+/* op_glu.c: out = act(gate) * up. Device thread, rows on all threads. */
 #include "device_priv.h"
 
 static void glu_rows(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows)
@@ -6,8 +6,9 @@ static void glu_rows(struct halo_device_model *model, const struct halo_op *op, 
     const struct halo_op_glu *u = &op->u.glu;
     uint32_t width = model->scratch.values[u->gate].width;
     for (uint32_t r = first_row; r < first_row + n_rows; r++)
-        model->device->lanes->silu(width, halo_cpu_row(model, u->gate, r), halo_cpu_row(model, u->up, r),
-                                   halo_cpu_row(model, u->out, r));
+        model->device->lanes->glu(u->act, width, halo_cpu_row(model, u->gate, r),
+                                  u->up == HALO_NONE ? NULL : halo_cpu_row(model, u->up, r),
+                                  halo_cpu_row(model, u->out, r));
 }
 
 void halo_cpu_op_glu(struct halo_device_model *model, const struct halo_op *op)

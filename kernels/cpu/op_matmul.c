@@ -22,7 +22,7 @@ void halo_cpu_op_matmul(struct halo_device_model *model, const struct halo_op *o
             scratch->out_row[k][r] = halo_cpu_row(model, u->out[k], r);
         scratch->products[k] = (struct halo_cpu_product){
             .matrix = matrix,
-            .bias = u->bias[k] == HALO_WEIGHT_NONE ? NULL : halo_cpu_vector(model, u->bias[k]),
+            .bias = halo_cpu_vector(model, u->bias[k]),
             .act = quantized ? scratch->act_row : scratch->plain_row,
             .out = scratch->out_row[k],
             .n_x = n_rows,

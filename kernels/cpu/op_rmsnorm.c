@@ -1,15 +1,26 @@
-/* op_rmsnorm.c: if add: x += add; out = x / sqrt(mean(x^2) + eps) * weight. Device thread, rows on all threads. */
+/* op_rmsnorm.c: the norms of op.h: root mean square and layer norm. Device thread, rows on all threads. */
 #include "device_priv.h"
 
 static void norm_rows(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows)
 {
     const struct halo_op_rmsnorm *u = &op->u.rmsnorm;
-    const float *weight = halo_cpu_vector(model, u->weight);
+    const struct halo_cpu_lanes *lanes = model->device->lanes;
+    const float *weight = halo_cpu_vector(model, u->weight), *bias = halo_cpu_vector(model, u->bias);
     uint32_t width = model->scratch.values[u->x].width;
     for (uint32_t r = first_row; r < first_row + n_rows; r++) {
+        float *x = halo_cpu_row(model, u->x, r), *out = halo_cpu_row(model, u->out, r);
         const float *add = u->add == HALO_NONE ? NULL : halo_cpu_row(model, u->add, r);
-        model->device->lanes->rmsnorm(width, halo_cpu_row(model, u->x, r), add, weight, u->eps,
-                                      halo_cpu_row(model, u->out, r));
+        if (add && u->add_scale != 1) {
+            lanes->axpy(width, u->add_scale, add, x);
+            add = NULL;
+        }
+        if (!u->centre) {
+            lanes->rmsnorm(width, x, add, weight, u->eps, out);
+            continue;
+        }
+        if (add)
+            lanes->add(width, x, add);
+        lanes->layernorm(width, x, weight, bias, u->eps, out);
     }
 }
 

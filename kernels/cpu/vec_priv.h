@@ -37,4 +37,12 @@ static inline struct vec vec_exp(struct vec x)
     return vec_scale(vec_add(vec_fma(vec_mul(r, r), q, r), vec_splat(1.0f)), n);
 }
 
+/* cap * tanh(x / cap), cap > 0; within 2e-7 of cap. */
+static inline struct vec vec_capped(struct vec x, float cap)
+{
+    const struct vec one = vec_splat(1.0f);
+    struct vec e = vec_exp(vec_mul(x, vec_splat(2 / cap)));
+    return vec_mul(vec_sub(one, vec_div(vec_splat(2.0f), vec_add(e, one))), vec_splat(cap));
+}
+
 #endif

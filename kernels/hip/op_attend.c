@@ -107,6 +107,16 @@ static int emit_levels(struct halo_hip_compiler *c, const struct halo_op_attend 
     return r;
 }
 
+static struct halo_score_arg score_arg(const struct halo_hip_compiler *c, const struct halo_op_attend *u)
+{
+    return (struct halo_score_arg){.sinks = halo_hip_vector(c->model, u->sinks),
+                                   .scale = u->scale,
+                                   .cap = u->cap,
+                                   .temperature = u->temperature,
+                                   .period = u->temperature_period,
+                                   .window = u->window};
+}
+
 static struct halo_attend_args decode_args(const struct halo_hip_compiler *c, const struct halo_op_attend *u)
 {
     return (struct halo_attend_args){.kv = halo_hip_kv_arg(c, u->kv_group, u->kv_layer),
@@ -116,7 +126,7 @@ static struct halo_attend_args decode_args(const struct halo_hip_compiler *c, co
                                      .partial = c->model->scratch.partial,
                                      .counter = c->model->scratch.counters,
                                      .n_head = u->n_head,
-                                     .scale = u->scale};
+                                     .score = score_arg(c, u)};
 }
 
 int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op_attend *u,
@@ -143,7 +153,7 @@ static int emit_prefill(struct halo_hip_compiler *c, const struct halo_op_attend
                                      .q = halo_hip_value(c->model, u->q),
                                      .out = halo_hip_value(c->model, u->out),
                                      .n_head = u->n_head,
-                                     .scale = u->scale};
+                                     .score = score_arg(c, u)};
     return halo_hip_emit(
         c, &(struct halo_hip_emission){
                .op = small ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256,

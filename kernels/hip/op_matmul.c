@@ -51,6 +51,19 @@ static int emit_gather(struct halo_hip_compiler *c, const float *x, uint32_t n_c
                              HALO_HIP_PATCHES(HALO_HIP_INPUT(struct halo_gather_args, row, output, 0))});
 }
 
+/* Scale and cap of the logits of the span. */
+static int emit_limit(struct halo_hip_compiler *c, const struct halo_op_logits *u)
+{
+    struct halo_hip_amount n = halo_hip_per_span(c->plan->weights[u->weight].n_rows);
+    struct halo_limit_args args = {.x = c->model->logits_device, .scale = u->scale, .cap = u->cap};
+    return halo_hip_emit(c,
+                         &(struct halo_hip_emission){.op = HALO_HIP_LIMIT,
+                                                     .type = HALO_HIP_TYPE_ANY,
+                                                     .grid = {halo_hip_over(n, HALO_QUANTIZE_COLS)},
+                                                     HALO_HIP_ARGS(args),
+                                                     HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_limit_args, n, n))});
+}
+
 /* For min .. max outputs. The product itself picks them out of few rows. */
 static int emit_outputs(struct halo_hip_compiler *c, const struct halo_op_logits *u, uint32_t min, uint32_t max)
 {
@@ -66,7 +79,9 @@ static int emit_outputs(struct halo_hip_compiler *c, const struct halo_op_logits
     p.matrix[0] = matrix_arg(c, u->weight, u->bias, c->model->logits_device);
     halo_hip_loop_begin(c, HALO_HIP_OVER_OUTPUTS, 0, min, max);
     int r = gathers ? emit_gather(c, halo_hip_value(c->model, u->x), w->n_cols) : 0;
-    return r ? r : halo_hip_emit_product(c, &p);
+    if (!r)
+        r = halo_hip_emit_product(c, &p);
+    return r || (u->scale == 1 && !(u->cap > 0)) ? r : emit_limit(c, u);
 }
 
 int halo_hip_emit_logits(struct halo_hip_compiler *c, const struct halo_op *op)

@@ -37,10 +37,13 @@ int halo_hip_emit_rmsnorm(struct halo_hip_compiler *c, const struct halo_op *op)
                                      .out = halo_hip_value(c->model, u->out),
                                      .act = c->act_cols ? c->model->scratch.act : NULL,
                                      .n_cols = width_of(c, u->x),
-                                     .eps = u->eps};
-    return halo_hip_emit(
-        c, &(struct halo_hip_emission){
-               .op = HALO_HIP_RMSNORM, .type = HALO_HIP_TYPE_ANY, .grid = {halo_hip_per_row(1)}, HALO_HIP_ARGS(args)});
+                                     .eps = u->eps,
+                                     .add_scale = u->add_scale,
+                                     .bias = halo_hip_vector(c->model, u->bias)};
+    return halo_hip_emit(c, &(struct halo_hip_emission){.op = u->centre ? HALO_HIP_LAYERNORM : HALO_HIP_RMSNORM,
+                                                        .type = HALO_HIP_TYPE_ANY,
+                                                        .grid = {halo_hip_per_row(1)},
+                                                        HALO_HIP_ARGS(args)});
 }
 
 int halo_hip_emit_glu(struct halo_hip_compiler *c, const struct halo_op *op)
@@ -54,7 +57,7 @@ int halo_hip_emit_glu(struct halo_hip_compiler *c, const struct halo_op *op)
                                  .act = c->act_cols ? c->model->scratch.act : NULL,
                                  .n_cols = n_cols};
     return halo_hip_emit(c, &(struct halo_hip_emission){
-                                .op = HALO_HIP_GLU_SILU,
+                                .op = HALO_HIP_GLU_SILU + (uint32_t)u->act,
                                 .type = HALO_HIP_TYPE_ANY,
                                 .grid = {column_blocks(n_cols), halo_hip_per_row(c->act_cols ? c->act_per_row : 1)},
                                 HALO_HIP_ARGS(args)});

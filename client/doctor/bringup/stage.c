@@ -42,11 +42,18 @@ static void build(struct halo_doctor_trial *trial, struct halo_doctor_tier *tier
     uint16_t in = halo_doctor_trial_input(trial, N_COLS, input_at), normed = halo_doctor_trial_value(trial, N_COLS);
     uint32_t norm = halo_doctor_trial_weight(trial, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, N_COLS, 1, norm_at);
     uint32_t head = halo_doctor_trial_weight(trial, HALO_TYPE_F16, HALO_WEIGHT_MATRIX, N_COLS, N_VOCAB, head_at);
-    halo_doctor_trial_op(trial,
-                         (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {norm, in, HALO_NONE, normed, 1e-6f}});
+    halo_doctor_trial_op(trial, (struct halo_op){.kind = HALO_OP_RMSNORM,
+                                                 .u.rmsnorm = {.weight = norm,
+                                                               .x = in,
+                                                               .add = HALO_NONE,
+                                                               .out = normed,
+                                                               .eps = 1e-6f,
+                                                               .add_scale = 1,
+                                                               .bias = HALO_WEIGHT_NONE}});
     halo_doctor_trial_matmul(trial, normed, head);
-    halo_doctor_trial_op(trial, (struct halo_op){.kind = HALO_OP_LOGITS,
-                                                 .u.logits = {.weight = head, .x = in, .bias = HALO_WEIGHT_NONE}});
+    halo_doctor_trial_op(trial,
+                         (struct halo_op){.kind = HALO_OP_LOGITS,
+                                          .u.logits = {.weight = head, .x = in, .bias = HALO_WEIGHT_NONE, .scale = 1}});
 }
 
 static enum halo_doctor_failure check(struct halo_doctor_tier *tier, const float *logits, uint32_t token, uint32_t step)

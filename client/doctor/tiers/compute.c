@@ -82,8 +82,14 @@ enum halo_doctor_failure halo_doctor_tier_kernel(struct halo_doctor_tier *tier)
     halo_doctor_trial_init(&trial, tier, 3, 3);
     uint16_t in = halo_doctor_trial_input(&trial, N_COLS, input_at), normed = halo_doctor_trial_value(&trial, N_COLS);
     uint32_t weight = halo_doctor_trial_weight(&trial, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, N_COLS, 1, norm_at);
-    halo_doctor_trial_op(
-        &trial, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {weight, in, HALO_NONE, normed, (float)EPS}});
+    halo_doctor_trial_op(&trial, (struct halo_op){.kind = HALO_OP_RMSNORM,
+                                                  .u.rmsnorm = {.weight = weight,
+                                                                .x = in,
+                                                                .add = HALO_NONE,
+                                                                .out = normed,
+                                                                .eps = (float)EPS,
+                                                                .add_scale = 1,
+                                                                .bias = HALO_WEIGHT_NONE}});
     enum halo_doctor_failure failure = halo_doctor_trial_open(&trial);
     if (!failure)
         failure = halo_doctor_trial_run(&trial, 3, 0, NULL);

@@ -22,7 +22,11 @@ struct halo_op_cost halo_op_cost_of(const struct halo_plan *plan, const struct h
         add(plan, op->u.embed.weight, 1, plan->weights[op->u.embed.weight].n_rows, &cost);
         cost.flops = 0; /* a look-up */
         break;
-    case HALO_OP_RMSNORM: add(plan, op->u.rmsnorm.weight, 1, 1, &cost); break;
+    case HALO_OP_RMSNORM:
+        add(plan, op->u.rmsnorm.weight, 1, 1, &cost);
+        add(plan, op->u.rmsnorm.bias, 1, 1, &cost);
+        break;
+    case HALO_OP_ATTEND: add(plan, op->u.attend.sinks, 1, 1, &cost); break;
     case HALO_OP_MATMUL:
         for (uint32_t i = 0; i < op->u.matmul.n; i++) {
             add(plan, op->u.matmul.weight[i], 1, 1, &cost);

@@ -23,16 +23,18 @@ struct halo_embed_args {
     float scale;
 };
 
-/* rmsnorm: x += add when add; out = x / sqrt(mean(x^2) + eps) * weight, as f32 and/or as an activation row (layout.h).
- * Grid (rows). n_cols % 32 == 0 when act is wanted. */
+/* rmsnorm: x += add * add_scale when add; out = x / sqrt(mean(x^2) + eps) * weight, as f32 and/or as an activation row
+ * (layout.h). layernorm: the same with y = x - mean(x) for x in the second formula, and + bias. Grid (rows).
+ * n_cols % 32 == 0 when act is wanted. */
 struct halo_rmsnorm_args {
     float *x;
-    const float *add; /* or NULL */
-    const float *weight;
-    float *out; /* or NULL */
-    void *act;  /* or NULL */
+    const float *add;    /* or NULL */
+    const float *weight; /* or NULL: ones */
+    float *out;          /* or NULL */
+    void *act;           /* or NULL */
     uint32_t n_cols;
-    float eps;
+    float eps, add_scale;
+    const float *bias; /* or NULL; layernorm only */
 };
 
 /* quantize: f32 rows into activation rows. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). */
@@ -129,6 +131,13 @@ struct halo_kv_arg {
     uint32_t n_head_kv, head_dim_k, head_dim_v;
 };
 
+/* What happens to the scores of attention (op.h); 0: nothing. */
+struct halo_score_arg {
+    const float *sinks; /* [n_head], or NULL */
+    float scale, cap, temperature;
+    uint32_t period, window;
+};
+
 /* kv_write_<kv type>: Grid (n_head_kv, rows). */
 struct halo_kv_write_args {
     struct halo_kv_arg kv;
@@ -166,8 +175,9 @@ struct halo_attend_args {
     void *act;                                /* or NULL */
     float *partial;                           /* [row][n_head][n_splits][HALO_PARTIAL_STRIDE] */
     uint32_t *counter;                        /* [row][n_head_kv][n_parts], zero between launches */
+    struct halo_score_arg score;
     uint32_t n_head, n_splits, n_parts, n_rot, neox;
-    float scale, eps;
+    float eps;
 };
 
 /* prefill_<kv type>_d<dim>: causal attention of runs of rows of one sequence with ascending, consecutive positions, on
@@ -181,16 +191,16 @@ struct halo_prefill_args {
     const struct halo_prefill_tile *tile; /* n_rows == 0: nothing to do */
     const float *q;
     float *out;
+    struct halo_score_arg score;
     uint32_t n_head;
-    float scale;
 };
 
-/* glu_silu: act(gate) * up, as f32 and/or as an activation row. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). out may
+/* glu_<act>: act(gate) * up, as f32 and/or as an activation row. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). out may
  * be gate. */
 struct halo_glu_args {
-    const float *gate, *up;
-    float *out; /* or NULL */
-    void *act;  /* or NULL; n_cols % 32 == 0 then */
+    const float *gate, *up; /* up may be NULL: ones */
+    float *out;             /* or NULL */
+    void *act;              /* or NULL; n_cols % 32 == 0 then */
     uint32_t n_cols;
 };
 
@@ -199,6 +209,13 @@ struct halo_add_args {
     float *x;
     const float *add;
     uint32_t n;
+};
+
+/* limit: x *= scale; with a cap: x = cap * tanh(x / cap). Grid (ceil(n / HALO_QUANTIZE_COLS)), n floats over all rows. */
+struct halo_limit_args {
+    float *x;
+    uint32_t n;
+    float scale, cap;
 };
 
 /* moe_route: softmax without bias and groups. moe_route_scored: any (gate: enum halo_moe_gate). Grid (rows), one wave.

@@ -23,6 +23,7 @@ template <int G, int D> struct alignas(16) attend_lds {
 struct attend_job {
     uint32_t row, kv_head, first_head, n_heads;
     int32_t pos;
+    uint32_t lowest;              /* position that the row sees */
     uint32_t begin, end, n_pages; /* its pages; the pages of the row */
     uint32_t n_splits;            /* of the row: those that have a page */
     const uint32_t *pages;        /* of the row */
@@ -33,18 +34,20 @@ HALO_DEVICE attend_job job_of(const halo_attend_args &a, uint32_t n_heads_max)
     const uint32_t row = halo_block_z(), kv_head = halo_block_y() / a.n_parts, group = a.n_head / a.kv.n_head_kv;
     const uint32_t first = halo_block_y() % a.n_parts * n_heads_max;
     const int32_t pos = a.kv.pos[row];
-    const uint32_t n_pages = pos < 0 ? 0 : (uint32_t)pos / KV_PAGE + 1, length = HALO_HIP_CEIL(n_pages, a.n_splits);
-    const uint32_t begin = halo_min_of(halo_block_x() * length, n_pages);
+    const uint32_t n_pages = pos < 0 ? 0 : (uint32_t)pos / KV_PAGE + 1, lowest = kv_lowest(a.score, pos);
+    const uint32_t n_seen = n_pages - lowest / KV_PAGE, length = HALO_HIP_CEIL(n_seen, a.n_splits);
+    const uint32_t begin = lowest / KV_PAGE + halo_min_of(halo_block_x() * length, n_seen);
     attend_job job;
     job.row = row;
     job.kv_head = kv_head;
     job.first_head = kv_head * group + first;
     job.n_heads = halo_min_of(group - first, n_heads_max);
     job.pos = pos;
+    job.lowest = lowest;
     job.begin = begin;
     job.end = halo_min_of(begin + length, n_pages);
     job.n_pages = n_pages;
-    job.n_splits = length ? HALO_HIP_CEIL(n_pages, length) : 0;
+    job.n_splits = length ? HALO_HIP_CEIL(n_seen, length) : 0;
     job.pages = a.kv.pages + a.kv.page_first[row];
     return job;
 }
@@ -61,6 +64,12 @@ template <uint32_t TYPE, int D> struct attend_part {
 HALO_DEVICE uint32_t positions_of(const attend_job &job, uint32_t page)
 {
     return halo_min_of((uint32_t)job.pos + 1 - page * KV_PAGE, KV_PAGE);
+}
+
+/* Positions at the begin of a page that the row does not see. */
+HALO_DEVICE uint32_t hidden_of(const attend_job &job, uint32_t page)
+{
+    return job.lowest > page * KV_PAGE ? job.lowest - page * KV_PAGE : 0;
 }
 
 /* Of the n positions of a page; what does not exist reads the last position, or chunk. */

@@ -48,9 +48,12 @@ template <int G> struct attend_sums {
     float max[N], sum[N];
 };
 
-template <int G, int D> HALO_DEVICE void probabilities(attend_lds<G, D> &lds, uint32_t n, attend_sums<G> *sums)
+/* Of the positions hidden .. n - 1 of a page. `cap` in units of log2. */
+template <int G, int D>
+HALO_DEVICE void probabilities(attend_lds<G, D> &lds, uint32_t hidden, uint32_t n, float cap, attend_sums<G> *sums)
 {
     const uint32_t lane = halo_lane();
+    const bool seen = lane >= hidden && lane < n;
     for (uint32_t i = 0; i < sums->N; i++) {
         const uint32_t g = halo_wave() + WAVES * i;
         if (g >= G)
@@ -58,9 +61,11 @@ template <int G, int D> HALO_DEVICE void probabilities(attend_lds<G, D> &lds, ui
         float s = 0;
         for (uint32_t w = 0; w < WAVES; w++)
             s += lds.score[w][g][lane];
-        s = lane < n ? s : NOTHING;
+        if (cap > 0)
+            s = halo_capped(s, cap);
+        s = seen ? s : NOTHING;
         const float max = halo_max(sums->max[i], halo_wave_max(s)), shrink = halo_exp2(sums->max[i] - max);
-        const float p = lane < n ? halo_exp2(s - max) : 0;
+        const float p = seen ? halo_exp2(s - max) : 0;
         lds.p[lane][g] = p;
         sums->sum[i] = halo_fma(sums->sum[i], shrink, halo_wave_sum(p));
         sums->max[i] = max;
@@ -128,6 +133,7 @@ HALO_DEVICE void bring_heads(const halo_attend_args &a, const attend_job &job, c
     constexpr int N = D / 32;
     constexpr uint32_t K_WAVE = G % WAVES, V_WAVE = (G + 1) % WAVES;
     const uint32_t wave = halo_wave(), dim = a.kv.head_dim_k, at = (uint32_t)job.pos % KV_PAGE;
+    const float scale = kv_score_scale(a.score, job.pos);
     float fresh[N];
     if (newest)
         load_head<N>((wave == K_WAVE ? a.k : a.v) + ((uint64_t)job.row * a.kv.n_head_kv + job.kv_head) * dim, dim,
@@ -141,7 +147,7 @@ HALO_DEVICE void bring_heads(const halo_attend_args &a, const attend_job &job, c
             leave_head<N>(values, D, lds.q[g]);
         }
         for (uint32_t d = halo_lane(); d < D; d += 32)
-            lds.q[g][d] *= a.scale * 1.44269504f;
+            lds.q[g][d] *= scale;
     }
     if (!newest)
         return;
@@ -177,7 +183,7 @@ HALO_DEVICE void attend_pages(const halo_attend_args &a, const attend_job &job, 
             load_k<TYPE, D>(a, job, next, n_next, &part);
         number = job.pages[halo_min_of(i + 2, job.end - 1)];
         halo_barrier();
-        probabilities<G, D>(lds, n, &sums);
+        probabilities<G, D>(lds, hidden_of(job, i), n, a.score.cap * LOG2_E, &sums);
         halo_barrier();
         weigh<TYPE, G, D>(a, job, page, n, part, lds, out);
         if (more)

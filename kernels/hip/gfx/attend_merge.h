@@ -25,7 +25,7 @@ HALO_DEVICE void leave_split(const halo_attend_args &a, const attend_job &job, a
         const uint32_t head = job.first_head + g;
         float *partial = a.partial + (((uint64_t)job.row * a.n_head + head) * a.n_splits + halo_block_x()) *
                                          HALO_PARTIAL_STRIDE(dim);
-        const float scale = halo_rcp(lds.sum[g]);
+        const float scale = halo_rcp(lds.sum[g] + kv_sink(a.score, head, lds.max[g]));
         for (uint32_t i = 4 * halo_lane(); i < D; i += 128) {
             halo_f4 v = halo_load<halo_f4>(&lds.out[0][g][i]), w = halo_load<halo_f4>(&lds.out[1][g][i]);
             for (int j = 0; j < 4; j++)
@@ -41,7 +41,8 @@ HALO_DEVICE void leave_split(const halo_attend_args &a, const attend_job &job, a
 }
 
 /* The weight of each split, divided by the sum. */
-HALO_DEVICE void merge_weights(uint32_t n_splits, const float *partial, uint32_t stride, float *weight)
+HALO_DEVICE void merge_weights(const halo_score_arg &score, uint32_t head, uint32_t n_splits, const float *partial,
+                               uint32_t stride, float *weight)
 {
     float max[2], sum[2];
     for (uint32_t h = 0; h < 2; h++) {
@@ -53,7 +54,7 @@ HALO_DEVICE void merge_weights(uint32_t n_splits, const float *partial, uint32_t
     const float most = halo_wave_max(halo_max(max[0], max[1]));
     for (uint32_t h = 0; h < 2; h++)
         max[h] = halo_exp2(max[h] - most);
-    const float scale = halo_rcp(halo_wave_sum(halo_fma(sum[0], max[0], sum[1] * max[1])));
+    const float scale = halo_rcp(halo_wave_sum(halo_fma(sum[0], max[0], sum[1] * max[1])) + kv_sink(score, head, most));
     for (uint32_t h = 0; h < 2; h++)
         weight[halo_lane() + 32 * h] = max[h] * scale;
     halo_wave_barrier();
@@ -66,7 +67,7 @@ template <int G, int D> HALO_DEVICE void merge(const halo_attend_args &a, const 
     float *weight = lds.weight[halo_wave()];
     for (uint32_t g = halo_wave(); g < job.n_heads; g += WAVES) {
         const float *partial = a.partial + ((uint64_t)job.row * a.n_head + job.first_head + g) * a.n_splits * stride;
-        merge_weights(job.n_splits, partial, stride, weight);
+        merge_weights(a.score, job.first_head + g, job.n_splits, partial, stride, weight);
         for (uint32_t i = 4 * halo_lane(); i < D; i += 128) {
             halo_f4 out = {{0, 0, 0, 0}};
 #pragma unroll 1

@@ -199,4 +199,15 @@ HALO_DEVICE float halo_exp(float x)
     return halo_exp2(x * 1.44269504f);
 }
 
+HALO_DEVICE float halo_min(float x, float y)
+{
+    return -halo_max(-x, -y);
+}
+
+/* cap * tanh(x / cap), cap > 0. */
+HALO_DEVICE float halo_capped(float x, float cap)
+{
+    return cap * (1 - 2 * halo_rcp(1 + halo_exp(2 * x * halo_rcp(cap))));
+}
+
 #endif

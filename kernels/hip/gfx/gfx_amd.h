@@ -159,6 +159,10 @@ HALO_DEVICE float halo_exp2(float x)
 {
     return __builtin_amdgcn_exp2f(x);
 }
+HALO_DEVICE float halo_log2(float x)
+{
+    return __builtin_amdgcn_logf(x);
+}
 HALO_DEVICE float halo_rcp(float x)
 {
     return __builtin_amdgcn_rcpf(x);

@@ -158,6 +158,10 @@ HALO_DEVICE float halo_exp2(float x)
 {
     return __nvvm_ex2_approx_f(x);
 }
+HALO_DEVICE float halo_log2(float x)
+{
+    return __nvvm_lg2_approx_f(x);
+}
 HALO_DEVICE float halo_rcp(float x)
 {
     return __nvvm_rcp_approx_ftz_f(x);
@@ -199,6 +203,7 @@ HALO_DEVICE uint16_t halo_float_half(float f)
         return r;                                                                                                      \
     }
 HALO_UNARY(halo_exp2, "ex2.approx.f32")
+HALO_UNARY(halo_log2, "lg2.approx.f32")
 HALO_UNARY(halo_rcp, "rcp.approx.ftz.f32")
 HALO_UNARY(halo_rsqrt, "rsqrt.approx.f32")
 HALO_UNARY(halo_rint, "cvt.rni.f32.f32")

@@ -8,6 +8,30 @@
 
 constexpr uint32_t KV_PAGE = 32; /* positions of a page: one to a lane */
 
+constexpr float LOG2_E = 1.44269504f; /* scores are in units of log2 */
+
+/* The first position that a row at `pos` sees. */
+HALO_DEVICE uint32_t kv_lowest(const halo_score_arg &score, int32_t pos)
+{
+    return score.window > 0 && pos >= (int32_t)score.window ? (uint32_t)pos + 1 - score.window : 0;
+}
+
+/* What q of a row at `pos` is multiplied by. */
+HALO_DEVICE float kv_score_scale(const halo_score_arg &score, int32_t pos)
+{
+    float scale = score.scale * LOG2_E;
+    if (score.temperature > 0)
+        scale *= halo_fma(score.temperature / LOG2_E, halo_log2((float)(1 + (uint32_t)pos / score.period)), 1);
+    return scale;
+}
+
+/* What a head's sink adds to the sum of its softmax. Beyond the range of a float it is all there is, and the quotient
+ * 0. */
+HALO_DEVICE float kv_sink(const halo_score_arg &score, uint32_t head, float max)
+{
+    return score.sinks ? halo_exp2(score.sinks[head] * LOG2_E - max) : 0;
+}
+
 /* The page of position `pos` of the row, NULL for a row that is padding. */
 HALO_DEVICE uint8_t *kv_page(const halo_kv_arg &kv, uint32_t row, uint32_t pos)
 {

@@ -43,7 +43,8 @@ HALO_DEVICE void prefill_load_q(const halo_prefill_args &a, const prefill_job &j
     for (uint32_t i = halo_tid(); i < shape::ROWS * D; i += 128) {
         const uint32_t r = i / D, d = i % D;
         const float *q = a.q + ((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim;
-        lds.q[r * shape::PITCH + d] = r < job.n_rows && d < dim ? halo_float_half(q[d] * a.scale * 1.44269504f) : 0;
+        const float scale = kv_score_scale(a.score, (int32_t)(job.first_pos + r));
+        lds.q[r * shape::PITCH + d] = r < job.n_rows && d < dim ? halo_float_half(q[d] * scale) : 0;
     }
 }
 
@@ -125,8 +126,10 @@ template <int D> HALO_DEVICE void prefill_scores(uint32_t dim, uint32_t group, p
     halo_wave_barrier();
 }
 
-/* Scores into probabilities, in the same LDS. `seen` positions of these are at or before the row's own. */
-template <int D> HALO_DEVICE void prefill_softmax(uint32_t seen, prefill_lds<D> &lds, prefill_state *state)
+/* Scores into probabilities, in the same LDS. The row sees positions hidden .. seen - 1 of these. `cap` in units of
+ * log2. */
+template <int D>
+HALO_DEVICE void prefill_softmax(uint32_t hidden, uint32_t seen, float cap, prefill_lds<D> &lds, prefill_state *state)
 {
     typedef prefill_shape<D> shape;
     constexpr uint32_t N = shape::KEYS / 2;
@@ -134,14 +137,22 @@ template <int D> HALO_DEVICE void prefill_softmax(uint32_t seen, prefill_lds<D> 
     auto &own = lds.wave[halo_wave()];
     float p[N], max = state->max, sum = 0;
 #pragma unroll
+    for (uint32_t i = 0; i < N; i++)
+        p[i] = own.score[row * shape::S_PITCH + first + i];
+    if (cap > 0) {
+#pragma unroll
+        for (uint32_t i = 0; i < N; i++)
+            p[i] = halo_capped(p[i], cap);
+    }
+#pragma unroll
     for (uint32_t i = 0; i < N; i++) {
-        p[i] = first + i < seen ? own.score[row * shape::S_PITCH + first + i] : NOTHING;
+        p[i] = first + i >= hidden && first + i < seen ? p[i] : NOTHING;
         max = halo_max(max, p[i]);
     }
     max = halo_max(max, halo_xor<1>(max));
 #pragma unroll
     for (uint32_t i = 0; i < N; i++) {
-        p[i] = first + i < seen ? halo_exp2(p[i] - max) : 0;
+        p[i] = first + i >= hidden && first + i < seen ? halo_exp2(p[i] - max) : 0;
         sum += p[i];
     }
     const float shrink = halo_exp2(state->max - max);
@@ -210,10 +221,11 @@ template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args
                              pos0 + n_rows};
     const uint32_t group = halo_wave() / shape::PARTS, part = halo_wave() % shape::PARTS,
                    own_pos = pos0 + group * 16 + halo_lane() / 2;
+    const uint32_t lowest = kv_lowest(a.score, (int32_t)own_pos), first_base = kv_lowest(a.score, (int32_t)pos0);
     prefill_load_q<D>(a, job, lds);
     prefill_state state = {NOTHING, 0};
     halo_acc out[shape::TILES] = {};
-    for (uint32_t base = 0; base < job.end; base += shape::KEYS) {
+    for (uint32_t base = first_base / shape::KEYS * shape::KEYS; base < job.end; base += shape::KEYS) {
         const uint8_t *page = kv_page(a.kv, row0, base);
         halo_barrier();
         prefill_load_k<TYPE, D>(a, job, page, base, lds);
@@ -222,12 +234,14 @@ template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args
         if (base > pos0 + group * 16 + 15) /* behind all rows of the wave */
             continue;
         prefill_scores<D>(a.kv.head_dim_k, group, lds);
-        prefill_softmax<D>(own_pos < base ? 0 : own_pos - base + 1, lds, &state);
+        prefill_softmax<D>(lowest < base ? 0 : lowest - base, own_pos < base ? 0 : own_pos - base + 1,
+                           a.score.cap * LOG2_E, lds, &state);
         prefill_outputs<D>(part, lds, out);
     }
     halo_wave_barrier();
     if (halo_lane() % 2 == 0)
-        lds.row[halo_wave()][halo_lane() / 2] = state.sum > 0 ? halo_rcp(state.sum) : 0;
+        lds.row[halo_wave()][halo_lane() / 2] =
+            state.sum > 0 ? halo_rcp(state.sum + kv_sink(a.score, job.head, state.max)) : 0;
     halo_wave_barrier();
     prefill_store<D>(a, job, group, part, lds, out);
 }

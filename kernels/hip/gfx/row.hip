@@ -4,6 +4,7 @@
  * a unit exchange values.
  */
 #include "rows.h"
+#include <kernels/op.h>
 
 /* A row is one block's: as many threads as there are, so that a usual row takes one pass. */
 constexpr uint32_t NORM_THREADS = 1024, NORM_COLS = 4 * NORM_THREADS;
@@ -15,7 +16,7 @@ HALO_KERNEL_EARLY(rmsnorm, halo_rmsnorm_args, 1024)
 {
     HALO_LDS(rmsnorm_lds, lds);
     const uint32_t row = halo_block_x(), n = a.n_cols, first = halo_tid() * 4;
-    halo_f4 w = halo_load4(a.weight, first, n);
+    halo_f4 w = halo_load4_or_ones(a.weight, first, n);
     halo_inputs_ready();
     float *x = a.x + (uint64_t)row * n;
     const float *add = a.add ? a.add + (uint64_t)row * n : nullptr;
@@ -26,7 +27,7 @@ HALO_KERNEL_EARLY(rmsnorm, halo_rmsnorm_args, 1024)
         if (add) {
             const halo_f4 more = halo_load4(add, i, n);
             for (int j = 0; j < 4; j++)
-                v.e[j] += more.e[j];
+                v.e[j] = halo_fma(more.e[j], a.add_scale, v.e[j]);
             halo_store4(x, i, n, v);
         }
         for (int j = 0; j < 4; j++)
@@ -43,7 +44,7 @@ HALO_KERNEL_EARLY(rmsnorm, halo_rmsnorm_args, 1024)
         const uint32_t i = base + first;
         if (n > NORM_COLS) { /* else v and w are what this thread has loaded above */
             v = halo_load4(x, i, n);
-            w = halo_load4(a.weight, i, n);
+            w = halo_load4_or_ones(a.weight, i, n);
         }
         for (int j = 0; j < 4; j++)
             v.e[j] = v.e[j] * scale * w.e[j];
@@ -51,6 +52,60 @@ HALO_KERNEL_EARLY(rmsnorm, halo_rmsnorm_args, 1024)
             halo_store4(out, i, n, v);
         if (act)
             halo_quantize4(v, i, n, act);
+    }
+}
+
+struct layernorm_lds {
+    float sum[NORM_THREADS / 32], squares[NORM_THREADS / 32];
+};
+
+/* The mean first, then the squares of what is left, so that a large mean costs no digits. */
+HALO_KERNEL(layernorm, halo_rmsnorm_args, 1024)
+{
+    HALO_LDS(layernorm_lds, lds);
+    const uint32_t row = halo_block_x(), n = a.n_cols, first = halo_tid() * 4;
+    float *x = a.x + (uint64_t)row * n;
+    const float *add = a.add ? a.add + (uint64_t)row * n : nullptr;
+    float sum = 0, squares = 0;
+    for (uint32_t i = first; i < n; i += NORM_COLS) {
+        halo_f4 v = halo_load4(x, i, n);
+        if (add) {
+            const halo_f4 more = halo_load4(add, i, n);
+            for (int j = 0; j < 4; j++)
+                v.e[j] = halo_fma(more.e[j], a.add_scale, v.e[j]);
+            halo_store4(x, i, n, v);
+        }
+        for (int j = 0; j < 4; j++)
+            sum += v.e[j];
+    }
+    sum = halo_wave_sum(sum);
+    if (halo_lane() == 0)
+        lds.sum[halo_wave()] = sum;
+    halo_barrier();
+    const float mean = halo_wave_sum(lds.sum[halo_lane()]) / (float)n;
+    for (uint32_t i = first; i < n; i += NORM_COLS) {
+        const halo_f4 v = halo_load4(x, i, n);
+        for (uint32_t j = 0; j < 4; j++) {
+            const float y = i + j < n ? v.e[j] - mean : 0;
+            squares = halo_fma(y, y, squares);
+        }
+    }
+    squares = halo_wave_sum(squares);
+    if (halo_lane() == 0)
+        lds.squares[halo_wave()] = squares;
+    halo_barrier();
+    const float scale = halo_rsqrt(halo_wave_sum(lds.squares[halo_lane()]) / (float)n + a.eps);
+    for (uint32_t base = 0; base < n; base += NORM_COLS) {
+        const uint32_t i = base + first;
+        halo_f4 v = halo_load4(x, i, n);
+        const halo_f4 w = halo_load4_or_ones(a.weight, i, n);
+        const halo_f4 b = a.bias ? halo_load4(a.bias, i, n) : halo_f4{{0, 0, 0, 0}};
+        for (int j = 0; j < 4; j++)
+            v.e[j] = halo_fma((v.e[j] - mean) * scale, w.e[j], b.e[j]);
+        if (a.out)
+            halo_store4(a.out + (uint64_t)row * n, i, n, v);
+        if (a.act)
+            halo_quantize4(v, i, n, static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
     }
 }
 
@@ -91,16 +146,58 @@ HALO_KERNEL(half_rows, halo_half_args, 1024)
         a.scale[row] = halo_power2(shift < 126 ? shift : 126);
 }
 
-HALO_KERNEL(glu_silu, halo_glu_args, 256)
+HALO_DEVICE float sigmoid(float x)
+{
+    return halo_rcp(1 + halo_exp(-x));
+}
+
+/* act(gate) * up, as op.h has it. */
+template <halo_glu_act ACT> HALO_DEVICE float activated(float gate, float up)
+{
+    switch (ACT) {
+    case HALO_GLU_SILU: return gate * sigmoid(gate) * up;
+    case HALO_GLU_GELU:
+        return gate * sigmoid(1.59576912f * halo_fma(0.044715f * gate * gate, gate, gate)) * up; /* 2 sqrt(2 / pi) */
+    case HALO_GLU_RELU2: gate = halo_max(gate, 0); return gate * gate * up;
+    default: /* HALO_GLU_CLAMPED */
+        gate = halo_min(gate, HALO_GLU_CLAMP);
+        up = halo_max(halo_min(up, HALO_GLU_CLAMP), -HALO_GLU_CLAMP);
+        return gate * sigmoid(HALO_GLU_CLAMP_ALPHA * gate) * (up + 1);
+    }
+}
+
+template <halo_glu_act ACT> HALO_DEVICE void glu(const halo_glu_args &a)
 {
     const uint32_t row = halo_block_y(), n = a.n_cols, i = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid() * 4;
-    halo_f4 gate = halo_load4(a.gate + (uint64_t)row * n, i, n), up = halo_load4(a.up + (uint64_t)row * n, i, n);
+    halo_f4 gate = halo_load4(a.gate + (uint64_t)row * n, i, n);
+    const halo_f4 up = halo_load4_or_ones(a.up ? a.up + (uint64_t)row * n : nullptr, i, n);
     for (int j = 0; j < 4; j++)
-        gate.e[j] = gate.e[j] * halo_rcp(1 + halo_exp(-gate.e[j])) * up.e[j];
+        gate.e[j] = activated<ACT>(gate.e[j], up.e[j]);
     if (a.out)
         halo_store4(a.out + (uint64_t)row * n, i, n, gate);
     if (a.act)
         halo_quantize4(gate, i, n, static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
+}
+
+#define HALO_GLU_KERNEL(ACT, act)                                                                                      \
+    HALO_KERNEL(glu_##act, halo_glu_args, 256)                                                                         \
+    {                                                                                                                  \
+        glu<HALO_GLU_##ACT>(a);                                                                                        \
+    }
+HALO_GLU_KERNEL(SILU, silu)
+HALO_GLU_KERNEL(GELU, gelu)
+HALO_GLU_KERNEL(RELU2, relu2)
+HALO_GLU_KERNEL(CLAMPED, clamped)
+
+HALO_KERNEL(limit, halo_limit_args, 256)
+{
+    const uint32_t i = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid() * 4;
+    halo_f4 v = halo_load4(a.x, i, a.n);
+    for (int j = 0; j < 4; j++) {
+        v.e[j] *= a.scale;
+        v.e[j] = a.cap > 0 ? halo_capped(v.e[j], a.cap) : v.e[j];
+    }
+    halo_store4(a.x, i, a.n, v);
 }
 
 HALO_KERNEL(add, halo_add_args, 256)

@@ -19,6 +19,12 @@ HALO_DEVICE halo_f4 halo_load4(const float *x, uint32_t i, uint32_t n)
     return v;
 }
 
+/* The same; ones where there is no row. */
+HALO_DEVICE halo_f4 halo_load4_or_ones(const float *x, uint32_t i, uint32_t n)
+{
+    return x ? halo_load4(x, i, n) : halo_f4{{1, 1, 1, 1}};
+}
+
 HALO_DEVICE void halo_store4(float *x, uint32_t i, uint32_t n, const halo_f4 &v)
 {
     if (n % 4 == 0) {

@@ -20,20 +20,21 @@
     }
 
 enum halo_op_kind {
-    HALO_OP_EMBED,   /* out[r] = weight[token[r]] * scale */
-    HALO_OP_RMSNORM, /* if add: x += add; out = x / sqrt(mean(x^2) + eps) * weight. x is updated in place by the add. */
-    HALO_OP_MATMUL,  /* out[k] = weight[k] x + bias[k], k < n: several weights that share one input */
-    HALO_OP_QK_NORM, /* q and k: rmsnorm over each head of head_dim, weights shared by the heads, in place */
-    HALO_OP_ROPE,    /* rotates q and k in place by the row's position */
+    HALO_OP_EMBED,    /* out[r] = weight[token[r]] * scale */
+    HALO_OP_RMSNORM,  /* if add: x += add * add_scale, in place; y = centre ? x - mean(x) : x;
+                      * out = y / sqrt(mean(y^2) + eps) * weight + bias */
+    HALO_OP_MATMUL,   /* out[k] = weight[k] x + bias[k], k < n: several weights that share one input */
+    HALO_OP_QK_NORM,  /* q and k: rmsnorm over each head of head_dim, weights shared by the heads, in place */
+    HALO_OP_ROPE,     /* rotates q and k in place by the row's position */
     HALO_OP_KV_WRITE, /* stores k and v of the row into the pages of its sequence */
     HALO_OP_ATTEND, /* out = softmax(q K^T * scale) V, positions 0..pos of the row's sequence, of the stored K and V */
-    HALO_OP_GLU,    /* out = act(gate) * up; out may be gate */
+    HALO_OP_GLU,    /* out = act(gate) * up, or act(gate) without up; out may be gate */
     HALO_OP_MOE_ROUTE,  /* router logits -> the n_used best experts and their weights (at the end of this file) */
     HALO_OP_MOE_MATMUL, /* for the chosen experts: out[slot] = weight[expert] x[slot or shared] * scale[expert] +
                          * bias[expert] */
     HALO_OP_MOE_SUM, /* out = sum over slots of weight[slot] * x[slot]; if add: + add * sigmoid(add_gate), or + add */
     HALO_OP_ADD,     /* x += add */
-    HALO_OP_LOGITS,  /* for the wanted rows only: logits = weight x + bias */
+    HALO_OP_LOGITS, /* for the wanted rows only: l = (weight x + bias) * scale; logits = cap ? cap * tanh(l / cap) : l */
     HALO_OP_COUNT
 };
 
@@ -62,7 +63,16 @@ static inline const char *halo_op_name(enum halo_op_kind kind)
 /* How the pairs of a rotation lie. NORM: (2i, 2i+1). NEOX: (i, i + n_rot/2). The wrong one gives plausible text for a
  * while. */
 enum halo_rope_pairing { HALO_ROPE_NORM, HALO_ROPE_NEOX };
-enum halo_glu_act { HALO_GLU_SILU };
+enum halo_glu_act {
+    HALO_GLU_SILU,  /* x / (1 + e^-x) */
+    HALO_GLU_GELU,  /* x / (1 + e^(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3): the tanh form */
+    HALO_GLU_RELU2, /* max(x, 0)^2 */
+    /* g / (1 + e^(-1.702 g)) * (u + 1), g = min(gate, 7), u = up limited to -7 .. 7; needs up */
+    HALO_GLU_CLAMPED,
+    HALO_GLU_ACTS
+};
+#define HALO_GLU_CLAMP 7.0f
+#define HALO_GLU_CLAMP_ALPHA 1.702f
 /* The score of an expert, from its router logit x. SOFTMAX: over all experts. Softmax over the chosen experts alone is
  * SOFTMAX with `normalise`. */
 enum halo_moe_gate { HALO_MOE_SOFTMAX, HALO_MOE_SIGMOID, HALO_MOE_SQRT_SOFTPLUS /* sqrt(ln(1 + e^x)) */ };
@@ -84,9 +94,11 @@ struct halo_op_embed {
     float scale;
 };
 struct halo_op_rmsnorm {
-    uint32_t weight;
-    uint16_t x, add, out;
-    float eps;
+    uint32_t weight;      /* HALO_WEIGHT_NONE: ones */
+    uint16_t x, add, out; /* out may be x */
+    float eps, add_scale;
+    bool centre;   /* a layer norm: the mean is taken off first */
+    uint32_t bias; /* HALO_WEIGHT_NONE when absent; only of a layer norm */
 };
 #define HALO_MATMUL_MAX 3
 struct halo_op_matmul {
@@ -110,15 +122,23 @@ struct halo_op_kv_write {
     uint16_t k, v;
     uint32_t kv_layer, kv_group; /* a layer of the group plan->kv[kv_group] */
 };
+/* The score of position j for a row at position p: s = q . k * scale * (1 + temperature * ln(1 + floor(p / period)));
+ * with a cap: s = cap * tanh(s / cap). With a window only positions j > p - window are seen. A sink is the score of a
+ * head for nothing: e^sink joins the denominator of its softmax. */
 struct halo_op_attend {
     uint16_t q, out;
     uint32_t kv_layer;
     uint32_t n_head;
     float scale;
     uint32_t kv_group;
+    uint32_t window;             /* 0: none */
+    float cap;                   /* 0: none */
+    uint32_t sinks;              /* vector of n_head, or HALO_WEIGHT_NONE */
+    float temperature;           /* 0: none */
+    uint32_t temperature_period; /* positions */
 };
 struct halo_op_glu {
-    uint16_t gate, up, out;
+    uint16_t gate, up, out; /* up: HALO_NONE when absent */
     enum halo_glu_act act;
 };
 struct halo_op_moe_route {
@@ -153,7 +173,8 @@ struct halo_op_add {
 struct halo_op_logits {
     uint32_t weight;
     uint16_t x;
-    uint32_t bias; /* HALO_WEIGHT_NONE when absent */
+    uint32_t bias;    /* HALO_WEIGHT_NONE when absent */
+    float scale, cap; /* 1: none, 0: none */
 };
 
 struct halo_op {

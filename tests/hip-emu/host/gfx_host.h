@@ -174,6 +174,10 @@ HALO_DEVICE float halo_exp2(float x)
 {
     return exp2f(x);
 }
+HALO_DEVICE float halo_log2(float x)
+{
+    return log2f(x);
+}
 HALO_DEVICE float halo_rcp(float x)
 {
     return 1 / x;

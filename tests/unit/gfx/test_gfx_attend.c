@@ -111,7 +111,7 @@ static void attend_shape(const struct shape *s, uint32_t n_pos)
                                     .n_head = s->n_head,
                                     .n_splits = s->n_splits,
                                     .n_parts = n_parts,
-                                    .scale = 0.25f};
+                                    .score.scale = 0.25f};
     args.kv.pos = pos;
     args.kv.page_first = first;
     char name[40];
@@ -169,7 +169,7 @@ static void fresh_shape(const struct shape *s, bool with_norm, uint32_t neox)
                                     .n_parts = n_parts,
                                     .n_rot = n_rot,
                                     .neox = neox,
-                                    .scale = 0.25f,
+                                    .score.scale = 0.25f,
                                     .eps = 1e-6f};
     args.kv.pos = pos;
     args.kv.page_first = first;
@@ -256,7 +256,8 @@ static void prefill_shape(const struct shape *s, uint32_t n_pos, uint32_t n_rows
     }
     float *q = gfx_floats(n * s->n_head * s->dim_k, 6), *out = gfx_floats(n * width, 7),
           *before = gfx_floats(n * width, 7);
-    struct halo_prefill_args args = {c.kv, tiles, q, out, s->n_head, 0.25f};
+    struct halo_prefill_args args = {
+        .kv = c.kv, .tile = tiles, .q = q, .out = out, .score.scale = 0.25f, .n_head = s->n_head};
     args.kv.pos = pos;
     args.kv.page_first = first;
     char name[40];

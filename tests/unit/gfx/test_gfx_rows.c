@@ -22,7 +22,7 @@ static void rmsnorm_width(uint32_t n, bool add)
     const bool quantize = n % 32 == 0;
     uint8_t *act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n)),
             *want_act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n));
-    struct halo_rmsnorm_args args = {x, add ? more : NULL, weight, out, quantize ? act : NULL, n, 1e-5f};
+    struct halo_rmsnorm_args args = {x, add ? more : NULL, weight, out, quantize ? act : NULL, n, 1e-5f, 1, NULL};
     gfx_run("rmsnorm", ROWS, 1, 1, &args);
     for (uint32_t r = 0; r < ROWS; r++) {
         double sum = 0;

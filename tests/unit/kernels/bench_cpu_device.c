@@ -63,7 +63,13 @@ static void build(struct fixture *f, enum halo_type type, uint32_t n_layers, uin
     for (uint32_t layer = 0; layer < n_layers; layer++) {
         uint32_t none = HALO_WEIGHT_NONE;
         fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                       .u.rmsnorm = {vector(f, D), x, layer ? add : HALO_NONE, normed, 1e-6f}});
+                                       .u.rmsnorm = {.weight = vector(f, D),
+                                                     .x = x,
+                                                     .add = layer ? add : HALO_NONE,
+                                                     .out = normed,
+                                                     .eps = 1e-6f,
+                                                     .add_scale = 1,
+                                                     .bias = HALO_WEIGHT_NONE}});
         struct halo_op_matmul qkv = {
             normed,
             3,
@@ -75,10 +81,23 @@ static void build(struct fixture *f, enum halo_type type, uint32_t n_layers, uin
         fixture_op(f, (struct halo_op){.kind = HALO_OP_QK_NORM, .u.qk_norm = norm});
         fixture_op(f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, HEADS, HEADS_KV, DIM, rope}});
         fixture_op(f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, layer}});
-        fixture_op(f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, mixed, layer, HEADS, 0.0884f}});
+        fixture_op(f, (struct halo_op){.kind = HALO_OP_ATTEND,
+                                       .u.attend = {.q = q,
+                                                    .out = mixed,
+                                                    .kv_layer = layer,
+                                                    .n_head = HEADS,
+                                                    .scale = 0.0884f,
+                                                    .sinks = HALO_WEIGHT_NONE}});
         struct halo_op_matmul o = {mixed, 1, {matrix(f, type, HEADS * DIM, D)}, {none}, {add}};
         fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = o});
-        fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {vector(f, D), x, add, normed, 1e-6f}});
+        fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
+                                       .u.rmsnorm = {.weight = vector(f, D),
+                                                     .x = x,
+                                                     .add = add,
+                                                     .out = normed,
+                                                     .eps = 1e-6f,
+                                                     .add_scale = 1,
+                                                     .bias = HALO_WEIGHT_NONE}});
         struct halo_op_matmul in = {
             normed, 2, {matrix(f, type, D, FF), matrix(f, type, D, FF)}, {none, none}, {gate, up}};
         fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = in});
@@ -86,8 +105,16 @@ static void build(struct fixture *f, enum halo_type type, uint32_t n_layers, uin
         struct halo_op_matmul down = {gate, 1, {matrix(f, type, FF, D)}, {none}, {add}};
         fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = down});
     }
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {vector(f, D), x, add, normed, 1e-6f}});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {table, normed, HALO_WEIGHT_NONE}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
+                                   .u.rmsnorm = {.weight = vector(f, D),
+                                                 .x = x,
+                                                 .add = add,
+                                                 .out = normed,
+                                                 .eps = 1e-6f,
+                                                 .add_scale = 1,
+                                                 .bias = HALO_WEIGHT_NONE}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS,
+                                   .u.logits = {.weight = table, .x = normed, .bias = HALO_WEIGHT_NONE, .scale = 1}});
 }
 
 /* Rows first_pos .. first_pos + n_rows - 1 of one sequence, logits of the last. Returns seconds. */

@@ -23,6 +23,9 @@ struct field {
 #define KV(type)                                                                                                       \
     P(type, kv.base), P(type, kv.pos), P(type, kv.page_first), P(type, kv.pages), FIELD(U64, type, kv.page_bytes),     \
         U(type, kv.n_head_kv), U(type, kv.head_dim_k), U(type, kv.head_dim_v)
+#define SCORE(type)                                                                                                    \
+    P(type, score.sinks), F(type, score.scale), F(type, score.cap), F(type, score.temperature), U(type, score.period), \
+        U(type, score.window)
 #define MATRIX(type, m) P(type, m.weight), P(type, m.bias), P(type, m.out), U(type, m.n_rows), U(type, m.out_stride)
 #define EXPERT(type, m)                                                                                                \
     P(type, m.weight), FIELD(U64, type, m.expert_bytes), P(type, m.out), P(type, m.scale), P(type, m.bias),            \
@@ -30,8 +33,9 @@ struct field {
 
 static const struct field embed[] = {P(embed, weight), P(embed, token), P(embed, out),
                                      U(embed, n_cols), F(embed, scale), {0}};
-static const struct field rmsnorm[] = {P(rmsnorm, x),   P(rmsnorm, add),    P(rmsnorm, weight), P(rmsnorm, out),
-                                       P(rmsnorm, act), U(rmsnorm, n_cols), F(rmsnorm, eps),    {0}};
+static const struct field rmsnorm[] = {
+    P(rmsnorm, x),      P(rmsnorm, add), P(rmsnorm, weight),    P(rmsnorm, out),  P(rmsnorm, act),
+    U(rmsnorm, n_cols), F(rmsnorm, eps), F(rmsnorm, add_scale), P(rmsnorm, bias), {0}};
 static const struct field quantize[] = {P(quantize, x), P(quantize, act), U(quantize, n_cols), {0}};
 static const struct field half[] = {P(half, x), P(half, half), P(half, scale), U(half, n_cols), U(half, strips), {0}};
 static const struct field gemv[] = {MATRIX(gemv, matrix[0]),
@@ -83,12 +87,13 @@ static const struct field attend[] = {KV(attend),
                                       U(attend, n_parts),
                                       U(attend, n_rot),
                                       U(attend, neox),
-                                      F(attend, scale),
+                                      SCORE(attend),
                                       F(attend, eps),
                                       {0}};
 static const struct field prefill[] = {
-    KV(prefill), P(prefill, tile), P(prefill, q), P(prefill, out), U(prefill, n_head), F(prefill, scale), {0}};
+    KV(prefill), P(prefill, tile), P(prefill, q), P(prefill, out), SCORE(prefill), U(prefill, n_head), {0}};
 static const struct field glu[] = {P(glu, gate), P(glu, up), P(glu, out), P(glu, act), U(glu, n_cols), {0}};
+static const struct field limit[] = {P(limit, x), U(limit, n), F(limit, scale), F(limit, cap), {0}};
 static const struct field add[] = {P(add, x), P(add, add), U(add, n), {0}};
 static const struct field moe_route[] = {P(moe_route, logits),
                                          P(moe_route, choice),
@@ -123,18 +128,35 @@ static const struct field moe_sum[] = {P(moe_sum, x),   P(moe_sum, choice), P(mo
 static const struct field gather[] = {P(gather, x), P(gather, row), P(gather, out), U(gather, n_cols), {0}};
 
 static const struct field *const fields_of[] = {
-    [HALO_HIP_EMBED] = embed,          [HALO_HIP_GEMV] = gemv,
-    [HALO_HIP_STRIP] = strip,          [HALO_HIP_GEMM] = gemm,
-    [HALO_HIP_MOE_GEMV] = moe_gemv,    [HALO_HIP_MOE_GEMM] = moe_gemm,
-    [HALO_HIP_KV_WRITE] = kv_write,    [HALO_HIP_HEADS] = heads,
-    [HALO_HIP_ATTEND_D128] = attend,   [HALO_HIP_ATTEND_D256] = attend,
-    [HALO_HIP_PREFILL_D128] = prefill, [HALO_HIP_PREFILL_D256] = prefill,
-    [HALO_HIP_RMSNORM] = rmsnorm,      [HALO_HIP_QUANTIZE] = quantize,
-    [HALO_HIP_HALF_ROWS] = half,       [HALO_HIP_QK_NORM] = qk_norm,
-    [HALO_HIP_ROPE_NORM] = rope,       [HALO_HIP_ROPE_NEOX] = rope,
-    [HALO_HIP_GLU_SILU] = glu,         [HALO_HIP_ADD] = add,
-    [HALO_HIP_MOE_ROUTE] = moe_route,  [HALO_HIP_MOE_ROUTE_SCORED] = moe_route,
-    [HALO_HIP_MOE_GROUP] = moe_group,  [HALO_HIP_MOE_SUM] = moe_sum,
+    [HALO_HIP_EMBED] = embed,
+    [HALO_HIP_GEMV] = gemv,
+    [HALO_HIP_STRIP] = strip,
+    [HALO_HIP_GEMM] = gemm,
+    [HALO_HIP_MOE_GEMV] = moe_gemv,
+    [HALO_HIP_MOE_GEMM] = moe_gemm,
+    [HALO_HIP_KV_WRITE] = kv_write,
+    [HALO_HIP_HEADS] = heads,
+    [HALO_HIP_ATTEND_D128] = attend,
+    [HALO_HIP_ATTEND_D256] = attend,
+    [HALO_HIP_PREFILL_D128] = prefill,
+    [HALO_HIP_PREFILL_D256] = prefill,
+    [HALO_HIP_RMSNORM] = rmsnorm,
+    [HALO_HIP_LAYERNORM] = rmsnorm,
+    [HALO_HIP_QUANTIZE] = quantize,
+    [HALO_HIP_HALF_ROWS] = half,
+    [HALO_HIP_QK_NORM] = qk_norm,
+    [HALO_HIP_ROPE_NORM] = rope,
+    [HALO_HIP_ROPE_NEOX] = rope,
+    [HALO_HIP_GLU_SILU] = glu,
+    [HALO_HIP_GLU_GELU] = glu,
+    [HALO_HIP_GLU_RELU2] = glu,
+    [HALO_HIP_GLU_CLAMPED] = glu,
+    [HALO_HIP_LIMIT] = limit,
+    [HALO_HIP_ADD] = add,
+    [HALO_HIP_MOE_ROUTE] = moe_route,
+    [HALO_HIP_MOE_ROUTE_SCORED] = moe_route,
+    [HALO_HIP_MOE_GROUP] = moe_group,
+    [HALO_HIP_MOE_SUM] = moe_sum,
     [HALO_HIP_GATHER] = gather,
 };
 

@@ -1,6 +1,7 @@
 /* test_check.c: the checks of plans and batches: a plan with every op passes, and each thing that can be wrong is
  * refused with a reason that names the op and the numbers. */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,12 +56,23 @@ static void toy_ops(struct toy *t)
 {
     const struct halo_op ops[N_OPS] = {
         [EMBED] = {HALO_OP_EMBED, .u.embed = {W_TABLE, V_X, 1}},
-        [RMSNORM] = {HALO_OP_RMSNORM, .u.rmsnorm = {W_NORM, V_X, V_OUT, V_NORM, 1e-6f}},
+        [RMSNORM] = {HALO_OP_RMSNORM, .u.rmsnorm = {.weight = W_NORM,
+                                                    .x = V_X,
+                                                    .add = V_OUT,
+                                                    .out = V_NORM,
+                                                    .eps = 1e-6f,
+                                                    .add_scale = 1,
+                                                    .bias = HALO_WEIGHT_NONE}},
         [MATMUL] = {HALO_OP_MATMUL, .u.matmul = {V_NORM, 1, {W_Q}, {W_BIAS}, {V_Q}}},
         [QK_NORM] = {HALO_OP_QK_NORM, .u.qk_norm = {V_Q, V_K, W_HEAD_NORM, W_HEAD_NORM, HEADS, HEADS_KV, DIM, 1e-6f}},
         [ROPE] = {HALO_OP_ROPE, .u.rope = {V_Q, V_K, HEADS, HEADS_KV, DIM, 0}},
         [KV_WRITE] = {HALO_OP_KV_WRITE, .u.kv_write = {V_K, V_V, 0}},
-        [ATTEND] = {HALO_OP_ATTEND, .u.attend = {V_Q, V_OUT, 0, HEADS, 1}},
+        [ATTEND] = {HALO_OP_ATTEND, .u.attend = {.q = V_Q,
+                                                 .out = V_OUT,
+                                                 .kv_layer = 0,
+                                                 .n_head = HEADS,
+                                                 .scale = 1,
+                                                 .sinks = HALO_WEIGHT_NONE}},
         [GLU] = {HALO_OP_GLU, .u.glu = {V_Q, V_OUT, V_Q, HALO_GLU_SILU}},
         [MOE_ROUTE] = {HALO_OP_MOE_ROUTE,
                        .u.moe_route = {V_ROUTER, V_CHOICE, EXPERTS, USED, true, 1, .bias = HALO_WEIGHT_NONE}},
@@ -70,7 +82,7 @@ static void toy_ops(struct toy *t)
                  {V_NORM, V_CHOICE, 1, false, {W_EXPERTS}, {V_EXPERTS}, USED, HALO_WEIGHTS_NONE, HALO_WEIGHTS_NONE}},
         [MOE_SUM] = {HALO_OP_MOE_SUM, .u.moe_sum = {V_EXPERTS, V_CHOICE, V_OUT, USED, HALO_NONE, HALO_NONE}},
         [ADD] = {HALO_OP_ADD, .u.add = {V_X, V_OUT}},
-        [LOGITS] = {HALO_OP_LOGITS, .u.logits = {W_TABLE, V_X, HALO_WEIGHT_NONE}},
+        [LOGITS] = {HALO_OP_LOGITS, .u.logits = {.weight = W_TABLE, .x = V_X, .bias = HALO_WEIGHT_NONE, .scale = 1}},
     };
     memcpy(t->ops, ops, sizeof(ops));
 }
@@ -147,7 +159,15 @@ SPOIL(pairing, t->rope.pairing = (enum halo_rope_pairing)7)
 SPOIL(layer_beyond, t->ops[KV_WRITE].u.kv_write.kv_layer = 1)
 SPOIL(cache_type, t->plan.kv[0].type = (enum halo_kv_type)9)
 SPOIL(groups_uneven, t->ops[ATTEND].u.attend.n_head = 3)
-SPOIL(activation, t->ops[GLU].u.glu.act = (enum halo_glu_act)3)
+SPOIL(bias_of_rms, t->ops[RMSNORM].u.rmsnorm.bias = W_NORM)
+SPOIL(norm_bias_too_short, t->ops[RMSNORM].u.rmsnorm.centre = true; t->ops[RMSNORM].u.rmsnorm.bias = W_HEAD_NORM)
+SPOIL(sinks_too_many, t->ops[ATTEND].u.attend.sinks = W_HEAD_NORM)
+SPOIL(cap_negative, t->ops[ATTEND].u.attend.cap = -1)
+SPOIL(temperature_nan, t->ops[ATTEND].u.attend.temperature = NAN)
+SPOIL(no_period, t->ops[ATTEND].u.attend.temperature = 0.1f)
+SPOIL(logit_cap_infinite, t->ops[LOGITS].u.logits.cap = INFINITY)
+SPOIL(activation, t->ops[GLU].u.glu.act = HALO_GLU_ACTS)
+SPOIL(clamped_without_up, t->ops[GLU].u.glu.act = HALO_GLU_CLAMPED; t->ops[GLU].u.glu.up = HALO_NONE)
 SPOIL(too_many_used, t->ops[MOE_ROUTE].u.moe_route.n_used = 4)
 SPOIL(too_many_experts, t->weights[W_EXPERTS] = weight(HALO_WEIGHT_EXPERTS, WIDTH, WIDTH, EXPERTS + 1))
 SPOIL(slots, t->ops[MOE_MATMUL].u.moe_matmul.n_used = 0)
@@ -189,7 +209,15 @@ static const struct {
     {layer_beyond, KV_WRITE, "kv_write: layer of the cache 1 of 1"},
     {cache_type, ATTEND, "attend: type of the cache is 9, wanted 1"},
     {groups_uneven, ATTEND, "attend: 3 heads over 2 kv heads"},
-    {activation, GLU, "glu: activation is 3, wanted 0"},
+    {bias_of_rms, RMSNORM, "rmsnorm: a bias without the mean taken off"},
+    {norm_bias_too_short, RMSNORM, "rmsnorm: w has rows of 16, its input has 64"},
+    {sinks_too_many, ATTEND, "attend: w has rows of 16, its input has 4"},
+    {cap_negative, ATTEND, "attend: cap is -1, wanted a number of at least 0"},
+    {temperature_nan, ATTEND, "attend: temperature is nan, wanted a number of at least 0"},
+    {no_period, ATTEND, "attend: period of the temperature is 0, wanted 1"},
+    {logit_cap_infinite, LOGITS, "logits: cap is inf, wanted a number of at least 0"},
+    {activation, GLU, "glu: activation 4 of 4"},
+    {clamped_without_up, GLU, "glu: up is value 65535 of 9"},
     {too_many_used, MOE_ROUTE, "moe_route: uses 4 of 3 experts, at most 3 are supported"},
     {too_many_experts, MOE_MATMUL, "moe_matmul: uses 2 of 4 experts, at most 3 are supported"},
     {slots, MOE_MATMUL, "moe_matmul: slots is 0, wanted 1"},

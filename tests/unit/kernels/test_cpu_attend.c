@@ -21,6 +21,9 @@ struct shape {
     uint32_t n_head, n_head_kv, k_dim, v_dim;
     uint32_t n_context, max_rows;
     bool second; /* the cache is the plan's second group; the first one, of another shape, is written and read beside */
+    uint32_t window, period; /* of the mask, of the temperature */
+    float cap, temperature;
+    bool sinks;
 };
 
 /* A plan of one attention op and its reference. Token t has row t of each table as its q, k or v. */
@@ -28,6 +31,7 @@ struct attention {
     struct fixture f;
     struct shape shape;
     float *q, *k, *v; /* [N_VOCAB][heads * dim]; k and v as the cache returns them */
+    float *sinks;     /* [heads] or NULL */
     uint16_t out;
     int32_t *tokens; /* [n_context] */
 };
@@ -78,14 +82,25 @@ static void attention_init(struct attention *a, struct shape s)
     if (s.second) {
         uint16_t key = fixture_input(&a->f, 40, 1), value = fixture_input(&a->f, 32, 1);
         uint16_t other = fixture_value(&a->f, 32);
+        struct halo_op_attend first = {.q = key, .out = other, .n_head = 1, .scale = 1, .sinks = HALO_WEIGHT_NONE};
         fixture_op(&a->f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {key, value, 0, 0}});
-        fixture_op(&a->f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {key, other, 0, 1, 1}});
+        fixture_op(&a->f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = first});
     }
-    fixture_op(
-        &a->f,
-        (struct halo_op){
-            .kind = HALO_OP_ATTEND,
-            .u.attend = {.q = q, .out = a->out, .kv_layer = 1, .kv_group = group, .n_head = s.n_head, .scale = 0.4f}});
+    uint32_t sinks =
+        s.sinks ? fixture_weight(&a->f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, s.n_head, 1, 1, 3) : HALO_WEIGHT_NONE;
+    struct halo_op_attend attend = {.q = q,
+                                    .out = a->out,
+                                    .kv_layer = 1,
+                                    .kv_group = group,
+                                    .n_head = s.n_head,
+                                    .scale = 0.4f,
+                                    .window = s.window,
+                                    .cap = s.cap,
+                                    .sinks = sinks,
+                                    .temperature = s.temperature,
+                                    .temperature_period = s.period};
+    fixture_op(&a->f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = attend});
+    a->sinks = s.sinks ? fixture_floats(&a->f, sinks) : NULL;
     a->q = fixture_floats(&a->f, 0);
     a->k = fixture_floats(&a->f, 1);
     a->v = fixture_floats(&a->f, 2);
@@ -102,6 +117,7 @@ static void attention_finish(struct attention *a)
 {
     fixture_finish(&a->f);
     free(a->q);
+    free(a->sinks);
     free(a->k);
     free(a->v);
     free(a->tokens);
@@ -113,18 +129,23 @@ static void evaluate(const struct attention *a, int32_t pos, uint32_t head, doub
     const struct shape *s = &a->shape;
     uint32_t kv_head = head / (s->n_head / s->n_head_kv);
     const float *q = a->q + ((size_t)a->tokens[pos] * s->n_head + head) * s->k_dim;
-    double *weight = malloc(((size_t)pos + 1) * sizeof(*weight)), most = -INFINITY, sum = 0;
+    int32_t first = s->window > 0 && pos >= (int32_t)s->window ? pos + 1 - (int32_t)s->window : 0;
+    double *weight = malloc(((size_t)pos + 1) * sizeof(*weight)), most = a->sinks ? (double)a->sinks[head] : -INFINITY;
+    double factor = s->temperature > 0 ? 1 + (double)s->temperature * log(floor((double)pos / s->period) + 1) : 1;
     assert_non_null(weight);
-    for (int32_t p = 0; p <= pos; p++) {
+    for (int32_t p = first; p <= pos; p++) {
         const float *k = a->k + ((size_t)a->tokens[p] * s->n_head_kv + kv_head) * s->k_dim;
         double score = 0;
         for (uint32_t i = 0; i < s->k_dim; i++)
             score += (double)q[i] * (double)k[i];
-        weight[p] = score * (double)0.4f;
+        weight[p] = score * (double)0.4f * factor;
+        if (s->cap > 0)
+            weight[p] = (double)s->cap * tanh(weight[p] / (double)s->cap);
         most = fmax(most, weight[p]);
     }
+    double sum = a->sinks ? exp((double)a->sinks[head] - most) : 0;
     memset(ret, 0, s->v_dim * sizeof(*ret));
-    for (int32_t p = 0; p <= pos; p++) {
+    for (int32_t p = first; p <= pos; p++) {
         const float *v = a->v + ((size_t)a->tokens[p] * s->n_head_kv + kv_head) * s->v_dim;
         double w = exp(weight[p] - most);
         sum += w;
@@ -228,6 +249,22 @@ static void groups_of_different_shapes(void **state)
                   7);
 }
 
+/* Windows shorter than a page, of a page, and across pages and splits, alone and with all that can happen to scores. */
+static void windows_caps_sinks_and_temperature(void **state)
+{
+    static const uint32_t chunks[] = {600, 1, 100, 37}, windows[] = {1, 20, 32, 70, 300};
+    for (uint32_t w = 0; w < 5; w++) {
+        struct shape s = {w % 2 ? HALO_KV_F16 : HALO_KV_F32, 4, 2, 16, 24, 640, 600, .window = windows[w]};
+        try_shape(s, 600, chunks, 4, false, 31);
+        s.cap = 3;
+        s.sinks = true;
+        s.temperature = 0.3f;
+        s.period = 50;
+        try_shape(s, 600, chunks, 4, false, 31);
+    }
+    try_shape((struct shape){HALO_KV_F32, 8, 1, 16, 16, 640, 600, .sinks = true, .cap = 2}, 600, chunks, 4, false, 31);
+}
+
 /* Beyond 32 splits they grow; rows on both sides of that boundary in one chunk. */
 static void splits_grow_with_the_position(void **state)
 {
@@ -295,6 +332,7 @@ int main(void)
         cmocka_unit_test(every_shape_of_heads),
         cmocka_unit_test(across_pages_and_splits),
         cmocka_unit_test(groups_of_different_shapes),
+        cmocka_unit_test(windows_caps_sinks_and_temperature),
         cmocka_unit_test(splits_grow_with_the_position),
         cmocka_unit_test(large_scores),
         cmocka_unit_test(what_is_not_finite_stays_with_its_row),

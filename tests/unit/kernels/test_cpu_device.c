@@ -64,11 +64,19 @@ static void build(struct fixture *f)
     uint32_t big = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_MATRIX, 256, 300, 1, 1);
     f->file_bytes += 4000;
     uint32_t head = fixture_weight(f, HALO_TYPE_Q8_0, HALO_WEIGHT_MATRIX, 256, 1000, 1, 1);
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {vector, x, HALO_NONE, norm, 1e-6f}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
+                                   .u.rmsnorm = {.weight = vector,
+                                                 .x = x,
+                                                 .add = HALO_NONE,
+                                                 .out = norm,
+                                                 .eps = 1e-6f,
+                                                 .add_scale = 1,
+                                                 .bias = HALO_WEIGHT_NONE}});
     fixture_op(f, (struct halo_op){
                       .kind = HALO_OP_MATMUL,
                       .u.matmul = {.x = norm, .n = 1, .weight = {big}, .bias = {HALO_WEIGHT_NONE}, .out = {out}}});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, norm, HALO_WEIGHT_NONE}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS,
+                                   .u.logits = {.weight = head, .x = norm, .bias = HALO_WEIGHT_NONE, .scale = 1}});
 }
 
 static void opening_and_describing(void **state)
@@ -262,7 +270,12 @@ static void a_page_is_copied_in_all_layers(void **state)
     for (uint32_t layer = 0; layer < 3; layer++) {
         out[layer] = fixture_value(&f, 48);
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, layer}});
-        fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out[layer], layer, 2, 1}});
+        fixture_op(
+            &f,
+            (struct halo_op){
+                .kind = HALO_OP_ATTEND,
+                .u.attend = {
+                    .q = q, .out = out[layer], .kv_layer = layer, .n_head = 2, .scale = 1, .sinks = HALO_WEIGHT_NONE}});
     }
     fixture_open(&f, "reference", 1);
     static const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -293,7 +306,10 @@ static void a_page_goes_and_comes(void **state)
         uint16_t q = fixture_input(&f, 32, 1), k = fixture_input(&f, 32, 1), v = fixture_input(&f, 48, 1);
         uint16_t out = fixture_value(&f, 48);
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1}});
-        fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out, 1, 2, 1}});
+        fixture_op(&f, (struct halo_op){
+                           .kind = HALO_OP_ATTEND,
+                           .u.attend = {
+                               .q = q, .out = out, .kv_layer = 1, .n_head = 2, .scale = 1, .sinks = HALO_WEIGHT_NONE}});
         fixture_open(&f, "reference", 1);
         static const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8};
         fixture_run(&f, 0, tokens, 8, 0, NULL);

@@ -53,7 +53,12 @@ static void attention(struct fixture *f, uint32_t layer, uint32_t rope, uint16_t
     fixture_op(f, (struct halo_op){.kind = HALO_OP_QK_NORM, .u.qk_norm = norm});
     fixture_op(f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, HEADS, HEADS_KV, DIM, rope}});
     fixture_op(f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, layer}});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, mixed, layer, HEADS, 0.25f}});
+    fixture_op(
+        f,
+        (struct halo_op){
+            .kind = HALO_OP_ATTEND,
+            .u.attend = {
+                .q = q, .out = mixed, .kv_layer = layer, .n_head = HEADS, .scale = 0.25f, .sinks = HALO_WEIGHT_NONE}});
     struct halo_op_matmul o = {.x = mixed,
                                .n = 1,
                                .weight = {matrix(f, HALO_TYPE_Q8_0, HEADS * DIM, D)},
@@ -127,17 +132,38 @@ static void build(struct fixture *f, enum halo_kv_type type)
     fixture_op(f, (struct halo_op){.kind = HALO_OP_EMBED, .u.embed = {table, x, 8}});
     for (uint32_t layer = 0; layer < 2; layer++) {
         fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                       .u.rmsnorm = {vector(f, D), x, layer ? add : HALO_NONE, normed, 1e-6f}});
+                                       .u.rmsnorm = {.weight = vector(f, D),
+                                                     .x = x,
+                                                     .add = layer ? add : HALO_NONE,
+                                                     .out = normed,
+                                                     .eps = 1e-6f,
+                                                     .add_scale = 1,
+                                                     .bias = HALO_WEIGHT_NONE}});
         attention(f, layer, rope, normed, add);
-        fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {vector(f, D), x, add, normed, 1e-6f}});
+        fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
+                                       .u.rmsnorm = {.weight = vector(f, D),
+                                                     .x = x,
+                                                     .add = add,
+                                                     .out = normed,
+                                                     .eps = 1e-6f,
+                                                     .add_scale = 1,
+                                                     .bias = HALO_WEIGHT_NONE}});
         if (layer == 0)
             dense(f, normed, add);
         else
             experts(f, normed, add);
     }
     fixture_op(f, (struct halo_op){.kind = HALO_OP_ADD, .u.add = {x, add}});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = {vector(f, D), x, HALO_NONE, normed, 1e-6f}});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {table, normed, HALO_WEIGHT_NONE}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
+                                   .u.rmsnorm = {.weight = vector(f, D),
+                                                 .x = x,
+                                                 .add = HALO_NONE,
+                                                 .out = normed,
+                                                 .eps = 1e-6f,
+                                                 .add_scale = 1,
+                                                 .bias = HALO_WEIGHT_NONE}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS,
+                                   .u.logits = {.weight = table, .x = normed, .bias = HALO_WEIGHT_NONE, .scale = 1}});
 }
 
 /* Logits of all positions from one chunk, plain C, one thread: all other runs must repeat them. */

@@ -77,7 +77,7 @@ static void silu_is_within_its_bound(void **state)
         fill(gate, sizes[s], 20, s + 5);
         fill(up, sizes[s], 3, s + 6);
         for (uint32_t v = 0; v < n_variants; v++) {
-            variants[v]->silu(sizes[s], gate, up, v == 0 ? first : out);
+            variants[v]->glu(HALO_GLU_SILU, sizes[s], gate, up, v == 0 ? first : out);
             assert_true(v == 0 || memcmp(first, out, sizes[s] * sizeof(float)) == 0);
         }
         for (uint32_t i = 0; i < sizes[s]; i++) {
@@ -87,8 +87,95 @@ static void silu_is_within_its_bound(void **state)
     }
     float odd[3] = {-200, INFINITY, NAN}, one[3] = {1, 1, 1};
     for (uint32_t v = 0; v < n_variants; v++) {
-        variants[v]->silu(3, odd, one, out);
+        variants[v]->glu(HALO_GLU_SILU, 3, odd, one, out);
         assert_true(out[0] == 0 && isinf(out[1]) && isnan(out[2]));
+    }
+}
+
+/* out = act(gate) * up in double, as op.h has it. */
+static double activated(enum halo_glu_act act, double gate, double up)
+{
+    switch (act) {
+    case HALO_GLU_GELU: return gate / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (gate + 0.044715 * gate * gate * gate))) * up;
+    case HALO_GLU_RELU2: return gate > 0 ? gate * gate * up : 0;
+    case HALO_GLU_CLAMPED: gate = fmin(gate, 7); return gate / (1 + exp(-1.702 * gate)) * (fmax(-7, fmin(7, up)) + 1);
+    default: return gate / (1 + exp(-gate)) * up;
+    }
+}
+
+static void activations_are_close_and_the_same(void **state)
+{
+    float gate[N_MAX], up[N_MAX], first[N_MAX], out[N_MAX];
+    for (uint32_t c = 0; c < N_SIZES * HALO_GLU_ACTS * 2; c++) {
+        uint32_t s = c % N_SIZES;
+        enum halo_glu_act act = (enum halo_glu_act)(c / N_SIZES % HALO_GLU_ACTS);
+        const float *factor = c < N_SIZES * HALO_GLU_ACTS || act == HALO_GLU_CLAMPED ? up : NULL;
+        fill(gate, sizes[s], 12, s + 5);
+        fill(up, sizes[s], 9, s + 6);
+        for (uint32_t v = 0; v < n_variants; v++) {
+            variants[v]->glu(act, sizes[s], gate, factor, v == 0 ? first : out);
+            assert_true(v == 0 || memcmp(first, out, sizes[s] * sizeof(float)) == 0);
+        }
+        for (uint32_t i = 0; i < sizes[s]; i++) {
+            double want = activated(act, (double)gate[i], factor ? (double)up[i] : 1);
+            assert_true(fabs((double)first[i] - want) <= 2e-5 + 1e-5 * fabs(want));
+        }
+    }
+    float odd[4] = {-1e30f, 1e30f, -INFINITY, NAN}, one[4] = {1, 1, 1, 1};
+    for (uint32_t v = 0; v < n_variants; v++)
+        for (int act = 0; act < HALO_GLU_ACTS; act++) {
+            variants[v]->glu((enum halo_glu_act)act, 4, odd, one, out);
+            assert_true(out[0] == 0 && out[1] > 10 && isnan(out[3]));
+        }
+}
+
+static void layernorm_is_close_and_the_same(void **state)
+{
+    float x[N_MAX], weight[N_MAX], bias[N_MAX], first[N_MAX], out[N_MAX];
+    for (uint32_t c = 0; c < 2 * N_SIZES; c++) {
+        uint32_t n = sizes[c / 2];
+        const float *w = c % 2 ? weight : NULL, *b = c % 2 ? bias : NULL;
+        double mean = 0, squares = 0;
+        fill(x, n, 3, 7 + c);
+        fill(weight, n, 2, 9);
+        fill(bias, n, 2, 10);
+        for (uint32_t i = 0; i < n; i++) {
+            x[i] += 100; /* the mean has all the digits */
+            mean += (double)x[i] / n;
+        }
+        for (uint32_t v = 0; v < n_variants; v++) {
+            variants[v]->layernorm(n, x, w, b, 1e-5f, v == 0 ? first : out);
+            assert_true(v == 0 || memcmp(first, out, n * sizeof(float)) == 0);
+        }
+        for (uint32_t i = 0; i < n; i++)
+            squares += pow((double)x[i] - mean, 2) / n;
+        for (uint32_t i = 0; i < n && n > 1; i++) {
+            double want = ((double)x[i] - mean) / sqrt(squares + 1e-5);
+            want = want * (w ? (double)w[i] : 1) + (b ? (double)b[i] : 0);
+            assert_true(fabs((double)first[i] - want) <= 1e-4);
+        }
+    }
+}
+
+static void numbers_are_capped(void **state)
+{
+    float x[N_MAX], first[N_MAX], out[N_MAX];
+    for (uint32_t c = 0; c < 2 * N_SIZES; c++) {
+        uint32_t n = sizes[c / 2];
+        float cap = c % 2 ? 30 : 0;
+        fill(x, n, 300, c);
+        for (uint32_t v = 0; v < n_variants; v++) {
+            memcpy(out, x, sizeof(x));
+            variants[v]->limit(n, 0.25f, cap, out);
+            if (v == 0)
+                memcpy(first, out, sizeof(out));
+            assert_memory_equal(first, out, n * sizeof(float));
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            double want = (double)x[i] * 0.25;
+            want = cap > 0 ? (double)cap * tanh(want / (double)cap) : want;
+            assert_true(fabs((double)first[i] - want) <= 30 * 2e-7);
+        }
     }
 }
 
@@ -233,10 +320,17 @@ int main(void)
     if (fixture_has("avx512"))
         variants[n_variants++] = &halo_cpu_lanes_avx512;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_is_within_an_ulp),     cmocka_unit_test(exp_at_the_ends),
-        cmocka_unit_test(silu_is_within_its_bound), cmocka_unit_test(rmsnorm_is_close_and_the_same),
-        cmocka_unit_test(sums_and_quotients),       cmocka_unit_test(halves_round_as_the_hardware_does),
-        cmocka_unit_test(rows_survive_the_cache),   cmocka_unit_test(q8_keeps_what_is_not_finite),
+        cmocka_unit_test(exp_is_within_an_ulp),
+        cmocka_unit_test(exp_at_the_ends),
+        cmocka_unit_test(silu_is_within_its_bound),
+        cmocka_unit_test(rmsnorm_is_close_and_the_same),
+        cmocka_unit_test(activations_are_close_and_the_same),
+        cmocka_unit_test(layernorm_is_close_and_the_same),
+        cmocka_unit_test(numbers_are_capped),
+        cmocka_unit_test(sums_and_quotients),
+        cmocka_unit_test(halves_round_as_the_hardware_does),
+        cmocka_unit_test(rows_survive_the_cache),
+        cmocka_unit_test(q8_keeps_what_is_not_finite),
     };
     return n_variants == 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,7 +131,13 @@ static void rmsnorm_with_and_without_the_sum(void **state)
         uint32_t weight =
             fixture_weight(&f, c % 2 ? HALO_TYPE_F16 : HALO_TYPE_F32, HALO_WEIGHT_VECTOR, t.width, 1, 1, 2);
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                        .u.rmsnorm = {weight, x, c % 2 ? add : HALO_NONE, out, 1e-6f}});
+                                        .u.rmsnorm = {.weight = weight,
+                                                      .x = x,
+                                                      .add = c % 2 ? add : HALO_NONE,
+                                                      .out = out,
+                                                      .eps = 1e-6f,
+                                                      .add_scale = 1,
+                                                      .bias = HALO_WEIGHT_NONE}});
         t.rows = fixture_floats(&f, 0);
         t.weight[0] = fixture_floats(&f, weight);
         t.weight[1] = c % 2 ? fixture_floats(&f, 1) : NULL;
@@ -140,6 +146,84 @@ static void rmsnorm_with_and_without_the_sum(void **state)
         free(t.weight[0]);
         free(t.weight[1]);
     }
+}
+
+/* A layer norm in place, of x plus three times the other, and a root mean square without weight. */
+static void check_norms(void *ud, uint32_t which, int32_t token, int32_t pos, const float *row)
+{
+    struct table *t = ud;
+    const float *x = input_of(t, token), *add = t->weight[1] + (size_t)token * t->width;
+    double mean = 0, sum = 0;
+    for (uint32_t i = 0; i < t->width; i++)
+        mean += ((double)x[i] + 3 * (double)add[i]) / t->width;
+    if (which == 1)
+        mean = 0;
+    for (uint32_t i = 0; i < t->width; i++)
+        sum += pow((double)x[i] + 3 * (double)add[i] - mean, 2) / t->width;
+    for (uint32_t i = 0; i < t->width; i++) {
+        double y = ((double)x[i] + 3 * (double)add[i] - mean) / sqrt(sum + 1e-6);
+        close_to((double)row[i], which == 1 ? y : y * (double)t->weight[0][i] + (double)t->weight[2][i], 1e-6, 2e-6);
+    }
+}
+
+static void layernorm_and_norm_without_weight(void **state)
+{
+    static const uint32_t widths[] = {4, 32, 72, 1000};
+    for (uint32_t c = 0; c < 4; c++) {
+        struct fixture f;
+        struct table t = {.width = widths[c]};
+        fixture_init(&f, N_VOCAB, N_ROWS, 32);
+        uint16_t x = fixture_input(&f, t.width, 3), add = fixture_input(&f, t.width, 1),
+                 plain = fixture_value(&f, t.width);
+        uint32_t weight = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, t.width, 1, 1, 2);
+        uint32_t bias = fixture_weight(&f, HALO_TYPE_F16, HALO_WEIGHT_VECTOR, t.width, 1, 1, 1);
+        struct halo_op_rmsnorm rms = {.weight = HALO_WEIGHT_NONE,
+                                      .x = x,
+                                      .add = add,
+                                      .out = plain,
+                                      .eps = 1e-6f,
+                                      .add_scale = 3,
+                                      .bias = HALO_WEIGHT_NONE};
+        struct halo_op_rmsnorm layer = {.weight = weight,
+                                        .x = x,
+                                        .add = HALO_NONE,
+                                        .out = x,
+                                        .eps = 1e-6f,
+                                        .add_scale = 1,
+                                        .centre = true,
+                                        .bias = bias};
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = rms});
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = layer});
+        t.rows = fixture_floats(&f, 0);
+        t.weight[0] = fixture_floats(&f, weight);
+        t.weight[1] = fixture_floats(&f, 1);
+        t.weight[2] = fixture_floats(&f, bias);
+        run_all(&f, 2, (uint16_t[]){x, plain}, check_norms, &t, 0);
+        free(t.rows);
+        for (uint32_t i = 0; i < 3; i++)
+            free(t.weight[i]);
+    }
+}
+
+static void check_squares(void *ud, uint32_t which, int32_t token, int32_t pos, const float *row)
+{
+    struct table *t = ud;
+    for (uint32_t i = 0; i < t->width; i++) {
+        double x = fmax(0, (double)input_of(t, token)[i]);
+        close_to((double)row[i], x * x, 1e-6, 1e-6);
+    }
+}
+
+static void activation_without_a_factor(void **state)
+{
+    struct fixture f;
+    struct table t = {.width = 72};
+    fixture_init(&f, N_VOCAB, N_ROWS, 32);
+    uint16_t x = fixture_input(&f, t.width, 3), out = fixture_value(&f, t.width);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {x, HALO_NONE, out, HALO_GLU_RELU2}});
+    t.rows = fixture_floats(&f, 0);
+    run_all(&f, 1, &out, check_squares, &t, 0);
+    free(t.rows);
 }
 
 struct heads {
@@ -250,6 +334,7 @@ struct product {
     uint32_t n_rows[3];
     float *bias[3];
     double relative[3]; /* error allowed, of the sum of magnitudes */
+    double scale, cap;  /* of logits, 0: none */
 };
 
 static void check_matmul(void *ud, uint32_t which, int32_t token, int32_t pos, const float *row)
@@ -264,6 +349,8 @@ static void check_matmul(void *ud, uint32_t which, int32_t token, int32_t pos, c
             magnitude += fabs(term);
         }
         sum += p->bias[which] ? (double)p->bias[which][n] : 0;
+        sum *= p->scale > 0 ? p->scale : 1;
+        sum = p->cap > 0 ? p->cap * tanh(sum / p->cap) : sum;
         close_to((double)row[n], sum, 1e-6 + p->relative[which] * magnitude, 1e-6);
     }
 }
@@ -317,14 +404,23 @@ static void logits_of_the_wanted_rows(void **state)
     static const enum halo_type types[] = {HALO_TYPE_F32, HALO_TYPE_Q8_0};
     for (uint32_t c = 0; c < 12; c++) {
         struct fixture f;
-        struct product p = {.t.width = 64, .n_rows = {N_VOCAB}, .relative = {c % 2 ? 0.01 : 1e-6}};
+        struct product p = {.t.width = 64,
+                            .n_rows = {N_VOCAB},
+                            .relative = {c % 2 ? 0.01 : 1e-6},
+                            .scale = c % 3 ? 0.5 : 0,
+                            .cap = c % 4 ? 5 : 0};
         fixture_init(&f, N_VOCAB, N_ROWS, 64);
         uint16_t x = fixture_input(&f, 64, 1);
         uint32_t head = fixture_weight(&f, types[c % 2], HALO_WEIGHT_MATRIX, 64, N_VOCAB, 1, 1);
         bool biased = c >= 6;
         uint32_t bias =
             biased ? fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, N_VOCAB, 1, 1, 10) : HALO_WEIGHT_NONE;
-        fixture_op(&f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, x, bias}});
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_LOGITS,
+                                        .u.logits = {.weight = head,
+                                                     .x = x,
+                                                     .bias = bias,
+                                                     .scale = p.scale > 0 ? (float)p.scale : 1,
+                                                     .cap = (float)p.cap}});
         p.bias[0] = biased ? fixture_floats(&f, bias) : NULL;
         p.t.rows = fixture_floats(&f, 0);
         p.t.weight[0] = fixture_floats(&f, head);
@@ -353,9 +449,10 @@ static void logits_of_the_wanted_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embed_looks_up_every_type),    cmocka_unit_test(rmsnorm_with_and_without_the_sum),
-        cmocka_unit_test(heads_are_normed_and_rotated), cmocka_unit_test(glu_and_add),
-        cmocka_unit_test(matmul_shares_its_input),      cmocka_unit_test(logits_of_the_wanted_rows),
+        cmocka_unit_test(embed_looks_up_every_type),         cmocka_unit_test(rmsnorm_with_and_without_the_sum),
+        cmocka_unit_test(layernorm_and_norm_without_weight), cmocka_unit_test(activation_without_a_factor),
+        cmocka_unit_test(heads_are_normed_and_rotated),      cmocka_unit_test(glu_and_add),
+        cmocka_unit_test(matmul_shares_its_input),           cmocka_unit_test(logits_of_the_wanted_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,12 +148,48 @@ static void rmsnorm_add_and_glu(void **state)
         uint16_t glu = fixture_value(&f, widths[w]);
         uint32_t weight = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, widths[w], 1, 1, 1);
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                        .u.rmsnorm = {weight, x, w % 2 ? add : HALO_NONE, out, 1e-6f}});
+                                        .u.rmsnorm = {.weight = weight,
+                                                      .x = x,
+                                                      .add = w % 2 ? add : HALO_NONE,
+                                                      .out = out,
+                                                      .eps = 1e-6f,
+                                                      .add_scale = 1,
+                                                      .bias = HALO_WEIGHT_NONE}});
         both(&f, "rmsnorm", HALO_OP_RMSNORM, out, few, 3);
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {out, add, glu, HALO_GLU_SILU}});
         both(&f, "glu", HALO_OP_GLU, glu, few, 3);
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_ADD, .u.add = {add, x}});
         both(&f, "add", HALO_OP_ADD, add, few, 3);
+        fixture_finish(&f);
+    }
+}
+
+static void norms_and_activations(void **state)
+{
+    static const uint32_t widths[] = {5, 32, 257, 1024, 4100};
+    for (uint32_t w = 0; w < 5; w++) {
+        struct fixture f;
+        fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+        uint16_t x = fixture_input(&f, widths[w], 9), add = fixture_input(&f, widths[w], 9);
+        uint32_t weight = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, widths[w], 1, 1, 1);
+        uint32_t bias = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, widths[w], 1, 1, 1);
+        for (int act = 0; act < HALO_GLU_ACTS; act++) {
+            uint16_t out = fixture_value(&f, widths[w]), up = act == HALO_GLU_CLAMPED || w % 2 ? add : HALO_NONE;
+            fixture_op(&f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {x, up, out, (enum halo_glu_act)act}});
+            both(&f, "glu", HALO_OP_GLU, out, few, 3);
+        }
+        for (uint32_t c = 0; c < 4; c++) {
+            struct halo_op_rmsnorm norm = {.weight = c % 2 ? weight : HALO_WEIGHT_NONE,
+                                           .x = x,
+                                           .add = c >= 2 ? add : HALO_NONE,
+                                           .out = c == 1 ? x : fixture_value(&f, widths[w]),
+                                           .eps = 1e-6f,
+                                           .add_scale = 0.4f,
+                                           .centre = c != 2,
+                                           .bias = c == 3 ? bias : HALO_WEIGHT_NONE};
+            fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = norm});
+            both(&f, "norm", HALO_OP_RMSNORM, norm.out, few, 3);
+        }
         fixture_finish(&f);
     }
 }
@@ -304,7 +340,7 @@ static void pages_go_and_come(struct fixture *f)
 }
 
 static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_head_kv, uint32_t dim,
-                            enum halo_rope_pairing pairing)
+                            enum halo_rope_pairing pairing, struct halo_op_attend attend)
 {
     struct fixture f;
     char what[96];
@@ -323,8 +359,15 @@ static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_he
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, n_head, n_head_kv, dim, rope}});
     both(&f, what, HALO_OP_ROPE, k, few, 3);
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1, CACHE}});
-    fixture_op(
-        &f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out, 1, n_head, (float)(1 / sqrt(dim)), CACHE}});
+    attend.q = q;
+    attend.out = out;
+    attend.kv_layer = 1;
+    attend.kv_group = CACHE;
+    attend.n_head = n_head;
+    attend.scale = (float)(1 / sqrt(dim));
+    attend.sinks =
+        attend.sinks ? fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, n_head, 1, 1, 3) : HALO_WEIGHT_NONE;
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = attend});
     write_first_group(&f);
     /* A chunk, then single rows and a chunk behind it, across pages. */
     static const struct {
@@ -400,8 +443,15 @@ static void rows_apart(enum halo_kv_type kv, bool q_is_read)
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_QK_NORM,
                                     .u.qk_norm = {q, k, weight, weight, N_HEAD, N_HEAD_KV, DIM, 1e-6f}});
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, N_HEAD, N_HEAD_KV, DIM, rope}});
+    struct halo_op_attend attend = {.q = q,
+                                    .out = out,
+                                    .kv_layer = 1,
+                                    .kv_group = CACHE,
+                                    .n_head = N_HEAD,
+                                    .scale = 0.125f,
+                                    .sinks = HALO_WEIGHT_NONE};
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1, CACHE}});
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = {q, out, 1, N_HEAD, 0.125f, CACHE}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = attend});
     write_first_group(&f);
     if (q_is_read)
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_ADD, .u.add = {out, q}});
@@ -440,12 +490,33 @@ static void attention_of_rows_apart(void **state)
 
 static void attention_of_every_cache(void **state)
 {
+    const struct halo_op_attend plain = {.window = 0};
     for (int kv = HALO_KV_F32; kv <= HALO_KV_Q8; kv++) {
-        heads_and_cache((enum halo_kv_type)kv, 4, 4, 32, HALO_ROPE_NEOX);
-        heads_and_cache((enum halo_kv_type)kv, 6, 3, 64, HALO_ROPE_NORM);
-        heads_and_cache((enum halo_kv_type)kv, 8, 1, 128, HALO_ROPE_NEOX);
-        heads_and_cache((enum halo_kv_type)kv, 7, 1, 96, HALO_ROPE_NORM);
-        heads_and_cache((enum halo_kv_type)kv, 3, 1, 256, HALO_ROPE_NEOX);
+        heads_and_cache((enum halo_kv_type)kv, 4, 4, 32, HALO_ROPE_NEOX, plain);
+        heads_and_cache((enum halo_kv_type)kv, 6, 3, 64, HALO_ROPE_NORM, plain);
+        heads_and_cache((enum halo_kv_type)kv, 8, 1, 128, HALO_ROPE_NEOX, plain);
+        heads_and_cache((enum halo_kv_type)kv, 7, 1, 96, HALO_ROPE_NORM, plain);
+        heads_and_cache((enum halo_kv_type)kv, 3, 1, 256, HALO_ROPE_NEOX, plain);
+    }
+}
+
+/* A window shorter than a page, of a page and more; a cap that scores reach; sinks; a temperature of every few
+ * positions. With one row, with tiles, with splits. */
+static void attention_with_masked_and_bent_scores(void **state)
+{
+    const struct halo_op_attend cases[] = {
+        {.window = 20},
+        {.window = 32},
+        {.window = 45},
+        {.window = 1},
+        {.cap = 0.5f},
+        {.sinks = 1},
+        {.temperature = 0.5f, .temperature_period = 10},
+        {.window = 70, .cap = 1, .sinks = 1, .temperature = 0.1f, .temperature_period = 16}};
+    for (uint32_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        enum halo_kv_type kv = c % 3 == 2 ? HALO_KV_F32 : HALO_KV_F16;
+        heads_and_cache(kv, 6, 3, 64, HALO_ROPE_NEOX, cases[c]);
+        heads_and_cache(kv, 8, 1, c % 2 ? 96 : 192, HALO_ROPE_NORM, cases[c]);
     }
 }
 
@@ -667,7 +738,9 @@ static void logits_of(enum halo_type type, uint32_t n_cols)
     uint32_t head = fixture_weight(&f, type, HALO_WEIGHT_MATRIX, n_cols, N_VOCAB, 1, 1);
     uint32_t bias = type == HALO_TYPE_F16 ? HALO_WEIGHT_NONE
                                           : fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, N_VOCAB, 1, 1, 10);
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, x, bias}});
+    bool plain = n_cols % 32 == 0; /* the others are always compared with the CPU device */
+    struct halo_op_logits op = {.weight = head, .x = x, .bias = bias, .scale = plain ? 1 : 0.3f, .cap = plain ? 0 : 4};
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = op});
     use_hip(&f);
     for (uint32_t c = 0; c < 6; c++) {
         int32_t tokens[MAX_ROWS];
@@ -713,6 +786,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embed_of_every_type),     cmocka_unit_test(rmsnorm_add_and_glu),
+        cmocka_unit_test(norms_and_activations),   cmocka_unit_test(attention_with_masked_and_bent_scores),
         cmocka_unit_test(matmul_of_every_type),    cmocka_unit_test(attention_of_every_cache),
         cmocka_unit_test(attention_of_rows_apart), cmocka_unit_test(experts_of_every_type),
         cmocka_unit_test(logits_of_few_and_many),  cmocka_unit_test(routing_of_every_kind),

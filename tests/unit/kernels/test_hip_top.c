@@ -29,7 +29,8 @@ static void build(struct fixture *f, uint32_t n_vocab)
     uint16_t x = fixture_input(f, WIDTH, 1);
     memcpy(f->bytes[f->plan.n_weights - 1] + NAN_TOKEN * WIDTH * sizeof(float), &nan, sizeof(nan));
     uint32_t head = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_MATRIX, WIDTH, n_vocab, 1, 1);
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS, .u.logits = {head, x, HALO_WEIGHT_NONE}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS,
+                                   .u.logits = {.weight = head, .x = x, .bias = HALO_WEIGHT_NONE, .scale = 1}});
     fixture_open(f, NULL, 1);
 }
 

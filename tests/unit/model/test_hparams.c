@@ -211,7 +211,7 @@ static void other_integer_types_are_read(void **state)
         halo_toy_set(toy, "attention.layer_norm_rms_epsilon", HALO_GGUF_F64, 1e-6);
         model = halo_toy_accepted(toy);
         assert_int_equal(model->hparams.n_layers, 2);
-        assert_true(model->hparams.rms_eps == 1e-6f);
+        assert_true(model->hparams.norm_eps == 1e-6f);
         halo_model_destroy(model);
         halo_toy_destroy(toy);
     }
@@ -375,8 +375,11 @@ static void scaling_types(void **state)
     struct halo_toy *toy = halo_toy_create("llama");
     struct halo_model *model;
 
+    halo_toy_set_text(toy, "rope.scaling.type", "spiral");
+    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "llama.rope.scaling.type is not one of none, linear, yarn, longrope",
+                     NULL);
     halo_toy_set_text(toy, "rope.scaling.type", "longrope");
-    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "llama.rope.scaling.type is not one of none, linear, yarn", NULL);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "longrope, and its rope_factors tensors are missing", NULL);
     halo_toy_set_text(toy, "rope.scaling.type", "none");
     halo_toy_set(toy, "rope.scaling.factor", HALO_GGUF_F32, 8);
     model = halo_toy_accepted(toy);

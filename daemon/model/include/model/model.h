@@ -23,7 +23,13 @@
 #define HALO_MODEL_MAX_WIDTH (1 << 24) /* of one value: elements per row */
 #define HALO_MODEL_MAX_ROWS 4096       /* of a batch */
 
-enum halo_rope_scaling { HALO_ROPE_SCALING_NONE, HALO_ROPE_SCALING_LINEAR, HALO_ROPE_SCALING_YARN };
+/* LONGROPE: a factor for each pair, one list for contexts up to the original one and another for longer ones. */
+enum halo_rope_scaling {
+    HALO_ROPE_SCALING_NONE,
+    HALO_ROPE_SCALING_LINEAR,
+    HALO_ROPE_SCALING_YARN,
+    HALO_ROPE_SCALING_LONGROPE
+};
 
 /* All counts are checked against each other and against ceilings before use. */
 struct halo_hparams {
@@ -38,10 +44,18 @@ struct halo_hparams {
     enum halo_moe_gate expert_gate;
     uint32_t expert_normalise; /* 1: the weights of the chosen add up to 1, before expert_scale */
     float expert_scale;
-    float rms_eps, rope_base, rope_factor, rope_attn_factor;
+    float norm_eps, rope_base, rope_factor, rope_attn_factor;
     float rope_yarn_ext_factor, rope_yarn_attn_factor, rope_yarn_beta_fast, rope_yarn_beta_slow;
+    float rope_yarn_log_multiplier; /* 0: none */
     uint32_t rope_original_context;
     enum halo_rope_scaling rope_scaling;
+    /* Of families that have them; 0: none, that is a factor of 1, no cap, no window. */
+    float embed_scale, residual_scale, attention_scale, logit_scale, attention_cap, logit_cap;
+    uint32_t window;             /* of attention, positions */
+    uint32_t period;             /* every so many layers one is without the window */
+    float rope_base_local;       /* of the layers with a window; 0: as the others */
+    float attention_temperature; /* struct halo_op_attend; its period is rope_original_context */
+    uint32_t n_context;          /* of the plan, positions: the one asked for */
 };
 
 struct halo_model_params { /* of load and plan; 0 means "the model's" or the default */
