@@ -5,8 +5,12 @@
 #include "arch_priv.h"
 
 static const struct halo_arch *const families[] = {
-    &halo_arch_bailingmoe2, &halo_arch_dots1,    &halo_arch_ernie4_5_moe, &halo_arch_glm4moe,  &halo_arch_llama,
-    &halo_arch_qwen2,       &halo_arch_qwen2moe, &halo_arch_qwen3,        &halo_arch_qwen3moe,
+    &halo_arch_bailingmoe2, &halo_arch_cohere2,       &halo_arch_dots1,   &halo_arch_ernie4_5_moe,
+    &halo_arch_exaone4,     &halo_arch_gemma2,        &halo_arch_gemma3,  &halo_arch_glm4moe,
+    &halo_arch_granite,     &halo_arch_hunyuan_dense, &halo_arch_llama,   &halo_arch_mistral3,
+    &halo_arch_olmo2,       &halo_arch_phi3,          &halo_arch_qwen2,   &halo_arch_qwen2moe,
+    &halo_arch_qwen3,       &halo_arch_qwen3moe,      &halo_arch_qwen3vl, &halo_arch_seed_oss,
+    &halo_arch_smollm3,     &halo_arch_starcoder2,
 };
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 
@@ -14,7 +18,7 @@ int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, s
 {
     struct halo_span name;
     char shown[40], known[160] = "";
-    size_t n = 0;
+    size_t n = 0, n_told = 0;
     int r = halo_gguf_get_string(gguf, "general.architecture", &name, fault);
 
     if (r < 0)
@@ -26,9 +30,11 @@ int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, s
             *ret = families[i];
             return 0;
         }
-        if (n < sizeof(known)) /* a list too long is cut */
-            n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", families[i]->name);
+        if (n + strlen(families[i]->name) + sizeof(", and 99 more") < sizeof(known))
+            n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", families[i]->name), n_told++;
     }
+    if (n_told < N_FAMILIES)
+        snprintf(known + n, sizeof(known) - n, ", and %zu more", N_FAMILIES - n_told);
     /* The name comes from the file and goes to a terminal: printable ASCII only. */
     for (n = 0; n < name.n && n < sizeof(shown) - 1; n++)
         shown[n] = name.bytes[n] >= ' ' && name.bytes[n] <= '~' ? name.bytes[n] : '?';

@@ -38,8 +38,8 @@ struct halo_attention { /* what a family's attention does beyond the common */
 /* normed -> q, k, v -> cache -> att -> out */
 void halo_blocks_attention(struct halo_builder *builder, const struct halo_blocks *values,
                            const struct halo_attention *attention);
-/* normed -> out: the feed-forward of this layer: dense, or the chosen experts' and the shared one's. Without the tensor of
- * a gate the activation is of up alone. */
+/* normed -> out: the feed-forward of this layer: dense, or the chosen experts' and the shared one's. Without the tensor
+ * of a gate the activation is of up alone. */
 void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act);
 
 /* What a family's decoder does beyond the common one; zero is the common one. */

@@ -195,8 +195,8 @@ struct halo_prefill_args {
     uint32_t n_head;
 };
 
-/* glu_<act>: act(gate) * up, as f32 and/or as an activation row. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). out may
- * be gate. */
+/* glu_<act>: act(gate) * up, as f32 and/or as an activation row. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). out
+ * may be gate. */
 struct halo_glu_args {
     const float *gate, *up; /* up may be NULL: ones */
     float *out;             /* or NULL */
@@ -211,7 +211,8 @@ struct halo_add_args {
     uint32_t n;
 };
 
-/* limit: x *= scale; with a cap: x = cap * tanh(x / cap). Grid (ceil(n / HALO_QUANTIZE_COLS)), n floats over all rows. */
+/* limit: x *= scale; with a cap: x = cap * tanh(x / cap). Grid (ceil(n / HALO_QUANTIZE_COLS)), n: of all
+ * rows. */
 struct halo_limit_args {
     float *x;
     uint32_t n;

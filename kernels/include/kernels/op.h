@@ -34,7 +34,7 @@ enum halo_op_kind {
                          * bias[expert] */
     HALO_OP_MOE_SUM, /* out = sum over slots of weight[slot] * x[slot]; if add: + add * sigmoid(add_gate), or + add */
     HALO_OP_ADD,     /* x += add */
-    HALO_OP_LOGITS, /* for the wanted rows only: l = (weight x + bias) * scale; logits = cap ? cap * tanh(l / cap) : l */
+    HALO_OP_LOGITS,  /* for the wanted rows only: l = (weight x + bias) * scale; with a cap: cap * tanh(l / cap) */
     HALO_OP_COUNT
 };
 

@@ -179,14 +179,9 @@ static void norms_and_activations(void **state)
             both(&f, "glu", HALO_OP_GLU, out, few, 3);
         }
         for (uint32_t c = 0; c < 4; c++) {
-            struct halo_op_rmsnorm norm = {.weight = c % 2 ? weight : HALO_WEIGHT_NONE,
-                                           .x = x,
-                                           .add = c >= 2 ? add : HALO_NONE,
-                                           .out = c == 1 ? x : fixture_value(&f, widths[w]),
-                                           .eps = 1e-6f,
-                                           .add_scale = 0.4f,
-                                           .centre = c != 2,
-                                           .bias = c == 3 ? bias : HALO_WEIGHT_NONE};
+            uint16_t out = c == 1 ? x : fixture_value(&f, widths[w]), more = c >= 2 ? add : HALO_NONE;
+            uint32_t scales = c % 2 ? weight : HALO_WEIGHT_NONE, shifts = c == 3 ? bias : HALO_WEIGHT_NONE;
+            struct halo_op_rmsnorm norm = {scales, x, more, out, 1e-6f, 0.4f, c != 2, shifts};
             fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = norm});
             both(&f, "norm", HALO_OP_RMSNORM, norm.out, few, 3);
         }

@@ -42,10 +42,14 @@ static void pairings(void **state)
     static const struct {
         const char *family;
         enum halo_rope_pairing pairing;
-    } rows[] = {{"llama", HALO_ROPE_NORM},   {"llama-moe", HALO_ROPE_NORM},   {"qwen2", HALO_ROPE_NEOX},
-                {"qwen3", HALO_ROPE_NEOX},   {"qwen2moe", HALO_ROPE_NEOX},    {"glm4moe", HALO_ROPE_NEOX},
-                {"dots1", HALO_ROPE_NEOX},   {"bailingmoe2", HALO_ROPE_NEOX}, {"ernie4_5-moe", HALO_ROPE_NORM},
-                {"qwen3moe", HALO_ROPE_NEOX}};
+    } rows[] = {{"bailingmoe2", HALO_ROPE_NEOX},   {"cohere2", HALO_ROPE_NORM},   {"dots1", HALO_ROPE_NEOX},
+                {"ernie4_5-moe", HALO_ROPE_NORM},  {"exaone4", HALO_ROPE_NEOX},   {"gemma2", HALO_ROPE_NEOX},
+                {"gemma3", HALO_ROPE_NEOX},        {"glm4moe", HALO_ROPE_NEOX},   {"granite", HALO_ROPE_NORM},
+                {"hunyuan-dense", HALO_ROPE_NEOX}, {"llama", HALO_ROPE_NORM},     {"llama-moe", HALO_ROPE_NORM},
+                {"mistral3", HALO_ROPE_NORM},      {"olmo2", HALO_ROPE_NEOX},     {"phi3", HALO_ROPE_NEOX},
+                {"qwen2", HALO_ROPE_NEOX},         {"qwen2moe", HALO_ROPE_NEOX},  {"qwen3", HALO_ROPE_NEOX},
+                {"qwen3moe", HALO_ROPE_NEOX},      {"qwen3vl", HALO_ROPE_NEOX},   {"seed_oss", HALO_ROPE_NEOX},
+                {"smollm3", HALO_ROPE_NORM},       {"starcoder2", HALO_ROPE_NEOX}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct halo_toy *toy = halo_toy_create(rows[i].family);
@@ -182,11 +186,72 @@ static void yarn_attn_factor(void **state)
     halo_toy_destroy(toy);
 }
 
+/* Factors of short and long contexts, by the context that is asked for. */
+static void longrope(void **state)
+{
+    static const float near_by[8] = {1, 1, 1, 2, 2, 2, 2, 2}, far_off[8] = {4, 4, 4, 4, 8, 8, 8, 8};
+    struct halo_toy *toy = halo_toy_create("phi3");
+
+    halo_toy_add(toy, "rope_factors_short.weight", HALO_TYPE_F32, 8, 0, 0);
+    halo_toy_add(toy, "rope_factors_long.weight", HALO_TYPE_F32, 8, 0, 0);
+    halo_toy_find(toy, "rope_factors_short.weight")->values = near_by;
+    halo_toy_find(toy, "rope_factors_long.weight")->values = far_off;
+    halo_toy_set_text(toy, "rope.scaling.type", "longrope");
+    halo_toy_set(toy, "rope.scaling.attn_factor", HALO_GGUF_F32, 1.25);
+    for (uint32_t original = 255; original <= 256; original++) { /* the context is 256 */
+        const float *factors = original < 256 ? far_off : near_by;
+        halo_toy_set(toy, "rope.scaling.original_context_length", HALO_GGUF_U32, original);
+        struct halo_model *model = halo_toy_accepted(toy);
+        assert_true(model->plan.ropes[0].scale == 1.25f);
+        for (int i = 0; i < 8; i++)
+            near(model->plan.ropes[0].freqs[i], pow(10000, -i / 8.0) / (double)factors[i]);
+        halo_model_destroy(model);
+    }
+    halo_toy_destroy(toy);
+}
+
+/* Layers with a window turn by a base of their own, which the scaling leaves alone. */
+static void local_base(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("gemma3");
+
+    halo_toy_set(toy, "rope.freq_base", HALO_GGUF_F32, 1e6);
+    halo_toy_set(toy, "rope.scaling.factor", HALO_GGUF_F32, 8);
+    struct halo_model *model = halo_toy_accepted(toy);
+    assert_int_equal(model->plan.n_ropes, 2);
+    for (int i = 0; i < 8; i++) {
+        near(model->plan.ropes[0].freqs[i], pow(1e6, -i / 8.0) / 8);
+        near(model->plan.ropes[1].freqs[i], pow(1e4, -i / 8.0));
+    }
+    halo_model_destroy(model);
+    halo_toy_destroy(toy);
+}
+
+/* A log multiplier of 1 leaves cos and sin as they are; one of 0.5 half as much as without. */
+static void yarn_log_multiplier(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("mistral3");
+
+    halo_toy_set_text(toy, "rope.scaling.type", "yarn");
+    halo_toy_set(toy, "rope.scaling.factor", HALO_GGUF_F32, 16);
+    for (int m = 0; m <= 2; m++) {
+        halo_toy_set(toy, "rope.scaling.yarn_log_multiplier", HALO_GGUF_F32, m / 2.0);
+        struct halo_model *model = halo_toy_accepted(toy);
+        double scale = (1 + 0.1 * log(16)) / (1 + 0.1 * m / 2.0 * log(16));
+        assert_true(fabs((double)model->plan.ropes[0].scale - scale) < 1e-6);
+        halo_model_destroy(model);
+    }
+    halo_toy_destroy(toy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain),
         cmocka_unit_test(pairings),
+        cmocka_unit_test(longrope),
+        cmocka_unit_test(local_base),
+        cmocka_unit_test(yarn_log_multiplier),
         cmocka_unit_test(factors),
         cmocka_unit_test(linear),
         cmocka_unit_test(yarn),

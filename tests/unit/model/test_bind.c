@@ -13,19 +13,15 @@
 
 #define FF 64
 
-static const char *const families[] = {"llama",    "llama-moe", "qwen2", "qwen3",       "qwen3moe",
-                                       "qwen2moe", "glm4moe",   "dots1", "bailingmoe2", "ernie4_5-moe"};
-#define N_FAMILIES (sizeof(families) / sizeof(families[0]))
-
 /* Each tensor of each family in turn: without it, and transposed or longer, the file is refused by name. */
 static void each_tensor_missing_or_misshapen(void **state)
 {
     unsigned n_tried = 0;
 
-    for (size_t f = 0; f < N_FAMILIES; f++) {
-        struct halo_toy *whole = halo_toy_create(families[f]);
+    for (uint32_t f = 0; halo_toy_family(f); f++) {
+        struct halo_toy *whole = halo_toy_create(halo_toy_family(f));
         for (uint32_t i = 0; i < whole->n_tensors; i++) {
-            struct halo_toy *toy = halo_toy_create(families[f]);
+            struct halo_toy *toy = halo_toy_create(halo_toy_family(f));
             struct halo_toy_tensor *tensor = &toy->tensors[i];
             char name[64];
             memcpy(name, tensor->name, sizeof(name));
@@ -39,7 +35,7 @@ static void each_tensor_missing_or_misshapen(void **state)
         }
         halo_toy_destroy(whole);
     }
-    assert_true(n_tried > 90);
+    assert_true(n_tried > 400);
 }
 
 static void vectors_are_f32(void **state)

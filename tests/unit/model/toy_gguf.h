@@ -1,6 +1,6 @@
 /* toy_gguf.h: small model files with every key and tensor of a family, which a test then breaks one at a time.
  *
- * Two layers, width 32, a vocabulary of 16 texts, weights all zero (nothing here is computed). One thread.
+ * Two or four layers, width 32, a vocabulary of 16 texts, weights all zero (nothing here is computed). One thread.
  */
 #ifndef HALO_TOY_GGUF_H
 #define HALO_TOY_GGUF_H
@@ -40,7 +40,9 @@ struct halo_toy {
     struct halo_toy_tensor tensors[HALO_TOY_TENSORS];
 };
 
-/* family: an architecture, or "llama-moe": families[] in toy_gguf.c. */
+/* The names of the families, in the order of the alphabet; NULL behind the last. A new one is a row in
+ * toy_families.c. */
+const char *halo_toy_family(uint32_t index);
 struct halo_toy *halo_toy_create(const char *family);
 void halo_toy_destroy(struct halo_toy *toy);
 

@@ -1,0 +1,207 @@
+/* toy_families.c: the keys and tensors of a small file of each family. See toy_gguf.h. */
+#include "toy_gguf.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a family has; a tensor of the table below is there when the family has one of its traits. */
+enum {
+    ALL = 1 << 0,
+    PRE_NORMS = 1 << 1,  /* in front of attention */
+    FFN_NORM = 1 << 2,   /* in front of the feed-forward */
+    MOVED_NORM = 1 << 3, /* that norm, named post_attention_norm */
+    POST_NORMS = 1 << 4, /* behind both blocks */
+    QK_NORM = 1 << 5,    /* over each head */
+    QK_WHOLE = 1 << 6,   /* over all heads */
+    QKV_BIAS = 1 << 7,
+    BIASES = 1 << 8, /* on everything else */
+    PARTS = 1 << 9,  /* q, k, v and gate, up apart */
+    FUSED = 1 << 10, /* or not */
+    UNGATED = 1 << 11,
+    MOE = 1 << 12,
+    LAYER_NORMS = 1 << 13,
+    CHOICE = 1 << 14,  /* a bias of the choice of experts */
+    SHARED = 1 << 15,  /* a shared expert */
+    GATED = 1 << 16,   /* ... with a gate */
+    LEADING = 1 << 17, /* layer 0 is dense */
+    LLAMA = ALL | PRE_NORMS | FFN_NORM | PARTS,
+};
+
+static const struct family {
+    const char *name, *arch;
+    uint32_t traits, n_layers;
+} families[] = {
+    {"bailingmoe2", "bailingmoe2", LLAMA | QK_NORM | MOE | CHOICE | SHARED | LEADING, 2},
+    {"cohere2", "cohere2", ALL | PRE_NORMS | PARTS | LAYER_NORMS, 2},
+    {"dots1", "dots1", LLAMA | QK_NORM | MOE | CHOICE | SHARED | LEADING, 2},
+    {"ernie4_5-moe", "ernie4_5-moe", LLAMA | MOE | CHOICE | SHARED | LEADING, 2},
+    {"exaone4", "exaone4", ALL | POST_NORMS | QK_NORM | PARTS, 4},
+    {"gemma2", "gemma2", LLAMA | POST_NORMS, 2},
+    {"gemma3", "gemma3", LLAMA | POST_NORMS | QK_NORM, 2},
+    {"glm4moe", "glm4moe", ALL | PRE_NORMS | MOVED_NORM | PARTS | QKV_BIAS | MOE | CHOICE | SHARED | LEADING, 2},
+    {"granite", "granite", LLAMA, 2},
+    {"hunyuan-dense", "hunyuan-dense", LLAMA | QK_NORM, 2},
+    {"llama", "llama", LLAMA, 2},
+    {"llama-moe", "llama", LLAMA | MOE, 2},
+    {"mistral3", "mistral3", LLAMA, 2},
+    {"olmo2", "olmo2", ALL | POST_NORMS | QK_WHOLE | PARTS, 2},
+    {"phi3", "phi3", ALL | PRE_NORMS | FFN_NORM | FUSED, 2},
+    {"qwen2", "qwen2", LLAMA | QKV_BIAS, 2},
+    {"qwen2moe", "qwen2moe", LLAMA | QKV_BIAS | MOE | SHARED | GATED, 2},
+    {"qwen3", "qwen3", LLAMA | QK_NORM, 2},
+    {"qwen3moe", "qwen3moe", LLAMA | QK_NORM | MOE, 2},
+    {"qwen3vl", "qwen3vl", LLAMA | QK_NORM, 2},
+    {"seed_oss", "seed_oss", ALL | PRE_NORMS | MOVED_NORM | PARTS | QKV_BIAS, 2},
+    {"smollm3", "smollm3", LLAMA, 4},
+    {"starcoder2", "starcoder2", LLAMA | LAYER_NORMS | QKV_BIAS | BIASES | UNGATED, 2},
+};
+
+static const struct {
+    const char *family, *key;
+    enum halo_gguf_kind kind;
+    double number;
+} own_keys[] = {
+    {"bailingmoe2", "expert_group_count", HALO_GGUF_U32, 2},
+    {"bailingmoe2", "expert_group_used_count", HALO_GGUF_U32, 1},
+    {"bailingmoe2", "expert_weights_scale", HALO_GGUF_F32, 2.5},
+    {"cohere2", "attention.sliding_window", HALO_GGUF_U32, 64},
+    {"cohere2", "attention.sliding_window_pattern", HALO_GGUF_U32, 2},
+    {"cohere2", "logit_scale", HALO_GGUF_F32, 0.5},
+    {"exaone4", "attention.sliding_window", HALO_GGUF_U32, 64},
+    {"gemma2", "attention.sliding_window", HALO_GGUF_U32, 64},
+    {"gemma3", "attention.sliding_window", HALO_GGUF_U32, 64},
+    {"gemma3", "attention.sliding_window_pattern", HALO_GGUF_U32, 2},
+    {"granite", "attention.scale", HALO_GGUF_F32, 0.125},
+    {"granite", "embedding_scale", HALO_GGUF_F32, 12},
+    {"granite", "logit_scale", HALO_GGUF_F32, 4},
+    {"granite", "residual_scale", HALO_GGUF_F32, 0.5},
+    {"mistral3", "attention.temperature_scale", HALO_GGUF_F32, 0.25},
+    {"mistral3", "rope.scaling.original_context_length", HALO_GGUF_U32, 64},
+    {"phi3", "attention.sliding_window", HALO_GGUF_U32, 128},
+};
+
+/* d: width; q, k: of all heads. A row is there when the family has all of `traits` and none of `without`. */
+static void layer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uint64_t d, uint64_t q, uint64_t k)
+{
+    const enum halo_type type = HALO_TYPE_F16, f32 = HALO_TYPE_F32;
+    const struct {
+        const char *name;
+        enum halo_type type;
+        uint64_t d0, d1, d2;
+        uint32_t traits, without;
+    } rows[] = {
+        {"attn_norm.weight", f32, d, 0, 0, PRE_NORMS, 0},
+        {"attn_norm.bias", f32, d, 0, 0, BIASES, 0},
+        {"attn_qkv.weight", type, d, q + 2 * k, 0, FUSED, 0},
+        {"attn_q.weight", type, d, q, 0, PARTS, 0},
+        {"attn_k.weight", type, d, k, 0, PARTS, 0},
+        {"attn_v.weight", type, d, k, 0, PARTS, 0},
+        {"attn_q.bias", f32, q, 0, 0, QKV_BIAS, 0},
+        {"attn_k.bias", f32, k, 0, 0, QKV_BIAS, 0},
+        {"attn_v.bias", f32, k, 0, 0, QKV_BIAS, 0},
+        {"attn_q_norm.weight", f32, 16, 0, 0, QK_NORM, 0},
+        {"attn_k_norm.weight", f32, 16, 0, 0, QK_NORM, 0},
+        {"attn_q_norm.weight", f32, q, 0, 0, QK_WHOLE, 0},
+        {"attn_k_norm.weight", f32, k, 0, 0, QK_WHOLE, 0},
+        {"attn_output.weight", type, q, d, 0, ALL, 0},
+        {"attn_output.bias", f32, d, 0, 0, BIASES, 0},
+        {"post_attention_norm.weight", f32, d, 0, 0, POST_NORMS, 0},
+        {"post_attention_norm.weight", f32, d, 0, 0, MOVED_NORM, 0},
+        {"ffn_norm.weight", f32, d, 0, 0, FFN_NORM, 0},
+        {"ffn_norm.bias", f32, d, 0, 0, BIASES, 0},
+        {"ffn_up.weight", type, d, 128, 0, FUSED, 0},
+        {"ffn_gate.weight", type, d, 64, 0, PARTS, MOE | UNGATED},
+        {"ffn_up.weight", type, d, 64, 0, PARTS, MOE},
+        {"ffn_up.bias", f32, 64, 0, 0, BIASES, 0},
+        {"ffn_down.weight", type, 64, d, 0, ALL, MOE},
+        {"ffn_down.bias", f32, d, 0, 0, BIASES, 0},
+        {"ffn_gate_inp.weight", f32, d, 4, 0, MOE, 0},
+        {"ffn_gate_exps.weight", type, d, 64, 4, MOE, 0},
+        {"ffn_up_exps.weight", type, d, 64, 4, MOE, 0},
+        {"ffn_down_exps.weight", type, 64, d, 4, MOE, 0},
+        {"exp_probs_b.bias", f32, 4, 0, 0, CHOICE, 0},
+        {"ffn_gate_inp_shexp.weight", f32, d, 0, 0, GATED, 0},
+        {"ffn_gate_shexp.weight", type, d, 48, 0, SHARED, 0},
+        {"ffn_up_shexp.weight", type, d, 48, 0, SHARED, 0},
+        {"ffn_down_shexp.weight", type, 48, d, 0, SHARED, 0},
+        {"post_ffw_norm.weight", f32, d, 0, 0, POST_NORMS, 0},
+    };
+    char name[64];
+
+    if (traits & LEADING && layer == 0)
+        traits &= ~(uint32_t)(MOE | CHOICE | SHARED | GATED);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if ((rows[i].traits & traits) != rows[i].traits || (rows[i].without & traits))
+            continue;
+        snprintf(name, sizeof(name), "blk.%u.%s", layer, rows[i].name);
+        halo_toy_add(toy, name, rows[i].type, rows[i].d0, rows[i].d1, rows[i].d2);
+    }
+}
+
+static void experts_set(struct halo_toy *toy, uint32_t traits)
+{
+    halo_toy_set(toy, "expert_count", HALO_GGUF_U32, 4);
+    halo_toy_set(toy, "expert_used_count", HALO_GGUF_U32, 2);
+    if (strcmp(toy->arch, "llama") != 0)
+        halo_toy_set(toy, "expert_feed_forward_length", HALO_GGUF_U32, 64);
+    if (traits & SHARED)
+        halo_toy_set(toy, "expert_shared_feed_forward_length", HALO_GGUF_U32, 48);
+    if (traits & LEADING) {
+        halo_toy_set(toy, "leading_dense_block_count", HALO_GGUF_U32, 1);
+        halo_toy_set(toy, "expert_shared_count", HALO_GGUF_U32, 1);
+    }
+}
+
+static void keys_set(struct halo_toy *toy, const struct family *family)
+{
+    halo_toy_set_text(toy, "general.architecture", toy->arch);
+    halo_toy_set_text(toy, "general.name", "Toy");
+    halo_toy_set(toy, "general.file_type", HALO_GGUF_U32, 1);
+    halo_toy_set(toy, "block_count", HALO_GGUF_U32, family->n_layers);
+    halo_toy_set(toy, "context_length", HALO_GGUF_U32, 256);
+    halo_toy_set(toy, "embedding_length", HALO_GGUF_U32, 32);
+    halo_toy_set(toy, "feed_forward_length", HALO_GGUF_U32, 64);
+    halo_toy_set(toy, "attention.head_count", HALO_GGUF_U32, 4);
+    halo_toy_set(toy, "attention.head_count_kv", HALO_GGUF_U32, 2);
+    halo_toy_set(toy, "attention.key_length", HALO_GGUF_U32, 16);
+    halo_toy_set(toy, "attention.value_length", HALO_GGUF_U32, 16);
+    bool layer_norms = family->traits & LAYER_NORMS;
+    halo_toy_set(toy, layer_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", HALO_GGUF_F32,
+                 1e-5);
+    halo_toy_set(toy, "rope.freq_base", HALO_GGUF_F32, 10000);
+    if (family->traits & MOE)
+        experts_set(toy, family->traits);
+    for (size_t i = 0; i < sizeof(own_keys) / sizeof(own_keys[0]); i++)
+        if (strcmp(own_keys[i].family, family->name) == 0)
+            halo_toy_set(toy, own_keys[i].key, own_keys[i].kind, own_keys[i].number);
+    halo_toy_set_text(toy, "tokenizer.ggml.model", "gpt2");
+    halo_toy_set_text(toy, "tokenizer.ggml.pre", "qwen2");
+    halo_toy_set_array(toy, "tokenizer.ggml.merges", HALO_GGUF_STRING, 0, NULL);
+    halo_toy_set_array(toy, "tokenizer.ggml.tokens", HALO_GGUF_STRING, 0, NULL); /* written as HALO_TOY_VOCAB texts */
+}
+
+const char *halo_toy_family(uint32_t index)
+{
+    return index < sizeof(families) / sizeof(families[0]) ? families[index].name : NULL;
+}
+
+struct halo_toy *halo_toy_create(const char *name)
+{
+    struct halo_toy *toy = calloc(1, sizeof(*toy));
+    const struct family *family = families;
+
+    assert(toy);
+    for (uint32_t i = 0; strcmp(family->name, name) != 0; i++, family++)
+        assert(halo_toy_family(i + 1));
+    snprintf(toy->arch, sizeof(toy->arch), "%s", family->arch);
+    halo_toy_add(toy, "token_embd.weight", HALO_TYPE_Q8_0, 32, HALO_TOY_VOCAB, 0);
+    halo_toy_add(toy, "output_norm.weight", HALO_TYPE_F32, 32, 0, 0);
+    if (family->traits & BIASES)
+        halo_toy_add(toy, "output_norm.bias", HALO_TYPE_F32, 32, 0, 0);
+    for (uint32_t layer = 0; layer < family->n_layers; layer++)
+        layer_add(toy, layer, family->traits, 32, 64, 32);
+    keys_set(toy, family);
+    return toy;
+}
