@@ -361,7 +361,6 @@ void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_
     for (uint16_t i = 0; i < 2; i++) {
         op->u.moe_matmul.weight[i] = i < n ? weight_use(builder, pairs[i].id) : HALO_WEIGHT_NONE;
         op->u.moe_matmul.out[i] = i < n ? pairs[i].out : HALO_NONE;
-        op->u.moe_matmul.scale[i] = i < n ? weight_use_if(builder, halo_tensors_scale(pairs[i].id)) : HALO_WEIGHT_NONE;
         op->u.moe_matmul.bias[i] = i < n ? weight_use_if(builder, halo_tensors_bias(pairs[i].id)) : HALO_WEIGHT_NONE;
     }
 }

@@ -78,10 +78,6 @@ static void put_moe_matmul(struct printer *printer, const struct halo_op_moe_mat
     for (uint16_t i = 0; i < op->n; i++) {
         put(printer, "%s %s = ", i ? "," : "", value_name(printer, op->out[i]));
         put_weight(printer, op->weight[i]);
-        if (op->scale[i] != HALO_WEIGHT_NONE) {
-            put(printer, " * ");
-            put_weight(printer, op->scale[i]);
-        }
         if (op->bias[i] != HALO_WEIGHT_NONE) {
             put(printer, " + ");
             put_weight(printer, op->bias[i]);

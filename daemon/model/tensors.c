@@ -56,16 +56,6 @@ enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id)
     }
 }
 
-enum halo_tensor_id halo_tensors_scale(enum halo_tensor_id id)
-{
-    switch (id) {
-    case HALO_TENSOR_FFN_GATE_EXPS: return HALO_TENSOR_FFN_GATE_EXPS_SCALE;
-    case HALO_TENSOR_FFN_UP_EXPS: return HALO_TENSOR_FFN_UP_EXPS_SCALE;
-    case HALO_TENSOR_FFN_DOWN_EXPS: return HALO_TENSOR_FFN_DOWN_EXPS_SCALE;
-    default: return HALO_TENSOR_NONE;
-    }
-}
-
 bool halo_tensors_part(enum halo_tensor_id id, const struct halo_hparams *h, struct halo_tensor_part *ret)
 {
     uint64_t q = halo_tensors_extent(HALO_EXTENT_Q, h), k = halo_tensors_extent(HALO_EXTENT_K, h);

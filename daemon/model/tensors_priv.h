@@ -58,9 +58,6 @@
     X(FFN_GATE_EXPS_BIAS, "blk.%u.ffn_gate_exps.bias")                                                                 \
     X(FFN_UP_EXPS_BIAS, "blk.%u.ffn_up_exps.bias")                                                                     \
     X(FFN_DOWN_EXPS_BIAS, "blk.%u.ffn_down_exps.bias")                                                                 \
-    X(FFN_GATE_EXPS_SCALE, "blk.%u.ffn_gate_exps.scale")                                                               \
-    X(FFN_UP_EXPS_SCALE, "blk.%u.ffn_up_exps.scale")                                                                   \
-    X(FFN_DOWN_EXPS_SCALE, "blk.%u.ffn_down_exps.scale")                                                               \
     X(EXP_PROBS_BIAS, "blk.%u.exp_probs_b.bias")                                                                       \
     X(FFN_GATE_INP_SHEXP, "blk.%u.ffn_gate_inp_shexp.weight")                                                          \
     X(FFN_GATE_SHEXP, "blk.%u.ffn_gate_shexp.weight")                                                                  \
@@ -136,10 +133,7 @@ struct halo_tensor_spec {
     HALO_TENSOR_ROW(FFN_GATE_INP, MATRIX, EMBD, EXPERT, ONE, .when = condition),                                       \
         HALO_TENSOR_ROW(FFN_GATE_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                           \
         HALO_TENSOR_ROW(FFN_UP_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                             \
-        HALO_TENSOR_ROW(FFN_DOWN_EXPS, EXPERTS, FF_EXPERT, EMBD, EXPERT, .when = condition),                           \
-        HALO_TENSOR_ROW(FFN_GATE_EXPS_SCALE, VECTOR, EXPERT, ONE, ONE, .optional = true, .when = condition),           \
-        HALO_TENSOR_ROW(FFN_UP_EXPS_SCALE, VECTOR, EXPERT, ONE, ONE, .optional = true, .when = condition),             \
-        HALO_TENSOR_ROW(FFN_DOWN_EXPS_SCALE, VECTOR, EXPERT, ONE, ONE, .optional = true, .when = condition)
+        HALO_TENSOR_ROW(FFN_DOWN_EXPS, EXPERTS, FF_EXPERT, EMBD, EXPERT, .when = condition)
 #define HALO_TENSORS_MOE_BIAS(condition)                                                                               \
     HALO_TENSOR_ROW(FFN_GATE_INP_BIAS, VECTOR, EXPERT, ONE, ONE, .when = condition),                                   \
         HALO_TENSOR_ROW(FFN_GATE_EXPS_BIAS, VECTOR, FF_EXPERT, EXPERT, ONE, .when = condition),                        \
@@ -162,8 +156,6 @@ bool halo_tensors_layered(enum halo_tensor_id id);        /* one for each layer 
 uint64_t halo_tensors_extent(enum halo_extent extent, const struct halo_hparams *hparams);
 /* The bias that belongs to a matrix, or HALO_TENSOR_NONE. */
 enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id);
-/* The same for the scales of experts. */
-enum halo_tensor_id halo_tensors_scale(enum halo_tensor_id id);
 
 /* Some files keep several tensors as the rows of one: Q, K and V in attn_qkv, gate and up in ffn_up, in this order. */
 struct halo_tensor_part {

@@ -1,8 +1,7 @@
 /* op_moe_matmul.c: the products of the chosen experts. Device thread.
  *
  * The (row, slot) pairs are sorted by expert, so that each expert's weights are read once for all rows that chose it;
- * the other rows of the group change none of a row's numbers. A bias is added by the product; with a scale, which comes
- * before it, a pass over the results does both.
+ * the other rows of the group change none of a row's numbers.
  */
 #include <assert.h>
 #include <string.h>
@@ -68,22 +67,6 @@ static const float *bias_of(const struct halo_device_model *model, const struct 
     return halo_cpu_vector(model, u->bias[k]) + (size_t)expert * model->plan->weights[u->weight[k]].n_rows;
 }
 
-static void scale_rows(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows)
-{
-    const struct halo_op_moe_matmul *u = &op->u.moe_matmul;
-    for (uint32_t slot = first_row * u->n_used; slot < (first_row + n_rows) * u->n_used; slot++)
-        for (uint32_t k = 0; k < u->n; k++) {
-            uint32_t expert = expert_of(model, u, slot), n = model->plan->weights[u->weight[k]].n_rows;
-            if (u->scale[k] == HALO_WEIGHT_NONE)
-                continue;
-            float *out = halo_cpu_row(model, u->out[k], slot / u->n_used) + (size_t)(slot % u->n_used) * n;
-            float scale = halo_cpu_vector(model, u->scale[k])[expert];
-            const float *bias = bias_of(model, u, k, expert);
-            for (uint32_t i = 0; i < n; i++)
-                out[i] = out[i] * scale + (bias ? bias[i] : 0);
-        }
-}
-
 void halo_cpu_op_moe_matmul(struct halo_device_model *model, const struct halo_op *op)
 {
     const struct halo_op_moe_matmul *u = &op->u.moe_matmul;
@@ -99,13 +82,11 @@ void halo_cpu_op_moe_matmul(struct halo_device_model *model, const struct halo_o
         for (uint32_t k = 0; k < u->n && n_x > 0; k++)
             scratch->products[n_products++] = (struct halo_cpu_product){
                 .matrix = halo_cpu_expert(model, u->weight[k], e),
-                .bias = u->scale[k] == HALO_WEIGHT_NONE ? bias_of(model, u, k, e) : NULL,
+                .bias = bias_of(model, u, k, e),
                 .act = scratch->slot_row[k] + first,
                 .out = scratch->out_row[k] + first,
                 .n_x = n_x,
             };
     }
     halo_cpu_products_run(model, scratch->products, n_products);
-    if (u->scale[0] != HALO_WEIGHT_NONE || (u->n > 1 && u->scale[1] != HALO_WEIGHT_NONE))
-        halo_cpu_each_row(model, op, model->batch->n_rows, u->n * u->n_used * weight->n_rows, scale_rows);
 }

@@ -27,7 +27,6 @@ static struct halo_expert_arg expert_arg(const struct halo_hip_compiler *c, cons
     return (struct halo_expert_arg){.weight = halo_hip_weight(c->model, u->weight[k]),
                                     .expert_bytes = halo_hip_expert_bytes(c->model, u->weight[k]),
                                     .out = halo_hip_value(c->model, u->out[k]),
-                                    .scale = halo_hip_vector(c->model, u->scale[k]),
                                     .bias = halo_hip_vector(c->model, u->bias[k]),
                                     .n_rows = c->plan->weights[u->weight[k]].n_rows};
 }

@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = route});
     for (uint32_t i = 0; i < n; i++) {
         uint32_t w = fixture_weight(&f, type, HALO_WEIGHT_EXPERTS, n_cols, n_rows, n_experts, 1 / sqrt(n_cols));
-        struct halo_op_moe_matmul u = {x, choice, 1, false, {w}, {out}, n_used, HALO_WEIGHTS_NONE, HALO_WEIGHTS_NONE};
+        struct halo_op_moe_matmul u = {x, choice, 1, false, {w}, {out}, n_used, HALO_WEIGHTS_NONE};
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = u});
     }
     snprintf(what, sizeof(what), "%-6s %6u x %-6u %u of %u", argv[1], n_cols, n_rows, n_used, n_experts);

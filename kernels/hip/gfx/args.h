@@ -233,9 +233,8 @@ struct halo_moe_route_args {
 struct halo_expert_arg {
     const void *weight; /* expert e at weight + e * expert_bytes */
     uint64_t expert_bytes;
-    float *out;         /* [row][n_used][n_rows] */
-    const float *scale; /* [n_expert] */
-    const float *bias;  /* [n_expert][n_rows]; NULL: none, both */
+    float *out;        /* [row][n_used][n_rows] */
+    const float *bias; /* [n_expert][n_rows], or NULL */
     uint32_t n_rows;
 };
 

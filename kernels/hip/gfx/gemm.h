@@ -93,7 +93,6 @@ struct gemm_job {
     const uint32_t *slot; /* NULL, or the list: row i of the block is slot[i] */
     uint32_t x_divisor;   /* with a list: the row of x is slot / x_divisor */
     uint32_t first_row, n_rows, first_col, n_weight_rows, n_cols, out_stride;
-    float factor; /* of the products */
 };
 
 HALO_DEVICE uint32_t gemm_out_row(const gemm_job &job, uint32_t i)
@@ -214,7 +213,7 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm(const gemm_job &jo
             x[i] = halo_load<halo_u4>(x_row[i] + next * GEMM_SLAB);
         gemm_products<ROWS>(lds_x + row0 * GEMM_PITCH, lds_w + col0 * GEMM_PITCH, acc);
     }
-    gemm_store<ROWS>(job, job.factor / weight::FACTOR, row0, col0, acc);
+    gemm_store<ROWS>(job, 1 / weight::FACTOR, row0, col0, acc);
 }
 
 template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gemm_args &a, gemm_lds<ROWS> &lds)
@@ -232,8 +231,7 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gem
                           halo_block_y() * HALO_GEMM_COLS,
                           a.matrix.n_rows,
                           a.n_cols,
-                          a.matrix.out_stride,
-                          1};
+                          a.matrix.out_stride};
     gemm<TYPE, ROWS>(job, lds);
 }
 
@@ -254,8 +252,7 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args 
                           halo_block_y() * HALO_GEMM_COLS,
                           a.matrix.n_rows,
                           a.n_cols,
-                          a.matrix.n_rows,
-                          a.matrix.scale ? a.matrix.scale[tile.expert] : 1};
+                          a.matrix.n_rows};
     gemm<TYPE, HALO_MOE_TILE>(job, lds);
 }
 

@@ -8,10 +8,10 @@ template <uint32_t TYPE>
 constexpr bool gemv_plain_type = TYPE == HALO_TYPE_F32 || TYPE == HALO_TYPE_F16 || TYPE == HALO_TYPE_BF16;
 template <uint32_t TYPE, int N> constexpr int gemv_wave_rows = HALO_GEMV_WAVE_ROWS(gemv_plain_type<TYPE>, N);
 
-/* The wave's sums, times scale, into out, [x row][out_stride]; sum (r, j) leaves from lane r * N + j. */
+/* The wave's sums into out, [x row][out_stride]; sum (r, j) leaves from lane r * N + j. */
 template <int R, int N>
 HALO_DEVICE void gemv_store(float acc[R][N], const float *bias, float *out, uint32_t out_stride, uint32_t row,
-                            uint32_t n_weight_rows, uint32_t n_rows, float scale = 1)
+                            uint32_t n_weight_rows, uint32_t n_rows)
 {
     float mine = 0;
     for (int r = 0; r < R; r++)
@@ -19,7 +19,6 @@ HALO_DEVICE void gemv_store(float acc[R][N], const float *bias, float *out, uint
             float sum = halo_wave_sum(acc[r][j]);
             mine = halo_lane() == (uint32_t)(r * N + j) ? sum : mine;
         }
-    mine *= scale;
     const uint32_t r = halo_lane() / N, j = halo_lane() % N;
     if (r < R && row + r < n_weight_rows && j < n_rows)
         out[(uint64_t)j * out_stride + row + r] = bias ? mine + bias[row + r] : mine;

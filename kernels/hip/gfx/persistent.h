@@ -181,14 +181,10 @@ template <uint32_t TYPE, bool SHORT> struct persistent_experts {
     HALO_DEVICE void store(const args &a, const persistent_place &at, float acc[R][1])
     {
         const halo_expert_arg matrix = at.matrix == 0 ? a.matrix[0] : a.matrix[1];
-        const float *bias = nullptr;
-        float scale = 1;
-        if (matrix.scale || matrix.bias) { /* read again: few have them, and registers are short */
-            const uint32_t expert = halo_float_bits(a.choice[(at.slot / a.n_used + 1) * a.n_used + at.slot]);
-            scale = matrix.scale ? matrix.scale[expert] : 1;
-            bias = matrix.bias ? matrix.bias + (uint64_t)expert * matrix.n_rows : nullptr;
-        }
-        gemv_store<R, 1>(acc, bias, matrix.out + (uint64_t)at.slot * matrix.n_rows, 0, at.row, matrix.n_rows, 1, scale);
+        const float *bias = matrix.bias;
+        if (bias) /* the choice is read again: few experts have one, and registers are short */
+            bias += (uint64_t)halo_float_bits(a.choice[(at.slot / a.n_used + 1) * a.n_used + at.slot]) * matrix.n_rows;
+        gemv_store<R, 1>(acc, bias, matrix.out + (uint64_t)at.slot * matrix.n_rows, 0, at.row, matrix.n_rows, 1);
     }
 };
 

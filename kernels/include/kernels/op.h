@@ -30,8 +30,7 @@ enum halo_op_kind {
     HALO_OP_ATTEND, /* out = softmax(q K^T * scale) V, positions 0..pos of the row's sequence, of the stored K and V */
     HALO_OP_GLU,    /* out = act(gate) * up, or act(gate) without up; out may be gate */
     HALO_OP_MOE_ROUTE,  /* router logits -> the n_used best experts and their weights (at the end of this file) */
-    HALO_OP_MOE_MATMUL, /* for the chosen experts: out[slot] = weight[expert] x[slot or shared] * scale[expert] +
-                         * bias[expert] */
+    HALO_OP_MOE_MATMUL, /* for the chosen experts: out[slot] = weight[expert] x[slot or shared] + bias[expert] */
     HALO_OP_MOE_SUM, /* out = sum over slots of weight[slot] * x[slot]; if add: + add * sigmoid(add_gate), or + add */
     HALO_OP_ADD,     /* x += add */
     HALO_OP_LOGITS,  /* for the wanted rows only: l = (weight x + bias) * scale; with a cap: cap * tanh(l / cap) */
@@ -158,8 +157,7 @@ struct halo_op_moe_matmul {
     uint32_t weight[2]; /* 3-D: [K, N, n_expert] */
     uint16_t out[2];    /* n_used * N wide */
     uint32_t n_used;
-    uint32_t scale[2]; /* vector of n_expert, or HALO_WEIGHT_NONE */
-    uint32_t bias[2];  /* vector of n_expert rows of N, or HALO_WEIGHT_NONE */
+    uint32_t bias[2]; /* vector of n_expert rows of N, or HALO_WEIGHT_NONE */
 };
 struct halo_op_moe_sum {
     uint16_t x, choice, out;

@@ -212,11 +212,11 @@ static void moe(void **state)
         char name[40];
         snprintf(name, sizeof(name), "moe_gemm_%s", type->name);
         struct halo_moe_gemm_args gemm_args = {
-            {weight, expert_bytes, many, NULL, NULL, OUT}, h.half, h.scale, slot, tile, COLS, USED, per_slot};
+            {weight, expert_bytes, many, NULL, OUT}, h.half, h.scale, slot, tile, COLS, USED, per_slot};
         gfx_run(name, TILES, HALO_HIP_CEIL(OUT, HALO_GEMM_COLS), 1, &gemm_args);
         snprintf(name, sizeof(name), "moe_gemv_%s", type->name);
         const uint32_t blocks = HALO_HIP_CEIL(OUT, HALO_MOE_GEMV_ROWS(type->block == 1, COLS));
-        struct halo_moe_gemv_args gemv_args = {.matrix = {{weight, expert_bytes, few, NULL, NULL, OUT}},
+        struct halo_moe_gemv_args gemv_args = {.matrix = {{weight, expert_bytes, few, NULL, OUT}},
                                                .x = type->block == 1 ? (void *)x : act,
                                                .choice = &choice[0][0],
                                                .n_cols = COLS,

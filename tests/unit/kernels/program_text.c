@@ -28,8 +28,7 @@ struct field {
         U(type, score.window)
 #define MATRIX(type, m) P(type, m.weight), P(type, m.bias), P(type, m.out), U(type, m.n_rows), U(type, m.out_stride)
 #define EXPERT(type, m)                                                                                                \
-    P(type, m.weight), FIELD(U64, type, m.expert_bytes), P(type, m.out), P(type, m.scale), P(type, m.bias),            \
-        U(type, m.n_rows)
+    P(type, m.weight), FIELD(U64, type, m.expert_bytes), P(type, m.out), P(type, m.bias), U(type, m.n_rows)
 
 static const struct field embed[] = {P(embed, weight), P(embed, token), P(embed, out),
                                      U(embed, n_cols), F(embed, scale), {0}};

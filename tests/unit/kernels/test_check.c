@@ -78,8 +78,7 @@ static void toy_ops(struct toy *t)
                        .u.moe_route = {V_ROUTER, V_CHOICE, EXPERTS, USED, true, 1, .bias = HALO_WEIGHT_NONE}},
         [MOE_MATMUL] =
             {HALO_OP_MOE_MATMUL,
-             .u.moe_matmul =
-                 {V_NORM, V_CHOICE, 1, false, {W_EXPERTS}, {V_EXPERTS}, USED, HALO_WEIGHTS_NONE, HALO_WEIGHTS_NONE}},
+             .u.moe_matmul = {V_NORM, V_CHOICE, 1, false, {W_EXPERTS}, {V_EXPERTS}, USED, HALO_WEIGHTS_NONE}},
         [MOE_SUM] = {HALO_OP_MOE_SUM, .u.moe_sum = {V_EXPERTS, V_CHOICE, V_OUT, USED, HALO_NONE, HALO_NONE}},
         [ADD] = {HALO_OP_ADD, .u.add = {V_X, V_OUT}},
         [LOGITS] = {HALO_OP_LOGITS, .u.logits = {.weight = W_TABLE, .x = V_X, .bias = HALO_WEIGHT_NONE, .scale = 1}},
@@ -177,7 +176,6 @@ SPOIL(expert_groups, (t->ops[MOE_ROUTE].u.moe_route.n_groups = 2, t->ops[MOE_ROU
 SPOIL(gate_alone, t->ops[MOE_SUM].u.moe_sum.add_gate = V_ROUTER)
 SPOIL(shared_width, t->ops[MOE_SUM].u.moe_sum.add = V_K)
 SPOIL(shared_gate, (t->ops[MOE_SUM].u.moe_sum.add = V_X, t->ops[MOE_SUM].u.moe_sum.add_gate = V_ROUTER))
-SPOIL(expert_scale, t->ops[MOE_MATMUL].u.moe_matmul.scale[0] = W_NORM)
 SPOIL(expert_bias, t->ops[MOE_MATMUL].u.moe_matmul.bias[0] = W_NORM)
 SPOIL(sum_width, t->ops[MOE_SUM].u.moe_sum.n_used = 1)
 SPOIL(add_width, t->ops[ADD].u.add.add = V_K)
@@ -227,7 +225,6 @@ static const struct {
     {gate_alone, MOE_SUM, "moe_sum: add_gate without add is 6, wanted 65535"},
     {shared_width, MOE_SUM, "moe_sum: add is 32, wanted 64"},
     {shared_gate, MOE_SUM, "moe_sum: add_gate is 3, wanted 1"},
-    {expert_scale, MOE_MATMUL, "moe_matmul: w has rows of 64, its input has 3"},
     {expert_bias, MOE_MATMUL, "moe_matmul: vectors of the experts is 1, wanted 3"},
     {sum_width, MOE_SUM, "moe_sum: choice is 4, wanted 2"},
     {add_width, ADD, "add: add is 32, wanted 64"},

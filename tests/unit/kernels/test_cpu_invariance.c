@@ -94,28 +94,16 @@ static void experts(struct fixture *f, uint16_t normed, uint16_t out)
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = router});
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
                                    .u.moe_route = {logits, choice, EXPERTS, USED, true, 1, .bias = HALO_WEIGHT_NONE}});
-    struct halo_op_moe_matmul in = {.x = normed,
-                                    .choice = choice,
-                                    .n = 2,
-                                    .out = {gate, up},
-                                    .n_used = USED,
-                                    .scale = HALO_WEIGHTS_NONE,
-                                    .bias = HALO_WEIGHTS_NONE};
+    struct halo_op_moe_matmul in = {
+        .x = normed, .choice = choice, .n = 2, .out = {gate, up}, .n_used = USED, .bias = HALO_WEIGHTS_NONE};
     in.weight[0] = fixture_weight(f, HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, D, FF, EXPERTS, 0.25);
     in.weight[1] = fixture_weight(f, HALO_TYPE_F16, HALO_WEIGHT_EXPERTS, D, FF, EXPERTS, 0.25);
-    in.scale[0] = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, EXPERTS, 1, 1, 1);
     in.bias[0] = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, FF, EXPERTS, 1, 0.1);
     in.bias[1] = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, FF, EXPERTS, 1, 0.1);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = in});
     fixture_op(f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {gate, up, up, HALO_GLU_SILU}});
-    struct halo_op_moe_matmul down = {.x = up,
-                                      .choice = choice,
-                                      .n = 1,
-                                      .per_slot = true,
-                                      .out = {slots},
-                                      .n_used = USED,
-                                      .scale = HALO_WEIGHTS_NONE,
-                                      .bias = HALO_WEIGHTS_NONE};
+    struct halo_op_moe_matmul down = {
+        .x = up, .choice = choice, .n = 1, .per_slot = true, .out = {slots}, .n_used = USED, .bias = HALO_WEIGHTS_NONE};
     down.weight[0] = fixture_weight(f, HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, FF, D, EXPERTS, 0.2);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = down});
     fixture_op(

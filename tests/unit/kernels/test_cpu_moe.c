@@ -19,12 +19,12 @@ static const char *const variants[] = {"reference", "avx2", "avx512"};
 
 struct mixture {
     uint32_t n_expert, n_used, n_cols, n_rows;
-    bool normalise, vectors;
+    bool normalise, biased;
     enum halo_type up, down;
     struct fixture f;
     uint16_t x, choice, hidden[2], out, sum;
     float *rows, *logits, *weight[3];
-    float *scale, *bias[2]; /* of weight 0: both, of 1: a bias, of 2: the scale of 0 */
+    float *bias[2]; /* of weights 0 and 1, or NULL */
 };
 
 static void init(struct mixture *m)
@@ -33,36 +33,26 @@ static void init(struct mixture *m)
     fixture_init(f, N_VOCAB, N_ROWS, 32);
     m->x = fixture_input(f, m->n_cols, 1);
     uint16_t logits = fixture_input(f, m->n_expert, 4);
-    uint32_t down_scale = HALO_WEIGHT_NONE;
     m->choice = fixture_value(f, 2 * m->n_used);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
                                    .u.moe_route = {logits, m->choice, m->n_expert, m->n_used, m->normalise, 1.5f,
                                                    .bias = HALO_WEIGHT_NONE}});
-    struct halo_op_moe_matmul up = {.x = m->x,
-                                    .choice = m->choice,
-                                    .n = 2,
-                                    .n_used = m->n_used,
-                                    .scale = HALO_WEIGHTS_NONE,
-                                    .bias = HALO_WEIGHTS_NONE};
+    struct halo_op_moe_matmul up = {
+        .x = m->x, .choice = m->choice, .n = 2, .n_used = m->n_used, .bias = HALO_WEIGHTS_NONE};
     for (uint32_t k = 0; k < 2; k++) {
         up.weight[k] = fixture_weight(f, k == 0 ? m->up : HALO_TYPE_F16, HALO_WEIGHT_EXPERTS, m->n_cols, m->n_rows,
                                       m->n_expert, 1);
         up.out[k] = m->hidden[k] = fixture_value(f, m->n_used * m->n_rows);
     }
-    if (m->vectors) {
-        up.scale[0] = down_scale = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, m->n_expert, 1, 1, 2);
-        for (uint32_t k = 0; k < 2; k++)
-            up.bias[k] = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, m->n_rows, m->n_expert, 1, 3);
-    }
+    for (uint32_t k = 0; k < 2 && m->biased; k++)
+        up.bias[k] = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, m->n_rows, m->n_expert, 1, 3);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = up});
     struct halo_op_moe_matmul down = {.x = m->hidden[0],
                                       .choice = m->choice,
                                       .n = 1,
                                       .per_slot = true,
                                       .n_used = m->n_used,
-                                      .scale = HALO_WEIGHTS_NONE,
                                       .bias = HALO_WEIGHTS_NONE};
-    down.scale[0] = down_scale;
     down.weight[0] = fixture_weight(f, m->down, HALO_WEIGHT_EXPERTS, m->n_rows, m->n_cols, m->n_expert, 1);
     down.out[0] = m->out = fixture_value(f, m->n_used * m->n_cols);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = down});
@@ -73,9 +63,8 @@ static void init(struct mixture *m)
     m->logits = fixture_floats(f, 1);
     for (uint32_t i = 0; i < 3; i++)
         m->weight[i] = fixture_floats(f, i < 2 ? 2 + i : down.weight[0]);
-    m->scale = m->vectors ? fixture_floats(f, up.scale[0]) : NULL;
     for (uint32_t k = 0; k < 2; k++)
-        m->bias[k] = m->vectors ? fixture_floats(f, up.bias[k]) : NULL;
+        m->bias[k] = m->biased ? fixture_floats(f, up.bias[k]) : NULL;
 }
 
 static void finish(struct mixture *m)
@@ -85,7 +74,6 @@ static void finish(struct mixture *m)
     free(m->logits);
     for (uint32_t i = 0; i < 3; i++)
         free(m->weight[i]);
-    free(m->scale);
     free(m->bias[0]);
     free(m->bias[1]);
 }
@@ -114,10 +102,10 @@ static void check_choice(const struct mixture *m, const float *logits, const flo
     }
 }
 
-/* out = one expert times x, times scale, plus the bias if there is one, with the error that 8-bit activations may have
- * for these magnitudes. */
+/* out = one expert times x, plus the bias if there is one, with the error that 8-bit activations may have for these
+ * magnitudes. */
 static void check_product(const float *weight, uint32_t n_rows, uint32_t n_cols, const float *x, const float *out,
-                          double relative, double scale, const float *bias)
+                          double relative, const float *bias)
 {
     for (uint32_t n = 0; n < n_rows; n++) {
         double sum = 0, magnitude = 0;
@@ -125,8 +113,8 @@ static void check_product(const float *weight, uint32_t n_rows, uint32_t n_cols,
             sum += (double)weight[(size_t)n * n_cols + i] * (double)x[i];
             magnitude += fabs((double)weight[(size_t)n * n_cols + i] * (double)x[i]);
         }
-        sum = sum * scale + (bias ? (double)bias[n] : 0);
-        assert_true(fabs((double)out[n] - sum) <= relative * magnitude * fmax(fabs(scale), 1) + 2e-6);
+        sum += bias ? (double)bias[n] : 0;
+        assert_true(fabs((double)out[n] - sum) <= relative * magnitude + 2e-6);
     }
 }
 
@@ -150,14 +138,12 @@ static void check_row(struct mixture *m, uint32_t row, int32_t token)
     for (uint32_t s = 0; s < m->n_used; s++) {
         const float *x = m->rows + (size_t)token * m->n_cols, *slot = hidden[0] + s * m->n_rows;
         const float *bias[2] = {NULL, NULL};
-        double scale = m->scale ? (double)m->scale[expert[s]] : 1;
-        for (uint32_t k = 0; k < 2 && m->vectors; k++)
+        for (uint32_t k = 0; k < 2 && m->biased; k++)
             bias[k] = m->bias[k] + (size_t)expert[s] * m->n_rows;
-        check_product(m->weight[0] + expert[s] * n, m->n_rows, m->n_cols, x, slot, bound_of(m->up), scale, bias[0]);
-        check_product(m->weight[1] + expert[s] * n, m->n_rows, m->n_cols, x, hidden[1] + s * m->n_rows, 1e-6, 1,
-                      bias[1]);
+        check_product(m->weight[0] + expert[s] * n, m->n_rows, m->n_cols, x, slot, bound_of(m->up), bias[0]);
+        check_product(m->weight[1] + expert[s] * n, m->n_rows, m->n_cols, x, hidden[1] + s * m->n_rows, 1e-6, bias[1]);
         check_product(m->weight[2] + expert[s] * n, m->n_cols, m->n_rows, slot, out + s * m->n_cols, bound_of(m->down),
-                      scale, NULL);
+                      NULL);
     }
     for (uint32_t i = 0; i < m->n_cols; i++) {
         double want = 0, magnitude = 0;
@@ -222,7 +208,7 @@ static void experts_of_every_shape(void **state)
                                  .n_used = 3,
                                  .n_cols = 64,
                                  .n_rows = 33,
-                                 .vectors = true,
+                                 .biased = true,
                                  .up = HALO_TYPE_MXFP4,
                                  .down = HALO_TYPE_F16});
     try_mixture((struct mixture){.n_expert = 1,

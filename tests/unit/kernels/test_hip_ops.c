@@ -574,22 +574,15 @@ static void experts_of(enum halo_type type)
                (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
                                 .u.moe_route = {logits, choice, N_EXPERT, N_USED, true, 1, .bias = HALO_WEIGHT_NONE}});
     both(&f, what, HALO_OP_MOE_ROUTE, choice, few, 3);
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL,
-                                    .u.moe_matmul = {x,
-                                                     choice,
-                                                     2,
-                                                     false,
-                                                     {weights[0], weights[1]},
-                                                     {gate, up},
-                                                     N_USED,
-                                                     HALO_WEIGHTS_NONE,
-                                                     HALO_WEIGHTS_NONE}});
-    both(&f, what, HALO_OP_MOE_MATMUL, up, few, 3);
-    fixture_op(&f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {gate, up, gate, HALO_GLU_SILU}});
     fixture_op(&f, (struct halo_op){
                        .kind = HALO_OP_MOE_MATMUL,
                        .u.moe_matmul = {
-                           gate, choice, 1, true, {weights[2]}, {down}, N_USED, HALO_WEIGHTS_NONE, HALO_WEIGHTS_NONE}});
+                           x, choice, 2, false, {weights[0], weights[1]}, {gate, up}, N_USED, HALO_WEIGHTS_NONE}});
+    both(&f, what, HALO_OP_MOE_MATMUL, up, few, 3);
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {gate, up, gate, HALO_GLU_SILU}});
+    fixture_op(
+        &f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL,
+                             .u.moe_matmul = {gate, choice, 1, true, {weights[2]}, {down}, N_USED, HALO_WEIGHTS_NONE}});
     fixture_op(
         &f, (struct halo_op){.kind = HALO_OP_MOE_SUM, .u.moe_sum = {down, choice, out, N_USED, HALO_NONE, HALO_NONE}});
     use_hip(&f);
@@ -609,13 +602,12 @@ static void experts_of(enum halo_type type)
 /* Two matrices of unlike sizes for each of 1 .. 8 slots: more blocks than the emulated GPU holds at once (4), rows of
  * less than half a stage, and of a stage and a part; of plain types also numbers of columns with which blocks are not
  * persistent, and more rows of x than one launch takes. */
-static void experts_go_on(enum halo_type type, uint32_t n_cols, uint32_t n_used, bool per_slot, bool vectors)
+static void experts_go_on(enum halo_type type, uint32_t n_cols, uint32_t n_used, bool per_slot, bool biased)
 {
     static const uint32_t n_rows[] = {67, 19}, counts[] = {1, 3, 11};
     enum { N = 9 };
     struct fixture f;
-    struct halo_op_moe_matmul u = {
-        .n = 2, .per_slot = per_slot, .n_used = n_used, .scale = HALO_WEIGHTS_NONE, .bias = HALO_WEIGHTS_NONE};
+    struct halo_op_moe_matmul u = {.n = 2, .per_slot = per_slot, .n_used = n_used, .bias = HALO_WEIGHTS_NONE};
     char what[64];
     fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
     uint16_t logits = fixture_input(&f, N, 4);
@@ -625,15 +617,8 @@ static void experts_go_on(enum halo_type type, uint32_t n_cols, uint32_t n_used,
         u.weight[k] = fixture_weight(&f, type, HALO_WEIGHT_EXPERTS, n_cols, n_rows[k], N, 1);
         u.out[k] = fixture_value(&f, n_used * n_rows[k]);
     }
-    if (vectors) { /* a scale and a bias, and one of them alone */
-        u.scale[0] = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, N, 1, 1, 2);
-        for (uint32_t k = 0; k < 2; k++)
-            u.bias[k] = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, n_rows[k], N, 1, 3);
-        if (n_used % 2) {
-            u.bias[0] = HALO_WEIGHT_NONE;
-            u.scale[1] = u.scale[0];
-        }
-    }
+    for (uint32_t k = 0; k < 2 && biased; k++)
+        u.bias[k] = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, n_rows[k], N, 1, 3);
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
                                     .u.moe_route = {logits, u.choice, N, n_used, true, 1, .bias = HALO_WEIGHT_NONE}});
     fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = u});

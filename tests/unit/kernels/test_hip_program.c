@@ -83,11 +83,9 @@ static void build(struct fixture *f)
         {HALO_OP_MATMUL, .u.matmul = {norm, 1, {w_router}, {none}, {router}}},
         {HALO_OP_MOE_ROUTE, .u.moe_route = {router, choice, EXPERTS, USED, true, 1, .bias = HALO_WEIGHT_NONE}},
         {HALO_OP_MOE_MATMUL,
-         .u.moe_matmul =
-             {norm, choice, 2, false, {w_gate, w_up}, {gate, up}, USED, HALO_WEIGHTS_NONE, HALO_WEIGHTS_NONE}},
+         .u.moe_matmul = {norm, choice, 2, false, {w_gate, w_up}, {gate, up}, USED, HALO_WEIGHTS_NONE}},
         {HALO_OP_GLU, .u.glu = {gate, up, gate, HALO_GLU_SILU}},
-        {HALO_OP_MOE_MATMUL,
-         .u.moe_matmul = {gate, choice, 1, true, {w_down}, {down}, USED, HALO_WEIGHTS_NONE, HALO_WEIGHTS_NONE}},
+        {HALO_OP_MOE_MATMUL, .u.moe_matmul = {gate, choice, 1, true, {w_down}, {down}, USED, HALO_WEIGHTS_NONE}},
         {HALO_OP_MOE_SUM, .u.moe_sum = {down, choice, out, USED, HALO_NONE, HALO_NONE}},
         {HALO_OP_ADD, .u.add = {x, out}},
         {HALO_OP_LOGITS, .u.logits = {.weight = table, .x = x, .bias = HALO_WEIGHT_NONE, .scale = 1}},

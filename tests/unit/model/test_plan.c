@@ -114,8 +114,6 @@ static uint32_t weights_of(const struct halo_op *op, uint32_t ret[8])
     case HALO_OP_MOE_MATMUL:
         for (uint16_t i = 0; i < op->u.moe_matmul.n; i++) {
             ret[n++] = op->u.moe_matmul.weight[i];
-            if (op->u.moe_matmul.scale[i] != HALO_WEIGHT_NONE)
-                ret[n++] = op->u.moe_matmul.scale[i];
             if (op->u.moe_matmul.bias[i] != HALO_WEIGHT_NONE)
                 ret[n++] = op->u.moe_matmul.bias[i];
         }
