@@ -105,28 +105,38 @@ static void print_cell(bool has, struct halo_str text, size_t width)
     putchar(' ');
 }
 
+static void print_model(const struct halo_part_model_info *m)
+{
+    char size[32], params[32] = "-", context[32] = "-";
+    if (m->has_params)
+        snprintf(params, sizeof(params), m->params >= 1000000000 ? "%.1f B" : "%.1f M",
+                 (double)m->params / (m->params >= 1000000000 ? 1e9 : 1e6));
+    if (m->has_context)
+        snprintf(context, sizeof(context), "%lld", (long long)m->context);
+    print_cell(true, m->name, 32);
+    print_cell(m->has_arch, m->arch, 10);
+    print_cell(m->has_quant, m->quant, 8);
+    printf("%10s %9s %8s%s%s", halo_ctl_bytes(m->bytes, size), params, context, m->loaded ? "  loaded" : "",
+           m->replaced ? "; its file was replaced, changed or removed since" : "");
+    if (m->has_fault) {
+        fputs("  ", stdout);
+        halo_client_show_line(stdout, m->fault.at, m->fault.len);
+    }
+    putchar('\n');
+}
+
 static void on_models(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
 {
     (void)ud;
     if (ctl->json || ev->type != HALO_EV_MODELS)
         return;
     printf("%-32s %-10s %-8s %10s %9s %8s\n", "NAME", "ARCH", "QUANT", "SIZE", "PARAMS", "CONTEXT");
-    for (size_t i = 0; i < ev->models.models.n; i++) {
-        const struct halo_part_model_info *m = &ev->models.models.at[i];
-        char size[32], params[32] = "-", context[32] = "-";
-        if (m->has_params)
-            snprintf(params, sizeof(params), m->params >= 1000000000 ? "%.1f B" : "%.1f M",
-                     (double)m->params / (m->params >= 1000000000 ? 1e9 : 1e6));
-        if (m->has_context)
-            snprintf(context, sizeof(context), "%lld", (long long)m->context);
-        print_cell(true, m->name, 32);
-        print_cell(m->has_arch, m->arch, 10);
-        print_cell(m->has_quant, m->quant, 8);
-        printf("%10s %9s %8s%s%s", halo_ctl_bytes(m->bytes, size), params, context, m->loaded ? "  loaded" : "",
-               m->has_fault ? "  " : "");
-        if (m->has_fault)
-            halo_client_show_line(stdout, m->fault.at, m->fault.len);
-        putchar('\n');
+    for (size_t i = 0; i < ev->models.models.n; i++)
+        print_model(&ev->models.models.at[i]);
+    for (size_t i = 0; i < ev->models.folders.n; i++) {
+        const struct halo_part_folder_info *folder = &ev->models.folders.at[i];
+        halo_client_say("the folder of models %.*s cannot be read: %.*s", (int)folder->path.len, folder->path.at,
+                        (int)folder->fault.len, folder->fault.at);
     }
 }
 

@@ -3,7 +3,7 @@
 # reads, a parent that is killed; and what the log says of its engine.
 # Arguments: halod, halod-engine, haloctl, folder of models.
 set -u
-halod=$1 engine=$2 ctl=$3 models=$4 model=fable-Q4_K_M
+halod=$1 engine=$2 ctl=$(realpath "$3") models=$4 model=fable-Q4_K_M
 run=$(mktemp -d /tmp/halod-surroundings.XXXXXX) daemon=0 filler=0
 chmod 755 "$run"
 export HALO_SOCKET=$run/s
@@ -87,9 +87,27 @@ new_log
 ln -s "$(readlink -f "$models")" "$run/models"
 printf '[models]\ndir = ~/models\ndir = "/nowhere"  # mine\nkeep_alive_s = 5m\n' >"$run/conf"
 HOME=$run serve --config "$run/conf" --state-dir "$run/a/b/state"
-"$ctl" models | grep -q "$model" || fail 'a folder with ~ is not found'
+"$ctl" models 2>"$run/said" | grep -q "$model" || fail 'a folder with ~ is not found'
+grep -q 'the folder of models /nowhere cannot be read: No such file or directory' "$run/said" || fail 'models is silent about a folder'
+grep -q 'the folder of models /nowhere cannot be read: No such file or directory' "$run/log" || fail 'the log is silent about a folder'
 generate 60
 unload >/dev/null
+stop
+
+# A loaded file that is replaced has two rows: what is there now, and the model with a mark. Control characters of a name
+# do not reach the terminal.
+new_log
+mkdir "$run/names"
+cp "$models/$model.gguf" "$run/names/a.gguf"
+printf 'version https://git-lfs.github.com/spec/v1\n' >"$run/names/$(printf 'x\033[31mred').gguf"
+serve --model-dir "$run/names" --state-dir "$run/a/b/state"
+(cd "$run/names" && "$ctl" load ./a.gguf >/dev/null) || fail 'a path relative to the folder of haloctl'
+cp "$models/$model.gguf" "$run/names/new" && mv "$run/names/new" "$run/names/a.gguf"
+"$ctl" models >"$run/said"
+grep -q '^a  .* loaded; its file was replaced' "$run/said" || fail 'a replaced file has no mark'
+grep -q "^$run/names/a.gguf " "$run/said" || fail 'the new file has no row'
+grep -q '^x\\x1b\[31mred .*Git LFS pointer' "$run/said" || fail 'a name is not escaped, or its fault is missing'
+grep -q "$(printf '\033')" "$run/said" && fail 'an escape character reaches the terminal'
 stop
 
 # The engine's warnings keep their priority in the journal, at every log level.

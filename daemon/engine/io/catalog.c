@@ -232,7 +232,7 @@ static void check_loaded(struct halo_io_thread *io, struct halo_catalog *catalog
         struct stat facts;
         halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "looking at %s", loaded->path);
         struct halo_file_id id = stat(loaded->path, &facts) == 0 ? halo_file_id_of(&facts) : (struct halo_file_id){0};
-        loaded->replaced = !halo_file_id_is_equal(&id, &loaded->id);
+        loaded->replaced = !halo_file_id_is_unwritten(&id, &loaded->id);
     }
 }
 

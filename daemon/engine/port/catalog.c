@@ -70,7 +70,7 @@ static void describe(const struct halo_port *port, const struct halo_catalog_ent
 static bool is_listed(const struct halo_catalog *catalog, const struct halo_file_id *id)
 {
     for (size_t i = 0; i < catalog->n; i++)
-        if (halo_file_id_is_equal(&catalog->entries[i].id, id))
+        if (halo_file_id_is_unwritten(&catalog->entries[i].id, id))
             return true;
     return false;
 }

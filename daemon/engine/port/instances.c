@@ -41,7 +41,7 @@ struct halo_instance *halo_port_instance_named(const struct halo_port *port, str
 struct halo_instance *halo_port_instance_of(const struct halo_port *port, const struct halo_file_id *id)
 {
     for (uint32_t i = 0; i < port->n_instances; i++)
-        if (port->instances[i]->matched && halo_file_id_is_equal(&port->instances[i]->file_id, id))
+        if (port->instances[i]->matched && halo_file_id_is_unwritten(&port->instances[i]->file_id, id))
             return port->instances[i];
     return NULL;
 }
@@ -51,7 +51,7 @@ struct halo_instance *halo_port_instance_before(const struct halo_port *port, co
 {
     for (uint32_t i = 0; i < port->n_instances; i++) {
         struct halo_instance *instance = port->instances[i];
-        if (instance->matched && !halo_file_id_is_equal(&instance->file_id, id) &&
+        if (instance->matched && !halo_file_id_is_unwritten(&instance->file_id, id) &&
             (strcmp(instance->path, path) == 0 || halo_file_id_is_same(&instance->file_id, id)))
             return instance;
     }

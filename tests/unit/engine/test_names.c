@@ -240,6 +240,36 @@ static void a_replaced_file_is_another_one(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* What leaves the bytes alone leaves the model what it is; a write does not, even one that keeps the size. */
+static void only_a_write_makes_another_model(void **state)
+{
+    struct child c;
+    char path[4096], link_path[4096];
+    struct stat facts;
+    write_model("a/kept.gguf", 'k');
+    snprintf(path, sizeof(path), "%s/a/kept.gguf", dir);
+    snprintf(link_path, sizeof(link_path), "%s/b/kept-too.gguf", dir);
+    begin(&c, "a");
+    load(&c, "kept");
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(link(path, link_path), 0);
+    assert_int_equal(generate(&c, "/a/kept.gguf")->terminal, HALO_EV_DONE);
+    assert_int_equal(generate(&c, "/b/kept-too.gguf")->terminal, HALO_EV_DONE);
+    assert_string_equal(name_of(load(&c, "/b/kept-too.gguf")), "kept");
+    const struct child_request *list = models(&c);
+    expect_row(list, "/a/kept.gguf", "\"loaded\":true");
+    assert_null(strstr(list->last, "\"replaced\":true"));
+    assert_int_equal(unlink(link_path), 0);
+    assert_int_equal(stat(path, &facts), 0);
+    write_model("a/kept.gguf", 'w');
+    const struct timespec later[2] = {{0, UTIME_OMIT}, {facts.st_mtim.tv_sec + 1, 0}};
+    assert_int_equal(utimensat(AT_FDCWD, path, later, 0), 0);
+    expect_error(generate(&c, "/a/kept.gguf"), HALO_ERROR_BAD_REQUEST, "was replaced or changed after it was loaded");
+    assert_non_null(strstr(models(&c)->last, "\"replaced\":true"));
+    assert_int_equal(child_end(&c), 0);
+    assert_int_equal(unlink(path), 0);
+}
+
 /* ---- what `models` says ---- */
 
 static void put(const char *name, const char *bytes)
@@ -320,6 +350,7 @@ int main(void)
         cmocka_unit_test(links_are_one_model),
         cmocka_unit_test(names_of_a_load_that_is_under_way),
         cmocka_unit_test(a_replaced_file_is_another_one),
+        cmocka_unit_test(only_a_write_makes_another_model),
         cmocka_unit_test(faults_of_files_are_told),
     };
     return cmocka_run_group_tests(tests, start, finish);
