@@ -226,9 +226,122 @@ static bool scales_of_first(struct halo_golden_host *host)
     return n > 0;
 }
 
+/* A mutant that sets a number of every op of a kind to what leaves the computation as it is. */
+#define NEUTRAL(name, KIND, member, neutral)                                                                           \
+    static bool name##_in_op(struct halo_op *op)                                                                       \
+    {                                                                                                                  \
+        bool had = op->u.member != (neutral);                                                                          \
+        op->u.member = (neutral);                                                                                      \
+        return had;                                                                                                    \
+    }                                                                                                                  \
+    static bool name(struct halo_golden_host *host)                                                                    \
+    {                                                                                                                  \
+        return each_op(host, HALO_OP_##KIND, name##_in_op);                                                            \
+    }
+NEUTRAL(sinks_forgotten, ATTEND, attend.sinks, HALO_WEIGHT_NONE)
+NEUTRAL(cap_ignored, ATTEND, attend.cap, 0)
+NEUTRAL(temperature_ignored, ATTEND, attend.temperature, 0)
+NEUTRAL(logit_cap_ignored, LOGITS, logits.cap, 0)
+NEUTRAL(logit_scale_ignored, LOGITS, logits.scale, 1)
+NEUTRAL(embed_scale_ignored, EMBED, embed.scale, 1)
+NEUTRAL(residual_scale_ignored, RMSNORM, rmsnorm.add_scale, 1)
+NEUTRAL(mean_kept, RMSNORM, rmsnorm.centre, false)
+NEUTRAL(norm_bias_ignored, RMSNORM, rmsnorm.bias, HALO_WEIGHT_NONE)
+NEUTRAL(activation_silu, GLU, glu.act, HALO_GLU_SILU)
+NEUTRAL(expert_bias_ignored, MOE_MATMUL, moe_matmul.bias[0], HALO_WEIGHT_NONE)
+
+static bool window_narrow(struct halo_op *op)
+{
+    bool has = op->u.attend.window > 1;
+    op->u.attend.window -= has;
+    return has;
+}
+
+static bool window_off_by_one(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_ATTEND, window_narrow);
+}
+
+static bool halves_swap(struct halo_op *op)
+{
+    uint32_t first = op->u.matmul.weight[0];
+    if (op->u.matmul.n != 2)
+        return false;
+    op->u.matmul.weight[0] = op->u.matmul.weight[1];
+    op->u.matmul.weight[1] = first;
+    return true;
+}
+
+static bool gate_and_up_swapped(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_MATMUL, halves_swap);
+}
+
+/* Norms in place: behind a block, or over all of q and of k. */
+static bool norms_in_place_dropped(struct halo_golden_host *host)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < host->plan.n_ops; i++)
+        if (host->ops[i].kind != HALO_OP_RMSNORM || host->ops[i].u.rmsnorm.x != host->ops[i].u.rmsnorm.out)
+            host->ops[n++] = host->ops[i];
+    bool changed = n < host->plan.n_ops;
+    host->plan.n_ops = n;
+    return changed;
+}
+
+/* The norm of q and k on the other side of the rotation. */
+static bool qk_norm_moved(struct halo_golden_host *host)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i + 1 < host->plan.n_ops; i++) {
+        struct halo_op *op = &host->ops[i], first = *op;
+        if ((op[0].kind != HALO_OP_QK_NORM || op[1].kind != HALO_OP_ROPE) &&
+            (op[0].kind != HALO_OP_ROPE || op[1].kind != HALO_OP_QK_NORM))
+            continue;
+        op[0] = op[1];
+        op[1] = first;
+        changed = true;
+        i++;
+    }
+    return changed;
+}
+
+/* One layer more whose q and k are not rotated. */
+static bool rotation_dropped_once(struct halo_golden_host *host)
+{
+    for (uint32_t i = 0; i < host->plan.n_ops; i++)
+        if (host->ops[i].kind == HALO_OP_ROPE) {
+            memmove(&host->ops[i], &host->ops[i + 1], (host->plan.n_ops - i - 1) * sizeof(*host->ops));
+            host->plan.n_ops--;
+            return true;
+        }
+    return false;
+}
+
+static bool one_base(struct halo_golden_host *host)
+{
+    if (host->plan.n_ropes < 2)
+        return false;
+    host->ropes[1] = host->ropes[0];
+    return true;
+}
+
+static bool magnitude_ignored(struct halo_golden_host *host)
+{
+    bool changed = host->ropes[0].scale != 1;
+    host->ropes[0].scale = 1;
+    return changed;
+}
+
+#define SHORT 1u
+#define LONG 4u /* reaches beyond every window */
+
 static const struct mutant {
     const char *stem, *what;
     bool (*mutate)(struct halo_golden_host *host);
+    uint32_t prompts; /* 0: the short one */
 } mutants[] = {
     {"fable-Q4_K_M", "unchanged", NULL},
     {"fable-Q4_K_M", "adjacent pairs", pairing_flipped},
@@ -279,9 +392,65 @@ static const struct mutant {
     {"tiny-ernie4_5-moe", "choice bias ignored", choice_bias_ignored},
     {"tiny-ernie4_5-moe", "sigmoid scores", gate_swapped},
     {"tiny-ernie4_5-moe", "half-split pairs", pairing_flipped},
+    {"tiny-granite", "unchanged", NULL},
+    {"tiny-granite", "embedding scale ignored", embed_scale_ignored},
+    {"tiny-granite", "residual scale ignored", residual_scale_ignored},
+    {"tiny-granite", "attention scale ignored", scale_by_embedding},
+    {"tiny-granite", "logit scale ignored", logit_scale_ignored},
+    {"tiny-olmo2", "unchanged", NULL},
+    {"tiny-olmo2", "norms in place dropped", norms_in_place_dropped},
+    {"tiny-olmo2", "adjacent pairs", pairing_flipped},
+    {"tiny-starcoder2", "unchanged", NULL},
+    {"tiny-starcoder2", "biases ignored", bias_ignored},
+    {"tiny-starcoder2", "biases of norms ignored", norm_bias_ignored},
+    {"tiny-starcoder2", "SiLU", activation_silu},
+    {"tiny-smollm3", "unchanged", NULL},
+    {"tiny-smollm3", "one more layer unrotated", rotation_dropped_once},
+    {"tiny-seed-oss", "unchanged", NULL},
+    {"tiny-seed-oss", "biases ignored", bias_ignored},
+    {"tiny-hunyuan-dense", "unchanged", NULL},
+    {"tiny-hunyuan-dense", "Q/K norm before rotation", qk_norm_moved},
+    {"tiny-qwen3vl", "unchanged", NULL},
+    {"tiny-qwen3vl", "Q/K norm dropped", qk_norm_dropped},
+    {"tiny-mistral3", "unchanged", NULL},
+    {"tiny-mistral3", "temperature ignored", temperature_ignored, LONG},
+    {"tiny-mistral3", "YaRN ignored", rope_factors_ignored},
+    {"tiny-phi3", "unchanged", NULL},
+    {"tiny-phi3", "gate and up swapped", gate_and_up_swapped},
+    {"tiny-phi3-longrope", "unchanged", NULL},
+    {"tiny-phi3-longrope", "factors ignored", rope_factors_ignored},
+    {"tiny-phi3-longrope", "magnitude ignored", magnitude_ignored},
+    {"tiny-gemma2", "unchanged", NULL},
+    {"tiny-gemma2", "attention cap ignored", cap_ignored},
+    {"tiny-gemma2", "logit cap ignored", logit_cap_ignored},
+    {"tiny-gemma2", "embedding scale ignored", embed_scale_ignored},
+    {"tiny-gemma2", "SiLU", activation_silu},
+    {"tiny-gemma2", "window off by one", window_off_by_one, LONG},
+    {"tiny-gemma3", "unchanged", NULL},
+    {"tiny-gemma3", "one base for all layers", one_base},
+    {"tiny-gemma3", "window off by one", window_off_by_one, LONG},
+    {"tiny-gemma3-pat", "unchanged", NULL},
+    {"tiny-gemma3-pat", "norms in place dropped", norms_in_place_dropped},
+    {"tiny-gemma3-pat", "logit cap ignored", logit_cap_ignored},
+    {"tiny-cohere2", "unchanged", NULL},
+    {"tiny-cohere2", "mean kept", mean_kept},
+    {"tiny-cohere2", "one more layer unrotated", rotation_dropped_once},
+    {"tiny-cohere2", "logit scale ignored", logit_scale_ignored},
+    {"tiny-cohere2", "window off by one", window_off_by_one, LONG},
+    {"tiny-exaone4", "unchanged", NULL},
+    {"tiny-exaone4", "Q/K norm behind rotation", qk_norm_moved},
+    {"tiny-exaone4", "norms in place dropped", norms_in_place_dropped},
+    {"tiny-gpt-oss", "unchanged", NULL},
+    {"tiny-gpt-oss", "sinks forgotten", sinks_forgotten},
+    {"tiny-gpt-oss", "window off by one", window_off_by_one, LONG},
+    {"tiny-gpt-oss", "YaRN ignored", rope_factors_ignored},
+    {"tiny-gpt-oss", "magnitude ignored", magnitude_ignored},
+    {"tiny-gpt-oss", "limits ignored", activation_silu},
+    {"tiny-gpt-oss", "biases ignored", bias_ignored},
+    {"tiny-gpt-oss", "biases of experts ignored", expert_bias_ignored},
 };
 
-/* Runs p_short; whether the gate judged as it must. */
+/* Runs the prompts; whether the gate judged as it must. */
 static bool mutant_judged(const struct halo_golden_data *data, const struct mutant *mutant)
 {
     const struct halo_golden_settings settings = {.kv = HALO_KV_F32, .mutate = mutant->mutate};
@@ -290,7 +459,7 @@ static bool mutant_judged(const struct halo_golden_data *data, const struct muta
     struct halo_fault fault = {0};
     bool right;
 
-    if (halo_golden_gate_run(&verdict, data, model, 1, &settings, &fault) < 0) {
+    if (halo_golden_gate_run(&verdict, data, model, mutant->prompts ? mutant->prompts : SHORT, &settings, &fault) < 0) {
         fprintf(stderr, "%s, %s: %s: %s\n", mutant->stem, mutant->what, halo_fault_name(fault.code), fault.text);
         return false;
     }
