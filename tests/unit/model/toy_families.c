@@ -26,6 +26,7 @@ enum {
     SHARED = 1 << 15,  /* a shared expert */
     GATED = 1 << 16,   /* ... with a gate */
     LEADING = 1 << 17, /* layer 0 is dense */
+    SINKS = 1 << 18,   /* with biases of the output, of the router and of experts */
     LLAMA = ALL | PRE_NORMS | FFN_NORM | PARTS,
 };
 
@@ -41,6 +42,7 @@ static const struct family {
     {"gemma2", "gemma2", LLAMA | POST_NORMS, 2},
     {"gemma3", "gemma3", LLAMA | POST_NORMS | QK_NORM, 2},
     {"glm4moe", "glm4moe", ALL | PRE_NORMS | MOVED_NORM | PARTS | QKV_BIAS | MOE | CHOICE | SHARED | LEADING, 2},
+    {"gpt-oss", "gpt-oss", ALL | PRE_NORMS | MOVED_NORM | PARTS | QKV_BIAS | MOE | SINKS, 2},
     {"granite", "granite", LLAMA, 2},
     {"hunyuan-dense", "hunyuan-dense", LLAMA | QK_NORM, 2},
     {"llama", "llama", LLAMA, 2},
@@ -73,6 +75,7 @@ static const struct {
     {"gemma2", "attention.sliding_window", HALO_GGUF_U32, 64},
     {"gemma3", "attention.sliding_window", HALO_GGUF_U32, 64},
     {"gemma3", "attention.sliding_window_pattern", HALO_GGUF_U32, 2},
+    {"gpt-oss", "attention.sliding_window", HALO_GGUF_U32, 64},
     {"granite", "attention.scale", HALO_GGUF_F32, 0.125},
     {"granite", "embedding_scale", HALO_GGUF_F32, 12},
     {"granite", "logit_scale", HALO_GGUF_F32, 4},
@@ -107,6 +110,8 @@ static void layer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uin
         {"attn_k_norm.weight", f32, k, 0, 0, QK_WHOLE, 0},
         {"attn_output.weight", type, q, d, 0, ALL, 0},
         {"attn_output.bias", f32, d, 0, 0, BIASES, 0},
+        {"attn_output.bias", f32, d, 0, 0, SINKS, 0},
+        {"attn_sinks.weight", f32, 4, 0, 0, SINKS, 0},
         {"post_attention_norm.weight", f32, d, 0, 0, POST_NORMS, 0},
         {"post_attention_norm.weight", f32, d, 0, 0, MOVED_NORM, 0},
         {"ffn_norm.weight", f32, d, 0, 0, FFN_NORM, 0},
@@ -121,6 +126,10 @@ static void layer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uin
         {"ffn_gate_exps.weight", type, d, 64, 4, MOE, 0},
         {"ffn_up_exps.weight", type, d, 64, 4, MOE, 0},
         {"ffn_down_exps.weight", type, 64, d, 4, MOE, 0},
+        {"ffn_gate_inp.bias", f32, 4, 0, 0, SINKS, 0},
+        {"ffn_gate_exps.bias", f32, 64, 4, 0, SINKS, 0},
+        {"ffn_up_exps.bias", f32, 64, 4, 0, SINKS, 0},
+        {"ffn_down_exps.bias", f32, d, 4, 0, SINKS, 0},
         {"exp_probs_b.bias", f32, 4, 0, 0, CHOICE, 0},
         {"ffn_gate_inp_shexp.weight", f32, d, 0, 0, GATED, 0},
         {"ffn_gate_shexp.weight", type, d, 48, 0, SHARED, 0},
