@@ -448,6 +448,10 @@ static const struct mutant {
     {"tiny-gpt-oss", "limits ignored", activation_silu},
     {"tiny-gpt-oss", "biases ignored", bias_ignored},
     {"tiny-gpt-oss", "biases of experts ignored", expert_bias_ignored},
+    {"tiny-minimax-m2", "unchanged", NULL},
+    {"tiny-minimax-m2", "choice bias in the weights", choice_bias_in_weights},
+    {"tiny-minimax-m2", "experts not renormalised", experts_normalised_otherwise},
+    {"tiny-minimax-m2", "adjacent pairs", pairing_flipped},
 };
 
 /* Runs the prompts; whether the gate judged as it must. */

@@ -47,6 +47,7 @@ static const struct family {
     {"hunyuan-dense", "hunyuan-dense", LLAMA | QK_NORM, 2},
     {"llama", "llama", LLAMA, 2},
     {"llama-moe", "llama", LLAMA | MOE, 2},
+    {"minimax-m2", "minimax-m2", LLAMA | QK_WHOLE | MOE | CHOICE, 2},
     {"mistral3", "mistral3", LLAMA, 2},
     {"olmo2", "olmo2", ALL | POST_NORMS | QK_WHOLE | PARTS, 2},
     {"phi3", "phi3", ALL | PRE_NORMS | FFN_NORM | FUSED, 2},
