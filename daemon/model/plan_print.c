@@ -225,11 +225,19 @@ static void put_head(struct printer *p, const struct halo_plan *plan)
         plan->n_ops, plan->n_weights, plan->n_vocab, plan->n_context, plan->max_rows, plan->max_outputs);
     for (uint32_t i = 0; i < plan->n_kv_groups; i++) {
         const struct halo_kv_group *kv = &plan->kv[i];
+        if (kv->state_width > 0) {
+            put(p, "cache %" PRIu32 ": %" PRIu32 " layers x %" PRIu32 " f32 of state, %" PRIu32 " slots\n", i,
+                kv->n_layers, kv->state_width, kv->n_pages);
+            continue;
+        }
         put(p,
             "cache %" PRIu32 ": %s, %" PRIu32 " layers x %" PRIu32 " heads x (%" PRIu32 " + %" PRIu32 "), %" PRIu32
-            " pages of %d\n",
+            " pages of %d",
             i, kv_names[kv->type], kv->n_layers, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v, kv->n_pages,
             HALO_KV_PAGE_TOKENS);
+        if (kv->window > 0)
+            put(p, ", window %" PRIu32, kv->window);
+        put(p, "\n");
     }
     put(p, "values:");
     for (uint32_t i = 0; i < plan->n_values; i++)

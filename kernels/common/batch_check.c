@@ -26,7 +26,7 @@ static int check_row(const struct halo_plan *plan, const struct halo_batch *batc
 static int check_pages(const struct halo_kv_group *kv, const struct halo_batch_seq *seq, uint32_t group, uint32_t s,
                        char *reason)
 {
-    for (uint32_t i = 0; i < seq->n_pages; i++) {
+    for (uint32_t i = 0; i < (kv->state_width > 0 ? 1 : seq->n_pages); i++) {
         uint32_t page = seq->pages[group][i];
         if (page >= kv->n_pages && (kv->window == 0 || page != HALO_KV_NO_PAGE))
             return halo_reason(reason, -EINVAL, "sequence %u: page %u of a pool of %u", s, page, kv->n_pages);

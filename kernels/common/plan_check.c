@@ -157,6 +157,8 @@ static int check_cache(const struct check *c, uint32_t group, uint32_t layer)
     const struct halo_kv_group *kv = &c->plan->kv[group];
     if (layer >= kv->n_layers)
         return refuse_index(c, "layer of the cache", layer, kv->n_layers);
+    if (kv->state_width > 0)
+        return halo_reason(c->reason, -ENOTSUP, "%s: group %u of the cache has states", c->op, group);
     if (halo_kv_row_bytes(kv->type, kv->head_dim_k) == 0)
         return refuse(c, "type of the cache", kv->type, HALO_KV_F16);
     return 0;

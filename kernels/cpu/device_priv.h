@@ -204,6 +204,15 @@ static inline struct halo_cpu_matrix halo_cpu_expert(const struct halo_device_mo
     return matrix;
 }
 
+/* A layer's part of a page of a group, or of a slot of states: halo_kv_page_bytes / n_layers bytes. */
+static inline uint8_t *halo_cpu_kv_page(const struct halo_device_model *model, uint32_t group, uint32_t layer,
+                                        uint32_t page)
+{
+    const struct halo_kv_group *kv = &model->plan->kv[group];
+    uint64_t n_bytes = halo_kv_page_bytes(kv) / kv->n_layers;
+    return model->kv_region.base + model->kv_first[group] + ((uint64_t)layer * kv->n_pages + page) * n_bytes;
+}
+
 /* K or V rows of one head in one page of one layer of a group: [HALO_KV_PAGE_TOKENS][row bytes]. */
 static inline uint8_t *halo_cpu_kv_rows(const struct halo_device_model *model, uint32_t group, uint32_t layer,
                                         uint32_t page, bool value, uint32_t head)
@@ -211,9 +220,7 @@ static inline uint8_t *halo_cpu_kv_rows(const struct halo_device_model *model, u
     const struct halo_kv_group *kv = &model->plan->kv[group];
     uint64_t k_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_row_bytes(kv->type, kv->head_dim_k);
     uint64_t v_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_row_bytes(kv->type, kv->head_dim_v);
-    uint64_t page_bytes = kv->n_head_kv * (k_bytes + v_bytes);
-    uint8_t *base = model->kv_region.base + model->kv_first[group];
-    base += ((uint64_t)layer * kv->n_pages + page) * page_bytes;
+    uint8_t *base = halo_cpu_kv_page(model, group, layer, page);
     return value ? base + kv->n_head_kv * k_bytes + head * v_bytes : base + head * k_bytes;
 }
 

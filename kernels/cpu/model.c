@@ -119,8 +119,8 @@ int halo_cpu_kv_copy(struct halo_device_model *model, uint32_t group, uint32_t f
         return r;
     const struct halo_kv_group *kv = &model->plan->kv[group];
     for (uint32_t layer = 0; layer < kv->n_layers; layer++)
-        memcpy(halo_cpu_kv_rows(model, group, layer, to_page, false, 0),
-               halo_cpu_kv_rows(model, group, layer, from_page, false, 0), layer_bytes(kv));
+        memcpy(halo_cpu_kv_page(model, group, layer, to_page), halo_cpu_kv_page(model, group, layer, from_page),
+               layer_bytes(kv));
     return 0;
 }
 
@@ -137,7 +137,7 @@ int halo_cpu_kv_read(struct halo_device_model *model, uint32_t group, uint32_t p
         return r;
     const struct halo_kv_group *kv = &model->plan->kv[group];
     for (uint32_t layer = 0; layer < kv->n_layers; layer++)
-        memcpy((uint8_t *)ret_bytes + layer * layer_bytes(kv), halo_cpu_kv_rows(model, group, layer, page, false, 0),
+        memcpy((uint8_t *)ret_bytes + layer * layer_bytes(kv), halo_cpu_kv_page(model, group, layer, page),
                layer_bytes(kv));
     return 0;
 }
@@ -149,7 +149,7 @@ int halo_cpu_kv_write(struct halo_device_model *model, uint32_t group, uint32_t 
         return r;
     const struct halo_kv_group *kv = &model->plan->kv[group];
     for (uint32_t layer = 0; layer < kv->n_layers; layer++)
-        memcpy(halo_cpu_kv_rows(model, group, layer, page, false, 0), (const uint8_t *)bytes + layer * layer_bytes(kv),
+        memcpy(halo_cpu_kv_page(model, group, layer, page), (const uint8_t *)bytes + layer * layer_bytes(kv),
                layer_bytes(kv));
     return 0;
 }

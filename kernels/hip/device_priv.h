@@ -220,9 +220,11 @@ static inline float *halo_hip_value(const struct halo_device_model *model, uint1
     return value == HALO_NONE || !model->scratch.values ? NULL : model->scratch.values[value];
 }
 
-/* One page of a layer, and all its pages. */
+/* One page of a layer, or its part of a slot of states, and all its pages. */
 static inline uint64_t halo_hip_kv_page(const struct halo_kv_group *kv)
 {
+    if (kv->state_width > 0)
+        return (kv->state_width * sizeof(float) + 15) / 16 * 16;
     return halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
 }
 

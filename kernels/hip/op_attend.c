@@ -169,6 +169,8 @@ static int emit_prefill(struct halo_hip_compiler *c, const struct halo_op_attend
 bool halo_hip_has_prefill(const struct halo_device *device, const struct halo_plan *plan)
 {
     for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
+        if (plan->kv[group].state_width > 0)
+            continue;
         uint32_t op = has_small_heads(&plan->kv[group]) ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256;
         if (halo_hip_kernel_find(device, op, kv_type(&plan->kv[group]), 1) < 0)
             return false;

@@ -50,21 +50,33 @@ static bool make_room(struct halo_scheduler *s, struct halo_sequence *q)
 /* The first page that is not shared, if some page begins like it. Returns the positions that it then holds. */
 static uint32_t copy_tail(struct halo_scheduler *s, struct halo_sequence *q)
 {
-    char reason[HALO_DEVICE_REASON];
     uint32_t limit = halo_sequence_reusable(q), at = q->table.n, from[HALO_KV_GROUPS_MAX];
     uint32_t n = halo_kv_table_find_tail(&q->table, &s->pool, q->user, q->ids, limit, from);
     if (n == 0)
         return 0;
     int r = halo_kv_table_grow(&q->table, &s->pool, at * HALO_KV_PAGE_TOKENS + n);
     assert(r == 0);
-    const struct halo_batch_seq seq = halo_kv_table_seq(&q->table);
-    for (uint32_t group = 0; group < s->setup.plan->n_kv_groups; group++) {
-        uint32_t to = seq.pages[group][at];
-        if (from[group] != to && s->setup.ops->kv_copy(s->setup.device_model, group, from[group], to, reason) < 0)
-            return 0; /* a device that is lost says so in the run that follows */
-    }
+    if (!halo_scheduler_copy(s, q, at, from))
+        return 0; /* a device that is lost says so in the run that follows */
     HALO_COUNT(s->setup.stats, prefix_copies, 1);
     return n;
+}
+
+/* What the sequence goes on from beside its whole pages: the begin of the next one, else the states behind them. Where
+ * these cannot be copied it begins anew. */
+static void take_more(struct halo_scheduler *s, struct halo_sequence *q)
+{
+    uint32_t n = copy_tail(s, q), from[HALO_KV_GROUPS_MAX];
+    q->n_filled += n;
+    if (n > 0 || q->table.n == 0)
+        return;
+    bool found = halo_kv_table_find_states(&q->table, &s->pool, from);
+    int r = halo_kv_table_grow(&q->table, &s->pool, q->n_filled);
+    assert(r == 0);
+    if (found && halo_scheduler_copy(s, q, 0, from))
+        return;
+    halo_kv_table_clear(&q->table, &s->pool);
+    q->n_kept = q->n_filled = 0;
 }
 
 /* Pages for all ids. */
@@ -73,7 +85,7 @@ static void take_pages(struct halo_scheduler *s, struct halo_sequence *q)
     q->n_kept = q->table.n;
     q->n_filled = q->table.n * HALO_KV_PAGE_TOKENS;
     if (q->cache_prompt)
-        q->n_filled += copy_tail(s, q);
+        take_more(s, q);
     halo_kv_table_slide(&q->table, &s->pool, q->n_filled);
     int r = halo_kv_table_grow(&q->table, &s->pool, q->n_ids);
     assert(r == 0);

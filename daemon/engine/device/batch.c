@@ -102,6 +102,7 @@ static uint32_t score_rows(const struct halo_scheduler *s, const struct halo_seq
 static uint32_t add_piece(struct halo_scheduler *s, struct halo_sequence *q, uint32_t budget)
 {
     budget = at_most(budget, halo_kv_table_reach(&q->table, &s->pool) - q->n_filled);
+    budget = at_most(budget, halo_scheduler_next_checkpoint(s, q) - q->n_filled);
     uint32_t n_rows = at_most(halo_sequence_left(q), budget), output_from = q->n_ids - 1;
     if (q->kind == HALO_SEQUENCE_SCORE) {
         n_rows = score_rows(s, q, budget);
@@ -128,9 +129,11 @@ static void catch_up(struct halo_scheduler *s, struct halo_sequence *q)
 }
 
 /* Whether its next page is one that the other one, who gets on in every step, is about to fill. */
-static bool waits_for(const struct halo_sequence *q, const struct halo_sequence *other)
+static bool waits_for(const struct halo_scheduler *s, const struct halo_sequence *q, const struct halo_sequence *other)
 {
     uint32_t at = q->n_kept, end = (at + 1) * HALO_KV_PAGE_TOKENS;
+    if (halo_scheduler_next_checkpoint(s, q) != UINT32_MAX)
+        return false; /* it could not take up the pages without the states */
     if (!q->cache_prompt || !other->cache_prompt || q->user != other->user || other->n_kept != at ||
         end > halo_sequence_reusable(q) || end > other->n_ids)
         return false;
@@ -166,7 +169,7 @@ static uint32_t pick_prompts(struct halo_scheduler *s)
         if (halo_sequence_state_of(q) != HALO_SEQUENCE_PREFILL)
             continue;
         catch_up(s, q);
-        if (n > 0 && waits_for(q, s->picks[0]))
+        if (n > 0 && waits_for(s, q, s->picks[0]))
             continue;
         uint32_t at = n++;
         for (; at > 1 && halo_sequence_left(s->picks[at - 1]) > halo_sequence_left(q); at--)

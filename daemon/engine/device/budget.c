@@ -32,7 +32,7 @@ uint64_t halo_budget_pool_bytes(const struct halo_budget *budget, uint64_t n_pag
     if (n_pages > INT32_MAX)
         return UINT64_MAX;
     for (uint32_t group = 0; group < budget->n_groups; group++) {
-        uint32_t n = halo_kv_pages_of(budget->groups[group].window, budget->max_rows, (uint32_t)n_pages, n_context);
+        uint32_t n = halo_kv_pages_of(budget->groups[group].span, (uint32_t)n_pages, n_context);
         if (__builtin_mul_overflow(n, budget->groups[group].page_bytes, &bytes) ||
             __builtin_add_overflow(sum, bytes, &sum))
             return UINT64_MAX;
@@ -61,17 +61,15 @@ static uint32_t most_pages(const struct halo_budget *budget, uint32_t n_context,
 void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
                     uint64_t free_bytes, struct halo_budget *ret)
 {
-    *ret = (struct halo_budget){.free_bytes = free_bytes,
-                                .n_groups = plan->n_kv_groups,
-                                .max_rows = plan->max_rows,
-                                .context_pages = halo_kv_pages_for(plan->n_context)};
+    *ret = (struct halo_budget){
+        .free_bytes = free_bytes, .n_groups = plan->n_kv_groups, .context_pages = halo_kv_pages_for(plan->n_context)};
     ops->estimate(device, plan, &ret->weights_bytes, &ret->kv_bytes, &ret->scratch_bytes);
     uint64_t row_bytes = (uint64_t)plan->n_vocab * sizeof(float);
     ret->scratch_bytes +=
         row_bytes * plan->max_outputs + 4 * row_bytes; /* logits and the sampler's four arrays of a row */
     for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
         ret->groups[group].page_bytes = page_bytes(ops, device, plan, group);
-        ret->groups[group].window = plan->kv[group].window;
+        ret->groups[group].span = halo_kv_group_span(&plan->kv[group], plan->max_rows);
     }
     ret->max_pages = most_pages(ret, ret->context_pages, 0);
 }

@@ -153,6 +153,7 @@ static void keep_pages(struct halo_scheduler *s, struct halo_sequence *q)
 {
     while (q->cache_prompt && (q->n_kept + 1) * HALO_KV_PAGE_TOKENS <= q->n_filled)
         halo_kv_table_keep(&q->table, &s->pool, q->user, q->ids, q->n_kept++);
+    halo_scheduler_checkpoint(s, q);
     halo_kv_table_slide(&q->table, &s->pool, q->n_filled);
 }
 

@@ -10,7 +10,7 @@
 
 int halo_kv_side_init(struct halo_kv_side *side, uint32_t n_pages, uint32_t n_first, uint32_t window, uint32_t span)
 {
-    assert(window > 0 && span > 0 && span <= n_pages);
+    assert(span > 0 && span <= n_pages);
     *side = (struct halo_kv_side){.window = window,
                                   .span = span,
                                   .n_pages = n_pages,
@@ -107,6 +107,14 @@ void halo_kv_side_drop(struct halo_kv_side *side, uint32_t page)
         set_idle(side, page);
     else
         make_free(side, page);
+}
+
+void halo_kv_side_touch(struct halo_kv_side *side, uint32_t page)
+{
+    if (side->pages[page].owner == NONE || side->pages[page].refs > 0)
+        return;
+    set_busy(side, page);
+    set_idle(side, page);
 }
 
 void halo_kv_side_attach(struct halo_kv_side *side, uint32_t page, uint32_t first_page)

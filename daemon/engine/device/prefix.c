@@ -106,6 +106,19 @@ uint32_t halo_prefix_find_tail(const struct halo_prefix *prefix, uint32_t parent
     return best;
 }
 
+uint32_t halo_prefix_next_begin(const struct halo_prefix *prefix, uint32_t parent, uint64_t user, const int32_t *ids,
+                                uint32_t n, uint32_t page)
+{
+    page = page == NONE ? first_child(prefix, parent, user) : prefix->entries[page].next;
+    while (page != NONE) {
+        const struct halo_prefix_entry *entry = &prefix->entries[page];
+        if (entry->user == user && common(entry, ids, n) == entry->n_ids)
+            break;
+        page = entry->next;
+    }
+    return page;
+}
+
 /* ---- in and out ---- */
 
 void halo_prefix_add(struct halo_prefix *prefix, uint32_t page, uint32_t parent, uint64_t user, const int32_t *ids,

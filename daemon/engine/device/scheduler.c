@@ -16,8 +16,9 @@ static int make_pool(struct halo_kv_pool *pool, const struct halo_plan *plan)
     int r = halo_kv_pool_init(pool, plan->kv[0].n_pages);
     for (uint32_t group = 1; group < plan->n_kv_groups && r == 0; group++) {
         const struct halo_kv_group *kv = &plan->kv[group];
-        uint32_t window = kv->window > 0 ? kv->window : plan->n_context;
-        uint32_t span = halo_kv_span(window, plan->max_rows);
+        uint32_t span = halo_kv_group_span(kv, plan->max_rows), window = kv->window;
+        if (kv->state_width == 0 && window == 0) /* it keeps every position as the first group does */
+            window = plan->n_context;
         r = halo_kv_pool_add_side(pool, kv->n_pages, window, span < kv->n_pages ? span : kv->n_pages);
     }
     return r;

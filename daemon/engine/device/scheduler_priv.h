@@ -1,4 +1,5 @@
-/* scheduler_priv.h: what the files of the scheduler share. On the floor queue.c (who waits, who runs, who ends); on it
+/* scheduler_priv.h: what the files of the scheduler share. On the floor queue.c (who waits, who runs, who ends) and
+ * states.c (copies of pages and states); on it
  * admit.c (who comes in, and with which pages), batch.c (the rows of a step), commit.c (what becomes of the logits); on
  * these step.c. scheduler.c is its life. */
 #ifndef HALO_ENGINE_SCHEDULER_PRIV_H
@@ -38,6 +39,15 @@ struct halo_sequence *halo_scheduler_youngest_paused(const struct halo_scheduler
                                                      const struct halo_sequence *keep);
 /* Whether the reader is behind. Raises `stalled` before it looks again, so that the port cannot make room unseen. */
 bool halo_scheduler_reader_behind(struct halo_sequence *sequence);
+/* states.c */
+/* Copies to the sequence what from[group] holds: to page `at` of its table, or to its slot of states. HALO_KV_NO_PAGE:
+ * nothing of that group. False: the device failed. */
+bool halo_scheduler_copy(struct halo_scheduler *scheduler, const struct halo_sequence *sequence, uint32_t at,
+                         const uint32_t from[HALO_KV_GROUPS_MAX]);
+/* Its next position, behind those that are computed, where its states are kept for others; UINT32_MAX: none. */
+uint32_t halo_scheduler_next_checkpoint(const struct halo_scheduler *scheduler, const struct halo_sequence *sequence);
+/* Keeps its states for others, if such a position is where it is. */
+void halo_scheduler_checkpoint(struct halo_scheduler *scheduler, const struct halo_sequence *sequence);
 /* Takes *at out of the queue. */
 void halo_scheduler_unqueue(struct halo_scheduler *scheduler, struct halo_sequence **at);
 /* Puts a sequence into the queue at its place by arrival. */

@@ -55,7 +55,8 @@ struct halo_device_slot {
 };
 
 /* A sequence that takes part in a batch. pages[g][i] is the page of group g that has positions i*32 .. i*32+31. In a
- * group with a window those that no row of the batch sees may be HALO_KV_NO_PAGE. */
+ * group with a window those that no row of the batch sees may be HALO_KV_NO_PAGE. Of a group of states pages[g][0] is
+ * the sequence's slot, and the others mean nothing; its rows go on exactly where the last ones ended. */
 struct halo_batch_seq {
     const uint32_t *pages[HALO_KV_GROUPS_MAX];
     uint32_t n_pages; /* of each group */

@@ -30,19 +30,24 @@ struct halo_value {
     uint32_t width; /* f32 elements per row */
 };
 
-/* The cache of a model is made of groups. A group is a number of layers whose K and V have one shape and type, and has
+/* What a model remembers of a sequence is made of groups. A group is a number of layers whose K and V have one shape and type, and has
  * pages of its own: a page holds HALO_KV_PAGE_TOKENS positions of every layer of its group. KV_WRITE and ATTEND name a
  * group and a layer in it; a layer that is written by one op may be read by several. The first group keeps every
  * position. Another one may have a window: what lies behind it is given up, so every ATTEND of its layers must have a
- * window that is no wider. */
+ * window that is no wider.
+ *
+ * A group of states has no positions: a page of it is a *slot* with what the recurrent layers of one sequence have come
+ * to, state_width f32 for each of them. Ops that name such a group read the slot and leave in it what follows from
+ * their rows, in order; a row at position 0 begins with zeros, whatever the slot holds. */
 #define HALO_KV_PAGE_TOKENS 32
 #define HALO_KV_GROUPS_MAX 4
 #define HALO_KV_NO_PAGE UINT32_MAX /* in a table of pages: positions that no row sees any more */
 struct halo_kv_group {
     enum halo_kv_type type;
     uint32_t n_layers, n_head_kv, head_dim_k, head_dim_v;
-    uint32_t n_pages; /* chosen at load */
-    uint32_t window;  /* positions, the row's own included; 0: every position is kept */
+    uint32_t n_pages;     /* chosen at load */
+    uint32_t window;      /* positions, the row's own included; 0: every position is kept */
+    uint32_t state_width; /* > 0: a group of states; the type and what belongs to heads mean nothing then */
 };
 
 /* Of a group with this window: the first page that a row at position `pos` sees something of. */
@@ -57,18 +62,26 @@ static inline uint32_t halo_kv_span(uint32_t window, uint32_t max_rows)
     return (window + max_rows + HALO_KV_PAGE_TOKENS - 2) / HALO_KV_PAGE_TOKENS + 1;
 }
 
-/* How many pages a group gets when the first one has n_first and a whole sequence takes n_context of those. With a
- * window: for twice as many sequences as the first group has whole ones, so that as many short ones find room and
- * windows of prefixes stay. */
-static inline uint32_t halo_kv_pages_of(uint32_t window, uint32_t max_rows, uint32_t n_first, uint32_t n_context)
+/* Pages that one sequence holds of a group, at most; UINT32_MAX: as many as of the first one. */
+static inline uint32_t halo_kv_group_span(const struct halo_kv_group *kv, uint32_t max_rows)
 {
-    uint64_t n = 2 * (uint64_t)((n_first + n_context - 1) / n_context) * halo_kv_span(window, max_rows);
-    return window == 0 || n > n_first ? n_first : (uint32_t)n;
+    return kv->state_width > 0 ? 1 : kv->window > 0 ? halo_kv_span(kv->window, max_rows) : UINT32_MAX;
+}
+
+/* How many pages a group gets when the first one has n_first and a whole sequence takes n_context of those: where a
+ * sequence holds at most `span`, for twice as many sequences as the first group has whole ones, so that as many short
+ * ones find room, and windows and states of prefixes stay. */
+static inline uint32_t halo_kv_pages_of(uint32_t span, uint32_t n_first, uint32_t n_context)
+{
+    uint64_t n = 2 * (uint64_t)((n_first + n_context - 1) / n_context);
+    return n > n_first / span ? n_first : (uint32_t)(n * span);
 }
 
 /* Bytes of one page of a group: all layers, K and V, as elements take them; a device may pad (its kv_page_bytes). */
 static inline uint64_t halo_kv_page_bytes(const struct halo_kv_group *kv)
 {
+    if (kv->state_width > 0)
+        return (uint64_t)kv->n_layers * kv->state_width * sizeof(float);
     return (uint64_t)kv->n_layers * kv->n_head_kv * HALO_KV_PAGE_TOKENS *
            (halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_row_bytes(kv->type, kv->head_dim_v));
 }
@@ -92,7 +105,8 @@ static inline void halo_plan_set_pages(struct halo_plan *plan, uint32_t n_pages)
 {
     uint32_t n_context = (plan->n_context + HALO_KV_PAGE_TOKENS - 1) / HALO_KV_PAGE_TOKENS;
     for (uint32_t group = 0; group < plan->n_kv_groups; group++)
-        plan->kv[group].n_pages = halo_kv_pages_of(plan->kv[group].window, plan->max_rows, n_pages, n_context);
+        plan->kv[group].n_pages =
+            halo_kv_pages_of(halo_kv_group_span(&plan->kv[group], plan->max_rows), n_pages, n_context);
 }
 
 #endif

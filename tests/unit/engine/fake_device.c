@@ -15,9 +15,16 @@ struct halo_device {
     int unused;
 };
 
+/* What a recurrent layer would have come to. */
+struct fake_state {
+    uint64_t hash;
+    uint32_t n; /* positions */
+};
+
 struct halo_device_model {
     const struct halo_plan *plan;
-    int32_t *cells[HALO_KV_GROUPS_MAX]; /* [n_pages * 32] the token whose K and V would be there */
+    struct fake_state *states[HALO_KV_GROUPS_MAX]; /* [n_pages] of groups of states */
+    int32_t *cells[HALO_KV_GROUPS_MAX];            /* [n_pages * 32] the token whose K and V would be there */
     uint8_t **weights;
     bool sealed;
 };
@@ -97,8 +104,10 @@ static void fake_destroy(struct halo_device_model *model)
     for (uint32_t i = 0; model->weights && i < model->plan->n_weights; i++)
         free(model->weights[i]);
     free(model->weights);
-    for (uint32_t group = 0; group < HALO_KV_GROUPS_MAX; group++)
+    for (uint32_t group = 0; group < HALO_KV_GROUPS_MAX; group++) {
         free(model->cells[group]);
+        free(model->states[group]);
+    }
     free(model);
 }
 
@@ -113,7 +122,8 @@ static int fake_create(struct halo_device *device, const struct halo_plan *plan,
     for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
         size_t n_bytes = (size_t)plan->kv[group].n_pages * HALO_KV_PAGE_TOKENS * sizeof(*model->cells[0]);
         model->cells[group] = malloc(n_bytes);
-        assert(model->cells[group]);
+        model->states[group] = calloc(plan->kv[group].n_pages + 1, sizeof(*model->states[group]));
+        assert(model->cells[group] && model->states[group]);
         memset(model->cells[group], 0xff, n_bytes);
     }
     for (uint32_t i = 0; i < plan->n_weights; i++)
@@ -165,6 +175,8 @@ static void check_windows(const struct halo_device_model *model, const struct ha
 {
     for (uint32_t group = 1; group < model->plan->n_kv_groups; group++) {
         uint32_t window = model->plan->kv[group].window;
+        if (model->plan->kv[group].state_width > 0)
+            continue;
         for (uint32_t p = window > 0 && pos >= window ? pos + 1 - window : 0; p <= pos; p++)
             assert(*cell(model, seq, group, p) == *cell(model, seq, 0, p));
     }
@@ -183,6 +195,24 @@ static uint64_t hash_prefix(const struct halo_device_model *model, const struct 
         *ret_nan |= nan_token > 0 && token == nan_token;
     }
     return hash;
+}
+
+/* A state must stand exactly in front of the row, and be that of the row's own text. */
+static void advance_states(const struct halo_device_model *model, const struct halo_batch_seq *seq, uint32_t pos,
+                           int32_t token)
+{
+    for (uint32_t group = 1; group < model->plan->n_kv_groups; group++) {
+        if (model->plan->kv[group].state_width == 0)
+            continue;
+        assert(seq->pages[group][0] < model->plan->kv[group].n_pages);
+        struct fake_state *state = &model->states[group][seq->pages[group][0]];
+        bool nan = false;
+        if (pos == 0)
+            *state = (struct fake_state){.hash = 1};
+        assert(state->n == pos);
+        *state = (struct fake_state){mix(state->hash * 31 + (uint64_t)token + 1), pos + 1};
+        assert(state->hash == hash_prefix(model, seq, (int32_t)pos, &nan));
+    }
 }
 
 static void fill_logits(const struct halo_device_model *model, const struct halo_batch *batch, uint32_t output,
@@ -275,7 +305,9 @@ static int fake_run(struct halo_device_model *model, const struct halo_batch *ba
         assert(at / HALO_KV_PAGE_TOKENS < seq->n_pages && (i == 0 || batch->seq[i] >= batch->seq[i - 1]));
         assert(at < model->plan->n_context && batch->token[i] >= 0 && (uint32_t)batch->token[i] < model->plan->n_vocab);
         for (uint32_t group = 0; group < model->plan->n_kv_groups; group++)
-            *cell(model, seq, group, at) = batch->token[i];
+            if (model->plan->kv[group].state_width == 0)
+                *cell(model, seq, group, at) = batch->token[i];
+        advance_states(model, seq, at, batch->token[i]);
     }
     for (uint32_t i = 0; i < batch->n_rows; i++)
         check_windows(model, &batch->seqs[batch->seq[i]], (uint32_t)batch->pos[i]);
@@ -289,6 +321,9 @@ static int fake_kv_copy(struct halo_device_model *model, uint32_t group, uint32_
     if (fake_control->copy_error)
         return fake_control->copy_error;
     atomic_fetch_add(&fake_control->n_copies, group == 0);
+    model->states[group][to_page] = model->states[group][from_page];
+    if (model->plan->kv[group].state_width > 0)
+        return 0;
     memcpy(model->cells[group] + to_page * HALO_KV_PAGE_TOKENS, model->cells[group] + from_page * HALO_KV_PAGE_TOKENS,
            HALO_KV_PAGE_TOKENS * sizeof(*model->cells[group]));
     return 0;
@@ -369,4 +404,14 @@ void fake_plan_window(struct halo_plan *plan, uint32_t window, uint32_t n_pages)
     halo_plan_set_pages(plan, plan->kv[0].n_pages);
     if (n_pages > 0)
         kv->n_pages = n_pages;
+}
+
+void fake_plan_states(struct halo_plan *plan, uint32_t n_slots)
+{
+    struct halo_kv_group *kv = &plan->kv[plan->n_kv_groups++];
+    assert(plan->n_kv_groups <= HALO_KV_GROUPS_MAX);
+    *kv = (struct halo_kv_group){.n_layers = 2, .state_width = 24};
+    halo_plan_set_pages(plan, plan->kv[0].n_pages);
+    if (n_slots > 0)
+        kv->n_pages = n_slots;
 }

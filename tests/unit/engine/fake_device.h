@@ -3,7 +3,7 @@
  * Logits are a hash of every token of the sequence up to the row, read back through the row's page table: a wrong page,
  * a page given away too early or a row computed twice changes them. So does nothing else: the device is
  * batch-invariant. It fails when told to, and aborts when a row does not find what it sees in a group with a
- * window.
+ * window, or a state that is not that of the text in front of it.
  */
 #ifndef HALO_TESTS_FAKE_DEVICE_H
 #define HALO_TESTS_FAKE_DEVICE_H
@@ -54,6 +54,8 @@ void fake_plan(struct halo_plan *plan, uint32_t n_vocab, uint32_t n_context, uin
                uint32_t n_pages);
 /* One more group of the cache, with a window (0: none). n_pages of 0: as many as a load gives it. */
 void fake_plan_window(struct halo_plan *plan, uint32_t window, uint32_t n_pages);
+/* ... of states. */
+void fake_plan_states(struct halo_plan *plan, uint32_t n_slots);
 
 /* A model without load: for tests of the scheduler alone. */
 struct halo_device_model *fake_model(const struct halo_plan *plan);

@@ -126,7 +126,8 @@ static void disturb(struct rig *rig, uint32_t n_next, bool *cancelled)
         atomic_store(&rig->seqs[i].sequence->hold, rand() % 4 == 0);
 }
 
-static void run_crowd(unsigned seed, const struct halo_plan *plan)
+/* Returns how many began with something that was there. */
+static uint64_t run_crowd(unsigned seed, const struct halo_plan *plan)
 {
     struct rig rig;
     uint32_t n_pages = plan->kv[0].n_pages;
@@ -153,12 +154,13 @@ static void run_crowd(unsigned seed, const struct halo_plan *plan)
         assert_true(cancelled[i] || rig.seqs[i].n_ids == n_replies[i]);
         assert_memory_equal(rig.seqs[i].ids, want[i], rig.seqs[i].n_ids * sizeof(int32_t));
     }
-    assert_true(rig.stats.prefix_hits > 5);
+    uint64_t n_hits = rig.stats.prefix_hits;
     if (plan->n_kv_groups == 1) {
         assert_true(rig.stats.prefix_hits > 20 && rig.stats.prefix_copies > 10);
         assert_true(n_pages > 100 || rig.scheduler.pool.prefix.n_evicted > 20);
     }
     rig_finish(&rig);
+    return n_hits;
 }
 
 static void each_reply_is_the_one_without_reuse(void **state)
@@ -186,13 +188,30 @@ static void windows_change_no_reply(void **state)
             fake_plan_window(&plan, window, tight && window > 0 ? span : 0);
             if (i % 2)
                 fake_plan_window(&plan, 100, 0);
-            run_crowd(i, &plan);
+            assert_true(run_crowd(i, &plan) > 5);
         }
+}
+
+/* The same beside groups of states: with one slot, with a few, with as many as a load gives, and beside a window. */
+static void states_change_no_reply(void **state)
+{
+    uint64_t n_hits = 0;
+    static const uint32_t sizes[][2] = {{10, 48}, {40, 20}, {300, 64}}, slots[] = {1, 3, 40, 150};
+    for (unsigned i = 0; i < 12; i++) {
+        struct halo_plan plan;
+        fake_plan(&plan, RIG_VOCAB, 1024, sizes[i % 3][1], 16, sizes[i % 3][0]);
+        if (i % 2)
+            fake_plan_window(&plan, 40, 0);
+        fake_plan_states(&plan, slots[i % 4]);
+        n_hits += run_crowd(i, &plan);
+    }
+    assert_true(n_hits > 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_reply_is_the_one_without_reuse),
-                                       cmocka_unit_test(windows_change_no_reply)};
+                                       cmocka_unit_test(windows_change_no_reply),
+                                       cmocka_unit_test(states_change_no_reply)};
     return cmocka_run_group_tests(tests, learn, NULL);
 }

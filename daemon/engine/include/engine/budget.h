@@ -21,11 +21,11 @@ struct halo_budget {
     uint64_t weights_bytes, kv_bytes, scratch_bytes; /* scratch includes the engine's own (logits, sampler) */
     uint64_t free_bytes;                             /* that the plan may take */
     uint32_t max_pages; /* of the first group, that fit with what the others get beside weights and scratch */
-    /* What the bytes of a pool follow from. Of each group: bytes of a page as the device counts, and the window. */
-    uint32_t n_groups, max_rows, context_pages;
+    /* What the bytes of a pool follow from. Of each group: bytes of a page as the device counts, and the span. */
+    uint32_t n_groups, context_pages;
     struct {
         uint64_t page_bytes;
-        uint32_t window;
+        uint32_t span; /* pages that one sequence holds, at most; UINT32_MAX: as many as of the first group */
     } groups[HALO_KV_GROUPS_MAX];
 };
 void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,

@@ -41,6 +41,7 @@ struct halo_kv_pool {
 struct halo_kv_table {
     uint32_t *pages;
     uint32_t n, capacity;
+    uint32_t n_known; /* whole pages of the text that were listed when it was taken, usable or not */
     struct {
         uint32_t *pages;   /* likewise; HALO_KV_NO_PAGE in front of `first` */
         uint32_t first, n; /* it holds pages[first] .. pages[n - 1] */
@@ -109,9 +110,20 @@ uint32_t halo_kv_table_take(struct halo_kv_table *table, struct halo_kv_pool *po
 
 /* How many positions behind those of the table (all its pages are whole and listed) some page has as well, within
  * limit. Copied to the table's next page, in each group, they need not be computed; ret_pages[group] may be that page
- * itself, when growing evicted it. */
+ * itself, when growing evicted it. Where there are states it is all that this page holds, or nothing. */
 uint32_t halo_kv_table_find_tail(const struct halo_kv_table *table, const struct halo_kv_pool *pool, uint64_t user,
                                  const int32_t *ids, uint32_t limit, uint32_t ret_pages[HALO_KV_GROUPS_MAX]);
+
+/* Of groups of states: the checkpoint behind the whole pages that were taken, HALO_KV_NO_PAGE for other groups. It is to
+ * be copied to the sequence's slot, which growing may have made of the same one. False: there is none. */
+bool halo_kv_table_find_states(const struct halo_kv_table *table, const struct halo_kv_pool *pool,
+                               uint32_t ret_pages[HALO_KV_GROUPS_MAX]);
+
+/* The positions up to the end of page `at` are computed, and no more: attaches a slot to that page in each group of
+ * states, where it is listed and has none. The slots that the sequence's own must be copied to at once are in
+ * ret_pages. False: there are none. */
+bool halo_kv_table_checkpoint(const struct halo_kv_table *table, struct halo_kv_pool *pool, uint32_t at,
+                              uint32_t ret_pages[HALO_KV_GROUPS_MAX]);
 
 /* Page `at` of the table, and a listed one that holds the same ids, in every group: takes the latter instead, without a
  * look at what is in the former. False: there is none. */

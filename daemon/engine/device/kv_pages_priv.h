@@ -1,0 +1,16 @@
+/* kv_pages_priv.h: what tables (kv_table.c) do with the pages of the first group. */
+#ifndef HALO_ENGINE_KV_PAGES_PRIV_H
+#define HALO_ENGINE_KV_PAGES_PRIV_H
+
+#include <engine/kv_pages.h>
+
+/* A free page, or the one idle for the longest, held. One must be available. */
+uint32_t halo_kv_pool_take(struct halo_kv_pool *pool);
+void halo_kv_pool_hold(struct halo_kv_pool *pool, uint32_t page);
+void halo_kv_pool_drop(struct halo_kv_pool *pool, uint32_t page);
+/* A page that is listed no more and that nobody holds. */
+void halo_kv_pool_make_free(struct halo_kv_pool *pool, uint32_t page);
+/* The page is listed no more: the other groups let go what was attached to it. */
+void halo_kv_pool_detach(struct halo_kv_pool *pool, uint32_t page);
+
+#endif

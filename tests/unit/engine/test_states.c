@@ -1,0 +1,149 @@
+/* test_states.c: a model with recurrent states beside its pages: what of a text need not be computed again, counted in
+ * rows. The fake device aborts when a state is not that of the text in front of a row. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "rig.h"
+
+#define REPLY 20
+
+static void begin(struct rig *rig, uint32_t n_slots)
+{
+    struct halo_plan plan;
+    fake_plan(&plan, RIG_VOCAB, 4096, 100, 16, 600);
+    fake_plan_states(&plan, n_slots);
+    rig_init_plan(rig, &plan);
+}
+
+/* Runs a text alone and returns how many of its positions were not computed. */
+static uint32_t run_text(struct rig *rig, const int32_t *ids, uint32_t n)
+{
+    struct halo_sequence_setup setup = rig_setup(rig, 1, 1, REPLY);
+    uint32_t before = atomic_load(&rig->control.n_rows);
+    setup.ids = ids;
+    setup.n_prompt = n;
+    struct rig_seq *seq = rig_submit(rig, &setup);
+    rig_run(rig);
+    assert_int_equal(seq->n_ids, REPLY);
+    assert_int_equal(atomic_load(&rig->control.n_rows) - before, n - seq->n_cached + REPLY - 1);
+    return seq->n_cached;
+}
+
+static void make_text(struct rig *rig, uint32_t seed, int32_t *ids, uint32_t n)
+{
+    memcpy(ids, rig_setup(rig, seed, n, 1).ids, n * sizeof(*ids));
+}
+
+static void a_turn_computes_the_turn(void **state)
+{
+    struct rig rig;
+    int32_t ids[400];
+    begin(&rig, 0);
+    make_text(&rig, 5, ids, 300);
+    assert_int_equal(run_text(&rig, ids, 300), 0);
+    memcpy(ids + 300, rig.seqs[0].ids, REPLY * sizeof(*ids));
+    make_text(&rig, 6, ids + 300 + REPLY, 30);
+    assert_int_equal(run_text(&rig, ids, 350), 300 + REPLY - 1); /* the last id of a reply is not computed */
+    /* A reply that ends with a page leaves its state behind the page. */
+    memcpy(ids + 350, rig.seqs[1].ids, REPLY * sizeof(*ids));
+    assert_int_equal(run_text(&rig, ids, 350 + 15), 300 + REPLY - 1);
+    assert_int_equal((350 + 15 + REPLY - 1) % HALO_KV_PAGE_TOKENS, 0);
+    memcpy(ids + 365, rig.seqs[2].ids, REPLY * sizeof(*ids));
+    assert_int_equal(run_text(&rig, ids, 365 + REPLY), 365 + REPLY - 1);
+    rig_finish(&rig);
+}
+
+/* Two texts part at position 200: the second leaves a state there, behind a page, which the third finds. */
+static void where_texts_part_is_learned(void **state)
+{
+    struct rig rig;
+    int32_t ids[3][260];
+    begin(&rig, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        make_text(&rig, 9, ids[i], 200);
+        make_text(&rig, 20 + i, ids[i] + 200, 60);
+    }
+    assert_int_equal(run_text(&rig, ids[0], 260), 0);
+    assert_int_equal(run_text(&rig, ids[1], 260), 0);
+    assert_int_equal(run_text(&rig, ids[2], 260), 192);
+    rig_finish(&rig);
+}
+
+static void a_grid_of_states_is_left(void **state)
+{
+    struct rig rig;
+    static int32_t ids[2200];
+    begin(&rig, 0);
+    make_text(&rig, 9, ids, 2200);
+    assert_int_equal(run_text(&rig, ids, 2200), 0);
+    ids[2100] = ids[2100] == 2 ? 3 : 2;
+    assert_int_equal(run_text(&rig, ids, 2200), 2048);
+    rig_finish(&rig);
+}
+
+/* With one slot the sequence's own takes that of what was left. */
+static void one_slot_is_enough(void **state)
+{
+    struct rig rig;
+    int32_t ids[2][150];
+    begin(&rig, 1);
+    for (uint32_t i = 0; i < 2; i++)
+        make_text(&rig, 30 + i, ids[i], 150);
+    assert_int_equal(run_text(&rig, ids[0], 150), 0);
+    assert_int_equal(run_text(&rig, ids[0], 150), 0); /* a state behind the prompt is gone with the reply */
+    assert_int_equal(run_text(&rig, ids[1], 150), 0);
+    rig_finish(&rig);
+}
+
+/* Cancelled in the middle of a prompt, or sent back to the queue: it goes on where it was. */
+static void what_was_computed_is_not_computed_again(void **state)
+{
+    struct rig rig;
+    int32_t ids[1000];
+    begin(&rig, 0);
+    make_text(&rig, 3, ids, 1000);
+    struct halo_sequence_setup setup = rig_setup(&rig, 1, 1, REPLY);
+    setup.ids = ids;
+    setup.n_prompt = 1000;
+    struct rig_seq *seq = rig_submit(&rig, &setup);
+    for (int i = 0; i < 4; i++)
+        rig_step(&rig);
+    uint32_t n = seq->sequence->n_filled;
+    assert_true(n >= 100 && n < 1000);
+    atomic_store(&seq->sequence->cancel, true);
+    rig_run(&rig);
+    assert_int_equal(run_text(&rig, ids, 1000), n);
+    rig_finish(&rig);
+}
+
+/* A copy that the device refuses: the text begins anew. */
+static void a_copy_that_fails_costs_only_computing(void **state)
+{
+    struct rig rig;
+    int32_t ids[300];
+    begin(&rig, 0);
+    make_text(&rig, 5, ids, 256);
+    assert_int_equal(run_text(&rig, ids, 256), 0);
+    memcpy(ids + 256, rig.seqs[0].ids, REPLY * sizeof(*ids));
+    rig.control.copy_error = -5;
+    assert_int_equal(run_text(&rig, ids, 256 + REPLY), 0);
+    rig_finish(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_turn_computes_the_turn),
+        cmocka_unit_test(where_texts_part_is_learned),
+        cmocka_unit_test(a_grid_of_states_is_left),
+        cmocka_unit_test(one_slot_is_enough),
+        cmocka_unit_test(what_was_computed_is_not_computed_again),
+        cmocka_unit_test(a_copy_that_fails_costs_only_computing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
