@@ -327,13 +327,35 @@ static void pages_behind_a_window_may_be_missing(void **state)
     }
 }
 
+/* Of a group of states a sequence has one slot, and no op of K and V may name it. */
+static void a_group_of_states_has_slots(void **state)
+{
+    struct toy t;
+    char reason[HALO_DEVICE_REASON] = "";
+    toy_init(&t);
+    t.plan.kv[1] = (struct halo_kv_group){.n_layers = 1, .n_pages = 2, .state_width = 5};
+    t.plan.n_kv_groups = 2;
+    const int32_t token = 1, pos = 40;
+    const uint32_t seq = 0, pages[2] = {0, 1};
+    uint32_t slot[2] = {1, 77};
+    const struct halo_batch_seq seqs = {{pages, slot}, 2};
+    const struct halo_batch batch = {
+        .n_rows = 1, .token = &token, .pos = &pos, .seq = &seq, .n_seqs = 1, .seqs = &seqs};
+    assert_int_equal(halo_batch_check(&t.plan, &batch, reason), 0);
+    slot[0] = 2;
+    assert_int_equal(halo_batch_check(&t.plan, &batch, reason), -EINVAL);
+    assert_string_equal(reason, "sequence 0: page 2 of a pool of 2");
+    t.ops[KV_WRITE].u.kv_write.kv_group = 1;
+    assert_int_equal(halo_plan_check(&t.plan, KV_WRITE, &limits, reason), -ENOTSUP);
+    assert_string_equal(reason, "kv_write: group 1 of the cache has states");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_with_every_op_passes),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(a_batch_is_checked_against_its_plan),
-        cmocka_unit_test(pages_behind_a_window_may_be_missing),
+        cmocka_unit_test(a_plan_with_every_op_passes),         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(a_batch_is_checked_against_its_plan), cmocka_unit_test(pages_behind_a_window_may_be_missing),
+        cmocka_unit_test(a_group_of_states_has_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,8 +57,8 @@ uint32_t halo_prefix_find(const struct halo_prefix *prefix, uint32_t parent, uin
 uint32_t halo_prefix_find_tail(const struct halo_prefix *prefix, uint32_t parent, uint64_t user, const int32_t *ids,
                                uint32_t n, uint32_t *ret_page);
 
-/* A page behind `parent` whose ids are all among the first of ids[0..n), behind the one that was found before; `page` is
- * HALO_PREFIX_NONE at first, and when there is no other. */
+/* The next page behind `parent` whose ids are a beginning of ids[0..n). `page`: the last one found, HALO_PREFIX_NONE at
+ * first. NONE: there is no other. */
 uint32_t halo_prefix_next_begin(const struct halo_prefix *prefix, uint32_t parent, uint64_t user, const int32_t *ids,
                                 uint32_t n, uint32_t page);
 
