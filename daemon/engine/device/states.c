@@ -1,9 +1,9 @@
 /* states.c: copies of pages and of states, and where the states of a text are kept.
  *
- * Device thread. K and V of a text can be cut anywhere, a state stands where it stands. So that a text that begins alike
- * need not begin anew, states are kept (checkpoints): where the sequence ends, where it left what was known when it came
- * (the next text that leaves there finds them), and on a coarse grid. Of whole pages only, so prompts are cut there. A
- * copy that fails costs nothing but computing.
+ * Device thread. K and V of a text can be cut anywhere, a state cannot. So that a text that begins like another need
+ * not be computed from its start, states are kept (checkpoints): where a sequence ends, where its text parts from the
+ * pages that were listed when it came (the next text that parts there finds them), and on a coarse grid. The last two
+ * stand behind whole pages, so prompts are cut there. A copy that fails costs nothing but computing.
  */
 #include <assert.h>
 

@@ -33,8 +33,8 @@ struct halo_value {
 /* What a model remembers of a sequence is made of groups. A group is a number of layers whose K and V have one shape
  * and type, and has pages of its own: a page holds HALO_KV_PAGE_TOKENS positions of every layer of its group. KV_WRITE
  * and ATTEND name a group and a layer in it; a layer that is written by one op may be read by several. The first group
- * keeps every position. Another one may have a window: what lies behind it is given up, so every ATTEND of its layers must
- * have a window that is no wider.
+ * keeps every position. Another one may have a window: what lies behind it is given up, so every ATTEND of its layers
+ * must have a window that is no wider.
  *
  * A group of states has no positions: a page of it is a *slot* with what the recurrent layers of one sequence have come
  * to, state_width f32 for each of them. Ops that name such a group read the slot and leave in it what follows from

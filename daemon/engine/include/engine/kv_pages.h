@@ -114,8 +114,8 @@ uint32_t halo_kv_table_take(struct halo_kv_table *table, struct halo_kv_pool *po
 uint32_t halo_kv_table_find_tail(const struct halo_kv_table *table, const struct halo_kv_pool *pool, uint64_t user,
                                  const int32_t *ids, uint32_t limit, uint32_t ret_pages[HALO_KV_GROUPS_MAX]);
 
-/* Of groups of states: the checkpoint behind the whole pages that were taken, HALO_KV_NO_PAGE for other groups. It is to
- * be copied to the sequence's slot, which growing may have made of the same one. False: there is none. */
+/* Of groups of states: the checkpoint behind the whole pages that were taken, HALO_KV_NO_PAGE for other groups. It is
+ * to be copied to the sequence's slot, which may be that very one after growing. False: there is none. */
 bool halo_kv_table_find_states(const struct halo_kv_table *table, const struct halo_kv_pool *pool,
                                uint32_t ret_pages[HALO_KV_GROUPS_MAX]);
 

@@ -6,8 +6,8 @@
  * sequence that is far ahead needs it, so an attached page without a user is idle, and is taken, the longest idle
  * first, when no page is free: then the listed page goes on without it, and a text can no longer be taken up there.
  *
- * A slot of states is attached to the listed page whose last position it stands behind (a *checkpoint*): reuse needs one
- * exactly there.
+ * A slot of states is attached to the listed page at whose last position the states were taken (a *checkpoint*): reuse
+ * needs one exactly there.
  *
  * Threads: the device thread. Memory: all at init. Limits and bytes of a group: kernels/plan.h.
  */
