@@ -8,6 +8,7 @@
 #include "flow_priv.h"
 #include "run.h"
 #include "sim.h"
+#include "table_priv.h"
 
 #define MAX_LINE 2048
 
@@ -45,8 +46,6 @@ static void close_conn(struct sim *sim, struct sim_conn *conn)
     halo_flow_move(&conn->flow, HALO_PEER_CLOSED);
     conn->open = false;
     conn->client.closed = true;
-    for (struct halo_list_node *node = conn->client.requests.first; node; node = node->next)
-        sim_remember(sim, HALO_LIST_ITEM(node, struct halo_request, open));
     for (int i = 0; i < SIM_IDS; i++)
         if (conn->ids[i] >= 0)
             sim->stories[conn->ids[i]].open = false;
@@ -247,7 +246,10 @@ static const struct {
 
 static void say(struct sim *sim, struct sim_conn *conn, const char *line)
 {
+    size_t n_open = conn->client.requests.n;
     halo_requests_line(&sim->requests, &conn->client, line, strlen(line), sim->now_ns);
+    if (conn->client.requests.n > n_open)
+        sim_remember(sim, HALO_LIST_ITEM(conn->client.requests.first, struct halo_request, open));
     sim_settle(sim);
 }
 
@@ -276,6 +278,15 @@ static bool is_crowded_by_root(const struct sim *sim)
     return n > sim->config.queued_requests / 16;
 }
 
+/* Requests that ran when their engine died stand in the queue again, whatever its limits say. */
+static bool is_crowded_by_death(struct sim *sim)
+{
+    const struct halo_request *request = halo_request_first(&sim->requests);
+    while (request && !(request->has_place && (request->died || request->n_resumes > 0)))
+        request = halo_request_next(request);
+    return request;
+}
+
 /* Refused when and only when the queue has no room by the rule, and never while its user has nothing queued, whatever
  * the other users do; root may take everything. */
 static void check_refusal(struct sim *sim, const struct sim_story *story, bool room, bool first)
@@ -283,7 +294,7 @@ static void check_refusal(struct sim *sim, const struct sim_story *story, bool r
     bool refused = story->ended == HALO_ERROR_QUEUE_FULL;
     if (refused && room)
         sim_fail(sim, "queue", "a %s was refused though the queue has room", halo_msg_type_name(story->type));
-    if (refused && first && !is_crowded_by_root(sim))
+    if (refused && first && !is_crowded_by_root(sim) && !is_crowded_by_death(sim))
         sim_fail(sim, "starved", "a user with nothing in the queue was refused");
     if (!room && story->ended == HALO_ERROR_NONE && !halo_request_is_query(story->type))
         sim_fail(sim, "queue", "a %s was accepted beyond its user's share of the queue",

@@ -205,7 +205,7 @@ void sim_unload_idle(struct sim *sim, uint32_t which);
 /* ---- check.c ---- */
 
 void sim_check(struct sim *sim);
-/* Of a request whose client goes: it may go on without. */
+/* Of a new record: it may go on without its client. */
 void sim_remember(struct sim *sim, const struct halo_request *request);
 /* The story of a record; -1: it is the daemon's own. */
 int sim_story_of(struct sim *sim, const struct halo_request *request);
