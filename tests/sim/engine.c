@@ -28,6 +28,7 @@ void sim_engine_start(struct sim *sim)
     engine->spawned_ns = engine->heard_ns = sim->now_ns;
     engine->watch_ns = sim->now_ns + (uint64_t)sim->config.heartbeat_ms * SIM_MS / WATCH_PARTS;
     engine->silent_until_ns = engine->stuck_since_ns = 0;
+    engine->up_ns = 0;
     engine->has_spoken = false;
 }
 
@@ -55,7 +56,8 @@ void sim_engine_dies(struct sim *sim, const char *reason)
     engine->n_in = 0;
     engine->suspect = -1;
     engine->n_idle++;
-    engine->n_mute = engine->has_spoken ? 0 : engine->n_mute + 1;
+    bool lasted = engine->up_ns > 0 && sim->now_ns - engine->up_ns >= (uint64_t)sim->config.breaker_ms * SIM_MS;
+    engine->n_mute = engine->has_spoken || lasted ? 0 : engine->n_mute + 1;
     engine->state = HALO_ENGINE_DYING;
     engine->at_ns = sim->now_ns + REAP_MS * SIM_MS;
     engine->watch_ns = UINT64_MAX;
@@ -125,6 +127,7 @@ void sim_engine_tick(struct sim *sim)
     } else if (sim->now_ns >= engine->at_ns) {
         engine->at_ns = UINT64_MAX;
         engine->state = HALO_ENGINE_UP;
+        engine->up_ns = sim->now_ns;
         halo_requests_engine_up(&sim->requests, &engine->out, sim->now_ns);
     } else {
         look(sim);

@@ -96,7 +96,7 @@ struct sim_engine {
     enum halo_engine_state state;
     uint64_t at_ns;    /* STARTING: it answers; DYING: it is reaped; else UINT64_MAX */
     uint64_t watch_ns; /* the next look at it; UINT64_MAX: none */
-    uint64_t spawned_ns, heard_ns, silent_until_ns, stuck_since_ns;
+    uint64_t spawned_ns, up_ns, heard_ns, silent_until_ns, stuck_since_ns;
     struct halo_json out; /* the daemon's buffer */
     char *inbox;          /* what the engine has not read yet */
     size_t inbox_len, inbox_cap;
@@ -108,7 +108,7 @@ struct sim_engine {
     struct sim_model models[SIM_MODELS];
     uint64_t clock; /* of uses */
     bool has_spoken;
-    unsigned n_mute;  /* deaths in a row of engines that said nothing at all */
+    unsigned n_mute;  /* deaths in a row of engines that said nothing and did not last */
     unsigned n_idle;  /* deaths since a token or a row was committed */
     bool is_on_trial; /* the breaker was closed, and no engine has done anything since */
 };
