@@ -9,6 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <kernels/op.h>
+
 #include "gfx_fixture.h"
 
 static const uint32_t widths[] = {1, 30, 96, 1024, 1376, 2080};
@@ -226,6 +228,110 @@ static void route(void **state)
     }
 }
 
+/* Scores of experts, each gate's, and what the choice goes by: groups that are out have no order. */
+struct scored {
+    double score[512], order[512];
+};
+
+static double score_of(uint32_t gate, double x, double top, double all)
+{
+    return gate == HALO_MOE_SOFTMAX   ? exp(x - top) / all
+           : gate == HALO_MOE_SIGMOID ? 1 / (1 + exp(-x))
+                                      : sqrt(log1p(exp(x)));
+}
+
+static void keep_groups(struct scored *s, uint32_t n, uint32_t n_groups, uint32_t n_kept)
+{
+    double sums[32];
+    for (uint32_t g = 0; g < n_groups; g++) {
+        double best = -1e300, second = -1e300;
+        for (uint32_t e = g * (n / n_groups); e < (g + 1) * (n / n_groups); e++) {
+            second = fmax(second, fmin(best, s->order[e]));
+            best = fmax(best, s->order[e]);
+        }
+        sums[g] = best + second;
+    }
+    for (uint32_t g = 0; g < n_groups; g++) {
+        uint32_t n_better = 0;
+        for (uint32_t other = 0; other < n_groups; other++)
+            n_better += sums[other] > sums[g];
+        for (uint32_t e = g * (n / n_groups); n_better >= n_kept && e < (g + 1) * (n / n_groups); e++)
+            s->order[e] = -1e300;
+    }
+}
+
+static void score_experts(struct scored *s, const struct halo_moe_route_args *args)
+{
+    double top = -1e300, all = 0;
+    for (uint32_t e = 0; e < args->n_expert; e++)
+        top = fmax(top, (double)args->logits[e]);
+    for (uint32_t e = 0; e < args->n_expert; e++)
+        all += exp((double)args->logits[e] - top);
+    for (uint32_t e = 0; e < args->n_expert; e++) {
+        s->score[e] = score_of(args->gate, (double)args->logits[e], top, all);
+        s->order[e] = s->score[e] + (args->bias ? (double)args->bias[e] : 0);
+    }
+    if (args->n_groups > 1)
+        keep_groups(s, args->n_expert, args->n_groups, args->n_groups_used);
+}
+
+static void check_scored(const struct halo_moe_route_args *args)
+{
+    struct scored s;
+    double sum = 0;
+    uint32_t ids[64];
+    score_experts(&s, args);
+    for (uint32_t k = 0; k < args->n_used; k++) {
+        uint32_t best = 0;
+        for (uint32_t e = 1; e < args->n_expert; e++)
+            best = s.order[e] > s.order[best] ? e : best;
+        s.order[best] = -2e300;
+        ids[k] = best;
+        sum += s.score[best];
+    }
+    for (uint32_t k = 0; k < args->n_used; k++) {
+        uint32_t id;
+        memcpy(&id, &args->choice[args->n_used + k], sizeof(id));
+        assert_int_equal(id, ids[k]);
+        double want = s.score[id] / (args->normalise ? fmax(sum, (double)HALO_MOE_SUM_MIN) : 1) * (double)args->scale;
+        gfx_near((double)args->choice[k], want, 4e-6, want, "moe_route_scored", k);
+    }
+}
+
+/* Logits far enough apart that rounding changes no order. */
+static void route_scored(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t n_expert, n_used, n_groups, n_groups_used;
+    } sizes[] = {{8, 2, 0, 0},   {31, 31, 1, 1},  {60, 4, 0, 0},  {64, 6, 8, 3},
+                 {128, 8, 4, 2}, {160, 40, 0, 0}, {256, 8, 8, 4}, {512, 33, 0, 0}};
+    for (uint32_t i = 0; i < 12 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const uint32_t n = sizes[i / 12].n_expert;
+        float *logits = gfx_zeros(n * 4), *bias = gfx_zeros(n * 4),
+              *choice = gfx_zeros((size_t)2 * sizes[i / 12].n_used * 4);
+        for (uint32_t e = 0; e < n; e++) {
+            logits[e] = 5.0f * (float)(e * 37 % n + (e * 37 % n) * (e * 37 % n) / (float)n) / (float)n - 3;
+            bias[e] = 0.02f * (float)(e % 3);
+        }
+        struct halo_moe_route_args args = {.logits = logits,
+                                           .choice = choice,
+                                           .bias = i / 3 % 2 ? bias : NULL,
+                                           .n_expert = n,
+                                           .n_used = sizes[i / 12].n_used,
+                                           .normalise = i / 6 % 2,
+                                           .gate = i % 3,
+                                           .n_groups = sizes[i / 12].n_groups,
+                                           .n_groups_used = sizes[i / 12].n_groups_used,
+                                           .scale = 2.5f};
+        gfx_run("moe_route_scored", 1, 1, 1, &args);
+        check_scored(&args);
+        free(logits);
+        free(bias);
+        free(choice);
+    }
+}
+
 /* The bits of additions in the order of the slots. Where there is no slot nothing is added, not even zero times
  * infinity: every other column of the last slot is infinite. */
 static void slots(void **state)
@@ -290,8 +396,8 @@ static void copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rmsnorm), cmocka_unit_test(glu),  cmocka_unit_test(heads), cmocka_unit_test(route),
-        cmocka_unit_test(slots),   cmocka_unit_test(sums), cmocka_unit_test(copy),
+        cmocka_unit_test(rmsnorm),      cmocka_unit_test(glu),   cmocka_unit_test(heads), cmocka_unit_test(route),
+        cmocka_unit_test(route_scored), cmocka_unit_test(slots), cmocka_unit_test(sums),  cmocka_unit_test(copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
