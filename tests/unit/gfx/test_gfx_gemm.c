@@ -172,6 +172,10 @@ static void strip(void **state)
     for (uint32_t t = 0; t < gfx_n_types; t++) {
         if (gfx_types[t].type == HALO_TYPE_F32)
             continue;
+#ifdef HALO_TEST_GFX11 /* its code objects have no other strip (strip.hip) */
+        if (gfx_types[t].type != HALO_TYPE_F16)
+            continue;
+#endif
         strip_shape(&gfx_types[t], gfx_types[t].block == 256 ? 256 : 96, 5, NULL);
         strip_shape(&gfx_types[t], gfx_types[t].block == 256 ? 768 : 13 * 32, 8, index);
     }

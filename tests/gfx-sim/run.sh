@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Runs the tests of tests/unit/gfx on a code object's machine code. Fails when one fails, when a check of the interpreter found a
+# defect, and when a kernel of the object was not run.
+#
+#   run.sh PROGRAMS CODE-OBJECT [MODE [PROGRAM]]      MODE: see host.c; default in-order
+set -euo pipefail
+programs=${1:?usage: run.sh PROGRAMS CODE-OBJECT [MODE [PROGRAM]]} object=${2:?usage: run.sh PROGRAMS CODE-OBJECT [MODE [PROGRAM]]}
+export HALO_ISA_OBJECT=$object HALO_ISA_MODE=${3:-in-order}
+[ -f "$object" ] || { echo "skipped aloud: there is no $object"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export HALO_ISA_REPORT=$work/report
+for program in ${4:-rows top matmul attend gemm}; do
+    status=0
+    "$programs/isa_gfx_$program" >"$work/log" 2>&1 || status=$?
+    [ "$status" -ne 77 ] || { cat "$work/log"; exit 77; }
+    if [ "$status" -ne 0 ]; then
+        grep -vE '^\[ (RUN|      OK)' "$work/log" || true
+        grep '^defect: ' "$work/report" || true
+        echo "gfx-sim: $program fails on $(basename "$object"), $HALO_ISA_MODE"
+        exit 1
+    fi
+done
+grep '^counts: ' "$work/report"
+if grep '^defect: ' "$work/report"; then exit 1; fi
+[ -z "${4:-}" ] || exit 0
+ran=$(sed -n 's/^ran: \([^ ]*\) .*/\1/p' "$work/report" | sort -u)
+all=$("$(command -v llvm-readelf-20 || command -v llvm-readelf-19 || command -v llvm-readelf)" --notes "$object" | sed -n 's/^    \.name: *//p' | sort -u)
+missing=$(comm -13 <(echo "$ran") <(echo "$all"))
+echo "gfx-sim: $(basename "$object"), $HALO_ISA_MODE: $(echo "$ran" | wc -l) of $(echo "$all" | wc -l) kernels ran, $(grep -c '^fact: ' "$work/report") facts"
+if [ -n "$missing" ]; then echo "gfx-sim: not run:"; echo "$missing"; exit 1; fi
