@@ -50,7 +50,7 @@ static const char usage[] =
     "      --no-sandbox       keep the right to open files, run programs and make sockets; for debuggers\n"
     "      --device D         auto (default), cpu or hip\n"
     "      --hip-lib PATH     the HIP runtime to use instead of the one that is found\n"
-    "      --budget-bytes N   memory that all models together may take; default: what is free at the start\n"
+    "      --budget-bytes N   memory that all models together may take; default: what is free\n"
     "      --state-dir DIR    where cached prefixes are saved and looked for (DIR/prefixes); default: nowhere\n"
     "      --save-bytes N     of saved prefixes, at most; default: 268435456\n"
     "      --save-ms N        what saving them may take when a model is unloaded; 0: they are not saved then;\n"

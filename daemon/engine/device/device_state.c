@@ -45,16 +45,37 @@ void halo_device_forget_model(struct halo_device_thread *t, struct halo_instance
     instance->device_model = NULL;
 }
 
+static void measure_budget(struct halo_device_thread *t, const struct halo_device_info *info)
+{
+    uint64_t bytes = halo_budget_free_bytes(info);
+    for (uint32_t i = 0; i < t->n_models; i++)
+        bytes += t->models[i]->weights_bytes;
+    if (t->n_device_models == 0 || bytes > t->budget_bytes)
+        t->budget_bytes = bytes;
+}
+
+void halo_device_refresh_info(struct halo_device_thread *t)
+{
+    struct halo_device_info info;
+    if (!t->device || atomic_load(&t->lost))
+        return;
+    t->ops->describe(t->device, &info);
+    pthread_mutex_lock(&t->info_lock);
+    t->info = info;
+    if (!t->has_budget)
+        measure_budget(t, &info);
+    pthread_mutex_unlock(&t->info_lock);
+}
+
 /* What a load may take now: what is free, and no more than the models that are there leave of the budget: memory that
  * they have not touched yet looks free. */
 struct halo_room halo_device_room(struct halo_device_thread *t)
 {
-    struct halo_device_info info;
     struct halo_room room = {.budget_bytes = t->has_budget ? t->budget_bytes : 0};
-    t->ops->describe(t->device, &info);
+    halo_device_refresh_info(t);
     for (uint32_t i = 0; i < t->n_models; i++)
         room.held_bytes += halo_instance_bytes(t->models[i]);
-    room.free_bytes = halo_budget_free_bytes(&info);
+    room.free_bytes = halo_budget_free_bytes(&t->info);
     uint64_t left = t->budget_bytes > room.held_bytes ? t->budget_bytes - room.held_bytes : 0;
     room.bytes = left < room.free_bytes ? left : room.free_bytes;
     return room;

@@ -41,15 +41,6 @@ static void open_device(struct halo_device_thread *t)
     halo_note_post(t->port, &t->open_note, HALO_NOTE_DEVICE_OPEN);
 }
 
-void halo_device_refresh_info(struct halo_device_thread *t)
-{
-    struct halo_device_info info;
-    t->ops->describe(t->device, &info);
-    pthread_mutex_lock(&t->info_lock);
-    t->info = info;
-    pthread_mutex_unlock(&t->info_lock);
-}
-
 uint64_t halo_device_thread_budget(struct halo_device_thread *t)
 {
     pthread_mutex_lock(&t->info_lock);
@@ -155,6 +146,12 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
     halo_note_post(t->port, &f->note, HALO_NOTE_FORECAST_DONE);
 }
 
+static void look(struct halo_device_thread *t, struct halo_look *look)
+{
+    halo_device_refresh_info(t);
+    halo_note_post(t->port, &look->note, HALO_NOTE_LOOK_DONE);
+}
+
 static void reset(struct halo_device_thread *t, struct halo_reset *r)
 {
     r->n_freed = halo_scheduler_forget(&r->instance->scheduler, r->all, r->user);
@@ -190,6 +187,7 @@ static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
         case HALO_NOTE_UNLOAD: unload(t, HALO_NOTE_ITEM(note, struct halo_instance, note)); break;
         case HALO_NOTE_BENCH: append_bench(t, HALO_NOTE_ITEM(note, struct halo_bench, note)); break;
         case HALO_NOTE_FORECAST: forecast(t, HALO_NOTE_ITEM(note, struct halo_forecast, note)); break;
+        case HALO_NOTE_LOOK: look(t, HALO_NOTE_ITEM(note, struct halo_look, note)); break;
         case HALO_NOTE_RESET: reset(t, HALO_NOTE_ITEM(note, struct halo_reset, note)); break;
         case HALO_NOTE_SAVE_PAGES: halo_device_save_pages(t, HALO_NOTE_ITEM(note, struct halo_save, note)); break;
         default: assert(!"no note for the device thread");
@@ -382,6 +380,11 @@ bool halo_device_thread_stop(struct halo_device_thread *t, uint32_t most_ms)
         nanosleep(&pause, NULL);
     }
     return true;
+}
+
+bool halo_device_thread_is_idle(const struct halo_device_thread *t)
+{
+    return !atomic_load(&t->lost) && atomic_load(&t->activity) == HALO_ACTIVITY_IDLE;
 }
 
 void halo_device_thread_kick(struct halo_device_thread *t)

@@ -41,6 +41,12 @@ struct halo_reset {
     uint32_t n_freed; /* out: pages */
 };
 
+/* The facts of the device, asked for again. */
+struct halo_look {
+    struct halo_note note;
+    struct halo_job *job;
+};
+
 struct halo_device_thread {
     pthread_t thread;
     struct halo_mailbox box;
@@ -51,7 +57,7 @@ struct halo_device_thread {
     struct halo_device_options options;
     uint32_t max_queued;
     uint32_t max_models;   /* at most HALO_MAX_LOADED */
-    uint64_t budget_bytes; /* of all models together; 0: what is free when the device is opened */
+    uint64_t budget_bytes; /* of all models together; in: 0 means what is free. From then on under info_lock */
 
     struct halo_note kick_note, open_note;
     atomic_bool kick_posted;
@@ -89,6 +95,9 @@ void halo_device_thread_kick(struct halo_device_thread *thread);
 
 /* Any thread: 0 and the facts, -EAGAIN while it is being opened, or the error of opening. */
 int halo_device_thread_info(struct halo_device_thread *thread, struct halo_device_info *ret, struct halo_fault *fault);
+
+/* Any thread: whether it answers a note soon. A hint: it may begin work at any time. */
+bool halo_device_thread_is_idle(const struct halo_device_thread *thread);
 
 /* Any thread: what all models together may take; 0 while the device is being opened. */
 uint64_t halo_device_thread_budget(struct halo_device_thread *thread);

@@ -37,7 +37,7 @@ static const char *phase_of(const struct halo_job *job)
     case HALO_JOB_DEVICE:
         if (job->sequence)
             return halo_sequence_state_name(halo_sequence_state_of(job->sequence));
-        return job->bench ? "bench" : job->forecast ? "plan" : job->saving ? "saving" : "reset";
+        return job->bench ? "bench" : job->forecast ? "plan" : job->saving ? "saving" : job->reset ? "reset" : "status";
     default: return "queued";
     }
 }

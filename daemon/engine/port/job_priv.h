@@ -52,6 +52,7 @@ struct halo_job {
     struct halo_catalog *catalog;
     struct halo_lookup *lookup; /* of the model that the request names: kept until its end */
     struct halo_reset *reset;
+    struct halo_look look; /* status */
     struct halo_port_saving *saving;
 
     /* generate */

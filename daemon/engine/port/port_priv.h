@@ -134,6 +134,7 @@ void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64
 /* report.c */
 void halo_port_hello(struct halo_port *port, struct halo_job *job);
 void halo_port_status(struct halo_port *port, struct halo_job *job);
+void halo_port_answer_status(struct halo_port *port, struct halo_job *job);
 void halo_port_stats(struct halo_port *port, struct halo_job *job);
 void halo_port_diag(struct halo_port *port, struct halo_job *job);
 void halo_port_describe_instance(const struct halo_port *port, const struct halo_instance *instance,

@@ -93,7 +93,20 @@ static void write_more(const struct halo_port *port, struct halo_json *w)
     halo_json_object_end(w);
 }
 
+/* With what is free now, if the device thread can say so at once; else with what was free when it looked last. */
 void halo_port_status(struct halo_port *port, struct halo_job *job)
+{
+    struct halo_device_info info;
+    if (halo_device_thread_info(&port->device, &info, NULL) < 0 || !halo_device_thread_is_idle(&port->device)) {
+        halo_port_answer_status(port, job);
+        return;
+    }
+    job->look.job = job;
+    halo_job_move(job, HALO_JOB_DEVICE);
+    halo_note_post(&port->device.box, &job->look.note, HALO_NOTE_LOOK);
+}
+
+void halo_port_answer_status(struct halo_port *port, struct halo_job *job)
 {
     struct halo_part_model_info models[HALO_MAX_KNOWN];
     struct halo_device_info info;

@@ -26,6 +26,7 @@ struct halo_device_model {
     struct fake_state *states[HALO_KV_GROUPS_MAX]; /* [n_pages] of groups of states */
     int32_t *cells[HALO_KV_GROUPS_MAX];            /* [n_pages * 32] the token whose K and V would be there */
     uint8_t **weights;
+    uint64_t n_bytes;
     bool sealed;
 };
 
@@ -65,8 +66,10 @@ static void fake_describe(const struct halo_device *device, struct halo_device_i
                                      .n_threads = 1,
                                      .memory_bytes = 1ull << 40,
                                      .free_bytes = 1ull << 40};
+    uint64_t taken = atomic_load(&fake_control->taken_bytes) + atomic_load(&fake_control->others_bytes);
     if (fake_control->free_bytes)
         ret->memory_bytes = ret->free_bytes = fake_control->free_bytes;
+    ret->free_bytes -= ret->free_bytes < taken ? ret->free_bytes : taken;
     strcpy(ret->name, "fake");
     strcpy(ret->kv_layout, "fake");
     strcpy(ret->detail, "scripted");
@@ -104,6 +107,7 @@ static void fake_destroy(struct halo_device_model *model)
     for (uint32_t i = 0; model->weights && i < model->plan->n_weights; i++)
         free(model->weights[i]);
     free(model->weights);
+    atomic_fetch_sub(&fake_control->taken_bytes, model->n_bytes);
     for (uint32_t group = 0; group < HALO_KV_GROUPS_MAX; group++) {
         free(model->cells[group]);
         free(model->states[group]);
@@ -116,6 +120,10 @@ static int fake_create(struct halo_device *device, const struct halo_plan *plan,
 {
     struct halo_device_model *model = calloc(1, sizeof(*model));
     assert(model);
+    uint64_t weights, kv, scratch;
+    fake_estimate(device, plan, &weights, &kv, &scratch);
+    model->n_bytes = weights + kv + scratch;
+    atomic_fetch_add(&fake_control->taken_bytes, model->n_bytes);
     model->plan = plan;
     model->weights = calloc(plan->n_weights + 1, sizeof(*model->weights));
     assert(model->weights);

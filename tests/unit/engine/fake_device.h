@@ -32,7 +32,9 @@ struct fake_control {
     _Atomic uint32_t n_listed;                      /* of the outputs: those of which a list was wanted and no row */
     _Atomic uint64_t n_bytes;                       /* of lists and rows that came back */
     int copy_error;                                 /* kv_copy fails */
-    uint64_t free_bytes;                            /* 0: plenty */
+    uint64_t free_bytes;                            /* without models and others; 0: plenty */
+    _Atomic uint64_t others_bytes;                  /* of it, held by other programs */
+    _Atomic uint64_t taken_bytes;                   /* seen: of it, held by models */
     _Atomic uint32_t n_notices;                     /* each seal is one */
     uint32_t refuse_weight;                         /* weight_commit of this one (from 1) fails */
     int open_error;

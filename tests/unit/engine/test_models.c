@@ -283,6 +283,47 @@ static void a_load_waits_for_the_end_of_an_unload(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+static uint64_t budget_of_status(struct child *c)
+{
+    child_send(c, "{\"type\":\"status\",\"id\":%lld}", (long long)++next_id);
+    const char *at = strstr(child_wait(c, next_id)->last, "\"budget\":");
+    assert_non_null(at);
+    return strtoull(at + 9, NULL, 10);
+}
+
+static void short_of_memory(struct fake_control *control)
+{
+    small(control);
+    atomic_store(&control->others_bytes, control->free_bytes);
+}
+
+/* A budget that nobody has set is what is free now, not what was when the engine started: memory that others give back
+ * is used, with and without models, and status tells. */
+static void the_budget_follows_what_is_free(void **state)
+{
+    struct child c;
+    budget_bytes = (uint64_t)(3.5 * (double)one_bytes);
+    next_id = 0;
+    child_start(&c, true, short_of_memory);
+    struct child_request *refused = child_wait(&c, send_load(&c, 0, SETTINGS));
+    assert_int_equal(refused->error, HALO_ERROR_OUT_OF_MEMORY);
+    assert_non_null(strstr(refused->message, "0 bytes are free"));
+    assert_true(budget_of_status(&c) < one_bytes);
+    atomic_store(&c.control->others_bytes, 2 * one_bytes);
+    assert_in_range(budget_of_status(&c), one_bytes, 2 * one_bytes);
+    load(&c, 0, SETTINGS);
+    atomic_store(&c.control->others_bytes, 0);
+    assert_in_range(budget_of_status(&c), 2 * one_bytes, 4 * one_bytes);
+    load(&c, 1, SETTINGS);
+    assert_string_equal(there(&c), "0 1"); /* neither goes for the other */
+    atomic_store(&c.control->others_bytes, 2 * one_bytes);
+    load(&c, 2, SETTINGS); /* what others take is not free, whatever the budget was */
+    assert_string_equal(there(&c), "2");
+    assert_int_equal(ask(&c, "unload", 2, "")->terminal, HALO_EV_UNLOADED);
+    assert_in_range(budget_of_status(&c), one_bytes, 2 * one_bytes);
+    assert_int_equal(child_end(&c), 0);
+}
+
 /* There are places for so many models, however small they are; and whose place it was is told with the limit. */
 static void places_are_made_too(void **state)
 {
@@ -322,15 +363,11 @@ static int finish(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_least_recent_goes_aloud),
-        cmocka_unit_test(pinned_and_used_ones_stay),
-        cmocka_unit_test(nobody_goes_for_what_cannot_fit),
-        cmocka_unit_test(several_go_for_a_large_one),
-        cmocka_unit_test(loads_wait_for_each_other),
-        cmocka_unit_test(a_load_waits_for_the_end_of_an_unload),
-        cmocka_unit_test(places_are_made_too),
-        cmocka_unit_test(a_refusal_says_what_helps),
-        cmocka_unit_test(what_a_refusal_advises_works),
+        cmocka_unit_test(the_least_recent_goes_aloud),     cmocka_unit_test(pinned_and_used_ones_stay),
+        cmocka_unit_test(nobody_goes_for_what_cannot_fit), cmocka_unit_test(several_go_for_a_large_one),
+        cmocka_unit_test(loads_wait_for_each_other),       cmocka_unit_test(a_load_waits_for_the_end_of_an_unload),
+        cmocka_unit_test(the_budget_follows_what_is_free), cmocka_unit_test(places_are_made_too),
+        cmocka_unit_test(a_refusal_says_what_helps),       cmocka_unit_test(what_a_refusal_advises_works),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

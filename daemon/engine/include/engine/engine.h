@@ -14,7 +14,7 @@ struct halo_engine_setup {
     size_t n_model_dirs;
     bool models_only;      /* no model file that lies elsewhere can be opened */
     uint32_t max_models;   /* loaded at once; 0: HALO_MAX_LOADED, which is the most */
-    uint64_t budget_bytes; /* of all models together; 0: what is free at the start */
+    uint64_t budget_bytes; /* of all models together; 0: what is free */
     const char *state_dir; /* where cached prefixes are saved and looked for; NULL: nowhere. Outlives the process */
     uint64_t save_bytes;   /* of them, at most; 0: none */
     uint64_t save_ms;      /* what saving them may take when a model is unloaded; 0: they are not saved then */

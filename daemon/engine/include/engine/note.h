@@ -22,6 +22,7 @@ enum halo_note_what {
     HALO_NOTE_BENCH,      /* struct halo_bench */
     HALO_NOTE_FORECAST,   /* struct halo_forecast: its model is open */
     HALO_NOTE_RESET,      /* struct halo_reset */
+    HALO_NOTE_LOOK,       /* struct halo_look: describe the device again */
     HALO_NOTE_SAVE_PAGES, /* struct halo_save: the next chunk */
     /* to the io thread */
     HALO_NOTE_LOOKUP,        /* struct halo_lookup: which file is it? */
@@ -40,6 +41,7 @@ enum halo_note_what {
     HALO_NOTE_BENCH_DONE,     /* struct halo_bench */
     HALO_NOTE_FORECAST_DONE,  /* struct halo_forecast */
     HALO_NOTE_RESET_DONE,     /* struct halo_reset */
+    HALO_NOTE_LOOK_DONE,      /* struct halo_look */
     HALO_NOTE_SAVE_DONE,      /* struct halo_save: one model's prefixes are saved, or not */
     HALO_NOTE_DEVICE_OPEN,    /* of no object: the device was opened, or could not be */
 };

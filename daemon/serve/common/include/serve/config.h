@@ -34,7 +34,7 @@ struct halo_config {
     int64_t keep_alive_s; /* a model that nobody uses for so long goes; 0: it stays */
     int64_t save_bytes;   /* of cached prefixes on disk, at most; 0: none are saved */
     int64_t save_ms;      /* of drain_ms: for saving them */
-    int64_t budget_bytes; /* of all models together; 0: what is free when the engine starts */
+    int64_t budget_bytes; /* of all models together; 0: what is free */
     bool normalize;       /* default of generate.normalize */
     bool emit_token_ids;  /* `committed` events for every generate */
 
