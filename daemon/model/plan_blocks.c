@@ -55,7 +55,7 @@ void halo_blocks_attention(struct halo_builder *builder, const struct halo_block
         halo_builder_rope(builder, values->q, values->k, attention->rope);
     if (attention->qk_norm == HALO_QK_NORM_ROTATED)
         halo_builder_qk_norm(builder, values->q, values->k);
-    halo_builder_kv_write(builder, values->k, values->v);
+    halo_builder_kv_write(builder, values->k, values->v, attention->how.kv_group);
     halo_builder_attend(builder, values->q, values->att, &attention->how);
     halo_builder_matmul(builder, values->att, output, 1);
 }
@@ -126,6 +126,8 @@ static void attentions_make(struct halo_builder *builder, const struct halo_deco
                                               .temperature_period = h->rope_original_context}};
     *local = *global;
     local->how.window = h->window;
+    if (decoder->period > 1 && h->n_layers >= decoder->period) /* else no layer keeps every position */
+        local->how.kv_group = halo_builder_kv_group(builder, h->window);
     if (h->rope_base_local > 0)
         local->rope = halo_builder_rotation_local(builder, decoder->pairing);
     if (decoder->global_unrotated)

@@ -26,8 +26,13 @@ static int failed(struct halo_builder *builder)
 void halo_builder_init(struct halo_builder *builder, struct halo_arena *arena, const struct halo_hparams *hparams,
                        const struct halo_binding *binding, struct halo_fault *fault)
 {
-    *builder = (struct halo_builder){
-        .arena = arena, .hparams = hparams, .binding = binding, .fault = fault, .layer = HALO_NONE, .ops_capacity = 64};
+    *builder = (struct halo_builder){.arena = arena,
+                                     .hparams = hparams,
+                                     .binding = binding,
+                                     .fault = fault,
+                                     .layer = HALO_NONE,
+                                     .ops_capacity = 64,
+                                     .n_kv_groups = 1};
     builder->ops = halo_arena_alloc(arena, builder->ops_capacity, sizeof(*builder->ops));
     builder->weights = halo_arena_alloc(arena, binding->n_found, sizeof(*builder->weights));
     builder->weight_of =
@@ -58,6 +63,14 @@ int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret)
     ret->values = builder->values;
     ret->n_ropes = builder->n_ropes;
     ret->ropes = builder->ropes;
+    assert(builder->kv_layers[0] > 0); /* the group that keeps every position */
+    for (uint32_t i = 0; i < builder->n_kv_groups; i++) {
+        ret->kv[i] = ret->kv[0];
+        ret->kv[i].n_layers = builder->kv_layers[i];
+        ret->kv[i].window = builder->kv_windows[i];
+    }
+    ret->n_kv_groups = builder->n_kv_groups;
+    halo_plan_set_pages(ret, ret->kv[0].n_pages);
     return 0;
 }
 
@@ -307,11 +320,24 @@ void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uin
         .q = q, .k = k, .n_head = h->n_head, .n_head_kv = h->n_head_kv, .head_dim = h->head_dim_k, .rope = rope};
 }
 
-void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v)
+uint32_t halo_builder_kv_group(struct halo_builder *builder, uint32_t window)
+{
+    if (window >= builder->hparams->n_context)
+        window = 0;
+    for (uint32_t i = 0; i < builder->n_kv_groups; i++)
+        if (builder->kv_windows[i] == window)
+            return i;
+    assert(builder->n_kv_groups < HALO_KV_GROUPS_MAX);
+    builder->kv_windows[builder->n_kv_groups] = window;
+    return builder->n_kv_groups++;
+}
+
+void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v, uint32_t group)
 {
     struct halo_op *op = op_append(builder, HALO_OP_KV_WRITE);
 
-    op->u.kv_write = (struct halo_op_kv_write){.k = k, .v = v, .kv_layer = builder->layer};
+    op->u.kv_write =
+        (struct halo_op_kv_write){.k = k, .v = v, .kv_layer = builder->kv_layers[group]++, .kv_group = group};
 }
 
 void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out, const struct halo_op_attend *how)
@@ -321,7 +347,7 @@ void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out,
     op->u.attend = *how;
     op->u.attend.q = q;
     op->u.attend.out = out;
-    op->u.attend.kv_layer = builder->layer;
+    op->u.attend.kv_layer = builder->kv_layers[how->kv_group] - 1;
     op->u.attend.n_head = builder->hparams->n_head;
     op->u.attend.sinks = weight_use_if(builder, HALO_TENSOR_ATTN_SINKS);
 }

@@ -27,11 +27,15 @@ struct halo_builder {
     uint32_t n_values;
     struct halo_rope *ropes;
     uint32_t n_ropes;
+    /* Of the cache: the window of each group (0: the first one, which keeps every position) and the layers that write
+     * to it so far. */
+    uint32_t kv_windows[HALO_KV_GROUPS_MAX], kv_layers[HALO_KV_GROUPS_MAX], n_kv_groups;
 };
 
 void halo_builder_init(struct halo_builder *builder, struct halo_arena *arena, const struct halo_hparams *hparams,
                        const struct halo_binding *binding, struct halo_fault *fault);
-/* Fills the tables of *ret (not its kv, n_context, max_rows, max_outputs). 0 or the first failure. */
+/* Fills the tables of *ret and makes groups of its cache, whose first one has the shape and the pages already. 0 or the
+ * first failure. */
 int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret);
 
 void halo_builder_layer(struct halo_builder *builder, uint32_t layer); /* the ops that follow belong to this layer */
@@ -56,8 +60,11 @@ struct halo_builder_pair {
 void halo_builder_matmul(struct halo_builder *builder, uint16_t x, const struct halo_builder_pair *pairs, uint16_t n);
 void halo_builder_qk_norm(struct halo_builder *builder, uint16_t q, uint16_t k);
 void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uint32_t rope);
-void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v);
-/* `how`: what the family says of scores, mask and temperature; the rest is filled in, sinks if the file has them. */
+/* The group of the cache for layers with this window. A window that no sequence fills needs none of its own. */
+uint32_t halo_builder_kv_group(struct halo_builder *builder, uint32_t window);
+void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v, uint32_t group);
+/* `how`: what the family says of scores, mask and temperature, and the group, whose layer was written last; the rest is
+ * filled in, sinks if the file has them. */
 void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out, const struct halo_op_attend *how);
 void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out, enum halo_glu_act act);
 /* By the hyper-parameters, with the file's bias of the choice if it has one. */

@@ -199,6 +199,30 @@ static void head_of_its_own(void **state)
     halo_toy_destroy(toy);
 }
 
+/* Layers with a window have a group of the cache that keeps only that, when others keep everything and sequences are
+ * longer than the window. */
+static void windows_have_a_group(void **state)
+{
+    static const struct {
+        uint32_t window, pattern, n_groups;
+    } rows[] = {{64, 2, 2}, {255, 2, 2}, {256, 2, 1}, {64, 1, 1}, {64, 3, 1}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct halo_toy *toy = halo_toy_create("gemma3"); /* two layers, a context of 256 */
+        halo_toy_set(toy, "attention.sliding_window", HALO_GGUF_U32, rows[i].window);
+        halo_toy_set(toy, "attention.sliding_window_pattern", HALO_GGUF_U32, rows[i].pattern);
+        struct halo_model *model = halo_toy_accepted(toy);
+        const struct halo_plan *plan = &model->plan;
+        assert_int_equal(plan->n_kv_groups, rows[i].n_groups);
+        assert_int_equal(plan->kv[0].window, 0);
+        assert_int_equal(plan->kv[0].n_layers, rows[i].n_groups == 2 ? 1 : 2);
+        if (rows[i].n_groups == 2)
+            assert_int_equal(plan->kv[1].window, rows[i].window);
+        halo_model_destroy(model);
+        halo_toy_destroy(toy);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +231,7 @@ int main(void)
         cmocka_unit_test(weights_lie_in_order_of_use),
         cmocka_unit_test(weights_know_their_place),
         cmocka_unit_test(head_of_its_own),
+        cmocka_unit_test(windows_have_a_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
