@@ -120,12 +120,16 @@ void halo_hip_input_fill(struct halo_hip_run *run, uint8_t *host, uint8_t *devic
         fill_rope(&plan->ropes[i], batch, (float *)(void *)(host + at.rope[i]));
         in->rope[i] = (const float *)(const void *)(device + at.rope[i]);
     }
+    /* A graph keeps the addresses that it was recorded with: where the pages of a group lie must not depend on how many
+     * pages the sequences have. Batches of more rows than graphs take are packed. */
+    uint32_t apart = batch->n_rows <= HALO_HIP_GRAPH_ROWS ? batch->n_rows * pages_per_sequence(plan) : 0;
     in->n_bytes = at.pages;
     for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
         uint32_t *page_first = (uint32_t *)(void *)(host + at.page_first);
         in->pages[group] = (const uint32_t *)(const void *)(device + in->n_bytes);
-        in->n_bytes +=
-            sizeof(uint32_t) * (uint64_t)fill_pages(run, group, page_first, (uint32_t *)(void *)(host + in->n_bytes));
+        uint32_t n = fill_pages(run, group, page_first, (uint32_t *)(void *)(host + in->n_bytes));
+        bool is_last = group + 1 == plan->n_kv_groups;
+        in->n_bytes += sizeof(uint32_t) * (uint64_t)(is_last || apart == 0 ? n : apart);
     }
     for (uint32_t r = 0; r < batch->n_rows; r++)
         run->n_positions = (uint32_t)batch->pos[r] >= run->n_positions ? (uint32_t)batch->pos[r] + 1 : run->n_positions;

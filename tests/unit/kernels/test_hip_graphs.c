@@ -1,0 +1,78 @@
+/* test_hip_graphs.c: decode steps of a model whose cache has two groups, over the runtime that $HALO_HIP_LIB names: the
+ * first step of a class is launched, those after it are replayed. Both must see the pages of both groups, however many
+ * pages the sequence has by then. Against the CPU device. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include <cpu/cpu.h>
+#include <hip/hip.h>
+
+#include "cpu_fixture.h"
+
+enum { N_VOCAB = 40, DIM = 32, N_STEPS = 75, CONTEXT = 128 };
+
+static void attend_build(struct fixture *f, uint32_t group, uint32_t window, uint16_t *ret_out)
+{
+    uint16_t q = fixture_input(f, DIM, 3), k = fixture_input(f, DIM, 3), v = fixture_input(f, DIM, 1);
+    *ret_out = fixture_value(f, DIM);
+    struct halo_op_attend attend = {.q = q,
+                                    .out = *ret_out,
+                                    .kv_group = group,
+                                    .n_head = 1,
+                                    .scale = 0.25f,
+                                    .window = window,
+                                    .sinks = HALO_WEIGHT_NONE};
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 0, group}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = attend});
+}
+
+static void build(struct fixture *f)
+{
+    uint16_t whole, local;
+    fixture_init(f, N_VOCAB, 8, CONTEXT);
+    fixture_kv(f, HALO_KV_F32, 1, 1, DIM, DIM);
+    fixture_kv_add(f, HALO_KV_F32, 1, 1, DIM, DIM);
+    attend_build(f, 0, 0, &whole);
+    attend_build(f, 1, 40, &local);
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_ADD, .u.add = {whole, local}});
+    uint32_t head = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_MATRIX, DIM, N_VOCAB, 1, 1);
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS,
+                                   .u.logits = {.weight = head, .x = whole, .bias = HALO_WEIGHT_NONE, .scale = 1}});
+}
+
+static void decode_over_two_groups(void **state)
+{
+    static _Alignas(64) float logits[2][N_STEPS][48];
+    struct fixture f;
+    build(&f);
+    for (int device = 0; device < 2; device++) {
+        f.device_ops = device == 0 ? halo_device_cpu() : halo_device_hip();
+        f.library = device == 0 ? NULL : getenv("HALO_HIP_LIB");
+        fixture_open(&f, NULL, 1);
+        for (int32_t pos = 0; pos < N_STEPS; pos++)
+            fixture_run(&f, 1, &(int32_t){pos * 7 % N_VOCAB}, 1, pos, logits[device][pos]);
+        fixture_close(&f);
+    }
+    for (uint32_t pos = 0; pos < N_STEPS; pos++)
+        for (uint32_t i = 0; i < N_VOCAB; i++)
+            if (!(fabsf(logits[1][pos][i] - logits[0][pos][i]) <= 1e-4f))
+                fail_msg("position %u, logit %u is %.9g, wanted %.9g", pos, i, (double)logits[1][pos][i],
+                         (double)logits[0][pos][i]);
+    fixture_finish(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decode_over_two_groups)};
+    if (!getenv("HALO_HIP_LIB")) {
+        printf("HALO_HIP_LIB names no runtime\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
