@@ -17,9 +17,9 @@ int halo_hip_emit_matmul(struct halo_hip_compiler *c, const struct halo_op *op)
     const struct halo_weight *weights = c->plan->weights;
     bool done[HALO_MATMUL_MAX] = {false};
     int r = 0;
-    /* Those of one type share a launch: files mix them (v is often stored finer than q and k). */
+    /* Those of one form share a launch: files mix them (v is often stored finer than q and k). */
     for (uint32_t first = 0; first < u->n && !r; first++) {
-        uint32_t type = weights[u->weight[first]].type;
+        uint32_t type = halo_hip_form(weights[u->weight[first]].type);
         if (done[first])
             continue;
         struct halo_hip_product p = {.type = type,
@@ -28,7 +28,7 @@ int halo_hip_emit_matmul(struct halo_hip_compiler *c, const struct halo_op *op)
                                      .value = u->x,
                                      .n_x = halo_hip_per_row(1)};
         for (uint32_t k = first; k < u->n; k++) {
-            if (done[k] || weights[u->weight[k]].type != type)
+            if (done[k] || halo_hip_form(weights[u->weight[k]].type) != type)
                 continue;
             p.matrix[p.n_matrices++] = matrix_arg(c, u->weight[k], u->bias[k], halo_hip_value(c->model, u->out[k]));
             done[k] = true;

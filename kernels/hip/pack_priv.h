@@ -23,6 +23,13 @@ bool halo_hip_pack_vector(uint32_t type, uint64_t n, const uint8_t *file, float 
 void halo_hip_pack_super(uint32_t type, uint32_t n_blocks, const uint8_t *file, const struct halo_row_layout *at,
                          uint8_t *packed);
 
+/* pack_codes.c: the types with code books, those of one and two bits, and NVFP4, with a factor of 1; false, and nothing
+ * done, for another type. */
+bool halo_hip_pack_codes(uint32_t type, uint32_t n_cols, const uint8_t *file, const struct halo_row_layout *at,
+                         uint8_t *packed);
+/* Sets the factor of a packed row of NVFP4. */
+void halo_hip_pack_factor(uint32_t n_cols, float factor, uint8_t *packed);
+
 /* A unit of 32 small numbers into its planes. */
 static inline void halo_pack_nibbles(const uint8_t q[32], uint8_t out[16])
 {

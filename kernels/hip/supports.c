@@ -17,10 +17,10 @@ static bool weight_fits(enum halo_weight_role role, enum halo_type type, uint64_
            halo_hip_row_layout(type, (uint32_t)n_cols).stride <= HALO_HIP_STAGING_BYTES;
 }
 
-/* No kernel multiplies by them. */
+/* They become the factors of packed rows. */
 static bool scales_fit(enum halo_type type)
 {
-    return false;
+    return type == HALO_TYPE_NVFP4;
 }
 
 static int check_cache(const struct halo_kv_group *kv, const char *op, char *reason)

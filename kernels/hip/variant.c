@@ -1,6 +1,7 @@
 /* variant.c: gfx/variants.def as a table. Immutable; any thread. */
 #include <stddef.h>
 
+#include "gfx/layout.h"
 #include "variant_priv.h"
 
 const struct halo_hip_variant halo_hip_variants[] = {
@@ -17,6 +18,7 @@ const struct halo_hip_row_class halo_hip_row_classes[HALO_HIP_ROW_CLASSES] = {{1
 
 const struct halo_hip_variant *halo_hip_variant_find(uint32_t op, uint32_t type, uint32_t n_rows)
 {
+    type = halo_hip_form(type);
     for (uint32_t i = 0; i < halo_hip_n_variants; i++) {
         const struct halo_hip_variant *v = &halo_hip_variants[i];
         if (v->op == op && v->type == type && v->min_rows <= n_rows && (v->max_rows == 0 || n_rows <= v->max_rows))

@@ -136,6 +136,11 @@ struct chunk {
     uint64_t slice; /* rows of an item */
 };
 
+static float scale_of(const struct halo_weight *info, uint64_t row)
+{
+    return info->scales ? info->scales[row / info->n_rows] : 1;
+}
+
 static void pack_row(const struct chunk *c, uint64_t i)
 {
     const uint8_t *from = c->from + i * c->rows.n_file;
@@ -145,6 +150,8 @@ static void pack_row(const struct chunk *c, uint64_t i)
         halo_hip_pack_vector(c->info->type, n, from, (float *)(void *)out);
     } else {
         halo_hip_pack_row(c->info->type, c->info->n_cols, from, out);
+        if (c->info->type == HALO_TYPE_NVFP4)
+            halo_hip_pack_factor(c->info->n_cols, scale_of(c->info, c->first + i), out);
     }
 }
 

@@ -8,9 +8,10 @@
  *            file. The 4-bit K types are brought to this order, so that one 128-bit load meets the two 16-byte halves
  *            of an activation unit.
  *   bytes    Q8_0: weights 0..15 of all units in one plane, weights 16..31 in the next: two contiguous 128-bit loads.
- *   pairs    8 bytes a unit: bits 2j, 2j + 1 of byte i hold weight i + 8 j: 2 bits each (Q2_K, Q3_K; the upper two bits
- *            of Q6_K).
- *   bits     4 bytes a unit: bit i belongs to weight i (the fifth bit of Q5_0, Q5_1, Q5_K; the third of Q3_K).
+ *   pairs    8 bytes a unit: bits 2j, 2j + 1 of byte i hold weight i + 8 j: 2 bits each (Q2_K, Q3_K, IQ1, IQ2, Q2_0;
+ *            the upper two bits of Q6_K).
+ *   bits     4 bytes a unit: bit i belongs to weight i (the fifth bit of Q5_0, Q5_1, Q5_K; the third of Q3_K; the sign
+ *            of IQ2; all of Q1_0).
  *   scales   see the table. They stand apart because 16-byte loads of the weights need the alignment, and because the
  *            lanes of a super-block then share one load.
  *
@@ -28,7 +29,22 @@
  *   Q2_K     pairs, s, dm                             u8 s[2] a unit, f16 d, dmin for 8     84, 84
  *   Q3_K     pairs, bits, s, d                        i8 s[2] a unit (-32 taken off), f16 d 110, 114
  *   IQ4_XS   nibbles, s, d                            i8 s a unit (-32 taken off), f16 d   136, 138
+ *   IQ3_S    nibbles, s, d                            u8 s a unit, f16 d                   110, 138
+ *   IQ2_S    pairs, bits, s, d                        u8 s a unit, f16 d                    82, 106
+ *   IQ1_M    pairs, s, d                              u16 s a unit, f16 d                   56, 82
+ *   Q2_0     pairs, d                                 f16 d                                 72, 80
+ *   Q1_0     bits, d                                  f16 d                                 36, 48
+ *   NVFP4    nibbles, e, factor                       u8 e[2] a unit, f32 for the row      144, 144
  *   F32 F16 BF16: rows as in the file
+ *
+ * A type without a row of its own shares that of another (halo_hip_form()): IQ3_XXS, IQ2_XXS and IQ2_XS, IQ1_S, TQ1_0
+ * and TQ2_0. Grid indices are replaced by the codes of their entries, so that no kernel needs a code book:
+ *   IQ3_S    a nibble is the code of a magnitude, 4 12 20 28 36 44 52 60, and its sign (8: negative). s: scale in bits
+ *            0 .. 3; bit 4: the largest is 62 (IQ3_XXS). Weight = d / 4 * (2 scale + 1) * number.
+ *   IQ2_S    a pair is the code of a magnitude, 8 25 43, a bit its sign. s: a nibble for each half. Weight = d / 8 * (2
+ *            scale + 1) * number.
+ *   IQ1_M    a pair is -1, 0, 1 plus 1. s: an odd scale in bits 0 .. 3 and 4 .. 7, one for each half; bit 8 + l: of
+ *            the l-th 8 weights the eighth is added, not taken off. Weight = d * scale * (pair - 1 +- 1 / 8).
  *
  * Q3_K pays 4 bytes and IQ4_XS 2 bytes per 256 weights so that a lane finds its scale in one load. Every plane begins
  * at a multiple of 16 bytes of the row, and so does every row: rows whose units are few pay up to 15 bytes a plane. A
@@ -60,12 +76,12 @@ struct halo_pack_k {
 
 /* Byte offsets of the planes in a row, and the stride of rows. Planes a type does not have are empty. */
 struct halo_row_layout {
-    uint32_t quants; /* nibbles or bytes low; 0. Of Q2_K and Q3_K there is none */
+    uint32_t quants; /* nibbles or bytes low; 0. Some types have none */
     uint32_t high;   /* bytes high of Q8_0 */
     uint32_t pairs;
     uint32_t bits;
     uint32_t scales; /* d, dm, e, k, or s */
-    uint32_t super;  /* d or dm of 8 units */
+    uint32_t super;  /* d or dm of 8 units; of NVFP4 the factor of the row */
     uint32_t stride;
 };
 
@@ -79,9 +95,23 @@ HALO_HIP_BOTH uint32_t halo_hip_align(uint32_t n)
 #define HALO_PLANES(quants, high, pairs, bits, scales, super_)                                                         \
     ((quants) | (high) << 5 | (pairs) << 10 | (bits) << 15 | (scales) << 20 | (super_) << 25)
 
-HALO_HIP_BOTH uint32_t halo_hip_planes(uint32_t type)
+/* The type in whose layout a type is packed, and whose kernels it uses. */
+HALO_HIP_BOTH uint32_t halo_hip_form(uint32_t type)
 {
     switch (type) {
+    case HALO_TYPE_IQ3_XXS: return HALO_TYPE_IQ3_S;
+    case HALO_TYPE_IQ2_XXS:
+    case HALO_TYPE_IQ2_XS: return HALO_TYPE_IQ2_S;
+    case HALO_TYPE_IQ1_S: return HALO_TYPE_IQ1_M;
+    case HALO_TYPE_TQ1_0:
+    case HALO_TYPE_TQ2_0: return HALO_TYPE_Q2_0;
+    default: return type;
+    }
+}
+
+HALO_HIP_BOTH uint32_t halo_hip_planes(uint32_t type)
+{
+    switch (halo_hip_form(type)) {
     case HALO_TYPE_Q8_0: return HALO_PLANES(16u, 16u, 0u, 0u, 2u, 0u);
     case HALO_TYPE_Q4_0:
     case HALO_TYPE_IQ4_NL: return HALO_PLANES(16u, 0u, 0u, 0u, 2u, 0u);
@@ -95,6 +125,12 @@ HALO_HIP_BOTH uint32_t halo_hip_planes(uint32_t type)
     case HALO_TYPE_Q2_K: return HALO_PLANES(0u, 0u, 8u, 0u, 2u, 4u);
     case HALO_TYPE_Q3_K: return HALO_PLANES(0u, 0u, 8u, 4u, 2u, 2u);
     case HALO_TYPE_IQ4_XS: return HALO_PLANES(16u, 0u, 0u, 0u, 1u, 2u);
+    case HALO_TYPE_IQ3_S: return HALO_PLANES(16u, 0u, 0u, 0u, 1u, 2u);
+    case HALO_TYPE_IQ2_S: return HALO_PLANES(0u, 0u, 8u, 4u, 1u, 2u);
+    case HALO_TYPE_IQ1_M: return HALO_PLANES(0u, 0u, 8u, 0u, 2u, 2u);
+    case HALO_TYPE_Q2_0: return HALO_PLANES(0u, 0u, 8u, 0u, 2u, 0u);
+    case HALO_TYPE_Q1_0: return HALO_PLANES(0u, 0u, 0u, 4u, 2u, 0u);
+    case HALO_TYPE_NVFP4: return HALO_PLANES(16u, 0u, 0u, 0u, 2u, 0u);
     default: return 0;
     }
 }
@@ -113,7 +149,7 @@ HALO_HIP_BOTH struct halo_row_layout halo_hip_row_layout(uint32_t type, uint32_t
     r.bits = r.pairs + halo_hip_align(n * (planes >> 10 & 31));
     r.scales = r.bits + halo_hip_align(n * (planes >> 15 & 31));
     r.super = r.scales + halo_hip_align(n * (planes >> 20 & 31));
-    r.stride = r.super + halo_hip_align(n / 8 * (planes >> 25 & 31));
+    r.stride = r.super + halo_hip_align(type == HALO_TYPE_NVFP4 ? 4 : n / 8 * (planes >> 25 & 31));
     if (planes == 0)
         r.stride = halo_hip_align(n_cols * halo_hip_plain_bytes(type));
     return r;

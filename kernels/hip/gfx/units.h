@@ -4,7 +4,7 @@
  * What a weight is:
  *   w[i] = d * s[i / 16] * (q[i] - OFFSET) + m          MINIMUM == HALO_MIN_ADD
  *   ...                                    - m * sm[i / 16]   MINIMUM == HALO_MIN_HALVES
- *   s is 1 unless HALVES. q is below 128 and not negative unless SIGNED.
+ *   s is 1 unless HALVES; with FLOATS it is e, which is no integer. q is below 128 and not negative unless SIGNED.
  * Planes of 16 bytes a unit are streamed (gfx.h) in the types where that was measured to help.
  * d and m are f32 with the value of the file's f16, times an integer of 6 bits for the K types: exact. Loads only; no
  * fault is possible for a unit below n_cols / 32.
@@ -20,6 +20,7 @@ struct halo_unit {
     int q[8]; /* four weights each, in order */
     float d, m;
     int s[2], sm[2];
+    float e[2];
 };
 
 /* The sub-block scale and minimum of Q4_K and Q5_K. */
@@ -81,15 +82,13 @@ template <uint32_t TYPE> struct halo_type_code;
 
 /* Types that are nibbles and a small scale. */
 struct halo_code_nibbles {
-    static constexpr bool SIGNED = false, HALVES = false;
+    static constexpr bool SIGNED = false, HALVES = false, FLOATS = false;
     static constexpr halo_minimum MINIMUM = HALO_MIN_NONE;
     static constexpr int OFFSET = 0;
 };
 
-template <> struct halo_type_code<HALO_TYPE_Q8_0> {
-    static constexpr bool SIGNED = true, HALVES = false;
-    static constexpr halo_minimum MINIMUM = HALO_MIN_NONE;
-    static constexpr int OFFSET = 0;
+template <> struct halo_type_code<HALO_TYPE_Q8_0> : halo_code_nibbles {
+    static constexpr bool SIGNED = true;
     struct raw {
         halo_u4 low, high;
         uint16_t d;
@@ -350,11 +349,150 @@ template <> struct halo_type_code<HALO_TYPE_IQ4_XS> : halo_code_nibbles {
     }
 };
 
+template <> struct halo_type_code<HALO_TYPE_IQ3_S> : halo_code_nibbles {
+    static constexpr bool SIGNED = true;
+    struct raw {
+        halo_u4 n;
+        uint8_t s;
+        uint16_t d;
+    };
+    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
+    {
+        return raw{halo_load<halo_u4>(row, u), halo_load<uint8_t>(row + at.scales, u),
+                   halo_load<uint16_t>(row + at.super, u / 8)};
+    }
+    HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
+    {
+        const bool xxs = r.s & 16;
+        const uint32_t table[4] = {0x1c140c04u, xxs ? 0x3e342c24u : 0x3c342c24u, 0xe4ecf4fcu,
+                                   xxs ? 0xc2ccd4dcu : 0xc4ccd4dcu};
+        halo_look_up_all(r.n, table, ret->q);
+        ret->d = halo_half_float(r.d) * (0.25f * (float)(2 * (r.s & 15) + 1));
+    }
+};
+
+template <> struct halo_type_code<HALO_TYPE_IQ2_S> : halo_code_nibbles {
+    static constexpr bool SIGNED = true, HALVES = true;
+    struct raw {
+        halo_u2 pairs;
+        uint32_t bits;
+        uint8_t s;
+        uint16_t d;
+    };
+    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
+    {
+        return raw{halo_load<halo_u2>(row + at.pairs, u), halo_load<uint32_t>(row + at.bits, u),
+                   halo_load<uint8_t>(row + at.scales, u), halo_load<uint16_t>(row + at.super, u / 8)};
+    }
+    HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
+    {
+        for (int i = 0; i < 8; i++) {
+            const uint32_t code = r.pairs.e[i & 1] >> (i >> 1) * 2 & 0x03030303;
+            const uint32_t minus = (r.bits >> i * 4 & 15) * 0x204081 & 0x01010101; /* no magnitude is 0: no carry */
+            ret->q[i] = (int)((halo_permute(0, 0x2b2b1908, code) ^ minus * 255) + minus);
+        }
+        ret->s[0] = 2 * (r.s & 15) + 1;
+        ret->s[1] = 2 * (r.s >> 4) + 1;
+        ret->d = halo_half_float(r.d) * 0.125f;
+    }
+};
+
+/* In eighths: 8 pair, plus 2 where the eighth is added, minus 9. */
+template <> struct halo_type_code<HALO_TYPE_IQ1_M> : halo_code_nibbles {
+    static constexpr bool HALVES = true;
+    static constexpr int OFFSET = 9;
+    struct raw {
+        halo_u2 pairs;
+        uint16_t s, d;
+    };
+    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
+    {
+        return raw{halo_load<halo_u2>(row + at.pairs, u), halo_load<uint16_t>(row + at.scales, u),
+                   halo_load<uint16_t>(row + at.super, u / 8)};
+    }
+    HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
+    {
+        for (int i = 0; i < 8; i++)
+            ret->q[i] = (int)((r.s >> (8 + i / 2) & 1u) * 0x02020202u);
+        halo_add_pairs<3>(r.pairs, ret->q);
+        ret->s[0] = r.s & 15;
+        ret->s[1] = r.s >> 4 & 15;
+        ret->d = halo_half_float(r.d) * 0.125f;
+    }
+};
+
+template <> struct halo_type_code<HALO_TYPE_Q2_0> : halo_code_nibbles {
+    static constexpr int OFFSET = 1;
+    struct raw {
+        halo_u2 pairs;
+        uint16_t d;
+    };
+    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
+    {
+        return raw{halo_load<halo_u2>(row + at.pairs, u), halo_load<uint16_t>(row + at.scales, u)};
+    }
+    HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
+    {
+        for (int i = 0; i < 8; i++)
+            ret->q[i] = 0;
+        halo_add_pairs<0>(r.pairs, ret->q);
+        ret->d = halo_half_float(r.d);
+    }
+};
+
+template <> struct halo_type_code<HALO_TYPE_Q1_0> : halo_code_nibbles {
+    static constexpr int OFFSET = 1;
+    struct raw {
+        uint32_t bits;
+        uint16_t d;
+    };
+    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
+    {
+        return raw{halo_load<uint32_t>(row + at.bits, u), halo_load<uint16_t>(row + at.scales, u)};
+    }
+    HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
+    {
+        for (int i = 0; i < 8; i++)
+            ret->q[i] = 0;
+        halo_add_bits<1>(r.bits, ret->q);
+        ret->d = halo_half_float(r.d);
+    }
+};
+
+/* An E4M3 is the f16 of 2^-8 times its value; 0x7f has become 0 when the row was packed. */
+template <> struct halo_type_code<HALO_TYPE_NVFP4> : halo_code_nibbles {
+    static constexpr bool SIGNED = true, HALVES = true, FLOATS = true;
+    struct raw {
+        halo_u4 n;
+        uint16_t e;
+        float factor;
+    };
+    HALO_DEVICE raw load(const uint8_t *row, const halo_row_layout &at, uint32_t u)
+    {
+        return raw{halo_load<halo_u4>(row, u), halo_load<uint16_t>(row + at.scales, u),
+                   halo_load<float>(row + at.super)};
+    }
+    HALO_DEVICE void expand(const raw &r, uint32_t, halo_unit *ret)
+    {
+        const uint32_t table[4] = HALO_MXFP4_WORDS;
+        halo_look_up_all(r.n, table, ret->q);
+        ret->e[0] = halo_half_float((uint16_t)((r.e & 0x7f) << 7)) * 256;
+        ret->e[1] = halo_half_float((uint16_t)((r.e >> 8 & 0x7f) << 7)) * 256;
+        ret->d = r.factor * 0.5f;
+    }
+};
+
+/* The scale of a half. */
+template <typename CODE> HALO_DEVICE float halo_unit_scale(const halo_unit &w, int half)
+{
+    return CODE::FLOATS ? w.d * w.e[half] : CODE::HALVES ? w.d * (float)w.s[half] : w.d;
+}
+
 /* Weight 4 i + j of the unit. */
 template <typename CODE> HALO_DEVICE float halo_unit_weight(const halo_unit &w, int i, int j)
 {
     int q = (CODE::SIGNED ? (int)(int8_t)(w.q[i] >> 8 * j) : w.q[i] >> 8 * j & 255) - CODE::OFFSET;
-    float scale = CODE::HALVES ? w.d * (float)w.s[i / 4] : w.d;
+    float scale = halo_unit_scale<CODE>(w, i / 4);
     switch (CODE::MINIMUM) {
     case HALO_MIN_ADD: return halo_fma(scale, (float)q, w.m);
     case HALO_MIN_HALVES: return halo_fma(scale, (float)q, -w.m * (float)w.sm[i / 4]);
@@ -376,8 +514,8 @@ template <typename CODE> HALO_DEVICE void halo_unit_halves(const halo_unit &w, u
     const uint32_t base = halo_pair_of(-(1024 + CODE::OFFSET + (CODE::SIGNED ? 128 : 0)));
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const float d = w.d * HALO_HALVES_FACTOR, m = w.m * HALO_HALVES_FACTOR;
-        const uint32_t scale = halo_pair_of(CODE::HALVES ? d * (float)w.s[h] : d);
+        const float m = w.m * HALO_HALVES_FACTOR;
+        const uint32_t scale = halo_pair_of(halo_unit_scale<CODE>(w, h) * HALO_HALVES_FACTOR);
         const uint32_t add = CODE::MINIMUM == HALO_MIN_ADD      ? halo_pair_of(m)
                              : CODE::MINIMUM == HALO_MIN_HALVES ? halo_pair_of(-m * (float)w.sm[h])
                                                                 : 0;
@@ -417,8 +555,11 @@ template <typename CODE> HALO_DEVICE float halo_unit_dot(const halo_unit &w, con
     if (CODE::OFFSET != 0)
         for (int h = 0; h < 2; h++)
             sum[h] -= CODE::OFFSET * sum16[h];
-    int all = CODE::HALVES ? w.s[0] * sum[0] + w.s[1] * sum[1] : sum[0] + sum[1];
-    float product = w.d * (float)all;
+    float product;
+    if (CODE::FLOATS)
+        product = w.d * halo_fma(w.e[1], (float)sum[1], w.e[0] * (float)sum[0]);
+    else
+        product = w.d * (float)(CODE::HALVES ? w.s[0] * sum[0] + w.s[1] * sum[1] : sum[0] + sum[1]);
     if (CODE::MINIMUM == HALO_MIN_ADD)
         product = halo_fma(w.m, (float)(sum16[0] + sum16[1]), product);
     if (CODE::MINIMUM == HALO_MIN_HALVES)

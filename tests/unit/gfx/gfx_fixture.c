@@ -14,12 +14,14 @@
 #include <kernels/quant.h>
 
 const struct gfx_type gfx_types[] = {
-    {HALO_TYPE_F32, "f32", 1},         {HALO_TYPE_F16, "f16", 1},     {HALO_TYPE_BF16, "bf16", 1},
-    {HALO_TYPE_Q8_0, "q8_0", 32},      {HALO_TYPE_Q4_0, "q4_0", 32},  {HALO_TYPE_Q4_1, "q4_1", 32},
-    {HALO_TYPE_Q5_0, "q5_0", 32},      {HALO_TYPE_Q5_1, "q5_1", 32},  {HALO_TYPE_IQ4_NL, "iq4_nl", 32},
-    {HALO_TYPE_MXFP4, "mxfp4", 32},    {HALO_TYPE_Q2_K, "q2_k", 256}, {HALO_TYPE_Q3_K, "q3_k", 256},
-    {HALO_TYPE_Q4_K, "q4_k", 256},     {HALO_TYPE_Q5_K, "q5_k", 256}, {HALO_TYPE_Q6_K, "q6_k", 256},
-    {HALO_TYPE_IQ4_XS, "iq4_xs", 256},
+    {HALO_TYPE_F32, "f32", 1},         {HALO_TYPE_F16, "f16", 1},       {HALO_TYPE_BF16, "bf16", 1},
+    {HALO_TYPE_Q8_0, "q8_0", 32},      {HALO_TYPE_Q4_0, "q4_0", 32},    {HALO_TYPE_Q4_1, "q4_1", 32},
+    {HALO_TYPE_Q5_0, "q5_0", 32},      {HALO_TYPE_Q5_1, "q5_1", 32},    {HALO_TYPE_IQ4_NL, "iq4_nl", 32},
+    {HALO_TYPE_MXFP4, "mxfp4", 32},    {HALO_TYPE_Q2_K, "q2_k", 256},   {HALO_TYPE_Q3_K, "q3_k", 256},
+    {HALO_TYPE_Q4_K, "q4_k", 256},     {HALO_TYPE_Q5_K, "q5_k", 256},   {HALO_TYPE_Q6_K, "q6_k", 256},
+    {HALO_TYPE_IQ4_XS, "iq4_xs", 256}, {HALO_TYPE_IQ3_S, "iq3_s", 256}, {HALO_TYPE_IQ2_S, "iq2_s", 256},
+    {HALO_TYPE_IQ1_M, "iq1_m", 256},   {HALO_TYPE_Q2_0, "q2_0", 32},    {HALO_TYPE_Q1_0, "q1_0", 32},
+    {HALO_TYPE_NVFP4, "nvfp4", 32},
 };
 const uint32_t gfx_n_types = sizeof(gfx_types) / sizeof(gfx_types[0]);
 
@@ -125,9 +127,12 @@ static void fill_row(uint32_t type, uint8_t *row, uint32_t n_cols, uint32_t *see
             row[at.scales + u] =
                 (uint8_t)(gfx_random(seed) % 16 == 0 ? gfx_random(seed) % 3 : 118 + gfx_random(seed) % 10);
         break;
+    case HALO_TYPE_NVFP4: memcpy(row + at.super, &(float){0.01f * gfx_random_float(seed)}, sizeof(float)); break;
     case HALO_TYPE_Q8_0:
     case HALO_TYPE_Q4_0:
     case HALO_TYPE_Q5_0:
+    case HALO_TYPE_Q2_0:
+    case HALO_TYPE_Q1_0:
     case HALO_TYPE_IQ4_NL:
         for (uint32_t u = 0; u < n_units; u++)
             put_half(row + at.scales + 2 * u, seed, 0.1f);
@@ -172,9 +177,18 @@ static double plain_weight(uint32_t type, const uint8_t *row, uint32_t col)
     return type == HALO_TYPE_F16 ? half_at(row + 2 * col) : (double)f;
 }
 
+static double nvfp4_scale(const uint8_t *factor, uint8_t e)
+{
+    float f;
+    memcpy(&f, factor, sizeof(f));
+    int exponent = e >> 3 & 15, mantissa = e & 7;
+    return (double)f * (exponent ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9));
+}
+
 double gfx_weight(uint32_t type, const uint8_t *row, uint32_t n_cols, uint32_t col)
 {
     static const int8_t iq4_nl[16] = HALO_IQ4_NL_VALUES, mxfp4[16] = HALO_MXFP4_VALUES2;
+    static const int8_t iq2[4] = {8, 25, 43, 43}; /* the last does not occur */
     struct halo_row_layout at = halo_hip_row_layout(type, n_cols);
     if (halo_hip_plain_bytes(type))
         return plain_weight(type, row, col);
@@ -184,6 +198,7 @@ double gfx_weight(uint32_t type, const uint8_t *row, uint32_t n_cols, uint32_t c
     int bit = at.scales > at.bits ? row[at.bits + u * 4 + i / 8] >> i % 8 & 1 : 0;
     const uint8_t *scales = row + at.scales, *super = row + at.super;
     struct halo_pack_k k;
+    int value;
     switch (type) {
     case HALO_TYPE_Q8_0: return half_at(scales + 2 * u) * (int8_t)row[(half ? at.high : at.quants) + u * 16 + i % 16];
     case HALO_TYPE_Q4_0: return half_at(scales + 2 * u) * (nibble - 8);
@@ -203,6 +218,17 @@ double gfx_weight(uint32_t type, const uint8_t *row, uint32_t n_cols, uint32_t c
                half_at(super + 4 * s + 2) * (scales[2 * u + half] >> 4);
     case HALO_TYPE_Q3_K: return half_at(super + 2 * s) * (int8_t)scales[2 * u + half] * (pair + 4 * bit - 4);
     case HALO_TYPE_IQ4_XS: return half_at(super + 2 * s) * (int8_t)scales[u] * iq4_nl[nibble];
+    case HALO_TYPE_IQ3_S:
+        value = (nibble & 7) == 7 && scales[u] & 16 ? 62 : 8 * (nibble & 7) + 4;
+        return half_at(super + 2 * s) / 4 * (2 * (scales[u] & 15) + 1) * (nibble & 8 ? -value : value);
+    case HALO_TYPE_IQ2_S:
+        return half_at(super + 2 * s) / 8 * (2 * (scales[u] >> 4 * half & 15) + 1) * (bit ? -iq2[pair] : iq2[pair]);
+    case HALO_TYPE_IQ1_M:
+        value = scales[2 * u + 1] >> i / 8 & 1 ? 1 : -1;
+        return half_at(super + 2 * s) * (scales[2 * u] >> 4 * half & 15) * (pair - 1 + value / 8.0);
+    case HALO_TYPE_Q2_0: return half_at(scales + 2 * u) * (pair - 1);
+    case HALO_TYPE_Q1_0: return half_at(scales + 2 * u) * (2 * bit - 1);
+    case HALO_TYPE_NVFP4: return nvfp4_scale(row + at.super, scales[2 * u + half]) * mxfp4[nibble] / 2;
     default: fail_msg("type %u", type); return 0;
     }
 }

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <kernels/quant.h>
+
 #include <cpu/cpu.h>
 #include <matmul/matmul.h>
 
@@ -87,6 +89,15 @@ static void put_f16(uint8_t *at, double x)
     memcpy(at, &h, sizeof(h));
 }
 
+static void put_iq1_m_scale(uint8_t *block, double x)
+{
+    struct halo_block_iq1_m *b = (struct halo_block_iq1_m *)(void *)block;
+    uint16_t h;
+    put_f16((uint8_t *)&h, x);
+    for (int i = 0; i < 4; i++)
+        b->sc[i] = (uint16_t)((b->sc[i] & 0xfff) | (h >> 4 * i & 15) << 12);
+}
+
 /* One block: random quants; the scales, where the type has f16 ones, so that weights come out about as large as `size`.
  */
 static void fill_block(enum halo_type type, uint8_t *block, uint32_t block_bytes, double size, uint64_t *state)
@@ -128,9 +139,27 @@ static void fill_block(enum halo_type type, uint8_t *block, uint32_t block_bytes
         put_f16(block + block_bytes - 4, size / (8 * 2));
         put_f16(block + block_bytes - 2, size / 8);
         break;
+    case HALO_TYPE_IQ1_S: put_f16(block, size / 16); break;
+    case HALO_TYPE_IQ1_M: put_iq1_m_scale(block, size / 16); break;
+    case HALO_TYPE_IQ2_XXS:
+    case HALO_TYPE_IQ2_XS:
+    case HALO_TYPE_IQ2_S: put_f16(block, size / 166); break;
+    case HALO_TYPE_IQ3_XXS:
+    case HALO_TYPE_IQ3_S: put_f16(block, size / 480); break;
+    case HALO_TYPE_TQ1_0:
+    case HALO_TYPE_TQ2_0: put_f16(block + block_bytes - 2, size); break;
+    case HALO_TYPE_Q1_0:
+    case HALO_TYPE_Q2_0: put_f16(block, size); break;
+    case HALO_TYPE_NVFP4:
+        for (int i = 0; i < 4; i++)
+            block[i] = (uint8_t)((7 + (int)floor(log2(size / 6))) << 3 | (block[i] & 7));
+        break;
     default: fail_msg("the fixture does not make weights of type %d", (int)type);
     }
 }
+
+/* NVFP4 has scales beside it, the others have none. */
+static const float nvfp4_scales[] = {0.75f, -1.25f, 2, 0.5f, 1, -0.25f, 1.5f, 3, 0.875f, -0.625f, 0.375f, 1.125f};
 
 uint32_t fixture_weight(struct fixture *f, enum halo_type type, enum halo_weight_role role, uint32_t n_cols,
                         uint32_t n_rows, uint32_t n_experts, double size)
@@ -141,6 +170,10 @@ uint32_t fixture_weight(struct fixture *f, enum halo_type type, enum halo_weight
     struct halo_weight *w = &f->weights[index];
     *w = (struct halo_weight){.type = type, .role = role, .n_cols = n_cols, .n_rows = n_rows, .n_experts = n_experts};
     snprintf(w->name, sizeof(w->name), "weight.%u", index);
+    if (type == HALO_TYPE_NVFP4) {
+        assert_true(n_experts <= sizeof(nvfp4_scales) / sizeof(nvfp4_scales[0]));
+        w->scales = nvfp4_scales;
+    }
     w->n_bytes = halo_type_row_bytes(type, n_cols) * n_rows * n_experts;
     w->offset = f->file_bytes;
     f->file_bytes += (w->n_bytes + 31) / 32 * 32;
@@ -184,6 +217,8 @@ float *fixture_floats(const struct fixture *f, uint32_t weight)
     float *floats = malloc(n * sizeof(*floats));
     assert_non_null(floats);
     halo_dequantize(w->type, f->bytes[weight], n, floats);
+    for (uint64_t i = 0; w->scales && i < n; i++)
+        floats[i] *= w->scales[i / ((uint64_t)w->n_cols * w->n_rows)];
     return floats;
 }
 
