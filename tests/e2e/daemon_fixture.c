@@ -72,7 +72,8 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
     snprintf(daemon->socket_path, sizeof daemon->socket_path, "%s/s", daemon->dir);
     char halod[512], engine[512], models[512], state[300], conf[300] = "";
     snprintf(halod, sizeof halod, "%s/daemon/serve/halod", build);
-    snprintf(engine, sizeof engine, "%s/daemon/engine/halod-engine", build);
+    const char *own = getenv("HALO_TEST_ENGINE");
+    snprintf(engine, sizeof engine, "%s%s", own ? own : build, own ? "" : "/daemon/engine/halod-engine");
     snprintf(models, sizeof models, "%s/tests/models", source);
     snprintf(state, sizeof state, "%s/state", daemon->dir);
     snprintf(daemon->log_path, sizeof daemon->log_path, "%s/log", daemon->dir);

@@ -19,7 +19,8 @@ struct daemon_fixture {
     pid_t pid;
 };
 
-/* With $HALO_HIP_LIB the engine runs on the HIP device over that runtime, else on the CPU. Starts halod with
+/* With $HALO_HIP_LIB the engine runs on the HIP device over that runtime, else on the CPU; the engine is the program
+ * $HALO_TEST_ENGINE, or the one of the build. Starts halod with
  * `config` (text of a configuration file, or NULL) and waits until the socket answers a ping. */
 void daemon_start(struct daemon_fixture *daemon, const char *config);
 /* SIGTERM, waits up to `deadline_ms`, asserts exit status 0 and that the socket file is gone. The folder stays. */
