@@ -249,11 +249,11 @@ int halo_jinja_slice(struct halo_jinja_run *run, struct halo_jinja_value value, 
         return halo_jinja_undefined_error(run, value);
     bool sliceable = value.kind == HALO_JINJA_STRING || value.kind == HALO_JINJA_BYTES || is_subscriptable(value);
     if (sliceable && bounds[2].kind == HALO_JINJA_INT && bounds[2].integer == 0)
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a slice with step 0");
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the step of a slice must not be 0");
     if (!sliceable || !are_integers(bounds)) {
         if (constant)
             return lacks(run, value, halo_jinja_missing(), true, false, ret);
-        return sliceable ? halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a slice is made of integers")
+        return sliceable ? halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a slice index must be an integer")
                          : halo_jinja_type_error(run, "cannot be sliced", value);
     }
     if (value.kind == HALO_JINJA_STRING)

@@ -10,9 +10,9 @@ static int add_named(struct halo_jinja_run *run, struct halo_jinja_value named, 
                      struct halo_jinja_value value)
 {
     if (key.kind != HALO_JINJA_STRING)
-        return halo_jinja_type_error(run, "the name of an argument is a string", key);
+        return halo_jinja_type_error(run, "the name of an argument must be a string", key);
     if (halo_jinja_dict_find(named.dict, key) >= 0)
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "gets an argument twice");
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "an argument is given twice");
     return halo_jinja_put(run, named, key, value);
 }
 
@@ -23,7 +23,7 @@ static int add_spread(struct halo_jinja_run *run, int op, struct halo_jinja_valu
     int r = 0;
     if (op == 'd') {
         if (value.kind != HALO_JINJA_DICT)
-            return halo_jinja_type_error(run, "what follows ** is a dict", value);
+            return halo_jinja_type_error(run, "the value after ** must be a dict", value);
         for (size_t i = 0; r == 0 && i < value.dict->n; i++)
             r = add_named(run, named, value.dict->entries[i].key, value.dict->entries[i].value);
         return r;
@@ -96,10 +96,10 @@ static int bind_rest(struct halo_jinja_run *run, struct halo_jinja_scope *scope,
     if (r)
         return r;
     if (rest.list->n && !(node->op & HALO_JINJA_USES_VARARGS))
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a macro takes at most %u arguments, not %zu", node->n_items,
-                               args->n);
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the macro takes at most %u arguments, not %zu",
+                               node->n_items, args->n);
     if (named.dict->n && !(node->op & HALO_JINJA_USES_KWARGS))
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a macro gets an argument whose name it does not know");
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the macro has no parameter of this name");
     if (node->op & HALO_JINJA_USES_VARARGS)
         r = halo_jinja_bind(run, scope, run->jinja->id_varargs, rest);
     if (r == 0 && (node->op & HALO_JINJA_USES_KWARGS))
@@ -132,7 +132,7 @@ static int call_macro(struct halo_jinja_run *run, const struct halo_jinja_macro 
     if (r == 0)
         r = bind_rest(run, scope, node, args, used);
     if (r == 0 && caller && !(node->op & HALO_JINJA_USES_CALLER))
-        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a macro is given a block but does not call caller()");
+        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the macro is called with a block but does not call caller()");
     if (r == 0 && (node->op & HALO_JINJA_USES_CALLER)) {
         struct halo_jinja_hint hint = {.name = "caller", .n_name = 6};
         r = caller ? 0 : halo_jinja_undefined(run, hint, &value);
@@ -166,7 +166,7 @@ int halo_jinja_call_value(struct halo_jinja_run *run, struct halo_jinja_value ca
     } else if (callee.kind == HALO_JINJA_MACRO) {
         r = call_macro(run, callee.object, args, caller, ret);
     } else if (caller) {
-        r = halo_jinja_type_error(run, "takes no block", callee);
+        r = halo_jinja_type_error(run, "cannot be called with a block", callee);
     } else if (callee.kind == HALO_JINJA_METHOD) {
         r = halo_jinja_call_native(run, method->native, method->self, args, ret);
     } else if (callee.kind == HALO_JINJA_FUNCTION) {

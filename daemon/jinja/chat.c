@@ -93,10 +93,9 @@ static int compile(struct halo_chat *chat, struct halo_span text, struct templat
 static void remark(struct halo_chat *chat)
 {
     if (chat->plain.shape.swallows_user)
-        halo_remarks_add(&chat->remarks,
-                         "tokenizer.chat_template: it prints nothing of what a user says; send `prompt`");
+        halo_remarks_add(&chat->remarks, "tokenizer.chat_template: it omits every user message; send `prompt`");
     if (chat->tools.shape.swallows_user)
-        halo_remarks_add(&chat->remarks, "tokenizer.chat_template.tool_use: it prints nothing of what a user says");
+        halo_remarks_add(&chat->remarks, "tokenizer.chat_template.tool_use: it omits every user message");
 }
 
 int halo_chat_create(struct halo_chat **ret, const struct halo_chat_source *source, struct halo_fault *fault)
@@ -244,6 +243,6 @@ int halo_chat_render(const struct halo_chat *chat, const struct halo_chat_input 
     if (r == 0)
         r = halo_jinja_render(template->jinja, &params, arena, ret, fault);
     if (r == 0 && input->changes && halo_chat_shape_lost(*messages, ret))
-        halo_remarks_add(input->changes, "messages: the chat template prints nothing of the last user message");
+        halo_remarks_add(input->changes, "messages: the chat template omits the last user message");
     return r > 0 ? -EINVAL : r; /* the fault is BAD_REQUEST */
 }

@@ -94,7 +94,7 @@ FILTER(items)
     if (r || call->self.kind == HALO_JINJA_UNDEFINED)
         return r;
     if (call->self.kind != HALO_JINJA_DICT)
-        return halo_jinja_type_error(run, "only a mapping has items", call->self);
+        return halo_jinja_type_error(run, "items needs a mapping", call->self);
     const struct halo_jinja_dict *dict = call->self.dict;
     for (size_t i = 0; r == 0 && i < dict->n; i++)
         r = pair(run, *ret, dict->entries[i].key, dict->entries[i].value);
@@ -220,9 +220,9 @@ FILTER(dictsort)
     struct halo_jinja_value pairs, keys, by = call->arg[1];
     bool by_value = by.kind != HALO_JINJA_MISSING && halo_jinja_is_text(by, "value", 5);
     if (by.kind != HALO_JINJA_MISSING && !by_value && !halo_jinja_is_text(by, "key", 3))
-        return halo_jinja_fail(run, HALO_JINJA_RUNTIME, "a dict is sorted by \"key\" or \"value\"");
+        return halo_jinja_fail(run, HALO_JINJA_RUNTIME, "dictsort sorts by \"key\" or \"value\"");
     if (call->self.kind != HALO_JINJA_DICT)
-        return halo_jinja_type_error(run, "only a dict is sorted by its keys", call->self);
+        return halo_jinja_type_error(run, "dictsort needs a dict", call->self);
     const struct halo_jinja_dict *dict = call->self.dict;
     int r = halo_jinja_new_list(run, HALO_JINJA_LIST, &pairs);
     for (size_t i = 0; r == 0 && i < dict->n; i++)
@@ -312,7 +312,7 @@ static int named_native(struct halo_jinja_run *run, struct halo_jinja_value name
 {
     const char *what = is_filter ? "filter" : "test";
     if (name.kind != HALO_JINJA_STRING)
-        return halo_jinja_fail(run, HALO_JINJA_RUNTIME, "the name of a %s is a string", what);
+        return halo_jinja_fail(run, HALO_JINJA_RUNTIME, "the name of a %s must be a string", what);
     const struct halo_jinja_string *s = name.string;
     uint32_t id = is_filter ? run->builtins->filter_id(s->bytes, s->n) : run->builtins->test_id(s->bytes, s->n);
     if (id == HALO_JINJA_NO_ID)
@@ -391,7 +391,7 @@ FILTER(batch)
     struct halo_jinja_value part;
     int64_t n = call->arg[0].kind == HALO_JINJA_INT ? call->arg[0].integer : 0;
     if (n < 1)
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a batch has at least one item");
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a batch must have at least one item");
     int r = halo_jinja_iterate(run, call->self, &list);
     if (r == 0)
         r = halo_jinja_new_list(run, HALO_JINJA_GENERATOR, ret);

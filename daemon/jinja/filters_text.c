@@ -205,7 +205,7 @@ FILTER(int)
     int64_t base = call->arg[1].kind == HALO_JINJA_INT ? call->arg[1].integer : 10;
     *ret = given(call->arg[0]) ? call->arg[0] : halo_jinja_own_int(0);
     if (base < 2 || base > 36)
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a number has a base from 2 to 36");
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the base of a number must be 2 to 36");
     if (self.kind == HALO_JINJA_UNDEFINED)
         return halo_jinja_undefined_error(run, self);
     if (self.kind == HALO_JINJA_INT || self.kind == HALO_JINJA_BOOL || self.kind == HALO_JINJA_BIG) {
@@ -265,7 +265,7 @@ FILTER(round)
     struct halo_jinja_value self = call->self;
     int64_t digits = call->arg[0].kind == HALO_JINJA_INT ? call->arg[0].integer : 0;
     if (self.kind != HALO_JINJA_INT && self.kind != HALO_JINJA_FLOAT && self.kind != HALO_JINJA_BOOL)
-        return halo_jinja_type_error(run, "a number is rounded", self);
+        return halo_jinja_type_error(run, "only a number can be rounded", self);
     double number = self.kind == HALO_JINJA_FLOAT ? self.number
                     : self.kind == HALO_JINJA_INT ? (double)self.integer
                                                   : self.boolean;

@@ -33,19 +33,19 @@ NATIVE(function_range)
         return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "range() takes one to three arguments");
     for (size_t i = 0; i < n; i++) {
         if (call->raw->items[i].kind != HALO_JINJA_INT && call->raw->items[i].kind != HALO_JINJA_BOOL)
-            return halo_jinja_type_error(run, "range() counts in integers", call->raw->items[i]);
+            return halo_jinja_type_error(run, "the arguments of range() must be integers", call->raw->items[i]);
         bounds[n == 1 ? 1 : i] =
             call->raw->items[i].kind == HALO_JINJA_INT ? call->raw->items[i].integer : call->raw->items[i].boolean;
     }
     if (bounds[2] == 0)
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "range() with step 0");
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the step of range() must not be 0");
     uint64_t from = (uint64_t)bounds[0], step = (uint64_t)bounds[2], n_numbers = 0;
     if (bounds[2] > 0 && bounds[0] < bounds[1])
         n_numbers = ((uint64_t)bounds[1] - from - 1) / step + 1;
     else if (bounds[2] < 0 && bounds[0] > bounds[1])
         n_numbers = (from - (uint64_t)bounds[1] - 1) / -step + 1;
     if (n_numbers > MAX_RANGE)
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "range() of more than %d numbers", MAX_RANGE);
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "range() makes more than %d numbers", MAX_RANGE);
     int r = halo_jinja_new_list(run, HALO_JINJA_RANGE, ret);
     if (r)
         return r;
@@ -77,7 +77,7 @@ NATIVE(function_dict)
         for (size_t i = 0; r == 0 && i < pairs->n; i++) {
             r = halo_jinja_iterate(run, pairs->items[i], &one);
             if (r == 0 && one->n != 2)
-                r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%s() is made of pairs", call->native->name);
+                r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%s() needs pairs", call->native->name);
             if (r == 0)
                 r = halo_jinja_put(run, *ret, one->items[0], one->items[1]);
         }
@@ -103,11 +103,11 @@ NATIVE(function_strftime)
     time_t seconds = time(NULL);
     char format[256], *text;
     if (call->arg[0].kind != HALO_JINJA_STRING || call->arg[0].string->n >= sizeof format)
-        return halo_jinja_type_error(run, "a date format is a short string", call->arg[0]);
+        return halo_jinja_type_error(run, "a date format must be a short string", call->arg[0]);
     if (run->now)
         now = *run->now;
     else if (!localtime_r(&seconds, &now))
-        return halo_jinja_fail(run, HALO_JINJA_RUNTIME, "the time is not known");
+        return halo_jinja_fail(run, HALO_JINJA_RUNTIME, "the time is unknown");
     const struct halo_jinja_string *given = call->arg[0].string;
     memcpy(format, given->bytes, given->n);
     format[given->n] = 0;

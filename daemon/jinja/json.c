@@ -52,7 +52,7 @@ static int hex4(struct reader *reader, uint32_t *ret)
         char c = reader->at < reader->n ? reader->text[reader->at] : 0;
         int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
         if (digit < 0)
-            return bad(reader, "four hexadecimal digits are expected behind \\u");
+            return bad(reader, "expected four hexadecimal digits after \\u");
         *ret = *ret << 4 | (uint32_t)digit;
     }
     return 0;
@@ -79,7 +79,7 @@ static int read_escape(struct reader *reader, char **to)
             code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
     }
     if (r == 0 && code >= 0xD800 && code < 0xE000)
-        return bad(reader, "half of a surrogate pair");
+        return bad(reader, "an unpaired surrogate");
     if (r == 0)
         *to += halo_utf8_encode(*to, code);
     return r;
@@ -178,7 +178,7 @@ static int read_list(struct reader *reader, struct halo_jinja_value *ret)
         if (c == ']')
             break;
         if (c != ',')
-            return bad(reader, "',' or ']' is expected");
+            return bad(reader, "expected ',' or ']'");
         reader->at++;
     }
     reader->at++;
@@ -193,14 +193,14 @@ static int read_object(struct reader *reader, struct halo_jinja_value *ret)
     reader->at++;
     for (bool first = true; next(reader) != '}' || !first; first = false) {
         if (next(reader) != '"')
-            return bad(reader, "a key is expected");
+            return bad(reader, "expected a key");
         int r = read_string(reader, &key);
         if (r < 0)
             return r;
         if (halo_jinja_dict_find(ret->dict, key) >= 0)
-            return bad(reader, "a key stands twice");
+            return bad(reader, "duplicate key");
         if (next(reader) != ':')
-            return bad(reader, "':' is expected");
+            return bad(reader, "expected ':'");
         reader->at++;
         if ((r = read_value(reader, &value)) < 0)
             return r;
@@ -210,7 +210,7 @@ static int read_object(struct reader *reader, struct halo_jinja_value *ret)
         if (c == '}')
             break;
         if (c != ',')
-            return bad(reader, "',' or '}' is expected");
+            return bad(reader, "expected ',' or '}'");
         reader->at++;
     }
     reader->at++;
@@ -235,7 +235,7 @@ static int read_word(struct reader *reader, struct halo_jinja_value *ret)
             return 0;
         }
     }
-    return bad(reader, "a value is expected");
+    return bad(reader, "expected a value");
 }
 
 static int read_value(struct reader *reader, struct halo_jinja_value *ret)
@@ -268,5 +268,5 @@ int halo_jinja_json(struct halo_arena *arena, struct halo_jinja_value *ret, cons
     if (r < 0)
         return r;
     next(&reader);
-    return reader.at == n ? 0 : bad(&reader, "something follows the value");
+    return reader.at == n ? 0 : bad(&reader, "there is more after the value");
 }

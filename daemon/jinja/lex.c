@@ -111,7 +111,7 @@ static int lex_comment(struct lexer *lexer, size_t tag)
     size_t from = tag + 2;
     const char *end = s->n > from ? memmem(s->text + from, s->n - from, "#}", 2) : NULL;
     if (!end)
-        return halo_jinja_parse_fault(lexer->fault, s, tag, "a comment that does not end");
+        return halo_jinja_parse_fault(lexer->fault, s, tag, "the comment does not end");
     lexer->at = (size_t)(end - s->text);
     char sign = lexer->at > from ? s->text[lexer->at - 1] : 0;
     skip_after(lexer, sign == '-' || sign == '+' ? sign : 0, 2, true);
@@ -155,7 +155,7 @@ static int lex_raw(struct lexer *lexer, size_t tag, size_t n_tag, char close)
         skip_after(lexer, close, n, true);
         return push_data(lexer, from, text_end(lexer, from, at, open, true));
     }
-    return halo_jinja_parse_fault(lexer->fault, s, tag, "a raw block that does not end");
+    return halo_jinja_parse_fault(lexer->fault, s, tag, "the raw block does not end");
 }
 
 /* ---- inside of tags ---- */
@@ -227,7 +227,7 @@ static int lex_string(struct lexer *lexer)
         end += *end == '\\' ? 2 : 1;
     }
     if (end >= limit)
-        return halo_jinja_parse_fault(lexer->fault, s, lexer->at, "a string that does not end");
+        return halo_jinja_parse_fault(lexer->fault, s, lexer->at, "the string does not end");
     size_t at = lexer->at;
     lexer->at += (size_t)(end + 1 - start);
     if (!escapes)
@@ -303,14 +303,14 @@ static int lex_operator(struct lexer *lexer, char *open, size_t *n_open)
         if (looks_at(lexer, lexer->at, two[i]))
             n = 2;
     if (n == 1 && (*at == 0 || !strchr("+-/*%~[](){}<>=.:|,;", *at)))
-        return halo_jinja_parse_fault(lexer->fault, s, lexer->at, "an unexpected character");
+        return halo_jinja_parse_fault(lexer->fault, s, lexer->at, "unexpected character");
     if (n == 1 && strchr("([{", *at)) {
         if (*n_open == HALO_JINJA_PARSE_DEPTH)
             return halo_jinja_parse_fault(lexer->fault, s, lexer->at, "brackets nest too deeply");
         open[(*n_open)++] = *at == '(' ? ')' : *at == '[' ? ']' : '}';
     } else if (n == 1 && strchr(")]}", *at)) {
         if (*n_open == 0 || open[--*n_open] != *at)
-            return halo_jinja_parse_fault(lexer->fault, s, lexer->at, "an unexpected '%c'", *at);
+            return halo_jinja_parse_fault(lexer->fault, s, lexer->at, "unexpected '%c'", *at);
     }
     lexer->at += n;
     return push_text(lexer, HALO_JINJA_T_OP, (size_t)(at - s->text), at, n);
@@ -337,7 +337,7 @@ static int lex_inside(struct lexer *lexer, bool is_block, size_t tag)
     while (r == 0) {
         lexer->at += halo_jinja_skip_space(s->text + lexer->at, s->n - lexer->at);
         if (lexer->at >= s->n)
-            return halo_jinja_parse_fault(lexer->fault, s, tag, "a tag that does not end");
+            return halo_jinja_parse_fault(lexer->fault, s, tag, "the tag does not end");
         char c = s->text[lexer->at];
         bool signed_end = (c == '-' || (c == '+' && is_block)) && looks_at(lexer, lexer->at + 1, end);
         if (n_open == 0 && (signed_end || looks_at(lexer, lexer->at, end))) {

@@ -72,7 +72,9 @@ METHOD(list_find)
         }
     }
     *ret = halo_jinja_own_int(count);
-    return call->native->op == 'c' ? 0 : halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the list does not hold that");
+    return call->native->op == 'c'
+               ? 0
+               : halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the list does not contain this value");
 }
 
 static const struct halo_jinja_native dict_methods[] = {

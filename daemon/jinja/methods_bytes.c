@@ -43,18 +43,18 @@ static int take_codec(struct halo_jinja_run *run, const struct halo_jinja_call *
     *ret = (struct codec){.end = 0x110000};
     for (size_t i = 0; i < 2; i++)
         if (call->arg[i].kind != HALO_JINJA_MISSING && call->arg[i].kind != HALO_JINJA_STRING)
-            return halo_jinja_type_error(run, "an encoding is a string", call->arg[i]);
+            return halo_jinja_type_error(run, "the encoding must be a string", call->arg[i]);
     if (call->arg[0].kind == HALO_JINJA_STRING) {
         ret->end = 0;
         for (size_t i = 0; i < sizeof(encodings) / sizeof(encodings[0]); i++)
             if (names(call->arg[0].string, encodings[i].name))
                 ret->end = encodings[i].end;
         if (ret->end == 0)
-            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "an encoding is one of utf-8, ascii, latin-1");
+            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the encoding must be utf-8, ascii or latin-1");
     }
     for (int i = STRICT; call->arg[1].kind == HALO_JINJA_STRING; i++) {
         if (i > REPLACE)
-            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "errors are one of strict, ignore, replace");
+            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "errors must be strict, ignore or replace");
         ret->errors = (enum errors)i;
         if (names(call->arg[1].string, ways[i]))
             break;
@@ -76,7 +76,7 @@ int halo_jinja_encode(struct halo_jinja_run *run, const struct halo_jinja_call *
         else if (c < codec.end || codec.errors == REPLACE)
             r = halo_jinja_add(run, &text, c < codec.end ? &byte : "?", 1, halo_jinja_mark_at(s, at));
         else if (codec.errors == STRICT)
-            r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "character U+%04X has no byte in this encoding", c);
+            r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "character U+%04X does not exist in this encoding", c);
     }
     if (r == 0)
         r = halo_jinja_finish_text(run, &text, ret);

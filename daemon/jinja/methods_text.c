@@ -18,7 +18,7 @@ static int need_string(struct halo_jinja_run *run, const struct halo_jinja_call 
 {
     if (call->arg[which].kind == HALO_JINJA_STRING)
         return 0;
-    return halo_jinja_type_error(run, "a method of strings needs a string", call->arg[which]);
+    return halo_jinja_type_error(run, "a string method needs a string", call->arg[which]);
 }
 
 /* At most so many; negative, and not given: all. */
@@ -26,7 +26,7 @@ static int take_count(struct halo_jinja_run *run, const struct halo_jinja_call *
 {
     struct halo_jinja_value v = call->arg[which];
     if (v.kind != HALO_JINJA_INT && v.kind != HALO_JINJA_BOOL && v.kind != HALO_JINJA_MISSING)
-        return halo_jinja_type_error(run, "a count is an integer", v);
+        return halo_jinja_type_error(run, "a count must be an integer", v);
     *ret = v.kind == HALO_JINJA_INT ? v.integer : v.kind == HALO_JINJA_BOOL ? v.boolean : -1;
     return 0;
 }
@@ -63,7 +63,7 @@ METHOD(begins)
     for (size_t i = 0; i < all->n && !found; i++) {
         const struct halo_jinja_string *what = all->items[i].string;
         if (all->items[i].kind != HALO_JINJA_STRING)
-            return halo_jinja_type_error(run, "a string begins or ends with a string", all->items[i]);
+            return halo_jinja_type_error(run, "startswith and endswith need strings", all->items[i]);
         found =
             what->n <= s->n && memcmp(s->bytes + (call->native->op ? s->n - what->n : 0), what->bytes, what->n) == 0;
     }
@@ -123,7 +123,7 @@ static int take_split(struct halo_jinja_run *run, const struct halo_jinja_call *
     if (r == 0 && given(call->arg[0]))
         r = need_string(run, call, 0);
     if (r == 0 && given(call->arg[0]) && call->arg[0].string->n == 0)
-        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "split by an empty string");
+        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the separator must not be empty");
     return r;
 }
 
@@ -214,7 +214,7 @@ METHOD(partition)
     const struct halo_jinja_string *s = call->self.string;
     int r = need_string(run, call, 0);
     if (r == 0 && call->arg[0].string->n == 0)
-        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "split by an empty string");
+        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the separator must not be empty");
     if (r == 0)
         r = halo_jinja_new_list(run, HALO_JINJA_TUPLE, ret);
     if (r)
@@ -290,7 +290,7 @@ METHOD(expandtabs)
     int64_t size = call->arg[0].kind == HALO_JINJA_MISSING ? 8 : call->arg[0].integer, column = 0;
     int r = 0;
     if (call->arg[0].kind != HALO_JINJA_MISSING && call->arg[0].kind != HALO_JINJA_INT)
-        return halo_jinja_type_error(run, "a tab size is an integer", call->arg[0]);
+        return halo_jinja_type_error(run, "the tab size must be an integer", call->arg[0]);
     for (size_t at = 0, n; r == 0 && at < s->n; at += n) {
         n = halo_jinja_char_bytes(s->bytes + at, s->n - at);
         if (s->bytes[at] != '\t') {
@@ -314,7 +314,7 @@ METHOD(justify)
     struct halo_jinja_text text = {0};
     size_t n = halo_jinja_char_count(s->bytes, s->n), sign = 0;
     if (call->arg[0].kind != HALO_JINJA_INT)
-        return halo_jinja_type_error(run, "a width is an integer", call->arg[0]);
+        return halo_jinja_type_error(run, "the width must be an integer", call->arg[0]);
     if (call->arg[1].kind == HALO_JINJA_STRING)
         blank = *call->arg[1].string;
     int64_t missing = call->arg[0].integer - (int64_t)n, left = 0;
@@ -381,7 +381,7 @@ METHOD(format)
         }
         const char *end = c == '{' ? memchr(s->bytes + at, '}', s->n - at) : NULL;
         if (r == 0 && !end)
-            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "format() meets a single '%c'", c);
+            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "format() found a single '%c'", c);
         if (r == 0)
             r = field_value(run, call->raw, s->bytes + at + 1, (size_t)(end - s->bytes) - at - 1, &next, &value);
         if (r == 0)

@@ -11,7 +11,7 @@ static int bind_named(struct halo_jinja_run *run, struct halo_jinja_call *call, 
     for (size_t i = 0; i < HALO_JINJA_MAX_PARAMS && call->native->params[i]; i++)
         if (halo_jinja_is_text(named->key, call->native->params[i], strlen(call->native->params[i]))) {
             if (call->arg[i].kind != HALO_JINJA_MISSING)
-                return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%s() gets '%s' twice", call->native->name,
+                return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%s() got '%s' twice", call->native->name,
                                        call->native->params[i]);
             call->arg[i] = named->value;
             return 0;
@@ -40,7 +40,7 @@ int halo_jinja_call_native(struct halo_jinja_run *run, const struct halo_jinja_n
     }
     for (size_t i = 0; i < native->n_required; i++)
         if (call.arg[i].kind == HALO_JINJA_MISSING)
-            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%s() misses its argument '%s'", native->name,
+            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%s() is missing its argument '%s'", native->name,
                                    native->params[i]);
     return native->call(run, &call, ret);
 }

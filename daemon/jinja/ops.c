@@ -148,7 +148,7 @@ int halo_jinja_order(struct halo_jinja_run *run, struct halo_jinja_value a, stru
     } else if (a.kind == HALO_JINJA_UNDEFINED || b.kind == HALO_JINJA_UNDEFINED) {
         r = halo_jinja_undefined_error(run, a.kind == HALO_JINJA_UNDEFINED ? a : b);
     } else {
-        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "'%s' does not compare %s and %s", op, halo_jinja_type_name(a),
+        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "'%s' cannot compare %s and %s", op, halo_jinja_type_name(a),
                             halo_jinja_type_name(b));
     }
     run->depth--;
@@ -162,7 +162,7 @@ int halo_jinja_contains(struct halo_jinja_run *run, struct halo_jinja_value cont
     *ret = false;
     if (container.kind == HALO_JINJA_STRING) {
         if (item.kind != HALO_JINJA_STRING)
-            return halo_jinja_type_error(run, "only a string can be in a string", item);
+            return halo_jinja_type_error(run, "a string can only contain a string", item);
         *ret = halo_jinja_find(container.string, 0, item.string) >= 0;
         return halo_jinja_steps(run, container.string->n / 64);
     }
@@ -326,7 +326,7 @@ int halo_jinja_binary(struct halo_jinja_run *run, int op, struct halo_jinja_valu
         return add_lists(run, a, b, ret);
     } else {
         char name[3] = {(char)(op == 'f' ? '/' : op == 'p' ? '*' : op), op == 'f' ? '/' : op == 'p' ? '*' : 0};
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "'%s' does not apply to %s and %s", name,
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "'%s' cannot be applied to %s and %s", name,
                                halo_jinja_type_name(a), halo_jinja_type_name(b));
     }
     *ret = result;
@@ -343,7 +343,7 @@ int halo_jinja_unary(struct halo_jinja_run *run, int op, struct halo_jinja_value
         return op == '-' && __builtin_sub_overflow(0, integer, &ret->integer) ? overflow(run) : 0;
     }
     if (a.kind != HALO_JINJA_FLOAT)
-        return halo_jinja_type_error(run, "a sign does not apply to it", a);
+        return halo_jinja_type_error(run, "a sign needs a number", a);
     ret->number = op == '-' ? -a.number : a.number;
     return 0;
 }

@@ -42,14 +42,14 @@ static int parse_target_one(struct halo_jinja_parser *parser, bool attributes, s
     if (r < 0)
         return r;
     if ((*ret)->kind != HALO_JINJA_N_NAME)
-        return halo_jinja_parse_fault(parser->fault, &parser->jinja->source, (*ret)->at, "assigns to a constant");
+        return halo_jinja_parse_fault(parser->fault, &parser->jinja->source, (*ret)->at, "cannot assign to a constant");
     if (!attributes || !halo_jinja_is_op(halo_jinja_peek(parser), "."))
         return 0;
     object = *ret;
     parser->at++;
     const struct halo_jinja_token *token = halo_jinja_peek(parser);
     if (token->kind != HALO_JINJA_T_NAME)
-        return halo_jinja_expected(parser, "a name behind the '.'");
+        return halo_jinja_expected(parser, "a name after '.'");
     parser->at++;
     if ((r = halo_jinja_node(parser, HALO_JINJA_N_ATTR, object->at, ret)) < 0)
         return r;
@@ -169,7 +169,7 @@ static int parse_params(struct halo_jinja_parser *parser, struct halo_jinja_node
             defaults = true;
             r = halo_jinja_parse_expression(parser, true, &param->a);
         } else if (defaults) {
-            return halo_jinja_expected(parser, "a default, since the parameter before has one");
+            return halo_jinja_expected(parser, "a default value, because the parameter before has one");
         }
         if (r == 0)
             r = halo_jinja_node_add(parser, macro, param);
@@ -248,7 +248,8 @@ static int parse_generation(struct halo_jinja_parser *parser, struct halo_jinja_
 static int parse_flow(struct halo_jinja_parser *parser, struct halo_jinja_node *node)
 {
     if (parser->loops == 0)
-        return halo_jinja_parse_fault(parser->fault, &parser->jinja->source, node->at, "stands outside of a loop");
+        return halo_jinja_parse_fault(parser->fault, &parser->jinja->source, node->at,
+                                      "break or continue outside of a loop");
     return end_block(parser);
 }
 
@@ -284,7 +285,7 @@ static int parse_statement(struct halo_jinja_parser *parser, struct halo_jinja_n
             parser->depth--;
             return r;
         }
-    return halo_jinja_expected(parser, "a statement of chat templates");
+    return halo_jinja_expected(parser, "a statement");
 }
 
 static bool is_end(const struct halo_jinja_token *token, const char *const *ends)
@@ -383,7 +384,7 @@ int halo_jinja_compile(struct halo_jinja **ret, const char *text, size_t n, stru
 {
     *ret = NULL;
     if (n > HALO_JINJA_MAX_BYTES)
-        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "the template has %zu bytes, at most %zu are read", n,
+        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "the template has %zu bytes, the limit is %zu", n,
                               HALO_JINJA_MAX_BYTES);
     if (halo_utf8_valid_run(text, n) != n)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "the template is not UTF-8 at byte %zu",

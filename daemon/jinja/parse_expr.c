@@ -173,7 +173,7 @@ static int parse_arg(struct halo_jinja_parser *parser, struct halo_jinja_node *c
     else if (token->kind == HALO_JINJA_T_NAME && halo_jinja_is_op(token + 1, "="))
         arg->op = 'k';
     else if (*named)
-        return halo_jinja_expected(parser, "a named argument, since one came before");
+        return halo_jinja_expected(parser, "another named argument");
     *named |= arg->op == 'k' || arg->op == 'd';
     if (arg->op == 'k') {
         parser->at += 2;
@@ -239,7 +239,7 @@ static int parse_dot(struct halo_jinja_parser *parser, size_t at, struct halo_ji
         return r;
     (*node)->a = object;
     if (token->kind != HALO_JINJA_T_INT)
-        return need_name(parser, *node, "a name behind the '.'");
+        return need_name(parser, *node, "a name after '.'");
     (*node)->kind = HALO_JINJA_N_ITEM;
     return halo_jinja_parse_primary(parser, &(*node)->b);
 }

@@ -247,7 +247,7 @@ int halo_jinja_join(struct halo_jinja_run *run, const struct halo_jinja_string *
     int r = 0;
     for (size_t i = 0; r == 0 && i < items->n; i++) {
         if (only_strings && items->items[i].kind != HALO_JINJA_STRING)
-            return halo_jinja_type_error(run, "only strings are joined", items->items[i]);
+            return halo_jinja_type_error(run, "only strings can be joined", items->items[i]);
         if (i)
             r = halo_jinja_add_string(run, &text, between);
         if (r == 0)
@@ -291,7 +291,7 @@ static int number_text(struct halo_jinja_run *run, const struct conversion *c, s
                     : value.kind == HALO_JINJA_BOOL ? value.boolean
                                                     : (double)value.integer;
     if (value.kind != HALO_JINJA_INT && value.kind != HALO_JINJA_BOOL && value.kind != HALO_JINJA_FLOAT)
-        return halo_jinja_type_error(run, "a number is formatted", value);
+        return halo_jinja_type_error(run, "only a number can be formatted", value);
     int n_bytes;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -302,7 +302,7 @@ static int number_text(struct halo_jinja_run *run, const struct conversion *c, s
         bool negative = integer < 0 && strchr("xXo", c->letter);
         snprintf(spec + n, sizeof spec - n, "ll%c", c->letter == 'u' || c->letter == 'i' ? 'd' : c->letter);
         if (negative)
-            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a negative number is not formatted by %%%c", c->letter);
+            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "%%%c cannot format a negative number", c->letter);
         n_bytes = snprintf(bytes, sizeof bytes, spec, c->width, c->precision, integer);
     } else {
         snprintf(spec + n, sizeof spec - n, "%c", c->letter);
@@ -357,14 +357,14 @@ static int next_value(struct halo_jinja_run *run, const struct halo_jinja_string
         ptrdiff_t found =
             halo_jinja_dict_find(values.dict, (struct halo_jinja_value){.kind = HALO_JINJA_STRING, .string = &name});
         if (found < 0)
-            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the dict of a format lacks a name");
+            return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the format names a key that the dict lacks");
         *used = SIZE_MAX;
         *ret = values.dict->entries[found].value;
         return 0;
     }
     bool many = values.kind == HALO_JINJA_TUPLE;
     if (*used >= (many ? values.list->n : 1))
-        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "not enough arguments for a format");
+        return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the format has more fields than arguments");
     *ret = many ? values.list->items[*used] : values;
     (*used)++;
     return 0;
@@ -387,7 +387,7 @@ static int convert(struct halo_jinja_run *run, const struct halo_jinja_string *f
         return string_text(run, &conversion, value, text);
     if (conversion.letter && strchr("diuxXofFeEgG", conversion.letter))
         return number_text(run, &conversion, value, text);
-    return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "a format that is not known");
+    return halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "unknown format");
 }
 
 int halo_jinja_format_percent(struct halo_jinja_run *run, const struct halo_jinja_string *format,
@@ -406,6 +406,6 @@ int halo_jinja_format_percent(struct halo_jinja_run *run, const struct halo_jinj
     }
     if (r == 0 && used != SIZE_MAX && values.kind != HALO_JINJA_DICT &&
         used < (values.kind == HALO_JINJA_TUPLE ? values.list->n : 1))
-        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "not all arguments of a format are used");
+        r = halo_jinja_fail(run, HALO_JINJA_TYPE_ERROR, "the format has fewer fields than arguments");
     return r ? r : halo_jinja_finish_text(run, &text, ret);
 }

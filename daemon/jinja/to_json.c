@@ -69,7 +69,8 @@ static int write_scalar(const struct writer *w, struct halo_jinja_value value)
     case HALO_JINJA_INT:
     case HALO_JINJA_BIG: return halo_jinja_print(w->run, w->text, value);
     default:
-        return halo_jinja_fail(w->run, HALO_JINJA_TYPE_ERROR, "a %s has no form in JSON", halo_jinja_type_name(value));
+        return halo_jinja_fail(w->run, HALO_JINJA_TYPE_ERROR, "a %s cannot be written as JSON",
+                               halo_jinja_type_name(value));
     }
 }
 

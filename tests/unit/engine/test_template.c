@@ -225,7 +225,7 @@ static void forms_are_told(void **state)
          "{% endfor %}{% endfor %}",
          CALL, "x{\"city\": \"Oslo\"}", "the JSON text of the arguments of 1 tool call was parsed"},
         {"{% for m in messages %}{{ m.content or '' }}{% endfor %}", HELLO, "Hello", NULL},
-        {"{{ messages[0].role }}", HELLO, "user", "prints nothing of the last user message"},
+        {"{{ messages[0].role }}", HELLO, "user", "omits the last user message"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct child c;
@@ -252,7 +252,7 @@ static void a_template_that_swallows_is_told(void **state)
     struct child c;
     start(&c, "{% for m in messages %}{{ m.role }}{% endfor %}");
     assert_non_null(strstr(c.requests[1].notice, "\"code\":\"load_changed\""));
-    assert_non_null(strstr(c.requests[1].notice, "tokenizer.chat_template: it prints nothing of what a user says"));
+    assert_non_null(strstr(c.requests[1].notice, "tokenizer.chat_template: it omits every user message"));
     assert_int_equal(child_end(&c), 0);
 }
 

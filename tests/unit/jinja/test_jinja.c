@@ -136,7 +136,7 @@ static void test_places(void **state)
     check_fault("a\nb {{ 1 + }}", "template line 2, column 10: expected a value, found '}}'");
     check_fault("{% for x in y %}\n{% endif %}", "template line 2, column 4: expected a statement");
     check_fault("\n\n  {{ x.y }}", "template line 3, column 7: 'x' is undefined");
-    check_fault("\xC3\xA9{{ [1] + 'a' }}", "template line 1, column 9: '+' does not apply to list and str");
+    check_fault("\xC3\xA9{{ [1] + 'a' }}", "template line 1, column 9: '+' cannot be applied to list and str");
     check_fault("{{ 'a' | nosuch }}", "template line 1, column 10: there is no filter 'nosuch'");
     check_fault("\xFF", "the template is not UTF-8 at byte 0");
 }
