@@ -1,8 +1,8 @@
 /* resubmit.c: what becomes of requests whose engine died.
  *
  * Each one waits for the next engine: a reply that has begun continues there, everything else runs again. It ends
- * instead when that cannot be (no record, no result that anybody wants), and when engine after engine died with it and
- * committed nothing of it, the last one with nothing else to do.
+ * instead when that cannot be (no record, no result that anybody wants), and when several engines in a row died with it
+ * before it made progress, the last one while it ran alone.
  */
 #include <serve/request/requests.h>
 
@@ -26,12 +26,11 @@ static void end_guilty(struct halo_requests *requests, struct halo_request *requ
     const char *reason = requests->link.reason, *note = requests->ops->death_note(requests->ud, false);
     if (request->n_deaths == 1)
         halo_answer_failed(request, HALO_ERROR_ENGINE_LOST,
-                           "an engine died with this request and committed nothing of it: the engine %s%s", reason,
-                           note);
+                           "an engine died with this request before it made progress: the engine %s%s", reason, note);
     else
         halo_answer_failed(request, HALO_ERROR_ENGINE_LOST,
-                           "%u engines in a row died with this request and committed nothing of it, the last one with "
-                           "nothing else to do: the engine %s%s",
+                           "%u engines in a row died with this request before it made progress, the last one while it "
+                           "ran alone: the engine %s%s",
                            request->n_deaths, reason, note);
     halo_request_end(requests, request);
 }

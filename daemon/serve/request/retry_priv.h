@@ -12,7 +12,7 @@ enum halo_retry {
     HALO_RETRY_GUILTY,    /* ends with engine_lost */
 };
 
-/* After its death was noted. `most_deaths`: of engines in a row that committed nothing of it. */
+/* After its death was noted. `most_deaths`: of engines in a row without a committed token of it. */
 enum halo_retry halo_retry_verdict(const struct halo_request *request, int64_t most_deaths);
 
 /* Whether the next engine must have it alone. */

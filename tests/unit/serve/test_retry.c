@@ -163,7 +163,7 @@ static void the_guilty_one_runs_alone_and_ends(void **state)
     world_engine_dies(&world, "died");
     world_hears(&world, 0,
                 "{\"type\":\"error\",\"id\":1,\"code\":\"engine_lost\",\"message\":\"3 engines in a row died with this "
-                "request and committed nothing of it, the last one with nothing else to do: the engine died\",*}\n");
+                "request before it made progress, the last one while it ran alone: the engine died\",*}\n");
     assert_int_equal(world.counters.requests_lost, 1);
     /* The second one makes progress: no suspect any more, and the third may go. */
     world_engine_up(&world);
@@ -191,7 +191,7 @@ static void one_death_may_be_enough(void **state)
     deaths(1);
     world_hears(&world, 0,
                 "{\"type\":\"error\",\"id\":1,\"code\":\"engine_lost\",\"message\":\"an engine died with this request "
-                "and committed nothing of it: the engine exited with status 4\",*}\n");
+                "before it made progress: the engine exited with status 4\",*}\n");
 }
 
 static void a_suspect_waits_until_the_others_ended(void **state)

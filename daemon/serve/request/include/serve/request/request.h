@@ -86,7 +86,7 @@ struct halo_request {
     bool progressed;        /* the engine that has it committed something of it */
     bool died;              /* an engine died with it, and its client has not heard of that yet */
     unsigned n_resumes;
-    unsigned n_deaths; /* engines in a row that died with it and committed nothing of it */
+    unsigned n_deaths; /* engines in a row that died with it without progress */
 };
 
 /* hello, status, stats: the daemon answers, with the engine's part if it comes in time. */
