@@ -27,11 +27,11 @@ struct halo_config {
     char *doctor_path; /* halo-doctor; NULL: there is none */
     enum halo_log_level log_level;
     char *device;         /* auto, cpu, hip */
-    int64_t threads;      /* of the cpu device; 0: as the engine sees fit */
-    bool sandbox;         /* the engine gives up what it does not need */
+    int64_t threads;      /* of the cpu device; 0: the engine chooses */
+    bool sandbox;         /* the engine gives up the rights that it does not need */
     bool any_path;        /* root and our user may name files outside model_dirs; false in systemd's service */
-    bool on_demand;       /* a request that names a model has it loaded */
-    int64_t keep_alive_s; /* a model that nobody uses for so long goes; 0: it stays */
+    bool on_demand;       /* a request that names a model loads it */
+    int64_t keep_alive_s; /* an unused model is unloaded after this time; 0: never */
     int64_t save_bytes;   /* of cached prefixes on disk, at most; 0: none are saved */
     int64_t save_ms;      /* of drain_ms: for saving them */
     int64_t budget_bytes; /* of all models together; 0: what is free */
@@ -51,7 +51,7 @@ struct halo_config {
     int64_t resume_user_bytes; /* request lines kept, per user id */
 
     int64_t heartbeat_ms; /* silence of the engine after which it is killed */
-    /* How long the engine may be in one phase before it is killed; 0: for ever. */
+    /* How long the engine may be in one phase before it is killed; 0: without limit. */
     int64_t load_ms;        /* a file or folder that is read or written, a model's memory */
     int64_t first_ms;       /* the first step of a model */
     int64_t prefill_ms;     /* one op of a step with prompts */
@@ -60,14 +60,14 @@ struct halo_config {
     int64_t ready_ms;       /* from spawn to the engine's hello */
     int64_t restart_min_ms; /* back-off between a death and the next start: first ... */
     int64_t restart_max_ms; /* ... and longest */
-    int64_t request_deaths; /* deaths in a row with nothing committed of a request, which end it */
+    int64_t request_deaths; /* engines in a row that die with a request without progress and end it */
     int64_t breaker_deaths; /* deaths without progress in a row, after which requests are refused at once ... */
-    int64_t breaker_ms;     /* ... for so long; an engine that was ready for so long did not die in vain */
+    int64_t breaker_ms;     /* ... for this time; an engine that was ready for this long has made progress */
     int64_t wait_ms;        /* how long a request waits for an engine */
     int64_t status_ms;      /* how long status, stats and hello wait for the engine's part */
 
-    int64_t doctor_ms; /* what halo-doctor gets after a death; 0: it is not asked */
-    int64_t drain_ms;  /* what open requests get after SIGTERM */
+    int64_t doctor_ms; /* deadline of halo-doctor after a death; 0: it is not run */
+    int64_t drain_ms;  /* deadline of open requests after SIGTERM */
     int64_t kill_ms;   /* from end of file on the engine's socket to SIGKILL */
 };
 

@@ -1,8 +1,8 @@
-/* quota.h: who causes cost is charged for it: what each user id makes the daemon hold.
+/* quota.h: charges each user id for what it makes the daemon hold.
  *
  * A charge is taken before something is kept and given back when it goes. Where a limit names no share of one user, a
- * user may have half of what the others leave, so that whoever comes next finds something; the last part of a limit is
- * reserved for root and the daemon's own user. Accounts of users without a charge and without a connection disappear.
+ * user may have half of what the others leave, so that the next user finds room; the last part of a limit is reserved
+ * for root and the daemon's own user. Accounts of users without a charge and without a connection disappear.
  * One thread. Accounts are few (one for each user with a connection), the list is linear.
  */
 #ifndef HALO_SERVE_QUOTA_H
@@ -29,7 +29,7 @@ enum halo_quota_kind {
 struct halo_quota_limit {
     int64_t all;      /* of all users together */
     int64_t reserved; /* of that for root and the daemon's own user alone */
-    int64_t user;     /* of one user, whoever it is; 0: half of what the others leave */
+    int64_t user;     /* of any one user; 0: half of what the others leave */
 };
 
 struct halo_quota_user {
@@ -64,7 +64,7 @@ int64_t halo_quota_share(const struct halo_quota *quota, const struct halo_quota
 int halo_quota_fits(const struct halo_quota *quota, const struct halo_quota_user *user, enum halo_quota_kind kind,
                     size_t n);
 int halo_quota_charge(struct halo_quota *quota, struct halo_quota_user *user, enum halo_quota_kind kind, size_t n);
-/* Whatever the limits say: it is there already. */
+/* Charges regardless of the limits, for what is held already. */
 void halo_quota_add(struct halo_quota *quota, struct halo_quota_user *user, enum halo_quota_kind kind, size_t n);
 void halo_quota_give_back(struct halo_quota *quota, struct halo_quota_user *user, enum halo_quota_kind kind, size_t n);
 

@@ -1,7 +1,7 @@
 /* clients.h: the listening socket and all connections.
  *
- * What clients send and how they read comes out of the ops; what they get is written into peer->client.out by whoever
- * answers, who touches the client, and halo_clients_flush() hands it to the kernel. Loop thread; nothing blocks.
+ * The ops report what clients send and how fast they read. An answer is written into peer->client.out, its writer
+ * touches the client, and halo_clients_flush() hands the bytes to the kernel. Loop thread; nothing blocks.
  */
 #ifndef HALO_SERVE_CLIENT_CLIENTS_H
 #define HALO_SERVE_CLIENT_CLIENTS_H
@@ -46,16 +46,16 @@ struct halo_clients {
 /* Listens at config->socket_path, or takes over `passed_fd` if that is not -1. The caller sets loop, config, quota,
  * counters, touched, ops and ud before. On failure nothing is left on the loop once it has run. */
 int halo_clients_start(struct halo_clients *clients, int passed_fd, struct halo_fault *fault);
-/* No more connections; those that are there stay. The path is free again. */
+/* Accepts no more connections; open ones stay. The path is free again. */
 void halo_clients_stop(struct halo_clients *clients);
 /* After the loop has returned. */
 void halo_clients_finish(struct halo_clients *clients);
 
-/* Once in each turn of the loop: handles lines, each user's for a bounded time, whatever it sent. */
+/* Once in each turn of the loop: handles lines, those of each user for a bounded time. */
 void halo_clients_take(struct halo_clients *clients);
 /* Hands the output of all touched clients to the kernel. */
 void halo_clients_flush(struct halo_clients *clients);
-/* All of them close when their output is out; at once. */
+/* Closes all of them once their output is written; at once. */
 void halo_clients_doom(struct halo_clients *clients);
 void halo_clients_close(struct halo_clients *clients);
 /* Handles; after halo_clients_close(). */

@@ -39,10 +39,10 @@ enum halo_pressure {
 
 struct halo_peer_ops {
     void (*line)(struct halo_peer *peer, const char *line, size_t len);
-    /* A line was dropped, or the connection closes: the client is to read why. */
+    /* A line was dropped, or the connection closes: the reason for the client. */
     void (*dropped)(struct halo_peer *peer, enum halo_error code, struct halo_numbers numbers, const char *message);
     void (*pressure)(struct halo_peer *peer, enum halo_pressure pressure);
-    /* It closes. Nothing may be written to it any more. */
+    /* The connection closes. Nothing may be written to it any more. */
     void (*gone)(struct halo_peer *peer);
 };
 

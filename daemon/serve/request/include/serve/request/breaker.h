@@ -1,9 +1,9 @@
 /* breaker.h: how long to wait before the next engine, and when to stop starting them.
  *
- * An engine that dies before it did anything for anybody dies in vain. Each such death in a row doubles the wait; after
- * breaker_deaths of them the breaker opens: no engine is started and requests are refused at once, so that nobody waits
- * for nothing and no machine spends its time loading models into engines that die. It closes after breaker_ms or when a
- * client asks for a load; one more death in vain opens it again. Pure: state, event and time. One thread.
+ * Each death in a row of an engine that made no progress doubles the wait. After breaker_deaths of them the breaker
+ * opens: no engine is started and requests are refused at once, instead of waiting for engines that load models and
+ * die. It closes after breaker_ms or when a client sends `load`; one more death without progress opens it again.
+ * Pure: state, event and time. One thread.
  */
 #ifndef HALO_SERVE_REQUEST_BREAKER_H
 #define HALO_SERVE_REQUEST_BREAKER_H
@@ -14,8 +14,8 @@
 #include <serve/config.h>
 
 struct halo_breaker {
-    unsigned n_vain; /* deaths in vain in a row */
-    bool progressed; /* the engine that runs now did something for somebody */
+    unsigned n_vain; /* deaths without progress in a row */
+    bool progressed; /* the engine that runs now has made progress */
     bool open;
     uint64_t until_ns; /* open: when it closes by itself */
     uint64_t ready_ns; /* since when the engine has been ready; 0: it is not */

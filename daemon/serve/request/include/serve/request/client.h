@@ -16,29 +16,29 @@
 struct halo_client {
     struct halo_quota *quota;
     struct halo_quota_user *user; /* charged for what the daemon holds for it */
-    bool admin;                   /* may do what concerns others: privileged, or in the group of administrators */
-    bool slow;                    /* does not read its events: its replies are paused */
-    bool closed;                  /* gets no more events */
-    bool broken;                  /* an event was lost for want of memory: the connection must close */
-    struct halo_json *out;        /* the owner's buffer */
-    size_t seen_bytes;            /* of `out`, when it was charged last */
-    size_t output_bytes;          /* charged: all that the client has not read */
-    struct halo_list requests;    /* open: their terminal event is due */
-    struct halo_list *touched;    /* the list of clients that have output, or whose last request ended ... */
-    struct halo_list_node touch;  /* ... and its node there */
+    bool admin;  /* may send requests that affect other users: privileged, or in the group of administrators */
+    bool slow;   /* does not read its events: its replies are paused */
+    bool closed; /* gets no more events */
+    bool broken; /* an event was lost because memory ran out: the connection must close */
+    struct halo_json *out;       /* the owner's buffer */
+    size_t seen_bytes;           /* of `out`, when it was charged last */
+    size_t output_bytes;         /* charged: all that the client has not read */
+    struct halo_list requests;   /* open: their terminal event is due */
+    struct halo_list *touched;   /* the list of clients that have output, or whose last request ended ... */
+    struct halo_list_node touch; /* ... and its node there */
 };
 
 /* `touched` and the quota outlive the client. */
 void halo_client_init(struct halo_client *client, struct halo_quota *quota, struct halo_quota_user *user,
                       struct halo_json *out, struct halo_list *touched);
 
-/* It has output: what `out` grew by is charged. */
+/* The client has output: charges what `out` grew by. */
 void halo_client_touch(struct halo_client *client);
 
-/* So much is not read by now, `out` included. */
+/* Sets how many bytes are unread, `out` included. */
 void halo_client_settle(struct halo_client *client, size_t bytes);
 
-/* An event could not be written for want of memory. Nothing is freed here: callers walk over requests. */
+/* An event could not be written because memory ran out. Frees nothing: callers iterate over requests. */
 void halo_client_break(struct halo_client *client);
 
 #endif

@@ -1,8 +1,8 @@
 /* models.h: the models that are in memory, remembered so that a new engine gets them back.
  *
- * An entry is the `load` line that worked, with what came of it filled in: context, size of the pool, pin and
- * keep-alive time. Loads belong to the daemon: the client that asked may be long gone. The order is that of their last
- * use, least recent first; an engine that gets them in this order knows it too. One thread.
+ * An entry is the `load` line that succeeded, with its results filled in: context, size of the pool, pin and keep-alive
+ * time. Loads belong to the daemon: the client that asked may have disconnected. Entries are in the order of last use,
+ * least recent first, and a new engine gets them in this order. One thread.
  */
 #ifndef HALO_SERVE_REQUEST_MODELS_H
 #define HALO_SERVE_REQUEST_MODELS_H
@@ -22,7 +22,7 @@ struct halo_known_model {
     uid_t owner;       /* who had it loaded: may pin and unload it */
     unsigned n_deaths; /* engines in a row that died while they loaded it again */
     bool missing;      /* not yet in the engine that runs now */
-    bool reloading;    /* its load is under way */
+    bool reloading;    /* its load was sent */
 };
 
 struct halo_known_models {
@@ -37,7 +37,7 @@ int halo_known_models_put(struct halo_known_models *known, struct halo_str name,
                           const char *print, const char *line, size_t line_len);
 /* What it was loaded as this time. -ENOMEM. */
 int halo_known_model_set_print(struct halo_known_model *model, const char *print);
-/* It is used now. Does nothing for an unknown name. */
+/* Marks it as used now. Does nothing for an unknown name. */
 void halo_known_models_touch(struct halo_known_models *known, struct halo_str name);
 void halo_known_models_remove(struct halo_known_models *known, struct halo_str name);
 /* By its name, with or without the ending of a file, or by the path of its file. NULL: unknown. */

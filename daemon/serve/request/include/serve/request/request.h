@@ -59,13 +59,13 @@ struct halo_request {
     uint64_t expires_ns;    /* when waiting ends, or order_due; UINT64_MAX: never */
     int64_t deadline_ms;    /* from arrival; 0: none */
 
-    uid_t owner;    /* whose wish it is, also of a load that the daemon made for it */
+    uid_t owner;    /* the user who sent it, or for whom the daemon loads a model */
     bool wants_ids; /* `committed` events go to the client */
     bool streams;   /* a slow reader pauses it */
     bool paused;
     bool order_due;     /* the engine has yet to be told of a cancel or a pause; expires_ns says when to try */
     char *needs;        /* the model that it works with, or loads, by name or path; else NULL */
-    bool missed;        /* `needs` was unloaded while the engine had it: not_found is no answer yet */
+    bool missed;        /* `needs` was unloaded while the engine had it: not_found is not final */
     bool demanded;      /* the daemon's own load, because a request needs the model */
     char *reload_model; /* the daemon's own load, which brings this model back after a restart; else NULL */
 
@@ -83,8 +83,8 @@ struct halo_request {
     char effective_md5[64]; /* of the prompt, once begun; "": unknown */
     char *model, *print;    /* once begun: the model's name and its halo_known_model.print then; NULL: unknown here */
     bool record_lost;       /* memory was short: it cannot be resumed */
-    bool progressed;        /* the engine that has it committed something of it */
-    bool died;              /* an engine died with it, and its client has not heard of that yet */
+    bool progressed;        /* the engine that has it committed a token or row of it */
+    bool died;              /* an engine died with it, and its client has no notice of that yet */
     unsigned n_resumes;
     unsigned n_deaths; /* engines in a row that died with it without progress */
 };
@@ -92,9 +92,9 @@ struct halo_request {
 /* hello, status, stats: the daemon answers, with the engine's part if it comes in time. */
 bool halo_request_is_query(enum halo_msg_type type);
 bool halo_request_may_move(enum halo_request_state from, enum halo_request_state to);
-/* The client has something of the reply: another engine has to continue, not to begin again. */
+/* The client has a part of the reply: another engine must continue it. */
 bool halo_request_has_begun(const struct halo_request *request);
-/* The engine has it, and nothing of a reply came yet: it can be sent again from the beginning. */
+/* The engine has it and sent no part of a reply: it can be sent again from the beginning. */
 bool halo_request_awaits_output(const struct halo_request *request);
 
 #endif

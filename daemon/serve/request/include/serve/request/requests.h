@@ -1,14 +1,14 @@
-/* requests.h: all requests of all clients: what becomes of a client's line, of an engine's line, of an engine's death.
+/* requests.h: all requests of all clients: handles lines of clients, lines of the engine, and the engine's death.
  *
- * The object decides and writes: lines for the engine into the buffer that it was given with it, events into those of
- * the clients. It has no handle, no clock and no thread; whoever owns it tells it what happens and when, flushes the
- * buffers, and calls halo_requests_expire() at `next_ns` and halo_requests_dispatch() when `dispatch_due`.
+ * It writes lines for the engine into the link's buffer and events into the buffers of the clients. It has no handle,
+ * no clock and no thread: its owner reports what happens and when, flushes the buffers, and calls
+ * halo_requests_expire() at `next_ns` and halo_requests_dispatch() when `dispatch_due`.
  *
  *   client   route.c (a line) ─▶ query.c, dispatch.c (send or wait) ─▶ resume.c, demand.c (what the engine gets)
  *   engine   deliver.c (a line) ─▶ record.c ─▶ the client;  reload.c (an engine is there);  resubmit.c (it died)
  *   time     expire.c
  *
- * Every call that takes `now_ns` sets the time by which everything during it is judged. One thread.
+ * A call that takes `now_ns` sets the time for everything that it does. One thread.
  */
 #ifndef HALO_SERVE_REQUEST_REQUESTS_H
 #define HALO_SERVE_REQUEST_REQUESTS_H
@@ -39,7 +39,7 @@ struct halo_requests_ops {
     void (*query)(void *ud, struct halo_request *request, const struct halo_ev *said);
     /* The state of the engine for people: "starting". */
     const char *(*engine_state)(void *ud);
-    /* More on the last death: " (halo-doctor: mes FAIL: ...)", or "". `advise`: where nothing is known, whom to ask.
+    /* More on the last death: " (halo-doctor: mes FAIL: ...)", or "". `advise`: if nothing is known, what to run.
      * The text lives until the next call. */
     const char *(*death_note)(void *ud, bool advise);
     /* The breaker closed: an engine may be started. */
@@ -53,7 +53,7 @@ struct halo_requests_ops {
 
 enum halo_link_state {
     HALO_LINK_DOWN,    /* no engine answers */
-    HALO_LINK_LOADING, /* one does; the models that were in memory come back */
+    HALO_LINK_LOADING, /* one does and reloads the models that were in memory */
     HALO_LINK_READY,
     HALO_N_LINK_STATES
 };
@@ -61,7 +61,7 @@ enum halo_link_state {
 struct halo_link {
     enum halo_link_state state;
     struct halo_json *out;                   /* lines for the engine; NULL: DOWN */
-    bool known;                              /* one answered at least once */
+    bool known;                              /* an engine has answered at least once */
     char reason[HALO_REQUESTS_REASON_BYTES]; /* why the last one died; "" */
 };
 
@@ -85,7 +85,7 @@ struct halo_requests {
     struct halo_link link;
     struct halo_breaker breaker;
     struct halo_known_models models;
-    uint64_t alone;                  /* the id of a suspect that the engine has by itself; 0: none */
+    uint64_t alone;                  /* the id of a suspect that the engine runs alone; 0: none */
     bool dispatch_due;               /* something ended: waiting requests may be sent */
     uint64_t next_ns;                /* when halo_requests_expire() is due; UINT64_MAX: never */
     struct halo_json scratch;        /* one line being made */
@@ -105,23 +105,23 @@ void halo_requests_line(struct halo_requests *requests, struct halo_client *clie
 __attribute__((format(printf, 5, 6))) void halo_requests_refuse(struct halo_requests *requests,
                                                                 struct halo_client *client, enum halo_error code,
                                                                 struct halo_numbers numbers, const char *format, ...);
-/* It reads slowly, or fast enough again: its replies pause, or continue. */
+/* The client reads slowly, or fast enough again: its replies pause, or continue. */
 void halo_requests_client_slow(struct halo_requests *requests, struct halo_client *client, bool slow, uint64_t now_ns);
-/* It did not read for too long: its requests end. */
+/* The client did not read for too long: its requests end. */
 void halo_requests_client_stalled(struct halo_requests *requests, struct halo_client *client, uint64_t now_ns);
-/* It is `closed`: its requests are cancelled. */
+/* The client is `closed`: its requests are cancelled. */
 void halo_requests_client_gone(struct halo_requests *requests, struct halo_client *client, uint64_t now_ns);
 
 /* ---- the engine ---- */
 
-/* It answered its hello; `out` takes lines for it until it dies. */
+/* The engine answered hello; `out` takes lines for it until it dies. */
 void halo_requests_engine_up(struct halo_requests *requests, struct halo_json *out, uint64_t now_ns);
-/* An event with its line. 0, or -EPROTO with the reason: the engine may not send it, and must be replaced. */
+/* An event with its line. 0, or -EPROTO with a reason: the engine may not send it and must be replaced. */
 int halo_requests_engine_line(struct halo_requests *requests, const struct halo_event_line *line, uint64_t now_ns,
                               struct halo_fault *fault);
-/* It died: every request that it had ends or waits for the next one. `reason`: a predicate, "was killed by ...". */
+/* The engine died: each of its requests ends or waits for the next one. `reason`: a predicate, "was killed by ...". */
 void halo_requests_engine_died(struct halo_requests *requests, const char *reason, uint64_t now_ns);
-/* It is told to go and reads no more. There are no requests but queries, which end without it. */
+/* The engine was told to exit and reads no more. Only queries are open; they end without its part. */
 void halo_requests_engine_left(struct halo_requests *requests);
 /* The time of an open breaker is over, or a client wants to try again. */
 void halo_requests_close_breaker(struct halo_requests *requests, const char *why);
@@ -139,7 +139,7 @@ void halo_requests_end_all(struct halo_requests *requests, enum halo_error code,
 uint64_t halo_requests_next_id(struct halo_requests *requests);
 size_t halo_requests_n_queued(const struct halo_requests *requests);
 size_t halo_requests_n_running(const struct halo_requests *requests);
-/* What a client reads that is refused while the breaker is open. */
+/* The message for a client that is refused while the breaker is open. */
 void halo_requests_breaker_text(const struct halo_requests *requests, char *ret_text, size_t room);
 
 /* Terminal: writes the event with the request's id to its client, if it still has one, and detaches it. */
