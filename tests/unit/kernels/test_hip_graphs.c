@@ -1,5 +1,5 @@
 /* test_hip_graphs.c: decode steps of a model whose cache has two groups, over the runtime that $HALO_HIP_LIB names: the
- * first step of a class is launched, those after it are replayed. Both must see the pages of both groups, however many
+ * prompt and the first step of a class are launched, the steps after it are replayed. Both must see the pages of both groups, however many
  * pages the sequence has by then. Against the CPU device. */
 #include <math.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 
 #include "cpu_fixture.h"
 
-enum { N_VOCAB = 40, DIM = 32, N_STEPS = 75, CONTEXT = 128 };
+enum { N_VOCAB = 40, DIM = 32, N_PROMPT = 10, N_STEPS = 75, CONTEXT = 128 };
 
 static void attend_build(struct fixture *f, uint32_t group, uint32_t window, uint16_t *ret_out)
 {
@@ -35,7 +35,7 @@ static void attend_build(struct fixture *f, uint32_t group, uint32_t window, uin
 static void build(struct fixture *f)
 {
     uint16_t whole, local;
-    fixture_init(f, N_VOCAB, 8, CONTEXT);
+    fixture_init(f, N_VOCAB, 16, CONTEXT);
     fixture_kv(f, HALO_KV_F32, 1, 1, DIM, DIM);
     fixture_kv_add(f, HALO_KV_F32, 1, 1, DIM, DIM);
     attend_build(f, 0, 0, &whole);
@@ -55,11 +55,13 @@ static void decode_over_two_groups(void **state)
         f.device_ops = device == 0 ? halo_device_cpu() : halo_device_hip();
         f.library = device == 0 ? NULL : getenv("HALO_HIP_LIB");
         fixture_open(&f, NULL, 1);
-        for (int32_t pos = 0; pos < N_STEPS; pos++)
+        int32_t prompt[N_PROMPT] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
+        fixture_run(&f, 1, prompt, N_PROMPT, 0, NULL);
+        for (int32_t pos = N_PROMPT; pos < N_STEPS; pos++)
             fixture_run(&f, 1, &(int32_t){pos * 7 % N_VOCAB}, 1, pos, logits[device][pos]);
         fixture_close(&f);
     }
-    for (uint32_t pos = 0; pos < N_STEPS; pos++)
+    for (uint32_t pos = N_PROMPT; pos < N_STEPS; pos++)
         for (uint32_t i = 0; i < N_VOCAB; i++)
             if (!(fabsf(logits[1][pos][i] - logits[0][pos][i]) <= 1e-4f))
                 fail_msg("position %u, logit %u is %.9g, wanted %.9g", pos, i, (double)logits[1][pos][i],
