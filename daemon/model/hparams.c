@@ -262,6 +262,7 @@ static int mechanisms_check(const struct halo_gguf *gguf, const char *arch, cons
         {"interleave_moe_layer_step", {0, 1}},
         {"attention.temperature_length", {0, 0}},
         {"attention.temperature_scale", {0, 0}},
+        {"rope.scaling.alpha", {0, 1}},
         {"rope.scaling.yarn_log_multiplier", {0, 0}},
     };
     char key[KEY_BYTES], is[NUMBER_BYTES];

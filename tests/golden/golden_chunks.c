@@ -114,8 +114,9 @@ static bool model_same(const struct halo_golden_data *data, const char *stem)
 
 int main(int argc, char **argv)
 {
-    static const char *const stems[] = {"draft-BF16",  "draft-Q5_1", "draft-IQ4_XS",  "fable-moe-Q4_K_M",
-                                        "tiny-llama3", "tiny-qwen2", "tiny-qwen3moe", "tiny-bailingmoe2"};
+    static const char *const stems[] = {"draft-BF16",  "draft-Q5_1",      "draft-IQ4_XS",  "fable-moe-Q4_K_M",
+                                        "tiny-llama3", "tiny-qwen2",      "tiny-qwen3moe", "tiny-bailingmoe2",
+                                        "tiny-gemma2", "tiny-starcoder2", "tiny-mistral3", "tiny-gpt-oss"};
     struct halo_golden_data data;
     unsigned n_wrong = 0;
 

@@ -1,6 +1,6 @@
-/* test_hip_graphs.c: decode steps of a model whose cache has two groups, over the runtime that $HALO_HIP_LIB names: the
- * prompt and the first step of a class are launched, the steps after it are replayed. Both must see the pages of both groups, however many
- * pages the sequence has by then. Against the CPU device. */
+/* test_hip_graphs.c: decode steps of a model whose cache has two groups, over the runtime that $HALO_HIP_LIB names:
+ * the prompt and the first step of a class are launched, the steps after it are replayed. Both must see the pages of
+ * both groups, however many pages the sequence has by then. Against the CPU device. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -91,6 +91,28 @@ static void numbers_out_of_bounds(void **state)
         broken_refused(&rows[i]);
 }
 
+static void factors_and_windows_out_of_bounds(void **state)
+{
+    static const struct broken rows[] = {
+        {"cohere2", "logit_scale", HALO_GGUF_F32, 0, HALO_FAULT_LOAD_FAILED, "cohere2.logit_scale is 0"},
+        {"cohere2", "attention.layer_norm_epsilon", HALO_GGUF_F32, 0, HALO_FAULT_LOAD_FAILED,
+         "layer_norm_epsilon is 0"},
+        {"gemma2", "attn_logit_softcapping", HALO_GGUF_F32, -1, HALO_FAULT_LOAD_FAILED, "softcapping is -1"},
+        {"gemma2", "final_logit_softcapping", HALO_GGUF_F32, NAN, HALO_FAULT_LOAD_FAILED, "softcapping is "},
+        {"gemma3", "attention.sliding_window_pattern", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED,
+         "sliding_window_pattern is 0"},
+        {"gemma3", "rope.freq_base_swa", HALO_GGUF_F32, 0, HALO_FAULT_LOAD_FAILED, "freq_base_swa is 0"},
+        {"gpt-oss", "attention.sliding_window", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED, "sliding_window is 0"},
+        {"granite", "residual_scale", HALO_GGUF_F32, -1, HALO_FAULT_LOAD_FAILED, "residual_scale is -1"},
+        {"mistral3", "attention.temperature_scale", HALO_GGUF_F32, -1, HALO_FAULT_LOAD_FAILED,
+         "temperature_scale is -1"},
+        {"hunyuan-dense", "rope.scaling.alpha", HALO_GGUF_F32, 1000, HALO_FAULT_UNSUPPORTED, "alpha is 1000"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        broken_refused(&rows[i]);
+}
+
 static void mixtures_out_of_bounds(void **state)
 {
     static const struct broken rows[] = {
@@ -407,6 +429,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_out_of_bounds),
         cmocka_unit_test(mixtures_out_of_bounds),
+        cmocka_unit_test(factors_and_windows_out_of_bounds),
         cmocka_unit_test(experts_too_wide),
         cmocka_unit_test(missing_keys),
         cmocka_unit_test(wrong_types),
