@@ -33,6 +33,7 @@ struct mkgguf_types {
     uint32_t base;      /* most matrices */
     uint32_t more;      /* half of attn_v and ffn_down, and the output; the same as base when not a mixture */
     uint32_t file_type; /* general.file_type */
+    uint32_t experts, experts_down; /* gate and up of experts, and their down; both F32: as the others */
 };
 const struct mkgguf_types *mkgguf_types_find(const char *name);
 void mkgguf_types_print(void);

@@ -6,6 +6,7 @@
  */
 #include <assert.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,6 +182,93 @@ static void scale_super(uint32_t type, float deviation, uint64_t *state, uint8_t
     }
 }
 
+/* Mean squares of the numbers in the code books, and of the odd and half scales that multiply them. */
+#define IQ1_SQUARE (0.5942f + 1 / 64.0f)
+#define IQ2_XXS_SQUARE 534.4f
+#define IQ2_XS_SQUARE 586.5f
+#define IQ2_S_SQUARE 596.8f
+#define IQ3_XXS_SQUARE 951.6f
+#define IQ3_S_SQUARE 57.67f
+#define ODD_THREE_SQUARE 85.0f  /* of 1, 3 .. 15 */
+#define ODD_FOUR_SQUARE 341.0f  /* of 1, 3 .. 31 */
+#define HALF_FOUR_SQUARE 85.25f /* of 0.5, 1.5 .. 15.5 */
+
+/* -1, 0 and 1 alone, of numbers from -1 to 2: half of them 0. */
+static void make_ternary(uint8_t *pairs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        pairs[i] = (uint8_t)(pairs[i] ^ (pairs[i] >> 1 & pairs[i] & 0x55) << 1);
+}
+
+/* The nearest E4M3. */
+static uint8_t e4m3_of(float value)
+{
+    int exponent, rounded;
+    frexpf(value, &exponent);
+    exponent = exponent < -5 ? -5 : exponent; /* below are the subnormals, with the same steps */
+    rounded = (int)lrintf(ldexpf(value, 4 - exponent));
+    return (uint8_t)((exponent + 5) * 8 + rounded);
+}
+
+static void scale_ternary(uint32_t type, float deviation, uint8_t *bytes, uint64_t n_bytes)
+{
+    uint16_t d_half = half_of(deviation / sqrtf(0.5f)), d_third = half_of(deviation / sqrtf(2 / 3.0f));
+    switch (type) {
+    case HALO_TYPE_TQ1_0:
+        FOR_BLOCKS(halo_block_tq1_0, b)
+        b->d = d_third;
+        break;
+    case HALO_TYPE_TQ2_0:
+        FOR_BLOCKS(halo_block_tq2_0, b)
+        {
+            make_ternary(b->qs, sizeof b->qs);
+            b->d = d_half;
+        }
+        break;
+    case HALO_TYPE_Q2_0:
+        FOR_BLOCKS(halo_block_q2_0, b)
+        {
+            make_ternary(b->qs, sizeof b->qs);
+            b->d = d_half;
+        }
+        break;
+    default:
+        FOR_BLOCKS(halo_block_q1_0, b)
+        b->d = half_of(deviation);
+        break;
+    }
+}
+
+/* The types with code books and NVFP4; all but two of them begin with d. False for others. */
+static bool scale_codes(uint32_t type, float deviation, uint8_t *bytes, uint64_t n_bytes)
+{
+    float square;
+    switch (type) {
+    case HALO_TYPE_IQ1_S:
+    case HALO_TYPE_IQ1_M: square = ODD_THREE_SQUARE * IQ1_SQUARE; break;
+    case HALO_TYPE_IQ2_XXS: square = HALF_FOUR_SQUARE / 16 * IQ2_XXS_SQUARE; break;
+    case HALO_TYPE_IQ2_XS: square = HALF_FOUR_SQUARE / 16 * IQ2_XS_SQUARE; break;
+    case HALO_TYPE_IQ2_S: square = HALF_FOUR_SQUARE / 16 * IQ2_S_SQUARE; break;
+    case HALO_TYPE_IQ3_XXS: square = HALF_FOUR_SQUARE / 4 * IQ3_XXS_SQUARE; break;
+    case HALO_TYPE_IQ3_S: square = ODD_FOUR_SQUARE * IQ3_S_SQUARE; break;
+    case HALO_TYPE_NVFP4: square = mean_square(mxfp4_values2, 16) / 4; break;
+    default: return false;
+    }
+    uint16_t d = half_of(deviation / sqrtf(square));
+    uint8_t e = e4m3_of(deviation / sqrtf(square));
+    uint32_t block_bytes = halo_type_info(type).block_bytes;
+    for (uint64_t at = 0; at < n_bytes; at += block_bytes) {
+        struct halo_block_iq1_m *iq1_m = (struct halo_block_iq1_m *)(void *)(bytes + at);
+        if (type == HALO_TYPE_NVFP4)
+            memset(bytes + at, e, 4);
+        else if (type != HALO_TYPE_IQ1_M)
+            memcpy(bytes + at, &d, sizeof d);
+        for (int i = 0; i < 4 && type == HALO_TYPE_IQ1_M; i++)
+            iq1_m->sc[i] = (uint16_t)((iq1_m->sc[i] & 0xfff) | (d >> 4 * i & 15) << 12);
+    }
+    return true;
+}
+
 /* Plain numbers: even over the interval of the wanted deviation, from 16 random bits each. */
 static void fill_plain(uint32_t type, float deviation, uint64_t *state, uint8_t *bytes, uint64_t n_bytes)
 {
@@ -216,7 +304,11 @@ void mkgguf_fill(uint32_t type, float deviation, uint64_t stream, uint8_t *bytes
         return;
     }
     random_bytes(&state, bytes, n_bytes);
-    if (info.block_weights == HALO_QK)
+    if (scale_codes(type, deviation, bytes, n_bytes))
+        return;
+    if (type == HALO_TYPE_TQ1_0 || type == HALO_TYPE_TQ2_0 || type == HALO_TYPE_Q1_0 || type == HALO_TYPE_Q2_0)
+        scale_ternary(type, deviation, bytes, n_bytes);
+    else if (info.block_weights == HALO_QK)
         scale_small(type, deviation, bytes, n_bytes);
     else
         scale_super(type, deviation, &state, bytes, n_bytes);

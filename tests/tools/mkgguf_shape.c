@@ -21,6 +21,8 @@ static const struct mkgguf_shape presets[] = {
     {"qwen3-4b", MKGGUF_QWEN3, 36, 2560, 32, 8, 128, 9728, 0, 0, 0, 151936, 40960, 1e6f, .tied = true},
     {"qwen3-8b", MKGGUF_QWEN3, 36, 4096, 32, 8, 128, 12288, 0, 0, 0, 151936, 40960, 1e6f},
     {"qwen3-30b-a3b", MKGGUF_QWEN3MOE, 48, 2048, 32, 4, 128, 6144, 128, 8, 768, 151936, 40960, 1e6f},
+    /* The widths of a published 26B-A4B mixture, with the graph of qwen3moe. */
+    {"moe-26b-a4b", MKGGUF_QWEN3MOE, 30, 2816, 16, 8, 256, 2112, 128, 8, 704, 262144, 131072, 1e6f, .tied = true},
     {"llama-1b", MKGGUF_LLAMA, 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 5e5f, .tied = true,
      .rope_factors = true},
     {"llama-8b", MKGGUF_LLAMA, 32, 4096, 32, 8, 128, 14336, 0, 0, 0, 128256, 131072, 5e5f, .rope_factors = true},
@@ -49,8 +51,22 @@ static const struct mkgguf_types type_sets[] = {
     SINGLE(IQ4_NL, 25),
     SINGLE(IQ4_XS, 30),
     SINGLE(MXFP4, 38),
+    SINGLE(IQ1_S, 24),
+    SINGLE(IQ1_M, 31),
+    SINGLE(IQ2_XXS, 19),
+    SINGLE(IQ2_XS, 20),
+    SINGLE(IQ2_S, 28),
+    SINGLE(IQ3_XXS, 23),
+    SINGLE(IQ3_S, 26),
+    SINGLE(TQ1_0, 36),
+    SINGLE(TQ2_0, 37),
+    SINGLE(NVFP4, 39),
+    SINGLE(Q1_0, 40),
+    SINGLE(Q2_0, 41),
     {"Q4_K_M", HALO_TYPE_Q4_K, HALO_TYPE_Q6_K, 15},
     {"Q5_K_M", HALO_TYPE_Q5_K, HALO_TYPE_Q6_K, 17},
+    /* What "dynamic" 4-bit files of mixtures hold, whose experts are no multiple of 256 wide. */
+    {"UD-Q4_K_XL", HALO_TYPE_Q8_0, HALO_TYPE_Q8_0, 15, HALO_TYPE_Q4_K, HALO_TYPE_Q5_1},
 };
 
 const struct mkgguf_shape *mkgguf_preset(const char *name)

@@ -115,6 +115,10 @@ static void feed_forward(struct maker *m, uint32_t layer)
         matrix(m, s->n_ff, s->n_embd, 0, down, "blk.%u.ffn_down.weight", layer);
         return;
     }
+    if (m->types->experts) {
+        base = m->types->experts;
+        down = m->types->experts_down;
+    }
     matrix(m, s->n_embd, s->n_expert, 0, HALO_TYPE_F32, "blk.%u.ffn_gate_inp.weight", layer);
     matrix(m, s->n_embd, s->n_ff_expert, s->n_expert, base, "blk.%u.ffn_gate_exps.weight", layer);
     matrix(m, s->n_embd, s->n_ff_expert, s->n_expert, base, "blk.%u.ffn_up_exps.weight", layer);
