@@ -176,6 +176,8 @@ static int check_attend(const struct check *c, const struct halo_op_attend *u)
 {
     TRY(check_cache(c, u->kv_group, u->kv_layer));
     const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
+    if (kv->window > 0 && (u->window == 0 || u->window > kv->window))
+        return refuse(c, "window", u->window, kv->window);
     if (kv->n_head_kv == 0 || kv->head_dim_v == 0 || u->n_head == 0 || u->n_head % kv->n_head_kv != 0)
         return halo_reason(c->reason, -ENOTSUP, "%s: %u heads over %u kv heads", c->op, u->n_head, kv->n_head_kv);
     TRY(check_value(c, "q", u->q, u->n_head * kv->head_dim_k));

@@ -31,6 +31,36 @@ static void fail_on(const struct halo_fault *fault, int r, const char *what, con
         fail_msg("%s: %s%s", what, fault->text, reason);
 }
 
+/* Gives every other layer a window, and a group of their own to those that have one. */
+static void add_windows(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
+{
+    struct halo_plan *plan = &rig->instance.model->plan;
+    rig->plan_ops = malloc(plan->n_ops * sizeof(*rig->plan_ops));
+    assert_non_null(rig->plan_ops);
+    memcpy(rig->plan_ops, plan->ops, plan->n_ops * sizeof(*rig->plan_ops));
+    plan->ops = rig->plan_ops;
+    assert_true(plan->n_kv_groups == 1 && plan->kv[0].n_layers > 1);
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        struct halo_op *op = &rig->plan_ops[i];
+        uint32_t local = op->layer % 2 == 0, layer = setup->keeps_all ? op->layer : op->layer / 2;
+        if (op->kind == HALO_OP_KV_WRITE) {
+            op->u.kv_write.kv_group = setup->keeps_all ? 0 : local;
+            op->u.kv_write.kv_layer = layer;
+        } else if (op->kind == HALO_OP_ATTEND) {
+            op->u.attend.kv_group = setup->keeps_all ? 0 : local;
+            op->u.attend.kv_layer = layer;
+            op->u.attend.window = local ? setup->window : 0;
+        }
+    }
+    if (setup->keeps_all)
+        return;
+    plan->kv[1] = plan->kv[0];
+    plan->kv[1].window = setup->window;
+    plan->kv[1].n_layers = (plan->kv[0].n_layers + 1) / 2;
+    plan->kv[0].n_layers /= 2;
+    plan->n_kv_groups = 2;
+}
+
 static void bring_model(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
 {
     const char *root = getenv("HALO_SOURCE_ROOT"), *model = getenv("HALO_RIG_MODEL");
@@ -48,6 +78,8 @@ static void bring_model(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
     fail_on(&load->fault, 0, "parse", reason);
     if (setup->max_rows > 0)
         rig->instance.model->plan.max_rows = setup->max_rows;
+    if (setup->window > 0)
+        add_windows(rig, setup);
     fail_on(&load->fault, halo_load_create(load, &rig->ops, rig->device, &plenty), "create", reason);
     fail_on(&load->fault, halo_load_read(load, &rig->ops, &rig->port, NULL), "read", reason);
     fail_on(&load->fault, rig->ops.model_seal(rig->instance.device_model, reason), "seal", reason);
@@ -85,13 +117,17 @@ void cpu_rig_init(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
 void cpu_rig_finish(struct cpu_rig *rig)
 {
     assert_int_equal(rig->n_open, 0);
-    assert_int_equal(halo_kv_pool_available(&rig->instance.scheduler.pool), rig->instance.model->plan.kv[0].n_pages);
+    const struct halo_kv_pool *pool = &rig->instance.scheduler.pool;
+    assert_int_equal(halo_kv_pool_available(pool), rig->instance.model->plan.kv[0].n_pages);
+    for (uint32_t s = 0; s < pool->n_sides; s++)
+        assert_int_equal(halo_kv_side_available(&pool->sides[s]), rig->instance.model->plan.kv[s + 1].n_pages);
     halo_scheduler_finish(&rig->instance.scheduler);
     rig->ops.model_destroy(rig->instance.device_model);
     rig->ops.close(rig->device);
     halo_texts_destroy(&rig->instance.texts);
     halo_model_destroy(rig->instance.model);
     halo_mailbox_finish(&rig->port);
+    free(rig->plan_ops);
     free(rig->seqs);
 }
 

@@ -32,12 +32,15 @@ struct cpu_rig {
     struct halo_device_phase phase;
     struct cpu_seq *seqs; /* [CPU_RIG_MAX] */
     uint32_t n_seqs, n_open;
+    struct halo_op *plan_ops; /* of a plan that was changed */
 };
 
 struct cpu_rig_setup {
     enum halo_kv_type kv;
     uint32_t context, kv_tokens, n_threads;
     uint32_t max_rows; /* of a step; 0: the engine's */
+    uint32_t window;   /* > 0: every other layer, the first included, gets this window */
+    bool keeps_all;    /* and is kept as a whole nevertheless */
 };
 
 extern uint64_t cpu_rig_rows;                        /* that the device really ran, all rigs */

@@ -52,15 +52,18 @@ static void converse(const struct cpu_rig_setup *setup, bool cache, struct turn 
     cpu_rig_finish(&rig);
 }
 
-static void a_conversation_is_the_same_to_the_bit(void **state)
+/* With a window: afresh every layer keeps every position, with reuse those with a window keep theirs. */
+static void compare_conversations(uint32_t window)
 {
     for (int k = 0; k < 3; k++) {
         struct turn afresh[TURNS], reused[TURNS];
-        struct cpu_rig_setup setup = {.kv = kv_types[k], .context = 1024, .kv_tokens = 4096, .n_threads = 2};
+        struct cpu_rig_setup setup = {
+            .kv = kv_types[k], .context = 1024, .kv_tokens = 4096, .n_threads = 2, .window = window, .keeps_all = true};
         uint64_t n_afresh = 0, n_reused = 0;
         converse(&setup, false, afresh);
         setup.max_rows = 23; /* pages are filled in other pieces than above */
-        setup.n_threads = 1;
+        setup.n_threads = window > 0 ? 8 : 1;
+        setup.keeps_all = false;
         converse(&setup, true, reused);
         for (uint32_t t = 0; t < TURNS; t++) {
             assert_memory_equal(reused[t].ids, afresh[t].ids, sizeof(afresh[t].ids));
@@ -76,15 +79,26 @@ static void a_conversation_is_the_same_to_the_bit(void **state)
     }
 }
 
+static void a_conversation_is_the_same_to_the_bit(void **state)
+{
+    compare_conversations(0);
+}
+
+static void windows_are_the_same_to_the_bit(void **state)
+{
+    compare_conversations(40);
+}
+
 /* Texts that begin alike and part somewhere, in a pool that is too small for them: beside each other, preempted. */
-static void a_crowd_is_the_same_to_the_bit(void **state)
+static void compare_crowds(uint32_t window)
 {
     enum { N = 24, LENGTH = 90 };
     for (int k = 0; k < 3; k++) {
         static int32_t ids[N][LENGTH];
         struct cpu_seq *want = calloc(N, sizeof(*want));
         struct cpu_rig rig;
-        struct cpu_rig_setup setup = {.kv = kv_types[k], .context = 256, .kv_tokens = 8192, .n_threads = 2};
+        struct cpu_rig_setup setup = {
+            .kv = kv_types[k], .context = 256, .kv_tokens = 8192, .n_threads = 2, .window = window, .keeps_all = true};
         cpu_rig_init(&rig, &setup);
         for (uint32_t i = 0; i < N; i++) {
             cpu_rig_ids(&rig, i, ids[i], LENGTH);
@@ -100,6 +114,7 @@ static void a_crowd_is_the_same_to_the_bit(void **state)
 
         setup.kv_tokens = 512;
         setup.max_rows = 40;
+        setup.keeps_all = false;
         cpu_rig_init(&rig, &setup);
         for (uint32_t i = 0; i < N; i++) {
             struct halo_sequence_setup reply = cpu_rig_reply(ids[i], LENGTH, 20);
@@ -117,6 +132,16 @@ static void a_crowd_is_the_same_to_the_bit(void **state)
         cpu_rig_finish(&rig);
         free(want);
     }
+}
+
+static void a_crowd_is_the_same_to_the_bit(void **state)
+{
+    compare_crowds(0);
+}
+
+static void a_crowd_with_windows_is_the_same_to_the_bit(void **state)
+{
+    compare_crowds(33);
 }
 
 static void a_score_behind_a_reply_is_the_same_to_the_bit(void **state)
@@ -150,7 +175,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_conversation_is_the_same_to_the_bit),
+        cmocka_unit_test(windows_are_the_same_to_the_bit),
         cmocka_unit_test(a_crowd_is_the_same_to_the_bit),
+        cmocka_unit_test(a_crowd_with_windows_is_the_same_to_the_bit),
         cmocka_unit_test(a_score_behind_a_reply_is_the_same_to_the_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

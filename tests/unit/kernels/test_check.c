@@ -155,6 +155,9 @@ SPOIL(heads_do_not_fit, t->ops[QK_NORM].u.qk_norm.n_head = 3)
 SPOIL(rope_beyond, t->ops[ROPE].u.rope.rope = 1)
 SPOIL(rotation_too_wide, t->rope.n_rot = DIM + 2)
 SPOIL(pairing, t->rope.pairing = (enum halo_rope_pairing)7)
+SPOIL(group_beyond, t->ops[ATTEND].u.attend.kv_group = 1)
+SPOIL(window_wide, t->plan.kv[0].window = 8; t->ops[ATTEND].u.attend.window = 9)
+SPOIL(window_none, t->plan.kv[0].window = 8)
 SPOIL(layer_beyond, t->ops[KV_WRITE].u.kv_write.kv_layer = 1)
 SPOIL(cache_type, t->plan.kv[0].type = (enum halo_kv_type)9)
 SPOIL(groups_uneven, t->ops[ATTEND].u.attend.n_head = 3)
@@ -204,6 +207,9 @@ static const struct {
     {rope_beyond, ROPE, "rope: rotation 1 of 1"},
     {rotation_too_wide, ROPE, "rope: rotated elements is 18, wanted 16"},
     {pairing, ROPE, "rope: pairing is 7, wanted 0"},
+    {group_beyond, ATTEND, "attend: group of the cache 1 of 1"},
+    {window_wide, ATTEND, "attend: window is 9, wanted 8"},
+    {window_none, ATTEND, "attend: window is 0, wanted 8"},
     {layer_beyond, KV_WRITE, "kv_write: layer of the cache 1 of 1"},
     {cache_type, ATTEND, "attend: type of the cache is 9, wanted 1"},
     {groups_uneven, ATTEND, "attend: 3 heads over 2 kv heads"},
