@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# halod in odd surroundings: no home, folders that are missing or cannot be, files that may not grow, a log that nobody
-# reads, a parent that is killed; and what the log says of its engine.
+# halod in unusual surroundings: no home, missing folders, file size limits, a log that nobody reads, a killed parent; and
+# what the log says about its engine.
 # Arguments: halod, halod-engine, haloctl, folder of models.
 set -u
 halod=$1 engine=$2 ctl=$(realpath "$3") models=$4 model=fable-Q4_K_M

@@ -6,6 +6,7 @@
  *   size=4     bytes of text per token
  *   die=K      SIGKILL to itself after the K-th event of this request (started is 1)
  *   exit=K     exit(3) instead
+ *   noise=N    writes so many warnings first
  *   hang=K     everything stops, heartbeats too
  *   stuck=K    no more events; heartbeats say that one step has been lasting for a minute
  *   as=N       ... and that it is work of this kind (enum halo_wire_activity), on the thread that does such work
@@ -163,6 +164,8 @@ static void read_script(struct job *job, const char *script)
     job->size = word(script, "size", 4);
     job->die = word(script, "die", 0);
     job->exit = word(script, "exit", 0);
+    for (int64_t i = 0; i < word(script, "noise", 0); i++)
+        fprintf(stderr, "<4>noise\n");
     job->hang = word(script, "hang", 0);
     job->garbage = word(script, "garbage", 0);
     job->wrong = word(script, "wrong", 0);

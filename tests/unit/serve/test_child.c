@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <base/clock.h>
+
 #include <serve/child/engine.h>
 
 static uv_loop_t loop;
@@ -237,6 +239,37 @@ static void dies_for_a_reason(void **state)
     assert_true(halo_engine_has_gpu(&engine));
 }
 
+/* The log gets a limited number of an engine's lines in a second, and the number of those that were dropped. */
+static void does_not_flood_the_log(void **state)
+{
+    char path[] = "/tmp/halo-noise-XXXXXX", line[4096];
+    long n_lines = 0, n_dropped = 0, n;
+    int own = dup(STDERR_FILENO), fd = mkstemp(path);
+    assert_true(own >= 0 && fd >= 0);
+    dup2(fd, STDERR_FILENO);
+    halo_log_set_level(HALO_LOG_WARN);
+    uint64_t begun_ms = halo_clock_ms();
+    live("noise=20000 n=1 exit=1", "ready started died: exited with status 3 (last words: told to exit) gone");
+    sleep(1); /* the number is told by the first line of a later second */
+    live("noise=1 n=1 exit=1", "ready started died: exited with status 3 (last words: told to exit) gone");
+    uint64_t took_s = (halo_clock_ms() - begun_ms) / 1000;
+    halo_log_set_level((enum halo_log_level) - 1);
+    dup2(own, STDERR_FILENO);
+    close(own);
+    FILE *file = fdopen(fd, "r");
+    rewind(file);
+    while (fgets(line, sizeof(line), file)) {
+        const char *count = strstr(line, "warn  ");
+        n_lines += strstr(line, "engine: noise") != NULL;
+        if (count && sscanf(count, "warn  %ld log lines were dropped: the limit is 200 in a second", &n) == 1)
+            n_dropped += n;
+    }
+    fclose(file);
+    unlink(path);
+    assert_in_range(n_lines, 200, 200 * (took_s + 2));
+    assert_true(n_dropped > 0 && n_lines + n_dropped >= 20000);
+}
+
 static void is_given_up(void **state)
 {
     config.heartbeat_ms = config.ready_ms = 500;
@@ -278,6 +311,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(is_written_to, begin, end),
         cmocka_unit_test_setup_teardown(one_that_cannot_be_started, begin, end),
         cmocka_unit_test_setup_teardown(dies_for_a_reason, begin_engine, end_engine),
+        cmocka_unit_test_setup_teardown(does_not_flood_the_log, begin_engine, end_engine),
         cmocka_unit_test_setup_teardown(is_given_up, begin_engine, end_engine),
         cmocka_unit_test_setup_teardown(is_told_to_go, begin_engine, end_engine),
         cmocka_unit_test_setup_teardown(a_program_that_is_not_there, begin_engine, end_engine),
