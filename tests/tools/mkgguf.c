@@ -164,7 +164,7 @@ static void usage(void)
     mkgguf_presets_print();
     fputs("types:   ", stdout);
     mkgguf_types_print();
-    puts("archs:   llama qwen2 qwen3 qwen3moe");
+    puts("archs:   llama qwen2 qwen3 qwen3moe gpt-oss");
 }
 
 enum { OPT_PRESET = 256, OPT_ARCH, OPT_TYPE, OPT_SEED, OPT_SPLIT, OPT_TINY, OPT_TIED, OPT_HELP, OPT_SHAPE };
@@ -270,11 +270,11 @@ static int parse_options(struct options *o, int argc, char **argv)
 static int check_options(struct options *o)
 {
     struct mkgguf_shape *s = &o->shape;
-    if (o->experts_asked && s->family != MKGGUF_QWEN3MOE && s->family != MKGGUF_LLAMA)
+    if (o->experts_asked && !mkgguf_is_mixture(s->family) && s->family != MKGGUF_LLAMA)
         return refuse("this architecture has none", "--experts");
-    if (!o->experts_asked && s->family != MKGGUF_QWEN3MOE)
+    if (!o->experts_asked && !mkgguf_is_mixture(s->family))
         s->n_expert = 0;
-    if (s->family == MKGGUF_QWEN3MOE && (s->n_expert == 0 || s->n_expert_used == 0 || s->n_ff_expert == 0))
+    if (mkgguf_is_mixture(s->family) && (s->n_expert == 0 || s->n_expert_used == 0 || s->n_ff_expert == 0))
         return refuse("a mixture of experts needs", "--experts --experts-used --ff-expert");
     if (s->n_vocab < 260 || s->n_vocab > 900000)
         return refuse("out of range", "--vocab (260 to 900000)");

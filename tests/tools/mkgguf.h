@@ -8,7 +8,7 @@
 
 #include "gguf_writer.h"
 
-enum mkgguf_family { MKGGUF_LLAMA, MKGGUF_QWEN2, MKGGUF_QWEN3, MKGGUF_QWEN3MOE, MKGGUF_FAMILIES };
+enum mkgguf_family { MKGGUF_LLAMA, MKGGUF_QWEN2, MKGGUF_QWEN3, MKGGUF_QWEN3MOE, MKGGUF_GPT_OSS, MKGGUF_FAMILIES };
 
 struct mkgguf_shape {
     const char *preset;
@@ -25,6 +25,7 @@ struct mkgguf_shape {
 const struct mkgguf_shape *mkgguf_preset(const char *name);
 void mkgguf_presets_print(void);
 const char *mkgguf_family_name(enum mkgguf_family family);
+bool mkgguf_is_mixture(enum mkgguf_family family); /* never without experts */
 int mkgguf_family_parse(const char *name, enum mkgguf_family *ret);
 
 /* A single type or a mixture of the kind quantizers make. */

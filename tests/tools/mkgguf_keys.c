@@ -48,6 +48,13 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
         arch_u32(w, shape, "expert_used_count", shape->n_expert_used);
         arch_u32(w, shape, "expert_feed_forward_length", shape->n_ff_expert);
     }
-    mkgguf_vocab(w, shape->n_vocab, shape->family == MKGGUF_LLAMA ? "llama-bpe" : "qwen2");
+    if (shape->family == MKGGUF_GPT_OSS) {
+        arch_u32(w, shape, "attention.sliding_window", 128);
+        gguf_writer_key_string(w, "gpt-oss.rope.scaling.type", "yarn");
+        arch_f32(w, shape, "rope.scaling.factor", 32);
+        arch_u32(w, shape, "rope.scaling.original_context_length", 4096);
+    }
+    static const char *const pre[MKGGUF_FAMILIES] = {[MKGGUF_LLAMA] = "llama-bpe", [MKGGUF_GPT_OSS] = "gpt-4o"};
+    mkgguf_vocab(w, shape->n_vocab, pre[shape->family] ? pre[shape->family] : "qwen2");
     gguf_writer_key_string(w, "tokenizer.chat_template", chatml);
 }

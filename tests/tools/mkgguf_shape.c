@@ -8,10 +8,8 @@
 #include "mkgguf.h"
 
 static const char *const families[] = {
-    [MKGGUF_LLAMA] = "llama",
-    [MKGGUF_QWEN2] = "qwen2",
-    [MKGGUF_QWEN3] = "qwen3",
-    [MKGGUF_QWEN3MOE] = "qwen3moe",
+    [MKGGUF_LLAMA] = "llama",       [MKGGUF_QWEN2] = "qwen2",     [MKGGUF_QWEN3] = "qwen3",
+    [MKGGUF_QWEN3MOE] = "qwen3moe", [MKGGUF_GPT_OSS] = "gpt-oss",
 };
 
 static const struct mkgguf_shape presets[] = {
@@ -23,6 +21,8 @@ static const struct mkgguf_shape presets[] = {
     {"qwen3-30b-a3b", MKGGUF_QWEN3MOE, 48, 2048, 32, 4, 128, 6144, 128, 8, 768, 151936, 40960, 1e6f},
     /* The widths of a published 26B-A4B mixture, with the graph of qwen3moe. */
     {"moe-26b-a4b", MKGGUF_QWEN3MOE, 30, 2816, 16, 8, 256, 2112, 128, 8, 704, 262144, 131072, 1e6f, .tied = true},
+    {"gpt-oss-20b", MKGGUF_GPT_OSS, 24, 2880, 64, 8, 64, 2880, 32, 4, 2880, 201088, 131072, 150000},
+    {"gpt-oss-120b", MKGGUF_GPT_OSS, 36, 2880, 64, 8, 64, 2880, 128, 4, 2880, 201088, 131072, 150000},
     {"llama-1b", MKGGUF_LLAMA, 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 5e5f, .tied = true,
      .rope_factors = true},
     {"llama-8b", MKGGUF_LLAMA, 32, 4096, 32, 8, 128, 14336, 0, 0, 0, 128256, 131072, 5e5f, .rope_factors = true},
@@ -67,6 +67,8 @@ static const struct mkgguf_types type_sets[] = {
     {"Q5_K_M", HALO_TYPE_Q5_K, HALO_TYPE_Q6_K, 17},
     /* What "dynamic" 4-bit files of mixtures hold, whose experts are no multiple of 256 wide. */
     {"UD-Q4_K_XL", HALO_TYPE_Q8_0, HALO_TYPE_Q8_0, 15, HALO_TYPE_Q4_K, HALO_TYPE_Q5_1},
+    /* What gpt-oss is published in. */
+    {"MXFP4_MOE", HALO_TYPE_Q8_0, HALO_TYPE_Q8_0, 38, HALO_TYPE_MXFP4, HALO_TYPE_MXFP4},
 };
 
 const struct mkgguf_shape *mkgguf_preset(const char *name)
@@ -87,6 +89,11 @@ void mkgguf_presets_print(void)
 const char *mkgguf_family_name(enum mkgguf_family family)
 {
     return families[family];
+}
+
+bool mkgguf_is_mixture(enum mkgguf_family family)
+{
+    return family == MKGGUF_QWEN3MOE || family == MKGGUF_GPT_OSS;
 }
 
 int mkgguf_family_parse(const char *name, enum mkgguf_family *ret)

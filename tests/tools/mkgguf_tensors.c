@@ -86,7 +86,7 @@ static void attention(struct maker *m, uint32_t layer)
     uint64_t q = (uint64_t)s->n_head * s->head_dim, kv = (uint64_t)s->n_head_kv * s->head_dim;
     uint32_t base = m->types->base;
     uint32_t v = more_bits(layer, s->n_layers) ? m->types->more : base;
-    bool biases = s->family == MKGGUF_QWEN2;
+    bool biases = s->family == MKGGUF_QWEN2 || s->family == MKGGUF_GPT_OSS;
     vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.attn_norm.weight", layer);
     matrix(m, s->n_embd, q, 0, base, "blk.%u.attn_q.weight", layer);
     matrix(m, s->n_embd, kv, 0, base, "blk.%u.attn_k.weight", layer);
@@ -101,6 +101,10 @@ static void attention(struct maker *m, uint32_t layer)
         vector(m, s->head_dim, MKGGUF_ONES, 0, "blk.%u.attn_k_norm.weight", layer);
     }
     matrix(m, q, s->n_embd, 0, base, "blk.%u.attn_output.weight", layer);
+    if (s->family == MKGGUF_GPT_OSS) {
+        vector(m, s->n_embd, MKGGUF_RANDOM, 0.1f, "blk.%u.attn_output.bias", layer);
+        vector(m, s->n_head, MKGGUF_RANDOM, 1, "blk.%u.attn_sinks.weight", layer);
+    }
 }
 
 static void feed_forward(struct maker *m, uint32_t layer)
@@ -108,7 +112,8 @@ static void feed_forward(struct maker *m, uint32_t layer)
     const struct mkgguf_shape *s = m->shape;
     uint32_t base = m->types->base;
     uint32_t down = more_bits(layer, s->n_layers) ? m->types->more : base;
-    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.ffn_norm.weight", layer);
+    vector(m, s->n_embd, MKGGUF_ONES, 0,
+           s->family == MKGGUF_GPT_OSS ? "blk.%u.post_attention_norm.weight" : "blk.%u.ffn_norm.weight", layer);
     if (s->n_expert == 0) {
         matrix(m, s->n_embd, s->n_ff, 0, base, "blk.%u.ffn_gate.weight", layer);
         matrix(m, s->n_embd, s->n_ff, 0, base, "blk.%u.ffn_up.weight", layer);
@@ -125,6 +130,15 @@ static void feed_forward(struct maker *m, uint32_t layer)
     matrix(m, s->n_ff_expert, s->n_embd, s->n_expert, down, "blk.%u.ffn_down_exps.weight", layer);
 }
 
+static void expert_biases(struct maker *m, uint32_t layer)
+{
+    const struct mkgguf_shape *s = m->shape;
+    vector(m, s->n_expert, MKGGUF_RANDOM, 0.1f, "blk.%u.ffn_gate_inp.bias", layer);
+    matrix(m, s->n_ff_expert, s->n_expert, 0, HALO_TYPE_F32, "blk.%u.ffn_gate_exps.bias", layer);
+    matrix(m, s->n_ff_expert, s->n_expert, 0, HALO_TYPE_F32, "blk.%u.ffn_up_exps.bias", layer);
+    matrix(m, s->n_embd, s->n_expert, 0, HALO_TYPE_F32, "blk.%u.ffn_down_exps.bias", layer);
+}
+
 int mkgguf_tensors(const struct mkgguf_shape *shape, const struct mkgguf_types *types, mkgguf_emit *emit_fn, void *ud)
 {
     struct maker m = {.shape = shape, .types = types, .emit = emit_fn, .ud = ud};
@@ -134,6 +148,8 @@ int mkgguf_tensors(const struct mkgguf_shape *shape, const struct mkgguf_types *
     for (uint32_t layer = 0; layer < shape->n_layers && m.result == 0; layer++) {
         attention(&m, layer);
         feed_forward(&m, layer);
+        if (shape->family == MKGGUF_GPT_OSS)
+            expert_biases(&m, layer);
     }
     vector(&m, shape->n_embd, MKGGUF_ONES, 0, "output_norm.weight");
     if (!shape->tied)

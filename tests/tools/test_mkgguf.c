@@ -118,6 +118,10 @@ static void test_models_load(void **state)
          "qwen3moe",
          NULL,
          8},
+        {{"--preset", "gpt-oss-20b", "--layers", "2", "--experts", "4", "--vocab", "2000", "--type", "MXFP4_MOE"},
+         "gpt-oss",
+         NULL,
+         4},
         {{"--preset", "qwen3-0.6b", "--layers", "1", "--type", "IQ4_XS"}, "qwen3", "IQ4_XS", 0},
         {{"--preset", "qwen2-0.5b", "--layers", "1", "--type", "Q4_K"}, "qwen2", NULL, 0}, /* 896 falls back to Q5_0 */
     };
