@@ -254,6 +254,18 @@ void child_load(struct child *child)
         fail_msg("%s", load->last);
 }
 
+struct child_request *child_stats_at_rest(struct child *child, int64_t *id)
+{
+    struct child_request *stats = NULL;
+    for (int i = 0; i < 500; i++) {
+        child_send(child, "{\"type\":\"stats\",\"id\":%lld}", (long long)++*id);
+        stats = child_wait(child, *id);
+        if (strstr(stats->last, "\"now_kv_pages_held\":0}"))
+            break;
+    }
+    return stats;
+}
+
 long child_number(const struct child_request *request, const char *key)
 {
     char field[64];

@@ -68,6 +68,9 @@ int child_end(struct child *child);
 __attribute__((format(printf, 2, 3))) void child_send(struct child *child, const char *format, ...);
 /* Reads until `request` has its terminal event; fails the test after 20 s. */
 struct child_request *child_wait(struct child *child, int64_t id);
+/* Asks for `stats`, under the ids after *id, until no page is held: the device thread tells what it holds after the
+ * step in which the last answer went out. Returns the last answer, after 500 tries whatever it says. */
+struct child_request *child_stats_at_rest(struct child *child, int64_t *id);
 /* The number of this field in the terminal line; 0: it is not there. */
 long child_number(const struct child_request *request, const char *key);
 /* Reads what is there for up to this long. False at the end of the stream. */

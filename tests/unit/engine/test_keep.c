@@ -192,13 +192,7 @@ static void evictions_are_counted(void **state)
     next_id = 1;
     for (int user = 1; user <= 6; user++) /* 3 pages each, of 16 */
         generate(&c, prompt, user);
-    struct child_request *stats = NULL;
-    for (int i = 0; i < 500; i++) { /* the device thread tells after its step */
-        child_send(&c, "{\"type\":\"stats\",\"id\":%lld}", (long long)++next_id);
-        stats = child_wait(&c, next_id);
-        if (strstr(stats->last, "\"now_kv_pages_held\":0}"))
-            break;
-    }
+    struct child_request *stats = child_stats_at_rest(&c, &next_id);
     assert_int_equal(child_number(stats, "prefix_evictions"), 2);
     assert_non_null(strstr(stats->last, "\"now_requests\":0,\"now_sequences\":0,\"now_kv_pages_held\":0}"));
     atomic_store(&c.control->run_us, 5000);
