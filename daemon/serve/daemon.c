@@ -85,7 +85,7 @@ static void restart(uv_timer_t *timer)
 {
     struct halo_daemon *daemon = timer->data;
     if (daemon->requests.breaker.open)
-        halo_requests_close_breaker(&daemon->requests, "breaker_ms are over");
+        halo_requests_close_breaker(&daemon->requests, "breaker_ms have passed");
     else
         halo_daemon_start_engine(daemon);
 }

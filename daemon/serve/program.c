@@ -77,7 +77,7 @@ static void on_signal(uv_signal_t *handle, int signum)
         halo_daemon_stop(daemon);
         return;
     }
-    halo_log(HALO_LOG_WARN, "second signal: leaving at once");
+    halo_log(HALO_LOG_WARN, "second signal: exiting at once");
     halo_engine_kill(&daemon->engine);
     _exit(128 + signum);
 }
@@ -89,7 +89,7 @@ static int passed_socket(int *ret_fd, struct halo_fault *fault)
     if (n < 0)
         return halo_fault_errno(fault, HALO_FAULT_INTERNAL, n, "cannot take the sockets of the service manager");
     if (n > 1)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "the service manager passed %d sockets, one is wanted", n);
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "the service manager passed %d sockets, expected 1", n);
     return 0;
 }
 
@@ -132,7 +132,7 @@ static int serve(const struct halo_config *config, int passed_fd, struct halo_fa
     halo_daemon_start_engine(&daemon);
     uv_run(&loop, UV_RUN_DEFAULT);
     if (daemon.engine_stuck)
-        return halo_fault_set(fault, HALO_FAULT_DEVICE_HANG, "the engine could not be ended");
+        return halo_fault_set(fault, HALO_FAULT_DEVICE_HANG, "the engine could not be stopped");
     signals_close(signals);
     uv_run(&loop, UV_RUN_DEFAULT);
     halo_daemon_finish(&daemon);

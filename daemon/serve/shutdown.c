@@ -64,7 +64,7 @@ static size_t n_open(const struct halo_daemon *daemon)
 static void reap_over(uv_timer_t *timer)
 {
     struct halo_daemon *daemon = timer->data;
-    halo_log(HALO_LOG_ERROR, "the engine did not exit after SIGKILL; leaving it behind");
+    halo_log(HALO_LOG_ERROR, "the engine did not exit after SIGKILL; abandoning it");
     daemon->engine_stuck = true;
     uv_stop(daemon->loop);
 }
@@ -134,7 +134,7 @@ void halo_shutdown_saved(struct halo_daemon *daemon, const char *line, size_t le
                      (long long)ev.saved.pages, (long long)ev.saved.models, (long long)ev.saved.bytes);
         else
             halo_log(HALO_LOG_WARN, "cached prefixes are not saved: %s",
-                     ev.type == HALO_EV_ERROR ? ev.error.message.at : "the engine answered something else");
+                     ev.type == HALO_EV_ERROR ? ev.error.message.at : "the engine sent another answer");
         halo_ev_finish(&ev);
     }
     if (daemon->state == HALO_DAEMON_SAVING) /* not now: the engine's lines are being read */
@@ -148,7 +148,7 @@ static void drain_over(uv_timer_t *timer)
         return;
     move(daemon, HALO_DAEMON_SAVING);
     if (n_open(daemon) > 0)
-        halo_log(HALO_LOG_INFO, "%zu requests are still open and end now", n_open(daemon));
+        halo_log(HALO_LOG_INFO, "%zu requests are still open and are ended now", n_open(daemon));
     halo_requests_end_all(&daemon->requests, HALO_ERROR_SHUTTING_DOWN,
                           "the daemon is shutting down; send the request again when it is back", halo_clock_ns());
     if (!ask_to_save(daemon))
@@ -164,7 +164,7 @@ void halo_daemon_stop(struct halo_daemon *daemon)
         save_ms = daemon->config->save_ms < drain_ms / 2 ? daemon->config->save_ms : drain_ms / 2;
     move(daemon, HALO_DAEMON_DRAINING);
     daemon->drain_ends_ns = halo_clock_ns() + (uint64_t)drain_ms * MS;
-    halo_log(HALO_LOG_INFO, "shutting down: %zu requests are open, they have %lld ms", n_open(daemon),
+    halo_log(HALO_LOG_INFO, "shutting down: %zu open requests have %lld ms to finish", n_open(daemon),
              (long long)(drain_ms - save_ms));
     halo_notify_stopping();
     halo_notify_extend_ms((uint64_t)(daemon->config->drain_ms + daemon->config->kill_ms) + REAP_MS + 1000);

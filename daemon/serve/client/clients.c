@@ -55,7 +55,7 @@ bool halo_clients_shed(struct halo_clients *clients, const struct halo_quota_use
     int64_t limit = halo_quota_share(clients->quota, loser, HALO_QUOTA_CONNECTIONS);
     clients->counters->connections_shed++;
     clients->ops->dropped(silent, HALO_ERROR_TOO_MANY_REQUESTS, HALO_NUMBERS({"limit", limit}),
-                          "this connection was silent, and its place was wanted for another one; connect again");
+                          "this connection was silent and was closed to make room for another one; connect again");
     halo_peer_flush(silent);
     halo_peer_close(silent);
     return true;

@@ -51,12 +51,11 @@ static int clear_stale(const struct sockaddr_un *address, struct halo_fault *fau
     if (lstat(address->sun_path, &st) != 0) {
         if (errno == ENOENT)
             return 0;
-        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno, "cannot look at %s", address->sun_path);
+        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno, "cannot examine %s", address->sun_path);
     }
     if (!S_ISSOCK(st.st_mode))
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
-                              "%s is there and is not a socket: move it away or choose another path",
-                              address->sun_path);
+                              "%s exists and is not a socket: move it away or choose another path", address->sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno, "cannot make a socket");
@@ -98,8 +97,7 @@ int halo_listen_open(struct halo_listen *ret_listen, const char *path, struct ha
     *ret_listen = (struct halo_listen){.fd = -1, .lock_fd = -1};
     size_t len = strlen(path);
     if (len == 0 || len > HALO_LISTEN_PATH_BYTES)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
-                              "the socket path has %zu bytes, a socket's path has 1 to %d", len,
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "the socket path has %zu bytes; 1 to %d are possible", len,
                               HALO_LISTEN_PATH_BYTES);
     memcpy(ret_listen->path, path, len + 1);
     memcpy(address.sun_path, path, len + 1);

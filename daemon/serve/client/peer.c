@@ -132,14 +132,14 @@ static void take_step(struct halo_peer *peer, enum halo_flow_step step)
     case HALO_FLOW_STALLED: stall(peer); return;
     case HALO_FLOW_OVERFLOW:
         halo_log_limited(&peer->clients->log_limit, HALO_LOG_WARN,
-                         "pid %ld does not read: %zu bytes wait for it, closing", (long)peer->pid,
-                         halo_sink_bytes(&peer->sink));
+                         "pid %ld does not read its events: %zu bytes are waiting; closing its connection",
+                         (long)peer->pid, halo_sink_bytes(&peer->sink));
         halo_peer_close(peer);
         return;
     case HALO_FLOW_GIVE_UP:
         peer->clients->counters->stalls++;
-        halo_log_limited(&peer->clients->log_limit, HALO_LOG_INFO, "pid %ld still does not read, closing",
-                         (long)peer->pid);
+        halo_log_limited(&peer->clients->log_limit, HALO_LOG_INFO,
+                         "pid %ld still does not read its events; closing its connection", (long)peer->pid);
         halo_peer_close(peer);
         return;
     case HALO_FLOW_CLOSE: halo_peer_close(peer); return;

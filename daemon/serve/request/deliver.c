@@ -143,7 +143,7 @@ static int deliver_to(struct halo_requests *requests, struct halo_request *reque
 static int deliver_unaddressed(struct halo_requests *requests, const struct halo_event_line *line,
                                struct halo_fault *fault)
 {
-    if (line->type == HALO_EV_UNLOADED) /* its keep-alive time was over, or it made room */
+    if (line->type == HALO_EV_UNLOADED) /* its keep-alive time has passed, or it made room */
         return halo_record_model(requests, NULL, line, fault);
     if (line->type != HALO_EV_NOTICE && line->type != HALO_EV_ERROR)
         return halo_event_line_refuse(fault, "a %s event without an id", halo_ev_type_name(line->type));
@@ -161,7 +161,7 @@ int halo_requests_engine_line(struct halo_requests *requests, const struct halo_
         return deliver_unaddressed(requests, line, fault);
     uint64_t id = env->id_kind == HALO_ID_INT && env->id_num > 0 ? (uint64_t)env->id_num : UINT64_MAX;
     if (id > requests->last_id)
-        return halo_event_line_refuse(fault, "an event for an id that was never given: '%.*s'",
+        return halo_event_line_refuse(fault, "an event for an unknown id: '%.*s'",
                                       (int)(line->len > GARBAGE_SHOWN ? GARBAGE_SHOWN : line->len), line->at);
     struct halo_request *request = halo_request_find(requests, id);
     if (!request || request->state == HALO_REQUEST_WAITING) {

@@ -183,8 +183,8 @@ static void note_gone(struct halo_requests *requests, const struct halo_ev *ev)
         requests->counters->models_evicted++;
     if (ev->unloaded.reason != HALO_WIRE_UNLOAD_ASKED)
         halo_log_limited(&requests->log_limit, HALO_LOG_INFO, "model %.200s was unloaded: %s", ev->unloaded.model.at,
-                         ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM ? "another one needed the room"
-                                                                      : "its keep-alive time was over");
+                         ev->unloaded.reason == HALO_WIRE_UNLOAD_ROOM ? "another model needed the memory"
+                                                                      : "its keep-alive time has passed");
     for (; model && request; request = halo_request_next(request))
         if (halo_request_awaits_output(request) && request->type != HALO_MSG_LOAD && request->needs &&
             halo_known_models_find(&requests->models, halo_str_of(request->needs)) == model)

@@ -118,7 +118,7 @@ static bool may_do(struct halo_requests *requests, struct halo_client *client, c
     else if (msg->type == HALO_MSG_UNLOAD)
         what = "others may use this model";
     else if (msg->type == HALO_MSG_LOAD && (params->has_pin || params->has_keep_alive_s))
-        what = "another user had this model loaded";
+        what = "another user loaded this model";
     if (what && (msg->type == HALO_MSG_UNLOAD || msg->type == HALO_MSG_LOAD)) {
         const struct halo_known_model *model = halo_known_models_find(&requests->models, named_file(msg));
         if (!model || model->owner == client->user->uid)

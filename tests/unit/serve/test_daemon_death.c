@@ -119,7 +119,7 @@ static void misbehaves(void **state)
     all_go_on("stuck=4", "hung for 60000 ms in a decode step: step of 8 rows");
     all_go_on("garbage=4", "wrote garbage: no JSON object");
     all_go_on("wrong=4", "a pong event for a generate request");
-    all_go_on("early=4", "an id that was never given");
+    all_go_on("early=4", "an event for an unknown id");
     end();
 }
 

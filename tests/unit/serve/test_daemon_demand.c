@@ -140,7 +140,7 @@ static void a_model_that_went_comes_again(void **state)
     halo_ev_finish(&stream.end);
     assert_int_equal(rig_log_count(&rig, "engine: too late for a"), 1);
     assert_int_equal(rig_log_count(&rig, "engine: loading a,"), 2);
-    assert_int_equal(rig_log_count(&rig, "model a was unloaded: another one needed the room"), 1);
+    assert_int_equal(rig_log_count(&rig, "model a was unloaded: another model needed the memory"), 1);
     client_send(&other, "{\"type\":\"stats\",\"id\":5}");
     client_terminal(&other, 5, &ev);
     assert_non_null(strstr(ev.stats.counters.at, "\"models_evicted\":1,"));

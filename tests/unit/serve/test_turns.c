@@ -199,7 +199,7 @@ static void silent_ones_make_room(void **state)
     expect_connections(16, 0);
     assert_int_equal(counters.connections_shed, 1);
     assert_string_equal(last_drop,
-                        "this connection was silent, and its place was wanted for another one; connect again");
+                        "this connection was silent and was closed to make room for another one; connect again");
     assert_ptr_equal(HALO_LIST_ITEM(clients.peers.first, struct halo_peer, node), first);
     halo_list_remove(&open);
     /* Others take all that is left; who comes then takes one of A's, who has most. */
