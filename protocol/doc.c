@@ -4,7 +4,8 @@
  *   protocol-doc --write FILE    put the right tables in
  *
  * A table stands between the lines `<!-- table: WHAT NAME -->` and `<!-- end of table -->`; WHAT is request, event or
- * part, or `errors`, `limits` without a name. The text around is a person's. A message without a table is an error.
+ * part, or `errors`, `notices`, `limits` without a name. The text around is a person's. A message without a table is an
+ * error.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -164,6 +165,18 @@ static void write_errors(FILE *out)
     }
 }
 
+static void write_notices(FILE *out)
+{
+    fprintf(out, "| code | about | log | meaning |\n|---|---|---|---|\n");
+    for (int i = 0; i < HALO_N_NOTICES; i++) {
+        enum halo_notice code = (enum halo_notice)i;
+
+        fprintf(out, "| `%s` | a %s | %s | %s |\n", halo_notice_name(code),
+                halo_notice_is_of_load(code) ? "load" : "reply", halo_notice_warns(code) ? "warning" : "information",
+                halo_notice_meaning(code));
+    }
+}
+
 static void write_limits(FILE *out)
 {
     static const struct {
@@ -230,6 +243,10 @@ static bool write_table(FILE *out, const char *what, struct seen *seen)
 
     if (strcmp(what, "errors") == 0) {
         write_errors(out);
+        return true;
+    }
+    if (strcmp(what, "notices") == 0) {
+        write_notices(out);
         return true;
     }
     if (strcmp(what, "limits") == 0) {

@@ -47,6 +47,13 @@ void halo_ev_init_error(struct halo_ev *ev, const struct halo_id *id, enum halo_
     ev->error.retryable = halo_error_retryable(code);
 }
 
+void halo_ev_init_notice(struct halo_ev *ev, const struct halo_id *id, enum halo_notice code, const char *message)
+{
+    halo_ev_init(ev, HALO_EV_NOTICE, id);
+    ev->notice.code = halo_str_of(halo_notice_name(code));
+    ev->notice.message = halo_str_of(message);
+}
+
 void halo_ev_set_detail(struct halo_ev *ev, struct halo_numbers numbers, char buf[static HALO_DETAIL_BYTES])
 {
     struct halo_json w;

@@ -2,6 +2,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "device/device_priv.h"
@@ -55,8 +56,11 @@ enum halo_load_stage halo_device_seal(struct halo_load *load, const struct halo_
     halo_device_set_phase(t, "sealing a model");
     assert(t->n_models < HALO_MAX_LOADED); /* one load at a time, and there was a place when it began */
     if (load->fault.code == HALO_FAULT_NONE && halo_device_usable(t, &load->fault)) {
+        uint32_t n_notices = t->info.n_notices;
         int r = t->ops->model_seal(instance->device_model, reason);
         halo_device_refresh_info(t);
+        if (t->info.n_notices != n_notices)
+            snprintf(load->device_notice, sizeof(load->device_notice), "%s", t->info.notice);
         if (r < 0)
             halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
     }

@@ -406,13 +406,15 @@ static void tell_notices(struct halo_port *port, const struct halo_load *load)
 {
     const char *problem = halo_chat_problem(load->instance->texts.chat);
     if (load->report.notice[0])
-        halo_port_tell_notice(port, load, HALO_LOG_WARN, "io_fallback", load->report.notice);
+        halo_port_tell_notice(port, load, HALO_NOTICE_IO_FALLBACK, load->report.notice);
+    if (load->device_notice[0])
+        halo_port_tell_notice(port, load, HALO_NOTICE_DEVICE_FALLBACK, load->device_notice);
     for (uint32_t i = 0; i < load->changes.n; i++)
-        halo_port_tell_notice(port, load, HALO_LOG_WARN, "load_changed", load->changes.text[i]);
+        halo_port_tell_notice(port, load, HALO_NOTICE_LOAD_CHANGED, load->changes.text[i]);
     if (load->prefix_fault.code != HALO_FAULT_NONE) {
         char text[400];
         snprintf(text, sizeof(text), "saved prefixes are ignored: %s", load->prefix_fault.text);
-        halo_port_tell_notice(port, load, HALO_LOG_WARN, "prefixes_ignored", text);
+        halo_port_tell_notice(port, load, HALO_NOTICE_PREFIXES_IGNORED, text);
         snprintf(port->prefix_problem, sizeof(port->prefix_problem), "saved prefixes of %.200s are ignored: %s",
                  load->instance->name, load->prefix_fault.text);
     }
@@ -420,7 +422,7 @@ static void tell_notices(struct halo_port *port, const struct halo_load *load)
         char text[400];
         snprintf(text, sizeof(text), "a chat template cannot be used, so `messages` that need it will be refused: %s",
                  problem);
-        halo_port_tell_notice(port, load, HALO_LOG_WARN, "template_unusable", text);
+        halo_port_tell_notice(port, load, HALO_NOTICE_TEMPLATE_UNUSABLE, text);
     }
 }
 

@@ -124,9 +124,9 @@ void halo_job_wake(struct halo_port *port, struct halo_job *waiting);
 /* tell.c: to the request that a load is for and to each that waits for it. */
 void halo_port_tell_progress(struct halo_port *port, const struct halo_load *load, enum halo_wire_phase phase,
                              uint64_t done, uint64_t total, const char *step);
-/* The log has it as well. */
-void halo_port_tell_notice(struct halo_port *port, const struct halo_load *load, enum halo_log_level level,
-                           const char *code, const char *text);
+/* The log has it as well, with the priority of its code. */
+void halo_port_tell_notice(struct halo_port *port, const struct halo_load *load, enum halo_notice code,
+                           const char *text);
 
 /* phases.c */
 void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64_t beat);

@@ -154,15 +154,13 @@ static void put_loop(struct halo_port *port, struct halo_job *job, const struct 
     const struct halo_cycle *loop = &job->sequence->loop;
     struct halo_ev ev;
     char message[128];
-    halo_ev_init(&ev, HALO_EV_NOTICE, &job->msg.id);
+    snprintf(message, sizeof(message), "from token %lld on the reply repeats a cycle of %zu tokens, %zu times so far",
+             (long long)event->a, loop->period, loop->n_ids / loop->period);
+    halo_ev_init_notice(&ev, &job->msg.id, HALO_NOTICE_LOOP_DETECTED, message);
     ev.notice.has_start = ev.notice.has_period = ev.notice.has_repeats = true;
     ev.notice.start = event->a;
     ev.notice.period = (int64_t)loop->period;
     ev.notice.repeats = (int64_t)(loop->n_ids / loop->period);
-    snprintf(message, sizeof(message), "from token %lld on the reply repeats a cycle of %zu tokens, %zu times so far",
-             (long long)event->a, loop->period, loop->n_ids / loop->period);
-    ev.notice.code = halo_str_of("loop_detected");
-    ev.notice.message = halo_str_of(message);
     halo_port_put(port, &ev);
 }
 

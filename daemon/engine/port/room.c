@@ -109,7 +109,7 @@ static void evict(struct halo_port *port, struct halo_instance *instance, const 
                      (unsigned long long)idle_s);
     if (load->need_place)
         snprintf(text + n, sizeof(text) - (size_t)n, "; at most %u models are loaded at once", port->device.max_models);
-    halo_port_tell_notice(port, load, HALO_LOG_INFO, "model_evicted", text);
+    halo_port_tell_notice(port, load, HALO_NOTICE_MODEL_EVICTED, text);
     HALO_COUNT(&port->stats, models_evicted, 1);
     halo_port_drain(port, instance, HALO_UNLOAD_ROOM);
 }

@@ -65,7 +65,7 @@ static void note_going(struct halo_port *port, const struct halo_save *save, con
     if (problem) {
         instance->save_fault = save->fault;
         if (port->load_waits)
-            halo_port_tell_notice(port, port->load_now, HALO_LOG_WARN, "prefixes_not_saved", problem);
+            halo_port_tell_notice(port, port->load_now, HALO_NOTICE_PREFIXES_NOT_SAVED, problem);
         else
             halo_log(HALO_LOG_WARN, "%s", problem);
     } else {

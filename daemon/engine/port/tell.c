@@ -30,14 +30,11 @@ void halo_port_tell_progress(struct halo_port *port, const struct halo_load *loa
     put_to_all(port, load, &ev);
 }
 
-void halo_port_tell_notice(struct halo_port *port, const struct halo_load *load, enum halo_log_level level,
-                           const char *code, const char *text)
+void halo_port_tell_notice(struct halo_port *port, const struct halo_load *load, enum halo_notice code,
+                           const char *text)
 {
-    static const struct halo_id nobody = {0};
     struct halo_ev ev;
-    halo_ev_init(&ev, HALO_EV_NOTICE, &nobody);
-    ev.notice.code = halo_str_of(code);
-    ev.notice.message = halo_str_of(text);
+    halo_ev_init_notice(&ev, NULL, code, text);
     put_to_all(port, load, &ev);
-    halo_log(level, "model %s: %s", load->instance->name, text);
+    halo_log(halo_notice_warns(code) ? HALO_LOG_WARN : HALO_LOG_INFO, "model %s: %s", load->instance->name, text);
 }

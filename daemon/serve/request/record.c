@@ -229,10 +229,12 @@ static void note_notice(struct halo_requests *requests, struct halo_request *req
     if ((request->type != HALO_MSG_GENERATE && request->type != HALO_MSG_LOAD) ||
         halo_ev_decode(&ev, line->at, line->len, 0, &refusal) != 0)
         return;
+    enum halo_notice code = halo_notice_from_name(ev.notice.code.at, ev.notice.code.len);
     if (request->type == HALO_MSG_GENERATE)
-        request->loop_told = request->loop_told || halo_str_is(ev.notice.code, "loop_detected");
+        request->loop_told = request->loop_told || code == HALO_NOTICE_LOOP_DETECTED;
     else
-        halo_log_limited(&requests->log_limit, HALO_LOG_WARN, "load of %.200s: %s: %s",
+        halo_log_limited(&requests->log_limit, halo_notice_warns(code) ? HALO_LOG_WARN : HALO_LOG_INFO,
+                         "load of %.200s: %s: %s",
                          request->reload_model ? request->reload_model
                          : request->needs      ? request->needs
                                                : "a model",

@@ -97,9 +97,7 @@ void halo_resume_notify(struct halo_request *request, const char *reason, const 
     if (!died || !request->client || !halo_request_has_begun(request))
         return;
     snprintf(message, sizeof(message), "the engine %.300s%s; the next one continues this reply", reason, note);
-    halo_ev_init(&ev, HALO_EV_NOTICE, &request->client_id);
-    ev.notice.code = halo_str_of("engine_restarted");
-    ev.notice.message = halo_str_of(message);
+    halo_ev_init_notice(&ev, &request->client_id, HALO_NOTICE_ENGINE_RESTARTED, message);
     ev.notice.has_resumed_at = true;
     ev.notice.resumed_at = request->type == HALO_MSG_SCORE ? request->score.next : (int64_t)request->n_tokens;
     halo_answer(request->client, &ev);

@@ -19,6 +19,7 @@
 #include <protocol/error.h>
 #include <protocol/json_write.h>
 #include <protocol/limits.h>
+#include <protocol/notice.h>
 #include <protocol/value.h>
 
 #define HALO_MSG_E_REFUSED 1 /* the line is not a valid message; the refusal says why */
@@ -186,6 +187,9 @@ int halo_ev_check(const struct halo_ev *ev, struct halo_refusal *ret_refusal);
 
 /* Makes the `error` event of a code; `id` may be NULL (travels as null). `message` must outlive the event. */
 void halo_ev_init_error(struct halo_ev *ev, const struct halo_id *id, enum halo_error code, const char *message);
+
+/* Makes a `notice` event; `message` must outlive it. */
+void halo_ev_init_notice(struct halo_ev *ev, const struct halo_id *id, enum halo_notice code, const char *message);
 
 /* The numbers of an `error` event for programs, its detail: {"queued":256,"limit":256}. Up to HALO_DETAIL_NUMBERS of
  * them, names of up to 32 bytes; none: no detail. `buf` must outlive the event. */

@@ -164,7 +164,7 @@ static int fake_commit(struct halo_device_model *model, uint32_t index, char *re
 
 static int fake_seal(struct halo_device_model *model, char *reason)
 {
-    atomic_fetch_add(&fake_control->n_notices, 1);
+    atomic_fetch_add(&fake_control->n_notices, fake_control->lacks);
     model->sealed = true;
     return 0;
 }

@@ -35,7 +35,8 @@ struct fake_control {
     uint64_t free_bytes;                            /* without models and others; 0: plenty */
     _Atomic uint64_t others_bytes;                  /* of it, held by other programs */
     _Atomic uint64_t taken_bytes;                   /* seen: of it, held by models */
-    _Atomic uint32_t n_notices;                     /* each seal is one */
+    bool lacks;                                     /* each seal is a notice */
+    _Atomic uint32_t n_notices;                     /* seen */
     uint32_t refuse_weight;                         /* weight_commit of this one (from 1) fails */
     int open_error;
     _Atomic uint32_t n_closed;

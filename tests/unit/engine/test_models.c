@@ -121,6 +121,40 @@ static void the_least_recent_goes_aloud(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+static void lacking(struct fake_control *control)
+{
+    control->lacks = true;
+}
+
+/* What a load does otherwise than expected hears everybody who waits for it, whatever it is; nobody later. */
+static void all_who_wait_hear_the_notices(void **state)
+{
+    static const char *const waiting[] = {
+        "{\"type\":\"load\",\"id\":2,\"model\":\"m0\"}",
+        "{\"type\":\"generate\",\"id\":3,\"model\":\"m0\",\"prompt\":\"a\",\"max_tokens\":1}",
+        "{\"type\":\"score\",\"id\":4,\"model\":\"m0\",\"text\":\"a b\"}",
+        "{\"type\":\"tokenize\",\"id\":5,\"model\":\"m0\",\"text\":\"a\"}",
+        "{\"type\":\"detokenize\",\"id\":6,\"model\":\"m0\",\"tokens\":[5]}",
+        "{\"type\":\"reset\",\"id\":7,\"model\":\"m0\"}",
+    };
+    struct child c;
+    next_id = 0;
+    child_start(&c, true, lacking);
+    send_load(&c, 0, SETTINGS);
+    for (size_t i = 0; i < sizeof(waiting) / sizeof(waiting[0]); i++)
+        child_send(&c, "%s", waiting[i]);
+    for (int64_t id = 1; id <= 7; id++) {
+        struct child_request *request = child_wait(&c, id);
+        assert_int_not_equal(request->terminal, HALO_EV_ERROR);
+        if (request->n_notices != 1 || !strstr(request->notice, "\"code\":\"device_fallback\"") ||
+            !strstr(request->notice, "a seal goes without something"))
+            fail_msg("request %lld has %u notices: %s", (long long)id, request->n_notices, request->notice);
+    }
+    next_id = 7;
+    assert_int_equal(load(&c, 0, SETTINGS)->n_notices, 0);
+    assert_int_equal(child_end(&c), 0);
+}
+
 static void pinned_and_used_ones_stay(void **state)
 {
     struct child c;
@@ -370,11 +404,17 @@ static int finish(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_least_recent_goes_aloud),     cmocka_unit_test(pinned_and_used_ones_stay),
-        cmocka_unit_test(nobody_goes_for_what_cannot_fit), cmocka_unit_test(several_go_for_a_large_one),
-        cmocka_unit_test(loads_wait_for_each_other),       cmocka_unit_test(a_load_waits_for_the_end_of_an_unload),
-        cmocka_unit_test(the_budget_follows_what_is_free), cmocka_unit_test(places_are_made_too),
-        cmocka_unit_test(a_refusal_says_what_helps),       cmocka_unit_test(what_a_refusal_advises_works),
+        cmocka_unit_test(the_least_recent_goes_aloud),
+        cmocka_unit_test(all_who_wait_hear_the_notices),
+        cmocka_unit_test(pinned_and_used_ones_stay),
+        cmocka_unit_test(nobody_goes_for_what_cannot_fit),
+        cmocka_unit_test(several_go_for_a_large_one),
+        cmocka_unit_test(loads_wait_for_each_other),
+        cmocka_unit_test(a_load_waits_for_the_end_of_an_unload),
+        cmocka_unit_test(the_budget_follows_what_is_free),
+        cmocka_unit_test(places_are_made_too),
+        cmocka_unit_test(a_refusal_says_what_helps),
+        cmocka_unit_test(what_a_refusal_advises_works),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

@@ -17,10 +17,15 @@
 
 #define M "\"model\":\"fable-Q4_K_M\""
 
+static void lacking(struct fake_control *control)
+{
+    control->lacks = true;
+}
+
 static void short_requests_have_their_replies(void **state)
 {
     struct child c;
-    child_start(&c, false, NULL);
+    child_start(&c, false, lacking);
     child_load(&c);
     child_send(&c, "{\"type\":\"hello\",\"id\":2}");
     child_send(&c, "{\"type\":\"ping\",\"id\":3}");

@@ -7,7 +7,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
+
+#include <base/log.h>
 
 #include "world.h"
 
@@ -166,6 +169,76 @@ static void progress_is_the_phase(void **state)
     }
 }
 
+/* What halod writes to stderr meanwhile. */
+static const char *log_of(void (*act)(enum halo_notice code), enum halo_notice code)
+{
+    static char text[4096];
+    FILE *file = tmpfile();
+    int was = dup(STDERR_FILENO);
+    assert_true(file && was >= 0);
+    assert_int_equal(dup2(fileno(file), STDERR_FILENO), STDERR_FILENO);
+    halo_log_set_level(HALO_LOG_INFO);
+    act(code);
+    halo_log_set_level(HALO_LOG_ERROR);
+    assert_int_equal(dup2(was, STDERR_FILENO), STDERR_FILENO);
+    close(was);
+    rewind(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+static const char *name_of(enum halo_notice code)
+{
+    return code == HALO_NOTICE_UNKNOWN ? "newer" : halo_notice_name(code);
+}
+
+static void say_notice(enum halo_notice code)
+{
+    world_engine_says(&world, "{\"type\":\"notice\",\"id\":%lld,\"code\":\"%s\",\"message\":\"a sentence\"}", id,
+                      name_of(code));
+}
+
+/* One notice for a load, which a client asked for or the daemon makes because a request needs the model. */
+static void notice_of_a_load(enum halo_notice code, bool demanded)
+{
+    char pattern[256];
+    ask(demanded ? "{\"type\":\"generate\",\"id\":1,\"model\":\"m\",\"prompt\":\"p\"}"
+                 : "{\"type\":\"load\",\"id\":1,\"model\":\"m\"}");
+    const char *text = log_of(say_notice, code);
+    snprintf(pattern, sizeof(pattern), "*%s load of m: %s: a sentence\n", halo_notice_warns(code) ? "warn " : "info ",
+             name_of(code));
+    if (!world_matches(text, strlen(text), pattern))
+        fail_msg("demanded %d, wanted %s: %s", demanded, pattern, text);
+    snprintf(pattern, sizeof(pattern), "{\"type\":\"notice\",\"id\":1,\"code\":\"%s\",*}\n", name_of(code));
+    world_hears(&world, 0, demanded ? "" : pattern); /* who waits has the engine's notice under its own id */
+    world_engine_dies(&world, "died");
+    world_say(&world, 0, "{\"type\":\"cancel\",\"id\":9,\"target\":1}");
+    world.requests.breaker = (struct halo_breaker){0};
+    world.requests.models.n_models = 0;
+    world_engine_up(&world);
+    world_forget(&world);
+}
+
+/* Every notice of the table is passed on to whoever asked; one about a load is also in the log, with its priority. */
+static void notices_reach_client_and_log(void **state)
+{
+    for (int i = HALO_NOTICE_UNKNOWN; i < HALO_N_NOTICES; i++) {
+        enum halo_notice code = (enum halo_notice)i;
+        char pattern[256];
+        if (halo_notice_is_of_load(code) || code == HALO_NOTICE_UNKNOWN) {
+            notice_of_a_load(code, false);
+            notice_of_a_load(code, true);
+        }
+        start("{\"type\":\"generate\",\"id\":1,\"prompt\":\"p\"}");
+        world_forget(&world);
+        say_notice(code);
+        snprintf(pattern, sizeof(pattern), "{\"type\":\"notice\",\"id\":1,\"code\":\"%s\",*}\n", name_of(code));
+        world_hears(&world, 0, pattern);
+        world_done(&world, id, "stop");
+    }
+}
+
 static void queries_wait_a_moment(void **state)
 {
     world_say(&world, 0, "{\"type\":\"stats\",\"id\":1}");
@@ -303,6 +376,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(passes_on_under_the_clients_id, begin, end),
         cmocka_unit_test_setup_teardown(what_the_engine_may_not_say, begin, end),
         cmocka_unit_test_setup_teardown(progress_is_the_phase, begin, end),
+        cmocka_unit_test_setup_teardown(notices_reach_client_and_log, begin, end),
         cmocka_unit_test_setup_teardown(queries_wait_a_moment, begin, end),
         cmocka_unit_test_setup_teardown(the_first_hello_waits_for_the_engine, begin, end),
         cmocka_unit_test_setup_teardown(a_model_that_was_unloaded_comes_again, begin, end),

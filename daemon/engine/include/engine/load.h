@@ -115,6 +115,7 @@ struct halo_load {
 
     struct halo_fault fault; /* code NONE: going well */
     struct halo_reader_report report;
+    char device_notice[HALO_DEVICE_NOTICE]; /* what the device had to do without; "": nothing */
     struct halo_remarks changes; /* what was done differently from the wish, or from what a file seems to say */
 };
 
