@@ -31,8 +31,7 @@ static void attend_cost(const struct halo_plan *plan, const struct halo_op_atten
     const struct halo_kv_group *kv = &plan->kv[op->kv_group];
     if (op->window > 0 && op->window < n_positions)
         n_positions = op->window;
-    uint64_t row_bytes =
-        (uint64_t)halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_row_bytes(kv->type, kv->head_dim_v);
+    uint64_t row_bytes = (uint64_t)halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_value_bytes(kv);
 
     cost->kv_bytes += row_bytes * kv->n_head_kv * n_positions * n_rows;
     cost->flops += 2ull * (kv->head_dim_k + kv->head_dim_v) * op->n_head * n_positions * n_rows;

@@ -311,6 +311,23 @@ static int window_check(const struct halo_hparams *hparams, const struct halo_gg
     return 0;
 }
 
+static int latent_check(const struct halo_hparams *h, const char *arch, struct halo_fault *fault)
+{
+    if (h->mla_dim_k && (h->n_head_kv != 1 || h->head_dim_k != h->n_kv_lora + h->n_rot ||
+                         h->head_dim_v != h->n_kv_lora || h->mla_dim_k <= h->n_rot || h->mla_dim_v == 0))
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s: %" PRIu32 " heads of %" PRIu32 " and %" PRIu32
+                              " in the cache are not one compressed row of %" PRIu32 " and %" PRIu32
+                              " rotated elements",
+                              arch, h->n_head_kv, h->head_dim_k, h->head_dim_v, h->n_kv_lora, h->n_rot);
+    if (!h->mla_dim_k && (h->n_head_kv != h->n_head || h->head_dim_k <= h->n_rot))
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s: %" PRIu32 " heads of K of %" PRIu32 " for %" PRIu32 " heads, %" PRIu32
+                              " elements rotated",
+                              arch, h->n_head_kv, h->head_dim_k, h->n_head, h->n_rot);
+    return 0;
+}
+
 static int mixture_check(const struct halo_hparams *h, const char *arch, struct halo_fault *fault)
 {
     uint32_t n_groups = h->n_expert_groups, widest = h->n_ff_expert > h->n_embd ? h->n_ff_expert : h->n_embd;
@@ -351,7 +368,8 @@ static int relations_check(const struct halo_hparams *h, const char *arch, struc
                               "%s.rope.dimension_count is %" PRIu32
                               ", must be even and at most the key length %" PRIu32,
                               arch, h->n_rot, h->head_dim_k);
-    return h->n_expert ? mixture_check(h, arch, fault) : 0;
+    int r = h->n_kv_lora > 0 ? latent_check(h, arch, fault) : 0;
+    return r == 0 && h->n_expert ? mixture_check(h, arch, fault) : r;
 }
 
 int halo_hparams_read(struct halo_hparams *ret, const struct halo_gguf *gguf, const char *arch,

@@ -45,7 +45,8 @@ static int plan_dimension(struct halo_plan *plan, const struct halo_hparams *h, 
                                          .n_head_kv = h->n_head_kv,
                                          .head_dim_k = h->head_dim_k,
                                          .head_dim_v = h->head_dim_v,
-                                         .n_pages = (uint32_t)n_pages};
+                                         .n_pages = (uint32_t)n_pages,
+                                         .latent = h->mla_dim_k > 0};
     if (n_pages > INT32_MAX || n_pages > INT64_MAX / halo_kv_page_bytes(&plan->kv[0]))
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "a KV cache of %" PRIu64 " positions is beyond any memory",
                               kv_tokens);

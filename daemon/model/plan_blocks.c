@@ -11,11 +11,13 @@ struct halo_blocks halo_blocks_make(struct halo_builder *builder)
         .normed = halo_builder_value(builder, "normed", h->n_embd),
         .q = halo_builder_value(builder, "q", (uint64_t)h->n_head * h->head_dim_k),
         .k = halo_builder_value(builder, "k", (uint64_t)h->n_head_kv * h->head_dim_k),
-        .v = halo_builder_value(builder, "v", (uint64_t)h->n_head_kv * h->head_dim_v),
+        .v = h->mla_dim_k ? HALO_NONE : halo_builder_value(builder, "v", (uint64_t)h->n_head_kv * h->head_dim_v),
         .att = halo_builder_value(builder, "att", (uint64_t)h->n_head * h->head_dim_v),
         .out = halo_builder_value(builder, "out", h->n_embd),
     };
 
+    if (h->n_kv_lora > 0)
+        values.latent = halo_latent_make(builder);
     if (h->n_expert == 0 || h->n_dense > 0) {
         values.gate = halo_builder_value(builder, "gate", h->n_ff);
         values.up = halo_builder_value(builder, "up", h->n_ff);
@@ -124,6 +126,10 @@ static void attentions_make(struct halo_builder *builder, const struct halo_deco
                                               .cap = h->attention_cap,
                                               .temperature = h->attention_temperature,
                                               .temperature_period = h->rope_original_context}};
+    if (h->n_kv_lora > 0) { /* YaRN's growth is in the scores alone */
+        global->how.scale = halo_latent_scale(h);
+        builder->ropes[global->rope].scale = 1;
+    }
     *local = *global;
     local->how.window = h->window;
     if (decoder->period > 1 && h->n_layers >= decoder->period) /* else no layer keeps every position */
@@ -179,7 +185,10 @@ void halo_blocks_decoder(struct halo_builder *builder, const struct halo_decoder
         bool is_global = decoder->period > 0 && layer % decoder->period == decoder->period - 1;
         halo_builder_layer(builder, layer);
         in = block_enter(builder, &values, &stream, HALO_TENSOR_ATTN_NORM);
-        halo_blocks_attention(builder, &in, is_global ? &global : &local);
+        if (h->n_kv_lora > 0)
+            halo_blocks_latent(builder, &in, &global);
+        else
+            halo_blocks_attention(builder, &in, is_global ? &global : &local);
         block_leave(builder, &values, &stream, HALO_TENSOR_ATTN_POST_NORM);
         if (decoder->parallel) { /* `out` is used again */
             halo_builder_add(builder, stream.x, stream.pending);

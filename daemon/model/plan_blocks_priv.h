@@ -16,11 +16,21 @@
 
 #include "plan_builder_priv.h"
 
+/* Of latent attention (plan_latent.c); q, k, v and att below are what the cache's group has. */
+struct halo_latent {
+    uint16_t q_low, q_up;   /* q of a low rank, and of all heads */
+    uint16_t q_row, q_rot;  /* of each head: the part for the compressed row, and the rotated one */
+    uint16_t row, k_rot;    /* the compressed row, the rotated part of K */
+    uint16_t q_down, heads; /* absorbed: q_row as it meets the row, and what attention gives, brought up again */
+    uint16_t kv_up;         /* expanded: K's unrotated part and V of each head */
+};
+
 struct halo_blocks {
     uint16_t x, normed, q, k, v, att, out;
     uint16_t gate, up;                                     /* dense */
     uint16_t router, choice, slot_gate, slot_up, slot_out; /* experts */
     uint16_t shared_gate, shared_up, shared, shared_in;
+    struct halo_latent latent;
 };
 
 /* Adds the values that the model needs to the plan. */
@@ -38,6 +48,11 @@ struct halo_attention { /* what a family's attention does beyond the common */
 /* normed -> q, k, v -> cache -> att -> out */
 void halo_blocks_attention(struct halo_builder *builder, const struct halo_blocks *values,
                            const struct halo_attention *attention);
+/* The same with a compressed row of n_kv_lora between normed and K and V. */
+struct halo_latent halo_latent_make(struct halo_builder *builder);
+float halo_latent_scale(const struct halo_hparams *hparams); /* of the scores */
+void halo_blocks_latent(struct halo_builder *builder, const struct halo_blocks *values,
+                        const struct halo_attention *attention);
 /* normed -> out: the feed-forward of this layer: dense, or the chosen experts' and the shared one's. Without the tensor
  * of a gate the activation is of up alone. */
 void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act);

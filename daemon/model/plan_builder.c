@@ -313,11 +313,41 @@ void halo_builder_qk_norm(struct halo_builder *builder, uint16_t q, uint16_t k)
 void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uint32_t rope)
 {
     const struct halo_hparams *h = builder->hparams;
+
+    halo_builder_rope_heads(
+        builder, q, k,
+        &(struct halo_op_rope){.n_head = h->n_head, .n_head_kv = h->n_head_kv, .head_dim = h->head_dim_k}, rope);
+}
+
+void halo_builder_rope_heads(struct halo_builder *builder, uint16_t q, uint16_t k, const struct halo_op_rope *heads,
+                             uint32_t rope)
+{
     struct halo_op *op = op_append(builder, HALO_OP_ROPE);
 
     assert(builder->error || rope < builder->n_ropes);
-    op->u.rope = (struct halo_op_rope){
-        .q = q, .k = k, .n_head = h->n_head, .n_head_kv = h->n_head_kv, .head_dim = h->head_dim_k, .rope = rope};
+    op->u.rope = *heads;
+    op->u.rope.q = q;
+    op->u.rope.k = k;
+    op->u.rope.rope = rope;
+}
+
+void halo_builder_concat(struct halo_builder *builder, const struct halo_op_concat *concat)
+{
+    op_append(builder, HALO_OP_CONCAT)->u.concat = *concat;
+}
+
+void halo_builder_head_matmul(struct halo_builder *builder, uint16_t x, enum halo_tensor_id id, uint16_t out)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_MOE_MATMUL);
+
+    op->u.moe_matmul = (struct halo_op_moe_matmul){.x = x,
+                                                   .choice = HALO_NONE,
+                                                   .n = 1,
+                                                   .per_slot = true,
+                                                   .weight = {weight_use(builder, id), HALO_WEIGHT_NONE},
+                                                   .out = {out, HALO_NONE},
+                                                   .n_used = builder->hparams->n_head,
+                                                   .bias = HALO_WEIGHTS_NONE};
 }
 
 uint32_t halo_builder_kv_group(struct halo_builder *builder, uint32_t window)

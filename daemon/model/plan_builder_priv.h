@@ -62,6 +62,13 @@ void halo_builder_qk_norm(struct halo_builder *builder, uint16_t q, uint16_t k);
 void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uint32_t rope);
 /* The group of the cache for layers with this window. A window that no sequence fills needs none of its own. */
 uint32_t halo_builder_kv_group(struct halo_builder *builder, uint32_t window);
+/* Other heads than those of the hyper-parameters: n_head, n_head_kv and head_dim of `heads`. */
+void halo_builder_rope_heads(struct halo_builder *builder, uint16_t q, uint16_t k, const struct halo_op_rope *heads,
+                             uint32_t rope);
+void halo_builder_concat(struct halo_builder *builder, const struct halo_op_concat *concat);
+/* A matrix for each head: experts that are all in use. */
+void halo_builder_head_matmul(struct halo_builder *builder, uint16_t x, enum halo_tensor_id id, uint16_t out);
+/* v: HALO_NONE where the group is latent. */
 void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v, uint32_t group);
 /* `how`: what the family says of scores, mask and temperature, and the group, whose layer was written last; the rest is
  * filled in, sinks if the file has them. */

@@ -74,7 +74,8 @@ static void put_matmul(struct printer *printer, const struct halo_op_matmul *op)
 static void put_moe_matmul(struct printer *printer, const struct halo_op_moe_matmul *op)
 {
     put(printer, "moe_matmul %s%s by %s, %" PRIu32 " slots ->", value_name(printer, op->x),
-        op->per_slot ? " (one for each slot)" : "", value_name(printer, op->choice), op->n_used);
+        op->per_slot ? " (one for each slot)" : "",
+        op->choice == HALO_NONE ? "their order" : value_name(printer, op->choice), op->n_used);
     for (uint16_t i = 0; i < op->n; i++) {
         put(printer, "%s %s = ", i ? "," : "", value_name(printer, op->out[i]));
         put_weight(printer, op->weight[i]);
@@ -188,6 +189,15 @@ static void put_moe_sum(struct printer *printer, const struct halo_op_moe_sum *o
     put(printer, " -> %s", value_name(printer, op->out));
 }
 
+static void put_concat(struct printer *printer, const struct halo_op_concat *op)
+{
+    put(printer, "concat %" PRIu32 " x (%s [%" PRIu32 ", +%" PRIu32 "]", op->n_head, value_name(printer, op->a),
+        op->a_first, op->n_a);
+    if (op->b != HALO_NONE)
+        put(printer, ", %s%s [+%" PRIu32 "]", value_name(printer, op->b), op->b_shared ? " of all" : "", op->n_b);
+    put(printer, ") -> %s", value_name(printer, op->out));
+}
+
 static void put_op(struct printer *p, const struct halo_op *op)
 {
     switch (op->kind) {
@@ -200,8 +210,10 @@ static void put_op(struct printer *p, const struct halo_op *op)
     case HALO_OP_QK_NORM: put_qk_norm(p, &op->u.qk_norm); return;
     case HALO_OP_ROPE: put_rope(p, &op->u.rope); return;
     case HALO_OP_KV_WRITE:
-        put(p, "kv_write %s, %s -> cache %" PRIu32 ".%" PRIu32, value_name(p, op->u.kv_write.k),
-            value_name(p, op->u.kv_write.v), op->u.kv_write.kv_group, op->u.kv_write.kv_layer);
+        put(p, "kv_write %s%s%s -> cache %" PRIu32 ".%" PRIu32, value_name(p, op->u.kv_write.k),
+            op->u.kv_write.v == HALO_NONE ? "" : ", ",
+            op->u.kv_write.v == HALO_NONE ? "" : value_name(p, op->u.kv_write.v), op->u.kv_write.kv_group,
+            op->u.kv_write.kv_layer);
         return;
     case HALO_OP_ATTEND: put_attend(p, &op->u.attend); return;
     case HALO_OP_GLU: put_glu(p, &op->u.glu); return;
@@ -210,6 +222,7 @@ static void put_op(struct printer *p, const struct halo_op *op)
     case HALO_OP_MOE_SUM: put_moe_sum(p, &op->u.moe_sum); return;
     case HALO_OP_ADD: put(p, "add %s += %s", value_name(p, op->u.add.x), value_name(p, op->u.add.add)); return;
     case HALO_OP_LOGITS: put_logits(p, &op->u.logits); return;
+    case HALO_OP_CONCAT: put_concat(p, &op->u.concat); return;
     case HALO_OP_COUNT: break;
     }
     put(p, "? %d", (int)op->kind);
@@ -231,10 +244,10 @@ static void put_head(struct printer *p, const struct halo_plan *plan)
             continue;
         }
         put(p,
-            "cache %" PRIu32 ": %s, %" PRIu32 " layers x %" PRIu32 " heads x (%" PRIu32 " + %" PRIu32 "), %" PRIu32
+            "cache %" PRIu32 ": %s, %" PRIu32 " layers x %" PRIu32 " heads x (%" PRIu32 " %s %" PRIu32 "), %" PRIu32
             " pages of %d",
-            i, kv_names[kv->type], kv->n_layers, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v, kv->n_pages,
-            HALO_KV_PAGE_TOKENS);
+            i, kv_names[kv->type], kv->n_layers, kv->n_head_kv, kv->head_dim_k, kv->latent ? "with" : "+",
+            kv->head_dim_v, kv->n_pages, HALO_KV_PAGE_TOKENS);
         if (kv->window > 0)
             put(p, ", window %" PRIu32, kv->window);
         put(p, "\n");

@@ -35,6 +35,16 @@
     X(ATTN_V_BIAS, "blk.%u.attn_v.bias")                                                                               \
     X(ATTN_Q_NORM, "blk.%u.attn_q_norm.weight")                                                                        \
     X(ATTN_K_NORM, "blk.%u.attn_k_norm.weight")                                                                        \
+    X(ATTN_Q_A, "blk.%u.attn_q_a.weight")                                                                              \
+    X(ATTN_Q_A_NORM, "blk.%u.attn_q_a_norm.weight")                                                                    \
+    X(ATTN_Q_B, "blk.%u.attn_q_b.weight")                                                                              \
+    X(ATTN_KV_A, "blk.%u.attn_kv_a_mqa.weight")                                                                        \
+    X(ATTN_KV_A_ROW, "blk.%u.attn_kv_a_row.weight")                                                                    \
+    X(ATTN_KV_A_ROT, "blk.%u.attn_kv_a_rot.weight")                                                                    \
+    X(ATTN_KV_A_NORM, "blk.%u.attn_kv_a_norm.weight")                                                                  \
+    X(ATTN_KV_B, "blk.%u.attn_kv_b.weight")                                                                            \
+    X(ATTN_K_B, "blk.%u.attn_k_b.weight")                                                                              \
+    X(ATTN_V_B, "blk.%u.attn_v_b.weight")                                                                              \
     X(ATTN_OUTPUT, "blk.%u.attn_output.weight")                                                                        \
     X(ATTN_OUTPUT_BIAS, "blk.%u.attn_output.bias")                                                                     \
     X(ATTN_SINKS, "blk.%u.attn_sinks.weight")                                                                          \
@@ -89,6 +99,15 @@ enum halo_tensor_id {
     X(FF_EXPERT, h->n_ff_expert)                                                                                       \
     X(FF_SHARED, h->n_ff_shared)                                                                                       \
     X(EXPERT, h->n_expert)                                                                                             \
+    X(ROT, h->n_rot)                                                                                                   \
+    X(Q_LORA, h->n_q_lora)                                                                                             \
+    X(KV_LORA, h->n_kv_lora)                                                                                           \
+    X(KV_A, h->n_kv_lora + h->n_rot)                                                                                   \
+    X(MLA_Q, h->n_head *(h->mla_dim_k ? h->mla_dim_k : h->head_dim_k))                                                 \
+    X(NOPE, h->mla_dim_k - h->n_rot)                                                                                   \
+    X(MLA_V, h->mla_dim_v)                                                                                             \
+    X(MLA_ATT, h->n_head *(h->mla_dim_k ? h->mla_dim_v : h->head_dim_v))                                               \
+    X(KV_B, h->n_head *(h->head_dim_k - h->n_rot + h->head_dim_v))                                                     \
     X(ROT_PAIRS, h->n_rot / 2)
 
 enum halo_extent {

@@ -169,6 +169,10 @@ static int check_kv_write(const struct check *c, const struct halo_op_kv_write *
     TRY(check_cache(c, u->kv_group, u->kv_layer));
     const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
     TRY(check_value(c, "k", u->k, kv->n_head_kv * kv->head_dim_k));
+    if (kv->latent)
+        return kv->head_dim_v > kv->head_dim_k ? refuse(c, "value of a latent row", kv->head_dim_v, kv->head_dim_k)
+               : u->v != HALO_NONE             ? refuse(c, "v of a latent group", u->v, HALO_NONE)
+                                               : 0;
     return check_value(c, "v", u->v, kv->n_head_kv * kv->head_dim_v);
 }
 
@@ -251,7 +255,12 @@ static int check_moe_matmul(const struct check *c, const struct halo_op_moe_matm
         if (u->out[k] == u->x)
             return refuse(c, "out, which must differ from x,", u->out[k], u->x);
     }
-    return check_choice(c, u->choice, u->n_used, c->plan->weights[u->weight[0]].n_experts);
+    uint32_t n_experts = c->plan->weights[u->weight[0]].n_experts;
+    if (u->choice == HALO_NONE)
+        return !u->per_slot || u->n_used != n_experts || n_experts > c->limits->experts_max
+                   ? refuse(c, "slots without a choice", u->n_used, n_experts)
+                   : 0;
+    return check_choice(c, u->choice, u->n_used, n_experts);
 }
 
 static int check_moe_sum(const struct check *c, const struct halo_op_moe_sum *u)
@@ -269,6 +278,19 @@ static int check_add(const struct check *c, const struct halo_op_add *u)
 {
     TRY(check_value(c, "x", u->x, 0));
     return check_value(c, "add", u->add, width_of(c, u->x));
+}
+
+static int check_concat(const struct check *c, const struct halo_op_concat *u)
+{
+    TRY(check_value(c, "a", u->a, 0));
+    TRY(check_value(c, "out", u->out, 0));
+    uint32_t stride = u->n_head > 0 ? width_of(c, u->a) / u->n_head : 0;
+    if (stride * u->n_head != width_of(c, u->a) || u->n_a == 0 || (uint64_t)u->a_first + u->n_a > stride ||
+        width_of(c, u->out) != (uint64_t)u->n_head * (u->n_a + u->n_b) || (u->b == HALO_NONE) != (u->n_b == 0))
+        return halo_reason(c->reason, -ENOTSUP, "%s: %u heads of %u and %u elements", c->op, u->n_head, u->n_a, u->n_b);
+    if (u->b != HALO_NONE)
+        TRY(check_value(c, "b", u->b, u->n_b * (u->b_shared ? 1 : u->n_head)));
+    return u->out == u->a || u->out == u->b ? refuse(c, "out, which must differ from a and b,", u->out, u->out) : 0;
 }
 
 static int check_logits(const struct check *c, const struct halo_op_logits *u)
@@ -301,6 +323,7 @@ int halo_plan_check(const struct halo_plan *plan, uint32_t index, const struct h
         CASE(MOE_SUM, moe_sum);
         CASE(ADD, add);
         CASE(LOGITS, logits);
+        CASE(CONCAT, concat);
 #undef CASE
     case HALO_OP_COUNT: break;
     }

@@ -176,6 +176,7 @@ void halo_cpu_op_glu(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_moe_route(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_moe_matmul(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_moe_sum(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_concat(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_add(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_logits(struct halo_device_model *model, const struct halo_op *op);
 /* Fills the tables of cosines and sines for the rows of the batch. */
@@ -219,7 +220,7 @@ static inline uint8_t *halo_cpu_kv_rows(const struct halo_device_model *model, u
 {
     const struct halo_kv_group *kv = &model->plan->kv[group];
     uint64_t k_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_row_bytes(kv->type, kv->head_dim_k);
-    uint64_t v_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_row_bytes(kv->type, kv->head_dim_v);
+    uint64_t v_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_value_bytes(kv);
     uint8_t *base = halo_cpu_kv_page(model, group, layer, page);
     return value ? base + kv->n_head_kv * k_bytes + head * v_bytes : base + head * k_bytes;
 }

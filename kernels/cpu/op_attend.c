@@ -137,6 +137,18 @@ static const float *page_rows(const struct attend *a, const struct item *item, u
     return buffer;
 }
 
+/* V of a latent group: the first elements of the page's rows of K. */
+static const float *latent_values(const struct attend *a, const struct item *item, const float *k, uint32_t n_pos)
+{
+    uint32_t dim = a->kv->head_dim_v;
+    for (uint32_t i = 0; i < n_pos; i++) {
+        float *v = item->v + (size_t)i * a->v_stride;
+        memcpy(v, k + (size_t)i * a->k_stride, dim * sizeof(*v));
+        memset(v + dim, 0, (a->v_stride - dim) * sizeof(*v));
+    }
+    return item->v;
+}
+
 /* Shows `tile` to n_rows rows from `row` on. */
 static void attend_rows(const struct attend *a, const struct item *item, const struct halo_cpu_tile *tile, uint32_t row,
                         uint32_t n_rows)
@@ -165,7 +177,7 @@ static void attend_page(const struct attend *a, const struct item *item, uint32_
     uint32_t n_pos = (uint32_t)item->pos[n_rows - 1] + 1 - begin, from = 0;
     n_pos = n_pos < HALO_KV_PAGE_TOKENS ? n_pos : HALO_KV_PAGE_TOKENS;
     const float *k = page_rows(a, item, index, false, n_pos, item->k);
-    const float *v = page_rows(a, item, index, true, n_pos, item->v);
+    const float *v = a->kv->latent ? latent_values(a, item, k, n_pos) : page_rows(a, item, index, true, n_pos, item->v);
     for (uint32_t row = 0, n = 1; row < n_rows; row += n, n = 1) {
         struct halo_cpu_tile tile = {.k_stride = a->k_stride, .v_stride = a->v_stride};
         tile.n_pos = seen_of(a, item, row, begin, end, &from);

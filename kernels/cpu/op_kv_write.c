@@ -6,16 +6,17 @@ static void write_rows(struct halo_device_model *model, const struct halo_op *op
     const struct halo_op_kv_write *u = &op->u.kv_write;
     const struct halo_batch *batch = model->batch;
     const struct halo_kv_group *kv = &model->plan->kv[u->kv_group];
-    uint32_t k_bytes = halo_kv_row_bytes(kv->type, kv->head_dim_k),
-             v_bytes = halo_kv_row_bytes(kv->type, kv->head_dim_v);
+    uint32_t k_bytes = halo_kv_row_bytes(kv->type, kv->head_dim_k), v_bytes = halo_kv_value_bytes(kv);
     for (uint32_t r = first_row; r < first_row + n_rows; r++) {
         uint32_t pos = (uint32_t)batch->pos[r], token = pos % HALO_KV_PAGE_TOKENS;
         uint32_t page = batch->seqs[batch->seq[r]].pages[u->kv_group][pos / HALO_KV_PAGE_TOKENS];
-        const float *k = halo_cpu_row(model, u->k, r), *v = halo_cpu_row(model, u->v, r);
+        const float *k = halo_cpu_row(model, u->k, r), *v = kv->latent ? NULL : halo_cpu_row(model, u->v, r);
         for (uint32_t h = 0; h < kv->n_head_kv; h++) {
             uint8_t *k_row = halo_cpu_kv_rows(model, u->kv_group, u->kv_layer, page, false, h) + token * k_bytes;
-            uint8_t *v_row = halo_cpu_kv_rows(model, u->kv_group, u->kv_layer, page, true, h) + token * v_bytes;
             model->device->lanes->kv_store(kv->type, kv->head_dim_k, k + h * kv->head_dim_k, k_row);
+            if (!v)
+                continue;
+            uint8_t *v_row = halo_cpu_kv_rows(model, u->kv_group, u->kv_layer, page, true, h) + token * v_bytes;
             model->device->lanes->kv_store(kv->type, kv->head_dim_v, v + h * kv->head_dim_v, v_row);
         }
     }

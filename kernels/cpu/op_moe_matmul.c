@@ -10,6 +10,8 @@
 
 static uint32_t expert_of(const struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t slot)
 {
+    if (u->choice == HALO_NONE)
+        return slot % u->n_used;
     int32_t expert;
     memcpy(&expert, halo_cpu_row(model, u->choice, slot / u->n_used) + u->n_used + slot % u->n_used, sizeof(expert));
     assert(expert >= 0 && (uint32_t)expert < model->plan->weights[u->weight[0]].n_experts);

@@ -52,7 +52,7 @@ int halo_hip_form_half(struct halo_hip_compiler *c, uint16_t value, const float 
 
 int halo_hip_form_groups(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u)
 {
-    if (c->forms.grouped_choice == u->choice)
+    if (u->choice != HALO_NONE && c->forms.grouped_choice == u->choice)
         return 0;
     uint32_t n_experts = c->plan->weights[u->weight[0]].n_experts;
     struct halo_moe_group_args args = {.choice = halo_hip_value(c->model, u->choice),

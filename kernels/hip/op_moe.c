@@ -60,19 +60,19 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
         halo_hip_loop_begin(c, HALO_HIP_OVER_ROWS, HALO_HIP_GEMV_ROWS_MAX, c->min_rows, c->max_rows);
         halo_hip_span_limit(c, 1, HALO_HIP_GEMV_ROWS_MAX);
     }
+    struct halo_hip_patch patches[] = {
+        HALO_HIP_AMOUNT(struct halo_moe_gemv_args, n_blocks, n_blocks),
+        HALO_HIP_AMOUNT(struct halo_moe_gemv_args, n_grid, n_grid),
+        HALO_HIP_STEP(struct halo_moe_gemv_args, x, x_rows * x_stride),
+        HALO_HIP_STEP(struct halo_moe_gemv_args, matrix[0].out, out_step * args.matrix[0].n_rows),
+        HALO_HIP_STEP(struct halo_moe_gemv_args, matrix[1].out, out_step * args.matrix[1].n_rows),
+        HALO_HIP_STEP(struct halo_moe_gemv_args, choice, 2 * u->n_used * (uint32_t)sizeof(float)),
+        {.kind = HALO_HIP_PATCH_END}};
+    if (u->choice == HALO_NONE) /* no address to step on */
+        patches[5] = patches[6];
     r = halo_hip_emit(
         c, &(struct halo_hip_emission){
-               .op = HALO_HIP_MOE_GEMV,
-               .type = type,
-               .grid = {n_grid},
-               HALO_HIP_ARGS(args),
-               HALO_HIP_PATCHES(
-                   HALO_HIP_AMOUNT(struct halo_moe_gemv_args, n_blocks, n_blocks),
-                   HALO_HIP_AMOUNT(struct halo_moe_gemv_args, n_grid, n_grid),
-                   HALO_HIP_STEP(struct halo_moe_gemv_args, x, x_rows * x_stride),
-                   HALO_HIP_STEP(struct halo_moe_gemv_args, choice, 2 * u->n_used * (uint32_t)sizeof(float)),
-                   HALO_HIP_STEP(struct halo_moe_gemv_args, matrix[0].out, out_step * args.matrix[0].n_rows),
-                   HALO_HIP_STEP(struct halo_moe_gemv_args, matrix[1].out, out_step * args.matrix[1].n_rows))});
+               .op = HALO_HIP_MOE_GEMV, .type = type, .grid = {n_grid}, HALO_HIP_ARGS(args), .patches = patches});
     if (loops)
         halo_hip_loop_end(c);
     return r;

@@ -74,3 +74,22 @@ int halo_hip_emit_add(struct halo_hip_compiler *c, const struct halo_op *op)
                                                         HALO_HIP_ARGS(args),
                                                         HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_add_args, n, n))});
 }
+
+int halo_hip_emit_concat(struct halo_hip_compiler *c, const struct halo_op *op)
+{
+    const struct halo_op_concat *u = &op->u.concat;
+    uint32_t n_cols = u->n_head * (u->n_a + u->n_b);
+    struct halo_concat_args args = {.a = halo_hip_value(c->model, u->a),
+                                    .b = halo_hip_value(c->model, u->b),
+                                    .out = halo_hip_value(c->model, u->out),
+                                    .n_head = u->n_head,
+                                    .a_stride = width_of(c, u->a) / u->n_head,
+                                    .a_first = u->a_first,
+                                    .n_a = u->n_a,
+                                    .b_stride = u->b_shared ? 0 : u->n_b,
+                                    .n_b = u->n_b};
+    return halo_hip_emit(c, &(struct halo_hip_emission){.op = HALO_HIP_CONCAT,
+                                                        .type = HALO_HIP_TYPE_ANY,
+                                                        .grid = {column_blocks(n_cols), halo_hip_per_row(1)},
+                                                        HALO_HIP_ARGS(args)});
+}

@@ -18,7 +18,7 @@ static halo_hip_emit_fn *const emit_op[HALO_OP_COUNT] = {
     [HALO_OP_ATTEND] = halo_hip_emit_attend,       [HALO_OP_GLU] = halo_hip_emit_glu,
     [HALO_OP_MOE_ROUTE] = halo_hip_emit_moe_route, [HALO_OP_MOE_MATMUL] = halo_hip_emit_moe_matmul,
     [HALO_OP_MOE_SUM] = halo_hip_emit_moe_sum,     [HALO_OP_ADD] = halo_hip_emit_add,
-    [HALO_OP_LOGITS] = halo_hip_emit_logits,
+    [HALO_OP_CONCAT] = halo_hip_emit_concat,       [HALO_OP_LOGITS] = halo_hip_emit_logits,
 };
 
 /* Every value that the op writes has lost its forms. */
@@ -52,6 +52,7 @@ static void forget_outputs(struct halo_hip_forms *forms, const struct halo_op *o
         break;
     case HALO_OP_MOE_SUM: out[0] = op->u.moe_sum.out; break;
     case HALO_OP_ADD: out[0] = op->u.add.x; break;
+    case HALO_OP_CONCAT: out[0] = op->u.concat.out; break;
     case HALO_OP_KV_WRITE:
     case HALO_OP_LOGITS:
     case HALO_OP_COUNT: break;

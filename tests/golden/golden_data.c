@@ -36,7 +36,8 @@ static const struct halo_golden_model full[] = {
     {"tiny-qwen3vl", false, false},       {"tiny-mistral3", false, false},    {"tiny-phi3", false, false},
     {"tiny-phi3-longrope", false, false}, {"tiny-gemma2", false, false},      {"tiny-gemma3", false, false},
     {"tiny-gemma3-pat", false, false},    {"tiny-cohere2", false, false},     {"tiny-exaone4", false, false},
-    {"tiny-gpt-oss", true, false},        {"tiny-minimax-m2", true, false},
+    {"tiny-gpt-oss", true, false},        {"tiny-minimax-m2", true, false},   {"tiny-deepseek2", true, false},
+    {"tiny-deepseek2-lite", true, false}, {"tiny-glm4-flash", true, false},
 };
 
 static const char *source_root(void)

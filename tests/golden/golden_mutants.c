@@ -76,6 +76,18 @@ static bool head_tied(struct halo_golden_host *host)
     return changed;
 }
 
+static bool scale_by_key(struct halo_golden_host *host)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i < host->plan.n_ops; i++)
+        if (host->ops[i].kind == HALO_OP_ATTEND) {
+            host->ops[i].u.attend.scale = (float)(1 / sqrt((double)host->plan.kv[0].head_dim_k));
+            changed = true;
+        }
+    return changed;
+}
+
 static bool scale_by_embedding(struct halo_golden_host *host)
 {
     float scale = (float)(1 / sqrt((double)host->model->hparams.n_embd / host->model->hparams.n_head));
@@ -448,6 +460,19 @@ static const struct mutant {
     {"tiny-gpt-oss", "limits ignored", activation_silu},
     {"tiny-gpt-oss", "biases ignored", bias_ignored},
     {"tiny-gpt-oss", "biases of experts ignored", expert_bias_ignored},
+    {"tiny-deepseek2", "unchanged", NULL},
+    {"tiny-deepseek2", "choice bias in the weights", choice_bias_in_weights},
+    {"tiny-deepseek2", "expert groups ignored", groups_ignored},
+    {"tiny-deepseek2", "half-split pairs", pairing_flipped},
+    {"tiny-deepseek2", "norms of low ranks dropped", norms_in_place_dropped},
+    {"tiny-deepseek2-lite", "unchanged", NULL},
+    {"tiny-deepseek2-lite", "YaRN ignored", rope_factors_ignored},
+    {"tiny-deepseek2-lite", "scale without YaRN's growth", scale_by_key},
+    {"tiny-deepseek2-lite", "experts renormalised", experts_normalised_otherwise},
+    {"tiny-glm4-flash", "unchanged", NULL},
+    {"tiny-glm4-flash", "scale by the cache's row", scale_by_key},
+    {"tiny-glm4-flash", "one more layer unrotated", rotation_dropped_once},
+    {"tiny-glm4-flash", "shared expert forgotten", shared_forgotten},
     {"tiny-minimax-m2", "unchanged", NULL},
     {"tiny-minimax-m2", "choice bias in the weights", choice_bias_in_weights},
     {"tiny-minimax-m2", "experts not renormalised", experts_normalised_otherwise},

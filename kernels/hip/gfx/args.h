@@ -250,7 +250,7 @@ struct halo_expert_arg {
 struct halo_moe_gemv_args {
     struct halo_expert_arg matrix[2]; /* the second may have no rows */
     const void *x;                    /* like gemv's; a row for each slot (per_slot) or for each row of the batch */
-    const float *choice;              /* [row][2 * n_used] */
+    const float *choice;              /* [row][2 * n_used], or NULL: slot s takes expert s */
     uint32_t n_cols, n_used, per_slot, n_slot_blocks, n_blocks, n_grid;
 };
 
@@ -285,6 +285,14 @@ struct halo_moe_sum_args {
     const float *add, *add_gate; /* or NULL */
     float *out;
     uint32_t n_cols, n_used;
+};
+
+/* concat: for each head, n_a elements of a from a_first on, then n_b of b (b_stride 0: the same for all heads). Grid
+ * (ceil(n_head * (n_a + n_b) / HALO_QUANTIZE_COLS), rows). */
+struct halo_concat_args {
+    const float *a, *b; /* [row][n_head][a_stride], [row][n_head][b_stride] or [row][n_b] */
+    float *out;         /* [row][n_head][n_a + n_b] */
+    uint32_t n_head, a_stride, a_first, n_a, b_stride, n_b;
 };
 
 /* gather_rows: out[i] = x[row[i]]. For the wanted rows before the head when there are many. Grid (ceil(n_cols /

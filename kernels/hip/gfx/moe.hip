@@ -213,7 +213,8 @@ struct group_lds {
 
 HALO_DEVICE uint32_t expert_of(const halo_moe_group_args &a, uint32_t slot)
 {
-    return halo_float_bits(a.choice[(slot / a.n_used * 2 + 1) * a.n_used + slot % a.n_used]);
+    const uint32_t row = slot / a.n_used, at = slot % a.n_used;
+    return a.choice ? halo_float_bits(a.choice[(row * 2 + 1) * a.n_used + at]) : at;
 }
 
 /* Each expert's thread reads all choices: no atomics, so the order of the slots is always the same. */

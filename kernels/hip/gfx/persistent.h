@@ -158,7 +158,8 @@ template <uint32_t TYPE, bool SHORT> struct persistent_experts {
     {
         const uint32_t block = halo_min_of(first + halo_lane() * a.n_grid, a.n_blocks - 1);
         const uint32_t slot = block / a.n_slot_blocks, row = slot / a.n_used;
-        const uint32_t expert = halo_float_bits(a.choice[(row + 1) * a.n_used + slot]);
+        const uint32_t expert =
+            a.choice ? halo_float_bits(a.choice[(row + 1) * a.n_used + slot]) : slot - row * a.n_used;
         return jobs{first, halo_min_of(first + N * a.n_grid, a.n_blocks), expert | slot << SLOT | row << ROW};
     }
     HALO_DEVICE void find(const args &a, const jobs &jobs, uint32_t stride, persistent_place *at)

@@ -209,6 +209,19 @@ HALO_KERNEL(add, halo_add_args, 256)
     halo_store4(a.x, i, a.n, v);
 }
 
+HALO_KERNEL(concat, halo_concat_args, 256)
+{
+    const uint32_t row = halo_block_y(), width = a.n_a + a.n_b, n = a.n_head * width;
+    const uint32_t first = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid();
+    const float *from_a = a.a + (uint64_t)row * a.n_head * a.a_stride + a.a_first;
+    const float *from_b = a.b + (uint64_t)row * (a.b_stride ? a.n_head * a.b_stride : a.n_b);
+    for (uint32_t i = first; i < n && i < first + HALO_QUANTIZE_COLS; i += 256) {
+        const uint32_t head = i / width, d = i % width;
+        a.out[(uint64_t)row * n + i] =
+            d < a.n_a ? from_a[head * a.a_stride + d] : from_b[head * a.b_stride + d - a.n_a];
+    }
+}
+
 HALO_KERNEL(gather_rows, halo_gather_args, 256)
 {
     const uint32_t row = halo_block_y(), n = a.n_cols, i = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid() * 4;

@@ -34,6 +34,7 @@ enum halo_op_kind {
     HALO_OP_MOE_SUM, /* out = sum over slots of weight[slot] * x[slot]; if add: + add * sigmoid(add_gate), or + add */
     HALO_OP_ADD,     /* x += add */
     HALO_OP_LOGITS,  /* for the wanted rows only: l = (weight x + bias) * scale; with a cap: cap * tanh(l / cap) */
+    HALO_OP_CONCAT,  /* for each of n_head heads: out = n_a elements of the head's part of a, then n_b of b's */
     HALO_OP_COUNT
 };
 
@@ -54,6 +55,7 @@ static inline const char *halo_op_name(enum halo_op_kind kind)
     case HALO_OP_MOE_SUM: return "moe_sum";
     case HALO_OP_ADD: return "add";
     case HALO_OP_LOGITS: return "logits";
+    case HALO_OP_CONCAT: return "concat";
     case HALO_OP_COUNT: break;
     }
     return "unknown op";
@@ -118,7 +120,7 @@ struct halo_op_rope {
     uint32_t rope; /* index into plan->ropes */
 };
 struct halo_op_kv_write {
-    uint16_t k, v;
+    uint16_t k, v;               /* v: HALO_NONE where the group is latent */
     uint32_t kv_layer, kv_group; /* a layer of the group plan->kv[kv_group] */
 };
 /* The score of position j for a row at position p: s = q . k * scale * (1 + temperature * ln(1 + floor(p / period)));
@@ -150,8 +152,8 @@ struct halo_op_moe_route {
     uint32_t n_groups, n_groups_used; /* of experts side by side, of two or more each; 0 or 1: no groups */
 };
 struct halo_op_moe_matmul {
-    uint16_t x; /* width K (shared by the slots) or n_used * K */
-    uint16_t choice;
+    uint16_t x;         /* width K (shared by the slots) or n_used * K */
+    uint16_t choice;    /* HALO_NONE: slot s takes expert s, all are used; only per_slot */
     uint16_t n;         /* 1 or 2 weights that share the input */
     bool per_slot;      /* x has a part for each slot */
     uint32_t weight[2]; /* 3-D: [K, N, n_expert] */
@@ -167,6 +169,12 @@ struct halo_op_moe_sum {
 };
 struct halo_op_add {
     uint16_t x, add;
+};
+struct halo_op_concat {
+    uint16_t a, b, out;         /* b: HALO_NONE when absent; out is neither */
+    uint32_t n_head;            /* parts of a and out, of the same width each */
+    uint32_t a_first, n_a, n_b; /* elements a_first .. a_first + n_a - 1 of a head of a; all n_b of a head of b */
+    bool b_shared;              /* b has one part for all heads */
 };
 struct halo_op_logits {
     uint32_t weight;
@@ -192,6 +200,7 @@ struct halo_op {
         struct halo_op_moe_sum moe_sum;
         struct halo_op_add add;
         struct halo_op_logits logits;
+        struct halo_op_concat concat;
     } u;
 };
 

@@ -48,7 +48,13 @@ struct halo_kv_group {
     uint32_t n_pages;     /* chosen at load */
     uint32_t window;      /* positions, the row's own included; 0: every position is kept */
     uint32_t state_width; /* > 0: a group of states; the type and what belongs to heads mean nothing then */
+    bool latent;          /* V is the first head_dim_v elements of K: one row is kept for both */
 };
+
+static inline uint32_t halo_kv_value_bytes(const struct halo_kv_group *kv) /* of a row of V as it is kept */
+{
+    return kv->latent ? 0 : halo_kv_row_bytes(kv->type, kv->head_dim_v);
+}
 
 /* Of a group with this window: the first page that a row at position `pos` sees something of. */
 static inline uint32_t halo_kv_first_page(uint32_t window, uint32_t pos)
@@ -83,7 +89,7 @@ static inline uint64_t halo_kv_page_bytes(const struct halo_kv_group *kv)
     if (kv->state_width > 0)
         return (uint64_t)kv->n_layers * kv->state_width * sizeof(float);
     return (uint64_t)kv->n_layers * kv->n_head_kv * HALO_KV_PAGE_TOKENS *
-           (halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_row_bytes(kv->type, kv->head_dim_v));
+           (halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_value_bytes(kv));
 }
 
 struct halo_plan {

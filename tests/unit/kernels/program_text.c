@@ -124,6 +124,9 @@ static const struct field moe_gemm[] = {EXPERT(moe_gemm, matrix), P(moe_gemm, ha
                                         U(moe_gemm, n_used),      U(moe_gemm, per_slot), {0}};
 static const struct field moe_sum[] = {P(moe_sum, x),   P(moe_sum, choice), P(moe_sum, add),    P(moe_sum, add_gate),
                                        P(moe_sum, out), U(moe_sum, n_cols), U(moe_sum, n_used), {0}};
+static const struct field concat[] = {
+    P(concat, a),       P(concat, b),   P(concat, out),      U(concat, n_head), U(concat, a_stride),
+    U(concat, a_first), U(concat, n_a), U(concat, b_stride), U(concat, n_b),    {0}};
 static const struct field gather[] = {P(gather, x), P(gather, row), P(gather, out), U(gather, n_cols), {0}};
 
 static const struct field *const fields_of[] = {
@@ -157,6 +160,7 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_MOE_GROUP] = moe_group,
     [HALO_HIP_MOE_SUM] = moe_sum,
     [HALO_HIP_GATHER] = gather,
+    [HALO_HIP_CONCAT] = concat,
 };
 
 /* The name of a device address. */

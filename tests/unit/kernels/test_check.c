@@ -26,6 +26,7 @@ enum {
     MOE_SUM,
     ADD,
     LOGITS,
+    CONCAT,
     N_OPS
 };
 enum { V_X, V_NORM, V_Q, V_K, V_V, V_OUT, V_ROUTER, V_CHOICE, V_EXPERTS, N_VALUES };
@@ -81,6 +82,7 @@ static void toy_ops(struct toy *t)
              .u.moe_matmul = {V_NORM, V_CHOICE, 1, false, {W_EXPERTS}, {V_EXPERTS}, USED, HALO_WEIGHTS_NONE}},
         [MOE_SUM] = {HALO_OP_MOE_SUM, .u.moe_sum = {V_EXPERTS, V_CHOICE, V_OUT, USED, HALO_NONE, HALO_NONE}},
         [ADD] = {HALO_OP_ADD, .u.add = {V_X, V_OUT}},
+        [CONCAT] = {HALO_OP_CONCAT, .u.concat = {V_Q, HALO_NONE, V_OUT, HEADS, 0, DIM, 0, false}},
         [LOGITS] = {HALO_OP_LOGITS, .u.logits = {.weight = W_TABLE, .x = V_X, .bias = HALO_WEIGHT_NONE, .scale = 1}},
     };
     memcpy(t->ops, ops, sizeof(ops));
@@ -181,6 +183,13 @@ SPOIL(shared_width, t->ops[MOE_SUM].u.moe_sum.add = V_K)
 SPOIL(shared_gate, (t->ops[MOE_SUM].u.moe_sum.add = V_X, t->ops[MOE_SUM].u.moe_sum.add_gate = V_ROUTER))
 SPOIL(expert_bias, t->ops[MOE_MATMUL].u.moe_matmul.bias[0] = W_NORM)
 SPOIL(sum_width, t->ops[MOE_SUM].u.moe_sum.n_used = 1)
+SPOIL(all_slots, t->ops[MOE_MATMUL].u.moe_matmul.choice = HALO_NONE)
+SPOIL(latent_v, t->plan.kv[0].latent = true)
+SPOIL(latent_value, (t->plan.kv[0].latent = true, t->plan.kv[0].head_dim_v = DIM + 1))
+SPOIL(concat_beyond, t->ops[CONCAT].u.concat.a_first = 1)
+SPOIL(concat_width, t->ops[CONCAT].u.concat.n_a = 8)
+SPOIL(concat_b, t->ops[CONCAT].u.concat.b = V_K)
+SPOIL(concat_in_place, t->ops[CONCAT].u.concat.out = V_Q)
 SPOIL(add_width, t->ops[ADD].u.add.add = V_K)
 SPOIL(head_rows, t->plan.n_vocab = 9)
 SPOIL(kind, t->ops[LOGITS].kind = (enum halo_op_kind)99)
@@ -233,6 +242,13 @@ static const struct {
     {shared_gate, MOE_SUM, "moe_sum: add_gate is 3, wanted 1"},
     {expert_bias, MOE_MATMUL, "moe_matmul: vectors of the experts is 1, wanted 3"},
     {sum_width, MOE_SUM, "moe_sum: choice is 4, wanted 2"},
+    {all_slots, MOE_MATMUL, "moe_matmul: slots without a choice is 2, wanted 3"},
+    {latent_v, KV_WRITE, "kv_write: v of a latent group is 4, wanted 65535"},
+    {latent_value, KV_WRITE, "kv_write: value of a latent row is 17, wanted 16"},
+    {concat_beyond, CONCAT, "concat: 4 heads of 16 and 0 elements"},
+    {concat_width, CONCAT, "concat: 4 heads of 8 and 0 elements"},
+    {concat_b, CONCAT, "concat: 4 heads of 16 and 0 elements"},
+    {concat_in_place, CONCAT, "concat: out, which must differ from a and b, is 2, wanted 2"},
     {add_width, ADD, "add: add is 32, wanted 64"},
     {head_rows, LOGITS, "logits: rows of the head is 10, wanted 9"},
     {kind, LOGITS, "op 99 has no kernel"},

@@ -33,7 +33,7 @@ static const double bounds[HALO_OP_COUNT] = {
     [HALO_OP_EMBED] = 1e-6,     [HALO_OP_RMSNORM] = 1e-6,    [HALO_OP_MATMUL] = 1e-5,  [HALO_OP_QK_NORM] = 2e-6,
     [HALO_OP_ROPE] = 1e-6,      [HALO_OP_KV_WRITE] = 0,      [HALO_OP_ATTEND] = 1e-5,  [HALO_OP_GLU] = 2e-6,
     [HALO_OP_MOE_ROUTE] = 2e-6, [HALO_OP_MOE_MATMUL] = 1e-5, [HALO_OP_MOE_SUM] = 1e-6, [HALO_OP_ADD] = 0,
-    [HALO_OP_LOGITS] = 1e-5,
+    [HALO_OP_LOGITS] = 1e-5,    [HALO_OP_CONCAT] = 0,
 };
 static const double bound_f16 = 1e-3;
 
@@ -118,6 +118,18 @@ static void both(struct fixture *f, const char *what, enum halo_op_kind kind, ui
         free(want[i]);
     }
     fixture_close(f);
+}
+
+/* The same for many rows, whose products are in f16. */
+static void many(struct fixture *f, const char *what, uint16_t value, uint32_t width, double bound)
+{
+    use_cpu(f);
+    float *want = run_and_peek(f, value, MAX_ROWS, 0);
+    use_hip(f);
+    float *have = run_and_peek(f, value, MAX_ROWS, 0);
+    compare_rows(what, have, want, MAX_ROWS, width, bound);
+    free(want);
+    free(have);
 }
 
 static const uint32_t few[] = {1, 3, 8};
@@ -640,39 +652,32 @@ static void experts_of_every_type(void **state)
     }
 }
 
-/* Every gate, with bias and groups: the same experts in the same order as on the CPU. */
+/* Every gate, with bias (1) and groups: the same experts in the same order as on the CPU. Row 0: ties. */
 static void routing_of_every_kind(void **state)
 {
-    static const struct {
-        uint32_t n_expert, n_used, n_groups, n_groups_used;
-        enum halo_moe_gate gate;
-        bool normalise, biased;
-    } kinds[] = {{8, 3, 1, 1, HALO_MOE_SIGMOID, false, false},    {16, 4, 4, 2, HALO_MOE_SIGMOID, true, true},
-                 {256, 8, 8, 4, HALO_MOE_SIGMOID, true, true},    {160, 6, 8, 3, HALO_MOE_SOFTMAX, false, false},
-                 {12, 4, 1, 1, HALO_MOE_SOFTMAX, true, true},     {33, 5, 1, 1, HALO_MOE_SQRT_SOFTPLUS, true, true},
-                 {64, 33, 32, 17, HALO_MOE_SIGMOID, true, false}, {5, 5, 1, 1, HALO_MOE_SQRT_SOFTPLUS, false, false}};
+    static const struct halo_op_moe_route kinds[] = {
+        {0, 0, 8, 3, false, 2.5f, HALO_MOE_SIGMOID, 0, 1, 1},  {0, 0, 16, 4, true, 2.5f, HALO_MOE_SIGMOID, 1, 4, 2},
+        {0, 0, 256, 8, true, 2.5f, HALO_MOE_SIGMOID, 1, 8, 4}, {0, 0, 160, 6, false, 1, HALO_MOE_SOFTMAX, 0, 8, 3},
+        {0, 0, 12, 4, true, 1, HALO_MOE_SOFTMAX, 1, 1, 1},     {0, 0, 33, 5, true, 1, HALO_MOE_SQRT_SOFTPLUS, 1, 1, 1},
+        {0, 0, 64, 33, true, 1, HALO_MOE_SIGMOID, 0, 32, 17},  {0, 0, 5, 5, false, 1, HALO_MOE_SQRT_SOFTPLUS, 0, 1, 1}};
     for (uint32_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct fixture f;
-        char what[32];
-        uint32_t n_used = kinds[i].n_used;
+        struct halo_op_moe_route u = kinds[i];
         fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
-        uint16_t logits = fixture_input(&f, kinds[i].n_expert, 4), choice = fixture_value(&f, 2 * n_used);
-        uint32_t bias = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, kinds[i].n_expert, 1, 1, 0.5);
-        float *table = (float *)(void *)f.bytes[0];
-        for (uint32_t e = 0; e < kinds[i].n_expert; e++)
-            table[e] = 0.25f; /* a row of ties */
-        fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
-                                        .u.moe_route = {logits, choice, kinds[i].n_expert, n_used, kinds[i].normalise,
-                                                        2.5f, kinds[i].gate, kinds[i].biased ? bias : HALO_WEIGHT_NONE,
-                                                        kinds[i].n_groups, kinds[i].n_groups_used}});
-        snprintf(what, sizeof(what), "routing %u", i);
-        both(&f, what, HALO_OP_MOE_ROUTE, choice, few, 3);
+        u.logits = fixture_input(&f, u.n_expert, 4);
+        u.choice = fixture_value(&f, 2 * u.n_used);
+        uint32_t bias = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, u.n_expert, 1, 1, 0.5);
+        u.bias = u.bias ? bias : HALO_WEIGHT_NONE;
+        for (uint32_t e = 0; e < u.n_expert; e++)
+            ((float *)(void *)f.bytes[0])[e] = 0.25f;
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE, .u.moe_route = u});
+        both(&f, "routing", HALO_OP_MOE_ROUTE, u.choice, few, 3);
         use_cpu(&f);
-        float *want = run_and_peek(&f, choice, MAX_ROWS, 0);
+        float *want = run_and_peek(&f, u.choice, MAX_ROWS, 0);
         use_hip(&f);
-        float *have = run_and_peek(&f, choice, MAX_ROWS, 0);
+        float *have = run_and_peek(&f, u.choice, MAX_ROWS, 0);
         for (uint32_t r = 0; r < MAX_ROWS; r++)
-            assert_memory_equal(have + (2 * r + 1) * n_used, want + (2 * r + 1) * n_used, n_used * sizeof(float));
+            assert_memory_equal(have + (2 * r + 1) * u.n_used, want + (2 * r + 1) * u.n_used, u.n_used * 4);
         free(want);
         free(have);
         fixture_finish(&f);
@@ -696,15 +701,31 @@ static void shared_expert(void **state)
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_SUM,
                                         .u.moe_sum = {x, choice, out, N_USED, add, gated ? gate : HALO_NONE}});
         both(&f, "shared expert", gated ? HALO_OP_MATMUL : HALO_OP_MOE_SUM, out, counts, gated ? 3 : 4);
-        if (gated) { /* many rows: the gate's product is in f16 */
-            use_cpu(&f);
-            float *want = run_and_peek(&f, out, MAX_ROWS, 0);
-            use_hip(&f);
-            float *have = run_and_peek(&f, out, MAX_ROWS, 0);
-            compare_rows("shared expert, many rows", have, want, MAX_ROWS, ODD, bound_f16);
-            free(want);
-            free(have);
-        }
+        if (gated) /* the gate's product is in f16 */
+            many(&f, "shared expert", out, ODD, bound_f16);
+        fixture_finish(&f);
+    }
+}
+
+/* Parts of heads beside each other, and a matrix for each head. */
+static void heads_of_latent_attention(void **state)
+{
+    enum { N = 5, A = 40, B = 9, PART = 32, OUT = 24 };
+    static const uint32_t counts[] = {1, 3, 8, MAX_ROWS};
+    for (uint32_t i = 0; i < 4; i++) {
+        struct fixture f;
+        fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+        uint16_t a = fixture_input(&f, N * A, 1), b = fixture_input(&f, i % 2 ? B : N * B, 1), out[3];
+        for (uint32_t k = 0; k < 3; k++)
+            out[k] = fixture_value(&f, N * (uint32_t[]){PART + B, PART, OUT}[k]);
+        uint32_t w = fixture_weight(&f, i < 2 ? HALO_TYPE_F16 : HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, PART, OUT, N, 0.3);
+        struct halo_op_moe_matmul each = {out[1], HALO_NONE, 1, true, {w}, {out[2]}, N, HALO_WEIGHTS_NONE};
+        fixture_op(&f, (struct halo_op){HALO_OP_CONCAT, .u.concat = {a, b, out[0], N, 8, PART, B, i % 2}});
+        fixture_op(&f, (struct halo_op){HALO_OP_CONCAT, .u.concat = {a, HALO_NONE, out[1], N, 8, PART, 0, false}});
+        both(&f, "concat", HALO_OP_CONCAT, out[0], counts, 4);
+        fixture_op(&f, (struct halo_op){HALO_OP_MOE_MATMUL, .u.moe_matmul = each});
+        both(&f, "a matrix for each head", HALO_OP_MOE_MATMUL, out[2], counts, 3);
+        many(&f, "a matrix for each head", out[2], N * OUT, i < 2 ? bound_f16 : 2e-2); /* int8 on the CPU */
         fixture_finish(&f);
     }
 }
@@ -770,7 +791,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(matmul_of_every_type),    cmocka_unit_test(attention_of_every_cache),
         cmocka_unit_test(attention_of_rows_apart), cmocka_unit_test(experts_of_every_type),
         cmocka_unit_test(logits_of_few_and_many),  cmocka_unit_test(routing_of_every_kind),
-        cmocka_unit_test(shared_expert),
+        cmocka_unit_test(shared_expert),           cmocka_unit_test(heads_of_latent_attention),
     };
     if (!getenv("HALO_HIP_LIB")) {
         printf("HALO_HIP_LIB names no runtime\n");

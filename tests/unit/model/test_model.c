@@ -171,7 +171,7 @@ static void refusals(void **state)
 
     halo_toy_set_text(toy, "general.architecture", "mam\nba");
     halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "architecture \"mam?ba\" is not supported",
-                     "(supported: bailingmoe2, cohere2, dots1, ");
+                     "(supported: bailingmoe2, cohere2, deepseek2, ");
     halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "architecture \"mam?ba\" is not supported", " more)");
     halo_toy_set_text(toy, "general.architecture", "qwen");
     halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "architecture \"qwen\" is not supported", NULL);

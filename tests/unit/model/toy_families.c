@@ -27,6 +27,7 @@ enum {
     GATED = 1 << 16,   /* ... with a gate */
     LEADING = 1 << 17, /* layer 0 is dense */
     SINKS = 1 << 18,   /* with biases of the output, of the router and of experts */
+    LATENT = 1 << 20,  /* attention by a compressed row */
     LLAMA = ALL | PRE_NORMS | FFN_NORM | PARTS,
 };
 
@@ -36,6 +37,7 @@ static const struct family {
 } families[] = {
     {"bailingmoe2", "bailingmoe2", LLAMA | QK_NORM | MOE | CHOICE | SHARED | LEADING, 2},
     {"cohere2", "cohere2", ALL | PRE_NORMS | PARTS | LAYER_NORMS, 2},
+    {"deepseek2", "deepseek2", LLAMA | LATENT | MOE | SHARED | LEADING, 2},
     {"dots1", "dots1", LLAMA | QK_NORM | MOE | CHOICE | SHARED | LEADING, 2},
     {"ernie4_5-moe", "ernie4_5-moe", LLAMA | MOE | CHOICE | SHARED | LEADING, 2},
     {"exaone4", "exaone4", ALL | POST_NORMS | QK_NORM | PARTS, 4},
@@ -72,6 +74,15 @@ static const struct {
     {"cohere2", "attention.sliding_window", HALO_GGUF_U32, 64},
     {"cohere2", "attention.sliding_window_pattern", HALO_GGUF_U32, 2},
     {"cohere2", "logit_scale", HALO_GGUF_F32, 0.5},
+    {"deepseek2", "attention.head_count_kv", HALO_GGUF_U32, 1},
+    {"deepseek2", "attention.key_length", HALO_GGUF_U32, 40},
+    {"deepseek2", "attention.value_length", HALO_GGUF_U32, 32},
+    {"deepseek2", "attention.key_length_mla", HALO_GGUF_U32, 16},
+    {"deepseek2", "attention.value_length_mla", HALO_GGUF_U32, 16},
+    {"deepseek2", "attention.q_lora_rank", HALO_GGUF_U32, 24},
+    {"deepseek2", "attention.kv_lora_rank", HALO_GGUF_U32, 32},
+    {"deepseek2", "rope.dimension_count", HALO_GGUF_U32, 8},
+    {"deepseek2", "expert_gating_func", HALO_GGUF_U32, 2},
     {"exaone4", "attention.sliding_window", HALO_GGUF_U32, 64},
     {"gemma2", "attention.sliding_window", HALO_GGUF_U32, 64},
     {"gemma3", "attention.sliding_window", HALO_GGUF_U32, 64},
@@ -99,9 +110,16 @@ static void layer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uin
         {"attn_norm.weight", f32, d, 0, 0, PRE_NORMS, 0},
         {"attn_norm.bias", f32, d, 0, 0, BIASES, 0},
         {"attn_qkv.weight", type, d, q + 2 * k, 0, FUSED, 0},
-        {"attn_q.weight", type, d, q, 0, PARTS, 0},
-        {"attn_k.weight", type, d, k, 0, PARTS, 0},
-        {"attn_v.weight", type, d, k, 0, PARTS, 0},
+        {"attn_q_a.weight", type, d, 24, 0, LATENT, 0},
+        {"attn_q_a_norm.weight", f32, 24, 0, 0, LATENT, 0},
+        {"attn_q_b.weight", type, 24, q, 0, LATENT, 0},
+        {"attn_kv_a_mqa.weight", type, d, 40, 0, LATENT, 0},
+        {"attn_kv_a_norm.weight", f32, 32, 0, 0, LATENT, 0},
+        {"attn_k_b.weight", type, 8, 32, 4, LATENT, 0},
+        {"attn_v_b.weight", type, 32, 16, 4, LATENT, 0},
+        {"attn_q.weight", type, d, q, 0, PARTS, LATENT},
+        {"attn_k.weight", type, d, k, 0, PARTS, LATENT},
+        {"attn_v.weight", type, d, k, 0, PARTS, LATENT},
         {"attn_q.bias", f32, q, 0, 0, QKV_BIAS, 0},
         {"attn_k.bias", f32, k, 0, 0, QKV_BIAS, 0},
         {"attn_v.bias", f32, k, 0, 0, QKV_BIAS, 0},

@@ -36,6 +36,8 @@ struct halo_hparams {
     uint32_t n_layers, n_embd, n_vocab, n_context_train;
     uint32_t n_head, n_head_kv; /* the same in every layer; files that vary them are UNSUPPORTED */
     uint32_t head_dim_k, head_dim_v, n_rot;
+    uint32_t n_kv_lora, n_q_lora;  /* of latent attention; n_q_lora 0: q comes straight from the stream */
+    uint32_t mla_dim_k, mla_dim_v; /* of a head where the cache holds the compressed row; else 0 */
     uint32_t n_ff, n_ff_expert, n_expert, n_expert_used;
     uint32_t n_nextn;                      /* layers behind the n_layers that predict further tokens; not run */
     uint32_t n_dense;                      /* leading layers without experts */
