@@ -80,11 +80,21 @@ static void make_free(struct halo_kv_side *side, uint32_t page)
     side->free[side->n_free++] = page;
 }
 
+/* Windows follow each other page by page, so the order is all there is to say of them. Slots are few. */
+static uint32_t least_useful(const struct halo_kv_side *side)
+{
+    for (uint32_t page = side->idle_first; page != NONE && halo_kv_side_has_states(side);
+         page = side->pages[page].idle_next)
+        if (side->pages[page].covered)
+            return page;
+    return side->idle_first;
+}
+
 uint32_t halo_kv_side_take(struct halo_kv_side *side)
 {
     assert(halo_kv_side_available(side) > 0);
     if (side->n_free == 0)
-        halo_kv_side_detach(side, side->pages[side->idle_first].owner);
+        halo_kv_side_detach(side, side->pages[least_useful(side)].owner);
     uint32_t page = side->free[--side->n_free];
     assert(side->pages[page].refs == 0 && side->pages[page].owner == NONE);
     side->pages[page].refs = 1;
@@ -121,7 +131,14 @@ void halo_kv_side_attach(struct halo_kv_side *side, uint32_t page, uint32_t firs
 {
     assert(side->pages[page].refs > 0 && side->pages[page].owner == NONE && side->of[first_page] == NONE);
     side->pages[page].owner = first_page;
+    side->pages[page].covered = false;
     side->of[first_page] = page;
+}
+
+void halo_kv_side_cover(struct halo_kv_side *side, uint32_t first_page)
+{
+    assert(side->of[first_page] != NONE);
+    side->pages[side->of[first_page]].covered = true;
 }
 
 void halo_kv_side_detach(struct halo_kv_side *side, uint32_t first_page)

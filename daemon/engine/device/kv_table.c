@@ -254,6 +254,31 @@ bool halo_kv_table_find_states(const struct halo_kv_table *table, const struct h
     return whole;
 }
 
+/* The nearest page with a slot in front of this one's end in the same text: a whole page that it follows, or one that
+ * says the beginning of such a page or of this one. */
+static uint32_t find_before(const struct halo_kv_pool *pool, const struct halo_kv_side *side, uint32_t page)
+{
+    for (uint32_t at = page; at != NONE; at = pool->prefix.entries[at].parent) {
+        const struct halo_prefix_entry *entry = &pool->prefix.entries[at];
+        uint32_t found = NONE, other = NONE;
+        while ((other = halo_prefix_next_begin(&pool->prefix, entry->parent, entry->user, entry->ids, entry->n_ids,
+                                               other)) != NONE)
+            if (other != page && side->of[other] != NO_PAGE)
+                found = other;
+        if (found != NONE)
+            return found;
+    }
+    return NONE;
+}
+
+/* A slot was attached to this page: the one in front of it is not the last of the conversation any more. */
+static void cover_before(struct halo_kv_pool *pool, uint32_t s, uint32_t page)
+{
+    uint32_t before = find_before(pool, &pool->sides[s], page);
+    if (before != NONE)
+        halo_kv_side_cover(&pool->sides[s], before);
+}
+
 bool halo_kv_table_checkpoint(const struct halo_kv_table *table, struct halo_kv_pool *pool, uint32_t at,
                               uint32_t ret_pages[HALO_KV_GROUPS_MAX])
 {
@@ -267,6 +292,7 @@ bool halo_kv_table_checkpoint(const struct halo_kv_table *table, struct halo_kv_
             continue;
         ret_pages[s + 1] = halo_kv_side_take(side);
         halo_kv_side_attach(side, ret_pages[s + 1], table->pages[at]);
+        cover_before(pool, s, table->pages[at]);
         halo_kv_side_drop(side, ret_pages[s + 1]);
         any = true;
     }
@@ -345,8 +371,11 @@ void halo_kv_table_keep(struct halo_kv_table *table, struct halo_kv_pool *pool, 
 static void leave_states(struct halo_kv_table *table, struct halo_kv_pool *pool, uint32_t page)
 {
     for (uint32_t s = 0; s < pool->n_sides; s++)
-        if (halo_kv_side_has_states(&pool->sides[s]) && page != NONE && pool->sides[s].of[page] == NO_PAGE)
+        if (halo_kv_side_has_states(&pool->sides[s]) && page != NONE && pool->sides[s].of[page] == NO_PAGE &&
+            table->side[s].n > 0) {
             attach_side(table, pool, s, 0, page);
+            cover_before(pool, s, page);
+        }
 }
 
 void halo_kv_table_leave(struct halo_kv_table *table, struct halo_kv_pool *pool, uint64_t user, const int32_t *ids,

@@ -100,6 +100,31 @@ static void one_slot_is_enough(void **state)
     rig_finish(&rig);
 }
 
+/* Three slots: two conversations and what runs. Turns of the one, and requests beside them, take what is covered and
+ * what is free, then the latest of neither conversation. */
+static void the_last_of_a_conversation_goes_last(void **state)
+{
+    struct rig rig;
+    int32_t one[400], other[60];
+    uint32_t n = 40;
+    begin(&rig, 3);
+    make_text(&rig, 50, other, 60);
+    make_text(&rig, 51, one, n);
+    assert_int_equal(run_text(&rig, other, 60), 0);
+    for (uint32_t turn = 0; turn < 5; turn++) {
+        assert_int_equal(run_text(&rig, one, n), turn == 0 ? 0 : n - 10 - 1);
+        memcpy(one + n, rig.seqs[rig.n_seqs - 1].ids, REPLY * sizeof(*one));
+        make_text(&rig, 60 + turn, one + n + REPLY, 10);
+        n += REPLY + 10;
+    }
+    int32_t next[60 + REPLY + 5];
+    memcpy(next, other, sizeof(other));
+    memcpy(next + 60, rig.seqs[0].ids, REPLY * sizeof(*next));
+    make_text(&rig, 70, next + 60 + REPLY, 5);
+    assert_int_equal(run_text(&rig, next, 60 + REPLY + 5), 60 + REPLY - 1); /* its state is still there */
+    rig_finish(&rig);
+}
+
 /* Cancelled in the middle of a prompt, or sent back to the queue: it goes on where it was. */
 static void what_was_computed_is_not_computed_again(void **state)
 {
@@ -142,6 +167,7 @@ int main(void)
         cmocka_unit_test(where_texts_part_is_learned),
         cmocka_unit_test(a_grid_of_states_is_left),
         cmocka_unit_test(one_slot_is_enough),
+        cmocka_unit_test(the_last_of_a_conversation_goes_last),
         cmocka_unit_test(what_was_computed_is_not_computed_again),
         cmocka_unit_test(a_copy_that_fails_costs_only_computing),
     };

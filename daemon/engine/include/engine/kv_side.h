@@ -23,6 +23,7 @@ struct halo_kv_side_page {
     uint32_t owner; /* the page of the first group that it is attached to, or HALO_KV_NO_PAGE */
     uint32_t idle_next, idle_prev;
     uint16_t refs;
+    bool covered; /* another one is attached further on in the same text */
 };
 
 struct halo_kv_side {
@@ -52,7 +53,8 @@ static inline uint32_t halo_kv_side_available(const struct halo_kv_side *side)
 /* The page of the position that a row behind n_filled positions sees first. */
 uint32_t halo_kv_side_first(const struct halo_kv_side *side, uint32_t n_filled);
 
-/* A free page, or the one idle for the longest, held. One must be available. */
+/* A free page, or an idle one, held: the one idle for the longest, of states one that is covered before all others. One
+ * must be available. */
 uint32_t halo_kv_side_take(struct halo_kv_side *side);
 void halo_kv_side_hold(struct halo_kv_side *side, uint32_t page);
 void halo_kv_side_drop(struct halo_kv_side *side, uint32_t page);
@@ -62,6 +64,8 @@ void halo_kv_side_touch(struct halo_kv_side *side, uint32_t page);
 
 /* A held page follows this page of the first group, which has none yet. */
 void halo_kv_side_attach(struct halo_kv_side *side, uint32_t page, uint32_t first_page);
+/* What is attached to this page is of less use than before: another one stands further on in the text. */
+void halo_kv_side_cover(struct halo_kv_side *side, uint32_t first_page);
 /* The page of the first group is listed no more: what was attached to it is free unless somebody holds it. */
 void halo_kv_side_detach(struct halo_kv_side *side, uint32_t first_page);
 
