@@ -72,6 +72,7 @@ struct isa_kernel *isa_kernel_at(struct isa_module *module, uint32_t i);
 struct isa_kernel *isa_find(struct isa_module *module, const char *name); /* NULL: there is none */
 const char *isa_name(const struct isa_kernel *kernel);
 uint32_t isa_block(const struct isa_kernel *kernel); /* threads it was compiled for */
+uint32_t isa_args_bytes(const struct isa_kernel *kernel);
 
 /* ---- memory that kernels may touch ---- */
 

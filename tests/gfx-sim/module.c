@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "isa_priv.h"
 
@@ -12,7 +14,8 @@
 struct isa_module {
     uint8_t *image;
     size_t n;
-    char *path;
+    const char *path;
+    char copy[64];              /* a path to the same bytes that stays, for the tools */
     struct isa_kernel *kernels; /* by address */
     uint32_t n_kernels;
 };
@@ -32,11 +35,21 @@ static int read_file(struct isa_module *m, struct halo_fault *fault)
     return r;
 }
 
+/* The file may go, or be a descriptor of this process alone. */
+static int keep_copy(struct isa_module *m, struct halo_fault *fault)
+{
+    int fd = memfd_create("code object", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, m->image, m->n) != (ssize_t)m->n)
+        return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno, "no copy of %s", m->path);
+    snprintf(m->copy, sizeof(m->copy), "/proc/%ld/fd/%d", (long)getpid(), fd);
+    return 0;
+}
+
 int isa_read_tool(const struct isa_module *module, const char *tool, const char *args, void (*fn)(char *line, void *ud),
                   void *ud, struct halo_fault *fault)
 {
     char command[LINE_BYTES], line[LINE_BYTES];
-    snprintf(command, sizeof(command), "%s %s '%s'", tool, args, module->path);
+    snprintf(command, sizeof(command), "%s %s '%s'", tool, args, module->copy);
     FILE *file = popen(command, "re");
     if (!file)
         return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno, "%s", command);
@@ -155,15 +168,17 @@ int isa_open(const char *path, struct isa_module **ret_module, struct halo_fault
 {
     struct isa_module *m = isa_zeros(1, sizeof(*m));
     struct notes notes = {.module = m};
-    m->path = strdup(path);
-    if (!m->path)
-        abort();
+    m->path = path;
     int r = read_file(m, fault);
     if (r == 0)
         r = read_kernels(m, fault);
     if (r == 0)
+        r = keep_copy(m, fault);
+    if (r == 0)
         r = isa_read_tool(m, ISA_READELF, "--notes", read_note, &notes, fault);
-    *ret_module = m;
+    m->path = NULL; /* the caller's */
+    if (r == 0)
+        *ret_module = m;
     return r;
 }
 
@@ -193,4 +208,9 @@ const char *isa_name(const struct isa_kernel *k)
 uint32_t isa_block(const struct isa_kernel *k)
 {
     return k->block;
+}
+
+uint32_t isa_args_bytes(const struct isa_kernel *k)
+{
+    return k->kernarg_bytes;
 }

@@ -73,6 +73,11 @@ static inline float max_float(float a, float b)
     return isnan(a) ? b : isnan(b) ? a : a > b || (a == b && !signbit(a)) ? a : b;
 }
 
+static inline float min_float(float a, float b)
+{
+    return isnan(a) ? b : isnan(b) ? a : a < b || (a == b && signbit(a)) ? a : b;
+}
+
 static inline int32_t to_i32(float f)
 {
     return isnan(f) ? 0 : f >= 0x1p31f ? INT32_MAX : f <= -0x1p31f ? INT32_MIN : (int32_t)f;

@@ -41,6 +41,16 @@ static uint32_t hidden(const struct values *x, uint32_t half)
     return ret & ~(half == 0xffff ? x->lo : x->hi);
 }
 
+OP(v_not_b32)
+{
+    struct values a;
+    uint32_t r[N_LANES];
+    src(w, i, 1, &a);
+    for (int l = 0; l < N_LANES; l++)
+        r[l] = ~a.v[l];
+    put(w, &i->o[0], 0, r, a.lo, a.hi);
+}
+
 OP(v_and_b32)
 {
     struct values a, b;
@@ -233,21 +243,34 @@ OP(v_mul_f16)
     put16(w, &i->o[0], r, a.lo | b.lo);
 }
 
-OP(v_lshrrev_b16)
-{
-    struct values a, b;
-    uint32_t r[32];
-    src16(w, i, 1, &a);
-    src16(w, i, 2, &b);
-    for (int l = 0; l < N_LANES; l++)
-        r[l] = (b.v[l] & 0xffff) >> (a.v[l] & 15);
-    put16(w, &i->o[0], r, a.lo | b.lo);
-}
+#define HALF_2(name, expr)                                                                                             \
+    OP(name)                                                                                                           \
+    {                                                                                                                  \
+        struct values a, b;                                                                                            \
+        uint32_t r[N_LANES];                                                                                           \
+        src16(w, i, 1, &a);                                                                                            \
+        src16(w, i, 2, &b);                                                                                            \
+        for (int l = 0; l < N_LANES; l++) {                                                                            \
+            const uint16_t x = (uint16_t)a.v[l], y = (uint16_t)b.v[l];                                                 \
+            r[l] = (uint32_t)(expr);                                                                                   \
+        }                                                                                                              \
+        put16(w, &i->o[0], r, a.lo | b.lo);                                                                            \
+    }
+
+HALF_2(v_lshrrev_b16, y >> (x & 15))
+HALF_2(v_lshlrev_b16, y << (x & 15))
+HALF_2(v_ashrrev_i16, (int16_t)y >> (x & 15))
+HALF_2(v_add_nc_u16, x + y)
+HALF_2(v_sub_nc_u16, x - y)
+HALF_2(v_mul_lo_u16, x *(uint32_t)y)
+HALF_2(v_min_u16, x < y ? x : y)
+HALF_2(v_max_u16, x > y ? x : y)
 
 const struct op_entry isa_ops_bits[] = {
     VALU(v_and_b32),
     VALU(v_or_b32),
     VALU(v_xor_b32),
+    VALU(v_not_b32),
     VALU(v_or3_b32),
     VALU(v_bfi_b32),
     VALU(v_and_or_b32),
@@ -261,6 +284,13 @@ const struct op_entry isa_ops_bits[] = {
     VALU(v_cvt_f32_f16),
     VALU(v_mul_f16),
     VALU(v_lshrrev_b16),
+    VALU(v_lshlrev_b16),
+    VALU(v_ashrrev_i16),
+    VALU(v_add_nc_u16),
+    VALU(v_sub_nc_u16),
+    VALU(v_mul_lo_u16),
+    VALU(v_min_u16),
+    VALU(v_max_u16),
     DUAL(and_b32),
     DUAL(lshlrev_b32),
     {"v_dual_cndmask_b32", op_v_dual_cndmask_b32, C_VALU, 1, 0},

@@ -34,6 +34,10 @@ SCALAR2(s_bfe_u32,
         r != 0)
 SCALAR2_(s_mul_i32, a *b)
 SCALAR2_(s_mul_hi_u32, (uint32_t)((uint64_t)a *b >> 32))
+SCALAR2_(s_add_f32, u_of(f_of(a) + f_of(b)))
+SCALAR2_(s_sub_f32, u_of(f_of(a) - f_of(b)))
+SCALAR2_(s_max_f32, u_of(max_float(f_of(a), f_of(b))))
+SCALAR2_(s_min_f32, u_of(min_float(f_of(a), f_of(b))))
 SCALAR2_(s_mul_f32, u_of(f_of(a) * f_of(b)))
 OP(s_addc_u32)
 {
@@ -253,6 +257,30 @@ OP(s_cmp_lg_u64)
     w->sccp = p || q ? UINT32_MAX : 0;
 }
 
+#define SCALAR_COMPARE_F32(name, cond)                                                                                 \
+    OP(s_cmp_##name##_f32)                                                                                             \
+    {                                                                                                                  \
+        uint32_t p, q;                                                                                                 \
+        const float a = f_of(scalar_of(w, &i->o[0], &p)), b = f_of(scalar_of(w, &i->o[1], &q));                        \
+        w->scc = (cond);                                                                                               \
+        w->sccp = p || q ? UINT32_MAX : 0;                                                                             \
+    }
+
+SCALAR_COMPARE_F32(lt, a < b)
+SCALAR_COMPARE_F32(eq, a == b)
+SCALAR_COMPARE_F32(le, a <= b)
+SCALAR_COMPARE_F32(gt, a > b)
+SCALAR_COMPARE_F32(lg, a<b || a> b)
+SCALAR_COMPARE_F32(ge, a >= b)
+SCALAR_COMPARE_F32(o, !isnan(a) && !isnan(b))
+SCALAR_COMPARE_F32(u, isnan(a) || isnan(b))
+SCALAR_COMPARE_F32(nge, !(a >= b))
+SCALAR_COMPARE_F32(nlg, !(a < b || a > b))
+SCALAR_COMPARE_F32(ngt, !(a > b))
+SCALAR_COMPARE_F32(nle, !(a <= b))
+SCALAR_COMPARE_F32(neq, !(a == b))
+SCALAR_COMPARE_F32(nlt, !(a < b))
+
 #define SCMP(c)                                                                                                        \
     ENTRY(s_cmp_##c##_u32, C_SALU, 0, 0), ENTRY(s_cmp_##c##_i32, C_SALU, 0, 0), ENTRY(s_cmpk_##c##_u32, C_SALU, 0, 0), \
         ENTRY(s_cmpk_##c##_i32, C_SALU, 0, 0)
@@ -273,6 +301,25 @@ const struct op_entry isa_ops_scalar[] = {
     SALU(s_mul_i32),
     SALU(s_mul_hi_u32),
     SALU(s_mul_f32),
+    SALU(s_add_f32),
+    SALU(s_sub_f32),
+    SALU(s_max_f32),
+    SALU(s_min_f32),
+    ENTRY(s_cmp_lt_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_eq_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_le_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_gt_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_lg_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_ge_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_o_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_u_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_nge_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_nlg_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_ngt_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_nle_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_neq_f32, C_SALU, 0, 0),
+    ENTRY(s_cmp_nlt_f32, C_SALU, 0, 0),
+
     SALU(s_addc_u32),
     SALU(s_subb_u32),
     SALU(s_and_b32),

@@ -59,6 +59,10 @@ VECTOR_2(v_add_f32, u_of(f_of(x) + f_of(y)))
 VECTOR_2(v_sub_f32, u_of(f_of(x) - f_of(y)))
 VECTOR_2(v_mul_f32, u_of(f_of(x) * f_of(y)))
 VECTOR_2(v_max_f32, u_of(max_float(f_of(x), f_of(y))))
+VECTOR_2(v_min_f32, u_of(min_float(f_of(x), f_of(y))))
+VECTOR_3(v_min3_f32, u_of(min_float(min_float(f_of(x), f_of(y)), f_of(z))))
+VECTOR_3(v_minmax_f32, u_of(max_float(min_float(f_of(x), f_of(y)), f_of(z))))
+VECTOR_3(v_maxmin_f32, u_of(min_float(max_float(f_of(x), f_of(y)), f_of(z))))
 VECTOR_3(v_max3_f32, u_of(max_float(max_float(f_of(x), f_of(y)), f_of(z))))
 VECTOR_3(v_fma_f32, u_of(fmaf(f_of(x), f_of(y), f_of(z))))
 OP(v_fmac_f32)
@@ -78,6 +82,10 @@ VECTOR_1(v_rcp_f32, u_of(about(1 / (double)flush(f_of(x)))))
 VECTOR_1(v_rcp_iflag_f32, u_of(about(1 / (double)flush(f_of(x)))))
 VECTOR_1(v_rsq_f32, u_of(about(1 / sqrt((double)flush(f_of(x))))))
 VECTOR_1(v_exp_f32, u_of(about(exp2((double)flush(f_of(x))))))
+VECTOR_1(v_log_f32, u_of(about(log2((double)flush(f_of(x))))))
+VECTOR_1(v_sqrt_f32, u_of(about(sqrt((double)flush(f_of(x))))))
+VECTOR_1(v_floor_f32, u_of(floorf(f_of(x))))
+VECTOR_1(v_ceil_f32, u_of(ceilf(f_of(x))))
 VECTOR_1(v_rndne_f32, u_of(rintf(f_of(x))))
 VECTOR_1(v_trunc_f32, u_of(truncf(f_of(x))))
 VECTOR_1(v_cvt_f32_i32, u_of((float)(int32_t)x))
@@ -137,6 +145,11 @@ const struct op_entry isa_ops_valu[] = {
     VALU(v_sub_f32),
     VALU(v_mul_f32),
     VALU(v_max_f32),
+    VALU(v_min_f32),
+    VALU(v_min3_f32),
+    VALU(v_minmax_f32),
+    VALU(v_maxmin_f32),
+    DUAL(min_f32),
     VALU(v_max3_f32),
     VALU(v_fma_f32),
     ENTRY(v_fmac_f32, C_VALU, 1, F_RMW),
@@ -144,6 +157,10 @@ const struct op_entry isa_ops_valu[] = {
     ENTRY(v_rcp_iflag_f32, C_VALU, 1, F_TRANS),
     ENTRY(v_rsq_f32, C_VALU, 1, F_TRANS),
     ENTRY(v_exp_f32, C_VALU, 1, F_TRANS),
+    ENTRY(v_log_f32, C_VALU, 1, F_TRANS),
+    ENTRY(v_sqrt_f32, C_VALU, 1, F_TRANS),
+    VALU(v_floor_f32),
+    VALU(v_ceil_f32),
     VALU(v_rndne_f32),
     VALU(v_trunc_f32),
     NAMED("v_fmaak_f32", op_v_fma_f32, C_VALU, 1, 0),

@@ -25,6 +25,7 @@ struct allocation {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct allocation *allocations;
 static size_t n_used;
+static void (*watcher)(void *p, size_t n); /* NULL: none */
 
 size_t emu_memory_total(void)
 {
@@ -51,6 +52,8 @@ int emu_memory_take(void **ret, size_t n, bool host)
         *allocation = (struct allocation){allocations, n, host, bytes};
         allocations = allocation;
         n_used += n;
+        if (watcher)
+            watcher(bytes, n);
         *ret = bytes;
         allocation = NULL;
     }
@@ -71,6 +74,8 @@ int emu_memory_release(void *p, bool host)
         found = *link;
         *link = found->next;
         n_used -= found->n;
+        if (watcher)
+            watcher(found->bytes, 0);
         break;
     }
     pthread_mutex_unlock(&lock);
@@ -79,6 +84,16 @@ int emu_memory_release(void *p, bool host)
     free(found->bytes);
     free(found);
     return EMU_SUCCESS;
+}
+
+void emu_memory_watch(void (*fn)(void *p, size_t n))
+{
+    pthread_mutex_lock(&lock);
+    if (!watcher)
+        for (const struct allocation *allocation = allocations; allocation; allocation = allocation->next)
+            fn(allocation->bytes, allocation->n);
+    watcher = fn;
+    pthread_mutex_unlock(&lock);
 }
 
 bool emu_memory_holds(const void *p, size_t n)

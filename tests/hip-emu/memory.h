@@ -9,6 +9,8 @@ size_t emu_memory_total(void);
 size_t emu_memory_used(void);
 int emu_memory_take(void **ret, size_t n, bool host);
 int emu_memory_release(void *p, bool host);
+/* Calls fn for each allocation that there is and will be, with its size, and with 0 when it goes. One at a time. */
+void emu_memory_watch(void (*fn)(void *p, size_t n));
 /* Whether n bytes at p lie in one allocation. */
 bool emu_memory_holds(const void *p, size_t n);
 

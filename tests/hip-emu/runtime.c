@@ -2,7 +2,8 @@
  *
  * $HALO_HIP_EMU_DISCRETE=1 makes the GPU a discrete one: pinned memory is reached by copies alone, and the
  * architecture stays "host". $HALO_HIP_EMU_ARCH names another architecture, whose kernels are loaded instead
- * ("gfx1010": no dot4, no matrix units). $HALO_HIP_EMU_WITHOUT: kernels whose names begin with this are missing.
+ * ("gfx1010": no dot4, no matrix units); a code object of AMD's is run by $HALO_HIP_EMU_ISA, a library that interprets
+ * machine code (tests/gfx-sim). $HALO_HIP_EMU_WITHOUT: kernels whose names begin with this are missing.
  * Copies to and from device memory are checked against the allocations: a copy that exceeds one loses the device, as
  * on a GPU.
  */
@@ -295,6 +296,26 @@ static size_t image_bytes(const void *image)
     return h->e_shoff + (size_t)h->e_shnum * h->e_shentsize;
 }
 
+/* A library with the kernels of the file: itself, or the interpreter of its machine code. NULL: it cannot be used. */
+static void *open_kernels(const char *path, const void *image)
+{
+    const Elf64_Ehdr *header = image;
+    const char *isa = setting("HALO_HIP_EMU_ISA", NULL);
+    int (*open_object)(const char *path);
+    void (*note_memory)(void *p, size_t n);
+    if (header->e_machine != EM_AMDGPU)
+        return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *library = isa ? dlopen(isa, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (!library)
+        return NULL;
+    *(void **)&open_object = dlsym(library, "isa_device_open");
+    *(void **)&note_memory = dlsym(library, "isa_device_memory");
+    if (!open_object || !note_memory || open_object(path) < 0)
+        return NULL;
+    emu_memory_watch(note_memory);
+    return library;
+}
+
 int hipModuleLoadData(void **ret, const void *image)
 {
     CALL();
@@ -304,7 +325,7 @@ int hipModuleLoadData(void **ret, const void *image)
     struct module *module = calloc(1, sizeof(*module));
     if (fd >= 0 && module && write(fd, image, n) == (ssize_t)n) {
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        module->library = open_kernels(path, image);
     }
     if (fd >= 0)
         close(fd);
