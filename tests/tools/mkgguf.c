@@ -164,7 +164,7 @@ static void usage(void)
     mkgguf_presets_print();
     fputs("types:   ", stdout);
     mkgguf_types_print();
-    puts("archs:   llama qwen2 qwen3 qwen3moe gpt-oss");
+    puts("archs:   llama qwen2 qwen3 qwen3moe gpt-oss glm4moe minimax-m2");
 }
 
 enum { OPT_PRESET = 256, OPT_ARCH, OPT_TYPE, OPT_SEED, OPT_SPLIT, OPT_TINY, OPT_TIED, OPT_HELP, OPT_SHAPE };

@@ -8,7 +8,16 @@
 
 #include "gguf_writer.h"
 
-enum mkgguf_family { MKGGUF_LLAMA, MKGGUF_QWEN2, MKGGUF_QWEN3, MKGGUF_QWEN3MOE, MKGGUF_GPT_OSS, MKGGUF_FAMILIES };
+enum mkgguf_family {
+    MKGGUF_LLAMA,
+    MKGGUF_QWEN2,
+    MKGGUF_QWEN3,
+    MKGGUF_QWEN3MOE,
+    MKGGUF_GPT_OSS,
+    MKGGUF_GLM4MOE,
+    MKGGUF_MINIMAX_M2,
+    MKGGUF_FAMILIES
+};
 
 struct mkgguf_shape {
     const char *preset;
@@ -19,6 +28,9 @@ struct mkgguf_shape {
     float rope_base;
     bool tied;         /* the embedding is also the output matrix */
     bool rope_factors; /* llama: 1 for each pair that turns */
+    uint32_t n_dense;  /* leading layers without experts */
+    uint32_t n_shared; /* experts that every row takes */
+    uint32_t n_rot;    /* of a head; 0: all of it */
 };
 
 /* NULL for an unknown name. */

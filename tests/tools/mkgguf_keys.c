@@ -41,12 +41,20 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
     arch_u32(w, shape, "attention.value_length", shape->head_dim);
     arch_f32(w, shape, "attention.layer_norm_rms_epsilon", 1e-6f);
     arch_f32(w, shape, "rope.freq_base", shape->rope_base);
-    arch_u32(w, shape, "rope.dimension_count", shape->head_dim);
+    arch_u32(w, shape, "rope.dimension_count", shape->n_rot ? shape->n_rot : shape->head_dim);
     arch_u32(w, shape, "vocab_size", shape->n_vocab);
     if (shape->n_expert) {
         arch_u32(w, shape, "expert_count", shape->n_expert);
         arch_u32(w, shape, "expert_used_count", shape->n_expert_used);
         arch_u32(w, shape, "expert_feed_forward_length", shape->n_ff_expert);
+    }
+    if (shape->family == MKGGUF_GLM4MOE || shape->family == MKGGUF_MINIMAX_M2)
+        arch_u32(w, shape, "expert_gating_func", 2); /* sigmoid */
+    if (shape->family == MKGGUF_GLM4MOE) {
+        arch_u32(w, shape, "leading_dense_block_count", shape->n_dense);
+        arch_u32(w, shape, "expert_shared_count", shape->n_shared);
+        arch_f32(w, shape, "expert_weights_scale", 1);
+        gguf_writer_key_bool(w, "glm4moe.expert_weights_norm", true);
     }
     if (shape->family == MKGGUF_GPT_OSS) {
         arch_u32(w, shape, "attention.sliding_window", 128);
@@ -54,7 +62,10 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
         arch_f32(w, shape, "rope.scaling.factor", 32);
         arch_u32(w, shape, "rope.scaling.original_context_length", 4096);
     }
-    static const char *const pre[MKGGUF_FAMILIES] = {[MKGGUF_LLAMA] = "llama-bpe", [MKGGUF_GPT_OSS] = "gpt-4o"};
+    static const char *const pre[MKGGUF_FAMILIES] = {[MKGGUF_LLAMA] = "llama-bpe",
+                                                     [MKGGUF_GPT_OSS] = "gpt-4o",
+                                                     [MKGGUF_GLM4MOE] = "glm4",
+                                                     [MKGGUF_MINIMAX_M2] = "minimax-m2"};
     mkgguf_vocab(w, shape->n_vocab, pre[shape->family] ? pre[shape->family] : "qwen2");
     gguf_writer_key_string(w, "tokenizer.chat_template", chatml);
 }

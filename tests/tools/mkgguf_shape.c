@@ -8,8 +8,9 @@
 #include "mkgguf.h"
 
 static const char *const families[] = {
-    [MKGGUF_LLAMA] = "llama",       [MKGGUF_QWEN2] = "qwen2",     [MKGGUF_QWEN3] = "qwen3",
-    [MKGGUF_QWEN3MOE] = "qwen3moe", [MKGGUF_GPT_OSS] = "gpt-oss",
+    [MKGGUF_LLAMA] = "llama",           [MKGGUF_QWEN2] = "qwen2",     [MKGGUF_QWEN3] = "qwen3",
+    [MKGGUF_QWEN3MOE] = "qwen3moe",     [MKGGUF_GPT_OSS] = "gpt-oss", [MKGGUF_GLM4MOE] = "glm4moe",
+    [MKGGUF_MINIMAX_M2] = "minimax-m2",
 };
 
 static const struct mkgguf_shape presets[] = {
@@ -23,6 +24,9 @@ static const struct mkgguf_shape presets[] = {
     {"moe-26b-a4b", MKGGUF_QWEN3MOE, 30, 2816, 16, 8, 256, 2112, 128, 8, 704, 262144, 131072, 1e6f, .tied = true},
     {"gpt-oss-20b", MKGGUF_GPT_OSS, 24, 2880, 64, 8, 64, 2880, 32, 4, 2880, 201088, 131072, 150000},
     {"gpt-oss-120b", MKGGUF_GPT_OSS, 36, 2880, 64, 8, 64, 2880, 128, 4, 2880, 201088, 131072, 150000},
+    {"glm-4.5-air", MKGGUF_GLM4MOE, 46, 4096, 96, 8, 128, 10944, 128, 8, 1408, 151552, 131072, 1e6f, .n_dense = 1,
+     .n_shared = 1, .n_rot = 64},
+    {"minimax-m2", MKGGUF_MINIMAX_M2, 62, 3072, 48, 8, 128, 1536, 256, 8, 1536, 200064, 196608, 5e6f, .n_rot = 64},
     {"llama-1b", MKGGUF_LLAMA, 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 5e5f, .tied = true,
      .rope_factors = true},
     {"llama-8b", MKGGUF_LLAMA, 32, 4096, 32, 8, 128, 14336, 0, 0, 0, 128256, 131072, 5e5f, .rope_factors = true},
@@ -93,7 +97,8 @@ const char *mkgguf_family_name(enum mkgguf_family family)
 
 bool mkgguf_is_mixture(enum mkgguf_family family)
 {
-    return family == MKGGUF_QWEN3MOE || family == MKGGUF_GPT_OSS;
+    return family == MKGGUF_QWEN3MOE || family == MKGGUF_GPT_OSS || family == MKGGUF_GLM4MOE ||
+           family == MKGGUF_MINIMAX_M2;
 }
 
 int mkgguf_family_parse(const char *name, enum mkgguf_family *ret)

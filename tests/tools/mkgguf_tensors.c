@@ -86,7 +86,7 @@ static void attention(struct maker *m, uint32_t layer)
     uint64_t q = (uint64_t)s->n_head * s->head_dim, kv = (uint64_t)s->n_head_kv * s->head_dim;
     uint32_t base = m->types->base;
     uint32_t v = more_bits(layer, s->n_layers) ? m->types->more : base;
-    bool biases = s->family == MKGGUF_QWEN2 || s->family == MKGGUF_GPT_OSS;
+    bool biases = s->family == MKGGUF_QWEN2 || s->family == MKGGUF_GPT_OSS || s->family == MKGGUF_GLM4MOE;
     vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.attn_norm.weight", layer);
     matrix(m, s->n_embd, q, 0, base, "blk.%u.attn_q.weight", layer);
     matrix(m, s->n_embd, kv, 0, base, "blk.%u.attn_k.weight", layer);
@@ -99,6 +99,10 @@ static void attention(struct maker *m, uint32_t layer)
     if (s->family == MKGGUF_QWEN3 || s->family == MKGGUF_QWEN3MOE) {
         vector(m, s->head_dim, MKGGUF_ONES, 0, "blk.%u.attn_q_norm.weight", layer);
         vector(m, s->head_dim, MKGGUF_ONES, 0, "blk.%u.attn_k_norm.weight", layer);
+    }
+    if (s->family == MKGGUF_MINIMAX_M2) {
+        vector(m, q, MKGGUF_ONES, 0, "blk.%u.attn_q_norm.weight", layer);
+        vector(m, kv, MKGGUF_ONES, 0, "blk.%u.attn_k_norm.weight", layer);
     }
     matrix(m, q, s->n_embd, 0, base, "blk.%u.attn_output.weight", layer);
     if (s->family == MKGGUF_GPT_OSS) {
@@ -113,8 +117,10 @@ static void feed_forward(struct maker *m, uint32_t layer)
     uint32_t base = m->types->base;
     uint32_t down = more_bits(layer, s->n_layers) ? m->types->more : base;
     vector(m, s->n_embd, MKGGUF_ONES, 0,
-           s->family == MKGGUF_GPT_OSS ? "blk.%u.post_attention_norm.weight" : "blk.%u.ffn_norm.weight", layer);
-    if (s->n_expert == 0) {
+           s->family == MKGGUF_GPT_OSS || s->family == MKGGUF_GLM4MOE ? "blk.%u.post_attention_norm.weight"
+                                                                      : "blk.%u.ffn_norm.weight",
+           layer);
+    if (s->n_expert == 0 || layer < s->n_dense) {
         matrix(m, s->n_embd, s->n_ff, 0, base, "blk.%u.ffn_gate.weight", layer);
         matrix(m, s->n_embd, s->n_ff, 0, base, "blk.%u.ffn_up.weight", layer);
         matrix(m, s->n_ff, s->n_embd, 0, down, "blk.%u.ffn_down.weight", layer);
@@ -128,6 +134,14 @@ static void feed_forward(struct maker *m, uint32_t layer)
     matrix(m, s->n_embd, s->n_ff_expert, s->n_expert, base, "blk.%u.ffn_gate_exps.weight", layer);
     matrix(m, s->n_embd, s->n_ff_expert, s->n_expert, base, "blk.%u.ffn_up_exps.weight", layer);
     matrix(m, s->n_ff_expert, s->n_embd, s->n_expert, down, "blk.%u.ffn_down_exps.weight", layer);
+    if (s->family == MKGGUF_GLM4MOE || s->family == MKGGUF_MINIMAX_M2)
+        vector(m, s->n_expert, MKGGUF_RANDOM, 0.1f, "blk.%u.exp_probs_b.bias", layer);
+    if (s->n_shared == 0)
+        return;
+    uint64_t n_shared = (uint64_t)s->n_shared * s->n_ff_expert;
+    matrix(m, s->n_embd, n_shared, 0, m->types->base, "blk.%u.ffn_gate_shexp.weight", layer);
+    matrix(m, s->n_embd, n_shared, 0, m->types->base, "blk.%u.ffn_up_shexp.weight", layer);
+    matrix(m, n_shared, s->n_embd, 0, m->types->more, "blk.%u.ffn_down_shexp.weight", layer);
 }
 
 static void expert_biases(struct maker *m, uint32_t layer)

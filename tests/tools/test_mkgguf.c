@@ -122,6 +122,14 @@ static void test_models_load(void **state)
          "gpt-oss",
          NULL,
          4},
+        {{"--preset", "glm-4.5-air", "--layers", "2", "--experts", "8", "--vocab", "2000", "--embd", "512"},
+         "glm4moe",
+         NULL,
+         8},
+        {{"--preset", "minimax-m2", "--layers", "1", "--experts", "8", "--vocab", "2000", "--type", "Q4_K_M"},
+         "minimax-m2",
+         "Q4_K_M",
+         8},
         {{"--preset", "qwen3-0.6b", "--layers", "1", "--type", "IQ4_XS"}, "qwen3", "IQ4_XS", 0},
         {{"--preset", "qwen2-0.5b", "--layers", "1", "--type", "Q4_K"}, "qwen2", NULL, 0}, /* 896 falls back to Q5_0 */
     };
