@@ -50,8 +50,25 @@ static void experts(void **state)
     halo_toy_destroy(toy);
 }
 
+/* One of two layers has a window of 64: behind it, only the other reads more. */
+static void window(void **state)
+{
+    const uint64_t position = 2 /* heads */ * (16 + 16) * 2 /* f16 */;
+    struct halo_toy *toy = halo_toy_create("gemma2");
+    struct halo_model *model = halo_toy_accepted(toy);
+    struct halo_plan_cost near, far;
+
+    halo_plan_cost(&model->plan, 64, 3, &near);
+    assert_int_equal(near.kv_bytes, 3 * (64 + 64) * position);
+    halo_plan_cost(&model->plan, 200, 3, &far);
+    assert_int_equal(far.kv_bytes, 3 * (64 + 200) * position);
+    assert_int_equal(far.flops - near.flops, 2ull * 3 * (200 - 64) * 4 * (16 + 16));
+    halo_model_destroy(model);
+    halo_toy_destroy(toy);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(dense), cmocka_unit_test(experts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(dense), cmocka_unit_test(experts), cmocka_unit_test(window)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
