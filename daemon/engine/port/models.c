@@ -215,6 +215,10 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
     snprintf(tiers, sizeof(tiers), "{\"memory\":%llu}",
              (unsigned long long)(instance->weights_bytes + instance->kv_bytes));
     ev.loaded.tiers = halo_raw_of(tiers);
+    for (uint32_t i = 0; i < instance->changes.n; i++)
+        changes[i] = halo_str_of(instance->changes.text[i]);
+    ev.loaded.changes.at = changes;
+    ev.loaded.changes.n = instance->changes.n;
     if (load) {
         static const char *const methods[] = {"io_uring, registered buffers", "io_uring", "pread threads"};
         ev.loaded.load_ms = (double)(halo_clock_ns() - load->arrived_ns) / 1e6;
@@ -224,10 +228,6 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
                  load->report.direct ? "direct" : "buffered", load->report.notice[0] ? ": " : "", load->report.notice);
         ev.loaded.io = halo_str_of(io);
         ev.loaded.has_io = true;
-        for (uint32_t i = 0; i < load->changes.n; i++)
-            changes[i] = halo_str_of(load->changes.text[i]);
-        ev.loaded.changes.at = changes;
-        ev.loaded.changes.n = load->changes.n;
         ev.loaded.has_prefix_pages = load->n_restored > 0;
         ev.loaded.prefix_pages = load->n_restored;
     }
@@ -455,6 +455,7 @@ enum halo_load_stage halo_port_load_done(struct halo_load *load, const struct ha
         halo_instance_move(instance, HALO_INSTANCE_READY);
         instance->idle_since_ns = halo_clock_ns();
         port->n_restored += load->n_restored;
+        instance->changes = load->changes;
         tell_notices(port, load);
         put_loaded(port, load->job, instance, load);
         instance->waiting = NULL;

@@ -255,6 +255,9 @@ static void admission_has_the_numbers(void **state)
     assert_int_equal(loaded->terminal, HALO_EV_LOADED);
     assert_true(loaded->n_notices >= 1); /* another may tell of a step down in reading */
     assert_non_null(strstr(loaded->last, "kv_tokens: "));
+    child_send(&c, "{\"type\":\"load\",\"id\":3," M "}"); /* and again to whoever loads it later */
+    assert_int_equal(child_wait(&c, 3)->terminal, HALO_EV_LOADED);
+    assert_non_null(strstr(c.requests[3].last, "\"changes\":[\"kv_tokens: "));
     assert_int_equal(child_end(&c), 0);
     child_start(&c, false, tiny_machine);
     child_send(&c, "{\"type\":\"load\",\"id\":1," M "}");

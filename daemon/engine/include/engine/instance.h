@@ -13,6 +13,7 @@
 
 #include <base/fault.h>
 #include <base/model_stem.h>
+#include <base/remarks.h>
 #include <kernels/device.h>
 #include <model/model.h>
 #include <store/file_id.h>
@@ -51,6 +52,7 @@ struct halo_instance {
     bool matched; /* its file is known, and no other model is of the same one */
     uint32_t n_users;
     uint64_t keep_alive_ns, idle_since_ns; /* keep_alive 0: for ever */
+    struct halo_remarks changes;           /* of its load: for each `loaded` */
     bool pinned;                           /* goes only when asked to, whatever keep_alive says */
     enum halo_unload_why why;              /* DRAINING */
     bool to_save;                          /* DRAINING: its prefixes go to the disk before it goes */
