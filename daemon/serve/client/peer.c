@@ -255,7 +255,7 @@ static void input_over(struct halo_peer *peer)
 static void drained(struct halo_peer *peer)
 {
     size_t pending = halo_line_pending(&peer->reader);
-    if (halo_quota_charge(peer->clients->quota, peer->client.user, HALO_QUOTA_LINES, pending) == 0)
+    if (pending == 0 || halo_quota_charge(peer->clients->quota, peer->client.user, HALO_QUOTA_LINES, pending) == 0)
         peer->charged_bytes = pending;
     else
         drop_half_line(peer);
@@ -315,6 +315,18 @@ bool halo_peer_take(struct halo_peer *peer)
     return in_time;
 }
 
+/* The user's share of this turn is read: none of its connections is read before the next one. */
+static void pause_user(struct halo_clients *clients, const struct halo_quota_user *user)
+{
+    for (struct halo_list_node *node = clients->peers.first; node; node = node->next) {
+        struct halo_peer *peer = HALO_LIST_ITEM(node, struct halo_peer, node);
+        if (peer->client.user != user || !peer->reading)
+            continue;
+        read_stop(peer);
+        halo_clients_ready(clients, peer);
+    }
+}
+
 static void read_some(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct halo_peer *peer = stream->data;
@@ -339,7 +351,7 @@ static void read_some(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     (void)has_time(peer);
     peer->client.user->turn_bytes += (uint64_t)n;
     if (peer->client.user->turn_bytes > TURN_BYTES)
-        read_stop(peer);
+        pause_user(peer->clients, peer->client.user);
 }
 
 static void read_start(struct halo_peer *peer)
