@@ -224,19 +224,16 @@ void halo_bench_give_back(struct halo_bench *bench)
     bench->lent = false;
 }
 
-static void begin(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device *device)
+static void begin(struct halo_bench *bench)
 {
     struct halo_plan_cost cost;
     /* Weights are read once a step for the whole batch, K and V for each sequence. */
     halo_plan_cost(&bench->instance->model->plan, prompt_length(bench) + bench->decode / 2, bench->batch, &cost);
     bench->bytes_per_token = (double)(cost.weight_bytes + cost.kv_bytes) / bench->batch;
-    if (ops->measure_bandwidth)
-        bench->bandwidth = ops->measure_bandwidth(device);
     bench->begun = true;
 }
 
-int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device *device,
-                    struct halo_device_phase *phase)
+int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
     if (atomic_load(&bench->cancel)) {
         bench->cancelled = true;
@@ -244,7 +241,7 @@ int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops,
         return 0;
     }
     if (!bench->begun) {
-        begin(bench, ops, device);
+        begin(bench);
         return HALO_BENCH_MORE;
     }
     if (!borrow_pages(bench))

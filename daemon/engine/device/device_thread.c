@@ -128,6 +128,17 @@ static double measured_flops(const struct halo_device_thread *t)
     return 0;
 }
 
+/* Sets `bandwidth`. False: not now, while others wait for their next token. They matter more, and the figure would be
+ * too low. */
+static bool measure_bandwidth(struct halo_device_thread *t)
+{
+    if (atomic_load(&t->stats->n_running) > 0 || atomic_load(&t->stats->n_queued) > 0)
+        return false;
+    halo_device_set_phase(t, "measuring memory bandwidth");
+    t->bandwidth = t->ops->measure_bandwidth ? t->ops->measure_bandwidth(t->device) : 0;
+    return true;
+}
+
 static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
 {
     if (halo_device_usable(t, &f->fault)) {
@@ -135,11 +146,8 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
         if (f->budget_bytes == 0)
             f->budget_bytes = halo_device_room(t).bytes;
         halo_budget_of(t->ops, t->device, &f->model->plan, f->budget_bytes, &f->budget);
-        /* Not while others wait for their next token: they matter more, and the figure would be too low. */
-        if (t->bandwidth == 0 && t->ops->measure_bandwidth && atomic_load(&t->stats->n_running) == 0) {
-            halo_device_set_phase(t, "measuring memory bandwidth");
-            t->bandwidth = t->ops->measure_bandwidth(t->device);
-        }
+        if (t->bandwidth == 0)
+            measure_bandwidth(t);
         f->bandwidth = t->bandwidth;
         f->flops = measured_flops(t);
     }
@@ -208,7 +216,11 @@ static int step_bench(struct halo_device_thread *t, struct halo_bench *bench)
 {
     if (!halo_device_usable(t, &bench->fault))
         return -ENODEV;
-    int r = halo_bench_step(bench, t->ops, t->device, &t->phase);
+    if (!bench->measured && !atomic_load(&bench->cancel)) { /* at the first moment when nobody else waits */
+        bench->measured = measure_bandwidth(t);
+        bench->bandwidth = bench->measured ? t->bandwidth : 0;
+    }
+    int r = halo_bench_step(bench, t->ops, &t->phase);
     if (r < 0)
         halo_device_on_failure(t, r); /* first: `lost` must be known when somebody hears of the failure */
     return r;

@@ -41,6 +41,27 @@ static void a_long_bench_stops_nobody(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* It takes as long as many steps: a reply does not wait for it. */
+static void bandwidth_is_measured_alone(void **state)
+{
+    struct child c;
+    child_start(&c, false, quick_runs);
+    child_load(&c);
+    child_send(&c, "{\"type\":\"generate\",\"id\":2," M ",\"prompt\":\"a\",\"max_tokens\":900,\"ignore_eos\":true}");
+    while (c.requests[2].n_started == 0)
+        assert_true(child_read(&c, 100));
+    child_send(&c, "{\"type\":\"bench\",\"id\":3," M ",\"prefill\":20,\"decode\":4,\"repeat\":2}");
+    child_wait(&c, 3);
+    assert_int_equal(c.requests[2].n_terminal, 0); /* it ran all the time */
+    assert_non_null(strstr(c.requests[3].last, "\"bandwidth_gb_s\":null"));
+    child_wait(&c, 2);
+    child_send(&c, "{\"type\":\"bench\",\"id\":4," M ",\"prefill\":20,\"decode\":4,\"repeat\":2}");
+    child_wait(&c, 4);
+    assert_null(strstr(c.requests[4].last, "\"bandwidth_gb_s\":null"));
+    assert_non_null(strstr(c.requests[4].last, "\"bandwidth_gb_s\":"));
+    assert_int_equal(child_end(&c), 0);
+}
+
 /* Whoever ends first, the others go on by themselves. */
 static void benches_outlast_requests(void **state)
 {
@@ -105,9 +126,8 @@ static void a_bench_ends_with_the_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_long_bench_stops_nobody),
-        cmocka_unit_test(benches_outlast_requests),
-        cmocka_unit_test(a_bench_and_requests_share_a_small_pool),
+        cmocka_unit_test(a_long_bench_stops_nobody),    cmocka_unit_test(bandwidth_is_measured_alone),
+        cmocka_unit_test(benches_outlast_requests),     cmocka_unit_test(a_bench_and_requests_share_a_small_pool),
         cmocka_unit_test(a_bench_ends_with_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

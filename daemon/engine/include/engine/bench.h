@@ -1,9 +1,10 @@
 /* bench.h: how fast a loaded model runs here, by running it.
  *
  * A bench takes turns with the requests of others, run by run, and counts the time of its own runs alone: it stops
- * nobody, and on a busy device it takes longer. One call is one run of the plan, so that a cancel is honoured between
- * them. It borrows pages of the model's pool for each repetition and waits while there are too few. The prompt is made
- * of ids spread over the vocabulary, decoding is greedy. Threads: the device thread between post and BENCH_DONE.
+ * nobody, and on a busy device it takes longer. Bandwidth is measured while nobody else wants the device, or not at
+ * all. One call is one run of the plan, so that a cancel is honoured between them. It borrows pages of the model's
+ * pool for each repetition and waits while there are too few. The prompt is made of ids spread over the vocabulary,
+ * decoding is greedy. Threads: the device thread between post and BENCH_DONE.
  */
 #ifndef HALO_ENGINE_BENCH_H
 #define HALO_ENGINE_BENCH_H
@@ -29,7 +30,7 @@ struct halo_bench {
     struct halo_fault fault;
     bool cancelled;
     struct halo_bench_run *runs; /* [repeat] */
-    double bandwidth;            /* bytes per second, 0: the device cannot say */
+    double bandwidth;            /* bytes per second, 0: unknown; the device thread's to measure */
     double bytes_per_token;
 
     /* while it runs */
@@ -39,6 +40,7 @@ struct halo_bench {
     int32_t *last;                             /* [batch] the id to decode next */
     uint32_t at_run, at_sequence, at_position; /* prefill: which piece; decode: which step */
     bool decoding, begun;
+    bool measured;     /* bandwidth */
     bool lent;         /* the tables have their pages: a repetition is under way */
     uint64_t phase_ns; /* in the device, this phase */
 };
@@ -54,8 +56,7 @@ int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, u
 void halo_bench_destroy(struct halo_bench *bench);
 
 /* One run of the device. An outcome, 0: over (results, or cancelled), negative: bench->fault is set. */
-int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device *device,
-                    struct halo_device_phase *phase);
+int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase);
 
 /* The pages of a repetition that is under way, if one is. Before a bench that ends early goes. */
 void halo_bench_give_back(struct halo_bench *bench);
