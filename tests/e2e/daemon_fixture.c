@@ -30,17 +30,28 @@ static void sleep_ms(int ms)
     usleep((useconds_t)ms * 1000);
 }
 
-static int try_connect(const char *path)
+/* name: what the socket is bound to in the abstract namespace; NULL: nothing. */
+static int try_connect_as(const char *path, const char *name)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct sockaddr_un address = {.sun_family = AF_UNIX}, own = {.sun_family = AF_UNIX};
     assert_true(strlen(path) < sizeof address.sun_path);
     memcpy(address.sun_path, path, strlen(path));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
+    if (name) {
+        socklen_t n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+        memcpy(own.sun_path + 1, name, strlen(name));
+        assert_int_equal(bind(fd, (const struct sockaddr *)&own, n), 0);
+    }
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0)
         return fd;
     close(fd);
     return -1;
+}
+
+static int try_connect(const char *path)
+{
+    return try_connect_as(path, NULL);
 }
 
 static void print_log(const struct daemon_fixture *daemon)
@@ -147,12 +158,35 @@ void daemon_stop(struct daemon_fixture *daemon, int deadline_ms)
     daemon_remove(daemon);
 }
 
-void client_open(struct client *client, const struct daemon_fixture *daemon)
+static void open_as(struct client *client, const struct daemon_fixture *daemon, const char *name)
 {
     memset(client, 0, sizeof *client);
-    client->fd = try_connect(daemon->socket_path);
+    client->fd = try_connect_as(daemon->socket_path, name);
     assert_true(client->fd >= 0);
     halo_line_init(&client->lines, (size_t)1 << 30);
+}
+
+void client_open(struct client *client, const struct daemon_fixture *daemon)
+{
+    open_as(client, daemon, NULL);
+}
+
+void client_open_as(struct client *client, const struct daemon_fixture *daemon, unsigned uid, const char *role)
+{
+    static unsigned n;
+    char name[96];
+    snprintf(name, sizeof name, "halo-uid-%u-%s%ld-%u", uid, role, (long)getpid(), n++);
+    open_as(client, daemon, name);
+}
+
+static void free_requests(struct client *client)
+{
+    for (size_t i = 0; i < client->n_requests; i++) {
+        free(client->requests[i].ids);
+        free(client->requests[i].text);
+        client->requests[i] = (struct client_request){0};
+    }
+    client->n_requests = 0;
 }
 
 void client_close(struct client *client)
@@ -160,10 +194,13 @@ void client_close(struct client *client)
     close(client->fd);
     halo_line_finish(&client->lines);
     free(client->last_line);
-    for (size_t i = 0; i < client->n_requests; i++) {
-        free(client->requests[i].ids);
-        free(client->requests[i].text);
-    }
+    free_requests(client);
+}
+
+void client_forget(struct client *client)
+{
+    assert_int_equal(client->n_open, 0);
+    free_requests(client);
 }
 
 size_t client_send(struct client *client, const char *type, const char *rest, ...)
@@ -208,6 +245,7 @@ static void take_event(struct client *client, struct client_request *request, co
         assert_int_equal(request->n_started++, 0);
         request->seed = ev->started.seed;
         break;
+    case HALO_EV_PROGRESS: request->n_progress++; break;
     case HALO_EV_COMMITTED:
         assert_int_equal((size_t)ev->committed.pos, request->n_ids); /* no gap, no repeat */
         request->ids = realloc(request->ids, (request->n_ids + 1) * sizeof *request->ids);
@@ -279,6 +317,7 @@ static int read_once(struct client *client, int timeout_ms)
     ssize_t n = read(client->fd, at, room);
     if (n <= 0)
         return -1;
+    client->n_bytes += (size_t)n;
     halo_line_commit(&client->lines, (size_t)n);
     const char *line;
     size_t len;

@@ -36,7 +36,7 @@ pid_t daemon_engine_pid(const struct daemon_fixture *daemon);
 
 struct client_request {
     int64_t id;
-    int n_terminal, n_started;
+    int n_terminal, n_started, n_progress;
     enum halo_ev_type terminal;
     enum halo_error error; /* of a terminal error */
     enum halo_wire_finish finish;
@@ -57,12 +57,18 @@ struct client {
     struct client_request requests[CLIENT_MAX_REQUESTS];
     size_t n_requests;
     int n_open;
+    size_t n_bytes;               /* that came */
     int64_t n_tokens, n_restarts; /* `committed` and `token` events; `engine_restarted` notices */
     char *last_line;              /* the last terminal event as it came */
 };
 
 void client_open(struct client *client, const struct daemon_fixture *daemon);
+/* As a user that the daemon believes, when it is built with -Dinject=true and has HALO_INJECT_UIDS=1. role: "", or
+ * "admin-" for a member of the administrators' group. */
+void client_open_as(struct client *client, const struct daemon_fixture *daemon, unsigned uid, const char *role);
 void client_close(struct client *client);
+/* Forgets all requests; none may be open. Ids begin anew. */
+void client_forget(struct client *client);
 /* Sends {"type":..., "id":N, <rest>}; `rest` is printf-formatted JSON members or "". Returns the request's index. */
 __attribute__((format(printf, 3, 4))) size_t client_send(struct client *client, const char *type, const char *rest,
                                                          ...);
