@@ -209,6 +209,17 @@ OP(s_and_saveexec_b32)
     w->sccp = 0;
 }
 
+OP(s_or_saveexec_b32)
+{
+    uint32_t p, a = scalar_of(w, &i->o[1], &p), old = w->s[EXEC];
+    if (p & ~old)
+        isa_report(w, i, ISA_UNDEFINED, "EXEC of undefined lanes %#x", p & ~old);
+    put_s(w, i, &i->o[0], old, 0);
+    w->s[EXEC] = a | old;
+    w->scc = w->s[EXEC] != 0;
+    w->sccp = 0;
+}
+
 OP(s_and_not1_saveexec_b32)
 {
     uint32_t p, a = scalar_of(w, &i->o[1], &p), old = w->s[EXEC];
@@ -341,6 +352,7 @@ const struct op_entry isa_ops_scalar[] = {
     ENTRY(s_addk_i32, C_SALU, 1, F_RMW),
     ENTRY(s_mulk_i32, C_SALU, 1, F_RMW),
     SALU(s_and_saveexec_b32),
+    SALU(s_or_saveexec_b32),
     SALU(s_and_not1_saveexec_b32),
     SCMP(eq),
     SCMP(lg),
