@@ -19,7 +19,7 @@ static const struct halo_ctl_option load_options[] = {
     PARAM("context", INTEGER, context, HAS(context), "N", "tokens per sequence (default: the model's)"),
     PARAM("kv-tokens", INTEGER, kv_tokens, HAS(kv_tokens), "N",
           "tokens in the whole KV pool (default: 4 contexts, as memory allows)"),
-    PARAM("kv", KV, kv, HAS(kv), "TYPE", "type of the KV cache: f32, f16 or q8 (default f16)"),
+    PARAM("kv", KV, kv, HAS(kv), "TYPE", "type of the KV cache: f32, f16, q8 or q4 (default f16)"),
     PARAM("device", DEVICE, device, HALO_CTL_NO_HAS, "NAME", "auto, cpu or hip (default auto)"),
     PARAM("pin", TRUE, pin, HAS(pin), NULL, "never unload it to make room"),
     PARAM("keep-alive", SECONDS, keep_alive_s, HAS(keep_alive_s), "TIME",

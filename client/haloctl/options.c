@@ -38,7 +38,7 @@ static const char *wanted(enum halo_ctl_kind kind)
     case HALO_CTL_INTEGER: return "a whole number in range";
     case HALO_CTL_SECONDS: return "a number of seconds, or a time like 90s, 5m, 1h or 2d";
     case HALO_CTL_NUMBER: return "a finite number";
-    case HALO_CTL_KV: return "one of f32, f16, q8";
+    case HALO_CTL_KV: return "one of f32, f16, q8, q4";
     default: return "one of auto, cpu, hip";
     }
 }

@@ -17,7 +17,7 @@
 static const struct halo_ctl_option plan_options[] = {
     PARAM("context", INTEGER, context, "N", "tokens per sequence (default: the model's)"),
     PARAM("kv-tokens", INTEGER, kv_tokens, "N", "tokens in the whole KV pool"),
-    PARAM("kv", KV, kv, "TYPE", "type of the KV cache: f32, f16 or q8 (default f16)"),
+    PARAM("kv", KV, kv, "TYPE", "type of the KV cache: f32, f16, q8 or q4 (default f16)"),
     {.name = "device",
      .kind = HALO_CTL_DEVICE,
      .offset = offsetof(struct halo_msg_plan, params.device),

@@ -230,7 +230,8 @@ static void put_op(struct printer *p, const struct halo_op *op)
 
 static void put_head(struct printer *p, const struct halo_plan *plan)
 {
-    static const char *const kv_names[] = {[HALO_KV_F32] = "f32", [HALO_KV_F16] = "f16", [HALO_KV_Q8] = "q8"};
+    static const char *const kv_names[] = {
+        [HALO_KV_F32] = "f32", [HALO_KV_F16] = "f16", [HALO_KV_Q8] = "q8", [HALO_KV_Q4] = "q4"};
 
     put(p,
         "plan: %" PRIu32 " ops, %" PRIu32 " weights, vocabulary %" PRIu32 ", context %" PRIu32 ", rows %" PRIu32

@@ -214,6 +214,12 @@ static inline uint8_t *halo_cpu_kv_page(const struct halo_device_model *model, u
     return model->kv_region.base + model->kv_first[group] + ((uint64_t)layer * kv->n_pages + page) * n_bytes;
 }
 
+/* x times the Hadamard matrix of the largest power of two that divides dim, block by block, scaled so that it keeps
+ * lengths: its own inverse. It spreads what stands out over the row, so that 4 bits an element are enough (HALO_KV_Q4):
+ * K, q and V are rotated, and so is what attention makes of V. */
+#define HALO_CPU_ROTATED_MAX 1024 /* elements of a head that is kept so */
+void halo_cpu_rotate(uint32_t dim, float *x);
+
 /* K or V rows of one head in one page of one layer of a group: [HALO_KV_PAGE_TOKENS][row bytes]. */
 static inline uint8_t *halo_cpu_kv_rows(const struct halo_device_model *model, uint32_t group, uint32_t layer,
                                         uint32_t page, bool value, uint32_t head)

@@ -53,12 +53,37 @@ static void store_q8(uint32_t dim, const float *x, int8_t *row)
     }
 }
 
+/* Like Q4_0: the element that is largest in magnitude is -8 times the scale. */
+static void store_q4(uint32_t dim, const float *x, uint8_t *row)
+{
+    uint8_t *scales = row + (dim + 1) / 2;
+    memset(row, 0, (dim + 1) / 2);
+    for (uint32_t i = 0; i < dim; i += HALO_KV_Q8_GROUP, scales += 2) {
+        uint32_t end = dim - i < HALO_KV_Q8_GROUP ? dim : i + HALO_KV_Q8_GROUP;
+        float most = 0, nan = 0;
+        for (uint32_t k = i; k < end; k++) {
+            most = fabsf(x[k]) > fabsf(most) ? x[k] : most;
+            nan += x[k] * 0;
+        }
+        uint16_t half = halo_half_store(nan == 0 ? most / -8 : nan);
+        float scale = halo_half_load(half);
+        for (uint32_t k = i; k < end; k++) {
+            /* Nothing but zeros, or a group that must read back as NaN or infinity. */
+            float q = isfinite(scale) && scale != 0 ? rintf(x[k] / scale) + 8 : scale == 0 ? 8 : 9;
+            q = q < 0 ? 0 : q > 15 ? 15 : q;
+            row[k / 2] |= (uint8_t)((uint32_t)q << k % 2 * 4);
+        }
+        memcpy(scales, &half, sizeof(half));
+    }
+}
+
 void LANES(kv_store)(enum halo_kv_type type, uint32_t dim, const float *x, void *row)
 {
     switch (type) {
     case HALO_KV_F32: memcpy(row, x, dim * sizeof(float)); break;
     case HALO_KV_F16: store_f16(dim, x, row); break;
     case HALO_KV_Q8: store_q8(dim, x, row); break;
+    case HALO_KV_Q4: store_q4(dim, x, row); break;
     }
 }
 
@@ -101,6 +126,20 @@ static void load_q8(uint32_t dim, const int8_t *row, float *out)
     }
 }
 
+static void load_q4(uint32_t dim, const uint8_t *row, float *out)
+{
+    const uint8_t *scales = row + (dim + 1) / 2;
+    for (uint32_t i = 0; i < dim; i += HALO_KV_Q8_GROUP, scales += 2) {
+        uint32_t end = dim - i < HALO_KV_Q8_GROUP ? dim : i + HALO_KV_Q8_GROUP;
+        uint16_t half;
+        memcpy(&half, scales, sizeof(half));
+        float scale = halo_half_load(half);
+        for (uint32_t k = i; k < end; k++)
+            out[k] = (float)((row[k / 2] >> k % 2 * 4 & 15) - 8) * scale;
+    }
+    memset(out + dim, 0, (halo_cpu_stride(dim) - dim) * sizeof(float));
+}
+
 void LANES(kv_load)(enum halo_kv_type type, uint32_t dim, uint32_t n_rows, const void *rows, const void *next,
                     float *out)
 {
@@ -113,6 +152,7 @@ void LANES(kv_load)(enum halo_kv_type type, uint32_t dim, uint32_t n_rows, const
         case HALO_KV_F32: load_f32(dim, (const float *)(const void *)row, out); break;
         case HALO_KV_F16: load_f16(dim, (const uint16_t *)(const void *)row, out); break;
         case HALO_KV_Q8: load_q8(dim, (const int8_t *)row, out); break;
+        case HALO_KV_Q4: load_q4(dim, row, out); break;
         }
     }
 }

@@ -55,7 +55,7 @@ struct halo_cpu_lanes {
     /* out = e^(x - shift); the exponential within 1 ulp. out may be x. */
     void (*exp)(uint32_t n, const float *x, float shift, float *out);
     /* One head row of the KV cache in its stored form. Q8: scale amax / 127 rounded to f16; x / that scale to nearest
-     * even. */
+     * even. Q4: a row that was rotated. */
     void (*kv_store)(enum halo_kv_type type, uint32_t dim, const float *x, void *row);
     /* n_rows consecutive head rows as f32, padded with zeros to the stride. As many bytes at `next` (NULL: none) are
      * prefetched meanwhile: the rows that will be loaded after these. */

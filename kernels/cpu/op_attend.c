@@ -98,6 +98,8 @@ static struct item item_begin(const struct attend *a, const struct halo_cpu_row_
         for (uint32_t h = 0; h < item.n_heads; h++, q += a->k_stride) {
             for (uint32_t i = 0; i < dim; i++)
                 q[i] = row[(size_t)h * dim + i] * factor;
+            if (a->kv->type == HALO_KV_Q4)
+                halo_cpu_rotate(dim, q);
             memset(q + dim, 0, (a->k_stride - dim) * sizeof(float));
         }
     }
@@ -248,6 +250,8 @@ static void item_finish(const struct attend *a, const struct item *item)
         if (sinks) /* beyond the range of a float the sink is all there is, and the quotient 0 */
             lanes->exp(1, &sinks[head], item->total.max[i], &sink);
         lanes->divide(dim, item->total.out + (size_t)i * a->v_stride, item->total.sum[i] + sink, out);
+        if (a->kv->type == HALO_KV_Q4)
+            halo_cpu_rotate(dim, out);
     }
 }
 

@@ -1,5 +1,20 @@
 /* op_kv_write.c: stores k and v of each row into the page of its position. Device thread, rows on all threads. */
+#include <string.h>
+
 #include "device_priv.h"
+
+/* A head's row in its stored form. */
+static void store(const struct halo_device_model *model, enum halo_kv_type type, uint32_t dim, const float *x,
+                  uint8_t *row)
+{
+    float rotated[HALO_CPU_ROTATED_MAX];
+    if (type == HALO_KV_Q4) {
+        memcpy(rotated, x, dim * sizeof(*x));
+        halo_cpu_rotate(dim, rotated);
+        x = rotated;
+    }
+    model->device->lanes->kv_store(type, dim, x, row);
+}
 
 static void write_rows(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows)
 {
@@ -13,11 +28,11 @@ static void write_rows(struct halo_device_model *model, const struct halo_op *op
         const float *k = halo_cpu_row(model, u->k, r), *v = kv->latent ? NULL : halo_cpu_row(model, u->v, r);
         for (uint32_t h = 0; h < kv->n_head_kv; h++) {
             uint8_t *k_row = halo_cpu_kv_rows(model, u->kv_group, u->kv_layer, page, false, h) + token * k_bytes;
-            model->device->lanes->kv_store(kv->type, kv->head_dim_k, k + h * kv->head_dim_k, k_row);
+            store(model, kv->type, kv->head_dim_k, k + h * kv->head_dim_k, k_row);
             if (!v)
                 continue;
             uint8_t *v_row = halo_cpu_kv_rows(model, u->kv_group, u->kv_layer, page, true, h) + token * v_bytes;
-            model->device->lanes->kv_store(kv->type, kv->head_dim_v, v + h * kv->head_dim_v, v_row);
+            store(model, kv->type, kv->head_dim_v, v + h * kv->head_dim_v, v_row);
         }
     }
 }

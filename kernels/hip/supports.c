@@ -25,9 +25,11 @@ static bool scales_fit(enum halo_type type)
 
 static int check_cache(const struct halo_kv_group *kv, const char *op, char *reason)
 {
-    static const uint32_t multiples[] = {[HALO_KV_F32] = 4, [HALO_KV_F16] = 8, [HALO_KV_Q8] = 32};
+    static const uint32_t multiples[] = {[HALO_KV_F32] = 4, [HALO_KV_F16] = 8, [HALO_KV_Q8] = 32, [HALO_KV_Q4] = 1};
     if (kv->latent)
         return halo_reason(reason, -ENOTSUP, "%s: no kernels for a latent cache", op);
+    if (kv->type == HALO_KV_Q4)
+        return halo_reason(reason, -ENOTSUP, "%s: a KV cache of q4 is for the CPU device", op);
     uint32_t multiple = multiples[kv->type], k = kv->head_dim_k, v = kv->head_dim_v;
     if (k == 0 || v == 0 || k % multiple != 0 || v % multiple != 0 || k > HEAD_DIM_MAX || v > HEAD_DIM_MAX)
         return halo_reason(reason, -ENOTSUP, "%s: heads of %u and %u, wanted multiples of %u up to %u", op, k, v,

@@ -35,7 +35,8 @@ struct tally {
     unsigned n_run, n_failed;
 };
 
-static const char *const kv_names[] = {[HALO_KV_F32] = "f32", [HALO_KV_F16] = "f16", [HALO_KV_Q8] = "q8"};
+static const char *const kv_names[] = {
+    [HALO_KV_F32] = "f32", [HALO_KV_F16] = "f16", [HALO_KV_Q8] = "q8", [HALO_KV_Q4] = "q4"};
 
 /* Whether `word` is among the comma-separated words of `list`; NULL holds all. */
 static bool listed(const char *list, const char *word)
@@ -86,13 +87,13 @@ static bool settings_of(const struct options *options, const struct halo_bound *
     bool is_hip = strcmp(bound->device, "hip") == 0;
     int kv = 0;
 
-    while (kv < 3 && strcmp(kv_names[kv], bound->kv) != 0)
+    while (kv < 4 && strcmp(kv_names[kv], bound->kv) != 0)
         kv++;
     *ret = (struct halo_golden_settings){.kv = (enum halo_kv_type)kv,
                                          .n_threads = options->n_threads,
                                          .variant = is_hip ? NULL : options->variant,
                                          .hip_library = is_hip ? options->hip_library : NULL};
-    return kv < 3 && (is_hip || strcmp(bound->device, "cpu") == 0) && (!is_hip || options->hip_library);
+    return kv < 4 && (is_hip || strcmp(bound->device, "cpu") == 0) && (!is_hip || options->hip_library);
 }
 
 static unsigned prompts_of(const char *list)

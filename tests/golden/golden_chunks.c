@@ -105,18 +105,19 @@ static bool model_same(const struct halo_golden_data *data, const char *stem)
         fprintf(stderr, "%s: %s\n", stem, fault.text);
         return false;
     }
-    for (int kv = HALO_KV_F32; kv <= HALO_KV_Q8; kv++)
+    for (int kv = HALO_KV_F32; kv <= HALO_KV_Q4; kv++)
         same = bits_same(stem, path, &file, (enum halo_kv_type)kv) && same;
-    printf("%-18s %u positions, kv f32, f16, q8: %s\n", stem, file.n_prompt, same ? "the same bits" : "DIFFERENT");
+    printf("%-18s %u positions, kv f32, f16, q8, q4: %s\n", stem, file.n_prompt, same ? "the same bits" : "DIFFERENT");
     halo_golden_file_finish(&file);
     return same;
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const stems[] = {"draft-BF16",  "draft-Q5_1",      "draft-IQ4_XS",  "fable-moe-Q4_K_M",
-                                        "tiny-llama3", "tiny-qwen2",      "tiny-qwen3moe", "tiny-bailingmoe2",
-                                        "tiny-gemma2", "tiny-starcoder2", "tiny-mistral3", "tiny-gpt-oss"};
+    static const char *const stems[] = {"draft-BF16",      "draft-Q5_1",    "draft-IQ2_XS",     "draft-NVFP4",
+                                        "draft-TQ1_0",     "draft-IQ4_XS",  "fable-moe-Q4_K_M", "tiny-llama3",
+                                        "tiny-qwen2",      "tiny-qwen3moe", "tiny-bailingmoe2", "tiny-gemma2",
+                                        "tiny-starcoder2", "tiny-mistral3", "tiny-gpt-oss"};
     struct halo_golden_data data;
     unsigned n_wrong = 0;
 

@@ -67,7 +67,8 @@ static double bound(const struct halo_golden_verdict *verdict, const struct halo
 {
     if (kv == HALO_KV_F32)
         return verdict->peer_figure * (model->experts ? 1.5 : 1.1) + 1e-6;
-    return kv == HALO_KV_F16 ? verdict->peer_figure * 2 + 1e-5 : verdict->peer_figure * 4 + 2e-3;
+    return kv == HALO_KV_F16 ? verdict->peer_figure * 2 + 1e-5
+                             : verdict->peer_figure * 4 + (kv == HALO_KV_Q8 ? 2e-3 : 1e-2);
 }
 
 int halo_golden_gate_run(struct halo_golden_verdict *ret, const struct halo_golden_data *data,

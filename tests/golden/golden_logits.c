@@ -1,6 +1,6 @@
 /* golden_logits.c: the reference-logit gate over a list of models, as a table. The rule: golden_gate.h.
  *
- *   golden_logits [--in-tree] [--kv f32|f16|q8] [--variant reference|avx2|avx512] [--threads N] [--prompts a,b]
+ *   golden_logits [--in-tree] [--kv f32|f16|q8|q4] [--variant reference|avx2|avx512] [--threads N] [--prompts a,b]
  * [--models a,b] [--hip-lib PATH]
  *
  * With --hip-lib the HIP device runs the models, over that runtime.
@@ -26,7 +26,8 @@ struct options {
     const char *models; /* comma-separated stems; NULL: all */
 };
 
-static const char *const kv_names[] = {[HALO_KV_F32] = "f32", [HALO_KV_F16] = "f16", [HALO_KV_Q8] = "q8"};
+static const char *const kv_names[] = {
+    [HALO_KV_F32] = "f32", [HALO_KV_F16] = "f16", [HALO_KV_Q8] = "q8", [HALO_KV_Q4] = "q4"};
 
 /* Whether `word` is one of the comma-separated words of `list`. */
 static bool listed(const char *list, const char *word)
@@ -54,7 +55,7 @@ static bool options_parse(struct options *ret, int argc, char **argv)
             ret->in_tree = true;
         } else if (c == 'k') {
             good = false;
-            for (int kv = 0; kv < 3; kv++)
+            for (int kv = 0; kv < 4; kv++)
                 if (strcmp(kv_names[kv], optarg) == 0) {
                     ret->settings.kv = (enum halo_kv_type)kv;
                     good = true;
@@ -198,7 +199,7 @@ int main(int argc, char **argv)
     int r;
 
     if (!options_parse(&options, argc, argv)) {
-        fprintf(stderr, "usage: golden_logits [--in-tree] [--kv f32|f16|q8] [--variant V] [--threads N] [--prompts "
+        fprintf(stderr, "usage: golden_logits [--in-tree] [--kv f32|f16|q8|q4] [--variant V] [--threads N] [--prompts "
                         "a,b] [--models a,b] [--hip-lib PATH]\n");
         return 1;
     }

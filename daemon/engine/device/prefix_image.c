@@ -56,7 +56,7 @@ static void rope_digest(const struct halo_plan *plan, char ret_hex[HALO_MD5_HEX]
 void halo_prefix_key_of(const struct halo_plan *plan, const char *fingerprint, const char *stamp, const char *layout,
                         uint64_t page_bytes, struct halo_prefix_key *ret)
 {
-    static const char *const kv_names[] = {"f32", "f16", "q8"};
+    static const char *const kv_names[] = {"f32", "f16", "q8", "q4"};
     const struct halo_kv_group *kv = &plan->kv[0];
     char rope[HALO_MD5_HEX];
     rope_digest(plan, rope);

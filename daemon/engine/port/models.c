@@ -306,7 +306,7 @@ static struct halo_load *make_load(struct halo_port *port, struct halo_job *job)
 void halo_port_load(struct halo_port *port, struct halo_job *job)
 {
     static_assert((int)HALO_WIRE_KV_F32 == (int)HALO_KV_F32 && (int)HALO_WIRE_KV_F16 == (int)HALO_KV_F16 &&
-                      (int)HALO_WIRE_KV_Q8 == (int)HALO_KV_Q8,
+                      (int)HALO_WIRE_KV_Q8 == (int)HALO_KV_Q8 && (int)HALO_WIRE_KV_Q4 == (int)HALO_KV_Q4,
                   "the words and the types have one order");
     struct halo_str name = job->msg.load.model;
     struct halo_instance *instance = halo_port_instance_named(port, name);

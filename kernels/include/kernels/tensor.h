@@ -74,8 +74,9 @@ static inline uint64_t halo_type_row_bytes(uint32_t type, uint64_t n)
 }
 
 /* How K and V rows are kept. Q8: one int8 for each element of a head row, then one f16 scale for each group of 32 (the
- * last may be shorter), so a head row has head_dim + 2 * ceil(head_dim / 32) bytes. */
-enum halo_kv_type { HALO_KV_F32, HALO_KV_F16, HALO_KV_Q8 };
+ * last may be shorter), so a head row has head_dim + 2 * ceil(head_dim / 32) bytes. Q4: 4 bits for each element of the
+ * row rotated by a Hadamard matrix, elements 2i and 2i + 1 in the low and the high half of byte i, then the scales. */
+enum halo_kv_type { HALO_KV_F32, HALO_KV_F16, HALO_KV_Q8, HALO_KV_Q4 };
 #define HALO_KV_Q8_GROUP 32
 
 static inline uint32_t halo_kv_row_bytes(enum halo_kv_type type, uint32_t head_dim)
@@ -84,6 +85,7 @@ static inline uint32_t halo_kv_row_bytes(enum halo_kv_type type, uint32_t head_d
     case HALO_KV_F32: return head_dim * 4;
     case HALO_KV_F16: return head_dim * 2;
     case HALO_KV_Q8: return head_dim + 2 * ((head_dim + HALO_KV_Q8_GROUP - 1) / HALO_KV_Q8_GROUP);
+    case HALO_KV_Q4: return (head_dim + 1) / 2 + 2 * ((head_dim + HALO_KV_Q8_GROUP - 1) / HALO_KV_Q8_GROUP);
     }
     return 0;
 }

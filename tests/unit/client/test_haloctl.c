@@ -355,7 +355,7 @@ static void a_wrong_word_is_answered_with_a_near_one(void **state)
         {{"generate", "x", "--ids=3"}, "generate: --ids takes no value"},
         {{"generate", "x", "-t", "nan"}, "--temperature: 'nan' is not a finite number"},
         {{"load", "a", "b"}, "load: takes exactly one model, got 2"},
-        {{"load", "--kv", "q4", "m"}, "--kv: 'q4' is not one of f32, f16, q8"},
+        {{"load", "--kv", "q3", "m"}, "--kv: 'q3' is not one of f32, f16, q8, q4"},
         {{"raw", "x"}, "raw: takes no argument, got 'x'"},
         {{"ping", "--wait", "-1"}, "--wait is a number of seconds"},
     };

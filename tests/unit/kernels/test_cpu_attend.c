@@ -46,11 +46,46 @@ static double as_f16(double x)
     return ldexp(rint(ldexp(x, bits)), -bits);
 }
 
+/* Times the Hadamard matrix of the largest power of two in dim; the additions in the device's order, so that the same
+ * elements are rounded up. */
+static void rotate(float *x, uint32_t dim)
+{
+    uint32_t block = 1;
+    while (dim % (2 * block) == 0)
+        block *= 2;
+    for (uint32_t half = 1; half < block; half *= 2)
+        for (uint32_t i = 0; i < dim; i++)
+            if (i / half % 2 == 0) {
+                float a = x[i], b = x[i + half];
+                x[i] = a + b;
+                x[i + half] = a - b;
+            }
+    for (uint32_t i = 0; i < dim; i++)
+        x[i] *= 1 / sqrtf((float)block);
+}
+
+static void store_q4(float *x, uint32_t dim)
+{
+    rotate(x, dim);
+    for (uint32_t i = 0; i < dim; i += HALO_KV_Q8_GROUP) {
+        uint32_t end = i + HALO_KV_Q8_GROUP < dim ? i + HALO_KV_Q8_GROUP : dim;
+        float most = 0;
+        for (uint32_t j = i; j < end; j++)
+            most = fabsf(x[j]) > fabsf(most) ? x[j] : most;
+        float scale = (float)as_f16((double)(most / -8));
+        for (uint32_t j = i; j < end; j++)
+            x[j] = scale != 0 ? fmaxf(-8, fminf(7, rintf(x[j] / scale))) * scale : 0;
+    }
+    rotate(x, dim);
+}
+
 /* Rounds heads of `dim` as the cache does. */
 static void store(enum halo_kv_type type, float *x, uint32_t n, uint32_t dim)
 {
     for (uint32_t i = 0; i < n && type == HALO_KV_F16; i++)
         x[i] = (float)as_f16((double)x[i]);
+    for (uint32_t head = 0; head < n && type == HALO_KV_Q4; head += dim)
+        store_q4(x + head, dim);
     for (uint32_t head = 0; head < n && type == HALO_KV_Q8; head += dim) {
         for (uint32_t i = 0; i < dim; i += HALO_KV_Q8_GROUP) {
             uint32_t end = i + HALO_KV_Q8_GROUP < dim ? i + HALO_KV_Q8_GROUP : dim;
@@ -221,14 +256,14 @@ static void every_shape_of_heads(void **state)
     static const uint32_t chunks[] = {40, 1, 7};
     uint32_t n_tried = 0;
     for (uint32_t d = 0; d < sizeof(dims) / sizeof(dims[0]); d++) {
-        for (uint32_t t = HALO_KV_F32; t <= HALO_KV_Q8; t++) {
-            const uint32_t *h = heads[(d * 3 + t) % 6];
+        for (uint32_t t = HALO_KV_F32; t <= HALO_KV_Q4; t++) {
+            const uint32_t *h = heads[(d * 4 + t) % 6];
             struct shape shape = {(enum halo_kv_type)t, h[0], h[1], dims[d], dims[(d + (t == 1)) % 7], 64, 40};
             try_shape(shape, 40, chunks, 3, false, 3);
             n_tried++;
         }
     }
-    assert_int_equal(n_tried, 21);
+    assert_int_equal(n_tried, 28);
 }
 
 /* Positions on both sides of page (32) and split (256) boundaries, one at a time, in tiles, and with rows on both
@@ -236,7 +271,7 @@ static void every_shape_of_heads(void **state)
 static void across_pages_and_splits(void **state)
 {
     static const uint32_t chunks[] = {600, 1, 100, 37};
-    for (uint32_t t = HALO_KV_F32; t <= HALO_KV_Q8; t++)
+    for (uint32_t t = HALO_KV_F32; t <= HALO_KV_Q4; t++)
         try_shape((struct shape){(enum halo_kv_type)t, 4, 2, 16, 24, 640, 600}, 600, chunks, 4, false, 31);
 }
 
@@ -244,7 +279,7 @@ static void across_pages_and_splits(void **state)
 static void groups_of_different_shapes(void **state)
 {
     static const uint32_t chunks[] = {100, 1, 33};
-    for (uint32_t t = HALO_KV_F32; t <= HALO_KV_Q8; t++)
+    for (uint32_t t = HALO_KV_F32; t <= HALO_KV_Q4; t++)
         try_shape((struct shape){(enum halo_kv_type)t, 6, 2, 16, 24, 128, 100, .second = true}, 100, chunks, 3, false,
                   7);
 }

@@ -256,9 +256,9 @@ static void halves_round_as_the_hardware_does(void **state)
 
 static void rows_survive_the_cache(void **state)
 {
-    static const enum halo_kv_type types[] = {HALO_KV_F32, HALO_KV_F16, HALO_KV_Q8};
-    static const double bound[] = {0, 0x1p-11, 0.5 / 127 + 0x1p-10};
-    for (uint32_t t = 0; t < 3; t++) {
+    static const enum halo_kv_type types[] = {HALO_KV_F32, HALO_KV_F16, HALO_KV_Q8, HALO_KV_Q4};
+    static const double bound[] = {0, 0x1p-11, 0.5 / 127 + 0x1p-10, 1.0 / 8 + 0x1p-8};
+    for (uint32_t t = 0; t < 4; t++) {
         for (uint32_t s = 0; s < N_SIZES; s++) {
             uint32_t dim = sizes[s], bytes = halo_kv_row_bytes(types[t], dim), stride = halo_cpu_stride(dim);
             float *x = malloc(3 * dim * sizeof(float)), *y = malloc(3 * stride * sizeof(float));
@@ -278,7 +278,7 @@ static void rows_survive_the_cache(void **state)
                         assert_true(i >= dim
                                         ? y[r * stride + i] == 0
                                         : fabs((double)y[r * stride + i] - (double)x[r * dim + i]) <=
-                                              bound[t] * (types[t] == HALO_KV_Q8 ? 5 : fabs((double)x[r * dim + i])));
+                                              bound[t] * (types[t] >= HALO_KV_Q8 ? 5 : fabs((double)x[r * dim + i])));
             }
             free(x);
             free(y);

@@ -436,7 +436,7 @@ static void choices(void **state)
         {"{\"type\":\"plan\",\"id\":7,\"model\":\"m\",\"path\":\"p\"}", BAD_REQUEST, "one of model and path", NO_OFFSET,
          ID7},
         {"{\"type\":\"load\",\"id\":7,\"model\":\"m\",\"params\":{\"kv\":\"f64\"}}", BAD_REQUEST,
-         "load.params.kv: \"f64\" is not one of f32, f16, q8", NO_OFFSET, ID7},
+         "load.params.kv: \"f64\" is not one of f32, f16, q8, q4", NO_OFFSET, ID7},
     };
 
     EXPECT_ALL(cases);
