@@ -20,6 +20,21 @@
 #define N_SEQUENCES 8
 #define REPEAT_BLOCKS 4093 /* a prime: rows differ */
 
+const enum halo_type *fixture_types(uint32_t *n)
+{
+    static const enum halo_type all[] = {
+#define X(id, gguf_id, weights, bytes) HALO_TYPE_##id,
+        HALO_TYPE_LIST(X)
+#undef X
+    };
+    static const enum halo_type few[] = {HALO_TYPE_F16,  HALO_TYPE_Q8_0,   HALO_TYPE_Q5_1,  HALO_TYPE_Q4_K,
+                                         HALO_TYPE_Q6_K, HALO_TYPE_IQ2_XS, HALO_TYPE_TQ1_0, HALO_TYPE_NVFP4};
+    const char *wanted = getenv("HALO_TEST_TYPES");
+    bool is_few = wanted && strcmp(wanted, "few") == 0;
+    *n = is_few ? sizeof(few) / sizeof(few[0]) : sizeof(all) / sizeof(all[0]);
+    return is_few ? few : all;
+}
+
 double fixture_random(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;

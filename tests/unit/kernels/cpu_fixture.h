@@ -68,5 +68,8 @@ void fixture_peek(struct fixture *f, uint16_t value, uint32_t row, float *ret);
 
 /* A seeded stream of numbers in -1..1. */
 double fixture_random(uint64_t *state);
+/* The types of weights that an op is to be tested with, n of them: every one; with HALO_TEST_TYPES=few one of each way
+ * of unpacking, for builds in which all would take many minutes. */
+const enum halo_type *fixture_types(uint32_t *n);
 
 #endif

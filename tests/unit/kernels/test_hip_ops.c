@@ -37,12 +37,9 @@ static const double bounds[HALO_OP_COUNT] = {
 };
 static const double bound_f16 = 1e-3;
 
-static const enum halo_type types[] = {
-#define X(id, gguf_id, weights, bytes) HALO_TYPE_##id,
-    HALO_TYPE_LIST(X)
-#undef X
-};
-#define N_TYPES (sizeof(types) / sizeof(types[0]))
+/* The types to test: all, or those of fixture_types(). */
+static const enum halo_type *types;
+static uint32_t n_types;
 
 static uint64_t n_compared;
 
@@ -135,7 +132,7 @@ static const uint32_t few[] = {1, 3, 8};
 
 static void embed_of_every_type(void **state)
 {
-    for (uint32_t t = 0; t < N_TYPES; t++) {
+    for (uint32_t t = 0; t < n_types; t++) {
         struct fixture f;
         struct halo_type_info info = halo_type_info(types[t]);
         uint32_t width = info.block_weights == 1 ? 37 : 3 * info.block_weights;
@@ -303,7 +300,7 @@ static void one_row_goes_on(enum halo_type type)
 
 static void matmul_of_every_type(void **state)
 {
-    for (uint32_t t = 0; t < N_TYPES; t++) {
+    for (uint32_t t = 0; t < n_types; t++) {
         uint32_t block = halo_type_info(types[t]).block_weights;
         one_row_goes_on(types[t]);
         matmul_of(types[t], block == 1 ? 37 : block, 1);
@@ -644,7 +641,7 @@ static void experts_go_on(enum halo_type type, uint32_t n_cols, uint32_t n_used,
 static void experts_of_every_type(void **state)
 {
     static const uint32_t n_cols[] = {256, 2304, 40, 100};
-    for (uint32_t t = 0; t < N_TYPES; t++) {
+    for (uint32_t t = 0; t < n_types; t++) {
         experts_of(types[t]);
         for (uint32_t c = 0; c < (halo_type_info(types[t]).block_weights == 1 ? 4 : 2); c++)
             experts_go_on(types[t], n_cols[c], (t + 5 * c) % 8 + 1, (t + c) % 2, (t + c) % 3 != 0);
@@ -794,6 +791,7 @@ int main(int argc, char **argv)
         printf("HALO_HIP_LIB names no runtime\n");
         return 77;
     }
+    types = fixture_types(&n_types);
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, teardown);
