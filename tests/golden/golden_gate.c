@@ -62,13 +62,25 @@ static int prompts_run(struct halo_golden_verdict *verdict, struct halo_golden_h
     return 0;
 }
 
+/* What a coarse cache may add to the divergence. Two models of small heads lose more than the others to q8: measured
+ * 1.30e-3 and 1.13e-3, where no other file exceeds 1e-3. */
+static double cache_cost(const struct halo_golden_model *model, enum halo_kv_type kv)
+{
+    static const char *const costly[] = {"tiny-minimax-m2", "tiny-smollm3"};
+    if (kv != HALO_KV_Q8)
+        return 1e-2;
+    for (size_t i = 0; i < sizeof(costly) / sizeof(costly[0]); i++)
+        if (strcmp(model->stem, costly[i]) == 0)
+            return 2e-3;
+    return 1e-3;
+}
+
 static double bound(const struct halo_golden_verdict *verdict, const struct halo_golden_model *model,
                     enum halo_kv_type kv)
 {
     if (kv == HALO_KV_F32)
         return verdict->peer_figure * (model->experts ? 1.5 : 1.1) + 1e-6;
-    return kv == HALO_KV_F16 ? verdict->peer_figure * 2 + 1e-5
-                             : verdict->peer_figure * 4 + (kv == HALO_KV_Q8 ? 2e-3 : 1e-2);
+    return kv == HALO_KV_F16 ? verdict->peer_figure * 2 + 1e-5 : verdict->peer_figure * 4 + cache_cost(model, kv);
 }
 
 int halo_golden_gate_run(struct halo_golden_verdict *ret, const struct halo_golden_data *data,
