@@ -99,6 +99,9 @@ int halo_ctl_reset(struct halo_ctl *ctl, int argc, char **argv)
     return halo_ctl_run(ctl, &msg, on_reset, NULL);
 }
 
+/* Columns of the table of models: the longest names of architectures and mixtures in use fit. */
+enum { NAME_WIDTH = 32, ARCH_WIDTH = 14, QUANT_WIDTH = 10 };
+
 static void print_cell(bool has, struct halo_str text, size_t width)
 {
     halo_client_show_cell(stdout, has ? text.at : "-", has ? text.len : 1, width);
@@ -113,9 +116,9 @@ static void print_model(const struct halo_part_model_info *m)
                  (double)m->params / (m->params >= 1000000000 ? 1e9 : 1e6));
     if (m->has_context)
         snprintf(context, sizeof(context), "%lld", (long long)m->context);
-    print_cell(true, m->name, 32);
-    print_cell(m->has_arch, m->arch, 10);
-    print_cell(m->has_quant, m->quant, 8);
+    print_cell(true, m->name, NAME_WIDTH);
+    print_cell(m->has_arch, m->arch, ARCH_WIDTH);
+    print_cell(m->has_quant, m->quant, QUANT_WIDTH);
     printf("%10s %9s %8s%s%s", halo_ctl_bytes(m->bytes, size), params, context, m->loaded ? "  loaded" : "",
            m->replaced ? "; its file was replaced, changed or removed since" : "");
     if (m->has_fault) {
@@ -130,7 +133,8 @@ static void on_models(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
     (void)ud;
     if (ctl->json || ev->type != HALO_EV_MODELS)
         return;
-    printf("%-32s %-10s %-8s %10s %9s %8s\n", "NAME", "ARCH", "QUANT", "SIZE", "PARAMS", "CONTEXT");
+    printf("%-*s %-*s %-*s %10s %9s %8s\n", NAME_WIDTH, "NAME", ARCH_WIDTH, "ARCH", QUANT_WIDTH, "QUANT", "SIZE",
+           "PARAMS", "CONTEXT");
     for (size_t i = 0; i < ev->models.models.n; i++)
         print_model(&ev->models.models.at[i]);
     for (size_t i = 0; i < ev->models.folders.n; i++) {
