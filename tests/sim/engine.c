@@ -195,6 +195,8 @@ static bool is_order(enum halo_msg_type type)
 
 static void append(struct sim_engine *engine, const char *at, size_t len)
 {
+    if (len == 0)
+        return; /* nothing was ever sent: there is no buffer yet */
     if (engine->inbox_len + len > engine->inbox_cap) {
         engine->inbox_cap = 2 * (engine->inbox_len + len);
         engine->inbox = realloc(engine->inbox, engine->inbox_cap);
