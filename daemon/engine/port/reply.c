@@ -68,9 +68,10 @@ static void gather_text(struct halo_port *port, struct halo_job *job, const char
     if (fault->code != HALO_FAULT_NONE)
         return;
     if (job->n_text + n > HALO_LIMIT_ANSWER_BYTES) {
-        halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                       "the reply has %zu bytes and goes on; an answer has at most %u: ask for it with `stream`",
-                       job->n_text + n, HALO_LIMIT_ANSWER_BYTES);
+        halo_fault_set(
+            fault, HALO_FAULT_UNSUPPORTED,
+            "the reply has %zu bytes and is not finished; an answer has at most %u: ask for it with `stream`",
+            job->n_text + n, HALO_LIMIT_ANSWER_BYTES);
         halo_fault_number(fault, "bytes", job->n_text + n);
         halo_fault_number(fault, "limit_bytes", HALO_LIMIT_ANSWER_BYTES);
     } else if (!keep_text(job, bytes, n)) {
