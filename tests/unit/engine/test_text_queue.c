@@ -77,8 +77,9 @@ static void users_come_in_turn(void **state)
             halo_text_queue_end_turn(&queue, mine[0]);
             if (draw / 512 % 2 == 0)
                 break;
-            at = 0; /* fall through */
-        case 3:     /* done, or withdrawn */
+            at = 0;
+            __attribute__((fallthrough));
+        case 3: /* done, or withdrawn */
             if (n == 0)
                 break;
             halo_text_queue_remove(&queue, mine[at]);
