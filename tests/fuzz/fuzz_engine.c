@@ -21,6 +21,8 @@
 #include <protocol/message.h>
 #include <serve/request/requests.h>
 
+#include "owner.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define N_CLIENTS 3
@@ -71,23 +73,6 @@ static unsigned choose(struct world *w, unsigned n)
 
 /* ---- what halod asks of its owner ---- */
 
-static void query(void *ud, struct halo_request *request, const struct halo_ev *said)
-{
-    static const enum halo_ev_type types[] = {
-        [HALO_MSG_HELLO] = HALO_EV_HELLO, [HALO_MSG_STATUS] = HALO_EV_STATUS, [HALO_MSG_STATS] = HALO_EV_STATS};
-    struct halo_ev ev;
-    halo_ev_init(&ev, types[request->type], NULL);
-    if (request->type == HALO_MSG_HELLO) {
-        ev.hello.protocol = HALO_PROTOCOL_VERSION;
-    } else if (request->type == HALO_MSG_STATUS && said) {
-        ev.status = said->status;
-    } else if (request->type == HALO_MSG_STATS) {
-        ev.stats.counters = said ? said->stats.counters : halo_raw_of("{}");
-        ev.stats.histograms = said ? said->stats.histograms : halo_raw_of("{}");
-    }
-    halo_answer_terminal(request, &ev);
-}
-
 static const char *engine_state(void *ud)
 {
     return "mad";
@@ -119,7 +104,7 @@ static int64_t wall_s(void *ud)
 }
 
 static const struct halo_requests_ops ops = {
-    .query = query,
+    .query = owner_query,
     .engine_state = engine_state,
     .death_note = death_note,
     .breaker_closed = breaker_closed,
