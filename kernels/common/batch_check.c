@@ -42,7 +42,7 @@ static int check_window(const struct halo_kv_group *kv, const struct halo_batch 
     uint32_t pos = (uint32_t)batch->pos[r];
     for (uint32_t i = halo_kv_first_page(kv->window, pos); i <= pos / HALO_KV_PAGE_TOKENS; i++)
         if (pages[i] == HALO_KV_NO_PAGE)
-            return halo_reason(reason, -EINVAL, "row %u: position %u sees page %u of group %u, which was given up", r,
+            return halo_reason(reason, -EINVAL, "row %u: position %u sees page %u of group %u, which was released", r,
                                pos, i, group);
     return 0;
 }
@@ -82,7 +82,8 @@ int halo_batch_check(const struct halo_plan *plan, const struct halo_batch *batc
 int halo_page_check(const struct halo_plan *plan, uint32_t group, uint32_t page, char *reason)
 {
     if (group >= plan->n_kv_groups)
-        return halo_reason(reason, -EINVAL, "group %u of the cache, the plan has %u", group, plan->n_kv_groups);
+        return halo_reason(reason, -EINVAL, "group %u of the cache does not exist; the number of groups is %u", group,
+                           plan->n_kv_groups);
     uint32_t n_pages = plan->kv[group].n_pages;
     return page < n_pages ? 0 : halo_reason(reason, -EINVAL, "page %u of a pool of %u", page, n_pages);
 }

@@ -102,7 +102,7 @@ static int check_rmsnorm(const struct check *c, const struct halo_op_rmsnorm *u)
     if (u->add != HALO_NONE)
         TRY(check_value(c, "add", u->add, width_of(c, u->x)));
     if (u->bias != HALO_WEIGHT_NONE && !u->centre)
-        return halo_reason(c->reason, -ENOTSUP, "%s: a bias without the mean taken off", c->op);
+        return halo_reason(c->reason, -ENOTSUP, "%s: only a norm that subtracts the mean has a bias", c->op);
     TRY(check_vector(c, u->bias, width_of(c, u->x)));
     return check_vector(c, u->weight, width_of(c, u->x));
 }

@@ -23,7 +23,7 @@ int halo_cpu_supports(const struct halo_device *device, const struct halo_plan *
         return r;
     const struct halo_kv_group *kv = &plan->kv[op->u.kv_write.kv_group];
     if (kv->type == HALO_KV_Q4 && kv->latent)
-        return halo_reason(reason, -ENOTSUP, "kv_write: a latent cache is not kept in q4; use q8 or f16");
+        return halo_reason(reason, -ENOTSUP, "kv_write: a latent cache cannot be q4; use q8 or f16");
     uint32_t most = kv->head_dim_k > kv->head_dim_v ? kv->head_dim_k : kv->head_dim_v;
     if (kv->type == HALO_KV_Q4 && most > HALO_CPU_ROTATED_MAX)
         return halo_reason(reason, -ENOTSUP, "kv_write: heads of %u, at most %d in a KV cache of q4", most,

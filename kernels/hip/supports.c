@@ -29,7 +29,7 @@ static int check_cache(const struct halo_kv_group *kv, const char *op, char *rea
     if (kv->latent)
         return halo_reason(reason, -ENOTSUP, "%s: no kernels for a latent cache", op);
     if (kv->type == HALO_KV_Q4)
-        return halo_reason(reason, -ENOTSUP, "%s: a KV cache of q4 is for the CPU device", op);
+        return halo_reason(reason, -ENOTSUP, "%s: the HIP device has no kernels for a q4 KV cache; use q8 or f16", op);
     uint32_t multiple = multiples[kv->type], k = kv->head_dim_k, v = kv->head_dim_v;
     if (k == 0 || v == 0 || k % multiple != 0 || v % multiple != 0 || k > HEAD_DIM_MAX || v > HEAD_DIM_MAX)
         return halo_reason(reason, -ENOTSUP, "%s: heads of %u and %u, wanted multiples of %u up to %u", op, k, v,

@@ -68,7 +68,7 @@ int halo_demand(struct halo_requests *requests, const struct halo_request *reque
         halo_request_destroy(requests, load);
         return r;
     }
-    halo_log_limited(&requests->log_limit, HALO_LOG_INFO, "loading %s, which a request names", request->needs);
+    halo_log_limited(&requests->log_limit, HALO_LOG_INFO, "loading %s for a request", request->needs);
     load->phase = "loading";
     halo_request_move(requests, load, HALO_REQUEST_SENT);
     return 0;

@@ -222,7 +222,7 @@ static const struct {
     {layer_beyond, KV_WRITE, "kv_write: layer of the cache 1 of 1"},
     {cache_type, ATTEND, "attend: type of the cache is 9, wanted 1"},
     {groups_uneven, ATTEND, "attend: 3 heads over 2 kv heads"},
-    {bias_of_rms, RMSNORM, "rmsnorm: a bias without the mean taken off"},
+    {bias_of_rms, RMSNORM, "rmsnorm: only a norm that subtracts the mean has a bias"},
     {norm_bias_too_short, RMSNORM, "rmsnorm: w has rows of 16, its input has 64"},
     {sinks_too_many, ATTEND, "attend: w has rows of 16, its input has 4"},
     {cap_negative, ATTEND, "attend: cap is -1, wanted a number of at least 0"},
@@ -313,7 +313,7 @@ static void a_batch_is_checked_against_its_plan(void **state)
     assert_int_equal(halo_page_check(&t.plan, 0, 4, reason), -EINVAL);
     assert_string_equal(reason, "page 4 of a pool of 4");
     assert_int_equal(halo_page_check(&t.plan, 1, 0, reason), -EINVAL);
-    assert_string_equal(reason, "group 1 of the cache, the plan has 1");
+    assert_string_equal(reason, "group 1 of the cache does not exist; the number of groups is 1");
 }
 
 /* In a group with a window a sequence may lack the pages behind it, and no other. */
@@ -327,8 +327,8 @@ static void pages_behind_a_window_may_be_missing(void **state)
     } cases[] = {
         {{0, 1}, {GONE, 3}, 51, NULL},
         {{0, 1}, {2, 3}, 50, NULL},
-        {{0, 1}, {GONE, 3}, 50, "row 0: position 50 sees page 0 of group 1, which was given up"},
-        {{0, 1}, {2, GONE}, 60, "row 0: position 60 sees page 1 of group 1, which was given up"},
+        {{0, 1}, {GONE, 3}, 50, "row 0: position 50 sees page 0 of group 1, which was released"},
+        {{0, 1}, {2, GONE}, 60, "row 0: position 60 sees page 1 of group 1, which was released"},
         {{0, 1}, {4, 3}, 60, "sequence 0: page 4 of a pool of 4"},
         {{GONE, 1}, {2, 3}, 60, "sequence 0: page 4294967295 of a pool of 4"},
     };
