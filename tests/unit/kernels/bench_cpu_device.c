@@ -62,14 +62,7 @@ static void build(struct fixture *f, enum halo_type type, uint32_t n_layers, uin
     fixture_op(f, (struct halo_op){.kind = HALO_OP_EMBED, .u.embed = {table, x, 1}});
     for (uint32_t layer = 0; layer < n_layers; layer++) {
         uint32_t none = HALO_WEIGHT_NONE;
-        fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                       .u.rmsnorm = {.weight = vector(f, D),
-                                                     .x = x,
-                                                     .add = layer ? add : HALO_NONE,
-                                                     .out = normed,
-                                                     .eps = 1e-6f,
-                                                     .add_scale = 1,
-                                                     .bias = HALO_WEIGHT_NONE}});
+        fixture_rmsnorm(f, vector(f, D), x, layer ? add : HALO_NONE, normed);
         struct halo_op_matmul qkv = {
             normed,
             3,
@@ -90,14 +83,7 @@ static void build(struct fixture *f, enum halo_type type, uint32_t n_layers, uin
                                                     .sinks = HALO_WEIGHT_NONE}});
         struct halo_op_matmul o = {mixed, 1, {matrix(f, type, HEADS * DIM, D)}, {none}, {add}};
         fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = o});
-        fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                       .u.rmsnorm = {.weight = vector(f, D),
-                                                     .x = x,
-                                                     .add = add,
-                                                     .out = normed,
-                                                     .eps = 1e-6f,
-                                                     .add_scale = 1,
-                                                     .bias = HALO_WEIGHT_NONE}});
+        fixture_rmsnorm(f, vector(f, D), x, add, normed);
         struct halo_op_matmul in = {
             normed, 2, {matrix(f, type, D, FF), matrix(f, type, D, FF)}, {none, none}, {gate, up}};
         fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = in});
@@ -105,14 +91,7 @@ static void build(struct fixture *f, enum halo_type type, uint32_t n_layers, uin
         struct halo_op_matmul down = {gate, 1, {matrix(f, type, FF, D)}, {none}, {add}};
         fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = down});
     }
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                   .u.rmsnorm = {.weight = vector(f, D),
-                                                 .x = x,
-                                                 .add = add,
-                                                 .out = normed,
-                                                 .eps = 1e-6f,
-                                                 .add_scale = 1,
-                                                 .bias = HALO_WEIGHT_NONE}});
+    fixture_rmsnorm(f, vector(f, D), x, add, normed);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS,
                                    .u.logits = {.weight = table, .x = normed, .bias = HALO_WEIGHT_NONE, .scale = 1}});
 }

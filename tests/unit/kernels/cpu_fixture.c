@@ -217,6 +217,18 @@ void fixture_op(struct fixture *f, struct halo_op op)
     f->ops[f->plan.n_ops++] = op;
 }
 
+void fixture_rmsnorm(struct fixture *f, uint32_t weight, uint16_t x, uint16_t add, uint16_t out)
+{
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
+                                   .u.rmsnorm = {.weight = weight,
+                                                 .x = x,
+                                                 .add = add,
+                                                 .out = out,
+                                                 .eps = 1e-6f,
+                                                 .add_scale = 1,
+                                                 .bias = HALO_WEIGHT_NONE}});
+}
+
 uint16_t fixture_input(struct fixture *f, uint32_t width, double size)
 {
     uint16_t value = fixture_value(f, width);

@@ -45,6 +45,8 @@ uint32_t fixture_weight(struct fixture *f, enum halo_type type, enum halo_weight
                         uint32_t n_rows, uint32_t n_experts, double size);
 uint32_t fixture_rope(struct fixture *f, enum halo_rope_pairing pairing, uint32_t n_rot, float scale, double base);
 void fixture_op(struct fixture *f, struct halo_op op);
+/* An RMS norm without a bias, eps 1e-6, of x + add. */
+void fixture_rmsnorm(struct fixture *f, uint32_t weight, uint16_t x, uint16_t add, uint16_t out);
 /* A value that is row token[r] of a new f32 table. Returns the value; the table is the last weight. */
 uint16_t fixture_input(struct fixture *f, uint32_t width, double size);
 /* The weight as floats, freshly allocated, in file order. */

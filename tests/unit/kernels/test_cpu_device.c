@@ -64,14 +64,7 @@ static void build(struct fixture *f)
     uint32_t big = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_MATRIX, 256, 300, 1, 1);
     f->file_bytes += 4000;
     uint32_t head = fixture_weight(f, HALO_TYPE_Q8_0, HALO_WEIGHT_MATRIX, 256, 1000, 1, 1);
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                   .u.rmsnorm = {.weight = vector,
-                                                 .x = x,
-                                                 .add = HALO_NONE,
-                                                 .out = norm,
-                                                 .eps = 1e-6f,
-                                                 .add_scale = 1,
-                                                 .bias = HALO_WEIGHT_NONE}});
+    fixture_rmsnorm(f, vector, x, HALO_NONE, norm);
     fixture_op(f, (struct halo_op){
                       .kind = HALO_OP_MATMUL,
                       .u.matmul = {.x = norm, .n = 1, .weight = {big}, .bias = {HALO_WEIGHT_NONE}, .out = {out}}});

@@ -119,37 +119,16 @@ static void build(struct fixture *f, enum halo_kv_type type)
     uint32_t table = matrix(f, HALO_TYPE_Q8_0, D, N_VOCAB);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_EMBED, .u.embed = {table, x, 8}});
     for (uint32_t layer = 0; layer < 2; layer++) {
-        fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                       .u.rmsnorm = {.weight = vector(f, D),
-                                                     .x = x,
-                                                     .add = layer ? add : HALO_NONE,
-                                                     .out = normed,
-                                                     .eps = 1e-6f,
-                                                     .add_scale = 1,
-                                                     .bias = HALO_WEIGHT_NONE}});
+        fixture_rmsnorm(f, vector(f, D), x, layer ? add : HALO_NONE, normed);
         attention(f, layer, rope, normed, add);
-        fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                       .u.rmsnorm = {.weight = vector(f, D),
-                                                     .x = x,
-                                                     .add = add,
-                                                     .out = normed,
-                                                     .eps = 1e-6f,
-                                                     .add_scale = 1,
-                                                     .bias = HALO_WEIGHT_NONE}});
+        fixture_rmsnorm(f, vector(f, D), x, add, normed);
         if (layer == 0)
             dense(f, normed, add);
         else
             experts(f, normed, add);
     }
     fixture_op(f, (struct halo_op){.kind = HALO_OP_ADD, .u.add = {x, add}});
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                   .u.rmsnorm = {.weight = vector(f, D),
-                                                 .x = x,
-                                                 .add = HALO_NONE,
-                                                 .out = normed,
-                                                 .eps = 1e-6f,
-                                                 .add_scale = 1,
-                                                 .bias = HALO_WEIGHT_NONE}});
+    fixture_rmsnorm(f, vector(f, D), x, HALO_NONE, normed);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS,
                                    .u.logits = {.weight = table, .x = normed, .bias = HALO_WEIGHT_NONE, .scale = 1}});
 }

@@ -130,14 +130,7 @@ static void rmsnorm_with_and_without_the_sum(void **state)
                  out = fixture_value(&f, t.width);
         uint32_t weight =
             fixture_weight(&f, c % 2 ? HALO_TYPE_F16 : HALO_TYPE_F32, HALO_WEIGHT_VECTOR, t.width, 1, 1, 2);
-        fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                        .u.rmsnorm = {.weight = weight,
-                                                      .x = x,
-                                                      .add = c % 2 ? add : HALO_NONE,
-                                                      .out = out,
-                                                      .eps = 1e-6f,
-                                                      .add_scale = 1,
-                                                      .bias = HALO_WEIGHT_NONE}});
+        fixture_rmsnorm(&f, weight, x, c % 2 ? add : HALO_NONE, out);
         t.rows = fixture_floats(&f, 0);
         t.weight[0] = fixture_floats(&f, weight);
         t.weight[1] = c % 2 ? fixture_floats(&f, 1) : NULL;

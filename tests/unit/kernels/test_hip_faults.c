@@ -37,14 +37,7 @@ static void build(struct fixture *f)
     uint32_t norm = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, 256, 1, 1, 1);
     uint32_t weight = fixture_weight(f, HALO_TYPE_Q4_K, HALO_WEIGHT_MATRIX, 256, 256, 1, 1);
     uint32_t head = fixture_weight(f, HALO_TYPE_Q6_K, HALO_WEIGHT_MATRIX, 256, N_VOCAB, 1, 1);
-    fixture_op(f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                   .u.rmsnorm = {.weight = norm,
-                                                 .x = x,
-                                                 .add = HALO_NONE,
-                                                 .out = out,
-                                                 .eps = 1e-6f,
-                                                 .add_scale = 1,
-                                                 .bias = HALO_WEIGHT_NONE}});
+    fixture_rmsnorm(f, norm, x, HALO_NONE, out);
     fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .u.matmul = {out, 1, {weight}, {HALO_WEIGHT_NONE}, {y}}});
     fixture_op(f, (struct halo_op){.kind = HALO_OP_LOGITS,
                                    .u.logits = {.weight = head, .x = y, .bias = HALO_WEIGHT_NONE, .scale = 1}});

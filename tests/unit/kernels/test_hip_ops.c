@@ -155,14 +155,7 @@ static void rmsnorm_add_and_glu(void **state)
                  out = fixture_value(&f, widths[w]);
         uint16_t glu = fixture_value(&f, widths[w]);
         uint32_t weight = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, widths[w], 1, 1, 1);
-        fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM,
-                                        .u.rmsnorm = {.weight = weight,
-                                                      .x = x,
-                                                      .add = w % 2 ? add : HALO_NONE,
-                                                      .out = out,
-                                                      .eps = 1e-6f,
-                                                      .add_scale = 1,
-                                                      .bias = HALO_WEIGHT_NONE}});
+        fixture_rmsnorm(&f, weight, x, w % 2 ? add : HALO_NONE, out);
         both(&f, "rmsnorm", HALO_OP_RMSNORM, out, few, 3);
         fixture_op(&f, (struct halo_op){.kind = HALO_OP_GLU, .u.glu = {out, add, glu, HALO_GLU_SILU}});
         both(&f, "glu", HALO_OP_GLU, glu, few, 3);
