@@ -259,8 +259,10 @@ static void load_again(struct halo_port *port, struct halo_job *job, struct halo
         halo_job_park(instance, job);
     else if (!same_wish(&job->msg.load, instance))
         halo_job_end_error(port, job, HALO_ERROR_BAD_REQUEST,
-                           "model %.200s is loaded with other parameters (context %u, kv_tokens %u); unload it first",
-                           instance->name, instance->context, instance->kv_tokens);
+                           "model %.200s is loaded with other parameters (context %u, kv_tokens %u, kv %s); unload it "
+                           "first",
+                           instance->name, instance->context, instance->kv_tokens,
+                           halo_word_name_wire_kv((enum halo_wire_kv)instance->model->plan.kv[0].type));
     else {
         take_stay(instance, &job->msg.load.params);
         put_loaded(port, job, instance, NULL);
