@@ -36,7 +36,7 @@ static int plan_dimension(struct halo_plan *plan, const struct halo_hparams *h, 
                               " positions that the model was trained for",
                               context, h->n_context_train);
     if (params->max_rows > HALO_MODEL_MAX_ROWS)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "batches of %" PRIu32 " rows, at most %d are possible",
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "batches of %" PRIu32 " rows, at most %d are allowed",
                               params->max_rows, HALO_MODEL_MAX_ROWS);
     n_pages = kv_tokens / HALO_KV_PAGE_TOKENS + (kv_tokens % HALO_KV_PAGE_TOKENS != 0);
     plan->n_kv_groups = 1;

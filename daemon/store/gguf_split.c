@@ -65,7 +65,7 @@ int gguf_split_count(const struct gguf_part *first, uint32_t *ret_count, struct 
     if (count <= 1 && (!named || name_count == 1))
         return 0;
     if (count > HALO_GGUF_MAX_PARTS)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key 'split.count' is %llu, at most %d parts are possible",
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key 'split.count' is %llu, at most %d parts are allowed",
                               (unsigned long long)count, HALO_GGUF_MAX_PARTS);
     if (no != 0)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,

@@ -171,7 +171,7 @@ int halo_bpe_load(struct halo_tokenizer *t, const struct halo_gguf *gguf, struct
                               "the vocabulary is not complete: no key tokenizer.ggml.merges");
     if (array.kind != HALO_GGUF_STRING || array.n > HALO_TOKENIZER_MAX_MERGES)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "tokenizer.ggml.merges has %llu elements of type %d; at most %u strings are possible",
+                              "tokenizer.ggml.merges has %llu elements of type %d; at most %u strings are allowed",
                               (unsigned long long)array.n, (int)array.kind, HALO_TOKENIZER_MAX_MERGES);
     r = merges_reserve(t, array, &buffer, fault);
     struct halo_span text;

@@ -50,7 +50,7 @@ static bool stop_step(struct halo_text_stop *stop, char byte)
 static int stops_check(const struct halo_text_params *params, struct halo_fault *fault)
 {
     if (params->n_stops > HALO_TEXT_MAX_STOPS)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%zu stop strings were given, at most %d are possible",
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%zu stop strings were given, at most %d are allowed",
                               params->n_stops, HALO_TEXT_MAX_STOPS);
     for (size_t i = 0; i < params->n_stops; i++) {
         const struct halo_span *stop = &params->stops[i];

@@ -61,7 +61,7 @@ static int load_texts(struct halo_tokenizer *t, const struct halo_gguf *gguf, st
         return r;
     if (array.kind != HALO_GGUF_STRING || array.n > HALO_TOKENIZER_MAX_VOCAB)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "tokenizer.ggml.tokens has %llu elements of type %d; 1 to %u strings are possible",
+                              "tokenizer.ggml.tokens has %llu elements of type %d; 1 to %u strings are allowed",
                               (unsigned long long)array.n, (int)array.kind, HALO_TOKENIZER_MAX_VOCAB);
     struct halo_span text;
     uint64_t n_bytes = 0;

@@ -33,7 +33,7 @@ int halo_special_init(struct halo_special *special, struct halo_tokenizer *t, st
         size_t n_text = halo_strings_get(&t->vocab, id).n;
         if (is_special(t, id) && n_text > HALO_TOKENIZER_MAX_SPECIAL_BYTES)
             return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                                  "the text of added token %u has %zu bytes, at most %d are possible", id, n_text,
+                                  "the text of added token %u has %zu bytes, at most %d are allowed", id, n_text,
                                   HALO_TOKENIZER_MAX_SPECIAL_BYTES);
         n += is_special(t, id) && n_text;
     }

@@ -145,7 +145,7 @@ static void dispatch(struct halo_port *port, struct halo_job *job)
         with_model(port, job, msg->generate.has_model ? msg->generate.model : (struct halo_str){NULL, 0});
         break;
     case HALO_MSG_TEMPLATE: with_model(port, job, msg->template.model); break;
-    default: assert(!"pause, continue and heartbeat are no requests");
+    default: assert(!"pause, continue and heartbeat are not requests");
     }
 }
 

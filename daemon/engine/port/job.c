@@ -153,7 +153,7 @@ static uint64_t user_of(const struct halo_msg *msg)
     case HALO_MSG_TOKENIZE: return msg->tokenize.has_user ? (uint64_t)msg->tokenize.user : HALO_SEQUENCE_NOBODY;
     case HALO_MSG_DETOKENIZE: return msg->detokenize.has_user ? (uint64_t)msg->detokenize.user : HALO_SEQUENCE_NOBODY;
     case HALO_MSG_TEMPLATE: return msg->template.has_user ? (uint64_t)msg->template.user : HALO_SEQUENCE_NOBODY;
-    default: assert(!"no job for a text worker"); return HALO_SEQUENCE_NOBODY;
+    default: assert(!"a request of this type needs no text worker"); return HALO_SEQUENCE_NOBODY;
     }
 }
 

@@ -88,7 +88,7 @@ static void do_job(struct halo_text_worker *worker, struct halo_job *job)
     case HALO_MSG_TOKENIZE: halo_text_job_tokenize(worker, job); break;
     case HALO_MSG_TEMPLATE: halo_text_job_template(worker, job); break;
     case HALO_MSG_DETOKENIZE: halo_text_job_detokenize(worker, job); break;
-    default: assert(!"no job for a text worker");
+    default: assert(!"a request of this type needs no text worker");
     }
     worker->ids = NULL;
 }

@@ -97,7 +97,7 @@ int halo_listen_open(struct halo_listen *ret_listen, const char *path, struct ha
     *ret_listen = (struct halo_listen){.fd = -1, .lock_fd = -1};
     size_t len = strlen(path);
     if (len == 0 || len > HALO_LISTEN_PATH_BYTES)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "the socket path has %zu bytes; 1 to %d are possible", len,
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "the socket path has %zu bytes; 1 to %d are allowed", len,
                               HALO_LISTEN_PATH_BYTES);
     memcpy(ret_listen->path, path, len + 1);
     memcpy(address.sun_path, path, len + 1);

@@ -18,7 +18,8 @@
     X(PREFIXES_NOT_SAVED, prefixes_not_saved, true, true, "cached prefixes of an evicted model could not be saved")    \
     X(IO_FALLBACK, io_fallback, true, true, "the model file is read in a slower way")                                  \
     X(DEVICE_FALLBACK, device_fallback, true, true, "the device runs the model in a slower way")                       \
-    X(LOAD_CHANGED, load_changed, true, true, "loaded otherwise than asked for, or than the model file seems to say")  \
+    X(LOAD_CHANGED, load_changed, true, true,                                                                          \
+      "loaded with values that differ from the request, or from what the model file suggests")                         \
     X(PREFIXES_IGNORED, prefixes_ignored, true, true, "saved prefixes of the model are not used")                      \
     X(TEMPLATE_UNUSABLE, template_unusable, true, true, "a chat template of the model cannot be used")                 \
     X(ENGINE_RESTARTED, engine_restarted, false, false, "the engine died, and another one continues the reply")        \

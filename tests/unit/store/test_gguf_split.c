@@ -241,7 +241,7 @@ static void test_hostile_counts(void **state)
     gguf_writer_key_u32(&set->parts[0], "split.count", 0xffffffff);
     gguf_writer_finish(&set->parts[0]);
     part_write(set, 0);
-    refused(set->paths[0], "m-00001-of-00003.gguf: key 'split.count' is 4294967295, at most 99999 parts are possible");
+    refused(set->paths[0], "m-00001-of-00003.gguf: key 'split.count' is 4294967295, at most 99999 parts are allowed");
     part_again(set, 0, 0, 65535, 3, 0);
     refused(set->paths[0], "m-00001-of-00003.gguf: the name says part 1 of 3, the keys say part 1 of 65535");
     gguf_writer_free(&set->parts[0]);
