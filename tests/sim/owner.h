@@ -1,5 +1,5 @@
-/* owner.h: the least that an owner of halod's requests answers to `hello`, `status` and `stats`, for the simulation and the
- * fuzzer of the engine's events.
+/* owner.h: the least that an owner of halod's requests answers to `hello`, `status` and `stats`, for the simulation and
+ * the fuzzer of the engine's events.
  */
 #ifndef HALO_SIM_OWNER_H
 #define HALO_SIM_OWNER_H
