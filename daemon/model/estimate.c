@@ -58,6 +58,8 @@ void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t
             }
         } else if (op->kind == HALO_OP_ATTEND) {
             attend_cost(plan, &op->u.attend, n_positions, n_rows, ret);
+        } else if (op->kind == HALO_OP_CONV1D) {
+            matrix_cost(plan, op->u.conv1d.weight, n_rows, ret);
         } else if (op->kind == HALO_OP_LOGITS) {
             matrix_cost(plan, op->u.logits.weight, n_rows, ret);
         }

@@ -65,7 +65,8 @@ int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret)
     ret->ropes = builder->ropes;
     assert(builder->kv_layers[0] > 0); /* the group that keeps every position */
     for (uint32_t i = 0; i < builder->n_kv_groups; i++) {
-        ret->kv[i] = ret->kv[0];
+        ret->kv[i] =
+            builder->kv_states[i] > 0 ? (struct halo_kv_group){.state_width = builder->kv_states[i]} : ret->kv[0];
         ret->kv[i].n_layers = builder->kv_layers[i];
         ret->kv[i].window = builder->kv_windows[i];
     }
@@ -355,11 +356,47 @@ uint32_t halo_builder_kv_group(struct halo_builder *builder, uint32_t window)
     if (window >= builder->hparams->n_context)
         window = 0;
     for (uint32_t i = 0; i < builder->n_kv_groups; i++)
-        if (builder->kv_windows[i] == window)
+        if (builder->kv_windows[i] == window && builder->kv_states[i] == 0)
             return i;
     assert(builder->n_kv_groups < HALO_KV_GROUPS_MAX);
     builder->kv_windows[builder->n_kv_groups] = window;
     return builder->n_kv_groups++;
+}
+
+void halo_builder_state(struct halo_builder *builder, uint64_t width)
+{
+    uint32_t group = 0;
+
+    while (group < builder->n_kv_groups && builder->kv_states[group] == 0)
+        group++;
+    assert(group < HALO_KV_GROUPS_MAX && width > 0 && width <= HALO_MODEL_MAX_WIDTH);
+    assert(group == builder->n_kv_groups || builder->kv_states[group] == width);
+    builder->n_kv_groups += group == builder->n_kv_groups;
+    builder->kv_states[group] = (uint32_t)width;
+    builder->state = (struct halo_state_part){.kv_group = group, .kv_layer = builder->kv_layers[group]++};
+}
+
+/* The next n f32 of the layer's state. */
+static struct halo_state_part state_take(struct halo_builder *builder, uint64_t n)
+{
+    struct halo_state_part part = builder->state;
+    assert(builder->error || part.offset + n <= builder->kv_states[part.kv_group]);
+    builder->state.offset += (uint32_t)n;
+    return part;
+}
+
+void halo_builder_conv1d(struct halo_builder *builder, uint16_t x, enum halo_tensor_id id, bool silu, uint16_t out)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_CONV1D);
+    uint32_t weight = weight_use(builder, id);
+    uint64_t n_kept = builder->error ? 0 : builder->weights[weight].n_cols - 1;
+
+    op->u.conv1d = (struct halo_op_conv1d){.x = x,
+                                           .out = out,
+                                           .weight = weight,
+                                           .bias = bias_use(builder, id),
+                                           .silu = silu,
+                                           .state = state_take(builder, n_kept * builder->values[x].width)};
 }
 
 void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v, uint32_t group)

@@ -27,9 +27,10 @@ struct halo_builder {
     uint32_t n_values;
     struct halo_rope *ropes;
     uint32_t n_ropes;
-    /* Of the cache: the window of each group (0: the first one, which keeps every position) and the layers that write
-     * to it so far. */
-    uint32_t kv_windows[HALO_KV_GROUPS_MAX], kv_layers[HALO_KV_GROUPS_MAX], n_kv_groups;
+    /* Of the cache: the window of each group (0: the first one, which keeps every position) or the width of its
+     * states, and the layers that write to it so far. */
+    uint32_t kv_windows[HALO_KV_GROUPS_MAX], kv_states[HALO_KV_GROUPS_MAX], kv_layers[HALO_KV_GROUPS_MAX], n_kv_groups;
+    struct halo_state_part state; /* of the layer that was begun last: the part that the next op gets */
 };
 
 void halo_builder_init(struct halo_builder *builder, struct halo_arena *arena, const struct halo_hparams *hparams,
@@ -73,6 +74,10 @@ void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v,
 /* `how`: what the family says of scores, mask and temperature, and the group, whose layer was written last; the rest is
  * filled in, sinks if the file has them. */
 void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out, const struct halo_op_attend *how);
+/* Begins the state of a recurrent layer, `width` f32; all of a model's layers are in one group and equally wide. The
+ * ops that follow take their parts of it one behind the other. */
+void halo_builder_state(struct halo_builder *builder, uint64_t width);
+void halo_builder_conv1d(struct halo_builder *builder, uint16_t x, enum halo_tensor_id id, bool silu, uint16_t out);
 void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out, enum halo_glu_act act);
 /* By the hyper-parameters, with the file's bias of the choice if it has one. */
 void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice);

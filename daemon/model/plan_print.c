@@ -198,6 +198,23 @@ static void put_concat(struct printer *printer, const struct halo_op_concat *op)
     put(printer, ") -> %s", value_name(printer, op->out));
 }
 
+static void put_state(struct printer *printer, const struct halo_state_part *state)
+{
+    put(printer, ", state %" PRIu32 ".%" PRIu32 " + %" PRIu32, state->kv_group, state->kv_layer, state->offset);
+}
+
+static void put_conv1d(struct printer *printer, const struct halo_op_conv1d *op)
+{
+    put(printer, "conv1d%s %s -> %s, ", op->silu ? " silu" : "", value_name(printer, op->x),
+        value_name(printer, op->out));
+    put_weight(printer, op->weight);
+    if (op->bias != HALO_WEIGHT_NONE) {
+        put(printer, " + ");
+        put_weight(printer, op->bias);
+    }
+    put_state(printer, &op->state);
+}
+
 static void put_op(struct printer *p, const struct halo_op *op)
 {
     switch (op->kind) {
@@ -223,6 +240,7 @@ static void put_op(struct printer *p, const struct halo_op *op)
     case HALO_OP_ADD: put(p, "add %s += %s", value_name(p, op->u.add.x), value_name(p, op->u.add.add)); return;
     case HALO_OP_LOGITS: put_logits(p, &op->u.logits); return;
     case HALO_OP_CONCAT: put_concat(p, &op->u.concat); return;
+    case HALO_OP_CONV1D: put_conv1d(p, &op->u.conv1d); return;
     case HALO_OP_COUNT: break;
     }
     put(p, "? %d", (int)op->kind);

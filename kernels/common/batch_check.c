@@ -47,6 +47,29 @@ static int check_window(const struct halo_kv_group *kv, const struct halo_batch 
     return 0;
 }
 
+static bool has_states(const struct halo_plan *plan)
+{
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++)
+        if (plan->kv[group].state_width > 0)
+            return true;
+    return false;
+}
+
+/* With a group of states: the rows of a sequence stand beside each other and no position is left out. */
+static int check_order(const struct halo_batch *batch, uint32_t r, char *reason)
+{
+    if (r > 0 && batch->seq[r] == batch->seq[r - 1])
+        return batch->pos[r] == batch->pos[r - 1] + 1
+                   ? 0
+                   : halo_reason(reason, -EINVAL, "row %u: position %d after %d, a state takes every position", r,
+                                 batch->pos[r], batch->pos[r - 1]);
+    for (uint32_t i = 0; i < r; i++)
+        if (batch->seq[i] == batch->seq[r])
+            return halo_reason(reason, -EINVAL, "row %u: sequence %u is also at row %u, with another one between them",
+                               r, batch->seq[r], i);
+    return 0;
+}
+
 int halo_batch_check(const struct halo_plan *plan, const struct halo_batch *batch, char *reason)
 {
     if (batch->n_rows > plan->max_rows || batch->n_outputs > plan->max_outputs)
@@ -69,6 +92,11 @@ int halo_batch_check(const struct halo_plan *plan, const struct halo_batch *batc
             if (error)
                 return error;
         }
+    for (uint32_t r = 0; r < batch->n_rows && has_states(plan); r++) {
+        int error = check_order(batch, r, reason);
+        if (error)
+            return error;
+    }
     for (uint32_t i = 0; i < batch->n_outputs; i++) {
         if (batch->output[i] >= batch->n_rows)
             return halo_reason(reason, -EINVAL, "output %u: row %u of %u", i, batch->output[i], batch->n_rows);

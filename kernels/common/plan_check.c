@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <float.h>
+#include <inttypes.h>
 
 #include <common/reason.h>
 
@@ -293,6 +294,37 @@ static int check_concat(const struct check *c, const struct halo_op_concat *u)
     return u->out == u->a || u->out == u->b ? refuse(c, "out, which must differ from a and b,", u->out, u->out) : 0;
 }
 
+/* n f32 of the state of a layer. */
+static int check_state(const struct check *c, const struct halo_state_part *state, uint64_t n)
+{
+    if (c->plan->n_kv_groups > HALO_KV_GROUPS_MAX || state->kv_group >= c->plan->n_kv_groups)
+        return refuse_index(c, "group of the cache", state->kv_group, c->plan->n_kv_groups);
+    const struct halo_kv_group *kv = &c->plan->kv[state->kv_group];
+    if (state->kv_layer >= kv->n_layers)
+        return refuse_index(c, "layer of the cache", state->kv_layer, kv->n_layers);
+    if (state->offset + n > kv->state_width)
+        return halo_reason(c->reason, -ENOTSUP, "%s: %" PRIu64 " f32 from %u on do not fit into a state of %u", c->op,
+                           n, state->offset, kv->state_width);
+    return 0;
+}
+
+static int check_conv1d(const struct check *c, const struct halo_op_conv1d *u)
+{
+    TRY(check_value(c, "x", u->x, 0));
+    uint32_t width = width_of(c, u->x);
+    TRY(check_value(c, "out", u->out, width));
+    if (u->out == u->x)
+        return refuse(c, "out, which must differ from x,", u->out, u->x);
+    uint32_t n_kernel = u->weight < c->plan->n_weights ? c->plan->weights[u->weight].n_cols : 0;
+    TRY(check_weight(c, u->weight, HALO_WEIGHT_VECTOR, n_kernel));
+    if (n_kernel < 2 || n_kernel > HALO_CONV1D_TAPS_MAX)
+        return refuse(c, "taps", n_kernel, HALO_CONV1D_TAPS_MAX);
+    if (c->plan->weights[u->weight].n_rows != width)
+        return refuse(c, "channels", c->plan->weights[u->weight].n_rows, width);
+    TRY(check_vector(c, u->bias, width));
+    return check_state(c, &u->state, (uint64_t)(n_kernel - 1) * width);
+}
+
 static int check_logits(const struct check *c, const struct halo_op_logits *u)
 {
     TRY(check_value(c, "x", u->x, 0));
@@ -324,6 +356,7 @@ int halo_plan_check(const struct halo_plan *plan, uint32_t index, const struct h
         CASE(ADD, add);
         CASE(LOGITS, logits);
         CASE(CONCAT, concat);
+        CASE(CONV1D, conv1d);
 #undef CASE
     case HALO_OP_COUNT: break;
     }

@@ -177,6 +177,7 @@ void halo_cpu_op_moe_route(struct halo_device_model *model, const struct halo_op
 void halo_cpu_op_moe_matmul(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_moe_sum(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_concat(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_conv1d(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_add(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_logits(struct halo_device_model *model, const struct halo_op *op);
 /* Fills the tables of cosines and sines for the rows of the batch. */
@@ -212,6 +213,15 @@ static inline uint8_t *halo_cpu_kv_page(const struct halo_device_model *model, u
     const struct halo_kv_group *kv = &model->plan->kv[group];
     uint64_t n_bytes = halo_kv_page_bytes(kv) / kv->n_layers;
     return model->kv_region.base + model->kv_first[group] + ((uint64_t)layer * kv->n_pages + page) * n_bytes;
+}
+
+/* An op's part of the state of the sequence that row `row` belongs to. */
+static inline float *halo_cpu_state(const struct halo_device_model *model, const struct halo_state_part *part,
+                                    uint32_t row)
+{
+    const struct halo_batch *batch = model->batch;
+    uint32_t slot = batch->seqs[batch->seq[row]].pages[part->kv_group][0];
+    return (float *)(void *)halo_cpu_kv_page(model, part->kv_group, part->kv_layer, slot) + part->offset;
 }
 
 /* x times the Hadamard matrix of the largest power of two that divides dim, block by block, scaled so that it keeps

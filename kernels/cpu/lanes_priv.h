@@ -9,6 +9,7 @@
 #ifndef HALO_CPU_LANES_PRIV_H
 #define HALO_CPU_LANES_PRIV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -67,6 +68,10 @@ struct halo_cpu_lanes {
                    struct halo_cpu_softmax *softmax);
     /* into = into followed by from; an empty `into` becomes `from` bit for bit. */
     void (*merge)(uint32_t n_q, uint32_t v_stride, const struct halo_cpu_softmax *from, struct halo_cpu_softmax *into);
+    /* A row of n channels of a convolution, as op.h has it: taps [n][n_taps], rows[k] is what tap k multiplies, NULL:
+     * zeros. */
+    void (*conv1d)(uint32_t n, uint32_t n_taps, const float *taps, const float *bias, const float *const *rows,
+                   bool silu, float *out);
     /* out[i] = numerator[i] / divisor */
     void (*divide)(uint32_t n, const float *numerator, float divisor, float *out);
     /* Reads memory at full speed; the result has no meaning. n_bytes is a multiple of 256. */
@@ -94,6 +99,8 @@ void LANES(kv_load)(enum halo_kv_type type, uint32_t dim, uint32_t n_rows, const
 void LANES(attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *q, float scale, float cap,
                    struct halo_cpu_softmax *softmax);
 void LANES(merge)(uint32_t n_q, uint32_t v_stride, const struct halo_cpu_softmax *from, struct halo_cpu_softmax *into);
+void LANES(conv1d)(uint32_t n, uint32_t n_taps, const float *taps, const float *bias, const float *const *rows,
+                   bool silu, float *out);
 void LANES(divide)(uint32_t n, const float *numerator, float divisor, float *out);
 uint64_t LANES(read)(const void *memory, size_t n_bytes);
 #endif

@@ -133,6 +133,22 @@ void LANES(glu)(enum halo_glu_act act, uint32_t n, const float *gate, const floa
     }
 }
 
+void LANES(conv1d)(uint32_t n, uint32_t n_taps, const float *taps, const float *bias, const float *const *rows,
+                   bool silu, float *out)
+{
+    for (uint32_t i = 0; i < n; i += 16) {
+        uint32_t n_lanes = n - i < 16 ? n - i : 16;
+        struct vec y = bias ? row_load(bias, i, n) : vec_zero();
+        for (uint32_t k = 0; k < n_taps; k++) {
+            float tap[16] = {0};
+            for (uint32_t lane = 0; lane < n_lanes; lane++)
+                tap[lane] = taps[(size_t)(i + lane) * n_taps + k];
+            y = vec_fma(vec_load(tap), rows[k] ? row_load(rows[k], i, n) : vec_zero(), y);
+        }
+        row_store(out, i, n, silu ? sigmoid_times(y, y) : y);
+    }
+}
+
 void LANES(limit)(uint32_t n, float scale, float cap, float *x)
 {
     struct vec by = vec_splat(scale);

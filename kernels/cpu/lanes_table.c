@@ -20,6 +20,7 @@ const struct halo_cpu_lanes HALO_CPU_LANES = {
     .kv_load = LANES(kv_load),
     .attend = LANES(attend),
     .merge = LANES(merge),
+    .conv1d = LANES(conv1d),
     .divide = LANES(divide),
     .read = LANES(read),
 };

@@ -53,6 +53,7 @@ static void forget_outputs(struct halo_hip_forms *forms, const struct halo_op *o
     case HALO_OP_MOE_SUM: out[0] = op->u.moe_sum.out; break;
     case HALO_OP_ADD: out[0] = op->u.add.x; break;
     case HALO_OP_CONCAT: out[0] = op->u.concat.out; break;
+    case HALO_OP_CONV1D: out[0] = op->u.conv1d.out; break;
     case HALO_OP_KV_WRITE:
     case HALO_OP_LOGITS:
     case HALO_OP_COUNT: break;
@@ -186,6 +187,8 @@ int halo_hip_program_check(const struct halo_device *device, const struct halo_p
     struct halo_hip_compiler c = compiler(&model, reason);
     bool has_prefill = halo_hip_has_prefill(device, plan);
     int r = 0;
+    if (!emit_op[op->kind])
+        return halo_reason(reason, -ENOTSUP, "%s: the HIP device has no kernels for this op", halo_op_name(op->kind));
     c.op = index;
     for (uint32_t i = 0; i < HALO_HIP_ROW_CLASSES && !r; i++)
         for (int shape = 0; shape < HALO_HIP_SHAPES && !r; shape++) {

@@ -43,6 +43,10 @@ struct halo_op_cost halo_op_cost_of(const struct halo_plan *plan, const struct h
             add(plan, index, op->u.moe_matmul.n_used, plan->weights[index].n_experts, &cost);
         }
         break;
+    case HALO_OP_CONV1D:
+        add(plan, op->u.conv1d.weight, 1, 1, &cost);
+        add(plan, op->u.conv1d.bias, 1, 1, &cost);
+        break;
     case HALO_OP_LOGITS:
         add(plan, op->u.logits.weight, 1, 1, &cost);
         add(plan, op->u.logits.bias, 1, 1, &cost);

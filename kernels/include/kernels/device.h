@@ -15,7 +15,7 @@
 #include <kernels/candidate.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 6
+#define HALO_DEVICE_ABI 7
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 #define HALO_DEVICE_NOTICE 160
@@ -56,7 +56,8 @@ struct halo_device_slot {
 
 /* A sequence that takes part in a batch. pages[g][i] is the page of group g that has positions i*32 .. i*32+31. In a
  * group with a window those that no row of the batch sees may be HALO_KV_NO_PAGE. Of a group of states pages[g][0] is
- * the sequence's slot, and the others mean nothing; its rows go on exactly where the last ones ended. */
+ * the sequence's slot, and the others mean nothing; its rows stand beside each other in the batch and go on, position
+ * by position, exactly where the last ones ended. */
 struct halo_batch_seq {
     const uint32_t *pages[HALO_KV_GROUPS_MAX];
     uint32_t n_pages; /* of each group */

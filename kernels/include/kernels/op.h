@@ -35,6 +35,7 @@ enum halo_op_kind {
     HALO_OP_ADD,     /* x += add */
     HALO_OP_LOGITS,  /* for the wanted rows only: l = (weight x + bias) * scale; with a cap: cap * tanh(l / cap) */
     HALO_OP_CONCAT,  /* for each of n_head heads: out = n_a elements of the head's part of a, then n_b of b's */
+    HALO_OP_CONV1D,  /* out = act(bias + the last n_kernel rows of x of the sequence, each channel by its own taps) */
     HALO_OP_COUNT
 };
 
@@ -56,6 +57,7 @@ static inline const char *halo_op_name(enum halo_op_kind kind)
     case HALO_OP_ADD: return "add";
     case HALO_OP_LOGITS: return "logits";
     case HALO_OP_CONCAT: return "concat";
+    case HALO_OP_CONV1D: return "conv1d";
     case HALO_OP_COUNT: break;
     }
     return "unknown op";
@@ -176,6 +178,23 @@ struct halo_op_concat {
     uint32_t a_first, n_a, n_b; /* elements a_first .. a_first + n_a - 1 of a head of a; all n_b of a head of b */
     bool b_shared;              /* b has one part for all heads */
 };
+/* Where an op keeps what it has come to: `offset` f32 into the state of a layer of a group of states. The ops of one
+ * layer share its state, each its own part of it. */
+struct halo_state_part {
+    uint32_t kv_group, kv_layer, offset;
+};
+/* A causal depthwise convolution: y[c] = bias[c] + sum over k < n_kernel of weight[c][k] * x'[c], x' the row of x that
+ * is n_kernel - 1 - k positions earlier in the sequence, zeros in front of its first one. The sum begins with the bias,
+ * or 0, and goes from the oldest tap to the newest in fused multiply-adds. out = y, or y / (1 + e^-y) with `silu`.
+ * State: n_kernel - 1 rows of x, the oldest first. */
+#define HALO_CONV1D_TAPS_MAX 8
+struct halo_op_conv1d {
+    uint16_t x, out; /* as wide as there are channels; out is not x */
+    uint32_t weight; /* a vector of n_kernel taps, 2 to HALO_CONV1D_TAPS_MAX, for each channel */
+    uint32_t bias;   /* HALO_WEIGHT_NONE when absent */
+    bool silu;
+    struct halo_state_part state; /* (n_kernel - 1) * channels f32 */
+};
 struct halo_op_logits {
     uint32_t weight;
     uint16_t x;
@@ -201,6 +220,7 @@ struct halo_op {
         struct halo_op_add add;
         struct halo_op_logits logits;
         struct halo_op_concat concat;
+        struct halo_op_conv1d conv1d;
     } u;
 };
 

@@ -87,6 +87,14 @@ uint32_t fixture_kv_add(struct fixture *f, enum halo_kv_type type, uint32_t n_la
     return group;
 }
 
+uint32_t fixture_states(struct fixture *f, uint32_t n_layers, uint32_t width)
+{
+    uint32_t group = f->plan.n_kv_groups++;
+    assert_true(group < HALO_KV_GROUPS_MAX);
+    f->plan.kv[group] = (struct halo_kv_group){.n_layers = n_layers, .state_width = width, .n_pages = N_SEQUENCES};
+    return group;
+}
+
 uint16_t fixture_value(struct fixture *f, uint32_t width)
 {
     assert_true(f->plan.n_values < FIXTURE_MAX);

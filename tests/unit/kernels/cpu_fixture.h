@@ -37,6 +37,8 @@ void fixture_kv(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, ui
 /* One more group of the cache, with as many pages as the first. Returns its index. */
 uint32_t fixture_kv_add(struct fixture *f, enum halo_kv_type type, uint32_t n_layers, uint32_t n_head_kv,
                         uint32_t k_dim, uint32_t v_dim);
+/* A group of states, with a slot for each of 8 sequences. Returns its index. */
+uint32_t fixture_states(struct fixture *f, uint32_t n_layers, uint32_t width);
 
 uint16_t fixture_value(struct fixture *f, uint32_t width);
 /* Seeded weights of about the given size, which repeat after some thousand blocks; n_rows 1 and n_experts 1 for a

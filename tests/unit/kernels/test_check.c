@@ -27,11 +27,12 @@ enum {
     ADD,
     LOGITS,
     CONCAT,
+    CONV1D,
     N_OPS
 };
 enum { V_X, V_NORM, V_Q, V_K, V_V, V_OUT, V_ROUTER, V_CHOICE, V_EXPERTS, N_VALUES };
-enum { W_TABLE, W_NORM, W_Q, W_BIAS, W_HEAD_NORM, W_EXPERTS, N_WEIGHTS };
-enum { WIDTH = 64, DIM = 16, HEADS = 4, HEADS_KV = 2, VOCAB = 10, EXPERTS = 3, USED = 2 };
+enum { W_TABLE, W_NORM, W_Q, W_BIAS, W_HEAD_NORM, W_EXPERTS, W_TAPS, N_WEIGHTS };
+enum { WIDTH = 64, DIM = 16, HEADS = 4, HEADS_KV = 2, VOCAB = 10, EXPERTS = 3, USED = 2, TAPS = 4 };
 
 /* A plan with one op of each kind; the cases below change parts of it. */
 struct toy {
@@ -83,6 +84,8 @@ static void toy_ops(struct toy *t)
         [MOE_SUM] = {HALO_OP_MOE_SUM, .u.moe_sum = {V_EXPERTS, V_CHOICE, V_OUT, USED, HALO_NONE, HALO_NONE}},
         [ADD] = {HALO_OP_ADD, .u.add = {V_X, V_OUT}},
         [CONCAT] = {HALO_OP_CONCAT, .u.concat = {V_Q, HALO_NONE, V_OUT, HEADS, 0, DIM, 0, false}},
+        [CONV1D] = {HALO_OP_CONV1D,
+                    .u.conv1d = {V_X, V_OUT, W_TAPS, W_NORM, true, {.kv_group = 1, .kv_layer = 1, .offset = 2}}},
         [LOGITS] = {HALO_OP_LOGITS, .u.logits = {.weight = W_TABLE, .x = V_X, .bias = HALO_WEIGHT_NONE, .scale = 1}},
     };
     memcpy(t->ops, ops, sizeof(ops));
@@ -99,6 +102,7 @@ static void toy_init(struct toy *t)
     t->weights[W_BIAS] = weight(HALO_WEIGHT_VECTOR, HEADS * DIM, 1, 1);
     t->weights[W_HEAD_NORM] = weight(HALO_WEIGHT_VECTOR, DIM, 1, 1);
     t->weights[W_EXPERTS] = weight(HALO_WEIGHT_EXPERTS, WIDTH, WIDTH, EXPERTS);
+    t->weights[W_TAPS] = weight(HALO_WEIGHT_VECTOR, TAPS, WIDTH, 1);
     for (uint32_t i = 0; i < N_VALUES; i++)
         t->values[i] = (struct halo_value){"v", widths[i]};
     toy_ops(t);
@@ -110,8 +114,9 @@ static void toy_init(struct toy *t)
                                  .weights = t->weights,
                                  .values = t->values,
                                  .ropes = &t->rope,
-                                 .n_kv_groups = 1,
-                                 .kv = {{HALO_KV_F16, 1, HEADS_KV, DIM, DIM, 4}},
+                                 .n_kv_groups = 2,
+                                 .kv = {{HALO_KV_F16, 1, HEADS_KV, DIM, DIM, 4},
+                                        {.n_layers = 2, .n_pages = 2, .state_width = 2 + (TAPS - 1) * WIDTH}},
                                  .n_vocab = VOCAB,
                                  .n_context = 64,
                                  .max_rows = 8,
@@ -157,7 +162,7 @@ SPOIL(heads_do_not_fit, t->ops[QK_NORM].u.qk_norm.n_head = 3)
 SPOIL(rope_beyond, t->ops[ROPE].u.rope.rope = 1)
 SPOIL(rotation_too_wide, t->rope.n_rot = DIM + 2)
 SPOIL(pairing, t->rope.pairing = (enum halo_rope_pairing)7)
-SPOIL(group_beyond, t->ops[ATTEND].u.attend.kv_group = 1)
+SPOIL(group_beyond, t->ops[ATTEND].u.attend.kv_group = 2)
 SPOIL(window_wide, t->plan.kv[0].window = 8; t->ops[ATTEND].u.attend.window = 9)
 SPOIL(window_none, t->plan.kv[0].window = 8)
 SPOIL(layer_beyond, t->ops[KV_WRITE].u.kv_write.kv_layer = 1)
@@ -190,6 +195,18 @@ SPOIL(concat_beyond, t->ops[CONCAT].u.concat.a_first = 1)
 SPOIL(concat_width, t->ops[CONCAT].u.concat.n_a = 8)
 SPOIL(concat_b, t->ops[CONCAT].u.concat.b = V_K)
 SPOIL(concat_in_place, t->ops[CONCAT].u.concat.out = V_Q)
+SPOIL(conv_in_place, t->ops[CONV1D].u.conv1d.out = V_X)
+SPOIL(conv_width, t->ops[CONV1D].u.conv1d.out = V_K)
+SPOIL(conv_one_tap, t->weights[W_TAPS] = weight(HALO_WEIGHT_VECTOR, 1, WIDTH, 1))
+SPOIL(conv_many_taps, t->weights[W_TAPS] = weight(HALO_WEIGHT_VECTOR, 9, WIDTH, 1))
+SPOIL(conv_channels, t->weights[W_TAPS] = weight(HALO_WEIGHT_VECTOR, TAPS, WIDTH - 1, 1))
+SPOIL(conv_weight_beyond, t->ops[CONV1D].u.conv1d.weight = 50)
+SPOIL(conv_bias, t->ops[CONV1D].u.conv1d.bias = W_HEAD_NORM)
+SPOIL(state_group, t->ops[CONV1D].u.conv1d.state.kv_group = 2)
+SPOIL(state_layer, t->ops[CONV1D].u.conv1d.state.kv_layer = 2)
+SPOIL(state_short, t->ops[CONV1D].u.conv1d.state.offset = 3)
+SPOIL(state_far, t->ops[CONV1D].u.conv1d.state.offset = UINT32_MAX)
+SPOIL(state_of_positions, t->ops[CONV1D].u.conv1d.state = (struct halo_state_part){0})
 SPOIL(add_width, t->ops[ADD].u.add.add = V_K)
 SPOIL(head_rows, t->plan.n_vocab = 9)
 SPOIL(kind, t->ops[LOGITS].kind = (enum halo_op_kind)99)
@@ -205,7 +222,7 @@ static const struct {
     {norm_bytes, RMSNORM, "rmsnorm: w of type F32 has no kernel for rows of 64"},
     {add_too_wide, RMSNORM, "rmsnorm: add is 128, wanted 64"},
     {no_weights, MATMUL, "matmul: weights is 0, wanted 3"},
-    {weight_beyond, MATMUL, "matmul: weight 50 of 6"},
+    {weight_beyond, MATMUL, "matmul: weight 50 of 7"},
     {weight_type, MATMUL, "matmul: w has type 77, which has no kernels"},
     {weight_kernel, MATMUL, "matmul: w of type Q8_0 has no kernel for rows of 64"},
     {weight_role, MATMUL, "matmul: w is declared as another kind of weight"},
@@ -216,7 +233,7 @@ static const struct {
     {rope_beyond, ROPE, "rope: rotation 1 of 1"},
     {rotation_too_wide, ROPE, "rope: rotated elements is 18, wanted 16"},
     {pairing, ROPE, "rope: pairing is 7, wanted 0"},
-    {group_beyond, ATTEND, "attend: group of the cache 1 of 1"},
+    {group_beyond, ATTEND, "attend: group of the cache 2 of 2"},
     {window_wide, ATTEND, "attend: window is 9, wanted 8"},
     {window_none, ATTEND, "attend: window is 0, wanted 8"},
     {layer_beyond, KV_WRITE, "kv_write: layer of the cache 1 of 1"},
@@ -249,6 +266,18 @@ static const struct {
     {concat_width, CONCAT, "concat: 4 heads of 8 and 0 elements"},
     {concat_b, CONCAT, "concat: 4 heads of 16 and 0 elements"},
     {concat_in_place, CONCAT, "concat: out, which must differ from a and b, is 2, wanted 2"},
+    {conv_in_place, CONV1D, "conv1d: out, which must differ from x, is 0, wanted 0"},
+    {conv_width, CONV1D, "conv1d: out is 32, wanted 64"},
+    {conv_one_tap, CONV1D, "conv1d: taps is 1, wanted 8"},
+    {conv_many_taps, CONV1D, "conv1d: taps is 9, wanted 8"},
+    {conv_channels, CONV1D, "conv1d: channels is 63, wanted 64"},
+    {conv_weight_beyond, CONV1D, "conv1d: weight 50 of 7"},
+    {conv_bias, CONV1D, "conv1d: w has rows of 16, its input has 64"},
+    {state_group, CONV1D, "conv1d: group of the cache 2 of 2"},
+    {state_layer, CONV1D, "conv1d: layer of the cache 2 of 2"},
+    {state_short, CONV1D, "conv1d: 192 f32 from 3 on do not fit into a state of 194"},
+    {state_far, CONV1D, "conv1d: 192 f32 from 4294967295 on do not fit into a state of 194"},
+    {state_of_positions, CONV1D, "conv1d: 192 f32 from 0 on do not fit into a state of 0"},
     {add_width, ADD, "add: add is 32, wanted 64"},
     {head_rows, LOGITS, "logits: rows of the head is 10, wanted 9"},
     {kind, LOGITS, "op 99 has no kernel"},
@@ -291,6 +320,7 @@ static void a_batch_is_checked_against_its_plan(void **state)
 {
     struct toy t;
     toy_init(&t);
+    t.plan.n_kv_groups = 1;
     for (uint32_t i = 0; i < sizeof(batch_cases) / sizeof(batch_cases[0]); i++) {
         char reason[HALO_DEVICE_REASON] = "";
         const int32_t token[9] = {0, batch_cases[i].token}, pos[9] = {0, batch_cases[i].pos};
@@ -349,7 +379,8 @@ static void pages_behind_a_window_may_be_missing(void **state)
     }
 }
 
-/* Of a group of states a sequence has one slot, and no op of K and V may name it. */
+/* Of a group of states a sequence has one slot, and its rows come one behind the other; no op of K and V may name
+ * it. */
 static void a_group_of_states_has_slots(void **state)
 {
     struct toy t;
@@ -364,6 +395,25 @@ static void a_group_of_states_has_slots(void **state)
     const struct halo_batch batch = {
         .n_rows = 1, .token = &token, .pos = &pos, .seq = &seq, .n_seqs = 1, .seqs = &seqs};
     assert_int_equal(halo_batch_check(&t.plan, &batch, reason), 0);
+    static const struct {
+        int32_t pos[3];
+        uint32_t seq[3];
+        const char *reason;
+    } rows[] = {
+        {{5, 6, 7}, {0, 0, 0}, NULL},
+        {{5, 6, 2}, {1, 1, 0}, NULL},
+        {{5, 7, 8}, {0, 0, 0}, "row 1: position 7 after 5, a state takes every position"},
+        {{5, 2, 6}, {0, 1, 0}, "row 2: sequence 0 is also at row 0, with another one between them"},
+    };
+    const int32_t tokens[3] = {1, 1, 1};
+    const struct halo_batch_seq two[2] = {seqs, seqs};
+    for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct halo_batch more = {
+            .n_rows = 3, .token = tokens, .pos = rows[i].pos, .seq = rows[i].seq, .n_seqs = 2, .seqs = two};
+        reason[0] = 0;
+        assert_int_equal(halo_batch_check(&t.plan, &more, reason), rows[i].reason ? -EINVAL : 0);
+        assert_string_equal(reason, rows[i].reason ? rows[i].reason : "");
+    }
     slot[0] = 2;
     assert_int_equal(halo_batch_check(&t.plan, &batch, reason), -EINVAL);
     assert_string_equal(reason, "sequence 0: page 2 of a pool of 2");

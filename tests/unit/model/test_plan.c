@@ -118,6 +118,11 @@ static uint32_t weights_of(const struct halo_op *op, uint32_t ret[8])
                 ret[n++] = op->u.moe_matmul.bias[i];
         }
         break;
+    case HALO_OP_CONV1D:
+        ret[n++] = op->u.conv1d.weight;
+        if (op->u.conv1d.bias != HALO_WEIGHT_NONE)
+            ret[n++] = op->u.conv1d.bias;
+        break;
     case HALO_OP_LOGITS:
         ret[n++] = op->u.logits.weight;
         if (op->u.logits.bias != HALO_WEIGHT_NONE)
