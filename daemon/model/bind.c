@@ -283,9 +283,12 @@ bool halo_binding_get(const struct halo_binding *binding, enum halo_tensor_id id
         ret->dims[i] = halo_tensors_extent(spec->dims[i], binding->hparams);
     bool vector = spec->role == HALO_WEIGHT_VECTOR;
     uint64_t row_bytes = halo_type_row_bytes(tensor->type, vector ? 1 : ret->dims[0]);
-    ret->n_bytes = row_bytes * ret->dims[vector ? 0 : 1];
+    uint64_t expert_bytes = row_bytes * ret->dims[vector ? 0 : 1];
+    ret->n_bytes = expert_bytes * ret->dims[2];
     ret->offset = tensor->offset + row_bytes * part.first;
-    assert(ret->offset + ret->n_bytes <= tensor->offset + tensor->n_bytes);
+    if (spec->role == HALO_WEIGHT_EXPERTS)
+        ret->expert_step = row_bytes * tensor->dims[1];
+    assert(ret->offset + ret->expert_step * (ret->dims[2] - 1) + expert_bytes <= tensor->offset + tensor->n_bytes);
     return true;
 }
 

@@ -20,7 +20,8 @@ struct halo_bound {
     const struct halo_gguf_tensor *tensor;
     uint64_t dims[3];
     uint64_t offset, n_bytes;
-    const char *suffix; /* of the tensor's name; empty when it is all of it */
+    uint64_t expert_step; /* struct halo_weight */
+    const char *suffix;   /* of the tensor's name; empty when it is all of it */
 };
 
 /* Fills *ret in the arena. Every missing or misshapen tensor is counted, as many as fit are told in the one fault:

@@ -144,6 +144,7 @@ static uint32_t weight_use(struct halo_builder *builder, enum halo_tensor_id id)
                                    .n_bytes = bound.n_bytes,
                                    .part = bound.tensor->part,
                                    .offset = bound.offset,
+                                   .expert_step = bound.expert_step,
                                    .scales = scales_read(builder, &bound)};
     _Static_assert(sizeof(weight->name) >= sizeof(bound.tensor->name),
                    "any name fits, no name of a fused one is so long");

@@ -68,6 +68,12 @@ bool halo_tensors_part(enum halo_tensor_id id, const struct halo_hparams *h, str
     case HALO_TENSOR_ATTN_V_BIAS: *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_QKV_BIAS, q + k, ":v"}; return true;
     case HALO_TENSOR_FFN_GATE: *ret = (struct halo_tensor_part){HALO_TENSOR_FFN_GATE_UP, 0, ":gate"}; return true;
     case HALO_TENSOR_FFN_UP: *ret = (struct halo_tensor_part){HALO_TENSOR_FFN_GATE_UP, h->n_ff, ":up"}; return true;
+    case HALO_TENSOR_FFN_GATE_EXPS:
+        *ret = (struct halo_tensor_part){HALO_TENSOR_FFN_GATE_UP_EXPS, 0, ":gate"};
+        return true;
+    case HALO_TENSOR_FFN_UP_EXPS:
+        *ret = (struct halo_tensor_part){HALO_TENSOR_FFN_GATE_UP_EXPS, h->n_ff_expert, ":up"};
+        return true;
     case HALO_TENSOR_ATTN_KV_A_ROW: *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_KV_A, 0, ":row"}; return true;
     case HALO_TENSOR_ATTN_KV_A_ROT:
         *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_KV_A, h->n_kv_lora, ":rot"};
@@ -79,7 +85,7 @@ bool halo_tensors_part(enum halo_tensor_id id, const struct halo_hparams *h, str
 bool halo_tensors_is_whole(enum halo_tensor_id id)
 {
     return id == HALO_TENSOR_ATTN_QKV || id == HALO_TENSOR_ATTN_QKV_BIAS || id == HALO_TENSOR_FFN_GATE_UP ||
-           id == HALO_TENSOR_ATTN_KV_A;
+           id == HALO_TENSOR_FFN_GATE_UP_EXPS || id == HALO_TENSOR_ATTN_KV_A;
 }
 
 void halo_tensors_name(enum halo_tensor_id id, uint32_t layer, char ret[HALO_GGUF_MAX_NAME + 1])

@@ -13,7 +13,7 @@
 
 /* X(identifier, name; %u is the layer). Two roles may have one name: no family has both. FFN_INPUT_NORM is the norm in
  * front of the feed-forward where files give it the name of the one behind attention; FFN_GATE_UP has the rows of the
- * gate, then those of FFN_UP, whose name it has. */
+ * gate, then those of FFN_UP, whose name it has; FFN_GATE_UP_EXPS the same for each expert. */
 #define HALO_TENSOR_LIST(X)                                                                                            \
     X(TOKEN_EMBD, "token_embd.weight")                                                                                 \
     X(OUTPUT_NORM, "output_norm.weight")                                                                               \
@@ -61,6 +61,7 @@
     X(FFN_UP_BIAS, "blk.%u.ffn_up.bias")                                                                               \
     X(FFN_DOWN_BIAS, "blk.%u.ffn_down.bias")                                                                           \
     X(FFN_GATE_INP, "blk.%u.ffn_gate_inp.weight")                                                                      \
+    X(FFN_GATE_UP_EXPS, "blk.%u.ffn_gate_up_exps.weight")                                                              \
     X(FFN_GATE_EXPS, "blk.%u.ffn_gate_exps.weight")                                                                    \
     X(FFN_UP_EXPS, "blk.%u.ffn_up_exps.weight")                                                                        \
     X(FFN_DOWN_EXPS, "blk.%u.ffn_down_exps.weight")                                                                    \
@@ -97,6 +98,7 @@ enum halo_tensor_id {
     X(FF, h->n_ff)                                                                                                     \
     X(GATE_UP, 2ull * h->n_ff)                                                                                         \
     X(FF_EXPERT, h->n_ff_expert)                                                                                       \
+    X(GATE_UP_EXPERT, 2ull * h->n_ff_expert)                                                                           \
     X(FF_SHARED, h->n_ff_shared)                                                                                       \
     X(EXPERT, h->n_expert)                                                                                             \
     X(ROT, h->n_rot)                                                                                                   \
@@ -150,6 +152,7 @@ struct halo_tensor_spec {
         HALO_TENSOR_ROW(FFN_DOWN, MATRIX, FF, EMBD, ONE, .when = condition)
 #define HALO_TENSORS_MOE(condition)                                                                                    \
     HALO_TENSOR_ROW(FFN_GATE_INP, MATRIX, EMBD, EXPERT, ONE, .when = condition),                                       \
+        HALO_TENSOR_ROW(FFN_GATE_UP_EXPS, EXPERTS, EMBD, GATE_UP_EXPERT, EXPERT, .optional = true, .when = condition), \
         HALO_TENSOR_ROW(FFN_GATE_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                           \
         HALO_TENSOR_ROW(FFN_UP_EXPS, EXPERTS, EMBD, FF_EXPERT, EXPERT, .when = condition),                             \
         HALO_TENSOR_ROW(FFN_DOWN_EXPS, EXPERTS, FF_EXPERT, EMBD, EXPERT, .when = condition)

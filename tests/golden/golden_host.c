@@ -28,13 +28,14 @@ static int weight_read(const struct halo_golden_host *host, const struct halo_we
                        struct halo_fault *fault)
 {
     const char *path = halo_gguf_part_path(host->model->gguf, weight->part);
+    size_t done = 0, piece = weight->n_bytes / halo_weight_n_pieces(weight);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    size_t done = 0;
 
     if (fd < 0)
         return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "%s", path);
     while (done < weight->n_bytes) {
-        ssize_t n = pread(fd, (char *)dest + done, weight->n_bytes - done, (off_t)(weight->offset + done));
+        uint64_t at = weight->offset + done / piece * weight->expert_step + done % piece;
+        ssize_t n = pread(fd, (char *)dest + done, piece - done % piece, (off_t)at);
         if (n <= 0 && !(n < 0 && errno == EINTR)) {
             close(fd);
             return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s: %s cannot be read", path, weight->name);

@@ -15,6 +15,7 @@
 struct arrival {
     struct halo_mail mail;
     uint32_t weight;
+    uint32_t n_pieces; /* still to be read */
 };
 
 /* The second thread: repacks what has arrived. */
@@ -24,6 +25,7 @@ struct finisher {
     const struct halo_device_ops *ops;
     struct halo_device_model *device_model;
     struct arrival *arrivals; /* [n_weights] */
+    uint32_t *weight_of;      /* [jobs] */
     const struct halo_plan *plan;
     int result;
     char reason[HALO_DEVICE_REASON];
@@ -66,7 +68,9 @@ static void *finish_arrivals(void *ud)
 static void on_done(void *ud, size_t job)
 {
     struct finisher *f = ud;
-    halo_mailbox_post(&f->box, &f->arrivals[job].mail);
+    struct arrival *arrival = &f->arrivals[f->weight_of[job]];
+    if (--arrival->n_pieces == 0)
+        halo_mailbox_post(&f->box, &arrival->mail);
 }
 
 static void on_progress(void *ud, uint64_t bytes_done, uint64_t bytes_total)
@@ -88,26 +92,61 @@ static void on_progress(void *ud, uint64_t bytes_done, uint64_t bytes_total)
         halo_note_post(f->port, &load->progress_note, HALO_NOTE_LOAD_PROGRESS);
 }
 
-static void list_jobs(const struct halo_instance *instance, const struct halo_device_ops *ops,
-                      struct halo_reader_job *jobs, struct arrival *arrivals)
+/* What is to be read, and of which weight each job is. */
+struct work {
+    struct halo_reader_job *jobs;
+    uint32_t *weight_of;
+    size_t n_jobs;
+    struct arrival *arrivals;
+};
+
+/* The pieces of one weight; only one that is read at once has its slot's slack. */
+static void list_pieces(struct work *work, uint32_t index, const struct halo_weight *weight,
+                        const struct halo_device_slot *slot)
 {
-    const struct halo_plan *plan = &instance->model->plan;
-    for (uint32_t i = 0; i < plan->n_weights; i++) {
-        const struct halo_weight *weight = &plan->weights[i];
-        struct halo_device_slot slot;
-        ops->weight_slot(instance->device_model, i, &slot);
-        jobs[i] = (struct halo_reader_job){.part = weight->part,
-                                           .offset = weight->offset,
-                                           .n_bytes = weight->n_bytes,
-                                           .dest = slot.data,
-                                           .slack = slot.slack,
-                                           .name = weight->name};
-        arrivals[i].weight = i;
+    uint32_t n = halo_weight_n_pieces(weight);
+    uint64_t n_bytes = weight->n_bytes / n;
+    for (uint32_t i = 0; i < n; i++) {
+        work->weight_of[work->n_jobs] = index;
+        work->jobs[work->n_jobs++] = (struct halo_reader_job){.part = weight->part,
+                                                              .offset = weight->offset + i * weight->expert_step,
+                                                              .n_bytes = n_bytes,
+                                                              .dest = (uint8_t *)slot->data + i * n_bytes,
+                                                              .slack = slot->slack && n == 1,
+                                                              .name = weight->name};
     }
+    work->arrivals[index] = (struct arrival){.weight = index, .n_pieces = n};
+}
+
+static int list_jobs(struct halo_load *load, const struct halo_device_ops *ops, struct work *work)
+{
+    const struct halo_plan *plan = &load->instance->model->plan;
+    size_t n = 0;
+    for (uint32_t i = 0; i < plan->n_weights; i++)
+        n += halo_weight_n_pieces(&plan->weights[i]);
+    work->jobs = calloc(n, sizeof(*work->jobs));
+    work->weight_of = calloc(n, sizeof(*work->weight_of));
+    work->arrivals = calloc(plan->n_weights, sizeof(*work->arrivals));
+    if (!work->jobs || !work->weight_of || !work->arrivals)
+        return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of %u tensors",
+                              plan->n_weights);
+    for (uint32_t i = 0; i < plan->n_weights; i++) {
+        struct halo_device_slot slot;
+        ops->weight_slot(load->instance->device_model, i, &slot);
+        list_pieces(work, i, &plan->weights[i], &slot);
+    }
+    return 0;
+}
+
+static void work_finish(struct work *work)
+{
+    free(work->jobs);
+    free(work->weight_of);
+    free(work->arrivals);
 }
 
 /* Reads with the finisher beside. `stop` is the reader's cancel flag: the client's wish or a failed repack. */
-static int read_and_finish(struct halo_load *load, struct finisher *f, struct halo_reader_job *jobs,
+static int read_and_finish(struct halo_load *load, struct finisher *f, const struct work *work,
                            const struct halo_reader_source *sources, uint32_t n_sources)
 {
     struct halo_fault read_fault = {0};
@@ -121,7 +160,7 @@ static int read_and_finish(struct halo_load *load, struct finisher *f, struct ha
     }
     if (r < 0)
         return halo_fault_errno(&load->fault, HALO_FAULT_OUT_OF_MEMORY, r, "no thread to repack weights");
-    r = halo_reader_run(sources, n_sources, jobs, f->plan->n_weights, &options, &load->report, &read_fault);
+    r = halo_reader_run(sources, n_sources, work->jobs, work->n_jobs, &options, &load->report, &read_fault);
     halo_mailbox_close(&f->box);
     pthread_join(f->thread, NULL);
     halo_mailbox_finish(&f->box);
@@ -142,31 +181,27 @@ int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, st
     const struct halo_plan *plan = &instance->model->plan;
     struct halo_gguf *gguf = instance->model->gguf;
     uint32_t n_sources = halo_gguf_n_parts(gguf);
-    struct halo_reader_job *jobs = calloc(plan->n_weights, sizeof(*jobs));
-    struct arrival *arrivals = calloc(plan->n_weights, sizeof(*arrivals));
     struct halo_reader_source *sources = calloc(n_sources, sizeof(*sources));
-    int r;
-    if (!jobs || !arrivals || !sources) {
-        r = halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of %u tensors",
-                           plan->n_weights);
-    } else {
+    struct work work = {0};
+    int r = sources ? list_jobs(load, ops, &work)
+                    : halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to read %u files", n_sources);
+    if (r == 0) {
         for (uint32_t i = 0; i < n_sources; i++)
             sources[i] = (struct halo_reader_source){halo_gguf_part_fd(gguf, i), *halo_gguf_part_id(gguf, i),
                                                      halo_gguf_part_path(gguf, i)};
-        list_jobs(instance, ops, jobs, arrivals);
         struct finisher f = {.ops = ops,
                              .device_model = instance->device_model,
-                             .arrivals = arrivals,
+                             .arrivals = work.arrivals,
+                             .weight_of = work.weight_of,
                              .plan = plan,
                              .cancel = &load->cancel,
                              .load = load,
                              .port = port,
                              .phase = phase};
-        r = read_and_finish(load, &f, jobs, sources, n_sources);
+        r = read_and_finish(load, &f, &work, sources, n_sources);
     }
     halo_gguf_close_files(gguf); /* all of it is in memory, or never will be */
-    free(jobs);
-    free(arrivals);
+    work_finish(&work);
     free(sources);
     return r;
 }

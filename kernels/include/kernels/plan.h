@@ -22,8 +22,15 @@ struct halo_weight {
     uint64_t n_bytes;   /* in the file */
     uint32_t part;      /* file and offset of the bytes, for the store */
     uint64_t offset;
-    const float *scales; /* [n_experts]: factors of the matrix, wherever it is used; NULL: none. In the plan's arena */
+    uint64_t expert_step; /* bytes from one expert to the next in the file; 0: nothing lies between them */
+    const float *scales;  /* [n_experts]: factors of the matrix, wherever it is used; NULL: none. In the plan's arena */
 };
+
+/* The bytes of a weight in the file: all at once, or those of each expert. */
+static inline uint32_t halo_weight_n_pieces(const struct halo_weight *weight)
+{
+    return weight->expert_step > 0 ? weight->n_experts : 1;
+}
 
 struct halo_value {
     const char *name;

@@ -187,6 +187,39 @@ static void weights_know_their_place(void **state)
     halo_toy_destroy(toy);
 }
 
+/* Gate and up of each expert in one tensor: two weights whose experts lie apart. */
+static void experts_lie_apart_in_one_tensor(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("qwen3moe");
+    halo_toy_remove(toy, "blk.1.ffn_gate_exps.weight");
+    halo_toy_remove(toy, "blk.1.ffn_up_exps.weight");
+    halo_toy_add(toy, "blk.1.ffn_gate_up_exps.weight", HALO_TYPE_F16, 32, 128, 4);
+    struct halo_model *model = halo_toy_accepted(toy);
+    const struct halo_gguf_tensor *tensor = halo_gguf_find_tensor(model->gguf, "blk.1.ffn_gate_up_exps.weight");
+    const uint64_t half = 64 * halo_type_row_bytes(HALO_TYPE_F16, 32);
+    unsigned n_parts = 0;
+
+    for (uint32_t i = 0; i < model->plan.n_weights; i++) {
+        const struct halo_weight *weight = &model->plan.weights[i];
+        bool up = strcmp(weight->name, "blk.1.ffn_gate_up_exps.weight:up") == 0;
+        if (!up && strcmp(weight->name, "blk.1.ffn_gate_up_exps.weight:gate") != 0) {
+            assert_int_equal(halo_weight_n_pieces(weight), 1);
+            continue;
+        }
+        assert_int_equal(weight->offset, tensor->offset + (up ? half : 0));
+        assert_int_equal(weight->expert_step, 2 * half);
+        assert_int_equal(weight->n_bytes, 4 * half);
+        assert_int_equal(halo_weight_n_pieces(weight), 4);
+        n_parts++;
+    }
+    assert_int_equal(n_parts, 2);
+    halo_model_destroy(model);
+    halo_toy_add(toy, "blk.1.ffn_up_exps.weight", HALO_TYPE_F16, 32, 64, 4);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.1.ffn_up_exps.weight appears twice",
+                     "blk.1.ffn_gate_up_exps.weight contains it too");
+    halo_toy_destroy(toy);
+}
+
 static void head_of_its_own(void **state)
 {
     struct halo_toy *toy = halo_toy_create("llama");
@@ -236,6 +269,7 @@ int main(void)
         cmocka_unit_test(print_is_cut_like_snprintf),
         cmocka_unit_test(weights_lie_in_order_of_use),
         cmocka_unit_test(weights_know_their_place),
+        cmocka_unit_test(experts_lie_apart_in_one_tensor),
         cmocka_unit_test(head_of_its_own),
         cmocka_unit_test(windows_have_a_group),
     };
