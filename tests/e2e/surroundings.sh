@@ -114,10 +114,11 @@ stop
 new_log
 file=$(ls "$run"/a/b/state/prefixes/*.prefixes | head -1)
 printf x | dd of="$file" bs=1 seek=5000 conv=notrunc 2>/dev/null
-JOURNAL_STREAM=$(stat -c %d:%i "$run/log") serve --model-dir "$models" --state-dir "$run/a/b/state" --log-level warn
+JOURNAL_STREAM=$(stat -c %d:%i "$run/log") serve --model-dir "$models" --model-dir "$run/missing" --state-dir "$run/a/b/state" --log-level warn
 "$ctl" --json load "$model" | grep -q '"code":"prefixes_ignored"' || fail 'a load of damaged prefixes gives no notice'
-grep -q '^<4>engine: model fable-Q4_K_M: saved prefixes are ignored: prefixes/' "$run/log" || fail 'a warning of the engine lost its priority'
+grep -q '^<4>engine: the folder of models .*/missing cannot be read: ' "$run/log" || fail 'a warning of the engine lost its priority'
 grep -q '^<4>load of fable-Q4_K_M: prefixes_ignored: ' "$run/log" || fail 'the notice of a load is not in the log'
+[ "$(grep -c 'saved prefixes are ignored' "$run/log")" = 1 ] || fail 'the notice of a load is in the log more than once'
 
 # Old warnings do not explain a later death, and status gives no reason for an engine that works.
 sleep 2.5

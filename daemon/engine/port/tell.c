@@ -36,5 +36,7 @@ void halo_port_tell_notice(struct halo_port *port, const struct halo_load *load,
     struct halo_ev ev;
     halo_ev_init_notice(&ev, NULL, code, text);
     put_to_all(port, load, &ev);
-    halo_log(halo_notice_warns(code) ? HALO_LOG_WARN : HALO_LOG_INFO, "model %s: %s", load->instance->name, text);
+    if (!port->config.link) /* halod logs what it passes on */
+        halo_log(halo_notice_warns(code) ? HALO_LOG_WARN : HALO_LOG_INFO, "load of %s: %s: %s", load->instance->name,
+                 halo_notice_name(code), text);
 }

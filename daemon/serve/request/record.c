@@ -220,6 +220,20 @@ int halo_record_model(struct halo_requests *requests, const struct halo_request 
     return 0;
 }
 
+static const char *model_of(const struct halo_request *load)
+{
+    return load->reload_model ? load->reload_model : load->needs ? load->needs : "a model";
+}
+
+/* Of the requests that load one model, each gets its notices: the oldest one's are logged. */
+static bool is_first_load(const struct halo_requests *requests, const struct halo_request *load)
+{
+    const struct halo_request *first = halo_request_first(requests);
+    while (first != load && !(first->type == HALO_MSG_LOAD && strcmp(model_of(first), model_of(load)) == 0))
+        first = halo_request_next(first);
+    return first == load;
+}
+
 /* A reply's only notice is about a loop. A load's notices also go to the log, for the person who runs the daemon. */
 static void note_notice(struct halo_requests *requests, struct halo_request *request,
                         const struct halo_event_line *line)
@@ -232,13 +246,9 @@ static void note_notice(struct halo_requests *requests, struct halo_request *req
     enum halo_notice code = halo_notice_from_name(ev.notice.code.at, ev.notice.code.len);
     if (request->type == HALO_MSG_GENERATE)
         request->loop_told = request->loop_told || code == HALO_NOTICE_LOOP_DETECTED;
-    else
+    else if (is_first_load(requests, request))
         halo_log_limited(&requests->log_limit, halo_notice_warns(code) ? HALO_LOG_WARN : HALO_LOG_INFO,
-                         "load of %.200s: %s: %s",
-                         request->reload_model ? request->reload_model
-                         : request->needs      ? request->needs
-                                               : "a model",
-                         ev.notice.code.at, ev.notice.message.at);
+                         "load of %.200s: %s: %s", model_of(request), ev.notice.code.at, ev.notice.message.at);
     halo_ev_finish(&ev);
 }
 

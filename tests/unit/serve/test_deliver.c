@@ -239,6 +239,31 @@ static void notices_reach_client_and_log(void **state)
     }
 }
 
+static int64_t id_of_second;
+
+static void say_notice_to_both(enum halo_notice code)
+{
+    say_notice(code);
+    world_engine_says(&world, "{\"type\":\"notice\",\"id\":%lld,\"code\":\"%s\",\"message\":\"a sentence\"}",
+                      (long long)id_of_second, name_of(code));
+}
+
+/* Two clients load one model: both are told, and the log has it once. */
+static void notices_of_one_load_are_logged_once(void **state)
+{
+    int64_t first = (ask("{\"type\":\"load\",\"id\":1,\"model\":\"m\"}"), id);
+    ask("{\"type\":\"load\",\"id\":2,\"model\":\"m\"}");
+    id_of_second = id;
+    id = first;
+    const char *text = log_of(say_notice_to_both, HALO_NOTICE_LOAD_CHANGED);
+    const char *line = strstr(text, "load of m: load_changed: a sentence\n");
+    assert_non_null(line);
+    assert_null(strstr(line + 1, "load of m"));
+    world_hears(&world, 0, "{\"type\":\"notice\",\"id\":1,*}\n{\"type\":\"notice\",\"id\":2,*}\n");
+    world_done(&world, first, "cancelled");
+    world_done(&world, id_of_second, "cancelled");
+}
+
 static void queries_wait_a_moment(void **state)
 {
     world_say(&world, 0, "{\"type\":\"stats\",\"id\":1}");
@@ -377,6 +402,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_the_engine_may_not_say, begin, end),
         cmocka_unit_test_setup_teardown(progress_is_the_phase, begin, end),
         cmocka_unit_test_setup_teardown(notices_reach_client_and_log, begin, end),
+        cmocka_unit_test_setup_teardown(notices_of_one_load_are_logged_once, begin, end),
         cmocka_unit_test_setup_teardown(queries_wait_a_moment, begin, end),
         cmocka_unit_test_setup_teardown(the_first_hello_waits_for_the_engine, begin, end),
         cmocka_unit_test_setup_teardown(a_model_that_was_unloaded_comes_again, begin, end),
