@@ -104,6 +104,14 @@ static int symbol_of(struct halo_tokenizer *t, const char *text, size_t n, uint3
     return r < 0 ? r : 0;
 }
 
+int32_t halo_bpe_symbol(const struct halo_tokenizer *t, const char *text, size_t n)
+{
+    int32_t id = halo_strings_find(&t->vocab, text, n);
+    if (id < 0 && (id = halo_strings_find(&t->bpe.extra, text, n)) >= 0)
+        id += (int32_t)t->vocab.n;
+    return id;
+}
+
 static bool is_token(const struct halo_tokenizer *t, uint32_t id, const char *text, size_t n)
 {
     if (id >= t->vocab.n)
@@ -184,8 +192,8 @@ int halo_bpe_load(struct halo_tokenizer *t, const struct halo_gguf *gguf, struct
 
 /* ---- encoding ---- */
 
-static void pair(const struct halo_encoder *encoder, struct halo_merge_symbol *left,
-                 const struct halo_merge_symbol *right)
+void halo_bpe_pair(const struct halo_encoder *encoder, struct halo_merge_symbol *left,
+                   const struct halo_merge_symbol *right)
 {
     if (left->id < 0 || right->id < 0)
         return;
@@ -210,25 +218,13 @@ static int32_t whole_word(const struct halo_tokenizer *t, const char *word, size
     return halo_strings_find(&t->vocab, text, n_text);
 }
 
-static int push_symbol(struct halo_encoder *encoder, const struct halo_merge_symbol *symbol)
-{
-    if (symbol->id >= 0 && (uint32_t)symbol->id < encoder->tokenizer->vocab.n)
-        return halo_tokens_push(encoder->out, symbol->id) < 0 ? halo_encoder_no_memory(encoder) : 0;
-    for (uint32_t i = 0; i < symbol->n; i++) {
-        int r = halo_encoder_push_byte(encoder, (uint8_t)encoder->merge_text[symbol->start + i]);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
 static int encode_word(struct halo_encoder *encoder, const char *word, size_t n)
 {
     const struct halo_tokenizer *t = encoder->tokenizer;
     if (halo_pretokenizer_kind(t->pre)->ignore_merges) {
-        struct halo_merge_symbol whole = {.n = (uint32_t)n, .id = whole_word(t, word, n)};
-        if (whole.id >= 0)
-            return push_symbol(encoder, &whole);
+        int32_t id = whole_word(t, word, n);
+        if (id >= 0)
+            return halo_tokens_push(encoder->out, id) < 0 ? halo_encoder_no_memory(encoder) : 0;
     }
     if (halo_merger_reserve(&encoder->merger, n) < 0)
         return halo_encoder_no_memory(encoder);
@@ -240,16 +236,18 @@ static int encode_word(struct halo_encoder *encoder, const char *word, size_t n)
     }
     encoder->merge_text = word;
     if (r == 0)
-        r = halo_merger_run(encoder, n, pair);
-    for (uint32_t i = 0; r == 0 && i != HALO_MERGE_NONE; i = symbols[i].next)
-        if ((r = push_symbol(encoder, &symbols[i])) == 0)
-            r = halo_turn_work(encoder->turn, 1);
-    return r;
+        r = halo_merger_run(encoder, n, halo_bpe_pair);
+    return r < 0 ? r : halo_encoder_push_merged(encoder);
+}
+
+int halo_bpe_encode(struct halo_encoder *encoder, const char *text, size_t n)
+{
+    return halo_bpe_words(encoder, text, n, encode_word);
 }
 
 /* Text that is not UTF-8 cannot be cut by expressions: its well-formed stretches are, and what lies between them are
  * words of bytes. */
-int halo_bpe_encode(struct halo_encoder *encoder, const char *text, size_t n)
+int halo_bpe_words(struct halo_encoder *encoder, const char *text, size_t n, halo_bpe_word_fn *encode)
 {
     int r = 0;
     for (size_t at = 0; r == 0 && at < n;) {
@@ -261,7 +259,7 @@ int halo_bpe_encode(struct halo_encoder *encoder, const char *text, size_t n)
                                         encoder->fault);
             for (size_t i = 0, start = 0; r == 0 && i < encoder->words.n; start = encoder->words.ends[i++])
                 if ((r = halo_turn_work(encoder->turn, 1)) == 0)
-                    r = encode_word(encoder, text + at + start, encoder->words.ends[i] - start);
+                    r = encode(encoder, text + at + start, encoder->words.ends[i] - start);
             at += n_run;
             continue;
         }
@@ -272,7 +270,7 @@ int halo_bpe_encode(struct halo_encoder *encoder, const char *text, size_t n)
             r = halo_turn_work(encoder->turn, 1);
         }
         if (r == 0)
-            r = encode_word(encoder, text + at, n_bad);
+            r = encode(encoder, text + at, n_bad);
         at += n_bad;
     }
     return r;

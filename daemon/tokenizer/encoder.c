@@ -1,4 +1,4 @@
-/* encoder.c: what both kinds of tokenizer write with: lists of ids, single bytes, the fault of too little memory.
+/* encoder.c: what all kinds of tokenizer write with: lists of ids, single bytes, the fault of too little memory.
  *
  * A list belongs to one thread at a time. Fails with OUT_OF_MEMORY.
  */
@@ -37,9 +37,29 @@ int halo_encoder_push_byte(struct halo_encoder *encoder, uint8_t byte)
 {
     const struct halo_tokenizer *t = encoder->tokenizer;
     int32_t id = t->byte_ids[byte];
-    if (id < 0 && t->model == HALO_TOKENIZER_SPM)
+    if (id < 0 && t->model != HALO_TOKENIZER_BPE)
         id = t->unknown;
     if (id < 0)
         return 0;
     return halo_tokens_push(encoder->out, id) < 0 ? halo_encoder_no_memory(encoder) : 0;
+}
+
+static int push_symbol(struct halo_encoder *encoder, const struct halo_merge_symbol *symbol)
+{
+    if (symbol->id >= 0 && (uint32_t)symbol->id < encoder->tokenizer->vocab.n)
+        return halo_tokens_push(encoder->out, symbol->id) < 0 ? halo_encoder_no_memory(encoder) : 0;
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < symbol->n; i++)
+        r = halo_encoder_push_byte(encoder, (uint8_t)encoder->merge_text[symbol->start + i]);
+    return r;
+}
+
+int halo_encoder_push_merged(struct halo_encoder *encoder)
+{
+    const struct halo_merge_symbol *symbols = encoder->merger.symbols;
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i != HALO_MERGE_NONE; i = symbols[i].next)
+        if ((r = push_symbol(encoder, &symbols[i])) == 0)
+            r = halo_turn_work(encoder->turn, 1);
+    return r;
 }

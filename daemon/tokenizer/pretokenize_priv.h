@@ -22,6 +22,7 @@
 struct halo_pretokenizer_kind {
     const char *const *expressions; /* NULL-terminated, at most HALO_PRETOKENIZE_MAX_PASSES */
     bool ignore_merges;             /* a word that is a token is that token, whatever the merges say */
+    bool space_marks;               /* merges join characters, and spaces are written as U+2581 (spm_bpe.c) */
     bool add_bos;                   /* when the file says nothing */
 };
 

@@ -3,8 +3,9 @@
  * Constant data. The expressions are those of each model's own tokenizer (tokenizer.json or tiktoken), in the syntax
  * of PCRE2; the names are those that converters write into GGUF files. White space is spelled out as Unicode's
  * White_Space, because \s of PCRE2 takes U+180E too. Outside of classes there is ASCII only, and nothing that depends
- * on what a character is: no dot, no \b, no (?i) (pretokenize_alphabet.c). To add a name: one line in `names`, and an
- * expression list when none fits; check it with the vectors of its vocabulary.
+ * on what a character is: no dot, no \b, no (?i) (pretokenize_alphabet.c). No expression repeats
+ * a repetition: the time of a match is linear in the text. To add a name: one line in `names`, and an expression list
+ * when none fits; check it with the vectors of its vocabulary.
  */
 #include <string.h>
 
@@ -23,6 +24,7 @@
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define NO_LETTER "[^\\r\\n\\p{L}\\p{N}]?"
 
+#define NEWLINES "[^\\n]+|\\n+"
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|" S "+(?!" NOT_S ")"
 #define LLAMA3(digits) CONTRACTION "|" NO_LETTER "\\p{L}+|" digits "| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n]*|" LINE_ENDS
 #define CASED(suffix, digits)                                                                                          \
@@ -48,6 +50,16 @@
     "\\x{1E900}-\\x{1E943}"
 #define HAN_HANGUL "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
 
+/* The script Han of Unicode 15.1. */
+#define HAN                                                                                                            \
+    "[\\x{2E80}-\\x{2E99}\\x{2E9B}-\\x{2EF3}\\x{2F00}-\\x{2FD5}\\x{3005}\\x{3007}\\x{3021}-\\x{3029}\\x{3038}-\\x{"    \
+    "303B}"                                                                                                            \
+    "\\x{3400}-\\x{4DBF}\\x{4E00}-\\x{9FFF}\\x{F900}-\\x{FA6D}\\x{FA70}-\\x{FAD9}\\x{16FE2}\\x{16FE3}\\x{16FF0}\\x{"   \
+    "16FF1}"                                                                                                           \
+    "\\x{20000}-\\x{2A6DF}\\x{2A700}-\\x{2B739}\\x{2B740}-\\x{2B81D}\\x{2B820}-\\x{2CEA1}\\x{2CEB0}-\\x{2EBE0}"        \
+    "\\x{2EBF0}-\\x{2EE5D}\\x{2F800}-\\x{2FA1D}\\x{30000}-\\x{3134A}\\x{31350}-\\x{323AF}]"
+#define NO_HAN(letters) "(?:(?!" HAN ")" letters ")"
+
 static const char *const gpt2[] = {GPT2, NULL};
 static const char *const fallback[] = {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]", NULL};
 static const char *const falcon[] = {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]", NULL};
@@ -69,13 +81,33 @@ static const char *const deepseek_llm[] = {
 static const char *const deepseek_coder[] = {"[\\r\\n]", S "?\\p{L}+", S "?\\p{P}+", HAN_HANGUL, "\\p{N}", NULL};
 static const char *const seed_coder[] = {
     CONTRACTION "|" NO_LETTER "\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]+|" LINE_ENDS, NULL};
-static const char *const minicpm5[] = {"\\p{N}{1,3}", GPT2, NULL};
-static const char *const viking[] = {
-    " ?[^(" SPACE "|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+", "\\p{N}", NULL};
+static const char *const minicpm5[] = {"\\p{N}{1,3}", LLAMA3("\\p{N}+"), NULL};
+#define BLOOM " ?[^(" SPACE "|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+"
+static const char *const bloom[] = {BLOOM, NULL};
+static const char *const viking[] = {BLOOM, "\\p{N}", NULL};
 static const char *const deepseek_v3[] = {
     "\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+",
     "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINE_ENDS,
     NULL};
+static const char *const youtu[] = {
+    "[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+|[\\x{FF01}\\x{2026}\\x{201C}\\x{201D}\\x{2018}\\x{2019}\\x{2014}"
+    "\\x{FF1A}\\x{FF1B}\\x{FF0C}\\x{3001}-\\x{303F}\\x{FE30}-\\x{FE4F}]+|[\\x{3105}-\\x{312F}]+|"
+    "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+",
+    CASED(CONTRACTION "?", "\\p{N}"), NULL};
+/* Han characters are words of their own. */
+static const char *const kimi_k2[] = {
+    HAN "+|" NO_LETTER NO_HAN(UPPER) "*" NO_HAN(LOWER) "+" CONTRACTION "?|" NO_LETTER NO_HAN(UPPER) "+" NO_HAN(
+        LOWER) "*" CONTRACTION "?|\\p{N}{1,3}| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n]*|" LINE_ENDS,
+    NULL};
+/* Words with single spaces between them stay together. The published expression repeats this repetition, which matches
+ * the same text in exponential time. */
+static const char *const exaone_moe[] = {CONTRACTION "|" NO_LETTER "\\p{L}\\p{M}*(?: ?\\p{L}\\p{M}*)*|\\p{N}| ?[^" SPACE
+                                                     "\\p{L}\\p{N}]+[\\r\\n/]?|" LINE_ENDS,
+                                         NULL};
+static const char *const laguna[] = {NEWLINES, LLAMA3("\\p{N}"), NULL};
+static const char *const ufakzeka[] = {NO_LETTER "\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n]*|" LINE_ENDS,
+                                       NULL};
+static const char *const gemma4[] = {NEWLINES, NULL};
 
 static const struct {
     const char *name;
@@ -130,6 +162,7 @@ static const struct {
     {"gpt-4o", {gpt4o}},
     {"llama4", {gpt4o}},
     {"kanana2", {gpt4o}},
+    {"talkie", {gpt4o}},
     {"minimax-m2", {gpt4o}},
     {"tekken", {tekken, .ignore_merges = true, .add_bos = true}},
     {"deepseek-llm", {deepseek_llm}},
@@ -138,8 +171,19 @@ static const struct {
     {"seed-coder", {seed_coder}},
     {"minicpm5", {minicpm5, .ignore_merges = true}},
     {"viking", {viking}},
+    {"bloom", {bloom}},
+    {"poro-chat", {bloom}},
+    {"gpt3-finnish", {bloom}},
     {"hunyuan-dense", {deepseek_v3}},
     {"joyai-llm", {deepseek_v3}},
+    {"hy_v4", {deepseek_v3}},
+    {"youtu", {youtu, .ignore_merges = true}},
+    {"kimi-k2", {kimi_k2}},
+    {"exaone-moe", {exaone_moe}},
+    {"laguna", {laguna}},
+    {"ufakzeka", {ufakzeka}},
+    {"gemma4", {gemma4, .space_marks = true, .add_bos = true}},
+    {"sarvam-moe", {gemma4, .space_marks = true}},
 };
 
 const struct halo_pretokenizer_kind *halo_pretokenizer_find(const char *name, size_t n)

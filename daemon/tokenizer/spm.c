@@ -78,8 +78,8 @@ void halo_spm_find_words(struct halo_tokenizer *t)
     }
 }
 
-static void pair(const struct halo_encoder *encoder, struct halo_merge_symbol *left,
-                 const struct halo_merge_symbol *right)
+static void pair_by_score(const struct halo_encoder *encoder, struct halo_merge_symbol *left,
+                          const struct halo_merge_symbol *right)
 {
     const struct halo_tokenizer *t = encoder->tokenizer;
     int32_t id = halo_strings_find(&t->vocab, encoder->merge_text + left->start, (size_t)left->n + right->n);
@@ -107,18 +107,6 @@ static size_t escape(char *out, const char *text, size_t n, bool prefix)
     return n_out;
 }
 
-static int push_symbol(struct halo_encoder *encoder, const struct halo_merge_symbol *symbol)
-{
-    if (symbol->id >= 0)
-        return halo_tokens_push(encoder->out, symbol->id) < 0 ? halo_encoder_no_memory(encoder) : 0;
-    for (uint32_t i = 0; i < symbol->n; i++) {
-        int r = halo_encoder_push_byte(encoder, (uint8_t)encoder->merge_text[symbol->start + i]);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
 /* The end of the word at `at`: where a space mark follows something else. */
 static size_t word_end(const char *text, size_t n, size_t at)
 {
@@ -133,7 +121,13 @@ static size_t word_end(const char *text, size_t n, size_t at)
     return at;
 }
 
-static int encode_word(struct halo_encoder *encoder, const char *word, size_t n)
+static int32_t find_token(const struct halo_tokenizer *t, const char *text, size_t n)
+{
+    return halo_strings_find(&t->vocab, text, n);
+}
+
+int halo_spm_word(struct halo_encoder *encoder, const char *word, size_t n, halo_character_fn *find,
+                  halo_merge_pair_fn *pair)
 {
     if (halo_merger_reserve(&encoder->merger, n) < 0)
         return halo_encoder_no_memory(encoder);
@@ -147,19 +141,16 @@ static int encode_word(struct halo_encoder *encoder, const char *word, size_t n)
         symbols[n_symbols++] = (struct halo_merge_symbol){
             .start = (uint32_t)at,
             .n = (uint32_t)length,
-            .id = halo_strings_find(&encoder->tokenizer->vocab, word + at, length),
+            .id = find(encoder->tokenizer, word + at, length),
         };
         r = halo_turn_work(encoder->turn, 1);
     }
     if (r == 0)
         r = halo_merger_run(encoder, n_symbols, pair);
-    for (uint32_t i = 0; r == 0 && i != HALO_MERGE_NONE; i = symbols[i].next)
-        if ((r = push_symbol(encoder, &symbols[i])) == 0)
-            r = halo_turn_work(encoder->turn, 1);
-    return r;
+    return r < 0 ? r : halo_encoder_push_merged(encoder);
 }
 
-int halo_spm_encode(struct halo_encoder *encoder, const char *text, size_t n, bool prefix)
+int halo_spm_escape(struct halo_encoder *encoder, const char *text, size_t n, bool prefix, size_t *ret_n)
 {
     size_t n_escaped = n + (prefix ? SPACE_MARK_BYTES : 0);
     for (size_t i = 0; i < n; i++)
@@ -175,9 +166,17 @@ int halo_spm_encode(struct halo_encoder *encoder, const char *text, size_t n, bo
         escape(encoder->buffer, text, n, prefix);
         r = halo_turn_work(encoder->turn, n / HALO_BYTES_PER_WORK);
     }
+    *ret_n = n_escaped;
+    return r;
+}
+
+int halo_spm_encode(struct halo_encoder *encoder, const char *text, size_t n, bool prefix)
+{
+    size_t n_escaped;
+    int r = halo_spm_escape(encoder, text, n, prefix, &n_escaped);
     for (size_t at = 0, end; r == 0 && at < n_escaped; at = end) {
         end = encoder->tokenizer->spm_words ? word_end(encoder->buffer, n_escaped, at) : n_escaped;
-        r = encode_word(encoder, encoder->buffer + at, end - at);
+        r = halo_spm_word(encoder, encoder->buffer + at, end - at, find_token, pair_by_score);
     }
     return r;
 }

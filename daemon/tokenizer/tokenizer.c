@@ -1,8 +1,8 @@
 /* tokenizer.c: text to token ids and back: the public face.
  *
  * A tokenizer is built once and then only read, by any thread. Encoding cuts the text at added tokens and hands the
- * stretches between them to bpe.c or spm.c; its scratch lives as long as the call. See tokenizer_priv.h for the
- * parts. Fails with LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY in create; OUT_OF_MEMORY and BAD_REQUEST (too long) in
+ * stretches between them to bpe.c, spm.c or spm_bpe.c; its scratch lives as long as the call. See tokenizer_priv.h for
+ * the parts. Fails with LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY in create; OUT_OF_MEMORY and BAD_REQUEST (too long) in
  * encode.
  */
 #include <errno.h>
@@ -19,13 +19,14 @@ int halo_tokenizer_create(struct halo_tokenizer **ret, const struct halo_gguf *g
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a tokenizer");
     halo_arena_init(&t->arena, 0);
     int r = halo_tokenizer_load(t, gguf, fault);
-    if (r >= 0 && t->model == HALO_TOKENIZER_BPE) {
+    if (r >= 0 && t->model == HALO_TOKENIZER_BPE)
         halo_bpe_find_bytes(t);
-        r = halo_bpe_load(t, gguf, fault);
-    } else if (r >= 0) {
-        halo_spm_find_words(t);
+    else if (r >= 0)
         r = halo_spm_find_bytes(t, fault);
-    }
+    if (r >= 0 && t->model == HALO_TOKENIZER_SPM)
+        halo_spm_find_words(t);
+    else if (r >= 0)
+        r = halo_bpe_load(t, gguf, fault);
     r = r < 0 ? r : halo_special_init(&t->special, t, fault);
     if (r < 0) {
         halo_tokenizer_destroy(t);
@@ -50,6 +51,17 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
+static int encode_stretch(struct halo_encoder *encoder, const char *text, size_t n, bool prefix)
+{
+    const struct halo_tokenizer *t = encoder->tokenizer;
+    switch (t->model) {
+    case HALO_TOKENIZER_BPE: return halo_bpe_encode(encoder, text, n);
+    case HALO_TOKENIZER_SPM: return halo_spm_encode(encoder, text, n, prefix && t->add_space_prefix);
+    case HALO_TOKENIZER_SPM_BPE: return halo_spm_bpe_encode(encoder, text, n);
+    }
+    abort();
+}
+
 static int encode(struct halo_encoder *encoder, bool first)
 {
     const struct halo_tokenizer *t = encoder->tokenizer;
@@ -61,11 +73,7 @@ static int encode(struct halo_encoder *encoder, bool first)
             return r;
         bool found = r == HALO_SPECIAL_FOUND;
         size_t end = found ? match.at : encoder->n;
-        r = 0;
-        if (end > at && t->model == HALO_TOKENIZER_BPE)
-            r = halo_bpe_encode(encoder, encoder->text + at, end - at);
-        else if (end > at)
-            r = halo_spm_encode(encoder, encoder->text + at, end - at, prefix && t->add_space_prefix);
+        r = end > at ? encode_stretch(encoder, encoder->text + at, end - at, prefix) : 0;
         if (r < 0 || !found)
             return r;
         if (halo_tokens_push(encoder->out, match.id) < 0)

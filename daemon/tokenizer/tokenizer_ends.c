@@ -1,47 +1,57 @@
-/* tokenizer_ends.c: what some tokens are by their text.
+/* tokenizer_ends.c: which tokens end a generation.
  *
- * Files name one end token at most three times (eos, eot, eom), yet a model may end its turn with another; and
- * converters leave markers of the type normal that are control tokens by all sense. The texts below are the markers
- * in use by published models. Runs once, at load. Can not fail.
+ * The file says so where it can: eos, eot and eom, the three markers between files of a repository, and the list
+ * tokenizer.ggml.eog_token_ids, which is complete where it is given. Most files leave some of these open, so the texts
+ * of the markers in use by published models decide what the file does not; and converters leave markers of the type
+ * normal that are control tokens by all sense. Runs once, at load. Cannot fail.
  */
 #include <ctype.h>
 #include <string.h>
 
 #include "tokenizer_priv.h"
 
-/* A token of this text ends a generation, and nobody may type it. */
-static const char *const end_texts[] = {
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|flush|>",
-    "<|calls|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "</s>",
-    "<|eom_id|>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "<eos>",
-    "<|end_of_text|>",
-    "<end_of_utterance>",
-    "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>",
+enum ending { ENDS_TURN, ENDS_MESSAGE, ENDS_CALL, ENDS_DOCUMENT };
+
+/* A token of this text ends a generation, unless the file names another one for the same purpose; nobody may type it.
+ */
+static const struct {
+    const char *text;
+    enum ending ending;
+} end_texts[] = {
+    {"<|eot_id|>", ENDS_TURN},
+    {"<|im_end|>", ENDS_TURN},
+    {"<|end|>", ENDS_TURN},
+    {"<end_of_turn>", ENDS_TURN},
+    {"<turn|>", ENDS_TURN},
+    {"<EOT>", ENDS_TURN},
+    {"_<EOT>", ENDS_TURN},
+    {"[EOT]", ENDS_TURN},
+    {"<end_of_utterance>", ENDS_TURN},
+    {"<|eom_id|>", ENDS_MESSAGE},
+    {"<|return|>", ENDS_CALL},
+    {"<|call|>", ENDS_CALL},
+    {"<|flush|>", ENDS_CALL},
+    {"<|calls|>", ENDS_CALL},
+    {"<|tool_response>", ENDS_CALL},
+    {"<|endoftext|>", ENDS_DOCUMENT},
+    {"</s>", ENDS_DOCUMENT},
+    {"[EOS]", ENDS_DOCUMENT},
+    {"[e~[", ENDS_DOCUMENT},
+    {"<eos>", ENDS_DOCUMENT},
+    {"<|end_of_text|>", ENDS_DOCUMENT},
+    {"<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>", ENDS_DOCUMENT},
     /* Between the files of a repository: what follows belongs to another document. */
-    "<|fim_pad|>",
-    "<fim-pad>",
-    "<fim_pad>",
-    "<PAD>",
-    "[PAD]",
-    "<|fim_repo|>",
-    "<|repo_name|>",
-    "<fim-repo>",
-    "<REPO>",
-    "<reponame>",
-    "<|file_sep|>",
+    {"<|fim_pad|>", ENDS_DOCUMENT},
+    {"<fim-pad>", ENDS_DOCUMENT},
+    {"<fim_pad>", ENDS_DOCUMENT},
+    {"<PAD>", ENDS_DOCUMENT},
+    {"[PAD]", ENDS_DOCUMENT},
+    {"<|fim_repo|>", ENDS_DOCUMENT},
+    {"<|repo_name|>", ENDS_DOCUMENT},
+    {"<fim-repo>", ENDS_DOCUMENT},
+    {"<REPO>", ENDS_DOCUMENT},
+    {"<reponame>", ENDS_DOCUMENT},
+    {"<|file_sep|>", ENDS_DOCUMENT},
 };
 
 /* Control tokens that do not end anything. */
@@ -77,19 +87,28 @@ static int32_t find(const struct halo_tokenizer *t, const char *text)
     return halo_strings_find(&t->vocab, text, strlen(text));
 }
 
-/* Other spellings, </s> for one, are text that people write, and a normal token of that text is made by merges. */
-static bool looks_reserved(const char *text)
+/* Other spellings are text that people write, and a normal token of that text is made by merges. Gemma's vocabularies
+ * have the tags of HTML as user-defined tokens, </s> among them; Phi-3's has </s> alone, and there it is a marker. */
+static bool is_text(const struct halo_tokenizer *t, int32_t id, const char *text)
 {
-    return strncmp(text, "<|", 2) == 0 || strncmp(text, "<\xEF\xBD\x9C", 4) == 0;
+    bool looks_reserved = strncmp(text, "<|", 2) == 0 || strncmp(text, "<\xEF\xBD\x9C", 4) == 0;
+    return (t->kinds[id] == HALO_TOKEN_NORMAL && !looks_reserved) ||
+           (t->kinds[id] == HALO_TOKEN_USER_DEFINED && strcmp(text, "</s>") == 0 && find(t, "<strong>") >= 0);
 }
 
 static void mark_control(struct halo_tokenizer *t, const char *text, uint8_t flags)
 {
     int32_t id = find(t, text);
-    if (id < 0 || (t->kinds[id] == HALO_TOKEN_NORMAL && !looks_reserved(text)))
+    if (id < 0 || is_text(t, id, text))
         return;
     t->kinds[id] = HALO_TOKEN_CONTROL;
     t->flags[id] |= flags;
+}
+
+/* Whether the file leaves open what ends this. */
+static bool is_open(const struct halo_tokenizer *t, enum ending ending)
+{
+    return !t->lists_ends && !(ending == ENDS_TURN && t->eot >= 0) && !(ending == ENDS_MESSAGE && t->eom >= 0);
 }
 
 static void mark_end(struct halo_tokenizer *t, int32_t id)
@@ -141,13 +160,15 @@ static void mark_phi3(struct halo_tokenizer *t)
 void halo_tokenizer_mark(struct halo_tokenizer *t, struct halo_span model_name)
 {
     for (size_t i = 0; i < sizeof end_texts / sizeof *end_texts; i++)
-        mark_control(t, end_texts[i], HALO_TOKEN_FLAG_END);
+        mark_control(t, end_texts[i].text, is_open(t, end_texts[i].ending) ? HALO_TOKEN_FLAG_END : 0);
     for (size_t i = 0; i < sizeof control_texts / sizeof *control_texts; i++)
         mark_control(t, control_texts[i], 0);
     unmark_harmony(t);
     mark_end(t, t->eos);
     mark_end(t, t->eot);
     mark_end(t, t->eom);
+    for (size_t i = 0; i < t->n_stated_ends; i++)
+        mark_end(t, t->stated_ends[i]);
     if (contains(model_name, "phi-3") || contains(model_name, "phi3"))
         mark_phi3(t);
 }

@@ -19,6 +19,10 @@ static int no_memory(struct halo_fault *fault)
 
 static int load_model(struct halo_tokenizer *t, const struct halo_gguf *gguf, struct halo_fault *fault)
 {
+    static const struct {
+        const char *name;
+        enum halo_tokenizer_model model;
+    } models[] = {{"gpt2", HALO_TOKENIZER_BPE}, {"llama", HALO_TOKENIZER_SPM}, {"gemma4", HALO_TOKENIZER_SPM_BPE}};
     struct halo_span name;
     char quote[HALO_TOKENIZER_QUOTE_BYTES];
     int r = halo_gguf_get_string(gguf, "tokenizer.ggml.model", &name, fault);
@@ -26,16 +30,15 @@ static int load_model(struct halo_tokenizer *t, const struct halo_gguf *gguf, st
         return r;
     if (r == HALO_GGUF_ABSENT)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "the file has no tokenizer (no key tokenizer.ggml.model)");
-    if (name.n == 4 && memcmp(name.bytes, "gpt2", 4) == 0)
-        t->model = HALO_TOKENIZER_BPE;
-    else if (name.n == 5 && memcmp(name.bytes, "llama", 5) == 0)
-        t->model = HALO_TOKENIZER_SPM;
-    else
-        return halo_fault_set(
-            fault, HALO_FAULT_UNSUPPORTED,
-            "tokenizer model \"%s\" is not supported; byte-level BPE (gpt2) and SentencePiece (llama) are",
-            halo_tokenizer_quote(name, quote));
-    return 0;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (strlen(models[i].name) == name.n && memcmp(name.bytes, models[i].name, name.n) == 0) {
+            t->model = models[i].model;
+            return 0;
+        }
+    return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                          "tokenizer model \"%s\" is not supported; byte-level BPE (gpt2), SentencePiece (llama) and "
+                          "SentencePiece with merges (gemma4) are",
+                          halo_tokenizer_quote(name, quote));
 }
 
 /* An array that has to be there, with one element per token at least. */
@@ -101,7 +104,7 @@ static int load_kinds(struct halo_tokenizer *t, const struct halo_gguf *gguf, st
         halo_remarks_add(
             &t->remarks,
             "%s: the file has none; only well-known markers are control tokens, a text can spell the others", key);
-        return 0; /* SentencePiece cannot do without: its byte tokens are told by their type */
+        return 0; /* the others cannot do without: their byte tokens are told by their type */
     }
     struct halo_gguf_array array;
     int r = get_array(gguf, key, n, &array, fault);
@@ -186,11 +189,49 @@ static int load_flag(const struct halo_gguf *gguf, const char *key, int32_t id, 
     return 0;
 }
 
+/* The markers between files of a repository, and the list of all ends where the file has one. */
+static int load_ends(struct halo_tokenizer *t, const struct halo_gguf *gguf, struct halo_fault *fault)
+{
+    static const char *const between_files[] = {"fim_pad", "fim_rep", "fim_sep"};
+    static const char key[] = "tokenizer.ggml.eog_token_ids";
+    enum { N_BETWEEN = sizeof between_files / sizeof *between_files };
+    struct halo_gguf_array array = {0};
+    int r = halo_gguf_get_array(gguf, key, &array, fault);
+    if (r < 0)
+        return r;
+    t->lists_ends = r != HALO_GGUF_ABSENT;
+    if (array.n > t->vocab.n)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %llu elements, the vocabulary has %u tokens", key,
+                              (unsigned long long)array.n, t->vocab.n);
+    t->stated_ends = halo_arena_alloc(&t->arena, N_BETWEEN + (size_t)array.n, sizeof *t->stated_ends);
+    if (!t->stated_ends)
+        return no_memory(fault);
+    r = 0;
+    for (size_t i = 0; r == 0 && i < N_BETWEEN; i++)
+        r = load_id(t, gguf, between_files[i], -1, &t->stated_ends[t->n_stated_ends++], fault);
+    for (uint64_t left = array.n; r == 0 && left > 0; left--) {
+        int64_t id;
+        if (!halo_gguf_next_i64(&array, &id) || id < 0 || id >= t->vocab.n)
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold ids from 0 to %u", key, t->vocab.n - 1);
+        t->stated_ends[t->n_stated_ends++] = (int32_t)id;
+    }
+    return r;
+}
+
+/* Early files of Gemma 4 say that no BOS is added; the model is lost without one. */
+static void keep_bos(struct halo_tokenizer *t, bool wanted)
+{
+    if (!wanted || t->add_bos || t->bos < 0)
+        return;
+    t->add_bos = true;
+    halo_remarks_add(&t->remarks, "tokenizer.ggml.add_bos_token: the file says false; a BOS token is added all the "
+                                  "same, because Gemma 4 needs it");
+}
+
 static int load_settings(struct halo_tokenizer *t, const struct halo_gguf *gguf, struct halo_fault *fault)
 {
     /* Ids that this room does not use are checked all the same: a file that is wrong there is wrong elsewhere too. */
-    static const char *const others[] = {"seperator", "padding", "cls",     "mask",    "fim_pre",
-                                         "fim_suf",   "fim_mid", "fim_pad", "fim_rep", "fim_sep"};
+    static const char *const others[] = {"seperator", "padding", "cls", "mask", "fim_pre", "fim_suf", "fim_mid"};
     bool spm = t->model == HALO_TOKENIZER_SPM;
     int32_t ignored;
     int r = load_id(t, gguf, "bos", spm ? 1 : -1, &t->bos, fault);
@@ -200,8 +241,11 @@ static int load_settings(struct halo_tokenizer *t, const struct halo_gguf *gguf,
     r = r < 0 ? r : load_id(t, gguf, "eom", -1, &t->eom, fault);
     for (size_t i = 0; r >= 0 && i < sizeof others / sizeof *others; i++)
         r = load_id(t, gguf, others[i], -1, &ignored, fault);
+    r = r < 0 ? r : load_ends(t, gguf, fault);
     bool add_bos = spm || halo_pretokenizer_kind(t->pre)->add_bos;
     r = r < 0 ? r : load_flag(gguf, "tokenizer.ggml.add_bos_token", t->bos, add_bos, &t->add_bos, fault);
+    if (r >= 0 && t->model == HALO_TOKENIZER_SPM_BPE)
+        keep_bos(t, add_bos);
     r = r < 0 ? r : load_flag(gguf, "tokenizer.ggml.add_eos_token", t->eos, false, &t->add_eos, fault);
     r = r < 0 ? r : load_flag(gguf, "tokenizer.ggml.add_space_prefix", 0, spm, &t->add_space_prefix, fault);
     return r;
@@ -252,14 +296,19 @@ static int load_pieces(struct halo_tokenizer *t, struct halo_fault *fault)
 static int load_pre(struct halo_tokenizer *t, const struct halo_gguf *gguf, struct halo_fault *fault)
 {
     struct halo_span name = {"default", 7};
-    if (t->model != HALO_TOKENIZER_BPE)
+    if (t->model == HALO_TOKENIZER_SPM)
         return 0;
+    if (t->model == HALO_TOKENIZER_SPM_BPE)
+        return halo_pretokenizer_create(&t->pre, (struct halo_span){"gemma4", 6}, fault);
     int r = halo_gguf_get_string(gguf, "tokenizer.ggml.pre", &name, fault);
     if (r == HALO_GGUF_ABSENT)
         halo_remarks_add(&t->remarks,
                          "tokenizer.ggml.pre: the file has none; text is cut by default rules, which may not "
                          "be those that the model was trained with");
-    return r < 0 ? r : halo_pretokenizer_create(&t->pre, name, fault);
+    r = r < 0 ? r : halo_pretokenizer_create(&t->pre, name, fault);
+    if (r >= 0 && halo_pretokenizer_kind(t->pre)->space_marks)
+        t->model = HALO_TOKENIZER_SPM_BPE;
+    return r;
 }
 
 int halo_tokenizer_load(struct halo_tokenizer *t, const struct halo_gguf *gguf, struct halo_fault *fault)

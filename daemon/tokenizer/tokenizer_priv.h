@@ -2,10 +2,10 @@
  *
  * tokenizer_strings.c  a table of texts: text to index and back
  * tokenizer_load.c     reads the vocabulary from the directory, refuses broken ones
- * tokenizer_ends.c     what some tokens are by their text: end markers, control tokens that a converter forgot to mark
+ * tokenizer_ends.c     which tokens end a generation; control tokens that a converter forgot to mark
  * tokenizer_special.c  finds added tokens in a text
- * tokenizer_merge.c    the merge loop that both kinds of tokenizer share
- * pretokenize*.c, bpe.c, spm.c   the two kinds
+ * tokenizer_merge.c    the merge loop that all kinds of tokenizer share
+ * pretokenize*.c, bpe.c, spm.c, spm_bpe.c   the three kinds
  *
  * All tables lie in the tokenizer's arena and do not change after create. An encoder is the scratch of one call.
  */
@@ -54,7 +54,11 @@ struct halo_span halo_strings_get(const struct halo_strings *strings, uint32_t i
 
 /* ---- the tokenizer ---- */
 
-enum halo_tokenizer_model { HALO_TOKENIZER_BPE, HALO_TOKENIZER_SPM };
+enum halo_tokenizer_model {
+    HALO_TOKENIZER_BPE,     /* merges of bytes */
+    HALO_TOKENIZER_SPM,     /* scores, characters, space marks, byte tokens */
+    HALO_TOKENIZER_SPM_BPE, /* the same with merges instead of scores */
+};
 
 struct halo_special { /* added tokens in the order of their bytes */
     uint32_t *ids;
@@ -91,6 +95,9 @@ struct halo_tokenizer {
     size_t max_span_bytes; /* of a text, that become one token */
     int32_t byte_ids[256]; /* the token that is this one byte, -1: none */
     int32_t bos, eos, eot, eom, unknown;
+    int32_t *stated_ends; /* what else the file says to end a generation */
+    size_t n_stated_ends;
+    bool lists_ends; /* ... and there is nothing else */
     bool add_bos, add_eos, add_space_prefix;
     bool swallows_space; /* some token has HALO_TOKEN_FLAG_RSTRIP */
     struct halo_special special;
@@ -127,14 +134,24 @@ int halo_bpe_encode(struct halo_encoder *encoder, const char *text, size_t n);
 /* Turns the vocabulary's spelling of bytes into bytes; `out` has room for n. Returns those used. */
 size_t halo_bpe_decode(const char *text, size_t n, char *out);
 void halo_bpe_find_bytes(struct halo_tokenizer *tokenizer);
+/* The symbol of a text that is a token or that merges spell, or -1. */
+int32_t halo_bpe_symbol(const struct halo_tokenizer *tokenizer, const char *text, size_t n);
+/* Cuts a text into words (what is not UTF-8 makes words of its own) and hands each to `encode`. */
+typedef int halo_bpe_word_fn(struct halo_encoder *encoder, const char *word, size_t n);
+int halo_bpe_words(struct halo_encoder *encoder, const char *text, size_t n, halo_bpe_word_fn *encode);
 
 /* spm.c */
 int halo_spm_encode(struct halo_encoder *encoder, const char *text, size_t n, bool prefix);
 size_t halo_spm_decode(const char *text, size_t n, char *out);
+/* The text with marks for spaces, in encoder->buffer. Fails with BAD_REQUEST (too long) and OUT_OF_MEMORY. */
+int halo_spm_escape(struct halo_encoder *encoder, const char *text, size_t n, bool prefix, size_t *ret_n);
 int halo_spm_find_bytes(struct halo_tokenizer *tokenizer, struct halo_fault *fault);
 void halo_spm_find_words(struct halo_tokenizer *tokenizer);
 /* The byte that "<0x2A>" means, or -1. */
 int halo_spm_parse_byte(struct halo_span text);
+
+/* spm_bpe.c */
+int halo_spm_bpe_encode(struct halo_encoder *encoder, const char *text, size_t n);
 
 /* ---- tokenizer_merge.c ---- */
 
@@ -164,6 +181,14 @@ void halo_merger_finish(struct halo_merger *merger);
  * the turn's check returned. */
 int halo_merger_run(struct halo_encoder *encoder, size_t n_symbols, halo_merge_pair_fn *pair);
 
+/* The pairs that merges name. */
+halo_merge_pair_fn halo_bpe_pair;
+/* The id of a character. */
+typedef int32_t halo_character_fn(const struct halo_tokenizer *tokenizer, const char *text, size_t n);
+/* Encodes a word whose first symbols are its characters. */
+int halo_spm_word(struct halo_encoder *encoder, const char *word, size_t n, halo_character_fn *find,
+                  halo_merge_pair_fn *pair);
+
 /* ---- encoder.c ---- */
 
 struct halo_encoder {
@@ -187,6 +212,8 @@ struct halo_encoder {
  * loses it, as the models were trained; its unknown token, where one is named, is often the end of text and never
  * meant. SentencePiece says unknown. */
 int halo_encoder_push_byte(struct halo_encoder *encoder, uint8_t byte);
+/* Pushes what the merger left, from its first symbol on: tokens as they are, other symbols byte by byte. */
+int halo_encoder_push_merged(struct halo_encoder *encoder);
 int halo_encoder_no_memory(struct halo_encoder *encoder);
 
 #endif

@@ -123,8 +123,11 @@ static void test_small_families(void **state)
     check("seed-coder", "ab^'LL^ cd^1^2^ !!^\n\n^x"); /* punctuation takes no line end along */
     check("llama-bpe", "ab^'LL^ cd^12^ !!\n\n^x");
     check("bailingmoe2", "ab^'LL^ cd^1^2^ !!\n\n^ \n^ x^\n\n^y");
-    check("minicpm5", "ab^'ll^ cd^123^45^ ^6^ !!^\n^x");
-    check("minicpm5", "AB^'^LL^ ^ cd"); /* contractions in lower case only */
+    check("minicpm5", "ab^'ll^ cd^123^45^ ^6^ !!\n^x");
+    check("minicpm5", "AB^'LL^ ^ cd^(ef");
+    check("bloom", "ab12^ cd^,^ ef");
+    check("ufakzeka", "Ankara^'da^ '^d");
+    check("laguna", "ab^ ^\n\n^ c^1^2");
     check("viking", "ab'll^ cd^1^2^,^ ef^...(^g");
     check("viking", "a^\342\200\246^b^\340\245\244^c^\330\214^d^\n|^e-f");
 }
@@ -137,6 +140,18 @@ static void test_cased(void **state)
     check("gpt-4o", "a^" E_ACUTE "COLEs^X"); /* letters outside of ASCII have case, too */
     check("tekken", "Hello^World^'s^1^2");
     check("tekken", "a" ACUTE "b^ /\n");
+}
+
+#define HANGUL "\352\260\200\352\260\201" /* two syllables */
+
+static void test_scripts(void **state)
+{
+    check("kimi-k2", "ab^" HAN "^Cd's^123^4");
+    check("kimi-k2", "Hello^World^" HAN "^" KANA);
+    check("kimi-k2", "  ^ ^" HAN "^ a^\n");
+    check("youtu", "a^" HANGUL "^" HAN KANA "^1^2^ab's");
+    check("exaone-moe", "ab cd ef^  ^ gh^1^ !\n^\n");
+    check("exaone-moe", "a" ACUTE " b" ACUTE "c^'ll^ !\n");
 }
 
 #define GOOSE "\360\237\252\277" /* U+1FABF, a symbol since Unicode 15.0 */
@@ -168,7 +183,8 @@ static const char *const names[] = {
     "smaug-bpe", "glm4", "chatglm-bpe", "qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "grok-2",
     "solar-open", "kormo", "f2llmv2", "qwen35", "gpt-4o", "llama4", "kanana2", "minimax-m2", "tekken", "deepseek-llm",
     "deepseek-coder", "deepseek-v3", "hunyuan-dense", "joyai-llm", "seed-coder", "minicpm5", "viking",
-    "bailingmoe", "bailingmoe2", "llada-moe",
+    "bailingmoe", "bailingmoe2", "llada-moe", "talkie", "bloom", "poro-chat", "gpt3-finnish", "hy_v4", "youtu",
+    "kimi-k2", "laguna", "ufakzeka",
 };
 /* clang-format on */
 
@@ -193,9 +209,13 @@ static void test_names(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt2),  cmocka_unit_test(test_llama3),           cmocka_unit_test(test_small_families),
-        cmocka_unit_test(test_cased), cmocka_unit_test(test_young_characters), cmocka_unit_test(test_deepseek),
-        cmocka_unit_test(test_names)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2),
+                                       cmocka_unit_test(test_llama3),
+                                       cmocka_unit_test(test_small_families),
+                                       cmocka_unit_test(test_cased),
+                                       cmocka_unit_test(test_young_characters),
+                                       cmocka_unit_test(test_deepseek),
+                                       cmocka_unit_test(test_scripts),
+                                       cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

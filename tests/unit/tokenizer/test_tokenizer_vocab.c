@@ -12,43 +12,6 @@
 
 #include "vocab_build.h"
 
-static void check_refused(struct vocab_build *build, enum halo_fault_code code, const char *words)
-{
-    struct halo_tokenizer *tokenizer = NULL;
-    struct halo_fault fault;
-    assert_true(build_tokenizer(build, &tokenizer, &fault) < 0);
-    assert_null(tokenizer);
-    if (fault.code != code || !strstr(fault.text, words))
-        fail_msg("wanted code %d with \"%s\", got %d: %s", (int)code, words, (int)fault.code, fault.text);
-    build_finish(build);
-}
-
-static struct halo_tokenizer *check_accepted(struct vocab_build *build)
-{
-    struct halo_tokenizer *tokenizer = NULL;
-    struct halo_fault fault;
-    if (build_tokenizer(build, &tokenizer, &fault) < 0)
-        fail_msg("refused: %s", fault.text);
-    build_finish(build);
-    return tokenizer;
-}
-
-static void check_ids(const struct halo_tokenizer *tokenizer, const char *text, bool special, bool first,
-                      const int32_t *ids, size_t n)
-{
-    struct halo_tokens tokens = {0};
-    struct halo_fault fault = {0};
-    assert_int_equal(halo_tokenizer_encode(tokenizer, text, strlen(text), special, first, NULL, &tokens, &fault), 0);
-    if (tokens.n != n || memcmp(tokens.ids, ids, n * sizeof *ids) != 0) {
-        for (size_t i = 0; i < tokens.n; i++)
-            print_error("%d ", tokens.ids[i]);
-        fail_msg("these are the ids of \"%s\"; wanted %zu others", text, n);
-    }
-    halo_tokens_finish(&tokens);
-}
-
-#define IDS(...) ((const int32_t[]){__VA_ARGS__}), sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t)
-
 static void start_bpe(struct vocab_build *build)
 {
     build_init(build);
@@ -517,23 +480,6 @@ static void test_phi3(void **state)
     halo_tokenizer_destroy(tokenizer);
 }
 
-/* <|end|> closes a message in the Harmony format, where the reply goes on, and the reply elsewhere. */
-static void test_harmony(void **state)
-{
-    (void)state;
-    static const char *const extra[] = {"<|end|>", "<|return|>", "<|call|>"};
-    static const int32_t kinds[] = {3, 3, 3};
-    for (size_t n = 1; n <= 3; n++) {
-        struct vocab_build build;
-        build_init(&build);
-        build_bpe(&build, extra, kinds, n, NULL, 0);
-        struct halo_tokenizer *tokenizer = check_accepted(&build);
-        assert_int_equal(halo_tokenizer_is_end(tokenizer, 256), n < 3);
-        assert_int_equal(halo_tokenizer_is_end(tokenizer, 257), n >= 2);
-        halo_tokenizer_destroy(tokenizer);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -554,7 +500,6 @@ int main(void)
         cmocka_unit_test(test_spm_unknown),
         cmocka_unit_test(test_long_added_token),
         cmocka_unit_test(test_phi3),
-        cmocka_unit_test(test_harmony),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

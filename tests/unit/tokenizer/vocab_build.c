@@ -231,3 +231,62 @@ void build_spm(struct vocab_build *build, const struct spm_token *extra, size_t 
     free(kinds);
     free(scores);
 }
+
+void build_spm_bpe(struct vocab_build *build, const char *const *extra, const int32_t *kinds, size_t n_extra,
+                   const char *const *merges, size_t n_merges)
+{
+    size_t n = 256 + n_extra;
+    char names[256][8];
+    const char **tokens = calloc(n, sizeof *tokens);
+    int32_t *all_kinds = calloc(n, sizeof *all_kinds);
+    for (unsigned byte = 0; byte < 256; byte++) {
+        snprintf(names[byte], sizeof names[byte], "<0x%02X>", byte);
+        tokens[byte] = names[byte];
+        all_kinds[byte] = HALO_TOKEN_BYTE;
+    }
+    for (size_t i = 0; i < n_extra; i++) {
+        tokens[256 + i] = extra[i];
+        all_kinds[256 + i] = kinds[i];
+    }
+    build_string(build, "tokenizer.ggml.model", "gemma4");
+    build_strings(build, "tokenizer.ggml.tokens", tokens, n);
+    build_i32s(build, "tokenizer.ggml.token_type", all_kinds, n);
+    build_strings(build, "tokenizer.ggml.merges", merges, n_merges);
+    free(tokens);
+    free(all_kinds);
+}
+
+void check_refused(struct vocab_build *build, enum halo_fault_code code, const char *words)
+{
+    struct halo_tokenizer *tokenizer = NULL;
+    struct halo_fault fault;
+    assert_true(build_tokenizer(build, &tokenizer, &fault) < 0);
+    assert_null(tokenizer);
+    if (fault.code != code || !strstr(fault.text, words))
+        fail_msg("wanted code %d with \"%s\", got %d: %s", (int)code, words, (int)fault.code, fault.text);
+    build_finish(build);
+}
+
+struct halo_tokenizer *check_accepted(struct vocab_build *build)
+{
+    struct halo_tokenizer *tokenizer = NULL;
+    struct halo_fault fault;
+    if (build_tokenizer(build, &tokenizer, &fault) < 0)
+        fail_msg("refused: %s", fault.text);
+    build_finish(build);
+    return tokenizer;
+}
+
+void check_ids(const struct halo_tokenizer *tokenizer, const char *text, bool special, bool first, const int32_t *ids,
+               size_t n)
+{
+    struct halo_tokens tokens = {0};
+    struct halo_fault fault = {0};
+    assert_int_equal(halo_tokenizer_encode(tokenizer, text, strlen(text), special, first, NULL, &tokens, &fault), 0);
+    if (tokens.n != n || memcmp(tokens.ids, ids, n * sizeof *ids) != 0) {
+        for (size_t i = 0; i < tokens.n; i++)
+            print_error("%d ", tokens.ids[i]);
+        fail_msg("these are the ids of \"%s\"; wanted %zu others", text, n);
+    }
+    halo_tokens_finish(&tokens);
+}

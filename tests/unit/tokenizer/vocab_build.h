@@ -53,4 +53,16 @@ struct spm_token {
 };
 void build_spm(struct vocab_build *build, const struct spm_token *extra, size_t n_extra);
 
+/* Gemma 4's kind: 256 byte tokens (their byte is their id), then `extra` from 256. */
+void build_spm_bpe(struct vocab_build *build, const char *const *extra, const int32_t *kinds, size_t n_extra,
+                   const char *const *merges, size_t n_merges);
+
+/* Each makes a tokenizer of the file and frees `build`; the test fails when the outcome is another one. */
+void check_refused(struct vocab_build *build, enum halo_fault_code code, const char *words);
+struct halo_tokenizer *check_accepted(struct vocab_build *build);
+/* Fails the test when these are not the ids of `text`. */
+void check_ids(const struct halo_tokenizer *tokenizer, const char *text, bool special, bool first, const int32_t *ids,
+               size_t n);
+#define IDS(...) ((const int32_t[]){__VA_ARGS__}), sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t)
+
 #endif

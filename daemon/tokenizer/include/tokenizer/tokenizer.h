@@ -1,10 +1,10 @@
 /* tokenizer.h: text to token ids and back, as the model file says.
  *
- * Byte-level BPE (tokenizer.ggml.model "gpt2", merges, pre-tokenizer expression chosen by tokenizer.ggml.pre) and SPM
- * ("llama", scores, byte fallback). Built from the GGUF directory, self-contained afterwards (copies what it needs
- * into its own arena) and immutable, so any thread may use it. Encoding allocates its own scratch memory,
- * proportional to the text, and frees it; finding pieces, kinds and ids allocates nothing. Time is O(n log n) in the
- * text whatever it holds.
+ * Byte-level BPE (tokenizer.ggml.model "gpt2", merges, pre-tokenizer expression chosen by tokenizer.ggml.pre), SPM
+ * ("llama", scores, byte fallback) and SPM with merges ("gemma4"). Built from the GGUF directory, self-contained
+ * afterwards (copies what it needs into its own arena) and immutable, so any thread may use it. Encoding allocates its
+ * own scratch memory, proportional to the text, and frees it; finding pieces, kinds and ids allocates nothing. Time is
+ * O(n log n) in the text whatever it holds.
  */
 #ifndef HALO_TOKENIZER_TOKENIZER_H
 #define HALO_TOKENIZER_TOKENIZER_H
