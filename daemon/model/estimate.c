@@ -37,6 +37,16 @@ static void attend_cost(const struct halo_plan *plan, const struct halo_op_atten
     cost->flops += 2ull * (kv->head_dim_k + kv->head_dim_v) * op->n_head * n_positions * n_rows;
 }
 
+/* A step reads and writes a state once for all rows of its sequence: as if they were of one. Seven operations an
+ * element and row: the decay, two products and the update. */
+static void delta_rule_cost(const struct halo_op_delta_rule *op, uint32_t n_rows, struct halo_plan_cost *cost)
+{
+    uint64_t n = (uint64_t)op->n_head_v * op->dim_v * op->dim_k;
+
+    cost->kv_bytes += 2 * n * sizeof(float);
+    cost->flops += 7 * n * n_rows;
+}
+
 void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t n_rows, struct halo_plan_cost *ret)
 {
     *ret = (struct halo_plan_cost){0};
@@ -60,6 +70,8 @@ void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t
             attend_cost(plan, &op->u.attend, n_positions, n_rows, ret);
         } else if (op->kind == HALO_OP_CONV1D) {
             matrix_cost(plan, op->u.conv1d.weight, n_rows, ret);
+        } else if (op->kind == HALO_OP_DELTA_RULE) {
+            delta_rule_cost(&op->u.delta_rule, n_rows, ret);
         } else if (op->kind == HALO_OP_LOGITS) {
             matrix_cost(plan, op->u.logits.weight, n_rows, ret);
         }

@@ -400,6 +400,17 @@ void halo_builder_conv1d(struct halo_builder *builder, uint16_t x, enum halo_ten
                                            .state = state_take(builder, n_kept * builder->values[x].width)};
 }
 
+void halo_builder_delta_rule(struct halo_builder *builder, const struct halo_op_delta_rule *rule)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_DELTA_RULE);
+
+    op->u.delta_rule = *rule;
+    op->u.delta_rule.a = weight_use(builder, HALO_TENSOR_SSM_A);
+    op->u.delta_rule.dt_bias = weight_use(builder, HALO_TENSOR_SSM_DT_BIAS);
+    op->u.delta_rule.eps = builder->hparams->norm_eps;
+    op->u.delta_rule.state = state_take(builder, (uint64_t)rule->n_head_v * rule->dim_v * rule->dim_k);
+}
+
 void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v, uint32_t group)
 {
     struct halo_op *op = op_append(builder, HALO_OP_KV_WRITE);

@@ -215,6 +215,20 @@ static void put_conv1d(struct printer *printer, const struct halo_op_conv1d *op)
     put_state(printer, &op->state);
 }
 
+static void put_delta_rule(struct printer *printer, const struct halo_op_delta_rule *op)
+{
+    put(printer, "delta_rule %s, alpha %s[%" PRIu32 "], beta %s[%" PRIu32 "] of %" PRIu32 " -> %s",
+        value_name(printer, op->qkv), value_name(printer, op->alpha), op->alpha_first, value_name(printer, op->beta),
+        op->beta_first, op->gate_stride, value_name(printer, op->out));
+    put(printer, ", v %" PRIu32 " x %" PRIu32 ", q and k %" PRIu32 " x %" PRIu32 "%s", op->n_head_v, op->dim_v,
+        op->n_head_k, op->dim_k, op->grouped ? " grouped" : "");
+    put(printer, ", eps %g, scale %.9g, ", (double)op->eps, (double)op->scale);
+    put_weight(printer, op->a);
+    put(printer, ", ");
+    put_weight(printer, op->dt_bias);
+    put_state(printer, &op->state);
+}
+
 static void put_op(struct printer *p, const struct halo_op *op)
 {
     switch (op->kind) {
@@ -241,6 +255,7 @@ static void put_op(struct printer *p, const struct halo_op *op)
     case HALO_OP_LOGITS: put_logits(p, &op->u.logits); return;
     case HALO_OP_CONCAT: put_concat(p, &op->u.concat); return;
     case HALO_OP_CONV1D: put_conv1d(p, &op->u.conv1d); return;
+    case HALO_OP_DELTA_RULE: put_delta_rule(p, &op->u.delta_rule); return;
     case HALO_OP_COUNT: break;
     }
     put(p, "? %d", (int)op->kind);

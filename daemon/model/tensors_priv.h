@@ -49,6 +49,8 @@
     X(ATTN_OUTPUT_BIAS, "blk.%u.attn_output.bias")                                                                     \
     X(ATTN_SINKS, "blk.%u.attn_sinks.weight")                                                                          \
     X(ATTN_POST_NORM, "blk.%u.post_attention_norm.weight")                                                             \
+    X(SSM_A, "blk.%u.ssm_a")                                                                                           \
+    X(SSM_DT_BIAS, "blk.%u.ssm_dt.bias")                                                                               \
     X(FFN_NORM, "blk.%u.ffn_norm.weight")                                                                              \
     X(FFN_NORM_BIAS, "blk.%u.ffn_norm.bias")                                                                           \
     X(FFN_INPUT_NORM, "blk.%u.post_attention_norm.weight")                                                             \

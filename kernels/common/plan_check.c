@@ -325,6 +325,27 @@ static int check_conv1d(const struct check *c, const struct halo_op_conv1d *u)
     return check_state(c, &u->state, (uint64_t)(n_kernel - 1) * width);
 }
 
+static int check_delta_rule(const struct check *c, const struct halo_op_delta_rule *u)
+{
+    if (u->n_head_k == 0 || u->n_head_v == 0 || u->n_head_v % u->n_head_k != 0 || u->dim_k == 0 || u->dim_v == 0)
+        return halo_reason(c->reason, -ENOTSUP, "%s: %u heads of %u over %u heads of %u", c->op, u->n_head_v, u->dim_v,
+                           u->n_head_k, u->dim_k);
+    uint32_t per_k = u->n_head_v / u->n_head_k;
+    if (u->gate_stride < per_k || u->alpha_first > u->gate_stride - per_k || u->beta_first > u->gate_stride - per_k)
+        return halo_reason(c->reason, -ENOTSUP, "%s: gates of %u heads at %u and %u of every %u", c->op, per_k,
+                           u->alpha_first, u->beta_first, u->gate_stride);
+    TRY(check_value(c, "qkv", u->qkv, 2 * u->n_head_k * u->dim_k + u->n_head_v * u->dim_v));
+    TRY(check_value(c, "alpha", u->alpha, u->n_head_k * u->gate_stride));
+    TRY(check_value(c, "beta", u->beta, u->n_head_k * u->gate_stride));
+    TRY(check_value(c, "out", u->out, u->n_head_v * u->dim_v));
+    if (u->out == u->qkv || u->out == u->alpha || u->out == u->beta)
+        return refuse(c, "out, which must differ from the inputs,", u->out, u->out);
+    TRY(check_weight(c, u->a, HALO_WEIGHT_VECTOR, u->n_head_v));
+    TRY(check_weight(c, u->dt_bias, HALO_WEIGHT_VECTOR, u->n_head_v));
+    TRY(check_positive(c, "eps", u->eps));
+    return check_state(c, &u->state, (uint64_t)u->n_head_v * u->dim_v * u->dim_k);
+}
+
 static int check_logits(const struct check *c, const struct halo_op_logits *u)
 {
     TRY(check_value(c, "x", u->x, 0));
@@ -357,6 +378,7 @@ int halo_plan_check(const struct halo_plan *plan, uint32_t index, const struct h
         CASE(LOGITS, logits);
         CASE(CONCAT, concat);
         CASE(CONV1D, conv1d);
+        CASE(DELTA_RULE, delta_rule);
 #undef CASE
     case HALO_OP_COUNT: break;
     }

@@ -58,7 +58,7 @@ struct halo_cpu_value {
     uint32_t width, stride; /* floats */
 };
 
-/* Rows of one sequence, beside each other in the batch, that attend together. */
+/* Rows of one sequence, beside each other in the batch, that an op takes together. The rest is attention's. */
 struct halo_cpu_row_tile {
     uint32_t first_row, n_rows;
     uint32_t split;      /* positions of a split, the same for all rows of the tile */
@@ -179,6 +179,7 @@ void halo_cpu_op_moe_sum(struct halo_device_model *model, const struct halo_op *
 void halo_cpu_op_concat(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_conv1d(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_add(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_delta_rule(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_logits(struct halo_device_model *model, const struct halo_op *op);
 /* Fills the tables of cosines and sines for the rows of the batch. */
 void halo_cpu_rope_tables(struct halo_device_model *model);

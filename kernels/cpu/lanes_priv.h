@@ -39,6 +39,18 @@ struct halo_cpu_softmax {
     float *out; /* [queries][v_stride] */
 };
 
+/* Heads of the gated delta rule (op.h), and what it reads and writes of one row for one head. */
+struct halo_cpu_delta {
+    uint32_t dim_k, dim_v;
+    float eps, scale;
+};
+struct halo_cpu_delta_row {
+    const float *q, *k, *v;
+    float decay, beta; /* what S is multiplied with, and what the difference to v is */
+    float *out;
+};
+#define HALO_CPU_DELTA_ROWS 16 /* that one call takes at most */
+
 struct halo_cpu_lanes {
     const char *name;
     /* If add: x += add. out = x / sqrt(mean(x^2) + eps) * weight; weight may be NULL, out may be x. The sum of squares:
@@ -72,6 +84,10 @@ struct halo_cpu_lanes {
      * zeros. */
     void (*conv1d)(uint32_t n, uint32_t n_taps, const float *taps, const float *bias, const float *const *rows,
                    bool silu, float *out);
+    /* The rows one after the other over a state [dim_v][dim_k]. The numbers do not depend on how rows are divided over
+     * calls. */
+    void (*delta_rule)(const struct halo_cpu_delta *heads, uint32_t n_rows, const struct halo_cpu_delta_row *rows,
+                       float *state);
     /* out[i] = numerator[i] / divisor */
     void (*divide)(uint32_t n, const float *numerator, float divisor, float *out);
     /* Reads memory at full speed; the result has no meaning. n_bytes is a multiple of 256. */
@@ -101,6 +117,8 @@ void LANES(attend)(const struct halo_cpu_tile *tile, uint32_t n_q, const float *
 void LANES(merge)(uint32_t n_q, uint32_t v_stride, const struct halo_cpu_softmax *from, struct halo_cpu_softmax *into);
 void LANES(conv1d)(uint32_t n, uint32_t n_taps, const float *taps, const float *bias, const float *const *rows,
                    bool silu, float *out);
+void LANES(delta_rule)(const struct halo_cpu_delta *heads, uint32_t n_rows, const struct halo_cpu_delta_row *rows,
+                       float *state);
 void LANES(divide)(uint32_t n, const float *numerator, float divisor, float *out);
 uint64_t LANES(read)(const void *memory, size_t n_bytes);
 #endif

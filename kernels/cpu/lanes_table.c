@@ -21,6 +21,7 @@ const struct halo_cpu_lanes HALO_CPU_LANES = {
     .attend = LANES(attend),
     .merge = LANES(merge),
     .conv1d = LANES(conv1d),
+    .delta_rule = LANES(delta_rule),
     .divide = LANES(divide),
     .read = LANES(read),
 };

@@ -22,7 +22,7 @@ static void (*const run_op[HALO_OP_COUNT])(struct halo_device_model *model, cons
     [HALO_OP_MOE_ROUTE] = halo_cpu_op_moe_route, [HALO_OP_MOE_MATMUL] = halo_cpu_op_moe_matmul,
     [HALO_OP_MOE_SUM] = halo_cpu_op_moe_sum,     [HALO_OP_ADD] = halo_cpu_op_add,
     [HALO_OP_CONCAT] = halo_cpu_op_concat,       [HALO_OP_LOGITS] = halo_cpu_op_logits,
-    [HALO_OP_CONV1D] = halo_cpu_op_conv1d,
+    [HALO_OP_CONV1D] = halo_cpu_op_conv1d,       [HALO_OP_DELTA_RULE] = halo_cpu_op_delta_rule,
 };
 
 int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,

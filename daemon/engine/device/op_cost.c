@@ -51,6 +51,10 @@ struct halo_op_cost halo_op_cost_of(const struct halo_plan *plan, const struct h
         add(plan, op->u.logits.weight, 1, 1, &cost);
         add(plan, op->u.logits.bias, 1, 1, &cost);
         break;
+    case HALO_OP_DELTA_RULE:
+        add(plan, op->u.delta_rule.a, 1, 1, &cost);
+        add(plan, op->u.delta_rule.dt_bias, 1, 1, &cost);
+        break;
     default: break; /* no weights */
     }
     return cost;

@@ -36,6 +36,7 @@ enum halo_op_kind {
     HALO_OP_LOGITS,  /* for the wanted rows only: l = (weight x + bias) * scale; with a cap: cap * tanh(l / cap) */
     HALO_OP_CONCAT,  /* for each of n_head heads: out = n_a elements of the head's part of a, then n_b of b's */
     HALO_OP_CONV1D,  /* out = act(bias + the last n_kernel rows of x of the sequence, each channel by its own taps) */
+    HALO_OP_DELTA_RULE, /* the gated delta rule over a state for each head (at the end of this file) */
     HALO_OP_COUNT
 };
 
@@ -58,6 +59,7 @@ static inline const char *halo_op_name(enum halo_op_kind kind)
     case HALO_OP_LOGITS: return "logits";
     case HALO_OP_CONCAT: return "concat";
     case HALO_OP_CONV1D: return "conv1d";
+    case HALO_OP_DELTA_RULE: return "delta_rule";
     case HALO_OP_COUNT: break;
     }
     return "unknown op";
@@ -195,6 +197,18 @@ struct halo_op_conv1d {
     bool silu;
     struct halo_state_part state; /* (n_kernel - 1) * channels f32 */
 };
+/* The gated delta rule; the formula is at the end of this file. */
+struct halo_op_delta_rule {
+    uint16_t qkv;         /* n_head_k heads of q, as many of k, of dim_k each; n_head_v heads of v, of dim_v each */
+    uint16_t alpha, beta; /* what the gates are made of, n_head_k * gate_stride wide; may be one value */
+    uint16_t out;         /* n_head_v heads of dim_v; none of the inputs */
+    uint32_t a, dt_bias;  /* vectors of n_head_v; a holds -e^A_log */
+    uint32_t n_head_k, n_head_v, dim_k, dim_v;
+    uint32_t gate_stride, alpha_first, beta_first;
+    bool grouped;
+    float eps, scale;
+    struct halo_state_part state; /* n_head_v * dim_v * dim_k f32 */
+};
 struct halo_op_logits {
     uint32_t weight;
     uint16_t x;
@@ -221,6 +235,7 @@ struct halo_op {
         struct halo_op_logits logits;
         struct halo_op_concat concat;
         struct halo_op_conv1d conv1d;
+        struct halo_op_delta_rule delta_rule;
     } u;
 };
 
@@ -230,5 +245,15 @@ struct halo_op {
  * score + bias. Weights: the scores without bias; when `normalise`, divided by their sum or HALO_MOE_SUM_MIN if that is
  * larger; then multiplied by `scale`. A NaN among the logits makes every weight one; the experts chosen are always
  * n_used different ones. */
+
+/* DELTA_RULE, for each head h of v; R = n_head_v / n_head_k is a whole number. The head has q and k of head h / R when
+ * `grouped`, else of head h % n_head_k. Its alpha is element h / R * gate_stride + alpha_first + h % R of that value,
+ * its beta the same with beta_first. Its state S is the matrix [dim_v][dim_k] at h * dim_v * dim_k of the op's part.
+ * For one row of a sequence after the other:
+ *   q' = q / max(|q|, eps), k' = k / max(|k|, eps), lengths being Euclidean
+ *   S = S * e^(a[h] * ln(1 + e^(alpha + dt_bias[h])))
+ *   S = S + 1 / (1 + e^-beta) * (v - S k') k'^T
+ *   out = scale * S q'
+ * Element i of out and row i of S depend on q, k, alpha, beta and element i of v, on no other row of S. */
 
 #endif

@@ -28,10 +28,11 @@ enum {
     LOGITS,
     CONCAT,
     CONV1D,
+    DELTA_RULE,
     N_OPS
 };
 enum { V_X, V_NORM, V_Q, V_K, V_V, V_OUT, V_ROUTER, V_CHOICE, V_EXPERTS, N_VALUES };
-enum { W_TABLE, W_NORM, W_Q, W_BIAS, W_HEAD_NORM, W_EXPERTS, W_TAPS, N_WEIGHTS };
+enum { W_TABLE, W_NORM, W_Q, W_BIAS, W_HEAD_NORM, W_EXPERTS, W_TAPS, W_GATE, N_WEIGHTS };
 enum { WIDTH = 64, DIM = 16, HEADS = 4, HEADS_KV = 2, VOCAB = 10, EXPERTS = 3, USED = 2, TAPS = 4 };
 
 /* A plan with one op of each kind; the cases below change parts of it. */
@@ -86,6 +87,21 @@ static void toy_ops(struct toy *t)
         [CONCAT] = {HALO_OP_CONCAT, .u.concat = {V_Q, HALO_NONE, V_OUT, HEADS, 0, DIM, 0, false}},
         [CONV1D] = {HALO_OP_CONV1D,
                     .u.conv1d = {V_X, V_OUT, W_TAPS, W_NORM, true, {.kv_group = 1, .kv_layer = 1, .offset = 2}}},
+        [DELTA_RULE] = {HALO_OP_DELTA_RULE, .u.delta_rule = {.qkv = V_Q,
+                                                             .alpha = V_ROUTER,
+                                                             .beta = V_ROUTER,
+                                                             .out = V_K,
+                                                             .a = W_GATE,
+                                                             .dt_bias = W_GATE,
+                                                             .n_head_k = 1,
+                                                             .n_head_v = 2,
+                                                             .dim_k = DIM,
+                                                             .dim_v = DIM,
+                                                             .gate_stride = 3,
+                                                             .alpha_first = 1,
+                                                             .eps = 1e-6f,
+                                                             .scale = 1,
+                                                             .state = {.kv_group = 1, .kv_layer = 1}}},
         [LOGITS] = {HALO_OP_LOGITS, .u.logits = {.weight = W_TABLE, .x = V_X, .bias = HALO_WEIGHT_NONE, .scale = 1}},
     };
     memcpy(t->ops, ops, sizeof(ops));
@@ -103,24 +119,25 @@ static void toy_init(struct toy *t)
     t->weights[W_HEAD_NORM] = weight(HALO_WEIGHT_VECTOR, DIM, 1, 1);
     t->weights[W_EXPERTS] = weight(HALO_WEIGHT_EXPERTS, WIDTH, WIDTH, EXPERTS);
     t->weights[W_TAPS] = weight(HALO_WEIGHT_VECTOR, TAPS, WIDTH, 1);
+    t->weights[W_GATE] = weight(HALO_WEIGHT_VECTOR, 2, 1, 1);
     for (uint32_t i = 0; i < N_VALUES; i++)
         t->values[i] = (struct halo_value){"v", widths[i]};
     toy_ops(t);
-    t->plan = (struct halo_plan){.n_ops = N_OPS,
-                                 .n_weights = N_WEIGHTS,
-                                 .n_values = N_VALUES,
-                                 .n_ropes = 1,
-                                 .ops = t->ops,
-                                 .weights = t->weights,
-                                 .values = t->values,
-                                 .ropes = &t->rope,
-                                 .n_kv_groups = 2,
-                                 .kv = {{HALO_KV_F16, 1, HEADS_KV, DIM, DIM, 4},
-                                        {.n_layers = 2, .n_pages = 2, .state_width = 2 + (TAPS - 1) * WIDTH}},
-                                 .n_vocab = VOCAB,
-                                 .n_context = 64,
-                                 .max_rows = 8,
-                                 .max_outputs = 2};
+    t->plan = (struct halo_plan){
+        .n_ops = N_OPS,
+        .n_weights = N_WEIGHTS,
+        .n_values = N_VALUES,
+        .n_ropes = 1,
+        .ops = t->ops,
+        .weights = t->weights,
+        .values = t->values,
+        .ropes = &t->rope,
+        .n_kv_groups = 2,
+        .kv = {{HALO_KV_F16, 1, HEADS_KV, DIM, DIM, 4}, {.n_layers = 2, .n_pages = 2, .state_width = 512}},
+        .n_vocab = VOCAB,
+        .n_context = 64,
+        .max_rows = 8,
+        .max_outputs = 2};
 }
 
 /* A device that has no kernels for Q8_0. */
@@ -204,9 +221,21 @@ SPOIL(conv_weight_beyond, t->ops[CONV1D].u.conv1d.weight = 50)
 SPOIL(conv_bias, t->ops[CONV1D].u.conv1d.bias = W_HEAD_NORM)
 SPOIL(state_group, t->ops[CONV1D].u.conv1d.state.kv_group = 2)
 SPOIL(state_layer, t->ops[CONV1D].u.conv1d.state.kv_layer = 2)
-SPOIL(state_short, t->ops[CONV1D].u.conv1d.state.offset = 3)
+SPOIL(state_short, t->ops[CONV1D].u.conv1d.state.offset = 321)
 SPOIL(state_far, t->ops[CONV1D].u.conv1d.state.offset = UINT32_MAX)
 SPOIL(state_of_positions, t->ops[CONV1D].u.conv1d.state = (struct halo_state_part){0})
+SPOIL(delta_heads, t->ops[DELTA_RULE].u.delta_rule.n_head_k = 0)
+SPOIL(delta_uneven, t->ops[DELTA_RULE].u.delta_rule.n_head_k = 3)
+SPOIL(delta_stride, t->ops[DELTA_RULE].u.delta_rule.gate_stride = 1)
+SPOIL(delta_alpha, t->ops[DELTA_RULE].u.delta_rule.alpha_first = 2)
+SPOIL(delta_beta, t->ops[DELTA_RULE].u.delta_rule.beta_first = 2)
+SPOIL(delta_qkv, t->ops[DELTA_RULE].u.delta_rule.qkv = V_K)
+SPOIL(delta_gates, t->ops[DELTA_RULE].u.delta_rule.beta = V_K)
+SPOIL(delta_out, t->ops[DELTA_RULE].u.delta_rule.out = V_Q)
+SPOIL(delta_a, t->ops[DELTA_RULE].u.delta_rule.a = W_HEAD_NORM)
+SPOIL(delta_dt_bias, t->ops[DELTA_RULE].u.delta_rule.dt_bias = W_HEAD_NORM)
+SPOIL(delta_eps, t->ops[DELTA_RULE].u.delta_rule.eps = -1)
+SPOIL(delta_state, t->ops[DELTA_RULE].u.delta_rule.state.offset = 1)
 SPOIL(add_width, t->ops[ADD].u.add.add = V_K)
 SPOIL(head_rows, t->plan.n_vocab = 9)
 SPOIL(kind, t->ops[LOGITS].kind = (enum halo_op_kind)99)
@@ -222,7 +251,7 @@ static const struct {
     {norm_bytes, RMSNORM, "rmsnorm: w of type F32 has no kernel for rows of 64"},
     {add_too_wide, RMSNORM, "rmsnorm: add is 128, wanted 64"},
     {no_weights, MATMUL, "matmul: weights is 0, wanted 3"},
-    {weight_beyond, MATMUL, "matmul: weight 50 of 7"},
+    {weight_beyond, MATMUL, "matmul: weight 50 of 8"},
     {weight_type, MATMUL, "matmul: w has type 77, which has no kernels"},
     {weight_kernel, MATMUL, "matmul: w of type Q8_0 has no kernel for rows of 64"},
     {weight_role, MATMUL, "matmul: w is declared as another kind of weight"},
@@ -271,13 +300,25 @@ static const struct {
     {conv_one_tap, CONV1D, "conv1d: taps is 1, wanted 8"},
     {conv_many_taps, CONV1D, "conv1d: taps is 9, wanted 8"},
     {conv_channels, CONV1D, "conv1d: channels is 63, wanted 64"},
-    {conv_weight_beyond, CONV1D, "conv1d: weight 50 of 7"},
+    {conv_weight_beyond, CONV1D, "conv1d: weight 50 of 8"},
     {conv_bias, CONV1D, "conv1d: w has rows of 16, its input has 64"},
     {state_group, CONV1D, "conv1d: group of the cache 2 of 2"},
     {state_layer, CONV1D, "conv1d: layer of the cache 2 of 2"},
-    {state_short, CONV1D, "conv1d: 192 f32 from 3 on do not fit into a state of 194"},
-    {state_far, CONV1D, "conv1d: 192 f32 from 4294967295 on do not fit into a state of 194"},
+    {state_short, CONV1D, "conv1d: 192 f32 from 321 on do not fit into a state of 512"},
+    {state_far, CONV1D, "conv1d: 192 f32 from 4294967295 on do not fit into a state of 512"},
     {state_of_positions, CONV1D, "conv1d: 192 f32 from 0 on do not fit into a state of 0"},
+    {delta_heads, DELTA_RULE, "delta_rule: 2 heads of 16 over 0 heads of 16"},
+    {delta_uneven, DELTA_RULE, "delta_rule: 2 heads of 16 over 3 heads of 16"},
+    {delta_stride, DELTA_RULE, "delta_rule: gates of 2 heads at 1 and 0 of every 1"},
+    {delta_alpha, DELTA_RULE, "delta_rule: gates of 2 heads at 2 and 0 of every 3"},
+    {delta_beta, DELTA_RULE, "delta_rule: gates of 2 heads at 1 and 2 of every 3"},
+    {delta_qkv, DELTA_RULE, "delta_rule: qkv is 32, wanted 64"},
+    {delta_gates, DELTA_RULE, "delta_rule: beta is 32, wanted 3"},
+    {delta_out, DELTA_RULE, "delta_rule: out is 64, wanted 32"},
+    {delta_a, DELTA_RULE, "delta_rule: w has rows of 16, its input has 2"},
+    {delta_dt_bias, DELTA_RULE, "delta_rule: w has rows of 16, its input has 2"},
+    {delta_eps, DELTA_RULE, "delta_rule: eps is -1, wanted a number of at least 0"},
+    {delta_state, DELTA_RULE, "delta_rule: 512 f32 from 1 on do not fit into a state of 512"},
     {add_width, ADD, "add: add is 32, wanted 64"},
     {head_rows, LOGITS, "logits: rows of the head is 10, wanted 9"},
     {kind, LOGITS, "op 99 has no kernel"},

@@ -159,10 +159,121 @@ static void convolution_is_its_formula(void **state)
     }
 }
 
+/* Heads of q and k, of v; where the gates lie. */
+enum { DELTA_DIM_MAX = 40, DELTA_HEADS_MAX = 6, DELTA_QKV_MAX = 300 };
+static const struct {
+    uint32_t n_head_k, n_head_v, dim_k, dim_v, stride, alpha, beta;
+    bool grouped, one_value;
+} rules[] = {
+    {1, 1, 1, 1, 1, 0, 0, false, false}, {2, 4, 32, 16, 2, 0, 0, false, false}, {2, 4, 16, 32, 4, 2, 0, true, true},
+    {3, 3, 17, 5, 3, 1, 2, false, true}, {2, 6, 40, 21, 5, 0, 2, true, false},
+};
+
+static struct delta_inputs {
+    uint16_t alpha, beta;
+    uint32_t a, dt_bias;
+} delta;
+
+static void delta_rule(struct subject *s, uint32_t form)
+{
+    uint32_t n_k = rules[form].n_head_k, n_v = rules[form].n_head_v, dim_k = rules[form].dim_k,
+             dim_v = rules[form].dim_v, gates = n_k * rules[form].stride;
+    s->width = n_v * dim_v;
+    s->x = fixture_input(&s->f, 2 * n_k * dim_k + n_v * dim_v, 2);
+    delta.alpha = fixture_input(&s->f, gates, 3);
+    delta.beta = rules[form].one_value ? delta.alpha : fixture_input(&s->f, gates, 3);
+    delta.a = fixture_weight(&s->f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, n_v, 1, 1, 0.7);
+    delta.dt_bias = fixture_weight(&s->f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, n_v, 1, 1, 2);
+    for (uint32_t h = 0; h < n_v; h++) { /* a state that grows has no bound */
+        float *a = (float *)(void *)s->f.bytes[delta.a] + h;
+        *a = -fabsf(*a);
+    }
+    s->out = fixture_value(&s->f, s->width);
+    uint32_t group = fixture_states(&s->f, 2, 3 + n_v * dim_v * dim_k);
+    s->op = (struct halo_op){HALO_OP_DELTA_RULE, .u.delta_rule = {.qkv = s->x,
+                                                                  .alpha = delta.alpha,
+                                                                  .beta = delta.beta,
+                                                                  .out = s->out,
+                                                                  .a = delta.a,
+                                                                  .dt_bias = delta.dt_bias,
+                                                                  .n_head_k = n_k,
+                                                                  .n_head_v = n_v,
+                                                                  .dim_k = dim_k,
+                                                                  .dim_v = dim_v,
+                                                                  .gate_stride = rules[form].stride,
+                                                                  .alpha_first = rules[form].alpha,
+                                                                  .beta_first = rules[form].beta,
+                                                                  .grouped = rules[form].grouped,
+                                                                  .eps = 1e-6f,
+                                                                  .scale = 0.25f,
+                                                                  .state = part_of(group, 3)}};
+}
+
+static double length(const float *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return fmax(sqrt(sum), 1e-6);
+}
+
+/* One head's state after one more row, and its result, in double. */
+static void delta_step(const struct halo_op_delta_rule *u, const float *q, const float *k, const float *v, double decay,
+                       double beta, double *state, double *ret)
+{
+    double norm_q = length(q, u->dim_k), norm_k = length(k, u->dim_k);
+    for (uint32_t i = 0; i < u->dim_v; i++, state += u->dim_k) {
+        double kept = 0;
+        for (uint32_t j = 0; j < u->dim_k; j++)
+            kept += (state[j] *= decay) * (double)k[j] / norm_k;
+        ret[i] = 0;
+        for (uint32_t j = 0; j < u->dim_k; j++) {
+            state[j] += beta * ((double)v[i] - kept) * (double)k[j] / norm_k;
+            ret[i] += state[j] * (double)q[j] / norm_q * (double)u->scale;
+        }
+    }
+}
+
+static void delta_rule_is_its_formula(void **state)
+{
+    static float got[N_TOKENS * WIDTH_MAX];
+    static double s_want[DELTA_HEADS_MAX][DELTA_DIM_MAX * DELTA_DIM_MAX];
+    static struct subject s;
+    for (uint32_t form = 0; form < sizeof(rules) / sizeof(rules[0]); form++) {
+        reference(&s, delta_rule, form, got);
+        const struct halo_op_delta_rule *u = &s.op.u.delta_rule;
+        float *a = fixture_floats(&s.f, delta.a), *dt_bias = fixture_floats(&s.f, delta.dt_bias);
+        uint32_t per_k = u->n_head_v / u->n_head_k;
+        memset(s_want, 0, sizeof(s_want));
+        for (uint32_t r = 0; r < N_TOKENS; r++) {
+            float qkv[DELTA_QKV_MAX], alphas[16], betas[16];
+            fixture_peek(&s.f, u->qkv, r, qkv);
+            fixture_peek(&s.f, u->alpha, r, alphas);
+            fixture_peek(&s.f, u->beta, r, betas);
+            for (uint32_t h = 0; h < u->n_head_v; h++) {
+                uint32_t of_k = u->grouped ? h / per_k : h % u->n_head_k, gate = h / per_k * u->gate_stride + h % per_k;
+                double alpha = (double)alphas[gate + u->alpha_first], want[DELTA_DIM_MAX];
+                double decay = exp((double)a[h] * log(1 + exp(alpha + (double)dt_bias[h])));
+                double beta = 1 / (1 + exp(-(double)betas[gate + u->beta_first]));
+                const float *q = qkv + of_k * u->dim_k, *k = q + u->n_head_k * u->dim_k,
+                            *v = qkv + 2 * u->n_head_k * u->dim_k + h * u->dim_v;
+                delta_step(u, q, k, v, decay, beta, s_want[h], want);
+                for (uint32_t i = 0; i < u->dim_v; i++)
+                    assert_true(fabs((double)got[r * s.width + h * u->dim_v + i] - want[i]) <= 3e-6);
+            }
+        }
+        free(a);
+        free(dt_bias);
+        same_bits_everywhere(&s, got, u->state.kv_group);
+        fixture_finish(&s.f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolution_is_its_formula),
+        cmocka_unit_test(delta_rule_is_its_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,6 +128,10 @@ static uint32_t weights_of(const struct halo_op *op, uint32_t ret[8])
         if (op->u.logits.bias != HALO_WEIGHT_NONE)
             ret[n++] = op->u.logits.bias;
         break;
+    case HALO_OP_DELTA_RULE:
+        ret[n++] = op->u.delta_rule.a;
+        ret[n++] = op->u.delta_rule.dt_bias;
+        break;
     default: break;
     }
     return n;
