@@ -113,6 +113,7 @@ static void become_quick(struct halo_peer *peer)
         uv_timer_stop(&peer->timer);
     peer->clients->ops->pressure(peer, HALO_PRESSURE_NONE);
     halo_clients_ready(peer->clients, peer); /* lines may be left of before */
+    halo_client_touch(&peer->client);        /* a connection that had only this output left is over now */
 }
 
 static void stall(struct halo_peer *peer)
