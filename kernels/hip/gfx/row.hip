@@ -159,6 +159,7 @@ template <halo_glu_act ACT> HALO_DEVICE float activated(float gate, float up)
     case HALO_GLU_GELU:
         return gate * sigmoid(1.59576912f * halo_fma(0.044715f * gate * gate, gate, gate)) * up; /* 2 sqrt(2 / pi) */
     case HALO_GLU_RELU2: gate = halo_max(gate, 0); return gate * gate * up;
+    case HALO_GLU_LINEAR: return gate * up;
     default: /* HALO_GLU_CLAMPED */
         gate = halo_min(gate, HALO_GLU_CLAMP);
         up = halo_max(halo_min(up, HALO_GLU_CLAMP), -HALO_GLU_CLAMP);
@@ -188,6 +189,7 @@ HALO_GLU_KERNEL(SILU, silu)
 HALO_GLU_KERNEL(GELU, gelu)
 HALO_GLU_KERNEL(RELU2, relu2)
 HALO_GLU_KERNEL(CLAMPED, clamped)
+HALO_GLU_KERNEL(LINEAR, linear)
 
 HALO_KERNEL(limit, halo_limit_args, 256)
 {

@@ -33,14 +33,19 @@ static double clamped(double gate, double up)
     return gate / (1 + exp(-(double)HALO_GLU_CLAMP_ALPHA * gate)) * (up + 1);
 }
 
+static double linear(double gate, double up)
+{
+    return gate * up;
+}
+
 static void activations(void **state)
 {
     (void)state;
     static const struct {
         const char *kernel;
         double (*act)(double gate, double up);
-    } kinds[] = {{"glu_gelu", gelu}, {"glu_relu2", relu2}, {"glu_clamped", clamped}};
-    for (uint32_t k = 0; k < 3; k++)
+    } kinds[] = {{"glu_gelu", gelu}, {"glu_relu2", relu2}, {"glu_clamped", clamped}, {"glu_linear", linear}};
+    for (uint32_t k = 0; k < 4; k++)
         for (uint32_t w = 0; w < N_WIDTHS; w++) {
             const uint32_t n = widths[w];
             float *gate = gfx_floats(ROWS * n, k), *up = gfx_floats(ROWS * n, k + 9), *out = gfx_zeros(ROWS * n * 4);
