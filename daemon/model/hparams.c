@@ -55,11 +55,12 @@ double halo_hparams_ff_shared(const struct halo_hparams *hparams)
 }
 
 /* The common entry of a per-layer array. An array of another length than the layers is a contradiction, not a
- * variation. */
-static int layered_read(struct halo_gguf_array array, const char *key, uint32_t n_layers, double *ret,
+ * variation. With `zeros` an entry may be 0 as well: its bit is set there. */
+static int layered_read(struct halo_gguf_array array, const char *key, uint32_t n_layers, uint64_t *zeros, double *ret,
                         struct halo_fault *fault)
 {
     int64_t first = 0, entry = 0;
+    uint32_t first_layer = 0;
 
     if (array.n != n_layers)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key,
@@ -67,22 +68,27 @@ static int layered_read(struct halo_gguf_array array, const char *key, uint32_t 
     for (uint32_t i = 0; i < n_layers; i++) {
         if (!halo_gguf_next_i64(&array, &entry))
             return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold integers", key);
-        if (i == 0)
+        if (zeros && entry == 0) {
+            zeros[i / 64] |= 1ull << i % 64;
+        } else if (i == 0 || (zeros && first == 0)) {
             first = entry;
-        else if (entry != first)
+            first_layer = i;
+        } else if (entry != first) {
             return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                                  "%s varies by layer (layer 0: %" PRId64 ", layer %" PRIu32 ": %" PRId64
+                                  "%s varies by layer (layer %" PRIu32 ": %" PRId64 ", layer %" PRIu32 ": %" PRId64
                                   "), which is not supported",
-                                  key, first, i, entry);
+                                  key, first_layer, first, i, entry);
+        }
     }
     *ret = (double)first;
     return 0;
 }
 
 /* 0 with the value as the file gives it, HALO_GGUF_ABSENT, or negative. */
-static int value_read(const struct halo_gguf *gguf, const struct halo_hparam *row, const char *key, uint32_t n_layers,
-                      double *ret, struct halo_fault *fault)
+static int value_read(const struct halo_gguf *gguf, const struct halo_hparam *row, const char *key,
+                      struct halo_hparams *hparams, double *ret, struct halo_fault *fault)
 {
+    uint64_t *zeros = row->kind == HALO_HPARAM_SOME ? (uint64_t *)(void *)((char *)hparams + row->zeros) : NULL;
     struct halo_gguf_array array;
     uint64_t count = 0;
     int r;
@@ -95,8 +101,8 @@ static int value_read(const struct halo_gguf *gguf, const struct halo_hparam *ro
         *ret = flag;
         return r;
     }
-    if (row->kind == HALO_HPARAM_LAYERED && halo_gguf_get_array(gguf, key, &array, NULL) == 0)
-        return layered_read(array, key, n_layers, ret, fault);
+    if ((row->kind == HALO_HPARAM_LAYERED || zeros) && halo_gguf_get_array(gguf, key, &array, NULL) == 0)
+        return layered_read(array, key, hparams->n_layers, zeros, ret, fault);
     r = halo_gguf_get_u64(gguf, key, &count, fault);
     *ret = (double)count; /* exact below 2^53, and every ceiling is far below that */
     return r;
@@ -139,7 +145,7 @@ static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, 
     int r;
 
     key_make(key, arch, row->suffix ? row->suffix : "");
-    r = row->suffix ? value_read(gguf, row, key, hparams->n_layers, &value, fault) : HALO_GGUF_ABSENT;
+    r = row->suffix ? value_read(gguf, row, key, hparams, &value, fault) : HALO_GGUF_ABSENT;
     if (r < 0)
         return r;
     absent = r == HALO_GGUF_ABSENT;

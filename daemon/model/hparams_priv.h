@@ -17,6 +17,7 @@
 enum halo_hparam_kind {
     HALO_HPARAM_COUNT,   /* uint32_t */
     HALO_HPARAM_LAYERED, /* uint32_t; the file may give an array with one entry per layer, all the same */
+    HALO_HPARAM_SOME,    /* the same, and 0 in layers that have none: their bits are set in `zeros` */
     HALO_HPARAM_REAL,    /* float */
     HALO_HPARAM_FLAG,    /* uint32_t, 0 or 1; a truth value in the file */
     HALO_HPARAM_GATE,    /* enum halo_moe_gate; the file's number of a gating function, 0 for the default */
@@ -30,45 +31,62 @@ struct halo_hparam {
     double value;                                        /* when absent */
     double (*derive)(const struct halo_hparams *so_far); /* when absent, before `value`; NULL: none */
     double min, max;                                     /* inclusive */
+    size_t zeros; /* offset in struct halo_hparams of HALO_MODEL_MAX_LAYERS bits; of HALO_HPARAM_SOME alone */
 };
 
 #define HALO_HPARAM_NEEDED(kind, suffix, field, min, max)                                                              \
     {                                                                                                                  \
-        suffix, HALO_HPARAM_##kind, offsetof(struct halo_hparams, field), true, 0, NULL, min, max                      \
+        suffix, HALO_HPARAM_##kind, offsetof(struct halo_hparams, field), true, 0, NULL, min, max, 0                   \
     }
 #define HALO_HPARAM_OR(kind, suffix, field, value, min, max)                                                           \
     {                                                                                                                  \
-        suffix, HALO_HPARAM_##kind, offsetof(struct halo_hparams, field), false, value, NULL, min, max                 \
+        suffix, HALO_HPARAM_##kind, offsetof(struct halo_hparams, field), false, value, NULL, min, max, 0              \
     }
 #define HALO_HPARAM_FROM(kind, suffix, field, derive, min, max)                                                        \
     {                                                                                                                  \
-        suffix, HALO_HPARAM_##kind, offsetof(struct halo_hparams, field), false, 0, derive, min, max                   \
+        suffix, HALO_HPARAM_##kind, offsetof(struct halo_hparams, field), false, 0, derive, min, max, 0                \
+    }
+
+/* Required; which layers are without it. */
+#define HALO_HPARAM_SOMETIMES(suffix, field, zeros, min, max)                                                          \
+    {                                                                                                                  \
+        suffix, HALO_HPARAM_SOME, offsetof(struct halo_hparams, field), true, 0, NULL, min, max,                       \
+            offsetof(struct halo_hparams, zeros)                                                                       \
     }
 
 #define HALO_HPARAM_FIXED(kind, field, value)                                                                          \
     {                                                                                                                  \
-        NULL, HALO_HPARAM_##kind, offsetof(struct halo_hparams, field), false, value, NULL, value, value               \
+        NULL, HALO_HPARAM_##kind, offsetof(struct halo_hparams, field), false, value, NULL, value, value, 0            \
     }
 
 /* What every decoder with grouped-query attention and rotary positions has. */
-#define HALO_HPARAMS_DECODER                                                                                           \
+#define HALO_HPARAMS_SIZES                                                                                             \
     HALO_HPARAM_NEEDED(COUNT, "block_count", n_layers, 1, HALO_MODEL_MAX_LAYERS),                                      \
         HALO_HPARAM_NEEDED(COUNT, "context_length", n_context_train, 1, HALO_MODEL_MAX_CONTEXT),                       \
         HALO_HPARAM_NEEDED(COUNT, "embedding_length", n_embd, 1, HALO_MODEL_MAX_EMBD),                                 \
-        HALO_HPARAM_NEEDED(LAYERED, "attention.head_count", n_head, 1, HALO_MODEL_MAX_HEADS),                          \
-        HALO_HPARAM_FROM(LAYERED, "attention.head_count_kv", n_head_kv, halo_hparams_head_count, 1,                    \
-                         HALO_MODEL_MAX_HEADS),                                                                        \
-        HALO_HPARAM_FROM(COUNT, "attention.key_length", head_dim_k, halo_hparams_head_share, 1,                        \
-                         HALO_MODEL_MAX_HEAD_DIM),                                                                     \
+        HALO_HPARAM_NEEDED(LAYERED, "attention.head_count", n_head, 1, HALO_MODEL_MAX_HEADS)
+#define HALO_HPARAMS_HEADS                                                                                             \
+    HALO_HPARAM_FROM(COUNT, "attention.key_length", head_dim_k, halo_hparams_head_share, 1, HALO_MODEL_MAX_HEAD_DIM),  \
         HALO_HPARAM_FROM(COUNT, "attention.value_length", head_dim_v, halo_hparams_head_share, 1,                      \
                          HALO_MODEL_MAX_HEAD_DIM),                                                                     \
         HALO_HPARAM_FROM(COUNT, "rope.dimension_count", n_rot, halo_hparams_key_length, 2, HALO_MODEL_MAX_HEAD_DIM),   \
         HALO_HPARAM_OR(REAL, "rope.freq_base", rope_base, 10000, 1, 1e15)
+#define HALO_HPARAMS_DECODER                                                                                           \
+    HALO_HPARAMS_SIZES,                                                                                                \
+        HALO_HPARAM_FROM(LAYERED, "attention.head_count_kv", n_head_kv, halo_hparams_head_count, 1,                    \
+                         HALO_MODEL_MAX_HEADS),                                                                        \
+        HALO_HPARAMS_HEADS
 /* With RMS norms, as most have, or with layer norms. */
 #define HALO_HPARAMS_COMMON                                                                                            \
     HALO_HPARAMS_DECODER, HALO_HPARAM_NEEDED(REAL, "attention.layer_norm_rms_epsilon", norm_eps, 1e-20, 1)
 #define HALO_HPARAMS_COMMON_LAYER_NORM                                                                                 \
     HALO_HPARAMS_DECODER, HALO_HPARAM_NEEDED(REAL, "attention.layer_norm_epsilon", norm_eps, 1e-20, 1)
+
+/* With layers that have a state instead of attention: 0 heads of K and V there. RMS norms. */
+#define HALO_HPARAMS_HYBRID                                                                                            \
+    HALO_HPARAMS_SIZES,                                                                                                \
+        HALO_HPARAM_SOMETIMES("attention.head_count_kv", n_head_kv, without_attention, 1, HALO_MODEL_MAX_HEADS),       \
+        HALO_HPARAMS_HEADS, HALO_HPARAM_NEEDED(REAL, "attention.layer_norm_rms_epsilon", norm_eps, 1e-20, 1)
 
 /* A mixture of experts: how many, and whether the weights of the chosen are renormalised when the file does not say. */
 #define HALO_HPARAMS_EXPERTS(normalise)                                                                                \

@@ -185,7 +185,9 @@ void halo_blocks_decoder(struct halo_builder *builder, const struct halo_decoder
         bool is_global = decoder->period > 0 && layer % decoder->period == decoder->period - 1;
         halo_builder_layer(builder, layer);
         in = block_enter(builder, &values, &stream, HALO_TENSOR_ATTN_NORM);
-        if (h->n_kv_lora > 0)
+        if (decoder->mixer && halo_tensors_when_state(h, layer))
+            decoder->mixer(builder, &in);
+        else if (h->n_kv_lora > 0)
             halo_blocks_latent(builder, &in, &global);
         else
             halo_blocks_attention(builder, &in, is_global ? &global : &local);
@@ -201,7 +203,8 @@ void halo_blocks_decoder(struct halo_builder *builder, const struct halo_decoder
         block_leave(builder, &values, &stream, HALO_TENSOR_FFN_POST_NORM);
     }
     halo_builder_outside(builder);
-    in = block_enter(builder, &values, &stream, HALO_TENSOR_OUTPUT_NORM);
+    bool renamed = halo_builder_has(builder, HALO_TENSOR_TOKEN_EMBD_NORM);
+    in = block_enter(builder, &values, &stream, renamed ? HALO_TENSOR_TOKEN_EMBD_NORM : HALO_TENSOR_OUTPUT_NORM);
     float logit_scale = h->logit_scale > 0 ? h->logit_scale : 1.0f;
     halo_builder_logits(builder, in.normed, decoder->logits_divided ? 1 / logit_scale : logit_scale);
 }

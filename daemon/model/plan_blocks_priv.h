@@ -68,6 +68,8 @@ struct halo_decoder {
     bool global_unrotated;              /* global layers do not rotate q and k */
     bool logits_divided;                /* by logit_scale, not multiplied */
     float embed_scale, attention_scale; /* 0: the hyper-parameters', or none and 1 / sqrt(head_dim_k) */
+    /* What layers have instead of attention, in those without: normed -> out. */
+    void (*mixer)(struct halo_builder *builder, const struct halo_blocks *values);
 };
 
 /* The whole decoder: embed, n layers of attention and feed-forward, final norm, logits. The norms are those whose

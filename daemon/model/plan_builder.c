@@ -185,6 +185,11 @@ uint16_t halo_builder_value(struct halo_builder *builder, const char *name, uint
 {
     if (builder->error)
         return 0;
+    for (uint32_t i = 0; i < builder->n_values; i++)
+        if (strcmp(builder->values[i].name, name) == 0) {
+            assert(builder->values[i].width == width);
+            return (uint16_t)i;
+        }
     assert(builder->n_values < MAX_VALUES && width > 0 && width <= HALO_MODEL_MAX_WIDTH);
     builder->values[builder->n_values] = (struct halo_value){.name = name, .width = (uint32_t)width};
     return (uint16_t)builder->n_values++;

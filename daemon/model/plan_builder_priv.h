@@ -41,6 +41,7 @@ int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret);
 
 void halo_builder_layer(struct halo_builder *builder, uint32_t layer); /* the ops that follow belong to this layer */
 void halo_builder_outside(struct halo_builder *builder);               /* ... to no layer */
+/* The value of this name, which is added at its first use. */
 uint16_t halo_builder_value(struct halo_builder *builder, const char *name, uint64_t width);
 /* A rotation by the hyper-parameters, with the file's factors if it has them. */
 uint32_t halo_builder_rotation(struct halo_builder *builder, enum halo_rope_pairing pairing);

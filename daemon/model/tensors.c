@@ -78,6 +78,13 @@ bool halo_tensors_part(enum halo_tensor_id id, const struct halo_hparams *h, str
     case HALO_TENSOR_ATTN_KV_A_ROT:
         *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_KV_A, h->n_kv_lora, ":rot"};
         return true;
+    case HALO_TENSOR_SHORTCONV_IN_B: *ret = (struct halo_tensor_part){HALO_TENSOR_SHORTCONV_IN, 0, ":b"}; return true;
+    case HALO_TENSOR_SHORTCONV_IN_C:
+        *ret = (struct halo_tensor_part){HALO_TENSOR_SHORTCONV_IN, h->n_embd, ":c"};
+        return true;
+    case HALO_TENSOR_SHORTCONV_IN_X:
+        *ret = (struct halo_tensor_part){HALO_TENSOR_SHORTCONV_IN, 2ull * h->n_embd, ":x"};
+        return true;
     default: return false;
     }
 }
@@ -85,7 +92,7 @@ bool halo_tensors_part(enum halo_tensor_id id, const struct halo_hparams *h, str
 bool halo_tensors_is_whole(enum halo_tensor_id id)
 {
     return id == HALO_TENSOR_ATTN_QKV || id == HALO_TENSOR_ATTN_QKV_BIAS || id == HALO_TENSOR_FFN_GATE_UP ||
-           id == HALO_TENSOR_FFN_GATE_UP_EXPS || id == HALO_TENSOR_ATTN_KV_A;
+           id == HALO_TENSOR_FFN_GATE_UP_EXPS || id == HALO_TENSOR_ATTN_KV_A || id == HALO_TENSOR_SHORTCONV_IN;
 }
 
 void halo_tensors_name(enum halo_tensor_id id, uint32_t layer, char ret[HALO_GGUF_MAX_NAME + 1])
@@ -95,6 +102,16 @@ void halo_tensors_name(enum halo_tensor_id id, uint32_t layer, char ret[HALO_GGU
     int n = hole ? snprintf(ret, HALO_GGUF_MAX_NAME + 1, "%.*s%u%s", (int)(hole - pattern), pattern, layer, hole + 2)
                  : snprintf(ret, HALO_GGUF_MAX_NAME + 1, "%s", pattern);
     assert(n > 0 && n <= HALO_GGUF_MAX_NAME);
+}
+
+bool halo_tensors_when_state(const struct halo_hparams *hparams, uint32_t layer)
+{
+    return hparams->without_attention[layer / 64] >> layer % 64 & 1;
+}
+
+bool halo_tensors_when_attention(const struct halo_hparams *hparams, uint32_t layer)
+{
+    return !halo_tensors_when_state(hparams, layer);
 }
 
 bool halo_tensors_when_dense(const struct halo_hparams *hparams, uint32_t layer)

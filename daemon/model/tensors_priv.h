@@ -12,10 +12,12 @@
 #include <model/model.h>
 
 /* X(identifier, name; %u is the layer). Two roles may have one name: no family has both. FFN_INPUT_NORM is the norm in
- * front of the feed-forward where files give it the name of the one behind attention; FFN_GATE_UP has the rows of the
+ * front of the feed-forward where files give it the name of the one behind attention; TOKEN_EMBD_NORM is the final norm
+ * where they call it so; FFN_GATE_UP has the rows of the
  * gate, then those of FFN_UP, whose name it has; FFN_GATE_UP_EXPS the same for each expert. */
 #define HALO_TENSOR_LIST(X)                                                                                            \
     X(TOKEN_EMBD, "token_embd.weight")                                                                                 \
+    X(TOKEN_EMBD_NORM, "token_embd_norm.weight")                                                                       \
     X(OUTPUT_NORM, "output_norm.weight")                                                                               \
     X(OUTPUT_NORM_BIAS, "output_norm.bias")                                                                            \
     X(OUTPUT, "output.weight")                                                                                         \
@@ -51,6 +53,12 @@
     X(ATTN_POST_NORM, "blk.%u.post_attention_norm.weight")                                                             \
     X(SSM_A, "blk.%u.ssm_a")                                                                                           \
     X(SSM_DT_BIAS, "blk.%u.ssm_dt.bias")                                                                               \
+    X(SHORTCONV_IN, "blk.%u.shortconv.in_proj.weight")                                                                 \
+    X(SHORTCONV_IN_B, "blk.%u.shortconv.in_proj_b.weight")                                                             \
+    X(SHORTCONV_IN_C, "blk.%u.shortconv.in_proj_c.weight")                                                             \
+    X(SHORTCONV_IN_X, "blk.%u.shortconv.in_proj_x.weight")                                                             \
+    X(SHORTCONV_CONV, "blk.%u.shortconv.conv.weight")                                                                  \
+    X(SHORTCONV_OUT, "blk.%u.shortconv.out_proj.weight")                                                               \
     X(FFN_NORM, "blk.%u.ffn_norm.weight")                                                                              \
     X(FFN_NORM_BIAS, "blk.%u.ffn_norm.bias")                                                                           \
     X(FFN_INPUT_NORM, "blk.%u.post_attention_norm.weight")                                                             \
@@ -88,6 +96,8 @@ enum halo_tensor_id {
 /* X(identifier, expression over `h`): the dimensions that a table may name. */
 #define HALO_EXTENT_LIST(X)                                                                                            \
     X(ONE, 1)                                                                                                          \
+    X(CONV, h->n_conv)                                                                                                 \
+    X(EMBD_3, 3ull * h->n_embd)                                                                                        \
     X(EMBD, h->n_embd)                                                                                                 \
     X(VOCAB, h->n_vocab)                                                                                               \
     X(HEAD_K, h->head_dim_k)                                                                                           \
@@ -142,12 +152,16 @@ struct halo_tensor_spec {
     HALO_TENSOR_MATRIX(TOKEN_EMBD, EMBD, VOCAB), HALO_TENSOR_VECTOR(OUTPUT_NORM, EMBD),                                \
         HALO_TENSOR_ROW(OUTPUT, MATRIX, EMBD, VOCAB, ONE, .optional = true)
 #define HALO_TENSORS_PROJECTIONS                                                                                       \
-    HALO_TENSOR_MATRIX(ATTN_Q, EMBD, Q), HALO_TENSOR_MATRIX(ATTN_K, EMBD, K), HALO_TENSOR_MATRIX(ATTN_V, EMBD, V),     \
-        HALO_TENSOR_MATRIX(ATTN_OUTPUT, ATT, EMBD)
+    HALO_TENSOR_ROW(ATTN_Q, MATRIX, EMBD, Q, ONE, .when = halo_tensors_when_attention),                                \
+        HALO_TENSOR_ROW(ATTN_K, MATRIX, EMBD, K, ONE, .when = halo_tensors_when_attention),                            \
+        HALO_TENSOR_ROW(ATTN_V, MATRIX, EMBD, V, ONE, .when = halo_tensors_when_attention),                            \
+        HALO_TENSOR_ROW(ATTN_OUTPUT, MATRIX, ATT, EMBD, ONE, .when = halo_tensors_when_attention)
 #define HALO_TENSORS_ATTENTION HALO_TENSOR_VECTOR(ATTN_NORM, EMBD), HALO_TENSORS_PROJECTIONS
 #define HALO_TENSORS_QKV_BIAS                                                                                          \
     HALO_TENSOR_VECTOR(ATTN_Q_BIAS, Q), HALO_TENSOR_VECTOR(ATTN_K_BIAS, K), HALO_TENSOR_VECTOR(ATTN_V_BIAS, V)
-#define HALO_TENSORS_QK_NORM HALO_TENSOR_VECTOR(ATTN_Q_NORM, HEAD_K), HALO_TENSOR_VECTOR(ATTN_K_NORM, HEAD_K)
+#define HALO_TENSORS_QK_NORM                                                                                           \
+    HALO_TENSOR_ROW(ATTN_Q_NORM, VECTOR, HEAD_K, ONE, ONE, .when = halo_tensors_when_attention),                       \
+        HALO_TENSOR_ROW(ATTN_K_NORM, VECTOR, HEAD_K, ONE, ONE, .when = halo_tensors_when_attention)
 #define HALO_TENSORS_FFN(condition)                                                                                    \
     HALO_TENSOR_ROW(FFN_GATE, MATRIX, EMBD, FF, ONE, .when = condition),                                               \
         HALO_TENSOR_ROW(FFN_UP, MATRIX, EMBD, FF, ONE, .when = condition),                                             \
@@ -171,6 +185,8 @@ struct halo_tensor_spec {
         HALO_TENSOR_ROW(FFN_UP_SHEXP, MATRIX, EMBD, FF_SHARED, ONE, .when = halo_tensors_when_shared),                 \
         HALO_TENSOR_ROW(FFN_DOWN_SHEXP, MATRIX, FF_SHARED, EMBD, ONE, .when = halo_tensors_when_shared)
 
+bool halo_tensors_when_attention(const struct halo_hparams *hparams, uint32_t layer);
+bool halo_tensors_when_state(const struct halo_hparams *hparams, uint32_t layer); /* no attention */
 bool halo_tensors_when_dense(const struct halo_hparams *hparams, uint32_t layer); /* no experts */
 bool halo_tensors_when_moe(const struct halo_hparams *hparams, uint32_t layer);
 bool halo_tensors_when_shared(const struct halo_hparams *hparams, uint32_t layer); /* experts and a shared one */

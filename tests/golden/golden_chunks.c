@@ -117,7 +117,7 @@ int main(int argc, char **argv)
     static const char *const stems[] = {"draft-BF16",      "draft-Q5_1",    "draft-IQ2_XS",     "draft-NVFP4",
                                         "draft-TQ1_0",     "draft-IQ4_XS",  "fable-moe-Q4_K_M", "tiny-llama3",
                                         "tiny-qwen2",      "tiny-qwen3moe", "tiny-bailingmoe2", "tiny-gemma2",
-                                        "tiny-starcoder2", "tiny-mistral3", "tiny-gpt-oss"};
+                                        "tiny-starcoder2", "tiny-mistral3", "tiny-gpt-oss",     "tiny-lfm2moe"};
     struct halo_golden_data data;
     unsigned n_wrong = 0;
 

@@ -37,7 +37,7 @@ static const struct halo_golden_model full[] = {
     {"tiny-phi3-longrope", false, false}, {"tiny-gemma2", false, false},      {"tiny-gemma3", false, false},
     {"tiny-gemma3-pat", false, false},    {"tiny-cohere2", false, false},     {"tiny-exaone4", false, false},
     {"tiny-gpt-oss", true, false},        {"tiny-minimax-m2", true, false},   {"tiny-deepseek2", true, false},
-    {"tiny-deepseek2-lite", true, false}, {"tiny-glm4-flash", true, false},
+    {"tiny-deepseek2-lite", true, false}, {"tiny-glm4-flash", true, false},   {"tiny-lfm2moe", true, false},
 };
 
 static const char *source_root(void)

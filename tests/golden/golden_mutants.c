@@ -112,6 +112,49 @@ static bool each_op(struct halo_golden_host *host, enum halo_op_kind kind, bool 
     return changed;
 }
 
+/* A convolution gives what it reads. */
+static bool convolution_ignored(struct halo_golden_host *host)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i < host->plan.n_ops; i++)
+        if (host->ops[i].kind == HALO_OP_CONV1D) {
+            const struct halo_op_conv1d conv = host->ops[i].u.conv1d;
+            const struct halo_op_glu copy = {conv.x, HALO_NONE, conv.out, conv.silu ? HALO_GLU_SILU : HALO_GLU_LINEAR};
+            host->ops[i] = (struct halo_op){.kind = HALO_OP_GLU, .layer = host->ops[i].layer, .u.glu = copy};
+            changed = true;
+        }
+    return changed;
+}
+
+static bool state_to_first(struct halo_op *op)
+{
+    bool changed = op->u.conv1d.state.kv_layer > 0;
+    op->u.conv1d.state.kv_layer = 0;
+    return changed;
+}
+
+/* Batches of a prompt begin with the state that another layer left. */
+static bool states_shared(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_CONV1D, state_to_first);
+}
+
+static bool gate_drop(struct halo_op *op)
+{
+    bool changed = op->u.glu.act == HALO_GLU_LINEAR;
+    if (changed)
+        op->u.glu.gate = op->u.glu.up;
+    op->u.glu.up = changed ? HALO_NONE : op->u.glu.up;
+    return changed;
+}
+
+/* Products of two values are the second one. */
+static bool gates_ignored(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_GLU, gate_drop);
+}
+
 static bool normalise_flip(struct halo_op *op)
 {
     op->u.moe_route.normalise = !op->u.moe_route.normalise;
@@ -473,6 +516,13 @@ static const struct mutant {
     {"tiny-glm4-flash", "scale by the cache's row", scale_by_key},
     {"tiny-glm4-flash", "one more layer unrotated", rotation_dropped_once},
     {"tiny-glm4-flash", "shared expert forgotten", shared_forgotten},
+    {"tiny-lfm2moe", "unchanged", NULL},
+    {"tiny-lfm2moe", "convolution left out", convolution_ignored},
+    {"tiny-lfm2moe", "one state for all layers", states_shared, LONG},
+    {"tiny-lfm2moe", "gates left out", gates_ignored},
+    {"tiny-lfm2moe", "Q/K norm dropped", qk_norm_dropped},
+    {"tiny-lfm2moe", "adjacent pairs", pairing_flipped},
+    {"tiny-lfm2moe", "choice bias in the weights", choice_bias_in_weights},
     {"tiny-minimax-m2", "unchanged", NULL},
     {"tiny-minimax-m2", "choice bias in the weights", choice_bias_in_weights},
     {"tiny-minimax-m2", "experts not renormalised", experts_normalised_otherwise},

@@ -431,9 +431,37 @@ static void scaling_types(void **state)
     halo_toy_destroy(toy);
 }
 
+/* Layers without heads of K and V have a state; those with heads have them all alike. */
+static void layers_without_attention(void **state)
+{
+    static const double none[] = {0, 0}, other[] = {4, 2};
+    struct halo_toy *toy = halo_toy_create("lfm2moe");
+    struct halo_model *model = halo_toy_accepted(toy);
+
+    assert_int_equal(model->hparams.without_attention[0], 1);
+    assert_int_equal(model->hparams.n_head_kv, 2);
+    assert_int_equal(model->plan.n_kv_groups, 2);
+    assert_int_equal(model->plan.kv[0].n_layers, 1);
+    assert_int_equal(model->plan.kv[1].n_layers, 1);
+    assert_int_equal(model->plan.kv[1].state_width, 2 * 32);
+    halo_model_destroy(model);
+    halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_I32, 2, none);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "lfm2moe.attention.head_count_kv is 0, allowed are 1 to 1024", NULL);
+    halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_I32, 2, other);
+    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "varies by layer (layer 0: 4, layer 1: 2)", NULL);
+    halo_toy_destroy(toy);
+    toy = halo_toy_create("lfm2moe");
+    halo_toy_set(toy, "shortconv.l_cache", HALO_GGUF_U32, 9);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "lfm2moe.shortconv.l_cache is 9, allowed are 2 to 8", NULL);
+    halo_toy_unset(toy, "shortconv.l_cache");
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "lfm2moe.shortconv.l_cache is missing", NULL);
+    halo_toy_destroy(toy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_without_attention),
         cmocka_unit_test(numbers_out_of_bounds),
         cmocka_unit_test(mixtures_out_of_bounds),
         cmocka_unit_test(factors_and_windows_out_of_bounds),

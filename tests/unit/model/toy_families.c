@@ -22,12 +22,14 @@ enum {
     UNGATED = 1 << 11,
     MOE = 1 << 12,
     LAYER_NORMS = 1 << 13,
-    CHOICE = 1 << 14,  /* a bias of the choice of experts */
-    SHARED = 1 << 15,  /* a shared expert */
-    GATED = 1 << 16,   /* ... with a gate */
-    LEADING = 1 << 17, /* layer 0 is dense */
-    SINKS = 1 << 18,   /* with biases of the output, of the router and of experts */
-    LATENT = 1 << 20,  /* attention by a compressed row */
+    CHOICE = 1 << 14,    /* a bias of the choice of experts */
+    SHARED = 1 << 15,    /* a shared expert */
+    GATED = 1 << 16,     /* ... with a gate */
+    LEADING = 1 << 17,   /* layer 0 is dense */
+    SINKS = 1 << 18,     /* with biases of the output, of the router and of experts */
+    LATENT = 1 << 20,    /* attention by a compressed row */
+    SHORTCONV = 1 << 21, /* layer 0 has a short convolution instead of attention */
+    STATE = 1 << 22,     /* of a layer: it has no attention */
     LLAMA = ALL | PRE_NORMS | FFN_NORM | PARTS,
 };
 
@@ -47,6 +49,7 @@ static const struct family {
     {"gpt-oss", "gpt-oss", ALL | PRE_NORMS | MOVED_NORM | PARTS | QKV_BIAS | MOE | SINKS, 2},
     {"granite", "granite", LLAMA, 2},
     {"hunyuan-dense", "hunyuan-dense", LLAMA | QK_NORM, 2},
+    {"lfm2moe", "lfm2moe", LLAMA | QK_NORM | MOE | CHOICE | LEADING | SHORTCONV, 2},
     {"llama", "llama", LLAMA, 2},
     {"llama-moe", "llama", LLAMA | MOE, 2},
     {"minimax-m2", "minimax-m2", LLAMA | QK_WHOLE | MOE | CHOICE, 2},
@@ -92,21 +95,37 @@ static const struct {
     {"granite", "embedding_scale", HALO_GGUF_F32, 12},
     {"granite", "logit_scale", HALO_GGUF_F32, 4},
     {"granite", "residual_scale", HALO_GGUF_F32, 0.5},
+    {"lfm2moe", "shortconv.l_cache", HALO_GGUF_U32, 3},
     {"mistral3", "attention.temperature_scale", HALO_GGUF_F32, 0.25},
     {"mistral3", "rope.scaling.original_context_length", HALO_GGUF_U32, 64},
     {"phi3", "attention.sliding_window", HALO_GGUF_U32, 128},
 };
 
-/* d: width; q, k: of all heads. A row is there when the family has all of `traits` and none of `without`. */
-static void layer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uint64_t d, uint64_t q, uint64_t k)
+/* A tensor of a layer: it is there when the family has all of `traits` and none of `without`. */
+struct row {
+    const char *name;
+    enum halo_type type;
+    uint64_t d0, d1, d2;
+    uint32_t traits, without;
+};
+
+static void rows_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, const struct row *rows, size_t n)
+{
+    char name[64];
+
+    for (size_t i = 0; i < n; i++) {
+        if ((rows[i].traits & traits) != rows[i].traits || (rows[i].without & traits))
+            continue;
+        snprintf(name, sizeof(name), "blk.%u.%s", layer, rows[i].name);
+        halo_toy_add(toy, name, rows[i].type, rows[i].d0, rows[i].d1, rows[i].d2);
+    }
+}
+
+/* d: width; q, k: of all heads. */
+static void mixer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uint64_t d, uint64_t q, uint64_t k)
 {
     const enum halo_type type = HALO_TYPE_F16, f32 = HALO_TYPE_F32;
-    const struct {
-        const char *name;
-        enum halo_type type;
-        uint64_t d0, d1, d2;
-        uint32_t traits, without;
-    } rows[] = {
+    const struct row rows[] = {
         {"attn_norm.weight", f32, d, 0, 0, PRE_NORMS, 0},
         {"attn_norm.bias", f32, d, 0, 0, BIASES, 0},
         {"attn_qkv.weight", type, d, q + 2 * k, 0, FUSED, 0},
@@ -117,55 +136,58 @@ static void layer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uin
         {"attn_kv_a_norm.weight", f32, 32, 0, 0, LATENT, 0},
         {"attn_k_b.weight", type, 8, 32, 4, LATENT, 0},
         {"attn_v_b.weight", type, 32, 16, 4, LATENT, 0},
-        {"attn_q.weight", type, d, q, 0, PARTS, LATENT},
-        {"attn_k.weight", type, d, k, 0, PARTS, LATENT},
-        {"attn_v.weight", type, d, k, 0, PARTS, LATENT},
+        {"attn_q.weight", type, d, q, 0, PARTS, LATENT | STATE},
+        {"attn_k.weight", type, d, k, 0, PARTS, LATENT | STATE},
+        {"attn_v.weight", type, d, k, 0, PARTS, LATENT | STATE},
         {"attn_q.bias", f32, q, 0, 0, QKV_BIAS, 0},
         {"attn_k.bias", f32, k, 0, 0, QKV_BIAS, 0},
         {"attn_v.bias", f32, k, 0, 0, QKV_BIAS, 0},
-        {"attn_q_norm.weight", f32, 16, 0, 0, QK_NORM, 0},
-        {"attn_k_norm.weight", f32, 16, 0, 0, QK_NORM, 0},
+        {"attn_q_norm.weight", f32, 16, 0, 0, QK_NORM, STATE},
+        {"attn_k_norm.weight", f32, 16, 0, 0, QK_NORM, STATE},
         {"attn_q_norm.weight", f32, q, 0, 0, QK_WHOLE, 0},
         {"attn_k_norm.weight", f32, k, 0, 0, QK_WHOLE, 0},
-        {"attn_output.weight", type, q, d, 0, ALL, 0},
+        {"attn_output.weight", type, q, d, 0, ALL, STATE},
         {"attn_output.bias", f32, d, 0, 0, BIASES, 0},
         {"attn_output.bias", f32, d, 0, 0, SINKS, 0},
         {"attn_sinks.weight", f32, 4, 0, 0, SINKS, 0},
+        {"shortconv.in_proj.weight", type, d, 3 * d, 0, SHORTCONV | STATE, 0},
+        {"shortconv.conv.weight", f32, 3, d, 0, SHORTCONV | STATE, 0},
+        {"shortconv.out_proj.weight", type, d, d, 0, SHORTCONV | STATE, 0},
         {"post_attention_norm.weight", f32, d, 0, 0, POST_NORMS, 0},
         {"post_attention_norm.weight", f32, d, 0, 0, MOVED_NORM, 0},
-        {"ffn_norm.weight", f32, d, 0, 0, FFN_NORM, 0},
-        {"ffn_norm.bias", f32, d, 0, 0, BIASES, 0},
-        {"ffn_up.weight", type, d, 128, 0, FUSED, 0},
-        {"ffn_gate.weight", type, d, 64, 0, PARTS, MOE | UNGATED},
-        {"ffn_up.weight", type, d, 64, 0, PARTS, MOE},
-        {"ffn_up.bias", f32, 64, 0, 0, BIASES, 0},
-        {"ffn_down.weight", type, 64, d, 0, ALL, MOE},
-        {"ffn_down.bias", f32, d, 0, 0, BIASES, 0},
-        {"ffn_gate_inp.weight", f32, d, 4, 0, MOE, 0},
-        {"ffn_gate_exps.weight", type, d, 64, 4, MOE, 0},
-        {"ffn_up_exps.weight", type, d, 64, 4, MOE, 0},
-        {"ffn_down_exps.weight", type, 64, d, 4, MOE, 0},
-        {"ffn_gate_inp.bias", f32, 4, 0, 0, SINKS, 0},
-        {"ffn_gate_exps.bias", f32, 64, 4, 0, SINKS, 0},
-        {"ffn_up_exps.bias", f32, 64, 4, 0, SINKS, 0},
-        {"ffn_down_exps.bias", f32, d, 4, 0, SINKS, 0},
-        {"exp_probs_b.bias", f32, 4, 0, 0, CHOICE, 0},
-        {"ffn_gate_inp_shexp.weight", f32, d, 0, 0, GATED, 0},
-        {"ffn_gate_shexp.weight", type, d, 48, 0, SHARED, 0},
-        {"ffn_up_shexp.weight", type, d, 48, 0, SHARED, 0},
-        {"ffn_down_shexp.weight", type, 48, d, 0, SHARED, 0},
-        {"post_ffw_norm.weight", f32, d, 0, 0, POST_NORMS, 0},
     };
-    char name[64];
 
+    rows_add(toy, layer, traits, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+static void ffn_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uint64_t d)
+{
+    const enum halo_type type = HALO_TYPE_F16, f32 = HALO_TYPE_F32;
+    const struct row rows[] = {
+        {"ffn_norm.weight", f32, d, 0, 0, FFN_NORM, 0},       {"ffn_norm.bias", f32, d, 0, 0, BIASES, 0},
+        {"ffn_up.weight", type, d, 128, 0, FUSED, 0},         {"ffn_gate.weight", type, d, 64, 0, PARTS, MOE | UNGATED},
+        {"ffn_up.weight", type, d, 64, 0, PARTS, MOE},        {"ffn_up.bias", f32, 64, 0, 0, BIASES, 0},
+        {"ffn_down.weight", type, 64, d, 0, ALL, MOE},        {"ffn_down.bias", f32, d, 0, 0, BIASES, 0},
+        {"ffn_gate_inp.weight", f32, d, 4, 0, MOE, 0},        {"ffn_gate_exps.weight", type, d, 64, 4, MOE, 0},
+        {"ffn_up_exps.weight", type, d, 64, 4, MOE, 0},       {"ffn_down_exps.weight", type, 64, d, 4, MOE, 0},
+        {"ffn_gate_inp.bias", f32, 4, 0, 0, SINKS, 0},        {"ffn_gate_exps.bias", f32, 64, 4, 0, SINKS, 0},
+        {"ffn_up_exps.bias", f32, 64, 4, 0, SINKS, 0},        {"ffn_down_exps.bias", f32, d, 4, 0, SINKS, 0},
+        {"exp_probs_b.bias", f32, 4, 0, 0, CHOICE, 0},        {"ffn_gate_inp_shexp.weight", f32, d, 0, 0, GATED, 0},
+        {"ffn_gate_shexp.weight", type, d, 48, 0, SHARED, 0}, {"ffn_up_shexp.weight", type, d, 48, 0, SHARED, 0},
+        {"ffn_down_shexp.weight", type, 48, d, 0, SHARED, 0}, {"post_ffw_norm.weight", f32, d, 0, 0, POST_NORMS, 0},
+    };
+
+    rows_add(toy, layer, traits, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+static void layer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits)
+{
     if (traits & LEADING && layer == 0)
         traits &= ~(uint32_t)(MOE | CHOICE | SHARED | GATED);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if ((rows[i].traits & traits) != rows[i].traits || (rows[i].without & traits))
-            continue;
-        snprintf(name, sizeof(name), "blk.%u.%s", layer, rows[i].name);
-        halo_toy_add(toy, name, rows[i].type, rows[i].d0, rows[i].d1, rows[i].d2);
-    }
+    if (traits & SHORTCONV && layer == 0)
+        traits |= STATE;
+    mixer_add(toy, layer, traits, 32, 64, 32);
+    ffn_add(toy, layer, traits, 32);
 }
 
 static void experts_set(struct halo_toy *toy, uint32_t traits)
@@ -176,10 +198,10 @@ static void experts_set(struct halo_toy *toy, uint32_t traits)
         halo_toy_set(toy, "expert_feed_forward_length", HALO_GGUF_U32, 64);
     if (traits & SHARED)
         halo_toy_set(toy, "expert_shared_feed_forward_length", HALO_GGUF_U32, 48);
-    if (traits & LEADING) {
+    if (traits & LEADING)
         halo_toy_set(toy, "leading_dense_block_count", HALO_GGUF_U32, 1);
+    if (traits & LEADING && traits & SHARED)
         halo_toy_set(toy, "expert_shared_count", HALO_GGUF_U32, 1);
-    }
 }
 
 static void keys_set(struct halo_toy *toy, const struct family *family)
@@ -204,6 +226,9 @@ static void keys_set(struct halo_toy *toy, const struct family *family)
     for (size_t i = 0; i < sizeof(own_keys) / sizeof(own_keys[0]); i++)
         if (strcmp(own_keys[i].family, family->name) == 0)
             halo_toy_set(toy, own_keys[i].key, own_keys[i].kind, own_keys[i].number);
+    static const double heads[2] = {0, 2};
+    if (family->traits & SHORTCONV)
+        halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_I32, 2, heads);
     halo_toy_set_text(toy, "tokenizer.ggml.model", "gpt2");
     halo_toy_set_text(toy, "tokenizer.ggml.pre", "qwen2");
     halo_toy_set_array(toy, "tokenizer.ggml.merges", HALO_GGUF_STRING, 0, NULL);
@@ -225,11 +250,12 @@ struct halo_toy *halo_toy_create(const char *name)
         assert(halo_toy_family(i + 1));
     snprintf(toy->arch, sizeof(toy->arch), "%s", family->arch);
     halo_toy_add(toy, "token_embd.weight", HALO_TYPE_Q8_0, 32, HALO_TOY_VOCAB, 0);
-    halo_toy_add(toy, "output_norm.weight", HALO_TYPE_F32, 32, 0, 0);
+    halo_toy_add(toy, family->traits & SHORTCONV ? "token_embd_norm.weight" : "output_norm.weight", HALO_TYPE_F32, 32,
+                 0, 0);
     if (family->traits & BIASES)
         halo_toy_add(toy, "output_norm.bias", HALO_TYPE_F32, 32, 0, 0);
     for (uint32_t layer = 0; layer < family->n_layers; layer++)
-        layer_add(toy, layer, family->traits, 32, 64, 32);
+        layer_add(toy, layer, family->traits);
     keys_set(toy, family);
     return toy;
 }
