@@ -25,16 +25,48 @@ static void matrix_cost(const struct halo_plan *plan, uint32_t index, uint32_t n
     cost->flops += 2ull * weight->n_cols * weight->n_rows * n_rows;
 }
 
+/* n_seen rows of one K, V or both. */
+static void rows_cost(const struct halo_kv_group *kv, uint32_t n_head, uint32_t n_seen, uint32_t n_rows,
+                      struct halo_plan_cost *cost)
+{
+    uint64_t row_bytes = (uint64_t)halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_value_bytes(kv);
+
+    cost->kv_bytes += row_bytes * kv->n_head_kv * n_seen * n_rows;
+    cost->flops += 2ull * (kv->head_dim_k + kv->head_dim_v) * n_head * n_seen * n_rows;
+}
+
+static void blocks_cost(const struct halo_plan *plan, const struct halo_op_attend_blocks *op, uint32_t n_positions,
+                        uint32_t n_rows, struct halo_plan_cost *cost)
+{
+    uint32_t n_blocks = n_positions / op->ratio;
+    if (op->chosen != HALO_NONE && n_blocks > plan->values[op->chosen].width)
+        n_blocks = plan->values[op->chosen].width;
+    rows_cost(&plan->kv[op->block_group], op->n_head, n_blocks, n_rows, cost);
+    if (op->window > 0 && op->window < n_positions)
+        n_positions = op->window;
+    rows_cost(&plan->kv[op->kv_group], op->n_head, n_positions, n_rows, cost);
+}
+
+/* Every block is scored by its key; there are no values. */
+static void choose_cost(const struct halo_plan *plan, const struct halo_op_blocks_choose *op, uint32_t n_positions,
+                        uint32_t n_rows, struct halo_plan_cost *cost)
+{
+    const struct halo_kv_group *kv = &plan->kv[op->kv_group];
+    uint64_t n_blocks = n_positions / op->ratio;
+
+    if (n_blocks <= op->top_k) /* all of them, unseen */
+        return;
+    cost->kv_bytes += halo_kv_row_bytes(kv->type, kv->head_dim_k) * n_blocks * n_rows;
+    cost->flops += 2ull * kv->head_dim_k * op->n_head * n_blocks * n_rows;
+}
+
 static void attend_cost(const struct halo_plan *plan, const struct halo_op_attend *op, uint32_t n_positions,
                         uint32_t n_rows, struct halo_plan_cost *cost)
 {
     const struct halo_kv_group *kv = &plan->kv[op->kv_group];
     if (op->window > 0 && op->window < n_positions)
         n_positions = op->window;
-    uint64_t row_bytes = (uint64_t)halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_value_bytes(kv);
-
-    cost->kv_bytes += row_bytes * kv->n_head_kv * n_positions * n_rows;
-    cost->flops += 2ull * (kv->head_dim_k + kv->head_dim_v) * op->n_head * n_positions * n_rows;
+    rows_cost(kv, op->n_head, n_positions, n_rows, cost);
 }
 
 /* A step reads and writes a state once for all rows of its sequence: as if they were of one. Seven operations an
@@ -68,6 +100,10 @@ void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t
             }
         } else if (op->kind == HALO_OP_ATTEND) {
             attend_cost(plan, &op->u.attend, n_positions, n_rows, ret);
+        } else if (op->kind == HALO_OP_ATTEND_BLOCKS) {
+            blocks_cost(plan, &op->u.attend_blocks, n_positions, n_rows, ret);
+        } else if (op->kind == HALO_OP_BLOCKS_CHOOSE) {
+            choose_cost(plan, &op->u.blocks_choose, n_positions, n_rows, ret);
         } else if (op->kind == HALO_OP_CONV1D) {
             matrix_cost(plan, op->u.conv1d.weight, n_rows, ret);
         } else if (op->kind == HALO_OP_DELTA_RULE) {

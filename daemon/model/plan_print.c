@@ -131,6 +131,8 @@ static void put_glu(struct printer *printer, const struct halo_op_glu *op)
     put(printer, "glu %s(%s)", op->act < HALO_GLU_ACTS ? acts[op->act] : "?", value_name(printer, op->gate));
     if (op->up != HALO_NONE)
         put(printer, " * %s", value_name(printer, op->up));
+    if (op->limit > 0)
+        put(printer, ", limit %.9g", (double)op->limit);
     put(printer, " -> %s", value_name(printer, op->out));
 }
 
@@ -178,7 +180,8 @@ static void put_moe_route(struct printer *printer, const struct halo_op_moe_rout
         put(printer, " by ");
         put_weight(printer, op->bias);
     }
-    put(printer, "%s, scale %g", op->normalise ? ", normalised" : "", (double)op->scale);
+    put(printer, "%s%s, scale %g", op->table ? " by token" : "", op->normalise ? ", normalised" : "",
+        (double)op->scale);
 }
 
 static void put_moe_sum(struct printer *printer, const struct halo_op_moe_sum *op)
@@ -232,6 +235,70 @@ static void put_delta_rule(struct printer *printer, const struct halo_op_delta_r
     put_state(printer, &op->state);
 }
 
+static void put_streams_mix(struct printer *printer, const struct halo_op_streams_mix *op)
+{
+    put(printer, "streams_mix %" PRIu32 " of %s by %s -> %s", op->n, value_name(printer, op->x),
+        value_name(printer, op->mix), value_name(printer, op->out));
+    if (op->back != HALO_NONE)
+        put(printer, ", %s in %" PRIu32 " iterations", value_name(printer, op->back), op->iterations);
+    put(printer, ", eps %g, ", (double)op->eps);
+    put_weight(printer, op->scale);
+    put(printer, ", ");
+    put_weight(printer, op->base);
+}
+
+static void put_compress(struct printer *printer, const struct halo_op_compress *op)
+{
+    put(printer, "compress %s by %s -> cache %" PRIu32 ".%" PRIu32 ", blocks of %" PRIu32 "%s, rope %" PRIu32,
+        value_name(printer, op->u), value_name(printer, op->z), op->kv_group, op->kv_layer, op->ratio,
+        op->overlap ? " that overlap" : "", op->rope);
+    put(printer, ", eps %g, ", (double)op->eps);
+    put_weight(printer, op->bias);
+    put(printer, ", ");
+    put_weight(printer, op->norm);
+    put_state(printer, &op->state);
+}
+
+static void put_attend_blocks(struct printer *printer, const struct halo_op_attend_blocks *op)
+{
+    put(printer,
+        "attend_blocks %s, cache %" PRIu32 ".%" PRIu32 " and %s of %" PRIu32 ".%" PRIu32 " -> %s, %" PRIu32
+        " heads, scale %.9g, blocks of %" PRIu32,
+        value_name(printer, op->q), op->kv_group, op->kv_layer,
+        op->chosen == HALO_NONE ? "all" : value_name(printer, op->chosen), op->block_group, op->block_layer,
+        value_name(printer, op->out), op->n_head, (double)op->scale, op->ratio);
+    if (op->window > 0)
+        put(printer, ", window %" PRIu32, op->window);
+    if (op->sinks != HALO_WEIGHT_NONE) {
+        put(printer, ", sinks ");
+        put_weight(printer, op->sinks);
+    }
+}
+
+/* The ops of residual streams and of compressed blocks. */
+static void put_streams_and_blocks(struct printer *p, const struct halo_op *op)
+{
+    switch (op->kind) {
+    case HALO_OP_STREAMS_MIX: put_streams_mix(p, &op->u.streams_mix); return;
+    case HALO_OP_STREAMS_ADD:
+        put(p, "streams_add %" PRIu32 " of %s += %s by %s", op->u.streams_add.n, value_name(p, op->u.streams_add.x),
+            value_name(p, op->u.streams_add.add), value_name(p, op->u.streams_add.back));
+        return;
+    case HALO_OP_COMPRESS: put_compress(p, &op->u.compress); return;
+    case HALO_OP_BLOCKS_CHOOSE:
+        put(p,
+            "blocks_choose %s by %s, cache %" PRIu32 ".%" PRIu32 " -> %s, best %" PRIu32 " blocks of %" PRIu32
+            ", %" PRIu32 " heads, scale %.9g",
+            value_name(p, op->u.blocks_choose.q), value_name(p, op->u.blocks_choose.weight),
+            op->u.blocks_choose.kv_group, op->u.blocks_choose.kv_layer, value_name(p, op->u.blocks_choose.out),
+            op->u.blocks_choose.top_k, op->u.blocks_choose.ratio, op->u.blocks_choose.n_head,
+            (double)op->u.blocks_choose.scale);
+        return;
+    case HALO_OP_ATTEND_BLOCKS: put_attend_blocks(p, &op->u.attend_blocks); return;
+    default: put(p, "? %d", (int)op->kind); return;
+    }
+}
+
 static void put_op(struct printer *p, const struct halo_op *op)
 {
     switch (op->kind) {
@@ -259,6 +326,11 @@ static void put_op(struct printer *p, const struct halo_op *op)
     case HALO_OP_CONCAT: put_concat(p, &op->u.concat); return;
     case HALO_OP_CONV1D: put_conv1d(p, &op->u.conv1d); return;
     case HALO_OP_DELTA_RULE: put_delta_rule(p, &op->u.delta_rule); return;
+    case HALO_OP_STREAMS_MIX:
+    case HALO_OP_STREAMS_ADD:
+    case HALO_OP_COMPRESS:
+    case HALO_OP_BLOCKS_CHOOSE:
+    case HALO_OP_ATTEND_BLOCKS: put_streams_and_blocks(p, op); return;
     case HALO_OP_COUNT: break;
     }
     put(p, "? %d", (int)op->kind);
@@ -287,6 +359,8 @@ static void put_head(struct printer *p, const struct halo_plan *plan)
             kv->head_dim_v, kv->n_pages, HALO_KV_PAGE_TOKENS);
         if (kv->window > 0)
             put(p, ", window %" PRIu32, kv->window);
+        if (kv->stride > 1)
+            put(p, ", a row for %" PRIu32, kv->stride);
         put(p, "\n");
     }
     put(p, "values:");

@@ -165,9 +165,17 @@ static int check_cache(const struct check *c, uint32_t group, uint32_t layer)
     return 0;
 }
 
+/* A layer that keeps a row for every position. */
+static int check_positions(const struct check *c, uint32_t group, uint32_t layer)
+{
+    TRY(check_cache(c, group, layer));
+    return c->plan->kv[group].stride > 1 ? refuse(c, "positions of a row of the cache", c->plan->kv[group].stride, 1)
+                                         : 0;
+}
+
 static int check_kv_write(const struct check *c, const struct halo_op_kv_write *u)
 {
-    TRY(check_cache(c, u->kv_group, u->kv_layer));
+    TRY(check_positions(c, u->kv_group, u->kv_layer));
     const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
     TRY(check_value(c, "k", u->k, kv->n_head_kv * kv->head_dim_k));
     if (kv->latent)
@@ -179,7 +187,7 @@ static int check_kv_write(const struct check *c, const struct halo_op_kv_write *
 
 static int check_attend(const struct check *c, const struct halo_op_attend *u)
 {
-    TRY(check_cache(c, u->kv_group, u->kv_layer));
+    TRY(check_positions(c, u->kv_group, u->kv_layer));
     const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
     if (kv->window > 0 && (u->window == 0 || u->window > kv->window))
         return refuse(c, "window", u->window, kv->window);
@@ -200,6 +208,9 @@ static int check_glu(const struct check *c, const struct halo_op_glu *u)
     if (u->up != HALO_NONE || u->act == HALO_GLU_CLAMPED)
         TRY(check_value(c, "up", u->up, width_of(c, u->gate)));
     TRY(check_value(c, "out", u->out, width_of(c, u->gate)));
+    TRY(check_positive(c, "limit", u->limit));
+    if (u->limit > 0 && (u->up == HALO_NONE || u->up == u->gate))
+        return refuse(c, "up, which must be limited apart from gate,", u->up, 0);
     return u->act >= HALO_GLU_ACTS ? refuse_index(c, "activation", u->act, HALO_GLU_ACTS) : 0;
 }
 
@@ -211,6 +222,17 @@ static int check_choice(const struct check *c, uint16_t choice, uint32_t n_used,
     return check_value(c, "choice", choice, 2 * n_used);
 }
 
+/* The experts of every token, where they are given. */
+static int check_table(const struct check *c, const struct halo_op_moe_route *u)
+{
+    uint64_t n = (uint64_t)c->plan->n_vocab * u->n_used;
+    for (uint64_t i = 0; u->table && i < n; i++)
+        if (u->table[i] < 0 || (uint32_t)u->table[i] >= u->n_expert)
+            return halo_reason(c->reason, -ENOTSUP, "%s: token %u has expert %d of %u", c->op,
+                               (unsigned)(i / u->n_used), u->table[i], u->n_expert);
+    return 0;
+}
+
 static int check_moe_route(const struct check *c, const struct halo_op_moe_route *u)
 {
     TRY(check_value(c, "logits", u->logits, u->n_expert));
@@ -219,6 +241,7 @@ static int check_moe_route(const struct check *c, const struct halo_op_moe_route
         return refuse(c, "gate", u->gate, HALO_MOE_SOFTMAX);
     if (u->bias != HALO_WEIGHT_NONE)
         TRY(check_weight(c, u->bias, HALO_WEIGHT_VECTOR, u->n_expert));
+    TRY(check_table(c, u));
     if (u->n_groups <= 1)
         return 0;
     uint32_t size = u->n_expert / u->n_groups;
@@ -346,6 +369,108 @@ static int check_delta_rule(const struct check *c, const struct halo_op_delta_ru
     return check_state(c, &u->state, (uint64_t)u->n_head_v * u->dim_v * u->dim_k);
 }
 
+static int check_streams(const struct check *c, uint16_t x, uint16_t one, uint32_t n)
+{
+    if (n < 2 || n > HALO_STREAMS_MAX)
+        return halo_reason(c->reason, -ENOTSUP, "%s: %u streams, wanted 2 to %d", c->op, n, HALO_STREAMS_MAX);
+    TRY(check_value(c, "stream", one, 0));
+    TRY(check_value(c, "x", x, n * width_of(c, one)));
+    return x == one ? refuse(c, "a stream, which must differ from x,", one, x) : 0;
+}
+
+static int check_streams_mix(const struct check *c, const struct halo_op_streams_mix *u)
+{
+    TRY(check_streams(c, u->x, u->out, u->n));
+    uint32_t n_mix = u->back == HALO_NONE ? u->n : u->n * (u->n + 2);
+    TRY(check_value(c, "mix", u->mix, n_mix));
+    if (u->back != HALO_NONE)
+        TRY(check_value(c, "back", u->back, u->n * (u->n + 1)));
+    if (u->out == u->mix || u->out == u->back || u->back == u->mix || u->back == u->x)
+        return refuse(c, "out, which must differ from its inputs,", u->out, u->mix);
+    if (u->back != HALO_NONE && (u->iterations == 0 || u->iterations > 1000))
+        return refuse(c, "iterations", u->iterations, 1000);
+    TRY(check_positive(c, "eps", u->eps));
+    TRY(check_weight(c, u->scale, HALO_WEIGHT_VECTOR, u->back == HALO_NONE ? 1 : 3));
+    return check_weight(c, u->base, HALO_WEIGHT_VECTOR, n_mix);
+}
+
+static int check_streams_add(const struct check *c, const struct halo_op_streams_add *u)
+{
+    TRY(check_streams(c, u->x, u->add, u->n));
+    return check_value(c, "back", u->back, u->n * (u->n + 1));
+}
+
+/* A group that keeps a row of K for each block of `ratio` positions. */
+static int check_blocks(const struct check *c, uint32_t group, uint32_t layer, uint32_t ratio)
+{
+    TRY(check_cache(c, group, layer));
+    const struct halo_kv_group *kv = &c->plan->kv[group];
+    uint32_t stride = ratio < HALO_KV_PAGE_TOKENS ? ratio : HALO_KV_PAGE_TOKENS;
+    if (ratio < 2 || HALO_KV_PAGE_TOKENS % stride != 0 || ratio % stride != 0)
+        return halo_reason(c->reason, -ENOTSUP, "%s: blocks of %u positions", c->op, ratio);
+    if (kv->stride != stride)
+        return refuse(c, "positions of a row of the cache", kv->stride, stride);
+    if (kv->type == HALO_KV_Q4)
+        return halo_reason(c->reason, -ENOTSUP, "%s: compressed blocks cannot be q4; use q8 or f16", c->op);
+    if (kv->n_head_kv != 1 || !kv->latent || kv->window > 0)
+        return halo_reason(c->reason, -ENOTSUP, "%s: group %u of the cache is not for blocks", c->op, group);
+    return 0;
+}
+
+static int check_compress(const struct check *c, const struct halo_op_compress *u)
+{
+    uint32_t width = u->overlap ? 2 * u->dim : u->dim;
+    TRY(check_value(c, "u", u->u, width));
+    TRY(check_value(c, "z", u->z, width));
+    if (u->u == u->z || u->dim == 0)
+        return refuse(c, "z, which must differ from u,", u->z, u->u);
+    TRY(check_blocks(c, u->kv_group, u->kv_layer, u->ratio));
+    if (c->plan->kv[u->kv_group].head_dim_k != u->dim)
+        return refuse(c, "elements of a row", c->plan->kv[u->kv_group].head_dim_k, u->dim);
+    TRY(check_weight(c, u->bias, HALO_WEIGHT_VECTOR, width));
+    if (c->plan->weights[u->bias].n_rows != u->ratio)
+        return refuse(c, "vectors of the bias", c->plan->weights[u->bias].n_rows, u->ratio);
+    TRY(check_weight(c, u->norm, HALO_WEIGHT_VECTOR, u->dim));
+    if (u->rope >= c->plan->n_ropes)
+        return refuse_index(c, "rotation", u->rope, c->plan->n_ropes);
+    const struct halo_rope *rope = &c->plan->ropes[u->rope];
+    if (rope->n_rot % 2 != 0 || rope->n_rot > u->dim)
+        return refuse(c, "rotated elements", rope->n_rot, u->dim);
+    return check_state(c, &u->state, halo_compress_state_width(u->dim, u->overlap));
+}
+
+static int check_blocks_choose(const struct check *c, const struct halo_op_blocks_choose *u)
+{
+    TRY(check_blocks(c, u->kv_group, u->kv_layer, u->ratio));
+    TRY(check_value(c, "q", u->q, u->n_head * c->plan->kv[u->kv_group].head_dim_k));
+    TRY(check_value(c, "weight", u->weight, u->n_head));
+    TRY(check_value(c, "out", u->out, u->top_k));
+    return u->n_head == 0 || u->top_k == 0 || u->out == u->q || u->out == u->weight
+               ? refuse(c, "out, which must differ from its inputs,", u->out, u->q)
+               : 0;
+}
+
+static int check_attend_blocks(const struct check *c, const struct halo_op_attend_blocks *u)
+{
+    TRY(check_positions(c, u->kv_group, u->kv_layer));
+    const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
+    if (!kv->latent || kv->n_head_kv != 1 || kv->head_dim_k != kv->head_dim_v || kv->type == HALO_KV_Q4)
+        return halo_reason(c->reason, -ENOTSUP, "%s: group %u of the cache keeps no row that is K and V", c->op,
+                           u->kv_group);
+    if (kv->window > 0 && (u->window == 0 || u->window > kv->window))
+        return refuse(c, "window", u->window, kv->window);
+    TRY(check_blocks(c, u->block_group, u->block_layer, u->ratio));
+    if (c->plan->kv[u->block_group].head_dim_k != kv->head_dim_k)
+        return refuse(c, "elements of a block", c->plan->kv[u->block_group].head_dim_k, kv->head_dim_k);
+    TRY(check_value(c, "q", u->q, u->n_head * kv->head_dim_k));
+    TRY(check_value(c, "out", u->out, u->n_head * kv->head_dim_k));
+    if (u->chosen != HALO_NONE)
+        TRY(check_value(c, "chosen", u->chosen, 0));
+    if (u->n_head == 0 || u->out == u->chosen)
+        return refuse(c, "heads", u->n_head, 1);
+    return check_vector(c, u->sinks, u->n_head);
+}
+
 static int check_logits(const struct check *c, const struct halo_op_logits *u)
 {
     TRY(check_value(c, "x", u->x, 0));
@@ -379,6 +504,11 @@ int halo_plan_check(const struct halo_plan *plan, uint32_t index, const struct h
         CASE(CONCAT, concat);
         CASE(CONV1D, conv1d);
         CASE(DELTA_RULE, delta_rule);
+        CASE(STREAMS_MIX, streams_mix);
+        CASE(STREAMS_ADD, streams_add);
+        CASE(COMPRESS, compress);
+        CASE(BLOCKS_CHOOSE, blocks_choose);
+        CASE(ATTEND_BLOCKS, attend_blocks);
 #undef CASE
     case HALO_OP_COUNT: break;
     }

@@ -94,6 +94,8 @@ struct halo_cpu_scratch {
     uint64_t attend_thread_bytes;
     float *partial; /* [n_partials][partial_floats]: a softmax for each split that is an item of its own */
     uint32_t n_partials, partial_floats;
+    float *block_scores; /* [n_threads][n_block_scores]: of the blocks that a row may choose */
+    uint32_t n_block_scores;
     uint32_t n_slots; /* max_rows times the most experts a row uses */
 };
 
@@ -180,6 +182,11 @@ void halo_cpu_op_concat(struct halo_device_model *model, const struct halo_op *o
 void halo_cpu_op_conv1d(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_add(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_delta_rule(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_streams_mix(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_streams_add(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_compress(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_blocks_choose(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_attend_blocks(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_logits(struct halo_device_model *model, const struct halo_op *op);
 /* Fills the tables of cosines and sines for the rows of the batch. */
 void halo_cpu_rope_tables(struct halo_device_model *model);
@@ -231,15 +238,26 @@ static inline float *halo_cpu_state(const struct halo_device_model *model, const
 #define HALO_CPU_ROTATED_MAX 1024 /* elements of a head that is kept so */
 void halo_cpu_rotate(uint32_t dim, float *x);
 
-/* K or V rows of one head in one page of one layer of a group: [HALO_KV_PAGE_TOKENS][row bytes]. */
+/* K or V rows of one head in one page of one layer of a group: [halo_kv_page_rows][row bytes]. */
 static inline uint8_t *halo_cpu_kv_rows(const struct halo_device_model *model, uint32_t group, uint32_t layer,
                                         uint32_t page, bool value, uint32_t head)
 {
     const struct halo_kv_group *kv = &model->plan->kv[group];
-    uint64_t k_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_row_bytes(kv->type, kv->head_dim_k);
-    uint64_t v_bytes = (uint64_t)HALO_KV_PAGE_TOKENS * halo_kv_value_bytes(kv);
+    uint64_t k_bytes = (uint64_t)halo_kv_page_rows(kv) * halo_kv_row_bytes(kv->type, kv->head_dim_k);
+    uint64_t v_bytes = (uint64_t)halo_kv_page_rows(kv) * halo_kv_value_bytes(kv);
     uint8_t *base = halo_cpu_kv_page(model, group, layer, page);
     return value ? base + kv->n_head_kv * k_bytes + head * v_bytes : base + head * k_bytes;
+}
+
+/* The row of the compressed block that ends with position `last`, in a group with a stride and one head. */
+static inline uint8_t *halo_cpu_kv_block(const struct halo_device_model *model, uint32_t group, uint32_t layer,
+                                         const struct halo_batch_seq *seq, uint32_t last)
+{
+    const struct halo_kv_group *kv = &model->plan->kv[group];
+    uint32_t page = seq->pages[group][last / HALO_KV_PAGE_TOKENS];
+    uint32_t row = last % HALO_KV_PAGE_TOKENS / (HALO_KV_PAGE_TOKENS / halo_kv_page_rows(kv));
+    return halo_cpu_kv_rows(model, group, layer, page, false, 0) +
+           (size_t)row * halo_kv_row_bytes(kv->type, kv->head_dim_k);
 }
 
 #endif

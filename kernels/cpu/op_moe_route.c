@@ -95,18 +95,27 @@ static void score(const struct halo_cpu_lanes *lanes, const struct halo_op_moe_r
         row->all += row->score[e];
 }
 
+/* Chooses by score + bias; `bias` may be NULL. */
+static void choose_best(const struct halo_op_moe_route *u, const float *logits, const float *bias, struct route *row)
+{
+    memset(row->taken, 0, u->n_expert * sizeof(row->taken[0]));
+    for (uint32_t e = 0; e < u->n_expert; e++) /* scores rise with their logits, which tell closer ones apart */
+        row->key[e] = bias ? (float)row->score[e] + bias[e] : u->n_groups > 1 ? (float)row->score[e] : logits[e];
+    if (u->n_groups > 1)
+        choose_groups(row, u);
+    choose(row, u->n_expert, u->n_used);
+}
+
 static void route(const struct halo_cpu_lanes *lanes, const struct halo_op_moe_route *u, const float *logits,
-                  const float *bias, float *choice)
+                  const float *bias, int32_t token, float *choice)
 {
     struct route row;
     double chosen = 0;
     score(lanes, u, logits, &row);
-    memset(row.taken, 0, u->n_expert * sizeof(row.taken[0]));
-    for (uint32_t e = 0; e < u->n_expert; e++) /* scores rise with their logits, which tell closer ones apart */
-        row.key[e] = bias ? (float)row.score[e] + bias[e] : u->n_groups > 1 ? (float)row.score[e] : logits[e];
-    if (u->n_groups > 1)
-        choose_groups(&row, u);
-    choose(&row, u->n_expert, u->n_used);
+    if (u->table)
+        memcpy(row.expert, u->table + (size_t)token * u->n_used, u->n_used * sizeof(row.expert[0]));
+    else
+        choose_best(u, logits, bias, &row);
     for (uint32_t s = 0; s < u->n_used; s++)
         chosen += row.score[row.expert[s]];
     chosen = chosen < (double)HALO_MOE_SUM_MIN ? (double)HALO_MOE_SUM_MIN : chosen;
@@ -121,7 +130,8 @@ static void route_rows(struct halo_device_model *model, const struct halo_op *op
     const struct halo_op_moe_route *u = &op->u.moe_route;
     const float *bias = u->bias == HALO_WEIGHT_NONE ? NULL : halo_cpu_vector(model, u->bias);
     for (uint32_t r = first_row; r < first_row + n_rows; r++)
-        route(model->device->lanes, u, halo_cpu_row(model, u->logits, r), bias, halo_cpu_row(model, u->choice, r));
+        route(model->device->lanes, u, halo_cpu_row(model, u->logits, r), bias, model->batch->token[r],
+              halo_cpu_row(model, u->choice, r));
 }
 
 void halo_cpu_op_moe_route(struct halo_device_model *model, const struct halo_op *op)

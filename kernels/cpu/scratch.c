@@ -17,6 +17,7 @@ static uint32_t n_partials(const struct halo_plan *plan, uint32_t n_threads)
 struct needs {
     uint64_t act_bytes; /* of all prepared rows of an op, at most */
     uint32_t n_used, n_expert, n_products;
+    uint32_t n_block_scores;
 };
 
 static uint64_t act_bytes(const struct halo_plan *plan, uint32_t weight, uint64_t n_rows)
@@ -39,6 +40,9 @@ static struct needs needs_of(const struct halo_plan *plan)
             raise_to(&needs.act_bytes, act_bytes(plan, op->u.matmul.weight[0], plan->max_rows));
         } else if (op->kind == HALO_OP_LOGITS) {
             raise_to(&needs.act_bytes, act_bytes(plan, op->u.logits.weight, plan->max_outputs));
+        } else if (op->kind == HALO_OP_BLOCKS_CHOOSE) {
+            uint32_t n_blocks = plan->n_context / op->u.blocks_choose.ratio;
+            needs.n_block_scores = n_blocks > needs.n_block_scores ? n_blocks : needs.n_block_scores;
         } else if (op->kind == HALO_OP_MOE_MATMUL) {
             const struct halo_op_moe_matmul *moe = &op->u.moe_matmul;
             uint32_t n_expert = plan->weights[moe->weight[0]].n_experts;
@@ -100,6 +104,8 @@ uint64_t halo_cpu_scratch_carve(const struct halo_plan *plan, uint32_t n_threads
     carve_values(plan, &carver, scratch);
     carve_attention(plan, n_threads, &carver, scratch);
     scratch->act = halo_carve(&carver, needs.act_bytes, 1, ALIGN);
+    scratch->n_block_scores = needs.n_block_scores;
+    scratch->block_scores = halo_carve(&carver, n_threads, needs.n_block_scores * sizeof(float), ALIGN);
     scratch->plain_row = halo_carve(&carver, n_slots, sizeof(void *), ALIGN);
     scratch->act_row = halo_carve(&carver, n_slots, sizeof(void *), ALIGN);
     for (uint32_t i = 0; i < 2; i++)

@@ -52,6 +52,12 @@ static struct inputs inputs_of(const struct halo_op *op)
     case HALO_OP_CONV1D: return INPUTS(op->u.conv1d.x, HALO_NONE, HALO_NONE, HALO_NONE);
     case HALO_OP_DELTA_RULE:
         return INPUTS(op->u.delta_rule.qkv, op->u.delta_rule.alpha, op->u.delta_rule.beta, HALO_NONE);
+    case HALO_OP_STREAMS_MIX: return INPUTS(op->u.streams_mix.x, op->u.streams_mix.mix, HALO_NONE, HALO_NONE);
+    case HALO_OP_STREAMS_ADD:
+        return INPUTS(op->u.streams_add.x, op->u.streams_add.back, op->u.streams_add.add, HALO_NONE);
+    case HALO_OP_COMPRESS: return INPUTS(op->u.compress.u, op->u.compress.z, HALO_NONE, HALO_NONE);
+    case HALO_OP_BLOCKS_CHOOSE: return INPUTS(op->u.blocks_choose.q, op->u.blocks_choose.weight, HALO_NONE, HALO_NONE);
+    case HALO_OP_ATTEND_BLOCKS: return INPUTS(op->u.attend_blocks.q, op->u.attend_blocks.chosen, HALO_NONE, HALO_NONE);
     case HALO_OP_ADD: return INPUTS(op->u.add.x, op->u.add.add, HALO_NONE, HALO_NONE);
     case HALO_OP_LOGITS: return INPUTS(op->u.logits.x, HALO_NONE, HALO_NONE, HALO_NONE);
     case HALO_OP_EMBED:

@@ -44,7 +44,11 @@ static void forget_outputs(struct halo_hip_forms *forms, const struct halo_op *o
         out[1] = op->u.rope.k;
         break;
     case HALO_OP_ATTEND: out[0] = op->u.attend.out; break;
-    case HALO_OP_GLU: out[0] = op->u.glu.out; break;
+    case HALO_OP_GLU:
+        out[0] = op->u.glu.out;
+        out[1] = op->u.glu.limit > 0 ? op->u.glu.gate : HALO_NONE;
+        out[2] = op->u.glu.limit > 0 ? op->u.glu.up : HALO_NONE;
+        break;
     case HALO_OP_MOE_ROUTE: out[0] = op->u.moe_route.choice; break;
     case HALO_OP_MOE_MATMUL:
         for (uint32_t k = 0; k < op->u.moe_matmul.n; k++)
@@ -55,6 +59,14 @@ static void forget_outputs(struct halo_hip_forms *forms, const struct halo_op *o
     case HALO_OP_CONCAT: out[0] = op->u.concat.out; break;
     case HALO_OP_CONV1D: out[0] = op->u.conv1d.out; break;
     case HALO_OP_DELTA_RULE: out[0] = op->u.delta_rule.out; break;
+    case HALO_OP_STREAMS_MIX:
+        out[0] = op->u.streams_mix.out;
+        out[1] = op->u.streams_mix.back;
+        break;
+    case HALO_OP_STREAMS_ADD: out[0] = op->u.streams_add.x; break;
+    case HALO_OP_COMPRESS: out[0] = op->u.compress.u; break;
+    case HALO_OP_BLOCKS_CHOOSE: out[0] = op->u.blocks_choose.out; break;
+    case HALO_OP_ATTEND_BLOCKS: out[0] = op->u.attend_blocks.out; break;
     case HALO_OP_KV_WRITE:
     case HALO_OP_LOGITS:
     case HALO_OP_COUNT: break;

@@ -37,6 +37,16 @@ static int check_cache(const struct halo_kv_group *kv, const char *op, char *rea
     return 0;
 }
 
+/* Forms of ops that no kernel of this device has. */
+static int check_form(const struct halo_op *op, char *reason)
+{
+    if (op->kind == HALO_OP_GLU && op->u.glu.limit > 0)
+        return halo_reason(reason, -ENOTSUP, "glu: the HIP device has no kernels that limit gate and up");
+    if (op->kind == HALO_OP_MOE_ROUTE && op->u.moe_route.table)
+        return halo_reason(reason, -ENOTSUP, "moe_route: the HIP device has no kernels for experts by token");
+    return 0;
+}
+
 /* The lists of the largest logits, which batches may ask for. */
 static int check_top(const struct halo_device *device, char *reason)
 {
@@ -53,6 +63,7 @@ int halo_hip_supports(const struct halo_device *device, const struct halo_plan *
         .experts_max = HALO_MOE_EXPERTS_MAX, .weight_fits = weight_fits, .scales_fit = scales_fit};
     const struct halo_op *op = &plan->ops[index];
     int r = halo_plan_check(plan, index, &limits, reason);
+    r = r ? r : check_form(op, reason);
     if (r)
         return r;
     if (op->kind == HALO_OP_KV_WRITE)

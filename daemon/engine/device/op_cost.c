@@ -47,6 +47,15 @@ struct halo_op_cost halo_op_cost_of(const struct halo_plan *plan, const struct h
         add(plan, op->u.conv1d.weight, 1, 1, &cost);
         add(plan, op->u.conv1d.bias, 1, 1, &cost);
         break;
+    case HALO_OP_STREAMS_MIX:
+        add(plan, op->u.streams_mix.scale, 1, 1, &cost);
+        add(plan, op->u.streams_mix.base, 1, 1, &cost);
+        break;
+    case HALO_OP_COMPRESS:
+        add(plan, op->u.compress.bias, 1, 1, &cost);
+        add(plan, op->u.compress.norm, 1, 1, &cost);
+        break;
+    case HALO_OP_ATTEND_BLOCKS: add(plan, op->u.attend_blocks.sinks, 1, 1, &cost); break;
     case HALO_OP_LOGITS:
         add(plan, op->u.logits.weight, 1, 1, &cost);
         add(plan, op->u.logits.bias, 1, 1, &cost);

@@ -36,7 +36,12 @@ enum halo_op_kind {
     HALO_OP_LOGITS,  /* for the wanted rows only: l = (weight x + bias) * scale; with a cap: cap * tanh(l / cap) */
     HALO_OP_CONCAT,  /* for each of n_head heads: out = n_a elements of the head's part of a, then n_b of b's */
     HALO_OP_CONV1D,  /* out = act(bias + the last n_kernel rows of x of the sequence, each channel by its own taps) */
-    HALO_OP_DELTA_RULE, /* the gated delta rule over a state for each head (at the end of this file) */
+    HALO_OP_DELTA_RULE,    /* the gated delta rule over a state for each head (at the end of this file) */
+    HALO_OP_STREAMS_MIX,   /* several residual streams -> what a block reads, and how its result goes back into them */
+    HALO_OP_STREAMS_ADD,   /* stream[d] = post[d] * add + sum over s of comb[s][d] * stream[s], in place */
+    HALO_OP_COMPRESS,      /* keys of `ratio` positions -> one row of the cache, when the last of them is there */
+    HALO_OP_BLOCKS_CHOOSE, /* the top_k compressed blocks with the largest score for a row */
+    HALO_OP_ATTEND_BLOCKS, /* ATTEND over a window and over compressed blocks, in one softmax */
     HALO_OP_COUNT
 };
 
@@ -60,6 +65,11 @@ static inline const char *halo_op_name(enum halo_op_kind kind)
     case HALO_OP_CONCAT: return "concat";
     case HALO_OP_CONV1D: return "conv1d";
     case HALO_OP_DELTA_RULE: return "delta_rule";
+    case HALO_OP_STREAMS_MIX: return "streams_mix";
+    case HALO_OP_STREAMS_ADD: return "streams_add";
+    case HALO_OP_COMPRESS: return "compress";
+    case HALO_OP_BLOCKS_CHOOSE: return "blocks_choose";
+    case HALO_OP_ATTEND_BLOCKS: return "attend_blocks";
     case HALO_OP_COUNT: break;
     }
     return "unknown op";
@@ -146,6 +156,7 @@ struct halo_op_attend {
 struct halo_op_glu {
     uint16_t gate, up, out; /* up: HALO_NONE when absent */
     enum halo_glu_act act;
+    float limit; /* > 0: gate is min(gate, limit) and up limited to -limit .. limit first, both in place; needs up */
 };
 struct halo_op_moe_route {
     uint16_t logits, choice;
@@ -155,6 +166,8 @@ struct halo_op_moe_route {
     enum halo_moe_gate gate;
     uint32_t bias;                    /* [n_expert], counts for the choice alone; HALO_WEIGHT_NONE when absent */
     uint32_t n_groups, n_groups_used; /* of experts side by side, of two or more each; 0 or 1: no groups */
+    const int32_t *table;             /* [n_vocab][n_used]: the experts of each token, which are not chosen then; NULL:
+                                       * none. In the plan's arena */
 };
 struct halo_op_moe_matmul {
     uint16_t x;         /* width K (shared by the slots) or n_used * K */
@@ -210,6 +223,66 @@ struct halo_op_delta_rule {
     float eps, scale;
     struct halo_state_part state; /* n_head_v * dim_v * dim_k f32 */
 };
+/* n streams of one width side by side in x. m = scale * mix + base, element by element, where the scale of the first n
+ * elements is scale[0], of the next n scale[1], of the other n * n scale[2].
+ * out = sum over i of (sigmoid(m[i]) + eps) * x[i]. `back`, if there is one, is post[i] = 2 sigmoid(m[n + i]), n
+ * numbers, then comb[s][d], which m[2 n + n s + d] becomes: softmax over d, + eps, divided by (sum over s + eps), and
+ * iterations - 1 times: divided by (sum over d + eps), then by (sum over s + eps).
+ * (Zhu et al. 2025, "Hyper-connections"; Sinkhorn's iteration as in DeepSeek-V4.) */
+#define HALO_STREAMS_MAX 8
+struct halo_op_streams_mix {
+    uint16_t x, mix, out;
+    uint16_t back;        /* n + n * n wide, mix is n + n + n * n; HALO_NONE: mix is n wide, scale has one element */
+    uint32_t scale, base; /* vectors */
+    uint32_t n, iterations;
+    float eps;
+};
+struct halo_op_streams_add {
+    uint16_t x, back, add;
+    uint32_t n;
+};
+/* Block b stands for the positions b * ratio .. b * ratio + ratio - 1. Element i of its row: the mean of u[i] over
+ * these positions, weighted by the softmax of z[i] + bias[position mod ratio][i] over them. With `overlap` u, z and
+ * bias have two halves, and the mean goes over the positions of the block in front too: of those the first half
+ * counts, of the block's own the second; block 0 has only its own. Then rmsnorm, and the last n_rot elements of the
+ * row are rotated by the block's first position.
+ * What is kept of an unfinished block is in a group of states: for each element the largest score, the sum of the
+ * weights and the weighted sum; with overlap the same again for the block that follows. */
+struct halo_op_compress {
+    uint16_t u, z; /* dim wide, with overlap 2 * dim; used up */
+    uint32_t bias; /* `ratio` vectors of that width */
+    uint32_t norm; /* vector of dim */
+    uint32_t dim, ratio;
+    bool overlap;
+    float eps;
+    uint32_t rope;
+    uint32_t kv_group, kv_layer;  /* the row is K of one head of a latent group */
+    struct halo_state_part state; /* halo_compress_state_width f32 */
+};
+static inline uint32_t halo_compress_state_width(uint32_t dim, bool overlap)
+{
+    return (overlap ? 6 : 3) * dim;
+}
+/* Score of block b for a row: sum over the heads h of weight[h] * max(0, q[h] . k[b]) * scale. Of the blocks whose last
+ * position is at most the row's, the top_k with the largest score, ties to the lowest number, as int32 bit patterns in
+ * ascending order; -1 ends fewer. */
+struct halo_op_blocks_choose {
+    uint16_t q, weight, out; /* out: top_k wide */
+    uint32_t n_head, ratio, top_k;
+    uint32_t kv_group, kv_layer;
+    float scale;
+};
+/* As ATTEND with a window, over a latent group whose V is all of K; the rows of the blocks join the same softmax: those
+ * of `chosen`, or all whose last position is at most the row's. */
+struct halo_op_attend_blocks {
+    uint16_t q, out;
+    uint16_t chosen; /* of BLOCKS_CHOOSE; HALO_NONE: all */
+    uint32_t n_head;
+    float scale;
+    uint32_t kv_group, kv_layer, window;
+    uint32_t block_group, block_layer, ratio;
+    uint32_t sinks; /* vector of n_head, or HALO_WEIGHT_NONE */
+};
 struct halo_op_logits {
     uint32_t weight;
     uint16_t x;
@@ -237,6 +310,11 @@ struct halo_op {
         struct halo_op_concat concat;
         struct halo_op_conv1d conv1d;
         struct halo_op_delta_rule delta_rule;
+        struct halo_op_streams_mix streams_mix;
+        struct halo_op_streams_add streams_add;
+        struct halo_op_compress compress;
+        struct halo_op_blocks_choose blocks_choose;
+        struct halo_op_attend_blocks attend_blocks;
     } u;
 };
 
@@ -245,7 +323,7 @@ struct halo_op {
  * groups, only experts of the n_groups_used best groups, ties to the first; a group ranks by the sum of its two largest
  * score + bias. Weights: the scores without bias; when `normalise`, divided by their sum or HALO_MOE_SUM_MIN if that is
  * larger; then multiplied by `scale`. A NaN among the logits makes every weight one; the experts chosen are always
- * n_used different ones. */
+ * n_used different ones. With a table the experts are those of the row's token, in its order. */
 
 /* DELTA_RULE, for each head h of v; R = n_head_v / n_head_k is a whole number. The head has q and k of head h / R when
  * `grouped`, else of head h % n_head_k. Its alpha is element h / R * gate_stride + alpha_first + h % R of that value,

@@ -43,17 +43,22 @@ struct halo_value {
  * keeps every position. Another one may have a window: what lies behind it is given up, so every ATTEND of its layers
  * must have a window that is no wider.
  *
+ * A group with a stride keeps one row for so many positions: a page of it holds fewer rows. Compressed blocks whose
+ * ratio is a multiple of HALO_KV_PAGE_TOKENS have that as their stride, and their row is in the page of their last
+ * position.
+ *
  * A group of states has no positions: a page of it is a *slot* with what the recurrent layers of one sequence have come
  * to, state_width f32 for each of them. Ops that name such a group read the slot and leave in it what follows from
  * their rows, in order; a row at position 0 begins with zeros, whatever the slot holds. */
 #define HALO_KV_PAGE_TOKENS 32
-#define HALO_KV_GROUPS_MAX 4
+#define HALO_KV_GROUPS_MAX 6
 #define HALO_KV_NO_PAGE UINT32_MAX /* in a table of pages: positions that no row sees any more */
 struct halo_kv_group {
     enum halo_kv_type type;
     uint32_t n_layers, n_head_kv, head_dim_k, head_dim_v;
     uint32_t n_pages;     /* chosen at load */
     uint32_t window;      /* positions, the row's own included; 0: every position is kept */
+    uint32_t stride;      /* positions of a row: 0 or 1: one; else a divisor of HALO_KV_PAGE_TOKENS */
     uint32_t state_width; /* > 0: a group of states; the type and what belongs to heads mean nothing then */
     bool latent;          /* V is the first head_dim_v elements of K: one row is kept for both */
 };
@@ -61,6 +66,11 @@ struct halo_kv_group {
 static inline uint32_t halo_kv_value_bytes(const struct halo_kv_group *kv) /* of a row of V as it is kept */
 {
     return kv->latent ? 0 : halo_kv_row_bytes(kv->type, kv->head_dim_v);
+}
+
+static inline uint32_t halo_kv_page_rows(const struct halo_kv_group *kv)
+{
+    return HALO_KV_PAGE_TOKENS / (kv->stride > 1 ? kv->stride : 1);
 }
 
 /* Of a group with this window: the first page that a row at position `pos` sees something of. */
@@ -95,7 +105,7 @@ static inline uint64_t halo_kv_page_bytes(const struct halo_kv_group *kv)
 {
     if (kv->state_width > 0)
         return (uint64_t)kv->n_layers * kv->state_width * sizeof(float);
-    return (uint64_t)kv->n_layers * kv->n_head_kv * HALO_KV_PAGE_TOKENS *
+    return (uint64_t)kv->n_layers * kv->n_head_kv * halo_kv_page_rows(kv) *
            (halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_value_bytes(kv));
 }
 

@@ -118,6 +118,18 @@ static uint32_t weights_of(const struct halo_op *op, uint32_t ret[8])
                 ret[n++] = op->u.moe_matmul.bias[i];
         }
         break;
+    case HALO_OP_STREAMS_MIX:
+        ret[n++] = op->u.streams_mix.scale;
+        ret[n++] = op->u.streams_mix.base;
+        break;
+    case HALO_OP_COMPRESS:
+        ret[n++] = op->u.compress.bias;
+        ret[n++] = op->u.compress.norm;
+        break;
+    case HALO_OP_ATTEND_BLOCKS:
+        if (op->u.attend_blocks.sinks != HALO_WEIGHT_NONE)
+            ret[n++] = op->u.attend_blocks.sinks;
+        break;
     case HALO_OP_CONV1D:
         ret[n++] = op->u.conv1d.weight;
         if (op->u.conv1d.bias != HALO_WEIGHT_NONE)
