@@ -58,6 +58,14 @@ static void put_weight(struct printer *printer, uint32_t index)
         put(printer, "%s%.9g%s", i ? " " : " * [", (double)weight->scales[i], i + 1 < weight->n_experts ? "" : "]");
 }
 
+static void put_weight_or_none(struct printer *printer, uint32_t index)
+{
+    if (index == HALO_WEIGHT_NONE)
+        put(printer, "no weight");
+    else
+        put_weight(printer, index);
+}
+
 static void put_matmul(struct printer *printer, const struct halo_op_matmul *op)
 {
     put(printer, "matmul %s ->", value_name(printer, op->x));
@@ -93,11 +101,10 @@ static void put_rmsnorm(struct printer *printer, const struct halo_op_rmsnorm *o
         put(printer, " += %s", value_name(printer, op->add));
     if (op->add != HALO_NONE && op->add_scale != 1)
         put(printer, " * %g", (double)op->add_scale);
+    if (op->x_scale != 0)
+        put(printer, ", *= %.9g", (double)op->x_scale);
     put(printer, " -> %s, eps %g, ", value_name(printer, op->out), (double)op->eps);
-    if (op->weight == HALO_WEIGHT_NONE)
-        put(printer, "no weight");
-    else
-        put_weight(printer, op->weight);
+    put_weight_or_none(printer, op->weight);
     if (op->bias != HALO_WEIGHT_NONE) {
         put(printer, " + ");
         put_weight(printer, op->bias);
@@ -150,21 +157,31 @@ static void put_logits(struct printer *printer, const struct halo_op_logits *op)
         put(printer, ", cap %.9g", (double)op->cap);
 }
 
+static void put_heads(struct printer *printer, uint16_t q, uint16_t k, uint32_t n_head, uint32_t n_head_kv,
+                      uint32_t head_dim)
+{
+    put(printer, "%s (%" PRIu32 " x %" PRIu32 ")", value_name(printer, q), n_head, head_dim);
+    if (k != HALO_NONE)
+        put(printer, ", %s (%" PRIu32 " x %" PRIu32 ")", value_name(printer, k), n_head_kv, head_dim);
+}
+
 static void put_qk_norm(struct printer *printer, const struct halo_op_qk_norm *op)
 {
-    put(printer, "qk_norm %s (%" PRIu32 " x %" PRIu32 "), %s (%" PRIu32 " x %" PRIu32 "), eps %g, ",
-        value_name(printer, op->q), op->n_head, op->head_dim, value_name(printer, op->k), op->n_head_kv, op->head_dim,
-        (double)op->eps);
-    put_weight(printer, op->q_weight);
+    put(printer, "qk_norm ");
+    put_heads(printer, op->q, op->k, op->n_head, op->n_head_kv, op->head_dim);
+    put(printer, ", eps %g, ", (double)op->eps);
+    put_weight_or_none(printer, op->q_weight);
+    if (op->k == HALO_NONE)
+        return;
     put(printer, ", ");
-    put_weight(printer, op->k_weight);
+    put_weight_or_none(printer, op->k_weight);
 }
 
 static void put_rope(struct printer *printer, const struct halo_op_rope *op)
 {
-    put(printer, "rope %s (%" PRIu32 " x %" PRIu32 "), %s (%" PRIu32 " x %" PRIu32 ") by rope %" PRIu32,
-        value_name(printer, op->q), op->n_head, op->head_dim, value_name(printer, op->k), op->n_head_kv, op->head_dim,
-        op->rope);
+    put(printer, "rope ");
+    put_heads(printer, op->q, op->k, op->n_head, op->n_head_kv, op->head_dim);
+    put(printer, " by rope %" PRIu32, op->rope);
 }
 
 static void put_moe_route(struct printer *printer, const struct halo_op_moe_route *op)

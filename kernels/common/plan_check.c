@@ -55,7 +55,7 @@ static int check_weight(const struct check *c, uint32_t weight, enum halo_weight
         w->n_bytes != halo_type_row_bytes(w->type, w->n_cols) * w->n_rows * w->n_experts)
         return halo_reason(c->reason, -ENOTSUP, "%s: %s of type %s has no kernel for rows of %u", c->op, w->name,
                            type.name, w->n_cols);
-    if (w->scales && c->limits->scales_fit && !c->limits->scales_fit(w->type))
+    if (w->scales && role != HALO_WEIGHT_VECTOR && c->limits->scales_fit && !c->limits->scales_fit(w->type))
         return halo_reason(c->reason, -ENOTSUP, "%s: %s of type %s has a scale, for which there is no kernel", c->op,
                            w->name, type.name);
     if (w->role != role)
@@ -104,6 +104,9 @@ static int check_rmsnorm(const struct check *c, const struct halo_op_rmsnorm *u)
         TRY(check_value(c, "add", u->add, width_of(c, u->x)));
     if (u->bias != HALO_WEIGHT_NONE && !u->centre)
         return halo_reason(c->reason, -ENOTSUP, "%s: only a norm that subtracts the mean has a bias", c->op);
+    if (u->x_scale != 0 && (u->add == HALO_NONE || !(u->x_scale >= -FLT_MAX && u->x_scale <= FLT_MAX)))
+        return halo_reason(c->reason, -ENOTSUP, "%s: the factor %g of x wants an addition and a finite number", c->op,
+                           (double)u->x_scale);
     TRY(check_vector(c, u->bias, width_of(c, u->x)));
     return check_vector(c, u->weight, width_of(c, u->x));
 }
@@ -128,15 +131,19 @@ static int check_heads(const struct check *c, uint16_t q, uint16_t k, uint32_t n
                        uint32_t head_dim)
 {
     TRY(check_value(c, "q", q, n_head * head_dim));
+    if (n_head == 0 || head_dim == 0)
+        return refuse(c, "heads", 0, 1);
+    if (k == HALO_NONE)
+        return n_head_kv != 0 ? refuse(c, "heads of no k", n_head_kv, 0) : 0;
     TRY(check_value(c, "k", k, n_head_kv * head_dim));
-    return n_head == 0 || n_head_kv == 0 || head_dim == 0 ? refuse(c, "heads", 0, 1) : 0;
+    return n_head_kv == 0 ? refuse(c, "heads", 0, 1) : 0;
 }
 
 static int check_qk_norm(const struct check *c, const struct halo_op_qk_norm *u)
 {
     TRY(check_heads(c, u->q, u->k, u->n_head, u->n_head_kv, u->head_dim));
-    TRY(check_weight(c, u->q_weight, HALO_WEIGHT_VECTOR, u->head_dim));
-    return check_weight(c, u->k_weight, HALO_WEIGHT_VECTOR, u->head_dim);
+    TRY(check_vector(c, u->q_weight, u->head_dim));
+    return check_vector(c, u->k_weight, u->head_dim);
 }
 
 static int check_rope(const struct check *c, const struct halo_op_rope *u)

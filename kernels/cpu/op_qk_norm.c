@@ -1,4 +1,4 @@
-/* op_qk_norm.c: the norm of each head of q and k by itself, in place. Device thread, rows on all threads. */
+/* op_qk_norm.c: the norm of each head of q, and of k if present, in place. Device thread, rows on all threads. */
 #include "device_priv.h"
 
 static void norm_rows(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows)
@@ -7,7 +7,7 @@ static void norm_rows(struct halo_device_model *model, const struct halo_op *op,
     const struct halo_cpu_lanes *lanes = model->device->lanes;
     const float *q_weight = halo_cpu_vector(model, u->q_weight), *k_weight = halo_cpu_vector(model, u->k_weight);
     for (uint32_t r = first_row; r < first_row + n_rows; r++) {
-        float *q = halo_cpu_row(model, u->q, r), *k = halo_cpu_row(model, u->k, r);
+        float *q = halo_cpu_row(model, u->q, r), *k = u->k == HALO_NONE ? NULL : halo_cpu_row(model, u->k, r);
         for (uint32_t h = 0; h < u->n_head; h++, q += u->head_dim)
             lanes->rmsnorm(u->head_dim, q, NULL, q_weight, u->eps, q);
         for (uint32_t h = 0; h < u->n_head_kv; h++, k += u->head_dim)

@@ -10,10 +10,12 @@ static void norm_rows(struct halo_device_model *model, const struct halo_op *op,
     for (uint32_t r = first_row; r < first_row + n_rows; r++) {
         float *x = halo_cpu_row(model, u->x, r), *out = halo_cpu_row(model, u->out, r);
         const float *add = u->add == HALO_NONE ? NULL : halo_cpu_row(model, u->add, r);
-        if (add && u->add_scale != 1) {
+        if (add && (u->add_scale != 1 || u->x_scale != 0)) {
             lanes->axpy(width, u->add_scale, add, x);
             add = NULL;
         }
+        for (uint32_t i = 0; u->x_scale != 0 && i < width; i++)
+            x[i] *= u->x_scale;
         if (!u->centre) {
             lanes->rmsnorm(width, x, add, weight, u->eps, out);
             continue;

@@ -61,7 +61,8 @@ static void rope_rows(struct halo_device_model *model, const struct halo_op *op,
     for (uint32_t r = first_row; r < first_row + n_rows; r++) {
         const float *table = model->scratch.rope[u->rope] + (size_t)r * rope->n_rot;
         rotate_heads(halo_cpu_row(model, u->q, r), u->n_head, u->head_dim, rope, table);
-        rotate_heads(halo_cpu_row(model, u->k, r), u->n_head_kv, u->head_dim, rope, table);
+        if (u->k != HALO_NONE)
+            rotate_heads(halo_cpu_row(model, u->k, r), u->n_head_kv, u->head_dim, rope, table);
     }
 }
 

@@ -88,17 +88,19 @@ static void unpack_vector(const struct halo_cpu_weight *w)
     const struct halo_type_info type = halo_type_info(w->info->type);
     uint64_t n = n_weights_of(w->info);
     float *out = (float *)(void *)w->slot;
-    if (w->info->type == HALO_TYPE_F32) {
-        memmove(out, w->data, n * sizeof(float));
-        return;
-    }
     uint8_t blocks[1024];
     uint32_t step = sizeof(blocks) / type.block_bytes * type.block_weights;
-    for (uint64_t i = 0; i < n; i += step) {
+    if (w->info->type == HALO_TYPE_F32) {
+        memmove(out, w->data, n * sizeof(float));
+        step = 0;
+    }
+    for (uint64_t i = 0; step > 0 && i < n; i += step) {
         uint64_t now = n - i < step ? n - i : step;
         memcpy(blocks, w->data + halo_type_row_bytes(w->info->type, i), halo_type_row_bytes(w->info->type, now));
         halo_dequantize(w->info->type, blocks, now, out + i);
     }
+    for (uint64_t i = 0; w->info->scales && i < n; i++)
+        out[i] *= w->info->scales[0];
 }
 
 int halo_cpu_weight_commit(struct halo_device_model *model, uint32_t index, char *reason)

@@ -18,6 +18,8 @@ static bool find_heads(const struct halo_plan *plan, uint32_t index, struct halo
     ret->write = &op[1].u.kv_write;
     ret->n_ops = ret->norm ? 3 : 2;
     const struct halo_op_qk_norm *norm = ret->norm;
+    if (norm && (norm->q_weight == HALO_WEIGHT_NONE || norm->k_weight == HALO_WEIGHT_NONE))
+        return false;
     if (norm && (norm->q != ret->rope->q || norm->k != ret->rope->k || norm->head_dim != ret->rope->head_dim ||
                  norm->n_head != ret->rope->n_head || norm->n_head_kv != ret->rope->n_head_kv))
         return false;

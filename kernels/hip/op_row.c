@@ -39,7 +39,8 @@ int halo_hip_emit_rmsnorm(struct halo_hip_compiler *c, const struct halo_op *op)
                                      .n_cols = width_of(c, u->x),
                                      .eps = u->eps,
                                      .add_scale = u->add_scale,
-                                     .bias = halo_hip_vector(c->model, u->bias)};
+                                     .bias = halo_hip_vector(c->model, u->bias),
+                                     .x_scale = u->x_scale != 0 ? u->x_scale : 1};
     return halo_hip_emit(c, &(struct halo_hip_emission){.op = u->centre ? HALO_HIP_LAYERNORM : HALO_HIP_RMSNORM,
                                                         .type = HALO_HIP_TYPE_ANY,
                                                         .grid = {halo_hip_per_row(1)},

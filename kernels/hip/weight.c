@@ -147,7 +147,10 @@ static void pack_row(const struct chunk *c, uint64_t i)
     uint8_t *out = c->out + i * c->rows.n_packed;
     if (c->info->role == HALO_WEIGHT_VECTOR) {
         uint64_t n = c->first + i + 1 == c->rows.n ? c->rows.n_last : VECTOR_ROW;
-        halo_hip_pack_vector(c->info->type, n, from, (float *)(void *)out);
+        float *vector = (float *)(void *)out;
+        halo_hip_pack_vector(c->info->type, n, from, vector);
+        for (uint64_t k = 0; c->info->scales && k < n; k++)
+            vector[k] *= c->info->scales[0];
     } else {
         halo_hip_pack_row(c->info->type, c->info->n_cols, from, out);
         if (c->info->type == HALO_TYPE_NVFP4)

@@ -148,6 +148,7 @@ static bool layers_cut(struct halo_golden_host *host, uint32_t n_layers)
     struct halo_op norm = host->ops[n_ops - 2];
     norm.u.rmsnorm.x = host->ops[at].u.rmsnorm.x;
     norm.u.rmsnorm.add = host->ops[at].u.rmsnorm.add;
+    norm.u.rmsnorm.x_scale = host->ops[at].u.rmsnorm.x_scale;
     host->ops[at] = norm;
     host->ops[at + 1] = host->ops[n_ops - 1];
     host->plan.n_ops = at + 2;

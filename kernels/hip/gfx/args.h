@@ -23,9 +23,9 @@ struct halo_embed_args {
     float scale;
 };
 
-/* rmsnorm: x += add * add_scale when add; out = x / sqrt(mean(x^2) + eps) * weight, as f32 and/or as an activation row
- * (layout.h). layernorm: the same with y = x - mean(x) for x in the second formula, and + bias. Grid (rows).
- * n_cols % 32 == 0 when act is wanted. */
+/* rmsnorm: x = (x + add * add_scale) * x_scale when add; out = x / sqrt(mean(x^2) + eps) * weight, as f32 and/or as an
+ * activation row (layout.h). layernorm: the same with y = x - mean(x) for x in the second formula, and + bias. Grid
+ * (rows). n_cols % 32 == 0 when act is wanted. */
 struct halo_rmsnorm_args {
     float *x;
     const float *add;    /* or NULL */
@@ -35,6 +35,7 @@ struct halo_rmsnorm_args {
     uint32_t n_cols;
     float eps, add_scale;
     const float *bias; /* or NULL; layernorm only */
+    float x_scale;
 };
 
 /* quantize: f32 rows into activation rows. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). */
@@ -104,7 +105,8 @@ struct halo_gemm_args {
     uint32_t n_cols, n_rows;
 };
 
-/* qk_norm: rmsnorm of each head of q and k, in place. Grid (ceil((n_head + n_head_kv) / HALO_HEAD_WAVES), rows). */
+/* qk_norm: rmsnorm of each head of q and k, in place; a weight that is NULL: ones. Grid (ceil((n_head + n_head_kv) /
+ * HALO_HEAD_WAVES), rows). */
 #define HALO_HEAD_WAVES 8 /* heads of a block, one wave each */
 struct halo_qk_norm_args {
     float *q, *k;

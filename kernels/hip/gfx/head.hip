@@ -22,7 +22,7 @@ HALO_KERNEL(qk_norm, halo_qk_norm_args, 256)
         sum = halo_fma(x[i], x[i], sum);
     const float scale = halo_rsqrt(halo_wave_sum(sum) / (float)dim + a.eps);
     for (uint32_t i = halo_lane(); i < dim; i += 32)
-        x[i] = x[i] * scale * weight[i];
+        x[i] = x[i] * scale * (weight ? weight[i] : 1.0f);
 }
 
 /* `step` lies between the elements of a pair, `next` between pairs. */

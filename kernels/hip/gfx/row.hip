@@ -27,7 +27,7 @@ HALO_KERNEL_EARLY(rmsnorm, halo_rmsnorm_args, 1024)
         if (add) {
             const halo_f4 more = halo_load4(add, i, n);
             for (int j = 0; j < 4; j++)
-                v.e[j] = halo_fma(more.e[j], a.add_scale, v.e[j]);
+                v.e[j] = halo_fma(more.e[j], a.add_scale, v.e[j]) * a.x_scale;
             halo_store4(x, i, n, v);
         }
         for (int j = 0; j < 4; j++)
@@ -72,7 +72,7 @@ HALO_KERNEL(layernorm, halo_rmsnorm_args, 1024)
         if (add) {
             const halo_f4 more = halo_load4(add, i, n);
             for (int j = 0; j < 4; j++)
-                v.e[j] = halo_fma(more.e[j], a.add_scale, v.e[j]);
+                v.e[j] = halo_fma(more.e[j], a.add_scale, v.e[j]) * a.x_scale;
             halo_store4(x, i, n, v);
         }
         for (int j = 0; j < 4; j++)

@@ -21,11 +21,11 @@
 
 enum halo_op_kind {
     HALO_OP_EMBED,    /* out[r] = weight[token[r]] * scale */
-    HALO_OP_RMSNORM,  /* if add: x += add * add_scale, in place; y = centre ? x - mean(x) : x;
+    HALO_OP_RMSNORM,  /* if add: x = (x + add * add_scale) * x_scale, in place; y = centre ? x - mean(x) : x;
                       * out = y / sqrt(mean(y^2) + eps) * weight + bias */
     HALO_OP_MATMUL,   /* out[k] = weight[k] x + bias[k], k < n: several weights that share one input */
-    HALO_OP_QK_NORM,  /* q and k: rmsnorm over each head of head_dim, weights shared by the heads, in place */
-    HALO_OP_ROPE,     /* rotates q and k in place by the row's position */
+    HALO_OP_QK_NORM,  /* q, and k if present: rmsnorm over each head, weights shared by the heads, in place */
+    HALO_OP_ROPE,     /* rotates q, and k if present, in place by the row's position */
     HALO_OP_KV_WRITE, /* stores k and v of the row into the pages of its sequence */
     HALO_OP_ATTEND, /* out = softmax(q K^T * scale) V, positions 0..pos of the row's sequence, of the stored K and V */
     HALO_OP_GLU,    /* out = act(gate) * up, or act(gate) without up; out may be gate */
@@ -115,6 +115,7 @@ struct halo_op_rmsnorm {
     float eps, add_scale;
     bool centre;   /* a layer norm: the mean is taken off first */
     uint32_t bias; /* HALO_WEIGHT_NONE when absent; only of a layer norm */
+    float x_scale; /* 0: 1; only with add */
 };
 #define HALO_MATMUL_MAX 3
 struct halo_op_matmul {
@@ -124,13 +125,13 @@ struct halo_op_matmul {
     uint16_t out[HALO_MATMUL_MAX];
 };
 struct halo_op_qk_norm {
-    uint16_t q, k;
-    uint32_t q_weight, k_weight;
+    uint16_t q, k;               /* k: HALO_NONE when absent, with n_head_kv 0 */
+    uint32_t q_weight, k_weight; /* HALO_WEIGHT_NONE: ones */
     uint32_t n_head, n_head_kv, head_dim;
     float eps;
 };
 struct halo_op_rope {
-    uint16_t q, k;
+    uint16_t q, k; /* k: HALO_NONE when absent, with n_head_kv 0 */
     uint32_t n_head, n_head_kv, head_dim;
     uint32_t rope; /* index into plan->ropes */
 };

@@ -23,7 +23,8 @@ struct halo_weight {
     uint32_t part;      /* file and offset of the bytes, for the store */
     uint64_t offset;
     uint64_t expert_step; /* bytes from one expert to the next in the file; 0: nothing lies between them */
-    const float *scales;  /* [n_experts]: factors of the matrix, wherever it is used; NULL: none. In the plan's arena */
+    const float
+        *scales; /* [n_experts]: factors of the matrix or vector, wherever it is used; NULL: none. In the arena */
 };
 
 /* The bytes of a weight in the file: all at once, or those of each expert. */

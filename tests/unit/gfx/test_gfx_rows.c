@@ -24,12 +24,13 @@ static void rmsnorm_width(uint32_t n, bool add)
     const bool quantize = n % 32 == 0;
     uint8_t *act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n)),
             *want_act = gfx_zeros((size_t)ROWS * halo_hip_act_bytes(n));
-    struct halo_rmsnorm_args args = {x, add ? more : NULL, weight, out, quantize ? act : NULL, n, 1e-5f, 1, NULL};
+    struct halo_rmsnorm_args args = {x,    add ? more : NULL, weight, out, quantize ? act : NULL, n, 1e-5f, 1,
+                                     NULL, add ? 0.75f : 1};
     gfx_run("rmsnorm", ROWS, 1, 1, &args);
     for (uint32_t r = 0; r < ROWS; r++) {
         double sum = 0;
         for (uint32_t i = r * n; i < r * n + n; i++) {
-            const float want = before[i] + (add ? more[i] : 0);
+            const float want = (before[i] + (add ? more[i] : 0)) * args.x_scale;
             assert_true(x[i] == want);
             sum += (double)want * (double)want;
         }
@@ -102,6 +103,16 @@ static void heads(void **state)
             gfx_near((double)(is_q ? q : k)[at + i],
                      (double)((is_q ? q0 : k0)[at + i] * (is_q ? wq : wk)[i]) / sqrt(sum / DIM + 1e-6), 2e-6, 4,
                      "qk_norm", i);
+    }
+    /* q alone, without weights */
+    memcpy(q0, q, ROWS * Q * DIM * 4);
+    gfx_run("qk_norm", 1, ROWS, 1, &(struct halo_qk_norm_args){.q = q, .n_head = Q, .head_dim = DIM, .eps = 1e-6f});
+    for (uint32_t h = 0; h < ROWS * Q; h++) {
+        double sum = 0;
+        for (uint32_t i = h * DIM; i < h * DIM + DIM; i++)
+            sum += pow((double)q0[i], 2);
+        for (uint32_t i = h * DIM; i < h * DIM + DIM; i++)
+            gfx_near((double)q[i], (double)q0[i] / sqrt(sum / DIM + 1e-6), 2e-6, 4, "qk_norm of q", i);
     }
     for (uint32_t neox = 0; neox < 2; neox++) {
         memcpy(q0, q, ROWS * Q * DIM * 4);

@@ -79,6 +79,7 @@ static void layernorm_width(uint32_t n, bool bias)
                                      .n_cols = n,
                                      .eps = 1e-5f,
                                      .add_scale = 1,
+                                     .x_scale = 1,
                                      .bias = bias ? shift : NULL};
     gfx_run("layernorm", ROWS, 1, 1, &args);
     for (uint32_t r = 0; r < ROWS; r++) {

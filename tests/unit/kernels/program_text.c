@@ -32,9 +32,17 @@ struct field {
 
 static const struct field embed[] = {P(embed, weight), P(embed, token), P(embed, out),
                                      U(embed, n_cols), F(embed, scale), {0}};
-static const struct field rmsnorm[] = {
-    P(rmsnorm, x),      P(rmsnorm, add), P(rmsnorm, weight),    P(rmsnorm, out),  P(rmsnorm, act),
-    U(rmsnorm, n_cols), F(rmsnorm, eps), F(rmsnorm, add_scale), P(rmsnorm, bias), {0}};
+static const struct field rmsnorm[] = {P(rmsnorm, x),
+                                       P(rmsnorm, add),
+                                       P(rmsnorm, weight),
+                                       P(rmsnorm, out),
+                                       P(rmsnorm, act),
+                                       U(rmsnorm, n_cols),
+                                       F(rmsnorm, eps),
+                                       F(rmsnorm, add_scale),
+                                       P(rmsnorm, bias),
+                                       F(rmsnorm, x_scale),
+                                       {0}};
 static const struct field quantize[] = {P(quantize, x), P(quantize, act), U(quantize, n_cols), {0}};
 static const struct field half[] = {P(half, x), P(half, half), P(half, scale), U(half, n_cols), U(half, strips), {0}};
 static const struct field gemv[] = {MATRIX(gemv, matrix[0]),

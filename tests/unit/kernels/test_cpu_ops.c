@@ -148,13 +148,13 @@ static void check_norms(void *ud, uint32_t which, int32_t token, int32_t pos, co
     const float *x = input_of(t, token), *add = t->weight[1] + (size_t)token * t->width;
     double mean = 0, sum = 0;
     for (uint32_t i = 0; i < t->width; i++)
-        mean += ((double)x[i] + 3 * (double)add[i]) / t->width;
+        mean += 0.625 * ((double)x[i] + 3 * (double)add[i]) / t->width;
     if (which == 1)
         mean = 0;
     for (uint32_t i = 0; i < t->width; i++)
-        sum += pow((double)x[i] + 3 * (double)add[i] - mean, 2) / t->width;
+        sum += pow(0.625 * ((double)x[i] + 3 * (double)add[i]) - mean, 2) / t->width;
     for (uint32_t i = 0; i < t->width; i++) {
-        double y = ((double)x[i] + 3 * (double)add[i] - mean) / sqrt(sum + 1e-6);
+        double y = (0.625 * ((double)x[i] + 3 * (double)add[i]) - mean) / sqrt(sum + 1e-6);
         close_to((double)row[i], which == 1 ? y : y * (double)t->weight[0][i] + (double)t->weight[2][i], 1e-6, 2e-6);
     }
 }
@@ -176,7 +176,8 @@ static void layernorm_and_norm_without_weight(void **state)
                                       .out = plain,
                                       .eps = 1e-6f,
                                       .add_scale = 3,
-                                      .bias = HALO_WEIGHT_NONE};
+                                      .bias = HALO_WEIGHT_NONE,
+                                      .x_scale = 0.625f};
         struct halo_op_rmsnorm layer = {.weight = weight,
                                         .x = x,
                                         .add = HALO_NONE,
@@ -255,6 +256,35 @@ static void check_rope(void *ud, uint32_t which, int32_t token, int32_t pos, con
             close_to((double)row[b], (double)x[a] * s + (double)x[b] * c, 1e-6, 0);
         }
         assert_memory_equal(row + h->n_rot, x + h->n_rot, (h->dim - h->n_rot) * sizeof(float));
+    }
+}
+
+/* The norm and the rotation of q alone, with no weight or one that has a factor. */
+static void one_value_without_its_pair(void **state)
+{
+    static const float factor = 0.375f;
+    for (uint32_t c = 0; c < 3; c++) {
+        struct fixture f;
+        struct heads h = {.n_head = 3, .dim = 48, .n_rot = 48, .pairing = HALO_ROPE_NEOX};
+        fixture_init(&f, N_VOCAB, N_ROWS, 32);
+        uint16_t q = fixture_input(&f, h.n_head * h.dim, 1);
+        h.q = fixture_floats(&f, 0);
+        if (c == 2) {
+            uint32_t rope = fixture_rope(&f, h.pairing, h.n_rot, 1.25f, 10000);
+            fixture_op(&f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, HALO_NONE, h.n_head, 0, h.dim, rope}});
+        } else {
+            uint32_t weight = fixture_weight(&f, HALO_TYPE_F16, HALO_WEIGHT_VECTOR, h.dim, 1, 1, 1);
+            h.q_weight = fixture_floats(&f, weight);
+            f.weights[weight].scales = &factor;
+            for (uint32_t i = 0; i < h.dim; i++)
+                h.q_weight[i] = c == 0 ? 1 : h.q_weight[i] * factor;
+            struct halo_op_qk_norm norm = {
+                q, HALO_NONE, c == 0 ? HALO_WEIGHT_NONE : weight, HALO_WEIGHT_NONE, h.n_head, 0, h.dim, 1e-5f};
+            fixture_op(&f, (struct halo_op){.kind = HALO_OP_QK_NORM, .u.qk_norm = norm});
+        }
+        run_all(&f, 1, &q, c == 2 ? check_rope : check_qk_norm, &h, 7);
+        free(h.q);
+        free(h.q_weight);
     }
 }
 
@@ -442,10 +472,15 @@ static void logits_of_the_wanted_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embed_looks_up_every_type),         cmocka_unit_test(rmsnorm_with_and_without_the_sum),
-        cmocka_unit_test(layernorm_and_norm_without_weight), cmocka_unit_test(activation_without_a_factor),
-        cmocka_unit_test(heads_are_normed_and_rotated),      cmocka_unit_test(glu_and_add),
-        cmocka_unit_test(matmul_shares_its_input),           cmocka_unit_test(logits_of_the_wanted_rows),
+        cmocka_unit_test(embed_looks_up_every_type),
+        cmocka_unit_test(rmsnorm_with_and_without_the_sum),
+        cmocka_unit_test(layernorm_and_norm_without_weight),
+        cmocka_unit_test(activation_without_a_factor),
+        cmocka_unit_test(heads_are_normed_and_rotated),
+        cmocka_unit_test(one_value_without_its_pair),
+        cmocka_unit_test(glu_and_add),
+        cmocka_unit_test(matmul_shares_its_input),
+        cmocka_unit_test(logits_of_the_wanted_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

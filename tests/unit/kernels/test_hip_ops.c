@@ -70,7 +70,7 @@ static void norms_and_activations(void **state)
         for (uint32_t c = 0; c < 4; c++) {
             uint16_t out = c == 1 ? x : fixture_value(&f, widths[w]), more = c >= 2 ? add : HALO_NONE;
             uint32_t scales = c % 2 ? weight : HALO_WEIGHT_NONE, shifts = c == 3 ? bias : HALO_WEIGHT_NONE;
-            struct halo_op_rmsnorm norm = {scales, x, more, out, 1e-6f, 0.4f, c != 2, shifts};
+            struct halo_op_rmsnorm norm = {scales, x, more, out, 1e-6f, 0.4f, c != 2, shifts, c == 2 ? 0.75f : 0};
             fixture_op(&f, (struct halo_op){.kind = HALO_OP_RMSNORM, .u.rmsnorm = norm});
             both(&f, "norm", HALO_OP_RMSNORM, norm.out, few, N_FEW);
         }
