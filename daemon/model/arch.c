@@ -15,6 +15,15 @@ static const struct halo_arch *const families[] = {
 };
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 
+const char *halo_arch_show(struct halo_span text, char *buffer, size_t n_room)
+{
+    size_t n = 0;
+    for (; n < text.n && n < n_room - 1; n++)
+        buffer[n] = text.bytes[n] >= ' ' && text.bytes[n] <= '~' ? text.bytes[n] : '?';
+    buffer[n] = '\0';
+    return buffer;
+}
+
 int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, struct halo_fault *fault)
 {
     struct halo_span name;
@@ -36,10 +45,6 @@ int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, s
     }
     if (n_told < N_FAMILIES)
         snprintf(known + n, sizeof(known) - n, ", and %zu more", N_FAMILIES - n_told);
-    /* The name comes from the file and goes to a terminal: printable ASCII only. */
-    for (n = 0; n < name.n && n < sizeof(shown) - 1; n++)
-        shown[n] = name.bytes[n] >= ' ' && name.bytes[n] <= '~' ? name.bytes[n] : '?';
-    shown[n] = '\0';
-    return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "architecture \"%s\" is not supported (supported: %s)", shown,
-                          known);
+    return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "architecture \"%s\" is not supported (supported: %s)",
+                          halo_arch_show(name, shown, sizeof(shown)), known);
 }

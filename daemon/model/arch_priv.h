@@ -33,6 +33,8 @@ extern const struct halo_arch halo_arch_bailingmoe2, halo_arch_cohere2, halo_arc
 
 /* The family that the file names. LOAD_FAILED without the key, UNSUPPORTED for another name (tells it and the known
  * ones). */
+/* A text from the file made fit for a terminal: printable ASCII only. Returns `buffer`. */
+const char *halo_arch_show(struct halo_span text, char *buffer, size_t n_room);
 int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, struct halo_fault *fault);
 
 #endif

@@ -157,11 +157,6 @@ static int strangers_check(const struct halo_binding *binding, const struct halo
     }
     if (n_strange == 0)
         return 0;
-    if (strncmp(first, "cls.", 4) == 0)
-        return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                              "the file is a reranker or classifier (it has %s): it scores texts and generates none, "
-                              "which is not supported",
-                              first);
     return halo_fault_set(
         fault, HALO_FAULT_UNSUPPORTED, "%" PRIu64 " tensor%s of the file %s no part of a %s model (%s%s)", n_strange,
         n_strange == 1 ? "" : "s", n_strange == 1 ? "is" : "are", arch->name, n_strange == 1 ? "" : "first: ", first);

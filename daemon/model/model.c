@@ -14,6 +14,7 @@
 #include "bind_priv.h"
 #include "model_text_priv.h"
 #include "plan_builder_priv.h"
+#include "purpose_priv.h"
 #include "rope_priv.h"
 
 #define DEFAULT_ROWS 256
@@ -116,7 +117,7 @@ int halo_model_create(struct halo_model **ret, const char *path, const struct ha
     halo_arena_init(&model->arena, ARENA_LIMIT);
     if ((r = halo_gguf_open(&model->gguf, path, fault)) < 0)
         goto fail;
-    if ((r = halo_arch_find(&arch, model->gguf, fault)) < 0)
+    if ((r = halo_purpose_check(model->gguf, fault)) < 0 || (r = halo_arch_find(&arch, model->gguf, fault)) < 0)
         goto named;
     model->arch = arch->name;
     halo_model_name(model->gguf, path, model->name, sizeof(model->name));

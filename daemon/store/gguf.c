@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "gguf_priv.h"
 
@@ -86,7 +87,10 @@ static int set_load(struct halo_gguf *gguf, uint32_t *ret_part, struct halo_faul
         if (!path || !part_add(gguf, path))
             return out_of_memory(fault);
         *ret_part = i;
-        r = part_load(gguf, i, fault);
+        r = access(path, F_OK) < 0 && errno == ENOENT
+                ? halo_fault_set(fault, HALO_FAULT_NOT_FOUND,
+                                 "part %u of %u is missing: all parts must be in one folder", i + 1, n_parts)
+                : part_load(gguf, i, fault);
         if (!r)
             r = gguf_split_check_part(&gguf->parts[i], i, n_parts, fault);
         if (r)

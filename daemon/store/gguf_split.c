@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "gguf_priv.h"
 
@@ -53,6 +54,17 @@ static int split_keys(const struct gguf_part *part, uint64_t *ret_no, uint64_t *
     return r < 0 ? r : 0;
 }
 
+static bool first_is_missing(const char *path, uint32_t count)
+{
+    uint32_t number, name_count;
+    if (!gguf_split_name_parse(path, &number, &name_count) || name_count != count)
+        return false;
+    char *first = gguf_split_path(path, 1, count);
+    bool missing = first && access(first, F_OK) < 0 && errno == ENOENT;
+    free(first);
+    return missing;
+}
+
 int gguf_split_count(const struct gguf_part *first, uint32_t *ret_count, struct halo_fault *fault)
 {
     uint64_t no, count;
@@ -67,6 +79,12 @@ int gguf_split_count(const struct gguf_part *first, uint32_t *ret_count, struct 
     if (count > HALO_GGUF_MAX_PARTS)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "key 'split.count' is %llu, at most %d parts are allowed",
                               (unsigned long long)count, HALO_GGUF_MAX_PARTS);
+    if (no != 0 && first->path && first_is_missing(first->path, (uint32_t)count))
+        return halo_fault_set(
+            fault, HALO_FAULT_LOAD_FAILED,
+            "this is part %llu of %llu, and part 1 (name ending in -00001-of-%05llu.gguf) is missing: "
+            "all parts must be in one folder",
+            (unsigned long long)no + 1, (unsigned long long)count, (unsigned long long)count);
     if (no != 0)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                               "this is part %llu of %llu; a split model is opened through its part 1 (name ending in "

@@ -5,10 +5,12 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <base/utf8.h>
 
@@ -116,15 +118,30 @@ static struct model_file *look_at(struct halo_catalog_cache *cache, const char *
     return file;
 }
 
-/* "x.gguf", and of a split set only the first part. */
-static bool is_listed(const char *name)
+/* Whether the folder has this part of the set that `name` is a part of; `tail` is where "-00002-of-00003.gguf" begins.
+ */
+static bool has_part(int folder, const char *name, size_t tail, unsigned number)
+{
+    char part[NAME_MAX + 1];
+    snprintf(part, sizeof(part), "%.*s-%05u%s", (int)tail, name, number, name + tail + 6);
+    return faccessat(folder, part, F_OK, 0) == 0;
+}
+
+/* "x.gguf", and of a split set the first part. Where that is missing a part without the one before it stands for the
+ * set, so that the list says what is wrong. */
+static bool is_listed(int folder, const char *name)
 {
     size_t n = strlen(name);
-    if (n <= 5 || name[0] == '.' || strcmp(name + n - 5, ".gguf") != 0)
+    if (n <= 5 || n > NAME_MAX || name[0] == '.' || strcmp(name + n - 5, ".gguf") != 0)
         return false;
     char stem[HALO_MODEL_STEM_BYTES];
-    halo_model_stem(name, strlen(name), stem);
-    return strlen(stem) == n - 5 || strncmp(name + strlen(stem), "-00001-of-", 10) == 0;
+    size_t tail = halo_model_stem(name, n, stem);
+    if (tail == n - 5 || strncmp(name + tail, "-00001-of-", 10) == 0)
+        return true;
+    if (n - tail != strlen("-00001-of-00002.gguf"))
+        return false; /* too long a name */
+    unsigned number = (unsigned)strtoul(name + tail + 1, NULL, 10);
+    return !has_part(folder, name, tail, 1) && (number == 0 || !has_part(folder, name, tail, number - 1));
 }
 
 /* As UTF-8. NULL: no memory. */
@@ -190,7 +207,8 @@ static int list_dir(struct halo_io_thread *io, struct halo_catalog *catalog, con
         char path[HALO_MODEL_PATH_BYTES];
         if (atomic_load(&catalog->cancel))
             break;
-        if (is_listed(entry->d_name) && snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) < (int)sizeof(path))
+        if (is_listed(dirfd(stream), entry->d_name) &&
+            snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) < (int)sizeof(path))
             r = list_file(io, catalog, path);
     }
     closedir(stream);

@@ -99,16 +99,15 @@ static void consider_path(struct choices *choices, const char *dir, const char *
         consider(choices, &file);
 }
 
-/* DIR/NAME.gguf or DIR/NAME, and the first part of a split set. */
-static void find_in(struct choices *choices, const char *dir, const char *name)
+/* The parts of a split set of this name: the first one, or `any`, up to one. */
+static void find_parts(struct choices *choices, const char *dir, const char *name, bool any)
 {
     size_t n_name = strlen(name);
-    consider_path(choices, dir, name, ".gguf");
-    consider_path(choices, dir, name, "");
     DIR *stream = opendir(dir);
-    for (struct dirent *entry; stream && (entry = readdir(stream));) {
+    for (struct dirent *entry; stream && !(any && choices->n > 0) && (entry = readdir(stream));) {
         char stem[HALO_MODEL_STEM_BYTES];
-        if (strncmp(entry->d_name, name, n_name) != 0 || strncmp(entry->d_name + n_name, "-00001-of-", 10) != 0)
+        const char *tail = entry->d_name + n_name;
+        if (strncmp(entry->d_name, name, n_name) != 0 || strncmp(tail, any ? "-" : "-00001-of-", any ? 1 : 10) != 0)
             continue;
         halo_model_stem(entry->d_name, strlen(entry->d_name), stem);
         if (strcmp(stem, name) == 0)
@@ -116,6 +115,14 @@ static void find_in(struct choices *choices, const char *dir, const char *name)
     }
     if (stream)
         closedir(stream);
+}
+
+/* DIR/NAME.gguf or DIR/NAME, and the first part of a split set. */
+static void find_in(struct choices *choices, const char *dir, const char *name)
+{
+    consider_path(choices, dir, name, ".gguf");
+    consider_path(choices, dir, name, "");
+    find_parts(choices, dir, name, false);
 }
 
 static int refuse_choices(const struct choices *choices, const char *name, struct halo_fault *fault)
@@ -138,6 +145,9 @@ int halo_io_find(struct halo_io_thread *io, const char *name, struct halo_io_fil
         halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "looking for %s in folder %s", name, config->model_dirs[i]);
         find_in(&choices, config->model_dirs[i], name);
     }
+    /* The load of a set without its first part says that it is missing. */
+    for (size_t i = 0; choices.n == 0 && i < config->n_model_dirs; i++)
+        find_parts(&choices, config->model_dirs[i], name, true);
     if (choices.n > 1)
         return refuse_choices(&choices, name, fault);
     if (choices.n == 1)

@@ -314,6 +314,54 @@ static void faults_of_files_are_told(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* A part of a split set that holds no tensors. */
+static void write_part(const char *name, uint16_t number, uint16_t count)
+{
+    static const char *const keys[] = {"split.no", "split.count"};
+    const uint16_t values[] = {number, count};
+    const uint32_t version = 3, kind_u16 = 2;
+    const uint64_t n_tensors = 0, n_keys = 2;
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fwrite("GGUF", 1, 4, file);
+    fwrite(&version, sizeof(version), 1, file);
+    fwrite(&n_tensors, sizeof(n_tensors), 1, file);
+    fwrite(&n_keys, sizeof(n_keys), 1, file);
+    for (int i = 0; i < 2; i++) {
+        uint64_t n = strlen(keys[i]);
+        fwrite(&n, sizeof(n), 1, file);
+        fwrite(keys[i], 1, n, file);
+        fwrite(&kind_u16, sizeof(kind_u16), 1, file);
+        fwrite(&values[i], sizeof(values[i]), 1, file);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A set that lacks a part is listed once, with the part that it lacks, and a load by its name says the same. */
+static void sets_that_lack_a_part(void **state)
+{
+    static const char no_first[] = "part 1 (name ending in -00001-of-00003.gguf) is missing";
+    static const char no_second[] = "rest-00002-of-00003.gguf: part 2 of 3 is missing";
+    struct child c;
+    make_folder("s");
+    write_part("s/lost-00002-of-00003.gguf", 1, 3);
+    write_part("s/lost-00003-of-00003.gguf", 2, 3);
+    write_part("s/rest-00001-of-00003.gguf", 0, 3);
+    write_part("s/rest-00003-of-00003.gguf", 2, 3);
+    begin(&c, "s");
+    struct child_request *request = models(&c);
+    expect_row(request, "/s/lost-00002-of-00003.gguf", no_first);
+    expect_row(request, "/s/lost-00002-of-00003.gguf", "\"name\":\"lost\"");
+    expect_row(request, "/s/rest-00001-of-00003.gguf", no_second);
+    assert_null(strstr(request->last, "-00003-of-00003.gguf\""));
+    expect_error(ask(&c, "load", "lost", SMALL), HALO_ERROR_LOAD_FAILED, no_first);
+    expect_error(ask(&c, "load", "rest", SMALL), HALO_ERROR_NOT_FOUND, no_second);
+    expect_error(ask(&c, "load", "los", SMALL), HALO_ERROR_NOT_FOUND, "no model file los(.gguf)");
+    assert_int_equal(child_end(&c), 0);
+}
+
 static int start(void **state)
 {
     char path[4096];
@@ -352,6 +400,7 @@ int main(void)
         cmocka_unit_test(a_replaced_file_is_another_one),
         cmocka_unit_test(only_a_write_makes_another_model),
         cmocka_unit_test(faults_of_files_are_told),
+        cmocka_unit_test(sets_that_lack_a_part),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

@@ -293,18 +293,6 @@ static void fused_attention(void **state)
     halo_toy_destroy(toy);
 }
 
-/* A file that scores texts is called that. */
-static void rerankers(void **state)
-{
-    static const char *const heads[] = {"cls.weight", "cls.bias", "cls.output.weight", "cls.output.bias"};
-    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
-        struct halo_toy *toy = halo_toy_create("qwen3");
-        halo_toy_add(toy, heads[i], HALO_TYPE_F32, 32, 0, 0);
-        halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "the file is a reranker or classifier (it has cls.", heads[i]);
-        halo_toy_destroy(toy);
-    }
-}
-
 static void no_embedding(void **state)
 {
     struct halo_toy *toy = halo_toy_create("llama");
@@ -346,7 +334,6 @@ int main(void)
         cmocka_unit_test(optional_tensors),
         cmocka_unit_test(head_bias),
         cmocka_unit_test(fused_attention),
-        cmocka_unit_test(rerankers),
         cmocka_unit_test(no_embedding),
         cmocka_unit_test(many_tensors),
     };

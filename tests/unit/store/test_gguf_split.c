@@ -162,6 +162,15 @@ static void test_opened_through_another_part(void **state)
             "-00001-of-00003.gguf)");
 }
 
+static void test_missing_first_part(void **state)
+{
+    struct set *set = *state;
+    unlink(set->paths[0]);
+    refused(set->paths[1],
+            "m-00002-of-00003.gguf: this is part 2 of 3, and part 1 (name ending in -00001-of-00003.gguf) is "
+            "missing: all parts must be in one folder");
+}
+
 static void test_missing_part(void **state)
 {
     struct set *set = *state;
@@ -170,7 +179,7 @@ static void test_missing_part(void **state)
     unlink(set->paths[2]);
     assert_int_equal(halo_gguf_open(&gguf, set->paths[0], &fault), -ENOENT);
     assert_int_equal(fault.code, HALO_FAULT_NOT_FOUND);
-    assert_string_equal(fault.text, "m-00003-of-00003.gguf: cannot be opened: No such file or directory");
+    assert_string_equal(fault.text, "m-00003-of-00003.gguf: part 3 of 3 is missing: all parts must be in one folder");
 }
 
 static void test_names_and_keys_disagree(void **state)
@@ -275,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_good_set),
         TEST(test_opened_through_another_part),
+        TEST(test_missing_first_part),
         TEST(test_missing_part),
         TEST(test_names_and_keys_disagree),
         TEST(test_name_without_pattern),
