@@ -47,11 +47,20 @@ static bool make_room(struct halo_scheduler *s, struct halo_sequence *q)
     return true;
 }
 
+/* Settled once: who makes room for others and comes back continues what it left itself. */
+static void note_resumed(struct halo_scheduler *s, struct halo_sequence *q, const uint32_t *from, uint32_t n_tail)
+{
+    if (q->started_ns == 0)
+        halo_kv_table_set_resumed(&q->table, &s->pool, n_tail > 0 ? from : NULL,
+                                  q->table.n * HALO_KV_PAGE_TOKENS + n_tail);
+}
+
 /* The first page that is not shared, if some page begins like it. Returns the positions that it then holds. */
 static uint32_t copy_tail(struct halo_scheduler *s, struct halo_sequence *q)
 {
     uint32_t limit = halo_sequence_reusable(q), at = q->table.n, from[HALO_KV_GROUPS_MAX];
     uint32_t n = halo_kv_table_find_tail(&q->table, &s->pool, q->user, q->ids, limit, from);
+    note_resumed(s, q, from, n);
     if (n == 0)
         return 0;
     int r = halo_kv_table_grow(&q->table, &s->pool, at * HALO_KV_PAGE_TOKENS + n);

@@ -86,7 +86,7 @@ enum halo_load_stage halo_device_seal(struct halo_load *load, const struct halo_
     if (!t->keeps_prefixes || !t->ops->kv_write)
         return HALO_LOAD_DONE;
     memcpy(load->layout, t->info.kv_layout, sizeof(load->layout));
-    load->page_bytes = t->ops->kv_page_bytes(instance->device_model, 0);
+    halo_device_page_bytes(t, instance, load->page_bytes);
     return HALO_LOAD_PREFIXES;
 }
 
@@ -94,7 +94,9 @@ enum halo_load_stage halo_device_seal(struct halo_load *load, const struct halo_
 enum halo_load_stage halo_device_restore(struct halo_load *load, const struct halo_load_threads *threads)
 {
     struct halo_device_thread *t = threads->device;
-    struct halo_prefix_key key = {.page_bytes = load->page_bytes, .n_vocab = load->instance->model->plan.n_vocab};
+    const struct halo_plan *plan = &load->instance->model->plan;
+    struct halo_prefix_key key = {.n_vocab = plan->n_vocab, .n_groups = plan->n_kv_groups};
+    memcpy(key.page_bytes, load->page_bytes, sizeof(key.page_bytes));
     halo_device_set_phase(t, "bringing prefixes back");
     if (load->image && halo_device_usable(t, &load->prefix_fault)) {
         int r = halo_keep_restore(load->instance, t->ops, &key, load->image, load->n_records, &load->n_restored,

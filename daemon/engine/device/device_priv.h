@@ -25,6 +25,9 @@ void halo_device_refresh_info(struct halo_device_thread *thread);
 void halo_device_forget_model(struct halo_device_thread *thread, struct halo_instance *instance);
 /* What a load may take now: what is free, and no more than the models that are there leave of the budget. */
 struct halo_room halo_device_room(struct halo_device_thread *thread);
+/* Bytes of a page or slot of each group of its plan; 0 for groups that it does not have. */
+void halo_device_page_bytes(const struct halo_device_thread *thread, const struct halo_instance *instance,
+                            uint64_t ret[HALO_KV_GROUPS_MAX]);
 
 /* device_save.c: the next chunk, or the end when the last one was written or something failed. */
 void halo_device_save_pages(struct halo_device_thread *thread, struct halo_save *save);

@@ -1,6 +1,15 @@
 /* device_save.c: cached prefixes out of a page pool, a chunk at a time. Device thread. */
 #include "device/device_priv.h"
 
+static void make_key(struct halo_device_thread *t, struct halo_save *save)
+{
+    const struct halo_instance *instance = save->instance;
+    uint64_t page_bytes[HALO_KV_GROUPS_MAX];
+    halo_device_page_bytes(t, instance, page_bytes);
+    halo_prefix_key_of(&instance->model->plan, halo_gguf_fingerprint(instance->model->gguf), save->stamp,
+                       t->info.kv_layout, page_bytes, &save->key);
+}
+
 static void end_save(struct halo_device_thread *t, struct halo_save *save)
 {
     halo_save_end(save);
@@ -17,9 +26,7 @@ void halo_device_save_pages(struct halo_device_thread *t, struct halo_save *save
     }
     if (!save->instance->saving) {
         save->instance->saving = true;
-        halo_prefix_key_of(&save->instance->model->plan, halo_gguf_fingerprint(save->instance->model->gguf),
-                           save->stamp, t->info.kv_layout, t->ops->kv_page_bytes(save->instance->device_model, 0),
-                           &save->key);
+        make_key(t, save);
         if (halo_device_usable(t, &save->fault) && halo_save_begin(save) < 0)
             halo_fault_set(&save->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to save prefixes");
     }

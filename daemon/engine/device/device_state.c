@@ -80,3 +80,11 @@ struct halo_room halo_device_room(struct halo_device_thread *t)
     room.bytes = left < room.free_bytes ? left : room.free_bytes;
     return room;
 }
+
+void halo_device_page_bytes(const struct halo_device_thread *t, const struct halo_instance *instance,
+                            uint64_t ret[HALO_KV_GROUPS_MAX])
+{
+    for (uint32_t group = 0; group < HALO_KV_GROUPS_MAX; group++)
+        ret[group] =
+            group < instance->model->plan.n_kv_groups ? t->ops->kv_page_bytes(instance->device_model, group) : 0;
+}

@@ -17,9 +17,9 @@ int halo_kv_side_init(struct halo_kv_side *side, uint32_t n_pages, uint32_t n_fi
                                   .n_free = n_pages,
                                   .free = malloc(n_pages * sizeof(*side->free)),
                                   .pages = calloc(n_pages, sizeof(*side->pages)),
-                                  .of = malloc((n_first + 1ull) * sizeof(*side->of)),
-                                  .idle_first = NONE,
-                                  .idle_last = NONE};
+                                  .of = malloc((n_first + 1ull) * sizeof(*side->of))};
+    for (int worth = 0; worth < HALO_KV_N_WORTHS; worth++)
+        side->idle[worth] = (struct halo_kv_idle){NONE, NONE, 0};
     if (!side->free || !side->pages || !side->of) {
         side->n_pages = side->n_free = 0;
         halo_kv_side_finish(side);
@@ -47,31 +47,41 @@ uint32_t halo_kv_side_first(const struct halo_kv_side *side, uint32_t n_filled)
     return halo_kv_first_page(side->window, n_filled);
 }
 
-static void set_idle(struct halo_kv_side *side, uint32_t page)
+static void link_idle(struct halo_kv_side *side, uint32_t page)
 {
     struct halo_kv_side_page *p = &side->pages[page];
+    struct halo_kv_idle *idle = &side->idle[p->worth];
     p->idle_next = NONE;
-    p->idle_prev = side->idle_last;
-    if (side->idle_last != NONE)
-        side->pages[side->idle_last].idle_next = page;
+    p->idle_prev = idle->last;
+    if (idle->last != NONE)
+        side->pages[idle->last].idle_next = page;
     else
-        side->idle_first = page;
-    side->idle_last = page;
-    side->n_idle++;
+        idle->first = page;
+    idle->last = page;
+    idle->n++;
 }
 
 static void set_busy(struct halo_kv_side *side, uint32_t page)
 {
     const struct halo_kv_side_page *p = &side->pages[page];
+    struct halo_kv_idle *idle = &side->idle[p->worth];
     if (p->idle_prev != NONE)
         side->pages[p->idle_prev].idle_next = p->idle_next;
     else
-        side->idle_first = p->idle_next;
+        idle->first = p->idle_next;
     if (p->idle_next != NONE)
         side->pages[p->idle_next].idle_prev = p->idle_prev;
     else
-        side->idle_last = p->idle_prev;
-    side->n_idle--;
+        idle->last = p->idle_prev;
+    idle->n--;
+}
+
+static void set_idle(struct halo_kv_side *side, uint32_t page)
+{
+    struct halo_kv_idle *resumed = &side->idle[HALO_KV_RESUMED];
+    link_idle(side, page);
+    if (resumed->n > halo_kv_most_resumed(side->n_pages))
+        halo_kv_side_set_worth(side, resumed->first, HALO_KV_LAST);
 }
 
 static void make_free(struct halo_kv_side *side, uint32_t page)
@@ -80,21 +90,19 @@ static void make_free(struct halo_kv_side *side, uint32_t page)
     side->free[side->n_free++] = page;
 }
 
-/* Windows follow each other page by page, so the order is all there is to say of them. Slots are few. */
-static uint32_t least_useful(const struct halo_kv_side *side)
+static uint32_t least_worth(const struct halo_kv_side *side)
 {
-    for (uint32_t page = side->idle_first; page != NONE && halo_kv_side_has_states(side);
-         page = side->pages[page].idle_next)
-        if (side->pages[page].covered)
-            return page;
-    return side->idle_first;
+    int worth = 0;
+    while (side->idle[worth].n == 0)
+        worth++;
+    return side->idle[worth].first;
 }
 
 uint32_t halo_kv_side_take(struct halo_kv_side *side)
 {
     assert(halo_kv_side_available(side) > 0);
     if (side->n_free == 0)
-        halo_kv_side_detach(side, side->pages[least_useful(side)].owner);
+        halo_kv_side_detach(side, side->pages[least_worth(side)].owner);
     uint32_t page = side->free[--side->n_free];
     assert(side->pages[page].refs == 0 && side->pages[page].owner == NONE);
     side->pages[page].refs = 1;
@@ -131,14 +139,28 @@ void halo_kv_side_attach(struct halo_kv_side *side, uint32_t page, uint32_t firs
 {
     assert(side->pages[page].refs > 0 && side->pages[page].owner == NONE && side->of[first_page] == NONE);
     side->pages[page].owner = first_page;
-    side->pages[page].covered = false;
+    side->pages[page].worth = HALO_KV_PASSED;
     side->of[first_page] = page;
 }
 
-void halo_kv_side_cover(struct halo_kv_side *side, uint32_t first_page)
+void halo_kv_side_set_worth(struct halo_kv_side *side, uint32_t page, enum halo_kv_worth worth)
 {
-    assert(side->of[first_page] != NONE);
-    side->pages[side->of[first_page]].covered = true;
+    struct halo_kv_side_page *p = &side->pages[page];
+    bool idle = p->owner != NONE && p->refs == 0;
+    if (p->worth == worth)
+        return;
+    if (idle)
+        set_busy(side, page);
+    p->worth = worth;
+    if (idle)
+        set_idle(side, page);
+}
+
+void halo_kv_side_raise_worth(struct halo_kv_side *side, uint32_t first_page, enum halo_kv_worth worth)
+{
+    uint32_t page = side->of[first_page];
+    if (page != NONE && side->pages[page].worth < worth)
+        halo_kv_side_set_worth(side, page, worth);
 }
 
 void halo_kv_side_detach(struct halo_kv_side *side, uint32_t first_page)

@@ -86,7 +86,7 @@ static uint32_t common(const struct halo_prefix_entry *entry, const int32_t *ids
 }
 
 uint32_t halo_prefix_find_tail(const struct halo_prefix *prefix, uint32_t parent, uint64_t user, const int32_t *ids,
-                               uint32_t n, uint32_t *ret_page)
+                               uint32_t n, struct halo_prefix_filter filter, uint32_t *ret_page)
 {
     uint32_t best = 0, n_seen = 0;
     assert(n <= HALO_KV_PAGE_TOKENS && (parent == NONE || prefix->entries[parent].listed));
@@ -98,7 +98,7 @@ uint32_t halo_prefix_find_tail(const struct halo_prefix *prefix, uint32_t parent
             continue; /* roots of several users share a list */
         n_seen++;
         uint32_t same = common(entry, ids, n);
-        if (same > best) {
+        if (same > best && (!filter.usable || filter.usable(filter.ud, page))) {
             best = same;
             *ret_page = page;
         }
@@ -116,6 +116,16 @@ uint32_t halo_prefix_next_begin(const struct halo_prefix *prefix, uint32_t paren
             break;
         page = entry->next;
     }
+    return page;
+}
+
+uint32_t halo_prefix_find_exact(const struct halo_prefix *prefix, uint32_t parent, uint64_t user, const int32_t *ids,
+                                uint32_t n)
+{
+    uint32_t page = NONE;
+    while ((page = halo_prefix_next_begin(prefix, parent, user, ids, n, page)) != NONE)
+        if (prefix->entries[page].n_ids == n)
+            break;
     return page;
 }
 
@@ -238,6 +248,12 @@ uint32_t halo_prefix_evict(struct halo_prefix *prefix)
     take_out(prefix, page);
     prefix->n_evicted++;
     return page;
+}
+
+void halo_prefix_remove(struct halo_prefix *prefix, uint32_t page)
+{
+    assert(prefix->entries[page].idle && prefix->entries[page].child == NONE);
+    take_out(prefix, page);
 }
 
 uint32_t halo_prefix_forget(struct halo_prefix *prefix, bool all, uint64_t user, uint32_t *at, bool *ret_idle)

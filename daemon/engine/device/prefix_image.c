@@ -3,22 +3,35 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <base/hash.h>
 
+#include <engine/kv_worth.h>
 #include <engine/prefix.h>
 
-#define MAGIC "HALOPFX1"
+#define MAGIC "HALOPFX2"
 #define SUM_BYTES (HALO_SHA256_HEX - 1)
 
 /* Offsets in the header. */
-enum { H_MAGIC = 0, H_N_RECORDS = 8, H_RECORD_BYTES = 16, H_FILE_BYTES = 24, H_SAVE = 32, H_KEY = 48 };
+enum { H_MAGIC = 0, H_N_RECORDS = 8, H_ZERO = 16, H_FILE_BYTES = 24, H_SAVE = 32, H_KEY = 48 };
 /* And in a record. */
-enum { R_SAVE = 0, R_INDEX = 16, R_PARENT = 20, R_USER = 24, R_N_IDS = 32, R_ZERO = 36, R_IDS = 40, R_PAGE = 168 };
+enum {
+    R_SAVE = 0,
+    R_INDEX = 16,
+    R_PARENT = 20,
+    R_USER = 24,
+    R_N_IDS = 32,
+    R_GROUPS = 36,
+    R_WORTH = 38,
+    R_IDS = 40,
+    R_PAGE = 168
+};
 _Static_assert(R_PAGE == R_IDS + 4 * HALO_KV_PAGE_TOKENS, "ids fill the place before the page");
 _Static_assert(H_KEY + HALO_PREFIX_KEY_BYTES + SUM_BYTES <= HALO_PREFIX_HEADER_BYTES, "the sum is the header's end");
 #define H_SUM (HALO_PREFIX_HEADER_BYTES - SUM_BYTES)
@@ -53,22 +66,44 @@ static void rope_digest(const struct halo_plan *plan, char ret_hex[HALO_MD5_HEX]
     memcpy(ret_hex, all, HALO_MD5_HEX);
 }
 
-void halo_prefix_key_of(const struct halo_plan *plan, const char *fingerprint, const char *stamp, const char *layout,
-                        uint64_t page_bytes, struct halo_prefix_key *ret)
+/* One line of the key, its name first. Returns how far the text goes. */
+__attribute__((format(printf, 3, 4))) static size_t put_line(struct halo_prefix_key *key, size_t n, const char *format,
+                                                             ...)
+{
+    va_list args;
+    va_start(args, format);
+    int more = vsnprintf(key->text + n, sizeof(key->text) - n, format, args);
+    va_end(args);
+    assert(more > 0 && n + (size_t)more < sizeof(key->text));
+    return n + (size_t)more;
+}
+
+static size_t put_group(struct halo_prefix_key *key, size_t n, const struct halo_kv_group *kv, uint64_t page_bytes)
 {
     static const char *const kv_names[] = {"f32", "f16", "q8", "q4"};
-    const struct halo_kv_group *kv = &plan->kv[0];
+    if (kv->state_width > 0)
+        return put_line(key, n, "states: %u layers of %u, %" PRIu64 " bytes\n", kv->n_layers, kv->state_width,
+                        page_bytes);
+    return put_line(key, n, "kv cache: %s, %u layers, %u heads of %u and %u%s, window %u, %" PRIu64 " bytes a page\n",
+                    kv_names[kv->type], kv->n_layers, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v,
+                    kv->latent ? " in one" : "", kv->window, page_bytes);
+}
+
+void halo_prefix_key_of(const struct halo_plan *plan, const char *fingerprint, const char *stamp, const char *layout,
+                        const uint64_t page_bytes[HALO_KV_GROUPS_MAX], struct halo_prefix_key *ret)
+{
     char rope[HALO_MD5_HEX];
     rope_digest(plan, rope);
     memset(ret, 0, sizeof(*ret));
     ret->n_vocab = plan->n_vocab;
-    ret->page_bytes = page_bytes;
-    int n = snprintf(ret->text, sizeof(ret->text),
-                     "model file: %s %s\nkv cache: %s, %u layers, %u heads of %u and %u, %u tokens a page\n"
-                     "rope settings: %s\nvocabulary: %u\ndevice: %s\npage: %llu bytes\n",
-                     fingerprint, stamp, kv_names[kv->type], kv->n_layers, kv->n_head_kv, kv->head_dim_k,
-                     kv->head_dim_v, HALO_KV_PAGE_TOKENS, rope, plan->n_vocab, layout, (unsigned long long)page_bytes);
-    assert(n > 0 && (size_t)n < sizeof(ret->text));
+    ret->n_groups = plan->n_kv_groups;
+    size_t n = put_line(ret, 0, "model file: %s %s\ndevice: %s\nvocabulary: %u\nrope settings: %s\n", fingerprint,
+                        stamp, layout, plan->n_vocab, rope);
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
+        ret->page_bytes[group] = page_bytes[group];
+        n = put_group(ret, n, &plan->kv[group], page_bytes[group]);
+    }
+    put_line(ret, n, "page: %u tokens\n", HALO_KV_PAGE_TOKENS);
 }
 
 /* "kv cache": the first line that is not the same; the other text need not be a string. */
@@ -86,14 +121,25 @@ static void name_difference(const char *want, const uint8_t *have, char ret[64])
 
 /* ---- writing ---- */
 
-uint64_t halo_prefix_record_bytes(const struct halo_prefix_key *key)
+/* Of the pages of these groups, as they stand one behind the other. */
+static uint64_t pages_bytes(const struct halo_prefix_key *key, uint32_t groups)
 {
-    return R_PAGE + key->page_bytes + SUM_BYTES;
+    uint64_t n = 0;
+    for (uint32_t group = 0; group < key->n_groups; group++)
+        n += groups >> group & 1 ? key->page_bytes[group] : 0;
+    return n;
 }
 
-uint8_t *halo_prefix_record_page(uint8_t *record)
+uint64_t halo_prefix_record_bytes(const struct halo_prefix_key *key, uint32_t groups)
 {
-    return record + R_PAGE;
+    return R_PAGE + pages_bytes(key, groups) + SUM_BYTES;
+}
+
+uint8_t *halo_prefix_record_page(uint8_t *record, const struct halo_prefix_key *key, uint32_t group)
+{
+    uint32_t groups = (uint32_t)get(record + R_GROUPS, 2);
+    assert(groups >> group & 1);
+    return record + R_PAGE + pages_bytes(key, groups & ((1u << group) - 1));
 }
 
 static void seal(uint8_t *at, size_t n_before)
@@ -113,31 +159,32 @@ static bool is_sealed(const uint8_t *at, size_t n_before)
 void halo_prefix_record_put(uint8_t *record, const uint8_t save[HALO_PREFIX_SAVE_BYTES], uint32_t index,
                             const struct halo_prefix_record *from)
 {
-    assert(from->n_ids >= 1 && from->n_ids <= HALO_KV_PAGE_TOKENS);
+    assert(from->n_ids >= 1 && from->n_ids <= HALO_KV_PAGE_TOKENS && from->groups & 1);
     memcpy(record + R_SAVE, save, HALO_PREFIX_SAVE_BYTES);
     put(record + R_INDEX, index, 4);
     put(record + R_PARENT, from->parent, 4);
     put(record + R_USER, from->user, 8);
     put(record + R_N_IDS, from->n_ids, 4);
-    put(record + R_ZERO, 0, 4);
+    put(record + R_GROUPS, from->groups, 2);
+    put(record + R_WORTH, from->worth, 2);
     for (uint32_t i = 0; i < HALO_KV_PAGE_TOKENS; i++)
         put(record + R_IDS + 4 * i, i < from->n_ids ? (uint32_t)from->ids[i] : 0, 4);
 }
 
-void halo_prefix_record_seal(uint8_t *record, const struct halo_prefix_key *key)
+uint64_t halo_prefix_record_seal(uint8_t *record, const struct halo_prefix_key *key)
 {
-    seal(record, R_PAGE + key->page_bytes);
+    uint64_t n_bytes = halo_prefix_record_bytes(key, (uint32_t)get(record + R_GROUPS, 2));
+    seal(record, n_bytes - SUM_BYTES);
+    return n_bytes;
 }
 
 void halo_prefix_header_seal(uint8_t header[HALO_PREFIX_HEADER_BYTES], const struct halo_prefix_key *key,
-                             const uint8_t save[HALO_PREFIX_SAVE_BYTES], uint32_t n_records)
+                             const uint8_t save[HALO_PREFIX_SAVE_BYTES], uint32_t n_records, uint64_t file_bytes)
 {
-    uint64_t record_bytes = halo_prefix_record_bytes(key);
     memset(header, 0, HALO_PREFIX_HEADER_BYTES);
     memcpy(header + H_MAGIC, MAGIC, 8);
     put(header + H_N_RECORDS, n_records, 8);
-    put(header + H_RECORD_BYTES, record_bytes, 8);
-    put(header + H_FILE_BYTES, HALO_PREFIX_HEADER_BYTES + n_records * record_bytes, 8);
+    put(header + H_FILE_BYTES, file_bytes, 8);
     memcpy(header + H_SAVE, save, HALO_PREFIX_SAVE_BYTES);
     memcpy(header + H_KEY, key->text, HALO_PREFIX_KEY_BYTES);
     seal(header, H_SUM);
@@ -158,10 +205,9 @@ __attribute__((format(printf, 2, 3))) static int damaged(struct halo_fault *faul
 static int check_header(const uint8_t *image, size_t n, const struct halo_prefix_key *key, uint64_t *ret_n_records,
                         struct halo_fault *fault)
 {
-    uint64_t record_bytes = halo_prefix_record_bytes(key);
     char line[64];
     if (n < HALO_PREFIX_HEADER_BYTES)
-        return damaged(fault, "%zu bytes are no header", n);
+        return damaged(fault, "it has %zu bytes, a header has %d", n, HALO_PREFIX_HEADER_BYTES);
     if (memcmp(image + H_MAGIC, MAGIC, 8) != 0)
         return damaged(fault, "it is not a prefix file, or has another version");
     if (!is_sealed(image, H_SUM))
@@ -171,30 +217,43 @@ static int check_header(const uint8_t *image, size_t n, const struct halo_prefix
         return damaged(fault, "it belongs to something else: its %s differs", line);
     }
     uint64_t n_records = get(image + H_N_RECORDS, 8);
-    if (get(image + H_RECORD_BYTES, 8) != record_bytes || get(image + H_FILE_BYTES, 8) != n)
-        return damaged(fault, "it has %zu bytes, its header says %llu", n,
-                       (unsigned long long)get(image + H_FILE_BYTES, 8));
-    if (n_records >= HALO_PREFIX_NONE || n_records != (n - HALO_PREFIX_HEADER_BYTES) / record_bytes ||
-        (n - HALO_PREFIX_HEADER_BYTES) % record_bytes != 0)
-        return damaged(fault, "%llu records do not have %zu bytes", (unsigned long long)n_records, n);
+    if (get(image + H_FILE_BYTES, 8) != n || get(image + H_ZERO, 8) != 0)
+        return damaged(fault, "it has %zu bytes, its header says %" PRIu64, n, get(image + H_FILE_BYTES, 8));
+    if (n_records > (n - HALO_PREFIX_HEADER_BYTES) / halo_prefix_record_bytes(key, 1) || n_records >= HALO_PREFIX_NONE)
+        return damaged(fault, "%" PRIu64 " records do not have %zu bytes", n_records, n);
     *ret_n_records = n_records;
     return 0;
 }
 
-static int check_record(const uint8_t *image, const struct halo_prefix_key *key, uint32_t index,
-                        struct halo_fault *fault)
+/* What precedes the sum of the record at `at`; 0: the record is not whole. */
+static uint64_t bytes_of(const uint8_t *image, size_t n, const struct halo_prefix_key *key, uint64_t at)
 {
-    const uint8_t *record = image + HALO_PREFIX_HEADER_BYTES + index * halo_prefix_record_bytes(key);
+    if (n - at < R_PAGE)
+        return 0;
+    uint32_t groups = (uint32_t)get(image + at + R_GROUPS, 2);
+    if (!(groups & 1) || groups >> key->n_groups != 0 || n - at < halo_prefix_record_bytes(key, groups))
+        return 0;
+    return halo_prefix_record_bytes(key, groups) - SUM_BYTES;
+}
+
+/* The record at places[index]; those in front of it were checked. Sets places[index + 1]. */
+static int check_record(const uint8_t *image, size_t n, const struct halo_prefix_key *key, uint64_t *places,
+                        uint32_t index, struct halo_fault *fault)
+{
+    const uint8_t *record = image + places[index];
     struct halo_prefix_record have, parent;
-    if (!is_sealed(record, R_PAGE + key->page_bytes))
+    uint64_t n_before = bytes_of(image, n, key, places[index]);
+    if (n_before == 0)
+        return damaged(fault, "record %u is not whole, or has pages of groups that the model does not have", index);
+    if (!is_sealed(record, n_before))
         return damaged(fault, "the checksum of record %u does not match", index);
     if (memcmp(record + R_SAVE, image + H_SAVE, HALO_PREFIX_SAVE_BYTES) != 0 || get(record + R_INDEX, 4) != index ||
-        get(record + R_ZERO, 4) != 0)
+        get(record + R_WORTH, 2) >= HALO_KV_N_WORTHS)
         return damaged(fault, "record %u does not belong to this file", index);
     uint64_t n_ids = get(record + R_N_IDS, 4);
     if (n_ids < 1 || n_ids > HALO_KV_PAGE_TOKENS)
-        return damaged(fault, "record %u has %llu ids", index, (unsigned long long)n_ids);
-    halo_prefix_image_record(image, key, index, &have);
+        return damaged(fault, "record %u has %" PRIu64 " ids", index, n_ids);
+    places[index + 1] = halo_prefix_image_next(image, key, places[index], &have);
     for (uint32_t i = 0; i < HALO_KV_PAGE_TOKENS; i++)
         if (i < have.n_ids ? have.ids[i] < 0 || (uint32_t)have.ids[i] >= key->n_vocab : have.ids[i] != 0)
             return damaged(fault, "record %u has the id %d, the vocabulary %u", index, have.ids[i], key->n_vocab);
@@ -202,7 +261,7 @@ static int check_record(const uint8_t *image, const struct halo_prefix_key *key,
         return 0;
     if (have.parent >= index)
         return damaged(fault, "record %u precedes its parent %u", index, have.parent);
-    halo_prefix_image_record(image, key, have.parent, &parent);
+    halo_prefix_image_next(image, key, places[have.parent], &parent);
     if (parent.n_ids != HALO_KV_PAGE_TOKENS || parent.user != have.user)
         return damaged(fault, "record %u cannot follow record %u", index, have.parent);
     return 0;
@@ -212,22 +271,41 @@ int halo_prefix_image_check(const uint8_t *image, size_t n, const struct halo_pr
                             struct halo_fault *fault)
 {
     uint64_t n_records = 0;
-    assert(key->page_bytes > 0 && key->page_bytes <= HALO_PREFIX_PAGE_MAX);
+    *ret_n_records = 0;
+    for (uint32_t group = 0; group < key->n_groups; group++)
+        assert(key->page_bytes[group] > 0 && key->page_bytes[group] <= HALO_PREFIX_PAGE_MAX);
     int r = check_header(image, n, key, &n_records, fault);
+    if (r < 0)
+        return r;
+    uint64_t *places = malloc((n_records + 1) * sizeof(*places));
+    if (!places)
+        return halo_fault_errno(fault, HALO_FAULT_OUT_OF_MEMORY, -ENOMEM, "no memory to check %" PRIu64 " records",
+                                n_records);
+    places[0] = HALO_PREFIX_HEADER_BYTES;
     for (uint32_t i = 0; r == 0 && i < n_records; i++)
-        r = check_record(image, key, i, fault);
+        r = check_record(image, n, key, places, i, fault);
+    if (r == 0 && places[n_records] != n)
+        r = damaged(fault, "%" PRIu64 " records do not have %zu bytes", n_records, n);
+    free(places);
     *ret_n_records = r == 0 ? (uint32_t)n_records : 0;
     return r;
 }
 
-const uint8_t *halo_prefix_image_record(const uint8_t *image, const struct halo_prefix_key *key, uint32_t index,
-                                        struct halo_prefix_record *ret)
+uint64_t halo_prefix_image_next(const uint8_t *image, const struct halo_prefix_key *key, uint64_t at,
+                                struct halo_prefix_record *ret)
 {
-    const uint8_t *record = image + HALO_PREFIX_HEADER_BYTES + index * halo_prefix_record_bytes(key);
-    ret->user = get(record + R_USER, 8);
-    ret->parent = (uint32_t)get(record + R_PARENT, 4);
-    ret->n_ids = (uint32_t)get(record + R_N_IDS, 4);
+    const uint8_t *record = image + at, *page = record + R_PAGE;
+    *ret = (struct halo_prefix_record){.user = get(record + R_USER, 8),
+                                       .parent = (uint32_t)get(record + R_PARENT, 4),
+                                       .n_ids = (uint32_t)get(record + R_N_IDS, 4),
+                                       .groups = (uint32_t)get(record + R_GROUPS, 2),
+                                       .worth = (uint32_t)get(record + R_WORTH, 2)};
     for (uint32_t i = 0; i < HALO_KV_PAGE_TOKENS; i++)
         ret->ids[i] = (int32_t)(uint32_t)get(record + R_IDS + 4 * i, 4);
-    return record + R_PAGE;
+    for (uint32_t group = 0; group < key->n_groups; group++)
+        if (ret->groups >> group & 1) {
+            ret->pages[group] = page;
+            page += key->page_bytes[group];
+        }
+    return at + halo_prefix_record_bytes(key, ret->groups);
 }

@@ -102,6 +102,8 @@ static int take_memory(struct halo_sequence *s, const struct halo_sequence_setup
     s->step_bytes = halo_ring_bytes(s->n_top, 0) + (text_bytes > 0 ? halo_ring_bytes(0, text_bytes) : 0);
     size_t largest = s->step_bytes > s->final_bytes ? s->step_bytes : s->final_bytes;
     int r = halo_kv_table_init(&s->table, s->capacity);
+    if (setup->n_stable > 0)
+        s->table.places.stable = setup->n_stable;
     return r < 0 ? r : halo_ring_init(&s->ring, RING_ROWS * (size_t)s->step_bytes + 4 * largest);
 }
 
@@ -116,7 +118,7 @@ int halo_sequence_create(struct halo_sequence **ret, const struct halo_sequence_
                          const struct halo_pieces *pieces, struct halo_fault *fault)
 {
     *ret = NULL;
-    assert(setup->n_prompt > 0 && setup->n_committed <= setup->max_tokens);
+    assert(setup->n_prompt > 0 && setup->n_stable <= setup->n_prompt && setup->n_committed <= setup->max_tokens);
     struct halo_sequence *s = calloc(1, sizeof(*s));
     if (!s)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a sequence");

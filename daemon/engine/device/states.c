@@ -1,15 +1,10 @@
 /* states.c: copies of pages and of states, and where the states of a text are kept.
  *
  * Device thread. K and V of a text can be cut anywhere, a state cannot. So that a text that begins like another need
- * not be computed from its start, states are kept (checkpoints): where a sequence ends, where its text parts from the
- * pages that were listed when it came (the next text that parts there finds them), and on a coarse grid. The last two
- * stand behind whole pages, so prompts are cut there. A copy that fails costs nothing but computing.
+ * not be computed from its start, states are kept (checkpoints): where a sequence ends, and at the places of
+ * kv_worth.h. Prompts are cut there. A copy that fails costs nothing but computing.
  */
-#include <assert.h>
-
 #include "device/scheduler_priv.h"
-
-#define GRID 2048 /* positions */
 
 /* The page that a group has of the sequence at page `at` of the first group. */
 static uint32_t page_of(const struct halo_scheduler *s, const struct halo_sequence *q, uint32_t group, uint32_t at)
@@ -43,21 +38,26 @@ static bool has_states(const struct halo_scheduler *s)
 
 uint32_t halo_scheduler_next_checkpoint(const struct halo_scheduler *s, const struct halo_sequence *q)
 {
-    uint32_t known = q->table.n_known * HALO_KV_PAGE_TOKENS, grid = (q->n_filled / GRID + 1) * GRID;
     if (!q->cache_prompt || !has_states(s))
         return UINT32_MAX;
-    return known > q->n_filled && known < grid ? known : grid;
+    return halo_kv_next_place(&q->table.places, q->n_filled);
 }
 
 void halo_scheduler_checkpoint(struct halo_scheduler *s, const struct halo_sequence *q)
 {
-    uint32_t n = q->n_filled, to[HALO_KV_GROUPS_MAX];
+    uint32_t to[HALO_KV_GROUPS_MAX];
+    enum halo_kv_worth worth;
     char reason[HALO_DEVICE_REASON];
-    if (!q->cache_prompt || n == 0 || (n % GRID != 0 && n != q->table.n_known * HALO_KV_PAGE_TOKENS) ||
-        !halo_kv_table_checkpoint(&q->table, &s->pool, n / HALO_KV_PAGE_TOKENS - 1, to))
+    if (!q->cache_prompt || !has_states(s) ||
+        !halo_kv_is_place(&q->table.places, q->n_filled, q->table.resumed, &worth))
         return;
-    for (uint32_t group = 1; group < s->setup.plan->n_kv_groups; group++)
+    uint32_t page = halo_kv_table_checkpoint(&q->table, &s->pool, q->user, q->ids, q->n_filled, worth, to);
+    for (uint32_t group = 0; group < s->setup.plan->n_kv_groups && page != HALO_PREFIX_NONE; group++) {
+        uint32_t at = (q->n_filled - 1) / HALO_KV_PAGE_TOKENS;
         if (to[group] != HALO_KV_NO_PAGE &&
-            s->setup.ops->kv_copy(s->setup.device_model, group, page_of(s, q, group, 0), to[group], reason) < 0)
-            halo_kv_side_detach(&s->pool.sides[group - 1], q->table.pages[n / HALO_KV_PAGE_TOKENS - 1]);
+            s->setup.ops->kv_copy(s->setup.device_model, group, page_of(s, q, group, at), to[group], reason) < 0) {
+            halo_kv_pool_undo_checkpoint(&s->pool, page, to);
+            return;
+        }
+    }
 }

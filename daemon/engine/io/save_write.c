@@ -14,17 +14,17 @@ void halo_save_write(struct halo_save *save, const char *state_dir)
 {
     const char *fingerprint = halo_gguf_fingerprint(save->instance->model->gguf);
     uint8_t header[HALO_PREFIX_HEADER_BYTES];
-    uint64_t record_bytes = halo_prefix_record_bytes(&save->key);
+    uint64_t at = 0;
     int r = 0;
     bool first = save->n_done == save->n_chunk;
     if (save->fault.code == HALO_FAULT_NONE && first)
         r = halo_prefix_writer_open(&save->writer, state_dir, fingerprint);
     for (uint32_t i = 0; i < save->n_chunk; i++) /* here, not where other models wait for their next step */
-        halo_prefix_record_seal(save->chunk + i * record_bytes, &save->key);
+        at += halo_prefix_record_seal(save->chunk + at, &save->key);
     if (r == 0 && save->fault.code == HALO_FAULT_NONE)
-        r = halo_prefix_writer_append(&save->writer, save->chunk, save->n_chunk * record_bytes);
+        r = halo_prefix_writer_append(&save->writer, save->chunk, at);
     if (r == 0 && save->fault.code == HALO_FAULT_NONE && save->over) {
-        halo_prefix_header_seal(header, &save->key, save->save_id, save->n_done);
+        halo_prefix_header_seal(header, &save->key, save->save_id, save->n_done, save->file_bytes);
         r = halo_prefix_writer_finish(&save->writer, header);
         halo_prefix_disk_trim(state_dir, save->all_bytes, save->coming);
     }

@@ -17,8 +17,7 @@ struct halo_device {
 
 /* What a recurrent layer would have come to. */
 struct fake_state {
-    uint64_t hash;
-    uint32_t n; /* positions */
+    uint64_t hash, n; /* n: positions */
 };
 
 struct halo_device_model {
@@ -337,16 +336,27 @@ static int fake_kv_copy(struct halo_device_model *model, uint32_t group, uint32_
     return 0;
 }
 
+/* Of groups of states: both halves of what stands for a state, with no padding between. */
+_Static_assert(sizeof(struct fake_state) == 16, "a state is 16 bytes");
+
 static uint64_t fake_page_bytes(const struct halo_device_model *model, uint32_t group)
 {
-    return HALO_KV_PAGE_TOKENS * sizeof(*model->cells[group]);
+    return model->plan->kv[group].state_width > 0 ? sizeof(struct fake_state)
+                                                  : HALO_KV_PAGE_TOKENS * sizeof(*model->cells[group]);
+}
+
+static void *page_at(const struct halo_device_model *model, uint32_t group, uint32_t page)
+{
+    assert(page < model->plan->kv[group].n_pages);
+    return model->plan->kv[group].state_width > 0 ? (void *)(model->states[group] + page)
+                                                  : (void *)(model->cells[group] + page * HALO_KV_PAGE_TOKENS);
 }
 
 static int fake_kv_read(struct halo_device_model *model, uint32_t group, uint32_t page, void *ret_bytes, char *reason)
 {
     if (fake_control->copy_error)
         return fake_control->copy_error;
-    memcpy(ret_bytes, model->cells[group] + page * HALO_KV_PAGE_TOKENS, fake_page_bytes(model, group));
+    memcpy(ret_bytes, page_at(model, group, page), fake_page_bytes(model, group));
     return 0;
 }
 
@@ -355,7 +365,7 @@ static int fake_kv_write(struct halo_device_model *model, uint32_t group, uint32
 {
     if (fake_control->copy_error)
         return fake_control->copy_error;
-    memcpy(model->cells[group] + page * HALO_KV_PAGE_TOKENS, bytes, fake_page_bytes(model, group));
+    memcpy(page_at(model, group, page), bytes, fake_page_bytes(model, group));
     return 0;
 }
 

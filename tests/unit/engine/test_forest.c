@@ -41,6 +41,7 @@ static struct halo_sequence_setup setup_of(struct rig *rig, uint32_t i, bool cac
     setup.n_prompt = n_texts[i];
     setup.sampler.temperature = i % 3 ? 0.9 : 0;
     setup.cache_prompt = cache;
+    setup.n_stable = i % 4 ? 1 + i * 13 % n_texts[i] : 0;
     return setup;
 }
 
@@ -105,11 +106,18 @@ static void check_sides(const struct halo_kv_pool *pool)
         }
         for (uint32_t page = 0; page < pool->n_pages; page++)
             n_of += side->of[page] != HALO_KV_NO_PAGE;
-        for (uint32_t page = side->idle_first; page != HALO_KV_NO_PAGE; page = side->pages[page].idle_next)
-            n_linked++;
+        for (uint32_t worth = 0; worth < HALO_KV_N_WORTHS; worth++) {
+            uint32_t before = n_linked;
+            for (uint32_t page = side->idle[worth].first; page != HALO_KV_NO_PAGE; page = side->pages[page].idle_next) {
+                assert_int_equal(side->pages[page].worth, worth);
+                n_linked++;
+            }
+            assert_int_equal(n_linked - before, side->idle[worth].n);
+        }
+        assert_true(side->idle[HALO_KV_RESUMED].n <= halo_kv_most_resumed(side->n_pages));
         assert_int_equal(n_of, n_attached);
-        assert_int_equal(n_idle, side->n_idle);
-        assert_int_equal(n_linked, side->n_idle);
+        assert_int_equal(n_idle, halo_kv_side_available(side) - side->n_free);
+        assert_int_equal(n_linked, n_idle);
     }
 }
 

@@ -157,8 +157,8 @@ static void as_much_as_may_be_in_order_of_use(void **state)
         for (int i = 0; i < 33; i++)
             snprintf(texts[t] + strlen(texts[t]), 8, "%s%d", i ? "," : "", 100 * (t + 1) + i);
     }
-    struct halo_prefix_key key = {.page_bytes = 32 * sizeof(int32_t)}; /* of the scripted device */
-    record = halo_prefix_record_bytes(&key);
+    struct halo_prefix_key key = {.n_groups = 1, .page_bytes = {32 * sizeof(int32_t)}}; /* of the scripted device */
+    record = halo_prefix_record_bytes(&key, 1);
     child_save_bytes = HALO_PREFIX_HEADER_BYTES + 5 * record + 3;
     begin(&c, true);
     load(&c, "f16");
@@ -270,7 +270,7 @@ static void flip_magic(void)
 }
 static void older_version(void)
 {
-    image[7] = '0';
+    image[7] = '1';
 }
 static void flip_key(void)
 {
@@ -291,6 +291,14 @@ static void flip_user(void)
 static void flip_id(void)
 {
     image[HALO_PREFIX_HEADER_BYTES + record_bytes + 41] ^= 1;
+}
+static void other_groups(void)
+{
+    image[HALO_PREFIX_HEADER_BYTES + record_bytes + 36] |= 2;
+}
+static void no_first_group(void)
+{
+    image[HALO_PREFIX_HEADER_BYTES + record_bytes + 36] = 0;
 }
 static void flip_page(void)
 {
@@ -353,14 +361,16 @@ static const struct {
     {"header sum", "checksum of its header", flip_header_sum},
     {"user", "checksum of record 0", flip_user},
     {"id", "checksum of record 1", flip_id},
+    {"groups", "record 1 is not whole", other_groups},
+    {"no group", "record 1 is not whole", no_first_group},
     {"page", "checksum of record 1", flip_page},
     {"record sum", "checksum of record 0", flip_record_sum},
     {"last byte", "checksum of record 2", flip_last_byte},
     {"one byte less", "its header says", cut_a_byte},
     {"one record less", "its header says", cut_a_record},
     {"no record", "its header says", cut_to_header},
-    {"half a header", "no header", cut_in_header},
-    {"nothing", "no header", cut_to_nothing},
+    {"half a header", "a header has 1024", cut_in_header},
+    {"nothing", "a header has 1024", cut_to_nothing},
     {"one byte more", "its header says", add_a_byte},
     {"order", "record 0 does not belong to this file", swap_records},
     {"zeros", "not a prefix file", all_zeros},
@@ -376,13 +386,13 @@ static void write_image(const char *path)
 
 static void read_image(const char *path)
 {
-    struct halo_prefix_key key = {.page_bytes = 32 * sizeof(int32_t)};
+    struct halo_prefix_key key = {.n_groups = 1, .page_bytes = {32 * sizeof(int32_t)}};
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
     image = malloc(65536);
     n_image = fread(image, 1, 65000, file);
     fclose(file);
-    record_bytes = halo_prefix_record_bytes(&key);
+    record_bytes = halo_prefix_record_bytes(&key, 1);
     assert_int_equal(n_image, HALO_PREFIX_HEADER_BYTES + N_PAGES * record_bytes);
 }
 

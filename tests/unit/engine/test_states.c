@@ -20,13 +20,15 @@ static void begin(struct rig *rig, uint32_t n_slots)
     rig_init_plan(rig, &plan);
 }
 
-/* Runs a text alone and returns how many of its positions were not computed. */
-static uint32_t run_text(struct rig *rig, const int32_t *ids, uint32_t n)
+/* Runs a text alone and returns how many of its positions were not computed. n_stable: of them, what the next turn
+ * repeats; 0: unknown. */
+static uint32_t run_turn(struct rig *rig, const int32_t *ids, uint32_t n, uint32_t n_stable)
 {
     struct halo_sequence_setup setup = rig_setup(rig, 1, 1, REPLY);
     uint32_t before = atomic_load(&rig->control.n_rows);
     setup.ids = ids;
     setup.n_prompt = n;
+    setup.n_stable = n_stable;
     struct rig_seq *seq = rig_submit(rig, &setup);
     rig_run(rig);
     assert_int_equal(seq->n_ids, REPLY);
@@ -34,9 +36,17 @@ static uint32_t run_text(struct rig *rig, const int32_t *ids, uint32_t n)
     return seq->n_cached;
 }
 
+static uint32_t run_text(struct rig *rig, const int32_t *ids, uint32_t n)
+{
+    return run_turn(rig, ids, n, 0);
+}
+
 static void make_text(struct rig *rig, uint32_t seed, int32_t *ids, uint32_t n)
 {
-    memcpy(ids, rig_setup(rig, seed, n, 1).ids, n * sizeof(*ids));
+    for (uint32_t at = 0; at < n; at += 4096) {
+        uint32_t more = n - at < 4096 ? n - at : 4096;
+        memcpy(ids + at, rig_setup(rig, seed + at, more, 1).ids, more * sizeof(*ids));
+    }
 }
 
 static void a_turn_computes_the_turn(void **state)
@@ -146,6 +156,80 @@ static void what_was_computed_is_not_computed_again(void **state)
     rig_finish(&rig);
 }
 
+/* A conversation whose next turn repeats everything but the generation prompt and what was thought behind it. However
+ * long it is, a turn computes its own rows and no others. */
+static void a_turn_behind_30000_tokens_computes_the_turn(void **state)
+{
+    enum { LONG = 30011, HEAD = 3, TURN = 40 }; /* HEAD: of the generation prompt */
+    static int32_t ids[LONG + 5 * (REPLY + TURN)];
+    for (int window = 0; window < 2; window++) {
+        struct halo_plan plan;
+        struct rig rig;
+        fake_plan(&plan, RIG_VOCAB, 32768, 512, 16, 2048);
+        if (window)
+            fake_plan_window(&plan, 100, 0);
+        else
+            fake_plan_states(&plan, 0);
+        rig_init_plan(&rig, &plan);
+        make_text(&rig, 5, ids, LONG);
+        assert_int_equal(run_turn(&rig, ids, LONG, LONG - HEAD), 0);
+        uint32_t n = LONG;
+        for (uint32_t turn = 1; turn < 4; turn++) {
+            uint32_t n_known = n - HEAD;
+            make_text(&rig, 100 + turn, ids + n_known, TURN + HEAD); /* not even its first id is the same */
+            ids[n_known] = ids[n_known] % 60 + 2 == ids[n_known] ? 2 : ids[n_known];
+            n = n_known + TURN + HEAD;
+            uint32_t n_cached = run_turn(&rig, ids, n, n - HEAD);
+            assert_true(n_cached >= n_known && n - n_cached <= TURN + HEAD);
+        }
+        rig_finish(&rig);
+    }
+}
+
+/* Beside a conversation come requests that are not continued, with a text of their own, or (`shared`) every third one
+ * with the conversation's and another end. The conversation keeps what its next turn is computed from. */
+static void run_beside(bool window, uint32_t n_slots, bool shared)
+{
+    struct halo_plan plan;
+    struct rig rig;
+    int32_t talk[600], side[1100];
+    uint32_t n = 300;
+    fake_plan(&plan, RIG_VOCAB, 4096, 100, 16, 600);
+    if (window)
+        fake_plan_window(&plan, 70, n_slots * halo_kv_span(70, 100));
+    else
+        fake_plan_states(&plan, n_slots);
+    rig_init_plan(&rig, &plan);
+    make_text(&rig, 5, talk, n);
+    uint32_t last = rig.n_seqs;
+    assert_int_equal(run_turn(&rig, talk, n, n - 5), 0);
+    for (uint32_t turn = 0; turn < 4; turn++) {
+        memcpy(talk + n, rig.seqs[last].ids, REPLY * sizeof(*talk));
+        for (uint32_t i = 0; i < 12 && turn > 0; i++) {
+            uint32_t n_shared = shared && i % 3 == 0 ? n - 5 : 0;
+            make_text(&rig, 1000 + 20 * turn + i, side + n_shared, 500);
+            memcpy(side, talk, n_shared * sizeof(*side));
+            assert_true(run_turn(&rig, side, n_shared + 500, n_shared + 490) >= n_shared);
+        }
+        make_text(&rig, 6 + turn, talk + n + REPLY, 30);
+        uint32_t n_end = n + REPLY - 1, n_stable = n - 5;
+        n += REPLY + 30;
+        last = rig.n_seqs;
+        uint32_t n_cached = run_turn(&rig, talk, n, n - 5);
+        assert_true(n_cached == n_end || (turn > 0 && shared && n_cached >= n_stable));
+    }
+    rig_finish(&rig);
+}
+
+static void a_side_request_evicts_no_conversation(void **state)
+{
+    for (int window = 0; window < 2; window++) {
+        run_beside(window, 3, false);
+        run_beside(window, 8, false);
+        run_beside(window, 8, true);
+    }
+}
+
 /* A copy that the device refuses: the text begins anew. */
 static void a_copy_that_fails_costs_only_computing(void **state)
 {
@@ -157,6 +241,16 @@ static void a_copy_that_fails_costs_only_computing(void **state)
     memcpy(ids + 256, rig.seqs[0].ids, REPLY * sizeof(*ids));
     rig.control.copy_error = -5;
     assert_int_equal(run_text(&rig, ids, 256 + REPLY), 0);
+    rig.control.copy_error = 0;
+    assert_int_equal(run_text(&rig, ids, 256 + REPLY), 256 + REPLY - 1);
+    /* Nor is a checkpoint left whose copy failed: its page would be taken for one with these ids. */
+    make_text(&rig, 7, ids, 300);
+    rig.control.copy_error = -5;
+    assert_int_equal(run_turn(&rig, ids, 300, 297), 0);
+    rig.control.copy_error = 0;
+    ids[298] = ids[298] == 2 ? 3 : 2;
+    assert_int_equal(run_turn(&rig, ids, 300, 297), 0);
+    assert_int_equal(run_turn(&rig, ids, 300, 297), 297);
     rig_finish(&rig);
 }
 
@@ -169,6 +263,8 @@ int main(void)
         cmocka_unit_test(one_slot_is_enough),
         cmocka_unit_test(the_last_of_a_conversation_goes_last),
         cmocka_unit_test(what_was_computed_is_not_computed_again),
+        cmocka_unit_test(a_turn_behind_30000_tokens_computes_the_turn),
+        cmocka_unit_test(a_side_request_evicts_no_conversation),
         cmocka_unit_test(a_copy_that_fails_costs_only_computing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,11 +146,11 @@ static void take_turns(uint64_t room_bytes)
 
 static void two_models_take_turns(void **state)
 {
-    struct halo_prefix_key key = {.page_bytes = 32 * sizeof(int32_t)}; /* of the scripted device */
+    struct halo_prefix_key key = {.n_groups = 1, .page_bytes = {32 * sizeof(int32_t)}}; /* of the scripted device */
     uint64_t room_bytes = memory_of_one() * 3 / 2;
     take_turns(room_bytes);
     /* And where the folder has room for one file, the one that comes is not pushed out by the one that goes. */
-    child_save_bytes = HALO_PREFIX_HEADER_BYTES + N_PAGES * halo_prefix_record_bytes(&key);
+    child_save_bytes = HALO_PREFIX_HEADER_BYTES + N_PAGES * halo_prefix_record_bytes(&key, 1);
     take_turns(room_bytes);
     child_save_bytes = 64u << 20;
 }
@@ -158,9 +158,9 @@ static void two_models_take_turns(void **state)
 /* A model that is in use was used last, whenever its last request ended. */
 static void a_busy_model_is_saved_first(void **state)
 {
-    struct halo_prefix_key key = {.page_bytes = 32 * sizeof(int32_t)};
+    struct halo_prefix_key key = {.n_groups = 1, .page_bytes = {32 * sizeof(int32_t)}};
     struct child c;
-    child_save_bytes = HALO_PREFIX_HEADER_BYTES + N_PAGES * halo_prefix_record_bytes(&key);
+    child_save_bytes = HALO_PREFIX_HEADER_BYTES + N_PAGES * halo_prefix_record_bytes(&key, 1);
     begin(&c, 0);
     for (int i = 0; i < 2; i++)
         load(&c, i, SMALL);

@@ -4,7 +4,8 @@
  * device thread copies pages into the chunk, the io thread writes it to disk, until all are out, the deadline has
  * come or no more bytes are allowed: then what is there is the file. While it lasts the pages are held, the model's
  * sequences do not move, and the model is held by the port. Pages go in the order of their last use, the latest first,
- * but behind those that they follow.
+ * but behind those that they follow. With a page go the pages and slots of other groups that a text can be continued
+ * from (kv_keep_priv.h).
  */
 #ifndef HALO_ENGINE_KEEP_H
 #define HALO_ENGINE_KEEP_H
@@ -27,11 +28,12 @@ struct halo_save {
 
     /* the device thread's */
     uint32_t *order, *index_of; /* pages to go, held; by page: its index in the file */
+    uint8_t *groups;            /* by page: bit g: what it has of group g goes too */
     uint32_t n_order, n_done;
     uint8_t *chunk;
-    uint64_t chunk_bytes; /* room */
-    uint32_t n_chunk;     /* records in it */
-    bool over;            /* the chunk is the last one */
+    uint64_t chunk_bytes, chunk_used, file_bytes; /* room; of it filled; of the file so far, this chunk included */
+    uint32_t n_chunk;                             /* records in it */
+    bool over;                                    /* the chunk is the last one */
 
     /* the io thread's */
     struct halo_prefix_writer writer;

@@ -41,7 +41,9 @@ struct halo_kv_pool {
 struct halo_kv_table {
     uint32_t *pages;
     uint32_t n, capacity;
-    uint32_t n_known; /* whole pages of the text that were listed when it was taken, usable or not */
+    uint32_t n_taken;             /* of the pages: those that were there already */
+    struct halo_kv_places places; /* parted: take()'s; stable: of whoever knows the text */
+    bool resumed;                 /* continues what was the end of a text */
     struct {
         uint32_t *pages;   /* likewise; HALO_KV_NO_PAGE in front of `first` */
         uint32_t first, n; /* it holds pages[first] .. pages[n - 1] */
@@ -89,18 +91,6 @@ struct halo_batch_seq halo_kv_table_seq(const struct halo_kv_table *table);
 /* Gives all pages back, the last first. */
 void halo_kv_table_clear(struct halo_kv_table *table, struct halo_kv_pool *pool);
 
-/* ---- what outlives the pool (keep.h) ---- */
-
-/* Holds every listed page, so that none is evicted: order[0..result) has them, room for n_pages: those used last first,
- * but each behind the one that it follows. */
-uint32_t halo_kv_pool_hold_listed(struct halo_kv_pool *pool, uint32_t *order);
-/* Lets them go again, the last first, so that the order of eviction is what it was. */
-void halo_kv_pool_drop_listed(struct halo_kv_pool *pool, const uint32_t *order, uint32_t n);
-/* Takes a free page and lists it; or finds one that says the same already. Held in both cases. NONE: no page is
- * free. */
-uint32_t halo_kv_pool_list_free(struct halo_kv_pool *pool, uint32_t parent, uint64_t user, const int32_t *ids,
-                                uint32_t n, bool *ret_new);
-
 /* ---- reuse ---- */
 
 /* Fills an empty table with the longest chain of whole pages that begin ids[0..limit) and that a sequence can go on
@@ -119,11 +109,20 @@ uint32_t halo_kv_table_find_tail(const struct halo_kv_table *table, const struct
 bool halo_kv_table_find_states(const struct halo_kv_table *table, const struct halo_kv_pool *pool,
                                uint32_t ret_pages[HALO_KV_GROUPS_MAX]);
 
-/* The positions up to the end of page `at` are computed, and no more: attaches a slot to that page in each group of
- * states, where it is listed and has none. The slots that the sequence's own must be copied to at once are in
- * ret_pages. False: there are none. */
-bool halo_kv_table_checkpoint(const struct halo_kv_table *table, struct halo_kv_pool *pool, uint32_t at,
-                              uint32_t ret_pages[HALO_KV_GROUPS_MAX]);
+/* The table takes up a text behind n positions: its whole pages, and what find_tail found (NULL: nothing). Notes
+ * whether that was the end of a text. If so, what is kept further in front of it is passed now; not before, since a
+ * request beside a conversation would take its last copy with it. */
+void halo_kv_table_set_resumed(struct halo_kv_table *table, struct halo_kv_pool *pool,
+                               const uint32_t from[HALO_KV_GROUPS_MAX], uint32_t n);
+
+/* n positions (n > 0) are computed, and no more: lists a page that ends exactly there, with a slot in each group of
+ * states. What the table has must be copied to ret_to[group] at once; HALO_KV_NO_PAGE: there already. Returns the
+ * listed page; HALO_PREFIX_NONE: there is no room, or what is in front of it was forgotten. */
+uint32_t halo_kv_table_checkpoint(const struct halo_kv_table *table, struct halo_kv_pool *pool, uint64_t user,
+                                  const int32_t *ids, uint32_t n, enum halo_kv_worth worth,
+                                  uint32_t ret_to[HALO_KV_GROUPS_MAX]);
+/* Such a copy failed. */
+void halo_kv_pool_undo_checkpoint(struct halo_kv_pool *pool, uint32_t page, const uint32_t to[HALO_KV_GROUPS_MAX]);
 
 /* Page `at` of the table, and a listed one that holds the same ids, in every group: takes the latter instead, without a
  * look at what is in the former. False: there is none. */

@@ -108,7 +108,7 @@ struct halo_load {
 
     /* Saved prefixes, read by the io thread: layout is the device's, empty when its pages cannot be written. */
     char layout[HALO_DEVICE_LAYOUT];
-    uint64_t page_bytes;
+    uint64_t page_bytes[HALO_KV_GROUPS_MAX];
     uint8_t *image; /* malloc; NULL: none */
     uint32_t n_records, n_restored;
     struct halo_fault prefix_fault; /* why they are left alone; code NONE: no reason, or there are none */

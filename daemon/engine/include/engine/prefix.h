@@ -53,14 +53,24 @@ void halo_prefix_finish(struct halo_prefix *prefix);
  * none. */
 uint32_t halo_prefix_find(const struct halo_prefix *prefix, uint32_t parent, uint64_t user, const int32_t *ids);
 
-/* The page behind `parent` that begins with most of ids[0..n). Returns how many it shares (0: none). */
+/* Whether a page can be used; `usable` NULL: any can. */
+struct halo_prefix_filter {
+    bool (*usable)(const void *ud, uint32_t page);
+    const void *ud;
+};
+
+/* The usable page behind `parent` that begins with most of ids[0..n). Returns how many it shares (0: none). */
 uint32_t halo_prefix_find_tail(const struct halo_prefix *prefix, uint32_t parent, uint64_t user, const int32_t *ids,
-                               uint32_t n, uint32_t *ret_page);
+                               uint32_t n, struct halo_prefix_filter filter, uint32_t *ret_page);
 
 /* The next page behind `parent` whose ids are a beginning of ids[0..n). `page`: the last one found, HALO_PREFIX_NONE at
  * first. NONE: there is no other. */
 uint32_t halo_prefix_next_begin(const struct halo_prefix *prefix, uint32_t parent, uint64_t user, const int32_t *ids,
                                 uint32_t n, uint32_t page);
+
+/* The page behind `parent` with exactly these n ids (1 to 32), or NONE. */
+uint32_t halo_prefix_find_exact(const struct halo_prefix *prefix, uint32_t parent, uint64_t user, const int32_t *ids,
+                                uint32_t n);
 
 /* Lists a page that is not listed, as busy, with its first n (1 to 32) ids. */
 void halo_prefix_add(struct halo_prefix *prefix, uint32_t page, uint32_t parent, uint64_t user, const int32_t *ids,
@@ -81,6 +91,9 @@ void halo_prefix_set_busy(struct halo_prefix *prefix, uint32_t page);
 
 /* Takes the page out that has been idle for the longest. n_idle must not be 0. */
 uint32_t halo_prefix_evict(struct halo_prefix *prefix);
+
+/* Takes out an idle page without children. */
+void halo_prefix_remove(struct halo_prefix *prefix, uint32_t page);
 
 /* Takes one page of this user (of anybody when `all`) out, searching from *at. NONE: there is none left. Until it says
  * so the index must not be used for anything else. *ret_idle: nobody uses it. */

@@ -67,6 +67,7 @@ struct halo_sequence_setup {
     struct halo_sampler_params sampler; /* biases are copied */
     const struct halo_span *stops;      /* copied */
     uint32_t n_stops;
+    uint32_t n_stable; /* ids of the prompt that the next turn of a conversation repeats; 0: unknown */
     bool ignore_eos;
     bool want_logprob;
     bool cache_prompt;                /* take from the prefix index and leave to it */
