@@ -164,7 +164,8 @@ static void usage(void)
     mkgguf_presets_print();
     fputs("types:   ", stdout);
     mkgguf_types_print();
-    puts("archs:   llama qwen2 qwen3 qwen3moe gpt-oss glm4moe minimax-m2");
+    fputs("archs:   ", stdout);
+    mkgguf_families_print();
 }
 
 enum { OPT_PRESET = 256, OPT_ARCH, OPT_TYPE, OPT_SEED, OPT_SPLIT, OPT_TINY, OPT_TIED, OPT_HELP, OPT_SHAPE };
@@ -276,6 +277,8 @@ static int check_options(struct options *o)
         s->n_expert = 0;
     if (mkgguf_is_mixture(s->family) && (s->n_expert == 0 || s->n_expert_used == 0 || s->n_ff_expert == 0))
         return refuse("a mixture of experts needs", "--experts --experts-used --ff-expert");
+    if (s->family == MKGGUF_DEEPSEEK2 && s->kv_lora == 0)
+        return refuse("needs a preset with latent attention", "--arch deepseek2");
     if (s->n_vocab < 260 || s->n_vocab > 900000)
         return refuse("out of range", "--vocab (260 to 900000)");
     if (!s->n_layers || !s->n_embd || !s->n_head || !s->n_head_kv || !s->head_dim || !s->n_ff)

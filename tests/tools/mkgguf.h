@@ -16,6 +16,7 @@ enum mkgguf_family {
     MKGGUF_GPT_OSS,
     MKGGUF_GLM4MOE,
     MKGGUF_MINIMAX_M2,
+    MKGGUF_DEEPSEEK2,
     MKGGUF_FAMILIES
 };
 
@@ -26,18 +27,22 @@ struct mkgguf_shape {
     uint32_t n_expert, n_expert_used, n_ff_expert; /* 0: dense */
     uint32_t n_vocab, n_context;
     float rope_base;
-    bool tied;         /* the embedding is also the output matrix */
-    bool rope_factors; /* llama: 1 for each pair that turns */
-    uint32_t n_dense;  /* leading layers without experts */
-    uint32_t n_shared; /* experts that every row takes */
-    uint32_t n_rot;    /* of a head; 0: all of it */
+    bool tied;                            /* the embedding is also the output matrix */
+    bool rope_factors;                    /* llama: 1 for each pair that turns */
+    uint32_t n_dense;                     /* leading layers without experts */
+    uint32_t n_shared;                    /* experts that every row takes */
+    uint32_t n_rot;                       /* of a head; 0: all of it */
+    uint32_t q_lora, kv_lora, head_dim_v; /* latent attention: the ranks, and the width of V in a head */
+    float expert_scale;
 };
 
 /* NULL for an unknown name. */
 const struct mkgguf_shape *mkgguf_preset(const char *name);
 void mkgguf_presets_print(void);
 const char *mkgguf_family_name(enum mkgguf_family family);
+void mkgguf_families_print(void);
 bool mkgguf_is_mixture(enum mkgguf_family family); /* never without experts */
+bool mkgguf_has_router_bias(enum mkgguf_family family);
 int mkgguf_family_parse(const char *name, enum mkgguf_family *ret);
 
 /* A single type or a mixture of the kind quantizers make. */

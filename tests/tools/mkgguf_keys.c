@@ -8,6 +8,16 @@ static const char chatml[] = "{% for message in messages %}{{'<|im_start|>' + me
                              "message['content'] + '<|im_end|>' + '\\n'}}"
                              "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
+static const struct {
+    const char *pre;
+    float norm_eps;
+} families[MKGGUF_FAMILIES] = {
+    [MKGGUF_LLAMA] = {"llama-bpe", 1e-5f},       [MKGGUF_QWEN2] = {"qwen2", 1e-6f},
+    [MKGGUF_QWEN3] = {"qwen2", 1e-6f},           [MKGGUF_QWEN3MOE] = {"qwen2", 1e-6f},
+    [MKGGUF_GPT_OSS] = {"gpt-4o", 1e-5f},        [MKGGUF_GLM4MOE] = {"glm4", 1e-5f},
+    [MKGGUF_MINIMAX_M2] = {"minimax-m2", 1e-6f}, [MKGGUF_DEEPSEEK2] = {"glm4", 1e-5f},
+};
+
 static void arch_u32(struct gguf_writer *w, const struct mkgguf_shape *shape, const char *suffix, uint32_t value)
 {
     char key[96];
@@ -20,6 +30,29 @@ static void arch_f32(struct gguf_writer *w, const struct mkgguf_shape *shape, co
     char key[96];
     snprintf(key, sizeof key, "%s.%s", mkgguf_family_name(shape->family), suffix);
     gguf_writer_key_f32(w, key, value);
+}
+
+static void arch_bool(struct gguf_writer *w, const struct mkgguf_shape *shape, const char *suffix, bool value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", mkgguf_family_name(shape->family), suffix);
+    gguf_writer_key_bool(w, key, value);
+}
+
+/* With latent attention the cache sees one head, whose row is the compressed one and the part that turns. */
+static void head_keys(struct gguf_writer *w, const struct mkgguf_shape *shape)
+{
+    if (shape->family != MKGGUF_DEEPSEEK2) {
+        arch_u32(w, shape, "attention.key_length", shape->head_dim);
+        arch_u32(w, shape, "attention.value_length", shape->head_dim);
+        return;
+    }
+    arch_u32(w, shape, "attention.key_length", shape->kv_lora + shape->n_rot);
+    arch_u32(w, shape, "attention.value_length", shape->kv_lora);
+    arch_u32(w, shape, "attention.key_length_mla", shape->head_dim);
+    arch_u32(w, shape, "attention.value_length_mla", shape->head_dim_v);
+    arch_u32(w, shape, "attention.q_lora_rank", shape->q_lora);
+    arch_u32(w, shape, "attention.kv_lora_rank", shape->kv_lora);
 }
 
 void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const struct mkgguf_types *types,
@@ -37,9 +70,8 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
     arch_u32(w, shape, "feed_forward_length", shape->n_ff);
     arch_u32(w, shape, "attention.head_count", shape->n_head);
     arch_u32(w, shape, "attention.head_count_kv", shape->n_head_kv);
-    arch_u32(w, shape, "attention.key_length", shape->head_dim);
-    arch_u32(w, shape, "attention.value_length", shape->head_dim);
-    arch_f32(w, shape, "attention.layer_norm_rms_epsilon", 1e-6f);
+    head_keys(w, shape);
+    arch_f32(w, shape, "attention.layer_norm_rms_epsilon", families[shape->family].norm_eps);
     arch_f32(w, shape, "rope.freq_base", shape->rope_base);
     arch_u32(w, shape, "rope.dimension_count", shape->n_rot ? shape->n_rot : shape->head_dim);
     arch_u32(w, shape, "vocab_size", shape->n_vocab);
@@ -48,13 +80,17 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
         arch_u32(w, shape, "expert_used_count", shape->n_expert_used);
         arch_u32(w, shape, "expert_feed_forward_length", shape->n_ff_expert);
     }
-    if (shape->family == MKGGUF_GLM4MOE || shape->family == MKGGUF_MINIMAX_M2)
+    if (mkgguf_has_router_bias(shape->family))
         arch_u32(w, shape, "expert_gating_func", 2); /* sigmoid */
-    if (shape->family == MKGGUF_GLM4MOE) {
+    if (shape->family == MKGGUF_GLM4MOE || shape->family == MKGGUF_DEEPSEEK2) {
         arch_u32(w, shape, "leading_dense_block_count", shape->n_dense);
         arch_u32(w, shape, "expert_shared_count", shape->n_shared);
-        arch_f32(w, shape, "expert_weights_scale", 1);
-        gguf_writer_key_bool(w, "glm4moe.expert_weights_norm", true);
+        arch_f32(w, shape, "expert_weights_scale", shape->expert_scale);
+        arch_bool(w, shape, "expert_weights_norm", true);
+    }
+    if (shape->family == MKGGUF_DEEPSEEK2) {
+        arch_u32(w, shape, "expert_group_count", 1);
+        arch_u32(w, shape, "expert_group_used_count", 1);
     }
     if (shape->family == MKGGUF_GPT_OSS) {
         arch_u32(w, shape, "attention.sliding_window", 128);
@@ -62,10 +98,6 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
         arch_f32(w, shape, "rope.scaling.factor", 32);
         arch_u32(w, shape, "rope.scaling.original_context_length", 4096);
     }
-    static const char *const pre[MKGGUF_FAMILIES] = {[MKGGUF_LLAMA] = "llama-bpe",
-                                                     [MKGGUF_GPT_OSS] = "gpt-4o",
-                                                     [MKGGUF_GLM4MOE] = "glm4",
-                                                     [MKGGUF_MINIMAX_M2] = "minimax-m2"};
-    mkgguf_vocab(w, shape->n_vocab, pre[shape->family] ? pre[shape->family] : "qwen2");
+    mkgguf_vocab(w, shape->n_vocab, families[shape->family].pre);
     gguf_writer_key_string(w, "tokenizer.chat_template", chatml);
 }

@@ -8,9 +8,9 @@
 #include "mkgguf.h"
 
 static const char *const families[] = {
-    [MKGGUF_LLAMA] = "llama",           [MKGGUF_QWEN2] = "qwen2",     [MKGGUF_QWEN3] = "qwen3",
-    [MKGGUF_QWEN3MOE] = "qwen3moe",     [MKGGUF_GPT_OSS] = "gpt-oss", [MKGGUF_GLM4MOE] = "glm4moe",
-    [MKGGUF_MINIMAX_M2] = "minimax-m2",
+    [MKGGUF_LLAMA] = "llama",           [MKGGUF_QWEN2] = "qwen2",         [MKGGUF_QWEN3] = "qwen3",
+    [MKGGUF_QWEN3MOE] = "qwen3moe",     [MKGGUF_GPT_OSS] = "gpt-oss",     [MKGGUF_GLM4MOE] = "glm4moe",
+    [MKGGUF_MINIMAX_M2] = "minimax-m2", [MKGGUF_DEEPSEEK2] = "deepseek2",
 };
 
 static const struct mkgguf_shape presets[] = {
@@ -25,7 +25,28 @@ static const struct mkgguf_shape presets[] = {
     {"gpt-oss-20b", MKGGUF_GPT_OSS, 24, 2880, 64, 8, 64, 2880, 32, 4, 2880, 201088, 131072, 150000},
     {"gpt-oss-120b", MKGGUF_GPT_OSS, 36, 2880, 64, 8, 64, 2880, 128, 4, 2880, 201088, 131072, 150000},
     {"glm-4.5-air", MKGGUF_GLM4MOE, 46, 4096, 96, 8, 128, 10944, 128, 8, 1408, 151552, 131072, 1e6f, .n_dense = 1,
-     .n_shared = 1, .n_rot = 64},
+     .n_shared = 1, .n_rot = 64, .expert_scale = 1},
+    {"glm-4.7-flash",
+     MKGGUF_DEEPSEEK2,
+     47,
+     2048,
+     20,
+     1,
+     256,
+     10240,
+     64,
+     4,
+     1536,
+     154880,
+     202752,
+     1e6f,
+     .n_dense = 1,
+     .n_shared = 1,
+     .n_rot = 64,
+     .q_lora = 768,
+     .kv_lora = 512,
+     .head_dim_v = 256,
+     .expert_scale = 1.8f},
     {"minimax-m2", MKGGUF_MINIMAX_M2, 62, 3072, 48, 8, 128, 1536, 256, 8, 1536, 200064, 196608, 5e6f, .n_rot = 64},
     {"llama-1b", MKGGUF_LLAMA, 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 5e5f, .tied = true,
      .rope_factors = true},
@@ -95,10 +116,21 @@ const char *mkgguf_family_name(enum mkgguf_family family)
     return families[family];
 }
 
+void mkgguf_families_print(void)
+{
+    for (int i = 0; i < MKGGUF_FAMILIES; i++)
+        printf("%s%s", i ? " " : "", families[i]);
+    putchar('\n');
+}
+
 bool mkgguf_is_mixture(enum mkgguf_family family)
 {
-    return family == MKGGUF_QWEN3MOE || family == MKGGUF_GPT_OSS || family == MKGGUF_GLM4MOE ||
-           family == MKGGUF_MINIMAX_M2;
+    return family == MKGGUF_QWEN3MOE || family == MKGGUF_GPT_OSS || mkgguf_has_router_bias(family);
+}
+
+bool mkgguf_has_router_bias(enum mkgguf_family family)
+{
+    return family == MKGGUF_GLM4MOE || family == MKGGUF_MINIMAX_M2 || family == MKGGUF_DEEPSEEK2;
 }
 
 int mkgguf_family_parse(const char *name, enum mkgguf_family *ret)

@@ -80,6 +80,21 @@ static bool more_bits(uint32_t layer, uint32_t n_layers)
     return layer < eighth || layer >= 7 * n_layers / 8 || (layer - eighth) % 3 == 2;
 }
 
+static void latent_attention(struct maker *m, uint32_t layer)
+{
+    const struct mkgguf_shape *s = m->shape;
+    uint32_t base = m->types->base;
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.attn_norm.weight", layer);
+    matrix(m, s->n_embd, s->q_lora, 0, base, "blk.%u.attn_q_a.weight", layer);
+    vector(m, s->q_lora, MKGGUF_ONES, 0, "blk.%u.attn_q_a_norm.weight", layer);
+    matrix(m, s->q_lora, (uint64_t)s->n_head * s->head_dim, 0, base, "blk.%u.attn_q_b.weight", layer);
+    matrix(m, s->n_embd, (uint64_t)s->kv_lora + s->n_rot, 0, base, "blk.%u.attn_kv_a_mqa.weight", layer);
+    vector(m, s->kv_lora, MKGGUF_ONES, 0, "blk.%u.attn_kv_a_norm.weight", layer);
+    matrix(m, s->head_dim - s->n_rot, s->kv_lora, s->n_head, base, "blk.%u.attn_k_b.weight", layer);
+    matrix(m, s->kv_lora, s->head_dim_v, s->n_head, base, "blk.%u.attn_v_b.weight", layer);
+    matrix(m, (uint64_t)s->n_head * s->head_dim_v, s->n_embd, 0, base, "blk.%u.attn_output.weight", layer);
+}
+
 static void attention(struct maker *m, uint32_t layer)
 {
     const struct mkgguf_shape *s = m->shape;
@@ -134,7 +149,7 @@ static void feed_forward(struct maker *m, uint32_t layer)
     matrix(m, s->n_embd, s->n_ff_expert, s->n_expert, base, "blk.%u.ffn_gate_exps.weight", layer);
     matrix(m, s->n_embd, s->n_ff_expert, s->n_expert, base, "blk.%u.ffn_up_exps.weight", layer);
     matrix(m, s->n_ff_expert, s->n_embd, s->n_expert, down, "blk.%u.ffn_down_exps.weight", layer);
-    if (s->family == MKGGUF_GLM4MOE || s->family == MKGGUF_MINIMAX_M2)
+    if (mkgguf_has_router_bias(s->family))
         vector(m, s->n_expert, MKGGUF_RANDOM, 0.1f, "blk.%u.exp_probs_b.bias", layer);
     if (s->n_shared == 0)
         return;
@@ -160,7 +175,10 @@ int mkgguf_tensors(const struct mkgguf_shape *shape, const struct mkgguf_types *
     if (shape->rope_factors && shape->family == MKGGUF_LLAMA)
         vector(&m, shape->head_dim / 2, MKGGUF_ONES, 0, "rope_freqs.weight");
     for (uint32_t layer = 0; layer < shape->n_layers && m.result == 0; layer++) {
-        attention(&m, layer);
+        if (shape->family == MKGGUF_DEEPSEEK2)
+            latent_attention(&m, layer);
+        else
+            attention(&m, layer);
         feed_forward(&m, layer);
         if (shape->family == MKGGUF_GPT_OSS)
             expert_biases(&m, layer);
