@@ -79,6 +79,15 @@ static void delta_rule_cost(const struct halo_op_delta_rule *op, uint32_t n_rows
     cost->flops += 7 * n * n_rows;
 }
 
+/* The same; five operations: the decay, the update and a product. */
+static void ssm_scan_cost(const struct halo_op_ssm_scan *op, uint32_t n_rows, struct halo_plan_cost *cost)
+{
+    uint64_t n = (uint64_t)op->n_head * op->head_dim * op->n_state;
+
+    cost->kv_bytes += 2 * n * sizeof(float);
+    cost->flops += 5 * n * n_rows;
+}
+
 void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t n_rows, struct halo_plan_cost *ret)
 {
     *ret = (struct halo_plan_cost){0};
@@ -108,6 +117,8 @@ void halo_plan_cost(const struct halo_plan *plan, uint32_t n_positions, uint32_t
             matrix_cost(plan, op->u.conv1d.weight, n_rows, ret);
         } else if (op->kind == HALO_OP_DELTA_RULE) {
             delta_rule_cost(&op->u.delta_rule, n_rows, ret);
+        } else if (op->kind == HALO_OP_SSM_SCAN) {
+            ssm_scan_cost(&op->u.ssm_scan, n_rows, ret);
         } else if (op->kind == HALO_OP_LOGITS) {
             matrix_cost(plan, op->u.logits.weight, n_rows, ret);
         }

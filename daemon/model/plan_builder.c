@@ -416,6 +416,24 @@ void halo_builder_delta_rule(struct halo_builder *builder, const struct halo_op_
     op->u.delta_rule.state = state_take(builder, (uint64_t)rule->n_head_v * rule->dim_v * rule->dim_k);
 }
 
+void halo_builder_ssm_scan(struct halo_builder *builder, uint16_t xbc, uint16_t dt, uint16_t out)
+{
+    const struct halo_hparams *h = builder->hparams;
+    struct halo_op *op = op_append(builder, HALO_OP_SSM_SCAN);
+
+    op->u.ssm_scan = (struct halo_op_ssm_scan){.xbc = xbc,
+                                               .dt = dt,
+                                               .out = out,
+                                               .a = weight_use(builder, HALO_TENSOR_SSM_A),
+                                               .n_head = h->n_ssm_heads,
+                                               .head_dim = h->n_ssm_inner / h->n_ssm_heads,
+                                               .n_group = h->n_ssm_groups,
+                                               .n_state = h->n_ssm_state};
+    op->u.ssm_scan.d = weight_use(builder, HALO_TENSOR_SSM_D);
+    op->u.ssm_scan.dt_bias = weight_use(builder, HALO_TENSOR_SSM_DT_BIAS);
+    op->u.ssm_scan.state = state_take(builder, (uint64_t)h->n_ssm_inner * h->n_ssm_state);
+}
+
 void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v, uint32_t group)
 {
     struct halo_op *op = op_append(builder, HALO_OP_KV_WRITE);

@@ -81,6 +81,8 @@ void halo_builder_state(struct halo_builder *builder, uint64_t width);
 void halo_builder_conv1d(struct halo_builder *builder, uint16_t x, enum halo_tensor_id id, bool silu, uint16_t out);
 /* `rule`: all but weights, eps and state. */
 void halo_builder_delta_rule(struct halo_builder *builder, const struct halo_op_delta_rule *rule);
+/* By the hyper-parameters, with the weights of this layer. */
+void halo_builder_ssm_scan(struct halo_builder *builder, uint16_t xbc, uint16_t dt, uint16_t out);
 void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out, enum halo_glu_act act);
 /* By the hyper-parameters, with the file's bias of the choice if it has one. */
 void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice);

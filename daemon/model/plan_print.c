@@ -316,6 +316,19 @@ static void put_streams_and_blocks(struct printer *p, const struct halo_op *op)
     }
 }
 
+static void put_ssm_scan(struct printer *printer, const struct halo_op_ssm_scan *op)
+{
+    put(printer, "ssm_scan %s, dt %s -> %s, %" PRIu32 " x %" PRIu32 ", B and C %" PRIu32 " x %" PRIu32 ", ",
+        value_name(printer, op->xbc), value_name(printer, op->dt), value_name(printer, op->out), op->n_head,
+        op->head_dim, op->n_group, op->n_state);
+    put_weight(printer, op->a);
+    put(printer, ", ");
+    put_weight(printer, op->d);
+    put(printer, ", ");
+    put_weight(printer, op->dt_bias);
+    put_state(printer, &op->state);
+}
+
 static void put_op(struct printer *p, const struct halo_op *op)
 {
     switch (op->kind) {
@@ -348,6 +361,7 @@ static void put_op(struct printer *p, const struct halo_op *op)
     case HALO_OP_COMPRESS:
     case HALO_OP_BLOCKS_CHOOSE:
     case HALO_OP_ATTEND_BLOCKS: put_streams_and_blocks(p, op); return;
+    case HALO_OP_SSM_SCAN: put_ssm_scan(p, &op->u.ssm_scan); return;
     case HALO_OP_COUNT: break;
     }
     put(p, "? %d", (int)op->kind);

@@ -52,6 +52,7 @@
     X(ATTN_SINKS, "blk.%u.attn_sinks.weight")                                                                          \
     X(ATTN_POST_NORM, "blk.%u.post_attention_norm.weight")                                                             \
     X(SSM_A, "blk.%u.ssm_a")                                                                                           \
+    X(SSM_D, "blk.%u.ssm_d")                                                                                           \
     X(SSM_DT_BIAS, "blk.%u.ssm_dt.bias")                                                                               \
     X(SHORTCONV_IN, "blk.%u.shortconv.in_proj.weight")                                                                 \
     X(SHORTCONV_IN_B, "blk.%u.shortconv.in_proj_b.weight")                                                             \

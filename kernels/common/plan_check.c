@@ -478,6 +478,34 @@ static int check_attend_blocks(const struct check *c, const struct halo_op_atten
     return check_vector(c, u->sinks, u->n_head);
 }
 
+/* n numbers, as one vector or as n of one. */
+static int check_numbers(const struct check *c, const char *what, uint32_t weight, uint32_t n)
+{
+    if (weight >= c->plan->n_weights)
+        return refuse_index(c, "weight", weight, c->plan->n_weights);
+    const struct halo_weight *w = &c->plan->weights[weight];
+    TRY(check_weight(c, weight, HALO_WEIGHT_VECTOR, w->n_cols));
+    uint64_t have = (uint64_t)w->n_cols * w->n_rows;
+    return have != n ? refuse(c, what, have > UINT32_MAX ? UINT32_MAX : (uint32_t)have, n) : 0;
+}
+
+static int check_ssm_scan(const struct check *c, const struct halo_op_ssm_scan *u)
+{
+    uint64_t inner = (uint64_t)u->n_head * u->head_dim, shared = (uint64_t)u->n_group * u->n_state;
+    if (inner == 0 || shared == 0 || u->n_head % u->n_group != 0 || inner + 2 * shared > UINT32_MAX)
+        return halo_reason(c->reason, -ENOTSUP, "%s: %u heads of %u over %u groups of %u", c->op, u->n_head,
+                           u->head_dim, u->n_group, u->n_state);
+    TRY(check_value(c, "xbc", u->xbc, (uint32_t)(inner + 2 * shared)));
+    TRY(check_value(c, "dt", u->dt, u->n_head));
+    TRY(check_value(c, "out", u->out, (uint32_t)inner));
+    if (u->out == u->xbc || u->out == u->dt)
+        return refuse(c, "out, which must differ from the inputs,", u->out, u->out);
+    TRY(check_numbers(c, "numbers of a", u->a, u->n_head));
+    TRY(check_numbers(c, "numbers of d", u->d, u->n_head));
+    TRY(check_numbers(c, "numbers of dt_bias", u->dt_bias, u->n_head));
+    return check_state(c, &u->state, inner * u->n_state);
+}
+
 static int check_logits(const struct check *c, const struct halo_op_logits *u)
 {
     TRY(check_value(c, "x", u->x, 0));
@@ -510,6 +538,7 @@ int halo_plan_check(const struct halo_plan *plan, uint32_t index, const struct h
         CASE(LOGITS, logits);
         CASE(CONCAT, concat);
         CASE(CONV1D, conv1d);
+        CASE(SSM_SCAN, ssm_scan);
         CASE(DELTA_RULE, delta_rule);
         CASE(STREAMS_MIX, streams_mix);
         CASE(STREAMS_ADD, streams_add);

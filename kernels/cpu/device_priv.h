@@ -7,6 +7,7 @@
 #ifndef HALO_CPU_DEVICE_PRIV_H
 #define HALO_CPU_DEVICE_PRIV_H
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -162,6 +163,10 @@ typedef void halo_cpu_rows_fn(struct halo_device_model *model, const struct halo
 void halo_cpu_each_row(struct halo_device_model *model, const struct halo_op *op, uint32_t n_rows, uint32_t row_cost,
                        halo_cpu_rows_fn *fn);
 
+/* Cuts the batch where the sequence changes: scratch.tiles[].first_row and n_rows. Returns how many pieces there
+ * are. */
+uint32_t halo_cpu_sequences(struct halo_device_model *model);
+
 /* product.c: prepares n_x rows given in scratch.plain_row into scratch.act_row, and runs products side by side. */
 void halo_cpu_act_rows(struct halo_device_model *model, uint32_t n_cols, uint32_t n_x);
 void halo_cpu_products_run(struct halo_device_model *model, struct halo_cpu_product *products, uint32_t n_products);
@@ -181,6 +186,7 @@ void halo_cpu_op_moe_sum(struct halo_device_model *model, const struct halo_op *
 void halo_cpu_op_concat(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_conv1d(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_add(struct halo_device_model *model, const struct halo_op *op);
+void halo_cpu_op_ssm_scan(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_delta_rule(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_streams_mix(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_streams_add(struct halo_device_model *model, const struct halo_op *op);
@@ -221,6 +227,12 @@ static inline uint8_t *halo_cpu_kv_page(const struct halo_device_model *model, u
     const struct halo_kv_group *kv = &model->plan->kv[group];
     uint64_t n_bytes = halo_kv_page_bytes(kv) / kv->n_layers;
     return model->kv_region.base + model->kv_first[group] + ((uint64_t)layer * kv->n_pages + page) * n_bytes;
+}
+
+/* ln(1 + e^x) */
+static inline double halo_cpu_softplus(double x)
+{
+    return x > 40 ? x : log1p(exp(x));
 }
 
 /* An op's part of the state of the sequence that row `row` belongs to. */

@@ -11,25 +11,12 @@
 
 #define BLOCK 16 /* rows of the state that all rows of a call pass before the next ones are touched */
 
-static inline struct vec chunk_load(const float *x, uint32_t i, uint32_t n)
-{
-    return n - i >= 16 ? vec_load(x + i) : vec_load_n(x + i, n - i);
-}
-
-static inline void chunk_store(float *x, uint32_t i, uint32_t n, struct vec v)
-{
-    if (n - i >= 16)
-        vec_store(x + i, v);
-    else
-        vec_store_n(x + i, v, n - i);
-}
-
 /* scale / max(|x|, eps) */
 static float normed(uint32_t n, const float *x, float eps, float scale)
 {
     struct vec sum = vec_zero();
     for (uint32_t i = 0; i < n; i += 16) {
-        struct vec a = chunk_load(x, i, n);
+        struct vec a = vec_load_chunk(x, i, n);
         sum = vec_fma(a, a, sum);
     }
     float length = sqrtf(vec_sum(sum));
@@ -45,10 +32,10 @@ static inline __attribute__((always_inline)) void step(uint32_t n, uint32_t dim_
     float product[4];
 
     for (uint32_t c = 0; c < dim_k; c += 16) {
-        struct vec k = chunk_load(row->k, c, dim_k);
+        struct vec k = vec_load_chunk(row->k, c, dim_k);
         for (uint32_t j = 0; j < n; j++) {
-            struct vec s = vec_mul(chunk_load(state + (size_t)j * dim_k, c, dim_k), decay);
-            chunk_store(state + (size_t)j * dim_k, c, dim_k, s);
+            struct vec s = vec_mul(vec_load_chunk(state + (size_t)j * dim_k, c, dim_k), decay);
+            vec_store_chunk(state + (size_t)j * dim_k, c, dim_k, s);
             sum[j] = vec_fma(s, k, sum[j]);
         }
     }
@@ -58,10 +45,10 @@ static inline __attribute__((always_inline)) void step(uint32_t n, uint32_t dim_
         sum[j] = vec_zero();
     }
     for (uint32_t c = 0; c < dim_k; c += 16) {
-        struct vec k = chunk_load(row->k, c, dim_k), q = chunk_load(row->q, c, dim_k);
+        struct vec k = vec_load_chunk(row->k, c, dim_k), q = vec_load_chunk(row->q, c, dim_k);
         for (uint32_t j = 0; j < n; j++) {
-            struct vec s = vec_fma(by[j], k, chunk_load(state + (size_t)j * dim_k, c, dim_k));
-            chunk_store(state + (size_t)j * dim_k, c, dim_k, s);
+            struct vec s = vec_fma(by[j], k, vec_load_chunk(state + (size_t)j * dim_k, c, dim_k));
+            vec_store_chunk(state + (size_t)j * dim_k, c, dim_k, s);
             sum[j] = vec_fma(s, q, sum[j]);
         }
     }

@@ -51,6 +51,14 @@ struct halo_cpu_delta_row {
 };
 #define HALO_CPU_DELTA_ROWS 16 /* that one call takes at most */
 
+/* What the scan of a state-space model (op.h) reads and writes of one row for one head. */
+struct halo_cpu_ssm_row {
+    const float *x, *b, *c;
+    float dt, decay, d; /* decay: what S is multiplied with */
+    float *out;
+};
+#define HALO_CPU_SSM_ROWS 16 /* that one call takes at most */
+
 struct halo_cpu_lanes {
     const char *name;
     /* If add: x += add. out = x / sqrt(mean(x^2) + eps) * weight; weight may be NULL, out may be x. The sum of squares:
@@ -88,6 +96,9 @@ struct halo_cpu_lanes {
      * calls. */
     void (*delta_rule)(const struct halo_cpu_delta *heads, uint32_t n_rows, const struct halo_cpu_delta_row *rows,
                        float *state);
+    /* The rows one after the other over a state [head_dim][n_state], with the same promise. */
+    void (*ssm_scan)(uint32_t head_dim, uint32_t n_state, uint32_t n_rows, const struct halo_cpu_ssm_row *rows,
+                     float *state);
     /* out[i] = numerator[i] / divisor */
     void (*divide)(uint32_t n, const float *numerator, float divisor, float *out);
     /* Reads memory at full speed; the result has no meaning. n_bytes is a multiple of 256. */
@@ -119,6 +130,8 @@ void LANES(conv1d)(uint32_t n, uint32_t n_taps, const float *taps, const float *
                    bool silu, float *out);
 void LANES(delta_rule)(const struct halo_cpu_delta *heads, uint32_t n_rows, const struct halo_cpu_delta_row *rows,
                        float *state);
+void LANES(ssm_scan)(uint32_t head_dim, uint32_t n_state, uint32_t n_rows, const struct halo_cpu_ssm_row *rows,
+                     float *state);
 void LANES(divide)(uint32_t n, const float *numerator, float divisor, float *out);
 uint64_t LANES(read)(const void *memory, size_t n_bytes);
 #endif

@@ -14,20 +14,10 @@
     if (tail > 0)                                                                                                      \
     rest
 
-/* The chunk of a row of n at i, zeros behind its end; ones where there is no row. */
+/* The chunk of a row of n at i; ones where there is no row. */
 static inline struct vec row_load(const float *row, uint32_t i, uint32_t n)
 {
-    if (!row)
-        return vec_splat(1.0f);
-    return n - i >= 16 ? vec_load(row + i) : vec_load_n(row + i, n - i);
-}
-
-static inline void row_store(float *row, uint32_t i, uint32_t n, struct vec v)
-{
-    if (n - i >= 16)
-        vec_store(row + i, v);
-    else
-        vec_store_n(row + i, v, n - i);
+    return row ? vec_load_chunk(row, i, n) : vec_splat(1.0f);
 }
 
 void LANES(rmsnorm)(uint32_t n, float *x, const float *add, const float *weight, float eps, float *out)
@@ -49,7 +39,7 @@ void LANES(rmsnorm)(uint32_t n, float *x, const float *add, const float *weight,
     double mean = (double)vec_sum(vec_add(vec_add(sum[0], sum[1]), vec_add(sum[2], sum[3]))) / n;
     struct vec scale = vec_splat((float)(1.0 / sqrt(mean + (double)eps)));
     for (i = 0; i < n; i += 16)
-        row_store(out, i, n, vec_mul(vec_mul(row_load(x, i, n), scale), row_load(weight, i, n)));
+        vec_store_chunk(out, i, n, vec_mul(vec_mul(row_load(x, i, n), scale), row_load(weight, i, n)));
 }
 
 void LANES(layernorm)(uint32_t n, const float *x, const float *weight, const float *bias, float eps, float *out)
@@ -70,7 +60,7 @@ void LANES(layernorm)(uint32_t n, const float *x, const float *weight, const flo
     struct vec scale = vec_splat((float)(1.0 / sqrt((double)vec_sum(squares) / n + (double)eps)));
     for (uint32_t i = 0; i < n; i += 16) {
         struct vec y = vec_mul(vec_mul(vec_sub(row_load(x, i, n), m), scale), row_load(weight, i, n));
-        row_store(out, i, n, bias ? vec_add(y, row_load(bias, i, n)) : y);
+        vec_store_chunk(out, i, n, bias ? vec_add(y, row_load(bias, i, n)) : y);
     }
 }
 
@@ -120,7 +110,7 @@ static inline __attribute__((always_inline)) void glu_row(enum halo_glu_act act,
                                                           const float *up, float *out)
 {
     for (uint32_t i = 0; i < n; i += 16)
-        row_store(out, i, n, glu(act, row_load(gate, i, n), row_load(up, i, n)));
+        vec_store_chunk(out, i, n, glu(act, row_load(gate, i, n), row_load(up, i, n)));
 }
 
 void LANES(glu)(enum halo_glu_act act, uint32_t n, const float *gate, const float *up, float *out)
@@ -147,7 +137,7 @@ void LANES(conv1d)(uint32_t n, uint32_t n_taps, const float *taps, const float *
                 tap[lane] = taps[(size_t)(i + lane) * n_taps + k];
             y = vec_fma(vec_load(tap), rows[k] ? row_load(rows[k], i, n) : vec_zero(), y);
         }
-        row_store(out, i, n, silu ? sigmoid_times(y, y) : y);
+        vec_store_chunk(out, i, n, silu ? sigmoid_times(y, y) : y);
     }
 }
 
@@ -156,7 +146,7 @@ void LANES(limit)(uint32_t n, float scale, float cap, float *x)
     struct vec by = vec_splat(scale);
     for (uint32_t i = 0; i < n; i += 16) {
         struct vec v = vec_mul(row_load(x, i, n), by);
-        row_store(x, i, n, cap > 0 ? vec_capped(v, cap) : v);
+        vec_store_chunk(x, i, n, cap > 0 ? vec_capped(v, cap) : v);
     }
 }
 

@@ -22,6 +22,7 @@ const struct halo_cpu_lanes HALO_CPU_LANES = {
     .merge = LANES(merge),
     .conv1d = LANES(conv1d),
     .delta_rule = LANES(delta_rule),
+    .ssm_scan = LANES(ssm_scan),
     .divide = LANES(divide),
     .read = LANES(read),
 };

@@ -15,24 +15,6 @@ struct delta {
     const float *a, *dt_bias;
 };
 
-/* Cuts the batch where the sequence changes; returns how many pieces there are. */
-static uint32_t make_runs(struct halo_device_model *model)
-{
-    const struct halo_batch *batch = model->batch;
-    uint32_t n = 0;
-    for (uint32_t r = 0; r < batch->n_rows; r++) {
-        if (r == 0 || batch->seq[r] != batch->seq[r - 1])
-            model->scratch.tiles[n++] = (struct halo_cpu_row_tile){.first_row = r};
-        model->scratch.tiles[n - 1].n_rows++;
-    }
-    return n;
-}
-
-static double softplus(double x)
-{
-    return x > 40 ? x : log1p(exp(x));
-}
-
 static struct halo_cpu_delta_row row_of(const struct delta *d, uint32_t head, uint32_t r)
 {
     const struct halo_op_delta_rule *u = d->u;
@@ -46,7 +28,7 @@ static struct halo_cpu_delta_row row_of(const struct delta *d, uint32_t head, ui
         .q = q + (size_t)head_k * u->dim_k,
         .k = k + (size_t)head_k * u->dim_k,
         .v = v + (size_t)head * u->dim_v,
-        .decay = (float)exp((double)d->a[head] * softplus(alpha + (double)d->dt_bias[head])),
+        .decay = (float)exp((double)d->a[head] * halo_cpu_softplus(alpha + (double)d->dt_bias[head])),
         .beta = (float)(1 / (1 + exp(-beta))),
         .out = halo_cpu_row(d->model, u->out, r) + (size_t)head * u->dim_v,
     };
@@ -78,5 +60,5 @@ void halo_cpu_op_delta_rule(struct halo_device_model *model, const struct halo_o
 {
     const struct halo_op_delta_rule *u = &op->u.delta_rule;
     struct delta d = {model, u, halo_cpu_vector(model, u->a), halo_cpu_vector(model, u->dt_bias)};
-    halo_workers_run(model->device->workers, make_runs(model) * u->n_head_v, run_item, &d);
+    halo_workers_run(model->device->workers, halo_cpu_sequences(model) * u->n_head_v, run_item, &d);
 }

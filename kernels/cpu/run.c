@@ -35,6 +35,7 @@ static void (*const run_op[HALO_OP_COUNT])(struct halo_device_model *model, cons
     [HALO_OP_BLOCKS_CHOOSE] = halo_cpu_op_blocks_choose,
     [HALO_OP_ATTEND_BLOCKS] = halo_cpu_op_attend_blocks,
     [HALO_OP_CONV1D] = halo_cpu_op_conv1d,
+    [HALO_OP_SSM_SCAN] = halo_cpu_op_ssm_scan,
     [HALO_OP_DELTA_RULE] = halo_cpu_op_delta_rule,
 };
 

@@ -18,6 +18,20 @@
 #include "vec_reference_priv.h"
 #endif
 
+/* The chunk at i of a row of n floats: zeros are read behind its end, and nothing is written there. */
+static inline struct vec vec_load_chunk(const float *row, uint32_t i, uint32_t n)
+{
+    return n - i >= 16 ? vec_load(row + i) : vec_load_n(row + i, n - i);
+}
+
+static inline void vec_store_chunk(float *row, uint32_t i, uint32_t n, struct vec v)
+{
+    if (n - i >= 16)
+        vec_store(row + i, v);
+    else
+        vec_store_n(row + i, v, n - i);
+}
+
 /* e^x, within 1 ulp over the whole range, denormal results included; inf above 88.73, 0 below -103.98, NaN for NaN.
  *
  * x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 in two parts so that r is exact enough; e^r = 1 + r + r^2 q(r), q the

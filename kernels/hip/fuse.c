@@ -51,6 +51,7 @@ static struct inputs inputs_of(const struct halo_op *op)
     case HALO_OP_MOE_SUM:
         return INPUTS(op->u.moe_sum.x, op->u.moe_sum.choice, op->u.moe_sum.add, op->u.moe_sum.add_gate);
     case HALO_OP_CONCAT: return INPUTS(op->u.concat.a, op->u.concat.b, HALO_NONE, HALO_NONE);
+    case HALO_OP_SSM_SCAN: return INPUTS(op->u.ssm_scan.xbc, op->u.ssm_scan.dt, HALO_NONE, HALO_NONE);
     case HALO_OP_CONV1D: return INPUTS(op->u.conv1d.x, HALO_NONE, HALO_NONE, HALO_NONE);
     case HALO_OP_DELTA_RULE:
         return INPUTS(op->u.delta_rule.qkv, op->u.delta_rule.alpha, op->u.delta_rule.beta, HALO_NONE);

@@ -58,6 +58,7 @@ static void forget_outputs(struct halo_hip_forms *forms, const struct halo_op *o
     case HALO_OP_ADD: out[0] = op->u.add.x; break;
     case HALO_OP_CONCAT: out[0] = op->u.concat.out; break;
     case HALO_OP_CONV1D: out[0] = op->u.conv1d.out; break;
+    case HALO_OP_SSM_SCAN: out[0] = op->u.ssm_scan.out; break;
     case HALO_OP_DELTA_RULE: out[0] = op->u.delta_rule.out; break;
     case HALO_OP_STREAMS_MIX:
         out[0] = op->u.streams_mix.out;

@@ -56,6 +56,11 @@ struct halo_op_cost halo_op_cost_of(const struct halo_plan *plan, const struct h
         add(plan, op->u.compress.norm, 1, 1, &cost);
         break;
     case HALO_OP_ATTEND_BLOCKS: add(plan, op->u.attend_blocks.sinks, 1, 1, &cost); break;
+    case HALO_OP_SSM_SCAN:
+        add(plan, op->u.ssm_scan.a, 1, 1, &cost);
+        add(plan, op->u.ssm_scan.d, 1, 1, &cost);
+        add(plan, op->u.ssm_scan.dt_bias, 1, 1, &cost);
+        break;
     case HALO_OP_LOGITS:
         add(plan, op->u.logits.weight, 1, 1, &cost);
         add(plan, op->u.logits.bias, 1, 1, &cost);

@@ -15,7 +15,7 @@
 #include <kernels/candidate.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 8
+#define HALO_DEVICE_ABI 9
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 #define HALO_DEVICE_NOTICE 160

@@ -42,6 +42,7 @@ enum halo_op_kind {
     HALO_OP_COMPRESS,      /* keys of `ratio` positions -> one row of the cache, when the last of them is there */
     HALO_OP_BLOCKS_CHOOSE, /* the top_k compressed blocks with the largest score for a row */
     HALO_OP_ATTEND_BLOCKS, /* ATTEND over a window and over compressed blocks, in one softmax */
+    HALO_OP_SSM_SCAN,      /* the scan of Mamba-2 over a state for each head (at the end of this file) */
     HALO_OP_COUNT
 };
 
@@ -70,6 +71,7 @@ static inline const char *halo_op_name(enum halo_op_kind kind)
     case HALO_OP_COMPRESS: return "compress";
     case HALO_OP_BLOCKS_CHOOSE: return "blocks_choose";
     case HALO_OP_ATTEND_BLOCKS: return "attend_blocks";
+    case HALO_OP_SSM_SCAN: return "ssm_scan";
     case HALO_OP_COUNT: break;
     }
     return "unknown op";
@@ -284,6 +286,14 @@ struct halo_op_attend_blocks {
     uint32_t block_group, block_layer, ratio;
     uint32_t sinks; /* vector of n_head, or HALO_WEIGHT_NONE */
 };
+/* The scan of Mamba-2; the formula is at the end of this file. */
+struct halo_op_ssm_scan {
+    uint16_t xbc;           /* n_head heads of x, of head_dim each; n_group rows of B, of n_state each; as many of C */
+    uint16_t dt, out;       /* n_head; n_head heads of head_dim, none of the inputs */
+    uint32_t a, d, dt_bias; /* n_head numbers each, as one vector or as so many of one; a holds -e^A_log */
+    uint32_t n_head, head_dim, n_group, n_state;
+    struct halo_state_part state; /* n_head * head_dim * n_state f32 */
+};
 struct halo_op_logits {
     uint32_t weight;
     uint16_t x;
@@ -316,6 +326,7 @@ struct halo_op {
         struct halo_op_compress compress;
         struct halo_op_blocks_choose blocks_choose;
         struct halo_op_attend_blocks attend_blocks;
+        struct halo_op_ssm_scan ssm_scan;
     } u;
 };
 
@@ -335,5 +346,12 @@ struct halo_op {
  *   S = S + 1 / (1 + e^-beta) * (v - S k') k'^T
  *   out = scale * S q'
  * Element i of out and row i of S depend on q, k, alpha, beta and element i of v, on no other row of S. */
+
+/* SSM_SCAN, for each head h, which has B and C of group h / (n_head / n_group), a whole number. Its state S is the
+ * matrix [head_dim][n_state] at h * head_dim * n_state of the op's part. For one row of a sequence after the other:
+ *   t = ln(1 + e^(dt[h] + dt_bias[h]))
+ *   S = S * e^(t * a[h]) + (t * x) B^T
+ *   out = S C + d[h] * x
+ * Element i of out and row i of S depend on dt, B, C and element i of x, on no other row of S. */
 
 #endif

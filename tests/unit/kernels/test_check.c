@@ -29,10 +29,11 @@ enum {
     CONCAT,
     CONV1D,
     DELTA_RULE,
+    SSM_SCAN,
     N_OPS
 };
 enum { V_X, V_NORM, V_Q, V_K, V_V, V_OUT, V_ROUTER, V_CHOICE, V_EXPERTS, N_VALUES };
-enum { W_TABLE, W_NORM, W_Q, W_BIAS, W_HEAD_NORM, W_EXPERTS, W_TAPS, W_GATE, N_WEIGHTS };
+enum { W_TABLE, W_NORM, W_Q, W_BIAS, W_HEAD_NORM, W_EXPERTS, W_TAPS, W_GATE, W_HEADS, N_WEIGHTS };
 enum { WIDTH = 64, DIM = 16, HEADS = 4, HEADS_KV = 2, VOCAB = 10, EXPERTS = 3, USED = 2, TAPS = 4 };
 
 /* A plan with one op of each kind; the cases below change parts of it. */
@@ -102,6 +103,17 @@ static void toy_ops(struct toy *t)
                                                              .eps = 1e-6f,
                                                              .scale = 1,
                                                              .state = {.kv_group = 1, .kv_layer = 1}}},
+        [SSM_SCAN] = {HALO_OP_SSM_SCAN, .u.ssm_scan = {.xbc = V_Q,
+                                                       .dt = V_CHOICE,
+                                                       .out = V_K,
+                                                       .a = W_HEADS,
+                                                       .d = W_HEADS,
+                                                       .dt_bias = W_HEADS,
+                                                       .n_head = HEADS,
+                                                       .head_dim = 8,
+                                                       .n_group = HEADS,
+                                                       .n_state = 4,
+                                                       .state = {.kv_group = 1, .kv_layer = 1}}},
         [LOGITS] = {HALO_OP_LOGITS, .u.logits = {.weight = W_TABLE, .x = V_X, .bias = HALO_WEIGHT_NONE, .scale = 1}},
     };
     memcpy(t->ops, ops, sizeof(ops));
@@ -118,6 +130,7 @@ static void toy_init(struct toy *t)
     t->weights[W_BIAS] = weight(HALO_WEIGHT_VECTOR, HEADS * DIM, 1, 1);
     t->weights[W_HEAD_NORM] = weight(HALO_WEIGHT_VECTOR, DIM, 1, 1);
     t->weights[W_EXPERTS] = weight(HALO_WEIGHT_EXPERTS, WIDTH, WIDTH, EXPERTS);
+    t->weights[W_HEADS] = weight(HALO_WEIGHT_VECTOR, 1, HEADS, 1);
     t->weights[W_TAPS] = weight(HALO_WEIGHT_VECTOR, TAPS, WIDTH, 1);
     t->weights[W_GATE] = weight(HALO_WEIGHT_VECTOR, 2, 1, 1);
     for (uint32_t i = 0; i < N_VALUES; i++)
@@ -238,6 +251,16 @@ SPOIL(delta_a, t->ops[DELTA_RULE].u.delta_rule.a = W_HEAD_NORM)
 SPOIL(delta_dt_bias, t->ops[DELTA_RULE].u.delta_rule.dt_bias = W_HEAD_NORM)
 SPOIL(delta_eps, t->ops[DELTA_RULE].u.delta_rule.eps = -1)
 SPOIL(delta_state, t->ops[DELTA_RULE].u.delta_rule.state.offset = 1)
+SPOIL(ssm_groups, t->ops[SSM_SCAN].u.ssm_scan.n_group = 3)
+SPOIL(ssm_no_state, t->ops[SSM_SCAN].u.ssm_scan.n_state = 0)
+SPOIL(ssm_width, t->ops[SSM_SCAN].u.ssm_scan.n_state = 5)
+SPOIL(ssm_dt, t->ops[SSM_SCAN].u.ssm_scan.dt = V_ROUTER)
+SPOIL(ssm_out, t->ops[SSM_SCAN].u.ssm_scan.out = V_X)
+SPOIL(ssm_in_place, (t->values[V_CHOICE].width = 4, t->ops[SSM_SCAN].u.ssm_scan.head_dim = 1, t->values[V_Q].width = 36,
+                     t->ops[SSM_SCAN].u.ssm_scan.out = V_CHOICE))
+SPOIL(ssm_numbers, t->ops[SSM_SCAN].u.ssm_scan.d = W_HEAD_NORM)
+SPOIL(ssm_weight, t->ops[SSM_SCAN].u.ssm_scan.a = 50)
+SPOIL(ssm_state, t->ops[SSM_SCAN].u.ssm_scan.state.offset = 385)
 SPOIL(add_width, t->ops[ADD].u.add.add = V_K)
 SPOIL(head_rows, t->plan.n_vocab = 9)
 SPOIL(kind, t->ops[LOGITS].kind = (enum halo_op_kind)99)
@@ -253,7 +276,7 @@ static const struct {
     {norm_bytes, RMSNORM, "rmsnorm: w of type F32 has no kernel for rows of 64"},
     {add_too_wide, RMSNORM, "rmsnorm: add is 128, wanted 64"},
     {no_weights, MATMUL, "matmul: weights is 0, wanted 3"},
-    {weight_beyond, MATMUL, "matmul: weight 50 of 8"},
+    {weight_beyond, MATMUL, "matmul: weight 50 of 9"},
     {weight_type, MATMUL, "matmul: w has type 77, which has no kernels"},
     {weight_kernel, MATMUL, "matmul: w of type Q8_0 has no kernel for rows of 64"},
     {weight_role, MATMUL, "matmul: w is declared as another kind of weight"},
@@ -304,7 +327,7 @@ static const struct {
     {conv_one_tap, CONV1D, "conv1d: taps is 1, wanted 8"},
     {conv_many_taps, CONV1D, "conv1d: taps is 9, wanted 8"},
     {conv_channels, CONV1D, "conv1d: channels is 63, wanted 64"},
-    {conv_weight_beyond, CONV1D, "conv1d: weight 50 of 8"},
+    {conv_weight_beyond, CONV1D, "conv1d: weight 50 of 9"},
     {conv_bias, CONV1D, "conv1d: w has rows of 16, its input has 64"},
     {state_group, CONV1D, "conv1d: group of the cache 2 of 2"},
     {state_layer, CONV1D, "conv1d: layer of the cache 2 of 2"},
@@ -323,6 +346,15 @@ static const struct {
     {delta_dt_bias, DELTA_RULE, "delta_rule: w has rows of 16, its input has 2"},
     {delta_eps, DELTA_RULE, "delta_rule: eps is -1, wanted a number of at least 0"},
     {delta_state, DELTA_RULE, "delta_rule: 512 f32 from 1 on do not fit into a state of 512"},
+    {ssm_groups, SSM_SCAN, "ssm_scan: 4 heads of 8 over 3 groups of 4"},
+    {ssm_no_state, SSM_SCAN, "ssm_scan: 4 heads of 8 over 4 groups of 0"},
+    {ssm_width, SSM_SCAN, "ssm_scan: xbc is 64, wanted 72"},
+    {ssm_dt, SSM_SCAN, "ssm_scan: dt is 3, wanted 4"},
+    {ssm_out, SSM_SCAN, "ssm_scan: out is 64, wanted 32"},
+    {ssm_in_place, SSM_SCAN, "ssm_scan: out, which must differ from the inputs, is 7, wanted 7"},
+    {ssm_numbers, SSM_SCAN, "ssm_scan: numbers of d is 16, wanted 4"},
+    {ssm_weight, SSM_SCAN, "ssm_scan: weight 50 of 9"},
+    {ssm_state, SSM_SCAN, "ssm_scan: 128 f32 from 385 on do not fit into a state of 512"},
     {add_width, ADD, "add: add is 32, wanted 64"},
     {head_rows, LOGITS, "logits: rows of the head is 10, wanted 9"},
     {kind, LOGITS, "op 99 has no kernel"},

@@ -269,11 +269,97 @@ static void delta_rule_is_its_formula(void **state)
     }
 }
 
+/* Heads of x, groups of B and C. */
+enum { SSM_STATE_MAX = 40, SSM_HEADS_MAX = 8, SSM_XBC_MAX = 300 };
+static const struct {
+    uint32_t n_head, head_dim, n_group, n_state;
+} scans[] = {{1, 1, 1, 1}, {8, 16, 2, 16}, {6, 8, 3, 40}, {4, 21, 1, 17}, {2, 5, 2, 32}};
+
+static struct ssm_inputs {
+    uint16_t dt;
+    uint32_t a, d, dt_bias;
+} ssm;
+
+static void ssm_scan(struct subject *s, uint32_t form)
+{
+    uint32_t n = scans[form].n_head, inner = n * scans[form].head_dim,
+             shared = scans[form].n_group * scans[form].n_state;
+    s->width = inner;
+    s->x = fixture_input(&s->f, inner + 2 * shared, 1);
+    ssm.dt = fixture_input(&s->f, n, 3);
+    ssm.a = fixture_weight(&s->f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, 1, n, 1, 0.7);
+    ssm.d = fixture_weight(&s->f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, 1, n, 1, 1);
+    ssm.dt_bias = fixture_weight(&s->f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, n, 1, 1, 2);
+    for (uint32_t h = 0; h < n; h++) { /* a state that grows has no bound */
+        float *a = (float *)(void *)s->f.bytes[ssm.a] + h;
+        *a = -fabsf(*a);
+    }
+    s->out = fixture_value(&s->f, inner);
+    uint32_t group = fixture_states(&s->f, 2, 3 + inner * scans[form].n_state);
+    s->op = (struct halo_op){HALO_OP_SSM_SCAN, .u.ssm_scan = {.xbc = s->x,
+                                                              .dt = ssm.dt,
+                                                              .out = s->out,
+                                                              .a = ssm.a,
+                                                              .d = ssm.d,
+                                                              .dt_bias = ssm.dt_bias,
+                                                              .n_head = n,
+                                                              .head_dim = scans[form].head_dim,
+                                                              .n_group = scans[form].n_group,
+                                                              .n_state = scans[form].n_state,
+                                                              .state = part_of(group, 3)}};
+}
+
+/* One head's state after one more row, and its result, in double. */
+static void ssm_step(const struct halo_op_ssm_scan *u, const float *x, const float *b, const float *c, double t,
+                     double a, double d, double *state, double *ret)
+{
+    for (uint32_t i = 0; i < u->head_dim; i++, state += u->n_state) {
+        ret[i] = d * (double)x[i];
+        for (uint32_t j = 0; j < u->n_state; j++) {
+            state[j] = state[j] * exp(t * a) + t * (double)x[i] * (double)b[j];
+            ret[i] += state[j] * (double)c[j];
+        }
+    }
+}
+
+static void ssm_scan_is_its_formula(void **state)
+{
+    static float got[N_TOKENS * WIDTH_MAX];
+    static double s_want[SSM_HEADS_MAX][SSM_STATE_MAX * SSM_STATE_MAX];
+    static struct subject s;
+    for (uint32_t form = 0; form < sizeof(scans) / sizeof(scans[0]); form++) {
+        reference(&s, ssm_scan, form, got);
+        const struct halo_op_ssm_scan *u = &s.op.u.ssm_scan;
+        float *a = fixture_floats(&s.f, ssm.a), *d = fixture_floats(&s.f, ssm.d),
+              *dt_bias = fixture_floats(&s.f, ssm.dt_bias);
+        memset(s_want, 0, sizeof(s_want));
+        for (uint32_t r = 0; r < N_TOKENS; r++) {
+            float xbc[SSM_XBC_MAX], dt[SSM_HEADS_MAX];
+            fixture_peek(&s.f, u->xbc, r, xbc);
+            fixture_peek(&s.f, u->dt, r, dt);
+            for (uint32_t h = 0; h < u->n_head; h++) {
+                double want[SSM_STATE_MAX], t = log(1 + exp((double)dt[h] + (double)dt_bias[h]));
+                const float *x = xbc + h * u->head_dim, *b = xbc + s.width + h / (u->n_head / u->n_group) * u->n_state,
+                            *c = b + u->n_group * u->n_state;
+                ssm_step(u, x, b, c, t, (double)a[h], (double)d[h], s_want[h], want);
+                for (uint32_t i = 0; i < u->head_dim; i++)
+                    assert_true(fabs((double)got[r * s.width + h * u->head_dim + i] - want[i]) <= 3e-5);
+            }
+        }
+        free(a);
+        free(d);
+        free(dt_bias);
+        same_bits_everywhere(&s, got, u->state.kv_group);
+        fixture_finish(&s.f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolution_is_its_formula),
         cmocka_unit_test(delta_rule_is_its_formula),
+        cmocka_unit_test(ssm_scan_is_its_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,33 +89,24 @@ static uint32_t weights_of(const struct halo_op *op, uint32_t ret[8])
     case HALO_OP_EMBED: ret[n++] = op->u.embed.weight; break;
     case HALO_OP_RMSNORM:
         ret[n++] = op->u.rmsnorm.weight;
-        if (op->u.rmsnorm.bias != HALO_WEIGHT_NONE)
-            ret[n++] = op->u.rmsnorm.bias;
+        ret[n++] = op->u.rmsnorm.bias;
         break;
-    case HALO_OP_ATTEND:
-        if (op->u.attend.sinks != HALO_WEIGHT_NONE)
-            ret[n++] = op->u.attend.sinks;
-        break;
+    case HALO_OP_ATTEND: ret[n++] = op->u.attend.sinks; break;
     case HALO_OP_MATMUL:
         for (uint16_t i = 0; i < op->u.matmul.n; i++) {
             ret[n++] = op->u.matmul.weight[i];
-            if (op->u.matmul.bias[i] != HALO_WEIGHT_NONE)
-                ret[n++] = op->u.matmul.bias[i];
+            ret[n++] = op->u.matmul.bias[i];
         }
         break;
     case HALO_OP_QK_NORM:
         ret[n++] = op->u.qk_norm.q_weight;
         ret[n++] = op->u.qk_norm.k_weight;
         break;
-    case HALO_OP_MOE_ROUTE:
-        if (op->u.moe_route.bias != HALO_WEIGHT_NONE)
-            ret[n++] = op->u.moe_route.bias;
-        break;
+    case HALO_OP_MOE_ROUTE: ret[n++] = op->u.moe_route.bias; break;
     case HALO_OP_MOE_MATMUL:
         for (uint16_t i = 0; i < op->u.moe_matmul.n; i++) {
             ret[n++] = op->u.moe_matmul.weight[i];
-            if (op->u.moe_matmul.bias[i] != HALO_WEIGHT_NONE)
-                ret[n++] = op->u.moe_matmul.bias[i];
+            ret[n++] = op->u.moe_matmul.bias[i];
         }
         break;
     case HALO_OP_STREAMS_MIX:
@@ -126,19 +117,19 @@ static uint32_t weights_of(const struct halo_op *op, uint32_t ret[8])
         ret[n++] = op->u.compress.bias;
         ret[n++] = op->u.compress.norm;
         break;
-    case HALO_OP_ATTEND_BLOCKS:
-        if (op->u.attend_blocks.sinks != HALO_WEIGHT_NONE)
-            ret[n++] = op->u.attend_blocks.sinks;
-        break;
+    case HALO_OP_ATTEND_BLOCKS: ret[n++] = op->u.attend_blocks.sinks; break;
     case HALO_OP_CONV1D:
         ret[n++] = op->u.conv1d.weight;
-        if (op->u.conv1d.bias != HALO_WEIGHT_NONE)
-            ret[n++] = op->u.conv1d.bias;
+        ret[n++] = op->u.conv1d.bias;
+        break;
+    case HALO_OP_SSM_SCAN:
+        ret[n++] = op->u.ssm_scan.a;
+        ret[n++] = op->u.ssm_scan.d;
+        ret[n++] = op->u.ssm_scan.dt_bias;
         break;
     case HALO_OP_LOGITS:
         ret[n++] = op->u.logits.weight;
-        if (op->u.logits.bias != HALO_WEIGHT_NONE)
-            ret[n++] = op->u.logits.bias;
+        ret[n++] = op->u.logits.bias;
         break;
     case HALO_OP_DELTA_RULE:
         ret[n++] = op->u.delta_rule.a;
@@ -146,7 +137,11 @@ static uint32_t weights_of(const struct halo_op *op, uint32_t ret[8])
         break;
     default: break;
     }
-    return n;
+    uint32_t n_used = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (ret[i] != HALO_WEIGHT_NONE)
+            ret[n_used++] = ret[i];
+    return n_used;
 }
 
 /* Order of first use, every weight used, one embedding. */
