@@ -41,6 +41,7 @@ struct halo_job {
     size_t n_changes;
     char prompt_md5[33], effective_md5[33];
     uint64_t newline_runs;
+    uint32_t n_stable; /* struct halo_sequence_setup */
     bool other_prompt; /* a resumed reply began with another one than this: the fault says which */
     uint64_t seed;
 

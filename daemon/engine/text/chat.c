@@ -153,6 +153,48 @@ static int render_both(struct halo_text_worker *worker, struct halo_job *job, st
     return r < 0 ? r : hash(job, arena, ret, ret_whole, job->effective_md5);
 }
 
+/* ---- what the next turn repeats ---- */
+
+/* How many ids stand in front of the last n_bytes of the text. */
+static size_t ids_before(const struct halo_tokenizer *tokenizer, const struct halo_tokens *ids, size_t n_bytes)
+{
+    size_t n = ids->n;
+    while (n > 0 && n_bytes > 0) {
+        size_t piece = halo_tokenizer_piece(tokenizer, ids->ids[--n], true).n;
+        n_bytes -= piece < n_bytes ? piece : n_bytes;
+    }
+    return n;
+}
+
+/* The next turn of the conversation repeats the text without the generation prompt, and what comes behind that, like
+ * thoughts, maybe not. Only caches that cannot be cut anywhere need to know where that is. The last id is always
+ * computed, so the place is in front of it. A template that refuses leaves it unknown. */
+static int find_stable(struct halo_text_worker *worker, struct halo_job *job, const struct conversation *talk,
+                       struct halo_str whole, const struct halo_tokens *ids)
+{
+    struct conversation without = *talk;
+    struct halo_chat_text spans;
+    struct halo_str text = {0};
+    size_t n = 0;
+    if (job->model->model->plan.n_kv_groups == 1 || !job->msg.generate.cache_prompt || ids->n < 2)
+        return 0;
+    without.add_generation_prompt = false;
+    int r = render(worker, job, &without, NULL, &spans);
+    if (r == 0)
+        r = join(job, &worker->arena, &spans, &text);
+    if (r < 0 && job->fault.code == HALO_FAULT_CANCELLED)
+        return r;
+    if (r < 0) {
+        job->fault = (struct halo_fault){0};
+        return 0;
+    }
+    while (n < text.len && n < whole.len && text.at[n] == whole.at[n])
+        n++;
+    n = ids_before(job->model->texts.tokenizer, ids, whole.len - n);
+    job->n_stable = (uint32_t)(n < ids->n ? n : ids->n - 1);
+    return 0;
+}
+
 int halo_text_encode_messages(struct halo_text_worker *worker, struct halo_job *job, struct halo_tokens *out)
 {
     const struct halo_msg_generate *msg = &job->msg.generate;
@@ -169,6 +211,8 @@ int halo_text_encode_messages(struct halo_text_worker *worker, struct halo_job *
         r = halo_text_check_fit(job, whole, 1);
     if (r == 0)
         r = halo_texts_encode(&job->model->texts, &spans, msg->special, &worker->turn, out, &job->fault);
+    if (r == 0)
+        r = find_stable(worker, job, &talk, whole, out);
     forget(worker);
     return r;
 }

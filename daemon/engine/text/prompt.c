@@ -191,6 +191,7 @@ static int make_generate(struct halo_text_worker *worker, struct halo_job *job, 
     if (r == 0)
         r = fill_sampler(job, &setup.sampler);
     setup.n_prompt = (uint32_t)ids->n;
+    setup.n_stable = job->n_stable;
     if (r == 0)
         r = add_resumed(job, &setup, ids);
     struct halo_span *stops = halo_arena_alloc(&job->arena, msg->stop.n, sizeof(*stops));

@@ -101,7 +101,7 @@ void halo_text_job_template(struct halo_text_worker *worker, struct halo_job *jo
 void halo_text_job_tokenize(struct halo_text_worker *worker, struct halo_job *job); /* tokens.c */
 void halo_text_job_detokenize(struct halo_text_worker *worker, struct halo_job *job);
 
-/* chat.c: appends the ids of generate's messages; sets the MD5s and newline_runs. */
+/* chat.c: appends the ids of generate's messages; sets the MD5s, newline_runs and n_stable. */
 int halo_text_encode_messages(struct halo_text_worker *worker, struct halo_job *job, struct halo_tokens *out);
 
 /* encode.c */

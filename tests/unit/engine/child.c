@@ -38,7 +38,7 @@ const struct halo_device_ops *child_device;
 const char *child_state_dir;
 uint64_t child_save_bytes = 64u << 20, child_save_ms = 20000, child_budget_bytes;
 size_t child_stack_bytes;
-uint32_t child_max_models;
+uint32_t child_max_models, child_threads = 2;
 const char *child_dirs[8];
 size_t child_n_dirs;
 
@@ -62,7 +62,7 @@ static void run_engine(const struct child *child, int in_fd, int out_fd)
                                       .save_ms = child_save_ms,
                                       .budget_bytes = child_budget_bytes,
                                       .max_models = child_max_models,
-                                      .device_options = {.n_threads = 2},
+                                      .device_options = {.n_threads = child_threads},
                                       .device = child_device ? child_device : fake_device()};
     _exit(halo_engine_run(&setup));
 }
@@ -244,6 +244,18 @@ int child_end(struct child *child)
     if (!WIFEXITED(status))
         fail_msg("the engine ended with wait status 0x%x", (unsigned)status);
     return WEXITSTATUS(status);
+}
+
+void child_kill(struct child *child)
+{
+    assert_int_equal(kill(child->pid, SIGKILL), 0);
+    assert_int_equal(waitpid(child->pid, NULL, 0), child->pid);
+    close(child->fd_in);
+    if (!child->link)
+        close(child->fd_out);
+    halo_line_finish(&child->lines);
+    free(child->requests);
+    munmap(child->control, sizeof(*child->control));
 }
 
 void child_load(struct child *child)

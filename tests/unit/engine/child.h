@@ -58,12 +58,15 @@ extern size_t child_stack_bytes;  /* of threads that ask for none; 0: the defaul
 extern const char *child_dirs[8]; /* folders of models; none: that of the tree */
 extern size_t child_n_dirs;
 extern uint32_t child_max_models;   /* 0: as many as there can be */
+extern uint32_t child_threads;      /* of the device */
 extern uint64_t child_budget_bytes; /* of all models; 0: what is free */
 
 /* Starts with a healthy device unless the control is changed by `script` before. */
 void child_start(struct child *child, bool link, void (*script)(struct fake_control *control));
 /* Ends the input, reads the rest and takes the exit status, within 10 s. */
 int child_end(struct child *child);
+/* Kills it, as halod does with an engine that hangs. What it sent may be lost. */
+void child_kill(struct child *child);
 
 __attribute__((format(printf, 2, 3))) void child_send(struct child *child, const char *format, ...);
 /* Reads until `request` has its terminal event; fails the test after 20 s. */
