@@ -225,7 +225,7 @@ static inline uint64_t halo_hip_kv_page(const struct halo_kv_group *kv)
 {
     if (kv->state_width > 0)
         return (kv->state_width * sizeof(float) + 15) / 16 * 16;
-    return halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v);
+    return halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->latent ? 0 : kv->head_dim_v);
 }
 
 static inline uint64_t halo_hip_kv_layer_bytes(const struct halo_kv_group *kv)

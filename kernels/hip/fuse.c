@@ -24,9 +24,9 @@ static bool find_heads(const struct halo_plan *plan, uint32_t index, struct halo
                  norm->n_head != ret->rope->n_head || norm->n_head_kv != ret->rope->n_head_kv))
         return false;
     const struct halo_kv_group *kv = &plan->kv[ret->write->kv_group];
-    return ret->write->k == ret->rope->k && ret->write->v != ret->rope->k && kv->n_head_kv == ret->rope->n_head_kv &&
-           kv->head_dim_k == ret->rope->head_dim && kv->head_dim_v == ret->rope->head_dim &&
-           kv->head_dim_k <= HALO_HEADS_DIM;
+    return !kv->latent && ret->write->k == ret->rope->k && ret->write->v != ret->rope->k &&
+           kv->n_head_kv == ret->rope->n_head_kv && kv->head_dim_k == ret->rope->head_dim &&
+           kv->head_dim_v == ret->rope->head_dim && kv->head_dim_k <= HALO_HEADS_DIM;
 }
 
 /* The values that an op reads. */

@@ -2,8 +2,8 @@
  *
  * The rows of a batch are runs of one sequence (a prompt's chunk) and single rows (decode). Runs go to the prefill
  * kernels, which share K and V among up to 64 rows; single rows to the decode kernels, which cut the context into
- * splits so that one row fills the GPU. How many splits follows from the level of the context, not its length, so that
- * steps of a class are the same launches; a split without a page adds nothing.
+ * splits so that one row fills the GPU; latent_tiles is both. How many splits follows from the level of the context,
+ * not its length, so that steps of a class are the same launches; a split without a page adds nothing.
  */
 #include "compile_priv.h"
 
@@ -44,14 +44,17 @@ int halo_hip_emit_kv_write(struct halo_hip_compiler *c, const struct halo_op *op
                                 HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_kv_write_args, 0, u->kv_group))});
 }
 
-/* Decode attention, `together` heads of a kv head to a block, for contexts of these levels. */
-static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend *u, struct halo_attend_args args,
-                       uint32_t rope, uint32_t together, uint8_t levels)
+/* Blocks of decode attention: of which kernel, how many heads of a kv head they take, for contexts of which levels. */
+struct blocks {
+    uint32_t op, rows, n_heads;
+    uint8_t levels; /* 0: all */
+};
+
+static int emit_blocks(struct halo_hip_compiler *c, const struct halo_op_attend *u, struct halo_attend_args args,
+                       uint32_t rope, const struct blocks *blocks)
 {
     const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
-    uint32_t op = has_small_heads(kv) ? HALO_HIP_ATTEND_D128 : HALO_HIP_ATTEND_D256;
-    const struct halo_hip_variant *v = halo_hip_variant_find(op, kv_type(kv), together);
-    uint32_t n_heads = v && v->max_rows ? v->max_rows : 8, n_parts = HALO_HIP_CEIL(u->n_head / kv->n_head_kv, n_heads);
+    uint32_t n_parts = HALO_HIP_CEIL(u->n_head / kv->n_head_kv, blocks->n_heads);
     uint32_t q_step = u->n_head * kv->head_dim_k * (uint32_t)sizeof(float);
     uint32_t out_step = u->n_head * kv->head_dim_v * (uint32_t)sizeof(float);
     struct halo_hip_amount n_splits = {HALO_HIP_SPLITS, kv->n_head_kv * n_parts, 1, 0};
@@ -59,9 +62,9 @@ static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend 
     return halo_hip_emit(
         c,
         &(struct halo_hip_emission){
-            .op = op,
+            .op = blocks->op,
             .type = kv_type(kv),
-            .rows = together,
+            .rows = blocks->rows,
             .grid = {n_splits, halo_hip_fixed(kv->n_head_kv * n_parts), halo_hip_per_span(1)},
             HALO_HIP_ARGS(args),
             HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_attend_args, sizeof(uint32_t), u->kv_group),
@@ -70,7 +73,18 @@ static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend 
                              HALO_HIP_AMOUNT(struct halo_attend_args, n_splits, n_splits),
                              args.k ? (struct halo_hip_patch)HALO_HIP_ROPE_INPUT(struct halo_attend_args, table, rope)
                                     : (struct halo_hip_patch){0}),
-            .levels = levels});
+            .levels = blocks->levels});
+}
+
+/* `together` heads of a kv head to a block. */
+static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend *u, const struct halo_attend_args *args,
+                       uint32_t rope, uint32_t together, uint8_t levels)
+{
+    const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
+    uint32_t op = has_small_heads(kv) ? HALO_HIP_ATTEND_D128 : HALO_HIP_ATTEND_D256;
+    const struct halo_hip_variant *v = halo_hip_variant_find(op, kv_type(kv), together);
+    struct blocks blocks = {op, together, v && v->max_rows ? v->max_rows : 8, levels};
+    return emit_blocks(c, u, *args, rope, &blocks);
 }
 
 /* The most rows for which blocks of four heads are taken where more share a kv head. Eight read K and V once for all,
@@ -97,11 +111,11 @@ static int emit_levels(struct halo_hip_compiler *c, const struct halo_op_attend 
         done |= levels;
         if (four >= min) {
             halo_hip_span_limit(c, min, four < max ? four : max);
-            r = emit_decode(c, u, *args, rope, 4, (uint8_t)levels);
+            r = emit_decode(c, u, args, rope, 4, (uint8_t)levels);
         }
         if (four < max && !r) {
             halo_hip_span_limit(c, four >= min ? four + 1 : min, max);
-            r = emit_decode(c, u, *args, rope, group, (uint8_t)levels);
+            r = emit_decode(c, u, args, rope, group, (uint8_t)levels);
         }
     }
     return r;
@@ -145,6 +159,11 @@ int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op
     return r;
 }
 
+static uint32_t prefill_of(const struct halo_kv_group *kv)
+{
+    return kv->latent ? HALO_HIP_LATENT_TILES : has_small_heads(kv) ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256;
+}
+
 static int emit_prefill(struct halo_hip_compiler *c, const struct halo_op_attend *u)
 {
     const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
@@ -156,7 +175,7 @@ static int emit_prefill(struct halo_hip_compiler *c, const struct halo_op_attend
                                      .score = score_arg(c, u)};
     return halo_hip_emit(
         c, &(struct halo_hip_emission){
-               .op = small ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256,
+               .op = prefill_of(kv),
                .type = kv_type(kv),
                .rows = 1,
                .grid = {halo_hip_per_span(1), halo_hip_fixed(u->n_head), halo_hip_fixed(small ? 1 : 2)},
@@ -171,11 +190,46 @@ bool halo_hip_has_prefill(const struct halo_device *device, const struct halo_pl
     for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
         if (plan->kv[group].state_width > 0)
             continue;
-        uint32_t op = has_small_heads(&plan->kv[group]) ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256;
+        uint32_t op = prefill_of(&plan->kv[group]);
         if (halo_hip_kernel_find(device, op, kv_type(&plan->kv[group]), 1) < 0)
             return false;
     }
     return true;
+}
+
+/* Heads of prompts over a latent cache: its tiles take them together. */
+static int emit_latent_prefill(struct halo_hip_compiler *c, const struct halo_op_attend *u,
+                               const struct halo_attend_args *args)
+{
+    const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
+    uint32_t n_blocks = HALO_HIP_CEIL(HALO_PREFILL_ROWS * u->n_head, HALO_LATENT_QUERIES);
+    return halo_hip_emit(
+        c, &(struct halo_hip_emission){
+               .op = HALO_HIP_LATENT_TILES,
+               .type = kv_type(kv),
+               .rows = 1,
+               .grid = {halo_hip_per_span(1), halo_hip_fixed(n_blocks)},
+               HALO_HIP_ARGS(*args),
+               HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_attend_args, 0, u->kv_group),
+                                HALO_HIP_INPUT(struct halo_attend_args, tile, tile, sizeof(struct halo_prefill_tile))),
+               .tiles = true});
+}
+
+/* Single rows over a latent cache. Tiles multiply in f16: a cache of f32 is left to the other kernel. */
+static int emit_latent(struct halo_hip_compiler *c, const struct halo_op_attend *u, const struct halo_attend_args *args)
+{
+    const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
+    bool tiles =
+        kv->type != HALO_KV_F32 && halo_hip_kernel_find(c->model->device, HALO_HIP_LATENT_TILES, kv_type(kv), 1) >= 0;
+    struct blocks blocks = {.op = tiles ? HALO_HIP_LATENT_TILES : HALO_HIP_LATENT,
+                            .rows = 1,
+                            .n_heads = tiles ? HALO_LATENT_QUERIES : HALO_LATENT_HEADS};
+    return emit_blocks(c, u, *args, 0, &blocks);
+}
+
+static int emit_prompt(struct halo_hip_compiler *c, const struct halo_op_attend *u, const struct halo_attend_args *args)
+{
+    return c->plan->kv[u->kv_group].latent ? emit_latent_prefill(c, u, args) : emit_prefill(c, u);
 }
 
 int halo_hip_emit_attend(struct halo_hip_compiler *c, const struct halo_op *op)
@@ -185,9 +239,13 @@ int halo_hip_emit_attend(struct halo_hip_compiler *c, const struct halo_op *op)
     uint32_t max = c->max_rows < HALO_HIP_ITEMS_MAX ? c->max_rows : HALO_HIP_ITEMS_MAX;
     halo_hip_loop_begin(c, HALO_HIP_OVER_RUNS, HALO_HIP_ITEMS_MAX, c->min_rows, c->max_rows);
     halo_hip_span_limit(c, 1, c->max_rows);
-    int r = c->shape == HALO_HIP_MIXED ? emit_prefill(c, u) : 0;
-    if (!r)
+    int r = c->shape == HALO_HIP_MIXED ? emit_prompt(c, u, &args) : 0;
+    if (!r && c->plan->kv[u->kv_group].latent) {
+        halo_hip_span_limit(c, 1, max);
+        r = emit_latent(c, u, &args);
+    } else if (!r) {
         r = emit_levels(c, u, &args, 0, 1, max);
+    }
     halo_hip_loop_end(c);
     return r;
 }

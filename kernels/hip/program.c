@@ -93,7 +93,8 @@ static uint16_t leave_act(struct halo_hip_compiler *c, const struct halo_op *op)
     case HALO_OP_ATTEND:
         out = op->u.attend.out;
         n_cols = op->u.attend.n_head * c->plan->kv[op->u.attend.kv_group].head_dim_v;
-        can = c->plan->kv[op->u.attend.kv_group].head_dim_v % HALO_HIP_UNIT == 0 && c->shape != HALO_HIP_MIXED;
+        can = c->plan->kv[op->u.attend.kv_group].head_dim_v % HALO_HIP_UNIT == 0 && c->shape != HALO_HIP_MIXED &&
+              !c->plan->kv[op->u.attend.kv_group].latent;
         break;
     default: return HALO_NONE;
     }

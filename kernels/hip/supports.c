@@ -23,13 +23,26 @@ static bool scales_fit(enum halo_type type)
     return type == HALO_TYPE_NVFP4;
 }
 
+static int check_latent(const struct halo_kv_group *kv, const char *op, char *reason)
+{
+    uint32_t multiple = kv->type == HALO_KV_Q8 ? 32 : 8, k = kv->head_dim_k, v = kv->head_dim_v;
+    if (kv->n_head_kv != 1)
+        return halo_reason(reason, -ENOTSUP, "%s: a latent cache of %u rows for each position, only 1 is supported", op,
+                           kv->n_head_kv);
+    if (k == 0 || v == 0 || k % multiple != 0 || v % 4 != 0 || k > HALO_LATENT_DIM_K || v > HALO_LATENT_DIM_V)
+        return halo_reason(reason, -ENOTSUP,
+                           "%s: latent rows of %u with values of %u, wanted multiples of %u and 4 up to %d and %d", op,
+                           k, v, multiple, HALO_LATENT_DIM_K, HALO_LATENT_DIM_V);
+    return 0;
+}
+
 static int check_cache(const struct halo_kv_group *kv, const char *op, char *reason)
 {
     static const uint32_t multiples[] = {[HALO_KV_F32] = 4, [HALO_KV_F16] = 8, [HALO_KV_Q8] = 32, [HALO_KV_Q4] = 1};
-    if (kv->latent)
-        return halo_reason(reason, -ENOTSUP, "%s: no kernels for a latent cache", op);
     if (kv->type == HALO_KV_Q4)
         return halo_reason(reason, -ENOTSUP, "%s: the HIP device has no kernels for a q4 KV cache; use q8 or f16", op);
+    if (kv->latent)
+        return check_latent(kv, op, reason);
     uint32_t multiple = multiples[kv->type], k = kv->head_dim_k, v = kv->head_dim_v;
     if (k == 0 || v == 0 || k % multiple != 0 || v % multiple != 0 || k > HEAD_DIM_MAX || v > HEAD_DIM_MAX)
         return halo_reason(reason, -ENOTSUP, "%s: heads of %u and %u, wanted multiples of %u up to %u", op, k, v,

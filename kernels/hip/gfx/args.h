@@ -143,7 +143,7 @@ struct halo_score_arg {
 /* kv_write_<kv type>: Grid (n_head_kv, rows). */
 struct halo_kv_write_args {
     struct halo_kv_arg kv;
-    const float *k, *v;
+    const float *k, *v; /* v: NULL where the page is latent */
 };
 
 /* heads_<kv type>: qk_norm (when q_weight), rope and kv_write together: one wave to a head of q, k or v, which stays in
@@ -173,6 +173,7 @@ struct halo_attend_args {
     const float *q;                           /* [row][n_head][head_dim_k] */
     const float *k, *v;                       /* [row][n_head_kv][head_dim], or NULL */
     const float *q_weight, *k_weight, *table; /* with k: as those of heads */
+    const struct halo_prefill_tile *tile;     /* of latent_tiles, or NULL */
     float *out;                               /* [row][n_head][head_dim_v] */
     void *act;                                /* or NULL */
     float *partial;                           /* [row][n_head][n_splits][HALO_PARTIAL_STRIDE] */
@@ -181,6 +182,15 @@ struct halo_attend_args {
     uint32_t n_head, n_splits, n_parts, n_rot, neox;
     float eps;
 };
+
+/* latent_<kv type>: the same over latent pages, for up to HALO_LATENT_HEADS heads to a block; no act, no k, v and
+ * weights. One row of the cache for all heads (n_head_kv is 1), n_parts = ceil(n_head / HALO_LATENT_HEADS).
+ * latent_tiles_<kv type>: the same with HALO_LATENT_QUERIES for HALO_LATENT_HEADS, on chips with matrix units; with
+ * tile: what prefill does. Grid (n_tiles, ceil(HALO_PREFILL_ROWS * n_head / HALO_LATENT_QUERIES)) then. */
+#define HALO_LATENT_DIM_K 576 /* elements of a row, and of V, at most */
+#define HALO_LATENT_DIM_V 512
+#define HALO_LATENT_HEADS 16
+#define HALO_LATENT_QUERIES 32 /* a row and a head each */
 
 /* prefill_<kv type>_d<dim>: causal attention of runs of rows of one sequence with ascending, consecutive positions, on
  * chips with matrix units. A tile is up to HALO_PREFILL_ROWS such rows. Grid (n_tiles, n_head, d128: 1, d256: 2). */

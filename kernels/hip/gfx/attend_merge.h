@@ -6,14 +6,20 @@
 #include "rows.h"
 
 /* Elements i .. i + 3 of a head's result, to where the next product reads them too. */
-HALO_DEVICE void leave(const halo_attend_args &a, const attend_job &job, uint32_t head, uint32_t i, const halo_f4 &v)
+HALO_DEVICE void leave(const halo_attend_args &a, uint32_t row, uint32_t head, uint32_t i, const halo_f4 &v)
 {
     const uint32_t dim = a.kv.head_dim_v, n = a.n_head * dim;
     if (i < dim)
-        halo_store4(a.out + ((uint64_t)job.row * a.n_head + head) * dim, i, dim, v);
+        halo_store4(a.out + ((uint64_t)row * a.n_head + head) * dim, i, dim, v);
     if (a.act)
         halo_quantize4(v, i < dim ? head * dim + i : n, n,
-                       static_cast<uint8_t *>(a.act) + (uint64_t)job.row * halo_hip_act_bytes(n));
+                       static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
+}
+
+/* What a split leaves of a head. */
+HALO_DEVICE float *partial_of(const halo_attend_args &a, uint32_t row, uint32_t head, uint32_t split)
+{
+    return a.partial + (((uint64_t)row * a.n_head + head) * a.n_splits + split) * HALO_PARTIAL_STRIDE(a.kv.head_dim_v);
 }
 
 /* The heads of this split: as results, or as partial results. */
@@ -23,15 +29,14 @@ HALO_DEVICE void leave_split(const halo_attend_args &a, const attend_job &job, a
     const uint32_t dim = a.kv.head_dim_v;
     for (uint32_t g = halo_wave(); g < job.n_heads; g += WAVES) {
         const uint32_t head = job.first_head + g;
-        float *partial = a.partial + (((uint64_t)job.row * a.n_head + head) * a.n_splits + halo_block_x()) *
-                                         HALO_PARTIAL_STRIDE(dim);
+        float *partial = partial_of(a, job.row, head, halo_block_x());
         const float scale = halo_rcp(lds.sum[g] + kv_sink(a.score, head, lds.max[g]));
         for (uint32_t i = 4 * halo_lane(); i < D; i += 128) {
             halo_f4 v = halo_load<halo_f4>(&lds.out[0][g][i]), w = halo_load<halo_f4>(&lds.out[1][g][i]);
             for (int j = 0; j < 4; j++)
                 v.e[j] = (v.e[j] + w.e[j]) * (job.n_splits > 1 ? 1 : scale);
             if (job.n_splits == 1)
-                leave(a, job, head, i, v);
+                leave(a, job.row, head, i, v);
             else if (i < dim)
                 halo_store4(partial + HALO_PARTIAL_HEAD, i, dim, v);
         }
@@ -60,32 +65,37 @@ HALO_DEVICE void merge_weights(const halo_score_arg &score, uint32_t head, uint3
     halo_wave_barrier();
 }
 
-template <int G, int D> HALO_DEVICE void merge(const halo_attend_args &a, const attend_job &job, attend_lds<G, D> &lds)
+/* The splits of a head of up to D elements, by a wave. */
+template <int D>
+HALO_DEVICE void merge_head(const halo_attend_args &a, uint32_t row, uint32_t head, uint32_t n_splits, float *weight)
 {
     constexpr uint32_t AHEAD = 8;
     const uint32_t dim = a.kv.head_dim_v, stride = HALO_PARTIAL_STRIDE(dim);
-    float *weight = lds.weight[halo_wave()];
-    for (uint32_t g = halo_wave(); g < job.n_heads; g += WAVES) {
-        const float *partial = a.partial + ((uint64_t)job.row * a.n_head + job.first_head + g) * a.n_splits * stride;
-        merge_weights(a.score, job.first_head + g, job.n_splits, partial, stride, weight);
-        for (uint32_t i = 4 * halo_lane(); i < D; i += 128) {
-            halo_f4 out = {{0, 0, 0, 0}};
+    const float *partial = partial_of(a, row, head, 0);
+    merge_weights(a.score, head, n_splits, partial, stride, weight);
+    for (uint32_t i = 4 * halo_lane(); i < D; i += 128) {
+        halo_f4 out = {{0, 0, 0, 0}};
 #pragma unroll 1
-            for (uint32_t first = 0; first < job.n_splits; first += AHEAD) {
-                halo_f4 part[AHEAD];
-                for (uint32_t j = 0; j < AHEAD; j++)
-                    part[j] = halo_load<halo_f4>(partial + halo_min_of(first + j, job.n_splits - 1) * stride +
-                                                 HALO_PARTIAL_HEAD + halo_min_of(i, dim - 4));
-                for (uint32_t j = 0; j < AHEAD; j++) {
-                    const float w = first + j < job.n_splits ? weight[first + j] : 0;
-                    for (uint32_t k = 0; k < 4; k++)
-                        out.e[k] = halo_fma(part[j].e[k], w, out.e[k]);
-                }
+        for (uint32_t first = 0; first < n_splits; first += AHEAD) {
+            halo_f4 part[AHEAD];
+            for (uint32_t j = 0; j < AHEAD; j++)
+                part[j] = halo_load<halo_f4>(partial + halo_min_of(first + j, n_splits - 1) * stride +
+                                             HALO_PARTIAL_HEAD + halo_min_of(i, dim - 4));
+            for (uint32_t j = 0; j < AHEAD; j++) {
+                const float w = first + j < n_splits ? weight[first + j] : 0;
+                for (uint32_t k = 0; k < 4; k++)
+                    out.e[k] = halo_fma(part[j].e[k], w, out.e[k]);
             }
-            leave(a, job, job.first_head + g, i, out);
         }
-        halo_wave_barrier();
+        leave(a, row, head, i, out);
     }
+    halo_wave_barrier();
+}
+
+template <int G, int D> HALO_DEVICE void merge(const halo_attend_args &a, const attend_job &job, attend_lds<G, D> &lds)
+{
+    for (uint32_t g = halo_wave(); g < job.n_heads; g += WAVES)
+        merge_head<D>(a, job.row, job.first_head + g, job.n_splits, lds.weight[halo_wave()]);
 }
 
 #endif

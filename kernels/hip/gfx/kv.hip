@@ -1,5 +1,5 @@
 /* kv.hip: stores k and v of a row into the page of its position. A block takes one kv head of one row, a thread one
- * element. */
+ * element. Of a latent page k is the one row that is kept. */
 #include "kv_store.h"
 
 template <uint32_t TYPE> HALO_DEVICE void write(const halo_kv_write_args &a)
@@ -10,6 +10,11 @@ template <uint32_t TYPE> HALO_DEVICE void write(const halo_kv_write_args &a)
         return;
     uint8_t *page = kv_page(a.kv, row, (uint32_t)pos);
     const uint64_t index = (uint64_t)row * a.kv.n_head_kv + head;
+    if (!a.v) {
+        store_head<TYPE, true>(page, a.k + index * a.kv.head_dim_k, a.kv.head_dim_k, (uint32_t)pos % KV_PAGE,
+                               halo_wave() * 32, 128);
+        return;
+    }
     store_head<TYPE, false>(kv_head_k<TYPE>(a.kv, page, head), a.k + index * a.kv.head_dim_k, a.kv.head_dim_k,
                             (uint32_t)pos % KV_PAGE, halo_wave() * 32, 128);
     store_head<TYPE, true>(kv_head_v<TYPE>(a.kv, page, head), a.v + index * a.kv.head_dim_v, a.kv.head_dim_v,

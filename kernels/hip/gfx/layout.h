@@ -200,7 +200,10 @@ HALO_HIP_BOTH uint32_t halo_hip_strip_stride(uint32_t n_cols)
  * bytes], so that with one position to a lane every load of a wave is 512 contiguous bytes. V is stored row by row:
  * [position][head_dim]: its loads have one element (or a few) to a lane. Q8: the scales (f16, one for 32 elements)
  * stand behind the int8 of the head: K: [group][position]; V: [position][group].
- * Head rows take exactly halo_kv_row_bytes() for each position: head_dim % 8 == 0 for F16, % 32 for Q8, % 4 for F32. */
+ * Head rows take exactly halo_kv_row_bytes() for each position: head_dim % 8 == 0 for F16, % 32 for Q8, % 4 for F32.
+ *
+ * A latent page has nothing but K, whose first elements are V: stored row by row, as V is, with head_dim_k % 8 == 0.
+ */
 HALO_HIP_BOTH uint32_t halo_hip_kv_head_bytes(uint32_t kv_type, uint32_t head_dim)
 {
     uint32_t row = kv_type == HALO_KV_F32   ? head_dim * 4
@@ -209,7 +212,7 @@ HALO_HIP_BOTH uint32_t halo_hip_kv_head_bytes(uint32_t kv_type, uint32_t head_di
     return row * 32;
 }
 
-/* One layer's part of a page. */
+/* One layer's part of a page; head_dim_v is 0 where the page is latent. */
 HALO_HIP_BOTH uint64_t halo_hip_kv_layer_page_bytes(uint32_t kv_type, uint32_t n_head_kv, uint32_t head_dim_k,
                                                     uint32_t head_dim_v)
 {

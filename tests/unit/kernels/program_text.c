@@ -144,6 +144,7 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_KV_WRITE] = kv_write,    [HALO_HIP_HEADS] = heads,
     [HALO_HIP_ATTEND_D128] = attend,   [HALO_HIP_ATTEND_D256] = attend,
     [HALO_HIP_PREFILL_D128] = prefill, [HALO_HIP_PREFILL_D256] = prefill,
+    [HALO_HIP_LATENT] = attend,        [HALO_HIP_LATENT_TILES] = attend,
     [HALO_HIP_RMSNORM] = rmsnorm,      [HALO_HIP_LAYERNORM] = rmsnorm,
     [HALO_HIP_QUANTIZE] = quantize,    [HALO_HIP_HALF_ROWS] = half,
     [HALO_HIP_QK_NORM] = qk_norm,      [HALO_HIP_ROPE_NORM] = rope,

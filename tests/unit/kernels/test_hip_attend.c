@@ -229,12 +229,68 @@ static void attention_with_masked_and_bent_scores(void **state)
     }
 }
 
+/* A latent cache in the second group: heads that share its rows, as many as few and as several blocks have, in prompts,
+ * single rows and rows of several sequences; its pages go to the host and back. */
+static void latent_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t dim_k, uint32_t dim_v, uint32_t window)
+{
+    static const struct {
+        uint32_t n_rows;
+        int32_t first;
+    } steps[] = {{MAX_ROWS, 0}, {1, MAX_ROWS}, {2, MAX_ROWS + 1}, {61, MAX_ROWS + 3}, {1, 2 * MAX_ROWS}};
+    enum { STEPS = sizeof(steps) / sizeof(steps[0]) };
+    struct fixture f;
+    char what[96];
+    float *want[STEPS];
+    fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+    fixture_kv(&f, HALO_KV_F32, 1, 1, 36, 40);
+    assert_int_equal(fixture_kv_add(&f, kv, 2, 1, dim_k, dim_v), CACHE);
+    f.plan.kv[CACHE].latent = true;
+    uint16_t q = fixture_input(&f, n_head * dim_k, 3), k = fixture_input(&f, dim_k, 1),
+             out = fixture_value(&f, n_head * dim_v);
+    struct halo_op_attend attend = {.q = q,
+                                    .out = out,
+                                    .kv_layer = 1,
+                                    .kv_group = CACHE,
+                                    .n_head = n_head,
+                                    .scale = (float)(1 / sqrt(dim_k)),
+                                    .window = window,
+                                    .sinks = HALO_WEIGHT_NONE};
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, HALO_NONE, 1, CACHE}});
+    fixture_op(&f, (struct halo_op){.kind = HALO_OP_ATTEND, .u.attend = attend});
+    write_first_group(&f);
+    snprintf(what, sizeof(what), "latent kv %d, %u heads of %u and %u", (int)kv, n_head, dim_k, dim_v);
+    use_cpu(&f);
+    for (uint32_t i = 0; i < STEPS; i++)
+        want[i] = run_and_peek(&f, out, steps[i].n_rows, steps[i].first);
+    use_hip(&f);
+    for (uint32_t i = 0; i < STEPS; i++) {
+        double bound = kv == HALO_KV_F32 && steps[i].n_rows < 4 ? bounds[HALO_OP_ATTEND] : bound_f16;
+        if (i == 2)
+            pages_go_and_come(&f);
+        float *have = run_and_peek(&f, out, steps[i].n_rows, steps[i].first);
+        compare_rows(what, have, want[i], steps[i].n_rows, n_head * dim_v, kv == HALO_KV_Q8 ? 5e-3 : bound);
+        free(have);
+        free(want[i]);
+    }
+    fixture_finish(&f);
+}
+
+static void attention_of_latent_caches(void **state)
+{
+    for (int kv = HALO_KV_F32; kv <= HALO_KV_Q8; kv++) {
+        latent_cache((enum halo_kv_type)kv, kv == HALO_KV_F16 ? 20 : 5, 576, 512, 0);
+        latent_cache((enum halo_kv_type)kv, 3, 96, 64, 45);
+        latent_cache((enum halo_kv_type)kv, 40, kv == HALO_KV_Q8 ? 64 : 40, 32, 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_every_cache),
         cmocka_unit_test(attention_of_rows_apart),
         cmocka_unit_test(attention_with_masked_and_bent_scores),
+        cmocka_unit_test(attention_of_latent_caches),
     };
     return compare_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

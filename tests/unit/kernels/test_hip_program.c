@@ -94,6 +94,21 @@ static void build(struct fixture *f)
         fixture_op(f, ops[i]);
 }
 
+/* Attention of 20 heads over a latent cache. */
+static void build_latent(struct fixture *f, enum halo_kv_type type)
+{
+    fixture_init(f, VOCAB, MAX_ROWS, 4096);
+    fixture_kv(f, type, 1, 1, 576, 512);
+    f->plan.kv[0].latent = true;
+    uint16_t q = value(f, "q", 20 * 576), k = value(f, "k", 576), heads = value(f, "heads", 20 * 512);
+    fixture_op(f, (struct halo_op){HALO_OP_KV_WRITE, .u.kv_write = {k, HALO_NONE, 0}});
+    fixture_op(f,
+               (struct halo_op){
+                   HALO_OP_ATTEND,
+                   .u.attend = {
+                       .q = q, .out = heads, .kv_layer = 0, .n_head = 20, .scale = 0.25f, .sinks = HALO_WEIGHT_NONE}});
+}
+
 /* A GPU of four units that has every kernel but those whose names begin with one of `without`. */
 static void device_init(struct halo_device *device, const char *const *without)
 {
@@ -134,7 +149,6 @@ static void compile(struct fixture *f, struct halo_device *device, struct halo_d
                     const char *const *without)
 {
     char reason[HALO_DEVICE_REASON] = "";
-    build(f);
     device_init(device, without);
     for (uint32_t i = 0; i < f->plan.n_ops; i++)
         if (halo_hip_supports(device, &f->plan, i, reason))
@@ -181,6 +195,7 @@ static void launches_of_a_toy(void **state)
     static struct halo_device_model model;
     char *text = NULL;
     size_t n = 0;
+    build(&f);
     compile(&f, &device, &model, all);
     FILE *to = open_memstream(&text, &n);
     assert_non_null(to);
@@ -206,6 +221,7 @@ static void launches_without_matrix_units(void **state)
     static struct halo_device_model model;
     char *text = NULL;
     size_t n = 0;
+    build(&f);
     compile(&f, &device, &model, without);
     FILE *to = open_memstream(&text, &n);
     assert_non_null(to);
@@ -215,6 +231,72 @@ static void launches_without_matrix_units(void **state)
     compare("toy-plain", text);
     free(text);
     model_finish(&model);
+    fixture_finish(&f);
+}
+
+/* Tiles of prompts, and of single rows where the cache is not f32 and the GPU has them. */
+static void launches_over_a_latent_cache(void **state)
+{
+    static const struct {
+        enum halo_kv_type type;
+        const char *without[2], *what;
+    } cases[] = {{HALO_KV_F16, {NULL}, "f16"},
+                 {HALO_KV_F32, {NULL}, "f32"},
+                 {HALO_KV_F16, {"latent_tiles", NULL}, "f16 without matrix units"}};
+    static struct fixture f;
+    static struct halo_device device;
+    static struct halo_device_model model;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&text, &n);
+    assert_non_null(to);
+    for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        build_latent(&f, cases[i].type);
+        compile(&f, &device, &model, cases[i].without);
+        fprintf(to, "%s\n", cases[i].what);
+        program_print_list(to, &model, 0, HALO_HIP_APART);
+        program_print_list(to, &model, 5, i < 2 ? HALO_HIP_MIXED : HALO_HIP_SHORT);
+        model_finish(&model);
+        fixture_finish(&f);
+    }
+    assert_int_equal(fclose(to), 0);
+    compare("latent", text);
+    free(text);
+}
+
+/* Shapes of a latent cache that the kernels do not take, by name. */
+static void latent_shapes_are_refused(void **state)
+{
+    static const struct {
+        enum halo_kv_type type;
+        uint32_t n_head_kv, dim_k, dim_v;
+        const char *reason;
+    } cases[] = {
+        {HALO_KV_F16, 2, 576, 512, "attend: a latent cache of 2 rows for each position, only 1 is supported"},
+        {HALO_KV_F16, 1, 584, 512,
+         "attend: latent rows of 584 with values of 512, wanted multiples of 8 and 4 up to 576 and 512"},
+        {HALO_KV_F32, 1, 36, 32,
+         "attend: latent rows of 36 with values of 32, wanted multiples of 8 and 4 up to 576 and 512"},
+        {HALO_KV_Q8, 1, 40, 32,
+         "attend: latent rows of 40 with values of 32, wanted multiples of 32 and 4 up to 576 and 512"},
+    };
+    static const char *const all[] = {NULL};
+    static struct fixture f;
+    static struct halo_device device;
+    build_latent(&f, HALO_KV_F16);
+    device_init(&device, all);
+    for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char reason[HALO_DEVICE_REASON] = "";
+        struct halo_kv_group *kv = &f.plan.kv[0];
+        kv->type = cases[i].type;
+        kv->n_head_kv = cases[i].n_head_kv;
+        kv->head_dim_k = cases[i].dim_k;
+        kv->head_dim_v = cases[i].dim_v;
+        f.values[0].width = 20 * kv->head_dim_k;
+        f.values[2].width = 20 * kv->head_dim_v;
+        assert_int_equal(halo_hip_supports(&device, &f.plan, 1, reason), -ENOTSUP);
+        assert_string_equal(reason, cases[i].reason);
+    }
     fixture_finish(&f);
 }
 
@@ -268,6 +350,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_of_a_toy),
         cmocka_unit_test(launches_without_matrix_units),
+        cmocka_unit_test(launches_over_a_latent_cache),
+        cmocka_unit_test(latent_shapes_are_refused),
         cmocka_unit_test(a_missing_kernel_is_named),
         cmocka_unit_test(classes_follow_the_table_of_variants),
     };
