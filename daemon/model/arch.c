@@ -5,13 +5,13 @@
 #include "arch_priv.h"
 
 static const struct halo_arch *const families[] = {
-    &halo_arch_bailingmoe2,  &halo_arch_cohere2,    &halo_arch_deepseek2,  &halo_arch_dots1,
-    &halo_arch_ernie4_5_moe, &halo_arch_exaone4,    &halo_arch_gemma2,     &halo_arch_gemma3,
-    &halo_arch_glm4moe,      &halo_arch_gpt_oss,    &halo_arch_granite,    &halo_arch_hunyuan_dense,
-    &halo_arch_lfm2moe,      &halo_arch_llama,      &halo_arch_minimax_m2, &halo_arch_mistral3,
-    &halo_arch_olmo2,        &halo_arch_phi3,       &halo_arch_qwen2,      &halo_arch_qwen2moe,
-    &halo_arch_qwen3,        &halo_arch_qwen3moe,   &halo_arch_qwen3vl,    &halo_arch_seed_oss,
-    &halo_arch_smollm3,      &halo_arch_starcoder2,
+    &halo_arch_bailingmoe2,   &halo_arch_cohere2, &halo_arch_deepseek2,  &halo_arch_dots1,
+    &halo_arch_ernie4_5_moe,  &halo_arch_exaone4, &halo_arch_gemma2,     &halo_arch_gemma3,
+    &halo_arch_gemma4,        &halo_arch_glm4moe, &halo_arch_gpt_oss,    &halo_arch_granite,
+    &halo_arch_hunyuan_dense, &halo_arch_lfm2moe, &halo_arch_llama,      &halo_arch_minimax_m2,
+    &halo_arch_mistral3,      &halo_arch_olmo2,   &halo_arch_phi3,       &halo_arch_qwen2,
+    &halo_arch_qwen2moe,      &halo_arch_qwen3,   &halo_arch_qwen3moe,   &halo_arch_qwen3vl,
+    &halo_arch_seed_oss,      &halo_arch_smollm3, &halo_arch_starcoder2,
 };
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 
@@ -40,7 +40,7 @@ int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, s
             *ret = families[i];
             return 0;
         }
-        if (n + strlen(families[i]->name) + sizeof(", and 99 more") < sizeof(known))
+        if (n + 2 + strlen(families[i]->name) + sizeof(", and 99 more") < sizeof(known))
             n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", families[i]->name), n_told++;
     }
     if (n_told < N_FAMILIES)

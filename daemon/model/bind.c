@@ -91,7 +91,8 @@ static bool name_matches(const char *name, const struct halo_tensor_spec *spec, 
     if (layer >= n_layers || strcmp(digit, strstr(pattern, "%u") + 2) != 0)
         return false;
     halo_tensors_name(id, layer, exact); /* tells blk.0 from blk.00 */
-    return strcmp(name, exact) == 0 && (!spec->when || spec->when(hparams, layer));
+    return strcmp(name, exact) == 0 &&
+           (!spec->when || spec->when(hparams, layer) || (spec->unread && spec->unread(hparams, layer)));
 }
 
 static const struct halo_tensor_spec *spec_of(const struct halo_binding *binding, const char *name)
@@ -181,6 +182,7 @@ static bool is_part_of_needed(const struct halo_binding *binding, enum halo_tens
 static void spec_bind(struct halo_binding *binding, const struct halo_tensor_spec *spec, struct complaints *complaints)
 {
     uint32_t n = halo_tensors_layered(spec->id) ? binding->n_layers : 1;
+    struct halo_hparams hparams = *binding->hparams;
     char name[HALO_GGUF_MAX_NAME + 1];
 
     for (uint32_t layer = 0; layer < n; layer++) {
@@ -189,6 +191,9 @@ static void spec_bind(struct halo_binding *binding, const struct halo_tensor_spe
         assert(!binding->specs[spec->id] || binding->specs[spec->id] == spec);
         binding->specs[spec->id] = spec;
         halo_tensors_name(spec->id, layer, name);
+        if (halo_tensors_layered(spec->id))
+            halo_hparams_of_layer(binding->hparams, layer, &hparams);
+        bool optional = spec->optional && !(spec->needed && spec->needed(binding->hparams, layer));
         const struct halo_gguf_tensor *tensor = halo_gguf_find_tensor(binding->gguf, name);
         const struct halo_gguf_tensor *whole = whole_of(binding, spec->id, layer);
         if (tensor == whole) /* the fused tensor has the name of one of its parts */
@@ -196,8 +201,8 @@ static void spec_bind(struct halo_binding *binding, const struct halo_tensor_spe
         if (tensor && whole)
             complain(complaints, "%s appears twice: %s contains it too", name, whole->name);
         else if (tensor)
-            tensor_check(tensor, spec, binding->hparams, complaints);
-        else if (!whole && !spec->optional && !is_part_of_needed(binding, spec->id))
+            tensor_check(tensor, spec, &hparams, complaints);
+        else if (!whole && !optional && !is_part_of_needed(binding, spec->id))
             complain(complaints, "%s is missing", name);
         if (tensor)
             binding->found[spec->id * binding->n_layers + layer] = tensor;
@@ -270,12 +275,14 @@ bool halo_binding_get(const struct halo_binding *binding, enum halo_tensor_id id
         memcpy(ret->dims, tensor->dims, sizeof(ret->dims));
         return true;
     }
+    struct halo_hparams hparams;
+    halo_hparams_of_layer(binding->hparams, layer, &hparams);
     tensor = spec ? whole_of(binding, id, layer) : NULL;
-    if (!tensor || !halo_tensors_part(id, binding->hparams, &part))
+    if (!tensor || !halo_tensors_part(id, &hparams, &part))
         return false;
     *ret = (struct halo_bound){.tensor = tensor, .suffix = part.suffix};
     for (uint32_t i = 0; i < 3; i++)
-        ret->dims[i] = halo_tensors_extent(spec->dims[i], binding->hparams);
+        ret->dims[i] = halo_tensors_extent(spec->dims[i], &hparams);
     bool vector = spec->role == HALO_WEIGHT_VECTOR;
     uint64_t row_bytes = halo_type_row_bytes(tensor->type, vector ? 1 : ret->dims[0]);
     uint64_t expert_bytes = row_bytes * ret->dims[vector ? 0 : 1];

@@ -37,6 +37,11 @@ double halo_hparams_key_length(const struct halo_hparams *hparams)
     return hparams->head_dim_k;
 }
 
+double halo_hparams_key_length_local(const struct halo_hparams *hparams)
+{
+    return hparams->head_dim_k_local;
+}
+
 double halo_hparams_ff_length(const struct halo_hparams *hparams)
 {
     return hparams->n_expert ? hparams->n_ff : 0;
@@ -84,17 +89,75 @@ static int layered_read(struct halo_gguf_array array, const char *key, uint32_t 
     return 0;
 }
 
+/* A per-layer array of at most two values: the first one in *ret, and the layers that have the other. */
+static int two_read(struct halo_gguf_array array, const char *key, uint32_t n_layers, uint64_t *bits,
+                    uint32_t *ret_other, double *ret, struct halo_fault *fault)
+{
+    int64_t values[2] = {0, 0}, entry = 0;
+    uint32_t n_values = 0;
+
+    if (array.n != n_layers)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key,
+                              array.n, n_layers);
+    for (uint32_t i = 0; i < n_layers; i++) {
+        if (!halo_gguf_next_i64(&array, &entry))
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold integers", key);
+        if (n_values < 2 && (n_values == 0 || entry != values[0]))
+            values[n_values++] = entry;
+        if (entry == values[0])
+            continue;
+        if (entry != values[1])
+            return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                                  "%s has more than two values (%" PRId64 ", %" PRId64 ", %" PRId64
+                                  "), which is not supported",
+                                  key, values[0], values[1], entry);
+        bits[i / 64] |= 1ull << i % 64;
+    }
+    if (values[1] < 0 || values[1] > UINT32_MAX)
+        values[1] = 0; /* out of bounds, as 0 is */
+    *ret_other = (uint32_t)values[1];
+    *ret = (double)values[0];
+    return 0;
+}
+
+static int bits_read(const struct halo_gguf *gguf, const char *key, uint32_t n_layers, uint64_t *bits,
+                     struct halo_fault *fault)
+{
+    struct halo_gguf_array array;
+    int64_t entry = 0;
+    int r = halo_gguf_get_array(gguf, key, &array, fault);
+
+    if (r != 0)
+        return r;
+    if (array.n != n_layers)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key,
+                              array.n, n_layers);
+    for (uint32_t i = 0; i < n_layers; i++) {
+        if (!halo_gguf_next_i64(&array, &entry) || entry < 0 || entry > 1)
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold truth values", key);
+        if (entry == 1)
+            bits[i / 64] |= 1ull << i % 64;
+    }
+    return 0;
+}
+
 /* 0 with the value as the file gives it, HALO_GGUF_ABSENT, or negative. */
 static int value_read(const struct halo_gguf *gguf, const struct halo_hparam *row, const char *key,
                       struct halo_hparams *hparams, double *ret, struct halo_fault *fault)
 {
-    uint64_t *zeros = row->kind == HALO_HPARAM_SOME ? (uint64_t *)(void *)((char *)hparams + row->zeros) : NULL;
+    uint64_t *bits = (uint64_t *)(void *)((char *)hparams + row->bits);
+    uint64_t *zeros = row->kind == HALO_HPARAM_SOME ? bits : NULL;
     struct halo_gguf_array array;
     uint64_t count = 0;
     int r;
 
     if (row->kind == HALO_HPARAM_REAL)
         return halo_gguf_get_f64(gguf, key, ret, fault);
+    if (row->kind == HALO_HPARAM_BITS)
+        return bits_read(gguf, key, hparams->n_layers, bits, fault);
+    if (row->kind == HALO_HPARAM_TWO && halo_gguf_get_array(gguf, key, &array, NULL) == 0)
+        return two_read(array, key, hparams->n_layers, bits, (uint32_t *)(void *)((char *)hparams + row->other), ret,
+                        fault);
     if (row->kind == HALO_HPARAM_FLAG) {
         bool flag = false;
         r = halo_gguf_get_bool(gguf, key, &flag, fault);
@@ -136,6 +199,20 @@ static const char *number_text(double value, char buf[static NUMBER_BYTES])
     return buf;
 }
 
+/* The second of two values, where any layer has it. */
+static int other_check(const struct halo_hparam *row, const char *key, const struct halo_hparams *hparams,
+                       struct halo_fault *fault)
+{
+    const uint64_t *bits = (const uint64_t *)(const void *)((const char *)hparams + row->bits);
+    uint32_t other = *(const uint32_t *)(const void *)((const char *)hparams + row->other);
+    for (uint32_t i = 0; i < hparams->n_layers; i++)
+        if (halo_hparams_bit(bits, i) && !(other >= row->min && other <= row->max))
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                                  "%s is %" PRIu32 " in layer %" PRIu32 ", allowed are %.0f to %.0f", key, other, i,
+                                  row->min, row->max);
+    return 0;
+}
+
 static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch,
                     const struct halo_hparam *row, struct halo_fault *fault)
 {
@@ -159,9 +236,11 @@ static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, 
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s is %s%s, allowed are %s to %s", key,
                               number_text(value, is), absent ? " by default" : "", number_text(row->min, min),
                               number_text(row->max, max));
+    if (row->kind == HALO_HPARAM_TWO && (r = other_check(row, key, hparams, fault)) < 0)
+        return r;
     if (row->kind == HALO_HPARAM_REAL)
         *(float *)((char *)hparams + row->field) = (float)value;
-    else
+    else if (row->kind != HALO_HPARAM_BITS)
         *(uint32_t *)((char *)hparams + row->field) = (uint32_t)value;
     return 0;
 }
@@ -342,6 +421,10 @@ static int mixture_check(const struct halo_hparams *h, const char *arch, struct 
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                               "%s.expert_used_count is %" PRIu32 ", must be 1 to expert_count %" PRIu32, arch,
                               h->n_expert_used, h->n_expert);
+    if (h->n_ff_expert == 0)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s.expert_feed_forward_length is 0 or missing with %" PRIu32 " experts", arch,
+                              h->n_expert);
     if ((uint64_t)h->n_expert_used * widest > HALO_MODEL_MAX_WIDTH)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                               "%s: %" PRIu32 " experts of %" PRIu32 " are wider than the %d that one row may hold",
@@ -374,7 +457,7 @@ static int relations_check(const struct halo_hparams *h, const char *arch, struc
                               "%s.rope.dimension_count is %" PRIu32
                               ", must be even and at most the key length %" PRIu32,
                               arch, h->n_rot, h->head_dim_k);
-    int r = h->n_kv_lora > 0 ? latent_check(h, arch, fault) : 0;
+    int r = h->n_kv_lora > 0 ? latent_check(h, arch, fault) : halo_hparams_layers_check(h, arch, fault);
     return r == 0 && h->n_expert ? mixture_check(h, arch, fault) : r;
 }
 

@@ -17,7 +17,9 @@
 enum halo_hparam_kind {
     HALO_HPARAM_COUNT,   /* uint32_t */
     HALO_HPARAM_LAYERED, /* uint32_t; the file may give an array with one entry per layer, all the same */
-    HALO_HPARAM_SOME,    /* the same, and 0 in layers that have none: their bits are set in `zeros` */
+    HALO_HPARAM_SOME,    /* the same, and 0 in layers that have none: their bits are set in `bits` */
+    HALO_HPARAM_TWO,     /* the same, and another value in layers whose bits are set in `bits`: in `other` */
+    HALO_HPARAM_BITS,    /* an array of truth values, one per layer: bits in `bits`; `field` is not used */
     HALO_HPARAM_REAL,    /* float */
     HALO_HPARAM_FLAG,    /* uint32_t, 0 or 1; a truth value in the file */
     HALO_HPARAM_GATE,    /* enum halo_moe_gate; the file's number of a gating function, 0 for the default */
@@ -31,7 +33,8 @@ struct halo_hparam {
     double value;                                        /* when absent */
     double (*derive)(const struct halo_hparams *so_far); /* when absent, before `value`; NULL: none */
     double min, max;                                     /* inclusive */
-    size_t zeros; /* offset in struct halo_hparams of HALO_MODEL_MAX_LAYERS bits; of HALO_HPARAM_SOME alone */
+    size_t bits;  /* offset in struct halo_hparams of HALO_MODEL_MAX_LAYERS bits; of SOME, TWO and BITS */
+    size_t other; /* offset of the second value; of TWO alone */
 };
 
 #define HALO_HPARAM_NEEDED(kind, suffix, field, min, max)                                                              \
@@ -52,6 +55,17 @@ struct halo_hparam {
     {                                                                                                                  \
         suffix, HALO_HPARAM_SOME, offsetof(struct halo_hparams, field), true, 0, NULL, min, max,                       \
             offsetof(struct halo_hparams, zeros)                                                                       \
+    }
+
+/* Required; of at most two values. */
+#define HALO_HPARAM_VARYING(suffix, field, other, bits, min, max)                                                      \
+    {                                                                                                                  \
+        suffix, HALO_HPARAM_TWO, offsetof(struct halo_hparams, field), true, 0, NULL, min, max,                        \
+            offsetof(struct halo_hparams, bits), offsetof(struct halo_hparams, other)                                  \
+    }
+#define HALO_HPARAM_LAYERS(suffix, bits)                                                                               \
+    {                                                                                                                  \
+        suffix, HALO_HPARAM_BITS, 0, true, 0, NULL, 0, 0, offsetof(struct halo_hparams, bits), 0                       \
     }
 
 #define HALO_HPARAM_FIXED(kind, field, value)                                                                          \
@@ -112,9 +126,18 @@ struct halo_hparam {
 double halo_hparams_head_count(const struct halo_hparams *hparams); /* head_count_kv: as many as query heads */
 double halo_hparams_head_share(const struct halo_hparams *hparams); /* embedding / heads, 0 when it does not divide */
 double halo_hparams_key_length(const struct halo_hparams *hparams); /* all of the head is rotated */
-double halo_hparams_ff_length(const struct halo_hparams *hparams);  /* feed-forward; 0 without experts */
-double halo_hparams_ff_shared(const struct halo_hparams *hparams);  /* expert's width times expert_shared_count */
-double halo_hparams_ff_share(const struct halo_hparams *hparams);   /* feed-forward / experts used, or 0 */
+double halo_hparams_key_length_local(const struct halo_hparams *hparams);
+double halo_hparams_ff_length(const struct halo_hparams *hparams); /* feed-forward; 0 without experts */
+double halo_hparams_ff_shared(const struct halo_hparams *hparams); /* expert's width times expert_shared_count */
+double halo_hparams_ff_share(const struct halo_hparams *hparams);  /* feed-forward / experts used, or 0 */
+
+/* Families whose layers differ. */
+bool halo_hparams_bit(const uint64_t *bits, uint32_t layer);
+bool halo_hparams_has_kv(const struct halo_hparams *hparams, uint32_t layer); /* K and V of its own */
+/* The hyper-parameters as they hold in one layer: heads, rotation and feed-forward. */
+void halo_hparams_of_layer(const struct halo_hparams *hparams, uint32_t layer, struct halo_hparams *ret);
+/* Layers of one kind are alike, there is one without a window, K and V are shared with layers that have some. */
+int halo_hparams_layers_check(const struct halo_hparams *hparams, const char *arch, struct halo_fault *fault);
 
 /* Fills *ret from the file by the table, then the rotary scaling and the vocabulary size, and checks all of it against
  * each other. `context`: the one asked for (0: the model's), against which an unsupported attention window is judged.

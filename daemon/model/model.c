@@ -78,7 +78,14 @@ static int plan_make(struct halo_model *model, const struct halo_arch *arch, con
         return r;
     halo_builder_init(&builder, &model->arena, &model->hparams, &binding, fault);
     arch->build(&builder);
-    return halo_builder_finish(&builder, &model->plan);
+    if ((r = halo_builder_finish(&builder, &model->plan)) < 0)
+        return r;
+    for (uint32_t i = 0; i < model->plan.n_kv_groups; i++)
+        if (model->plan.kv[i].n_pages > INT64_MAX / halo_kv_page_bytes(&model->plan.kv[i]))
+            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                                  "a KV cache of %" PRIu32 " pages of group %" PRIu32 " is beyond any memory",
+                                  model->plan.kv[i].n_pages, i);
+    return 0;
 }
 
 static void nextn_remark(struct halo_model *model)

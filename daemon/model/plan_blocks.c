@@ -3,6 +3,16 @@
 
 #include "plan_blocks_priv.h"
 
+void halo_blocks_make_experts(struct halo_builder *builder, struct halo_blocks *values)
+{
+    const struct halo_hparams *h = builder->hparams;
+    values->router = halo_builder_value(builder, "router", h->n_expert);
+    values->choice = halo_builder_value(builder, "choice", 2ull * h->n_expert_used);
+    values->slot_gate = halo_builder_value(builder, "slot_gate", (uint64_t)h->n_expert_used * h->n_ff_expert);
+    values->slot_up = halo_builder_value(builder, "slot_up", (uint64_t)h->n_expert_used * h->n_ff_expert);
+    values->slot_out = halo_builder_value(builder, "slot_out", (uint64_t)h->n_expert_used * h->n_embd);
+}
+
 struct halo_blocks halo_blocks_make(struct halo_builder *builder)
 {
     const struct halo_hparams *h = builder->hparams;
@@ -24,11 +34,7 @@ struct halo_blocks halo_blocks_make(struct halo_builder *builder)
     }
     if (h->n_expert == 0)
         return values;
-    values.router = halo_builder_value(builder, "router", h->n_expert);
-    values.choice = halo_builder_value(builder, "choice", 2ull * h->n_expert_used);
-    values.slot_gate = halo_builder_value(builder, "slot_gate", (uint64_t)h->n_expert_used * h->n_ff_expert);
-    values.slot_up = halo_builder_value(builder, "slot_up", (uint64_t)h->n_expert_used * h->n_ff_expert);
-    values.slot_out = halo_builder_value(builder, "slot_out", (uint64_t)h->n_expert_used * h->n_embd);
+    halo_blocks_make_experts(builder, &values);
     if (h->n_ff_shared == 0)
         return values;
     values.shared_gate = halo_builder_value(builder, "shared_gate", h->n_ff_shared);
@@ -62,7 +68,7 @@ void halo_blocks_attention(struct halo_builder *builder, const struct halo_block
     halo_builder_matmul(builder, values->att, output, 1);
 }
 
-static void dense(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
+void halo_blocks_dense(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
 {
     const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE, values->gate}, {HALO_TENSOR_FFN_UP, values->up}};
     const struct halo_builder_pair down[] = {{HALO_TENSOR_FFN_DOWN, values->out}};
@@ -85,21 +91,27 @@ static void shared_expert(struct halo_builder *builder, const struct halo_blocks
     halo_builder_matmul(builder, values->shared_gate, down, 1);
 }
 
+void halo_blocks_experts(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
+{
+    const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE_EXPS, values->slot_gate},
+                                           {HALO_TENSOR_FFN_UP_EXPS, values->slot_up}};
+    const struct halo_builder_pair down[] = {{HALO_TENSOR_FFN_DOWN_EXPS, values->slot_out}};
+
+    halo_builder_moe_matmul(builder, values->normed, false, values->choice, in, 2);
+    halo_builder_glu(builder, values->slot_gate, values->slot_up, values->slot_gate, act);
+    halo_builder_moe_matmul(builder, values->slot_gate, true, values->choice, down, 1);
+}
+
 static void mixture(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
 {
     bool is_shared = builder->hparams->n_ff_shared > 0;
     bool is_gated = is_shared && halo_builder_has(builder, HALO_TENSOR_FFN_GATE_INP_SHEXP);
     const struct halo_builder_pair router[] = {{HALO_TENSOR_FFN_GATE_INP, values->router},
                                                {HALO_TENSOR_FFN_GATE_INP_SHEXP, values->shared_in}};
-    const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE_EXPS, values->slot_gate},
-                                           {HALO_TENSOR_FFN_UP_EXPS, values->slot_up}};
-    const struct halo_builder_pair down[] = {{HALO_TENSOR_FFN_DOWN_EXPS, values->slot_out}};
 
     halo_builder_matmul(builder, values->normed, router, is_gated ? 2 : 1);
     halo_builder_moe_route(builder, values->router, values->choice);
-    halo_builder_moe_matmul(builder, values->normed, false, values->choice, in, 2);
-    halo_builder_glu(builder, values->slot_gate, values->slot_up, values->slot_gate, act);
-    halo_builder_moe_matmul(builder, values->slot_gate, true, values->choice, down, 1);
+    halo_blocks_experts(builder, values, act);
     if (is_shared)
         shared_expert(builder, values, act);
     halo_builder_moe_sum(builder, values->slot_out, values->choice, is_shared ? values->shared : HALO_NONE,
@@ -111,7 +123,7 @@ void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *val
     if (halo_tensors_when_moe(builder->hparams, builder->layer))
         mixture(builder, values, act);
     else
-        dense(builder, values, act);
+        halo_blocks_dense(builder, values, act);
 }
 
 /* Attention of layers with a window, and of those without. */
@@ -180,7 +192,7 @@ void halo_blocks_decoder(struct halo_builder *builder, const struct halo_decoder
 
     attentions_make(builder, decoder, &local, &global);
     builder->layer_norms = decoder->layer_norms;
-    halo_builder_embed(builder, values.x, embed_scale > 0 ? embed_scale : 1.0f);
+    halo_builder_embed(builder, HALO_TENSOR_TOKEN_EMBD, values.x, embed_scale > 0 ? embed_scale : 1.0f);
     for (uint32_t layer = 0; layer < h->n_layers; layer++) {
         bool is_global = decoder->period > 0 && layer % decoder->period == decoder->period - 1;
         halo_builder_layer(builder, layer);

@@ -35,6 +35,7 @@ struct halo_blocks {
 
 /* Adds the values that the model needs to the plan. */
 struct halo_blocks halo_blocks_make(struct halo_builder *builder);
+void halo_blocks_make_experts(struct halo_builder *builder, struct halo_blocks *values); /* router .. slot_out */
 
 /* Norms of q and k: over each head, before the rotation or behind it, or over the whole projection before it. */
 enum halo_qk_norm { HALO_QK_NORM_NONE, HALO_QK_NORM_HEADS, HALO_QK_NORM_ROTATED, HALO_QK_NORM_WHOLE };
@@ -56,6 +57,9 @@ void halo_blocks_latent(struct halo_builder *builder, const struct halo_blocks *
 /* normed -> out: the feed-forward of this layer: dense, or the chosen experts' and the shared one's. Without the tensor
  * of a gate the activation is of up alone. */
 void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act);
+/* Its parts: the dense one; and normed -> slot_out by the choice. */
+void halo_blocks_dense(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act);
+void halo_blocks_experts(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act);
 
 /* What a family's decoder does beyond the common one; zero is the common one. */
 struct halo_decoder {

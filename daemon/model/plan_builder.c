@@ -6,6 +6,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ void halo_builder_init(struct halo_builder *builder, struct halo_arena *arena, c
 {
     *builder = (struct halo_builder){.arena = arena,
                                      .hparams = hparams,
+                                     .model = hparams,
                                      .binding = binding,
                                      .fault = fault,
                                      .layer = HALO_NONE,
@@ -51,9 +53,10 @@ int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret)
         return builder->error;
     /* A tensor that the family's table demands and its plan forgets is a bug of the family. */
     for (int id = 0; id < HALO_TENSOR_COUNT; id++)
-        if (builder->binding->specs[id] && builder->binding->specs[id]->host &&
-            halo_binding_find(builder->binding, id, 0))
-            n_host++;
+        for (uint32_t i = 0; builder->binding->specs[id] && builder->binding->specs[id]->host &&
+                             i < (halo_tensors_layered(id) ? builder->binding->n_layers : 1);
+             i++)
+            n_host += halo_binding_find(builder->binding, id, i) != NULL;
     assert(builder->n_weights + n_host == builder->binding->n_found);
     ret->n_ops = builder->n_ops;
     ret->ops = builder->ops;
@@ -67,6 +70,11 @@ int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret)
     for (uint32_t i = 0; i < builder->n_kv_groups; i++) {
         ret->kv[i] =
             builder->kv_states[i] > 0 ? (struct halo_kv_group){.state_width = builder->kv_states[i]} : ret->kv[0];
+        if (builder->kv_states[i] == 0) {
+            ret->kv[i].n_head_kv = builder->kv_heads[i].n_head_kv;
+            ret->kv[i].head_dim_k = builder->kv_heads[i].head_dim_k;
+            ret->kv[i].head_dim_v = builder->kv_heads[i].head_dim_v;
+        }
         ret->kv[i].n_layers = builder->kv_layers[i];
         ret->kv[i].window = builder->kv_windows[i];
     }
@@ -174,11 +182,14 @@ void halo_builder_layer(struct halo_builder *builder, uint32_t layer)
 {
     assert(layer < builder->hparams->n_layers);
     builder->layer = (uint16_t)layer;
+    halo_hparams_of_layer(builder->model, layer, &builder->of_layer);
+    builder->hparams = &builder->of_layer;
 }
 
 void halo_builder_outside(struct halo_builder *builder)
 {
     builder->layer = HALO_NONE;
+    builder->hparams = builder->model;
 }
 
 uint16_t halo_builder_value(struct halo_builder *builder, const char *name, uint64_t width)
@@ -252,13 +263,15 @@ uint32_t halo_builder_rotation_local(struct halo_builder *builder, enum halo_rop
     local.rope_base = local.rope_base_local;
     local.rope_scaling = HALO_ROPE_SCALING_NONE;
     local.rope_attn_factor = 1;
+    if (local.n_rot_local > 0)
+        local.n_rot = local.n_rot_local;
     return rotation(builder, &local, pairing, HALO_TENSOR_NONE);
 }
 
-void halo_builder_embed(struct halo_builder *builder, uint16_t out, float scale)
+void halo_builder_embed(struct halo_builder *builder, enum halo_tensor_id id, uint16_t out, float scale)
 {
     struct halo_op *op = op_append(builder, HALO_OP_EMBED);
-    uint32_t weight = weight_use(builder, HALO_TENSOR_TOKEN_EMBD);
+    uint32_t weight = weight_use(builder, id);
 
     if (!builder->error)
         builder->weights[weight].embed = true;
@@ -267,6 +280,13 @@ void halo_builder_embed(struct halo_builder *builder, uint16_t out, float scale)
 
 void halo_builder_rmsnorm(struct halo_builder *builder, enum halo_tensor_id id, uint16_t x, uint16_t add, uint16_t out)
 {
+    halo_builder_rmsnorm_scaled(builder, id, x, add, 1, out);
+}
+
+void halo_builder_rmsnorm_scaled(struct halo_builder *builder, enum halo_tensor_id id, uint16_t x, uint16_t add,
+                                 float x_scale, uint16_t out)
+{
+    assert(add != HALO_NONE || x_scale == 1);
     struct halo_op *op = op_append(builder, HALO_OP_RMSNORM);
 
     op->u.rmsnorm =
@@ -277,7 +297,34 @@ void halo_builder_rmsnorm(struct halo_builder *builder, enum halo_tensor_id id, 
                                  .eps = builder->hparams->norm_eps,
                                  .add_scale = one_or(builder->hparams->residual_scale),
                                  .centre = builder->layer_norms,
-                                 .bias = bias_use(builder, id)};
+                                 .bias = bias_use(builder, id),
+                                 .x_scale = x_scale == 1 ? 0 : x_scale};
+}
+
+float halo_builder_number(struct halo_builder *builder, enum halo_tensor_id id)
+{
+    const struct halo_gguf_tensor *tensor = halo_binding_find(builder->binding, id, builder->layer);
+    float number = 1;
+    if (!tensor || builder->error)
+        return number;
+    builder->error = halo_binding_read(builder->binding, tensor, &number, 1, builder->fault);
+    if (builder->error == 0 && (number == 0 || !isfinite(number)))
+        builder->error = halo_fault_set(builder->fault, HALO_FAULT_LOAD_FAILED,
+                                        "%s is %g, must be a finite number other than 0", tensor->name, (double)number);
+    return builder->error ? 1 : number;
+}
+
+void halo_builder_factor(struct halo_builder *builder, enum halo_tensor_id id, float factor)
+{
+    uint32_t weight = weight_use(builder, id);
+    float *scales = halo_arena_alloc(builder->arena, 1, sizeof(*scales));
+    if (!scales)
+        failed(builder);
+    if (builder->error)
+        return;
+    assert(builder->weights[weight].role == HALO_WEIGHT_VECTOR && !builder->weights[weight].scales);
+    *scales = factor;
+    builder->weights[weight].scales = scales;
 }
 
 void halo_builder_add(struct halo_builder *builder, uint16_t x, uint16_t add)
@@ -310,20 +357,39 @@ void halo_builder_qk_norm(struct halo_builder *builder, uint16_t q, uint16_t k)
     op->u.qk_norm = (struct halo_op_qk_norm){.q = q,
                                              .k = k,
                                              .q_weight = weight_use(builder, HALO_TENSOR_ATTN_Q_NORM),
-                                             .k_weight = weight_use(builder, HALO_TENSOR_ATTN_K_NORM),
+                                             .k_weight = k == HALO_NONE ? HALO_WEIGHT_NONE
+                                                                        : weight_use(builder, HALO_TENSOR_ATTN_K_NORM),
                                              .n_head = h->n_head,
-                                             .n_head_kv = h->n_head_kv,
+                                             .n_head_kv = k == HALO_NONE ? 0 : h->n_head_kv,
                                              .head_dim = h->head_dim_k,
                                              .eps = h->norm_eps};
+}
+
+void halo_builder_head_norm(struct halo_builder *builder, enum halo_tensor_id id, uint16_t x, uint32_t n, float eps)
+{
+    struct halo_op *op = op_append(builder, HALO_OP_QK_NORM);
+
+    if (builder->error)
+        return;
+    op->u.qk_norm =
+        (struct halo_op_qk_norm){.q = x,
+                                 .k = HALO_NONE,
+                                 .q_weight = id == HALO_TENSOR_NONE ? HALO_WEIGHT_NONE : weight_use(builder, id),
+                                 .k_weight = HALO_WEIGHT_NONE,
+                                 .n_head = n,
+                                 .head_dim = builder->values[x].width / n,
+                                 .eps = eps};
 }
 
 void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uint32_t rope)
 {
     const struct halo_hparams *h = builder->hparams;
 
-    halo_builder_rope_heads(
-        builder, q, k,
-        &(struct halo_op_rope){.n_head = h->n_head, .n_head_kv = h->n_head_kv, .head_dim = h->head_dim_k}, rope);
+    halo_builder_rope_heads(builder, q, k,
+                            &(struct halo_op_rope){.n_head = h->n_head,
+                                                   .n_head_kv = k == HALO_NONE ? 0 : h->n_head_kv,
+                                                   .head_dim = h->head_dim_k},
+                            rope);
 }
 
 void halo_builder_rope_heads(struct halo_builder *builder, uint16_t q, uint16_t k, const struct halo_op_rope *heads,
@@ -364,6 +430,11 @@ uint32_t halo_builder_kv_group(struct halo_builder *builder, uint32_t window)
     for (uint32_t i = 0; i < builder->n_kv_groups; i++)
         if (builder->kv_windows[i] == window && builder->kv_states[i] == 0)
             return i;
+    return halo_builder_kv_group_apart(builder, window);
+}
+
+uint32_t halo_builder_kv_group_apart(struct halo_builder *builder, uint32_t window)
+{
     assert(builder->n_kv_groups < HALO_KV_GROUPS_MAX);
     builder->kv_windows[builder->n_kv_groups] = window;
     return builder->n_kv_groups++;
@@ -438,6 +509,11 @@ void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v,
 {
     struct halo_op *op = op_append(builder, HALO_OP_KV_WRITE);
 
+    const struct halo_hparams *h = builder->hparams;
+
+    assert(builder->kv_layers[group] == 0 || builder->kv_heads[group].n_head_kv == h->n_head_kv);
+    builder->kv_heads[group] =
+        (struct halo_kv_group){.n_head_kv = h->n_head_kv, .head_dim_k = h->head_dim_k, .head_dim_v = h->head_dim_v};
     op->u.kv_write =
         (struct halo_op_kv_write){.k = k, .v = v, .kv_layer = builder->kv_layers[group]++, .kv_group = group};
 }

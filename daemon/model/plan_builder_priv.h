@@ -12,7 +12,9 @@
 
 struct halo_builder {
     struct halo_arena *arena;
-    const struct halo_hparams *hparams;
+    const struct halo_hparams *hparams; /* of the layer, or the model's outside the layers */
+    const struct halo_hparams *model;
+    struct halo_hparams of_layer;
     const struct halo_binding *binding;
     struct halo_fault *fault;
     int error;                  /* first failure, negative */
@@ -30,6 +32,7 @@ struct halo_builder {
     /* Of the cache: the window of each group (0: the first one, which keeps every position) or the width of its
      * states, and the layers that write to it so far. */
     uint32_t kv_windows[HALO_KV_GROUPS_MAX], kv_states[HALO_KV_GROUPS_MAX], kv_layers[HALO_KV_GROUPS_MAX], n_kv_groups;
+    struct halo_kv_group kv_heads[HALO_KV_GROUPS_MAX]; /* counts and sizes of heads, by the layers that write */
     struct halo_state_part state; /* of the layer that was begun last: the part that the next op gets */
 };
 
@@ -49,10 +52,17 @@ uint32_t halo_builder_rotation(struct halo_builder *builder, enum halo_rope_pair
 uint32_t halo_builder_rotation_local(struct halo_builder *builder, enum halo_rope_pairing pairing);
 bool halo_builder_has(const struct halo_builder *builder, enum halo_tensor_id id); /* bound in this layer */
 
-void halo_builder_embed(struct halo_builder *builder, uint16_t out, float scale);
+void halo_builder_embed(struct halo_builder *builder, enum halo_tensor_id id, uint16_t out, float scale);
 /* With its bias if the file has one; HALO_TENSOR_NONE: without weight. */
 void halo_builder_rmsnorm(struct halo_builder *builder, enum halo_tensor_id id, uint16_t x, uint16_t add, uint16_t out);
+/* x *= x_scale behind the addition; without one (add is HALO_NONE), x_scale must be 1. */
+void halo_builder_rmsnorm_scaled(struct halo_builder *builder, enum halo_tensor_id id, uint16_t x, uint16_t add,
+                                 float x_scale, uint16_t out);
 void halo_builder_add(struct halo_builder *builder, uint16_t x, uint16_t add);
+/* The one number that a tensor of the file holds, which is no weight of the plan. */
+float halo_builder_number(struct halo_builder *builder, enum halo_tensor_id id);
+/* Multiplies a vector in use by a factor that the file leaves to its reader. */
+void halo_builder_factor(struct halo_builder *builder, enum halo_tensor_id id, float factor);
 /* Up to HALO_MATMUL_MAX matrices on one input, each with its bias if the file has one. The lists end with
  * HALO_TENSOR_NONE or are full. */
 struct halo_builder_pair {
@@ -60,10 +70,15 @@ struct halo_builder_pair {
     uint16_t out;
 };
 void halo_builder_matmul(struct halo_builder *builder, uint16_t x, const struct halo_builder_pair *pairs, uint16_t n);
+/* k: HALO_NONE where the layer has none; likewise in halo_builder_rope. */
 void halo_builder_qk_norm(struct halo_builder *builder, uint16_t q, uint16_t k);
+/* Of each of n parts of x; HALO_TENSOR_NONE: without weight. */
+void halo_builder_head_norm(struct halo_builder *builder, enum halo_tensor_id id, uint16_t x, uint32_t n, float eps);
 void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uint32_t rope);
 /* The group of the cache for layers with this window. A window that no sequence fills needs none of its own. */
 uint32_t halo_builder_kv_group(struct halo_builder *builder, uint32_t window);
+/* One of its own in any case, for layers whose heads differ from those of the first group; window > 0. */
+uint32_t halo_builder_kv_group_apart(struct halo_builder *builder, uint32_t window);
 /* Other heads than those of the hyper-parameters: n_head, n_head_kv and head_dim of `heads`. */
 void halo_builder_rope_heads(struct halo_builder *builder, uint16_t q, uint16_t k, const struct halo_op_rope *heads,
                              uint32_t rope);

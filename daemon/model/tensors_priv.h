@@ -23,6 +23,9 @@
     X(OUTPUT, "output.weight")                                                                                         \
     X(OUTPUT_BIAS, "output.bias")                                                                                      \
     X(ROPE_FREQS, "rope_freqs.weight")                                                                                 \
+    X(PER_LAYER_TOKEN_EMBD, "per_layer_token_embd.weight")                                                             \
+    X(PER_LAYER_MODEL_PROJ, "per_layer_model_proj.weight")                                                             \
+    X(PER_LAYER_PROJ_NORM, "per_layer_proj_norm.weight")                                                               \
     X(ROPE_FACTORS_LONG, "rope_factors_long.weight")                                                                   \
     X(ROPE_FACTORS_SHORT, "rope_factors_short.weight")                                                                 \
     X(ATTN_NORM, "blk.%u.attn_norm.weight")                                                                            \
@@ -64,6 +67,14 @@
     X(FFN_NORM_BIAS, "blk.%u.ffn_norm.bias")                                                                           \
     X(FFN_INPUT_NORM, "blk.%u.post_attention_norm.weight")                                                             \
     X(FFN_POST_NORM, "blk.%u.post_ffw_norm.weight")                                                                    \
+    X(FFN_GATE_INP_SCALE, "blk.%u.ffn_gate_inp.scale")                                                                 \
+    X(FFN_PRE_NORM_2, "blk.%u.pre_ffw_norm_2.weight")                                                                  \
+    X(FFN_POST_NORM_1, "blk.%u.post_ffw_norm_1.weight")                                                                \
+    X(FFN_POST_NORM_2, "blk.%u.post_ffw_norm_2.weight")                                                                \
+    X(LAYER_GATE, "blk.%u.inp_gate.weight")                                                                            \
+    X(LAYER_PROJ, "blk.%u.proj.weight")                                                                                \
+    X(LAYER_POST_NORM, "blk.%u.post_norm.weight")                                                                      \
+    X(LAYER_OUTPUT_SCALE, "blk.%u.layer_output_scale.weight")                                                          \
     X(FFN_GATE_UP, "blk.%u.ffn_up.weight")                                                                             \
     X(FFN_GATE, "blk.%u.ffn_gate.weight")                                                                              \
     X(FFN_UP, "blk.%u.ffn_up.weight")                                                                                  \
@@ -114,6 +125,8 @@ enum halo_tensor_id {
     X(GATE_UP_EXPERT, 2ull * h->n_ff_expert)                                                                           \
     X(FF_SHARED, h->n_ff_shared)                                                                                       \
     X(EXPERT, h->n_expert)                                                                                             \
+    X(LAYER_INPUT, h->n_embd_layer)                                                                                    \
+    X(LAYER_INPUTS, (uint64_t)h->n_layers * h->n_embd_layer)                                                           \
     X(ROT, h->n_rot)                                                                                                   \
     X(Q_LORA, h->n_q_lora)                                                                                             \
     X(KV_LORA, h->n_kv_lora)                                                                                           \
@@ -138,6 +151,9 @@ struct halo_tensor_spec {
     bool optional;
     bool host; /* read while the plan is built, not a weight of the plan */
     bool (*when)(const struct halo_hparams *, uint32_t layer); /* NULL: always; layer 0 for a tensor outside them */
+    bool (*needed)(const struct halo_hparams *,
+                   uint32_t layer); /* of an optional one: where it must be; NULL: nowhere */
+    bool (*unread)(const struct halo_hparams *, uint32_t layer); /* where the file may have it for nothing */
 };
 
 #define HALO_TENSOR_ROW(id, role, d0, d1, d2, ...)                                                                     \
@@ -194,6 +210,7 @@ bool halo_tensors_when_shared(const struct halo_hparams *hparams, uint32_t layer
 
 const char *halo_tensors_pattern(enum halo_tensor_id id); /* "blk.%u.attn_q.weight" */
 bool halo_tensors_layered(enum halo_tensor_id id);        /* one for each layer */
+/* In a layer: by the hyper-parameters that hold there. */
 uint64_t halo_tensors_extent(enum halo_extent extent, const struct halo_hparams *hparams);
 /* The bias that belongs to a matrix, or HALO_TENSOR_NONE. */
 enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id);

@@ -35,6 +35,7 @@ static const struct halo_golden_model full[] = {
     {"tiny-smollm3", false, false},       {"tiny-seed-oss", false, false},    {"tiny-hunyuan-dense", false, false},
     {"tiny-qwen3vl", false, false},       {"tiny-mistral3", false, false},    {"tiny-phi3", false, false},
     {"tiny-phi3-longrope", false, false}, {"tiny-gemma2", false, false},      {"tiny-gemma3", false, false},
+    {"tiny-gemma4", false, false},        {"tiny-gemma4-e", false, false},    {"tiny-gemma4-moe", true, false},
     {"tiny-gemma3-pat", false, false},    {"tiny-cohere2", false, false},     {"tiny-exaone4", false, false},
     {"tiny-gpt-oss", true, false},        {"tiny-minimax-m2", true, false},   {"tiny-deepseek2", true, false},
     {"tiny-deepseek2-lite", true, false}, {"tiny-glm4-flash", true, false},   {"tiny-lfm2moe", true, false},

@@ -300,10 +300,140 @@ NEUTRAL(logit_cap_ignored, LOGITS, logits.cap, 0)
 NEUTRAL(logit_scale_ignored, LOGITS, logits.scale, 1)
 NEUTRAL(embed_scale_ignored, EMBED, embed.scale, 1)
 NEUTRAL(residual_scale_ignored, RMSNORM, rmsnorm.add_scale, 1)
+NEUTRAL(stream_scale_ignored, RMSNORM, rmsnorm.x_scale, 0)
 NEUTRAL(mean_kept, RMSNORM, rmsnorm.centre, false)
 NEUTRAL(norm_bias_ignored, RMSNORM, rmsnorm.bias, HALO_WEIGHT_NONE)
 NEUTRAL(activation_silu, GLU, glu.act, HALO_GLU_SILU)
 NEUTRAL(expert_bias_ignored, MOE_MATMUL, moe_matmul.bias[0], HALO_WEIGHT_NONE)
+
+/* Norms of heads without a weight: of V. */
+static bool v_norm_dropped(struct halo_golden_host *host)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < host->plan.n_ops; i++)
+        if (host->ops[i].kind != HALO_OP_QK_NORM || host->ops[i].u.qk_norm.q_weight != HALO_WEIGHT_NONE)
+            host->ops[n++] = host->ops[i];
+    bool changed = n < host->plan.n_ops;
+    host->plan.n_ops = n;
+    return changed;
+}
+
+/* V that is K is taken when K is normed and rotated already: the copy moves behind the rotation, with V's norm. */
+static bool v_copied_late(struct halo_golden_host *host)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i + 3 < host->plan.n_ops; i++) {
+        struct halo_op *op = &host->ops[i], copy[2];
+        if (op->kind != HALO_OP_CONCAT || op[3].kind != HALO_OP_ROPE)
+            continue;
+        memcpy(copy, op, sizeof(copy));
+        memmove(op, op + 2, sizeof(copy));
+        memcpy(op + 2, copy, sizeof(copy));
+        i += 3;
+        changed = true;
+    }
+    return changed;
+}
+
+/* Factors of weights whose names end so. */
+static bool factors_ignored(struct halo_golden_host *host, const char *end)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i < host->plan.n_weights; i++) {
+        struct halo_weight *weight = &host->weights[i];
+        size_t n = strlen(weight->name), n_end = strlen(end);
+        if (!weight->scales || n < n_end || strcmp(weight->name + n - n_end, end) != 0)
+            continue;
+        weight->scales = NULL;
+        changed = true;
+    }
+    return changed;
+}
+
+static bool router_unscaled(struct halo_golden_host *host)
+{
+    return factors_ignored(host, "ffn_gate_inp.scale");
+}
+
+static bool expert_factors_ignored(struct halo_golden_host *host)
+{
+    return factors_ignored(host, "ffn_down_exps.weight");
+}
+
+static bool addition_dropped(struct halo_op *op)
+{
+    bool has = op->u.rmsnorm.x == op->u.rmsnorm.out && op->u.rmsnorm.add != HALO_NONE;
+    if (has)
+        op->u.rmsnorm.add = HALO_NONE;
+    return has;
+}
+
+static bool experts_forgotten(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_RMSNORM, addition_dropped);
+}
+
+static bool expert_halves_swap(struct halo_op *op)
+{
+    uint32_t first = op->u.moe_matmul.weight[0];
+    if (op->u.moe_matmul.n != 2)
+        return false;
+    op->u.moe_matmul.weight[0] = op->u.moe_matmul.weight[1];
+    op->u.moe_matmul.weight[1] = first;
+    return true;
+}
+
+static bool gate_and_up_of_experts_swapped(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_MOE_MATMUL, expert_halves_swap);
+}
+
+/* Layers without K and V of their own read the layer of their group before the last. */
+static bool wrong_layer_shared(struct halo_golden_host *host)
+{
+    const struct halo_op *written = NULL;
+    bool changed = false;
+
+    for (uint32_t i = 0; i < host->plan.n_ops; i++) {
+        struct halo_op *op = &host->ops[i];
+        if (op->kind == HALO_OP_KV_WRITE)
+            written = op;
+        if (op->kind != HALO_OP_ATTEND || (written && written->layer == op->layer) || op->u.attend.kv_layer == 0)
+            continue;
+        op->u.attend.kv_layer--;
+        changed = true;
+    }
+    return changed;
+}
+
+/* What a layer has of its own is the same for every layer: the first one's. */
+static bool input_of_first_layer(struct halo_op *op)
+{
+    bool differs = op->u.concat.n_head == 1 && op->u.concat.a_first > 0;
+    if (differs)
+        op->u.concat.a_first = 0;
+    return differs;
+}
+
+static bool inputs_mixed_up(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_CONCAT, input_of_first_layer);
+}
+
+static bool addition_to_itself(struct halo_op *op)
+{
+    bool differs = op->layer == HALO_NONE && op->u.add.x != op->u.add.add;
+    op->u.add.add = differs ? op->u.add.x : op->u.add.add;
+    return differs;
+}
+
+static bool token_inputs_ignored(struct halo_golden_host *host)
+{
+    return each_op(host, HALO_OP_ADD, addition_to_itself);
+}
 
 static bool window_narrow(struct halo_op *op)
 {
@@ -487,6 +617,27 @@ static const struct mutant {
     {"tiny-gemma3-pat", "unchanged", NULL},
     {"tiny-gemma3-pat", "norms in place dropped", norms_in_place_dropped},
     {"tiny-gemma3-pat", "logit cap ignored", logit_cap_ignored},
+    {"tiny-gemma4", "unchanged", NULL},
+    {"tiny-gemma4", "all pairs rotated", rope_factors_ignored},
+    {"tiny-gemma4", "scale by key", scale_by_key},
+    {"tiny-gemma4", "norm of V dropped", v_norm_dropped},
+    {"tiny-gemma4", "V is the rotated K", v_copied_late},
+    {"tiny-gemma4", "factors behind layers ignored", stream_scale_ignored},
+    {"tiny-gemma4", "embedding scale ignored", embed_scale_ignored},
+    {"tiny-gemma4", "logit cap ignored", logit_cap_ignored},
+    {"tiny-gemma4", "SiLU", activation_silu},
+    {"tiny-gemma4", "window off by one", window_off_by_one, LONG},
+    {"tiny-gemma4-e", "unchanged", NULL},
+    {"tiny-gemma4-e", "the wrong layer is shared", wrong_layer_shared},
+    {"tiny-gemma4-e", "inputs of layers mixed up", inputs_mixed_up},
+    {"tiny-gemma4-e", "inputs of tokens ignored", token_inputs_ignored},
+    {"tiny-gemma4-e", "window off by one", window_off_by_one, LONG},
+    {"tiny-gemma4-moe", "unchanged", NULL},
+    {"tiny-gemma4-moe", "router not scaled", router_unscaled},
+    {"tiny-gemma4-moe", "factors of experts ignored", expert_factors_ignored},
+    {"tiny-gemma4-moe", "experts forgotten", experts_forgotten},
+    {"tiny-gemma4-moe", "gate and up swapped", gate_and_up_of_experts_swapped},
+    {"tiny-gemma4-moe", "window off by one", window_off_by_one, LONG},
     {"tiny-cohere2", "unchanged", NULL},
     {"tiny-cohere2", "mean kept", mean_kept},
     {"tiny-cohere2", "one more layer unrotated", rotation_dropped_once},

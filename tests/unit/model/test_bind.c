@@ -1,4 +1,5 @@
 /* test_bind.c: the binder names every missing, misshapen and foreign tensor. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,6 +82,50 @@ static void foreign_tensors(void **state)
                          "2 tensors of the file are no part of a qwen3 model (first: ", foreign[i]);
         halo_toy_destroy(toy);
     }
+}
+
+/* Layers that read the K and V of others may have matrices of their own, which nothing reads. */
+static void tensors_for_nothing(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("gemma4-e");
+    struct halo_model *model = halo_toy_accepted(toy);
+    uint32_t n_weights = model->plan.n_weights;
+
+    halo_model_destroy(model);
+    halo_toy_add(toy, "blk.2.attn_k.weight", HALO_TYPE_F16, 32, 32, 0);
+    halo_toy_add(toy, "blk.2.attn_v.weight", HALO_TYPE_F16, 32, 32, 0);
+    halo_toy_add(toy, "blk.2.attn_k_norm.weight", HALO_TYPE_F32, 16, 0, 0);
+    model = halo_toy_accepted(toy);
+    assert_int_equal(model->plan.n_weights, n_weights);
+    halo_model_destroy(model);
+    halo_toy_add(toy, "blk.4.attn_k.weight", HALO_TYPE_F16, 32, 32, 0);
+    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "blk.4.attn_k.weight", NULL);
+    halo_toy_destroy(toy);
+}
+
+/* The factor behind a layer is read when the plan is made. */
+static void factors_of_layers(void **state)
+{
+    static const float numbers[] = {0.25f, 0, INFINITY};
+    struct halo_toy *toy = halo_toy_create("gemma4");
+
+    halo_toy_find(toy, "blk.0.layer_output_scale.weight")->values = &numbers[0];
+    struct halo_model *model = halo_toy_accepted(toy);
+    unsigned n_scaled = 0;
+    for (uint32_t i = 0; i < model->plan.n_ops; i++)
+        if (model->plan.ops[i].kind == HALO_OP_RMSNORM && model->plan.ops[i].u.rmsnorm.x_scale != 0) {
+            assert_int_equal(model->plan.ops[i].layer, 1); /* where the next layer begins */
+            assert_true(model->plan.ops[i].u.rmsnorm.x_scale == 0.25f);
+            n_scaled++;
+        }
+    assert_int_equal(n_scaled, 1);
+    halo_model_destroy(model);
+    for (size_t i = 1; i < 3; i++) {
+        halo_toy_find(toy, "blk.1.layer_output_scale.weight")->values = &numbers[i];
+        halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.1.layer_output_scale.weight is ",
+                         "must be a finite number other than 0");
+    }
+    halo_toy_destroy(toy);
 }
 
 /* Factors beside a matrix: one, or one for each expert. */
@@ -327,6 +372,8 @@ int main(void)
         cmocka_unit_test(vectors_are_f32),
         cmocka_unit_test(several_faults_in_one_sentence),
         cmocka_unit_test(foreign_tensors),
+        cmocka_unit_test(tensors_for_nothing),
+        cmocka_unit_test(factors_of_layers),
         cmocka_unit_test(scales_of_matrices),
         cmocka_unit_test(tensors_of_other_layers),
         cmocka_unit_test(layers_left_out),

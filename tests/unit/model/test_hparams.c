@@ -458,10 +458,118 @@ static void layers_without_attention(void **state)
     halo_toy_destroy(toy);
 }
 
+/* Heads, windows and feed-forward that differ between layers. */
+static const struct broken layered[] = {
+    {"gemma4", "attention.key_length_swa", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED,
+     "gemma4.attention.key_length_swa is 0, allowed are 1 to 1024"},
+    {"gemma4", "attention.value_length_swa", HALO_GGUF_U32, 8, HALO_FAULT_UNSUPPORTED,
+     "gemma4: heads of K of 16 and of V of 8 in layer 0 are not supported"},
+    {"gemma4", "rope.dimension_count_swa", HALO_GGUF_U32, 18, HALO_FAULT_LOAD_FAILED,
+     "gemma4: 18 rotated elements of 16 in layer 0"},
+    {"gemma4", "attention.sliding_window", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED,
+     "gemma4.attention.sliding_window is 0"},
+    {"gemma4-moe", "expert_feed_forward_length", HALO_GGUF_U32, 0, HALO_FAULT_LOAD_FAILED,
+     "gemma4.expert_feed_forward_length is 0 or missing with 4 experts"},
+    {"gemma4-moe", "expert_used_count", HALO_GGUF_U32, 5, HALO_FAULT_LOAD_FAILED,
+     "gemma4.expert_used_count is 5, must be 1 to expert_count 4"},
+    {"gemma4-e", "attention.shared_kv_layers", HALO_GGUF_U32, 1, HALO_FAULT_LOAD_FAILED,
+     "the last two before them must be one with a window and one without"},
+    {"gemma4-e", "attention.shared_kv_layers", HALO_GGUF_U32, 4, HALO_FAULT_LOAD_FAILED,
+     "gemma4.attention.shared_kv_layers is 4 of 4 layers"},
+    {"gemma4-e", "embedding_length_per_layer_input", HALO_GGUF_U32, 131073, HALO_FAULT_LOAD_FAILED,
+     "gemma4.embedding_length_per_layer_input is 131073"},
+    {"gemma4", "attention.sliding_window_pattern", HALO_GGUF_U32, 6, HALO_FAULT_LOAD_FAILED,
+     "gemma4.attention.sliding_window_pattern"},
+};
+
+static const struct {
+    const char *key;
+    enum halo_gguf_kind kind;
+    uint64_t n;
+    double numbers[4];
+    enum halo_fault_code code;
+    const char *fragment;
+} layered_arrays[] = {
+    {"attention.sliding_window_pattern",
+     HALO_GGUF_BOOL,
+     3,
+     {1, 0, 1},
+     HALO_FAULT_LOAD_FAILED,
+     "gemma4.attention.sliding_window_pattern has 3 entries for 4 layers"},
+    {"attention.sliding_window_pattern",
+     HALO_GGUF_I32,
+     4,
+     {1, 0, 2, 0},
+     HALO_FAULT_LOAD_FAILED,
+     "gemma4.attention.sliding_window_pattern must hold truth values"},
+    {"attention.sliding_window_pattern",
+     HALO_GGUF_BOOL,
+     4,
+     {1, 1, 1, 1},
+     HALO_FAULT_UNSUPPORTED,
+     "every layer has a window"},
+    {"attention.sliding_window_pattern",
+     HALO_GGUF_BOOL,
+     4,
+     {0, 0, 0, 0},
+     HALO_FAULT_UNSUPPORTED,
+     "no layer has a window"},
+    {"attention.head_count_kv",
+     HALO_GGUF_I32,
+     4,
+     {2, 1, 1, 1},
+     HALO_FAULT_UNSUPPORTED,
+     "gemma4.attention.head_count_kv is 1 in layer 2 and 2 in another layer of its kind"},
+    {"attention.head_count_kv",
+     HALO_GGUF_I32,
+     4,
+     {2, 3, 2, 3},
+     HALO_FAULT_LOAD_FAILED,
+     "gemma4.attention.head_count 4 is not a multiple of head_count_kv 3 of layer 1"},
+    {"attention.head_count_kv",
+     HALO_GGUF_I32,
+     4,
+     {2, 0, 2, 0},
+     HALO_FAULT_LOAD_FAILED,
+     "gemma4.attention.head_count_kv is 0 in layer 1, allowed are 1 to 1024"},
+    {"attention.head_count_kv",
+     HALO_GGUF_I32,
+     4,
+     {2, -1, 2, -1},
+     HALO_FAULT_LOAD_FAILED,
+     "gemma4.attention.head_count_kv is 0 in layer 1"},
+    {"feed_forward_length",
+     HALO_GGUF_I32,
+     4,
+     {64, 96, 128, 64},
+     HALO_FAULT_UNSUPPORTED,
+     "gemma4.feed_forward_length has more than two values (64, 96, 128)"},
+    {"feed_forward_length",
+     HALO_GGUF_I32,
+     2,
+     {64, 96},
+     HALO_FAULT_LOAD_FAILED,
+     "gemma4.feed_forward_length has 2 entries for 4 layers"},
+};
+
+static void layers_that_differ(void **state)
+{
+    for (size_t i = 0; i < sizeof(layered) / sizeof(layered[0]); i++)
+        broken_refused(&layered[i]);
+    for (size_t i = 0; i < sizeof(layered_arrays) / sizeof(layered_arrays[0]); i++) {
+        struct halo_toy *toy = halo_toy_create("gemma4-e");
+        halo_toy_set_array(toy, layered_arrays[i].key, layered_arrays[i].kind, layered_arrays[i].n,
+                           layered_arrays[i].numbers);
+        halo_toy_refused(toy, layered_arrays[i].code, layered_arrays[i].fragment, NULL);
+        halo_toy_destroy(toy);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_without_attention),
+        cmocka_unit_test(layers_that_differ),
         cmocka_unit_test(numbers_out_of_bounds),
         cmocka_unit_test(mixtures_out_of_bounds),
         cmocka_unit_test(factors_and_windows_out_of_bounds),

@@ -30,6 +30,11 @@ enum {
     LATENT = 1 << 20,    /* attention by a compressed row */
     SHORTCONV = 1 << 21, /* layer 0 has a short convolution instead of attention */
     STATE = 1 << 22,     /* of a layer: it has no attention */
+    GEMMA4 = 1 << 23,    /* every other layer has no window and larger heads; a factor behind each layer */
+    INPUTS = 1 << 24,    /* each layer has an input of its own; the last half shares K and V */
+    NO_KV = 1 << 25,     /* of a layer: it has none of its own */
+    NO_V = 1 << 26,      /* of a layer: V is K */
+    BESIDE = 1 << 27,    /* experts beside a dense part */
     LLAMA = ALL | PRE_NORMS | FFN_NORM | PARTS,
 };
 
@@ -45,6 +50,9 @@ static const struct family {
     {"exaone4", "exaone4", ALL | POST_NORMS | QK_NORM | PARTS, 4},
     {"gemma2", "gemma2", LLAMA | POST_NORMS, 2},
     {"gemma3", "gemma3", LLAMA | POST_NORMS | QK_NORM, 2},
+    {"gemma4", "gemma4", LLAMA | POST_NORMS | QK_NORM | GEMMA4, 2},
+    {"gemma4-e", "gemma4", LLAMA | POST_NORMS | QK_NORM | GEMMA4 | INPUTS, 4},
+    {"gemma4-moe", "gemma4", LLAMA | POST_NORMS | QK_NORM | GEMMA4 | BESIDE, 2},
     {"glm4moe", "glm4moe", ALL | PRE_NORMS | MOVED_NORM | PARTS | QKV_BIAS | MOE | CHOICE | SHARED | LEADING, 2},
     {"gpt-oss", "gpt-oss", ALL | PRE_NORMS | MOVED_NORM | PARTS | QKV_BIAS | MOE | SINKS, 2},
     {"granite", "granite", LLAMA, 2},
@@ -137,13 +145,13 @@ static void mixer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uin
         {"attn_k_b.weight", type, 8, 32, 4, LATENT, 0},
         {"attn_v_b.weight", type, 32, 16, 4, LATENT, 0},
         {"attn_q.weight", type, d, q, 0, PARTS, LATENT | STATE},
-        {"attn_k.weight", type, d, k, 0, PARTS, LATENT | STATE},
-        {"attn_v.weight", type, d, k, 0, PARTS, LATENT | STATE},
+        {"attn_k.weight", type, d, k, 0, PARTS, LATENT | STATE | NO_KV},
+        {"attn_v.weight", type, d, k, 0, PARTS, LATENT | STATE | NO_KV | NO_V},
         {"attn_q.bias", f32, q, 0, 0, QKV_BIAS, 0},
         {"attn_k.bias", f32, k, 0, 0, QKV_BIAS, 0},
         {"attn_v.bias", f32, k, 0, 0, QKV_BIAS, 0},
-        {"attn_q_norm.weight", f32, 16, 0, 0, QK_NORM, STATE},
-        {"attn_k_norm.weight", f32, 16, 0, 0, QK_NORM, STATE},
+        {"attn_q_norm.weight", f32, q / 4, 0, 0, QK_NORM, STATE},
+        {"attn_k_norm.weight", f32, q / 4, 0, 0, QK_NORM, STATE | NO_KV},
         {"attn_q_norm.weight", f32, q, 0, 0, QK_WHOLE, 0},
         {"attn_k_norm.weight", f32, k, 0, 0, QK_WHOLE, 0},
         {"attn_output.weight", type, q, d, 0, ALL, STATE},
@@ -180,8 +188,41 @@ static void ffn_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uint6
     rows_add(toy, layer, traits, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
+/* Heads of 16, two of them of K and V, in layers with the window; heads of 32 and one in the others. */
+static void gemma4_layer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits)
+{
+    const enum halo_type type = HALO_TYPE_F16, f32 = HALO_TYPE_F32;
+    const uint64_t d = 32, ff = layer < 2 ? 64 : 96;
+    const struct row rows[] = {
+        {"ffn_norm.weight", f32, d, 0, 0, ALL, 0},           {"ffn_gate.weight", type, d, ff, 0, ALL, 0},
+        {"ffn_up.weight", type, d, ff, 0, ALL, 0},           {"ffn_down.weight", type, ff, d, 0, ALL, 0},
+        {"post_ffw_norm.weight", f32, d, 0, 0, ALL, 0},      {"ffn_gate_inp.weight", f32, d, 4, 0, BESIDE, 0},
+        {"ffn_gate_inp.scale", f32, d, 0, 0, BESIDE, 0},     {"ffn_gate_exps.weight", type, d, 64, 4, BESIDE, 0},
+        {"ffn_up_exps.weight", type, d, 64, 4, BESIDE, 0},   {"ffn_down_exps.weight", type, 64, d, 4, BESIDE, 0},
+        {"pre_ffw_norm_2.weight", f32, d, 0, 0, BESIDE, 0},  {"post_ffw_norm_1.weight", f32, d, 0, 0, BESIDE, 0},
+        {"post_ffw_norm_2.weight", f32, d, 0, 0, BESIDE, 0}, {"inp_gate.weight", type, d, 8, 0, INPUTS, 0},
+        {"proj.weight", type, 8, d, 0, INPUTS, 0},           {"post_norm.weight", f32, d, 0, 0, INPUTS, 0},
+    };
+    static const float one = 1;
+    char name[64];
+
+    if (traits & INPUTS && layer >= 2)
+        traits |= NO_KV;
+    if (!(traits & INPUTS) && layer % 2 == 1)
+        traits |= NO_V;
+    mixer_add(toy, layer, traits, d, layer % 2 ? 128 : 64, 32);
+    rows_add(toy, layer, traits, rows, sizeof(rows) / sizeof(rows[0]));
+    snprintf(name, sizeof(name), "blk.%u.layer_output_scale.weight", layer);
+    halo_toy_add(toy, name, f32, 1, 0, 0);
+    halo_toy_find(toy, name)->values = &one;
+}
+
 static void layer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits)
 {
+    if (traits & GEMMA4) {
+        gemma4_layer_add(toy, layer, traits);
+        return;
+    }
     if (traits & LEADING && layer == 0)
         traits &= ~(uint32_t)(MOE | CHOICE | SHARED | GATED);
     if (traits & SHORTCONV && layer == 0)
@@ -202,6 +243,46 @@ static void experts_set(struct halo_toy *toy, uint32_t traits)
         halo_toy_set(toy, "leading_dense_block_count", HALO_GGUF_U32, 1);
     if (traits & LEADING && traits & SHARED)
         halo_toy_set(toy, "expert_shared_count", HALO_GGUF_U32, 1);
+}
+
+static void gemma4_keys_set(struct halo_toy *toy, uint32_t traits, uint32_t n_layers)
+{
+    static const double local[] = {1, 0, 1, 0}, heads[] = {2, 1, 2, 1}, ff[] = {64, 64, 96, 96};
+
+    halo_toy_set(toy, "attention.key_length", HALO_GGUF_U32, 32);
+    halo_toy_set(toy, "attention.value_length", HALO_GGUF_U32, 32);
+    halo_toy_set(toy, "attention.key_length_swa", HALO_GGUF_U32, 16);
+    halo_toy_set(toy, "attention.value_length_swa", HALO_GGUF_U32, 16);
+    halo_toy_set(toy, "rope.freq_base_swa", HALO_GGUF_F32, 100);
+    halo_toy_set(toy, "attention.sliding_window", HALO_GGUF_U32, 64);
+    halo_toy_set_array(toy, "attention.sliding_window_pattern", HALO_GGUF_BOOL, n_layers, local);
+    halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_I32, n_layers, heads);
+    halo_toy_set(toy, "final_logit_softcapping", HALO_GGUF_F32, 30);
+    if (traits & BESIDE) {
+        halo_toy_set(toy, "expert_count", HALO_GGUF_U32, 4);
+        halo_toy_set(toy, "expert_used_count", HALO_GGUF_U32, 2);
+        halo_toy_set(toy, "expert_feed_forward_length", HALO_GGUF_U32, 64);
+    }
+    if (traits & INPUTS) {
+        halo_toy_set(toy, "attention.shared_kv_layers", HALO_GGUF_U32, 2);
+        halo_toy_set(toy, "embedding_length_per_layer_input", HALO_GGUF_U32, 8);
+        halo_toy_set_array(toy, "feed_forward_length", HALO_GGUF_I32, n_layers, ff);
+    }
+}
+
+/* Outside the layers. */
+static void gemma4_ends_add(struct halo_toy *toy, uint32_t traits)
+{
+    static const float factors[16] = {1,     1,     1,     1,     1e30f, 1e30f, 1e30f, 1e30f,
+                                      1e30f, 1e30f, 1e30f, 1e30f, 1e30f, 1e30f, 1e30f, 1e30f};
+
+    halo_toy_add(toy, "rope_freqs.weight", HALO_TYPE_F32, 16, 0, 0);
+    halo_toy_find(toy, "rope_freqs.weight")->values = factors;
+    if (!(traits & INPUTS))
+        return;
+    halo_toy_add(toy, "per_layer_token_embd.weight", HALO_TYPE_F16, 32, HALO_TOY_VOCAB, 0);
+    halo_toy_add(toy, "per_layer_model_proj.weight", HALO_TYPE_F16, 32, 32, 0);
+    halo_toy_add(toy, "per_layer_proj_norm.weight", HALO_TYPE_F32, 8, 0, 0);
 }
 
 static void keys_set(struct halo_toy *toy, const struct family *family)
@@ -226,6 +307,8 @@ static void keys_set(struct halo_toy *toy, const struct family *family)
     for (size_t i = 0; i < sizeof(own_keys) / sizeof(own_keys[0]); i++)
         if (strcmp(own_keys[i].family, family->name) == 0)
             halo_toy_set(toy, own_keys[i].key, own_keys[i].kind, own_keys[i].number);
+    if (family->traits & GEMMA4)
+        gemma4_keys_set(toy, family->traits, family->n_layers);
     static const double heads[2] = {0, 2};
     if (family->traits & SHORTCONV)
         halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_I32, 2, heads);
@@ -254,6 +337,8 @@ struct halo_toy *halo_toy_create(const char *name)
                  0, 0);
     if (family->traits & BIASES)
         halo_toy_add(toy, "output_norm.bias", HALO_TYPE_F32, 32, 0, 0);
+    if (family->traits & GEMMA4)
+        gemma4_ends_add(toy, family->traits);
     for (uint32_t layer = 0; layer < family->n_layers; layer++)
         layer_add(toy, layer, family->traits);
     keys_set(toy, family);

@@ -40,6 +40,12 @@ struct halo_hparams {
     /* Of layers with a state: width of all heads, heads, groups of heads that share a key, and length of a key. */
     uint32_t n_ssm_inner, n_ssm_heads, n_ssm_groups, n_ssm_state;
     uint32_t head_dim_k, head_dim_v, n_rot;
+    /* Of families whose layers differ: bits of layers, and what holds in those (halo_hparams_of_layer). */
+    uint64_t local[HALO_MODEL_MAX_LAYERS / 64], kv_differs[HALO_MODEL_MAX_LAYERS / 64]; /* local: with the window */
+    uint64_t ff_differs[HALO_MODEL_MAX_LAYERS / 64];
+    uint32_t head_dim_k_local, head_dim_v_local, n_rot_local, n_head_kv_other, n_ff_other;
+    uint32_t n_kv_shared;          /* last layers, which read the K and V of earlier ones */
+    uint32_t n_embd_layer;         /* width of the input of its own that every layer has; 0: none */
     uint32_t n_kv_lora, n_q_lora;  /* of latent attention; n_q_lora 0: q comes straight from the stream */
     uint32_t mla_dim_k, mla_dim_v; /* of a head where the cache holds the compressed row; else 0 */
     uint32_t n_ff, n_ff_expert, n_expert, n_expert_used;
