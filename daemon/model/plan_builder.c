@@ -1,8 +1,8 @@
 /* plan_builder.c: appends ops, values and weights to a plan.
  *
  * Runs where the model is created (io thread). Everything lies in the model's arena; the op table grows by doubling
- * and leaves its old copies there, which is at most as much again. Fails with: OUT_OF_MEMORY, LOAD_FAILED (rope
- * factors).
+ * and leaves its old copies there, which is at most as much again. Fails with: OUT_OF_MEMORY, LOAD_FAILED (a
+ * number of the file).
  */
 #include <assert.h>
 #include <errno.h>
@@ -11,12 +11,10 @@
 #include <string.h>
 
 #include "plan_builder_priv.h"
-#include "rope_priv.h"
 
 #define MAX_VALUES 64
-#define MAX_ROPES 4
 
-static int failed(struct halo_builder *builder)
+int halo_builder_no_memory(struct halo_builder *builder)
 {
     if (builder->error == 0)
         builder->error =
@@ -40,9 +38,9 @@ void halo_builder_init(struct halo_builder *builder, struct halo_arena *arena, c
     builder->weight_of =
         halo_arena_alloc(arena, (size_t)HALO_TENSOR_COUNT * binding->n_layers, sizeof(*builder->weight_of));
     builder->values = halo_arena_alloc(arena, MAX_VALUES, sizeof(*builder->values));
-    builder->ropes = halo_arena_alloc(arena, MAX_ROPES, sizeof(*builder->ropes));
+    builder->ropes = halo_arena_alloc(arena, HALO_BUILDER_ROPES, sizeof(*builder->ropes));
     if (!builder->ops || !builder->weights || !builder->weight_of || !builder->values || !builder->ropes)
-        failed(builder);
+        halo_builder_no_memory(builder);
 }
 
 int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret)
@@ -91,7 +89,7 @@ static struct halo_op *op_append(struct halo_builder *builder, enum halo_op_kind
     if (builder->n_ops == builder->ops_capacity) {
         struct halo_op *grown = halo_arena_alloc(builder->arena, (size_t)builder->ops_capacity * 2, sizeof(*grown));
         if (!grown) {
-            failed(builder);
+            halo_builder_no_memory(builder);
             return &builder->spare;
         }
         memcpy(grown, builder->ops, builder->n_ops * sizeof(*grown));
@@ -117,7 +115,7 @@ static const float *scales_read(struct halo_builder *builder, const struct halo_
         return NULL;
     float *scales = halo_arena_alloc(builder->arena, n, sizeof(*scales));
     if (!scales)
-        return (void)failed(builder), NULL;
+        return (void)halo_builder_no_memory(builder), NULL;
     int r = halo_binding_read(builder->binding, scale, scales, (uint32_t)scale->dims[0], builder->fault);
     if (r < 0)
         builder->error = r;
@@ -206,68 +204,6 @@ uint16_t halo_builder_value(struct halo_builder *builder, const char *name, uint
     return (uint16_t)builder->n_values++;
 }
 
-/* The factors of the pairs that the file has for this context, or HALO_TENSOR_NONE. */
-static enum halo_tensor_id factors_of(const struct halo_builder *builder)
-{
-    const struct halo_hparams *h = builder->hparams;
-    bool is_long = h->n_context > h->rope_original_context;
-    enum halo_tensor_id id = is_long ? HALO_TENSOR_ROPE_FACTORS_LONG : HALO_TENSOR_ROPE_FACTORS_SHORT;
-    if (halo_binding_find(builder->binding, HALO_TENSOR_ROPE_FREQS, 0))
-        return HALO_TENSOR_ROPE_FREQS;
-    return halo_binding_find(builder->binding, id, 0) ? id : HALO_TENSOR_NONE;
-}
-
-static uint32_t rotation(struct halo_builder *builder, const struct halo_hparams *h, enum halo_rope_pairing pairing,
-                         enum halo_tensor_id id)
-{
-    uint32_t n = h->n_rot / 2, bad = 0;
-    float *factors = NULL;
-    int r;
-
-    if (builder->error)
-        return 0;
-    assert(builder->n_ropes < MAX_ROPES);
-    if (id != HALO_TENSOR_NONE) {
-        factors = halo_arena_alloc(builder->arena, n, sizeof(*factors));
-        if (!factors)
-            return (void)failed(builder), 0;
-        builder->error =
-            halo_binding_read(builder->binding, halo_binding_find(builder->binding, id, 0), factors, n, builder->fault);
-        if (builder->error)
-            return 0;
-    }
-    r = halo_rope_make(&builder->ropes[builder->n_ropes], builder->arena, h, pairing, factors, &bad);
-    if (r == -EINVAL)
-        builder->error =
-            halo_fault_set(builder->fault, HALO_FAULT_LOAD_FAILED, "%s[%u] is %g, must be a positive number",
-                           halo_tensors_pattern(id), bad, factors[bad]);
-    else if (r < 0)
-        failed(builder);
-    return builder->n_ropes++;
-}
-
-uint32_t halo_builder_rotation(struct halo_builder *builder, enum halo_rope_pairing pairing)
-{
-    enum halo_tensor_id id = factors_of(builder);
-
-    if (builder->hparams->rope_scaling == HALO_ROPE_SCALING_LONGROPE && id == HALO_TENSOR_NONE && !builder->error)
-        builder->error = halo_fault_set(builder->fault, HALO_FAULT_LOAD_FAILED,
-                                        "the rotary scaling is longrope, and its rope_factors tensors are missing");
-    return rotation(builder, builder->hparams, pairing, id);
-}
-
-uint32_t halo_builder_rotation_local(struct halo_builder *builder, enum halo_rope_pairing pairing)
-{
-    struct halo_hparams local = *builder->hparams;
-
-    local.rope_base = local.rope_base_local;
-    local.rope_scaling = HALO_ROPE_SCALING_NONE;
-    local.rope_attn_factor = 1;
-    if (local.n_rot_local > 0)
-        local.n_rot = local.n_rot_local;
-    return rotation(builder, &local, pairing, HALO_TENSOR_NONE);
-}
-
 void halo_builder_embed(struct halo_builder *builder, enum halo_tensor_id id, uint16_t out, float scale)
 {
     struct halo_op *op = op_append(builder, HALO_OP_EMBED);
@@ -319,7 +255,7 @@ void halo_builder_factor(struct halo_builder *builder, enum halo_tensor_id id, f
     uint32_t weight = weight_use(builder, id);
     float *scales = halo_arena_alloc(builder->arena, 1, sizeof(*scales));
     if (!scales)
-        failed(builder);
+        halo_builder_no_memory(builder);
     if (builder->error)
         return;
     assert(builder->weights[weight].role == HALO_WEIGHT_VECTOR && !builder->weights[weight].scales);

@@ -10,6 +10,8 @@
 
 #include "bind_priv.h"
 
+#define HALO_BUILDER_ROPES 4 /* rotations of a plan, at most */
+
 struct halo_builder {
     struct halo_arena *arena;
     const struct halo_hparams *hparams; /* of the layer, or the model's outside the layers */
@@ -42,6 +44,7 @@ void halo_builder_init(struct halo_builder *builder, struct halo_arena *arena, c
  * first failure. */
 int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret);
 
+int halo_builder_no_memory(struct halo_builder *builder);              /* OUT_OF_MEMORY, unless it has failed already */
 void halo_builder_layer(struct halo_builder *builder, uint32_t layer); /* the ops that follow belong to this layer */
 void halo_builder_outside(struct halo_builder *builder);               /* ... to no layer */
 /* The value of this name, which is added at its first use. */
