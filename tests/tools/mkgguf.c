@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ALIGNMENT 32
 
@@ -19,6 +20,7 @@ struct options {
     uint64_t seed, n_tiny;
     uint32_t n_parts;
     bool experts_asked; /* llama has experts only when asked for */
+    bool sparse;        /* holes instead of matrices, for what reads no weights */
     const char *path;
 };
 
@@ -94,6 +96,29 @@ static void split_keys(struct gguf_writer *w, uint32_t part, uint32_t n_parts, u
     gguf_writer_u32(w, (uint32_t)n_tensors);
 }
 
+/* The directory, the vectors (some are read with it), and holes where the matrices are. */
+static int write_sparse(const struct set *set, const char *path, const struct gguf_writer *w, uint64_t first,
+                        uint64_t end)
+{
+    FILE *file = fopen(path, "wb");
+    uint64_t offset = w->n;
+    if (!file)
+        return -errno;
+    bool failed = fwrite(w->bytes, 1, w->n, file) != w->n;
+    for (uint64_t i = first; i < end; offset += padded(set->tensors[i++].n_bytes)) {
+        const struct mkgguf_tensor *t = &set->tensors[i];
+        uint8_t *bytes = t->n_dims == 1 ? malloc(t->n_bytes) : NULL;
+        if (!bytes)
+            continue;
+        mkgguf_fill_ones(t->type, bytes, t->n_bytes);
+        failed |= fseeko(file, (off_t)offset, SEEK_SET) != 0 || fwrite(bytes, 1, t->n_bytes, file) != t->n_bytes;
+        free(bytes);
+    }
+    failed |= fflush(file) != 0 || ftruncate(fileno(file), (off_t)offset) < 0;
+    int r = failed ? -errno : 0;
+    return fclose(file) != 0 && r == 0 ? -errno : r;
+}
+
 static int write_part(const struct set *set, const char *path, uint32_t part, uint64_t first, uint64_t end)
 {
     const struct options *o = set->options;
@@ -114,8 +139,8 @@ static int write_part(const struct set *set, const char *path, uint32_t part, ui
     gguf_writer_finish(&w);
     gguf_writer_pad(&w, ALIGNMENT);
     struct mkgguf_out *out;
-    int r = mkgguf_out_open(&out, path, w.n + offset);
-    if (r == 0) {
+    int r = o->sparse ? write_sparse(set, path, &w, first, end) : mkgguf_out_open(&out, path, w.n + offset);
+    if (r == 0 && !o->sparse) {
         r = mkgguf_out_write(out, w.bytes, w.n);
         for (uint64_t i = first; i < end && r == 0; i++)
             r = write_tensor(out, &set->tensors[i], o->seed);
@@ -159,7 +184,7 @@ static void usage(void)
          "[--heads-kv N]\n"
          "              [--head-dim N] [--ff N] [--experts N] [--experts-used N] [--ff-expert N] [--vocab N] "
          "[--context N]\n"
-         "              [--tied 0|1] [--split PARTS] [--tensors-tiny N] -o FILE");
+         "              [--tied 0|1] [--split PARTS] [--tensors-tiny N] [--sparse] -o FILE");
     fputs("presets: ", stdout);
     mkgguf_presets_print();
     fputs("types:   ", stdout);
@@ -168,7 +193,7 @@ static void usage(void)
     mkgguf_families_print();
 }
 
-enum { OPT_PRESET = 256, OPT_ARCH, OPT_TYPE, OPT_SEED, OPT_SPLIT, OPT_TINY, OPT_TIED, OPT_HELP, OPT_SHAPE };
+enum { OPT_PRESET = 256, OPT_ARCH, OPT_TYPE, OPT_SEED, OPT_SPLIT, OPT_TINY, OPT_TIED, OPT_HELP, OPT_SPARSE, OPT_SHAPE };
 
 static const struct {
     const char *name;
@@ -186,6 +211,7 @@ static const struct {
     {"vocab", offsetof(struct mkgguf_shape, n_vocab)},
     {"context", offsetof(struct mkgguf_shape, n_context)},
 };
+#define N_OPTIONS 9
 #define N_SHAPE_OPTIONS (sizeof shape_options / sizeof shape_options[0])
 
 static int refuse(const char *what, const char *value)
@@ -222,6 +248,7 @@ static int apply_option(struct options *o, int option, const char *value, bool f
     case OPT_ARCH: return mkgguf_family_parse(value, &o->shape.family) ? refuse("unknown architecture", value) : 0;
     case OPT_TYPE: o->types = mkgguf_types_find(value); return o->types ? 0 : refuse("unknown type", value);
     case 'o': o->path = value; return 0;
+    case OPT_SPARSE: o->sparse = true; return 0;
     case '?': return -EINVAL;
     }
     int r = take_number(value, option == OPT_SEED || option == OPT_TINY ? UINT64_MAX : INT32_MAX, &number);
@@ -242,13 +269,13 @@ static int apply_option(struct options *o, int option, const char *value, bool f
 
 static int parse_options(struct options *o, int argc, char **argv)
 {
-    struct option longs[8 + N_SHAPE_OPTIONS + 1] = {
+    struct option longs[N_OPTIONS + N_SHAPE_OPTIONS + 1] = {
         {"preset", 1, NULL, OPT_PRESET}, {"arch", 1, NULL, OPT_ARCH},   {"type", 1, NULL, OPT_TYPE},
         {"seed", 1, NULL, OPT_SEED},     {"split", 1, NULL, OPT_SPLIT}, {"tensors-tiny", 1, NULL, OPT_TINY},
-        {"tied", 1, NULL, OPT_TIED},     {"help", 0, NULL, OPT_HELP},
+        {"tied", 1, NULL, OPT_TIED},     {"help", 0, NULL, OPT_HELP},   {"sparse", 0, NULL, OPT_SPARSE},
     };
     for (size_t i = 0; i < N_SHAPE_OPTIONS; i++)
-        longs[8 + i] = (struct option){shape_options[i].name, 1, NULL, OPT_SHAPE + (int)i};
+        longs[N_OPTIONS + i] = (struct option){shape_options[i].name, 1, NULL, OPT_SHAPE + (int)i};
     for (int pass = 0; pass < 2; pass++) {
         int option, r = 0;
         optind = 0;
