@@ -60,6 +60,8 @@ static void print_plan(const struct halo_ev_plan *p)
     if (p->has_context_max)
         printf("; at most %lld would fit", (long long)p->context_max);
     putchar('\n');
+    if (p->has_cache)
+        halo_client_print_line(stdout, "  KV cache: %.*s", (int)p->cache.len, p->cache.at);
     if (p->has_decode_tok_s)
         printf("  predicted decode %.1f tok/s\n", p->decode_tok_s);
     if (p->has_prefill_tok_s)

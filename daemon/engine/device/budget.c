@@ -74,6 +74,66 @@ void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device 
     ret->max_pages = most_pages(ret, ret->context_pages, 0);
 }
 
+uint64_t halo_budget_token_bytes(const struct halo_budget *budget)
+{
+    uint64_t n = 0;
+    for (uint32_t group = 0; group < budget->n_groups; group++)
+        if (budget->groups[group].span == UINT32_MAX)
+            n += budget->groups[group].page_bytes;
+    return (n + HALO_KV_PAGE_TOKENS - 1) / HALO_KV_PAGE_TOKENS;
+}
+
+/* Of the groups of states, or of those with windows. */
+static uint64_t sequence_bytes(const struct halo_budget *budget, const struct halo_plan *plan, bool states,
+                               uint32_t *ret_layers)
+{
+    uint64_t n = 0;
+    *ret_layers = 0;
+    for (uint32_t group = 0; group < budget->n_groups; group++)
+        if (budget->groups[group].span != UINT32_MAX && (plan->kv[group].state_width > 0) == states) {
+            n += budget->groups[group].span * budget->groups[group].page_bytes;
+            *ret_layers += plan->kv[group].n_layers;
+        }
+    return n;
+}
+
+uint64_t halo_budget_sequence_bytes(const struct halo_budget *budget)
+{
+    uint64_t n = 0;
+    for (uint32_t group = 0; group < budget->n_groups; group++)
+        if (budget->groups[group].span != UINT32_MAX)
+            n += budget->groups[group].span * budget->groups[group].page_bytes;
+    return n;
+}
+
+static const char *keep(uint32_t n_layers)
+{
+    return n_layers == 1 ? "layer keeps" : "layers keep";
+}
+
+void halo_budget_cache_text(const struct halo_budget *budget, const struct halo_plan *plan, char ret[HALO_CACHE_TEXT])
+{
+    char token[HALO_SIZE_TEXT], window[HALO_SIZE_TEXT], state[HALO_SIZE_TEXT], whole[HALO_SIZE_TEXT];
+    uint32_t n_window, n_state, n_full = 0;
+    uint64_t window_bytes = sequence_bytes(budget, plan, false, &n_window),
+             state_bytes = sequence_bytes(budget, plan, true, &n_state), token_bytes = halo_budget_token_bytes(budget);
+    for (uint32_t group = 0; group < budget->n_groups; group++)
+        n_full += budget->groups[group].span == UINT32_MAX ? plan->kv[group].n_layers : 0;
+    int n = snprintf(ret, HALO_CACHE_TEXT, "%u %s every token (%s a token)", n_full, keep(n_full),
+                     halo_size_text(token_bytes, token));
+    if (n_window > 0)
+        n += snprintf(ret + n, HALO_CACHE_TEXT - (size_t)n, "; %u %s a window (%s a sequence)", n_window,
+                      keep(n_window), halo_size_text(window_bytes, window));
+    if (n_state > 0)
+        n += snprintf(ret + n, HALO_CACHE_TEXT - (size_t)n, "; %u recurrent %s a state (%s a sequence)", n_state,
+                      keep(n_state), halo_size_text(state_bytes, state));
+    snprintf(
+        ret + n, HALO_CACHE_TEXT - (size_t)n, "%s; a sequence of %u tokens takes %s",
+        n_window + n_state > 0 ? ", however long it is, which makes long contexts cheap" : "", plan->n_context,
+        halo_size_text(window_bytes + state_bytes + (uint64_t)budget->context_pages * HALO_KV_PAGE_TOKENS * token_bytes,
+                       whole));
+}
+
 uint32_t halo_budget_fit_context(const struct halo_budget *budget, uint32_t n_sequences, uint32_t limit)
 {
     assert(n_sequences > 0);

@@ -90,6 +90,9 @@ static void fill_memory(struct halo_ev_plan *ev, const struct halo_forecast *f, 
     ev->has_budget_bytes = true;
     ev->has_context_max = true;
     ev->context_max = halo_budget_fit_context(budget, 1, f->model->hparams.n_context_train);
+    ev->has_kv_token_bytes = ev->has_kv_sequence_bytes = ev->has_cache = true;
+    ev->kv_token_bytes = (int64_t)halo_budget_token_bytes(budget);
+    ev->kv_sequence_bytes = (int64_t)halo_budget_sequence_bytes(budget);
 }
 
 /* Text for `bound`, with the numbers. */
@@ -123,7 +126,7 @@ void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
         return;
     }
     const struct halo_msg_plan *msg = &job->msg.plan;
-    char bound[256], tiers[96];
+    char bound[256], tiers[96], cache[HALO_CACHE_TEXT];
     struct halo_json ops;
     struct halo_ev ev;
     halo_ev_init(&ev, HALO_EV_PLAN, &job->msg.id);
@@ -132,6 +135,8 @@ void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
     ev.plan.device = halo_str_of(f->info.name);
     fill_memory(&ev.plan, f, msg->params.has_kv_tokens);
     predict(&ev.plan, f, bound, sizeof(bound));
+    halo_budget_cache_text(&f->budget, &f->model->plan, cache);
+    ev.plan.cache = halo_str_of(cache);
     ev.plan.bound = halo_str_of(bound);
     ev.plan.has_bound = true;
     snprintf(tiers, sizeof(tiers), "{\"memory\":%lld}", (long long)ev.plan.total_bytes);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include <engine/budget.h>
@@ -78,11 +79,57 @@ static void windows_make_long_contexts_cheap(void **state)
     assert_int_equal(budget.kv_bytes, kv);
 }
 
+/* Of states a sequence takes one slot, and the pool has two for each whole sequence. */
+static void states_are_counted(void **state)
+{
+    struct halo_plan plan;
+    struct halo_budget budget;
+    fake_plan(&plan, 64, 1 << 16, 16, 8, 4096);
+    fake_plan_states(&plan, 0);
+    halo_budget_of(fake_device(), NULL, &plan, 0, &budget);
+    uint64_t full = halo_kv_page_bytes(&plan.kv[0]), slot = halo_kv_page_bytes(&plan.kv[1]);
+    assert_int_equal(slot, 2 * 24 * sizeof(float));
+    assert_int_equal(budget.kv_bytes, 4096 * full + 4 * slot);
+    assert_int_equal(halo_budget_pool_bytes(&budget, 4096, 2048), budget.kv_bytes);
+    assert_int_equal(halo_budget_token_bytes(&budget), full / HALO_KV_PAGE_TOKENS);
+    assert_int_equal(halo_budget_sequence_bytes(&budget), slot);
+}
+
+static void the_cache_in_words(void **state)
+{
+    struct halo_plan plan;
+    struct halo_budget budget;
+    char text[HALO_CACHE_TEXT];
+    fake_plan(&plan, 64, 1 << 16, 16, 8, 4096);
+    halo_budget_of(fake_device(), NULL, &plan, 0, &budget);
+    halo_budget_cache_text(&budget, &plan, text);
+    assert_string_equal(text, "1 layer keeps every token (64 bytes a token); a sequence of 65536 tokens takes 4.0 MiB");
+    fake_plan_window(&plan, 100, 0);
+    fake_plan_states(&plan, 0);
+    halo_budget_of(fake_device(), NULL, &plan, 0, &budget);
+    halo_budget_cache_text(&budget, &plan, text);
+    assert_string_equal(text,
+                        "1 layer keeps every token (64 bytes a token); 1 layer keeps a window (20.0 KiB a sequence); "
+                        "2 recurrent layers keep a state (192 bytes a sequence), however long it is, which makes long "
+                        "contexts cheap; a sequence of 65536 tokens takes 4.0 MiB");
+    assert_int_equal(halo_budget_token_bytes(&budget), 64);
+    assert_int_equal(halo_budget_sequence_bytes(&budget), 5 * halo_kv_page_bytes(&plan.kv[1]) + 192);
+    /* Beside a plan of the largest numbers it has room. */
+    for (uint32_t group = 0; group < plan.n_kv_groups; group++) {
+        plan.kv[group].n_layers = UINT32_MAX;
+        budget.groups[group].page_bytes = UINT64_MAX >> 20;
+    }
+    plan.n_context = UINT32_MAX;
+    halo_budget_cache_text(&budget, &plan, text);
+    assert_non_null(strstr(text, "a sequence of 4294967295 tokens takes "));
+}
+
 int main(void)
 {
     struct fake_control control = {0};
     fake_control = &control;
     const struct CMUnitTest tests[] = {cmocka_unit_test(fitting_context),
-                                       cmocka_unit_test(windows_make_long_contexts_cheap)};
+                                       cmocka_unit_test(windows_make_long_contexts_cheap),
+                                       cmocka_unit_test(states_are_counted), cmocka_unit_test(the_cache_in_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

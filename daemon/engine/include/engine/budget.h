@@ -35,6 +35,14 @@ void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device 
  * they are beyond any memory. */
 uint64_t halo_budget_pool_bytes(const struct halo_budget *budget, uint64_t n_pages, uint32_t n_context);
 
+/* KV cache that each token of a sequence takes, and what its windows and states take, however long it is. */
+uint64_t halo_budget_token_bytes(const struct halo_budget *budget);
+uint64_t halo_budget_sequence_bytes(const struct halo_budget *budget);
+
+/* Both in words, with what a sequence of the plan's context takes. */
+#define HALO_CACHE_TEXT 384
+void halo_budget_cache_text(const struct halo_budget *budget, const struct halo_plan *plan, char ret[HALO_CACHE_TEXT]);
+
 /* The largest context, at most `limit`, with which n_sequences whole sequences have their KV cache in what is free:
  * what the sentence "load with a context of at most N" says. 0 when not even one page each fits. Whole pages, unless it
  * is `limit` itself. */
