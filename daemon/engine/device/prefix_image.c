@@ -78,15 +78,15 @@ __attribute__((format(printf, 3, 4))) static size_t put_line(struct halo_prefix_
     return n + (size_t)more;
 }
 
+/* Short, so that the lines of HALO_KV_GROUPS_MAX groups find room whatever their numbers are. */
 static size_t put_group(struct halo_prefix_key *key, size_t n, const struct halo_kv_group *kv, uint64_t page_bytes)
 {
     static const char *const kv_names[] = {"f32", "f16", "q8", "q4"};
     if (kv->state_width > 0)
-        return put_line(key, n, "states: %u layers of %u, %" PRIu64 " bytes\n", kv->n_layers, kv->state_width,
-                        page_bytes);
-    return put_line(key, n, "kv cache: %s, %u layers, %u heads of %u and %u%s, window %u, %" PRIu64 " bytes a page\n",
+        return put_line(key, n, "states: %u of %u, %" PRIu64 " bytes\n", kv->n_layers, kv->state_width, page_bytes);
+    return put_line(key, n, "kv cache: %s %ux%u of %u+%u%s, window %u, stride %u, %" PRIu64 " bytes\n",
                     kv_names[kv->type], kv->n_layers, kv->n_head_kv, kv->head_dim_k, kv->head_dim_v,
-                    kv->latent ? " in one" : "", kv->window, page_bytes);
+                    kv->latent ? " latent" : "", kv->window, kv->stride, page_bytes);
 }
 
 void halo_prefix_key_of(const struct halo_plan *plan, const char *fingerprint, const char *stamp, const char *layout,

@@ -220,6 +220,50 @@ static void worth_comes_back(void **state)
     rig_finish(&rig);
 }
 
+/* A file is used for the same caches alone: every number of every group is in its key, and the largest ones fit. */
+static void a_key_names_every_group(void **state)
+{
+    struct halo_plan plan;
+    struct halo_prefix_key key, other;
+    uint64_t bytes[HALO_KV_GROUPS_MAX];
+    uint32_t n_seen = 0;
+    fake_plan(&plan, 1 << 22, 1024, 64, 16, 600);
+    for (plan.n_kv_groups = 1; plan.n_kv_groups < HALO_KV_GROUPS_MAX; plan.n_kv_groups++)
+        plan.kv[plan.n_kv_groups] = (struct halo_kv_group){HALO_KV_F16, 512, 1024, 1024, 1024, 0, 1 << 30, 32, 0, true};
+    plan.kv[HALO_KV_GROUPS_MAX - 1] = (struct halo_kv_group){.n_layers = 512, .state_width = 1 << 31};
+    for (uint32_t group = 0; group < plan.n_kv_groups; group++)
+        bytes[group] = 1ull << 32;
+    const char *longest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    halo_prefix_key_of(&plan, longest, longest + 32, longest + 1, bytes, &key);
+    for (uint32_t group = 0; group < plan.n_kv_groups; group++) {
+        struct halo_kv_group was = plan.kv[group], changed[] = {was, was, was, was, was, was, was, was, was};
+        changed[0].n_layers--;
+        changed[1].type = HALO_KV_Q8;
+        changed[2].n_head_kv--;
+        changed[3].head_dim_k--;
+        changed[4].head_dim_v--;
+        changed[5].window++;
+        changed[6].stride++;
+        changed[7].latent = !was.latent;
+        changed[8].state_width++;
+        for (size_t i = 0; i < sizeof(changed) / sizeof(changed[0]); i++) {
+            if (was.state_width > 0 && i > 0 && i < 8)
+                continue; /* mean nothing there */
+            plan.kv[group] = changed[i];
+            halo_prefix_key_of(&plan, longest, longest + 32, longest + 1, bytes, &other);
+            n_seen++;
+            if (memcmp(key.text, other.text, sizeof(key.text)) == 0)
+                fail_msg("change %zu of group %u has the same key", i, group);
+        }
+        plan.kv[group] = was;
+        bytes[group]--;
+        halo_prefix_key_of(&plan, longest, longest + 32, longest + 1, bytes, &other);
+        assert_memory_not_equal(key.text, other.text, sizeof(key.text));
+        bytes[group]++;
+    }
+    assert_int_equal(n_seen, 9 * (HALO_KV_GROUPS_MAX - 1) + 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +271,7 @@ int main(void)
         cmocka_unit_test(a_file_holds_what_a_text_is_continued_from),
         cmocka_unit_test(as_much_as_there_is_room_for),
         cmocka_unit_test(worth_comes_back),
+        cmocka_unit_test(a_key_names_every_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
