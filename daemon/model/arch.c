@@ -1,5 +1,4 @@
 /* arch.c: the list of model families. */
-#include <stdio.h>
 #include <string.h>
 
 #include "arch_priv.h"
@@ -27,24 +26,19 @@ const char *halo_arch_show(struct halo_span text, char *buffer, size_t n_room)
 int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, struct halo_fault *fault)
 {
     struct halo_span name;
-    char shown[40], known[140] = "";
-    size_t n = 0, n_told = 0;
+    char shown[40];
     int r = halo_gguf_get_string(gguf, "general.architecture", &name, fault);
 
     if (r < 0)
         return r;
     if (r == HALO_GGUF_ABSENT)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "general.architecture is missing");
-    for (size_t i = 0; i < N_FAMILIES; i++) {
+    for (size_t i = 0; i < N_FAMILIES; i++)
         if (strlen(families[i]->name) == name.n && memcmp(families[i]->name, name.bytes, name.n) == 0) {
             *ret = families[i];
             return 0;
         }
-        if (n + 2 + strlen(families[i]->name) + sizeof(", and 99 more") < sizeof(known))
-            n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", families[i]->name), n_told++;
-    }
-    if (n_told < N_FAMILIES)
-        snprintf(known + n, sizeof(known) - n, ", and %zu more", N_FAMILIES - n_told);
-    return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "architecture \"%s\" is not supported (supported: %s)",
-                          halo_arch_show(name, shown, sizeof(shown)), known);
+    return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                          "architecture \"%s\" is not supported; docs/MODELS.md lists the %zu that are",
+                          halo_arch_show(name, shown, sizeof(shown)), N_FAMILIES);
 }

@@ -134,6 +134,16 @@ static void test_spm(void **state)
     check_vocabulary(&build);
 }
 
+static void test_spm_bpe(void **state)
+{
+    static const char *const extra[] = {"<|im_end|>", "z", "zz", "\xE2\x96\x81"}, *const merges[] = {"z z", "q zz"};
+    static const int32_t kinds[] = {3, 1, 1, 1};
+    struct vocab_build build;
+    build_init(&build);
+    build_spm_bpe(&build, extra, kinds, 4, merges, 2);
+    check_vocabulary(&build);
+}
+
 static void test_file(void **state)
 {
     (void)state;
@@ -175,6 +185,7 @@ static void test_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bpe), cmocka_unit_test(test_spm),
-                                       cmocka_unit_test(test_file), cmocka_unit_test(test_text)};
+                                       cmocka_unit_test(test_spm_bpe), cmocka_unit_test(test_file),
+                                       cmocka_unit_test(test_text)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
