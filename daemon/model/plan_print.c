@@ -130,11 +130,9 @@ static void put_attend(struct printer *printer, const struct halo_op_attend *op)
 
 static void put_glu(struct printer *printer, const struct halo_op_glu *op)
 {
-    static const char *const acts[HALO_GLU_ACTS] = {[HALO_GLU_SILU] = "silu",
-                                                    [HALO_GLU_GELU] = "gelu",
-                                                    [HALO_GLU_RELU2] = "relu2",
-                                                    [HALO_GLU_CLAMPED] = "clamped",
-                                                    [HALO_GLU_LINEAR] = "linear"};
+    static const char *const acts[HALO_GLU_ACTS] = {
+        [HALO_GLU_SILU] = "silu",       [HALO_GLU_GELU] = "gelu",     [HALO_GLU_RELU2] = "relu2",
+        [HALO_GLU_CLAMPED] = "clamped", [HALO_GLU_LINEAR] = "linear", [HALO_GLU_SIGMOID] = "sigmoid"};
     put(printer, "glu %s(%s)", op->act < HALO_GLU_ACTS ? acts[op->act] : "?", value_name(printer, op->gate));
     if (op->up != HALO_NONE)
         put(printer, " * %s", value_name(printer, op->up));

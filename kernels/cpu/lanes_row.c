@@ -101,6 +101,7 @@ static inline __attribute__((always_inline)) struct vec glu(enum halo_glu_act ac
         return vec_mul(sigmoid_times(gate, vec_mul(gate, vec_splat(HALO_GLU_CLAMP_ALPHA))),
                        vec_add(up, vec_splat(1.0f)));
     case HALO_GLU_LINEAR: return vec_mul(gate, up);
+    case HALO_GLU_SIGMOID: return sigmoid_times(up, gate);
     case HALO_GLU_ACTS: break;
     }
     return gate;
@@ -121,6 +122,7 @@ void LANES(glu)(enum halo_glu_act act, uint32_t n, const float *gate, const floa
     case HALO_GLU_RELU2: glu_row(HALO_GLU_RELU2, n, gate, up, out); break;
     case HALO_GLU_CLAMPED: glu_row(HALO_GLU_CLAMPED, n, gate, up, out); break;
     case HALO_GLU_LINEAR: glu_row(HALO_GLU_LINEAR, n, gate, up, out); break;
+    case HALO_GLU_SIGMOID: glu_row(HALO_GLU_SIGMOID, n, gate, up, out); break;
     case HALO_GLU_ACTS: break;
     }
 }

@@ -160,6 +160,7 @@ template <halo_glu_act ACT> HALO_DEVICE float activated(float gate, float up)
         return gate * sigmoid(1.59576912f * halo_fma(0.044715f * gate * gate, gate, gate)) * up; /* 2 sqrt(2 / pi) */
     case HALO_GLU_RELU2: gate = halo_max(gate, 0); return gate * gate * up;
     case HALO_GLU_LINEAR: return gate * up;
+    case HALO_GLU_SIGMOID: return sigmoid(gate) * up;
     default: /* HALO_GLU_CLAMPED */
         gate = halo_min(gate, HALO_GLU_CLAMP);
         up = halo_max(halo_min(up, HALO_GLU_CLAMP), -HALO_GLU_CLAMP);
@@ -190,6 +191,7 @@ HALO_GLU_KERNEL(GELU, gelu)
 HALO_GLU_KERNEL(RELU2, relu2)
 HALO_GLU_KERNEL(CLAMPED, clamped)
 HALO_GLU_KERNEL(LINEAR, linear)
+HALO_GLU_KERNEL(SIGMOID, sigmoid)
 
 HALO_KERNEL(limit, halo_limit_args, 256)
 {

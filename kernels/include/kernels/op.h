@@ -86,7 +86,8 @@ enum halo_glu_act {
     HALO_GLU_RELU2, /* max(x, 0)^2 */
     /* g / (1 + e^(-1.702 g)) * (u + 1), g = min(gate, 7), u = up limited to -7 .. 7; needs up */
     HALO_GLU_CLAMPED,
-    HALO_GLU_LINEAR, /* x: the product of gate and up */
+    HALO_GLU_LINEAR,  /* x: the product of gate and up */
+    HALO_GLU_SIGMOID, /* 1 / (1 + e^-x) */
     HALO_GLU_ACTS
 };
 #define HALO_GLU_CLAMP 7.0f

@@ -38,14 +38,23 @@ static double linear(double gate, double up)
     return gate * up;
 }
 
+static double sigmoid(double gate, double up)
+{
+    return up / (1 + exp(-gate));
+}
+
 static void activations(void **state)
 {
     (void)state;
     static const struct {
         const char *kernel;
         double (*act)(double gate, double up);
-    } kinds[] = {{"glu_gelu", gelu}, {"glu_relu2", relu2}, {"glu_clamped", clamped}, {"glu_linear", linear}};
-    for (uint32_t k = 0; k < 4; k++)
+    } kinds[] = {{"glu_gelu", gelu},
+                 {"glu_relu2", relu2},
+                 {"glu_clamped", clamped},
+                 {"glu_linear", linear},
+                 {"glu_sigmoid", sigmoid}};
+    for (uint32_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
         for (uint32_t w = 0; w < N_WIDTHS; w++) {
             const uint32_t n = widths[w];
             float *gate = gfx_floats(ROWS * n, k), *up = gfx_floats(ROWS * n, k + 9), *out = gfx_zeros(ROWS * n * 4);

@@ -302,7 +302,7 @@ static const struct {
     {temperature_nan, ATTEND, "attend: temperature is nan, wanted a number of at least 0"},
     {no_period, ATTEND, "attend: period of the temperature is 0, wanted 1"},
     {logit_cap_infinite, LOGITS, "logits: cap is inf, wanted a number of at least 0"},
-    {activation, GLU, "glu: activation 5 of 5"},
+    {activation, GLU, "glu: activation 6 of 6"},
     {clamped_without_up, GLU, "glu: up is value 65535 of 9"},
     {too_many_used, MOE_ROUTE, "moe_route: uses 4 of 3 experts, at most 3 are supported"},
     {too_many_experts, MOE_MATMUL, "moe_matmul: uses 2 of 4 experts, at most 3 are supported"},
