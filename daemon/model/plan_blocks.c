@@ -45,14 +45,33 @@ struct halo_blocks halo_blocks_make(struct halo_builder *builder)
     return values;
 }
 
+/* normed -> q, k, v and, where attention is gated, the gates of the heads, which are returned. */
+static uint16_t projections(struct halo_builder *builder, const struct halo_blocks *values, bool gated)
+{
+    const struct halo_hparams *h = builder->hparams;
+    uint64_t n_q = (uint64_t)h->n_head * h->head_dim_k;
+    uint16_t q_gated = gated ? halo_builder_value(builder, "q_gated", 2 * n_q) : values->q;
+    const struct halo_builder_pair qkv[] = {
+        {HALO_TENSOR_ATTN_Q, q_gated}, {HALO_TENSOR_ATTN_K, values->k}, {HALO_TENSOR_ATTN_V, values->v}};
+    struct halo_op_concat part = {
+        .a = q_gated, .b = HALO_NONE, .out = values->q, .n_head = h->n_head, .n_a = h->head_dim_k};
+
+    halo_builder_matmul(builder, values->normed, qkv, 3);
+    if (!gated)
+        return HALO_NONE;
+    halo_builder_concat(builder, &part);
+    part.a_first = h->head_dim_k;
+    part.out = halo_builder_value(builder, "q_gate", n_q);
+    halo_builder_concat(builder, &part);
+    return part.out;
+}
+
 void halo_blocks_attention(struct halo_builder *builder, const struct halo_blocks *values,
                            const struct halo_attention *attention)
 {
-    const struct halo_builder_pair qkv[] = {
-        {HALO_TENSOR_ATTN_Q, values->q}, {HALO_TENSOR_ATTN_K, values->k}, {HALO_TENSOR_ATTN_V, values->v}};
     const struct halo_builder_pair output[] = {{HALO_TENSOR_ATTN_OUTPUT, values->out}};
+    uint16_t gate = projections(builder, values, attention->gated);
 
-    halo_builder_matmul(builder, values->normed, qkv, 3);
     if (attention->qk_norm == HALO_QK_NORM_WHOLE) {
         halo_builder_rmsnorm(builder, HALO_TENSOR_ATTN_Q_NORM, values->q, HALO_NONE, values->q);
         halo_builder_rmsnorm(builder, HALO_TENSOR_ATTN_K_NORM, values->k, HALO_NONE, values->k);
@@ -65,6 +84,8 @@ void halo_blocks_attention(struct halo_builder *builder, const struct halo_block
         halo_builder_qk_norm(builder, values->q, values->k);
     halo_builder_kv_write(builder, values->k, values->v, attention->how.kv_group);
     halo_builder_attend(builder, values->q, values->att, &attention->how);
+    if (attention->gated)
+        halo_builder_glu(builder, gate, values->att, values->att, HALO_GLU_SIGMOID);
     halo_builder_matmul(builder, values->att, output, 1);
 }
 
@@ -134,6 +155,7 @@ static void attentions_make(struct halo_builder *builder, const struct halo_deco
     float scale = decoder->attention_scale > 0 ? decoder->attention_scale : h->attention_scale;
     *global = (struct halo_attention){.rope = halo_builder_rotation(builder, decoder->pairing),
                                       .qk_norm = decoder->qk_norm,
+                                      .gated = decoder->gated_attention,
                                       .how = {.scale = scale > 0 ? scale : (float)(1 / sqrt((double)h->head_dim_k)),
                                               .cap = h->attention_cap,
                                               .temperature = h->attention_temperature,

@@ -5,6 +5,7 @@
  *   normed   input of a block, after its norm
  *   q k v    of the row; q and k are normed and rotated in place
  *   att      heads of the attention, side by side
+ *   q_gated, q_gate   q with a gate behind each head, and those gates, where attention has them
  *   out      what a block gives; the next norm adds it to x
  *   gate up  halves of the feed-forward; their product replaces gate
  *   router, choice, slot_gate, slot_up, slot_out   the same for the chosen experts, one slot each
@@ -44,6 +45,7 @@ enum halo_qk_norm { HALO_QK_NORM_NONE, HALO_QK_NORM_HEADS, HALO_QK_NORM_ROTATED,
 struct halo_attention { /* what a family's attention does beyond the common */
     uint32_t rope;      /* HALO_ROPE_NONE: q and k are not rotated */
     enum halo_qk_norm qk_norm;
+    bool gated; /* attn_q gives q and a gate for each head; what attention gives is multiplied with its sigmoid */
     struct halo_op_attend how; /* scale, window, cap, temperature */
 };
 /* normed -> q, k, v -> cache -> att -> out */
@@ -54,6 +56,9 @@ struct halo_latent halo_latent_make(struct halo_builder *builder);
 float halo_latent_scale(const struct halo_hparams *hparams); /* of the scores */
 void halo_blocks_latent(struct halo_builder *builder, const struct halo_blocks *values,
                         const struct halo_attention *attention);
+/* normed -> out: the gated delta rule over a convolution of q, k and v. grouped: struct halo_op_delta_rule; alpha and
+ * beta are two tensors, or the rows of one, in turn for each head of k, beta first. */
+void halo_blocks_delta(struct halo_builder *builder, const struct halo_blocks *values, bool grouped);
 /* normed -> out: the feed-forward of this layer: dense, or the chosen experts' and the shared one's. Without the tensor
  * of a gate the activation is of up alone. */
 void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act);
@@ -69,6 +74,7 @@ struct halo_decoder {
     bool layer_norms; /* norms take the mean off */
     bool parallel;    /* the feed-forward reads what attention reads, and both are added to x */
     uint32_t period;  /* the last of so many layers is global: it has no window; 0: all have the window if any has */
+    bool gated_attention;               /* struct halo_attention */
     bool global_unrotated;              /* global layers do not rotate q and k */
     bool logits_divided;                /* by logit_scale, not multiplied */
     float embed_scale, attention_scale; /* 0: the hyper-parameters', or none and 1 / sqrt(head_dim_k) */

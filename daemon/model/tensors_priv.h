@@ -54,9 +54,17 @@
     X(ATTN_OUTPUT_BIAS, "blk.%u.attn_output.bias")                                                                     \
     X(ATTN_SINKS, "blk.%u.attn_sinks.weight")                                                                          \
     X(ATTN_POST_NORM, "blk.%u.post_attention_norm.weight")                                                             \
+    X(DELTA_QKV, "blk.%u.attn_qkv.weight")                                                                             \
+    X(ATTN_GATE, "blk.%u.attn_gate.weight")                                                                            \
+    X(SSM_CONV1D, "blk.%u.ssm_conv1d.weight")                                                                          \
     X(SSM_A, "blk.%u.ssm_a")                                                                                           \
     X(SSM_D, "blk.%u.ssm_d")                                                                                           \
     X(SSM_DT_BIAS, "blk.%u.ssm_dt.bias")                                                                               \
+    X(SSM_BETA, "blk.%u.ssm_beta.weight")                                                                              \
+    X(SSM_ALPHA, "blk.%u.ssm_alpha.weight")                                                                            \
+    X(SSM_BETA_ALPHA, "blk.%u.ssm_ba.weight")                                                                          \
+    X(SSM_NORM, "blk.%u.ssm_norm.weight")                                                                              \
+    X(SSM_OUT, "blk.%u.ssm_out.weight")                                                                                \
     X(SHORTCONV_IN, "blk.%u.shortconv.in_proj.weight")                                                                 \
     X(SHORTCONV_IN_B, "blk.%u.shortconv.in_proj_b.weight")                                                             \
     X(SHORTCONV_IN_C, "blk.%u.shortconv.in_proj_c.weight")                                                             \
@@ -136,7 +144,13 @@ enum halo_tensor_id {
     X(MLA_V, h->mla_dim_v)                                                                                             \
     X(MLA_ATT, h->n_head *(h->mla_dim_k ? h->mla_dim_v : h->head_dim_v))                                               \
     X(KV_B, h->n_head *(h->head_dim_k - h->n_rot + h->head_dim_v))                                                     \
-    X(ROT_PAIRS, h->n_rot / 2)
+    X(ROT_PAIRS, h->n_rot / 2)                                                                                         \
+    X(Q_GATED, 2ull * h->n_head * h->head_dim_k)                                                                       \
+    X(DELTA_QKV, 2ull * h->n_ssm_groups * h->n_ssm_state + h->n_ssm_inner)                                             \
+    X(SSM_INNER, h->n_ssm_inner)                                                                                       \
+    X(SSM_HEADS, h->n_ssm_heads)                                                                                       \
+    X(SSM_HEADS_2, 2ull * h->n_ssm_heads)                                                                              \
+    X(SSM_HEAD_DIM, h->n_ssm_heads ? h->n_ssm_inner / h->n_ssm_heads : 0)
 
 enum halo_extent {
 #define X(id, expression) HALO_EXTENT_##id,
@@ -201,6 +215,23 @@ struct halo_tensor_spec {
     HALO_TENSOR_ROW(FFN_GATE_SHEXP, MATRIX, EMBD, FF_SHARED, ONE, .when = halo_tensors_when_shared),                   \
         HALO_TENSOR_ROW(FFN_UP_SHEXP, MATRIX, EMBD, FF_SHARED, ONE, .when = halo_tensors_when_shared),                 \
         HALO_TENSOR_ROW(FFN_DOWN_SHEXP, MATRIX, FF_SHARED, EMBD, ONE, .when = halo_tensors_when_shared)
+
+#define HALO_TENSOR_STATE_ROW(id, role, d0, d1) HALO_TENSOR_ROW(id, role, d0, d1, ONE, .when = halo_tensors_when_state)
+/* Of the gated delta rule, and attention whose q has a gate behind each head; alpha and beta of the rule are the
+ * family's. */
+#define HALO_TENSORS_DELTA                                                                                             \
+    HALO_TENSOR_VECTOR(ATTN_NORM, EMBD), HALO_TENSOR_STATE_ROW(DELTA_QKV, MATRIX, EMBD, DELTA_QKV),                    \
+        HALO_TENSOR_STATE_ROW(ATTN_GATE, MATRIX, EMBD, SSM_INNER),                                                     \
+        HALO_TENSOR_STATE_ROW(SSM_CONV1D, VECTOR, CONV, DELTA_QKV),                                                    \
+        HALO_TENSOR_STATE_ROW(SSM_A, VECTOR, SSM_HEADS, ONE),                                                          \
+        HALO_TENSOR_STATE_ROW(SSM_DT_BIAS, VECTOR, SSM_HEADS, ONE),                                                    \
+        HALO_TENSOR_STATE_ROW(SSM_NORM, VECTOR, SSM_HEAD_DIM, ONE),                                                    \
+        HALO_TENSOR_STATE_ROW(SSM_OUT, MATRIX, SSM_INNER, EMBD),                                                       \
+        HALO_TENSOR_ROW(ATTN_Q, MATRIX, EMBD, Q_GATED, ONE, .when = halo_tensors_when_attention),                      \
+        HALO_TENSOR_ROW(ATTN_K, MATRIX, EMBD, K, ONE, .when = halo_tensors_when_attention),                            \
+        HALO_TENSOR_ROW(ATTN_V, MATRIX, EMBD, V, ONE, .when = halo_tensors_when_attention), HALO_TENSORS_QK_NORM,      \
+        HALO_TENSOR_ROW(ATTN_OUTPUT, MATRIX, ATT, EMBD, ONE, .when = halo_tensors_when_attention),                     \
+        HALO_TENSOR_VECTOR(FFN_INPUT_NORM, EMBD)
 
 bool halo_tensors_when_attention(const struct halo_hparams *hparams, uint32_t layer);
 bool halo_tensors_when_state(const struct halo_hparams *hparams, uint32_t layer); /* no attention */

@@ -39,6 +39,7 @@ static const struct halo_golden_model full[] = {
     {"tiny-gemma3-pat", false, false},    {"tiny-cohere2", false, false},     {"tiny-exaone4", false, false},
     {"tiny-gpt-oss", true, false},        {"tiny-minimax-m2", true, false},   {"tiny-deepseek2", true, false},
     {"tiny-deepseek2-lite", true, false}, {"tiny-glm4-flash", true, false},   {"tiny-lfm2moe", true, false},
+    {"tiny-qwen35", false, false},        {"tiny-qwen35moe", true, false},    {"tiny-qwen3next", true, false},
 };
 
 static const char *source_root(void)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "golden_gate.h"
+#include "golden_mutants.h"
 
 static bool pairing_flipped(struct halo_golden_host *host)
 {
@@ -101,60 +102,6 @@ static bool scale_by_embedding(struct halo_golden_host *host)
     return changed;
 }
 
-/* Applies a change to every op of a kind; whether it changed any. */
-static bool each_op(struct halo_golden_host *host, enum halo_op_kind kind, bool (*change)(struct halo_op *op))
-{
-    bool changed = false;
-
-    for (uint32_t i = 0; i < host->plan.n_ops; i++)
-        if (host->ops[i].kind == kind)
-            changed = change(&host->ops[i]) || changed;
-    return changed;
-}
-
-/* A convolution gives what it reads. */
-static bool convolution_ignored(struct halo_golden_host *host)
-{
-    bool changed = false;
-
-    for (uint32_t i = 0; i < host->plan.n_ops; i++)
-        if (host->ops[i].kind == HALO_OP_CONV1D) {
-            const struct halo_op_conv1d conv = host->ops[i].u.conv1d;
-            const struct halo_op_glu copy = {conv.x, HALO_NONE, conv.out, conv.silu ? HALO_GLU_SILU : HALO_GLU_LINEAR};
-            host->ops[i] = (struct halo_op){.kind = HALO_OP_GLU, .layer = host->ops[i].layer, .u.glu = copy};
-            changed = true;
-        }
-    return changed;
-}
-
-static bool state_to_first(struct halo_op *op)
-{
-    bool changed = op->u.conv1d.state.kv_layer > 0;
-    op->u.conv1d.state.kv_layer = 0;
-    return changed;
-}
-
-/* Batches of a prompt begin with the state that another layer left. */
-static bool states_shared(struct halo_golden_host *host)
-{
-    return each_op(host, HALO_OP_CONV1D, state_to_first);
-}
-
-static bool gate_drop(struct halo_op *op)
-{
-    bool changed = op->u.glu.act == HALO_GLU_LINEAR;
-    if (changed)
-        op->u.glu.gate = op->u.glu.up;
-    op->u.glu.up = changed ? HALO_NONE : op->u.glu.up;
-    return changed;
-}
-
-/* Products of two values are the second one. */
-static bool gates_ignored(struct halo_golden_host *host)
-{
-    return each_op(host, HALO_OP_GLU, gate_drop);
-}
-
 static bool normalise_flip(struct halo_op *op)
 {
     op->u.moe_route.normalise = !op->u.moe_route.normalise;
@@ -204,12 +151,12 @@ static bool shared_gate_drop(struct halo_op *op)
 
 static bool experts_normalised_otherwise(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_MOE_ROUTE, normalise_flip);
+    return halo_golden_each_op(host, HALO_OP_MOE_ROUTE, normalise_flip);
 }
 
 static bool choice_bias_ignored(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_MOE_ROUTE, choice_bias_drop);
+    return halo_golden_each_op(host, HALO_OP_MOE_ROUTE, choice_bias_drop);
 }
 
 /* The bias of the choice counts for the logits, and so for the weights. */
@@ -228,27 +175,27 @@ static bool choice_bias_in_weights(struct halo_golden_host *host)
 
 static bool groups_ignored(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_MOE_ROUTE, groups_drop);
+    return halo_golden_each_op(host, HALO_OP_MOE_ROUTE, groups_drop);
 }
 
 static bool expert_scale_ignored(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_MOE_ROUTE, expert_scale_drop);
+    return halo_golden_each_op(host, HALO_OP_MOE_ROUTE, expert_scale_drop);
 }
 
 static bool gate_swapped(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_MOE_ROUTE, gate_swap);
+    return halo_golden_each_op(host, HALO_OP_MOE_ROUTE, gate_swap);
 }
 
 static bool shared_forgotten(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_MOE_SUM, shared_drop);
+    return halo_golden_each_op(host, HALO_OP_MOE_SUM, shared_drop);
 }
 
 static bool shared_gate_ignored(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_MOE_SUM, shared_gate_drop);
+    return halo_golden_each_op(host, HALO_OP_MOE_SUM, shared_gate_drop);
 }
 
 static bool scales_ignored(struct halo_golden_host *host)
@@ -291,7 +238,7 @@ static bool scales_of_first(struct halo_golden_host *host)
     }                                                                                                                  \
     static bool name(struct halo_golden_host *host)                                                                    \
     {                                                                                                                  \
-        return each_op(host, HALO_OP_##KIND, name##_in_op);                                                            \
+        return halo_golden_each_op(host, HALO_OP_##KIND, name##_in_op);                                                \
     }
 NEUTRAL(sinks_forgotten, ATTEND, attend.sinks, HALO_WEIGHT_NONE)
 NEUTRAL(cap_ignored, ATTEND, attend.cap, 0)
@@ -373,7 +320,7 @@ static bool addition_dropped(struct halo_op *op)
 
 static bool experts_forgotten(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_RMSNORM, addition_dropped);
+    return halo_golden_each_op(host, HALO_OP_RMSNORM, addition_dropped);
 }
 
 static bool expert_halves_swap(struct halo_op *op)
@@ -388,7 +335,7 @@ static bool expert_halves_swap(struct halo_op *op)
 
 static bool gate_and_up_of_experts_swapped(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_MOE_MATMUL, expert_halves_swap);
+    return halo_golden_each_op(host, HALO_OP_MOE_MATMUL, expert_halves_swap);
 }
 
 /* Layers without K and V of their own read the layer of their group before the last. */
@@ -420,7 +367,7 @@ static bool input_of_first_layer(struct halo_op *op)
 
 static bool inputs_mixed_up(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_CONCAT, input_of_first_layer);
+    return halo_golden_each_op(host, HALO_OP_CONCAT, input_of_first_layer);
 }
 
 static bool addition_to_itself(struct halo_op *op)
@@ -432,7 +379,7 @@ static bool addition_to_itself(struct halo_op *op)
 
 static bool token_inputs_ignored(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_ADD, addition_to_itself);
+    return halo_golden_each_op(host, HALO_OP_ADD, addition_to_itself);
 }
 
 static bool window_narrow(struct halo_op *op)
@@ -444,7 +391,7 @@ static bool window_narrow(struct halo_op *op)
 
 static bool window_off_by_one(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_ATTEND, window_narrow);
+    return halo_golden_each_op(host, HALO_OP_ATTEND, window_narrow);
 }
 
 static bool halves_swap(struct halo_op *op)
@@ -459,7 +406,7 @@ static bool halves_swap(struct halo_op *op)
 
 static bool gate_and_up_swapped(struct halo_golden_host *host)
 {
-    return each_op(host, HALO_OP_MATMUL, halves_swap);
+    return halo_golden_each_op(host, HALO_OP_MATMUL, halves_swap);
 }
 
 /* Norms in place: behind a block, or over all of q and of k. */
@@ -668,12 +615,35 @@ static const struct mutant {
     {"tiny-glm4-flash", "one more layer unrotated", rotation_dropped_once},
     {"tiny-glm4-flash", "shared expert forgotten", shared_forgotten},
     {"tiny-lfm2moe", "unchanged", NULL},
-    {"tiny-lfm2moe", "convolution left out", convolution_ignored},
-    {"tiny-lfm2moe", "one state for all layers", states_shared, LONG},
-    {"tiny-lfm2moe", "gates left out", gates_ignored},
+    {"tiny-lfm2moe", "convolution left out", halo_mutant_convolution_ignored},
+    {"tiny-lfm2moe", "one state for all layers", halo_mutant_states_shared, LONG},
+    {"tiny-lfm2moe", "gates left out", halo_mutant_gates_ignored},
     {"tiny-lfm2moe", "Q/K norm dropped", qk_norm_dropped},
     {"tiny-lfm2moe", "adjacent pairs", pairing_flipped},
     {"tiny-lfm2moe", "choice bias in the weights", choice_bias_in_weights},
+    {"tiny-qwen35", "unchanged", NULL},
+    {"tiny-qwen35", "one state for all layers", halo_mutant_delta_states_shared, LONG},
+    {"tiny-qwen35", "heads of keys side by side", halo_mutant_key_heads_swapped},
+    {"tiny-qwen35", "alpha and beta swapped", halo_mutant_alpha_and_beta_swapped},
+    {"tiny-qwen35", "bias of alpha replaced", halo_mutant_dt_bias_wrong},
+    {"tiny-qwen35", "convolution not activated", halo_mutant_convolution_not_activated},
+    {"tiny-qwen35", "convolution left out", halo_mutant_convolution_ignored},
+    {"tiny-qwen35", "gate of attention forgotten", halo_mutant_attention_gate_forgotten},
+    {"tiny-qwen35", "gate z forgotten", halo_mutant_z_gate_forgotten},
+    {"tiny-qwen35", "norms of heads dropped", qk_norm_dropped},
+    {"tiny-qwen35", "heads rotated whole", halo_mutant_heads_rotated_whole},
+    {"tiny-qwen35", "adjacent pairs", pairing_flipped},
+    {"tiny-qwen35moe", "unchanged", NULL},
+    {"tiny-qwen35moe", "heads of keys side by side", halo_mutant_key_heads_swapped},
+    {"tiny-qwen35moe", "shared expert not gated", shared_gate_ignored},
+    {"tiny-qwen35moe", "experts not renormalised", experts_normalised_otherwise},
+    {"tiny-qwen35moe", "heads rotated whole", halo_mutant_heads_rotated_whole},
+    {"tiny-qwen3next", "unchanged", NULL},
+    {"tiny-qwen3next", "one state for all layers", halo_mutant_delta_states_shared, LONG},
+    {"tiny-qwen3next", "heads of keys in turn", halo_mutant_key_heads_swapped},
+    {"tiny-qwen3next", "alpha and beta swapped", halo_mutant_alpha_and_beta_swapped},
+    {"tiny-qwen3next", "gate of attention forgotten", halo_mutant_attention_gate_forgotten},
+    {"tiny-qwen3next", "shared expert forgotten", shared_forgotten},
     {"tiny-minimax-m2", "unchanged", NULL},
     {"tiny-minimax-m2", "choice bias in the weights", choice_bias_in_weights},
     {"tiny-minimax-m2", "experts not renormalised", experts_normalised_otherwise},

@@ -49,7 +49,8 @@ static void pairings(void **state)
                 {"hunyuan-dense", HALO_ROPE_NEOX}, {"lfm2moe", HALO_ROPE_NEOX},      {"llama", HALO_ROPE_NORM},
                 {"llama-moe", HALO_ROPE_NORM},     {"minimax-m2", HALO_ROPE_NEOX},   {"mistral3", HALO_ROPE_NORM},
                 {"olmo2", HALO_ROPE_NEOX},         {"phi3", HALO_ROPE_NEOX},         {"qwen2", HALO_ROPE_NEOX},
-                {"qwen2moe", HALO_ROPE_NEOX},      {"qwen3", HALO_ROPE_NEOX},        {"qwen3moe", HALO_ROPE_NEOX},
+                {"qwen2moe", HALO_ROPE_NEOX},      {"qwen3", HALO_ROPE_NEOX},        {"qwen35", HALO_ROPE_NEOX},
+                {"qwen35moe", HALO_ROPE_NEOX},     {"qwen3moe", HALO_ROPE_NEOX},     {"qwen3next", HALO_ROPE_NEOX},
                 {"qwen3vl", HALO_ROPE_NEOX},       {"seed_oss", HALO_ROPE_NEOX},     {"smollm3", HALO_ROPE_NORM},
                 {"starcoder2", HALO_ROPE_NEOX}};
 

@@ -67,8 +67,32 @@ static void window(void **state)
     halo_toy_destroy(toy);
 }
 
+/* One of two layers has a state of 4 x 8 x 8, which a step reads and writes once for all its rows. */
+static void states(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("qwen35");
+    struct halo_model *model = halo_toy_accepted(toy);
+    struct halo_plan_cost none, near, rows;
+    const uint64_t n = 4 * 8 * 8,
+                   matrices =
+                       32 * (64 + 32 + 4 + 4) + 32 * 32 /* layer 0 */ + 32 * (128 + 2 * 32) + 64 * 32 + 2 * 3 * 32 * 64,
+                   taps = 4 * 64;
+
+    halo_plan_cost(&model->plan, 0, 1, &none);
+    assert_int_equal(none.kv_bytes, 2 * n * 4);
+    assert_int_equal(none.flops, 2 * (matrices + taps + 32 * 16) + 7 * n);
+    halo_plan_cost(&model->plan, 100, 1, &near);
+    assert_int_equal(near.kv_bytes, 2 * n * 4 + 100 * 2 * (16 + 16) * 2);
+    halo_plan_cost(&model->plan, 0, 5, &rows);
+    assert_int_equal(rows.kv_bytes, 2 * n * 4);
+    assert_int_equal(rows.flops, 5 * none.flops);
+    halo_model_destroy(model);
+    halo_toy_destroy(toy);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(dense), cmocka_unit_test(experts), cmocka_unit_test(window)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(dense), cmocka_unit_test(experts), cmocka_unit_test(window),
+                                       cmocka_unit_test(states)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

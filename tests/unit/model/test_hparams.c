@@ -565,11 +565,55 @@ static void layers_that_differ(void **state)
     }
 }
 
+/* The last layer of each interval has attention; the heads of the delta rule fit each other. */
+static void delta_rule(void **state)
+{
+    static const struct {
+        const char *key;
+        double value;
+        const char *reason;
+    } rows[] = {
+        {"full_attention_interval", 3, "qwen35.full_attention_interval is 3, so none of the 2 layers has attention"},
+        {"full_attention_interval", 0, "qwen35.full_attention_interval is 0, allowed are 1 to 512"},
+        {"ssm.conv_kernel", 1, "qwen35.ssm.conv_kernel is 1, allowed are 2 to 8"},
+        {"ssm.group_count", 3, "qwen35: an inner size of 32 in 4 heads over 3 groups"},
+        {"ssm.inner_size", 30, "qwen35: an inner size of 30 in 4 heads over 2 groups"},
+        {"ssm.inner_size", 8192, "qwen35: an inner size of 8192 in 4 heads over 2 groups"},
+        {"ssm.state_size", 1025, "qwen35.ssm.state_size is 1025, allowed are 1 to 1024"},
+        {"ssm.time_step_rank", 0, "qwen35.ssm.time_step_rank is 0, allowed are 1 to 1024"},
+        {"attention.value_length", 8, "qwen35: a gate of heads of 16 does not fit values of 8"},
+        {"nextn_predict_layers", 1, "so none of the 1 layers has attention"},
+    };
+    struct halo_toy *toy = halo_toy_create("qwen35");
+    struct halo_model *model = halo_toy_accepted(toy);
+
+    assert_int_equal(model->hparams.without_attention[0], 1);
+    assert_int_equal(model->plan.n_kv_groups, 2);
+    assert_int_equal(model->plan.kv[0].n_layers, 1);
+    assert_int_equal(model->plan.kv[1].state_width, 3 * 64 + 4 * 8 * 8);
+    halo_model_destroy(model);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        halo_toy_destroy(toy);
+        toy = halo_toy_create("qwen35");
+        halo_toy_set(toy, rows[i].key, HALO_GGUF_U32, rows[i].value);
+        halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, rows[i].reason, NULL);
+    }
+    halo_toy_destroy(toy);
+    toy = halo_toy_create("qwen3next");
+    halo_toy_set(toy, "ssm.time_step_rank", HALO_GGUF_U32, 1024);
+    halo_toy_set(toy, "ssm.inner_size", HALO_GGUF_U32, 1 << 20);
+    halo_toy_set(toy, "ssm.state_size", HALO_GGUF_U32, 1024);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED,
+                     "qwen3next: a state of 1048576 x 1024 is wider than the 16777216 that a layer may hold", NULL);
+    halo_toy_destroy(toy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_without_attention),
         cmocka_unit_test(layers_that_differ),
+        cmocka_unit_test(delta_rule),
         cmocka_unit_test(numbers_out_of_bounds),
         cmocka_unit_test(mixtures_out_of_bounds),
         cmocka_unit_test(factors_and_windows_out_of_bounds),

@@ -35,6 +35,8 @@ enum {
     NO_KV = 1 << 25,     /* of a layer: it has none of its own */
     NO_V = 1 << 26,      /* of a layer: V is K */
     BESIDE = 1 << 27,    /* experts beside a dense part */
+    DELTA = 1 << 28,     /* layer 0 has the gated delta rule, layer 1 attention with a gate */
+    JOINT = 1 << 29,     /* ... with alpha and beta in one tensor */
     LLAMA = ALL | PRE_NORMS | FFN_NORM | PARTS,
 };
 
@@ -67,7 +69,11 @@ static const struct family {
     {"qwen2", "qwen2", LLAMA | QKV_BIAS, 2},
     {"qwen2moe", "qwen2moe", LLAMA | QKV_BIAS | MOE | SHARED | GATED, 2},
     {"qwen3", "qwen3", LLAMA | QK_NORM, 2},
+    {"qwen35", "qwen35", ALL | PRE_NORMS | MOVED_NORM | PARTS | QK_NORM | DELTA, 2},
+    {"qwen35moe", "qwen35moe", ALL | PRE_NORMS | MOVED_NORM | PARTS | QK_NORM | MOE | SHARED | GATED | DELTA, 2},
     {"qwen3moe", "qwen3moe", LLAMA | QK_NORM | MOE, 2},
+    {"qwen3next", "qwen3next", ALL | PRE_NORMS | MOVED_NORM | PARTS | QK_NORM | MOE | SHARED | GATED | DELTA | JOINT,
+     2},
     {"qwen3vl", "qwen3vl", LLAMA | QK_NORM, 2},
     {"seed_oss", "seed_oss", ALL | PRE_NORMS | MOVED_NORM | PARTS | QKV_BIAS, 2},
     {"smollm3", "smollm3", LLAMA, 4},
@@ -144,7 +150,8 @@ static void mixer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uin
         {"attn_kv_a_norm.weight", f32, 32, 0, 0, LATENT, 0},
         {"attn_k_b.weight", type, 8, 32, 4, LATENT, 0},
         {"attn_v_b.weight", type, 32, 16, 4, LATENT, 0},
-        {"attn_q.weight", type, d, q, 0, PARTS, LATENT | STATE},
+        {"attn_q.weight", type, d, q, 0, PARTS, LATENT | STATE | DELTA},
+        {"attn_q.weight", type, d, 2 * q, 0, PARTS | DELTA, STATE},
         {"attn_k.weight", type, d, k, 0, PARTS, LATENT | STATE | NO_KV},
         {"attn_v.weight", type, d, k, 0, PARTS, LATENT | STATE | NO_KV | NO_V},
         {"attn_q.bias", f32, q, 0, 0, QKV_BIAS, 0},
@@ -161,6 +168,16 @@ static void mixer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uin
         {"shortconv.in_proj.weight", type, d, 3 * d, 0, SHORTCONV | STATE, 0},
         {"shortconv.conv.weight", f32, 3, d, 0, SHORTCONV | STATE, 0},
         {"shortconv.out_proj.weight", type, d, d, 0, SHORTCONV | STATE, 0},
+        {"attn_qkv.weight", type, d, 64, 0, DELTA | STATE, 0},
+        {"attn_gate.weight", type, d, 32, 0, DELTA | STATE, 0},
+        {"ssm_conv1d.weight", f32, 4, 64, 0, DELTA | STATE, 0},
+        {"ssm_a", f32, 4, 0, 0, DELTA | STATE, 0},
+        {"ssm_dt.bias", f32, 4, 0, 0, DELTA | STATE, 0},
+        {"ssm_beta.weight", type, d, 4, 0, DELTA | STATE, JOINT},
+        {"ssm_alpha.weight", type, d, 4, 0, DELTA | STATE, JOINT},
+        {"ssm_ba.weight", type, d, 8, 0, DELTA | STATE | JOINT, 0},
+        {"ssm_norm.weight", f32, 8, 0, 0, DELTA | STATE, 0},
+        {"ssm_out.weight", type, 32, d, 0, DELTA | STATE, 0},
         {"post_attention_norm.weight", f32, d, 0, 0, POST_NORMS, 0},
         {"post_attention_norm.weight", f32, d, 0, 0, MOVED_NORM, 0},
     };
@@ -225,7 +242,7 @@ static void layer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits)
     }
     if (traits & LEADING && layer == 0)
         traits &= ~(uint32_t)(MOE | CHOICE | SHARED | GATED);
-    if (traits & SHORTCONV && layer == 0)
+    if (traits & (SHORTCONV | DELTA) && layer == 0)
         traits |= STATE;
     mixer_add(toy, layer, traits, 32, 64, 32);
     ffn_add(toy, layer, traits, 32);
@@ -285,6 +302,16 @@ static void gemma4_ends_add(struct halo_toy *toy, uint32_t traits)
     halo_toy_add(toy, "per_layer_proj_norm.weight", HALO_TYPE_F32, 8, 0, 0);
 }
 
+static void delta_set(struct halo_toy *toy)
+{
+    halo_toy_set(toy, "full_attention_interval", HALO_GGUF_U32, 2);
+    halo_toy_set(toy, "ssm.conv_kernel", HALO_GGUF_U32, 4);
+    halo_toy_set(toy, "ssm.inner_size", HALO_GGUF_U32, 32);
+    halo_toy_set(toy, "ssm.state_size", HALO_GGUF_U32, 8);
+    halo_toy_set(toy, "ssm.time_step_rank", HALO_GGUF_U32, 4);
+    halo_toy_set(toy, "ssm.group_count", HALO_GGUF_U32, 2);
+}
+
 static void keys_set(struct halo_toy *toy, const struct family *family)
 {
     halo_toy_set_text(toy, "general.architecture", toy->arch);
@@ -304,6 +331,8 @@ static void keys_set(struct halo_toy *toy, const struct family *family)
     halo_toy_set(toy, "rope.freq_base", HALO_GGUF_F32, 10000);
     if (family->traits & MOE)
         experts_set(toy, family->traits);
+    if (family->traits & DELTA)
+        delta_set(toy);
     for (size_t i = 0; i < sizeof(own_keys) / sizeof(own_keys[0]); i++)
         if (strcmp(own_keys[i].family, family->name) == 0)
             halo_toy_set(toy, own_keys[i].key, own_keys[i].kind, own_keys[i].number);

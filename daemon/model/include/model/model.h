@@ -37,6 +37,7 @@ struct halo_hparams {
     uint32_t n_head, n_head_kv; /* the same in every layer with attention; files that vary them are UNSUPPORTED */
     uint64_t without_attention[HALO_MODEL_MAX_LAYERS / 64]; /* a bit for each layer; of families with such layers */
     uint32_t n_conv;                                        /* taps of the short convolution in layers with a state */
+    uint32_t attention_interval; /* the last of so many layers has attention, the others a state; 0: the file says */
     /* Of layers with a state: width of all heads, heads, groups of heads that share a key, and length of a key. */
     uint32_t n_ssm_inner, n_ssm_heads, n_ssm_groups, n_ssm_state;
     uint32_t head_dim_k, head_dim_v, n_rot;
