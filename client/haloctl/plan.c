@@ -46,28 +46,43 @@ static const struct halo_ctl_option bench_options[] = {
     {.name = NULL},
 };
 
+/* Whether it fits, and what would. */
+static void print_fit(const struct halo_ev_plan *p)
+{
+    char a[32];
+    printf("  context %lld", (long long)p->context);
+    if (p->kv_tokens > p->context && p->context > 0)
+        printf(", a KV cache of %lld tokens for %lld such sequences", (long long)p->kv_tokens,
+               (long long)(p->kv_tokens / p->context));
+    else
+        printf(", a KV cache of %lld tokens", (long long)p->kv_tokens);
+    if (p->fits || !p->has_context_max)
+        putchar('\n');
+    else if (p->context_max == 0)
+        puts("; the weights leave no room for a sequence");
+    else
+        printf("; one sequence of %lld tokens would fit: --context %lld --kv-tokens %lld\n", (long long)p->context_max,
+               (long long)p->context_max, (long long)p->context_max);
+    if (p->has_budget_bytes)
+        printf("  memory to use: %s\n", halo_ctl_bytes(p->budget_bytes, a));
+}
+
 static void print_plan(const struct halo_ev_plan *p)
 {
     char a[32], b[32], c[32], d[32];
     halo_client_print_line(stdout, "%.*s (%.*s) on %.*s: %s", (int)p->model.len, p->model.at, (int)p->arch.len,
                            p->arch.at, (int)p->device.len, p->device.at, p->fits ? "fits" : "does not fit");
-    printf("  weights %s, KV cache %s (%lld tokens), scratch %s, %s in total\n", halo_ctl_bytes(p->weights_bytes, a),
-           halo_ctl_bytes(p->kv_bytes, b), (long long)p->kv_tokens, halo_ctl_bytes(p->scratch_bytes, c),
-           halo_ctl_bytes(p->total_bytes, d));
-    if (p->has_budget_bytes)
-        printf("  budget %s\n", halo_ctl_bytes(p->budget_bytes, a));
-    printf("  context %lld", (long long)p->context);
-    if (p->has_context_max)
-        printf("; at most %lld would fit", (long long)p->context_max);
-    putchar('\n');
+    printf("  %s in total: weights %s, KV cache %s, scratch %s\n", halo_ctl_bytes(p->total_bytes, d),
+           halo_ctl_bytes(p->weights_bytes, a), halo_ctl_bytes(p->kv_bytes, b), halo_ctl_bytes(p->scratch_bytes, c));
+    print_fit(p);
     if (p->has_cache)
         halo_client_print_line(stdout, "  KV cache: %.*s", (int)p->cache.len, p->cache.at);
     if (p->has_decode_tok_s)
-        printf("  predicted decode %.1f tok/s\n", p->decode_tok_s);
+        printf("  decode: about %.*f tok/s of one sequence\n", p->decode_tok_s < 100, p->decode_tok_s);
     if (p->has_prefill_tok_s)
-        printf("  predicted prefill %.1f tok/s\n", p->prefill_tok_s);
+        printf("  prefill: about %.*f tok/s\n", p->prefill_tok_s < 100, p->prefill_tok_s);
     if (p->has_bound)
-        halo_client_print_line(stdout, "  bound by %.*s", (int)p->bound.len, p->bound.at);
+        halo_client_print_line(stdout, "  %.*s", (int)p->bound.len, p->bound.at);
 }
 
 static void print_bench(const struct halo_ev_bench *b)

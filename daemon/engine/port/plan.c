@@ -108,12 +108,14 @@ static void predict(struct halo_ev_plan *ev, const struct halo_forecast *f, char
     halo_plan_cost(plan, half, plan->max_rows, &prefill);
     ev->has_prefill_tok_s = f->flops > 0;
     ev->prefill_tok_s = ev->has_prefill_tok_s ? f->flops * plan->max_rows / (double)prefill.flops : 0;
+    char read[HALO_SIZE_TEXT];
     if (f->bandwidth > 0)
-        snprintf(bound, n, "decode: %.3f GB a token at %u positions over %.1f GB/s of memory bandwidth; prefill: %s",
-                 bytes / 1e9, half, f->bandwidth / 1e9,
-                 f->flops > 0 ? "operations" : "not measured until a prompt has run on this device");
+        snprintf(bound, n, "a token at position %u reads %s of weights and cache at %.1f GB/s of memory bandwidth; %s",
+                 half, halo_size_text(decode.weight_bytes + decode.kv_bytes, read), f->bandwidth / 1e9,
+                 f->flops > 0 ? "prompts run at the rate of earlier ones on this device"
+                              : "prompts are not predicted until one has run on this device");
     else
-        snprintf(bound, n, "the device does not measure its bandwidth");
+        snprintf(bound, n, "the device does not measure its bandwidth, so nothing is predicted");
 }
 
 void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)

@@ -319,6 +319,46 @@ static void status_is_for_people(void **state)
     assert_shown(&rig.out, answer);
 }
 
+#define PLAN                                                                                                           \
+    "\"model\":\"m\",\"arch\":\"qwen3\",\"device\":\"cpu\",\"weights_bytes\":4700000,\"kv_bytes\":16800000,"           \
+    "\"scratch_bytes\":5000000,\"total_bytes\":26500000,\"tiers\":{},\"ops\":[],\"prefill_tok_s\":null,"
+
+static void check_plan(const char *answer, const char *shown)
+{
+    start(ARGS("plan", "m"));
+    ctl_request(&rig);
+    ctl_answer(&rig, "plan", "%s", answer);
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    assert_string_equal(rig.out.at, shown);
+    ctl_finish(&rig);
+}
+
+static void a_plan_is_for_people(void **state)
+{
+    check_plan(PLAN "\"fits\":true,\"context\":1024,\"kv_tokens\":4096,\"budget_bytes\":23600000000,"
+                    "\"context_max\":1024,\"cache\":\"8 layers keep every token\",\"decode_tok_s\":638.6,"
+                    "\"bound\":\"a token reads much\"",
+               "m (qwen3) on cpu: fits\n"
+               "  26.5 MB in total: weights 4.7 MB, KV cache 16.8 MB, scratch 5.0 MB\n"
+               "  context 1024, a KV cache of 4096 tokens for 4 such sequences\n"
+               "  memory to use: 23.6 GB\n"
+               "  KV cache: 8 layers keep every token\n"
+               "  decode: about 639 tok/s of one sequence\n"
+               "  a token reads much\n");
+    check_plan(PLAN "\"fits\":false,\"context\":1024,\"kv_tokens\":1024,\"context_max\":640,\"decode_tok_s\":6.25",
+               "m (qwen3) on cpu: does not fit\n"
+               "  26.5 MB in total: weights 4.7 MB, KV cache 16.8 MB, scratch 5.0 MB\n"
+               "  context 1024, a KV cache of 1024 tokens; one sequence of 640 tokens would fit: --context 640 "
+               "--kv-tokens 640\n"
+               "  decode: about 6.2 tok/s of one sequence\n");
+    start(ARGS("plan", "m"));
+    ctl_request(&rig);
+    ctl_answer(&rig, "plan",
+               PLAN "\"fits\":false,\"context\":1024,\"kv_tokens\":1024,\"context_max\":0,\"decode_tok_s\":null");
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    assert_shown(&rig.out, "a KV cache of 1024 tokens; the weights leave no room for a sequence\n");
+}
+
 static void stats_are_for_people(void **state)
 {
     start(ARGS("stats"));
@@ -449,6 +489,7 @@ int main(void)
         cmocka_unit_test_teardown(every_notice_is_shown, finish_rig),
         cmocka_unit_test_teardown(what_was_changed_is_told, finish_rig),
         cmocka_unit_test_teardown(status_is_for_people, finish_rig),
+        cmocka_unit_test_teardown(a_plan_is_for_people, finish_rig),
         cmocka_unit_test_teardown(stats_are_for_people, finish_rig),
         cmocka_unit_test_teardown(a_wrong_word_is_answered_with_a_near_one, finish_rig),
         cmocka_unit_test_teardown(a_wrong_model_is_answered_with_a_near_one, finish_rig),
