@@ -15,11 +15,10 @@
 #include "clients_priv.h"
 #include "credentials_priv.h"
 #include "flow_priv.h"
+#include "turn_priv.h"
 
 #define READ_BYTES (64 << 10)
 #define TICK_MS 50
-#define TURN_NS 2000000ull      /* of the loop's time for the lines of one user in one turn, one line at least ... */
-#define TURN_BYTES (256u << 10) /* ... and what is read for it */
 
 static void read_start(struct halo_peer *peer);
 
@@ -266,16 +265,6 @@ static void drained(struct halo_peer *peer)
         read_start(peer);
 }
 
-/* False: the user's time in this turn is over. */
-static bool has_time(const struct halo_peer *peer)
-{
-    struct halo_quota_user *user = peer->client.user;
-    if (user->turn != peer->clients->turn)
-        user->turn_ns = user->turn_bytes = 0;
-    user->turn = peer->clients->turn;
-    return user->turn_ns < TURN_NS;
-}
-
 static bool may_take(const struct halo_peer *peer)
 {
     return (peer->flow.state == HALO_PEER_OPEN || peer->flow.state == HALO_PEER_HALF) && !peer->flow.doomed &&
@@ -299,7 +288,7 @@ bool halo_peer_take(struct halo_peer *peer)
     const char *line;
     size_t len;
     release_pending(peer); /* a request that a line becomes is charged as such */
-    while (may_take(peer) && (in_time = has_time(peer))) {
+    while (may_take(peer) && (in_time = halo_turn_has_time(user, peer->clients->turn))) {
         uint64_t start_ns = halo_clock_ns();
         int r = halo_line_next(&peer->reader, &line, &len);
         if (r == HALO_LINE_E_MORE) {
@@ -307,7 +296,7 @@ bool halo_peer_take(struct halo_peer *peer)
             return true;
         }
         take_line(peer, r, line, len);
-        user->turn_ns += halo_clock_ns() - start_ns;
+        halo_turn_add_time(user, halo_clock_ns() - start_ns);
     }
     if (peer->flow.state != HALO_PEER_CLOSED) {
         peer->charged_bytes = halo_line_pending(&peer->reader);
@@ -349,9 +338,7 @@ static void read_some(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     peer->clients->counters->bytes_in += (uint64_t)n;
     halo_line_commit(&peer->reader, (size_t)n);
     halo_clients_ready(peer->clients, peer);
-    (void)has_time(peer);
-    peer->client.user->turn_bytes += (uint64_t)n;
-    if (peer->client.user->turn_bytes > TURN_BYTES)
+    if (!halo_turn_add_bytes(peer->client.user, peer->clients->turn, (uint64_t)n))
         pause_user(peer->clients, peer->client.user);
 }
 
