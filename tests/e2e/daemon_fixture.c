@@ -82,8 +82,8 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
     assert_non_null(mkdtemp(daemon->dir));
     snprintf(daemon->socket_path, sizeof daemon->socket_path, "%s/s", daemon->dir);
     char halod[512], engine[512], models[512], state[300], conf[300] = "";
-    snprintf(halod, sizeof halod, "%s/daemon/serve/halod", build);
-    const char *own = getenv("HALO_TEST_ENGINE");
+    const char *own = getenv("HALO_TEST_ENGINE"), *own_halod = getenv("HALO_TEST_HALOD");
+    snprintf(halod, sizeof halod, "%s%s", own_halod ? own_halod : build, own_halod ? "" : "/daemon/serve/halod");
     snprintf(engine, sizeof engine, "%s%s", own ? own : build, own ? "" : "/daemon/engine/halod-engine");
     snprintf(models, sizeof models, "%s/tests/models", source);
     snprintf(state, sizeof state, "%s/state", daemon->dir);

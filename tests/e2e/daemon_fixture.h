@@ -20,7 +20,7 @@ struct daemon_fixture {
 };
 
 /* With $HALO_HIP_LIB the engine runs on the HIP device over that runtime, else on the CPU; the engine is the program
- * $HALO_TEST_ENGINE, or the one of the build. Starts halod with
+ * $HALO_TEST_ENGINE, or the one of the build. Starts halod, or $HALO_TEST_HALOD, with
  * `config` (text of a configuration file, or NULL) and waits until the socket answers a ping. */
 void daemon_start(struct daemon_fixture *daemon, const char *config);
 /* SIGTERM, waits up to `deadline_ms`, asserts exit status 0 and that the socket file is gone. The folder stays. */
