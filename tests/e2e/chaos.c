@@ -1,7 +1,8 @@
 /* chaos.c: the mixed load of mixed_load.h while the engine is killed again and again.
  *
- * e2e_chaos [CLIENTS REQUESTS KILLS [SEED]]: prints what was checked, and the time from the engine's death to the next
- * token.
+ * e2e_chaos [CLIENTS REQUESTS KILLS [SEED [MODEL]]]: prints what was checked, and the time from the engine's death to
+ * the next token. MODEL: one of the reference models ($HALO_SHARED/models, else ../shared/models; without them the test
+ * is skipped); else that of the tree.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "mixed_load.h"
@@ -28,6 +30,7 @@ static int n_clients = 8, n_requests = 160, n_kills = 12;
 static uint64_t seed = 1;
 static struct daemon_fixture fixture;
 static struct mixed_load load;
+static const char *model = "fable-Q4_K_M";
 
 static struct {
     enum { RESTING, WAITING_FOR_NOTICE, WAITING_FOR_TOKEN } state;
@@ -125,7 +128,7 @@ static void chaos(void **state)
 {
     (void)state;
     daemon_start(&fixture, config);
-    load_start(&load, &fixture, n_clients, seed);
+    load_start(&load, &fixture, model, n_clients, seed);
     int64_t begin = load_now_us(), last = begin;
     killer.next_at = begin + 100000;
     killer.left = INT64_MAX;
@@ -150,6 +153,22 @@ static void chaos(void **state)
     daemon_stop(&fixture, 60000);
 }
 
+/* False: the reference models are not there. */
+static bool use_model(const char *name)
+{
+    static char folder[512];
+    char path[800];
+    const char *given = getenv("HALO_SHARED"), *root = getenv("HALO_SOURCE_ROOT");
+    snprintf(folder, sizeof folder, "%s%s/models", given ? given : root ? root : ".", given ? "" : "/../shared");
+    snprintf(path, sizeof path, "%s/%s.gguf", folder, name);
+    daemon_models = folder;
+    model = name;
+    if (access(path, R_OK) == 0)
+        return true;
+    fprintf(stderr, "SKIPPED: there is no %s (HALO_SHARED)\n", path);
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(chaos)};
@@ -158,11 +177,13 @@ int main(int argc, char **argv)
         n_requests = atoi(argv[2]);
         n_kills = atoi(argv[3]);
     }
+    if (argc == 6 && !use_model(argv[5]))
+        return 77;
     if (argc >= 5)
         seed = strtoull(argv[4], NULL, 10) | 1;
-    if ((argc != 1 && argc != 4 && argc != 5) || n_clients < 1 || n_clients > LOAD_MAX_CLIENTS || n_kills < 1 ||
+    if ((argc != 1 && (argc < 4 || argc > 6)) || n_clients < 1 || n_clients > LOAD_MAX_CLIENTS || n_kills < 1 ||
         n_kills > MAX_KILLS || n_requests < 1) {
-        fputs("usage: e2e_chaos [CLIENTS REQUESTS KILLS [SEED]]\n", stderr);
+        fputs("usage: e2e_chaos [CLIENTS REQUESTS KILLS [SEED [MODEL]]]\n", stderr);
         return 2;
     }
     return cmocka_run_group_tests(tests, NULL, NULL);

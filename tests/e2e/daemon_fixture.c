@@ -73,6 +73,8 @@ static void write_config(struct daemon_fixture *daemon, const char *config, char
     fclose(file);
 }
 
+const char *daemon_models;
+
 void daemon_start(struct daemon_fixture *daemon, const char *config)
 {
     const char *build = getenv("HALO_BUILD_ROOT"), *source = getenv("HALO_SOURCE_ROOT");
@@ -85,7 +87,8 @@ void daemon_start(struct daemon_fixture *daemon, const char *config)
     const char *own = getenv("HALO_TEST_ENGINE"), *own_halod = getenv("HALO_TEST_HALOD");
     snprintf(halod, sizeof halod, "%s%s", own_halod ? own_halod : build, own_halod ? "" : "/daemon/serve/halod");
     snprintf(engine, sizeof engine, "%s%s", own ? own : build, own ? "" : "/daemon/engine/halod-engine");
-    snprintf(models, sizeof models, "%s/tests/models", source);
+    snprintf(models, sizeof models, "%s%s", daemon_models ? daemon_models : source,
+             daemon_models ? "" : "/tests/models");
     snprintf(state, sizeof state, "%s/state", daemon->dir);
     snprintf(daemon->log_path, sizeof daemon->log_path, "%s/log", daemon->dir);
     if (config)

@@ -19,6 +19,8 @@ struct daemon_fixture {
     pid_t pid;
 };
 
+extern const char *daemon_models; /* folder of models of the daemons that follow; NULL: that of the tree */
+
 /* With $HALO_HIP_LIB the engine runs on the HIP device over that runtime, else on the CPU; the engine is the program
  * $HALO_TEST_ENGINE, or the one of the build. Starts halod, or $HALO_TEST_HALOD, with
  * `config` (text of a configuration file, or NULL) and waits until the socket answers a ping. */

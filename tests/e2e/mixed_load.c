@@ -16,44 +16,41 @@
 
 #include <base/clock.h>
 
-#define M "\"model\":\"fable-Q4_K_M\""
 #define IDS ",\"emit_token_ids\":true"
 #define OPEN_EACH 3
 
 struct kind {
-    const char *type, *members;
+    const char *type, *members; /* beside the model; NULL: a request without one */
 };
 
 static const struct kind kinds[] = {
-    {"generate", M ",\"prompt\":\"Once upon a time\",\"max_tokens\":60,\"temperature\":0" IDS},
-    {"generate", M ",\"prompt\":\"Once upon a time\",\"max_tokens\":90,\"seed\":1,\"ignore_eos\":true" IDS},
-    {"generate", M ",\"prompt\":\"Once upon a time there was a "
-                   "king\",\"max_tokens\":40,\"seed\":2,\"temperature\":1.3,\"top_k\":0" IDS},
+    {"generate", ",\"prompt\":\"Once upon a time\",\"max_tokens\":60,\"temperature\":0" IDS},
+    {"generate", ",\"prompt\":\"Once upon a time\",\"max_tokens\":90,\"seed\":1,\"ignore_eos\":true" IDS},
+    {"generate", ",\"prompt\":\"Once upon a time there was a "
+                 "king\",\"max_tokens\":40,\"seed\":2,\"temperature\":1.3,\"top_k\":0" IDS},
     {"generate",
-     M ",\"prompt\":\"The wolf\",\"max_tokens\":80,\"seed\":3,\"repeat_penalty\":1.3,\"presence_penalty\":0.4" IDS},
+     ",\"prompt\":\"The wolf\",\"max_tokens\":80,\"seed\":3,\"repeat_penalty\":1.3,\"presence_penalty\":0.4" IDS},
     {"generate",
-     M ",\"prompt\":\"Es war einmal\",\"max_tokens\":50,\"seed\":4,\"frequency_penalty\":0.5,\"ignore_eos\":true"},
-    {"generate", M ",\"prompt\":\"\xe6\x98\x94\xe3\x80\x85\",\"max_tokens\":50,\"seed\":5,\"temperature\":2,\"min_p\":"
-                   "0,\"ignore_eos\":true" IDS},
+     ",\"prompt\":\"Es war einmal\",\"max_tokens\":50,\"seed\":4,\"frequency_penalty\":0.5,\"ignore_eos\":true"},
+    {"generate", ",\"prompt\":\"\xe6\x98\x94\xe3\x80\x85\",\"max_tokens\":50,\"seed\":5,\"temperature\":2,\"min_p\":"
+                 "0,\"ignore_eos\":true" IDS},
     {"generate",
-     M ",\"prompt\":\"The king had three daughters\",\"max_tokens\":100,\"seed\":6,\"stop\":[\" and\",\"The\"]" IDS},
-    {"generate", M ",\"prompt\":\"A poor miller\",\"max_tokens\":40,\"seed\":7,\"logprobs\":4"},
-    {"generate", M ",\"prompt\":\"In the deep forest\",\"max_tokens\":40,\"seed\":8,\"stream\":false"},
+     ",\"prompt\":\"The king had three daughters\",\"max_tokens\":100,\"seed\":6,\"stop\":[\" and\",\"The\"]" IDS},
+    {"generate", ",\"prompt\":\"A poor miller\",\"max_tokens\":40,\"seed\":7,\"logprobs\":4"},
+    {"generate", ",\"prompt\":\"In the deep forest\",\"max_tokens\":40,\"seed\":8,\"stream\":false"},
     {"generate",
-     M ",\"prompt\":\"In the deep forest\",\"max_tokens\":40,\"seed\":8,\"stream\":false,\"cache_prompt\":false" IDS},
-    {"generate", M ",\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a tale.\\n\\n\\n\\nA short "
-                   "one.\"}],\"max_tokens\":60,\"seed\":9" IDS},
+     ",\"prompt\":\"In the deep forest\",\"max_tokens\":40,\"seed\":8,\"stream\":false,\"cache_prompt\":false" IDS},
+    {"generate", ",\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a tale.\\n\\n\\n\\nA short "
+                 "one.\"}],\"max_tokens\":60,\"seed\":9" IDS},
+    {"generate", ",\"tokens\":[126,69,126,69,126,69],\"max_tokens\":70,\"seed\":10,\"logit_bias\":{\"5\":2.5}" IDS},
+    {"generate", ",\"prompt\":\"Long ago\",\"max_tokens\":1,\"seed\":11" IDS},
     {"generate",
-     M ",\"tokens\":[2126,699,2126,699,2126,699],\"max_tokens\":70,\"seed\":10,\"logit_bias\":{\"5\":2.5}" IDS},
-    {"generate", M ",\"prompt\":\"Long ago\",\"max_tokens\":1,\"seed\":11" IDS},
-    {"generate",
-     M ",\"prompt\":\"Long ago\",\"max_tokens\":300,\"seed\":12,\"ignore_eos\":true,\"deadline_ms\":3600000" IDS},
-    {"score",
-     M ",\"text\":\"The king had three daughters, and the youngest was the most beautiful of all.\",\"top\":3"},
-    {"score", M ",\"text\":\"Far out in the sea the water is as blue as the petals of the cornflower.\",\"from\":5"},
-    {"tokenize", M ",\"text\":\"Once upon a time\""},
-    {"load", M ",\"params\":{\"context\":1024}"},
-    {"models", ""},
+     ",\"prompt\":\"Long ago\",\"max_tokens\":300,\"seed\":12,\"ignore_eos\":true,\"deadline_ms\":3600000" IDS},
+    {"score", ",\"text\":\"The king had three daughters, and the youngest was the most beautiful of all.\",\"top\":3"},
+    {"score", ",\"text\":\"Far out in the sea the water is as blue as the petals of the cornflower.\",\"from\":5"},
+    {"tokenize", ",\"text\":\"Once upon a time\""},
+    {"load", ",\"params\":{\"context\":1024}"},
+    {"models", NULL},
 };
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -110,6 +107,14 @@ int load_children(const struct mixed_load *load, pid_t *ret_pid, char *ret_state
     }
     closedir(dir);
     return count;
+}
+
+static size_t send_kind(struct mixed_load *load, struct client *client, size_t kind)
+{
+    const struct kind *each = &kinds[kind];
+    if (!each->members)
+        return client_send(client, each->type, "%s", "");
+    return client_send(client, each->type, "\"model\":\"%s\"%s", load->model, each->members);
 }
 
 /* ---- comparing ---- */
@@ -176,7 +181,7 @@ static void cut(struct mixed_load *load, struct load_client *each)
 static void send_one(struct mixed_load *load, struct load_client *each, int64_t now)
 {
     size_t kind = load_draw(load, 10) < 8 ? load_draw(load, 16) : load_draw(load, N_KINDS);
-    size_t i = client_send(&each->client, kinds[kind].type, "%s", kinds[kind].members);
+    size_t i = send_kind(load, &each->client, kind);
     each->kind[i] = kind;
     each->fate[i] = LOAD_PLAIN;
     load->sent++;
@@ -253,11 +258,11 @@ static void run_quietly(struct mixed_load *load)
     client_open(&load->quiet, load->fixture);
     struct client loader;
     client_open(&loader, load->fixture);
-    client_send(&loader, "load", "%s", M ",\"params\":{\"context\":1024}");
+    client_send(&loader, "load", "\"model\":\"%s\",\"params\":{\"context\":1024}", load->model);
     assert_true(client_wait(&loader, 0, 60000));
     client_close(&loader);
     for (size_t i = 0; i < N_KINDS; i++) {
-        client_send(&load->quiet, kinds[i].type, "%s", kinds[i].members);
+        send_kind(load, &load->quiet, i);
         assert_true(client_wait(&load->quiet, 0, 60000));
         if (load->quiet.requests[i].terminal == HALO_EV_ERROR)
             fail_msg("undisturbed: %s", load->quiet.requests[i].message);
@@ -317,11 +322,13 @@ static void nothing_is_held(const struct mixed_load *load)
     assert_true(clean);
 }
 
-void load_start(struct mixed_load *load, struct daemon_fixture *fixture, int n_clients, uint64_t seed)
+void load_start(struct mixed_load *load, struct daemon_fixture *fixture, const char *model, int n_clients,
+                uint64_t seed)
 {
     assert_in_range(n_clients, 1, LOAD_MAX_CLIENTS);
     memset(load, 0, sizeof *load);
     load->fixture = fixture;
+    load->model = model;
     load->n_clients = n_clients;
     load->seed = seed;
     run_quietly(load);

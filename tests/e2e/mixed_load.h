@@ -27,6 +27,7 @@ struct load_client {
 
 struct mixed_load {
     struct daemon_fixture *fixture;
+    const char *model;   /* that is asked */
     struct client quiet; /* the undisturbed runs, one request per kind */
     struct load_client clients[LOAD_MAX_CLIENTS];
     int n_clients;
@@ -39,7 +40,8 @@ int64_t load_now_us(void);
 uint64_t load_draw(struct mixed_load *load, uint64_t below);
 
 /* Runs each kind once on a daemon that has just started, then opens the clients. */
-void load_start(struct mixed_load *load, struct daemon_fixture *fixture, int n_clients, uint64_t seed);
+void load_start(struct mixed_load *load, struct daemon_fixture *fixture, const char *model, int n_clients,
+                uint64_t seed);
 /* Waits up to 2 ms for events and reads them. Returns how many requests are open. */
 int load_read(struct mixed_load *load, int64_t now);
 /* Checks what ended, cuts and cancels what is due, and sends while fewer than `max_sent` have been sent. */

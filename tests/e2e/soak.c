@@ -105,7 +105,7 @@ static void soak(void **state)
     pid_t engine, last_engine;
     char letter;
     daemon_start(&fixture, config);
-    load_start(&load, &fixture, n_clients, seed);
+    load_start(&load, &fixture, "fable-Q4_K_M", n_clients, seed);
     assert_int_equal(load_children(&load, &engine, &letter), 1);
     int n_open = drive(load_now_us() + n_seconds * INT64_C(1000000), thirds, engine);
     if (n_open > 0)

@@ -27,7 +27,9 @@ static const struct {
     {"tiny-gemma3", "a window"},
     {"tiny-gpt-oss", "a window and sinks"},
     {"tiny-deepseek2", "compressed rows"},
+    {"tiny-gemma4", "windows beside full layers of another shape"},
     {"tiny-lfm2moe", "states of convolutions"},
+    {"tiny-qwen35", "states of delta rules"},
 };
 #define N_MODELS (sizeof(models) / sizeof(models[0]))
 
