@@ -176,6 +176,10 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
                           char *reason);
 void halo_hip_model_destroy(struct halo_device_model *model);
 int halo_hip_model_seal(struct halo_device_model *model, char *reason);
+
+/* cache.c: where each group begins in the region of the cache. Returns the bytes of all, or UINT64_MAX when that
+ * overflows. */
+uint64_t halo_hip_groups_place(const struct halo_plan *plan, uint64_t first[HALO_KV_GROUPS_MAX]);
 int halo_hip_kv_copy(struct halo_device_model *model, uint32_t group, uint32_t from_page, uint32_t to_page,
                      char *reason);
 uint64_t halo_hip_kv_page_bytes(const struct halo_device_model *model, uint32_t group);
@@ -220,24 +224,30 @@ static inline float *halo_hip_value(const struct halo_device_model *model, uint1
     return value == HALO_NONE || !model->scratch.values ? NULL : model->scratch.values[value];
 }
 
-/* One page of a layer, or its part of a slot of states, and all its pages. */
+/* Bytes of one page of a layer, or of its part of a slot of states. */
 static inline uint64_t halo_hip_kv_page(const struct halo_kv_group *kv)
 {
     if (kv->state_width > 0)
-        return (kv->state_width * sizeof(float) + 15) / 16 * 16;
+        return kv->state_width * sizeof(float);
     return halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->latent ? 0 : kv->head_dim_v);
 }
 
-static inline uint64_t halo_hip_kv_layer_bytes(const struct halo_kv_group *kv)
+/* From one page of a layer, or slot, to the next, and from one layer to the next (cache.c). */
+static inline uint64_t halo_hip_kv_page_stride(const struct halo_kv_group *kv)
 {
-    return halo_hip_kv_page(kv) * kv->n_pages;
+    return halo_hip_kv_page(kv) * (kv->state_width > 0 ? kv->n_layers : 1);
+}
+
+static inline uint64_t halo_hip_kv_layer_stride(const struct halo_kv_group *kv)
+{
+    return halo_hip_kv_page(kv) * (kv->state_width > 0 ? 1 : kv->n_pages);
 }
 
 /* Page 0 of a layer of a group. */
 static inline uint8_t *halo_hip_kv_layer(const struct halo_device_model *model, uint32_t group, uint32_t layer)
 {
     uint8_t *base = model->kv_region.device;
-    return base ? base + model->kv_first[group] + layer * halo_hip_kv_layer_bytes(&model->plan->kv[group]) : NULL;
+    return base ? base + model->kv_first[group] + layer * halo_hip_kv_layer_stride(&model->plan->kv[group]) : NULL;
 }
 
 /* Splits of a context in decode attention, at most, and levels of the length of contexts that a plan can have. */

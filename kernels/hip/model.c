@@ -3,24 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <common/check.h>
-
 #include "run_priv.h"
-
-/* The groups of the cache one after the other. Returns the bytes of all, or UINT64_MAX when that overflows. */
-static uint64_t place_groups(const struct halo_plan *plan, uint64_t first[HALO_KV_GROUPS_MAX])
-{
-    uint64_t end = 0;
-    for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
-        uint64_t bytes;
-        first[group] = end = (end + HALO_HIP_ALIGN - 1) / HALO_HIP_ALIGN * HALO_HIP_ALIGN;
-        if (__builtin_mul_overflow(halo_hip_kv_layer_bytes(&plan->kv[group]), (uint64_t)plan->kv[group].n_layers,
-                                   &bytes) ||
-            __builtin_add_overflow(end, bytes, &end) || end > UINT64_MAX - HALO_HIP_ALIGN)
-            return UINT64_MAX;
-    }
-    return end;
-}
 
 static uint64_t set_bytes(const struct halo_plan *plan)
 {
@@ -48,7 +31,7 @@ void halo_hip_estimate(const struct halo_device *device, const struct halo_plan 
     bool integrated = device->properties.integrated;
     uint64_t carved = halo_hip_scratch_carve(plan, integrated, NULL, &scratch), pinned = pinned_bytes(plan);
     *ret_weights = halo_hip_weights_place(plan, integrated, NULL, NULL);
-    *ret_kv = place_groups(plan, first);
+    *ret_kv = halo_hip_groups_place(plan, first);
     *ret_scratch = carved > UINT64_MAX - pinned ? UINT64_MAX : carved + pinned;
 }
 
@@ -65,7 +48,7 @@ static int take_regions(struct halo_device_model *model, char *reason)
                              integrated ? HALO_HIP_MEMORY_WEIGHTS : HALO_HIP_MEMORY_DEVICE, weights, "weights", reason);
     if (!error)
         error = halo_hip_region_take(device, &model->kv_region, HALO_HIP_MEMORY_DEVICE,
-                                     place_groups(plan, model->kv_first), "pages of the KV cache", reason);
+                                     halo_hip_groups_place(plan, model->kv_first), "pages of the KV cache", reason);
     if (!error)
         error =
             halo_hip_region_take(device, &model->scratch_region, HALO_HIP_MEMORY_DEVICE, carved, "activations", reason);
@@ -238,67 +221,4 @@ int halo_hip_model_seal(struct halo_device_model *model, char *reason)
         r = halo_hip_graphs_record(model, reason);
     model->sealed = !r;
     return r;
-}
-
-int halo_hip_kv_copy(struct halo_device_model *model, uint32_t group, uint32_t from_page, uint32_t to_page,
-                     char *reason)
-{
-    struct halo_device *device = model->device;
-    int r = halo_hip_usable(device, reason);
-    if (r)
-        return r;
-    r = halo_page_check(model->plan, group, from_page, reason);
-    if (!r)
-        r = halo_page_check(model->plan, group, to_page, reason);
-    if (r || from_page == to_page)
-        return r;
-    const struct halo_kv_group *kv = &model->plan->kv[group];
-    uint64_t page = halo_hip_kv_page(kv);
-    /* In stream order: the runs that follow see it, and nobody waits. */
-    for (uint32_t layer = 0; layer < kv->n_layers && !r; layer++) {
-        uint8_t *base = halo_hip_kv_layer(model, group, layer);
-        r = halo_hip_check(device,
-                           device->api.MemcpyAsync(base + to_page * page, base + from_page * page, page,
-                                                   HIP_COPY_ON_DEVICE, device->stream),
-                           "copying a page of the KV cache", reason);
-    }
-    return r;
-}
-
-uint64_t halo_hip_kv_page_bytes(const struct halo_device_model *model, uint32_t group)
-{
-    return model->plan->kv[group].n_layers * halo_hip_kv_page(&model->plan->kv[group]);
-}
-
-/* One page between the device and the host, layer after layer; waits until it is done. */
-static int move_page(struct halo_device_model *model, uint32_t group, uint32_t page, uint8_t *host, int direction,
-                     char *reason)
-{
-    struct halo_device *device = model->device;
-    int r = halo_hip_usable(device, reason);
-    if (!r)
-        r = halo_page_check(model->plan, group, page, reason);
-    if (r)
-        return r;
-    const struct halo_kv_group *kv = &model->plan->kv[group];
-    uint64_t n_bytes = halo_hip_kv_page(kv);
-    for (uint32_t layer = 0; layer < kv->n_layers && !r; layer++) {
-        uint8_t *there = halo_hip_kv_layer(model, group, layer) + page * n_bytes, *here = host + layer * n_bytes;
-        bool down = direction == HIP_COPY_TO_HOST;
-        r = halo_hip_check(
-            device,
-            device->api.MemcpyAsync(down ? here : there, down ? there : here, n_bytes, direction, device->stream),
-            "moving a page of the KV cache", reason);
-    }
-    return r ? r : halo_hip_drain(device, "moving a page of the KV cache", reason);
-}
-
-int halo_hip_kv_read(struct halo_device_model *model, uint32_t group, uint32_t page, void *ret_bytes, char *reason)
-{
-    return move_page(model, group, page, ret_bytes, HIP_COPY_TO_HOST, reason);
-}
-
-int halo_hip_kv_write(struct halo_device_model *model, uint32_t group, uint32_t page, const void *bytes, char *reason)
-{
-    return move_page(model, group, page, (uint8_t *)(uintptr_t)bytes, HIP_COPY_TO_DEVICE, reason);
 }

@@ -12,7 +12,7 @@ struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_compiler *c, uint32_t g
     const struct halo_kv_group *kv = &c->plan->kv[group];
     return (struct halo_kv_arg){
         .base = halo_hip_kv_layer(c->model, group, layer),
-        .page_bytes = halo_hip_kv_page(kv),
+        .page_bytes = halo_hip_kv_page_stride(kv),
         .n_head_kv = kv->n_head_kv,
         .head_dim_k = kv->head_dim_k,
         .head_dim_v = kv->head_dim_v,

@@ -218,7 +218,9 @@ static void print_input(FILE *to, uint16_t at)
                   {offsetof(struct halo_hip_inputs, page_first), "page_first"},
                   {offsetof(struct halo_hip_inputs, output), "output"},
                   {offsetof(struct halo_hip_inputs, pages), "pages"},
-                  {offsetof(struct halo_hip_inputs, tile), "tile"}};
+                  {offsetof(struct halo_hip_inputs, tile), "tile"},
+                  {offsetof(struct halo_hip_inputs, state_run), "state_run"},
+                  {offsetof(struct halo_hip_inputs, state_order), "state_order"}};
     for (uint32_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
         if (inputs[i].at == at) {
             fprintf(to, "batch.%s", inputs[i].name);
@@ -229,7 +231,7 @@ static void print_input(FILE *to, uint16_t at)
 
 static void print_amount(FILE *to, const struct halo_hip_amount *a)
 {
-    static const char *const names[] = {"", "rows", "span", "splits", "tiles"};
+    static const char *const names[] = {"", "rows", "sequences", "span", "splits", "tiles"};
     if (a->over == 0 || a->count == HALO_HIP_ONE) {
         fprintf(to, "%u", a->over == 0 ? 1 : a->times);
         return;

@@ -328,35 +328,6 @@ static void a_page_goes_and_comes(void **state)
     }
 }
 
-/* Slots of states are copied and moved like pages; the group in front of them stays as it is. */
-static void slots_of_states_go_and_come(void **state)
-{
-    struct fixture f;
-    char reason[HALO_DEVICE_REASON] = "";
-    uint64_t weights, kv, scratch;
-    fixture_init(&f, 10, 8, 32);
-    fixture_kv(&f, HALO_KV_F16, 1, 1, 8, 8);
-    f.plan.kv[f.plan.n_kv_groups++] = (struct halo_kv_group){.n_layers = 3, .n_pages = 4, .state_width = 21};
-    fixture_open(&f, "reference", 1);
-    f.device_ops->estimate(f.device, &f.plan, &weights, &kv, &scratch);
-    uint64_t n_bytes = f.device_ops->kv_page_bytes(f.model, 1),
-             first = f.plan.kv[0].n_pages * halo_kv_page_bytes(&f.plan.kv[0]);
-    assert_int_equal(n_bytes, 3 * 21 * sizeof(float));
-    assert_int_equal(kv, (first + 63) / 64 * 64 + 4 * n_bytes);
-    uint8_t wrote[3 * 21 * sizeof(float)], read[sizeof(wrote)], zeros[sizeof(wrote)] = {0};
-    for (uint32_t i = 0; i < sizeof(wrote); i++)
-        wrote[i] = (uint8_t)(i * 7 + 1);
-    assert_int_equal(f.device_ops->kv_write(f.model, 1, 1, wrote, reason), 0);
-    assert_int_equal(f.device_ops->kv_copy(f.model, 1, 1, 3, reason), 0);
-    for (uint32_t slot = 0; slot < 4; slot++) {
-        assert_int_equal(f.device_ops->kv_read(f.model, 1, slot, read, reason), 0);
-        assert_memory_equal(read, slot % 2 ? wrote : zeros, sizeof(read));
-    }
-    assert_int_equal(f.device_ops->kv_read(f.model, 1, 4, read, reason), -EINVAL);
-    assert_string_equal(reason, "page 4 of a pool of 4");
-    fixture_finish(&f);
-}
-
 /* Every allocation from opening to the last commit fails once: -ENOMEM with a reason each time, until there is none
  * left to fail. */
 static void each_allocation_may_fail(void **state)
@@ -437,12 +408,12 @@ static void the_layout_names_the_build(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opening_and_describing),   cmocka_unit_test(the_layout_names_the_build),
-        cmocka_unit_test(slots_lie_apart),          cmocka_unit_test(too_large_is_refused_with_numbers),
-        cmocka_unit_test(odd_plans_are_refused),    cmocka_unit_test(bad_batches_are_refused),
-        cmocka_unit_test(a_run_keeps_its_word),     cmocka_unit_test(a_page_is_copied_in_all_layers),
-        cmocka_unit_test(a_page_goes_and_comes),    cmocka_unit_test(slots_of_states_go_and_come),
-        cmocka_unit_test(each_allocation_may_fail), cmocka_unit_test(bandwidth_is_measured),
+        cmocka_unit_test(opening_and_describing), cmocka_unit_test(the_layout_names_the_build),
+        cmocka_unit_test(slots_lie_apart),        cmocka_unit_test(too_large_is_refused_with_numbers),
+        cmocka_unit_test(odd_plans_are_refused),  cmocka_unit_test(bad_batches_are_refused),
+        cmocka_unit_test(a_run_keeps_its_word),   cmocka_unit_test(a_page_is_copied_in_all_layers),
+        cmocka_unit_test(a_page_goes_and_comes),  cmocka_unit_test(each_allocation_may_fail),
+        cmocka_unit_test(bandwidth_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
