@@ -93,6 +93,10 @@ static inline struct halo_hip_amount halo_hip_per_row(uint32_t times)
 {
     return (struct halo_hip_amount){HALO_HIP_BATCH, times, 1, 0};
 }
+static inline struct halo_hip_amount halo_hip_per_sequence(uint32_t times)
+{
+    return (struct halo_hip_amount){HALO_HIP_SEQUENCES, times, 1, 0};
+}
 static inline struct halo_hip_amount halo_hip_per_span(uint32_t times)
 {
     return (struct halo_hip_amount){HALO_HIP_SPAN, times, 1, 0};
@@ -154,11 +158,12 @@ bool halo_hip_fuse_heads(const struct halo_hip_compiler *c, uint32_t index, stru
  * 0. */
 uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row);
 
-/* op_row.c, op_heads.c, op_attend.c, op_matmul.c, op_moe.c */
+/* op_row.c, op_heads.c, op_attend.c, op_matmul.c, op_moe.c, op_state.c */
 typedef int halo_hip_emit_fn(struct halo_hip_compiler *c, const struct halo_op *op);
 halo_hip_emit_fn halo_hip_emit_embed, halo_hip_emit_rmsnorm, halo_hip_emit_matmul, halo_hip_emit_qk_norm,
     halo_hip_emit_rope, halo_hip_emit_kv_write, halo_hip_emit_attend, halo_hip_emit_glu, halo_hip_emit_moe_route,
-    halo_hip_emit_moe_matmul, halo_hip_emit_moe_sum, halo_hip_emit_add, halo_hip_emit_concat, halo_hip_emit_logits;
+    halo_hip_emit_moe_matmul, halo_hip_emit_moe_sum, halo_hip_emit_add, halo_hip_emit_concat, halo_hip_emit_conv1d,
+    halo_hip_emit_logits;
 int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads *heads);
 /* Decode attention of all rows, which must be apart, with what heads_<kv type> would do first. */
 int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op_attend *u,
@@ -171,6 +176,15 @@ struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_compiler *c, uint32_t g
     HALO_HIP_INPUT(type_, kv.pos, pos, step_), HALO_HIP_INPUT(type_, kv.page_first, page_first, step_),                \
     {                                                                                                                  \
         .kind = HALO_HIP_PATCH_INPUT, .at = offsetof(type_, kv.pages),                                                 \
+        .input = (uint16_t)(offsetof(struct halo_hip_inputs, pages) + (group_) * sizeof(uint32_t *))                   \
+    }
+
+/* An op's part of the states of a layer; the arguments' pointers into the batch are patched. */
+struct halo_state_arg halo_hip_state_arg(const struct halo_hip_compiler *c, const struct halo_state_part *part);
+#define HALO_HIP_STATE_INPUTS(type_, group_)                                                                           \
+    HALO_HIP_INPUT(type_, state.pos, pos, 0), HALO_HIP_INPUT(type_, state.run, state_run, 0),                          \
+    {                                                                                                                  \
+        .kind = HALO_HIP_PATCH_INPUT, .at = offsetof(type_, state.slot),                                               \
         .input = (uint16_t)(offsetof(struct halo_hip_inputs, pages) + (group_) * sizeof(uint32_t *))                   \
     }
 

@@ -23,8 +23,16 @@ static uint32_t pages_per_sequence(const struct halo_plan *plan)
 
 /* Offsets in a set for n_rows rows. */
 struct offsets {
-    uint64_t token, pos, page_first, output, tile, rope[HALO_HIP_ROPES_MAX], pages;
+    uint64_t token, pos, page_first, output, tile, state_run, rope[HALO_HIP_ROPES_MAX], pages;
 };
+
+static bool has_states(const struct halo_plan *plan)
+{
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++)
+        if (plan->kv[group].state_width > 0)
+            return true;
+    return false;
+}
 
 static struct offsets offsets_of(const struct halo_plan *plan, uint64_t n_rows)
 {
@@ -35,7 +43,8 @@ static struct offsets offsets_of(const struct halo_plan *plan, uint64_t n_rows)
     at.page_first = 2 * word;
     at.output = 3 * word;
     at.tile = at.output + align16(n_outputs * 4);
-    at.pages = at.tile + align16(n_rows * sizeof(struct halo_prefill_tile));
+    at.state_run = at.tile + align16(n_rows * sizeof(struct halo_prefill_tile));
+    at.pages = at.state_run + (has_states(plan) ? align16(n_rows * sizeof(struct halo_state_run)) : 0);
     for (uint32_t i = 0; i < plan->n_ropes && i < HALO_HIP_ROPES_MAX; i++) {
         at.rope[i] = at.pages;
         at.pages += align16(n_rows * plan->ropes[i].n_rot * sizeof(float));
@@ -81,6 +90,26 @@ static uint32_t fill_pages(struct halo_hip_run *run, uint32_t group, uint32_t *p
     return n;
 }
 
+/* The rows of each sequence, which stand beside each other where the plan has states. */
+static void fill_sequences(struct halo_hip_run *run, struct halo_state_run *runs)
+{
+    const struct halo_batch *batch = run->batch;
+    for (uint32_t r = 0; r < batch->n_rows; r++) {
+        if (r == 0 || batch->seq[r] != batch->seq[r - 1])
+            runs[run->n_seqs++] = (struct halo_state_run){.first = r};
+        runs[run->n_seqs - 1].n_rows++;
+    }
+}
+
+/* Of a group of states: the slots of the sequences. */
+static uint32_t fill_slots(const struct halo_hip_run *run, uint32_t group, const struct halo_state_run *runs,
+                           uint32_t *slots)
+{
+    for (uint32_t s = 0; s < run->n_seqs; s++)
+        slots[s] = run->batch->seqs[run->batch->seq[runs[s].first]].pages[group][0];
+    return run->n_seqs;
+}
+
 /* Runs of rows of one sequence at consecutive positions, cut into tiles. */
 static void fill_tiles(struct halo_hip_run *run, struct halo_prefill_tile *tile)
 {
@@ -105,6 +134,30 @@ static void fill_rope(const struct halo_rope *rope, const struct halo_batch *bat
         }
 }
 
+/* Pages and slots of all groups. A graph keeps the addresses that it was recorded with: where those of a group lie must
+ * not depend on how many pages the sequences have. Batches of more rows than graphs take are packed. */
+static void fill_groups(struct halo_hip_run *run, uint8_t *host, uint8_t *device, const struct offsets *at)
+{
+    const struct halo_plan *plan = run->model->plan;
+    uint32_t n_rows = run->batch->n_rows, apart = n_rows <= HALO_HIP_GRAPH_ROWS ? n_rows * pages_per_sequence(plan) : 0;
+    struct halo_hip_inputs *in = &run->in;
+    struct halo_state_run *runs = (struct halo_state_run *)(void *)(host + at->state_run);
+    if (has_states(plan))
+        fill_sequences(run, runs);
+    in->state_run = (const struct halo_state_run *)(const void *)(device + at->state_run);
+    in->n_bytes = at->pages;
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
+        uint32_t *pages = (uint32_t *)(void *)(host + in->n_bytes), n;
+        in->pages[group] = (const uint32_t *)(const void *)(device + in->n_bytes);
+        if (plan->kv[group].state_width > 0)
+            n = fill_slots(run, group, runs, pages);
+        else
+            n = fill_pages(run, group, (uint32_t *)(void *)(host + at->page_first), pages);
+        bool is_last = group + 1 == plan->n_kv_groups;
+        in->n_bytes += sizeof(uint32_t) * (uint64_t)(is_last || apart == 0 ? n : apart);
+    }
+}
+
 void halo_hip_input_fill(struct halo_hip_run *run, uint8_t *host, uint8_t *device)
 {
     const struct halo_plan *plan = run->model->plan;
@@ -120,17 +173,7 @@ void halo_hip_input_fill(struct halo_hip_run *run, uint8_t *host, uint8_t *devic
         fill_rope(&plan->ropes[i], batch, (float *)(void *)(host + at.rope[i]));
         in->rope[i] = (const float *)(const void *)(device + at.rope[i]);
     }
-    /* A graph keeps the addresses that it was recorded with: where the pages of a group lie must not depend on how many
-     * pages the sequences have. Batches of more rows than graphs take are packed. */
-    uint32_t apart = batch->n_rows <= HALO_HIP_GRAPH_ROWS ? batch->n_rows * pages_per_sequence(plan) : 0;
-    in->n_bytes = at.pages;
-    for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
-        uint32_t *page_first = (uint32_t *)(void *)(host + at.page_first);
-        in->pages[group] = (const uint32_t *)(const void *)(device + in->n_bytes);
-        uint32_t n = fill_pages(run, group, page_first, (uint32_t *)(void *)(host + in->n_bytes));
-        bool is_last = group + 1 == plan->n_kv_groups;
-        in->n_bytes += sizeof(uint32_t) * (uint64_t)(is_last || apart == 0 ? n : apart);
-    }
+    fill_groups(run, host, device, &at);
     for (uint32_t r = 0; r < batch->n_rows; r++)
         run->n_positions = (uint32_t)batch->pos[r] >= run->n_positions ? (uint32_t)batch->pos[r] + 1 : run->n_positions;
     uint32_t n_longest = HALO_HIP_CEIL(run->n_positions, HALO_KV_PAGE_TOKENS);

@@ -21,8 +21,9 @@
 struct halo_hip_inputs {
     const int32_t *token, *pos;
     const uint32_t *page_first, *output;
-    const uint32_t *pages[HALO_KV_GROUPS_MAX]; /* of each group: those of all sequences */
+    const uint32_t *pages[HALO_KV_GROUPS_MAX]; /* of each group: those of all sequences; of states: their slots */
     const struct halo_prefill_tile *tile;
+    const struct halo_state_run *state_run; /* of each sequence with a row, where the plan has states */
     const float *rope[HALO_HIP_ROPES_MAX];
     uint64_t n_bytes; /* from the begin of the set to the last page number */
 };
@@ -31,6 +32,7 @@ struct halo_hip_inputs {
 enum halo_hip_count {
     HALO_HIP_ONE,
     HALO_HIP_BATCH,        /* rows of the batch */
+    HALO_HIP_SEQUENCES,    /* sequences that have rows in the batch */
     HALO_HIP_SPAN,         /* rows, outputs or tiles of the span that is launched */
     HALO_HIP_SPLITS,       /* splits of a context in decode attention, with `times` blocks for each of them and row */
     HALO_HIP_EXPERT_TILES, /* tiles of experts: `times` slots of each row of the batch, `over` experts */

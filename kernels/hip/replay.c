@@ -47,6 +47,7 @@ static uint32_t amount_of(const struct halo_hip_run *run, const struct span *spa
     switch (amount->count) {
     case HALO_HIP_ONE: n = 1; break;
     case HALO_HIP_BATCH: n = run->n_rows; break;
+    case HALO_HIP_SEQUENCES: n = run->n_seqs; break;
     case HALO_HIP_SPAN: n = span->n; break;
     case HALO_HIP_SPLITS: return count_splits(run, amount->times, span->n);
     case HALO_HIP_EXPERT_TILES: return halo_hip_moe_tiles(run->n_rows * amount->times, amount->over);

@@ -16,6 +16,7 @@ struct halo_hip_run {
     uint32_t n_rows;
     uint32_t level;       /* of the longest context: it has at most 4^level pages, or this is the last level */
     uint32_t n_positions; /* of the longest sequence, up to its row's */
+    uint32_t n_seqs;      /* with rows in the batch; counted where the plan has states */
     uint32_t n_tiles;     /* of prefill attention */
     const struct halo_prefill_tile *tiles; /* the same in host memory */
     bool apart;                            /* no two rows belong to one sequence */

@@ -133,6 +133,20 @@ struct halo_kv_arg {
     uint32_t n_head_kv, head_dim_k, head_dim_v;
 };
 
+/* An op's part of the states of a layer, and the sequences of the batch that go on from them: rows first .. first +
+ * n_rows - 1 of the batch, of ascending positions, beginning with zeros where the first of them is at position 0. A grid
+ * has a block for each sequence, which takes its rows one after the other. */
+struct halo_state_run {
+    uint32_t first, n_rows;
+};
+struct halo_state_arg {
+    uint8_t *base; /* f32; the part in slot 0 */
+    const int32_t *pos;
+    const struct halo_state_run *run; /* [sequences] */
+    const uint32_t *slot;             /* [sequences] */
+    uint64_t slot_bytes;
+};
+
 /* What happens to the scores of attention (op.h); 0: nothing. */
 struct halo_score_arg {
     const float *sinks; /* [n_head], or NULL */
@@ -305,6 +319,17 @@ struct halo_concat_args {
     const float *a, *b; /* [row][n_head][a_stride], [row][n_head][b_stride] or [row][n_b] */
     float *out;         /* [row][n_head][n_a + n_b] */
     uint32_t n_head, a_stride, a_first, n_a, b_stride, n_b;
+};
+
+/* conv1d_t<taps>: the convolution of op.h with up to 4 or 8 taps, and its state moved on. Grid (ceil(n_cols /
+ * HALO_CONV1D_COLS), sequences). */
+#define HALO_CONV1D_COLS 256
+struct halo_conv1d_args {
+    struct halo_state_arg state; /* [n_taps - 1][n_cols], the oldest row first */
+    const float *x, *weight;     /* weight: [n_cols][n_taps] */
+    const float *bias;           /* or NULL */
+    float *out;
+    uint32_t n_cols, n_taps, silu;
 };
 
 /* gather_rows: out[i] = x[row[i]]. For the wanted rows before the head when there are many. Grid (ceil(n_cols /

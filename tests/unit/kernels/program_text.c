@@ -135,6 +135,11 @@ static const struct field moe_sum[] = {P(moe_sum, x),   P(moe_sum, choice), P(mo
 static const struct field concat[] = {
     P(concat, a),       P(concat, b),   P(concat, out),      U(concat, n_head), U(concat, a_stride),
     U(concat, a_first), U(concat, n_a), U(concat, b_stride), U(concat, n_b),    {0}};
+#define STATE(type)                                                                                                    \
+    P(type, state.base), P(type, state.pos), P(type, state.run), P(type, state.slot), FIELD(U64, type, state.slot_bytes)
+static const struct field conv1d[] = {STATE(conv1d),     P(conv1d, x),    P(conv1d, weight),
+                                      P(conv1d, bias),   P(conv1d, out),  U(conv1d, n_cols),
+                                      U(conv1d, n_taps), U(conv1d, silu), {0}};
 static const struct field gather[] = {P(gather, x), P(gather, row), P(gather, out), U(gather, n_cols), {0}};
 
 static const struct field *const fields_of[] = {
@@ -173,6 +178,7 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_MOE_SUM] = moe_sum,
     [HALO_HIP_GATHER] = gather,
     [HALO_HIP_CONCAT] = concat,
+    [HALO_HIP_CONV1D] = conv1d,
 };
 
 /* The name of a device address. */
@@ -219,8 +225,7 @@ static void print_input(FILE *to, uint16_t at)
                   {offsetof(struct halo_hip_inputs, output), "output"},
                   {offsetof(struct halo_hip_inputs, pages), "pages"},
                   {offsetof(struct halo_hip_inputs, tile), "tile"},
-                  {offsetof(struct halo_hip_inputs, state_run), "state_run"},
-                  {offsetof(struct halo_hip_inputs, state_order), "state_order"}};
+                  {offsetof(struct halo_hip_inputs, state_run), "state_run"}};
     for (uint32_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
         if (inputs[i].at == at) {
             fprintf(to, "batch.%s", inputs[i].name);

@@ -1,5 +1,8 @@
 /* test_cpu_states.c: ops with a state: their formulas in double, and that a row has the same bits however its sequence
- * is divided into batches, whatever stands beside it, in every variant and on any number of threads. */
+ * is divided into batches, whatever stands beside it, in every variant and on any number of threads.
+ *
+ * Compiled with HALO_TEST_HIP the same holds for the bits of the HIP device over the runtime that $HALO_HIP_LIB names,
+ * which are compared with those of the CPU device under the op's bound. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +12,11 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <cpu/cpu.h>
+#if defined(HALO_TEST_HIP)
+#include <hip/hip.h>
+#endif
+
 #include "cpu_fixture.h"
 
 #define N_VOCAB 97
@@ -16,7 +24,6 @@
 #define MAX_ROWS 64
 #define WIDTH_MAX 128 /* of an op's result */
 
-static const char *const variants[] = {"reference", "avx2", "avx512"};
 static int32_t tokens[N_TOKENS];
 
 /* An op and what it is made of. */
@@ -96,8 +103,46 @@ static void together(struct subject *s, const float *want, uint32_t group)
     }
 }
 
+#if defined(HALO_TEST_HIP)
+/* The largest error, relative to the largest number of the row. */
+static const double bounds[HALO_OP_COUNT] = {[HALO_OP_CONV1D] = 1e-6, [HALO_OP_DELTA_RULE] = 4e-6};
+
+/* The HIP device: close to the CPU device for each token of one prompt, and these bits everywhere. */
 static void same_bits_everywhere(struct subject *s, const float *want, uint32_t group)
 {
+    static float bits[N_TOKENS * WIDTH_MAX];
+    const double bound = bounds[s->op.kind];
+    fixture_close(&s->f);
+    s->f.device_ops = halo_device_hip();
+    s->f.library = getenv("HALO_HIP_LIB");
+    fixture_open(&s->f, NULL, 1);
+    fixture_run(&s->f, 2, tokens, N_TOKENS, 0, NULL);
+    for (uint32_t r = 0; r < N_TOKENS; r++) {
+        double largest = 0;
+        fixture_peek(&s->f, s->out, r, bits + r * s->width);
+        for (uint32_t i = r * s->width; i < (r + 1) * s->width; i++)
+            largest = fmax(largest, fabs((double)want[i]));
+        for (uint32_t i = r * s->width; i < (r + 1) * s->width; i++)
+            if (!(fabs((double)bits[i] - (double)want[i]) <= bound * largest))
+                fail_msg("%s: element %u of token %u is %.9g, wanted %.9g (largest %.9g, bound %.1e)",
+                         halo_op_name(s->op.kind), i - r * s->width, r, (double)bits[i], (double)want[i], largest,
+                         bound);
+    }
+    for (uint32_t cut = 1; cut < N_TOKENS; cut++)
+        divided(s, bits, cut);
+    for (uint32_t pos = 0; pos < N_TOKENS; pos++) {
+        fixture_run(&s->f, 5, tokens + pos, 1, (int32_t)pos, NULL);
+        rows_equal(s, bits, pos, 1, 0);
+    }
+    together(s, bits, group);
+    fixture_close(&s->f);
+    s->f.device_ops = halo_device_cpu();
+    s->f.library = NULL;
+}
+#else
+static void same_bits_everywhere(struct subject *s, const float *want, uint32_t group)
+{
+    static const char *const variants[] = {"reference", "avx2", "avx512"};
     for (uint32_t v = 0; v < 3; v++)
         for (uint32_t n_threads = 1; n_threads <= 3 && fixture_has(variants[v]); n_threads += 2) {
             fixture_open(&s->f, variants[v], n_threads);
@@ -110,6 +155,7 @@ static void same_bits_everywhere(struct subject *s, const float *want, uint32_t 
             together(s, want, group);
         }
 }
+#endif
 
 /* Taps, with a bias and an activation or without. */
 static const struct {
