@@ -29,3 +29,34 @@ int halo_hip_emit_conv1d(struct halo_hip_compiler *c, const struct halo_op *op)
                HALO_HIP_ARGS(args),
                HALO_HIP_PATCHES(HALO_HIP_STATE_INPUTS(struct halo_conv1d_args, u->state.kv_group))});
 }
+
+int halo_hip_emit_delta_rule(struct halo_hip_compiler *c, const struct halo_op *op)
+{
+    const struct halo_op_delta_rule *u = &op->u.delta_rule;
+    struct halo_delta_rule_args args = {.state = halo_hip_state_arg(c, &u->state),
+                                        .qkv = halo_hip_value(c->model, u->qkv),
+                                        .alpha = halo_hip_value(c->model, u->alpha),
+                                        .beta = halo_hip_value(c->model, u->beta),
+                                        .a = halo_hip_vector(c->model, u->a),
+                                        .dt_bias = halo_hip_vector(c->model, u->dt_bias),
+                                        .out = halo_hip_value(c->model, u->out),
+                                        .n_head_k = u->n_head_k,
+                                        .n_head_v = u->n_head_v,
+                                        .dim_k = u->dim_k,
+                                        .dim_v = u->dim_v,
+                                        .gate_stride = u->gate_stride,
+                                        .alpha_first = u->alpha_first,
+                                        .beta_first = u->beta_first,
+                                        .grouped = u->grouped,
+                                        .eps = u->eps,
+                                        .scale = u->scale};
+    return halo_hip_emit(c,
+                         &(struct halo_hip_emission){
+                             .op = HALO_HIP_DELTA_RULE,
+                             .type = HALO_HIP_TYPE_ANY,
+                             .rows = u->dim_k,
+                             .grid = {halo_hip_fixed(HALO_HIP_CEIL(u->dim_v, HALO_RECURRENCE_ROWS)),
+                                      halo_hip_fixed(u->n_head_v), halo_hip_per_sequence(1)},
+                             HALO_HIP_ARGS(args),
+                             HALO_HIP_PATCHES(HALO_HIP_STATE_INPUTS(struct halo_delta_rule_args, u->state.kv_group))});
+}

@@ -60,6 +60,15 @@ static int check_form(const struct halo_op *op, char *reason)
     return 0;
 }
 
+/* Rows of a head's state are held in registers. */
+static int check_state_cols(uint32_t n, const char *op, char *reason)
+{
+    return n <= HALO_RECURRENCE_COLS
+               ? 0
+               : halo_reason(reason, -ENOTSUP, "%s: the state has rows of %u elements, at most %d are supported", op, n,
+                             HALO_RECURRENCE_COLS);
+}
+
 /* The lists of the largest logits, which batches may ask for. */
 static int check_top(const struct halo_device *device, char *reason)
 {
@@ -86,6 +95,8 @@ int halo_hip_supports(const struct halo_device *device, const struct halo_plan *
     else if (op->kind == HALO_OP_ROPE && op->u.rope.rope >= HALO_HIP_ROPES_MAX)
         r = halo_reason(reason, -ENOTSUP, "rope: rotation %u, at most %d of a plan are supported", op->u.rope.rope,
                         HALO_HIP_ROPES_MAX);
+    else if (op->kind == HALO_OP_DELTA_RULE)
+        r = check_state_cols(op->u.delta_rule.dim_k, "delta_rule", reason);
     else if (op->kind == HALO_OP_LOGITS)
         r = check_top(device, reason);
     return r ? r : halo_hip_program_check(device, plan, index, reason);

@@ -103,6 +103,7 @@ VECTOR_2(v_min_u32, x < y ? x : y)
 VECTOR_2(v_max_u32, x > y ? x : y)
 VECTOR_2(v_min_i32, (int32_t)x < (int32_t)y ? x : y)
 VECTOR_2(v_max_i32, (int32_t)x > (int32_t)y ? x : y)
+VECTOR_3(v_med3_u32, x > y ? (y > z ? y : x > z ? z : x) : (x > z ? x : y > z ? z : y))
 VECTOR_3(v_max3_u32, x > y ? (x > z ? x : z) : (y > z ? y : z))
 VECTOR_3(v_max3_i32, (int32_t)x > (int32_t)y ? ((int32_t)x > (int32_t)z ? x : z) : ((int32_t)y > (int32_t)z ? y : z))
 VECTOR_2(v_mul_lo_u32, (x) * (y))
@@ -182,6 +183,7 @@ const struct op_entry isa_ops_valu[] = {
     VALU(v_max_u32),
     VALU(v_min_i32),
     VALU(v_max_i32),
+    VALU(v_med3_u32),
     VALU(v_max3_u32),
     VALU(v_max3_i32),
     VALU(v_mul_lo_u32),

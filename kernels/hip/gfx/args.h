@@ -332,6 +332,19 @@ struct halo_conv1d_args {
     uint32_t n_cols, n_taps, silu;
 };
 
+/* delta_rule_d<dim>: the gated delta rule of op.h, with dim_k up to 64, 128 or 256. Grid (ceil(dim_v /
+ * HALO_RECURRENCE_ROWS), n_head_v, sequences). */
+#define HALO_RECURRENCE_ROWS 32 /* rows of a head's state that a block takes */
+#define HALO_RECURRENCE_COLS 256
+struct halo_delta_rule_args {
+    struct halo_state_arg state;     /* [n_head_v][dim_v][dim_k] */
+    const float *qkv, *alpha, *beta; /* [row][2 n_head_k dim_k + n_head_v dim_v]; [row][n_head_k gate_stride] */
+    const float *a, *dt_bias;
+    float *out; /* [row][n_head_v][dim_v] */
+    uint32_t n_head_k, n_head_v, dim_k, dim_v, gate_stride, alpha_first, beta_first, grouped;
+    float eps, scale;
+};
+
 /* gather_rows: out[i] = x[row[i]]. For the wanted rows before the head when there are many. Grid (ceil(n_cols /
  * HALO_QUANTIZE_COLS), rows). */
 struct halo_gather_args {

@@ -128,10 +128,120 @@ static void convolutions(void **state)
     convolution(8, 30, true, false);
 }
 
+/* One row of the batch for a head's state of n_rows by n_cols (recurrence.h), in double. */
+static void recurrence_step(double *s, uint32_t n_rows, uint32_t n_cols, const double *k, const double *q,
+                            const float *v, double decay, double gain, bool delta, double direct, double *ret)
+{
+    for (uint32_t i = 0; i < n_rows; i++, s += n_cols) {
+        double kept = 0;
+        for (uint32_t j = 0; j < n_cols; j++)
+            kept += (s[j] *= decay) * k[j];
+        const double u = gain * ((double)v[i] - (delta ? kept : 0));
+        ret[i] = direct * (double)v[i];
+        for (uint32_t j = 0; j < n_cols; j++)
+            ret[i] += (s[j] += u * k[j]) * q[j];
+    }
+}
+
+/* x over its length, times scale. */
+static void normed(const float *x, uint32_t n, double scale, double *ret)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    for (uint32_t i = 0; i < n; i++)
+        ret[i] = (double)x[i] / fmax(sqrt(sum), 1e-6) * scale;
+}
+
+static double log1pexp(double x)
+{
+    return x > 40 ? x : log1p(exp(x));
+}
+
+enum { COLS_MAX = 256, ROWS_MAX = 64 };
+
+/* The rows of one sequence for head h, and its state behind them. */
+static void delta_rule_head(const struct states *s, const struct halo_delta_rule_args *a, uint32_t sequence, uint32_t h)
+{
+    static double want[ROWS_MAX * COLS_MAX];
+    const uint32_t per_k = a->n_head_v / a->n_head_k, n_state = a->dim_v * a->dim_k, n_k = a->n_head_k * a->dim_k;
+    const uint32_t head_k = a->grouped ? h / per_k : h % a->n_head_k, gate = h / per_k * a->gate_stride + h % per_k;
+    const float *before = part_before(s, sequence);
+    for (uint32_t i = 0; i < n_state; i++)
+        want[i] = before ? (double)before[h * n_state + i] : 0;
+    for (uint32_t r = runs[sequence].first; r < runs[sequence].first + runs[sequence].n_rows; r++) {
+        double k[COLS_MAX], q[COLS_MAX], out[ROWS_MAX];
+        const float *row = a->qkv + r * (2 * n_k + a->n_head_v * a->dim_v),
+                    *gates = a->alpha + r * a->n_head_k * a->gate_stride;
+        normed(row + head_k * a->dim_k, a->dim_k, (double)a->scale, q);
+        normed(row + n_k + head_k * a->dim_k, a->dim_k, 1, k);
+        const double dt = log1pexp((double)gates[gate + a->alpha_first] + (double)a->dt_bias[h]);
+        recurrence_step(want, a->dim_v, a->dim_k, k, q, row + 2 * n_k + h * a->dim_v, exp((double)a->a[h] * dt),
+                        1 / (1 + exp(-(double)gates[gate + a->beta_first])), true, 0, out);
+        for (uint32_t i = 0; i < a->dim_v; i++)
+            gfx_near((double)a->out[(r * a->n_head_v + h) * a->dim_v + i], out[i], 4e-6, 1, "delta_rule", i);
+    }
+    for (uint32_t i = 0; i < n_state; i++)
+        gfx_near((double)part_after(s, sequence)[h * n_state + i], want[i], 4e-6, 1, "state of delta_rule", i);
+}
+
+/* alpha and beta in one value, beta behind alpha. */
+static void delta_rule(const char *kernel, uint32_t n_head_k, uint32_t n_head_v, uint32_t dim_k, uint32_t dim_v,
+                       bool grouped)
+{
+    const uint32_t per_k = n_head_v / n_head_k, n_state = n_head_v * dim_v * dim_k;
+    struct states s = states_init(n_state + 11, dim_k % 4 ? 3 : 8, dim_k);
+    float *qkv = gfx_floats(ROWS * (2 * n_head_k * dim_k + n_head_v * dim_v), 1),
+          *gates = gfx_floats(ROWS * n_head_k * 2 * per_k, 2), *decay = gfx_floats(n_head_v, 3),
+          *dt_bias = gfx_floats(n_head_v, 4), *out = gfx_zeros(ROWS * n_head_v * dim_v * sizeof(float));
+    for (uint32_t i = 0; i < n_head_v; i++)
+        decay[i] = -fabsf(decay[i]);
+    for (uint32_t i = 0; i < ROWS * n_head_k * 2 * per_k; i++)
+        gates[i] *= 6;
+    struct halo_delta_rule_args args = {.state = states_arg(&s),
+                                        .qkv = qkv,
+                                        .alpha = gates,
+                                        .beta = gates,
+                                        .a = decay,
+                                        .dt_bias = dt_bias,
+                                        .out = out,
+                                        .n_head_k = n_head_k,
+                                        .n_head_v = n_head_v,
+                                        .dim_k = dim_k,
+                                        .dim_v = dim_v,
+                                        .gate_stride = 2 * per_k,
+                                        .beta_first = per_k,
+                                        .grouped = grouped,
+                                        .eps = 1e-6f,
+                                        .scale = 0.5f};
+    assert_true(dim_k <= COLS_MAX && dim_v <= ROWS_MAX);
+    gfx_run(kernel, HALO_HIP_CEIL(dim_v, HALO_RECURRENCE_ROWS), n_head_v, SEQUENCES, &args);
+    for (uint32_t i = 0; i < SEQUENCES; i++)
+        for (uint32_t h = 0; h < n_head_v; h++)
+            delta_rule_head(&s, &args, i, h);
+    states_finish(&s, n_state);
+    free(qkv);
+    free(gates);
+    free(decay);
+    free(dt_bias);
+    free(out);
+}
+
+static void delta_rules(void **state)
+{
+    (void)state;
+    delta_rule("delta_rule_d64", 1, 2, 17, 5, false);
+    delta_rule("delta_rule_d64", 2, 4, 64, 33, true);
+    delta_rule("delta_rule_d128", 2, 4, 128, 40, false);
+    delta_rule("delta_rule_d128", 1, 1, 90, 64, false);
+    delta_rule("delta_rule_d256", 1, 3, 200, 32, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions),
+        cmocka_unit_test(delta_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,6 +140,13 @@ static const struct field concat[] = {
 static const struct field conv1d[] = {STATE(conv1d),     P(conv1d, x),    P(conv1d, weight),
                                       P(conv1d, bias),   P(conv1d, out),  U(conv1d, n_cols),
                                       U(conv1d, n_taps), U(conv1d, silu), {0}};
+static const struct field delta_rule[] = {
+    STATE(delta_rule),          P(delta_rule, qkv),        P(delta_rule, alpha),
+    P(delta_rule, beta),        P(delta_rule, a),          P(delta_rule, dt_bias),
+    P(delta_rule, out),         U(delta_rule, n_head_k),   U(delta_rule, n_head_v),
+    U(delta_rule, dim_k),       U(delta_rule, dim_v),      U(delta_rule, gate_stride),
+    U(delta_rule, alpha_first), U(delta_rule, beta_first), U(delta_rule, grouped),
+    F(delta_rule, eps),         F(delta_rule, scale),      {0}};
 static const struct field gather[] = {P(gather, x), P(gather, row), P(gather, out), U(gather, n_cols), {0}};
 
 static const struct field *const fields_of[] = {
@@ -179,6 +186,7 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_GATHER] = gather,
     [HALO_HIP_CONCAT] = concat,
     [HALO_HIP_CONV1D] = conv1d,
+    [HALO_HIP_DELTA_RULE] = delta_rule,
 };
 
 /* The name of a device address. */
