@@ -163,7 +163,7 @@ typedef int halo_hip_emit_fn(struct halo_hip_compiler *c, const struct halo_op *
 halo_hip_emit_fn halo_hip_emit_embed, halo_hip_emit_rmsnorm, halo_hip_emit_matmul, halo_hip_emit_qk_norm,
     halo_hip_emit_rope, halo_hip_emit_kv_write, halo_hip_emit_attend, halo_hip_emit_glu, halo_hip_emit_moe_route,
     halo_hip_emit_moe_matmul, halo_hip_emit_moe_sum, halo_hip_emit_add, halo_hip_emit_concat, halo_hip_emit_conv1d,
-    halo_hip_emit_delta_rule, halo_hip_emit_logits;
+    halo_hip_emit_delta_rule, halo_hip_emit_ssm_scan, halo_hip_emit_logits;
 int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads *heads);
 /* Decode attention of all rows, which must be apart, with what heads_<kv type> would do first. */
 int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op_attend *u,

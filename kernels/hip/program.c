@@ -20,6 +20,7 @@ static halo_hip_emit_fn *const emit_op[HALO_OP_COUNT] = {
     [HALO_OP_MOE_SUM] = halo_hip_emit_moe_sum,     [HALO_OP_ADD] = halo_hip_emit_add,
     [HALO_OP_CONCAT] = halo_hip_emit_concat,       [HALO_OP_LOGITS] = halo_hip_emit_logits,
     [HALO_OP_CONV1D] = halo_hip_emit_conv1d,       [HALO_OP_DELTA_RULE] = halo_hip_emit_delta_rule,
+    [HALO_OP_SSM_SCAN] = halo_hip_emit_ssm_scan,
 };
 
 /* Every value that the op writes has lost its forms. */

@@ -97,6 +97,8 @@ int halo_hip_supports(const struct halo_device *device, const struct halo_plan *
                         HALO_HIP_ROPES_MAX);
     else if (op->kind == HALO_OP_DELTA_RULE)
         r = check_state_cols(op->u.delta_rule.dim_k, "delta_rule", reason);
+    else if (op->kind == HALO_OP_SSM_SCAN)
+        r = check_state_cols(op->u.ssm_scan.n_state, "ssm_scan", reason);
     else if (op->kind == HALO_OP_LOGITS)
         r = check_top(device, reason);
     return r ? r : halo_hip_program_check(device, plan, index, reason);

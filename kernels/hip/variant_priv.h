@@ -47,6 +47,7 @@ enum halo_hip_op {
     HALO_HIP_CONCAT,
     HALO_HIP_CONV1D,
     HALO_HIP_DELTA_RULE,
+    HALO_HIP_SSM_SCAN,
     HALO_HIP_GATHER,
     HALO_HIP_TOP,
     HALO_HIP_COPY,

@@ -134,8 +134,8 @@ struct halo_kv_arg {
 };
 
 /* An op's part of the states of a layer, and the sequences of the batch that go on from them: rows first .. first +
- * n_rows - 1 of the batch, of ascending positions, beginning with zeros where the first of them is at position 0. A grid
- * has a block for each sequence, which takes its rows one after the other. */
+ * n_rows - 1 of the batch, of ascending positions, beginning with zeros where the first of them is at position 0. A
+ * grid has blocks for each sequence, which take its rows one after the other. */
 struct halo_state_run {
     uint32_t first, n_rows;
 };
@@ -343,6 +343,16 @@ struct halo_delta_rule_args {
     float *out; /* [row][n_head_v][dim_v] */
     uint32_t n_head_k, n_head_v, dim_k, dim_v, gate_stride, alpha_first, beta_first, grouped;
     float eps, scale;
+};
+
+/* ssm_scan_d<dim>: the scan of op.h, with n_state up to 64, 128 or 256. Grid (ceil(head_dim / HALO_RECURRENCE_ROWS),
+ * n_head, sequences). */
+struct halo_ssm_scan_args {
+    struct halo_state_arg state; /* [n_head][head_dim][n_state] */
+    const float *xbc, *dt;       /* [row][n_head head_dim + 2 n_group n_state]; [row][n_head] */
+    const float *a, *d, *dt_bias;
+    float *out; /* [row][n_head][head_dim] */
+    uint32_t n_head, head_dim, n_group, n_state;
 };
 
 /* gather_rows: out[i] = x[row[i]]. For the wanted rows before the head when there are many. Grid (ceil(n_cols /

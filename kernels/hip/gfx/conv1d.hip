@@ -1,5 +1,5 @@
-/* conv1d.hip: causal depthwise convolutions. A thread has one channel of one sequence, and takes the rows in order: some
- * are loaded together, so that their latencies overlap. */
+/* conv1d.hip: causal depthwise convolutions. A thread has one channel of one sequence, and takes the rows in order;
+ * some are loaded together, so that their latencies overlap. */
 #include "state.h"
 
 constexpr uint32_t TOGETHER = 8; /* rows */

@@ -1,12 +1,12 @@
-/* recurrence.h: ops whose heads have a matrix as their state, S, of rows and columns, which each row of the batch changes:
+/* recurrence.h: ops whose heads have a matrix as their state, S, which each row of the batch changes:
  *
  *   S = S * decay + u k^T,  out = S q + direct * v,  u = gain * (v - S k), or gain * v,  S k after the decay
  *
- * decay, gain and direct are numbers; k and q have an element for each column, v and out one for each row of S. Rows of S
- * know nothing of each other: a block takes HALO_RECURRENCE_ROWS of a head for one sequence, and keeps them in registers
- * from the first row of the batch to the last. What only depends on the batch (k and q, normed where they are to be, the
- * gates, k q) is made for some rows together and passes through LDS. S k and S q are both of the old S, in one reduction:
- * S q after the change is decay * (S q) + u * (k q).
+ * decay, gain and direct are numbers; k and q have an element for each column, v and out one for each row of S. Rows of
+ * S know nothing of each other: a block takes HALO_RECURRENCE_ROWS of a head for one sequence, and keeps them in
+ * registers from the first row of the batch to the last. What only depends on the batch (k and q, normed where they are
+ * to be, the gates, k q) is made for some rows together and passes through LDS. S k and S q are both of the old S, in
+ * one reduction: S q after the change is decay * (S q) + u * (k q).
  */
 #ifndef HALO_GFX_RECURRENCE_H
 #define HALO_GFX_RECURRENCE_H

@@ -237,11 +237,83 @@ static void delta_rules(void **state)
     delta_rule("delta_rule_d256", 1, 3, 200, 32, true);
 }
 
+static void ssm_scan_head(const struct states *s, const struct halo_ssm_scan_args *a, uint32_t sequence, uint32_t h)
+{
+    static double want[ROWS_MAX * COLS_MAX];
+    const uint32_t n_state = a->head_dim * a->n_state, n_x = a->n_head * a->head_dim, n_b = a->n_group * a->n_state;
+    const uint32_t group = h / (a->n_head / a->n_group);
+    const float *before = part_before(s, sequence);
+    for (uint32_t i = 0; i < n_state; i++)
+        want[i] = before ? (double)before[h * n_state + i] : 0;
+    for (uint32_t r = runs[sequence].first; r < runs[sequence].first + runs[sequence].n_rows; r++) {
+        double b[COLS_MAX], c[COLS_MAX], out[ROWS_MAX];
+        const float *row = a->xbc + r * (n_x + 2 * n_b), *of_group = row + n_x + group * a->n_state;
+        for (uint32_t i = 0; i < a->n_state; i++) {
+            b[i] = (double)of_group[i];
+            c[i] = (double)of_group[n_b + i];
+        }
+        const double dt = log1pexp((double)a->dt[r * a->n_head + h] + (double)a->dt_bias[h]);
+        recurrence_step(want, a->head_dim, a->n_state, b, c, row + h * a->head_dim, exp((double)a->a[h] * dt), dt,
+                        false, (double)a->d[h], out);
+        for (uint32_t i = 0; i < a->head_dim; i++)
+            gfx_near((double)a->out[(r * a->n_head + h) * a->head_dim + i], out[i], 4e-6, fabs(out[i]) + 16, "ssm_scan",
+                     i);
+    }
+    for (uint32_t i = 0; i < n_state; i++)
+        gfx_near((double)part_after(s, sequence)[h * n_state + i], want[i], 4e-6, 4, "state of ssm_scan", i);
+}
+
+static void ssm_scan(const char *kernel, uint32_t n_head, uint32_t head_dim, uint32_t n_group, uint32_t n_state)
+{
+    const uint32_t n = n_head * head_dim * n_state;
+    struct states s = states_init(n + 7, n_state % 4 ? 5 : 4, n_state);
+    float *xbc = gfx_floats(ROWS * (n_head * head_dim + 2 * n_group * n_state), 1), *dt = gfx_floats(ROWS * n_head, 2),
+          *decay = gfx_floats(n_head, 3), *direct = gfx_floats(n_head, 4), *dt_bias = gfx_floats(n_head, 5),
+          *out = gfx_zeros(ROWS * n_head * head_dim * sizeof(float));
+    for (uint32_t i = 0; i < n_head; i++)
+        decay[i] = -fabsf(decay[i]);
+    for (uint32_t i = 0; i < ROWS * n_head; i++)
+        dt[i] *= 4;
+    struct halo_ssm_scan_args args = {.state = states_arg(&s),
+                                      .xbc = xbc,
+                                      .dt = dt,
+                                      .a = decay,
+                                      .d = direct,
+                                      .dt_bias = dt_bias,
+                                      .out = out,
+                                      .n_head = n_head,
+                                      .head_dim = head_dim,
+                                      .n_group = n_group,
+                                      .n_state = n_state};
+    assert_true(n_state <= COLS_MAX && head_dim <= ROWS_MAX);
+    gfx_run(kernel, HALO_HIP_CEIL(head_dim, HALO_RECURRENCE_ROWS), n_head, SEQUENCES, &args);
+    for (uint32_t i = 0; i < SEQUENCES; i++)
+        for (uint32_t h = 0; h < n_head; h++)
+            ssm_scan_head(&s, &args, i, h);
+    states_finish(&s, n);
+    free(xbc);
+    free(dt);
+    free(decay);
+    free(direct);
+    free(dt_bias);
+    free(out);
+}
+
+static void ssm_scans(void **state)
+{
+    (void)state;
+    ssm_scan("ssm_scan_d64", 2, 5, 1, 15);
+    ssm_scan("ssm_scan_d64", 4, 33, 2, 64);
+    ssm_scan("ssm_scan_d128", 4, 64, 2, 128);
+    ssm_scan("ssm_scan_d256", 3, 40, 3, 250);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions),
         cmocka_unit_test(delta_rules),
+        cmocka_unit_test(ssm_scans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,6 +147,10 @@ static const struct field delta_rule[] = {
     U(delta_rule, dim_k),       U(delta_rule, dim_v),      U(delta_rule, gate_stride),
     U(delta_rule, alpha_first), U(delta_rule, beta_first), U(delta_rule, grouped),
     F(delta_rule, eps),         F(delta_rule, scale),      {0}};
+static const struct field ssm_scan[] = {STATE(ssm_scan),      P(ssm_scan, xbc),     P(ssm_scan, dt),
+                                        P(ssm_scan, a),       P(ssm_scan, d),       P(ssm_scan, dt_bias),
+                                        P(ssm_scan, out),     U(ssm_scan, n_head),  U(ssm_scan, head_dim),
+                                        U(ssm_scan, n_group), U(ssm_scan, n_state), {0}};
 static const struct field gather[] = {P(gather, x), P(gather, row), P(gather, out), U(gather, n_cols), {0}};
 
 static const struct field *const fields_of[] = {
@@ -187,6 +191,7 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_CONCAT] = concat,
     [HALO_HIP_CONV1D] = conv1d,
     [HALO_HIP_DELTA_RULE] = delta_rule,
+    [HALO_HIP_SSM_SCAN] = ssm_scan,
 };
 
 /* The name of a device address. */
@@ -219,6 +224,15 @@ static void print_pointer(FILE *to, const struct halo_device_model *model, const
             fprintf(to, "kv%u", i);
             return;
         }
+    for (uint32_t group = 0; group < model->plan->n_kv_groups; group++)
+        for (uint32_t i = 0; i < model->plan->kv[group].n_layers; i++) {
+            const uint8_t *layer = halo_hip_kv_layer(model, group, i), *at = p;
+            uint64_t n_bytes = model->plan->kv[group].state_width * sizeof(float);
+            if (at >= layer && at < layer + n_bytes) {
+                fprintf(to, "state%u+%u", i, (unsigned)((uint64_t)(at - layer) / sizeof(float)));
+                return;
+            }
+        }
     fail_msg("the address %p has no name", p);
 }
 
@@ -239,7 +253,11 @@ static void print_input(FILE *to, uint16_t at)
             fprintf(to, "batch.%s", inputs[i].name);
             return;
         }
-    fprintf(to, "batch.rope%u", (uint32_t)((at - offsetof(struct halo_hip_inputs, rope)) / sizeof(float *)));
+    uint32_t pages = offsetof(struct halo_hip_inputs, pages), ropes = offsetof(struct halo_hip_inputs, rope);
+    if (at > pages && at < pages + HALO_KV_GROUPS_MAX * sizeof(uint32_t *))
+        fprintf(to, "batch.pages%u", (uint32_t)((at - pages) / sizeof(uint32_t *)));
+    else
+        fprintf(to, "batch.rope%u", (uint32_t)((at - ropes) / sizeof(float *)));
 }
 
 static void print_amount(FILE *to, const struct halo_hip_amount *a)

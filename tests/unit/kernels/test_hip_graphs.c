@@ -1,6 +1,7 @@
 /* test_hip_graphs.c: decode steps of a model whose cache has two groups of pages and one of states, over the runtime
- * that $HALO_HIP_LIB names: the prompt and the first step of a class are launched, the steps after it are replayed. Both
- * must see the pages and the slots of all groups, however many pages the sequences have by then. Against the CPU device.
+ * that $HALO_HIP_LIB names: the prompt and the first step of a class are launched, the steps after it are replayed.
+ * Both must see the pages and the slots of all groups, however many pages the sequences have by then. Against the CPU
+ * device.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -109,6 +109,64 @@ static void build_latent(struct fixture *f, enum halo_kv_type type)
                        .q = q, .out = heads, .kv_layer = 0, .n_head = 20, .scale = 0.25f, .sinks = HALO_WEIGHT_NONE}});
 }
 
+/* A layer with a convolution, the delta rule over what it gives, and a scan over the same: parts of one state. */
+static void build_states(struct fixture *f)
+{
+    enum { HEAD = 32, QKV = 2 * HEAD + 2 * HEAD };
+    const enum halo_weight_role matrix = HALO_WEIGHT_MATRIX, vector = HALO_WEIGHT_VECTOR;
+    const uint32_t none = HALO_WEIGHT_NONE;
+    fixture_init(f, VOCAB, MAX_ROWS, 4096);
+    fixture_kv(f, HALO_KV_F16, 1, HEADS_KV, DIM, DIM);
+    uint32_t group = fixture_states(f, 2, 3 * QKV + 4 * HEAD * HEAD);
+    uint16_t x = value(f, "x", WIDTH), qkv = value(f, "qkv", QKV), gates = value(f, "gates", 4), dt = value(f, "dt", 2),
+             mixed = value(f, "mixed", QKV), heads = value(f, "heads", 2 * HEAD),
+             scanned = value(f, "scanned", 2 * HEAD);
+    uint32_t table = weight(f, "table", HALO_TYPE_Q8_0, matrix, WIDTH, VOCAB, 1);
+    uint32_t w_qkv = weight(f, "w_qkv", HALO_TYPE_F16, matrix, WIDTH, QKV, 1);
+    uint32_t w_gates = weight(f, "w_gates", HALO_TYPE_F16, matrix, WIDTH, 4, 1);
+    uint32_t w_dt = weight(f, "w_dt", HALO_TYPE_F16, matrix, WIDTH, 2, 1);
+    uint32_t w_out = weight(f, "w_out", HALO_TYPE_F16, matrix, 2 * HEAD, WIDTH, 1);
+    uint32_t taps = weight(f, "taps", HALO_TYPE_F32, vector, 4, QKV, 1);
+    uint32_t a = weight(f, "a", HALO_TYPE_F32, vector, 2, 1, 1), d = weight(f, "d", HALO_TYPE_F32, vector, 2, 1, 1),
+             bias = weight(f, "bias", HALO_TYPE_F32, vector, 2, 1, 1);
+    const struct halo_op ops[] = {
+        {HALO_OP_EMBED, .u.embed = {table, x, 1}},
+        {HALO_OP_MATMUL, .u.matmul = {x, 3, {w_qkv, w_gates, w_dt}, {none, none, none}, {qkv, gates, dt}}},
+        {HALO_OP_CONV1D, .u.conv1d = {qkv, mixed, taps, none, true, {group, 1, 0}}},
+        {HALO_OP_DELTA_RULE, .u.delta_rule = {.qkv = mixed,
+                                              .alpha = gates,
+                                              .beta = gates,
+                                              .out = heads,
+                                              .a = a,
+                                              .dt_bias = bias,
+                                              .n_head_k = 1,
+                                              .n_head_v = 2,
+                                              .dim_k = HEAD,
+                                              .dim_v = HEAD,
+                                              .gate_stride = 4,
+                                              .beta_first = 2,
+                                              .eps = 1e-6f,
+                                              .scale = 0.5f,
+                                              .state = {group, 1, 3 * QKV}}},
+        {HALO_OP_SSM_SCAN, .u.ssm_scan = {.xbc = mixed,
+                                          .dt = dt,
+                                          .out = scanned,
+                                          .a = a,
+                                          .d = d,
+                                          .dt_bias = bias,
+                                          .n_head = 2,
+                                          .head_dim = HEAD,
+                                          .n_group = 1,
+                                          .n_state = HEAD,
+                                          .state = {group, 1, 3 * QKV + 2 * HEAD * HEAD}}},
+        {HALO_OP_ADD, .u.add = {heads, scanned}},
+        {HALO_OP_MATMUL, .u.matmul = {heads, 1, {w_out}, {none}, {x}}},
+        {HALO_OP_LOGITS, .u.logits = {.weight = table, .x = x, .bias = none, .scale = 1}},
+    };
+    for (uint32_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+        fixture_op(f, ops[i]);
+}
+
 /* A GPU of four units that has every kernel but those whose names begin with one of `without`. */
 static void device_init(struct halo_device *device, const char *const *without)
 {
@@ -134,6 +192,7 @@ static void model_init(struct halo_device_model *model, struct halo_device *devi
     model->weight_region.device = (uint8_t *)0x100000000;
     model->kv_region.device = (uint8_t *)0x200000000;
     model->logits_device = (float *)0x400000000;
+    halo_hip_groups_place(plan, model->kv_first);
     halo_hip_weights_place(plan, true, model->weights, NULL);
     halo_hip_scratch_carve(plan, true, (uint8_t *)0x300000000, &model->scratch);
 }
@@ -207,6 +266,28 @@ static void launches_of_a_toy(void **state)
     program_print_kernels(to, &model);
     assert_int_equal(fclose(to), 0);
     compare("toy", text);
+    free(text);
+    model_finish(&model);
+    fixture_finish(&f);
+}
+
+/* Ops with a state: the same launches for one row and for many, over the sequences of the batch. */
+static void launches_with_states(void **state)
+{
+    static const char *const all[] = {NULL};
+    static struct fixture f;
+    static struct halo_device device;
+    static struct halo_device_model model;
+    char *text = NULL;
+    size_t n = 0;
+    build_states(&f);
+    compile(&f, &device, &model, all);
+    FILE *to = open_memstream(&text, &n);
+    assert_non_null(to);
+    program_print_list(to, &model, 0, HALO_HIP_APART);
+    program_print_list(to, &model, 4, HALO_HIP_MIXED);
+    assert_int_equal(fclose(to), 0);
+    compare("toy-states", text);
     free(text);
     model_finish(&model);
     fixture_finish(&f);
@@ -349,6 +430,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_of_a_toy),
+        cmocka_unit_test(launches_with_states),
         cmocka_unit_test(launches_without_matrix_units),
         cmocka_unit_test(launches_over_a_latent_cache),
         cmocka_unit_test(latent_shapes_are_refused),
