@@ -155,6 +155,8 @@ static void fake_slot(struct halo_device_model *model, uint32_t index, struct ha
 
 static int fake_commit(struct halo_device_model *model, uint32_t index, char *reason)
 {
+    while (atomic_load(&fake_control->hang_weights))
+        usleep(1000);
     if (fake_control->refuse_weight != index + 1)
         return 0;
     snprintf(reason, HALO_DEVICE_REASON, "the fake device does not like it");

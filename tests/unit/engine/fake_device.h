@@ -27,6 +27,7 @@ struct fake_control {
     _Atomic uint32_t hang_run; /* this run never returns */
     atomic_bool hang_folder;   /* folders do not answer (test_hang.c) */
     atomic_bool hang_text;     /* no text is tokenized (test_hang.c) */
+    atomic_bool hang_weights;  /* no weight is taken */
     _Atomic uint32_t max_rows, max_seqs, n_outputs; /* seen */
     _Atomic uint32_t n_rows, n_copies;              /* rows that ran, pages that were copied */
     _Atomic uint32_t n_listed;                      /* of the outputs: those of which a list was wanted and no row */

@@ -91,11 +91,30 @@ static void a_text_that_hangs_is_seen(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* The weights of a large model take minutes. Who asks for the list of models, or for another file, does not wait. */
+static void weights_that_take_long_hold_up_nothing_else(void **state)
+{
+    struct child c;
+    child_start(&c, true, NULL);
+    atomic_store(&c.control->hang_weights, true);
+    child_send(&c, "{\"type\":\"load\",\"id\":1," M "}");
+    wait_for_hang(&c, HALO_WIRE_THREAD_PREFETCH, HALO_WIRE_ACTIVITY_FILE, 300);
+    child_send(&c, "{\"type\":\"models\",\"id\":2}");
+    child_send(&c, "{\"type\":\"load\",\"id\":3,\"model\":\"nowhere\"}");
+    assert_int_equal(child_wait(&c, 2)->terminal, HALO_EV_MODELS);
+    assert_int_equal(child_wait(&c, 3)->error, HALO_ERROR_NOT_FOUND);
+    assert_int_equal(c.requests[1].n_terminal, 0);
+    atomic_store(&c.control->hang_weights, false);
+    assert_int_equal(child_wait(&c, 1)->terminal, HALO_EV_LOADED);
+    assert_int_equal(child_end(&c), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_that_hangs_holds_up_nothing_else),
         cmocka_unit_test(a_text_that_hangs_is_seen),
+        cmocka_unit_test(weights_that_take_long_hold_up_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
