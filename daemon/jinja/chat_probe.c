@@ -4,6 +4,7 @@
  * no honest template meets. Runs once per template, on the thread that compiles it. Fails with -ENOMEM only.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ struct probe {
 
 static const char text_form[] = "\"" WORD "\"", parts_form[] = "[{\"type\": \"text\", \"text\": \"" WORD "\"}]";
 static const char object_form[] = "{\"" WORD "\": \"value\"}", json_form[] = "\"{\\\"" WORD "\\\": \\\"value\\\"}\"";
+static const char null_content[] = "\"content\": null, ", empty_content[] = "\"content\": \"\", ";
 static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"look\", \"description\": \"Looks.\", "
                             "\"parameters\": {\"type\": \"object\", \"properties\": {}}}}]";
 
@@ -56,9 +58,18 @@ static enum fate fate_in(const char *output, const char *const *code)
     return PLAIN;
 }
 
-/* Renders the conversation in JSON; with_tools: a tool is declared. 0 or -ENOMEM. */
-static int try(const struct probe *probe, const char *messages, bool with_tools, const char *const *code,
-               enum fate *ret)
+static unsigned count(const char *text, const char *word)
+{
+    unsigned n = 0;
+    for (const char *at = text; (at = strstr(at, word)); at += strlen(word))
+        n++;
+    return n;
+}
+
+/* Renders the conversation in JSON; with_tools: a tool is declared; ret_n_none: how often the output says "None". 0 or
+ * -ENOMEM. */
+static int try_counting(const struct probe *probe, const char *messages, bool with_tools, const char *const *code,
+                        enum fate *ret, unsigned *ret_n_none)
 {
     struct halo_arena arena;
     struct halo_jinja_var vars[MAX_VARS + 4];
@@ -67,6 +78,7 @@ static int try(const struct probe *probe, const char *messages, bool with_tools,
     const char *output = NULL;
     halo_arena_init(&arena, 0);
     *ret = FAILED;
+    *ret_n_none = 0;
     int r = halo_jinja_json(&arena, &list, messages, strlen(messages), NULL);
     if (r == 0 && with_tools)
         r = halo_jinja_json(&arena, &tool_list, tools, sizeof(tools) - 1, NULL);
@@ -78,22 +90,29 @@ static int try(const struct probe *probe, const char *messages, bool with_tools,
     const struct halo_jinja_params params = {.vars = vars, .n_vars = probe->n_vars + 4, .limits = limits};
     if (r == 0)
         r = halo_jinja_render(probe->jinja, &params, &arena, &text, NULL);
-    if (r == 0 && (output = join(&arena, &text)))
+    if (r == 0 && (output = join(&arena, &text))) {
         *ret = fate_in(output, code);
-    else if (r == 0)
+        *ret_n_none = count(output, "None");
+    } else if (r == 0) {
         r = -ENOMEM;
+    }
     halo_arena_finish(&arena);
     return r > 0 ? 0 : r;
 }
 
-/* ---- contents ---- */
+static int try(const struct probe *probe, const char *messages, bool with_tools, const char *const *code,
+               enum fate *ret)
+{
+    unsigned n_none;
+    return try_counting(probe, messages, with_tools, code, ret, &n_none);
+}
 
 /* ---- conversations ---- */
 
 /* How the rest of a conversation is written, so that it does not get in the way of what is tried. */
 struct forms {
-    const char *before, *after; /* around a text of a user */
-    const char *arguments, *call_content;
+    const char *before, *after;           /* around a text of a user */
+    const char *arguments, *call_content; /* the content of a message with a call, with its comma; may be empty */
 };
 
 static void write_conversation(char out[MAX_BYTES], enum halo_chat_role role, const char *content,
@@ -112,7 +131,7 @@ static void write_conversation(char out[MAX_BYTES], enum halo_chat_role role, co
         return;
     case HALO_CHAT_TOOL:
         snprintf(out, MAX_BYTES,
-                 "[{\"role\": \"user\", \"content\": %sq%s}, {\"role\": \"assistant\", \"content\": %s, "
+                 "[{\"role\": \"user\", \"content\": %sq%s}, {\"role\": \"assistant\", %s"
                  "\"tool_calls\": [{\"id\": \"halo00001\", \"type\": \"function\", \"function\": {\"name\": \"look\", "
                  "\"arguments\": %s}}]}, {\"role\": \"tool\", \"name\": \"look\", \"tool_call_id\": \"halo00001\", "
                  "\"content\": %s}]",
@@ -147,7 +166,7 @@ static int probe_content(const struct probe *probe, enum halo_chat_role role, co
  * was of use in `forms`. */
 static int probe_arguments(const struct probe *probe, struct forms *forms, struct halo_chat_shape *shape)
 {
-    static const char *const contents[] = {"null", "\"\""};
+    static const char *const contents[] = {null_content, empty_content};
     enum fate object = FAILED, json = FAILED;
     char conversation[MAX_BYTES];
     int r = 0;
@@ -167,6 +186,34 @@ static int probe_arguments(const struct probe *probe, struct forms *forms, struc
     return r;
 }
 
+/* Whether a message with a call may lack its content, have none, or an empty one. A template that prints None for it
+ * takes it no more than one that fails. */
+static int probe_silence(const struct probe *probe, struct forms *forms, struct halo_chat_shape *shape)
+{
+    static const char *const contents[HALO_CHAT_SILENCES] = {"", null_content, empty_content};
+    const char *const *code = shape->wants_json ? json_code : object_code, *call_content = forms->call_content;
+    enum fate fates[HALO_CHAT_SILENCES] = {FAILED, FAILED, FAILED};
+    unsigned n_none[HALO_CHAT_SILENCES] = {0}, least = UINT_MAX;
+    char conversation[MAX_BYTES];
+    int r = 0;
+    for (int with_tools = 0; with_tools < 2 && least == UINT_MAX; with_tools++)
+        for (int i = 0; r == 0 && i < HALO_CHAT_SILENCES; i++) {
+            forms->call_content = contents[i];
+            write_conversation(conversation, HALO_CHAT_TOOL, "\"done\"", forms);
+            r = try_counting(probe, conversation, with_tools, code, &fates[i], &n_none[i]);
+            if (fates[i] != FAILED && n_none[i] < least)
+                least = n_none[i];
+        }
+    forms->call_content = call_content;
+    bool takes_empty = fates[HALO_CHAT_EMPTY] != FAILED && n_none[HALO_CHAT_EMPTY] == least;
+    bool takes_null = fates[HALO_CHAT_NULL] != FAILED && n_none[HALO_CHAT_NULL] == least;
+    for (int i = 0; i < HALO_CHAT_SILENCES; i++) {
+        bool stays = (fates[i] != FAILED && n_none[i] == least) || !(takes_empty || takes_null);
+        shape->silence[i] = stays ? (enum halo_chat_silence)i : takes_empty ? HALO_CHAT_EMPTY : HALO_CHAT_NULL;
+    }
+    return r;
+}
+
 int halo_chat_shape_probe(const struct halo_jinja *jinja, const struct halo_jinja_var *vars, size_t n_vars,
                           struct halo_chat_shape *ret)
 {
@@ -182,6 +229,8 @@ int halo_chat_shape_probe(const struct halo_jinja *jinja, const struct halo_jinj
     }
     if (r == 0)
         r = probe_arguments(&probe, &forms, ret);
+    if (r == 0)
+        r = probe_silence(&probe, &forms, ret);
     for (int role = HALO_CHAT_SYSTEM; r == 0 && role < HALO_CHAT_ROLES; role++)
         r = probe_content(&probe, (enum halo_chat_role)role, &forms, ret);
     return r;

@@ -12,7 +12,7 @@
 #include "jinja_priv.h"
 
 struct counts {
-    size_t joined, wrapped, parsed, written;
+    size_t joined, wrapped, parsed, written, emptied, nulled;
 };
 
 static enum halo_chat_role role_of(struct halo_jinja_value message)
@@ -93,6 +93,29 @@ static int shape_content(const struct halo_chat_shape *shape, struct halo_arena 
     return 0;
 }
 
+/* A message with calls may say nothing in three ways. */
+static int shape_silence(const struct halo_chat_shape *shape, struct halo_arena *arena, struct halo_jinja_value message,
+                         struct counts *counts)
+{
+    struct halo_jinja_value content = halo_jinja_none(), calls;
+    enum halo_chat_silence sent = HALO_CHAT_ABSENT;
+    if (!halo_jinja_dict_get(message, "tool_calls", &calls) || calls.kind != HALO_JINJA_LIST || calls.list->n == 0)
+        return 0;
+    if (halo_jinja_dict_get(message, "content", &content))
+        sent = content.kind == HALO_JINJA_NONE ? HALO_CHAT_NULL : HALO_CHAT_EMPTY;
+    if (sent == HALO_CHAT_EMPTY && (content.kind != HALO_JINJA_STRING || content.string->n > 0))
+        return 0;
+    if (shape->silence[sent] == sent)
+        return 0;
+    int r = 0;
+    struct halo_jinja_value wanted = halo_jinja_none();
+    bool empty = shape->silence[sent] == HALO_CHAT_EMPTY;
+    if (empty)
+        r = halo_jinja_string(arena, &wanted, "", 0);
+    ++*(empty ? &counts->emptied : &counts->nulled);
+    return r < 0 ? r : halo_jinja_dict_put(arena, message, "content", 7, wanted);
+}
+
 /* ---- tool calls ---- */
 
 /* An object as JSON text, as `tojson` writes it: by a template that does only that. */
@@ -165,6 +188,16 @@ static void remark(struct halo_remarks *changes, const struct counts *counts)
         halo_remarks_add(changes,
                          "messages: the content of %zu message%s became text parts: the chat template takes no strings",
                          counts->wrapped, plural(counts->wrapped));
+    if (counts->emptied)
+        halo_remarks_add(changes,
+                         "messages: %zu message%s with tool calls got an empty content: the chat template needs one",
+                         counts->emptied, plural(counts->emptied));
+    if (counts->nulled)
+        halo_remarks_add(
+            changes,
+            "messages: the empty content of %zu message%s with tool calls became null: the chat template takes "
+            "no empty one",
+            counts->nulled, plural(counts->nulled));
     if (counts->parsed)
         halo_remarks_add(
             changes,
@@ -183,7 +216,9 @@ int halo_chat_shape_apply(const struct halo_chat_shape *shape, struct halo_jinja
     struct counts counts = {0};
     int r = 0;
     for (size_t i = 0; r == 0 && i < messages.list->n; i++) {
-        r = shape_content(shape, arena, messages.list->items[i], &counts);
+        r = shape_silence(shape, arena, messages.list->items[i], &counts);
+        if (r == 0)
+            r = shape_content(shape, arena, messages.list->items[i], &counts);
         if (r == 0)
             r = shape_calls(shape, arena, messages.list->items[i], &counts);
     }

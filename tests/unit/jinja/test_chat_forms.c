@@ -30,6 +30,15 @@
 #define CONCAT CALLS("{{ '<' + a + '>' }}")
 #define ANY CALLS("{{ a if a is string else a | tojson }}")
 
+#define NAMED "{% for c in m.tool_calls or [] %}:{{ c.function.name }}{% endfor %}" END
+#define NEEDS EACH "{{ m.content + '' if m.content is not none else m.content + '' }}" NAMED
+#define PRINTS EACH "{{ m.content }}" NAMED
+#define REFUSES EACH "{% if m.content == '' %}{{ raise_exception('empty') }}{% endif %}{{ m.content or '' }}" NAMED
+#define MINDS EACH "{{ m.content if m.content is not none else '-' }}" NAMED
+#define SILENT(content)                                                                                                \
+    "{\"role\":\"assistant\"," content "\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":"  \
+    "\"f\",\"arguments\":{}}}]}"
+
 #define TEXT(t) "{\"type\":\"text\",\"text\":\"" t "\"}"
 #define SAYS(role, content) "{\"role\":\"" role "\",\"content\":" content "}"
 #define CALLED(arguments)                                                                                              \
@@ -71,6 +80,20 @@ static const struct {
     {CONCAT, CALLED(OSLO_TEXT), "x<{\"city\": \"Oslo\", \"n\": 18446744073709551615}>", NULL},
     {ANY, CALLED(OSLO), "x{\"city\": \"Oslo\", \"n\": 18446744073709551615}", NULL},
     {ANY, CALLED(OSLO_TEXT), "x{\"city\": \"Oslo\", \"n\": 18446744073709551615}", NULL},
+    /* calls without a word: no content, null, an empty one */
+    {NEEDS, "[" SAYS("user", "\"x\"") "," SILENT("") "]", "x:f",
+     "messages: 1 message with tool calls got an empty content: the chat template needs one"},
+    {NEEDS, "[" SAYS("user", "\"x\"") "," SILENT("\"content\":null,") "," SILENT("") "]", "x:f:f",
+     "messages: 2 messages with tool calls got an empty content"},
+    {NEEDS, "[" SAYS("user", "\"x\"") "," SILENT("\"content\":\"\",") "]", "x:f", NULL},
+    {NEEDS, "[" SAYS("user", "\"x\"") ",{\"role\":\"assistant\"}]", "!has no attribute 'content'", NULL},
+    {PRINTS, "[" SAYS("user", "\"x\"") "," SILENT("\"content\":null,") "]", "x:f", "got an empty content"},
+    {PRINTS, "[" SAYS("user", "\"x\"") "," SILENT("") "]", "x:f", NULL},
+    {REFUSES, "[" SAYS("user", "\"x\"") "," SILENT("\"content\":\"\",") "]", "x:f",
+     "messages: the empty content of 1 message with tool calls became null: the chat template takes no empty one"},
+    {REFUSES, "[" SAYS("user", "\"x\"") "," SILENT("") "]", "x:f", NULL},
+    {MINDS, "[" SAYS("user", "\"x\"") "," SILENT("\"content\":null,") "," SILENT("\"content\":\"\",") "]", "x-:f:f",
+     NULL},
     /* what a template loses */
     {EACH "{{ m.role }}" END, "[" SAYS("user", "\"hello there\"") "]", "user",
      "messages: the chat template omits the last user message"},
