@@ -143,7 +143,12 @@ static int check_qk_norm(const struct check *c, const struct halo_op_qk_norm *u)
 {
     TRY(check_heads(c, u->q, u->k, u->n_head, u->n_head_kv, u->head_dim));
     TRY(check_vector(c, u->q_weight, u->head_dim));
-    return check_vector(c, u->k_weight, u->head_dim);
+    uint32_t n = u->q_weight == HALO_WEIGHT_NONE ? 1 : c->plan->weights[u->q_weight].n_rows;
+    if (n != 1 && (n != u->n_head || u->k != HALO_NONE))
+        return refuse(c, "vectors of q", n, 1);
+    TRY(check_vector(c, u->k_weight, u->head_dim));
+    n = u->k_weight == HALO_WEIGHT_NONE ? 1 : c->plan->weights[u->k_weight].n_rows;
+    return n != 1 ? refuse(c, "vectors of k", n, 1) : 0;
 }
 
 static int check_rope(const struct check *c, const struct halo_op_rope *u)

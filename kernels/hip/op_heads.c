@@ -10,6 +10,7 @@ static struct halo_hip_amount head_blocks(uint32_t n)
 int halo_hip_emit_qk_norm(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_qk_norm *u = &op->u.qk_norm;
+    bool is_own = u->q_weight != HALO_WEIGHT_NONE && c->plan->weights[u->q_weight].n_rows > 1;
     struct halo_qk_norm_args args = {.q = halo_hip_value(c->model, u->q),
                                      .k = halo_hip_value(c->model, u->k),
                                      .q_weight = halo_hip_vector(c->model, u->q_weight),
@@ -17,7 +18,8 @@ int halo_hip_emit_qk_norm(struct halo_hip_compiler *c, const struct halo_op *op)
                                      .n_head = u->n_head,
                                      .n_head_kv = u->n_head_kv,
                                      .head_dim = u->head_dim,
-                                     .eps = u->eps};
+                                     .eps = u->eps,
+                                     .q_step = is_own ? u->head_dim : 0};
     return halo_hip_emit(
         c, &(struct halo_hip_emission){.op = HALO_HIP_QK_NORM,
                                        .type = HALO_HIP_TYPE_ANY,

@@ -105,7 +105,8 @@ struct halo_gemm_args {
     uint32_t n_cols, n_rows;
 };
 
-/* qk_norm: rmsnorm of each head of q and k, in place; a weight that is NULL: ones. Grid (ceil((n_head + n_head_kv) /
+/* qk_norm: rmsnorm of each head of q and k, in place; a weight that is NULL: ones. The weights of q's heads lie q_step
+ * apart. Grid (ceil((n_head + n_head_kv) /
  * HALO_HEAD_WAVES), rows). */
 #define HALO_HEAD_WAVES 8 /* heads of a block, one wave each */
 struct halo_qk_norm_args {
@@ -113,6 +114,7 @@ struct halo_qk_norm_args {
     const float *q_weight, *k_weight;
     uint32_t n_head, n_head_kv, head_dim;
     float eps;
+    uint32_t q_step;
 };
 
 /* rope_norm, rope_neox: rotates q and k in place. Grid (ceil((n_head + n_head_kv) / HALO_HEAD_WAVES), rows). */

@@ -17,12 +17,13 @@ HALO_KERNEL(qk_norm, halo_qk_norm_args, 256)
     if (!x)
         return;
     const float *weight = index < a.n_head ? a.q_weight : a.k_weight;
+    const uint32_t first = index < a.n_head ? index * a.q_step : 0;
     float sum = 0;
     for (uint32_t i = halo_lane(); i < dim; i += 32)
         sum = halo_fma(x[i], x[i], sum);
     const float scale = halo_rsqrt(halo_wave_sum(sum) / (float)dim + a.eps);
     for (uint32_t i = halo_lane(); i < dim; i += 32)
-        x[i] = x[i] * scale * (weight ? weight[i] : 1.0f);
+        x[i] = x[i] * scale * (weight ? weight[first + i] : 1.0f);
 }
 
 /* `step` lies between the elements of a pair, `next` between pairs. */

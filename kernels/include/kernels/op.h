@@ -24,7 +24,7 @@ enum halo_op_kind {
     HALO_OP_RMSNORM,  /* if add: x = (x + add * add_scale) * x_scale, in place; y = centre ? x - mean(x) : x;
                       * out = y / sqrt(mean(y^2) + eps) * weight + bias */
     HALO_OP_MATMUL,   /* out[k] = weight[k] x + bias[k], k < n: several weights that share one input */
-    HALO_OP_QK_NORM,  /* q, and k if present: rmsnorm over each head, weights shared by the heads, in place */
+    HALO_OP_QK_NORM,  /* q, and k if present: rmsnorm over each head, in place */
     HALO_OP_ROPE,     /* rotates q, and k if present, in place by the row's position */
     HALO_OP_KV_WRITE, /* stores k and v of the row into the pages of its sequence */
     HALO_OP_ATTEND, /* out = softmax(q K^T * scale) V, positions 0..pos of the row's sequence, of the stored K and V */
@@ -129,7 +129,7 @@ struct halo_op_matmul {
 };
 struct halo_op_qk_norm {
     uint16_t q, k;               /* k: HALO_NONE when absent, with n_head_kv 0 */
-    uint32_t q_weight, k_weight; /* HALO_WEIGHT_NONE: ones */
+    uint32_t q_weight, k_weight; /* a vector that the heads share, of q without k also one for each; NONE: ones */
     uint32_t n_head, n_head_kv, head_dim;
     float eps;
 };

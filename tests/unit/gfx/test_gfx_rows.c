@@ -104,16 +104,27 @@ static void heads(void **state)
                      (double)((is_q ? q0 : k0)[at + i] * (is_q ? wq : wk)[i]) / sqrt(sum / DIM + 1e-6), 2e-6, 4,
                      "qk_norm", i);
     }
-    /* q alone, without weights */
-    memcpy(q0, q, ROWS * Q * DIM * 4);
-    gfx_run("qk_norm", 1, ROWS, 1, &(struct halo_qk_norm_args){.q = q, .n_head = Q, .head_dim = DIM, .eps = 1e-6f});
-    for (uint32_t h = 0; h < ROWS * Q; h++) {
-        double sum = 0;
-        for (uint32_t i = h * DIM; i < h * DIM + DIM; i++)
-            sum += pow((double)q0[i], 2);
-        for (uint32_t i = h * DIM; i < h * DIM + DIM; i++)
-            gfx_near((double)q[i], (double)q0[i] / sqrt(sum / DIM + 1e-6), 2e-6, 4, "qk_norm of q", i);
+    /* q alone, without weights and with one for each head */
+    float *each = gfx_floats(Q * DIM, 6);
+    for (uint32_t own = 0; own < 2; own++) {
+        memcpy(q0, q, ROWS * Q * DIM * 4);
+        gfx_run("qk_norm", 1, ROWS, 1,
+                &(struct halo_qk_norm_args){.q = q,
+                                            .q_weight = own ? each : NULL,
+                                            .n_head = Q,
+                                            .head_dim = DIM,
+                                            .eps = 1e-6f,
+                                            .q_step = own ? DIM : 0});
+        for (uint32_t h = 0; h < ROWS * Q; h++) {
+            double sum = 0;
+            for (uint32_t i = h * DIM; i < h * DIM + DIM; i++)
+                sum += pow((double)q0[i], 2);
+            for (uint32_t i = h * DIM; i < h * DIM + DIM; i++)
+                gfx_near((double)q[i], (double)q0[i] * (own ? (double)each[i % (Q * DIM)] : 1) / sqrt(sum / DIM + 1e-6),
+                         2e-6, 4, "qk_norm of q", i);
+        }
     }
+    free(each);
     for (uint32_t neox = 0; neox < 2; neox++) {
         memcpy(q0, q, ROWS * Q * DIM * 4);
         memcpy(k0, k, ROWS * K * DIM * 4);

@@ -69,9 +69,9 @@ static const struct field strip[] = {MATRIX(strip, matrix[0]),
                                      {0}};
 static const struct field gemm[] = {MATRIX(gemm, matrix), P(gemm, half),   P(gemm, scale),
                                     U(gemm, n_cols),      U(gemm, n_rows), {0}};
-static const struct field qk_norm[] = {P(qk_norm, q),        P(qk_norm, k),      P(qk_norm, q_weight),
-                                       P(qk_norm, k_weight), U(qk_norm, n_head), U(qk_norm, n_head_kv),
-                                       U(qk_norm, head_dim), F(qk_norm, eps),    {0}};
+static const struct field qk_norm[] = {
+    P(qk_norm, q),         P(qk_norm, k),        P(qk_norm, q_weight), P(qk_norm, k_weight), U(qk_norm, n_head),
+    U(qk_norm, n_head_kv), U(qk_norm, head_dim), F(qk_norm, eps),      U(qk_norm, q_step),   {0}};
 static const struct field rope[] = {P(rope, q),         P(rope, k),        P(rope, table), U(rope, n_head),
                                     U(rope, n_head_kv), U(rope, head_dim), U(rope, n_rot), {0}};
 static const struct field kv_write[] = {KV(kv_write), P(kv_write, k), P(kv_write, v), {0}};

@@ -189,6 +189,11 @@ SPOIL(out_is_x, t->weights[W_Q] = weight(HALO_WEIGHT_MATRIX, WIDTH, WIDTH, 1); t
 SPOIL(bias_too_long, t->ops[MATMUL].u.matmul.bias[0] = W_HEAD_NORM)
 SPOIL(head_bias_too_long, t->ops[LOGITS].u.logits.bias = W_HEAD_NORM)
 SPOIL(heads_do_not_fit, t->ops[QK_NORM].u.qk_norm.n_head = 3)
+SPOIL(heads_of_their_own, t->weights[W_HEAD_NORM] = weight(HALO_WEIGHT_VECTOR, DIM, HEADS, 1))
+SPOIL(heads_of_three, (t->weights[W_HEAD_NORM] = weight(HALO_WEIGHT_VECTOR, DIM, 3, 1),
+                       t->ops[QK_NORM].u.qk_norm.k = HALO_NONE, t->ops[QK_NORM].u.qk_norm.n_head_kv = 0))
+SPOIL(heads_of_k, (t->ops[QK_NORM].u.qk_norm.q_weight = HALO_WEIGHT_NONE,
+                   t->weights[W_HEAD_NORM] = weight(HALO_WEIGHT_VECTOR, DIM, HEADS_KV, 1)))
 SPOIL(heads_of_nothing, t->ops[QK_NORM].u.qk_norm.k = HALO_NONE)
 SPOIL(factor_without_add, t->ops[RMSNORM].u.rmsnorm.add = HALO_NONE; t->ops[RMSNORM].u.rmsnorm.x_scale = 2)
 SPOIL(rope_beyond, t->ops[ROPE].u.rope.rope = 1)
@@ -284,6 +289,9 @@ static const struct {
     {bias_too_long, MATMUL, "matmul: w has rows of 16, its input has 64"},
     {head_bias_too_long, LOGITS, "logits: w has rows of 16, its input has 10"},
     {heads_do_not_fit, QK_NORM, "qk_norm: q is 64, wanted 48"},
+    {heads_of_their_own, QK_NORM, "qk_norm: vectors of q is 4, wanted 1"},
+    {heads_of_three, QK_NORM, "qk_norm: vectors of q is 3, wanted 1"},
+    {heads_of_k, QK_NORM, "qk_norm: vectors of k is 2, wanted 1"},
     {heads_of_nothing, QK_NORM, "qk_norm: heads of no k is 2, wanted 0"},
     {factor_without_add, RMSNORM, "rmsnorm: the factor 2 of x wants an addition and a finite number"},
     {rope_beyond, ROPE, "rope: rotation 1 of 1"},

@@ -223,6 +223,7 @@ static void activation_without_a_factor(void **state)
 struct heads {
     float *q, *k, *q_weight, *k_weight;
     uint32_t n_head, n_head_kv, dim, n_rot;
+    uint32_t q_step; /* from the weight of a head of q to that of the next */
     enum halo_rope_pairing pairing;
 };
 
@@ -232,7 +233,7 @@ static void check_qk_norm(void *ud, uint32_t which, int32_t token, int32_t pos, 
     uint32_t n = which == 0 ? h->n_head : h->n_head_kv;
     const float *x = (which == 0 ? h->q : h->k) + (size_t)token * n * h->dim,
                 *weight = which == 0 ? h->q_weight : h->k_weight;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++, weight += which == 0 ? h->q_step : 0) {
         double sum = 0;
         for (uint32_t j = 0; j < h->dim; j++)
             sum += (double)x[i * h->dim + j] * (double)x[i * h->dim + j];
@@ -259,13 +260,13 @@ static void check_rope(void *ud, uint32_t which, int32_t token, int32_t pos, con
     }
 }
 
-/* The norm and the rotation of q alone, with no weight or one that has a factor. */
+/* The norm and the rotation of q alone, with no weight, one that has a factor, or one for each head. */
 static void one_value_without_its_pair(void **state)
 {
     static const float factor = 0.375f;
-    for (uint32_t c = 0; c < 3; c++) {
+    for (uint32_t c = 0; c < 4; c++) {
         struct fixture f;
-        struct heads h = {.n_head = 3, .dim = 48, .n_rot = 48, .pairing = HALO_ROPE_NEOX};
+        struct heads h = {.n_head = 3, .q_step = c == 3 ? 48 : 0, .dim = 48, .n_rot = 48, .pairing = HALO_ROPE_NEOX};
         fixture_init(&f, N_VOCAB, N_ROWS, 32);
         uint16_t q = fixture_input(&f, h.n_head * h.dim, 1);
         h.q = fixture_floats(&f, 0);
@@ -273,10 +274,11 @@ static void one_value_without_its_pair(void **state)
             uint32_t rope = fixture_rope(&f, h.pairing, h.n_rot, 1.25f, 10000);
             fixture_op(&f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, HALO_NONE, h.n_head, 0, h.dim, rope}});
         } else {
-            uint32_t weight = fixture_weight(&f, HALO_TYPE_F16, HALO_WEIGHT_VECTOR, h.dim, 1, 1, 1);
+            uint32_t n = c == 3 ? h.n_head : 1;
+            uint32_t weight = fixture_weight(&f, HALO_TYPE_F16, HALO_WEIGHT_VECTOR, h.dim, n, 1, 1);
             h.q_weight = fixture_floats(&f, weight);
             f.weights[weight].scales = &factor;
-            for (uint32_t i = 0; i < h.dim; i++)
+            for (uint32_t i = 0; i < h.dim * n; i++)
                 h.q_weight[i] = c == 0 ? 1 : h.q_weight[i] * factor;
             struct halo_op_qk_norm norm = {
                 q, HALO_NONE, c == 0 ? HALO_WEIGHT_NONE : weight, HALO_WEIGHT_NONE, h.n_head, 0, h.dim, 1e-5f};
