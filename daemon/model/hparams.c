@@ -413,11 +413,26 @@ static int latent_check(const struct halo_hparams *h, const char *arch, struct h
     return 0;
 }
 
-/* The layers with attention, and heads of the delta rule. */
-static int interval_check(struct halo_hparams *h, const char *arch, struct halo_fault *fault)
+/* Heads of the state, and what a layer of it holds: those of all heads, and rows of the convolution. */
+static int state_check(const struct halo_hparams *h, const char *arch, struct halo_fault *fault)
 {
     uint32_t heads = h->n_ssm_heads, groups = h->n_ssm_groups;
+    uint64_t n_row = h->n_ssm_inner + 2ull * groups * h->n_ssm_state;
 
+    if (heads % groups != 0 || h->n_ssm_inner % heads != 0 || h->n_ssm_inner / heads > HALO_MODEL_MAX_HEAD_DIM)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s: an inner size of %" PRIu32 " in %" PRIu32 " heads over %" PRIu32 " groups", arch,
+                              h->n_ssm_inner, heads, groups);
+    if ((h->n_conv - 1) * n_row + (uint64_t)h->n_ssm_inner * h->n_ssm_state > HALO_MODEL_MAX_WIDTH)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
+                              "%s: a state of %" PRIu32 " x %" PRIu32 " is wider than the %d that a layer may hold",
+                              arch, h->n_ssm_inner, h->n_ssm_state, HALO_MODEL_MAX_WIDTH);
+    return 0;
+}
+
+/* Which layers have attention, and its gates. */
+static int interval_check(struct halo_hparams *h, const char *arch, struct halo_fault *fault)
+{
     if (h->attention_interval > h->n_layers)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                               "%s.full_attention_interval is %" PRIu32 ", so none of the %" PRIu32
@@ -426,19 +441,21 @@ static int interval_check(struct halo_hparams *h, const char *arch, struct halo_
     for (uint32_t layer = 0; layer < h->n_layers; layer++)
         if ((layer + 1) % h->attention_interval != 0)
             h->without_attention[layer / 64] |= 1ull << layer % 64;
-    if (heads % groups != 0 || h->n_ssm_inner % heads != 0 || h->n_ssm_inner / heads > HALO_MODEL_MAX_HEAD_DIM)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "%s: an inner size of %" PRIu32 " in %" PRIu32 " heads over %" PRIu32 " groups", arch,
-                              h->n_ssm_inner, heads, groups);
-    if ((uint64_t)h->n_ssm_inner * h->n_ssm_state > HALO_MODEL_MAX_WIDTH / 2 ||
-        (uint64_t)groups * h->n_ssm_state > HALO_MODEL_MAX_WIDTH / 64)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "%s: a state of %" PRIu32 " x %" PRIu32 " is wider than the %d that a layer may hold",
-                              arch, h->n_ssm_inner, h->n_ssm_state, HALO_MODEL_MAX_WIDTH);
     if (h->head_dim_v != h->head_dim_k)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                               "%s: a gate of heads of %" PRIu32 " does not fit values of %" PRIu32, arch, h->head_dim_k,
                               h->head_dim_v);
+    return 0;
+}
+
+static int one_block_check(const struct halo_hparams *h, const char *arch, struct halo_fault *fault)
+{
+    for (uint32_t layer = 0; layer < h->n_layers; layer++)
+        if (!((h->without_attention[layer / 64] | h->without_ff[layer / 64]) >> layer % 64 & 1))
+            return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                                  "%s: layer %" PRIu32
+                                  " has attention and a feed-forward, and only one of them is supported",
+                                  arch, layer);
     return 0;
 }
 
@@ -488,7 +505,10 @@ static int relations_check(struct halo_hparams *h, const char *arch, struct halo
                               arch, h->n_rot, h->head_dim_k);
     int r = h->n_kv_lora > 0            ? latent_check(h, arch, fault)
             : h->attention_interval > 0 ? interval_check(h, arch, fault)
+            : h->one_block              ? one_block_check(h, arch, fault)
                                         : halo_hparams_layers_check(h, arch, fault);
+    if (r == 0 && h->n_ssm_heads > 0)
+        r = state_check(h, arch, fault);
     return r == 0 && h->n_expert ? mixture_check(h, arch, fault) : r;
 }
 

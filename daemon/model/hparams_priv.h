@@ -102,14 +102,21 @@ struct halo_hparam {
         HALO_HPARAM_SOMETIMES("attention.head_count_kv", n_head_kv, without_attention, 1, HALO_MODEL_MAX_HEADS),       \
         HALO_HPARAMS_HEADS, HALO_HPARAM_NEEDED(REAL, "attention.layer_norm_rms_epsilon", norm_eps, 1e-20, 1)
 
-/* A state in all layers but the last of each interval. */
-#define HALO_HPARAMS_DELTA                                                                                             \
-    HALO_HPARAM_OR(COUNT, "full_attention_interval", attention_interval, 4, 1, HALO_MODEL_MAX_LAYERS),                 \
-        HALO_HPARAM_NEEDED(COUNT, "ssm.conv_kernel", n_conv, 2, HALO_CONV1D_TAPS_MAX),                                 \
+/* Of Mamba-2. */
+#define HALO_HPARAMS_MAMBA                                                                                             \
+    HALO_HPARAM_NEEDED(COUNT, "ssm.conv_kernel", n_conv, 2, HALO_CONV1D_TAPS_MAX),                                     \
         HALO_HPARAM_NEEDED(COUNT, "ssm.inner_size", n_ssm_inner, 1, HALO_MODEL_MAX_FF),                                \
         HALO_HPARAM_NEEDED(COUNT, "ssm.state_size", n_ssm_state, 1, HALO_MODEL_MAX_HEAD_DIM),                          \
         HALO_HPARAM_NEEDED(COUNT, "ssm.time_step_rank", n_ssm_heads, 1, HALO_MODEL_MAX_HEADS),                         \
         HALO_HPARAM_NEEDED(COUNT, "ssm.group_count", n_ssm_groups, 1, HALO_MODEL_MAX_HEADS)
+/* A layer is a mixer or a feed-forward: an array of lengths, 0 where it is a mixer. */
+#define HALO_HPARAMS_ONE_BLOCK                                                                                         \
+    HALO_HPARAM_SOMETIMES("feed_forward_length", n_ff, without_ff, 1, HALO_MODEL_MAX_FF),                              \
+        HALO_HPARAM_FIXED(FLAG, one_block, 1)
+/* The same keys for the delta rule, with a state in all layers but the last of each interval. */
+#define HALO_HPARAMS_DELTA                                                                                             \
+    HALO_HPARAM_OR(COUNT, "full_attention_interval", attention_interval, 4, 1, HALO_MODEL_MAX_LAYERS),                 \
+        HALO_HPARAMS_MAMBA
 
 /* A mixture of experts: how many, and whether the weights of the chosen are renormalised when the file does not say. */
 #define HALO_HPARAMS_EXPERTS(normalise)                                                                                \

@@ -10,7 +10,8 @@ void halo_blocks_make_experts(struct halo_builder *builder, struct halo_blocks *
     values->choice = halo_builder_value(builder, "choice", 2ull * h->n_expert_used);
     values->slot_gate = halo_builder_value(builder, "slot_gate", (uint64_t)h->n_expert_used * h->n_ff_expert);
     values->slot_up = halo_builder_value(builder, "slot_up", (uint64_t)h->n_expert_used * h->n_ff_expert);
-    values->slot_out = halo_builder_value(builder, "slot_out", (uint64_t)h->n_expert_used * h->n_embd);
+    uint32_t n_latent = h->n_expert_latent ? h->n_expert_latent : h->n_embd;
+    values->slot_out = halo_builder_value(builder, "slot_out", (uint64_t)h->n_expert_used * n_latent);
 }
 
 struct halo_blocks halo_blocks_make(struct halo_builder *builder)
@@ -106,10 +107,12 @@ static void shared_expert(struct halo_builder *builder, const struct halo_blocks
     const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE_SHEXP, values->shared_gate},
                                            {HALO_TENSOR_FFN_UP_SHEXP, values->shared_up}};
     const struct halo_builder_pair down[] = {{HALO_TENSOR_FFN_DOWN_SHEXP, values->shared}};
+    bool gated = halo_builder_has(builder, HALO_TENSOR_FFN_GATE_SHEXP);
+    uint16_t product = gated ? values->shared_gate : values->shared_up;
 
-    halo_builder_matmul(builder, values->normed, in, 2);
-    halo_builder_glu(builder, values->shared_gate, values->shared_up, values->shared_gate, act);
-    halo_builder_matmul(builder, values->shared_gate, down, 1);
+    halo_builder_matmul(builder, values->normed, gated ? in : in + 1, gated ? 2 : 1);
+    halo_builder_glu(builder, product, gated ? values->shared_up : HALO_NONE, product, act);
+    halo_builder_matmul(builder, product, down, 1);
 }
 
 void halo_blocks_experts(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
@@ -117,10 +120,34 @@ void halo_blocks_experts(struct halo_builder *builder, const struct halo_blocks 
     const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE_EXPS, values->slot_gate},
                                            {HALO_TENSOR_FFN_UP_EXPS, values->slot_up}};
     const struct halo_builder_pair down[] = {{HALO_TENSOR_FFN_DOWN_EXPS, values->slot_out}};
+    bool gated = halo_builder_has(builder, HALO_TENSOR_FFN_GATE_EXPS);
+    uint16_t product = gated ? values->slot_gate : values->slot_up;
 
-    halo_builder_moe_matmul(builder, values->normed, false, values->choice, in, 2);
-    halo_builder_glu(builder, values->slot_gate, values->slot_up, values->slot_gate, act);
-    halo_builder_moe_matmul(builder, values->slot_gate, true, values->choice, down, 1);
+    halo_builder_moe_matmul(builder, values->normed, false, values->choice, gated ? in : in + 1, gated ? 2 : 1);
+    halo_builder_glu(builder, product, gated ? values->slot_up : HALO_NONE, product, act);
+    halo_builder_moe_matmul(builder, product, true, values->choice, down, 1);
+}
+
+/* Experts in a latent width, between two matrices of the layer; the shared one is beside them. */
+static void latent_mixture(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
+{
+    uint16_t low = halo_builder_value(builder, "latent", builder->hparams->n_expert_latent),
+             sum = halo_builder_value(builder, "latent_out", builder->hparams->n_expert_latent);
+    const struct halo_builder_pair in[] = {{HALO_TENSOR_FFN_GATE_INP, values->router},
+                                           {HALO_TENSOR_FFN_LATENT_DOWN, low}};
+    const struct halo_builder_pair up[] = {{HALO_TENSOR_FFN_LATENT_UP, values->out}};
+    struct halo_blocks inner = *values;
+
+    inner.normed = low;
+    halo_builder_matmul(builder, values->normed, in, 2);
+    halo_builder_moe_route(builder, values->router, values->choice);
+    halo_blocks_experts(builder, &inner, act);
+    halo_builder_moe_sum(builder, values->slot_out, values->choice, HALO_NONE, HALO_NONE, sum);
+    halo_builder_matmul(builder, sum, up, 1);
+    if (builder->hparams->n_ff_shared > 0) {
+        shared_expert(builder, values, act);
+        halo_builder_add(builder, values->out, values->shared);
+    }
 }
 
 static void mixture(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
@@ -141,7 +168,9 @@ static void mixture(struct halo_builder *builder, const struct halo_blocks *valu
 
 void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act)
 {
-    if (halo_tensors_when_moe(builder->hparams, builder->layer))
+    if (halo_tensors_when_latent(builder->hparams, builder->layer))
+        latent_mixture(builder, values, act);
+    else if (halo_tensors_when_moe(builder->hparams, builder->layer))
         mixture(builder, values, act);
     else
         halo_blocks_dense(builder, values, act);
@@ -153,7 +182,8 @@ static void attentions_make(struct halo_builder *builder, const struct halo_deco
 {
     const struct halo_hparams *h = builder->hparams;
     float scale = decoder->attention_scale > 0 ? decoder->attention_scale : h->attention_scale;
-    *global = (struct halo_attention){.rope = halo_builder_rotation(builder, decoder->pairing),
+    uint32_t rope = decoder->unrotated ? HALO_ROPE_NONE : halo_builder_rotation(builder, decoder->pairing);
+    *global = (struct halo_attention){.rope = rope,
                                       .qk_norm = decoder->qk_norm,
                                       .gated = decoder->gated_attention,
                                       .how = {.scale = scale > 0 ? scale : (float)(1 / sqrt((double)h->head_dim_k)),
@@ -203,6 +233,53 @@ static void block_leave(struct halo_builder *builder, const struct halo_blocks *
     stream->pending = values->out;
 }
 
+/* The mixer of a layer: attention of some kind or a state, or both side by side. */
+static void mixer(struct halo_builder *builder, const struct halo_decoder *decoder, const struct halo_blocks *in,
+                  const struct halo_attention *attention, const struct stream *stream)
+{
+    if (decoder->mixer && halo_tensors_when_state(builder->hparams, builder->layer))
+        decoder->mixer(builder, in);
+    else if (builder->hparams->n_kv_lora > 0)
+        halo_blocks_latent(builder, in, attention);
+    else
+        halo_blocks_attention(builder, in, attention);
+    if (decoder->beside) { /* `out` is used again */
+        halo_builder_add(builder, stream->x, in->out);
+        decoder->beside(builder, in);
+    }
+}
+
+static enum halo_tensor_id ffn_norm(const struct halo_builder *builder)
+{
+    static const enum halo_tensor_id other[] = {HALO_TENSOR_FFN_INPUT_NORM, HALO_TENSOR_FFN_NORM_BARE};
+    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++)
+        if (halo_builder_has(builder, other[i]))
+            return other[i];
+    return builder->hparams->one_block ? HALO_TENSOR_ATTN_NORM : HALO_TENSOR_FFN_NORM;
+}
+
+static void layer_make(struct halo_builder *builder, const struct halo_decoder *decoder,
+                       const struct halo_blocks *values, const struct halo_attention *attention, struct stream *stream)
+{
+    bool has_ffn = halo_tensors_when_ffn(builder->hparams, builder->layer);
+    struct halo_blocks in = *values;
+    if (!builder->hparams->one_block || !has_ffn) {
+        in = block_enter(builder, values, stream, HALO_TENSOR_ATTN_NORM);
+        mixer(builder, decoder, &in, attention, stream);
+        block_leave(builder, values, stream, HALO_TENSOR_ATTN_POST_NORM);
+    }
+    if (!has_ffn)
+        return;
+    if (decoder->parallel) { /* `out` is used again */
+        halo_builder_add(builder, stream->x, stream->pending);
+        stream->pending = HALO_NONE;
+    } else {
+        in = block_enter(builder, values, stream, ffn_norm(builder));
+    }
+    halo_blocks_ffn(builder, &in, decoder->act);
+    block_leave(builder, values, stream, HALO_TENSOR_FFN_POST_NORM);
+}
+
 void halo_blocks_decoder(struct halo_builder *builder, const struct halo_decoder *decoder)
 {
     const struct halo_hparams *h = builder->hparams;
@@ -218,23 +295,7 @@ void halo_blocks_decoder(struct halo_builder *builder, const struct halo_decoder
     for (uint32_t layer = 0; layer < h->n_layers; layer++) {
         bool is_global = decoder->period > 0 && layer % decoder->period == decoder->period - 1;
         halo_builder_layer(builder, layer);
-        in = block_enter(builder, &values, &stream, HALO_TENSOR_ATTN_NORM);
-        if (decoder->mixer && halo_tensors_when_state(h, layer))
-            decoder->mixer(builder, &in);
-        else if (h->n_kv_lora > 0)
-            halo_blocks_latent(builder, &in, &global);
-        else
-            halo_blocks_attention(builder, &in, is_global ? &global : &local);
-        block_leave(builder, &values, &stream, HALO_TENSOR_ATTN_POST_NORM);
-        if (decoder->parallel) { /* `out` is used again */
-            halo_builder_add(builder, stream.x, stream.pending);
-            stream.pending = HALO_NONE;
-        } else {
-            bool moved = halo_builder_has(builder, HALO_TENSOR_FFN_INPUT_NORM);
-            in = block_enter(builder, &values, &stream, moved ? HALO_TENSOR_FFN_INPUT_NORM : HALO_TENSOR_FFN_NORM);
-        }
-        halo_blocks_ffn(builder, &in, decoder->act);
-        block_leave(builder, &values, &stream, HALO_TENSOR_FFN_POST_NORM);
+        layer_make(builder, decoder, &values, is_global || h->n_kv_lora > 0 ? &global : &local, &stream);
     }
     halo_builder_outside(builder);
     bool renamed = halo_builder_has(builder, HALO_TENSOR_TOKEN_EMBD_NORM);

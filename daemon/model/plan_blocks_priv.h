@@ -59,6 +59,8 @@ void halo_blocks_latent(struct halo_builder *builder, const struct halo_blocks *
 /* normed -> out: the gated delta rule over a convolution of q, k and v. grouped: struct halo_op_delta_rule; alpha and
  * beta are two tensors, or the rows of one, in turn for each head of k, beta first. */
 void halo_blocks_delta(struct halo_builder *builder, const struct halo_blocks *values, bool grouped);
+/* normed -> out: Mamba-2. */
+void halo_blocks_mamba(struct halo_builder *builder, const struct halo_blocks *values);
 /* normed -> out: the feed-forward of this layer: dense, or the chosen experts' and the shared one's. Without the tensor
  * of a gate the activation is of up alone. */
 void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act);
@@ -78,8 +80,10 @@ struct halo_decoder {
     bool global_unrotated;              /* global layers do not rotate q and k */
     bool logits_divided;                /* by logit_scale, not multiplied */
     float embed_scale, attention_scale; /* 0: the hyper-parameters', or none and 1 / sqrt(head_dim_k) */
-    /* What layers have instead of attention, in those without: normed -> out. */
+    bool unrotated;                     /* no layer rotates q and k */
+    /* What layers have instead of attention, in those without, or beside it in all: normed -> out. */
     void (*mixer)(struct halo_builder *builder, const struct halo_blocks *values);
+    void (*beside)(struct halo_builder *builder, const struct halo_blocks *values);
 };
 
 /* The whole decoder: embed, n layers of attention and feed-forward, final norm, logits. The norms are those whose

@@ -75,7 +75,7 @@ struct halo_builder_pair {
 void halo_builder_matmul(struct halo_builder *builder, uint16_t x, const struct halo_builder_pair *pairs, uint16_t n);
 /* k: HALO_NONE where the layer has none; likewise in halo_builder_rope. */
 void halo_builder_qk_norm(struct halo_builder *builder, uint16_t q, uint16_t k);
-/* Of each of n parts of x; HALO_TENSOR_NONE: without weight. */
+/* Of each of n parts of x, with a weight that they share or one for each; HALO_TENSOR_NONE: without weight. */
 void halo_builder_head_norm(struct halo_builder *builder, enum halo_tensor_id id, uint16_t x, uint32_t n, float eps);
 void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uint32_t rope);
 /* The group of the cache for layers with this window. A window that no sequence fills needs none of its own. */

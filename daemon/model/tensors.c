@@ -46,6 +46,7 @@ enum halo_tensor_id halo_tensors_bias(enum halo_tensor_id id)
     case HALO_TENSOR_FFN_UP: return HALO_TENSOR_FFN_UP_BIAS;
     case HALO_TENSOR_FFN_DOWN: return HALO_TENSOR_FFN_DOWN_BIAS;
     case HALO_TENSOR_ATTN_NORM: return HALO_TENSOR_ATTN_NORM_BIAS;
+    case HALO_TENSOR_SSM_CONV1D: return HALO_TENSOR_SSM_CONV1D_BIAS;
     case HALO_TENSOR_FFN_NORM: return HALO_TENSOR_FFN_NORM_BIAS;
     case HALO_TENSOR_OUTPUT_NORM: return HALO_TENSOR_OUTPUT_NORM_BIAS;
     case HALO_TENSOR_FFN_GATE_INP: return HALO_TENSOR_FFN_GATE_INP_BIAS;
@@ -78,6 +79,14 @@ bool halo_tensors_part(enum halo_tensor_id id, const struct halo_hparams *h, str
     case HALO_TENSOR_ATTN_KV_A_ROT:
         *ret = (struct halo_tensor_part){HALO_TENSOR_ATTN_KV_A, h->n_kv_lora, ":rot"};
         return true;
+    case HALO_TENSOR_SSM_IN_Z: *ret = (struct halo_tensor_part){HALO_TENSOR_SSM_IN, 0, ":z"}; return true;
+    case HALO_TENSOR_SSM_IN_XBC:
+        *ret = (struct halo_tensor_part){HALO_TENSOR_SSM_IN, h->n_ssm_inner, ":xbc"};
+        return true;
+    case HALO_TENSOR_SSM_IN_DT:
+        *ret = (struct halo_tensor_part){HALO_TENSOR_SSM_IN,
+                                         h->n_ssm_inner + halo_tensors_extent(HALO_EXTENT_SSM_ROW, h), ":dt"};
+        return true;
     case HALO_TENSOR_SHORTCONV_IN_B: *ret = (struct halo_tensor_part){HALO_TENSOR_SHORTCONV_IN, 0, ":b"}; return true;
     case HALO_TENSOR_SHORTCONV_IN_C:
         *ret = (struct halo_tensor_part){HALO_TENSOR_SHORTCONV_IN, h->n_embd, ":c"};
@@ -92,7 +101,8 @@ bool halo_tensors_part(enum halo_tensor_id id, const struct halo_hparams *h, str
 bool halo_tensors_is_whole(enum halo_tensor_id id)
 {
     return id == HALO_TENSOR_ATTN_QKV || id == HALO_TENSOR_ATTN_QKV_BIAS || id == HALO_TENSOR_FFN_GATE_UP ||
-           id == HALO_TENSOR_FFN_GATE_UP_EXPS || id == HALO_TENSOR_ATTN_KV_A || id == HALO_TENSOR_SHORTCONV_IN;
+           id == HALO_TENSOR_FFN_GATE_UP_EXPS || id == HALO_TENSOR_ATTN_KV_A || id == HALO_TENSOR_SHORTCONV_IN ||
+           id == HALO_TENSOR_SSM_IN;
 }
 
 void halo_tensors_name(enum halo_tensor_id id, uint32_t layer, char ret[HALO_GGUF_MAX_NAME + 1])
@@ -104,24 +114,40 @@ void halo_tensors_name(enum halo_tensor_id id, uint32_t layer, char ret[HALO_GGU
     assert(n > 0 && n <= HALO_GGUF_MAX_NAME);
 }
 
-bool halo_tensors_when_state(const struct halo_hparams *hparams, uint32_t layer)
+static bool is_set(const uint64_t *bits, uint32_t layer)
 {
-    return hparams->without_attention[layer / 64] >> layer % 64 & 1;
+    return bits[layer / 64] >> layer % 64 & 1;
 }
 
 bool halo_tensors_when_attention(const struct halo_hparams *hparams, uint32_t layer)
 {
-    return !halo_tensors_when_state(hparams, layer);
+    return !is_set(hparams->without_attention, layer);
+}
+
+bool halo_tensors_when_ffn(const struct halo_hparams *hparams, uint32_t layer)
+{
+    return !hparams->one_block || !is_set(hparams->without_ff, layer);
+}
+
+bool halo_tensors_when_state(const struct halo_hparams *hparams, uint32_t layer)
+{
+    return !halo_tensors_when_attention(hparams, layer) &&
+           !(hparams->one_block && halo_tensors_when_ffn(hparams, layer));
 }
 
 bool halo_tensors_when_dense(const struct halo_hparams *hparams, uint32_t layer)
 {
-    return hparams->n_expert == 0 || layer < hparams->n_dense;
+    return halo_tensors_when_ffn(hparams, layer) && (hparams->n_expert == 0 || layer < hparams->n_dense);
 }
 
 bool halo_tensors_when_moe(const struct halo_hparams *hparams, uint32_t layer)
 {
-    return !halo_tensors_when_dense(hparams, layer);
+    return halo_tensors_when_ffn(hparams, layer) && !halo_tensors_when_dense(hparams, layer);
+}
+
+bool halo_tensors_when_latent(const struct halo_hparams *hparams, uint32_t layer)
+{
+    return halo_tensors_when_moe(hparams, layer) && hparams->n_expert_latent > 0;
 }
 
 bool halo_tensors_when_shared(const struct halo_hparams *hparams, uint32_t layer)

@@ -56,7 +56,12 @@
     X(ATTN_POST_NORM, "blk.%u.post_attention_norm.weight")                                                             \
     X(DELTA_QKV, "blk.%u.attn_qkv.weight")                                                                             \
     X(ATTN_GATE, "blk.%u.attn_gate.weight")                                                                            \
+    X(SSM_IN, "blk.%u.ssm_in.weight")                                                                                  \
+    X(SSM_IN_Z, "blk.%u.ssm_in_z.weight")                                                                              \
+    X(SSM_IN_XBC, "blk.%u.ssm_in_xbc.weight")                                                                          \
+    X(SSM_IN_DT, "blk.%u.ssm_in_dt.weight")                                                                            \
     X(SSM_CONV1D, "blk.%u.ssm_conv1d.weight")                                                                          \
+    X(SSM_CONV1D_BIAS, "blk.%u.ssm_conv1d.bias")                                                                       \
     X(SSM_A, "blk.%u.ssm_a")                                                                                           \
     X(SSM_D, "blk.%u.ssm_d")                                                                                           \
     X(SSM_DT_BIAS, "blk.%u.ssm_dt.bias")                                                                               \
@@ -72,6 +77,7 @@
     X(SHORTCONV_CONV, "blk.%u.shortconv.conv.weight")                                                                  \
     X(SHORTCONV_OUT, "blk.%u.shortconv.out_proj.weight")                                                               \
     X(FFN_NORM, "blk.%u.ffn_norm.weight")                                                                              \
+    X(FFN_NORM_BARE, "blk.%u.ffn_norm")                                                                                \
     X(FFN_NORM_BIAS, "blk.%u.ffn_norm.bias")                                                                           \
     X(FFN_INPUT_NORM, "blk.%u.post_attention_norm.weight")                                                             \
     X(FFN_POST_NORM, "blk.%u.post_ffw_norm.weight")                                                                    \
@@ -92,6 +98,8 @@
     X(FFN_DOWN_BIAS, "blk.%u.ffn_down.bias")                                                                           \
     X(FFN_GATE_INP, "blk.%u.ffn_gate_inp.weight")                                                                      \
     X(FFN_GATE_UP_EXPS, "blk.%u.ffn_gate_up_exps.weight")                                                              \
+    X(FFN_LATENT_DOWN, "blk.%u.ffn_latent_down.weight")                                                                \
+    X(FFN_LATENT_UP, "blk.%u.ffn_latent_up.weight")                                                                    \
     X(FFN_GATE_EXPS, "blk.%u.ffn_gate_exps.weight")                                                                    \
     X(FFN_UP_EXPS, "blk.%u.ffn_up_exps.weight")                                                                        \
     X(FFN_DOWN_EXPS, "blk.%u.ffn_down_exps.weight")                                                                    \
@@ -146,7 +154,11 @@ enum halo_tensor_id {
     X(KV_B, h->n_head *(h->head_dim_k - h->n_rot + h->head_dim_v))                                                     \
     X(ROT_PAIRS, h->n_rot / 2)                                                                                         \
     X(Q_GATED, 2ull * h->n_head * h->head_dim_k)                                                                       \
-    X(DELTA_QKV, 2ull * h->n_ssm_groups * h->n_ssm_state + h->n_ssm_inner)                                             \
+    X(SSM_ROW, 2ull * h->n_ssm_groups * h->n_ssm_state + h->n_ssm_inner)                                               \
+    X(SSM_IN, 2ull * h->n_ssm_inner + 2ull * h->n_ssm_groups * h->n_ssm_state + h->n_ssm_heads)                        \
+    X(SSM_GROUPS, h->n_ssm_groups)                                                                                     \
+    X(SSM_GROUP, h->n_ssm_groups ? h->n_ssm_inner / h->n_ssm_groups : 0)                                               \
+    X(EXPERT_EMBD, h->n_expert_latent ? h->n_expert_latent : h->n_embd)                                                \
     X(SSM_INNER, h->n_ssm_inner)                                                                                       \
     X(SSM_HEADS, h->n_ssm_heads)                                                                                       \
     X(SSM_HEADS_2, 2ull * h->n_ssm_heads)                                                                              \
@@ -216,13 +228,32 @@ struct halo_tensor_spec {
         HALO_TENSOR_ROW(FFN_UP_SHEXP, MATRIX, EMBD, FF_SHARED, ONE, .when = halo_tensors_when_shared),                 \
         HALO_TENSOR_ROW(FFN_DOWN_SHEXP, MATRIX, FF_SHARED, EMBD, ONE, .when = halo_tensors_when_shared)
 
+/* Of Mamba-2, without the norm of its groups. */
+#define HALO_TENSORS_MAMBA(condition)                                                                                  \
+    HALO_TENSOR_ROW(SSM_IN, MATRIX, EMBD, SSM_IN, ONE, .when = condition),                                             \
+        HALO_TENSOR_ROW(SSM_IN_Z, MATRIX, EMBD, SSM_INNER, ONE, .when = condition),                                    \
+        HALO_TENSOR_ROW(SSM_IN_XBC, MATRIX, EMBD, SSM_ROW, ONE, .when = condition),                                    \
+        HALO_TENSOR_ROW(SSM_IN_DT, MATRIX, EMBD, SSM_HEADS, ONE, .when = condition),                                   \
+        HALO_TENSOR_ROW(SSM_CONV1D, VECTOR, CONV, SSM_ROW, ONE, .when = condition),                                    \
+        HALO_TENSOR_ROW(SSM_CONV1D_BIAS, VECTOR, SSM_ROW, ONE, ONE, .optional = true, .when = condition),              \
+        HALO_TENSOR_ROW(SSM_A, VECTOR, ONE, SSM_HEADS, ONE, .when = condition),                                        \
+        HALO_TENSOR_ROW(SSM_D, VECTOR, ONE, SSM_HEADS, ONE, .when = condition),                                        \
+        HALO_TENSOR_ROW(SSM_DT_BIAS, VECTOR, SSM_HEADS, ONE, ONE, .when = condition),                                  \
+        HALO_TENSOR_ROW(SSM_OUT, MATRIX, SSM_INNER, EMBD, ONE, .when = condition)
+#define HALO_TENSORS_ATTENTION_BIASES                                                                                  \
+    HALO_TENSOR_ROW(ATTN_Q_BIAS, VECTOR, Q, ONE, ONE, .optional = true, .when = halo_tensors_when_attention),          \
+        HALO_TENSOR_ROW(ATTN_K_BIAS, VECTOR, K, ONE, ONE, .optional = true, .when = halo_tensors_when_attention),      \
+        HALO_TENSOR_ROW(ATTN_V_BIAS, VECTOR, V, ONE, ONE, .optional = true, .when = halo_tensors_when_attention),      \
+        HALO_TENSOR_ROW(ATTN_OUTPUT_BIAS, VECTOR, EMBD, ONE, ONE, .optional = true,                                    \
+                        .when = halo_tensors_when_attention)
+
 #define HALO_TENSOR_STATE_ROW(id, role, d0, d1) HALO_TENSOR_ROW(id, role, d0, d1, ONE, .when = halo_tensors_when_state)
 /* Of the gated delta rule, and attention whose q has a gate behind each head; alpha and beta of the rule are the
  * family's. */
 #define HALO_TENSORS_DELTA                                                                                             \
-    HALO_TENSOR_VECTOR(ATTN_NORM, EMBD), HALO_TENSOR_STATE_ROW(DELTA_QKV, MATRIX, EMBD, DELTA_QKV),                    \
+    HALO_TENSOR_VECTOR(ATTN_NORM, EMBD), HALO_TENSOR_STATE_ROW(DELTA_QKV, MATRIX, EMBD, SSM_ROW),                      \
         HALO_TENSOR_STATE_ROW(ATTN_GATE, MATRIX, EMBD, SSM_INNER),                                                     \
-        HALO_TENSOR_STATE_ROW(SSM_CONV1D, VECTOR, CONV, DELTA_QKV),                                                    \
+        HALO_TENSOR_STATE_ROW(SSM_CONV1D, VECTOR, CONV, SSM_ROW),                                                      \
         HALO_TENSOR_STATE_ROW(SSM_A, VECTOR, SSM_HEADS, ONE),                                                          \
         HALO_TENSOR_STATE_ROW(SSM_DT_BIAS, VECTOR, SSM_HEADS, ONE),                                                    \
         HALO_TENSOR_STATE_ROW(SSM_NORM, VECTOR, SSM_HEAD_DIM, ONE),                                                    \
@@ -234,10 +265,12 @@ struct halo_tensor_spec {
         HALO_TENSOR_VECTOR(FFN_INPUT_NORM, EMBD)
 
 bool halo_tensors_when_attention(const struct halo_hparams *hparams, uint32_t layer);
-bool halo_tensors_when_state(const struct halo_hparams *hparams, uint32_t layer); /* no attention */
+bool halo_tensors_when_state(const struct halo_hparams *hparams, uint32_t layer); /* instead of attention */
+bool halo_tensors_when_ffn(const struct halo_hparams *hparams, uint32_t layer);
 bool halo_tensors_when_dense(const struct halo_hparams *hparams, uint32_t layer); /* no experts */
 bool halo_tensors_when_moe(const struct halo_hparams *hparams, uint32_t layer);
 bool halo_tensors_when_shared(const struct halo_hparams *hparams, uint32_t layer); /* experts and a shared one */
+bool halo_tensors_when_latent(const struct halo_hparams *hparams, uint32_t layer); /* experts in a latent width */
 
 const char *halo_tensors_pattern(enum halo_tensor_id id); /* "blk.%u.attn_q.weight" */
 bool halo_tensors_layered(enum halo_tensor_id id);        /* one for each layer */

@@ -112,14 +112,14 @@ static bool memory_take(struct halo_golden_host *host)
     const struct halo_plan *plan = &host->model->plan;
     size_t n_bytes = (HALO_GOLDEN_ROWS * (size_t)plan->n_vocab * sizeof(float) + 63) / 64 * 64;
 
-    assert(plan->n_ropes > 0);
+    uint32_t n_pairs = plan->n_ropes > 0 ? plan->ropes[0].n_rot / 2 : 0;
     host->plan = *plan;
     for (uint32_t group = 1; group < plan->n_kv_groups; group++) /* nothing is recycled here */
         host->plan.kv[group].n_pages = plan->kv[0].n_pages;
     host->ops = malloc(plan->n_ops * sizeof(*host->ops));
     host->weights = malloc(plan->n_weights * sizeof(*host->weights));
-    host->ropes = malloc(plan->n_ropes * sizeof(*host->ropes));
-    host->freqs = malloc(plan->ropes[0].n_rot / 2 * sizeof(*host->freqs));
+    host->ropes = malloc((plan->n_ropes + 1) * sizeof(*host->ropes));
+    host->freqs = malloc((n_pairs + 1) * sizeof(*host->freqs));
     host->logits = aligned_alloc(64, n_bytes);
     host->pages = calloc(plan->kv[0].n_pages, sizeof(*host->pages));
     if (!host->ops || !host->weights || !host->ropes || !host->freqs || !host->logits || !host->pages)

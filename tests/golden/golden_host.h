@@ -21,7 +21,7 @@ struct halo_golden_host {
     struct halo_op *ops;
     struct halo_weight *weights;
     struct halo_rope *ropes;
-    double *freqs; /* [n_rot / 2] for a mutation's own frequencies */
+    double *freqs; /* [n_rot / 2 of the first rope] for a mutation's own frequencies */
     struct halo_device_model *device_model;
     float *logits; /* [HALO_GOLDEN_ROWS][n_vocab] */
     uint32_t *pages;

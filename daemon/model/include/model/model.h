@@ -36,6 +36,9 @@ struct halo_hparams {
     uint32_t n_layers, n_embd, n_vocab, n_context_train;
     uint32_t n_head, n_head_kv; /* the same in every layer with attention; files that vary them are UNSUPPORTED */
     uint64_t without_attention[HALO_MODEL_MAX_LAYERS / 64]; /* a bit for each layer; of families with such layers */
+    uint64_t without_ff[HALO_MODEL_MAX_LAYERS / 64];        /* the same of the feed-forward, where one_block is set */
+    uint32_t one_block;                                     /* 1: a layer is a mixer or a feed-forward, never both */
+    uint32_t rotated;                                       /* 0: attention does not rotate q and k; of one family */
     uint32_t n_conv;                                        /* taps of the short convolution in layers with a state */
     uint32_t attention_interval; /* the last of so many layers has attention, the others a state; 0: the file says */
     /* Of layers with a state: width of all heads, heads, groups of heads that share a key, and length of a key. */
@@ -50,8 +53,9 @@ struct halo_hparams {
     uint32_t n_kv_lora, n_q_lora;  /* of latent attention; n_q_lora 0: q comes straight from the stream */
     uint32_t mla_dim_k, mla_dim_v; /* of a head where the cache holds the compressed row; else 0 */
     uint32_t n_ff, n_ff_expert, n_expert, n_expert_used;
-    uint32_t n_nextn;                      /* layers behind the n_layers that predict further tokens; not run */
-    uint32_t n_dense;                      /* leading layers without experts */
+    uint32_t n_expert_latent; /* width in which experts work, between two matrices of the layer; 0: n_embd */
+    uint32_t n_nextn;         /* layers behind the n_layers that predict further tokens; not run */
+    uint32_t n_dense;         /* leading layers without experts */
     uint32_t n_expert_shared, n_ff_shared; /* the experts that every row takes, and their width together; 0: none */
     uint32_t n_expert_groups, n_expert_groups_used; /* at most 1: no groups */
     enum halo_moe_gate expert_gate;
