@@ -72,10 +72,10 @@ static int write_tensor(struct mkgguf_out *out, const struct mkgguf_tensor *t, u
     size_t most = sizeof piece / block * block;
     for (uint64_t at = 0; at < t->n_bytes; stream++) {
         size_t n = t->n_bytes - at < most ? (size_t)(t->n_bytes - at) : most;
-        if (t->fill == MKGGUF_ONES)
-            mkgguf_fill_ones(t->type, piece, n);
-        else
+        if (t->fill == MKGGUF_RANDOM)
             mkgguf_fill(t->type, t->deviation, stream, piece, n);
+        else
+            mkgguf_fill_number(t->fill == MKGGUF_ONES ? 1 : -1, piece, n);
         int r = mkgguf_out_write(out, piece, n);
         if (r)
             return r;
@@ -306,6 +306,8 @@ static int check_options(struct options *o)
         return refuse("a mixture of experts needs", "--experts --experts-used --ff-expert");
     if (s->family == MKGGUF_DEEPSEEK2 && s->kv_lora == 0)
         return refuse("needs a preset with latent attention", "--arch deepseek2");
+    if (s->family == MKGGUF_NEMOTRON_H_MOE && (!s->layers || s->n_layers > strlen(s->layers)))
+        return refuse("needs a preset that says what so many layers are", "--arch nemotron_h_moe");
     if (s->n_vocab < 260 || s->n_vocab > 900000)
         return refuse("out of range", "--vocab (260 to 900000)");
     if (!s->n_layers || !s->n_embd || !s->n_head || !s->n_head_kv || !s->head_dim || !s->n_ff)

@@ -17,6 +17,7 @@ enum mkgguf_family {
     MKGGUF_GLM4MOE,
     MKGGUF_MINIMAX_M2,
     MKGGUF_DEEPSEEK2,
+    MKGGUF_NEMOTRON_H_MOE,
     MKGGUF_FAMILIES
 };
 
@@ -34,6 +35,9 @@ struct mkgguf_shape {
     uint32_t n_rot;                       /* of a head; 0: all of it */
     uint32_t q_lora, kv_lora, head_dim_v; /* latent attention: the ranks, and the width of V in a head */
     float expert_scale;
+    const char *layers; /* what each layer is: M Mamba-2, * attention, E experts; NULL: attention and feed-forward */
+    uint32_t n_conv, ssm_inner, ssm_state, ssm_heads, ssm_groups; /* of Mamba-2 */
+    uint32_t n_ff_shared;                                         /* 0: n_shared times n_ff_expert */
 };
 
 /* NULL for an unknown name. */
@@ -61,7 +65,7 @@ struct mkgguf_tensor {
     uint32_t n_dims;
     uint64_t dims[3];
     uint32_t type;
-    enum { MKGGUF_RANDOM, MKGGUF_ONES } fill;
+    enum { MKGGUF_RANDOM, MKGGUF_ONES, MKGGUF_MINUS_ONES } fill;
     float deviation; /* of random weights */
     uint64_t n_bytes;
     uint64_t number; /* in the whole set: with the seed it determines the bytes */
@@ -78,7 +82,7 @@ void mkgguf_vocab(struct gguf_writer *w, uint32_t n_vocab, const char *pre);
 /* Fills n_bytes (whole blocks) of weights of one type: reproducible from `stream`, with the given standard deviation.
  */
 void mkgguf_fill(uint32_t type, float deviation, uint64_t stream, uint8_t *bytes, uint64_t n_bytes);
-void mkgguf_fill_ones(uint32_t type, uint8_t *bytes, uint64_t n_bytes);
+void mkgguf_fill_number(float number, uint8_t *bytes, uint64_t n_bytes); /* of F32 */
 
 /* A file that is written in large direct blocks by a second thread, while the first makes the next block. */
 struct mkgguf_out;

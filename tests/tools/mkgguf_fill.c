@@ -314,10 +314,8 @@ void mkgguf_fill(uint32_t type, float deviation, uint64_t stream, uint8_t *bytes
         scale_super(type, deviation, &state, bytes, n_bytes);
 }
 
-void mkgguf_fill_ones(uint32_t type, uint8_t *bytes, uint64_t n_bytes)
+void mkgguf_fill_number(float number, uint8_t *bytes, uint64_t n_bytes)
 {
-    assert(type == HALO_TYPE_F32);
-    float one = 1;
-    for (uint64_t i = 0; i < n_bytes; i += sizeof one)
-        memcpy(bytes + i, &one, sizeof one);
+    for (uint64_t i = 0; i < n_bytes; i += sizeof number)
+        memcpy(bytes + i, &number, sizeof number);
 }

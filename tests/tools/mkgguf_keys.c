@@ -12,10 +12,15 @@ static const struct {
     const char *pre;
     float norm_eps;
 } families[MKGGUF_FAMILIES] = {
-    [MKGGUF_LLAMA] = {"llama-bpe", 1e-5f},       [MKGGUF_QWEN2] = {"qwen2", 1e-6f},
-    [MKGGUF_QWEN3] = {"qwen2", 1e-6f},           [MKGGUF_QWEN3MOE] = {"qwen2", 1e-6f},
-    [MKGGUF_GPT_OSS] = {"gpt-4o", 1e-5f},        [MKGGUF_GLM4MOE] = {"glm4", 1e-5f},
-    [MKGGUF_MINIMAX_M2] = {"minimax-m2", 1e-6f}, [MKGGUF_DEEPSEEK2] = {"glm4", 1e-5f},
+    [MKGGUF_LLAMA] = {"llama-bpe", 1e-5f},
+    [MKGGUF_QWEN2] = {"qwen2", 1e-6f},
+    [MKGGUF_QWEN3] = {"qwen2", 1e-6f},
+    [MKGGUF_QWEN3MOE] = {"qwen2", 1e-6f},
+    [MKGGUF_GPT_OSS] = {"gpt-4o", 1e-5f},
+    [MKGGUF_GLM4MOE] = {"glm4", 1e-5f},
+    [MKGGUF_MINIMAX_M2] = {"minimax-m2", 1e-6f},
+    [MKGGUF_DEEPSEEK2] = {"glm4", 1e-5f},
+    [MKGGUF_NEMOTRON_H_MOE] = {"pixtral", 1e-5f},
 };
 
 static void arch_u32(struct gguf_writer *w, const struct mkgguf_shape *shape, const char *suffix, uint32_t value)
@@ -55,6 +60,32 @@ static void head_keys(struct gguf_writer *w, const struct mkgguf_shape *shape)
     arch_u32(w, shape, "attention.kv_lora_rank", shape->kv_lora);
 }
 
+/* A key of every layer: `value` where it is of kind `kind`, else 0; without kinds of layers a single number. */
+static void arch_layers(struct gguf_writer *w, const struct mkgguf_shape *shape, const char *suffix, char kind,
+                        uint32_t value)
+{
+    char key[96];
+    if (!shape->layers) {
+        arch_u32(w, shape, suffix, value);
+        return;
+    }
+    snprintf(key, sizeof key, "%s.%s", mkgguf_family_name(shape->family), suffix);
+    gguf_writer_key_array(w, key, HALO_GGUF_I32, shape->n_layers);
+    for (uint32_t layer = 0; layer < shape->n_layers; layer++)
+        gguf_writer_u32(w, shape->layers[layer] == kind ? value : 0);
+}
+
+static void mamba_keys(struct gguf_writer *w, const struct mkgguf_shape *shape)
+{
+    arch_f32(w, shape, "attention.layer_norm_epsilon", families[shape->family].norm_eps);
+    arch_u32(w, shape, "ssm.conv_kernel", shape->n_conv);
+    arch_u32(w, shape, "ssm.inner_size", shape->ssm_inner);
+    arch_u32(w, shape, "ssm.state_size", shape->ssm_state);
+    arch_u32(w, shape, "ssm.time_step_rank", shape->ssm_heads);
+    arch_u32(w, shape, "ssm.group_count", shape->ssm_groups);
+    arch_u32(w, shape, "expert_shared_feed_forward_length", shape->n_ff_shared);
+}
+
 void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const struct mkgguf_types *types,
                  uint64_t seed)
 {
@@ -67,9 +98,9 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
     arch_u32(w, shape, "block_count", shape->n_layers);
     arch_u32(w, shape, "context_length", shape->n_context);
     arch_u32(w, shape, "embedding_length", shape->n_embd);
-    arch_u32(w, shape, "feed_forward_length", shape->n_ff);
+    arch_layers(w, shape, "feed_forward_length", 'E', shape->n_ff);
     arch_u32(w, shape, "attention.head_count", shape->n_head);
-    arch_u32(w, shape, "attention.head_count_kv", shape->n_head_kv);
+    arch_layers(w, shape, "attention.head_count_kv", '*', shape->n_head_kv);
     head_keys(w, shape);
     arch_f32(w, shape, "attention.layer_norm_rms_epsilon", families[shape->family].norm_eps);
     arch_f32(w, shape, "rope.freq_base", shape->rope_base);
@@ -82,13 +113,16 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
     }
     if (mkgguf_has_router_bias(shape->family))
         arch_u32(w, shape, "expert_gating_func", 2); /* sigmoid */
-    if (shape->family == MKGGUF_GLM4MOE || shape->family == MKGGUF_DEEPSEEK2) {
+    if (shape->layers)
+        mamba_keys(w, shape);
+    if (shape->family == MKGGUF_GLM4MOE || shape->family == MKGGUF_DEEPSEEK2)
         arch_u32(w, shape, "leading_dense_block_count", shape->n_dense);
+    if (shape->expert_scale > 0) {
         arch_u32(w, shape, "expert_shared_count", shape->n_shared);
         arch_f32(w, shape, "expert_weights_scale", shape->expert_scale);
         arch_bool(w, shape, "expert_weights_norm", true);
     }
-    if (shape->family == MKGGUF_DEEPSEEK2) {
+    if (shape->family == MKGGUF_DEEPSEEK2 || shape->family == MKGGUF_NEMOTRON_H_MOE) {
         arch_u32(w, shape, "expert_group_count", 1);
         arch_u32(w, shape, "expert_group_used_count", 1);
     }

@@ -10,7 +10,7 @@
 static const char *const families[] = {
     [MKGGUF_LLAMA] = "llama",           [MKGGUF_QWEN2] = "qwen2",         [MKGGUF_QWEN3] = "qwen3",
     [MKGGUF_QWEN3MOE] = "qwen3moe",     [MKGGUF_GPT_OSS] = "gpt-oss",     [MKGGUF_GLM4MOE] = "glm4moe",
-    [MKGGUF_MINIMAX_M2] = "minimax-m2", [MKGGUF_DEEPSEEK2] = "deepseek2",
+    [MKGGUF_MINIMAX_M2] = "minimax-m2", [MKGGUF_DEEPSEEK2] = "deepseek2", [MKGGUF_NEMOTRON_H_MOE] = "nemotron_h_moe",
 };
 
 static const struct mkgguf_shape presets[] = {
@@ -48,6 +48,29 @@ static const struct mkgguf_shape presets[] = {
      .head_dim_v = 256,
      .expert_scale = 1.8f},
     {"minimax-m2", MKGGUF_MINIMAX_M2, 62, 3072, 48, 8, 128, 1536, 256, 8, 1536, 200064, 196608, 5e6f, .n_rot = 64},
+    {"nemotron-3-nano",
+     MKGGUF_NEMOTRON_H_MOE,
+     52,
+     2688,
+     32,
+     2,
+     128,
+     1856,
+     128,
+     6,
+     1856,
+     131072,
+     262144,
+     10000,
+     .n_shared = 1,
+     .expert_scale = 2.5f,
+     .layers = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+     .n_conv = 4,
+     .ssm_inner = 4096,
+     .ssm_state = 128,
+     .ssm_heads = 64,
+     .ssm_groups = 8,
+     .n_ff_shared = 3712},
     {"llama-1b", MKGGUF_LLAMA, 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 5e5f, .tied = true,
      .rope_factors = true},
     {"llama-8b", MKGGUF_LLAMA, 32, 4096, 32, 8, 128, 14336, 0, 0, 0, 128256, 131072, 5e5f, .rope_factors = true},
@@ -130,7 +153,8 @@ bool mkgguf_is_mixture(enum mkgguf_family family)
 
 bool mkgguf_has_router_bias(enum mkgguf_family family)
 {
-    return family == MKGGUF_GLM4MOE || family == MKGGUF_MINIMAX_M2 || family == MKGGUF_DEEPSEEK2;
+    return family == MKGGUF_GLM4MOE || family == MKGGUF_MINIMAX_M2 || family == MKGGUF_DEEPSEEK2 ||
+           family == MKGGUF_NEMOTRON_H_MOE;
 }
 
 int mkgguf_family_parse(const char *name, enum mkgguf_family *ret)

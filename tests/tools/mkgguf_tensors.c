@@ -60,6 +60,19 @@ __attribute__((format(printf, 5, 6))) static void vector(struct maker *m, uint64
     emit(m, &t);
 }
 
+/* Vectors side by side. */
+__attribute__((format(printf, 5, 6))) static void table(struct maker *m, uint64_t n, uint64_t n_vectors, int fill,
+                                                        const char *format, ...)
+{
+    struct mkgguf_tensor t = {.dims = {n, n_vectors}, .type = HALO_TYPE_F32};
+    t.fill = fill;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(t.name, sizeof t.name, format, args);
+    va_end(args);
+    emit(m, &t);
+}
+
 __attribute__((format(printf, 6, 7))) static void matrix(struct maker *m, uint64_t columns, uint64_t rows,
                                                          uint64_t planes, uint32_t type, const char *format, ...)
 {
@@ -159,6 +172,48 @@ static void feed_forward(struct maker *m, uint32_t layer)
     matrix(m, n_shared, s->n_embd, 0, m->types->more, "blk.%u.ffn_down_shexp.weight", layer);
 }
 
+static void mamba(struct maker *m, uint32_t layer)
+{
+    const struct mkgguf_shape *s = m->shape;
+    uint64_t row = s->ssm_inner + 2ull * s->ssm_groups * s->ssm_state;
+    uint32_t base = m->types->base;
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.attn_norm.weight", layer);
+    matrix(m, s->n_embd, s->ssm_inner + row + s->ssm_heads, 0, base, "blk.%u.ssm_in.weight", layer);
+    matrix(m, s->n_conv, row, 0, HALO_TYPE_F32, "blk.%u.ssm_conv1d.weight", layer);
+    vector(m, row, MKGGUF_RANDOM, 0.1f, "blk.%u.ssm_conv1d.bias", layer);
+    vector(m, s->ssm_heads, MKGGUF_RANDOM, 1, "blk.%u.ssm_dt.bias", layer);
+    table(m, 1, s->ssm_heads, MKGGUF_MINUS_ONES, "blk.%u.ssm_a", layer);
+    table(m, 1, s->ssm_heads, MKGGUF_ONES, "blk.%u.ssm_d", layer);
+    table(m, s->ssm_inner / s->ssm_groups, s->ssm_groups, MKGGUF_ONES, "blk.%u.ssm_norm.weight", layer);
+    matrix(m, s->ssm_inner, s->n_embd, 0, base, "blk.%u.ssm_out.weight", layer);
+}
+
+/* Experts without gates, and a shared one. */
+static void ungated_experts(struct maker *m, uint32_t layer)
+{
+    const struct mkgguf_shape *s = m->shape;
+    uint32_t more = more_bits(layer, s->n_layers) ? m->types->more : m->types->base;
+    uint32_t up = m->types->experts ? m->types->experts : m->types->base,
+             down = m->types->experts ? m->types->experts_down : more;
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.attn_norm.weight", layer);
+    matrix(m, s->n_embd, s->n_expert, 0, HALO_TYPE_F32, "blk.%u.ffn_gate_inp.weight", layer);
+    vector(m, s->n_expert, MKGGUF_RANDOM, 0.1f, "blk.%u.exp_probs_b.bias", layer);
+    matrix(m, s->n_embd, s->n_ff_expert, s->n_expert, up, "blk.%u.ffn_up_exps.weight", layer);
+    matrix(m, s->n_ff_expert, s->n_embd, s->n_expert, down, "blk.%u.ffn_down_exps.weight", layer);
+    matrix(m, s->n_embd, s->n_ff_shared, 0, m->types->base, "blk.%u.ffn_up_shexp.weight", layer);
+    matrix(m, s->n_ff_shared, s->n_embd, 0, m->types->more, "blk.%u.ffn_down_shexp.weight", layer);
+}
+
+/* One block of a layer that is one. */
+static void block(struct maker *m, uint32_t layer)
+{
+    switch (m->shape->layers[layer]) {
+    case 'M': mamba(m, layer); break;
+    case '*': attention(m, layer); break;
+    default: ungated_experts(m, layer); break;
+    }
+}
+
 static void expert_biases(struct maker *m, uint32_t layer)
 {
     const struct mkgguf_shape *s = m->shape;
@@ -175,6 +230,10 @@ int mkgguf_tensors(const struct mkgguf_shape *shape, const struct mkgguf_types *
     if (shape->rope_factors && shape->family == MKGGUF_LLAMA)
         vector(&m, shape->head_dim / 2, MKGGUF_ONES, 0, "rope_freqs.weight");
     for (uint32_t layer = 0; layer < shape->n_layers && m.result == 0; layer++) {
+        if (shape->layers) {
+            block(&m, layer);
+            continue;
+        }
         if (shape->family == MKGGUF_DEEPSEEK2)
             latent_attention(&m, layer);
         else

@@ -20,10 +20,17 @@
 static const struct {
     const char *preset, *reference;
     bool dense;
+    const char *layers; /* NULL: two */
 } rows[] = {
-    {"llama-1b", "tiny-llama", true},   {"qwen2-0.5b", "tiny-qwen2", true},   {"qwen3-0.6b", "tiny-qwen3", true},
-    {"qwen3-30b-a3b", "tiny-qwen3moe"}, {"gpt-oss-20b", "tiny-gpt-oss"},      {"glm-4.5-air", "tiny-glm4moe-air"},
-    {"minimax-m2", "tiny-minimax-m2"},  {"glm-4.7-flash", "tiny-glm4-flash"},
+    {"llama-1b", "tiny-llama", true},
+    {"qwen2-0.5b", "tiny-qwen2", true},
+    {"qwen3-0.6b", "tiny-qwen3", true},
+    {"qwen3-30b-a3b", "tiny-qwen3moe"},
+    {"gpt-oss-20b", "tiny-gpt-oss"},
+    {"glm-4.5-air", "tiny-glm4moe-air"},
+    {"minimax-m2", "tiny-minimax-m2"},
+    {"glm-4.7-flash", "tiny-glm4-flash"},
+    {"nemotron-3-nano", "tiny-nemotron-h-moe", false, "6"},
 };
 
 /* Layers that predict a further token: no reader needs them, and no preset has them. */
@@ -165,10 +172,19 @@ static int compare_tensors(const char *preset, const char *reference_path, const
     return n_wrong;
 }
 
-static void generate(const char *program, const char *preset, bool dense, const char *path)
+static void generate(const char *program, const char *preset, bool dense, const char *layers, const char *path)
 {
-    const char *const argv[N_ARGS] = {
-        program, "-o", path, "--preset", preset, "--layers", "2", "--vocab", "2000", dense ? NULL : "--experts", "8"};
+    const char *const argv[N_ARGS] = {program,
+                                      "-o",
+                                      path,
+                                      "--preset",
+                                      preset,
+                                      "--layers",
+                                      layers ? layers : "2",
+                                      "--vocab",
+                                      "2000",
+                                      dense ? NULL : "--experts",
+                                      "8"};
     pid_t pid = fork();
     if (pid == 0) {
         dup2(open("/dev/null", O_WRONLY), 1);
@@ -199,7 +215,7 @@ int main(int argc, char **argv)
     close(fd);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(path, sizeof path, "%s/%s.gguf", models, rows[i].reference);
-        generate(argv[1], rows[i].preset, rows[i].dense, made_path);
+        generate(argv[1], rows[i].preset, rows[i].dense, rows[i].layers, made_path);
         read_keys(path, &reference);
         read_keys(made_path, &made);
         n_wrong += compare_keys(rows[i].preset, &reference, &made) + compare_tensors(rows[i].preset, path, made_path);
