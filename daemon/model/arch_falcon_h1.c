@@ -1,4 +1,5 @@
-/* arch_falcon_h1.c: falcon-h1: attention and Mamba-2 side by side on one norm in every layer, then a dense feed-forward.
+/* arch_falcon_h1.c: falcon-h1: attention and Mamba-2 side by side on one norm in every layer, then a dense
+ * feed-forward.
  *
  * Half-split (NEOX) rotation. The norm in front of the feed-forward has a name without ".weight", and the norm of
  * Mamba-2's groups is there in some sizes only. The multipliers of the model are part of its weights (TII, Falcon-H1,

@@ -1,7 +1,7 @@
 /* golden_states.c: the states of recurrent layers behind a prompt, against those of the reference.
  *
- * Each prompt runs twice: in batches as large as they can be, and in small ones with a checkpoint: the slot is copied at
- * the middle of the prompt, other tokens run over it, and the copy takes its place. Both must end at the recorded
+ * Each prompt runs twice: in batches as large as they can be, and in small ones with a checkpoint: the slot is copied
+ * at the middle of the prompt, other tokens run over it, and the copy takes its place. Both must end at the recorded
  * numbers, and at the same bits. Skips aloud (77) without the shared folder.
  */
 #include <math.h>
