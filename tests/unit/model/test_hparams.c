@@ -608,9 +608,50 @@ static void delta_rule(void **state)
     halo_toy_destroy(toy);
 }
 
+/* Heads and groups of Mamba-2 divide, and a layer's state fits into a value. */
+static void heads_of_mamba(void **state)
+{
+    static const struct {
+        const char *key;
+        uint32_t value;
+        const char *text;
+    } rows[] = {
+        {"ssm.time_step_rank", 3, "granitehybrid: an inner size of 32 in 3 heads over 2 groups"},
+        {"ssm.group_count", 3, "granitehybrid: an inner size of 32 in 4 heads over 3 groups"},
+        {"ssm.inner_size", 33, "granitehybrid: an inner size of 33 in 4 heads over 2 groups"},
+        {"ssm.conv_kernel", 1, "granitehybrid.ssm.conv_kernel is 1, allowed are 2 to 8"},
+        {"ssm.state_size", 0, "granitehybrid.ssm.state_size is 0, allowed are 1 to 1024"},
+    };
+    static const double both[] = {2, 0, 2}, ff[] = {64, 64, 0}, wide[] = {0, 64, 0};
+    struct halo_toy *toy;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        toy = halo_toy_create("granitehybrid");
+        halo_toy_set(toy, rows[i].key, HALO_GGUF_U32, rows[i].value);
+        halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, rows[i].text, NULL);
+        halo_toy_unset(toy, rows[i].key);
+        halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, rows[i].key, "is missing");
+        halo_toy_destroy(toy);
+    }
+    toy = halo_toy_create("granitehybrid");
+    halo_toy_set(toy, "ssm.inner_size", HALO_GGUF_U32, 1 << 20);
+    halo_toy_set(toy, "ssm.time_step_rank", HALO_GGUF_U32, 1024);
+    halo_toy_set(toy, "ssm.state_size", HALO_GGUF_U32, 16);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "a state of 1048576 x 16 is wider than the 16777216", NULL);
+    halo_toy_destroy(toy);
+    toy = halo_toy_create("nemotron_h");
+    halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_I32, 3, both);
+    halo_toy_set_array(toy, "feed_forward_length", HALO_GGUF_I32, 3, ff);
+    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "layer 0 has attention and a feed-forward", NULL);
+    halo_toy_set_array(toy, "feed_forward_length", HALO_GGUF_I32, 2, wide);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "feed_forward_length has 2 entries for 3 layers", NULL);
+    halo_toy_destroy(toy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heads_of_mamba),
         cmocka_unit_test(layers_without_attention),
         cmocka_unit_test(layers_that_differ),
         cmocka_unit_test(delta_rule),

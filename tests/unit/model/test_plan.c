@@ -166,7 +166,7 @@ static void weights_lie_in_order_of_use(void **state)
         for (uint32_t i = 0; i < plan->n_weights; i++) {
             const char *part = strchr(plan->weights[i].name, ':');
             n_tensors += !part || strcmp(part, ":q") == 0 || strcmp(part, ":gate") == 0 || strcmp(part, ":row") == 0 ||
-                         strcmp(part, ":b") == 0; /* the first of a fused one */
+                         strcmp(part, ":b") == 0 || strcmp(part, ":z") == 0; /* the first of a fused one */
             n_embed += plan->weights[i].embed;
         }
         for (uint32_t i = 0; i < toy->n_tensors; i++) /* those that are read by the host */

@@ -37,6 +37,8 @@ enum {
     BESIDE = 1 << 27,    /* experts beside a dense part */
     DELTA = 1 << 28,     /* layer 0 has the gated delta rule, layer 1 attention with a gate */
     JOINT = 1 << 29,     /* ... with alpha and beta in one tensor */
+    MAMBA = 1 << 30,     /* layer 0 has Mamba-2 */
+    ONE_BLOCK = 1 << 19, /* ... layer 1 a feed-forward without gates, layer 2 attention, and each nothing else */
     LLAMA = ALL | PRE_NORMS | FFN_NORM | PARTS,
 };
 
@@ -50,6 +52,7 @@ static const struct family {
     {"dots1", "dots1", LLAMA | QK_NORM | MOE | CHOICE | SHARED | LEADING, 2},
     {"ernie4_5-moe", "ernie4_5-moe", LLAMA | MOE | CHOICE | SHARED | LEADING, 2},
     {"exaone4", "exaone4", ALL | POST_NORMS | QK_NORM | PARTS, 4},
+    {"falcon-h1", "falcon-h1", ALL | PRE_NORMS | PARTS | MAMBA, 2},
     {"gemma2", "gemma2", LLAMA | POST_NORMS, 2},
     {"gemma3", "gemma3", LLAMA | POST_NORMS | QK_NORM, 2},
     {"gemma4", "gemma4", LLAMA | POST_NORMS | QK_NORM | GEMMA4, 2},
@@ -58,12 +61,17 @@ static const struct family {
     {"glm4moe", "glm4moe", ALL | PRE_NORMS | MOVED_NORM | PARTS | QKV_BIAS | MOE | CHOICE | SHARED | LEADING, 2},
     {"gpt-oss", "gpt-oss", ALL | PRE_NORMS | MOVED_NORM | PARTS | QKV_BIAS | MOE | SINKS, 2},
     {"granite", "granite", LLAMA, 2},
+    {"granitehybrid", "granitehybrid", LLAMA | MOE | SHARED | MAMBA, 2},
     {"hunyuan-dense", "hunyuan-dense", LLAMA | QK_NORM, 2},
     {"lfm2moe", "lfm2moe", LLAMA | QK_NORM | MOE | CHOICE | LEADING | SHORTCONV, 2},
     {"llama", "llama", LLAMA, 2},
     {"llama-moe", "llama", LLAMA | MOE, 2},
     {"minimax-m2", "minimax-m2", LLAMA | QK_WHOLE | MOE | CHOICE, 2},
     {"mistral3", "mistral3", LLAMA, 2},
+    {"nemotron_h", "nemotron_h", ALL | PRE_NORMS | PARTS | MAMBA | ONE_BLOCK, 3},
+    {"nemotron_h_moe", "nemotron_h_moe", ALL | PRE_NORMS | PARTS | MOE | CHOICE | SHARED | MAMBA | ONE_BLOCK, 3},
+    {"nemotron_h_moe-latent", "nemotron_h_moe",
+     ALL | PRE_NORMS | PARTS | LATENT | MOE | CHOICE | SHARED | MAMBA | ONE_BLOCK, 3},
     {"olmo2", "olmo2", ALL | POST_NORMS | QK_WHOLE | PARTS, 2},
     {"phi3", "phi3", ALL | PRE_NORMS | FFN_NORM | FUSED, 2},
     {"qwen2", "qwen2", LLAMA | QKV_BIAS, 2},
@@ -109,9 +117,16 @@ static const struct {
     {"granite", "embedding_scale", HALO_GGUF_F32, 12},
     {"granite", "logit_scale", HALO_GGUF_F32, 4},
     {"granite", "residual_scale", HALO_GGUF_F32, 0.5},
+    {"granitehybrid", "rope.scaling.finetuned", HALO_GGUF_BOOL, 0},
+    {"granitehybrid", "embedding_scale", HALO_GGUF_F32, 12},
+    {"granitehybrid", "residual_scale", HALO_GGUF_F32, 0.5},
+    {"granitehybrid", "attention.scale", HALO_GGUF_F32, 0.125},
+    {"granitehybrid", "logit_scale", HALO_GGUF_F32, 4},
     {"lfm2moe", "shortconv.l_cache", HALO_GGUF_U32, 3},
     {"mistral3", "attention.temperature_scale", HALO_GGUF_F32, 0.25},
     {"mistral3", "rope.scaling.original_context_length", HALO_GGUF_U32, 64},
+    {"nemotron_h_moe", "expert_weights_scale", HALO_GGUF_F32, 2.5},
+    {"nemotron_h_moe-latent", "moe_latent_size", HALO_GGUF_U32, 16},
     {"phi3", "attention.sliding_window", HALO_GGUF_U32, 128},
 };
 
@@ -234,18 +249,75 @@ static void gemma4_layer_add(struct halo_toy *toy, uint32_t layer, uint32_t trai
     halo_toy_find(toy, name)->values = &one;
 }
 
+static void mamba_add(struct halo_toy *toy, uint32_t layer, bool normed)
+{
+    const enum halo_type type = HALO_TYPE_F16, f32 = HALO_TYPE_F32;
+    const struct row rows[] = {
+        {"ssm_in.weight", type, 32, 100, 0, 0, 0},
+        {"ssm_conv1d.weight", f32, 4, 64, 0, 0, 0},
+        {"ssm_a", f32, 1, 4, 0, 0, 0},
+        {"ssm_d", f32, 1, 4, 0, 0, 0},
+        {"ssm_dt.bias", f32, 4, 0, 0, 0, 0},
+        {"ssm_out.weight", type, 32, 32, 0, 0, 0},
+        {"ssm_norm.weight", f32, 16, 2, 0, 0, 0},
+    };
+    rows_add(toy, layer, 0, rows, sizeof(rows) / sizeof(rows[0]) - !normed);
+}
+
+/* Mamba-2, a feed-forward without gates, or attention. */
+static void one_block_add(struct halo_toy *toy, uint32_t layer, uint32_t traits)
+{
+    const enum halo_type type = HALO_TYPE_F16, f32 = HALO_TYPE_F32;
+    const uint64_t d = 32, latent = 16;
+    const struct row rows[] = {
+        {"attn_norm.weight", f32, d, 0, 0, ALL, 0},
+        {"ffn_up.weight", type, d, 64, 0, ALL, MOE},
+        {"ffn_down.weight", type, 64, d, 0, ALL, MOE},
+        {"ffn_gate_inp.weight", f32, d, 4, 0, MOE, 0},
+        {"exp_probs_b.bias", f32, 4, 0, 0, MOE, 0},
+        {"ffn_up_exps.weight", type, d, 64, 4, MOE, LATENT},
+        {"ffn_down_exps.weight", type, 64, d, 4, MOE, LATENT},
+        {"ffn_up_shexp.weight", type, d, 48, 0, MOE, 0},
+        {"ffn_down_shexp.weight", type, 48, d, 0, MOE, 0},
+        {"ffn_latent_down.weight", type, d, latent, 0, LATENT, 0},
+        {"ffn_latent_up.weight", type, latent, d, 0, LATENT, 0},
+        {"ffn_up_exps.weight", type, latent, 64, 4, LATENT, 0},
+        {"ffn_down_exps.weight", type, 64, latent, 4, LATENT, 0},
+    };
+    if (layer == 0) {
+        rows_add(toy, layer, traits, rows, 1);
+        mamba_add(toy, layer, true);
+    } else if (layer == 1) {
+        rows_add(toy, layer, traits, rows, sizeof(rows) / sizeof(rows[0]));
+    } else {
+        mixer_add(toy, layer, ALL | PRE_NORMS | PARTS, d, 64, 32);
+    }
+}
+
 static void layer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits)
 {
+    if (traits & ONE_BLOCK) {
+        one_block_add(toy, layer, traits);
+        return;
+    }
     if (traits & GEMMA4) {
         gemma4_layer_add(toy, layer, traits);
         return;
     }
     if (traits & LEADING && layer == 0)
         traits &= ~(uint32_t)(MOE | CHOICE | SHARED | GATED);
-    if (traits & (SHORTCONV | DELTA) && layer == 0)
+    bool beside = traits & MAMBA && !(traits & FFN_NORM); /* attention in every layer */
+    if (traits & (SHORTCONV | DELTA | MAMBA) && layer == 0 && !beside)
         traits |= STATE;
     mixer_add(toy, layer, traits, 32, 64, 32);
+    if (traits & MAMBA && (beside || layer == 0))
+        mamba_add(toy, layer, !beside);
     ffn_add(toy, layer, traits, 32);
+    if (beside) {
+        char name[64];
+        snprintf(name, sizeof(name), "blk.%u.ffn_norm", layer);
+        halo_toy_add(toy, name, HALO_TYPE_F32, 32, 0, 0);
+    }
 }
 
 static void experts_set(struct halo_toy *toy, uint32_t traits)
@@ -302,14 +374,28 @@ static void gemma4_ends_add(struct halo_toy *toy, uint32_t traits)
     halo_toy_add(toy, "per_layer_proj_norm.weight", HALO_TYPE_F32, 8, 0, 0);
 }
 
-static void delta_set(struct halo_toy *toy)
+/* Of the delta rule and of Mamba-2. */
+static void ssm_set(struct halo_toy *toy)
 {
-    halo_toy_set(toy, "full_attention_interval", HALO_GGUF_U32, 2);
     halo_toy_set(toy, "ssm.conv_kernel", HALO_GGUF_U32, 4);
     halo_toy_set(toy, "ssm.inner_size", HALO_GGUF_U32, 32);
     halo_toy_set(toy, "ssm.state_size", HALO_GGUF_U32, 8);
     halo_toy_set(toy, "ssm.time_step_rank", HALO_GGUF_U32, 4);
     halo_toy_set(toy, "ssm.group_count", HALO_GGUF_U32, 2);
+}
+
+/* Which layers have attention, and which a feed-forward. */
+static void layers_set(struct halo_toy *toy, uint32_t traits)
+{
+    static const double heads[] = {0, 2}, one_heads[] = {0, 0, 2}, one_ff[] = {0, 64, 0};
+    if (traits & DELTA)
+        halo_toy_set(toy, "full_attention_interval", HALO_GGUF_U32, 2);
+    if (traits & ONE_BLOCK) {
+        halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_I32, 3, one_heads);
+        halo_toy_set_array(toy, "feed_forward_length", HALO_GGUF_I32, 3, one_ff);
+    } else if (traits & SHORTCONV || (traits & MAMBA && traits & FFN_NORM)) {
+        halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_I32, 2, heads);
+    }
 }
 
 static void keys_set(struct halo_toy *toy, const struct family *family)
@@ -331,16 +417,14 @@ static void keys_set(struct halo_toy *toy, const struct family *family)
     halo_toy_set(toy, "rope.freq_base", HALO_GGUF_F32, 10000);
     if (family->traits & MOE)
         experts_set(toy, family->traits);
-    if (family->traits & DELTA)
-        delta_set(toy);
+    if (family->traits & (DELTA | MAMBA))
+        ssm_set(toy);
+    layers_set(toy, family->traits);
     for (size_t i = 0; i < sizeof(own_keys) / sizeof(own_keys[0]); i++)
         if (strcmp(own_keys[i].family, family->name) == 0)
             halo_toy_set(toy, own_keys[i].key, own_keys[i].kind, own_keys[i].number);
     if (family->traits & GEMMA4)
         gemma4_keys_set(toy, family->traits, family->n_layers);
-    static const double heads[2] = {0, 2};
-    if (family->traits & SHORTCONV)
-        halo_toy_set_array(toy, "attention.head_count_kv", HALO_GGUF_I32, 2, heads);
     halo_toy_set_text(toy, "tokenizer.ggml.model", "gpt2");
     halo_toy_set_text(toy, "tokenizer.ggml.pre", "qwen2");
     halo_toy_set_array(toy, "tokenizer.ggml.merges", HALO_GGUF_STRING, 0, NULL);
