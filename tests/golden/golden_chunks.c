@@ -114,11 +114,13 @@ static bool model_same(const struct halo_golden_data *data, const char *stem)
 
 int main(int argc, char **argv)
 {
-    static const char *const stems[] = {"draft-BF16",      "draft-Q5_1",      "draft-IQ2_XS",     "draft-NVFP4",
-                                        "draft-TQ1_0",     "draft-IQ4_XS",    "fable-moe-Q4_K_M", "tiny-llama3",
-                                        "tiny-qwen2",      "tiny-qwen3moe",   "tiny-bailingmoe2", "tiny-gemma2",
-                                        "tiny-starcoder2", "tiny-mistral3",   "tiny-gpt-oss",     "tiny-lfm2moe",
-                                        "tiny-gemma4-e",   "tiny-gemma4-moe", "tiny-qwen35",      "tiny-qwen3next"};
+    static const char *const stems[] = {
+        "draft-BF16",      "draft-Q5_1",    "draft-IQ2_XS",     "draft-NVFP4",
+        "draft-TQ1_0",     "draft-IQ4_XS",  "fable-moe-Q4_K_M", "tiny-llama3",
+        "tiny-qwen2",      "tiny-qwen3moe", "tiny-bailingmoe2", "tiny-gemma2",
+        "tiny-starcoder2", "tiny-mistral3", "tiny-gpt-oss",     "tiny-nemotron-h-moe-latent",
+        "tiny-lfm2moe",    "tiny-gemma4-e", "tiny-gemma4-moe",  "tiny-qwen35",
+        "tiny-qwen3next"};
     struct halo_golden_data data;
     unsigned n_wrong = 0;
 

@@ -19,5 +19,11 @@ bool halo_mutant_convolution_not_activated(struct halo_golden_host *host);
 bool halo_mutant_attention_gate_forgotten(struct halo_golden_host *host);
 bool halo_mutant_z_gate_forgotten(struct halo_golden_host *host);
 bool halo_mutant_heads_rotated_whole(struct halo_golden_host *host);
+bool halo_mutant_scan_states_shared(struct halo_golden_host *host);
+bool halo_mutant_scan_dt_bias_wrong(struct halo_golden_host *host);
+bool halo_mutant_scan_skip_wrong(struct halo_golden_host *host);
+bool halo_mutant_scan_normed_first(struct halo_golden_host *host);
+bool halo_mutant_convolution_bias_ignored(struct halo_golden_host *host);
+bool halo_mutant_additions_dropped(struct halo_golden_host *host);
 
 #endif

@@ -158,3 +158,81 @@ bool halo_mutant_heads_rotated_whole(struct halo_golden_host *host)
     host->ropes[0].freqs = freqs;
     return changed;
 }
+
+static bool scan_to_first(struct halo_op *op)
+{
+    bool changed = op->u.ssm_scan.state.kv_layer > 0;
+    op->u.ssm_scan.state.kv_layer = 0;
+    return changed;
+}
+
+/* As halo_mutant_delta_states_shared. */
+bool halo_mutant_scan_states_shared(struct halo_golden_host *host)
+{
+    return halo_golden_each_op(host, HALO_OP_SSM_SCAN, scan_to_first);
+}
+
+static bool scan_bias_replace(struct halo_op *op)
+{
+    op->u.ssm_scan.dt_bias = op->u.ssm_scan.a;
+    return true;
+}
+
+bool halo_mutant_scan_dt_bias_wrong(struct halo_golden_host *host)
+{
+    return halo_golden_each_op(host, HALO_OP_SSM_SCAN, scan_bias_replace);
+}
+
+static bool scan_skip_replace(struct halo_op *op)
+{
+    op->u.ssm_scan.d = op->u.ssm_scan.a;
+    return true;
+}
+
+/* What goes past the state has other factors. */
+bool halo_mutant_scan_skip_wrong(struct halo_golden_host *host)
+{
+    return halo_golden_each_op(host, HALO_OP_SSM_SCAN, scan_skip_replace);
+}
+
+/* The groups are normed in front of the gate. */
+bool halo_mutant_scan_normed_first(struct halo_golden_host *host)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i + 2 < host->plan.n_ops; i++) {
+        struct halo_op gate = host->ops[i + 1];
+        if (host->ops[i].kind != HALO_OP_SSM_SCAN || gate.kind != HALO_OP_GLU ||
+            host->ops[i + 2].kind != HALO_OP_QK_NORM)
+            continue;
+        host->ops[i + 1] = host->ops[i + 2];
+        host->ops[i + 2] = gate;
+        changed = true;
+    }
+    return changed;
+}
+
+static bool convolution_unbiased(struct halo_op *op)
+{
+    bool changed = op->u.conv1d.bias != HALO_WEIGHT_NONE;
+    op->u.conv1d.bias = HALO_WEIGHT_NONE;
+    return changed;
+}
+
+bool halo_mutant_convolution_bias_ignored(struct halo_golden_host *host)
+{
+    return halo_golden_each_op(host, HALO_OP_CONV1D, convolution_unbiased);
+}
+
+/* Attention beside a state, or a shared expert beside a latent mixture: what an op of its own adds. */
+bool halo_mutant_additions_dropped(struct halo_golden_host *host)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < host->plan.n_ops; i++)
+        if (host->ops[i].kind != HALO_OP_ADD)
+            host->ops[n++] = host->ops[i];
+    bool changed = n < host->plan.n_ops;
+    host->plan.n_ops = n;
+    return changed;
+}

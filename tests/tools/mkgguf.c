@@ -110,7 +110,7 @@ static int write_sparse(const struct set *set, const char *path, const struct gg
         uint8_t *bytes = t->n_dims == 1 ? malloc(t->n_bytes) : NULL;
         if (!bytes)
             continue;
-        mkgguf_fill_ones(t->type, bytes, t->n_bytes);
+        mkgguf_fill_number(t->fill == MKGGUF_MINUS_ONES ? -1 : 1, bytes, t->n_bytes);
         failed |= fseeko(file, (off_t)offset, SEEK_SET) != 0 || fwrite(bytes, 1, t->n_bytes, file) != t->n_bytes;
         free(bytes);
     }
