@@ -93,13 +93,21 @@ static int shape_content(const struct halo_chat_shape *shape, struct halo_arena 
     return 0;
 }
 
-/* A message with calls may say nothing in three ways. */
+/* Whether a message may say nothing, because it calls tools or only thinks. */
+static bool may_be_silent(struct halo_jinja_value message)
+{
+    struct halo_jinja_value calls, thought;
+    return (halo_jinja_dict_get(message, "tool_calls", &calls) && calls.kind == HALO_JINJA_LIST && calls.list->n > 0) ||
+           (halo_jinja_dict_get(message, "reasoning_content", &thought) && thought.kind == HALO_JINJA_STRING);
+}
+
+/* Such a message says nothing in three ways. */
 static int shape_silence(const struct halo_chat_shape *shape, struct halo_arena *arena, struct halo_jinja_value message,
                          struct counts *counts)
 {
-    struct halo_jinja_value content = halo_jinja_none(), calls;
+    struct halo_jinja_value content = halo_jinja_none();
     enum halo_chat_silence sent = HALO_CHAT_ABSENT;
-    if (!halo_jinja_dict_get(message, "tool_calls", &calls) || calls.kind != HALO_JINJA_LIST || calls.list->n == 0)
+    if (!may_be_silent(message))
         return 0;
     if (halo_jinja_dict_get(message, "content", &content))
         sent = content.kind == HALO_JINJA_NONE ? HALO_CHAT_NULL : HALO_CHAT_EMPTY;
@@ -189,13 +197,13 @@ static void remark(struct halo_remarks *changes, const struct counts *counts)
                          "messages: the content of %zu message%s became text parts: the chat template takes no strings",
                          counts->wrapped, plural(counts->wrapped));
     if (counts->emptied)
-        halo_remarks_add(changes,
-                         "messages: %zu message%s with tool calls got an empty content: the chat template needs one",
-                         counts->emptied, plural(counts->emptied));
+        halo_remarks_add(
+            changes, "messages: %zu message%s of calls or thoughts got an empty content: the chat template needs one",
+            counts->emptied, plural(counts->emptied));
     if (counts->nulled)
         halo_remarks_add(
             changes,
-            "messages: the empty content of %zu message%s with tool calls became null: the chat template takes "
+            "messages: the empty content of %zu message%s of calls or thoughts became null: the chat template takes "
             "no empty one",
             counts->nulled, plural(counts->nulled));
     if (counts->parsed)
