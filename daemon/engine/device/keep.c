@@ -29,7 +29,11 @@ int halo_save_begin(struct halo_save *save)
         return -ENOMEM;
     }
     save->n_order = halo_kv_keep_hold(pool, save->order);
-    int r = halo_kv_keep_choose(pool, save->order, save->n_order, save->groups);
+    struct halo_kv_keep_room room = {.most_bytes = save->most_bytes,
+                                     .own_bytes = halo_prefix_record_bytes(&save->key, 0)};
+    room.most_bytes -= room.most_bytes < HALO_PREFIX_HEADER_BYTES ? room.most_bytes : HALO_PREFIX_HEADER_BYTES;
+    memcpy(room.group_bytes, save->key.page_bytes, sizeof(room.group_bytes));
+    int r = halo_kv_keep_choose(pool, save->order, save->n_order, &room, save->groups);
     if (r < 0)
         halo_save_end(save);
     return r;
@@ -73,12 +77,14 @@ int halo_save_fill(struct halo_save *save, const struct halo_device_ops *ops)
     const struct halo_kv_pool *pool = &save->instance->scheduler.pool;
     save->n_chunk = 0;
     save->chunk_used = 0;
-    while (save->n_done < save->n_order) {
-        uint32_t page = save->order[save->n_done];
+    for (; save->n_next < save->n_order; save->n_next++) {
+        uint32_t page = save->order[save->n_next];
         if (!pool->prefix.entries[page].listed) {
             halo_fault_set(&save->fault, HALO_FAULT_CANCELLED, "they were dropped in the meantime");
             return 0;
         }
+        if (save->groups[page] == 0)
+            continue;
         for (uint32_t s = 0; s < pool->n_sides; s++) /* a bench may have taken it */
             if (pool->sides[s].of[page] == HALO_KV_NO_PAGE)
                 save->groups[page] &= (uint8_t) ~(2u << s);

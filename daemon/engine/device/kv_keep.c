@@ -83,12 +83,56 @@ static void mark_windows(const struct halo_kv_pool *pool, uint32_t page, uint32_
     }
 }
 
-int halo_kv_keep_choose(const struct halo_kv_pool *pool, const uint32_t *order, uint32_t n, uint8_t *ret_groups)
+static uint64_t bytes_of(const struct halo_kv_keep_room *room, uint8_t groups)
+{
+    uint64_t n = room->own_bytes;
+    for (uint32_t group = 0; group < HALO_KV_GROUPS_MAX; group++)
+        n += groups >> group & 1 ? room->group_bytes[group] : 0;
+    return n;
+}
+
+/* Only pages in front of states go, texts in the order of their last use, as far as there is room. */
+static void choose_texts(const struct halo_kv_pool *pool, const uint32_t *order, uint32_t n,
+                         const struct halo_kv_keep_room *room, bool *goes, uint8_t *groups)
+{
+    const struct halo_prefix_entry *entries = pool->prefix.entries;
+    uint64_t left = room->most_bytes;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t n_bytes = 0;
+        if (states_of(pool, order[i]) == 0)
+            continue;
+        for (uint32_t at = order[i]; at != NONE && !goes[at]; at = entries[at].parent)
+            n_bytes += bytes_of(room, groups[at]);
+        if (n_bytes > left)
+            continue;
+        left -= n_bytes;
+        for (uint32_t at = order[i]; at != NONE && !goes[at]; at = entries[at].parent)
+            goes[at] = true;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (!goes[order[i]])
+            groups[order[i]] = 0;
+}
+
+static bool has_states(const struct halo_kv_pool *pool)
+{
+    for (uint32_t s = 0; s < pool->n_sides; s++)
+        if (halo_kv_side_has_states(&pool->sides[s]))
+            return true;
+    return false;
+}
+
+int halo_kv_keep_choose(const struct halo_kv_pool *pool, const uint32_t *order, uint32_t n,
+                        const struct halo_kv_keep_room *room, uint8_t *ret_groups)
 {
     const struct halo_prefix *prefix = &pool->prefix;
+    bool *goes = calloc(pool->n_pages + 1, sizeof(*goes));
     uint32_t *depths = calloc(pool->n_pages + 1, sizeof(*depths)); /* by page: pages in front of it */
-    if (!depths)
+    if (!depths || !goes) {
+        free(depths);
+        free(goes);
         return -ENOMEM;
+    }
     for (uint32_t i = 0; i < n; i++)
         ret_groups[order[i]] = 1;
     for (uint32_t i = 0; i < n; i++) {
@@ -102,7 +146,10 @@ int halo_kv_keep_choose(const struct halo_kv_pool *pool, const uint32_t *order, 
         else if (states != 0 || n_behind > 1)
             mark_windows(pool, page, depths[page], (depths[page] + 1) * PAGE, ret_groups);
     }
+    if (has_states(pool))
+        choose_texts(pool, order, n, room, goes, ret_groups);
     free(depths);
+    free(goes);
     return 0;
 }
 

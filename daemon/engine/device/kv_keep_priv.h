@@ -13,10 +13,19 @@ uint32_t halo_kv_keep_hold(struct halo_kv_pool *pool, uint32_t *order);
 /* Releases them, the last first, so that the order of eviction is what it was. */
 void halo_kv_keep_drop(struct halo_kv_pool *pool, const uint32_t *order, uint32_t n);
 
+/* What a file may hold. */
+struct halo_kv_keep_room {
+    uint64_t most_bytes;                      /* of all pages */
+    uint64_t own_bytes;                       /* that each page takes beside the bytes of its groups */
+    uint64_t group_bytes[HALO_KV_GROUPS_MAX]; /* of a page or slot */
+};
+
 /* What goes to the disk with each page of order[0..n): ret_groups[page], room for n_pages, bit g: what is attached to
- * it in group g; bit 0: the page itself. Of windows those that a text can be continued behind, of states those of
- * halo_kv_is_saved. 0 or -ENOMEM. */
-int halo_kv_keep_choose(const struct halo_kv_pool *pool, const uint32_t *order, uint32_t n, uint8_t *ret_groups);
+ * it in group g; bit 0: the page itself; 0: it stays. Of windows those that a text can be continued behind, of states
+ * those of halo_kv_is_saved. Where there are states, pages that no state follows are of no use: a text goes as a whole,
+ * where there is room for it, or stays. 0 or -ENOMEM. */
+int halo_kv_keep_choose(const struct halo_kv_pool *pool, const uint32_t *order, uint32_t n,
+                        const struct halo_kv_keep_room *room, uint8_t *ret_groups);
 
 /* The greatest worth of what goes with a page. */
 enum halo_kv_worth halo_kv_keep_worth(const struct halo_kv_pool *pool, uint32_t page, uint8_t groups);

@@ -200,6 +200,43 @@ static void as_much_as_there_is_room_for(void **state)
     }
 }
 
+/* Of a model with states a text goes as a whole or not at all: the one used last first, then what else has room. */
+static void no_text_without_its_states(void **state)
+{
+    static const struct {
+        uint32_t n_long, n_short, n_pages; /* n_pages: that there is room for */
+        bool has_long, has_short;
+    } cases[] = {{300, 100, 20, true, true},
+                 {300, 100, 13, true, false},
+                 {300, 100, 9, false, true},
+                 {300, 100, 3, false, false},
+                 {100, 60, 8, true, true}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct rig rig;
+        struct file file;
+        struct halo_prefix_key key;
+        int32_t ids[400], other[400];
+        begin(&rig, 600, STATES);
+        make_text(&rig, 5, ids, cases[i].n_long);
+        make_text(&rig, 6, other, cases[i].n_short);
+        run_text(&rig, other, cases[i].n_short, 0);
+        run_text(&rig, ids, cases[i].n_long, 0); /* used last */
+        make_key(&rig, &key);
+        save(&rig, HALO_PREFIX_HEADER_BYTES + cases[i].n_pages * halo_prefix_record_bytes(&key, 1) + 40, &file);
+        assert_int_equal(count_group(&rig, &file, 1), cases[i].has_long + cases[i].has_short);
+        rig_finish(&rig);
+        begin(&rig, 600, STATES);
+        assert_int_equal(restore(&rig, &file), (cases[i].has_long ? (cases[i].n_long + REPLY - 1 + 31) / 32 : 0) +
+                                                   (cases[i].has_short ? (cases[i].n_short + REPLY - 1 + 31) / 32 : 0));
+        for (uint32_t k = 0; k < 2; k++) {
+            uint32_t n = k ? cases[i].n_short : cases[i].n_long;
+            bool has = k ? cases[i].has_short : cases[i].has_long;
+            assert_int_equal(run_text(&rig, k ? other : ids, n + REPLY, 0), has ? n + REPLY - 1 : 0);
+        }
+        rig_finish(&rig);
+    }
+}
+
 /* A conversation is one after a restart too. */
 static void worth_comes_back(void **state)
 {
@@ -270,6 +307,7 @@ int main(void)
         cmocka_unit_test(a_conversation_goes_on_from_a_file),
         cmocka_unit_test(a_file_holds_what_a_text_is_continued_from),
         cmocka_unit_test(as_much_as_there_is_room_for),
+        cmocka_unit_test(no_text_without_its_states),
         cmocka_unit_test(worth_comes_back),
         cmocka_unit_test(a_key_names_every_group),
     };

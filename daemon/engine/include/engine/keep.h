@@ -28,8 +28,9 @@ struct halo_save {
 
     /* the device thread's */
     uint32_t *order, *index_of; /* pages to go, held; by page: its index in the file */
-    uint8_t *groups;            /* by page: bit g: what it has of group g goes too */
-    uint32_t n_order, n_done;
+    uint8_t *groups;            /* by page: bit g: what it has of group g goes; 0: it stays */
+    uint32_t n_order, n_next;   /* of order: looked at */
+    uint32_t n_done;            /* records */
     uint8_t *chunk;
     uint64_t chunk_bytes, chunk_used, file_bytes; /* room; of it filled; of the file so far, this chunk included */
     uint32_t n_chunk;                             /* records in it */
