@@ -69,13 +69,28 @@ static void begin(struct child *c, uint32_t n_threads, uint32_t kv_tokens)
         fail_msg("%s", c->requests[next_id].last);
 }
 
-static void send_text(struct child *c, int64_t id, uint32_t text, const char *more)
+static void send_ids(struct child *c, int64_t id, const char *ids, uint32_t text, const char *more)
 {
     child_send(
         c,
         "{\"type\":\"generate\",\"id\":%lld,\"model\":\"%s\",\"tokens\":[%s],\"max_tokens\":%d,\"ignore_eos\":true,"
         "\"temperature\":0.8,\"seed\":%u,\"emit_token_ids\":true,\"user\":%u%s}",
-        (long long)id, model, prompts[text], REPLY, text, 1 + text % 2, more);
+        (long long)id, model, ids, REPLY, text, 1 + text % 2, more);
+}
+
+static void send_text(struct child *c, int64_t id, uint32_t text, const char *more)
+{
+    send_ids(c, id, prompts[text], text, more);
+}
+
+/* The text with its reply, as the next turn begins. */
+static void send_next(struct child *c, int64_t id, uint32_t text, const char *more)
+{
+    char ids[sizeof(prompts[0]) + 8 * REPLY];
+    snprintf(ids, sizeof(ids), "%s", prompts[text]);
+    for (int i = 0; i < REPLY; i++)
+        snprintf(ids + strlen(ids), 8, ",%d", want[text][i]);
+    send_ids(c, id, ids, text, more);
 }
 
 static void expect_text(struct child *c, int64_t id, uint32_t text)
@@ -100,9 +115,10 @@ static void run_alone(void)
     assert_int_equal(child_end(&c), 0);
 }
 
-/* All at once, twice each; the first of each pair is cancelled or paused on its way. Then again, one after the other,
- * behind what is left of them. In a pool for one context they make room for each other; in a larger one more stays. */
-static void run_crowd(uint32_t n_threads, uint32_t kv_tokens)
+/* All at once, twice each; the first of each pair is cancelled or paused on its way. Then what would follow each,
+ * behind what is left of it and afresh. In a pool for one context they make room for each other, in a larger one more
+ * stays. Returns how often one made room. */
+static long run_crowd(uint32_t n_threads, uint32_t kv_tokens)
 {
     struct child c;
     begin(&c, n_threads, kv_tokens);
@@ -129,25 +145,30 @@ static void run_crowd(uint32_t n_threads, uint32_t kv_tokens)
     }
     long n_cached = 0;
     for (uint32_t t = 0; t < N_TEXTS; t++) {
-        send_text(&c, 400 + t, t, "");
-        expect_text(&c, 400 + t, t);
-        n_cached += child_number(&c.requests[400 + t], "cached_tokens");
+        send_next(&c, 400 + t, t, "");
+        n_cached += child_number(child_wait(&c, 400 + t), "cached_tokens");
+        send_next(&c, 450 + t, t, ",\"cache_prompt\":false");
+        assert_int_equal(c.requests[400 + t].n_ids, REPLY);
+        assert_memory_equal(c.requests[400 + t].ids, child_wait(&c, 450 + t)->ids, sizeof(want[t]));
     }
     child_send(&c, "{\"type\":\"stats\",\"id\":500}");
-    assert_true(child_number(child_wait(&c, 500), "preemptions") > 0 || kv_tokens > 512);
+    long n_preemptions = child_number(child_wait(&c, 500), "preemptions");
     assert_true(n_cached > 0 || kv_tokens <= 512);
     assert_int_equal(child_end(&c), 0);
+    return n_preemptions;
 }
 
 static void each_text_is_what_it_is_alone(void **state)
 {
+    long n_preemptions = 0; /* of all runs: that of one depends on when requests come */
     for (size_t m = 0; m < N_MODELS; m++) {
         model = models[m].name;
         run_alone();
-        run_crowd(1, 512);
-        run_crowd(8, 512);
+        n_preemptions += run_crowd(1, 512);
+        n_preemptions += run_crowd(8, 512);
         run_crowd(8, 4096);
     }
+    assert_true(n_preemptions > 0);
 }
 
 /* An engine that is killed in the middle of all of them: its successor goes on behind the ids that were sent. */
@@ -204,15 +225,10 @@ static void prefixes_outlive_the_engine(void **state)
         assert_int_equal(child_end(&c), 0);
         begin(&c, 2, 2048);
         assert_true(child_number(&c.requests[1], "prefix_pages") > 0);
-        char text[2048];
-        memcpy(text, prompts[7], sizeof(text));
-        for (int i = 0; i < REPLY; i++) /* the next turn repeats the reply */
-            snprintf(prompts[7] + strlen(prompts[7]), 8, ",%d", want[7][i]);
-        send_text(&c, 100, 7, "");
+        send_next(&c, 100, 7, "");
         assert_int_equal(child_number(child_wait(&c, 100), "prefill_tokens"), 1);
-        send_text(&c, 101, 7, ",\"cache_prompt\":false");
+        send_next(&c, 101, 7, ",\"cache_prompt\":false");
         assert_memory_equal(c.requests[100].ids, child_wait(&c, 101)->ids, sizeof(want[7]));
-        memcpy(prompts[7], text, sizeof(text));
         child_state_dir = NULL;
         assert_int_equal(child_end(&c), 0);
     }

@@ -267,7 +267,7 @@ static void a_key_names_every_group(void **state)
     fake_plan(&plan, 1 << 22, 1024, 64, 16, 600);
     for (plan.n_kv_groups = 1; plan.n_kv_groups < HALO_KV_GROUPS_MAX; plan.n_kv_groups++)
         plan.kv[plan.n_kv_groups] = (struct halo_kv_group){HALO_KV_F16, 512, 1024, 1024, 1024, 0, 1 << 30, 32, 0, true};
-    plan.kv[HALO_KV_GROUPS_MAX - 1] = (struct halo_kv_group){.n_layers = 512, .state_width = 1 << 31};
+    plan.kv[HALO_KV_GROUPS_MAX - 1] = (struct halo_kv_group){.n_layers = 512, .state_width = 1u << 31};
     for (uint32_t group = 0; group < plan.n_kv_groups; group++)
         bytes[group] = 1ull << 32;
     const char *longest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
