@@ -308,6 +308,9 @@ static int check_options(struct options *o)
         return refuse("needs a preset with latent attention", "--arch deepseek2");
     if (s->family == MKGGUF_NEMOTRON_H_MOE && (!s->layers || s->n_layers > strlen(s->layers)))
         return refuse("needs a preset that says what so many layers are", "--arch nemotron_h_moe");
+    if (mkgguf_has_delta_rule(s->family) && (s->interval == 0 || s->n_layers < s->interval))
+        return refuse("needs a preset with layers of that kind, and --layers of at least 4",
+                      mkgguf_family_name(s->family));
     if (s->n_vocab < 260 || s->n_vocab > 900000)
         return refuse("out of range", "--vocab (260 to 900000)");
     if (!s->n_layers || !s->n_embd || !s->n_head || !s->n_head_kv || !s->head_dim || !s->n_ff)

@@ -18,6 +18,9 @@ enum mkgguf_family {
     MKGGUF_MINIMAX_M2,
     MKGGUF_DEEPSEEK2,
     MKGGUF_NEMOTRON_H_MOE,
+    MKGGUF_QWEN35,
+    MKGGUF_QWEN35MOE,
+    MKGGUF_QWEN3NEXT,
     MKGGUF_FAMILIES
 };
 
@@ -36,8 +39,9 @@ struct mkgguf_shape {
     uint32_t q_lora, kv_lora, head_dim_v; /* latent attention: the ranks, and the width of V in a head */
     float expert_scale;
     const char *layers; /* what each layer is: M Mamba-2, * attention, E experts; NULL: attention and feed-forward */
-    uint32_t n_conv, ssm_inner, ssm_state, ssm_heads, ssm_groups; /* of Mamba-2 */
-    uint32_t n_ff_shared;                                         /* 0: n_shared times n_ff_expert */
+    uint32_t n_conv, ssm_inner, ssm_state, ssm_heads, ssm_groups; /* of Mamba-2, of the gated delta rule */
+    uint32_t interval;    /* the last of so many layers has attention, the others the gated delta rule */
+    uint32_t n_ff_shared; /* 0: n_shared times n_ff_expert */
 };
 
 /* NULL for an unknown name. */
@@ -47,6 +51,7 @@ const char *mkgguf_family_name(enum mkgguf_family family);
 void mkgguf_families_print(void);
 bool mkgguf_is_mixture(enum mkgguf_family family); /* never without experts */
 bool mkgguf_has_router_bias(enum mkgguf_family family);
+bool mkgguf_has_delta_rule(enum mkgguf_family family);
 int mkgguf_family_parse(const char *name, enum mkgguf_family *ret);
 
 /* A single type or a mixture of the kind quantizers make. */

@@ -21,6 +21,9 @@ static const struct {
     [MKGGUF_MINIMAX_M2] = {"minimax-m2", 1e-6f},
     [MKGGUF_DEEPSEEK2] = {"glm4", 1e-5f},
     [MKGGUF_NEMOTRON_H_MOE] = {"pixtral", 1e-5f},
+    [MKGGUF_QWEN35] = {"qwen35", 1e-6f},
+    [MKGGUF_QWEN35MOE] = {"qwen35", 1e-6f},
+    [MKGGUF_QWEN3NEXT] = {"qwen2", 1e-6f},
 };
 
 static void arch_u32(struct gguf_writer *w, const struct mkgguf_shape *shape, const char *suffix, uint32_t value)
@@ -75,15 +78,28 @@ static void arch_layers(struct gguf_writer *w, const struct mkgguf_shape *shape,
         gguf_writer_u32(w, shape->layers[layer] == kind ? value : 0);
 }
 
-static void mamba_keys(struct gguf_writer *w, const struct mkgguf_shape *shape)
+/* Of layers with a state. */
+static void state_keys(struct gguf_writer *w, const struct mkgguf_shape *shape)
 {
-    arch_f32(w, shape, "attention.layer_norm_epsilon", families[shape->family].norm_eps);
+    static const uint32_t sections[] = {11, 11, 10, 0}; /* pairs of the axes of an image */
+    char key[96];
     arch_u32(w, shape, "ssm.conv_kernel", shape->n_conv);
     arch_u32(w, shape, "ssm.inner_size", shape->ssm_inner);
     arch_u32(w, shape, "ssm.state_size", shape->ssm_state);
     arch_u32(w, shape, "ssm.time_step_rank", shape->ssm_heads);
     arch_u32(w, shape, "ssm.group_count", shape->ssm_groups);
-    arch_u32(w, shape, "expert_shared_feed_forward_length", shape->n_ff_shared);
+    if (shape->n_ff_shared)
+        arch_u32(w, shape, "expert_shared_feed_forward_length", shape->n_ff_shared);
+    if (shape->layers)
+        arch_f32(w, shape, "attention.layer_norm_epsilon", families[shape->family].norm_eps);
+    else
+        arch_u32(w, shape, "full_attention_interval", shape->interval);
+    if (shape->family != MKGGUF_QWEN35 && shape->family != MKGGUF_QWEN35MOE)
+        return;
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", mkgguf_family_name(shape->family));
+    gguf_writer_key_array(w, key, HALO_GGUF_I32, 4);
+    for (int i = 0; i < 4; i++)
+        gguf_writer_u32(w, sections[i]);
 }
 
 void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const struct mkgguf_types *types,
@@ -113,8 +129,8 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
     }
     if (mkgguf_has_router_bias(shape->family))
         arch_u32(w, shape, "expert_gating_func", 2); /* sigmoid */
-    if (shape->layers)
-        mamba_keys(w, shape);
+    if (shape->n_conv)
+        state_keys(w, shape);
     if (shape->family == MKGGUF_GLM4MOE || shape->family == MKGGUF_DEEPSEEK2)
         arch_u32(w, shape, "leading_dense_block_count", shape->n_dense);
     if (shape->expert_scale > 0) {

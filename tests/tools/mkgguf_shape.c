@@ -11,6 +11,7 @@ static const char *const families[] = {
     [MKGGUF_LLAMA] = "llama",           [MKGGUF_QWEN2] = "qwen2",         [MKGGUF_QWEN3] = "qwen3",
     [MKGGUF_QWEN3MOE] = "qwen3moe",     [MKGGUF_GPT_OSS] = "gpt-oss",     [MKGGUF_GLM4MOE] = "glm4moe",
     [MKGGUF_MINIMAX_M2] = "minimax-m2", [MKGGUF_DEEPSEEK2] = "deepseek2", [MKGGUF_NEMOTRON_H_MOE] = "nemotron_h_moe",
+    [MKGGUF_QWEN35] = "qwen35",         [MKGGUF_QWEN35MOE] = "qwen35moe", [MKGGUF_QWEN3NEXT] = "qwen3next",
 };
 
 static const struct mkgguf_shape presets[] = {
@@ -71,6 +72,71 @@ static const struct mkgguf_shape presets[] = {
      .ssm_heads = 64,
      .ssm_groups = 8,
      .n_ff_shared = 3712},
+    {"qwen3.6-27b",
+     MKGGUF_QWEN35,
+     64,
+     5120,
+     24,
+     4,
+     256,
+     17408,
+     0,
+     0,
+     0,
+     248320,
+     262144,
+     1e7f,
+     .n_rot = 64,
+     .n_conv = 4,
+     .ssm_inner = 6144,
+     .ssm_state = 128,
+     .ssm_heads = 48,
+     .ssm_groups = 16,
+     .interval = 4},
+    {"qwen3.6-35b-a3b",
+     MKGGUF_QWEN35MOE,
+     40,
+     2048,
+     16,
+     2,
+     256,
+     512,
+     256,
+     8,
+     512,
+     248320,
+     262144,
+     1e7f,
+     .n_rot = 64,
+     .n_conv = 4,
+     .ssm_inner = 4096,
+     .ssm_state = 128,
+     .ssm_heads = 32,
+     .ssm_groups = 16,
+     .interval = 4,
+     .n_ff_shared = 512},
+    {"qwen3-coder-next-80b",
+     MKGGUF_QWEN3NEXT,
+     48,
+     2048,
+     16,
+     2,
+     256,
+     5120,
+     512,
+     10,
+     512,
+     151936,
+     262144,
+     5e6f,
+     .n_rot = 64,
+     .n_conv = 4,
+     .ssm_inner = 4096,
+     .ssm_state = 128,
+     .ssm_heads = 32,
+     .ssm_groups = 16,
+     .interval = 4,
+     .n_ff_shared = 512},
     {"llama-1b", MKGGUF_LLAMA, 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 5e5f, .tied = true,
      .rope_factors = true},
     {"llama-8b", MKGGUF_LLAMA, 32, 4096, 32, 8, 128, 14336, 0, 0, 0, 128256, 131072, 5e5f, .rope_factors = true},
@@ -148,13 +214,19 @@ void mkgguf_families_print(void)
 
 bool mkgguf_is_mixture(enum mkgguf_family family)
 {
-    return family == MKGGUF_QWEN3MOE || family == MKGGUF_GPT_OSS || mkgguf_has_router_bias(family);
+    return family == MKGGUF_QWEN3MOE || family == MKGGUF_GPT_OSS || family == MKGGUF_QWEN35MOE ||
+           family == MKGGUF_QWEN3NEXT || mkgguf_has_router_bias(family);
 }
 
 bool mkgguf_has_router_bias(enum mkgguf_family family)
 {
     return family == MKGGUF_GLM4MOE || family == MKGGUF_MINIMAX_M2 || family == MKGGUF_DEEPSEEK2 ||
            family == MKGGUF_NEMOTRON_H_MOE;
+}
+
+bool mkgguf_has_delta_rule(enum mkgguf_family family)
+{
+    return family == MKGGUF_QWEN35 || family == MKGGUF_QWEN35MOE || family == MKGGUF_QWEN3NEXT;
 }
 
 int mkgguf_family_parse(const char *name, enum mkgguf_family *ret)

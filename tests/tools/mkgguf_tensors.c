@@ -116,7 +116,7 @@ static void attention(struct maker *m, uint32_t layer)
     uint32_t v = more_bits(layer, s->n_layers) ? m->types->more : base;
     bool biases = s->family == MKGGUF_QWEN2 || s->family == MKGGUF_GPT_OSS || s->family == MKGGUF_GLM4MOE;
     vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.attn_norm.weight", layer);
-    matrix(m, s->n_embd, q, 0, base, "blk.%u.attn_q.weight", layer);
+    matrix(m, s->n_embd, mkgguf_has_delta_rule(s->family) ? 2 * q : q, 0, base, "blk.%u.attn_q.weight", layer);
     matrix(m, s->n_embd, kv, 0, base, "blk.%u.attn_k.weight", layer);
     matrix(m, s->n_embd, kv, 0, v, "blk.%u.attn_v.weight", layer);
     if (biases) {
@@ -124,7 +124,7 @@ static void attention(struct maker *m, uint32_t layer)
         vector(m, kv, MKGGUF_RANDOM, 0.1f, "blk.%u.attn_k.bias", layer);
         vector(m, kv, MKGGUF_RANDOM, 0.1f, "blk.%u.attn_v.bias", layer);
     }
-    if (s->family == MKGGUF_QWEN3 || s->family == MKGGUF_QWEN3MOE) {
+    if (s->family == MKGGUF_QWEN3 || s->family == MKGGUF_QWEN3MOE || mkgguf_has_delta_rule(s->family)) {
         vector(m, s->head_dim, MKGGUF_ONES, 0, "blk.%u.attn_q_norm.weight", layer);
         vector(m, s->head_dim, MKGGUF_ONES, 0, "blk.%u.attn_k_norm.weight", layer);
     }
@@ -144,10 +144,8 @@ static void feed_forward(struct maker *m, uint32_t layer)
     const struct mkgguf_shape *s = m->shape;
     uint32_t base = m->types->base;
     uint32_t down = more_bits(layer, s->n_layers) ? m->types->more : base;
-    vector(m, s->n_embd, MKGGUF_ONES, 0,
-           s->family == MKGGUF_GPT_OSS || s->family == MKGGUF_GLM4MOE ? "blk.%u.post_attention_norm.weight"
-                                                                      : "blk.%u.ffn_norm.weight",
-           layer);
+    bool moved = s->family == MKGGUF_GPT_OSS || s->family == MKGGUF_GLM4MOE || mkgguf_has_delta_rule(s->family);
+    vector(m, s->n_embd, MKGGUF_ONES, 0, moved ? "blk.%u.post_attention_norm.weight" : "blk.%u.ffn_norm.weight", layer);
     if (s->n_expert == 0 || layer < s->n_dense) {
         matrix(m, s->n_embd, s->n_ff, 0, base, "blk.%u.ffn_gate.weight", layer);
         matrix(m, s->n_embd, s->n_ff, 0, base, "blk.%u.ffn_up.weight", layer);
@@ -164,12 +162,35 @@ static void feed_forward(struct maker *m, uint32_t layer)
     matrix(m, s->n_ff_expert, s->n_embd, s->n_expert, down, "blk.%u.ffn_down_exps.weight", layer);
     if (mkgguf_has_router_bias(s->family))
         vector(m, s->n_expert, MKGGUF_RANDOM, 0.1f, "blk.%u.exp_probs_b.bias", layer);
-    if (s->n_shared == 0)
+    uint64_t n_shared = s->n_ff_shared ? s->n_ff_shared : (uint64_t)s->n_shared * s->n_ff_expert;
+    if (n_shared == 0)
         return;
-    uint64_t n_shared = (uint64_t)s->n_shared * s->n_ff_expert;
+    if (mkgguf_has_delta_rule(s->family))
+        vector(m, s->n_embd, MKGGUF_RANDOM, 0.1f, "blk.%u.ffn_gate_inp_shexp.weight", layer);
     matrix(m, s->n_embd, n_shared, 0, m->types->base, "blk.%u.ffn_gate_shexp.weight", layer);
     matrix(m, s->n_embd, n_shared, 0, m->types->base, "blk.%u.ffn_up_shexp.weight", layer);
     matrix(m, n_shared, s->n_embd, 0, m->types->more, "blk.%u.ffn_down_shexp.weight", layer);
+}
+
+static void delta_rule(struct maker *m, uint32_t layer)
+{
+    const struct mkgguf_shape *s = m->shape;
+    uint64_t row = s->ssm_inner + 2ull * s->ssm_groups * s->ssm_state;
+    uint32_t base = m->types->base;
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.attn_norm.weight", layer);
+    matrix(m, s->n_embd, row, 0, base, "blk.%u.attn_qkv.weight", layer);
+    matrix(m, s->n_embd, s->ssm_inner, 0, base, "blk.%u.attn_gate.weight", layer);
+    matrix(m, s->n_conv, row, 0, HALO_TYPE_F32, "blk.%u.ssm_conv1d.weight", layer);
+    vector(m, s->ssm_heads, MKGGUF_RANDOM, 1, "blk.%u.ssm_dt.bias", layer);
+    vector(m, s->ssm_heads, MKGGUF_MINUS_ONES, 0, "blk.%u.ssm_a", layer);
+    if (s->family == MKGGUF_QWEN3NEXT) {
+        matrix(m, s->n_embd, 2ull * s->ssm_heads, 0, base, "blk.%u.ssm_ba.weight", layer);
+    } else {
+        matrix(m, s->n_embd, s->ssm_heads, 0, base, "blk.%u.ssm_beta.weight", layer);
+        matrix(m, s->n_embd, s->ssm_heads, 0, base, "blk.%u.ssm_alpha.weight", layer);
+    }
+    vector(m, s->ssm_inner / s->ssm_heads, MKGGUF_ONES, 0, "blk.%u.ssm_norm.weight", layer);
+    matrix(m, s->ssm_inner, s->n_embd, 0, base, "blk.%u.ssm_out.weight", layer);
 }
 
 static void mamba(struct maker *m, uint32_t layer)
@@ -236,6 +257,8 @@ int mkgguf_tensors(const struct mkgguf_shape *shape, const struct mkgguf_types *
         }
         if (shape->family == MKGGUF_DEEPSEEK2)
             latent_attention(&m, layer);
+        else if (shape->interval && (layer + 1) % shape->interval != 0)
+            delta_rule(&m, layer);
         else
             attention(&m, layer);
         feed_forward(&m, layer);

@@ -31,6 +31,9 @@ static const struct {
     {"minimax-m2", "tiny-minimax-m2"},
     {"glm-4.7-flash", "tiny-glm4-flash"},
     {"nemotron-3-nano", "tiny-nemotron-h-moe", false, "6"},
+    {"qwen3.6-27b", "tiny-qwen35", true, "4"},
+    {"qwen3.6-35b-a3b", "tiny-qwen35moe", false, "4"},
+    {"qwen3-coder-next-80b", "tiny-qwen3next", false, "4"},
 };
 
 /* Layers that predict a further token: no reader needs them, and no preset has them. */
