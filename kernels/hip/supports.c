@@ -26,6 +26,8 @@ static bool scales_fit(enum halo_type type)
 static int check_latent(const struct halo_kv_group *kv, const char *op, char *reason)
 {
     uint32_t multiple = kv->type == HALO_KV_Q8 ? 32 : 8, k = kv->head_dim_k, v = kv->head_dim_v;
+    if (kv->type == HALO_KV_Q4)
+        return halo_reason(reason, -ENOTSUP, "%s: a latent cache cannot be q4; use q8 or f16", op);
     if (kv->n_head_kv != 1)
         return halo_reason(reason, -ENOTSUP, "%s: a latent cache of %u rows for each position, only 1 is supported", op,
                            kv->n_head_kv);
@@ -38,9 +40,7 @@ static int check_latent(const struct halo_kv_group *kv, const char *op, char *re
 
 static int check_cache(const struct halo_kv_group *kv, const char *op, char *reason)
 {
-    static const uint32_t multiples[] = {[HALO_KV_F32] = 4, [HALO_KV_F16] = 8, [HALO_KV_Q8] = 32, [HALO_KV_Q4] = 1};
-    if (kv->type == HALO_KV_Q4)
-        return halo_reason(reason, -ENOTSUP, "%s: the HIP device has no kernels for a q4 KV cache; use q8 or f16", op);
+    static const uint32_t multiples[] = {[HALO_KV_F32] = 4, [HALO_KV_F16] = 8, [HALO_KV_Q8] = 32, [HALO_KV_Q4] = 32};
     if (kv->latent)
         return check_latent(kv, op, reason);
     uint32_t multiple = multiples[kv->type], k = kv->head_dim_k, v = kv->head_dim_v;

@@ -61,6 +61,7 @@ enum halo_hip_type {
         HALO_HIP_TYPE_KV_F32 = 64 + HALO_KV_F32,
     HALO_HIP_TYPE_KV_F16 = 64 + HALO_KV_F16,
     HALO_HIP_TYPE_KV_Q8 = 64 + HALO_KV_Q8,
+    HALO_HIP_TYPE_KV_Q4 = 64 + HALO_KV_Q4,
     HALO_HIP_TYPE_ANY = 127
 };
 

@@ -83,8 +83,9 @@ HALO_DEVICE void load_k(const halo_attend_args &a, const attend_job &job, uint8_
     for (uint32_t j = 0; j < ret->CHUNKS; j++) {
         const uint32_t c = halo_min_of(halo_wave() + WAVES * j, last);
         ret->k[j] = halo_load<halo_u4>(head, c * KV_PAGE + position);
-        if (TYPE == HALO_KV_Q8)
-            ret->scale[j] = halo_load<uint16_t>(head + KV_PAGE * dim, c / 2 * KV_PAGE + position);
+        if (kv_scaled<TYPE>)
+            ret->scale[j] =
+                halo_load<uint16_t>(head + kv_scales_at<TYPE>(dim), c * kv_chunk<TYPE> / 32 * KV_PAGE + position);
     }
 }
 

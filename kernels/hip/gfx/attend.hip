@@ -34,7 +34,7 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void scores(const attend_part
                 for (uint32_t e = 0; e < 4; e++)
                     sum[g] = halo_fma(kv_element<TYPE>(part.k[j], i + e), q.e[e], sum[g]);
             }
-        const float scale = TYPE == HALO_KV_Q8 ? halo_half_float(part.scale[j]) : 1;
+        const float scale = kv_scaled<TYPE> ? halo_half_float(part.scale[j]) : 1;
         for (int g = 0; g < G; g++)
             s[g] = halo_fma(sum[g], scale, s[g]);
     }
@@ -143,6 +143,8 @@ HALO_DEVICE void bring_heads(const halo_attend_args &a, const attend_job &job, c
         if (g < job.n_heads) {
             load_head<N>(a.q + ((uint64_t)job.row * a.n_head + job.first_head + g) * dim, dim, values);
             bring_head<D>(a, q_tables, values, lds.q[g]);
+            if constexpr (TYPE == HALO_KV_Q4)
+                hadamard_row<N>(dim, lds.q[g]);
         } else {
             leave_head<N>(values, D, lds.q[g]);
         }
@@ -154,9 +156,13 @@ HALO_DEVICE void bring_heads(const halo_attend_args &a, const attend_job &job, c
     uint8_t *page = kv_page(a.kv, job.row, (uint32_t)job.pos);
     if (wave == K_WAVE) {
         bring_head<D>(a, k_tables, fresh, lds.fresh[0]);
+        if constexpr (TYPE == HALO_KV_Q4)
+            hadamard_row<N>(dim, lds.fresh[0]);
         store_head<TYPE, false>(kv_head_k<TYPE>(a.kv, page, job.kv_head), lds.fresh[0], dim, at, 0, 32);
     } else if (wave == V_WAVE) {
         leave_head<N>(fresh, D, lds.fresh[1]);
+        if constexpr (TYPE == HALO_KV_Q4)
+            hadamard_row<N>(dim, lds.fresh[1]);
         store_head<TYPE, true>(kv_head_v<TYPE>(a.kv, page, job.kv_head), lds.fresh[1], dim, at, 0, 32);
     }
 }
@@ -223,10 +229,10 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend
         load_v<TYPE, D>(a, job, page, n, &part);
     }
     attend_pages<TYPE, G, D>(a, job, page, part, lds);
-    leave_split<G, D>(a, job, lds);
+    leave_split<TYPE, G, D>(a, job, lds);
     if (job.n_splits > 1 &&
         halo_last_block(a.counter + job.row * a.kv.n_head_kv * a.n_parts + halo_block_y(), job.n_splits, &lds.last))
-        merge<G, D>(a, job, lds);
+        merge<TYPE, G, D>(a, job, lds);
 }
 
 #define HALO_ATTEND_LDS(g, d) typedef attend_lds<g, d> attend_lds_g##g##_d##d;
@@ -256,3 +262,4 @@ template <int G, int D> constexpr int attend_resident = G <= 4 && D <= 128 ? 4 :
 HALO_ATTEND_KERNELS(F32, f32)
 HALO_ATTEND_KERNELS(F16, f16)
 HALO_ATTEND_KERNELS(Q8, q8)
+HALO_ATTEND_KERNELS(Q4, q4)

@@ -3,6 +3,7 @@
 #define HALO_GFX_ATTEND_MERGE_H
 
 #include "attend.h"
+#include "hadamard.h"
 #include "rows.h"
 
 /* Elements i .. i + 3 of a head's result, to where the next product reads them too. */
@@ -16,6 +17,16 @@ HALO_DEVICE void leave(const halo_attend_args &a, uint32_t row, uint32_t head, u
                        static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
 }
 
+/* A whole head's result, of up to 128 N elements: 4 l .. 4 l + 3 of every 128 in lane l. */
+template <uint32_t TYPE, int N>
+HALO_DEVICE void leave_whole(const halo_attend_args &a, uint32_t row, uint32_t head, halo_f4 (&v)[N])
+{
+    if constexpr (TYPE == HALO_KV_Q4)
+        hadamard_fours<N>(a.kv.head_dim_v, v);
+    for (uint32_t i = 0; i < N; i++)
+        leave(a, row, head, 4 * halo_lane() + 128 * i, v[i]);
+}
+
 /* What a split leaves of a head. */
 HALO_DEVICE float *partial_of(const halo_attend_args &a, uint32_t row, uint32_t head, uint32_t split)
 {
@@ -23,7 +34,7 @@ HALO_DEVICE float *partial_of(const halo_attend_args &a, uint32_t row, uint32_t 
 }
 
 /* The heads of this split: as results, or as partial results. */
-template <int G, int D>
+template <uint32_t TYPE, int G, int D>
 HALO_DEVICE void leave_split(const halo_attend_args &a, const attend_job &job, attend_lds<G, D> &lds)
 {
     const uint32_t dim = a.kv.head_dim_v;
@@ -31,15 +42,17 @@ HALO_DEVICE void leave_split(const halo_attend_args &a, const attend_job &job, a
         const uint32_t head = job.first_head + g;
         float *partial = partial_of(a, job.row, head, halo_block_x());
         const float scale = halo_rcp(lds.sum[g] + kv_sink(a.score, head, lds.max[g]));
-        for (uint32_t i = 4 * halo_lane(); i < D; i += 128) {
-            halo_f4 v = halo_load<halo_f4>(&lds.out[0][g][i]), w = halo_load<halo_f4>(&lds.out[1][g][i]);
+        halo_f4 v[D / 128];
+        for (uint32_t k = 0; k < D / 128; k++) {
+            const uint32_t i = 4 * halo_lane() + 128 * k;
+            const halo_f4 x = halo_load<halo_f4>(&lds.out[0][g][i]), y = halo_load<halo_f4>(&lds.out[1][g][i]);
             for (int j = 0; j < 4; j++)
-                v.e[j] = (v.e[j] + w.e[j]) * (job.n_splits > 1 ? 1 : scale);
-            if (job.n_splits == 1)
-                leave(a, job.row, head, i, v);
-            else if (i < dim)
-                halo_store4(partial + HALO_PARTIAL_HEAD, i, dim, v);
+                v[k].e[j] = (x.e[j] + y.e[j]) * (job.n_splits > 1 ? 1 : scale);
+            if (job.n_splits > 1 && i < dim)
+                halo_store4(partial + HALO_PARTIAL_HEAD, i, dim, v[k]);
         }
+        if (job.n_splits == 1)
+            leave_whole<TYPE>(a, job.row, head, v);
         if (job.n_splits > 1 && halo_lane() == 0)
             *reinterpret_cast<halo_f2 *>(partial) = halo_f2{{lds.max[g], lds.sum[g]}};
     }
@@ -66,15 +79,17 @@ HALO_DEVICE void merge_weights(const halo_score_arg &score, uint32_t head, uint3
 }
 
 /* The splits of a head of up to D elements, by a wave. */
-template <int D>
+template <uint32_t TYPE, int D>
 HALO_DEVICE void merge_head(const halo_attend_args &a, uint32_t row, uint32_t head, uint32_t n_splits, float *weight)
 {
     constexpr uint32_t AHEAD = 8;
     const uint32_t dim = a.kv.head_dim_v, stride = HALO_PARTIAL_STRIDE(dim);
     const float *partial = partial_of(a, row, head, 0);
     merge_weights(a.score, head, n_splits, partial, stride, weight);
-    for (uint32_t i = 4 * halo_lane(); i < D; i += 128) {
-        halo_f4 out = {{0, 0, 0, 0}};
+    halo_f4 out[D / 128];
+    for (uint32_t k = 0; k < D / 128; k++) {
+        const uint32_t i = 4 * halo_lane() + 128 * k;
+        out[k] = halo_f4{{0, 0, 0, 0}};
 #pragma unroll 1
         for (uint32_t first = 0; first < n_splits; first += AHEAD) {
             halo_f4 part[AHEAD];
@@ -83,19 +98,20 @@ HALO_DEVICE void merge_head(const halo_attend_args &a, uint32_t row, uint32_t he
                                              HALO_PARTIAL_HEAD + halo_min_of(i, dim - 4));
             for (uint32_t j = 0; j < AHEAD; j++) {
                 const float w = first + j < n_splits ? weight[first + j] : 0;
-                for (uint32_t k = 0; k < 4; k++)
-                    out.e[k] = halo_fma(part[j].e[k], w, out.e[k]);
+                for (uint32_t e = 0; e < 4; e++)
+                    out[k].e[e] = halo_fma(part[j].e[e], w, out[k].e[e]);
             }
         }
-        leave(a, row, head, i, out);
     }
+    leave_whole<TYPE>(a, row, head, out);
     halo_wave_barrier();
 }
 
-template <int G, int D> HALO_DEVICE void merge(const halo_attend_args &a, const attend_job &job, attend_lds<G, D> &lds)
+template <uint32_t TYPE, int G, int D>
+HALO_DEVICE void merge(const halo_attend_args &a, const attend_job &job, attend_lds<G, D> &lds)
 {
     for (uint32_t g = halo_wave(); g < job.n_heads; g += WAVES)
-        merge_head<D>(a, job.row, job.first_head + g, job.n_splits, lds.weight[halo_wave()]);
+        merge_head<TYPE, D>(a, job.row, job.first_head + g, job.n_splits, lds.weight[halo_wave()]);
 }
 
 #endif

@@ -3,6 +3,7 @@
  *
  * A wave has one head, and keeps it in LDS of its own between the steps.
  */
+#include "hadamard.h"
 #include "heads.h"
 #include "kv_store.h"
 
@@ -38,6 +39,8 @@ template <uint32_t TYPE> HALO_DEVICE void heads(const halo_heads_args &a, float 
     if (is_q || pos < 0)
         return;
     uint8_t *page = kv_page(a.kv, row, (uint32_t)pos);
+    if constexpr (TYPE == HALO_KV_Q4)
+        hadamard_row<N>(dim, x);
     if (is_v)
         store_head<TYPE, true>(kv_head_v<TYPE>(a.kv, page, head), x, dim, (uint32_t)pos % KV_PAGE, 0, 32);
     else
@@ -53,3 +56,4 @@ template <uint32_t TYPE> HALO_DEVICE void heads(const halo_heads_args &a, float 
 HALO_HEADS_KERNEL(F32, f32)
 HALO_HEADS_KERNEL(F16, f16)
 HALO_HEADS_KERNEL(Q8, q8)
+HALO_HEADS_KERNEL(Q4, q4)

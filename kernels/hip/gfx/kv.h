@@ -50,14 +50,26 @@ template <uint32_t TYPE> HALO_DEVICE uint8_t *kv_head_v(const halo_kv_arg &kv, u
 }
 
 /* Elements of a chunk of 16 bytes of K. */
-template <uint32_t TYPE> constexpr uint32_t kv_chunk = TYPE == HALO_KV_F32 ? 4 : TYPE == HALO_KV_F16 ? 8 : 16;
+template <uint32_t TYPE>
+constexpr uint32_t kv_chunk = TYPE == HALO_KV_F32   ? 4
+                              : TYPE == HALO_KV_F16 ? 8
+                              : TYPE == HALO_KV_Q8  ? 16
+                                                    : 32;
+
+/* Whether 32 elements have a scale, and where the scales of a head of a page begin. */
+template <uint32_t TYPE> constexpr bool kv_scaled = TYPE == HALO_KV_Q8 || TYPE == HALO_KV_Q4;
+template <uint32_t TYPE> HALO_DEVICE uint32_t kv_scales_at(uint32_t dim)
+{
+    return KV_PAGE * dim / (TYPE == HALO_KV_Q4 ? 2 : 1);
+}
 
 template <uint32_t TYPE> HALO_DEVICE float kv_element(const halo_u4 &chunk, uint32_t i)
 {
     switch (TYPE) {
     case HALO_KV_F32: return halo_bits_float(chunk.e[i]);
     case HALO_KV_F16: return halo_half_float((uint16_t)(chunk.e[i / 2] >> i % 2 * 16));
-    default: return (float)(int8_t)(chunk.e[i / 4] >> i % 4 * 8);
+    case HALO_KV_Q8: return (float)(int8_t)(chunk.e[i / 4] >> i % 4 * 8);
+    default: return (float)((int)(chunk.e[i / 8] >> i % 8 * 4 & 15) - 8);
     }
 }
 
@@ -99,6 +111,21 @@ template <int N> struct kv_values<HALO_KV_Q8, N> {
     HALO_DEVICE_MEMBER float get(int i) const
     {
         return (float)(int8_t)(e[i / 4] >> i % 4 * 8) * halo_half_float(scale);
+    }
+};
+template <int N> struct kv_values<HALO_KV_Q4, N> {
+    static_assert(N == 4 || N == 8, "one load");
+    uint32_t e;
+    uint16_t scale;
+    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first)
+    {
+        const uint8_t *at = head + (position * dim + first) / 2;
+        scale = halo_load<uint16_t>(head + KV_PAGE * dim / 2, position * (dim / 32) + first / 32);
+        e = N == 8 ? halo_load<uint32_t>(at) : halo_load<uint16_t>(at);
+    }
+    HALO_DEVICE_MEMBER float get(int i) const
+    {
+        return (float)((int)(e >> i * 4 & 15) - 8) * halo_half_float(scale);
     }
 };
 

@@ -18,6 +18,20 @@ HALO_DEVICE int8_t quantize_group(float x, uint16_t *ret_scale)
     return (int8_t)(int)(q < -127 ? -127 : q > 127 ? 127 : q);
 }
 
+/* Four bits, and the scale, likewise: x = scale * (q - 8), and the element that is largest in magnitude, the first of
+ * several, has q = 0. */
+HALO_DEVICE uint32_t quantize_nibble(float x, uint16_t *ret_scale)
+{
+    const float max = halo_wave_max(halo_abs(x)), nan = halo_wave_sum(x * 0);
+    const uint32_t first = halo_wave_least(halo_abs(x) == max ? halo_lane() : 31u);
+    *ret_scale = halo_float_half(nan == 0 ? halo_shuffle(x, first) / -8 : nan);
+    const float scale = halo_half_float(*ret_scale), most = halo_abs(scale);
+    if (!(most > 0 && most < 65536))
+        return scale == 0 ? 8 : 9;
+    const float q = halo_rint(x / scale) + 8;
+    return (uint32_t)(q < 0 ? 0 : q > 15 ? 15 : q);
+}
+
 /* Elements begin + lane, begin + step + lane, ... of the head. Element d of a K head lies in chunk d / kv_chunk, of a V
  * head in its row. */
 template <uint32_t TYPE, bool VALUE>
@@ -33,6 +47,14 @@ HALO_DEVICE void store_head(uint8_t *head, const float *x, uint32_t dim, uint32_
             uint16_t scale;
             reinterpret_cast<int8_t *>(head)[at] = quantize_group(v, &scale);
             uint16_t *scales = reinterpret_cast<uint16_t *>(head + KV_PAGE * dim);
+            if (halo_lane() == 0)
+                scales[VALUE ? position * (dim / 32) + d / 32 : d / 32 * KV_PAGE + position] = scale;
+        } else if constexpr (TYPE == HALO_KV_Q4) {
+            uint16_t scale;
+            const uint32_t q = quantize_nibble(v, &scale), next = (uint32_t)halo_xor<1>((int)q);
+            uint16_t *scales = reinterpret_cast<uint16_t *>(head + kv_scales_at<TYPE>(dim));
+            if (halo_lane() % 2 == 0)
+                head[at / 2] = (uint8_t)(q | next << 4);
             if (halo_lane() == 0)
                 scales[VALUE ? position * (dim / 32) + d / 32 : d / 32 * KV_PAGE + position] = scale;
         } else if (d < dim) {

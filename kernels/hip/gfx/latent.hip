@@ -186,7 +186,7 @@ template <uint32_t TYPE> HALO_DEVICE void latent(const halo_attend_args &a, late
         !halo_last_block(a.counter + job.row * a.n_parts + halo_block_y(), job.n_splits, &lds.last))
         return;
     for (uint32_t g = 0; g < n_heads; g++)
-        merge_head<HALO_LATENT_DIM_V>(a, job.row, first + g, job.n_splits, lds.weight[halo_wave()]);
+        merge_head<TYPE, HALO_LATENT_DIM_V>(a, job.row, first + g, job.n_splits, lds.weight[halo_wave()]);
 }
 
 #define HALO_LATENT_KERNEL(TYPE, type)                                                                                 \

@@ -332,7 +332,7 @@ template <uint32_t TYPE> HALO_DEVICE void latent_tiles(const halo_attend_args &a
         !halo_last_block(a.counter + job.row * a.n_parts + halo_block_y(), job.n_splits, &lds.last))
         return;
     for (uint32_t i = halo_wave(); i < job.n; i += PARTS * GROUPS)
-        merge_head<HALO_LATENT_DIM_V>(a, job.row, job.first + i, job.n_splits, lds.weight[halo_wave()]);
+        merge_head<TYPE, HALO_LATENT_DIM_V>(a, job.row, job.first + i, job.n_splits, lds.weight[halo_wave()]);
 }
 
 #define HALO_LATENT_TILES_KERNEL(TYPE, type)                                                                           \

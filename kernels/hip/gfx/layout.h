@@ -199,8 +199,10 @@ HALO_HIP_BOTH uint32_t halo_hip_strip_stride(uint32_t n_cols)
  * K is stored in chunks of 16 bytes of a row, chunk c of all 32 positions after each other: [chunk][position][16
  * bytes], so that with one position to a lane every load of a wave is 512 contiguous bytes. V is stored row by row:
  * [position][head_dim]: its loads have one element (or a few) to a lane. Q8: the scales (f16, one for 32 elements)
- * stand behind the int8 of the head: K: [group][position]; V: [position][group].
- * Head rows take exactly halo_kv_row_bytes() for each position: head_dim % 8 == 0 for F16, % 32 for Q8, % 4 for F32.
+ * stand behind the int8 of the head: K: [group][position]; V: [position][group]. Q4: likewise, with elements 2i and
+ * 2i + 1 of the rotated row (hadamard.h) in byte i.
+ * Head rows take exactly halo_kv_row_bytes() for each position: head_dim % 8 == 0 for F16, % 32 for Q8 and Q4, % 4 for
+ * F32.
  *
  * A latent page has nothing but K, whose first elements are V: stored row by row, as V is, with head_dim_k % 8 == 0.
  */
@@ -208,7 +210,8 @@ HALO_HIP_BOTH uint32_t halo_hip_kv_head_bytes(uint32_t kv_type, uint32_t head_di
 {
     uint32_t row = kv_type == HALO_KV_F32   ? head_dim * 4
                    : kv_type == HALO_KV_F16 ? head_dim * 2
-                                            : head_dim + head_dim / 32 * 2;
+                   : kv_type == HALO_KV_Q8  ? head_dim + head_dim / 32 * 2
+                                            : head_dim / 2 + head_dim / 32 * 2;
     return row * 32;
 }
 

@@ -8,6 +8,8 @@
  * scores and half of the output. D is the largest head dimension of the kernel. Scores are in units of log2, so that
  * exp2 does.
  */
+#include "hadamard.h"
+#include "heads.h"
 #include "kv.h"
 
 #if !defined(HALO_NO_MATRIX)
@@ -35,11 +37,32 @@ struct prefill_job {
     uint32_t head, kv_head, first_row, n_rows, first_pos, end; /* end: behind the last position that any row sees */
 };
 
+/* Of a cache in 4 bits: rotated, a row by a wave. */
 template <int D>
+HALO_DEVICE void prefill_rotate_q(const halo_prefill_args &a, const prefill_job &job, prefill_lds<D> &lds)
+{
+    typedef prefill_shape<D> shape;
+    const uint32_t dim = a.kv.head_dim_k;
+    for (uint32_t r = halo_wave(); r < shape::ROWS; r += 4) {
+        const uint32_t row = job.first_row + halo_min_of(r, job.n_rows - 1);
+        const float scale = r < job.n_rows ? kv_score_scale(a.score, (int32_t)(job.first_pos + r)) : 0;
+        float q[D / 32];
+        load_head<D / 32>(a.q + ((uint64_t)row * a.n_head + job.head) * dim, dim, q);
+        hadamard_strided<D / 32>(dim, q);
+        for (uint32_t i = 0; i < D / 32; i++)
+            lds.q[r * shape::PITCH + halo_lane() + 32 * i] = halo_float_half(q[i] * scale);
+    }
+}
+
+template <uint32_t TYPE, int D>
 HALO_DEVICE void prefill_load_q(const halo_prefill_args &a, const prefill_job &job, prefill_lds<D> &lds)
 {
     typedef prefill_shape<D> shape;
     const uint32_t dim = a.kv.head_dim_k;
+    if constexpr (TYPE == HALO_KV_Q4) {
+        prefill_rotate_q<D>(a, job, lds);
+        return;
+    }
     for (uint32_t i = halo_tid(); i < shape::ROWS * D; i += 128) {
         const uint32_t r = i / D, d = i % D;
         const float *q = a.q + ((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim;
@@ -64,8 +87,8 @@ HALO_DEVICE void prefill_load_k(const halo_prefill_args &a, const prefill_job &j
         halo_u4 chunk = {{0, 0, 0, 0}};
         if (real)
             chunk = halo_load<halo_u4>(head, c * KV_PAGE + at);
-        if (TYPE == HALO_KV_Q8 && real)
-            scale = halo_half_float(halo_load<uint16_t>(head + KV_PAGE * dim, c / 2 * KV_PAGE + at));
+        if (kv_scaled<TYPE> && real)
+            scale = halo_half_float(halo_load<uint16_t>(head + kv_scales_at<TYPE>(dim), c * CHUNK / 32 * KV_PAGE + at));
         uint32_t pairs[CHUNK / 2];
         for (uint32_t e = 0; e < CHUNK; e += 2)
             pairs[e / 2] = halo_float_half(kv_element<TYPE>(chunk, e) * scale) |
@@ -208,6 +231,37 @@ HALO_DEVICE void prefill_store(const halo_prefill_args &a, const prefill_job &jo
         }
 }
 
+/* Of a cache in 4 bits: rotated back, by way of LDS, where q, K and V are no longer needed. */
+template <int D>
+HALO_DEVICE void prefill_rotate_store(const halo_prefill_args &a, const prefill_job &job, uint32_t group, uint32_t part,
+                                      prefill_lds<D> &lds, halo_acc (&out)[prefill_shape<D>::TILES])
+{
+    typedef prefill_shape<D> shape;
+    static_assert(sizeof(lds.q) + sizeof(lds.k) + sizeof(lds.v) >= shape::ROWS * D * sizeof(float), "they overlap");
+    const uint32_t dim = a.kv.head_dim_v;
+    float *rows = reinterpret_cast<float *>(&lds);
+    halo_barrier();
+#pragma unroll
+    for (uint32_t t = 0; t < shape::TILES; t++)
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const uint32_t own = halo_mma_row(i);
+            rows[(group * 16 + own) * D + (part * shape::TILES + t) * 16 + halo_mma_col(i)] =
+                out[t][i] * lds.row[halo_wave()][own];
+        }
+    halo_barrier();
+    for (uint32_t r = halo_wave(); r < job.n_rows; r += 4) {
+        float v[D / 32];
+        for (uint32_t i = 0; i < D / 32; i++)
+            v[i] = rows[r * D + halo_lane() + 32 * i];
+        hadamard_strided<D / 32>(dim, v);
+        float *to = a.out + ((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim;
+        for (uint32_t i = 0; i < D / 32; i++)
+            if (halo_lane() + 32 * i < dim)
+                to[halo_lane() + 32 * i] = v[i];
+    }
+}
+
 template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args &a, prefill_lds<D> &lds)
 {
     typedef prefill_shape<D> shape;
@@ -222,7 +276,7 @@ template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args
     const uint32_t group = halo_wave() / shape::PARTS, part = halo_wave() % shape::PARTS,
                    own_pos = pos0 + group * 16 + halo_lane() / 2;
     const uint32_t lowest = kv_lowest(a.score, (int32_t)own_pos), first_base = kv_lowest(a.score, (int32_t)pos0);
-    prefill_load_q<D>(a, job, lds);
+    prefill_load_q<TYPE, D>(a, job, lds);
     prefill_state state = {NOTHING, 0};
     halo_acc out[shape::TILES] = {};
     for (uint32_t base = first_base / shape::KEYS * shape::KEYS; base < job.end; base += shape::KEYS) {
@@ -243,7 +297,10 @@ template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args
         lds.row[halo_wave()][halo_lane() / 2] =
             state.sum > 0 ? halo_rcp(state.sum + kv_sink(a.score, job.head, state.max)) : 0;
     halo_wave_barrier();
-    prefill_store<D>(a, job, group, part, lds, out);
+    if constexpr (TYPE == HALO_KV_Q4)
+        prefill_rotate_store<D>(a, job, group, part, lds, out);
+    else
+        prefill_store<D>(a, job, group, part, lds, out);
 }
 
 typedef prefill_lds<128> prefill_lds_128;
@@ -258,7 +315,9 @@ typedef prefill_lds<256> prefill_lds_256;
 HALO_PREFILL_KERNEL(F32, f32, 128)
 HALO_PREFILL_KERNEL(F16, f16, 128)
 HALO_PREFILL_KERNEL(Q8, q8, 128)
+HALO_PREFILL_KERNEL(Q4, q4, 128)
 HALO_PREFILL_KERNEL(F32, f32, 256)
 HALO_PREFILL_KERNEL(F16, f16, 256)
 HALO_PREFILL_KERNEL(Q8, q8, 256)
+HALO_PREFILL_KERNEL(Q4, q4, 256)
 #endif

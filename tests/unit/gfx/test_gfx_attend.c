@@ -29,6 +29,48 @@ struct cache {
     uint32_t *pages;
 };
 
+/* The rotation of a row that is kept in 4 bits: its own inverse. */
+static void rotate(float *x, uint32_t dim)
+{
+    const uint32_t block = dim & (0 - dim);
+    double y[256];
+    for (uint32_t i = 0; i < dim; i++) {
+        y[i] = 0;
+        for (uint32_t k = i / block * block; k < i / block * block + block; k++)
+            y[i] += (__builtin_popcount(i % block & k % block) % 2 ? -1 : 1) * (double)x[k] / sqrt(block);
+    }
+    for (uint32_t i = 0; i < dim; i++)
+        x[i] = (float)y[i];
+}
+
+/* Element d of a head's row in 4 bits, as it was stored. */
+static float q4_element(const uint8_t *head, uint32_t dim, bool value, uint32_t pos, uint32_t d)
+{
+    const uint32_t at = value ? pos * dim / 2 + d / 2 : (d / 32 * PAGE + pos) * 16 + d % 32 / 2,
+                   scale = value ? pos * (dim / 32) + d / 32 : d / 32 * PAGE + pos;
+    uint16_t half;
+    memcpy(&half, head + PAGE * dim / 2 + 2 * scale, sizeof(half));
+    return (float)((head[at] >> d % 2 * 4 & 15) - 8) * gfx_half_float(half);
+}
+
+/* K and V become what the cache keeps of them, which attention must find. */
+static void q4_read_back(struct cache *c, const struct shape *s, uint32_t n_pages)
+{
+    for (uint32_t i = 0; i < 2 * c->n_pos * s->n_head_kv; i++) {
+        const uint32_t head = i % s->n_head_kv, pos = i / s->n_head_kv % c->n_pos, seq = i / s->n_head_kv / c->n_pos;
+        const uint8_t *page = c->kv.base + c->pages[seq * n_pages + pos / PAGE] * c->kv.page_bytes,
+                      *k = page + head * halo_hip_kv_head_bytes(s->type, s->dim_k),
+                      *v = page + s->n_head_kv * halo_hip_kv_head_bytes(s->type, s->dim_k) +
+                           head * halo_hip_kv_head_bytes(s->type, s->dim_v);
+        for (uint32_t d = 0; d < s->dim_k; d++)
+            c->k[i * s->dim_k + d] = q4_element(k, s->dim_k, false, pos % PAGE, d);
+        for (uint32_t d = 0; d < s->dim_v; d++)
+            c->v[i * s->dim_v + d] = q4_element(v, s->dim_v, true, pos % PAGE, d);
+        rotate(c->k + i * s->dim_k, s->dim_k);
+        rotate(c->v + i * s->dim_v, s->dim_v);
+    }
+}
+
 static void cache_make(struct cache *c, const struct shape *s, uint32_t n_pos)
 {
     const uint32_t n_pages = HALO_HIP_CEIL(n_pos, PAGE), n_k = s->n_head_kv * s->dim_k, n_v = s->n_head_kv * s->dim_v;
@@ -57,6 +99,8 @@ static void cache_make(struct cache *c, const struct shape *s, uint32_t n_pos)
     args.kv.pos = pos;
     args.kv.page_first = first;
     gfx_run(name, s->n_head_kv, 2 * n_pos, 1, &args);
+    if (s->type == HALO_KV_Q4)
+        q4_read_back(c, s, n_pages);
     free(pos);
     free(first);
 }
@@ -205,6 +249,7 @@ static void attend_brings_its_heads(void **state)
         {HALO_KV_F16, "f16", 8, 2, 128, 128, 4, 0}, {HALO_KV_F16, "f16", 12, 1, 80, 80, 5, 0},
         {HALO_KV_F16, "f16", 3, 1, 256, 256, 2, 0}, {HALO_KV_Q8, "q8", 2, 2, 96, 96, 3, 0},
         {HALO_KV_Q8, "q8", 4, 1, 128, 128, 2, 0},   {HALO_KV_F32, "f32", 6, 1, 256, 256, 3, 0},
+        {HALO_KV_Q4, "q4", 5, 1, 96, 96, 2, 0},     {HALO_KV_Q4, "q4", 2, 2, 256, 256, 1, 0},
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         fresh_shape(&shapes[i], true, 1);
@@ -224,7 +269,10 @@ static void attend(void **state)
         {HALO_KV_F32, "f32", 3, 3, 256, 256, 1, 2e-6}, {HALO_KV_F16, "f16", 3, 1, 256, 192, 3, 1e-3},
         {HALO_KV_Q8, "q8", 8, 1, 64, 64, 2, 2e-2},     {HALO_KV_F32, "f32", 4, 1, 256, 256, 3, 2e-6},
         {HALO_KV_F16, "f16", 2, 2, 192, 192, 1, 1e-3}, {HALO_KV_Q8, "q8", 1, 1, 256, 256, 1, 2e-2},
-        {HALO_KV_Q8, "q8", 3, 1, 256, 256, 1, 2e-2},
+        {HALO_KV_Q8, "q8", 3, 1, 256, 256, 1, 2e-2},   {HALO_KV_Q4, "q4", 2, 2, 96, 64, 1, 4e-6},
+        {HALO_KV_Q4, "q4", 4, 1, 128, 128, 5, 4e-6},   {HALO_KV_Q4, "q4", 8, 1, 32, 128, 2, 4e-6},
+        {HALO_KV_Q4, "q4", 2, 2, 256, 192, 1, 4e-6},   {HALO_KV_Q4, "q4", 4, 1, 160, 256, 3, 4e-6},
+        {HALO_KV_Q4, "q4", 9, 1, 256, 256, 2, 4e-6},
     };
     for (uint32_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         attend_shape(&shapes[i], 33);
@@ -286,6 +334,7 @@ static void prefill(void **state)
         {HALO_KV_F32, "f32", 2, 2, 20, 12, 1, 1e-3},   {HALO_KV_F16, "f16", 4, 2, 128, 128, 1, 1e-3},
         {HALO_KV_Q8, "q8", 3, 1, 96, 64, 1, 2e-2},     {HALO_KV_F32, "f32", 2, 1, 136, 64, 1, 1e-3},
         {HALO_KV_F16, "f16", 2, 1, 256, 256, 1, 1e-3}, {HALO_KV_Q8, "q8", 2, 2, 128, 256, 1, 2e-2},
+        {HALO_KV_Q4, "q4", 4, 2, 96, 128, 1, 1e-3},    {HALO_KV_Q4, "q4", 2, 1, 256, 192, 1, 1e-3},
     };
     for (uint32_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         prefill_shape(&shapes[i], 64, 64, 0);
@@ -331,13 +380,51 @@ static void q8_exact(void **state)
     free(base);
 }
 
+/* q4 is the rotated row; in each group the element that is largest in magnitude is -8 times the scale, and no other is
+ * further from what is stored than half of it. A group of zeros, and one with a NaN, read as such. */
+static void q4_of_rotated_rows(void **state)
+{
+    enum { DIM = 96 };
+    float k[DIM], v[DIM], want[2][DIM];
+    uint32_t seed = 3, pages[1] = {0}, first = 0;
+    for (uint32_t i = 0; i < DIM; i++) {
+        k[i] = gfx_random_float(&seed) * (i % 7 == 0 ? 40 : 1);
+        v[i] = i < 32 ? 0 : i < 64 ? gfx_random_float(&seed) : NAN;
+        want[0][i] = k[i];
+        want[1][i] = v[i];
+    }
+    const int32_t pos = 5;
+    struct halo_kv_write_args args = {
+        {NULL, &pos, &first, pages, halo_hip_kv_layer_page_bytes(HALO_KV_Q4, 1, DIM, DIM), 1, DIM, DIM}, k, v};
+    uint8_t *base = args.kv.base = gfx_zeros(args.kv.page_bytes);
+    gfx_run("kv_write_q4", 1, 1, 1, &args);
+    for (uint32_t value = 0; value < 2; value++) {
+        const uint8_t *head = value ? base + halo_hip_kv_head_bytes(HALO_KV_Q4, DIM) : base;
+        rotate(want[value], DIM);
+        for (uint32_t g = 0; g < DIM; g += 32) {
+            float most = 0;
+            for (uint32_t d = g; d < g + 32; d++)
+                most = fabsf(want[value][d]) > fabsf(most) ? want[value][d] : most;
+            for (uint32_t d = g; d < g + 32; d++) {
+                const float have = q4_element(head, DIM, value, (uint32_t)pos, d), x = want[value][d];
+                if (isnan(x))
+                    assert_true(isnan(have));
+                else if (fabsf(x) == fabsf(most))
+                    gfx_near((double)have, (double)most, 1e-3, (double)fabsf(most), "most", d);
+                else /* 7 steps on the other side */
+                    gfx_near((double)have, (double)(fmaxf(x * most, most * most * -7 / 8) / most), 0.501 / 8,
+                             (double)fabsf(most), "q4", d);
+            }
+        }
+    }
+    free(base);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attend),
-        cmocka_unit_test(attend_brings_its_heads),
-        cmocka_unit_test(prefill),
-        cmocka_unit_test(q8_exact),
+        cmocka_unit_test(attend),   cmocka_unit_test(attend_brings_its_heads), cmocka_unit_test(prefill),
+        cmocka_unit_test(q8_exact), cmocka_unit_test(q4_of_rotated_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
