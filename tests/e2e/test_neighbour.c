@@ -44,7 +44,8 @@ static void start(const char *config)
 {
     char text[256];
     n_a = 0;
-    snprintf(text, sizeof text, "[engine]\nstatus_ms = 10000\nheartbeat_ms = 60000\n[limits]\n%s", config);
+    snprintf(text, sizeof text, "[engine]\nstatus_ms = 10000\nheartbeat_ms = 60000\n[limits]\nstall_ms = 600000\n%s",
+             config);
     daemon_start(&fixture, text);
 }
 
