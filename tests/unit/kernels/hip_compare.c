@@ -17,7 +17,8 @@ const double bounds[HALO_OP_COUNT] = {
     [HALO_OP_EMBED] = 1e-6,     [HALO_OP_RMSNORM] = 1e-6,    [HALO_OP_MATMUL] = 1e-5,  [HALO_OP_QK_NORM] = 2e-6,
     [HALO_OP_ROPE] = 1e-6,      [HALO_OP_KV_WRITE] = 0,      [HALO_OP_ATTEND] = 1e-5,  [HALO_OP_GLU] = 2e-6,
     [HALO_OP_MOE_ROUTE] = 2e-6, [HALO_OP_MOE_MATMUL] = 1e-5, [HALO_OP_MOE_SUM] = 1e-6, [HALO_OP_ADD] = 0,
-    [HALO_OP_LOGITS] = 1e-5,    [HALO_OP_CONCAT] = 0,
+    [HALO_OP_LOGITS] = 1e-5,    [HALO_OP_CONCAT] = 0,        [HALO_OP_CONV1D] = 1e-6,  [HALO_OP_DELTA_RULE] = 4e-6,
+    [HALO_OP_SSM_SCAN] = 4e-6,
 };
 const double bound_f16 = 1e-3;
 const uint32_t few[N_FEW] = {1, 3, 8};

@@ -12,16 +12,14 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <cpu/cpu.h>
+#include "cpu_fixture.h"
 #if defined(HALO_TEST_HIP)
-#include <hip/hip.h>
+#include "hip_compare.h"
 #endif
 
-#include "cpu_fixture.h"
-
-#define N_VOCAB 97
+#define TOKEN_IDS 97
 #define N_TOKENS 23
-#define MAX_ROWS 64
+#define MOST_ROWS 64
 #define WIDTH_MAX 128 /* of an op's result */
 
 static int32_t tokens[N_TOKENS];
@@ -44,9 +42,9 @@ static struct halo_state_part part_of(uint32_t group, uint32_t offset)
 static void reference(struct subject *s, build_fn *build, uint32_t form, float *ret)
 {
     for (int32_t i = 0; i < N_TOKENS; i++)
-        tokens[i] = (i * i * 7 + 3 * i + 5) % N_VOCAB;
+        tokens[i] = (i * i * 7 + 3 * i + 5) % TOKEN_IDS;
     *s = (struct subject){0};
-    fixture_init(&s->f, N_VOCAB, MAX_ROWS, 128);
+    fixture_init(&s->f, TOKEN_IDS, MOST_ROWS, 128);
     build(s, form);
     assert_true(s->width <= WIDTH_MAX);
     fixture_op(&s->f, s->op);
@@ -87,8 +85,8 @@ static void together(struct subject *s, const float *want, uint32_t group)
         seqs[i].pages[group] = &slot[i];
     }
     for (uint32_t step = 0; done[7] < N_TOKENS; step++) {
-        int32_t token[MAX_ROWS], pos[MAX_ROWS];
-        uint32_t seq[MAX_ROWS], n = 0;
+        int32_t token[MOST_ROWS], pos[MOST_ROWS];
+        uint32_t seq[MOST_ROWS], n = 0;
         for (uint32_t i = 0; i < 8; i++)
             for (uint32_t k = (step + i) % 4 == 0 ? 7 : 1; k > 0 && done[i] < N_TOKENS && step >= i; k--, n++) {
                 token[n] = tokens[done[i]];
@@ -104,31 +102,15 @@ static void together(struct subject *s, const float *want, uint32_t group)
 }
 
 #if defined(HALO_TEST_HIP)
-/* The largest error, relative to the largest number of the row. */
-static const double bounds[HALO_OP_COUNT] = {
-    [HALO_OP_CONV1D] = 1e-6, [HALO_OP_DELTA_RULE] = 4e-6, [HALO_OP_SSM_SCAN] = 4e-6};
-
 /* The HIP device: close to the CPU device for each token of one prompt, and these bits everywhere. */
 static void same_bits_everywhere(struct subject *s, const float *want, uint32_t group)
 {
     static float bits[N_TOKENS * WIDTH_MAX];
-    const double bound = bounds[s->op.kind];
-    fixture_close(&s->f);
-    s->f.device_ops = halo_device_hip();
-    s->f.library = getenv("HALO_HIP_LIB");
-    fixture_open(&s->f, NULL, 1);
+    use_hip(&s->f);
     fixture_run(&s->f, 2, tokens, N_TOKENS, 0, NULL);
-    for (uint32_t r = 0; r < N_TOKENS; r++) {
-        double largest = 0;
+    for (uint32_t r = 0; r < N_TOKENS; r++)
         fixture_peek(&s->f, s->out, r, bits + r * s->width);
-        for (uint32_t i = r * s->width; i < (r + 1) * s->width; i++)
-            largest = fmax(largest, fabs((double)want[i]));
-        for (uint32_t i = r * s->width; i < (r + 1) * s->width; i++)
-            if (!(fabs((double)bits[i] - (double)want[i]) <= bound * largest))
-                fail_msg("%s: element %u of token %u is %.9g, wanted %.9g (largest %.9g, bound %.1e)",
-                         halo_op_name(s->op.kind), i - r * s->width, r, (double)bits[i], (double)want[i], largest,
-                         bound);
-    }
+    compare_rows(halo_op_name(s->op.kind), bits, want, N_TOKENS, s->width, bounds[s->op.kind]);
     for (uint32_t cut = 1; cut < N_TOKENS; cut++)
         divided(s, bits, cut);
     for (uint32_t pos = 0; pos < N_TOKENS; pos++) {
@@ -136,9 +118,7 @@ static void same_bits_everywhere(struct subject *s, const float *want, uint32_t 
         rows_equal(s, bits, pos, 1, 0);
     }
     together(s, bits, group);
-    fixture_close(&s->f);
-    s->f.device_ops = halo_device_cpu();
-    s->f.library = NULL;
+    use_cpu(&s->f);
 }
 #else
 static void same_bits_everywhere(struct subject *s, const float *want, uint32_t group)
@@ -401,12 +381,16 @@ static void ssm_scan_is_its_formula(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolution_is_its_formula),
         cmocka_unit_test(delta_rule_is_its_formula),
         cmocka_unit_test(ssm_scan_is_its_formula),
     };
+#if defined(HALO_TEST_HIP)
+    return compare_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+#else
     return cmocka_run_group_tests(tests, NULL, NULL);
+#endif
 }

@@ -111,6 +111,23 @@ static void several_sequences_over_all_groups(void **state)
     fixture_finish(&f);
 }
 
+/* A step whose class was launched once is one replay: it succeeds where every launch would fail. */
+static void a_step_with_states_is_one_replay(void **state)
+{
+    static _Alignas(64) float logits[SEQUENCES * N_VOCAB];
+    struct fixture f;
+    build(&f);
+    f.device_ops = halo_device_hip();
+    f.library = getenv("HALO_HIP_LIB");
+    fixture_open(&f, NULL, 1);
+    for (int32_t pos = 0; pos < 2; pos++)
+        step_together(&f, pos, logits);
+    setenv("HALO_HIP_EMU_SCRIPT", "hipModuleLaunchKernel:*:error=700", 1);
+    step_together(&f, 2, logits);
+    unsetenv("HALO_HIP_EMU_SCRIPT");
+    fixture_finish(&f);
+}
+
 static void decode_over_all_groups(void **state)
 {
     static _Alignas(64) float logits[2][N_STEPS][48];
@@ -137,7 +154,8 @@ static void decode_over_all_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(decode_over_all_groups),
-                                       cmocka_unit_test(several_sequences_over_all_groups)};
+                                       cmocka_unit_test(several_sequences_over_all_groups),
+                                       cmocka_unit_test(a_step_with_states_is_one_replay)};
     if (!getenv("HALO_HIP_LIB")) {
         printf("HALO_HIP_LIB names no runtime\n");
         return 77;

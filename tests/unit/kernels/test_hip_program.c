@@ -411,6 +411,26 @@ static void a_missing_kernel_is_named(void **state)
     fixture_finish(&f);
 }
 
+/* Rows of a head's state are held in registers: longer ones are refused before anything is loaded. */
+static void long_rows_of_a_state_are_refused(void **state)
+{
+    static const char *const all[] = {NULL};
+    static struct fixture f;
+    static struct halo_device device;
+    char reason[HALO_DEVICE_REASON] = "";
+    build_states(&f);
+    device_init(&device, all);
+    enum { DELTA = 3, SCAN = 4, COLS = HALO_RECURRENCE_COLS + 1 };
+    f.ops[DELTA].u.delta_rule.dim_k = f.ops[SCAN].u.ssm_scan.n_state = COLS;
+    f.values[f.ops[DELTA].u.delta_rule.qkv].width = 2 * COLS + 2 * f.ops[DELTA].u.delta_rule.dim_v;
+    f.plan.kv[1].state_width = 1 << 20;
+    assert_int_equal(halo_hip_supports(&device, &f.plan, DELTA, reason), -ENOTSUP);
+    assert_string_equal(reason, "delta_rule: the state has rows of 257 elements, at most 256 are supported");
+    assert_int_equal(halo_hip_supports(&device, &f.plan, SCAN, reason), -ENOTSUP);
+    assert_string_equal(reason, "ssm_scan: the state has rows of 257 elements, at most 256 are supported");
+    fixture_finish(&f);
+}
+
 /* Every number of rows belongs to one class, and no kernel serves only part of a class. */
 static void classes_follow_the_table_of_variants(void **state)
 {
@@ -436,6 +456,7 @@ int main(void)
         cmocka_unit_test(launches_over_a_latent_cache),
         cmocka_unit_test(latent_shapes_are_refused),
         cmocka_unit_test(a_missing_kernel_is_named),
+        cmocka_unit_test(long_rows_of_a_state_are_refused),
         cmocka_unit_test(classes_follow_the_table_of_variants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
