@@ -177,9 +177,9 @@ static void tensors_of_other_layers(void **state)
 }
 
 /* Layers for multi-token prediction stand behind the others, are left out of the plan and named. */
-static void layers_left_out(void **state)
+static void layers_left_out_of(const char *family)
 {
-    struct halo_toy *toy = halo_toy_create("glm4moe");
+    struct halo_toy *toy = halo_toy_create(family);
     struct halo_model *model = halo_toy_accepted(toy);
     uint32_t n_weights = model->plan.n_weights, n_layers = model->plan.kv[0].n_layers;
 
@@ -201,8 +201,16 @@ static void layers_left_out(void **state)
     assert_string_equal(model->remarks.text[0], "layers 2 to 3 predict further tokens (nextn) and are left out");
     halo_model_destroy(model);
     halo_toy_add(toy, "blk.4.attn_q.weight", HALO_TYPE_F32, 32, 64, 0);
-    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "no part of a glm4moe model", "blk.4.attn_q.weight");
+    halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, "1 tensor of the file is no part of a", "blk.4.attn_q.weight");
     halo_toy_destroy(toy);
+}
+
+static void layers_left_out(void **state)
+{
+    static const char *const families[] = {"glm4moe", "qwen35", "qwen35moe", "qwen3next"};
+
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
+        layers_left_out_of(families[i]);
 }
 
 static void tensors_that_carry_nothing(void **state)
