@@ -16,7 +16,8 @@ static const struct halo_arch *const families[] = {
 };
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 
-const char *halo_arch_show(struct halo_span text, char *buffer, size_t n_room)
+/* A text from the file made fit for a terminal: printable ASCII only. Returns `buffer`. */
+static const char *show(struct halo_span text, char *buffer, size_t n_room)
 {
     size_t n = 0;
     for (; n < text.n && n < n_room - 1; n++)
@@ -42,5 +43,5 @@ int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, s
         }
     return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
                           "architecture \"%s\" is not supported; docs/MODELS.md lists the %zu that are",
-                          halo_arch_show(name, shown, sizeof(shown)), N_FAMILIES);
+                          show(name, shown, sizeof(shown)), N_FAMILIES);
 }

@@ -33,10 +33,7 @@ extern const struct halo_arch halo_arch_bailingmoe2, halo_arch_cohere2, halo_arc
     halo_arch_qwen2moe, halo_arch_qwen3, halo_arch_qwen35, halo_arch_qwen35moe, halo_arch_qwen3moe, halo_arch_qwen3next,
     halo_arch_qwen3vl, halo_arch_seed_oss, halo_arch_smollm3, halo_arch_starcoder2;
 
-/* The family that the file names. LOAD_FAILED without the key, UNSUPPORTED for another name (tells it and the known
- * ones). */
-/* A text from the file made fit for a terminal: printable ASCII only. Returns `buffer`. */
-const char *halo_arch_show(struct halo_span text, char *buffer, size_t n_room);
+/* The family that the file names. LOAD_FAILED without the key, UNSUPPORTED for another name (tells it). */
 int halo_arch_find(const struct halo_arch **ret, const struct halo_gguf *gguf, struct halo_fault *fault);
 
 #endif

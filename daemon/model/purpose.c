@@ -4,10 +4,10 @@
  * The keys general.type and general.architecture, the keys of the architecture that only embedding models and rerankers
  * have, and the names of tensors. Pure, any thread. Fails with UNSUPPORTED and a sentence that says what the file is.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "arch_priv.h"
 #include "purpose_priv.h"
 
 #define POOLING_RANK 4
@@ -100,21 +100,6 @@ static int word_check(const struct word *words, size_t n, struct halo_span text,
     return 0;
 }
 
-/* general.type: absent in old files. */
-static int type_check(const struct halo_gguf *gguf, struct halo_fault *fault)
-{
-    struct halo_span type = {0};
-    char shown[40];
-    int r = halo_gguf_get_string(gguf, "general.type", &type, NULL);
-    if (r != 0 || type.n == 0 || spells(type, "model"))
-        return 0;
-    r = word_check(types, sizeof(types) / sizeof(types[0]), type, fault);
-    return r < 0 ? r
-                 : halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                                  "general.type is \"%s\"; only files of the type \"model\" can be loaded",
-                                  halo_arch_show(type, shown, sizeof(shown)));
-}
-
 /* Embedding models and rerankers may have the architecture of the model that they were made of. */
 static int pooling_check(const struct halo_gguf *gguf, struct halo_span arch, struct halo_fault *fault)
 {
@@ -151,8 +136,11 @@ static int tensors_check(const struct halo_gguf *gguf, struct halo_fault *fault)
 
 int halo_purpose_check(const struct halo_gguf *gguf, struct halo_fault *fault)
 {
-    struct halo_span arch = {0};
-    int r = type_check(gguf, fault);
+    struct halo_span type = {0}, arch = {0};
+    int r = 0;
+    /* Absent in old files; a type that is not known says nothing against a file whose tensors are those of a model. */
+    if (halo_gguf_get_string(gguf, "general.type", &type, NULL) == 0)
+        r = word_check(types, sizeof(types) / sizeof(types[0]), type, fault);
     if (r < 0)
         return r;
     if (halo_gguf_get_string(gguf, "general.architecture", &arch, NULL) == 0) {

@@ -18,13 +18,14 @@ static void types(void **state)
         {"mmproj", "the file is a projector"},
         {"adapter", "the file is a LoRA adapter"},
         {"imatrix", "the file is an importance matrix"},
-        {"poem\033", "general.type is \"poem?\"; only files of the type \"model\" can be loaded"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct halo_toy *toy = halo_toy_create("qwen3");
         halo_toy_set_text(toy, "general.type", rows[i].type);
         halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED, rows[i].says, NULL);
         halo_toy_set_text(toy, "general.type", "model");
+        halo_model_destroy(halo_toy_accepted(toy));
+        halo_toy_set_text(toy, "general.type", "unheard of");
         halo_model_destroy(halo_toy_accepted(toy));
         halo_toy_destroy(toy);
     }
