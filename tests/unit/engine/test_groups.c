@@ -19,19 +19,23 @@
 #include "child.h"
 
 #define N_TEXTS 8
+#ifdef __SANITIZE_THREAD__
+#define MANY 3 /* threads: it looks at what they share, for which fewer do */
+#define N_MODELS 2
+#else
+#define MANY 8
+#define N_MODELS (sizeof(models) / sizeof(models[0]))
+#endif
 #define REPLY 24
 
-static const struct {
-    const char *name, *kind;
-} models[] = {
-    {"tiny-gemma3", "a window"},
-    {"tiny-gpt-oss", "a window and sinks"},
-    {"tiny-deepseek2", "compressed rows"},
-    {"tiny-gemma4", "windows beside full layers of another shape"},
-    {"tiny-lfm2moe", "states of convolutions"},
-    {"tiny-qwen35", "states of delta rules"},
+static const char *const models[] = {
+    "tiny-gemma3",    /* a window */
+    "tiny-lfm2moe",   /* states of convolutions */
+    "tiny-gpt-oss",   /* a window, and sinks */
+    "tiny-deepseek2", /* compressed rows */
+    "tiny-gemma4",    /* windows beside full layers of another shape */
+    "tiny-qwen35",    /* states of delta rules */
 };
-#define N_MODELS (sizeof(models) / sizeof(models[0]))
 
 static char folder[4096], state_dir[] = "/tmp/halo-test-groups-XXXXXX";
 static const char *model;
@@ -162,11 +166,11 @@ static void each_text_is_what_it_is_alone(void **state)
 {
     long n_preemptions = 0; /* of all runs: that of one depends on when requests come */
     for (size_t m = 0; m < N_MODELS; m++) {
-        model = models[m].name;
+        model = models[m];
         run_alone();
         n_preemptions += run_crowd(1, 512);
-        n_preemptions += run_crowd(8, 512);
-        run_crowd(8, 4096);
+        n_preemptions += run_crowd(MANY, 512);
+        run_crowd(MANY, 4096);
     }
     assert_true(n_preemptions > 0);
 }
@@ -178,9 +182,9 @@ static void an_engine_that_dies(void **state)
         struct child c;
         int32_t had[N_TEXTS][REPLY];
         uint32_t n_had[N_TEXTS];
-        model = models[m].name;
+        model = models[m];
         run_alone();
-        begin(&c, 8, 1024);
+        begin(&c, MANY, 1024);
         for (uint32_t t = 0; t < N_TEXTS; t++)
             send_text(&c, 100 + t, t, "");
         while (c.requests[100 + 3].n_ids < REPLY / 2)
@@ -214,7 +218,7 @@ static void prefixes_outlive_the_engine(void **state)
 {
     for (size_t m = 0; m < N_MODELS; m++) {
         struct child c;
-        model = models[m].name;
+        model = models[m];
         run_alone();
         child_state_dir = state_dir;
         begin(&c, 2, 2048);
@@ -240,9 +244,9 @@ static void a_score_behind_a_reply(void **state)
     for (size_t m = 0; m < N_MODELS; m++) {
         struct child c;
         char sums[2][64] = {"", ""};
-        model = models[m].name;
+        model = models[m];
         for (int warm = 0; warm < 2; warm++) {
-            begin(&c, warm ? 8 : 1, 1024);
+            begin(&c, warm ? MANY : 1, 1024);
             if (warm) {
                 send_text(&c, 99, 6, "");
                 child_wait(&c, 99);
@@ -282,7 +286,7 @@ static void a_turn_computes_the_turn(void **state)
         struct child c;
         char messages[4096];
         uint32_t n_stable = 0;
-        model = models[m].name;
+        model = models[m];
         begin(&c, 2, 2048);
         snprintf(messages, sizeof(messages),
                  "{\"role\":\"user\",\"content\":\"Tell me about the fox and the old king.\"}");
