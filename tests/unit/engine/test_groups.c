@@ -35,6 +35,7 @@ static const char *const models[] = {
     "tiny-deepseek2", /* compressed rows */
     "tiny-gemma4",    /* windows beside full layers of another shape */
     "tiny-qwen35",    /* states of delta rules */
+    "tiny-falcon-h1", /* states of scans, beside attention in each layer */
 };
 
 static char folder[4096], state_dir[] = "/tmp/halo-test-groups-XXXXXX";
