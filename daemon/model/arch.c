@@ -4,15 +4,15 @@
 #include "arch_priv.h"
 
 static const struct halo_arch *const families[] = {
-    &halo_arch_bailingmoe2,    &halo_arch_cohere2,       &halo_arch_deepseek2,     &halo_arch_dots1,
-    &halo_arch_ernie4_5_moe,   &halo_arch_exaone4,       &halo_arch_falcon_h1,     &halo_arch_gemma2,
-    &halo_arch_gemma3,         &halo_arch_gemma4,        &halo_arch_glm4moe,       &halo_arch_gpt_oss,
-    &halo_arch_granite,        &halo_arch_granitehybrid, &halo_arch_hunyuan_dense, &halo_arch_lfm2moe,
-    &halo_arch_llama,          &halo_arch_minimax_m2,    &halo_arch_mistral3,      &halo_arch_nemotron_h,
-    &halo_arch_nemotron_h_moe, &halo_arch_olmo2,         &halo_arch_phi3,          &halo_arch_qwen2,
-    &halo_arch_qwen2moe,       &halo_arch_qwen3,         &halo_arch_qwen35,        &halo_arch_qwen35moe,
-    &halo_arch_qwen3moe,       &halo_arch_qwen3next,     &halo_arch_qwen3vl,       &halo_arch_seed_oss,
-    &halo_arch_smollm3,        &halo_arch_starcoder2,
+    &halo_arch_bailingmoe2, &halo_arch_cohere2,        &halo_arch_deepseek2,     &halo_arch_deepseek4,
+    &halo_arch_dots1,       &halo_arch_ernie4_5_moe,   &halo_arch_exaone4,       &halo_arch_falcon_h1,
+    &halo_arch_gemma2,      &halo_arch_gemma3,         &halo_arch_gemma4,        &halo_arch_glm4moe,
+    &halo_arch_gpt_oss,     &halo_arch_granite,        &halo_arch_granitehybrid, &halo_arch_hunyuan_dense,
+    &halo_arch_lfm2moe,     &halo_arch_llama,          &halo_arch_minimax_m2,    &halo_arch_mistral3,
+    &halo_arch_nemotron_h,  &halo_arch_nemotron_h_moe, &halo_arch_olmo2,         &halo_arch_phi3,
+    &halo_arch_qwen2,       &halo_arch_qwen2moe,       &halo_arch_qwen3,         &halo_arch_qwen35,
+    &halo_arch_qwen35moe,   &halo_arch_qwen3moe,       &halo_arch_qwen3next,     &halo_arch_qwen3vl,
+    &halo_arch_seed_oss,    &halo_arch_smollm3,        &halo_arch_starcoder2,
 };
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 

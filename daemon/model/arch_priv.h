@@ -25,8 +25,8 @@ struct halo_arch {
         name, hparams, sizeof(hparams) / sizeof((hparams)[0]), tensors, sizeof(tensors) / sizeof((tensors)[0]), build  \
     }
 
-extern const struct halo_arch halo_arch_bailingmoe2, halo_arch_cohere2, halo_arch_deepseek2, halo_arch_dots1,
-    halo_arch_ernie4_5_moe, halo_arch_exaone4, halo_arch_falcon_h1, halo_arch_gemma2, halo_arch_gemma3,
+extern const struct halo_arch halo_arch_bailingmoe2, halo_arch_cohere2, halo_arch_deepseek2, halo_arch_deepseek4,
+    halo_arch_dots1, halo_arch_ernie4_5_moe, halo_arch_exaone4, halo_arch_falcon_h1, halo_arch_gemma2, halo_arch_gemma3,
     halo_arch_gemma4, halo_arch_glm4moe, halo_arch_gpt_oss, halo_arch_granite, halo_arch_granitehybrid,
     halo_arch_hunyuan_dense, halo_arch_lfm2moe, halo_arch_llama, halo_arch_minimax_m2, halo_arch_mistral3,
     halo_arch_nemotron_h, halo_arch_nemotron_h_moe, halo_arch_olmo2, halo_arch_phi3, halo_arch_qwen2,

@@ -65,6 +65,9 @@ static void tensor_check(const struct halo_gguf_tensor *tensor, const struct hal
         shape_print(is, sizeof(is), tensor->dims, n_dims);
         shape_print(should, sizeof(should), wanted, wanted[1] > 1 && n_should == 1 ? 2 : n_should);
         complain(complaints, "%s is %s, should be %s", tensor->name, is, should);
+    } else if (spec->table != (tensor->type == HALO_TYPE_I32)) {
+        complain(complaints, spec->table ? "%s is %s, should be I32" : "%s is %s, should hold numbers", tensor->name,
+                 type.name);
     } else if (spec->role == HALO_WEIGHT_VECTOR && tensor->type != HALO_TYPE_F32) {
         complain(complaints, "%s is %s, should be F32", tensor->name, type.name);
     } else if (wanted[0] % type.block_weights) {
@@ -305,14 +308,14 @@ const struct halo_gguf_tensor *halo_binding_scale(const struct halo_binding *bin
     return halo_gguf_find_tensor(binding->gguf, name);
 }
 
-int halo_binding_read(const struct halo_binding *binding, const struct halo_gguf_tensor *tensor, float *ret, uint32_t n,
+/* All bytes of a tensor. */
+static int bytes_read(const struct halo_binding *binding, const struct halo_gguf_tensor *tensor, void *ret,
                       struct halo_fault *fault)
 {
-    size_t done = 0, n_bytes = (size_t)n * sizeof(float);
+    size_t done = 0, n_bytes = tensor->n_bytes;
     const char *path;
     int fd;
 
-    assert(tensor && tensor->type == HALO_TYPE_F32 && tensor->n_bytes == n_bytes);
     path = halo_gguf_part_path(binding->gguf, tensor->part);
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -331,4 +334,18 @@ int halo_binding_read(const struct halo_binding *binding, const struct halo_gguf
     }
     close(fd);
     return 0;
+}
+
+int halo_binding_read(const struct halo_binding *binding, const struct halo_gguf_tensor *tensor, float *ret, uint32_t n,
+                      struct halo_fault *fault)
+{
+    assert(tensor && tensor->type == HALO_TYPE_F32 && tensor->n_bytes == (size_t)n * sizeof(float));
+    return bytes_read(binding, tensor, ret, fault);
+}
+
+int halo_binding_read_table(const struct halo_binding *binding, const struct halo_gguf_tensor *tensor, int32_t *ret,
+                            size_t n, struct halo_fault *fault)
+{
+    assert(tensor && tensor->type == HALO_TYPE_I32 && tensor->n_bytes == n * sizeof(int32_t));
+    return bytes_read(binding, tensor, ret, fault);
 }

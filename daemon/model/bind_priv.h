@@ -47,4 +47,8 @@ const struct halo_gguf_tensor *halo_binding_scale(const struct halo_binding *bin
 int halo_binding_read(const struct halo_binding *binding, const struct halo_gguf_tensor *tensor, float *ret, uint32_t n,
                       struct halo_fault *fault);
 
+/* The same for a table of indices. */
+int halo_binding_read_table(const struct halo_binding *binding, const struct halo_gguf_tensor *tensor, int32_t *ret,
+                            size_t n, struct halo_fault *fault);
+
 #endif

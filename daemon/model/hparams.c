@@ -151,7 +151,10 @@ static int value_read(const struct halo_gguf *gguf, const struct halo_hparam *ro
     uint64_t count = 0;
     int r;
 
-    if (row->kind == HALO_HPARAM_REAL)
+    bool each = row->kind == HALO_HPARAM_EACH || row->kind == HALO_HPARAM_EACH_REAL;
+    if (each && halo_gguf_get_array(gguf, key, &array, NULL) == 0)
+        return 0;
+    if (row->kind == HALO_HPARAM_REAL || row->kind == HALO_HPARAM_EACH_REAL)
         return halo_gguf_get_f64(gguf, key, ret, fault);
     if (row->kind == HALO_HPARAM_BITS)
         return bits_read(gguf, key, hparams->n_layers, bits, fault);
@@ -213,6 +216,39 @@ static int other_check(const struct halo_hparam *row, const char *key, const str
     return 0;
 }
 
+/* A number for each layer: the entries of an array, or `common`, where there is none. */
+static int each_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const struct halo_hparam *row,
+                     const char *key, double common, struct halo_fault *fault)
+{
+    char is[NUMBER_BYTES], min[NUMBER_BYTES], max[NUMBER_BYTES];
+    void *field = (char *)hparams + row->field;
+    struct halo_gguf_array array;
+    bool is_array = halo_gguf_get_array(gguf, key, &array, NULL) == 0;
+    bool is_real = row->kind == HALO_HPARAM_EACH_REAL;
+
+    if (is_array && array.n != hparams->n_layers)
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key,
+                              array.n, hparams->n_layers);
+    for (uint32_t i = 0; i < hparams->n_layers; i++) {
+        double value = common;
+        int64_t whole = 0;
+        bool ok = !is_array || (is_real ? halo_gguf_next_f64(&array, &value) : halo_gguf_next_i64(&array, &whole));
+        if (!ok)
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold %s", key,
+                                  is_real ? "numbers" : "integers");
+        value = is_array && !is_real ? (double)whole : value;
+        if (!(value >= row->min && value <= row->max))
+            return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s of layer %" PRIu32 " is %s, allowed are %s to %s",
+                                  key, i, number_text(value, is), number_text(row->min, min),
+                                  number_text(row->max, max));
+        if (is_real)
+            ((float *)field)[i] = (float)value;
+        else
+            ((uint32_t *)field)[i] = (uint32_t)value;
+    }
+    return 0;
+}
+
 static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, const char *arch,
                     const struct halo_hparam *row, struct halo_fault *fault)
 {
@@ -232,6 +268,8 @@ static int row_read(struct halo_hparams *hparams, const struct halo_gguf *gguf, 
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s is missing", key);
     if (absent)
         value = row->derive ? row->derive(hparams) : row->value;
+    if (row->kind == HALO_HPARAM_EACH || row->kind == HALO_HPARAM_EACH_REAL)
+        return each_read(hparams, gguf, row, key, value, fault);
     if (!(value >= row->min && value <= row->max)) /* written so that NaN fails */
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s is %s%s, allowed are %s to %s", key,
                               number_text(value, is), absent ? " by default" : "", number_text(row->min, min),
@@ -509,6 +547,7 @@ static int relations_check(struct halo_hparams *h, const char *arch, struct halo
                                         : halo_hparams_layers_check(h, arch, fault);
     if (r == 0 && h->n_ssm_heads > 0)
         r = state_check(h, arch, fault);
+    r = r == 0 && h->n_streams > 0 ? halo_hparams_blocks_check(h, arch, fault) : r;
     return r == 0 && h->n_expert ? mixture_check(h, arch, fault) : r;
 }
 

@@ -22,7 +22,9 @@ enum halo_hparam_kind {
     HALO_HPARAM_BITS,    /* an array of truth values, one per layer: bits in `bits`; `field` is not used */
     HALO_HPARAM_REAL,    /* float */
     HALO_HPARAM_FLAG,    /* uint32_t, 0 or 1; a truth value in the file */
-    HALO_HPARAM_GATE,    /* enum halo_moe_gate; the file's number of a gating function, 0 for the default */
+    HALO_HPARAM_EACH,    /* uint32_t [HALO_MODEL_MAX_LAYERS]: an array with an entry per layer, or one number for all */
+    HALO_HPARAM_EACH_REAL, /* the same of float */
+    HALO_HPARAM_GATE,      /* enum halo_moe_gate; the file's number of a gating function, 0 for the default */
 };
 
 struct halo_hparam {
@@ -154,6 +156,10 @@ bool halo_hparams_has_kv(const struct halo_hparams *hparams, uint32_t layer); /*
 void halo_hparams_of_layer(const struct halo_hparams *hparams, uint32_t layer, struct halo_hparams *ret);
 /* Layers of one kind are alike, there is one without a window, K and V are shared with layers that have some. */
 int halo_hparams_layers_check(const struct halo_hparams *hparams, const char *arch, struct halo_fault *fault);
+
+/* Of a model with residual streams and compressed blocks (hparams_blocks.c): whether what was read fits each other.
+ * UNSUPPORTED for a ratio or a number of streams that the format allows and the plan does not have. */
+int halo_hparams_blocks_check(const struct halo_hparams *hparams, const char *arch, struct halo_fault *fault);
 
 /* Fills *ret from the file by the table, then the rotary scaling and the vocabulary size, and checks all of it against
  * each other. `context`: the one asked for (0: the model's), against which an unsupported attention window is judged.

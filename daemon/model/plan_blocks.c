@@ -22,7 +22,8 @@ struct halo_blocks halo_blocks_make(struct halo_builder *builder)
         .normed = halo_builder_value(builder, "normed", h->n_embd),
         .q = halo_builder_value(builder, "q", (uint64_t)h->n_head * h->head_dim_k),
         .k = halo_builder_value(builder, "k", (uint64_t)h->n_head_kv * h->head_dim_k),
-        .v = h->mla_dim_k ? HALO_NONE : halo_builder_value(builder, "v", (uint64_t)h->n_head_kv * h->head_dim_v),
+        .v = h->mla_dim_k || h->n_streams ? HALO_NONE
+                                          : halo_builder_value(builder, "v", (uint64_t)h->n_head_kv * h->head_dim_v),
         .att = halo_builder_value(builder, "att", (uint64_t)h->n_head * h->head_dim_v),
         .out = halo_builder_value(builder, "out", h->n_embd),
     };
@@ -111,7 +112,8 @@ static void shared_expert(struct halo_builder *builder, const struct halo_blocks
     uint16_t product = gated ? values->shared_gate : values->shared_up;
 
     halo_builder_matmul(builder, values->normed, gated ? in : in + 1, gated ? 2 : 1);
-    halo_builder_glu(builder, product, gated ? values->shared_up : HALO_NONE, product, act);
+    halo_builder_glu_limited(builder, product, gated ? values->shared_up : HALO_NONE, product, act,
+                             builder->hparams->shared_limit[builder->layer]);
     halo_builder_matmul(builder, product, down, 1);
 }
 
@@ -124,7 +126,8 @@ void halo_blocks_experts(struct halo_builder *builder, const struct halo_blocks 
     uint16_t product = gated ? values->slot_gate : values->slot_up;
 
     halo_builder_moe_matmul(builder, values->normed, false, values->choice, gated ? in : in + 1, gated ? 2 : 1);
-    halo_builder_glu(builder, product, gated ? values->slot_up : HALO_NONE, product, act);
+    halo_builder_glu_limited(builder, product, gated ? values->slot_up : HALO_NONE, product, act,
+                             builder->hparams->expert_limit[builder->layer]);
     halo_builder_moe_matmul(builder, product, true, values->choice, down, 1);
 }
 

@@ -61,6 +61,17 @@ void halo_blocks_latent(struct halo_builder *builder, const struct halo_blocks *
 void halo_blocks_delta(struct halo_builder *builder, const struct halo_blocks *values, bool grouped);
 /* normed -> out: Mamba-2. */
 void halo_blocks_mamba(struct halo_builder *builder, const struct halo_blocks *values);
+/* Attention over a window and over compressed blocks (plan_compressed.c): its rotations of layers without blocks and
+ * with, what undoes them, and the groups of the cache: rows of the window, long blocks and short ones, keys of an
+ * index. */
+struct halo_compressed {
+    uint32_t rope[2], back[2];
+    uint32_t rows, blocks[2], keys, window;
+    uint32_t state_width;
+};
+struct halo_compressed halo_compressed_make(struct halo_builder *builder);
+void halo_blocks_compressed(struct halo_builder *builder, const struct halo_blocks *values,
+                            const struct halo_compressed *compressed);
 /* normed -> out: the feed-forward of this layer: dense, or the chosen experts' and the shared one's. Without the tensor
  * of a gate the activation is of up alone. */
 void halo_blocks_ffn(struct halo_builder *builder, const struct halo_blocks *values, enum halo_glu_act act);

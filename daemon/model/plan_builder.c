@@ -65,13 +65,18 @@ int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret)
     ret->n_ropes = builder->n_ropes;
     ret->ropes = builder->ropes;
     assert(builder->kv_layers[0] > 0); /* the group that keeps every position */
+    const struct halo_kv_group common = ret->kv[0];
     for (uint32_t i = 0; i < builder->n_kv_groups; i++) {
-        ret->kv[i] =
-            builder->kv_states[i] > 0 ? (struct halo_kv_group){.state_width = builder->kv_states[i]} : ret->kv[0];
+        ret->kv[i] = builder->kv_states[i] > 0 ? (struct halo_kv_group){.state_width = builder->kv_states[i]} : common;
         if (builder->kv_states[i] == 0) {
             ret->kv[i].n_head_kv = builder->kv_heads[i].n_head_kv;
             ret->kv[i].head_dim_k = builder->kv_heads[i].head_dim_k;
             ret->kv[i].head_dim_v = builder->kv_heads[i].head_dim_v;
+        }
+        if (builder->kv_shapes[i].n_head_kv > 0) {
+            ret->kv[i] = builder->kv_shapes[i];
+            ret->kv[i].type = common.type;
+            ret->kv[i].n_pages = common.n_pages;
         }
         ret->kv[i].n_layers = builder->kv_layers[i];
         ret->kv[i].window = builder->kv_windows[i];
@@ -466,11 +471,31 @@ void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out,
     op->u.attend.sinks = weight_use_if(builder, HALO_TENSOR_ATTN_SINKS);
 }
 
-void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out, enum halo_glu_act act)
+void halo_builder_glu_limited(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out,
+                              enum halo_glu_act act, float limit)
 {
     struct halo_op *op = op_append(builder, HALO_OP_GLU);
 
-    op->u.glu = (struct halo_op_glu){.gate = gate, .up = up, .out = out, .act = act};
+    op->u.glu = (struct halo_op_glu){.gate = gate, .up = up, .out = out, .act = act, .limit = limit};
+}
+
+void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out, enum halo_glu_act act)
+{
+    halo_builder_glu_limited(builder, gate, up, out, act, 0);
+}
+
+const int32_t *halo_builder_table(struct halo_builder *builder, enum halo_tensor_id id)
+{
+    uint32_t layer = builder->layer == HALO_NONE ? 0 : builder->layer;
+    const struct halo_gguf_tensor *tensor = halo_binding_find(builder->binding, id, layer);
+    if (!tensor || builder->error)
+        return NULL;
+    size_t n = tensor->n_bytes / sizeof(int32_t);
+    int32_t *table = halo_arena_alloc(builder->arena, n, sizeof(*table));
+    if (!table)
+        return (void)halo_builder_no_memory(builder), NULL;
+    builder->error = halo_binding_read_table(builder->binding, tensor, table, n, builder->fault);
+    return builder->error ? NULL : table;
 }
 
 void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice)
@@ -478,16 +503,18 @@ void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint1
     const struct halo_hparams *h = builder->hparams;
     struct halo_op *op = op_append(builder, HALO_OP_MOE_ROUTE);
 
-    op->u.moe_route = (struct halo_op_moe_route){.logits = logits,
-                                                 .choice = choice,
-                                                 .n_expert = h->n_expert,
-                                                 .n_used = h->n_expert_used,
-                                                 .normalise = h->expert_normalise,
-                                                 .scale = h->expert_scale,
-                                                 .gate = h->expert_gate,
-                                                 .bias = weight_use_if(builder, HALO_TENSOR_EXP_PROBS_BIAS),
-                                                 .n_groups = h->n_expert_groups,
-                                                 .n_groups_used = h->n_expert_groups_used};
+    op->u.moe_route =
+        (struct halo_op_moe_route){.logits = logits,
+                                   .choice = choice,
+                                   .n_expert = h->n_expert,
+                                   .n_used = h->n_expert_used,
+                                   .normalise = h->expert_normalise,
+                                   .scale = h->expert_scale,
+                                   .gate = h->expert_gate,
+                                   .bias = weight_use_if(builder, HALO_TENSOR_EXP_PROBS_BIAS),
+                                   .n_groups = h->n_expert_groups,
+                                   .n_groups_used = h->n_expert_groups_used,
+                                   .table = halo_builder_table(builder, HALO_TENSOR_FFN_EXPERTS_BY_TOKEN)};
 }
 
 void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_slot, uint16_t choice,
@@ -529,4 +556,30 @@ void halo_builder_logits(struct halo_builder *builder, uint16_t x, float scale)
                                            .bias = weight_use_if(builder, HALO_TENSOR_OUTPUT_BIAS),
                                            .scale = scale,
                                            .cap = builder->hparams->logit_cap};
+}
+
+struct halo_op *halo_builder_append(struct halo_builder *builder, enum halo_op_kind kind)
+{
+    return op_append(builder, kind);
+}
+
+uint32_t halo_builder_weight(struct halo_builder *builder, enum halo_tensor_id id)
+{
+    return weight_use(builder, id);
+}
+
+uint32_t halo_builder_weight_if(struct halo_builder *builder, enum halo_tensor_id id)
+{
+    return weight_use_if(builder, id);
+}
+
+struct halo_state_part halo_builder_state_take(struct halo_builder *builder, uint64_t n)
+{
+    return state_take(builder, n);
+}
+
+struct halo_rope *halo_builder_rope_new(struct halo_builder *builder)
+{
+    assert(builder->n_ropes < HALO_BUILDER_ROPES);
+    return &builder->ropes[builder->n_ropes++];
 }

@@ -33,6 +33,7 @@ struct halo_builder {
     uint32_t n_ropes;
     /* Of the cache: the window of each group (0: the first one, which keeps every position) or the width of its
      * states, and the layers that write to it so far. */
+    struct halo_kv_group kv_shapes[HALO_KV_GROUPS_MAX]; /* n_head_kv 0: the first group's */
     uint32_t kv_windows[HALO_KV_GROUPS_MAX], kv_states[HALO_KV_GROUPS_MAX], kv_layers[HALO_KV_GROUPS_MAX], n_kv_groups;
     struct halo_kv_group kv_heads[HALO_KV_GROUPS_MAX]; /* counts and sizes of heads, by the layers that write */
     struct halo_state_part state; /* of the layer that was begun last: the part that the next op gets */
@@ -53,6 +54,11 @@ uint16_t halo_builder_value(struct halo_builder *builder, const char *name, uint
 uint32_t halo_builder_rotation(struct halo_builder *builder, enum halo_rope_pairing pairing);
 /* By rope_base_local alone, without scaling or factors. */
 uint32_t halo_builder_rotation_local(struct halo_builder *builder, enum halo_rope_pairing pairing);
+/* By other hyper-parameters, without the file's factors. */
+uint32_t halo_builder_rotation_by(struct halo_builder *builder, const struct halo_hparams *hparams,
+                                  enum halo_rope_pairing pairing);
+/* The rotation that undoes another one of scale 1. */
+uint32_t halo_builder_rotation_back(struct halo_builder *builder, uint32_t rope);
 bool halo_builder_has(const struct halo_builder *builder, enum halo_tensor_id id); /* bound in this layer */
 
 void halo_builder_embed(struct halo_builder *builder, enum halo_tensor_id id, uint16_t out, float scale);
@@ -102,6 +108,9 @@ void halo_builder_delta_rule(struct halo_builder *builder, const struct halo_op_
 /* By the hyper-parameters, with the weights of this layer. */
 void halo_builder_ssm_scan(struct halo_builder *builder, uint16_t xbc, uint16_t dt, uint16_t out);
 void halo_builder_glu(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out, enum halo_glu_act act);
+/* limit: of gate and up; 0: none. */
+void halo_builder_glu_limited(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out,
+                              enum halo_glu_act act, float limit);
 /* By the hyper-parameters, with the file's bias of the choice if it has one. */
 void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice);
 void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_slot, uint16_t choice,
@@ -111,5 +120,32 @@ void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t cho
                           uint16_t out);
 /* The head of its own, else the embedding. */
 void halo_builder_logits(struct halo_builder *builder, uint16_t x, float scale);
+
+/* What the verbs are made of. */
+struct halo_op *halo_builder_append(struct halo_builder *builder, enum halo_op_kind kind);
+uint32_t halo_builder_weight(struct halo_builder *builder, enum halo_tensor_id id);
+uint32_t halo_builder_weight_if(struct halo_builder *builder, enum halo_tensor_id id); /* HALO_WEIGHT_NONE: absent */
+struct halo_state_part halo_builder_state_take(struct halo_builder *builder, uint64_t n);
+struct halo_rope *halo_builder_rope_new(struct halo_builder *builder);
+
+/* plan_builder_blocks.c. The first group of the cache gets another shape than the hyper-parameters say; a further group
+ * of this shape, whose type and pages are the first one's. */
+void halo_builder_kv_shape(struct halo_builder *builder, const struct halo_kv_group *shape);
+uint32_t halo_builder_kv_add(struct halo_builder *builder, const struct halo_kv_group *shape);
+/* x, mix, out and back are given, the rest is filled in. */
+void halo_builder_streams_mix(struct halo_builder *builder, const struct halo_op_streams_mix *mix,
+                              enum halo_tensor_id scale, enum halo_tensor_id base);
+void halo_builder_streams_add(struct halo_builder *builder, uint16_t x, uint16_t back, uint16_t add);
+/* Writes to a further layer of compress->kv_group, with the next part of the layer's state. */
+void halo_builder_compress(struct halo_builder *builder, const struct halo_op_compress *compress,
+                           enum halo_tensor_id bias, enum halo_tensor_id norm);
+/* Over the layers of their groups that were written last. */
+void halo_builder_blocks_choose(struct halo_builder *builder, const struct halo_op_blocks_choose *choose);
+void halo_builder_attend_blocks(struct halo_builder *builder, const struct halo_op_attend_blocks *attend);
+/* n_groups matrices, which lie in one: rows of the first, then those of the second. x and out have a part for each. */
+void halo_builder_group_matmul(struct halo_builder *builder, uint16_t x, enum halo_tensor_id id, uint32_t n_groups,
+                               uint16_t out);
+/* A table of indices of this layer, in the arena; NULL: the file has none. */
+const int32_t *halo_builder_table(struct halo_builder *builder, enum halo_tensor_id id);
 
 #endif

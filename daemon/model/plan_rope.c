@@ -58,6 +58,12 @@ uint32_t halo_builder_rotation(struct halo_builder *builder, enum halo_rope_pair
     return rotation(builder, builder->hparams, pairing, id);
 }
 
+uint32_t halo_builder_rotation_by(struct halo_builder *builder, const struct halo_hparams *hparams,
+                                  enum halo_rope_pairing pairing)
+{
+    return rotation(builder, hparams, pairing, HALO_TENSOR_NONE);
+}
+
 uint32_t halo_builder_rotation_local(struct halo_builder *builder, enum halo_rope_pairing pairing)
 {
     struct halo_hparams local = *builder->hparams;
@@ -67,5 +73,5 @@ uint32_t halo_builder_rotation_local(struct halo_builder *builder, enum halo_rop
     local.rope_attn_factor = 1;
     if (local.n_rot_local > 0)
         local.n_rot = local.n_rot_local;
-    return rotation(builder, &local, pairing, HALO_TENSOR_NONE);
+    return halo_builder_rotation_by(builder, &local, pairing);
 }

@@ -22,6 +22,9 @@
     X(OUTPUT_NORM_BIAS, "output_norm.bias")                                                                            \
     X(OUTPUT, "output.weight")                                                                                         \
     X(OUTPUT_BIAS, "output.bias")                                                                                      \
+    X(OUTPUT_HC_FN, "output_hc_fn.weight")                                                                             \
+    X(OUTPUT_HC_BASE, "output_hc_base.weight")                                                                         \
+    X(OUTPUT_HC_SCALE, "output_hc_scale.weight")                                                                       \
     X(ROPE_FREQS, "rope_freqs.weight")                                                                                 \
     X(PER_LAYER_TOKEN_EMBD, "per_layer_token_embd.weight")                                                             \
     X(PER_LAYER_MODEL_PROJ, "per_layer_model_proj.weight")                                                             \
@@ -50,6 +53,28 @@
     X(ATTN_KV_B, "blk.%u.attn_kv_b.weight")                                                                            \
     X(ATTN_K_B, "blk.%u.attn_k_b.weight")                                                                              \
     X(ATTN_V_B, "blk.%u.attn_v_b.weight")                                                                              \
+    X(ATTN_KV, "blk.%u.attn_kv.weight")                                                                                \
+    X(ATTN_OUTPUT_A, "blk.%u.attn_output_a.weight")                                                                    \
+    X(ATTN_OUTPUT_B, "blk.%u.attn_output_b.weight")                                                                    \
+    X(HC_ATTN_FN, "blk.%u.hc_attn_fn.weight")                                                                          \
+    X(HC_ATTN_BASE, "blk.%u.hc_attn_base.weight")                                                                      \
+    X(HC_ATTN_SCALE, "blk.%u.hc_attn_scale.weight")                                                                    \
+    X(HC_FFN_FN, "blk.%u.hc_ffn_fn.weight")                                                                            \
+    X(HC_FFN_BASE, "blk.%u.hc_ffn_base.weight")                                                                        \
+    X(HC_FFN_SCALE, "blk.%u.hc_ffn_scale.weight")                                                                      \
+    X(COMPRESSOR_KV, "blk.%u.attn_compressor_kv.weight")                                                               \
+    X(COMPRESSOR_GATE, "blk.%u.attn_compressor_gate.weight")                                                           \
+    X(COMPRESSOR_APE, "blk.%u.attn_compressor_ape.weight")                                                             \
+    X(COMPRESSOR_KV_2, "blk.%u.attn_compressor_kv.weight")                                                             \
+    X(COMPRESSOR_GATE_2, "blk.%u.attn_compressor_gate.weight")                                                         \
+    X(COMPRESSOR_APE_2, "blk.%u.attn_compressor_ape.weight")                                                           \
+    X(COMPRESSOR_NORM, "blk.%u.attn_compressor_norm.weight")                                                           \
+    X(INDEXER_KV, "blk.%u.indexer_compressor_kv.weight")                                                               \
+    X(INDEXER_GATE, "blk.%u.indexer_compressor_gate.weight")                                                           \
+    X(INDEXER_APE, "blk.%u.indexer_compressor_ape.weight")                                                             \
+    X(INDEXER_NORM, "blk.%u.indexer_compressor_norm.weight")                                                           \
+    X(INDEXER_Q, "blk.%u.indexer.attn_q_b.weight")                                                                     \
+    X(INDEXER_PROJ, "blk.%u.indexer.proj.weight")                                                                      \
     X(ATTN_OUTPUT, "blk.%u.attn_output.weight")                                                                        \
     X(ATTN_OUTPUT_BIAS, "blk.%u.attn_output.bias")                                                                     \
     X(ATTN_SINKS, "blk.%u.attn_sinks.weight")                                                                          \
@@ -107,6 +132,7 @@
     X(FFN_GATE_EXPS_BIAS, "blk.%u.ffn_gate_exps.bias")                                                                 \
     X(FFN_UP_EXPS_BIAS, "blk.%u.ffn_up_exps.bias")                                                                     \
     X(FFN_DOWN_EXPS_BIAS, "blk.%u.ffn_down_exps.bias")                                                                 \
+    X(FFN_EXPERTS_BY_TOKEN, "blk.%u.ffn_gate_tid2eid.weight")                                                          \
     X(EXP_PROBS_BIAS, "blk.%u.exp_probs_b.bias")                                                                       \
     X(FFN_GATE_INP_SHEXP, "blk.%u.ffn_gate_inp_shexp.weight")                                                          \
     X(FFN_GATE_SHEXP, "blk.%u.ffn_gate_shexp.weight")                                                                  \
@@ -152,6 +178,20 @@ enum halo_tensor_id {
     X(MLA_V, h->mla_dim_v)                                                                                             \
     X(MLA_ATT, h->n_head *(h->mla_dim_k ? h->mla_dim_v : h->head_dim_v))                                               \
     X(KV_B, h->n_head *(h->head_dim_k - h->n_rot + h->head_dim_v))                                                     \
+    X(THREE, 3)                                                                                                        \
+    X(STREAMS, (uint64_t)h->n_streams * h->n_embd)                                                                     \
+    X(STREAM_COUNT, h->n_streams)                                                                                      \
+    X(STREAM_MIX, h->n_streams *(h->n_streams + 2))                                                                    \
+    X(OUT_GROUP, h->n_head * h->head_dim_k / h->n_out_groups)                                                          \
+    X(OUT_LORA, h->n_out_groups * h->n_out_lora)                                                                       \
+    X(HEAD_K_2, 2ull * h->head_dim_k)                                                                                  \
+    X(COMPRESS_SHORT, HALO_COMPRESS_SHORT)                                                                             \
+    X(COMPRESS_LONG, HALO_COMPRESS_LONG)                                                                               \
+    X(INDEXER, h->indexer_dim)                                                                                         \
+    X(INDEXER_2, 2ull * h->indexer_dim)                                                                                \
+    X(INDEXER_HEADS, h->indexer_heads)                                                                                 \
+    X(INDEXER_Q, h->indexer_heads * h->indexer_dim)                                                                    \
+    X(EXPERT_USED, h->n_expert_used)                                                                                   \
     X(ROT_PAIRS, h->n_rot / 2)                                                                                         \
     X(Q_GATED, 2ull * h->n_head * h->head_dim_k)                                                                       \
     X(SSM_ROW, 2ull * h->n_ssm_groups * h->n_ssm_state + h->n_ssm_inner)                                               \
@@ -175,7 +215,8 @@ struct halo_tensor_spec {
     enum halo_weight_role role;
     enum halo_extent dims[3]; /* [K, N, experts], of vectors [K, how many]; ONE where absent */
     bool optional;
-    bool host; /* read while the plan is built, not a weight of the plan */
+    bool host;  /* read while the plan is built, not a weight of the plan */
+    bool table; /* of indices, I32; only with host */
     bool (*when)(const struct halo_hparams *, uint32_t layer); /* NULL: always; layer 0 for a tensor outside them */
     bool (*needed)(const struct halo_hparams *,
                    uint32_t layer); /* of an optional one: where it must be; NULL: nowhere */

@@ -46,7 +46,7 @@ static int check_weight(const struct check *c, uint32_t weight, enum halo_weight
         return refuse_index(c, "weight", weight, c->plan->n_weights);
     const struct halo_weight *w = &c->plan->weights[weight];
     const struct halo_type_info type = halo_type_info(w->type);
-    if (!type.name)
+    if (!type.name || w->type == HALO_TYPE_I32)
         return halo_reason(c->reason, -ENOTSUP, "%s: %s has type %d, which has no kernels", c->op, w->name,
                            (int)w->type);
     uint64_t n = (uint64_t)w->n_cols * w->n_rows * w->n_experts;

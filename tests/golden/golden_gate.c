@@ -69,11 +69,8 @@ static double cache_cost(const struct halo_golden_model *model, enum halo_kv_typ
     static const struct {
         const char *stem;
         double cost;
-    } costly[] = {{"tiny-minimax-m2", 2e-3},
-                  {"tiny-smollm3", 2e-3},
-                  {"tiny-gemma4", 7e-3},
-                  {"tiny-gemma4-e", 1.6e-2},
-                  {"tiny-gemma4-moe", 1.1e-2}};
+    } costly[] = {{"tiny-deepseek4", 4e-3}, {"tiny-minimax-m2", 2e-3}, {"tiny-smollm3", 2e-3},
+                  {"tiny-gemma4", 7e-3},    {"tiny-gemma4-e", 1.6e-2}, {"tiny-gemma4-moe", 1.1e-2}};
     if (kv != HALO_KV_Q8)
         return 1e-2;
     for (size_t i = 0; i < sizeof(costly) / sizeof(costly[0]); i++)

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "golden_gate.h"
 #include "golden_mutants.h"
 
 static bool pairing_flipped(struct halo_golden_host *host)
@@ -467,14 +466,7 @@ static bool magnitude_ignored(struct halo_golden_host *host)
     return changed;
 }
 
-#define SHORT 1u
-#define LONG 4u /* reaches beyond every window */
-
-static const struct mutant {
-    const char *stem, *what;
-    bool (*mutate)(struct halo_golden_host *host);
-    uint32_t prompts; /* 0: the short one */
-} mutants[] = {
+static const struct halo_golden_mutant mutants[] = {
     {"fable-Q4_K_M", "unchanged", NULL},
     {"fable-Q4_K_M", "adjacent pairs", pairing_flipped},
     {"fable-Q4_K_M", "Q/K norm dropped", qk_norm_dropped},
@@ -545,7 +537,7 @@ static const struct mutant {
     {"tiny-qwen3vl", "unchanged", NULL},
     {"tiny-qwen3vl", "Q/K norm dropped", qk_norm_dropped},
     {"tiny-mistral3", "unchanged", NULL},
-    {"tiny-mistral3", "temperature ignored", temperature_ignored, LONG},
+    {"tiny-mistral3", "temperature ignored", temperature_ignored, HALO_GOLDEN_LONG},
     {"tiny-mistral3", "YaRN ignored", rope_factors_ignored},
     {"tiny-phi3", "unchanged", NULL},
     {"tiny-phi3", "gate and up swapped", gate_and_up_swapped},
@@ -557,10 +549,10 @@ static const struct mutant {
     {"tiny-gemma2", "logit cap ignored", logit_cap_ignored},
     {"tiny-gemma2", "embedding scale ignored", embed_scale_ignored},
     {"tiny-gemma2", "SiLU", activation_silu},
-    {"tiny-gemma2", "window off by one", window_off_by_one, LONG},
+    {"tiny-gemma2", "window off by one", window_off_by_one, HALO_GOLDEN_LONG},
     {"tiny-gemma3", "unchanged", NULL},
     {"tiny-gemma3", "one base for all layers", one_base},
-    {"tiny-gemma3", "window off by one", window_off_by_one, LONG},
+    {"tiny-gemma3", "window off by one", window_off_by_one, HALO_GOLDEN_LONG},
     {"tiny-gemma3-pat", "unchanged", NULL},
     {"tiny-gemma3-pat", "norms in place dropped", norms_in_place_dropped},
     {"tiny-gemma3-pat", "logit cap ignored", logit_cap_ignored},
@@ -573,29 +565,29 @@ static const struct mutant {
     {"tiny-gemma4", "embedding scale ignored", embed_scale_ignored},
     {"tiny-gemma4", "logit cap ignored", logit_cap_ignored},
     {"tiny-gemma4", "SiLU", activation_silu},
-    {"tiny-gemma4", "window off by one", window_off_by_one, LONG},
+    {"tiny-gemma4", "window off by one", window_off_by_one, HALO_GOLDEN_LONG},
     {"tiny-gemma4-e", "unchanged", NULL},
     {"tiny-gemma4-e", "the wrong layer is shared", wrong_layer_shared},
     {"tiny-gemma4-e", "inputs of layers mixed up", inputs_mixed_up},
     {"tiny-gemma4-e", "inputs of tokens ignored", token_inputs_ignored},
-    {"tiny-gemma4-e", "window off by one", window_off_by_one, LONG},
+    {"tiny-gemma4-e", "window off by one", window_off_by_one, HALO_GOLDEN_LONG},
     {"tiny-gemma4-moe", "unchanged", NULL},
     {"tiny-gemma4-moe", "router not scaled", router_unscaled},
     {"tiny-gemma4-moe", "factors of experts ignored", expert_factors_ignored},
     {"tiny-gemma4-moe", "experts forgotten", experts_forgotten},
     {"tiny-gemma4-moe", "gate and up swapped", gate_and_up_of_experts_swapped},
-    {"tiny-gemma4-moe", "window off by one", window_off_by_one, LONG},
+    {"tiny-gemma4-moe", "window off by one", window_off_by_one, HALO_GOLDEN_LONG},
     {"tiny-cohere2", "unchanged", NULL},
     {"tiny-cohere2", "mean kept", mean_kept},
     {"tiny-cohere2", "one more layer unrotated", rotation_dropped_once},
     {"tiny-cohere2", "logit scale ignored", logit_scale_ignored},
-    {"tiny-cohere2", "window off by one", window_off_by_one, LONG},
+    {"tiny-cohere2", "window off by one", window_off_by_one, HALO_GOLDEN_LONG},
     {"tiny-exaone4", "unchanged", NULL},
     {"tiny-exaone4", "Q/K norm behind rotation", qk_norm_moved},
     {"tiny-exaone4", "norms in place dropped", norms_in_place_dropped},
     {"tiny-gpt-oss", "unchanged", NULL},
     {"tiny-gpt-oss", "sinks forgotten", sinks_forgotten},
-    {"tiny-gpt-oss", "window off by one", window_off_by_one, LONG},
+    {"tiny-gpt-oss", "window off by one", window_off_by_one, HALO_GOLDEN_LONG},
     {"tiny-gpt-oss", "YaRN ignored", rope_factors_ignored},
     {"tiny-gpt-oss", "magnitude ignored", magnitude_ignored},
     {"tiny-gpt-oss", "limits ignored", activation_silu},
@@ -615,7 +607,7 @@ static const struct mutant {
     {"tiny-glm4-flash", "one more layer unrotated", rotation_dropped_once},
     {"tiny-glm4-flash", "shared expert forgotten", shared_forgotten},
     {"tiny-nemotron-h-moe", "unchanged", NULL},
-    {"tiny-nemotron-h-moe", "one state for all layers", halo_mutant_scan_states_shared, LONG},
+    {"tiny-nemotron-h-moe", "one state for all layers", halo_mutant_scan_states_shared, HALO_GOLDEN_LONG},
     {"tiny-nemotron-h-moe", "other dt bias", halo_mutant_scan_dt_bias_wrong},
     {"tiny-nemotron-h-moe", "other factors past the state", halo_mutant_scan_skip_wrong},
     {"tiny-nemotron-h-moe", "norm in front of the gate", halo_mutant_scan_normed_first},
@@ -626,26 +618,26 @@ static const struct mutant {
     {"tiny-nemotron-h-moe", "shared expert forgotten", shared_forgotten},
     {"tiny-nemotron-h-moe-latent", "unchanged", NULL},
     {"tiny-nemotron-h-moe-latent", "shared expert forgotten", halo_mutant_additions_dropped},
-    {"tiny-nemotron-h-moe-latent", "one state for all layers", halo_mutant_scan_states_shared, LONG},
+    {"tiny-nemotron-h-moe-latent", "one state for all layers", halo_mutant_scan_states_shared, HALO_GOLDEN_LONG},
     {"tiny-granitehybrid", "unchanged", NULL},
-    {"tiny-granitehybrid", "one state for all layers", halo_mutant_scan_states_shared, LONG},
+    {"tiny-granitehybrid", "one state for all layers", halo_mutant_scan_states_shared, HALO_GOLDEN_LONG},
     {"tiny-granitehybrid", "norm in front of the gate", halo_mutant_scan_normed_first},
     {"tiny-granitehybrid", "residual scale ignored", residual_scale_ignored},
     {"tiny-granitehybrid", "shared expert forgotten", shared_forgotten},
     {"tiny-falcon-h1", "unchanged", NULL},
-    {"tiny-falcon-h1", "one state for all layers", halo_mutant_scan_states_shared, LONG},
+    {"tiny-falcon-h1", "one state for all layers", halo_mutant_scan_states_shared, HALO_GOLDEN_LONG},
     {"tiny-falcon-h1", "attention left out", halo_mutant_additions_dropped},
     {"tiny-falcon-h1", "convolution without bias", halo_mutant_convolution_bias_ignored},
     {"tiny-falcon-h1", "adjacent pairs", pairing_flipped},
     {"tiny-lfm2moe", "unchanged", NULL},
     {"tiny-lfm2moe", "convolution left out", halo_mutant_convolution_ignored},
-    {"tiny-lfm2moe", "one state for all layers", halo_mutant_states_shared, LONG},
+    {"tiny-lfm2moe", "one state for all layers", halo_mutant_states_shared, HALO_GOLDEN_LONG},
     {"tiny-lfm2moe", "gates left out", halo_mutant_gates_ignored},
     {"tiny-lfm2moe", "Q/K norm dropped", qk_norm_dropped},
     {"tiny-lfm2moe", "adjacent pairs", pairing_flipped},
     {"tiny-lfm2moe", "choice bias in the weights", choice_bias_in_weights},
     {"tiny-qwen35", "unchanged", NULL},
-    {"tiny-qwen35", "one state for all layers", halo_mutant_delta_states_shared, LONG},
+    {"tiny-qwen35", "one state for all layers", halo_mutant_delta_states_shared, HALO_GOLDEN_LONG},
     {"tiny-qwen35", "heads of keys side by side", halo_mutant_key_heads_swapped},
     {"tiny-qwen35", "alpha and beta swapped", halo_mutant_alpha_and_beta_swapped},
     {"tiny-qwen35", "bias of alpha replaced", halo_mutant_dt_bias_wrong},
@@ -662,7 +654,7 @@ static const struct mutant {
     {"tiny-qwen35moe", "experts not renormalised", experts_normalised_otherwise},
     {"tiny-qwen35moe", "heads rotated whole", halo_mutant_heads_rotated_whole},
     {"tiny-qwen3next", "unchanged", NULL},
-    {"tiny-qwen3next", "one state for all layers", halo_mutant_delta_states_shared, LONG},
+    {"tiny-qwen3next", "one state for all layers", halo_mutant_delta_states_shared, HALO_GOLDEN_LONG},
     {"tiny-qwen3next", "heads of keys in turn", halo_mutant_key_heads_swapped},
     {"tiny-qwen3next", "alpha and beta swapped", halo_mutant_alpha_and_beta_swapped},
     {"tiny-qwen3next", "gate of attention forgotten", halo_mutant_attention_gate_forgotten},
@@ -673,40 +665,7 @@ static const struct mutant {
     {"tiny-minimax-m2", "adjacent pairs", pairing_flipped},
 };
 
-/* Runs the prompts; whether the gate judged as it must. */
-static bool mutant_judged(const struct halo_golden_data *data, const struct mutant *mutant)
-{
-    const struct halo_golden_settings settings = {.kv = HALO_KV_F32, .mutate = mutant->mutate};
-    const struct halo_golden_model *model = halo_golden_data_find(data, mutant->stem);
-    struct halo_golden_verdict verdict;
-    struct halo_fault fault = {0};
-    bool right;
-
-    if (halo_golden_gate_run(&verdict, data, model, mutant->prompts ? mutant->prompts : SHORT, &settings, &fault) < 0) {
-        fprintf(stderr, "%s, %s: %s: %s\n", mutant->stem, mutant->what, halo_fault_name(fault.code), fault.text);
-        return false;
-    }
-    right = verdict.passed == (!mutant->mutate);
-    printf("%-18s %-28s figure %9.2e bound %9.2e: %s%s\n", mutant->stem, mutant->what, verdict.figure, verdict.bound,
-           verdict.passed ? "passed" : "refused", right ? "" : ", WRONG");
-    halo_golden_gate_finish(&verdict);
-    return right;
-}
-
 int main(int argc, char **argv)
 {
-    struct halo_golden_data data;
-    bool in_tree = argc == 2 && strcmp(argv[1], "--in-tree") == 0;
-    unsigned n_run = 0, n_wrong = 0;
-
-    if (in_tree ? !halo_golden_data_in_tree(&data) : !halo_golden_data_full(&data))
-        return in_tree ? 1 : 77;
-    for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
-        if (!halo_golden_data_find(&data, mutants[i].stem))
-            continue;
-        n_run++;
-        n_wrong += !mutant_judged(&data, &mutants[i]);
-    }
-    printf("%u run, %u judged wrongly\n", n_run, n_wrong);
-    return n_run == 0 || n_wrong > 0;
+    return halo_golden_mutants_run(argc, argv, mutants, sizeof(mutants) / sizeof(mutants[0]));
 }

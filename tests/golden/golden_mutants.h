@@ -1,10 +1,29 @@
-/* golden_mutants.h: mutations of plans that have states, beside the table of golden_mutants.c. Each returns whether the
- * plan had what it changes. */
-#ifndef HALO_TESTS_GOLDEN_MUTANTS_H
-#define HALO_TESTS_GOLDEN_MUTANTS_H
+/* golden_mutants.h: plans with one feature wrong, which the gate must refuse.
+ *
+ * A program has a table of them, with each model also unchanged, which must pass.
+ */
+#ifndef HALO_GOLDEN_MUTANTS_H
+#define HALO_GOLDEN_MUTANTS_H
+
+#include <stddef.h>
 
 #include "golden_gate.h"
 
+#define HALO_GOLDEN_SHORT 1u
+#define HALO_GOLDEN_LONG 4u /* reaches beyond every window */
+
+struct halo_golden_mutant {
+    const char *stem, *what;
+    bool (*mutate)(struct halo_golden_host *host); /* NULL: unchanged */
+    uint32_t prompts;                              /* 0: the short one */
+};
+
+/* The whole program: runs those whose file is there and prints each verdict. With --in-tree: files of the tree; else of
+ * the shared folder, or 77 without one. Returns the exit status; 1 too when nothing was run. */
+int halo_golden_mutants_run(int argc, char **argv, const struct halo_golden_mutant *mutants, size_t n);
+
+/* What mutations are made of, and those of plans that have states (golden_mutants_state.c). Each returns whether the
+ * plan had what it changes. */
 /* Applies a change to every op of a kind; whether it changed any. */
 bool halo_golden_each_op(struct halo_golden_host *host, enum halo_op_kind kind, bool (*change)(struct halo_op *op));
 

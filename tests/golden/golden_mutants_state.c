@@ -3,16 +3,6 @@
 
 #include <math.h>
 
-bool halo_golden_each_op(struct halo_golden_host *host, enum halo_op_kind kind, bool (*change)(struct halo_op *op))
-{
-    bool changed = false;
-
-    for (uint32_t i = 0; i < host->plan.n_ops; i++)
-        if (host->ops[i].kind == kind)
-            changed = change(&host->ops[i]) || changed;
-    return changed;
-}
-
 /* A convolution gives what it reads. */
 bool halo_mutant_convolution_ignored(struct halo_golden_host *host)
 {

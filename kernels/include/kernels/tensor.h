@@ -45,7 +45,8 @@ enum halo_type {
 #define X(id, gguf_id, weights, bytes) HALO_TYPE_##id = gguf_id,
     HALO_TYPE_LIST(X)
 #undef X
-        HALO_TYPE_END = 43 /* one past the largest id */
+        HALO_TYPE_I32 = 26, /* tables of indices: read on the host, never a weight */
+    HALO_TYPE_END = 43      /* one past the largest id */
 };
 
 struct halo_type_info {
@@ -62,6 +63,7 @@ static inline struct halo_type_info halo_type_info(uint32_t type)
     case gguf_id: return (struct halo_type_info){#id, weights, bytes};
         HALO_TYPE_LIST(X)
 #undef X
+    case HALO_TYPE_I32: return (struct halo_type_info){"I32", 1, 4};
     default: return (struct halo_type_info){NULL, 0, 0};
     }
 }

@@ -42,17 +42,17 @@ static void pairings(void **state)
     static const struct {
         const char *family;
         enum halo_rope_pairing pairing;
-    } rows[] = {{"bailingmoe2", HALO_ROPE_NEOX}, {"cohere2", HALO_ROPE_NORM},       {"deepseek2", HALO_ROPE_NORM},
-                {"dots1", HALO_ROPE_NEOX},       {"ernie4_5-moe", HALO_ROPE_NORM},  {"exaone4", HALO_ROPE_NEOX},
-                {"falcon-h1", HALO_ROPE_NEOX},   {"gemma2", HALO_ROPE_NEOX},        {"gemma3", HALO_ROPE_NEOX},
-                {"gemma4", HALO_ROPE_NEOX},      {"glm4moe", HALO_ROPE_NEOX},       {"gpt-oss", HALO_ROPE_NEOX},
-                {"granite", HALO_ROPE_NORM},     {"hunyuan-dense", HALO_ROPE_NEOX}, {"lfm2moe", HALO_ROPE_NEOX},
-                {"llama", HALO_ROPE_NORM},       {"llama-moe", HALO_ROPE_NORM},     {"minimax-m2", HALO_ROPE_NEOX},
-                {"mistral3", HALO_ROPE_NORM},    {"olmo2", HALO_ROPE_NEOX},         {"phi3", HALO_ROPE_NEOX},
-                {"qwen2", HALO_ROPE_NEOX},       {"qwen2moe", HALO_ROPE_NEOX},      {"qwen3", HALO_ROPE_NEOX},
-                {"qwen35", HALO_ROPE_NEOX},      {"qwen35moe", HALO_ROPE_NEOX},     {"qwen3moe", HALO_ROPE_NEOX},
-                {"qwen3next", HALO_ROPE_NEOX},   {"qwen3vl", HALO_ROPE_NEOX},       {"seed_oss", HALO_ROPE_NEOX},
-                {"smollm3", HALO_ROPE_NORM},     {"starcoder2", HALO_ROPE_NEOX}};
+    } rows[] = {{"bailingmoe2", HALO_ROPE_NEOX}, {"cohere2", HALO_ROPE_NORM},   {"deepseek2", HALO_ROPE_NORM},
+                {"deepseek4", HALO_ROPE_NORM},   {"dots1", HALO_ROPE_NEOX},     {"ernie4_5-moe", HALO_ROPE_NORM},
+                {"exaone4", HALO_ROPE_NEOX},     {"falcon-h1", HALO_ROPE_NEOX}, {"gemma2", HALO_ROPE_NEOX},
+                {"gemma3", HALO_ROPE_NEOX},      {"gemma4", HALO_ROPE_NEOX},    {"glm4moe", HALO_ROPE_NEOX},
+                {"gpt-oss", HALO_ROPE_NEOX},     {"granite", HALO_ROPE_NORM},   {"hunyuan-dense", HALO_ROPE_NEOX},
+                {"lfm2moe", HALO_ROPE_NEOX},     {"llama", HALO_ROPE_NORM},     {"llama-moe", HALO_ROPE_NORM},
+                {"minimax-m2", HALO_ROPE_NEOX},  {"mistral3", HALO_ROPE_NORM},  {"olmo2", HALO_ROPE_NEOX},
+                {"phi3", HALO_ROPE_NEOX},        {"qwen2", HALO_ROPE_NEOX},     {"qwen2moe", HALO_ROPE_NEOX},
+                {"qwen3", HALO_ROPE_NEOX},       {"qwen35", HALO_ROPE_NEOX},    {"qwen35moe", HALO_ROPE_NEOX},
+                {"qwen3moe", HALO_ROPE_NEOX},    {"qwen3next", HALO_ROPE_NEOX}, {"qwen3vl", HALO_ROPE_NEOX},
+                {"seed_oss", HALO_ROPE_NEOX},    {"smollm3", HALO_ROPE_NORM},   {"starcoder2", HALO_ROPE_NEOX}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct halo_toy *toy = halo_toy_create(rows[i].family);

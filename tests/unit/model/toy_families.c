@@ -49,6 +49,7 @@ static const struct family {
     {"bailingmoe2", "bailingmoe2", LLAMA | QK_NORM | MOE | CHOICE | SHARED | LEADING, 2},
     {"cohere2", "cohere2", ALL | PRE_NORMS | PARTS | LAYER_NORMS, 2},
     {"deepseek2", "deepseek2", LLAMA | LATENT | MOE | SHARED | LEADING, 2},
+    {"deepseek4", "deepseek4", MOE | SHARED, 3},
     {"dots1", "dots1", LLAMA | QK_NORM | MOE | CHOICE | SHARED | LEADING, 2},
     {"ernie4_5-moe", "ernie4_5-moe", LLAMA | MOE | CHOICE | SHARED | LEADING, 2},
     {"exaone4", "exaone4", ALL | POST_NORMS | QK_NORM | PARTS, 4},
@@ -398,6 +399,12 @@ static void layers_set(struct halo_toy *toy, uint32_t traits)
     }
 }
 
+/* Nothing of the tables above but the common keys (toy_deepseek4.c). */
+static bool has_tables_of_its_own(const struct family *family)
+{
+    return strcmp(family->arch, "deepseek4") == 0;
+}
+
 static void keys_set(struct halo_toy *toy, const struct family *family)
 {
     halo_toy_set_text(toy, "general.architecture", toy->arch);
@@ -425,6 +432,8 @@ static void keys_set(struct halo_toy *toy, const struct family *family)
             halo_toy_set(toy, own_keys[i].key, own_keys[i].kind, own_keys[i].number);
     if (family->traits & GEMMA4)
         gemma4_keys_set(toy, family->traits, family->n_layers);
+    if (has_tables_of_its_own(family))
+        halo_toy_deepseek4_keys(toy);
     halo_toy_set_text(toy, "tokenizer.ggml.model", "gpt2");
     halo_toy_set_text(toy, "tokenizer.ggml.pre", "qwen2");
     halo_toy_set_array(toy, "tokenizer.ggml.merges", HALO_GGUF_STRING, 0, NULL);
@@ -453,7 +462,10 @@ struct halo_toy *halo_toy_create(const char *name)
     if (family->traits & GEMMA4)
         gemma4_ends_add(toy, family->traits);
     for (uint32_t layer = 0; layer < family->n_layers; layer++)
-        layer_add(toy, layer, family->traits);
+        if (!has_tables_of_its_own(family))
+            layer_add(toy, layer, family->traits);
+    if (has_tables_of_its_own(family))
+        halo_toy_deepseek4_tensors(toy);
     keys_set(toy, family);
     return toy;
 }

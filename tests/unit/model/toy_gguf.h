@@ -58,6 +58,10 @@ void halo_toy_add(struct halo_toy *toy, const char *name, enum halo_type type, u
 struct halo_toy_tensor *halo_toy_find(struct halo_toy *toy, const char *name); /* fails the test when absent */
 void halo_toy_remove(struct halo_toy *toy, const char *name);
 
+/* toy_deepseek4.c: what that family has beyond the common keys and tensors. */
+void halo_toy_deepseek4_tensors(struct halo_toy *toy);
+void halo_toy_deepseek4_keys(struct halo_toy *toy);
+
 /* Writes a GGUF file. */
 void halo_toy_write(const struct halo_toy *toy, const char *path);
 

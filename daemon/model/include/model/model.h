@@ -31,6 +31,10 @@ enum halo_rope_scaling {
     HALO_ROPE_SCALING_LONGROPE
 };
 
+/* How many positions a compressed block stands for, in layers that have blocks: overlapping ones, or plain ones. */
+#define HALO_COMPRESS_SHORT 4
+#define HALO_COMPRESS_LONG 128
+
 /* All counts are checked against each other and against ceilings before use. */
 struct halo_hparams {
     uint32_t n_layers, n_embd, n_vocab, n_context_train;
@@ -68,11 +72,19 @@ struct halo_hparams {
     enum halo_rope_scaling rope_scaling;
     /* Of families that have them; 0: none, that is a factor of 1, no cap, no window. */
     float embed_scale, residual_scale, attention_scale, logit_scale, attention_cap, logit_cap;
-    uint32_t window;             /* of attention, positions */
-    uint32_t period;             /* every so many layers one is without the window */
-    float rope_base_local;       /* of the layers with a window; 0: as the others */
-    float attention_temperature; /* struct halo_op_attend; its period is rope_original_context */
-    uint32_t n_context;          /* of the plan, positions: the one asked for */
+    uint32_t window;                       /* of attention, positions */
+    uint32_t period;                       /* every so many layers one is without the window */
+    float rope_base_local;                 /* of the layers with a window; 0: as the others */
+    float attention_temperature;           /* struct halo_op_attend; its period is rope_original_context */
+    uint32_t n_streams, stream_iterations; /* residual streams beside each other; 0: one, without hyper-connections */
+    float stream_eps;
+    uint32_t n_out_groups, n_out_lora;                  /* groups of heads on their way out, and the rank of each */
+    uint32_t compress_ratio[HALO_MODEL_MAX_LAYERS];     /* 0: no blocks */
+    float rope_base_compressed;                         /* of the layers with blocks */
+    uint32_t indexer_heads, indexer_dim, indexer_top_k; /* what chooses among overlapping blocks */
+    uint32_t n_hash;                                    /* leading layers whose experts are chosen by token */
+    float expert_limit[HALO_MODEL_MAX_LAYERS], shared_limit[HALO_MODEL_MAX_LAYERS]; /* of gate and up; 0: none */
+    uint32_t n_context; /* of the plan, positions: the one asked for */
 };
 
 struct halo_model_params { /* of load and plan; 0 means "the model's" or the default */
