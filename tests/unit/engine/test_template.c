@@ -337,6 +337,58 @@ static void hide_key(const char *name)
     free(bytes);
 }
 
+/* The model as one that begins each text with BOS. The key's value is a byte behind its type. */
+static void add_bos(void)
+{
+    static const char name[] = "tokenizer.ggml.add_bos_token";
+    size_t n;
+    char *bytes = read_model(&n), *key = memmem(bytes, n, name, strlen(name));
+    assert_non_null(key);
+    key[strlen(name) + 4] = 1;
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+    free(bytes);
+}
+
+/* Without options a text is the same ids for `tokenize`, `score` and `generate`, whether or not the model begins texts
+ * with BOS: a control token that is typed is text, and BOS counts. */
+static void one_text_has_the_same_ids_everywhere(void **state)
+{
+    static const char text[] = "<|im_start|>Once upon a time";
+    long n_without = 0;
+    for (int with_bos = 0; with_bos < 2; with_bos++) {
+        struct child c;
+        char wanted[64];
+        if (with_bos)
+            add_bos();
+        else
+            hide_key("tokenizer.chat_template");
+        child_start(&c, false, NULL);
+        child_send(&c, "{\"type\":\"load\",\"id\":1,\"model\":\"%s\"}", path);
+        assert_int_equal(child_wait(&c, 1)->terminal, HALO_EV_LOADED);
+        child_send(&c, "{\"type\":\"tokenize\",\"id\":2,\"model\":\"t\",\"text\":\"%s\"}", text);
+        child_send(&c, "{\"type\":\"generate\",\"id\":3,\"prompt\":\"%s\",\"max_tokens\":1}", text);
+        child_send(&c, "{\"type\":\"score\",\"id\":4,\"model\":\"t\",\"text\":\"%s\",\"from\":100}", text);
+        const char *ids = strstr(child_wait(&c, 2)->last, "\"tokens\":[");
+        assert_non_null(ids);
+        long n_ids = 1;
+        for (ids += strlen("\"tokens\":["); *ids != ']'; ids++)
+            n_ids += *ids == ',';
+        assert_int_equal(child_wait(&c, 3)->terminal, HALO_EV_DONE);
+        snprintf(wanted, sizeof(wanted), "\"prompt_tokens\":%ld,", n_ids);
+        assert_non_null(strstr(c.requests[3].started, wanted));
+        snprintf(wanted, sizeof(wanted), "the text has %ld tokens", n_ids);
+        assert_int_equal(child_wait(&c, 4)->error, HALO_ERROR_BAD_REQUEST);
+        assert_non_null(strstr(c.requests[4].message, wanted));
+        if (with_bos)
+            assert_int_equal(n_ids, n_without + 1);
+        n_without = n_ids;
+        assert_int_equal(child_end(&c), 0);
+    }
+}
+
 /* What a file leaves open is settled by defaults, and whoever loads it hears so. */
 static void defaults_of_a_file_are_told(void **state)
 {
@@ -416,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_template_refuses_in_its_own_words),
         cmocka_unit_test(a_broken_template_spoils_messages_only),
         cmocka_unit_test(defaults_of_a_file_are_told),
+        cmocka_unit_test(one_text_has_the_same_ids_everywhere),
         cmocka_unit_test(forms_are_told),
         cmocka_unit_test(a_template_that_swallows_is_told),
         cmocka_unit_test(depth_does_not_depend_on_the_limit_of_the_stack),
