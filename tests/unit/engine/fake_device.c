@@ -358,6 +358,7 @@ static int fake_kv_read(struct halo_device_model *model, uint32_t group, uint32_
 {
     if (fake_control->copy_error)
         return fake_control->copy_error;
+    atomic_fetch_add(&fake_control->n_through_host, 1);
     memcpy(ret_bytes, page_at(model, group, page), fake_page_bytes(model, group));
     return 0;
 }
@@ -367,6 +368,7 @@ static int fake_kv_write(struct halo_device_model *model, uint32_t group, uint32
 {
     if (fake_control->copy_error)
         return fake_control->copy_error;
+    atomic_fetch_add(&fake_control->n_through_host, 1);
     memcpy(page_at(model, group, page), bytes, fake_page_bytes(model, group));
     return 0;
 }

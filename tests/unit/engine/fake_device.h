@@ -30,6 +30,7 @@ struct fake_control {
     atomic_bool hang_weights;  /* no weight is taken */
     _Atomic uint32_t max_rows, max_seqs, n_outputs; /* seen */
     _Atomic uint32_t n_rows, n_copies;              /* rows that ran, pages that were copied */
+    _Atomic uint32_t n_through_host;                /* pages that were read or written by the host */
     _Atomic uint32_t n_listed;                      /* of the outputs: those of which a list was wanted and no row */
     _Atomic uint64_t n_bytes;                       /* of lists and rows that came back */
     int copy_error;                                 /* kv_copy fails */

@@ -33,6 +33,7 @@ static uint32_t run_turn(struct rig *rig, const int32_t *ids, uint32_t n, uint32
     rig_run(rig);
     assert_int_equal(seq->n_ids, REPLY);
     assert_int_equal(atomic_load(&rig->control.n_rows) - before, n - seq->n_cached + REPLY - 1);
+    assert_int_equal(atomic_load(&rig->control.n_through_host), 0); /* states are copied on the device */
     return seq->n_cached;
 }
 

@@ -15,7 +15,8 @@
  * Prefixes: what a sequence computed stays in the page pool when it fills a page, ends or is sent back, and the next
  * one of the same user whose ids begin alike takes it over instead of computing it (prefix.h). The last id is always
  * computed afresh. What is shared in part is copied by the device, so on a batch-invariant device logits and ids are
- * bit for bit those of a run without reuse. After a device fault the user's prefixes are forgotten.
+ * bit for bit those of a run without reuse. Where layers have windows or states, a text is continued where those are
+ * kept (kv_worth.h says where, and for how long). After a device fault the user's prefixes are forgotten.
  *
  * Cancel, deadline and hold are looked at before every step. Logits are scanned: a sequence whose row is not made of
  * finite numbers ends with device_fault, and no token of it.
