@@ -29,13 +29,14 @@
 #define REPLY 24
 
 static const char *const models[] = {
-    "tiny-gemma3",    /* a window */
-    "tiny-lfm2moe",   /* states of convolutions */
-    "tiny-gpt-oss",   /* a window, and sinks */
-    "tiny-deepseek2", /* compressed rows */
-    "tiny-gemma4",    /* windows beside full layers of another shape */
-    "tiny-qwen35",    /* states of delta rules */
-    "tiny-falcon-h1", /* states of scans, beside attention in each layer */
+    "tiny-gemma3",         /* a window */
+    "tiny-lfm2moe",        /* states of convolutions */
+    "tiny-gpt-oss",        /* a window, and sinks */
+    "tiny-deepseek2",      /* compressed rows */
+    "tiny-gemma4",         /* windows beside full layers of another shape */
+    "tiny-qwen35",         /* states of delta rules */
+    "tiny-falcon-h1",      /* states of scans, beside attention in each layer */
+    "tiny-nemotron-h-moe", /* states of scans, in layers of one block each */
 };
 
 static char folder[4096], state_dir[] = "/tmp/halo-test-groups-XXXXXX";
