@@ -37,6 +37,7 @@ static const char *const models[] = {
     "tiny-qwen35",         /* states of delta rules */
     "tiny-falcon-h1",      /* states of scans, beside attention in each layer */
     "tiny-nemotron-h-moe", /* states of scans, in layers of one block each */
+    "tiny-deepseek4",      /* blocks of several positions, beside a window */
 };
 
 static char folder[4096], state_dir[] = "/tmp/halo-test-groups-XXXXXX";
