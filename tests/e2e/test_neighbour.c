@@ -658,7 +658,7 @@ static void one_turn_of_the_loop(void **state)
             (long long)n_lines);
     assert_true(n_bytes > 8 * MIB);
     assert_true(n_read < (int64_t)MIB);
-    assert_true(n_lines < 12000);
+    assert_true(n_lines < 16000); /* 256 KiB hold 16384: it is the time that ends the turn */
     client_close(&b);
     while (n_a > 0)
         client_close(&a[--n_a]);
