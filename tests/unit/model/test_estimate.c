@@ -90,9 +90,31 @@ static void states(void **state)
     halo_toy_destroy(toy);
 }
 
+/* One layer each of Mamba-2 (32 wide, 4 heads, 2 groups, states of 8, 4 taps), a feed-forward without gates, and
+ * attention: the state is read and written once for all rows. */
+static void mamba(void **state)
+{
+    const uint64_t scan = 32 * 8, conv = 4 * (32 + 2 * 2 * 8);
+    const uint64_t matrices = 32 * 100 + 32 * 32 + 2 * 32 * 64 + 2 * 32 * 64 + 2 * 32 * 32 + 32 * 16;
+    struct halo_toy *toy = halo_toy_create("nemotron_h");
+    struct halo_model *model = halo_toy_accepted(toy);
+    struct halo_plan_cost one, three, far;
+
+    halo_plan_cost(&model->plan, 0, 1, &one);
+    assert_int_equal(one.kv_bytes, 2 * scan * sizeof(float));
+    assert_int_equal(one.flops, 2 * (matrices + conv) + 5 * scan);
+    halo_plan_cost(&model->plan, 0, 3, &three);
+    assert_int_equal(three.kv_bytes, one.kv_bytes);
+    assert_int_equal(three.flops, 3 * one.flops);
+    halo_plan_cost(&model->plan, 100, 1, &far);
+    assert_int_equal(far.kv_bytes - one.kv_bytes, 100 * 2 /* heads */ * (16 + 16) * 2 /* f16 */);
+    halo_model_destroy(model);
+    halo_toy_destroy(toy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(dense), cmocka_unit_test(experts), cmocka_unit_test(window),
-                                       cmocka_unit_test(states)};
+                                       cmocka_unit_test(mamba), cmocka_unit_test(states)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
