@@ -55,9 +55,6 @@ static int check_weight(const struct check *c, uint32_t weight, enum halo_weight
         w->n_bytes != halo_type_row_bytes(w->type, w->n_cols) * w->n_rows * w->n_experts)
         return halo_reason(c->reason, -ENOTSUP, "%s: %s of type %s has no kernel for rows of %u", c->op, w->name,
                            type.name, w->n_cols);
-    if (w->scales && role != HALO_WEIGHT_VECTOR && c->limits->scales_fit && !c->limits->scales_fit(w->type))
-        return halo_reason(c->reason, -ENOTSUP, "%s: %s of type %s has a scale, for which there is no kernel", c->op,
-                           w->name, type.name);
     if (w->role != role)
         return halo_reason(c->reason, -ENOTSUP, "%s: %s is declared as another kind of weight", c->op, w->name);
     if (w->n_cols != n_cols)

@@ -112,6 +112,12 @@ static inline struct halo_hip_amount halo_hip_over(struct halo_hip_amount amount
     return amount;
 }
 
+/* What the products of a matrix are multiplied by. */
+static inline float halo_hip_factor(const struct halo_weight *w)
+{
+    return halo_hip_scaled(w) ? w->scales[0] : 1;
+}
+
 /* forms.c: forgets the forms of a value that is written. */
 void halo_hip_forms_init(struct halo_hip_forms *forms);
 void halo_hip_forms_wrote(struct halo_hip_forms *forms, uint16_t value);

@@ -83,6 +83,7 @@ struct halo_hip_scratch {
     uint8_t *act;
     uint16_t *half;
     float *half_scale, *partial, *gathered, *logits;
+    float *scales;      /* of weights with factors that their packed rows do not have, one after the other */
     uint32_t *counters; /* of attention's splits: zero between launches */
     uint64_t n_counters;
     struct halo_candidate *left; /* entries that the launches of `top` leave for the next one */
@@ -168,6 +169,8 @@ int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char
 /* scratch.c: the same for the scratch: offsets from `base`, which may be 0 to count. */
 uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, uint8_t *base,
                                 struct halo_hip_scratch *scratch);
+/* How many factors of the weights in front of this one are in scratch.scales. */
+uint64_t halo_hip_scales_before(const struct halo_plan *plan, uint32_t weight);
 
 /* model.c */
 void halo_hip_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
@@ -216,6 +219,13 @@ static inline uint64_t halo_hip_expert_bytes(const struct halo_device_model *mod
 static inline const float *halo_hip_vector(const struct halo_device_model *model, uint32_t weight)
 {
     return weight == HALO_WEIGHT_NONE ? NULL : (const float *)(const void *)halo_hip_weight(model, weight);
+}
+
+/* Whether the factors of a weight multiply what its products give; packed rows of NVFP4 hold theirs, and vectors are
+ * multiplied by them. */
+static inline bool halo_hip_scaled(const struct halo_weight *w)
+{
+    return w->scales && w->role != HALO_WEIGHT_VECTOR && w->type != HALO_TYPE_NVFP4;
 }
 
 /* Row 0 of a value. */

@@ -78,6 +78,23 @@ static int make_events(struct halo_device_model *model, char *reason)
     return r;
 }
 
+/* The factors of weights to where the kernels find them. */
+static int upload_scales(struct halo_device_model *model, char *reason)
+{
+    const struct halo_plan *plan = model->plan;
+    int r = 0;
+    for (uint32_t i = 0; i < plan->n_weights && !r; i++) {
+        const struct halo_weight *w = &plan->weights[i];
+        if (halo_hip_scaled(w))
+            r = halo_hip_check(model->device,
+                               model->device->api.MemcpyAsync(model->scratch.scales + halo_hip_scales_before(plan, i),
+                                                              w->scales, w->n_experts * sizeof(float),
+                                                              HIP_COPY_TO_DEVICE, model->device->stream),
+                               "copying the scales of weights", reason);
+    }
+    return r;
+}
+
 /* Pages start as zeros: a masked position must not multiply a NaN that the memory's previous user left. */
 static int clear(struct halo_device_model *model, char *reason)
 {
@@ -93,6 +110,7 @@ static int clear(struct halo_device_model *model, char *reason)
                            device->api.MemsetAsync(scratch->counters, 0,
                                                    scratch->n_counters * sizeof(*scratch->counters), device->stream),
                            "clearing the counters", reason);
+    r = r ? r : upload_scales(model, reason);
     return r ? r : halo_hip_drain(device, "clearing the KV cache", reason);
 }
 

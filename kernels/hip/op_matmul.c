@@ -11,6 +11,21 @@ static struct halo_matrix_arg matrix_arg(const struct halo_hip_compiler *c, uint
                                     .out_stride = n_rows};
 }
 
+/* What a matrix with a factor gave, for all rows of the batch. */
+static int emit_factor(struct halo_hip_compiler *c, uint32_t weight, float *out)
+{
+    struct halo_hip_amount n = halo_hip_per_row(c->plan->weights[weight].n_rows);
+    struct halo_limit_args args = {.x = out, .scale = halo_hip_factor(&c->plan->weights[weight])};
+    if (args.scale == 1)
+        return 0;
+    return halo_hip_emit(c,
+                         &(struct halo_hip_emission){.op = HALO_HIP_LIMIT,
+                                                     .type = HALO_HIP_TYPE_ANY,
+                                                     .grid = {halo_hip_over(n, HALO_QUANTIZE_COLS)},
+                                                     HALO_HIP_ARGS(args),
+                                                     HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_limit_args, n, n))});
+}
+
 int halo_hip_emit_matmul(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_matmul *u = &op->u.matmul;
@@ -35,6 +50,8 @@ int halo_hip_emit_matmul(struct halo_hip_compiler *c, const struct halo_op *op)
         }
         r = halo_hip_emit_product(c, &p);
     }
+    for (uint32_t k = 0; k < u->n && !r; k++)
+        r = emit_factor(c, u->weight[k], halo_hip_value(c->model, u->out[k]));
     return r;
 }
 
@@ -52,10 +69,10 @@ static int emit_gather(struct halo_hip_compiler *c, const float *x, uint32_t n_c
 }
 
 /* Scale and cap of the logits of the span. */
-static int emit_limit(struct halo_hip_compiler *c, const struct halo_op_logits *u)
+static int emit_limit(struct halo_hip_compiler *c, const struct halo_op_logits *u, float scale)
 {
     struct halo_hip_amount n = halo_hip_per_span(c->plan->weights[u->weight].n_rows);
-    struct halo_limit_args args = {.x = c->model->logits_device, .scale = u->scale, .cap = u->cap};
+    struct halo_limit_args args = {.x = c->model->logits_device, .scale = scale, .cap = u->cap};
     return halo_hip_emit(c,
                          &(struct halo_hip_emission){.op = HALO_HIP_LIMIT,
                                                      .type = HALO_HIP_TYPE_ANY,
@@ -81,7 +98,8 @@ static int emit_outputs(struct halo_hip_compiler *c, const struct halo_op_logits
     int r = gathers ? emit_gather(c, halo_hip_value(c->model, u->x), w->n_cols) : 0;
     if (!r)
         r = halo_hip_emit_product(c, &p);
-    return r || (u->scale == 1 && !(u->cap > 0)) ? r : emit_limit(c, u);
+    float scale = u->scale * halo_hip_factor(w);
+    return r || (scale == 1 && !(u->cap > 0)) ? r : emit_limit(c, u, scale);
 }
 
 int halo_hip_emit_logits(struct halo_hip_compiler *c, const struct halo_op *op)

@@ -102,6 +102,27 @@ static int emit_many(struct halo_hip_compiler *c, const struct halo_op_moe_matmu
                                                   HALO_HIP_ARGS(args)});
 }
 
+/* What the chosen experts gave, times their factors. */
+static int emit_factors(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t k)
+{
+    const struct halo_weight *w = &c->plan->weights[u->weight[k]];
+    struct halo_moe_scale_args args = {.x = halo_hip_value(c->model, u->out[k]),
+                                       .choice = halo_hip_value(c->model, u->choice),
+                                       .scale = c->model->scratch.scales,
+                                       .n_cols = w->n_rows,
+                                       .n_used = u->n_used};
+    if (!halo_hip_scaled(w))
+        return 0;
+    if (args.scale)
+        args.scale += halo_hip_scales_before(c->plan, u->weight[k]);
+    return halo_hip_emit(
+        c, &(struct halo_hip_emission){.op = HALO_HIP_MOE_SCALE,
+                                       .type = HALO_HIP_TYPE_ANY,
+                                       .grid = {halo_hip_fixed(HALO_HIP_CEIL(w->n_rows, HALO_QUANTIZE_COLS)),
+                                                halo_hip_fixed(u->n_used), halo_hip_per_row(1)},
+                                       HALO_HIP_ARGS(args)});
+}
+
 int halo_hip_emit_moe_matmul(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_moe_matmul *u = &op->u.moe_matmul;
@@ -118,6 +139,8 @@ int halo_hip_emit_moe_matmul(struct halo_hip_compiler *c, const struct halo_op *
         r = emit_few(c, u, k, pair ? 2 : 1);
         k += pair ? 2 : 1;
     }
+    for (uint32_t k = 0; k < u->n && !r; k++)
+        r = emit_factors(c, u, k);
     return r;
 }
 

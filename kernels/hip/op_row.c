@@ -19,7 +19,7 @@ int halo_hip_emit_embed(struct halo_hip_compiler *c, const struct halo_op *op)
     struct halo_embed_args args = {.weight = halo_hip_weight(c->model, u->weight),
                                    .out = halo_hip_value(c->model, u->out),
                                    .n_cols = w->n_cols,
-                                   .scale = u->scale};
+                                   .scale = u->scale * halo_hip_factor(w)};
     return halo_hip_emit(
         c, &(struct halo_hip_emission){.op = HALO_HIP_EMBED,
                                        .type = w->type,

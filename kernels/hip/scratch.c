@@ -9,8 +9,16 @@ static void *carve(struct halo_carver *c, uint64_t n, uint64_t size)
     return halo_carve(c, n, size, HALO_HIP_ALIGN);
 }
 
+uint64_t halo_hip_scales_before(const struct halo_plan *plan, uint32_t weight)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < weight; i++)
+        n += halo_hip_scaled(&plan->weights[i]) ? plan->weights[i].n_experts : 0;
+    return n;
+}
+
 struct needs {
-    uint64_t act, half, half_rows, gathered, partial, counters, slots, tiles;
+    uint64_t scales, act, half, half_rows, gathered, partial, counters, slots, tiles;
 };
 
 static void raise_to(uint64_t *most, uint64_t n)
@@ -37,7 +45,7 @@ static void need_experts(struct needs *needs, const struct halo_plan *plan, cons
 
 static struct needs needs_of(const struct halo_plan *plan)
 {
-    struct needs needs = {0};
+    struct needs needs = {.scales = halo_hip_scales_before(plan, plan->n_weights)};
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         const struct halo_op *op = &plan->ops[i];
         if (op->kind == HALO_OP_MATMUL) {
@@ -68,6 +76,7 @@ uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, u
         if (scratch->values)
             scratch->values[i] = value;
     }
+    scratch->scales = carve(&c, needs.scales, sizeof(float));
     scratch->act = carve(&c, needs.act, 1);
     scratch->half = carve(&c, needs.half, 1);
     scratch->half_scale = carve(&c, needs.half_rows, sizeof(float));

@@ -17,10 +17,27 @@ static bool weight_fits(enum halo_weight_role role, enum halo_type type, uint64_
            halo_hip_row_layout(type, (uint32_t)n_cols).stride <= HALO_HIP_STAGING_BYTES;
 }
 
-/* They become the factors of packed rows. */
-static bool scales_fit(enum halo_type type)
+/* A factor multiplies what a product has left, where a bias would be part of it. */
+static int check_scale(const struct halo_plan *plan, uint32_t weight, uint32_t bias, const char *op, char *reason)
 {
-    return type == HALO_TYPE_NVFP4;
+    const struct halo_weight *w = &plan->weights[weight];
+    return !halo_hip_scaled(w) || bias == HALO_WEIGHT_NONE
+               ? 0
+               : halo_reason(reason, -ENOTSUP,
+                             "%s: %s of type %s has a scale beside a bias, for which there is no kernel", op, w->name,
+                             halo_type_info(w->type).name);
+}
+
+static int check_scales(const struct halo_plan *plan, const struct halo_op *op, char *reason)
+{
+    int r = 0;
+    if (op->kind == HALO_OP_LOGITS)
+        r = check_scale(plan, op->u.logits.weight, op->u.logits.bias, "logits", reason);
+    for (uint32_t k = 0; op->kind == HALO_OP_MATMUL && k < op->u.matmul.n && !r; k++)
+        r = check_scale(plan, op->u.matmul.weight[k], op->u.matmul.bias[k], "matmul", reason);
+    for (uint32_t k = 0; op->kind == HALO_OP_MOE_MATMUL && k < op->u.moe_matmul.n && !r; k++)
+        r = check_scale(plan, op->u.moe_matmul.weight[k], op->u.moe_matmul.bias[k], "moe_matmul", reason);
+    return r;
 }
 
 static int check_latent(const struct halo_kv_group *kv, const char *op, char *reason)
@@ -81,11 +98,11 @@ static int check_top(const struct halo_device *device, char *reason)
 
 int halo_hip_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason)
 {
-    static const struct halo_plan_limits limits = {
-        .experts_max = HALO_MOE_EXPERTS_MAX, .weight_fits = weight_fits, .scales_fit = scales_fit};
+    static const struct halo_plan_limits limits = {.experts_max = HALO_MOE_EXPERTS_MAX, .weight_fits = weight_fits};
     const struct halo_op *op = &plan->ops[index];
     int r = halo_plan_check(plan, index, &limits, reason);
     r = r ? r : check_form(op, reason);
+    r = r ? r : check_scales(plan, op, reason);
     if (r)
         return r;
     if (op->kind == HALO_OP_KV_WRITE)

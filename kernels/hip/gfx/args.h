@@ -315,6 +315,14 @@ struct halo_moe_sum_args {
     uint32_t n_cols, n_used;
 };
 
+/* moe_scale: x *= scale of the slot's expert, in place. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), n_used, rows). */
+struct halo_moe_scale_args {
+    float *x;            /* [row][n_used][n_cols] */
+    const float *choice; /* or NULL: slot s has expert s */
+    const float *scale;  /* [n_expert] */
+    uint32_t n_cols, n_used;
+};
+
 /* concat: for each head, n_a elements of a from a_first on, then n_b of b (b_stride 0: the same for all heads). Grid
  * (ceil(n_head * (n_a + n_b) / HALO_QUANTIZE_COLS), rows). */
 struct halo_concat_args {

@@ -300,3 +300,18 @@ HALO_KERNEL(moe_sum, halo_moe_sum_args, 256)
     else
         sum_slots<false>(a, halo_block_y(), i);
 }
+
+HALO_KERNEL(moe_scale, halo_moe_scale_args, 256)
+{
+    const uint32_t slot = halo_block_y(), i = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid() * 4;
+    if (i >= a.n_cols)
+        return;
+    const uint64_t row = halo_block_z();
+    const uint32_t expert = a.choice ? halo_float_bits(a.choice[row * 2 * a.n_used + a.n_used + slot]) : slot;
+    const float scale = a.scale[expert];
+    float *x = a.x + (row * a.n_used + slot) * a.n_cols;
+    halo_f4 v = halo_load4(x, i, a.n_cols);
+    for (uint32_t j = 0; j < 4; j++)
+        v.e[j] *= scale;
+    halo_store4(x, i, a.n_cols, v);
+}

@@ -163,13 +163,37 @@ static void concat(void **state)
     }
 }
 
+/* Each slot times the number of its expert, with a choice and without; odd widths. */
+static void moe_scale(void **state)
+{
+    (void)state;
+    enum { N = 3, USED = 4, EXPERTS = 9 };
+    static const uint32_t sizes[] = {5, 64, 1100};
+    for (uint32_t w = 0; w < 6; w++) {
+        const uint32_t n = sizes[w / 2], chosen = w % 2;
+        float *x = gfx_floats(N * USED * n, 1), *want = gfx_floats(N * USED * n, 1),
+              *choice = gfx_floats(N * 2 * USED, 2), *scale = gfx_floats(EXPERTS, 3);
+        for (uint32_t i = 0; i < N * USED; i++) {
+            const uint32_t slot = i % USED, expert = chosen ? (5 * i + 2) % EXPERTS : slot;
+            memcpy(choice + i / USED * 2 * USED + USED + slot, &expert, sizeof(expert));
+            for (uint32_t k = 0; k < n; k++)
+                want[i * n + k] *= scale[expert];
+        }
+        struct halo_moe_scale_args args = {x, chosen ? choice : NULL, scale, n, USED};
+        gfx_run("moe_scale", HALO_HIP_CEIL(n, HALO_QUANTIZE_COLS), USED, N, &args);
+        assert_memory_equal(x, want, N * USED * n * sizeof(*x));
+        free(x);
+        free(want);
+        free(choice);
+        free(scale);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(activations),
-        cmocka_unit_test(layernorm),
-        cmocka_unit_test(limit),
-        cmocka_unit_test(concat),
+        cmocka_unit_test(activations), cmocka_unit_test(layernorm), cmocka_unit_test(limit),
+        cmocka_unit_test(concat),      cmocka_unit_test(moe_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

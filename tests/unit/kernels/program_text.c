@@ -132,6 +132,8 @@ static const struct field moe_gemm[] = {EXPERT(moe_gemm, matrix), P(moe_gemm, ha
                                         U(moe_gemm, n_used),      U(moe_gemm, per_slot), {0}};
 static const struct field moe_sum[] = {P(moe_sum, x),   P(moe_sum, choice), P(moe_sum, add),    P(moe_sum, add_gate),
                                        P(moe_sum, out), U(moe_sum, n_cols), U(moe_sum, n_used), {0}};
+static const struct field moe_scale[] = {P(moe_scale, x),      P(moe_scale, choice), P(moe_scale, scale),
+                                         U(moe_scale, n_cols), U(moe_scale, n_used), {0}};
 static const struct field concat[] = {
     P(concat, a),       P(concat, b),   P(concat, out),      U(concat, n_head), U(concat, a_stride),
     U(concat, a_first), U(concat, n_a), U(concat, b_stride), U(concat, n_b),    {0}};
@@ -187,6 +189,7 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_MOE_ROUTE_SCORED] = moe_route,
     [HALO_HIP_MOE_GROUP] = moe_group,
     [HALO_HIP_MOE_SUM] = moe_sum,
+    [HALO_HIP_MOE_SCALE] = moe_scale,
     [HALO_HIP_GATHER] = gather,
     [HALO_HIP_CONCAT] = concat,
     [HALO_HIP_CONV1D] = conv1d,

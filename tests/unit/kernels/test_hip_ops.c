@@ -391,6 +391,49 @@ static void heads_of_latent_attention(void **state)
     }
 }
 
+/* Factors of matrices and of each expert, of types whose packed rows have no room for them, wherever one is used. */
+static void scales_of_weights(void **state)
+{
+    enum { N = 5, USED = 3, COLS = 64, OUT = 37 };
+    static const float factors[N] = {0.5f, 3, -0.7f, 1, 1.3f};
+    static const enum halo_type of[] = {HALO_TYPE_F16, HALO_TYPE_Q8_0};
+    for (uint32_t t = 0; t < 2; t++) {
+        struct fixture f;
+        struct halo_op_moe_matmul u = {.n = 2, .n_used = USED, .bias = HALO_WEIGHTS_NONE};
+        fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+        uint16_t embedded = fixture_value(&f, COLS), logits = fixture_input(&f, N, 4), out[2];
+        uint32_t table = fixture_weight(&f, of[t], HALO_WEIGHT_MATRIX, COLS, N_VOCAB, 1, 1), matrix[2];
+        f.weights[table].scales = factors + 1;
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_EMBED, .u.embed = {table, embedded, 0.5f}});
+        both(&f, "embed with a factor", HALO_OP_EMBED, embedded, few, N_FEW);
+        for (uint32_t k = 0; k < 2; k++) {
+            out[k] = fixture_value(&f, OUT);
+            matrix[k] = fixture_weight(&f, of[t], HALO_WEIGHT_MATRIX, COLS, OUT, 1, 1);
+            u.out[k] = fixture_value(&f, USED * OUT);
+            u.weight[k] = fixture_weight(&f, of[t], HALO_WEIGHT_EXPERTS, COLS, OUT, N, 1);
+        }
+        f.weights[matrix[1]].scales = factors + 2;
+        f.weights[u.weight[0]].scales = factors;
+        fixture_op(
+            &f, (struct halo_op){
+                    .kind = HALO_OP_MATMUL,
+                    .u.matmul = {
+                        embedded, 2, {matrix[0], matrix[1]}, {HALO_WEIGHT_NONE, HALO_WEIGHT_NONE}, {out[0], out[1]}}});
+        for (uint32_t k = 0; k < 2; k++)
+            both(&f, "matrix with a factor", HALO_OP_MATMUL, out[k], few, 2);
+        u.x = embedded;
+        u.choice = fixture_value(&f, 2 * USED);
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
+                                        .u.moe_route = {logits, u.choice, N, USED, true, 1, .bias = HALO_WEIGHT_NONE}});
+        fixture_op(&f, (struct halo_op){.kind = HALO_OP_MOE_MATMUL, .u.moe_matmul = u});
+        for (uint32_t k = 0; k < 2; k++) {
+            both(&f, "experts with factors", HALO_OP_MOE_MATMUL, u.out[k], few, 2);
+            many(&f, "experts with factors", u.out[k], USED * OUT, 2e-2);
+        }
+        fixture_finish(&f);
+    }
+}
+
 static void logits_of(enum halo_type type, uint32_t n_cols)
 {
     static const uint32_t counts[] = {1, 4, 5, 8, 9, MAX_ROWS};
@@ -445,7 +488,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(norms_and_activations),     cmocka_unit_test(matmul_of_every_type),
         cmocka_unit_test(experts_of_every_type),     cmocka_unit_test(logits_of_few_and_many),
         cmocka_unit_test(routing_of_every_kind),     cmocka_unit_test(shared_expert),
-        cmocka_unit_test(heads_of_latent_attention),
+        cmocka_unit_test(heads_of_latent_attention), cmocka_unit_test(scales_of_weights),
     };
     types = fixture_types(&n_types);
     return compare_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
