@@ -143,9 +143,6 @@ static void a_copy_waits_for_nothing(void **state)
     assert_int_equal(f.device_ops->kv_copy(f.model, GROUP, 2, 0, reason), 0);
     unsetenv("HALO_HIP_EMU_SCRIPT");
     assert_slot(&f, 0, slot);
-    setenv("HALO_HIP_EMU_SCRIPT", "hipEventQuery:*:error=700", 1);
-    assert_int_equal(f.device_ops->kv_read(f.model, GROUP, 0, slot, reason), HALO_DEVICE_E_LOST);
-    unsetenv("HALO_HIP_EMU_SCRIPT");
     fixture_finish(&f);
 }
 #endif
