@@ -298,9 +298,9 @@ static int parse_options(struct options *o, int argc, char **argv)
 static int check_options(struct options *o)
 {
     struct mkgguf_shape *s = &o->shape;
-    if (o->experts_asked && !mkgguf_is_mixture(s->family) && s->family != MKGGUF_LLAMA)
+    if (o->experts_asked && !mkgguf_may_mix(s->family))
         return refuse("this architecture has none", "--experts");
-    if (!o->experts_asked && !mkgguf_is_mixture(s->family))
+    if (!o->experts_asked && !mkgguf_is_mixture(s->family) && s->family != MKGGUF_GEMMA4)
         s->n_expert = 0;
     if (mkgguf_is_mixture(s->family) && (s->n_expert == 0 || s->n_expert_used == 0 || s->n_ff_expert == 0))
         return refuse("a mixture of experts needs", "--experts --experts-used --ff-expert");
@@ -311,6 +311,8 @@ static int check_options(struct options *o)
     if (mkgguf_has_delta_rule(s->family) && (s->interval == 0 || s->n_layers < s->interval))
         return refuse("needs a preset with layers of that kind, and --layers of at least 4",
                       mkgguf_family_name(s->family));
+    if (s->family == MKGGUF_GEMMA4 && (s->interval == 0 || s->n_layers < 2))
+        return refuse("needs a preset with windows, and two layers", "--arch gemma4");
     if (s->n_vocab < 260 || s->n_vocab > 900000)
         return refuse("out of range", "--vocab (260 to 900000)");
     if (!s->n_layers || !s->n_embd || !s->n_head || !s->n_head_kv || !s->head_dim || !s->n_ff)

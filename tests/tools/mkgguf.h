@@ -21,6 +21,7 @@ enum mkgguf_family {
     MKGGUF_QWEN35,
     MKGGUF_QWEN35MOE,
     MKGGUF_QWEN3NEXT,
+    MKGGUF_GEMMA4,
     MKGGUF_FAMILIES
 };
 
@@ -42,6 +43,8 @@ struct mkgguf_shape {
     uint32_t n_conv, ssm_inner, ssm_state, ssm_heads, ssm_groups; /* of Mamba-2, of the gated delta rule */
     uint32_t interval;    /* the last of so many layers has attention, the others the gated delta rule */
     uint32_t n_ff_shared; /* 0: n_shared times n_ff_expert */
+    /* gemma4: layers with a window have the heads above; the last of `interval` and the last of all these and none. */
+    uint32_t window, n_head_kv_global, head_dim_global;
 };
 
 /* NULL for an unknown name. */
@@ -50,7 +53,9 @@ void mkgguf_presets_print(void);
 const char *mkgguf_family_name(enum mkgguf_family family);
 void mkgguf_families_print(void);
 bool mkgguf_is_mixture(enum mkgguf_family family); /* never without experts */
+bool mkgguf_may_mix(enum mkgguf_family family);    /* with experts or without */
 bool mkgguf_has_router_bias(enum mkgguf_family family);
+bool mkgguf_is_global(const struct mkgguf_shape *shape, uint32_t layer); /* of gemma4: no window */
 bool mkgguf_has_delta_rule(enum mkgguf_family family);
 int mkgguf_family_parse(const char *name, enum mkgguf_family *ret);
 

@@ -12,17 +12,12 @@ static const struct {
     const char *pre;
     float norm_eps;
 } families[MKGGUF_FAMILIES] = {
-    [MKGGUF_LLAMA] = {"llama-bpe", 1e-5f},
-    [MKGGUF_QWEN2] = {"qwen2", 1e-6f},
-    [MKGGUF_QWEN3] = {"qwen2", 1e-6f},
-    [MKGGUF_QWEN3MOE] = {"qwen2", 1e-6f},
-    [MKGGUF_GPT_OSS] = {"gpt-4o", 1e-5f},
-    [MKGGUF_GLM4MOE] = {"glm4", 1e-5f},
-    [MKGGUF_MINIMAX_M2] = {"minimax-m2", 1e-6f},
-    [MKGGUF_DEEPSEEK2] = {"glm4", 1e-5f},
-    [MKGGUF_NEMOTRON_H_MOE] = {"pixtral", 1e-5f},
-    [MKGGUF_QWEN35] = {"qwen35", 1e-6f},
-    [MKGGUF_QWEN35MOE] = {"qwen35", 1e-6f},
+    [MKGGUF_LLAMA] = {"llama-bpe", 1e-5f},       [MKGGUF_QWEN2] = {"qwen2", 1e-6f},
+    [MKGGUF_QWEN3] = {"qwen2", 1e-6f},           [MKGGUF_QWEN3MOE] = {"qwen2", 1e-6f},
+    [MKGGUF_GPT_OSS] = {"gpt-4o", 1e-5f},        [MKGGUF_GLM4MOE] = {"glm4", 1e-5f},
+    [MKGGUF_MINIMAX_M2] = {"minimax-m2", 1e-6f}, [MKGGUF_DEEPSEEK2] = {"glm4", 1e-5f},
+    [MKGGUF_GEMMA4] = {"qwen2", 1e-6f},          [MKGGUF_NEMOTRON_H_MOE] = {"pixtral", 1e-5f},
+    [MKGGUF_QWEN35] = {"qwen35", 1e-6f},         [MKGGUF_QWEN35MOE] = {"qwen35", 1e-6f},
     [MKGGUF_QWEN3NEXT] = {"qwen2", 1e-6f},
 };
 
@@ -102,6 +97,28 @@ static void state_keys(struct gguf_writer *w, const struct mkgguf_shape *shape)
         gguf_writer_u32(w, sections[i]);
 }
 
+/* Heads and windows by layer; every layer is rotated as a whole. */
+static void gemma4_keys(struct gguf_writer *w, const struct mkgguf_shape *shape)
+{
+    gguf_writer_key_array(w, "gemma4.attention.head_count_kv", HALO_GGUF_I32, shape->n_layers);
+    for (uint32_t i = 0; i < shape->n_layers; i++)
+        gguf_writer_u32(w, mkgguf_is_global(shape, i) ? shape->n_head_kv_global : shape->n_head_kv);
+    gguf_writer_key_array(w, "gemma4.attention.sliding_window_pattern", HALO_GGUF_BOOL, shape->n_layers);
+    for (uint32_t i = 0; i < shape->n_layers; i++)
+        gguf_writer_raw(w, &(uint8_t){!mkgguf_is_global(shape, i)}, 1);
+    arch_u32(w, shape, "attention.key_length", shape->head_dim_global);
+    arch_u32(w, shape, "attention.value_length", shape->head_dim_global);
+    arch_u32(w, shape, "attention.key_length_swa", shape->head_dim);
+    arch_u32(w, shape, "attention.value_length_swa", shape->head_dim);
+    arch_u32(w, shape, "attention.sliding_window", shape->window);
+    arch_u32(w, shape, "attention.shared_kv_layers", 0);
+    arch_u32(w, shape, "embedding_length_per_layer_input", 0);
+    arch_f32(w, shape, "rope.freq_base_swa", 10000);
+    arch_u32(w, shape, "rope.dimension_count", shape->head_dim_global);
+    arch_u32(w, shape, "rope.dimension_count_swa", shape->head_dim);
+    arch_f32(w, shape, "final_logit_softcapping", 30);
+}
+
 void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const struct mkgguf_types *types,
                  uint64_t seed)
 {
@@ -116,11 +133,15 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
     arch_u32(w, shape, "embedding_length", shape->n_embd);
     arch_layers(w, shape, "feed_forward_length", 'E', shape->n_ff);
     arch_u32(w, shape, "attention.head_count", shape->n_head);
-    arch_layers(w, shape, "attention.head_count_kv", '*', shape->n_head_kv);
-    head_keys(w, shape);
+    if (shape->family == MKGGUF_GEMMA4) {
+        gemma4_keys(w, shape);
+    } else {
+        arch_layers(w, shape, "attention.head_count_kv", '*', shape->n_head_kv);
+        head_keys(w, shape);
+        arch_u32(w, shape, "rope.dimension_count", shape->n_rot ? shape->n_rot : shape->head_dim);
+    }
     arch_f32(w, shape, "attention.layer_norm_rms_epsilon", families[shape->family].norm_eps);
     arch_f32(w, shape, "rope.freq_base", shape->rope_base);
-    arch_u32(w, shape, "rope.dimension_count", shape->n_rot ? shape->n_rot : shape->head_dim);
     arch_u32(w, shape, "vocab_size", shape->n_vocab);
     if (shape->n_expert) {
         arch_u32(w, shape, "expert_count", shape->n_expert);

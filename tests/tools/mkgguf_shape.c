@@ -12,6 +12,7 @@ static const char *const families[] = {
     [MKGGUF_QWEN3MOE] = "qwen3moe",     [MKGGUF_GPT_OSS] = "gpt-oss",     [MKGGUF_GLM4MOE] = "glm4moe",
     [MKGGUF_MINIMAX_M2] = "minimax-m2", [MKGGUF_DEEPSEEK2] = "deepseek2", [MKGGUF_NEMOTRON_H_MOE] = "nemotron_h_moe",
     [MKGGUF_QWEN35] = "qwen35",         [MKGGUF_QWEN35MOE] = "qwen35moe", [MKGGUF_QWEN3NEXT] = "qwen3next",
+    [MKGGUF_GEMMA4] = "gemma4",
 };
 
 static const struct mkgguf_shape presets[] = {
@@ -137,6 +138,46 @@ static const struct mkgguf_shape presets[] = {
      .ssm_groups = 16,
      .interval = 4,
      .n_ff_shared = 512},
+    {"gemma4-26b-a4b",
+     MKGGUF_GEMMA4,
+     30,
+     2816,
+     16,
+     8,
+     256,
+     2112,
+     128,
+     8,
+     704,
+     262144,
+     262144,
+     1e6f,
+     .tied = true,
+     .rope_factors = true,
+     .window = 1024,
+     .interval = 6,
+     .n_head_kv_global = 2,
+     .head_dim_global = 512},
+    {"gemma4-31b",
+     MKGGUF_GEMMA4,
+     60,
+     5376,
+     32,
+     16,
+     256,
+     21504,
+     0,
+     0,
+     0,
+     262144,
+     262144,
+     1e6f,
+     .tied = true,
+     .rope_factors = true,
+     .window = 1024,
+     .interval = 6,
+     .n_head_kv_global = 4,
+     .head_dim_global = 512},
     {"llama-1b", MKGGUF_LLAMA, 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 5e5f, .tied = true,
      .rope_factors = true},
     {"llama-8b", MKGGUF_LLAMA, 32, 4096, 32, 8, 128, 14336, 0, 0, 0, 128256, 131072, 5e5f, .rope_factors = true},
@@ -216,6 +257,16 @@ bool mkgguf_is_mixture(enum mkgguf_family family)
 {
     return family == MKGGUF_QWEN3MOE || family == MKGGUF_GPT_OSS || family == MKGGUF_QWEN35MOE ||
            family == MKGGUF_QWEN3NEXT || mkgguf_has_router_bias(family);
+}
+
+bool mkgguf_may_mix(enum mkgguf_family family)
+{
+    return family == MKGGUF_LLAMA || family == MKGGUF_GEMMA4 || mkgguf_is_mixture(family);
+}
+
+bool mkgguf_is_global(const struct mkgguf_shape *shape, uint32_t layer)
+{
+    return layer % shape->interval == shape->interval - 1 || layer == shape->n_layers - 1;
 }
 
 bool mkgguf_has_router_bias(enum mkgguf_family family)

@@ -235,6 +235,42 @@ static void block(struct maker *m, uint32_t layer)
     }
 }
 
+/* A dense part in every layer and, in a mixture, experts beside it; V is K in layers without a window. */
+static void gemma4_layer(struct maker *m, uint32_t layer)
+{
+    const struct mkgguf_shape *s = m->shape;
+    bool global = mkgguf_is_global(s, layer), more = more_bits(layer, s->n_layers);
+    uint32_t dim = global ? s->head_dim_global : s->head_dim, base = m->types->base, v = more ? m->types->more : base;
+    uint64_t q = (uint64_t)s->n_head * dim, kv = (uint64_t)(global ? s->n_head_kv_global : s->n_head_kv) * dim;
+
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.attn_norm.weight", layer);
+    matrix(m, s->n_embd, q, 0, base, "blk.%u.attn_q.weight", layer);
+    vector(m, dim, MKGGUF_ONES, 0, "blk.%u.attn_q_norm.weight", layer);
+    matrix(m, s->n_embd, kv, 0, base, "blk.%u.attn_k.weight", layer);
+    vector(m, dim, MKGGUF_ONES, 0, "blk.%u.attn_k_norm.weight", layer);
+    if (!global)
+        matrix(m, s->n_embd, kv, 0, v, "blk.%u.attn_v.weight", layer);
+    matrix(m, q, s->n_embd, 0, base, "blk.%u.attn_output.weight", layer);
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.post_attention_norm.weight", layer);
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.ffn_norm.weight", layer);
+    matrix(m, s->n_embd, s->n_ff, 0, base, "blk.%u.ffn_gate.weight", layer);
+    matrix(m, s->n_embd, s->n_ff, 0, base, "blk.%u.ffn_up.weight", layer);
+    matrix(m, s->n_ff, s->n_embd, 0, v, "blk.%u.ffn_down.weight", layer);
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.post_ffw_norm.weight", layer);
+    vector(m, 1, MKGGUF_ONES, 0, "blk.%u.layer_output_scale.weight", layer);
+    if (s->n_expert == 0)
+        return;
+    uint32_t in = m->types->experts ? m->types->experts : base, down = m->types->experts ? m->types->experts_down : v;
+    matrix(m, s->n_embd, s->n_expert, 0, HALO_TYPE_F32, "blk.%u.ffn_gate_inp.weight", layer);
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.ffn_gate_inp.scale", layer);
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.pre_ffw_norm_2.weight", layer);
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.post_ffw_norm_1.weight", layer);
+    vector(m, s->n_embd, MKGGUF_ONES, 0, "blk.%u.post_ffw_norm_2.weight", layer);
+    matrix(m, s->n_embd, 2ull * s->n_ff_expert, s->n_expert, in, "blk.%u.ffn_gate_up_exps.weight", layer);
+    matrix(m, s->n_ff_expert, s->n_embd, s->n_expert, down, "blk.%u.ffn_down_exps.weight", layer);
+    vector(m, s->n_expert, MKGGUF_ONES, 0, "blk.%u.ffn_down_exps.scale", layer);
+}
+
 static void expert_biases(struct maker *m, uint32_t layer)
 {
     const struct mkgguf_shape *s = m->shape;
@@ -250,7 +286,13 @@ int mkgguf_tensors(const struct mkgguf_shape *shape, const struct mkgguf_types *
     matrix(&m, shape->n_embd, shape->n_vocab, 0, shape->tied ? types->more : types->base, "token_embd.weight");
     if (shape->rope_factors && shape->family == MKGGUF_LLAMA)
         vector(&m, shape->head_dim / 2, MKGGUF_ONES, 0, "rope_freqs.weight");
+    if (shape->family == MKGGUF_GEMMA4)
+        vector(&m, shape->head_dim_global / 2, MKGGUF_ONES, 0, "rope_freqs.weight");
     for (uint32_t layer = 0; layer < shape->n_layers && m.result == 0; layer++) {
+        if (shape->family == MKGGUF_GEMMA4) {
+            gemma4_layer(&m, layer);
+            continue;
+        }
         if (shape->layers) {
             block(&m, layer);
             continue;

@@ -28,6 +28,8 @@ static const struct {
     {"qwen3-30b-a3b", "tiny-qwen3moe"},
     {"gpt-oss-20b", "tiny-gpt-oss"},
     {"glm-4.5-air", "tiny-glm4moe-air"},
+    {"gemma4-26b-a4b", "tiny-gemma4-moe"},
+    {"gemma4-31b", "tiny-gemma4", true},
     {"minimax-m2", "tiny-minimax-m2"},
     {"glm-4.7-flash", "tiny-glm4-flash"},
     {"nemotron-3-nano", "tiny-nemotron-h-moe", false, "6"},
