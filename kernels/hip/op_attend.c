@@ -24,9 +24,11 @@ static uint32_t kv_type(const struct halo_kv_group *kv)
     return HALO_HIP_TYPE_KV_F32 + (uint32_t)kv->type;
 }
 
-static bool has_small_heads(const struct halo_kv_group *kv)
+/* The heads that the kernels for a group are made for: 128, 256 or 512 elements. */
+static uint32_t heads_of(const struct halo_kv_group *kv)
 {
-    return kv->head_dim_k <= 128 && kv->head_dim_v <= 128;
+    uint32_t dim = kv->head_dim_k > kv->head_dim_v ? kv->head_dim_k : kv->head_dim_v;
+    return dim <= 128 ? 128 : dim <= 256 ? 256 : 512;
 }
 
 int halo_hip_emit_kv_write(struct halo_hip_compiler *c, const struct halo_op *op)
@@ -81,7 +83,11 @@ static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend 
                        uint32_t rope, uint32_t together, uint8_t levels)
 {
     const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
-    uint32_t op = has_small_heads(kv) ? HALO_HIP_ATTEND_D128 : HALO_HIP_ATTEND_D256;
+    uint32_t dim = heads_of(kv), op = dim == 128   ? HALO_HIP_ATTEND_D128
+                                      : dim == 256 ? HALO_HIP_ATTEND_D256
+                                                   : HALO_HIP_ATTEND_D512;
+    if (op == HALO_HIP_ATTEND_D512 && together > 4)
+        together = 4;
     const struct halo_hip_variant *v = halo_hip_variant_find(op, kv_type(kv), together);
     struct blocks blocks = {op, together, v && v->max_rows ? v->max_rows : 8, levels};
     return emit_blocks(c, u, *args, rope, &blocks);
@@ -161,13 +167,16 @@ int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op
 
 static uint32_t prefill_of(const struct halo_kv_group *kv)
 {
-    return kv->latent ? HALO_HIP_LATENT_TILES : has_small_heads(kv) ? HALO_HIP_PREFILL_D128 : HALO_HIP_PREFILL_D256;
+    uint32_t dim = heads_of(kv);
+    return kv->latent   ? HALO_HIP_LATENT_TILES
+           : dim == 128 ? HALO_HIP_PREFILL_D128
+           : dim == 256 ? HALO_HIP_PREFILL_D256
+                        : HALO_HIP_PREFILL_D512;
 }
 
 static int emit_prefill(struct halo_hip_compiler *c, const struct halo_op_attend *u)
 {
     const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
-    bool small = has_small_heads(kv);
     struct halo_prefill_args args = {.kv = halo_hip_kv_arg(c, u->kv_group, u->kv_layer),
                                      .q = halo_hip_value(c->model, u->q),
                                      .out = halo_hip_value(c->model, u->out),
@@ -178,7 +187,7 @@ static int emit_prefill(struct halo_hip_compiler *c, const struct halo_op_attend
                .op = prefill_of(kv),
                .type = kv_type(kv),
                .rows = 1,
-               .grid = {halo_hip_per_span(1), halo_hip_fixed(u->n_head), halo_hip_fixed(small ? 1 : 2)},
+               .grid = {halo_hip_per_span(1), halo_hip_fixed(u->n_head), halo_hip_fixed(heads_of(kv) / 128)},
                HALO_HIP_ARGS(args),
                HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_prefill_args, 0, u->kv_group),
                                 HALO_HIP_INPUT(struct halo_prefill_args, tile, tile, sizeof(struct halo_prefill_tile))),

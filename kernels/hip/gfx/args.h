@@ -209,7 +209,8 @@ struct halo_attend_args {
 #define HALO_LATENT_QUERIES 32 /* a row and a head each */
 
 /* prefill_<kv type>_d<dim>: causal attention of runs of rows of one sequence with ascending, consecutive positions, on
- * chips with matrix units. A tile is up to HALO_PREFILL_ROWS such rows. Grid (n_tiles, n_head, d128: 1, d256: 2). */
+ * chips with matrix units. A tile is up to HALO_PREFILL_ROWS such rows. Grid (n_tiles, n_head, d128: 1, d256: 2, d512:
+ * 4). */
 #define HALO_PREFILL_ROWS 64
 struct halo_prefill_tile {
     uint32_t first_row, n_rows;

@@ -52,10 +52,11 @@ HALO_DEVICE attend_job job_of(const halo_attend_args &a, uint32_t n_heads_max)
     return job;
 }
 
-/* What a wave has of a page. V of large heads in f32 has no room in registers beside K: two rows at a time. */
+/* What a wave has of a page. V of large heads in f32 has no room in registers beside K: two rows at a time; of heads of
+ * 512, four. */
 template <uint32_t TYPE, int D> struct attend_part {
     static constexpr uint32_t CHUNKS = D / kv_chunk<TYPE> / WAVES;
-    static constexpr uint32_t ROWS = TYPE == HALO_KV_F32 && D > 128 ? 2 : V_ROWS;
+    static constexpr uint32_t ROWS = TYPE == HALO_KV_F32 && D > 128 ? 2 : D > 256 ? 4 : V_ROWS;
     halo_u4 k[CHUNKS];
     uint16_t scale[CHUNKS];
     kv_values<TYPE, D / 32> v[ROWS];

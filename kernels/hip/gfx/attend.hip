@@ -113,14 +113,20 @@ template <int G, int D> HALO_DEVICE void join(attend_lds<G, D> &lds, float out[G
     halo_barrier();
 }
 
+/* Whether q, k and v come straight from their product: not for heads larger than those of heads_<kv type>. */
+template <int D> HALO_DEVICE bool takes_product(const halo_attend_args &a)
+{
+    return D <= HALO_HEADS_DIM && a.k;
+}
+
 /* One head of q or k into LDS, normalised and rotated if this kernel does that. */
 template <int D>
 HALO_DEVICE void bring_head(const halo_attend_args &a, const head_tables<D / 32> &tables, float *values, float *x)
 {
-    if (a.k && a.q_weight)
+    if (takes_product<D>(a) && a.q_weight)
         norm_head<D / 32>(tables, a.kv.head_dim_k, a.eps, values);
     leave_head<D / 32>(values, D, x);
-    if (a.k)
+    if (takes_product<D>(a))
         rotate_head<D / 32>(tables, a.n_rot, a.neox, x);
 }
 
@@ -202,9 +208,9 @@ HALO_DEVICE void attend_pages(const halo_attend_args &a, const attend_job &job, 
 template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend_args &a, attend_lds<G, D> &lds)
 {
     const attend_job job = job_of(a, G);
-    const bool some = job.begin < job.end, newest = a.k && some && job.end == job.n_pages;
+    const bool some = job.begin < job.end, newest = takes_product<D>(a) && some && job.end == job.n_pages;
     head_tables<D / 32> q_tables, k_tables;
-    if (a.k) {
+    if (takes_product<D>(a)) {
         const float *table = a.table + (uint64_t)job.row * a.n_rot;
         load_tables<D / 32>(a.q_weight, a.kv.head_dim_k, table, a.n_rot, &q_tables);
         load_tables<D / 32>(a.k_weight, a.kv.head_dim_k, table, a.n_rot, &k_tables);
@@ -214,7 +220,7 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend
     /* Before the inputs are ready, the row's own position is not in the cache; without k and v here, others may be
      * missing too. */
     const uint32_t n = some ? positions_of(job, job.begin) : 0;
-    const uint32_t n_early = !a.k ? 0 : job.begin + 1 == job.n_pages ? n - 1 : n;
+    const uint32_t n_early = !takes_product<D>(a) ? 0 : job.begin + 1 == job.n_pages ? n - 1 : n;
     if (n_early > 0) {
         load_k<TYPE, D>(a, job, page, n_early, &part);
         load_v<TYPE, D>(a, job, page, n_early, &part);
@@ -242,6 +248,8 @@ HALO_ATTEND_LDS(8, 128)
 HALO_ATTEND_LDS(1, 256)
 HALO_ATTEND_LDS(4, 256)
 HALO_ATTEND_LDS(8, 256)
+HALO_ATTEND_LDS(1, 512)
+HALO_ATTEND_LDS(4, 512)
 
 /* Resident blocks per SM: with four, all splits of a long context run at once (op_attend.c). */
 template <int G, int D> constexpr int attend_resident = G <= 4 && D <= 128 ? 4 : 2;
@@ -259,7 +267,12 @@ template <int G, int D> constexpr int attend_resident = G <= 4 && D <= 128 ? 4 :
     HALO_ATTEND_KERNEL(TYPE, type, 1, 256)                                                                             \
     HALO_ATTEND_KERNEL(TYPE, type, 4, 256)                                                                             \
     HALO_ATTEND_KERNEL(TYPE, type, 8, 256)
+#define HALO_ATTEND_KERNELS_LARGE(TYPE, type)                                                                          \
+    HALO_ATTEND_KERNEL(TYPE, type, 1, 512)                                                                             \
+    HALO_ATTEND_KERNEL(TYPE, type, 4, 512)
 HALO_ATTEND_KERNELS(F32, f32)
 HALO_ATTEND_KERNELS(F16, f16)
 HALO_ATTEND_KERNELS(Q8, q8)
 HALO_ATTEND_KERNELS(Q4, q4)
+HALO_ATTEND_KERNELS_LARGE(F16, f16)
+HALO_ATTEND_KERNELS_LARGE(Q8, q8)

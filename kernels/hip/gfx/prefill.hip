@@ -1,12 +1,12 @@
 /* prefill.hip: attention of a prompt: many rows of one sequence, by matrix tiles with f16 operands. Chips without
  * matrix units have none of these kernels and use attend.hip.
  *
- * A block has one q head and up to 8192 / D rows. The context goes by KEYS positions: all threads convert their K and,
+ * A block has one q head and 8192 / D rows. The context goes by KEYS positions: all threads convert their K and,
  * transposed, their V to f16 in LDS; a wave multiplies its 16 rows of q with K, turns the scores into probabilities by
  * an online softmax, and multiplies those with V. Two lanes have the softmax of a row; scores and probabilities pass
- * through LDS, so that nothing depends on how a tile lies in registers. Where 16 rows have two waves, each makes the
- * scores and half of the output. D is the largest head dimension of the kernel. Scores are in units of log2, so that
- * exp2 does.
+ * through LDS, so that nothing depends on how a tile lies in registers. Where 16 rows have several waves, each makes
+ * the scores and its part of the output. D is the largest head dimension of the kernel. Scores are in units of log2, so
+ * that exp2 does.
  */
 #include "hadamard.h"
 #include "heads.h"
@@ -16,7 +16,7 @@
 constexpr float NOTHING = -1e30f; /* the maximum of no scores: finite, so that differences are numbers */
 
 template <int D> struct prefill_shape {
-    static constexpr uint32_t ROWS = 8192 / D, KEYS = 4096 / D, GROUPS = ROWS / 16, PARTS = 4 / GROUPS;
+    static constexpr uint32_t ROWS = 8192 / D, KEYS = D > 256 ? 16 : 4096 / D, GROUPS = ROWS / 16, PARTS = 4 / GROUPS;
     static constexpr uint32_t TILES = D / 16 / PARTS; /* of a wave's output */
     /* Keep rows 16-byte aligned and off each other's banks. */
     static constexpr uint32_t PITCH = D + 8, V_PITCH = KEYS + 8, S_PITCH = KEYS + 1;
@@ -305,6 +305,7 @@ template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args
 
 typedef prefill_lds<128> prefill_lds_128;
 typedef prefill_lds<256> prefill_lds_256;
+typedef prefill_lds<512> prefill_lds_512;
 
 #define HALO_PREFILL_KERNEL(TYPE, type, d)                                                                             \
     HALO_KERNEL(prefill_##type##_d##d, halo_prefill_args, 128)                                                         \
@@ -320,4 +321,6 @@ HALO_PREFILL_KERNEL(F32, f32, 256)
 HALO_PREFILL_KERNEL(F16, f16, 256)
 HALO_PREFILL_KERNEL(Q8, q8, 256)
 HALO_PREFILL_KERNEL(Q4, q4, 256)
+HALO_PREFILL_KERNEL(F16, f16, 512)
+HALO_PREFILL_KERNEL(Q8, q8, 512)
 #endif

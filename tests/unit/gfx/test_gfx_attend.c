@@ -21,6 +21,13 @@ struct shape {
     double bound;
 };
 
+/* The size of heads that its kernels are made for. */
+static uint32_t heads_of(const struct shape *s)
+{
+    const uint32_t dim = s->dim_k > s->dim_v ? s->dim_k : s->dim_v;
+    return dim <= 128 ? 128 : dim <= 256 ? 256 : 512;
+}
+
 /* A cache with two sequences in scattered pages, and the K and V that were stored. */
 struct cache {
     struct halo_kv_arg kv;
@@ -140,7 +147,7 @@ static void attend_shape(const struct shape *s, uint32_t n_pos)
     struct cache c;
     cache_make(&c, s, n_pos);
     const uint32_t n_pages = HALO_HIP_CEIL(n_pos, PAGE), group = s->n_head / s->n_head_kv;
-    const uint32_t g = group == 1 ? 1 : group <= 4 ? 4 : 8, d = s->dim_k <= 128 && s->dim_v <= 128 ? 128 : 256;
+    const uint32_t d = heads_of(s), g = group == 1 ? 1 : group <= 4 || d == 512 ? 4 : 8;
     const int32_t pos[ROWS] = {(int32_t)n_pos - 1, 0, -1, (int32_t)n_pos / 2, 31 < n_pos ? 31 : 0};
     const uint32_t first[ROWS] = {0, n_pages, 0, n_pages, 0};
     float *q = gfx_floats(ROWS * s->n_head * s->dim_k, 6), *out = gfx_floats(ROWS * s->n_head * s->dim_v, 7);
@@ -163,7 +170,7 @@ static void attend_shape(const struct shape *s, uint32_t n_pos)
     gfx_run(name, s->n_splits, s->n_head_kv * n_parts, ROWS, &args);
     for (uint32_t i = 0; i < ROWS * s->n_head_kv * n_parts; i++)
         assert_int_equal(counter[i], 0);
-    double want[256];
+    double want[512];
     for (uint32_t r = 0; r < ROWS; r++)
         for (uint32_t h = 0; h < s->n_head && pos[r] >= 0; h++) {
             attend_want(&c, s, first[r] / n_pages, (uint32_t)pos[r], q + (r * s->n_head + h) * s->dim_k, h, want);
@@ -272,7 +279,9 @@ static void attend(void **state)
         {HALO_KV_Q8, "q8", 3, 1, 256, 256, 1, 2e-2},   {HALO_KV_Q4, "q4", 2, 2, 96, 64, 1, 4e-6},
         {HALO_KV_Q4, "q4", 4, 1, 128, 128, 5, 4e-6},   {HALO_KV_Q4, "q4", 8, 1, 32, 128, 2, 4e-6},
         {HALO_KV_Q4, "q4", 2, 2, 256, 192, 1, 4e-6},   {HALO_KV_Q4, "q4", 4, 1, 160, 256, 3, 4e-6},
-        {HALO_KV_Q4, "q4", 9, 1, 256, 256, 2, 4e-6},
+        {HALO_KV_Q4, "q4", 9, 1, 256, 256, 2, 4e-6},   {HALO_KV_F16, "f16", 8, 1, 512, 512, 2, 1e-3},
+        {HALO_KV_F16, "f16", 2, 2, 512, 512, 3, 1e-3}, {HALO_KV_Q8, "q8", 5, 1, 512, 512, 2, 2e-2},
+        {HALO_KV_Q8, "q8", 1, 1, 320, 512, 1, 2e-2},
     };
     for (uint32_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         attend_shape(&shapes[i], 33);
@@ -293,7 +302,7 @@ static void prefill_shape(const struct shape *s, uint32_t n_pos, uint32_t n_rows
     enum { PAD = 2, TILES = 4 };
     struct cache c;
     cache_make(&c, s, n_pos);
-    const uint32_t n_pages = HALO_HIP_CEIL(n_pos, PAGE), d = s->dim_k <= 128 && s->dim_v <= 128 ? 128 : 256;
+    const uint32_t n_pages = HALO_HIP_CEIL(n_pos, PAGE), d = heads_of(s);
     const uint32_t n = n_rows + PAD + 1, width = s->n_head * s->dim_v;
     const struct halo_prefill_tile tiles[TILES] = {{0, n_rows}, {n_rows, 0}, {n_rows, PAD}, {n_rows + PAD, 1}};
     int32_t *pos = gfx_zeros(n * sizeof(*pos));
@@ -311,7 +320,7 @@ static void prefill_shape(const struct shape *s, uint32_t n_pos, uint32_t n_rows
     char name[40];
     snprintf(name, sizeof(name), "prefill_%s_d%u", s->name, d);
     gfx_run(name, TILES, s->n_head, d / 128, &args);
-    double want[256];
+    double want[512];
     for (uint32_t r = 0; r < n; r++)
         for (uint32_t h = 0; h < s->n_head && pos[r] >= 0; h++) {
             attend_want(&c, s, r < n - 1 ? 0 : 1, (uint32_t)pos[r], q + (r * s->n_head + h) * s->dim_k, h, want);
@@ -335,6 +344,7 @@ static void prefill(void **state)
         {HALO_KV_Q8, "q8", 3, 1, 96, 64, 1, 2e-2},     {HALO_KV_F32, "f32", 2, 1, 136, 64, 1, 1e-3},
         {HALO_KV_F16, "f16", 2, 1, 256, 256, 1, 1e-3}, {HALO_KV_Q8, "q8", 2, 2, 128, 256, 1, 2e-2},
         {HALO_KV_Q4, "q4", 4, 2, 96, 128, 1, 1e-3},    {HALO_KV_Q4, "q4", 2, 1, 256, 192, 1, 1e-3},
+        {HALO_KV_F16, "f16", 2, 1, 512, 512, 1, 1e-3}, {HALO_KV_Q8, "q8", 1, 1, 512, 320, 1, 2e-2},
     };
     for (uint32_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         prefill_shape(&shapes[i], 64, 64, 0);
