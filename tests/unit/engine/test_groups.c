@@ -34,6 +34,7 @@ static const char *const models[] = {
     "tiny-gpt-oss",        /* a window, and sinks */
     "tiny-deepseek2",      /* compressed rows */
     "tiny-gemma4",         /* windows beside full layers of another shape */
+    "tiny-gemma4-e",       /* layers that read what others have written */
     "tiny-qwen35",         /* states of delta rules */
     "tiny-falcon-h1",      /* states of scans, beside attention in each layer */
     "tiny-nemotron-h-moe", /* states of scans, in layers of one block each */
