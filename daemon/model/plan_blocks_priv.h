@@ -66,7 +66,7 @@ void halo_blocks_mamba(struct halo_builder *builder, const struct halo_blocks *v
  * index. */
 struct halo_compressed {
     uint32_t rope[2], back[2];
-    uint32_t rows, blocks[2], keys, window;
+    uint32_t rows, blocks[2], keys;
     uint32_t state_width;
 };
 struct halo_compressed halo_compressed_make(struct halo_builder *builder);

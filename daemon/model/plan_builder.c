@@ -64,30 +64,19 @@ int halo_builder_finish(struct halo_builder *builder, struct halo_plan *ret)
     ret->values = builder->values;
     ret->n_ropes = builder->n_ropes;
     ret->ropes = builder->ropes;
-    assert(builder->kv_layers[0] > 0); /* the group that keeps every position */
+    assert(builder->kv[0].n_layers > 0 && builder->kv[0].window == 0); /* the group that keeps every position */
     const struct halo_kv_group common = ret->kv[0];
     for (uint32_t i = 0; i < builder->n_kv_groups; i++) {
-        ret->kv[i] = builder->kv_states[i] > 0 ? (struct halo_kv_group){.state_width = builder->kv_states[i]} : common;
-        if (builder->kv_states[i] == 0) {
-            ret->kv[i].n_head_kv = builder->kv_heads[i].n_head_kv;
-            ret->kv[i].head_dim_k = builder->kv_heads[i].head_dim_k;
-            ret->kv[i].head_dim_v = builder->kv_heads[i].head_dim_v;
-        }
-        if (builder->kv_shapes[i].n_head_kv > 0) {
-            ret->kv[i] = builder->kv_shapes[i];
-            ret->kv[i].type = common.type;
-            ret->kv[i].n_pages = common.n_pages;
-        }
-        ret->kv[i].n_layers = builder->kv_layers[i];
-        ret->kv[i].window = builder->kv_windows[i];
+        ret->kv[i] = builder->kv[i];
+        ret->kv[i].type = common.type;
+        ret->kv[i].n_pages = common.n_pages;
     }
     ret->n_kv_groups = builder->n_kv_groups;
     halo_plan_set_pages(ret, ret->kv[0].n_pages);
     return 0;
 }
 
-/* The next op of the plan, its kind and layer set. */
-static struct halo_op *op_append(struct halo_builder *builder, enum halo_op_kind kind)
+struct halo_op *halo_builder_append(struct halo_builder *builder, enum halo_op_kind kind)
 {
     if (builder->error)
         return &builder->spare;
@@ -129,8 +118,7 @@ static const float *scales_read(struct halo_builder *builder, const struct halo_
     return scales;
 }
 
-/* The index of a bound tensor among the plan's weights, which it joins at its first use. */
-static uint32_t weight_use(struct halo_builder *builder, enum halo_tensor_id id)
+uint32_t halo_builder_weight(struct halo_builder *builder, enum halo_tensor_id id)
 {
     uint32_t layer = halo_tensors_layered(id) ? builder->layer : 0;
     const struct halo_tensor_spec *spec = builder->binding->specs[id];
@@ -165,14 +153,15 @@ static uint32_t weight_use(struct halo_builder *builder, enum halo_tensor_id id)
 }
 
 /* The same for one that the file need not have; id may be HALO_TENSOR_NONE. */
-static uint32_t weight_use_if(struct halo_builder *builder, enum halo_tensor_id id)
+uint32_t halo_builder_weight_if(struct halo_builder *builder, enum halo_tensor_id id)
 {
-    return id != HALO_TENSOR_NONE && halo_builder_has(builder, id) ? weight_use(builder, id) : HALO_WEIGHT_NONE;
+    return id != HALO_TENSOR_NONE && halo_builder_has(builder, id) ? halo_builder_weight(builder, id)
+                                                                   : HALO_WEIGHT_NONE;
 }
 
 static uint32_t bias_use(struct halo_builder *builder, enum halo_tensor_id id)
 {
-    return weight_use_if(builder, halo_tensors_bias(id));
+    return halo_builder_weight_if(builder, halo_tensors_bias(id));
 }
 
 /* A factor of the hyper-parameters, where 0 means none. */
@@ -211,8 +200,8 @@ uint16_t halo_builder_value(struct halo_builder *builder, const char *name, uint
 
 void halo_builder_embed(struct halo_builder *builder, enum halo_tensor_id id, uint16_t out, float scale)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_EMBED);
-    uint32_t weight = weight_use(builder, id);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_EMBED);
+    uint32_t weight = halo_builder_weight(builder, id);
 
     if (!builder->error)
         builder->weights[weight].embed = true;
@@ -228,10 +217,10 @@ void halo_builder_rmsnorm_scaled(struct halo_builder *builder, enum halo_tensor_
                                  float x_scale, uint16_t out)
 {
     assert(add != HALO_NONE || x_scale == 1);
-    struct halo_op *op = op_append(builder, HALO_OP_RMSNORM);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_RMSNORM);
 
     op->u.rmsnorm =
-        (struct halo_op_rmsnorm){.weight = id == HALO_TENSOR_NONE ? HALO_WEIGHT_NONE : weight_use(builder, id),
+        (struct halo_op_rmsnorm){.weight = id == HALO_TENSOR_NONE ? HALO_WEIGHT_NONE : halo_builder_weight(builder, id),
                                  .x = x,
                                  .add = add,
                                  .out = out,
@@ -257,7 +246,7 @@ float halo_builder_number(struct halo_builder *builder, enum halo_tensor_id id)
 
 void halo_builder_factor(struct halo_builder *builder, enum halo_tensor_id id, float factor)
 {
-    uint32_t weight = weight_use(builder, id);
+    uint32_t weight = halo_builder_weight(builder, id);
     float *scales = halo_arena_alloc(builder->arena, 1, sizeof(*scales));
     if (!scales)
         halo_builder_no_memory(builder);
@@ -270,7 +259,7 @@ void halo_builder_factor(struct halo_builder *builder, enum halo_tensor_id id, f
 
 void halo_builder_add(struct halo_builder *builder, uint16_t x, uint16_t add)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_ADD);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_ADD);
 
     assert(builder->error || one_or(builder->hparams->residual_scale) == 1); /* only a norm scales what it adds */
     op->u.add = (struct halo_op_add){.x = x, .add = add};
@@ -278,13 +267,13 @@ void halo_builder_add(struct halo_builder *builder, uint16_t x, uint16_t add)
 
 void halo_builder_matmul(struct halo_builder *builder, uint16_t x, const struct halo_builder_pair *pairs, uint16_t n)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_MATMUL);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_MATMUL);
 
     assert(n >= 1 && n <= HALO_MATMUL_MAX);
     op->u.matmul.x = x;
     op->u.matmul.n = n;
     for (uint16_t i = 0; i < HALO_MATMUL_MAX; i++) {
-        op->u.matmul.weight[i] = i < n ? weight_use(builder, pairs[i].id) : HALO_WEIGHT_NONE;
+        op->u.matmul.weight[i] = i < n ? halo_builder_weight(builder, pairs[i].id) : HALO_WEIGHT_NONE;
         op->u.matmul.bias[i] = i < n ? bias_use(builder, pairs[i].id) : HALO_WEIGHT_NONE;
         op->u.matmul.out[i] = i < n ? pairs[i].out : HALO_NONE;
     }
@@ -293,33 +282,33 @@ void halo_builder_matmul(struct halo_builder *builder, uint16_t x, const struct 
 void halo_builder_qk_norm(struct halo_builder *builder, uint16_t q, uint16_t k)
 {
     const struct halo_hparams *h = builder->hparams;
-    struct halo_op *op = op_append(builder, HALO_OP_QK_NORM);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_QK_NORM);
 
-    op->u.qk_norm = (struct halo_op_qk_norm){.q = q,
-                                             .k = k,
-                                             .q_weight = weight_use(builder, HALO_TENSOR_ATTN_Q_NORM),
-                                             .k_weight = k == HALO_NONE ? HALO_WEIGHT_NONE
-                                                                        : weight_use(builder, HALO_TENSOR_ATTN_K_NORM),
-                                             .n_head = h->n_head,
-                                             .n_head_kv = k == HALO_NONE ? 0 : h->n_head_kv,
-                                             .head_dim = h->head_dim_k,
-                                             .eps = h->norm_eps};
+    op->u.qk_norm = (struct halo_op_qk_norm){
+        .q = q,
+        .k = k,
+        .q_weight = halo_builder_weight(builder, HALO_TENSOR_ATTN_Q_NORM),
+        .k_weight = k == HALO_NONE ? HALO_WEIGHT_NONE : halo_builder_weight(builder, HALO_TENSOR_ATTN_K_NORM),
+        .n_head = h->n_head,
+        .n_head_kv = k == HALO_NONE ? 0 : h->n_head_kv,
+        .head_dim = h->head_dim_k,
+        .eps = h->norm_eps};
 }
 
 void halo_builder_head_norm(struct halo_builder *builder, enum halo_tensor_id id, uint16_t x, uint32_t n, float eps)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_QK_NORM);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_QK_NORM);
 
     if (builder->error)
         return;
-    op->u.qk_norm =
-        (struct halo_op_qk_norm){.q = x,
-                                 .k = HALO_NONE,
-                                 .q_weight = id == HALO_TENSOR_NONE ? HALO_WEIGHT_NONE : weight_use(builder, id),
-                                 .k_weight = HALO_WEIGHT_NONE,
-                                 .n_head = n,
-                                 .head_dim = builder->values[x].width / n,
-                                 .eps = eps};
+    op->u.qk_norm = (struct halo_op_qk_norm){.q = x,
+                                             .k = HALO_NONE,
+                                             .q_weight = id == HALO_TENSOR_NONE ? HALO_WEIGHT_NONE
+                                                                                : halo_builder_weight(builder, id),
+                                             .k_weight = HALO_WEIGHT_NONE,
+                                             .n_head = n,
+                                             .head_dim = builder->values[x].width / n,
+                                             .eps = eps};
 }
 
 void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uint32_t rope)
@@ -336,7 +325,7 @@ void halo_builder_rope(struct halo_builder *builder, uint16_t q, uint16_t k, uin
 void halo_builder_rope_heads(struct halo_builder *builder, uint16_t q, uint16_t k, const struct halo_op_rope *heads,
                              uint32_t rope)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_ROPE);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_ROPE);
 
     assert(builder->error || rope < builder->n_ropes);
     op->u.rope = *heads;
@@ -347,18 +336,18 @@ void halo_builder_rope_heads(struct halo_builder *builder, uint16_t q, uint16_t 
 
 void halo_builder_concat(struct halo_builder *builder, const struct halo_op_concat *concat)
 {
-    op_append(builder, HALO_OP_CONCAT)->u.concat = *concat;
+    halo_builder_append(builder, HALO_OP_CONCAT)->u.concat = *concat;
 }
 
 void halo_builder_head_matmul(struct halo_builder *builder, uint16_t x, enum halo_tensor_id id, uint16_t out)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_MOE_MATMUL);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_MOE_MATMUL);
 
     op->u.moe_matmul = (struct halo_op_moe_matmul){.x = x,
                                                    .choice = HALO_NONE,
                                                    .n = 1,
                                                    .per_slot = true,
-                                                   .weight = {weight_use(builder, id), HALO_WEIGHT_NONE},
+                                                   .weight = {halo_builder_weight(builder, id), HALO_WEIGHT_NONE},
                                                    .out = {out, HALO_NONE},
                                                    .n_used = builder->hparams->n_head,
                                                    .bias = HALO_WEIGHTS_NONE};
@@ -369,7 +358,7 @@ uint32_t halo_builder_kv_group(struct halo_builder *builder, uint32_t window)
     if (window >= builder->hparams->n_context)
         window = 0;
     for (uint32_t i = 0; i < builder->n_kv_groups; i++)
-        if (builder->kv_windows[i] == window && builder->kv_states[i] == 0)
+        if (builder->kv[i].window == window && builder->kv[i].state_width == 0)
             return i;
     return halo_builder_kv_group_apart(builder, window);
 }
@@ -377,7 +366,7 @@ uint32_t halo_builder_kv_group(struct halo_builder *builder, uint32_t window)
 uint32_t halo_builder_kv_group_apart(struct halo_builder *builder, uint32_t window)
 {
     assert(builder->n_kv_groups < HALO_KV_GROUPS_MAX);
-    builder->kv_windows[builder->n_kv_groups] = window;
+    builder->kv[builder->n_kv_groups].window = window;
     return builder->n_kv_groups++;
 }
 
@@ -385,96 +374,99 @@ void halo_builder_state(struct halo_builder *builder, uint64_t width)
 {
     uint32_t group = 0;
 
-    while (group < builder->n_kv_groups && builder->kv_states[group] == 0)
+    while (group < builder->n_kv_groups && builder->kv[group].state_width == 0)
         group++;
     assert(group < HALO_KV_GROUPS_MAX && width > 0 && width <= HALO_MODEL_MAX_WIDTH);
-    assert(group == builder->n_kv_groups || builder->kv_states[group] == width);
+    assert(group == builder->n_kv_groups || builder->kv[group].state_width == width);
     builder->n_kv_groups += group == builder->n_kv_groups;
-    builder->kv_states[group] = (uint32_t)width;
-    builder->state = (struct halo_state_part){.kv_group = group, .kv_layer = builder->kv_layers[group]++};
+    builder->kv[group].state_width = (uint32_t)width;
+    builder->state = (struct halo_state_part){.kv_group = group, .kv_layer = builder->kv[group].n_layers++};
 }
 
-/* The next n f32 of the layer's state. */
-static struct halo_state_part state_take(struct halo_builder *builder, uint64_t n)
+struct halo_state_part halo_builder_state_take(struct halo_builder *builder, uint64_t n)
 {
     struct halo_state_part part = builder->state;
-    assert(builder->error || part.offset + n <= builder->kv_states[part.kv_group]);
+    assert(builder->error || part.offset + n <= builder->kv[part.kv_group].state_width);
     builder->state.offset += (uint32_t)n;
     return part;
 }
 
 void halo_builder_conv1d(struct halo_builder *builder, uint16_t x, enum halo_tensor_id id, bool silu, uint16_t out)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_CONV1D);
-    uint32_t weight = weight_use(builder, id);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_CONV1D);
+    uint32_t weight = halo_builder_weight(builder, id);
     uint64_t n_kept = builder->error ? 0 : builder->weights[weight].n_cols - 1;
 
-    op->u.conv1d = (struct halo_op_conv1d){.x = x,
-                                           .out = out,
-                                           .weight = weight,
-                                           .bias = bias_use(builder, id),
-                                           .silu = silu,
-                                           .state = state_take(builder, n_kept * builder->values[x].width)};
+    op->u.conv1d =
+        (struct halo_op_conv1d){.x = x,
+                                .out = out,
+                                .weight = weight,
+                                .bias = bias_use(builder, id),
+                                .silu = silu,
+                                .state = halo_builder_state_take(builder, n_kept * builder->values[x].width)};
 }
 
 void halo_builder_delta_rule(struct halo_builder *builder, const struct halo_op_delta_rule *rule)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_DELTA_RULE);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_DELTA_RULE);
 
     op->u.delta_rule = *rule;
-    op->u.delta_rule.a = weight_use(builder, HALO_TENSOR_SSM_A);
-    op->u.delta_rule.dt_bias = weight_use(builder, HALO_TENSOR_SSM_DT_BIAS);
+    op->u.delta_rule.a = halo_builder_weight(builder, HALO_TENSOR_SSM_A);
+    op->u.delta_rule.dt_bias = halo_builder_weight(builder, HALO_TENSOR_SSM_DT_BIAS);
     op->u.delta_rule.eps = builder->hparams->norm_eps;
-    op->u.delta_rule.state = state_take(builder, (uint64_t)rule->n_head_v * rule->dim_v * rule->dim_k);
+    op->u.delta_rule.state = halo_builder_state_take(builder, (uint64_t)rule->n_head_v * rule->dim_v * rule->dim_k);
 }
 
 void halo_builder_ssm_scan(struct halo_builder *builder, uint16_t xbc, uint16_t dt, uint16_t out)
 {
     const struct halo_hparams *h = builder->hparams;
-    struct halo_op *op = op_append(builder, HALO_OP_SSM_SCAN);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_SSM_SCAN);
 
     op->u.ssm_scan = (struct halo_op_ssm_scan){.xbc = xbc,
                                                .dt = dt,
                                                .out = out,
-                                               .a = weight_use(builder, HALO_TENSOR_SSM_A),
+                                               .a = halo_builder_weight(builder, HALO_TENSOR_SSM_A),
                                                .n_head = h->n_ssm_heads,
                                                .head_dim = h->n_ssm_inner / h->n_ssm_heads,
                                                .n_group = h->n_ssm_groups,
                                                .n_state = h->n_ssm_state};
-    op->u.ssm_scan.d = weight_use(builder, HALO_TENSOR_SSM_D);
-    op->u.ssm_scan.dt_bias = weight_use(builder, HALO_TENSOR_SSM_DT_BIAS);
-    op->u.ssm_scan.state = state_take(builder, (uint64_t)h->n_ssm_inner * h->n_ssm_state);
+    op->u.ssm_scan.d = halo_builder_weight(builder, HALO_TENSOR_SSM_D);
+    op->u.ssm_scan.dt_bias = halo_builder_weight(builder, HALO_TENSOR_SSM_DT_BIAS);
+    op->u.ssm_scan.state = halo_builder_state_take(builder, (uint64_t)h->n_ssm_inner * h->n_ssm_state);
 }
 
 void halo_builder_kv_write(struct halo_builder *builder, uint16_t k, uint16_t v, uint32_t group)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_KV_WRITE);
-
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_KV_WRITE);
     const struct halo_hparams *h = builder->hparams;
+    struct halo_kv_group *kv = &builder->kv[group];
 
-    assert(builder->kv_layers[group] == 0 || builder->kv_heads[group].n_head_kv == h->n_head_kv);
-    builder->kv_heads[group] =
-        (struct halo_kv_group){.n_head_kv = h->n_head_kv, .head_dim_k = h->head_dim_k, .head_dim_v = h->head_dim_v};
-    op->u.kv_write =
-        (struct halo_op_kv_write){.k = k, .v = v, .kv_layer = builder->kv_layers[group]++, .kv_group = group};
+    if (kv->n_head_kv == 0) {
+        kv->n_head_kv = h->n_head_kv;
+        kv->head_dim_k = h->head_dim_k;
+        kv->head_dim_v = h->head_dim_v;
+        kv->latent = h->mla_dim_k > 0;
+    }
+    assert(kv->n_head_kv == h->n_head_kv && kv->head_dim_k == h->head_dim_k);
+    op->u.kv_write = (struct halo_op_kv_write){.k = k, .v = v, .kv_layer = kv->n_layers++, .kv_group = group};
 }
 
 void halo_builder_attend(struct halo_builder *builder, uint16_t q, uint16_t out, const struct halo_op_attend *how)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_ATTEND);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_ATTEND);
 
     op->u.attend = *how;
     op->u.attend.q = q;
     op->u.attend.out = out;
-    op->u.attend.kv_layer = builder->kv_layers[how->kv_group] - 1;
+    op->u.attend.kv_layer = builder->kv[how->kv_group].n_layers - 1;
     op->u.attend.n_head = builder->hparams->n_head;
-    op->u.attend.sinks = weight_use_if(builder, HALO_TENSOR_ATTN_SINKS);
+    op->u.attend.sinks = halo_builder_weight_if(builder, HALO_TENSOR_ATTN_SINKS);
 }
 
 void halo_builder_glu_limited(struct halo_builder *builder, uint16_t gate, uint16_t up, uint16_t out,
                               enum halo_glu_act act, float limit)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_GLU);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_GLU);
 
     op->u.glu = (struct halo_op_glu){.gate = gate, .up = up, .out = out, .act = act, .limit = limit};
 }
@@ -501,7 +493,7 @@ const int32_t *halo_builder_table(struct halo_builder *builder, enum halo_tensor
 void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint16_t choice)
 {
     const struct halo_hparams *h = builder->hparams;
-    struct halo_op *op = op_append(builder, HALO_OP_MOE_ROUTE);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_MOE_ROUTE);
 
     op->u.moe_route =
         (struct halo_op_moe_route){.logits = logits,
@@ -511,7 +503,7 @@ void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint1
                                    .normalise = h->expert_normalise,
                                    .scale = h->expert_scale,
                                    .gate = h->expert_gate,
-                                   .bias = weight_use_if(builder, HALO_TENSOR_EXP_PROBS_BIAS),
+                                   .bias = halo_builder_weight_if(builder, HALO_TENSOR_EXP_PROBS_BIAS),
                                    .n_groups = h->n_expert_groups,
                                    .n_groups_used = h->n_expert_groups_used,
                                    .table = halo_builder_table(builder, HALO_TENSOR_FFN_EXPERTS_BY_TOKEN)};
@@ -520,22 +512,23 @@ void halo_builder_moe_route(struct halo_builder *builder, uint16_t logits, uint1
 void halo_builder_moe_matmul(struct halo_builder *builder, uint16_t x, bool per_slot, uint16_t choice,
                              const struct halo_builder_pair *pairs, uint16_t n)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_MOE_MATMUL);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_MOE_MATMUL);
 
     assert(n == 1 || n == 2);
     op->u.moe_matmul = (struct halo_op_moe_matmul){
         .x = x, .choice = choice, .n = n, .per_slot = per_slot, .n_used = builder->hparams->n_expert_used};
     for (uint16_t i = 0; i < 2; i++) {
-        op->u.moe_matmul.weight[i] = i < n ? weight_use(builder, pairs[i].id) : HALO_WEIGHT_NONE;
+        op->u.moe_matmul.weight[i] = i < n ? halo_builder_weight(builder, pairs[i].id) : HALO_WEIGHT_NONE;
         op->u.moe_matmul.out[i] = i < n ? pairs[i].out : HALO_NONE;
-        op->u.moe_matmul.bias[i] = i < n ? weight_use_if(builder, halo_tensors_bias(pairs[i].id)) : HALO_WEIGHT_NONE;
+        op->u.moe_matmul.bias[i] =
+            i < n ? halo_builder_weight_if(builder, halo_tensors_bias(pairs[i].id)) : HALO_WEIGHT_NONE;
     }
 }
 
 void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t choice, uint16_t add, uint16_t add_gate,
                           uint16_t out)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_MOE_SUM);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_MOE_SUM);
 
     op->u.moe_sum = (struct halo_op_moe_sum){.x = x,
                                              .choice = choice,
@@ -547,39 +540,13 @@ void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t cho
 
 void halo_builder_logits(struct halo_builder *builder, uint16_t x, float scale)
 {
-    struct halo_op *op = op_append(builder, HALO_OP_LOGITS);
+    struct halo_op *op = halo_builder_append(builder, HALO_OP_LOGITS);
     enum halo_tensor_id head =
         halo_builder_has(builder, HALO_TENSOR_OUTPUT) ? HALO_TENSOR_OUTPUT : HALO_TENSOR_TOKEN_EMBD;
 
-    op->u.logits = (struct halo_op_logits){.weight = weight_use(builder, head),
+    op->u.logits = (struct halo_op_logits){.weight = halo_builder_weight(builder, head),
                                            .x = x,
-                                           .bias = weight_use_if(builder, HALO_TENSOR_OUTPUT_BIAS),
+                                           .bias = halo_builder_weight_if(builder, HALO_TENSOR_OUTPUT_BIAS),
                                            .scale = scale,
                                            .cap = builder->hparams->logit_cap};
-}
-
-struct halo_op *halo_builder_append(struct halo_builder *builder, enum halo_op_kind kind)
-{
-    return op_append(builder, kind);
-}
-
-uint32_t halo_builder_weight(struct halo_builder *builder, enum halo_tensor_id id)
-{
-    return weight_use(builder, id);
-}
-
-uint32_t halo_builder_weight_if(struct halo_builder *builder, enum halo_tensor_id id)
-{
-    return weight_use_if(builder, id);
-}
-
-struct halo_state_part halo_builder_state_take(struct halo_builder *builder, uint64_t n)
-{
-    return state_take(builder, n);
-}
-
-struct halo_rope *halo_builder_rope_new(struct halo_builder *builder)
-{
-    assert(builder->n_ropes < HALO_BUILDER_ROPES);
-    return &builder->ropes[builder->n_ropes++];
 }

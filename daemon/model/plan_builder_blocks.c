@@ -5,17 +5,12 @@
 
 #include "plan_builder_priv.h"
 
-void halo_builder_kv_shape(struct halo_builder *builder, const struct halo_kv_group *shape)
-{
-    builder->kv_shapes[0] = *shape;
-}
-
 uint32_t halo_builder_kv_add(struct halo_builder *builder, const struct halo_kv_group *shape)
 {
-    assert(builder->n_kv_groups < HALO_KV_GROUPS_MAX);
-    builder->kv_shapes[builder->n_kv_groups] = *shape;
-    builder->kv_windows[builder->n_kv_groups] = shape->window;
-    return builder->n_kv_groups++;
+    uint32_t group = builder->kv[0].n_head_kv == 0 ? 0 : builder->n_kv_groups++;
+    assert(group < HALO_KV_GROUPS_MAX);
+    builder->kv[group] = *shape;
+    return group;
 }
 
 uint32_t halo_builder_rotation_back(struct halo_builder *builder, uint32_t rope)
@@ -24,14 +19,14 @@ uint32_t halo_builder_rotation_back(struct halo_builder *builder, uint32_t rope)
         return 0;
     const struct halo_rope *forth = &builder->ropes[rope];
     double *freqs = halo_arena_alloc(builder->arena, forth->n_rot / 2, sizeof(*freqs));
-    struct halo_rope *back = halo_builder_rope_new(builder);
-    if (!freqs || !back)
+    if (!freqs)
         return (void)halo_builder_no_memory(builder), 0;
-    *back = *forth;
-    back->freqs = freqs;
+    assert(builder->n_ropes < HALO_BUILDER_ROPES);
+    builder->ropes[builder->n_ropes] = *forth;
+    builder->ropes[builder->n_ropes].freqs = freqs;
     for (uint32_t i = 0; i < forth->n_rot / 2; i++)
         freqs[i] = -forth->freqs[i];
-    return builder->n_ropes - 1;
+    return builder->n_ropes++;
 }
 
 void halo_builder_streams_mix(struct halo_builder *builder, const struct halo_op_streams_mix *mix,
@@ -64,7 +59,7 @@ void halo_builder_compress(struct halo_builder *builder, const struct halo_op_co
     op->u.compress.bias = halo_builder_weight(builder, bias);
     op->u.compress.norm = halo_builder_weight(builder, norm);
     op->u.compress.eps = builder->hparams->norm_eps;
-    op->u.compress.kv_layer = builder->kv_layers[compress->kv_group]++;
+    op->u.compress.kv_layer = builder->kv[compress->kv_group].n_layers++;
     op->u.compress.state =
         halo_builder_state_take(builder, halo_compress_state_width(compress->dim, compress->overlap));
 }
@@ -74,7 +69,7 @@ void halo_builder_blocks_choose(struct halo_builder *builder, const struct halo_
     struct halo_op *op = halo_builder_append(builder, HALO_OP_BLOCKS_CHOOSE);
 
     op->u.blocks_choose = *choose;
-    op->u.blocks_choose.kv_layer = builder->kv_layers[choose->kv_group] - 1;
+    op->u.blocks_choose.kv_layer = builder->kv[choose->kv_group].n_layers - 1;
 }
 
 void halo_builder_attend_blocks(struct halo_builder *builder, const struct halo_op_attend_blocks *attend)
@@ -82,8 +77,8 @@ void halo_builder_attend_blocks(struct halo_builder *builder, const struct halo_
     struct halo_op *op = halo_builder_append(builder, HALO_OP_ATTEND_BLOCKS);
 
     op->u.attend_blocks = *attend;
-    op->u.attend_blocks.kv_layer = builder->kv_layers[attend->kv_group] - 1;
-    op->u.attend_blocks.block_layer = builder->kv_layers[attend->block_group] - 1;
+    op->u.attend_blocks.kv_layer = builder->kv[attend->kv_group].n_layers - 1;
+    op->u.attend_blocks.block_layer = builder->kv[attend->block_group].n_layers - 1;
     op->u.attend_blocks.n_head = builder->hparams->n_head;
     op->u.attend_blocks.sinks = halo_builder_weight_if(builder, HALO_TENSOR_ATTN_SINKS);
 }

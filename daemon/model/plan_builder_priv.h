@@ -31,11 +31,10 @@ struct halo_builder {
     uint32_t n_values;
     struct halo_rope *ropes;
     uint32_t n_ropes;
-    /* Of the cache: the window of each group (0: the first one, which keeps every position) or the width of its
-     * states, and the layers that write to it so far. */
-    struct halo_kv_group kv_shapes[HALO_KV_GROUPS_MAX]; /* n_head_kv 0: the first group's */
-    uint32_t kv_windows[HALO_KV_GROUPS_MAX], kv_states[HALO_KV_GROUPS_MAX], kv_layers[HALO_KV_GROUPS_MAX], n_kv_groups;
-    struct halo_kv_group kv_heads[HALO_KV_GROUPS_MAX]; /* counts and sizes of heads, by the layers that write */
+    /* Groups of the cache with the layers that write to them so far; the first keeps every position. Heads are those of
+     * the layers that write. Type and pages are the plan's. */
+    struct halo_kv_group kv[HALO_KV_GROUPS_MAX];
+    uint32_t n_kv_groups;
     struct halo_state_part state; /* of the layer that was begun last: the part that the next op gets */
 };
 
@@ -121,16 +120,15 @@ void halo_builder_moe_sum(struct halo_builder *builder, uint16_t x, uint16_t cho
 /* The head of its own, else the embedding. */
 void halo_builder_logits(struct halo_builder *builder, uint16_t x, float scale);
 
-/* What the verbs are made of. */
+/* What the verbs are made of: the next op of the plan, its kind and layer set; the index of a bound tensor among the
+ * plan's weights, which it joins at its first use; the next n f32 of the layer's state. */
 struct halo_op *halo_builder_append(struct halo_builder *builder, enum halo_op_kind kind);
 uint32_t halo_builder_weight(struct halo_builder *builder, enum halo_tensor_id id);
 uint32_t halo_builder_weight_if(struct halo_builder *builder, enum halo_tensor_id id); /* HALO_WEIGHT_NONE: absent */
 struct halo_state_part halo_builder_state_take(struct halo_builder *builder, uint64_t n);
-struct halo_rope *halo_builder_rope_new(struct halo_builder *builder);
 
-/* plan_builder_blocks.c. The first group of the cache gets another shape than the hyper-parameters say; a further group
- * of this shape, whose type and pages are the first one's. */
-void halo_builder_kv_shape(struct halo_builder *builder, const struct halo_kv_group *shape);
+/* plan_builder_blocks.c. A group of the cache of this shape; the one that is added first, in front of every write, is
+ * the one that keeps every position. */
 uint32_t halo_builder_kv_add(struct halo_builder *builder, const struct halo_kv_group *shape);
 /* x, mix, out and back are given, the rest is filled in. */
 void halo_builder_streams_mix(struct halo_builder *builder, const struct halo_op_streams_mix *mix,

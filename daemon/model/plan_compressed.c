@@ -52,15 +52,12 @@ static void rotate(struct halo_builder *builder, const struct turn *first, const
         join(builder, second);
 }
 
-static uint32_t group_of_blocks(struct halo_builder *builder, bool first, uint32_t dim, uint32_t ratio)
+static uint32_t group_of_blocks(struct halo_builder *builder, uint32_t dim, uint32_t ratio)
 {
     uint32_t stride = ratio < HALO_KV_PAGE_TOKENS ? ratio : HALO_KV_PAGE_TOKENS;
-    const struct halo_kv_group shape = {
-        .n_head_kv = 1, .head_dim_k = dim, .head_dim_v = dim, .stride = stride, .latent = true};
-    if (!first)
-        return halo_builder_kv_add(builder, &shape);
-    halo_builder_kv_shape(builder, &shape);
-    return 0;
+    return halo_builder_kv_add(
+        builder, &(struct halo_kv_group){
+                     .n_head_kv = 1, .head_dim_k = dim, .head_dim_v = dim, .stride = stride, .latent = true});
 }
 
 static uint32_t rotation(struct halo_builder *builder, bool compressed)
@@ -84,26 +81,24 @@ struct halo_compressed halo_compressed_make(struct halo_builder *builder)
         n_short += h->compress_ratio[layer] == HALO_COMPRESS_SHORT;
         n_long += h->compress_ratio[layer] == HALO_COMPRESS_LONG;
     }
-    struct halo_compressed c = {.rope = {rotation(builder, false)}, .window = h->window};
+    struct halo_compressed c = {.rope = {rotation(builder, false)}};
     c.back[0] = halo_builder_rotation_back(builder, c.rope[0]);
     if (n_short + n_long > 0) {
         c.rope[1] = rotation(builder, true);
         c.back[1] = halo_builder_rotation_back(builder, c.rope[1]);
     }
-    if (n_short > 0) { /* the first group is one of those that keep every position */
-        c.blocks[1] = group_of_blocks(builder, true, h->head_dim_k, HALO_COMPRESS_SHORT);
-        c.keys = group_of_blocks(builder, false, h->indexer_dim, HALO_COMPRESS_SHORT);
+    if (n_short > 0) {
+        c.blocks[1] = group_of_blocks(builder, h->head_dim_k, HALO_COMPRESS_SHORT);
+        c.keys = group_of_blocks(builder, h->indexer_dim, HALO_COMPRESS_SHORT);
     }
     if (n_long > 0)
-        c.blocks[0] = group_of_blocks(builder, n_short == 0, h->head_dim_k, HALO_COMPRESS_LONG);
-    struct halo_kv_group rows = {
-        .n_head_kv = 1, .head_dim_k = h->head_dim_k, .head_dim_v = h->head_dim_k, .latent = true};
-    if (n_short + n_long > 0) {
-        rows.window = h->window < h->n_context ? h->window : 0;
-        c.rows = halo_builder_kv_add(builder, &rows);
-    } else {
-        halo_builder_kv_shape(builder, &rows);
-    }
+        c.blocks[0] = group_of_blocks(builder, h->head_dim_k, HALO_COMPRESS_LONG);
+    bool keeps_window = n_short + n_long > 0 && h->window < h->n_context; /* else this group keeps every position */
+    c.rows = halo_builder_kv_add(builder, &(struct halo_kv_group){.n_head_kv = 1,
+                                                                  .head_dim_k = h->head_dim_k,
+                                                                  .head_dim_v = h->head_dim_k,
+                                                                  .window = keeps_window ? h->window : 0,
+                                                                  .latent = true});
     if (n_short > 0)
         c.state_width =
             halo_compress_state_width(h->head_dim_k, true) + halo_compress_state_width(h->indexer_dim, true);
