@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include <common/reason.h>
 #include <common/workers.h>
@@ -196,6 +197,11 @@ void halo_cpu_op_attend_blocks(struct halo_device_model *model, const struct hal
 void halo_cpu_op_logits(struct halo_device_model *model, const struct halo_op *op);
 /* Fills the tables of cosines and sines for the rows of the batch. */
 void halo_cpu_rope_tables(struct halo_device_model *model);
+/* The cosines of a rotation at a position, then its sines: n_rot in all. */
+void halo_cpu_rope_table(const struct halo_rope *rope, uint32_t pos, float *ret);
+/* Rotates the first n_rot elements of each head by such a table. */
+void halo_cpu_rope_heads(float *x, uint32_t n_heads, uint32_t head_dim, const struct halo_rope *rope,
+                         const float *table);
 
 static inline float *halo_cpu_row(const struct halo_device_model *model, uint16_t value, uint32_t row)
 {
@@ -242,6 +248,16 @@ static inline float *halo_cpu_state(const struct halo_device_model *model, const
     const struct halo_batch *batch = model->batch;
     uint32_t slot = batch->seqs[batch->seq[row]].pages[part->kv_group][0];
     return (float *)(void *)halo_cpu_kv_page(model, part->kv_group, part->kv_layer, slot) + part->offset;
+}
+
+/* The n f32 of one head in that state; zeros where `row` is the first of its sequence. */
+static inline float *halo_cpu_head_state(const struct halo_device_model *model, const struct halo_state_part *part,
+                                         uint32_t row, uint32_t head, size_t n)
+{
+    float *state = halo_cpu_state(model, part, row) + head * n;
+    if (model->batch->pos[row] == 0)
+        memset(state, 0, n * sizeof(*state));
+    return state;
 }
 
 /* x times the Hadamard matrix of the largest power of two that divides dim, block by block, scaled so that it keeps

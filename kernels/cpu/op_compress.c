@@ -108,33 +108,21 @@ static void take_item(void *arg, uint32_t index, uint32_t thread)
     }
 }
 
-/* The last n_rot elements by the angles of position `pos`. */
-static void rotate(const struct halo_rope *rope, uint32_t pos, uint32_t dim, float *x)
-{
-    uint32_t n = rope->n_rot / 2, step = rope->pairing == HALO_ROPE_NEOX ? n : 1;
-    uint32_t next = rope->pairing == HALO_ROPE_NEOX ? 1 : 2;
-    float *pair = x + dim - rope->n_rot;
-    for (uint32_t i = 0; i < n; i++, pair += next) {
-        double angle = pos * rope->freqs[i];
-        float cosine = (float)(cos(angle) * (double)rope->scale), sine = (float)(sin(angle) * (double)rope->scale);
-        float a = pair[0], b = pair[step];
-        pair[0] = a * cosine - b * sine;
-        pair[step] = a * sine + b * cosine;
-    }
-}
-
 static void store_rows(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows)
 {
     const struct halo_op_compress *u = &op->u.compress;
     const struct halo_batch *batch = model->batch;
     const struct halo_kv_group *kv = &model->plan->kv[u->kv_group];
+    const struct halo_rope *rope = &model->plan->ropes[u->rope];
+    float table[HALO_COMPRESS_ROTATED_MAX];
     for (uint32_t r = first_row; r < first_row + n_rows; r++) {
         uint32_t pos = (uint32_t)batch->pos[r];
         float *x = halo_cpu_row(model, u->u, r);
         if (pos % u->ratio != u->ratio - 1)
             continue;
         model->device->lanes->rmsnorm(u->dim, x, NULL, halo_cpu_vector(model, u->norm), u->eps, x);
-        rotate(&model->plan->ropes[u->rope], pos + 1 - u->ratio, u->dim, x);
+        halo_cpu_rope_table(rope, pos + 1 - u->ratio, table);
+        halo_cpu_rope_heads(x + u->dim - rope->n_rot, 1, rope->n_rot, rope, table);
         uint8_t *row = halo_cpu_kv_block(model, u->kv_group, u->kv_layer, &batch->seqs[batch->seq[r]], pos);
         model->device->lanes->kv_store(kv->type, u->dim, x, row);
     }

@@ -5,7 +5,6 @@
  * divided over batches changes no bit.
  */
 #include <math.h>
-#include <string.h>
 
 #include "device_priv.h"
 
@@ -41,12 +40,9 @@ static void run_item(void *arg, uint32_t index, uint32_t thread)
     const struct halo_op_delta_rule *u = d->u;
     const struct halo_cpu_row_tile *run = &d->model->scratch.tiles[index / u->n_head_v];
     uint32_t head = index % u->n_head_v;
-    size_t n_state = (size_t)u->dim_v * u->dim_k;
-    float *state = halo_cpu_state(d->model, &u->state, run->first_row) + head * n_state;
+    float *state = halo_cpu_head_state(d->model, &u->state, run->first_row, head, (size_t)u->dim_v * u->dim_k);
     const struct halo_cpu_delta heads = {u->dim_k, u->dim_v, u->eps, u->scale};
 
-    if (d->model->batch->pos[run->first_row] == 0)
-        memset(state, 0, n_state * sizeof(*state));
     for (uint32_t done = 0, n; done < run->n_rows; done += n) {
         struct halo_cpu_delta_row rows[HALO_CPU_DELTA_ROWS];
         n = run->n_rows - done < HALO_CPU_DELTA_ROWS ? run->n_rows - done : HALO_CPU_DELTA_ROWS;

@@ -7,19 +7,22 @@
 
 #include "device_priv.h"
 
+void halo_cpu_rope_table(const struct halo_rope *rope, uint32_t pos, float *ret)
+{
+    uint32_t n = rope->n_rot / 2;
+    for (uint32_t i = 0; i < n; i++) {
+        double angle = pos * rope->freqs[i];
+        ret[i] = (float)(cos(angle) * (double)rope->scale);
+        ret[n + i] = (float)(sin(angle) * (double)rope->scale);
+    }
+}
+
 static void table_rows(struct halo_device_model *model, const struct halo_op *op, uint32_t first_row, uint32_t n_rows)
 {
     for (uint32_t i = 0; i < model->plan->n_ropes; i++) {
         const struct halo_rope *rope = &model->plan->ropes[i];
-        uint32_t n = rope->n_rot / 2;
-        for (uint32_t r = first_row; r < first_row + n_rows; r++) {
-            float *cosine = model->scratch.rope[i] + (size_t)r * rope->n_rot, *sine = cosine + n;
-            for (uint32_t j = 0; j < n; j++) {
-                double angle = model->batch->pos[r] * rope->freqs[j];
-                cosine[j] = (float)(cos(angle) * (double)rope->scale);
-                sine[j] = (float)(sin(angle) * (double)rope->scale);
-            }
-        }
+        for (uint32_t r = first_row; r < first_row + n_rows; r++)
+            halo_cpu_rope_table(rope, (uint32_t)model->batch->pos[r], model->scratch.rope[i] + (size_t)r * rope->n_rot);
     }
 }
 
@@ -42,7 +45,7 @@ static inline void rotate(float *x, uint32_t n_pairs, uint32_t step, uint32_t ne
     }
 }
 
-static void rotate_heads(float *x, uint32_t n_heads, uint32_t head_dim, const struct halo_rope *rope,
+void halo_cpu_rope_heads(float *x, uint32_t n_heads, uint32_t head_dim, const struct halo_rope *rope,
                          const float *cosine)
 {
     uint32_t n = rope->n_rot / 2;
@@ -60,9 +63,9 @@ static void rope_rows(struct halo_device_model *model, const struct halo_op *op,
     const struct halo_rope *rope = &model->plan->ropes[u->rope];
     for (uint32_t r = first_row; r < first_row + n_rows; r++) {
         const float *table = model->scratch.rope[u->rope] + (size_t)r * rope->n_rot;
-        rotate_heads(halo_cpu_row(model, u->q, r), u->n_head, u->head_dim, rope, table);
+        halo_cpu_rope_heads(halo_cpu_row(model, u->q, r), u->n_head, u->head_dim, rope, table);
         if (u->k != HALO_NONE)
-            rotate_heads(halo_cpu_row(model, u->k, r), u->n_head_kv, u->head_dim, rope, table);
+            halo_cpu_rope_heads(halo_cpu_row(model, u->k, r), u->n_head_kv, u->head_dim, rope, table);
     }
 }
 

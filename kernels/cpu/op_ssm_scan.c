@@ -5,7 +5,6 @@
  * divided over batches changes no bit.
  */
 #include <math.h>
-#include <string.h>
 
 #include "device_priv.h"
 
@@ -40,11 +39,8 @@ static void run_item(void *arg, uint32_t index, uint32_t thread)
     const struct halo_op_ssm_scan *u = s->u;
     const struct halo_cpu_row_tile *run = &s->model->scratch.tiles[index / u->n_head];
     uint32_t head = index % u->n_head;
-    size_t n_floats = (size_t)u->head_dim * u->n_state;
-    float *state = halo_cpu_state(s->model, &u->state, run->first_row) + head * n_floats;
+    float *state = halo_cpu_head_state(s->model, &u->state, run->first_row, head, (size_t)u->head_dim * u->n_state);
 
-    if (s->model->batch->pos[run->first_row] == 0)
-        memset(state, 0, n_floats * sizeof(*state));
     for (uint32_t done = 0, n; done < run->n_rows; done += n) {
         struct halo_cpu_ssm_row rows[HALO_CPU_SSM_ROWS];
         n = run->n_rows - done < HALO_CPU_SSM_ROWS ? run->n_rows - done : HALO_CPU_SSM_ROWS;

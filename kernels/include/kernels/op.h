@@ -252,6 +252,7 @@ struct halo_op_streams_add {
  * row are rotated by the block's first position.
  * What is kept of an unfinished block is in a group of states: for each element the largest score, the sum of the
  * weights and the weighted sum; with overlap the same again for the block that follows. */
+#define HALO_COMPRESS_ROTATED_MAX 1024
 struct halo_op_compress {
     uint16_t u, z; /* dim wide, with overlap 2 * dim; used up */
     uint32_t bias; /* `ratio` vectors of that width */
@@ -259,7 +260,7 @@ struct halo_op_compress {
     uint32_t dim, ratio;
     bool overlap;
     float eps;
-    uint32_t rope;
+    uint32_t rope;                /* of at most HALO_COMPRESS_ROTATED_MAX elements */
     uint32_t kv_group, kv_layer;  /* the row is K of one head of a latent group */
     struct halo_state_part state; /* halo_compress_state_width f32 */
 };
