@@ -42,18 +42,6 @@ static bool rope_base_ignored(struct halo_golden_host *host)
     return freqs_plain(host, 10000);
 }
 
-static bool qk_norm_dropped(struct halo_golden_host *host)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < host->plan.n_ops; i++)
-        if (host->ops[i].kind != HALO_OP_QK_NORM)
-            host->ops[n++] = host->ops[i];
-    bool changed = n < host->plan.n_ops;
-    host->plan.n_ops = n;
-    return changed;
-}
-
 static bool bias_ignored(struct halo_golden_host *host)
 {
     bool changed = false;
@@ -253,16 +241,14 @@ NEUTRAL(activation_silu, GLU, glu.act, HALO_GLU_SILU)
 NEUTRAL(expert_bias_ignored, MOE_MATMUL, moe_matmul.bias[0], HALO_WEIGHT_NONE)
 
 /* Norms of heads without a weight: of V. */
+static bool is_v_norm(const struct halo_golden_host *host, const struct halo_op *op)
+{
+    return op->kind == HALO_OP_QK_NORM && op->u.qk_norm.q_weight == HALO_WEIGHT_NONE;
+}
+
 static bool v_norm_dropped(struct halo_golden_host *host)
 {
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < host->plan.n_ops; i++)
-        if (host->ops[i].kind != HALO_OP_QK_NORM || host->ops[i].u.qk_norm.q_weight != HALO_WEIGHT_NONE)
-            host->ops[n++] = host->ops[i];
-    bool changed = n < host->plan.n_ops;
-    host->plan.n_ops = n;
-    return changed;
+    return halo_golden_drop_ops(host, is_v_norm);
 }
 
 /* V that is K is taken when K is normed and rotated already: the copy moves behind the rotation, with V's norm. */
@@ -409,16 +395,14 @@ static bool gate_and_up_swapped(struct halo_golden_host *host)
 }
 
 /* Norms in place: behind a block, or over all of q and of k. */
+static bool is_norm_in_place(const struct halo_golden_host *host, const struct halo_op *op)
+{
+    return op->kind == HALO_OP_RMSNORM && op->u.rmsnorm.x == op->u.rmsnorm.out;
+}
+
 static bool norms_in_place_dropped(struct halo_golden_host *host)
 {
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < host->plan.n_ops; i++)
-        if (host->ops[i].kind != HALO_OP_RMSNORM || host->ops[i].u.rmsnorm.x != host->ops[i].u.rmsnorm.out)
-            host->ops[n++] = host->ops[i];
-    bool changed = n < host->plan.n_ops;
-    host->plan.n_ops = n;
-    return changed;
+    return halo_golden_drop_ops(host, is_norm_in_place);
 }
 
 /* The norm of q and k on the other side of the rotation. */
@@ -469,7 +453,7 @@ static bool magnitude_ignored(struct halo_golden_host *host)
 static const struct halo_golden_mutant mutants[] = {
     {"fable-Q4_K_M", "unchanged", NULL},
     {"fable-Q4_K_M", "adjacent pairs", pairing_flipped},
-    {"fable-Q4_K_M", "Q/K norm dropped", qk_norm_dropped},
+    {"fable-Q4_K_M", "Q/K norm dropped", halo_mutant_qk_norm_dropped},
     {"tiny-llama", "unchanged", NULL},
     {"tiny-llama", "half-split pairs", pairing_flipped},
     {"tiny-llama3", "unchanged", NULL},
@@ -484,7 +468,7 @@ static const struct halo_golden_mutant mutants[] = {
     {"tiny-qwen2", "adjacent pairs", pairing_flipped},
     {"tiny-qwen2", "rope base ignored", rope_base_ignored},
     {"tiny-qwen3", "unchanged", NULL},
-    {"tiny-qwen3", "Q/K norm dropped", qk_norm_dropped},
+    {"tiny-qwen3", "Q/K norm dropped", halo_mutant_qk_norm_dropped},
     {"tiny-qwen3", "scale by embedding / heads", scale_by_embedding},
     {"tiny-qwen3moe", "unchanged", NULL},
     {"tiny-qwen3moe", "experts not renormalised", experts_normalised_otherwise},
@@ -503,7 +487,7 @@ static const struct halo_golden_mutant mutants[] = {
     {"tiny-glm4moe", "softmax scores", gate_swapped},
     {"tiny-glm4moe", "expert scale ignored", expert_scale_ignored},
     {"tiny-glm4moe", "shared expert forgotten", shared_forgotten},
-    {"tiny-glm4moe", "Q/K norm dropped", qk_norm_dropped},
+    {"tiny-glm4moe", "Q/K norm dropped", halo_mutant_qk_norm_dropped},
     {"tiny-glm4moe-air", "unchanged", NULL},
     {"tiny-glm4moe-air", "choice bias in the weights", choice_bias_in_weights},
     {"tiny-dots1", "unchanged", NULL},
@@ -535,7 +519,7 @@ static const struct halo_golden_mutant mutants[] = {
     {"tiny-hunyuan-dense", "unchanged", NULL},
     {"tiny-hunyuan-dense", "Q/K norm before rotation", qk_norm_moved},
     {"tiny-qwen3vl", "unchanged", NULL},
-    {"tiny-qwen3vl", "Q/K norm dropped", qk_norm_dropped},
+    {"tiny-qwen3vl", "Q/K norm dropped", halo_mutant_qk_norm_dropped},
     {"tiny-mistral3", "unchanged", NULL},
     {"tiny-mistral3", "temperature ignored", temperature_ignored, HALO_GOLDEN_LONG},
     {"tiny-mistral3", "YaRN ignored", rope_factors_ignored},
@@ -633,7 +617,7 @@ static const struct halo_golden_mutant mutants[] = {
     {"tiny-lfm2moe", "convolution left out", halo_mutant_convolution_ignored},
     {"tiny-lfm2moe", "one state for all layers", halo_mutant_states_shared, HALO_GOLDEN_LONG},
     {"tiny-lfm2moe", "gates left out", halo_mutant_gates_ignored},
-    {"tiny-lfm2moe", "Q/K norm dropped", qk_norm_dropped},
+    {"tiny-lfm2moe", "Q/K norm dropped", halo_mutant_qk_norm_dropped},
     {"tiny-lfm2moe", "adjacent pairs", pairing_flipped},
     {"tiny-lfm2moe", "choice bias in the weights", choice_bias_in_weights},
     {"tiny-qwen35", "unchanged", NULL},
@@ -645,7 +629,7 @@ static const struct halo_golden_mutant mutants[] = {
     {"tiny-qwen35", "convolution left out", halo_mutant_convolution_ignored},
     {"tiny-qwen35", "gate of attention forgotten", halo_mutant_attention_gate_forgotten},
     {"tiny-qwen35", "gate z forgotten", halo_mutant_z_gate_forgotten},
-    {"tiny-qwen35", "norms of heads dropped", qk_norm_dropped},
+    {"tiny-qwen35", "norms of heads dropped", halo_mutant_qk_norm_dropped},
     {"tiny-qwen35", "heads rotated whole", halo_mutant_heads_rotated_whole},
     {"tiny-qwen35", "adjacent pairs", pairing_flipped},
     {"tiny-qwen35moe", "unchanged", NULL},

@@ -26,6 +26,10 @@ int halo_golden_mutants_run(int argc, char **argv, const struct halo_golden_muta
  * plan had what it changes. */
 /* Applies a change to every op of a kind; whether it changed any. */
 bool halo_golden_each_op(struct halo_golden_host *host, enum halo_op_kind kind, bool (*change)(struct halo_op *op));
+/* Leaves out the ops of which `drop` is true. */
+bool halo_golden_drop_ops(struct halo_golden_host *host,
+                          bool (*drop)(const struct halo_golden_host *host, const struct halo_op *op));
+bool halo_mutant_qk_norm_dropped(struct halo_golden_host *host);
 
 bool halo_mutant_convolution_ignored(struct halo_golden_host *host);
 bool halo_mutant_states_shared(struct halo_golden_host *host);

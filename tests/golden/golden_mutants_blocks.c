@@ -117,26 +117,14 @@ static bool table_ignored(struct halo_golden_host *host)
 }
 
 /* What attention gives stays rotated. */
-static bool rotation_not_undone(struct halo_golden_host *host)
+static bool is_rotation_back(const struct halo_golden_host *host, const struct halo_op *op)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < host->plan.n_ops; i++)
-        if (host->ops[i].kind != HALO_OP_ROPE || host->plan.ropes[host->ops[i].u.rope.rope].freqs[0] > 0)
-            host->ops[n++] = host->ops[i];
-    bool changed = n < host->plan.n_ops;
-    host->plan.n_ops = n;
-    return changed;
+    return op->kind == HALO_OP_ROPE && host->plan.ropes[op->u.rope.rope].freqs[0] < 0;
 }
 
-static bool head_norms_dropped(struct halo_golden_host *host)
+static bool rotation_not_undone(struct halo_golden_host *host)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < host->plan.n_ops; i++)
-        if (host->ops[i].kind != HALO_OP_QK_NORM)
-            host->ops[n++] = host->ops[i];
-    bool changed = n < host->plan.n_ops;
-    host->plan.n_ops = n;
-    return changed;
+    return halo_golden_drop_ops(host, is_rotation_back);
 }
 
 static const struct halo_golden_mutant mutants[] = {
@@ -149,7 +137,7 @@ static const struct halo_golden_mutant mutants[] = {
     {"tiny-deepseek4", "one state for all layers", states_shared, HALO_GOLDEN_LONG},
     {"tiny-deepseek4", "sinks forgotten", sinks_forgotten},
     {"tiny-deepseek4", "rotation not undone", rotation_not_undone},
-    {"tiny-deepseek4", "norm of q dropped", head_norms_dropped},
+    {"tiny-deepseek4", "norm of q dropped", halo_mutant_qk_norm_dropped},
     {"tiny-deepseek4", "one Sinkhorn iteration", one_iteration},
     {"tiny-deepseek4", "limits ignored", limits_ignored},
     {"tiny-deepseek4", "table of experts ignored", table_ignored},

@@ -14,6 +14,29 @@ bool halo_golden_each_op(struct halo_golden_host *host, enum halo_op_kind kind, 
     return changed;
 }
 
+bool halo_golden_drop_ops(struct halo_golden_host *host,
+                          bool (*drop)(const struct halo_golden_host *host, const struct halo_op *op))
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < host->plan.n_ops; i++)
+        if (!drop(host, &host->ops[i]))
+            host->ops[n++] = host->ops[i];
+    bool changed = n < host->plan.n_ops;
+    host->plan.n_ops = n;
+    return changed;
+}
+
+static bool is_qk_norm(const struct halo_golden_host *host, const struct halo_op *op)
+{
+    return op->kind == HALO_OP_QK_NORM;
+}
+
+bool halo_mutant_qk_norm_dropped(struct halo_golden_host *host)
+{
+    return halo_golden_drop_ops(host, is_qk_norm);
+}
+
 /* Runs the prompts; whether the gate judged as it must. */
 static bool mutant_judged(const struct halo_golden_data *data, const struct halo_golden_mutant *mutant)
 {

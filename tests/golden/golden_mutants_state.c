@@ -215,14 +215,12 @@ bool halo_mutant_convolution_bias_ignored(struct halo_golden_host *host)
 }
 
 /* Attention beside a state, or a shared expert beside a latent mixture: what an op of its own adds. */
+static bool is_addition(const struct halo_golden_host *host, const struct halo_op *op)
+{
+    return op->kind == HALO_OP_ADD;
+}
+
 bool halo_mutant_additions_dropped(struct halo_golden_host *host)
 {
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < host->plan.n_ops; i++)
-        if (host->ops[i].kind != HALO_OP_ADD)
-            host->ops[n++] = host->ops[i];
-    bool changed = n < host->plan.n_ops;
-    host->plan.n_ops = n;
-    return changed;
+    return halo_golden_drop_ops(host, is_addition);
 }
