@@ -59,17 +59,26 @@ double halo_hparams_ff_shared(const struct halo_hparams *hparams)
     return (double)hparams->n_ff_expert * hparams->n_expert_shared;
 }
 
-/* The common entry of a per-layer array. An array of another length than the layers is a contradiction, not a
- * variation. With `zeros` an entry may be 0 as well: its bit is set there. */
+/* An array of another length than the layers is a contradiction, not a variation. */
+static int length_check(const struct halo_gguf_array *array, const char *key, uint32_t n_layers,
+                        struct halo_fault *fault)
+{
+    if (array->n == n_layers)
+        return 0;
+    return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key,
+                          array->n, n_layers);
+}
+
+/* The common entry of a per-layer array. With `zeros` an entry may be 0 as well: its bit is set there. */
 static int layered_read(struct halo_gguf_array array, const char *key, uint32_t n_layers, uint64_t *zeros, double *ret,
                         struct halo_fault *fault)
 {
     int64_t first = 0, entry = 0;
     uint32_t first_layer = 0;
 
-    if (array.n != n_layers)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key,
-                              array.n, n_layers);
+    int r = length_check(&array, key, n_layers, fault);
+    if (r < 0)
+        return r;
     for (uint32_t i = 0; i < n_layers; i++) {
         if (!halo_gguf_next_i64(&array, &entry))
             return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold integers", key);
@@ -96,9 +105,9 @@ static int two_read(struct halo_gguf_array array, const char *key, uint32_t n_la
     int64_t values[2] = {0, 0}, entry = 0;
     uint32_t n_values = 0;
 
-    if (array.n != n_layers)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key,
-                              array.n, n_layers);
+    int r = length_check(&array, key, n_layers, fault);
+    if (r < 0)
+        return r;
     for (uint32_t i = 0; i < n_layers; i++) {
         if (!halo_gguf_next_i64(&array, &entry))
             return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold integers", key);
@@ -108,7 +117,7 @@ static int two_read(struct halo_gguf_array array, const char *key, uint32_t n_la
             continue;
         if (entry != values[1])
             return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                                  "%s has more than two values (%" PRId64 ", %" PRId64 ", %" PRId64
+                                  "%s takes more than two values over the layers (%" PRId64 ", %" PRId64 ", %" PRId64
                                   "), which is not supported",
                                   key, values[0], values[1], entry);
         bits[i / 64] |= 1ull << i % 64;
@@ -129,9 +138,8 @@ static int bits_read(const struct halo_gguf *gguf, const char *key, uint32_t n_l
 
     if (r != 0)
         return r;
-    if (array.n != n_layers)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key,
-                              array.n, n_layers);
+    if ((r = length_check(&array, key, n_layers, fault)) < 0)
+        return r;
     for (uint32_t i = 0; i < n_layers; i++) {
         if (!halo_gguf_next_i64(&array, &entry) || entry < 0 || entry > 1)
             return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold truth values", key);
@@ -226,9 +234,9 @@ static int each_read(struct halo_hparams *hparams, const struct halo_gguf *gguf,
     bool is_array = halo_gguf_get_array(gguf, key, &array, NULL) == 0;
     bool is_real = row->kind == HALO_HPARAM_EACH_REAL;
 
-    if (is_array && array.n != hparams->n_layers)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s has %" PRIu64 " entries for %" PRIu32 " layers", key,
-                              array.n, hparams->n_layers);
+    int r = is_array ? length_check(&array, key, hparams->n_layers, fault) : 0;
+    if (r < 0)
+        return r;
     for (uint32_t i = 0; i < hparams->n_layers; i++) {
         double value = common;
         int64_t whole = 0;
@@ -473,8 +481,8 @@ static int interval_check(struct halo_hparams *h, const char *arch, struct halo_
 {
     if (h->attention_interval > h->n_layers)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "%s.full_attention_interval is %" PRIu32 ", so none of the %" PRIu32
-                              " layers has attention",
+                              "%s.full_attention_interval is %" PRIu32 ": none of the %" PRIu32
+                              " layers would have attention",
                               arch, h->attention_interval, h->n_layers);
     for (uint32_t layer = 0; layer < h->n_layers; layer++)
         if ((layer + 1) % h->attention_interval != 0)

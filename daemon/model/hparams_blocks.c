@@ -19,8 +19,9 @@ static int ratios_check(const struct halo_hparams *h, const char *arch, struct h
     }
     if (indexed && (h->indexer_heads == 0 || h->indexer_top_k == 0 || h->indexer_dim <= h->n_rot))
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "%s.attention.indexer: %" PRIu32 " heads of %" PRIu32 " choose %" PRIu32
-                              " blocks, with %" PRIu32 " elements rotated",
+                              "%s.attention.indexer: head_count is %" PRIu32 ", key_length %" PRIu32
+                              " and top_k %" PRIu32 "; none may be 0, and the key must be longer than the %" PRIu32
+                              " rotated elements",
                               arch, h->indexer_heads, h->indexer_dim, h->indexer_top_k, h->n_rot);
     return 0;
 }
@@ -33,8 +34,8 @@ int halo_hparams_blocks_check(const struct halo_hparams *h, const char *arch, st
                               h->n_streams);
     if (h->n_head_kv != 1 || h->head_dim_v != h->head_dim_k || h->n_rot >= h->head_dim_k)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
-                              "%s: %" PRIu32 " heads of %" PRIu32 " and %" PRIu32
-                              " are not one row that is K and V, with %" PRIu32 " elements of it rotated",
+                              "%s: %" PRIu32 " KV heads with keys of %" PRIu32 " and values of %" PRIu32 ", %" PRIu32
+                              " elements rotated; wanted one head, keys as long as values, and fewer elements rotated",
                               arch, h->n_head_kv, h->head_dim_k, h->head_dim_v, h->n_rot);
     if (h->n_head % h->n_out_groups)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,

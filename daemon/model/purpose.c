@@ -29,15 +29,16 @@ enum purpose {
 static const char *const sentences[] = {
     [PROJECTOR] = "the file is a projector: it turns images or sound into rows for the model that it belongs to; load "
                   "that model, which reads text only here",
-    [ADAPTER] = "the file is a LoRA adapter: it changes another model and is none by itself; merge it into that model "
-                "and load the result",
-    [CONTROL_VECTOR] = "the file is a control vector: it steers another model and is none by itself",
+    [ADAPTER] =
+        "the file is a LoRA adapter: it changes another model and is not a model itself; merge it into that model "
+        "and load the result",
+    [CONTROL_VECTOR] = "the file is a control vector: it steers another model and is not a model itself",
     [IMATRIX] = "the file is an importance matrix: quantizers read it, and it holds no model",
-    [EMBEDDING] = "the file is an embedding model: it turns texts into vectors and generates none, which is not "
+    [EMBEDDING] = "the file is an embedding model: it turns text into vectors and does not generate text, which is not "
                   "supported",
     [ENCODER_DECODER] = "the file is an encoder-decoder model, which is not supported; models that continue a text are",
     [DIFFUSION] = "the file is a diffusion model: it fills in a text instead of continuing it, which is not supported",
-    [DRAFT] = "the file is a draft head: it proposes tokens for the model that it belongs to and is none by itself",
+    [DRAFT] = "the file is a draft head: it proposes tokens for another model and is not a model itself",
     [PICTURES] = "the file is a model of images or video, not of text",
     [SOUND] = "the file is a model of sound, not of text",
 };
@@ -110,8 +111,8 @@ static int pooling_check(const struct halo_gguf *gguf, struct halo_span arch, st
     snprintf(key, sizeof(key), "%.*s.pooling_type", (int)arch.n, arch.bytes);
     if (halo_gguf_get_u64(gguf, key, &pooling, NULL) == 0 && pooling == POOLING_RANK)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                              "the file is a reranker or classifier (its pooling_type is %d): it scores texts and "
-                              "generates none, which is not supported",
+                              "the file is a reranker or classifier (its pooling_type is %d): it scores text and "
+                              "does not generate it, which is not supported",
                               POOLING_RANK);
     if (pooling != 0)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "%s", sentences[EMBEDDING]);
@@ -127,8 +128,8 @@ static int tensors_check(const struct halo_gguf *gguf, struct halo_fault *fault)
         const char *name = halo_gguf_tensor(gguf, i)->name;
         if (strncmp(name, "cls.", 4) == 0)
             return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                                  "the file is a reranker or classifier (it has %s): it scores texts and generates "
-                                  "none, which is not supported",
+                                  "the file is a reranker or classifier (it has %s): it scores text and does not "
+                                  "generate it, which is not supported",
                                   name);
     }
     return 0;

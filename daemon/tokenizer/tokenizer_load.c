@@ -36,8 +36,8 @@ static int load_model(struct halo_tokenizer *t, const struct halo_gguf *gguf, st
             return 0;
         }
     return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
-                          "tokenizer model \"%s\" is not supported; byte-level BPE (gpt2), SentencePiece (llama) and "
-                          "SentencePiece with merges (gemma4) are",
+                          "tokenizer model \"%s\" is not supported; supported are byte-level BPE (gpt2), SentencePiece "
+                          "(llama) and SentencePiece with merges (gemma4)",
                           halo_tokenizer_quote(name, quote));
 }
 
@@ -224,8 +224,8 @@ static void keep_bos(struct halo_tokenizer *t, bool wanted)
     if (!wanted || t->add_bos || t->bos < 0)
         return;
     t->add_bos = true;
-    halo_remarks_add(&t->remarks, "tokenizer.ggml.add_bos_token: the file says false; a BOS token is added all the "
-                                  "same, because Gemma 4 needs it");
+    halo_remarks_add(&t->remarks, "tokenizer.ggml.add_bos_token is false in the file; a BOS token is added anyway, "
+                                  "because Gemma 4 needs one");
 }
 
 static int load_settings(struct halo_tokenizer *t, const struct halo_gguf *gguf, struct halo_fault *fault)

@@ -219,7 +219,8 @@ static int check_glu(const struct check *c, const struct halo_op_glu *u)
     TRY(check_value(c, "out", u->out, width_of(c, u->gate)));
     TRY(check_positive(c, "limit", u->limit));
     if (u->limit > 0 && (u->up == HALO_NONE || u->up == u->gate))
-        return refuse(c, "up, which must be limited apart from gate,", u->up, 0);
+        return halo_reason(c->reason, -ENOTSUP, "%s: a limit needs an up of its own; up is value %u and gate value %u",
+                           c->op, u->up, u->gate);
     return u->act >= HALO_GLU_ACTS ? refuse_index(c, "activation", u->act, HALO_GLU_ACTS) : 0;
 }
 
@@ -364,7 +365,8 @@ static int check_delta_rule(const struct check *c, const struct halo_op_delta_ru
                            u->n_head_k, u->dim_k);
     uint32_t per_k = u->n_head_v / u->n_head_k;
     if (u->gate_stride < per_k || u->alpha_first > u->gate_stride - per_k || u->beta_first > u->gate_stride - per_k)
-        return halo_reason(c->reason, -ENOTSUP, "%s: gates of %u heads at %u and %u of every %u", c->op, per_k,
+        return halo_reason(c->reason, -ENOTSUP,
+                           "%s: %u gates from element %u and from element %u on do not fit into %u", c->op, per_k,
                            u->alpha_first, u->beta_first, u->gate_stride);
     TRY(check_value(c, "qkv", u->qkv, 2 * u->n_head_k * u->dim_k + u->n_head_v * u->dim_v));
     TRY(check_value(c, "alpha", u->alpha, u->n_head_k * u->gate_stride));
@@ -416,13 +418,15 @@ static int check_blocks(const struct check *c, uint32_t group, uint32_t layer, u
     const struct halo_kv_group *kv = &c->plan->kv[group];
     uint32_t stride = ratio < HALO_KV_PAGE_TOKENS ? ratio : HALO_KV_PAGE_TOKENS;
     if (ratio < 2 || HALO_KV_PAGE_TOKENS % stride != 0 || ratio % stride != 0)
-        return halo_reason(c->reason, -ENOTSUP, "%s: blocks of %u positions", c->op, ratio);
+        return halo_reason(c->reason, -ENOTSUP, "%s: blocks of %u positions, wanted a divisor or a multiple of %d",
+                           c->op, ratio, HALO_KV_PAGE_TOKENS);
     if (kv->stride != stride)
         return refuse(c, "positions of a row of the cache", kv->stride, stride);
     if (kv->type == HALO_KV_Q4)
         return halo_reason(c->reason, -ENOTSUP, "%s: compressed blocks cannot be q4; use q8 or f16", c->op);
     if (kv->n_head_kv != 1 || !kv->latent || kv->window > 0)
-        return halo_reason(c->reason, -ENOTSUP, "%s: group %u of the cache is not for blocks", c->op, group);
+        return halo_reason(c->reason, -ENOTSUP, "%s: group %u of the cache does not hold compressed blocks", c->op,
+                           group);
     return 0;
 }
 
@@ -443,7 +447,7 @@ static int check_compress(const struct check *c, const struct halo_op_compress *
     if (u->rope >= c->plan->n_ropes)
         return refuse_index(c, "rotation", u->rope, c->plan->n_ropes);
     const struct halo_rope *rope = &c->plan->ropes[u->rope];
-    if (rope->n_rot % 2 != 0 || rope->n_rot > u->dim)
+    if (rope->n_rot % 2 != 0 || rope->n_rot > u->dim || rope->n_rot > HALO_COMPRESS_ROTATED_MAX)
         return refuse(c, "rotated elements", rope->n_rot, u->dim);
     return check_state(c, &u->state, halo_compress_state_width(u->dim, u->overlap));
 }
@@ -464,7 +468,7 @@ static int check_attend_blocks(const struct check *c, const struct halo_op_atten
     TRY(check_positions(c, u->kv_group, u->kv_layer));
     const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
     if (!kv->latent || kv->n_head_kv != 1 || kv->head_dim_k != kv->head_dim_v || kv->type == HALO_KV_Q4)
-        return halo_reason(c->reason, -ENOTSUP, "%s: group %u of the cache keeps no row that is K and V", c->op,
+        return halo_reason(c->reason, -ENOTSUP, "%s: group %u of the cache does not keep one row for K and V", c->op,
                            u->kv_group);
     if (kv->window > 0 && (u->window == 0 || u->window > kv->window))
         return refuse(c, "window", u->window, kv->window);

@@ -50,9 +50,10 @@ static int check_latent(const struct halo_kv_group *kv, const char *op, char *re
         return halo_reason(reason, -ENOTSUP, "%s: a latent cache of %u rows for each position, only 1 is supported", op,
                            kv->n_head_kv);
     if (k == 0 || v == 0 || k % multiple != 0 || v % 4 != 0 || k > HALO_LATENT_DIM_K || v > HALO_LATENT_DIM_V)
-        return halo_reason(reason, -ENOTSUP,
-                           "%s: latent rows of %u with values of %u, wanted multiples of %u and 4 up to %d and %d", op,
-                           k, v, multiple, HALO_LATENT_DIM_K, HALO_LATENT_DIM_V);
+        return halo_reason(
+            reason, -ENOTSUP,
+            "%s: latent rows of %u with values of %u; rows must be multiples of %u and values of 4, up to %d and %d",
+            op, k, v, multiple, HALO_LATENT_DIM_K, HALO_LATENT_DIM_V);
     return 0;
 }
 

@@ -112,8 +112,8 @@ static void predict(struct halo_ev_plan *ev, const struct halo_forecast *f, char
     if (f->bandwidth > 0)
         snprintf(bound, n, "a token at position %u reads %s of weights and cache at %.1f GB/s of memory bandwidth; %s",
                  half, halo_size_text(decode.weight_bytes + decode.kv_bytes, read), f->bandwidth / 1e9,
-                 f->flops > 0 ? "prompts run at the rate of earlier ones on this device"
-                              : "prompts are not predicted until one has run on this device");
+                 f->flops > 0 ? "the speed of a prompt is that of earlier ones on this device"
+                              : "the speed of a prompt is predicted once one has run on this device");
     else
         snprintf(bound, n, "the device does not measure its bandwidth, so nothing is predicted");
 }

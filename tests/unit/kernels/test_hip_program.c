@@ -355,12 +355,14 @@ static void latent_shapes_are_refused(void **state)
     } cases[] = {
         {HALO_KV_F16, 2, 576, 512, "attend: a latent cache of 2 rows for each position, only 1 is supported"},
         {HALO_KV_F16, 1, 584, 512,
-         "attend: latent rows of 584 with values of 512, wanted multiples of 8 and 4 up to 576 and 512"},
+         "attend: latent rows of 584 with values of 512; rows must be multiples of 8 and values of 4, up to 576 and "
+         "512"},
         {HALO_KV_F32, 1, 36, 32,
-         "attend: latent rows of 36 with values of 32, wanted multiples of 8 and 4 up to 576 and 512"},
+         "attend: latent rows of 36 with values of 32; rows must be multiples of 8 and values of 4, up to 576 and 512"},
         {HALO_KV_Q4, 1, 576, 512, "attend: a latent cache cannot be q4; use q8 or f16"},
         {HALO_KV_Q8, 1, 40, 32,
-         "attend: latent rows of 40 with values of 32, wanted multiples of 32 and 4 up to 576 and 512"},
+         "attend: latent rows of 40 with values of 32; rows must be multiples of 32 and values of 4, up to 576 and "
+         "512"},
     };
     static const char *const all[] = {NULL};
     static struct fixture f;

@@ -543,7 +543,7 @@ static const struct {
      4,
      {64, 96, 128, 64},
      HALO_FAULT_UNSUPPORTED,
-     "gemma4.feed_forward_length has more than two values (64, 96, 128)"},
+     "gemma4.feed_forward_length takes more than two values over the layers (64, 96, 128)"},
     {"feed_forward_length",
      HALO_GGUF_I32,
      2,
@@ -573,7 +573,8 @@ static void delta_rule(void **state)
         double value;
         const char *reason;
     } rows[] = {
-        {"full_attention_interval", 3, "qwen35.full_attention_interval is 3, so none of the 2 layers has attention"},
+        {"full_attention_interval", 3,
+         "qwen35.full_attention_interval is 3: none of the 2 layers would have attention"},
         {"full_attention_interval", 0, "qwen35.full_attention_interval is 0, allowed are 1 to 512"},
         {"ssm.conv_kernel", 1, "qwen35.ssm.conv_kernel is 1, allowed are 2 to 8"},
         {"ssm.group_count", 3, "qwen35: an inner size of 32 in 4 heads over 3 groups"},
@@ -582,7 +583,7 @@ static void delta_rule(void **state)
         {"ssm.state_size", 1025, "qwen35.ssm.state_size is 1025, allowed are 1 to 1024"},
         {"ssm.time_step_rank", 0, "qwen35.ssm.time_step_rank is 0, allowed are 1 to 1024"},
         {"attention.value_length", 8, "qwen35: a gate of heads of 16 does not fit values of 8"},
-        {"nextn_predict_layers", 1, "so none of the 1 layers has attention"},
+        {"nextn_predict_layers", 1, ": none of the 1 layers would have attention"},
     };
     struct halo_toy *toy = halo_toy_create("qwen35");
     struct halo_model *model = halo_toy_accepted(toy);
