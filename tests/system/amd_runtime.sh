@@ -42,6 +42,6 @@ done
 out=$("$doctor" --from-tier 1 --tier 1 --json) || true
 tier=$(grep '"id":"tier1"' <<<"$out" || true)
 grep -q '"verdict":"FAIL","read":"runtime = libamdhip64.so' <<<"$tier" || fail "the doctor's tier 1 is: $tier"
-grep -q 'the runtime does not take it' <<<"$tier" || fail "the doctor's tier 1 names another cause: $tier"
+grep -q 'the runtime does not use it' <<<"$tier" || fail "the doctor's tier 1 names another cause: $tier"
 
 [ "$failed" -eq 0 ] && grep -oE 'runtime = [^"]*' <<<"$tier"
