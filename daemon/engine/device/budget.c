@@ -117,10 +117,17 @@ void halo_budget_cache_text(const struct halo_budget *budget, const struct halo_
     uint32_t n_window, n_state, n_full = 0;
     uint64_t window_bytes = sequence_bytes(budget, plan, false, &n_window),
              state_bytes = sequence_bytes(budget, plan, true, &n_state), token_bytes = halo_budget_token_bytes(budget);
-    for (uint32_t group = 0; group < budget->n_groups; group++)
-        n_full += budget->groups[group].span == UINT32_MAX ? plan->kv[group].n_layers : 0;
-    int n = snprintf(ret, HALO_CACHE_TEXT, "%u %s every token (%s a token)", n_full, keep(n_full),
-                     halo_size_text(token_bytes, token));
+    bool has_blocks = false;
+    for (uint32_t group = 0; group < budget->n_groups; group++) {
+        bool is_blocks = plan->kv[group].stride > 1;
+        n_full += budget->groups[group].span == UINT32_MAX && !is_blocks ? plan->kv[group].n_layers : 0;
+        has_blocks = has_blocks || is_blocks;
+    }
+    int n = 0;
+    if (n_full > 0)
+        n = snprintf(ret, HALO_CACHE_TEXT, "%u %s every token%s", n_full, keep(n_full), has_blocks ? ", and " : "");
+    n += snprintf(ret + n, HALO_CACHE_TEXT - (size_t)n, "%s (%s a token)",
+                  has_blocks ? "one row is kept for several tokens" : "", halo_size_text(token_bytes, token));
     if (n_window > 0)
         n += snprintf(ret + n, HALO_CACHE_TEXT - (size_t)n, "; %u %s a window (%s a sequence)", n_window,
                       keep(n_window), halo_size_text(window_bytes, window));

@@ -104,6 +104,11 @@ static void the_cache_in_words(void **state)
     halo_budget_of(fake_device(), NULL, &plan, 0, &budget);
     halo_budget_cache_text(&budget, &plan, text);
     assert_string_equal(text, "1 layer keeps every token (64 bytes a token); a sequence of 65536 tokens takes 4.0 MiB");
+    plan.kv[0].stride = 4;
+    halo_budget_cache_text(&budget, &plan, text);
+    assert_string_equal(
+        text, "one row is kept for several tokens (64 bytes a token); a sequence of 65536 tokens takes 4.0 MiB");
+    plan.kv[0].stride = 0;
     fake_plan_window(&plan, 100, 0);
     fake_plan_states(&plan, 0);
     halo_budget_of(fake_device(), NULL, &plan, 0, &budget);
