@@ -148,7 +148,7 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
         halo_budget_of(t->ops, t->device, &f->model->plan, f->budget_bytes, &f->budget);
         if (t->bandwidth == 0)
             measure_bandwidth(t);
-        f->bandwidth = t->bandwidth;
+        f->profile.memory_bytes_s = t->bandwidth;
         f->flops = measured_flops(t);
     }
     halo_note_post(t->port, &f->note, HALO_NOTE_FORECAST_DONE);

@@ -10,6 +10,8 @@
 
 #include <pthread.h>
 
+#include <model/placement.h>
+
 #include <engine/bench.h>
 #include <engine/load.h>
 #include <engine/stats.h>
@@ -25,9 +27,9 @@ struct halo_forecast {
     struct halo_model *model;      /* made by the io thread; NULL: it could not be opened */
     struct halo_device_info info;
     struct halo_budget budget;
-    uint64_t budget_bytes; /* in: 0 means what is free; out: what was used */
-    double bandwidth;      /* bytes per second, measured once per process; 0: unknown */
-    double flops;          /* operations per second of prompt rows seen so far; 0: unknown */
+    uint64_t budget_bytes;       /* in: 0 means what is free; out: what was used */
+    struct halo_profile profile; /* memory_bytes_s is measured once per process */
+    double flops;                /* operations per second of prompt rows seen so far; 0: unknown */
     struct halo_fault fault;
 };
 

@@ -103,15 +103,15 @@ static void predict(struct halo_ev_plan *ev, const struct halo_forecast *f, char
     uint32_t half = plan->n_context / 2;
     halo_plan_cost(plan, half, 1, &decode);
     double bytes = (double)(decode.weight_bytes + decode.kv_bytes);
-    ev->has_decode_tok_s = f->bandwidth > 0;
-    ev->decode_tok_s = ev->has_decode_tok_s ? f->bandwidth / bytes : 0;
+    ev->has_decode_tok_s = f->profile.memory_bytes_s > 0;
+    ev->decode_tok_s = ev->has_decode_tok_s ? f->profile.memory_bytes_s / bytes : 0;
     halo_plan_cost(plan, half, plan->max_rows, &prefill);
     ev->has_prefill_tok_s = f->flops > 0;
     ev->prefill_tok_s = ev->has_prefill_tok_s ? f->flops * plan->max_rows / (double)prefill.flops : 0;
     char read[HALO_SIZE_TEXT];
-    if (f->bandwidth > 0)
+    if (f->profile.memory_bytes_s > 0)
         snprintf(bound, n, "a token at position %u reads %s of weights and cache at %.1f GB/s of memory bandwidth; %s",
-                 half, halo_size_text(decode.weight_bytes + decode.kv_bytes, read), f->bandwidth / 1e9,
+                 half, halo_size_text(decode.weight_bytes + decode.kv_bytes, read), f->profile.memory_bytes_s / 1e9,
                  f->flops > 0 ? "the speed of a prompt is that of earlier ones on this device"
                               : "the speed of a prompt is predicted once one has run on this device");
     else
