@@ -21,7 +21,7 @@ static int reader_init(struct reader *r, const struct halo_reader_source *source
     r->queue_depth = depth < READER_DEPTH_MAX ? depth : READER_DEPTH_MAX;
     size_t chunk = options->chunk_bytes ? options->chunk_bytes : READER_CHUNK_DEFAULT;
     chunk = chunk < READER_CHUNK_MAX ? chunk : READER_CHUNK_MAX;
-    r->chunk_bytes = (chunk + HALO_READER_ALIGN - 1) & ~(size_t)(HALO_READER_ALIGN - 1);
+    r->chunk_bytes = halo_hull_end(chunk);
     r->report->direct = !options->no_direct;
     r->files = calloc(n_sources + 1, sizeof *r->files);
     if (!r->files)

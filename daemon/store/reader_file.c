@@ -2,15 +2,12 @@
  * Caller's thread; with the pread threads under the lock of reader_threads.c.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "direct_priv.h"
 #include "reader_priv.h"
-
-#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
 /* Said once, for the first file: the parts of a set lie in one folder. */
 static void direct_lost(struct reader *r, int error)
@@ -36,23 +33,6 @@ int reader_file_check(struct reader *r, const struct reader_file *file)
                           id.modified_ns != was.modified_ns ? "written to" : "moved, linked or given another mode");
 }
 
-/* The same file for direct reads, which need a description of their own: through the descriptor, for its name may lead
- * to another file by now. */
-static int open_direct(int fd, const struct halo_file_id *id)
-{
-    char path[64];
-    struct stat facts;
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    int direct = open(path, OPEN_FLAGS | O_DIRECT);
-    if (direct < 0)
-        return -errno;
-    struct halo_file_id opened = fstat(direct, &facts) == 0 ? halo_file_id_of(&facts) : (struct halo_file_id){0};
-    if (halo_file_id_is_same(&opened, id))
-        return direct;
-    close(direct);
-    return -ESTALE;
-}
-
 int reader_file_open(struct reader *r, struct reader_file *file, const struct halo_reader_source *source)
 {
     const char *slash = strrchr(source->name, '/');
@@ -64,7 +44,7 @@ int reader_file_open(struct reader *r, struct reader_file *file, const struct ha
     file->size = source->id.bytes;
     if (r->options->no_direct)
         return 0;
-    int direct = open_direct(source->fd, &source->id);
+    int direct = direct_open(source->fd, &source->id);
     if (direct < 0) {
         direct_lost(r, -direct);
         return 0;

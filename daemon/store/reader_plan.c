@@ -13,16 +13,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "direct_priv.h"
 #include "reader_priv.h"
 
-static uint64_t align_down(uint64_t x)
-{
-    return x & ~(uint64_t)(HALO_READER_ALIGN - 1);
-}
-static uint64_t align_up(uint64_t x)
-{
-    return align_down(x + HALO_READER_ALIGN - 1);
-}
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -110,16 +103,15 @@ static bool job_bounces(const struct reader *r, const struct halo_reader_job *jo
 {
     if (job_is_small(job))
         return true;
-    bool congruent = (((uintptr_t)job->dest ^ job->offset) & (HALO_READER_ALIGN - 1)) == 0;
-    return r->files[job->part].direct && !(job->slack && congruent);
+    return r->files[job->part].direct && !(job->slack && halo_hull_fits(job->dest, job->offset));
 }
 
 /* Sets the hull that a read of [use_begin, use_end) takes. */
 static void piece_hull(const struct reader *r, struct reader_piece *p)
 {
     bool direct = r->files[p->file].direct;
-    p->offset = direct ? align_down(p->use_begin) : p->use_begin;
-    p->n = (uint32_t)((direct ? align_up(p->use_end) : p->use_end) - p->offset);
+    p->offset = direct ? halo_hull_begin(p->use_begin) : p->use_begin;
+    p->n = (uint32_t)((direct ? halo_hull_end(p->use_end) : p->use_end) - p->offset);
     p->need = (uint32_t)(p->use_end - p->offset);
 }
 
@@ -130,7 +122,7 @@ static void piece_in_place(struct reader *r, struct reader_piece *p)
     uint64_t begin = job->offset + r->at, end = job->offset + job->n_bytes;
     uint8_t *dest = (uint8_t *)job->dest + r->at;
     bool direct = r->files[p->file].direct;
-    uint64_t reach = (direct ? align_down(begin) : begin) + r->chunk_bytes;
+    uint64_t reach = (direct ? halo_hull_begin(begin) : begin) + r->chunk_bytes;
     if (r->window_base && dest >= r->window_base) {
         uint64_t into = (uint64_t)(dest - r->window_base);
         reach = min_u64(reach, begin + (r->window_bytes - into % r->window_bytes));
@@ -149,7 +141,7 @@ static void piece_bounced(struct reader *r, struct reader_piece *p, uint8_t *bou
     p->bounce = true;
     p->at = bounce;
     p->use_begin = job->offset + r->at;
-    uint64_t reach = align_down(p->use_begin) + READER_BOUNCE_BYTES;
+    uint64_t reach = halo_hull_begin(p->use_begin) + READER_BOUNCE_BYTES;
     p->use_end = min_u64(job->offset + job->n_bytes, reach);
     r->at = p->use_end - job->offset;
     while (r->at == job->n_bytes && r->next + 1 < r->n_jobs) {
@@ -268,8 +260,8 @@ static enum reader_verdict piece_short(struct reader *r, struct reader_piece *p)
         return READER_FAILED;
     }
     if (file->direct) /* the next direct read has to begin on a boundary again */
-        p->got = (uint32_t)align_down(p->got);
-    if (++p->tries > READER_TRIES)
+        p->got = (uint32_t)halo_hull_begin(p->got);
+    if (++p->tries > DIRECT_TRIES)
         return reader_piece_fail(r, p, -EIO);
     return READER_AGAIN;
 }
@@ -285,13 +277,13 @@ enum reader_verdict reader_piece_result(struct reader *r, struct reader_piece *p
                 piece_copy_out(r, p);
             return READER_COMPLETE;
         }
-        if (p->got > before + HALO_READER_ALIGN)
+        if (p->got > before + HALO_HULL_ALIGN)
             p->tries = 0;
         return piece_short(r, p);
     }
     switch (-result) {
     case EINTR:
-    case EAGAIN: return ++p->tries > READER_TRIES ? reader_piece_fail(r, p, (int)result) : READER_AGAIN;
+    case EAGAIN: return ++p->tries > DIRECT_TRIES ? reader_piece_fail(r, p, (int)result) : READER_AGAIN;
     case EPERM:
     case ENOSYS:
     case ENOMEM:

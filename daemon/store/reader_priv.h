@@ -15,7 +15,6 @@
 /* A hole between two small ranges that is cheaper to read than a second request. */
 #define READER_HOLE_BYTES ((uint64_t)16 * 1024)
 #define READER_DEPTH_DEFAULT 32u
-#define READER_TRIES 1000 /* of one piece, without a byte of progress */
 
 struct reader_file {
     const struct halo_reader_source *source;

@@ -9,15 +9,15 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <liburing.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <time.h>
 
+#include "direct_priv.h"
 #include "reader_priv.h"
+#include "ring_priv.h"
 
 #define URING_WINDOW_MIN_BYTES ((size_t)32 << 20)
 #define URING_WINDOW_MAX_BYTES ((size_t)1 << 30) /* the kernel's limit for one buffer */
@@ -26,12 +26,7 @@
 
 enum window_state { WINDOW_NEW, WINDOW_REGISTERED, WINDOW_REFUSED };
 
-struct prepared {
-    struct io_uring ring;
-    atomic_bool free; /* made, and no run has it */
-};
-
-static struct prepared prepared;
+static struct ring_prepared prepared;
 
 struct uring {
     struct reader *r;
@@ -60,7 +55,7 @@ static void windows_init(struct uring *u)
     while (window < URING_WINDOW_MAX_BYTES && options->pinned_bytes / window >= URING_WINDOWS_MAX)
         window *= 2;
     size_t n = (options->pinned_bytes + window - 1) / window;
-    if ((uintptr_t)base % HALO_READER_ALIGN || n > URING_WINDOWS_MAX) {
+    if ((uintptr_t)base % HALO_HULL_ALIGN || n > URING_WINDOWS_MAX) {
         reader_notice(r, "the region was not registered: %s",
                       n > URING_WINDOWS_MAX ? "it is too large" : "it does not begin on a page");
         return;
@@ -108,49 +103,27 @@ static int window_of(struct uring *u, const struct reader_piece *p)
 
 int halo_reader_prepare(void)
 {
-    struct io_uring_restriction allowed[] = {
-        {.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ},
-        {.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ_FIXED},
-        {.opcode = IORING_RESTRICTION_REGISTER_OP, .register_op = IORING_REGISTER_BUFFERS2},
-        {.opcode = IORING_RESTRICTION_REGISTER_OP, .register_op = IORING_REGISTER_BUFFERS_UPDATE},
-        {.opcode = IORING_RESTRICTION_REGISTER_OP, .register_op = IORING_UNREGISTER_BUFFERS},
-    };
-    assert(!atomic_load(&prepared.free));
-    int rc = io_uring_queue_init(READER_DEPTH_DEFAULT, &prepared.ring, IORING_SETUP_R_DISABLED);
-    if (rc < 0)
-        return rc;
-    int fd = prepared.ring.ring_fd; /* liburing 2.3 declares functions for these two and does not export them */
-    rc = io_uring_register((unsigned)fd, IORING_REGISTER_RESTRICTIONS, allowed, sizeof allowed / sizeof allowed[0]);
-    if (rc == 0)
-        rc = io_uring_register((unsigned)fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
-    if (rc < 0)
-        io_uring_queue_exit(&prepared.ring);
-    else
-        atomic_store(&prepared.free, true);
-    return rc < 0 ? rc : 0;
+    return ring_prepare(&prepared, READER_DEPTH_DEFAULT, 0);
 }
 
 /* The prepared ring, or one of its own. */
-static int ring_take(struct uring *u)
+static int ring_open(struct uring *u)
 {
-    bool yes = true;
-    if (u->r->queue_depth <= READER_DEPTH_DEFAULT && atomic_compare_exchange_strong(&prepared.free, &yes, false)) {
-        u->ring = &prepared.ring;
+    u->ring = u->r->queue_depth <= READER_DEPTH_DEFAULT ? ring_take(&prepared) : NULL;
+    if (u->ring)
         return 0;
-    }
     u->ring = &u->own;
     return io_uring_queue_init(u->r->queue_depth, u->ring, 0);
 }
 
-/* A prepared ring that gave up may hold reads that were never submitted: nobody uses it again. */
-static void ring_give(struct uring *u)
+/* A ring that gave up may hold reads that were never submitted. */
+static void ring_close(struct uring *u)
 {
-    bool again = u->ring == &prepared.ring && io_uring_sq_ready(u->ring) == 0 &&
-                 (!u->windows || io_uring_unregister_buffers(u->ring) == 0);
-    if (!again)
+    if (u->ring == &u->own)
         io_uring_queue_exit(u->ring);
     else
-        atomic_store(&prepared.free, true);
+        ring_give_back(&prepared,
+                       io_uring_sq_ready(u->ring) == 0 && (!u->windows || io_uring_unregister_buffers(u->ring) == 0));
 }
 
 static int uring_init(struct uring *u)
@@ -167,7 +140,7 @@ static int uring_init(struct uring *u)
     }
     if (!u->pieces || !u->busy || !u->bounce)
         return r->error = halo_fault_set(r->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %u read buffers", depth);
-    int rc = ring_take(u);
+    int rc = ring_open(u);
     if (rc < 0) {
         reader_notice(r, "io_uring is not available (%s), reading with threads", strerror(-rc));
         return READER_STEP_DOWN;
@@ -180,7 +153,7 @@ static int uring_init(struct uring *u)
 static void uring_finish(struct uring *u, bool ring_made)
 {
     if (ring_made)
-        ring_give(u);
+        ring_close(u);
     if (u->bounce)
         munmap(u->bounce, u->bounce_bytes);
     free(u->pieces);
@@ -310,7 +283,7 @@ static void uring_loop(struct uring *u)
         unsigned n = completions(u);
         if (r >= 0 || n > 0) {
             tries = 0;
-        } else if (r != -EINTR && ((r != -EAGAIN && r != -EBUSY) || ++tries > READER_TRIES)) {
+        } else if (r != -EINTR && ((r != -EAGAIN && r != -EBUSY) || ++tries > DIRECT_TRIES)) {
             uring_abandon(u, -r);
             return;
         } else if (r != -EINTR) {

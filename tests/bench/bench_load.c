@@ -151,10 +151,10 @@ static struct layout layout_make(const struct halo_gguf *gguf)
         exit(1);
     for (size_t i = 0; i < l.n_jobs; i++) {
         const struct halo_gguf_tensor *t = halo_gguf_tensor(gguf, i);
-        uint64_t at = l.region_bytes + t->offset % HALO_READER_ALIGN;
+        uint64_t at = l.region_bytes + t->offset % HALO_HULL_ALIGN;
         l.jobs[i] = (struct halo_reader_job){t->part, t->offset, t->n_bytes, NULL, true, t->name};
         l.places[i] = at;
-        l.region_bytes = (at + t->n_bytes + HALO_READER_ALIGN - 1) / HALO_READER_ALIGN * HALO_READER_ALIGN;
+        l.region_bytes = halo_hull_end(at + t->n_bytes);
         l.bytes += t->n_bytes;
     }
     for (uint32_t i = 0; i < halo_gguf_n_parts(gguf); i++) {

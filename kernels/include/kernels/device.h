@@ -47,7 +47,7 @@ struct halo_device_info {
 };
 
 /* Where the bytes of one weight must be put. `data` is the exact place of the first byte. The aligned hull of
- * HALO_READER_ALIGN around it belongs to this weight when `slack` is set; data is congruent to the weight's file offset
+ * HALO_HULL_ALIGN around it belongs to this weight when `slack` is set; data is congruent to the weight's file offset
  * modulo 4096 then. */
 struct halo_device_slot {
     void *data;

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #define FILL 0xee
-#define PAGE HALO_READER_ALIGN
+#define PAGE HALO_HULL_ALIGN
 #define REGION_BYTES ((size_t)96 << 20)
 
 static pthread_t runner;

@@ -75,7 +75,7 @@ static void test_partly_pinned(void **state)
     reader_fixture_mix(f);
     for (size_t skip = 0; skip < 3; skip++) {
         struct halo_reader_options options = reader_fixture_options(f);
-        options.pinned = f->region + skip * 3 * HALO_READER_ALIGN;
+        options.pinned = f->region + skip * 3 * HALO_HULL_ALIGN;
         options.pinned_bytes = (size_t)(2 << 20) + skip * 777;
         assert_int_equal(reader_fixture_run(f, &options), 0);
         reader_fixture_check(f);

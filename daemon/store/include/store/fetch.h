@@ -7,8 +7,8 @@
  *
  * Each read is cut into blocks of at most `block_bytes`, of which at most `depth` are in flight. Demand reads go before
  * ahead reads, in order of submission within each class; blocks in flight are never interrupted. Files are read with
- * O_DIRECT: the hull of a range, [offset, offset + n_bytes) widened to multiples of HALO_FETCH_ALIGN, is read, so
- * `dest` must be congruent to `offset` modulo HALO_FETCH_ALIGN and the bytes of the hull around the range are
+ * O_DIRECT: the hull of a range, [offset, offset + n_bytes) widened to multiples of HALO_HULL_ALIGN, is read, so
+ * `dest` must be congruent to `offset` modulo HALO_HULL_ALIGN and the bytes of the hull around the range are
  * overwritten.
  *
  * What is repaired without telling the owner of a read: short reads, EINTR, EAGAIN, the first EIO of a block, memory
@@ -36,8 +36,8 @@
 #include <base/remarks.h>
 
 #include <store/file_id.h>
+#include <store/hull.h>
 
-#define HALO_FETCH_ALIGN 4096
 #define HALO_FETCH_FILES_MAX 256
 #define HALO_FETCH_BLOCK_DEFAULT ((uint32_t)1 << 20)
 #define HALO_FETCH_BLOCK_MAX ((uint32_t)16 << 20)
@@ -52,7 +52,7 @@ enum halo_fetch_method { HALO_FETCH_URING, HALO_FETCH_PREAD };
 enum halo_fetch_priority { HALO_FETCH_DEMAND, HALO_FETCH_AHEAD, HALO_FETCH_PRIORITIES };
 
 struct halo_fetch_options {
-    uint32_t block_bytes;     /* of one read call, a multiple of HALO_FETCH_ALIGN up to BLOCK_MAX; 0: 1 MiB */
+    uint32_t block_bytes;     /* of one read call, a multiple of HALO_HULL_ALIGN up to BLOCK_MAX; 0: 1 MiB */
     uint32_t depth;           /* blocks in flight, up to DEPTH_MAX; 0: 32 */
     uint32_t ahead_depth;     /* of these, at most so many of ahead reads; 0: half of depth */
     uint32_t queue;           /* reads that are submitted and not yet reaped; 0: 4096 */
@@ -64,7 +64,7 @@ struct halo_fetch_read {
     enum halo_fetch_priority priority;
     uint64_t offset;  /* in the file, bytes */
     uint64_t n_bytes; /* at least 1 */
-    void *dest; /* of the first byte; congruent to offset modulo HALO_FETCH_ALIGN, the hull around it is writable */
+    void *dest; /* of the first byte; congruent to offset modulo HALO_HULL_ALIGN; the hull around it is writable */
     uint32_t slot;
     uint64_t generation;
 };

@@ -4,7 +4,7 @@
  * registered buffers where the kernel, the file system and the limits allow it; each step down (unregistered buffers,
  * buffered reads, pread threads) is taken automatically when the one above answers EPERM, ENOSYS, ENOMEM or EINVAL, and
  * is recorded in the report. Direct reads need destination and file offset to be congruent modulo
- * HALO_READER_ALIGN, and up to HALO_READER_ALIGN - 1 bytes of slack before and after the range that may be overwritten;
+ * HALO_HULL_ALIGN, and up to HALO_HULL_ALIGN - 1 bytes of slack before and after the range that may be overwritten;
  * a job that is not congruent, or smaller than HALO_READER_DIRECT_MIN, goes through a bounce buffer. A short file (cut
  * while reading) is an error that names the tensor, never a SIGBUS.
  *
@@ -22,8 +22,8 @@
 #include <base/fault.h>
 
 #include <store/file_id.h>
+#include <store/hull.h>
 
-#define HALO_READER_ALIGN 4096
 #define HALO_READER_DIRECT_MIN (256 * 1024)
 
 /* A file that is read through a descriptor of the caller's, which stays open and whose position does not matter. It
@@ -39,7 +39,7 @@ struct halo_reader_job {
     uint64_t offset; /* in the file, bytes */
     uint64_t n_bytes;
     void *dest;       /* exact place of the first byte */
-    bool slack;       /* the HALO_READER_ALIGN-aligned hull of dest .. dest + n_bytes belongs to this job and may be
+    bool slack;       /* the HALO_HULL_ALIGN-aligned hull of dest .. dest + n_bytes belongs to this job and may be
                          overwritten */
     const char *name; /* for faults: the tensor */
 };

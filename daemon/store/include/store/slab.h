@@ -2,7 +2,7 @@
  *
  * A slab is at most 1 GiB of anonymous memory (one registered buffer of io_uring, one registration with a GPU), aligned
  * to 2 MiB, with MADV_HUGEPAGE and MADV_DONTFORK, every page in place (MADV_POPULATE_WRITE) before it is handed out. A
- * slot lies in one slab, begins on a HALO_SLAB_ALIGN boundary and has HALO_SLAB_ALIGN bytes more than was asked for, so
+ * slot lies in one slab, begins on a HALO_HULL_ALIGN boundary and has HALO_HULL_ALIGN bytes more than was asked for, so
  * that the hull of a direct read of `slot_bytes` fits at any offset congruent to the file's.
  *
  * Addresses never move: a slab that was given back keeps its range, which faults when touched. Giving a slab back while
@@ -20,7 +20,8 @@
 #include <base/fault.h>
 #include <base/remarks.h>
 
-#define HALO_SLAB_ALIGN 4096
+#include <store/hull.h>
+
 #define HALO_SLAB_BYTES_MAX ((uint64_t)1 << 30)
 
 struct halo_slabs;
