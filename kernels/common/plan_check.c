@@ -60,6 +60,9 @@ static int check_weight(const struct check *c, uint32_t weight, enum halo_weight
     if (w->n_cols != n_cols)
         return halo_reason(c->reason, -ENOTSUP, "%s: %s has rows of %u, its input has %u", c->op, w->name, w->n_cols,
                            n_cols);
+    if (w->streamed > 0 && !(c->limits->streams && role == HALO_WEIGHT_EXPERTS))
+        return halo_reason(c->reason, -ENOTSUP, "%s: %s must be resident, this device cannot stream it", c->op,
+                           w->name);
     return 0;
 }
 
@@ -284,6 +287,9 @@ static int check_moe_matmul(const struct check *c, const struct halo_op_moe_matm
         const struct halo_weight *w = &c->plan->weights[u->weight[k]];
         if (w->n_experts != c->plan->weights[u->weight[0]].n_experts)
             return refuse(c, "experts", w->n_experts, c->plan->weights[u->weight[0]].n_experts);
+        if (w->streamed != c->plan->weights[u->weight[0]].streamed || (w->streamed > 0 && u->choice == HALO_NONE))
+            return halo_reason(c->reason, -ENOTSUP, "%s: %s is streamed, which the other weight or the choice forbids",
+                               c->op, w->name);
         TRY(check_value(c, "out", u->out[k], u->n_used * w->n_rows));
         TRY(check_expert_vectors(c, u->bias[k], w->n_rows, w->n_experts));
         if (u->out[k] == u->x)

@@ -139,6 +139,8 @@ const struct halo_device_ops *halo_device_cpu(void)
         .kv_write = halo_cpu_kv_write,
         .peek = halo_cpu_peek,
         .measure_bandwidth = halo_cpu_measure_bandwidth,
+        .expert_bytes = halo_cpu_expert_bytes,
+        .set_experts = halo_cpu_set_experts,
     };
     return &ops;
 }

@@ -50,7 +50,8 @@ struct halo_cpu_weight {
     uint8_t *data; /* where the file's bytes go */
     bool slack;
     uint64_t expert_bytes;         /* repacked bytes of one matrix */
-    struct halo_cpu_matrix matrix; /* of expert 0; unused for a vector */
+    struct halo_cpu_matrix matrix; /* of expert 0; unused for a vector. Without data when streamed */
+    uint8_t part;                  /* streamed: in the slots of its layer */
     atomic_bool committed;
 };
 
@@ -101,6 +102,26 @@ struct halo_cpu_scratch {
     uint32_t n_slots; /* max_rows times the most experts a row uses */
 };
 
+struct halo_cpu_expert_layer {
+    uint32_t n_parts, weight[HALO_EXPERT_PARTS];
+};
+
+/* Streamed experts: the source, and those of the layer under way. */
+struct halo_cpu_experts {
+    struct halo_expert_source source;  /* without functions: nobody has set one */
+    uint32_t *ids;                     /* [experts of a layer, at most] */
+    struct halo_expert *taken;         /* likewise; the first n_taken of n_chosen are there */
+    uint8_t **base[HALO_EXPERT_PARTS]; /* likewise, by id: where each part of those taken lies */
+    uint8_t *pack;                     /* [n_threads][pack_bytes]: to repack */
+    uint64_t pack_bytes;
+    uint32_t layer; /* as in struct halo_weight; 0: none is under way */
+    uint32_t n_chosen, n_taken;
+    struct halo_cpu_expert_layer *layers;
+    int error; /* of the run under way */
+    char *reason;
+    struct halo_device_phase *phase;
+};
+
 struct halo_device_model {
     struct halo_device *device;
     struct halo_device_model *next;
@@ -109,6 +130,7 @@ struct halo_device_model {
     uint64_t kv_first[HALO_KV_GROUPS_MAX]; /* where each group begins in its region */
     struct halo_cpu_region weight_region, kv_region, scratch_region;
     struct halo_cpu_scratch scratch;
+    struct halo_cpu_experts experts;
     const struct halo_batch *batch; /* while a run is under way */
     uint32_t n_rows;                /* of the last run */
     uint64_t op_ns[HALO_OP_COUNT];
@@ -128,6 +150,21 @@ int halo_cpu_weight_commit(struct halo_device_model *model, uint32_t index, char
 /* scratch.c: the same for the scratch. */
 uint64_t halo_cpu_scratch_carve(const struct halo_plan *plan, uint32_t n_threads, uint8_t *base,
                                 struct halo_cpu_scratch *scratch);
+
+/* experts.c: the same for what streamed experts need; then the parts of each layer. */
+uint64_t halo_cpu_experts_carve(const struct halo_plan *plan, uint32_t n_threads, uint8_t *base,
+                                struct halo_cpu_experts *experts);
+void halo_cpu_experts_number(struct halo_device_model *model);
+uint64_t halo_cpu_expert_bytes(const struct halo_device *device, const struct halo_weight *weight);
+void halo_cpu_set_experts(struct halo_device_model *model, const struct halo_expert_source *source);
+/* Asks for the experts e of layer `layer` with first[e] < first[e + 1], unless that layer is under way already. */
+void halo_cpu_experts_choose(struct halo_device_model *model, uint32_t layer, const uint32_t *first, uint32_t n_expert);
+/* The next of them that are there, repacked. Returns how many; 0: no more, or a failure. */
+uint32_t halo_cpu_experts_take(struct halo_device_model *model, const struct halo_expert **ret);
+/* Whether no later product needs the layer of this streamed weight. */
+bool halo_cpu_experts_is_last(const struct halo_device_model *model, uint32_t weight);
+/* Ends the layer under way, if any. */
+void halo_cpu_experts_release(struct halo_device_model *model);
 
 /* model.c */
 void halo_cpu_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
@@ -183,6 +220,8 @@ void halo_cpu_op_attend(struct halo_device_model *model, const struct halo_op *o
 void halo_cpu_op_glu(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_moe_route(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_moe_matmul(struct halo_device_model *model, const struct halo_op *op);
+/* A router has chosen: the streamed experts of its layer are asked for, to arrive while the ops in between run. */
+void halo_cpu_moe_chosen(struct halo_device_model *model, const struct halo_op *route);
 void halo_cpu_op_moe_sum(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_concat(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_conv1d(struct halo_device_model *model, const struct halo_op *op);
@@ -215,13 +254,16 @@ static inline const float *halo_cpu_vector(const struct halo_device_model *model
     return weight == HALO_WEIGHT_NONE ? NULL : (const float *)(const void *)model->weights[weight].slot;
 }
 
-/* The matrix of one expert; expert 0 is the only one outside MoE. */
+/* The matrix of one expert; expert 0 is the only one outside MoE. A streamed one has been taken. */
 static inline struct halo_cpu_matrix halo_cpu_expert(const struct halo_device_model *model, uint32_t weight,
                                                      uint32_t expert)
 {
     const struct halo_cpu_weight *w = &model->weights[weight];
     struct halo_cpu_matrix matrix = w->matrix;
-    matrix.data += expert * w->expert_bytes;
+    if (w->info->streamed > 0)
+        matrix.data = model->experts.base[w->part][expert];
+    else
+        matrix.data += expert * w->expert_bytes;
     matrix.scale = w->info->scales ? w->info->scales[expert] : 1;
     return matrix;
 }

@@ -9,6 +9,8 @@
 
 #include "device_priv.h"
 
+#define SCRATCH_ALIGN 64
+
 /* The groups one after the other, each on a line of the processor's caches of its own. Returns the bytes of all, or
  * UINT64_MAX when that overflows. */
 static uint64_t place_groups(const struct halo_plan *plan, uint64_t first[HALO_KV_GROUPS_MAX])
@@ -28,10 +30,15 @@ void halo_cpu_estimate(const struct halo_device *device, const struct halo_plan 
                        uint64_t *ret_kv, uint64_t *ret_scratch)
 {
     struct halo_cpu_scratch scratch = {0};
+    struct halo_cpu_experts experts = {0};
     uint64_t first[HALO_KV_GROUPS_MAX];
     *ret_weights = halo_cpu_weights_place(plan, NULL, NULL);
     *ret_kv = place_groups(plan, first);
     *ret_scratch = halo_cpu_scratch_carve(plan, device->n_threads, NULL, &scratch);
+    uint64_t more = halo_cpu_experts_carve(plan, device->n_threads, NULL, &experts);
+    *ret_scratch = *ret_scratch > UINT64_MAX - SCRATCH_ALIGN - more
+                       ? UINT64_MAX
+                       : (*ret_scratch + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN + more;
 }
 
 static int map_regions(struct halo_device_model *model, char *reason)
@@ -70,7 +77,11 @@ int halo_cpu_model_create(struct halo_device *device, const struct halo_plan *pl
     }
     place_groups(plan, model->kv_first);
     halo_cpu_weights_place(plan, model->weight_region.base, model->weights);
-    halo_cpu_scratch_carve(plan, device->n_threads, model->scratch_region.base, &model->scratch);
+    uint64_t n_scratch = halo_cpu_scratch_carve(plan, device->n_threads, model->scratch_region.base, &model->scratch);
+    halo_cpu_experts_carve(plan, device->n_threads,
+                           model->scratch_region.base + (n_scratch + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN,
+                           &model->experts);
+    halo_cpu_experts_number(model);
     *ret = model;
     return 0;
 }
@@ -92,9 +103,15 @@ void halo_cpu_model_destroy(struct halo_device_model *model)
 
 int halo_cpu_model_seal(struct halo_device_model *model, char *reason)
 {
-    for (uint32_t i = 0; i < model->plan->n_weights; i++)
-        if (!atomic_load_explicit(&model->weights[i].committed, memory_order_acquire))
-            return halo_reason(reason, -EINVAL, "weight %s was never committed", model->plan->weights[i].name);
+    for (uint32_t i = 0; i < model->plan->n_weights; i++) {
+        const struct halo_weight *info = &model->plan->weights[i];
+        if (info->streamed > 0 ? !model->experts.source.choose
+                               : !atomic_load_explicit(&model->weights[i].committed, memory_order_acquire))
+            return halo_reason(reason, -EINVAL,
+                               info->streamed > 0 ? "no source of experts for weight %s"
+                                                  : "weight %s was never committed",
+                               info->name);
+    }
     /* From here on a stray write is a fault at its own place instead of wrong text. Failing to protect costs only that.
      */
     if (model->weight_region.base)

@@ -69,26 +69,73 @@ static const float *bias_of(const struct halo_device_model *model, const struct 
     return halo_cpu_vector(model, u->bias[k]) + (size_t)expert * model->plan->weights[u->weight[k]].n_rows;
 }
 
+/* The products of expert e with its slots. Returns how many were added. */
+static uint32_t add_products(struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t e,
+                             struct halo_cpu_product *products)
+{
+    const struct halo_cpu_scratch *scratch = &model->scratch;
+    uint32_t first = scratch->expert_first[e], n_x = scratch->expert_first[e + 1] - first, n = 0;
+    for (uint32_t k = 0; k < u->n && n_x > 0; k++)
+        products[n++] = (struct halo_cpu_product){
+            .matrix = halo_cpu_expert(model, u->weight[k], e),
+            .bias = bias_of(model, u, k, e),
+            .act = scratch->slot_row[k] + first,
+            .out = scratch->out_row[k] + first,
+            .n_x = n_x,
+        };
+    return n;
+}
+
+/* As they arrive from the disk, those that are in memory first. */
+static void run_arriving(struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t layer,
+                         uint32_t n_expert)
+{
+    const struct halo_expert *taken = NULL;
+    halo_cpu_experts_choose(model, layer, model->scratch.expert_first, n_expert);
+    for (uint32_t n; (n = halo_cpu_experts_take(model, &taken)) > 0;) {
+        uint32_t n_products = 0;
+        for (uint32_t i = 0; i < n; i++)
+            n_products += add_products(model, u, taken[i].id, model->scratch.products + n_products);
+        halo_cpu_products_run(model, model->scratch.products, n_products);
+    }
+}
+
+static void run_all(struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t n_expert)
+{
+    uint32_t n_products = 0;
+    for (uint32_t e = 0; e < n_expert; e++)
+        n_products += add_products(model, u, e, model->scratch.products + n_products);
+    halo_cpu_products_run(model, model->scratch.products, n_products);
+}
+
 void halo_cpu_op_moe_matmul(struct halo_device_model *model, const struct halo_op *op)
 {
     const struct halo_op_moe_matmul *u = &op->u.moe_matmul;
     const struct halo_weight *weight = &model->plan->weights[u->weight[0]];
-    struct halo_cpu_scratch *scratch = &model->scratch;
-    uint32_t n_slots = model->batch->n_rows * u->n_used, n_products = 0;
-    sort_slots(model, u, weight->n_experts, n_slots);
+    sort_slots(model, u, weight->n_experts, model->batch->n_rows * u->n_used);
     prepare(model, u, weight->n_cols);
     for (uint32_t k = 0; k < u->n; k++)
-        line_up(model, u, k, n_slots);
-    for (uint32_t e = 0; e < weight->n_experts; e++) {
-        uint32_t first = scratch->expert_first[e], n_x = scratch->expert_first[e + 1] - first;
-        for (uint32_t k = 0; k < u->n && n_x > 0; k++)
-            scratch->products[n_products++] = (struct halo_cpu_product){
-                .matrix = halo_cpu_expert(model, u->weight[k], e),
-                .bias = bias_of(model, u, k, e),
-                .act = scratch->slot_row[k] + first,
-                .out = scratch->out_row[k] + first,
-                .n_x = n_x,
-            };
+        line_up(model, u, k, model->batch->n_rows * u->n_used);
+    if (weight->streamed > 0 && model->weights[u->weight[0]].part == 0)
+        run_arriving(model, u, weight->streamed, weight->n_experts);
+    else
+        run_all(model, u, weight->n_experts);
+    if (weight->streamed > 0 && halo_cpu_experts_is_last(model, u->weight[u->n - 1]))
+        halo_cpu_experts_release(model);
+}
+
+void halo_cpu_moe_chosen(struct halo_device_model *model, const struct halo_op *route)
+{
+    const struct halo_op *end = model->plan->ops + model->plan->n_ops;
+    for (const struct halo_op *op = route + 1; op < end && op->layer == route->layer; op++) {
+        const struct halo_op_moe_matmul *u = &op->u.moe_matmul;
+        if (op->kind != HALO_OP_MOE_MATMUL || u->choice != route->u.moe_route.choice)
+            continue;
+        const struct halo_weight *weight = &model->plan->weights[u->weight[0]];
+        if (weight->streamed == 0)
+            return;
+        sort_slots(model, u, weight->n_experts, model->batch->n_rows * u->n_used);
+        halo_cpu_experts_choose(model, weight->streamed, model->scratch.expert_first, weight->n_experts);
+        return;
     }
-    halo_cpu_products_run(model, scratch->products, n_products);
 }

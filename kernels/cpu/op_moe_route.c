@@ -138,4 +138,5 @@ void halo_cpu_op_moe_route(struct halo_device_model *model, const struct halo_op
 {
     const struct halo_op_moe_route *u = &op->u.moe_route;
     halo_cpu_each_row(model, op, model->batch->n_rows, (u->n_used + 8) * u->n_expert, route_rows);
+    halo_cpu_moe_chosen(model, op);
 }

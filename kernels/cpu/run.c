@@ -1,7 +1,8 @@
 /* run.c: runs the ops of a plan for one batch, one after the other.
  *
  * Device thread. A batch is checked before anything is touched: a bad token, position or page is -EINVAL with the
- * numbers and leaves the model as it was. Allocates nothing.
+ * numbers and leaves the model as it was. A streamed expert that cannot be had ends the run with the error of its
+ * source; the logits are not touched then. Allocates nothing.
  */
 #include <assert.h>
 #include <errno.h>
@@ -53,9 +54,12 @@ int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch
         return r;
     model->batch = batch;
     model->n_rows = batch->n_rows;
+    model->experts.error = 0;
+    model->experts.reason = reason;
+    model->experts.phase = phase;
     halo_cpu_rope_tables(model);
     uint64_t before = halo_monotonic_ns();
-    for (uint32_t i = 0; i < plan->n_ops; i++) {
+    for (uint32_t i = 0; i < plan->n_ops && !model->experts.error; i++) {
         const struct halo_op *op = &plan->ops[i];
         halo_phase_publish(phase, halo_op_name(op->kind), i);
         run_op[op->kind](model, op);
@@ -63,8 +67,9 @@ int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch
         model->op_ns[op->kind] += after - before;
         before = after;
     }
+    halo_cpu_experts_release(model);
     model->batch = NULL;
-    return 0;
+    return model->experts.error;
 }
 
 int halo_cpu_peek(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason)

@@ -39,6 +39,15 @@ static uint64_t expert_bytes(const struct halo_weight *w)
     return halo_cpu_matrix_bytes(w->type, w->n_cols, w->n_rows);
 }
 
+/* Has no memory here: its experts lie in the slots of their source. */
+static void place_streamed(const struct halo_weight *info, struct halo_cpu_weight *ret)
+{
+    if (!ret)
+        return;
+    ret->info = info;
+    halo_cpu_matrix_init(&ret->matrix, info->type, info->n_cols, info->n_rows, NULL);
+}
+
 static void place(const struct halo_weight *info, struct halo_carver *carver, struct halo_cpu_weight *ret)
 {
     uint64_t one = expert_bytes(info), packed, n_experts = info->role == HALO_WEIGHT_VECTOR ? 1 : info->n_experts;
@@ -68,8 +77,13 @@ static void place(const struct halo_weight *info, struct halo_carver *carver, st
 uint64_t halo_cpu_weights_place(const struct halo_plan *plan, uint8_t *base, struct halo_cpu_weight *weights)
 {
     struct halo_carver carver = {.base = base};
-    for (uint32_t i = 0; i < plan->n_weights; i++)
-        place(&plan->weights[i], &carver, weights ? &weights[i] : NULL);
+    for (uint32_t i = 0; i < plan->n_weights; i++) {
+        const struct halo_weight *info = &plan->weights[i];
+        if (info->streamed > 0)
+            place_streamed(info, weights ? &weights[i] : NULL);
+        else
+            place(info, &carver, weights ? &weights[i] : NULL);
+    }
     /* The last small weight may be followed by the reads of a vector unit. */
     halo_carve(&carver, 1, HALO_CPU_PAGE_BYTES, HALO_CPU_PAGE_BYTES);
     return carver.n_bytes;
@@ -77,7 +91,7 @@ uint64_t halo_cpu_weights_place(const struct halo_plan *plan, uint8_t *base, str
 
 void halo_cpu_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
 {
-    assert(index < model->plan->n_weights && !model->sealed);
+    assert(index < model->plan->n_weights && !model->sealed && model->plan->weights[index].streamed == 0);
     const struct halo_cpu_weight *w = &model->weights[index];
     *ret = (struct halo_device_slot){.data = w->data, .slack = w->slack};
 }

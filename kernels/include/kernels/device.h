@@ -13,9 +13,10 @@
 #include <stdatomic.h>
 
 #include <kernels/candidate.h>
+#include <kernels/experts.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 9
+#define HALO_DEVICE_ABI 10
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 #define HALO_DEVICE_NOTICE 160
@@ -109,19 +110,20 @@ struct halo_device_ops {
     void (*describe)(const struct halo_device *device, struct halo_device_info *ret); /* any thread */
     /* Whether op `index` of the plan can run: 0 or -ENOTSUP with the reason. Any thread. */
     int (*supports)(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason);
-    /* Bytes the device will take for weights (repacked), KV pool and scratch. Pure; any thread. */
+    /* Bytes the device will take for weights (repacked, those that are not streamed), KV pool and scratch. Pure; any
+     * thread. */
     void (*estimate)(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
                      uint64_t *ret_kv, uint64_t *ret_scratch);
     /* Allocates all memory of a model in few large regions. The plan must outlive the model. */
     int (*model_create)(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
                         char *reason);
     void (*model_destroy)(struct halo_device_model *model);
-    /* The slot of weight `index`. Any thread between create and seal. */
+    /* The slot of weight `index`, which is not streamed. Any thread between create and seal. */
     void (*weight_slot)(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
     /* The bytes are in place: repack them. One thread at a time for a weight, several weights at once; touches nothing
      * else. */
     int (*weight_commit)(struct halo_device_model *model, uint32_t index, char *reason);
-    /* All weights are committed; the first run is allowed. */
+    /* All weights are committed, and of a plan with streamed ones the source is known; the first run is allowed. */
     int (*model_seal)(struct halo_device_model *model, char *reason);
     /* Runs the whole plan for the batch, logits of the wanted rows in place on return. Allocates nothing. */
     int (*run)(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
@@ -139,6 +141,10 @@ struct halo_device_ops {
     int (*peek)(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason);
     /* Optional: sustained read bandwidth of weights, bytes per second, measured now over ~100 ms. */
     double (*measure_bandwidth)(struct halo_device *device);
+    /* Optional, both or none: the device can run plans with streamed weights. Bytes of one expert of this weight in the
+     * device's layout (pure; any thread), and where the model gets its experts from, before the seal. */
+    uint64_t (*expert_bytes)(const struct halo_device *device, const struct halo_weight *weight);
+    void (*set_experts)(struct halo_device_model *model, const struct halo_expert_source *source);
 };
 
 #endif

@@ -23,6 +23,7 @@ struct halo_weight {
     uint32_t part;      /* file and offset of the bytes, for the store */
     uint64_t offset;
     uint64_t expert_step; /* bytes from one expert to the next in the file; 0: nothing lies between them */
+    uint32_t streamed;    /* 0: resident; else 1 + the index of its expert layer (experts.h), chosen at load */
     const float
         *scales; /* [n_experts]: factors of the matrix or vector, wherever it is used; NULL: none. In the arena */
 };

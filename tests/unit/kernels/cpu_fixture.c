@@ -276,6 +276,8 @@ void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads)
         fail_msg("%s", reason);
     for (uint32_t i = 0; i < f->plan.n_weights; i++) {
         struct halo_device_slot slot;
+        if (f->weights[i].streamed > 0)
+            continue;
         ops->weight_slot(f->model, i, &slot);
         if (slot.slack)
             assert_int_equal((uintptr_t)slot.data % 4096, f->weights[i].offset % 4096);
@@ -283,6 +285,8 @@ void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads)
         if (ops->weight_commit(f->model, i, reason))
             fail_msg("%s", reason);
     }
+    if (f->source)
+        ops->set_experts(f->model, f->source);
     if (ops->model_seal(f->model, reason))
         fail_msg("%s", reason);
 }

@@ -25,6 +25,7 @@ struct fixture {
     uint64_t file_bytes;
     const struct halo_device_ops *device_ops; /* the CPU device, unless a test sets another */
     const char *library;                      /* of that other device */
+    const struct halo_expert_source *source;  /* of streamed experts, or NULL */
     struct halo_device *device;
     struct halo_device_model *model;
 };

@@ -1,0 +1,144 @@
+/* experts.c: streamed experts of the layer under way: asked for once, repacked when they arrive, kept until the last
+ * product of the layer.
+ *
+ * Device thread; fresh experts are repacked on all threads. Allocates nothing in a run. A failure of the source is
+ * remembered in experts.error, with its sentence, and ends the run.
+ */
+#include <assert.h>
+
+#include <common/carve.h>
+
+#include "device_priv.h"
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+uint64_t halo_cpu_experts_carve(const struct halo_plan *plan, uint32_t n_threads, uint8_t *base,
+                                struct halo_cpu_experts *experts)
+{
+    struct halo_carver carver = {.base = base};
+    uint32_t n_experts = 0, n_layers = 0;
+    uint64_t pack_bytes = 0;
+    for (uint32_t i = 0; i < plan->n_weights; i++) {
+        const struct halo_weight *w = &plan->weights[i];
+        if (w->streamed == 0)
+            continue;
+        n_experts = w->n_experts > n_experts ? w->n_experts : n_experts;
+        n_layers = w->streamed > n_layers ? w->streamed : n_layers;
+        pack_bytes = max_u64(pack_bytes, halo_cpu_matrix_scratch_bytes(w->type, w->n_cols));
+    }
+    experts->ids = halo_carve(&carver, n_experts, sizeof(*experts->ids), 64);
+    experts->taken = halo_carve(&carver, n_experts, sizeof(*experts->taken), 64);
+    for (uint32_t part = 0; part < HALO_EXPERT_PARTS; part++)
+        experts->base[part] = halo_carve(&carver, n_experts, sizeof(*experts->base[part]), 64);
+    experts->layers = halo_carve(&carver, n_layers, sizeof(*experts->layers), 64);
+    experts->pack_bytes = (pack_bytes + 63) / 64 * 64;
+    experts->pack = halo_carve(&carver, n_experts > 0 ? n_threads : 0, experts->pack_bytes, 64);
+    return carver.n_bytes;
+}
+
+void halo_cpu_experts_number(struct halo_device_model *model)
+{
+    const struct halo_plan *plan = model->plan;
+    for (uint32_t i = 0; i < plan->n_weights; i++) {
+        if (plan->weights[i].streamed == 0)
+            continue;
+        struct halo_cpu_expert_layer *layer = &model->experts.layers[plan->weights[i].streamed - 1];
+        assert(layer->n_parts < HALO_EXPERT_PARTS);
+        model->weights[i].part = (uint8_t)layer->n_parts;
+        layer->weight[layer->n_parts++] = i;
+    }
+}
+
+uint64_t halo_cpu_expert_bytes(const struct halo_device *device, const struct halo_weight *weight)
+{
+    return halo_cpu_matrix_bytes(weight->type, weight->n_cols, weight->n_rows);
+}
+
+void halo_cpu_set_experts(struct halo_device_model *model, const struct halo_expert_source *source)
+{
+    assert(!model->sealed);
+    model->experts.source = *source;
+}
+
+/* ---- the layer under way ---- */
+
+void halo_cpu_experts_choose(struct halo_device_model *model, uint32_t layer, const uint32_t *first, uint32_t n_expert)
+{
+    struct halo_cpu_experts *experts = &model->experts;
+    if (experts->layer == layer || experts->error)
+        return;
+    assert(experts->layer == 0 && layer > 0);
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < n_expert; e++)
+        if (first[e + 1] > first[e])
+            experts->ids[n++] = e;
+    experts->error = experts->source.choose(experts->source.owner, layer - 1, experts->ids, n, experts->reason);
+    experts->layer = layer;
+    experts->n_chosen = n;
+    experts->n_taken = 0;
+}
+
+struct fresh {
+    struct halo_device_model *model;
+    const struct halo_cpu_expert_layer *layer;
+    const struct halo_expert *taken;
+};
+
+/* Item i: part i % n_parts of expert i / n_parts. */
+static void pack_item(void *arg, uint32_t item, uint32_t thread)
+{
+    const struct fresh *fresh = arg;
+    const struct halo_expert *expert = &fresh->taken[item / fresh->layer->n_parts];
+    if (!expert->fresh)
+        return;
+    uint32_t part = item % fresh->layer->n_parts;
+    const struct halo_cpu_experts *experts = &fresh->model->experts;
+    const struct halo_weight *w = &fresh->model->plan->weights[fresh->layer->weight[part]];
+    halo_cpu_matrix_pack(w->type, w->n_cols, w->n_rows, expert->data[part], expert->base[part],
+                         experts->pack + thread * experts->pack_bytes);
+}
+
+uint32_t halo_cpu_experts_take(struct halo_device_model *model, const struct halo_expert **ret)
+{
+    struct halo_cpu_experts *experts = &model->experts;
+    if (experts->error || experts->n_taken == experts->n_chosen)
+        return 0;
+    struct halo_expert *taken = experts->taken + experts->n_taken;
+    int r = experts->source.take(experts->source.owner, experts->phase, taken, experts->n_chosen - experts->n_taken,
+                                 experts->reason);
+    assert(r != 0);
+    if (r < 0) {
+        experts->error = r;
+        return 0;
+    }
+    const struct halo_cpu_expert_layer *layer = &experts->layers[experts->layer - 1];
+    uint32_t n_fresh = 0;
+    for (int i = 0; i < r; i++) {
+        n_fresh += taken[i].fresh;
+        for (uint32_t part = 0; part < layer->n_parts; part++)
+            experts->base[part][taken[i].id] = taken[i].base[part];
+    }
+    struct fresh fresh = {model, layer, taken};
+    if (n_fresh > 0)
+        halo_workers_run(model->device->workers, (uint32_t)r * layer->n_parts, pack_item, &fresh);
+    experts->n_taken += (uint32_t)r;
+    *ret = taken;
+    return (uint32_t)r;
+}
+
+bool halo_cpu_experts_is_last(const struct halo_device_model *model, uint32_t weight)
+{
+    const struct halo_cpu_expert_layer *layer = &model->experts.layers[model->plan->weights[weight].streamed - 1];
+    return layer->weight[layer->n_parts - 1] == weight;
+}
+
+void halo_cpu_experts_release(struct halo_device_model *model)
+{
+    if (model->experts.layer == 0)
+        return;
+    model->experts.layer = 0;
+    model->experts.source.release(model->experts.source.owner);
+}

@@ -1,0 +1,46 @@
+/* experts.h: experts that are not resident: where a device gets them from while it runs a plan.
+ *
+ * The weights of a plan whose `streamed` is set have no memory of the device's. Those that a router chooses together,
+ * the gate, up and down matrices of one layer, are an *expert layer*, and the same expert of all of them lies in one
+ * *slot* of memory that the source owns and the host can write. A slot has a part for each weight of its layer, in the
+ * order of the plan's weights. The device asks for the experts that a batch has chosen; it knows nothing of disks.
+ *
+ * Owner: the source's maker, until the model is destroyed. Thread: that of run(). Nothing is allocated. Failures: a
+ * negative errno with a sentence in `reason` (HALO_DEVICE_REASON bytes); the run ends with it.
+ */
+#ifndef HALO_KERNELS_EXPERTS_H
+#define HALO_KERNELS_EXPERTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <kernels/tensor.h>
+
+struct halo_device_phase;
+
+#define HALO_EXPERT_PARTS 3 /* weights of an expert layer, at most */
+
+/* An expert in its slot. */
+struct halo_expert {
+    uint32_t id;
+    /* data[] holds the bytes of the file, and this is the first time that somebody hears of them. The device may turn
+     * them into its own layout from base[] on, and finds that layout there as long as the expert stays in its slot. */
+    bool fresh;
+    uint8_t *base[HALO_EXPERT_PARTS]; /* 4096-byte aligned */
+    uint8_t *data[HALO_EXPERT_PARTS]; /* ends no earlier than base + the device's expert_bytes; congruent to the
+                                       * file offset modulo 4096 */
+};
+
+struct halo_expert_source {
+    void *owner;
+    /* The batch has chosen the experts ids[0..n) of this layer, ascending, each once: they stay in their slots until
+     * release(), and those that are missing are on their way. Does not wait. */
+    int (*choose)(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, char *reason);
+    /* The next of the chosen experts that are in their slots, each of them once, at most n > 0: how many; 0: there are
+     * no more. Waits, with a deadline, while there is none. */
+    int (*take)(void *owner, struct halo_device_phase *phase, struct halo_expert *ret, uint32_t n, char *reason);
+    /* The chosen experts are not needed any more, taken or not. */
+    void (*release)(void *owner);
+};
+
+#endif
