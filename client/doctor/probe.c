@@ -269,6 +269,41 @@ int halo_doctor_probe_ioctl(struct halo_doctor_probe *probe, unsigned long reque
     return fd < 0 ? fd : r;
 }
 
+static int parse_extents(const char *text, struct halo_doctor_extents *ret)
+{
+    unsigned long long n_bytes, n;
+    *ret = (struct halo_doctor_extents){0};
+    if (sscanf(text, "%llu %llu", &n_bytes, &n) != 2)
+        return -EINVAL;
+    *ret = (struct halo_doctor_extents){.n_bytes = n_bytes,
+                                        .n = n,
+                                        .is_compressed = strstr(text, "compressed") != NULL,
+                                        .is_encrypted = strstr(text, "encrypted") != NULL};
+    return 0;
+}
+
+int halo_doctor_probe_extents(struct halo_doctor_probe *probe, struct halo_doctor_extents *ret, const char *format, ...)
+{
+    char path[HALO_DOCTOR_PATH_BYTES], text[128];
+    va_list args;
+    va_start(args, format);
+    int r = path_begin(probe, format, args);
+    va_end(args);
+    if (r == 0 && !*probe->sysroot) {
+        int fd = open_below(probe, probe->at, O_RDONLY);
+        r = fd < 0 ? fd : halo_doctor_extents_of(fd, ret);
+        if (fd >= 0)
+            close(fd);
+        path_end(probe, NULL);
+        return r;
+    }
+    path_end(probe, path);
+    if (r < 0)
+        return r;
+    long n = halo_doctor_probe_head(probe, text, sizeof text, "%s.extents", path);
+    return n == -ENOENT ? -EOPNOTSUPP : n < 0 ? (int)n : parse_extents(text, ret);
+}
+
 int halo_doctor_probe_link(struct halo_doctor_probe *probe, char *buf, size_t room, const char *format, ...)
 {
     va_list args;

@@ -10,6 +10,7 @@
 
 #include <sys/stat.h>
 
+#include "extents.h"
 #include "report.h"
 
 #define HALO_DOCTOR_PATH_BYTES 512
@@ -48,6 +49,11 @@ __attribute__((format(printf, 2, 3))) int halo_doctor_probe_open(struct halo_doc
 __attribute__((format(printf, 4, 5))) int halo_doctor_probe_ioctl(struct halo_doctor_probe *probe,
                                                                   unsigned long request, void *argument,
                                                                   const char *format, ...);
+/* How a file lies on its drive. A recorded tree says it beside the file, in PATH.extents: "BYTES PIECES" and, where
+ * they apply, the words compressed and encrypted. 0 or negative errno; see extents.h. Not noted. */
+__attribute__((format(printf, 3, 4))) int halo_doctor_probe_extents(struct halo_doctor_probe *probe,
+                                                                    struct halo_doctor_extents *ret, const char *format,
+                                                                    ...);
 /* Where a link points, a NUL after it. 0 or negative errno. Not noted. */
 __attribute__((format(printf, 4, 5))) int halo_doctor_probe_link(struct halo_doctor_probe *probe, char *buf,
                                                                  size_t room, const char *format, ...);

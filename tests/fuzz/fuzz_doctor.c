@@ -47,9 +47,10 @@ static void look_in_log(const char *text, size_t n)
 
 static void look_at_mounts(const char *path, char *text)
 {
-    char type[8], device[16];
-    if (halo_doctor_mount_of(text, path, type, sizeof type, device, sizeof device))
-        assert(memchr(type, '\0', sizeof type) && memchr(device, '\0', sizeof device));
+    struct halo_doctor_mount mount;
+    if (halo_doctor_mount_of(text, path, &mount))
+        assert(memchr(mount.type, '\0', sizeof mount.type) && memchr(mount.device, '\0', sizeof mount.device) &&
+               memchr(mount.options, '\0', sizeof mount.options));
 }
 
 static void write_down(const char *text)

@@ -27,8 +27,7 @@ static bool lies_below(const char *path, const char *point)
 }
 
 /* "36 35 98:0 /root /point options [tags] - type device options" */
-bool halo_doctor_mount_of(char *text, const char *path, char *ret_type, size_t type_room, char *ret_device,
-                          size_t device_room)
+bool halo_doctor_mount_of(char *text, const char *path, struct halo_doctor_mount *ret)
 {
     size_t best = 0;
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
@@ -45,8 +44,9 @@ bool halo_doctor_mount_of(char *text, const char *path, char *ret_type, size_t t
             continue;
         unescape(device);
         best = strlen(point);
-        snprintf(ret_type, type_room, "%s", type);
-        snprintf(ret_device, device_room, "%s", device);
+        snprintf(ret->type, sizeof ret->type, "%s", type);
+        snprintf(ret->device, sizeof ret->device, "%s", device);
+        snprintf(ret->options, sizeof ret->options, "%s,%s", strsep(&line, " "), after ? after : "");
     }
     return best > 0;
 }

@@ -5,9 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The type and the device of the mount with the longest mount point above `path`, from the text of
- * /proc/self/mountinfo, which is modified. False: none is above it. */
-bool halo_doctor_mount_of(char *text, const char *path, char *ret_type, size_t type_room, char *ret_device,
-                          size_t device_room);
+struct halo_doctor_mount {
+    char type[32];
+    char device[256];
+    char options[512]; /* of the mount and of the file system, separated by commas */
+};
+
+/* The mount with the longest mount point above `path`, from the text of /proc/self/mountinfo, which is modified. False:
+ * none is above it. */
+bool halo_doctor_mount_of(char *text, const char *path, struct halo_doctor_mount *ret);
 
 #endif
