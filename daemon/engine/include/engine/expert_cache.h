@@ -1,0 +1,93 @@
+/* expert_cache.h: which experts of a streamed mixture are in memory: slots, what is in them, and who has to go.
+ *
+ * Pure bookkeeping: no memory of experts, no disk, no clock. The engine runs it for a model (experts.h), tests and
+ * tests/bench/tier_sim run it over traces.
+ *
+ * A slot holds one expert of one layer. Time is counted by layer: the age of a slot is how many times its layer has run
+ * since the expert was chosen last, so that a layer whose turn comes later is not older than one whose turn has
+ * passed. Victims: a slot that is empty; else the one with the greatest age / 2^class, where the class grows with how
+ * often the expert was chosen, which decays with its age (least recently and least frequently used). Between equals it
+ * is one of the layer whose turn comes last: what a plain least-recently-used order does to layers that run round and
+ * round, evicting just what is needed next, cannot happen. No layer is pushed below min_slots by another one, and a
+ * slot that is chosen for the layer under way, or read into, is nobody's victim.
+ *
+ * A hit costs O(1), a miss O(layers). Nothing is allocated after init. One thread at a time.
+ */
+#ifndef HALO_ENGINE_EXPERT_CACHE_H
+#define HALO_ENGINE_EXPERT_CACHE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <base/list.h>
+
+#define HALO_EXPERT_NONE UINT32_MAX
+#define HALO_EXPERT_CLASSES 4
+
+enum halo_expert_state {
+    HALO_EXPERT_EMPTY,
+    HALO_EXPERT_READING, /* on its way: the memory belongs to the reader, even when nobody wants the expert any more */
+    HALO_EXPERT_ARRIVED, /* as the file has it: nobody has used it yet */
+    HALO_EXPERT_READY,
+    HALO_EXPERT_STATES
+};
+
+struct halo_expert_slot {
+    struct halo_list_node node; /* in a list of its layer, or of empty slots; in none while held or read into */
+    uint32_t layer, id;
+    uint64_t generation; /* counts what has been in this slot: a read of an older one means nothing */
+    uint64_t used;       /* the time of its layer when it was chosen last */
+    uint32_t score;      /* decayed number of choices, in 1/16 */
+    uint8_t class;
+    uint8_t state; /* enum halo_expert_state */
+    bool is_held;  /* chosen for the layer under way */
+};
+
+struct halo_expert_layer {
+    struct halo_list idle[HALO_EXPERT_CLASSES]; /* by class, the longest unused first */
+    uint32_t n_slots;                           /* all that hold an expert of the layer or wait for one */
+    uint64_t runs;
+};
+
+struct halo_expert_cache {
+    uint32_t n_layers, n_expert, n_slots, min_slots;
+    struct halo_expert_slot *slots;   /* [n_slots] */
+    struct halo_expert_layer *layers; /* [n_layers] */
+    uint32_t *slot_of;                /* [n_layers][n_expert]; HALO_EXPERT_NONE: in none */
+    struct halo_list empty;
+    uint64_t n_hits, n_misses, n_evictions;
+};
+
+/* n_expert: of the layer that has the most. min_slots: that a layer keeps when others look for room. 0, -ENOMEM, or
+ * -EINVAL: n_slots are fewer than n_expert, so that a prompt's layer would not fit, or than all layers keep. */
+int halo_expert_cache_init(struct halo_expert_cache *cache, uint32_t n_layers, uint32_t n_expert, uint32_t n_slots,
+                           uint32_t min_slots);
+void halo_expert_cache_finish(struct halo_expert_cache *cache);
+/* The fewest slots that init takes. */
+uint32_t halo_expert_cache_least(uint32_t n_layers, uint32_t n_expert, uint32_t min_slots);
+
+/* The layer runs: its slots grow older by one. */
+void halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t layer);
+
+/* The expert is chosen: its slot, held until release. READING, when it was not there: the caller reads it into the
+ * slot, with this generation, and says when it has arrived. NONE: every slot is held or read into; nothing changes. */
+uint32_t halo_expert_cache_choose(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
+/* Where the expert is or comes to; NONE: nowhere. Changes nothing. */
+uint32_t halo_expert_cache_find(const struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
+/* Holds what is there, so that no miss of the same layer takes it. True: it is there. */
+bool halo_expert_cache_hold(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
+/* A guess that the expert will be chosen: a slot to read it into, not held. NONE: it is there or coming, or only slots
+ * that are worth more could be had. */
+uint32_t halo_expert_cache_guess(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
+
+/* The read of this generation is over. Not there: the slot becomes empty. Nothing happens for another generation. */
+void halo_expert_cache_arrive(struct halo_expert_cache *cache, uint32_t slot, uint64_t generation, bool is_there);
+/* Somebody has used what arrived. */
+void halo_expert_cache_ready(struct halo_expert_cache *cache, uint32_t slot);
+void halo_expert_cache_release(struct halo_expert_cache *cache, uint32_t slot);
+
+/* For memory pressure: empties a slot that is idle, for good until it is given back. False: it is in use now. */
+bool halo_expert_cache_retire(struct halo_expert_cache *cache, uint32_t slot);
+void halo_expert_cache_restore(struct halo_expert_cache *cache, uint32_t slot);
+
+#endif

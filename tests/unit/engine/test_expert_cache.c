@@ -1,0 +1,322 @@
+/* test_expert_cache.c: which experts stay: slots and their states, who is nobody's victim, and hit rates over traces
+ * beside those of a plain least-recently-used order. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <engine/expert_cache.h>
+
+/* Chooses, reads, uses and releases. Returns whether the expert was there. */
+static bool use(struct halo_expert_cache *cache, uint32_t layer, uint32_t id)
+{
+    bool was_there = halo_expert_cache_find(cache, layer, id) != HALO_EXPERT_NONE;
+    uint32_t slot = halo_expert_cache_choose(cache, layer, id);
+    assert_true(slot < cache->n_slots);
+    if (!was_there)
+        halo_expert_cache_arrive(cache, slot, cache->slots[slot].generation, true);
+    if (cache->slots[slot].state == HALO_EXPERT_ARRIVED)
+        halo_expert_cache_ready(cache, slot);
+    halo_expert_cache_release(cache, slot);
+    return was_there;
+}
+
+/* A layer whose batch chose these: what is there is held first, and all until the end. Returns the hits. */
+static uint32_t run_layer(struct halo_expert_cache *cache, uint32_t layer, const uint32_t *ids, uint32_t n)
+{
+    uint32_t slots[1024], n_hits = 0;
+    halo_expert_cache_run(cache, layer);
+    for (uint32_t i = 0; i < n; i++)
+        n_hits += halo_expert_cache_hold(cache, layer, ids[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        slots[i] = halo_expert_cache_choose(cache, layer, ids[i]);
+        assert_true(slots[i] < cache->n_slots);
+        for (uint32_t k = 0; k < i; k++)
+            assert_int_not_equal(slots[i], slots[k]);
+        if (cache->slots[slots[i]].state == HALO_EXPERT_READING)
+            halo_expert_cache_arrive(cache, slots[i], cache->slots[slots[i]].generation, true);
+        if (cache->slots[slots[i]].state == HALO_EXPERT_ARRIVED)
+            halo_expert_cache_ready(cache, slots[i]);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        halo_expert_cache_release(cache, slots[i]);
+    return n_hits;
+}
+
+/* Every slot is in one list or in use, the index leads to it, and the layers' counts are right. */
+static void check(const struct halo_expert_cache *cache)
+{
+    uint32_t n_of[64] = {0}, n_empty = 0;
+    assert_true(cache->n_layers <= 64);
+    for (uint32_t i = 0; i < cache->n_slots; i++) {
+        const struct halo_expert_slot *slot = &cache->slots[i];
+        n_empty += slot->state == HALO_EXPERT_EMPTY;
+        if (slot->state == HALO_EXPERT_EMPTY)
+            continue;
+        n_of[slot->layer]++;
+        assert_int_equal(halo_expert_cache_find(cache, slot->layer, slot->id), i);
+        assert_int_equal(halo_list_is_linked(&slot->node), !slot->is_held && slot->state != HALO_EXPERT_READING);
+    }
+    assert_int_equal(cache->empty.n, n_empty);
+    for (uint32_t layer = 0; layer < cache->n_layers; layer++)
+        assert_int_equal(cache->layers[layer].n_slots, n_of[layer]);
+}
+
+static void sizes(void **state)
+{
+    struct halo_expert_cache cache;
+    assert_int_equal(halo_expert_cache_least(4, 8, 3), 8 + 3 * 3);
+    assert_int_equal(halo_expert_cache_init(&cache, 4, 8, 16, 3), -EINVAL);
+    assert_int_equal(halo_expert_cache_init(&cache, 0, 8, 16, 3), -EINVAL);
+    assert_int_equal(halo_expert_cache_init(&cache, 4, 8, 17, 3), 0);
+    check(&cache);
+    halo_expert_cache_finish(&cache);
+}
+
+static void generations(void **state)
+{
+    struct halo_expert_cache cache;
+    assert_int_equal(halo_expert_cache_init(&cache, 1, 4, 4, 1), 0);
+    uint32_t slot = halo_expert_cache_choose(&cache, 0, 2);
+    uint64_t first = cache.slots[slot].generation;
+    assert_int_equal(cache.slots[slot].state, HALO_EXPERT_READING);
+    halo_expert_cache_arrive(&cache, slot, first - 1, true); /* of what was there before */
+    assert_int_equal(cache.slots[slot].state, HALO_EXPERT_READING);
+    halo_expert_cache_release(&cache, slot); /* nobody waits any more, but the read goes on */
+    check(&cache);
+    for (uint32_t id = 0; id < 4; id++)
+        if (id != 2)
+            assert_int_not_equal(halo_expert_cache_choose(&cache, 0, id), slot);
+    halo_expert_cache_arrive(&cache, slot, first, false);
+    assert_int_equal(cache.slots[slot].state, HALO_EXPERT_EMPTY);
+    assert_int_equal(halo_expert_cache_find(&cache, 0, 2), HALO_EXPERT_NONE);
+    assert_int_equal(halo_expert_cache_choose(&cache, 0, 2), slot);
+    halo_expert_cache_arrive(&cache, slot, first, true); /* late */
+    assert_int_equal(cache.slots[slot].state, HALO_EXPERT_READING);
+    assert_true(cache.slots[slot].generation > first);
+    halo_expert_cache_arrive(&cache, slot, cache.slots[slot].generation, true);
+    assert_int_equal(cache.slots[slot].state, HALO_EXPERT_ARRIVED);
+    check(&cache);
+    halo_expert_cache_finish(&cache);
+}
+
+static void nobody_takes_what_is_held(void **state)
+{
+    struct halo_expert_cache cache;
+    uint32_t held[8];
+    assert_int_equal(halo_expert_cache_init(&cache, 2, 8, 10, 2), 0);
+    for (uint32_t id = 0; id < 2; id++)
+        use(&cache, 1, id);
+    for (uint32_t id = 0; id < 8; id++)
+        held[id] = halo_expert_cache_choose(&cache, 0, id);
+    assert_int_not_equal(halo_expert_cache_choose(&cache, 1, 5), HALO_EXPERT_NONE);
+    assert_int_equal(cache.layers[1].n_slots, 2); /* its own had to go */
+    for (uint32_t id = 0; id < 8; id++)
+        assert_int_equal(halo_expert_cache_find(&cache, 0, id), held[id]);
+    assert_int_not_equal(halo_expert_cache_choose(&cache, 1, 6), HALO_EXPERT_NONE);
+    assert_int_equal(halo_expert_cache_choose(&cache, 1, 7), HALO_EXPERT_NONE); /* all are held or read into */
+    assert_int_equal(halo_expert_cache_guess(&cache, 1, 7), HALO_EXPERT_NONE);
+    check(&cache);
+    for (uint32_t id = 0; id < 8; id++) {
+        halo_expert_cache_arrive(&cache, held[id], cache.slots[held[id]].generation, true);
+        halo_expert_cache_release(&cache, held[id]);
+    }
+    assert_int_not_equal(halo_expert_cache_choose(&cache, 1, 7), HALO_EXPERT_NONE);
+    check(&cache);
+    halo_expert_cache_finish(&cache);
+}
+
+static void every_layer_keeps_its_least(void **state)
+{
+    struct halo_expert_cache cache;
+    uint32_t all[16], few[3] = {1, 2, 3};
+    for (uint32_t i = 0; i < 16; i++)
+        all[i] = i;
+    assert_int_equal(halo_expert_cache_init(&cache, 4, 16, 16 + 3 * 3, 3), 0);
+    for (uint32_t layer = 0; layer < 4; layer++)
+        run_layer(&cache, layer, few, 3);
+    for (uint32_t round = 0; round < 3; round++)
+        for (uint32_t layer = 0; layer < 4; layer++) {
+            run_layer(&cache, layer, all, 16);
+            for (uint32_t other = 0; other < 4; other++)
+                assert_true(cache.layers[other].n_slots >= 3);
+            check(&cache);
+        }
+    halo_expert_cache_finish(&cache);
+}
+
+/* Prompts: every layer uses all its experts, one layer after the other, over and over. A global order by last use would
+ * evict just what the next layers need, and never hit. */
+static void no_cliff_when_all_are_used(void **state)
+{
+    enum { LAYERS = 8, EXPERTS = 32, SLOTS = LAYERS * EXPERTS / 2, ROUNDS = 20 };
+    struct halo_expert_cache cache;
+    uint32_t all[EXPERTS], n_hits = 0;
+    for (uint32_t i = 0; i < EXPERTS; i++)
+        all[i] = i;
+    assert_int_equal(halo_expert_cache_init(&cache, LAYERS, EXPERTS, SLOTS, 2), 0);
+    for (uint32_t round = 0; round < ROUNDS; round++)
+        for (uint32_t layer = 0; layer < LAYERS; layer++)
+            n_hits += run_layer(&cache, layer, all, EXPERTS);
+    double rate = (double)n_hits / ((ROUNDS - 1) * LAYERS * EXPERTS);
+    double best =
+        (double)(SLOTS - EXPERTS) / (LAYERS * EXPERTS); /* of slots that need not be free for the next layer */
+    print_message("all experts in turn: %.3f of the reads found, of at most about %.3f\n", rate, best);
+    assert_true(rate > 0.9 * best);
+    check(&cache);
+    halo_expert_cache_finish(&cache);
+}
+
+/* ---- traces ---- */
+
+static uint64_t random_state;
+static double random_unit(void)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(random_state >> 11) / 0x1p53;
+}
+
+/* n different experts of one layer by weight[]. */
+static void draw(const double *weight, uint32_t n_expert, uint32_t n, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < n;) {
+        double at = random_unit() * weight[n_expert], sum = 0;
+        uint32_t id = 0;
+        while (id < n_expert - 1 && (sum += weight[id]) < at)
+            id++;
+        bool is_new = true;
+        for (uint32_t k = 0; k < i; k++)
+            is_new &= ret[k] != id;
+        if (is_new)
+            ret[i++] = id;
+    }
+}
+
+enum { T_LAYERS = 12, T_EXPERTS = 64, T_USED = 4, T_TOKENS = 600 };
+
+/* The hit rate of least recently used over all layers. */
+static uint32_t lru_hit(uint64_t used[T_LAYERS][T_EXPERTS], uint64_t now, uint32_t layer, uint32_t id, uint32_t n_slots)
+{
+    bool hit = used[layer][id] > 0;
+    used[layer][id] = now;
+    uint32_t n = 0, old_layer = 0, old_id = 0;
+    uint64_t oldest = UINT64_MAX;
+    for (uint32_t l = 0; l < T_LAYERS; l++)
+        for (uint32_t e = 0; e < T_EXPERTS; e++) {
+            n += used[l][e] > 0;
+            if (used[l][e] > 0 && used[l][e] < oldest) {
+                oldest = used[l][e];
+                old_layer = l;
+                old_id = e;
+            }
+        }
+    if (n > n_slots)
+        used[old_layer][old_id] = 0;
+    return hit;
+}
+
+/* Hit rates of decoding with experts of rank r as likely as r^-exponent, each layer in an order of its own. */
+static void rates(double exponent, uint32_t n_slots, double *ret_ours, double *ret_lru)
+{
+    static uint64_t used[T_LAYERS][T_EXPERTS];
+    struct halo_expert_cache cache;
+    double weight[T_EXPERTS + 1] = {0};
+    uint64_t now = 0;
+    uint32_t n_ours = 0, n_lru = 0, n = 0;
+    for (uint32_t e = 0; e < T_EXPERTS; e++)
+        weight[T_EXPERTS] += weight[e] = pow(e + 1, -exponent);
+    memset(used, 0, sizeof(used));
+    random_state = 7;
+    assert_int_equal(halo_expert_cache_init(&cache, T_LAYERS, T_EXPERTS, n_slots, T_USED + 1), 0);
+    for (uint32_t token = 0; token < T_TOKENS; token++)
+        for (uint32_t layer = 0; layer < T_LAYERS; layer++) {
+            uint32_t ids[T_USED];
+            draw(weight, T_EXPERTS, T_USED, ids);
+            for (uint32_t i = 0; i < T_USED; i++)
+                ids[i] = (ids[i] * 29 + layer * 7) % T_EXPERTS;
+            uint32_t hits = run_layer(&cache, layer, ids, T_USED), lru = 0;
+            for (uint32_t i = 0; i < T_USED; i++)
+                lru += lru_hit(used, ++now, layer, ids[i], n_slots);
+            if (token < T_TOKENS / 4)
+                continue;
+            n_ours += hits;
+            n_lru += lru;
+            n += T_USED;
+        }
+    check(&cache);
+    halo_expert_cache_finish(&cache);
+    *ret_ours = (double)n_ours / n;
+    *ret_lru = (double)n_lru / n;
+    print_message("exponent %.1f, %u of %u experts: %.3f, least recently used %.3f\n", exponent, n_slots,
+                  T_LAYERS * T_EXPERTS, *ret_ours, *ret_lru);
+}
+
+static void hit_rates(void **state)
+{
+    double ours, lru;
+    rates(0, 3 * T_LAYERS * T_EXPERTS / 8, &ours, &lru);
+    assert_true(fabs(ours - 3.0 / 8) < 0.04); /* of uniform choices nothing can be learned */
+    for (uint32_t eighths = 2; eighths <= 6; eighths += 2) {
+        rates(0.7, eighths * T_LAYERS * T_EXPERTS / 8, &ours, &lru);
+        assert_true(ours > lru - 0.005);
+        rates(1.2, eighths * T_LAYERS * T_EXPERTS / 8, &ours, &lru);
+        assert_true(ours > lru - 0.005);
+    }
+    rates(1.2, 64 + 11 * 5, &ours, &lru); /* fewer than three tokens' experts */
+    assert_true(ours > lru);
+}
+
+/* ---- everything at once ---- */
+
+static void random_calls(void **state)
+{
+    enum { LAYERS = 5, EXPERTS = 9, SLOTS = 9 + 4 * 2 + 3 };
+    struct halo_expert_cache cache;
+    random_state = 11;
+    assert_int_equal(halo_expert_cache_init(&cache, LAYERS, EXPERTS, SLOTS, 2), 0);
+    for (uint32_t i = 0; i < 20000; i++) {
+        uint32_t layer = (uint32_t)(random_unit() * LAYERS), id = (uint32_t)(random_unit() * EXPERTS);
+        uint32_t slot = (uint32_t)(random_unit() * SLOTS);
+        const struct halo_expert_slot *at = &cache.slots[slot];
+        switch ((uint32_t)(random_unit() * 8)) {
+        case 0: halo_expert_cache_choose(&cache, layer, id); break;
+        case 1: halo_expert_cache_guess(&cache, layer, id); break;
+        case 2: halo_expert_cache_run(&cache, layer); break;
+        case 3: halo_expert_cache_release(&cache, slot); break;
+        case 4: halo_expert_cache_hold(&cache, layer, id); break;
+        case 5: halo_expert_cache_arrive(&cache, slot, at->generation - (i % 3 == 0), i % 5 != 0); break;
+        case 6:
+            if (at->state == HALO_EXPERT_ARRIVED)
+                halo_expert_cache_ready(&cache, slot);
+            break;
+        default:
+            if (halo_expert_cache_retire(&cache, slot)) {
+                assert_false(halo_list_is_linked(&at->node));
+                halo_expert_cache_restore(&cache, slot);
+            }
+        }
+        if (i % 16 == 0)
+            check(&cache);
+    }
+    halo_expert_cache_finish(&cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(generations),
+        cmocka_unit_test(nobody_takes_what_is_held),
+        cmocka_unit_test(every_layer_keeps_its_least),
+        cmocka_unit_test(no_cliff_when_all_are_used),
+        cmocka_unit_test(hit_rates),
+        cmocka_unit_test(random_calls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
