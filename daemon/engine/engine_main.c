@@ -30,6 +30,7 @@
 #define MAX_MODEL_DIRS 64 /* what halod takes */
 #define SAVE_BYTES (256ull << 20)
 #define SAVE_MS 2000
+#define CHECKPOINT_BYTES (1ull << 30)
 
 struct options {
     struct halo_engine_setup engine;
@@ -51,6 +52,8 @@ static const char usage[] =
     "      --device D         auto (default), cpu or hip\n"
     "      --hip-lib PATH     the HIP runtime to use instead of the one that is found\n"
     "      --budget-bytes N   memory that all models together may take; default: what is free\n"
+    "      --checkpoint-bytes N  memory of each model for checkpoints of recurrent states, beside those of its\n"
+    "                         sequences; default: 1073741824\n"
     "      --state-dir DIR    where cached prefixes are saved and looked for (DIR/prefixes); default: nowhere\n"
     "      --save-bytes N     of saved prefixes, at most; default: 268435456\n"
     "      --save-ms N        what saving them may take when a model is unloaded; 0: they are not saved then;\n"
@@ -86,6 +89,7 @@ enum {
     OPT_HIP_LIB,
     OPT_THREADS,
     OPT_BUDGET,
+    OPT_CHECKPOINTS,
     OPT_STATE_DIR,
     OPT_SAVE,
     OPT_SAVE_MS,
@@ -102,6 +106,7 @@ static const struct option long_options[] = {
     {"save-bytes", required_argument, NULL, OPT_SAVE},
     {"save-ms", required_argument, NULL, OPT_SAVE_MS},
     {"budget-bytes", required_argument, NULL, OPT_BUDGET},
+    {"checkpoint-bytes", required_argument, NULL, OPT_CHECKPOINTS},
     {"model-dir", required_argument, NULL, OPT_MODEL_DIR},
     {"models-only", no_argument, NULL, OPT_MODELS_ONLY},
     {"no-sandbox", no_argument, NULL, OPT_NO_SANDBOX},
@@ -147,6 +152,11 @@ static int take_option(struct options *o, int option)
             return refuse("--budget-bytes wants a number of bytes, not", optarg);
         o->engine.budget_bytes = (uint64_t)number;
         return -1;
+    case OPT_CHECKPOINTS:
+        if (!parse_number(optarg, 0, LONG_MAX, &number))
+            return refuse("--checkpoint-bytes wants a number of bytes, not", optarg);
+        o->engine.checkpoint_bytes = (uint64_t)number;
+        return -1;
     case OPT_STATE_DIR: o->engine.state_dir = optarg; return -1;
     case OPT_SAVE:
         if (!parse_number(optarg, 0, LONG_MAX, &number))
@@ -173,9 +183,12 @@ static int take_option(struct options *o, int option)
 static int parse_options(struct options *o, int argc, char **argv)
 {
     int option, status;
-    *o = (struct options){
-        .engine = {.in_fd = STDIN_FILENO, .out_fd = STDOUT_FILENO, .save_bytes = SAVE_BYTES, .save_ms = SAVE_MS},
-        .device = "auto"};
+    *o = (struct options){.engine = {.in_fd = STDIN_FILENO,
+                                     .out_fd = STDOUT_FILENO,
+                                     .checkpoint_bytes = CHECKPOINT_BYTES,
+                                     .save_bytes = SAVE_BYTES,
+                                     .save_ms = SAVE_MS},
+                          .device = "auto"};
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1)
         if ((status = take_option(o, option)) >= 0)
             return status;

@@ -74,6 +74,28 @@ void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device 
     ret->max_pages = most_pages(ret, ret->context_pages, 0);
 }
 
+struct halo_budget_checkpoints halo_budget_checkpoints_of(const struct halo_budget *budget,
+                                                          const struct halo_plan *plan, uint64_t n_pages,
+                                                          uint64_t bytes)
+{
+    struct halo_budget_checkpoints ret = {0};
+    uint64_t taken, left;
+    for (uint32_t group = 0; group < budget->n_groups; group++)
+        if (plan->kv[group].state_width > 0)
+            ret.slot_bytes += budget->groups[group].page_bytes;
+    if (ret.slot_bytes == 0)
+        return ret;
+    if (__builtin_add_overflow(halo_budget_pool_bytes(budget, n_pages, budget->context_pages),
+                               budget->weights_bytes + budget->scratch_bytes, &taken))
+        taken = UINT64_MAX;
+    left = (budget->free_bytes > taken ? budget->free_bytes - taken : 0) / ret.slot_bytes;
+    uint64_t most = n_pages - halo_kv_pages_of(1, (uint32_t)n_pages, budget->context_pages);
+    uint64_t wanted = bytes / ret.slot_bytes < most ? bytes / ret.slot_bytes : most;
+    ret.n_wanted = (uint32_t)wanted;
+    ret.n = (uint32_t)(wanted < left ? wanted : left);
+    return ret;
+}
+
 uint64_t halo_budget_token_bytes(const struct halo_budget *budget)
 {
     uint64_t n = 0;

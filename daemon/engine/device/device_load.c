@@ -70,6 +70,7 @@ enum halo_load_stage halo_device_seal(struct halo_load *load, const struct halo_
                                              .plan = &instance->model->plan,
                                              .makes_lists = t->info.features & HALO_DEVICE_TOP,
                                              .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT,
+                                             .n_checkpoints = instance->n_checkpoints,
                                              .max_queued = t->max_queued,
                                              .phase = &t->phase,
                                              .stats = t->stats,

@@ -71,7 +71,8 @@ void halo_device_refresh_info(struct halo_device_thread *t)
  * they have not touched yet looks free. */
 struct halo_room halo_device_room(struct halo_device_thread *t)
 {
-    struct halo_room room = {.budget_bytes = t->has_budget ? t->budget_bytes : 0};
+    struct halo_room room = {.budget_bytes = t->has_budget ? t->budget_bytes : 0,
+                             .checkpoint_bytes = t->checkpoint_bytes};
     halo_device_refresh_info(t);
     for (uint32_t i = 0; i < t->n_models; i++)
         room.held_bytes += halo_instance_bytes(t->models[i]);

@@ -146,6 +146,7 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
         if (f->budget_bytes == 0)
             f->budget_bytes = halo_device_room(t).bytes;
         halo_budget_of(t->ops, t->device, &f->model->plan, f->budget_bytes, &f->budget);
+        f->checkpoint_bytes = t->checkpoint_bytes;
         if (t->bandwidth == 0)
             measure_bandwidth(t);
         f->profile.memory_bytes_s = t->bandwidth;

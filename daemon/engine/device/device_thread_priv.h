@@ -27,6 +27,7 @@ struct halo_forecast {
     struct halo_model *model;      /* made by the io thread; NULL: it could not be opened */
     struct halo_device_info info;
     struct halo_budget budget;
+    uint64_t checkpoint_bytes;   /* what a load would be given for checkpoints */
     uint64_t budget_bytes;       /* in: 0 means what is free; out: what was used */
     struct halo_profile profile; /* memory_bytes_s is measured once per process */
     double flops;                /* operations per second of prompt rows seen so far; 0: unknown */
@@ -58,8 +59,9 @@ struct halo_device_thread {
     const struct halo_device_ops *ops;
     struct halo_device_options options;
     uint32_t max_queued;
-    uint32_t max_models;   /* at most HALO_MAX_LOADED */
-    uint64_t budget_bytes; /* of all models together; in: 0 means what is free. From then on under info_lock */
+    uint32_t max_models;       /* at most HALO_MAX_LOADED */
+    uint64_t budget_bytes;     /* of all models together; in: 0 means what is free. From then on under info_lock */
+    uint64_t checkpoint_bytes; /* of a model, for checkpoints of states */
 
     struct halo_note kick_note, open_note;
     atomic_bool kick_posted;

@@ -59,26 +59,32 @@ void halo_kv_table_set_resumed(struct halo_kv_table *table, struct halo_kv_pool 
 
 /* ---- checkpoints ---- */
 
-static bool sides_have_spare(const struct halo_kv_pool *pool)
+/* Whether every group has what a checkpoint at this listed page lacks. NONE: the page is yet to be listed. */
+static bool sides_have_room(const struct halo_kv_pool *pool, uint32_t page, enum halo_kv_worth worth)
 {
-    for (uint32_t s = 0; s < pool->n_sides; s++)
-        if (halo_kv_side_available(&pool->sides[s]) == 0)
+    for (uint32_t s = 0; s < pool->n_sides; s++) {
+        const struct halo_kv_side *side = &pool->sides[s];
+        bool lacks = page == NONE || (halo_kv_side_has_states(side) && side->of[page] == NO_PAGE);
+        if (lacks && !halo_kv_side_has_room_for(side, worth))
             return false;
+    }
     return true;
 }
 
 /* The listed page that ends with position n, held: a whole one of the table, or a copy of the begin of one. NONE: there
  * is none. */
 static uint32_t hold_end(const struct halo_kv_table *table, struct halo_kv_pool *pool, uint64_t user,
-                         const int32_t *ids, uint32_t n, bool *ret_new)
+                         const int32_t *ids, uint32_t n, enum halo_kv_worth worth, bool *ret_new)
 {
     uint32_t n_tail = n % PAGE, at = n / PAGE;
     *ret_new = false;
-    if (!halo_kv_table_has_parent(table, pool, at) || !sides_have_spare(pool))
+    if (!halo_kv_table_has_parent(table, pool, at))
         return NONE;
     uint32_t page = n_tail == 0 ? halo_kv_table_parent(table, at)
                                 : halo_prefix_find_exact(&pool->prefix, halo_kv_table_parent(table, at), user,
                                                          ids + at * PAGE, n_tail);
+    if (!sides_have_room(pool, page, worth))
+        return NONE;
     if (page != NONE) {
         halo_kv_pool_hold(pool, page);
         return page;
@@ -99,7 +105,7 @@ uint32_t halo_kv_table_checkpoint(const struct halo_kv_table *table, struct halo
     for (uint32_t group = 0; group < HALO_KV_GROUPS_MAX; group++)
         ret_to[group] = NO_PAGE;
     assert(n > 0);
-    uint32_t page = hold_end(table, pool, user, ids, n, &is_new);
+    uint32_t page = hold_end(table, pool, user, ids, n, worth, &is_new);
     if (page == NONE)
         return NONE;
     ret_to[0] = is_new ? page : NO_PAGE;

@@ -42,6 +42,12 @@ void halo_kv_side_finish(struct halo_kv_side *side)
     *side = (struct halo_kv_side){0};
 }
 
+void halo_kv_side_reserve(struct halo_kv_side *side, uint32_t n_reserved)
+{
+    assert(n_reserved <= side->n_pages - side->span && side->n_free == side->n_pages);
+    side->n_reserved = n_reserved;
+}
+
 uint32_t halo_kv_side_first(const struct halo_kv_side *side, uint32_t n_filled)
 {
     return halo_kv_first_page(side->window, n_filled);
@@ -80,7 +86,7 @@ static void set_idle(struct halo_kv_side *side, uint32_t page)
 {
     struct halo_kv_idle *resumed = &side->idle[HALO_KV_RESUMED];
     link_idle(side, page);
-    if (resumed->n > halo_kv_most_resumed(side->n_pages))
+    if (resumed->n > halo_kv_most_resumed(side->n_pages, side->n_reserved))
         halo_kv_side_set_worth(side, resumed->first, HALO_KV_LAST);
 }
 

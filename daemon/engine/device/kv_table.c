@@ -51,7 +51,7 @@ bool halo_kv_table_fits(const struct halo_kv_table *table, const struct halo_kv_
         return false;
     for (uint32_t s = 0; s < pool->n_sides; s++) {
         uint32_t end = side_end(table, pool, s, wanted), n = table->side[s].n;
-        if ((end > n ? end - n : 0) + n_spare > halo_kv_side_available(&pool->sides[s]))
+        if ((end > n ? end - n : 0) + n_spare > halo_kv_side_room(&pool->sides[s]))
             return false;
     }
     return true;

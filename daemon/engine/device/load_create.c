@@ -104,6 +104,23 @@ static void settle_pool(struct halo_load *load, const struct halo_budget *budget
     halo_plan_set_pages(plan, (uint32_t)pages);
 }
 
+/* Gives checkpoints what their budget has and the pool leaves. */
+static void settle_checkpoints(struct halo_load *load, const struct halo_budget *budget, uint64_t bytes)
+{
+    struct halo_instance *instance = load->instance;
+    struct halo_plan *plan = &instance->model->plan;
+    struct halo_budget_checkpoints checkpoints = halo_budget_checkpoints_of(budget, plan, plan->kv[0].n_pages, bytes);
+    if (checkpoints.n < checkpoints.n_wanted)
+        halo_remarks_add(&load->changes, "checkpoint_bytes: %llu instead of %llu, as memory allows",
+                         (unsigned long long)(checkpoints.n * checkpoints.slot_bytes),
+                         (unsigned long long)(checkpoints.n_wanted * checkpoints.slot_bytes));
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++)
+        if (plan->kv[group].state_width > 0)
+            plan->kv[group].n_pages += checkpoints.n;
+    instance->n_checkpoints = checkpoints.n;
+    instance->checkpoint_bytes = checkpoints.n * checkpoints.slot_bytes;
+}
+
 int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
                      const struct halo_room *room)
 {
@@ -125,6 +142,7 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
     if (least > budget.max_pages)
         return lack_room(load, ops, device, room, &budget, (uint64_t)least);
     settle_pool(load, &budget, (uint32_t)least);
+    settle_checkpoints(load, &budget, room->checkpoint_bytes);
     halo_budget_of(ops, device, plan, room->bytes, &budget);
     int r = ops->model_create(device, plan, &instance->device_model, reason);
     if (r < 0) {

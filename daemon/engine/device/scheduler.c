@@ -11,7 +11,7 @@
 
 #include "device/scheduler_priv.h"
 
-static int make_pool(struct halo_kv_pool *pool, const struct halo_plan *plan)
+static int make_pool(struct halo_kv_pool *pool, const struct halo_plan *plan, uint32_t n_checkpoints)
 {
     int r = halo_kv_pool_init(pool, plan->kv[0].n_pages);
     for (uint32_t group = 1; group < plan->n_kv_groups && r == 0; group++) {
@@ -20,6 +20,8 @@ static int make_pool(struct halo_kv_pool *pool, const struct halo_plan *plan)
         if (kv->state_width == 0 && window == 0) /* it keeps every position as the first group does */
             window = plan->n_context;
         r = halo_kv_pool_add_side(pool, kv->n_pages, window, span < kv->n_pages ? span : kv->n_pages);
+        if (r == 0 && kv->state_width > 0)
+            halo_kv_side_reserve(&pool->sides[pool->n_sides - 1], n_checkpoints);
     }
     return r;
 }
@@ -45,7 +47,7 @@ int halo_scheduler_init(struct halo_scheduler *s, const struct halo_scheduler_se
     if (r == 0)
         r = halo_sampler_init(&s->sampler, plan->n_vocab);
     if (r == 0)
-        r = make_pool(&s->pool, plan);
+        r = make_pool(&s->pool, plan, setup->n_checkpoints);
     if (r < 0)
         halo_scheduler_finish(s);
     return r;

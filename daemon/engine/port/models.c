@@ -206,6 +206,8 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
     ev.loaded.has_kv_tokens = true;
     ev.loaded.weights_bytes = (int64_t)instance->weights_bytes;
     ev.loaded.kv_bytes = (int64_t)instance->kv_bytes;
+    ev.loaded.has_checkpoint_bytes = halo_instance_has_states(instance);
+    ev.loaded.checkpoint_bytes = (int64_t)instance->checkpoint_bytes;
     halo_gguf_stamp(instance->model->gguf, stamp);
     ev.loaded.stamp = halo_str_of(stamp);
     ev.loaded.has_stamp = true;

@@ -78,7 +78,11 @@ static void fill_memory(struct halo_ev_plan *ev, const struct halo_forecast *f, 
     uint32_t context_pages = halo_kv_pages_for(plan->n_context), n_pages = plan->kv[0].n_pages;
     if (!wants_pool && n_pages > budget->max_pages && budget->max_pages >= context_pages)
         n_pages = budget->max_pages; /* as a load would */
-    uint64_t kv_bytes = halo_budget_pool_bytes(budget, n_pages, budget->context_pages);
+    struct halo_budget_checkpoints checkpoints = halo_budget_checkpoints_of(budget, plan, n_pages, f->checkpoint_bytes);
+    ev->has_checkpoint_bytes = checkpoints.slot_bytes > 0;
+    ev->checkpoint_bytes = (int64_t)(checkpoints.n * checkpoints.slot_bytes);
+    uint64_t kv_bytes =
+        halo_budget_pool_bytes(budget, n_pages, budget->context_pages) + checkpoints.n * checkpoints.slot_bytes;
     ev->fits = budget->max_pages >= n_pages;
     ev->context = plan->n_context;
     ev->kv_tokens = (int64_t)n_pages * HALO_KV_PAGE_TOKENS;

@@ -72,6 +72,8 @@ void halo_port_describe_instance(const struct halo_port *port, const struct halo
                                          .kv_tokens = instance->kv_tokens,
                                          .has_memory_bytes = true,
                                          .memory_bytes = (int64_t)halo_instance_bytes(instance),
+                                         .has_checkpoint_bytes = halo_instance_has_states(instance),
+                                         .checkpoint_bytes = (int64_t)instance->checkpoint_bytes,
                                          .has_pinned = true,
                                          .pinned = instance->pinned,
                                          .has_sequences = true,

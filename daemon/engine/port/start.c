@@ -34,6 +34,7 @@ static int start(struct halo_port *port, const struct halo_engine_setup *setup)
     port->device.ops = setup->device;
     port->device.options = setup->device_options;
     port->device.budget_bytes = setup->budget_bytes;
+    port->device.checkpoint_bytes = setup->checkpoint_bytes;
     port->device.max_models = setup->max_models > 0 ? setup->max_models : HALO_MAX_LOADED;
     port->device.keeps_prefixes = setup->state_dir && setup->save_bytes > 0;
     port->device.io = &port->io.box;

@@ -30,6 +30,8 @@ static void set_args(struct halo_engine_args *self, const struct halo_config *co
         args[n++] = (char *)"--budget-bytes";
         args[n++] = self->budget;
     }
+    args[n++] = (char *)"--checkpoint-bytes";
+    args[n++] = self->checkpoints;
     if (halo_config_saves(config)) {
         args[n++] = (char *)"--state-dir";
         args[n++] = config->state_dir;
@@ -80,6 +82,7 @@ void halo_engine_args_init(struct halo_engine_args *self, const struct halo_conf
     snprintf(self->threads, sizeof(self->threads), "%lld", (long long)config->threads);
     snprintf(self->save, sizeof(self->save), "%lld", (long long)config->save_bytes);
     snprintf(self->save_ms, sizeof(self->save_ms), "%lld", (long long)config->save_ms);
+    snprintf(self->checkpoints, sizeof(self->checkpoints), "%lld", (long long)config->checkpoint_bytes);
     snprintf(self->budget, sizeof(self->budget), "%lld", (long long)config->budget_bytes);
     set_args(self, config);
 }

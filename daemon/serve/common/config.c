@@ -45,6 +45,7 @@ static const struct key keys[] = {
     {"models", "on_demand", KEY_BOOL, FIELD(on_demand), 0, 1, 1},
     {"models", "keep_alive_s", KEY_SECONDS, FIELD(keep_alive_s), -1, 1000000000, 0},
     NUMBER("models", budget_bytes, 0, INT64_MAX, 0),
+    NUMBER("models", checkpoint_bytes, 0, INT64_MAX, 1ll << 30),
     NUMBER("prefixes", save_bytes, 0, INT64_MAX, 256ll << 20),
     NUMBER("prefixes", save_ms, 0, HOUR_MS, 2000),
     {"engine", "path", KEY_PATH, FIELD(engine_path)},

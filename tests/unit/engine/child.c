@@ -36,7 +36,7 @@ static char model_dir[4096];
 
 const struct halo_device_ops *child_device;
 const char *child_state_dir;
-uint64_t child_save_bytes = 64u << 20, child_save_ms = 20000, child_budget_bytes;
+uint64_t child_save_bytes = 64u << 20, child_save_ms = 20000, child_budget_bytes, child_checkpoint_bytes;
 size_t child_stack_bytes;
 uint32_t child_max_models, child_threads = 2;
 const char *child_dirs[8];
@@ -61,6 +61,7 @@ static void run_engine(const struct child *child, int in_fd, int out_fd)
                                       .save_bytes = child_save_bytes,
                                       .save_ms = child_save_ms,
                                       .budget_bytes = child_budget_bytes,
+                                      .checkpoint_bytes = child_checkpoint_bytes,
                                       .max_models = child_max_models,
                                       .device_options = {.n_threads = child_threads},
                                       .device = child_device ? child_device : fake_device()};

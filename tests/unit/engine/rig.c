@@ -50,6 +50,11 @@ void rig_init_vocab(struct rig *rig, uint32_t n_vocab, uint32_t max_rows, uint32
 
 void rig_init_plan(struct rig *rig, const struct halo_plan *plan)
 {
+    rig_init_checkpoints(rig, plan, 0);
+}
+
+void rig_init_checkpoints(struct rig *rig, const struct halo_plan *plan, uint32_t n_checkpoints)
+{
     memset(rig, 0, sizeof(*rig));
     fake_control = &rig->control;
     rig->plan = *plan;
@@ -60,6 +65,7 @@ void rig_init_plan(struct rig *rig, const struct halo_plan *plan)
                                          .device_model = rig->model,
                                          .plan = &rig->plan,
                                          .batch_invariant = true,
+                                         .n_checkpoints = n_checkpoints,
                                          .max_queued = 256,
                                          .phase = &rig->phase,
                                          .stats = &rig->stats,

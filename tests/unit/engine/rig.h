@@ -59,6 +59,8 @@ void rig_init(struct rig *rig, uint32_t max_rows, uint32_t max_outputs, uint32_t
 void rig_init_vocab(struct rig *rig, uint32_t n_vocab, uint32_t max_rows, uint32_t max_outputs, uint32_t n_pages);
 /* The same on a plan of the test's own making, copied. */
 void rig_init_plan(struct rig *rig, const struct halo_plan *plan);
+/* Of the plan's slots of states so many are kept for checkpoints. */
+void rig_init_checkpoints(struct rig *rig, const struct halo_plan *plan, uint32_t n_checkpoints);
 void rig_finish(struct rig *rig); /* everything must have ended */
 
 /* A greedy reply to a prompt of n pseudo-random ids of this seed; change fields, then rig_submit. */

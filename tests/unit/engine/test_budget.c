@@ -95,6 +95,40 @@ static void states_are_counted(void **state)
     assert_int_equal(halo_budget_sequence_bytes(&budget), slot);
 }
 
+/* Slots for checkpoints: what the bytes pay for, what memory leaves, one for each page. */
+static void checkpoints_take_what_is_left(void **state)
+{
+    struct halo_plan plan;
+    struct halo_budget budget;
+    fake_plan(&plan, 64, 1 << 16, 16, 8, 2048);
+    halo_budget_of(fake_device(), NULL, &plan, UINT64_MAX, &budget);
+    assert_int_equal(halo_budget_checkpoints_of(&budget, &plan, 2048, 1 << 20).slot_bytes, 0);
+    fake_plan_states(&plan, 0);
+    halo_budget_of(fake_device(), NULL, &plan, UINT64_MAX, &budget);
+    const uint64_t slot = halo_kv_page_bytes(&plan.kv[1]);
+    uint64_t taken = budget.weights_bytes + budget.scratch_bytes + halo_budget_pool_bytes(&budget, 2048, 2048);
+    const struct {
+        uint64_t left_bytes, bytes;
+        uint32_t n, n_wanted;
+    } rows[] = {
+        {1 << 20, 0, 0, 0},
+        {1 << 20, slot - 1, 0, 0},
+        {1 << 20, 7 * slot, 7, 7},
+        {5 * slot, 7 * slot + 1, 5, 7},
+        {slot - 1, 7 * slot, 0, 7},
+        {UINT64_MAX - taken, UINT64_MAX, 2046, 2046}, /* a whole sequence has two slots already */
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        halo_budget_of(fake_device(), NULL, &plan, taken + rows[i].left_bytes, &budget);
+        struct halo_budget_checkpoints got = halo_budget_checkpoints_of(&budget, &plan, 2048, rows[i].bytes);
+        assert_int_equal(got.n, rows[i].n);
+        assert_int_equal(got.n_wanted, rows[i].n_wanted);
+        assert_int_equal(got.slot_bytes, slot);
+    }
+    halo_budget_of(fake_device(), NULL, &plan, taken - 1, &budget); /* not even the pool fits */
+    assert_int_equal(halo_budget_checkpoints_of(&budget, &plan, 2048, 1 << 20).n, 0);
+}
+
 static void the_cache_in_words(void **state)
 {
     struct halo_plan plan;
@@ -133,8 +167,9 @@ int main(void)
 {
     struct fake_control control = {0};
     fake_control = &control;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(fitting_context),
-                                       cmocka_unit_test(windows_make_long_contexts_cheap),
-                                       cmocka_unit_test(states_are_counted), cmocka_unit_test(the_cache_in_words)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fitting_context), cmocka_unit_test(windows_make_long_contexts_cheap),
+        cmocka_unit_test(states_are_counted), cmocka_unit_test(checkpoints_take_what_is_left),
+        cmocka_unit_test(the_cache_in_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,7 +114,7 @@ static void check_sides(const struct halo_kv_pool *pool)
             }
             assert_int_equal(n_linked - before, side->idle[worth].n);
         }
-        assert_true(side->idle[HALO_KV_RESUMED].n <= halo_kv_most_resumed(side->n_pages));
+        assert_true(side->idle[HALO_KV_RESUMED].n <= halo_kv_most_resumed(side->n_pages, side->n_reserved));
         assert_int_equal(n_of, n_attached);
         assert_int_equal(n_idle, halo_kv_side_available(side) - side->n_free);
         assert_int_equal(n_linked, n_idle);

@@ -231,6 +231,52 @@ static void a_side_request_evicts_no_conversation(void **state)
     }
 }
 
+/* Conversations that wait for their next turns, and requests beside them, all at once. Returns how many turns begin in
+ * front of where their conversations ended. */
+static uint32_t turns_lost_beside_a_crowd(uint32_t n_talks, uint32_t n_slots, uint32_t n_checkpoints)
+{
+    struct halo_plan plan;
+    struct rig rig;
+    int32_t talks[4][400], side[200];
+    uint32_t n = 300, n_lost = 0;
+    fake_plan(&plan, RIG_VOCAB, 4096, 100, 16, 600);
+    fake_plan_states(&plan, n_slots + n_checkpoints);
+    rig_init_checkpoints(&rig, &plan, n_checkpoints);
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        for (uint32_t t = 0; t < n_talks; t++) {
+            uint32_t last = rig.n_seqs;
+            if (turn == 0)
+                make_text(&rig, 5 + t, talks[t], n);
+            uint32_t n_cached = run_turn(&rig, talks[t], n, n - 5);
+            n_lost += turn == 2 && n_cached < n - 10 - 1;
+            memcpy(talks[t] + n, rig.seqs[last].ids, REPLY * sizeof(*talks[t]));
+            make_text(&rig, 10 * turn + t, talks[t] + n + REPLY, 10);
+        }
+        n += REPLY + 10;
+        for (uint32_t i = 0; i < 12 && turn == 1; i++) {
+            struct halo_sequence_setup setup = rig_setup(&rig, 1, 1, REPLY);
+            make_text(&rig, 1000 + i, side, 200);
+            setup.ids = side;
+            setup.n_prompt = 200;
+            setup.n_stable = 190;
+            rig_submit(&rig, &setup);
+        }
+        rig_run(&rig);
+    }
+    rig_finish(&rig);
+    return n_lost;
+}
+
+/* Three slots keep a conversation: its end, the end of what its next turn repeats, and where its last turn began. */
+static void a_crowd_leaves_what_is_kept_for_checkpoints(void **state)
+{
+    for (uint32_t n_slots = 1; n_slots < 4; n_slots++)
+        for (uint32_t n_talks = 1; n_talks <= 4; n_talks++)
+            assert_int_equal(turns_lost_beside_a_crowd(n_talks, n_slots, 3 * n_talks), 0);
+    assert_int_equal(turns_lost_beside_a_crowd(1, 1, 1), 0); /* no checkpoint of the crowd takes a conversation's */
+    assert_true(turns_lost_beside_a_crowd(4, 6, 0) > 0);     /* the crowd is one */
+}
+
 /* A copy that the device refuses: the text begins anew. */
 static void a_copy_that_fails_costs_only_computing(void **state)
 {
@@ -266,6 +312,7 @@ int main(void)
         cmocka_unit_test(what_was_computed_is_not_computed_again),
         cmocka_unit_test(a_turn_behind_30000_tokens_computes_the_turn),
         cmocka_unit_test(a_side_request_evicts_no_conversation),
+        cmocka_unit_test(a_crowd_leaves_what_is_kept_for_checkpoints),
         cmocka_unit_test(a_copy_that_fails_costs_only_computing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,10 +11,11 @@
 
 /* What limits a load. */
 struct halo_room {
-    uint64_t bytes;        /* that it may take now */
-    uint64_t held_bytes;   /* by the models that are there */
-    uint64_t free_bytes;   /* of the device */
-    uint64_t budget_bytes; /* of all models; 0: nobody has set one */
+    uint64_t bytes;            /* that it may take now */
+    uint64_t held_bytes;       /* by the models that are there */
+    uint64_t free_bytes;       /* of the device */
+    uint64_t budget_bytes;     /* of all models; 0: nobody has set one */
+    uint64_t checkpoint_bytes; /* for checkpoints of states of a model, beside the slots of its sequences; at most */
 };
 
 struct halo_budget {
@@ -34,6 +35,16 @@ void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device 
 /* Bytes of the KV cache when the first group has n_pages and a whole sequence takes n_context of them; UINT64_MAX when
  * they are beyond any memory. */
 uint64_t halo_budget_pool_bytes(const struct halo_budget *budget, uint64_t n_pages, uint32_t n_context);
+
+/* Slots for checkpoints alone, in each group of states, that `bytes` pay for beside a pool of n_pages: as far as memory
+ * reaches, and no more than there are pages to which one can belong. */
+struct halo_budget_checkpoints {
+    uint32_t n, n_wanted; /* that fit; that `bytes` would pay for */
+    uint64_t slot_bytes;  /* of all groups together; 0: the model has no states */
+};
+struct halo_budget_checkpoints halo_budget_checkpoints_of(const struct halo_budget *budget,
+                                                          const struct halo_plan *plan, uint64_t n_pages,
+                                                          uint64_t bytes);
 
 /* KV cache that each token of a sequence takes, and what its windows and states take, however long it is. */
 uint64_t halo_budget_token_bytes(const struct halo_budget *budget);

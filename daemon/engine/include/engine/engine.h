@@ -12,12 +12,13 @@ struct halo_engine_setup {
     bool link; /* the peer is halod, on one non-blocking socket: heartbeats, and the end when it goes */
     const char *const *model_dirs; /* outlive the process, as the device's table does */
     size_t n_model_dirs;
-    bool models_only;      /* no model file that lies elsewhere can be opened */
-    uint32_t max_models;   /* loaded at once; 0: HALO_MAX_LOADED, which is the most */
-    uint64_t budget_bytes; /* of all models together; 0: what is free */
-    const char *state_dir; /* where cached prefixes are saved and looked for; NULL: nowhere. Outlives the process */
-    uint64_t save_bytes;   /* of them, at most; 0: none */
-    uint64_t save_ms;      /* what saving them may take when a model is unloaded; 0: they are not saved then */
+    bool models_only;          /* no model file that lies elsewhere can be opened */
+    uint32_t max_models;       /* loaded at once; 0: HALO_MAX_LOADED, which is the most */
+    uint64_t budget_bytes;     /* of all models together; 0: what is free */
+    uint64_t checkpoint_bytes; /* of each model, for checkpoints of recurrent states */
+    const char *state_dir;     /* where cached prefixes are saved and looked for; NULL: nowhere. Outlives the process */
+    uint64_t save_bytes;       /* of them, at most; 0: none */
+    uint64_t save_ms;          /* what saving them may take when a model is unloaded; 0: they are not saved then */
     const struct halo_device_ops *device;
     struct halo_device_options device_options;
 };

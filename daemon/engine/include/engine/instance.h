@@ -68,6 +68,8 @@ struct halo_instance {
     struct halo_texts texts;
     struct halo_pieces pieces;
     uint64_t weights_bytes, kv_bytes, scratch_bytes;
+    uint64_t checkpoint_bytes; /* of kv_bytes: slots of states that no sequence holds */
+    uint32_t n_checkpoints;    /* as many in each group of states */
     uint32_t context, kv_tokens;
 
     /* the device thread's */
@@ -81,6 +83,16 @@ struct halo_instance {
 static inline uint64_t halo_instance_bytes(const struct halo_instance *instance)
 {
     return instance->weights_bytes + instance->kv_bytes + instance->scratch_bytes;
+}
+
+/* Whether a sequence has states: it continues a text at a checkpoint alone. READY or DRAINING. */
+static inline bool halo_instance_has_states(const struct halo_instance *instance)
+{
+    const struct halo_plan *plan = &instance->model->plan;
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++)
+        if (plan->kv[group].state_width > 0)
+            return true;
+    return false;
 }
 
 /* Aborts when the table of moves has no such move. */

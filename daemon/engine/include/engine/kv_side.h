@@ -8,7 +8,8 @@
  * depends on its *worth*, then on when it was used last (a segmented LRU, kv_worth.h).
  *
  * A slot of states is attached to the listed page at whose last position the states were taken (a *checkpoint*): reuse
- * needs one exactly there.
+ * needs one exactly there. So that checkpoints remain when as many sequences run as can, some slots may be *reserved*:
+ * sequences hold all but that many. Those that are left then are the ones of the greatest worth.
  *
  * Threads: the device thread. Memory: all at init. Limits and bytes of a group: kernels/plan.h.
  */
@@ -36,7 +37,8 @@ struct halo_kv_idle { /* the longest idle first */
 struct halo_kv_side {
     uint32_t window, span; /* positions that a row sees, 0: states; pages that one sequence holds, at most */
     uint32_t n_pages, n_free;
-    uint32_t *free; /* [n_pages] a stack */
+    uint32_t n_reserved; /* pages that sequences may not hold */
+    uint32_t *free;      /* [n_pages] a stack */
     struct halo_kv_side_page *pages;
     uint32_t *of; /* by page of the first group: the page attached to it, or HALO_KV_NO_PAGE */
     struct halo_kv_idle idle[HALO_KV_N_WORTHS];
@@ -59,6 +61,23 @@ static inline uint32_t halo_kv_side_available(const struct halo_kv_side *side)
         n += side->idle[worth].n;
     return n;
 }
+
+/* Pages that sequences can take now. */
+static inline uint32_t halo_kv_side_room(const struct halo_kv_side *side)
+{
+    uint32_t n = halo_kv_side_available(side);
+    return n > side->n_reserved ? n - side->n_reserved : 0;
+}
+
+/* Whether a checkpoint of this worth finds a page: it takes none of a conversation unless it is of one. */
+static inline bool halo_kv_side_has_room_for(const struct halo_kv_side *side, enum halo_kv_worth worth)
+{
+    uint32_t n = halo_kv_side_available(side);
+    return n > (worth < HALO_KV_RESUMED ? side->idle[HALO_KV_RESUMED].n : 0);
+}
+
+/* Before the first page is taken: n_reserved <= n_pages - span. */
+void halo_kv_side_reserve(struct halo_kv_side *side, uint32_t n_reserved);
 
 /* The page of the position that a row behind n_filled positions sees first. */
 uint32_t halo_kv_side_first(const struct halo_kv_side *side, uint32_t n_filled);

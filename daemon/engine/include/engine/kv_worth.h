@@ -6,8 +6,9 @@
  *   LAST     nothing of the text stands behind it: without it the text is computed again from far in front
  *   RESUMED  likewise, and the text was continued before: a conversation, not a single request
  * So a request beside a conversation (a title, a summary) never takes the last copy of the conversation while anything
- * else is left. RESUMED holds half of the pages of a group at most, so that new conversations find room beside old
- * ones: beyond that the longest idle becomes LAST (the protected segment of a segmented LRU).
+ * else is left, and its checkpoints never take one at all. RESUMED holds half of the pages of a group at most, or those
+ * that are reserved for checkpoints if they are more, so that new conversations find room beside old ones: beyond that
+ * the longest idle becomes LAST (the protected segment of a segmented LRU).
  *
  * Pure functions; any thread.
  */
@@ -19,10 +20,10 @@
 
 enum halo_kv_worth { HALO_KV_PASSED, HALO_KV_LAST, HALO_KV_RESUMED, HALO_KV_N_WORTHS };
 
-/* How many idle pages of n_pages may be RESUMED. */
-static inline uint32_t halo_kv_most_resumed(uint32_t n_pages)
+/* How many idle pages of n_pages, n_reserved of which sequences may not hold, may be RESUMED. */
+static inline uint32_t halo_kv_most_resumed(uint32_t n_pages, uint32_t n_reserved)
 {
-    return n_pages / 2;
+    return n_reserved > n_pages / 2 ? n_reserved : n_pages / 2;
 }
 
 #define HALO_KV_GRID 2048 /* positions from one checkpoint of a long text to the next */

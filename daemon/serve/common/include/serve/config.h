@@ -26,17 +26,18 @@ struct halo_config {
     char *hip_lib;     /* NULL: the engine searches libamdhip64.so by itself */
     char *doctor_path; /* halo-doctor; NULL: there is none */
     enum halo_log_level log_level;
-    char *device;         /* auto, cpu, hip */
-    int64_t threads;      /* of the cpu device; 0: the engine chooses */
-    bool sandbox;         /* the engine gives up the rights that it does not need */
-    bool any_path;        /* root and our user may name files outside model_dirs; false in systemd's service */
-    bool on_demand;       /* a request that names a model loads it */
-    int64_t keep_alive_s; /* an unused model is unloaded after this time; 0: never */
-    int64_t save_bytes;   /* of cached prefixes on disk, at most; 0: none are saved */
-    int64_t save_ms;      /* of drain_ms: for saving them */
-    int64_t budget_bytes; /* of all models together; 0: what is free */
-    bool normalize;       /* default of generate.normalize */
-    bool emit_token_ids;  /* `committed` events for every generate */
+    char *device;             /* auto, cpu, hip */
+    int64_t threads;          /* of the cpu device; 0: the engine chooses */
+    bool sandbox;             /* the engine gives up the rights that it does not need */
+    bool any_path;            /* root and our user may name files outside model_dirs; false in systemd's service */
+    bool on_demand;           /* a request that names a model loads it */
+    int64_t keep_alive_s;     /* an unused model is unloaded after this time; 0: never */
+    int64_t save_bytes;       /* of cached prefixes on disk, at most; 0: none are saved */
+    int64_t save_ms;          /* of drain_ms: for saving them */
+    int64_t budget_bytes;     /* of all models together; 0: what is free */
+    int64_t checkpoint_bytes; /* of each model, for checkpoints of recurrent states */
+    bool normalize;           /* default of generate.normalize */
+    bool emit_token_ids;      /* `committed` events for every generate */
 
     int64_t connections;     /* in all */
     int64_t open_requests;   /* per connection */
