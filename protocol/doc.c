@@ -3,21 +3,16 @@
  *   protocol-doc --check FILE    exit 1 and the first differing line if a table is not what message.def says
  *   protocol-doc --write FILE    put the right tables in
  *
- * A table stands between the lines `<!-- table: WHAT NAME -->` and `<!-- end of table -->`; WHAT is request, event or
- * part, or `errors`, `notices`, `limits` without a name. The text around is a person's. A message without a table is an
- * error.
+ * The tables are called request, event or part with a name, or `errors`, `notices`, `limits`. A message without a table
+ * is an error.
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "message_table_priv.h"
+#include <protocol/doc_tables.h>
 
-#define BEGIN "<!-- table: "
-#define END "<!-- end of table -->"
+#include "message_table_priv.h"
 
 static void write_i64(FILE *out, int64_t value)
 {
@@ -236,8 +231,9 @@ struct seen {
 };
 
 /* Writes the table of `what`, e.g. "request load". False if there is no such thing. */
-static bool write_table(FILE *out, const char *what, struct seen *seen)
+static bool write_table(FILE *out, const char *what, void *ud)
 {
+    struct seen *seen = ud;
     char name[64];
     int type;
 
@@ -274,8 +270,9 @@ static bool write_table(FILE *out, const char *what, struct seen *seen)
     return false;
 }
 
-static int missing(const struct seen *seen)
+static int missing(void *ud)
 {
+    const struct seen *seen = ud;
     int n = 0;
 
     for (int i = 0; i < HALO_N_MSGS; i++)
@@ -287,84 +284,16 @@ static int missing(const struct seen *seen)
     return n;
 }
 
-/* Copies the document with its tables made anew. The number of faults, which were told. */
-static int renew(char *text, FILE *out)
-{
-    struct seen seen = {0};
-    int n_faults = 0;
-
-    for (char *line = text, *next; line && *line; line = next) {
-        char *end = strchr(line, '\n');
-        char what[80];
-
-        next = end ? end + 1 : NULL;
-        fwrite(line, 1, end ? (size_t)(end + 1 - line) : strlen(line), out);
-        if (sscanf(line, BEGIN "%79[a-z0-9_ -]-->", what) != 1)
-            continue;
-        for (size_t n = strlen(what); n > 0 && (what[n - 1] == ' ' || what[n - 1] == '-'); n--)
-            what[n - 1] = '\0';
-        if (!write_table(out, what, &seen))
-            n_faults += fprintf(stderr, "no such table: %s\n", what) > 0;
-        next = next ? strstr(next, END) : NULL;
-        if (!next)
-            n_faults += fprintf(stderr, "table %s does not end\n", what) > 0;
-    }
-    return n_faults + missing(&seen);
-}
-
-static char *read_file(const char *path)
-{
-    FILE *in = fopen(path, "rb");
-    char *text = NULL;
-    size_t n = 0;
-
-    if (!in || getdelim(&text, &n, '\0', in) < 0) {
-        fprintf(stderr, "%s: %s\n", path, strerror(errno));
-        free(text);
-        text = NULL;
-    }
-    if (in)
-        fclose(in);
-    return text;
-}
-
-static int compare(const char *path, const char *is, const char *wanted)
-{
-    int line = 1;
-
-    if (strcmp(is, wanted) == 0)
-        return 0;
-    for (; *is && *is == *wanted; is++, wanted++)
-        line += *is == '\n';
-    fprintf(stderr, "%s:%d: the table is not what message.def says; put it right with protocol-doc --write\n", path,
-            line);
-    return 1;
-}
-
 int main(int argc, char **argv)
 {
-    char *text, *wanted = NULL;
-    size_t n = 0;
-    FILE *out;
-    int r = 1;
+    struct seen seen = {0};
+    const struct halo_doc_tables tables = {
+        .program = "protocol-doc",
+        .source = "message.def",
+        .write_table = write_table,
+        .missing = missing,
+        .ud = &seen,
+    };
 
-    if (argc != 3 || (strcmp(argv[1], "--check") != 0 && strcmp(argv[1], "--write") != 0)) {
-        fprintf(stderr, "usage: protocol-doc --check|--write FILE\n");
-        return 2;
-    }
-    text = read_file(argv[2]);
-    out = text ? open_memstream(&wanted, &n) : NULL;
-    if (!out)
-        return 1;
-    r = renew(text, out) > 0;
-    fclose(out);
-    if (r == 0 && argv[1][2] == 'c') {
-        r = compare(argv[2], text, wanted);
-    } else if (r == 0) {
-        out = fopen(argv[2], "wb");
-        r = !out || fwrite(wanted, 1, n, out) != n || fclose(out) != 0;
-    }
-    free(text);
-    free(wanted);
-    return r;
+    return halo_doc_tables_main(argc, argv, &tables);
 }
