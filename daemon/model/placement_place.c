@@ -1,0 +1,228 @@
+/* placement_place.c: divides a budget: first what every token reads, then slots for experts, the most probable first.
+ *
+ * A byte that every token reads saves a byte of disk per token where it is resident; a byte of an expert saves as much
+ * as the expert is probable, which is less. So experts get what the rest leaves, and each further slot goes to the
+ * layer whose next expert saves most. docs/TIERS.md proves that no other division reads less.
+ */
+#include "placement_priv.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define GB 1e9
+
+static uint64_t read_bytes(const struct halo_parts_layer *layer)
+{
+    return layer->expert_bytes + (uint64_t)layer->n_pieces * HALO_PLACEMENT_BLOCK;
+}
+
+static void describe(const struct halo_parts *parts, const struct halo_placement_options *o, struct halo_placement *ret)
+{
+    ret->n_layers = parts->n_layers;
+    ret->kv_bytes = o->kv_bytes;
+    ret->scratch_bytes = o->scratch_bytes;
+    ret->padding_bytes = o->padding_bytes;
+    ret->routing = o->routing;
+    ret->routing.share = NULL;
+    ret->total_bytes = o->kv_bytes + o->scratch_bytes + o->padding_bytes;
+    for (uint32_t placed = 0; placed < HALO_PLACED_EXPERTS; placed++) {
+        ret->placed_bytes[placed] = parts->bytes[placed];
+        ret->total_bytes += parts->bytes[placed];
+    }
+    for (uint32_t i = 0; i < parts->n_layers; i++) {
+        const struct halo_parts_layer *layer = &parts->layers[i];
+        ret->layers[i].hit_rate = 1;
+        if (layer->n_expert == 0)
+            continue;
+        ret->layers[i].n_expert = layer->n_expert;
+        ret->layers[i].n_used = layer->n_used;
+        ret->layers[i].expert_bytes = layer->expert_bytes;
+        ret->layers[i].read_bytes = read_bytes(layer);
+    }
+}
+
+/* ---- a mixture: slots ---- */
+
+static uint32_t least_slots(const struct halo_placement_layer *layer, uint32_t spare)
+{
+    return layer->n_used + spare < layer->n_expert ? layer->n_used + spare : layer->n_expert;
+}
+
+static uint32_t least_slots_of_all(const struct halo_placement *p, uint32_t spare)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_layers; i++)
+        n += p->layers[i].n_expert > 0 ? least_slots(&p->layers[i], spare) : 0;
+    return n;
+}
+
+/* The layer to which a further slot saves most; of equals the one with the fewest, so that equal layers share alike.
+ * UINT32_MAX: every expert has a slot. */
+static uint32_t next_layer(const struct halo_placement *p, const struct halo_shares *shares)
+{
+    uint32_t best = UINT32_MAX;
+    double most = -1;
+    for (uint32_t i = 0; i < p->n_layers; i++) {
+        const struct halo_placement_layer *layer = &p->layers[i];
+        if (layer->n_slots >= layer->n_expert)
+            continue;
+        double saves = halo_shares_at(shares, i, layer->n_slots) * (double)layer->read_bytes;
+        if (saves > most || (saves == most && layer->n_slots < p->layers[best].n_slots)) {
+            best = i;
+            most = saves;
+        }
+    }
+    return best;
+}
+
+static void give_slots(struct halo_placement *p, uint32_t spare, const struct halo_shares *shares)
+{
+    uint32_t n_left = p->n_slots;
+    for (uint32_t i = 0; i < p->n_layers; i++) {
+        struct halo_placement_layer *layer = &p->layers[i];
+        layer->min_slots = layer->n_slots = layer->n_expert > 0 ? least_slots(layer, spare) : 0;
+        n_left -= layer->n_slots;
+    }
+    for (; n_left > 0; n_left--) {
+        uint32_t best = next_layer(p, shares);
+        assert(best != UINT32_MAX); /* there are no more slots than experts */
+        p->layers[best].n_slots++;
+    }
+    for (uint32_t i = 0; i < p->n_layers; i++) {
+        struct halo_placement_layer *layer = &p->layers[i];
+        double found = 0;
+        for (uint32_t rank = 0; rank < layer->n_slots; rank++)
+            found += halo_shares_at(shares, i, rank);
+        if (layer->n_expert > 0 && layer->n_slots < layer->n_expert)
+            layer->hit_rate = found < layer->n_used ? found / layer->n_used : 1;
+    }
+}
+
+static int place_experts(const struct halo_placement_options *o, struct halo_placement *p, struct halo_fault *fault)
+{
+    struct halo_shares shares;
+    uint64_t n_expert = 0;
+    const struct halo_placement_layer *some = NULL;
+    for (uint32_t i = 0; i < p->n_layers; i++) {
+        const struct halo_placement_layer *layer = &p->layers[i];
+        n_expert += layer->n_expert;
+        some = layer->n_expert > 0 ? layer : some;
+        p->slot_bytes = layer->read_bytes > p->slot_bytes ? layer->read_bytes : p->slot_bytes;
+    }
+    p->slot_bytes = (p->slot_bytes + HALO_PLACEMENT_BLOCK - 1) / HALO_PLACEMENT_BLOCK * HALO_PLACEMENT_BLOCK;
+    uint32_t spare = o->spare_slots;
+    uint64_t left = p->budget_bytes > p->total_bytes ? p->budget_bytes - p->total_bytes : 0;
+    uint64_t n_slots = left / p->slot_bytes;
+    if (n_slots < least_slots_of_all(p, spare))
+        spare = 0;
+    uint32_t least = least_slots_of_all(p, spare);
+    if (n_slots < least)
+        return halo_fault_set(
+            fault, HALO_FAULT_OUT_OF_MEMORY,
+            "needs %.2f GB to stream its experts: %.2f GB that every token reads, KV cache and scratch "
+            "included, and %u slots of %.1f MB for the experts of one token; there are %.2f GB",
+            (double)(p->total_bytes + least * p->slot_bytes) / GB, (double)p->total_bytes / GB, least,
+            (double)p->slot_bytes / 1e6, (double)p->budget_bytes / GB);
+    p->n_slots = (uint32_t)(n_slots < n_expert ? n_slots : n_expert);
+    p->total_bytes += p->n_slots * p->slot_bytes;
+    halo_shares_init(&shares, &o->routing, some->n_expert, some->n_used);
+    give_slots(p, spare, &shares);
+    return 0;
+}
+
+/* ---- a dense model: every so many layers one is read again for each token ---- */
+
+/* Layer number `index` of n_streamed that are spread evenly over the n layers that can stream, `turn` layers later. */
+static uint32_t spread(uint32_t index, uint32_t n_streamed, uint32_t n, uint32_t turn)
+{
+    return (uint32_t)(((uint64_t)index * n / n_streamed + turn) % n);
+}
+
+struct choice {
+    uint32_t n_streamed, turn;
+    uint64_t stream_bytes, buffer_bytes;
+};
+
+/* The fewest streamed bytes that leave room for the rest and for two buffers. False: there is no room. */
+static bool choose_layers(const struct halo_parts *parts, const uint32_t *layers, uint32_t n, uint64_t total_bytes,
+                          uint64_t budget_bytes, struct choice *ret)
+{
+    bool found = false;
+    for (uint32_t n_streamed = 1; n_streamed <= n && !found; n_streamed++)
+        for (uint32_t turn = 0; turn < n; turn++) {
+            uint64_t stream_bytes = 0, widest = 0;
+            for (uint32_t i = 0; i < n_streamed; i++) {
+                const struct halo_parts_layer *layer = &parts->layers[layers[spread(i, n_streamed, n, turn)]];
+                uint64_t bytes = layer->matrix_bytes + layer->n_matrices * HALO_PLACEMENT_BLOCK;
+                stream_bytes += layer->matrix_bytes;
+                widest = bytes > widest ? bytes : widest;
+            }
+            if (total_bytes - stream_bytes + 2 * widest > budget_bytes || (found && stream_bytes >= ret->stream_bytes))
+                continue;
+            *ret = (struct choice){n_streamed, turn, stream_bytes, 2 * widest};
+            found = true;
+        }
+    return found;
+}
+
+static int place_layers(const struct halo_parts *parts, struct halo_placement *p, struct halo_fault *fault)
+{
+    uint32_t layers[HALO_MODEL_MAX_LAYERS], n = 0;
+    struct choice choice = {0};
+    for (uint32_t i = 0; i < parts->n_layers; i++)
+        if (parts->layers[i].matrix_bytes > 0)
+            layers[n++] = i;
+    if (!choose_layers(parts, layers, n, p->total_bytes, p->budget_bytes, &choice)) {
+        uint64_t matrices = 0;
+        for (uint32_t i = 0; i < n; i++)
+            matrices += parts->layers[layers[i]].matrix_bytes;
+        return halo_fault_set(
+            fault, HALO_FAULT_OUT_OF_MEMORY,
+            "does not fit even if every layer streams: %.2f GB are left that must be resident, KV cache and "
+            "scratch included, beside two buffers for a layer each; there are %.2f GB",
+            (double)(p->total_bytes - matrices) / GB, (double)p->budget_bytes / GB);
+    }
+    for (uint32_t i = 0; i < choice.n_streamed; i++) {
+        uint32_t layer = layers[spread(i, choice.n_streamed, n, choice.turn)];
+        uint64_t feed_forward = parts->layers[layer].ff_bytes;
+        p->layers[layer].stream_bytes = parts->layers[layer].matrix_bytes;
+        p->placed_bytes[HALO_PLACED_FEED_FORWARD] -= feed_forward;
+        p->placed_bytes[HALO_PLACED_ATTENTION] -= parts->layers[layer].matrix_bytes - feed_forward;
+    }
+    p->n_streamed = choice.n_streamed;
+    p->buffer_bytes = choice.buffer_bytes;
+    p->total_bytes += choice.buffer_bytes;
+    p->total_bytes -= choice.stream_bytes;
+    return 0;
+}
+
+/* ---- both ---- */
+
+int halo_placement_place(const struct halo_plan *plan, const struct halo_parts *parts,
+                         const struct halo_profile *profile, uint64_t budget_bytes, uint32_t context,
+                         const struct halo_placement_options *options, struct halo_placement *ret,
+                         struct halo_fault *fault)
+{
+    uint64_t expert_bytes = parts->bytes[HALO_PLACED_EXPERTS];
+    int r = 0;
+    memset(ret, 0, sizeof(*ret));
+    ret->budget_bytes = budget_bytes;
+    describe(parts, options, ret);
+    uint64_t whole_bytes = ret->total_bytes + expert_bytes;
+    bool fits = whole_bytes <= budget_bytes;
+    if (!fits && options->tiers == HALO_TIERS_MEMORY)
+        return halo_fault_set(
+            fault, HALO_FAULT_OUT_OF_MEMORY,
+            "takes %.2f GB and there are %.2f GB; with tiers \"auto\" what does not fit is read from disk",
+            (double)whole_bytes / GB, (double)budget_bytes / GB);
+    if (fits && (options->tiers != HALO_TIERS_STREAM || expert_bytes == 0)) {
+        ret->fits = true;
+        ret->placed_bytes[HALO_PLACED_EXPERTS] = expert_bytes;
+        ret->total_bytes = whole_bytes;
+    } else {
+        r = expert_bytes > 0 ? place_experts(options, ret, fault) : place_layers(parts, ret, fault);
+    }
+    if (r == 0)
+        halo_placement_predict(plan, parts, profile, context, options, ret);
+    return r;
+}

@@ -1,0 +1,252 @@
+/* placement_text.c: a placement's reasons, and what would make it faster, in sentences with the numbers.
+ *
+ * A hint is the same placement made again with one thing changed: a smaller type, a shorter context, a faster drive,
+ * more memory. Only hints that gain at least a twentieth are given.
+ */
+#include "placement_priv.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GB 1e9
+#define MB 1e6
+#define LEAST_GAIN 1.05
+
+__attribute__((format(printf, 2, 3))) static void reason(struct halo_placement *p, const char *format, ...)
+{
+    va_list args;
+    if (p->n_reasons == HALO_PLACEMENT_REASONS)
+        return;
+    va_start(args, format);
+    vsnprintf(p->reasons[p->n_reasons++], HALO_PLACEMENT_TEXT, format, args);
+    va_end(args);
+}
+
+/* ---- reasons ---- */
+
+static uint64_t always_resident(const struct halo_placement *p)
+{
+    uint64_t n = 0;
+    for (uint32_t placed = 0; placed < HALO_PLACED_EXPERTS; placed++)
+        n += p->placed_bytes[placed];
+    return n;
+}
+
+static void explain_resident(struct halo_placement *p)
+{
+    double weights = (double)(always_resident(p) + p->placed_bytes[HALO_PLACED_EXPERTS]);
+    if (p->fits)
+        reason(p,
+               "all %.2f GB of weights stay in memory, with %.2f GB of KV cache and %.2f GB of scratch; nothing is "
+               "read from disk",
+               weights / GB, (double)p->kv_bytes / GB, (double)p->scratch_bytes / GB);
+    else
+        reason(p,
+               "%.2f GB of weights that every token reads stay in memory, with %.2f GB of KV cache and %.2f GB of "
+               "scratch",
+               weights / GB, (double)p->kv_bytes / GB, (double)p->scratch_bytes / GB);
+}
+
+static void explain_slots(struct halo_placement *p)
+{
+    uint32_t n_expert = 0, n_layers = 0, n_used = 0;
+    double used_bytes = 0;
+    for (uint32_t i = 0; i < p->n_layers; i++) {
+        const struct halo_placement_layer *layer = &p->layers[i];
+        n_expert += layer->n_expert;
+        n_layers += layer->n_expert > 0;
+        n_used += layer->n_used;
+        used_bytes += (double)layer->n_slots * (double)layer->read_bytes;
+    }
+    double empty = 1 - used_bytes / ((double)p->n_slots * (double)p->slot_bytes);
+    reason(p,
+           "the other %.2f GB are %u slots of %.1f MB for %u experts (%.0f %%); a token uses %u of them in %u "
+           "layers",
+           (double)(p->n_slots * p->slot_bytes) / GB, p->n_slots, (double)p->slot_bytes / MB, n_expert,
+           100.0 * p->n_slots / n_expert, n_used, n_layers);
+    if (empty >= 0.01)
+        reason(p, "a slot has the size of the largest expert; those of other layers leave %.0f %% of the slots unused",
+               100 * empty);
+    switch (p->routing.kind) {
+    case HALO_ROUTING_UNIFORM:
+        reason(p,
+               "%.1f %% of the experts' bytes are found in their slots, on the assumption that routers choose every "
+               "expert alike: the worst case",
+               100 * p->hit_rate);
+        break;
+    case HALO_ROUTING_ZIPF:
+        reason(p,
+               "%.1f %% of the experts' bytes are found in their slots, on the assumption that routers follow Zipf's "
+               "law with exponent %.2g",
+               100 * p->hit_rate, p->routing.exponent);
+        break;
+    case HALO_ROUTING_TRACE:
+        reason(p, "%.1f %% of the experts' bytes are found in their slots, by the recorded trace", 100 * p->hit_rate);
+        break;
+    }
+}
+
+static void explain_layers(struct halo_placement *p)
+{
+    uint32_t last = UINT32_MAX, first = UINT32_MAX;
+    for (uint32_t i = 0; i < p->n_layers; i++)
+        if (p->layers[i].stream_bytes > 0) {
+            last = first == UINT32_MAX ? UINT32_MAX : last == UINT32_MAX ? i : last;
+            first = first == UINT32_MAX ? i : first;
+        }
+    if (last == UINT32_MAX)
+        reason(p, "layer %u is read from disk for every token, into two buffers of %.2f GB together", first,
+               (double)p->buffer_bytes / GB);
+    else
+        reason(p,
+               "%u of %u layers are read from disk for every token, about every %.0fth, so that the drive never "
+               "rests; they take turns in two buffers of %.2f GB together",
+               p->n_streamed, p->n_layers, (double)p->n_layers / p->n_streamed, (double)p->buffer_bytes / GB);
+}
+
+static void explain_time(const struct halo_profile *profile, struct halo_placement *p)
+{
+    const struct halo_placement_terms *t = &p->terms;
+    if (profile->memory_bytes_s <= 0) {
+        reason(p, "the device's memory bandwidth is not known, so no speed is predicted");
+        return;
+    }
+    if (p->miss_bytes > 0 && profile->disk_bytes_s <= 0) {
+        reason(p, "the speed of the drive is not known, so no speed is predicted; `haloctl profile` measures it");
+        return;
+    }
+    reason(p, "a token reads %.2f GB of memory: %.1f ms at %.1f GB/s", (double)p->token_bytes / GB, t->memory_s * 1e3,
+           profile->memory_bytes_s / GB);
+    if (p->miss_bytes <= 0)
+        return;
+    reason(p,
+           "a token reads %.1f MB from disk: %.1f ms at %.2f GB/s, %.1f ms of latency; %.1f ms of this pass while "
+           "the device computes",
+           p->miss_bytes / MB, t->disk_s * 1e3, profile->disk_bytes_s / GB, t->latency_s * 1e3, t->overlap_s * 1e3);
+    reason(p, "the %s is the bound: no order of the same reads exceeds %.2f tok/s",
+           t->disk_s > t->memory_s ? "disk" : "memory", p->limit_tok_s);
+}
+
+/* ---- hints ---- */
+
+struct question {
+    const struct halo_plan *plan;
+    const struct halo_parts *parts;
+    const struct halo_profile *profile;
+    const struct halo_placement_options *options;
+    uint32_t context;
+};
+
+/* Keeps the fastest, in order. */
+__attribute__((format(printf, 3, 4))) static void hint(struct halo_placement *p, double tok_s, const char *format, ...)
+{
+    va_list args;
+    uint32_t at = p->n_hints;
+    if (tok_s < LEAST_GAIN * p->tok_s)
+        return;
+    while (at > 0 && p->hints[at - 1].tok_s < tok_s)
+        at--;
+    if (at == HALO_PLACEMENT_HINTS)
+        return;
+    uint32_t n_behind = (p->n_hints < HALO_PLACEMENT_HINTS ? p->n_hints : HALO_PLACEMENT_HINTS - 1) - at;
+    memmove(&p->hints[at + 1], &p->hints[at], n_behind * sizeof(p->hints[0]));
+    p->n_hints = at + n_behind + 1;
+    p->hints[at].tok_s = tok_s;
+    va_start(args, format);
+    vsnprintf(p->hints[at].text, HALO_PLACEMENT_TEXT, format, args);
+    va_end(args);
+}
+
+/* The speed of the same question with other parts, speeds, budget or options; 0: it would not fit. */
+static double ask(const struct question *q, uint64_t budget_bytes, struct halo_placement *ret)
+{
+    int r = halo_placement_place(q->plan, q->parts, q->profile, budget_bytes, q->context, q->options, ret, NULL);
+    return r == 0 ? ret->tok_s : 0;
+}
+
+/* The largest type with which the whole model would fit. */
+static void hint_type(const struct question *q, struct halo_placement *p)
+{
+    static const enum halo_type types[] = {HALO_TYPE_Q8_0,   HALO_TYPE_Q6_K, HALO_TYPE_Q5_K,    HALO_TYPE_Q4_K,
+                                           HALO_TYPE_IQ4_XS, HALO_TYPE_Q3_K, HALO_TYPE_IQ3_XXS, HALO_TYPE_Q2_K};
+    for (uint32_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        struct halo_parts parts;
+        struct halo_placement other;
+        struct question smaller = *q;
+        smaller.parts = &parts;
+        halo_parts_of(q->plan, types[i], &parts);
+        double tok_s = ask(&smaller, p->budget_bytes, &other);
+        if (tok_s <= 0 || !other.fits)
+            continue;
+        hint(p, tok_s, "a file in %s (%.1f GB of weights) fits whole: %.1f instead of %.1f tok/s",
+             halo_type_info(types[i]).name,
+             (double)(other.total_bytes - other.kv_bytes - other.scratch_bytes - other.padding_bytes) / GB, tok_s,
+             p->tok_s);
+        return;
+    }
+}
+
+static void hint_context(const struct question *q, struct halo_placement *p)
+{
+    struct halo_placement_options options = *q->options;
+    struct question shorter = *q;
+    struct halo_placement other;
+    options.kv_bytes /= 2;
+    shorter.options = &options;
+    shorter.context = q->context / 2;
+    double tok_s = ask(&shorter, p->budget_bytes, &other);
+    if (tok_s > 0)
+        hint(p, tok_s, "half the KV cache (a context of %u) leaves %.2f GB more: %.1f instead of %.1f tok/s",
+             shorter.context, (double)(p->kv_bytes - other.kv_bytes) / GB, tok_s, p->tok_s);
+}
+
+static void hint_drive(const struct question *q, struct halo_placement *p)
+{
+    struct halo_profile profile = *q->profile;
+    struct question faster = *q;
+    struct halo_placement other;
+    profile.disk_bytes_s *= 2;
+    profile.disk_block_bytes *= 2; /* the same latency */
+    faster.profile = &profile;
+    double tok_s = ask(&faster, p->budget_bytes, &other);
+    if (tok_s > 0)
+        hint(p, tok_s, "a drive that reads %.1f GB/s, or a second one beside it: %.1f instead of %.1f tok/s",
+             profile.disk_bytes_s / GB, tok_s, p->tok_s);
+}
+
+static void hint_memory(const struct question *q, struct halo_placement *p)
+{
+    struct halo_placement other;
+    uint64_t whole = q->options->kv_bytes + q->options->scratch_bytes + q->options->padding_bytes;
+    for (uint32_t placed = 0; placed < HALO_PLACED_KINDS; placed++)
+        whole += q->parts->bytes[placed];
+    if (whole <= p->budget_bytes)
+        return;
+    struct halo_placement_options options = *q->options;
+    struct question more = *q;
+    options.tiers = HALO_TIERS_AUTO;
+    more.options = &options;
+    double tok_s = ask(&more, whole, &other);
+    hint(p, tok_s, "%.1f GB more memory hold all of it: %.1f instead of %.1f tok/s",
+         (double)(whole - p->budget_bytes) / GB, tok_s, p->tok_s);
+}
+
+void halo_placement_explain(const struct halo_plan *plan, const struct halo_parts *parts,
+                            const struct halo_profile *profile, uint32_t context,
+                            const struct halo_placement_options *options, struct halo_placement *ret)
+{
+    const struct question q = {plan, parts, profile, options, context};
+    explain_resident(ret);
+    if (ret->n_slots > 0)
+        explain_slots(ret);
+    if (ret->n_streamed > 0)
+        explain_layers(ret);
+    explain_time(profile, ret);
+    if (ret->fits || ret->tok_s <= 0)
+        return;
+    hint_type(&q, ret);
+    hint_context(&q, ret);
+    hint_drive(&q, ret);
+    hint_memory(&q, ret);
+}
