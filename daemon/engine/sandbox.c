@@ -21,6 +21,7 @@
 
 #include <base/folder.h>
 #include <base/log.h>
+#include <store/fetch.h>
 #include <store/reader.h>
 
 /* Younger than the headers of Linux 6.1. */
@@ -225,9 +226,10 @@ static int restrict_files(const struct halo_sandbox *sandbox)
 
 void halo_sandbox_enter(const struct halo_sandbox *sandbox)
 {
-    /* A ring could open what the filter refuses, so the only one is made now and can do nothing but read. Where there
-     * is none the reader says so with each load. */
+    /* A ring could open what the filter refuses, so the only two are made now and can do nothing but read. Where there
+     * is none the reader says so with each load, and the fetch thread once. */
     halo_reader_prepare();
+    halo_fetch_prepare();
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         halo_log(HALO_LOG_WARN, "sandbox: prctl: %s", strerror(errno));
     int abi = restrict_files(sandbox);

@@ -1,7 +1,7 @@
 /* fetch.h: reads ranges of model files into memory while a model runs.
  *
  * The loader's reader (reader.h) reads a list once and returns. A halo_fetch lives as long as the engine: reads are
- * submitted one by one and complete in any order. It owns one prefetch thread with an io_uring or, where the kernel
+ * submitted one by one and complete in any order. It owns one fetch thread with an io_uring or, where the kernel
  * refuses a ring (EPERM, ENOSYS, seccomp), a pool of threads that call pread(2). The choice is made at creation; the
  * reason is in the notice.
  *
@@ -117,14 +117,14 @@ int halo_fetch_create(const struct halo_fetch_options *options, struct halo_fetc
  * first where that matters. What was not reaped is lost. NULL is accepted. */
 void halo_fetch_destroy(struct halo_fetch *fetch);
 
-enum halo_fetch_method halo_fetch_method(const struct halo_fetch *fetch);
+enum halo_fetch_method halo_fetch_method(struct halo_fetch *fetch);
 
 /* Copies the notices so far: why there is no ring, which file is read through the page cache, that a bounce buffer was
  * needed. At most one of each kind. */
 void halo_fetch_notices(struct halo_fetch *fetch, struct halo_remarks *ret);
 
 /* Files. fd stays the caller's, open until the file is removed; name (copied) is for faults. Opens a second descriptor
- * for direct reads. 0, or negative with the fault: LOAD_FAILED (the file is not what `id` says), QUEUE_FULL
+ * for direct reads. 0, or negative with the fault: LOAD_FAILED (the file is not what `id` says), UNSUPPORTED
  * (HALO_FETCH_FILES_MAX files). */
 int halo_fetch_add_file(struct halo_fetch *fetch, int fd, const struct halo_file_id *id, const char *name,
                         uint32_t *ret_file, struct halo_fault *fault);
@@ -158,8 +158,8 @@ void halo_fetch_pause_ahead(struct halo_fetch *fetch, bool paused);
 int halo_fetch_drain(struct halo_fetch *fetch, uint64_t timeout_us);
 
 void halo_fetch_in_flight(struct halo_fetch *fetch, struct halo_fetch_in_flight *ret);
-/* The same as a phrase for a phase or an event: "1048576 bytes at 7340032 of model.gguf, in flight for 3.2 s; 4 blocks
- * in flight, 10 reads queued". Empty when nothing is in flight. */
+/* The same as a phrase for a phase or an event: "1048576 bytes at 7340032 of model.gguf, in flight for 3.2 s;
+ * blocks in flight: 4, reads queued: 10". Empty when nothing is in flight. */
 void halo_fetch_describe(struct halo_fetch *fetch, char *text, size_t size);
 
 void halo_fetch_stats(struct halo_fetch *fetch, struct halo_fetch_stats *ret);

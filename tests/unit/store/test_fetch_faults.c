@@ -1,0 +1,306 @@
+/* test_fetch_faults.c: what a kernel, a drive and a file system refuse or break while a model runs, by both back ends.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fail_alloc.h"
+#include "fetch_fixture.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+static void read_some(struct fetch_fixture *f)
+{
+    for (uint64_t i = 0; i < 24; i++)
+        fetch_fixture_read(f, i * 7919 % 97 * 30001, 1 + i * 8331, i % 2 ? HALO_FETCH_DEMAND : HALO_FETCH_AHEAD);
+    fetch_fixture_read(f, FIXTURE_FILE_BYTES - 70000, 70000, HALO_FETCH_DEMAND);
+}
+
+static void read_and_check(struct fetch_fixture *f)
+{
+    uint32_t n = f->n_reads;
+    read_some(f);
+    fetch_fixture_reap(f, f->n_reads - n);
+    fetch_fixture_check(f);
+}
+
+static uint64_t n_retries(struct fetch_fixture *f)
+{
+    struct halo_fetch_stats stats;
+    halo_fetch_stats(f->fetch, &stats);
+    return stats.n_retries;
+}
+
+static const int refusals[] = {EPERM, ENOSYS, ENOMEM, EINVAL, EACCES};
+
+static void test_no_ring(void **state)
+{
+    struct fetch_fixture *f = *state;
+    if (f->no_uring)
+        return;
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        inject.queue_init = refusals[i];
+        fetch_fixture_open(f, (struct halo_fetch_options){0});
+        read_and_check(f);
+        assert_int_equal(halo_fetch_method(f->fetch), HALO_FETCH_PREAD);
+        fetch_fixture_expect_notice(f, strerror(refusals[i]));
+        fetch_fixture_expect_notice(f, "io_uring is not available");
+    }
+}
+
+/* A ring can be made, and a filter refuses to enter it. */
+static void test_ring_does_not_read(void **state)
+{
+    struct fetch_fixture *f = *state;
+    if (f->no_uring)
+        return;
+    inject.submit = EPERM;
+    inject.submit_times = 1;
+    fetch_fixture_open(f, (struct halo_fetch_options){0});
+    read_and_check(f);
+    assert_int_equal(halo_fetch_method(f->fetch), HALO_FETCH_PREAD);
+    fetch_fixture_expect_notice(f, "io_uring is not available (Operation not permitted)");
+}
+
+static void test_ring_gives_up(void **state)
+{
+    struct fetch_fixture *f = *state;
+    if (f->no_uring)
+        return;
+    for (int after = 1; after < 8; after++) { /* with reads in flight and without; the first one tries the ring */
+        fetch_inject_reset();
+        inject.submit = ENOMEM;
+        inject.submit_after = after;
+        inject.submit_times = 1000000;
+        fetch_fixture_open(f, (struct halo_fetch_options){.block_bytes = 8192, .depth = 4});
+        read_and_check(f);
+        assert_int_equal(halo_fetch_method(f->fetch), HALO_FETCH_PREAD);
+        fetch_fixture_expect_notice(f, "io_uring takes no more reads (Cannot allocate memory)");
+        read_and_check(f);
+    }
+    fetch_inject_reset();
+    inject.submit = EBUSY; /* for a while */
+    inject.submit_after = 3;
+    inject.submit_times = 20;
+    fetch_fixture_open(f, (struct halo_fetch_options){.block_bytes = 8192, .depth = 4});
+    read_and_check(f);
+    assert_int_equal(halo_fetch_method(f->fetch), HALO_FETCH_URING);
+}
+
+static void test_short_reads(void **state)
+{
+    struct fetch_fixture *f = *state;
+    inject.shorten = true;
+    fetch_fixture_open(f, (struct halo_fetch_options){.block_bytes = 64 * 1024});
+    read_and_check(f);
+    assert_true(n_retries(f) > f->n_reads);
+    fetch_fixture_open(f, (struct halo_fetch_options){.block_bytes = 64 * 1024, .no_direct = true});
+    read_and_check(f);
+    inject.unpinned = true;
+    fetch_fixture_open(f, (struct halo_fetch_options){.block_bytes = 64 * 1024});
+    read_and_check(f);
+}
+
+static void test_interrupted(void **state)
+{
+    struct fetch_fixture *f = *state;
+    const int errors[] = {EINTR, EAGAIN};
+    for (size_t i = 0; i < 2; i++) {
+        fetch_inject_reset();
+        fetch_fixture_open(f, (struct halo_fetch_options){.depth = 1});
+        inject.result_after = 2;
+        inject.result_times = 20;
+        inject.result = errors[i];
+        read_and_check(f);
+        assert_int_equal(n_retries(f), 20);
+        inject.result_times = 1000000000; /* for ever: the read fails, the fetch does not hang */
+        uint32_t slot = fetch_fixture_read(f, 0, 1, HALO_FETCH_DEMAND);
+        fetch_fixture_reap(f, 1);
+        assert_int_equal(f->done[slot].error, -errors[i]);
+    }
+}
+
+static void test_io_error(void **state)
+{
+    struct fetch_fixture *f = *state;
+    struct halo_fault fault = {0};
+    fetch_fixture_open(f, (struct halo_fetch_options){.block_bytes = 64 * 1024, .depth = 1});
+    inject.result_after = 1;
+    inject.result_times = 1;
+    inject.result = EIO;
+    fetch_fixture_read(f, MIB, 200000, HALO_FETCH_DEMAND); /* once: read again */
+    fetch_fixture_reap(f, 1);
+    assert_int_equal(f->done[0].error, 0);
+    assert_int_equal(n_retries(f), 1);
+    inject.result_after = inject.n_results + 2; /* its third block */
+    inject.result_times = 2;
+    fetch_fixture_read(f, MIB + 1000, 200000, HALO_FETCH_DEMAND);
+    fetch_fixture_read(f, 2 * MIB, 200000, HALO_FETCH_DEMAND); /* the next one is none the worse */
+    fetch_fixture_reap(f, 2);
+    assert_int_equal(f->done[1].error, -EIO);
+    assert_int_equal(f->done[1].failed_at, MIB + 2 * 64 * 1024);
+    assert_int_equal(f->done[2].error, 0);
+    assert_memory_equal(f->reads[2].dest, f->content + 2 * MIB, 200000);
+    assert_int_equal(halo_fetch_fault(f->fetch, &f->done[1], &fault), -EIO);
+    assert_int_equal(fault.code, HALO_FAULT_LOAD_FAILED);
+    assert_non_null(strstr(fault.text, f->name));
+    assert_non_null(strstr(fault.text, "at byte 1179648, for 200000 bytes at 1049576: Input/output error"));
+    struct halo_fetch_stats stats;
+    halo_fetch_stats(f->fetch, &stats);
+    assert_int_equal(stats.n_failed, 1);
+}
+
+/* Other errors are final at once; with many blocks in flight the read still completes once. */
+static void test_failing_drive(void **state)
+{
+    struct fetch_fixture *f = *state;
+    const int errors[] = {EIO, ENXIO, ENOMEM};
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        fetch_inject_reset();
+        fetch_fixture_open(f, (struct halo_fetch_options){.block_bytes = 4096, .depth = 8});
+        inject.result = errors[i];
+        inject.result_after = 5;
+        inject.result_times = 1000000000;
+        read_some(f);
+        fetch_fixture_reap(f, f->n_reads);
+        for (uint32_t slot = 0; slot < f->n_reads; slot++) {
+            assert_int_equal(f->n_done[slot], 1);
+            assert_true(f->done[slot].error == -errors[i] || f->done[slot].error == 0);
+        }
+        assert_int_equal(f->done[f->n_reads - 1].error, -errors[i]);
+        inject.result = 0; /* the drive is back */
+        uint32_t slot = fetch_fixture_read(f, 5000, 100000, HALO_FETCH_DEMAND);
+        fetch_fixture_reap(f, 1);
+        assert_int_equal(f->done[slot].error, 0);
+        assert_memory_equal(f->reads[slot].dest, f->content + 5000, 100000);
+    }
+}
+
+/* Memory that the kernel cannot read into, by its own word; the rest of the region goes there directly. */
+static void test_memory_refuses_direct_reads(void **state)
+{
+    struct fetch_fixture *f = *state;
+    for (int no_direct = 0; no_direct < 2; no_direct++) {
+        fetch_inject_reset();
+        fetch_fixture_open(f, (struct halo_fetch_options){.block_bytes = 64 * 1024, .no_direct = no_direct});
+        inject.unpinned = true;
+        read_and_check(f);
+        fetch_fixture_expect_notice(f, "reading through a bounce buffer");
+        fetch_fixture_expect_notice(f, "Bad address");
+        assert_true(n_retries(f) >= f->n_reads);
+    }
+}
+
+static void test_file_refuses_direct_reads(void **state)
+{
+    struct fetch_fixture *f = *state;
+    const int errors[] = {EINVAL, EOPNOTSUPP};
+    for (size_t i = 0; i < 2; i++) {
+        fetch_inject_reset();
+        fetch_fixture_open(f, (struct halo_fetch_options){.block_bytes = 64 * 1024, .depth = 4});
+        inject.refuse_direct = errors[i];
+        read_and_check(f);
+        assert_true(inject.n_dropped > 0);
+        fetch_fixture_expect_notice(f, "cannot be read with O_DIRECT");
+        fetch_fixture_expect_notice(f, strerror(errors[i]));
+        inject.result = errors[i];
+        inject.result_times = 1000000000; /* a buffered read is refused as well: there is no lower step */
+        uint32_t slot = fetch_fixture_read(f, 0, 1, HALO_FETCH_DEMAND);
+        fetch_fixture_reap(f, 1);
+        assert_int_equal(f->done[slot].error, -errors[i]);
+    }
+    fetch_inject_reset();
+    inject.open_direct = EINVAL;
+    fetch_fixture_open(f, (struct halo_fetch_options){0});
+    read_and_check(f);
+    assert_true(inject.n_dropped > 0);
+    fetch_fixture_expect_notice(f, "cannot be read with O_DIRECT (Invalid argument)");
+}
+
+static void test_threads_do_not_start(void **state)
+{
+    struct fetch_fixture *f = *state;
+    struct halo_fault fault = {0};
+    struct halo_fetch_options options = {.no_uring = f->no_uring};
+    inject.thread = EAGAIN;
+    assert_int_equal(halo_fetch_create(&options, &f->fetch, &fault), -EAGAIN);
+    assert_int_equal(fault.code, HALO_FAULT_INTERNAL);
+    inject.n_threads = 0;
+    inject.thread_after = 1; /* one is enough; a ring needs no more, until it gives up */
+    fetch_fixture_open(f, options);
+    read_and_check(f);
+    if (f->no_uring) {
+        fetch_fixture_expect_notice(f, "only 1 of the threads");
+        return;
+    }
+    inject.submit = ENOMEM;
+    inject.submit_times = 1000000000;
+    read_and_check(f);
+    assert_int_equal(halo_fetch_method(f->fetch), HALO_FETCH_PREAD);
+}
+
+static void test_nth_allocation_fails(void **state)
+{
+    struct fetch_fixture *f = *state;
+    uint64_t n = 0;
+    for (bool happened = true; happened; n++) {
+        struct halo_fault fault = {0};
+        struct halo_fetch_options options = {.no_uring = f->no_uring};
+        halo_fail_alloc_arm(n);
+        int r = halo_fetch_create(&options, &f->fetch, &fault);
+        happened = halo_fail_alloc_disarm();
+        assert_true(r == 0 || happened); /* without memory for a ring there are threads */
+        if (r < 0) {
+            assert_int_equal(r, -ENOMEM);
+            assert_int_equal(fault.code, HALO_FAULT_OUT_OF_MEMORY);
+            assert_null(f->fetch);
+        }
+        fetch_fixture_close(f);
+    }
+    assert_true(n > 3);
+}
+
+/* The ring of a process that can make no other: of one fetch at a time, again and again, and not after it gave up. */
+static void test_prepared_ring(void **state)
+{
+    struct fetch_fixture *f = *state;
+    if (f->no_uring)
+        return;
+    assert_int_equal(halo_fetch_prepare(), 0);
+    inject.queue_init = EPERM;
+    for (int i = 0; i < 3; i++) {
+        fetch_fixture_open(f, (struct halo_fetch_options){.depth = HALO_FETCH_DEPTH_MAX, .block_bytes = 4096});
+        read_and_check(f);
+        assert_int_equal(halo_fetch_method(f->fetch), HALO_FETCH_URING);
+        struct halo_fetch *second = NULL;
+        assert_int_equal(halo_fetch_create(NULL, &second, NULL), 0);
+        assert_int_equal(halo_fetch_method(second), HALO_FETCH_PREAD);
+        halo_fetch_destroy(second);
+    }
+    inject.submit = ENOMEM;
+    inject.submit_times = 1000000000;
+    read_and_check(f);
+    inject.submit = 0;
+    fetch_fixture_open(f, (struct halo_fetch_options){0});
+    read_and_check(f);
+    assert_int_equal(halo_fetch_method(f->fetch), HALO_FETCH_PREAD);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FETCH_TEST(test_no_ring),
+        FETCH_TEST(test_ring_does_not_read),
+        FETCH_TEST(test_ring_gives_up),
+        FETCH_TEST(test_short_reads),
+        FETCH_TEST(test_interrupted),
+        FETCH_TEST(test_io_error),
+        FETCH_TEST(test_failing_drive),
+        FETCH_TEST(test_memory_refuses_direct_reads),
+        FETCH_TEST(test_file_refuses_direct_reads),
+        FETCH_TEST(test_threads_do_not_start),
+        FETCH_TEST(test_nth_allocation_fails),
+        FETCH_TEST(test_prepared_ring), /* the last: the others make rings of their own */
+    };
+    return cmocka_run_group_tests_name("fetch faults", tests, NULL, NULL);
+}
