@@ -7,7 +7,7 @@
 
 static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_COMMON_LAYER_NORM,
-    HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS(ALIKE, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_OR(COUNT, "attention.sliding_window", window, 0, 0, HALO_MODEL_MAX_CONTEXT),
     HALO_HPARAM_OR(COUNT, "attention.sliding_window_pattern", period, 4, 1, HALO_MODEL_MAX_LAYERS),
     HALO_HPARAM_NEEDED(REAL, "logit_scale", logit_scale, 1e-6, 1e6),

@@ -18,7 +18,7 @@ static const struct halo_hparam hparams[] = {
     HALO_HPARAM_OR(COUNT, "attention.key_length_mla", mla_dim_k, 0, 0, HALO_MODEL_MAX_HEAD_DIM),
     HALO_HPARAM_OR(COUNT, "attention.value_length_mla", mla_dim_v, 0, 0, HALO_MODEL_MAX_HEAD_DIM),
     HALO_HPARAM_OR(REAL, "rope.scaling.yarn_log_multiplier", rope_yarn_log_multiplier, 0, 0, 10),
-    HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS(ALIKE, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_DENSE,
     HALO_HPARAM_NEXTN,
     HALO_HPARAMS_EXPERTS(0),

@@ -17,7 +17,7 @@ static const struct halo_hparam hparams[] = {
     HALO_HPARAM_NEEDED(COUNT, "attention.sliding_window", window, 1, HALO_MODEL_MAX_CONTEXT),
     HALO_HPARAM_NEEDED(COUNT, "attention.output_group_count", n_out_groups, 1, HALO_MODEL_MAX_HEADS),
     HALO_HPARAM_NEEDED(COUNT, "attention.output_lora_rank", n_out_lora, 1, HALO_MODEL_MAX_EMBD),
-    HALO_HPARAM_NEEDED(EACH, "attention.compress_ratios", compress_ratio, 0, HALO_COMPRESS_LONG),
+    HALO_HPARAM_EACH(COUNT, "attention.compress_ratios", compress_ratio, 0, HALO_COMPRESS_LONG),
     HALO_HPARAM_OR(REAL, "attention.compress_rope_freq_base", rope_base_compressed, 10000, 1, 1e15),
     HALO_HPARAM_OR(COUNT, "attention.indexer.head_count", indexer_heads, 0, 0, HALO_MODEL_MAX_HEADS),
     HALO_HPARAM_OR(COUNT, "attention.indexer.key_length", indexer_dim, 0, 0, HALO_MODEL_MAX_HEAD_DIM),
@@ -27,23 +27,23 @@ static const struct halo_hparam hparams[] = {
     HALO_HPARAM_GATE(SQRT_SOFTPLUS),
     HALO_HPARAM_WEIGHTS_SCALE,
     HALO_HPARAMS_SHARED,
-    HALO_HPARAM_OR(EACH_REAL, "swiglu_clamp_exp", expert_limit, 0, 0, 1e6),
-    HALO_HPARAM_OR(EACH_REAL, "swiglu_clamp_shexp", shared_limit, 0, 0, 1e6),
+    HALO_HPARAM_EACH_OR(REAL, "swiglu_clamp_exp", expert_limit, 0, 0, 1e6),
+    HALO_HPARAM_EACH_OR(REAL, "swiglu_clamp_shexp", shared_limit, 0, 0, 1e6),
 };
 
 static bool is_short(const struct halo_hparams *h, uint32_t layer)
 {
-    return h->compress_ratio[layer] == HALO_COMPRESS_SHORT;
+    return h->by_layer.compress_ratio[layer] == HALO_COMPRESS_SHORT;
 }
 
 static bool is_long(const struct halo_hparams *h, uint32_t layer)
 {
-    return h->compress_ratio[layer] == HALO_COMPRESS_LONG;
+    return h->by_layer.compress_ratio[layer] == HALO_COMPRESS_LONG;
 }
 
 static bool is_compressed(const struct halo_hparams *h, uint32_t layer)
 {
-    return h->compress_ratio[layer] > 0;
+    return h->by_layer.compress_ratio[layer] > 0;
 }
 
 static bool chooses_by_token(const struct halo_hparams *h, uint32_t layer)

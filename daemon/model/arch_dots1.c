@@ -6,7 +6,7 @@
 #include "plan_blocks_priv.h"
 
 static const struct halo_hparam hparams[] = {
-    HALO_HPARAMS_COMMON,       HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAMS_COMMON,       HALO_HPARAM_LAYERS(ALIKE, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_DENSE,         HALO_HPARAMS_EXPERTS(1),
     HALO_HPARAM_GATE(SIGMOID), HALO_HPARAM_WEIGHTS_SCALE,
     HALO_HPARAMS_SHARED,

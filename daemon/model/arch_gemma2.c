@@ -8,7 +8,7 @@
 
 static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_COMMON,
-    HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS(ALIKE, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_OR(COUNT, "attention.sliding_window", window, 4096, 0, HALO_MODEL_MAX_CONTEXT),
     HALO_HPARAM_OR(REAL, "attn_logit_softcapping", attention_cap, 50, 0, 1e6),
     HALO_HPARAM_OR(REAL, "final_logit_softcapping", logit_cap, 30, 0, 1e6),

@@ -9,7 +9,7 @@
 
 static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_COMMON,
-    HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS(ALIKE, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_OR(COUNT, "attention.sliding_window", window, 0, 0, HALO_MODEL_MAX_CONTEXT),
     HALO_HPARAM_OR(COUNT, "attention.sliding_window_pattern", period, 6, 1, HALO_MODEL_MAX_LAYERS),
     HALO_HPARAM_OR(REAL, "rope.freq_base_swa", rope_base_local, 10000, 1, 1e15),

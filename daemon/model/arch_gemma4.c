@@ -15,7 +15,7 @@
 
 static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_SIZES,
-    HALO_HPARAM_VARYING("attention.head_count_kv", n_head_kv, n_head_kv_other, kv_differs, 1, HALO_MODEL_MAX_HEADS),
+    HALO_HPARAM_LAYERS(TWO, "attention.head_count_kv", n_head_kv, 1, HALO_MODEL_MAX_HEADS),
     HALO_HPARAMS_HEADS,
     HALO_HPARAM_NEEDED(REAL, "attention.layer_norm_rms_epsilon", norm_eps, 1e-20, 1),
     HALO_HPARAM_FROM(COUNT, "attention.key_length_swa", head_dim_k_local, halo_hparams_key_length, 1,
@@ -26,10 +26,10 @@ static const struct halo_hparam hparams[] = {
                      HALO_MODEL_MAX_HEAD_DIM),
     HALO_HPARAM_OR(REAL, "rope.freq_base_swa", rope_base_local, 10000, 1, 1e15),
     HALO_HPARAM_NEEDED(COUNT, "attention.sliding_window", window, 1, HALO_MODEL_MAX_CONTEXT),
-    HALO_HPARAM_LAYERS("attention.sliding_window_pattern", local),
+    HALO_HPARAM_EACH(FLAG, "attention.sliding_window_pattern", local, 0, 1),
     HALO_HPARAM_OR(COUNT, "attention.shared_kv_layers", n_kv_shared, 0, 0, HALO_MODEL_MAX_LAYERS),
     HALO_HPARAM_OR(COUNT, "embedding_length_per_layer_input", n_embd_layer, 0, 0, HALO_MODEL_MAX_EMBD),
-    HALO_HPARAM_VARYING("feed_forward_length", n_ff, n_ff_other, ff_differs, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS(TWO, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_OR(COUNT, "expert_count", n_expert, 0, 0, HALO_MODEL_MAX_EXPERTS),
     HALO_HPARAM_OR(COUNT, "expert_used_count", n_expert_used, 0, 0, HALO_MODEL_MAX_EXPERTS),
     HALO_HPARAM_OR(COUNT, "expert_feed_forward_length", n_ff_expert, 0, 0, HALO_MODEL_MAX_FF),
@@ -45,7 +45,7 @@ static bool has_layer_input(const struct halo_hparams *h, uint32_t layer)
 /* Layers without a window may go without V, in the models that have no inputs of their own for the layers. */
 static bool needs_v(const struct halo_hparams *h, uint32_t layer)
 {
-    return halo_hparams_bit(h->local, layer) || h->n_embd_layer > 0;
+    return h->by_layer.local[layer] || h->n_embd_layer > 0;
 }
 
 static bool shares_kv(const struct halo_hparams *h, uint32_t layer)
@@ -94,7 +94,7 @@ struct values {
 static struct values layer_values(struct halo_builder *builder)
 {
     const struct halo_hparams *h = builder->hparams;
-    bool local = halo_hparams_bit(h->local, builder->layer), wide = halo_hparams_bit(h->ff_differs, builder->layer);
+    bool local = h->by_layer.local[builder->layer], wide = h->n_ff != builder->model->n_ff;
     struct values v = {.blocks = {
                            .x = halo_builder_value(builder, "x", h->n_embd),
                            .normed = halo_builder_value(builder, "normed", h->n_embd),
@@ -235,7 +235,7 @@ static void build(struct halo_builder *builder)
         inputs_make(builder, x);
     for (uint32_t layer = 0; layer < h->n_layers; layer++) {
         halo_builder_layer(builder, layer);
-        layer_add(builder, halo_hparams_bit(h->local, layer) ? &local : &global, pending, x_scale);
+        layer_add(builder, h->by_layer.local[layer] ? &local : &global, pending, x_scale);
         x_scale = halo_builder_number(builder, HALO_TENSOR_LAYER_OUTPUT_SCALE);
         pending = out;
     }

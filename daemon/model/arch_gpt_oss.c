@@ -9,7 +9,7 @@
 
 static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_COMMON,
-    HALO_HPARAM_OR(LAYERED, "feed_forward_length", n_ff, 0, 0, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS_OR(ALIKE, "feed_forward_length", n_ff, 0, 0, HALO_MODEL_MAX_FF),
     HALO_HPARAMS_EXPERTS(1),
     HALO_HPARAM_NEEDED(COUNT, "expert_feed_forward_length", n_ff_expert, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_NEEDED(COUNT, "attention.sliding_window", window, 1, HALO_MODEL_MAX_CONTEXT),

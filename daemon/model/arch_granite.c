@@ -6,7 +6,7 @@
 
 static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_COMMON,
-    HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS(ALIKE, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_OR(REAL, "embedding_scale", embed_scale, 0, 0, 1e6),
     HALO_HPARAM_OR(REAL, "residual_scale", residual_scale, 0, 0, 1e6),
     HALO_HPARAM_OR(REAL, "attention.scale", attention_scale, 0, 0, 1e6),

@@ -11,7 +11,7 @@
 static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_HYBRID,
     HALO_HPARAM_NEEDED(COUNT, "shortconv.l_cache", n_conv, 2, HALO_CONV1D_TAPS_MAX),
-    HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS(ALIKE, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_DENSE,
     HALO_HPARAMS_EXPERTS(1),
     HALO_HPARAM_GATE(SIGMOID),

@@ -10,7 +10,7 @@
 
 static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_COMMON,
-    HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS(ALIKE, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_OR(COUNT, "expert_count", n_expert, 0, 0, HALO_MODEL_MAX_EXPERTS),
     HALO_HPARAM_OR(COUNT, "expert_used_count", n_expert_used, 0, 0, HALO_MODEL_MAX_EXPERTS),
     HALO_HPARAM_FIXED(FLAG, expert_normalise, 1),

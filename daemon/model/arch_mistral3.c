@@ -7,7 +7,7 @@
 
 static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_COMMON,
-    HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS(ALIKE, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_OR(REAL, "attention.temperature_scale", attention_temperature, 0, 0, 1e3),
     HALO_HPARAM_OR(REAL, "rope.scaling.yarn_log_multiplier", rope_yarn_log_multiplier, 0, 0, 1e3),
 };

@@ -10,7 +10,7 @@ static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_COMMON,
     HALO_HPARAMS_DELTA,
     HALO_HPARAM_NEXTN,
-    HALO_HPARAM_OR(LAYERED, "feed_forward_length", n_ff, 0, 0, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS_OR(ALIKE, "feed_forward_length", n_ff, 0, 0, HALO_MODEL_MAX_FF),
     HALO_HPARAMS_EXPERTS(1),
     HALO_HPARAM_NEEDED(COUNT, "expert_feed_forward_length", n_ff_expert, 1, HALO_MODEL_MAX_FF),
     HALO_HPARAM_NEEDED(COUNT, "expert_shared_feed_forward_length", n_ff_shared, 1, HALO_MODEL_MAX_FF),

@@ -6,7 +6,7 @@
 
 static const struct halo_hparam hparams[] = {
     HALO_HPARAMS_COMMON_LAYER_NORM,
-    HALO_HPARAM_NEEDED(LAYERED, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
+    HALO_HPARAM_LAYERS(ALIKE, "feed_forward_length", n_ff, 1, HALO_MODEL_MAX_FF),
 };
 
 static const struct halo_tensor_spec tensors[] = {

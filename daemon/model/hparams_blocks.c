@@ -9,7 +9,7 @@ static int ratios_check(const struct halo_hparams *h, const char *arch, struct h
     bool indexed = false;
 
     for (uint32_t layer = 0; layer < h->n_layers; layer++) {
-        uint32_t ratio = h->compress_ratio[layer];
+        uint32_t ratio = h->by_layer.compress_ratio[layer];
         if (ratio != 0 && ratio != HALO_COMPRESS_SHORT && ratio != HALO_COMPRESS_LONG)
             return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
                                   "%s.attention.compress_ratios of layer %" PRIu32 " is %" PRIu32

@@ -3,11 +3,6 @@
 
 #include "hparams_priv.h"
 
-bool halo_hparams_bit(const uint64_t *bits, uint32_t layer)
-{
-    return bits[layer / 64] >> layer % 64 & 1;
-}
-
 bool halo_hparams_has_kv(const struct halo_hparams *h, uint32_t layer)
 {
     return layer < h->n_layers - h->n_kv_shared;
@@ -16,11 +11,12 @@ bool halo_hparams_has_kv(const struct halo_hparams *h, uint32_t layer)
 void halo_hparams_of_layer(const struct halo_hparams *h, uint32_t layer, struct halo_hparams *ret)
 {
     *ret = *h;
-    if (halo_hparams_bit(h->kv_differs, layer))
-        ret->n_head_kv = h->n_head_kv_other;
-    if (halo_hparams_bit(h->ff_differs, layer))
-        ret->n_ff = h->n_ff_other;
-    if (!halo_hparams_bit(h->local, layer))
+    /* A layer that has none keeps the others' number: nothing of it is read. */
+    if (h->by_layer.n_head_kv[layer] > 0)
+        ret->n_head_kv = h->by_layer.n_head_kv[layer];
+    if (h->by_layer.n_ff[layer] > 0)
+        ret->n_ff = h->by_layer.n_ff[layer];
+    if (!h->by_layer.local[layer])
         return;
     ret->head_dim_k = h->head_dim_k_local;
     ret->head_dim_v = h->head_dim_v_local;
@@ -33,8 +29,7 @@ static int shared_check(const struct halo_hparams *h, const char *arch, struct h
     uint32_t n_own = h->n_layers - h->n_kv_shared;
     if (h->n_kv_shared == 0)
         return 0;
-    if (h->n_kv_shared + 2 > h->n_layers || !halo_hparams_bit(h->local, n_own - 2) ||
-        halo_hparams_bit(h->local, n_own - 1))
+    if (h->n_kv_shared + 2 > h->n_layers || !h->by_layer.local[n_own - 2] || h->by_layer.local[n_own - 1])
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                               "%s.attention.shared_kv_layers is %" PRIu32 " of %" PRIu32
                               " layers: the last two before them must be one with a window and one without",
@@ -78,13 +73,13 @@ int halo_hparams_layers_check(const struct halo_hparams *h, const char *arch, st
     if (h->head_dim_k_local == 0) /* a family whose layers are alike */
         return 0;
     for (uint32_t i = 0; i < h->n_layers; i++)
-        kinds[halo_hparams_bit(h->local, i)] = true;
+        kinds[h->by_layer.local[i]] = true;
     if (!kinds[0] || !kinds[1])
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
                               "%s.attention.sliding_window_pattern: %s layer has a window, which is not supported",
                               arch, kinds[0] ? "no" : "every");
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        bool local = halo_hparams_bit(h->local, i);
+        bool local = h->by_layer.local[i];
         halo_hparams_of_layer(h, i, &layer);
         if (!seen[local])
             first[local] = layer;

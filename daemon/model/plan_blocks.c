@@ -113,7 +113,7 @@ static void shared_expert(struct halo_builder *builder, const struct halo_blocks
 
     halo_builder_matmul(builder, values->normed, gated ? in : in + 1, gated ? 2 : 1);
     halo_builder_glu_limited(builder, product, gated ? values->shared_up : HALO_NONE, product, act,
-                             builder->hparams->shared_limit[builder->layer]);
+                             builder->hparams->by_layer.shared_limit[builder->layer]);
     halo_builder_matmul(builder, product, down, 1);
 }
 
@@ -127,7 +127,7 @@ void halo_blocks_experts(struct halo_builder *builder, const struct halo_blocks 
 
     halo_builder_moe_matmul(builder, values->normed, false, values->choice, gated ? in : in + 1, gated ? 2 : 1);
     halo_builder_glu_limited(builder, product, gated ? values->slot_up : HALO_NONE, product, act,
-                             builder->hparams->expert_limit[builder->layer]);
+                             builder->hparams->by_layer.expert_limit[builder->layer]);
     halo_builder_moe_matmul(builder, product, true, values->choice, down, 1);
 }
 

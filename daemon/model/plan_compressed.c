@@ -78,8 +78,8 @@ struct halo_compressed halo_compressed_make(struct halo_builder *builder)
     const struct halo_hparams *h = builder->hparams;
     uint32_t n_long = 0, n_short = 0;
     for (uint32_t layer = 0; layer < h->n_layers; layer++) {
-        n_short += h->compress_ratio[layer] == HALO_COMPRESS_SHORT;
-        n_long += h->compress_ratio[layer] == HALO_COMPRESS_LONG;
+        n_short += h->by_layer.compress_ratio[layer] == HALO_COMPRESS_SHORT;
+        n_long += h->by_layer.compress_ratio[layer] == HALO_COMPRESS_LONG;
     }
     struct halo_compressed c = {.rope = {rotation(builder, false)}};
     c.back[0] = halo_builder_rotation_back(builder, c.rope[0]);
@@ -174,7 +174,7 @@ static void attend(struct halo_builder *builder, const struct halo_compressed *c
                    uint16_t low, uint16_t att)
 {
     const struct halo_hparams *h = builder->hparams;
-    uint32_t ratio = h->compress_ratio[builder->layer];
+    uint32_t ratio = h->by_layer.compress_ratio[builder->layer];
     bool overlap = ratio == HALO_COMPRESS_SHORT;
     float scale = (float)(1 / sqrt((double)h->head_dim_k));
     uint16_t chosen = HALO_NONE;
@@ -207,7 +207,7 @@ void halo_blocks_compressed(struct halo_builder *builder, const struct halo_bloc
                             const struct halo_compressed *c)
 {
     const struct halo_hparams *h = builder->hparams;
-    bool compressed = h->compress_ratio[builder->layer] > 0;
+    bool compressed = h->by_layer.compress_ratio[builder->layer] > 0;
     uint64_t heads = (uint64_t)h->n_head * h->head_dim_k;
     uint16_t low = halo_builder_value(builder, "q_low", h->n_q_lora);
     uint16_t rank = halo_builder_value(builder, "out_low", (uint64_t)h->n_out_groups * h->n_out_lora);

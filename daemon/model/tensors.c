@@ -114,19 +114,14 @@ void halo_tensors_name(enum halo_tensor_id id, uint32_t layer, char ret[HALO_GGU
     assert(n > 0 && n <= HALO_GGUF_MAX_NAME);
 }
 
-static bool is_set(const uint64_t *bits, uint32_t layer)
-{
-    return bits[layer / 64] >> layer % 64 & 1;
-}
-
 bool halo_tensors_when_attention(const struct halo_hparams *hparams, uint32_t layer)
 {
-    return !is_set(hparams->without_attention, layer);
+    return hparams->by_layer.n_head_kv[layer] > 0;
 }
 
 bool halo_tensors_when_ffn(const struct halo_hparams *hparams, uint32_t layer)
 {
-    return !hparams->one_block || !is_set(hparams->without_ff, layer);
+    return !hparams->one_block || hparams->by_layer.n_ff[layer] > 0;
 }
 
 bool halo_tensors_when_state(const struct halo_hparams *hparams, uint32_t layer)

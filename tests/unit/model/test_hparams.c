@@ -438,7 +438,8 @@ static void layers_without_attention(void **state)
     struct halo_toy *toy = halo_toy_create("lfm2moe");
     struct halo_model *model = halo_toy_accepted(toy);
 
-    assert_int_equal(model->hparams.without_attention[0], 1);
+    assert_int_equal(model->hparams.by_layer.n_head_kv[0], 0);
+    assert_int_equal(model->hparams.by_layer.n_head_kv[1], 2);
     assert_int_equal(model->hparams.n_head_kv, 2);
     assert_int_equal(model->plan.n_kv_groups, 2);
     assert_int_equal(model->plan.kv[0].n_layers, 1);
@@ -537,7 +538,7 @@ static const struct {
      4,
      {2, -1, 2, -1},
      HALO_FAULT_LOAD_FAILED,
-     "gemma4.attention.head_count_kv is 0 in layer 1"},
+     "gemma4.attention.head_count_kv is -1 in layer 1"},
     {"feed_forward_length",
      HALO_GGUF_I32,
      4,
@@ -588,7 +589,8 @@ static void delta_rule(void **state)
     struct halo_toy *toy = halo_toy_create("qwen35");
     struct halo_model *model = halo_toy_accepted(toy);
 
-    assert_int_equal(model->hparams.without_attention[0], 1);
+    assert_int_equal(model->hparams.by_layer.n_head_kv[0], 0);
+    assert_int_equal(model->hparams.by_layer.n_head_kv[1], 2);
     assert_int_equal(model->plan.n_kv_groups, 2);
     assert_int_equal(model->plan.kv[0].n_layers, 1);
     assert_int_equal(model->plan.kv[1].state_width, 3 * 64 + 4 * 8 * 8);

@@ -14,11 +14,11 @@ static void numbers_by_layer(void **state)
     struct halo_toy *toy = halo_toy_create("deepseek4");
     struct halo_model *model = halo_toy_accepted(toy);
 
-    assert_int_equal(model->hparams.compress_ratio[1], 4);
-    assert_int_equal(model->hparams.compress_ratio[2], 128);
-    assert_true(model->hparams.expert_limit[0] == 0 && model->hparams.expert_limit[1] == 7);
+    assert_int_equal(model->hparams.by_layer.compress_ratio[1], 4);
+    assert_int_equal(model->hparams.by_layer.compress_ratio[2], 128);
+    assert_true(model->hparams.by_layer.expert_limit[0] == 0 && model->hparams.by_layer.expert_limit[1] == 7);
     for (uint32_t layer = 0; layer < 3; layer++) /* one number for all */
-        assert_true(model->hparams.shared_limit[layer] == 10);
+        assert_true(model->hparams.by_layer.shared_limit[layer] == 10);
     halo_model_destroy(model);
     halo_toy_set_array(toy, "attention.compress_ratios", HALO_GGUF_U32, 3, ratios);
     halo_toy_refused(toy, HALO_FAULT_UNSUPPORTED,
@@ -27,7 +27,7 @@ static void numbers_by_layer(void **state)
     halo_toy_set_array(toy, "attention.compress_ratios", HALO_GGUF_U32, 2, two);
     halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "attention.compress_ratios has 2 entries for 3 layers", NULL);
     halo_toy_set_array(toy, "attention.compress_ratios", HALO_GGUF_U32, 3, large);
-    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "compress_ratios of layer 2 is 129, allowed are 0 to 128", NULL);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "compress_ratios is 129 in layer 2, allowed are 0 to 128", NULL);
     halo_toy_set_array(toy, "attention.compress_ratios", HALO_GGUF_F32, 3, ratios);
     halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "attention.compress_ratios must hold integers", NULL);
     halo_toy_unset(toy, "attention.compress_ratios");
@@ -35,7 +35,7 @@ static void numbers_by_layer(void **state)
     halo_toy_destroy(toy);
     toy = halo_toy_create("deepseek4");
     halo_toy_set_array(toy, "swiglu_clamp_exp", HALO_GGUF_F32, 3, limits);
-    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "swiglu_clamp_exp of layer 2 is -1, allowed are 0 to 1000000", NULL);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "swiglu_clamp_exp is -1 in layer 2, allowed are 0 to 1000000", NULL);
     halo_toy_destroy(toy);
 }
 

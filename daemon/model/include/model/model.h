@@ -38,25 +38,21 @@ enum halo_rope_scaling {
 /* All counts are checked against each other and against ceilings before use. */
 struct halo_hparams {
     uint32_t n_layers, n_embd, n_vocab, n_context_train;
-    uint32_t n_head, n_head_kv; /* the same in every layer with attention; files that vary them are UNSUPPORTED */
-    uint64_t without_attention[HALO_MODEL_MAX_LAYERS / 64]; /* a bit for each layer; of families with such layers */
-    uint64_t without_ff[HALO_MODEL_MAX_LAYERS / 64];        /* the same of the feed-forward, where one_block is set */
-    uint32_t one_block;                                     /* 1: a layer is a mixer or a feed-forward, never both */
-    uint32_t rotated;                                       /* 0: attention does not rotate q and k; of one family */
-    uint32_t n_conv;                                        /* taps of the short convolution in layers with a state */
+    uint32_t n_head, n_head_kv;  /* of the first layer with attention */
+    uint32_t one_block;          /* 1: a layer is a mixer or a feed-forward, never both */
+    uint32_t rotated;            /* 0: attention does not rotate q and k; of one family */
+    uint32_t n_conv;             /* taps of the short convolution in layers with a state */
     uint32_t attention_interval; /* the last of so many layers has attention, the others a state; 0: the file says */
     /* Of layers with a state: width of all heads, heads, groups of heads that share a key, and length of a key. */
     uint32_t n_ssm_inner, n_ssm_heads, n_ssm_groups, n_ssm_state;
     uint32_t head_dim_k, head_dim_v, n_rot;
-    /* Of families whose layers differ: bits of layers, and what holds in those (halo_hparams_of_layer). */
-    uint64_t local[HALO_MODEL_MAX_LAYERS / 64], kv_differs[HALO_MODEL_MAX_LAYERS / 64]; /* local: with the window */
-    uint64_t ff_differs[HALO_MODEL_MAX_LAYERS / 64];
-    uint32_t head_dim_k_local, head_dim_v_local, n_rot_local, n_head_kv_other, n_ff_other;
-    uint32_t n_kv_shared;          /* last layers, which read the K and V of earlier ones */
+    uint32_t head_dim_k_local, head_dim_v_local, n_rot_local; /* of layers with by_layer.local; 0: as the others */
+    uint32_t n_kv_shared;                                     /* last layers, which read the K and V of earlier ones */
     uint32_t n_embd_layer;         /* width of the input of its own that every layer has; 0: none */
     uint32_t n_kv_lora, n_q_lora;  /* of latent attention; n_q_lora 0: q comes straight from the stream */
     uint32_t mla_dim_k, mla_dim_v; /* of a head where the cache holds the compressed row; else 0 */
-    uint32_t n_ff, n_ff_expert, n_expert, n_expert_used;
+    uint32_t n_ff;                 /* of the first layer that has any */
+    uint32_t n_ff_expert, n_expert, n_expert_used;
     uint32_t n_expert_latent; /* width in which experts work, between two matrices of the layer; 0: n_embd */
     uint32_t n_nextn;         /* layers behind the n_layers that predict further tokens; not run */
     uint32_t n_dense;         /* leading layers without experts */
@@ -79,12 +75,19 @@ struct halo_hparams {
     uint32_t n_streams, stream_iterations; /* residual streams beside each other; 0: one, without hyper-connections */
     float stream_eps;
     uint32_t n_out_groups, n_out_lora;                  /* groups of heads on their way out, and the rank of each */
-    uint32_t compress_ratio[HALO_MODEL_MAX_LAYERS];     /* 0: no blocks */
     float rope_base_compressed;                         /* of the layers with blocks */
     uint32_t indexer_heads, indexer_dim, indexer_top_k; /* what chooses among overlapping blocks */
     uint32_t n_hash;                                    /* leading layers whose experts are chosen by token */
-    float expert_limit[HALO_MODEL_MAX_LAYERS], shared_limit[HALO_MODEL_MAX_LAYERS]; /* of gate and up; 0: none */
-    uint32_t n_context; /* of the plan, positions: the one asked for */
+    uint32_t n_context;                                 /* of the plan, positions: the one asked for */
+    /* What may differ between layers, [n_layers]; halo_hparams_of_layer() puts it into the fields above. */
+    struct {
+        uint32_t n_head[HALO_MODEL_MAX_LAYERS];
+        uint32_t n_head_kv[HALO_MODEL_MAX_LAYERS];      /* 0: no attention */
+        uint32_t n_ff[HALO_MODEL_MAX_LAYERS];           /* 0: no feed-forward, where one_block is set */
+        uint32_t local[HALO_MODEL_MAX_LAYERS];          /* 1: with the window; of families that say so by layer */
+        uint32_t compress_ratio[HALO_MODEL_MAX_LAYERS]; /* 0: no blocks */
+        float expert_limit[HALO_MODEL_MAX_LAYERS], shared_limit[HALO_MODEL_MAX_LAYERS]; /* of gate and up; 0: none */
+    } by_layer;
 };
 
 struct halo_model_params { /* of load and plan; 0 means "the model's" or the default */
