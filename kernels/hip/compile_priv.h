@@ -164,12 +164,13 @@ bool halo_hip_fuse_heads(const struct halo_hip_compiler *c, uint32_t index, stru
  * 0. */
 uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row);
 
-/* op_row.c, op_heads.c, op_attend.c, op_matmul.c, op_moe.c, op_state.c */
+/* op_row.c, op_heads.c, op_attend.c, op_matmul.c, op_moe.c, op_state.c, op_streams.c, op_blocks.c */
 typedef int halo_hip_emit_fn(struct halo_hip_compiler *c, const struct halo_op *op);
 halo_hip_emit_fn halo_hip_emit_embed, halo_hip_emit_rmsnorm, halo_hip_emit_matmul, halo_hip_emit_qk_norm,
     halo_hip_emit_rope, halo_hip_emit_kv_write, halo_hip_emit_attend, halo_hip_emit_glu, halo_hip_emit_moe_route,
     halo_hip_emit_moe_matmul, halo_hip_emit_moe_sum, halo_hip_emit_add, halo_hip_emit_concat, halo_hip_emit_conv1d,
-    halo_hip_emit_delta_rule, halo_hip_emit_ssm_scan, halo_hip_emit_logits;
+    halo_hip_emit_delta_rule, halo_hip_emit_ssm_scan, halo_hip_emit_logits, halo_hip_emit_streams_mix,
+    halo_hip_emit_streams_add, halo_hip_emit_compress, halo_hip_emit_blocks_choose, halo_hip_emit_attend_blocks;
 int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads *heads);
 /* Decode attention of all rows, which must be apart, with what heads_<kv type> would do first. */
 int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op_attend *u,

@@ -90,7 +90,9 @@ struct halo_hip_scratch {
     struct halo_candidate *top;
     uint32_t *moe_slot;
     struct halo_moe_tile *moe_tile;
-    uint8_t *input; /* a discrete GPU's copy of the inputs */
+    int32_t *expert_tables; /* of all ops that choose experts by token, one after the other */
+    uint32_t *block_order;  /* scores of compressed blocks */
+    uint8_t *input;         /* a discrete GPU's copy of the inputs */
 };
 
 /* One of the two sets of inputs: the host fills one while the GPU may still read the other. */
@@ -114,6 +116,7 @@ struct halo_device_model {
     uint64_t kv_first[HALO_KV_GROUPS_MAX]; /* where each group begins in its region */
     struct halo_hip_region weight_region, file_region, kv_region, scratch_region, pinned_region, staging_region;
     struct halo_hip_scratch scratch;
+    struct halo_hip_tables tables; /* of rotations */
     struct halo_hip_input input[2];
     uint32_t set;                                 /* of inputs, that the last run filled */
     float *logits_host, *logits_device;           /* pinned; where the GPU sees it */
@@ -169,6 +172,9 @@ int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char
 /* scratch.c: the same for the scratch: offsets from `base`, which may be 0 to count. */
 uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, uint8_t *base,
                                 struct halo_hip_scratch *scratch);
+/* How many numbers of the ops in front of this one are in scratch.expert_tables; of this one. */
+uint64_t halo_hip_tables_before(const struct halo_plan *plan, uint32_t op);
+uint64_t halo_hip_table_size(const struct halo_plan *plan, uint32_t op);
 /* How many factors of the weights in front of this one are in scratch.scales. */
 uint64_t halo_hip_scales_before(const struct halo_plan *plan, uint32_t weight);
 
@@ -234,12 +240,15 @@ static inline float *halo_hip_value(const struct halo_device_model *model, uint1
     return value == HALO_NONE || !model->scratch.values ? NULL : model->scratch.values[value];
 }
 
-/* Bytes of one page of a layer, or of its part of a slot of states. */
+/* Bytes of one page of a layer, or of its part of a slot of states. A page of fewer rows is as many times smaller, and
+ * ends where the next one is aligned. */
 static inline uint64_t halo_hip_kv_page(const struct halo_kv_group *kv)
 {
     if (kv->state_width > 0)
         return kv->state_width * sizeof(float);
-    return halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->latent ? 0 : kv->head_dim_v);
+    uint64_t n_bytes =
+        halo_hip_kv_layer_page_bytes(kv->type, kv->n_head_kv, kv->head_dim_k, kv->latent ? 0 : kv->head_dim_v);
+    return kv->stride > 1 ? (n_bytes / HALO_KV_PAGE_TOKENS * halo_kv_page_rows(kv) + 15) / 16 * 16 : n_bytes;
 }
 
 /* From one page of a layer, or slot, to the next, and from one layer to the next (cache.c). */

@@ -21,9 +21,40 @@ static uint32_t pages_per_sequence(const struct halo_plan *plan)
     return (plan->n_context + HALO_KV_PAGE_TOKENS - 1) / HALO_KV_PAGE_TOKENS;
 }
 
+uint32_t halo_hip_table_find(const struct halo_plan *plan, uint32_t rope, uint32_t ratio)
+{
+    const struct halo_hip_tables tables = halo_hip_tables_of(plan);
+    uint32_t i = 0;
+    while (i < tables.n && (tables.table[i].rope != rope || tables.table[i].ratio != ratio))
+        i++;
+    return i < tables.n ? i : HALO_HIP_TABLES_MAX;
+}
+
+struct halo_hip_tables halo_hip_tables_of(const struct halo_plan *plan)
+{
+    struct halo_hip_tables ret = {0};
+    for (; ret.n < plan->n_ropes && ret.n < HALO_HIP_ROPES_MAX; ret.n++) {
+        ret.table[ret.n].rope = ret.n;
+        ret.table[ret.n].ratio = 1;
+    }
+    for (const struct halo_op *op = plan->ops; op < plan->ops + plan->n_ops; op++) {
+        const struct halo_op_compress *u = &op->u.compress;
+        uint32_t i = 0;
+        if (op->kind != HALO_OP_COMPRESS)
+            continue;
+        while (i < ret.n && (ret.table[i].rope != u->rope || ret.table[i].ratio != u->ratio))
+            i++;
+        if (i < ret.n || ret.n == HALO_HIP_TABLES_MAX)
+            continue;
+        ret.table[ret.n].rope = u->rope;
+        ret.table[ret.n++].ratio = u->ratio;
+    }
+    return ret;
+}
+
 /* Offsets in a set for n_rows rows. */
 struct offsets {
-    uint64_t token, pos, page_first, output, tile, state_run, rope[HALO_HIP_ROPES_MAX], pages;
+    uint64_t token, pos, page_first, output, tile, state_run, rope[HALO_HIP_TABLES_MAX], pages;
 };
 
 static bool has_states(const struct halo_plan *plan)
@@ -34,7 +65,7 @@ static bool has_states(const struct halo_plan *plan)
     return false;
 }
 
-static struct offsets offsets_of(const struct halo_plan *plan, uint64_t n_rows)
+static struct offsets offsets_of(const struct halo_plan *plan, const struct halo_hip_tables *tables, uint64_t n_rows)
 {
     struct offsets at = {0};
     uint64_t word = align16(n_rows * 4);
@@ -45,16 +76,17 @@ static struct offsets offsets_of(const struct halo_plan *plan, uint64_t n_rows)
     at.tile = at.output + align16(n_outputs * 4);
     at.state_run = at.tile + align16(n_rows * sizeof(struct halo_prefill_tile));
     at.pages = at.state_run + (has_states(plan) ? align16(n_rows * sizeof(struct halo_state_run)) : 0);
-    for (uint32_t i = 0; i < plan->n_ropes && i < HALO_HIP_ROPES_MAX; i++) {
+    for (uint32_t i = 0; i < tables->n; i++) {
         at.rope[i] = at.pages;
-        at.pages += align16(n_rows * plan->ropes[i].n_rot * sizeof(float));
+        at.pages += align16(n_rows * plan->ropes[tables->table[i].rope].n_rot * sizeof(float));
     }
     return at;
 }
 
 uint64_t halo_hip_input_bytes(const struct halo_plan *plan)
 {
-    return offsets_of(plan, plan->max_rows).pages +
+    const struct halo_hip_tables tables = halo_hip_tables_of(plan);
+    return offsets_of(plan, &tables, plan->max_rows).pages +
            (uint64_t)plan->n_kv_groups * plan->max_rows * pages_per_sequence(plan) * sizeof(uint32_t);
 }
 
@@ -123,15 +155,20 @@ static void fill_tiles(struct halo_hip_run *run, struct halo_prefill_tile *tile)
     }
 }
 
-static void fill_rope(const struct halo_rope *rope, const struct halo_batch *batch, float *table)
+/* At the rows' positions, or at the first ones of the blocks of `ratio` that they end; other rows have no use of it. */
+static void fill_rope(const struct halo_rope *rope, uint32_t ratio, const struct halo_batch *batch, float *table)
 {
     uint32_t n = rope->n_rot / 2;
-    for (uint32_t r = 0; r < batch->n_rows; r++, table += rope->n_rot)
+    for (uint32_t r = 0; r < batch->n_rows; r++, table += rope->n_rot) {
+        int32_t first = batch->pos[r] + 1 - (int32_t)ratio;
+        if (first < 0 || first % (int32_t)ratio != 0)
+            continue;
         for (uint32_t i = 0; i < n; i++) {
-            double angle = batch->pos[r] * rope->freqs[i];
+            double angle = first * rope->freqs[i];
             table[i] = (float)(cos(angle) * (double)rope->scale);
             table[n + i] = (float)(sin(angle) * (double)rope->scale);
         }
+    }
 }
 
 /* Pages and slots of all groups. A graph keeps the addresses that it was recorded with: where those of a group lie must
@@ -163,14 +200,16 @@ void halo_hip_input_fill(struct halo_hip_run *run, uint8_t *host, uint8_t *devic
     const struct halo_plan *plan = run->model->plan;
     const struct halo_batch *batch = run->batch;
     struct halo_hip_inputs *in = &run->in;
-    const struct offsets at = offsets_of(plan, batch->n_rows);
+    const struct halo_hip_tables *tables = &run->model->tables;
+    const struct offsets at = offsets_of(plan, tables, batch->n_rows);
     memcpy(host + at.token, batch->token, batch->n_rows * sizeof(int32_t));
     memcpy(host + at.pos, batch->pos, batch->n_rows * sizeof(int32_t));
     if (batch->n_outputs > 0)
         memcpy(host + at.output, batch->output, batch->n_outputs * sizeof(uint32_t));
     fill_tiles(run, (struct halo_prefill_tile *)(void *)(host + at.tile));
-    for (uint32_t i = 0; i < plan->n_ropes; i++) {
-        fill_rope(&plan->ropes[i], batch, (float *)(void *)(host + at.rope[i]));
+    for (uint32_t i = 0; i < tables->n; i++) {
+        fill_rope(&plan->ropes[tables->table[i].rope], tables->table[i].ratio, batch,
+                  (float *)(void *)(host + at.rope[i]));
         in->rope[i] = (const float *)(const void *)(device + at.rope[i]);
     }
     fill_groups(run, host, device, &at);

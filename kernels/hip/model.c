@@ -95,6 +95,22 @@ static int upload_scales(struct halo_device_model *model, char *reason)
     return r;
 }
 
+/* The experts of each token, likewise. */
+static int upload_tables(struct halo_device_model *model, char *reason)
+{
+    const struct halo_plan *plan = model->plan;
+    int r = 0;
+    for (uint32_t i = 0; i < plan->n_ops && !r; i++)
+        if (halo_hip_table_size(plan, i) > 0)
+            r = halo_hip_check(model->device,
+                               model->device->api.MemcpyAsync(
+                                   model->scratch.expert_tables + halo_hip_tables_before(plan, i),
+                                   plan->ops[i].u.moe_route.table, halo_hip_table_size(plan, i) * sizeof(int32_t),
+                                   HIP_COPY_TO_DEVICE, model->device->stream),
+                               "copying the experts of tokens", reason);
+    return r;
+}
+
 /* Pages start as zeros: a masked position must not multiply a NaN that the memory's previous user left. */
 static int clear(struct halo_device_model *model, char *reason)
 {
@@ -111,6 +127,7 @@ static int clear(struct halo_device_model *model, char *reason)
                                                    scratch->n_counters * sizeof(*scratch->counters), device->stream),
                            "clearing the counters", reason);
     r = r ? r : upload_scales(model, reason);
+    r = r ? r : upload_tables(model, reason);
     return r ? r : halo_hip_drain(device, "clearing the KV cache", reason);
 }
 
@@ -159,6 +176,7 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
         return halo_reason(reason, -ENOMEM, "no memory for the model");
     model->device = device;
     model->plan = plan;
+    model->tables = halo_hip_tables_of(plan);
     model->next = device->models;
     device->models = model;
     pthread_mutex_init(&model->commit_lock, NULL);

@@ -14,11 +14,16 @@ int halo_hip_emit_moe_route(struct halo_hip_compiler *c, const struct halo_op *o
                                        .n_groups = u->n_groups,
                                        .n_groups_used = u->n_groups_used,
                                        .scale = u->scale};
-    bool plain = u->gate == HALO_MOE_SOFTMAX && u->bias == HALO_WEIGHT_NONE && u->n_groups <= 1;
+    bool plain = u->gate == HALO_MOE_SOFTMAX && u->bias == HALO_WEIGHT_NONE && u->n_groups <= 1 && !u->table;
+    const struct halo_hip_patch by_token[] = {HALO_HIP_INPUT(struct halo_moe_route_args, token, token, 0),
+                                              {.kind = HALO_HIP_PATCH_END}};
+    if (u->table && c->model->scratch.expert_tables)
+        args.table = c->model->scratch.expert_tables + halo_hip_tables_before(c->plan, c->op);
     return halo_hip_emit(c, &(struct halo_hip_emission){.op = plain ? HALO_HIP_MOE_ROUTE : HALO_HIP_MOE_ROUTE_SCORED,
                                                         .type = HALO_HIP_TYPE_ANY,
                                                         .grid = {halo_hip_per_row(1)},
-                                                        HALO_HIP_ARGS(args)});
+                                                        HALO_HIP_ARGS(args),
+                                                        .patches = u->table ? by_token : NULL});
 }
 
 static struct halo_expert_arg expert_arg(const struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u,

@@ -56,7 +56,8 @@ int halo_hip_emit_glu(struct halo_hip_compiler *c, const struct halo_op *op)
                                  .up = halo_hip_value(c->model, u->up),
                                  .out = halo_hip_value(c->model, u->out),
                                  .act = c->act_cols ? c->model->scratch.act : NULL,
-                                 .n_cols = n_cols};
+                                 .n_cols = n_cols,
+                                 .limit = u->limit};
     return halo_hip_emit(c, &(struct halo_hip_emission){
                                 .op = HALO_HIP_GLU_SILU + (uint32_t)u->act,
                                 .type = HALO_HIP_TYPE_ANY,

@@ -12,15 +12,28 @@
 #define BLOCKS_PER_UNIT 4 /* that keep a compute unit busy */
 
 static halo_hip_emit_fn *const emit_op[HALO_OP_COUNT] = {
-    [HALO_OP_EMBED] = halo_hip_emit_embed,         [HALO_OP_RMSNORM] = halo_hip_emit_rmsnorm,
-    [HALO_OP_MATMUL] = halo_hip_emit_matmul,       [HALO_OP_QK_NORM] = halo_hip_emit_qk_norm,
-    [HALO_OP_ROPE] = halo_hip_emit_rope,           [HALO_OP_KV_WRITE] = halo_hip_emit_kv_write,
-    [HALO_OP_ATTEND] = halo_hip_emit_attend,       [HALO_OP_GLU] = halo_hip_emit_glu,
-    [HALO_OP_MOE_ROUTE] = halo_hip_emit_moe_route, [HALO_OP_MOE_MATMUL] = halo_hip_emit_moe_matmul,
-    [HALO_OP_MOE_SUM] = halo_hip_emit_moe_sum,     [HALO_OP_ADD] = halo_hip_emit_add,
-    [HALO_OP_CONCAT] = halo_hip_emit_concat,       [HALO_OP_LOGITS] = halo_hip_emit_logits,
-    [HALO_OP_CONV1D] = halo_hip_emit_conv1d,       [HALO_OP_DELTA_RULE] = halo_hip_emit_delta_rule,
+    [HALO_OP_EMBED] = halo_hip_emit_embed,
+    [HALO_OP_RMSNORM] = halo_hip_emit_rmsnorm,
+    [HALO_OP_MATMUL] = halo_hip_emit_matmul,
+    [HALO_OP_QK_NORM] = halo_hip_emit_qk_norm,
+    [HALO_OP_ROPE] = halo_hip_emit_rope,
+    [HALO_OP_KV_WRITE] = halo_hip_emit_kv_write,
+    [HALO_OP_ATTEND] = halo_hip_emit_attend,
+    [HALO_OP_GLU] = halo_hip_emit_glu,
+    [HALO_OP_MOE_ROUTE] = halo_hip_emit_moe_route,
+    [HALO_OP_MOE_MATMUL] = halo_hip_emit_moe_matmul,
+    [HALO_OP_MOE_SUM] = halo_hip_emit_moe_sum,
+    [HALO_OP_ADD] = halo_hip_emit_add,
+    [HALO_OP_CONCAT] = halo_hip_emit_concat,
+    [HALO_OP_LOGITS] = halo_hip_emit_logits,
+    [HALO_OP_CONV1D] = halo_hip_emit_conv1d,
+    [HALO_OP_DELTA_RULE] = halo_hip_emit_delta_rule,
     [HALO_OP_SSM_SCAN] = halo_hip_emit_ssm_scan,
+    [HALO_OP_STREAMS_MIX] = halo_hip_emit_streams_mix,
+    [HALO_OP_STREAMS_ADD] = halo_hip_emit_streams_add,
+    [HALO_OP_COMPRESS] = halo_hip_emit_compress,
+    [HALO_OP_BLOCKS_CHOOSE] = halo_hip_emit_blocks_choose,
+    [HALO_OP_ATTEND_BLOCKS] = halo_hip_emit_attend_blocks,
 };
 
 /* Every value that the op writes has lost its forms. */

@@ -16,15 +16,25 @@
 
 #include "variant_priv.h"
 
-/* The inputs of a batch as the GPU sees them. */
+/* Tables of rotations that a batch brings: of each of the plan's ropes, at the positions of the rows, and behind them
+ * those that compressed blocks of `ratio` positions have at their first one, of the rows that end a block. */
 #define HALO_HIP_ROPES_MAX 4
+#define HALO_HIP_TABLES_MAX 8
+struct halo_hip_tables {
+    uint32_t n;
+    struct {
+        uint32_t rope, ratio; /* ratio 1: of the rows */
+    } table[HALO_HIP_TABLES_MAX];
+};
+
+/* The inputs of a batch as the GPU sees them. */
 struct halo_hip_inputs {
     const int32_t *token, *pos;
     const uint32_t *page_first, *output;
     const uint32_t *pages[HALO_KV_GROUPS_MAX]; /* of each group: those of all sequences; of states: their slots */
     const struct halo_prefill_tile *tile;
     const struct halo_state_run *state_run; /* of each sequence with a row, where the plan has states */
-    const float *rope[HALO_HIP_ROPES_MAX];
+    const float *rope[HALO_HIP_TABLES_MAX];
     uint64_t n_bytes; /* from the begin of the set to the last page number */
 };
 
@@ -57,7 +67,7 @@ struct halo_hip_patch {
     struct halo_hip_amount amount;
 };
 
-#define HALO_HIP_ARGS_MAX 256
+#define HALO_HIP_ARGS_MAX 320
 struct halo_hip_launch {
     uint16_t variant; /* index in halo_hip_variants */
     uint16_t op;      /* of the plan, for the phase */
@@ -113,6 +123,11 @@ struct halo_device;
 struct halo_device_model;
 struct halo_plan;
 struct halo_hip_run;
+
+/* input.c. Ratios beyond HALO_HIP_TABLES_MAX are left out. */
+struct halo_hip_tables halo_hip_tables_of(const struct halo_plan *plan);
+/* HALO_HIP_TABLES_MAX: there is none. */
+uint32_t halo_hip_table_find(const struct halo_plan *plan, uint32_t rope, uint32_t ratio);
 
 /* program.c. 0, -ENOTSUP when a kernel is missing, -ENOMEM. */
 int halo_hip_program_compile(struct halo_hip_program *ret, const struct halo_device_model *model, char *reason);

@@ -17,8 +17,22 @@ uint64_t halo_hip_scales_before(const struct halo_plan *plan, uint32_t weight)
     return n;
 }
 
+uint64_t halo_hip_table_size(const struct halo_plan *plan, uint32_t op)
+{
+    const struct halo_op *o = &plan->ops[op];
+    return o->kind == HALO_OP_MOE_ROUTE && o->u.moe_route.table ? (uint64_t)plan->n_vocab * o->u.moe_route.n_used : 0;
+}
+
+uint64_t halo_hip_tables_before(const struct halo_plan *plan, uint32_t op)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < op; i++)
+        n += halo_hip_table_size(plan, i);
+    return n;
+}
+
 struct needs {
-    uint64_t scales, act, half, half_rows, gathered, partial, counters, slots, tiles;
+    uint64_t scales, act, half, half_rows, gathered, partial, counters, slots, tiles, orders;
 };
 
 static void raise_to(uint64_t *most, uint64_t n)
@@ -43,6 +57,13 @@ static void need_experts(struct needs *needs, const struct halo_plan *plan, cons
     raise_to(&needs->tiles, halo_hip_moe_tiles((uint32_t)n_slots, w->n_experts));
 }
 
+/* Splits of attention with heads of so many elements. */
+static void need_splits(struct needs *needs, uint32_t n_head, uint32_t head_dim)
+{
+    raise_to(&needs->partial, (uint64_t)HALO_HIP_ITEMS_MAX * n_head * HALO_PARTIAL_STRIDE((uint64_t)head_dim));
+    raise_to(&needs->counters, (uint64_t)HALO_HIP_ITEMS_MAX * n_head);
+}
+
 static struct needs needs_of(const struct halo_plan *plan)
 {
     struct needs needs = {.scales = halo_hip_scales_before(plan, plan->n_weights)};
@@ -58,9 +79,12 @@ static struct needs needs_of(const struct halo_plan *plan)
             need_product(&needs, n_cols, n_rows);
             raise_to(&needs.gathered, (uint64_t)plan->max_outputs * n_cols);
         } else if (op->kind == HALO_OP_ATTEND) {
-            raise_to(&needs.partial, (uint64_t)HALO_HIP_ITEMS_MAX * op->u.attend.n_head *
-                                         HALO_PARTIAL_STRIDE((uint64_t)plan->kv[op->u.attend.kv_group].head_dim_v));
-            raise_to(&needs.counters, (uint64_t)HALO_HIP_ITEMS_MAX * op->u.attend.n_head);
+            need_splits(&needs, op->u.attend.n_head, plan->kv[op->u.attend.kv_group].head_dim_v);
+        } else if (op->kind == HALO_OP_ATTEND_BLOCKS) {
+            need_splits(&needs, op->u.attend_blocks.n_head, plan->kv[op->u.attend_blocks.kv_group].head_dim_v);
+        } else if (op->kind == HALO_OP_BLOCKS_CHOOSE) {
+            uint64_t n_rows = plan->max_rows < HALO_CHOOSE_ROWS ? plan->max_rows : HALO_CHOOSE_ROWS;
+            raise_to(&needs.orders, n_rows * (plan->n_context / op->u.blocks_choose.ratio));
         }
     }
     return needs;
@@ -86,6 +110,8 @@ uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, u
     scratch->n_counters = needs.counters;
     scratch->moe_slot = carve(&c, needs.slots, sizeof(uint32_t));
     scratch->moe_tile = carve(&c, needs.tiles, sizeof(struct halo_moe_tile));
+    scratch->expert_tables = carve(&c, halo_hip_tables_before(plan, plan->n_ops), sizeof(int32_t));
+    scratch->block_order = carve(&c, needs.orders, sizeof(uint32_t));
     scratch->left = carve(&c, plan->max_outputs, halo_hip_top_left(plan->n_vocab) * sizeof(*scratch->left));
     if (!integrated) {
         scratch->logits = carve(&c, plan->max_outputs, (uint64_t)plan->n_vocab * sizeof(float));

@@ -74,14 +74,35 @@ static int check_cache(const struct halo_kv_group *kv, const char *op, char *rea
     return 0;
 }
 
-/* Forms of ops that no kernel of this device has. */
-static int check_form(const struct halo_op *op, char *reason)
+static int check_compress(const struct halo_plan *plan, const struct halo_op_compress *u, char *reason)
 {
-    if (op->kind == HALO_OP_GLU && op->u.glu.limit > 0)
-        return halo_reason(reason, -ENOTSUP, "glu: the HIP device has no kernels that limit gate and up");
-    if (op->kind == HALO_OP_MOE_ROUTE && op->u.moe_route.table)
-        return halo_reason(reason, -ENOTSUP, "moe_route: the HIP device has no kernels for experts by token");
-    return 0;
+    int r = check_latent(&plan->kv[u->kv_group], "compress", reason);
+    if (!r && halo_hip_table_find(plan, u->rope, u->ratio) == HALO_HIP_TABLES_MAX)
+        r = halo_reason(reason, -ENOTSUP,
+                        "compress: the rotation of blocks of %u positions by rope %u is one table too many; %d are "
+                        "supported, those of the %u ropes included",
+                        u->ratio, u->rope, HALO_HIP_TABLES_MAX, plan->n_ropes);
+    return r;
+}
+
+static int check_choice(const struct halo_plan *plan, const struct halo_op_blocks_choose *u, char *reason)
+{
+    const struct halo_kv_group *kv = &plan->kv[u->kv_group];
+    int r = check_latent(kv, "blocks_choose", reason);
+    if (!r && kv->head_dim_k > HALO_KEY_DIM)
+        r = halo_reason(reason, -ENOTSUP, "blocks_choose: keys of %u elements, at most %d are supported",
+                        kv->head_dim_k, HALO_KEY_DIM);
+    return r;
+}
+
+static int check_attend_blocks(const struct halo_plan *plan, const struct halo_op_attend_blocks *u, char *reason)
+{
+    int r = check_latent(&plan->kv[u->kv_group], "attend_blocks", reason);
+    if (!r && plan->kv[u->block_group].type != plan->kv[u->kv_group].type)
+        r = halo_reason(
+            reason, -ENOTSUP,
+            "attend_blocks: the window and the blocks are kept in two types; use one KV cache type for both");
+    return r;
 }
 
 /* Rows of a head's state are held in registers. */
@@ -108,7 +129,6 @@ int halo_hip_supports(const struct halo_device *device, const struct halo_plan *
     static const struct halo_plan_limits limits = {.experts_max = HALO_MOE_EXPERTS_MAX, .weight_fits = weight_fits};
     const struct halo_op *op = &plan->ops[index];
     int r = halo_plan_check(plan, index, &limits, reason);
-    r = r ? r : check_form(op, reason);
     r = r ? r : check_scales(plan, op, reason);
     if (r)
         return r;
@@ -119,6 +139,12 @@ int halo_hip_supports(const struct halo_device *device, const struct halo_plan *
     else if (op->kind == HALO_OP_ROPE && op->u.rope.rope >= HALO_HIP_ROPES_MAX)
         r = halo_reason(reason, -ENOTSUP, "rope: rotation %u, at most %d of a plan are supported", op->u.rope.rope,
                         HALO_HIP_ROPES_MAX);
+    else if (op->kind == HALO_OP_COMPRESS)
+        r = check_compress(plan, &op->u.compress, reason);
+    else if (op->kind == HALO_OP_BLOCKS_CHOOSE)
+        r = check_choice(plan, &op->u.blocks_choose, reason);
+    else if (op->kind == HALO_OP_ATTEND_BLOCKS)
+        r = check_attend_blocks(plan, &op->u.attend_blocks, reason);
     else if (op->kind == HALO_OP_DELTA_RULE)
         r = check_state_cols(op->u.delta_rule.dim_k, "delta_rule", reason);
     else if (op->kind == HALO_OP_SSM_SCAN)

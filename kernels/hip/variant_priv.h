@@ -51,6 +51,13 @@ enum halo_hip_op {
     HALO_HIP_CONV1D,
     HALO_HIP_DELTA_RULE,
     HALO_HIP_SSM_SCAN,
+    HALO_HIP_STREAMS_MIX,
+    HALO_HIP_STREAMS_ADD,
+    HALO_HIP_COMPRESS,
+    HALO_HIP_COMPRESS_STORE,
+    HALO_HIP_BLOCK_SCORES,
+    HALO_HIP_BLOCKS_CHOOSE,
+    HALO_HIP_ATTEND_BLOCKS,
     HALO_HIP_GATHER,
     HALO_HIP_TOP,
     HALO_HIP_COPY,
@@ -78,7 +85,7 @@ struct halo_hip_variant {
 
 extern const struct halo_hip_variant halo_hip_variants[];
 extern const uint32_t halo_hip_n_variants;
-#define HALO_HIP_VARIANTS_MAX 320
+#define HALO_HIP_VARIANTS_MAX 384
 
 /* Numbers of rows that the table does not tell apart. */
 #define HALO_HIP_ROW_CLASSES 6

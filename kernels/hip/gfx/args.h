@@ -224,13 +224,14 @@ struct halo_prefill_args {
     uint32_t n_head;
 };
 
-/* glu_<act>: act(gate) * up, as f32 and/or as an activation row. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). out
- * may be gate. */
+/* glu_<act>: act(gate) * up, with a limit of min(gate, limit) and of up within -limit .. limit, as f32 and/or as an
+ * activation row. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). out may be gate. */
 struct halo_glu_args {
     const float *gate, *up; /* up may be NULL: ones */
     float *out;             /* or NULL */
     void *act;              /* or NULL; n_cols % 32 == 0 then */
     uint32_t n_cols;
+    float limit; /* 0: none */
 };
 
 /* add: x += add. Grid (ceil(n / HALO_QUANTIZE_COLS)), n floats over all rows. */
@@ -248,8 +249,8 @@ struct halo_limit_args {
     float scale, cap;
 };
 
-/* moe_route: softmax without bias and groups. moe_route_scored: any (gate: enum halo_moe_gate). Grid (rows), one wave.
- * n_expert <= HALO_MOE_EXPERTS_MAX. The choice has the format of op.h. */
+/* moe_route: softmax without bias, groups and table. moe_route_scored: any (gate: enum halo_moe_gate). Grid (rows), one
+ * wave. n_expert <= HALO_MOE_EXPERTS_MAX. The choice has the format of op.h. */
 #define HALO_MOE_EXPERTS_MAX 512
 struct halo_moe_route_args {
     const float *logits;
@@ -257,6 +258,8 @@ struct halo_moe_route_args {
     const float *bias; /* or NULL */
     uint32_t n_expert, n_used, normalise, gate, n_groups, n_groups_used;
     float scale;
+    const int32_t *table; /* [token][n_used] experts, or NULL */
+    const int32_t *token; /* [rows], with a table */
 };
 
 struct halo_expert_arg {
@@ -394,5 +397,7 @@ struct halo_copy_args {
     void *to;
     uint32_t n;
 };
+
+#include "args_blocks.h"
 
 #endif

@@ -27,7 +27,7 @@ template <uint32_t N> HALO_DEVICE void conv1d(const halo_conv1d_args &a)
             for (uint32_t k = 0; k < N; k++)
                 y = k + a.n_taps >= N ? halo_fma(taps[k], rows[j + k], y) : y;
             if (r + j < s.n_rows)
-                out[(uint64_t)(r + j) * n] = a.silu ? y * halo_rcp(1 + halo_exp(-y)) : y;
+                out[(uint64_t)(r + j) * n] = a.silu ? y * halo_sigmoid(y) : y;
         }
         for (uint32_t k = 0; k < N - 1; k++)
             rows[k] = rows[k + TOGETHER];

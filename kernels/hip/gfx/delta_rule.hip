@@ -10,8 +10,7 @@ struct delta_rule {
     HALO_DEVICE_MEMBER recurrence_row row(uint32_t r) const
     {
         const float gate = beta[(uint64_t)r * beta_stride], dt = softplus(alpha[(uint64_t)r * alpha_stride] + dt_bias);
-        return {k + (uint64_t)r * qkv_stride, q + (uint64_t)r * qkv_stride, halo_exp(a * dt),
-                halo_rcp(1 + halo_exp(-gate))};
+        return {k + (uint64_t)r * qkv_stride, q + (uint64_t)r * qkv_stride, halo_exp(a * dt), halo_sigmoid(gate)};
     }
 };
 

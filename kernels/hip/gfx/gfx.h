@@ -199,6 +199,11 @@ HALO_DEVICE float halo_exp(float x)
     return halo_exp2(x * 1.44269504f);
 }
 
+HALO_DEVICE float halo_sigmoid(float x)
+{
+    return halo_rcp(1 + halo_exp(-x));
+}
+
 HALO_DEVICE float halo_min(float x, float y)
 {
     return -halo_max(-x, -y);

@@ -73,11 +73,12 @@ template <uint32_t TYPE> HALO_DEVICE float kv_element(const halo_u4 &chunk, uint
     }
 }
 
-/* N neighbouring elements of a V row (a multiple of four) as they lie in the page, and as numbers. */
+/* N neighbouring elements of a V row (a multiple of four) as they lie in a page of `n_rows` rows, and as numbers. */
 template <uint32_t TYPE, int N> struct kv_values;
 template <int N> struct kv_values<HALO_KV_F32, N> {
     halo_f4 e[N / 4];
-    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first)
+    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first,
+                                 uint32_t = KV_PAGE)
     {
         for (uint32_t i = 0; i < N / 4; i++)
             e[i] = halo_load<halo_f4>(head + ((uint64_t)position * dim + first) * 4, i);
@@ -89,7 +90,8 @@ template <int N> struct kv_values<HALO_KV_F32, N> {
 };
 template <int N> struct kv_values<HALO_KV_F16, N> {
     halo_u2 e[N / 4];
-    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first)
+    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first,
+                                 uint32_t = KV_PAGE)
     {
         for (uint32_t i = 0; i < N / 4; i++)
             e[i] = halo_load<halo_u2>(head + (position * dim + first) * 2, i);
@@ -102,9 +104,10 @@ template <int N> struct kv_values<HALO_KV_F16, N> {
 template <int N> struct kv_values<HALO_KV_Q8, N> {
     uint32_t e[N / 4];
     uint16_t scale;
-    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first)
+    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first,
+                                 uint32_t n_rows = KV_PAGE)
     {
-        scale = halo_load<uint16_t>(head + KV_PAGE * dim, position * (dim / 32) + first / 32);
+        scale = halo_load<uint16_t>(head + n_rows * dim, position * (dim / 32) + first / 32);
         for (uint32_t i = 0; i < N / 4; i++)
             e[i] = halo_load<uint32_t>(head + position * dim + first, i);
     }
@@ -117,10 +120,11 @@ template <int N> struct kv_values<HALO_KV_Q4, N> {
     static_assert(N == 4 || N == 8, "one load");
     uint32_t e;
     uint16_t scale;
-    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first)
+    HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first,
+                                 uint32_t n_rows = KV_PAGE)
     {
         const uint8_t *at = head + (position * dim + first) / 2;
-        scale = halo_load<uint16_t>(head + KV_PAGE * dim / 2, position * (dim / 32) + first / 32);
+        scale = halo_load<uint16_t>(head + n_rows * dim / 2, position * (dim / 32) + first / 32);
         e = N == 8 ? halo_load<uint32_t>(at) : halo_load<uint16_t>(at);
     }
     HALO_DEVICE_MEMBER float get(int i) const

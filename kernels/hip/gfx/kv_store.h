@@ -33,10 +33,10 @@ HALO_DEVICE uint32_t quantize_nibble(float x, uint16_t *ret_scale)
 }
 
 /* Elements begin + lane, begin + step + lane, ... of the head. Element d of a K head lies in chunk d / kv_chunk, of a V
- * head in its row. */
+ * head in its row, of the n_rows of the page. */
 template <uint32_t TYPE, bool VALUE>
 HALO_DEVICE void store_head(uint8_t *head, const float *x, uint32_t dim, uint32_t position, uint32_t begin,
-                            uint32_t step)
+                            uint32_t step, uint32_t n_rows = KV_PAGE)
 {
     constexpr uint32_t chunk = kv_chunk<TYPE>;
     for (uint32_t base = begin; base < dim; base += step) {
@@ -46,7 +46,7 @@ HALO_DEVICE void store_head(uint8_t *head, const float *x, uint32_t dim, uint32_
         if constexpr (TYPE == HALO_KV_Q8) {
             uint16_t scale;
             reinterpret_cast<int8_t *>(head)[at] = quantize_group(v, &scale);
-            uint16_t *scales = reinterpret_cast<uint16_t *>(head + KV_PAGE * dim);
+            uint16_t *scales = reinterpret_cast<uint16_t *>(head + n_rows * dim);
             if (halo_lane() == 0)
                 scales[VALUE ? position * (dim / 32) + d / 32 : d / 32 * KV_PAGE + position] = scale;
         } else if constexpr (TYPE == HALO_KV_Q4) {

@@ -205,6 +205,7 @@ HALO_HIP_BOTH uint32_t halo_hip_strip_stride(uint32_t n_cols)
  * F32.
  *
  * A latent page has nothing but K, whose first elements are V: stored row by row, as V is, with head_dim_k % 8 == 0.
+ * One of compressed blocks has fewer rows than 32, in the same order, and is padded to 16 bytes.
  */
 HALO_HIP_BOTH uint32_t halo_hip_kv_head_bytes(uint32_t kv_type, uint32_t head_dim)
 {

@@ -113,7 +113,7 @@ HALO_DEVICE float score_of(uint32_t gate, float logit, float top)
     if (gate == GATE_SOFTMAX)
         return halo_exp(logit - top);
     if (gate == GATE_SIGMOID)
-        return halo_rcp(1 + halo_exp(-logit));
+        return halo_sigmoid(logit);
     const float plus = halo_max(logit, 0) + log_1_plus(halo_exp(-halo_abs(logit)));
     return plus == 0 ? 0 : plus * halo_rsqrt(plus);
 }
@@ -144,12 +144,13 @@ template <uint32_t PARTS> HALO_DEVICE void keep_groups(const halo_moe_route_args
         order[j] = (lane + 32 * j) / size < a.n_groups && mask >> (lane + 32 * j) / size % 32 & 1 ? order[j] : 0;
 }
 
-/* As route(), with scores other than a softmax, chosen by more than the logit. */
+/* As route(), with scores other than a softmax, chosen by more than the logit or by the row's token. */
 template <uint32_t PARTS> HALO_DEVICE void route_scored(const halo_moe_route_args &a)
 {
     const uint32_t row = halo_block_x(), lane = halo_lane(), last = a.n_expert - 1, ready = (a.n_used - 1) / 32 * 32;
     const float *logits = a.logits + (uint64_t)row * a.n_expert;
     float *choice = a.choice + (uint64_t)row * 2 * a.n_used + lane;
+    const int32_t *table = a.table ? a.table + (uint64_t)a.token[row] * a.n_used : nullptr;
     float score[PARTS], kept = 0, all = 0, chosen = 0;
     uint32_t order[PARTS], top = 0, kept_id = 0;
 #pragma unroll
@@ -180,7 +181,10 @@ template <uint32_t PARTS> HALO_DEVICE void route_scored(const halo_moe_route_arg
             choice[s - 32] = kept;
             choice[a.n_used + s - 32] = halo_bits_float(kept_id);
         }
-        take_best<PARTS>(order, &best, &id);
+        if (table)
+            id = (uint32_t)table[s];
+        else
+            take_best<PARTS>(order, &best, &id);
 #pragma unroll
         for (uint32_t j = 0; j < PARTS; j++)
             mine = id == lane + 32 * j ? score[j] : mine;
@@ -282,7 +286,7 @@ template <bool WHOLE> HALO_DEVICE void sum_slots(const halo_moe_sum_args &a, uin
     }
     if (a.add) {
         const halo_f4 v = load4_inside<WHOLE>(a.add + (uint64_t)row * n, i, n);
-        const float gate = a.add_gate ? halo_rcp(1 + halo_exp(-a.add_gate[row])) : 1;
+        const float gate = a.add_gate ? halo_sigmoid(a.add_gate[row]) : 1;
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++)
             sum.e[j] = halo_fma(gate, v.e[j], sum.e[j]);

@@ -146,25 +146,21 @@ HALO_KERNEL(half_rows, halo_half_args, 1024)
         a.scale[row] = halo_power2(shift < 126 ? shift : 126);
 }
 
-HALO_DEVICE float sigmoid(float x)
-{
-    return halo_rcp(1 + halo_exp(-x));
-}
-
 /* act(gate) * up, as op.h has it. */
 template <halo_glu_act ACT> HALO_DEVICE float activated(float gate, float up)
 {
     switch (ACT) {
-    case HALO_GLU_SILU: return gate * sigmoid(gate) * up;
+    case HALO_GLU_SILU: return gate * halo_sigmoid(gate) * up;
     case HALO_GLU_GELU:
-        return gate * sigmoid(1.59576912f * halo_fma(0.044715f * gate * gate, gate, gate)) * up; /* 2 sqrt(2 / pi) */
+        return gate * halo_sigmoid(1.59576912f * halo_fma(0.044715f * gate * gate, gate, gate)) *
+               up; /* 2 sqrt(2 / pi) */
     case HALO_GLU_RELU2: gate = halo_max(gate, 0); return gate * gate * up;
     case HALO_GLU_LINEAR: return gate * up;
-    case HALO_GLU_SIGMOID: return sigmoid(gate) * up;
+    case HALO_GLU_SIGMOID: return halo_sigmoid(gate) * up;
     default: /* HALO_GLU_CLAMPED */
         gate = halo_min(gate, HALO_GLU_CLAMP);
         up = halo_max(halo_min(up, HALO_GLU_CLAMP), -HALO_GLU_CLAMP);
-        return gate * sigmoid(HALO_GLU_CLAMP_ALPHA * gate) * (up + 1);
+        return gate * halo_sigmoid(HALO_GLU_CLAMP_ALPHA * gate) * (up + 1);
     }
 }
 
@@ -172,7 +168,11 @@ template <halo_glu_act ACT> HALO_DEVICE void glu(const halo_glu_args &a)
 {
     const uint32_t row = halo_block_y(), n = a.n_cols, i = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid() * 4;
     halo_f4 gate = halo_load4(a.gate + (uint64_t)row * n, i, n);
-    const halo_f4 up = halo_load4_or_ones(a.up ? a.up + (uint64_t)row * n : nullptr, i, n);
+    halo_f4 up = halo_load4_or_ones(a.up ? a.up + (uint64_t)row * n : nullptr, i, n);
+    for (int j = 0; j < 4 && a.limit > 0; j++) {
+        gate.e[j] = halo_min(gate.e[j], a.limit);
+        up.e[j] = halo_max(halo_min(up.e[j], a.limit), -a.limit);
+    }
     for (int j = 0; j < 4; j++)
         gate.e[j] = activated<ACT>(gate.e[j], up.e[j]);
     if (a.out)

@@ -160,7 +160,7 @@ struct halo_op_attend {
 struct halo_op_glu {
     uint16_t gate, up, out; /* up: HALO_NONE when absent */
     enum halo_glu_act act;
-    float limit; /* > 0: gate is min(gate, limit) and up limited to -limit .. limit first, both in place; needs up */
+    float limit; /* > 0: gate is min(gate, limit) and up limited to -limit .. limit first; needs up, both used up */
 };
 struct halo_op_moe_route {
     uint16_t logits, choice;

@@ -99,7 +99,8 @@ static const struct field attend[] = {KV(attend),
                                       {0}};
 static const struct field prefill[] = {
     KV(prefill), P(prefill, tile), P(prefill, q), P(prefill, out), SCORE(prefill), U(prefill, n_head), {0}};
-static const struct field glu[] = {P(glu, gate), P(glu, up), P(glu, out), P(glu, act), U(glu, n_cols), {0}};
+static const struct field glu[] = {P(glu, gate),   P(glu, up),    P(glu, out), P(glu, act),
+                                   U(glu, n_cols), F(glu, limit), {0}};
 static const struct field limit[] = {P(limit, x), U(limit, n), F(limit, scale), F(limit, cap), {0}};
 static const struct field add[] = {P(add, x), P(add, add), U(add, n), {0}};
 static const struct field moe_route[] = {P(moe_route, logits),
@@ -112,6 +113,8 @@ static const struct field moe_route[] = {P(moe_route, logits),
                                          U(moe_route, n_groups),
                                          U(moe_route, n_groups_used),
                                          F(moe_route, scale),
+                                         P(moe_route, table),
+                                         P(moe_route, token),
                                          {0}};
 static const struct field moe_gemv[] = {EXPERT(moe_gemv, matrix[0]),
                                         EXPERT(moe_gemv, matrix[1]),
@@ -153,6 +156,57 @@ static const struct field ssm_scan[] = {STATE(ssm_scan),      P(ssm_scan, xbc), 
                                         P(ssm_scan, a),       P(ssm_scan, d),       P(ssm_scan, dt_bias),
                                         P(ssm_scan, out),     U(ssm_scan, n_head),  U(ssm_scan, head_dim),
                                         U(ssm_scan, n_group), U(ssm_scan, n_state), {0}};
+static const struct field streams_mix[] = {P(streams_mix, x),
+                                           P(streams_mix, mix),
+                                           P(streams_mix, scale),
+                                           P(streams_mix, base),
+                                           P(streams_mix, out),
+                                           P(streams_mix, back),
+                                           U(streams_mix, n),
+                                           U(streams_mix, n_cols),
+                                           U(streams_mix, iterations),
+                                           F(streams_mix, eps),
+                                           {0}};
+static const struct field streams_add[] = {P(streams_add, x), P(streams_add, back),   P(streams_add, add),
+                                           U(streams_add, n), U(streams_add, n_cols), {0}};
+static const struct field compress[] = {STATE(compress),  P(compress, u),     P(compress, z),       P(compress, bias),
+                                        U(compress, dim), U(compress, ratio), U(compress, overlap), {0}};
+#define CACHE(type, field)                                                                                             \
+    P(type, field.base), P(type, field.pos), P(type, field.page_first), P(type, field.pages),                          \
+        FIELD(U64, type, field.page_bytes), U(type, field.n_head_kv), U(type, field.head_dim_k),                       \
+        U(type, field.head_dim_v)
+#define BLOCKS(type) CACHE(type, blocks.kv), U(type, blocks.ratio), U(type, blocks.page_rows)
+static const struct field compress_store[] = {
+    BLOCKS(compress_store),   P(compress_store, u),        P(compress_store, norm),
+    P(compress_store, table), U(compress_store, u_stride), U(compress_store, n_rot),
+    U(compress_store, neox),  F(compress_store, eps),      {0}};
+static const struct field block_scores[] = {BLOCKS(block_scores),    P(block_scores, q),
+                                            P(block_scores, weight), P(block_scores, order),
+                                            U(block_scores, n_head), U(block_scores, n_most),
+                                            U(block_scores, top_k),  U(block_scores, n_splits),
+                                            F(block_scores, scale),  {0}};
+static const struct field blocks_choose[] = {P(blocks_choose, order),
+                                             P(blocks_choose, pos),
+                                             P(blocks_choose, out),
+                                             U(blocks_choose, n_most),
+                                             U(blocks_choose, top_k),
+                                             U(blocks_choose, ratio),
+                                             {0}};
+static const struct field attend_blocks[] = {CACHE(attend_blocks, attend.kv),
+                                             P(attend_blocks, attend.q),
+                                             P(attend_blocks, attend.out),
+                                             P(attend_blocks, attend.partial),
+                                             P(attend_blocks, attend.counter),
+                                             P(attend_blocks, attend.score.sinks),
+                                             F(attend_blocks, attend.score.scale),
+                                             U(attend_blocks, attend.score.window),
+                                             U(attend_blocks, attend.n_head),
+                                             U(attend_blocks, attend.n_splits),
+                                             U(attend_blocks, attend.n_parts),
+                                             BLOCKS(attend_blocks),
+                                             P(attend_blocks, chosen),
+                                             U(attend_blocks, n_chosen),
+                                             {0}};
 static const struct field gather[] = {P(gather, x), P(gather, row), P(gather, out), U(gather, n_cols), {0}};
 
 static const struct field *const fields_of[] = {
@@ -197,6 +251,13 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_CONV1D] = conv1d,
     [HALO_HIP_DELTA_RULE] = delta_rule,
     [HALO_HIP_SSM_SCAN] = ssm_scan,
+    [HALO_HIP_STREAMS_MIX] = streams_mix,
+    [HALO_HIP_STREAMS_ADD] = streams_add,
+    [HALO_HIP_COMPRESS] = compress,
+    [HALO_HIP_COMPRESS_STORE] = compress_store,
+    [HALO_HIP_BLOCK_SCORES] = block_scores,
+    [HALO_HIP_BLOCKS_CHOOSE] = blocks_choose,
+    [HALO_HIP_ATTEND_BLOCKS] = attend_blocks,
 };
 
 /* The name of a device address. */
@@ -206,9 +267,10 @@ static void print_pointer(FILE *to, const struct halo_device_model *model, const
     const struct {
         const void *p;
         const char *name;
-    } buffers[] = {{s->act, "act"},         {s->half, "half"},         {s->half_scale, "scale"},
-                   {s->partial, "partial"}, {s->counters, "counters"}, {s->gathered, "gathered"},
-                   {s->moe_slot, "slots"},  {s->moe_tile, "tiles"},    {model->logits_device, "logits"}};
+    } buffers[] = {{s->block_order, "orders"}, {s->expert_tables, "experts"},   {s->act, "act"},
+                   {s->half, "half"},          {s->half_scale, "scale"},        {s->partial, "partial"},
+                   {s->counters, "counters"},  {s->gathered, "gathered"},       {s->moe_slot, "slots"},
+                   {s->moe_tile, "tiles"},     {model->logits_device, "logits"}};
     for (uint32_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
         if (buffers[i].p == p) {
             fprintf(to, "%s", buffers[i].name);
@@ -232,6 +294,10 @@ static void print_pointer(FILE *to, const struct halo_device_model *model, const
     for (uint32_t group = 0; group < model->plan->n_kv_groups; group++)
         for (uint32_t i = 0; i < model->plan->kv[group].n_layers; i++) {
             const uint8_t *layer = halo_hip_kv_layer(model, group, i), *at = p;
+            if (model->plan->kv[group].state_width == 0 && at == layer) {
+                fprintf(to, "kv%u.%u", group, i);
+                return;
+            }
             uint64_t n_bytes = model->plan->kv[group].state_width * sizeof(float);
             if (at >= layer && at < layer + n_bytes) {
                 fprintf(to, "state%u+%u", i, (unsigned)((uint64_t)(at - layer) / sizeof(float)));

@@ -1,5 +1,8 @@
 /* test_cpu_blocks.c: residual streams, and attention over compressed blocks of the past: each op against its formula in
- * double, and the same bits whatever the batches, the threads and the kernels. */
+ * double, and the same bits whatever the batches, the threads and the kernels.
+ *
+ * Compiled with HALO_TEST_HIP the formulas are those of the HIP device over the runtime that $HALO_HIP_LIB names, and
+ * the rows of blocks in its cache have the same bits whatever the batches. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +13,30 @@
 #include <cmocka.h>
 
 #include "cpu_fixture.h"
+#if defined(HALO_TEST_HIP)
+#include "hip_compare.h"
+#else
+#define N_VOCAB 61
+#define MAX_ROWS 64
+#endif
 
-enum { N_VOCAB = 61, MAX_ROWS = 64, CONTEXT = 320, N_POS = 300, SEQUENCE = 1 };
+#if defined(HALO_TEST_HIP)
+enum { N_POSITIONS = 320, N_POS = 100, SEQUENCE = 1 };
+enum { DIM = 64, KEY = 32 }; /* q8 has a scale for 32 elements */
+
+static void open_plan(struct fixture *f)
+{
+    use_hip(f);
+}
+#else
+enum { N_POSITIONS = 320, N_POS = 300, SEQUENCE = 1 };
+enum { DIM = 40, KEY = 24 };
+
+static void open_plan(struct fixture *f)
+{
+    fixture_open(f, NULL, 2);
+}
+#endif
 
 static int32_t token_at(uint32_t pos)
 {
@@ -79,7 +104,7 @@ static void streams_are_mixed_and_added(void **state)
 {
     enum { ROWS = 9 };
     struct fixture f;
-    fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+    fixture_init(&f, N_VOCAB, MAX_ROWS, N_POSITIONS);
     uint16_t before = fixture_input(&f, STREAMS * WIDTH, 1), mix = fixture_input(&f, MIX, 2);
     uint16_t add = fixture_input(&f, WIDTH, 1), head = fixture_input(&f, STREAMS, 2);
     uint16_t x = fixture_value(&f, STREAMS * WIDTH), out = fixture_value(&f, WIDTH), back = fixture_value(&f, BACK);
@@ -87,20 +112,20 @@ static void streams_are_mixed_and_added(void **state)
     uint32_t scale = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, 3, 1, 1, 1);
     uint32_t base = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, MIX, 1, 1, 1);
     uint32_t one = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, 1, 1, 1, 1);
-    uint32_t few = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, STREAMS, 1, 1, 1);
+    uint32_t per_stream = fixture_weight(&f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, STREAMS, 1, 1, 1);
     fixture_op(&f, (struct halo_op){HALO_OP_CONCAT, .u.concat = {before, HALO_NONE, x, STREAMS, 0, WIDTH, 0, false}});
     fixture_op(&f, (struct halo_op){HALO_OP_STREAMS_MIX,
                                     .u.streams_mix = {x, mix, out, back, scale, base, STREAMS, ITERATIONS, EPS}});
     fixture_op(&f, (struct halo_op){HALO_OP_STREAMS_ADD, .u.streams_add = {x, back, add, STREAMS}});
     fixture_op(&f, (struct halo_op){HALO_OP_STREAMS_MIX,
-                                    .u.streams_mix = {x, head, last, HALO_NONE, one, few, STREAMS, 0, EPS}});
-    fixture_open(&f, NULL, 2);
+                                    .u.streams_mix = {x, head, last, HALO_NONE, one, per_stream, STREAMS, 0, EPS}});
+    open_plan(&f);
     int32_t tokens[ROWS];
     for (uint32_t r = 0; r < ROWS; r++)
         tokens[r] = token_at(r);
     fixture_run(&f, SEQUENCE, tokens, ROWS, 0, NULL);
     float *w[4] = {fixture_floats(&f, scale), fixture_floats(&f, base), fixture_floats(&f, one),
-                   fixture_floats(&f, few)};
+                   fixture_floats(&f, per_stream)};
     for (uint32_t r = 0; r < ROWS; r++) {
         float was[STREAMS * WIDTH], is[STREAMS * WIDTH], m[MIX], a[WIDTH], h[STREAMS], o[WIDTH], b[BACK], l[WIDTH];
         double want_back[BACK], want[STREAMS * WIDTH] = {0}, want_out[WIDTH] = {0}, want_last[WIDTH] = {0};
@@ -128,7 +153,7 @@ static void streams_are_mixed_and_added(void **state)
     fixture_finish(&f);
 }
 
-enum { DIM = 40, ROT = 16, HEADS = 20, KEY = 24, KEY_HEADS = 5, TOP_K = 6, WINDOW = 21 };
+enum { ROT = 16, HEADS = 20, KEY_HEADS = 5, TOP_K = 6, WINDOW = 21 };
 
 /* A layer that attends to a window and to blocks of `ratio` positions: all of them, or the best of an index. */
 struct layer {
@@ -179,7 +204,7 @@ static void layer_init(struct layer *l, enum halo_kv_type type, uint32_t ratio, 
 {
     struct fixture *f = &l->f;
     *l = (struct layer){.ratio = ratio, .overlap = overlap, .indexed = indexed, .chosen = HALO_NONE};
-    fixture_init(f, N_VOCAB, MAX_ROWS, CONTEXT);
+    fixture_init(f, N_VOCAB, MAX_ROWS, N_POSITIONS);
     fixture_kv(f, type, 1, 1, DIM, DIM); /* 0: the window's */
     f->plan.kv[0].latent = true;
     blocks_group(f, type, DIM, ratio); /* 1 */
@@ -318,7 +343,7 @@ static void layer_is_right(uint32_t ratio, bool overlap, bool indexed)
     struct layer l;
     uint32_t n_clear = 0;
     layer_init(&l, HALO_KV_F32, ratio, overlap, indexed);
-    fixture_open(&l.f, NULL, 2);
+    open_plan(&l.f);
     run_all(&l.f, 50, l.out, HEADS * DIM, got[0]);
     for (uint32_t b = 0; b < N_POS / ratio; b++) {
         block_of(&l, 0, DIM, b, blocks[b]);
@@ -338,6 +363,73 @@ static void layer_is_right(uint32_t ratio, bool overlap, bool indexed)
     fixture_finish(&l.f);
 }
 
+#if defined(HALO_TEST_HIP)
+static void blocks_are_attended(void **state)
+{
+    layer_is_right(4, true, true);
+    layer_is_right(16, false, false);
+    layer_is_right(64, false, false);
+}
+
+/* Every page of the groups of blocks and of keys, freshly allocated. */
+static uint8_t *blocks_kept(const struct fixture *f, uint64_t *ret_n)
+{
+    static const uint32_t groups[] = {1, 3};
+    char reason[HALO_DEVICE_REASON] = "";
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < 2; i++)
+        n += f->plan.kv[groups[i]].n_pages * f->device_ops->kv_page_bytes(f->model, groups[i]);
+    uint8_t *bytes = calloc(1, n), *at = bytes;
+    assert_non_null(bytes);
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t page = 0; page < f->plan.kv[groups[i]].n_pages; page++) {
+            assert_int_equal(f->device_ops->kv_read(f->model, groups[i], page, at, reason), 0);
+            at += f->device_ops->kv_page_bytes(f->model, groups[i]);
+        }
+    *ret_n = n;
+    return bytes;
+}
+
+/* The blocks of a sequence that comes in other batches, and after the slot was used. */
+static void every_batch_gives_the_same_bits(void **state)
+{
+    static const uint32_t n_rows[] = {64, 31, 3};
+    struct layer l;
+    for (int type = HALO_KV_F32; type <= HALO_KV_Q8; type++) {
+        uint64_t n;
+        uint8_t *want = NULL;
+        layer_init(&l, (enum halo_kv_type)type, 4, true, true);
+        l.f.plan.n_ops -= 2; /* without the choice and attention */
+        open_plan(&l.f);
+        for (uint32_t i = 0; i < 3; i++) {
+            run_all(&l.f, n_rows[i], l.kv, DIM, got[0]);
+            uint8_t *kept = blocks_kept(&l.f, &n);
+            if (want)
+                assert_memory_equal(kept, want, n);
+            free(want);
+            want = kept;
+        }
+        free(want);
+        fixture_finish(&l.f);
+    }
+}
+
+/* Attention to every block, over the types of cache: as the CPU device has it. */
+static void caches_of_every_type(void **state)
+{
+    static const double bound[] = {2e-5, 1e-3, 5e-3};
+    struct layer l;
+    for (int type = HALO_KV_F16; type <= HALO_KV_Q8; type++) {
+        layer_init(&l, (enum halo_kv_type)type, 4, true, false);
+        use_cpu(&l.f);
+        run_all(&l.f, 50, l.out, HEADS * DIM, got[0]);
+        use_hip(&l.f);
+        run_all(&l.f, 64, l.out, HEADS * DIM, again[0]);
+        compare_rows("attend_blocks", again[0], got[0], N_POS, HEADS * DIM, bound[type]);
+        fixture_finish(&l.f);
+    }
+}
+#else
 static void blocks_are_attended(void **state)
 {
     layer_is_right(4, true, false);
@@ -369,13 +461,14 @@ static void every_batch_gives_the_same_bits(void **state)
         fixture_finish(&l.f);
     }
 }
+#endif
 
 /* A slot that another sequence has used does not shine through. */
 static void a_sequence_begins_afresh(void **state)
 {
     struct layer l;
     layer_init(&l, HALO_KV_F32, 4, true, true);
-    fixture_open(&l.f, NULL, 1);
+    open_plan(&l.f);
     run_all(&l.f, 50, l.out, HEADS * DIM, got[0]);
     run_all(&l.f, 50, l.out, HEADS * DIM, again[0]);
     assert_memory_equal(got, again, sizeof(got));
@@ -387,11 +480,11 @@ static void gate_and_up_are_limited(void **state)
     enum { N = 45, ROWS = 8 };
     const float limit = 0.5f;
     struct fixture f;
-    fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+    fixture_init(&f, N_VOCAB, MAX_ROWS, N_POSITIONS);
     uint16_t gate = fixture_input(&f, N, 2), up = fixture_input(&f, N, 2), out = fixture_value(&f, N);
     uint32_t tables[] = {f.ops[0].u.embed.weight, f.ops[1].u.embed.weight};
     fixture_op(&f, (struct halo_op){HALO_OP_GLU, .u.glu = {gate, up, out, HALO_GLU_SILU, limit}});
-    fixture_open(&f, NULL, 2);
+    open_plan(&f);
     int32_t tokens[ROWS];
     for (uint32_t r = 0; r < ROWS; r++)
         tokens[r] = token_at(r);
@@ -422,7 +515,7 @@ static void experts_by_token(void **state)
         table[USED * i + 1] = (int32_t)((i * 5 + 3) % EXPERTS);
     }
     struct fixture f;
-    fixture_init(&f, N_VOCAB, MAX_ROWS, CONTEXT);
+    fixture_init(&f, N_VOCAB, MAX_ROWS, N_POSITIONS);
     uint16_t logits = fixture_input(&f, EXPERTS, 3), choice = fixture_value(&f, 2 * USED);
     fixture_op(&f, (struct halo_op){HALO_OP_MOE_ROUTE, .u.moe_route = {.logits = logits,
                                                                        .choice = choice,
@@ -433,7 +526,7 @@ static void experts_by_token(void **state)
                                                                        .gate = HALO_MOE_SQRT_SOFTPLUS,
                                                                        .bias = HALO_WEIGHT_NONE,
                                                                        .table = table}});
-    fixture_open(&f, NULL, 2);
+    open_plan(&f);
     int32_t tokens[ROWS];
     for (uint32_t r = 0; r < ROWS; r++)
         tokens[r] = token_at(r);
@@ -453,6 +546,21 @@ static void experts_by_token(void **state)
     fixture_finish(&f);
 }
 
+#if defined(HALO_TEST_HIP)
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streams_are_mixed_and_added),
+        cmocka_unit_test(blocks_are_attended),
+        cmocka_unit_test(every_batch_gives_the_same_bits),
+        cmocka_unit_test(caches_of_every_type),
+        cmocka_unit_test(a_sequence_begins_afresh),
+        cmocka_unit_test(gate_and_up_are_limited),
+        cmocka_unit_test(experts_by_token),
+    };
+    return compare_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+}
+#else
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,3 +570,4 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+#endif

@@ -167,6 +167,63 @@ static void build_states(struct fixture *f)
         fixture_op(f, ops[i]);
 }
 
+/* A layer of two streams that attends to a window and to chosen blocks of four positions; its experts by token, and a
+ * limit of what they multiply. */
+static void build_blocks(struct fixture *f)
+{
+    enum { STREAMS = 2, KEY = 16, KEY_HEADS = 3, TOP_K = 5 };
+    static const int32_t experts[VOCAB * USED];
+    const enum halo_weight_role vector = HALO_WEIGHT_VECTOR;
+    const uint32_t none = HALO_WEIGHT_NONE;
+    fixture_init(f, VOCAB, MAX_ROWS, 4096);
+    fixture_kv(f, HALO_KV_F16, 1, 1, DIM, DIM);
+    uint32_t blocks = fixture_kv_add(f, HALO_KV_F16, 1, 1, DIM, DIM),
+             keys = fixture_kv_add(f, HALO_KV_F16, 1, 1, KEY, KEY);
+    uint32_t states = fixture_states(f, 1, halo_compress_state_width(DIM, true) + halo_compress_state_width(KEY, true));
+    for (uint32_t group = 0; group < states; group++)
+        f->plan.kv[group].latent = true;
+    f->plan.kv[blocks].stride = f->plan.kv[keys].stride = 4;
+    uint16_t x = value(f, "x", STREAMS * WIDTH), mix = value(f, "mix", STREAMS * (STREAMS + 2)),
+             back = value(f, "back", STREAMS * (STREAMS + 1)), in = value(f, "in", WIDTH),
+             q = value(f, "q", HEADS * DIM), u = value(f, "u", 2 * DIM), z = value(f, "z", 2 * DIM),
+             key_u = value(f, "key_u", 2 * KEY), key_z = value(f, "key_z", 2 * KEY),
+             key_q = value(f, "key_q", KEY_HEADS * KEY), key_weight = value(f, "key_weight", KEY_HEADS),
+             chosen = value(f, "chosen", TOP_K), heads = value(f, "heads", HEADS * DIM),
+             router = value(f, "router", EXPERTS), choice = value(f, "choice", 2 * USED), gate = value(f, "gate", FF),
+             up = value(f, "up", FF);
+    uint32_t rope = fixture_rope(f, HALO_ROPE_NORM, DIM / 2, 1, 10000),
+             key_rope = fixture_rope(f, HALO_ROPE_NORM, KEY, 1, 10000);
+    uint32_t scale = weight(f, "scale", HALO_TYPE_F32, vector, 3, 1, 1);
+    uint32_t base = weight(f, "base", HALO_TYPE_F32, vector, STREAMS * (STREAMS + 2), 1, 1);
+    uint32_t bias = weight(f, "bias", HALO_TYPE_F32, vector, 2 * DIM, 4, 1),
+             norm = weight(f, "norm", HALO_TYPE_F32, vector, DIM, 1, 1);
+    uint32_t key_bias = weight(f, "key_bias", HALO_TYPE_F32, vector, 2 * KEY, 4, 1);
+    uint32_t key_norm = weight(f, "key_norm", HALO_TYPE_F32, vector, KEY, 1, 1),
+             sinks = weight(f, "sinks", HALO_TYPE_F32, vector, HEADS, 1, 1);
+    const struct halo_op ops[] = {
+        {HALO_OP_STREAMS_MIX, .u.streams_mix = {x, mix, in, back, scale, base, STREAMS, 20, 1e-6f}},
+        {HALO_OP_COMPRESS, .u.compress = {u, z, bias, norm, DIM, 4, true, 1e-6f, rope, blocks, 0, {states, 0, 0}}},
+        {HALO_OP_COMPRESS,
+         .u.compress =
+             {key_u, key_z, key_bias, key_norm, KEY, 4, true, 1e-6f, key_rope, keys, 0, {states, 0, 6 * DIM}}},
+        {HALO_OP_BLOCKS_CHOOSE, .u.blocks_choose = {key_q, key_weight, chosen, KEY_HEADS, 4, TOP_K, keys, 0, 0.25f}},
+        {HALO_OP_ATTEND_BLOCKS, .u.attend_blocks = {q, heads, chosen, HEADS, 0.25f, 0, 0, 128, blocks, 0, 4, sinks}},
+        {HALO_OP_STREAMS_ADD, .u.streams_add = {x, back, in, STREAMS}},
+        {HALO_OP_MOE_ROUTE, .u.moe_route = {.logits = router,
+                                            .choice = choice,
+                                            .n_expert = EXPERTS,
+                                            .n_used = USED,
+                                            .normalise = true,
+                                            .scale = 1,
+                                            .gate = HALO_MOE_SQRT_SOFTPLUS,
+                                            .bias = none,
+                                            .table = experts}},
+        {HALO_OP_GLU, .u.glu = {gate, up, gate, HALO_GLU_SILU, 10}},
+    };
+    for (uint32_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+        fixture_op(f, ops[i]);
+}
+
 /* A GPU of four units that has every kernel but those whose names begin with one of `without`. */
 static void device_init(struct halo_device *device, const char *const *without)
 {
@@ -290,6 +347,64 @@ static void launches_with_states(void **state)
     compare("toy-states", text);
     free(text);
     model_finish(&model);
+    fixture_finish(&f);
+}
+
+/* Compressed blocks: scores of a prompt's rows go in spans that their memory has room for. */
+static void launches_with_blocks(void **state)
+{
+    static const char *const all[] = {NULL};
+    static struct fixture f;
+    static struct halo_device device;
+    static struct halo_device_model model;
+    char *text = NULL;
+    size_t n = 0;
+    build_blocks(&f);
+    compile(&f, &device, &model, all);
+    FILE *to = open_memstream(&text, &n);
+    assert_non_null(to);
+    program_print_list(to, &model, 0, HALO_HIP_APART);
+    program_print_list(to, &model, 5, HALO_HIP_MIXED);
+    assert_int_equal(fclose(to), 0);
+    compare("toy-blocks", text);
+    free(text);
+    model_finish(&model);
+    fixture_finish(&f);
+}
+
+/* What the kernels of blocks do not take is refused by name. */
+static void shapes_of_blocks_are_refused(void **state)
+{
+    enum { COMPRESS = 1, CHOOSE = 3, ATTEND = 4, LONG = HALO_KEY_DIM + 8 };
+    static const char *const all[] = {NULL};
+    static struct fixture f;
+    static struct halo_device device;
+    char reason[HALO_DEVICE_REASON] = "";
+    build_blocks(&f);
+    device_init(&device, all);
+    f.plan.kv[1].type = HALO_KV_Q8;
+    assert_int_equal(halo_hip_supports(&device, &f.plan, ATTEND, reason), -ENOTSUP);
+    assert_string_equal(
+        reason, "attend_blocks: the window and the blocks are kept in two types; use one KV cache type for both");
+    f.plan.kv[1].type = HALO_KV_F16;
+    f.plan.kv[2].head_dim_k = f.plan.kv[2].head_dim_v = LONG;
+    f.values[f.ops[CHOOSE].u.blocks_choose.q].width = 3 * LONG;
+    assert_int_equal(halo_hip_supports(&device, &f.plan, CHOOSE, reason), -ENOTSUP);
+    assert_string_equal(reason, "blocks_choose: keys of 136 elements, at most 128 are supported");
+    /* As many tables of rotations as there are in front of a compression. */
+    for (uint32_t i = 2; i < 4; i++)
+        fixture_rope(&f, HALO_ROPE_NORM, DIM / 2, 1, 10000);
+    const struct halo_op compress = f.ops[COMPRESS];
+    for (uint32_t i = 0; i < HALO_HIP_TABLES_MAX; i++) {
+        f.ops[i] = compress;
+        f.ops[i].u.compress.ratio = 2 + i;
+    }
+    f.ops[HALO_HIP_TABLES_MAX - 1].u.compress.ratio = 4;
+    f.ops[2].u.compress.ratio = 9;
+    assert_int_equal(halo_hip_supports(&device, &f.plan, HALO_HIP_TABLES_MAX - 1, reason), -ENOTSUP);
+    assert_string_equal(
+        reason, "compress: the rotation of blocks of 4 positions by rope 0 is one table too many; 8 are supported, "
+                "those of the 4 ropes included");
     fixture_finish(&f);
 }
 
@@ -454,6 +569,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_of_a_toy),
         cmocka_unit_test(launches_with_states),
+        cmocka_unit_test(launches_with_blocks),
+        cmocka_unit_test(shapes_of_blocks_are_refused),
         cmocka_unit_test(launches_without_matrix_units),
         cmocka_unit_test(launches_over_a_latent_cache),
         cmocka_unit_test(latent_shapes_are_refused),
