@@ -4,7 +4,8 @@
  * most 1.5 times the peer's), plus 1e-6; no logit is NaN or infinite; and wherever the recorded choice leads by more
  * than rounding, ours is the same. The peer's figures are those of a well-known engine against the same reference;
  * where it is the reference itself (F32 files), they are 0 and the bound is 1e-6. With the cache in f16 or q8 the
- * figure stands beside the peer's default setting (f16), for reading.
+ * figure stands beside the peer's default setting (f16), for reading; where q8 costs more than elsewhere, the model is
+ * run with f16 too, and q8 may cost so many times as much (README.md).
  */
 #ifndef HALO_GOLDEN_GATE_H
 #define HALO_GOLDEN_GATE_H
