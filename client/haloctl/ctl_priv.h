@@ -126,6 +126,7 @@ enum halo_ctl_kind {
     HALO_CTL_PATH,    /* const char *, of a file that haloctl opens: any bytes */
     HALO_CTL_STRINGS, /* repeatable, into struct halo_ctl_strings */
     HALO_CTL_KV,
+    HALO_CTL_TIERS,
     HALO_CTL_DEVICE,
 };
 

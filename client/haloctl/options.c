@@ -39,6 +39,7 @@ static const char *wanted(enum halo_ctl_kind kind)
     case HALO_CTL_SECONDS: return "a number of seconds, or a time like 90s, 5m, 1h or 2d";
     case HALO_CTL_NUMBER: return "a finite number";
     case HALO_CTL_KV: return "one of f32, f16, q8, q4";
+    case HALO_CTL_TIERS: return "one of auto, memory, stream";
     default: return "one of auto, cpu, hip";
     }
 }
@@ -103,6 +104,10 @@ static bool store(struct halo_ctl *ctl, const struct halo_ctl_option *o, const c
     case HALO_CTL_KV:
         *(enum halo_wire_kv *)at = halo_word_from_name_wire_kv(text, strlen(text));
         good = *(enum halo_wire_kv *)at != HALO_WIRE_KV_UNKNOWN;
+        break;
+    case HALO_CTL_TIERS:
+        *(enum halo_wire_tiers *)at = halo_word_from_name_wire_tiers(text, strlen(text));
+        good = *(enum halo_wire_tiers *)at != HALO_WIRE_TIERS_UNKNOWN;
         break;
     case HALO_CTL_DEVICE:
         *(enum halo_wire_device *)at = halo_word_from_name_wire_device(text, strlen(text));

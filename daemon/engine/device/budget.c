@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include <engine/experts.h>
 #include <engine/kv_pages.h>
 
 #define RESERVE_BYTES (512ull << 20) /* left to the rest of the machine, or a sixteenth of it when it is small */
@@ -58,12 +59,34 @@ static uint32_t most_pages(const struct halo_budget *budget, uint32_t n_context,
     return least;
 }
 
+static void add_slots(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
+                      struct halo_budget *ret)
+{
+    struct halo_expert_shape shape;
+    halo_expert_shape_of(ops, device, plan, &shape);
+    if (shape.n_layers == 0)
+        return;
+    ret->slot_bytes = shape.slot_bytes;
+    ret->least_slots = shape.least_slots;
+    ret->most_slots = shape.n_experts > shape.least_slots ? shape.n_experts : shape.least_slots;
+    ret->weights_bytes += shape.least_slots * shape.slot_bytes;
+}
+
+uint32_t halo_budget_slots(const struct halo_budget *budget)
+{
+    uint64_t used = budget->weights_bytes + budget->kv_bytes + budget->scratch_bytes;
+    uint64_t left = budget->free_bytes > used ? budget->free_bytes - used : 0;
+    uint64_t n = budget->slot_bytes > 0 ? budget->least_slots + left / budget->slot_bytes : 0;
+    return n < budget->most_slots ? (uint32_t)n : budget->most_slots;
+}
+
 void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
                     uint64_t free_bytes, struct halo_budget *ret)
 {
     *ret = (struct halo_budget){
         .free_bytes = free_bytes, .n_groups = plan->n_kv_groups, .context_pages = halo_kv_pages_for(plan->n_context)};
     ops->estimate(device, plan, &ret->weights_bytes, &ret->kv_bytes, &ret->scratch_bytes);
+    add_slots(ops, device, plan, ret);
     uint64_t row_bytes = (uint64_t)plan->n_vocab * sizeof(float);
     ret->scratch_bytes +=
         row_bytes * plan->max_outputs + 4 * row_bytes; /* logits and the sampler's four arrays of a row */

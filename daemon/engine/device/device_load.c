@@ -26,7 +26,7 @@ static int admit(struct halo_device_thread *t, struct halo_load *load)
     load->need_place = t->n_models == t->max_models;
     if (!load->need_place) {
         struct halo_room room = halo_device_room(t);
-        return halo_load_create(load, t->ops, t->device, &room);
+        return halo_load_create(load, t->ops, t->device, &room, t->stats);
     }
     if (load->evictable_bytes == HALO_LOAD_ASK)
         return HALO_LOAD_E_ROOM;
@@ -57,6 +57,8 @@ enum halo_load_stage halo_device_seal(struct halo_load *load, const struct halo_
     assert(t->n_models < HALO_MAX_LOADED); /* one load at a time, and there was a place when it began */
     if (load->fault.code == HALO_FAULT_NONE && halo_device_usable(t, &load->fault)) {
         uint32_t n_notices = t->info.n_notices;
+        if (instance->experts)
+            t->ops->set_experts(instance->device_model, halo_experts_source(instance->experts));
         int r = t->ops->model_seal(instance->device_model, reason);
         halo_device_refresh_info(t);
         if (t->info.n_notices != n_notices)

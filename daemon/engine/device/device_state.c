@@ -41,6 +41,8 @@ void halo_device_forget_model(struct halo_device_thread *t, struct halo_instance
     if (!instance->device_model)
         return;
     t->ops->model_destroy(instance->device_model);
+    halo_experts_destroy(instance->experts);
+    instance->experts = NULL;
     t->n_device_models--;
     instance->device_model = NULL;
 }

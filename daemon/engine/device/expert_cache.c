@@ -261,6 +261,13 @@ void halo_expert_cache_release(struct halo_expert_cache *cache, uint32_t number)
         idle(cache, slot);
 }
 
+void halo_expert_cache_unhold(struct halo_expert_cache *cache, uint32_t layer, uint32_t id)
+{
+    uint32_t at = *place_of(cache, layer, id);
+    if (at != HALO_EXPERT_NONE)
+        halo_expert_cache_release(cache, at);
+}
+
 /* ---- memory pressure ---- */
 
 bool halo_expert_cache_retire(struct halo_expert_cache *cache, uint32_t number)

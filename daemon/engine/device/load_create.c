@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include <model/streamed.h>
+
 #include <engine/load.h>
 
 #define REMEDY_BYTES 128
@@ -72,6 +74,39 @@ static int64_t least_pages(struct halo_load *load)
     return -1;
 }
 
+/* ---- streamed experts ---- */
+
+static bool is_streamed(const struct halo_load *load)
+{
+    return load->n_streamed > 0;
+}
+
+/* Makes the experts of a mixture streamed, where the device and the model know how. */
+static bool stream(struct halo_load *load, const struct halo_device_ops *ops)
+{
+    if (!is_streamed(load) && ops->expert_bytes)
+        load->n_streamed = halo_model_stream_experts(load->instance->model, true);
+    return is_streamed(load);
+}
+
+/* What the load may take of so many bytes. */
+static uint64_t within_wish(const struct halo_load *load, uint64_t bytes)
+{
+    return load->wish.budget_bytes > 0 && load->wish.budget_bytes < bytes ? load->wish.budget_bytes : bytes;
+}
+
+/* Whether the model, all of it resident, exceeds what it could have without any other. */
+static bool is_too_large(const struct halo_load *load, const struct halo_device_ops *ops,
+                         const struct halo_device *device, const struct halo_room *room, int64_t least)
+{
+    struct halo_budget alone;
+    halo_budget_of(ops, device, &load->instance->model->plan, within_wish(load, room->bytes + room->held_bytes),
+                   &alone);
+    return least > alone.max_pages;
+}
+
+/* ---- room ---- */
+
 /* There is not enough for the least pool: somebody goes, or that is that. */
 static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
                      const struct halo_room *room, const struct halo_budget *budget, uint64_t n_pages)
@@ -79,7 +114,7 @@ static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, 
     const struct halo_plan *plan = &load->instance->model->plan;
     struct halo_budget most;
     if (load->evictable_bytes != HALO_LOAD_ASK) {
-        uint64_t all = room->bytes + load->evictable_bytes;
+        uint64_t all = within_wish(load, room->bytes + load->evictable_bytes);
         halo_budget_of(ops, device, plan, all, &most);
         if (n_pages > most.max_pages)
             return refuse(load, room, &most, n_pages, all);
@@ -95,7 +130,7 @@ static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, 
 static void settle_pool(struct halo_load *load, const struct halo_budget *budget, uint32_t least)
 {
     struct halo_plan *plan = &load->instance->model->plan;
-    uint64_t pages = load->wish.kv_tokens > 0 ? least : 4 * (uint64_t)least;
+    uint64_t pages = load->wish.kv_tokens > 0 || is_streamed(load) ? least : 4 * (uint64_t)least;
     if (pages > budget->max_pages) {
         halo_remarks_add(&load->changes, "kv_tokens: %u instead of %llu, as memory allows",
                          budget->max_pages * HALO_KV_PAGE_TOKENS, (unsigned long long)(pages * HALO_KV_PAGE_TOKENS));
@@ -121,38 +156,81 @@ static void settle_checkpoints(struct halo_load *load, const struct halo_budget 
     instance->checkpoint_bytes = checkpoints.n * checkpoints.slot_bytes;
 }
 
-int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
-                     const struct halo_room *room)
+static int check_ops(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device)
 {
-    struct halo_instance *instance = load->instance;
-    struct halo_plan *plan = &instance->model->plan;
     char reason[HALO_DEVICE_REASON] = "";
-    for (uint32_t i = 0; i < plan->n_ops; i++) {
-        int r = ops->supports(device, plan, i, reason);
-        if (r < 0)
+    const struct halo_plan *plan = &load->instance->model->plan;
+    for (uint32_t i = 0; i < plan->n_ops; i++)
+        if (ops->supports(device, plan, i, reason) < 0)
             return halo_fault_set(&load->fault, HALO_FAULT_UNSUPPORTED, "the %s device cannot run op %u: %s", ops->name,
                                   i, reason);
-    }
-    struct halo_budget budget;
-    load->room_bytes = room->bytes;
-    halo_budget_of(ops, device, plan, room->bytes, &budget);
-    int64_t least = least_pages(load);
-    if (least < 0)
-        return -EINVAL;
-    if (least > budget.max_pages)
-        return lack_room(load, ops, device, room, &budget, (uint64_t)least);
-    settle_pool(load, &budget, (uint32_t)least);
-    settle_checkpoints(load, &budget, room->checkpoint_bytes);
-    halo_budget_of(ops, device, plan, room->bytes, &budget);
+    return 0;
+}
+
+/* The bookkeeping of streamed experts, which get what the rest leaves of the budget. */
+static int create_experts(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device,
+                          const struct halo_budget *budget, struct halo_stats *stats)
+{
+    struct halo_instance *instance = load->instance;
+    struct halo_experts_setup setup = {.ops = ops,
+                                       .device = device,
+                                       .plan = &instance->model->plan,
+                                       .n_slots = halo_budget_slots(budget),
+                                       .stats = stats};
+    struct halo_expert_shape shape;
+    halo_expert_shape_of(ops, device, setup.plan, &shape);
+    instance->n_slots = setup.n_slots;
+    instance->slots_bytes = setup.n_slots * budget->slot_bytes;
+    instance->streamed_bytes = shape.file_bytes;
+    instance->weights_bytes += instance->slots_bytes - budget->least_slots * budget->slot_bytes;
+    return halo_experts_create(&instance->experts, &setup, &load->fault);
+}
+
+/* The plan is settled and fits. */
+static int create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
+                  const struct halo_budget *budget, struct halo_stats *stats)
+{
+    struct halo_instance *instance = load->instance;
+    const struct halo_plan *plan = &instance->model->plan;
+    char reason[HALO_DEVICE_REASON] = "";
     int r = ops->model_create(device, plan, &instance->device_model, reason);
     if (r < 0) {
         instance->device_model = NULL;
         return halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
     }
-    instance->weights_bytes = budget.weights_bytes;
-    instance->kv_bytes = budget.kv_bytes;
-    instance->scratch_bytes = budget.scratch_bytes;
+    instance->weights_bytes = budget->weights_bytes;
+    instance->kv_bytes = budget->kv_bytes;
+    instance->scratch_bytes = budget->scratch_bytes;
     instance->context = plan->n_context;
     instance->kv_tokens = plan->kv[0].n_pages * HALO_KV_PAGE_TOKENS;
-    return 0;
+    return is_streamed(load) ? create_experts(load, ops, device, budget, stats) : 0;
+}
+
+int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
+                     const struct halo_room *room, struct halo_stats *stats)
+{
+    const struct halo_plan *plan = &load->instance->model->plan;
+    struct halo_budget budget;
+    int64_t least = least_pages(load);
+    if (least < 0)
+        return -EINVAL;
+    enum halo_tiers tiers = load->wish.tiers;
+    if (tiers == HALO_TIERS_STREAM || (tiers == HALO_TIERS_AUTO && is_too_large(load, ops, device, room, least)))
+        stream(load, ops);
+    int r = check_ops(load, ops, device);
+    if (r < 0)
+        return r;
+    load->room_bytes = within_wish(load, room->bytes);
+    halo_budget_of(ops, device, plan, load->room_bytes, &budget);
+    if (least > budget.max_pages) {
+        r = lack_room(load, ops, device, room, &budget, (uint64_t)least);
+        if (r >= 0 || tiers != HALO_TIERS_AUTO || is_streamed(load) || !stream(load, ops))
+            return r;
+        load->fault = (struct halo_fault){0}; /* not all of it fits beside the others, but a part does */
+        return halo_load_create(load, ops, device, room, stats);
+    }
+    settle_pool(load, &budget, (uint32_t)least);
+    settle_checkpoints(load, &budget, room->checkpoint_bytes);
+    halo_budget_of(ops, device, plan, load->room_bytes, &budget);
+    return create(load, ops, device, &budget, stats);
 }

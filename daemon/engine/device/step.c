@@ -108,6 +108,16 @@ static void tell_activity(struct halo_scheduler *s, enum halo_activity activity)
         atomic_store(s->setup.activity, (int)activity);
 }
 
+static void set_fault(const struct halo_scheduler *s, int error, const char *reason, struct halo_fault *fault)
+{
+    if (error == HALO_EXPERT_E_UNREADABLE)
+        halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s", reason);
+    else
+        halo_fault_set(fault, error == -ETIME ? HALO_FAULT_DEVICE_HANG : HALO_FAULT_DEVICE_FAULT,
+                       "the device failed in a step of %u rows: %s", s->batch.n_rows,
+                       reason[0] ? reason : strerror(-error));
+}
+
 static int run_device(struct halo_scheduler *s, struct halo_fault *fault)
 {
     char reason[HALO_DEVICE_REASON] = "";
@@ -122,9 +132,7 @@ static int run_device(struct halo_scheduler *s, struct halo_fault *fault)
     if ((r == HALO_DEVICE_E_LOST || r == -ETIME) && s->setup.lost)
         atomic_store(s->setup.lost, true); /* before a sequence ends by it: whoever hears of that looks here */
     if (r < 0)
-        halo_fault_set(fault, r == -ETIME ? HALO_FAULT_DEVICE_HANG : HALO_FAULT_DEVICE_FAULT,
-                       "the device failed in a step of %u rows: %s", s->batch.n_rows,
-                       reason[0] ? reason : strerror(-r));
+        set_fault(s, r, reason, fault);
     return r;
 }
 

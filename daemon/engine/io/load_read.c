@@ -123,7 +123,7 @@ static int list_jobs(struct halo_load *load, const struct halo_device_ops *ops, 
     const struct halo_plan *plan = &load->instance->model->plan;
     size_t n = 0;
     for (uint32_t i = 0; i < plan->n_weights; i++)
-        n += halo_weight_n_pieces(&plan->weights[i]);
+        n += plan->weights[i].streamed > 0 ? 0 : halo_weight_n_pieces(&plan->weights[i]);
     work->jobs = calloc(n, sizeof(*work->jobs));
     work->weight_of = calloc(n, sizeof(*work->weight_of));
     work->arrivals = calloc(plan->n_weights, sizeof(*work->arrivals));
@@ -132,6 +132,8 @@ static int list_jobs(struct halo_load *load, const struct halo_device_ops *ops, 
                               plan->n_weights);
     for (uint32_t i = 0; i < plan->n_weights; i++) {
         struct halo_device_slot slot;
+        if (plan->weights[i].streamed > 0)
+            continue; /* its experts are read when they are needed */
         ops->weight_slot(load->instance->device_model, i, &slot);
         list_pieces(work, i, &plan->weights[i], &slot);
     }
@@ -174,6 +176,16 @@ static int read_and_finish(struct halo_load *load, struct finisher *f, const str
     return asked ? halo_fault_set(&load->fault, HALO_FAULT_CANCELLED, "cancelled") : 0;
 }
 
+/* Takes the memory for the slots of streamed experts, and opens the files for reads while the model runs. */
+static int open_experts(struct halo_load *load, struct halo_phase *phase)
+{
+    char size[HALO_SIZE_TEXT];
+    if (phase)
+        halo_phase_set(phase, HALO_ACTIVITY_FILE, "taking %s for experts of %s",
+                       halo_size_text(load->instance->slots_bytes, size), load->instance->name);
+    return halo_experts_open(load->instance->experts, load->instance->model->gguf, &load->fault);
+}
+
 int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, struct halo_mailbox *port,
                    struct halo_phase *phase)
 {
@@ -185,6 +197,8 @@ int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, st
     struct work work = {0};
     int r = sources ? list_jobs(load, ops, &work)
                     : halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to read %u files", n_sources);
+    if (r == 0 && instance->experts)
+        r = open_experts(load, phase);
     if (r == 0) {
         for (uint32_t i = 0; i < n_sources; i++)
             sources[i] = (struct halo_reader_source){halo_gguf_part_fd(gguf, i), *halo_gguf_part_id(gguf, i),
@@ -200,7 +214,8 @@ int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, st
                              .phase = phase};
         r = read_and_finish(load, &f, &work, sources, n_sources);
     }
-    halo_gguf_close_files(gguf); /* all of it is in memory, or never will be */
+    if (r < 0 || !instance->experts)
+        halo_gguf_close_files(gguf); /* all of it is in memory, or never will be */
     work_finish(&work);
     free(sources);
     return r;

@@ -187,12 +187,23 @@ void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset)
 
 /* ---- load ---- */
 
+static void write_tiers(const struct halo_instance *instance, char *ret, size_t size)
+{
+    uint64_t memory = instance->weights_bytes + instance->kv_bytes;
+    if (instance->streamed_bytes == 0)
+        snprintf(ret, size, "{\"memory\":%llu}", (unsigned long long)memory);
+    else
+        snprintf(ret, size, "{\"memory\":%llu,\"slots\":%llu,\"n_slots\":%u,\"disk\":%llu}", (unsigned long long)memory,
+                 (unsigned long long)instance->slots_bytes, instance->n_slots,
+                 (unsigned long long)instance->streamed_bytes);
+}
+
 static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo_instance *instance,
                        const struct halo_load *load)
 {
     struct halo_device_info info;
     struct halo_str changes[HALO_REMARKS];
-    char tiers[64], io[400] = "", stamp[HALO_GGUF_STAMP_BYTES];
+    char tiers[160], io[400] = "", stamp[HALO_GGUF_STAMP_BYTES];
     struct halo_ev ev;
     halo_device_thread_info(&port->device, &info, NULL);
     halo_ev_init(&ev, HALO_EV_LOADED, &job->msg.id);
@@ -214,8 +225,7 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
     ev.loaded.pinned = instance->pinned;
     ev.loaded.has_keep_alive_s = instance->keep_alive_ns > 0;
     ev.loaded.keep_alive_s = (int64_t)(instance->keep_alive_ns / 1000000000u);
-    snprintf(tiers, sizeof(tiers), "{\"memory\":%llu}",
-             (unsigned long long)(instance->weights_bytes + instance->kv_bytes));
+    write_tiers(instance, tiers, sizeof(tiers));
     ev.loaded.tiers = halo_raw_of(tiers);
     for (uint32_t i = 0; i < instance->changes.n; i++)
         changes[i] = halo_str_of(instance->changes.text[i]);
@@ -242,7 +252,8 @@ static bool same_wish(const struct halo_msg_load *msg, const struct halo_instanc
     return (!params->has_context || params->context == instance->context) &&
            (!params->has_kv_tokens ||
             halo_kv_pages_for((uint64_t)params->kv_tokens) * HALO_KV_PAGE_TOKENS == instance->kv_tokens) &&
-           (!params->has_kv || (enum halo_kv_type)params->kv == instance->model->plan.kv[0].type);
+           (!params->has_kv || (enum halo_kv_type)params->kv == instance->model->plan.kv[0].type) &&
+           (params->tiers != HALO_WIRE_TIERS_MEMORY || instance->streamed_bytes == 0);
 }
 
 /* How long it stays; what a load does not say remains as it is. */
@@ -261,10 +272,11 @@ static void load_again(struct halo_port *port, struct halo_job *job, struct halo
         halo_job_park(instance, job);
     else if (!same_wish(&job->msg.load, instance))
         halo_job_end_error(port, job, HALO_ERROR_BAD_REQUEST,
-                           "model %.200s is loaded with other parameters (context %u, kv_tokens %u, kv %s); unload it "
-                           "first",
+                           "model %.200s is loaded with other parameters (context %u, kv_tokens %u, kv %s, tiers %s); "
+                           "unload it first",
                            instance->name, instance->context, instance->kv_tokens,
-                           halo_word_name_wire_kv((enum halo_wire_kv)instance->model->plan.kv[0].type));
+                           halo_word_name_wire_kv((enum halo_wire_kv)instance->model->plan.kv[0].type),
+                           instance->streamed_bytes > 0 ? "stream" : "memory");
     else {
         take_stay(instance, &job->msg.load.params);
         put_loaded(port, job, instance, NULL);
@@ -304,6 +316,8 @@ static struct halo_load *make_load(struct halo_port *port, struct halo_job *job)
     load->wish.context = msg->params.has_context ? (uint32_t)msg->params.context : 0;
     load->wish.kv_tokens = msg->params.has_kv_tokens ? (uint64_t)msg->params.kv_tokens : 0;
     load->wish.kv = msg->params.has_kv ? (enum halo_kv_type)msg->params.kv : HALO_KV_F16;
+    load->wish.tiers = (enum halo_tiers)msg->params.tiers;
+    load->wish.budget_bytes = msg->params.has_budget_bytes ? (uint64_t)msg->params.budget_bytes : 0;
     return load;
 }
 
@@ -312,6 +326,10 @@ void halo_port_load(struct halo_port *port, struct halo_job *job)
     static_assert((int)HALO_WIRE_KV_F32 == (int)HALO_KV_F32 && (int)HALO_WIRE_KV_F16 == (int)HALO_KV_F16 &&
                       (int)HALO_WIRE_KV_Q8 == (int)HALO_KV_Q8 && (int)HALO_WIRE_KV_Q4 == (int)HALO_KV_Q4,
                   "the words and the types have one order");
+    static_assert((int)HALO_WIRE_TIERS_AUTO == (int)HALO_TIERS_AUTO &&
+                      (int)HALO_WIRE_TIERS_MEMORY == (int)HALO_TIERS_MEMORY &&
+                      (int)HALO_WIRE_TIERS_STREAM == (int)HALO_TIERS_STREAM,
+                  "the words and the ways have one order");
     struct halo_str name = job->msg.load.model;
     struct halo_instance *instance = halo_port_instance_named(port, name);
     if (instance && (!instance->matched || !is_path(name))) {

@@ -11,6 +11,7 @@
 #ifndef HALO_KERNELS_EXPERTS_H
 #define HALO_KERNELS_EXPERTS_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,6 +19,8 @@
 
 struct halo_device_phase;
 
+/* What a source fails with when the bytes of an expert cannot be had: the device is not to blame. */
+#define HALO_EXPERT_E_UNREADABLE (-EREMOTEIO)
 #define HALO_EXPERT_PARTS 3 /* weights of an expert layer, at most */
 
 /* An expert in its slot. */

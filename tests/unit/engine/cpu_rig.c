@@ -80,7 +80,7 @@ static void bring_model(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
         rig->instance.model->plan.max_rows = setup->max_rows;
     if (setup->window > 0)
         add_windows(rig, setup);
-    fail_on(&load->fault, halo_load_create(load, &rig->ops, rig->device, &plenty), "create", reason);
+    fail_on(&load->fault, halo_load_create(load, &rig->ops, rig->device, &plenty, NULL), "create", reason);
     fail_on(&load->fault, halo_load_read(load, &rig->ops, &rig->port, NULL), "read", reason);
     fail_on(&load->fault, rig->ops.model_seal(rig->instance.device_model, reason), "seal", reason);
 }

@@ -20,8 +20,11 @@ struct halo_room {
 
 struct halo_budget {
     uint64_t weights_bytes, kv_bytes, scratch_bytes; /* scratch includes the engine's own (logits, sampler) */
-    uint64_t free_bytes;                             /* that the plan may take */
-    uint32_t max_pages; /* of the first group, that fit with what the others get beside weights and scratch */
+    /* Of a plan with streamed experts: their slots; weights_bytes counts the fewest that do. Else zeros. */
+    uint64_t slot_bytes;
+    uint32_t least_slots, most_slots;
+    uint64_t free_bytes; /* that the plan may take */
+    uint32_t max_pages;  /* of the first group, that fit with what the others get beside weights and scratch */
     /* What the bytes of a pool follow from. Of each group: bytes of a page as the device counts, and the span. */
     uint32_t n_groups, context_pages;
     struct {
@@ -31,6 +34,9 @@ struct halo_budget {
 };
 void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
                     uint64_t free_bytes, struct halo_budget *ret);
+
+/* The slots for streamed experts when the KV cache takes kv_bytes: as many as there is room for and use of. */
+uint32_t halo_budget_slots(const struct halo_budget *budget);
 
 /* Bytes of the KV cache when the first group has n_pages and a whole sequence takes n_context of them; UINT64_MAX when
  * they are beyond any memory. */

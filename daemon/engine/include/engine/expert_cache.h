@@ -74,8 +74,10 @@ void halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t layer);
 uint32_t halo_expert_cache_choose(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
 /* Where the expert is or comes to; NONE: nowhere. Changes nothing. */
 uint32_t halo_expert_cache_find(const struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
-/* Holds what is there, so that no miss of the same layer takes it. True: it is there. */
+/* Holds what is there, so that no miss of the same layer takes it. True: it is there. Released when it was chosen, too,
+ * or by unhold, whether it is there or not. */
 bool halo_expert_cache_hold(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
+void halo_expert_cache_unhold(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
 /* A guess that the expert will be chosen: a slot to read it into, not held. NONE: it is there or coming, or only slots
  * that are worth more could be had. */
 uint32_t halo_expert_cache_guess(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);

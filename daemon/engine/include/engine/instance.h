@@ -18,6 +18,7 @@
 #include <model/model.h>
 #include <store/file_id.h>
 
+#include <engine/experts.h>
 #include <engine/note.h>
 #include <engine/scheduler.h>
 #include <engine/sequence.h>
@@ -67,13 +68,17 @@ struct halo_instance {
     struct halo_model *model;
     struct halo_texts texts;
     struct halo_pieces pieces;
-    uint64_t weights_bytes, kv_bytes, scratch_bytes;
+    uint64_t weights_bytes, kv_bytes, scratch_bytes; /* weights: resident ones, and the slots of streamed experts */
+    uint64_t slots_bytes;                            /* of weights_bytes: slots of streamed experts */
+    uint32_t n_slots;
+    uint64_t streamed_bytes;   /* of the file: the experts that share them; 0: all is resident */
     uint64_t checkpoint_bytes; /* of kv_bytes: slots of states that no sequence holds */
     uint32_t n_checkpoints;    /* as many in each group of states */
     uint32_t context, kv_tokens;
 
     /* the device thread's */
     struct halo_device_model *device_model;
+    struct halo_experts *experts; /* NULL: all is resident */
     struct halo_scheduler scheduler;
     bool saving;          /* its pages are on their way to the disk: sequences stand still */
     uint64_t freed_bytes; /* set before UNLOAD_DONE */

@@ -22,6 +22,7 @@
 #define HALO_ENGINE_LOAD_H
 
 #include <base/remarks.h>
+#include <model/placement.h>
 #include <store/reader.h>
 
 #include <engine/budget.h>
@@ -72,6 +73,8 @@ struct halo_load_wish {
     uint32_t context;   /* 0: the model's */
     uint64_t kv_tokens; /* 0: 4 contexts, or what fits */
     enum halo_kv_type kv;
+    enum halo_tiers tiers;
+    uint64_t budget_bytes; /* that the model may take; 0: what there is room for */
 };
 
 #define HALO_LOAD_ASK UINT64_MAX
@@ -99,6 +102,7 @@ struct halo_load {
     uint64_t need_bytes, room_bytes; /* out: the least that it can do with, and what there is */
     bool need_place;                 /* out: as many models as there can be are there */
     uint32_t n_rounds;               /* the port's */
+    uint32_t n_streamed;             /* the device thread's: layers whose experts are streamed */
 
     /* progress, written by the prefetch thread */
     _Atomic uint64_t bytes_done, bytes_total;
@@ -129,9 +133,10 @@ void halo_load_parse(struct halo_load *load);
 
 #define HALO_LOAD_E_ROOM 1 /* outcome: need_bytes are more than room_bytes, and the port was not asked yet */
 
-/* The device thread: settles the size of the KV pool by what there is room for, and takes the memory. */
+/* The device thread: settles what is resident and the size of the KV pool by what there is room for, and takes the
+ * memory, but for that of streamed experts. */
 int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, struct halo_device *device,
-                     const struct halo_room *room);
+                     const struct halo_room *room, struct halo_stats *stats);
 
 /* The prefetch thread: brings the weights. `port` hears of progress, `phase` (may be NULL) ticks with it. */
 int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, struct halo_mailbox *port,

@@ -41,7 +41,11 @@
     X(models_evicted) /* of these, to make room for another model */                                                   \
     X(models_expired) /* ... and at the end of their keep-alive time */                                                \
     X(load_bytes)                                                                                                      \
-    X(load_us)
+    X(load_us)                                                                                                         \
+    X(expert_hit_bytes)  /* of streamed experts that a step used: those that were in memory */                         \
+    X(expert_miss_bytes) /* ... and those that were read from disk for it */                                           \
+    X(expert_wait_us)    /* steps that waited for experts from the disk */                                             \
+    X(expert_failures)   /* steps that ended because an expert could not be read */
 
 /* X(identifier, 8 upper bounds) the last bucket is open */
 #define HALO_HISTOGRAM_LIST(X)                                                                                         \

@@ -1,0 +1,398 @@
+/* experts.c: see experts.h. Life on the thread that has the load, the rest on the device thread. */
+#include <engine/experts.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <base/clock.h>
+#include <store/fetch.h>
+#include <store/hull.h>
+#include <store/slab.h>
+
+#include "device/expert_shape_priv.h"
+
+#define WAIT_US 100000 /* between two signs of life while nothing arrives */
+#define DRAIN_US 2000000
+#define REAP_MAX 64
+#define LAYERS_MAX 512 /* of a model: the texts of phases */
+
+struct file {
+    int fd;
+    uint32_t number; /* of the fetch */
+    struct halo_file_id id;
+    const char *name;
+};
+
+struct chosen {
+    uint32_t id, slot; /* slot HALO_EXPERT_NONE: none was free yet */
+    bool is_taken;
+};
+
+struct halo_experts {
+    struct halo_experts_setup setup;
+    struct halo_expert_shape shape;
+    struct halo_expert_cache cache;
+    struct halo_expert_layout *layers; /* [n_layers] */
+    struct halo_slabs *slabs;
+    struct halo_fetch *fetch;
+    struct file *files;
+    uint32_t n_files;
+    uint8_t *n_pending;            /* [n_slots] reads of the slot that are not over */
+    bool *is_spoiled;              /* [n_slots] one of them failed */
+    struct halo_fetch_read *reads; /* room for those of a layer */
+    uint32_t n_reads;
+    struct halo_expert_source source;
+
+    /* the layer under way */
+    struct chosen *chosen; /* [n_expert] */
+    uint32_t layer, n_chosen, n_taken;
+    struct halo_fault fault; /* code NONE: every read so far went well */
+};
+
+/* ---- texts of phases ---- */
+
+static char phase_texts[LAYERS_MAX][40];
+
+static void make_phase_texts(void)
+{
+    for (uint32_t i = 0; i < LAYERS_MAX; i++)
+        snprintf(phase_texts[i], sizeof(phase_texts[i]), "reading experts of layer %u", i);
+}
+
+static void publish(struct halo_device_phase *phase, const struct halo_experts *x)
+{
+    if (!phase)
+        return;
+    atomic_store(&phase->what, phase_texts[x->layers[x->layer].number % LAYERS_MAX]);
+    atomic_fetch_add(&phase->step, 1);
+}
+
+/* ---- reads ---- */
+
+static uint64_t offset_of(const struct halo_expert_part *part, uint32_t id)
+{
+    return part->offset + id * part->step;
+}
+
+/* Where the file's bytes of a part go. */
+static uint8_t *data_of(const struct halo_experts *x, uint32_t slot, const struct halo_expert_part *part, uint32_t id)
+{
+    uint8_t *base = halo_slabs_slot(x->slabs, slot);
+    return base + part->at + part->growth + offset_of(part, id) % HALO_HULL_ALIGN;
+}
+
+/* Adds the reads that fill a slot which has just been given to an expert. */
+static void add_reads(struct halo_experts *x, uint32_t slot, enum halo_fetch_priority priority)
+{
+    const struct halo_expert_slot *at = &x->cache.slots[slot];
+    const struct halo_expert_layout *layer = &x->layers[at->layer];
+    x->n_pending[slot] = (uint8_t)layer->n_parts;
+    x->is_spoiled[slot] = false;
+    for (uint32_t i = 0; i < layer->n_parts; i++)
+        x->reads[x->n_reads++] = (struct halo_fetch_read){
+            .file = x->files[layer->parts[i].file_part].number,
+            .priority = priority,
+            .offset = offset_of(&layer->parts[i], at->id),
+            .n_bytes = layer->parts[i].n_bytes,
+            .dest = data_of(x, slot, &layer->parts[i], at->id),
+            .slot = slot,
+            .generation = at->generation,
+        };
+}
+
+/* The queue has room for the reads of all slots. */
+static void submit(struct halo_experts *x)
+{
+    int r = x->n_reads > 0 ? halo_fetch_submit(x->fetch, x->reads, x->n_reads) : 0;
+    assert(r == 0);
+    x->n_reads = 0;
+}
+
+static void take_completion(struct halo_experts *x, const struct halo_fetch_done *done)
+{
+    struct halo_expert_slot *slot = &x->cache.slots[done->slot];
+    assert(slot->generation == done->generation && x->n_pending[done->slot] > 0);
+    if (done->error) {
+        x->is_spoiled[done->slot] = true;
+        if (slot->is_held && x->fault.code == HALO_FAULT_NONE)
+            halo_fetch_fault(x->fetch, done, &x->fault);
+    }
+    if (--x->n_pending[done->slot] == 0)
+        halo_expert_cache_arrive(&x->cache, done->slot, done->generation, !x->is_spoiled[done->slot]);
+}
+
+/* Returns how many completions there were. */
+static uint32_t reap(struct halo_experts *x, uint64_t timeout_us)
+{
+    struct halo_fetch_done done[REAP_MAX];
+    uint32_t n = halo_fetch_reap(x->fetch, done, REAP_MAX, timeout_us);
+    for (uint32_t i = 0; i < n; i++)
+        take_completion(x, &done[i]);
+    return n;
+}
+
+/* ---- the source ---- */
+
+/* Whether the expert is in its slot or on its way there. A read that an earlier step had given up may have failed. */
+static bool is_placed(const struct halo_experts *x, const struct chosen *chosen)
+{
+    return chosen->slot != HALO_EXPERT_NONE && halo_expert_cache_find(&x->cache, x->layer, chosen->id) == chosen->slot;
+}
+
+/* Gives slots to the chosen experts that have none, as far as there are any, and submits their reads. */
+static void place(struct halo_experts *x)
+{
+    const struct halo_expert_layout *layer = &x->layers[x->layer];
+    for (uint32_t i = 0; i < x->n_chosen; i++) {
+        struct chosen *chosen = &x->chosen[i];
+        if (is_placed(x, chosen))
+            continue;
+        bool is_there = halo_expert_cache_find(&x->cache, x->layer, chosen->id) != HALO_EXPERT_NONE;
+        chosen->slot = halo_expert_cache_choose(&x->cache, x->layer, chosen->id);
+        if (chosen->slot == HALO_EXPERT_NONE)
+            break;
+        if (x->setup.stats && is_there)
+            HALO_COUNT(x->setup.stats, expert_hit_bytes, layer->n_bytes);
+        else if (x->setup.stats)
+            HALO_COUNT(x->setup.stats, expert_miss_bytes, layer->n_bytes);
+        if (!is_there)
+            add_reads(x, chosen->slot, HALO_FETCH_DEMAND);
+    }
+    submit(x);
+}
+
+static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, char *reason)
+{
+    struct halo_experts *x = owner;
+    assert(layer < x->shape.n_layers && n <= x->shape.n_expert && x->n_chosen == 0);
+    x->layer = layer;
+    x->n_chosen = n;
+    x->n_taken = 0;
+    x->fault.code = HALO_FAULT_NONE;
+    halo_expert_cache_run(&x->cache, layer);
+    for (uint32_t i = 0; i < n; i++) {
+        x->chosen[i] = (struct chosen){.id = ids[i], .slot = HALO_EXPERT_NONE};
+        halo_expert_cache_hold(&x->cache, layer, ids[i]);
+    }
+    place(x);
+    return 0;
+}
+
+/* Whether the layer's files are still what they were: what was read from others must not be used. */
+static int check_files(struct halo_experts *x)
+{
+    const struct halo_expert_layout *layer = &x->layers[x->layer];
+    for (uint32_t i = 0; i < layer->n_parts; i++) {
+        const struct file *file = &x->files[layer->parts[i].file_part];
+        struct stat facts;
+        if (i > 0 && layer->parts[i].file_part == layer->parts[i - 1].file_part)
+            continue;
+        if (fstat(file->fd, &facts) < 0)
+            return halo_fault_errno(&x->fault, HALO_FAULT_LOAD_FAILED, -errno, "%.120s cannot be examined", file->name);
+        struct halo_file_id id = halo_file_id_of(&facts);
+        if (!halo_file_id_is_unwritten(&id, &file->id))
+            return halo_fault_set(&x->fault, HALO_FAULT_LOAD_FAILED,
+                                  "%.120s was written to while experts are read from it; unload the model and load it "
+                                  "again",
+                                  file->name);
+    }
+    return 0;
+}
+
+static void fill(const struct halo_experts *x, const struct chosen *chosen, struct halo_expert *ret)
+{
+    const struct halo_expert_layout *layer = &x->layers[x->layer];
+    *ret = (struct halo_expert){.id = chosen->id, .fresh = x->cache.slots[chosen->slot].state == HALO_EXPERT_ARRIVED};
+    for (uint32_t i = 0; i < layer->n_parts; i++) {
+        ret->base[i] = (uint8_t *)halo_slabs_slot(x->slabs, chosen->slot) + layer->parts[i].at;
+        ret->data[i] = data_of(x, chosen->slot, &layer->parts[i], chosen->id);
+    }
+}
+
+/* Those that are there now. Returns how many, or a negative errno: the files have changed. */
+static int gather(struct halo_experts *x, struct halo_expert *ret, uint32_t n)
+{
+    uint32_t n_ready = 0;
+    bool any_fresh = false;
+    for (uint32_t i = 0; i < x->n_chosen && n_ready < n; i++) {
+        const struct chosen *chosen = &x->chosen[i];
+        if (chosen->is_taken || !is_placed(x, chosen) || x->cache.slots[chosen->slot].state < HALO_EXPERT_ARRIVED)
+            continue;
+        fill(x, chosen, &ret[n_ready]);
+        any_fresh |= ret[n_ready++].fresh;
+    }
+    int r = any_fresh ? check_files(x) : 0;
+    for (uint32_t i = 0, at = 0; i < x->n_chosen && at < n_ready && r == 0; i++)
+        if (!x->chosen[i].is_taken && x->chosen[i].id == ret[at].id) {
+            x->chosen[i].is_taken = true;
+            if (ret[at++].fresh)
+                halo_expert_cache_ready(&x->cache, x->chosen[i].slot);
+        }
+    x->n_taken += r == 0 ? n_ready : 0;
+    return r < 0 ? r : (int)n_ready;
+}
+
+static int fail(struct halo_experts *x, char *reason)
+{
+    snprintf(reason, HALO_DEVICE_REASON, "experts of layer %u cannot be read: %.200s", x->layers[x->layer].number,
+             x->fault.text);
+    if (x->setup.stats)
+        HALO_COUNT(x->setup.stats, expert_failures, 1);
+    return HALO_EXPERT_E_UNREADABLE;
+}
+
+static void say_stalled(struct halo_experts *x)
+{
+    char what[160];
+    halo_fetch_describe(x->fetch, what, sizeof(what));
+    halo_fault_set(&x->fault, HALO_FAULT_LOAD_FAILED, "the drive has not answered for %d s: %s",
+                   HALO_EXPERTS_STALL_MS / 1000, what);
+}
+
+/* Waits until something has arrived. Sets the fault when that takes too long. */
+static void wait(struct halo_experts *x, struct halo_device_phase *phase)
+{
+    uint64_t start_ns = halo_clock_ns(), now_ns;
+    uint32_t n;
+    do {
+        publish(phase, x);
+        n = reap(x, WAIT_US);
+        now_ns = halo_clock_ns();
+    } while (n == 0 && now_ns - start_ns < (uint64_t)HALO_EXPERTS_STALL_MS * 1000000);
+    if (n == 0)
+        say_stalled(x);
+    if (x->setup.stats)
+        HALO_COUNT(x->setup.stats, expert_wait_us, (now_ns - start_ns) / 1000);
+}
+
+static int take(void *owner, struct halo_device_phase *phase, struct halo_expert *ret, uint32_t n, char *reason)
+{
+    struct halo_experts *x = owner;
+    if (x->n_taken == x->n_chosen)
+        return 0;
+    for (;;) {
+        while (reap(x, 0) == REAP_MAX)
+            ;
+        place(x);
+        int r = x->fault.code == HALO_FAULT_NONE ? gather(x, ret, n) : -EIO;
+        if (r < 0)
+            return fail(x, reason);
+        if (r > 0)
+            return r;
+        wait(x, phase);
+    }
+}
+
+static void release(void *owner)
+{
+    struct halo_experts *x = owner;
+    for (uint32_t i = 0; i < x->n_chosen; i++)
+        halo_expert_cache_unhold(&x->cache, x->layer, x->chosen[i].id);
+    x->n_chosen = 0;
+}
+
+/* ---- life ---- */
+
+int halo_experts_create(struct halo_experts **ret, const struct halo_experts_setup *setup, struct halo_fault *fault)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_phase_texts);
+    struct halo_experts *x = calloc(1, sizeof(*x));
+    if (!x)
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a cache of experts");
+    x->setup = *setup;
+    x->source = (struct halo_expert_source){x, choose, take, release};
+    halo_expert_shape_of(setup->ops, setup->device, setup->plan, &x->shape);
+    int r = halo_expert_cache_init(&x->cache, x->shape.n_layers, x->shape.n_expert, setup->n_slots, x->shape.min_slots);
+    assert(r != -EINVAL);
+    x->layers = calloc(x->shape.n_layers, sizeof(*x->layers));
+    x->n_pending = calloc(setup->n_slots, sizeof(*x->n_pending));
+    x->is_spoiled = calloc(setup->n_slots, sizeof(*x->is_spoiled));
+    x->reads = calloc((size_t)x->shape.n_expert * HALO_EXPERT_PARTS, sizeof(*x->reads));
+    x->chosen = calloc(x->shape.n_expert, sizeof(*x->chosen));
+    if (r < 0 || !x->layers || !x->n_pending || !x->is_spoiled || !x->reads || !x->chosen) {
+        halo_experts_destroy(x);
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a cache of %u experts", setup->n_slots);
+    }
+    for (uint32_t layer = 0; layer < x->shape.n_layers; layer++)
+        halo_expert_layout_of(setup->ops, setup->device, setup->plan, layer, &x->layers[layer]);
+    *ret = x;
+    return 0;
+}
+
+static int open_files(struct halo_experts *x, const struct halo_gguf *gguf, struct halo_fault *fault)
+{
+    x->n_files = halo_gguf_n_parts(gguf);
+    x->files = calloc(x->n_files, sizeof(*x->files));
+    int r = x->files ? 0 : halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %u files", x->n_files);
+    for (uint32_t i = 0; i < x->n_files && r == 0; i++) {
+        struct file *file = &x->files[i];
+        const char *path = halo_gguf_part_path(gguf, i), *slash = strrchr(path, '/');
+        *file = (struct file){
+            .fd = halo_gguf_part_fd(gguf, i), .id = *halo_gguf_part_id(gguf, i), .name = slash ? slash + 1 : path};
+        r = halo_fetch_add_file(x->fetch, file->fd, &file->id, file->name, &file->number, fault);
+    }
+    return r;
+}
+
+int halo_experts_open(struct halo_experts *x, const struct halo_gguf *gguf, struct halo_fault *fault)
+{
+    /* A slot has an address congruent to any offset: what slab.h adds to each is part of the slot. */
+    struct halo_slabs_options memory = {.slot_bytes = x->shape.slot_bytes - HALO_HULL_ALIGN,
+                                        .n_slots = x->setup.n_slots};
+    struct halo_fetch_options options = {.queue = x->setup.n_slots * HALO_EXPERT_PARTS};
+    int r = halo_slabs_create(&memory, &x->slabs, fault);
+    for (uint32_t slot = 0; slot < x->setup.n_slots && r == 0; slot++)
+        r = halo_slabs_take(x->slabs, halo_slabs_slab_of(x->slabs, slot), fault);
+    if (r == 0)
+        r = halo_fetch_create(&options, &x->fetch, fault);
+    return r < 0 ? r : open_files(x, gguf, fault);
+}
+
+void halo_experts_destroy(struct halo_experts *x)
+{
+    if (!x)
+        return;
+    /* The kernel may still write into the slots of a drive that does not answer: their memory stays. */
+    bool is_over = !x->fetch || halo_fetch_drain(x->fetch, DRAIN_US) == 0;
+    if (is_over) {
+        halo_fetch_destroy(x->fetch);
+        halo_slabs_destroy(x->slabs);
+    }
+    halo_expert_cache_finish(&x->cache);
+    free(x->layers);
+    free(x->files);
+    free(x->n_pending);
+    free(x->is_spoiled);
+    free(x->reads);
+    free(x->chosen);
+    free(x);
+}
+
+const struct halo_expert_source *halo_experts_source(const struct halo_experts *x)
+{
+    return &x->source;
+}
+
+const struct halo_expert_cache *halo_experts_cache(const struct halo_experts *x)
+{
+    return &x->cache;
+}
+
+void halo_experts_notices(struct halo_experts *x, struct halo_remarks *ret)
+{
+    struct halo_remarks memory = {0};
+    halo_fetch_notices(x->fetch, ret);
+    halo_slabs_notices(x->slabs, &memory);
+    halo_remarks_append(ret, &memory);
+}
+
+const char *halo_experts_method(const struct halo_experts *x)
+{
+    return halo_fetch_method(x->fetch) == HALO_FETCH_URING ? "io_uring" : "pread threads";
+}

@@ -1,0 +1,86 @@
+/* experts.h: the streamed experts of one model: what a slot holds, the memory of the slots, the reads that fill them,
+ * and the source that the device takes them from (kernels/experts.h).
+ *
+ * A slot has room for one expert of any layer: gate, up and down one after the other, each at an address congruent to
+ * its file offset modulo 4096, with room in front for the device's layout where that is larger. Which experts stay is
+ * decided by expert_cache.h; the disk is reached through store/fetch.h.
+ *
+ * The model's files stay open as long as the object lives, and are looked at again after each read: bytes of a file
+ * that was written to are never used. A read that fails, or a drive that does not answer for HALO_EXPERTS_STALL_MS,
+ * ends the step with HALO_EXPERT_E_UNREADABLE and a sentence that names file and offset. Memory that a read still
+ * belongs to is not used again before the read is over.
+ *
+ * Threads: create and open by the thread that has the load; then the device thread. Nothing is allocated in a step.
+ */
+#ifndef HALO_ENGINE_EXPERTS_H
+#define HALO_ENGINE_EXPERTS_H
+
+#include <base/fault.h>
+#include <base/remarks.h>
+#include <kernels/device.h>
+#include <store/gguf.h>
+
+#include <engine/expert_cache.h>
+#include <engine/stats.h>
+
+#define HALO_EXPERTS_MARGIN 2 /* slots that every layer keeps beside those that one token uses */
+#define HALO_EXPERTS_STALL_MS 30000
+
+/* One weight of an expert layer in a slot. */
+struct halo_expert_part {
+    uint32_t weight;    /* index in the plan */
+    uint64_t at;        /* from the start of the slot to base */
+    uint64_t growth;    /* from base to the page that data begins in */
+    uint64_t n_bytes;   /* of one expert in the file */
+    uint64_t step;      /* from one expert to the next in the file */
+    uint64_t offset;    /* of expert 0 */
+    uint32_t file_part; /* of the model */
+};
+
+struct halo_expert_layout {
+    uint32_t n_parts, n_expert;
+    uint32_t number;  /* of the layer in the model */
+    uint64_t n_bytes; /* of one expert in the file */
+    struct halo_expert_part parts[HALO_EXPERT_PARTS];
+};
+
+/* What streaming the marked weights of a plan takes. */
+struct halo_expert_shape {
+    uint32_t n_layers, n_expert, n_used; /* n_expert and n_used: of the layer that has the most */
+    uint32_t n_experts;                  /* of all layers together: more slots are of no use */
+    uint32_t min_slots;                  /* that a layer keeps */
+    uint32_t least_slots;                /* that the cache can do with */
+    uint64_t slot_bytes;                 /* of memory, from one slot to the next */
+    uint64_t file_bytes;                 /* of all experts */
+};
+
+/* Pure; any thread. All zero when no weight of the plan is streamed. */
+void halo_expert_shape_of(const struct halo_device_ops *ops, const struct halo_device *device,
+                          const struct halo_plan *plan, struct halo_expert_shape *ret);
+
+struct halo_experts;
+
+struct halo_experts_setup {
+    const struct halo_device_ops *ops;
+    const struct halo_device *device;
+    const struct halo_plan *plan; /* outlives the object */
+    uint32_t n_slots;
+    struct halo_stats *stats; /* may be NULL */
+};
+
+/* Bookkeeping only. 0 or OUT_OF_MEMORY. */
+int halo_experts_create(struct halo_experts **ret, const struct halo_experts_setup *setup, struct halo_fault *fault);
+/* Takes the memory of the slots and opens the model's files, whose descriptors are gguf's and stay open: about 0.2 s a
+ * GiB. 0, or negative with the fault. */
+int halo_experts_open(struct halo_experts *experts, const struct halo_gguf *gguf, struct halo_fault *fault);
+/* NULL is accepted. Waits for the reads in flight, but not for a drive that does not answer: then their memory is
+ * lost. */
+void halo_experts_destroy(struct halo_experts *experts);
+
+const struct halo_expert_source *halo_experts_source(const struct halo_experts *experts);
+const struct halo_expert_cache *halo_experts_cache(const struct halo_experts *experts);
+/* How they are read, and what had to be done without: for people. */
+void halo_experts_notices(struct halo_experts *experts, struct halo_remarks *ret);
+const char *halo_experts_method(const struct halo_experts *experts);
+
+#endif

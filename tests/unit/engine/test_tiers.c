@@ -1,0 +1,493 @@
+/* test_tiers.c: mixtures whose experts are streamed from disk, through the whole engine on the CPU device. Whatever is
+ * read when, whoever runs beside, cancels, dies or is restarted: the ids are those of the resident model. Reads that
+ * fail end the requests of their step with one clear error, and nobody else's.
+ *
+ * The linker puts this file in front of the reads: a control that child and parent share says what goes wrong.
+ * Models: $HALO_SHARED/models, else ../shared/models; without them the test is skipped (77).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include <cpu/cpu.h>
+#include <engine/experts.h>
+#include <store/fetch.h>
+
+#include "child.h"
+
+#define N_TEXTS 6
+#define REPLY 20
+#define PROMPT_MAX 160
+#ifdef __SANITIZE_THREAD__
+#define MANY 3 /* threads: it looks at what they share, for which fewer do */
+#define N_MODELS 1
+#else
+#define MANY 8
+#define N_MODELS (sizeof(models) / sizeof(models[0]))
+#endif
+
+static const char *const models[] = {
+    "fable-moe-Q4_K_M",    /* several types of weights in one layer */
+    "tiny-gpt-oss",        /* MXFP4, biases of experts */
+    "tiny-gemma4-moe",     /* gate and up in one tensor, factors of experts */
+    "tiny-qwen35moe",      /* a shared expert, recurrent layers */
+    "tiny-qwen3moe-nvfp4", /* scales in tensors of their own */
+};
+
+static char folder[4096], own_folder[] = "/tmp/halo-test-tiers-XXXXXX";
+static const char *model;
+static char prompts[N_TEXTS][2048];
+static int32_t want[N_TEXTS][REPLY];
+static int64_t next_id;
+
+/* ---- what goes wrong ---- */
+
+static struct control {
+    _Atomic int fail_after;   /* completions until one fails with EIO, 1: the next one; 0: none does */
+    _Atomic int forget_after; /* reads until one is forgotten: its bytes do not arrive; 0: none is */
+    atomic_bool is_stalled;   /* nothing completes */
+    _Atomic uint64_t late_ns; /* that the clock is ahead */
+    _Atomic uint32_t n_waits; /* for something that is stalled */
+    _Atomic uint32_t n_reads;
+} * control;
+
+int __real_halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_read *reads, uint32_t n);
+int __wrap_halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_read *reads, uint32_t n);
+uint32_t __real_halo_fetch_reap(struct halo_fetch *fetch, struct halo_fetch_done *ret, uint32_t max, uint64_t wait_us);
+uint32_t __wrap_halo_fetch_reap(struct halo_fetch *fetch, struct halo_fetch_done *ret, uint32_t max, uint64_t wait_us);
+uint64_t __real_halo_clock_ns(void);
+uint64_t __wrap_halo_clock_ns(void);
+
+static bool is_due(_Atomic int *after)
+{
+    return atomic_load(after) > 0 && atomic_fetch_sub(after, 1) == 1;
+}
+
+int __wrap_halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_read *reads, uint32_t n)
+{
+    static _Alignas(4096) uint8_t elsewhere[4 << 20];
+    for (uint32_t i = 0; i < n; i++) {
+        struct halo_fetch_read read = reads[i];
+        atomic_fetch_add(&control->n_reads, 1);
+        if (is_due(&control->forget_after)) {
+            assert(read.n_bytes + 3 * 4096 <= sizeof(elsewhere));
+            read.dest = elsewhere + 4096 + read.offset % 4096;
+        }
+        int r = __real_halo_fetch_submit(fetch, &read, 1);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+uint32_t __wrap_halo_fetch_reap(struct halo_fetch *fetch, struct halo_fetch_done *ret, uint32_t max, uint64_t wait_us)
+{
+    if (atomic_load(&control->is_stalled)) {
+        atomic_fetch_add(&control->n_waits, wait_us > 0);
+        usleep((useconds_t)(wait_us < 2000 ? wait_us : 2000));
+        return 0;
+    }
+    uint32_t n = __real_halo_fetch_reap(fetch, ret, max, wait_us);
+    for (uint32_t i = 0; i < n; i++)
+        if (is_due(&control->fail_after)) {
+            ret[i].error = -EIO;
+            ret[i].failed_at = ret[i].offset;
+        }
+    return n;
+}
+
+uint64_t __wrap_halo_clock_ns(void)
+{
+    return __real_halo_clock_ns() + (control ? atomic_load(&control->late_ns) : 0);
+}
+
+static void reset(void)
+{
+    memset(control, 0, sizeof(*control));
+}
+
+/* ---- requests ---- */
+
+static void make_prompts(void)
+{
+    uint64_t draw = 5;
+    for (uint32_t t = 0; t < N_TEXTS; t++) {
+        prompts[t][0] = '\0';
+        for (uint32_t i = 0; i < 10 + t * 30 && i < PROMPT_MAX; i++) {
+            draw = draw * 6364136223846793005u + 1442695040888963407u;
+            snprintf(prompts[t] + strlen(prompts[t]), 8, "%s%d", i ? "," : "", (int)(3 + (draw >> 33) % 200));
+        }
+    }
+}
+
+static struct child_request *load(struct child *c, const char *name, const char *more)
+{
+    child_send(c, "{\"type\":\"load\",\"id\":%lld,\"model\":\"%s\",\"params\":{\"context\":256,\"kv_tokens\":1024%s}}",
+               (long long)++next_id, name, more);
+    return child_wait(c, next_id);
+}
+
+/* With as little memory as does. Returns its bytes. */
+static long load_least(struct child *c, const char *name, const char *tiers)
+{
+    long budget = 1;
+    for (int i = 0; i < 5; i++) {
+        char more[96];
+        snprintf(more, sizeof(more), ",\"tiers\":\"%s\",\"budget_bytes\":%ld", tiers, budget);
+        struct child_request *request = load(c, name, more);
+        if (request->terminal == HALO_EV_LOADED)
+            return budget;
+        assert_int_equal(request->error, HALO_ERROR_OUT_OF_MEMORY);
+        budget = child_number(request, "needed_bytes");
+    }
+    fail_msg("%s: not loaded even with %ld bytes", name, budget);
+    return 0;
+}
+
+/* With as few slots as there can be. Returns their number. */
+static long load_streamed(struct child *c, const char *name)
+{
+    load_least(c, name, "stream");
+    assert_true(child_number(&c->requests[next_id], "disk") > 0);
+    return child_number(&c->requests[next_id], "n_slots");
+}
+
+static void begin(struct child *c, uint32_t n_threads)
+{
+    reset();
+    child_threads = n_threads;
+    child_start(c, true, NULL);
+    next_id = 0;
+}
+
+static void send_text(struct child *c, int64_t id, const char *name, uint32_t text, const char *more)
+{
+    child_send(c,
+               "{\"type\":\"generate\",\"id\":%lld,\"model\":\"%s\",\"tokens\":[%s],\"max_tokens\":%d,"
+               "\"ignore_eos\":true,\"temperature\":0.8,\"seed\":%u,\"emit_token_ids\":true,\"user\":1%s}",
+               (long long)id, name, prompts[text], REPLY, text, more);
+}
+
+static void expect_text(struct child *c, int64_t id, uint32_t text)
+{
+    struct child_request *request = child_wait(c, id);
+    if (request->finish != HALO_WIRE_FINISH_LENGTH || request->n_ids != REPLY)
+        fail_msg("%s: %s", model, request->last);
+    if (memcmp(request->ids, want[text], sizeof(want[text])) != 0)
+        fail_msg("%s: text %u has other ids than the resident model's", model, text);
+}
+
+/* Fills `want` with the ids of the resident model. */
+static void run_resident(void)
+{
+    struct child c;
+    begin(&c, 1);
+    struct child_request *request = load(&c, model, ",\"tiers\":\"memory\"");
+    assert_int_equal(request->terminal, HALO_EV_LOADED);
+    for (uint32_t t = 0; t < N_TEXTS; t++) {
+        send_text(&c, 100 + t, model, t, ",\"cache_prompt\":false");
+        memcpy(want[t], child_wait(&c, 100 + t)->ids, sizeof(want[t]));
+        assert_int_equal(c.requests[100 + t].n_ids, REPLY);
+    }
+    assert_int_equal(atomic_load(&control->n_reads), 0);
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* One after the other, then all at once, with some cancelled on their way. */
+static void run_streamed(uint32_t n_threads)
+{
+    struct child c;
+    begin(&c, n_threads);
+    long n_slots = load_streamed(&c, model);
+    for (uint32_t t = 0; t < N_TEXTS; t++) {
+        send_text(&c, 100 + t, model, t, ",\"cache_prompt\":false");
+        expect_text(&c, 100 + t, t);
+    }
+    for (uint32_t t = 0; t < N_TEXTS; t++) {
+        send_text(&c, 200 + t, model, t, "");
+        send_text(&c, 300 + t, model, t, ",\"cache_prompt\":false");
+    }
+    for (uint32_t t = 0; t < N_TEXTS; t += 2) {
+        while (c.requests[200 + t].n_ids < 1 + t && c.requests[200 + t].n_terminal == 0)
+            child_read(&c, 100);
+        child_send(&c, "{\"type\":\"cancel\",\"id\":%u,\"target\":%u}", 400 + t, 200 + t);
+    }
+    for (uint32_t t = 0; t < N_TEXTS; t++) {
+        expect_text(&c, 300 + t, t);
+        struct child_request *request = child_wait(&c, 200 + t);
+        assert_memory_equal(request->ids, want[t], request->n_ids * sizeof(want[t][0]));
+    }
+    child_send(&c, "{\"type\":\"stats\",\"id\":500}");
+    struct child_request *stats = child_wait(&c, 500);
+    print_message("%s: %ld slots, %ld bytes found, %ld read\n", model, n_slots, child_number(stats, "expert_hit_bytes"),
+                  child_number(stats, "expert_miss_bytes"));
+    assert_true(child_number(stats, "expert_miss_bytes") > 0 && child_number(stats, "expert_hit_bytes") > 0);
+    assert_int_equal(child_number(stats, "expert_failures"), 0);
+    assert_true(atomic_load(&control->n_reads) > 2 * (uint32_t)n_slots); /* slots were used again */
+    assert_int_equal(child_end(&c), 0);
+}
+
+static void streamed_is_resident(void **state)
+{
+    for (size_t m = 0; m < N_MODELS; m++) {
+        model = models[m];
+        run_resident();
+        run_streamed(1);
+        run_streamed(MANY);
+    }
+}
+
+static void unload(struct child *c)
+{
+    child_send(c, "{\"type\":\"unload\",\"id\":%lld,\"model\":\"%s\"}", (long long)++next_id, model);
+    assert_int_equal(child_wait(c, next_id)->terminal, HALO_EV_UNLOADED);
+}
+
+/* Streamed because that was asked for, though it fits; or by itself, when it does not fit the budget. */
+static void who_streams(void **state)
+{
+    struct child c;
+    char more[64];
+    model = models[0];
+    run_resident();
+    begin(&c, 2);
+    struct child_request *request = load(&c, model, "");
+    assert_int_equal(request->terminal, HALO_EV_LOADED);
+    assert_null(strstr(request->last, "n_slots"));
+    request = load(&c, model, ",\"tiers\":\"stream\""); /* it is there already */
+    assert_int_equal(request->terminal, HALO_EV_LOADED);
+    unload(&c);
+    request = load(&c, model, ",\"tiers\":\"stream\"");
+    assert_int_equal(child_number(request, "n_slots"), 4 * 8); /* a slot for each expert */
+    assert_int_equal(load(&c, model, ",\"tiers\":\"memory\"")->error, HALO_ERROR_BAD_REQUEST);
+    send_text(&c, 100, model, 3, "");
+    expect_text(&c, 100, 3);
+    unload(&c);
+    long resident = load_least(&c, model, "memory");
+    assert_null(strstr(c.requests[next_id].last, "n_slots"));
+    unload(&c);
+    snprintf(more, sizeof(more), ",\"budget_bytes\":%ld", resident);
+    assert_null(strstr(load(&c, model, more)->last, "n_slots"));
+    unload(&c);
+    snprintf(more, sizeof(more), ",\"budget_bytes\":%ld", resident - 1);
+    request = load(&c, model, more);
+    assert_int_equal(request->terminal, HALO_EV_LOADED);
+    assert_in_range(child_number(request, "n_slots"), 8 + 3 * 4, 4 * 8);
+    send_text(&c, 101, model, 2, "");
+    expect_text(&c, 101, 2);
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* An engine that is killed while it waits for experts: its successor goes on behind the ids that were sent. */
+static void an_engine_that_dies(void **state)
+{
+    struct child c;
+    int32_t had[N_TEXTS][REPLY];
+    uint32_t n_had[N_TEXTS];
+    model = models[0];
+    run_resident();
+    begin(&c, 2);
+    load_streamed(&c, model);
+    for (uint32_t t = 0; t < N_TEXTS; t++)
+        send_text(&c, 100 + t, model, t, "");
+    while (c.requests[100].n_ids < REPLY / 2)
+        child_read(&c, 100);
+    atomic_store(&control->is_stalled, true);
+    while (atomic_load(&control->n_waits) == 0)
+        child_read(&c, 10);
+    for (uint32_t t = 0; t < N_TEXTS; t++) {
+        n_had[t] = c.requests[100 + t].n_ids;
+        memcpy(had[t], c.requests[100 + t].ids, n_had[t] * sizeof(had[t][0]));
+    }
+    child_kill(&c);
+    begin(&c, 1);
+    load_streamed(&c, model);
+    for (uint32_t t = 0; t < N_TEXTS; t++) {
+        char more[512] = ",\"resume\":{\"tokens\":[";
+        for (uint32_t i = 0; i < n_had[t]; i++)
+            snprintf(more + strlen(more), 16, "%s%d", i ? "," : "", had[t][i]);
+        snprintf(more + strlen(more), 96, "],\"bytes_sent\":0,\"seed\":%u,\"elapsed_ms\":1,\"started\":%s}", t,
+                 n_had[t] ? "true" : "false");
+        send_text(&c, 100 + t, model, t, more);
+    }
+    for (uint32_t t = 0; t < N_TEXTS; t++) {
+        struct child_request *request = child_wait(&c, 100 + t);
+        assert_int_equal(n_had[t] + request->n_ids, REPLY);
+        assert_memory_equal(had[t], want[t], n_had[t] * sizeof(had[t][0]));
+        assert_memory_equal(request->ids, want[t] + n_had[t], request->n_ids * sizeof(had[t][0]));
+    }
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* ---- reads that go wrong ---- */
+
+/* If a read does not happen, other ids come: what the tests above see is not for nothing. */
+static void a_forgotten_read_shows(void **state)
+{
+    struct child c;
+    uint32_t n_other = 0;
+    model = models[0];
+    run_resident();
+    for (int which = 1; which <= 4; which++) {
+        begin(&c, 2);
+        load_streamed(&c, model);
+        atomic_store(&control->forget_after, which * 3);
+        send_text(&c, 100, model, 4, "");
+        struct child_request *request = child_wait(&c, 100);
+        assert_int_equal(atomic_load(&control->forget_after), 0);
+        n_other += request->n_ids != REPLY || memcmp(request->ids, want[4], sizeof(want[4])) != 0;
+        assert_int_equal(child_end(&c), 0);
+    }
+    assert_int_equal(n_other, 4);
+}
+
+static void expect_unreadable(struct child *c, int64_t id, const char *what)
+{
+    struct child_request *request = child_wait(c, id);
+    assert_int_equal(request->n_terminal, 1);
+    if (request->terminal != HALO_EV_ERROR || request->error != HALO_ERROR_LOAD_FAILED)
+        fail_msg("not the error that was expected: %s", request->last);
+    if (!strstr(request->message, "experts of layer ") || !strstr(request->message, what))
+        fail_msg("%s", request->message);
+}
+
+/* The n-th read fails: one error, with the file; the other model's request goes on, and the next one is right. */
+static void an_io_error(void **state)
+{
+    struct child c;
+    model = models[0];
+    run_resident();
+    for (int n = 1; n <= 61; n += 20) {
+        begin(&c, 2);
+        load_streamed(&c, model);
+        assert_int_equal(load(&c, models[1], "")->terminal, HALO_EV_LOADED);
+        send_text(&c, 100, models[1], 0, "");
+        atomic_store(&control->fail_after, n);
+        send_text(&c, 101, model, 5, "");
+        expect_unreadable(&c, 101, "fable-moe-Q4_K_M.gguf");
+        assert_int_equal(child_wait(&c, 100)->finish, HALO_WIRE_FINISH_LENGTH);
+        for (uint32_t t = 0; t < N_TEXTS; t += 3) {
+            send_text(&c, 102 + t, model, t, "");
+            expect_text(&c, 102 + t, t);
+        }
+        child_send(&c, "{\"type\":\"stats\",\"id\":500}");
+        assert_int_equal(child_number(child_wait(&c, 500), "expert_failures"), 1);
+        assert_int_equal(child_end(&c), 0);
+    }
+}
+
+/* The drive does not answer: an error when the deadline has passed, no hang, and when it answers again all is well. */
+static void a_stalled_drive(void **state)
+{
+    struct child c;
+    model = models[0];
+    run_resident();
+    begin(&c, 2);
+    load_streamed(&c, model);
+    atomic_store(&control->is_stalled, true);
+    send_text(&c, 100, model, 1, "");
+    while (atomic_load(&control->n_waits) == 0)
+        child_read(&c, 10);
+    atomic_store(&control->late_ns, (uint64_t)(HALO_EXPERTS_STALL_MS + 1000) * 1000000);
+    expect_unreadable(&c, 100, "has not answered for 30 s");
+    atomic_store(&control->is_stalled, false);
+    send_text(&c, 101, model, 1, ""); /* what arrives late is what it was to be */
+    expect_text(&c, 101, 1);
+    send_text(&c, 102, model, 4, "");
+    expect_text(&c, 102, 4);
+    assert_int_equal(child_end(&c), 0);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char buffer[65536];
+    ssize_t n;
+    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(in >= 0 && out >= 0);
+    while ((n = read(in, buffer, sizeof(buffer))) > 0)
+        assert_int_equal(write(out, buffer, (size_t)n), n);
+    assert_int_equal(n, 0);
+    close(in);
+    close(out);
+}
+
+/* The file is cut, or written to, under a loaded model: never a wrong id. A file that is replaced is nobody's business:
+ * the model has the old one. */
+static void files_that_change(void **state)
+{
+    struct child c;
+    char path[128], original[8192], byte = 0;
+    model = models[0];
+    run_resident();
+    snprintf(original, sizeof(original), "%s/%s.gguf", folder, model);
+    snprintf(path, sizeof(path), "%s/copy.gguf", own_folder);
+    for (int what = 0; what < 3; what++) {
+        copy_file(original, path);
+        begin(&c, 2);
+        load_streamed(&c, "copy");
+        send_text(&c, 100, "copy", 1, "");
+        expect_text(&c, 100, 1);
+        if (what == 0) {
+            assert_int_equal(truncate(path, 1 << 20), 0);
+        } else if (what == 1) {
+            int fd = open(path, O_RDWR | O_CLOEXEC);
+            assert_int_equal(pwrite(fd, &byte, 1, 3 << 20), 1);
+            close(fd);
+        } else {
+            assert_int_equal(unlink(path), 0);
+            copy_file(original, path);
+        }
+        send_text(&c, 101, "copy", 5, "");
+        if (what < 2)
+            expect_unreadable(&c, 101, "copy.gguf");
+        else
+            expect_text(&c, 101, 5);
+        assert_int_equal(child_end(&c), 0);
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
+static int start(void **state)
+{
+    make_prompts();
+    control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    child_device = halo_device_cpu();
+    child_dirs[child_n_dirs++] = folder;
+    child_dirs[child_n_dirs++] = own_folder;
+    return control != MAP_FAILED && mkdtemp(own_folder) ? 0 : 1;
+}
+
+static int finish(void **state)
+{
+    return child_remove_folder(own_folder);
+}
+
+int main(void)
+{
+    const char *shared = getenv("HALO_SHARED"), *root = getenv("HALO_SOURCE_ROOT");
+    if (shared)
+        snprintf(folder, sizeof(folder), "%s/models", shared);
+    else
+        snprintf(folder, sizeof(folder), "%s/../shared/models", root ? root : ".");
+    if (access(folder, F_OK) != 0) {
+        fprintf(stderr, "skipped: no folder %s\n", folder);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streamed_is_resident),   cmocka_unit_test(who_streams), cmocka_unit_test(an_engine_that_dies),
+        cmocka_unit_test(a_forgotten_read_shows), cmocka_unit_test(an_io_error), cmocka_unit_test(a_stalled_drive),
+        cmocka_unit_test(files_that_change),
+    };
+    return cmocka_run_group_tests(tests, start, finish);
+}
