@@ -33,9 +33,10 @@
 #include <store/gguf.h>
 #include <store/reader.h>
 
+#include "bench_rates.h"
+
 #define BARE_DEPTH 32
 #define BARE_BYTES ((size_t)1 << 20)
-#define ROUNDS_MAX 99
 
 enum { BARE, BARE_REGION, READER, READER_FIXED, BARE_FRESH, READER_FRESH, WAYS };
 static const struct {
@@ -194,42 +195,13 @@ static uint64_t model_read(const struct halo_gguf *gguf, const struct layout *l,
     return ret->bytes;
 }
 
-static int double_compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median_of(const double *values, int n)
-{
-    double sorted[ROUNDS_MAX];
-    memcpy(sorted, values, (size_t)n * sizeof *values);
-    qsort(sorted, (size_t)n, sizeof *sorted, double_compare);
-    return sorted[n / 2];
-}
-
-/* The ratios are taken within a round, then their median: the speed of a shared disk drifts, its neighbours drift with
- * it. */
-static double median_ratio(double rates[WAYS][ROUNDS_MAX], int way, int yardstick, int rounds)
-{
-    double ratios[ROUNDS_MAX];
-    for (int round = 0; round < rounds; round++)
-        ratios[round] = rates[way][round] / rates[yardstick][round];
-    return median_of(ratios, rounds);
-}
-
-static void report(double rates[WAYS][ROUNDS_MAX], int rounds, int n_ways)
+static void report(double rates[WAYS][BENCH_ROUNDS_MAX], int rounds, int n_ways)
 {
     printf("%-22s %7s  %-18s %s\n", "", "GB/s", "(lowest, highest)", "of bare, of bare into such memory");
     for (int way = 0; way < n_ways; way++) {
-        double lowest = rates[way][0], highest = rates[way][0];
-        for (int round = 1; round < rounds; round++) {
-            lowest = rates[way][round] < lowest ? rates[way][round] : lowest;
-            highest = rates[way][round] > highest ? rates[way][round] : highest;
-        }
-        printf("%-22s %7.3f  (%.3f, %.3f)     %.3f  %.3f\n", ways[way].name, median_of(rates[way], rounds), lowest,
-               highest, median_ratio(rates, way, ways[way].yardstick, rounds),
-               median_ratio(rates, way, ways[way].second, rounds));
+        bench_rates_row(ways[way].name, rates[way], rounds);
+        printf("     %.3f  %.3f\n", bench_median_ratio(rates[way], rates[ways[way].yardstick], rounds),
+               bench_median_ratio(rates[way], rates[ways[way].second], rounds));
     }
 }
 
@@ -255,13 +227,13 @@ static double run_way(int way, const struct halo_gguf *gguf, const struct layout
 
 int main(int argc, char **argv)
 {
-    static double rates[WAYS][ROUNDS_MAX];
+    static double rates[WAYS][BENCH_ROUNDS_MAX];
     bool fresh = argc > 1 && strcmp(argv[1], "--fresh") == 0;
     argv += fresh, argc -= fresh;
     int rounds = argc > 2 ? atoi(argv[2]) : 5, n_ways = fresh ? WAYS : BARE_FRESH;
     struct halo_gguf *gguf;
     struct halo_fault fault;
-    if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX) {
+    if (argc < 2 || rounds < 1 || rounds > BENCH_ROUNDS_MAX) {
         fprintf(stderr, "usage: bench_load [--fresh] FILE.gguf [ROUNDS]\n");
         return 2;
     }
