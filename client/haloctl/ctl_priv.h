@@ -127,6 +127,7 @@ enum halo_ctl_kind {
     HALO_CTL_STRINGS, /* repeatable, into struct halo_ctl_strings */
     HALO_CTL_KV,
     HALO_CTL_TIERS,
+    HALO_CTL_ROUTING,
     HALO_CTL_DEVICE,
 };
 
@@ -183,6 +184,12 @@ extern const struct halo_ctl_option halo_ctl_sampling_options[];
 
 /* Prints what `started`, `token` and `done` say to a person. `limit`: the max_tokens asked for, 0 for none. */
 void halo_ctl_print_reply(struct halo_ctl *ctl, const struct halo_ev *ev, int64_t limit);
+
+/* ---- plan_svg.c ---- */
+
+/* Draws a plan with its placement: layers by tier, and the speed over the budget. 0 or a negative errno; -ENODATA when
+ * the plan has no placement. */
+int halo_ctl_plan_svg(const char *path, const struct halo_ev_plan *plan);
 
 /* ---- editor.c: a turn of chat typed at a terminal, with line editing and history ---- */
 

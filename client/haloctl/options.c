@@ -40,6 +40,7 @@ static const char *wanted(enum halo_ctl_kind kind)
     case HALO_CTL_NUMBER: return "a finite number";
     case HALO_CTL_KV: return "one of f32, f16, q8, q4";
     case HALO_CTL_TIERS: return "one of auto, memory, stream";
+    case HALO_CTL_ROUTING: return "one of uniform, zipf";
     default: return "one of auto, cpu, hip";
     }
 }
@@ -108,6 +109,10 @@ static bool store(struct halo_ctl *ctl, const struct halo_ctl_option *o, const c
     case HALO_CTL_TIERS:
         *(enum halo_wire_tiers *)at = halo_word_from_name_wire_tiers(text, strlen(text));
         good = *(enum halo_wire_tiers *)at != HALO_WIRE_TIERS_UNKNOWN;
+        break;
+    case HALO_CTL_ROUTING:
+        *(enum halo_wire_routing *)at = halo_word_from_name_wire_routing(text, strlen(text));
+        good = *(enum halo_wire_routing *)at != HALO_WIRE_ROUTING_UNKNOWN;
         break;
     case HALO_CTL_DEVICE:
         *(enum halo_wire_device *)at = halo_word_from_name_wire_device(text, strlen(text));

@@ -1,4 +1,5 @@
 /* plan.c: `haloctl plan` and `bench`: what a load would need, and how fast a loaded model is. */
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,28 +9,38 @@
 
 #include "ctl_priv.h"
 
+struct plan_wish {
+    struct halo_msg_plan msg;
+    const char *svg; /* file to draw into; NULL: none */
+};
+
 #define PARAM(option, type, field, value, text)                                                                        \
     {                                                                                                                  \
-        .name = option, .kind = HALO_CTL_##type, .offset = offsetof(struct halo_msg_plan, params.field),               \
-        .has = offsetof(struct halo_msg_plan, params.has_##field), .value_name = value, .help = text                   \
+        .name = option, .kind = HALO_CTL_##type, .offset = offsetof(struct plan_wish, msg.params.field),               \
+        .has = offsetof(struct plan_wish, msg.params.has_##field), .value_name = value, .help = text                   \
     }
+#define WISH(option, type, field, flag, value, text)                                                                   \
+    {                                                                                                                  \
+        .name = option, .kind = HALO_CTL_##type, .offset = offsetof(struct plan_wish, field), .has = flag,             \
+        .value_name = value, .help = text                                                                              \
+    }
+#define HAS(field) offsetof(struct plan_wish, msg.has_##field)
 
 static const struct halo_ctl_option plan_options[] = {
     PARAM("context", INTEGER, context, "N", "tokens per sequence (default: the model's)"),
     PARAM("kv-tokens", INTEGER, kv_tokens, "N", "tokens in the whole KV pool"),
     PARAM("kv", KV, kv, "TYPE", "type of the KV cache: f32, f16, q8 or q4 (default f16)"),
-    {.name = "device",
-     .kind = HALO_CTL_DEVICE,
-     .offset = offsetof(struct halo_msg_plan, params.device),
-     .has = HALO_CTL_NO_HAS,
-     .value_name = "NAME",
-     .help = "auto, cpu or hip (default auto)"},
-    {.name = "budget",
-     .kind = HALO_CTL_INTEGER,
-     .offset = offsetof(struct halo_msg_plan, budget_bytes),
-     .has = offsetof(struct halo_msg_plan, has_budget_bytes),
-     .value_name = "BYTES",
-     .help = "memory to plan for (default: what is free)"},
+    WISH("device", DEVICE, msg.params.device, HALO_CTL_NO_HAS, "NAME", "auto, cpu or hip (default auto)"),
+    WISH("budget", INTEGER, msg.budget_bytes, HAS(budget_bytes), "BYTES", "memory to plan for (default: what is free)"),
+    WISH("tiers", TIERS, msg.params.tiers, HALO_CTL_NO_HAS, "WHERE",
+         "memory: all weights in memory; stream: a mixture's experts from disk; auto (default)"),
+    WISH("routing", ROUTING, msg.routing, HALO_CTL_NO_HAS, "LAW",
+         "how routers choose experts: zipf, as published (default), or uniform, the worst case"),
+    WISH("memory-gb-s", NUMBER, msg.memory_gb_s, HAS(memory_gb_s), "GB/S",
+         "plan for this bandwidth (default: as measured)"),
+    WISH("disk-gb-s", NUMBER, msg.disk_gb_s, HAS(disk_gb_s), "GB/S",
+         "plan for this speed of the drive (default: the model's profile)"),
+    WISH("svg", PATH, svg, HALO_CTL_NO_HAS, "FILE", "draw the layers by tier, and the speed over the budget"),
     {.name = NULL},
 };
 
@@ -67,6 +78,22 @@ static void print_fit(const struct halo_ev_plan *p)
         printf("  memory to use: %s\n", halo_ctl_bytes(p->budget_bytes, a));
 }
 
+/* Why, and what would be faster; of a model that stays in memory there is nothing to explain. */
+static void print_placement(const struct halo_part_placement *p)
+{
+    char a[32];
+    if (p->resident)
+        return;
+    printf("  with tiers, %s of memory%s:\n", halo_ctl_bytes(p->total_bytes, a),
+           p->loadable ? "" : " (a prediction: load cannot do this on this device yet)");
+    for (size_t i = 0; i < p->reasons.n; i++)
+        halo_client_print_line(stdout, "    %.*s", (int)p->reasons.at[i].len, p->reasons.at[i].at);
+    if (p->hints.n > 0)
+        puts("  faster:");
+    for (size_t i = 0; i < p->hints.n; i++)
+        halo_client_print_line(stdout, "    %.*s", (int)p->hints.at[i].text.len, p->hints.at[i].text.at);
+}
+
 static void print_plan(const struct halo_ev_plan *p)
 {
     char a[32], b[32], c[32], d[32];
@@ -81,8 +108,10 @@ static void print_plan(const struct halo_ev_plan *p)
         printf("  decode: about %.*f tok/s of one sequence\n", p->decode_tok_s < 100, p->decode_tok_s);
     if (p->has_prefill_tok_s)
         printf("  prefill: about %.*f tok/s\n", p->prefill_tok_s < 100, p->prefill_tok_s);
-    if (p->has_bound)
+    if (p->has_bound && (!p->has_placement || p->placement.resident))
         halo_client_print_line(stdout, "  %.*s", (int)p->bound.len, p->bound.at);
+    if (p->has_placement)
+        print_placement(&p->placement);
 }
 
 static void print_bench(const struct halo_ev_bench *b)
@@ -104,9 +133,16 @@ static void print_bench(const struct halo_ev_bench *b)
     putchar('\n');
 }
 
+struct drawing {
+    const char *path; /* NULL: none is wanted */
+    int error;        /* of the file: 0 or a negative errno */
+};
+
 static void on_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
 {
-    (void)ud;
+    struct drawing *drawing = ud;
+    if (ev->type == HALO_EV_PLAN && drawing->path)
+        drawing->error = halo_ctl_plan_svg(drawing->path, &ev->plan);
     if (ctl->json)
         return;
     if (ev->type == HALO_EV_PLAN)
@@ -119,16 +155,28 @@ int halo_ctl_plan(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct halo_msg msg;
     struct halo_str model;
+    struct plan_wish wish = {.svg = NULL};
     halo_msg_init(&msg, HALO_MSG_PLAN);
-    int at = halo_ctl_parse(ctl, argc, argv, plan_options, &msg.plan, "plan [OPTION...] MODEL|PATH");
+    wish.msg = msg.plan;
+    int at = halo_ctl_parse(ctl, argc, argv, plan_options, &wish, "plan [OPTION...] MODEL|PATH");
     if (at < 0)
         return at == -2 ? HALO_CTL_OK : HALO_CTL_USAGE;
     if (!halo_ctl_only_model(ctl, argc, argv, at, &model))
         return HALO_CTL_USAGE;
+    msg.plan = wish.msg;
+    msg.plan.curve = wish.svg != NULL;
     msg.plan.has_path = strchr(model.at, '/') != NULL;
     msg.plan.has_model = !msg.plan.has_path;
     *(msg.plan.has_path ? &msg.plan.path : &msg.plan.model) = model;
-    return halo_ctl_run(ctl, &msg, on_event, NULL);
+    struct drawing drawing = {.path = wish.svg};
+    int status = halo_ctl_run(ctl, &msg, on_event, &drawing);
+    if (drawing.error == 0)
+        return status;
+    if (drawing.error == -ENODATA)
+        halo_client_say("%s was not written: the model cannot run within this budget", wish.svg);
+    else
+        halo_client_say("cannot write %s: %s", wish.svg, strerror(-drawing.error));
+    return HALO_CTL_FAILED;
 }
 
 int halo_ctl_bench(struct halo_ctl *ctl, int argc, char **argv)
@@ -140,5 +188,5 @@ int halo_ctl_bench(struct halo_ctl *ctl, int argc, char **argv)
         return at == -2 ? HALO_CTL_OK : HALO_CTL_USAGE;
     if (!halo_ctl_only_model(ctl, argc, argv, at, &msg.bench.model))
         return HALO_CTL_USAGE;
-    return halo_ctl_run(ctl, &msg, on_event, NULL);
+    return halo_ctl_run(ctl, &msg, on_event, &(struct drawing){0});
 }

@@ -8,16 +8,25 @@ const char *halo_placed_name(enum halo_placed placed)
 {
     switch (placed) {
     case HALO_PLACED_ATTENTION: return "attention";
-    case HALO_PLACED_FEED_FORWARD: return "feed-forward";
+    case HALO_PLACED_FEED_FORWARD: return "feed_forward";
     case HALO_PLACED_NORMS: return "norms";
     case HALO_PLACED_ROUTERS: return "routers";
-    case HALO_PLACED_SHARED: return "shared experts";
+    case HALO_PLACED_SHARED: return "shared_experts";
     case HALO_PLACED_EMBEDDING: return "embedding";
     case HALO_PLACED_OUTPUT: return "output";
     case HALO_PLACED_EXPERTS: return "experts";
     case HALO_PLACED_KINDS: break;
     }
     return "unknown";
+}
+
+const char *halo_placement_size(double bytes, char ret[static HALO_PLACEMENT_SIZE])
+{
+    if (bytes >= 1e9)
+        snprintf(ret, HALO_PLACEMENT_SIZE, "%.2f GB", bytes / 1e9);
+    else
+        snprintf(ret, HALO_PLACEMENT_SIZE, "%.1f MB", bytes / 1e6);
+    return ret;
 }
 
 /* The op that reads a weight by the choice of a router; NULL: none does. */
@@ -107,6 +116,8 @@ void halo_parts_of(const struct halo_plan *plan, enum halo_type type, struct hal
         enum halo_placed placed = placed_of(weight, is_output);
         ret->bytes[placed] += n_bytes;
         ret->always_bytes += weight->embed && !is_output ? n_bytes / weight->n_rows : n_bytes;
+        if (layer)
+            layer->always_bytes += n_bytes;
         if (layer && (placed == HALO_PLACED_ATTENTION || placed == HALO_PLACED_FEED_FORWARD)) {
             layer->matrix_bytes += n_bytes;
             layer->n_matrices++;

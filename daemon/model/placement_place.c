@@ -9,8 +9,6 @@
 #include <assert.h>
 #include <string.h>
 
-#define GB 1e9
-
 static uint64_t read_bytes(const struct halo_parts_layer *layer)
 {
     return layer->expert_bytes + (uint64_t)layer->n_pieces * HALO_PLACEMENT_BLOCK;
@@ -32,6 +30,7 @@ static void describe(const struct halo_parts *parts, const struct halo_placement
     for (uint32_t i = 0; i < parts->n_layers; i++) {
         const struct halo_parts_layer *layer = &parts->layers[i];
         ret->layers[i].hit_rate = 1;
+        ret->layers[i].resident_bytes = layer->always_bytes;
         if (layer->n_expert == 0)
             continue;
         ret->layers[i].n_expert = layer->n_expert;
@@ -98,6 +97,18 @@ static void give_slots(struct halo_placement *p, uint32_t spare, const struct ha
     }
 }
 
+static int refuse_experts(const struct halo_placement *p, uint32_t least, struct halo_fault *fault)
+{
+    char all[HALO_PLACEMENT_SIZE], fixed[HALO_PLACEMENT_SIZE], slot[HALO_PLACEMENT_SIZE], budget[HALO_PLACEMENT_SIZE];
+    return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY,
+                          "needs %s to stream its experts: %s that every token reads, KV cache and scratch included, "
+                          "and %u slots of %s for the experts of one token; there are %s",
+                          halo_placement_size((double)(p->total_bytes + least * p->slot_bytes), all),
+                          halo_placement_size((double)p->total_bytes, fixed), least,
+                          halo_placement_size((double)p->slot_bytes, slot),
+                          halo_placement_size((double)p->budget_bytes, budget));
+}
+
 static int place_experts(const struct halo_placement_options *o, struct halo_placement *p, struct halo_fault *fault)
 {
     struct halo_shares shares;
@@ -117,12 +128,7 @@ static int place_experts(const struct halo_placement_options *o, struct halo_pla
         spare = 0;
     uint32_t least = least_slots_of_all(p, spare);
     if (n_slots < least)
-        return halo_fault_set(
-            fault, HALO_FAULT_OUT_OF_MEMORY,
-            "needs %.2f GB to stream its experts: %.2f GB that every token reads, KV cache and scratch "
-            "included, and %u slots of %.1f MB for the experts of one token; there are %.2f GB",
-            (double)(p->total_bytes + least * p->slot_bytes) / GB, (double)p->total_bytes / GB, least,
-            (double)p->slot_bytes / 1e6, (double)p->budget_bytes / GB);
+        return refuse_experts(p, least, fault);
     p->n_slots = (uint32_t)(n_slots < n_expert ? n_slots : n_expert);
     p->total_bytes += p->n_slots * p->slot_bytes;
     halo_shares_init(&shares, &o->routing, some->n_expert, some->n_used);
@@ -174,18 +180,20 @@ static int place_layers(const struct halo_parts *parts, struct halo_placement *p
             layers[n++] = i;
     if (!choose_layers(parts, layers, n, p->total_bytes, p->budget_bytes, &choice)) {
         uint64_t matrices = 0;
+        char fixed[HALO_PLACEMENT_SIZE], budget[HALO_PLACEMENT_SIZE];
         for (uint32_t i = 0; i < n; i++)
             matrices += parts->layers[layers[i]].matrix_bytes;
-        return halo_fault_set(
-            fault, HALO_FAULT_OUT_OF_MEMORY,
-            "does not fit even if every layer streams: %.2f GB are left that must be resident, KV cache and "
-            "scratch included, beside two buffers for a layer each; there are %.2f GB",
-            (double)(p->total_bytes - matrices) / GB, (double)p->budget_bytes / GB);
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY,
+                              "does not fit even if every layer streams: %s must be in memory, KV cache and scratch "
+                              "included, beside two buffers for a layer each; there are %s",
+                              halo_placement_size((double)(p->total_bytes - matrices), fixed),
+                              halo_placement_size((double)p->budget_bytes, budget));
     }
     for (uint32_t i = 0; i < choice.n_streamed; i++) {
         uint32_t layer = layers[spread(i, choice.n_streamed, n, choice.turn)];
         uint64_t feed_forward = parts->layers[layer].ff_bytes;
         p->layers[layer].stream_bytes = parts->layers[layer].matrix_bytes;
+        p->layers[layer].resident_bytes -= parts->layers[layer].matrix_bytes;
         p->placed_bytes[HALO_PLACED_FEED_FORWARD] -= feed_forward;
         p->placed_bytes[HALO_PLACED_ATTENTION] -= parts->layers[layer].matrix_bytes - feed_forward;
     }
@@ -210,11 +218,13 @@ int halo_placement_place(const struct halo_plan *plan, const struct halo_parts *
     describe(parts, options, ret);
     uint64_t whole_bytes = ret->total_bytes + expert_bytes;
     bool fits = whole_bytes <= budget_bytes;
-    if (!fits && options->tiers == HALO_TIERS_MEMORY)
-        return halo_fault_set(
-            fault, HALO_FAULT_OUT_OF_MEMORY,
-            "takes %.2f GB and there are %.2f GB; with tiers \"auto\" what does not fit is read from disk",
-            (double)whole_bytes / GB, (double)budget_bytes / GB);
+    if (!fits && options->tiers == HALO_TIERS_MEMORY) {
+        char whole[HALO_PLACEMENT_SIZE], budget[HALO_PLACEMENT_SIZE];
+        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY,
+                              "takes %s and there are %s; with tiers \"auto\" what does not fit is read from disk",
+                              halo_placement_size((double)whole_bytes, whole),
+                              halo_placement_size((double)budget_bytes, budget));
+    }
     if (fits && (options->tiers != HALO_TIERS_STREAM || expert_bytes == 0)) {
         ret->fits = true;
         ret->placed_bytes[HALO_PLACED_EXPERTS] = expert_bytes;

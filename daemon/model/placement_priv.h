@@ -7,12 +7,17 @@
 /* Ends of a read by whole blocks of the drive. */
 #define HALO_PLACEMENT_BLOCK 4096
 
+/* "4.99 GB", "12.3 MB": decimal, as speeds are. */
+#define HALO_PLACEMENT_SIZE 24
+const char *halo_placement_size(double bytes, char ret[static HALO_PLACEMENT_SIZE]);
+
 /* ---- placement_parts.c: what a plan's weights are for ---- */
 
 struct halo_parts_layer {
     uint32_t n_expert, n_used, n_pieces; /* n_pieces: weights that an expert is made of */
     uint64_t expert_bytes;
     uint64_t first_bytes;              /* of expert_bytes, what the first product over the chosen experts reads */
+    uint64_t always_bytes;             /* of the layer's other weights */
     uint64_t matrix_bytes, n_matrices; /* of attention and feed-forward, which can stream */
     uint64_t ff_bytes;                 /* of matrix_bytes, the feed-forward */
 };

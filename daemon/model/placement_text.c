@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define GB 1e9
-#define MB 1e6
 #define LEAST_GAIN 1.05
 
 __attribute__((format(printf, 2, 3))) static void reason(struct halo_placement *p, const char *format, ...)
@@ -35,17 +34,16 @@ static uint64_t always_resident(const struct halo_placement *p)
 
 static void explain_resident(struct halo_placement *p)
 {
-    double weights = (double)(always_resident(p) + p->placed_bytes[HALO_PLACED_EXPERTS]);
+    char weights[HALO_PLACEMENT_SIZE], kv[HALO_PLACEMENT_SIZE], scratch[HALO_PLACEMENT_SIZE];
+    halo_placement_size((double)(always_resident(p) + p->placed_bytes[HALO_PLACED_EXPERTS]), weights);
+    halo_placement_size((double)p->kv_bytes, kv);
+    halo_placement_size((double)p->scratch_bytes, scratch);
     if (p->fits)
-        reason(p,
-               "all %.2f GB of weights stay in memory, with %.2f GB of KV cache and %.2f GB of scratch; nothing is "
-               "read from disk",
-               weights / GB, (double)p->kv_bytes / GB, (double)p->scratch_bytes / GB);
+        reason(p, "all %s of weights stay in memory, with %s of KV cache and %s of scratch; nothing is read from disk",
+               weights, kv, scratch);
     else
-        reason(p,
-               "%.2f GB of weights that every token reads stay in memory, with %.2f GB of KV cache and %.2f GB of "
-               "scratch",
-               weights / GB, (double)p->kv_bytes / GB, (double)p->scratch_bytes / GB);
+        reason(p, "%s of weights that every token reads stay in memory, with %s of KV cache and %s of scratch", weights,
+               kv, scratch);
 }
 
 static void explain_slots(struct halo_placement *p)
@@ -60,11 +58,10 @@ static void explain_slots(struct halo_placement *p)
         used_bytes += (double)layer->n_slots * (double)layer->read_bytes;
     }
     double empty = 1 - used_bytes / ((double)p->n_slots * (double)p->slot_bytes);
-    reason(p,
-           "the other %.2f GB are %u slots of %.1f MB for %u experts (%.0f %%); a token uses %u of them in %u "
-           "layers",
-           (double)(p->n_slots * p->slot_bytes) / GB, p->n_slots, (double)p->slot_bytes / MB, n_expert,
-           100.0 * p->n_slots / n_expert, n_used, n_layers);
+    char all[HALO_PLACEMENT_SIZE], slot[HALO_PLACEMENT_SIZE];
+    reason(p, "the other %s are %u slots of %s for %u experts (%.0f %%); a token uses %u of them in %u layers",
+           halo_placement_size((double)(p->n_slots * p->slot_bytes), all), p->n_slots,
+           halo_placement_size((double)p->slot_bytes, slot), n_expert, 100.0 * p->n_slots / n_expert, n_used, n_layers);
     if (empty >= 0.01)
         reason(p, "a slot has the size of the largest expert; those of other layers leave %.0f %% of the slots unused",
                100 * empty);
@@ -95,14 +92,15 @@ static void explain_layers(struct halo_placement *p)
             last = first == UINT32_MAX ? UINT32_MAX : last == UINT32_MAX ? i : last;
             first = first == UINT32_MAX ? i : first;
         }
+    char buffers[HALO_PLACEMENT_SIZE];
+    halo_placement_size((double)p->buffer_bytes, buffers);
     if (last == UINT32_MAX)
-        reason(p, "layer %u is read from disk for every token, into two buffers of %.2f GB together", first,
-               (double)p->buffer_bytes / GB);
+        reason(p, "layer %u is read from disk for every token, into two buffers of %s together", first, buffers);
     else
         reason(p,
-               "%u of %u layers are read from disk for every token, about every %.0fth, so that the drive never "
-               "rests; they take turns in two buffers of %.2f GB together",
-               p->n_streamed, p->n_layers, (double)p->n_layers / p->n_streamed, (double)p->buffer_bytes / GB);
+               "%u of %u layers, evenly spread, are read from disk for every token, so that the drive never rests; "
+               "they take turns in two buffers of %s together",
+               p->n_streamed, p->n_layers, buffers);
 }
 
 static void explain_time(const struct halo_profile *profile, struct halo_placement *p)
@@ -116,14 +114,16 @@ static void explain_time(const struct halo_profile *profile, struct halo_placeme
         reason(p, "the speed of the drive is not known, so no speed is predicted; `haloctl profile` measures it");
         return;
     }
-    reason(p, "a token reads %.2f GB of memory: %.1f ms at %.1f GB/s", (double)p->token_bytes / GB, t->memory_s * 1e3,
-           profile->memory_bytes_s / GB);
+    char memory[HALO_PLACEMENT_SIZE], missed[HALO_PLACEMENT_SIZE];
+    reason(p, "a token reads %s of memory: %.1f ms at %.1f GB/s", halo_placement_size((double)p->token_bytes, memory),
+           t->memory_s * 1e3, profile->memory_bytes_s / GB);
     if (p->miss_bytes <= 0)
         return;
     reason(p,
-           "a token reads %.1f MB from disk: %.1f ms at %.2f GB/s, %.1f ms of latency; %.1f ms of this pass while "
-           "the device computes",
-           p->miss_bytes / MB, t->disk_s * 1e3, profile->disk_bytes_s / GB, t->latency_s * 1e3, t->overlap_s * 1e3);
+           "a token reads %s from disk: %.1f ms at %.2f GB/s, %.1f ms of latency; %.1f ms of this pass while the "
+           "device computes",
+           halo_placement_size(p->miss_bytes, missed), t->disk_s * 1e3, profile->disk_bytes_s / GB, t->latency_s * 1e3,
+           t->overlap_s * 1e3);
     reason(p, "the %s is the bound: no order of the same reads exceeds %.2f tok/s",
            t->disk_s > t->memory_s ? "disk" : "memory", p->limit_tok_s);
 }
@@ -179,10 +179,11 @@ static void hint_type(const struct question *q, struct halo_placement *p)
         double tok_s = ask(&smaller, p->budget_bytes, &other);
         if (tok_s <= 0 || !other.fits)
             continue;
-        hint(p, tok_s, "a file in %s (%.1f GB of weights) fits whole: %.1f instead of %.1f tok/s",
-             halo_type_info(types[i]).name,
-             (double)(other.total_bytes - other.kv_bytes - other.scratch_bytes - other.padding_bytes) / GB, tok_s,
-             p->tok_s);
+        char weights[HALO_PLACEMENT_SIZE];
+        halo_placement_size((double)(other.total_bytes - other.kv_bytes - other.scratch_bytes - other.padding_bytes),
+                            weights);
+        hint(p, tok_s, "a file in %s (%s of weights) fits whole: %.1f instead of %.1f tok/s",
+             halo_type_info(types[i]).name, weights, tok_s, p->tok_s);
         return;
     }
 }
@@ -196,9 +197,11 @@ static void hint_context(const struct question *q, struct halo_placement *p)
     shorter.options = &options;
     shorter.context = q->context / 2;
     double tok_s = ask(&shorter, p->budget_bytes, &other);
+    char more[HALO_PLACEMENT_SIZE];
+    halo_placement_size((double)(p->kv_bytes - options.kv_bytes), more);
     if (tok_s > 0)
-        hint(p, tok_s, "half the KV cache (a context of %u) leaves %.2f GB more: %.1f instead of %.1f tok/s",
-             shorter.context, (double)(p->kv_bytes - other.kv_bytes) / GB, tok_s, p->tok_s);
+        hint(p, tok_s, "half the KV cache (a context of %u) leaves %s more: %.1f instead of %.1f tok/s",
+             shorter.context, more, tok_s, p->tok_s);
 }
 
 static void hint_drive(const struct question *q, struct halo_placement *p)
@@ -228,8 +231,9 @@ static void hint_memory(const struct question *q, struct halo_placement *p)
     options.tiers = HALO_TIERS_AUTO;
     more.options = &options;
     double tok_s = ask(&more, whole, &other);
-    hint(p, tok_s, "%.1f GB more memory hold all of it: %.1f instead of %.1f tok/s",
-         (double)(whole - p->budget_bytes) / GB, tok_s, p->tok_s);
+    char missing[HALO_PLACEMENT_SIZE];
+    hint(p, tok_s, "%s more memory hold all of it: %.1f instead of %.1f tok/s",
+         halo_placement_size((double)(whole - p->budget_bytes), missing), tok_s, p->tok_s);
 }
 
 void halo_placement_explain(const struct halo_plan *plan, const struct halo_parts *parts,

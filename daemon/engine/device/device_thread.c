@@ -151,6 +151,7 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
             measure_bandwidth(t);
         f->profile.memory_bytes_s = t->bandwidth;
         f->flops = measured_flops(t);
+        f->streams_experts = t->ops->expert_bytes != NULL;
     }
     halo_note_post(t->port, &f->note, HALO_NOTE_FORECAST_DONE);
 }

@@ -31,6 +31,7 @@ struct halo_forecast {
     uint64_t budget_bytes;       /* in: 0 means what is free; out: what was used */
     struct halo_profile profile; /* memory_bytes_s is measured once per process */
     double flops;                /* operations per second of prompt rows seen so far; 0: unknown */
+    bool streams_experts;        /* out: the device runs mixtures whose experts are read from disk */
     struct halo_fault fault;
 };
 

@@ -3,6 +3,7 @@
  * Port thread. A prediction is bytes over measured bandwidth (decode) and operations over the rate that prompts have
  * reached on this device (prefill); what was not measured is null.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <base/clock.h>
 
 #include "device/op_cost_priv.h"
+#include "port/placement_priv.h"
 #include "port/port_priv.h"
 
 /* ---- plan ---- */
@@ -31,7 +33,9 @@ void halo_port_plan(struct halo_port *port, struct halo_job *job)
     }
     forecast->job = job;
     forecast->is_path = msg->has_path;
-    forecast->budget_bytes = msg->has_budget_bytes ? (uint64_t)msg->budget_bytes : 0;
+    forecast->budget_bytes = msg->has_budget_bytes      ? (uint64_t)msg->budget_bytes
+                             : params->has_budget_bytes ? (uint64_t)params->budget_bytes
+                                                        : 0;
     forecast->wish = (struct halo_model_params){.context = params->has_context ? (uint32_t)params->context : 0,
                                                 .kv_tokens = params->has_kv_tokens ? (uint64_t)params->kv_tokens : 0,
                                                 .kv = params->has_kv ? (enum halo_kv_type)params->kv : HALO_KV_F16,
@@ -99,6 +103,31 @@ static void fill_memory(struct halo_ev_plan *ev, const struct halo_forecast *f, 
     ev->kv_sequence_bytes = (int64_t)halo_budget_sequence_bytes(budget);
 }
 
+/* The KV pool of a load: the one that fits with all weights, else as many tokens as were asked for or one sequence. */
+static uint64_t placed_kv_bytes(const struct halo_ev_plan *ev, const struct halo_forecast *f, bool wants_pool)
+{
+    return ev->fits || wants_pool
+               ? (uint64_t)ev->kv_bytes
+               : halo_budget_pool_bytes(&f->budget, f->budget.context_pages, f->budget.context_pages);
+}
+
+/* A model that does not fit is as fast as its placement; NULL: it cannot run. */
+static void predict_streamed(struct halo_ev_plan *ev, const struct halo_port_placement *p, char *bound, size_t n)
+{
+    if (!ev->has_placement) {
+        ev->has_decode_tok_s = ev->has_prefill_tok_s = false;
+        snprintf(bound, n, "%s", p->fault.text);
+        return;
+    }
+    const struct halo_placement *placement = &p->placement;
+    if (placement->fits)
+        return;
+    ev->has_decode_tok_s = placement->tok_s > 0;
+    ev->decode_tok_s = placement->tok_s;
+    ev->has_prefill_tok_s = false; /* the speed of earlier prompts is that of models in memory */
+    snprintf(bound, n, "%s", placement->reasons[placement->n_reasons - 1]);
+}
+
 /* Text for `bound`, with the numbers. */
 static void predict(struct halo_ev_plan *ev, const struct halo_forecast *f, char *bound, size_t n)
 {
@@ -122,6 +151,16 @@ static void predict(struct halo_ev_plan *ev, const struct halo_forecast *f, char
         snprintf(bound, n, "the device does not measure its bandwidth, so nothing is predicted");
 }
 
+/* Bytes of memory, and those of the file that are not there all the time. */
+static void write_tiers(const struct halo_ev_plan *ev, char *ret, size_t n)
+{
+    if (!ev->has_placement || ev->placement.resident)
+        snprintf(ret, n, "{\"memory\":%" PRId64 "}", ev->total_bytes);
+    else
+        snprintf(ret, n, "{\"memory\":%" PRId64 ",\"disk\":%" PRId64 "}", ev->placement.total_bytes,
+                 ev->placement.prefill_bytes);
+}
+
 void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
 {
     struct halo_job *job = f->job;
@@ -133,6 +172,7 @@ void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
     }
     const struct halo_msg_plan *msg = &job->msg.plan;
     char bound[256], tiers[96], cache[HALO_CACHE_TEXT];
+    struct halo_port_placement *placement = NULL;
     struct halo_json ops;
     struct halo_ev ev;
     halo_ev_init(&ev, HALO_EV_PLAN, &job->msg.id);
@@ -141,21 +181,26 @@ void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
     ev.plan.device = halo_str_of(f->info.name);
     fill_memory(&ev.plan, f, msg->params.has_kv_tokens);
     predict(&ev.plan, f, bound, sizeof(bound));
+    int r =
+        halo_port_placement_fill(f, msg, placed_kv_bytes(&ev.plan, f, msg->params.has_kv_tokens), &ev.plan, &placement);
+    if (r == 0)
+        predict_streamed(&ev.plan, placement, bound, sizeof(bound));
     halo_budget_cache_text(&f->budget, &f->model->plan, cache);
     ev.plan.cache = halo_str_of(cache);
     ev.plan.bound = halo_str_of(bound);
     ev.plan.has_bound = true;
-    snprintf(tiers, sizeof(tiers), "{\"memory\":%lld}", (long long)ev.plan.total_bytes);
+    write_tiers(&ev.plan, tiers, sizeof(tiers));
     ev.plan.tiers = halo_raw_of(tiers);
     halo_json_init(&ops);
     write_ops(&ops, &f->model->plan);
-    if (ops.error < 0) {
+    if (r < 0 || ops.error < 0) {
         halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for an answer to `plan`");
     } else {
         ev.plan.ops = (struct halo_raw){ops.at, ops.len};
         halo_job_end(port, job, &ev);
     }
     halo_json_finish(&ops);
+    halo_port_placement_finish(placement);
 }
 
 /* ---- bench ---- */

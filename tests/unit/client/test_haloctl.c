@@ -359,6 +359,84 @@ static void a_plan_is_for_people(void **state)
     assert_shown(&rig.out, "a KV cache of 1024 tokens; the weights leave no room for a sequence\n");
 }
 
+#define PLACEMENT                                                                                                      \
+    ",\"placement\":{\"resident\":false,\"loadable\":%s,\"total_bytes\":3000000000,\"parts\":{\"slots\":2000000000},"  \
+    "\"slots\":10,\"slot_bytes\":200000000,\"experts\":20,\"hit_rate\":0.5,\"routing\":\"uniform\",\"token_bytes\":1," \
+    "\"miss_bytes\":1,\"prefill_bytes\":1,\"memory_gb_s\":100,\"disk_gb_s\":5,\"tok_s\":6.25,"                         \
+    "\"reasons\":[\"experts have slots\",\"the disk is the bound\"],\"hints\":[{\"tok_s\":12,\"text\":\"a faster "     \
+    "drive\"}],\"layers\":[{\"memory_bytes\":1000000000,\"disk_bytes\":500000000},{\"memory_bytes\":1000000000,"       \
+    "\"disk_bytes\":0}],\"curve\":[{\"budget_bytes\":2000000000,\"tok_s\":3,\"resident\":false},"                      \
+    "{\"budget_bytes\":4000000000,\"tok_s\":9,\"resident\":true}]}"
+#define STREAMED                                                                                                       \
+    PLAN "\"fits\":false,\"context\":64,\"kv_tokens\":64,\"budget_bytes\":3000000000,\"context_max\":0,"               \
+         "\"decode_tok_s\":6.25,\"bound\":\"the disk is the bound\"" PLACEMENT
+
+/* Once in words; the reasons have the bound. */
+static void a_plan_with_tiers_says_why(void **state)
+{
+    start(ARGS("plan", "--tiers", "stream", "--routing", "uniform", "--disk-gb-s", "5", "m"));
+    const struct halo_msg *msg = ctl_request(&rig);
+    assert_int_equal(msg->plan.params.tiers, HALO_WIRE_TIERS_STREAM);
+    assert_int_equal(msg->plan.routing, HALO_WIRE_ROUTING_UNIFORM);
+    assert_true(msg->plan.has_disk_gb_s && msg->plan.disk_gb_s == 5 && !msg->plan.curve);
+    ctl_answer(&rig, "plan", STREAMED, "true");
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    assert_string_equal(rig.out.at, "m (qwen3) on cpu: does not fit\n"
+                                    "  26.5 MB in total: weights 4.7 MB, KV cache 16.8 MB, scratch 5.0 MB\n"
+                                    "  context 64, a KV cache of 64 tokens; the weights leave no room for a sequence\n"
+                                    "  memory to use: 3.0 GB\n"
+                                    "  decode: about 6.2 tok/s of one sequence\n"
+                                    "  with tiers, 3.0 GB of memory:\n"
+                                    "    experts have slots\n"
+                                    "    the disk is the bound\n"
+                                    "  faster:\n"
+                                    "    a faster drive\n");
+    ctl_finish(&rig);
+    start(ARGS("plan", "m"));
+    ctl_request(&rig);
+    ctl_answer(&rig, "plan", STREAMED, "false");
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    assert_shown(&rig.out, "(a prediction: load cannot do this on this device yet):\n");
+    ctl_finish(&rig);
+    start(ARGS("plan", "--tiers", "disk", "m"));
+    assert_int_equal(ctl_wait_end(&rig), 2);
+    assert_shown(&rig.err, "--tiers: 'disk' is not one of auto, memory, stream");
+}
+
+static void a_plan_is_drawn(void **state)
+{
+    char path[128], *picture = NULL;
+    size_t n = 0;
+    snprintf(path, sizeof(path), "/tmp/halo-plan-%d.svg", (int)getpid());
+    start(ARGS("plan", "--svg", path, "m"));
+    assert_true(ctl_request(&rig)->plan.curve);
+    ctl_answer(&rig, "plan", STREAMED, "true");
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    ctl_finish(&rig);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_true(getdelim(&picture, &n, EOF, f) > 0);
+    fclose(f);
+    unlink(path);
+    assert_non_null(strstr(picture, "10 slots for 20 experts, hit rate 50.0 %"));
+    assert_non_null(strstr(picture, ">6.2 tok/s</text>"));
+    assert_non_null(strstr(picture, "all in memory"));
+    assert_non_null(strstr(picture, "</svg>\n"));
+    free(picture);
+    start(ARGS("plan", "--svg", path, "m"));
+    ctl_request(&rig);
+    ctl_answer(&rig, "plan",
+               PLAN "\"fits\":false,\"context\":64,\"kv_tokens\":64,\"budget_bytes\":1,\"decode_tok_s\":null");
+    assert_int_equal(ctl_wait_end(&rig), 1);
+    assert_shown(&rig.err, "was not written: the model cannot run within this budget");
+    ctl_finish(&rig);
+    start(ARGS("plan", "--svg", "/nowhere/a.svg", "m"));
+    ctl_request(&rig);
+    ctl_answer(&rig, "plan", STREAMED, "true");
+    assert_int_equal(ctl_wait_end(&rig), 1);
+    assert_shown(&rig.err, "cannot write /nowhere/a.svg: No such file or directory");
+}
+
 static void stats_are_for_people(void **state)
 {
     start(ARGS("stats"));
@@ -490,6 +568,8 @@ int main(void)
         cmocka_unit_test_teardown(what_was_changed_is_told, finish_rig),
         cmocka_unit_test_teardown(status_is_for_people, finish_rig),
         cmocka_unit_test_teardown(a_plan_is_for_people, finish_rig),
+        cmocka_unit_test_teardown(a_plan_with_tiers_says_why, finish_rig),
+        cmocka_unit_test_teardown(a_plan_is_drawn, finish_rig),
         cmocka_unit_test_teardown(stats_are_for_people, finish_rig),
         cmocka_unit_test_teardown(a_wrong_word_is_answered_with_a_near_one, finish_rig),
         cmocka_unit_test_teardown(a_wrong_model_is_answered_with_a_near_one, finish_rig),

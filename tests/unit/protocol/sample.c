@@ -127,6 +127,7 @@ static int64_t between_i(int level, int64_t lo, int64_t hi)
 #define WORD_FIRST_wire_kv 0
 #define WORD_FIRST_wire_device 0
 #define WORD_FIRST_wire_tiers 0
+#define WORD_FIRST_wire_routing -level / 2 /* of two words */
 #define WORD_FIRST_wire_activity 0
 #define WORD_FIRST_wire_thread 0
 #define WORD_FIRST_wire_phase 0

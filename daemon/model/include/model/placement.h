@@ -83,9 +83,10 @@ enum halo_placed {
     HALO_PLACED_EXPERTS,
     HALO_PLACED_KINDS
 };
-const char *halo_placed_name(enum halo_placed placed); /* "shared experts" */
+const char *halo_placed_name(enum halo_placed placed); /* "shared_experts" */
 
 struct halo_placement_layer {
+    uint64_t resident_bytes;   /* of the layer's weights that every token reads */
     uint32_t n_expert, n_used; /* n_expert 0: none */
     uint64_t expert_bytes;     /* gate, up and down of one expert, as they lie in the file */
     uint64_t read_bytes;       /* the same with the blocks at their ends: what a miss reads */
