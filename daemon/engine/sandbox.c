@@ -44,6 +44,7 @@ struct ruleset {
 /* Everything that the first Landlock knew. */
 #define RIGHTS_FIRST ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1)
 
+#define STREAMING_MODELS 4 /* that have a ring at the same time; more of them read with threads */
 #define PATH_BYTES 4096
 
 static const char *const system_files[] = {
@@ -226,10 +227,10 @@ static int restrict_files(const struct halo_sandbox *sandbox)
 
 void halo_sandbox_enter(const struct halo_sandbox *sandbox)
 {
-    /* A ring could open what the filter refuses, so the only two are made now and can do nothing but read. Where there
-     * is none the reader says so with each load, and the fetch thread once. */
+    /* A ring could open what the filter refuses, so the only ones are made now and can do nothing but read. Where there
+     * is none the reader says so with each load, and a model that streams once. */
     halo_reader_prepare();
-    halo_fetch_prepare();
+    halo_fetch_prepare(STREAMING_MODELS);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         halo_log(HALO_LOG_WARN, "sandbox: prctl: %s", strerror(errno));
     int abi = restrict_files(sandbox);

@@ -20,29 +20,42 @@
 #define URING_CQES 64
 #define URING_WAKE UINT64_MAX /* user data of the eventfd's read; of a block: its number */
 
-static struct ring_prepared prepared;
+static struct ring_prepared prepared[HALO_FETCH_PREPARED_MAX];
 
 struct fetch_uring {
-    struct io_uring *ring; /* &own or &prepared.ring */
+    struct io_uring *ring; /* &own, or that of `prepared` */
     struct io_uring own;
+    struct ring_prepared *prepared;
     int event_fd;
     uint64_t wakes; /* what the kernel read from event_fd */
     bool armed;     /* that read is queued or in flight */
     bool pause;     /* a block was tried again and again: rest before the next submission */
 };
 
-int halo_fetch_prepare(void)
+static int prepare(struct ring_prepared *p)
 {
-    int r = ring_prepare(&prepared, HALO_FETCH_DEPTH_MAX + 1, IORING_SETUP_COOP_TASKRUN);
-    return r == -EINVAL ? ring_prepare(&prepared, HALO_FETCH_DEPTH_MAX + 1, 0) : r; /* the flag is of Linux 5.19 */
+    int r = ring_prepare(p, HALO_FETCH_DEPTH_MAX + 1, IORING_SETUP_COOP_TASKRUN);
+    return r == -EINVAL ? ring_prepare(p, HALO_FETCH_DEPTH_MAX + 1, 0) : r; /* the flag is of Linux 5.19 */
+}
+
+int halo_fetch_prepare(uint32_t n)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < n && i < HALO_FETCH_PREPARED_MAX && r == 0; i++)
+        r = prepare(&prepared[i]);
+    return r;
 }
 
 /* The prepared ring, or one of its own. */
 static int ring_open(struct fetch_uring *u, uint32_t depth)
 {
-    u->ring = ring_take(&prepared);
+    for (uint32_t i = 0; i < HALO_FETCH_PREPARED_MAX && !u->ring; i++) {
+        u->ring = ring_take(&prepared[i]);
+        u->prepared = &prepared[i];
+    }
     if (u->ring)
         return 0;
+    u->prepared = NULL;
     u->ring = &u->own;
     int r = io_uring_queue_init(depth + 1, u->ring, IORING_SETUP_COOP_TASKRUN);
     if (r == -EINVAL)
@@ -54,10 +67,10 @@ static int ring_open(struct fetch_uring *u, uint32_t depth)
 
 static void ring_close(struct fetch_uring *u)
 {
-    if (u->ring == &u->own)
-        io_uring_queue_exit(u->ring);
+    if (u->prepared)
+        ring_give_back(u->prepared, io_uring_sq_ready(u->ring) == 0);
     else if (u->ring)
-        ring_give_back(&prepared, io_uring_sq_ready(u->ring) == 0);
+        io_uring_queue_exit(u->ring);
 }
 
 static void wake_arm(struct fetch_uring *u)

@@ -250,21 +250,29 @@ uint32_t fetch_fixture_read(struct fetch_fixture *f, uint64_t offset, uint64_t n
     return slot;
 }
 
+uint32_t fetch_fixture_take(struct fetch_fixture *f, uint32_t max, uint64_t timeout_us)
+{
+    struct halo_fetch_done done[4];
+    max = max < 4 ? max : 4;
+    uint32_t n = halo_fetch_reap(f->fetch, done, max, timeout_us);
+    assert_true(n <= max);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t slot = done[i].slot;
+        assert_true(slot < f->n_reads);
+        assert_int_equal(done[i].generation, f->reads[slot].generation);
+        assert_int_equal(done[i].offset, f->reads[slot].offset);
+        f->done[slot] = done[i];
+        assert_int_equal(f->n_done[slot]++, 0);
+        f->order[f->n_reaped++] = slot;
+    }
+    return n;
+}
+
 void fetch_fixture_reap(struct fetch_fixture *f, uint32_t n)
 {
     while (n > 0) {
-        struct halo_fetch_done done[4];
-        uint32_t got = halo_fetch_reap(f->fetch, done, n < 4 ? n : 4, FIXTURE_PATIENCE_US);
-        assert_true(got > 0 && got <= n);
-        for (uint32_t i = 0; i < got; i++) {
-            uint32_t slot = done[i].slot;
-            assert_true(slot < f->n_reads);
-            assert_int_equal(done[i].generation, f->reads[slot].generation);
-            assert_int_equal(done[i].offset, f->reads[slot].offset);
-            f->done[slot] = done[i];
-            f->n_done[slot]++;
-            f->order[f->n_reaped++] = slot;
-        }
+        uint32_t got = fetch_fixture_take(f, n, FIXTURE_PATIENCE_US);
+        assert_true(got > 0);
         n -= got;
     }
 }
@@ -276,22 +284,26 @@ static void check_fill(const uint8_t *page, uint32_t slot)
             fail_msg("read %u wrote outside its hull", slot);
 }
 
+void fetch_fixture_check_read(struct fetch_fixture *f, uint32_t slot)
+{
+    const struct halo_fetch_read *read = &f->reads[slot];
+    struct halo_fault fault = {0};
+    assert_int_equal(f->n_done[slot], 1);
+    if (halo_fetch_fault(f->fetch, &f->done[slot], &fault) < 0)
+        fail_msg("read %u: %s", slot, fault.text);
+    if (memcmp(read->dest, f->content + read->offset, read->n_bytes) != 0)
+        fail_msg("read %u: its %llu bytes at %llu are not the file's", slot, (unsigned long long)read->n_bytes,
+                 (unsigned long long)read->offset);
+    const uint8_t *hull = (uint8_t *)read->dest - read->offset % HALO_HULL_ALIGN;
+    check_fill(hull - HALO_HULL_ALIGN, slot);
+    check_fill(hull + halo_hull_bytes(read->offset, read->n_bytes), slot);
+}
+
 void fetch_fixture_check(struct fetch_fixture *f)
 {
     assert_true(f->n_reads > 0);
-    for (uint32_t slot = 0; slot < f->n_reads; slot++) {
-        const struct halo_fetch_read *read = &f->reads[slot];
-        struct halo_fault fault = {0};
-        assert_int_equal(f->n_done[slot], 1);
-        if (halo_fetch_fault(f->fetch, &f->done[slot], &fault) < 0)
-            fail_msg("read %u: %s", slot, fault.text);
-        if (memcmp(read->dest, f->content + read->offset, read->n_bytes) != 0)
-            fail_msg("read %u: its %llu bytes at %llu are not the file's", slot, (unsigned long long)read->n_bytes,
-                     (unsigned long long)read->offset);
-        const uint8_t *hull = (uint8_t *)read->dest - read->offset % HALO_HULL_ALIGN;
-        check_fill(hull - HALO_HULL_ALIGN, slot);
-        check_fill(hull + halo_hull_bytes(read->offset, read->n_bytes), slot);
-    }
+    for (uint32_t slot = 0; slot < f->n_reads; slot++)
+        fetch_fixture_check_read(f, slot);
 }
 
 void fetch_fixture_expect_notice(struct fetch_fixture *f, const char *text)

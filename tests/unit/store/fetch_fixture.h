@@ -75,10 +75,13 @@ uint32_t fetch_fixture_plan(struct fetch_fixture *f, uint64_t offset, uint64_t n
 /* The same, submitted. */
 uint32_t fetch_fixture_read(struct fetch_fixture *f, uint64_t offset, uint64_t n_bytes,
                             enum halo_fetch_priority priority);
+/* Takes the completions that come within timeout_us, up to `max` and up to 4. Returns how many. */
+uint32_t fetch_fixture_take(struct fetch_fixture *f, uint32_t max, uint64_t timeout_us);
 /* Waits for n completions. */
 void fetch_fixture_reap(struct fetch_fixture *f, uint32_t n);
 /* Every read completed once and without an error; its bytes are the file's, nothing outside the hulls was touched. */
 void fetch_fixture_check(struct fetch_fixture *f);
+void fetch_fixture_check_read(struct fetch_fixture *f, uint32_t slot); /* one of them */
 /* Fails unless a notice contains `text`, and none of them twice. */
 void fetch_fixture_expect_notice(struct fetch_fixture *f, const char *text);
 /* Waits until n blocks are in flight. */

@@ -260,23 +260,28 @@ static void test_nth_allocation_fails(void **state)
     assert_true(n > 3);
 }
 
-/* The ring of a process that can make no other: of one fetch at a time, again and again, and not after it gave up. */
+/* The rings of a process that can make no other: each of one fetch at a time, again and again, not after it gave up. */
 static void test_prepared_ring(void **state)
 {
     struct fetch_fixture *f = *state;
     if (f->no_uring)
         return;
-    assert_int_equal(halo_fetch_prepare(), 0);
+    assert_int_equal(halo_fetch_prepare(2), 0);
     inject.queue_init = EPERM;
     for (int i = 0; i < 3; i++) {
+        struct halo_fetch *second = NULL, *third = NULL;
         fetch_fixture_open(f, (struct halo_fetch_options){.depth = HALO_FETCH_DEPTH_MAX, .block_bytes = 4096});
+        assert_int_equal(halo_fetch_create(NULL, &second, NULL), 0);
+        assert_int_equal(halo_fetch_create(NULL, &third, NULL), 0);
         read_and_check(f);
         assert_int_equal(halo_fetch_method(f->fetch), HALO_FETCH_URING);
-        struct halo_fetch *second = NULL;
-        assert_int_equal(halo_fetch_create(NULL, &second, NULL), 0);
-        assert_int_equal(halo_fetch_method(second), HALO_FETCH_PREAD);
+        assert_int_equal(halo_fetch_method(second), HALO_FETCH_URING);
+        assert_int_equal(halo_fetch_method(third), HALO_FETCH_PREAD);
         halo_fetch_destroy(second);
+        halo_fetch_destroy(third);
     }
+    struct halo_fetch *holder = NULL; /* of the ring that does not give up */
+    assert_int_equal(halo_fetch_create(NULL, &holder, NULL), 0);
     inject.submit = ENOMEM;
     inject.submit_times = 1000000000;
     read_and_check(f);
@@ -284,6 +289,78 @@ static void test_prepared_ring(void **state)
     fetch_fixture_open(f, (struct halo_fetch_options){0});
     read_and_check(f);
     assert_int_equal(halo_fetch_method(f->fetch), HALO_FETCH_PREAD);
+    halo_fetch_destroy(holder);
+}
+
+/* ---- everything at once ---- */
+
+static uint32_t draw(uint64_t *seed, uint32_t n)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*seed >> 33) % n;
+}
+
+static void random_submit(struct fetch_fixture *f, uint64_t *seed)
+{
+    uint32_t n_bytes = 1 + draw(seed, draw(seed, 4) ? 3000 : 60000);
+    uint32_t slot = fetch_fixture_plan(f, draw(seed, (uint32_t)FIXTURE_FILE_BYTES - n_bytes), n_bytes,
+                                       draw(seed, HALO_FETCH_PRIORITIES));
+    int r = halo_fetch_submit(f->fetch, &f->reads[slot], 1);
+    assert_true(r == 0 || r == -EAGAIN);
+    if (r == -EAGAIN)
+        f->n_reads--;
+}
+
+static void random_move(struct fetch_fixture *f, uint64_t *seed)
+{
+    uint32_t slot = draw(seed, f->n_reads + 1);
+    switch (draw(seed, 12)) {
+    case 0: halo_fetch_cancel(f->fetch, slot, slot + 1000); break;
+    case 1: halo_fetch_cancel(f->fetch, slot, slot + 999); break;
+    case 2: halo_fetch_cancel_ahead(f->fetch, slot + 900); break;
+    case 3: halo_fetch_promote(f->fetch, slot, slot + 1000); break;
+    case 4: halo_fetch_pause_ahead(f->fetch, draw(seed, 2)); break;
+    case 5: inject.shorten = draw(seed, 2); break;
+    case 6: inject.unpinned = draw(seed, 2); break;
+    case 7:
+        inject.result = draw(seed, 2) ? EIO : EINTR;
+        inject.result_after = inject.n_results + (int)draw(seed, 4);
+        inject.result_times = (int)draw(seed, 4);
+        break;
+    case 8: fetch_fixture_take(f, 4, draw(seed, 2) * 1000); break;
+    default: random_submit(f, seed); break;
+    }
+}
+
+/* Whatever is asked and whatever fails: each read completes once, and one without an error has the file's bytes. */
+static void test_random_lives(void **state)
+{
+    struct fetch_fixture *f = *state;
+    uint32_t n_good = 0, n_bad = 0;
+    for (uint64_t life = 1; life <= 12; life++) {
+        uint64_t seed = life;
+        uint32_t depth = 1 + draw(&seed, 8);
+        fetch_inject_reset();
+        fetch_fixture_open(f, (struct halo_fetch_options){.block_bytes = 4096u << draw(&seed, 4),
+                                                          .depth = depth,
+                                                          .ahead_depth = 1 + draw(&seed, depth),
+                                                          .queue = 1 + draw(&seed, 64),
+                                                          .no_direct = draw(&seed, 3) == 0});
+        for (int i = 0; i < 500; i++)
+            random_move(f, &seed);
+        halo_fetch_pause_ahead(f->fetch, false);
+        fetch_fixture_reap(f, f->n_reads - f->n_reaped);
+        assert_int_equal(fetch_fixture_take(f, 1, FIXTURE_PATIENCE_US), 0);
+        for (uint32_t slot = 0; slot < f->n_reads; slot++) {
+            int error = f->done[slot].error;
+            assert_true(error == 0 || error == -ECANCELED || error == -EIO);
+            n_bad += error != 0;
+            n_good += error == 0;
+            if (error == 0)
+                fetch_fixture_check_read(f, slot);
+        }
+    }
+    assert_true(n_good > 500 && n_bad > 50);
 }
 
 int main(void)
@@ -300,6 +377,7 @@ int main(void)
         FETCH_TEST(test_file_refuses_direct_reads),
         FETCH_TEST(test_threads_do_not_start),
         FETCH_TEST(test_nth_allocation_fails),
+        FETCH_TEST(test_random_lives),
         FETCH_TEST(test_prepared_ring), /* the last: the others make rings of their own */
     };
     return cmocka_run_group_tests_name("fetch faults", tests, NULL, NULL);

@@ -96,18 +96,20 @@ struct halo_fetch_in_flight {
 struct halo_fetch_stats {
     uint64_t reads[HALO_FETCH_PRIORITIES], bytes[HALO_FETCH_PRIORITIES]; /* completed without an error; asked for */
     uint64_t n_failed, n_cancelled;
-    uint64_t disk_bytes;          /* what the kernel returned: hulls, and what was read twice */
-    uint64_t n_blocks, n_retries; /* calls that brought a block to its end; calls repeated after EIO, EAGAIN, EINTR or a
-                                     short read */
-    uint64_t busy_ns;             /* time with at least one block in flight */
+    uint64_t disk_bytes; /* what the kernel returned: hulls, and what was read twice */
+    uint64_t n_blocks;   /* that were read to their end */
+    uint64_t n_retries;  /* calls repeated after EIO, EAGAIN, EINTR or a short read, and on a step down */
+    uint64_t busy_ns;    /* time with at least one block in flight */
     /* Blocks by the time from the call to the last byte: entry i counts those of [2^i, 2^(i+1)) us; 0 also those
      * below, the last also those above. */
     uint64_t latency_us[HALO_FETCH_LATENCIES];
 };
 
-/* Creates the ring in advance, for a process that will be forbidden to (a sandbox): the next halo_fetch_create uses it,
- * and it can do nothing but read. 0, or a negative errno: that halo_fetch uses threads. */
-int halo_fetch_prepare(void);
+/* Creates n rings in advance, for a process that will be forbidden to (a sandbox): they can do nothing but read, and
+ * each serves one halo_fetch after the other. Called once, by the main thread. 0, or a negative errno: there are fewer.
+ * A halo_fetch that gets none uses threads. */
+#define HALO_FETCH_PREPARED_MAX 8u
+int halo_fetch_prepare(uint32_t n);
 
 /* options: NULL for the defaults. 0, or negative with the fault: OUT_OF_MEMORY, INTERNAL (no thread could be started),
  * BAD_REQUEST (block_bytes or depth out of range). */
