@@ -71,7 +71,8 @@ enum halo_load_stage halo_device_seal(struct halo_load *load, const struct halo_
                                              .device_model = instance->device_model,
                                              .plan = &instance->model->plan,
                                              .makes_lists = t->info.features & HALO_DEVICE_TOP,
-                                             .batch_invariant = t->info.features & HALO_DEVICE_BATCH_INVARIANT,
+                                             .any_cut =
+                                                 (t->info.features & HALO_DEVICE_BATCH_INVARIANT) && !instance->experts,
                                              .n_checkpoints = instance->n_checkpoints,
                                              .max_queued = t->max_queued,
                                              .phase = &t->phase,

@@ -11,6 +11,7 @@
 #include <engine/load.h>
 
 #define REMEDY_BYTES 128
+#define SCRATCH_PART 16 /* of the memory that a streamed model may take */
 
 /* What would make room for need_bytes, where `bytes` are what there would be with every idle model gone. */
 static void find_remedy(const struct halo_load *load, const struct halo_room *room, uint64_t need_bytes, uint64_t bytes,
@@ -103,6 +104,20 @@ static bool is_too_large(const struct halo_load *load, const struct halo_device_
     halo_budget_of(ops, device, &load->instance->model->plan, within_wish(load, room->bytes + room->held_bytes),
                    &alone);
     return least > alone.max_pages;
+}
+
+/* A step of a prompt reads most experts, however long its piece is: takes long pieces, as far as their activations are
+ * a small part of the memory. */
+static void settle_rows(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device,
+                        const struct halo_room *room)
+{
+    struct halo_plan *plan = &load->instance->model->plan;
+    uint64_t weights, kv, scratch, most = within_wish(load, room->bytes) / SCRATCH_PART;
+    for (plan->max_rows = HALO_STREAMED_ROWS; plan->max_rows > HALO_BATCH_ROWS; plan->max_rows /= 2) {
+        ops->estimate(device, plan, &weights, &kv, &scratch);
+        if (scratch <= most)
+            break;
+    }
 }
 
 /* ---- room ---- */
@@ -220,6 +235,8 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
     int r = check_ops(load, ops, device);
     if (r < 0)
         return r;
+    if (is_streamed(load))
+        settle_rows(load, ops, device, room);
     load->room_bytes = within_wish(load, room->bytes);
     halo_budget_of(ops, device, plan, load->room_bytes, &budget);
     if (least > budget.max_pages) {

@@ -106,7 +106,7 @@ void cpu_rig_init(struct cpu_rig *rig, const struct cpu_rig_setup *setup)
     struct halo_scheduler_setup scheduler = {.ops = &rig->ops,
                                              .device_model = rig->instance.device_model,
                                              .plan = &rig->instance.model->plan,
-                                             .batch_invariant = true,
+                                             .any_cut = true,
                                              .max_queued = CPU_RIG_MAX,
                                              .phase = &rig->phase,
                                              .stats = &rig->stats,

@@ -64,7 +64,7 @@ void rig_init_checkpoints(struct rig *rig, const struct halo_plan *plan, uint32_
     struct halo_scheduler_setup setup = {.ops = fake_device(),
                                          .device_model = rig->model,
                                          .plan = &rig->plan,
-                                         .batch_invariant = true,
+                                         .any_cut = true,
                                          .n_checkpoints = n_checkpoints,
                                          .max_queued = 256,
                                          .phase = &rig->phase,

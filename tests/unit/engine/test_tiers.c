@@ -289,6 +289,42 @@ static void who_streams(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* Runs a prompt of n ids. Returns the bytes of experts that were read. */
+static long read_for_prompt(struct child *c, int n, long *ret_steps)
+{
+    static char ids[16 * 1000];
+    child_prompt(ids, n);
+    child_send(c, "{\"type\":\"generate\",\"id\":100,\"model\":\"%s\",\"tokens\":[%s],\"max_tokens\":1}", model, ids);
+    if (child_wait(c, 100)->terminal != HALO_EV_DONE)
+        fail_msg("%s", c->requests[100].last);
+    child_send(c, "{\"type\":\"stats\",\"id\":101}");
+    *ret_steps = child_number(child_wait(c, 101), "steps");
+    return child_number(&c->requests[101], "expert_miss_bytes");
+}
+
+/* A piece of a prompt reads no expert twice, though the cache holds fewer than it uses; and where the activations have
+ * room a prompt is one piece. */
+static void a_prompt_is_one_pass(void **state)
+{
+    struct child c;
+    long n_steps;
+    model = models[0];
+    begin(&c, 2);
+    assert_true(load_streamed(&c, model) < 4 * 8);
+    long disk = child_number(&c.requests[next_id], "disk"), n_read = read_for_prompt(&c, 250, &n_steps);
+    assert_int_equal(n_steps, 1);
+    assert_true(n_read > disk / 2 && n_read <= disk);
+    assert_int_equal(child_end(&c), 0);
+    begin(&c, 2);
+    child_send(&c, "{\"type\":\"load\",\"id\":1,\"model\":\"%s\",\"params\":{\"context\":1024,\"tiers\":\"stream\"}}",
+               model);
+    assert_int_equal(child_wait(&c, 1)->terminal, HALO_EV_LOADED);
+    n_read = read_for_prompt(&c, 900, &n_steps);
+    assert_int_equal(n_steps, 1);
+    assert_true(n_read <= disk);
+    assert_int_equal(child_end(&c), 0);
+}
+
 /* An engine that is killed while it waits for experts: its successor goes on behind the ids that were sent. */
 static void an_engine_that_dies(void **state)
 {
@@ -485,9 +521,10 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streamed_is_resident),   cmocka_unit_test(who_streams), cmocka_unit_test(an_engine_that_dies),
-        cmocka_unit_test(a_forgotten_read_shows), cmocka_unit_test(an_io_error), cmocka_unit_test(a_stalled_drive),
-        cmocka_unit_test(files_that_change),
+        cmocka_unit_test(streamed_is_resident),   cmocka_unit_test(who_streams),
+        cmocka_unit_test(a_prompt_is_one_pass),   cmocka_unit_test(an_engine_that_dies),
+        cmocka_unit_test(a_forgotten_read_shows), cmocka_unit_test(an_io_error),
+        cmocka_unit_test(a_stalled_drive),        cmocka_unit_test(files_that_change),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

@@ -43,8 +43,10 @@ struct halo_scheduler_setup {
     const struct halo_device_ops *ops;
     struct halo_device_model *device_model;
     const struct halo_plan *plan;
-    bool makes_lists;       /* the device's: steps bring the largest logits where they decide, not the rows */
-    bool batch_invariant;   /* the device's: lets the piece of a prompt follow the clock */
+    bool makes_lists; /* the device's: steps bring the largest logits where they decide, not the rows */
+    /* The piece of a prompt follows the clock: the numbers do not depend on where it is cut, and a step reads nothing
+     * from the disk. */
+    bool any_cut;
     uint32_t n_checkpoints; /* slots of each group of states that are kept for checkpoints: no sequence holds them */
     uint32_t max_queued;    /* waiting sequences; more are refused with queue_full */
     struct halo_device_phase *phase;
