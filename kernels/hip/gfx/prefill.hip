@@ -20,11 +20,17 @@ template <int D> struct prefill_shape {
     static constexpr uint32_t TILES = D / 16 / PARTS; /* of a wave's output */
     /* Keep rows 16-byte aligned and off each other's banks. */
     static constexpr uint32_t PITCH = D + 8, V_PITCH = KEYS + 8, S_PITCH = KEYS + 1;
+    /* Heads of 512: V takes K's place once the scores are made. Both beside each other exceed the 48 KiB of static LDS
+     * that NVIDIA's chips allow a block. */
+    static constexpr bool V_REPLACES_K = D > 256;
+    static constexpr uint32_t K_SIZE = KEYS * PITCH, V_SIZE = D * V_PITCH, V_AT = V_REPLACES_K ? 0 : K_SIZE,
+                              KV_SIZE = V_AT + V_SIZE;
+    static_assert(KV_SIZE >= K_SIZE, "K fits too");
 };
 
 template <int D> struct prefill_lds {
     typedef prefill_shape<D> shape;
-    alignas(16) uint16_t q[shape::ROWS * shape::PITCH], k[shape::KEYS * shape::PITCH], v[D * shape::V_PITCH];
+    alignas(16) uint16_t q[shape::ROWS * shape::PITCH], kv[shape::KV_SIZE];
     union {
         float score[16 * shape::S_PITCH];
         alignas(16) uint16_t p[16 * shape::V_PITCH];
@@ -94,7 +100,7 @@ HALO_DEVICE void prefill_load_k(const halo_prefill_args &a, const prefill_job &j
             pairs[e / 2] = halo_float_half(kv_element<TYPE>(chunk, e) * scale) |
                            (uint32_t)halo_float_half(kv_element<TYPE>(chunk, e + 1) * scale) << 16;
         for (uint32_t e = 0; e < CHUNK / 2; e++)
-            *reinterpret_cast<uint32_t *>(lds.k + key * shape::PITCH + c * CHUNK + 2 * e) = pairs[e];
+            *reinterpret_cast<uint32_t *>(lds.kv + key * shape::PITCH + c * CHUNK + 2 * e) = pairs[e];
     }
 }
 
@@ -118,7 +124,7 @@ HALO_DEVICE void prefill_load_v(const halo_prefill_args &a, const prefill_job &j
                     v[j][i] = values.get(i);
             }
         for (uint32_t e = 0; e < 4; e++)
-            *reinterpret_cast<uint32_t *>(lds.v + (d + e) * shape::V_PITCH + key) =
+            *reinterpret_cast<uint32_t *>(lds.kv + shape::V_AT + (d + e) * shape::V_PITCH + key) =
                 halo_float_half(v[0][e]) | (uint32_t)halo_float_half(v[1][e]) << 16;
     }
 }
@@ -139,7 +145,7 @@ template <int D> HALO_DEVICE void prefill_scores(uint32_t dim, uint32_t group, p
         const halo_frag q = halo_mma_load(lds.q + group * 16 * shape::PITCH + d, shape::PITCH);
 #pragma unroll
         for (uint32_t n = 0; n < N; n++)
-            s[n] = halo_mma(q, halo_mma_load(lds.k + n * 16 * shape::PITCH + d, shape::PITCH), s[n]);
+            s[n] = halo_mma(q, halo_mma_load(lds.kv + n * 16 * shape::PITCH + d, shape::PITCH), s[n]);
     }
 #pragma unroll
     for (uint32_t n = 0; n < N; n++)
@@ -207,9 +213,10 @@ HALO_DEVICE void prefill_outputs(uint32_t part, const prefill_lds<D> &lds, halo_
             out[t][i] *= lds.row[halo_wave()][halo_mma_row(i)];
 #pragma unroll
         for (uint32_t k = 0; k < shape::KEYS; k += 16)
-            out[t] = halo_mma(
-                p[k / 16], halo_mma_load(lds.v + (part * shape::TILES + t) * 16 * shape::V_PITCH + k, shape::V_PITCH),
-                out[t]);
+            out[t] = halo_mma(p[k / 16],
+                              halo_mma_load(lds.kv + shape::V_AT + (part * shape::TILES + t) * 16 * shape::V_PITCH + k,
+                                            shape::V_PITCH),
+                              out[t]);
     }
 }
 
@@ -237,7 +244,7 @@ HALO_DEVICE void prefill_rotate_store(const halo_prefill_args &a, const prefill_
                                       prefill_lds<D> &lds, halo_acc (&out)[prefill_shape<D>::TILES])
 {
     typedef prefill_shape<D> shape;
-    static_assert(sizeof(lds.q) + sizeof(lds.k) + sizeof(lds.v) >= shape::ROWS * D * sizeof(float), "they overlap");
+    static_assert(sizeof(lds.q) + sizeof(lds.kv) >= shape::ROWS * D * sizeof(float), "they overlap");
     const uint32_t dim = a.kv.head_dim_v;
     float *rows = reinterpret_cast<float *>(&lds);
     halo_barrier();
@@ -283,11 +290,19 @@ template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args
         const uint8_t *page = kv_page(a.kv, row0, base);
         halo_barrier();
         prefill_load_k<TYPE, D>(a, job, page, base, lds);
-        prefill_load_v<TYPE, D>(a, job, page, base, lds);
+        if constexpr (!shape::V_REPLACES_K)
+            prefill_load_v<TYPE, D>(a, job, page, base, lds);
         halo_barrier();
-        if (base > pos0 + group * 16 + 15) /* behind all rows of the wave */
+        const bool seen = base <= pos0 + group * 16 + 15; /* by a row of the wave */
+        if (seen)
+            prefill_scores<D>(a.kv.head_dim_k, group, lds);
+        if constexpr (shape::V_REPLACES_K) {
+            halo_barrier();
+            prefill_load_v<TYPE, D>(a, job, page, base, lds);
+            halo_barrier();
+        }
+        if (!seen)
             continue;
-        prefill_scores<D>(a.kv.head_dim_k, group, lds);
         prefill_softmax<D>(lowest < base ? 0 : lowest - base, own_pos < base ? 0 : own_pos - base + 1,
                            a.score.cap * LOG2_E, lds, &state);
         prefill_outputs<D>(part, lds, out);

@@ -21,7 +21,10 @@
 #define HALO_DEVICE_MEMBER [[maybe_unused]] inline
 #define HALO_CONSTANT static const
 #define HALO_PLAIN_STEPS 2
-#define HALO_LDS(type, name) type &name = *static_cast<type *>(halo_host_lds(sizeof(type)))
+/* AMD's chips allow a block 64 KiB, NVIDIA's 48 KiB of static memory: the smaller limit is checked in every build. */
+#define HALO_LDS(type, name)                                                                                           \
+    static_assert(sizeof(type) <= 48 * 1024, #type " exceeds the static LDS of NVIDIA's chips");                       \
+    type &name = *static_cast<type *>(halo_host_lds(sizeof(type)))
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL_FIRST(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_KERNEL(name, type, threads)
