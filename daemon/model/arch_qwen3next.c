@@ -1,6 +1,6 @@
 /* arch_qwen3next.c: qwen3next: qwen35moe in an older order. Heads of v that share a head of q and k lie side by side,
- * and the rows of alpha and beta are in one tensor, those of a head of k together (Qwen3-Next and Qwen3-Coder-Next,
- * transformers' Qwen3NextForCausalLM).
+ * and the rows of alpha and beta are in one tensor, those of a head of k together. Early files have q, k, v and z in
+ * one tensor in the same way (ssm_in) (Qwen3-Next and Qwen3-Coder-Next, transformers' Qwen3NextForCausalLM).
  */
 #include "arch_priv.h"
 #include "plan_blocks_priv.h"
@@ -18,6 +18,11 @@ static const struct halo_hparam hparams[] = {
 static const struct halo_tensor_spec tensors[] = {
     HALO_TENSORS_ENDS,
     HALO_TENSORS_DELTA,
+    HALO_TENSOR_ROW(DELTA_QKVZ, MATRIX, EMBD, SSM_QKVZ, ONE, .optional = true, .when = halo_tensors_when_state),
+    HALO_TENSOR_ROW(DELTA_QKV, MATRIX, EMBD, SSM_ROW, ONE, .when = halo_tensors_when_state,
+                    .instead = HALO_TENSOR_DELTA_QKVZ + 1),
+    HALO_TENSOR_ROW(ATTN_GATE, MATRIX, EMBD, SSM_INNER, ONE, .when = halo_tensors_when_state,
+                    .instead = HALO_TENSOR_DELTA_QKVZ + 1),
     HALO_TENSOR_STATE_ROW(SSM_BETA_ALPHA, MATRIX, EMBD, SSM_HEADS_2),
     HALO_TENSORS_MOE(NULL),
     HALO_TENSOR_MATRIX(FFN_GATE_INP_SHEXP, EMBD, ONE),

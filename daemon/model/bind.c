@@ -198,7 +198,8 @@ static void spec_bind(struct halo_binding *binding, const struct halo_tensor_spe
             halo_hparams_of_layer(binding->hparams, layer, &hparams);
         bool optional = spec->optional && !(spec->needed && spec->needed(binding->hparams, layer));
         const struct halo_gguf_tensor *tensor = halo_gguf_find_tensor(binding->gguf, name);
-        const struct halo_gguf_tensor *whole = whole_of(binding, spec->id, layer);
+        const struct halo_gguf_tensor *whole =
+            spec->instead ? halo_binding_find(binding, spec->instead - 1, layer) : whole_of(binding, spec->id, layer);
         if (tensor == whole) /* the fused tensor has the name of one of its parts */
             tensor = NULL;
         if (tensor && whole)
@@ -209,7 +210,7 @@ static void spec_bind(struct halo_binding *binding, const struct halo_tensor_spe
             complain(complaints, "%s is missing", name);
         if (tensor)
             binding->found[spec->id * binding->n_layers + layer] = tensor;
-        binding->n_found += (tensor || whole) && !halo_tensors_is_whole(spec->id);
+        binding->n_found += (tensor || (whole && !spec->instead)) && !halo_tensors_is_whole(spec->id);
     }
 }
 

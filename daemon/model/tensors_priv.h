@@ -81,6 +81,7 @@
     X(ATTN_POST_NORM, "blk.%u.post_attention_norm.weight")                                                             \
     X(DELTA_QKV, "blk.%u.attn_qkv.weight")                                                                             \
     X(ATTN_GATE, "blk.%u.attn_gate.weight")                                                                            \
+    X(DELTA_QKVZ, "blk.%u.ssm_in.weight")                                                                              \
     X(SSM_IN, "blk.%u.ssm_in.weight")                                                                                  \
     X(SSM_IN_Z, "blk.%u.ssm_in_z.weight")                                                                              \
     X(SSM_IN_XBC, "blk.%u.ssm_in_xbc.weight")                                                                          \
@@ -195,6 +196,7 @@ enum halo_tensor_id {
     X(ROT_PAIRS, h->n_rot / 2)                                                                                         \
     X(Q_GATED, 2ull * h->n_head * h->head_dim_k)                                                                       \
     X(SSM_ROW, 2ull * h->n_ssm_groups * h->n_ssm_state + h->n_ssm_inner)                                               \
+    X(SSM_QKVZ, 2ull * h->n_ssm_inner + 2ull * h->n_ssm_groups * h->n_ssm_state)                                       \
     X(SSM_IN, 2ull * h->n_ssm_inner + 2ull * h->n_ssm_groups * h->n_ssm_state + h->n_ssm_heads)                        \
     X(SSM_GROUPS, h->n_ssm_groups)                                                                                     \
     X(SSM_GROUP, h->n_ssm_groups ? h->n_ssm_inner / h->n_ssm_groups : 0)                                               \
@@ -221,6 +223,7 @@ struct halo_tensor_spec {
     bool (*needed)(const struct halo_hparams *,
                    uint32_t layer); /* of an optional one: where it must be; NULL: nowhere */
     bool (*unread)(const struct halo_hparams *, uint32_t layer); /* where the file may have it for nothing */
+    uint32_t instead; /* id + 1 of an optional tensor, listed before it, that layers may have instead; 0: none */
 };
 
 #define HALO_TENSOR_ROW(id, role, d0, d1, d2, ...)                                                                     \
@@ -289,12 +292,10 @@ struct halo_tensor_spec {
                         .when = halo_tensors_when_attention)
 
 #define HALO_TENSOR_STATE_ROW(id, role, d0, d1) HALO_TENSOR_ROW(id, role, d0, d1, ONE, .when = halo_tensors_when_state)
-/* Of the gated delta rule, and attention whose q has a gate behind each head; alpha and beta of the rule are the
- * family's. */
+/* Of the gated delta rule, and attention whose q has a gate behind each head; q, k, v and z of the rule, alpha and beta
+ * are the family's. */
 #define HALO_TENSORS_DELTA                                                                                             \
-    HALO_TENSOR_VECTOR(ATTN_NORM, EMBD), HALO_TENSOR_STATE_ROW(DELTA_QKV, MATRIX, EMBD, SSM_ROW),                      \
-        HALO_TENSOR_STATE_ROW(ATTN_GATE, MATRIX, EMBD, SSM_INNER),                                                     \
-        HALO_TENSOR_STATE_ROW(SSM_CONV1D, VECTOR, CONV, SSM_ROW),                                                      \
+    HALO_TENSOR_VECTOR(ATTN_NORM, EMBD), HALO_TENSOR_STATE_ROW(SSM_CONV1D, VECTOR, CONV, SSM_ROW),                     \
         HALO_TENSOR_STATE_ROW(SSM_A, VECTOR, SSM_HEADS, ONE),                                                          \
         HALO_TENSOR_STATE_ROW(SSM_DT_BIAS, VECTOR, SSM_HEADS, ONE),                                                    \
         HALO_TENSOR_STATE_ROW(SSM_NORM, VECTOR, SSM_HEAD_DIM, ONE),                                                    \

@@ -3,13 +3,16 @@
  *
  * Feeds one recording whole, in chunks of 7, and token by token, with one thread and with three, with each variant that
  * the machine has, for each kind of KV cache, and compares all logits of all positions with memcmp. One model of the
- * tree; with the shared folder some of each family.
+ * tree; with the shared folder some of each family. Nor do they depend on the form of the file: an early one of
+ * qwen3next gives the bits of today's.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "golden_data.h"
+#include "golden_early.h"
 #include "golden_file.h"
 #include "golden_host.h"
 
@@ -114,6 +117,36 @@ static bool model_same(const struct halo_golden_data *data, const char *stem)
     return same;
 }
 
+static bool early_form_same(const struct halo_golden_data *data)
+{
+    static const struct cut cut = {7, 2, NULL};
+    const struct halo_golden_model *model = halo_golden_data_find(data, "tiny-qwen3next");
+    struct halo_golden_file file;
+    struct halo_fault fault = {0};
+    char path[HALO_GOLDEN_PATH], early[] = "/tmp/halo-golden-early-XXXXXX";
+    float *now = NULL, *then = NULL;
+    int fd = mkstemp(early);
+
+    if (fd >= 0 && close(fd) == 0 && halo_golden_data_path(data, model, path, &fault) == 0 &&
+        halo_golden_early_write(path, early, &fault) == 0 &&
+        halo_golden_file_read(&file, data->recordings, model->stem, "p_chat", &fault) == 0) {
+        now = prompt_run(path, &file, HALO_KV_F16, &cut, &fault);
+        then = prompt_run(early, &file, HALO_KV_F16, &cut, &fault);
+    }
+    unlink(early);
+    bool same = now && then && memcmp(now, then, (size_t)file.n_prompt * file.n_vocab * sizeof(*now)) == 0;
+    if (now && then && !same)
+        difference_tell("early form", &file, now, then);
+    printf("%-18s in its early form: %s\n", model->stem, same ? "the same bits" : "DIFFERENT");
+    if (fault.code)
+        fprintf(stderr, "%s\n", fault.text);
+    if (now || then)
+        halo_golden_file_finish(&file);
+    free(now);
+    free(then);
+    return same;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const stems[] = {
@@ -132,5 +165,6 @@ int main(int argc, char **argv)
         return 77;
     for (size_t i = 0; i < sizeof(stems) / sizeof(stems[0]); i++)
         n_wrong += !model_same(&data, stems[i]);
+    n_wrong += !early_form_same(&data);
     return n_wrong > 0;
 }

@@ -31,7 +31,8 @@ static void each_tensor_missing_or_misshapen(void **state)
             halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, name,
                              strcmp(name, "token_embd.weight") == 0 ? "[64, 16]" : "should be");
             halo_toy_remove(toy, name);
-            halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, name, "is missing");
+            bool early = strcmp(halo_toy_family(f), "qwen3next-early") == 0 && strcmp(name, "blk.0.ssm_in.weight") == 0;
+            halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, early ? "blk.0.attn_qkv.weight" : name, "is missing");
             halo_toy_destroy(toy);
             n_tried++;
         }
@@ -214,6 +215,24 @@ static void layers_left_out(void **state)
         layers_left_out_of(families[i]);
 }
 
+/* Early qwen3next files: one tensor instead of two, neither beside them nor without any. */
+static void one_tensor_instead_of_two(void **state)
+{
+    struct halo_toy *toy = halo_toy_create("qwen3next-early");
+
+    halo_model_destroy(halo_toy_accepted(toy));
+    halo_toy_add(toy, "blk.0.attn_gate.weight", HALO_TYPE_F16, 32, 32, 0);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED,
+                     "blk.0.attn_gate.weight appears twice: blk.0.ssm_in.weight contains it too", NULL);
+    halo_toy_remove(toy, "blk.0.attn_gate.weight");
+    halo_toy_remove(toy, "blk.0.ssm_in.weight");
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.0.attn_qkv.weight is missing",
+                     "blk.0.attn_gate.weight is missing");
+    halo_toy_add(toy, "blk.0.ssm_in.weight", HALO_TYPE_F16, 32, 95, 0);
+    halo_toy_refused(toy, HALO_FAULT_LOAD_FAILED, "blk.0.ssm_in.weight is [32, 95], should be [32, 96]", NULL);
+    halo_toy_destroy(toy);
+}
+
 static void tensors_that_carry_nothing(void **state)
 {
     struct halo_toy *toy = halo_toy_create("llama");
@@ -386,6 +405,7 @@ int main(void)
         cmocka_unit_test(scales_of_matrices),
         cmocka_unit_test(tensors_of_other_layers),
         cmocka_unit_test(layers_left_out),
+        cmocka_unit_test(one_tensor_instead_of_two),
         cmocka_unit_test(tensors_that_carry_nothing),
         cmocka_unit_test(optional_tensors),
         cmocka_unit_test(head_bias),

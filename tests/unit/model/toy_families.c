@@ -22,23 +22,24 @@ enum {
     UNGATED = 1 << 11,
     MOE = 1 << 12,
     LAYER_NORMS = 1 << 13,
-    CHOICE = 1 << 14,    /* a bias of the choice of experts */
-    SHARED = 1 << 15,    /* a shared expert */
-    GATED = 1 << 16,     /* ... with a gate */
-    LEADING = 1 << 17,   /* layer 0 is dense */
-    SINKS = 1 << 18,     /* with biases of the output, of the router and of experts */
-    LATENT = 1 << 20,    /* attention by a compressed row */
-    SHORTCONV = 1 << 21, /* layer 0 has a short convolution instead of attention */
-    STATE = 1 << 22,     /* of a layer: it has no attention */
-    GEMMA4 = 1 << 23,    /* every other layer has no window and larger heads; a factor behind each layer */
-    INPUTS = 1 << 24,    /* each layer has an input of its own; the last half shares K and V */
-    NO_KV = 1 << 25,     /* of a layer: it has none of its own */
-    NO_V = 1 << 26,      /* of a layer: V is K */
-    BESIDE = 1 << 27,    /* experts beside a dense part */
-    DELTA = 1 << 28,     /* layer 0 has the gated delta rule, layer 1 attention with a gate */
-    JOINT = 1 << 29,     /* ... with alpha and beta in one tensor */
-    MAMBA = 1 << 30,     /* layer 0 has Mamba-2 */
-    ONE_BLOCK = 1 << 19, /* ... layer 1 a feed-forward without gates, layer 2 attention, and each nothing else */
+    CHOICE = 1 << 14,        /* a bias of the choice of experts */
+    SHARED = 1 << 15,        /* a shared expert */
+    GATED = 1 << 16,         /* ... with a gate */
+    LEADING = 1 << 17,       /* layer 0 is dense */
+    SINKS = 1 << 18,         /* with biases of the output, of the router and of experts */
+    LATENT = 1 << 20,        /* attention by a compressed row */
+    SHORTCONV = 1 << 21,     /* layer 0 has a short convolution instead of attention */
+    STATE = 1 << 22,         /* of a layer: it has no attention */
+    GEMMA4 = 1 << 23,        /* every other layer has no window and larger heads; a factor behind each layer */
+    INPUTS = 1 << 24,        /* each layer has an input of its own; the last half shares K and V */
+    NO_KV = 1 << 25,         /* of a layer: it has none of its own */
+    NO_V = 1 << 26,          /* of a layer: V is K */
+    BESIDE = 1 << 27,        /* experts beside a dense part */
+    DELTA = 1 << 28,         /* layer 0 has the gated delta rule, layer 1 attention with a gate */
+    JOINT = 1 << 29,         /* ... with alpha and beta in one tensor */
+    EARLY = (int)(1u << 31), /* ... with q, k, v and z in one tensor */
+    MAMBA = 1 << 30,         /* layer 0 has Mamba-2 */
+    ONE_BLOCK = 1 << 19,     /* ... layer 1 a feed-forward without gates, layer 2 attention, and each nothing else */
     LLAMA = ALL | PRE_NORMS | FFN_NORM | PARTS,
 };
 
@@ -83,6 +84,8 @@ static const struct family {
     {"qwen3moe", "qwen3moe", LLAMA | QK_NORM | MOE, 2},
     {"qwen3next", "qwen3next", ALL | PRE_NORMS | MOVED_NORM | PARTS | QK_NORM | MOE | SHARED | GATED | DELTA | JOINT,
      2},
+    {"qwen3next-early", "qwen3next",
+     ALL | PRE_NORMS | MOVED_NORM | PARTS | QK_NORM | MOE | SHARED | GATED | DELTA | JOINT | EARLY, 2},
     {"qwen3vl", "qwen3vl", LLAMA | QK_NORM, 2},
     {"seed_oss", "seed_oss", ALL | PRE_NORMS | MOVED_NORM | PARTS | QKV_BIAS, 2},
     {"smollm3", "smollm3", LLAMA, 4},
@@ -184,8 +187,9 @@ static void mixer_add(struct halo_toy *toy, uint32_t layer, uint32_t traits, uin
         {"shortconv.in_proj.weight", type, d, 3 * d, 0, SHORTCONV | STATE, 0},
         {"shortconv.conv.weight", f32, 3, d, 0, SHORTCONV | STATE, 0},
         {"shortconv.out_proj.weight", type, d, d, 0, SHORTCONV | STATE, 0},
-        {"attn_qkv.weight", type, d, 64, 0, DELTA | STATE, 0},
-        {"attn_gate.weight", type, d, 32, 0, DELTA | STATE, 0},
+        {"attn_qkv.weight", type, d, 64, 0, DELTA | STATE, EARLY},
+        {"attn_gate.weight", type, d, 32, 0, DELTA | STATE, EARLY},
+        {"ssm_in.weight", type, d, 96, 0, DELTA | STATE | EARLY, 0},
         {"ssm_conv1d.weight", f32, 4, 64, 0, DELTA | STATE, 0},
         {"ssm_a", f32, 4, 0, 0, DELTA | STATE, 0},
         {"ssm_dt.bias", f32, 4, 0, 0, DELTA | STATE, 0},
