@@ -12,12 +12,13 @@
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TURNS 8 /* they look at memory and threads, for which fewer do */
+static const enum halo_kv_type kv_types[] = {HALO_KV_Q8};
 #else
 #define TURNS 20
+static const enum halo_kv_type kv_types[] = {HALO_KV_F32, HALO_KV_F16, HALO_KV_Q8};
 #endif
 #define REPLY 8
-
-static const enum halo_kv_type kv_types[] = {HALO_KV_F32, HALO_KV_F16, HALO_KV_Q8};
+#define N_KV_TYPES (sizeof(kv_types) / sizeof(*kv_types))
 
 struct turn {
     int32_t ids[REPLY];
@@ -55,7 +56,7 @@ static void converse(const struct cpu_rig_setup *setup, bool cache, struct turn 
 /* With a window: afresh every layer keeps every position, with reuse those with a window keep theirs. */
 static void compare_conversations(uint32_t window)
 {
-    for (int k = 0; k < 3; k++) {
+    for (size_t k = 0; k < N_KV_TYPES; k++) {
         struct turn afresh[TURNS], reused[TURNS];
         struct cpu_rig_setup setup = {
             .kv = kv_types[k], .context = 1024, .kv_tokens = 4096, .n_threads = 2, .window = window, .keeps_all = true};
@@ -93,7 +94,7 @@ static void windows_are_the_same_to_the_bit(void **state)
 static void compare_crowds(uint32_t window)
 {
     enum { N = 24, LENGTH = 90 };
-    for (int k = 0; k < 3; k++) {
+    for (size_t k = 0; k < N_KV_TYPES; k++) {
         static int32_t ids[N][LENGTH];
         struct cpu_seq *want = calloc(N, sizeof(*want));
         struct cpu_rig rig;
