@@ -22,14 +22,17 @@
 #include <inject/inject.h>
 #endif
 #include <protocol/standard_fds.h>
+#include <sandbox/sandbox.h>
+#include <store/fetch.h>
+#include <store/reader.h>
 
-#include "sandbox_priv.h"
 #include <engine/engine.h>
 
 #define EXIT_USAGE 2
 #define MAX_MODEL_DIRS 64 /* what halod takes */
 #define SAVE_BYTES (256ull << 20)
 #define SAVE_MS 2000
+#define STREAMING_MODELS 4 /* that have a ring at the same time; more of them read with threads */
 #define CHECKPOINT_BYTES (1ull << 30)
 
 struct options {
@@ -204,6 +207,7 @@ static void enter_sandbox(const struct options *o)
 {
     const struct halo_engine_setup *engine = &o->engine;
     struct halo_sandbox sandbox = {
+        .program = "halod-engine",
         .model_dirs = engine->model_dirs,
         .n_model_dirs = engine->n_model_dirs,
         .state_dir = engine->state_dir,
@@ -211,8 +215,13 @@ static void enter_sandbox(const struct options *o)
         .gpu = strcmp(o->device, "cpu") != 0,
         .models_only = engine->models_only,
     };
-    if (!o->no_sandbox)
-        halo_sandbox_enter(&sandbox);
+    if (o->no_sandbox)
+        return;
+    /* A ring could open what the sandbox refuses, so the only ones are made now and can do nothing but read. Where
+     * there is none the reader says so with each load, and a model that streams once. */
+    halo_reader_prepare();
+    halo_fetch_prepare(STREAMING_MODELS);
+    halo_sandbox_enter(&sandbox);
 }
 
 /* What the build has of GPUs; NULL: nothing. */

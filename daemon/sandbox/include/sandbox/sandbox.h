@@ -1,15 +1,16 @@
-/* sandbox_priv.h: what halod-engine gives up before it parses its first byte.
+/* sandbox.h: what a process that parses other people's bytes gives up before the first of them.
  *
- * A model file is input from somebody else, and the engine parses it. A fault in a parser must not become more than a
- * dead engine. The policy with its reasons is in docs/SANDBOX.md.
+ * halod-engine parses model files, a child of hip-worker the requests of its client. A fault in a parser must not
+ * become more than a dead process. The policy with its reasons is in docs/SANDBOX.md.
  */
-#ifndef HALO_ENGINE_SANDBOX_PRIV_H
-#define HALO_ENGINE_SANDBOX_PRIV_H
+#ifndef HALO_SANDBOX_SANDBOX_H
+#define HALO_SANDBOX_SANDBOX_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 struct halo_sandbox {
+    const char *program;           /* of the messages and of the folder for temporary files: "halod-engine" */
     const char *const *model_dirs; /* readable */
     size_t n_model_dirs;
     const char *state_dir; /* its folder `prefixes` is writable; NULL: nothing is saved */
@@ -21,8 +22,5 @@ struct halo_sandbox {
 /* For the main thread, before there is another one: Landlock holds for the calling thread and those it starts. Logs a
  * warning about whatever this kernel cannot do, and returns. */
 void halo_sandbox_enter(const struct halo_sandbox *sandbox);
-
-/* sandbox_calls.c: refuses the system calls that the engine has no use for, in all threads. 0 or negative errno. */
-int halo_sandbox_filter_calls(void);
 
 #endif

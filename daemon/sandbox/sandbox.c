@@ -1,9 +1,9 @@
-/* sandbox.c: the files that the engine may touch, by Landlock, and the process's other vows.
+/* sandbox.c: the files that the process may touch, by Landlock, and its other vows.
  *
  * Main thread, once. Landlock holds for the calling thread and for those it starts later. The threads of a GPU's
  * runtime exist as soon as its device is open, so this comes before, and what opening a device needs is allowed.
  */
-#include "sandbox_priv.h"
+#include <sandbox/sandbox.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,8 +21,8 @@
 
 #include <base/folder.h>
 #include <base/log.h>
-#include <store/fetch.h>
-#include <store/reader.h>
+
+#include "calls_priv.h"
 
 /* Younger than the headers of Linux 6.1. */
 #define RIGHT_TRUNCATE (1ull << 14)
@@ -44,7 +44,6 @@ struct ruleset {
 /* Everything that the first Landlock knew. */
 #define RIGHTS_FIRST ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1)
 
-#define STREAMING_MODELS 4 /* that have a ring at the same time; more of them read with threads */
 #define PATH_BYTES 4096
 
 static const char *const system_files[] = {
@@ -145,12 +144,12 @@ static void allow_state(struct files *files, const char *state_dir)
 
 /* AMD's runtime compiles its copy kernels when a device is opened; its compiler leaves files where TMPDIR points. They
  * go into a folder of their own, so that nothing else that lies there can be written. */
-static void allow_temporary(struct files *files)
+static void allow_temporary(struct files *files, const char *program)
 {
     char path[PATH_BYTES];
     struct stat facts;
     const char *where = getenv("TMPDIR");
-    if (snprintf(path, sizeof(path), "%s/halod-engine-%u", where && *where ? where : "/tmp", (unsigned)geteuid()) >=
+    if (snprintf(path, sizeof(path), "%s/%s-%u", where && *where ? where : "/tmp", program, (unsigned)geteuid()) >=
         (int)sizeof(path))
         return;
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
@@ -195,7 +194,7 @@ static void add_rules(struct files *files, const struct halo_sandbox *sandbox)
         allow(files, "/dev/shm", RIGHTS_FOLDER); /* the runtime's performance counters */
         /* Names of other threads are files: NVIDIA's driver does not start without giving its own. */
         allow(files, "/proc/self/task", LANDLOCK_ACCESS_FS_WRITE_FILE | RIGHT_TRUNCATE);
-        allow_temporary(files);
+        allow_temporary(files, sandbox->program);
     }
     if (sandbox->state_dir)
         allow_state(files, sandbox->state_dir);
@@ -227,18 +226,13 @@ static int restrict_files(const struct halo_sandbox *sandbox)
 
 void halo_sandbox_enter(const struct halo_sandbox *sandbox)
 {
-    /* A ring could open what the filter refuses, so the only ones are made now and can do nothing but read. Where there
-     * is none the reader says so with each load, and a model that streams once. */
-    halo_reader_prepare();
-    halo_fetch_prepare(STREAMING_MODELS);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         halo_log(HALO_LOG_WARN, "sandbox: prctl: %s", strerror(errno));
     int abi = restrict_files(sandbox);
     if (abi < 0)
         halo_log(HALO_LOG_WARN,
-                 "sandbox: this kernel does not restrict files (Landlock: %s); the engine can reach what "
-                 "its user can",
-                 strerror(-abi));
+                 "sandbox: this kernel does not restrict files (Landlock: %s); %s can reach what its user can",
+                 strerror(-abi), sandbox->program);
     int r = halo_sandbox_filter_calls();
     if (r < 0)
         halo_log(HALO_LOG_WARN, "sandbox: this kernel does not filter system calls (seccomp: %s)", strerror(-r));

@@ -1,17 +1,18 @@
-/* sandbox_calls.c: the system calls that the engine may not make, by a seccomp filter.
+/* calls.c: the system calls that a sandboxed process may not make, by a seccomp filter.
  *
  * A list of what is refused, not of what is allowed: the runtimes of GPUs are libraries of others, and each version of
- * them makes calls that the one before did not. Calls that are younger than this list do not exist for the engine.
+ * them makes calls that the one before did not. Calls that are younger than this list do not exist for the process.
  * Refused calls answer EPERM, so that a library which only tries goes on; clone3 and younger calls answer ENOSYS, which
  * the C library knows how to live with. Linux on x86-64 only.
  */
-#include "sandbox_priv.h"
+#include "calls_priv.h"
 
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -170,7 +171,7 @@ int halo_sandbox_filter_calls(void)
     filter[n++] = (struct sock_filter)ANSWER(SECCOMP_RET_ALLOW);
     struct sock_fprog program = {.len = n, .filter = filter};
     /* SPEC_ALLOW: kernels before 5.16 slow a filtered process down against speculation attacks of code that it runs for
-     * others; the engine runs nobody's code. */
+     * others; a sandboxed process runs nobody's code on the CPU. */
     unsigned flags = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW;
     long r = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
     return r == 0 ? 0 : r < 0 ? -errno : -EBUSY; /* positive: a thread that has a filter of its own */
