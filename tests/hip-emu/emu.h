@@ -47,7 +47,7 @@ void emu_graph_hold(struct emu_graph *graph);
 void emu_graph_release(void *graph);
 int emu_graph_run(void *graph);
 
-/* stream.c */
+/* stream.c: NULL is the null stream, which is a stream of its own here: it does not wait for others. */
 struct emu_stream;
 struct emu_event;
 struct emu_stream *emu_stream_create(void);

@@ -87,8 +87,29 @@ void emu_stream_destroy(struct emu_stream *s)
     free(s);
 }
 
+/* Made at its first use; NULL without memory. */
+static pthread_once_t null_once = PTHREAD_ONCE_INIT;
+static struct emu_stream *null_stream;
+
+static void make_null_stream(void)
+{
+    null_stream = emu_stream_create();
+}
+
+static struct emu_stream *stream_of(struct emu_stream *s)
+{
+    if (!s)
+        pthread_once(&null_once, make_null_stream);
+    return s ? s : null_stream;
+}
+
 bool emu_stream_push(struct emu_stream *s, struct emu_task task)
 {
+    s = stream_of(s);
+    if (!s) {
+        task.drop(task.ud);
+        return false;
+    }
     struct item *item = s->capture ? NULL : malloc(sizeof(*item));
     if (s->capture && emu_graph_add(s->capture, task))
         return true;
@@ -122,7 +143,7 @@ struct emu_graph *emu_stream_captured(struct emu_stream *s)
 
 bool emu_stream_capturing(struct emu_stream *s)
 {
-    return s->capture != NULL;
+    return s && s->capture != NULL;
 }
 
 static void release(struct emu_event *e)
