@@ -1,0 +1,173 @@
+/* answer.c: answers, now or when the GPU has come so far; what operations share. One thread. */
+#include <errno.h>
+#include <time.h>
+
+#include <base/clock.h>
+
+#include "session_priv.h"
+
+#define PAUSE_NS 20000
+
+/* ---- answers ---- */
+
+static void keep_deferred(struct halo_session *s, const struct halo_remote_header *h, int error)
+{
+    if (error && !s->deferred.deferred_error) {
+        s->deferred.deferred_error = error;
+        s->deferred.deferred_id = h->id;
+        s->deferred.deferred_op = h->op;
+    }
+}
+
+static uint32_t data_bytes_of(const struct halo_remote_op_info *op, const union halo_remote_reply *a)
+{
+    for (const struct halo_remote_field *f = op->reply.fields(); f->kind != HALO_REMOTE_KIND_END; f++)
+        if (f->kind == HALO_REMOTE_KIND_DATA)
+            return ((const struct halo_remote_bytes *)(const void *)((const char *)a + f->at))->n;
+    return 0;
+}
+
+int halo_session_answer(struct halo_session *s, const struct halo_remote_header *h, union halo_remote_reply *a,
+                        int error)
+{
+    const struct halo_remote_op_info *op = halo_remote_op_find(h->op);
+    struct halo_remote_header out = *h;
+    if (h->flags & HALO_REMOTE_FLAG_NO_REPLY || (op && op->answer == HALO_REMOTE_ANSWER_NONE)) {
+        keep_deferred(s, h, error);
+        return 0;
+    }
+    a->status = s->deferred;
+    a->status.error = error;
+    size_t cap = HALO_REMOTE_HEADER_BYTES + HALO_REMOTE_FIELDS_MAX + (op && !error ? data_bytes_of(op, a) : 0);
+    uint8_t *at = s->ops.reserve(s->ops.ud, cap);
+    if (!at)
+        return -EPIPE;
+    int n = halo_remote_reply_encode(at, cap, &out, a, true);
+    if (n == -ERANGE) { /* the runtime answered what the wire cannot carry */
+        a->status.error = HALO_WORKER_UNKNOWN;
+        n = halo_remote_reply_encode(at, cap, &out, a, true);
+    }
+    if (n < 0)
+        return n;
+    s->deferred = (struct halo_remote_status){0};
+    s->ops.commit(s->ops.ud, (size_t)n);
+    return 0;
+}
+
+/* Of a wait that has ended. */
+static int answer_wait(struct halo_session *s, struct halo_wait *wait)
+{
+    union halo_remote_reply a = {0};
+    const struct halo_remote_bytes data = {wait->data_bytes ? s->waits.staging + wait->data_at : NULL,
+                                           wait->data_bytes};
+    if (wait->h.op == HIP_OP_MEMCPY)
+        a.memcpy.data = data;
+    else if (wait->h.op == HIP_OP_MEMCPY_ASYNC)
+        a.memcpy_async.data = data;
+    else if (wait->h.op == HIP_OP_MEMCPY_2D_ASYNC)
+        a.memcpy_2d_async.data = data;
+    wait->has_answer = false;
+    s->waits.n_answers--;
+    return halo_session_answer(s, &wait->h, &a, wait->error);
+}
+
+static int send_ended(struct halo_session *s, bool *ret_sent)
+{
+    *ret_sent = false;
+    for (uint32_t i = 0; s->waits.n_answers > 0 && i < s->waits.n; i++) {
+        struct halo_wait *wait = halo_waits_at(&s->waits, i);
+        if (!wait->has_ended || !wait->has_answer)
+            continue;
+        int r = answer_wait(s, wait);
+        if (r < 0)
+            return r;
+        *ret_sent = true;
+    }
+    return 0;
+}
+
+int halo_session_poll(struct halo_session *s, struct halo_fault *fault)
+{
+    bool sent = true;
+    int r = s->fatal;
+    if (s->waits.n == 0)
+        return r;
+    halo_waits_ask(&s->waits, &s->rt);
+    while (r == 0 && sent) {
+        halo_waits_retire(&s->waits);
+        keep_deferred(s, &s->waits.silent_h, s->waits.silent_error);
+        s->waits.silent_error = 0;
+        r = send_ended(s, &sent);
+    }
+    if (r == 0 && s->limits.deadline_ms && s->waits.n > 0 &&
+        halo_clock_ms() - halo_waits_at(&s->waits, 0)->began_ms > s->limits.deadline_ms) {
+        halo_fault_set(fault, HALO_FAULT_DEVICE_HANG, "the GPU has not ended an operation of the session for %u ms",
+                       s->limits.deadline_ms);
+        r = -ETIMEDOUT;
+    }
+    return r;
+}
+
+bool halo_session_waits(const struct halo_session *s)
+{
+    return s->waits.n_answers > 0;
+}
+
+/* ---- what operations share ---- */
+
+/* Lets the waits go on for a moment. 0 or a negative errno, which ends the session. */
+static int pause_for_waits(struct halo_session *s)
+{
+    const struct timespec moment = {.tv_nsec = PAUSE_NS};
+    int r = halo_session_poll(s, NULL);
+    if (r == 0)
+        r = s->ops.idle(s->ops.ud);
+    if (r < 0)
+        return s->fatal = r;
+    nanosleep(&moment, NULL);
+    return 0;
+}
+
+int halo_session_drain(struct halo_session *s)
+{
+    while (s->waits.n > 0) {
+        int r = halo_session_poll(s, NULL);
+        if (r == 0 && s->waits.n > 0)
+            r = pause_for_waits(s);
+        if (r < 0)
+            return s->fatal = r;
+    }
+    return 0;
+}
+
+int halo_session_stage(struct halo_session *s, uint32_t bytes, uint32_t *ret_at)
+{
+    int r;
+    while (s->waits.n == s->waits.n_max ||
+           (r = halo_waits_stage(&s->waits, &s->rt, bytes, ret_at)) == HALO_WAITS_E_FULL)
+        if (pause_for_waits(s) < 0)
+            return HALO_WORKER_UNKNOWN;
+    return r;
+}
+
+int halo_session_wait(struct halo_session *s, const struct halo_session_call *c, void *stream, uint32_t data_at,
+                      uint32_t data_bytes, bool has_answer)
+{
+    while (s->waits.n == s->waits.n_max)
+        if (pause_for_waits(s) < 0)
+            return HALO_WORKER_UNKNOWN;
+    int error = halo_waits_add(
+        &s->waits, &s->rt, stream,
+        (struct halo_wait){.has_answer = has_answer, .h = *c->h, .data_at = data_at, .data_bytes = data_bytes});
+    return error ? error : has_answer ? HALO_SESSION_LATER : 0;
+}
+
+bool halo_session_stream(const struct halo_session *s, uint64_t bits, void **ret_hip,
+                         struct halo_session_stream **ret_stream)
+{
+    struct halo_session_stream *stream = bits ? halo_handles_get(&s->handles[HALO_REMOTE_STREAM], bits) : NULL;
+    if (ret_stream)
+        *ret_stream = stream;
+    *ret_hip = stream ? stream->hip : NULL;
+    return !bits || stream;
+}

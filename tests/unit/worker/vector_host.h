@@ -1,0 +1,14 @@
+/* vector_host.h: the argument of the kernel in vector_host.c. */
+#ifndef HALO_TESTS_WORKER_VECTOR_HOST_H
+#define HALO_TESTS_WORKER_VECTOR_HOST_H
+
+#include <stdint.h>
+
+struct vector_scale {
+    float *out;
+    const float *in;
+    uint32_t n;
+    float factor;
+};
+
+#endif
