@@ -103,6 +103,14 @@ int halo_fetch_remove_file(struct halo_fetch *f, uint32_t number)
     return r;
 }
 
+bool halo_fetch_is_direct(struct halo_fetch *f, uint32_t number)
+{
+    pthread_mutex_lock(&f->lock);
+    bool direct = f->files[number].used && f->files[number].direct;
+    pthread_mutex_unlock(&f->lock);
+    return direct;
+}
+
 int halo_fetch_fault(struct halo_fetch *f, const struct halo_fetch_done *done, struct halo_fault *fault)
 {
     char name[FETCH_NAME_BYTES];

@@ -133,6 +133,9 @@ int halo_fetch_add_file(struct halo_fetch *fetch, int fd, const struct halo_file
 /* 0, or -EBUSY while reads of it are not reaped. */
 int halo_fetch_remove_file(struct halo_fetch *fetch, uint32_t file);
 
+/* Whether the file is read with O_DIRECT: false from the first read on that was refused. */
+bool halo_fetch_is_direct(struct halo_fetch *fetch, uint32_t file);
+
 /* Takes all n reads or none. 0, -EAGAIN when the queue has less room than n, -EINVAL for a read that breaks the rules
  * of struct halo_fetch_read. */
 int halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_read *reads, uint32_t n);
