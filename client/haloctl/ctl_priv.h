@@ -172,6 +172,7 @@ int halo_ctl_template(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_score(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_plan(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_bench(struct halo_ctl *ctl, int argc, char **argv);
+int halo_ctl_profile(struct halo_ctl *ctl, int argc, char **argv);
 int halo_ctl_raw(struct halo_ctl *ctl, int argc, char **argv);
 
 /* ---- sampling.c: the options of generate and chat, whose target is a struct halo_ctl_sampling ---- */

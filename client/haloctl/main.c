@@ -33,6 +33,7 @@ static const struct verb {
     {"score", halo_ctl_score, "log-probabilities of a text"},
     {"plan", halo_ctl_plan, "what a load would need and how fast it would be"},
     {"bench", halo_ctl_bench, "measure prefill and decode"},
+    {"profile", halo_ctl_profile, "measure memory and the drive of a model"},
     {"diag", halo_ctl_diag, "build, device and driver facts"},
     {"reset", halo_ctl_reset, "forget cached prompt prefixes"},
     {"ping", halo_ctl_ping, "whether the daemon answers"},

@@ -43,14 +43,16 @@ void halo_ctl_progress(struct halo_ctl *ctl, const struct halo_ev_progress *prog
         fflush(stderr);
         return;
     }
-    bool is_load = progress->phase == HALO_WIRE_PHASE_LOAD;
     double share = progress->total > 0 ? (double)progress->done / (double)progress->total : 0;
     int filled = (int)(share * BAR_CELLS);
     char cells[BAR_CELLS + 1], done[32], total[32];
     memset(cells, '.', BAR_CELLS);
     memset(cells, '#', (size_t)(filled < 0 ? 0 : filled > BAR_CELLS ? BAR_CELLS : filled));
     cells[BAR_CELLS] = '\0';
-    if (is_load)
+    if (progress->phase == HALO_WIRE_PHASE_PROFILE)
+        fprintf(stderr, "\r\033[Kmeasuring the drive [%s] %3.0f %%  %.*s", cells, share * 100,
+                (int)(progress->has_step ? progress->step.len : 0), progress->has_step ? progress->step.at : "");
+    else if (progress->phase == HALO_WIRE_PHASE_LOAD)
         fprintf(stderr, "\r\033[Kloading [%s] %3.0f %%  %s of %s", cells, share * 100,
                 halo_ctl_bytes(progress->done, done), halo_ctl_bytes(progress->total, total));
     else

@@ -88,6 +88,7 @@ static struct halo_str model_of(const struct halo_msg *msg)
     case HALO_MSG_SCORE: return msg->score.model;
     case HALO_MSG_PLAN: return msg->plan.model;
     case HALO_MSG_BENCH: return msg->bench.model;
+    case HALO_MSG_PROFILE: return msg->profile.model;
     default: return (struct halo_str){NULL, 0};
     }
 }

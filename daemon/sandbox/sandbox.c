@@ -132,14 +132,18 @@ static void allow_libraries(struct files *files, const char *hip_lib)
         allow_folder_of(files, hip_lib);
 }
 
-/* The prefixes and nothing beside them: the models often lie in the same folder. */
+/* Prefixes and profiles and nothing beside them: the models often lie in the same folder. */
 static void allow_state(struct files *files, const char *state_dir)
 {
+    static const char *const folders[] = {"prefixes", "profiles"};
     char path[PATH_BYTES];
-    if (snprintf(path, sizeof(path), "%s/prefixes", state_dir) >= (int)sizeof(path))
-        return;
-    (void)halo_folder_make(path, 0700); /* a rule needs a folder that is there; whoever writes into it says why not */
-    allow(files, path, RIGHTS_FOLDER);
+    for (size_t i = 0; i < LENGTH(folders); i++) {
+        if (snprintf(path, sizeof(path), "%s/%s", state_dir, folders[i]) >= (int)sizeof(path))
+            return;
+        /* A rule needs a folder that is there; whoever writes into it says why not. */
+        (void)halo_folder_make(path, 0700);
+        allow(files, path, RIGHTS_FOLDER);
+    }
 }
 
 /* AMD's runtime compiles its copy kernels when a device is opened; its compiler leaves files where TMPDIR points. They

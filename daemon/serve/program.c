@@ -49,11 +49,11 @@ static int settings(struct halo_config *config, const struct halo_options *optio
 /* Made now, while somebody reads the log, and not at the first unload. */
 static void make_state_folder(struct halo_config *config)
 {
-    int r = halo_config_saves(config) ? halo_folder_make(config->state_dir, 0700) : 0;
+    int r = config->state_dir ? halo_folder_make(config->state_dir, 0700) : 0;
     if (r == 0)
         return;
-    halo_log(HALO_LOG_WARN, "cached prefixes are not saved: the state folder %s cannot be made: %s", config->state_dir,
-             strerror(-r));
+    halo_log(HALO_LOG_WARN, "cached prefixes and profiles are not saved: the state folder %s cannot be made: %s",
+             config->state_dir, strerror(-r));
     config->save_bytes = 0;
 }
 

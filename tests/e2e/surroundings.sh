@@ -47,7 +47,7 @@ new_log
 serve --model-dir "$models" --state-dir /proc/none/state
 generate 40
 unload | grep -q prefixes_not_saved && fail 'an unload still tries to save'
-grep -q 'cached prefixes are not saved: the state folder /proc/none/state cannot be made: ' "$run/log" || fail 'the log does not name the folder'
+grep -q 'cached prefixes and profiles are not saved: the state folder /proc/none/state cannot be made: ' "$run/log" || fail 'the log does not name the folder'
 stop
 
 # A user without a home. (Root has the places of the service.)

@@ -289,6 +289,7 @@ static void compose(struct world *w, struct work *work, bool odd, char text[LINE
         [HALO_MSG_STATS] = "\"stats\",\"counters\":{},\"histograms\":{}",
         [HALO_MSG_MODELS] = "\"models\",\"models\":[]",
         [HALO_MSG_BENCH] = "\"bench\",\"model\":\"m\"",
+        [HALO_MSG_PROFILE] = "\"profile\",\"model\":\"m\",\"grid\":[]",
         [HALO_MSG_RESET] = "\"reset\",\"freed_pages\":1",
         [HALO_MSG_GENERATE] = "\"done\",\"finish_reason\":\"length\",\"tokens\":1",
         [HALO_MSG_SCORE] = "\"done\",\"tokens\":3,\"nll\":1.5",

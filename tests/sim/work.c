@@ -174,6 +174,7 @@ static const char *const answers[HALO_N_MSGS] = {
     [HALO_MSG_STATS] = "\"stats\",\"counters\":{},\"histograms\":{}",
     [HALO_MSG_MODELS] = "\"models\",\"models\":[]",
     [HALO_MSG_BENCH] = "\"bench\",\"model\":\"m\"",
+    [HALO_MSG_PROFILE] = "\"profile\",\"model\":\"m\",\"grid\":[]",
     [HALO_MSG_RESET] = "\"reset\",\"freed_pages\":1",
     [HALO_MSG_DIAG] = "\"diag\",\"build\":{},\"device\":{},\"driver\":{},\"kernels\":[]",
 };

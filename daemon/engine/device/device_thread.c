@@ -143,6 +143,7 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
 {
     if (halo_device_usable(t, &f->fault)) {
         t->ops->describe(t->device, &f->info);
+        halo_profile_name_device(&f->here, &f->info);
         if (f->budget_bytes == 0)
             f->budget_bytes = halo_device_room(t).bytes;
         halo_budget_of(t->ops, t->device, &f->model->plan, f->budget_bytes, &f->budget);
@@ -154,6 +155,25 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
         f->streams_experts = t->ops->expert_bytes != NULL;
     }
     halo_note_post(t->port, &f->note, HALO_NOTE_FORECAST_DONE);
+}
+
+/* The first time, and once more after the drive was read if others used the device. */
+static void profile(struct halo_device_thread *t, struct halo_profiling *p)
+{
+    struct halo_profile *profile = &p->record.profile;
+    struct halo_mailbox *to = t->port;
+    bool again = p->stage == HALO_PROFILING_RETRY;
+    p->stage = HALO_PROFILING_DONE;
+    if (halo_device_usable(t, &p->fault)) {
+        struct halo_device_info info;
+        t->ops->describe(t->device, &info);
+        halo_profile_name_device(&p->here, &info);
+        if (!p->stored && !atomic_load(&p->cancel) && measure_bandwidth(t))
+            profile->memory_bytes_s = t->bandwidth;
+        to = again || p->stored ? t->io : t->prefetch;
+        p->stage = again || p->stored ? HALO_PROFILING_COOL : HALO_PROFILING_DISK;
+    }
+    halo_note_post(to, &p->note, HALO_NOTE_PROFILE);
 }
 
 static void look(struct halo_device_thread *t, struct halo_look *look)
@@ -179,6 +199,7 @@ static enum halo_activity activity_of(const struct halo_note *note)
                                                                                               : HALO_ACTIVITY_MODEL;
     case HALO_NOTE_UNLOAD: return HALO_ACTIVITY_MODEL;
     case HALO_NOTE_FORECAST:
+    case HALO_NOTE_PROFILE:
     case HALO_NOTE_SAVE_PAGES: return HALO_ACTIVITY_STEP;
     default: return HALO_ACTIVITY_IDLE;
     }
@@ -197,6 +218,7 @@ static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
         case HALO_NOTE_UNLOAD: unload(t, HALO_NOTE_ITEM(note, struct halo_instance, note)); break;
         case HALO_NOTE_BENCH: append_bench(t, HALO_NOTE_ITEM(note, struct halo_bench, note)); break;
         case HALO_NOTE_FORECAST: forecast(t, HALO_NOTE_ITEM(note, struct halo_forecast, note)); break;
+        case HALO_NOTE_PROFILE: profile(t, HALO_NOTE_ITEM(note, struct halo_profiling, note)); break;
         case HALO_NOTE_LOOK: look(t, HALO_NOTE_ITEM(note, struct halo_look, note)); break;
         case HALO_NOTE_RESET: reset(t, HALO_NOTE_ITEM(note, struct halo_reset, note)); break;
         case HALO_NOTE_SAVE_PAGES: halo_device_save_pages(t, HALO_NOTE_ITEM(note, struct halo_save, note)); break;

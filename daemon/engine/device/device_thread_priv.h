@@ -14,6 +14,7 @@
 
 #include <engine/bench.h>
 #include <engine/load.h>
+#include <engine/profile.h>
 #include <engine/stats.h>
 
 /* What a plan would need and how fast it would be. The io thread opens the model, the device thread answers. */
@@ -32,6 +33,9 @@ struct halo_forecast {
     struct halo_profile profile; /* memory_bytes_s is measured once per process */
     double flops;                /* operations per second of prompt rows seen so far; 0: unknown */
     bool streams_experts;        /* out: the device runs mixtures whose experts are read from disk */
+    struct halo_profile here;    /* what a profile would hold for; by the io thread, and the device's by its own */
+    struct halo_profile_record stored;
+    struct halo_fault stored_fault; /* why there is none: NOT_FOUND, or it cannot be read; code NONE: there is one */
     struct halo_fault fault;
 };
 
@@ -54,7 +58,7 @@ struct halo_look {
 struct halo_device_thread {
     pthread_t thread;
     struct halo_mailbox box;
-    struct halo_mailbox *port, *io;
+    struct halo_mailbox *port, *io, *prefetch;
     bool keeps_prefixes; /* there is a place to save them */
     struct halo_stats *stats;
     const struct halo_device_ops *ops;

@@ -33,6 +33,9 @@ static void open_forecast(struct halo_io_thread *io, struct halo_forecast *forec
         halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading the directory of %s", path);
         r = open_model(forecast, path);
     }
+    if (r == 0)
+        halo_io_stored_profile(io, forecast->model->gguf, path, &forecast->here, &forecast->stored,
+                               &forecast->stored_fault);
     if (r < 0)
         halo_note_post(io->port, &forecast->note, HALO_NOTE_FORECAST_DONE);
     else
@@ -60,6 +63,7 @@ static void take_note(struct halo_io_thread *io, struct halo_note *note)
     case HALO_NOTE_CATALOG: fill_catalog(io, HALO_NOTE_ITEM(note, struct halo_catalog, note)); break;
     case HALO_NOTE_FORECAST_OPEN: open_forecast(io, HALO_NOTE_ITEM(note, struct halo_forecast, note)); break;
     case HALO_NOTE_SAVE_WRITE: write_save(io, HALO_NOTE_ITEM(note, struct halo_save, note)); break;
+    case HALO_NOTE_PROFILE: halo_io_profile(io, HALO_NOTE_ITEM(note, struct halo_profiling, note)); break;
     default: assert(!"no note for the io thread");
     }
 }

@@ -6,6 +6,10 @@
  *   catalog.c       the folders of models
  *   load_parse.c    a model file's directory; the stages of a load that are here
  *   prefix_disk.c   files of saved prefixes
+ *   profile_io.c    what a profile holds for; stages of a profiling that are here
+ *   profile_file.c  files of profiles
+ *   state_file.c    small files in the state folder
+ *   drive.c         the drives that a file lies on
  *
  * One thread, one piece of work at a time, in order of arrival. It may hang in a folder whose server is gone: nothing
  * but requests for files waits for it.
@@ -17,6 +21,7 @@
 
 #include <engine/keep.h>
 #include <engine/load.h>
+#include <engine/profile.h>
 
 #include "io/catalog_priv.h"
 #include "io/lookup_priv.h"
@@ -30,8 +35,8 @@ struct halo_io_config {
     size_t n_model_dirs;
     bool own_paths;        /* a name may be a path of the process's own: there is no daemon in between */
     bool models_only;      /* the sandbox lets no other folder be read */
-    const char *state_dir; /* where prefixes outlive the process; NULL: nowhere */
-    uint64_t save_bytes;   /* of them, at most; 0: none */
+    const char *state_dir; /* where prefixes and profiles outlive the process; NULL: nowhere */
+    uint64_t save_bytes;   /* of prefixes, at most; 0: none */
 };
 
 struct halo_io_thread {
@@ -61,6 +66,13 @@ void halo_io_look_up(struct halo_io_thread *io, struct halo_lookup *lookup);
 
 /* catalog.c */
 void halo_io_fill_catalog(struct halo_io_thread *io, struct halo_catalog *catalog);
+
+/* profile_io.c: the stages OPEN, COOL and STORE of a profiling; it goes to the thread that follows. */
+void halo_io_profile(struct halo_io_thread *io, struct halo_profiling *profiling);
+/* What a profile of this model would hold for, but for the device; and the one that is stored. NOT_FOUND: none is;
+ * LOAD_FAILED: it cannot be read. */
+int halo_io_stored_profile(struct halo_io_thread *io, const struct halo_gguf *gguf, const char *path,
+                           struct halo_profile *ret_here, struct halo_profile_record *ret, struct halo_fault *fault);
 
 /* folders.c: why a folder of models cannot be read; NULL: it can. */
 const char *halo_io_folder_fault(const char *path, char buffer[static HALO_IO_FOLDER_FAULT_BYTES]);

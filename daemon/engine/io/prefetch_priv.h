@@ -1,4 +1,4 @@
-/* prefetch_priv.h: the thread that reads weights into their places. */
+/* prefetch_priv.h: the thread that reads weights into their places, and files at random to measure their drive. */
 #ifndef HALO_ENGINE_PREFETCH_PRIV_H
 #define HALO_ENGINE_PREFETCH_PRIV_H
 
@@ -7,11 +7,12 @@
 #include <kernels/device.h>
 
 #include <engine/load.h>
+#include <engine/profile.h>
 
 struct halo_prefetch_thread {
     pthread_t thread;
     struct halo_mailbox box;
-    struct halo_mailbox *port;
+    struct halo_mailbox *port, *io, *device;
     struct halo_phase phase;
     const struct halo_device_ops *ops;
 };

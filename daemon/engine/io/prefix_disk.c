@@ -12,6 +12,8 @@
 
 #include <base/folder.h>
 
+#include "io/state_file_priv.h"
+
 #define FOLDER "prefixes"
 #define END ".prefixes"
 #define PART_END ".part"
@@ -38,54 +40,14 @@ int halo_prefix_disk_path(const char *state_dir, const char *fingerprint, char r
 
 /* ---- reading ---- */
 
-static int check_file(int fd, uint64_t most_bytes, uint64_t *ret_bytes, struct halo_fault *fault)
-{
-    struct stat facts;
-    if (fstat(fd, &facts) < 0)
-        return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "it cannot be examined");
-    if (!S_ISREG(facts.st_mode))
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "it is not a regular file");
-    if (facts.st_uid != geteuid() || (facts.st_mode & 077) != 0)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "other users can access it (owner %u, mode %03o)",
-                              (unsigned)facts.st_uid, (unsigned)facts.st_mode & 0777);
-    if ((uint64_t)facts.st_size > most_bytes)
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "it has %lld bytes, %llu are allowed",
-                              (long long)facts.st_size, (unsigned long long)most_bytes);
-    *ret_bytes = (uint64_t)facts.st_size;
-    return 0;
-}
-
-static int read_all(int fd, uint8_t *image, uint64_t n)
-{
-    for (uint64_t at = 0; at < n;) {
-        ssize_t done = read(fd, image + at, n - at);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return done < 0 ? -errno : -EIO;
-        at += (uint64_t)done;
-    }
-    return 0;
-}
-
 int halo_prefix_disk_take(const char *path, const struct halo_prefix_key *key, uint64_t most_bytes, uint8_t **ret_image,
                           uint32_t *ret_n_records, struct halo_fault *fault)
 {
     uint64_t n = 0;
     uint8_t *image = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT)
+    int r = halo_state_file_read(path, most_bytes, &image, &n, fault);
+    if (r == HALO_STATE_FILE_E_NONE)
         return HALO_PREFIX_DISK_E_NONE;
-    if (fd < 0)
-        return halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, -errno, "it cannot be opened");
-    int r = check_file(fd, most_bytes, &n, fault);
-    if (r == 0) {
-        image = malloc(n ? n : 1);
-        r = image ? read_all(fd, image, n) : -ENOMEM;
-        if (r < 0)
-            halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, r, "its %llu bytes cannot be read", (unsigned long long)n);
-    }
-    close(fd);
     if (r == 0)
         r = halo_prefix_image_check(image, n, key, ret_n_records, fault);
     if (r < 0) {
@@ -116,31 +78,16 @@ int halo_prefix_writer_open(struct halo_prefix_writer *writer, const char *state
     return writer->fd < 0 ? -errno : 0;
 }
 
-static int write_at(int fd, const uint8_t *bytes, size_t n, uint64_t at)
-{
-    while (n > 0) {
-        ssize_t done = pwrite(fd, bytes, n, (off_t)at);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return done < 0 ? -errno : -EIO;
-        bytes += done;
-        n -= (size_t)done;
-        at += (uint64_t)done;
-    }
-    return 0;
-}
-
 int halo_prefix_writer_append(struct halo_prefix_writer *writer, const uint8_t *records, size_t n)
 {
-    int r = write_at(writer->fd, records, n, writer->n_bytes);
+    int r = halo_state_file_write_at(writer->fd, records, n, writer->n_bytes);
     writer->n_bytes += n;
     return r;
 }
 
 int halo_prefix_writer_finish(struct halo_prefix_writer *writer, const uint8_t header[HALO_PREFIX_HEADER_BYTES])
 {
-    int r = write_at(writer->fd, header, HALO_PREFIX_HEADER_BYTES, 0);
+    int r = halo_state_file_write_at(writer->fd, header, HALO_PREFIX_HEADER_BYTES, 0);
     if (close(writer->fd) < 0 && r == 0)
         r = -errno;
     writer->fd = -1;

@@ -34,6 +34,7 @@ static const char *phase_of(const struct halo_job *job)
 {
     switch (job->state) {
     case HALO_JOB_LOAD: return job->load ? "loading" : "draining";
+    case HALO_JOB_IO: return job->profiling ? "profile" : "queued";
     case HALO_JOB_DEVICE:
         if (job->sequence)
             return halo_sequence_state_name(halo_sequence_state_of(job->sequence));
@@ -59,7 +60,9 @@ static void cancel_target(struct halo_port *port, struct halo_job *target)
         }
         return;
     case HALO_JOB_IO:
-        if (target->catalog)
+        if (target->profiling)
+            halo_port_profile_cancel(port, target);
+        else if (target->catalog)
             atomic_store(&target->catalog->cancel, true);
         return; /* a lookup: looked at when it comes back */
     case HALO_JOB_DEVICE:
@@ -138,6 +141,7 @@ static void dispatch(struct halo_port *port, struct halo_job *job)
     case HALO_MSG_BENCH: halo_port_bench(port, job); break;
     case HALO_MSG_MODELS: halo_port_models(port, job); break;
     case HALO_MSG_PLAN: halo_port_plan(port, job); break;
+    case HALO_MSG_PROFILE: halo_port_profile(port, job); break;
     case HALO_MSG_TOKENIZE: with_model(port, job, msg->tokenize.model); break;
     case HALO_MSG_DETOKENIZE: with_model(port, job, msg->detokenize.model); break;
     case HALO_MSG_SCORE: with_model(port, job, msg->score.model); break;

@@ -14,7 +14,7 @@ enum halo_job_state {
     HALO_JOB_NEW,
     HALO_JOB_PARKED, /* waits for a load, or for the device to be opened */
     HALO_JOB_TEXT,   /* the text workers have it; the port may set only the atomics */
-    HALO_JOB_IO,     /* the io thread has its catalog or looks up its model */
+    HALO_JOB_IO,     /* the io thread has its catalog or looks up its model; its profiling is under way */
     HALO_JOB_DEVICE, /* a sequence, bench or forecast of it is with the device thread */
     HALO_JOB_LOAD,   /* its load is under way, or its unload waits for users */
     HALO_JOB_ENDED,  /* the terminal event is written */
@@ -50,6 +50,7 @@ struct halo_job {
     struct halo_load *load;
     struct halo_bench *bench;
     struct halo_forecast *forecast;
+    struct halo_profiling *profiling; /* the port's: it may outlive the request */
     struct halo_catalog *catalog;
     struct halo_lookup *lookup; /* of the model that the request names: kept until its end */
     struct halo_reset *reset;

@@ -175,6 +175,7 @@ void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
     struct halo_port_placement *placement = NULL;
     struct halo_json ops;
     struct halo_ev ev;
+    halo_port_use_profile(port, f, f->file);
     halo_ev_init(&ev, HALO_EV_PLAN, &job->msg.id);
     ev.plan.model = msg->has_model ? msg->model : msg->path;
     ev.plan.arch = halo_str_of(f->model->arch);

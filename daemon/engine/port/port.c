@@ -156,6 +156,10 @@ static void take_note(struct halo_port *port, struct halo_note *note)
     case HALO_NOTE_FORECAST_DONE:
         halo_port_forecast_done(port, HALO_NOTE_ITEM(note, struct halo_forecast, note));
         break;
+    case HALO_NOTE_PROFILE_PROGRESS:
+        halo_port_profile_progress(port, HALO_NOTE_ITEM(note, struct halo_profiling, progress_note));
+        break;
+    case HALO_NOTE_PROFILE: halo_port_profile_note(port, HALO_NOTE_ITEM(note, struct halo_profiling, note)); break;
     case HALO_NOTE_RESET_DONE: halo_port_reset_done(port, HALO_NOTE_ITEM(note, struct halo_reset, note)); break;
     case HALO_NOTE_LOOK_DONE: halo_port_answer_status(port, HALO_NOTE_ITEM(note, struct halo_look, note)->job); break;
     case HALO_NOTE_SAVE_DONE: halo_port_save_done(port, HALO_NOTE_ITEM(note, struct halo_save, note)); break;

@@ -12,6 +12,7 @@
  *   room.c        loads one at a time, models that go to make room for them
  *   save.c        prefixes to the disk: save, and before a model goes
  *   models.c      load, unload, reset, and requests that wait for a load
+ *   profile.c     profile, and what plan takes from a stored one
  *   plan.c        plan and bench
  *   reply.c       events of generate and score
  *   dispatch.c    a line becomes a request and goes where it is served; cancel, pause, continue
@@ -62,6 +63,7 @@ struct halo_port {
     struct halo_job *saver;                  /* the one `save` that is under way */
     uint32_t n_restored;                     /* pages that came back from disk */
     char prefix_problem[512];                /* why saved prefixes were left alone, the last time; "" */
+    struct halo_profiling *profiling;        /* one at a time; NULL: none */
     struct halo_load *load_now, *load_queue; /* one at a time, the others in order of arrival */
     bool load_waits;                         /* load_now: for models that go to make room for it */
     uint64_t born_ns;
@@ -171,6 +173,19 @@ enum halo_load_stage halo_port_load_done(struct halo_load *load, const struct ha
 void halo_port_unload_done(struct halo_port *port, struct halo_instance *instance);
 void halo_port_reset(struct halo_port *port, struct halo_job *job);
 void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset);
+
+/* profile_text.c: the text of a record's file, and the grid of an answer. */
+void halo_profile_write(struct halo_json *w, const struct halo_profile_record *record);
+void halo_profile_write_grid(struct halo_json *w, const struct halo_profile_record *record);
+
+/* profile.c */
+void halo_port_profile(struct halo_port *port, struct halo_job *job);
+void halo_port_profile_cancel(struct halo_port *port, struct halo_job *job); /* ends the request */
+void halo_port_profile_progress(struct halo_port *port, struct halo_profiling *profiling);
+void halo_port_profile_note(struct halo_port *port, struct halo_profiling *profiling);
+/* The stored speeds of the model that a forecast is for, if they hold; else why they do not is a notice to the request
+ * that asked. */
+void halo_port_use_profile(struct halo_port *port, struct halo_forecast *forecast, const char *model);
 
 /* plan.c */
 void halo_port_plan(struct halo_port *port, struct halo_job *job);

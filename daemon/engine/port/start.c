@@ -30,7 +30,8 @@ static int start(struct halo_port *port, const struct halo_engine_setup *setup)
                                                   .models_only = setup->models_only,
                                                   .state_dir = setup->state_dir,
                                                   .save_bytes = setup->save_bytes}};
-    port->prefetch = (struct halo_prefetch_thread){.port = &port->box, .ops = setup->device};
+    port->prefetch = (struct halo_prefetch_thread){
+        .port = &port->box, .io = &port->io.box, .device = &port->device.box, .ops = setup->device};
     port->device.ops = setup->device;
     port->device.options = setup->device_options;
     port->device.budget_bytes = setup->budget_bytes;
@@ -38,6 +39,7 @@ static int start(struct halo_port *port, const struct halo_engine_setup *setup)
     port->device.max_models = setup->max_models > 0 ? setup->max_models : HALO_MAX_LOADED;
     port->device.keeps_prefixes = setup->state_dir && setup->save_bytes > 0;
     port->device.io = &port->io.box;
+    port->device.prefetch = &port->prefetch.box;
     port->device.port = &port->box;
     port->device.stats = &port->stats;
     /* halod has a limit of its own, and sends everything that was open at once after a restart. */

@@ -32,7 +32,7 @@ static void set_args(struct halo_engine_args *self, const struct halo_config *co
     }
     args[n++] = (char *)"--checkpoint-bytes";
     args[n++] = self->checkpoints;
-    if (halo_config_saves(config)) {
+    if (config->state_dir) { /* profiles go there even where no prefixes do */
         args[n++] = (char *)"--state-dir";
         args[n++] = config->state_dir;
         args[n++] = (char *)"--save-bytes";
@@ -80,7 +80,7 @@ void halo_engine_args_init(struct halo_engine_args *self, const struct halo_conf
     }
     snprintf(self->fd, sizeof(self->fd), "%d", HALO_ENGINE_FD);
     snprintf(self->threads, sizeof(self->threads), "%lld", (long long)config->threads);
-    snprintf(self->save, sizeof(self->save), "%lld", (long long)config->save_bytes);
+    snprintf(self->save, sizeof(self->save), "%lld", halo_config_saves(config) ? (long long)config->save_bytes : 0ll);
     snprintf(self->save_ms, sizeof(self->save_ms), "%lld", (long long)config->save_ms);
     snprintf(self->checkpoints, sizeof(self->checkpoints), "%lld", (long long)config->checkpoint_bytes);
     snprintf(self->budget, sizeof(self->budget), "%lld", (long long)config->budget_bytes);

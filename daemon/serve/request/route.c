@@ -71,6 +71,7 @@ static struct halo_str named_file(const struct halo_msg *msg)
     case HALO_MSG_SCORE: return msg->score.model;
     case HALO_MSG_BENCH: return msg->bench.model;
     case HALO_MSG_RESET: return msg->reset.model;
+    case HALO_MSG_PROFILE: return msg->profile.model;
     case HALO_MSG_PLAN:
         if (msg->plan.has_path)
             return msg->plan.path;
@@ -113,6 +114,8 @@ static bool may_do(struct halo_requests *requests, struct halo_client *client, c
         return true;
     if (msg->type == HALO_MSG_BENCH)
         what = "`bench` slows every other request";
+    else if (msg->type == HALO_MSG_PROFILE)
+        what = "`profile` takes all that the drive gives and describes the machine";
     else if (msg->type == HALO_MSG_DIAG)
         what = "`diag` describes the machine";
     else if (msg->type == HALO_MSG_UNLOAD)

@@ -21,6 +21,7 @@
     X(LOAD_CHANGED, load_changed, true, true,                                                                          \
       "loaded with values that differ from the request, or from what the model file suggests")                         \
     X(PREFIXES_IGNORED, prefixes_ignored, true, true, "saved prefixes of the model are not used")                      \
+    X(PROFILE_IGNORED, profile_ignored, false, true, "the stored profile of a model's speeds is not used")             \
     X(TEMPLATE_UNUSABLE, template_unusable, true, true, "a chat template of the model cannot be used")                 \
     X(ENGINE_RESTARTED, engine_restarted, false, false, "the engine died, and another one continues the reply")        \
     X(LOOP_DETECTED, loop_detected, false, false, "the reply repeats itself")

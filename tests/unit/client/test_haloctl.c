@@ -155,6 +155,7 @@ static void a_relative_path_is_sent_whole(void **state)
         {{"unload", "lib/m.gguf"}, "/usr/lib/m.gguf"},
         {{"reset", "../m.gguf"}, "/usr/../m.gguf"},
         {{"bench", "/abs/m.gguf"}, "/abs/m.gguf"},
+        {{"profile", "./m.gguf"}, "/usr/./m.gguf"},
         {{"tokenize", "x", "-m", "lib/m.gguf"}, "/usr/lib/m.gguf"},
         {{"generate", "x", "--model=lib/m.gguf"}, "/usr/lib/m.gguf"},
         {{"template", "x", "-m", "lib/m.gguf"}, "/usr/lib/m.gguf"},
@@ -168,6 +169,7 @@ static void a_relative_path_is_sent_whole(void **state)
                                     : msg->type == HALO_MSG_UNLOAD   ? msg->unload.model
                                     : msg->type == HALO_MSG_RESET    ? msg->reset.model
                                     : msg->type == HALO_MSG_BENCH    ? msg->bench.model
+                                    : msg->type == HALO_MSG_PROFILE  ? msg->profile.model
                                     : msg->type == HALO_MSG_TOKENIZE ? msg->tokenize.model
                                     : msg->type == HALO_MSG_TEMPLATE ? msg->template.model
                                     : msg->type == HALO_MSG_PLAN     ? msg->plan.path
@@ -437,6 +439,49 @@ static void a_plan_is_drawn(void **state)
     assert_shown(&rig.err, "cannot write /nowhere/a.svg: No such file or directory");
 }
 
+#define PROFILE                                                                                                        \
+    "\"model\":\"m\",\"machine\":\"Board, Processor\",\"device\":\"cpu, 32 threads\",\"file\":\"f\",\"measured_s\":0,"
+
+static void a_profile_is_for_people(void **state)
+{
+    start(ARGS("profile", "--point-ms", "5", "m"));
+    const struct halo_msg *msg = ctl_request(&rig);
+    assert_int_equal(msg->profile.point_ms, 5);
+    assert_false(msg->profile.stored);
+    ctl_answer(&rig, "profile",
+               PROFILE "\"drive\":\"Drive \\u001b[2J S1\",\"memory_gb_s\":112.4,\"copy_gb_s\":52.1,\"launch_us\":11.25,"
+                       "\"disk_gb_s\":5.87,\"disk_block_bytes\":524288,\"disk_depth\":16,\"disk_latency_us\":231,"
+                       "\"io\":\"io_uring, O_DIRECT\",\"span_bytes\":18500000000,\"read_bytes\":12900000000,"
+                       "\"drive_celsius\":47.85,\"grid\":[{\"block_bytes\":131072,\"depth\":1,\"gb_s\":1.21,"
+                       "\"latency_us\":104},{\"block_bytes\":524288,\"depth\":1,\"gb_s\":2.5,\"latency_us\":200},"
+                       "{\"block_bytes\":131072,\"depth\":16,\"gb_s\":5.5,\"latency_us\":300},7],"
+                       "\"shared\":true,\"not_stored\":\"no room\"");
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    const char *rest = strstr(rig.out.at, "  machine");
+    assert_non_null(rest);
+    assert_string_equal(rest, "  machine  Board, Processor\n"
+                              "  memory   112.4 GB/s\n"
+                              "  copy     52.1 GB/s from the host's memory to the device's\n"
+                              "  launch   11.2 us\n"
+                              "  drive    Drive \\x1b[2J S1\n"
+                              "  heat     48 degrees Celsius\n"
+                              "  disk     5.87 GB/s by reads of 512 KiB, 16 in flight; one read alone takes 231 us\n"
+                              "           12.9 GB read at random from 18.5 GB (io_uring, O_DIRECT)\n"
+                              "  GB/s with so many reads in flight:\n"
+                              "       block       1      16\n"
+                              "     128 KiB    1.21    5.50\n"
+                              "     512 KiB    2.50       -\n"
+                              "  others used device or drive meanwhile: the figures may be too low\n"
+                              "  not kept: no room\n");
+    ctl_finish(&rig);
+    start(ARGS("profile", "--stored", "m"));
+    assert_true(ctl_request(&rig)->profile.stored);
+    ctl_answer(&rig, "profile",
+               PROFILE "\"memory_gb_s\":null,\"disk_gb_s\":null,\"disk_fault\":\"in memory\",\"grid\":[]");
+    assert_int_equal(ctl_wait_end(&rig), 0);
+    assert_shown(&rig.out, "  memory   not measured: others used the device\n  disk     not measured: in memory\n");
+}
+
 static void stats_are_for_people(void **state)
 {
     start(ARGS("stats"));
@@ -570,6 +615,7 @@ int main(void)
         cmocka_unit_test_teardown(a_plan_is_for_people, finish_rig),
         cmocka_unit_test_teardown(a_plan_with_tiers_says_why, finish_rig),
         cmocka_unit_test_teardown(a_plan_is_drawn, finish_rig),
+        cmocka_unit_test_teardown(a_profile_is_for_people, finish_rig),
         cmocka_unit_test_teardown(stats_are_for_people, finish_rig),
         cmocka_unit_test_teardown(a_wrong_word_is_answered_with_a_near_one, finish_rig),
         cmocka_unit_test_teardown(a_wrong_model_is_answered_with_a_near_one, finish_rig),

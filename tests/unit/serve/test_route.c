@@ -79,6 +79,8 @@ static void completes_what_the_engine_gets(void **state)
          "{\"type\":\"score\",\"id\":ID,\"model\":\"m\",\"text\":\"t\",*\"user\":1000*,\"from\":4}\n"},
         {"{\"type\":\"reset\",\"id\":\"x\",\"model\":\"m\"}", "{\"type\":\"reset\",\"id\":ID,\"model\":\"m\"}\n"},
         {"{\"type\":\"bench\",\"id\":\"x\",\"model\":\"m\"}", "{\"type\":\"bench\",\"id\":ID,\"model\":\"m\"*}\n"},
+        {"{\"type\":\"profile\",\"id\":\"x\",\"model\":\"m\",\"stored\":true}",
+         "{\"type\":\"profile\",\"id\":ID,\"model\":\"m\",\"stored\":true*}\n"},
         {"{\"type\":\"unload\",\"id\":\"x\",\"model\":\"m\"}", "{\"type\":\"unload\",\"id\":ID,\"model\":\"m\"*}\n"},
         {"{\"type\":\"models\",\"id\":\"x\"}", "{\"type\":\"models\",\"id\":ID}\n"},
         {"{\"type\":\"diag\",\"id\":\"x\"}", "{\"type\":\"diag\",\"id\":ID*}\n"},
@@ -158,6 +160,8 @@ static void what_concerns_others(void **state)
         bool may[3];
     } cases[] = {
         {"{\"type\":\"bench\",\"id\":1,\"model\":\"m\"}", {false, false, true}},
+        {"{\"type\":\"profile\",\"id\":1,\"model\":\"m\"}", {false, false, true}},
+        {"{\"type\":\"profile\",\"id\":1,\"model\":\"m\",\"stored\":true}", {false, false, true}},
         {"{\"type\":\"diag\",\"id\":1}", {false, false, true}},
         {"{\"type\":\"unload\",\"id\":1,\"model\":\"m\"}", {true, false, true}},
         {"{\"type\":\"unload\",\"id\":1,\"model\":\"/x/m.gguf\"}",

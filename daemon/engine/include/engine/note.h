@@ -14,7 +14,8 @@ struct halo_job; /* a request, as the port knows it; the core does not look insi
 
 enum halo_note_what {
     /* to any thread */
-    HALO_NOTE_LOAD, /* struct halo_load: the stage that it has reached */
+    HALO_NOTE_LOAD,    /* struct halo_load: the stage that it has reached */
+    HALO_NOTE_PROFILE, /* struct halo_profiling: the stage that it has reached */
     /* to the device thread */
     HALO_NOTE_KICK,       /* look at the flags of all sequences */
     HALO_NOTE_SEQUENCE,   /* struct halo_sequence: run it */
@@ -31,19 +32,20 @@ enum halo_note_what {
     HALO_NOTE_SAVE_WRITE,    /* struct halo_save: a chunk for the disk */
     /* to the port */
     HALO_NOTE_EVENTS, /* struct halo_sequence: its ring has events. The device thread keeps owning the sequence */
-    HALO_NOTE_SEQUENCE_DONE,  /* struct halo_sequence: ended; the last word about it */
-    HALO_NOTE_TEXT_DONE,      /* struct halo_job: its reply lies in it */
-    HALO_NOTE_LOOKUP_DONE,    /* struct halo_lookup */
-    HALO_NOTE_CATALOG_DONE,   /* struct halo_catalog */
-    HALO_NOTE_LOAD_PROGRESS,  /* struct halo_load: the load goes on, its progress fields moved */
-    HALO_NOTE_UNLOAD_DONE,    /* struct halo_instance */
-    HALO_NOTE_BENCH_PROGRESS, /* struct halo_bench: the bench goes on */
-    HALO_NOTE_BENCH_DONE,     /* struct halo_bench */
-    HALO_NOTE_FORECAST_DONE,  /* struct halo_forecast */
-    HALO_NOTE_RESET_DONE,     /* struct halo_reset */
-    HALO_NOTE_LOOK_DONE,      /* struct halo_look */
-    HALO_NOTE_SAVE_DONE,      /* struct halo_save: one model's prefixes are saved, or not */
-    HALO_NOTE_DEVICE_OPEN,    /* of no object: the device was opened, or could not be */
+    HALO_NOTE_SEQUENCE_DONE,    /* struct halo_sequence: ended; the last word about it */
+    HALO_NOTE_TEXT_DONE,        /* struct halo_job: its reply lies in it */
+    HALO_NOTE_LOOKUP_DONE,      /* struct halo_lookup */
+    HALO_NOTE_CATALOG_DONE,     /* struct halo_catalog */
+    HALO_NOTE_LOAD_PROGRESS,    /* struct halo_load: the load goes on, its progress fields moved */
+    HALO_NOTE_UNLOAD_DONE,      /* struct halo_instance */
+    HALO_NOTE_BENCH_PROGRESS,   /* struct halo_bench: the bench goes on */
+    HALO_NOTE_BENCH_DONE,       /* struct halo_bench */
+    HALO_NOTE_FORECAST_DONE,    /* struct halo_forecast */
+    HALO_NOTE_PROFILE_PROGRESS, /* struct halo_profiling: it goes on */
+    HALO_NOTE_RESET_DONE,       /* struct halo_reset */
+    HALO_NOTE_LOOK_DONE,        /* struct halo_look */
+    HALO_NOTE_SAVE_DONE,        /* struct halo_save: one model's prefixes are saved, or not */
+    HALO_NOTE_DEVICE_OPEN,      /* of no object: the device was opened, or could not be */
 };
 
 struct halo_note {

@@ -1,0 +1,75 @@
+/* profile.c: what a profile says, and whether it holds. Pure; any thread. */
+#include <engine/profile.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#define ENOUGH 0.95 /* of the best rate: repeated measurements of one point differ by less */
+#define DAY_S 86400
+
+static uint64_t in_flight(const struct halo_profile_point *point)
+{
+    return (uint64_t)point->block_bytes * point->depth;
+}
+
+const struct halo_profile_point *halo_profile_knee(const struct halo_profile_point *points, uint32_t n)
+{
+    const struct halo_profile_point *knee = NULL;
+    double best = 0;
+    for (uint32_t i = 0; i < n; i++)
+        best = points[i].bytes_s > best ? points[i].bytes_s : best;
+    for (uint32_t i = 0; i < n && best > 0; i++) {
+        const struct halo_profile_point *point = &points[i];
+        if (point->bytes_s < ENOUGH * best)
+            continue;
+        if (!knee || in_flight(point) < in_flight(knee) ||
+            (in_flight(point) == in_flight(knee) && point->block_bytes < knee->block_bytes))
+            knee = point;
+    }
+    return knee;
+}
+
+bool halo_profile_holds(const struct halo_profile *stored, const struct halo_profile *here, const char *model,
+                        int64_t now_s, struct halo_fault *fault)
+{
+    const struct {
+        const char *what, *was, *is;
+        int shown; /* bytes of each; of a hash the first ones tell enough */
+    } same[] = {
+        {"file", stored->file, here->file, 8},
+        {"drive", stored->drive, here->drive, 52},
+        {"machine", stored->machine, here->machine, 52},
+        {"device", stored->device, here->device, 52},
+        {"kernel file", stored->kernels, here->kernels, 8},
+    };
+    for (size_t i = 0; i < sizeof(same) / sizeof(*same); i++)
+        if (strcmp(same[i].was, same[i].is) != 0) {
+            halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                           "the stored profile is for another %s (%.*s, now %.*s) and is not used; measure again: "
+                           "haloctl profile %.60s",
+                           same[i].what, same[i].shown, same[i].was[0] ? same[i].was : "none", same[i].shown,
+                           same[i].is[0] ? same[i].is : "none", model);
+            return false;
+        }
+    int64_t days = (now_s - stored->measured_s) / DAY_S;
+    if (days > HALO_PROFILE_DAYS || days < -1) {
+        char age[48];
+        snprintf(age, sizeof(age), days < 0 ? "from the future" : "%lld days old, more than %d,", (long long)days,
+                 HALO_PROFILE_DAYS);
+        halo_fault_set(fault, HALO_FAULT_UNSUPPORTED,
+                       "the stored profile is %s and is not used; measure again: haloctl profile %.60s", age, model);
+        halo_fault_number(fault, "measured_s", (uint64_t)stored->measured_s);
+        return false;
+    }
+    return true;
+}
+
+void halo_profile_name_device(struct halo_profile *here, const struct halo_device_info *info)
+{
+    if (info->n_threads > 0) /* as many as read memory */
+        snprintf(here->device, sizeof(here->device), "%.40s, %u thread%s", info->name, info->n_threads,
+                 info->n_threads == 1 ? "" : "s");
+    else
+        snprintf(here->device, sizeof(here->device), "%s", info->name);
+    snprintf(here->kernels, sizeof(here->kernels), "%s", info->kernel_sha256);
+}
