@@ -74,6 +74,8 @@ static int write_tensor(struct mkgguf_out *out, const struct mkgguf_tensor *t, u
         size_t n = t->n_bytes - at < most ? (size_t)(t->n_bytes - at) : most;
         if (t->fill == MKGGUF_RANDOM)
             mkgguf_fill(t->type, t->deviation, stream, piece, n);
+        else if (t->fill == MKGGUF_IDS)
+            mkgguf_fill_ids(at / sizeof(int32_t), t->dims[0], t->n_ids, piece, n);
         else
             mkgguf_fill_number(t->fill == MKGGUF_ONES ? 1 : -1, piece, n);
         int r = mkgguf_out_write(out, piece, n);
@@ -306,8 +308,12 @@ static int check_options(struct options *o)
         return refuse("a mixture of experts needs", "--experts --experts-used --ff-expert");
     if (s->family == MKGGUF_DEEPSEEK2 && s->kv_lora == 0)
         return refuse("needs a preset with latent attention", "--arch deepseek2");
-    if (s->family == MKGGUF_NEMOTRON_H_MOE && (!s->layers || s->n_layers > strlen(s->layers)))
-        return refuse("needs a preset that says what so many layers are", "--arch nemotron_h_moe");
+    if (mkgguf_has_layers(s->family) && (!s->layers || s->n_layers > strlen(s->layers)))
+        return refuse("needs a preset that says what so many layers are", mkgguf_family_name(s->family));
+    if (s->family == MKGGUF_FALCON_H1 && s->n_conv == 0)
+        return refuse("needs a preset with Mamba-2", "--arch falcon-h1");
+    if (s->family == MKGGUF_DEEPSEEK4 && s->n_streams == 0)
+        return refuse("needs a preset with residual streams", "--arch deepseek4");
     if (mkgguf_has_delta_rule(s->family) && (s->interval == 0 || s->n_layers < s->interval))
         return refuse("needs a preset with layers of that kind, and --layers of at least 4",
                       mkgguf_family_name(s->family));

@@ -22,6 +22,10 @@ enum mkgguf_family {
     MKGGUF_QWEN35MOE,
     MKGGUF_QWEN3NEXT,
     MKGGUF_GEMMA4,
+    MKGGUF_LFM2MOE,
+    MKGGUF_GRANITEHYBRID,
+    MKGGUF_FALCON_H1,
+    MKGGUF_DEEPSEEK4,
     MKGGUF_FAMILIES
 };
 
@@ -39,12 +43,17 @@ struct mkgguf_shape {
     uint32_t n_rot;                       /* of a head; 0: all of it */
     uint32_t q_lora, kv_lora, head_dim_v; /* latent attention: the ranks, and the width of V in a head */
     float expert_scale;
-    const char *layers; /* what each layer is: M Mamba-2, * attention, E experts; NULL: attention and feed-forward */
+    /* What each layer has: M Mamba-2, C a short convolution, * attention, E experts; NULL: attention. But for
+     * nemotron_h_moe a feed-forward follows. */
+    const char *layers;
     uint32_t n_conv, ssm_inner, ssm_state, ssm_heads, ssm_groups; /* of Mamba-2, of the gated delta rule */
     uint32_t interval;    /* the last of so many layers has attention, the others the gated delta rule */
     uint32_t n_ff_shared; /* 0: n_shared times n_ff_expert */
     /* gemma4: layers with a window have the heads above; the last of `interval` and the last of all these and none. */
     uint32_t window, n_head_kv_global, head_dim_global;
+    float embed_scale, residual_scale, attention_scale, logit_scale; /* of granitehybrid */
+    /* deepseek4: residual streams, compressed blocks, and experts by token in the first layers. */
+    uint32_t n_streams, n_out_groups, out_lora, indexer_heads, indexer_dim, indexer_top_k, n_hash;
 };
 
 /* NULL for an unknown name. */
@@ -57,6 +66,8 @@ bool mkgguf_may_mix(enum mkgguf_family family);    /* with experts or without */
 bool mkgguf_has_router_bias(enum mkgguf_family family);
 bool mkgguf_is_global(const struct mkgguf_shape *shape, uint32_t layer); /* of gemma4: no window */
 bool mkgguf_has_delta_rule(enum mkgguf_family family);
+bool mkgguf_has_layers(enum mkgguf_family family); /* by shape->layers */
+uint32_t mkgguf_ratio(uint32_t layer);             /* of deepseek4: positions of a compressed block; 0: none */
 int mkgguf_family_parse(const char *name, enum mkgguf_family *ret);
 
 /* A single type or a mixture of the kind quantizers make. */
@@ -75,7 +86,8 @@ struct mkgguf_tensor {
     uint32_t n_dims;
     uint64_t dims[3];
     uint32_t type;
-    enum { MKGGUF_RANDOM, MKGGUF_ONES, MKGGUF_MINUS_ONES } fill;
+    enum { MKGGUF_RANDOM, MKGGUF_ONES, MKGGUF_MINUS_ONES, MKGGUF_IDS } fill;
+    uint32_t n_ids;  /* ids of a row are below it, and each another */
     float deviation; /* of random weights */
     uint64_t n_bytes;
     uint64_t number; /* in the whole set: with the seed it determines the bytes */
@@ -93,6 +105,8 @@ void mkgguf_vocab(struct gguf_writer *w, uint32_t n_vocab, const char *pre);
  */
 void mkgguf_fill(uint32_t type, float deviation, uint64_t stream, uint8_t *bytes, uint64_t n_bytes);
 void mkgguf_fill_number(float number, uint8_t *bytes, uint64_t n_bytes); /* of F32 */
+/* Rows of n_used different ids below n_ids, from the element `first` of all on; I32. */
+void mkgguf_fill_ids(uint64_t first, uint64_t n_used, uint32_t n_ids, uint8_t *bytes, uint64_t n_bytes);
 
 /* A file that is written in large direct blocks by a second thread, while the first makes the next block. */
 struct mkgguf_out;

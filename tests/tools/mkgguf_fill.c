@@ -319,3 +319,13 @@ void mkgguf_fill_number(float number, uint8_t *bytes, uint64_t n_bytes)
     for (uint64_t i = 0; i < n_bytes; i += sizeof number)
         memcpy(bytes + i, &number, sizeof number);
 }
+
+void mkgguf_fill_ids(uint64_t first, uint64_t n_used, uint32_t n_ids, uint8_t *bytes, uint64_t n_bytes)
+{
+    assert(n_used > 0 && n_used <= n_ids);
+    for (uint64_t i = 0; i < n_bytes / sizeof(int32_t); i++) {
+        uint64_t row = (first + i) / n_used, k = (first + i) % n_used;
+        int32_t id = (int32_t)((row + k * (n_ids / n_used)) % n_ids);
+        memcpy(bytes + i * sizeof id, &id, sizeof id);
+    }
+}

@@ -18,7 +18,9 @@ static const struct {
     [MKGGUF_MINIMAX_M2] = {"minimax-m2", 1e-6f}, [MKGGUF_DEEPSEEK2] = {"glm4", 1e-5f},
     [MKGGUF_GEMMA4] = {"qwen2", 1e-6f},          [MKGGUF_NEMOTRON_H_MOE] = {"pixtral", 1e-5f},
     [MKGGUF_QWEN35] = {"qwen35", 1e-6f},         [MKGGUF_QWEN35MOE] = {"qwen35", 1e-6f},
-    [MKGGUF_QWEN3NEXT] = {"qwen2", 1e-6f},
+    [MKGGUF_QWEN3NEXT] = {"qwen2", 1e-6f},       [MKGGUF_LFM2MOE] = {"lfm2", 1e-5f},
+    [MKGGUF_GRANITEHYBRID] = {"dbrx", 1e-5f},    [MKGGUF_FALCON_H1] = {"falcon-h1", 1e-5f},
+    [MKGGUF_DEEPSEEK4] = {"deepseek-v3", 1e-6f},
 };
 
 static void arch_u32(struct gguf_writer *w, const struct mkgguf_shape *shape, const char *suffix, uint32_t value)
@@ -85,9 +87,9 @@ static void state_keys(struct gguf_writer *w, const struct mkgguf_shape *shape)
     arch_u32(w, shape, "ssm.group_count", shape->ssm_groups);
     if (shape->n_ff_shared)
         arch_u32(w, shape, "expert_shared_feed_forward_length", shape->n_ff_shared);
-    if (shape->layers)
+    if (shape->family == MKGGUF_NEMOTRON_H_MOE)
         arch_f32(w, shape, "attention.layer_norm_epsilon", families[shape->family].norm_eps);
-    else
+    else if (shape->interval)
         arch_u32(w, shape, "full_attention_interval", shape->interval);
     if (shape->family != MKGGUF_QWEN35 && shape->family != MKGGUF_QWEN35MOE)
         return;
@@ -119,6 +121,48 @@ static void gemma4_keys(struct gguf_writer *w, const struct mkgguf_shape *shape)
     arch_f32(w, shape, "final_logit_softcapping", 30);
 }
 
+/* Attention without rotation, and four factors. */
+static void granite_keys(struct gguf_writer *w, const struct mkgguf_shape *shape)
+{
+    arch_bool(w, shape, "rope.scaling.finetuned", false);
+    arch_f32(w, shape, "embedding_scale", shape->embed_scale);
+    arch_f32(w, shape, "residual_scale", shape->residual_scale);
+    arch_f32(w, shape, "attention.scale", shape->attention_scale);
+    arch_f32(w, shape, "logit_scale", shape->logit_scale);
+}
+
+static void deepseek4_keys(struct gguf_writer *w, const struct mkgguf_shape *shape)
+{
+    static const char *const limits[] = {"deepseek4.swiglu_clamp_exp", "deepseek4.swiglu_clamp_shexp"};
+    const float limit = 10;
+    gguf_writer_key_string(w, "deepseek4.rope.scaling.type", "yarn");
+    arch_f32(w, shape, "rope.scaling.factor", 16);
+    arch_u32(w, shape, "rope.scaling.original_context_length", 65536);
+    arch_f32(w, shape, "rope.scaling.yarn_beta_fast", 32);
+    arch_f32(w, shape, "rope.scaling.yarn_beta_slow", 1);
+    arch_u32(w, shape, "attention.q_lora_rank", shape->q_lora);
+    arch_u32(w, shape, "attention.sliding_window", shape->window);
+    arch_u32(w, shape, "attention.output_group_count", shape->n_out_groups);
+    arch_u32(w, shape, "attention.output_lora_rank", shape->out_lora);
+    gguf_writer_key_array(w, "deepseek4.attention.compress_ratios", HALO_GGUF_I32, shape->n_layers);
+    for (uint32_t i = 0; i < shape->n_layers; i++)
+        gguf_writer_u32(w, mkgguf_ratio(i));
+    arch_f32(w, shape, "attention.compress_rope_freq_base", 160000);
+    arch_u32(w, shape, "attention.indexer.head_count", shape->indexer_heads);
+    arch_u32(w, shape, "attention.indexer.key_length", shape->indexer_dim);
+    arch_u32(w, shape, "attention.indexer.top_k", shape->indexer_top_k);
+    arch_u32(w, shape, "hyper_connection.count", shape->n_streams);
+    arch_u32(w, shape, "hyper_connection.sinkhorn_iterations", 20);
+    arch_f32(w, shape, "hyper_connection.epsilon", 1e-6f);
+    arch_u32(w, shape, "hash_layer_count", shape->n_hash);
+    arch_u32(w, shape, "expert_gating_func", 4); /* sqrt(softplus) */
+    for (int k = 0; k < 2; k++) {
+        gguf_writer_key_array(w, limits[k], HALO_GGUF_F32, shape->n_layers);
+        for (uint32_t i = 0; i < shape->n_layers; i++)
+            gguf_writer_raw(w, &limit, sizeof limit);
+    }
+}
+
 void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const struct mkgguf_types *types,
                  uint64_t seed)
 {
@@ -131,7 +175,10 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
     arch_u32(w, shape, "block_count", shape->n_layers);
     arch_u32(w, shape, "context_length", shape->n_context);
     arch_u32(w, shape, "embedding_length", shape->n_embd);
-    arch_layers(w, shape, "feed_forward_length", 'E', shape->n_ff);
+    if (shape->family == MKGGUF_NEMOTRON_H_MOE)
+        arch_layers(w, shape, "feed_forward_length", 'E', shape->n_ff);
+    else if (shape->family != MKGGUF_DEEPSEEK4)
+        arch_u32(w, shape, "feed_forward_length", shape->n_ff);
     arch_u32(w, shape, "attention.head_count", shape->n_head);
     if (shape->family == MKGGUF_GEMMA4) {
         gemma4_keys(w, shape);
@@ -150,9 +197,15 @@ void mkgguf_keys(struct gguf_writer *w, const struct mkgguf_shape *shape, const 
     }
     if (mkgguf_has_router_bias(shape->family))
         arch_u32(w, shape, "expert_gating_func", 2); /* sigmoid */
-    if (shape->n_conv)
+    if (shape->family == MKGGUF_LFM2MOE)
+        arch_u32(w, shape, "shortconv.l_cache", shape->n_conv);
+    else if (shape->n_conv)
         state_keys(w, shape);
-    if (shape->family == MKGGUF_GLM4MOE || shape->family == MKGGUF_DEEPSEEK2)
+    if (shape->family == MKGGUF_GRANITEHYBRID)
+        granite_keys(w, shape);
+    if (shape->family == MKGGUF_DEEPSEEK4)
+        deepseek4_keys(w, shape);
+    if (shape->family == MKGGUF_GLM4MOE || shape->family == MKGGUF_DEEPSEEK2 || shape->family == MKGGUF_LFM2MOE)
         arch_u32(w, shape, "leading_dense_block_count", shape->n_dense);
     if (shape->expert_scale > 0) {
         arch_u32(w, shape, "expert_shared_count", shape->n_shared);

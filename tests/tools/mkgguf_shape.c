@@ -12,7 +12,8 @@ static const char *const families[] = {
     [MKGGUF_QWEN3MOE] = "qwen3moe",     [MKGGUF_GPT_OSS] = "gpt-oss",     [MKGGUF_GLM4MOE] = "glm4moe",
     [MKGGUF_MINIMAX_M2] = "minimax-m2", [MKGGUF_DEEPSEEK2] = "deepseek2", [MKGGUF_NEMOTRON_H_MOE] = "nemotron_h_moe",
     [MKGGUF_QWEN35] = "qwen35",         [MKGGUF_QWEN35MOE] = "qwen35moe", [MKGGUF_QWEN3NEXT] = "qwen3next",
-    [MKGGUF_GEMMA4] = "gemma4",
+    [MKGGUF_GEMMA4] = "gemma4",         [MKGGUF_LFM2MOE] = "lfm2moe",     [MKGGUF_GRANITEHYBRID] = "granitehybrid",
+    [MKGGUF_FALCON_H1] = "falcon-h1",   [MKGGUF_DEEPSEEK4] = "deepseek4",
 };
 
 static const struct mkgguf_shape presets[] = {
@@ -179,6 +180,62 @@ static const struct mkgguf_shape presets[] = {
      .interval = 6,
      .n_head_kv_global = 4,
      .head_dim_global = 512},
+    {"lfm2-8b-a1b", MKGGUF_LFM2MOE, 24, 2048, 32, 8, 64, 7168, 32, 4, 1792, 65536, 128000, 1e6f, .tied = true,
+     .n_dense = 2, .layers = "CC*CCC*CCC*CCC*CCC*CC*CC", .n_conv = 3},
+    {"granite-4.0-h-small",
+     MKGGUF_GRANITEHYBRID,
+     40,
+     4096,
+     32,
+     8,
+     128,
+     768,
+     72,
+     10,
+     768,
+     100352,
+     131072,
+     10000,
+     .tied = true,
+     .layers = "MMMMM*MMMMMMMMM*MMMMMMMMM*MMMMMMMMM*MMMM",
+     .n_conv = 4,
+     .ssm_inner = 8192,
+     .ssm_state = 128,
+     .ssm_heads = 128,
+     .ssm_groups = 1,
+     .n_ff_shared = 1536,
+     .embed_scale = 12,
+     .residual_scale = 0.22f,
+     .attention_scale = 0.0078125f,
+     .logit_scale = 16},
+    {"falcon-h1-7b", MKGGUF_FALCON_H1, 44, 3072, 12, 2, 128, 12288, 0, 0, 0, 130048, 262144, 1e11f, .n_conv = 4,
+     .ssm_inner = 3072, .ssm_state = 256, .ssm_heads = 24, .ssm_groups = 1},
+    {"deepseek-v4-flash",
+     MKGGUF_DEEPSEEK4,
+     43,
+     4096,
+     64,
+     1,
+     512,
+     2048,
+     256,
+     6,
+     2048,
+     129280,
+     1048576,
+     10000,
+     .n_shared = 1,
+     .n_rot = 64,
+     .q_lora = 1024,
+     .expert_scale = 1.5f,
+     .window = 128,
+     .n_streams = 4,
+     .n_out_groups = 8,
+     .out_lora = 1024,
+     .indexer_heads = 64,
+     .indexer_dim = 128,
+     .indexer_top_k = 512,
+     .n_hash = 3},
     {"llama-1b", MKGGUF_LLAMA, 16, 2048, 32, 8, 64, 8192, 0, 0, 0, 128256, 131072, 5e5f, .tied = true,
      .rope_factors = true},
     {"llama-8b", MKGGUF_LLAMA, 32, 4096, 32, 8, 128, 14336, 0, 0, 0, 128256, 131072, 5e5f, .rope_factors = true},
@@ -257,7 +314,8 @@ void mkgguf_families_print(void)
 bool mkgguf_is_mixture(enum mkgguf_family family)
 {
     return family == MKGGUF_QWEN3MOE || family == MKGGUF_GPT_OSS || family == MKGGUF_QWEN35MOE ||
-           family == MKGGUF_QWEN3NEXT || mkgguf_has_router_bias(family);
+           family == MKGGUF_QWEN3NEXT || family == MKGGUF_GRANITEHYBRID || family == MKGGUF_DEEPSEEK4 ||
+           mkgguf_has_router_bias(family);
 }
 
 bool mkgguf_may_mix(enum mkgguf_family family)
@@ -273,12 +331,22 @@ bool mkgguf_is_global(const struct mkgguf_shape *shape, uint32_t layer)
 bool mkgguf_has_router_bias(enum mkgguf_family family)
 {
     return family == MKGGUF_GLM4MOE || family == MKGGUF_MINIMAX_M2 || family == MKGGUF_DEEPSEEK2 ||
-           family == MKGGUF_NEMOTRON_H_MOE;
+           family == MKGGUF_NEMOTRON_H_MOE || family == MKGGUF_LFM2MOE;
 }
 
 bool mkgguf_has_delta_rule(enum mkgguf_family family)
 {
     return family == MKGGUF_QWEN35 || family == MKGGUF_QWEN35MOE || family == MKGGUF_QWEN3NEXT;
+}
+
+bool mkgguf_has_layers(enum mkgguf_family family)
+{
+    return family == MKGGUF_NEMOTRON_H_MOE || family == MKGGUF_LFM2MOE || family == MKGGUF_GRANITEHYBRID;
+}
+
+uint32_t mkgguf_ratio(uint32_t layer)
+{
+    return layer < 2 ? 0 : layer % 2 == 0 ? 4 : 128;
 }
 
 int mkgguf_family_parse(const char *name, enum mkgguf_family *ret)

@@ -102,72 +102,86 @@ static struct halo_model *load(const char *name)
     return model;
 }
 
+static const struct {
+    const char *args[11], *arch, *quant;
+    uint32_t n_expert;
+} models[] = {
+    {{"--arch", "llama", "--type", "Q4_0"}, "llama", "Q4_0", 0},
+    {{"--arch", "llama", "--experts", "4", "--type", "Q8_0", "--tied", "0"}, "llama", "Q8_0", 4},
+    {{"--arch", "qwen2", "--type", "Q4_K_M"}, "qwen2", "Q4_K_M", 0},
+    {{"--arch", "qwen3", "--type", "BF16", "--heads", "3", "--heads-kv", "1"}, "qwen3", "BF16", 0},
+    {{"--arch", "qwen3moe", "--type", "MXFP4", "--vocab", "2000"}, "qwen3moe", NULL, 8},
+    {{"--arch", "qwen3", "--type", "IQ2_XS"}, "qwen3", "IQ2_XS", 0},
+    {{"--preset", "moe-26b-a4b", "--layers", "1", "--experts", "8", "--vocab", "2000", "--type", "UD-Q4_K_XL"},
+     "qwen3moe",
+     NULL,
+     8},
+    {{"--preset", "gpt-oss-20b", "--layers", "2", "--experts", "4", "--vocab", "2000", "--type", "MXFP4_MOE"},
+     "gpt-oss",
+     NULL,
+     4},
+    {{"--preset", "glm-4.5-air", "--layers", "2", "--experts", "8", "--vocab", "2000", "--embd", "512"},
+     "glm4moe",
+     NULL,
+     8},
+    {{"--preset", "glm-4.7-flash", "--layers", "2", "--experts", "8", "--vocab", "2000", "--type", "UD-Q4_K_XL"},
+     "deepseek2",
+     NULL,
+     8},
+    {{"--preset", "nemotron-3-nano", "--layers", "6", "--experts", "8", "--vocab", "2000", "--type", "UD-Q4_K_XL"},
+     "nemotron_h_moe",
+     NULL,
+     8},
+    {{"--preset", "qwen3.6-27b", "--layers", "4", "--embd", "512", "--ff", "512", "--vocab", "2000"},
+     "qwen35",
+     "Q4_K_M",
+     0},
+    {{"--preset", "qwen3.6-35b-a3b", "--layers", "5", "--experts", "8", "--vocab", "2000", "--type", "UD-Q4_K_XL"},
+     "qwen35moe",
+     NULL,
+     8},
+    {{"--preset", "qwen3-coder-next-80b", "--layers", "4", "--experts", "16", "--vocab", "2000"},
+     "qwen3next",
+     NULL,
+     16},
+    {{"--preset", "gemma4-26b-a4b", "--layers", "2", "--experts", "8", "--vocab", "2000", "--type", "UD-Q4_K_XL"},
+     "gemma4",
+     NULL,
+     8},
+    {{"--preset", "gemma4-31b", "--layers", "2", "--vocab", "2000", "--embd", "512", "--type", "Q4_K_M"},
+     "gemma4",
+     "Q4_K_M",
+     0},
+    {{"--preset", "lfm2-8b-a1b", "--layers", "4", "--experts", "8", "--vocab", "2000", "--type", "UD-Q4_K_XL"},
+     "lfm2moe",
+     NULL,
+     8},
+    {{"--preset", "granite-4.0-h-small", "--layers", "6", "--experts", "16", "--vocab", "2000"},
+     "granitehybrid",
+     "Q4_K_M",
+     16},
+    {{"--preset", "falcon-h1-7b", "--layers", "1", "--ff", "512", "--vocab", "2000"}, "falcon-h1", "Q4_K_M", 0},
+    {{"--preset", "deepseek-v4-flash", "--layers", "4", "--experts", "8", "--vocab", "2000", "--embd", "512"},
+     "deepseek4",
+     NULL,
+     8},
+    {{"--preset", "minimax-m2", "--layers", "1", "--experts", "8", "--vocab", "2000", "--type", "Q4_K_M"},
+     "minimax-m2",
+     "Q4_K_M",
+     8},
+    {{"--preset", "qwen3-0.6b", "--layers", "1", "--type", "IQ4_XS"}, "qwen3", "IQ4_XS", 0},
+    {{"--preset", "qwen2-0.5b", "--layers", "1", "--type", "Q4_K"}, "qwen2", NULL, 0}, /* 896 falls back to Q5_0 */
+};
+
 static void test_models_load(void **state)
 {
-    static const struct {
-        const char *args[11], *arch, *quant;
-        uint32_t n_expert;
-    } rows[] = {
-        {{"--arch", "llama", "--type", "Q4_0"}, "llama", "Q4_0", 0},
-        {{"--arch", "llama", "--experts", "4", "--type", "Q8_0", "--tied", "0"}, "llama", "Q8_0", 4},
-        {{"--arch", "qwen2", "--type", "Q4_K_M"}, "qwen2", "Q4_K_M", 0},
-        {{"--arch", "qwen3", "--type", "BF16", "--heads", "3", "--heads-kv", "1"}, "qwen3", "BF16", 0},
-        {{"--arch", "qwen3moe", "--type", "MXFP4", "--vocab", "2000"}, "qwen3moe", NULL, 8},
-        {{"--arch", "qwen3", "--type", "IQ2_XS"}, "qwen3", "IQ2_XS", 0},
-        {{"--preset", "moe-26b-a4b", "--layers", "1", "--experts", "8", "--vocab", "2000", "--type", "UD-Q4_K_XL"},
-         "qwen3moe",
-         NULL,
-         8},
-        {{"--preset", "gpt-oss-20b", "--layers", "2", "--experts", "4", "--vocab", "2000", "--type", "MXFP4_MOE"},
-         "gpt-oss",
-         NULL,
-         4},
-        {{"--preset", "glm-4.5-air", "--layers", "2", "--experts", "8", "--vocab", "2000", "--embd", "512"},
-         "glm4moe",
-         NULL,
-         8},
-        {{"--preset", "glm-4.7-flash", "--layers", "2", "--experts", "8", "--vocab", "2000", "--type", "UD-Q4_K_XL"},
-         "deepseek2",
-         NULL,
-         8},
-        {{"--preset", "nemotron-3-nano", "--layers", "6", "--experts", "8", "--vocab", "2000", "--type", "UD-Q4_K_XL"},
-         "nemotron_h_moe",
-         NULL,
-         8},
-        {{"--preset", "qwen3.6-27b", "--layers", "4", "--embd", "512", "--ff", "512", "--vocab", "2000"},
-         "qwen35",
-         "Q4_K_M",
-         0},
-        {{"--preset", "qwen3.6-35b-a3b", "--layers", "5", "--experts", "8", "--vocab", "2000", "--type", "UD-Q4_K_XL"},
-         "qwen35moe",
-         NULL,
-         8},
-        {{"--preset", "qwen3-coder-next-80b", "--layers", "4", "--experts", "16", "--vocab", "2000"},
-         "qwen3next",
-         NULL,
-         16},
-        {{"--preset", "gemma4-26b-a4b", "--layers", "2", "--experts", "8", "--vocab", "2000", "--type", "UD-Q4_K_XL"},
-         "gemma4",
-         NULL,
-         8},
-        {{"--preset", "gemma4-31b", "--layers", "2", "--vocab", "2000", "--embd", "512", "--type", "Q4_K_M"},
-         "gemma4",
-         "Q4_K_M",
-         0},
-        {{"--preset", "minimax-m2", "--layers", "1", "--experts", "8", "--vocab", "2000", "--type", "Q4_K_M"},
-         "minimax-m2",
-         "Q4_K_M",
-         8},
-        {{"--preset", "qwen3-0.6b", "--layers", "1", "--type", "IQ4_XS"}, "qwen3", "IQ4_XS", 0},
-        {{"--preset", "qwen2-0.5b", "--layers", "1", "--type", "Q4_K"}, "qwen2", NULL, 0}, /* 896 falls back to Q5_0 */
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_int_equal(run("m.gguf", rows[i].args), 0);
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        assert_int_equal(run("m.gguf", models[i].args), 0);
         struct halo_model *model = load("m.gguf");
-        assert_string_equal(model->arch, rows[i].arch);
-        assert_int_equal(model->hparams.n_expert, rows[i].n_expert);
-        if (rows[i].quant && !strstr(model->quant, rows[i].quant))
-            fail_msg("quant is '%s', not '%s'", model->quant, rows[i].quant);
+        assert_string_equal(model->arch, models[i].arch);
+        assert_int_equal(model->hparams.n_expert, models[i].n_expert);
+        if (models[i].quant && !strstr(model->quant, models[i].quant))
+            fail_msg("quant is '%s', not '%s'", model->quant, models[i].quant);
         halo_model_destroy(model);
     }
 }
@@ -252,6 +266,11 @@ static void test_wrong_options(void **state)
         {"--arch", "deepseek2"},
         {"--arch", "gemma4"},
         {"--arch", "nemotron_h_moe"},
+        {"--arch", "lfm2moe"},
+        {"--arch", "granitehybrid"},
+        {"--arch", "falcon-h1"},
+        {"--arch", "deepseek4"},
+        {"--preset", "lfm2-8b-a1b", "--layers", "25"},
         {"--arch", "qwen35"},
         {"--preset", "qwen3.6-27b", "--layers", "3"},
         {"--preset", "nemotron-3-nano", "--layers", "53"},

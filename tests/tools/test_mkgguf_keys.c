@@ -36,6 +36,10 @@ static const struct {
     {"qwen3.6-27b", "tiny-qwen35", true, "4"},
     {"qwen3.6-35b-a3b", "tiny-qwen35moe", false, "4"},
     {"qwen3-coder-next-80b", "tiny-qwen3next", false, "4"},
+    {"lfm2-8b-a1b", "tiny-lfm2moe", false, "4"},
+    {"granite-4.0-h-small", "tiny-granitehybrid", false, "6"},
+    {"falcon-h1-7b", "tiny-falcon-h1", true},
+    {"deepseek-v4-flash", "tiny-deepseek4", false, "4"},
 };
 
 /* Layers that predict a further token: no reader needs them, and no preset has them. */
