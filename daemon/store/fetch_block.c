@@ -47,28 +47,9 @@ static void block_leave(struct halo_fetch *f, struct fetch_block *block, uint64_
         f->stats.busy_ns += now_ns - f->busy_since_ns;
 }
 
-static void block_retire(struct halo_fetch *f, struct fetch_block *block)
-{
-    struct fetch_read *read = block->read;
-    block->read = NULL;
-    halo_list_append(&f->blocks_idle, &block->node);
-    fetch_read_block_ended(f, read);
-}
-
-/* One that was taken back and is still wanted. */
-static struct fetch_block *block_returned(struct halo_fetch *f)
-{
-    struct fetch_block *block;
-    while ((block = HALO_LIST_ITEM(f->blocks_returned.first, struct fetch_block, node)) && block->read->error) {
-        halo_list_remove(&block->node);
-        block_retire(f, block);
-    }
-    return block;
-}
-
 struct fetch_block *fetch_block_next(struct halo_fetch *f)
 {
-    struct fetch_block *block = block_returned(f);
+    struct fetch_block *block = HALO_LIST_ITEM(f->blocks_returned.first, struct fetch_block, node);
     if (!block) {
         block = HALO_LIST_ITEM(f->blocks_idle.first, struct fetch_block, node);
         struct fetch_read *read = block ? read_next(f) : NULL;
@@ -201,7 +182,9 @@ bool fetch_block_result(struct halo_fetch *f, struct fetch_block *block, int64_t
     if (!read->error)
         latency_count(&f->stats, now_ns - block->begun_ns);
     block_leave(f, block, now_ns);
-    block_retire(f, block);
+    block->read = NULL;
+    halo_list_append(&f->blocks_idle, &block->node);
+    fetch_read_block_ended(f, read);
     return false;
 }
 

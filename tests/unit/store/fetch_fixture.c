@@ -170,6 +170,23 @@ static void file_make(struct fetch_fixture *f)
     assert_true(f->fd >= 0);
 }
 
+/* What this machine and its file system do not have is not tested, and that is said. */
+static void probe(struct fetch_fixture *f)
+{
+    struct io_uring ring;
+    int fd = open(f->path, O_RDONLY | O_DIRECT);
+    f->have_direct = fd >= 0 && pread(fd, f->region, HALO_HULL_ALIGN, 0) == HALO_HULL_ALIGN;
+    if (fd >= 0)
+        close(fd);
+    bool have_uring = f->no_uring || io_uring_queue_init(4, &ring, 0) == 0;
+    if (!f->no_uring && have_uring)
+        io_uring_queue_exit(&ring);
+    if (!f->have_direct || !have_uring)
+        print_message("skipped aloud: no %s here, its own path was not tried\n", have_uring ? "O_DIRECT" : "io_uring");
+    f->no_uring = f->no_uring || !have_uring;
+    fetch_inject_reset(); /* that read was counted */
+}
+
 int fetch_fixture_setup(void **state)
 {
     struct fetch_fixture *f = calloc(1, sizeof(*f));
@@ -180,6 +197,7 @@ int fetch_fixture_setup(void **state)
     f->region_bytes = REGION_BYTES;
     f->region = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(f->region != MAP_FAILED);
+    probe(f);
     unpinned_begin = f->region;
     unpinned_end = f->region + REGION_BYTES;
     *state = f;
@@ -199,18 +217,24 @@ int fetch_fixture_teardown(void **state)
     return 0;
 }
 
-void fetch_fixture_open(struct fetch_fixture *f, struct halo_fetch_options options)
+void fetch_fixture_add_file(struct fetch_fixture *f)
 {
     struct halo_fault fault = {0};
     struct stat facts;
-    fetch_fixture_close(f);
-    options.no_uring = f->no_uring;
-    if (halo_fetch_create(&options, &f->fetch, &fault) < 0)
-        fail_msg("%s", fault.text);
     assert_int_equal(fstat(f->fd, &facts), 0);
     struct halo_file_id id = halo_file_id_of(&facts);
     if (halo_fetch_add_file(f->fetch, f->fd, &id, f->path, &f->file, &fault) < 0)
         fail_msg("%s", fault.text);
+}
+
+void fetch_fixture_open(struct fetch_fixture *f, struct halo_fetch_options options)
+{
+    struct halo_fault fault = {0};
+    fetch_fixture_close(f);
+    options.no_uring = f->no_uring;
+    if (halo_fetch_create(&options, &f->fetch, &fault) < 0)
+        fail_msg("%s", fault.text);
+    fetch_fixture_add_file(f);
     memset(f->region, FILL, f->region_used);
     memset(f->n_done, 0, sizeof(f->n_done));
     f->region_used = HALO_HULL_ALIGN;
@@ -304,6 +328,14 @@ void fetch_fixture_check(struct fetch_fixture *f)
     assert_true(f->n_reads > 0);
     for (uint32_t slot = 0; slot < f->n_reads; slot++)
         fetch_fixture_check_read(f, slot);
+}
+
+void fetch_fixture_expect_no_notice(struct fetch_fixture *f)
+{
+    struct halo_remarks notices;
+    halo_fetch_notices(f->fetch, &notices);
+    if (notices.n > 0)
+        fail_msg("a notice nobody expects: %s", notices.text[0]);
 }
 
 void fetch_fixture_expect_notice(struct fetch_fixture *f, const char *text)

@@ -22,7 +22,8 @@
 #define FIXTURE_PATIENCE_US ((uint64_t)120 * 1000 * 1000) /* for what is certain to come */
 
 struct fetch_fixture {
-    bool no_uring; /* which back end the test runs with */
+    bool no_uring;    /* which back end the test runs with */
+    bool have_direct; /* this file system has O_DIRECT */
     struct halo_fetch *fetch;
     char path[512];
     const char *name; /* of the file, without its folder */
@@ -68,6 +69,8 @@ extern bool fetch_with_uring, fetch_with_threads;
 
 /* Creates f->fetch with these options (no_uring is the fixture's) and adds the file. */
 void fetch_fixture_open(struct fetch_fixture *f, struct halo_fetch_options options);
+/* Adds the file once more: f->file is its new number. */
+void fetch_fixture_add_file(struct fetch_fixture *f);
 void fetch_fixture_close(struct fetch_fixture *f);
 /* A read into a slot of its own, the next one; returns its number. Generation: the slot plus 1000. */
 uint32_t fetch_fixture_plan(struct fetch_fixture *f, uint64_t offset, uint64_t n_bytes,
@@ -82,6 +85,7 @@ void fetch_fixture_reap(struct fetch_fixture *f, uint32_t n);
 /* Every read completed once and without an error; its bytes are the file's, nothing outside the hulls was touched. */
 void fetch_fixture_check(struct fetch_fixture *f);
 void fetch_fixture_check_read(struct fetch_fixture *f, uint32_t slot); /* one of them */
+void fetch_fixture_expect_no_notice(struct fetch_fixture *f);
 /* Fails unless a notice contains `text`, and none of them twice. */
 void fetch_fixture_expect_notice(struct fetch_fixture *f, const char *text);
 /* Waits until n blocks are in flight. */
