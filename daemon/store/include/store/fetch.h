@@ -36,7 +36,7 @@
 #include <base/remarks.h>
 
 #include <store/file_id.h>
-#include <store/slab.h>
+#include <store/hull.h>
 
 #define HALO_FETCH_FILES_MAX 256
 #define HALO_FETCH_BLOCK_DEFAULT ((uint32_t)1 << 20)
