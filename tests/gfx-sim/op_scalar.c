@@ -44,6 +44,12 @@ OP(s_fma_f32)
     uint32_t p, q, z, a = scalar_of(w, &i->o[1], &p), b = scalar_of(w, &i->o[2], &q), c = scalar_of(w, &i->o[3], &z);
     put_s(w, i, &i->o[0], u_of(fmaf(f_of(a), f_of(b), f_of(c))), p || q || z ? UINT32_MAX : 0);
 }
+/* The destination is the third operand too. */
+OP(s_fmac_f32)
+{
+    uint32_t p, q, z, a = scalar_of(w, &i->o[1], &p), b = scalar_of(w, &i->o[2], &q), c = scalar_of(w, &i->o[0], &z);
+    put_s(w, i, &i->o[0], u_of(fmaf(f_of(a), f_of(b), f_of(c))), p || q || z ? UINT32_MAX : 0);
+}
 OP(s_addc_u32)
 {
     uint32_t p, q, a = scalar_of(w, &i->o[1], &p), b = scalar_of(w, &i->o[2], &q);
@@ -321,6 +327,7 @@ const struct op_entry isa_ops_scalar[] = {
     SALU(s_sub_f32),
     SALU(s_max_f32),
     SALU(s_min_f32),
+    ENTRY(s_fmac_f32, C_SALU, 1, F_RMW),
     NAMED("s_fmaak_f32", op_s_fma_f32, C_SALU, 1, 0),
     NAMED("s_fmamk_f32", op_s_fma_f32, C_SALU, 1, 0),
     ENTRY(s_cmp_lt_f32, C_SALU, 0, 0),
