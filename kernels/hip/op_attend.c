@@ -78,7 +78,7 @@ static int emit_blocks(struct halo_hip_compiler *c, const struct halo_op_attend 
             .levels = blocks->levels});
 }
 
-/* `together` heads of a kv head to a block. */
+/* `together` heads of a kv head to a block, or as many of them as the kernels take. */
 static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend *u, const struct halo_attend_args *args,
                        uint32_t rope, uint32_t together, uint8_t levels)
 {
@@ -86,9 +86,9 @@ static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend 
     uint32_t dim = heads_of(kv), op = dim == 128   ? HALO_HIP_ATTEND_D128
                                       : dim == 256 ? HALO_HIP_ATTEND_D256
                                                    : HALO_HIP_ATTEND_D512;
-    if (op == HALO_HIP_ATTEND_D512 && together > 4)
-        together = 4;
-    const struct halo_hip_variant *v = halo_hip_variant_find(op, kv_type(kv), together);
+    const struct halo_hip_variant *v = NULL;
+    while (!(v = halo_hip_variant_find(op, kv_type(kv), together)) && together > 1)
+        together /= 2;
     struct blocks blocks = {op, together, v && v->max_rows ? v->max_rows : 8, levels};
     return emit_blocks(c, u, *args, rope, &blocks);
 }

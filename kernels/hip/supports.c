@@ -8,7 +8,6 @@
 #include "pack_priv.h"
 
 #define HEAD_DIM_MAX 512
-#define HEAD_DIM_MAX_OTHER 256 /* in a cache of f32 or q4 */
 
 static bool weight_fits(enum halo_weight_role role, enum halo_type type, uint64_t n_cols)
 {
@@ -66,11 +65,6 @@ static int check_cache(const struct halo_kv_group *kv, const char *op, char *rea
     if (k == 0 || v == 0 || k % multiple != 0 || v % multiple != 0 || k > HEAD_DIM_MAX || v > HEAD_DIM_MAX)
         return halo_reason(reason, -ENOTSUP, "%s: heads of %u and %u, wanted multiples of %u up to %u", op, k, v,
                            multiple, HEAD_DIM_MAX);
-    bool large = kv->type == HALO_KV_F16 || kv->type == HALO_KV_Q8;
-    if (!large && (k > HEAD_DIM_MAX_OTHER || v > HEAD_DIM_MAX_OTHER))
-        return halo_reason(reason, -ENOTSUP,
-                           "%s: heads of %u and %u in an f32 or q4 KV cache, at most %d; use f16 or q8", op, k, v,
-                           HEAD_DIM_MAX_OTHER);
     return 0;
 }
 

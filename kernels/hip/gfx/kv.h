@@ -117,19 +117,25 @@ template <int N> struct kv_values<HALO_KV_Q8, N> {
     }
 };
 template <int N> struct kv_values<HALO_KV_Q4, N> {
-    static_assert(N == 4 || N == 8, "one load");
-    uint32_t e;
+    static_assert(N == 4 || N == 8 || N == 16, "one load");
+    uint32_t e[N == 16 ? 2 : 1];
     uint16_t scale;
     HALO_DEVICE_MEMBER void load(const uint8_t *head, uint32_t dim, uint32_t position, uint32_t first,
                                  uint32_t n_rows = KV_PAGE)
     {
         const uint8_t *at = head + (position * dim + first) / 2;
         scale = halo_load<uint16_t>(head + n_rows * dim / 2, position * (dim / 32) + first / 32);
-        e = N == 8 ? halo_load<uint32_t>(at) : halo_load<uint16_t>(at);
+        if constexpr (N == 16) {
+            const halo_u2 both = halo_load<halo_u2>(at);
+            e[0] = both.e[0];
+            e[1] = both.e[1];
+        } else {
+            e[0] = N == 8 ? halo_load<uint32_t>(at) : halo_load<uint16_t>(at);
+        }
     }
     HALO_DEVICE_MEMBER float get(int i) const
     {
-        return (float)((int)(e >> i * 4 & 15) - 8) * halo_half_float(scale);
+        return (float)((int)(e[i / 8] >> i % 8 * 4 & 15) - 8) * halo_half_float(scale);
     }
 };
 

@@ -23,14 +23,15 @@ template <uint32_t TYPE> HALO_DEVICE void write(const halo_kv_write_args &a)
                            (uint32_t)pos % KV_PAGE, halo_wave() * 32, 128);
 }
 
+constexpr int ROTATED_DIM = 512; /* of a head, at most */
 struct kv_write_lds {
-    float x[2][HALO_HEADS_DIM];
+    float x[2][ROTATED_DIM];
 };
 
 /* Rows in 4 bits are rotated first: K by one wave, V by another. */
 HALO_DEVICE void write_rotated(const halo_kv_write_args &a, kv_write_lds &lds)
 {
-    constexpr int N = HALO_HEADS_DIM / 32;
+    constexpr int N = ROTATED_DIM / 32;
     const uint32_t head = halo_block_x(), row = halo_block_y(), value = halo_wave();
     const int32_t pos = a.kv.pos[row];
     if (pos < 0 || value > 1)

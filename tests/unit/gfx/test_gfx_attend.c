@@ -40,7 +40,7 @@ struct cache {
 static void rotate(float *x, uint32_t dim)
 {
     const uint32_t block = dim & (0 - dim);
-    double y[256];
+    double y[512];
     for (uint32_t i = 0; i < dim; i++) {
         y[i] = 0;
         for (uint32_t k = i / block * block; k < i / block * block + block; k++)
@@ -147,7 +147,9 @@ static void attend_shape(const struct shape *s, uint32_t n_pos)
     struct cache c;
     cache_make(&c, s, n_pos);
     const uint32_t n_pages = HALO_HIP_CEIL(n_pos, PAGE), group = s->n_head / s->n_head_kv;
-    const uint32_t d = heads_of(s), g = group == 1 ? 1 : group <= 4 || d == 512 ? 4 : 8;
+    const uint32_t d = heads_of(s), g = group == 1 || (d == 512 && s->type == HALO_KV_F32) ? 1
+                                        : group <= 4 || d == 512                           ? 4
+                                                                                           : 8;
     const int32_t pos[ROWS] = {(int32_t)n_pos - 1, 0, -1, (int32_t)n_pos / 2, 31 < n_pos ? 31 : 0};
     const uint32_t first[ROWS] = {0, n_pages, 0, n_pages, 0};
     float *q = gfx_floats(ROWS * s->n_head * s->dim_k, 6), *out = gfx_floats(ROWS * s->n_head * s->dim_v, 7);
@@ -281,7 +283,8 @@ static void attend(void **state)
         {HALO_KV_Q4, "q4", 2, 2, 256, 192, 1, 4e-6},   {HALO_KV_Q4, "q4", 4, 1, 160, 256, 3, 4e-6},
         {HALO_KV_Q4, "q4", 9, 1, 256, 256, 2, 4e-6},   {HALO_KV_F16, "f16", 8, 1, 512, 512, 2, 1e-3},
         {HALO_KV_F16, "f16", 2, 2, 512, 512, 3, 1e-3}, {HALO_KV_Q8, "q8", 5, 1, 512, 512, 2, 2e-2},
-        {HALO_KV_Q8, "q8", 1, 1, 320, 512, 1, 2e-2},
+        {HALO_KV_Q8, "q8", 1, 1, 320, 512, 1, 2e-2},   {HALO_KV_F32, "f32", 3, 1, 512, 384, 2, 2e-6},
+        {HALO_KV_Q4, "q4", 3, 1, 512, 512, 2, 4e-6},   {HALO_KV_Q4, "q4", 1, 1, 384, 512, 1, 4e-6},
     };
     for (uint32_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         attend_shape(&shapes[i], 33);
@@ -345,6 +348,7 @@ static void prefill(void **state)
         {HALO_KV_F16, "f16", 2, 1, 256, 256, 1, 1e-3}, {HALO_KV_Q8, "q8", 2, 2, 128, 256, 1, 2e-2},
         {HALO_KV_Q4, "q4", 4, 2, 96, 128, 1, 1e-3},    {HALO_KV_Q4, "q4", 2, 1, 256, 192, 1, 1e-3},
         {HALO_KV_F16, "f16", 2, 1, 512, 512, 1, 1e-3}, {HALO_KV_Q8, "q8", 1, 1, 512, 320, 1, 2e-2},
+        {HALO_KV_F32, "f32", 1, 1, 512, 512, 1, 1e-3}, {HALO_KV_Q4, "q4", 2, 1, 512, 512, 1, 1e-3},
     };
     for (uint32_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         prefill_shape(&shapes[i], 64, 64, 0);

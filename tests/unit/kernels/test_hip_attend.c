@@ -212,8 +212,8 @@ static void attention_of_every_cache(void **state)
         heads_and_cache((enum halo_kv_type)kv, 8, 1, 128, HALO_ROPE_NEOX, plain);
         heads_and_cache((enum halo_kv_type)kv, 7, 1, 96, HALO_ROPE_NORM, plain);
         heads_and_cache((enum halo_kv_type)kv, 3, 1, 256, HALO_ROPE_NEOX, plain);
-        if (kv == HALO_KV_F16 || kv == HALO_KV_Q8)
-            heads_and_cache((enum halo_kv_type)kv, 8, 1, 512, HALO_ROPE_NEOX, plain);
+        heads_and_cache((enum halo_kv_type)kv, kv == HALO_KV_F32 || kv == HALO_KV_Q4 ? 3 : 8, 1, 512, HALO_ROPE_NEOX,
+                        plain);
     }
 }
 
