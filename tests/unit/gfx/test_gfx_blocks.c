@@ -1,5 +1,5 @@
-/* test_gfx_blocks.c: residual streams, and compressed blocks of positions: made, stored, chosen and attended to, against
- * plain loops in double. */
+/* test_gfx_blocks.c: residual streams, and compressed blocks of positions: made, stored, chosen and attended to,
+ * against plain loops in double. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
