@@ -120,10 +120,13 @@ int halo_hip_emit_blocks_choose(struct halo_hip_compiler *c, const struct halo_o
     return r;
 }
 
+/* Tiles multiply in f16: a cache of f32 is left to the other kernel. */
 static int emit_attention(struct halo_hip_compiler *c, const struct halo_op_attend_blocks *u)
 {
-    const uint32_t word = sizeof(float), width = u->n_head * c->plan->kv[u->kv_group].head_dim_k;
-    const uint32_t n_parts = HALO_HIP_CEIL(u->n_head, HALO_LATENT_HEADS);
+    const uint32_t word = sizeof(float), type = kv_type(c, u->kv_group);
+    const uint32_t width = u->n_head * c->plan->kv[u->kv_group].head_dim_k;
+    const bool tiles = halo_hip_kernel_find(c->model->device, HALO_HIP_ATTEND_BLOCKS_TILES, type, 1) >= 0;
+    const uint32_t n_parts = HALO_HIP_CEIL(u->n_head, tiles ? HALO_LATENT_QUERIES : HALO_LATENT_HEADS);
     const struct halo_hip_amount n_splits = {HALO_HIP_SPLITS, n_parts, 1, 0};
     struct halo_attend_blocks_args args = {
         .attend = {.kv = halo_hip_kv_arg(c, u->kv_group, u->kv_layer),
@@ -139,8 +142,8 @@ static int emit_attention(struct halo_hip_compiler *c, const struct halo_op_atte
         .n_chosen = u->chosen == HALO_NONE ? 0 : c->plan->values[u->chosen].width};
     return halo_hip_emit(
         c, &(struct halo_hip_emission){
-               .op = HALO_HIP_ATTEND_BLOCKS,
-               .type = kv_type(c, u->kv_group),
+               .op = tiles ? HALO_HIP_ATTEND_BLOCKS_TILES : HALO_HIP_ATTEND_BLOCKS,
+               .type = type,
                .rows = 1,
                .grid = {n_splits, halo_hip_fixed(n_parts), halo_hip_per_span(1)},
                HALO_HIP_ARGS(args),

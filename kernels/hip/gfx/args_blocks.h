@@ -69,7 +69,8 @@ struct halo_blocks_choose_args {
 };
 
 /* attend_blocks_<kv type>: as latent_<kv type>, over the window of a row and its compressed blocks, whose rows are as
- * long as those of the window and as V. */
+ * long as those of the window and as V. attend_blocks_tiles_<kv type>: the same with HALO_LATENT_QUERIES for
+ * HALO_LATENT_HEADS, on chips with matrix units. */
 struct halo_attend_blocks_args {
     struct halo_attend_args attend;
     struct halo_blocks_arg blocks;

@@ -1,36 +1,12 @@
-/* attend_blocks.hip: decode attention over the window of a row and over compressed blocks of what lies before, in one
- * softmax; of prompts too.
+/* attend_blocks.hip: attention over the window of a row and over compressed blocks of what lies before, in one softmax,
+ * on every chip; of prompts too. Where there are matrix units, f16 and q8 take attend_blocks_tiles.hip.
  *
  * As latent.hip. What a row sees are the pages of its window, and then its blocks, 32 at a time; both are divided among
  * the splits. Where the rows of 32 blocks are is found by the lanes, a block each, so that the loads of which block and
  * of its page are waited for once.
  */
-#include "blocks.h"
+#include "attend_blocks.h"
 #include "latent.h"
-
-/* The pages of the window, of which the row sees something, and the parts of 32 blocks behind them. */
-struct blocks_job {
-    attend_job job;
-    uint32_t n_window, n_blocks; /* pages; blocks */
-    const int32_t *chosen;       /* of the row, or NULL */
-};
-
-HALO_DEVICE blocks_job blocks_job_of(const halo_attend_blocks_args &a)
-{
-    blocks_job ret;
-    ret.job = job_of(a.attend, HALO_LATENT_HEADS);
-    attend_job &job = ret.job;
-    const uint32_t lowest = job.lowest / KV_PAGE, n_blocks = blocks_seen(a.blocks, job.pos);
-    ret.n_window = job.n_pages - lowest;
-    ret.n_blocks = a.chosen ? halo_min_of(n_blocks, a.n_chosen) : n_blocks;
-    ret.chosen = a.chosen ? a.chosen + (uint64_t)job.row * a.n_chosen : nullptr;
-    const uint32_t n = ret.n_window + HALO_HIP_CEIL(ret.n_blocks, KV_PAGE);
-    const uint32_t length = HALO_HIP_CEIL(n, a.attend.n_splits);
-    job.begin = halo_min_of(halo_block_x() * length, n);
-    job.end = halo_min_of(job.begin + length, n);
-    job.n_splits = length ? HALO_HIP_CEIL(n, length) : 0;
-    return ret;
-}
 
 /* Up to 32 blocks from `first` on. */
 template <uint32_t TYPE, uint32_t K_GROUPS>
@@ -38,8 +14,7 @@ HALO_DEVICE void attend_part_of_blocks(const halo_attend_blocks_args &a, const b
                                        uint32_t first, latent_state<K_GROUPS> *state)
 {
     const uint32_t n = halo_min_of(b.n_blocks - first, KV_PAGE), dim = a.blocks.kv.head_dim_k;
-    const uint32_t mine = first + halo_min_of(halo_lane(), n - 1);
-    const uint32_t code = block_code(a.blocks, pages, b.chosen ? (uint32_t)b.chosen[mine] : mine);
+    const uint32_t code = seen_code(a, b, pages, first + halo_min_of(halo_lane(), n - 1));
 #pragma unroll 1
     for (uint32_t p = 0; p < n; p += LATENT_STEP) {
         latent_rows<TYPE, K_GROUPS> rows;
@@ -58,7 +33,7 @@ HALO_DEVICE void attend_part_of_blocks(const halo_attend_blocks_args &a, const b
 
 template <uint32_t TYPE> HALO_DEVICE void attend_blocks(const halo_attend_blocks_args &a, latent_lds &lds)
 {
-    const blocks_job b = blocks_job_of(a);
+    const blocks_job b = blocks_job_of(a, HALO_LATENT_HEADS);
     const attend_job &job = b.job;
     if (job.begin >= job.end)
         return;

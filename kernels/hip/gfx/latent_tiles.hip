@@ -1,45 +1,9 @@
-/* latent_tiles.hip: attention over a latent cache by matrix tiles with f16 operands: of prompts, and of single rows of
- * an f16 or q8 cache. Chips without matrix units have none of these kernels and use latent.hip.
- *
- * All heads see the same rows of the cache, so what has 16 rows in a tile are *queries*: heads of one row of the batch,
- * then those of the next. A block has HALO_LATENT_QUERIES of them, 16 to a group of four waves, and reads the cache
- * once for all: KEYS positions at a time as they are, for scores, and their first elements transposed, for outputs,
- * while the next ones are being loaded. Each wave of a group keeps a quarter of the steps of q in registers and makes
- * a part of the scores, adds the parts of four rows into probabilities by an online softmax, eight lanes to a row, and
- * has a quarter of the output. Scores are in units of log2, so that exp2 does.
- */
-#include "attend_merge.h"
+/* latent_tiles.hip: attention over a latent cache by matrix tiles (latent_tiles.h): of prompts, and of single rows of
+ * an f16 or q8 cache. Chips without matrix units have none of these kernels and use latent.hip. */
+#include "gfx.h"
 
 #if !defined(HALO_NO_MATRIX)
-constexpr uint32_t QUERIES = HALO_LATENT_QUERIES, KEYS = 16, PARTS = 4, GROUPS = QUERIES / 16;
-constexpr uint32_t THREADS = 32 * PARTS * GROUPS;
-constexpr uint32_t CHUNK = 8; /* elements that a thread loads of a row */
-constexpr uint32_t STEPS = HALO_LATENT_DIM_K / 16 / PARTS, TILES = HALO_LATENT_DIM_V / 16 / PARTS; /* of a wave */
-constexpr uint32_t LOADS = HALO_HIP_CEIL(KEYS / 2 * (HALO_LATENT_DIM_K / CHUNK), THREADS);
-/* Keep rows 16-byte aligned and off each other's banks. */
-constexpr uint32_t PITCH = HALO_LATENT_DIM_K + 8, S_PITCH = KEYS + 1, P_PITCH = KEYS + 8;
-static_assert(THREADS == 256, "as in variants.def");
-static_assert(HALO_LATENT_DIM_K % (16 * PARTS) == 0 && HALO_LATENT_DIM_V % (16 * PARTS) == 0, "quarters are tiles");
-
-struct tiles_group {
-    float score[PARTS][16 * S_PITCH];
-    alignas(16) uint16_t p[16 * P_PITCH];
-    float row[16]; /* what the rows' outputs shrink by, at the end what they are multiplied by */
-};
-
-struct latent_tiles_lds {
-    alignas(16) uint16_t k[KEYS * PITCH]; /* q of a group on its way into registers, before that */
-    alignas(16) uint16_t v[HALO_LATENT_DIM_V * KEYS];
-    tiles_group group[GROUPS];
-    float weight[PARTS * GROUPS][HALO_SPLITS_MAX];
-    uint32_t last;
-};
-
-/* The block's queries: first .. first + n - 1, counted from the first head of row `row`, and the positions that one of
- * them sees. */
-struct tiles_job {
-    uint32_t row, first, n, pos, begin, end, n_splits;
-};
+#include "latent_tiles.h"
 
 /* Of a prompt's tile: no splits. */
 HALO_DEVICE tiles_job prompt_job(const halo_attend_args &a)
@@ -71,244 +35,14 @@ HALO_DEVICE tiles_job row_job(const halo_attend_args &a)
     return job;
 }
 
-/* CHUNK elements of a row of the cache as they lie there, and as halves. Those of f32 are converted when they are
- * loaded: they take too many registers. */
-HALO_DEVICE halo_u4 tiles_halves(const float (&x)[CHUNK])
-{
-    halo_u4 ret;
-    for (int i = 0; i < 4; i++)
-        ret.e[i] = halo_float_half(x[2 * i]) | (uint32_t)halo_float_half(x[2 * i + 1]) << 16;
-    return ret;
-}
-template <uint32_t TYPE> struct tiles_chunk {
-    halo_u4 raw;
-    HALO_DEVICE_MEMBER void load(const uint8_t *page, uint32_t dim, uint32_t position, uint32_t first)
-    {
-        if constexpr (TYPE == HALO_KV_F16) {
-            raw = halo_load<halo_u4>(page + (position * dim + first) * 2);
-        } else {
-            kv_values<TYPE, CHUNK> values;
-            float x[CHUNK];
-            values.load(page, dim, position, first);
-            for (int i = 0; i < (int)CHUNK; i++)
-                x[i] = values.get(i);
-            raw = tiles_halves(x);
-        }
-    }
-    HALO_DEVICE_MEMBER halo_u4 halves() const
-    {
-        return raw;
-    }
-};
-template <> struct tiles_chunk<HALO_KV_Q8> {
-    kv_values<HALO_KV_Q8, CHUNK> raw;
-    HALO_DEVICE_MEMBER void load(const uint8_t *page, uint32_t dim, uint32_t position, uint32_t first)
-    {
-        raw.load(page, dim, position, first);
-    }
-    HALO_DEVICE_MEMBER halo_u4 halves() const
-    {
-        float x[CHUNK];
-        for (int i = 0; i < (int)CHUNK; i++)
-            x[i] = raw.get(i);
-        return tiles_halves(x);
-    }
-};
-
-/* What a thread has of a step: chunks of two neighbouring positions. */
-template <uint32_t TYPE> struct tiles_step {
-    tiles_chunk<TYPE> chunk[LOADS][2];
-};
-
-/* Of positions base .. base + KEYS - 1; behind the job's end the last one. */
-template <uint32_t TYPE>
-HALO_DEVICE void tiles_load(const halo_attend_args &a, const tiles_job &job, uint32_t base, tiles_step<TYPE> *ret)
-{
-    const uint8_t *page = kv_page(a.kv, job.row, base);
-    for (uint32_t n = 0; n < LOADS; n++) {
-        const uint32_t i = halo_tid() + THREADS * n, d = i / (KEYS / 2) * CHUNK, key = i % (KEYS / 2) * 2;
-        for (uint32_t j = 0; j < 2 && d < a.kv.head_dim_k; j++)
-            ret->chunk[n][j].load(page, a.kv.head_dim_k, halo_min_of(base + key + j, job.end - 1) % KV_PAGE, d);
-    }
-}
-
-/* Where element d stands among the rows of lds.v, and back: neighbouring chunks begin at different banks. */
-HALO_DEVICE uint32_t tiles_place(uint32_t d)
-{
-    return (d & ~3u) | ((d + d / CHUNK) & 3);
-}
-HALO_DEVICE uint32_t tiles_element(uint32_t place)
-{
-    return (place & ~3u) | ((place - place / CHUNK) & 3);
-}
-
-template <uint32_t TYPE>
-HALO_DEVICE void tiles_put(const halo_attend_args &a, const tiles_step<TYPE> &step, latent_tiles_lds &lds)
-{
-    for (uint32_t n = 0; n < LOADS; n++) {
-        const uint32_t i = halo_tid() + THREADS * n, d = i / (KEYS / 2) * CHUNK, key = i % (KEYS / 2) * 2;
-        if (d >= a.kv.head_dim_k)
-            break;
-        const halo_u4 x = step.chunk[n][0].halves(), y = step.chunk[n][1].halves();
-        *reinterpret_cast<halo_u4 *>(lds.k + key * PITCH + d) = x;
-        *reinterpret_cast<halo_u4 *>(lds.k + (key + 1) * PITCH + d) = y;
-        for (uint32_t e = 0; e < CHUNK && d < a.kv.head_dim_v; e += 2) {
-            const uint32_t left = x.e[e / 2], right = y.e[e / 2];
-            *reinterpret_cast<uint32_t *>(lds.v + tiles_place(d + e) * KEYS + key) = (left & 0xffff) | right << 16;
-            *reinterpret_cast<uint32_t *>(lds.v + tiles_place(d + e + 1) * KEYS + key) =
-                left >> 16 | (right & 0xffff0000);
-        }
-    }
-}
-
-/* What lies behind short heads is zero. */
-HALO_DEVICE void tiles_clear(const halo_attend_args &a, latent_tiles_lds &lds)
-{
-    if (a.kv.head_dim_k == HALO_LATENT_DIM_K && a.kv.head_dim_v == HALO_LATENT_DIM_V)
-        return;
-    for (uint32_t i = halo_tid(); i < KEYS * PITCH / 8; i += THREADS)
-        reinterpret_cast<halo_u4 *>(lds.k)[i] = halo_u4{{0, 0, 0, 0}};
-    for (uint32_t i = halo_tid(); i < HALO_LATENT_DIM_V * KEYS / 8; i += THREADS)
-        reinterpret_cast<halo_u4 *>(lds.v)[i] = halo_u4{{0, 0, 0, 0}};
-    halo_barrier();
-}
-
-/* The wave's steps of q: those of its part, a group's after the other by way of lds.k. */
-HALO_DEVICE void tiles_load_q(const halo_attend_args &a, const tiles_job &job, uint32_t group, uint32_t part,
-                              latent_tiles_lds &lds, halo_frag (&q)[STEPS])
-{
-    const uint32_t dim = a.kv.head_dim_k;
-    const float *from = a.q + ((uint64_t)job.row * a.n_head + job.first) * dim;
-#pragma unroll
-    for (uint32_t g = 0; g < GROUPS; g++) {
-        for (uint32_t i = halo_wave(); i < 16; i += PARTS * GROUPS) {
-            const uint32_t query = 16 * g + i;
-            const float scale = kv_score_scale(a.score, (int32_t)(job.pos + (job.first + query) / a.n_head));
-            for (uint32_t d = halo_lane(); d < HALO_LATENT_DIM_K; d += 32)
-                lds.k[i * PITCH + d] =
-                    query < job.n && d < dim ? halo_float_half(from[(uint64_t)query * dim + d] * scale) : 0;
-        }
-        halo_barrier();
-        if (group == g) {
-#pragma unroll
-            for (uint32_t j = 0; j < STEPS; j++)
-                q[j] = halo_mma_load(lds.k + (part + PARTS * j) * 16, PITCH);
-        }
-        halo_barrier();
-    }
-}
-
-/* The wave's part of the scores of its group. */
-HALO_DEVICE void tiles_scores(const uint16_t *k, uint32_t part, const halo_frag (&q)[STEPS], float *score)
-{
-    halo_acc s = {};
-#pragma unroll
-    for (uint32_t j = 0; j < STEPS; j++)
-        s = halo_mma(q[j], halo_mma_load(k + (part + PARTS * j) * 16, PITCH), s);
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        score[halo_mma_row(i) * S_PITCH + halo_mma_col(i)] = s[i];
-}
-
-/* A row that eight lanes have together: positions lowest .. pos are seen. */
-struct tiles_row {
-    uint32_t row, head, lowest, pos;
-    float max, sum;
-};
-
-/* Parts of the scores of positions base .. base + KEYS - 1 into probabilities, two to a lane. */
-HALO_DEVICE void tiles_softmax(uint32_t base, float cap, tiles_row *own, tiles_group &group)
-{
-    const uint32_t key = halo_lane() % 8 * 2;
-    float s[2] = {0, 0}, max = own->max;
-    bool seen[2];
-    for (uint32_t i = 0; i < 2; i++) {
-        for (uint32_t w = 0; w < PARTS; w++)
-            s[i] += group.score[w][own->row * S_PITCH + key + i];
-        if (cap > 0)
-            s[i] = halo_capped(s[i], cap);
-        seen[i] = base + key + i >= own->lowest && base + key + i <= own->pos;
-        s[i] = seen[i] ? s[i] : NOTHING;
-        max = halo_max(max, s[i]);
-    }
-    max = halo_max(max, halo_xor<1>(max));
-    max = halo_max(max, halo_xor<2>(max));
-    max = halo_max(max, halo_xor<4>(max));
-    for (uint32_t i = 0; i < 2; i++)
-        s[i] = seen[i] ? halo_exp2(s[i] - max) : 0;
-    float sum = s[0] + s[1];
-    sum += halo_xor<1>(sum);
-    sum += halo_xor<2>(sum);
-    sum += halo_xor<4>(sum);
-    const float shrink = halo_exp2(own->max - max);
-    own->sum = halo_fma(own->sum, shrink, sum);
-    own->max = max;
-    *reinterpret_cast<uint32_t *>(group.p + own->row * P_PITCH + key) =
-        halo_float_half(s[0]) | (uint32_t)halo_float_half(s[1]) << 16;
-    if (key == 0)
-        group.row[own->row] = shrink;
-}
-
-HALO_DEVICE void tiles_outputs(const uint16_t *v, uint32_t part, const tiles_group &group, halo_acc (&out)[TILES])
-{
-    const halo_frag p = halo_mma_load(group.p, P_PITCH);
-    float shrink[8];
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        shrink[i] = group.row[halo_mma_row(i)];
-#pragma unroll
-    for (uint32_t t = 0; t < TILES; t++) {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            out[t][i] *= shrink[i];
-        out[t] = halo_mma(p, halo_mma_load(v + (part * TILES + t) * 16 * KEYS, KEYS), out[t]);
-    }
-}
-
-/* Maximum and sum of each row, its quotient or 1; then the wave's part of the rows of its group, as results or as
- * partial results. */
-HALO_DEVICE void tiles_leave(const halo_attend_args &a, const tiles_job &job, uint32_t index, uint32_t part,
-                             const tiles_row &own, tiles_group &group, halo_acc (&out)[TILES])
-{
-    const uint32_t dim = a.kv.head_dim_v, split = halo_block_x();
-    const bool alone = job.n_splits == 1;
-    if (halo_lane() % 8 == 0) {
-        group.row[own.row] = alone && own.sum > 0 ? halo_rcp(own.sum + kv_sink(a.score, own.head, own.max)) : 1;
-        if (!alone && index * 16 + own.row < job.n)
-            *reinterpret_cast<halo_f2 *>(partial_of(a, job.row, own.head, split)) = halo_f2{{own.max, own.sum}};
-    }
-    halo_barrier();
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const uint32_t row = halo_mma_row(i), query = index * 16 + row;
-        if (query >= job.n)
-            continue;
-        float *to = alone ? a.out + ((uint64_t)job.row * a.n_head + job.first + query) * dim
-                          : partial_of(a, job.row, job.first + query, split) + HALO_PARTIAL_HEAD;
-        const float scale = group.row[row];
-#pragma unroll
-        for (uint32_t t = 0; t < TILES; t++) {
-            const uint32_t d = tiles_element((part * TILES + t) * 16 + halo_mma_col(i));
-            if (d < dim)
-                to[d] = out[t][i] * scale;
-        }
-    }
-}
-
 template <uint32_t TYPE> HALO_DEVICE void latent_tiles(const halo_attend_args &a, latent_tiles_lds &lds)
 {
     const tiles_job job = a.tile ? prompt_job(a) : row_job(a);
     if (job.begin >= job.end)
         return;
-    const uint32_t index = halo_wave() / PARTS, part = halo_wave() % PARTS;
-    tiles_group &group = lds.group[index];
-    tiles_row own = {4 * part + halo_lane() / 8, 0, 0, 0, NOTHING, 0};
-    const uint32_t query = job.first + index * 16 + own.row;
-    own.head = query % a.n_head;
-    own.pos = job.pos + query / a.n_head;
-    own.lowest = kv_lowest(a.score, (int32_t)own.pos);
+    tiles_wave w = tiles_wave_of(a, job);
     halo_frag q[STEPS];
-    tiles_load_q(a, job, index, part, lds, q);
+    tiles_load_q(a, job, w.index, w.part, lds, q);
     tiles_clear(a, lds);
     halo_acc out[TILES] = {};
     tiles_step<TYPE> step;
@@ -319,20 +53,9 @@ template <uint32_t TYPE> HALO_DEVICE void latent_tiles(const halo_attend_args &a
         tiles_put<TYPE>(a, step, lds);
         if (base + KEYS < job.end)
             tiles_load<TYPE>(a, job, base + KEYS, &step);
-        halo_barrier();
-        tiles_scores(lds.k, part, q, group.score[part]);
-        halo_barrier();
-        tiles_softmax(base, a.score.cap * LOG2_E, &own, group);
-        halo_barrier();
-        tiles_outputs(lds.v, part, group, out);
-        halo_barrier();
+        tiles_take(a, base, q, &w, lds, out);
     }
-    tiles_leave(a, job, index, part, own, group, out);
-    if (job.n_splits == 1 ||
-        !halo_last_block(a.counter + job.row * a.n_parts + halo_block_y(), job.n_splits, &lds.last))
-        return;
-    for (uint32_t i = halo_wave(); i < job.n; i += PARTS * GROUPS)
-        merge_head<TYPE, HALO_LATENT_DIM_V>(a, job.row, job.first + i, job.n_splits, lds.weight[halo_wave()]);
+    tiles_finish<TYPE>(a, job, w, lds, out);
 }
 
 #define HALO_LATENT_TILES_KERNEL(TYPE, type)                                                                           \

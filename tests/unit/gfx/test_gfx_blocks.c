@@ -339,11 +339,11 @@ static void softmax_add(const double *row, const float *q, uint32_t dim, double 
 }
 
 static void attend_of(enum halo_kv_type type, uint32_t dim, uint32_t n_head, uint32_t ratio, uint32_t n_chosen,
-                      uint32_t n_splits)
+                      uint32_t n_splits, bool tiles)
 {
     enum { ROWS = 4, WINDOW = 37 };
     static const int32_t pos[ROWS] = {N_POS - 1, 70, -1, 2};
-    const uint32_t n_parts = HALO_HIP_CEIL(n_head, HALO_LATENT_HEADS);
+    const uint32_t n_parts = HALO_HIP_CEIL(n_head, tiles ? HALO_LATENT_QUERIES : HALO_LATENT_HEADS);
     const double bound = type == HALO_KV_Q8 ? 3e-2 : type == HALO_KV_F16 ? 2e-3 : 4e-6;
     struct cache window, blocks;
     cache_init(&window, type, dim, 1);
@@ -373,7 +373,7 @@ static void attend_of(enum halo_kv_type type, uint32_t dim, uint32_t n_head, uin
                                            .chosen = n_chosen ? chosen : NULL,
                                            .n_chosen = n_chosen};
     char name[32];
-    snprintf(name, sizeof(name), "attend_blocks_%s", type_names[type]);
+    snprintf(name, sizeof(name), "attend_blocks_%s%s", tiles ? "tiles_" : "", type_names[type]);
     gfx_run(name, n_splits, n_parts, ROWS, &args);
     for (uint32_t i = 0; i < ROWS * n_parts; i++)
         assert_int_equal(counter[i], 0);
@@ -404,11 +404,16 @@ static void attend_of(enum halo_kv_type type, uint32_t dim, uint32_t n_head, uin
 static void attention(void **state)
 {
     (void)state;
-    attend_of(HALO_KV_F32, 40, 18, 2, 40, 1);
-    attend_of(HALO_KV_F16, 512, 5, 4, 9, 3);
-    attend_of(HALO_KV_F16, 24, 8, 2, 0, 2);
-    attend_of(HALO_KV_Q8, 64, 3, 64, 0, 4);
-    attend_of(HALO_KV_Q8, 96, 20, 8, 12, 2);
+    attend_of(HALO_KV_F32, 40, 18, 2, 40, 1, false);
+    attend_of(HALO_KV_F16, 24, 8, 2, 0, 2, false);
+    attend_of(HALO_KV_Q8, 96, 20, 8, 12, 2, false);
+    for (int tiles = 0; tiles < 2; tiles++) {
+        attend_of(HALO_KV_F16, 512, 5, 4, 9, 3, tiles);
+        attend_of(HALO_KV_F16, 64, 40, 2, 33, 1, tiles);
+        attend_of(HALO_KV_F16, 24, 35, 2, 0, 5, tiles);
+        attend_of(HALO_KV_Q8, 64, 3, 64, 0, 4, tiles);
+        attend_of(HALO_KV_Q8, 480, 33, 8, 12, 2, tiles);
+    }
 }
 
 int main(void)

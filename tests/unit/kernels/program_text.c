@@ -258,6 +258,7 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_BLOCK_SCORES] = block_scores,
     [HALO_HIP_BLOCKS_CHOOSE] = blocks_choose,
     [HALO_HIP_ATTEND_BLOCKS] = attend_blocks,
+    [HALO_HIP_ATTEND_BLOCKS_TILES] = attend_blocks,
 };
 
 /* The name of a device address. */
