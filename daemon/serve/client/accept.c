@@ -12,6 +12,8 @@
 #include "clients_priv.h"
 #include "credentials_priv.h"
 
+#define SOCKET_MODE 0660 /* owner and group; other users have to be in the group */
+
 #define ACCEPTS_AT_ONCE 64
 #define PAUSE_MS 100
 #define LOG_LINES_PER_S 20
@@ -110,7 +112,7 @@ int halo_clients_start(struct halo_clients *clients, int passed_fd, struct halo_
     if (r < 0)
         return r;
     r = passed_fd >= 0 ? halo_listen_adopt(&clients->listen, passed_fd, fault)
-                       : halo_listen_open(&clients->listen, clients->config->socket_path, fault);
+                       : halo_listen_open(&clients->listen, clients->config->socket_path, SOCKET_MODE, fault);
     if (r < 0)
         return r;
     r = start_accepting(clients);

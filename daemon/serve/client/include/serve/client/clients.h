@@ -14,8 +14,8 @@
 #include <base/fault.h>
 #include <base/list.h>
 #include <base/log.h>
+#include <listen/listen.h>
 
-#include <serve/client/listen.h>
 #include <serve/client/peer.h>
 #include <serve/config.h>
 #include <serve/counters.h>

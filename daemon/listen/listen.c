@@ -1,5 +1,5 @@
 /* listen.c: lock, connect-test, bind. */
-#include <serve/client/listen.h>
+#include <listen/listen.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -76,12 +76,13 @@ static int clear_stale(const struct sockaddr_un *address, struct halo_fault *fau
     return 0;
 }
 
-static int bind_and_listen(struct halo_listen *self, const struct sockaddr_un *address, struct halo_fault *fault)
+static int bind_and_listen(struct halo_listen *self, const struct sockaddr_un *address, mode_t mode,
+                           struct halo_fault *fault)
 {
     self->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (self->fd < 0)
         return halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno, "cannot make a socket");
-    mode_t before = umask(0777 & ~HALO_LISTEN_MODE); /* the file never exists with wider rights */
+    mode_t before = umask(0777 & ~mode); /* the file never exists with wider rights */
     int r = bind(self->fd, (const struct sockaddr *)address, sizeof(*address)) == 0 ? 0 : -errno;
     umask(before);
     if (r < 0)
@@ -91,7 +92,7 @@ static int bind_and_listen(struct halo_listen *self, const struct sockaddr_un *a
     return 0;
 }
 
-int halo_listen_open(struct halo_listen *ret_listen, const char *path, struct halo_fault *fault)
+int halo_listen_open(struct halo_listen *ret_listen, const char *path, mode_t mode, struct halo_fault *fault)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     *ret_listen = (struct halo_listen){.fd = -1, .lock_fd = -1};
@@ -105,7 +106,7 @@ int halo_listen_open(struct halo_listen *ret_listen, const char *path, struct ha
     if (r == 0)
         r = clear_stale(&address, fault);
     if (r == 0)
-        r = bind_and_listen(ret_listen, &address, fault);
+        r = bind_and_listen(ret_listen, &address, mode, fault);
     if (r < 0) {
         /* A failed bind() has no file to remove, and a file that stopped us is not ours. */
         if (ret_listen->fd >= 0)

@@ -15,7 +15,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include <serve/client/listen.h>
+#include <listen/listen.h>
+
+#define MODE 0640 /* not what umask leaves anyway */
 
 static char dir[64], path[96], lock_path[104];
 
@@ -60,16 +62,16 @@ static void opens_and_closes(void **state)
     struct halo_fault fault = {0};
     struct stat st;
     mode_t before = umask(0);
-    assert_int_equal(halo_listen_open(&self, path, &fault), 0);
+    assert_int_equal(halo_listen_open(&self, path, MODE, &fault), 0);
     assert_int_equal(umask(before), 0); /* as it was */
     assert_int_equal(stat(path, &st), 0);
-    assert_int_equal(st.st_mode & 0777, 0660);
+    assert_int_equal(st.st_mode & 0777, MODE);
     halo_listen_close(&self);
     assert_false(exists(path));
     halo_listen_close(&self);
     halo_listen_finish(&self);
     assert_true(exists(lock_path));
-    assert_int_equal(halo_listen_open(&self, path, &fault), 0); /* and again */
+    assert_int_equal(halo_listen_open(&self, path, MODE, &fault), 0); /* and again */
     halo_listen_finish(&self);
 }
 
@@ -79,7 +81,7 @@ static void replaces_stale(void **state)
     struct halo_fault fault = {0};
     close(raw_socket(path, true)); /* a daemon that was killed leaves its file */
     assert_true(exists(path));
-    assert_int_equal(halo_listen_open(&self, path, &fault), 0);
+    assert_int_equal(halo_listen_open(&self, path, MODE, &fault), 0);
     halo_listen_finish(&self);
 }
 
@@ -88,12 +90,12 @@ static void spares_live(void **state)
     struct halo_listen self, second;
     struct halo_fault fault = {0};
     char pid_text[32];
-    assert_int_equal(halo_listen_open(&self, path, &fault), 0);
+    assert_int_equal(halo_listen_open(&self, path, MODE, &fault), 0);
     int status;
     pid_t pid = fork(); /* flock() is per open file: another process, as in life */
     if (pid == 0) {
         snprintf(pid_text, sizeof(pid_text), "(pid %ld)", (long)getppid());
-        int r = halo_listen_open(&second, path, &fault);
+        int r = halo_listen_open(&second, path, MODE, &fault);
         _exit(r == -EINVAL && strstr(fault.text, pid_text) ? 0 : 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -109,7 +111,7 @@ static void spares_foreign(void **state)
     struct halo_fault fault = {0};
     char pid_text[32];
     int fd = raw_socket(path, true);
-    assert_int_equal(halo_listen_open(&self, path, &fault), -EINVAL);
+    assert_int_equal(halo_listen_open(&self, path, MODE, &fault), -EINVAL);
     snprintf(pid_text, sizeof(pid_text), "(pid %ld)", (long)getpid());
     assert_non_null(strstr(fault.text, pid_text));
     assert_true(exists(path));
@@ -123,7 +125,7 @@ static void spares_other_files(void **state)
     int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     close(fd);
-    assert_int_equal(halo_listen_open(&self, path, &fault), -EINVAL);
+    assert_int_equal(halo_listen_open(&self, path, MODE, &fault), -EINVAL);
     assert_non_null(strstr(fault.text, "not a socket"));
     assert_true(exists(path));
 }
@@ -136,10 +138,10 @@ static void refuses_paths(void **state)
     memset(longer, 'x', sizeof(longer));
     longer[0] = '/';
     longer[108] = '\0';
-    assert_int_equal(halo_listen_open(&self, longer, &fault), -EINVAL);
+    assert_int_equal(halo_listen_open(&self, longer, MODE, &fault), -EINVAL);
     assert_non_null(strstr(fault.text, "108 bytes"));
-    assert_int_equal(halo_listen_open(&self, "", &fault), -EINVAL);
-    assert_int_equal(halo_listen_open(&self, "/nonexistent/s", &fault), -ENOENT);
+    assert_int_equal(halo_listen_open(&self, "", MODE, &fault), -EINVAL);
+    assert_int_equal(halo_listen_open(&self, "/nonexistent/s", MODE, &fault), -ENOENT);
 }
 
 /* 107 bytes is the last length that works. */
@@ -151,7 +153,7 @@ static void takes_the_longest(void **state)
     int n = snprintf(longest, sizeof(longest), "%s/", dir);
     memset(longest + n, 'y', 107 - (size_t)n);
     longest[107] = '\0';
-    assert_int_equal(halo_listen_open(&self, longest, &fault), 0);
+    assert_int_equal(halo_listen_open(&self, longest, MODE, &fault), 0);
     assert_true(exists(longest));
     halo_listen_finish(&self);
     assert_false(exists(longest));
