@@ -1,0 +1,217 @@
+/* peer.c: reads frames, feeds them to the session, writes its answers.
+ *
+ * One thread: HIP's state belongs to a thread, and the order of requests is the order on the GPU. Until the first frame
+ * has turned out to be a valid HIP_OP_INIT no HIP library is opened.
+ */
+#include "peer_priv.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <base/clock.h>
+#include <base/log.h>
+#include <sandbox/sandbox.h>
+
+#include "runtime_priv.h"
+#include "tcp_priv.h"
+
+#define HANDSHAKE_MS 3000
+#define UNREAD_MS 60000 /* a client that takes no answers for this long */
+#define OUT_BYTES (2 * (size_t)(HALO_REMOTE_HEADER_BYTES + HALO_REMOTE_PAYLOAD_MAX))
+#define SPIN_US 200 /* after progress: the end of a decode step is near */
+#define PAUSE_NS 20000
+
+struct peer {
+    int fd;
+    const struct halo_worker_options *options;
+    struct halo_remote_reader reader;
+    struct halo_session *session; /* NULL until INIT */
+    uint8_t *out;                 /* answers: [out_at, out_n) are still to be sent */
+    size_t out_at, out_n;
+    uint64_t began_ms, progress_us;
+};
+
+/* ---- answers ---- */
+
+/* Sends what the socket takes. 0 or a negative errno. */
+static int flush(struct peer *p)
+{
+    while (p->out_at < p->out_n) {
+        ssize_t n = send(p->fd, p->out + p->out_at, p->out_n - p->out_at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? 0 : -errno;
+        p->out_at += (size_t)n;
+    }
+    p->out_at = p->out_n = 0;
+    return 0;
+}
+
+/* Waits for the client to read until n more bytes fit. */
+static uint8_t *reserve(void *ud, size_t n)
+{
+    struct peer *p = ud;
+    while (p->out_n + n > OUT_BYTES) {
+        struct pollfd writable = {.fd = p->fd, .events = POLLOUT};
+        if (flush(p) < 0)
+            return NULL;
+        memmove(p->out, p->out + p->out_at, p->out_n - p->out_at);
+        p->out_n -= p->out_at;
+        p->out_at = 0;
+        if (p->out_n + n <= OUT_BYTES)
+            break;
+        if (poll(&writable, 1, UNREAD_MS) <= 0) {
+            halo_log(HALO_LOG_WARN, "the client has not read its answers for %d s: closed", UNREAD_MS / 1000);
+            return NULL;
+        }
+    }
+    return p->out + p->out_n;
+}
+
+static void commit(void *ud, size_t n)
+{
+    struct peer *p = ud;
+    p->out_n += n;
+}
+
+/* Within a request that waits: is the client still there? */
+static int idle(void *ud)
+{
+    struct peer *p = ud;
+    struct pollfd state = {.fd = p->fd, .events = POLLRDHUP};
+    int r = flush(p);
+    if (r == 0 && poll(&state, 1, 0) > 0 && state.revents & (POLLRDHUP | POLLHUP | POLLERR))
+        r = -EPIPE;
+    return r;
+}
+
+/* ---- requests ---- */
+
+/* The client gets a HIP error in place of a session. */
+static void refuse_session(struct peer *p, const struct halo_remote_header *h)
+{
+    struct halo_remote_header out = *h;
+    const struct halo_remote_status status = {.error = HIP_ERROR_NO_DEVICE};
+    uint8_t *at = reserve(p, HALO_REMOTE_HEADER_BYTES + sizeof(status));
+    int n = at ? halo_remote_reply_encode(at, HALO_REMOTE_HEADER_BYTES + sizeof(status), &out, &status, true) : -EPIPE;
+    if (n > 0)
+        commit(p, (size_t)n);
+    (void)flush(p);
+}
+
+static int begin_session(struct peer *p, const struct halo_remote_header *h, const uint8_t *payload,
+                         struct halo_fault *fault)
+{
+    const struct halo_session_ops ops = {reserve, commit, idle, p};
+    union halo_remote_request q;
+    if (h->op != HIP_OP_INIT || halo_remote_request_decode(h, payload, &q, NULL) < 0)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "the first frame is no valid HIP_OP_INIT");
+    int r = halo_session_create(&p->session, p->options->hip_lib, &p->options->limits, &ops, fault);
+    if (r < 0) {
+        refuse_session(p, h);
+        return r;
+    }
+    p->reader.payload_max = HALO_REMOTE_PAYLOAD_MAX;
+    return 0;
+}
+
+/* Runs the requests that have come. 0, HALO_SESSION_E_END or a negative errno. */
+static int run_requests(struct peer *p, struct halo_fault *fault)
+{
+    struct halo_remote_header h;
+    const uint8_t *payload;
+    int r;
+    while ((r = halo_remote_reader_next(&p->reader, &h, &payload)) == 0) {
+        if (!p->session && (r = begin_session(p, &h, payload, fault)) < 0)
+            return r;
+        r = halo_session_request(p->session, &h, payload, fault);
+        if (r != 0)
+            return r;
+        p->progress_us = halo_clock_us();
+    }
+    if (r < 0)
+        halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                       r == -EPROTONOSUPPORT ? "the client speaks another version of the protocol"
+                       : r == -EMSGSIZE      ? "a frame is longer than the limit"
+                       : r == -EPROTO        ? "the client does not speak remote HIP"
+                                             : "a frame has unknown flags");
+    return r == HALO_REMOTE_E_MORE ? 0 : r;
+}
+
+/* Waits for bytes, or for the moment to ask the GPU again. 0; HALO_SESSION_E_END at the client's end; negative. */
+static int wait_and_read(struct peer *p, struct halo_fault *fault)
+{
+    struct pollfd state = {.fd = p->fd, .events = POLLIN};
+    struct timespec timeout = {0};
+    bool waits = p->session && halo_session_waits(p->session), forever = false;
+    uint64_t age_ms = halo_clock_ms() - p->began_ms;
+    size_t room;
+    if (p->out_n > p->out_at)
+        state.events |= POLLOUT;
+    if (!p->session && age_ms >= HANDSHAKE_MS)
+        return halo_fault_set(fault, HALO_FAULT_DEADLINE, "no HIP_OP_INIT within %d s", HANDSHAKE_MS / 1000);
+    if (!p->session)
+        timeout = (struct timespec){.tv_sec = HANDSHAKE_MS / 1000 + 1};
+    else if (!waits)
+        forever = true;
+    else if (halo_clock_us() - p->progress_us > SPIN_US)
+        timeout.tv_nsec = PAUSE_NS;
+    if (ppoll(&state, 1, forever ? NULL : &timeout, NULL) <= 0 || !(state.revents & ~POLLOUT))
+        return 0;
+    uint8_t *at = halo_remote_reader_reserve(&p->reader, &room);
+    ssize_t n = recv(p->fd, at, room, MSG_DONTWAIT);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR
+                   ? 0
+                   : halo_fault_errno(fault, HALO_FAULT_CANCELLED, -errno, "cannot read from the client");
+    halo_remote_reader_commit(&p->reader, (size_t)n);
+    return n == 0 ? HALO_SESSION_E_END : 0;
+}
+
+static int serve(struct peer *p, struct halo_fault *fault)
+{
+    for (;;) {
+        int r = run_requests(p, fault);
+        if (r == 0 && p->session)
+            r = halo_session_poll(p->session, fault);
+        int sent = flush(p);
+        if (r != 0)
+            return r;
+        if (sent < 0)
+            return halo_fault_errno(fault, HALO_FAULT_CANCELLED, sent, "cannot write to the client");
+        r = wait_and_read(p, fault);
+        if (r != 0)
+            return r;
+    }
+}
+
+_Noreturn void halo_peer_run(const struct halo_worker_options *options)
+{
+    const struct rlimit no_core = {0, 0};
+    const struct halo_sandbox sandbox = {
+        .program = "hip-worker", .hip_lib = options->hip_lib, .gpu = true, .models_only = true};
+    struct halo_fault fault = {0};
+    struct peer p = {
+        .fd = options->session_fd, .options = options, .out = malloc(OUT_BYTES), .began_ms = halo_clock_ms()};
+    setrlimit(RLIMIT_CORE, &no_core);
+    if (!options->no_sandbox)
+        halo_sandbox_enter(&sandbox);
+    halo_tcp_prepare(p.fd);
+    if (!p.out || halo_remote_reader_init(&p.reader, HALO_REMOTE_FIRST_MAX) < 0) {
+        halo_log(HALO_LOG_ERROR, "no memory for a session");
+        _exit(1);
+    }
+    int r = serve(&p, &fault);
+    if (r < 0)
+        halo_log(HALO_LOG_WARN, "session ended: %s", fault.text[0] ? fault.text : strerror(-r));
+    else
+        halo_log(HALO_LOG_INFO, "session ended");
+    _exit(r < 0 ? 1 : 0); /* not through HIP: its threads may hang in the driver */
+}

@@ -1,0 +1,23 @@
+/* tcp_priv.h: TCP on the loopback device, and which user is at the other end. */
+#ifndef HALO_WORKER_TCP_PRIV_H
+#define HALO_WORKER_TCP_PRIV_H
+
+#include <sys/types.h>
+
+#include <base/fault.h>
+
+/* Binds and listens at HOST:PORT, with an address of a loopback device; port 0: any. The descriptor, or a negative
+ * errno. Other addresses are refused: the connection is neither encrypted nor does it say who asks. */
+int halo_tcp_listen(const char *where, struct halo_fault *fault);
+
+/* "127.0.0.1:8000" of a bound socket. */
+void halo_tcp_name(int fd, char *ret, size_t size);
+
+/* The user who owns the other end of a connection within this machine, from /proc/net/tcp and tcp6. 0, -ENOENT when it
+ * is not among them, or another negative errno. */
+int halo_tcp_peer_uid(int fd, uid_t *ret);
+
+/* No delay of small frames; a dead peer is noticed within half a minute. Does nothing for other sockets. */
+void halo_tcp_prepare(int fd);
+
+#endif
