@@ -54,6 +54,7 @@ static const struct halo_ctl_option bench_options[] = {
     BENCH("decode", decode, "decoded tokens of a run (default 128)"),
     BENCH("batch", batch, "concurrent sequences (default 1)"),
     BENCH("repeat", repeat, "runs; the median is reported (default 3)"),
+    BENCH("chunk", chunk, "prompt tokens of a step, at most (default: as for requests)"),
     {.name = NULL},
 };
 
@@ -120,8 +121,9 @@ static void print_bench(const struct halo_ev_bench *b)
                            (int)b->device.len, b->device.at, (long long)b->batch, b->batch == 1 ? "" : "s",
                            (long long)b->repeat);
     if (b->has_prefill_tok_s)
-        printf("  prefill %5lld tokens  %9.1f tok/s  (spread %.1f)\n", (long long)b->prefill, b->prefill_tok_s,
-               b->has_prefill_spread_tok_s ? b->prefill_spread_tok_s : 0);
+        printf("  prefill %5lld tokens  %9.1f tok/s  (spread %.1f; at most %lld tokens in a step)\n",
+               (long long)b->prefill, b->prefill_tok_s, b->has_prefill_spread_tok_s ? b->prefill_spread_tok_s : 0,
+               (long long)b->chunk);
     if (b->has_decode_tok_s)
         printf("  decode  %5lld tokens  %9.1f tok/s  (spread %.1f)\n", (long long)b->decode, b->decode_tok_s,
                b->has_decode_spread_tok_s ? b->decode_spread_tok_s : 0);

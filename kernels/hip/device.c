@@ -13,6 +13,8 @@
 #include <hip/hip.h>
 
 #define DEADLINE_MS 20000
+/* Products of 2,048 rows fill a large GPU; twice as many give each expert of a mixture whole tiles. */
+#define BATCH_ROWS 4096
 
 /* From the environment, else the default; tests set shorter ones. */
 static uint32_t deadline_ms(void)
@@ -119,8 +121,10 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
 {
     *ret = (struct halo_device_info){
         .name = "hip",
-        .features = HALO_DEVICE_TOP | (device->properties.integrated ? HALO_DEVICE_HOST_MEMORY : 0),
+        .features =
+            HALO_DEVICE_TOP | HALO_DEVICE_QUEUES | (device->properties.integrated ? HALO_DEVICE_HOST_MEMORY : 0),
         .n_threads = 1,
+        .batch_rows = BATCH_ROWS,
     };
     snprintf(ret->detail, sizeof(ret->detail), "%.64s, %.16s, %u units, %s, %.48s", device->name,
              device->properties.arch, device->properties.n_units,

@@ -2,7 +2,8 @@
  *
  * A set of inputs is one buffer of pinned memory, laid out by the number of rows, pages last, so that one copy moves
  * all of it to a discrete GPU. Cosines and sines are computed here, in double: sinf on the GPU is inaccurate for large
- * angles. Device thread.
+ * angles. Only so many sequences take part in a batch that the page numbers of long contexts take little memory. Device
+ * thread.
  */
 #include <assert.h>
 #include <errno.h>
@@ -10,6 +11,8 @@
 #include <string.h>
 
 #include "run_priv.h"
+
+#define TURNS 16 /* frequencies at a time: a line of the table */
 
 static uint64_t align16(uint64_t n)
 {
@@ -87,7 +90,7 @@ uint64_t halo_hip_input_bytes(const struct halo_plan *plan)
 {
     const struct halo_hip_tables tables = halo_hip_tables_of(plan);
     return offsets_of(plan, &tables, plan->max_rows).pages +
-           (uint64_t)plan->n_kv_groups * plan->max_rows * pages_per_sequence(plan) * sizeof(uint32_t);
+           (uint64_t)plan->n_kv_groups * halo_hip_most_sequences(plan) * pages_per_sequence(plan) * sizeof(uint32_t);
 }
 
 /* The row before r that belongs to the same sequence, or r itself. */
@@ -155,20 +158,47 @@ static void fill_tiles(struct halo_hip_run *run, struct halo_prefill_tile *tile)
     }
 }
 
+struct turn {
+    double cos, sin;
+};
+
+static struct turn turn_of(uint32_t pos, double freq)
+{
+    double angle = pos * freq;
+    return (struct turn){cos(angle), sin(angle)};
+}
+
+/* Frequencies first .. first + n - 1 of all rows. A turn is that of a page and that of the position in it: of a long
+ * chunk each is computed once. A row has the same numbers in every batch. */
+static void fill_turns(const struct halo_rope *rope, uint32_t ratio, const struct halo_batch *batch, uint32_t first,
+                       uint32_t n, float *table)
+{
+    struct turn page[TURNS], within[HALO_KV_PAGE_TOKENS][TURNS];
+    bool known[HALO_KV_PAGE_TOKENS] = {false};
+    uint32_t page_now = UINT32_MAX;
+    for (uint32_t r = 0; r < batch->n_rows; r++, table += rope->n_rot) {
+        uint32_t at_page = (uint32_t)batch->pos[r] / HALO_KV_PAGE_TOKENS * HALO_KV_PAGE_TOKENS,
+                 at = (uint32_t)batch->pos[r] % HALO_KV_PAGE_TOKENS;
+        for (uint32_t i = 0; i < n && at_page != page_now; i++)
+            page[i] = turn_of(at_page, rope->freqs[first + i]);
+        for (uint32_t i = 0; i < n && !known[at]; i++)
+            within[at][i] = turn_of(at, rope->freqs[first + i]);
+        page_now = at_page;
+        known[at] = true;
+        for (uint32_t i = 0; i < n; i++) {
+            const struct turn a = page[i], b = within[at][i];
+            table[first + i] = (float)((a.cos * b.cos - a.sin * b.sin) * (double)rope->scale);
+            table[rope->n_rot / 2 + first + i] = (float)((a.sin * b.cos + a.cos * b.sin) * (double)rope->scale);
+        }
+    }
+}
+
 /* At the rows' positions, or at the first ones of the blocks of `ratio` that they end; other rows have no use of it. */
 static void fill_rope(const struct halo_rope *rope, uint32_t ratio, const struct halo_batch *batch, float *table)
 {
     uint32_t n = rope->n_rot / 2;
-    for (uint32_t r = 0; r < batch->n_rows; r++, table += rope->n_rot) {
-        int32_t first = batch->pos[r] + 1 - (int32_t)ratio;
-        if (first < 0 || first % (int32_t)ratio != 0)
-            continue;
-        for (uint32_t i = 0; i < n; i++) {
-            double angle = first * rope->freqs[i];
-            table[i] = (float)(cos(angle) * (double)rope->scale);
-            table[n + i] = (float)(sin(angle) * (double)rope->scale);
-        }
-    }
+    for (uint32_t first = 0; first < n; first += TURNS)
+        fill_turns(rope, ratio, batch, first, n - first < TURNS ? n - first : TURNS, table);
 }
 
 /* Pages and slots of all groups. A graph keeps the addresses that it was recorded with: where those of a group lie must

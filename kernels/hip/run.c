@@ -98,6 +98,9 @@ int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch
     if (!model->sealed)
         return halo_reason(reason, -EINVAL, "the model is not sealed");
     r = halo_batch_check(plan, batch, reason);
+    if (!r && batch->n_seqs > HALO_HIP_SEQUENCES_MAX)
+        r = halo_reason(reason, -EINVAL, "a batch of %u sequences, the hip device takes at most %u", batch->n_seqs,
+                        (unsigned)HALO_HIP_SEQUENCES_MAX);
     if (!r)
         r = check_top(batch, reason);
     if (r || batch->n_rows == 0)

@@ -45,6 +45,13 @@ int halo_hip_find_top(struct halo_hip_run *run);
 int halo_hip_outputs_copy(struct halo_hip_run *run);
 void halo_hip_outputs_take(const struct halo_hip_run *run);
 
+/* Sequences of a batch, at most. */
+#define HALO_HIP_SEQUENCES_MAX 512
+static inline uint32_t halo_hip_most_sequences(const struct halo_plan *plan)
+{
+    return plan->max_rows < HALO_HIP_SEQUENCES_MAX ? plan->max_rows : HALO_HIP_SEQUENCES_MAX;
+}
+
 /* input.c: bytes of one set of inputs, at most. */
 uint64_t halo_hip_input_bytes(const struct halo_plan *plan);
 /* Fills a set at `host`; the addresses in run->in are those of `device`. */

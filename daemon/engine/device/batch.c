@@ -77,6 +77,7 @@ static uint32_t piece_budget(const struct halo_scheduler *s)
     struct halo_pace_load load = {.n_decodes = s->n_decodes,
                                   .n_left = s->setup.plan->max_rows - s->batch.n_rows,
                                   .any_cut = s->setup.any_cut,
+                                  .streams = s->setup.streams,
                                   .others_ns = s->others.decode_ns,
                                   .n_prompts_of = s->others.n_prompts_of > 0 ? s->others.n_prompts_of : 1};
     return halo_pace_rows(&s->pace, &load);

@@ -22,11 +22,27 @@ struct halo_spread halo_spread_of(double *values, uint32_t n)
     return (struct halo_spread){median, values[0], values[n - 1]};
 }
 
-int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, uint32_t prefill, uint32_t decode,
-                      uint32_t batch, uint32_t repeat, struct halo_fault *fault)
+/* Tokens of a sequence. */
+static uint64_t length_of(const struct halo_bench_wish *wish)
 {
-    *ret = NULL;
-    uint64_t length = (uint64_t)(prefill > 0 ? prefill : 1) + decode;
+    return (uint64_t)(wish->prefill > 0 ? wish->prefill : 1) + wish->decode;
+}
+
+/* Whether the model has room for it. */
+static int check_wish(const struct halo_instance *instance, const struct halo_bench_wish *wish,
+                      struct halo_fault *fault)
+{
+    uint32_t prefill = wish->prefill, decode = wish->decode, batch = wish->batch;
+    uint32_t max_rows = instance->model->plan.max_rows;
+    uint64_t length = length_of(wish);
+    if (wish->chunk > max_rows) {
+        int r = halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                               "a chunk of %u tokens is more than the %u rows of this model's batches", wish->chunk,
+                               max_rows);
+        halo_fault_number(fault, "chunk", wish->chunk);
+        halo_fault_number(fault, "limit", max_rows);
+        return r;
+    }
     if (prefill == 0 && decode == 0)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
                               "prefill and decode are both 0: there is nothing to measure");
@@ -48,14 +64,26 @@ int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, u
         halo_fault_number(fault, "kv_tokens", instance->kv_tokens);
         return r;
     }
+    return 0;
+}
+
+int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, const struct halo_bench_wish *wish,
+                      struct halo_fault *fault)
+{
+    uint32_t batch = wish->batch, repeat = wish->repeat;
+    *ret = NULL;
+    int r = check_wish(instance, wish, fault);
+    if (r < 0)
+        return r;
     struct halo_bench *bench = calloc(1, sizeof(*bench));
     if (!bench)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a bench");
     bench->instance = instance;
-    bench->prefill = prefill;
-    bench->decode = decode;
+    bench->prefill = wish->prefill;
+    bench->decode = wish->decode;
     bench->batch = batch;
     bench->repeat = repeat;
+    bench->chunk = wish->chunk;
     bench->runs = calloc(repeat, sizeof(*bench->runs));
     bench->last = calloc(batch, sizeof(*bench->last));
     bench->tables = calloc(batch, sizeof(*bench->tables));
@@ -63,7 +91,7 @@ int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, u
                  halo_batch_room_init(&bench->room, instance->model->plan.max_rows, batch, batch,
                                       instance->model->plan.n_vocab) == 0;
     for (uint32_t i = 0; whole && i < batch; i++)
-        whole = halo_kv_table_init(&bench->tables[i], (uint32_t)length) == 0;
+        whole = halo_kv_table_init(&bench->tables[i], (uint32_t)length_of(wish)) == 0;
     if (!whole) {
         halo_bench_destroy(bench);
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a bench of %u runs and %u sequences",
@@ -113,9 +141,14 @@ static int32_t best_id(const struct halo_bench *bench, uint32_t output)
 static int run(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
     char reason[HALO_DEVICE_REASON] = "";
+    struct halo_scheduler *scheduler = &bench->instance->scheduler;
     uint64_t start_ns = halo_clock_ns();
     int r = ops->run(bench->instance->device_model, &bench->batch_run, phase, reason);
-    bench->phase_ns += halo_clock_ns() - start_ns;
+    uint64_t end_ns = halo_clock_ns();
+    bench->phase_ns += end_ns - start_ns;
+    if (!bench->decoding)
+        halo_pace_note_chunk(&scheduler->pace, bench->batch_run.n_rows,
+                             !scheduler->setup.queues || bench->batch_run.n_outputs > 0, start_ns, end_ns);
     if (r < 0) {
         halo_fault_set(&bench->fault, r == -ETIME ? HALO_FAULT_DEVICE_HANG : HALO_FAULT_DEVICE_FAULT,
                        "the device failed in a bench: %s", reason[0] ? reason : strerror(-r));
@@ -152,12 +185,28 @@ static struct halo_batch_seq pages_at(struct halo_bench *bench, struct halo_kv_t
     return halo_kv_table_seq(table);
 }
 
+/* Rows of the next piece of a prompt: as many as one of a request would have where the cut matters, and few beside the
+ * requests of others. */
+static uint32_t piece_rows(const struct halo_bench *bench)
+{
+    const struct halo_scheduler *scheduler = &bench->instance->scheduler;
+    uint32_t left = prompt_length(bench) - bench->at_position, rows = bench->instance->model->plan.max_rows;
+    bool alone = scheduler->n_running == 0 && scheduler->others.decode_ns <= 0;
+    if (bench->chunk > 0)
+        rows = bench->chunk;
+    else if (!alone && rows > HALO_PACE_CHUNK)
+        rows = HALO_PACE_CHUNK;
+    else if (!scheduler->setup.any_cut && !scheduler->setup.streams)
+        rows = halo_pace_chunk(&scheduler->pace, rows);
+    return left < rows ? left : rows;
+}
+
 /* The next piece of one sequence's prompt. */
 static int prefill_piece(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
     struct halo_batch_room *room = &bench->room;
-    uint32_t n_prompt = prompt_length(bench), left = n_prompt - bench->at_position;
-    uint32_t max_rows = bench->instance->model->plan.max_rows, n_rows = left < max_rows ? left : max_rows;
+    uint32_t n_prompt = prompt_length(bench), left = n_prompt - bench->at_position, n_rows = piece_rows(bench);
+    bench->longest_chunk = n_rows > bench->longest_chunk ? n_rows : bench->longest_chunk;
     clear_batch(bench);
     for (uint32_t i = 0; i < n_rows; i++) {
         room->token[i] = prompt_id(bench, bench->at_sequence, bench->at_position + i);

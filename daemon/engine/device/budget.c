@@ -7,6 +7,7 @@
 #include <engine/experts.h>
 #include <engine/kv_pages.h>
 
+#define SCRATCH_PART 16 /* of what is free: more scratch than that is not worth the speed of longer chunks */
 #define RESERVE_BYTES (512ull << 20) /* left to the rest of the machine, or a sixteenth of it when it is small */
 
 uint64_t halo_budget_free_bytes(const struct halo_device_info *info)
@@ -117,6 +118,19 @@ struct halo_budget_checkpoints halo_budget_checkpoints_of(const struct halo_budg
     ret.n_wanted = (uint32_t)wanted;
     ret.n = (uint32_t)(wanted < left ? wanted : left);
     return ret;
+}
+
+uint32_t halo_budget_rows(const struct halo_device_ops *ops, const struct halo_device *device,
+                          const struct halo_plan *plan, uint64_t free_bytes, uint32_t n_pages, uint32_t wanted)
+{
+    struct halo_budget budget;
+    struct halo_plan wide = *plan;
+    for (wide.max_rows = wanted; wide.max_rows > HALO_BATCH_ROWS; wide.max_rows /= 2) {
+        halo_budget_of(ops, device, &wide, free_bytes, &budget);
+        if (budget.scratch_bytes <= free_bytes / SCRATCH_PART && budget.max_pages >= n_pages)
+            return wide.max_rows;
+    }
+    return HALO_BATCH_ROWS;
 }
 
 uint64_t halo_budget_token_bytes(const struct halo_budget *budget)

@@ -73,7 +73,9 @@ enum halo_load_stage halo_device_seal(struct halo_load *load, const struct halo_
                                              .makes_lists = t->info.features & HALO_DEVICE_TOP,
                                              .any_cut =
                                                  (t->info.features & HALO_DEVICE_BATCH_INVARIANT) && !instance->experts,
+                                             .streams = instance->experts != NULL,
                                              .n_checkpoints = instance->n_checkpoints,
+                                             .queues = t->info.features & HALO_DEVICE_QUEUES,
                                              .max_queued = t->max_queued,
                                              .phase = &t->phase,
                                              .stats = t->stats,

@@ -141,12 +141,16 @@ static bool measure_bandwidth(struct halo_device_thread *t)
 
 static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
 {
+    struct halo_plan *plan = &f->model->plan;
     if (halo_device_usable(t, &f->fault)) {
         t->ops->describe(t->device, &f->info);
         halo_profile_name_device(&f->here, &f->info);
         if (f->budget_bytes == 0)
             f->budget_bytes = halo_device_room(t).bytes;
-        halo_budget_of(t->ops, t->device, &f->model->plan, f->budget_bytes, &f->budget);
+        plan->max_rows = halo_budget_rows(t->ops, t->device, plan, f->budget_bytes, halo_kv_pages_for(plan->n_context),
+                                          f->info.batch_rows);
+        halo_plan_set_pages(plan, plan->kv[0].n_pages);
+        halo_budget_of(t->ops, t->device, plan, f->budget_bytes, &f->budget);
         f->checkpoint_bytes = t->checkpoint_bytes;
         if (t->bandwidth == 0)
             measure_bandwidth(t);

@@ -11,7 +11,6 @@
 #include <engine/load.h>
 
 #define REMEDY_BYTES 128
-#define SCRATCH_PART 16 /* of the memory that a streamed model may take */
 
 /* What would make room for need_bytes, where `bytes` are what there would be with every idle model gone. */
 static void find_remedy(const struct halo_load *load, const struct halo_room *room, uint64_t need_bytes, uint64_t bytes,
@@ -106,20 +105,6 @@ static bool is_too_large(const struct halo_load *load, const struct halo_device_
     return least > alone.max_pages;
 }
 
-/* A step of a prompt reads most experts, however long its piece is: takes long pieces, as far as their activations are
- * a small part of the memory. */
-static void settle_rows(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device,
-                        const struct halo_room *room)
-{
-    struct halo_plan *plan = &load->instance->model->plan;
-    uint64_t weights, kv, scratch, most = within_wish(load, room->bytes) / SCRATCH_PART;
-    for (plan->max_rows = HALO_STREAMED_ROWS; plan->max_rows > HALO_BATCH_ROWS; plan->max_rows /= 2) {
-        ops->estimate(device, plan, &weights, &kv, &scratch);
-        if (scratch <= most)
-            break;
-    }
-}
-
 /* ---- room ---- */
 
 /* There is not enough for the least pool: somebody goes, or that is that. */
@@ -169,6 +154,21 @@ static void settle_checkpoints(struct halo_load *load, const struct halo_budget 
             plan->kv[group].n_pages += checkpoints.n;
     instance->n_checkpoints = checkpoints.n;
     instance->checkpoint_bytes = checkpoints.n * checkpoints.slot_bytes;
+}
+
+/* As many as memory allows; what the cache needs at least comes first. A step of a prompt reads most of the experts that
+ * are on the disk, however long its piece is. */
+static void choose_rows(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device,
+                        uint32_t least_pages)
+{
+    struct halo_plan *plan = &load->instance->model->plan;
+    struct halo_device_info info;
+    ops->describe(device, &info);
+    uint32_t wanted = is_streamed(load) && info.batch_rows < HALO_STREAMED_ROWS ? HALO_STREAMED_ROWS : info.batch_rows;
+    plan->max_rows = halo_budget_rows(ops, device, plan, load->room_bytes, least_pages, wanted);
+    if (plan->max_rows < info.batch_rows / 2) /* half of them are nearly as fast */
+        halo_remarks_add(&load->changes, "prompts are computed in chunks of %u tokens instead of %u, as memory allows",
+                         plan->max_rows, info.batch_rows);
 }
 
 static int check_ops(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device)
@@ -235,8 +235,6 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
     int r = check_ops(load, ops, device);
     if (r < 0)
         return r;
-    if (is_streamed(load))
-        settle_rows(load, ops, device, room);
     load->room_bytes = within_wish(load, room->bytes);
     halo_budget_of(ops, device, plan, load->room_bytes, &budget);
     if (least > budget.max_pages) {
@@ -246,6 +244,8 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
         load->fault = (struct halo_fault){0}; /* not all of it fits beside the others, but a part does */
         return halo_load_create(load, ops, device, room, stats);
     }
+    choose_rows(load, ops, device, (uint32_t)least);
+    halo_budget_of(ops, device, plan, load->room_bytes, &budget);
     settle_pool(load, &budget, (uint32_t)least);
     settle_checkpoints(load, &budget, room->checkpoint_bytes);
     halo_budget_of(ops, device, plan, load->room_bytes, &budget);

@@ -10,11 +10,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define FIRST_BESIDE 8 /* rows: when nothing was measured */
-#define LEAST_ALONE 64 /* every step reads all weights once: a smaller piece wastes bandwidth */
-#define TRUSTED_ROWS 8 /* a step of fewer says little about the time of a row */
-#define AGAIN_AFTER 4  /* mixed steps until a slow decode step is looked at again */
-#define TILE 16        /* rows that kernels like to have together */
+#define FIRST_BESIDE 8   /* rows: when nothing was measured */
+#define LEAST_ALONE 64   /* every step reads all weights once: a smaller piece wastes bandwidth */
+#define TRUSTED_ROWS 8   /* a step of fewer says little about the time of a row */
+#define AGAIN_AFTER 4    /* mixed steps until a slow decode step is looked at again */
+#define TILE 16          /* rows that kernels like to have together */
+#define IDLE_NS 20000000 /* between two chunks: they do not follow each other */
 
 int halo_pace_init(struct halo_pace *pace, uint32_t max_decodes)
 {
@@ -51,10 +52,21 @@ static uint32_t rows_in(double ns, double row_ns, uint32_t first, uint32_t most)
     return rows > 0 ? rows : most > 0;
 }
 
+uint32_t halo_pace_chunk(const struct halo_pace *pace, uint32_t n_left)
+{
+    if (pace->chunk_row_ns <= 0) /* a long chunk on a slow device would look like one that hangs */
+        return n_left < HALO_PACE_CHUNK ? n_left : HALO_PACE_CHUNK;
+    while (n_left / 2 >= HALO_PACE_CHUNK && n_left * pace->chunk_row_ns > HALO_PACE_CHUNK_NS)
+        n_left /= 2;
+    return n_left;
+}
+
 static uint32_t rows_alone(const struct halo_pace *pace, const struct halo_pace_load *load)
 {
+    if (load->streams)
+        return load->n_left;
     if (!load->any_cut)
-        return load->n_left; /* always the same cut */
+        return halo_pace_chunk(pace, load->n_left);
     uint32_t rows = rows_in(HALO_PACE_ALONE_NS, pace->row_ns, LEAST_ALONE, load->n_left);
     if (rows < LEAST_ALONE)
         rows = LEAST_ALONE;
@@ -95,6 +107,8 @@ static void follow_steadily(double *value, double seen, double at_first)
 void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_prompt_rows, uint64_t elapsed_ns)
 {
     double ns = elapsed_ns > 0 ? (double)elapsed_ns : 1;
+    if (n_decodes > 0)
+        pace->queue.n = 0; /* all have ended */
     if (n_prompt_rows == 0) {
         double *known = &pace->decode_ns[n_decodes];
         assert(n_decodes > 0 && n_decodes <= pace->max_decodes);
@@ -110,4 +124,38 @@ void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_promp
     double added_ns = ns - halo_pace_decode_ns(pace, n_decodes);
     follow_steadily(&pace->added_row_ns, added_ns / n_prompt_rows, ns / (n_prompt_rows + n_decodes));
     pace->n_mixed++;
+}
+
+/* So many rows took so long. */
+static void note_rows(struct halo_pace *pace, uint32_t n_rows, uint64_t ns)
+{
+    halo_pace_note(pace, 0, n_rows, ns);
+    if (n_rows >= HALO_PACE_CHUNK)
+        follow(&pace->chunk_row_ns, (double)ns / n_rows, 0.5);
+}
+
+void halo_pace_note_chunk(struct halo_pace *pace, uint32_t n_rows, bool ended, uint64_t began_ns, uint64_t returned_ns)
+{
+    uint32_t *queued = pace->queue.n_rows;
+    if (pace->queue.n > 0 && began_ns > pace->queue.returned_ns + IDLE_NS)
+        pace->queue.n = 0;
+    if (pace->queue.n == 0)
+        pace->queue.since_ns = began_ns;
+    pace->queue.returned_ns = returned_ns;
+    if (ended) {
+        for (uint32_t i = 0; i < pace->queue.n; i++)
+            n_rows += queued[i];
+        pace->queue.n = 0;
+        note_rows(pace, n_rows, returned_ns - pace->queue.since_ns);
+        return;
+    }
+    if (pace->queue.n < 2) {
+        queued[pace->queue.n++] = n_rows;
+        return;
+    }
+    /* The first of three has ended, whatever else has. */
+    note_rows(pace, queued[0], returned_ns - pace->queue.since_ns);
+    pace->queue.since_ns = returned_ns;
+    queued[0] = queued[1];
+    queued[1] = n_rows;
 }

@@ -87,8 +87,9 @@ static void drop_ended(struct halo_scheduler *s)
     halo_scheduler_publish(s, 0, (int)kept - (int)before);
 }
 
-static void count_step(struct halo_scheduler *s, uint64_t elapsed_ns)
+static void count_step(struct halo_scheduler *s, uint64_t start_ns, uint64_t end_ns)
 {
+    uint64_t elapsed_ns = end_ns - start_ns;
     struct halo_stats *stats = s->setup.stats;
     uint32_t n_rows = s->batch.n_rows;
     HALO_COUNT(stats, steps, 1);
@@ -99,7 +100,10 @@ static void count_step(struct halo_scheduler *s, uint64_t elapsed_ns)
     halo_stats_observe(stats, HALO_HISTOGRAM_step_rows, n_rows);
     halo_stats_observe(stats, HALO_HISTOGRAM_step_sequences, s->n_parts);
     halo_stats_observe(stats, HALO_HISTOGRAM_step_ms, elapsed_ns / 1000000);
-    halo_pace_note(&s->pace, s->n_decodes, n_rows - s->n_decodes, elapsed_ns);
+    if (s->n_decodes > 0)
+        halo_pace_note(&s->pace, s->n_decodes, n_rows - s->n_decodes, elapsed_ns);
+    else
+        halo_pace_note_chunk(&s->pace, n_rows, !s->setup.queues || s->batch.n_outputs > 0, start_ns, end_ns);
 }
 
 static void tell_activity(struct halo_scheduler *s, enum halo_activity activity)
@@ -128,7 +132,7 @@ static int run_device(struct halo_scheduler *s, struct halo_fault *fault)
     int r = s->setup.ops->run(s->setup.device_model, &s->batch, s->setup.phase, reason);
     tell_activity(s, HALO_ACTIVITY_STEP);
     s->has_run = true;
-    count_step(s, halo_clock_ns() - start_ns);
+    count_step(s, start_ns, halo_clock_ns());
     if ((r == HALO_DEVICE_E_LOST || r == -ETIME) && s->setup.lost)
         atomic_store(s->setup.lost, true); /* before a sequence ends by it: whoever hears of that looks here */
     if (r < 0)

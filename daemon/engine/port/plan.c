@@ -212,8 +212,12 @@ void halo_port_bench(struct halo_port *port, struct halo_job *job)
     struct halo_fault fault = {0};
     if (!halo_port_hold_model(port, job, msg->model))
         return;
-    int r = halo_bench_create(&job->bench, job->model, (uint32_t)msg->prefill, (uint32_t)msg->decode,
-                              (uint32_t)msg->batch, (uint32_t)msg->repeat, &fault);
+    const struct halo_bench_wish wish = {.prefill = (uint32_t)msg->prefill,
+                                         .decode = (uint32_t)msg->decode,
+                                         .batch = (uint32_t)msg->batch,
+                                         .repeat = (uint32_t)msg->repeat,
+                                         .chunk = (uint32_t)msg->chunk};
+    int r = halo_bench_create(&job->bench, job->model, &wish, &fault);
     if (r < 0) {
         halo_job_end_fault(port, job, &fault);
         return;
@@ -273,6 +277,8 @@ static void fill_bench(struct halo_ev_bench *ev, const struct halo_bench *bench,
     ev->decode = bench->decode;
     ev->batch = bench->batch;
     ev->repeat = bench->repeat;
+    ev->has_chunk = bench->longest_chunk > 0;
+    ev->chunk = bench->longest_chunk;
     ev->has_prefill_tok_s = ev->has_prefill_spread_tok_s = bench->prefill > 0;
     ev->prefill_tok_s = prefill.median;
     ev->prefill_spread_tok_s = prefill.greatest - prefill.least;

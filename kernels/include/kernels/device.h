@@ -27,6 +27,7 @@ enum halo_device_feature {
     HALO_DEVICE_BATCH_INVARIANT = 1 << 0, /* a row's logits do not depend on the rows beside it */
     HALO_DEVICE_HOST_MEMORY = 1 << 1, /* weights live in memory the host can write: the store reads straight into it */
     HALO_DEVICE_TOP = 1 << 2,         /* batches may ask for lists of the largest logits instead of rows */
+    HALO_DEVICE_QUEUES = 1 << 3,      /* a run without outputs may return while it and the run before it go on */
 };
 
 struct halo_device_info {
@@ -36,7 +37,8 @@ struct halo_device_info {
     uint64_t memory_bytes; /* total that models may use */
     uint64_t free_bytes;   /* now */
     uint32_t n_threads;
-    char runtime[192]; /* the library that reaches the device, its version in its own numbering; empty: none */
+    uint32_t batch_rows; /* of a plan, with which prompts are fastest; 0: no matter */
+    char runtime[192];   /* the library that reaches the device, its version in its own numbering; empty: none */
     int32_t runtime_version;
     char kernel_file[256], kernel_arch[64], kernel_sha256[65]; /* the device's code; empty: part of this program */
     /* What the bytes of kv_read mean and which arithmetic made them: they may be written to a device that says the

@@ -63,6 +63,7 @@ static void fake_describe(const struct halo_device *device, struct halo_device_i
 {
     *ret = (struct halo_device_info){.features = fake_control->not_invariant ? 0 : HALO_DEVICE_BATCH_INVARIANT,
                                      .n_threads = 1,
+                                     .batch_rows = fake_control->batch_rows,
                                      .memory_bytes = 1ull << 40,
                                      .free_bytes = 1ull << 40};
     uint64_t taken = atomic_load(&fake_control->taken_bytes) + atomic_load(&fake_control->others_bytes);
@@ -96,7 +97,7 @@ static void fake_estimate(const struct halo_device *device, const struct halo_pl
     *ret_kv = 0;
     for (uint32_t group = 0; group < plan->n_kv_groups; group++)
         *ret_kv += plan->kv[group].n_pages * halo_kv_page_bytes(&plan->kv[group]);
-    *ret_scratch = 4096;
+    *ret_scratch = 4096 + (fake_control ? (uint64_t)plan->max_rows * fake_control->scratch_row_bytes : 0);
 }
 
 static void fake_destroy(struct halo_device_model *model)

@@ -46,6 +46,7 @@ struct fake_control {
     uint32_t favourite_every;
     uint32_t cycle, cycle_until; /* cycle > 0: before position cycle_until the tokens go round that many (above 60:
                                    * not all distinct, yet no shorter cycle) */
+    uint32_t batch_rows, scratch_row_bytes; /* rows that it wants in a batch; scratch that each of them takes */
     bool not_invariant;
     bool coarse; /* logits are few different numbers, zeros of both signs among them */
 };

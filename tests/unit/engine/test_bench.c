@@ -123,12 +123,64 @@ static void a_bench_ends_with_the_device(void **state)
     assert_int_equal(child_end(&c), 3);
 }
 
+static void wants_long_batches(struct fake_control *control)
+{
+    control->not_invariant = true;
+    control->batch_rows = 2048;
+}
+
+static void has_little_memory(struct fake_control *control)
+{
+    control->not_invariant = true;
+    control->batch_rows = 2048;
+    control->scratch_row_bytes = 16384;
+    control->free_bytes = 200u << 20;
+}
+
+/* Prompts are cut as the request says, or as those of requests are: short at first, long when that is known to be
+ * quick. */
+static void a_bench_cuts_the_prompt(void **state)
+{
+    struct child c;
+    child_start(&c, false, wants_long_batches);
+    child_load(&c);
+    child_send(&c, "{\"type\":\"bench\",\"id\":2," M ",\"prefill\":1000,\"decode\":1,\"repeat\":1}");
+    assert_int_equal(child_number(child_wait(&c, 2), "chunk"), 744); /* behind one of 256 */
+    assert_int_equal(c.control->max_rows, 744);
+    child_send(&c, "{\"type\":\"bench\",\"id\":3," M ",\"prefill\":1000,\"decode\":1,\"chunk\":300}");
+    assert_int_equal(child_number(child_wait(&c, 3), "chunk"), 300);
+    child_send(&c, "{\"type\":\"bench\",\"id\":4," M ",\"prefill\":1000,\"decode\":1}");
+    assert_int_equal(child_number(child_wait(&c, 4), "chunk"), 1000);
+    child_send(&c, "{\"type\":\"bench\",\"id\":5," M ",\"prefill\":1000,\"chunk\":2049}");
+    assert_int_equal(child_wait(&c, 5)->error, HALO_ERROR_BAD_REQUEST);
+    assert_string_equal(c.requests[5].message,
+                        "a chunk of 2049 tokens is more than the 2048 rows of this model's batches");
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* Scratch for 2,048 rows would be more than it is worth here. */
+static void little_memory_means_short_chunks(void **state)
+{
+    struct child c;
+    child_start(&c, false, has_little_memory);
+    child_load(&c);
+    assert_non_null(strstr(c.requests[1].notice, "prompts are computed in chunks of 512 tokens instead of 2048, as "
+                                                 "memory allows"));
+    child_send(&c, "{\"type\":\"bench\",\"id\":2," M ",\"prefill\":1000,\"chunk\":513}");
+    assert_non_null(strstr(child_wait(&c, 2)->last, "\"limit\":512"));
+    child_send(&c, "{\"type\":\"bench\",\"id\":3," M ",\"prefill\":1000,\"decode\":1,\"chunk\":512}");
+    assert_int_equal(child_number(child_wait(&c, 3), "chunk"), 512);
+    assert_int_equal(c.control->max_rows, 512);
+    assert_int_equal(child_end(&c), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_long_bench_stops_nobody),    cmocka_unit_test(bandwidth_is_measured_alone),
-        cmocka_unit_test(benches_outlast_requests),     cmocka_unit_test(a_bench_and_requests_share_a_small_pool),
-        cmocka_unit_test(a_bench_ends_with_the_device),
+        cmocka_unit_test(a_long_bench_stops_nobody),        cmocka_unit_test(bandwidth_is_measured_alone),
+        cmocka_unit_test(benches_outlast_requests),         cmocka_unit_test(a_bench_and_requests_share_a_small_pool),
+        cmocka_unit_test(a_bench_ends_with_the_device),     cmocka_unit_test(a_bench_cuts_the_prompt),
+        cmocka_unit_test(little_memory_means_short_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

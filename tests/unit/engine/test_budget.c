@@ -129,6 +129,38 @@ static void checkpoints_take_what_is_left(void **state)
     assert_int_equal(halo_budget_checkpoints_of(&budget, &plan, 2048, 1 << 20).n, 0);
 }
 
+/* Long chunks where memory is large, shorter ones before the cache has too little, and never less than every plan has. */
+static void rows_follow_memory(void **state)
+{
+    static const struct {
+        uint64_t free_bytes;
+        uint32_t n_pages, rows;
+    } cases[] = {{1ull << 40, 8, 4096},
+                 {16 * (8ull << 20) + 131072, 8, 4096},
+                 {15 * (8ull << 20), 8, 2048},
+                 {3 * 16 * (1ull << 20), 8, 1024},
+                 {1 << 20, 8, 256},
+                 {0, 8, 256},
+                 {1ull << 40, INT32_MAX, 256}};
+    struct halo_plan plan;
+    fake_plan(&plan, 64, 1 << 16, 256, 8, 8);
+    fake_control->scratch_row_bytes = 2048;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_int_equal(halo_budget_rows(fake_device(), NULL, &plan, cases[i].free_bytes, cases[i].n_pages, 4096),
+                         cases[i].rows);
+    assert_int_equal(plan.max_rows, 256);
+    /* A group with a window holds the pages of a step too. */
+    fake_control->scratch_row_bytes = 0;
+    fake_plan_window(&plan, 100, 0);
+    uint64_t window = halo_kv_page_bytes(&plan.kv[1]), full = halo_kv_page_bytes(&plan.kv[0]);
+    struct halo_budget budget;
+    halo_budget_of(fake_device(), NULL, &plan, 0, &budget);
+    uint64_t tight = budget.weights_bytes + budget.scratch_bytes + 2048 * full + 2 * halo_kv_span(100, 1024) * window;
+    assert_int_equal(halo_budget_rows(fake_device(), NULL, &plan, tight, 2048, 4096), 1024);
+    assert_int_equal(halo_budget_rows(fake_device(), NULL, &plan, tight - 1, 2048, 4096), 512);
+    assert_int_equal(halo_budget_rows(fake_device(), NULL, &plan, 1ull << 40, 8, 0), 256);
+}
+
 static void the_cache_in_words(void **state)
 {
     struct halo_plan plan;
@@ -170,6 +202,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fitting_context), cmocka_unit_test(windows_make_long_contexts_cheap),
         cmocka_unit_test(states_are_counted), cmocka_unit_test(checkpoints_take_what_is_left),
-        cmocka_unit_test(the_cache_in_words)};
+        cmocka_unit_test(rows_follow_memory), cmocka_unit_test(the_cache_in_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

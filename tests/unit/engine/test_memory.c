@@ -93,7 +93,8 @@ static void a_bench_is_whole_or_not_at_all(void **state)
         struct halo_bench *bench;
         struct halo_fault fault = {0};
         halo_fail_alloc_arm(n);
-        int r = halo_bench_create(&bench, &instance, 100, 10, 4, 3, &fault);
+        const struct halo_bench_wish wish = {.prefill = 100, .decode = 10, .batch = 4, .repeat = 3};
+        int r = halo_bench_create(&bench, &instance, &wish, &fault);
         if (!halo_fail_alloc_disarm()) {
             assert_int_equal(r, 0);
             halo_bench_destroy(bench);

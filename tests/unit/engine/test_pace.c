@@ -143,6 +143,61 @@ static void alone_a_piece_is_as_long_as_one_may_wait(void **state)
     halo_pace_finish(&pace);
 }
 
+/* Where the cut matters: short until a chunk was measured, then as long as a newcomer may have to wait. */
+static void a_long_chunk_is_as_long_as_one_may_wait(void **state)
+{
+    static const struct {
+        double row_ns;
+        uint32_t rows;
+    } cases[] = {{0.1 * MS, 4096}, {0.3 * MS, 2048}, {0.7 * MS, 1024}, {2 * MS, 256}, {80 * MS, 256}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct halo_pace pace;
+        struct halo_pace_load load = {.n_left = 4096, .n_prompts_of = 1};
+        assert_int_equal(halo_pace_init(&pace, 48), 0);
+        halo_pace_note_chunk(&pace, 100, true, 0, (uint64_t)(100 * cases[i].row_ns)); /* too short to say anything */
+        assert_int_equal(halo_pace_rows(&pace, &load), HALO_PACE_CHUNK);
+        uint64_t now_ns = 1000ull * MS, took_ns = (uint64_t)(256 * cases[i].row_ns);
+        halo_pace_note_chunk(&pace, 256, true, now_ns, now_ns + took_ns);
+        assert_int_equal(halo_pace_rows(&pace, &load), cases[i].rows);
+        load.n_left = 300; /* what the batch has room for is the most */
+        assert_int_equal(halo_pace_rows(&pace, &load), 300);
+        halo_pace_finish(&pace);
+    }
+}
+
+/* A device that returns before a chunk has ended: none of it counts before it must have. */
+static void queued_chunks_are_measured_when_they_end(void **state)
+{
+    const uint64_t chunk_ns = 256 * MS; /* 1 ms a row */
+    struct halo_pace pace;
+    assert_int_equal(halo_pace_init(&pace, 48), 0);
+    uint64_t now_ns = 5000ull * MS;
+    for (int i = 0; i < 2; i++, now_ns += MS) { /* two return at once */
+        halo_pace_note_chunk(&pace, 256, false, now_ns, now_ns + MS);
+        assert_int_equal(halo_pace_chunk(&pace, 4096), 256);
+        assert_true(pace.chunk_row_ns <= 0 && pace.row_ns <= 0);
+    }
+    for (int i = 0; i < 5; i++, now_ns += chunk_ns) {
+        halo_pace_note_chunk(&pace, 256, false, now_ns, now_ns + chunk_ns);
+        assert_true(pace.chunk_row_ns >= 0.99 * MS && pace.chunk_row_ns <= 1.02 * MS);
+        assert_true(pace.row_ns >= 0.99 * MS && pace.row_ns <= 1.02 * MS);
+    }
+    /* The last has an output: all that was queued has ended with it. */
+    halo_pace_note_chunk(&pace, 256, true, now_ns, now_ns + 3 * chunk_ns);
+    assert_true(pace.chunk_row_ns >= 0.99 * MS && pace.chunk_row_ns <= 1.02 * MS);
+    /* A pause between two chunks is nobody's time. */
+    now_ns += 3 * chunk_ns;
+    halo_pace_note_chunk(&pace, 256, false, now_ns, now_ns + MS);
+    now_ns += 60000ull * MS;
+    halo_pace_note_chunk(&pace, 256, true, now_ns, now_ns + chunk_ns);
+    assert_true(pace.chunk_row_ns >= 0.99 * MS && pace.chunk_row_ns <= 1.02 * MS);
+    /* Nor are replies, whose step waits for all in front of it. */
+    halo_pace_note_chunk(&pace, 256, false, now_ns + chunk_ns, now_ns + chunk_ns + MS);
+    halo_pace_note(&pace, 4, 0, 20 * MS);
+    assert_int_equal(pace.queue.n, 0);
+    halo_pace_finish(&pace);
+}
+
 static void replies_on_another_model_count(void **state)
 {
     struct halo_pace pace;
@@ -168,6 +223,8 @@ int main(void)
         cmocka_unit_test(a_number_of_replies_is_measured_before_it_is_judged),
         cmocka_unit_test(one_slow_step_does_not_open_the_gate),
         cmocka_unit_test(alone_a_piece_is_as_long_as_one_may_wait),
+        cmocka_unit_test(a_long_chunk_is_as_long_as_one_may_wait),
+        cmocka_unit_test(queued_chunks_are_measured_when_they_end),
         cmocka_unit_test(replies_on_another_model_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

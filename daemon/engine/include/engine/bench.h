@@ -21,6 +21,7 @@ struct halo_bench {
     struct halo_job *job;
     struct halo_instance *instance;
     uint32_t prefill, decode, batch, repeat;
+    uint32_t chunk; /* rows of a piece of a prompt, at most; 0: as requests have them */
     atomic_bool cancel, progress_posted;
     _Atomic uint32_t runs_done;
     uint32_t runs_shown; /* the port's, as the next */
@@ -32,6 +33,7 @@ struct halo_bench {
     struct halo_bench_run *runs; /* [repeat] */
     double bandwidth;            /* bytes per second, 0: unknown; the device thread's to measure */
     double bytes_per_token;
+    uint32_t longest_chunk; /* rows of a piece of a prompt */
 
     /* while it runs */
     struct halo_batch batch_run;
@@ -51,8 +53,14 @@ struct halo_bench {
 
 /* Takes memory for the results. BAD_REQUEST when it does not fit the model's context or pool (numbers), OUT_OF_MEMORY.
  * Any thread. */
-int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, uint32_t prefill, uint32_t decode,
-                      uint32_t batch, uint32_t repeat, struct halo_fault *fault);
+struct halo_bench_wish {
+    uint32_t prefill, decode; /* tokens of a sequence */
+    uint32_t batch;           /* sequences */
+    uint32_t repeat;          /* repetitions, at least 1 */
+    uint32_t chunk;           /* rows of a piece of a prompt; 0: as requests have them */
+};
+int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, const struct halo_bench_wish *wish,
+                      struct halo_fault *fault);
 void halo_bench_destroy(struct halo_bench *bench);
 
 /* One run of the device. An outcome, 0: over (results, or cancelled), negative: bench->fault is set. */

@@ -18,6 +18,9 @@ struct halo_room {
     uint64_t checkpoint_bytes; /* for checkpoints of states of a model, beside the slots of its sequences; at most */
 };
 
+#define HALO_BATCH_ROWS 256     /* rows of a step that every plan allows; halo_budget_rows says how many more */
+#define HALO_STREAMED_ROWS 2048 /* that one with streamed experts wants */
+
 struct halo_budget {
     uint64_t weights_bytes, kv_bytes, scratch_bytes; /* scratch includes the engine's own (logits, sampler) */
     /* Of a plan with streamed experts: their slots; weights_bytes counts the fewest that do. Else zeros. */
@@ -37,6 +40,11 @@ void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device 
 
 /* The slots for streamed experts when the KV cache takes kv_bytes: as many as there is room for and use of. */
 uint32_t halo_budget_slots(const struct halo_budget *budget);
+
+/* The rows of a step that the plan should allow: those wanted, or half of them, a quarter and so on, at least
+ * HALO_BATCH_ROWS, so that the scratch takes little of free_bytes and a pool of n_pages still fits. */
+uint32_t halo_budget_rows(const struct halo_device_ops *ops, const struct halo_device *device,
+                          const struct halo_plan *plan, uint64_t free_bytes, uint32_t n_pages, uint32_t wanted);
 
 /* Bytes of the KV cache when the first group has n_pages and a whole sequence takes n_context of them; UINT64_MAX when
  * they are beyond any memory. */

@@ -18,6 +18,7 @@
 #include <model/model.h>
 #include <store/file_id.h>
 
+#include <engine/budget.h>
 #include <engine/experts.h>
 #include <engine/note.h>
 #include <engine/scheduler.h>
@@ -27,9 +28,7 @@
 #define HALO_MAX_LOADED 64 /* models at once */
 #define HALO_MAX_KNOWN 128 /* models at once and loads that wait */
 #define HALO_MODEL_PATH_BYTES 4097
-#define HALO_BATCH_ROWS 256     /* rows of a step, at most */
-#define HALO_STREAMED_ROWS 2048 /* ... of a model with streamed experts, each of which a step reads once */
-#define HALO_BATCH_OUTPUTS 64   /* rows of a step whose logits are wanted, at most */
+#define HALO_BATCH_OUTPUTS 64 /* rows of a step whose logits are wanted, at most */
 
 enum halo_instance_state {
     HALO_INSTANCE_LOADING,

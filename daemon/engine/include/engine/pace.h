@@ -4,7 +4,8 @@
  * prompt adds to it. A step that also has pieces of prompts takes at most HALO_PACE_PIECES times longer on their
  * account. The reference is renewed: after HALO_PACE_MIXED mixed steps in a row, and for a number of replies not seen
  * before, one step goes without pieces. Where nobody decodes a piece is as long as a newcomer or a cancel may have to
- * wait.
+ * wait: any number of rows where the numbers do not depend on the cut, else all that the batch holds, or half of them, a
+ * quarter and so on.
  *
  * Threads: the device thread. Memory: at init.
  */
@@ -18,6 +19,8 @@
 #define HALO_PACE_LEAST_NS 250000 /* pieces may always take this long: nobody sees the difference */
 #define HALO_PACE_ALONE_NS 250000000
 #define HALO_PACE_MIXED 32
+#define HALO_PACE_CHUNK 256          /* rows: of a chunk whose cut matters, at least */
+#define HALO_PACE_CHUNK_NS 750000000 /* of a longer one, at most */
 
 struct halo_pace {
     uint32_t max_decodes;
@@ -26,6 +29,12 @@ struct halo_pace {
     double row_ns;       /* smoothed time of one prompt row where nobody decodes, its share of the step; 0: unknown */
     double added_row_ns; /* smoothed time that one prompt row adds to a step of decodes; 0: unknown */
     uint32_t n_mixed;    /* mixed steps since the last one that only decoded */
+    double chunk_row_ns; /* smoothed time of one row of a chunk of HALO_PACE_CHUNK rows or more; 0: unknown */
+    /* Chunks that the device was given and that may not have ended. */
+    struct {
+        uint64_t since_ns, returned_ns; /* when the first of them began, at the earliest; when the last call returned */
+        uint32_t n_rows[2], n;
+    } queue;
 };
 
 /* What the step is for. */
@@ -33,6 +42,7 @@ struct halo_pace_load {
     uint32_t n_decodes;    /* replies that have their row in it */
     uint32_t n_left;       /* rows that the batch has room for */
     bool any_cut;          /* a prompt may be cut anywhere: the numbers do not depend on it */
+    bool streams;          /* a step costs much however few its rows are: a prompt that nobody waits for takes all */
     double others_ns;      /* what replies on other models add to everybody's wait; 0: there are none */
     uint32_t n_prompts_of; /* models with prompts to work on, this one included */
 };
@@ -45,6 +55,13 @@ uint32_t halo_pace_rows(const struct halo_pace *pace, const struct halo_pace_loa
 
 /* What a step took. */
 void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_prompt_rows, uint64_t elapsed_ns);
+
+/* A step of prompts alone whose call began and returned then. `ended`: so has the step; else it and the one before it
+ * may still run (HALO_DEVICE_QUEUES). */
+void halo_pace_note_chunk(struct halo_pace *pace, uint32_t n_rows, bool ended, uint64_t began_ns, uint64_t returned_ns);
+
+/* Rows of the next chunk of a prompt that nobody waits for, where the cut matters: n_left, or less. */
+uint32_t halo_pace_chunk(const struct halo_pace *pace, uint32_t n_left);
 
 /* A step with this many replies alone; from the nearest number that was measured; 0: none was. */
 double halo_pace_decode_ns(const struct halo_pace *pace, uint32_t n_decodes);

@@ -44,9 +44,9 @@ struct halo_scheduler_setup {
     struct halo_device_model *device_model;
     const struct halo_plan *plan;
     bool makes_lists; /* the device's: steps bring the largest logits where they decide, not the rows */
-    /* The piece of a prompt follows the clock: the numbers do not depend on where it is cut, and a step reads nothing
-     * from the disk. */
-    bool any_cut;
+    bool any_cut;     /* the device's: the piece of a prompt follows the clock, for the numbers do not depend on it */
+    bool queues;      /* the device's: a step without outputs may return before it has ended */
+    bool streams;     /* a step reads experts from the disk, however few its rows: a prompt takes all that there are */
     uint32_t n_checkpoints; /* slots of each group of states that are kept for checkpoints: no sequence holds them */
     uint32_t max_queued;    /* waiting sequences; more are refused with queue_full */
     struct halo_device_phase *phase;
