@@ -200,7 +200,7 @@ int main(void)
     struct fake_control control = {0};
     fake_control = &control;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fitting_context), cmocka_unit_test(windows_make_long_contexts_cheap),
+        cmocka_unit_test(fitting_context),    cmocka_unit_test(windows_make_long_contexts_cheap),
         cmocka_unit_test(states_are_counted), cmocka_unit_test(checkpoints_take_what_is_left),
         cmocka_unit_test(rows_follow_memory), cmocka_unit_test(the_cache_in_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
