@@ -156,8 +156,8 @@ static void settle_checkpoints(struct halo_load *load, const struct halo_budget 
     instance->checkpoint_bytes = checkpoints.n * checkpoints.slot_bytes;
 }
 
-/* As many as memory allows; what the cache needs at least comes first. A step of a prompt reads most of the experts that
- * are on the disk, however long its piece is. */
+/* As many as memory allows; what the cache needs at least comes first. A step of a prompt reads most of the experts
+ * that are on the disk, however long its piece is. */
 static void choose_rows(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device,
                         uint32_t least_pages)
 {

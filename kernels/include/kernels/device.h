@@ -16,7 +16,7 @@
 #include <kernels/experts.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 10
+#define HALO_DEVICE_ABI 11
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 #define HALO_DEVICE_NOTICE 160

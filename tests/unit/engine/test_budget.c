@@ -129,7 +129,7 @@ static void checkpoints_take_what_is_left(void **state)
     assert_int_equal(halo_budget_checkpoints_of(&budget, &plan, 2048, 1 << 20).n, 0);
 }
 
-/* Long chunks where memory is large, shorter ones before the cache has too little, and never less than every plan has. */
+/* Long chunks where memory is large, shorter ones before the cache has too little. Every plan has 256 rows. */
 static void rows_follow_memory(void **state)
 {
     static const struct {

@@ -4,8 +4,8 @@
  * prompt adds to it. A step that also has pieces of prompts takes at most HALO_PACE_PIECES times longer on their
  * account. The reference is renewed: after HALO_PACE_MIXED mixed steps in a row, and for a number of replies not seen
  * before, one step goes without pieces. Where nobody decodes a piece is as long as a newcomer or a cancel may have to
- * wait: any number of rows where the numbers do not depend on the cut, else all that the batch holds, or half of them, a
- * quarter and so on.
+ * wait: any number of rows where the numbers do not depend on the cut, else all that the batch holds, or half of them,
+ * a quarter and so on.
  *
  * Threads: the device thread. Memory: at init.
  */
