@@ -254,13 +254,14 @@ static const struct halo_jinja_string *said(struct halo_jinja_value message)
 static struct halo_span longest_word(const struct halo_jinja_string *text)
 {
     struct halo_span longest = {text->bytes, 0};
-    size_t from = 0;
-    for (size_t at = 0; at < text->n; at++) {
-        unsigned char c = (unsigned char)text->bytes[at];
-        if (c < 0x80 && !(c >= '0' && c <= '9') && !((c | 32) >= 'a' && (c | 32) <= 'z'))
-            from = at + 1;
-        else if (at + 1 - from > longest.n)
-            longest = (struct halo_span){text->bytes + from, at + 1 - from};
+    size_t from = 0, length;
+    for (size_t at = 0; at < text->n; at += length) {
+        uint32_t c = halo_jinja_char(text->bytes + at, text->n - at, &length);
+        bool is_plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
+        if (c < 0x80 ? !is_plain : halo_jinja_is_space(c)) /* templates strip white space of every kind */
+            from = at + length;
+        else if (at + length - from > longest.n)
+            longest = (struct halo_span){text->bytes + from, at + length - from};
     }
     return longest;
 }

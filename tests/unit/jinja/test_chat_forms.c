@@ -101,6 +101,8 @@ static const struct {
      "messages: the chat template omits the last user message"},
     {"{{ messages[0].content }}", "[" SAYS("user", "\"one\"") "," SAYS("user", "\"two, three\"") "]", "one",
      "omits the last user message"},
+    {EACH "{{ m.content | trim }}" END, "[" SAYS("user", "\"\xE3\x80\x80\xE6\x98\x94\xE3\x80\x85\xC2\xA0\"") "]",
+     "\xE6\x98\x94\xE3\x80\x85", NULL},
     {EACH "{{ m.content | trim }}" END, "[" SAYS("user", "\" \xC3\xA9t\xC3\xA9 \"") "]", "\xC3\xA9t\xC3\xA9", NULL},
     {EACH "{{ m.role }}" END, "[" SAYS("user", "\"?!\"") "]", "user", NULL}, /* no word to look for */
     {EACH "{{ m.role }}" END, "[" SAYS("system", "\"hello\"") "]", "system", NULL},
