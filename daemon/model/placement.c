@@ -1,8 +1,6 @@
 /* placement.c: a placement: the defaults of what was asked for, the division of the budget, the reasons. */
 #include "placement_priv.h"
 
-#define SPARE_SLOTS 2
-
 /* The options with every default filled in, and the bytes that no placement can do without. */
 static struct halo_placement_options resolve(const struct halo_plan *plan, uint32_t context,
                                              const struct halo_placement_options *options)
@@ -15,7 +13,6 @@ static struct halo_placement_options resolve(const struct halo_plan *plan, uint3
         for (uint32_t group = 0; group < one.n_kv_groups; group++)
             o.kv_bytes += halo_kv_page_bytes(&one.kv[group]) * one.kv[group].n_pages;
     }
-    o.spare_slots = o.spare_slots > 0 ? o.spare_slots : SPARE_SLOTS;
     o.miss_traffic = o.miss_traffic > 0 ? o.miss_traffic : 1;
     return o;
 }

@@ -88,9 +88,11 @@ static void add_experts(const struct halo_weight *weight, const struct halo_op *
     layer->n_expert = weight->n_experts;
     layer->n_used = matmul->n_used;
     layer->n_pieces++;
-    layer->expert_bytes += n_bytes / weight->n_experts;
+    uint64_t piece = n_bytes / weight->n_experts;
+    layer->expert_bytes += piece;
+    layer->slot_bytes += (piece + 2 * HALO_PLACEMENT_BLOCK - 2) / HALO_PLACEMENT_BLOCK * HALO_PLACEMENT_BLOCK;
     if (!matmul->per_slot) /* the experts' results are the input of the other product */
-        layer->first_bytes += n_bytes / weight->n_experts;
+        layer->first_bytes += piece;
 }
 
 void halo_parts_of(const struct halo_plan *plan, enum halo_type type, struct halo_parts *ret)

@@ -47,12 +47,16 @@ static uint32_t least_slots(const struct halo_placement_layer *layer, uint32_t s
     return layer->n_used + spare < layer->n_expert ? layer->n_used + spare : layer->n_expert;
 }
 
+/* What all layers keep, and room for all experts of one layer, which a prompt uses at once. */
 static uint32_t least_slots_of_all(const struct halo_placement *p, uint32_t spare)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_layers; i++)
-        n += p->layers[i].n_expert > 0 ? least_slots(&p->layers[i], spare) : 0;
-    return n;
+    uint32_t n = 0, widest = 0;
+    for (uint32_t i = 0; i < p->n_layers; i++) {
+        uint32_t least = least_slots(&p->layers[i], spare), more = p->layers[i].n_expert - least;
+        n += least;
+        widest = more > widest ? more : widest;
+    }
+    return n + widest;
 }
 
 /* The layer to which a further slot saves most; of equals the one with the fewest, so that equal layers share alike.
@@ -79,7 +83,7 @@ static void give_slots(struct halo_placement *p, uint32_t spare, const struct ha
     uint32_t n_left = p->n_slots;
     for (uint32_t i = 0; i < p->n_layers; i++) {
         struct halo_placement_layer *layer = &p->layers[i];
-        layer->min_slots = layer->n_slots = layer->n_expert > 0 ? least_slots(layer, spare) : 0;
+        layer->min_slots = layer->n_slots = least_slots(layer, spare);
         n_left -= layer->n_slots;
     }
     for (; n_left > 0; n_left--) {
@@ -102,37 +106,34 @@ static int refuse_experts(const struct halo_placement *p, uint32_t least, struct
     char all[HALO_PLACEMENT_SIZE], fixed[HALO_PLACEMENT_SIZE], slot[HALO_PLACEMENT_SIZE], budget[HALO_PLACEMENT_SIZE];
     return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY,
                           "needs %s to stream its experts: %s that every token reads, KV cache and scratch included, "
-                          "and %u slots of %s for the experts of one token; there are %s",
+                          "and the least of %u slots of %s; there are %s",
                           halo_placement_size((double)(p->total_bytes + least * p->slot_bytes), all),
                           halo_placement_size((double)p->total_bytes, fixed), least,
                           halo_placement_size((double)p->slot_bytes, slot),
                           halo_placement_size((double)p->budget_bytes, budget));
 }
 
-static int place_experts(const struct halo_placement_options *o, struct halo_placement *p, struct halo_fault *fault)
+static int place_experts(const struct halo_parts *parts, const struct halo_placement_options *o,
+                         struct halo_placement *p, struct halo_fault *fault)
 {
     struct halo_shares shares;
     uint64_t n_expert = 0;
     const struct halo_placement_layer *some = NULL;
     for (uint32_t i = 0; i < p->n_layers; i++) {
-        const struct halo_placement_layer *layer = &p->layers[i];
-        n_expert += layer->n_expert;
-        some = layer->n_expert > 0 ? layer : some;
-        p->slot_bytes = layer->read_bytes > p->slot_bytes ? layer->read_bytes : p->slot_bytes;
+        n_expert += p->layers[i].n_expert;
+        some = p->layers[i].n_expert > 0 ? &p->layers[i] : some;
+        if (parts->layers[i].n_expert > 0 && parts->layers[i].slot_bytes + HALO_PLACEMENT_BLOCK > p->slot_bytes)
+            p->slot_bytes = parts->layers[i].slot_bytes + HALO_PLACEMENT_BLOCK;
     }
-    p->slot_bytes = (p->slot_bytes + HALO_PLACEMENT_BLOCK - 1) / HALO_PLACEMENT_BLOCK * HALO_PLACEMENT_BLOCK;
-    uint32_t spare = o->spare_slots;
     uint64_t left = p->budget_bytes > p->total_bytes ? p->budget_bytes - p->total_bytes : 0;
     uint64_t n_slots = left / p->slot_bytes;
-    if (n_slots < least_slots_of_all(p, spare))
-        spare = 0;
-    uint32_t least = least_slots_of_all(p, spare);
+    uint32_t least = least_slots_of_all(p, o->spare_slots);
     if (n_slots < least)
         return refuse_experts(p, least, fault);
     p->n_slots = (uint32_t)(n_slots < n_expert ? n_slots : n_expert);
     p->total_bytes += p->n_slots * p->slot_bytes;
     halo_shares_init(&shares, &o->routing, some->n_expert, some->n_used);
-    give_slots(p, spare, &shares);
+    give_slots(p, o->spare_slots, &shares);
     return 0;
 }
 
@@ -230,7 +231,7 @@ int halo_placement_place(const struct halo_plan *plan, const struct halo_parts *
         ret->placed_bytes[HALO_PLACED_EXPERTS] = expert_bytes;
         ret->total_bytes = whole_bytes;
     } else {
-        r = expert_bytes > 0 ? place_experts(options, ret, fault) : place_layers(parts, ret, fault);
+        r = expert_bytes > 0 ? place_experts(parts, options, ret, fault) : place_layers(parts, ret, fault);
     }
     if (r == 0)
         halo_placement_predict(plan, parts, profile, context, options, ret);

@@ -16,6 +16,7 @@ const char *halo_placement_size(double bytes, char ret[static HALO_PLACEMENT_SIZ
 struct halo_parts_layer {
     uint32_t n_expert, n_used, n_pieces; /* n_pieces: weights that an expert is made of */
     uint64_t expert_bytes;
+    uint64_t slot_bytes;               /* for one expert, wherever its pieces lie in the file */
     uint64_t first_bytes;              /* of expert_bytes, what the first product over the chosen experts reads */
     uint64_t always_bytes;             /* of the layer's other weights */
     uint64_t matrix_bytes, n_matrices; /* of attention and feed-forward, which can stream */

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include <engine/experts.h>
+
 #define CURVE_POINTS 24
 
 static void member(struct halo_json *w, const char *key, uint64_t value)
@@ -158,6 +160,7 @@ int halo_port_placement_fill(const struct halo_forecast *f, const struct halo_ms
         .kv_bytes = kv_bytes,
         .scratch_bytes = f->budget.scratch_bytes,
         .padding_bytes = padding_of(f),
+        .spare_slots = HALO_EXPERTS_MARGIN,
     };
     if (!p)
         return -ENOMEM;

@@ -65,7 +65,7 @@ struct halo_placement_options {
     uint64_t kv_bytes;      /* of the whole pool, as the device counts; 0: one sequence of `context`, by the plan */
     uint64_t scratch_bytes; /* activations and staging */
     uint64_t padding_bytes; /* that the device adds to all weights together */
-    uint32_t spare_slots;   /* of each layer with experts, beside those that one token uses; 0: 2 */
+    uint32_t spare_slots;   /* that every layer keeps beside those that one token uses */
     uint32_t miss_traffic;  /* times that a missed byte crosses memory before the device reads it; 0: 1, the drive
                              * writes where the device reads */
 };
