@@ -34,19 +34,19 @@ static double overlap(uint32_t n_used, uint32_t n_missed, double latency, double
     return n_used * compute_s + latency + n_missed * read_s - done;
 }
 
-static void add_layer(const struct halo_placement_layer *layer, uint64_t first_bytes, const struct speeds *s,
+static void add_layer(const struct halo_placement_layer *layer, const struct speeds *s,
                       struct halo_placement_terms *terms)
 {
     for (uint32_t n_missed = 1; n_missed <= layer->n_used; n_missed++) {
         double p = halo_shares_missing(layer->n_used, layer->hit_rate, n_missed);
         double read_s = (double)layer->read_bytes * s->disk;
         terms->latency_s += p * s->latency;
-        terms->overlap_s += p * overlap(layer->n_used, n_missed, s->latency, read_s, (double)first_bytes * s->memory);
+        terms->overlap_s +=
+            p * overlap(layer->n_used, n_missed, s->latency, read_s, (double)layer->first_bytes * s->memory);
     }
 }
 
-static void predict_time(const struct halo_parts *parts, const struct halo_profile *profile, uint32_t miss_traffic,
-                         struct halo_placement *p)
+static void predict_time(const struct halo_profile *profile, uint32_t miss_traffic, struct halo_placement *p)
 {
     struct speeds s = speeds_of(profile);
     struct halo_placement_terms *terms = &p->terms;
@@ -56,7 +56,7 @@ static void predict_time(const struct halo_parts *parts, const struct halo_profi
     terms->disk_s = p->miss_bytes * s.disk;
     for (uint32_t i = 0; i < p->n_layers && p->n_slots > 0; i++)
         if (p->layers[i].n_expert > 0) {
-            add_layer(&p->layers[i], parts->layers[i].first_bytes, &s, terms);
+            add_layer(&p->layers[i], &s, terms);
             terms->host_s += profile->launch_s;
         }
     if (p->n_streamed > 0) { /* the order is known: everything can be read ahead */
@@ -89,5 +89,5 @@ void halo_placement_predict(const struct halo_plan *plan, const struct halo_part
             ret->prefill_bytes += (layer->n_expert - layer->n_slots) * layer->read_bytes;
     }
     ret->hit_rate = used_bytes > 0 ? 1 - missed_bytes / used_bytes : 1;
-    predict_time(parts, profile, options->miss_traffic, ret);
+    predict_time(profile, options->miss_traffic, ret);
 }

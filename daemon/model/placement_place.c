@@ -1,8 +1,8 @@
-/* placement_place.c: divides a budget: first what every token reads, then slots for experts, the most probable first.
+/* placement_place.c: divides a budget: first what every token reads, then slots for experts, where each saves most.
  *
- * A byte that every token reads saves a byte of disk per token where it is resident; a byte of an expert saves as much
- * as the expert is probable, which is less. So experts get what the rest leaves, and each further slot goes to the
- * layer whose next expert saves most. docs/TIERS.md proves that no other division reads less.
+ * A byte that every token reads saves a byte of disk per token where it is resident; a byte of a slot saves as much as
+ * the slot is probable to be of use, which is less. So experts get what the rest leaves, and each further slot goes to
+ * the layer where it saves most. docs/TIERS.md proves that no other division reads less.
  */
 #include "placement_priv.h"
 
@@ -21,7 +21,7 @@ static void describe(const struct halo_parts *parts, const struct halo_placement
     ret->scratch_bytes = o->scratch_bytes;
     ret->padding_bytes = o->padding_bytes;
     ret->routing = o->routing;
-    ret->routing.share = NULL;
+    ret->routing.gains = NULL;
     ret->total_bytes = o->kv_bytes + o->scratch_bytes + o->padding_bytes;
     for (uint32_t placed = 0; placed < HALO_PLACED_EXPERTS; placed++) {
         ret->placed_bytes[placed] = parts->bytes[placed];
@@ -36,6 +36,7 @@ static void describe(const struct halo_parts *parts, const struct halo_placement
         ret->layers[i].n_expert = layer->n_expert;
         ret->layers[i].n_used = layer->n_used;
         ret->layers[i].expert_bytes = layer->expert_bytes;
+        ret->layers[i].first_bytes = layer->first_bytes;
         ret->layers[i].read_bytes = read_bytes(layer);
     }
 }
@@ -69,7 +70,7 @@ static uint32_t next_layer(const struct halo_placement *p, const struct halo_sha
         const struct halo_placement_layer *layer = &p->layers[i];
         if (layer->n_slots >= layer->n_expert)
             continue;
-        double saves = halo_shares_at(shares, i, layer->n_slots) * (double)layer->read_bytes;
+        double saves = halo_shares_gain(shares, i, layer->n_slots) * (double)layer->read_bytes;
         if (saves > most || (saves == most && layer->n_slots < p->layers[best].n_slots)) {
             best = i;
             most = saves;
@@ -94,8 +95,8 @@ static void give_slots(struct halo_placement *p, uint32_t spare, const struct ha
     for (uint32_t i = 0; i < p->n_layers; i++) {
         struct halo_placement_layer *layer = &p->layers[i];
         double found = 0;
-        for (uint32_t rank = 0; rank < layer->n_slots; rank++)
-            found += halo_shares_at(shares, i, rank);
+        for (uint32_t slot = 0; slot < layer->n_slots; slot++)
+            found += halo_shares_gain(shares, i, slot);
         if (layer->n_expert > 0 && layer->n_slots < layer->n_expert)
             layer->hit_rate = found < layer->n_used ? found / layer->n_used : 1;
     }

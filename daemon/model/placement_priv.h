@@ -37,15 +37,16 @@ void halo_parts_of(const struct halo_plan *plan, enum halo_type type, struct hal
 
 /* ---- placement_routing.c: how often an expert is in its slot ---- */
 
-/* How probable it is that a token uses the expert of each rank of a layer. */
+/* What slots are worth in each layer. */
 struct halo_shares {
     const struct halo_routing *routing;
-    uint32_t n_expert, n_used; /* that `of` was made for */
-    double of[HALO_MODEL_MAX_EXPERTS];
+    uint32_t n_expert;
+    float gains[HALO_MODEL_MAX_EXPERTS]; /* of every layer, unless a trace has them */
 };
 void halo_shares_init(struct halo_shares *shares, const struct halo_routing *routing, uint32_t n_expert,
                       uint32_t n_used);
-double halo_shares_at(const struct halo_shares *shares, uint32_t layer, uint32_t rank);
+/* Experts of a token that the layer finds with one slot more than n_slots, beyond those that it finds with n_slots. */
+double halo_shares_gain(const struct halo_shares *shares, uint32_t layer, uint32_t n_slots);
 
 /* The probability that exactly n_missed of n_used experts are not in their slots, when each is there with probability
  * hit_rate. */
