@@ -92,7 +92,7 @@ int halo_session_poll(struct halo_session *s, struct halo_fault *fault)
     int r = s->fatal;
     if (s->waits.n == 0)
         return r;
-    halo_waits_ask(&s->waits, &s->rt);
+    halo_waits_ask(&s->waits, &s->rt, false);
     while (r == 0 && sent) {
         halo_waits_retire(&s->waits);
         keep_deferred(s, &s->waits.silent_h, s->waits.silent_error);
@@ -130,14 +130,13 @@ static int pause_for_waits(struct halo_session *s)
 
 int halo_session_drain(struct halo_session *s)
 {
-    while (s->waits.n > 0) {
-        int r = halo_session_poll(s, NULL);
-        if (r == 0 && s->waits.n > 0)
-            r = pause_for_waits(s);
-        if (r < 0)
-            return s->fatal = r;
+    for (;;) {
+        halo_waits_ask(&s->waits, &s->rt, true);
+        if (!halo_waits_has_copies(&s->waits))
+            return 0;
+        if (pause_for_waits(s) < 0)
+            return s->fatal;
     }
-    return 0;
 }
 
 int halo_session_stage(struct halo_session *s, uint32_t bytes, uint32_t *ret_at)
@@ -150,13 +149,21 @@ int halo_session_stage(struct halo_session *s, uint32_t bytes, uint32_t *ret_at)
     return r;
 }
 
-int halo_session_wait(struct halo_session *s, const struct halo_session_call *c, void *stream, uint32_t data_at,
-                      uint32_t data_bytes, bool has_answer)
+int halo_session_room(struct halo_session *s)
 {
     while (s->waits.n == s->waits.n_max)
         if (pause_for_waits(s) < 0)
             return HALO_WORKER_UNKNOWN;
-    int error = halo_waits_add(
+    return 0;
+}
+
+int halo_session_wait(struct halo_session *s, const struct halo_session_call *c, void *stream, uint32_t data_at,
+                      uint32_t data_bytes, bool has_answer)
+{
+    int error = halo_session_room(s);
+    if (error)
+        return error;
+    error = halo_waits_add(
         &s->waits, &s->rt, stream,
         (struct halo_wait){.has_answer = has_answer, .h = *c->h, .data_at = data_at, .data_bytes = data_bytes});
     return error ? error : has_answer ? HALO_SESSION_LATER : 0;
@@ -170,4 +177,14 @@ bool halo_session_stream(const struct halo_session *s, uint64_t bits, void **ret
         *ret_stream = stream;
     *ret_hip = stream ? stream->hip : NULL;
     return !bits || stream;
+}
+
+bool halo_session_is_capturing(const struct halo_session *s, const struct halo_session_stream *stream)
+{
+    int status = 0;
+    if (!stream || s->n_capturing == 0)
+        return false;
+    if (stream->is_capturing || !s->rt.StreamIsCapturing)
+        return stream->is_capturing;
+    return s->rt.StreamIsCapturing(stream->hip, &status) != 0 || status != 0;
 }

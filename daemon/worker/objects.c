@@ -24,6 +24,7 @@ void halo_session_free_all(struct halo_session *s)
             s->rt.api.GraphDestroy(object);
     for (uint32_t i = 0; i < h[HALO_REMOTE_STREAM].n_used; i++)
         if ((object = take_at(&h[HALO_REMOTE_STREAM], i))) {
+            s->n_capturing -= ((struct halo_session_stream *)object)->is_capturing;
             s->rt.api.StreamDestroy(((struct halo_session_stream *)object)->hip);
             free(object);
         }

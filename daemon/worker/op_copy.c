@@ -62,7 +62,7 @@ static int stream_for_copy(const struct halo_session *s, uint64_t bits, int32_t 
     struct halo_session_stream *stream;
     if (!halo_session_stream(s, bits, ret, &stream))
         return HALO_WORKER_INVALID_HANDLE;
-    return stream && stream->is_capturing && kind != HIP_COPY_ON_DEVICE ? HALO_WORKER_CAPTURE_UNSUPPORTED : 0;
+    return kind != HIP_COPY_ON_DEVICE && halo_session_is_capturing(s, stream) ? HALO_WORKER_CAPTURE_UNSUPPORTED : 0;
 }
 
 int halo_session_memcpy_async(struct halo_session *s, const struct halo_session_call *c)

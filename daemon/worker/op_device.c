@@ -123,17 +123,16 @@ int halo_session_device_synchronize(struct halo_session *s, const struct halo_se
     int error = halo_session_wait(s, c, NULL, 0, 0, false);
     for (uint32_t i = 0; i < streams->n_used && error == 0; i++) {
         const struct halo_session_stream *stream = streams->slots[i].object;
-        if (stream && stream->is_capturing)
+        if (stream && halo_session_is_capturing(s, stream))
             error = HALO_WORKER_CAPTURE_UNSUPPORTED;
         else if (stream && stream->device == c->device)
             error = halo_session_wait(s, c, stream->hip, 0, 0, false);
     }
     if (error)
         return error;
-    if (s->waits.n == s->waits.n_max) {
-        int r = halo_session_drain(s);
-        return r < 0 ? HALO_WORKER_UNKNOWN : 0;
-    }
+    error = halo_session_room(s);
+    if (error)
+        return error;
     halo_waits_add_event(&s->waits, (struct halo_wait){.is_barrier = true, .has_answer = true, .h = *c->h});
     return HALO_SESSION_LATER;
 }

@@ -38,6 +38,7 @@ int halo_session_stream_destroy(struct halo_session *s, const struct halo_sessio
     if (halo_session_drain(s) < 0)
         return HALO_WORKER_UNKNOWN;
     struct halo_session_stream *stream = halo_handles_take(streams, c->q->stream_destroy.stream);
+    s->n_capturing -= stream->is_capturing;
     int error = s->rt.api.StreamDestroy(stream->hip);
     free(stream);
     return error;
@@ -48,7 +49,7 @@ static int idle_stream(const struct halo_session *s, uint64_t bits, void **ret_h
     struct halo_session_stream *stream;
     if (!halo_session_stream(s, bits, ret_hip, &stream))
         return HALO_WORKER_INVALID_HANDLE;
-    return stream && stream->is_capturing ? HALO_WORKER_CAPTURE_UNSUPPORTED : 0;
+    return halo_session_is_capturing(s, stream) ? HALO_WORKER_CAPTURE_UNSUPPORTED : 0;
 }
 
 int halo_session_stream_synchronize(struct halo_session *s, const struct halo_session_call *c)
@@ -94,9 +95,13 @@ int halo_session_stream_begin_capture(struct halo_session *s, const struct halo_
         halo_handles_get(&s->handles[HALO_REMOTE_STREAM], c->q->stream_begin_capture.stream);
     if (!stream)
         return HALO_WORKER_INVALID_HANDLE;
+    if (stream->is_capturing)
+        return HALO_WORKER_ILLEGAL_STATE;
     int error = s->rt.api.StreamBeginCapture(stream->hip, CAPTURE_RELAXED);
-    if (!error)
+    if (!error) {
         stream->is_capturing = true;
+        s->n_capturing++;
+    }
     return error;
 }
 
@@ -107,9 +112,12 @@ int halo_session_stream_end_capture(struct halo_session *s, const struct halo_se
     void *graph = NULL;
     if (!stream)
         return HALO_WORKER_INVALID_HANDLE;
+    if (!stream->is_capturing)
+        return HALO_WORKER_ILLEGAL_STATE;
     int refused = halo_handles_check_new(&s->handles[HALO_REMOTE_GRAPH], q->graph);
     int error = s->rt.api.StreamEndCapture(stream->hip, &graph);
     stream->is_capturing = false;
+    s->n_capturing--;
     if (!error && !graph)
         error = HALO_WORKER_UNKNOWN;
     if (!error && !refused)
@@ -172,20 +180,25 @@ int halo_session_event_destroy(struct halo_session *s, const struct halo_session
 int halo_session_event_record(struct halo_session *s, const struct halo_session_call *c)
 {
     const struct halo_remote_event_record *q = &c->q->event_record;
-    const struct halo_session_event *event = event_of(s, q->event);
+    struct halo_session_event *event = event_of(s, q->event);
+    struct halo_session_stream *stream;
     void *hip;
-    if (!event || !halo_session_stream(s, q->stream, &hip, NULL))
+    if (!event || !halo_session_stream(s, q->stream, &hip, &stream))
         return HALO_WORKER_INVALID_HANDLE;
-    return s->rt.api.EventRecord(event->hip, hip);
+    int error = s->rt.api.EventRecord(event->hip, hip);
+    if (!error)
+        event->is_captured = halo_session_is_capturing(s, stream);
+    return error;
 }
 
 int halo_session_event_synchronize(struct halo_session *s, const struct halo_session_call *c)
 {
     const struct halo_session_event *event = event_of(s, c->q->event_synchronize.event);
-    if (!event)
-        return HALO_WORKER_INVALID_HANDLE;
-    if (s->waits.n == s->waits.n_max && halo_session_drain(s) < 0)
-        return HALO_WORKER_UNKNOWN;
+    if (!event || event->is_captured)
+        return event ? HALO_WORKER_CAPTURED_EVENT : HALO_WORKER_INVALID_HANDLE;
+    int error = halo_session_room(s);
+    if (error)
+        return error;
     halo_waits_add_event(&s->waits, (struct halo_wait){.event = event->hip, .has_answer = true, .h = *c->h});
     return HALO_SESSION_LATER;
 }
@@ -193,6 +206,8 @@ int halo_session_event_synchronize(struct halo_session *s, const struct halo_ses
 int halo_session_event_query(struct halo_session *s, const struct halo_session_call *c)
 {
     const struct halo_session_event *event = event_of(s, c->q->event_query.event);
+    if (event && event->is_captured)
+        return HALO_WORKER_CAPTURED_EVENT;
     return event ? after_waits(s, s->rt.api.EventQuery(event->hip)) : HALO_WORKER_INVALID_HANDLE;
 }
 

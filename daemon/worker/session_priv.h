@@ -21,6 +21,7 @@ struct halo_session_stream {
 
 struct halo_session_event {
     void *hip;
+    bool is_captured; /* recorded into a graph: it is never reached by itself */
 };
 
 struct halo_session_module;
@@ -37,7 +38,8 @@ struct halo_session {
     int fatal;    /* negative errno that ends the session: of a wait inside an operation */
     struct halo_handles handles[HALO_REMOTE_N_HANDLE_TYPES]; /* by type; [HALO_REMOTE_NULL] is empty */
     struct halo_ranges memory;
-    uint64_t code_bytes; /* held by modules and blobs */
+    uint64_t code_bytes;  /* held by modules and blobs */
+    uint32_t n_capturing; /* streams */
     struct halo_waits waits;
     struct halo_remote_status deferred; /* the first error without an answer, for the next reply */
 };
@@ -71,7 +73,14 @@ int halo_session_stage(struct halo_session *s, uint32_t bytes, uint32_t *ret_at)
 int halo_session_wait(struct halo_session *s, const struct halo_session_call *c, void *stream, uint32_t data_at,
                       uint32_t data_bytes, bool has_answer);
 
-/* Waits for every copy that is in flight. 0 or a negative errno, which is also kept in s->fatal. */
+/* Waits for room for one more wait. 0 or a HIP error. */
+int halo_session_room(struct halo_session *s);
+
+/* Whether the stream records a graph, by its own capture or because it waited for a stream that captures. */
+bool halo_session_is_capturing(const struct halo_session *s, const struct halo_session_stream *stream);
+
+/* Waits for every copy between client and device that is in flight. 0 or a negative errno, which is also kept in
+ * s->fatal. */
 int halo_session_drain(struct halo_session *s);
 
 /* Destroys every object and frees all memory. */

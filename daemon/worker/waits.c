@@ -138,17 +138,24 @@ static void end_wait(struct halo_waits *w, struct halo_wait *wait, int error)
     }
 }
 
-/* A wait that holds staging bytes alone is asked when it is the first: until then its bytes cannot be freed. */
-void halo_waits_ask(struct halo_waits *w, const struct halo_worker_runtime *rt)
+void halo_waits_ask(struct halo_waits *w, const struct halo_worker_runtime *rt, bool all)
 {
     for (uint32_t i = w->n; i > 0; i--) {
         struct halo_wait *wait = halo_waits_at(w, i - 1);
-        if (wait->has_ended || !wait->event || (!wait->has_answer && i > 1))
+        if (wait->has_ended || !wait->event || (!wait->has_answer && i > 1 && !all))
             continue;
         int error = rt->api.EventQuery(wait->event);
         if (error != HALO_WORKER_NOT_READY)
             end_wait(w, wait, error);
     }
+}
+
+bool halo_waits_has_copies(struct halo_waits *w)
+{
+    for (uint32_t i = 0; i < w->n; i++)
+        if (halo_waits_at(w, i)->holds_staging && !halo_waits_at(w, i)->has_ended)
+            return true;
+    return false;
 }
 
 static void release_wait(struct halo_waits *w, struct halo_wait *wait)

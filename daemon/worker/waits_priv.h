@@ -58,8 +58,11 @@ int halo_waits_add(struct halo_waits *w, const struct halo_worker_runtime *rt, v
 /* A wait for an event of the client, or for all waits before it. */
 void halo_waits_add_event(struct halo_waits *w, struct halo_wait wait);
 
-/* Asks the events. The waits that ended are marked. */
-void halo_waits_ask(struct halo_waits *w, const struct halo_worker_runtime *rt);
+/* Asks the events; the waits that ended are marked. Without `all`, those that hold staging bytes alone are asked when
+ * they are the first: until then their bytes cannot be freed. */
+void halo_waits_ask(struct halo_waits *w, const struct halo_worker_runtime *rt, bool all);
+/* Whether a copy between the staging buffer and the device has not ended. */
+bool halo_waits_has_copies(struct halo_waits *w);
 /* Frees the waits at the front that have ended and owe nothing. */
 void halo_waits_retire(struct halo_waits *w);
 

@@ -227,6 +227,33 @@ static void a_graph_is_captured_and_replayed(void **state)
     bench_close(&b);
 }
 
+/* It would never be reached by itself: whoever waits for it would wait forever, and hipFree with them. */
+static void an_event_in_a_graph_is_not_waited_for(void **state)
+{
+    const struct halo_remote_stream_begin_capture begin = {STREAM(0), 0};
+    const struct halo_remote_stream_end_capture end = {STREAM(0), GRAPH(0)};
+    const struct halo_remote_event_record record = {EVENT(0), STREAM(0)};
+    struct bench b;
+    (void)state;
+    bench_open(&b, NULL);
+    create_stream(&b, 0);
+    uint64_t p = take(&b, 64);
+    assert_int_equal(halo_remote_event_create(&b.port, &(struct halo_remote_event_create){.event = EVENT(0)}, NULL), 0);
+    assert_int_equal(halo_remote_stream_end_capture(&b.port, &end, NULL), 401);
+    assert_int_equal(halo_remote_stream_begin_capture(&b.port, &begin, NULL), 0);
+    assert_int_equal(halo_remote_stream_begin_capture(&b.port, &begin, NULL), 401);
+    assert_int_equal(halo_remote_event_record(&b.port, &record, NULL), 0);
+    assert_int_equal(halo_remote_event_synchronize(&b.port, &(struct halo_remote_event_synchronize){EVENT(0)}, NULL),
+                     907);
+    assert_int_equal(halo_remote_event_query(&b.port, &(struct halo_remote_event_query){EVENT(0)}, NULL), 907);
+    const struct halo_remote_stream_synchronize wait = {STREAM(0)};
+    assert_int_equal(halo_remote_stream_synchronize(&b.port, &wait, NULL), 900);
+    assert_int_equal(halo_remote_free(&b.port, &(struct halo_remote_free){p}, NULL), 0);
+    assert_int_equal(halo_remote_stream_end_capture(&b.port, &end, NULL), 0);
+    assert_int_equal(halo_remote_stream_synchronize(&b.port, &wait, NULL), 0);
+    bench_close(&b);
+}
+
 /* An operation without an answer that fails is told of with the next answer, once; the first one of several. */
 static void an_error_without_an_answer_is_told_later(void **state)
 {
@@ -327,6 +354,7 @@ int main(void)
         cmocka_unit_test(data_comes_before_the_end_of_its_stream),
         cmocka_unit_test(a_kernel_computes),
         cmocka_unit_test(a_graph_is_captured_and_replayed),
+        cmocka_unit_test(an_event_in_a_graph_is_not_waited_for),
         cmocka_unit_test(an_error_without_an_answer_is_told_later),
         cmocka_unit_test(a_blob_carries_what_is_larger_than_a_frame),
         cmocka_unit_test(a_reset_frees_everything),
