@@ -117,6 +117,10 @@ static void take_completion(struct halo_experts *x, const struct halo_fetch_done
 {
     struct halo_expert_slot *slot = &x->cache.slots[done->slot];
     assert(slot->generation == done->generation && x->n_pending[done->slot] > 0);
+    if (x->setup.stats && done->error == 0) {
+        HALO_COUNT(x->setup.stats, expert_read_bytes, done->n_bytes);
+        HALO_COUNT(x->setup.stats, disk_read_bytes, done->n_bytes);
+    }
     if (done->error) {
         x->is_spoiled[done->slot] = true;
         if (slot->is_held && x->fault.code == HALO_FAULT_NONE)

@@ -94,6 +94,8 @@ static void count_step(struct halo_scheduler *s, uint64_t start_ns, uint64_t end
     uint32_t n_rows = s->batch.n_rows;
     HALO_COUNT(stats, steps, 1);
     HALO_COUNT(stats, rows, n_rows);
+    if (s->setup.streams)
+        HALO_COUNT(stats, streamed_rows, n_rows);
     HALO_COUNT(stats, step_us, elapsed_ns / 1000);
     if (s->n_parts >= 8)
         HALO_COUNT(stats, steps_8_or_more, 1);

@@ -55,6 +55,12 @@ static void look_up(struct halo_io_thread *io, struct halo_lookup *lookup)
     halo_note_post(io->port, &lookup->note, HALO_NOTE_LOOKUP_DONE);
 }
 
+static void feel(struct halo_io_thread *io, struct halo_heat *heat)
+{
+    halo_io_heat(io, heat);
+    halo_note_post(io->port, &heat->note, HALO_NOTE_HEAT_DONE);
+}
+
 static void take_note(struct halo_io_thread *io, struct halo_note *note)
 {
     switch (note->what) {
@@ -63,6 +69,7 @@ static void take_note(struct halo_io_thread *io, struct halo_note *note)
     case HALO_NOTE_CATALOG: fill_catalog(io, HALO_NOTE_ITEM(note, struct halo_catalog, note)); break;
     case HALO_NOTE_FORECAST_OPEN: open_forecast(io, HALO_NOTE_ITEM(note, struct halo_forecast, note)); break;
     case HALO_NOTE_SAVE_WRITE: write_save(io, HALO_NOTE_ITEM(note, struct halo_save, note)); break;
+    case HALO_NOTE_HEAT: feel(io, HALO_NOTE_ITEM(note, struct halo_heat, note)); break;
     case HALO_NOTE_PROFILE: halo_io_profile(io, HALO_NOTE_ITEM(note, struct halo_profiling, note)); break;
     default: assert(!"no note for the io thread");
     }

@@ -24,6 +24,7 @@
 #include <engine/profile.h>
 
 #include "io/catalog_priv.h"
+#include "io/heat_priv.h"
 #include "io/lookup_priv.h"
 
 struct halo_catalog_cache;
@@ -69,6 +70,7 @@ void halo_io_fill_catalog(struct halo_io_thread *io, struct halo_catalog *catalo
 
 /* profile_io.c: the stages OPEN, COOL and STORE of a profiling; it goes to the thread that follows. */
 void halo_io_profile(struct halo_io_thread *io, struct halo_profiling *profiling);
+void halo_io_heat(struct halo_io_thread *io, struct halo_heat *heat);
 /* What a profile of this model would hold for, but for the device; and the one that is stored. NOT_FOUND: none is;
  * LOAD_FAILED: it cannot be read. */
 int halo_io_stored_profile(struct halo_io_thread *io, const struct halo_gguf *gguf, const char *path,

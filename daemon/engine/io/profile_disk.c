@@ -374,6 +374,7 @@ void halo_profiling_close(struct halo_profiling *p)
 {
     if (p->begin_steps != atomic_load(&p->stats->steps))
         p->shared = true;
+    HALO_COUNT(p->stats, disk_read_bytes, p->record.read_bytes);
     halo_fetch_destroy(p->fetch);
     if (p->buffer)
         munmap(p->buffer, BUFFER_BYTES);

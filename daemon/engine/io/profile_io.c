@@ -1,4 +1,4 @@
-/* profile_io.c: what a profile holds for, and where it is kept. The io thread. */
+/* profile_io.c: what a profile holds for, and where it is kept; how warm drives are. The io thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +35,24 @@ int halo_io_stored_profile(struct halo_io_thread *io, const struct halo_gguf *gg
     find_drives(gguf, path, &drives);
     describe(gguf, &drives, ret_here);
     return halo_profile_load(io->config.state_dir, path, ret, fault);
+}
+
+/* ---- heat ---- */
+
+void halo_io_heat(struct halo_io_thread *io, struct halo_heat *heat)
+{
+    for (uint32_t i = 0; i < heat->n; i++) {
+        struct halo_drives drives;
+        double celsius;
+        char *real = realpath(heat->files[i].path, NULL);
+        halo_drives_of("", heat->files[i].device, real ? real : heat->files[i].path, &drives);
+        free(real);
+        halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading the temperature of %s", drives.label);
+        if (!halo_drives_celsius("", &drives, &celsius) || (heat->has_celsius && celsius <= heat->celsius))
+            continue;
+        heat->celsius = celsius;
+        heat->has_celsius = true;
+    }
 }
 
 /* ---- stages ---- */

@@ -470,6 +470,7 @@ enum halo_load_stage halo_port_load_done(struct halo_load *load, const struct ha
     struct halo_job *waiting = load->instance->waiting;
     struct halo_instance *instance = load->instance;
     HALO_COUNT(&port->stats, loads, 1);
+    HALO_COUNT(&port->stats, disk_read_bytes, load->report.bytes);
     load->job->load = NULL;
     if (load->fault.code == HALO_FAULT_NONE) {
         HALO_COUNT(&port->stats, load_bytes, load->report.bytes);

@@ -156,6 +156,7 @@ static void take_note(struct halo_port *port, struct halo_note *note)
     case HALO_NOTE_FORECAST_DONE:
         halo_port_forecast_done(port, HALO_NOTE_ITEM(note, struct halo_forecast, note));
         break;
+    case HALO_NOTE_HEAT_DONE: halo_port_heat_done(port, HALO_NOTE_ITEM(note, struct halo_heat, note)); break;
     case HALO_NOTE_PROFILE_PROGRESS:
         halo_port_profile_progress(port, HALO_NOTE_ITEM(note, struct halo_profiling, progress_note));
         break;
@@ -207,6 +208,7 @@ static void tick(struct halo_port *port)
     }
     halo_port_expire_models(port, now_ns);
     expire_parked(port, now_ns);
+    halo_port_heat_expire(port, now_ns);
 }
 
 /* What the mail and the time made possible. */

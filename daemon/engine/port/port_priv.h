@@ -7,7 +7,8 @@
  *   job.c         life of a request: states, exactly one terminal event
  *   tell.c        progress and notices to all who wait for a load
  *   phases.c      the heartbeat: what each thread is doing and since when
- *   report.c      hello, status, stats, diag
+ *   report.c      hello, status, diag
+ *   stats.c       stats
  *   catalog.c     the answer to models
  *   room.c        loads one at a time, models that go to make room for them
  *   save.c        prefixes to the disk: save, and before a model goes
@@ -59,10 +60,13 @@ struct halo_port {
     struct halo_job *ready;  /* NEW: to be dispatched again before anything else is read */
     struct halo_instance *instances[HALO_MAX_KNOWN];
     uint32_t n_instances;
-    struct halo_save save;                   /* one at a time; loaded NULL: none */
-    struct halo_job *saver;                  /* the one `save` that is under way */
-    uint32_t n_restored;                     /* pages that came back from disk */
-    char prefix_problem[512];                /* why saved prefixes were left alone, the last time; "" */
+    struct halo_save save;    /* one at a time; loaded NULL: none */
+    struct halo_job *saver;   /* the one `save` that is under way */
+    uint32_t n_restored;      /* pages that came back from disk */
+    char prefix_problem[512]; /* why saved prefixes were left alone, the last time; "" */
+    struct halo_heat *heat;   /* asked for; NULL: not */
+    double celsius;           /* of the hottest drive, the last time; as the next */
+    bool has_celsius;
     struct halo_profiling *profiling;        /* one at a time; NULL: none */
     struct halo_load *load_now, *load_queue; /* one at a time, the others in order of arrival */
     bool load_waits;                         /* load_now: for models that go to make room for it */
@@ -137,10 +141,14 @@ void halo_port_heartbeat(struct halo_port *port, const struct halo_id *id, int64
 void halo_port_hello(struct halo_port *port, struct halo_job *job);
 void halo_port_status(struct halo_port *port, struct halo_job *job);
 void halo_port_answer_status(struct halo_port *port, struct halo_job *job);
-void halo_port_stats(struct halo_port *port, struct halo_job *job);
 void halo_port_diag(struct halo_port *port, struct halo_job *job);
 void halo_port_describe_instance(const struct halo_port *port, const struct halo_instance *instance,
                                  struct halo_part_model_info *ret);
+
+/* stats.c */
+void halo_port_stats(struct halo_port *port, struct halo_job *job);
+void halo_port_heat_done(struct halo_port *port, struct halo_heat *heat);
+void halo_port_heat_expire(struct halo_port *port, uint64_t now_ns); /* answers without it, after a while */
 
 /* catalog.c */
 void halo_port_models(struct halo_port *port, struct halo_job *job);

@@ -1,4 +1,4 @@
-/* report.c: what the engine says about itself: hello, status, stats, diag.
+/* report.c: what the engine says about itself: hello, status, diag.
  *
  * Port thread. Everything comes from atomics and from what was published under a lock, so the answer never waits for
  * the device.
@@ -157,69 +157,6 @@ void halo_port_answer_status(struct halo_port *port, struct halo_job *job)
     ev.status.more = (struct halo_raw){more.at, more.len};
     halo_job_end(port, job, &ev);
     halo_json_finish(&more);
-}
-
-static void write_histogram(struct halo_json *w, struct halo_histogram *histogram, enum halo_histogram_id id)
-{
-    const uint32_t *bounds = halo_histogram_bounds(id);
-    halo_json_key(w, halo_histogram_name(id));
-    halo_json_object_begin(w);
-    halo_json_key(w, "bounds");
-    halo_json_array_begin(w);
-    for (int i = 0; i < HALO_HISTOGRAM_BOUNDS; i++)
-        halo_json_u64(w, bounds[i]);
-    halo_json_array_end(w);
-    halo_json_key(w, "counts");
-    halo_json_array_begin(w);
-    for (int i = 0; i <= HALO_HISTOGRAM_BOUNDS; i++)
-        halo_json_u64(w, atomic_load(&histogram->counts[i]));
-    halo_json_array_end(w);
-    halo_json_key(w, "sum");
-    halo_json_u64(w, atomic_load(&histogram->sum));
-    halo_json_key(w, "n");
-    halo_json_u64(w, atomic_load(&histogram->n));
-    halo_json_object_end(w);
-}
-
-/* What there is now; all of it is 0 when nothing is open. */
-static void write_now(struct halo_port *port, struct halo_json *w)
-{
-    halo_json_key(w, "now_requests");
-    halo_json_u64(w, port->n_jobs - 1); /* but this one */
-    halo_json_key(w, "now_sequences");
-    halo_json_u64(w, halo_sequence_n_live());
-    halo_json_key(w, "now_kv_pages_held");
-    halo_json_u64(w, atomic_load(&port->stats.n_held));
-}
-
-void halo_port_stats(struct halo_port *port, struct halo_job *job)
-{
-    struct halo_json counters, histograms;
-    struct halo_ev ev;
-    halo_json_init(&counters);
-    halo_json_init(&histograms);
-    halo_json_object_begin(&counters);
-    for (uint32_t i = 0; i < halo_stats_n_counters(); i++) {
-        uint64_t value;
-        halo_json_key(&counters, halo_stats_counter(&port->stats, i, &value));
-        halo_json_u64(&counters, value);
-    }
-    write_now(port, &counters);
-    halo_json_object_end(&counters);
-    halo_json_object_begin(&histograms);
-    for (int id = 0; id < HALO_N_HISTOGRAMS; id++)
-        write_histogram(&histograms, &port->stats.histograms[id], (enum halo_histogram_id)id);
-    halo_json_object_end(&histograms);
-    if (counters.error < 0 || histograms.error < 0) {
-        halo_job_end_error(port, job, HALO_ERROR_OUT_OF_MEMORY, "no memory for an answer to `stats`");
-    } else {
-        halo_ev_init(&ev, HALO_EV_STATS, &job->msg.id);
-        ev.stats.counters = (struct halo_raw){counters.at, counters.len};
-        ev.stats.histograms = (struct halo_raw){histograms.at, histograms.len};
-        halo_job_end(port, job, &ev);
-    }
-    halo_json_finish(&counters);
-    halo_json_finish(&histograms);
 }
 
 #ifdef __OPTIMIZE__

@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <engine/drive.h>
 #include <store/fetch.h>
 
 #include "child.h"
@@ -31,8 +32,10 @@ static char dir[] = "/tmp/halo-test-profile-request-XXXXXX";
 
 static struct drive {
     _Atomic int n_direct;
-    atomic_bool stalls; /* direct reads wait for its end */
-    _Atomic int error;  /* direct reads fail with it; 0: they do not */
+    atomic_bool stalls;       /* direct reads wait for its end */
+    _Atomic int error;        /* direct reads fail with it; 0: they do not */
+    _Atomic int millicelsius; /* of the drive; 0: no sensor tells it */
+    atomic_bool sensor_stalls;
 } * drive;
 
 ssize_t __real_pread64(int fd, void *buffer, size_t n, off_t offset);
@@ -62,6 +65,15 @@ int __wrap_halo_fetch_create(const struct halo_fetch_options *options, struct ha
     return __real_halo_fetch_create(&threads, ret, fault);
 }
 
+bool __wrap_halo_drives_celsius(const char *root, const struct halo_drives *drives, double *ret);
+bool __wrap_halo_drives_celsius(const char *root, const struct halo_drives *drives, double *ret)
+{
+    while (atomic_load(&drive->sensor_stalls))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    *ret = drive->millicelsius / 1000.0;
+    return drive->millicelsius != 0;
+}
+
 static int64_t next_id;
 
 __attribute__((format(printf, 2, 3))) static int64_t ask(struct child *c, const char *format, ...)
@@ -80,6 +92,8 @@ static void begin(struct child *c)
     drive->stalls = false;
     drive->error = 0;
     drive->n_direct = 0;
+    drive->millicelsius = 0;
+    drive->sensor_stalls = false;
     child_state_dir = dir;
     next_id = 0;
     child_start(c, false, NULL);
@@ -300,6 +314,62 @@ static void without_a_state_folder_nothing_is_kept(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* Asks for stats until the temperature is told, or is not: the io thread is asked when it has nothing to do. */
+static struct child_request *stats_with(struct child *c, const char *celsius)
+{
+    for (int i = 0; i < 1000; i++) {
+        struct child_request *stats = child_wait(c, ask(c, "\"type\":\"stats\""));
+        const char *told = strstr(stats->last, "\"now_drive_celsius\":");
+        if (celsius ? told && strncmp(told + 20, celsius, strlen(celsius)) == 0 : !told)
+            return stats;
+        child_read(c, 10);
+    }
+    fail_msg("no temperature of %s", celsius ? celsius : "nothing");
+    return NULL;
+}
+
+/* All that was read from model files counts, and how warm that makes the drive is told while a model is loaded. */
+static void reads_and_heat_are_counted(void **state)
+{
+    struct child c;
+    begin(&c);
+    drive->millicelsius = 47850;
+    struct child_request *stats = child_wait(&c, ask(&c, "\"type\":\"stats\""));
+    assert_int_equal(child_number(stats, "disk_read_bytes"), 0);
+    assert_null(strstr(stats->last, "celsius")); /* no model, no drive */
+    struct child_request *request = child_wait(&c, ask(&c, "\"type\":\"profile\"," M QUICK));
+    assert_non_null(strstr(request->last, "\"drive_celsius\":47.850"));
+    long n_read = child_number(request, "read_bytes");
+    assert_int_equal(child_wait(&c, ask(&c, "\"type\":\"load\"," M))->terminal, HALO_EV_LOADED);
+    stats = stats_with(&c, "47.850");
+    long n_load = child_number(stats, "load_bytes");
+    assert_true(n_load > 0 && n_read > 0);
+    assert_int_equal(child_number(stats, "disk_read_bytes"), n_load + n_read);
+    assert_int_equal(child_number(stats, "disk_day_bytes"), n_load + n_read); /* of the first day */
+    assert_int_equal(child_number(stats, "streamed_rows"), 0);
+    assert_null(strstr(stats->last, "disk_token_bytes"));
+    drive->millicelsius = 0;
+    stats_with(&c, NULL); /* the last one is old */
+    assert_int_equal(child_end(&c), 0);
+}
+
+static void a_sensor_that_hangs_costs_its_figure(void **state)
+{
+    struct child c;
+    begin(&c);
+    assert_int_equal(child_wait(&c, ask(&c, "\"type\":\"load\"," M))->terminal, HALO_EV_LOADED);
+    drive->millicelsius = 50000;
+    drive->sensor_stalls = true;
+    for (int i = 0; i < 3; i++) {
+        struct child_request *stats = child_wait(&c, ask(&c, "\"type\":\"stats\""));
+        assert_int_equal(stats->terminal, HALO_EV_STATS);
+        assert_null(strstr(stats->last, "celsius"));
+    }
+    drive->sensor_stalls = false;
+    stats_with(&c, "50.000");
+    assert_int_equal(child_end(&c), 0);
+}
+
 static int fresh(void **state)
 {
     strcpy(dir + strlen(dir) - 6, "XXXXXX");
@@ -323,6 +393,8 @@ int main(void)
         IN_A_FOLDER(loads_and_replies_go_on),
         IN_A_FOLDER(what_cannot_be_measured_is_told),
         IN_A_FOLDER(without_a_state_folder_nothing_is_kept),
+        IN_A_FOLDER(reads_and_heat_are_counted),
+        IN_A_FOLDER(a_sensor_that_hangs_costs_its_figure),
     };
     drive = mmap(NULL, sizeof(*drive), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return drive == MAP_FAILED ? 1 : cmocka_run_group_tests(tests, NULL, NULL);

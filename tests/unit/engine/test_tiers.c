@@ -233,6 +233,9 @@ static void run_streamed(uint32_t n_threads)
     print_message("%s: %ld slots, %ld bytes found, %ld read\n", model, n_slots, child_number(stats, "expert_hit_bytes"),
                   child_number(stats, "expert_miss_bytes"));
     assert_true(child_number(stats, "expert_miss_bytes") > 0 && child_number(stats, "expert_hit_bytes") > 0);
+    long n_rows = child_number(stats, "streamed_rows"), n_read = child_number(stats, "expert_read_bytes");
+    assert_true(n_rows > 0 && n_read >= child_number(stats, "expert_miss_bytes"));
+    assert_int_equal(child_number(stats, "disk_token_bytes"), n_read / n_rows);
     assert_int_equal(child_number(stats, "expert_failures"), 0);
     assert_true(atomic_load(&control->n_reads) > 2 * (uint32_t)n_slots); /* slots were used again */
     assert_int_equal(child_end(&c), 0);

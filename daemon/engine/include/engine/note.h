@@ -28,6 +28,7 @@ enum halo_note_what {
     /* to the io thread */
     HALO_NOTE_LOOKUP,        /* struct halo_lookup: which file is it? */
     HALO_NOTE_CATALOG,       /* struct halo_catalog: fill it */
+    HALO_NOTE_HEAT,          /* struct halo_heat: how warm are the drives? */
     HALO_NOTE_FORECAST_OPEN, /* struct halo_forecast: open its model */
     HALO_NOTE_SAVE_WRITE,    /* struct halo_save: a chunk for the disk */
     /* to the port */
@@ -36,6 +37,7 @@ enum halo_note_what {
     HALO_NOTE_TEXT_DONE,        /* struct halo_job: its reply lies in it */
     HALO_NOTE_LOOKUP_DONE,      /* struct halo_lookup */
     HALO_NOTE_CATALOG_DONE,     /* struct halo_catalog */
+    HALO_NOTE_HEAT_DONE,        /* struct halo_heat */
     HALO_NOTE_LOAD_PROGRESS,    /* struct halo_load: the load goes on, its progress fields moved */
     HALO_NOTE_UNLOAD_DONE,      /* struct halo_instance */
     HALO_NOTE_BENCH_PROGRESS,   /* struct halo_bench: the bench goes on */
