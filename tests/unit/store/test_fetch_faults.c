@@ -1,8 +1,14 @@
 /* test_fetch_faults.c: what a kernel, a drive and a file system refuse or break while a model runs, by both back ends.
  */
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "fail_alloc.h"
 #include "fetch_fixture.h"
@@ -46,6 +52,45 @@ static void test_no_ring(void **state)
         fetch_fixture_expect_notice(f, strerror(refusals[i]));
         fetch_fixture_expect_notice(f, "io_uring is not available");
     }
+}
+
+/* io_uring_setup answers EPERM from now on, as in a container. Returns whether the kernel has filters. */
+static bool forbid_rings(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/* The same by a true filter, in a child: a process never gets rid of one. */
+static void test_filter_refuses_rings(void **state)
+{
+    struct fetch_fixture *f = *state;
+    if (f->no_uring)
+        return;
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (!forbid_rings())
+            _exit(77);
+        fetch_fixture_open(f, (struct halo_fetch_options){0});
+        read_and_check(f);
+        assert_int_equal(halo_fetch_method(f->fetch), HALO_FETCH_PREAD);
+        fetch_fixture_expect_notice(f, "io_uring is not available (Operation not permitted)");
+        fetch_fixture_close(f);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        print_message("skipped aloud: this kernel takes no seccomp filter\n");
+    else
+        assert_int_equal(status, 0);
 }
 
 /* A ring can be made, and a filter refuses to enter it. */
@@ -388,6 +433,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FETCH_TEST(test_no_ring),
+        FETCH_TEST(test_filter_refuses_rings),
         FETCH_TEST(test_ring_does_not_read),
         FETCH_TEST(test_ring_gives_up),
         FETCH_TEST(test_short_reads),
