@@ -14,7 +14,7 @@ static struct halo_span tensor_name(const void *ud, uint32_t i)
 {
     const struct halo_gguf *gguf = ud;
     const char *name = gguf->tensors[i].name;
-    return (struct halo_span){name, strnlen(name, sizeof gguf->tensors[i].name)};
+    return (struct halo_span){name, strnlen(name, sizeof(gguf->tensors[i].name))};
 }
 
 /* The file's own name is enough in a message, and a path may be longer than a fault. */
@@ -34,7 +34,7 @@ static int out_of_memory(struct halo_fault *fault)
 /* Appends a part that owns `path`. */
 static struct gguf_part *part_add(struct halo_gguf *gguf, char *path)
 {
-    struct gguf_part *parts = reallocarray(gguf->parts, (size_t)gguf->n_parts + 1, sizeof *parts);
+    struct gguf_part *parts = reallocarray(gguf->parts, (size_t)gguf->n_parts + 1, sizeof(*parts));
     if (!parts) {
         free(path);
         return NULL;
@@ -105,7 +105,7 @@ static int set_load(struct halo_gguf *gguf, uint32_t *ret_part, struct halo_faul
 static int gguf_open(struct halo_gguf **ret, char *path, const void *bytes, size_t n, struct halo_fault *fault)
 {
     *ret = NULL;
-    struct halo_gguf *gguf = calloc(1, sizeof *gguf);
+    struct halo_gguf *gguf = calloc(1, sizeof(*gguf));
     if (!gguf) {
         free(path);
         return out_of_memory(fault);
@@ -225,7 +225,7 @@ static void fingerprint_make(struct halo_gguf *gguf)
         memcpy(lines, gguf->fingerprint, HALO_SHA256_HEX - 1);
         lines[HALO_SHA256_HEX - 1] = '\n';
         halo_sha256_hex(gguf->parts[i].source.bytes, gguf->parts[i].directory_bytes, lines + HALO_SHA256_HEX);
-        halo_sha256_hex(lines, sizeof lines - 1, gguf->fingerprint);
+        halo_sha256_hex(lines, sizeof(lines) - 1, gguf->fingerprint);
     }
 }
 

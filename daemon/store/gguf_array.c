@@ -69,10 +69,10 @@ bool halo_gguf_next_f64(struct halo_gguf_array *array, double *ret)
     int64_t integer;
     float single;
     if (array->kind == HALO_GGUF_F32) {
-        memcpy(&single, at, sizeof single);
+        memcpy(&single, at, sizeof(single));
         *ret = (double)single;
     } else if (array->kind == HALO_GGUF_F64) {
-        memcpy(ret, at, sizeof *ret);
+        memcpy(ret, at, sizeof(*ret));
     } else if (array->kind == HALO_GGUF_U64) {
         *ret = (double)gguf_load_u64(at);
     } else if (load_i64(array->kind, at, &integer)) {

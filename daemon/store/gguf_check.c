@@ -42,12 +42,12 @@ static int overlap_check(const struct halo_gguf_tensor *low, const struct halo_g
 
 static int overlap_check_sorted(const struct halo_gguf_tensor *tensors, uint64_t n, struct halo_fault *fault)
 {
-    const struct halo_gguf_tensor **order = malloc(n * sizeof *order);
+    const struct halo_gguf_tensor **order = malloc(n * sizeof(*order));
     if (!order)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to sort %llu tensors", (unsigned long long)n);
     for (uint64_t i = 0; i < n; i++)
         order[i] = &tensors[i];
-    qsort(order, n, sizeof *order, tensor_compare);
+    qsort(order, n, sizeof(*order), tensor_compare);
     int r = 0;
     for (uint64_t i = 1; !r && i < n; i++)
         r = overlap_check(order[i - 1], order[i], fault);

@@ -45,7 +45,7 @@ static uint64_t sip_hash(const uint64_t key[2], const char *bytes, size_t n)
     size_t whole = n & ~(size_t)7;
     for (size_t i = 0; i < whole; i += 8) {
         uint64_t word;
-        memcpy(&word, bytes + i, sizeof word);
+        memcpy(&word, bytes + i, sizeof(word));
         v[3] ^= word;
         sip_round(v);
         v[0] ^= word;
@@ -86,12 +86,12 @@ static int index_init(struct gguf_index *index, uint64_t n)
     uint64_t size = 8;
     while (size < 2 * n)
         size *= 2;
-    index->slots = malloc(size * sizeof *index->slots);
+    index->slots = malloc(size * sizeof(*index->slots));
     if (!index->slots)
         return -ENOMEM;
-    memset(index->slots, 0xff, size * sizeof *index->slots);
+    memset(index->slots, 0xff, size * sizeof(*index->slots));
     index->mask = size - 1;
-    if (getrandom(index->key, sizeof index->key, GRND_NONBLOCK) != (ssize_t)sizeof index->key) {
+    if (getrandom(index->key, sizeof(index->key), GRND_NONBLOCK) != (ssize_t)sizeof(index->key)) {
         index->key[0] = halo_clock_ns();
         index->key[1] = (uintptr_t)index->slots;
     }

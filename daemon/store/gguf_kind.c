@@ -14,12 +14,12 @@ static const struct {
 
 const char *gguf_kind_name(uint32_t kind)
 {
-    return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind].name : NULL;
+    return kind < sizeof(kinds) / sizeof(kinds[0]) ? kinds[kind].name : NULL;
 }
 
 uint32_t gguf_kind_bytes(uint32_t kind)
 {
-    return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind].bytes : 0;
+    return kind < sizeof(kinds) / sizeof(kinds[0]) ? kinds[kind].bytes : 0;
 }
 
 const char *gguf_type_name(uint32_t type)

@@ -30,10 +30,10 @@ struct parser {
 __attribute__((format(printf, 3, 4))) static int fail(struct parser *p, enum halo_fault_code code, const char *format,
                                                       ...)
 {
-    char text[sizeof p->fault->text];
+    char text[sizeof(p->fault->text)];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     unsigned long long begin = p->begin;
     if (p->name_n)
@@ -251,7 +251,7 @@ static int parse_keys(struct parser *p, struct gguf_part *part, uint64_t n_keys)
     uint64_t cap = 0;
     p->noun = "key";
     for (uint64_t i = 0; i < n_keys; i++) {
-        struct gguf_key *keys = table_grow(part->keys, i, &cap, sizeof *keys);
+        struct gguf_key *keys = table_grow(part->keys, i, &cap, sizeof(*keys));
         if (!keys)
             return fail(p, HALO_FAULT_OUT_OF_MEMORY, "no memory for a table of %llu keys", (unsigned long long)i + 1);
         part->keys = keys;
@@ -328,7 +328,7 @@ static int parse_tensors(struct parser *p, struct halo_gguf *gguf, uint32_t part
     part->first_tensor = gguf->n_tensors;
     for (uint64_t i = 0; i < n_tensors; i++) {
         struct halo_gguf_tensor *tensors =
-            table_grow(gguf->tensors, gguf->n_tensors, &gguf->tensors_cap, sizeof *tensors);
+            table_grow(gguf->tensors, gguf->n_tensors, &gguf->tensors_cap, sizeof(*tensors));
         if (!tensors)
             return fail(p, HALO_FAULT_OUT_OF_MEMORY, "no memory for a table of %llu tensors",
                         (unsigned long long)gguf->n_tensors + 1);

@@ -130,21 +130,21 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are read as th
 static inline uint16_t gguf_load_u16(const uint8_t *at)
 {
     uint16_t value;
-    memcpy(&value, at, sizeof value);
+    memcpy(&value, at, sizeof(value));
     return value;
 }
 
 static inline uint32_t gguf_load_u32(const uint8_t *at)
 {
     uint32_t value;
-    memcpy(&value, at, sizeof value);
+    memcpy(&value, at, sizeof(value));
     return value;
 }
 
 static inline uint64_t gguf_load_u64(const uint8_t *at)
 {
     uint64_t value;
-    memcpy(&value, at, sizeof value);
+    memcpy(&value, at, sizeof(value));
     return value;
 }
 

@@ -23,7 +23,7 @@ static int reader_init(struct reader *r, const struct halo_reader_source *source
     chunk = chunk < READER_CHUNK_MAX ? chunk : READER_CHUNK_MAX;
     r->chunk_bytes = halo_hull_end(chunk);
     r->report->direct = !options->no_direct;
-    r->files = calloc(n_sources + 1, sizeof *r->files);
+    r->files = calloc(n_sources + 1, sizeof(*r->files));
     if (!r->files)
         return halo_fault_set(r->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %zu files", n_sources);
     for (size_t i = 0; i < n_sources; i++) {

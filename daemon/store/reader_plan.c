@@ -42,9 +42,9 @@ int reader_plan_init(struct reader *r)
 {
     if (r->n_jobs >= UINT32_MAX)
         return halo_fault_set(r->fault, HALO_FAULT_LOAD_FAILED, "%zu ranges are more than one run can read", r->n_jobs);
-    r->order = calloc(r->n_jobs + 1, sizeof *r->order);
-    r->left = calloc(r->n_jobs + 1, sizeof *r->left);
-    r->retry = calloc(r->queue_depth, sizeof *r->retry);
+    r->order = calloc(r->n_jobs + 1, sizeof(*r->order));
+    r->left = calloc(r->n_jobs + 1, sizeof(*r->left));
+    r->retry = calloc(r->queue_depth, sizeof(*r->retry));
     if (!r->order || !r->left || !r->retry)
         return halo_fault_set(r->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to plan the reading of %zu ranges",
                               r->n_jobs);
@@ -64,7 +64,7 @@ int reader_plan_init(struct reader *r)
             sorted = sorted && order_compare(&r->order[i - 1], &r->order[i], (void *)r->jobs) <= 0;
     }
     if (!sorted)
-        qsort_r(r->order, r->n_jobs, sizeof *r->order, order_compare, (void *)r->jobs);
+        qsort_r(r->order, r->n_jobs, sizeof(*r->order), order_compare, (void *)r->jobs);
     return 0;
 }
 
@@ -83,7 +83,7 @@ bool reader_cancelled(const struct reader *r)
 void reader_notice(struct reader *r, const char *format, ...)
 {
     char *notice = r->report->notice;
-    size_t size = sizeof r->report->notice, n = strlen(notice);
+    size_t size = sizeof(r->report->notice), n = strlen(notice);
     if (n > 0)
         n += (size_t)snprintf(notice + n, size - n, "; ");
     if (n >= size)

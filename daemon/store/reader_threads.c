@@ -136,7 +136,7 @@ int reader_threads_run(struct reader *r)
     struct pool pool = {
         .r = r, .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .room = PTHREAD_COND_INITIALIZER};
     void *map = mmap(NULL, bounce_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    pool.finished = calloc(r->queue_depth, sizeof *pool.finished);
+    pool.finished = calloc(r->queue_depth, sizeof(*pool.finished));
     if (map == MAP_FAILED || !pool.finished) {
         r->error = halo_fault_set(r->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %u reading threads", n_workers);
     } else {

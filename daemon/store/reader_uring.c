@@ -130,8 +130,8 @@ static int uring_init(struct uring *u)
 {
     struct reader *r = u->r;
     unsigned depth = r->queue_depth;
-    u->pieces = calloc(depth, sizeof *u->pieces);
-    u->busy = calloc(depth, sizeof *u->busy);
+    u->pieces = calloc(depth, sizeof(*u->pieces));
+    u->busy = calloc(depth, sizeof(*u->busy));
     size_t bytes = depth * READER_BOUNCE_BYTES;
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map != MAP_FAILED) {

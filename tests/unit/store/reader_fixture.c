@@ -24,7 +24,7 @@ static pthread_t runner;
 static void file_make(struct reader_fixture *f, uint32_t part)
 {
     const char *dir = getenv("HALO_BUILD_ROOT");
-    snprintf(f->paths[part], sizeof f->paths[part], "%s/reader-%d-%u.bin", dir ? dir : "/tmp", (int)getpid(), part);
+    snprintf(f->paths[part], sizeof(f->paths[part]), "%s/reader-%d-%u.bin", dir ? dir : "/tmp", (int)getpid(), part);
     uint8_t *bytes = malloc(FIXTURE_FILE_BYTES);
     assert_non_null(bytes);
     uint64_t x = part + 1;
@@ -43,7 +43,7 @@ static void file_make(struct reader_fixture *f, uint32_t part)
 
 struct reader_fixture *reader_fixture_create(void)
 {
-    struct reader_fixture *f = calloc(1, sizeof *f);
+    struct reader_fixture *f = calloc(1, sizeof(*f));
     assert_non_null(f);
     for (uint32_t part = 0; part < FIXTURE_FILES; part++)
         file_make(f, part);
@@ -161,7 +161,7 @@ struct halo_reader_options reader_fixture_options(struct reader_fixture *f)
 int reader_fixture_run(struct reader_fixture *f, const struct halo_reader_options *options)
 {
     memset(f->region, FILL, f->region_used);
-    memset(f->done, 0, sizeof f->done);
+    memset(f->done, 0, sizeof(f->done));
     f->progress_last = 0;
     f->n_progress = 0;
     f->fault = (struct halo_fault){0};
@@ -178,7 +178,7 @@ int reader_fixture_run(struct reader_fixture *f, const struct halo_reader_option
 static void check_untouched(const struct reader_fixture *f)
 {
     static uint8_t nobody[PAGE], fill[PAGE];
-    memset(fill, FILL, sizeof fill);
+    memset(fill, FILL, sizeof(fill));
     for (size_t page = 0; page < f->region_used; page += PAGE) {
         const uint8_t *owned = f->owned + page, *region = f->region + page;
         if (memcmp(owned, nobody, PAGE) == 0 && memcmp(region, fill, PAGE) == 0)

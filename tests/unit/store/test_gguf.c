@@ -75,7 +75,7 @@ static void test_scalars(void **state)
     uint64_t u;
     int64_t i;
     double f;
-    for (size_t k = 0; k < sizeof integers / sizeof integers[0]; k++) {
+    for (size_t k = 0; k < sizeof(integers) / sizeof(integers[0]); k++) {
         assert_true(halo_gguf_has(gguf, integers[k].key));
         assert_int_equal(halo_gguf_get_i64(gguf, integers[k].key, &i, &fault), 0);
         assert_true(i == integers[k].value);
@@ -86,7 +86,8 @@ static void test_scalars(void **state)
             assert_true(u == (uint64_t)integers[k].value);
         } else {
             char wanted[128];
-            snprintf(wanted, sizeof wanted, "key '%s' is %lld, it must not be negative", integers[k].key, (long long)i);
+            snprintf(wanted, sizeof(wanted), "key '%s' is %lld, it must not be negative", integers[k].key,
+                     (long long)i);
             assert_true(halo_gguf_get_u64(gguf, integers[k].key, &u, &fault) < 0);
             assert_string_equal(fault.text, wanted);
         }
@@ -181,7 +182,7 @@ static void test_arrays_of_every_type(void **state)
         {HALO_GGUF_F64, "\0\0\0\0\0\0\xf0\x3f\0\0\0\0\0\0\0\xc0\0\0\0\0\0\0\x08\x40", 24, {1, -2, 3}, false},
         {HALO_GGUF_BOOL, "\1\0\1", 3, {1, 0, 1}, true},
     };
-    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
         struct gguf_writer w;
         gguf_writer_init(&w);
         array_raw(&w, "list", rows[r].kind, 3, rows[r].bytes, rows[r].n);
@@ -343,7 +344,7 @@ static void test_every_tensor_type(void **state)
         gguf_writer_finish(&w);                                                                                        \
         gguf_writer_pad(&w, 32);                                                                                       \
         static const uint8_t data[6 * block];                                                                          \
-        gguf_writer_raw(&w, data, sizeof data);                                                                        \
+        gguf_writer_raw(&w, data, sizeof(data));                                                                       \
         struct halo_gguf *gguf = open_good(&w);                                                                        \
         assert_int_equal(halo_gguf_tensor(gguf, 0)->n_bytes, 6 * block);                                               \
         halo_gguf_close(gguf);                                                                                         \
@@ -386,7 +387,7 @@ static void test_files_that_are_none(void **state)
     assert_string_equal(fault.text, "zero: is a device, not a regular file");
     int fd = mkstemp(path);
     assert_true(fd >= 0);
-    snprintf(fifo, sizeof fifo, "%s.fifo", path);
+    snprintf(fifo, sizeof(fifo), "%s.fifo", path);
     assert_int_equal(mkfifo(fifo, 0600), 0);
     assert_true(halo_gguf_open(&gguf, fifo, &fault) < 0); /* and does not wait for a writer */
     assert_non_null(strstr(fault.text, "is a pipe, not a regular file"));

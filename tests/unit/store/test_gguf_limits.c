@@ -29,14 +29,14 @@ static void write_good(struct gguf_writer *w)
     gguf_writer_key_bool(w, "tokenizer.ggml.add_bos_token", false);
     gguf_writer_key_array(w, "tokenizer.ggml.tokens", HALO_GGUF_STRING, 300);
     for (int i = 0; i < 300; i++) {
-        snprintf(name, sizeof name, "token%d", i);
+        snprintf(name, sizeof(name), "token%d", i);
         gguf_writer_string(w, name);
     }
     gguf_writer_key_array(w, "tokenizer.ggml.token_type", HALO_GGUF_I32, 300);
     for (uint32_t i = 0; i < 300; i++)
         gguf_writer_u32(w, 1);
     for (unsigned i = 0; i < 40; i++) {
-        snprintf(name, sizeof name, "blk.%u.weight", i);
+        snprintf(name, sizeof(name), "blk.%u.weight", i);
         /* not in order of place, so that the sorting path is taken */
         gguf_writer_tensor(w, name, 2, (uint64_t[]){32, 2}, HALO_TYPE_Q8_0, 96 * (39 - i));
     }
@@ -253,7 +253,7 @@ static uint64_t open_time_ns(unsigned n_tensors, bool backwards)
     char name[64];
     gguf_writer_init(&w);
     for (unsigned i = 0; i < n_tensors; i++) {
-        snprintf(name, sizeof name, "t%u", i);
+        snprintf(name, sizeof(name), "t%u", i);
         unsigned place = backwards ? n_tensors - 1 - i : i;
         gguf_writer_tensor(&w, name, 1, (uint64_t[]){8}, HALO_TYPE_F32, (uint64_t)place * 32);
     }
@@ -272,7 +272,7 @@ static uint64_t open_time_ns(unsigned n_tensors, bool backwards)
         uint64_t took = cpu_ns() - begin;
         best = took < best ? took : best;
         assert_int_equal(halo_gguf_n_tensors(gguf), n_tensors);
-        snprintf(name, sizeof name, "t%u", n_tensors - 1);
+        snprintf(name, sizeof(name), "t%u", n_tensors - 1);
         assert_ptr_equal(halo_gguf_find_tensor(gguf, name), halo_gguf_tensor(gguf, n_tensors - 1));
         halo_gguf_close(gguf);
     }

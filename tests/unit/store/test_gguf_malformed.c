@@ -568,7 +568,7 @@ static void test_foreign(void **state)
 static void test_rows(void **state)
 {
     int wrong = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct gguf_writer w;
         struct halo_gguf *gguf = (struct halo_gguf *)&w;
         struct halo_fault fault = {0};
@@ -589,7 +589,7 @@ static void test_rows(void **state)
         gguf_writer_free(&w);
     }
     assert_int_equal(wrong, 0);
-    assert_true(sizeof rows / sizeof rows[0] >= 70);
+    assert_true(sizeof(rows) / sizeof(rows[0]) >= 70);
 }
 
 int main(void)

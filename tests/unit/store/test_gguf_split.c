@@ -44,7 +44,7 @@ static void part_tensors(struct gguf_writer *w, unsigned part, unsigned n)
 {
     char name[32];
     for (unsigned i = 0; i < n; i++) {
-        snprintf(name, sizeof name, "part%u.%u", part, i);
+        snprintf(name, sizeof(name), "part%u.%u", part, i);
         gguf_writer_tensor(w, name, 1, (uint64_t[]){8}, HALO_TYPE_F32, 32 * i);
     }
     gguf_writer_finish(w);
@@ -56,12 +56,12 @@ static void part_tensors(struct gguf_writer *w, unsigned part, unsigned n)
 /* Part 1 holds the metadata and no tensors, as usual; the others one and two. */
 static int setup(void **state)
 {
-    struct set *set = calloc(1, sizeof *set);
+    struct set *set = calloc(1, sizeof(*set));
     assert_non_null(set);
     strcpy(set->dir, "/tmp/halo-split-XXXXXX");
     assert_non_null(mkdtemp(set->dir));
     for (unsigned i = 0; i < PARTS; i++) {
-        snprintf(set->paths[i], sizeof set->paths[i], "%s/m-%05u-of-%05u.gguf", set->dir, i + 1, PARTS);
+        snprintf(set->paths[i], sizeof(set->paths[i]), "%s/m-%05u-of-%05u.gguf", set->dir, i + 1, PARTS);
         gguf_writer_init(&set->parts[i]);
         if (i == 0)
             gguf_writer_key_string(&set->parts[i], "general.architecture", "qwen3");
@@ -201,7 +201,7 @@ static void test_name_without_pattern(void **state)
 {
     struct set *set = *state;
     char plain[160];
-    snprintf(plain, sizeof plain, "%s/plain.gguf", set->dir);
+    snprintf(plain, sizeof(plain), "%s/plain.gguf", set->dir);
     assert_int_equal(rename(set->paths[0], plain), 0);
     refused(plain, "plain.gguf: key 'split.count' is 3, but the file's name does not end in -00001-of-00003.gguf");
     assert_int_equal(rename(plain, set->paths[0]), 0);
@@ -266,7 +266,7 @@ static void test_set_of_one(void **state)
 {
     struct set *set = *state;
     char one[160];
-    snprintf(one, sizeof one, "%s/m-00001-of-00001.gguf", set->dir);
+    snprintf(one, sizeof(one), "%s/m-00001-of-00001.gguf", set->dir);
     part_again(set, 0, 0, 1, 2, 2);
     assert_int_equal(rename(set->paths[0], one), 0);
     struct halo_gguf *gguf;

@@ -57,7 +57,7 @@ static void test_queue_and_chunk_sizes(void **state)
         unsigned depth;
         size_t chunk;
     } sizes[] = {{1, 4096}, {1, 1 << 20}, {2, 1}, {3, 5000}, {64, 65536}, {0, 0}, {100000, (size_t)1 << 40}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         for (int no_uring = 0; no_uring < 2; no_uring++) {
             struct halo_reader_options options = reader_fixture_options(f);
             options.queue_depth = sizes[i].depth;
@@ -213,7 +213,7 @@ static void write_a_byte(struct reader_fixture *f)
 static void move_away(struct reader_fixture *f)
 {
     char elsewhere[600];
-    snprintf(elsewhere, sizeof elsewhere, "%s.old", f->paths[0]);
+    snprintf(elsewhere, sizeof(elsewhere), "%s.old", f->paths[0]);
     assert_int_equal(rename(f->paths[0], elsewhere), 0);
     assert_int_equal(rename(elsewhere, f->paths[0]), 0);
 }
@@ -267,10 +267,10 @@ static void test_a_name_that_leads_elsewhere(void **state)
     struct reader_fixture *f = *state;
     char other[600];
     static uint8_t zeros[65536];
-    snprintf(other, sizeof other, "%s.new", f->paths[0]);
+    snprintf(other, sizeof(other), "%s.new", f->paths[0]);
     int fd = open(other, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    for (uint64_t at = 0; at < FIXTURE_FILE_BYTES; at += sizeof zeros)
-        assert_true(write(fd, zeros, sizeof zeros) == (ssize_t)sizeof zeros);
+    for (uint64_t at = 0; at < FIXTURE_FILE_BYTES; at += sizeof(zeros))
+        assert_true(write(fd, zeros, sizeof(zeros)) == (ssize_t)sizeof(zeros));
     close(fd);
     assert_int_equal(rename(other, f->paths[0]), 0);
     reader_fixture_mix(f);

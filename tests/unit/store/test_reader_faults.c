@@ -128,7 +128,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 
 static void reset(void)
 {
-    memset(&inject, 0, sizeof inject);
+    memset(&inject, 0, sizeof(inject));
     n_results = n_submits = n_updates = n_threads = 0;
 }
 
@@ -163,7 +163,7 @@ static void expect(struct reader_fixture *f, enum halo_reader_method method, boo
 }
 
 static const int refusals[] = {EPERM, ENOSYS, ENOMEM, EINVAL, EFAULT};
-#define N_REFUSALS (sizeof refusals / sizeof refusals[0])
+#define N_REFUSALS (sizeof(refusals) / sizeof(refusals[0]))
 
 static void test_no_ring(void **state)
 {
