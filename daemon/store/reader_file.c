@@ -10,43 +10,44 @@
 #include "reader_priv.h"
 
 /* Said once, for the first file: the parts of a set lie in one folder. */
-static void direct_lost(struct reader *r, int error)
+static void direct_lost(struct reader *reader, int error)
 {
-    if (r->report->direct)
-        reader_notice(r, "direct reads are refused (%s), reading through the page cache", strerror(error));
-    r->report->direct = false;
+    if (reader->report->direct)
+        reader_notice(reader, "direct reads are refused (%s), reading through the page cache", strerror(error));
+    reader->report->direct = false;
 }
 
-int reader_file_check(struct reader *r, const struct reader_file *file)
+int reader_file_check(struct reader *reader, const struct reader_file *file)
 {
     struct stat facts;
     if (fstat(file->source->fd, &facts) < 0)
-        return halo_fault_errno(r->fault, HALO_FAULT_LOAD_FAILED, -errno, "%s cannot be examined", file->name);
+        return halo_fault_errno(reader->fault, HALO_FAULT_LOAD_FAILED, -errno, "%s cannot be examined", file->name);
     struct halo_file_id id = halo_file_id_of(&facts), was = file->source->id;
     if (halo_file_id_is_equal(&id, &was))
         return 0;
     if (id.bytes != was.bytes)
-        return halo_fault_set(r->fault, HALO_FAULT_LOAD_FAILED,
+        return halo_fault_set(reader->fault, HALO_FAULT_LOAD_FAILED,
                               "%s was changed while it was read, from %llu bytes to %llu; load it again", file->name,
                               (unsigned long long)was.bytes, (unsigned long long)id.bytes);
-    return halo_fault_set(r->fault, HALO_FAULT_LOAD_FAILED, "%s was %s while it was read; load it again", file->name,
+    return halo_fault_set(reader->fault, HALO_FAULT_LOAD_FAILED, "%s was %s while it was read; load it again",
+                          file->name,
                           id.modified_ns != was.modified_ns ? "written to" : "moved, linked or given another mode");
 }
 
-int reader_file_open(struct reader *r, struct reader_file *file, const struct halo_reader_source *source)
+int reader_file_open(struct reader *reader, struct reader_file *file, const struct halo_reader_source *source)
 {
     const char *slash = strrchr(source->name, '/');
     *file = (struct reader_file){
         .source = source, .name = slash ? slash + 1 : source->name, .fd = source->fd, .fd_other = -1};
-    int changed = reader_file_check(r, file);
+    int changed = reader_file_check(reader, file);
     if (changed)
         return changed;
     file->size = source->id.bytes;
-    if (r->options->no_direct)
+    if (reader->options->no_direct)
         return 0;
     int direct = direct_open(source->fd, &source->id);
     if (direct < 0) {
-        direct_lost(r, -direct);
+        direct_lost(reader, -direct);
         return 0;
     }
     file->fd_other = file->fd;
@@ -55,7 +56,7 @@ int reader_file_open(struct reader *r, struct reader_file *file, const struct ha
     return 0;
 }
 
-void reader_file_buffered(struct reader *r, struct reader_file *file, int error)
+void reader_file_buffered(struct reader *reader, struct reader_file *file, int error)
 {
     if (!file->direct)
         return; /* another read came to the same end before */
@@ -63,7 +64,7 @@ void reader_file_buffered(struct reader *r, struct reader_file *file, int error)
     file->fd = file->fd_other;
     file->fd_other = direct;
     file->direct = false;
-    direct_lost(r, error);
+    direct_lost(reader, error);
 }
 
 void reader_file_close(struct reader_file *file)

@@ -68,13 +68,13 @@ struct reader {
 };
 
 /* reader_plan.c */
-int reader_plan_init(struct reader *r);
-void reader_plan_finish(struct reader *r);
+int reader_plan_init(struct reader *reader);
+void reader_plan_finish(struct reader *reader);
 /* The next piece, `bounce` being READER_BOUNCE_BYTES that it may use. False at the end, after a failure and after
  * cancel. */
-bool reader_piece_next(struct reader *r, uint8_t *bounce, struct reader_piece *ret);
+bool reader_piece_next(struct reader *reader, uint8_t *bounce, struct reader_piece *ret);
 /* Takes a piece back for the next method. Its bounce buffer is gone: what had arrived there is read again. */
-void reader_piece_return(struct reader *r, const struct reader_piece *piece);
+void reader_piece_return(struct reader *reader, const struct reader_piece *piece);
 /* Judges the result of one attempt (bytes, or negative errno). */
 enum reader_verdict {
     READER_COMPLETE, /* copied to its place; account for it */
@@ -82,25 +82,25 @@ enum reader_verdict {
     READER_REFUSED,  /* this method cannot do it */
     READER_FAILED,   /* reader.error and the fault are set */
 };
-enum reader_verdict reader_piece_fail(struct reader *r, const struct reader_piece *piece,
+enum reader_verdict reader_piece_fail(struct reader *reader, const struct reader_piece *piece,
                                       int error); /* always READER_FAILED */
-enum reader_verdict reader_piece_result(struct reader *r, struct reader_piece *piece, int64_t result);
+enum reader_verdict reader_piece_result(struct reader *reader, struct reader_piece *piece, int64_t result);
 /* Caller's thread: done and progress. */
-void reader_piece_account(struct reader *r, const struct reader_piece *piece);
-bool reader_cancelled(const struct reader *r);
-__attribute__((format(printf, 2, 3))) void reader_notice(struct reader *r, const char *format, ...);
+void reader_piece_account(struct reader *reader, const struct reader_piece *piece);
+bool reader_cancelled(const struct reader *reader);
+__attribute__((format(printf, 2, 3))) void reader_notice(struct reader *reader, const char *format, ...);
 
 /* reader_file.c */
-int reader_file_open(struct reader *r, struct reader_file *file, const struct halo_reader_source *source);
+int reader_file_open(struct reader *reader, struct reader_file *file, const struct halo_reader_source *source);
 /* 0, or LOAD_FAILED when the file is not what the source says any more. */
-int reader_file_check(struct reader *r, const struct reader_file *file);
+int reader_file_check(struct reader *reader, const struct reader_file *file);
 /* Direct reads of this file were refused; from now on it is read through the page cache. */
-void reader_file_buffered(struct reader *r, struct reader_file *file, int error);
+void reader_file_buffered(struct reader *reader, struct reader_file *file, int error);
 void reader_file_close(struct reader_file *file);
 
 /* Each: 0 when all is read or reader.error is set, READER_STEP_DOWN when the rest is for the next method. */
 #define READER_STEP_DOWN 1
-int reader_uring_run(struct reader *r);
-int reader_threads_run(struct reader *r);
+int reader_uring_run(struct reader *reader);
+int reader_threads_run(struct reader *reader);
 
 #endif

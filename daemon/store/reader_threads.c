@@ -18,7 +18,7 @@
 #define THREADS_MAX 8
 
 struct pool {
-    struct reader *r;
+    struct reader *reader;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     struct reader_piece *finished; /* queue_depth of room; a worker waits while it is full */
@@ -44,24 +44,24 @@ static int64_t piece_pread(int fd, const struct reader_piece *p)
 /* With the lock held, dropped while reading. True when the piece is complete. */
 static bool piece_read(struct pool *pool, struct reader_piece *p)
 {
-    struct reader *r = pool->r;
-    struct reader_file *file = &r->files[p->file];
-    while (!r->error && !reader_cancelled(r)) {
+    struct reader *reader = pool->reader;
+    struct reader_file *file = &reader->files[p->file];
+    while (!reader->error && !reader_cancelled(reader)) {
         p->direct = file->direct;
         p->fixed = false;
         int fd = file->fd;
         pthread_mutex_unlock(&pool->lock);
         int64_t result = piece_pread(fd, p);
         pthread_mutex_lock(&pool->lock);
-        switch (reader_piece_result(r, p, result)) {
+        switch (reader_piece_result(reader, p, result)) {
         case READER_COMPLETE: return true;
         case READER_FAILED: return false;
         case READER_AGAIN: break;
         case READER_REFUSED:
             if (p->direct)
-                reader_file_buffered(r, file, (int)-result);
+                reader_file_buffered(reader, file, (int)-result);
             else
-                reader_piece_fail(r, p, (int)result);
+                reader_piece_fail(reader, p, (int)result);
             break;
         }
     }
@@ -74,10 +74,10 @@ static void *worker_main(void *ud)
     struct pool *pool = worker->pool;
     struct reader_piece piece;
     pthread_mutex_lock(&pool->lock);
-    while (reader_piece_next(pool->r, worker->bounce, &piece)) {
+    while (reader_piece_next(pool->reader, worker->bounce, &piece)) {
         if (!piece_read(pool, &piece))
             break;
-        while (pool->n_finished == pool->r->queue_depth)
+        while (pool->n_finished == pool->reader->queue_depth)
             pthread_cond_wait(&pool->room, &pool->lock);
         pool->finished[pool->n_finished++] = piece;
         pthread_cond_signal(&pool->wake);
@@ -95,7 +95,7 @@ static void pool_account(struct pool *pool)
         struct reader_piece piece = pool->finished[--pool->n_finished];
         pthread_cond_signal(&pool->room);
         pthread_mutex_unlock(&pool->lock);
-        reader_piece_account(pool->r, &piece);
+        reader_piece_account(pool->reader, &piece);
         pthread_mutex_lock(&pool->lock);
     }
 }
@@ -105,18 +105,19 @@ static void pool_run(struct pool *pool, struct worker *workers, unsigned n_worke
     pthread_mutex_lock(&pool->lock);
     for (unsigned i = 0; i < n_workers; i++) {
         workers[i] = (struct worker){.pool = pool, .bounce = pool->bounce + i * READER_BOUNCE_BYTES};
-        int rc = halo_thread_start(&workers[i].thread, "read", worker_main, &workers[i]);
-        if (rc < 0) {
-            reader_notice(pool->r, "only %u of %u reading threads could be started (%s)", i, n_workers, strerror(-rc));
+        int r = halo_thread_start(&workers[i].thread, "read", worker_main, &workers[i]);
+        if (r < 0) {
+            reader_notice(pool->reader, "only %u of %u reading threads could be started (%s)", i, n_workers,
+                          strerror(-r));
             break;
         }
         pool->n_started++;
         pool->n_running++;
     }
     struct reader_piece piece;
-    while (pool->n_started == 0 && reader_piece_next(pool->r, pool->bounce, &piece))
+    while (pool->n_started == 0 && reader_piece_next(pool->reader, pool->bounce, &piece))
         if (piece_read(pool, &piece))
-            reader_piece_account(pool->r, &piece);
+            reader_piece_account(pool->reader, &piece);
     for (;;) {
         pool_account(pool);
         if (pool->n_running == 0)
@@ -128,20 +129,23 @@ static void pool_run(struct pool *pool, struct worker *workers, unsigned n_worke
         pthread_join(workers[i].thread, NULL);
 }
 
-int reader_threads_run(struct reader *r)
+int reader_threads_run(struct reader *reader)
 {
     struct worker workers[THREADS_MAX];
-    unsigned n_workers = r->queue_depth < THREADS_MAX ? r->queue_depth : THREADS_MAX;
+    unsigned n_workers = reader->queue_depth < THREADS_MAX ? reader->queue_depth : THREADS_MAX;
     size_t bounce_bytes = n_workers * READER_BOUNCE_BYTES;
-    struct pool pool = {
-        .r = r, .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .room = PTHREAD_COND_INITIALIZER};
+    struct pool pool = {.reader = reader,
+                        .lock = PTHREAD_MUTEX_INITIALIZER,
+                        .wake = PTHREAD_COND_INITIALIZER,
+                        .room = PTHREAD_COND_INITIALIZER};
     void *map = mmap(NULL, bounce_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    pool.finished = calloc(r->queue_depth, sizeof(*pool.finished));
+    pool.finished = calloc(reader->queue_depth, sizeof(*pool.finished));
     if (map == MAP_FAILED || !pool.finished) {
-        r->error = halo_fault_set(r->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %u reading threads", n_workers);
+        reader->error =
+            halo_fault_set(reader->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %u reading threads", n_workers);
     } else {
         pool.bounce = map;
-        r->report->method = HALO_READER_PREAD;
+        reader->report->method = HALO_READER_PREAD;
         pool_run(&pool, workers, n_workers);
     }
     if (map != MAP_FAILED)

@@ -29,7 +29,7 @@ enum window_state { WINDOW_NEW, WINDOW_REGISTERED, WINDOW_REFUSED };
 static struct ring_prepared prepared;
 
 struct uring {
-    struct reader *r;
+    struct reader *reader;
     struct io_uring *ring; /* &own or &prepared.ring */
     struct io_uring own;
     struct reader_piece *pieces; /* queue_depth of them */
@@ -46,8 +46,8 @@ struct uring {
 /* Region and size of the windows; the table of buffers is empty at first. */
 static void windows_init(struct uring *u)
 {
-    struct reader *r = u->r;
-    const struct halo_reader_options *options = r->options;
+    struct reader *reader = u->reader;
+    const struct halo_reader_options *options = reader->options;
     if (options->no_register || !options->pinned || options->pinned_bytes == 0)
         return;
     uint8_t *base = options->pinned;
@@ -56,46 +56,46 @@ static void windows_init(struct uring *u)
         window *= 2;
     size_t n = (options->pinned_bytes + window - 1) / window;
     if ((uintptr_t)base % HALO_HULL_ALIGN || n > URING_WINDOWS_MAX) {
-        reader_notice(r, "the region was not registered: %s",
+        reader_notice(reader, "the region was not registered: %s",
                       n > URING_WINDOWS_MAX ? "it is too large" : "it does not begin on a page");
         return;
     }
-    int rc = io_uring_register_buffers_sparse(u->ring, (unsigned)n);
-    if (rc < 0) {
-        reader_notice(r, "buffers cannot be registered (%s), reading unregistered", strerror(-rc));
+    int r = io_uring_register_buffers_sparse(u->ring, (unsigned)n);
+    if (r < 0) {
+        reader_notice(reader, "buffers cannot be registered (%s), reading unregistered", strerror(-r));
         return;
     }
     u->windows = calloc(n, 1);
     if (!u->windows) {
-        reader_notice(r, "no memory for the table of registered buffers, reading unregistered");
+        reader_notice(reader, "no memory for the table of registered buffers, reading unregistered");
         return;
     }
     u->n_windows = (unsigned)n;
-    r->window_base = base;
-    r->window_bytes = window;
+    reader->window_base = base;
+    reader->window_bytes = window;
 }
 
 /* The number of the registered buffer that holds [at, at + n), or -1. */
 static int window_of(struct uring *u, const struct reader_piece *p)
 {
-    struct reader *r = u->r;
-    if (!u->windows || p->bounce || p->at < r->window_base)
+    struct reader *reader = u->reader;
+    if (!u->windows || p->bounce || p->at < reader->window_base)
         return -1;
-    size_t begin = (size_t)(p->at - r->window_base), end = begin + p->n;
-    size_t i = begin / r->window_bytes;
-    if (end > r->options->pinned_bytes || (end - 1) / r->window_bytes != i)
+    size_t begin = (size_t)(p->at - reader->window_base), end = begin + p->n;
+    size_t i = begin / reader->window_bytes;
+    if (end > reader->options->pinned_bytes || (end - 1) / reader->window_bytes != i)
         return -1;
     if (u->windows[i] == WINDOW_NEW) {
-        size_t from = i * r->window_bytes, left = r->options->pinned_bytes - from;
-        struct iovec iov = {r->window_base + from, left < r->window_bytes ? left : r->window_bytes};
+        size_t from = i * reader->window_bytes, left = reader->options->pinned_bytes - from;
+        struct iovec iov = {reader->window_base + from, left < reader->window_bytes ? left : reader->window_bytes};
         __u64 tag = 0;
-        int rc = io_uring_register_buffers_update_tag(u->ring, (unsigned)i, &iov, &tag, 1);
-        u->windows[i] = rc < 0 ? WINDOW_REFUSED : WINDOW_REGISTERED;
-        if (rc < 0) { /* a limit, most likely: the next one would meet it too */
-            reader_notice(r, "registering stopped after %zu MiB (%s), the rest is read unregistered", from >> 20,
-                          strerror(-rc));
+        int r = io_uring_register_buffers_update_tag(u->ring, (unsigned)i, &iov, &tag, 1);
+        u->windows[i] = r < 0 ? WINDOW_REFUSED : WINDOW_REGISTERED;
+        if (r < 0) { /* a limit, most likely: the next one would meet it too */
+            reader_notice(reader, "registering stopped after %zu MiB (%s), the rest is read unregistered", from >> 20,
+                          strerror(-r));
             memset(u->windows + i, WINDOW_REFUSED, u->n_windows - i);
-            r->report->method = HALO_READER_URING;
+            reader->report->method = HALO_READER_URING;
         }
     }
     return u->windows[i] == WINDOW_REGISTERED ? (int)i : -1;
@@ -109,11 +109,11 @@ int halo_reader_prepare(void)
 /* The prepared ring, or one of its own. */
 static int ring_open(struct uring *u)
 {
-    u->ring = u->r->queue_depth <= READER_DEPTH_DEFAULT ? ring_take(&prepared) : NULL;
+    u->ring = u->reader->queue_depth <= READER_DEPTH_DEFAULT ? ring_take(&prepared) : NULL;
     if (u->ring)
         return 0;
     u->ring = &u->own;
-    return io_uring_queue_init(u->r->queue_depth, u->ring, 0);
+    return io_uring_queue_init(u->reader->queue_depth, u->ring, 0);
 }
 
 /* A ring that gave up may hold reads that were never submitted. */
@@ -128,8 +128,8 @@ static void ring_close(struct uring *u)
 
 static int uring_init(struct uring *u)
 {
-    struct reader *r = u->r;
-    unsigned depth = r->queue_depth;
+    struct reader *reader = u->reader;
+    unsigned depth = reader->queue_depth;
     u->pieces = calloc(depth, sizeof(*u->pieces));
     u->busy = calloc(depth, sizeof(*u->busy));
     size_t bytes = depth * READER_BOUNCE_BYTES;
@@ -139,14 +139,15 @@ static int uring_init(struct uring *u)
         u->bounce_bytes = bytes;
     }
     if (!u->pieces || !u->busy || !u->bounce)
-        return r->error = halo_fault_set(r->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %u read buffers", depth);
-    int rc = ring_open(u);
-    if (rc < 0) {
-        reader_notice(r, "io_uring is not available (%s), reading with threads", strerror(-rc));
+        return reader->error =
+                   halo_fault_set(reader->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %u read buffers", depth);
+    int r = ring_open(u);
+    if (r < 0) {
+        reader_notice(reader, "io_uring is not available (%s), reading with threads", strerror(-r));
         return READER_STEP_DOWN;
     }
     windows_init(u);
-    r->report->method = u->windows ? HALO_READER_URING_FIXED : HALO_READER_URING;
+    reader->report->method = u->windows ? HALO_READER_URING_FIXED : HALO_READER_URING;
     return 0;
 }
 
@@ -159,13 +160,13 @@ static void uring_finish(struct uring *u, bool ring_made)
     free(u->pieces);
     free(u->busy);
     free(u->windows);
-    u->r->window_base = NULL;
+    u->reader->window_base = NULL;
 }
 
 static void piece_submit(struct uring *u, unsigned slot)
 {
     struct reader_piece *p = &u->pieces[slot];
-    const struct reader_file *file = &u->r->files[p->file];
+    const struct reader_file *file = &u->reader->files[p->file];
     struct io_uring_sqe *sqe = io_uring_get_sqe(u->ring);
     assert(sqe); /* as many entries as slots, and each slot has at most one */
     int window = window_of(u, p);
@@ -182,23 +183,24 @@ static void piece_submit(struct uring *u, unsigned slot)
 static void piece_step_down(struct uring *u, unsigned slot, int error)
 {
     struct reader_piece *p = &u->pieces[slot];
-    struct reader *r = u->r;
-    struct reader_file *file = &r->files[p->file];
+    struct reader *reader = u->reader;
+    struct reader_file *file = &reader->files[p->file];
     if (p->fixed) {
         if (!u->fixed_refused)
-            reader_notice(r, "reads into registered buffers are refused (%s), reading unregistered", strerror(error));
+            reader_notice(reader, "reads into registered buffers are refused (%s), reading unregistered",
+                          strerror(error));
         memset(u->windows, WINDOW_REFUSED, u->n_windows);
         u->fixed_refused = true;
-        r->report->method = HALO_READER_URING;
+        reader->report->method = HALO_READER_URING;
         piece_submit(u, slot);
     } else if (p->direct) {
-        reader_file_buffered(r, file, error);
+        reader_file_buffered(reader, file, error);
         piece_submit(u, slot);
     } else {
         if (!u->refused)
-            reader_notice(r, "io_uring refuses to read (%s), reading with threads", strerror(error));
+            reader_notice(reader, "io_uring refuses to read (%s), reading with threads", strerror(error));
         u->refused = true;
-        reader_piece_return(r, p);
+        reader_piece_return(reader, p);
         u->busy[slot] = false;
         u->n_busy--;
     }
@@ -207,19 +209,19 @@ static void piece_step_down(struct uring *u, unsigned slot, int error)
 static void completion(struct uring *u, unsigned slot, int result)
 {
     struct reader_piece *p = &u->pieces[slot];
-    assert(slot < u->r->queue_depth && u->busy[slot]);
-    switch (reader_piece_result(u->r, p, result)) {
+    assert(slot < u->reader->queue_depth && u->busy[slot]);
+    switch (reader_piece_result(u->reader, p, result)) {
     case READER_COMPLETE:
         u->busy[slot] = false;
         u->n_busy--;
-        reader_piece_account(u->r, p);
+        reader_piece_account(u->reader, p);
         return;
     case READER_FAILED:
         u->busy[slot] = false;
         u->n_busy--;
         return;
     case READER_AGAIN:
-        if (u->r->error || reader_cancelled(u->r)) { /* nobody waits for the rest */
+        if (u->reader->error || reader_cancelled(u->reader)) { /* nobody waits for the rest */
             u->busy[slot] = false;
             u->n_busy--;
             return;
@@ -246,14 +248,14 @@ static unsigned completions(struct uring *u)
 /* The ring takes no more: wait for what the kernel has, give the rest to the next method. */
 static void uring_abandon(struct uring *u, int error)
 {
-    reader_notice(u->r, "io_uring gave up (%s), reading with threads", strerror(error));
+    reader_notice(u->reader, "io_uring gave up (%s), reading with threads", strerror(error));
     u->refused = true;
     while (u->n_busy > io_uring_sq_ready(u->ring))
         if (completions(u) == 0)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    for (unsigned slot = 0; slot < u->r->queue_depth; slot++)
+    for (unsigned slot = 0; slot < u->reader->queue_depth; slot++)
         if (u->busy[slot]) {
-            reader_piece_return(u->r, &u->pieces[slot]);
+            reader_piece_return(u->reader, &u->pieces[slot]);
             u->busy[slot] = false;
             u->n_busy--;
         }
@@ -261,10 +263,10 @@ static void uring_abandon(struct uring *u, int error)
 
 static void uring_fill(struct uring *u)
 {
-    for (unsigned slot = 0; slot < u->r->queue_depth && !u->refused; slot++) {
+    for (unsigned slot = 0; slot < u->reader->queue_depth && !u->refused; slot++) {
         if (u->busy[slot])
             continue;
-        if (!reader_piece_next(u->r, u->bounce + slot * READER_BOUNCE_BYTES, &u->pieces[slot]))
+        if (!reader_piece_next(u->reader, u->bounce + slot * READER_BOUNCE_BYTES, &u->pieces[slot]))
             return;
         u->busy[slot] = true;
         u->n_busy++;
@@ -292,14 +294,14 @@ static void uring_loop(struct uring *u)
     }
 }
 
-int reader_uring_run(struct reader *r)
+int reader_uring_run(struct reader *reader)
 {
-    struct uring u = {.r = r};
-    int rc = uring_init(&u);
-    if (rc == 0)
+    struct uring u = {.reader = reader};
+    int r = uring_init(&u);
+    if (r == 0)
         uring_loop(&u);
-    uring_finish(&u, rc == 0);
-    if (rc == 0 && u.refused)
-        rc = READER_STEP_DOWN;
-    return rc == READER_STEP_DOWN && !r->error ? READER_STEP_DOWN : 0;
+    uring_finish(&u, r == 0);
+    if (r == 0 && u.refused)
+        r = READER_STEP_DOWN;
+    return r == READER_STEP_DOWN && !reader->error ? READER_STEP_DOWN : 0;
 }
