@@ -22,7 +22,7 @@ struct allocation {
     char *bytes;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* a copy holds it around its checks */
 static struct allocation *allocations;
 static size_t n_used;
 static void (*watcher)(void *p, size_t n); /* NULL: none */
@@ -93,6 +93,16 @@ void emu_memory_watch(void (*fn)(void *p, size_t n))
         for (const struct allocation *allocation = allocations; allocation; allocation = allocation->next)
             fn(allocation->bytes, allocation->n);
     watcher = fn;
+    pthread_mutex_unlock(&lock);
+}
+
+void emu_memory_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void emu_memory_unlock(void)
+{
     pthread_mutex_unlock(&lock);
 }
 

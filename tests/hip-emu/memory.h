@@ -11,6 +11,9 @@ int emu_memory_take(void **ret, size_t n, bool host);
 int emu_memory_release(void *p, bool host);
 /* Calls fn for each allocation that there is and will be, with its size, and with 0 when it goes. One at a time. */
 void emu_memory_watch(void (*fn)(void *p, size_t n));
+/* Between the two, allocations neither come nor go. */
+void emu_memory_lock(void);
+void emu_memory_unlock(void);
 /* Whether n bytes at p lie in one allocation. */
 bool emu_memory_holds(const void *p, size_t n);
 

@@ -161,13 +161,15 @@ struct copy {
 static int do_copy(void *ud)
 {
     struct copy *c = ud;
+    emu_memory_lock(); /* as a GPU: the memory is not freed under it */
     bool ok = (c->kind == 2 || emu_memory_holds(c->to, c->n)) && (c->kind <= 1 || emu_memory_holds(c->from, c->n));
     if (ok && c->kind == 0)
         memset(c->to, c->byte, c->n);
     else if (ok)
-        memcpy(c->to, c->from, c->n);
+        memmove(c->to, c->from, c->n);
     if (ok && c->flip && c->n > 8)
         ((unsigned char *)c->to)[c->n / 8 * 4 + 2] ^= 0x10;
+    emu_memory_unlock();
     if (!ok)
         fprintf(stderr, "hip-emu: a copy of %zu bytes leaves its memory\n", c->n);
     return ok ? 0 : -1;
