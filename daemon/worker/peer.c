@@ -1,12 +1,14 @@
 /* peer.c: reads frames, feeds them to the session, writes its answers.
  *
- * One thread: HIP's state belongs to a thread, and the order of requests is the order on the GPU. Until the first frame
- * has turned out to be a valid HIP_OP_INIT no HIP library is opened.
+ * HIP is called from one thread: its state belongs to a thread, and the order of requests is the order on the GPU. No
+ * HIP library is opened until the first frame has turned out to be a valid HIP_OP_INIT. A second thread ends the
+ * process when a HIP call does not return: nothing else can.
  */
 #include "peer_priv.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -16,6 +18,7 @@
 
 #include <base/clock.h>
 #include <base/log.h>
+#include <base/thread.h>
 #include <sandbox/sandbox.h>
 
 #include "runtime_priv.h"
@@ -24,6 +27,8 @@
 #define HANDSHAKE_MS 3000
 #define UNREAD_MS 60000 /* a client that takes no answers for this long */
 #define OUT_BYTES (2 * (size_t)(HALO_REMOTE_HEADER_BYTES + HALO_REMOTE_PAYLOAD_MAX))
+#define GONE_MS 5000 /* after the client has left, for a HIP call to return */
+#define WATCH_MS 100
 #define SPIN_US 200 /* after progress: the end of a decode step is near */
 #define PAUSE_NS 20000
 
@@ -35,7 +40,40 @@ struct peer {
     uint8_t *out;                 /* answers: [out_at, out_n) are still to be sent */
     size_t out_at, out_n;
     uint64_t began_ms, progress_us;
+    _Atomic uint64_t busy_ms; /* since when requests run; 0: the thread waits for the client */
 };
+
+/* ---- the watch ---- */
+
+/* Ends the process; its log line says why. */
+static void check_call(const struct peer *p, uint64_t gone_ms)
+{
+    uint64_t now = halo_clock_ms(), busy = atomic_load(&p->busy_ms);
+    uint32_t deadline = p->options->limits.deadline_ms;
+    if (busy && deadline && now - busy > deadline + (uint64_t)GONE_MS) {
+        halo_log(HALO_LOG_ERROR, "a HIP call has not returned for %u ms: the session is ended", deadline + GONE_MS);
+        _exit(1);
+    }
+    if (gone_ms && now - gone_ms > GONE_MS) {
+        halo_log(HALO_LOG_ERROR, "the client has left and a HIP call has not returned: the session is ended");
+        _exit(1);
+    }
+}
+
+static void *watch(void *ud)
+{
+    const struct peer *p = ud;
+    const struct timespec pause = {.tv_nsec = WATCH_MS * 1000000};
+    for (uint64_t gone_ms = 0;;) {
+        struct pollfd state = {.fd = p->fd, .events = POLLRDHUP};
+        if (!gone_ms && poll(&state, 1, WATCH_MS) > 0)
+            gone_ms = halo_clock_ms();
+        else if (gone_ms)
+            nanosleep(&pause, NULL);
+        check_call(p, gone_ms);
+    }
+    return NULL;
+}
 
 /* ---- answers ---- */
 
@@ -67,7 +105,9 @@ static uint8_t *reserve(void *ud, size_t n)
         p->out_at = 0;
         if (p->out_n + n <= OUT_BYTES)
             break;
-        if (poll(&writable, 1, UNREAD_MS) <= 0) {
+        int ready = poll(&writable, 1, UNREAD_MS);
+        atomic_store(&p->busy_ms, halo_clock_ms()); /* it was the client that kept us */
+        if (ready <= 0) {
             halo_log(HALO_LOG_WARN, "the client has not read its answers for %d s: closed", UNREAD_MS / 1000);
             return NULL;
         }
@@ -86,6 +126,7 @@ static int idle(void *ud)
 {
     struct peer *p = ud;
     struct pollfd state = {.fd = p->fd, .events = POLLRDHUP};
+    atomic_store(&p->busy_ms, halo_clock_ms());
     int r = flush(p);
     if (r == 0 && poll(&state, 1, 0) > 0 && state.revents & (POLLRDHUP | POLLHUP | POLLERR))
         r = -EPIPE;
@@ -178,9 +219,11 @@ static int wait_and_read(struct peer *p, struct halo_fault *fault)
 static int serve(struct peer *p, struct halo_fault *fault)
 {
     for (;;) {
+        atomic_store(&p->busy_ms, halo_clock_ms());
         int r = run_requests(p, fault);
         if (r == 0 && p->session)
             r = halo_session_poll(p->session, fault);
+        atomic_store(&p->busy_ms, 0);
         int sent = flush(p);
         if (r != 0)
             return r;
@@ -198,13 +241,15 @@ _Noreturn void halo_peer_run(const struct halo_worker_options *options)
     const struct halo_sandbox sandbox = {
         .program = "hip-worker", .hip_lib = options->hip_lib, .gpu = true, .models_only = true};
     struct halo_fault fault = {0};
+    pthread_t watcher;
     struct peer p = {
         .fd = options->session_fd, .options = options, .out = malloc(OUT_BYTES), .began_ms = halo_clock_ms()};
     setrlimit(RLIMIT_CORE, &no_core);
     if (!options->no_sandbox)
         halo_sandbox_enter(&sandbox);
     halo_tcp_prepare(p.fd);
-    if (!p.out || halo_remote_reader_init(&p.reader, HALO_REMOTE_FIRST_MAX) < 0) {
+    if (!p.out || halo_remote_reader_init(&p.reader, HALO_REMOTE_FIRST_MAX) < 0 ||
+        halo_thread_start(&watcher, "watch", watch, &p) < 0) {
         halo_log(HALO_LOG_ERROR, "no memory for a session");
         _exit(1);
     }

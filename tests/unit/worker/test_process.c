@@ -169,6 +169,45 @@ static void sessions_die_with_a_killed_supervisor(void **state)
     assert_true(ends(client));
 }
 
+/* ---- a GPU that does not answer ---- */
+
+static void a_lost_completion_ends_its_session_at_the_deadline(void **state)
+{
+    struct worker w;
+    union halo_remote_reply a;
+    (void)state;
+    setenv("HALO_HIP_EMU_SCRIPT", "hipMemsetAsync:1:stall", 1);
+    worker_start(&w, NULL, (const char *[]){"--deadline-ms", "300", NULL});
+    unsetenv("HALO_HIP_EMU_SCRIPT");
+    int client = connect_unix(&w);
+    assert_int_equal(ask_init(client), 0);
+    assert_int_equal(ask(client, HIP_OP_MALLOC, &(struct halo_remote_malloc){.size = 64}, &a), 0);
+    const struct halo_remote_memset fill = {.to = a.malloc.address, .width = 1, .count = 64};
+    assert_int_equal(ask(client, HIP_OP_MEMSET, &fill, &a), -EPIPE);
+    worker_await(&w, "the GPU has not ended an operation of the session for 300 ms");
+    close(client);
+    worker_stop(&w, SIGTERM);
+}
+
+/* The session's thread is inside the call, so nothing but the watch can end it. */
+static void a_call_that_hangs_ends_with_its_client(void **state)
+{
+    struct worker w;
+    uint8_t frame[64];
+    struct halo_remote_header h = {.op = HIP_OP_MEM_GET_INFO, .id = 1, .device = HALO_REMOTE_DEVICE_CURRENT};
+    (void)state;
+    setenv("HALO_HIP_EMU_SCRIPT", "hipMemGetInfo:2:hang", 1);
+    worker_start(&w, NULL, (const char *[]){"--max-sessions", "1", NULL});
+    unsetenv("HALO_HIP_EMU_SCRIPT");
+    int client = connect_unix(&w);
+    assert_int_equal(ask_init(client), 0); /* the first hipMemGetInfo */
+    int n = halo_remote_request_encode(frame, sizeof(frame), &h, &(struct halo_remote_mem_get_info){}, true);
+    assert_true(n > 0 && send(client, frame, (size_t)n, MSG_NOSIGNAL) == n);
+    close(client);
+    worker_await(&w, "the client has left and a HIP call has not returned");
+    worker_stop(&w, SIGTERM);
+}
+
 /* ---- who ---- */
 
 static void our_own_client_is_no_runtime(void **state)
@@ -216,6 +255,8 @@ int main(void)
         cmocka_unit_test(only_so_many_sessions),
         cmocka_unit_test(a_killed_session_leaves_the_others),
         cmocka_unit_test(sessions_die_with_a_killed_supervisor),
+        cmocka_unit_test(a_lost_completion_ends_its_session_at_the_deadline),
+        cmocka_unit_test(a_call_that_hangs_ends_with_its_client),
         cmocka_unit_test(our_own_client_is_no_runtime),
         cmocka_unit_test(another_user_is_refused),
     };
