@@ -164,6 +164,7 @@ const struct halo_device_ops *halo_device_hip(void)
         .kv_write = halo_hip_kv_write,
         .peek = halo_hip_peek,
         .measure_bandwidth = halo_hip_measure_bandwidth,
+        .measure_costs = halo_hip_measure_costs,
     };
     return &ops;
 }

@@ -209,6 +209,7 @@ int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row,
 
 /* bandwidth.c: bytes per second of a copy within the GPU's memory, reads and writes counted; 0: not measured. */
 double halo_hip_measure_bandwidth(struct halo_device *device);
+void halo_hip_measure_costs(struct halo_device *device, struct halo_device_costs *ret);
 
 /* Device address of a weight's packed form; NULL while only kernels are looked up (program.c), as all addresses are
  * then. */

@@ -161,10 +161,22 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
     halo_note_post(t->port, &f->note, HALO_NOTE_FORECAST_DONE);
 }
 
+/* Sets the device's figures of a profile, if nobody waits for their next token. */
+static void measure_device(struct halo_device_thread *t, struct halo_profile *ret)
+{
+    struct halo_device_costs costs = {0};
+    if (!measure_bandwidth(t))
+        return;
+    ret->memory_bytes_s = t->bandwidth;
+    if (t->ops->measure_costs)
+        t->ops->measure_costs(t->device, &costs);
+    ret->copy_bytes_s = costs.copy_bytes_s;
+    ret->launch_s = costs.launch_s;
+}
+
 /* The first time, and once more after the drive was read if others used the device. */
 static void profile(struct halo_device_thread *t, struct halo_profiling *p)
 {
-    struct halo_profile *profile = &p->record.profile;
     struct halo_mailbox *to = t->port;
     bool again = p->stage == HALO_PROFILING_RETRY;
     p->stage = HALO_PROFILING_DONE;
@@ -172,8 +184,8 @@ static void profile(struct halo_device_thread *t, struct halo_profiling *p)
         struct halo_device_info info;
         t->ops->describe(t->device, &info);
         halo_profile_name_device(&p->here, &info);
-        if (!p->stored && !atomic_load(&p->cancel) && measure_bandwidth(t))
-            profile->memory_bytes_s = t->bandwidth;
+        if (!p->stored && !atomic_load(&p->cancel))
+            measure_device(t, &p->record.profile);
         to = again || p->stored ? t->io : t->prefetch;
         p->stage = again || p->stored ? HALO_PROFILING_COOL : HALO_PROFILING_DISK;
     }

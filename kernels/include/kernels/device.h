@@ -16,7 +16,7 @@
 #include <kernels/experts.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 11
+#define HALO_DEVICE_ABI 12
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 #define HALO_DEVICE_NOTICE 160
@@ -93,6 +93,12 @@ struct halo_device_phase {
     _Atomic uint32_t op;        /* index into the plan's ops while running */
 };
 
+/* What work costs beside the bytes that a device reads. 0: it does not cost anything, or was not measured. */
+struct halo_device_costs {
+    double copy_bytes_s; /* from the host's memory to the device's, where these are two */
+    double launch_s;     /* one launch and the wait for its end */
+};
+
 struct halo_device; /* a device's own state */
 struct halo_device_model;
 
@@ -143,6 +149,8 @@ struct halo_device_ops {
     int (*peek)(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason);
     /* Optional: sustained read bandwidth of weights, bytes per second, measured now over ~100 ms. */
     double (*measure_bandwidth)(struct halo_device *device);
+    /* Optional: measured now over ~100 ms, with buffers that are given back. */
+    void (*measure_costs)(struct halo_device *device, struct halo_device_costs *ret);
     /* Optional, both or none: the device can run plans with streamed weights. Bytes of one expert of this weight in the
      * device's layout (pure; any thread), and where the model gets its experts from, before the seal. */
     uint64_t (*expert_bytes)(const struct halo_device *device, const struct halo_weight *weight);

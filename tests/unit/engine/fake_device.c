@@ -374,6 +374,11 @@ static int fake_kv_write(struct halo_device_model *model, uint32_t group, uint32
     return 0;
 }
 
+static void fake_costs(struct halo_device *device, struct halo_device_costs *ret)
+{
+    *ret = (struct halo_device_costs){.copy_bytes_s = 25e9, .launch_s = 12.5e-6};
+}
+
 static double fake_bandwidth(struct halo_device *device)
 {
     return 1e9;
@@ -400,6 +405,7 @@ static const struct halo_device_ops table = {
     .kv_read = fake_kv_read,
     .kv_write = fake_kv_write,
     .measure_bandwidth = fake_bandwidth,
+    .measure_costs = fake_costs,
 };
 
 const struct halo_device_ops *fake_device(void)

@@ -167,6 +167,7 @@ static void measured_kept_and_told_again(void **state)
     assert_true(request->n_progress > 0);
     assert_null(strstr(request->last, "\"disk_gb_s\":null"));
     assert_null(strstr(request->last, "\"memory_gb_s\":null"));
+    assert_non_null(strstr(request->last, "\"copy_gb_s\":25.000,\"launch_us\":12.500"));
     assert_null(strstr(request->last, "not_stored"));
     assert_int_equal(child_number(request, "span_bytes"), 4792416);
     assert_true(record(path, text, sizeof(text)) > 0);
