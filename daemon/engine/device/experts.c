@@ -344,12 +344,14 @@ static int open_files(struct halo_experts *x, const struct halo_gguf *gguf, stru
     return r;
 }
 
-int halo_experts_open(struct halo_experts *x, const struct halo_gguf *gguf, struct halo_fault *fault)
+int halo_experts_open(struct halo_experts *x, const struct halo_gguf *gguf, uint32_t block_bytes, uint32_t depth,
+                      struct halo_fault *fault)
 {
     /* A slot has an address congruent to any offset: what slab.h adds to each is part of the slot. */
     struct halo_slabs_options memory = {.slot_bytes = x->shape.slot_bytes - HALO_HULL_ALIGN,
                                         .n_slots = x->setup.n_slots};
-    struct halo_fetch_options options = {.queue = x->setup.n_slots * HALO_EXPERT_PARTS};
+    struct halo_fetch_options options = {
+        .block_bytes = block_bytes, .depth = depth, .queue = x->setup.n_slots * HALO_EXPERT_PARTS};
     int r = halo_slabs_create(&memory, &x->slabs, fault);
     for (uint32_t slot = 0; slot < x->setup.n_slots && r == 0; slot++)
         r = halo_slabs_take(x->slabs, halo_slabs_slab_of(x->slabs, slot), fault);

@@ -2,6 +2,8 @@
  * LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY in load->fault. */
 #include <string.h>
 
+#include <store/fetch.h>
+
 #include "io/io_priv.h"
 
 static struct halo_span piece_of(const void *ud, int32_t id)
@@ -69,6 +71,25 @@ enum halo_load_stage halo_io_resolve(struct halo_load *load, const struct halo_l
     return HALO_LOAD_MATCH;
 }
 
+/* What the stored profile says of the drive that holds the file; with which device it was measured does not matter. Who
+ * has measured nothing, or something else, reads with the defaults. */
+static void find_read_sizes(struct halo_io_thread *io, struct halo_load *load)
+{
+    struct halo_profile here;
+    struct halo_profile_record record;
+    const struct halo_profile *stored = &record.profile;
+    const struct halo_instance *instance = load->instance;
+    if (halo_io_stored_profile(io, instance->model->gguf, instance->path, &here, &record, NULL) < 0 ||
+        strcmp(stored->file, here.file) != 0 || strcmp(stored->drive, here.drive) != 0 ||
+        strcmp(stored->machine, here.machine) != 0)
+        return;
+    if (stored->disk_block_bytes % HALO_HULL_ALIGN != 0 || stored->disk_block_bytes > HALO_FETCH_BLOCK_MAX ||
+        stored->disk_depth > HALO_FETCH_DEPTH_MAX)
+        return;
+    load->read_block_bytes = stored->disk_block_bytes;
+    load->read_depth = stored->disk_depth;
+}
+
 enum halo_load_stage halo_io_open(struct halo_load *load, const struct halo_load_threads *threads)
 {
     struct halo_instance *instance = load->instance;
@@ -81,6 +102,8 @@ enum halo_load_stage halo_io_open(struct halo_load *load, const struct halo_load
                        "%.150s was replaced or changed while the load waited; load it again", instance->path);
         return HALO_LOAD_DONE;
     }
+    if (instance->model->hparams.n_expert > 0)
+        find_read_sizes(threads->io, load);
     return HALO_LOAD_ADMIT;
 }
 

@@ -183,7 +183,8 @@ static int open_experts(struct halo_load *load, struct halo_phase *phase)
     if (phase)
         halo_phase_set(phase, HALO_ACTIVITY_FILE, "taking %s for experts of %s",
                        halo_size_text(load->instance->slots_bytes, size), load->instance->name);
-    return halo_experts_open(load->instance->experts, load->instance->model->gguf, &load->fault);
+    return halo_experts_open(load->instance->experts, load->instance->model->gguf, load->read_block_bytes,
+                             load->read_depth, &load->fault);
 }
 
 int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, struct halo_mailbox *port,

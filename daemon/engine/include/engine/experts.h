@@ -71,8 +71,9 @@ struct halo_experts_setup {
 /* Bookkeeping only. 0 or OUT_OF_MEMORY. */
 int halo_experts_create(struct halo_experts **ret, const struct halo_experts_setup *setup, struct halo_fault *fault);
 /* Takes the memory of the slots and opens the model's files, whose descriptors are gguf's and stay open: about 0.2 s a
- * GiB. 0, or negative with the fault. */
-int halo_experts_open(struct halo_experts *experts, const struct halo_gguf *gguf, struct halo_fault *fault);
+ * GiB. block_bytes and depth: of reads, as fetch.h has them; 0: its defaults. 0, or negative with the fault. */
+int halo_experts_open(struct halo_experts *experts, const struct halo_gguf *gguf, uint32_t block_bytes, uint32_t depth,
+                      struct halo_fault *fault);
 /* NULL is accepted. Waits for the reads in flight, but not for a drive that does not answer: then their memory is
  * lost. */
 void halo_experts_destroy(struct halo_experts *experts);

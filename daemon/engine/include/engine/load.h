@@ -103,6 +103,8 @@ struct halo_load {
     bool need_place;                 /* out: as many models as there can be are there */
     uint32_t n_rounds;               /* the port's */
     uint32_t n_streamed;             /* the device thread's: layers whose experts are streamed */
+    /* OPEN: how its drive is read best, by the stored profile; 0: not known. */
+    uint32_t read_block_bytes, read_depth;
 
     /* progress, written by the prefetch thread */
     _Atomic uint64_t bytes_done, bytes_total;
