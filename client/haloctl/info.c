@@ -33,6 +33,28 @@ static void print_engine(const struct halo_part_engine_info *e)
     print_named("doctor", e->has_doctor, e->doctor);
 }
 
+/* "experts    93.7 % of 31.2 GB found in memory; steps waited 1.0 s for the disk". */
+static void print_experts(struct halo_raw raw)
+{
+    json_t *json = json_loadb(raw.at, raw.len, 0, NULL);
+    double hit = (double)json_integer_value(json_object_get(json, "hit_bytes"));
+    double used = hit + (double)json_integer_value(json_object_get(json, "miss_bytes"));
+    const char *reading = json_string_value(json_object_get(json, "reading"));
+    char size[32], disk[32];
+    printf("%-10s %lld slots for %s of experts on disk", "experts",
+           (long long)json_integer_value(json_object_get(json, "slots")),
+           halo_ctl_bytes(json_integer_value(json_object_get(json, "disk_bytes")), disk));
+    if (used > 0)
+        printf("; %.1f %% of %s found in memory, steps waited %.1f s for the disk", 100 * hit / used,
+               halo_ctl_bytes((int64_t)used, size), (double)json_integer_value(json_object_get(json, "wait_us")) / 1e6);
+    if (reading) {
+        printf("; reads ");
+        halo_client_show_line(stdout, reading, strlen(reading));
+    }
+    putchar('\n');
+    json_decref(json);
+}
+
 static void print_model(const struct halo_part_model_info *m)
 {
     char size[32], memory[64] = "", context[48] = "", requests[48] = "";
@@ -45,6 +67,8 @@ static void print_model(const struct halo_part_model_info *m)
     halo_client_print_line(stdout, "%-10s %.*s, %s%s%s%s%s", "model", (int)m->name.len, m->name.at,
                            halo_ctl_bytes(m->bytes, size), memory, context, requests,
                            m->has_pinned && m->pinned ? ", pinned" : "");
+    if (m->has_experts)
+        print_experts(m->experts);
 }
 
 /* An object of names and bytes: "models 26.4 MB, budget 24.0 GB". */

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ struct halo_experts {
     struct halo_fetch_read *reads; /* room for those of a layer */
     uint32_t n_reads;
     struct halo_expert_source source;
+    _Atomic uint64_t hit_bytes, miss_bytes, wait_us;
 
     /* the layer under way */
     struct chosen *chosen; /* [n_expert] */
@@ -148,6 +150,15 @@ static bool is_placed(const struct halo_experts *x, const struct chosen *chosen)
     return chosen->slot != HALO_EXPERT_NONE && halo_expert_cache_find(&x->cache, x->layer, chosen->id) == chosen->slot;
 }
 
+static void count_bytes(struct halo_experts *x, bool is_there, uint64_t n_bytes)
+{
+    atomic_fetch_add_explicit(is_there ? &x->hit_bytes : &x->miss_bytes, n_bytes, memory_order_relaxed);
+    if (x->setup.stats && is_there)
+        HALO_COUNT(x->setup.stats, expert_hit_bytes, n_bytes);
+    else if (x->setup.stats)
+        HALO_COUNT(x->setup.stats, expert_miss_bytes, n_bytes);
+}
+
 /* Gives slots to the chosen experts that have none, as far as there are any, and submits their reads. */
 static void place(struct halo_experts *x)
 {
@@ -160,10 +171,7 @@ static void place(struct halo_experts *x)
         chosen->slot = halo_expert_cache_choose(&x->cache, x->layer, chosen->id);
         if (chosen->slot == HALO_EXPERT_NONE)
             break;
-        if (x->setup.stats && is_there)
-            HALO_COUNT(x->setup.stats, expert_hit_bytes, layer->n_bytes);
-        else if (x->setup.stats)
-            HALO_COUNT(x->setup.stats, expert_miss_bytes, layer->n_bytes);
+        count_bytes(x, is_there, layer->n_bytes);
         if (!is_there)
             add_reads(x, chosen->slot, HALO_FETCH_DEMAND);
     }
@@ -270,6 +278,7 @@ static void wait(struct halo_experts *x, struct halo_device_phase *phase)
     } while (n == 0 && now_ns - start_ns < (uint64_t)HALO_EXPERTS_STALL_MS * 1000000);
     if (n == 0)
         say_stalled(x);
+    atomic_fetch_add_explicit(&x->wait_us, (now_ns - start_ns) / 1000, memory_order_relaxed);
     if (x->setup.stats)
         HALO_COUNT(x->setup.stats, expert_wait_us, (now_ns - start_ns) / 1000);
 }
@@ -378,6 +387,14 @@ void halo_experts_destroy(struct halo_experts *x)
     free(x->reads);
     free(x->chosen);
     free(x);
+}
+
+void halo_experts_report(struct halo_experts *x, struct halo_experts_report *ret)
+{
+    *ret = (struct halo_experts_report){.hit_bytes = atomic_load(&x->hit_bytes),
+                                        .miss_bytes = atomic_load(&x->miss_bytes),
+                                        .wait_us = atomic_load(&x->wait_us)};
+    halo_fetch_describe(x->fetch, ret->reading, sizeof(ret->reading));
 }
 
 const struct halo_expert_source *halo_experts_source(const struct halo_experts *x)

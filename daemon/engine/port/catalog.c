@@ -36,16 +36,16 @@ void halo_port_models(struct halo_port *port, struct halo_job *job)
 }
 
 /* A loaded model that still is, by its file. NULL: none. */
-static const struct halo_instance *loaded_of(const struct halo_port *port, const struct halo_file_id *id)
+static struct halo_instance *loaded_of(const struct halo_port *port, const struct halo_file_id *id)
 {
-    const struct halo_instance *instance = halo_port_instance_of(port, id);
+    struct halo_instance *instance = halo_port_instance_of(port, id);
     return instance && instance->state != HALO_INSTANCE_LOADING ? instance : NULL;
 }
 
 static void describe(const struct halo_port *port, const struct halo_catalog_entry *entry,
                      struct halo_part_model_info *ret)
 {
-    const struct halo_instance *instance = loaded_of(port, &entry->id);
+    struct halo_instance *instance = loaded_of(port, &entry->id);
     if (instance) {
         halo_port_describe_instance(port, instance, ret);
         ret->path = halo_str_of(entry->path);
@@ -81,7 +81,7 @@ static size_t describe_others(const struct halo_port *port, const struct halo_ca
 {
     size_t n = 0;
     for (size_t i = 0; i < catalog->n_loaded; i++) {
-        const struct halo_instance *instance = loaded_of(port, &catalog->loaded[i].id);
+        struct halo_instance *instance = loaded_of(port, &catalog->loaded[i].id);
         if (!instance || is_listed(catalog, &catalog->loaded[i].id))
             continue;
         halo_port_describe_instance(port, instance, &ret[n]);

@@ -51,7 +51,44 @@ void halo_port_hello(struct halo_port *port, struct halo_job *job)
     halo_job_end(port, job, &ev);
 }
 
-void halo_port_describe_instance(const struct halo_port *port, const struct halo_instance *instance,
+/* Slots and speeds of streamed experts. They exist until the device thread gives the model back. */
+static void describe_experts(struct halo_instance *instance, struct halo_part_model_info *ret)
+{
+    struct halo_experts_report report;
+    struct halo_json w;
+    if (!instance->experts || (instance->state != HALO_INSTANCE_READY && instance->state != HALO_INSTANCE_DRAINING))
+        return;
+    halo_experts_report(instance->experts, &report);
+    uint64_t used = report.hit_bytes + report.miss_bytes;
+    halo_json_init_fixed(&w, instance->experts_text, sizeof(instance->experts_text));
+    halo_json_object_begin(&w);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } numbers[] = {{"slots", instance->n_slots},
+                   {"slots_bytes", instance->slots_bytes},
+                   {"disk_bytes", instance->streamed_bytes},
+                   {"hit_bytes", report.hit_bytes},
+                   {"miss_bytes", report.miss_bytes},
+                   {"wait_us", report.wait_us}};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        halo_json_key(&w, numbers[i].name);
+        halo_json_u64(&w, numbers[i].value);
+    }
+    if (used > 0) {
+        halo_json_key(&w, "hit_rate");
+        halo_json_f64(&w, (double)report.hit_bytes / (double)used);
+    }
+    if (report.reading[0]) {
+        halo_json_key(&w, "reading");
+        halo_json_str(&w, report.reading);
+    }
+    halo_json_object_end(&w);
+    ret->has_experts = w.error == 0;
+    ret->experts = (struct halo_raw){w.at, w.len};
+}
+
+void halo_port_describe_instance(const struct halo_port *port, struct halo_instance *instance,
                                  struct halo_part_model_info *ret)
 {
     const struct halo_model *model = instance->model;
@@ -80,6 +117,7 @@ void halo_port_describe_instance(const struct halo_port *port, const struct halo
                                          .sequences = instance->n_users,
                                          .has_device = true,
                                          .device = halo_str_of(port->device.ops->name)};
+    describe_experts(instance, ret);
 }
 
 /* What became of saved prefixes. */

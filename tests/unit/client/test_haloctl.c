@@ -299,20 +299,25 @@ static void status_is_for_people(void **state)
     static const char answer[] =
         "\"engine\":{\"state\":\"ready\",\"pid\":42,\"restarts\":1,\"device\":\"cpu\",\"phase\":\"idle\"},"
         "\"models\":[{\"name\":\"m\",\"path\":\"/m.gguf\",\"bytes\":4792416,\"context\":1024,\"loaded\":true,"
-        "\"memory_bytes\":26421312,\"pinned\":true,\"sequences\":2}],\"queue\":0,\"running\":2,\"connections\":1,"
+        "\"memory_bytes\":26421312,\"experts\":{\"slots\":181,\"disk_bytes\":2100000,\"hit_bytes\":3000000,"
+        "\"miss_bytes\":1000000,\"wait_us\":1500000,\"reading\":\"4096 bytes at 0 of m.gguf\"},"
+        "\"pinned\":true,\"sequences\":2}],\"queue\":0,\"running\":2,\"connections\":1,"
         "\"uptime_ms\":93784000,\"version\":\"1\",\"memory\":{\"models\":26421312,\"budget\":24043839488}";
     start(ARGS("status"));
     ctl_request(&rig);
     ctl_answer(&rig, "status", "%s", answer);
     assert_int_equal(ctl_wait_end(&rig), 0);
-    assert_string_equal(rig.out.at, "engine     ready, pid 42, 1 restart\n"
-                                    "device     cpu\n"
-                                    "phase      idle\n"
-                                    "requests   2 running, 0 queued, 1 connection\n"
-                                    "model      m, 4.8 MB in 26.4 MB of memory, context 1024, 2 requests, pinned\n"
-                                    "memory     models 26.4 MB, budget 24.0 GB\n"
-                                    "uptime     1 day 2 h\n"
-                                    "version    1\n");
+    assert_string_equal(rig.out.at,
+                        "engine     ready, pid 42, 1 restart\n"
+                        "device     cpu\n"
+                        "phase      idle\n"
+                        "requests   2 running, 0 queued, 1 connection\n"
+                        "model      m, 4.8 MB in 26.4 MB of memory, context 1024, 2 requests, pinned\n"
+                        "experts    181 slots for 2.1 MB of experts on disk; 75.0 % of 4.0 MB found in memory, "
+                        "steps waited 1.5 s for the disk; reads 4096 bytes at 0 of m.gguf\n"
+                        "memory     models 26.4 MB, budget 24.0 GB\n"
+                        "uptime     1 day 2 h\n"
+                        "version    1\n");
     ctl_finish(&rig);
     start(ARGS("--json", "status"));
     ctl_request(&rig);

@@ -237,6 +237,11 @@ static void run_streamed(uint32_t n_threads)
     assert_true(n_rows > 0 && n_read >= child_number(stats, "expert_miss_bytes"));
     assert_int_equal(child_number(stats, "disk_token_bytes"), n_read / n_rows);
     assert_int_equal(child_number(stats, "expert_failures"), 0);
+    child_send(&c, "{\"type\":\"status\",\"id\":501}");
+    struct child_request *status = child_wait(&c, 501);
+    assert_int_equal(child_number(status, "slots"), n_slots);
+    assert_int_equal(child_number(status, "miss_bytes"), child_number(stats, "expert_miss_bytes"));
+    assert_non_null(strstr(status->last, "\"hit_rate\":0."));
     assert_true(atomic_load(&control->n_reads) > 2 * (uint32_t)n_slots); /* slots were used again */
     assert_int_equal(child_end(&c), 0);
 }
@@ -438,6 +443,8 @@ static void a_stalled_drive(void **state)
     send_text(&c, 100, model, 1, "");
     while (atomic_load(&control->n_waits) == 0)
         child_read(&c, 10);
+    child_send(&c, "{\"type\":\"status\",\"id\":99}"); /* who waits for what */
+    assert_non_null(strstr(child_wait(&c, 99)->last, "\"phase\":\"reading experts of layer 0\""));
     atomic_store(&control->late_ns, (uint64_t)(HALO_EXPERTS_STALL_MS + 1000) * 1000000);
     expect_unreadable(&c, 100, "has not answered for 30 s");
     atomic_store(&control->is_stalled, false);

@@ -78,6 +78,15 @@ int halo_experts_open(struct halo_experts *experts, const struct halo_gguf *gguf
  * lost. */
 void halo_experts_destroy(struct halo_experts *experts);
 
+/* Since it was created; what the oldest read in flight is ("": none). */
+struct halo_experts_report {
+    uint64_t hit_bytes, miss_bytes; /* of the experts that steps used: found in memory, and read for them */
+    uint64_t wait_us;               /* that steps waited for the disk */
+    char reading[160];
+};
+/* Any thread, while the object lives. */
+void halo_experts_report(struct halo_experts *experts, struct halo_experts_report *ret);
+
 const struct halo_expert_source *halo_experts_source(const struct halo_experts *experts);
 const struct halo_expert_cache *halo_experts_cache(const struct halo_experts *experts);
 /* How they are read, and what had to be done without: for people. */

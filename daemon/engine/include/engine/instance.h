@@ -60,6 +60,7 @@ struct halo_instance {
     uint32_t n_saved;                      /* pages of them */
     struct halo_fault save_fault;          /* why they are not saved; code NONE: no reason, or there are none */
     struct halo_job *waiting;              /* requests that wait for the load */
+    char experts_text[512];                /* of the last answer that described it */
     struct halo_job *unloader;             /* the request that asked for the unload; NULL: none */
 
     /* set by the load, fixed from READY on */
