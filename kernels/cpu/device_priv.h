@@ -28,6 +28,9 @@
 #define HALO_CPU_SPLIT_BELOW 4
 
 #define HALO_CPU_BUILD_ID 40
+/* Guesses of the next layer's experts: rows of a batch, and experts of a row, at most. */
+#define HALO_CPU_GUESS_ROWS 4
+#define HALO_CPU_GUESS_USED 32
 
 struct halo_device {
     struct halo_workers *workers;
@@ -104,6 +107,7 @@ struct halo_cpu_scratch {
 
 struct halo_cpu_expert_layer {
     uint32_t n_parts, weight[HALO_EXPERT_PARTS];
+    const struct halo_op *route, *router; /* that choose; router: the product that the choice is made of, or NULL */
 };
 
 /* Streamed experts: the source, and those of the layer under way. */
@@ -116,6 +120,7 @@ struct halo_cpu_experts {
     uint64_t pack_bytes;
     uint32_t layer; /* as in struct halo_weight; 0: none is under way */
     uint32_t n_chosen, n_taken;
+    uint32_t n_layers;
     struct halo_cpu_expert_layer *layers;
     int error; /* of the run under way */
     char *reason;
@@ -161,6 +166,8 @@ void halo_cpu_set_experts(struct halo_device_model *model, const struct halo_exp
 void halo_cpu_experts_choose(struct halo_device_model *model, uint32_t layer, const uint32_t *first, uint32_t n_expert);
 /* The next of them that are there, repacked. Returns how many; 0: no more, or a failure. */
 uint32_t halo_cpu_experts_take(struct halo_device_model *model, const struct halo_expert **ret);
+/* Guesses what the layer behind this one will choose: its router on the input of this layer's, which is there now. */
+void halo_cpu_experts_guess(struct halo_device_model *model, uint32_t layer);
 /* Whether no later product needs the layer of this streamed weight. */
 bool halo_cpu_experts_is_last(const struct halo_device_model *model, uint32_t weight);
 /* Ends the layer under way, if any. */

@@ -33,10 +33,31 @@ uint64_t halo_cpu_experts_carve(const struct halo_plan *plan, uint32_t n_threads
     experts->taken = halo_carve(&carver, n_experts, sizeof(*experts->taken), 64);
     for (uint32_t part = 0; part < HALO_EXPERT_PARTS; part++)
         experts->base[part] = halo_carve(&carver, n_experts, sizeof(*experts->base[part]), 64);
+    experts->n_layers = n_layers;
     experts->layers = halo_carve(&carver, n_layers, sizeof(*experts->layers), 64);
     experts->pack_bytes = (pack_bytes + 63) / 64 * 64;
     experts->pack = halo_carve(&carver, n_experts > 0 ? n_threads : 0, experts->pack_bytes, 64);
     return carver.n_bytes;
+}
+
+/* The routing of each layer, and the product whose first weight gives its logits. */
+static void find_routers(struct halo_device_model *model)
+{
+    const struct halo_plan *plan = model->plan;
+    const struct halo_op *route = NULL, *router = NULL, *before = NULL;
+    for (const struct halo_op *op = plan->ops; op < plan->ops + plan->n_ops; op++) {
+        if (op->kind == HALO_OP_MATMUL)
+            before = op;
+        if (op->kind == HALO_OP_MOE_ROUTE) {
+            route = op;
+            router = before && before->u.matmul.out[0] == op->u.moe_route.logits ? before : NULL;
+        }
+        uint32_t layer = op->kind == HALO_OP_MOE_MATMUL ? plan->weights[op->u.moe_matmul.weight[0]].streamed : 0;
+        if (layer == 0)
+            continue;
+        model->experts.layers[layer - 1].route = route;
+        model->experts.layers[layer - 1].router = router;
+    }
 }
 
 void halo_cpu_experts_number(struct halo_device_model *model)
@@ -50,6 +71,7 @@ void halo_cpu_experts_number(struct halo_device_model *model)
         model->weights[i].part = (uint8_t)layer->n_parts;
         layer->weight[layer->n_parts++] = i;
     }
+    find_routers(model);
 }
 
 uint64_t halo_cpu_expert_bytes(const struct halo_device *device, const struct halo_weight *weight)
@@ -133,6 +155,45 @@ bool halo_cpu_experts_is_last(const struct halo_device_model *model, uint32_t we
 {
     const struct halo_cpu_expert_layer *layer = &model->experts.layers[model->plan->weights[weight].streamed - 1];
     return layer->weight[layer->n_parts - 1] == weight;
+}
+
+/* The n_used largest of the router's logits of a row that are not in ids[0..n) yet. Returns how many there are then. */
+static uint32_t add_largest(const float *logits, uint32_t n_expert, uint32_t n_used, uint32_t *ids, uint32_t n)
+{
+    for (uint32_t s = 0, n_had = n; s < n_used; s++) {
+        uint32_t best = n_expert;
+        for (uint32_t e = 0; e < n_expert; e++) {
+            bool is_new = true;
+            for (uint32_t i = n_had; i < n && is_new; i++)
+                is_new = ids[i] != e;
+            if (is_new && (best == n_expert || logits[e] > logits[best]))
+                best = e;
+        }
+        ids[n++] = best;
+    }
+    return n;
+}
+
+void halo_cpu_experts_guess(struct halo_device_model *model, uint32_t layer)
+{
+    struct halo_cpu_experts *experts = &model->experts;
+    const struct halo_cpu_expert_layer *here = &experts->layers[layer - 1], *next = here + 1;
+    if (layer == experts->n_layers || experts->error || !here->router || !next->router ||
+        model->batch->n_rows > HALO_CPU_GUESS_ROWS || !experts->source.wants_guess(experts->source.owner, layer))
+        return;
+    const struct halo_op_moe_route *route = &next->route->u.moe_route;
+    struct halo_op op = *next->router;
+    if (here->route->u.moe_route.logits != route->logits ||
+        model->scratch.values[here->router->u.matmul.x].width != model->scratch.values[op.u.matmul.x].width)
+        return;
+    op.u.matmul.x = here->router->u.matmul.x;
+    op.u.matmul.n = 1;              /* without the gate of a shared expert beside it */
+    halo_cpu_op_matmul(model, &op); /* over the logits of this layer, which has chosen */
+    uint32_t ids[HALO_CPU_GUESS_ROWS * HALO_CPU_GUESS_USED], n = 0;
+    uint32_t n_used = route->n_used < HALO_CPU_GUESS_USED ? route->n_used : HALO_CPU_GUESS_USED;
+    for (uint32_t r = 0; r < model->batch->n_rows; r++)
+        n = add_largest(halo_cpu_row(model, route->logits, r), route->n_expert, n_used, ids, n);
+    experts->source.guess(experts->source.owner, layer, ids, n);
 }
 
 void halo_cpu_experts_release(struct halo_device_model *model)

@@ -136,6 +136,7 @@ void halo_cpu_moe_chosen(struct halo_device_model *model, const struct halo_op *
             return;
         sort_slots(model, u, weight->n_experts, model->batch->n_rows * u->n_used);
         halo_cpu_experts_choose(model, weight->streamed, model->scratch.expert_first, weight->n_experts);
+        halo_cpu_experts_guess(model, weight->streamed);
         return;
     }
 }

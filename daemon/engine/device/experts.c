@@ -16,10 +16,12 @@
 #include <store/slab.h>
 
 #include "device/expert_shape_priv.h"
+#include <engine/expert_trial.h>
 
 #define WAIT_US 100000 /* between two signs of life while nothing arrives */
 #define DRAIN_US 2000000
 #define REAP_MAX 64
+#define GUESS_MOST 4   /* batches that choose more than so many tokens do are prompts */
 #define LAYERS_MAX 512 /* of a model: the texts of phases */
 
 struct file {
@@ -49,6 +51,8 @@ struct halo_experts {
     uint32_t n_reads;
     struct halo_expert_source source;
     _Atomic uint64_t hit_bytes, miss_bytes, wait_us;
+    struct halo_expert_trial trial; /* of guesses */
+    uint64_t token_ns;              /* when the last decoded token came to the first layer; 0: that was none */
 
     /* the layer under way */
     struct chosen *chosen; /* [n_expert] */
@@ -167,15 +171,28 @@ static void place(struct halo_experts *x)
         struct chosen *chosen = &x->chosen[i];
         if (is_placed(x, chosen))
             continue;
-        bool is_there = halo_expert_cache_find(&x->cache, x->layer, chosen->id) != HALO_EXPERT_NONE;
+        bool is_known = halo_expert_cache_find(&x->cache, x->layer, chosen->id) != HALO_EXPERT_NONE;
         chosen->slot = halo_expert_cache_choose(&x->cache, x->layer, chosen->id);
         if (chosen->slot == HALO_EXPERT_NONE)
             break;
-        count_bytes(x, is_there, layer->n_bytes);
-        if (!is_there)
+        const struct halo_expert_slot *slot = &x->cache.slots[chosen->slot];
+        count_bytes(x, slot->state >= HALO_EXPERT_ARRIVED, layer->n_bytes);
+        if (!is_known)
             add_reads(x, chosen->slot, HALO_FETCH_DEMAND);
+        else if (slot->state == HALO_EXPERT_READING)
+            halo_fetch_promote(x->fetch, chosen->slot, slot->generation); /* it was guessed */
     }
     submit(x);
+}
+
+/* A batch comes to the first layer: the time since the last one is that of a token, when both decoded. */
+static void time_token(struct halo_experts *x, uint32_t n)
+{
+    bool is_token = n <= GUESS_MOST * x->shape.n_used;
+    uint64_t now_ns = halo_clock_ns();
+    if (is_token && x->token_ns > 0)
+        halo_expert_trial_note(&x->trial, now_ns - x->token_ns);
+    x->token_ns = is_token ? now_ns : 0;
 }
 
 static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, char *reason)
@@ -187,6 +204,8 @@ static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, 
     x->n_taken = 0;
     x->fault.code = HALO_FAULT_NONE;
     halo_expert_cache_run(&x->cache, layer);
+    if (layer == 0)
+        time_token(x, n);
     for (uint32_t i = 0; i < n; i++) {
         x->chosen[i] = (struct chosen){.id = ids[i], .slot = HALO_EXPERT_NONE};
         halo_expert_cache_hold(&x->cache, layer, ids[i]);
@@ -309,6 +328,27 @@ static void release(void *owner)
     x->n_chosen = 0;
 }
 
+static bool wants_guess(void *owner, uint32_t layer)
+{
+    const struct halo_experts *x = owner;
+    return halo_expert_trial_is_on(&x->trial) && x->n_chosen <= GUESS_MOST * x->shape.n_used;
+}
+
+/* The disk is idle as long as nobody waits for it: what is guessed comes behind what is chosen. */
+static void guess(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n)
+{
+    struct halo_experts *x = owner;
+    for (uint32_t i = 0; i < n && x->n_reads + HALO_EXPERT_PARTS <= x->shape.n_expert * HALO_EXPERT_PARTS; i++) {
+        uint32_t slot = halo_expert_cache_guess(&x->cache, layer, ids[i]);
+        if (slot == HALO_EXPERT_NONE)
+            continue;
+        add_reads(x, slot, HALO_FETCH_AHEAD);
+        if (x->setup.stats)
+            HALO_COUNT(x->setup.stats, expert_guess_bytes, x->layers[layer].n_bytes);
+    }
+    submit(x);
+}
+
 /* ---- life ---- */
 
 int halo_experts_create(struct halo_experts **ret, const struct halo_experts_setup *setup, struct halo_fault *fault)
@@ -319,7 +359,7 @@ int halo_experts_create(struct halo_experts **ret, const struct halo_experts_set
     if (!x)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a cache of experts");
     x->setup = *setup;
-    x->source = (struct halo_expert_source){x, choose, take, release};
+    x->source = (struct halo_expert_source){x, choose, take, release, wants_guess, guess};
     halo_expert_shape_of(setup->ops, setup->device, setup->plan, &x->shape);
     int r = halo_expert_cache_init(&x->cache, x->shape.n_layers, x->shape.n_expert, setup->n_slots, x->shape.min_slots);
     assert(r != -EINVAL);

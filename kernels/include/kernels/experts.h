@@ -44,6 +44,10 @@ struct halo_expert_source {
     int (*take)(void *owner, struct halo_device_phase *phase, struct halo_expert *ret, uint32_t n, char *reason);
     /* The chosen experts are not needed any more, taken or not. */
     void (*release)(void *owner);
+    /* Whether a guess of what this layer will choose is welcome now, and such a guess, the likeliest first. Both come
+     * between choose() and release() of the layer in front of it. */
+    bool (*wants_guess)(void *owner, uint32_t layer);
+    void (*guess)(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n);
 };
 
 #endif

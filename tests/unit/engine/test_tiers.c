@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include <cpu/cpu.h>
+#include <engine/expert_trial.h>
 #include <engine/experts.h>
 #include <store/fetch.h>
 
@@ -60,6 +61,7 @@ static struct control {
     _Atomic uint64_t late_ns; /* that the clock is ahead */
     _Atomic uint32_t n_waits; /* for something that is stalled */
     _Atomic uint32_t n_reads;
+    atomic_bool is_guessing; /* always, whether it pays or not */
 } * control;
 
 int __real_halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_read *reads, uint32_t n);
@@ -110,6 +112,13 @@ uint32_t __wrap_halo_fetch_reap(struct halo_fetch *fetch, struct halo_fetch_done
 uint64_t __wrap_halo_clock_ns(void)
 {
     return __real_halo_clock_ns() + (control ? atomic_load(&control->late_ns) : 0);
+}
+
+bool __real_halo_expert_trial_is_on(const struct halo_expert_trial *trial);
+bool __wrap_halo_expert_trial_is_on(const struct halo_expert_trial *trial);
+bool __wrap_halo_expert_trial_is_on(const struct halo_expert_trial *trial)
+{
+    return atomic_load(&control->is_guessing) || __real_halo_expert_trial_is_on(trial);
 }
 
 static void reset(void)
@@ -230,8 +239,9 @@ static void run_streamed(uint32_t n_threads)
     }
     child_send(&c, "{\"type\":\"stats\",\"id\":500}");
     struct child_request *stats = child_wait(&c, 500);
-    print_message("%s: %ld slots, %ld bytes found, %ld read\n", model, n_slots, child_number(stats, "expert_hit_bytes"),
-                  child_number(stats, "expert_miss_bytes"));
+    print_message("%s: %ld slots, %ld bytes found, %ld read, %ld guessed\n", model, n_slots,
+                  child_number(stats, "expert_hit_bytes"), child_number(stats, "expert_miss_bytes"),
+                  child_number(stats, "expert_guess_bytes"));
     assert_true(child_number(stats, "expert_miss_bytes") > 0 && child_number(stats, "expert_hit_bytes") > 0);
     long n_rows = child_number(stats, "streamed_rows"), n_read = child_number(stats, "expert_read_bytes");
     assert_true(n_rows > 0 && n_read >= child_number(stats, "expert_miss_bytes"));
@@ -331,6 +341,33 @@ static void a_prompt_is_one_pass(void **state)
     assert_int_equal(n_steps, 1);
     assert_true(n_read <= disk);
     assert_int_equal(child_end(&c), 0);
+}
+
+/* Guesses fill slots that are free: they bring experts sooner, and no other ids. */
+static void guesses_change_nothing(void **state)
+{
+    for (size_t m = 0; m < N_MODELS; m++) {
+        int32_t ids[2][REPLY];
+        model = models[m];
+        for (int streamed = 0; streamed < 2; streamed++) {
+            struct child c;
+            begin(&c, 2);
+            assert_int_equal(load(&c, model, streamed ? ",\"tiers\":\"stream\"" : "")->terminal, HALO_EV_LOADED);
+            atomic_store(&control->is_guessing, true);
+            child_send(&c,
+                       "{\"type\":\"generate\",\"id\":100,\"model\":\"%s\",\"tokens\":[7,9],\"max_tokens\":%d,"
+                       "\"ignore_eos\":true,\"seed\":3,\"emit_token_ids\":true}",
+                       model, REPLY);
+            struct child_request *request = child_wait(&c, 100);
+            assert_int_equal(request->n_ids, REPLY);
+            memcpy(ids[streamed], request->ids, sizeof(ids[streamed]));
+            child_send(&c, "{\"type\":\"stats\",\"id\":101}");
+            if ((child_number(child_wait(&c, 101), "expert_guess_bytes") > 0) != streamed)
+                fail_msg("%s: %s", model, c.requests[101].last);
+            assert_int_equal(child_end(&c), 0);
+        }
+        assert_memory_equal(ids[0], ids[1], sizeof(ids[0]));
+    }
 }
 
 /* An engine that is killed while it waits for experts: its successor goes on behind the ids that were sent. */
@@ -531,10 +568,11 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streamed_is_resident),   cmocka_unit_test(who_streams),
-        cmocka_unit_test(a_prompt_is_one_pass),   cmocka_unit_test(an_engine_that_dies),
-        cmocka_unit_test(a_forgotten_read_shows), cmocka_unit_test(an_io_error),
-        cmocka_unit_test(a_stalled_drive),        cmocka_unit_test(files_that_change),
+        cmocka_unit_test(streamed_is_resident), cmocka_unit_test(who_streams),
+        cmocka_unit_test(a_prompt_is_one_pass), cmocka_unit_test(guesses_change_nothing),
+        cmocka_unit_test(an_engine_that_dies),  cmocka_unit_test(a_forgotten_read_shows),
+        cmocka_unit_test(an_io_error),          cmocka_unit_test(a_stalled_drive),
+        cmocka_unit_test(files_that_change),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

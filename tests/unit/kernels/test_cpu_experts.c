@@ -36,6 +36,8 @@ struct source {
     uint32_t n_reads, n_layers_open;
     int fail_choose, fail_take; /* of so many calls, the last one fails; 0: none */
     bool forget;                /* the next read does not happen */
+    bool is_guessing;
+    uint32_t n_guesses;
 };
 
 static uint8_t *part_of(const struct source *s, uint32_t slot, uint32_t part)
@@ -146,6 +148,24 @@ static void release(void *owner)
     }
 }
 
+static bool wants_guess(void *owner, uint32_t layer)
+{
+    struct source *s = owner;
+    assert_int_equal(s->n_layers_open, 1);
+    assert_in_range(layer, 1, N_LAYERS - 1);
+    return s->is_guessing;
+}
+
+static void guess(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n)
+{
+    struct source *s = owner;
+    assert_true(n > 0);
+    for (uint32_t i = 0; i < n; i++)
+        assert_in_range(ids[i], 0, N_EXPERT - 1);
+    s->n_guesses++;
+    (void)layer;
+}
+
 static void source_init(struct source *s, struct fixture *f)
 {
     *s = (struct source){.f = f, .memory = aligned_alloc(4096, (size_t)N_SLOTS * HALO_EXPERT_PARTS * PART_BYTES)};
@@ -159,13 +179,16 @@ struct types {
     enum halo_type gate, up, down;
 };
 
-/* Two layers, the second on the result of the first. The router's logits are rows of a table. Returns the result. */
+/* Two layers, the second on the result of the first. Returns the result. */
 static uint16_t build(struct fixture *f, const struct types *types, uint32_t n_cols, uint32_t n_rows, uint32_t n_used)
 {
     fixture_init(f, N_VOCAB, N_ROWS, 32);
-    uint16_t x = fixture_input(f, n_cols, 1);
+    uint16_t x = fixture_input(f, n_cols, 1), logits = fixture_value(f, N_EXPERT);
     for (uint16_t layer = 0; layer < N_LAYERS; layer++) {
-        uint16_t logits = fixture_input(f, N_EXPERT, 4), choice = fixture_value(f, 2 * n_used);
+        uint16_t choice = fixture_value(f, 2 * n_used);
+        struct halo_op_matmul router = {.x = x, .n = 1, .out = {logits}, .bias = {HALO_WEIGHT_NONE}};
+        router.weight[0] = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_MATRIX, n_cols, N_EXPERT, 1, 1);
+        fixture_op(f, (struct halo_op){.kind = HALO_OP_MATMUL, .layer = layer, .u.matmul = router});
         fixture_op(
             f, (struct halo_op){.kind = HALO_OP_MOE_ROUTE,
                                 .layer = layer,
@@ -224,7 +247,7 @@ static void try_types(const struct types *types, uint32_t n_cols, uint32_t n_row
     static float resident[N_RUNS][WIDTH], streamed[N_RUNS][WIDTH];
     static struct fixture f;
     struct source source;
-    struct halo_expert_source table = {&source, choose, take, release};
+    struct halo_expert_source table = {&source, choose, take, release, wants_guess, guess};
     uint16_t result = build(&f, types, n_cols, n_rows, n_used);
     memset(resident, 0, sizeof(resident));
     memset(streamed, 0, sizeof(streamed));
@@ -232,6 +255,7 @@ static void try_types(const struct types *types, uint32_t n_cols, uint32_t n_row
     run_all(&f, result, resident);
     for (uint32_t n_threads = 1; n_threads <= 8; n_threads += 7) {
         source_init(&source, &f);
+        source.is_guessing = n_threads > 1;
         fixture_close(&f);
         stream(&f, true);
         f.source = &table;
@@ -240,6 +264,8 @@ static void try_types(const struct types *types, uint32_t n_cols, uint32_t n_row
         assert_memory_equal(resident, streamed, sizeof(resident));
         assert_true(source.n_reads > N_LAYERS * N_EXPERT); /* slots were reused */
         assert_int_equal(source.n_layers_open, 0);
+        assert_int_equal(source.n_guesses,
+                         source.is_guessing ? 4 : 0); /* of the runs of a few rows, in front of layer 1 */
         free(source.memory);
     }
     fixture_finish(&f);
@@ -273,7 +299,7 @@ static void failures_end_the_run(void **state)
     static struct fixture f;
     static const struct types types = {HALO_TYPE_Q4_0, HALO_TYPE_Q4_0, HALO_TYPE_Q8_0};
     struct source source;
-    struct halo_expert_source table = {&source, choose, take, release};
+    struct halo_expert_source table = {&source, choose, take, release, wants_guess, guess};
     float right[WIDTH], again[WIDTH];
     char reason[HALO_DEVICE_REASON] = "";
     uint16_t result = build(&f, &types, 64, 64, 3);

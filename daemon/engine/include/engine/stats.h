@@ -42,13 +42,14 @@
     X(models_expired) /* ... and at the end of their keep-alive time */                                                \
     X(load_bytes)                                                                                                      \
     X(load_us)                                                                                                         \
-    X(expert_hit_bytes)  /* of streamed experts that a step used: those that were in memory */                         \
-    X(expert_miss_bytes) /* ... and those that were read from disk for it */                                           \
-    X(expert_wait_us)    /* steps that waited for experts from the disk */                                             \
-    X(expert_failures)   /* steps that ended because an expert could not be read */                                    \
-    X(streamed_rows)     /* of rows: those of models whose experts are read from disk */                               \
-    X(expert_read_bytes) /* of streamed experts, read from disk, whether a step waited for them or not */              \
-    X(disk_read_bytes)   /* all that was read from models' files: loads, streamed experts, profiles */
+    X(expert_hit_bytes)   /* of streamed experts that a step used: those that were in memory */                        \
+    X(expert_miss_bytes)  /* ... and those that were read from disk for it */                                          \
+    X(expert_guess_bytes) /* ... and on a guess, whether they were used or not */                                      \
+    X(expert_wait_us)     /* steps that waited for experts from the disk */                                            \
+    X(expert_failures)    /* steps that ended because an expert could not be read */                                   \
+    X(streamed_rows)      /* of rows: those of models whose experts are read from disk */                              \
+    X(expert_read_bytes)  /* of streamed experts, read from disk, whether a step waited for them or not */             \
+    X(disk_read_bytes)    /* all that was read from models' files: loads, streamed experts, profiles */
 
 /* X(identifier, 8 upper bounds) the last bucket is open */
 #define HALO_HISTOGRAM_LIST(X)                                                                                         \
