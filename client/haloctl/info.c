@@ -39,7 +39,7 @@ static void print_experts(struct halo_raw raw)
     json_t *json = json_loadb(raw.at, raw.len, 0, NULL);
     double hit = (double)json_integer_value(json_object_get(json, "hit_bytes"));
     double used = hit + (double)json_integer_value(json_object_get(json, "miss_bytes"));
-    const char *reading = json_string_value(json_object_get(json, "reading"));
+    const char *reading = json_string_value(json_object_get(json, "reads"));
     char size[32], disk[32];
     printf("%-10s %lld slots for %s of experts on disk", "experts",
            (long long)json_integer_value(json_object_get(json, "slots")),

@@ -18,7 +18,9 @@ static void find_remedy(const struct halo_load *load, const struct halo_room *ro
 {
     char size[HALO_SIZE_TEXT];
     uint64_t busy_bytes = room->held_bytes > load->evictable_bytes ? room->held_bytes - load->evictable_bytes : 0;
-    if (busy_bytes > 0 && need_bytes - bytes <= busy_bytes)
+    if (load->wish.budget_bytes > 0 && bytes == load->wish.budget_bytes)
+        snprintf(ret, REMEDY_BYTES, "raise budget_bytes of the load");
+    else if (busy_bytes > 0 && need_bytes - bytes <= busy_bytes)
         snprintf(ret, REMEDY_BYTES, "unload another model, those that are pinned or in use hold %s",
                  halo_size_text(busy_bytes, size));
     else if (room->budget_bytes > 0 && room->budget_bytes < room->free_bytes + room->held_bytes)
@@ -37,11 +39,14 @@ static int refuse(struct halo_load *load, const struct halo_room *room, const st
              least = fixed + halo_budget_pool_bytes(budget, 1, 1);
     uint32_t most = halo_budget_fit_context(budget, 1, load->instance->model->hparams.n_context_train);
     const char *even = load->evictable_bytes > 0 ? " with every idle model unloaded" : "";
+    char slots[48] = "";
+    if (budget->least_slots > 0)
+        snprintf(slots, sizeof(slots), "%u slots of experts, ", budget->least_slots);
     if (least > bytes) {
         find_remedy(load, room, least, bytes, remedy);
         int r = halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
-                               "needs %s for weights, scratch and a page of KV cache, %s are free%s; %s",
-                               halo_size_text(least, need), halo_size_text(bytes, left), even, remedy);
+                               "needs %s for weights, %sscratch and a page of KV cache, %s are free%s; %s",
+                               halo_size_text(least, need), slots, halo_size_text(bytes, left), even, remedy);
         halo_fault_number(&load->fault, "needed_bytes", least);
         halo_fault_number(&load->fault, "free_bytes", bytes);
         return r;
@@ -113,6 +118,15 @@ static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, 
 {
     const struct halo_plan *plan = &load->instance->model->plan;
     struct halo_budget most;
+    if (load->wish.budget_bytes > 0) { /* what nobody's going would help */
+        uint64_t evictable_bytes = load->evictable_bytes, bytes = load->wish.budget_bytes;
+        halo_budget_of(ops, device, plan, bytes, &most);
+        load->evictable_bytes = 0;
+        int r = n_pages > most.max_pages ? refuse(load, room, &most, n_pages, bytes) : 0;
+        load->evictable_bytes = evictable_bytes;
+        if (r < 0)
+            return r;
+    }
     if (load->evictable_bytes != HALO_LOAD_ASK) {
         uint64_t all = within_wish(load, room->bytes + load->evictable_bytes);
         halo_budget_of(ops, device, plan, all, &most);
@@ -193,8 +207,14 @@ static int create_experts(struct halo_load *load, const struct halo_device_ops *
                                        .n_slots = halo_budget_slots(budget),
                                        .stats = stats};
     struct halo_expert_shape shape;
+    char size[HALO_SIZE_TEXT];
     halo_expert_shape_of(ops, device, setup.plan, &shape);
     instance->n_slots = setup.n_slots;
+    if (load->wish.tiers == HALO_TIERS_AUTO)
+        halo_remarks_add(
+            &load->changes,
+            "tiers: stream, because not all weights fit: %s of experts stay on disk, %u of %u are in memory",
+            halo_size_text(shape.file_bytes, size), setup.n_slots, shape.n_experts);
     instance->slots_bytes = setup.n_slots * budget->slot_bytes;
     instance->streamed_bytes = shape.file_bytes;
     instance->weights_bytes += instance->slots_bytes - budget->least_slots * budget->slot_bytes;

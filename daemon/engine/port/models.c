@@ -236,8 +236,10 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
         ev.loaded.load_ms = (double)(halo_clock_ns() - load->arrived_ns) / 1e6;
         if (load->report.elapsed_ns > 0)
             ev.loaded.gb_s = (double)load->report.bytes / (double)load->report.elapsed_ns;
-        snprintf(io, sizeof(io), "%s, %s%s%s", methods[load->report.method],
-                 load->report.direct ? "direct" : "buffered", load->report.notice[0] ? ": " : "", load->report.notice);
+        snprintf(io, sizeof(io), "%s, %s%s%s%s%s", methods[load->report.method],
+                 load->report.direct ? "direct" : "buffered", load->report.notice[0] ? ": " : "", load->report.notice,
+                 instance->experts ? "; experts by " : "",
+                 instance->experts ? halo_experts_method(instance->experts) : "");
         ev.loaded.io = halo_str_of(io);
         ev.loaded.has_io = true;
         ev.loaded.has_prefix_pages = load->n_restored > 0;
@@ -429,6 +431,12 @@ static void tell_notices(struct halo_port *port, const struct halo_load *load)
     const char *problem = halo_chat_problem(load->instance->texts.chat);
     if (load->report.notice[0])
         halo_port_tell_notice(port, load, HALO_NOTICE_IO_FALLBACK, load->report.notice);
+    if (load->instance->experts) {
+        struct halo_remarks notices = {0};
+        halo_experts_notices(load->instance->experts, &notices);
+        for (uint32_t i = 0; i < notices.n; i++)
+            halo_port_tell_notice(port, load, HALO_NOTICE_IO_FALLBACK, notices.text[i]);
+    }
     if (load->device_notice[0])
         halo_port_tell_notice(port, load, HALO_NOTICE_DEVICE_FALLBACK, load->device_notice);
     for (uint32_t i = 0; i < load->changes.n; i++)

@@ -80,7 +80,7 @@ static void describe_experts(struct halo_instance *instance, struct halo_part_mo
         halo_json_f64(&w, (double)report.hit_bytes / (double)used);
     }
     if (report.reading[0]) {
-        halo_json_key(&w, "reading");
+        halo_json_key(&w, "reads");
         halo_json_str(&w, report.reading);
     }
     halo_json_object_end(&w);

@@ -300,7 +300,7 @@ static void status_is_for_people(void **state)
         "\"engine\":{\"state\":\"ready\",\"pid\":42,\"restarts\":1,\"device\":\"cpu\",\"phase\":\"idle\"},"
         "\"models\":[{\"name\":\"m\",\"path\":\"/m.gguf\",\"bytes\":4792416,\"context\":1024,\"loaded\":true,"
         "\"memory_bytes\":26421312,\"experts\":{\"slots\":181,\"disk_bytes\":2100000,\"hit_bytes\":3000000,"
-        "\"miss_bytes\":1000000,\"wait_us\":1500000,\"reading\":\"4096 bytes at 0 of m.gguf\"},"
+        "\"miss_bytes\":1000000,\"wait_us\":1500000,\"reads\":\"4096 bytes at 0 of m.gguf\"},"
         "\"pinned\":true,\"sequences\":2}],\"queue\":0,\"running\":2,\"connections\":1,"
         "\"uptime_ms\":93784000,\"version\":\"1\",\"memory\":{\"models\":26421312,\"budget\":24043839488}";
     start(ARGS("status"));

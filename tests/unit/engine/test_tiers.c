@@ -158,6 +158,7 @@ static long load_least(struct child *c, const char *name, const char *tiers)
         if (request->terminal == HALO_EV_LOADED)
             return budget;
         assert_int_equal(request->error, HALO_ERROR_OUT_OF_MEMORY);
+        assert_true(budget > 1 || strstr(request->message, "raise budget_bytes of the load"));
         budget = child_number(request, "needed_bytes");
     }
     fail_msg("%s: not loaded even with %ld bytes", name, budget);
@@ -280,6 +281,11 @@ static void who_streams(void **state)
     model = models[0];
     run_resident();
     begin(&c, 2);
+    load(&c, models[1], "");
+    load(&c, model, ",\"budget_bytes\":100000"); /* too little, whoever goes: so nobody does */
+    assert_int_equal(c.requests[next_id].error, HALO_ERROR_OUT_OF_MEMORY);
+    child_send(&c, "{\"type\":\"stats\",\"id\":99}");
+    assert_int_equal(child_number(child_wait(&c, 99), "models_evicted"), 0);
     struct child_request *request = load(&c, model, "");
     assert_int_equal(request->terminal, HALO_EV_LOADED);
     assert_null(strstr(request->last, "n_slots"));
@@ -302,6 +308,8 @@ static void who_streams(void **state)
     request = load(&c, model, more);
     assert_int_equal(request->terminal, HALO_EV_LOADED);
     assert_in_range(child_number(request, "n_slots"), 8 + 3 * 4, 4 * 8);
+    assert_non_null(strstr(request->last, "tiers: stream, because not all weights fit")); /* nothing is silent */
+    assert_non_null(strstr(request->last, "; experts by "));
     send_text(&c, 101, model, 2, "");
     expect_text(&c, 101, 2);
     assert_int_equal(child_end(&c), 0);
