@@ -1,8 +1,8 @@
 /* expert_trial.h: whether guesses of the next layer's experts pay: they are tried against none, and the faster stays.
  *
  * A guess costs a product with a router and reads that may be in vain; what it gains depends on the disk, the model and
- * how well its layers foretell each other. So tokens are timed in windows with guesses and without, the first token of a
- * window left out, and the way with the smaller median is kept for a longer time before both are tried again.
+ * how well its layers foretell each other. So tokens are timed in windows with guesses and without, the first token of
+ * a window left out, and the way with the smaller median is kept for a longer time before both are tried again.
  *
  * Pure: a few numbers; the caller has the clock. One thread at a time.
  */
