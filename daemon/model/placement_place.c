@@ -120,11 +120,19 @@ static int place_experts(const struct halo_parts *parts, const struct halo_place
     struct halo_shares shares;
     uint64_t n_expert = 0;
     const struct halo_placement_layer *some = NULL;
+    p->slot_bytes = o->slot_bytes;
     for (uint32_t i = 0; i < p->n_layers; i++) {
         n_expert += p->layers[i].n_expert;
         some = p->layers[i].n_expert > 0 ? &p->layers[i] : some;
-        if (parts->layers[i].n_expert > 0 && parts->layers[i].slot_bytes + HALO_PLACEMENT_BLOCK > p->slot_bytes)
+        if (o->slot_bytes == 0 && parts->layers[i].n_expert > 0 &&
+            parts->layers[i].slot_bytes + HALO_PLACEMENT_BLOCK > p->slot_bytes)
             p->slot_bytes = parts->layers[i].slot_bytes + HALO_PLACEMENT_BLOCK;
+    }
+    if (o->slot_bytes > 0) {
+        p->total_bytes -= p->scratch_bytes + p->padding_bytes;
+        p->scratch_bytes = o->streamed_scratch_bytes;
+        p->padding_bytes = o->streamed_padding_bytes;
+        p->total_bytes += p->scratch_bytes + p->padding_bytes;
     }
     uint64_t left = p->budget_bytes > p->total_bytes ? p->budget_bytes - p->total_bytes : 0;
     uint64_t n_slots = left / p->slot_bytes;

@@ -11,6 +11,7 @@
 
 #include <base/clock.h>
 #include <base/thread.h>
+#include <model/streamed.h>
 
 #include "device/device_priv.h"
 
@@ -139,6 +140,18 @@ static bool measure_bandwidth(struct halo_device_thread *t)
     return true;
 }
 
+/* What the model takes when its experts have slots. */
+static void forecast_streamed(struct halo_device_thread *t, struct halo_forecast *f)
+{
+    const struct halo_plan *plan = &f->model->plan;
+    bool can = t->ops->expert_bytes && halo_model_stream_experts(f->model, true) > 0;
+    for (uint32_t i = 0; i < plan->n_weights; i++)
+        *(plan->weights[i].streamed > 0 ? &f->expert_bytes : &f->resident_bytes) += plan->weights[i].n_bytes;
+    if (can)
+        halo_budget_of(t->ops, t->device, plan, f->budget_bytes, &f->streamed);
+    halo_model_stream_experts(f->model, false);
+}
+
 static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
 {
     struct halo_plan *plan = &f->model->plan;
@@ -156,7 +169,7 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
             measure_bandwidth(t);
         f->profile.memory_bytes_s = t->bandwidth;
         f->flops = measured_flops(t);
-        f->streams_experts = t->ops->expert_bytes != NULL;
+        forecast_streamed(t, f);
     }
     halo_note_post(t->port, &f->note, HALO_NOTE_FORECAST_DONE);
 }

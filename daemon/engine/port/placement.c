@@ -114,7 +114,7 @@ static void fill(struct halo_port_placement *p, const struct halo_forecast *f, c
     write_parts(&p->parts, placement);
     write_layers(&p->layers, placement);
     ev->resident = placement->fits;
-    ev->loadable = placement->fits || (placement->n_slots > 0 && f->streams_experts);
+    ev->loadable = placement->fits || (placement->n_slots > 0 && f->streamed.slot_bytes > 0);
     ev->total_bytes = (int64_t)placement->total_bytes;
     ev->parts = (struct halo_raw){p->parts.at, p->parts.len};
     ev->layers = (struct halo_raw){p->layers.at, p->layers.len};
@@ -134,13 +134,11 @@ static void fill(struct halo_port_placement *p, const struct halo_forecast *f, c
     fill_texts(p, ev);
 }
 
-/* What the device adds to the weights of the file, to align or to repack them. */
-static uint64_t padding_of(const struct halo_forecast *f)
+/* What the device adds to weights of so many bytes in the file, to align or to repack them. */
+static uint64_t padding_of(const struct halo_budget *budget, uint64_t in_file)
 {
-    uint64_t in_file = 0;
-    for (uint32_t i = 0; i < f->model->plan.n_weights; i++)
-        in_file += f->model->plan.weights[i].n_bytes;
-    return f->budget.weights_bytes > in_file ? f->budget.weights_bytes - in_file : 0;
+    uint64_t taken = budget->weights_bytes - budget->least_slots * budget->slot_bytes;
+    return taken > in_file ? taken - in_file : 0;
 }
 
 int halo_port_placement_fill(const struct halo_forecast *f, const struct halo_msg_plan *msg, uint64_t kv_bytes,
@@ -159,7 +157,10 @@ int halo_port_placement_fill(const struct halo_forecast *f, const struct halo_ms
                        : (struct halo_routing){.kind = HALO_ROUTING_UNIFORM},
         .kv_bytes = kv_bytes,
         .scratch_bytes = f->budget.scratch_bytes,
-        .padding_bytes = padding_of(f),
+        .padding_bytes = padding_of(&f->budget, f->resident_bytes + f->expert_bytes),
+        .streamed_scratch_bytes = f->streamed.scratch_bytes,
+        .streamed_padding_bytes = padding_of(&f->streamed, f->resident_bytes),
+        .slot_bytes = f->streamed.slot_bytes,
         .spare_slots = HALO_EXPERTS_MARGIN,
     };
     if (!p)

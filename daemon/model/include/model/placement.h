@@ -70,8 +70,11 @@ struct halo_placement_options {
     uint64_t kv_bytes;      /* of the whole pool, as the device counts; 0: one sequence of `context`, by the plan */
     uint64_t scratch_bytes; /* activations and staging */
     uint64_t padding_bytes; /* that the device adds to all weights together */
-    uint32_t spare_slots;   /* that every layer keeps beside those that one token uses */
-    uint32_t miss_traffic;  /* times that a missed byte crosses memory before the device reads it; 0: 1, the drive
+    /* What the last two are when the experts have slots, and what a slot takes of memory. slot_bytes 0: as above, and
+     * by the plan. */
+    uint64_t streamed_scratch_bytes, streamed_padding_bytes, slot_bytes;
+    uint32_t spare_slots;  /* that every layer keeps beside those that one token uses */
+    uint32_t miss_traffic; /* times that a missed byte crosses memory before the device reads it; 0: 1, the drive
                              * writes where the device reads */
 };
 
