@@ -346,10 +346,10 @@ struct halo_conv1d_args {
     uint32_t n_cols, n_taps, silu;
 };
 
-/* delta_rule_d<dim>: the gated delta rule of op.h, with dim_k up to 64, 128 or 256. Grid (ceil(dim_v /
+/* delta_rule_d<dim>: the gated delta rule of op.h, with dim_k up to 64, 128, 256 or 512. Grid (ceil(dim_v /
  * HALO_RECURRENCE_ROWS), n_head_v, sequences). */
 #define HALO_RECURRENCE_ROWS 32 /* rows of a head's state that a block takes */
-#define HALO_RECURRENCE_COLS 256
+#define HALO_RECURRENCE_COLS 512
 struct halo_delta_rule_args {
     struct halo_state_arg state;     /* [n_head_v][dim_v][dim_k] */
     const float *qkv, *alpha, *beta; /* [row][2 n_head_k dim_k + n_head_v dim_v]; [row][n_head_k gate_stride] */
@@ -359,8 +359,8 @@ struct halo_delta_rule_args {
     float eps, scale;
 };
 
-/* ssm_scan_d<dim>: the scan of op.h, with n_state up to 64, 128 or 256. Grid (ceil(head_dim / HALO_RECURRENCE_ROWS),
- * n_head, sequences). */
+/* ssm_scan_d<dim>: the scan of op.h, with n_state up to 64, 128, 256 or 512. Grid (ceil(head_dim /
+ * HALO_RECURRENCE_ROWS), n_head, sequences). */
 struct halo_ssm_scan_args {
     struct halo_state_arg state; /* [n_head][head_dim][n_state] */
     const float *xbc, *dt;       /* [row][n_head head_dim + 2 n_group n_state]; [row][n_head] */

@@ -13,8 +13,13 @@
 
 #include "state.h"
 
-constexpr uint32_t RECURRENCE_WAVES = 4, ROW_LANES = 8; /* of a row of S */
-constexpr uint32_t WAVE_ROWS = HALO_RECURRENCE_ROWS / RECURRENCE_WAVES, LANE_ROWS = WAVE_ROWS * ROW_LANES / 32;
+constexpr uint32_t RECURRENCE_WAVES = 4, WAVE_ROWS = HALO_RECURRENCE_ROWS / RECURRENCE_WAVES;
+
+/* How a wave has its rows of S: some lanes to each, four neighbouring columns of every SPAN to a lane. */
+template <uint32_t COLS> struct recurrence_shape {
+    static constexpr uint32_t LANES = COLS > 256 ? 16 : 8, SPAN = 4 * LANES, N = COLS > SPAN ? COLS / SPAN : 1;
+    static constexpr uint32_t STEP = 32 / LANES, ROWS = WAVE_ROWS / STEP; /* of a lane: every STEP-th */
+};
 
 /* Of the rows of the batch that are prepared together. */
 template <uint32_t COLS> struct recurrence_lds {
@@ -50,14 +55,16 @@ HALO_DEVICE float softplus(float x)
     return halo_fma(2 * y, sum, halo_max(x, 0));
 }
 
-HALO_DEVICE float row_sum(float x)
+template <uint32_t LANES> HALO_DEVICE float row_sum(float x)
 {
+    if (LANES == 16)
+        x += halo_xor<8>(x);
     x += halo_xor<4>(x);
     x += halo_xor<2>(x);
     return x + halo_xor<1>(x);
 }
 
-/* A lane has columns 32 i + 4 (lane % 8) .. + 3 of its rows, zeros behind the last one. */
+/* Columns first .. first + 3, zeros behind the last one. */
 HALO_DEVICE halo_f4 columns_load(const float *row, uint32_t first, uint32_t n, bool aligned)
 {
     halo_f4 x = {{0, 0, 0, 0}};
@@ -115,17 +122,18 @@ template <bool DELTA, uint32_t COLS>
 HALO_DEVICE float recurrence_step(const recurrence_lds<COLS> &lds, uint32_t t, float v, float direct, const halo_f4 *k,
                                   const halo_f4 *q, halo_f4 *s)
 {
+    typedef recurrence_shape<COLS> shape;
     const float decay = lds.decay[t];
     float s_k = 0, s_q = 0;
-    for (uint32_t i = 0; i < COLS / 32; i++)
+    for (uint32_t i = 0; i < shape::N; i++)
         for (uint32_t c = 0; c < 4; c++) {
             if (DELTA)
                 s_k = halo_fma(s[i].e[c], k[i].e[c], s_k);
             s_q = halo_fma(s[i].e[c], q[i].e[c], s_q);
         }
-    s_q = row_sum(s_q);
-    const float u = lds.gain[t] * (DELTA ? halo_fma(-decay, row_sum(s_k), v) : v);
-    for (uint32_t i = 0; i < COLS / 32; i++)
+    s_q = row_sum<shape::LANES>(s_q);
+    const float u = lds.gain[t] * (DELTA ? halo_fma(-decay, row_sum<shape::LANES>(s_k), v) : v);
+    for (uint32_t i = 0; i < shape::N; i++)
         for (uint32_t c = 0; c < 4; c++)
             s[i].e[c] = halo_fma(u, k[i].e[c], decay * s[i].e[c]);
     return halo_fma(direct, v, halo_fma(u, lds.k_q[t], decay * s_q));
@@ -136,17 +144,19 @@ template <class RULE, uint32_t COLS>
 HALO_DEVICE void recurrence(const RULE &rule, const state_rows &rows, const recurrence_head &head,
                             recurrence_lds<COLS> &lds)
 {
-    constexpr uint32_t N = COLS / 32, TOGETHER = recurrence_lds<COLS>::ROWS;
-    const uint32_t first = halo_block_x() * HALO_RECURRENCE_ROWS, lane_first = halo_lane() % ROW_LANES * 4;
-    const uint32_t mine = halo_wave() * WAVE_ROWS + halo_lane() / ROW_LANES; /* and every fourth one behind it */
+    typedef recurrence_shape<COLS> shape;
+    constexpr uint32_t N = shape::N, TOGETHER = recurrence_lds<COLS>::ROWS;
+    const uint32_t first = halo_block_x() * HALO_RECURRENCE_ROWS, lane_first = halo_lane() % shape::LANES * 4;
+    const uint32_t mine = halo_wave() * WAVE_ROWS + halo_lane() / shape::LANES;
     const bool aligned = head.n_cols % 4 == 0 && reinterpret_cast<uintptr_t>(head.state) % 16 == 0;
-    halo_f4 s[LANE_ROWS][N];
-    for (uint32_t j = 0; j < LANE_ROWS; j++) {
-        const uint32_t row = first + mine + 4 * j;
+    halo_f4 s[shape::ROWS][N];
+    for (uint32_t j = 0; j < shape::ROWS; j++) {
+        const uint32_t row = first + mine + shape::STEP * j;
         for (uint32_t i = 0; i < N; i++)
-            s[j][i] = rows.begins || row >= head.n_rows ? halo_f4{{0, 0, 0, 0}}
-                                                        : columns_load(head.state + (uint64_t)row * head.n_cols,
-                                                                       32 * i + lane_first, head.n_cols, aligned);
+            s[j][i] = rows.begins || row >= head.n_rows
+                          ? halo_f4{{0, 0, 0, 0}}
+                          : columns_load(head.state + (uint64_t)row * head.n_cols, shape::SPAN * i + lane_first,
+                                         head.n_cols, aligned);
     }
     for (uint32_t done = 0; done < rows.n_rows; done += TOGETHER) {
         const uint32_t n = halo_min_of(rows.n_rows - done, TOGETHER), r = rows.first + done;
@@ -162,24 +172,24 @@ HALO_DEVICE void recurrence(const RULE &rule, const state_rows &rows, const recu
         for (uint32_t t = 0; t < n; t++) {
             halo_f4 k[N], q[N];
             for (uint32_t i = 0; i < N; i++) {
-                k[i] = halo_load<halo_f4>(&lds.k[t][32 * i + lane_first]);
-                q[i] = halo_load<halo_f4>(&lds.q[t][32 * i + lane_first]);
+                k[i] = halo_load<halo_f4>(&lds.k[t][shape::SPAN * i + lane_first]);
+                q[i] = halo_load<halo_f4>(&lds.q[t][shape::SPAN * i + lane_first]);
             }
-            for (uint32_t j = 0; j < LANE_ROWS; j++) {
-                const float out =
-                    recurrence_step<RULE::DELTA, COLS>(lds, t, lds.v[t][mine + 4 * j], head.direct, k, q, s[j]);
-                const uint32_t row = first + mine + 4 * j;
+            for (uint32_t j = 0; j < shape::ROWS; j++) {
+                const float out = recurrence_step<RULE::DELTA, COLS>(lds, t, lds.v[t][mine + shape::STEP * j],
+                                                                     head.direct, k, q, s[j]);
+                const uint32_t row = first + mine + shape::STEP * j;
                 if (lane_first == 0 && row < head.n_rows)
                     head.out[(uint64_t)(r + t) * head.out_stride + row] = out;
             }
         }
     }
-    for (uint32_t j = 0; j < LANE_ROWS; j++) {
-        const uint32_t row = first + mine + 4 * j;
+    for (uint32_t j = 0; j < shape::ROWS; j++) {
+        const uint32_t row = first + mine + shape::STEP * j;
         for (uint32_t i = 0; i < N; i++)
             if (row < head.n_rows)
-                columns_store(head.state + (uint64_t)row * head.n_cols, 32 * i + lane_first, head.n_cols, aligned,
-                              s[j][i]);
+                columns_store(head.state + (uint64_t)row * head.n_cols, shape::SPAN * i + lane_first, head.n_cols,
+                              aligned, s[j][i]);
     }
 }
 

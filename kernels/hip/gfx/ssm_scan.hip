@@ -42,3 +42,4 @@ template <uint32_t COLS> HALO_DEVICE void run_ssm_scan(const halo_ssm_scan_args 
 HALO_SSM_SCAN_KERNEL(64)
 HALO_SSM_SCAN_KERNEL(128)
 HALO_SSM_SCAN_KERNEL(256)
+HALO_SSM_SCAN_KERNEL(512)

@@ -158,7 +158,7 @@ static double log1pexp(double x)
     return x > 40 ? x : log1p(exp(x));
 }
 
-enum { COLS_MAX = 256, ROWS_MAX = 64 };
+enum { COLS_MAX = 512, ROWS_MAX = 64 };
 
 /* The rows of one sequence for head h, and its state behind them. */
 static void delta_rule_head(const struct states *s, const struct halo_delta_rule_args *a, uint32_t sequence, uint32_t h)
@@ -235,6 +235,8 @@ static void delta_rules(void **state)
     delta_rule("delta_rule_d128", 2, 4, 128, 40, false);
     delta_rule("delta_rule_d128", 1, 1, 90, 64, false);
     delta_rule("delta_rule_d256", 1, 3, 200, 32, true);
+    delta_rule("delta_rule_d512", 1, 2, 257, 33, true);
+    delta_rule("delta_rule_d512", 1, 1, 512, 40, false);
 }
 
 static void ssm_scan_head(const struct states *s, const struct halo_ssm_scan_args *a, uint32_t sequence, uint32_t h)
@@ -306,6 +308,7 @@ static void ssm_scans(void **state)
     ssm_scan("ssm_scan_d64", 4, 33, 2, 64);
     ssm_scan("ssm_scan_d128", 4, 64, 2, 128);
     ssm_scan("ssm_scan_d256", 3, 40, 3, 250);
+    ssm_scan("ssm_scan_d512", 2, 40, 1, 511);
 }
 
 int main(void)

@@ -542,9 +542,9 @@ static void long_rows_of_a_state_are_refused(void **state)
     f.values[f.ops[DELTA].u.delta_rule.qkv].width = 2 * COLS + 2 * f.ops[DELTA].u.delta_rule.dim_v;
     f.plan.kv[1].state_width = 1 << 20;
     assert_int_equal(halo_hip_supports(&device, &f.plan, DELTA, reason), -ENOTSUP);
-    assert_string_equal(reason, "delta_rule: the state has rows of 257 elements, at most 256 are supported");
+    assert_string_equal(reason, "delta_rule: the state has rows of 513 elements, at most 512 are supported");
     assert_int_equal(halo_hip_supports(&device, &f.plan, SCAN, reason), -ENOTSUP);
-    assert_string_equal(reason, "ssm_scan: the state has rows of 257 elements, at most 256 are supported");
+    assert_string_equal(reason, "ssm_scan: the state has rows of 513 elements, at most 512 are supported");
     fixture_finish(&f);
 }
 
