@@ -177,8 +177,9 @@ static void fill_turns(const struct halo_rope *rope, uint32_t ratio, const struc
     bool known[HALO_KV_PAGE_TOKENS] = {false};
     uint32_t page_now = UINT32_MAX;
     for (uint32_t r = 0; r < batch->n_rows; r++, table += rope->n_rot) {
-        uint32_t at_page = (uint32_t)batch->pos[r] / HALO_KV_PAGE_TOKENS * HALO_KV_PAGE_TOKENS,
-                 at = (uint32_t)batch->pos[r] % HALO_KV_PAGE_TOKENS;
+        if (((uint32_t)batch->pos[r] + 1) % ratio != 0)
+            continue;
+        uint32_t pos = (uint32_t)batch->pos[r] + 1 - ratio, at = pos % HALO_KV_PAGE_TOKENS, at_page = pos - at;
         for (uint32_t i = 0; i < n && at_page != page_now; i++)
             page[i] = turn_of(at_page, rope->freqs[first + i]);
         for (uint32_t i = 0; i < n && !known[at]; i++)
