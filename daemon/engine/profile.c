@@ -64,6 +64,12 @@ bool halo_profile_holds(const struct halo_profile *stored, const struct halo_pro
     return true;
 }
 
+void halo_profile_advise(struct halo_fault *fault, const char *model)
+{
+    struct halo_fault why = *fault;
+    halo_fault_set(fault, why.code, "%.160s; measure it: haloctl profile %.60s", why.text, model);
+}
+
 void halo_profile_name_device(struct halo_profile *here, const struct halo_device_info *info)
 {
     if (info->n_threads > 0) /* as many as read memory */

@@ -1,8 +1,7 @@
 /* load_parse.c: a model file's directory becomes the plan of an instance. The io thread. Fails with NOT_FOUND,
  * LOAD_FAILED, UNSUPPORTED, OUT_OF_MEMORY in load->fault. */
 #include <string.h>
-
-#include <store/fetch.h>
+#include <time.h>
 
 #include "io/io_priv.h"
 
@@ -79,12 +78,13 @@ static void find_read_sizes(struct halo_io_thread *io, struct halo_load *load)
     struct halo_profile_record record;
     const struct halo_profile *stored = &record.profile;
     const struct halo_instance *instance = load->instance;
-    if (halo_io_stored_profile(io, instance->model->gguf, instance->path, &here, &record, NULL) < 0 ||
-        strcmp(stored->file, here.file) != 0 || strcmp(stored->drive, here.drive) != 0 ||
-        strcmp(stored->machine, here.machine) != 0)
+    if (halo_io_stored_profile(io, instance->model->gguf, instance->path, &here, &record, &load->profile_fault) < 0) {
+        halo_profile_advise(&load->profile_fault, instance->name);
         return;
-    if (stored->disk_block_bytes % HALO_HULL_ALIGN != 0 || stored->disk_block_bytes > HALO_FETCH_BLOCK_MAX ||
-        stored->disk_depth > HALO_FETCH_DEPTH_MAX)
+    }
+    memcpy(here.device, stored->device, sizeof(here.device));
+    memcpy(here.kernels, stored->kernels, sizeof(here.kernels));
+    if (!halo_profile_holds(stored, &here, instance->name, (int64_t)time(NULL), &load->profile_fault))
         return;
     load->read_block_bytes = stored->disk_block_bytes;
     load->read_depth = stored->disk_depth;

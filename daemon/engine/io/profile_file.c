@@ -11,6 +11,8 @@
 
 #include <base/folder.h>
 #include <base/hash.h>
+#include <store/fetch.h>
+#include <store/hull.h>
 
 #include "io/state_file_priv.h"
 
@@ -91,8 +93,10 @@ static void take_profile(struct reading *reading, struct halo_profile *ret)
     ret->copy_bytes_s = take_number(reading, "copy_bytes_s", 1e15);
     ret->launch_s = take_number(reading, "launch_s", 1e6);
     ret->disk_bytes_s = take_number(reading, "disk_bytes_s", 1e15);
-    ret->disk_block_bytes = (uint32_t)take_integer(reading, "disk_block_bytes", UINT32_MAX);
-    ret->disk_depth = (uint32_t)take_integer(reading, "disk_depth", UINT32_MAX);
+    ret->disk_block_bytes = (uint32_t)take_integer(reading, "disk_block_bytes", HALO_FETCH_BLOCK_MAX);
+    if (ret->disk_block_bytes % HALO_HULL_ALIGN != 0)
+        fail(reading, "disk_block_bytes", "not a multiple of 4096");
+    ret->disk_depth = (uint32_t)take_integer(reading, "disk_depth", HALO_FETCH_DEPTH_MAX);
     ret->disk_latency_s = take_number(reading, "disk_latency_s", 1e6);
 }
 

@@ -441,6 +441,9 @@ static void tell_notices(struct halo_port *port, const struct halo_load *load)
         halo_port_tell_notice(port, load, HALO_NOTICE_DEVICE_FALLBACK, load->device_notice);
     for (uint32_t i = 0; i < load->changes.n; i++)
         halo_port_tell_notice(port, load, HALO_NOTICE_LOAD_CHANGED, load->changes.text[i]);
+    if (load->instance->experts && load->profile_fault.code != HALO_FAULT_NONE &&
+        load->profile_fault.code != HALO_FAULT_NOT_FOUND)
+        halo_port_tell_notice(port, load, HALO_NOTICE_PROFILE_IGNORED, load->profile_fault.text);
     if (load->prefix_fault.code != HALO_FAULT_NONE) {
         char text[400];
         snprintf(text, sizeof(text), "saved prefixes are ignored: %s", load->prefix_fault.text);

@@ -131,18 +131,11 @@ static void answer(struct halo_port *port, const struct halo_profiling *p)
     halo_json_finish(&grid);
 }
 
-/* Of a record that cannot be used: what to type. */
-static void advise(struct halo_fault *fault, const char *model)
-{
-    struct halo_fault why = *fault;
-    halo_fault_set(fault, why.code, "%.160s; measure it: haloctl profile %.60s", why.text, model);
-}
-
 static void end(struct halo_port *port, struct halo_profiling *p)
 {
     bool found = p->fault.code == HALO_FAULT_NONE;
     if (p->stored && p->path[0] && !found)
-        advise(&p->fault, p->model);
+        halo_profile_advise(&p->fault, p->model);
     if (found && p->stored &&
         !halo_profile_holds(&p->record.profile, &p->here, p->model, (int64_t)time(NULL), &p->fault))
         found = false;
@@ -208,7 +201,7 @@ void halo_port_use_profile(struct halo_port *port, struct halo_forecast *forecas
         return;
     }
     if (forecast->stored_fault.code != HALO_FAULT_NONE)
-        advise(&why, model);
+        halo_profile_advise(&why, model);
     halo_ev_init_notice(&ev, &forecast->job->msg.id, HALO_NOTICE_PROFILE_IGNORED, why.text);
     halo_port_put(port, &ev);
     halo_log(HALO_LOG_WARN, "plan: %s: %s", halo_notice_name(HALO_NOTICE_PROFILE_IGNORED), why.text);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <cpu/cpu.h>
 #include <engine/drive.h>
 #include <store/fetch.h>
 
@@ -371,6 +372,41 @@ static void a_sensor_that_hangs_costs_its_figure(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* Streamed experts are then read with the defaults. */
+static void a_load_that_streams_is_told_of_one_that_does_not_hold(void **state)
+{
+    static const char load[] = "\"type\":\"load\",\"model\":\"fable-moe-Q4_K_M\",\"params\":{\"context\":64,"
+                               "\"tiers\":\"stream\"}";
+    static char folder[512];
+    const char *shared = getenv("HALO_SHARED"), *root = getenv("HALO_SOURCE_ROOT");
+    struct child c;
+    if (shared)
+        snprintf(folder, sizeof(folder), "%s/models", shared);
+    else
+        snprintf(folder, sizeof(folder), "%s/../shared/models", root ? root : ".");
+    if (access(folder, R_OK) != 0)
+        skip();
+    child_device = halo_device_cpu();
+    child_dirs[0] = folder;
+    child_n_dirs = 1;
+    begin(&c);
+    struct child_request *request =
+        child_wait(&c, ask(&c, "\"type\":\"profile\",\"model\":\"fable-moe-Q4_K_M\"" QUICK));
+    assert_int_equal(request->terminal, HALO_EV_PROFILE);
+    request = child_wait(&c, ask(&c, "%s", load));
+    assert_int_equal(request->terminal, HALO_EV_LOADED);
+    assert_null(strstr(request->notice, "profile_ignored"));
+    child_wait(&c, ask(&c, "\"type\":\"unload\",\"model\":\"fable-moe-Q4_K_M\""));
+    tamper("\"machine\":\"", "\"machine\":\"Other ");
+    request = child_wait(&c, ask(&c, "%s", load));
+    assert_int_equal(request->terminal, HALO_EV_LOADED);
+    assert_non_null(strstr(request->notice, "profile_ignored"));
+    assert_non_null(strstr(request->notice, "another machine"));
+    assert_int_equal(child_end(&c), 0);
+    child_device = NULL;
+    child_n_dirs = 0;
+}
+
 static int fresh(void **state)
 {
     strcpy(dir + strlen(dir) - 6, "XXXXXX");
@@ -396,6 +432,7 @@ int main(void)
         IN_A_FOLDER(without_a_state_folder_nothing_is_kept),
         IN_A_FOLDER(reads_and_heat_are_counted),
         IN_A_FOLDER(a_sensor_that_hangs_costs_its_figure),
+        IN_A_FOLDER(a_load_that_streams_is_told_of_one_that_does_not_hold),
     };
     drive = mmap(NULL, sizeof(*drive), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return drive == MAP_FAILED ? 1 : cmocka_run_group_tests(tests, NULL, NULL);

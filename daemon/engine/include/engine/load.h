@@ -105,6 +105,7 @@ struct halo_load {
     uint32_t n_streamed;             /* the device thread's: layers whose experts are streamed */
     /* OPEN: how its drive is read best, by the stored profile; 0: not known. */
     uint32_t read_block_bytes, read_depth;
+    struct halo_fault profile_fault; /* why not: NOT_FOUND, or what is stored cannot be read or does not hold */
 
     /* progress, written by the prefetch thread */
     _Atomic uint64_t bytes_done, bytes_total;

@@ -50,6 +50,9 @@ const struct halo_profile_point *halo_profile_knee(const struct halo_profile_poi
 bool halo_profile_holds(const struct halo_profile *stored, const struct halo_profile *here, const char *model,
                         int64_t now_s, struct halo_fault *fault);
 
+/* Of a record that is not there or cannot be read: adds what to type. */
+void halo_profile_advise(struct halo_fault *fault, const char *model);
+
 /* The fields of `here` that are the device's. */
 void halo_profile_name_device(struct halo_profile *here, const struct halo_device_info *info);
 
