@@ -212,37 +212,46 @@ static void dense_layers_stream_interleaved(void **state)
 
 /* ---- by hand ---- */
 
-/* Two of eight experts, five slots in each of two layers: five of eight are found. */
+/* Two layers of eight experts, two of which a token uses; sizes by hand. */
+static const struct halo_tier_shape two_layers = {.n_layers = 2,
+                                                  .n_embd = 256,
+                                                  .n_vocab = 256,
+                                                  .n_attention = 256,
+                                                  .n_head = 1,
+                                                  .n_head_kv = 1,
+                                                  .head_dim = 64,
+                                                  .n_expert = 8,
+                                                  .n_used = 2,
+                                                  .n_ff_expert = 256,
+                                                  .attention = HALO_TYPE_F16,
+                                                  .ends = HALO_TYPE_F16,
+                                                  .ff = HALO_TYPE_F16,
+                                                  .down = {HALO_TYPE_F16, HALO_TYPE_F16},
+                                                  .n_context = 64};
+#define TWO_MATRIX (256 * 256 * 2)
+#define TWO_SLOT (3 * (TWO_MATRIX + 4096ull) + 4096) /* a matrix is 32 blocks */
+#define TWO_ALWAYS (2 * (256 * 4 + TWO_MATRIX + 256 * 8 * 4) + TWO_MATRIX)
+static const struct halo_placement_options two_options = {.routing = {.kind = HALO_ROUTING_UNIFORM},
+                                                          .kv_bytes = 1000,
+                                                          .scratch_bytes = 2000,
+                                                          .padding_bytes = 3000,
+                                                          .miss_traffic = 3};
+
+/* Five slots in each layer: five of eight experts are found. */
 static void terms_by_hand(void **state)
 {
-    const struct halo_tier_shape shape = {.n_layers = 2,
-                                          .n_embd = 256,
-                                          .n_vocab = 256,
-                                          .n_attention = 256,
-                                          .n_head = 1,
-                                          .n_head_kv = 1,
-                                          .head_dim = 64,
-                                          .n_expert = 8,
-                                          .n_used = 2,
-                                          .n_ff_expert = 256,
-                                          .attention = HALO_TYPE_F16,
-                                          .ends = HALO_TYPE_F16,
-                                          .ff = HALO_TYPE_F16,
-                                          .down = {HALO_TYPE_F16, HALO_TYPE_F16},
-                                          .n_context = 64};
-    const double matrix = 256 * 256 * 2, expert = 3 * matrix, read = expert + 3 * 4096;
+    const double matrix = TWO_MATRIX, expert = 3 * matrix, read = expert + 3 * 4096;
     const struct halo_profile profile = {.memory_bytes_s = 1e9,
                                          .disk_bytes_s = 1e8,
                                          .disk_block_bytes = 100000,
                                          .disk_latency_s = 0.0015,
                                          .launch_s = 0.0001};
-    struct halo_plan *plan = halo_tier_plan_create(&shape);
-    struct halo_placement_options options = {
-        .routing = uniform, .kv_bytes = 1000, .scratch_bytes = 2000, .padding_bytes = 3000, .miss_traffic = 3};
+    struct halo_plan *plan = halo_tier_plan_create(&two_layers);
+    const struct halo_placement_options options = two_options;
     struct halo_fault fault = {0};
-    double always = 2 * (256 * 4 + matrix + 256 * 8 * 4) + matrix, token = 512 + always + 2 * 2 * expert;
+    double always = TWO_ALWAYS, token = 512 + always + 2 * 2 * expert;
     double kv = 2 * 32 * 2 * 64 * 2;
-    uint64_t slot = 3 * ((uint64_t)matrix + 4096) + 4096; /* a matrix is 32 blocks */
+    const uint64_t slot = TWO_SLOT;
     uint64_t fixed = (uint64_t)(always + matrix) + 6000;
     assert_int_equal(halo_placement_make(plan, &profile, fixed + 10 * slot, 0, &options, &placed, &fault), 0);
     assert_int_equal(placed.slot_bytes, slot);
@@ -273,6 +282,28 @@ static void terms_by_hand(void **state)
     assert_true(near(placed.terms.disk_s, 1.5 * read / 5e7, 1e-12));
     /* A slot less is too few for a token. */
     assert_int_equal(halo_placement_make(plan, &profile, fixed + 10 * slot - 1, 0, &options, &placed, &fault), -ENOMEM);
+    halo_tier_plan_destroy(plan);
+}
+
+static void options_by_hand(void **state)
+{
+    const struct halo_profile profile = {.memory_bytes_s = 1e9, .disk_bytes_s = 1e8};
+    const uint64_t slot = TWO_SLOT, fixed = TWO_ALWAYS + TWO_MATRIX + 6000;
+    struct halo_plan *plan = halo_tier_plan_create(&two_layers);
+    struct halo_placement_options options = two_options, device = two_options;
+    struct halo_fault fault = {0};
+    /* The device has its own scratch, padding and slots for streamed experts. */
+    device.streamed_scratch_bytes = 2500;
+    device.streamed_padding_bytes = 100;
+    device.slot_bytes = slot + 4096;
+    uint64_t other = fixed - 5000 + 2600;
+    assert_int_equal(halo_placement_make(plan, &profile, other + 12 * device.slot_bytes, 0, &device, &placed, &fault),
+                     0);
+    assert_int_equal(placed.n_slots, 12);
+    assert_int_equal(placed.slot_bytes, slot + 4096);
+    assert_int_equal(placed.scratch_bytes, 2500);
+    assert_int_equal(placed.total_bytes, other + 12 * device.slot_bytes);
+    assert_int_equal(placed.total_bytes, sum_of_parts(&placed));
     /* Everything fits; asked to stream, every expert gets a slot. */
     options.tiers = HALO_TIERS_STREAM;
     assert_int_equal(halo_placement_make(plan, &profile, GB, 0, &options, &placed, &fault), 0);
@@ -486,6 +517,7 @@ int main(void)
         cmocka_unit_test(zipf_gives_the_published_hit_rates),
         cmocka_unit_test(dense_layers_stream_interleaved),
         cmocka_unit_test(terms_by_hand),
+        cmocka_unit_test(options_by_hand),
         cmocka_unit_test(no_other_division_reads_less),
         cmocka_unit_test(no_other_layers_stream_less),
         cmocka_unit_test(reasons_and_hints),
