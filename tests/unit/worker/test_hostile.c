@@ -187,6 +187,13 @@ static void code_objects_are_read_before_the_runtime_sees_them(void **state)
     assert_int_equal(load_image(&b, image, n), 209); /* another GPU's */
     uint8_t *object = bench_read_object(&n);
     assert_int_equal(load_image(&b, object, n - 1), 200); /* HIP would read past its end */
+    /* The runtime would take it: what refuses it is the worker, by the target in the metadata. */
+    uint8_t *target = memmem(object, n, "amdhsa.target", 13);
+    assert_non_null(target);
+    assert_memory_equal(target + 13 + 3, "host", 4);
+    target[13 + 3] = 'm';
+    assert_int_equal(load_image(&b, object, n), 209);
+    target[13 + 3] = 'h';
     ((Elf64_Ehdr *)(void *)object)->e_shoff += 64;
     assert_int_equal(load_image(&b, object, n), 200);
     ((Elf64_Ehdr *)(void *)object)->e_shoff -= 64;

@@ -64,6 +64,17 @@ static void load(struct bench *b)
     assert_int_equal(a.arg_bytes, sizeof(struct vector_scale));
 }
 
+/* Keeps the stream busy for a while. */
+static void nap(struct bench *b, uint64_t stream, uint32_t ms)
+{
+    const struct vector_scale args = {.n = ms};
+    const struct halo_remote_module_get_function get = {MODULE(0), FUNCTION(1), {"nap", 3}};
+    struct halo_remote_module_get_function_reply a;
+    const struct halo_remote_launch_kernel q = {FUNCTION(1), stream, 1, 1, 1, 64, 1, 1, 0, {&args, sizeof(args)}};
+    (void)halo_remote_module_get_function(&b->port, &get, &a); /* 400 when it is there already */
+    assert_int_equal(halo_remote_launch_kernel(&b->port, &q, NULL), 0);
+}
+
 static struct halo_remote_launch_kernel launch_of(const struct vector_scale *args, uint64_t stream)
 {
     return (struct halo_remote_launch_kernel){FUNCTION(0), stream, 1, 1, 1, 64, 1, 1, 0, {args, sizeof(*args)}};
@@ -129,38 +140,70 @@ static void many_copies_are_in_flight(void **state)
     bench_close(&b);
 }
 
-/* Data that was asked for comes before the answer that says that its stream is done. */
+/* The piece of a copy that waits behind a kernel is not given to the next copy, though a wait that was added before it,
+ * and holds no piece, has ended. */
+static void staged_bytes_stay_until_they_are_copied(void **state)
+{
+    struct halo_session_limits limits = HALO_SESSION_LIMITS_DEFAULT;
+    static uint8_t data[HALO_REMOTE_DATA_MAX], got[sizeof(data)];
+    struct bench b;
+    (void)state;
+    limits.staging_bytes = sizeof(data);
+    bench_open(&b, &limits);
+    create_stream(&b, 0);
+    load(&b);
+    uint64_t p = take(&b, sizeof(data)), q = take(&b, sizeof(data));
+    nap(&b, STREAM(0), 50);
+    b.n_inbox = 0;
+    const struct halo_remote_memset fill = {.to = q, .value = 9, .width = 1, .count = 1};
+    bench_send(&b, HIP_OP_MEMSET, &fill);
+    for (int i = 0; i < 2; i++) {
+        memset(data, 'a' + i, sizeof(data));
+        const struct halo_remote_memcpy_async copy = {
+            .to = i ? q : p, .size = sizeof(data), .kind = 1, .stream = STREAM(0), .data = {data, sizeof(data)}};
+        assert_int_equal(halo_remote_memcpy_async(&b.port, &copy, NULL), 0);
+    }
+    assert_int_equal(halo_remote_device_synchronize(&b.port, &(struct halo_remote_device_synchronize){}, NULL), 0);
+    assert_int_equal(down(&b, p, got, sizeof(got)), 0);
+    memset(data, 'a', sizeof(data));
+    assert_memory_equal(got, data, sizeof(got));
+    bench_close(&b);
+}
+
+/* Data that was asked for comes before the answer that says that its stream is done. Each question to the runtime takes
+ * a while, so that the stream gets on between one and the next. */
 static void data_comes_before_the_end_of_its_stream(void **state)
 {
     struct bench b;
     struct halo_remote_memcpy_async_reply a;
     (void)state;
+    setenv("HALO_HIP_EMU_SCRIPT", "hipEventQuery:*:delay=1", 1);
     bench_open(&b, NULL);
     create_stream(&b, 0);
+    load(&b);
     uint64_t p = take(&b, 64);
     assert_int_equal(up(&b, p, "data of the device", 19), 0);
     const struct halo_remote_event_create event = {.event = EVENT(0)};
     assert_int_equal(halo_remote_event_create(&b.port, &event, NULL), 0);
-    for (int round = 0; round < 200; round++) {
+    for (uint32_t round = 0; round < 40; round++) {
         const struct halo_remote_memcpy_async q = {.from = p, .size = 19, .kind = 2, .stream = STREAM(0)};
         const struct halo_remote_event_record record = {EVENT(0), STREAM(0)};
         const struct halo_remote_event_synchronize wait = {EVENT(0)};
+        bool asks = round & 1;
+        nap(&b, STREAM(0), 2 + round / 2 % 4);
         b.n_inbox = 0;
-        uint32_t copy = bench_send(&b, HIP_OP_MEMCPY_ASYNC, &q);
+        uint32_t copy = bench_send(&b, HIP_OP_MEMCPY_ASYNC, &q), end;
         bench_send(&b, HIP_OP_EVENT_RECORD, &record);
-        uint32_t end = bench_send(&b, round & 1 ? HIP_OP_EVENT_QUERY : HIP_OP_EVENT_SYNCHRONIZE, &wait);
-        if (round & 1) {
-            bench_receive(&b, end, HIP_OP_EVENT_QUERY, NULL);
-            if (b.status.error == 600)
-                continue;
-        } else {
-            bench_receive(&b, end, HIP_OP_EVENT_SYNCHRONIZE, NULL);
-        }
+        do {
+            end = bench_send(&b, asks ? HIP_OP_EVENT_QUERY : HIP_OP_EVENT_SYNCHRONIZE, &wait);
+            bench_receive(&b, end, asks ? HIP_OP_EVENT_QUERY : HIP_OP_EVENT_SYNCHRONIZE, NULL);
+        } while (b.status.error == 600);
         size_t all = b.n_inbox;
         bench_receive(&b, copy, HIP_OP_MEMCPY_ASYNC, &a);
         assert_int_equal(b.n_inbox, all); /* it had come already */
         assert_memory_equal(a.data.at, "data of the device", 19);
     }
+    unsetenv("HALO_HIP_EMU_SCRIPT");
     bench_close(&b);
 }
 
@@ -351,6 +394,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_goes_up_comes_down),
         cmocka_unit_test(many_copies_are_in_flight),
+        cmocka_unit_test(staged_bytes_stay_until_they_are_copied),
         cmocka_unit_test(data_comes_before_the_end_of_its_stream),
         cmocka_unit_test(a_kernel_computes),
         cmocka_unit_test(a_graph_is_captured_and_replayed),

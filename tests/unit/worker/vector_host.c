@@ -1,7 +1,8 @@
-/* vector_host.c: a code object of the emulated GPU with one kernel, for tests of the worker. */
+/* vector_host.c: a code object of the emulated GPU with two kernels, for tests of the worker. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 
 #include "host_abi.h"
 #include "vector_host.h"
@@ -13,12 +14,24 @@ static void scale(void **args)
         a->out[i] = a->in[i] * a->factor;
 }
 
-static const struct halo_host_kernel kernel = {
-    .name = "scale", .entry = scale, .block = 64, .args_bytes = sizeof(struct vector_scale)};
+/* Keeps its stream busy for n milliseconds. */
+static void nap(void **args)
+{
+    const struct vector_scale *a = args[0];
+    nanosleep(&(struct timespec){.tv_nsec = (long)a->n * 1000000}, NULL);
+}
+
+static const struct halo_host_kernel kernels[] = {
+    {.name = "scale", .entry = scale, .block = 64, .args_bytes = sizeof(struct vector_scale), .next = &kernels[1]},
+    {.name = "nap", .entry = nap, .block = 64, .args_bytes = sizeof(struct vector_scale)},
+};
 
 __attribute__((visibility("default"))) const struct halo_host_kernel *halo_host_kernel_find(const char *name)
 {
-    return !name || strcmp(name, kernel.name) == 0 ? &kernel : NULL;
+    const struct halo_host_kernel *kernel = kernels;
+    while (name && kernel && strcmp(kernel->name, name) != 0)
+        kernel = kernel->next;
+    return kernel;
 }
 
 __attribute__((visibility("default"))) int halo_host_kernel_run(const struct halo_host_kernel *k,

@@ -1,4 +1,4 @@
-/* vector_host.h: the argument of the kernel in vector_host.c. */
+/* vector_host.h: the argument of the kernels in vector_host.c. */
 #ifndef HALO_TESTS_WORKER_VECTOR_HOST_H
 #define HALO_TESTS_WORKER_VECTOR_HOST_H
 
