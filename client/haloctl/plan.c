@@ -105,6 +105,9 @@ static void print_plan(const struct halo_ev_plan *p)
     print_fit(p);
     if (p->has_cache)
         halo_client_print_line(stdout, "  KV cache: %.*s", (int)p->cache.len, p->cache.at);
+    if (p->has_checkpoint_bytes)
+        printf("  checkpoints: %s of the KV cache keep states of conversations\n",
+               halo_ctl_bytes(p->checkpoint_bytes, a));
     if (p->has_decode_tok_s)
         printf("  decode: about %.*f tok/s of one sequence\n", p->decode_tok_s < 100, p->decode_tok_s);
     if (p->has_prefill_tok_s)

@@ -7,7 +7,8 @@
 #include <engine/experts.h>
 #include <engine/kv_pages.h>
 
-#define SCRATCH_PART 16 /* of what is free: more scratch than that is not worth the speed of longer chunks */
+#define SCRATCH_PART 16  /* of what is free: more scratch than that is not worth the speed of longer chunks */
+#define STREAMED_SHARE 8 /* of what is left, checkpoints take one part at most, and streamed experts the others */
 #define RESERVE_BYTES (512ull << 20) /* left to the rest of the machine, or a sixteenth of it when it is small */
 
 uint64_t halo_budget_free_bytes(const struct halo_device_info *info)
@@ -112,7 +113,8 @@ struct halo_budget_checkpoints halo_budget_checkpoints_of(const struct halo_budg
     if (__builtin_add_overflow(halo_budget_pool_bytes(budget, n_pages, budget->context_pages),
                                budget->weights_bytes + budget->scratch_bytes, &taken))
         taken = UINT64_MAX;
-    left = (budget->free_bytes > taken ? budget->free_bytes - taken : 0) / ret.slot_bytes;
+    left = budget->free_bytes > taken ? budget->free_bytes - taken : 0;
+    left = (budget->slot_bytes > 0 ? left / STREAMED_SHARE : left) / ret.slot_bytes;
     uint64_t most = n_pages - halo_kv_pages_of(1, (uint32_t)n_pages, budget->context_pages);
     uint64_t wanted = bytes / ret.slot_bytes < most ? bytes / ret.slot_bytes : most;
     ret.n_wanted = (uint32_t)wanted;

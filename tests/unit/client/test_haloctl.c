@@ -352,6 +352,12 @@ static void a_plan_is_for_people(void **state)
                "  KV cache: 8 layers keep every token\n"
                "  decode: about 639 tok/s of one sequence\n"
                "  a token reads much\n");
+    check_plan(PLAN "\"fits\":true,\"context\":64,\"kv_tokens\":64,\"context_max\":64,\"checkpoint_bytes\":1500000,"
+                    "\"decode_tok_s\":null",
+               "m (qwen3) on cpu: fits\n"
+               "  26.5 MB in total: weights 4.7 MB, KV cache 16.8 MB, scratch 5.0 MB\n"
+               "  context 64, a KV cache of 64 tokens\n"
+               "  checkpoints: 1.5 MB of the KV cache keep states of conversations\n");
     check_plan(PLAN "\"fits\":false,\"context\":1024,\"kv_tokens\":1024,\"context_max\":640,\"decode_tok_s\":6.25",
                "m (qwen3) on cpu: does not fit\n"
                "  26.5 MB in total: weights 4.7 MB, KV cache 16.8 MB, scratch 5.0 MB\n"

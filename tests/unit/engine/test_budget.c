@@ -125,6 +125,10 @@ static void checkpoints_take_what_is_left(void **state)
         assert_int_equal(got.n_wanted, rows[i].n_wanted);
         assert_int_equal(got.slot_bytes, slot);
     }
+    halo_budget_of(fake_device(), NULL, &plan, taken + 80 * slot, &budget);
+    budget.slot_bytes = 1; /* experts are streamed: they get seven eighths */
+    assert_int_equal(halo_budget_checkpoints_of(&budget, &plan, 2048, 100 * slot).n, 10);
+    assert_int_equal(halo_budget_checkpoints_of(&budget, &plan, 2048, 7 * slot).n, 7);
     halo_budget_of(fake_device(), NULL, &plan, taken - 1, &budget); /* not even the pool fits */
     assert_int_equal(halo_budget_checkpoints_of(&budget, &plan, 2048, 1 << 20).n, 0);
 }

@@ -51,7 +51,8 @@ uint32_t halo_budget_rows(const struct halo_device_ops *ops, const struct halo_d
 uint64_t halo_budget_pool_bytes(const struct halo_budget *budget, uint64_t n_pages, uint32_t n_context);
 
 /* Slots for checkpoints alone, in each group of states, that `bytes` pay for beside a pool of n_pages: as far as memory
- * reaches, and no more than there are pages to which one can belong. */
+ * reaches (of a model with streamed experts, an eighth of what is left), and no more than there are pages to which one
+ * can belong. */
 struct halo_budget_checkpoints {
     uint32_t n, n_wanted; /* that fit; that `bytes` would pay for */
     uint64_t slot_bytes;  /* of all groups together; 0: the model has no states */
