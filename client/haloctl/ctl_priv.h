@@ -119,6 +119,7 @@ enum halo_ctl_kind {
     HALO_CTL_MODEL,  /* struct halo_str; see halo_ctl_model() */
     HALO_CTL_INTEGER,
     HALO_CTL_SECONDS, /* int64_t, also as 90s, 5m, 1h, 2d */
+    HALO_CTL_BYTES,   /* int64_t, also as 512M, 7.5GB (powers of 1000), 8GiB (of 1024) */
     HALO_CTL_NUMBER,
     HALO_CTL_TRUE,
     HALO_CTL_FALSE,

@@ -26,8 +26,8 @@ static const struct halo_ctl_option load_options[] = {
           "unload after this long without a request: 300, 5m, 1h; -1: never"),
     PARAM("tiers", TIERS, tiers, HALO_CTL_NO_HAS, "WHERE",
           "memory: all weights in memory; stream: a mixture's experts from disk; auto (default)"),
-    PARAM("budget", INTEGER, budget_bytes, HAS(budget_bytes), "BYTES",
-          "memory that the model may take (default: what there is room for)"),
+    PARAM("budget", BYTES, budget_bytes, HAS(budget_bytes), "SIZE",
+          "memory that the model may take, like 8G (default: what there is room for)"),
     {.name = NULL},
 };
 

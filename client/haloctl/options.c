@@ -37,6 +37,7 @@ static const char *wanted(enum halo_ctl_kind kind)
     switch (kind) {
     case HALO_CTL_INTEGER: return "a whole number in range";
     case HALO_CTL_SECONDS: return "a number of seconds, or a time like 90s, 5m, 1h or 2d";
+    case HALO_CTL_BYTES: return "a number of bytes, or a size like 512M, 7.5GB or 8GiB";
     case HALO_CTL_NUMBER: return "a finite number";
     case HALO_CTL_KV: return "one of f32, f16, q8, q4";
     case HALO_CTL_TIERS: return "one of auto, memory, stream";
@@ -69,6 +70,27 @@ static bool read_seconds(const char *text, int64_t *ret_s)
     return true;
 }
 
+static bool read_bytes(const char *text, int64_t *ret_bytes)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    double number = strtod(text, &end);
+    bool plain = end != text && (size_t)(end - text) == strspn(text, "0123456789."); /* no sign, nothing but decimals */
+    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
+    if (unit) {
+        bool binary = end[1] == 'i';
+        for (const char *u = units; u <= unit; u++)
+            number *= binary ? 1024 : 1000;
+        end += binary ? 2 : 1;
+    }
+    if (*end == 'B')
+        end++;
+    if (!plain || *end != '\0' || number > 0x1p53)
+        return false;
+    *ret_bytes = (int64_t)number;
+    return true;
+}
+
 /* Stores one value; false after a message. */
 static bool store(struct halo_ctl *ctl, const struct halo_ctl_option *o, const char *text, void *target)
 {
@@ -98,6 +120,7 @@ static bool store(struct halo_ctl *ctl, const struct halo_ctl_option *o, const c
         good = end != text && !*end && !errno;
         break;
     case HALO_CTL_SECONDS: good = read_seconds(text, at); break;
+    case HALO_CTL_BYTES: good = read_bytes(text, at); break;
     case HALO_CTL_NUMBER:
         *(double *)at = strtod(text, &end);
         good = end != text && !*end && isfinite(*(double *)at);

@@ -49,6 +49,10 @@ check 'load' 0 '^loaded fable-Q4_K_M \(qwen3\) on cpu' -- "$ctl" load --context 
 check 'a time with a unit' 0 '"keep_alive_s":300' -- "$ctl" --json load --keep-alive 5m fable-Q4_K_M
 check 'a time that is none' 2 "keep-alive: '5x' is not a number of seconds" -- "$ctl" load --keep-alive 5x fable-Q4_K_M
 check 'no time' 0 '^loaded' -- "$ctl" load --keep-alive -1 fable-Q4_K_M
+check 'a size with a unit' 0 '"budget_bytes":8000000000,' -- "$ctl" --json plan --budget 8G fable-Q4_K_M
+check 'a size in powers of 1024' 0 '"budget_bytes":1610612736,' -- "$ctl" --json plan --budget 1.5GiB fable-Q4_K_M
+check 'a size that is none' 2 "budget: '-8G' is not a number of bytes" -- "$ctl" plan --budget -8G fable-Q4_K_M
+check 'a size with two units' 2 "budget: '8GM' is not a number of bytes" -- "$ctl" load --budget 8GM fable-Q4_K_M
 check 'no progress bar in a pipe' 0 '^loaded' -- bash -c "! '$ctl' load fable-Q4_K_M 2>&1 | grep -q 'loading \['; '$ctl' load fable-Q4_K_M"
 check 'generate is greedy and repeatable' 0 -- bash -c \
     "a=\$('$ctl' -q generate -n 24 -t 0 'Once upon a time') && b=\$('$ctl' -q generate -n 24 -t 0 'Once upon a time') && [ -n \"\$a\" ] && [ \"\$a\" = \"\$b\" ]"
