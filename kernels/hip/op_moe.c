@@ -83,10 +83,11 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
     return r;
 }
 
-static int emit_many(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t k)
+/* The first of u's matrices. */
+static int emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t tile_rows)
 {
-    const struct halo_weight *w = &c->plan->weights[u->weight[k]];
-    struct halo_moe_gemm_args args = {.matrix = expert_arg(c, u, k),
+    const struct halo_weight *w = &c->plan->weights[u->weight[0]];
+    struct halo_moe_gemm_args args = {.matrix = expert_arg(c, u, 0),
                                       .half = c->model->scratch.half,
                                       .scale = c->model->scratch.half_scale,
                                       .slot = c->model->scratch.moe_slot,
@@ -94,17 +95,26 @@ static int emit_many(struct halo_hip_compiler *c, const struct halo_op_moe_matmu
                                       .n_cols = w->n_cols,
                                       .n_used = u->n_used,
                                       .per_slot = u->per_slot};
+    return halo_hip_emit(c,
+                         &(struct halo_hip_emission){.op = HALO_HIP_MOE_GEMM,
+                                                     .type = w->type,
+                                                     .rows = tile_rows,
+                                                     .grid = {halo_hip_expert_tiles(u->n_used, w->n_experts, tile_rows),
+                                                              halo_hip_fixed(HALO_HIP_CEIL(w->n_rows, HALO_GEMM_COLS))},
+                                                     HALO_HIP_ARGS(args)});
+}
+
+static int emit_many(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t k)
+{
+    struct halo_op_moe_matmul one = *u;
+    one.weight[0] = u->weight[k];
+    one.out[0] = u->out[k];
+    one.bias[0] = u->bias[k];
     int r = halo_hip_form_groups(c, u);
     if (!r)
         r = halo_hip_form_half(c, u->x, halo_hip_value(c->model, u->x), halo_hip_per_row(u->per_slot ? u->n_used : 1),
-                               w->n_cols, false);
-    return r ? r
-             : halo_hip_emit(
-                   c, &(struct halo_hip_emission){.op = HALO_HIP_MOE_GEMM,
-                                                  .type = w->type,
-                                                  .grid = {halo_hip_expert_tiles(u->n_used, w->n_experts),
-                                                           halo_hip_fixed(HALO_HIP_CEIL(w->n_rows, HALO_GEMM_COLS))},
-                                                  HALO_HIP_ARGS(args)});
+                               c->plan->weights[u->weight[k]].n_cols, false);
+    return r ? r : halo_hip_emit_tiles(c, &one, emit_tiles);
 }
 
 /* What the chosen experts gave, times their factors. */
@@ -137,7 +147,7 @@ int halo_hip_emit_moe_matmul(struct halo_hip_compiler *c, const struct halo_op *
         uint32_t type = weights[u->weight[k]].type;
         bool pair = k + 1 < u->n && weights[u->weight[k + 1]].type == type;
         if (halo_hip_uses_gemm(c->min_rows, weights[u->weight[k]].n_cols) &&
-            halo_hip_kernel_find(c->model->device, HALO_HIP_MOE_GEMM, type, c->min_rows) >= 0) {
+            halo_hip_kernel_find(c->model->device, HALO_HIP_MOE_GEMM, type, HALO_MOE_TILE) >= 0) {
             r = emit_many(c, u, k++);
             continue;
         }

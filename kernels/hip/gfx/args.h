@@ -48,12 +48,15 @@ struct halo_quantize_args {
 
 /* half_rows: f32 rows into f16 rows for matrix tiles: half = x * 2^-e, scale = 2^e, e so that the largest magnitude is
  * below 2^15 and 0 for usual rows. Grid (rows). n_cols % 32 == 0. Row stride of half: n_cols, in the order of strips
- * (layout.h) halo_hip_strip_stride(). */
+ * (layout.h) halo_hip_strip_stride(). half_waves: the same of many rows, a wave for each. Grid
+ * (ceil(rows / HALO_HALF_WAVES)). */
+#define HALO_HALF_WAVES 8
 struct halo_half_args {
     const float *x;
     uint16_t *half;
     float *scale;            /* [rows] */
     uint32_t n_cols, strips; /* strips: in their order */
+    uint32_t n_rows;         /* half_waves alone reads it */
 };
 
 /* One of the matrices that share an input. */
@@ -286,21 +289,22 @@ struct halo_moe_gemv_args {
     uint32_t n_cols, n_used, per_slot, n_slot_blocks, n_blocks, n_grid;
 };
 
-/* moe_group: sorts the slots by expert and cuts each expert's into tiles. Grid (1). */
-#define HALO_MOE_TILE 32
+/* moe_group: sorts the slots by expert and cuts each expert's into tiles of tile_rows. Grid (n_expert). */
+#define HALO_MOE_TILE 32       /* rows of the tiles of moe_gemm_<type> */
+#define HALO_MOE_TILE_WIDE 128 /* of those of moe_gemm_<type>_m128 */
 struct halo_moe_tile {
     uint32_t expert, first, n_slots;
-}; /* first: index into slot[] */
+}; /* first: index into slot[]; n_slots 0: a tile that is not needed */
 struct halo_moe_group_args {
     const float *choice;
-    uint32_t *slot; /* [n_slots] slots in the order of their experts */
-    /* [n_slots / HALO_MOE_TILE + min(n_expert, n_slots)], the rest filled with n_slots = 0 */
-    struct halo_moe_tile *tile;
+    uint32_t *slot;                              /* [n_slots] slots in the order of their experts */
+    struct halo_moe_tile *tile;                  /* [n_slots / tile_rows + min(n_expert, n_slots)] */
     uint32_t n_slots, n_used, n_expert, n_tiles; /* n_tiles: of the array */
+    uint32_t tile_rows;
 };
 
-/* moe_gemm_<type>: for many rows. Grid (n_tiles, ceil(matrix.n_rows / HALO_GEMM_COLS)). half and scale: a row for each
- * slot (per_slot) or for each row of the batch. */
+/* moe_gemm_<type>, moe_gemm_<type>_m128: for many rows. Grid (n_tiles, ceil(matrix.n_rows / HALO_GEMM_COLS)). half and
+ * scale: a row for each slot (per_slot) or for each row of the batch. */
 struct halo_moe_gemm_args {
     struct halo_expert_arg matrix;
     const uint16_t *half;

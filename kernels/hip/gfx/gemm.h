@@ -179,7 +179,8 @@ HALO_DEVICE void gemm_store(const gemm_job &job, float factor, uint32_t row0, ui
         }
 }
 
-template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<ROWS> &lds)
+/* SPARSE: many a tile has few rows: waves that have none multiply nothing. */
+template <uint32_t TYPE, uint32_t ROWS, bool SPARSE> HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<ROWS> &lds)
 {
     typedef gemm_weight<TYPE> weight;
     constexpr int T = gemm_tiles<ROWS>;
@@ -211,7 +212,8 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm(const gemm_job &jo
 #pragma unroll
         for (uint32_t i = 0; i < COPIES; i++)
             x[i] = halo_load<halo_u4>(x_row[i] + next * GEMM_SLAB);
-        gemm_products<ROWS>(lds_x + row0 * GEMM_PITCH, lds_w + col0 * GEMM_PITCH, acc);
+        if (!SPARSE || row0 < job.n_rows)
+            gemm_products<ROWS>(lds_x + row0 * GEMM_PITCH, lds_w + col0 * GEMM_PITCH, acc);
     }
     gemm_store<ROWS>(job, 1 / weight::FACTOR, row0, col0, acc);
 }
@@ -232,10 +234,10 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gem
                           a.matrix.n_rows,
                           a.n_cols,
                           a.matrix.out_stride};
-    gemm<TYPE, ROWS>(job, lds);
+    gemm<TYPE, ROWS, false>(job, lds);
 }
 
-template <uint32_t TYPE> HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args &a, gemm_lds<HALO_MOE_TILE> &lds)
+template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args &a, gemm_lds<ROWS> &lds)
 {
     const halo_moe_tile tile = a.tile[halo_block_x()];
     if (tile.n_slots == 0)
@@ -253,7 +255,7 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args 
                           a.matrix.n_rows,
                           a.n_cols,
                           a.matrix.n_rows};
-    gemm<TYPE, HALO_MOE_TILE>(job, lds);
+    gemm<TYPE, ROWS, (ROWS > HALO_MOE_TILE)>(job, lds);
 }
 
 typedef gemm_lds<32> gemm_lds_32;
@@ -273,6 +275,11 @@ typedef gemm_lds<128> gemm_lds_128;
     HALO_KERNEL(moe_gemm_##type, halo_moe_gemm_args, 128)                                                              \
     {                                                                                                                  \
         HALO_LDS(gemm_lds_32, lds);                                                                                    \
+        moe_gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                        \
+    }                                                                                                                  \
+    HALO_KERNEL(moe_gemm_##type##_m128, halo_moe_gemm_args, 128)                                                       \
+    {                                                                                                                  \
+        HALO_LDS(gemm_lds_128, lds);                                                                                   \
         moe_gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                        \
     }
 

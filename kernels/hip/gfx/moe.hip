@@ -211,8 +211,10 @@ HALO_KERNEL(moe_route_scored, halo_moe_route_args, 32)
         route_scored<HALO_MOE_EXPERTS_MAX / 32>(a);
 }
 
+constexpr uint32_t GROUP_THREADS = 256, GROUP_WAVES = GROUP_THREADS / 32;
+
 struct group_lds {
-    uint32_t first[HALO_MOE_EXPERTS_MAX + 1], tile[HALO_MOE_EXPERTS_MAX + 1];
+    uint32_t own[GROUP_WAVES], below[GROUP_WAVES];
 };
 
 HALO_DEVICE uint32_t expert_of(const halo_moe_group_args &a, uint32_t slot)
@@ -221,35 +223,71 @@ HALO_DEVICE uint32_t expert_of(const halo_moe_group_args &a, uint32_t slot)
     return a.choice ? halo_float_bits(a.choice[(row * 2 + 1) * a.n_used + at]) : at;
 }
 
-/* Each expert's thread reads all choices: no atomics, so the order of the slots is always the same. */
+template <int M> HALO_DEVICE uint32_t with_other(uint32_t v, bool add)
+{
+    const uint32_t other = (uint32_t)halo_xor<M>((int)v);
+    return add ? v + other : v | other;
+}
+
+/* The sum over the wave, or the bits that any lane has. */
+HALO_DEVICE uint32_t of_wave(uint32_t v, bool add)
+{
+    v = with_other<16>(v, add);
+    v = with_other<8>(v, add);
+    v = with_other<4>(v, add);
+    v = with_other<2>(v, add);
+    return with_other<1>(v, add);
+}
+
+/* The first tile of an expert that `below` slots of lower ones are in front of: behind as many tiles as those can fill,
+ * and one for the rest of each. No two experts share one, whatever the others have. */
+HALO_DEVICE uint32_t first_tile(const halo_moe_group_args &a, uint32_t expert, uint32_t below)
+{
+    return below / a.tile_rows + halo_min_of(expert, below);
+}
+
+/* The slots of the block's expert behind those of lower ones, in their order: a wave looks at a part of all slots and
+ * knows from the counts of the others where its own begin. No atomics, so the order is always the same. */
 HALO_KERNEL(moe_group, halo_moe_group_args, 256)
 {
     HALO_LDS(group_lds, lds);
-    for (uint32_t e = halo_tid(); e < a.n_expert; e += 256) {
-        uint32_t n = 0;
-        for (uint32_t s = 0; s < a.n_slots; s++)
-            n += expert_of(a, s) == e;
-        lds.first[e + 1] = n;
+    const uint32_t e = halo_block_x(), lane = halo_lane(), wave = halo_wave();
+    const uint32_t part = HALO_HIP_CEIL(a.n_slots, GROUP_THREADS) * 32, from = halo_min_of(wave * part, a.n_slots),
+                   end = halo_min_of(from + part, a.n_slots);
+    uint32_t own = 0, below = 0;
+    for (uint32_t s = from + lane; s < end; s += 32) {
+        const uint32_t expert = expert_of(a, s);
+        own += expert == e;
+        below += expert < e;
+    }
+    own = of_wave(own, true);
+    below = of_wave(below, true);
+    if (lane == 0) {
+        lds.own[wave] = own;
+        lds.below[wave] = below;
     }
     halo_barrier();
-    if (halo_tid() == 0) {
-        lds.first[0] = lds.tile[0] = 0;
-        for (uint32_t e = 0; e < a.n_expert; e++) {
-            lds.tile[e + 1] = lds.tile[e] + HALO_HIP_CEIL(lds.first[e + 1], HALO_MOE_TILE);
-            lds.first[e + 1] += lds.first[e];
-        }
+    uint32_t before = 0;
+    own = below = 0;
+    for (uint32_t w = 0; w < GROUP_WAVES; w++) {
+        before += w < wave ? lds.own[w] : 0;
+        own += lds.own[w];
+        below += lds.below[w];
     }
-    halo_barrier();
-    for (uint32_t e = halo_tid(); e < a.n_expert; e += 256) {
-        uint32_t at = lds.first[e], end = lds.first[e + 1], tile = lds.tile[e];
-        for (uint32_t s = 0; s < a.n_slots && at < end; s++)
-            if (expert_of(a, s) == e)
-                a.slot[at++] = s;
-        for (at = lds.first[e]; at < end; at += HALO_MOE_TILE, tile++)
-            a.tile[tile] = halo_moe_tile{e, at, halo_min_of(end - at, (uint32_t)HALO_MOE_TILE)};
+    for (uint32_t first = from, at = below + before; first < end; first += 32) {
+        const uint32_t s = first + lane;
+        const bool mine = s < end && expert_of(a, s) == e;
+        const uint32_t lanes = of_wave(mine ? 1u << lane : 0, false);
+        if (mine)
+            a.slot[at + (uint32_t)__builtin_popcount(lanes & ((1u << lane) - 1))] = s;
+        at += (uint32_t)__builtin_popcount(lanes);
     }
-    for (uint32_t t = lds.tile[a.n_expert] + halo_tid(); t < a.n_tiles; t += 256)
-        a.tile[t] = halo_moe_tile{0, 0, 0};
+    const uint32_t first = first_tile(a, e, below),
+                   behind = e + 1 == a.n_expert ? a.n_tiles : first_tile(a, e + 1, below + own);
+    for (uint32_t t = first + halo_tid(); t < behind; t += GROUP_THREADS) {
+        const uint32_t at = (t - first) * a.tile_rows;
+        a.tile[t] = halo_moe_tile{e, below + at, at < own ? halo_min_of(own - at, a.tile_rows) : 0};
+    }
 }
 
 constexpr uint32_t SUM_SLOTS = 8; /* whose loads are in flight together */

@@ -116,34 +116,55 @@ HALO_KERNEL(quantize, halo_quantize_args, 256)
     halo_quantize4(v, i, n, static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
 }
 
-HALO_KERNEL(half_rows, halo_half_args, 1024)
+/* The largest magnitude of every `step`-th four elements from `first` on. */
+HALO_DEVICE float half_largest(const float *x, uint32_t n, uint32_t first, uint32_t step)
 {
-    HALO_LDS(rmsnorm_lds, lds);
-    const uint32_t row = halo_block_x(), n = a.n_cols, first = halo_tid() * 4;
-    const float *x = a.x + (uint64_t)row * n;
     float max = 0;
-    for (uint32_t i = first; i < n; i += NORM_COLS) {
+    for (uint32_t i = first; i < n; i += step) {
         halo_f4 v = halo_load4(x, i, n);
         for (int j = 0; j < 4; j++)
             max = halo_max(max, halo_abs(v.e[j]));
     }
-    max = halo_wave_max(max);
-    if (halo_lane() == 0)
-        lds.part[halo_wave()] = max;
-    halo_barrier();
-    max = halo_wave_max(lds.part[halo_lane()]);
+    return max;
+}
+
+/* Stores them as halves; max is the row's largest. */
+HALO_DEVICE void half_store(const halo_half_args &a, uint32_t row, uint32_t first, uint32_t step, float max)
+{
+    const uint32_t n = a.n_cols;
+    const float *x = a.x + (uint64_t)row * n;
     const int e = (int)(halo_float_bits(max) >> 23 & 255) - 127, shift = e > 14 ? e - 14 : 0;
     const float down = halo_power2(-(shift < 126 ? shift : 126));
     uint16_t *half = a.half + (uint64_t)row * (a.strips ? halo_hip_strip_stride(n) : n);
-    for (uint32_t i = first; i < n; i += NORM_COLS) {
+    for (uint32_t i = first; i < n; i += step) {
         halo_f4 v = halo_load4(x, i, n);
         halo_u2 h;
         for (int j = 0; j < 2; j++)
             h.e[j] = halo_float_half(v.e[2 * j] * down) | (uint32_t)halo_float_half(v.e[2 * j + 1] * down) << 16;
         *reinterpret_cast<halo_u2 *>(half + (a.strips ? halo_strip_at(i / 32, i / 8 % 4) + i % 8 : i)) = h;
     }
-    if (halo_tid() == 0)
+    if (first == 0)
         a.scale[row] = halo_power2(shift < 126 ? shift : 126);
+}
+
+HALO_KERNEL(half_rows, halo_half_args, 1024)
+{
+    HALO_LDS(rmsnorm_lds, lds);
+    const uint32_t row = halo_block_x(), first = halo_tid() * 4;
+    const float max = halo_wave_max(half_largest(a.x + (uint64_t)row * a.n_cols, a.n_cols, first, NORM_COLS));
+    if (halo_lane() == 0)
+        lds.part[halo_wave()] = max;
+    halo_barrier();
+    half_store(a, row, first, NORM_COLS, halo_wave_max(lds.part[halo_lane()]));
+}
+
+/* No wave waits for another: short rows leave no threads without work. */
+HALO_KERNEL(half_waves, halo_half_args, 256)
+{
+    const uint32_t row = halo_block_x() * HALO_HALF_WAVES + halo_wave(), first = halo_lane() * 4;
+    if (row >= a.n_rows)
+        return;
+    half_store(a, row, first, 128, halo_wave_max(half_largest(a.x + (uint64_t)row * a.n_cols, a.n_cols, first, 128)));
 }
 
 /* act(gate) * up, as op.h has it. */

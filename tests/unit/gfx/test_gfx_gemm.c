@@ -22,7 +22,7 @@ struct halves {
 static struct halves halves_make(const float *x, uint32_t n_cols, uint32_t n_rows)
 {
     struct halves h = {gfx_zeros((size_t)n_rows * n_cols * 2), gfx_zeros(n_rows * 4), n_cols};
-    struct halo_half_args args = {x, h.half, h.scale, n_cols, false};
+    struct halo_half_args args = {x, h.half, h.scale, n_cols, false, n_rows};
     gfx_run("half_rows", n_rows, 1, 1, &args);
     return h;
 }
@@ -32,7 +32,7 @@ static struct halves strips_make(const float *x, uint32_t n_cols, uint32_t n_row
 {
     const size_t n = (size_t)n_rows * halo_hip_strip_stride(n_cols);
     struct halves h = {gfx_zeros(n * 2), gfx_zeros(n_rows * 4), n_cols};
-    struct halo_half_args args = {x, h.half, h.scale, n_cols, true};
+    struct halo_half_args args = {x, h.half, h.scale, n_cols, true, n_rows};
     memset(h.half, 0xff, n * 2);
     gfx_run("half_rows", n_rows, 1, 1, &args);
     return h;
@@ -69,6 +69,16 @@ static void half_rows(void **state)
     for (uint32_t i = 0; i < n_rows * n_cols; i++)
         gfx_near((double)gfx_half_float(h.half[i]) * (double)h.scale[i / n_cols], (double)x[i], 0x1p-11,
                  fabs((double)x[i]) + 1e-4 * (double)h.scale[i / n_cols], "half_rows", i);
+    /* A wave for each row stores the same bits, and nothing of rows that there are not. */
+    uint16_t *waves = gfx_zeros((n_rows + 1) * n_cols * 2);
+    float scale[4] = {0};
+    struct halo_half_args args = {x, waves, scale, n_cols, false, n_rows};
+    gfx_run("half_waves", HALO_HIP_CEIL(n_rows, HALO_HALF_WAVES), 1, 1, &args);
+    assert_memory_equal(waves, h.half, n_rows * n_cols * 2);
+    assert_memory_equal(scale, h.scale, n_rows * sizeof(float));
+    for (uint32_t i = 0; i < n_cols; i++)
+        assert_int_equal(waves[n_rows * n_cols + i], 0);
+    free(waves);
     halves_free(&h);
     free(x);
 }
@@ -181,6 +191,18 @@ static void strip(void **state)
     }
 }
 
+/* Sorts the slots and multiplies them in tiles of so many rows. */
+static void moe_in_tiles(const char *type, const float *choice, uint32_t n_slots, uint32_t n_experts,
+                         uint32_t tile_rows, uint32_t *slot, struct halo_moe_tile *tile, struct halo_moe_gemm_args args)
+{
+    const uint32_t n_tiles = n_slots / tile_rows + (n_experts < n_slots ? n_experts : n_slots);
+    struct halo_moe_group_args group = {choice, slot, tile, n_slots, args.n_used, n_experts, n_tiles, tile_rows};
+    char name[40];
+    snprintf(name, sizeof(name), "moe_gemm_%s%s", type, tile_rows == HALO_MOE_TILE_WIDE ? "_m128" : "");
+    gfx_run("moe_group", n_experts, 1, 1, &group);
+    gfx_run(name, n_tiles, HALO_HIP_CEIL(args.matrix.n_rows, HALO_GEMM_COLS), 1, &args);
+}
+
 static void moe(void **state)
 {
     (void)state;
@@ -199,7 +221,8 @@ static void moe(void **state)
         float choice[ROWS][2 * USED];
         uint32_t slot[SLOTS];
         struct halo_moe_tile tile[TILES];
-        float *x = gfx_floats(SLOTS * COLS, 2), *few = gfx_zeros(SLOTS * OUT * 4), *many = gfx_zeros(SLOTS * OUT * 4);
+        float *x = gfx_floats(SLOTS * COLS, 2), *few = gfx_zeros(SLOTS * OUT * 4), *many = gfx_zeros(SLOTS * OUT * 4),
+              *wider = gfx_zeros(SLOTS * OUT * 4);
         uint8_t *weight = gfx_weights(type->type, COLS, OUT * EXPERTS, 3),
                 *act = gfx_zeros((size_t)SLOTS * halo_hip_act_bytes(COLS));
         for (uint32_t s = 0; s < SLOTS; s++) {
@@ -211,13 +234,13 @@ static void moe(void **state)
         for (uint32_t r = 0; r < n_x; r++)
             gfx_quantize(x + r * COLS, COLS, act + r * halo_hip_act_bytes(COLS));
         struct halves h = halves_make(x, COLS, n_x);
-        struct halo_moe_group_args group = {&choice[0][0], slot, tile, SLOTS, USED, EXPERTS, TILES};
-        gfx_run("moe_group", 1, 1, 1, &group);
         char name[40];
-        snprintf(name, sizeof(name), "moe_gemm_%s", type->name);
         struct halo_moe_gemm_args gemm_args = {
             {weight, expert_bytes, many, NULL, OUT}, h.half, h.scale, slot, tile, COLS, USED, per_slot};
-        gfx_run(name, TILES, HALO_HIP_CEIL(OUT, HALO_GEMM_COLS), 1, &gemm_args);
+        moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, HALO_MOE_TILE, slot, tile, gemm_args);
+        gemm_args.matrix.out = wider;
+        moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, HALO_MOE_TILE_WIDE, slot, tile, gemm_args);
+        assert_memory_equal(many, wider, SLOTS * OUT * 4);
         snprintf(name, sizeof(name), "moe_gemv_%s", type->name);
         const uint32_t blocks = HALO_HIP_CEIL(OUT, HALO_MOE_GEMV_ROWS(type->block == 1, COLS));
         struct halo_moe_gemv_args gemv_args = {.matrix = {{weight, expert_bytes, few, NULL, OUT}},
@@ -244,40 +267,58 @@ static void moe(void **state)
         free(x);
         free(few);
         free(many);
+        free(wider);
         free(weight);
         free(act);
     }
 }
 
-static void group(void **state)
+/* Tiles of tile_rows for n_slots slots, the most of them of one expert. */
+static void group_in(uint32_t n_slots, uint32_t n_used, uint32_t n_experts, uint32_t tile_rows)
 {
-    (void)state;
-    enum { SLOTS = 140, USED = 2, EXPERTS = 300, TILES = SLOTS / HALO_MOE_TILE + SLOTS + 3 };
-    float choice[SLOTS / USED][2 * USED];
-    uint32_t slot[SLOTS], seen[SLOTS] = {0}, seed = 1;
-    struct halo_moe_tile tile[TILES];
-    for (uint32_t s = 0; s < SLOTS; s++) {
-        int32_t expert = s < 80 ? 299 : (int32_t)(gfx_random(&seed) % EXPERTS);
-        memcpy(&choice[s / USED][USED + s % USED], &expert, 4);
+    const uint32_t n_tiles = n_slots / tile_rows + (n_experts < n_slots ? n_experts : n_slots), row = 2 * n_used;
+    float *choice = gfx_zeros(n_slots * 2 * sizeof(float));
+    uint32_t *slot = gfx_zeros(n_slots * sizeof(*slot)), *seen = gfx_zeros(n_slots * sizeof(*seen)), seed = 1, n = 0;
+    struct halo_moe_tile *tile = gfx_zeros((n_tiles + 1) * sizeof(*tile));
+    for (uint32_t s = 0; s < n_slots; s++) {
+        int32_t expert = s % 5 < 2 ? (int32_t)n_experts - 1 : (int32_t)(gfx_random(&seed) % n_experts);
+        memcpy(&choice[s / n_used * row + n_used + s % n_used], &expert, 4);
     }
-    struct halo_moe_group_args args = {&choice[0][0], slot, tile, SLOTS, USED, EXPERTS, TILES};
-    gfx_run("moe_group", 1, 1, 1, &args);
-    uint32_t n = 0;
-    for (uint32_t t = 0; t < TILES; t++) {
-        assert_true(tile[t].n_slots <= HALO_MOE_TILE);
+    memset(tile, 0xff, (n_tiles + 1) * sizeof(*tile));
+    struct halo_moe_group_args args = {choice, slot, tile, n_slots, n_used, n_experts, n_tiles, tile_rows};
+    gfx_run("moe_group", n_experts, 1, 1, &args);
+    for (uint32_t t = 0; t < n_tiles; t++) {
+        assert_true(tile[t].n_slots <= tile_rows);
         if (tile[t].n_slots > 0)
             assert_int_equal(tile[t].first, n);
         for (uint32_t i = 0; i < tile[t].n_slots; i++, n++) {
             int32_t expert;
-            assert_true(slot[n] < SLOTS);
-            memcpy(&expert, &choice[slot[n] / USED][USED + slot[n] % USED], 4);
+            assert_true(slot[n] < n_slots && (i == 0 || slot[n] > slot[n - 1])); /* in their order */
+            memcpy(&expert, &choice[slot[n] / n_used * row + n_used + slot[n] % n_used], 4);
             assert_int_equal(expert, tile[t].expert);
             seen[slot[n]]++;
         }
     }
-    assert_int_equal(n, SLOTS);
-    for (uint32_t s = 0; s < SLOTS; s++)
+    assert_int_equal(n, n_slots);
+    for (uint32_t s = 0; s < n_slots; s++)
         assert_int_equal(seen[s], 1);
+    assert_int_equal(tile[n_tiles].n_slots, UINT32_MAX); /* nothing behind the array */
+    free(choice);
+    free(slot);
+    free(seen);
+    free(tile);
+}
+
+static void group(void **state)
+{
+    (void)state;
+    for (uint32_t wide = 0; wide < 2; wide++) {
+        const uint32_t rows = wide ? HALO_MOE_TILE_WIDE : HALO_MOE_TILE;
+        group_in(140, 2, 300, rows); /* fewer slots than experts */
+        group_in(2048 * 8, 8, 16, rows);
+        group_in(777 * 3, 3, 7, rows);
+        group_in(9, 1, 1, rows);
+    }
 }
 
 int main(void)

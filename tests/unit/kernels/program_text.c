@@ -44,7 +44,8 @@ static const struct field rmsnorm[] = {P(rmsnorm, x),
                                        F(rmsnorm, x_scale),
                                        {0}};
 static const struct field quantize[] = {P(quantize, x), P(quantize, act), U(quantize, n_cols), {0}};
-static const struct field half[] = {P(half, x), P(half, half), P(half, scale), U(half, n_cols), U(half, strips), {0}};
+static const struct field half[] = {
+    P(half, x), P(half, half), P(half, scale), U(half, n_cols), U(half, strips), U(half, n_rows), {0}};
 static const struct field gemv[] = {MATRIX(gemv, matrix[0]),
                                     MATRIX(gemv, matrix[1]),
                                     MATRIX(gemv, matrix[2]),
@@ -127,9 +128,9 @@ static const struct field moe_gemv[] = {EXPERT(moe_gemv, matrix[0]),
                                         U(moe_gemv, n_blocks),
                                         U(moe_gemv, n_grid),
                                         {0}};
-static const struct field moe_group[] = {
-    P(moe_group, choice), P(moe_group, slot),     P(moe_group, tile),    U(moe_group, n_slots),
-    U(moe_group, n_used), U(moe_group, n_expert), U(moe_group, n_tiles), {0}};
+static const struct field moe_group[] = {P(moe_group, choice),  P(moe_group, slot),      P(moe_group, tile),
+                                         U(moe_group, n_slots), U(moe_group, n_used),    U(moe_group, n_expert),
+                                         U(moe_group, n_tiles), U(moe_group, tile_rows), {0}};
 static const struct field moe_gemm[] = {EXPERT(moe_gemm, matrix), P(moe_gemm, half),     P(moe_gemm, scale),
                                         P(moe_gemm, slot),        P(moe_gemm, tile),     U(moe_gemm, n_cols),
                                         U(moe_gemm, n_used),      U(moe_gemm, per_slot), {0}};
@@ -339,11 +340,13 @@ static void print_amount(FILE *to, const struct halo_hip_amount *a)
         fprintf(to, "%u", a->over == 0 ? 1 : a->times);
         return;
     }
+    if (a->count == HALO_HIP_EXPERT_TILES) {
+        fprintf(to, "tiles(rows*%u, %u, %u)", a->times, a->over, a->most);
+        return;
+    }
     if (a->most)
         fprintf(to, "min(%u, ", a->most);
-    if (a->count == HALO_HIP_EXPERT_TILES)
-        fprintf(to, "tiles(rows*%u, %u)", a->times, a->over);
-    else if (a->count == HALO_HIP_SPLITS)
+    if (a->count == HALO_HIP_SPLITS)
         fprintf(to, "splits(%u)", a->times);
     else if (a->over > 1 && a->times == 1)
         fprintf(to, "ceil(%s/%u)", names[a->count], a->over);

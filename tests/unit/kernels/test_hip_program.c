@@ -551,8 +551,7 @@ static void long_rows_of_a_state_are_refused(void **state)
 /* Every number of rows belongs to one class, and no kernel serves only part of a class. */
 static void classes_follow_the_table_of_variants(void **state)
 {
-    static const uint32_t by_rows[] = {HALO_HIP_GEMV, HALO_HIP_STRIP, HALO_HIP_GEMM, HALO_HIP_MOE_GEMV,
-                                       HALO_HIP_MOE_GEMM};
+    static const uint32_t by_rows[] = {HALO_HIP_GEMV, HALO_HIP_STRIP, HALO_HIP_GEMM, HALO_HIP_MOE_GEMV};
     for (uint32_t c = 0; c < HALO_HIP_ROW_CLASSES; c++) {
         const struct halo_hip_row_class *rows = &halo_hip_row_classes[c];
         assert_int_equal(rows->min, c == 0 ? 1 : rows[-1].max + 1);
@@ -560,6 +559,8 @@ static void classes_follow_the_table_of_variants(void **state)
             for (uint32_t type = 0; type < HALO_TYPE_END; type++)
                 assert_ptr_equal(halo_hip_variant_find(by_rows[op], type, rows->min),
                                  halo_hip_variant_find(by_rows[op], type, rows->max));
+        assert_ptr_equal(halo_hip_variant_find(HALO_HIP_HALF_ROWS, HALO_HIP_TYPE_ANY, rows->min),
+                         halo_hip_variant_find(HALO_HIP_HALF_ROWS, HALO_HIP_TYPE_ANY, rows->max));
     }
     assert_int_equal(halo_hip_row_classes[HALO_HIP_ROW_CLASSES - 1].max, UINT32_MAX);
 }
