@@ -19,6 +19,7 @@
 
 #include "bench.h"
 #include "fill.h"
+#include "vector_host.h"
 
 #define LIVES 40
 #define REQUESTS 400
@@ -30,14 +31,18 @@ struct life {
     struct fill_choices c;
     uint64_t live[LIVE_MAX]; /* addresses that were allocated, some of them freed since */
     uint32_t n_live;
-    uint64_t n_ok, n_refused;
+    uint64_t n_ok, n_refused, n_launched;
+    void *object; /* with the kernel "nap" */
+    size_t object_bytes;
 };
 
 static uint64_t near_handle(struct life *l, uint64_t bits)
 {
     struct halo_remote_handle h = halo_remote_handle_unpack(bits);
-    h.index = (uint32_t)(fill_next(&l->c) % 3);
-    h.generation = 1 + (uint32_t)(fill_next(&l->c) % 4 ? l->b.next_id / 40 : fill_next(&l->c) % 12);
+    bool of_module = h.type == HALO_REMOTE_MODULE || h.type == HALO_REMOTE_FUNCTION; /* a launch takes three steps */
+    uint64_t now = 1 + l->b.next_id / (of_module ? 100 : 40);
+    h.index = of_module ? 0 : (uint32_t)(fill_next(&l->c) % 3);
+    h.generation = (uint32_t)(fill_next(&l->c) % 4 ? now : 1 + fill_next(&l->c) % 12);
     return bits ? halo_remote_handle_pack(h) : 0;
 }
 
@@ -47,6 +52,29 @@ static uint64_t near_address(struct life *l, uint64_t was)
         return was;
     uint64_t offset = fill_next(&l->c) % 4 ? 0 : fill_next(&l->c) % SIZE_MAX_HERE;
     return l->live[fill_next(&l->c) % l->n_live] + offset;
+}
+
+/* The kernel that does nothing: one with random pointers would be a fault of the GPU, not of the worker. */
+static void bring_near_kernels(struct life *l, const struct halo_remote_op_info *op, union halo_remote_request *q)
+{
+    static const struct vector_scale nothing;
+    bool wrong = fill_next(&l->c) % 8 == 0;
+    struct halo_remote_launch_kernel *launch = &q->launch_kernel;
+    switch (wrong ? 0 : op->number) {
+    case HIP_OP_MODULE_LOAD_DATA:
+        q->module_load_data.blob = 0;
+        q->module_load_data.image = (struct halo_remote_bytes){l->object, (uint32_t)l->object_bytes};
+        break;
+    case HIP_OP_MODULE_GET_FUNCTION: q->module_get_function.name = (struct halo_remote_bytes){"nap", 3}; break;
+    case HIP_OP_LAUNCH_KERNEL:
+        launch->args = (struct halo_remote_bytes){&nothing, sizeof(nothing)};
+        launch->grid_x = launch->grid_y = launch->grid_z = launch->block_y = launch->block_z = 1;
+        launch->block_x = 64;
+        launch->lds_bytes = 0;
+        launch->stream = fill_next(&l->c) % 4 ? 0 : launch->stream;
+        break;
+    default: break;
+    }
 }
 
 /* Brings the fields near what the session has. The request stays valid on the wire. */
@@ -77,7 +105,11 @@ static void bring_near(struct life *l, const struct halo_remote_op_info *op, uni
 
 static void request(struct life *l)
 {
-    const struct halo_remote_op_info *op = &halo_remote_ops[fill_next(&l->c) % HALO_REMOTE_N_OPS];
+    static const uint8_t steps[] = {HALO_REMOTE_AT_MODULE_LOAD_DATA, HALO_REMOTE_AT_MODULE_GET_FUNCTION,
+                                    HALO_REMOTE_AT_LAUNCH_KERNEL, HALO_REMOTE_AT_LAUNCH_KERNEL}; /* to a launch */
+    bool steps_on = fill_next(&l->c) % 3 == 0;
+    const struct halo_remote_op_info *op =
+        &halo_remote_ops[steps_on ? steps[fill_next(&l->c) % sizeof(steps)] : fill_next(&l->c) % HALO_REMOTE_N_OPS];
     union halo_remote_request q;
     union halo_remote_reply a;
     bool rare = op->number == HIP_OP_DEVICE_RESET && fill_next(&l->c) % 16;
@@ -85,6 +117,7 @@ static void request(struct life *l)
         return;
     fill_request(op, &l->c, false, &q);
     bring_near(l, op, &q);
+    bring_near_kernels(l, op, &q);
     l->b.no_reply = fill_next(&l->c) & 1;
     bool to_host = (op->number == HIP_OP_MEMCPY_ASYNC && q.memcpy_async.kind == 2) ||
                    (op->number == HIP_OP_MEMCPY_2D_ASYNC && q.memcpy_2d_async.kind == 2);
@@ -92,6 +125,7 @@ static void request(struct life *l)
         l->b.no_reply = false;
     int error = l->b.port.call(&l->b.port, (enum halo_remote_op)op->number, &q, &a);
     l->n_ok += error == 0;
+    l->n_launched += error == 0 && op->number == HIP_OP_LAUNCH_KERNEL && !l->b.no_reply;
     l->n_refused += error != 0;
     if (op->number == HIP_OP_MALLOC && error == 0)
         l->live[l->n_live < LIVE_MAX ? l->n_live++ : fill_next(&l->c) % LIVE_MAX] = a.malloc.address;
@@ -100,12 +134,15 @@ static void request(struct life *l)
 static _Noreturn void live(uint64_t seed, const struct halo_session_limits *limits, uint64_t *counts)
 {
     struct life l = {.c.state = seed};
+    l.object = bench_read_object(&l.object_bytes);
     bench_open(&l.b, limits);
     for (int i = 0; i < REQUESTS; i++)
         request(&l);
     bench_close(&l.b);
+    free(l.object);
     counts[0] += l.n_ok;
     counts[1] += l.n_refused;
+    counts[2] += l.n_launched;
     _exit(0);
 }
 
@@ -130,8 +167,9 @@ static void random_requests_do_no_harm(void **state)
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
             fail_msg("seed %u ended with status %x", (unsigned)seed, (unsigned)status);
     }
-    print_message("%u requests succeeded, %u were refused\n", (unsigned)counts[0], (unsigned)counts[1]);
-    assert_true(counts[0] > LIVES * 40 && counts[1] > LIVES * 40);
+    print_message("%u requests succeeded, %u were refused; %u launches\n", (unsigned)counts[0], (unsigned)counts[1],
+                  (unsigned)counts[2]);
+    assert_true(counts[0] > LIVES * 40 && counts[1] > LIVES * 40 && counts[2] > LIVES);
     munmap(counts, 4096);
 }
 
