@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "remote.h"
+#include "vector_host.h"
 
 /* Copies bytes to the device and back. */
 static void use(int fd)
@@ -52,6 +53,41 @@ static void a_client_works_over_both_kinds_of_socket(void **state)
     int status = worker_stop(&w, SIGTERM);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_int_equal(stat(path, &st), -1);
+}
+
+/* A session has given up its rights when it loads a code object. */
+static void a_kernel_runs_in_the_sandbox(void **state)
+{
+    static uint8_t image[HALO_REMOTE_DATA_MAX];
+    const uint64_t module = (uint64_t)HALO_REMOTE_MODULE << 56 | (uint64_t)1 << 32;
+    const uint64_t function = (uint64_t)HALO_REMOTE_FUNCTION << 56 | (uint64_t)1 << 32;
+    const float in[2] = {3, 4};
+    struct worker w;
+    union halo_remote_reply a;
+    FILE *file = fopen(getenv("HALO_VECTOR_HOST"), "rb");
+    (void)state;
+    assert_non_null(file);
+    const struct halo_remote_module_load_data load = {.module = module,
+                                                      .image = {image, (uint32_t)fread(image, 1, sizeof(image), file)}};
+    fclose(file);
+    worker_start(&w, NULL, NULL);
+    int fd = connect_unix(&w);
+    assert_int_equal(ask_init(fd), 0);
+    assert_int_equal(ask(fd, HIP_OP_MODULE_LOAD_DATA, &load, &a), 0);
+    const struct halo_remote_module_get_function get = {module, function, {"scale", 5}};
+    assert_int_equal(ask(fd, HIP_OP_MODULE_GET_FUNCTION, &get, &a), 0);
+    assert_int_equal(ask(fd, HIP_OP_MALLOC, &(struct halo_remote_malloc){.size = sizeof(in)}, &a), 0);
+    uint64_t p = a.malloc.address;
+    const struct halo_remote_memcpy up = {.to = p, .size = sizeof(in), .kind = 1, .data = {in, sizeof(in)}};
+    assert_int_equal(ask(fd, HIP_OP_MEMCPY, &up, &a), 0);
+    const struct vector_scale args = {(float *)(uintptr_t)p, (const float *)(uintptr_t)p, 2, 5};
+    const struct halo_remote_launch_kernel launch = {function, 0, 1, 1, 1, 64, 1, 1, 0, {&args, sizeof(args)}};
+    assert_int_equal(ask(fd, HIP_OP_LAUNCH_KERNEL, &launch, &a), 0);
+    const struct halo_remote_memcpy down = {.from = p, .size = sizeof(in), .kind = 2};
+    assert_int_equal(ask(fd, HIP_OP_MEMCPY, &down, &a), 0);
+    assert_memory_equal(a.memcpy.data.at, ((const float[]){15, 20}), sizeof(in));
+    close(fd);
+    worker_stop(&w, SIGTERM);
 }
 
 static void refused(const char *argument, const char *value, const char *reason)
@@ -249,6 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_works_over_both_kinds_of_socket),
+        cmocka_unit_test(a_kernel_runs_in_the_sandbox),
         cmocka_unit_test(an_address_of_the_network_is_refused),
         cmocka_unit_test(a_stranger_is_cut_off),
         cmocka_unit_test(a_broken_message_ends_its_session_alone),
