@@ -49,11 +49,12 @@ HALO_DEVICE void blocks_load(const halo_attend_blocks_args &a, const blocks_tile
         tiles_load<TYPE>(a.attend, t.job, window_base(t, step), ret);
         return;
     }
-    for (uint32_t n = 0; n < LOADS; n++) {
-        const uint32_t d = (halo_tid() + THREADS * n) / (KEYS / 2) * CHUNK;
-        for (uint32_t j = 0; j < 2 && d < dim; j++) {
-            const block_place place = block_place_at(a.blocks, codes.code[j]);
-            ret->chunk[n][j].load(place.page, dim, place.row, d, a.blocks.page_rows);
+    for (uint32_t j = 0; j < 2; j++) {
+        const block_place place = block_place_at(a.blocks, codes.code[j]);
+        for (uint32_t n = 0; n < LOADS; n++) {
+            const uint32_t d = (halo_tid() + THREADS * n) / (KEYS / 2) * CHUNK;
+            if (d < dim)
+                ret->chunk[n][j].load(place.page, dim, place.row, d, a.blocks.page_rows);
         }
     }
 }
