@@ -170,7 +170,6 @@ static struct halo_expert_slot *make_room(struct halo_expert_cache *cache, uint3
         return NULL;
     halo_list_remove(&slot->node);
     empty(cache, slot);
-    cache->n_evictions++;
     return slot;
 }
 
@@ -200,12 +199,8 @@ uint32_t halo_expert_cache_choose(struct halo_expert_cache *cache, uint32_t laye
     struct halo_expert_slot *slot = at == HALO_EXPERT_NONE ? make_room(cache, layer) : &cache->slots[at];
     if (!slot)
         return HALO_EXPERT_NONE;
-    if (at == HALO_EXPERT_NONE) {
+    if (at == HALO_EXPERT_NONE)
         begin(cache, slot, layer, id);
-        cache->n_misses++;
-    } else {
-        cache->n_hits++;
-    }
     hold(slot);
     score(cache, slot);
     return number_of(cache, slot);
@@ -266,25 +261,4 @@ void halo_expert_cache_unhold(struct halo_expert_cache *cache, uint32_t layer, u
     uint32_t at = *place_of(cache, layer, id);
     if (at != HALO_EXPERT_NONE)
         halo_expert_cache_release(cache, at);
-}
-
-/* ---- memory pressure ---- */
-
-bool halo_expert_cache_retire(struct halo_expert_cache *cache, uint32_t number)
-{
-    struct halo_expert_slot *slot = &cache->slots[number];
-    if (slot->is_held || slot->state == HALO_EXPERT_READING)
-        return false;
-    if (halo_list_is_linked(&slot->node))
-        halo_list_remove(&slot->node);
-    if (slot->state != HALO_EXPERT_EMPTY)
-        empty(cache, slot);
-    return true;
-}
-
-void halo_expert_cache_restore(struct halo_expert_cache *cache, uint32_t number)
-{
-    struct halo_expert_slot *slot = &cache->slots[number];
-    assert(slot->state == HALO_EXPERT_EMPTY && !halo_list_is_linked(&slot->node));
-    halo_list_append(&cache->empty, &slot->node);
 }

@@ -442,11 +442,6 @@ const struct halo_expert_source *halo_experts_source(const struct halo_experts *
     return &x->source;
 }
 
-const struct halo_expert_cache *halo_experts_cache(const struct halo_experts *x)
-{
-    return &x->cache;
-}
-
 void halo_experts_notices(struct halo_experts *x, struct halo_remarks *ret)
 {
     struct halo_remarks memory = {0};

@@ -295,11 +295,7 @@ static void random_calls(void **state)
             if (at->state == HALO_EXPERT_ARRIVED)
                 halo_expert_cache_ready(&cache, slot);
             break;
-        default:
-            if (halo_expert_cache_retire(&cache, slot)) {
-                assert_false(halo_list_is_linked(&at->node));
-                halo_expert_cache_restore(&cache, slot);
-            }
+        default: halo_expert_cache_unhold(&cache, layer, id); break;
         }
         if (i % 16 == 0)
             check(&cache);

@@ -33,6 +33,9 @@
 #ifdef __SANITIZE_THREAD__
 #define MANY 3 /* threads: it looks at what they share, for which fewer do */
 #define N_MODELS 1
+#elif defined(__SANITIZE_ADDRESS__)
+#define MANY 4
+#define N_MODELS 3 /* it looks at memory: one model of each way in which experts lie in a file */
 #else
 #define MANY 8
 #define N_MODELS (sizeof(models) / sizeof(models[0]))

@@ -55,7 +55,6 @@ struct halo_expert_cache {
     struct halo_expert_layer *layers; /* [n_layers] */
     uint32_t *slot_of;                /* [n_layers][n_expert]; HALO_EXPERT_NONE: in none */
     struct halo_list empty;
-    uint64_t n_hits, n_misses, n_evictions;
 };
 
 /* n_expert: of the layer that has the most. min_slots: that a layer keeps when others look for room. 0, -ENOMEM, or
@@ -87,9 +86,5 @@ void halo_expert_cache_arrive(struct halo_expert_cache *cache, uint32_t slot, ui
 /* Somebody has used what arrived. */
 void halo_expert_cache_ready(struct halo_expert_cache *cache, uint32_t slot);
 void halo_expert_cache_release(struct halo_expert_cache *cache, uint32_t slot);
-
-/* For memory pressure: empties a slot that is idle, for good until it is given back. False: it is in use now. */
-bool halo_expert_cache_retire(struct halo_expert_cache *cache, uint32_t slot);
-void halo_expert_cache_restore(struct halo_expert_cache *cache, uint32_t slot);
 
 #endif

@@ -88,7 +88,6 @@ struct halo_experts_report {
 void halo_experts_report(struct halo_experts *experts, struct halo_experts_report *ret);
 
 const struct halo_expert_source *halo_experts_source(const struct halo_experts *experts);
-const struct halo_expert_cache *halo_experts_cache(const struct halo_experts *experts);
 /* How they are read, and what had to be done without: for people. */
 void halo_experts_notices(struct halo_experts *experts, struct halo_remarks *ret);
 const char *halo_experts_method(const struct halo_experts *experts);
