@@ -131,6 +131,13 @@ static void reset(void)
 
 /* ---- requests ---- */
 
+/* Reads what comes while something is waited for that is no answer. */
+static void read_more(struct child *c)
+{
+    if (!child_read(c, 50))
+        fail_msg("%s: the engine has ended", model);
+}
+
 static void make_prompts(void)
 {
     uint64_t draw = 5;
@@ -233,7 +240,7 @@ static void run_streamed(uint32_t n_threads)
     }
     for (uint32_t t = 0; t < N_TEXTS; t += 2) {
         while (c.requests[200 + t].n_ids < 1 + t && c.requests[200 + t].n_terminal == 0)
-            child_read(&c, 100);
+            read_more(&c);
         child_send(&c, "{\"type\":\"cancel\",\"id\":%u,\"target\":%u}", 400 + t, 200 + t);
     }
     for (uint32_t t = 0; t < N_TEXTS; t++) {
@@ -394,10 +401,10 @@ static void an_engine_that_dies(void **state)
     for (uint32_t t = 0; t < N_TEXTS; t++)
         send_text(&c, 100 + t, model, t, "");
     while (c.requests[100].n_ids < REPLY / 2)
-        child_read(&c, 100);
+        read_more(&c);
     atomic_store(&control->is_stalled, true);
     while (atomic_load(&control->n_waits) == 0)
-        child_read(&c, 10);
+        read_more(&c);
     for (uint32_t t = 0; t < N_TEXTS; t++) {
         n_had[t] = c.requests[100 + t].n_ids;
         memcpy(had[t], c.requests[100 + t].ids, n_had[t] * sizeof(had[t][0]));
@@ -490,7 +497,7 @@ static void a_stalled_drive(void **state)
     atomic_store(&control->is_stalled, true);
     send_text(&c, 100, model, 1, "");
     while (atomic_load(&control->n_waits) == 0)
-        child_read(&c, 10);
+        read_more(&c);
     child_send(&c, "{\"type\":\"status\",\"id\":99}"); /* who waits for what */
     assert_non_null(strstr(child_wait(&c, 99)->last, "\"phase\":\"reading experts of layer 0\""));
     atomic_store(&control->late_ns, (uint64_t)(HALO_EXPERTS_STALL_MS + 1000) * 1000000);
