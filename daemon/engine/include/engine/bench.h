@@ -39,7 +39,6 @@ struct halo_bench {
     struct halo_batch batch_run;
     struct halo_batch_room room;
     struct halo_kv_table *tables;              /* [batch] */
-    int32_t *last;                             /* [batch] the id to decode next */
     uint32_t at_run, at_sequence, at_position; /* prefill: which piece; decode: which step */
     bool decoding, begun;
     bool measured;     /* bandwidth */
