@@ -1,6 +1,6 @@
 /* bench_cpu_device.c: prompt and decode speed of the CPU device on the shape of a model, and where the time goes.
  *
- *   bench_cpu_device [TYPE] [VARIANT] [THREADS] [PROMPT] [LAYERS]
+ *   bench_cpu_device [TYPE] [VARIANT] [THREADS] [PROMPT] [LAYERS] [CHUNK]
  *
  * TYPE is Q8_0 (default), Q4_0, Q4_K, Q5_K, Q6_K, F16, BF16 or F32. The shape is that of Qwen3-0.6B; weights are seeded
  * noise. Prints the best of five, the memory bandwidth measured in the same run, and the share of it that decoding
@@ -22,6 +22,7 @@
 #include "cpu_fixture.h"
 
 enum { D = 1024, HEADS = 16, HEADS_KV = 8, DIM = 128, FF = 3072, VOCAB = 151936, N_DECODE = 16, N_REPEAT = 5 };
+enum { ROWS_MAX = 2048, CHUNK = 256 }; /* of a step; of a piece of the prompt unless an argument says otherwise */
 
 static double now_s(void)
 {
@@ -51,7 +52,7 @@ static uint32_t vector(struct fixture *f, uint32_t n)
 
 static void build(struct fixture *f, enum halo_type type, uint32_t n_layers, uint32_t n_context)
 {
-    fixture_init(f, VOCAB, 512, n_context);
+    fixture_init(f, VOCAB, ROWS_MAX, n_context);
     fixture_kv(f, HALO_KV_F16, n_layers, HEADS_KV, DIM, DIM);
     uint32_t rope = fixture_rope(f, HALO_ROPE_NEOX, DIM, 1, 1e6), table = matrix(f, type, D, VOCAB);
     uint16_t x = fixture_value(f, D), normed = fixture_value(f, D), add = fixture_value(f, D),
@@ -96,11 +97,11 @@ static void build(struct fixture *f, enum halo_type type, uint32_t n_layers, uin
                                    .u.logits = {.weight = table, .x = normed, .bias = HALO_WEIGHT_NONE, .scale = 1}});
 }
 
-/* Rows first_pos .. first_pos + n_rows - 1 of one sequence, logits of the last. Returns seconds. */
+/* Rows first_pos .. first_pos + n_rows - 1 of one sequence, logits (may be NULL) of the last. Returns seconds. */
 static double step(struct fixture *f, uint32_t first_pos, uint32_t n_rows, float *logits)
 {
-    static int32_t token[512], pos[512];
-    static uint32_t seq[512];
+    static int32_t token[ROWS_MAX], pos[ROWS_MAX];
+    static uint32_t seq[ROWS_MAX];
     char reason[HALO_DEVICE_REASON];
     struct halo_batch_seq pages;
     uint32_t last = n_rows - 1;
@@ -109,7 +110,7 @@ static double step(struct fixture *f, uint32_t first_pos, uint32_t n_rows, float
         token[r] = (int32_t)((first_pos + r) * 7919 % VOCAB);
         pos[r] = (int32_t)(first_pos + r);
     }
-    struct halo_batch batch = {n_rows, token, pos, seq, 1, &pages, 1, &last, logits};
+    struct halo_batch batch = {n_rows, token, pos, seq, 1, &pages, logits ? 1 : 0, &last, logits};
     double begin = now_s();
     if (f->device_ops->run(f->model, &batch, NULL, reason)) {
         fprintf(stderr, "%s\n", reason);
@@ -118,11 +119,11 @@ static double step(struct fixture *f, uint32_t first_pos, uint32_t n_rows, float
     return now_s() - begin;
 }
 
-static double prompt(struct fixture *f, uint32_t n, float *logits)
+static double prompt(struct fixture *f, uint32_t n, uint32_t chunk, float *logits)
 {
     double sum = 0;
-    for (uint32_t pos = 0; pos < n; pos += 256)
-        sum += step(f, pos, n - pos < 256 ? n - pos : 256, logits);
+    for (uint32_t pos = 0; pos < n; pos += chunk)
+        sum += step(f, pos, n - pos < chunk ? n - pos : chunk, pos + chunk < n ? NULL : logits);
     return sum;
 }
 
@@ -164,11 +165,16 @@ int main(int argc, char **argv)
     enum halo_type type = type_of(argc > 1 ? argv[1] : "Q8_0");
     const char *variant = argc > 2 && strcmp(argv[2], "best") != 0 ? argv[2] : NULL;
     uint32_t n_threads = argc > 3 ? (uint32_t)atoi(argv[3]) : 0, n_prompt = argc > 4 ? (uint32_t)atoi(argv[4]) : 64;
+    uint32_t chunk = argc > 6 ? (uint32_t)atoi(argv[6]) : CHUNK;
     static struct fixture f;
     struct halo_device_info info;
     struct profile profile;
     uint64_t weight_bytes = 0;
     float *logits = aligned_alloc(64, VOCAB * sizeof(float));
+    if (chunk < 1 || chunk > ROWS_MAX) {
+        fprintf(stderr, "a chunk has 1 to %d rows\n", ROWS_MAX);
+        return 1;
+    }
     build(&f, type, argc > 5 ? (uint32_t)atoi(argv[5]) : 28, n_prompt + N_DECODE);
     fixture_open(&f, variant, n_threads);
     for (uint32_t i = 0; i < f.plan.n_weights; i++)
@@ -176,11 +182,11 @@ int main(int argc, char **argv)
     f.device_ops->describe(f.device, &info);
     printf("%s\n%s, %.0f MB of weights\n", info.detail, halo_type_info(type).name, (double)weight_bytes / 1e6);
     double best_prompt = INFINITY, best_decode = INFINITY, bandwidth = 0;
-    prompt(&f, n_prompt, logits);
+    prompt(&f, n_prompt, chunk, logits);
     profile_begin(&profile, &f);
     for (uint32_t i = 0; i < N_REPEAT; i++) {
         bandwidth = fmax(bandwidth, f.device_ops->measure_bandwidth(f.device));
-        best_prompt = fmin(best_prompt, prompt(&f, n_prompt, logits));
+        best_prompt = fmin(best_prompt, prompt(&f, n_prompt, chunk, logits));
         profile_step(&profile, &f);
     }
     profile_print(&profile, "prompt", n_prompt);
