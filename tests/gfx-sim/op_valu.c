@@ -123,6 +123,7 @@ VECTOR_3(v_bfe_i32,
              ? (uint32_t)((int32_t)(x << (32 - (z & 31) - ((y & 31) + (z & 31) > 32 ? 32 - (z & 31) : (y & 31)))) >>
                           (32 - (z & 31)))
              : 0)
+VECTOR_2(v_bfm_b32, ((1u << (x & 31)) - 1) << (y & 31))
 OP(v_bfe_u32)
 {
     struct values a, b, c;
@@ -200,6 +201,7 @@ const struct op_entry isa_ops_valu[] = {
     VALU(v_ashrrev_i32),
     VALU(v_bfe_i32),
     VALU(v_bfe_u32),
+    VALU(v_bfm_b32),
     DUAL(mov_b32),
     DUAL(add_f32),
     DUAL(sub_f32),
