@@ -77,7 +77,7 @@ static pid_t engine_pid(void)
 
 #define N_WORK 9
 #if defined(__SANITIZE_THREAD__)
-#define ROUND_STEP 4 /* a round takes half a minute there */
+#define ROUND_STEP 12 /* a round takes half a minute there */
 #define ENDS_MS 240000
 #else
 #define ROUND_STEP 1
