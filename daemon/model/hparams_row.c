@@ -42,7 +42,7 @@ static int entry_read(struct halo_gguf_array *array, const struct halo_hparam *r
                    : halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold numbers", key);
     bool ok = halo_gguf_next_i64(array, &whole);
     if (row->kind == HALO_HPARAM_FLAG && (!ok || whole < 0 || whole > 1))
-        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold truth values", key);
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold booleans", key);
     if (!ok)
         return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%s must hold integers", key);
     *ret = (double)whole; /* exact below 2^53, and every ceiling is far below that */

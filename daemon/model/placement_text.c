@@ -63,7 +63,7 @@ static void explain_slots(struct halo_placement *p)
            halo_placement_size((double)(p->n_slots * p->slot_bytes), all), p->n_slots,
            halo_placement_size((double)p->slot_bytes, slot), n_expert, 100.0 * p->n_slots / n_expert, n_used, n_layers);
     if (empty >= 0.01)
-        reason(p, "a slot has the size of the largest expert; those of other layers leave %.0f %% of the slots unused",
+        reason(p, "all slots have the size of the largest expert; smaller experts leave %.0f %% of the cache unused",
                100 * empty);
     switch (p->routing.kind) {
     case HALO_ROUTING_UNIFORM:

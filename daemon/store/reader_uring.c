@@ -62,12 +62,12 @@ static void windows_init(struct uring *u)
     }
     int r = io_uring_register_buffers_sparse(u->ring, (unsigned)n);
     if (r < 0) {
-        reader_notice(reader, "buffers cannot be registered (%s), reading unregistered", strerror(-r));
+        reader_notice(reader, "buffers cannot be registered (%s): reading into unregistered memory", strerror(-r));
         return;
     }
     u->windows = calloc(n, 1);
     if (!u->windows) {
-        reader_notice(reader, "no memory for the table of registered buffers, reading unregistered");
+        reader_notice(reader, "no memory for the table of registered buffers: reading into unregistered memory");
         return;
     }
     u->n_windows = (unsigned)n;
@@ -187,7 +187,7 @@ static void piece_step_down(struct uring *u, unsigned slot, int error)
     struct reader_file *file = &reader->files[p->file];
     if (p->fixed) {
         if (!u->fixed_refused)
-            reader_notice(reader, "reads into registered buffers are refused (%s), reading unregistered",
+            reader_notice(reader, "reads into registered buffers are refused (%s): reading into unregistered memory",
                           strerror(error));
         memset(u->windows, WINDOW_REFUSED, u->n_windows);
         u->fixed_refused = true;

@@ -72,10 +72,11 @@ int halo_tcp_listen(const char *where, struct halo_fault *fault)
     if (is_loopback(found->ai_addr))
         r = open_socket(found, where, fault);
     else
-        r = halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
-                           "--listen %s: not a loopback address. Connections are not encrypted and not "
-                           "authenticated; forward the socket with ssh -L instead",
-                           where);
+        r = halo_fault_set(
+            fault, HALO_FAULT_BAD_REQUEST,
+            "--listen %s: not a loopback address. hip-worker neither encrypts connections nor authenticates "
+            "clients; forward the socket with ssh -L instead",
+            where);
     freeaddrinfo(found);
     return r;
 }

@@ -11,6 +11,11 @@ int halo_check_refuse(const struct halo_check *c, const char *what, uint32_t hav
     return halo_reason(c->reason, -ENOTSUP, "%s: %s is %u, wanted %u", c->op, what, have, want);
 }
 
+int halo_check_refuse_same(const struct halo_check *c, const char *what, uint16_t value, const char *others)
+{
+    return halo_reason(c->reason, -ENOTSUP, "%s: %s (value %u) must differ from %s", c->op, what, value, others);
+}
+
 int halo_check_refuse_index(const struct halo_check *c, const char *what, uint32_t index, uint32_t n)
 {
     return halo_reason(c->reason, -ENOTSUP, "%s: %s %u of %u", c->op, what, index, n);

@@ -23,6 +23,8 @@ struct halo_check {
 
 /* check_parts.c */
 int halo_check_refuse(const struct halo_check *c, const char *what, uint32_t have, uint32_t want);
+/* `what` is the same value as one of `others`. -ENOTSUP. */
+int halo_check_refuse_same(const struct halo_check *c, const char *what, uint16_t value, const char *others);
 /* Something is named by an index that the plan does not have. */
 int halo_check_refuse_index(const struct halo_check *c, const char *what, uint32_t index, uint32_t n);
 /* A value of at least one row that is `width` wide (0: any). */

@@ -79,7 +79,7 @@ int halo_check_conv1d(const struct halo_check *c, const struct halo_op_conv1d *u
     uint32_t width = halo_check_width_of(c, u->x);
     TRY(halo_check_value(c, "out", u->out, width));
     if (u->out == u->x)
-        return halo_check_refuse(c, "out, which must differ from x,", u->out, u->x);
+        return halo_check_refuse_same(c, "out", u->out, "x");
     uint32_t n_kernel = u->weight < c->plan->n_weights ? c->plan->weights[u->weight].n_cols : 0;
     TRY(halo_check_weight(c, u->weight, HALO_WEIGHT_VECTOR, n_kernel));
     if (n_kernel < 2 || n_kernel > HALO_CONV1D_TAPS_MAX)
@@ -105,7 +105,7 @@ int halo_check_delta_rule(const struct halo_check *c, const struct halo_op_delta
     TRY(halo_check_value(c, "beta", u->beta, u->n_head_k * u->gate_stride));
     TRY(halo_check_value(c, "out", u->out, u->n_head_v * u->dim_v));
     if (u->out == u->qkv || u->out == u->alpha || u->out == u->beta)
-        return halo_check_refuse(c, "out, which must differ from the inputs,", u->out, u->out);
+        return halo_check_refuse_same(c, "out", u->out, "the inputs");
     TRY(halo_check_weight(c, u->a, HALO_WEIGHT_VECTOR, u->n_head_v));
     TRY(halo_check_weight(c, u->dt_bias, HALO_WEIGHT_VECTOR, u->n_head_v));
     TRY(halo_check_positive(c, "eps", u->eps));
@@ -127,13 +127,13 @@ int halo_check_ssm_scan(const struct halo_check *c, const struct halo_op_ssm_sca
 {
     uint64_t inner = (uint64_t)u->n_head * u->head_dim, shared = (uint64_t)u->n_group * u->n_state;
     if (inner == 0 || shared == 0 || u->n_head % u->n_group != 0 || inner + 2 * shared > UINT32_MAX)
-        return halo_reason(c->reason, -ENOTSUP, "%s: %u heads of %u over %u groups of %u", c->op, u->n_head,
-                           u->head_dim, u->n_group, u->n_state);
+        return halo_reason(c->reason, -ENOTSUP, "%s: no support for %u heads of %u over %u groups of %u", c->op,
+                           u->n_head, u->head_dim, u->n_group, u->n_state);
     TRY(halo_check_value(c, "xbc", u->xbc, (uint32_t)(inner + 2 * shared)));
     TRY(halo_check_value(c, "dt", u->dt, u->n_head));
     TRY(halo_check_value(c, "out", u->out, (uint32_t)inner));
     if (u->out == u->xbc || u->out == u->dt)
-        return halo_check_refuse(c, "out, which must differ from the inputs,", u->out, u->out);
+        return halo_check_refuse_same(c, "out", u->out, "the inputs");
     TRY(check_numbers(c, "numbers of a", u->a, u->n_head));
     TRY(check_numbers(c, "numbers of d", u->d, u->n_head));
     TRY(check_numbers(c, "numbers of dt_bias", u->dt_bias, u->n_head));
@@ -165,7 +165,7 @@ int halo_check_compress(const struct halo_check *c, const struct halo_op_compres
     TRY(halo_check_value(c, "u", u->u, width));
     TRY(halo_check_value(c, "z", u->z, width));
     if (u->u == u->z || u->dim == 0)
-        return halo_check_refuse(c, "z, which must differ from u,", u->z, u->u);
+        return halo_check_refuse_same(c, "z", u->z, "u");
     TRY(check_blocks(c, u->kv_group, u->kv_layer, u->ratio));
     if (c->plan->kv[u->kv_group].head_dim_k != u->dim)
         return halo_check_refuse(c, "elements of a row", c->plan->kv[u->kv_group].head_dim_k, u->dim);
@@ -188,7 +188,7 @@ int halo_check_blocks_choose(const struct halo_check *c, const struct halo_op_bl
     TRY(halo_check_value(c, "weight", u->weight, u->n_head));
     TRY(halo_check_value(c, "out", u->out, u->top_k));
     return u->n_head == 0 || u->top_k == 0 || u->out == u->q || u->out == u->weight
-               ? halo_check_refuse(c, "out, which must differ from its inputs,", u->out, u->q)
+               ? halo_check_refuse_same(c, "out", u->out, "its inputs")
                : 0;
 }
 

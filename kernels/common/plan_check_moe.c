@@ -72,7 +72,7 @@ int halo_check_moe_matmul(const struct halo_check *c, const struct halo_op_moe_m
         TRY(halo_check_value(c, "out", u->out[k], u->n_used * w->n_rows));
         TRY(check_expert_vectors(c, u->bias[k], w->n_rows, w->n_experts));
         if (u->out[k] == u->x)
-            return halo_check_refuse(c, "out, which must differ from x,", u->out[k], u->x);
+            return halo_check_refuse_same(c, "out", u->out[k], "x");
     }
     uint32_t n_experts = c->plan->weights[u->weight[0]].n_experts;
     if (u->choice == HALO_NONE)

@@ -39,7 +39,7 @@ int halo_check_matmul(const struct halo_check *c, const struct halo_op_matmul *u
         uint32_t n_rows = c->plan->weights[u->weight[k]].n_rows;
         TRY(halo_check_value(c, "out", u->out[k], n_rows));
         if (u->out[k] == u->x)
-            return halo_check_refuse(c, "out, which must differ from x,", u->out[k], u->x);
+            return halo_check_refuse_same(c, "out", u->out[k], "x");
         TRY(halo_check_vector(c, u->bias[k], n_rows));
     }
     return 0;
@@ -112,9 +112,7 @@ int halo_check_concat(const struct halo_check *c, const struct halo_op_concat *u
         return halo_reason(c->reason, -ENOTSUP, "%s: %u heads of %u and %u elements", c->op, u->n_head, u->n_a, u->n_b);
     if (u->b != HALO_NONE)
         TRY(halo_check_value(c, "b", u->b, u->n_b * (u->b_shared ? 1 : u->n_head)));
-    return u->out == u->a || u->out == u->b
-               ? halo_check_refuse(c, "out, which must differ from a and b,", u->out, u->out)
-               : 0;
+    return u->out == u->a || u->out == u->b ? halo_check_refuse_same(c, "out", u->out, "a and b") : 0;
 }
 
 static int check_streams(const struct halo_check *c, uint16_t x, uint16_t one, uint32_t n)
@@ -123,7 +121,7 @@ static int check_streams(const struct halo_check *c, uint16_t x, uint16_t one, u
         return halo_reason(c->reason, -ENOTSUP, "%s: %u streams, wanted 2 to %d", c->op, n, HALO_STREAMS_MAX);
     TRY(halo_check_value(c, "stream", one, 0));
     TRY(halo_check_value(c, "x", x, n * halo_check_width_of(c, one)));
-    return x == one ? halo_check_refuse(c, "a stream, which must differ from x,", one, x) : 0;
+    return x == one ? halo_check_refuse_same(c, "stream", one, "x") : 0;
 }
 
 int halo_check_streams_mix(const struct halo_check *c, const struct halo_op_streams_mix *u)
@@ -134,7 +132,7 @@ int halo_check_streams_mix(const struct halo_check *c, const struct halo_op_stre
     if (u->back != HALO_NONE)
         TRY(halo_check_value(c, "back", u->back, u->n * (u->n + 1)));
     if (u->out == u->mix || u->out == u->back || u->back == u->mix || u->back == u->x)
-        return halo_check_refuse(c, "out, which must differ from its inputs,", u->out, u->mix);
+        return halo_check_refuse_same(c, "out", u->out, "its inputs");
     if (u->back != HALO_NONE && (u->iterations == 0 || u->iterations > 1000))
         return halo_check_refuse(c, "iterations", u->iterations, 1000);
     TRY(halo_check_positive(c, "eps", u->eps));

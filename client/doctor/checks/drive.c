@@ -65,20 +65,20 @@ static bool judge_link(struct halo_doctor_probe *probe, struct halo_doctor_findi
     if (!is_less(&now, &most)) {
         if (finding->verdict != HALO_DOCTOR_WARN)
             halo_doctor_finding_say(finding, HALO_DOCTOR_PASS,
-                                    "%s runs at PCIe Gen%d x%u, %.1f GB/s at most, which is all that it can.", drive,
-                                    generation_of(&now), now.width, gb_s_of(&now));
+                                    "%s runs at PCIe Gen%d x%u, %.1f GB/s at most: the fastest link that it supports.",
+                                    drive, generation_of(&now), now.width, gb_s_of(&now));
         return true;
     }
     bool slot_limits = slot.gt_s > 0 && is_less(&slot, &most);
-    halo_doctor_finding_say(finding, HALO_DOCTOR_WARN,
-                            "%s runs at PCIe Gen%d x%u, %.1f GB/s at most, and can Gen%d x%u, %.1f GB/s: a model that "
-                            "streams from it is slower by as much. %s `lspci -vv | grep -A60 'Non-Volatile' | grep "
-                            "LnkSta` shows it again.",
-                            drive, generation_of(&now), now.width, gb_s_of(&now), generation_of(&most), most.width,
-                            gb_s_of(&most),
-                            slot_limits ? "The slot gives no more: move the drive to another one."
-                                        : "The slot gives more: reseat the drive, and look in the BIOS for a lower "
-                                          "speed of the slot or lanes shared with another one.");
+    halo_doctor_finding_say(
+        finding, HALO_DOCTOR_WARN,
+        "%s runs at PCIe Gen%d x%u, %.1f GB/s at most, but supports Gen%d x%u, %.1f GB/s: a model "
+        "that streams from it is slower by as much. %s `lspci -vv | grep -A60 'Non-Volatile' | grep "
+        "LnkSta` shows it again.",
+        drive, generation_of(&now), now.width, gb_s_of(&now), generation_of(&most), most.width, gb_s_of(&most),
+        slot_limits ? "The slot gives no more: move the drive to another one."
+                    : "The slot gives more: reseat the drive, and look in the BIOS for a lower "
+                      "speed of the slot or lanes shared with another one.");
     return true;
 }
 

@@ -502,7 +502,7 @@ static const struct {
      4,
      {1, 0, 2, 0},
      HALO_FAULT_LOAD_FAILED,
-     "gemma4.attention.sliding_window_pattern must hold truth values"},
+     "gemma4.attention.sliding_window_pattern must hold booleans"},
     {"attention.sliding_window_pattern",
      HALO_GGUF_BOOL,
      4,
