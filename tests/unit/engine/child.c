@@ -294,6 +294,19 @@ void child_prompt(char *ret, int n_ids)
         ret += snprintf(ret, 16, "%s%d", i ? "," : "", 1 + i * 7 % 4000);
 }
 
+bool child_find_models(char *ret, size_t n)
+{
+    const char *shared = getenv("HALO_SHARED"), *root = getenv("HALO_SOURCE_ROOT");
+    if (shared)
+        snprintf(ret, n, "%s/models", shared);
+    else
+        snprintf(ret, n, "%s/../shared/models", root ? root : ".");
+    if (access(ret, R_OK) == 0)
+        return true;
+    fprintf(stderr, "skipped: the reference models are not at %s (HALO_SHARED)\n", ret);
+    return false;
+}
+
 int child_remove_folder(const char *path)
 {
     char command[128];

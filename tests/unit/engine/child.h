@@ -86,6 +86,9 @@ void child_load(struct child *child);
 void child_copy_model(const char *to);
 /* Ids of a prompt as they stand in a request, comma between them; room: 16 bytes an id. */
 void child_prompt(char *ret, int n_ids);
+/* The folder of the reference models: $HALO_SHARED/models, else ../shared/models. False after a message where there is
+ * none: the test is skipped (77). */
+bool child_find_models(char *ret, size_t n);
 /* 0: it is gone, with all that was in it. */
 int child_remove_folder(const char *path);
 

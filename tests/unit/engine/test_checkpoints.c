@@ -180,15 +180,8 @@ static int start(void **state)
 
 int main(void)
 {
-    const char *given = getenv("HALO_SHARED"), *root = getenv("HALO_SOURCE_ROOT");
-    if (given)
-        snprintf(folder, sizeof(folder), "%s/models", given);
-    else
-        snprintf(folder, sizeof(folder), "%s/../shared/models", root ? root : ".");
-    if (access(folder, R_OK) != 0) {
-        fprintf(stderr, "SKIPPED: the reference models are not at %s (HALO_SHARED)\n", folder);
+    if (!child_find_models(folder, sizeof(folder)))
         return 77;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bytes_are_counted),
         cmocka_unit_test(checkpoints_yield_to_the_pool),

@@ -331,15 +331,8 @@ static int finish(void **state)
 
 int main(void)
 {
-    const char *given = getenv("HALO_SHARED"), *root = getenv("HALO_SOURCE_ROOT");
-    if (given)
-        snprintf(folder, sizeof(folder), "%s/models", given);
-    else
-        snprintf(folder, sizeof(folder), "%s/../shared/models", root ? root : ".");
-    if (access(folder, R_OK) != 0) {
-        fprintf(stderr, "SKIPPED: the reference models are not at %s (HALO_SHARED)\n", folder);
+    if (!child_find_models(folder, sizeof(folder)))
         return 77;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_text_is_what_it_is_alone), cmocka_unit_test(an_engine_that_dies),
         cmocka_unit_test(prefixes_outlive_the_engine),   cmocka_unit_test(a_score_behind_a_reply),

@@ -378,13 +378,8 @@ static void a_load_that_streams_is_told_of_one_that_does_not_hold(void **state)
     static const char load[] = "\"type\":\"load\",\"model\":\"fable-moe-Q4_K_M\",\"params\":{\"context\":64,"
                                "\"tiers\":\"stream\"}";
     static char folder[512];
-    const char *shared = getenv("HALO_SHARED"), *root = getenv("HALO_SOURCE_ROOT");
     struct child c;
-    if (shared)
-        snprintf(folder, sizeof(folder), "%s/models", shared);
-    else
-        snprintf(folder, sizeof(folder), "%s/../shared/models", root ? root : ".");
-    if (access(folder, R_OK) != 0)
+    if (!child_find_models(folder, sizeof(folder)))
         skip();
     child_device = halo_device_cpu();
     child_dirs[0] = folder;

@@ -142,15 +142,8 @@ static int finish(void **state)
 
 int main(void)
 {
-    const char *shared = getenv("HALO_SHARED"), *root = getenv("HALO_SOURCE_ROOT");
-    if (shared)
-        snprintf(folder, sizeof(folder), "%s/models", shared);
-    else
-        snprintf(folder, sizeof(folder), "%s/../shared/models", root ? root : ".");
-    if (access(folder, F_OK) != 0) {
-        fprintf(stderr, "skipped: no folder %s\n", folder);
+    if (!child_find_models(folder, sizeof(folder)))
         return 77;
-    }
     const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_of_the_profile)};
     return cmocka_run_group_tests(tests, start, finish);
 }
