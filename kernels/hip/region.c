@@ -42,7 +42,8 @@ int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret
                                    HIP_HOST_MAPPED |
                                        (kind == HALO_HIP_MEMORY_WEIGHTS ? HIP_HOST_NON_COHERENT : HIP_HOST_COHERENT));
         ret->host = r ? NULL : p;
-        if (!r)
+        /* Only a GPU that shares the host's memory is given it; a remote one has no address for it. */
+        if (!r && device->properties.integrated)
             r = device->api.HostGetDevicePointer(&seen, p, 0);
         ret->device = r ? NULL : seen;
         break;
