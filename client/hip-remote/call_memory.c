@@ -1,0 +1,155 @@
+/* call_memory.c: memory of the device, at the addresses of the worker, and memory of the host, which is local. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "client_priv.h"
+
+#define PAGE_BYTES 4096
+#define COLLISIONS_MAX 64
+#define HOST_FLAGS 0xe0000007u
+
+/* ---- the device's ---- */
+
+static int ask_malloc(size_t n, uint64_t *ret)
+{
+    struct halo_remote_malloc_reply a;
+    int r = halo_remote_malloc(&halo_client.port, &(struct halo_remote_malloc){.size = n}, &a);
+    int error = halo_client_status(r, &a.status);
+    *ret = error ? 0 : a.address;
+    return error;
+}
+
+static int give_back(uint64_t at)
+{
+    return halo_client_send(HIP_OP_FREE, &(struct halo_remote_free){at});
+}
+
+/* Reserves the range here and keeps it. 0, -EADDRINUSE, or another errno. */
+static int keep(uint64_t at, size_t n)
+{
+    const struct halo_remote_range range = {at, n};
+    int r = halo_remote_ranges_reserve(&halo_client.device_memory, range);
+    if (r)
+        return r;
+    r = halo_remote_ranges_add(&halo_client.device_memory, range);
+    if (r)
+        halo_remote_ranges_release(&halo_client.device_memory, range);
+    return r;
+}
+
+/* An address that this process uses is put aside, so that the worker gives another one; in the end it is given back. */
+static int allocate(void **ret, size_t n)
+{
+    uint64_t aside[COLLISIONS_MAX], at = 0;
+    uint32_t n_aside = 0;
+    int error, r = -EADDRINUSE;
+    while ((error = ask_malloc(n, &at)) == 0 && (r = keep(at, n)) != 0) {
+        aside[n_aside++] = at;
+        if (r != -EADDRINUSE || n_aside == COLLISIONS_MAX) {
+            error = HIP_OUT_OF_MEMORY;
+            break;
+        }
+    }
+    for (uint32_t i = 0; i < n_aside; i++)
+        (void)give_back(aside[i]);
+    *ret = error ? NULL : (void *)(uintptr_t)at;
+    return error;
+}
+
+int hipMalloc(void **ret, size_t n)
+{
+    int error = halo_client_enter();
+    if (!error && !ret)
+        error = HIP_INVALID_VALUE;
+    if (!error && n == 0)
+        *ret = NULL;
+    else if (!error)
+        error = n <= HALO_REMOTE_SIZE_MAX ? allocate(ret, n) : HIP_OUT_OF_MEMORY;
+    return halo_client_leave(error);
+}
+
+int hipFree(void *p)
+{
+    struct halo_remote_range range;
+    int error = halo_client_enter();
+    if (!error && p) {
+        if (!halo_remote_ranges_take(&halo_client.device_memory, (uint64_t)(uintptr_t)p, &range)) {
+            error = HIP_INVALID_VALUE;
+        } else {
+            halo_remote_ranges_release(&halo_client.device_memory, range);
+            error = give_back(range.at);
+        }
+    }
+    return halo_client_leave(error);
+}
+
+int hipMemGetInfo(size_t *ret_free, size_t *ret_total)
+{
+    struct halo_remote_mem_get_info_reply a;
+    int error = halo_client_enter();
+    if (!error && (!ret_free || !ret_total))
+        error = HIP_INVALID_VALUE;
+    if (!error) {
+        int r = halo_remote_mem_get_info(&halo_client.port, &(struct halo_remote_mem_get_info){}, &a);
+        error = halo_client_status(r, &a.status);
+    }
+    if (!error) {
+        *ret_free = a.free_bytes;
+        *ret_total = a.total_bytes;
+    }
+    return halo_client_leave(error);
+}
+
+/* ---- the host's ---- */
+
+static int allocate_on_host(void **ret, size_t n)
+{
+    void *p = NULL;
+    if (posix_memalign(&p, PAGE_BYTES, n) != 0)
+        return HIP_OUT_OF_MEMORY;
+    if (halo_remote_ranges_add(&halo_client.host_memory, (struct halo_remote_range){(uint64_t)(uintptr_t)p, n})) {
+        free(p);
+        return HIP_OUT_OF_MEMORY;
+    }
+    *ret = p;
+    return 0;
+}
+
+int hipHostMalloc(void **ret, size_t n, unsigned int flags)
+{
+    int error = halo_client_enter();
+    if (!error && (!ret || flags & ~HOST_FLAGS))
+        error = HIP_INVALID_VALUE;
+    if (!error && n == 0)
+        *ret = NULL;
+    else if (!error)
+        error = allocate_on_host(ret, n);
+    return halo_client_leave(error);
+}
+
+/* Copies that are on their way into it come first. */
+int hipHostFree(void *p)
+{
+    struct halo_remote_range range;
+    int error = halo_client_enter();
+    if (!error && p) {
+        const struct halo_remote_range *held =
+            halo_remote_ranges_find(&halo_client.host_memory, (uint64_t)(uintptr_t)p, 1);
+        if (!held || held->at != (uint64_t)(uintptr_t)p)
+            error = HIP_INVALID_VALUE;
+        else
+            error = halo_client_settle(p, held->bytes);
+        if (!error && halo_remote_ranges_take(&halo_client.host_memory, (uint64_t)(uintptr_t)p, &range))
+            free(p);
+    }
+    return halo_client_leave(error);
+}
+
+/* A kernel cannot reach memory of this machine. */
+int hipHostGetDevicePointer(void **ret, void *p, unsigned int flags)
+{
+    int error = halo_client_enter();
+    if (!error)
+        error = ret && p ? HIP_NOT_SUPPORTED : HIP_INVALID_VALUE;
+    return halo_client_leave(error);
+}

@@ -1,0 +1,350 @@
+/* client.c: begins and ends the session; enters and leaves calls; errors. */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <hip_remote/table.h>
+
+#include "connect_priv.h"
+
+#define HIP_MAJOR (HALO_HIP_REMOTE_MAJOR) /* that the library stands for: it decides what hipGetLastError says */
+#define STREAM_LEGACY 1u
+#define STREAM_PER_THREAD 2u
+
+/* hip-worker refuses a runtime with this symbol: it would call itself. */
+extern const char halo_hip_remote_client[];
+__attribute__((visibility("default"))) const char halo_hip_remote_client[] = HALO_VERSION;
+
+static int call(struct halo_remote_port *port, enum halo_remote_op op, const void *request, void *ret_reply);
+
+struct halo_client halo_client = {
+    .port = {call}, .lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
+_Thread_local int halo_client_thread_device;
+static _Thread_local int thread_error;
+
+/* ---- errors ---- */
+
+static void say(const char *text, const char *why)
+{
+    const struct halo_remote_settings *s = &halo_client.settings;
+    if (s->is_unix)
+        fprintf(stderr, "hip-remote: %s %s: %s\n", text, s->path, why);
+    else
+        fprintf(stderr, "hip-remote: %s %s:%s: %s\n", text, s->host, s->port, why);
+}
+
+static int error_of_state(void)
+{
+    switch (halo_client.state) {
+    case HALO_CLIENT_FORKED: return HIP_NOT_INITIALIZED;
+    case HALO_CLIENT_ENDED: return HIP_DEINITIALIZED;
+    case HALO_CLIENT_OPEN: return halo_client.fatal;
+    default: return HIP_NO_DEVICE;
+    }
+}
+
+int halo_client_error(int r)
+{
+    if (r >= 0)
+        return r;
+    if (r == -ERANGE || r == -ENOBUFS)
+        return HIP_INVALID_VALUE; /* of one request; the link is well */
+    if (halo_client.state == HALO_CLIENT_OPEN && !halo_client.has_told_loss) {
+        halo_client.has_told_loss = true;
+        halo_client.fatal = HIP_CONTEXT_IS_DESTROYED;
+        if (r == -ETIMEDOUT)
+            fprintf(stderr, "hip-remote: no answer for %u ms (HIP_REMOTE_IO_TIMEOUT_MS)\n", halo_client.settings.io_ms);
+        say("the connection is lost, every HIP call fails from now on; worker", strerror(-r));
+    }
+    return halo_client.state == HALO_CLIENT_OPENING ? HIP_NO_DEVICE : error_of_state();
+}
+
+/* Errors after which HIP answers nothing else. */
+static int keep_fatal(int error)
+{
+    if (error == HIP_ILLEGAL_ADDRESS || error == HIP_LAUNCH_TIMEOUT || error == HIP_ASSERT ||
+        error == HIP_LAUNCH_FAILURE)
+        halo_client.fatal = error;
+    return error;
+}
+
+int halo_client_status(int r, const struct halo_remote_status *status)
+{
+    return r < 0 ? halo_client_error(r) : keep_fatal(status->error);
+}
+
+int halo_client_deferred(void)
+{
+    int error = halo_client.link.deferred_error;
+    halo_client.link.deferred_error = 0;
+    return keep_fatal(error);
+}
+
+/* ---- requests ---- */
+
+struct waiting {
+    void *ret;
+    size_t bytes;
+    bool is_done;
+};
+
+static void take_reply(void *ud, uint64_t tag, const union halo_remote_reply *reply)
+{
+    struct waiting *w = ud;
+    memcpy(w->ret, reply, w->bytes);
+    w->is_done = true;
+}
+
+/* Texts and data of the reply do not outlive it: operations that have some are asked through the link. */
+static int call(struct halo_remote_port *port, enum halo_remote_op op, const void *request, void *ret_reply)
+{
+    struct halo_client *c = &halo_client;
+    uint8_t device = (uint8_t)halo_client_thread_device;
+    struct waiting w = {.ret = ret_reply, .bytes = halo_remote_op_find((uint16_t)op)->reply.bytes};
+    if (!ret_reply)
+        return halo_link_send(&c->link, op, request, device, (struct halo_remote_bytes){0});
+    int r = halo_link_ask(&c->link, op, request, device, (struct halo_link_answer){.take = take_reply, .ud = &w});
+    while (!r && !w.is_done)
+        r = halo_link_step(&c->link);
+    return r;
+}
+
+int halo_client_send_data(enum halo_remote_op op, const void *request, struct halo_remote_bytes data)
+{
+    return halo_client_error(halo_link_send(&halo_client.link, op, request, (uint8_t)halo_client_thread_device, data));
+}
+
+int halo_client_send(enum halo_remote_op op, const void *request)
+{
+    return halo_client_send_data(op, request, (struct halo_remote_bytes){0});
+}
+
+int halo_client_settle(const void *at, size_t n)
+{
+    int r = 0;
+    while (!r && halo_link_is_filling(&halo_client.link, at, n))
+        r = halo_link_step(&halo_client.link);
+    return halo_client_error(r);
+}
+
+int halo_client_synchronize(uint64_t stream)
+{
+    struct halo_remote_stream_synchronize_reply a;
+    int r = halo_remote_stream_synchronize(&halo_client.port, &(struct halo_remote_stream_synchronize){stream}, &a);
+    int error = halo_client_status(r, &a.status);
+    return error ? error : halo_client_deferred();
+}
+
+/* ---- handles ---- */
+
+void *halo_client_pointer(uint64_t bits)
+{
+    return (void *)(uintptr_t)bits;
+}
+
+uint64_t halo_client_bits(const void *pointer)
+{
+    return (uint64_t)(uintptr_t)pointer;
+}
+
+bool halo_client_stream(const void *stream, uint64_t *ret_bits, struct halo_remote_slot **ret_slot)
+{
+    uint64_t bits = halo_client_bits(stream);
+    bool is_null = bits == 0 || bits == STREAM_LEGACY || bits == STREAM_PER_THREAD;
+    *ret_bits = is_null ? 0 : bits;
+    *ret_slot = is_null ? NULL : halo_remote_handles_get(&halo_client.handles[HALO_REMOTE_STREAM], bits);
+    return is_null || *ret_slot;
+}
+
+/* ---- the session ---- */
+
+static void take_text(char *to, size_t size, struct halo_remote_bytes *text)
+{
+    size_t n = text->n < size ? text->n : size - 1;
+    if (n > 0)
+        memcpy(to, text->at, n);
+    to[n] = '\0';
+    *text = (struct halo_remote_bytes){to, (uint32_t)n};
+}
+
+static void take_properties(void *ud, uint64_t tag, const union halo_remote_reply *reply)
+{
+    struct halo_client_device *d = ud;
+    d->properties = reply->get_device_properties;
+    take_text(d->name, sizeof(d->name), &d->properties.name);
+    take_text(d->arch, sizeof(d->arch), &d->properties.arch);
+    take_text(d->pci_bus_id, sizeof(d->pci_bus_id), &d->properties.pci_bus_id);
+    /* The worker tells the truth about its GPU; over a network no memory is shared. */
+    d->properties.integrated = 0;
+}
+
+static int read_devices(struct halo_client *c)
+{
+    int r = 0;
+    for (int i = 0; i < c->n_devices && !r; i++) {
+        const struct halo_remote_get_device_properties q = {i};
+        c->devices[i].properties.status.error = HIP_UNKNOWN;
+        r = halo_link_ask(&c->link, HIP_OP_GET_DEVICE_PROPERTIES, &q, HALO_REMOTE_DEVICE_CURRENT,
+                          (struct halo_link_answer){.take = take_properties, .ud = &c->devices[i]});
+    }
+    while (!r && c->link.n_pending > 0)
+        r = halo_link_step(&c->link);
+    for (int i = 0; i < c->n_devices && !r; i++)
+        if (c->devices[i].properties.status.error)
+            r = -ENODEV;
+    return r;
+}
+
+static int begin_session(struct halo_client *c)
+{
+    struct halo_remote_init_reply a;
+    halo_client_thread_device = 0;
+    int r = halo_remote_init(&c->port, &(struct halo_remote_init){.hip_major = HIP_MAJOR}, &a);
+    if (r < 0 || a.status.error)
+        return r < 0 ? r : -ENODEV;
+    c->runtime_version = a.runtime_version;
+    c->n_devices = a.n_devices;
+    const struct {
+        enum halo_remote_handle_type type;
+        uint32_t n;
+    } tables[] = {
+        {HALO_REMOTE_STREAM, a.n_streams},     {HALO_REMOTE_EVENT, a.n_events}, {HALO_REMOTE_MODULE, a.n_modules},
+        {HALO_REMOTE_FUNCTION, a.n_functions}, {HALO_REMOTE_GRAPH, a.n_graphs}, {HALO_REMOTE_GRAPH_EXEC, a.n_graphs},
+        {HALO_REMOTE_BLOB, a.n_modules},
+    };
+    for (size_t i = 0; i < sizeof(tables) / sizeof(*tables) && !r; i++)
+        r = halo_remote_handles_init(&c->handles[tables[i].type], tables[i].type, tables[i].n);
+    return r ? r : read_devices(c);
+}
+
+static void drop_tables(struct halo_client *c)
+{
+    for (int i = 0; i < HALO_REMOTE_N_HANDLE_TYPES; i++)
+        halo_remote_handles_finish(&c->handles[i]);
+    halo_remote_ranges_finish(&c->device_memory);
+    halo_remote_ranges_finish(&c->host_memory);
+}
+
+/* ---- fork and exit ---- */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&halo_client.lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&halo_client.lock);
+}
+
+/* The child has the descriptor but not the session: two processes cannot take turns on one stream of frames. */
+static void after_fork_in_child(void)
+{
+    struct halo_client *c = &halo_client;
+    if (c->state == HALO_CLIENT_OPEN || c->state == HALO_CLIENT_OPENING) {
+        halo_link_abandon(&c->link);
+        c->state = HALO_CLIENT_FORKED;
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+static int watch_forks(void)
+{
+    static bool is_watching;
+    if (is_watching)
+        return 0;
+    int r = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    is_watching = !r;
+    return -r;
+}
+
+/* With the lock, which is released while answers are waited for: other threads wait for `opened`. */
+static int open_session(struct halo_client *c)
+{
+    const char *variable;
+    int r = halo_remote_settings_read(&c->settings, &variable);
+    if (r < 0) {
+        fprintf(stderr, "hip-remote: %s has no valid value: '%s' (hip-remote(7))\n", variable,
+                getenv(variable) ? getenv(variable) : "");
+        c->state = HALO_CLIENT_FAILED;
+        return r;
+    }
+    c->state = HALO_CLIENT_OPENING;
+    r = watch_forks();
+    int fd = r ? r : halo_remote_connect(&c->settings);
+    r = fd < 0 ? fd : halo_link_open(&c->link, fd, c->settings.io_ms, &c->lock);
+    if (!r) {
+        r = begin_session(c);
+        if (r)
+            halo_link_close(&c->link);
+    }
+    if (r)
+        drop_tables(c);
+    if (r || c->settings.is_verbose)
+        say(r ? "no session with the worker" : "a session with the worker", r ? strerror(-r) : "begins");
+    c->state = r ? HALO_CLIENT_FAILED : HALO_CLIENT_OPEN;
+    pthread_cond_broadcast(&c->opened);
+    return r;
+}
+
+/* At exit other threads may be inside a call, and later destructors may call HIP: they get an error. */
+__attribute__((destructor)) static void end_session(void)
+{
+    struct halo_client *c = &halo_client;
+    if (pthread_mutex_trylock(&c->lock) != 0)
+        return;
+    if (c->state == HALO_CLIENT_OPEN && !c->link.is_polling) {
+        while (c->device_memory.n > 0) {
+            const struct halo_remote_range last = c->device_memory.entries[--c->device_memory.n];
+            halo_remote_ranges_release(&c->device_memory, last);
+        }
+        for (uint32_t i = 0; i < c->handles[HALO_REMOTE_MODULE].n_used; i++) {
+            struct halo_remote_slot *slot = &c->handles[HALO_REMOTE_MODULE].slots[i];
+            if (!slot->is_live)
+                continue;
+            halo_code_object_finish(&slot->u.module->code);
+            free(slot->u.module->image);
+            free(slot->u.module);
+        }
+        halo_link_close(&c->link);
+        drop_tables(c);
+    }
+    c->state = HALO_CLIENT_ENDED;
+    pthread_mutex_unlock(&c->lock);
+}
+
+int halo_client_enter(void)
+{
+    struct halo_client *c = &halo_client;
+    pthread_mutex_lock(&c->lock);
+    while (c->state == HALO_CLIENT_OPENING)
+        pthread_cond_wait(&c->opened, &c->lock);
+    if (c->state == HALO_CLIENT_NEW)
+        (void)open_session(c);
+    return error_of_state();
+}
+
+int halo_client_leave(int error)
+{
+    pthread_mutex_unlock(&halo_client.lock);
+    /* Up to HIP 6 it is the status of the last call, from HIP 7 on the last error. */
+    if (HIP_MAJOR < 7 || (error != HIP_SUCCESS && error != HIP_NOT_READY))
+        thread_error = error;
+    return error;
+}
+
+int halo_client_last_error(bool forget)
+{
+    pthread_mutex_lock(&halo_client.lock);
+    if (!thread_error && halo_client.state == HALO_CLIENT_OPEN)
+        thread_error = halo_client_deferred();
+    pthread_mutex_unlock(&halo_client.lock);
+    int error = thread_error;
+    if (forget)
+        thread_error = HIP_SUCCESS;
+    return error;
+}

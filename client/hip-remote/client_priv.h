@@ -1,0 +1,87 @@
+/* client_priv.h: the one session of this process with its worker, and what HIP keeps for each thread.
+ *
+ * The session begins with the first call that needs it: nothing happens when the library is loaded, and the child of a
+ * fork gets errors. Each exported function is halo_client_enter(), its work under the session's lock, and
+ * halo_client_leave(), which keeps the thread's last error.
+ */
+#ifndef HALO_HIP_REMOTE_CLIENT_PRIV_H
+#define HALO_HIP_REMOTE_CLIENT_PRIV_H
+
+#include <hip_remote/code_object.h>
+#include <hip_remote/stub.h>
+
+#include "abi_priv.h"
+#include "handles_priv.h"
+#include "link_priv.h"
+#include "ranges_priv.h"
+#include "settings_priv.h"
+
+enum halo_client_state {
+    HALO_CLIENT_NEW,
+    HALO_CLIENT_OPENING, /* a thread connects */
+    HALO_CLIENT_OPEN,
+    HALO_CLIENT_FAILED, /* no worker; hipInit tries again */
+    HALO_CLIENT_FORKED, /* the session is the parent's */
+    HALO_CLIENT_ENDED,  /* the process exits, or the library is unloaded */
+};
+
+struct halo_client_device {
+    char name[256], arch[256], pci_bus_id[64];
+    struct halo_remote_get_device_properties_reply properties; /* its texts point to the three above */
+};
+
+struct halo_client {
+    struct halo_remote_port port; /* for the stubs: the thread's device, waits for the answer if there is one */
+    pthread_mutex_t lock;
+    pthread_cond_t opened;
+    enum halo_client_state state;
+    struct halo_remote_settings settings;
+    struct halo_link link;
+    int fatal; /* HIP error that every call returns from now on */
+    bool has_told_loss;
+    int runtime_version, n_devices;
+    struct halo_client_device devices[HALO_REMOTE_DEVICES_MAX];
+    struct halo_remote_handles handles[HALO_REMOTE_N_HANDLE_TYPES]; /* by type */
+    struct halo_remote_ranges device_memory, host_memory;
+};
+
+struct halo_remote_module {
+    void *image;
+    struct halo_code_object code; /* its names point into the image */
+};
+
+extern struct halo_client halo_client;
+extern _Thread_local int halo_client_thread_device;
+
+/* Takes the lock, and begins the session if there is none. A HIP error; the lock is taken in either case. */
+int halo_client_enter(void);
+/* Releases the lock; keeps and returns the error. */
+int halo_client_leave(int error);
+
+/* The thread's last error, else the first of requests without an answer that no call has reported; begins no session.
+ * `forget`: it is reported once. */
+int halo_client_last_error(bool forget);
+
+/* The HIP error for what the link or a stub returned; the first loss is told on stderr. */
+int halo_client_error(int r);
+/* The same for an answered request: its own error, and errors that make the device unusable are kept. */
+int halo_client_status(int r, const struct halo_remote_status *status);
+/* For calls that may report it: the first error of requests without an answer, once. */
+int halo_client_deferred(void);
+
+/* A request without an answer, in its order. A HIP error. */
+int halo_client_send(enum halo_remote_op op, const void *request);
+int halo_client_send_data(enum halo_remote_op op, const void *request, struct halo_remote_bytes data);
+
+/* The handle of HIP's stream; false: there is none. The legacy and the per-thread stream are the null stream. */
+bool halo_client_stream(const void *stream, uint64_t *ret_bits, struct halo_remote_slot **ret_slot);
+void *halo_client_pointer(uint64_t bits);
+uint64_t halo_client_bits(const void *pointer);
+
+/* Waits until no answer is owed that writes to these bytes of the host. A HIP error. */
+int halo_client_settle(const void *at, size_t n);
+
+/* Waits for what is queued on the stream (0: the null stream). A HIP error, that of earlier requests included. */
+int halo_client_synchronize(uint64_t stream);
+
+#endif

@@ -1,0 +1,53 @@
+/* handles_priv.h: the client's side of handles: which index is free, and what the client knows of an object.
+ *
+ * HIP's opaque pointers are the handles themselves (hip_remote/handle.h), so a pointer that HIP did not give out, or of
+ * a destroyed object, is recognised. One thread at a time.
+ */
+#ifndef HALO_HIP_REMOTE_HANDLES_PRIV_H
+#define HALO_HIP_REMOTE_HANDLES_PRIV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <hip_remote/handle.h>
+
+struct halo_remote_module;
+struct halo_code_kernel;
+
+struct halo_remote_slot {
+    uint32_t generation;
+    uint32_t next_free; /* index + 1; 0: the last one */
+    bool is_live;
+    union {
+        struct {
+            bool is_capturing;
+        } stream;
+        struct {
+            uint32_t recorded, asked, reached; /* numbers of its records */
+            int error;                         /* of the last one that was reached */
+        } event;
+        struct halo_remote_module *module;
+        struct {
+            struct halo_remote_module *module;
+            const struct halo_code_kernel *kernel;
+        } function;
+    } u;
+};
+
+struct halo_remote_handles {
+    enum halo_remote_handle_type type;
+    struct halo_remote_slot *slots;
+    uint32_t n, n_used; /* slots from n_used on were never live */
+    uint32_t free;      /* index + 1 */
+};
+
+int halo_remote_handles_init(struct halo_remote_handles *h, enum halo_remote_handle_type type, uint32_t n);
+void halo_remote_handles_finish(struct halo_remote_handles *h);
+
+/* A live slot, zeroed; NULL: all are in use. */
+struct halo_remote_slot *halo_remote_handles_take(struct halo_remote_handles *h, uint64_t *ret_bits);
+/* NULL: not a live handle of this type. */
+struct halo_remote_slot *halo_remote_handles_get(const struct halo_remote_handles *h, uint64_t bits);
+void halo_remote_handles_drop(struct halo_remote_handles *h, struct halo_remote_slot *slot);
+
+#endif

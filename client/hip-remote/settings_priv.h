@@ -1,0 +1,23 @@
+/* settings_priv.h: where the worker is and how long to wait for it, from the environment. */
+#ifndef HALO_HIP_REMOTE_SETTINGS_PRIV_H
+#define HALO_HIP_REMOTE_SETTINGS_PRIV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct halo_remote_settings {
+    bool is_unix;
+    char path[104];             /* of the socket, with is_unix */
+    char host[256], port[8];    /* without */
+    uint32_t connect_ms, io_ms; /* until a worker that does not answer counts as lost */
+    bool is_verbose;
+};
+
+/* HIP_REMOTE_WORKER, then TF_WORKER_HOST and TF_WORKER_PORT, then the default socket of a local worker. 0; -EINVAL: a
+ * variable has no valid value, and `ret_variable` names it. */
+int halo_remote_settings_read(struct halo_remote_settings *ret, const char **ret_variable);
+
+/* "unix:/path", "tcp:HOST:PORT" or "HOST:PORT"; an IPv6 address stands in brackets. False: none of these. */
+bool halo_remote_settings_parse_worker(struct halo_remote_settings *ret, const char *text);
+
+#endif
