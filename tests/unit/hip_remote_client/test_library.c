@@ -1,0 +1,69 @@
+/* test_library.c: the library as the loader sees it: each function in its version node, nothing at load, nothing left. */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static const char *path;
+
+static void each_function_is_in_its_node(void **state)
+{
+    static const struct {
+        const char *symbol, *node;
+    } exports[] = {
+#define HIP_EXPORT(node, name, result, arguments) {"hip" #name, "hip_" #node},
+#include "exports.def"
+#undef HIP_EXPORT
+    };
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    (void)state;
+    if (!library)
+        fail_msg("%s", dlerror());
+    for (size_t i = 0; i < sizeof(exports) / sizeof(*exports); i++) {
+        if (!dlvsym(library, exports[i].symbol, exports[i].node))
+            fail_msg("%s is not in %s", exports[i].symbol, exports[i].node);
+        assert_null(dlvsym(library, exports[i].symbol, "hip_5.0"));
+    }
+    assert_non_null(dlsym(library, "halo_hip_remote_client"));
+    assert_null(dlsym(library, "halo_client_enter"));
+    assert_null(dlsym(library, "halo_remote_reader_next"));
+    dlclose(library);
+}
+
+static int next_fd(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(fd);
+    return fd;
+}
+
+static void a_thousand_loads_leave_nothing(void **state)
+{
+    int fd = next_fd();
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        assert_non_null(library);
+        int (*last)(void) = (int (*)(void))dlsym(library, "hipGetLastError");
+        assert_non_null(last);
+        assert_int_equal(last(), 0);
+        dlclose(library);
+    }
+    assert_int_equal(next_fd(), fd);
+    assert_null(dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_function_is_in_its_node),
+        cmocka_unit_test(a_thousand_loads_leave_nothing),
+    };
+    path = argc > 1 ? argv[1] : "";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

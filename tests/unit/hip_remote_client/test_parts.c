@@ -1,0 +1,187 @@
+/* test_parts.c: settings, ranges and handles of the client, alone. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "handles_priv.h"
+#include "ranges_priv.h"
+#include "settings_priv.h"
+
+static const char *const variables[] = {"HIP_REMOTE_WORKER",
+                                        "HIP_REMOTE_DEBUG",
+                                        "HIP_REMOTE_CONNECT_TIMEOUT_MS",
+                                        "HIP_REMOTE_IO_TIMEOUT_MS",
+                                        "TF_WORKER_HOST",
+                                        "TF_WORKER_PORT",
+                                        "TF_DEBUG",
+                                        "TF_CONNECT_TIMEOUT",
+                                        "TF_IO_TIMEOUT"};
+
+static int clear(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++)
+        unsetenv(variables[i]);
+    return setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
+}
+
+static void the_worker_is_found_by_variables(void **state)
+{
+    struct halo_remote_settings s;
+    const char *variable;
+    (void)state;
+    assert_int_equal(halo_remote_settings_read(&s, &variable), 0);
+    assert_true(s.is_unix);
+    assert_string_equal(s.path, "/run/user/7/hip-worker.sock");
+    assert_int_equal(s.connect_ms, 30000);
+    assert_int_equal(s.io_ms, 60000);
+    setenv("TF_WORKER_PORT", "9000", 1);
+    setenv("TF_CONNECT_TIMEOUT", "2", 1);
+    setenv("TF_IO_TIMEOUT", "3", 1);
+    assert_int_equal(halo_remote_settings_read(&s, &variable), 0);
+    assert_false(s.is_unix);
+    assert_string_equal(s.host, "localhost");
+    assert_string_equal(s.port, "9000");
+    assert_int_equal(s.connect_ms, 2000);
+    assert_int_equal(s.io_ms, 3000);
+    setenv("TF_WORKER_HOST", "gpu.example", 1);
+    unsetenv("TF_WORKER_PORT");
+    setenv("HIP_REMOTE_IO_TIMEOUT_MS", "250", 1);
+    assert_int_equal(halo_remote_settings_read(&s, &variable), 0);
+    assert_string_equal(s.host, "gpu.example");
+    assert_string_equal(s.port, "8000");
+    assert_int_equal(s.io_ms, 250);
+    setenv("HIP_REMOTE_WORKER", "[::1]:18515", 1);
+    assert_int_equal(halo_remote_settings_read(&s, &variable), 0);
+    assert_string_equal(s.host, "::1");
+    assert_string_equal(s.port, "18515");
+    setenv("HIP_REMOTE_WORKER", "unix:/tmp/s", 1);
+    assert_int_equal(halo_remote_settings_read(&s, &variable), 0);
+    assert_true(s.is_unix);
+    assert_string_equal(s.path, "/tmp/s");
+}
+
+static void refuse(const char *name, const char *value)
+{
+    struct halo_remote_settings s;
+    const char *variable;
+    setenv(name, value, 1);
+    if (halo_remote_settings_read(&s, &variable) != -EINVAL)
+        fail_msg("%s='%s' was taken", name, value);
+    assert_string_equal(variable, name);
+    unsetenv(name);
+}
+
+static void other_values_are_refused(void **state)
+{
+    static const char *const workers[] = {"unix:", "host", "host:", ":1", "host:0", "host:65536", "host:1x", "host:-1"};
+    char path[200];
+    (void)state;
+    for (size_t i = 0; i < sizeof(workers) / sizeof(*workers); i++)
+        refuse("HIP_REMOTE_WORKER", workers[i]);
+    memset(path, 'x', sizeof(path));
+    memcpy(path, "unix:/", 6);
+    path[sizeof(path) - 1] = '\0';
+    refuse("HIP_REMOTE_WORKER", path);
+    refuse("HIP_REMOTE_IO_TIMEOUT_MS", "0");
+    refuse("HIP_REMOTE_IO_TIMEOUT_MS", "-5");
+    refuse("TF_IO_TIMEOUT", "4294967296");
+    refuse("TF_CONNECT_TIMEOUT", "1.5");
+    refuse("TF_WORKER_PORT", "x");
+}
+
+static void ranges_are_found_by_their_bytes(void **state)
+{
+    struct halo_remote_ranges r = {0};
+    struct halo_remote_range range;
+    (void)state;
+    for (uint64_t i = 200; i > 0; i--)
+        assert_int_equal(halo_remote_ranges_add(&r, (struct halo_remote_range){i * 100, 50}), 0);
+    assert_int_equal(halo_remote_ranges_add(&r, (struct halo_remote_range){149, 10}), -EEXIST);
+    assert_int_equal(halo_remote_ranges_add(&r, (struct halo_remote_range){160, 100}), -EEXIST);
+    assert_int_equal(halo_remote_ranges_add(&r, (struct halo_remote_range){150, 50}), 0);
+    assert_non_null(halo_remote_ranges_find(&r, 100, 50));
+    assert_null(halo_remote_ranges_find(&r, 100, 51)); /* not across two of them */
+    assert_null(halo_remote_ranges_find(&r, 99, 1));
+    assert_null(halo_remote_ranges_find(&r, 250, 0));
+    assert_null(halo_remote_ranges_find(&r, 220, UINT64_MAX));
+    assert_false(halo_remote_ranges_take(&r, 101, &range));
+    assert_true(halo_remote_ranges_take(&r, 100, &range));
+    assert_int_equal(range.bytes, 50);
+    assert_null(halo_remote_ranges_find(&r, 120, 1));
+    halo_remote_ranges_finish(&r);
+}
+
+/* Two ranges on one page: the page stays reserved until both are gone. */
+static void a_shared_page_is_reserved_once(void **state)
+{
+    struct halo_remote_ranges r = {0};
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    void *at = mmap(NULL, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const struct halo_remote_range a = {(uint64_t)(uintptr_t)at + 16, page}, b = {a.at + page + 16, page};
+    struct halo_remote_range taken;
+    (void)state;
+    assert_ptr_not_equal(at, MAP_FAILED);
+    assert_int_equal(halo_remote_ranges_reserve(&r, a), -EADDRINUSE); /* by this very mapping */
+    munmap(at, 4 * page);
+    assert_int_equal(halo_remote_ranges_reserve(&r, a), 0);
+    assert_int_equal(halo_remote_ranges_add(&r, a), 0);
+    assert_int_equal(halo_remote_ranges_reserve(&r, b), 0);
+    assert_int_equal(halo_remote_ranges_add(&r, b), 0);
+    assert_true(halo_remote_ranges_take(&r, a.at, &taken));
+    halo_remote_ranges_release(&r, a);
+    void *first = mmap(at, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_equal(first, at);
+    void *second = mmap((char *)at + page, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(second, (char *)at + page);
+    munmap(second, page);
+    assert_true(halo_remote_ranges_take(&r, b.at, &taken));
+    halo_remote_ranges_release(&r, b);
+    second = mmap((char *)at + page, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_equal(second, (char *)at + page);
+    munmap(at, 2 * page);
+    halo_remote_ranges_finish(&r);
+}
+
+static void a_destroyed_handle_stays_dead(void **state)
+{
+    struct halo_remote_handles h;
+    uint64_t first, second, third;
+    (void)state;
+    assert_int_equal(halo_remote_handles_init(&h, HALO_REMOTE_EVENT, 2), 0);
+    struct halo_remote_slot *slot = halo_remote_handles_take(&h, &first);
+    assert_ptr_equal(halo_remote_handles_get(&h, first), slot);
+    halo_remote_handles_drop(&h, slot);
+    assert_null(halo_remote_handles_get(&h, first));
+    assert_ptr_equal(halo_remote_handles_take(&h, &second), slot); /* the same index, another generation */
+    assert_int_not_equal(first, second);
+    assert_null(halo_remote_handles_get(&h, first));
+    assert_non_null(halo_remote_handles_take(&h, &third));
+    assert_null(halo_remote_handles_take(&h, &third)); /* all are in use */
+    assert_null(halo_remote_handles_get(&h, 0));
+    assert_null(halo_remote_handles_get(&h, UINT64_MAX));
+    assert_null(halo_remote_handles_get(&h, second ^ (uint64_t)3 << 56)); /* another type */
+    slot->generation = HALO_REMOTE_GENERATION_MAX;
+    halo_remote_handles_drop(&h, slot);
+    assert_null(halo_remote_handles_take(&h, &third)); /* no generation is left */
+    halo_remote_handles_finish(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(the_worker_is_found_by_variables, clear),
+        cmocka_unit_test_setup(other_values_are_refused, clear),
+        cmocka_unit_test(ranges_are_found_by_their_bytes),
+        cmocka_unit_test(a_shared_page_is_reserved_once),
+        cmocka_unit_test(a_destroyed_handle_stays_dead),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
