@@ -2,23 +2,29 @@
  *
  * $HALO_HIP_EMU_MEMORY_MIB (default 16384) is what the GPU has; more is an error as on a real one. Fresh device memory
  * is filled with 0xff: floats of it are NaNs, indices out of bounds.
+ *
+ * $HALO_HIP_EMU_MEMORY_AT (none): device memory is mapped from this address on, as a GPU has addresses of its own. For
+ * another process that reserves the same addresses: allocators of sanitizers have one place in all processes.
  */
 #include "memory.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "emu.h"
 
 /* Beyond this size only the start of an allocation is filled: a model must not take its whole size of host memory at
  * once. */
 #define POISON_MAX ((size_t)64 << 20)
+#define PAGE_BYTES ((size_t)4096)
 
 struct allocation {
     struct allocation *next;
     size_t n;
     bool host;
+    size_t n_mapped; /* 0: of the allocator */
     char *bytes;
 };
 
@@ -41,15 +47,39 @@ size_t emu_memory_used(void)
     return n;
 }
 
+/* At the next address that was never used, with an unmapped page behind it. */
+static void *map_next(const char *first, size_t n)
+{
+    static uintptr_t next;
+    if (!next)
+        next = strtoul(first, NULL, 16);
+    void *bytes =
+        mmap((void *)next, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    next += n + PAGE_BYTES;
+    return bytes == MAP_FAILED ? NULL : bytes;
+}
+
+/* NULL: no memory. With the lock. */
+static void *get_bytes(size_t n, bool host, size_t *ret_mapped)
+{
+    const char *first = host ? NULL : getenv("HALO_HIP_EMU_MEMORY_AT");
+    void *bytes = NULL;
+    *ret_mapped = first ? (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES : 0;
+    if (first)
+        return map_next(first, *ret_mapped);
+    return posix_memalign(&bytes, PAGE_BYTES, n) == 0 ? bytes : NULL;
+}
+
 int emu_memory_take(void **ret, size_t n, bool host)
 {
     struct allocation *allocation = malloc(sizeof(*allocation));
     void *bytes = NULL;
+    size_t n_mapped = 0;
     pthread_mutex_lock(&lock);
     bool fits = n > 0 && n <= emu_memory_total() - n_used;
-    if (allocation && fits && posix_memalign(&bytes, 4096, n) == 0) {
+    if (allocation && fits && (bytes = get_bytes(n, host, &n_mapped))) {
         memset(bytes, 0xff, n < POISON_MAX ? n : POISON_MAX);
-        *allocation = (struct allocation){allocations, n, host, bytes};
+        *allocation = (struct allocation){allocations, n, host, n_mapped, bytes};
         allocations = allocation;
         n_used += n;
         if (watcher)
@@ -81,7 +111,10 @@ int emu_memory_release(void *p, bool host)
     pthread_mutex_unlock(&lock);
     if (!found)
         return EMU_INVALID;
-    free(found->bytes);
+    if (found->n_mapped)
+        munmap(found->bytes, found->n_mapped);
+    else
+        free(found->bytes);
     free(found);
     return EMU_SUCCESS;
 }

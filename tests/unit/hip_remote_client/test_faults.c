@@ -12,6 +12,8 @@
 
 #include "rig.h"
 
+#define IO_MS "4000" /* a loaded machine answers a ping within half of it */
+
 /* The worker of programs that do something to it; a program reads its messages in the test's stead. */
 static struct worker current;
 
@@ -166,7 +168,7 @@ static void send_to_a_stopped_session(void)
 static void a_session_that_stalls_is_given_up(void **state)
 {
     (void)state;
-    setenv("HIP_REMOTE_IO_TIMEOUT_MS", "2000", 1);
+    setenv("HIP_REMOTE_IO_TIMEOUT_MS", IO_MS, 1);
     run_on_current(use_a_stopped_session);
     run_on_current(send_to_a_stopped_session);
     unsetenv("HIP_REMOTE_IO_TIMEOUT_MS");
@@ -176,7 +178,7 @@ static void a_session_that_stalls_is_given_up(void **state)
 static void wait_for_a_long_kernel(void)
 {
     void *module = vector_module(), *nap = vector_kernel(module, "nap"), *p = device_floats(1);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         OK(launch_vector(nap, p, p, 900, 0, NULL));
     OK(hipDeviceSynchronize());
 }
@@ -184,7 +186,7 @@ static void wait_for_a_long_kernel(void)
 static void a_long_kernel_is_waited_for(void **state)
 {
     (void)state;
-    setenv("HIP_REMOTE_IO_TIMEOUT_MS", "2000", 1);
+    setenv("HIP_REMOTE_IO_TIMEOUT_MS", IO_MS, 1);
     run_on_worker(NULL, wait_for_a_long_kernel);
     unsetenv("HIP_REMOTE_IO_TIMEOUT_MS");
 }

@@ -1,4 +1,4 @@
-/* test_library.c: the library as the loader sees it: each function in its version node, nothing at load, nothing left. */
+/* test_library.c: the library as the loader sees it: each function in its version node, nothing left after it. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <setjmp.h>
