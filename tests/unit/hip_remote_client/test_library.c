@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -35,6 +37,29 @@ static void each_function_is_in_its_node(void **state)
     dlclose(library);
 }
 
+/* The table of docs/HIP-REMOTE.md. */
+static void each_function_is_documented(void **state)
+{
+    static const char *const names[] = {
+#define HIP_EXPORT(node, name, result, arguments) "`hip" #name "`",
+#include "exports.def"
+#undef HIP_EXPORT
+    };
+    static char page[256 << 10];
+    char file[512];
+    snprintf(file, sizeof(file), "%s/docs/HIP-REMOTE.md", getenv("HALO_SOURCE_ROOT"));
+    FILE *in = fopen(file, "re");
+    (void)state;
+    assert_non_null(in);
+    page[fread(page, 1, sizeof(page) - 1, in)] = '\0';
+    fclose(in);
+    const char *table = strstr(page, "## Functions of the client");
+    assert_non_null(table);
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (!strstr(table, names[i]))
+            fail_msg("docs/HIP-REMOTE.md does not list %s", names[i]);
+}
+
 static int next_fd(void)
 {
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -62,6 +87,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_function_is_in_its_node),
+        cmocka_unit_test(each_function_is_documented),
         cmocka_unit_test(a_thousand_loads_leave_nothing),
     };
     path = argc > 1 ? argv[1] : "";
