@@ -75,7 +75,7 @@ static int take_answer(struct halo_link *link, const struct halo_remote_header *
     uint32_t slot = h->id & SLOT_NONE;
     struct halo_link_pending *pending = slot < HALO_LINK_PENDING_MAX ? &link->pending[slot] : NULL;
     union halo_remote_reply reply = {0};
-    if (!(h->flags & HALO_REMOTE_FLAG_RESPONSE) || !pending || pending->id != h->id || pending->op != h->op)
+    if (!pending || pending->id != h->id || pending->op != h->op)
         return -EBADMSG;
     int r = halo_remote_reply_decode(h, payload, &reply, NULL);
     if (r < 0)

@@ -106,12 +106,14 @@ static void overwrite_sources(void)
         OK(error);
         CHECK(n_polls > 0);
         CHECK(pinned[0] == 3.0f * (float)pass && pinned[1] == 21);
-        /* The pinned buffer is the source of the next copy at once. */
+        /* The pinned buffer is the source of the next copy before it is filled. */
+        OK(launch_vector(nap, p, p, NAP_MS, 0, stream));
+        pinned[0] = -5;
         OK(hipMemcpyAsync(pinned, p, 2 * sizeof(float), HIP_COPY_TO_HOST, stream));
         OK(hipMemcpyAsync(p, pinned, 2 * sizeof(float), HIP_COPY_TO_DEVICE, stream));
         pinned[0] = -2;
+        OK(hipStreamSynchronize(stream)); /* which the null stream does not wait for */
         OK(hipMemcpy(in, p, sizeof(in), HIP_COPY_TO_HOST));
-        OK(hipStreamSynchronize(stream));
         CHECK(in[0] == 3.0f * (float)pass);
     }
     OK(hipHostFree(pinned));

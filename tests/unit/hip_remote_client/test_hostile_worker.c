@@ -65,7 +65,7 @@ static size_t lie_about(uint8_t *frame, size_t n)
 {
     switch (story->lie) {
     case OTHER_ID: frame[9] ^= 1; return n;
-    case OTHER_OP: frame[6] ^= 1; return n;
+    case OTHER_OP: frame[6] ^= HIP_OP_MALLOC ^ HIP_OP_MALLOC_ASYNC; return n; /* their replies look alike */
     case OTHER_MAGIC: frame[0] ^= 1; return n;
     case NOT_A_RESPONSE: frame[16] &= (uint8_t)~HALO_REMOTE_FLAG_RESPONSE; return n;
     case UNKNOWN_FLAG: frame[16] |= 0x80; return n;
