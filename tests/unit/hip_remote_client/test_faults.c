@@ -19,7 +19,8 @@ static struct worker current;
 
 static void run_on_current(void (*program)(void))
 {
-    worker_start(&current, NULL, NULL);
+    /* A session counts until its process is gone, which is after its last message. */
+    worker_start(&current, NULL, (const char *[]){"--max-sessions", "64", NULL});
     int status = program_status(&current, program);
     worker_stop(&current, SIGTERM);
     check_program(status);
