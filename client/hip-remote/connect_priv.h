@@ -1,4 +1,6 @@
-/* connect_priv.h: a connection to the worker. */
+/* connect_priv.h: the connection to the worker. It begins here alone: client.c calls halo_remote_connect() once for a
+ * session and gives the socket to link.c, whose send() and recv() (send_all, read_some) are the only ones.
+ */
 #ifndef HALO_HIP_REMOTE_CONNECT_PRIV_H
 #define HALO_HIP_REMOTE_CONNECT_PRIV_H
 

@@ -11,10 +11,9 @@
 
 #define PATIENCE_S 120
 
-int program_status(const struct worker *w, void (*program)(void))
+pid_t program_start(const struct worker *w, void (*program)(void))
 {
     char worker[128];
-    int status;
     snprintf(worker, sizeof(worker), "unix:%s/s", w->folder);
     fflush(NULL);
     pid_t pid = fork();
@@ -25,8 +24,19 @@ int program_status(const struct worker *w, void (*program)(void))
         program();
         _exit(0);
     }
+    return pid;
+}
+
+int program_wait(pid_t pid)
+{
+    int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     return status;
+}
+
+int program_status(const struct worker *w, void (*program)(void))
+{
+    return program_wait(program_start(w, program));
 }
 
 void check_program(int status)

@@ -31,7 +31,11 @@
     } while (0)
 #define OK(call) CHECK_HIP(call, 0)
 
-/* Runs it in a child with HIP_REMOTE_WORKER at this worker; its wait status. */
+/* Runs it in a child with HIP_REMOTE_WORKER at this worker. */
+pid_t program_start(const struct worker *w, void (*program)(void));
+/* Waits for its end; the wait status. */
+int program_wait(pid_t pid);
+/* Both. */
 int program_status(const struct worker *w, void (*program)(void));
 /* Fails the test unless the program returned. */
 void check_program(int status);

@@ -12,7 +12,7 @@
 
 #include "rig.h"
 
-#define IO_MS "4000" /* a loaded machine answers a ping within half of it */
+#define IO_MS 3000 /* a loaded machine answers a ping within half of it */
 
 /* The worker of programs that do something to it; a program reads its messages in the test's stead. */
 static struct worker current;
@@ -166,30 +166,39 @@ static void send_to_a_stopped_session(void)
     kill(pid, SIGKILL);
 }
 
-static void a_session_that_stalls_is_given_up(void **state)
-{
-    (void)state;
-    setenv("HIP_REMOTE_IO_TIMEOUT_MS", IO_MS, 1);
-    run_on_current(use_a_stopped_session);
-    run_on_current(send_to_a_stopped_session);
-    unsetenv("HIP_REMOTE_IO_TIMEOUT_MS");
-}
-
 /* Longer than the time limit, but pings are answered. */
 static void wait_for_a_long_kernel(void)
 {
     void *module = vector_module(), *nap = vector_kernel(module, "nap"), *p = device_floats(1);
-    for (int i = 0; i < 5; i++)
+    for (int napped_ms = 0; napped_ms <= IO_MS; napped_ms += 900)
         OK(launch_vector(nap, p, p, 900, 0, NULL));
     OK(hipDeviceSynchronize());
 }
 
-static void a_long_kernel_is_waited_for(void **state)
+/* What takes as long as the time limit, all at once. */
+static void a_stalled_session_is_given_up_and_a_long_kernel_waited_for(void **state)
 {
+    static void (*const programs[])(void) = {use_a_stopped_session, send_to_a_stopped_session, wait_for_a_long_kernel};
+    enum { N = sizeof(programs) / sizeof(*programs) };
+    static struct worker workers[N];
+    pid_t pids[N];
+    int statuses[N];
+    char limit[16];
     (void)state;
-    setenv("HIP_REMOTE_IO_TIMEOUT_MS", IO_MS, 1);
-    run_on_worker(NULL, wait_for_a_long_kernel);
+    snprintf(limit, sizeof(limit), "%d", IO_MS);
+    setenv("HIP_REMOTE_IO_TIMEOUT_MS", limit, 1);
+    for (int i = 0; i < N; i++) {
+        worker_start(&workers[i], NULL, NULL);
+        current = workers[i];
+        pids[i] = program_start(&current, programs[i]);
+    }
     unsetenv("HIP_REMOTE_IO_TIMEOUT_MS");
+    for (int i = 0; i < N; i++)
+        statuses[i] = program_wait(pids[i]);
+    for (int i = 0; i < N; i++)
+        worker_stop(&workers[i], SIGTERM);
+    for (int i = 0; i < N; i++)
+        check_program(statuses[i]);
 }
 
 static void look_for_a_worker(void)
@@ -330,12 +339,17 @@ static void threads_have_errors_of_their_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_late_error_is_reported_once),      cmocka_unit_test(a_graph_without_its_launch_is_none),
-        cmocka_unit_test(a_failed_allocation_fails_at_once),  cmocka_unit_test(a_lost_device_stays_lost),
-        cmocka_unit_test(a_killed_session_is_an_error),       cmocka_unit_test(a_session_that_stalls_is_given_up),
-        cmocka_unit_test(a_long_kernel_is_waited_for),        cmocka_unit_test(without_a_worker_there_is_no_device),
-        cmocka_unit_test(the_child_of_a_fork_gets_errors),    cmocka_unit_test(calls_after_the_end_get_an_error),
-        cmocka_unit_test(each_load_has_a_session_of_its_own), cmocka_unit_test(threads_have_errors_of_their_own),
+        cmocka_unit_test(a_late_error_is_reported_once),
+        cmocka_unit_test(a_graph_without_its_launch_is_none),
+        cmocka_unit_test(a_failed_allocation_fails_at_once),
+        cmocka_unit_test(a_lost_device_stays_lost),
+        cmocka_unit_test(a_killed_session_is_an_error),
+        cmocka_unit_test(a_stalled_session_is_given_up_and_a_long_kernel_waited_for),
+        cmocka_unit_test(without_a_worker_there_is_no_device),
+        cmocka_unit_test(the_child_of_a_fork_gets_errors),
+        cmocka_unit_test(calls_after_the_end_get_an_error),
+        cmocka_unit_test(each_load_has_a_session_of_its_own),
+        cmocka_unit_test(threads_have_errors_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
