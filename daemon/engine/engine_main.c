@@ -272,6 +272,9 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails with EFBIG */
     if (options.fd)
         follow_parent();
+#if HALO_HIP
+    halo_hip_limit_queues();
+#endif
     enter_sandbox(&options); /* before the first thread, a GPU's own ones too */
     options.engine.device = pick_device(options.device, &options.engine.device_options);
     if (!options.engine.device)

@@ -1,5 +1,6 @@
 /* main.c: hip-worker, the supervisor and, with --session, its child. */
 #include <base/log.h>
+#include <hip/hip.h>
 #include <protocol/standard_fds.h>
 
 #include "peer_priv.h"
@@ -14,6 +15,7 @@ int main(int argc, char **argv)
     int status = halo_worker_options_parse(&options, argc, argv);
     if (status >= 0)
         return status;
+    halo_hip_limit_queues();
     if (options.session_fd >= 0)
         halo_peer_run(&options);
     if (halo_supervisor_run(&options, argc, argv, &fault) < 0) {

@@ -4,10 +4,14 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <common/reason.h>
+#include <hip/hip.h>
 
+/* The first launch of a process takes two and keeps them; steps and loads use one stream each. */
+#define HARDWARE_QUEUES "2"
 /* Two layouts of hipDeviceProp_t: of HIP 6 and later, and of HIP 5 (which the plain symbol fills even in later
  * libraries). */
 #define PROPERTIES_BYTES 4096
@@ -45,6 +49,11 @@ static void *find(void *library, const char *name, char *missing, size_t size)
         snprintf(missing + n, size - n, "%s%s", n ? " " : "", name);
     }
     return symbol;
+}
+
+void halo_hip_limit_queues(void)
+{
+    setenv("GPU_MAX_HW_QUEUES", HARDWARE_QUEUES, 0);
 }
 
 int halo_hip_api_open(struct halo_hip_api *ret, const char *path, char *reason)

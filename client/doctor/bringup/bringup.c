@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <hip/hip.h>
+
 #include "bringup_priv.h"
 
 #define STAGE_MS 30000
@@ -104,6 +106,7 @@ int halo_doctor_bringup(int argc, char **argv)
     int status = read_command(argc, argv, &command);
     if (status >= 0)
         return status;
+    halo_hip_limit_queues(); /* as halod-engine does */
     if (command.stage)
         return halo_bringup_stage_run(command.stage, command.options.hip_lib, command.options.decode_ms);
     ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <hip/hip.h>
+
 #include "tier_priv.h"
 
 static const struct tier_row {
@@ -129,6 +131,7 @@ static bool run_tier(const struct halo_doctor_options *options, struct halo_doct
 void halo_doctor_tiers_run(const struct halo_doctor_options *options, struct halo_doctor_report *report)
 {
     int stopped_at = -1;
+    halo_hip_limit_queues(); /* as halod-engine does */
     for (int tier = options->first_tier; tier <= options->last_tier; tier++) {
         char id[16];
         snprintf(id, sizeof(id), "tier%d", tier);

@@ -9,4 +9,9 @@
  * from $HALO_KERNEL_DIR, else from where they were installed. */
 const struct halo_device_ops *halo_device_hip(void);
 
+/* Has the runtime take two hardware queues for this process instead of four (GPU_MAX_HW_QUEUES=2), unless the
+ * environment says how many. The chip maps eight over all processes. A program calls it before its first thread and
+ * before it opens a device: the runtime reads its environment when it is loaded. */
+void halo_hip_limit_queues(void);
+
 #endif
