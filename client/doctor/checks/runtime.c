@@ -296,7 +296,8 @@ static const struct suspect suspects[] = {
 };
 
 /* Told, not judged. */
-static const char *const told[] = {"HSA_ENABLE_INTERRUPT", "GPU_PINNED_MIN_XFER_SIZE", "HSA_ENABLE_DEBUG"};
+static const char *const told[] = {"HSA_ENABLE_INTERRUPT", "GPU_MAX_HW_QUEUES", "GPU_PINNED_MIN_XFER_SIZE",
+                                   "HSA_ENABLE_DEBUG"};
 
 /* A list of numbers or of GPU-... names; anything else hides every GPU. */
 static bool names_a_gpu(const char *value)
