@@ -7,17 +7,19 @@
 
 #include <base/state.h>
 
-#define SCORE_ONE 16    /* of one choice */
-#define SCORE_MAX 4096  /* of one that is chosen all the time */
-#define HALVED_EVERY 32 /* runs of the layer after which a choice counts half */
-#define GUESS_AGE 4     /* a guess takes no slot that was of use this recently */
+#define SCORE_ONE 16         /* of one choice */
+#define SCORE_MAX 4096       /* of one that is chosen all the time */
+#define HALVED_EVERY 32      /* runs of the layer after which a choice counts half */
+#define WORTH_ONE (1u << 20) /* of a slot of class 0 that was used just now */
+#define GUESS_AGE 4          /* a guess takes no slot that was of use this recently */
 
 #define BIT(state) HALO_STATE_BIT(HALO_EXPERT_##state)
 static const unsigned moves[HALO_EXPERT_STATES] = {
-    [HALO_EXPERT_EMPTY] = BIT(READING),
+    [HALO_EXPERT_EMPTY] = BIT(READING) | BIT(CLOSED),
     [HALO_EXPERT_READING] = BIT(ARRIVED) | BIT(EMPTY),
     [HALO_EXPERT_ARRIVED] = BIT(READY) | BIT(EMPTY),
     [HALO_EXPERT_READY] = BIT(EMPTY),
+    [HALO_EXPERT_CLOSED] = BIT(EMPTY),
 };
 
 static void move(struct halo_expert_slot *slot, enum halo_expert_state to)
@@ -46,7 +48,7 @@ int halo_expert_cache_init(struct halo_expert_cache *cache, uint32_t n_layers, u
                            uint32_t min_slots)
 {
     *cache = (struct halo_expert_cache){
-        .n_layers = n_layers, .n_expert = n_expert, .n_slots = n_slots, .min_slots = min_slots};
+        .n_layers = n_layers, .n_expert = n_expert, .n_slots = n_slots, .n_open = n_slots, .min_slots = min_slots};
     halo_list_init(&cache->empty);
     if (n_layers == 0 || n_expert == 0 || n_slots < halo_expert_cache_least(n_layers, n_expert, min_slots))
         return -EINVAL;
@@ -261,4 +263,48 @@ void halo_expert_cache_unhold(struct halo_expert_cache *cache, uint32_t layer, u
     uint32_t at = *place_of(cache, layer, id);
     if (at != HALO_EXPERT_NONE)
         halo_expert_cache_release(cache, at);
+}
+
+/* ---- closing ---- */
+
+static bool is_busy(const struct halo_expert_slot *slot)
+{
+    return slot->is_held || slot->state == HALO_EXPERT_READING || slot->state == HALO_EXPERT_CLOSED;
+}
+
+uint64_t halo_expert_cache_worth(const struct halo_expert_cache *cache, uint32_t first, uint32_t n)
+{
+    uint64_t sum = 0;
+    if (cache->n_open < n + halo_expert_cache_least(cache->n_layers, cache->n_expert, cache->min_slots))
+        return HALO_EXPERT_BUSY;
+    for (uint32_t i = first; i < first + n; i++) {
+        const struct halo_expert_slot *slot = &cache->slots[i];
+        if (is_busy(slot))
+            return HALO_EXPERT_BUSY;
+        if (slot->state != HALO_EXPERT_EMPTY)
+            sum += ((uint64_t)WORTH_ONE << slot->class) / (1 + age_of(cache, slot));
+    }
+    return sum;
+}
+
+void halo_expert_cache_close(struct halo_expert_cache *cache, uint32_t first, uint32_t n)
+{
+    assert(halo_expert_cache_worth(cache, first, n) != HALO_EXPERT_BUSY);
+    for (uint32_t i = first; i < first + n; i++) {
+        struct halo_expert_slot *slot = &cache->slots[i];
+        halo_list_remove(&slot->node);
+        if (slot->state != HALO_EXPERT_EMPTY)
+            empty(cache, slot);
+        move(slot, HALO_EXPERT_CLOSED);
+    }
+    cache->n_open -= n;
+}
+
+void halo_expert_cache_open(struct halo_expert_cache *cache, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = first; i < first + n; i++) {
+        move(&cache->slots[i], HALO_EXPERT_EMPTY);
+        halo_list_append(&cache->empty, &cache->slots[i].node);
+    }
+    cache->n_open += n;
 }

@@ -52,18 +52,20 @@ static uint32_t run_layer(struct halo_expert_cache *cache, uint32_t layer, const
 /* Every slot is in one list or in use, the index leads to it, and the layers' counts are right. */
 static void check(const struct halo_expert_cache *cache)
 {
-    uint32_t n_of[64] = {0}, n_empty = 0;
+    uint32_t n_of[64] = {0}, n_empty = 0, n_closed = 0;
     assert_true(cache->n_layers <= 64);
     for (uint32_t i = 0; i < cache->n_slots; i++) {
         const struct halo_expert_slot *slot = &cache->slots[i];
         n_empty += slot->state == HALO_EXPERT_EMPTY;
-        if (slot->state == HALO_EXPERT_EMPTY)
+        n_closed += slot->state == HALO_EXPERT_CLOSED;
+        if (slot->state == HALO_EXPERT_EMPTY || slot->state == HALO_EXPERT_CLOSED)
             continue;
         n_of[slot->layer]++;
         assert_int_equal(halo_expert_cache_find(cache, slot->layer, slot->id), i);
         assert_int_equal(halo_list_is_linked(&slot->node), !slot->is_held && slot->state != HALO_EXPERT_READING);
     }
     assert_int_equal(cache->empty.n, n_empty);
+    assert_int_equal(cache->n_open, cache->n_slots - n_closed);
     for (uint32_t layer = 0; layer < cache->n_layers; layer++)
         assert_int_equal(cache->layers[layer].n_slots, n_of[layer]);
 }
@@ -272,6 +274,75 @@ static void hit_rates(void **state)
     assert_true(ours > lru);
 }
 
+/* ---- memory that is given back ---- */
+
+/* The slots that are worth least close, the cache works with the rest, and what opens again is empty. */
+static void closing(void **state)
+{
+    enum { LAYERS = 3, EXPERTS = 8, LEAST = 8 + 2 * 2, SLOTS = 24, SLAB = 4 };
+    struct halo_expert_cache cache;
+    const uint32_t ids[] = {1, 2};
+    uint32_t n_closed = 0;
+    assert_int_equal(halo_expert_cache_init(&cache, LAYERS, EXPERTS, SLOTS, 2), 0);
+    for (uint32_t layer = 0; layer < LAYERS; layer++)
+        for (uint32_t id = 0; id < EXPERTS; id++)
+            use(&cache, layer, id);
+    for (uint32_t round = 0; round < 20; round++)
+        for (uint32_t layer = 0; layer < LAYERS; layer++)
+            assert_int_equal(run_layer(&cache, layer, ids, 2), 2);
+    while (cache.n_open - SLAB >= LEAST) {
+        uint64_t least = HALO_EXPERT_BUSY;
+        uint32_t first = SLOTS;
+        for (uint32_t slab = 0; slab < SLOTS; slab += SLAB) {
+            uint64_t worth = halo_expert_cache_worth(&cache, slab, SLAB);
+            if (worth < least) {
+                least = worth;
+                first = slab;
+            }
+        }
+        assert_true(first < SLOTS);
+        halo_expert_cache_close(&cache, first, SLAB);
+        n_closed += SLAB;
+        check(&cache);
+    }
+    assert_int_equal(cache.n_open, LEAST);
+    assert_int_equal(n_closed, SLOTS - LEAST);
+    for (uint32_t slab = 0; slab < SLOTS; slab += SLAB) /* the cache needs the others */
+        assert_int_equal(halo_expert_cache_worth(&cache, slab, SLAB), HALO_EXPERT_BUSY);
+    for (uint32_t layer = 0; layer < LAYERS; layer++) { /* what is chosen all the time is still there */
+        assert_int_equal(run_layer(&cache, layer, ids, 2), 2);
+        const uint32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+        run_layer(&cache, layer, all, EXPERTS); /* and a prompt's layer fits */
+        check(&cache);
+    }
+    for (uint32_t slab = 0; slab < SLOTS; slab += SLAB)
+        if (cache.slots[slab].state == HALO_EXPERT_CLOSED)
+            halo_expert_cache_open(&cache, slab, SLAB);
+    check(&cache);
+    assert_int_equal(cache.empty.n, SLOTS - LEAST);
+    halo_expert_cache_finish(&cache);
+}
+
+static void what_is_in_use_does_not_close(void **state)
+{
+    struct halo_expert_cache cache;
+    assert_int_equal(halo_expert_cache_init(&cache, 1, 4, 8, 1), 0);
+    assert_int_equal(halo_expert_cache_worth(&cache, 0, 4), 0); /* empty */
+    uint32_t slot = halo_expert_cache_choose(&cache, 0, 2), first = slot / 4 * 4;
+    assert_int_equal(halo_expert_cache_worth(&cache, first, 4), HALO_EXPERT_BUSY);
+    halo_expert_cache_release(&cache, slot); /* its read goes on */
+    assert_int_equal(halo_expert_cache_worth(&cache, first, 4), HALO_EXPERT_BUSY);
+    halo_expert_cache_arrive(&cache, slot, cache.slots[slot].generation, true);
+    uint64_t lately = halo_expert_cache_worth(&cache, first, 4);
+    assert_true(lately > 0 && lately != HALO_EXPERT_BUSY);
+    halo_expert_cache_run(&cache, 0);
+    assert_true(halo_expert_cache_worth(&cache, first, 4) < lately);
+    halo_expert_cache_close(&cache, first, 4);
+    assert_int_equal(halo_expert_cache_find(&cache, 0, 2), HALO_EXPERT_NONE);
+    check(&cache);
+    halo_expert_cache_finish(&cache);
+}
+
 /* ---- everything at once ---- */
 
 static void random_calls(void **state)
@@ -284,7 +355,8 @@ static void random_calls(void **state)
         uint32_t layer = (uint32_t)(random_unit() * LAYERS), id = (uint32_t)(random_unit() * EXPERTS);
         uint32_t slot = (uint32_t)(random_unit() * SLOTS);
         const struct halo_expert_slot *at = &cache.slots[slot];
-        switch ((uint32_t)(random_unit() * 8)) {
+        uint32_t pair = slot / 2 * 2 + 2 > SLOTS ? 0 : slot / 2 * 2;
+        switch ((uint32_t)(random_unit() * 10)) {
         case 0: halo_expert_cache_choose(&cache, layer, id); break;
         case 1: halo_expert_cache_guess(&cache, layer, id); break;
         case 2: halo_expert_cache_run(&cache, layer); break;
@@ -294,6 +366,14 @@ static void random_calls(void **state)
         case 6:
             if (at->state == HALO_EXPERT_ARRIVED)
                 halo_expert_cache_ready(&cache, slot);
+            break;
+        case 7:
+            if (halo_expert_cache_worth(&cache, pair, 2) != HALO_EXPERT_BUSY)
+                halo_expert_cache_close(&cache, pair, 2);
+            break;
+        case 8:
+            if (cache.slots[pair].state == HALO_EXPERT_CLOSED)
+                halo_expert_cache_open(&cache, pair, 2);
             break;
         default: halo_expert_cache_unhold(&cache, layer, id); break;
         }
@@ -312,6 +392,8 @@ int main(void)
         cmocka_unit_test(every_layer_keeps_its_least),
         cmocka_unit_test(no_cliff_when_all_are_used),
         cmocka_unit_test(hit_rates),
+        cmocka_unit_test(closing),
+        cmocka_unit_test(what_is_in_use_does_not_close),
         cmocka_unit_test(random_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,6 +29,7 @@ enum halo_expert_state {
     HALO_EXPERT_READING, /* on its way: the memory belongs to the reader, even when nobody wants the expert any more */
     HALO_EXPERT_ARRIVED, /* as the file has it: nobody has used it yet */
     HALO_EXPERT_READY,
+    HALO_EXPERT_CLOSED, /* its memory was given back: nobody gets it */
     HALO_EXPERT_STATES
 };
 
@@ -51,6 +52,7 @@ struct halo_expert_layer {
 
 struct halo_expert_cache {
     uint32_t n_layers, n_expert, n_slots, min_slots;
+    uint32_t n_open;                  /* of n_slots: not CLOSED; never fewer than halo_expert_cache_least() */
     struct halo_expert_slot *slots;   /* [n_slots] */
     struct halo_expert_layer *layers; /* [n_layers] */
     uint32_t *slot_of;                /* [n_layers][n_expert]; HALO_EXPERT_NONE: in none */
@@ -86,5 +88,15 @@ void halo_expert_cache_arrive(struct halo_expert_cache *cache, uint32_t slot, ui
 /* Somebody has used what arrived. */
 void halo_expert_cache_ready(struct halo_expert_cache *cache, uint32_t slot);
 void halo_expert_cache_release(struct halo_expert_cache *cache, uint32_t slot);
+
+/* The slots [first, first + n), whose memory is given back and taken again together. */
+/* How much is lost when they close, by the measure that chooses victims: 0 for empty ones, more for what was chosen
+ * often and lately. HALO_EXPERT_BUSY: one of them is held or read into, or the cache needs them. O(n). */
+#define HALO_EXPERT_BUSY UINT64_MAX
+uint64_t halo_expert_cache_worth(const struct halo_expert_cache *cache, uint32_t first, uint32_t n);
+/* They close, and what is in them is forgotten. They are not busy. */
+void halo_expert_cache_close(struct halo_expert_cache *cache, uint32_t first, uint32_t n);
+/* They are closed, and become empty. */
+void halo_expert_cache_open(struct halo_expert_cache *cache, uint32_t first, uint32_t n);
 
 #endif
