@@ -14,11 +14,15 @@
 
 /* Names of a version's files and of the entries of memory.stat that the kernel can reclaim. */
 struct group_kind {
-    const char *folder, *limit, *used, *cached[2];
+    const char *folder, *limits[2], *used, *cached[2]; /* limits: the second one may be NULL */
 };
-static const struct group_kind unified = {"", "memory.max", "memory.current", {"inactive_file ", "active_file "}};
-static const struct group_kind legacy = {
-    "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file ", "total_active_file "}};
+/* Above memory.high nothing is refused, but everything that takes memory is slowed down. */
+static const struct group_kind unified = {
+    "", {"memory.max", "memory.high"}, "memory.current", {"inactive_file ", "active_file "}};
+static const struct group_kind legacy = {"/memory",
+                                         {"memory.limit_in_bytes", NULL},
+                                         "memory.usage_in_bytes",
+                                         {"total_inactive_file ", "total_active_file "}};
 
 static FILE *open_in(const char *folder, const char *name)
 {
@@ -37,6 +41,17 @@ static bool read_number(const char *folder, const char *name, uint64_t *ret)
         fclose(file);
     *ret = ok ? n : 0;
     return ok;
+}
+
+/* The lower one. False: there is none. */
+static bool read_limit(const char *folder, const struct group_kind *kind, uint64_t *ret)
+{
+    uint64_t limit;
+    *ret = UINT64_MAX;
+    for (int i = 0; i < 2 && kind->limits[i]; i++)
+        if (read_number(folder, kind->limits[i], &limit) && limit < *ret)
+            *ret = limit;
+    return *ret < UINT64_MAX;
 }
 
 static uint64_t cached_bytes(const char *folder, const struct group_kind *kind)
@@ -64,7 +79,7 @@ static void limit_by(const char *groups, const struct group_kind *kind, const ch
         return;
     for (;;) {
         uint64_t limit, used;
-        if (read_number(folder, kind->limit, &limit) && read_number(folder, kind->used, &used)) {
+        if (read_limit(folder, kind, &limit) && read_number(folder, kind->used, &used)) {
             uint64_t cached = cached_bytes(folder, kind);
             used = used > cached ? used - cached : 0;
             uint64_t left = limit > used ? limit - used : 0;

@@ -66,7 +66,11 @@ static void the_tightest_group_counts(void **state)
     put("groups/outer/inner/memory.current", "104857600\n"); /* 100 MiB */
     expect(300, 200);
     put("groups/outer/inner/memory.stat", "anon 1\nfile 41943040\ninactive_file 20971520\nactive_file 20971520\n");
-    expect(300, 240);                              /* 40 MiB are only the cache of files */
+    expect(300, 240);                                     /* 40 MiB are only the cache of files */
+    put("groups/outer/inner/memory.high", "262144000\n"); /* 250 MiB: it is slowed down from there on */
+    expect(250, 190);
+    put("groups/outer/inner/memory.high", "max\n");
+    expect(300, 240);
     put("groups/outer/memory.max", "209715200\n"); /* 200 MiB */
     put("groups/outer/memory.current", "199229440\n");
     expect(200, 10);
