@@ -33,6 +33,7 @@
 #define SAVE_BYTES (256ull << 20)
 #define SAVE_MS 2000
 #define STREAMING_MODELS 4 /* that have a ring at the same time; more of them read with threads */
+#define OOM_SCORE_MOST "1000"
 #define CHECKPOINT_BYTES (1ull << 30)
 
 struct options {
@@ -253,11 +254,25 @@ static const struct halo_device_ops *pick_device(const char *name, const struct 
     return NULL;
 }
 
+/* The weights are here, and another engine can take this one's place: of all processes it is the one to end. Raising
+ * the score needs no privilege. */
+static void offer_to_oom_killer(void)
+{
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, OOM_SCORE_MOST, strlen(OOM_SCORE_MOST)) < 0)
+        halo_log(HALO_LOG_WARN,
+                 "oom_score_adj cannot be set (%s): the kernel may end another process in the engine's place",
+                 strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
 /* halod is the parent and reads stderr: lines carry priorities. The engine ends at the end of the socket, but a stopped
  * process does not see it: the kernel kills it. */
 static void follow_parent(void)
 {
     halo_log_set_prefix();
+    offer_to_oom_killer();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 

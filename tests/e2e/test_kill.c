@@ -175,8 +175,39 @@ static void during_load(void **state)
     daemon_stop(&fixture, 60000);
 }
 
+static int oom_score(pid_t pid)
+{
+    char path[64];
+    int score = -1;
+    snprintf(path, sizeof path, "/proc/%ld/oom_score_adj", (long)pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%d", &score), 1);
+    fclose(file);
+    return score;
+}
+
+/* When memory runs out the kernel ends the engine, which is replaced, and not halod; the next engine as well. */
+static void who_goes_first(void **state)
+{
+    daemon_start(&fixture, NULL);
+    int own = oom_score(getpid());
+    load();
+    for (int i = 0; i < 2; i++) {
+        pid_t engine = daemon_engine_pid(&fixture);
+        assert_true(engine > 0);
+        assert_int_equal(oom_score(engine), 1000);
+        assert_int_equal(oom_score(fixture.pid), own);
+        if (i == 0)
+            kill(engine, SIGKILL);
+        generate_works();
+    }
+    daemon_stop(&fixture, 60000);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(any_moment), cmocka_unit_test(during_load)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(any_moment), cmocka_unit_test(during_load),
+                                       cmocka_unit_test(who_goes_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
