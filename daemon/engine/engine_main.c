@@ -27,6 +27,7 @@
 #include <store/reader.h>
 
 #include <engine/engine.h>
+#include <engine/pressure_watch.h>
 
 #define EXIT_USAGE 2
 #define MAX_MODEL_DIRS 64 /* what halod takes */
@@ -279,6 +280,7 @@ static void follow_parent(void)
 int main(int argc, char **argv)
 {
     static struct options options; /* the engine's threads keep pointers into it */
+    static struct halo_pressure_watch watch;
     if (halo_standard_fds_open() < 0)
         return EXIT_USAGE;
     int status = parse_options(&options, argc, argv);
@@ -290,6 +292,8 @@ int main(int argc, char **argv)
 #if HALO_HIP
     halo_hip_limit_queues();
 #endif
+    halo_pressure_watch_open(&watch, "/proc", "/sys/fs/cgroup"); /* before /proc cannot be written any more */
+    options.engine.watch = &watch;
     enter_sandbox(&options); /* before the first thread, a GPU's own ones too */
     options.engine.device = pick_device(options.device, &options.engine.device_options);
     if (!options.engine.device)

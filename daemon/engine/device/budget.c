@@ -9,11 +9,31 @@
 
 #define SCRATCH_PART 16  /* of what is free: more scratch than that is not worth the speed of longer chunks */
 #define STREAMED_SHARE 8 /* of what is left, checkpoints take one part at most, and streamed experts the others */
-#define RESERVE_BYTES (512ull << 20) /* left to the rest of the machine, or a sixteenth of it when it is small */
+#define RESERVE_LEAST (512ull << 20) /* a sixteenth of a memory so small that this is more */
+#define RESERVE_MOST (4ull << 30)
+#define RESERVE_PART 32
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Of memory that is the device's alone. */
+static uint64_t device_reserve(uint64_t total_bytes)
+{
+    return min_u64(total_bytes / 16, RESERVE_LEAST);
+}
+
+uint64_t halo_budget_reserve(uint64_t total_bytes)
+{
+    uint64_t part = total_bytes / RESERVE_PART;
+    return part > RESERVE_LEAST ? min_u64(part, RESERVE_MOST) : device_reserve(total_bytes);
+}
 
 uint64_t halo_budget_free_bytes(const struct halo_device_info *info)
 {
-    uint64_t reserve = info->memory_bytes / 16 < RESERVE_BYTES ? info->memory_bytes / 16 : RESERVE_BYTES;
+    uint64_t total = info->memory_bytes;
+    uint64_t reserve = info->features & HALO_DEVICE_HOST_MEMORY ? halo_budget_reserve(total) : device_reserve(total);
     return info->free_bytes > reserve ? info->free_bytes - reserve : 0;
 }
 

@@ -51,7 +51,7 @@ static void measure_budget(struct halo_device_thread *t, const struct halo_devic
 {
     uint64_t bytes = halo_budget_free_bytes(info);
     for (uint32_t i = 0; i < t->n_models; i++)
-        bytes += t->models[i]->weights_bytes;
+        bytes += halo_instance_weights_bytes(t->models[i]);
     if (t->n_device_models == 0 || bytes > t->budget_bytes)
         t->budget_bytes = bytes;
 }

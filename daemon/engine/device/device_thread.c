@@ -77,6 +77,25 @@ static void unload(struct halo_device_thread *t, struct halo_instance *instance)
     halo_note_post(t->port, &instance->note, HALO_NOTE_UNLOAD_DONE);
 }
 
+/* Slabs of experts go, or the slots of one that was taken again open. */
+static void resize(struct halo_device_thread *t, struct halo_resize *resize)
+{
+    struct halo_instance *instance = HALO_NOTE_ITEM(resize, struct halo_instance, resize);
+    struct halo_experts_memory memory;
+    halo_device_set_phase(t, resize->grows ? "taking memory for experts" : "giving memory of experts back");
+    if (!resize->grows) {
+        resize->done_bytes = halo_experts_give_back(instance->experts, resize->bytes);
+        HALO_COUNT(t->stats, expert_given_bytes, resize->done_bytes);
+    } else if (resize->is_taken) {
+        resize->done_bytes = halo_experts_open_taken(instance->experts);
+        HALO_COUNT(t->stats, expert_taken_bytes, resize->done_bytes);
+    }
+    halo_experts_memory(instance->experts, &memory);
+    atomic_store(&instance->absent_bytes, memory.absent_bytes);
+    atomic_store(&instance->takes_memory, false);
+    halo_note_post(t->port, &resize->note, HALO_NOTE_RESIZE_DONE);
+}
+
 /* ---- sequences and benches ---- */
 
 static struct halo_instance *model_of(struct halo_device_thread *t, const struct halo_sequence *sequence)
@@ -250,6 +269,7 @@ static void take_mail(struct halo_device_thread *t, struct halo_mail *mail)
         case HALO_NOTE_PROFILE: profile(t, HALO_NOTE_ITEM(note, struct halo_profiling, note)); break;
         case HALO_NOTE_LOOK: look(t, HALO_NOTE_ITEM(note, struct halo_look, note)); break;
         case HALO_NOTE_RESET: reset(t, HALO_NOTE_ITEM(note, struct halo_reset, note)); break;
+        case HALO_NOTE_RESIZE: resize(t, HALO_NOTE_ITEM(note, struct halo_resize, note)); break;
         case HALO_NOTE_SAVE_PAGES: halo_device_save_pages(t, HALO_NOTE_ITEM(note, struct halo_save, note)); break;
         default: assert(!"no note for the device thread");
         }
@@ -383,8 +403,8 @@ static void end_everything(struct halo_device_thread *t)
         halo_scheduler_fail_all(&t->models[i]->scheduler, &fault);
     for (uint32_t i = t->n_models; i-- > 0;) {
         struct halo_instance *instance = t->models[i];
-        if (instance->saving)
-            continue; /* its pages are on their way to the io thread */
+        if (instance->saving || atomic_load(&instance->takes_memory))
+            continue; /* its pages are on their way to the io thread, or the prefetch thread has a slab */
         halo_scheduler_finish(&instance->scheduler);
         halo_device_forget_model(t, instance);
     }

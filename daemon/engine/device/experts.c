@@ -20,6 +20,8 @@
 
 #define WAIT_US 100000 /* between two signs of life while nothing arrives */
 #define DRAIN_US 2000000
+#define GIVE_BACK_WAIT_NS 200000000u /* for reads into slabs that could go */
+#define GIVE_BACK_REAP_US 10000
 #define REAP_MAX 64
 #define GUESS_MOST 4   /* batches that choose more than so many tokens do are prompts */
 #define LAYERS_MAX 512 /* of a model: the texts of phases */
@@ -51,6 +53,10 @@ struct halo_experts {
     uint32_t n_reads;
     struct halo_expert_source source;
     _Atomic uint64_t hit_bytes, miss_bytes, wait_us;
+    _Atomic uint32_t n_open; /* slots, as the cache has it, for other threads */
+    uint32_t slab_slots;     /* of every slab but the last */
+    uint32_t taken;          /* slab whose memory was taken again, until its slots open */
+    atomic_bool may_guess;
     struct halo_expert_trial trial; /* of guesses */
     uint64_t token_ns;              /* when the last decoded token came to the first layer; 0: that was none */
 
@@ -331,7 +337,8 @@ static void release(void *owner)
 static bool wants_guess(void *owner, uint32_t layer)
 {
     const struct halo_experts *x = owner;
-    return halo_expert_trial_is_on(&x->trial) && x->n_chosen <= GUESS_MOST * x->shape.n_used;
+    return atomic_load_explicit(&x->may_guess, memory_order_relaxed) && halo_expert_trial_is_on(&x->trial) &&
+           x->n_chosen <= GUESS_MOST * x->shape.n_used;
 }
 
 /* The disk is idle as long as nobody waits for it: what is guessed comes behind what is chosen. */
@@ -349,6 +356,94 @@ static void guess(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n)
     submit(x);
 }
 
+/* ---- memory ---- */
+
+/* Returns the first slot of a slab. */
+static uint32_t slots_of(const struct halo_experts *x, uint32_t slab, uint32_t *ret_n)
+{
+    uint64_t bytes;
+    uint32_t first;
+    halo_slabs_base(x->slabs, slab, &bytes, &first, ret_n);
+    return first;
+}
+
+/* The slab whose experts are worth least; HALO_EXPERT_NONE: none can go now. */
+static uint32_t least_worth(const struct halo_experts *x)
+{
+    uint64_t least = HALO_EXPERT_BUSY;
+    uint32_t found = HALO_EXPERT_NONE;
+    for (uint32_t slab = 0; slab < halo_slabs_n(x->slabs); slab++) {
+        uint32_t n, first = slots_of(x, slab, &n);
+        uint64_t worth = halo_expert_cache_worth(&x->cache, first, n);
+        if (worth < least) {
+            least = worth;
+            found = slab;
+        }
+    }
+    return found;
+}
+
+void halo_experts_memory(const struct halo_experts *x, struct halo_experts_memory *ret)
+{
+    uint32_t n_open = atomic_load(&x->n_open);
+    uint64_t stride = x->shape.slot_bytes;
+    *ret = (struct halo_experts_memory){
+        .n_slots = n_open,
+        .slots_bytes = n_open * stride,
+        .slab_bytes = x->slab_slots * stride,
+        .spare_bytes = (n_open - x->shape.least_slots) / x->slab_slots * x->slab_slots * stride,
+        .absent_bytes = (x->setup.n_slots - n_open) * stride,
+    };
+}
+
+uint64_t halo_experts_give_back(struct halo_experts *x, uint64_t bytes)
+{
+    uint64_t given = 0, start_ns = halo_clock_ns();
+    assert(x->n_chosen == 0); /* no step is under way */
+    while (reap(x, 0) == REAP_MAX)
+        ;
+    while (given < bytes) {
+        uint32_t n, slab = least_worth(x);
+        struct halo_experts_memory memory;
+        if (slab != HALO_EXPERT_NONE) {
+            uint32_t first = slots_of(x, slab, &n);
+            halo_expert_cache_close(&x->cache, first, n);
+            atomic_store(&x->n_open, x->cache.n_open);
+            halo_slabs_give_back(x->slabs, slab);
+            given += n * x->shape.slot_bytes;
+            continue;
+        }
+        halo_experts_memory(x, &memory);
+        if (memory.spare_bytes == 0 || halo_clock_ns() - start_ns >= GIVE_BACK_WAIT_NS)
+            break;
+        reap(x, GIVE_BACK_REAP_US);
+    }
+    return given;
+}
+
+int halo_experts_take(struct halo_experts *x, struct halo_fault *fault)
+{
+    for (uint32_t slab = 0; slab < halo_slabs_n(x->slabs); slab++)
+        if (!halo_slabs_is_taken(x->slabs, slab)) {
+            x->taken = slab;
+            return halo_slabs_take(x->slabs, slab, fault);
+        }
+    return -ENOENT;
+}
+
+uint64_t halo_experts_open_taken(struct halo_experts *x)
+{
+    uint32_t n, first = slots_of(x, x->taken, &n);
+    halo_expert_cache_open(&x->cache, first, n);
+    atomic_store(&x->n_open, x->cache.n_open);
+    return n * x->shape.slot_bytes;
+}
+
+void halo_experts_allow_guesses(struct halo_experts *x, bool may_guess)
+{
+    atomic_store(&x->may_guess, may_guess);
+}
+
 /* ---- life ---- */
 
 int halo_experts_create(struct halo_experts **ret, const struct halo_experts_setup *setup, struct halo_fault *fault)
@@ -359,6 +454,7 @@ int halo_experts_create(struct halo_experts **ret, const struct halo_experts_set
     if (!x)
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a cache of experts");
     x->setup = *setup;
+    atomic_store(&x->may_guess, true);
     x->source = (struct halo_expert_source){x, choose, take, release, wants_guess, guess};
     halo_expert_shape_of(setup->ops, setup->device, setup->plan, &x->shape);
     int r = halo_expert_cache_init(&x->cache, x->shape.n_layers, x->shape.n_expert, setup->n_slots, x->shape.min_slots);
@@ -397,15 +493,21 @@ int halo_experts_open(struct halo_experts *x, const struct halo_gguf *gguf, uint
                       struct halo_fault *fault)
 {
     /* A slot has an address congruent to any offset: what slab.h adds to each is part of the slot. */
+    uint64_t slab_bytes = (x->setup.n_slots + HALO_EXPERTS_SLABS - 1) / HALO_EXPERTS_SLABS * x->shape.slot_bytes;
     struct halo_slabs_options memory = {.slot_bytes = x->shape.slot_bytes - HALO_HULL_ALIGN,
-                                        .n_slots = x->setup.n_slots};
+                                        .n_slots = x->setup.n_slots,
+                                        .slab_bytes =
+                                            slab_bytes < HALO_SLAB_BYTES_MAX ? slab_bytes : HALO_SLAB_BYTES_MAX};
     struct halo_fetch_options options = {
         .block_bytes = block_bytes, .depth = depth, .queue = x->setup.n_slots * HALO_EXPERT_PARTS};
     int r = halo_slabs_create(&memory, &x->slabs, fault);
-    for (uint32_t slot = 0; slot < x->setup.n_slots && r == 0; slot++)
-        r = halo_slabs_take(x->slabs, halo_slabs_slab_of(x->slabs, slot), fault);
-    if (r == 0)
+    for (uint32_t slab = 0; r == 0 && slab < halo_slabs_n(x->slabs); slab++)
+        r = halo_slabs_take(x->slabs, slab, fault);
+    if (r == 0) {
+        slots_of(x, 0, &x->slab_slots);
+        atomic_store(&x->n_open, x->setup.n_slots);
         r = halo_fetch_create(&options, &x->fetch, fault);
+    }
     return r < 0 ? r : open_files(x, gguf, fault);
 }
 

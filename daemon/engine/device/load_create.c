@@ -217,7 +217,7 @@ static int create_experts(struct halo_load *load, const struct halo_device_ops *
             halo_size_text(shape.file_bytes, size), setup.n_slots, shape.n_experts);
     instance->slots_bytes = setup.n_slots * budget->slot_bytes;
     instance->streamed_bytes = shape.file_bytes;
-    instance->weights_bytes += instance->slots_bytes - budget->least_slots * budget->slot_bytes;
+    instance->weights_bytes -= budget->least_slots * budget->slot_bytes;
     return halo_experts_create(&instance->experts, &setup, &load->fault);
 }
 

@@ -29,6 +29,15 @@ static void profile(struct halo_prefetch_thread *prefetch, struct halo_profiling
     halo_note_post(r < 0 ? prefetch->port : again ? prefetch->device : prefetch->io, &p->note, HALO_NOTE_PROFILE);
 }
 
+/* The memory of a slab, before the device thread uses its slots. */
+static void take_slab(struct halo_prefetch_thread *prefetch, struct halo_resize *resize)
+{
+    struct halo_instance *instance = HALO_NOTE_ITEM(resize, struct halo_instance, resize);
+    halo_phase_set(&prefetch->phase, HALO_ACTIVITY_FILE, "taking memory for experts of %s", instance->name);
+    resize->is_taken = halo_experts_take(instance->experts, &resize->fault) == 0;
+    halo_note_post(prefetch->device, &resize->note, HALO_NOTE_RESIZE);
+}
+
 static void *loop(void *ud)
 {
     struct halo_prefetch_thread *prefetch = ud;
@@ -40,6 +49,8 @@ static void *loop(void *ud)
             mail = mail->next; /* before the note's object goes to somebody else */
             if (note->what == HALO_NOTE_PROFILE)
                 profile(prefetch, HALO_NOTE_ITEM(note, struct halo_profiling, note));
+            else if (note->what == HALO_NOTE_RESIZE)
+                take_slab(prefetch, HALO_NOTE_ITEM(note, struct halo_resize, note));
             else
                 halo_load_run(HALO_NOTE_ITEM(note, struct halo_load, note));
         }

@@ -97,7 +97,8 @@ void halo_port_unload_unused(struct halo_port *port)
 {
     for (uint32_t i = 0; i < port->n_instances; i++) {
         struct halo_instance *instance = port->instances[i];
-        if (instance->state != HALO_INSTANCE_DRAINING || instance->n_users > 0 || instance->to_save)
+        if (instance->state != HALO_INSTANCE_DRAINING || instance->n_users > 0 || instance->to_save ||
+            instance->resizing)
             continue;
         halo_instance_move(instance, HALO_INSTANCE_LEAVING);
         halo_note_post(&port->device.box, &instance->note, HALO_NOTE_UNLOAD);

@@ -189,13 +189,15 @@ void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset)
 
 static void write_tiers(const struct halo_instance *instance, char *ret, size_t size)
 {
-    uint64_t memory = instance->weights_bytes + instance->kv_bytes;
+    uint64_t memory = halo_instance_weights_bytes(instance) + instance->kv_bytes;
     if (instance->streamed_bytes == 0)
         snprintf(ret, size, "{\"memory\":%llu}", (unsigned long long)memory);
-    else
+    else {
+        struct halo_experts_memory slots;
+        halo_experts_memory(instance->experts, &slots);
         snprintf(ret, size, "{\"memory\":%llu,\"slots\":%llu,\"n_slots\":%u,\"disk\":%llu}", (unsigned long long)memory,
-                 (unsigned long long)instance->slots_bytes, instance->n_slots,
-                 (unsigned long long)instance->streamed_bytes);
+                 (unsigned long long)slots.slots_bytes, slots.n_slots, (unsigned long long)instance->streamed_bytes);
+    }
 }
 
 static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo_instance *instance,
@@ -215,7 +217,7 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
     ev.loaded.context = instance->context;
     ev.loaded.kv_tokens = instance->kv_tokens;
     ev.loaded.has_kv_tokens = true;
-    ev.loaded.weights_bytes = (int64_t)instance->weights_bytes;
+    ev.loaded.weights_bytes = (int64_t)halo_instance_weights_bytes(instance);
     ev.loaded.kv_bytes = (int64_t)instance->kv_bytes;
     ev.loaded.has_checkpoint_bytes = halo_instance_has_states(instance);
     ev.loaded.checkpoint_bytes = (int64_t)instance->checkpoint_bytes;
@@ -488,6 +490,7 @@ enum halo_load_stage halo_port_load_done(struct halo_load *load, const struct ha
         HALO_COUNT(&port->stats, load_us, load->report.elapsed_ns / 1000);
         halo_instance_move(instance, HALO_INSTANCE_READY);
         instance->idle_since_ns = halo_clock_ns();
+        halo_port_allow_guesses(port, instance);
         port->n_restored += load->n_restored;
         instance->changes = load->changes;
         tell_notices(port, load);

@@ -164,6 +164,7 @@ static void take_note(struct halo_port *port, struct halo_note *note)
     case HALO_NOTE_RESET_DONE: halo_port_reset_done(port, HALO_NOTE_ITEM(note, struct halo_reset, note)); break;
     case HALO_NOTE_LOOK_DONE: halo_port_answer_status(port, HALO_NOTE_ITEM(note, struct halo_look, note)->job); break;
     case HALO_NOTE_SAVE_DONE: halo_port_save_done(port, HALO_NOTE_ITEM(note, struct halo_save, note)); break;
+    case HALO_NOTE_RESIZE_DONE: halo_port_resize_done(port, HALO_NOTE_ITEM(note, struct halo_resize, note)); break;
     case HALO_NOTE_DEVICE_OPEN: device_open(port); break;
     default: assert(!"no note for the port");
     }
@@ -199,7 +200,7 @@ static void expire_parked(struct halo_port *port, uint64_t now_ns)
     }
 }
 
-static void tick(struct halo_port *port)
+static void tick(struct halo_port *port, bool is_pressed)
 {
     uint64_t now_ns = halo_clock_ns();
     if (port->config.link && now_ns - port->beat_ns >= BEAT_NS) {
@@ -209,6 +210,7 @@ static void tick(struct halo_port *port)
     halo_port_expire_models(port, now_ns);
     expire_parked(port, now_ns);
     halo_port_heat_expire(port, now_ns);
+    halo_port_watch_memory(port, now_ns, is_pressed);
 }
 
 /* What the mail and the time made possible. */
@@ -233,14 +235,16 @@ static bool is_over(const struct halo_port *port)
 
 int halo_port_run(struct halo_port *port)
 {
+    halo_port_watch_memory(port, halo_clock_ns(), false);
     while (!is_over(port)) {
         bool reading = !port->eof && halo_port_unsent(port) < OUT_STOP_READING;
-        struct pollfd fds[3] = {
+        struct pollfd fds[4] = {
             {.fd = port->box.event_fd, .events = POLLIN},
             {.fd = reading ? port->config.in_fd : -1, .events = POLLIN},
             {.fd = halo_port_unsent(port) > 0 ? port->config.out_fd : -1, .events = POLLOUT},
+            {.fd = port->watch ? port->watch->fd : -1, .events = POLLPRI},
         };
-        if (poll(fds, 3, (int)(BEAT_NS / 1000000)) < 0 && errno != EINTR) {
+        if (poll(fds, 4, (int)(BEAT_NS / 1000000)) < 0 && errno != EINTR) {
             halo_log(HALO_LOG_ERROR, "poll: %s", strerror(errno));
             return EXIT_FAILURE;
         }
@@ -249,7 +253,7 @@ int halo_port_run(struct halo_port *port)
         if (port->eof && port->config.link)
             break; /* halod is gone */
         take_mail(port);
-        tick(port);
+        tick(port, port->watch && halo_pressure_watch_fired(port->watch, fds[3].revents));
         settle(port);
         if (halo_port_unsent(port) > 0 && (port->config.link || fds[2].revents))
             write_output(port);

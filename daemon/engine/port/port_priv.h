@@ -10,6 +10,7 @@
  *   report.c      hello, status, diag
  *   stats.c       stats
  *   catalog.c     the answer to models
+ *   pressure.c    memory pressure; caches of experts that give memory back and take it again
  *   room.c        loads one at a time, models that go to make room for them
  *   save.c        prefixes to the disk: save, and before a model goes
  *   models.c      load, unload, reset, and requests that wait for a load
@@ -29,6 +30,8 @@
 #include <base/log.h>
 #include <protocol/json_write.h>
 #include <protocol/line.h>
+
+#include <engine/pressure_watch.h>
 
 #include "io/io_priv.h"
 #include "io/prefetch_priv.h"
@@ -71,6 +74,9 @@ struct halo_port {
     struct halo_load *load_now, *load_queue; /* one at a time, the others in order of arrival */
     bool load_waits;                         /* load_now: for models that go to make room for it */
     uint64_t born_ns;
+    struct halo_pressure_watch *watch; /* NULL: nobody looks at memory */
+    struct halo_pressure pressure;
+    struct halo_pressure_sample memory; /* the last one */
 
     bool lost;                 /* the device is gone and halod has another engine do what is open: leave */
     uint64_t beat_ns, n_beats; /* last heartbeat */
@@ -153,6 +159,20 @@ void halo_port_heat_expire(struct halo_port *port, uint64_t now_ns); /* answers 
 /* catalog.c */
 void halo_port_models(struct halo_port *port, struct halo_job *job);
 void halo_port_catalog_done(struct halo_port *port, struct halo_catalog *catalog);
+
+/* pressure.c */
+/* Looks at memory when it is time, or when the trigger has fired, and acts. */
+void halo_port_watch_memory(struct halo_port *port, uint64_t now_ns, bool has_fired);
+/* 0, or OUT_OF_MEMORY in the fault: memory is too short for a load for which nobody goes. */
+int halo_port_may_load(const struct halo_port *port, struct halo_fault *fault);
+/* What the caches of experts of a model could give back, whoever uses it; NULL: of all models. */
+uint64_t halo_port_spare_bytes(const struct halo_port *port, const struct halo_instance *instance);
+/* Caches of experts give back so much, as far as they can, those of idle models first. */
+void halo_port_shrink(struct halo_port *port, uint64_t bytes);
+bool halo_port_is_resizing(const struct halo_port *port);
+void halo_port_resize_done(struct halo_port *port, struct halo_resize *resize);
+void halo_port_allow_guesses(const struct halo_port *port, const struct halo_instance *instance);
+void halo_port_write_pressure(const struct halo_port *port, struct halo_json *w); /* if there is a watch */
 
 /* room.c */
 void halo_port_load_enqueue(struct halo_port *port, struct halo_load *load);

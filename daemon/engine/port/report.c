@@ -55,18 +55,21 @@ void halo_port_hello(struct halo_port *port, struct halo_job *job)
 static void describe_experts(struct halo_instance *instance, struct halo_part_model_info *ret)
 {
     struct halo_experts_report report;
+    struct halo_experts_memory memory;
     struct halo_json w;
     if (!instance->experts || (instance->state != HALO_INSTANCE_READY && instance->state != HALO_INSTANCE_DRAINING))
         return;
     halo_experts_report(instance->experts, &report);
+    halo_experts_memory(instance->experts, &memory);
     uint64_t used = report.hit_bytes + report.miss_bytes;
     halo_json_init_fixed(&w, instance->experts_text, sizeof(instance->experts_text));
     halo_json_object_begin(&w);
     const struct {
         const char *name;
         uint64_t value;
-    } numbers[] = {{"slots", instance->n_slots},
-                   {"slots_bytes", instance->slots_bytes},
+    } numbers[] = {{"slots", memory.n_slots},
+                   {"slots_bytes", memory.slots_bytes},
+                   {"absent_bytes", memory.absent_bytes},
                    {"disk_bytes", instance->streamed_bytes},
                    {"hit_bytes", report.hit_bytes},
                    {"miss_bytes", report.miss_bytes},
@@ -120,7 +123,7 @@ void halo_port_describe_instance(const struct halo_port *port, struct halo_insta
     describe_experts(instance, ret);
 }
 
-/* What became of saved prefixes. */
+/* What became of saved prefixes, and how memory is. */
 static void write_more(const struct halo_port *port, struct halo_json *w)
 {
     halo_json_object_begin(w);
@@ -129,6 +132,10 @@ static void write_more(const struct halo_port *port, struct halo_json *w)
     if (port->prefix_problem[0]) {
         halo_json_key(w, "prefixes_ignored");
         halo_json_str(w, port->prefix_problem);
+    }
+    if (port->watch) {
+        halo_json_key(w, "memory_pressure");
+        halo_port_write_pressure(port, w);
     }
     halo_json_object_end(w);
 }

@@ -1,8 +1,9 @@
 /* room.c: loads one at a time, and models that go to make room for them.
  *
  * Port thread. The device thread says what a load needs and what there is; who may go is known here: a model that no
- * request uses and that nobody pinned, the one that was used least recently first. Nobody goes for a load that would
- * not fit even without all of them. Whoever waits for a load hears of each model that goes for it.
+ * request uses and that nobody pinned, the one that was used least recently first. Before anybody goes, the caches of
+ * streamed experts give back what they can do without, also those of models that are in use or pinned. Nobody goes for
+ * a load that would not fit even without all of them. Whoever waits for a load hears of each model that goes for it.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -13,6 +14,25 @@
 #include "port/port_priv.h"
 
 #define MAX_ROUNDS 64 /* of one load: other programs take memory as well */
+#define MAX_SHRINKS 4 /* of them, rounds in which caches of experts shrink: reads may be under way into what could go */
+
+/* ---- who may go ---- */
+
+static bool may_go(const struct halo_instance *instance)
+{
+    return instance->state == HALO_INSTANCE_READY && instance->n_users == 0 && !instance->pinned;
+}
+
+static struct halo_instance *least_recent(const struct halo_port *port)
+{
+    struct halo_instance *found = NULL;
+    for (uint32_t i = 0; i < port->n_instances; i++) {
+        struct halo_instance *instance = port->instances[i];
+        if (may_go(instance) && (!found || instance->idle_since_ns < found->idle_since_ns))
+            found = instance;
+    }
+    return found;
+}
 
 /* ---- one load at a time ---- */
 
@@ -41,7 +61,8 @@ static void start_next(struct halo_port *port)
     load->queued = false;
     port->load_now = load;
     load->next = NULL;
-    halo_load_go(load, HALO_LOAD_OPEN);
+    bool refused = !least_recent(port) && halo_port_may_load(port, &load->fault) < 0;
+    halo_load_go(load, refused ? HALO_LOAD_DONE : HALO_LOAD_OPEN);
     tell_places(port);
 }
 
@@ -84,22 +105,6 @@ void halo_port_load_cancel(struct halo_port *port, struct halo_load *load)
 
 /* ---- room ---- */
 
-static bool may_go(const struct halo_instance *instance)
-{
-    return instance->state == HALO_INSTANCE_READY && instance->n_users == 0 && !instance->pinned;
-}
-
-static struct halo_instance *least_recent(const struct halo_port *port)
-{
-    struct halo_instance *found = NULL;
-    for (uint32_t i = 0; i < port->n_instances; i++) {
-        struct halo_instance *instance = port->instances[i];
-        if (may_go(instance) && (!found || instance->idle_since_ns < found->idle_since_ns))
-            found = instance;
-    }
-    return found;
-}
-
 static void evict(struct halo_port *port, struct halo_instance *instance, const struct halo_load *load)
 {
     char text[640], size[HALO_SIZE_TEXT];
@@ -121,20 +126,28 @@ static bool is_making_room(const struct halo_port *port)
              port->instances[i]->state == HALO_INSTANCE_LEAVING) &&
             port->instances[i]->why == HALO_UNLOAD_ROOM)
             return true;
-    return false;
+    return halo_port_is_resizing(port);
 }
 
 enum halo_load_stage halo_port_make_room(struct halo_load *load, const struct halo_load_threads *threads)
 {
     struct halo_port *port = threads->port;
-    uint64_t evictable = 0, room = load->room_bytes;
+    uint64_t evictable = 0, spare = 0, room = load->room_bytes;
     bool place = !load->need_place;
     for (uint32_t i = 0; i < port->n_instances; i++)
         if (may_go(port->instances[i]))
             evictable += halo_instance_bytes(port->instances[i]);
-    bool enough = load->need_place ? evictable > 0 : load->need_bytes - room <= evictable;
+        else
+            spare += halo_port_spare_bytes(port, port->instances[i]);
+    bool enough = load->need_place ? evictable > 0 : load->need_bytes - room <= evictable + spare;
+    bool shrinks =
+        enough && !load->need_place && load->n_shrinks < MAX_SHRINKS && halo_port_spare_bytes(port, NULL) > 0;
     if (!enough || load->n_rounds++ == MAX_ROUNDS) {
         load->evictable_bytes = evictable; /* the device thread finds the words */
+    } else if (shrinks) {
+        port->load_waits = true;
+        load->n_shrinks++;
+        halo_port_shrink(port, load->need_bytes - room);
     } else {
         port->load_waits = true;
         while (!place || room < load->need_bytes) {

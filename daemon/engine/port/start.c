@@ -44,6 +44,8 @@ static int start(struct halo_port *port, const struct halo_engine_setup *setup)
     port->device.stats = &port->stats;
     /* halod has a limit of its own, and sends everything that was open at once after a restart. */
     port->device.max_queued = setup->link ? UINT32_MAX : HALO_LIMIT_QUEUED_REQUESTS;
+    port->watch = setup->watch;
+    halo_pressure_init(&port->pressure, setup->pressure ? setup->pressure : &halo_pressure_rules_default);
     r = halo_prefetch_thread_start(&port->prefetch);
     if (r == 0)
         r = halo_io_thread_start(&port->io);

@@ -15,6 +15,8 @@
  * warning; otherwise as information. */
 #define HALO_NOTICE_LIST(X)                                                                                            \
     X(MODEL_EVICTED, model_evicted, true, false, "a model was unloaded to make room for the load")                     \
+    X(EXPERTS_SHRUNK, experts_shrunk, true, false,                                                                     \
+      "a model gave back a part of its cache of experts to make room for the load")                                    \
     X(PREFIXES_NOT_SAVED, prefixes_not_saved, true, true, "cached prefixes of an evicted model could not be saved")    \
     X(IO_FALLBACK, io_fallback, true, true, "the model file is read in a slower way")                                  \
     X(DEVICE_FALLBACK, device_fallback, true, true, "the device runs the model in a slower way")                       \
@@ -23,6 +25,9 @@
     X(PREFIXES_IGNORED, prefixes_ignored, true, true, "saved prefixes of the model are not used")                      \
     X(PROFILE_IGNORED, profile_ignored, false, true, "the stored profile of a model's speeds is not used")             \
     X(TEMPLATE_UNUSABLE, template_unusable, true, true, "a chat template of the model cannot be used")                 \
+    X(MEMORY_PRESSURE, memory_pressure, false, true,                                                                   \
+      "memory is short: a cache of experts shrinks, experts are not read ahead, or loads are refused; or this is "     \
+      "over")                                                                                                          \
     X(ENGINE_RESTARTED, engine_restarted, false, false, "the engine died, and another one continues the reply")        \
     X(LOOP_DETECTED, loop_detected, false, false, "the reply repeats itself")
 

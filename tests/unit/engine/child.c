@@ -38,6 +38,8 @@ const struct halo_device_ops *child_device;
 const char *child_state_dir;
 uint64_t child_save_bytes = 64u << 20, child_save_ms = 20000, child_budget_bytes, child_checkpoint_bytes;
 size_t child_stack_bytes;
+struct halo_pressure_watch *child_watch;
+const struct halo_pressure_rules *child_pressure;
 uint32_t child_max_models, child_threads = 2;
 const char *child_dirs[8];
 size_t child_n_dirs;
@@ -63,6 +65,8 @@ static void run_engine(const struct child *child, int in_fd, int out_fd)
                                       .budget_bytes = child_budget_bytes,
                                       .checkpoint_bytes = child_checkpoint_bytes,
                                       .max_models = child_max_models,
+                                      .watch = child_watch,
+                                      .pressure = child_pressure,
                                       .device_options = {.n_threads = child_threads},
                                       .device = child_device ? child_device : fake_device()};
     _exit(halo_engine_run(&setup));

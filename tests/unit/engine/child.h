@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <engine/pressure_watch.h>
 #include <protocol/line.h>
 #include <protocol/message.h>
 
@@ -57,10 +58,12 @@ extern uint64_t child_save_bytes, child_save_ms;
 extern size_t child_stack_bytes;  /* of threads that ask for none; 0: the default */
 extern const char *child_dirs[8]; /* folders of models; none: that of the tree */
 extern size_t child_n_dirs;
-extern uint32_t child_max_models;       /* 0: as many as there can be */
-extern uint32_t child_threads;          /* of the device */
-extern uint64_t child_budget_bytes;     /* of all models; 0: what is free */
-extern uint64_t child_checkpoint_bytes; /* of each model */
+extern uint32_t child_max_models;                        /* 0: as many as there can be */
+extern uint32_t child_threads;                           /* of the device */
+extern uint64_t child_budget_bytes;                      /* of all models; 0: what is free */
+extern uint64_t child_checkpoint_bytes;                  /* of each model */
+extern struct halo_pressure_watch *child_watch;          /* of memory; NULL: nobody looks */
+extern const struct halo_pressure_rules *child_pressure; /* NULL: the engine's own */
 
 /* Starts with a healthy device unless the control is changed by `script` before. */
 void child_start(struct child *child, bool link, void (*script)(struct fake_control *control));

@@ -74,7 +74,12 @@ void halo_budget_cache_text(const struct halo_budget *budget, const struct halo_
  * is `limit` itself. */
 uint32_t halo_budget_fit_context(const struct halo_budget *budget, uint32_t n_sequences, uint32_t limit);
 
-/* What models may take of a device now: free memory less a reserve for the rest of the machine. */
+/* What is left to the rest of the machine, of the host's memory: a thirty-second, at least 512 MiB (or a sixteenth,
+ * where that is less) and at most 4 GiB. */
+uint64_t halo_budget_reserve(uint64_t total_bytes);
+
+/* What models may take of a device now: free memory less the reserve, which is the least one
+ * where the device has memory of its own. */
 uint64_t halo_budget_free_bytes(const struct halo_device_info *info);
 
 /* "5.1 GiB", "300 KiB". */

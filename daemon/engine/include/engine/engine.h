@@ -7,6 +7,8 @@
 
 #include <kernels/device.h>
 
+#include <engine/pressure_watch.h>
+
 struct halo_engine_setup {
     int in_fd, out_fd;
     bool link; /* the peer is halod, on one non-blocking socket: heartbeats, and the end when it goes */
@@ -19,6 +21,8 @@ struct halo_engine_setup {
     const char *state_dir;     /* where cached prefixes are saved and looked for; NULL: nowhere. Outlives the process */
     uint64_t save_bytes;       /* of them, at most; 0: none */
     uint64_t save_ms;          /* what saving them may take when a model is unloaded; 0: they are not saved then */
+    struct halo_pressure_watch *watch;          /* open; outlives the process. NULL: memory is not watched */
+    const struct halo_pressure_rules *pressure; /* NULL: halo_pressure_rules_default */
     const struct halo_device_ops *device;
     struct halo_device_options device_options;
 };

@@ -10,7 +10,8 @@
  * ends the step with HALO_EXPERT_E_UNREADABLE and a sentence that names file and offset. Memory that a read still
  * belongs to is not used again before the read is over.
  *
- * Threads: create and open by the thread that has the load; then the device thread. Nothing is allocated in a step.
+ * Threads: create and open by the thread that has the load; then the device thread, but for the functions that say
+ * otherwise. Nothing is allocated in a step.
  */
 #ifndef HALO_ENGINE_EXPERTS_H
 #define HALO_ENGINE_EXPERTS_H
@@ -86,6 +87,30 @@ struct halo_experts_report {
 };
 /* Any thread, while the object lives. */
 void halo_experts_report(struct halo_experts *experts, struct halo_experts_report *ret);
+
+/* ---- memory given back and taken again, in whole slabs ----
+ *
+ * A model has about HALO_EXPERTS_SLABS of them, so that one is a small part of its cache. What was in them is read
+ * again when it is chosen again: no id changes. */
+#define HALO_EXPERTS_SLABS 16
+
+/* Any thread, after open: slots and their bytes in memory now; what could be given back, and what was. */
+struct halo_experts_memory {
+    uint32_t n_slots;
+    uint64_t slots_bytes, slab_bytes, spare_bytes, absent_bytes;
+};
+void halo_experts_memory(const struct halo_experts *experts, struct halo_experts_memory *ret);
+
+/* The device thread, between steps: gives slabs back, those that are worth least first, until at least `bytes` are
+ * free or the cache needs the rest. Waits up to 0.2 s for reads into slabs that could go. Returns the bytes. */
+uint64_t halo_experts_give_back(struct halo_experts *experts, uint64_t bytes);
+/* The prefetch thread: takes the memory of one slab that was given back, about 0.2 s a GiB. Steps may run meanwhile. 0,
+ * -ENOENT: none was given back; or negative with the fault: OUT_OF_MEMORY. */
+int halo_experts_take(struct halo_experts *experts, struct halo_fault *fault);
+/* The device thread, after take: its slots are used. Returns its bytes. */
+uint64_t halo_experts_open_taken(struct halo_experts *experts);
+/* Any thread: whether experts may be read on a guess; at first they may. */
+void halo_experts_allow_guesses(struct halo_experts *experts, bool may_guess);
 
 const struct halo_expert_source *halo_experts_source(const struct halo_experts *experts);
 /* How they are read, and what had to be done without: for people. */

@@ -42,6 +42,16 @@ enum halo_instance_state {
 /* Why a model is unloaded; the order is that of the words on the wire. */
 enum halo_unload_why { HALO_UNLOAD_ASKED, HALO_UNLOAD_IDLE, HALO_UNLOAD_ROOM };
 
+/* Memory of a model's streamed experts, given back or taken again. */
+struct halo_resize {
+    struct halo_note note;
+    bool grows;              /* in: take one slab again, or give slabs back */
+    uint64_t bytes;          /* in: to give back, at least */
+    bool is_taken;           /* between the threads: the memory is there, and its slots are to open */
+    uint64_t done_bytes;     /* out; 0: nothing could be done */
+    struct halo_fault fault; /* out: why no memory could be taken */
+};
+
 struct halo_instance {
     struct halo_note note;
     /* What requests call it: the file's stem, where no other file of the folders and no other model has it; else its
@@ -62,6 +72,8 @@ struct halo_instance {
     struct halo_job *waiting;              /* requests that wait for the load */
     char experts_text[512];                /* of the last answer that described it */
     struct halo_job *unloader;             /* the request that asked for the unload; NULL: none */
+    bool resizing;                         /* `resize` is under way: it cannot go before that is over */
+    struct halo_resize resize;             /* whoever has its note has it */
 
     /* set by the load, fixed from READY on */
     char path[HALO_MODEL_PATH_BYTES]; /* until it is matched, what the load was asked for */
@@ -69,8 +81,8 @@ struct halo_instance {
     struct halo_model *model;
     struct halo_texts texts;
     struct halo_pieces pieces;
-    uint64_t weights_bytes, kv_bytes, scratch_bytes; /* weights: resident ones, and the slots of streamed experts */
-    uint64_t slots_bytes;                            /* of weights_bytes: slots of streamed experts */
+    uint64_t weights_bytes, kv_bytes, scratch_bytes; /* weights: resident ones */
+    uint64_t slots_bytes;                            /* slots of streamed experts, all of them */
     uint32_t n_slots;
     uint64_t streamed_bytes;   /* of the file: the experts that share them; 0: all is resident */
     uint64_t checkpoint_bytes; /* of kv_bytes: slots of states that no sequence holds */
@@ -79,16 +91,24 @@ struct halo_instance {
 
     /* the device thread's */
     struct halo_device_model *device_model;
-    struct halo_experts *experts; /* NULL: all is resident */
+    struct halo_experts *experts;  /* NULL: all is resident */
+    _Atomic uint64_t absent_bytes; /* of slots_bytes: given back. Any thread reads it */
+    atomic_bool takes_memory;      /* the prefetch thread has `resize` */
     struct halo_scheduler scheduler;
     bool saving;          /* its pages are on their way to the disk: sequences stand still */
     uint64_t freed_bytes; /* set before UNLOAD_DONE */
 };
 
-/* All memory that it takes. READY or DRAINING. */
+/* Resident weights and the slots that are in memory now. READY or DRAINING; any thread. */
+static inline uint64_t halo_instance_weights_bytes(const struct halo_instance *instance)
+{
+    return instance->weights_bytes + instance->slots_bytes - atomic_load(&instance->absent_bytes);
+}
+
+/* All memory that it takes. READY or DRAINING; any thread. */
 static inline uint64_t halo_instance_bytes(const struct halo_instance *instance)
 {
-    return instance->weights_bytes + instance->kv_bytes + instance->scratch_bytes;
+    return halo_instance_weights_bytes(instance) + instance->kv_bytes + instance->scratch_bytes;
 }
 
 /* Whether a sequence has states: it continues a text at a checkpoint alone. READY or DRAINING. */

@@ -101,7 +101,7 @@ struct halo_load {
     uint64_t evictable_bytes;
     uint64_t need_bytes, room_bytes; /* out: the least that it can do with, and what there is */
     bool need_place;                 /* out: as many models as there can be are there */
-    uint32_t n_rounds;               /* the port's */
+    uint32_t n_rounds, n_shrinks;    /* the port's */
     uint32_t n_streamed;             /* the device thread's: layers whose experts are streamed */
     /* OPEN: how its drive is read best, by the stored profile; 0: not known. */
     uint32_t read_block_bytes, read_depth;

@@ -25,6 +25,7 @@ enum halo_note_what {
     HALO_NOTE_RESET,      /* struct halo_reset */
     HALO_NOTE_LOOK,       /* struct halo_look: describe the device again */
     HALO_NOTE_SAVE_PAGES, /* struct halo_save: the next chunk */
+    HALO_NOTE_RESIZE,     /* struct halo_resize; one that grows goes to the prefetch thread first */
     /* to the io thread */
     HALO_NOTE_LOOKUP,        /* struct halo_lookup: which file is it? */
     HALO_NOTE_CATALOG,       /* struct halo_catalog: fill it */
@@ -46,6 +47,7 @@ enum halo_note_what {
     HALO_NOTE_PROFILE_PROGRESS, /* struct halo_profiling: it goes on */
     HALO_NOTE_RESET_DONE,       /* struct halo_reset */
     HALO_NOTE_LOOK_DONE,        /* struct halo_look */
+    HALO_NOTE_RESIZE_DONE,      /* struct halo_resize */
     HALO_NOTE_SAVE_DONE,        /* struct halo_save: one model's prefixes are saved, or not */
     HALO_NOTE_DEVICE_OPEN,      /* of no object: the device was opened, or could not be */
 };

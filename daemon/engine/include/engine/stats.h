@@ -49,6 +49,8 @@
     X(expert_failures)    /* steps that ended because an expert could not be read */                                   \
     X(streamed_rows)      /* of rows: those of models whose experts are read from disk */                              \
     X(expert_read_bytes)  /* of streamed experts, read from disk, whether a step waited for them or not */             \
+    X(expert_given_bytes) /* of slots of streamed experts: memory given back, under pressure or for another model */   \
+    X(expert_taken_bytes) /* ... and taken again */                                                                    \
     X(disk_read_bytes)    /* all that was read from models' files: loads, streamed experts, profiles */
 
 /* X(identifier, 8 upper bounds) the last bucket is open */

@@ -8,7 +8,7 @@
  * Addresses never move: a slab that was given back keeps its range, which faults when touched. Giving a slab back while
  * reads into it are in flight or a device has it registered is a programmer's error.
  *
- * Threads: one at a time.
+ * Threads: one at a time for each slab, and one at a time that takes slabs or gives them back.
  */
 #ifndef HALO_STORE_SLAB_H
 #define HALO_STORE_SLAB_H
