@@ -4,9 +4,12 @@
 
 #include <stddef.h>
 
-#define HIP_EXPORT(node, name, result, arguments) __attribute__((visibility("default"))) result hip##name arguments;
+struct hip_channel_desc {
+    int x, y, z, w, kind;
+};
+
+#define HIP_EXPORT(node, how, symbol, result, arguments) __attribute__((visibility("default"))) result symbol arguments;
 #include "exports.def"
-#undef HIP_EXPORT
 
 enum {
     HIP_SUCCESS = 0,

@@ -55,6 +55,20 @@ const char *hipGetErrorName(int error)
     return "hipErrorUnknown";
 }
 
+int hipDrvGetErrorName(int error, const char **ret)
+{
+    if (ret)
+        *ret = hipGetErrorName(error);
+    return ret ? HIP_SUCCESS : HIP_INVALID_VALUE;
+}
+
+int hipDrvGetErrorString(int error, const char **ret)
+{
+    if (ret)
+        *ret = hipGetErrorString(error);
+    return ret ? HIP_SUCCESS : HIP_INVALID_VALUE;
+}
+
 const char *hipGetErrorString(int error)
 {
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)

@@ -62,7 +62,7 @@ static int check_shape(const struct halo_code_kernel *kernel, const struct halo_
     uint64_t most = kernel->threads_per_block ? kernel->threads_per_block : BLOCK_THREADS_MAX;
     if (threads == 0 || threads > most || q->grid_x == 0 || q->grid_y == 0 || q->grid_z == 0 || q->grid_x > INT32_MAX ||
         q->grid_y > INT32_MAX || q->grid_z > INT32_MAX || q->lds_bytes > INT32_MAX)
-        return HALO_HIP_REMOTE_MAJOR < 7 ? HIP_INVALID_VALUE : HIP_INVALID_CONFIGURATION;
+        return halo_client_major < 7 ? HIP_INVALID_VALUE : HIP_INVALID_CONFIGURATION;
     return 0;
 }
 

@@ -11,7 +11,6 @@
 
 #include "connect_priv.h"
 
-#define HIP_MAJOR (HALO_HIP_REMOTE_MAJOR) /* that the library stands for: it decides what hipGetLastError says */
 #define STREAM_LEGACY 1u
 #define STREAM_PER_THREAD 2u
 
@@ -203,7 +202,7 @@ static int begin_session(struct halo_client *c)
 {
     struct halo_remote_init_reply a;
     halo_client_thread_device = 0;
-    int r = halo_remote_init(&c->port, &(struct halo_remote_init){.hip_major = HIP_MAJOR}, &a);
+    int r = halo_remote_init(&c->port, &(struct halo_remote_init){.hip_major = (uint32_t)halo_client_major}, &a);
     if (r < 0 || a.status.error)
         return r < 0 ? r : -ENODEV;
     c->runtime_version = a.runtime_version;
@@ -332,7 +331,7 @@ int halo_client_leave(int error)
 {
     pthread_mutex_unlock(&halo_client.lock);
     /* Up to HIP 6 it is the status of the last call, from HIP 7 on the last error. */
-    if (HIP_MAJOR < 7 || (error != HIP_SUCCESS && error != HIP_NOT_READY))
+    if (halo_client_major < 7 || (error != HIP_SUCCESS && error != HIP_NOT_READY))
         thread_error = error;
     return error;
 }

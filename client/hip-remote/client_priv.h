@@ -51,6 +51,7 @@ struct halo_remote_module {
 };
 
 extern struct halo_client halo_client;
+extern const int halo_client_major; /* of HIP, that this library stands for */
 extern _Thread_local int halo_client_thread_device;
 
 /* Takes the lock, and begins the session if there is none. A HIP error; the lock is taken in either case. */

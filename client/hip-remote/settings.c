@@ -86,9 +86,16 @@ static bool take_worker(struct halo_remote_settings *ret, const char **ret_varia
     return n > 0 && (size_t)n < sizeof(ret->path);
 }
 
-int halo_remote_settings_read(struct halo_remote_settings *ret, const char **ret_variable)
+bool halo_remote_settings_is_verbose(void)
 {
     const char *debug = variable("HIP_REMOTE_DEBUG");
+    if (!debug)
+        debug = variable("TF_DEBUG");
+    return debug && strcmp(debug, "0") != 0;
+}
+
+int halo_remote_settings_read(struct halo_remote_settings *ret, const char **ret_variable)
+{
     static const struct {
         const char *name;
         unsigned long unit;
@@ -100,9 +107,7 @@ int halo_remote_settings_read(struct halo_remote_settings *ret, const char **ret
         {"HIP_REMOTE_IO_TIMEOUT_MS", 1, true},
     };
     *ret = (struct halo_remote_settings){.connect_ms = CONNECT_MS, .io_ms = IO_MS};
-    if (!debug)
-        debug = variable("TF_DEBUG");
-    ret->is_verbose = debug && strcmp(debug, "0") != 0;
+    ret->is_verbose = halo_remote_settings_is_verbose();
     for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++) {
         *ret_variable = times[i].name;
         if (!take_time(times[i].name, times[i].unit, times[i].is_io ? &ret->io_ms : &ret->connect_ms))

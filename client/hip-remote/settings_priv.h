@@ -20,4 +20,7 @@ int halo_remote_settings_read(struct halo_remote_settings *ret, const char **ret
 /* "unix:/path", "tcp:HOST:PORT" or "HOST:PORT"; an IPv6 address stands in brackets. False: none of these. */
 bool halo_remote_settings_parse_worker(struct halo_remote_settings *ret, const char *text);
 
+/* What HIP_REMOTE_DEBUG or TF_DEBUG says. */
+bool halo_remote_settings_is_verbose(void);
+
 #endif
