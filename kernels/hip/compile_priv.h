@@ -9,12 +9,17 @@
 #include "device_priv.h"
 #include "program_priv.h"
 
-/* What the shared buffers hold: the value whose rows stand in act, in half, and the choice whose groups stand in
+/* What the shared buffers hold: the values whose rows stand in act and in half, and the choice whose groups stand in
  * moe_slot; HALO_NONE: nothing of use. */
 struct halo_hip_forms {
-    uint16_t act_value, half_value, grouped_choice;
-    uint32_t act_cols, half_cols; /* lengths of the rows in them */
-    bool half_strips;             /* half is in the order of strips */
+    struct {
+        uint16_t value;
+        uint32_t n_cols; /* of a row */
+    } act[HALO_HIP_ACTS];
+    uint32_t act_last; /* the one of act that was used last */
+    uint16_t half_value, grouped_choice;
+    uint32_t half_cols;
+    bool half_strips; /* half is in the order of strips */
 };
 
 struct halo_hip_compiler {
@@ -27,7 +32,9 @@ struct halo_hip_compiler {
     uint32_t blocks_wanted;
     uint32_t op; /* index in the plan */
     struct halo_hip_forms forms;
-    /* Activation rows that the op leaves for the next one: their length, 0: none; how many to a row of the batch. */
+    /* Activation rows that the op leaves for a later one: where, NULL: none; their length, 0: none; how many to a row
+     * of the batch. */
+    uint8_t *act;
     uint32_t act_cols, act_per_row;
     /* Where the next launches go: the loop, and the spans that they are for. */
     struct halo_hip_loop loop;
@@ -123,10 +130,12 @@ static inline float halo_hip_factor(const struct halo_weight *w)
 /* forms.c: forgets the forms of a value that is written. */
 void halo_hip_forms_init(struct halo_hip_forms *forms);
 void halo_hip_forms_wrote(struct halo_hip_forms *forms, uint16_t value);
-/* Brings rows of x (f32, contiguous, n_cols) into act, or into half, unless they are there. `value` names them for
- * reuse, HALO_NONE: never. */
+/* The buffer for activation rows of `value`: the one that was not used last. */
+uint8_t *halo_hip_forms_take_act(struct halo_hip_compiler *c, uint16_t value, uint32_t n_cols);
+/* Brings rows of x (f32, contiguous, n_cols) into a buffer of act, or into half, unless they are in one. `value` names
+ * them for reuse, HALO_NONE: never. ret_act: where they are. */
 int halo_hip_form_act(struct halo_hip_compiler *c, uint16_t value, const float *x, struct halo_hip_amount n_rows,
-                      uint32_t n_cols);
+                      uint32_t n_cols, const uint8_t **ret_act);
 int halo_hip_form_half(struct halo_hip_compiler *c, uint16_t value, const float *x, struct halo_hip_amount n_rows,
                        uint32_t n_cols, bool strips);
 /* Sorts the slots of a choice by expert and cuts them into the tiles that the product takes. */
@@ -158,7 +167,13 @@ bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint
 struct halo_hip_amount halo_hip_persistent_grid(const struct halo_hip_compiler *c, uint32_t op, uint32_t type,
                                                 uint32_t n_cols, struct halo_hip_amount n_blocks);
 
-/* fuse.c: ops between the product of q, k and v and attention that one launch does, attention included where every row
+/* fuse.c: the values that an op writes, HALO_NONE behind them. */
+struct halo_hip_outputs {
+    uint16_t value[HALO_MATMUL_MAX];
+};
+struct halo_hip_outputs halo_hip_outputs_of(const struct halo_op *op);
+
+/* Ops between the product of q, k and v and attention that one launch does, attention included where every row
  * is of a sequence of its own. */
 struct halo_hip_heads {
     const struct halo_op_qk_norm *norm; /* or NULL */
@@ -169,8 +184,8 @@ struct halo_hip_heads {
 };
 /* False: the ops from `index` on are no such group, or no kernel fits. */
 bool halo_hip_fuse_heads(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_heads *ret);
-/* When the op behind c->op reads `out` as activation rows: their length (and how many to a row of the batch), else
- * 0. */
+/* When the next op behind c->op that reads activation rows reads those of `out`: their length (and how many to a row of
+ * the batch), else 0. */
 uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row);
 
 /* op_row.c, op_heads.c, op_attend.c, op_matmul.c, op_moe.c, op_state.c, op_streams.c, op_blocks.c */

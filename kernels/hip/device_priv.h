@@ -77,10 +77,12 @@ struct halo_hip_weight {
     atomic_bool committed;
 };
 
+#define HALO_HIP_ACTS 2 /* buffers for activation rows (forms.c) */
+
 /* Device addresses of everything that a run writes. */
 struct halo_hip_scratch {
     float **values; /* host array [n_values] of device addresses */
-    uint8_t *act;
+    uint8_t *act[HALO_HIP_ACTS];
     uint16_t *half;
     float *half_scale, *partial, *gathered, *logits;
     float *scales;      /* of weights with factors that their packed rows do not have, one after the other */

@@ -1,5 +1,9 @@
 /* forms.c: the forms in which products read their rows, made once while they are of use: q, k and v, or gate and up,
- * share one conversion (contract in compile_priv.h). */
+ * share one conversion (contract in compile_priv.h).
+ *
+ * Activation rows have two buffers: those of the routed experts' input are still there for the shared expert when the
+ * products between have used the other.
+ */
 #include "compile_priv.h"
 
 #define HALF_ROWS_MAX 32 /* of half_rows; more take half_waves (variants.def) */
@@ -22,28 +26,45 @@ int halo_hip_emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_ma
 
 void halo_hip_forms_init(struct halo_hip_forms *forms)
 {
-    *forms = (struct halo_hip_forms){HALO_NONE, HALO_NONE, HALO_NONE, 0, 0, false};
+    *forms =
+        (struct halo_hip_forms){.act_last = HALO_HIP_ACTS - 1, .half_value = HALO_NONE, .grouped_choice = HALO_NONE};
+    for (uint32_t i = 0; i < HALO_HIP_ACTS; i++)
+        forms->act[i].value = HALO_NONE;
 }
 
 void halo_hip_forms_wrote(struct halo_hip_forms *forms, uint16_t value)
 {
-    if (forms->act_value == value)
-        forms->act_value = HALO_NONE;
+    for (uint32_t i = 0; i < HALO_HIP_ACTS; i++)
+        if (forms->act[i].value == value)
+            forms->act[i].value = HALO_NONE;
     if (forms->half_value == value)
         forms->half_value = HALO_NONE;
     if (forms->grouped_choice == value)
         forms->grouped_choice = HALO_NONE;
 }
 
-int halo_hip_form_act(struct halo_hip_compiler *c, uint16_t value, const float *x, struct halo_hip_amount n_rows,
-                      uint32_t n_cols)
+uint8_t *halo_hip_forms_take_act(struct halo_hip_compiler *c, uint16_t value, uint32_t n_cols)
 {
     struct halo_hip_forms *forms = &c->forms;
-    if (value != HALO_NONE && forms->act_value == value && forms->act_cols == n_cols)
-        return 0;
-    struct halo_quantize_args args = {.x = x, .act = c->model->scratch.act, .n_cols = n_cols};
-    forms->act_value = value;
-    forms->act_cols = n_cols;
+    forms->act_last = (forms->act_last + 1) % HALO_HIP_ACTS;
+    forms->act[forms->act_last].value = value;
+    forms->act[forms->act_last].n_cols = n_cols;
+    return c->model->scratch.act[forms->act_last];
+}
+
+int halo_hip_form_act(struct halo_hip_compiler *c, uint16_t value, const float *x, struct halo_hip_amount n_rows,
+                      uint32_t n_cols, const uint8_t **ret_act)
+{
+    struct halo_hip_forms *forms = &c->forms;
+    for (uint32_t i = 0; i < HALO_HIP_ACTS && value != HALO_NONE; i++)
+        if (forms->act[i].value == value && forms->act[i].n_cols == n_cols) {
+            forms->act_last = i;
+            *ret_act = c->model->scratch.act[i];
+            return 0;
+        }
+    uint8_t *act = halo_hip_forms_take_act(c, value, n_cols);
+    struct halo_quantize_args args = {.x = x, .act = act, .n_cols = n_cols};
+    *ret_act = act;
     return halo_hip_emit(
         c, &(struct halo_hip_emission){.op = HALO_HIP_QUANTIZE,
                                        .type = HALO_HIP_TYPE_ANY,

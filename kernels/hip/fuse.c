@@ -69,7 +69,69 @@ static struct inputs inputs_of(const struct halo_op *op)
     return INPUTS(HALO_NONE, HALO_NONE, HALO_NONE, HALO_NONE);
 }
 
-/* Whether no op from `index` on reads the value before a product writes it again. */
+struct halo_hip_outputs halo_hip_outputs_of(const struct halo_op *op)
+{
+    struct halo_hip_outputs ret = {{HALO_NONE, HALO_NONE, HALO_NONE}};
+    switch (op->kind) {
+    case HALO_OP_EMBED: ret.value[0] = op->u.embed.out; break;
+    case HALO_OP_RMSNORM:
+        ret.value[0] = op->u.rmsnorm.out;
+        ret.value[1] = op->u.rmsnorm.add == HALO_NONE ? HALO_NONE : op->u.rmsnorm.x;
+        break;
+    case HALO_OP_MATMUL:
+        for (uint32_t k = 0; k < op->u.matmul.n; k++)
+            ret.value[k] = op->u.matmul.out[k];
+        break;
+    case HALO_OP_QK_NORM:
+        ret.value[0] = op->u.qk_norm.q;
+        ret.value[1] = op->u.qk_norm.k;
+        break;
+    case HALO_OP_ROPE:
+        ret.value[0] = op->u.rope.q;
+        ret.value[1] = op->u.rope.k;
+        break;
+    case HALO_OP_ATTEND: ret.value[0] = op->u.attend.out; break;
+    case HALO_OP_GLU:
+        ret.value[0] = op->u.glu.out;
+        ret.value[1] = op->u.glu.limit > 0 ? op->u.glu.gate : HALO_NONE;
+        ret.value[2] = op->u.glu.limit > 0 ? op->u.glu.up : HALO_NONE;
+        break;
+    case HALO_OP_MOE_ROUTE: ret.value[0] = op->u.moe_route.choice; break;
+    case HALO_OP_MOE_MATMUL:
+        for (uint32_t k = 0; k < op->u.moe_matmul.n; k++)
+            ret.value[k] = op->u.moe_matmul.out[k];
+        break;
+    case HALO_OP_MOE_SUM: ret.value[0] = op->u.moe_sum.out; break;
+    case HALO_OP_ADD: ret.value[0] = op->u.add.x; break;
+    case HALO_OP_CONCAT: ret.value[0] = op->u.concat.out; break;
+    case HALO_OP_CONV1D: ret.value[0] = op->u.conv1d.out; break;
+    case HALO_OP_SSM_SCAN: ret.value[0] = op->u.ssm_scan.out; break;
+    case HALO_OP_DELTA_RULE: ret.value[0] = op->u.delta_rule.out; break;
+    case HALO_OP_STREAMS_MIX:
+        ret.value[0] = op->u.streams_mix.out;
+        ret.value[1] = op->u.streams_mix.back;
+        break;
+    case HALO_OP_STREAMS_ADD: ret.value[0] = op->u.streams_add.x; break;
+    case HALO_OP_COMPRESS: ret.value[0] = op->u.compress.u; break;
+    case HALO_OP_BLOCKS_CHOOSE: ret.value[0] = op->u.blocks_choose.out; break;
+    case HALO_OP_ATTEND_BLOCKS: ret.value[0] = op->u.attend_blocks.out; break;
+    case HALO_OP_KV_WRITE:
+    case HALO_OP_LOGITS:
+    case HALO_OP_COUNT: break;
+    }
+    return ret;
+}
+
+static bool writes(const struct halo_op *op, uint16_t value)
+{
+    const struct halo_hip_outputs out = halo_hip_outputs_of(op);
+    for (uint32_t i = 0; i < HALO_MATMUL_MAX; i++)
+        if (out.value[i] == value)
+            return true;
+    return false;
+}
+
+/* Whether no op from `index` on reads the value before one writes it again. */
 static bool is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value)
 {
     for (const struct halo_op *op = plan->ops + index; op < plan->ops + plan->n_ops; op++) {
@@ -77,9 +139,8 @@ static bool is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value
         for (uint32_t i = 0; i < INPUTS_MAX; i++)
             if (in.value[i] == value)
                 return false;
-        for (uint32_t i = 0; op->kind == HALO_OP_MATMUL && i < op->u.matmul.n; i++)
-            if (op->u.matmul.out[i] == value)
-                return true;
+        if (writes(op, value))
+            return true;
     }
     return true;
 }
@@ -108,11 +169,24 @@ bool halo_hip_fuse_heads(const struct halo_hip_compiler *c, uint32_t index, stru
     return true;
 }
 
+/* Whether the op neither reads nor makes activation rows: the routing of experts, by weights that are not quantized. */
+static bool passes_act(const struct halo_plan *plan, const struct halo_op *op)
+{
+    if (op->kind == HALO_OP_MOE_ROUTE)
+        return true;
+    for (uint32_t k = 0; op->kind == HALO_OP_MATMUL && k < op->u.matmul.n; k++)
+        if (halo_hip_quantized(plan->weights[op->u.matmul.weight[k]].type))
+            return false;
+    return op->kind == HALO_OP_MATMUL;
+}
+
 uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row)
 {
-    const struct halo_op *next = c->op + 1 < c->plan->n_ops ? &c->plan->ops[c->op + 1] : NULL;
+    const struct halo_op *next = c->plan->ops + c->op + 1, *end = c->plan->ops + c->plan->n_ops;
     *ret_per_row = 1;
-    if (!next || c->max_rows > HALO_HIP_GEMV_ROWS_MAX)
+    while (next < end && passes_act(c->plan, next) && !writes(next, out))
+        next++;
+    if (next >= end || c->max_rows > HALO_HIP_GEMV_ROWS_MAX)
         return 0;
     uint32_t weight;
     if (next->kind == HALO_OP_MATMUL && next->u.matmul.x == out) {

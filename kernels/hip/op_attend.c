@@ -142,7 +142,7 @@ static struct halo_attend_args decode_args(const struct halo_hip_compiler *c, co
     return (struct halo_attend_args){.kv = halo_hip_kv_arg(c, u->kv_group, u->kv_layer),
                                      .q = halo_hip_value(c->model, u->q),
                                      .out = halo_hip_value(c->model, u->out),
-                                     .act = c->act_cols ? c->model->scratch.act : NULL,
+                                     .act = c->act,
                                      .partial = c->model->scratch.partial,
                                      .counter = c->model->scratch.counters,
                                      .n_head = u->n_head,

@@ -46,7 +46,11 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
     bool quantized = halo_hip_quantized(type), loops = c->max_rows > HALO_HIP_GEMV_ROWS_MAX;
     uint32_t x_stride = quantized ? halo_hip_act_bytes(n_cols) : n_cols * (uint32_t)sizeof(float);
     const float *x = halo_hip_value(c->model, u->x);
-    struct halo_moe_gemv_args args = {.x = quantized ? (const void *)c->model->scratch.act : x,
+    const uint8_t *act = NULL;
+    int r = quantized ? halo_hip_form_act(c, u->x, x, halo_hip_per_row(x_rows), n_cols, &act) : 0;
+    if (r)
+        return r;
+    struct halo_moe_gemv_args args = {.x = quantized ? (const void *)act : x,
                                       .choice = halo_hip_value(c->model, u->choice),
                                       .n_cols = n_cols,
                                       .n_used = u->n_used,
@@ -55,9 +59,6 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
         args.matrix[k] = expert_arg(c, u, first + k);
         args.n_slot_blocks += HALO_HIP_CEIL(args.matrix[k].n_rows, HALO_MOE_GEMV_ROWS(!quantized, n_cols));
     }
-    int r = quantized ? halo_hip_form_act(c, u->x, x, halo_hip_per_row(x_rows), n_cols) : 0;
-    if (r)
-        return r;
     struct halo_hip_amount n_blocks = halo_hip_per_span(args.n_slot_blocks * u->n_used);
     struct halo_hip_amount n_grid = halo_hip_persistent_grid(c, HALO_HIP_MOE_GEMV, type, n_cols, n_blocks);
     uint32_t out_step = u->n_used * (uint32_t)sizeof(float);

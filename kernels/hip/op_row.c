@@ -35,7 +35,7 @@ int halo_hip_emit_rmsnorm(struct halo_hip_compiler *c, const struct halo_op *op)
                                      .add = halo_hip_value(c->model, u->add),
                                      .weight = halo_hip_vector(c->model, u->weight),
                                      .out = halo_hip_value(c->model, u->out),
-                                     .act = c->act_cols ? c->model->scratch.act : NULL,
+                                     .act = c->act,
                                      .n_cols = width_of(c, u->x),
                                      .eps = u->eps,
                                      .add_scale = u->add_scale,
@@ -55,7 +55,7 @@ int halo_hip_emit_glu(struct halo_hip_compiler *c, const struct halo_op *op)
     struct halo_glu_args args = {.gate = halo_hip_value(c->model, u->gate),
                                  .up = halo_hip_value(c->model, u->up),
                                  .out = halo_hip_value(c->model, u->out),
-                                 .act = c->act_cols ? c->model->scratch.act : NULL,
+                                 .act = c->act,
                                  .n_cols = n_cols,
                                  .limit = u->limit};
     return halo_hip_emit(c, &(struct halo_hip_emission){

@@ -71,13 +71,13 @@ struct halo_hip_amount halo_hip_persistent_grid(const struct halo_hip_compiler *
     return n_blocks;
 }
 
-/* Spans of min .. max rows, which are one variant. */
-static int emit_gemv_rows(struct halo_hip_compiler *c, const struct halo_hip_product *p, uint32_t min, uint32_t max)
+/* Spans of min .. max rows, which are one variant. x: activation rows, or f32 rows for plain types. */
+static int emit_gemv_rows(struct halo_hip_compiler *c, const struct halo_hip_product *p, const void *x, uint32_t min,
+                          uint32_t max)
 {
     bool quantized = halo_hip_quantized(p->type);
     uint32_t x_stride = quantized ? halo_hip_act_bytes(p->n_cols) : p->n_cols * (uint32_t)sizeof(float);
-    struct halo_gemv_args args = {
-        .x = quantized ? (const void *)c->model->scratch.act : p->x, .n_matrices = p->n_matrices, .n_cols = p->n_cols};
+    struct halo_gemv_args args = {.x = x, .n_matrices = p->n_matrices, .n_cols = p->n_cols};
     struct halo_hip_patch patches[HALO_MATMUL_MAX + 4] = {
         HALO_HIP_AMOUNT(struct halo_gemv_args, n_rows, halo_hip_per_span(1))};
     uint32_t n = 1;
@@ -113,12 +113,14 @@ static int emit_gemv(struct halo_hip_compiler *c, const struct halo_hip_product 
 {
     enum halo_hip_over over = c->loop.over;
     uint32_t min = c->min_span, max = c->max_span;
-    int r = halo_hip_quantized(p->type) ? halo_hip_form_act(c, p->value, p->x, p->n_x, p->n_cols) : 0;
+    const uint8_t *act = NULL;
+    int r = halo_hip_quantized(p->type) ? halo_hip_form_act(c, p->value, p->x, p->n_x, p->n_cols, &act) : 0;
+    const void *x = halo_hip_quantized(p->type) ? (const void *)act : p->x;
     if (r || max <= HALO_HIP_GEMV_ROWS_MAX)
-        return r ? r : emit_gemv_rows(c, p, min, max);
+        return r ? r : emit_gemv_rows(c, p, x, min, max);
     halo_hip_loop_begin(c, over, HALO_HIP_GEMV_ROWS_MAX, min, max);
     for (uint32_t i = 0; halo_hip_row_classes[i].max <= HALO_HIP_GEMV_ROWS_MAX && !r; i++)
-        r = emit_gemv_rows(c, p, halo_hip_row_classes[i].min, halo_hip_row_classes[i].max);
+        r = emit_gemv_rows(c, p, x, halo_hip_row_classes[i].min, halo_hip_row_classes[i].max);
     halo_hip_loop_begin(c, over, 0, min, max);
     return r;
 }

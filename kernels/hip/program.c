@@ -39,65 +39,19 @@ static halo_hip_emit_fn *const emit_op[HALO_OP_COUNT] = {
 /* Every value that the op writes has lost its forms. */
 static void forget_outputs(struct halo_hip_forms *forms, const struct halo_op *op)
 {
-    uint16_t out[HALO_MATMUL_MAX] = {HALO_NONE, HALO_NONE, HALO_NONE};
-    switch (op->kind) {
-    case HALO_OP_EMBED: out[0] = op->u.embed.out; break;
-    case HALO_OP_RMSNORM:
-        out[0] = op->u.rmsnorm.out;
-        out[1] = op->u.rmsnorm.add == HALO_NONE ? HALO_NONE : op->u.rmsnorm.x;
-        break;
-    case HALO_OP_MATMUL:
-        for (uint32_t k = 0; k < op->u.matmul.n; k++)
-            out[k] = op->u.matmul.out[k];
-        break;
-    case HALO_OP_QK_NORM:
-        out[0] = op->u.qk_norm.q;
-        out[1] = op->u.qk_norm.k;
-        break;
-    case HALO_OP_ROPE:
-        out[0] = op->u.rope.q;
-        out[1] = op->u.rope.k;
-        break;
-    case HALO_OP_ATTEND: out[0] = op->u.attend.out; break;
-    case HALO_OP_GLU:
-        out[0] = op->u.glu.out;
-        out[1] = op->u.glu.limit > 0 ? op->u.glu.gate : HALO_NONE;
-        out[2] = op->u.glu.limit > 0 ? op->u.glu.up : HALO_NONE;
-        break;
-    case HALO_OP_MOE_ROUTE: out[0] = op->u.moe_route.choice; break;
-    case HALO_OP_MOE_MATMUL:
-        for (uint32_t k = 0; k < op->u.moe_matmul.n; k++)
-            out[k] = op->u.moe_matmul.out[k];
-        break;
-    case HALO_OP_MOE_SUM: out[0] = op->u.moe_sum.out; break;
-    case HALO_OP_ADD: out[0] = op->u.add.x; break;
-    case HALO_OP_CONCAT: out[0] = op->u.concat.out; break;
-    case HALO_OP_CONV1D: out[0] = op->u.conv1d.out; break;
-    case HALO_OP_SSM_SCAN: out[0] = op->u.ssm_scan.out; break;
-    case HALO_OP_DELTA_RULE: out[0] = op->u.delta_rule.out; break;
-    case HALO_OP_STREAMS_MIX:
-        out[0] = op->u.streams_mix.out;
-        out[1] = op->u.streams_mix.back;
-        break;
-    case HALO_OP_STREAMS_ADD: out[0] = op->u.streams_add.x; break;
-    case HALO_OP_COMPRESS: out[0] = op->u.compress.u; break;
-    case HALO_OP_BLOCKS_CHOOSE: out[0] = op->u.blocks_choose.out; break;
-    case HALO_OP_ATTEND_BLOCKS: out[0] = op->u.attend_blocks.out; break;
-    case HALO_OP_KV_WRITE:
-    case HALO_OP_LOGITS:
-    case HALO_OP_COUNT: break;
-    }
+    const struct halo_hip_outputs out = halo_hip_outputs_of(op);
     for (uint32_t i = 0; i < HALO_MATMUL_MAX; i++)
-        if (out[i] != HALO_NONE)
-            halo_hip_forms_wrote(forms, out[i]);
+        if (out.value[i] != HALO_NONE)
+            halo_hip_forms_wrote(forms, out.value[i]);
 }
 
-/* Whether the op leaves its output as activation rows as well: sets their length in c->act_cols. */
-static uint16_t leave_act(struct halo_hip_compiler *c, const struct halo_op *op)
+/* Has the op leave its output as activation rows as well, where it can and an op behind it reads them: sets c->act. */
+static void leave_act(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     uint16_t out = HALO_NONE;
     uint32_t n_cols = 0;
     bool can = true;
+    c->act = NULL;
     c->act_cols = 0;
     switch (op->kind) {
     case HALO_OP_RMSNORM:
@@ -111,12 +65,13 @@ static uint16_t leave_act(struct halo_hip_compiler *c, const struct halo_op *op)
         can = c->plan->kv[op->u.attend.kv_group].head_dim_v % HALO_HIP_UNIT == 0 && c->shape != HALO_HIP_MIXED &&
               !c->plan->kv[op->u.attend.kv_group].latent;
         break;
-    default: return HALO_NONE;
+    default: return;
     }
     uint32_t wanted = can ? halo_hip_fuse_act(c, out, &c->act_per_row) : 0;
-    if (wanted > 0 && (n_cols == 0 || n_cols == wanted))
-        c->act_cols = wanted;
-    return out;
+    if (wanted == 0 || (n_cols != 0 && n_cols != wanted))
+        return;
+    c->act_cols = wanted;
+    c->act = halo_hip_forms_take_act(c, out, wanted);
 }
 
 /* The ops from `index` on that belong together; ret_n: how many they are. */
@@ -129,13 +84,8 @@ static int compile_ops(struct halo_hip_compiler *c, uint32_t index, uint32_t *re
     /* q and k stay as they are where attention does it all. */
     const struct halo_op *last = &c->plan->ops[c->op];
     forget_outputs(&c->forms, fused && !heads.attend ? &c->plan->ops[index + heads.n_ops - 2] : last);
-    uint16_t out = leave_act(c, last);
-    int r = fused ? halo_hip_emit_heads(c, &heads) : emit_op[last->kind](c, last);
-    if (c->act_cols) {
-        c->forms.act_value = out;
-        c->forms.act_cols = c->act_cols;
-    }
-    return r;
+    leave_act(c, last);
+    return fused ? halo_hip_emit_heads(c, &heads) : emit_op[last->kind](c, last);
 }
 
 static void begin_class(struct halo_hip_compiler *c, uint32_t row_class, enum halo_hip_shape shape)

@@ -101,7 +101,8 @@ uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, u
             scratch->values[i] = value;
     }
     scratch->scales = carve(&c, needs.scales, sizeof(float));
-    scratch->act = carve(&c, needs.act, 1);
+    for (uint32_t i = 0; i < HALO_HIP_ACTS; i++)
+        scratch->act[i] = carve(&c, needs.act, 1);
     scratch->half = carve(&c, needs.half, 1);
     scratch->half_scale = carve(&c, needs.half_rows, sizeof(float));
     scratch->gathered = carve(&c, needs.gathered, sizeof(float));

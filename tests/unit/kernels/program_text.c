@@ -269,9 +269,11 @@ static void print_pointer(FILE *to, const struct halo_device_model *model, const
     const struct {
         const void *p;
         const char *name;
-    } buffers[] = {{s->block_order, "orders"}, {s->expert_tables, "experts"},   {s->act, "act"},
-                   {s->half, "half"},          {s->half_scale, "scale"},        {s->partial, "partial"},
-                   {s->counters, "counters"},  {s->gathered, "gathered"},       {s->moe_slot, "slots"},
+    } buffers[] = {{s->block_order, "orders"}, {s->expert_tables, "experts"},
+                   {s->act[0], "act"},         {s->act[1], "act1"},
+                   {s->half, "half"},          {s->half_scale, "scale"},
+                   {s->partial, "partial"},    {s->counters, "counters"},
+                   {s->gathered, "gathered"},  {s->moe_slot, "slots"},
                    {s->moe_tile, "tiles"},     {model->logits_device, "logits"}};
     for (uint32_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
         if (buffers[i].p == p) {
