@@ -143,6 +143,7 @@ static struct halo_attend_args decode_args(const struct halo_hip_compiler *c, co
                                      .q = halo_hip_value(c->model, u->q),
                                      .out = halo_hip_value(c->model, u->out),
                                      .act = c->act,
+                                     .act_cols = c->act_cols,
                                      .partial = c->model->scratch.partial,
                                      .counter = c->model->scratch.counters,
                                      .n_head = u->n_head,

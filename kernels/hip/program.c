@@ -61,9 +61,10 @@ static void leave_act(struct halo_hip_compiler *c, const struct halo_op *op)
     case HALO_OP_GLU: out = op->u.glu.out; break; /* rows of any length that divides it */
     case HALO_OP_ATTEND:
         out = op->u.attend.out;
-        n_cols = op->u.attend.n_head * c->plan->kv[op->u.attend.kv_group].head_dim_v;
-        can = c->plan->kv[op->u.attend.kv_group].head_dim_v % HALO_HIP_UNIT == 0 && c->shape != HALO_HIP_MIXED &&
-              !c->plan->kv[op->u.attend.kv_group].latent;
+        n_cols = c->plan->kv[op->u.attend.kv_group].head_dim_v;
+        can = n_cols % HALO_HIP_UNIT == 0 && c->shape != HALO_HIP_MIXED;
+        if (!c->plan->kv[op->u.attend.kv_group].latent) /* else the next product has a matrix for each head */
+            n_cols *= op->u.attend.n_head;
         break;
     default: return;
     }

@@ -181,8 +181,8 @@ struct halo_heads_args {
 /* attend_<kv type>_g<heads>_d<dim>: decode attention of rows that need not belong together. The positions of a row are
  * cut into n_splits runs of whole pages; with several, each split leaves its maximum, sum and weighted V in `partial`,
  * and the last block to finish merges them. A block serves up to <heads> q heads of one kv head. n_parts = ceil(n_head
- * / n_head_kv / <heads>). Grid (n_splits, n_head_kv * n_parts, rows). The result as f32 and, when act, as an activation
- * row of n_head * head_dim_v (head_dim_v % 32 == 0 then). With k: what heads_<kv type> does as well, for rows that are
+ * / n_head_kv / <heads>). Grid (n_splits, n_head_kv * n_parts, rows). The result as f32 and, when act, as activation
+ * rows (head_dim_v % 32 == 0 then). With k: what heads_<kv type> does as well, for rows that are
  * each of a sequence of their own; q, k and v stay as they are. */
 #define HALO_SPLITS_MAX 64
 #define HALO_PARTIAL_HEAD 4                                  /* floats: max, sum, two unused */
@@ -200,12 +200,13 @@ struct halo_attend_args {
     struct halo_score_arg score;
     uint32_t n_head, n_splits, n_parts, n_rot, neox;
     float eps;
+    uint32_t act_cols; /* of an activation row: those of all heads, or head_dim_v: a row for each head */
 };
 
-/* latent_<kv type>: the same over latent pages, for up to HALO_LATENT_HEADS heads to a block; no act, no k, v and
- * weights. One row of the cache for all heads (n_head_kv is 1), n_parts = ceil(n_head / HALO_LATENT_HEADS).
+/* latent_<kv type>: the same over latent pages, for up to HALO_LATENT_HEADS heads to a block; no k, v and weights. One
+ * row of the cache for all heads (n_head_kv is 1), n_parts = ceil(n_head / HALO_LATENT_HEADS).
  * latent_tiles_<kv type>: the same with HALO_LATENT_QUERIES for HALO_LATENT_HEADS, on chips with matrix units; with
- * tile: what prefill does. Grid (n_tiles, ceil(HALO_PREFILL_ROWS * n_head / HALO_LATENT_QUERIES)) then. */
+ * tile: what prefill does, without act. Grid (n_tiles, ceil(HALO_PREFILL_ROWS * n_head / HALO_LATENT_QUERIES)) then. */
 #define HALO_LATENT_DIM_K 576 /* elements of a row, and of V, at most */
 #define HALO_LATENT_DIM_V 512
 #define HALO_LATENT_HEADS 16

@@ -69,26 +69,28 @@ template <uint32_t TYPE> HALO_DEVICE void attend_blocks_tiles(const halo_attend_
     t.pages = block_pages(a.blocks, of.row);
     t.n_window = t.b.n_window * (KV_PAGE / KEYS);
     tiles_wave w = tiles_wave_of(a.attend, t.job);
-    halo_frag q[STEPS];
-    tiles_load_q(a.attend, t.job, w.index, w.part, lds, q);
-    tiles_clear(a.attend, lds);
-    halo_acc out[TILES] = {};
+    tiles_q all;
+    tiles_load_q(a.attend, t.job, &all);
     tiles_step<TYPE> step;
     uint32_t s = of.begin * (KV_PAGE / KEYS);
     const uint32_t end = of.end * (KV_PAGE / KEYS);
     blocks_load<TYPE>(a, t, s, codes_of(a, t, s), &step);
     tiles_codes next = s + 1 < end ? codes_of(a, t, s + 1) : tiles_codes{};
+    halo_frag q[STEPS];
+    tiles_put_q(a.attend, t.job, all, w.index, w.part, lds, q);
+    tiles_clear(a.attend, lds.step);
+    halo_acc out[TILES] = {};
 #pragma unroll 1
     for (; s < end; s++) {
         const bool window = s < t.n_window;
-        tiles_put<TYPE>(a.attend, step, lds);
+        tiles_put<TYPE>(a.attend, step, lds.step);
         if (s + 1 < end)
             blocks_load<TYPE>(a, t, s + 1, next, &step);
         if (s + 2 < end)
             next = codes_of(a, t, s + 2);
         w.own.lowest = window ? of.lowest : 0;
         w.own.pos = window ? (uint32_t)of.pos : t.b.n_blocks - 1;
-        tiles_take(a.attend, window ? window_base(t, s) : (s - t.n_window) * KEYS, q, &w, lds, out);
+        tiles_take(a.attend, window ? window_base(t, s) : (s - t.n_window) * KEYS, q, &w, lds.step, out);
     }
     tiles_finish<TYPE>(a.attend, t.job, w, lds, out);
 }

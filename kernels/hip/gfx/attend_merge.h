@@ -6,15 +6,24 @@
 #include "hadamard.h"
 #include "rows.h"
 
-/* Elements i .. i + 3 of a head's result, to where the next product reads them too. */
+/* Elements i .. i + 3 of a head's result to where the next product reads them quantized. */
+HALO_DEVICE void leave_act(const halo_attend_args &a, uint32_t row, uint32_t head, uint32_t i, const halo_f4 &v)
+{
+    const uint32_t dim = a.kv.head_dim_v, n = a.act_cols;
+    const bool own = n == dim; /* a row for each head */
+    halo_quantize4(v, i < dim ? (own ? i : head * dim + i) : n, n,
+                   static_cast<uint8_t *>(a.act) +
+                       (own ? (uint64_t)row * a.n_head + head : row) * halo_hip_act_bytes(n));
+}
+
+/* The same as f32 too. */
 HALO_DEVICE void leave(const halo_attend_args &a, uint32_t row, uint32_t head, uint32_t i, const halo_f4 &v)
 {
-    const uint32_t dim = a.kv.head_dim_v, n = a.n_head * dim;
+    const uint32_t dim = a.kv.head_dim_v;
     if (i < dim)
         halo_store4(a.out + ((uint64_t)row * a.n_head + head) * dim, i, dim, v);
     if (a.act)
-        halo_quantize4(v, i < dim ? head * dim + i : n, n,
-                       static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
+        leave_act(a, row, head, i, v);
 }
 
 /* A whole head's result, of up to 128 N elements: 4 l .. 4 l + 3 of every 128 in lane l. */
@@ -102,6 +111,49 @@ HALO_DEVICE void merge_head(const halo_attend_args &a, uint32_t row, uint32_t he
                     out[k].e[e] = halo_fma(part[j].e[e], w, out[k].e[e]);
             }
         }
+    }
+    leave_whole<TYPE>(a, row, head, out);
+    halo_wave_barrier();
+}
+
+/* All that a lane has of AHEAD splits of a head. */
+template <int D> struct merge_parts {
+    static constexpr uint32_t N = D / 128, AHEAD = 4;
+    halo_f4 part[AHEAD][N];
+    HALO_DEVICE_MEMBER void load(const float *partial, uint32_t dim, uint32_t first, uint32_t n_splits)
+    {
+        for (uint32_t j = 0; j < AHEAD; j++)
+            for (uint32_t k = 0; k < N; k++)
+                part[j][k] =
+                    halo_load<halo_f4>(partial + halo_min_of(first + j, n_splits - 1) * HALO_PARTIAL_STRIDE(dim) +
+                                       HALO_PARTIAL_HEAD + halo_min_of(4 * halo_lane() + 128 * k, dim - 4));
+    }
+};
+
+/* The same with fewer waits, for kernels that have the registers: all of four splits is loaded together, and of the
+ * first before the weights are known. */
+template <uint32_t TYPE, int D>
+HALO_DEVICE void merge_long_head(const halo_attend_args &a, uint32_t row, uint32_t head, uint32_t n_splits,
+                                 float *weight)
+{
+    typedef merge_parts<D> parts;
+    const uint32_t dim = a.kv.head_dim_v;
+    const float *partial = partial_of(a, row, head, 0);
+    parts some;
+    some.load(partial, dim, 0, n_splits);
+    merge_weights(a.score, head, n_splits, partial, HALO_PARTIAL_STRIDE(dim), weight);
+    halo_f4 out[parts::N] = {};
+#pragma unroll 1
+    for (uint32_t first = 0; first < n_splits;) {
+        for (uint32_t j = 0; j < parts::AHEAD; j++) {
+            const float w = first + j < n_splits ? weight[first + j] : 0;
+            for (uint32_t k = 0; k < parts::N; k++)
+                for (uint32_t e = 0; e < 4; e++)
+                    out[k].e[e] = halo_fma(some.part[j][k].e[e], w, out[k].e[e]);
+        }
+        first += parts::AHEAD;
+        if (first < n_splits)
+            some.load(partial, dim, first, n_splits);
     }
     leave_whole<TYPE>(a, row, head, out);
     halo_wave_barrier();

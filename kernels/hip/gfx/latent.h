@@ -133,14 +133,16 @@ HALO_DEVICE void latent_leave(const halo_attend_args &a, const attend_job &job, 
         const uint32_t head = first + g;
         const float scale = alone ? halo_rcp(state.sum[g] + kv_sink(a.score, head, state.max[g])) : 1;
         float *partial = partial_of(a, job.row, head, halo_block_x());
-        float *to = alone ? a.out + ((uint64_t)job.row * a.n_head + head) * dim : partial + HALO_PARTIAL_HEAD;
 #pragma unroll
         for (uint32_t j = 0; j < V_GROUPS; j++) {
             halo_f4 v;
 #pragma unroll
             for (uint32_t e = 0; e < 4; e++)
                 v.e[e] = state.out[g][j][e] * scale;
-            halo_store4(to, 4 * halo_lane() + 128 * j, dim, v);
+            if (alone)
+                leave(a, job.row, head, 4 * halo_lane() + 128 * j, v);
+            else
+                halo_store4(partial + HALO_PARTIAL_HEAD, 4 * halo_lane() + 128 * j, dim, v);
         }
         if (!alone && halo_lane() == 0)
             *reinterpret_cast<halo_f2 *>(partial) = halo_f2{{state.max[g], state.sum[g]}};
@@ -191,7 +193,7 @@ HALO_DEVICE void latent_finish(const halo_attend_args &a, const attend_job &job,
         !halo_last_block(a.counter + job.row * a.n_parts + halo_block_y(), job.n_splits, &lds.last))
         return;
     for (uint32_t g = 0; g < n_heads; g++)
-        merge_head<TYPE, HALO_LATENT_DIM_V>(a, job.row, first + g, job.n_splits, lds.weight[halo_wave()]);
+        merge_long_head<TYPE, HALO_LATENT_DIM_V>(a, job.row, first + g, job.n_splits, lds.weight[halo_wave()]);
 }
 
 /* The wave's heads of the block's: the first, and how many. */

@@ -29,13 +29,20 @@ struct tiles_group {
     float row[16]; /* what the rows' outputs shrink by, at the end what they are multiplied by */
 };
 
-struct latent_tiles_lds {
-    alignas(16) uint16_t k[KEYS * PITCH]; /* q of a group on its way into registers, before that */
-    alignas(16) uint16_t v[HALO_LATENT_DIM_V * KEYS];
+struct tiles_step_lds {
+    alignas(16) uint16_t k[KEYS * PITCH], v[HALO_LATENT_DIM_V * KEYS];
     tiles_group group[GROUPS];
+};
+
+struct latent_tiles_lds {
+    union {
+        alignas(16) uint16_t q[QUERIES * PITCH]; /* on its way into registers, before the first step */
+        tiles_step_lds step;
+    };
     float weight[PARTS * GROUPS][HALO_SPLITS_MAX];
     uint32_t last;
 };
+static_assert(sizeof(uint16_t[QUERIES * PITCH]) <= sizeof(tiles_step_lds), "q takes no more LDS");
 
 /* The block's queries: first .. first + n - 1, counted from the first head of row `row`, and the positions that one of
  * them sees. */
@@ -117,7 +124,7 @@ HALO_DEVICE uint32_t tiles_element(uint32_t place)
 }
 
 template <uint32_t TYPE>
-HALO_DEVICE void tiles_put(const halo_attend_args &a, const tiles_step<TYPE> &step, latent_tiles_lds &lds)
+HALO_DEVICE void tiles_put(const halo_attend_args &a, const tiles_step<TYPE> &step, tiles_step_lds &lds)
 {
     for (uint32_t n = 0; n < LOADS; n++) {
         const uint32_t i = halo_tid() + THREADS * n, d = i / (KEYS / 2) * CHUNK, key = i % (KEYS / 2) * 2;
@@ -136,7 +143,7 @@ HALO_DEVICE void tiles_put(const halo_attend_args &a, const tiles_step<TYPE> &st
 }
 
 /* What lies behind short heads is zero. */
-HALO_DEVICE void tiles_clear(const halo_attend_args &a, latent_tiles_lds &lds)
+HALO_DEVICE void tiles_clear(const halo_attend_args &a, tiles_step_lds &lds)
 {
     if (a.kv.head_dim_k == HALO_LATENT_DIM_K && a.kv.head_dim_v == HALO_LATENT_DIM_V)
         return;
@@ -147,29 +154,44 @@ HALO_DEVICE void tiles_clear(const halo_attend_args &a, latent_tiles_lds &lds)
     halo_barrier();
 }
 
-/* The wave's steps of q: those of its part, a group's after the other by way of lds.k. */
-HALO_DEVICE void tiles_load_q(const halo_attend_args &a, const tiles_job &job, uint32_t group, uint32_t part,
-                              latent_tiles_lds &lds, halo_frag (&q)[STEPS])
+/* What a thread loads of q: every Q_LANES-th four of one query. What does not exist reads something else. */
+constexpr uint32_t Q_LANES = THREADS / QUERIES, Q_LOADS = HALO_LATENT_DIM_K / 4 / Q_LANES;
+static_assert(HALO_LATENT_DIM_K % (4 * Q_LANES) == 0, "all threads load the same number");
+struct tiles_q {
+    halo_f4 x[Q_LOADS];
+};
+
+HALO_DEVICE void tiles_load_q(const halo_attend_args &a, const tiles_job &job, tiles_q *ret)
 {
-    const uint32_t dim = a.kv.head_dim_k;
-    const float *from = a.q + ((uint64_t)job.row * a.n_head + job.first) * dim;
+    const uint32_t dim = a.kv.head_dim_k, query = halo_min_of(halo_tid() / Q_LANES, job.n - 1);
+    const float *from = a.q + ((uint64_t)job.row * a.n_head + job.first + query) * dim;
 #pragma unroll
-    for (uint32_t g = 0; g < GROUPS; g++) {
-        for (uint32_t i = halo_wave(); i < 16; i += PARTS * GROUPS) {
-            const uint32_t query = 16 * g + i;
-            const float scale = kv_score_scale(a.score, (int32_t)(job.pos + (job.first + query) / a.n_head));
-            for (uint32_t d = halo_lane(); d < HALO_LATENT_DIM_K; d += 32)
-                lds.k[i * PITCH + d] =
-                    query < job.n && d < dim ? halo_float_half(from[(uint64_t)query * dim + d] * scale) : 0;
-        }
-        halo_barrier();
-        if (group == g) {
+    for (uint32_t n = 0; n < Q_LOADS; n++)
+        ret->x[n] = halo_load<halo_f4>(from + halo_min_of(4 * (halo_tid() % Q_LANES + Q_LANES * n), dim - 4));
+}
+
+/* The steps of q that belong to the wave's part, by way of LDS, which is free again afterwards. */
+HALO_DEVICE void tiles_put_q(const halo_attend_args &a, const tiles_job &job, const tiles_q &all, uint32_t group,
+                             uint32_t part, latent_tiles_lds &lds, halo_frag (&q)[STEPS])
+{
+    const uint32_t query = halo_tid() / Q_LANES, dim = query < job.n ? a.kv.head_dim_k : 0;
+    const float scale = kv_score_scale(a.score, (int32_t)(job.pos + (job.first + query) / a.n_head));
 #pragma unroll
-            for (uint32_t j = 0; j < STEPS; j++)
-                q[j] = halo_mma_load(lds.k + (part + PARTS * j) * 16, PITCH);
-        }
-        halo_barrier();
+    for (uint32_t n = 0; n < Q_LOADS; n++) {
+        const uint32_t d = 4 * (halo_tid() % Q_LANES + Q_LANES * n);
+        halo_f4 v;
+        for (int j = 0; j < 4; j++)
+            v.e[j] = d < dim ? all.x[n].e[j] * scale : 0;
+        halo_u2 h;
+        for (int j = 0; j < 2; j++)
+            h.e[j] = halo_float_half(v.e[2 * j]) | (uint32_t)halo_float_half(v.e[2 * j + 1]) << 16;
+        *reinterpret_cast<halo_u2 *>(lds.q + query * PITCH + d) = h;
     }
+    halo_barrier();
+#pragma unroll
+    for (uint32_t j = 0; j < STEPS; j++)
+        q[j] = halo_mma_load(lds.q + group * 16 * PITCH + (part + PARTS * j) * 16, PITCH);
+    halo_barrier();
 }
 
 /* The wave's part of the scores of its group. */
@@ -288,7 +310,7 @@ HALO_DEVICE tiles_wave tiles_wave_of(const halo_attend_args &a, const tiles_job 
 
 /* The step that stands in LDS behind the next barrier: positions base .. base + KEYS - 1 as the softmax counts them. */
 HALO_DEVICE void tiles_take(const halo_attend_args &a, uint32_t base, const halo_frag (&q)[STEPS], tiles_wave *w,
-                            latent_tiles_lds &lds, halo_acc (&out)[TILES])
+                            tiles_step_lds &lds, halo_acc (&out)[TILES])
 {
     tiles_group &group = lds.group[w->index];
     halo_barrier();
@@ -300,17 +322,34 @@ HALO_DEVICE void tiles_take(const halo_attend_args &a, uint32_t base, const halo
     halo_barrier();
 }
 
+/* Activation rows of what the block has left in a.out: a lane of a tile does not hold neighbours. */
+HALO_DEVICE void tiles_leave_act(const halo_attend_args &a, const tiles_job &job)
+{
+    const uint32_t dim = a.kv.head_dim_v;
+    halo_barrier();
+    for (uint32_t n = halo_wave(); n < job.n; n += PARTS * GROUPS) {
+        const float *from = a.out + ((uint64_t)job.row * a.n_head + job.first + n) * dim;
+        halo_f4 v[HALO_LATENT_DIM_V / 128];
+        for (uint32_t k = 0; k < HALO_LATENT_DIM_V / 128; k++)
+            v[k] = halo_load<halo_f4>(from + halo_min_of(4 * halo_lane() + 128 * k, dim - 4));
+        for (uint32_t k = 0; k < HALO_LATENT_DIM_V / 128; k++)
+            leave_act(a, job.row, job.first + n, 4 * halo_lane() + 128 * k, v[k]);
+    }
+}
+
 /* The results of a split; the last block of a row's splits merges them. */
 template <uint32_t TYPE>
 HALO_DEVICE void tiles_finish(const halo_attend_args &a, const tiles_job &job, const tiles_wave &w,
                               latent_tiles_lds &lds, halo_acc (&out)[TILES])
 {
-    tiles_leave(a, job, w.index, w.part, w.own, lds.group[w.index], out);
+    tiles_leave(a, job, w.index, w.part, w.own, lds.step.group[w.index], out);
+    if (job.n_splits == 1 && a.act)
+        tiles_leave_act(a, job);
     if (job.n_splits == 1 ||
         !halo_last_block(a.counter + job.row * a.n_parts + halo_block_y(), job.n_splits, &lds.last))
         return;
     for (uint32_t i = halo_wave(); i < job.n; i += PARTS * GROUPS)
-        merge_head<TYPE, HALO_LATENT_DIM_V>(a, job.row, job.first + i, job.n_splits, lds.weight[halo_wave()]);
+        merge_long_head<TYPE, HALO_LATENT_DIM_V>(a, job.row, job.first + i, job.n_splits, lds.weight[halo_wave()]);
 }
 
 #endif

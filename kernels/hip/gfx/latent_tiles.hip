@@ -41,19 +41,21 @@ template <uint32_t TYPE> HALO_DEVICE void latent_tiles(const halo_attend_args &a
     if (job.begin >= job.end)
         return;
     tiles_wave w = tiles_wave_of(a, job);
-    halo_frag q[STEPS];
-    tiles_load_q(a, job, w.index, w.part, lds, q);
-    tiles_clear(a, lds);
-    halo_acc out[TILES] = {};
+    tiles_q all;
+    tiles_load_q(a, job, &all);
     tiles_step<TYPE> step;
     uint32_t base = job.begin / KEYS * KEYS;
     tiles_load<TYPE>(a, job, base, &step);
+    halo_frag q[STEPS];
+    tiles_put_q(a, job, all, w.index, w.part, lds, q);
+    tiles_clear(a, lds.step);
+    halo_acc out[TILES] = {};
 #pragma unroll 1
     for (; base < job.end; base += KEYS) {
-        tiles_put<TYPE>(a, step, lds);
+        tiles_put<TYPE>(a, step, lds.step);
         if (base + KEYS < job.end)
             tiles_load<TYPE>(a, job, base + KEYS, &step);
-        tiles_take(a, base, q, &w, lds, out);
+        tiles_take(a, base, q, &w, lds.step, out);
     }
     tiles_finish<TYPE>(a, job, w, lds, out);
 }

@@ -110,6 +110,18 @@ static void compare(const struct cache *c, const struct shape *s, const char *wh
     }
 }
 
+/* Activation rows of one row's heads: what `quantize` makes of the results. */
+static void compare_act(const struct shape *s, const char *what, const float *out, const uint8_t *act)
+{
+    const size_t n = (size_t)s->n_head * halo_hip_act_bytes(s->dim_v);
+    uint8_t *want = gfx_zeros(n);
+    struct halo_quantize_args args = {.x = out, .act = want, .n_cols = s->dim_v};
+    gfx_run("quantize", HALO_HIP_CEIL(s->dim_v, HALO_QUANTIZE_COLS), s->n_head, 1, &args);
+    if (memcmp(act, want, n) != 0)
+        fail_msg("%s: activation rows of %u heads of %u differ from its results", what, s->n_head, s->dim_v);
+    free(want);
+}
+
 /* Single rows, one of them padding; no counter is left behind. */
 static void rows_shape(const struct shape *s, bool tiles, uint32_t n_pos, uint32_t n_splits)
 {
@@ -122,9 +134,13 @@ static void rows_shape(const struct shape *s, bool tiles, uint32_t n_pos, uint32
     float *q = gfx_floats(ROWS * s->n_head * s->dim_k, 6), *out = gfx_floats(ROWS * s->n_head * s->dim_v, 7);
     float *partial = gfx_zeros((size_t)ROWS * s->n_head * n_splits * HALO_PARTIAL_STRIDE(s->dim_v) * 4);
     uint32_t *counter = gfx_zeros((size_t)ROWS * n_parts * 4);
+    const size_t act_bytes = s->n_head * halo_hip_act_bytes(s->dim_v); /* of a row of the batch */
+    uint8_t *act = s->dim_v % HALO_HIP_UNIT == 0 ? gfx_zeros(ROWS * act_bytes) : NULL;
     struct halo_attend_args args = {.kv = c.kv,
                                     .q = q,
                                     .out = out,
+                                    .act = act,
+                                    .act_cols = s->dim_v,
                                     .partial = partial,
                                     .counter = counter,
                                     .n_head = s->n_head,
@@ -138,12 +154,18 @@ static void rows_shape(const struct shape *s, bool tiles, uint32_t n_pos, uint32
     gfx_run(name, n_splits, n_parts, ROWS, &args);
     for (uint32_t i = 0; i < ROWS * n_parts; i++)
         assert_int_equal(counter[i], 0);
-    for (uint32_t r = 0; r < ROWS; r++)
-        if (pos[r] >= 0)
-            compare(&c, s, name, (uint32_t)pos[r], q + r * s->n_head * s->dim_k, out + r * s->n_head * s->dim_v, tiles);
+    for (uint32_t r = 0; r < ROWS; r++) {
+        if (pos[r] < 0)
+            continue;
+        const float *row = out + r * s->n_head * s->dim_v;
+        compare(&c, s, name, (uint32_t)pos[r], q + r * s->n_head * s->dim_k, row, tiles);
+        if (act)
+            compare_act(s, name, row, act + r * act_bytes);
+    }
     cache_free(&c);
     free(q);
     free(out);
+    free(act);
     free(partial);
     free(counter);
 }

@@ -79,25 +79,11 @@ static const struct field kv_write[] = {KV(kv_write), P(kv_write, k), P(kv_write
 static const struct field heads[] = {KV(heads),          P(heads, q),        P(heads, k),     P(heads, v),
                                      P(heads, q_weight), P(heads, k_weight), P(heads, table), U(heads, n_head),
                                      U(heads, n_rot),    U(heads, neox),     F(heads, eps),   {0}};
-static const struct field attend[] = {KV(attend),
-                                      P(attend, q),
-                                      P(attend, k),
-                                      P(attend, v),
-                                      P(attend, q_weight),
-                                      P(attend, k_weight),
-                                      P(attend, table),
-                                      P(attend, out),
-                                      P(attend, act),
-                                      P(attend, partial),
-                                      P(attend, counter),
-                                      U(attend, n_head),
-                                      U(attend, n_splits),
-                                      U(attend, n_parts),
-                                      U(attend, n_rot),
-                                      U(attend, neox),
-                                      SCORE(attend),
-                                      F(attend, eps),
-                                      {0}};
+static const struct field attend[] = {KV(attend),          P(attend, q),        P(attend, k),        P(attend, v),
+                                      P(attend, q_weight), P(attend, k_weight), P(attend, table),    P(attend, out),
+                                      P(attend, act),      P(attend, partial),  P(attend, counter),  U(attend, n_head),
+                                      U(attend, n_splits), U(attend, n_parts),  U(attend, n_rot),    U(attend, neox),
+                                      SCORE(attend),       F(attend, eps),      U(attend, act_cols), {0}};
 static const struct field prefill[] = {
     KV(prefill), P(prefill, tile), P(prefill, q), P(prefill, out), SCORE(prefill), U(prefill, n_head), {0}};
 static const struct field glu[] = {P(glu, gate),   P(glu, up),    P(glu, out), P(glu, act),
