@@ -184,6 +184,20 @@ struct halo_hip_heads {
 };
 /* False: the ops from `index` on are no such group, or no kernel fits. */
 bool halo_hip_fuse_heads(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_heads *ret);
+/* Ops between the product of q and latent attention of few rows: one launch, and the product that takes each head's q
+ * down, whose outputs go into q between the rotated parts. */
+#define HALO_HIP_LATENT_OPS 8
+#define HALO_HIP_LATENT_DOWN 4 /* which of them that product is */
+struct halo_hip_latent {
+    const struct halo_op_rmsnorm *norm;     /* of the compressed row */
+    const struct halo_op_concat *low, *rot; /* parts of q's heads */
+    const struct halo_op_rope *rope;
+    const struct halo_op_moe_matmul *down;
+    const struct halo_op_concat *q, *k;
+    const struct halo_op_kv_write *write;
+};
+/* As halo_hip_fuse_heads. */
+bool halo_hip_fuse_latent(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_latent *ret);
 /* When the next op behind c->op that reads activation rows reads those of `out`: their length (and how many to a row of
  * the batch), else 0. */
 uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row);
@@ -196,6 +210,10 @@ halo_hip_emit_fn halo_hip_emit_embed, halo_hip_emit_rmsnorm, halo_hip_emit_matmu
     halo_hip_emit_delta_rule, halo_hip_emit_ssm_scan, halo_hip_emit_logits, halo_hip_emit_streams_mix,
     halo_hip_emit_streams_add, halo_hip_emit_compress, halo_hip_emit_blocks_choose, halo_hip_emit_attend_blocks;
 int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads *heads);
+int halo_hip_emit_latent_heads(struct halo_hip_compiler *c, const struct halo_hip_latent *latent);
+/* A matrix for each head over few rows; head h of a row goes to element h * out_stride of its row of `out`. */
+int halo_hip_emit_head_matmul(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint16_t out,
+                              uint32_t out_stride);
 /* Decode attention of all rows, which must be apart, with what heads_<kv type> would do first. */
 int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op_attend *u,
                                const struct halo_heads_args *heads, uint32_t rope);

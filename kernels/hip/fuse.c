@@ -169,6 +169,71 @@ bool halo_hip_fuse_heads(const struct halo_hip_compiler *c, uint32_t index, stru
     return true;
 }
 
+/* The ops of plan_latent's absorbed form, by their kinds. */
+static bool find_latent(const struct halo_plan *plan, uint32_t index, struct halo_hip_latent *ret)
+{
+    static const enum halo_op_kind kinds[HALO_HIP_LATENT_OPS] = {HALO_OP_RMSNORM, HALO_OP_CONCAT,     HALO_OP_CONCAT,
+                                                                 HALO_OP_ROPE,    HALO_OP_MOE_MATMUL, HALO_OP_CONCAT,
+                                                                 HALO_OP_CONCAT,  HALO_OP_KV_WRITE};
+    const struct halo_op *op = &plan->ops[index];
+    for (uint32_t i = 0; i < HALO_HIP_LATENT_OPS; i++)
+        if (index + i >= plan->n_ops || op[i].kind != kinds[i])
+            return false;
+    *ret = (struct halo_hip_latent){.norm = &op[0].u.rmsnorm,
+                                    .low = &op[1].u.concat,
+                                    .rot = &op[2].u.concat,
+                                    .rope = &op[3].u.rope,
+                                    .down = &op[4].u.moe_matmul,
+                                    .q = &op[5].u.concat,
+                                    .k = &op[6].u.concat,
+                                    .write = &op[7].u.kv_write};
+    return true;
+}
+
+/* Whether what one of the ops writes is what the next reads, head by head. */
+static bool latent_connects(const struct halo_hip_latent *l)
+{
+    const struct halo_op_concat *low = l->low, *rot = l->rot, *q = l->q, *k = l->k;
+    uint32_t n_head = l->rope->n_head, n_rot = l->rope->head_dim;
+    return l->norm->x == l->norm->out && low->a == rot->a && low->a_first == 0 && rot->a_first == low->n_a &&
+           low->n_b == 0 && rot->n_b == 0 && rot->n_a == n_rot && low->n_head == n_head && rot->n_head == n_head &&
+           l->rope->q == rot->out && l->rope->n_head_kv == 1 && l->down->x == low->out && l->down->n_used == n_head &&
+           q->a == l->down->out[0] && q->a_first == 0 && q->b == rot->out && q->n_b == n_rot && !q->b_shared &&
+           q->n_head == n_head && k->a == l->norm->out && k->a_first == 0 && k->b == l->rope->k && k->n_b == n_rot &&
+           k->n_head == 1 && k->n_a == q->n_a && l->write->k == k->out && l->write->v == HALO_NONE;
+}
+
+/* Whether the kernel computes this: heads of these sizes, a plain norm, one matrix for each head. */
+static bool latent_fits(const struct halo_plan *plan, const struct halo_hip_latent *l)
+{
+    const struct halo_op_rmsnorm *norm = l->norm;
+    const struct halo_op_moe_matmul *down = l->down;
+    const struct halo_weight *w = &plan->weights[down->weight[0]];
+    const struct halo_kv_group *kv = &plan->kv[l->write->kv_group];
+    uint32_t n_low = l->low->n_a, n_rot = l->rot->n_a, n_row = l->q->n_a;
+    return norm->add == HALO_NONE && norm->bias == HALO_WEIGHT_NONE && norm->weight != HALO_WEIGHT_NONE &&
+           !norm->centre && down->n == 1 && down->choice == HALO_NONE && down->per_slot &&
+           down->bias[0] == HALO_WEIGHT_NONE && !halo_hip_scaled(w) && w->n_rows == n_row && w->n_cols == n_low &&
+           plan->values[l->low->a].width == l->rope->n_head * (n_low + n_rot) && kv->latent &&
+           kv->head_dim_k == n_row + n_rot && n_row <= HALO_LATENT_DIM_V && n_low % 4 == 0 &&
+           n_low <= HALO_LATENT_LOW && n_rot % 4 == 0 && n_rot <= HALO_LATENT_ROT;
+}
+
+bool halo_hip_fuse_latent(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_latent *ret)
+{
+    if (c->max_rows > HALO_HIP_GEMV_ROWS_MAX || !find_latent(c->plan, index, ret) || !latent_connects(ret) ||
+        !latent_fits(c->plan, ret))
+        return false;
+    /* None of these is written. */
+    const uint16_t inner[] = {ret->norm->out, ret->low->out, ret->rot->out,
+                              ret->rope->k,   ret->k->out,   ret->down->out[0]};
+    for (uint32_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++)
+        if (!is_dead(c->plan, index + HALO_HIP_LATENT_OPS, inner[i]))
+            return false;
+    uint32_t type = HALO_HIP_TYPE_KV_F32 + (uint32_t)c->plan->kv[ret->write->kv_group].type;
+    return halo_hip_kernel_find(c->model->device, HALO_HIP_LATENT_HEADS, type, c->min_rows) >= 0;
+}
+
 /* Whether the op neither reads nor makes activation rows: the routing of experts, by weights that are not quantized. */
 static bool passes_act(const struct halo_plan *plan, const struct halo_op *op)
 {

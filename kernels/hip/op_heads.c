@@ -1,4 +1,4 @@
-/* op_heads.c: launches of what lies between the product of q, k and v and attention (contract in compile_priv.h). */
+/* op_heads.c: launches of what lies between the products of q, k and v and attention (contract in compile_priv.h). */
 #include "compile_priv.h"
 
 /* A wave to a head, of `n` heads of a row. */
@@ -69,4 +69,35 @@ int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads
                                 HALO_HIP_ARGS(args),
                                 HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_heads_args, 0, g->write->kv_group),
                                                  HALO_HIP_ROPE_INPUT(struct halo_heads_args, table, g->rope->rope))});
+}
+
+int halo_hip_emit_latent_heads(struct halo_hip_compiler *c, const struct halo_hip_latent *latent)
+{
+    const struct halo_hip_latent *l = latent;
+    const struct halo_kv_group *kv = &c->plan->kv[l->write->kv_group];
+    const struct halo_rope *rope = &c->plan->ropes[l->rope->rope];
+    bool quantized = halo_hip_quantized(c->plan->weights[l->down->weight[0]].type);
+    struct halo_latent_heads_args args = {.kv = halo_hip_kv_arg(c, l->write->kv_group, l->write->kv_layer),
+                                          .q_up = halo_hip_value(c->model, l->low->a),
+                                          .c = halo_hip_value(c->model, l->norm->x),
+                                          .k_rot = halo_hip_value(c->model, l->rope->k),
+                                          .weight = halo_hip_vector(c->model, l->norm->weight),
+                                          .q = halo_hip_value(c->model, l->q->out),
+                                          .q_low = quantized ? NULL : halo_hip_value(c->model, l->low->out),
+                                          .act =
+                                              quantized ? halo_hip_forms_take_act(c, l->low->out, l->low->n_a) : NULL,
+                                          .n_head = l->rope->n_head,
+                                          .n_low = l->low->n_a,
+                                          .n_rot = l->rot->n_a,
+                                          .n_table = rope->n_rot,
+                                          .neox = rope->pairing == HALO_ROPE_NEOX,
+                                          .eps = l->norm->eps};
+    return halo_hip_emit(
+        c, &(struct halo_hip_emission){
+               .op = HALO_HIP_LATENT_HEADS,
+               .type = HALO_HIP_TYPE_KV_F32 + (uint32_t)kv->type,
+               .grid = {head_blocks(1 + l->rope->n_head), halo_hip_per_row(1)},
+               HALO_HIP_ARGS(args),
+               HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_latent_heads_args, 0, l->write->kv_group),
+                                HALO_HIP_ROPE_INPUT(struct halo_latent_heads_args, table, l->rope->rope))});
 }

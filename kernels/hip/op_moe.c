@@ -26,6 +26,7 @@ int halo_hip_emit_moe_route(struct halo_hip_compiler *c, const struct halo_op *o
                                                         .patches = u->table ? by_token : NULL});
 }
 
+/* out as the plan has it: slots after each other. */
 static struct halo_expert_arg expert_arg(const struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u,
                                          uint32_t k)
 {
@@ -33,13 +34,15 @@ static struct halo_expert_arg expert_arg(const struct halo_hip_compiler *c, cons
                                     .expert_bytes = halo_hip_expert_bytes(c->model, u->weight[k]),
                                     .out = halo_hip_value(c->model, u->out[k]),
                                     .bias = halo_hip_vector(c->model, u->bias[k]),
-                                    .n_rows = c->plan->weights[u->weight[k]].n_rows};
+                                    .n_rows = c->plan->weights[u->weight[k]].n_rows,
+                                    .out_stride = c->plan->weights[u->weight[k]].n_rows};
 }
 
 _Static_assert(HALO_HIP_GEMV_ROWS_MAX *HALO_MOE_EXPERTS_MAX <= HALO_MOE_SLOTS_MAX, "the slots of few rows fit");
 
-/* n matrices of one type, up to eight rows at a time. */
-static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t first, uint32_t n)
+/* n matrices of one type, up to eight rows at a time. out_stride: of slots, 0: they follow each other. */
+static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t first, uint32_t n,
+                    uint32_t out_stride)
 {
     uint32_t type = c->plan->weights[u->weight[first]].type, n_cols = c->plan->weights[u->weight[first]].n_cols;
     uint32_t x_rows = u->per_slot ? u->n_used : 1;
@@ -57,6 +60,8 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
                                       .per_slot = u->per_slot};
     for (uint32_t k = 0; k < n; k++) {
         args.matrix[k] = expert_arg(c, u, first + k);
+        if (out_stride > 0)
+            args.matrix[k].out_stride = out_stride;
         args.n_slot_blocks += HALO_HIP_CEIL(args.matrix[k].n_rows, HALO_MOE_GEMV_ROWS(!quantized, n_cols));
     }
     struct halo_hip_amount n_blocks = halo_hip_per_span(args.n_slot_blocks * u->n_used);
@@ -70,8 +75,8 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
         HALO_HIP_AMOUNT(struct halo_moe_gemv_args, n_blocks, n_blocks),
         HALO_HIP_AMOUNT(struct halo_moe_gemv_args, n_grid, n_grid),
         HALO_HIP_STEP(struct halo_moe_gemv_args, x, x_rows * x_stride),
-        HALO_HIP_STEP(struct halo_moe_gemv_args, matrix[0].out, out_step * args.matrix[0].n_rows),
-        HALO_HIP_STEP(struct halo_moe_gemv_args, matrix[1].out, out_step * args.matrix[1].n_rows),
+        HALO_HIP_STEP(struct halo_moe_gemv_args, matrix[0].out, out_step * args.matrix[0].out_stride),
+        HALO_HIP_STEP(struct halo_moe_gemv_args, matrix[1].out, out_step * args.matrix[1].out_stride),
         HALO_HIP_STEP(struct halo_moe_gemv_args, choice, 2 * u->n_used * (uint32_t)sizeof(float)),
         {.kind = HALO_HIP_PATCH_END}};
     if (u->choice == HALO_NONE) /* no address to step on */
@@ -139,6 +144,14 @@ static int emit_factors(struct halo_hip_compiler *c, const struct halo_op_moe_ma
                                        HALO_HIP_ARGS(args)});
 }
 
+int halo_hip_emit_head_matmul(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint16_t out,
+                              uint32_t out_stride)
+{
+    struct halo_op_moe_matmul into = *u;
+    into.out[0] = out;
+    return emit_few(c, &into, 0, 1, out_stride);
+}
+
 int halo_hip_emit_moe_matmul(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_moe_matmul *u = &op->u.moe_matmul;
@@ -152,7 +165,7 @@ int halo_hip_emit_moe_matmul(struct halo_hip_compiler *c, const struct halo_op *
             r = emit_many(c, u, k++);
             continue;
         }
-        r = emit_few(c, u, k, pair ? 2 : 1);
+        r = emit_few(c, u, k, pair ? 2 : 1, 0);
         k += pair ? 2 : 1;
     }
     for (uint32_t k = 0; k < u->n && !r; k++)

@@ -75,10 +75,26 @@ static void leave_act(struct halo_hip_compiler *c, const struct halo_op *op)
     c->act = halo_hip_forms_take_act(c, out, wanted);
 }
 
+static int compile_latent(struct halo_hip_compiler *c, uint32_t index, const struct halo_hip_latent *latent)
+{
+    for (uint32_t i = 0; i < HALO_HIP_LATENT_OPS; i++)
+        forget_outputs(&c->forms, &c->plan->ops[index + i]);
+    c->op = index;
+    int r = halo_hip_emit_latent_heads(c, latent);
+    c->op = index + HALO_HIP_LATENT_DOWN;
+    uint32_t out_stride = c->plan->kv[latent->write->kv_group].head_dim_k;
+    return r ? r : halo_hip_emit_head_matmul(c, latent->down, latent->q->out, out_stride);
+}
+
 /* The ops from `index` on that belong together; ret_n: how many they are. */
 static int compile_ops(struct halo_hip_compiler *c, uint32_t index, uint32_t *ret_n)
 {
+    struct halo_hip_latent latent;
     struct halo_hip_heads heads;
+    if (halo_hip_fuse_latent(c, index, &latent)) {
+        *ret_n = HALO_HIP_LATENT_OPS;
+        return compile_latent(c, index, &latent);
+    }
     bool fused = halo_hip_fuse_heads(c, index, &heads);
     *ret_n = fused ? heads.n_ops : 1;
     c->op = fused && heads.attend ? index + heads.n_ops - 1 : index;

@@ -212,6 +212,27 @@ struct halo_attend_args {
 #define HALO_LATENT_HEADS 16
 #define HALO_LATENT_QUERIES 32 /* a row and a head each */
 
+/* latent_heads_<kv type>: with a latent cache, what lies between the product of q and the one that takes each head's q
+ * down. The norm of the compressed row c; the rotation of k_rot and of each head's part of q; c and k_rot into the
+ * cache; the rotated part of q to the end of its head of q, in front of which the product writes; the rest of a head of
+ * q_up as f32 or as an activation row. A wave to the row of the cache, and one to each head. n_low % 4 == 0 (with act:
+ * % 32) and <= HALO_LATENT_LOW, n_rot % 4 == 0 and <= HALO_LATENT_ROT. Grid (ceil((1 + n_head) / HALO_HEAD_WAVES),
+ * rows). */
+#define HALO_LATENT_LOW 256
+#define HALO_LATENT_ROT 128
+struct halo_latent_heads_args {
+    struct halo_kv_arg kv;
+    const float *q_up;      /* [row][n_head][n_low + n_rot] */
+    const float *c, *k_rot; /* [row][head_dim_k - n_rot], [row][n_rot] */
+    const float *weight;    /* of the norm of c */
+    const float *table;     /* as rope's, of n_table elements a row */
+    float *q;               /* [row][n_head][head_dim_k] */
+    float *q_low;           /* [row][n_head][n_low], or NULL */
+    void *act;              /* the same as activation rows, or NULL */
+    uint32_t n_head, n_low, n_rot, n_table, neox;
+    float eps;
+};
+
 /* prefill_<kv type>_d<dim>: causal attention of runs of rows of one sequence with ascending, consecutive positions, on
  * chips with matrix units. A tile is up to HALO_PREFILL_ROWS such rows. Grid (n_tiles, n_head, d128: 1, d256: 2, d512:
  * 4). */
@@ -269,9 +290,9 @@ struct halo_moe_route_args {
 struct halo_expert_arg {
     const void *weight; /* expert e at weight + e * expert_bytes */
     uint64_t expert_bytes;
-    float *out;        /* [row][n_used][n_rows] */
+    float *out;        /* [row][n_used][out_stride], of which n_rows are written */
     const float *bias; /* [n_expert][n_rows], or NULL */
-    uint32_t n_rows;
+    uint32_t n_rows, out_stride;
 };
 
 /* moe_gemv_<type>: each (row, slot) by itself, for up to HALO_MOE_SLOTS_MAX of them. Grid (n_grid): n_blocks or, where

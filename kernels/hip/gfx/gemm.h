@@ -254,7 +254,7 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void moe_gemm_run(const halo
                           halo_block_y() * HALO_GEMM_COLS,
                           a.matrix.n_rows,
                           a.n_cols,
-                          a.matrix.n_rows};
+                          a.matrix.out_stride};
     gemm<TYPE, ROWS, (ROWS > HALO_MOE_TILE)>(job, lds);
 }
 

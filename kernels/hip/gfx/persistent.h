@@ -185,7 +185,7 @@ template <uint32_t TYPE, bool SHORT> struct persistent_experts {
         const float *bias = matrix.bias;
         if (bias) /* the choice is read again: few experts have one, and registers are short */
             bias += (uint64_t)halo_float_bits(a.choice[(at.slot / a.n_used + 1) * a.n_used + at.slot]) * matrix.n_rows;
-        gemv_store<R, 1>(acc, bias, matrix.out + (uint64_t)at.slot * matrix.n_rows, 0, at.row, matrix.n_rows, 1);
+        gemv_store<R, 1>(acc, bias, matrix.out + (uint64_t)at.slot * matrix.out_stride, 0, at.row, matrix.n_rows, 1);
     }
 };
 

@@ -236,14 +236,14 @@ static void moe(void **state)
         struct halves h = halves_make(x, COLS, n_x);
         char name[40];
         struct halo_moe_gemm_args gemm_args = {
-            {weight, expert_bytes, many, NULL, OUT}, h.half, h.scale, slot, tile, COLS, USED, per_slot};
+            {weight, expert_bytes, many, NULL, OUT, OUT}, h.half, h.scale, slot, tile, COLS, USED, per_slot};
         moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, HALO_MOE_TILE, slot, tile, gemm_args);
         gemm_args.matrix.out = wider;
         moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, HALO_MOE_TILE_WIDE, slot, tile, gemm_args);
         assert_memory_equal(many, wider, SLOTS * OUT * 4);
         snprintf(name, sizeof(name), "moe_gemv_%s", type->name);
         const uint32_t blocks = HALO_HIP_CEIL(OUT, HALO_MOE_GEMV_ROWS(type->block == 1, COLS));
-        struct halo_moe_gemv_args gemv_args = {.matrix = {{weight, expert_bytes, few, NULL, OUT}},
+        struct halo_moe_gemv_args gemv_args = {.matrix = {{weight, expert_bytes, few, NULL, OUT, OUT}},
                                                .x = type->block == 1 ? (void *)x : act,
                                                .choice = &choice[0][0],
                                                .n_cols = COLS,

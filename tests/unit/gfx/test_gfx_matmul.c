@@ -253,7 +253,8 @@ static void experts_compare(struct experts *e)
         args.matrix[m] = (struct halo_expert_arg){.weight = e->weight[m],
                                                   .expert_bytes = halo_hip_weight_bytes(e->type->type, e->n_cols, n),
                                                   .out = have[m],
-                                                  .n_rows = n};
+                                                  .n_rows = n,
+                                                  .out_stride = n};
         args.n_slot_blocks += HALO_HIP_CEIL(n, HALO_MOE_GEMV_ROWS(plain, e->n_cols));
     }
     args.n_blocks = n_slots * args.n_slot_blocks;

@@ -28,7 +28,8 @@ struct field {
         U(type, score.window)
 #define MATRIX(type, m) P(type, m.weight), P(type, m.bias), P(type, m.out), U(type, m.n_rows), U(type, m.out_stride)
 #define EXPERT(type, m)                                                                                                \
-    P(type, m.weight), FIELD(U64, type, m.expert_bytes), P(type, m.out), P(type, m.bias), U(type, m.n_rows)
+    P(type, m.weight), FIELD(U64, type, m.expert_bytes), P(type, m.out), P(type, m.bias), U(type, m.n_rows),           \
+        U(type, m.out_stride)
 
 static const struct field embed[] = {P(embed, weight), P(embed, token), P(embed, out),
                                      U(embed, n_cols), F(embed, scale), {0}};
@@ -84,6 +85,11 @@ static const struct field attend[] = {KV(attend),          P(attend, q),        
                                       P(attend, act),      P(attend, partial),  P(attend, counter),  U(attend, n_head),
                                       U(attend, n_splits), U(attend, n_parts),  U(attend, n_rot),    U(attend, neox),
                                       SCORE(attend),       F(attend, eps),      U(attend, act_cols), {0}};
+static const struct field latent_heads[] = {
+    KV(latent_heads),         P(latent_heads, q_up),   P(latent_heads, c),     P(latent_heads, k_rot),
+    P(latent_heads, weight),  P(latent_heads, table),  P(latent_heads, q),     P(latent_heads, q_low),
+    P(latent_heads, act),     U(latent_heads, n_head), U(latent_heads, n_low), U(latent_heads, n_rot),
+    U(latent_heads, n_table), U(latent_heads, neox),   F(latent_heads, eps),   {0}};
 static const struct field prefill[] = {
     KV(prefill), P(prefill, tile), P(prefill, q), P(prefill, out), SCORE(prefill), U(prefill, n_head), {0}};
 static const struct field glu[] = {P(glu, gate),   P(glu, up),    P(glu, out), P(glu, act),
@@ -212,6 +218,7 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_PREFILL_D256] = prefill,
     [HALO_HIP_PREFILL_D512] = prefill,
     [HALO_HIP_LATENT] = attend,
+    [HALO_HIP_LATENT_HEADS] = latent_heads,
     [HALO_HIP_LATENT_TILES] = attend,
     [HALO_HIP_RMSNORM] = rmsnorm,
     [HALO_HIP_LAYERNORM] = rmsnorm,

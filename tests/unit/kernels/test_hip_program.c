@@ -109,6 +109,108 @@ static void build_latent(struct fixture *f, enum halo_kv_type type)
                        .q = q, .out = heads, .kv_layer = 0, .n_head = 20, .scale = 0.25f, .sinks = HALO_WEIGHT_NONE}});
 }
 
+/* Matrices of `type` of the layer below. */
+static uint32_t matrix_of(struct fixture *f, const char *name, enum halo_type type, uint32_t n_cols, uint32_t n_rows)
+{
+    return weight(f, name, type, HALO_WEIGHT_MATRIX, n_cols, n_rows, 1);
+}
+
+static struct halo_op norm_of(struct fixture *f, const char *name, uint16_t x, uint16_t add, uint16_t out)
+{
+    uint32_t w = weight(f, name, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, f->values[x].width, 1, 1);
+    return (struct halo_op){
+        HALO_OP_RMSNORM,
+        .u.rmsnorm = {
+            .weight = w, .x = x, .add = add, .out = out, .eps = 1e-6f, .add_scale = 1, .bias = HALO_WEIGHT_NONE}};
+}
+
+/* Latent attention of `heads` heads as plan_latent makes it, behind the norm of the stream. */
+enum { LATENT_HEADS = 5, LOW = 64, ROT = 32, ROW = 96, UP = 64 };
+static void latent_attention(struct fixture *f, uint16_t normed, uint16_t out)
+{
+    const uint32_t none = HALO_WEIGHT_NONE, n = LATENT_HEADS, q_low_width = 64;
+    uint16_t q_low = value(f, "q_low", q_low_width), row = value(f, "row", ROW), k_rot = value(f, "k_rot", ROT),
+             q_up = value(f, "q_up", n * (LOW + ROT)), q_row = value(f, "q_row", n * LOW),
+             q_rot = value(f, "q_rot", n * ROT), q_down = value(f, "q_down", n * ROW),
+             q = value(f, "q", n * (ROW + ROT)), k = value(f, "k", ROW + ROT), att = value(f, "att", n * ROW),
+             heads = value(f, "heads", n * UP);
+    uint32_t w_q_a = matrix_of(f, "w_q_a", HALO_TYPE_Q4_0, WIDTH, q_low_width),
+             w_row = matrix_of(f, "w_row", HALO_TYPE_Q4_0, WIDTH, ROW),
+             w_rot = matrix_of(f, "w_rot", HALO_TYPE_Q4_0, WIDTH, ROT),
+             w_q_b = matrix_of(f, "w_q_b", HALO_TYPE_Q4_0, q_low_width, n * (LOW + ROT)),
+             w_k_b = weight(f, "w_k_b", HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, LOW, ROW, n),
+             w_v_b = weight(f, "w_v_b", HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, ROW, UP, n),
+             w_out = matrix_of(f, "w_out", HALO_TYPE_Q4_0, n * UP, WIDTH);
+    uint32_t rope = fixture_rope(f, HALO_ROPE_NORM, ROT, 1, 10000);
+    const struct halo_op ops[] = {
+        {HALO_OP_MATMUL, .u.matmul = {normed, 3, {w_q_a, w_row, w_rot}, {none, none, none}, {q_low, row, k_rot}}},
+        norm_of(f, "w_q_norm", q_low, HALO_NONE, q_low),
+        {HALO_OP_MATMUL, .u.matmul = {q_low, 1, {w_q_b}, {none}, {q_up}}},
+        norm_of(f, "w_row_norm", row, HALO_NONE, row),
+        {HALO_OP_CONCAT, .u.concat = {q_up, HALO_NONE, q_row, n, 0, LOW, 0, false}},
+        {HALO_OP_CONCAT, .u.concat = {q_up, HALO_NONE, q_rot, n, LOW, ROT, 0, false}},
+        {HALO_OP_ROPE, .u.rope = {q_rot, k_rot, n, 1, ROT, rope}},
+        {HALO_OP_MOE_MATMUL, .u.moe_matmul = {q_row, HALO_NONE, 1, true, {w_k_b}, {q_down}, n, HALO_WEIGHTS_NONE}},
+        {HALO_OP_CONCAT, .u.concat = {q_down, q_rot, q, n, 0, ROW, ROT, false}},
+        {HALO_OP_CONCAT, .u.concat = {row, k_rot, k, 1, 0, ROW, ROT, false}},
+        {HALO_OP_KV_WRITE, .u.kv_write = {k, HALO_NONE, 0}},
+        {HALO_OP_ATTEND,
+         .u.attend = {.q = q, .out = att, .kv_layer = 0, .n_head = n, .scale = 0.25f, .sinks = HALO_WEIGHT_NONE}},
+        {HALO_OP_MOE_MATMUL, .u.moe_matmul = {att, HALO_NONE, 1, true, {w_v_b}, {heads}, n, HALO_WEIGHTS_NONE}},
+        {HALO_OP_MATMUL, .u.matmul = {heads, 1, {w_out}, {none}, {out}}},
+    };
+    for (uint32_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+        fixture_op(f, ops[i]);
+}
+
+/* Routed experts beside a shared one, behind the same norm. */
+static void shared_experts(struct fixture *f, uint16_t normed, uint16_t out)
+{
+    const uint32_t none = HALO_WEIGHT_NONE;
+    uint16_t router = value(f, "router", EXPERTS), choice = value(f, "choice", 2 * USED),
+             gate = value(f, "gate", USED * FF), up = value(f, "up", USED * FF), down = value(f, "down", USED * WIDTH),
+             own_gate = value(f, "own_gate", FF), own_up = value(f, "own_up", FF), own = value(f, "own", WIDTH);
+    uint32_t w_router = matrix_of(f, "w_router", HALO_TYPE_F32, WIDTH, EXPERTS),
+             w_gate = weight(f, "w_gate", HALO_TYPE_Q4_0, HALO_WEIGHT_EXPERTS, WIDTH, FF, EXPERTS),
+             w_up = weight(f, "w_up", HALO_TYPE_Q4_0, HALO_WEIGHT_EXPERTS, WIDTH, FF, EXPERTS),
+             w_down = weight(f, "w_down", HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, FF, WIDTH, EXPERTS),
+             w_own_gate = matrix_of(f, "w_own_gate", HALO_TYPE_Q4_0, WIDTH, FF),
+             w_own_up = matrix_of(f, "w_own_up", HALO_TYPE_Q4_0, WIDTH, FF),
+             w_own = matrix_of(f, "w_own", HALO_TYPE_Q8_0, FF, WIDTH);
+    const struct halo_op ops[] = {
+        {HALO_OP_MATMUL, .u.matmul = {normed, 1, {w_router}, {none}, {router}}},
+        {HALO_OP_MOE_ROUTE, .u.moe_route = {router, choice, EXPERTS, USED, true, 1, .bias = none}},
+        {HALO_OP_MOE_MATMUL,
+         .u.moe_matmul = {normed, choice, 2, false, {w_gate, w_up}, {gate, up}, USED, HALO_WEIGHTS_NONE}},
+        {HALO_OP_GLU, .u.glu = {gate, up, gate, HALO_GLU_SILU}},
+        {HALO_OP_MOE_MATMUL, .u.moe_matmul = {gate, choice, 1, true, {w_down}, {down}, USED, HALO_WEIGHTS_NONE}},
+        {HALO_OP_MATMUL, .u.matmul = {normed, 2, {w_own_gate, w_own_up}, {none, none}, {own_gate, own_up}}},
+        {HALO_OP_GLU, .u.glu = {own_gate, own_up, own_gate, HALO_GLU_SILU}},
+        {HALO_OP_MATMUL, .u.matmul = {own_gate, 1, {w_own}, {none}, {own}}},
+        {HALO_OP_MOE_SUM, .u.moe_sum = {down, choice, out, USED, own, HALO_NONE}},
+    };
+    for (uint32_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+        fixture_op(f, ops[i]);
+}
+
+/* A layer of GLM-4.7-Flash, smaller. */
+static void build_latent_layer(struct fixture *f)
+{
+    fixture_init(f, VOCAB, MAX_ROWS, 4096);
+    fixture_kv(f, HALO_KV_F16, 1, 1, ROW + ROT, ROW);
+    f->plan.kv[0].latent = true;
+    uint16_t x = value(f, "x", WIDTH), normed = value(f, "normed", WIDTH), out = value(f, "out", WIDTH);
+    uint32_t table = matrix_of(f, "table", HALO_TYPE_Q8_0, WIDTH, VOCAB);
+    fixture_op(f, (struct halo_op){HALO_OP_EMBED, .u.embed = {table, x, 1}});
+    fixture_op(f, norm_of(f, "w_first", x, HALO_NONE, normed));
+    latent_attention(f, normed, out);
+    fixture_op(f, norm_of(f, "w_second", x, out, normed));
+    shared_experts(f, normed, out);
+    fixture_op(f, norm_of(f, "w_last", x, out, normed));
+    fixture_op(f, (struct halo_op){HALO_OP_LOGITS,
+                                   .u.logits = {.weight = table, .x = normed, .bias = HALO_WEIGHT_NONE, .scale = 1}});
+}
+
 /* A layer with a convolution, the delta rule over what it gives, and a scan over the same: parts of one state. */
 static void build_states(struct fixture *f)
 {
@@ -460,6 +562,33 @@ static void launches_over_a_latent_cache(void **state)
     free(text);
 }
 
+/* A whole layer: of few rows what lies between the products and attention is one launch; prompts have one for each
+ * op, and so has a GPU without the kernel. */
+static void launches_of_a_latent_layer(void **state)
+{
+    static const char *const all[] = {NULL}, *const without[] = {"latent_heads", NULL};
+    static struct fixture f;
+    static struct halo_device device;
+    static struct halo_device_model model;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&text, &n);
+    assert_non_null(to);
+    build_latent_layer(&f);
+    compile(&f, &device, &model, all);
+    program_print_list(to, &model, 0, HALO_HIP_APART);
+    program_print_kernels(to, &model);
+    model_finish(&model);
+    compile(&f, &device, &model, without);
+    fprintf(to, "without latent_heads\n");
+    program_print_list(to, &model, 0, HALO_HIP_APART);
+    assert_int_equal(fclose(to), 0);
+    compare("latent-layer", text);
+    free(text);
+    model_finish(&model);
+    fixture_finish(&f);
+}
+
 /* Shapes of a latent cache that the kernels do not take, by name. */
 static void latent_shapes_are_refused(void **state)
 {
@@ -574,6 +703,7 @@ int main(void)
         cmocka_unit_test(shapes_of_blocks_are_refused),
         cmocka_unit_test(launches_without_matrix_units),
         cmocka_unit_test(launches_over_a_latent_cache),
+        cmocka_unit_test(launches_of_a_latent_layer),
         cmocka_unit_test(latent_shapes_are_refused),
         cmocka_unit_test(a_missing_kernel_is_named),
         cmocka_unit_test(long_rows_of_a_state_are_refused),
