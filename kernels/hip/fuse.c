@@ -256,6 +256,8 @@ uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint
     uint32_t weight;
     if (next->kind == HALO_OP_MATMUL && next->u.matmul.x == out) {
         weight = next->u.matmul.weight[0];
+    } else if (next->kind == HALO_OP_LOGITS && next->u.logits.x == out) {
+        weight = next->u.logits.weight;
     } else if (next->kind == HALO_OP_MOE_MATMUL && next->u.moe_matmul.x == out) {
         weight = next->u.moe_matmul.weight[0];
         *ret_per_row = next->u.moe_matmul.per_slot ? next->u.moe_matmul.n_used : 1;
@@ -263,6 +265,6 @@ uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint
         return 0;
     }
     const struct halo_weight *w = &c->plan->weights[weight];
-    bool strips = next->kind == HALO_OP_MATMUL && halo_hip_uses_strips(c, w->type, c->min_rows, w->n_cols);
+    bool strips = next->kind != HALO_OP_MOE_MATMUL && halo_hip_uses_strips(c, w->type, c->min_rows, w->n_cols);
     return halo_hip_quantized(w->type) && !strips ? w->n_cols : 0;
 }
