@@ -13,6 +13,13 @@
 #include <kernels/device.h>
 
 #define FIXTURE_MAX 400
+/* How many threads a test of the device runs with. */
+#define MOST_THREADS 3
+#ifdef __SANITIZE_ADDRESS__ /* it looks at memory, for which one number of threads does */
+#define FEWEST_THREADS MOST_THREADS
+#else
+#define FEWEST_THREADS 1
+#endif
 
 struct fixture {
     struct halo_plan plan;

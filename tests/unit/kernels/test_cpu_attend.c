@@ -12,7 +12,6 @@
 #include "cpu_fixture.h"
 
 #define N_VOCAB 61
-#define WIDTH_MAX 4096
 
 static const char *const variants[] = {"reference", "avx2", "avx512"};
 
@@ -232,7 +231,7 @@ static void try_shape(struct shape shape, uint32_t n, const uint32_t *chunks, ui
         if (!fixture_has(variants[v]))
             continue;
         for (uint32_t c = 0; c < n_chunks; c++) {
-            for (uint32_t n_threads = is_long ? 3 : 1; n_threads <= 3; n_threads++) {
+            for (uint32_t n_threads = is_long ? MOST_THREADS : FEWEST_THREADS; n_threads <= MOST_THREADS; n_threads++) {
                 feed(&a, variants[v], n_threads, n, chunks[c], have ? rows : first);
                 if (have)
                     assert_memory_equal(first, rows, (size_t)n * width * sizeof(float));

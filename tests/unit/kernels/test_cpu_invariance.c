@@ -154,7 +154,7 @@ static void golden(struct fixture *f, enum halo_kv_type type, float *ret)
     for (uint32_t type = HALO_KV_F32; type <= HALO_KV_Q4; type++)                                                      \
         for (uint32_t v_ = (golden(&(f), (enum halo_kv_type)type, want), 0); v_ < 3 || (fixture_finish(&(f)), false);  \
              v_++)                                                                                                     \
-            for (uint32_t n_threads_ = 1; n_threads_ <= 3; n_threads_++)                                               \
+            for (uint32_t n_threads_ = FEWEST_THREADS; n_threads_ <= MOST_THREADS; n_threads_++)                       \
                 if (fixture_has(variants[v_]) && (fixture_open(&(f), variants[v_], n_threads_), true))
 
 static void cut_at_every_position(void **state)
