@@ -17,7 +17,10 @@ static const char usage[] =
     "$XDG_RUNTIME_DIR/hip-worker.sock, for this user alone.\n"
     "\n"
     "      --socket PATH       serve this Unix socket\n"
-    "      --listen HOST:PORT  serve TCP on a loopback address, for this user alone; without --socket nothing else\n"
+    "      --listen HOST:PORT  serve TCP, without --socket nothing else; without --key-file only on a loopback "
+    "address\n"
+    "                          and for this user alone\n"
+    "      --key-file FILE     encrypt TCP, for clients that have the same key: 64 hexadecimal digits, mode 0600\n"
     "      --hip-lib PATH      the HIP runtime (default: the system's libamdhip64.so)\n"
     "      --max-sessions N    clients at once (16)\n"
     "      --memory-mib N      device memory of one client (all)\n"
@@ -31,6 +34,7 @@ static const char usage[] =
 enum {
     OPT_SOCKET,
     OPT_LISTEN,
+    OPT_KEY_FILE,
     OPT_HIP_LIB,
     OPT_MAX_SESSIONS,
     OPT_MEMORY,
@@ -46,6 +50,7 @@ enum {
 static const struct option long_options[] = {
     {"socket", required_argument, NULL, OPT_SOCKET},
     {"listen", required_argument, NULL, OPT_LISTEN},
+    {"key-file", required_argument, NULL, OPT_KEY_FILE},
     {"hip-lib", required_argument, NULL, OPT_HIP_LIB},
     {"max-sessions", required_argument, NULL, OPT_MAX_SESSIONS},
     {"memory-mib", required_argument, NULL, OPT_MEMORY},
@@ -93,6 +98,7 @@ static int take_option(struct halo_worker_options *o, int option)
     switch (option) {
     case OPT_SOCKET: return take_socket(o, optarg);
     case OPT_LISTEN: o->listen = optarg; return -1;
+    case OPT_KEY_FILE: o->key_file = optarg; return -1;
     case OPT_HIP_LIB: o->hip_lib = optarg; return -1;
     case OPT_MAX_SESSIONS:
         status = take_number(1, 1024, &n);

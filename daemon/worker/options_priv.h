@@ -7,8 +7,9 @@
 #include <worker/session.h>
 
 struct halo_worker_options {
-    char socket[108];   /* "": none */
-    const char *listen; /* HOST:PORT; NULL: none */
+    char socket[108];     /* "": none */
+    const char *listen;   /* HOST:PORT; NULL: none */
+    const char *key_file; /* NULL: TCP for this user alone, on a loopback address */
     const char *hip_lib;
     struct halo_session_limits limits;
     uint32_t n_sessions;

@@ -19,9 +19,11 @@
 #include <base/clock.h>
 #include <base/log.h>
 #include <base/thread.h>
+#include <hip_remote/channel.h>
 #include <sandbox/sandbox.h>
 
 #include "runtime_priv.h"
+#include "secure_priv.h"
 #include "tcp_priv.h"
 
 #define HANDSHAKE_MS 3000
@@ -33,7 +35,7 @@
 #define PAUSE_NS 20000
 
 struct peer {
-    int fd;
+    struct halo_remote_channel channel;
     const struct halo_worker_options *options;
     struct halo_remote_reader reader;
     struct halo_session *session; /* NULL until INIT */
@@ -65,7 +67,7 @@ static void *watch(void *ud)
     const struct peer *p = ud;
     const struct timespec pause = {.tv_nsec = WATCH_MS * 1000000};
     for (uint64_t gone_ms = 0;;) {
-        struct pollfd state = {.fd = p->fd, .events = POLLRDHUP};
+        struct pollfd state = {.fd = p->channel.fd, .events = POLLRDHUP};
         if (!gone_ms && poll(&state, 1, WATCH_MS) > 0)
             gone_ms = halo_clock_ms();
         else if (gone_ms)
@@ -81,11 +83,9 @@ static void *watch(void *ud)
 static int flush(struct peer *p)
 {
     while (p->out_at < p->out_n) {
-        ssize_t n = send(p->fd, p->out + p->out_at, p->out_n - p->out_at, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
-            continue;
+        ssize_t n = halo_remote_channel_send(&p->channel, p->out + p->out_at, p->out_n - p->out_at);
         if (n < 0)
-            return errno == EAGAIN ? 0 : -errno;
+            return n == -EAGAIN ? 0 : (int)n;
         p->out_at += (size_t)n;
     }
     p->out_at = p->out_n = 0;
@@ -97,7 +97,7 @@ static uint8_t *reserve(void *ud, size_t n)
 {
     struct peer *p = ud;
     while (p->out_n + n > OUT_BYTES) {
-        struct pollfd writable = {.fd = p->fd, .events = POLLOUT};
+        struct pollfd writable = {.fd = p->channel.fd, .events = POLLOUT};
         if (flush(p) < 0)
             return NULL;
         memmove(p->out, p->out + p->out_at, p->out_n - p->out_at);
@@ -125,7 +125,7 @@ static void commit(void *ud, size_t n)
 static int idle(void *ud)
 {
     struct peer *p = ud;
-    struct pollfd state = {.fd = p->fd, .events = POLLRDHUP};
+    struct pollfd state = {.fd = p->channel.fd, .events = POLLRDHUP};
     atomic_store(&p->busy_ms, halo_clock_ms());
     int r = flush(p);
     if (r == 0 && poll(&state, 1, 0) > 0 && state.revents & (POLLRDHUP | POLLHUP | POLLERR))
@@ -179,17 +179,19 @@ static int run_requests(struct peer *p, struct halo_fault *fault)
     }
     if (r < 0)
         halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
-                       r == -EPROTONOSUPPORT ? "the client speaks another version of the protocol"
-                       : r == -EMSGSIZE      ? "a frame is longer than the limit"
-                       : r == -EPROTO        ? "the client does not speak remote HIP"
-                                             : "a frame has unknown flags");
+                       r == -EPROTO && halo_secure_is_hello(p->reader.buf, p->reader.end)
+                           ? "the client encrypts, but this worker has no --key-file"
+                       : r == -EPROTONOSUPPORT ? "the client speaks another version of the protocol"
+                       : r == -EMSGSIZE        ? "a frame is longer than the limit"
+                       : r == -EPROTO          ? "the client does not speak remote HIP"
+                                               : "a frame has unknown flags");
     return r == HALO_REMOTE_E_MORE ? 0 : r;
 }
 
 /* Waits for bytes, or for the moment to ask the GPU again. 0; HALO_SESSION_E_END at the client's end; negative. */
 static int wait_and_read(struct peer *p, struct halo_fault *fault)
 {
-    struct pollfd state = {.fd = p->fd, .events = POLLIN};
+    struct pollfd state = {.fd = p->channel.fd, .events = POLLIN};
     struct timespec timeout = {0};
     bool waits = p->session && halo_session_waits(p->session), forever = false;
     uint64_t age_ms = halo_clock_ms() - p->began_ms;
@@ -204,14 +206,13 @@ static int wait_and_read(struct peer *p, struct halo_fault *fault)
         forever = true;
     else if (halo_clock_us() - p->progress_us > SPIN_US)
         timeout.tv_nsec = PAUSE_NS;
-    if (ppoll(&state, 1, forever ? NULL : &timeout, NULL) <= 0 || !(state.revents & ~POLLOUT))
+    if (!halo_remote_channel_has_unread(&p->channel) &&
+        (ppoll(&state, 1, forever ? NULL : &timeout, NULL) <= 0 || !(state.revents & ~POLLOUT)))
         return 0;
     uint8_t *at = halo_remote_reader_reserve(&p->reader, &room);
-    ssize_t n = recv(p->fd, at, room, MSG_DONTWAIT);
+    ssize_t n = halo_remote_channel_recv(&p->channel, at, room);
     if (n < 0)
-        return errno == EAGAIN || errno == EINTR
-                   ? 0
-                   : halo_fault_errno(fault, HALO_FAULT_CANCELLED, -errno, "cannot read from the client");
+        return n == -EAGAIN ? 0 : halo_fault_errno(fault, HALO_FAULT_CANCELLED, (int)n, "cannot read from the client");
     halo_remote_reader_commit(&p->reader, (size_t)n);
     return n == 0 ? HALO_SESSION_E_END : 0;
 }
@@ -235,25 +236,41 @@ static int serve(struct peer *p, struct halo_fault *fault)
     }
 }
 
+/* What needs a right that the sandbox takes away comes before it, what parses bytes of the client after it. */
+static int begin(struct peer *p, struct halo_fault *fault)
+{
+    const struct halo_sandbox sandbox = {
+        .program = "hip-worker", .hip_lib = p->options->hip_lib, .gpu = true, .models_only = true};
+    struct halo_remote_key key;
+    pthread_t watcher;
+    bool is_encrypted = p->options->key_file && halo_tcp_is(p->channel.fd);
+    int r = is_encrypted ? halo_secure_read_key(p->options->key_file, &key, fault) : 0;
+    if (r < 0)
+        return r;
+    if (!p->options->no_sandbox)
+        halo_sandbox_enter(&sandbox);
+    halo_tcp_prepare(p->channel.fd);
+    if (!p->out || halo_remote_reader_init(&p->reader, HALO_REMOTE_FIRST_MAX) < 0 ||
+        halo_thread_start(&watcher, "watch", watch, p) < 0)
+        r = halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a session");
+    else if (is_encrypted)
+        r = halo_secure_accept(&p->channel, &key, HANDSHAKE_MS, fault);
+    halo_remote_key_forget(&key);
+    return r;
+}
+
 _Noreturn void halo_peer_run(const struct halo_worker_options *options)
 {
     const struct rlimit no_core = {0, 0};
-    const struct halo_sandbox sandbox = {
-        .program = "hip-worker", .hip_lib = options->hip_lib, .gpu = true, .models_only = true};
     struct halo_fault fault = {0};
-    pthread_t watcher;
-    struct peer p = {
-        .fd = options->session_fd, .options = options, .out = malloc(OUT_BYTES), .began_ms = halo_clock_ms()};
+    struct peer p = {.channel = {.fd = options->session_fd},
+                     .options = options,
+                     .out = malloc(OUT_BYTES),
+                     .began_ms = halo_clock_ms()};
     setrlimit(RLIMIT_CORE, &no_core);
-    if (!options->no_sandbox)
-        halo_sandbox_enter(&sandbox);
-    halo_tcp_prepare(p.fd);
-    if (!p.out || halo_remote_reader_init(&p.reader, HALO_REMOTE_FIRST_MAX) < 0 ||
-        halo_thread_start(&watcher, "watch", watch, &p) < 0) {
-        halo_log(HALO_LOG_ERROR, "no memory for a session");
-        _exit(1);
-    }
-    int r = serve(&p, &fault);
+    int r = begin(&p, &fault);
+    if (r == 0)
+        r = serve(&p, &fault);
     if (r < 0)
         halo_log(HALO_LOG_WARN, "session ended: %s", fault.text[0] ? fault.text : strerror(-r));
     else

@@ -1,4 +1,4 @@
-/* tcp.c: TCP on the loopback device. The kernel lists who owns each socket of this machine. */
+/* tcp.c: listens, and finds out who is at the other end. The kernel lists who owns each socket of this machine. */
 #include "tcp_priv.h"
 
 #include <arpa/inet.h>
@@ -58,7 +58,7 @@ static int open_socket(const struct addrinfo *found, const char *where, struct h
     return r;
 }
 
-int halo_tcp_listen(const char *where, struct halo_fault *fault)
+int halo_tcp_listen(const char *where, bool has_key, struct halo_fault *fault)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
@@ -69,28 +69,32 @@ int halo_tcp_listen(const char *where, struct halo_fault *fault)
     int error = getaddrinfo(host, port, &hints, &found);
     if (error)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "--listen %s: %s", where, gai_strerror(error));
-    if (is_loopback(found->ai_addr))
+    if (has_key || is_loopback(found->ai_addr))
         r = open_socket(found, where, fault);
     else
         r = halo_fault_set(
             fault, HALO_FAULT_BAD_REQUEST,
-            "--listen %s: not a loopback address. hip-worker neither encrypts connections nor authenticates "
-            "clients; forward the socket with ssh -L instead",
+            "--listen %s: not a loopback address. Without --key-file hip-worker neither encrypts connections nor "
+            "authenticates clients; give it a key, or forward the socket with ssh -L",
             where);
     freeaddrinfo(found);
     return r;
 }
 
-void halo_tcp_name(int fd, char *ret, size_t size)
+void halo_tcp_name(const struct sockaddr_storage *address, char *ret, size_t size)
 {
-    struct sockaddr_storage address;
-    socklen_t n = sizeof(address);
     char host[64], port[16];
     snprintf(ret, size, "?");
-    if (getsockname(fd, (struct sockaddr *)&address, &n) == 0 &&
-        getnameinfo((struct sockaddr *)&address, n, host, sizeof(host), port, sizeof(port),
+    if (getnameinfo((const struct sockaddr *)address, sizeof(*address), host, sizeof(host), port, sizeof(port),
                     NI_NUMERICHOST | NI_NUMERICSERV) == 0)
         snprintf(ret, size, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+bool halo_tcp_is(int fd)
+{
+    struct sockaddr_storage own;
+    socklen_t n = sizeof(own);
+    return getsockname(fd, (struct sockaddr *)&own, &n) == 0 && own.ss_family != AF_UNIX;
 }
 
 /* ---- the other end ---- */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -34,6 +35,7 @@ void worker_start(struct worker *w, const char *hip_lib, const char *const *args
     w->pid = fork();
     assert_true(w->pid >= 0);
     if (w->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that failed does not stop it */
         dup2(log[1], STDERR_FILENO);
         close(log[0]);
         close(log[1]);
