@@ -261,9 +261,23 @@ static int watch_forks(void)
     return -r;
 }
 
+/* Why there is no session; `reason`: of the connection, or empty. */
+static const char *reason_of(const struct halo_client *c, int error, const char *reason)
+{
+    if (reason[0])
+        return reason;
+    if (error == -ENODEV)
+        return "it has no GPU, or no HIP runtime";
+    if (!c->settings.key_file && !c->settings.is_unix && (error == -EPROTO || error == -ECONNRESET))
+        return "it closed the connection, or it serves clients with its key alone (HIP_REMOTE_KEY_FILE)";
+    return strerror(-error);
+}
+
 /* With the lock, which is released while answers are waited for: other threads wait for `opened`. */
 static int open_session(struct halo_client *c)
 {
+    struct halo_remote_channel channel;
+    char reason[HALO_REMOTE_REASON_BYTES] = "";
     const char *variable;
     int r = halo_remote_settings_read(&c->settings, &variable);
     if (r < 0) {
@@ -274,8 +288,10 @@ static int open_session(struct halo_client *c)
     }
     c->state = HALO_CLIENT_OPENING;
     r = watch_forks();
-    int fd = r ? r : halo_remote_connect(&c->settings);
-    r = fd < 0 ? fd : halo_link_open(&c->link, fd, c->settings.io_ms, &c->lock);
+    if (!r)
+        r = halo_remote_connect(&c->settings, &channel, reason);
+    if (!r)
+        r = halo_link_open(&c->link, &channel, c->settings.io_ms, &c->lock);
     if (!r) {
         r = begin_session(c);
         if (r)
@@ -284,7 +300,9 @@ static int open_session(struct halo_client *c)
     if (r)
         drop_tables(c);
     if (r || c->settings.is_verbose)
-        say(r ? "no session with the worker" : "a session with the worker", r ? strerror(-r) : "begins");
+        say(r ? "no session with the worker" : "a session with the worker", r                ? reason_of(c, r, reason)
+                                                                            : channel.cipher ? "begins, encrypted"
+                                                                                             : "begins");
     c->state = r ? HALO_CLIENT_FAILED : HALO_CLIENT_OPEN;
     pthread_cond_broadcast(&c->opened);
     return r;

@@ -88,7 +88,18 @@ static int connect_tcp(const struct halo_remote_settings *settings)
 _Static_assert(sizeof(((struct halo_remote_settings *)0)->path) <= sizeof(((struct sockaddr_un *)0)->sun_path),
                "a path that was read fits");
 
-int halo_remote_connect(const struct halo_remote_settings *settings)
+int halo_remote_connect(const struct halo_remote_settings *settings, struct halo_remote_channel *ret,
+                        char reason[static HALO_REMOTE_REASON_BYTES])
 {
-    return settings->is_unix ? connect_unix(settings) : connect_tcp(settings);
+    int fd = settings->is_unix ? connect_unix(settings) : connect_tcp(settings), r = 0;
+    if (fd < 0) {
+        snprintf(reason, HALO_REMOTE_REASON_BYTES, "%s", strerror(-fd));
+        return fd;
+    }
+    *ret = (struct halo_remote_channel){.fd = fd};
+    if (settings->key_file && !settings->is_unix)
+        r = halo_remote_secure(ret, settings->key_file, settings->connect_ms, reason);
+    if (r < 0)
+        close(fd);
+    return r;
 }

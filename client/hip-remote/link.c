@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <base/clock.h>
@@ -17,20 +16,24 @@
 /* A thread that stalls in sending may read the answer that another one polls for. */
 #define SLICE_MS 20
 
-#ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0 /* the socket has SO_NOSIGPIPE */
-#endif
-
 _Static_assert(HALO_LINK_PENDING_MAX <= SLOT_NONE, "each slot has a number");
 
-int halo_link_open(struct halo_link *link, int fd, uint32_t io_ms, pthread_mutex_t *lock)
+static void close_channel(struct halo_link *link)
+{
+    halo_remote_channel_finish(&link->channel);
+    close(link->channel.fd);
+    link->channel.fd = -1;
+}
+
+int halo_link_open(struct halo_link *link, const struct halo_remote_channel *channel, uint32_t io_ms,
+                   pthread_mutex_t *lock)
 {
     memset(link, 0, sizeof(*link));
+    link->channel = *channel;
     if (halo_remote_reader_init(&link->reader, HALO_REMOTE_PAYLOAD_MAX) < 0) {
-        close(fd);
+        close_channel(link);
         return -ENOMEM;
     }
-    link->fd = fd;
     link->io_ms = io_ms;
     link->lock = lock;
     pthread_cond_init(&link->heard, NULL);
@@ -41,16 +44,14 @@ int halo_link_open(struct halo_link *link, int fd, uint32_t io_ms, pthread_mutex
 
 void halo_link_close(struct halo_link *link)
 {
-    close(link->fd);
-    link->fd = -1;
+    close_channel(link);
     halo_remote_reader_finish(&link->reader);
     pthread_cond_destroy(&link->heard);
 }
 
 void halo_link_abandon(struct halo_link *link)
 {
-    close(link->fd);
-    link->fd = -1;
+    close_channel(link);
     link->error = -EPIPE;
 }
 
@@ -106,9 +107,9 @@ static int read_some(struct halo_link *link)
     const uint8_t *payload;
     size_t room;
     uint8_t *at = halo_remote_reader_reserve(&link->reader, &room);
-    ssize_t n = recv(link->fd, at, room, MSG_DONTWAIT);
+    ssize_t n = halo_remote_channel_recv(&link->channel, at, room);
     if (n < 0)
-        return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : halo_link_lose(link, -errno);
+        return n == -EAGAIN ? 0 : halo_link_lose(link, (int)n);
     if (n == 0)
         return halo_link_lose(link, -ECONNRESET);
     halo_remote_reader_commit(&link->reader, (size_t)n);
@@ -129,16 +130,16 @@ static int send_all(struct halo_link *link, const uint8_t *at, size_t n)
 {
     uint64_t moved_ms = halo_clock_ms();
     while (n > 0 && !link->error) {
-        ssize_t sent = send(link->fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t sent = halo_remote_channel_send(&link->channel, at, n);
         if (sent > 0) {
             at += sent;
             n -= (size_t)sent;
             moved_ms = halo_clock_ms();
             continue;
         }
-        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-            return halo_link_lose(link, -errno);
-        struct pollfd state = {.fd = link->fd, .events = POLLIN | POLLOUT};
+        if (sent != -EAGAIN)
+            return halo_link_lose(link, (int)sent);
+        struct pollfd state = {.fd = link->channel.fd, .events = POLLIN | POLLOUT};
         if (poll(&state, 1, SLICE_MS) > 0 && state.revents & ~POLLOUT && read_some(link) < 0)
             break;
         uint64_t last_ms = moved_ms > link->heard_ms ? moved_ms : link->heard_ms;
@@ -247,7 +248,7 @@ static int check_silence(struct halo_link *link)
 
 int halo_link_step(struct halo_link *link)
 {
-    struct pollfd state = {.fd = link->fd, .events = POLLIN};
+    struct pollfd state = {.fd = link->channel.fd, .events = POLLIN};
     int r = flush(link);
     if (!r)
         r = check_silence(link);
@@ -257,9 +258,10 @@ int halo_link_step(struct halo_link *link)
         pthread_cond_wait(&link->heard, link->lock);
         return link->error;
     }
+    int slice_ms = halo_remote_channel_has_unread(&link->channel) ? 0 : SLICE_MS;
     link->is_polling = true;
     pthread_mutex_unlock(link->lock);
-    (void)poll(&state, 1, SLICE_MS);
+    (void)poll(&state, 1, slice_ms);
     pthread_mutex_lock(link->lock);
     link->is_polling = false;
     /* Another thread takes over the polling when this one has what it wanted. */

@@ -2,7 +2,7 @@
  *
  * Requests without an answer are gathered and sent together; the first after a pause goes at once, so that the GPU does
  * not wait for the client. While the socket takes nothing, answers are read: the worker stops reading when its own
- * answers are not taken. Nothing is allocated after open.
+ * answers are not taken. Nothing is allocated after open, unless the channel encrypts.
  *
  * Threads: all functions are called with `lock` held. halo_link_step() releases it while it waits.
  * Errors: a negative errno that is also kept in `error`: the link is lost and stays so. -ETIMEDOUT: an answer is owed
@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <hip_remote/channel.h>
 #include <hip_remote/codec.h>
 
 #define HALO_LINK_OUT_BYTES (64u << 10)
@@ -41,7 +42,8 @@ struct halo_link_pending {
 struct halo_link {
     pthread_mutex_t *lock;
     pthread_cond_t heard;
-    int fd, error;
+    struct halo_remote_channel channel;
+    int error;
     uint32_t io_ms;
     bool is_polling; /* a thread waits in poll() without the lock */
     bool was_pinged; /* since the last byte came */
@@ -59,8 +61,9 @@ struct halo_link {
     uint64_t n_sent, n_asked; /* requests without and with an answer */
 };
 
-/* Takes the connected socket. 0 or -ENOMEM, with the socket closed. */
-int halo_link_open(struct halo_link *link, int fd, uint32_t io_ms, pthread_mutex_t *lock);
+/* Takes the channel and its socket. 0 or -ENOMEM, with the socket closed. */
+int halo_link_open(struct halo_link *link, const struct halo_remote_channel *channel, uint32_t io_ms,
+                   pthread_mutex_t *lock);
 void halo_link_close(struct halo_link *link);
 /* For the child of a fork: gives up the socket, which is the parent's. */
 void halo_link_abandon(struct halo_link *link);

@@ -107,6 +107,7 @@ int halo_remote_settings_read(struct halo_remote_settings *ret, const char **ret
         {"HIP_REMOTE_IO_TIMEOUT_MS", 1, true},
     };
     *ret = (struct halo_remote_settings){.connect_ms = CONNECT_MS, .io_ms = IO_MS};
+    ret->key_file = variable("HIP_REMOTE_KEY_FILE");
     ret->is_verbose = halo_remote_settings_is_verbose();
     for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++) {
         *ret_variable = times[i].name;

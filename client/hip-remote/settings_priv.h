@@ -10,6 +10,7 @@ struct halo_remote_settings {
     char path[104];             /* of the socket, with is_unix */
     char host[256], port[8];    /* without */
     uint32_t connect_ms, io_ms; /* until a worker that does not answer counts as lost */
+    const char *key_file;       /* of the environment; NULL: the connection is not encrypted */
     bool is_verbose;
 };
 
