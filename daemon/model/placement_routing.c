@@ -11,16 +11,17 @@
 /* Experts are drawn one after the other without replacement, each by its weight among those that are left. The
  * probability that the expert of weight w is among the first n_used is 1 - e^(-w t), where t makes these add up to
  * n_used (Rosen 1972, "Asymptotic theory for successive sampling with varying probabilities without replacement"). */
-static void zipf(double *of, uint32_t n_expert, uint32_t n_used, double exponent)
+void halo_routing_zipf_shares(uint32_t n_expert, uint32_t n_used, double exponent, double *ret_shares)
 {
     double low = 0, high = 1, weights[HALO_MODEL_MAX_EXPERTS];
+    assert(n_used < n_expert && n_expert <= HALO_MODEL_MAX_EXPERTS);
     for (uint32_t i = 0; i < n_expert; i++)
         weights[i] = pow(i + 1, -exponent);
     for (uint32_t round = 0; round < BISECTIONS; round++) {
         double t = round < BISECTIONS / 2 ? high : (low + high) / 2, sum = 0;
         for (uint32_t i = 0; i < n_expert; i++) {
-            of[i] = 1 - exp(-weights[i] * t);
-            sum += of[i];
+            ret_shares[i] = 1 - exp(-weights[i] * t);
+            sum += ret_shares[i];
         }
         if (round < BISECTIONS / 2) /* first a t that is too large */
             high = sum < n_used ? high * 2 : high;
@@ -86,7 +87,7 @@ void halo_shares_init(struct halo_shares *shares, const struct halo_routing *rou
     shares->n_expert = n_expert;
     if (routing->kind == HALO_ROUTING_ZIPF && n_used < n_expert) {
         double of[HALO_MODEL_MAX_EXPERTS];
-        zipf(of, n_expert, n_used, routing->exponent);
+        halo_routing_zipf_shares(n_expert, n_used, routing->exponent, of);
         halo_routing_gains(of, n_expert, shares->gains);
     } else {
         for (uint32_t i = 0; i < n_expert; i++)

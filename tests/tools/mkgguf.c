@@ -76,6 +76,8 @@ static int write_tensor(struct mkgguf_out *out, const struct mkgguf_tensor *t, u
             mkgguf_fill(t->type, t->deviation, stream, piece, n);
         else if (t->fill == MKGGUF_IDS)
             mkgguf_fill_ids(at / sizeof(int32_t), t->dims[0], t->n_ids, piece, n);
+        else if (t->fill == MKGGUF_ZIPF)
+            mkgguf_fill_zipf(t->n_used, stream, piece, n);
         else
             mkgguf_fill_number(t->fill == MKGGUF_ONES ? 1 : -1, piece, n);
         int r = mkgguf_out_write(out, piece, n);
@@ -304,6 +306,8 @@ static int check_options(struct options *o)
         return refuse("this architecture has none", "--experts");
     if (!o->experts_asked && !mkgguf_is_mixture(s->family) && s->family != MKGGUF_GEMMA4)
         s->n_expert = 0;
+    if (s->zipf && s->n_expert_used >= s->n_expert)
+        return refuse("must be fewer than the experts", "--experts-used");
     if (mkgguf_is_mixture(s->family) && (s->n_expert == 0 || s->n_expert_used == 0 || s->n_ff_expert == 0))
         return refuse("a mixture of experts needs", "--experts --experts-used --ff-expert");
     if (s->family == MKGGUF_DEEPSEEK2 && s->kv_lora == 0)

@@ -43,6 +43,7 @@ struct mkgguf_shape {
     uint32_t n_rot;                       /* of a head; 0: all of it */
     uint32_t q_lora, kv_lora, head_dim_v; /* latent attention: the ranks, and the width of V in a head */
     float expert_scale;
+    bool zipf; /* routers choose as those of published models; else nearly every expert alike */
     /* What each layer has: M Mamba-2, C a short convolution, * attention, E experts; NULL: attention. But for
      * nemotron_h_moe a feed-forward follows. */
     const char *layers;
@@ -86,8 +87,9 @@ struct mkgguf_tensor {
     uint32_t n_dims;
     uint64_t dims[3];
     uint32_t type;
-    enum { MKGGUF_RANDOM, MKGGUF_ONES, MKGGUF_MINUS_ONES, MKGGUF_IDS } fill;
+    enum { MKGGUF_RANDOM, MKGGUF_ONES, MKGGUF_MINUS_ONES, MKGGUF_IDS, MKGGUF_ZIPF } fill;
     uint32_t n_ids;  /* ids of a row are below it, and each another */
+    uint32_t n_used; /* of MKGGUF_ZIPF: experts that a token chooses */
     float deviation; /* of random weights */
     uint64_t n_bytes;
     uint64_t number; /* in the whole set: with the seed it determines the bytes */
@@ -107,6 +109,9 @@ void mkgguf_fill(uint32_t type, float deviation, uint64_t stream, uint8_t *bytes
 void mkgguf_fill_number(float number, uint8_t *bytes, uint64_t n_bytes); /* of F32 */
 /* Rows of n_used different ids below n_ids, from the element `first` of all on; I32. */
 void mkgguf_fill_ids(uint64_t first, uint64_t n_used, uint32_t n_ids, uint8_t *bytes, uint64_t n_bytes);
+/* The biases of a layer's experts with which a router of random weights and sigmoid scores chooses n_used of them by
+ * Zipf's law, as published models do (HALO_ROUTING_ZIPF_PUBLISHED); the popular ones depend on `stream`. F32. */
+void mkgguf_fill_zipf(uint32_t n_used, uint64_t stream, uint8_t *bytes, uint64_t n_bytes);
 
 /* A file that is written in large direct blocks by a second thread, while the first makes the next block. */
 struct mkgguf_out;

@@ -13,7 +13,11 @@
 #include <kernels/quant.h>
 #include <kernels/tensor.h>
 
+#include <model/placement.h>
+
 #include "mkgguf.h"
+
+#define BISECTIONS 60
 
 /* splitmix64: a counter and a mix, so that blocks could be made in any order. */
 static inline uint64_t random_next(uint64_t *state)
@@ -327,5 +331,38 @@ void mkgguf_fill_ids(uint64_t first, uint64_t n_used, uint32_t n_ids, uint8_t *b
         uint64_t row = (first + i) / n_used, k = (first + i) % n_used;
         int32_t id = (int32_t)((row + k * (n_ids / n_used)) % n_ids);
         memcpy(bytes + i * sizeof id, &id, sizeof id);
+    }
+}
+
+/* What a number of the normal distribution exceeds with this probability. */
+static double normal_above(double probability)
+{
+    double low = -10, high = 10;
+    for (int i = 0; i < BISECTIONS; i++) {
+        double middle = (low + high) / 2;
+        if (erfc(middle / sqrt(2)) / 2 > probability)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Of a normalized row the router makes a logit of deviation 1: the score 1 / (1 + e^-z) of an expert exceeds the size
+ * of its bias with the wanted probability, and on average n_used of them do. */
+void mkgguf_fill_zipf(uint32_t n_used, uint64_t stream, uint8_t *bytes, uint64_t n_bytes)
+{
+    double shares[HALO_MODEL_MAX_EXPERTS];
+    uint32_t n_expert = (uint32_t)(n_bytes / sizeof(float)), rank[HALO_MODEL_MAX_EXPERTS];
+    uint64_t state = stream * 0xd1342543de82ef95u + 1;
+    halo_routing_zipf_shares(n_expert, n_used, HALO_ROUTING_ZIPF_PUBLISHED, shares);
+    for (uint32_t i = 0; i < n_expert; i++) { /* a random order */
+        uint32_t at = (uint32_t)(random_next(&state) % (i + 1));
+        rank[i] = rank[at];
+        rank[at] = i;
+    }
+    for (uint32_t i = 0; i < n_expert; i++) {
+        float bias = (float)(-1 / (1 + exp(-normal_above(shares[rank[i]]))));
+        memcpy(bytes + i * sizeof bias, &bias, sizeof bias);
     }
 }

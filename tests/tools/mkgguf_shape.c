@@ -23,6 +23,9 @@ static const struct mkgguf_shape presets[] = {
     {"qwen3-4b", MKGGUF_QWEN3, 36, 2560, 32, 8, 128, 9728, 0, 0, 0, 151936, 40960, 1e6f, .tied = true},
     {"qwen3-8b", MKGGUF_QWEN3, 36, 4096, 32, 8, 128, 12288, 0, 0, 0, 151936, 40960, 1e6f},
     {"qwen3-30b-a3b", MKGGUF_QWEN3MOE, 48, 2048, 32, 4, 128, 6144, 128, 8, 768, 151936, 40960, 1e6f},
+    /* The sizes of qwen3-30b-a3b with a family whose routers have biases, which make some experts popular. */
+    {"zipf-30b-a3b", MKGGUF_MINIMAX_M2, 48, 2048, 32, 4, 128, 768, 128, 8, 768, 151936, 40960, 1e6f, .n_rot = 64,
+     .zipf = true},
     {"qwen3-235b-a22b", MKGGUF_QWEN3MOE, 94, 4096, 64, 4, 128, 12288, 128, 8, 1536, 151936, 40960, 1e6f},
     /* The widths of a published 26B-A4B mixture, with the graph of qwen3moe. */
     {"moe-26b-a4b", MKGGUF_QWEN3MOE, 30, 2816, 16, 8, 256, 2112, 128, 8, 704, 262144, 131072, 1e6f, .tied = true},

@@ -54,6 +54,19 @@ static void attention(struct mkgguf_maker *m, uint32_t layer, bool norm)
     }
 }
 
+static void router_bias(struct mkgguf_maker *m, uint32_t layer)
+{
+    const struct mkgguf_shape *s = m->shape;
+    if (!s->zipf) {
+        mkgguf_vector(m, s->n_expert, MKGGUF_RANDOM, 0.1f, "blk.%u.exp_probs_b.bias", layer);
+        return;
+    }
+    struct mkgguf_tensor t = {.dims = {s->n_expert}, .type = HALO_TYPE_F32, .n_used = s->n_expert_used};
+    t.fill = MKGGUF_ZIPF;
+    snprintf(t.name, sizeof t.name, "blk.%u.exp_probs_b.bias", layer);
+    mkgguf_emit_tensor(m, &t);
+}
+
 static void feed_forward(struct mkgguf_maker *m, uint32_t layer)
 {
     const struct mkgguf_shape *s = m->shape;
@@ -80,7 +93,7 @@ static void feed_forward(struct mkgguf_maker *m, uint32_t layer)
     mkgguf_matrix(m, s->n_embd, s->n_ff_expert, s->n_expert, base, "blk.%u.ffn_up_exps.weight", layer);
     mkgguf_matrix(m, s->n_ff_expert, s->n_embd, s->n_expert, down, "blk.%u.ffn_down_exps.weight", layer);
     if (mkgguf_has_router_bias(s->family))
-        mkgguf_vector(m, s->n_expert, MKGGUF_RANDOM, 0.1f, "blk.%u.exp_probs_b.bias", layer);
+        router_bias(m, layer);
     uint64_t n_shared = s->n_ff_shared ? s->n_ff_shared : (uint64_t)s->n_shared * s->n_ff_expert;
     if (n_shared == 0)
         return;

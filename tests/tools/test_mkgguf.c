@@ -18,6 +18,7 @@
 
 #include <matmul/matmul.h>
 #include <model/model.h>
+#include <model/placement.h>
 #include <tokenizer/tokenizer.h>
 
 #include "mkgguf.h"
@@ -56,6 +57,12 @@ static void check_type(uint32_t type, float deviation)
     free(weights);
 }
 
+static int more_first(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x < y) - (x > y);
+}
+
 static void test_every_type_has_the_wanted_deviation(void **state)
 {
     static const float deviations[] = {1.0f / 8, 1.0f / 16, 1.0f / 64, 1.0f / 137};
@@ -64,6 +71,43 @@ static void test_every_type_has_the_wanted_deviation(void **state)
         HALO_TYPE_LIST(X)
 #undef X
     }
+}
+
+/* A router of random weights with these biases: each expert is chosen as often as Zipf's law says. */
+static void test_routers_follow_zipf(void **state)
+{
+    enum { N = 128, USED = 8, TOKENS = 20000 };
+    double shares[N], score[N], worst = 0, sum = 0;
+    float bias[N], noise[N];
+    uint32_t n_chosen[N] = {0};
+    mkgguf_fill_zipf(USED, 5, (uint8_t *)bias, sizeof bias);
+    for (uint32_t token = 0; token < TOKENS; token++) {
+        for (uint32_t e = 0; e < N; e++)
+            score[e] = 0;
+        for (uint32_t i = 0; i < 4; i++) { /* four even numbers are nearly a normal one */
+            mkgguf_fill(HALO_TYPE_F32, 0.5f, 4ull * token + i, (uint8_t *)noise, sizeof noise);
+            for (uint32_t e = 0; e < N; e++)
+                score[e] += (double)noise[e];
+        }
+        for (uint32_t e = 0; e < N; e++)
+            score[e] = 1 / (1 + exp(-score[e])) + (double)bias[e];
+        for (uint32_t k = 0; k < USED; k++) {
+            uint32_t best = 0;
+            for (uint32_t e = 1; e < N; e++)
+                best = score[e] > score[best] ? e : best;
+            n_chosen[best]++;
+            score[best] = -INFINITY;
+        }
+    }
+    halo_routing_zipf_shares(N, USED, HALO_ROUTING_ZIPF_PUBLISHED, shares);
+    qsort(n_chosen, N, sizeof n_chosen[0], more_first);
+    for (uint32_t e = 0; e < N; e++) {
+        double off = fabs((double)n_chosen[e] / TOKENS - shares[e]);
+        worst = off > worst ? off : worst;
+        sum += off;
+    }
+    print_message("of the shares of %d experts the worst is off by %.3f, all together by %.3f\n", N, worst, sum);
+    assert_true(worst < 0.03 && sum < 0.4);
 }
 
 /* Runs mkgguf with up to 8 arguments and "-o FOLDER/NAME"; returns its exit status. */
@@ -169,6 +213,7 @@ static const struct {
      "minimax-m2",
      "Q4_K_M",
      8},
+    {{"--preset", "zipf-30b-a3b", "--layers", "1", "--experts", "16", "--vocab", "2000"}, "minimax-m2", "Q4_K_M", 16},
     {{"--preset", "qwen3-0.6b", "--layers", "1", "--type", "IQ4_XS"}, "qwen3", "IQ4_XS", 0},
     {{"--preset", "qwen2-0.5b", "--layers", "1", "--type", "Q4_K"}, "qwen2", NULL, 0}, /* 896 falls back to Q5_0 */
 };
@@ -301,6 +346,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_type_has_the_wanted_deviation),
+        cmocka_unit_test(test_routers_follow_zipf),
         cmocka_unit_test(test_models_load),
         cmocka_unit_test(test_split_and_seed),
         cmocka_unit_test(test_vocabulary_tokenizes),

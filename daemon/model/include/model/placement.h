@@ -51,6 +51,10 @@ struct halo_routing {
     uint32_t n_expert; /* row length of `gains` */
 };
 
+/* The probability that a token uses the expert of each rank, when routers follow Zipf's law and experts are drawn
+ * without replacement: they add up to n_used. n_expert: at most HALO_MODEL_MAX_EXPERTS, more than n_used. */
+void halo_routing_zipf_shares(uint32_t n_expert, uint32_t n_used, double exponent, double *ret_shares);
+
 /* From the probabilities that a token uses each of the n experts of a layer, in any order, at most
  * HALO_MODEL_MAX_EXPERTS: ret_gains[s] is how many experts of a token more are found with s + 1 slots than with s, when
  * the layer keeps the experts that were used last. They add up to the experts that a token uses, and never rise. */
