@@ -11,7 +11,7 @@
 
 #include <kernels/tensor.h>
 
-static uint32_t type_that_fits(uint32_t type, uint64_t columns)
+uint32_t mkgguf_type_that_fits(uint32_t type, uint64_t columns)
 {
     uint32_t small;
     switch (type) {
@@ -66,7 +66,7 @@ void mkgguf_matrix(struct mkgguf_maker *m, uint64_t columns, uint64_t rows, uint
                    const char *format, ...)
 {
     struct mkgguf_tensor t = {.dims = {columns, rows, planes}, .deviation = 1 / sqrtf((float)columns)};
-    t.type = type_that_fits(type, columns);
+    t.type = mkgguf_type_that_fits(type, columns);
     va_list args;
     va_start(args, format);
     vsnprintf(t.name, sizeof t.name, format, args);

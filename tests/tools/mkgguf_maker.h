@@ -13,6 +13,9 @@ struct mkgguf_maker {
     int result; /* of the first emit that was not 0 */
 };
 
+/* `type`, or the one that quantizers use where rows do not divide into its blocks. */
+uint32_t mkgguf_type_that_fits(uint32_t type, uint64_t columns);
+
 /* One tensor: name, dims, type and fill are given, the rest follows. */
 void mkgguf_emit_tensor(struct mkgguf_maker *m, struct mkgguf_tensor *t);
 

@@ -1,9 +1,22 @@
 /* mkgguf_tensors.c: which tensors a model has, in the order in which they are used. */
+#include <math.h>
 #include <stdio.h>
 
 #include <kernels/tensor.h>
 
 #include "mkgguf_maker.h"
+
+/* Attention adds no more to a row than an embedding has. Were it 1, a row would become what all rows before it have in
+ * common, layer by layer, and the routers would choose the same experts for every token. */
+static void attention_output(struct mkgguf_maker *m, uint64_t columns, uint32_t layer)
+{
+    const struct mkgguf_shape *s = m->shape;
+    struct mkgguf_tensor t = {.dims = {columns, s->n_embd}};
+    t.deviation = 1 / sqrtf((float)columns * (float)s->n_embd);
+    t.type = mkgguf_type_that_fits(m->types->base, columns);
+    snprintf(t.name, sizeof t.name, "blk.%u.attn_output.weight", layer);
+    mkgguf_emit_tensor(m, &t);
+}
 
 static void latent_attention(struct mkgguf_maker *m, uint32_t layer)
 {
@@ -17,7 +30,7 @@ static void latent_attention(struct mkgguf_maker *m, uint32_t layer)
     mkgguf_vector(m, s->kv_lora, MKGGUF_ONES, 0, "blk.%u.attn_kv_a_norm.weight", layer);
     mkgguf_matrix(m, s->head_dim - s->n_rot, s->kv_lora, s->n_head, base, "blk.%u.attn_k_b.weight", layer);
     mkgguf_matrix(m, s->kv_lora, s->head_dim_v, s->n_head, base, "blk.%u.attn_v_b.weight", layer);
-    mkgguf_matrix(m, (uint64_t)s->n_head * s->head_dim_v, s->n_embd, 0, base, "blk.%u.attn_output.weight", layer);
+    attention_output(m, (uint64_t)s->n_head * s->head_dim_v, layer);
 }
 
 /* With `norm`, the one in front. */
@@ -47,9 +60,9 @@ static void attention(struct mkgguf_maker *m, uint32_t layer, bool norm)
         mkgguf_vector(m, q, MKGGUF_ONES, 0, "blk.%u.attn_q_norm.weight", layer);
         mkgguf_vector(m, kv, MKGGUF_ONES, 0, "blk.%u.attn_k_norm.weight", layer);
     }
-    mkgguf_matrix(m, q, s->n_embd, 0, base, "blk.%u.attn_output.weight", layer);
+    attention_output(m, q, layer);
     if (s->family == MKGGUF_GPT_OSS) {
-        mkgguf_vector(m, s->n_embd, MKGGUF_RANDOM, 0.1f, "blk.%u.attn_output.bias", layer);
+        mkgguf_vector(m, s->n_embd, MKGGUF_RANDOM, 0.1f / sqrtf((float)s->n_embd), "blk.%u.attn_output.bias", layer);
         mkgguf_vector(m, s->n_head, MKGGUF_RANDOM, 1, "blk.%u.attn_sinks.weight", layer);
     }
 }
