@@ -198,6 +198,21 @@ struct halo_hip_latent {
 };
 /* As halo_hip_fuse_heads. */
 bool halo_hip_fuse_latent(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_latent *ret);
+/* fuse_moe.c, as halo_hip_fuse_heads, of few rows: a router of F32 and the routing of what it gives; the sum of experts
+ * and the norm behind it. */
+#define HALO_HIP_PAIR_OPS 2
+struct halo_hip_router {
+    const struct halo_op_matmul *product;
+    const struct halo_op_moe_route *route;
+};
+struct halo_hip_sum_norm {
+    const struct halo_op_moe_sum *sum;
+    const struct halo_op_rmsnorm *norm;
+};
+bool halo_hip_fuse_router(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_router *ret);
+bool halo_hip_fuse_sum_norm(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_sum_norm *ret);
+/* Whether no op from `index` on reads the value before one writes it again. */
+bool halo_hip_is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value);
 /* When the next op behind c->op that reads activation rows reads those of `out`: their length (and how many to a row of
  * the batch), else 0. */
 uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row);
@@ -210,6 +225,11 @@ halo_hip_emit_fn halo_hip_emit_embed, halo_hip_emit_rmsnorm, halo_hip_emit_matmu
     halo_hip_emit_delta_rule, halo_hip_emit_ssm_scan, halo_hip_emit_logits, halo_hip_emit_streams_mix,
     halo_hip_emit_streams_add, halo_hip_emit_compress, halo_hip_emit_blocks_choose, halo_hip_emit_attend_blocks;
 int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads *heads);
+int halo_hip_emit_router(struct halo_hip_compiler *c, const struct halo_hip_router *router);
+int halo_hip_emit_sum_norm(struct halo_hip_compiler *c, const struct halo_hip_sum_norm *pair);
+struct halo_rmsnorm_args halo_hip_rmsnorm_args(const struct halo_hip_compiler *c, const struct halo_op_rmsnorm *u);
+struct halo_matrix_arg halo_hip_matrix_arg(const struct halo_hip_compiler *c, uint32_t weight, uint32_t bias,
+                                           float *out);
 int halo_hip_emit_latent_heads(struct halo_hip_compiler *c, const struct halo_hip_latent *latent);
 /* A matrix for each head over few rows; head h of a row goes to element h * out_stride of its row of `out`. */
 int halo_hip_emit_head_matmul(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint16_t out,

@@ -131,8 +131,7 @@ static bool writes(const struct halo_op *op, uint16_t value)
     return false;
 }
 
-/* Whether no op from `index` on reads the value before one writes it again. */
-static bool is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value)
+bool halo_hip_is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value)
 {
     for (const struct halo_op *op = plan->ops + index; op < plan->ops + plan->n_ops; op++) {
         const struct inputs in = inputs_of(op);
@@ -151,8 +150,8 @@ static const struct halo_op_attend *find_attend(const struct halo_plan *plan, ui
     const struct halo_op *op = plan->ops + index;
     return index < plan->n_ops && op->kind == HALO_OP_ATTEND && op->u.attend.q == g->rope->q &&
                    op->u.attend.n_head == g->rope->n_head && op->u.attend.kv_layer == g->write->kv_layer &&
-                   op->u.attend.kv_group == g->write->kv_group && is_dead(plan, index + 1, g->rope->q) &&
-                   is_dead(plan, index + 1, g->rope->k)
+                   op->u.attend.kv_group == g->write->kv_group && halo_hip_is_dead(plan, index + 1, g->rope->q) &&
+                   halo_hip_is_dead(plan, index + 1, g->rope->k)
                ? &op->u.attend
                : NULL;
 }
@@ -228,7 +227,7 @@ bool halo_hip_fuse_latent(const struct halo_hip_compiler *c, uint32_t index, str
     const uint16_t inner[] = {ret->norm->out, ret->low->out, ret->rot->out,
                               ret->rope->k,   ret->k->out,   ret->down->out[0]};
     for (uint32_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++)
-        if (!is_dead(c->plan, index + HALO_HIP_LATENT_OPS, inner[i]))
+        if (!halo_hip_is_dead(c->plan, index + HALO_HIP_LATENT_OPS, inner[i]))
             return false;
     uint32_t type = HALO_HIP_TYPE_KV_F32 + (uint32_t)c->plan->kv[ret->write->kv_group].type;
     return halo_hip_kernel_find(c->model->device, HALO_HIP_LATENT_HEADS, type, c->min_rows) >= 0;

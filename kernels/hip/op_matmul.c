@@ -1,7 +1,8 @@
 /* op_matmul.c: launches of matmul and logits (contract in compile_priv.h). */
 #include "compile_priv.h"
 
-static struct halo_matrix_arg matrix_arg(const struct halo_hip_compiler *c, uint32_t weight, uint32_t bias, float *out)
+struct halo_matrix_arg halo_hip_matrix_arg(const struct halo_hip_compiler *c, uint32_t weight, uint32_t bias,
+                                           float *out)
 {
     uint32_t n_rows = c->plan->weights[weight].n_rows;
     return (struct halo_matrix_arg){.weight = halo_hip_weight(c->model, weight),
@@ -45,7 +46,8 @@ int halo_hip_emit_matmul(struct halo_hip_compiler *c, const struct halo_op *op)
         for (uint32_t k = first; k < u->n; k++) {
             if (done[k] || halo_hip_form(weights[u->weight[k]].type) != type)
                 continue;
-            p.matrix[p.n_matrices++] = matrix_arg(c, u->weight[k], u->bias[k], halo_hip_value(c->model, u->out[k]));
+            p.matrix[p.n_matrices++] =
+                halo_hip_matrix_arg(c, u->weight[k], u->bias[k], halo_hip_value(c->model, u->out[k]));
             done[k] = true;
         }
         r = halo_hip_emit_product(c, &p);
@@ -93,7 +95,7 @@ static int emit_outputs(struct halo_hip_compiler *c, const struct halo_op_logits
                                  .value = gathers ? HALO_NONE : u->x,
                                  .n_x = gathers ? halo_hip_per_span(1) : halo_hip_per_row(1),
                                  .row_index = !gathers};
-    p.matrix[0] = matrix_arg(c, u->weight, u->bias, c->model->logits_device);
+    p.matrix[0] = halo_hip_matrix_arg(c, u->weight, u->bias, c->model->logits_device);
     halo_hip_loop_begin(c, HALO_HIP_OVER_OUTPUTS, 0, min, max);
     int r = gathers ? emit_gather(c, halo_hip_value(c->model, u->x), w->n_cols) : 0;
     if (!r)

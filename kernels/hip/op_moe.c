@@ -1,9 +1,8 @@
 /* op_moe.c: launches of routing, the products of the chosen experts, and their sum (contract in compile_priv.h). */
 #include "compile_priv.h"
 
-int halo_hip_emit_moe_route(struct halo_hip_compiler *c, const struct halo_op *op)
+static struct halo_moe_route_args route_args(const struct halo_hip_compiler *c, const struct halo_op_moe_route *u)
 {
-    const struct halo_op_moe_route *u = &op->u.moe_route;
     struct halo_moe_route_args args = {.logits = halo_hip_value(c->model, u->logits),
                                        .choice = halo_hip_value(c->model, u->choice),
                                        .bias = halo_hip_vector(c->model, u->bias),
@@ -14,16 +13,50 @@ int halo_hip_emit_moe_route(struct halo_hip_compiler *c, const struct halo_op *o
                                        .n_groups = u->n_groups,
                                        .n_groups_used = u->n_groups_used,
                                        .scale = u->scale};
-    bool plain = u->gate == HALO_MOE_SOFTMAX && u->bias == HALO_WEIGHT_NONE && u->n_groups <= 1 && !u->table;
-    const struct halo_hip_patch by_token[] = {HALO_HIP_INPUT(struct halo_moe_route_args, token, token, 0),
-                                              {.kind = HALO_HIP_PATCH_END}};
     if (u->table && c->model->scratch.expert_tables)
         args.table = c->model->scratch.expert_tables + halo_hip_tables_before(c->plan, c->op);
-    return halo_hip_emit(c, &(struct halo_hip_emission){.op = plain ? HALO_HIP_MOE_ROUTE : HALO_HIP_MOE_ROUTE_SCORED,
-                                                        .type = HALO_HIP_TYPE_ANY,
-                                                        .grid = {halo_hip_per_row(1)},
-                                                        HALO_HIP_ARGS(args),
-                                                        .patches = u->table ? by_token : NULL});
+    return args;
+}
+
+static bool is_scored(const struct halo_op_moe_route *u)
+{
+    return u->gate != HALO_MOE_SOFTMAX || u->bias != HALO_WEIGHT_NONE || u->n_groups > 1 || u->table;
+}
+
+int halo_hip_emit_moe_route(struct halo_hip_compiler *c, const struct halo_op *op)
+{
+    const struct halo_op_moe_route *u = &op->u.moe_route;
+    struct halo_moe_route_args args = route_args(c, u);
+    const struct halo_hip_patch by_token[] = {HALO_HIP_INPUT(struct halo_moe_route_args, token, token, 0),
+                                              {.kind = HALO_HIP_PATCH_END}};
+    return halo_hip_emit(
+        c, &(struct halo_hip_emission){.op = is_scored(u) ? HALO_HIP_MOE_ROUTE_SCORED : HALO_HIP_MOE_ROUTE,
+                                       .type = HALO_HIP_TYPE_ANY,
+                                       .grid = {halo_hip_per_row(1)},
+                                       HALO_HIP_ARGS(args),
+                                       .patches = u->table ? by_token : NULL});
+}
+
+int halo_hip_emit_router(struct halo_hip_compiler *c, const struct halo_hip_router *router)
+{
+    const struct halo_op_matmul *u = router->product;
+    struct halo_moe_router_args args = {.route = route_args(c, router->route),
+                                        .x = halo_hip_value(c->model, u->x),
+                                        .counter = c->model->scratch.counters,
+                                        .n_cols = c->plan->weights[u->weight[0]].n_cols};
+    const struct halo_hip_patch by_token[] = {HALO_HIP_INPUT(struct halo_moe_router_args, route.token, token, 0),
+                                              {.kind = HALO_HIP_PATCH_END}};
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < u->n; k++) {
+        args.matrix[k] = halo_hip_matrix_arg(c, u->weight[k], u->bias[k], halo_hip_value(c->model, u->out[k]));
+        n += args.matrix[k].n_rows;
+    }
+    return halo_hip_emit(c, &(struct halo_hip_emission){
+                                .op = is_scored(router->route) ? HALO_HIP_MOE_ROUTER_SCORED : HALO_HIP_MOE_ROUTER,
+                                .type = HALO_HIP_TYPE_ANY,
+                                .grid = {halo_hip_fixed(HALO_HIP_CEIL(n, HALO_ROUTER_ROWS)), halo_hip_per_row(1)},
+                                HALO_HIP_ARGS(args),
+                                .patches = router->route->table ? by_token : NULL});
 }
 
 /* out as the plan has it: slots after each other. */
@@ -173,21 +206,36 @@ int halo_hip_emit_moe_matmul(struct halo_hip_compiler *c, const struct halo_op *
     return r;
 }
 
+static struct halo_moe_sum_args sum_args(const struct halo_hip_compiler *c, const struct halo_op_moe_sum *u)
+{
+    return (struct halo_moe_sum_args){.x = halo_hip_value(c->model, u->x),
+                                      .choice = halo_hip_value(c->model, u->choice),
+                                      .add = halo_hip_value(c->model, u->add),
+                                      .add_gate = halo_hip_value(c->model, u->add_gate),
+                                      .out = halo_hip_value(c->model, u->out),
+                                      .n_cols = c->plan->values[u->out].width,
+                                      .n_used = u->n_used};
+}
+
 int halo_hip_emit_moe_sum(struct halo_hip_compiler *c, const struct halo_op *op)
 {
-    const struct halo_op_moe_sum *u = &op->u.moe_sum;
-    uint32_t n_cols = c->plan->values[u->out].width;
-    struct halo_moe_sum_args args = {.x = halo_hip_value(c->model, u->x),
-                                     .choice = halo_hip_value(c->model, u->choice),
-                                     .add = halo_hip_value(c->model, u->add),
-                                     .add_gate = halo_hip_value(c->model, u->add_gate),
-                                     .out = halo_hip_value(c->model, u->out),
-                                     .n_cols = n_cols,
-                                     .n_used = u->n_used};
-    return halo_hip_emit(c,
-                         &(struct halo_hip_emission){
-                             .op = HALO_HIP_MOE_SUM,
-                             .type = HALO_HIP_TYPE_ANY,
-                             .grid = {halo_hip_fixed(HALO_HIP_CEIL(n_cols, HALO_QUANTIZE_COLS)), halo_hip_per_row(1)},
-                             HALO_HIP_ARGS(args)});
+    struct halo_moe_sum_args args = sum_args(c, &op->u.moe_sum);
+    uint32_t n_blocks = HALO_HIP_CEIL(args.n_cols, HALO_QUANTIZE_COLS);
+    return halo_hip_emit(c, &(struct halo_hip_emission){.op = HALO_HIP_MOE_SUM,
+                                                        .type = HALO_HIP_TYPE_ANY,
+                                                        .grid = {halo_hip_fixed(n_blocks), halo_hip_per_row(1)},
+                                                        HALO_HIP_ARGS(args)});
+}
+
+int halo_hip_emit_sum_norm(struct halo_hip_compiler *c, const struct halo_hip_sum_norm *pair)
+{
+    struct halo_moe_sum_norm_args args = {.sum = sum_args(c, pair->sum),
+                                          .norm = halo_hip_rmsnorm_args(c, pair->norm),
+                                          .joins = pair->norm->add != HALO_NONE};
+    args.sum.out = NULL;
+    args.norm.add = NULL;
+    return halo_hip_emit(c, &(struct halo_hip_emission){.op = HALO_HIP_MOE_SUM_NORM,
+                                                        .type = HALO_HIP_TYPE_ANY,
+                                                        .grid = {halo_hip_per_row(1)},
+                                                        HALO_HIP_ARGS(args)});
 }

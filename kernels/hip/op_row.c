@@ -28,19 +28,24 @@ int halo_hip_emit_embed(struct halo_hip_compiler *c, const struct halo_op *op)
                                        HALO_HIP_PATCHES(HALO_HIP_INPUT(struct halo_embed_args, token, token, 0))});
 }
 
+struct halo_rmsnorm_args halo_hip_rmsnorm_args(const struct halo_hip_compiler *c, const struct halo_op_rmsnorm *u)
+{
+    return (struct halo_rmsnorm_args){.x = halo_hip_value(c->model, u->x),
+                                      .add = halo_hip_value(c->model, u->add),
+                                      .weight = halo_hip_vector(c->model, u->weight),
+                                      .out = halo_hip_value(c->model, u->out),
+                                      .act = c->act,
+                                      .n_cols = width_of(c, u->x),
+                                      .eps = u->eps,
+                                      .add_scale = u->add_scale,
+                                      .bias = halo_hip_vector(c->model, u->bias),
+                                      .x_scale = u->x_scale != 0 ? u->x_scale : 1};
+}
+
 int halo_hip_emit_rmsnorm(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_rmsnorm *u = &op->u.rmsnorm;
-    struct halo_rmsnorm_args args = {.x = halo_hip_value(c->model, u->x),
-                                     .add = halo_hip_value(c->model, u->add),
-                                     .weight = halo_hip_vector(c->model, u->weight),
-                                     .out = halo_hip_value(c->model, u->out),
-                                     .act = c->act,
-                                     .n_cols = width_of(c, u->x),
-                                     .eps = u->eps,
-                                     .add_scale = u->add_scale,
-                                     .bias = halo_hip_vector(c->model, u->bias),
-                                     .x_scale = u->x_scale != 0 ? u->x_scale : 1};
+    struct halo_rmsnorm_args args = halo_hip_rmsnorm_args(c, u);
     return halo_hip_emit(c, &(struct halo_hip_emission){.op = u->centre ? HALO_HIP_LAYERNORM : HALO_HIP_RMSNORM,
                                                         .type = HALO_HIP_TYPE_ANY,
                                                         .grid = {halo_hip_per_row(1)},

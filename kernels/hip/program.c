@@ -86,15 +86,27 @@ static int compile_latent(struct halo_hip_compiler *c, uint32_t index, const str
     return r ? r : halo_hip_emit_head_matmul(c, latent->down, latent->q->out, out_stride);
 }
 
-/* The ops from `index` on that belong together; ret_n: how many they are. */
-static int compile_ops(struct halo_hip_compiler *c, uint32_t index, uint32_t *ret_n)
+static int compile_router(struct halo_hip_compiler *c, uint32_t index, const struct halo_hip_router *router)
 {
-    struct halo_hip_latent latent;
+    for (uint32_t i = 0; i < HALO_HIP_PAIR_OPS; i++)
+        forget_outputs(&c->forms, &c->plan->ops[index + i]);
+    c->op = index + 1; /* which knows the tables of experts */
+    return halo_hip_emit_router(c, router);
+}
+
+static int compile_sum_norm(struct halo_hip_compiler *c, uint32_t index, const struct halo_hip_sum_norm *pair)
+{
+    for (uint32_t i = 0; i < HALO_HIP_PAIR_OPS; i++)
+        forget_outputs(&c->forms, &c->plan->ops[index + i]);
+    c->op = index + 1;
+    leave_act(c, &c->plan->ops[index + 1]);
+    return halo_hip_emit_sum_norm(c, pair);
+}
+
+/* An op by itself, or those from `index` on around a cache of heads. */
+static int compile_heads(struct halo_hip_compiler *c, uint32_t index, uint32_t *ret_n)
+{
     struct halo_hip_heads heads;
-    if (halo_hip_fuse_latent(c, index, &latent)) {
-        *ret_n = HALO_HIP_LATENT_OPS;
-        return compile_latent(c, index, &latent);
-    }
     bool fused = halo_hip_fuse_heads(c, index, &heads);
     *ret_n = fused ? heads.n_ops : 1;
     c->op = fused && heads.attend ? index + heads.n_ops - 1 : index;
@@ -103,6 +115,27 @@ static int compile_ops(struct halo_hip_compiler *c, uint32_t index, uint32_t *re
     forget_outputs(&c->forms, fused && !heads.attend ? &c->plan->ops[index + heads.n_ops - 2] : last);
     leave_act(c, last);
     return fused ? halo_hip_emit_heads(c, &heads) : emit_op[last->kind](c, last);
+}
+
+/* The ops from `index` on that belong together; ret_n: how many they are. */
+static int compile_ops(struct halo_hip_compiler *c, uint32_t index, uint32_t *ret_n)
+{
+    struct halo_hip_latent latent;
+    struct halo_hip_router router;
+    struct halo_hip_sum_norm pair;
+    if (halo_hip_fuse_latent(c, index, &latent)) {
+        *ret_n = HALO_HIP_LATENT_OPS;
+        return compile_latent(c, index, &latent);
+    }
+    if (halo_hip_fuse_router(c, index, &router)) {
+        *ret_n = HALO_HIP_PAIR_OPS;
+        return compile_router(c, index, &router);
+    }
+    if (halo_hip_fuse_sum_norm(c, index, &pair)) {
+        *ret_n = HALO_HIP_PAIR_OPS;
+        return compile_sum_norm(c, index, &pair);
+    }
+    return compile_heads(c, index, ret_n);
 }
 
 static void begin_class(struct halo_hip_compiler *c, uint32_t row_class, enum halo_hip_shape shape)

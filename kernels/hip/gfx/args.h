@@ -287,6 +287,18 @@ struct halo_moe_route_args {
     const int32_t *token; /* [rows], with a table */
 };
 
+/* moe_router, moe_router_scored: the product of few rows and an F32 router, and the routing of its results. The second
+ * matrix may have no rows, and is not routed. n_cols % 4 == 0. Grid (ceil(rows of both / HALO_ROUTER_ROWS), rows). */
+#define HALO_ROUTER_ROWS 8 /* weight rows of a block */
+#define HALO_ROUTER_MATRICES 2
+struct halo_moe_router_args {
+    struct halo_moe_route_args route; /* logits: what the first matrix gives */
+    struct halo_matrix_arg matrix[HALO_ROUTER_MATRICES];
+    const float *x;
+    uint32_t *counter; /* [rows], zero between launches */
+    uint32_t n_cols;
+};
+
 struct halo_expert_arg {
     const void *weight; /* expert e at weight + e * expert_bytes */
     uint64_t expert_bytes;
@@ -343,6 +355,14 @@ struct halo_moe_sum_args {
     const float *add, *add_gate; /* or NULL */
     float *out;
     uint32_t n_cols, n_used;
+};
+
+/* moe_sum_norm: the sum of experts, and the norm of what it is added to (joins: norm.x = (norm.x + sum * add_scale) *
+ * x_scale) or of itself (norm.x = sum); norm.add and sum.out are not used. n_cols % 4 == 0. Grid (rows). */
+struct halo_moe_sum_norm_args {
+    struct halo_moe_sum_args sum;
+    struct halo_rmsnorm_args norm;
+    uint32_t joins;
 };
 
 /* moe_scale: x *= scale of the slot's expert, in place. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), n_used, rows). */

@@ -1,7 +1,8 @@
 /* moe.hip: choosing experts, grouping their work, and adding their results up. The products are in gemv.h and
  * gemm.h. */
+#include "norm.h"
 #include "order.h"
-#include "rows.h"
+#include "plain.h"
 
 /* The largest of the wave's logits that are left, which is then taken. */
 template <uint32_t PARTS> HALO_DEVICE void take_best(uint32_t *order, uint32_t *ret_best, uint32_t *ret_id)
@@ -40,9 +41,9 @@ HALO_DEVICE void sum_both(float *x, float *y)
 
 /* A wave has the logits of a row in registers, lane l those of experts l, l + 32, and so on: PARTS of them, enough for
  * all. Lane l keeps slots l, l + 32, and so on; those before the last 32 wait in memory for their factor. */
-template <uint32_t PARTS> HALO_DEVICE void route(const halo_moe_route_args &a)
+template <uint32_t PARTS> HALO_DEVICE void route(const halo_moe_route_args &a, uint32_t row)
 {
-    const uint32_t row = halo_block_x(), lane = halo_lane(), last = a.n_expert - 1, ready = (a.n_used - 1) / 32 * 32;
+    const uint32_t lane = halo_lane(), last = a.n_expert - 1, ready = (a.n_used - 1) / 32 * 32;
     const float *logits = a.logits + (uint64_t)row * a.n_expert;
     float *choice = a.choice + (uint64_t)row * 2 * a.n_used + lane;
     float logit[PARTS], top = 0, all = 0, chosen = 0;
@@ -86,12 +87,17 @@ template <uint32_t PARTS> HALO_DEVICE void route(const halo_moe_route_args &a)
     }
 }
 
-HALO_KERNEL(moe_route, halo_moe_route_args, 32)
+HALO_DEVICE void route_row(const halo_moe_route_args &a, uint32_t row)
 {
     if (a.n_expert <= 128)
-        route<4>(a);
+        route<4>(a, row);
     else
-        route<HALO_MOE_EXPERTS_MAX / 32>(a);
+        route<HALO_MOE_EXPERTS_MAX / 32>(a, row);
+}
+
+HALO_KERNEL(moe_route, halo_moe_route_args, 32)
+{
+    route_row(a, halo_block_x());
 }
 
 enum { GATE_SOFTMAX, GATE_SIGMOID, GATE_SQRT_SOFTPLUS }; /* enum halo_moe_gate */
@@ -145,12 +151,12 @@ template <uint32_t PARTS> HALO_DEVICE void keep_groups(const halo_moe_route_args
 }
 
 /* As route(), with scores other than a softmax, chosen by more than the logit or by the row's token. */
-template <uint32_t PARTS> HALO_DEVICE void route_scored(const halo_moe_route_args &a)
+template <uint32_t PARTS> HALO_DEVICE void route_scored(const halo_moe_route_args &a, uint32_t row)
 {
-    const uint32_t row = halo_block_x(), lane = halo_lane(), last = a.n_expert - 1, ready = (a.n_used - 1) / 32 * 32;
+    const uint32_t lane = halo_lane(), last = a.n_expert - 1, ready = (a.n_used - 1) / 32 * 32;
     const float *logits = a.logits + (uint64_t)row * a.n_expert;
     float *choice = a.choice + (uint64_t)row * 2 * a.n_used + lane;
-    const int32_t *table = a.table ? a.table + (uint64_t)a.token[row] * a.n_used : nullptr;
+    const uint64_t by_token = a.table ? (uint64_t)a.token[row] * a.n_used : 0;
     float score[PARTS], kept = 0, all = 0, chosen = 0;
     uint32_t order[PARTS], top = 0, kept_id = 0;
 #pragma unroll
@@ -181,8 +187,8 @@ template <uint32_t PARTS> HALO_DEVICE void route_scored(const halo_moe_route_arg
             choice[s - 32] = kept;
             choice[a.n_used + s - 32] = halo_bits_float(kept_id);
         }
-        if (table)
-            id = (uint32_t)table[s];
+        if (a.table)
+            id = (uint32_t)a.table[by_token + s];
         else
             take_best<PARTS>(order, &best, &id);
 #pragma unroll
@@ -203,12 +209,90 @@ template <uint32_t PARTS> HALO_DEVICE void route_scored(const halo_moe_route_arg
     }
 }
 
-HALO_KERNEL(moe_route_scored, halo_moe_route_args, 32)
+HALO_DEVICE void route_row_scored(const halo_moe_route_args &a, uint32_t row)
 {
     if (a.n_expert <= 128)
-        route_scored<4>(a);
+        route_scored<4>(a, row);
     else
-        route_scored<HALO_MOE_EXPERTS_MAX / 32>(a);
+        route_scored<HALO_MOE_EXPERTS_MAX / 32>(a, row);
+}
+
+HALO_KERNEL(moe_route_scored, halo_moe_route_args, 32)
+{
+    route_row_scored(a, halo_block_x());
+}
+
+constexpr uint32_t ROUTER_AHEAD = 8; /* chunks of a weight row that a lane has in flight */
+struct router_lds {
+    uint32_t last;
+};
+
+struct router_stage {
+    halo_u4 w[ROUTER_AHEAD];
+    HALO_DEVICE_MEMBER void load(const float *weight, uint32_t first, uint32_t last)
+    {
+#pragma unroll
+        for (uint32_t k = 0; k < ROUTER_AHEAD; k++)
+            w[k] = halo_load<halo_u4>(weight, halo_min_of(first + 32 * k, last));
+    }
+};
+
+/* A weight row times x, added up in the order of gemv_f32_x1. */
+HALO_DEVICE float router_logit(const float *weight, const float *x, uint32_t n_chunks)
+{
+    const uint32_t last = n_chunks - 1;
+    router_stage now, next;
+    float acc = 0;
+    now.load(weight, halo_lane(), last);
+    halo_inputs_ready();
+#pragma unroll 1
+    for (uint32_t c = halo_lane(); c < n_chunks; c += 32 * ROUTER_AHEAD) {
+        halo_f4 v[ROUTER_AHEAD];
+#pragma unroll
+        for (uint32_t k = 0; k < ROUTER_AHEAD; k++)
+            v[k] = halo_load<halo_f4>(x, halo_min_of(c + 32 * k, last));
+        next.load(weight, c + 32 * ROUTER_AHEAD, last);
+#pragma unroll
+        for (uint32_t k = 0; k < ROUTER_AHEAD; k++)
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++) {
+                const float sum = halo_fma(halo_bits_float(now.w[k].e[e]), v[k].e[e], acc);
+                acc = c + 32 * k < n_chunks ? sum : acc;
+            }
+        now = next;
+    }
+    return halo_wave_sum(acc);
+}
+
+/* A wave has a row of the weights; the last block of a row of the batch routes it. */
+template <bool SCORED> HALO_DEVICE void router(const halo_moe_router_args &a, router_lds &lds)
+{
+    const uint32_t row = halo_block_y(), n = a.matrix[0].n_rows + a.matrix[1].n_rows,
+                   i = halo_block_x() * HALO_ROUTER_ROWS + halo_wave();
+    const uint32_t index = halo_min_of(i, n - 1), at = index < a.matrix[0].n_rows ? index : index - a.matrix[0].n_rows;
+    const halo_matrix_arg matrix = index < a.matrix[0].n_rows ? a.matrix[0] : a.matrix[1];
+    const float *weight = static_cast<const float *>(matrix.weight) + (uint64_t)at * a.n_cols;
+    const float logit = router_logit(weight, a.x + (uint64_t)row * a.n_cols, a.n_cols / 4);
+    if (i < n && halo_lane() == 0)
+        matrix.out[(uint64_t)row * matrix.out_stride + at] = matrix.bias ? logit + matrix.bias[at] : logit;
+    if (!halo_last_block(a.counter + row, HALO_HIP_CEIL(n, HALO_ROUTER_ROWS), &lds.last) || halo_wave() > 0)
+        return;
+    if constexpr (SCORED)
+        route_row_scored(a.route, row);
+    else
+        route_row(a.route, row);
+}
+
+HALO_KERNEL_EARLY(moe_router, halo_moe_router_args, 256)
+{
+    HALO_LDS(router_lds, lds);
+    router<false>(a, lds);
+}
+
+HALO_KERNEL_EARLY(moe_router_scored, halo_moe_router_args, 256)
+{
+    HALO_LDS(router_lds, lds);
+    router<true>(a, lds);
 }
 
 constexpr uint32_t GROUP_THREADS = 256, GROUP_WAVES = GROUP_THREADS / 32;
@@ -302,7 +386,7 @@ template <bool WHOLE> HALO_DEVICE halo_f4 load4_inside(const float *x, uint32_t 
 }
 
 /* Beyond the last slot, that slot is loaded again and not added. */
-template <bool WHOLE> HALO_DEVICE void sum_slots(const halo_moe_sum_args &a, uint32_t row, uint32_t i)
+template <bool WHOLE> HALO_DEVICE halo_f4 sum_slots(const halo_moe_sum_args &a, uint32_t row, uint32_t i)
 {
     const uint32_t n = a.n_cols, last = a.n_used - 1;
     const float *x = a.x + (uint64_t)row * a.n_used * n, *weight = a.choice + (uint64_t)row * 2 * a.n_used;
@@ -329,7 +413,7 @@ template <bool WHOLE> HALO_DEVICE void sum_slots(const halo_moe_sum_args &a, uin
         for (uint32_t j = 0; j < 4; j++)
             sum.e[j] = halo_fma(gate, v.e[j], sum.e[j]);
     }
-    halo_store4(a.out + (uint64_t)row * n, i, n, sum);
+    return sum;
 }
 
 HALO_KERNEL(moe_sum, halo_moe_sum_args, 256)
@@ -337,10 +421,31 @@ HALO_KERNEL(moe_sum, halo_moe_sum_args, 256)
     const uint32_t i = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid() * 4;
     if (i >= a.n_cols)
         return;
-    if (a.n_cols % 4 == 0)
-        sum_slots<true>(a, halo_block_y(), i);
-    else
-        sum_slots<false>(a, halo_block_y(), i);
+    const halo_f4 sum =
+        a.n_cols % 4 == 0 ? sum_slots<true>(a, halo_block_y(), i) : sum_slots<false>(a, halo_block_y(), i);
+    halo_store4(a.out + (uint64_t)halo_block_y() * a.n_cols, i, a.n_cols, sum);
+}
+
+HALO_KERNEL_EARLY(moe_sum_norm, halo_moe_sum_norm_args, 1024)
+{
+    HALO_LDS(norm_lds, lds);
+    const uint32_t row = halo_block_x(), n = a.norm.n_cols, first = halo_tid() * 4;
+    const halo_f4 w = halo_load4_or_ones(a.norm.weight, first, n);
+    halo_inputs_ready();
+    float *x = a.norm.x + (uint64_t)row * n, squares = 0;
+    halo_f4 v = {{0, 0, 0, 0}};
+    for (uint32_t i = first; i < n; i += NORM_COLS) {
+        const halo_f4 sum = sum_slots<true>(a.sum, row, i);
+        if (a.joins) {
+            v = halo_load4(x, i, n);
+            norm_join(a.norm, sum, &v);
+        } else {
+            v = sum;
+        }
+        halo_store4(x, i, n, v);
+        squares = norm_squares(v, squares);
+    }
+    norm_leave(a.norm, row, squares, v, w, lds);
 }
 
 HALO_KERNEL(moe_scale, halo_moe_scale_args, 256)

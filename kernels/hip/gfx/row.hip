@@ -3,56 +3,28 @@
  * Four neighbouring elements to a thread. Loops run the same number of times in all threads of a block, since lanes of
  * a unit exchange values.
  */
-#include "rows.h"
+#include "norm.h"
 #include <kernels/op.h>
-
-/* A row is one block's: as many threads as there are, so that a usual row takes one pass. */
-constexpr uint32_t NORM_THREADS = 1024, NORM_COLS = 4 * NORM_THREADS;
-struct rmsnorm_lds {
-    float part[NORM_THREADS / 32];
-};
 
 HALO_KERNEL_EARLY(rmsnorm, halo_rmsnorm_args, 1024)
 {
-    HALO_LDS(rmsnorm_lds, lds);
+    HALO_LDS(norm_lds, lds);
     const uint32_t row = halo_block_x(), n = a.n_cols, first = halo_tid() * 4;
-    halo_f4 w = halo_load4_or_ones(a.weight, first, n);
+    const halo_f4 w = halo_load4_or_ones(a.weight, first, n);
     halo_inputs_ready();
     float *x = a.x + (uint64_t)row * n;
     const float *add = a.add ? a.add + (uint64_t)row * n : nullptr;
-    float sum = 0;
+    float squares = 0;
     halo_f4 v = {{0, 0, 0, 0}};
     for (uint32_t i = first; i < n; i += NORM_COLS) {
         v = halo_load4(x, i, n);
         if (add) {
-            const halo_f4 more = halo_load4(add, i, n);
-            for (int j = 0; j < 4; j++)
-                v.e[j] = halo_fma(more.e[j], a.add_scale, v.e[j]) * a.x_scale;
+            norm_join(a, halo_load4(add, i, n), &v);
             halo_store4(x, i, n, v);
         }
-        for (int j = 0; j < 4; j++)
-            sum = halo_fma(v.e[j], v.e[j], sum);
+        squares = norm_squares(v, squares);
     }
-    sum = halo_wave_sum(sum);
-    if (halo_lane() == 0)
-        lds.part[halo_wave()] = sum;
-    halo_barrier();
-    const float scale = halo_rsqrt(halo_wave_sum(lds.part[halo_lane()]) / (float)n + a.eps);
-    float *out = a.out ? a.out + (uint64_t)row * n : nullptr;
-    uint8_t *act = a.act ? static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n) : nullptr;
-    for (uint32_t base = 0; base < n; base += NORM_COLS) {
-        const uint32_t i = base + first;
-        if (n > NORM_COLS) { /* else v and w are what this thread has loaded above */
-            v = halo_load4(x, i, n);
-            w = halo_load4_or_ones(a.weight, i, n);
-        }
-        for (int j = 0; j < 4; j++)
-            v.e[j] = v.e[j] * scale * w.e[j];
-        if (out)
-            halo_store4(out, i, n, v);
-        if (act)
-            halo_quantize4(v, i, n, act);
-    }
+    norm_leave(a, row, squares, v, w, lds);
 }
 
 struct layernorm_lds {
@@ -70,9 +42,7 @@ HALO_KERNEL(layernorm, halo_rmsnorm_args, 1024)
     for (uint32_t i = first; i < n; i += NORM_COLS) {
         halo_f4 v = halo_load4(x, i, n);
         if (add) {
-            const halo_f4 more = halo_load4(add, i, n);
-            for (int j = 0; j < 4; j++)
-                v.e[j] = halo_fma(more.e[j], a.add_scale, v.e[j]) * a.x_scale;
+            norm_join(a, halo_load4(add, i, n), &v);
             halo_store4(x, i, n, v);
         }
         for (int j = 0; j < 4; j++)
@@ -149,7 +119,7 @@ HALO_DEVICE void half_store(const halo_half_args &a, uint32_t row, uint32_t firs
 
 HALO_KERNEL(half_rows, halo_half_args, 1024)
 {
-    HALO_LDS(rmsnorm_lds, lds);
+    HALO_LDS(norm_lds, lds);
     const uint32_t row = halo_block_x(), first = halo_tid() * 4;
     const float max = halo_wave_max(half_largest(a.x + (uint64_t)row * a.n_cols, a.n_cols, first, NORM_COLS));
     if (halo_lane() == 0)

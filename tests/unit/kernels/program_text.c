@@ -109,6 +109,13 @@ static const struct field moe_route[] = {P(moe_route, logits),
                                          P(moe_route, table),
                                          P(moe_route, token),
                                          {0}};
+static const struct field moe_router[] = {
+    P(moe_router, route.logits),   P(moe_router, route.choice),    U(moe_router, route.n_expert),
+    U(moe_router, route.n_used),   U(moe_router, route.normalise), P(moe_router, route.bias),
+    U(moe_router, route.gate),     U(moe_router, route.n_groups),  U(moe_router, route.n_groups_used),
+    F(moe_router, route.scale),    P(moe_router, route.table),     P(moe_router, route.token),
+    MATRIX(moe_router, matrix[0]), MATRIX(moe_router, matrix[1]),  P(moe_router, x),
+    P(moe_router, counter),        U(moe_router, n_cols),          {0}};
 static const struct field moe_gemv[] = {EXPERT(moe_gemv, matrix[0]),
                                         EXPERT(moe_gemv, matrix[1]),
                                         P(moe_gemv, x),
@@ -128,6 +135,13 @@ static const struct field moe_gemm[] = {EXPERT(moe_gemm, matrix), P(moe_gemm, ha
                                         U(moe_gemm, n_used),      U(moe_gemm, per_slot), {0}};
 static const struct field moe_sum[] = {P(moe_sum, x),   P(moe_sum, choice), P(moe_sum, add),    P(moe_sum, add_gate),
                                        P(moe_sum, out), U(moe_sum, n_cols), U(moe_sum, n_used), {0}};
+static const struct field moe_sum_norm[] = {
+    P(moe_sum_norm, sum.x),        P(moe_sum_norm, sum.choice), P(moe_sum_norm, sum.add),
+    P(moe_sum_norm, sum.add_gate), P(moe_sum_norm, sum.out),    U(moe_sum_norm, sum.n_cols),
+    U(moe_sum_norm, sum.n_used),   P(moe_sum_norm, norm.x),     P(moe_sum_norm, norm.add),
+    P(moe_sum_norm, norm.weight),  P(moe_sum_norm, norm.out),   P(moe_sum_norm, norm.act),
+    U(moe_sum_norm, norm.n_cols),  F(moe_sum_norm, norm.eps),   F(moe_sum_norm, norm.add_scale),
+    F(moe_sum_norm, norm.x_scale), U(moe_sum_norm, joins),      {0}};
 static const struct field moe_scale[] = {P(moe_scale, x),      P(moe_scale, choice), P(moe_scale, scale),
                                          U(moe_scale, n_cols), U(moe_scale, n_used), {0}};
 static const struct field concat[] = {
@@ -238,7 +252,10 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_MOE_ROUTE] = moe_route,
     [HALO_HIP_MOE_ROUTE_SCORED] = moe_route,
     [HALO_HIP_MOE_GROUP] = moe_group,
+    [HALO_HIP_MOE_ROUTER] = moe_router,
+    [HALO_HIP_MOE_ROUTER_SCORED] = moe_router,
     [HALO_HIP_MOE_SUM] = moe_sum,
+    [HALO_HIP_MOE_SUM_NORM] = moe_sum_norm,
     [HALO_HIP_MOE_SCALE] = moe_scale,
     [HALO_HIP_GATHER] = gather,
     [HALO_HIP_CONCAT] = concat,
