@@ -1,4 +1,4 @@
-/* call_copy.c: copies and fills, in the order of their stream.
+/* call_copy.c: copies of one run of bytes, in the order of their stream.
  *
  * To the device: the source is read before the call returns, so it may be changed at once. To the host: the bytes are
  * in place before a call reports that the stream or an event behind the copy is done; memory that HIP did not allocate
@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "client_priv.h"
+#include "copy_priv.h"
 
-static int resolve(const void *to, const void *from, int kind)
+int halo_copy_kind(const void *to, const void *from, int kind)
 {
     bool is_to = halo_remote_ranges_find(&halo_client.device_memory, (uint64_t)(uintptr_t)to, 1);
     bool is_from = halo_remote_ranges_find(&halo_client.device_memory, (uint64_t)(uintptr_t)from, 1);
@@ -19,12 +20,12 @@ static int resolve(const void *to, const void *from, int kind)
     return (is_to ? HIP_COPY_TO_DEVICE : 0) | (is_from ? HIP_COPY_TO_HOST : 0);
 }
 
-static bool holds(const void *at, size_t n)
+bool halo_copy_is_device(const void *at, size_t n)
 {
     return halo_remote_ranges_find(&halo_client.device_memory, (uint64_t)(uintptr_t)at, n);
 }
 
-static int copy_to_device(uint64_t to, const uint8_t *from, size_t n, uint64_t stream)
+int halo_copy_to_device(uint64_t to, const uint8_t *from, size_t n, uint64_t stream)
 {
     int error = halo_client_settle(from, n);
     for (size_t done = 0, step; done < n && !error; done += step) {
@@ -60,7 +61,7 @@ static void take_piece(void *ud, uint64_t tag, const union halo_remote_reply *re
         pieces->error = reply->status.error;
 }
 
-static int copy_to_host(uint8_t *to, uint64_t from, size_t n, uint64_t stream, bool waits)
+int halo_copy_to_host(uint8_t *to, uint64_t from, size_t n, uint64_t stream, bool waits)
 {
     struct pieces pieces = {0};
     int r = 0;
@@ -92,7 +93,7 @@ static int copy_on_host(void *to, const void *from, size_t n, uint64_t stream)
     return error;
 }
 
-static int copy(void *to, const void *from, size_t n, int kind, void *stream, bool waits)
+int halo_copy(void *to, const void *from, size_t n, int kind, void *stream, bool waits)
 {
     uint64_t bits;
     struct halo_remote_slot *slot;
@@ -102,18 +103,19 @@ static int copy(void *to, const void *from, size_t n, int kind, void *stream, bo
         return 0;
     if (!to || !from || n > HALO_REMOTE_SIZE_MAX)
         return HIP_INVALID_VALUE;
-    kind = resolve(to, from, kind);
-    if (kind < HIP_COPY_ON_HOST || kind > HIP_COPY_ON_DEVICE || (kind & HIP_COPY_TO_DEVICE && !holds(to, n)) ||
-        (kind & HIP_COPY_TO_HOST && !holds(from, n)))
+    kind = halo_copy_kind(to, from, kind);
+    if (kind < HIP_COPY_ON_HOST || kind > HIP_COPY_ON_DEVICE ||
+        (kind & HIP_COPY_TO_DEVICE && !halo_copy_is_device(to, n)) ||
+        (kind & HIP_COPY_TO_HOST && !halo_copy_is_device(from, n)))
         return HIP_INVALID_VALUE;
     if (slot && slot->u.stream.is_capturing && kind != HIP_COPY_ON_DEVICE)
         return HIP_CAPTURE_UNSUPPORTED;
     switch (kind) {
     case HIP_COPY_ON_HOST: return copy_on_host(to, from, n, bits);
-    case HIP_COPY_TO_DEVICE: return copy_to_device((uint64_t)(uintptr_t)to, from, n, bits);
+    case HIP_COPY_TO_DEVICE: return halo_copy_to_device((uint64_t)(uintptr_t)to, from, n, bits);
     case HIP_COPY_TO_HOST:
         waits = waits || !halo_remote_ranges_find(&halo_client.host_memory, (uint64_t)(uintptr_t)to, n);
-        return copy_to_host(to, (uint64_t)(uintptr_t)from, n, bits, waits);
+        return halo_copy_to_host(to, (uint64_t)(uintptr_t)from, n, bits, waits);
     default:
         return halo_client_send(HIP_OP_MEMCPY_ASYNC,
                                 &(struct halo_remote_memcpy_async){.to = (uint64_t)(uintptr_t)to,
@@ -124,51 +126,97 @@ static int copy(void *to, const void *from, size_t n, int kind, void *stream, bo
     }
 }
 
-int hipMemcpy(void *to, const void *from, size_t n, int kind)
+static int copy_call(void *to, const void *from, size_t n, int kind, void *stream, bool waits)
 {
     int error = halo_client_enter();
     if (!error)
-        error = copy(to, from, n, kind, NULL, true);
+        error = halo_copy(to, from, n, kind, stream, waits);
     return halo_client_leave(error);
+}
+
+int hipMemcpy(void *to, const void *from, size_t n, int kind)
+{
+    return copy_call(to, from, n, kind, NULL, true);
 }
 
 int hipMemcpyAsync(void *to, const void *from, size_t n, int kind, void *stream)
 {
-    int error = halo_client_enter();
-    if (!error)
-        error = copy(to, from, n, kind, stream, false);
-    return halo_client_leave(error);
+    return copy_call(to, from, n, kind, stream, false);
 }
 
-/* ---- fills ---- */
-
-static int fill(void *p, int byte, size_t n, void *stream)
+int hipMemcpyWithStream(void *to, const void *from, size_t n, int kind, void *stream)
 {
-    uint64_t bits;
+    int error = copy_call(to, from, n, kind, stream, true);
+    return error ? error : hipStreamSynchronize(stream);
+}
+
+int hipMemcpyHtoD(void *to, void *from, size_t n)
+{
+    return copy_call(to, from, n, HIP_COPY_TO_DEVICE, NULL, true);
+}
+
+int hipMemcpyDtoH(void *to, void *from, size_t n)
+{
+    return copy_call(to, from, n, HIP_COPY_TO_HOST, NULL, true);
+}
+
+int hipMemcpyDtoD(void *to, void *from, size_t n)
+{
+    return copy_call(to, from, n, HIP_COPY_ON_DEVICE, NULL, true);
+}
+
+int hipMemcpyHtoDAsync(void *to, void *from, size_t n, void *stream)
+{
+    return copy_call(to, from, n, HIP_COPY_TO_DEVICE, stream, false);
+}
+
+int hipMemcpyDtoHAsync(void *to, void *from, size_t n, void *stream)
+{
+    return copy_call(to, from, n, HIP_COPY_TO_HOST, stream, false);
+}
+
+int hipMemcpyDtoDAsync(void *to, void *from, size_t n, void *stream)
+{
+    return copy_call(to, from, n, HIP_COPY_ON_DEVICE, stream, false);
+}
+
+/* ---- between devices ---- */
+
+static int copy_peer(void *to, int to_device, const void *from, int from_device, size_t n, void *stream)
+{
+    struct halo_remote_memcpy_peer_async q = {.to = halo_client_bits(to),
+                                              .to_device = to_device,
+                                              .from = halo_client_bits(from),
+                                              .from_device = from_device,
+                                              .size = n};
     struct halo_remote_slot *slot;
-    if (!halo_client_stream(stream, &bits, &slot))
+    if (to_device < 0 || to_device >= halo_client.n_devices || from_device < 0 || from_device >= halo_client.n_devices)
+        return HIP_INVALID_DEVICE;
+    if (to_device == from_device)
+        return halo_copy(to, from, n, HIP_COPY_ON_DEVICE, stream, false);
+    if (!halo_client_stream(stream, &q.stream, &slot))
         return HIP_INVALID_HANDLE;
     if (n == 0)
         return 0;
-    if (!p || !holds(p, n))
+    if (!halo_copy_is_device(to, n) || !halo_copy_is_device(from, n))
         return HIP_INVALID_VALUE;
-    const struct halo_remote_memset_async q = {
-        .to = (uint64_t)(uintptr_t)p, .value = (uint8_t)byte, .width = 1, .count = n, .stream = bits};
-    return halo_client_send(HIP_OP_MEMSET_ASYNC, &q);
+    return halo_client_send(HIP_OP_MEMCPY_PEER_ASYNC, &q);
 }
 
-int hipMemset(void *p, int byte, size_t n)
+int hipMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t n, void *stream)
 {
     int error = halo_client_enter();
     if (!error)
-        error = fill(p, byte, n, NULL);
+        error = copy_peer(to, to_device, from, from_device, n, stream);
     return halo_client_leave(error);
 }
 
-int hipMemsetAsync(void *p, int byte, size_t n, void *stream)
+int hipMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t n)
 {
     int error = halo_client_enter();
     if (!error)
-        error = fill(p, byte, n, stream);
+        error = copy_peer(to, to_device, from, from_device, n, NULL);
+    if (!error)
+        error = halo_client_synchronize(0);
     return halo_client_leave(error);
 }

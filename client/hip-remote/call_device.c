@@ -138,6 +138,11 @@ int hipGetDevicePropertiesR0600(void *ret, int device)
     return halo_client_leave(error);
 }
 
+int hipGetDevicePropertiesR0000(void *ret, int device)
+{
+    return hipGetDeviceProperties(ret, device);
+}
+
 /* The symbol without a suffix has the layout of HIP 5 in later libraries too. */
 int hipGetDeviceProperties(void *ret, int device)
 {

@@ -76,6 +76,12 @@ int hipEventRecord(void *event, void *stream)
     return halo_client_leave(error);
 }
 
+/* The flags are about graphs that wait for events from outside. */
+int hipEventRecordWithFlags(void *event, void *stream, unsigned int flags)
+{
+    return hipEventRecord(flags ? NULL : event, stream);
+}
+
 /* ---- reached? ---- */
 
 /* `tag`: the handle's index and the record that the question was about. The event may be gone. */

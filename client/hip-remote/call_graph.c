@@ -1,7 +1,9 @@
 /* call_graph.c: graphs, which lie on the worker: a launch is one short message. */
 #include "client_priv.h"
 
-static int instantiate(void **ret, uint64_t graph)
+#define UPDATE_ERROR 1 /* of hipGraphExecUpdateResult */
+
+static int instantiate(void **ret, uint64_t graph, uint64_t flags)
 {
     struct halo_remote_handles *execs = &halo_client.handles[HALO_REMOTE_GRAPH_EXEC];
     struct halo_remote_graph_instantiate_reply a;
@@ -13,8 +15,8 @@ static int instantiate(void **ret, uint64_t graph)
     struct halo_remote_slot *slot = halo_remote_handles_take(execs, &bits);
     if (!slot)
         return HIP_OUT_OF_MEMORY;
-    int r =
-        halo_remote_graph_instantiate(&halo_client.port, &(struct halo_remote_graph_instantiate){graph, bits, 0}, &a);
+    int r = halo_remote_graph_instantiate(&halo_client.port,
+                                          &(struct halo_remote_graph_instantiate){graph, bits, flags}, &a);
     int error = halo_client_status(r, &a.status);
     if (error)
         halo_remote_handles_drop(execs, slot);
@@ -31,7 +33,47 @@ int hipGraphInstantiate(void **ret, void *graph, void **ret_error_node, char *lo
     if (log && log_bytes > 0)
         log[0] = '\0';
     if (!error)
-        error = instantiate(ret, halo_client_bits(graph));
+        error = instantiate(ret, halo_client_bits(graph), 0);
+    return halo_client_leave(error);
+}
+
+int hipGraphInstantiateWithFlags(void **ret, void *graph, unsigned long long flags)
+{
+    int error = halo_client_enter();
+    if (!error)
+        error = flags <= 15 ? instantiate(ret, halo_client_bits(graph), flags) : HIP_INVALID_VALUE;
+    return halo_client_leave(error);
+}
+
+/* Which node could not be updated is not told: the program instantiates the graph again. */
+int hipGraphExecUpdate(void *exec, void *graph, void **ret_node, int *ret_result)
+{
+    struct halo_remote_graph_exec_update_reply a;
+    const struct halo_remote_graph_exec_update q = {halo_client_bits(exec), halo_client_bits(graph)};
+    int error = halo_client_enter();
+    if (!error && (!ret_node || !ret_result))
+        error = HIP_INVALID_VALUE;
+    if (!error && (!halo_remote_handles_get(&halo_client.handles[HALO_REMOTE_GRAPH_EXEC], q.exec) ||
+                   !halo_remote_handles_get(&halo_client.handles[HALO_REMOTE_GRAPH], q.graph)))
+        error = HIP_INVALID_HANDLE;
+    if (!error) {
+        int r = halo_remote_graph_exec_update(&halo_client.port, &q, &a);
+        error = halo_client_status(r, &a.status);
+        *ret_node = NULL;
+        *ret_result = error ? UPDATE_ERROR : a.result;
+    }
+    return halo_client_leave(error);
+}
+
+/* A graph lies on the worker once it is instantiated. */
+int hipGraphUpload(void *exec, void *stream)
+{
+    uint64_t bits;
+    struct halo_remote_slot *slot;
+    int error = halo_client_enter();
+    if (!error && (!halo_remote_handles_get(&halo_client.handles[HALO_REMOTE_GRAPH_EXEC], halo_client_bits(exec)) ||
+                   !halo_client_stream(stream, &bits, &slot)))
+        error = HIP_INVALID_HANDLE;
     return halo_client_leave(error);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client_priv.h"
+#include "fat_priv.h"
 
 #define EXTRA_BUFFER ((void *)1)
 #define EXTRA_SIZE ((void *)2)
@@ -14,10 +15,11 @@
 static bool is_on_host(const uint8_t *arg, uint32_t bytes)
 {
     uint64_t at = 0;
-    if (halo_client.host_memory.n == 0 || bytes != sizeof(at))
+    if (halo_client.host_memory.n + halo_client.registered_memory.n == 0 || bytes != sizeof(at))
         return false;
     memcpy(&at, arg, sizeof(at));
-    return halo_remote_ranges_find(&halo_client.host_memory, at, 1);
+    return halo_remote_ranges_find(&halo_client.host_memory, at, 1) ||
+           halo_remote_ranges_find(&halo_client.registered_memory, at, 1);
 }
 
 static int gather(const struct halo_remote_slot *function, void **params, uint8_t *to)
@@ -66,7 +68,12 @@ static int check_shape(const struct halo_code_kernel *kernel, const struct halo_
     return 0;
 }
 
-static int launch(struct halo_remote_launch_kernel *q, void *stream, void **params, void **extra)
+_Static_assert(sizeof(struct halo_remote_launch_kernel) == sizeof(struct halo_remote_launch_cooperative) &&
+                   offsetof(struct halo_remote_launch_kernel, args) ==
+                       offsetof(struct halo_remote_launch_cooperative, args),
+               "a cooperative launch has the same fields");
+
+static int launch(struct halo_remote_launch_kernel *q, void *stream, void **params, void **extra, bool is_cooperative)
 {
     uint8_t args[HALO_REMOTE_ARGS_MAX];
     struct halo_remote_slot *slot, *function;
@@ -85,23 +92,100 @@ static int launch(struct halo_remote_launch_kernel *q, void *stream, void **para
     if (error)
         return error;
     q->args = (struct halo_remote_bytes){bytes ? args : NULL, bytes};
-    return halo_client_send(HIP_OP_LAUNCH_KERNEL, q);
+    return halo_client_send(is_cooperative ? HIP_OP_LAUNCH_COOPERATIVE : HIP_OP_LAUNCH_KERNEL, q);
 }
+
+#define MODULE_LAUNCH                                                                                                  \
+    {                                                                                                                  \
+        .function = halo_client_bits(function), .grid_x = grid_x, .grid_y = grid_y, .grid_z = grid_z,                  \
+        .block_x = block_x, .block_y = block_y, .block_z = block_z, .lds_bytes = lds_bytes                             \
+    }
 
 int hipModuleLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                           unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int lds_bytes,
                           void *stream, void **args, void **extra)
 {
-    struct halo_remote_launch_kernel q = {.function = halo_client_bits(function),
-                                          .grid_x = grid_x,
-                                          .grid_y = grid_y,
-                                          .grid_z = grid_z,
-                                          .block_x = block_x,
-                                          .block_y = block_y,
-                                          .block_z = block_z,
-                                          .lds_bytes = lds_bytes};
+    struct halo_remote_launch_kernel q = MODULE_LAUNCH;
     int error = halo_client_enter();
     if (!error)
-        error = launch(&q, stream, args, extra);
+        error = launch(&q, stream, args, extra, false);
     return halo_client_leave(error);
+}
+
+int hipModuleLaunchCooperativeKernel(void *function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                     unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                                     unsigned int lds_bytes, void *stream, void **args)
+{
+    struct halo_remote_launch_kernel q = MODULE_LAUNCH;
+    int error = halo_client_enter();
+    if (!error)
+        error = launch(&q, stream, args, NULL, true);
+    return halo_client_leave(error);
+}
+
+/* ---- kernels of the program itself, named by their stubs ---- */
+
+static int launch_stub(const void *stub, struct hip_dim3 grid, struct hip_dim3 block, void **args, size_t lds_bytes,
+                       void *stream, bool is_cooperative)
+{
+    struct halo_remote_launch_kernel q = {.grid_x = grid.x,
+                                          .grid_y = grid.y,
+                                          .grid_z = grid.z,
+                                          .block_x = block.x,
+                                          .block_y = block.y,
+                                          .block_z = block.z,
+                                          .lds_bytes = lds_bytes < UINT32_MAX ? (uint32_t)lds_bytes : UINT32_MAX};
+    int error = halo_client_enter();
+    if (!error)
+        error = halo_fat_function(stub, &q.function);
+    if (!error)
+        error = launch(&q, stream, args, NULL, is_cooperative);
+    return halo_client_leave(error);
+}
+
+int hipLaunchKernel(const void *stub, struct hip_dim3 grid, struct hip_dim3 block, void **args, size_t lds_bytes,
+                    void *stream)
+{
+    return launch_stub(stub, grid, block, args, lds_bytes, stream, false);
+}
+
+int hipLaunchCooperativeKernel(const void *stub, struct hip_dim3 grid, struct hip_dim3 block, void **args,
+                               unsigned int lds_bytes, void *stream)
+{
+    return launch_stub(stub, grid, block, args, lds_bytes, stream, true);
+}
+
+/* What the compiler puts around <<<…>>>: the arguments of a launch may contain launches. */
+#define CONFIGURATIONS_MAX 16
+
+static _Thread_local struct {
+    struct hip_dim3 grid, block;
+    size_t lds_bytes;
+    void *stream;
+} configurations[CONFIGURATIONS_MAX];
+static _Thread_local int n_configurations;
+
+int __hipPushCallConfiguration(struct hip_dim3 grid, struct hip_dim3 block, size_t lds_bytes, void *stream)
+{
+    if (n_configurations == CONFIGURATIONS_MAX)
+        return HIP_OUT_OF_MEMORY;
+    configurations[n_configurations].grid = grid;
+    configurations[n_configurations].block = block;
+    configurations[n_configurations].lds_bytes = lds_bytes;
+    configurations[n_configurations].stream = stream;
+    n_configurations++;
+    return HIP_SUCCESS;
+}
+
+int __hipPopCallConfiguration(struct hip_dim3 *ret_grid, struct hip_dim3 *ret_block, size_t *ret_lds_bytes,
+                              void **ret_stream)
+{
+    if (n_configurations == 0)
+        return HIP_INVALID_VALUE;
+    n_configurations--;
+    *ret_grid = configurations[n_configurations].grid;
+    *ret_block = configurations[n_configurations].block;
+    *ret_lds_bytes = configurations[n_configurations].lds_bytes;
+    *ret_stream = configurations[n_configurations].stream;
+    return HIP_SUCCESS;
 }

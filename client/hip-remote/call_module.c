@@ -1,30 +1,54 @@
 /* call_module.c: code objects and their kernels. The client reads the metadata to gather the arguments of launches. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#ifndef __APPLE__
+#include <link.h>
+#endif
 
 #include <sha2.h>
 
+#include "bundle_priv.h"
 #include "client_priv.h"
+#include "module_priv.h"
 
-#define ELF_HEADER_BYTES 64
+/* ---- what may be read ---- */
 
-static uint64_t number_at(const uint8_t *at, unsigned n)
+#ifndef __APPLE__
+struct reading {
+    uintptr_t at;
+    size_t n; /* 0: not found yet */
+};
+
+static int look_into(struct dl_phdr_info *info, size_t bytes, void *ud)
 {
-    uint64_t value = 0;
-    for (unsigned i = 0; i < n; i++)
-        value |= (uint64_t)at[i] << 8 * i;
-    return value;
+    struct reading *reading = ud;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t from = (uintptr_t)info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && reading->at >= from && reading->at - from < segment->p_memsz)
+            reading->n = segment->p_memsz - (reading->at - from);
+    }
+    return reading->n > 0;
+}
+#endif
+
+size_t halo_module_readable(const void *at)
+{
+#ifndef __APPLE__
+    struct reading reading = {.at = (uintptr_t)at};
+    dl_iterate_phdr(look_into, &reading);
+    if (reading.n > 0)
+        return reading.n;
+#endif
+    return HALO_CODE_IMAGE_MAX;
 }
 
-/* HIP gets an image without its size: its table of sections ends it. 0: not an ELF file of a sensible size. */
-static size_t image_bytes(const uint8_t *image)
-{
-    static const uint8_t magic[6] = {0x7f, 'E', 'L', 'F', 2, 1};
-    if (memcmp(image, magic, sizeof(magic)) != 0)
-        return 0;
-    uint64_t at = number_at(image + 40, 8), bytes = number_at(image + 58, 2) * number_at(image + 60, 2);
-    return at >= ELF_HEADER_BYTES && at <= HALO_CODE_IMAGE_MAX && bytes <= HALO_CODE_IMAGE_MAX - at ? at + bytes : 0;
-}
+/* ---- loading ---- */
 
 /* The image as a blob, piece by piece. A HIP error; the handle is the caller's to close. */
 static int send_blob(uint64_t blob, const uint8_t *image, size_t n)
@@ -86,13 +110,6 @@ static int send_module(uint64_t module, const uint8_t *image, size_t n)
     return error;
 }
 
-static void drop(struct halo_remote_module *module)
-{
-    halo_code_object_finish(&module->code);
-    free(module->image);
-    free(module);
-}
-
 /* A copy of the image with what it says of its kernels; NULL with the HIP error. */
 static struct halo_remote_module *read_image(const void *image, size_t n, int *ret_error)
 {
@@ -108,32 +125,55 @@ static struct halo_remote_module *read_image(const void *image, size_t n, int *r
     }
     if (!*ret_error)
         return module;
-    drop(module);
+    halo_remote_module_free(module);
     return NULL;
 }
 
-static int load(void **ret, const void *image)
+static int error_of_bundle(int r, const char *reason)
+{
+    fprintf(stderr, "hip-remote: %s (%s)\n", reason, halo_client.devices[halo_client_thread_device].arch);
+    return r == -ENOENT ? HIP_NO_BINARY_FOR_GPU : r == -ENOMEM ? HIP_OUT_OF_MEMORY : HIP_INVALID_IMAGE;
+}
+
+static int load_code(const uint8_t *image, size_t n, uint64_t *ret)
 {
     struct halo_remote_handles *modules = &halo_client.handles[HALO_REMOTE_MODULE];
-    size_t n = ret && image ? image_bytes(image) : 0;
-    uint64_t bits;
     int error;
-    if (n == 0)
-        return ret && image ? HIP_INVALID_IMAGE : HIP_INVALID_VALUE;
     struct halo_remote_module *module = read_image(image, n, &error);
-    struct halo_remote_slot *slot = module ? halo_remote_handles_take(modules, &bits) : NULL;
+    struct halo_remote_slot *slot = module ? halo_remote_handles_take(modules, ret) : NULL;
     if (module && !slot)
         error = HIP_OUT_OF_MEMORY;
     if (!error) {
         slot->u.module = module;
-        error = send_module(bits, module->image, n);
+        error = send_module(*ret, module->image, n);
     }
-    if (!error)
-        *ret = halo_client_pointer(bits);
-    else if (slot)
+    if (error && slot)
         halo_remote_handles_drop(modules, slot);
     if (error && module)
-        drop(module);
+        halo_remote_module_free(module);
+    return error;
+}
+
+int halo_module_load(const void *at, size_t n, uint64_t *ret_module)
+{
+    struct halo_bundle_code code;
+    const char *reason;
+    int r = halo_bundle_find(at, n, halo_client.devices[halo_client_thread_device].arch, &code, &reason);
+    if (r < 0)
+        return error_of_bundle(r, reason);
+    int error = load_code(code.image, code.n, ret_module);
+    free(code.unpacked);
+    return error;
+}
+
+static int load(void **ret, const void *image, size_t n)
+{
+    uint64_t bits;
+    if (!ret || !image)
+        return HIP_INVALID_VALUE;
+    int error = halo_module_load(image, n, &bits);
+    if (!error)
+        *ret = halo_client_pointer(bits);
     return error;
 }
 
@@ -141,12 +181,60 @@ int hipModuleLoadData(void **ret, const void *image)
 {
     int error = halo_client_enter();
     if (!error)
-        error = load(ret, image);
+        error = load(ret, image, image ? halo_module_readable(image) : 0);
     return halo_client_leave(error);
 }
 
-/* Its functions end with it. */
-static int unload(uint64_t bits)
+/* The options are for code that is compiled when it is loaded; AMD's is not. */
+int hipModuleLoadDataEx(void **ret, const void *image, unsigned int n_options, int *options, void **values)
+{
+    (void)n_options;
+    (void)options;
+    (void)values;
+    return hipModuleLoadData(ret, image);
+}
+
+/* A file of this machine. NULL with the HIP error. */
+static void *read_file(const char *path, size_t *ret_bytes, int *ret_error)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool is_fit = fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0 && (uint64_t)st.st_size <= HALO_CODE_IMAGE_MAX;
+    uint8_t *bytes = is_fit ? malloc((size_t)st.st_size) : NULL;
+    size_t done = 0;
+    ssize_t got = 1;
+    while (bytes && got > 0 && done < (size_t)st.st_size)
+        if ((got = read(fd, bytes + done, (size_t)st.st_size - done)) > 0)
+            done += (size_t)got;
+    *ret_error = fd < 0 ? HIP_FILE_NOT_FOUND : !is_fit ? HIP_INVALID_IMAGE : !bytes ? HIP_OUT_OF_MEMORY : 0;
+    *ret_bytes = done;
+    if (fd >= 0)
+        close(fd);
+    return bytes;
+}
+
+int hipModuleLoad(void **ret, const char *path)
+{
+    int error = halo_client_enter();
+    size_t n = 0;
+    void *bytes = NULL;
+    if (!error && !path)
+        error = HIP_INVALID_VALUE;
+    if (!error)
+        bytes = read_file(path, &n, &error);
+    if (!error)
+        error = load(ret, bytes, n);
+    free(bytes);
+    return halo_client_leave(error);
+}
+
+static void forget_global(struct halo_remote_range global)
+{
+    if (halo_remote_ranges_take(&halo_client.device_memory, global.at, &global))
+        halo_remote_ranges_release(&halo_client.device_memory, global);
+}
+
+int halo_module_unload(uint64_t bits)
 {
     struct halo_remote_handles *functions = &halo_client.handles[HALO_REMOTE_FUNCTION];
     struct halo_remote_slot *slot = halo_remote_handles_get(&halo_client.handles[HALO_REMOTE_MODULE], bits);
@@ -155,7 +243,9 @@ static int unload(uint64_t bits)
     for (uint32_t i = 0; i < functions->n_used; i++)
         if (functions->slots[i].is_live && functions->slots[i].u.function.module == slot->u.module)
             halo_remote_handles_drop(functions, &functions->slots[i]);
-    drop(slot->u.module);
+    for (uint32_t i = 0; i < slot->u.module->n_globals; i++)
+        forget_global(slot->u.module->globals[i]);
+    halo_remote_module_free(slot->u.module);
     halo_remote_handles_drop(&halo_client.handles[HALO_REMOTE_MODULE], slot);
     return halo_client_send(HIP_OP_MODULE_UNLOAD, &(struct halo_remote_module_unload){bits});
 }
@@ -164,17 +254,17 @@ int hipModuleUnload(void *module)
 {
     int error = halo_client_enter();
     if (!error)
-        error = unload(halo_client_bits(module));
+        error = halo_module_unload(halo_client_bits(module));
     return halo_client_leave(error);
 }
 
-static int get_function(void **ret, uint64_t module, const char *name)
+int halo_module_function(uint64_t module, const char *name, uint64_t *ret_function)
 {
     struct halo_remote_handles *functions = &halo_client.handles[HALO_REMOTE_FUNCTION];
     const struct halo_remote_slot *slot = halo_remote_handles_get(&halo_client.handles[HALO_REMOTE_MODULE], module);
-    size_t n = ret && name ? strlen(name) : 0;
+    size_t n = strlen(name);
     if (n == 0 || n > HALO_REMOTE_NAME_MAX)
-        return ret && name ? HIP_NOT_FOUND : HIP_INVALID_VALUE;
+        return HIP_NOT_FOUND;
     if (!slot)
         return HIP_INVALID_HANDLE;
     const struct halo_remote_bytes text = {name, (uint32_t)n};
@@ -195,31 +285,67 @@ static int get_function(void **ret, uint64_t module, const char *name)
     }
     function->u.function.module = slot->u.module;
     function->u.function.kernel = kernel;
-    *ret = halo_client_pointer(bits);
+    *ret_function = bits;
     return 0;
 }
 
 int hipModuleGetFunction(void **ret, void *module, const char *name)
 {
+    uint64_t bits;
     int error = halo_client_enter();
     if (!error)
-        error = get_function(ret, halo_client_bits(module), name);
+        error = ret && name ? halo_module_function(halo_client_bits(module), name, &bits) : HIP_INVALID_VALUE;
+    if (!error)
+        *ret = halo_client_pointer(bits);
     return halo_client_leave(error);
 }
 
-int hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, void *function, int block, size_t lds)
+/* ---- globals ---- */
+
+/* A place that the client has reserved, or not (an address that this process uses): then it is known by its name alone. */
+static int keep_global(struct halo_remote_module *module, struct halo_remote_range range)
 {
-    struct halo_remote_occupancy_reply a;
-    const struct halo_remote_occupancy q = {halo_client_bits(function), block, lds};
+    if (halo_remote_ranges_find(&halo_client.device_memory, range.at, range.bytes))
+        return 0;
+    struct halo_remote_range *globals = realloc(module->globals, (module->n_globals + 1) * sizeof(*globals));
+    if (!globals)
+        return HIP_OUT_OF_MEMORY;
+    module->globals = globals;
+    if (halo_remote_ranges_reserve(&halo_client.device_memory, range) == 0 &&
+        halo_remote_ranges_add(&halo_client.device_memory, range) == 0)
+        globals[module->n_globals++] = range;
+    return 0;
+}
+
+int halo_module_global(uint64_t module, const char *name, uint64_t *ret_at, uint64_t *ret_bytes)
+{
+    struct halo_remote_slot *slot = halo_remote_handles_get(&halo_client.handles[HALO_REMOTE_MODULE], module);
+    struct halo_remote_module_get_global_reply a;
+    size_t n = strlen(name);
+    if (!slot)
+        return HIP_INVALID_HANDLE;
+    if (n == 0 || n > HALO_REMOTE_NAME_MAX)
+        return HIP_NOT_FOUND;
+    const struct halo_remote_module_get_global q = {module, {name, (uint32_t)n}};
+    int r = halo_remote_module_get_global(&halo_client.port, &q, &a);
+    int error = halo_client_status(r, &a.status);
+    if (error)
+        return error;
+    *ret_at = a.address;
+    *ret_bytes = a.size;
+    return keep_global(slot->u.module, (struct halo_remote_range){.at = a.address, .bytes = a.size});
+}
+
+int hipModuleGetGlobal(void **ret, size_t *ret_bytes, void *module, const char *name)
+{
+    uint64_t at, bytes;
     int error = halo_client_enter();
-    if (!error && (!ret || block < 1 || block > 65536 || lds > INT32_MAX))
-        error = HIP_INVALID_VALUE;
-    if (!error && !halo_remote_handles_get(&halo_client.handles[HALO_REMOTE_FUNCTION], q.function))
-        error = HIP_INVALID_HANDLE;
-    if (!error) {
-        int r = halo_remote_occupancy(&halo_client.port, &q, &a);
-        error = halo_client_status(r, &a.status);
-        *ret = error ? 0 : a.n_blocks;
-    }
+    if (!error)
+        error = name && (ret || ret_bytes) ? halo_module_global(halo_client_bits(module), name, &at, &bytes)
+                                           : HIP_INVALID_VALUE;
+    if (!error && ret)
+        *ret = halo_client_pointer(at);
+    if (!error && ret_bytes)
+        *ret_bytes = bytes;
     return halo_client_leave(error);
 }

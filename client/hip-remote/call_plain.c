@@ -9,13 +9,6 @@ const char *hipKernelNameRef(const void *function)
     return "unknown";
 }
 
-const char *hipKernelNameRefByPtr(const void *stub, void *stream)
-{
-    (void)stub;
-    (void)stream;
-    return "unknown";
-}
-
 const char *hipApiName(unsigned int id)
 {
     (void)id;

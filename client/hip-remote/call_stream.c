@@ -1,7 +1,9 @@
 /* call_stream.c: streams and captures. */
 #include "client_priv.h"
 
-static int create(void **ret, unsigned int flags)
+#define PRIORITY_MOST 100
+
+static int create(void **ret, unsigned int flags, int priority)
 {
     uint64_t bits;
     if (!ret || flags > 1)
@@ -10,20 +12,25 @@ static int create(void **ret, unsigned int flags)
     if (!slot)
         return HIP_OUT_OF_MEMORY;
     struct halo_remote_stream_create_reply a;
-    int r = halo_remote_stream_create(&halo_client.port, &(struct halo_remote_stream_create){bits, flags, 0}, &a);
+    int r =
+        halo_remote_stream_create(&halo_client.port, &(struct halo_remote_stream_create){bits, flags, priority}, &a);
     int error = halo_client_status(r, &a.status);
-    if (error)
+    if (error) {
         halo_remote_handles_drop(&halo_client.handles[HALO_REMOTE_STREAM], slot);
-    else
-        *ret = halo_client_pointer(bits);
-    return error;
+        return error;
+    }
+    slot->u.stream.flags = flags;
+    slot->u.stream.priority = priority;
+    slot->u.stream.device = halo_client_thread_device;
+    *ret = halo_client_pointer(bits);
+    return 0;
 }
 
 int hipStreamCreateWithFlags(void **ret, unsigned int flags)
 {
     int error = halo_client_enter();
     if (!error)
-        error = create(ret, flags);
+        error = create(ret, flags, 0);
     return halo_client_leave(error);
 }
 
@@ -31,8 +38,66 @@ int hipStreamCreate(void **ret)
 {
     int error = halo_client_enter();
     if (!error)
-        error = create(ret, 0);
+        error = create(ret, 0, 0);
     return halo_client_leave(error);
+}
+
+/* A priority out of the device's range is brought into it by HIP. */
+int hipStreamCreateWithPriority(void **ret, unsigned int flags, int priority)
+{
+    priority = priority < -PRIORITY_MOST ? -PRIORITY_MOST : priority > PRIORITY_MOST ? PRIORITY_MOST : priority;
+    int error = halo_client_enter();
+    if (!error)
+        error = create(ret, flags, priority);
+    return halo_client_leave(error);
+}
+
+/* What the client knows of a stream; the null stream has the default of each. */
+static int get(void *stream, const void *ret, struct halo_remote_slot **ret_slot)
+{
+    uint64_t bits;
+    if (!ret)
+        return HIP_INVALID_VALUE;
+    return halo_client_stream(stream, &bits, ret_slot) ? 0 : HIP_INVALID_HANDLE;
+}
+
+int hipStreamGetFlags(void *stream, unsigned int *ret)
+{
+    struct halo_remote_slot *slot;
+    int error = halo_client_enter();
+    if (!error)
+        error = get(stream, ret, &slot);
+    if (!error)
+        *ret = slot ? slot->u.stream.flags : 0;
+    return halo_client_leave(error);
+}
+
+int hipStreamGetPriority(void *stream, int *ret)
+{
+    struct halo_remote_slot *slot;
+    int error = halo_client_enter();
+    if (!error)
+        error = get(stream, ret, &slot);
+    if (!error)
+        *ret = slot ? slot->u.stream.priority : 0;
+    return halo_client_leave(error);
+}
+
+int hipStreamGetDevice(void *stream, int *ret)
+{
+    struct halo_remote_slot *slot;
+    int error = halo_client_enter();
+    if (!error)
+        error = get(stream, ret, &slot);
+    if (!error)
+        *ret = slot ? slot->u.stream.device : halo_client_thread_device;
+    return halo_client_leave(error);
+}
+
+int hipGetStreamDeviceId(void *stream)
+{
+    int device;
+    return hipStreamGetDevice(stream, &device) == 0 ? device : -1;
 }
 
 int hipStreamDestroy(void *stream)
@@ -95,6 +160,21 @@ int hipStreamWaitEvent(void *stream, void *event, unsigned int flags)
 }
 
 /* ---- captures ---- */
+
+/* How strict a capture is with the thread's other calls. The worker sees no call that would disturb one. */
+int hipThreadExchangeStreamCaptureMode(int *mode)
+{
+    static _Thread_local int thread_mode;
+    int error = halo_client_enter();
+    if (!error && (!mode || *mode < 0 || *mode > 2))
+        error = HIP_INVALID_VALUE;
+    if (!error) {
+        int before = thread_mode;
+        thread_mode = *mode;
+        *mode = before;
+    }
+    return halo_client_leave(error);
+}
 
 /* The stream that a capture is about. The null stream cannot be captured. */
 static int stream_of(void *stream, uint64_t *ret_bits, struct halo_remote_slot **ret_slot)

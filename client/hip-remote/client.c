@@ -226,6 +226,7 @@ static void drop_tables(struct halo_client *c)
         halo_remote_handles_finish(&c->handles[i]);
     halo_remote_ranges_finish(&c->device_memory);
     halo_remote_ranges_finish(&c->host_memory);
+    halo_remote_ranges_finish(&c->registered_memory);
 }
 
 /* ---- fork and exit ---- */
@@ -308,6 +309,14 @@ static int open_session(struct halo_client *c)
     return r;
 }
 
+void halo_remote_module_free(struct halo_remote_module *module)
+{
+    halo_code_object_finish(&module->code);
+    free(module->globals);
+    free(module->image);
+    free(module);
+}
+
 /* At exit other threads may be inside a call, and later destructors may call HIP: they get an error. */
 __attribute__((destructor)) static void end_session(void)
 {
@@ -323,9 +332,7 @@ __attribute__((destructor)) static void end_session(void)
             struct halo_remote_slot *slot = &c->handles[HALO_REMOTE_MODULE].slots[i];
             if (!slot->is_live)
                 continue;
-            halo_code_object_finish(&slot->u.module->code);
-            free(slot->u.module->image);
-            free(slot->u.module);
+            halo_remote_module_free(slot->u.module);
         }
         halo_link_close(&c->link);
         drop_tables(c);

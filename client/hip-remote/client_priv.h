@@ -41,18 +41,22 @@ struct halo_client {
     bool has_told_loss;
     int runtime_version, n_devices;
     struct halo_client_device devices[HALO_REMOTE_DEVICES_MAX];
-    struct halo_remote_handles handles[HALO_REMOTE_N_HANDLE_TYPES]; /* by type */
-    struct halo_remote_ranges device_memory, host_memory;
+    struct halo_remote_handles handles[HALO_REMOTE_N_HANDLE_TYPES];          /* by type */
+    struct halo_remote_ranges device_memory, host_memory, registered_memory; /* registered: the program's own */
 };
 
 struct halo_remote_module {
     void *image;
-    struct halo_code_object code; /* its names point into the image */
+    struct halo_code_object code;      /* its names point into the image */
+    struct halo_remote_range *globals; /* [n_globals]: those that are among the device's memory */
+    uint32_t n_globals;
 };
 
 extern struct halo_client halo_client;
 extern const int halo_client_major; /* of HIP, that this library stands for */
 extern _Thread_local int halo_client_thread_device;
+
+void halo_remote_module_free(struct halo_remote_module *module);
 
 /* Takes the lock, and begins the session if there is none. A HIP error; the lock is taken in either case. */
 int halo_client_enter(void);

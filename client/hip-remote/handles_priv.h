@@ -21,6 +21,8 @@ struct halo_remote_slot {
     union {
         struct {
             bool is_capturing;
+            unsigned int flags;
+            int priority, device;
         } stream;
         struct {
             uint32_t recorded, asked, reached; /* numbers of its records */

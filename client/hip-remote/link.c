@@ -67,7 +67,9 @@ int halo_link_lose(struct halo_link *link, int error)
 
 static struct halo_remote_bytes data_of(uint16_t op, const union halo_remote_reply *reply)
 {
-    return op == HIP_OP_MEMCPY_ASYNC ? reply->memcpy_async.data : (struct halo_remote_bytes){0};
+    return op == HIP_OP_MEMCPY_ASYNC      ? reply->memcpy_async.data
+           : op == HIP_OP_MEMCPY_2D_ASYNC ? reply->memcpy_2d_async.data
+                                          : (struct halo_remote_bytes){0};
 }
 
 /* 0 or a negative errno: the worker does not keep to the protocol. */

@@ -12,6 +12,7 @@
 
 struct halo_remote_range {
     uint64_t at, bytes;
+    int device; /* of a range of the device */
 };
 
 struct halo_remote_ranges {
