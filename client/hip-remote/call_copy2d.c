@@ -1,5 +1,5 @@
-/* call_copy2d.c: copies of rows. Narrow rows travel together, without the gaps between them; wide ones as copies of their
- * own. What goes to memory of the host in narrow rows is waited for.
+/* call_copy2d.c: copies of rows. Narrow rows travel together, without the gaps between them; wide ones as copies of
+ * their own. What goes to memory of the host in narrow rows is waited for.
  */
 #include <stdlib.h>
 #include <string.h>

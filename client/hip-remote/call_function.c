@@ -1,5 +1,5 @@
-/* call_function.c: what a kernel is like: attributes, and how many blocks of it fit. Kernels come as handles of a module's
- * functions, or as the stubs of a program's own.
+/* call_function.c: what a kernel is like: attributes, and how many blocks of it fit. Kernels come as handles of a
+ * module's functions, or as the stubs of a program's own.
  */
 #include <string.h>
 

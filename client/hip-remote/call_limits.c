@@ -1,4 +1,5 @@
-/* call_limits.c: devices beside each other, limits, priorities, identity; and settings that a remote GPU does not have. */
+/* call_limits.c: devices beside each other, limits, priorities, identity; and settings that a remote GPU does not
+ * have. */
 #include <string.h>
 
 #include "client_priv.h"

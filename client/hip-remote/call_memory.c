@@ -184,7 +184,8 @@ int hipFreeHost(void *p)
     return hipHostFree(p);
 }
 
-/* ---- the program's own memory that it registers: copies stay as they are; kernels that are given it are refused ---- */
+/* ---- the program's own memory that it registers: copies stay as they are; kernels that are given it are refused
+ * ---- */
 
 int hipHostRegister(void *p, size_t n, unsigned int flags)
 {

@@ -302,7 +302,8 @@ int hipModuleGetFunction(void **ret, void *module, const char *name)
 
 /* ---- globals ---- */
 
-/* A place that the client has reserved, or not (an address that this process uses): then it is known by its name alone. */
+/* A place that the client has reserved, or not (an address that this process uses): then it is known by its name
+ * alone. */
 static int keep_global(struct halo_remote_module *module, struct halo_remote_range range)
 {
     if (halo_remote_ranges_find(&halo_client.device_memory, range.at, range.bytes))

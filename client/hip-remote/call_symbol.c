@@ -1,5 +1,5 @@
-/* call_symbol.c: variables of the program that lie on the device, named by the host's shadow of each. The first use on a
- * device asks the worker where it lies.
+/* call_symbol.c: variables of the program that lie on the device, named by the host's shadow of each. The first use
+ * on a device asks the worker where it lies.
  */
 #include "client_priv.h"
 #include "copy_priv.h"

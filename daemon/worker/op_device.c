@@ -110,7 +110,7 @@ int halo_session_get_device_properties(struct halo_session *s, const struct halo
 #undef X
     name[sizeof(name) - 1] = bus[sizeof(bus) - 1] = '\0';
     a->name = text(name);
-    a->arch = text(s->rt.devices[device].arch);
+    a->arch = text(s->rt.devices[device].target);
     a->pci_bus_id = text(bus);
     a->memory_bytes = least(total, s->limits.memory_bytes);
     return 0;

@@ -107,6 +107,7 @@ int halo_hip_api_properties(const struct halo_hip_api *api, int device, struct h
         return r;
     bytes[at->arch + sizeof(ret->arch) - 1] = '\0';
     snprintf(ret->arch, sizeof(ret->arch), "%s", bytes + at->arch);
+    snprintf(ret->target, sizeof(ret->target), "%s", ret->arch);
     ret->arch[strcspn(ret->arch, ":")] = '\0';
     ret->wave_size = number_at(bytes, at->wave_size);
     ret->n_units = number_at(bytes, at->n_units);

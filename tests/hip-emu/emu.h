@@ -54,6 +54,7 @@ struct emu_stream *emu_stream_create(void);
 void emu_stream_destroy(struct emu_stream *stream);
 /* Queues the task, or adds it to the graph that is being captured. False without memory: the task was dropped. */
 bool emu_stream_push(struct emu_stream *stream, struct emu_task task);
+bool emu_stream_idle(struct emu_stream *stream);
 /* Begins a capture (false when one is active, or without memory); ends it (NULL when there was none). */
 bool emu_stream_capture(struct emu_stream *stream);
 struct emu_graph *emu_stream_captured(struct emu_stream *stream);
@@ -62,5 +63,9 @@ struct emu_event *emu_event_create(void);
 void emu_event_destroy(struct emu_event *event);
 bool emu_event_record(struct emu_event *event, struct emu_stream *stream);
 bool emu_event_done(struct emu_event *event);
+/* What is queued after this waits for the event's last record; an event that was never recorded is not waited for. */
+bool emu_event_wait(struct emu_event *event, struct emu_stream *stream);
+/* Between the two; EMU_NOT_READY, or EMU_INVALID of one that was never recorded. */
+int emu_event_elapsed(struct emu_event *start, struct emu_event *end, float *ret_ms);
 
 #endif

@@ -92,6 +92,21 @@ int emu_memory_take(void **ret, size_t n, bool host)
     return bytes ? EMU_SUCCESS : EMU_NO_MEMORY;
 }
 
+int emu_memory_add(void *p, size_t n)
+{
+    struct allocation *allocation = malloc(sizeof(*allocation));
+    pthread_mutex_lock(&lock);
+    bool is_new = allocation && !emu_memory_holds(p, n);
+    if (is_new) {
+        *allocation = (struct allocation){.next = allocations, .n = n, .host = true, .bytes = p};
+        allocations = allocation;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!is_new)
+        free(allocation);
+    return is_new || allocation ? EMU_SUCCESS : EMU_NO_MEMORY;
+}
+
 int emu_memory_release(void *p, bool host)
 {
     struct allocation *found = NULL;

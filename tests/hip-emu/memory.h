@@ -11,6 +11,8 @@ int emu_memory_take(void **ret, size_t n, bool host);
 int emu_memory_release(void *p, bool host);
 /* Calls fn for each allocation that there is and will be, with its size, and with 0 when it goes. One at a time. */
 void emu_memory_watch(void (*fn)(void *p, size_t n));
+/* Counts n bytes at p, which are not ours to free, among the allocations from now on. */
+int emu_memory_add(void *p, size_t n);
 /* Between the two, allocations neither come nor go. */
 void emu_memory_lock(void);
 void emu_memory_unlock(void);

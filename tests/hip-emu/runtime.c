@@ -31,6 +31,7 @@
 #include "hip_api.def"
 #undef HALO_HIP_FN
 EXPORT int hipGetDevicePropertiesR0600(void *ret, int device);
+EXPORT int hipModuleGetGlobal(void **ret, size_t *ret_bytes, void *module, const char *name);
 
 struct module {
     void *library;
@@ -374,6 +375,21 @@ int hipModuleGetFunction(void **ret, void *module, const char *name)
     functions[n_functions] = (struct function){kernel, m->run};
     *ret = &functions[n_functions++];
     return EMU_SUCCESS;
+}
+
+/* A variable of the library, of the size that its symbol has. */
+int hipModuleGetGlobal(void **ret, size_t *ret_bytes, void *module, const char *name)
+{
+    CALL();
+    const struct module *m = module;
+    void *at = dlsym(m->library, name);
+    Dl_info info;
+    void *symbol = NULL;
+    if (!at || !dladdr1(at, &info, &symbol, RTLD_DL_SYMENT) || !symbol)
+        return EMU_NOT_FOUND;
+    *ret = at;
+    *ret_bytes = ((const Elf64_Sym *)symbol)->st_size;
+    return emu_memory_add(at, *ret_bytes);
 }
 
 /* Few, so that kernels whose grid is what the GPU holds at once have more work than one pass of it. */

@@ -1,6 +1,7 @@
 /* stream.c: streams as threads with queues, and events (contract in emu.h). */
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "emu.h"
 
@@ -14,6 +15,7 @@ struct emu_stream {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     struct item *first, **last;
+    size_t n_left;             /* queued, and the one that runs */
     struct emu_graph *capture; /* of the thread that captures; NULL: none */
     bool closing;
 };
@@ -22,7 +24,9 @@ struct emu_stream {
  * already destroyed. */
 struct emu_event {
     pthread_mutex_t lock;
+    pthread_cond_t moved;
     uint64_t recorded, reached;
+    struct timespec reached_at;
     unsigned holders;
 };
 
@@ -50,6 +54,7 @@ static void run_items(struct emu_stream *s)
         item->task.drop(item->task.ud);
         free(item);
         pthread_mutex_lock(&s->lock);
+        s->n_left--;
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -121,9 +126,21 @@ bool emu_stream_push(struct emu_stream *s, struct emu_task task)
     pthread_mutex_lock(&s->lock);
     *s->last = item;
     s->last = &item->next;
+    s->n_left++;
     pthread_cond_signal(&s->wake);
     pthread_mutex_unlock(&s->lock);
     return true;
+}
+
+bool emu_stream_idle(struct emu_stream *s)
+{
+    s = stream_of(s);
+    if (!s)
+        return true;
+    pthread_mutex_lock(&s->lock);
+    bool idle = s->n_left == 0;
+    pthread_mutex_unlock(&s->lock);
+    return idle;
 }
 
 bool emu_stream_capture(struct emu_stream *s)
@@ -153,6 +170,7 @@ static void release(struct emu_event *e)
     pthread_mutex_unlock(&e->lock);
     if (!last)
         return;
+    pthread_cond_destroy(&e->moved);
     pthread_mutex_destroy(&e->lock);
     free(e);
 }
@@ -163,6 +181,7 @@ struct emu_event *emu_event_create(void)
     if (!e)
         return NULL;
     pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->moved, NULL);
     e->holders = 1;
     return e;
 }
@@ -178,6 +197,8 @@ static int reach(void *ud)
     pthread_mutex_lock(&mark->event->lock);
     if (mark->number > mark->event->reached)
         mark->event->reached = mark->number;
+    clock_gettime(CLOCK_MONOTONIC, &mark->event->reached_at);
+    pthread_cond_broadcast(&mark->event->moved);
     pthread_mutex_unlock(&mark->event->lock);
     return 0;
 }
@@ -207,4 +228,49 @@ bool emu_event_done(struct emu_event *e)
     bool done = e->reached == e->recorded;
     pthread_mutex_unlock(&e->lock);
     return done;
+}
+
+/* On the thread of the stream that waits; a stalled stream never reaches the event, and then nobody waits for it. */
+static int await(void *ud)
+{
+    struct mark *mark = ud;
+    struct emu_event *e = mark->event;
+    pthread_mutex_lock(&e->lock);
+    while (e->reached < mark->number && !emu_stalled()) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        pthread_cond_timedwait(&e->moved, &e->lock, &until);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return 0;
+}
+
+bool emu_event_wait(struct emu_event *e, struct emu_stream *s)
+{
+    struct mark *mark = malloc(sizeof(*mark));
+    if (!mark)
+        return false;
+    pthread_mutex_lock(&e->lock);
+    *mark = (struct mark){e, e->recorded};
+    e->holders++;
+    pthread_mutex_unlock(&e->lock);
+    return emu_stream_push(s, (struct emu_task){await, drop_mark, mark});
+}
+
+static int reached_at(struct emu_event *e, struct timespec *ret)
+{
+    pthread_mutex_lock(&e->lock);
+    int error = e->recorded == 0 ? EMU_INVALID : e->reached < e->recorded ? EMU_NOT_READY : EMU_SUCCESS;
+    *ret = e->reached_at;
+    pthread_mutex_unlock(&e->lock);
+    return error;
+}
+
+int emu_event_elapsed(struct emu_event *start, struct emu_event *end, float *ret_ms)
+{
+    struct timespec from, to;
+    int error = reached_at(start, &from), of_end = reached_at(end, &to);
+    *ret_ms = (float)(to.tv_sec - from.tv_sec) * 1e3f + (float)(to.tv_nsec - from.tv_nsec) * 1e-6f;
+    return error ? error : of_end;
 }

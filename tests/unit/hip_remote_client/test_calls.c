@@ -190,10 +190,10 @@ static void look_at_the_device(void)
     memcpy(&integrated, properties + 396, 4);
     memcpy(&wave, properties + 308, 4);
     CHECK(integrated == 0 && wave == 32);
-    CHECK(strcmp((char *)properties + 1160, "host") == 0);
+    CHECK(strcmp((char *)properties + 1160, "host:emulated") == 0);
     OK(hipGetDeviceProperties(old, 0));
     memcpy(&wave, old + 276, 4);
-    CHECK(wave == 32 && strcmp((char *)old + 396, "host") == 0);
+    CHECK(wave == 32 && strcmp((char *)old + 396, "host:emulated") == 0);
     OK(hipDeviceGetAttribute(&value, 16, 0));
     CHECK(value == 0);
     CHECK_HIP(hipSetDevice(-1), HIP_INVALID_DEVICE);

@@ -380,8 +380,8 @@ static void properties_are_told_by_name(void **state)
     (void)state;
     bench_open(&b, NULL);
     assert_int_equal(halo_remote_get_device_properties(&b.port, &(struct halo_remote_get_device_properties){0}, &a), 0);
-    assert_int_equal(a.arch.n, 4);
-    assert_memory_equal(a.arch.at, "host", 4);
+    assert_int_equal(a.arch.n, 13);
+    assert_memory_equal(a.arch.at, "host:emulated", 13);
     assert_int_equal(a.wave_size, 32);
     assert_int_equal(a.n_units, 4);
     assert_int_equal(halo_remote_get_device_properties(&b.port, &(struct halo_remote_get_device_properties){1}, &a),

@@ -14,6 +14,16 @@ static void scale(void **args)
         a->out[i] = a->in[i] * a->factor;
 }
 
+/* A variable of the device. */
+__attribute__((visibility("default"))) float vector_shift[4];
+
+static void shift(void **args)
+{
+    const struct vector_scale *a = args[0];
+    for (uint32_t i = 0; i < a->n; i++)
+        a->out[i] = a->in[i] + vector_shift[i % 4];
+}
+
 /* Keeps its stream busy for n milliseconds. */
 static void nap(void **args)
 {
@@ -23,7 +33,8 @@ static void nap(void **args)
 
 static const struct halo_host_kernel kernels[] = {
     {.name = "scale", .entry = scale, .block = 64, .args_bytes = sizeof(struct vector_scale), .next = &kernels[1]},
-    {.name = "nap", .entry = nap, .block = 64, .args_bytes = sizeof(struct vector_scale)},
+    {.name = "nap", .entry = nap, .block = 64, .args_bytes = sizeof(struct vector_scale), .next = &kernels[2]},
+    {.name = "shift", .entry = shift, .block = 64, .args_bytes = sizeof(struct vector_scale)},
 };
 
 __attribute__((visibility("default"))) const struct halo_host_kernel *halo_host_kernel_find(const char *name)

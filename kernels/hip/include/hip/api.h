@@ -28,7 +28,8 @@ enum { HIP_COPY_TO_DEVICE = 1, HIP_COPY_TO_HOST = 2, HIP_COPY_ON_DEVICE = 3 };
 
 /* What a runtime says of a device, taken from its own struct (two layouts are in the field, see api.c). */
 struct halo_hip_properties {
-    char arch[64]; /* "gfx1151", "host", "sm_90"; without what follows a colon */
+    char arch[64];   /* "gfx1151", "host", "sm_90"; without what follows a colon */
+    char target[64]; /* with it: "gfx90a:sramecc+:xnack-" */
     uint32_t wave_size, n_units;
     bool integrated;
 };
