@@ -3,16 +3,20 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <base/clock.h>
+#include <base/log.h>
 
 #include "daemon_priv.h"
 #include "notify_priv.h"
 
 #define MS 1000000ull
+#define QUEUES_LOOK_MS 50   /* between two looks at the hardware queues of a dead engine ... */
+#define QUEUES_WAIT_MS 5000 /* ... until the next one starts beside them */
 
 /* ---- clients ---- */
 
@@ -74,6 +78,8 @@ static void engine_died(struct halo_engine *engine, const char *reason)
 {
     struct halo_daemon *daemon = engine->ud;
     daemon->counters.engine_deaths++;
+    daemon->dead_pid = halo_engine_pid(engine);
+    daemon->n_held = 0;
     halo_notify_engine_death(reason, halo_engine_phase(engine), (long)halo_engine_pid(engine));
     halo_notify_status("engine is down: it %.200s", reason);
     if (daemon->state == HALO_DAEMON_SERVING)
@@ -99,6 +105,7 @@ static void engine_gone(struct halo_engine *engine)
     if (daemon->state >= HALO_DAEMON_SAVING)
         return;
     daemon->n_restarts++;
+    daemon->gone_ns = halo_clock_ns();
     uv_timer_start(&daemon->restart_timer, restart,
                    breaker->open ? halo_breaker_left_ms(breaker, halo_clock_ns())
                                  : halo_breaker_backoff_ms(breaker, daemon->config),
@@ -112,11 +119,38 @@ static const struct halo_engine_ops engine_ops = {
     .gone = engine_gone,
 };
 
+/* Whether the start waits a little longer for the hardware queues of the engine that died. */
+static bool waits_for_queues(struct halo_daemon *daemon)
+{
+    unsigned n = halo_queues_held(daemon->queue_dir, daemon->dead_pid);
+    uint64_t waited_ms = (halo_clock_ns() - daemon->gone_ns) / MS;
+    if (n > 0 && waited_ms < daemon->queue_ms) {
+        if (daemon->n_held == 0)
+            halo_log(HALO_LOG_INFO, "the next engine waits for %u hardware queues of the one that died (pid %ld)", n,
+                     (long)daemon->dead_pid);
+        daemon->n_held = n;
+        uv_timer_start(&daemon->restart_timer, restart, QUEUES_LOOK_MS, 0);
+        return true;
+    }
+    if (n > 0) {
+        halo_log(HALO_LOG_WARN,
+                 "the GPU's driver still has %u hardware queues of the engine that died (pid %ld) after %llu ms; the "
+                 "next engine starts beside them: if it hangs too, restart the machine",
+                 n, (long)daemon->dead_pid, (unsigned long long)waited_ms);
+        halo_notify_queues(n, (long)daemon->dead_pid);
+    }
+    daemon->n_held = n;
+    daemon->dead_pid = 0;
+    return false;
+}
+
 void halo_daemon_start_engine(struct halo_daemon *daemon)
 {
     if (daemon->state >= HALO_DAEMON_SAVING)
         return;
     uv_timer_stop(&daemon->restart_timer);
+    if (waits_for_queues(daemon))
+        return;
     daemon->counters.engine_starts++;
     halo_engine_start(&daemon->engine, halo_requests_next_id(&daemon->requests));
 }
@@ -229,6 +263,20 @@ static void after_work(uv_check_t *check)
     flush(daemon);
 }
 
+/* Where the driver lists the queues of processes, and how long a start waits for them; tests have their own. */
+static void init_queues(struct halo_daemon *daemon)
+{
+    daemon->queue_dir = HALO_QUEUES_DIR;
+    daemon->queue_ms = QUEUES_WAIT_MS;
+#ifdef HALO_SERVE_INJECT
+    const char *dir = getenv("HALO_INJECT_QUEUES"), *ms = getenv("HALO_INJECT_QUEUES_MS");
+    if (dir && ms) {
+        daemon->queue_dir = dir;
+        daemon->queue_ms = strtoull(ms, NULL, 10);
+    }
+#endif
+}
+
 static void init_handles(struct halo_daemon *daemon)
 {
     uv_loop_t *loop = daemon->loop;
@@ -265,6 +313,7 @@ int halo_daemon_init(struct halo_daemon *daemon, uv_loop_t *loop, const struct h
     halo_engine_init(&daemon->engine, loop, config, &engine_ops, daemon);
     halo_checkup_init(&daemon->checkup, loop, config, doctor_found, daemon);
     init_handles(daemon);
+    init_queues(daemon);
     return 0;
 }
 

@@ -8,7 +8,8 @@
 void halo_report_query(struct halo_daemon *daemon, struct halo_request *request, const struct halo_ev *said);
 /* The state of the engine, for people. */
 const char *halo_report_engine_state(const struct halo_daemon *daemon);
-/* What the doctor said of the last death, for the end of a message: see halo_requests_ops.death_note. */
+/* What is known of the last death (what the doctor said, queues that did not come back), for the end of a message: see
+ * halo_requests_ops.death_note. */
 const char *halo_report_death_note(struct halo_daemon *daemon, bool advise);
 
 /* watchdog.c: feeds the service manager's watchdog while the engine makes progress or is being replaced. */

@@ -53,6 +53,15 @@ void halo_notify_doctor(const char *finding)
                     "PRIORITY=4", "HALO_DOCTOR=%s", finding, NULL);
 }
 
+void halo_notify_queues(unsigned n, long pid)
+{
+    if (!getenv("JOURNAL_STREAM"))
+        return;
+    sd_journal_send("MESSAGE=the GPU's driver still has %u hardware queues of the engine that died", n,
+                    "MESSAGE_ID=" HALO_NOTIFY_QUEUES_ID, "PRIORITY=4", "HALO_QUEUES=%u", n, "HALO_ENGINE_PID=%ld", pid,
+                    NULL);
+}
+
 uint64_t halo_notify_watchdog_ms(void)
 {
     uint64_t us = 0;
@@ -83,6 +92,9 @@ void halo_notify_engine_death(const char *reason, const char *phase, long pid)
 {
 }
 void halo_notify_doctor(const char *finding)
+{
+}
+void halo_notify_queues(unsigned n, long pid)
 {
 }
 void halo_notify_status(const char *format, ...)

@@ -23,6 +23,10 @@ void halo_notify_engine_death(const char *reason, const char *phase, long pid);
 #define HALO_NOTIFY_DOCTOR_ID "b1d94e27c06a4f58a3e7d2915c8f6b40"
 void halo_notify_doctor(const char *finding);
 
+/* The same for hardware queues of a dead engine that the driver did not give back. */
+#define HALO_NOTIFY_QUEUES_ID "3c8a5d0f7e214b96a1d2f4c6b8e09a57"
+void halo_notify_queues(unsigned n, long pid);
+
 /* Half of the watchdog's time, 0 when there is none. */
 uint64_t halo_notify_watchdog_ms(void);
 

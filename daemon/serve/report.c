@@ -25,11 +25,15 @@ const char *halo_report_engine_state(const struct halo_daemon *daemon)
 const char *halo_report_death_note(struct halo_daemon *daemon, bool advise)
 {
     const char *found = daemon->checkup.last.text;
+    int n = 0;
     daemon->note[0] = '\0';
+    if (daemon->n_held > 0)
+        n = snprintf(daemon->note, sizeof(daemon->note), "; the GPU's driver still had %u of its hardware queues",
+                     daemon->n_held);
     if (found[0] != '\0')
-        snprintf(daemon->note, sizeof(daemon->note), " (halo-doctor: %s)", found);
+        snprintf(daemon->note + n, sizeof(daemon->note) - (size_t)n, " (halo-doctor: %s)", found);
     else if (advise && daemon->requests.link.known && halo_engine_has_gpu(&daemon->engine))
-        snprintf(daemon->note, sizeof(daemon->note), "; `halo-doctor` may know why");
+        snprintf(daemon->note + n, sizeof(daemon->note) - (size_t)n, "; `halo-doctor` may know why");
     return daemon->note;
 }
 
@@ -71,6 +75,10 @@ static void write_more(struct halo_daemon *daemon, const struct halo_ev *engine_
     if (daemon->requests.link.reason[0] != '\0') {
         halo_json_key(w, "last_death");
         halo_json_str(w, daemon->requests.link.reason);
+    }
+    if (daemon->n_held > 0) {
+        halo_json_key(w, "queues_held");
+        halo_json_u64(w, daemon->n_held);
     }
     halo_json_key(w, "remembered_models");
     halo_json_array_begin(w);

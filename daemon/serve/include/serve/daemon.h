@@ -17,6 +17,7 @@
 
 #include <serve/child/checkup.h>
 #include <serve/child/engine.h>
+#include <serve/child/queues.h>
 #include <serve/client/clients.h>
 #include <serve/config.h>
 #include <serve/counters.h>
@@ -44,7 +45,12 @@ struct halo_daemon {
     struct halo_engine engine;
     struct halo_checkup checkup;
     unsigned n_restarts;
-    char note[HALO_CHECKUP_TEXT_BYTES + 32]; /* what the doctor found, for a message */
+    pid_t dead_pid;   /* of the last engine that died; 0: none did */
+    uint64_t gone_ns; /* when it was reaped */
+    unsigned n_held;  /* of its hardware queues, those that the driver still has, or had when the next one started */
+    const char *queue_dir;                    /* where the driver lists them */
+    uint64_t queue_ms;                        /* how long a start waits for them */
+    char note[HALO_CHECKUP_TEXT_BYTES + 128]; /* what is known of the last death, for a message */
 
     uint64_t read_ns;  /* when the engine's lines since the last flush became readable; 0: none did */
     uint64_t n_events; /* counters.events at the last flush */
