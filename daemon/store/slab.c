@@ -46,10 +46,10 @@ static int sizes_fill(struct halo_slabs *s, struct halo_fault *fault)
 {
     struct halo_slabs_options *o = &s->options;
     o->slab_bytes = o->slab_bytes ? o->slab_bytes : HALO_SLAB_BYTES_MAX;
-    bool fits = o->slot_bytes > 0 && o->n_slots > 0 && o->slab_bytes <= HALO_SLAB_BYTES_MAX &&
-                o->slot_bytes <= o->slab_bytes - HALO_HULL_ALIGN;
+    bool fits = o->slot_bytes > 0 && o->n_slots > 0 && o->slot_bytes <= o->slab_bytes - HALO_HULL_ALIGN;
     s->stride = fits ? halo_hull_end(o->slot_bytes) + HALO_HULL_ALIGN : 0;
-    if (!fits || s->stride > o->slab_bytes)
+    bool holds_one = o->slab_bytes - s->stride < s->stride;
+    if (!fits || s->stride > o->slab_bytes || (o->slab_bytes > HALO_SLAB_BYTES_MAX && !holds_one))
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
                               "%u slots of %" PRIu64 " bytes do not fit in slabs of %" PRIu64 " bytes (at most %" PRIu64
                               ")",

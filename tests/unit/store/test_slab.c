@@ -133,6 +133,10 @@ static void test_sizes_are_checked(void **state)
         slabs_make((struct halo_slabs_options){.slot_bytes = HALO_SLAB_BYTES_MAX - HALO_HULL_ALIGN, .n_slots = 300});
     assert_int_equal(halo_slabs_n(slabs), 300); /* 300 GiB of addresses, no memory */
     halo_slabs_destroy(slabs);
+    slabs = slabs_make((struct halo_slabs_options){
+        .slot_bytes = 2 * HALO_SLAB_BYTES_MAX, .n_slots = 2, .slab_bytes = 2 * HALO_SLAB_BYTES_MAX + HALO_HULL_ALIGN});
+    assert_int_equal(halo_slabs_n(slabs), 2); /* of one slot each */
+    halo_slabs_destroy(slabs);
 }
 
 /* Whether the page at `at` is in memory. */

@@ -1,7 +1,7 @@
 /* slab.h: memory for slots of one size, in slabs that are given back and taken again whole.
  *
- * A slab is at most 1 GiB of anonymous memory (one registered buffer of io_uring, one registration with a GPU), aligned
- * to 2 MiB, with MADV_HUGEPAGE and MADV_DONTFORK, every page in place (MADV_POPULATE_WRITE) before it is handed out. A
+ * A slab is at most 1 GiB of anonymous memory (one registered buffer of io_uring, one registration with a GPU), or one
+ * slot that is larger, aligned to 2 MiB, with MADV_HUGEPAGE and MADV_DONTFORK, every page in place (MADV_POPULATE_WRITE) before it is handed out. A
  * slot lies in one slab, begins on a HALO_HULL_ALIGN boundary and has HALO_HULL_ALIGN bytes more than was asked for, so
  * that the hull of a direct read of `slot_bytes` fits at any offset congruent to the file's.
  *
@@ -29,7 +29,7 @@ struct halo_slabs;
 struct halo_slabs_options {
     uint64_t slot_bytes; /* at least 1; with the slack at most slab_bytes */
     uint32_t n_slots;    /* at least 1 */
-    uint64_t slab_bytes; /* at most HALO_SLAB_BYTES_MAX; 0: that */
+    uint64_t slab_bytes; /* at most HALO_SLAB_BYTES_MAX, unless it holds one slot; 0: that */
     bool lock;           /* mlock: for memory that no device pins. Refused by the limit: a notice, not a failure */
 };
 
