@@ -34,7 +34,8 @@ uint32_t halo_check_width_of(const struct halo_check *c, uint16_t value)
     return value < c->plan->n_values ? c->plan->values[value].width : 0;
 }
 
-int halo_check_weight(const struct halo_check *c, uint32_t weight, enum halo_weight_role role, uint32_t n_cols)
+static int check_weight(const struct halo_check *c, uint32_t weight, enum halo_weight_role role, uint32_t n_cols,
+                        bool can_stream)
 {
     if (weight >= c->plan->n_weights)
         return halo_check_refuse_index(c, "weight", weight, c->plan->n_weights);
@@ -54,10 +55,20 @@ int halo_check_weight(const struct halo_check *c, uint32_t weight, enum halo_wei
     if (w->n_cols != n_cols)
         return halo_reason(c->reason, -ENOTSUP, "%s: %s has rows of %u, its input has %u", c->op, w->name, w->n_cols,
                            n_cols);
-    if (w->streamed > 0 && !(c->limits->streams && role == HALO_WEIGHT_EXPERTS))
+    if (w->streamed > 0 && !can_stream)
         return halo_reason(c->reason, -ENOTSUP, "%s: %s must be resident, this device cannot stream it", c->op,
                            w->name);
     return 0;
+}
+
+int halo_check_weight(const struct halo_check *c, uint32_t weight, enum halo_weight_role role, uint32_t n_cols)
+{
+    return check_weight(c, weight, role, n_cols, role == HALO_WEIGHT_EXPERTS && c->limits->streams);
+}
+
+int halo_check_factor(const struct halo_check *c, uint32_t weight, uint32_t n_cols)
+{
+    return check_weight(c, weight, HALO_WEIGHT_MATRIX, n_cols, c->limits->streams_layers);
 }
 
 int halo_check_vector(const struct halo_check *c, uint32_t weight, uint32_t n)

@@ -31,6 +31,8 @@ int halo_check_refuse_index(const struct halo_check *c, const char *what, uint32
 int halo_check_value(const struct halo_check *c, const char *what, uint16_t value, uint32_t width);
 uint32_t halo_check_width_of(const struct halo_check *c, uint16_t value); /* 0: there is no such value */
 int halo_check_weight(const struct halo_check *c, uint32_t weight, enum halo_weight_role role, uint32_t n_cols);
+/* A matrix of a MATMUL, which may be that of a streamed layer. */
+int halo_check_factor(const struct halo_check *c, uint32_t weight, uint32_t n_cols);
 /* A vector of n, or none. */
 int halo_check_vector(const struct halo_check *c, uint32_t weight, uint32_t n);
 /* A number that is positive, or 0 for none. */

@@ -35,8 +35,11 @@ int halo_check_matmul(const struct halo_check *c, const struct halo_op_matmul *u
     if (u->n == 0 || u->n > HALO_MATMUL_MAX)
         return halo_check_refuse(c, "weights", u->n, HALO_MATMUL_MAX);
     for (uint32_t k = 0; k < u->n; k++) {
-        TRY(halo_check_weight(c, u->weight[k], HALO_WEIGHT_MATRIX, halo_check_width_of(c, u->x)));
-        uint32_t n_rows = c->plan->weights[u->weight[k]].n_rows;
+        TRY(halo_check_factor(c, u->weight[k], halo_check_width_of(c, u->x)));
+        const struct halo_weight *w = &c->plan->weights[u->weight[k]];
+        uint32_t n_rows = w->n_rows;
+        if (w->streamed != c->plan->weights[u->weight[0]].streamed)
+            return halo_reason(c->reason, -ENOTSUP, "%s: %s is not streamed with the other weights", c->op, w->name);
         TRY(halo_check_value(c, "out", u->out[k], n_rows));
         if (u->out[k] == u->x)
             return halo_check_refuse_same(c, "out", u->out[k], "x");

@@ -106,7 +106,7 @@ static void cpu_describe(const struct halo_device *device, struct halo_device_in
     brand(processor);
     *ret = (struct halo_device_info){
         .name = "cpu",
-        .features = HALO_DEVICE_BATCH_INVARIANT | HALO_DEVICE_HOST_MEMORY,
+        .features = HALO_DEVICE_BATCH_INVARIANT | HALO_DEVICE_HOST_MEMORY | HALO_DEVICE_LAYERS,
         .n_threads = device->n_threads,
     };
     snprintf(ret->detail, sizeof(ret->detail), "%s, %s kernels, %u thread%s", processor[0] ? processor : "x86-64",

@@ -106,17 +106,17 @@ struct halo_cpu_scratch {
 };
 
 struct halo_cpu_expert_layer {
-    uint32_t n_parts, weight[HALO_EXPERT_PARTS];
+    uint32_t n_parts, weight[HALO_LAYER_PARTS];
     const struct halo_op *route, *router; /* that choose; router: the product that the choice is made of, or NULL */
 };
 
 /* Streamed experts: the source, and those of the layer under way. */
 struct halo_cpu_experts {
-    struct halo_expert_source source;  /* without functions: nobody has set one */
-    uint32_t *ids;                     /* [experts of a layer, at most] */
-    struct halo_expert *taken;         /* likewise; the first n_taken of n_chosen are there */
-    uint8_t **base[HALO_EXPERT_PARTS]; /* likewise, by id: where each part of those taken lies */
-    uint8_t *pack;                     /* [n_threads][pack_bytes]: to repack */
+    struct halo_expert_source source; /* without functions: nobody has set one */
+    uint32_t *ids;                    /* [experts of a layer, at most] */
+    struct halo_expert *taken;        /* likewise; the first n_taken of n_chosen are there */
+    uint8_t **base[HALO_LAYER_PARTS]; /* likewise, by id: where each part of those taken lies */
+    uint8_t *pack;                    /* [n_threads][pack_bytes]: to repack */
     uint64_t pack_bytes;
     uint32_t layer; /* as in struct halo_weight; 0: none is under way */
     uint32_t n_chosen, n_taken;
@@ -166,6 +166,8 @@ void halo_cpu_set_experts(struct halo_device_model *model, const struct halo_exp
 void halo_cpu_experts_choose(struct halo_device_model *model, uint32_t layer, const uint32_t *first, uint32_t n_expert);
 /* The next of them that are there, repacked. Returns how many; 0: no more, or a failure. */
 uint32_t halo_cpu_experts_take(struct halo_device_model *model, const struct halo_expert **ret);
+/* Makes the matrices of a streamed dense layer `layer` the ones under way, repacked. False: a failure. */
+bool halo_cpu_layer_enter(struct halo_device_model *model, uint32_t layer);
 /* Guesses what the layer behind this one will choose: its router on the input of this layer's, which is there now. */
 void halo_cpu_experts_guess(struct halo_device_model *model, uint32_t layer);
 /* Whether no later product needs the layer of this streamed weight. */

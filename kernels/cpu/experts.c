@@ -1,5 +1,5 @@
-/* experts.c: streamed experts of the layer under way: asked for once, repacked when they arrive, kept until the last
- * product of the layer.
+/* experts.c: streamed experts of the layer under way, or the matrices of a streamed dense layer: asked for once, repacked
+ * when they arrive, kept until the last product of the layer.
  *
  * Device thread; fresh experts are repacked on all threads. Allocates nothing in a run. A failure of the source is
  * remembered in experts.error, with its sentence, and ends the run.
@@ -31,7 +31,7 @@ uint64_t halo_cpu_experts_carve(const struct halo_plan *plan, uint32_t n_threads
     }
     experts->ids = halo_carve(&carver, n_experts, sizeof(*experts->ids), 64);
     experts->taken = halo_carve(&carver, n_experts, sizeof(*experts->taken), 64);
-    for (uint32_t part = 0; part < HALO_EXPERT_PARTS; part++)
+    for (uint32_t part = 0; part < HALO_LAYER_PARTS; part++)
         experts->base[part] = halo_carve(&carver, n_experts, sizeof(*experts->base[part]), 64);
     experts->n_layers = n_layers;
     experts->layers = halo_carve(&carver, n_layers, sizeof(*experts->layers), 64);
@@ -67,7 +67,7 @@ void halo_cpu_experts_number(struct halo_device_model *model)
         if (plan->weights[i].streamed == 0)
             continue;
         struct halo_cpu_expert_layer *layer = &model->experts.layers[plan->weights[i].streamed - 1];
-        assert(layer->n_parts < HALO_EXPERT_PARTS);
+        assert(layer->n_parts < HALO_LAYER_PARTS);
         model->weights[i].part = (uint8_t)layer->n_parts;
         layer->weight[layer->n_parts++] = i;
     }
@@ -149,6 +149,16 @@ uint32_t halo_cpu_experts_take(struct halo_device_model *model, const struct hal
     experts->n_taken += (uint32_t)r;
     *ret = taken;
     return (uint32_t)r;
+}
+
+bool halo_cpu_layer_enter(struct halo_device_model *model, uint32_t layer)
+{
+    static const uint32_t first[] = {0, 1}; /* its only expert is chosen */
+    const struct halo_expert *taken;
+    if (model->experts.layer == layer)
+        return true;
+    halo_cpu_experts_choose(model, layer, first, 1);
+    return halo_cpu_experts_take(model, &taken) > 0;
 }
 
 bool halo_cpu_experts_is_last(const struct halo_device_model *model, uint32_t weight)

@@ -17,7 +17,7 @@ static bool weight_fits(enum halo_weight_role role, enum halo_type type, uint64_
 int halo_cpu_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason)
 {
     static const struct halo_plan_limits limits = {
-        .experts_max = HALO_CPU_EXPERTS_MAX, .weight_fits = weight_fits, .streams = true};
+        .experts_max = HALO_CPU_EXPERTS_MAX, .weight_fits = weight_fits, .streams = true, .streams_layers = true};
     const struct halo_op *op = &plan->ops[index];
     int r = halo_plan_check(plan, index, &limits, reason);
     if (r || op->kind != HALO_OP_KV_WRITE)

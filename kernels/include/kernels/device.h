@@ -16,7 +16,7 @@
 #include <kernels/experts.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 12
+#define HALO_DEVICE_ABI 13
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 #define HALO_DEVICE_NOTICE 160
@@ -28,6 +28,7 @@ enum halo_device_feature {
     HALO_DEVICE_HOST_MEMORY = 1 << 1, /* weights live in memory the host can write: the store reads straight into it */
     HALO_DEVICE_TOP = 1 << 2,         /* batches may ask for lists of the largest logits instead of rows */
     HALO_DEVICE_QUEUES = 1 << 3,      /* a run without outputs may return while it and the run before it go on */
+    HALO_DEVICE_LAYERS = 1 << 4,      /* the matrices of dense layers may be streamed (experts.h) */
 };
 
 struct halo_device_info {

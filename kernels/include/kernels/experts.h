@@ -1,9 +1,13 @@
-/* experts.h: experts that are not resident: where a device gets them from while it runs a plan.
+/* experts.h: weights that are not resident: where a device gets them from while it runs a plan.
  *
  * The weights of a plan whose `streamed` is set have no memory of the device's. Those that a router chooses together,
  * the gate, up and down matrices of one layer, are an *expert layer*, and the same expert of all of them lies in one
  * *slot* of memory that the source owns and the host can write. A slot has a part for each weight of its layer, in the
  * order of the plan's weights. The device asks for the experts that a batch has chosen; it knows nothing of disks.
+ *
+ * A dense layer whose matrices (HALO_WEIGHT_MATRIX, each used by one MATMUL) are streamed is an expert layer with one
+ * expert, number 0, which every batch chooses: a run chooses these layers in the order of their numbers, each from its
+ * first product to its last one.
  *
  * Owner: the source's maker, until the model is destroyed. Thread: that of run(). Nothing is allocated. Failures: a
  * negative errno with a sentence in `reason` (HALO_DEVICE_REASON bytes); the run ends with it.
@@ -21,7 +25,8 @@ struct halo_device_phase;
 
 /* What a source fails with when the bytes of an expert cannot be had: the device is not to blame. */
 #define HALO_EXPERT_E_UNREADABLE (-EREMOTEIO)
-#define HALO_EXPERT_PARTS 3 /* weights of an expert layer, at most */
+#define HALO_EXPERT_PARTS 3 /* weights of an expert layer of a mixture, at most */
+#define HALO_LAYER_PARTS 16 /* matrices of a dense layer, at most */
 
 /* An expert in its slot. */
 struct halo_expert {
@@ -29,8 +34,8 @@ struct halo_expert {
     /* data[] holds the bytes of the file, and this is the first time that somebody hears of them. The device may turn
      * them into its own layout from base[] on, and finds that layout there as long as the expert stays in its slot. */
     bool fresh;
-    uint8_t *base[HALO_EXPERT_PARTS]; /* 4096-byte aligned */
-    uint8_t *data[HALO_EXPERT_PARTS]; /* ends no earlier than base + the device's expert_bytes; congruent to the
+    uint8_t *base[HALO_LAYER_PARTS]; /* 4096-byte aligned */
+    uint8_t *data[HALO_LAYER_PARTS]; /* ends no earlier than base + the device's expert_bytes; congruent to the
                                        * file offset modulo 4096 */
 };
 

@@ -13,7 +13,8 @@ struct halo_plan_limits {
     /* Whether a weight of this role, type and row length can be stored for the kernels. For a vector n_cols counts all
      * its elements. */
     bool (*weight_fits)(enum halo_weight_role role, enum halo_type type, uint64_t n_cols);
-    bool streams; /* whether experts may be streamed */
+    bool streams;        /* whether experts may be streamed */
+    bool streams_layers; /* whether the matrices of dense layers may */
 };
 
 /* Whether the values, weights and shapes of op `index` fit each other: 0, or -ENOTSUP with a reason that begins with
