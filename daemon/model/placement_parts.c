@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <model/streamed.h>
+
 const char *halo_placed_name(enum halo_placed placed)
 {
     switch (placed) {
@@ -120,7 +122,7 @@ void halo_parts_of(const struct halo_plan *plan, enum halo_type type, struct hal
         ret->always_bytes += weight->embed && !is_output ? n_bytes / weight->n_rows : n_bytes;
         if (layer)
             layer->always_bytes += n_bytes;
-        if (layer && (placed == HALO_PLACED_ATTENTION || placed == HALO_PLACED_FEED_FORWARD)) {
+        if (layer && halo_weight_stream_layer(weight) != HALO_NONE) {
             layer->matrix_bytes += n_bytes;
             layer->n_matrices++;
             layer->ff_bytes += placed == HALO_PLACED_FEED_FORWARD ? n_bytes : 0;

@@ -154,51 +154,91 @@ static uint32_t spread(uint32_t index, uint32_t n_streamed, uint32_t n, uint32_t
     return (uint32_t)(((uint64_t)index * n / n_streamed + turn) % n);
 }
 
+/* The bytes of a layer's matrices that streaming saves, and those of a buffer for them. */
+static struct halo_placement_matrices matrices_of(const struct halo_parts *parts,
+                                                  const struct halo_placement_options *o, uint32_t layer)
+{
+    const struct halo_parts_layer *l = &parts->layers[layer];
+    if (o->matrices)
+        return o->matrices[layer];
+    return (struct halo_placement_matrices){l->matrix_bytes, l->matrix_bytes + l->n_matrices * HALO_PLACEMENT_BLOCK};
+}
+
 struct choice {
     uint32_t n_streamed, turn;
-    uint64_t stream_bytes, buffer_bytes;
+    uint64_t stream_bytes; /* of the file */
+    uint64_t saved_bytes, buffer_bytes;
 };
 
+static struct choice choice_of(const struct halo_parts *parts, const struct halo_placement_options *o,
+                               const uint32_t *layers, uint32_t n, uint32_t n_streamed, uint32_t turn)
+{
+    struct choice choice = {.n_streamed = n_streamed, .turn = turn};
+    for (uint32_t i = 0; i < n_streamed; i++) {
+        uint32_t layer = layers[spread(i, n_streamed, n, turn)];
+        struct halo_placement_matrices matrices = matrices_of(parts, o, layer);
+        choice.stream_bytes += parts->layers[layer].matrix_bytes;
+        choice.saved_bytes += matrices.resident_bytes;
+        if (2 * matrices.buffer_bytes > choice.buffer_bytes)
+            choice.buffer_bytes = 2 * matrices.buffer_bytes;
+    }
+    return choice;
+}
+
 /* The fewest streamed bytes that leave room for the rest and for two buffers. False: there is no room. */
-static bool choose_layers(const struct halo_parts *parts, const uint32_t *layers, uint32_t n, uint64_t total_bytes,
-                          uint64_t budget_bytes, struct choice *ret)
+static bool choose_layers(const struct halo_parts *parts, const struct halo_placement_options *o,
+                          const uint32_t *layers, uint32_t n, const struct halo_placement *p, struct choice *ret)
 {
     bool found = false;
     for (uint32_t n_streamed = 1; n_streamed <= n && !found; n_streamed++)
         for (uint32_t turn = 0; turn < n; turn++) {
-            uint64_t stream_bytes = 0, widest = 0;
-            for (uint32_t i = 0; i < n_streamed; i++) {
-                const struct halo_parts_layer *layer = &parts->layers[layers[spread(i, n_streamed, n, turn)]];
-                uint64_t bytes = layer->matrix_bytes + layer->n_matrices * HALO_PLACEMENT_BLOCK;
-                stream_bytes += layer->matrix_bytes;
-                widest = bytes > widest ? bytes : widest;
-            }
-            if (total_bytes - stream_bytes + 2 * widest > budget_bytes || (found && stream_bytes >= ret->stream_bytes))
+            struct choice choice = choice_of(parts, o, layers, n, n_streamed, turn);
+            if (p->total_bytes - choice.saved_bytes + choice.buffer_bytes > p->budget_bytes ||
+                (found && choice.stream_bytes >= ret->stream_bytes))
                 continue;
-            *ret = (struct choice){n_streamed, turn, stream_bytes, 2 * widest};
+            *ret = choice;
             found = true;
         }
     return found;
 }
 
-static int place_layers(const struct halo_parts *parts, struct halo_placement *p, struct halo_fault *fault)
+static int refuse_layers(const struct halo_parts *parts, const struct halo_placement_options *o, const uint32_t *layers,
+                         uint32_t n, const struct halo_placement *p, struct halo_fault *fault)
+{
+    struct choice all = choice_of(parts, o, layers, n, n, 0);
+    uint64_t fixed_bytes = p->total_bytes - all.saved_bytes;
+    char need[HALO_PLACEMENT_SIZE], fixed[HALO_PLACEMENT_SIZE], embedding[HALO_PLACEMENT_SIZE],
+        buffers[HALO_PLACEMENT_SIZE], budget[HALO_PLACEMENT_SIZE];
+    int r = halo_fault_set(
+        fault, HALO_FAULT_OUT_OF_MEMORY,
+        "needs %s even if every layer streams: %s always stay in memory (KV cache, scratch, norms, %s of embedding and "
+        "output), and two buffers for a layer take %s; there are %s",
+        halo_placement_size((double)(fixed_bytes + all.buffer_bytes), need),
+        halo_placement_size((double)fixed_bytes, fixed),
+        halo_placement_size((double)(p->placed_bytes[HALO_PLACED_EMBEDDING] + p->placed_bytes[HALO_PLACED_OUTPUT]),
+                            embedding),
+        halo_placement_size((double)all.buffer_bytes, buffers), halo_placement_size((double)p->budget_bytes, budget));
+    if (fault) {
+        halo_fault_number(fault, "needed_bytes", fixed_bytes + all.buffer_bytes);
+        halo_fault_number(fault, "free_bytes", p->budget_bytes);
+    }
+    return r;
+}
+
+static int place_layers(const struct halo_parts *parts, const struct halo_placement_options *o,
+                        struct halo_placement *p, struct halo_fault *fault)
 {
     uint32_t layers[HALO_MODEL_MAX_LAYERS], n = 0;
     struct choice choice = {0};
     for (uint32_t i = 0; i < parts->n_layers; i++)
         if (parts->layers[i].matrix_bytes > 0)
             layers[n++] = i;
-    if (!choose_layers(parts, layers, n, p->total_bytes, p->budget_bytes, &choice)) {
-        uint64_t matrices = 0;
-        char fixed[HALO_PLACEMENT_SIZE], budget[HALO_PLACEMENT_SIZE];
-        for (uint32_t i = 0; i < n; i++)
-            matrices += parts->layers[layers[i]].matrix_bytes;
-        return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY,
-                              "does not fit even if every layer streams: %s must be in memory, KV cache and scratch "
-                              "included, beside two buffers for a layer each; there are %s",
-                              halo_placement_size((double)(p->total_bytes - matrices), fixed),
-                              halo_placement_size((double)p->budget_bytes, budget));
+    if (o->matrices) {
+        p->total_bytes += o->streamed_scratch_bytes - p->scratch_bytes;
+        p->scratch_bytes = o->streamed_scratch_bytes;
     }
+    if (!choose_layers(parts, o, layers, n, p, &choice))
+        return refuse_layers(parts, o, layers, n, p, fault);
     for (uint32_t i = 0; i < choice.n_streamed; i++) {
         uint32_t layer = layers[spread(i, choice.n_streamed, n, choice.turn)];
         uint64_t feed_forward = parts->layers[layer].ff_bytes;
@@ -209,8 +249,8 @@ static int place_layers(const struct halo_parts *parts, struct halo_placement *p
     }
     p->n_streamed = choice.n_streamed;
     p->buffer_bytes = choice.buffer_bytes;
-    p->total_bytes += choice.buffer_bytes;
-    p->total_bytes -= choice.stream_bytes;
+    p->padding_bytes += choice.stream_bytes - choice.saved_bytes;
+    p->total_bytes += choice.buffer_bytes - choice.saved_bytes;
     return 0;
 }
 
@@ -240,7 +280,7 @@ int halo_placement_place(const struct halo_plan *plan, const struct halo_parts *
         ret->placed_bytes[HALO_PLACED_EXPERTS] = expert_bytes;
         ret->total_bytes = whole_bytes;
     } else {
-        r = expert_bytes > 0 ? place_experts(parts, options, ret, fault) : place_layers(parts, ret, fault);
+        r = expert_bytes > 0 ? place_experts(parts, options, ret, fault) : place_layers(parts, options, ret, fault);
     }
     if (r == 0)
         halo_placement_predict(plan, parts, profile, context, options, ret);

@@ -19,7 +19,7 @@ struct halo_parts_layer {
     uint64_t slot_bytes;               /* for one expert, wherever its pieces lie in the file */
     uint64_t first_bytes;              /* of expert_bytes, what the first product over the chosen experts reads */
     uint64_t always_bytes;             /* of the layer's other weights */
-    uint64_t matrix_bytes, n_matrices; /* of attention and feed-forward, which can stream */
+    uint64_t matrix_bytes, n_matrices; /* that can stream (halo_weight_stream_layer) */
     uint64_t ff_bytes;                 /* of matrix_bytes, the feed-forward */
 };
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <model/placement.h>
+#include <model/streamed.h>
 #include <tier_shape.h>
 
 #include "toy_model.h"
@@ -207,6 +208,61 @@ static void dense_layers_stream_interleaved(void **state)
     /* Not even two buffers fit. */
     assert_int_equal(place(plan, &strix, 5 * GB, uniform, &fault), -ENOMEM);
     assert_non_null(strstr(fault.text, "even if every layer streams"));
+    halo_tier_plan_destroy(plan);
+}
+
+/* Every layer of a model without experts can stream: its matrices are read by one product each. */
+static void dense_layers_can_stream(void **state)
+{
+    bool all[HALO_MODEL_MAX_LAYERS];
+    uint32_t n_dense = 0;
+    memset(all, 1, sizeof(all));
+    for (uint32_t i = 0; halo_toy_family(i); i++) {
+        struct halo_toy *toy = halo_toy_create(halo_toy_family(i));
+        struct halo_model *model = halo_toy_accepted(toy);
+        if (halo_model_stream_experts(model, true) == 0) {
+            uint32_t n_parts = 0;
+            n_dense++;
+            if (halo_model_stream_layers(model, all) != model->hparams.n_layers)
+                fail_msg("%s: not every layer can stream", halo_toy_family(i));
+            for (uint32_t k = 0; k < model->plan.n_weights; k++) {
+                n_parts += model->plan.weights[k].streamed > 0;
+                assert_false(model->plan.weights[k].streamed > 0 && model->plan.weights[k].embed);
+            }
+            assert_true(n_parts >= 2 * model->hparams.n_layers);
+            assert_int_equal(halo_model_stream_experts(model, false), 0);
+        }
+        halo_model_destroy(model);
+        halo_toy_destroy(toy);
+    }
+    assert_true(n_dense > 10);
+}
+
+/* What the device says of layers counts, not what they take in the file; a refusal has the least number. */
+static void layers_as_the_device_counts(void **state)
+{
+    static struct halo_placement_matrices matrices[HALO_MODEL_MAX_LAYERS];
+    struct halo_plan *plan = halo_tier_plan_create(&halo_tier_llama_70b);
+    struct halo_placement_options options = {.scratch_bytes = GB, .streamed_scratch_bytes = 2 * GB, .padding_bytes = 0};
+    struct halo_fault fault = {0};
+    assert_int_equal(halo_placement_make(plan, NULL, UINT64_MAX, 0, &options, &placed, &fault), 0);
+    uint64_t whole = placed.total_bytes;
+    for (uint32_t i = 0; i < placed.n_layers; i++)
+        matrices[i] = (struct halo_placement_matrices){.resident_bytes = GB / 4, .buffer_bytes = GB / 2};
+    options.matrices = matrices;
+    assert_int_equal(halo_placement_make(plan, NULL, whole - 1, 0, &options, &placed, &fault), 0);
+    assert_int_equal(placed.n_streamed, 9); /* a GB of scratch more, two buffers of half a GB, a byte */
+    assert_int_equal(placed.buffer_bytes, GB);
+    assert_int_equal(placed.scratch_bytes, 2 * GB);
+    assert_int_equal(placed.total_bytes, whole + 2 * GB - 9 * (GB / 4));
+    assert_int_equal(placed.total_bytes, sum_of_parts(&placed));
+    uint64_t least = whole + 2 * GB - placed.n_layers * (GB / 4);
+    assert_int_equal(halo_placement_make(plan, NULL, least, 0, &options, &placed, &fault), 0);
+    assert_int_equal(placed.n_streamed, placed.n_layers);
+    assert_int_equal(halo_placement_make(plan, NULL, least - 1, 0, &options, &placed, &fault), -ENOMEM);
+    assert_string_equal(fault.numbers[0].name, "needed_bytes");
+    assert_int_equal(fault.numbers[0].value, least);
+    assert_non_null(strstr(fault.text, "of embedding and output"));
     halo_tier_plan_destroy(plan);
 }
 
@@ -516,6 +572,8 @@ int main(void)
         cmocka_unit_test(table_of_235b),
         cmocka_unit_test(zipf_gives_the_published_hit_rates),
         cmocka_unit_test(dense_layers_stream_interleaved),
+        cmocka_unit_test(dense_layers_can_stream),
+        cmocka_unit_test(layers_as_the_device_counts),
         cmocka_unit_test(terms_by_hand),
         cmocka_unit_test(options_by_hand),
         cmocka_unit_test(no_other_division_reads_less),

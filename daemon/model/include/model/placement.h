@@ -68,6 +68,12 @@ enum halo_tiers {
     HALO_TIERS_STREAM, /* a mixture's experts go through the cache though they might fit; other models as AUTO */
 };
 
+/* What the matrices of a layer of a dense model take of a device. */
+struct halo_placement_matrices {
+    uint64_t resident_bytes; /* that streaming them saves */
+    uint64_t buffer_bytes;   /* of each of the two buffers */
+};
+
 struct halo_placement_options {
     enum halo_tiers tiers;
     struct halo_routing routing;
@@ -77,6 +83,9 @@ struct halo_placement_options {
     /* What the last two are when the experts have slots, and what a slot takes of memory. slot_bytes 0: as above, and
      * by the plan. */
     uint64_t streamed_scratch_bytes, streamed_padding_bytes, slot_bytes;
+    /* [HALO_MODEL_MAX_LAYERS] of a model without experts, as the device counts, which then takes streamed_scratch_bytes
+     * of scratch when layers stream; NULL: by the plan. */
+    const struct halo_placement_matrices *matrices;
     uint32_t spare_slots;  /* that every layer keeps beside those that one token uses */
     uint32_t miss_traffic; /* times that a missed byte crosses memory before the device reads it; 0: 1, the drive
                              * writes where the device reads */
