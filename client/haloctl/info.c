@@ -33,6 +33,16 @@ static void print_engine(const struct halo_part_engine_info *e)
     print_named("doctor", e->has_doctor, e->doctor);
 }
 
+/* What the oldest read in flight is; NULL: there is none. Ends the line. */
+static void print_reading(const char *reading)
+{
+    if (reading) {
+        printf("; reads ");
+        halo_client_show_line(stdout, reading, strlen(reading));
+    }
+    putchar('\n');
+}
+
 /* "experts    93.7 % of 31.2 GB found in memory; steps waited 1.0 s for the disk". */
 static void print_experts(struct halo_raw raw)
 {
@@ -47,11 +57,22 @@ static void print_experts(struct halo_raw raw)
     if (used > 0)
         printf("; %.1f %% of %s found in memory, steps waited %.1f s for the disk", 100 * hit / used,
                halo_ctl_bytes((int64_t)used, size), (double)json_integer_value(json_object_get(json, "wait_us")) / 1e6);
-    if (reading) {
-        printf("; reads ");
-        halo_client_show_line(stdout, reading, strlen(reading));
-    }
-    putchar('\n');
+    print_reading(reading);
+    json_decref(json);
+}
+
+/* "layers     20 of them are read from disk for each step: 10.4 GB; steps waited 1.0 s for the disk". */
+static void print_layers(struct halo_raw raw)
+{
+    json_t *json = json_loadb(raw.at, raw.len, 0, NULL);
+    const char *reading = json_string_value(json_object_get(json, "reads"));
+    char each[32], all[32];
+    printf("%-10s %lld of them are read from disk for each step: %s; %s read so far, steps waited %.1f s for the disk",
+           "layers", (long long)json_integer_value(json_object_get(json, "layers")),
+           halo_ctl_bytes(json_integer_value(json_object_get(json, "disk_bytes")), each),
+           halo_ctl_bytes(json_integer_value(json_object_get(json, "read_bytes")), all),
+           (double)json_integer_value(json_object_get(json, "wait_us")) / 1e6);
+    print_reading(reading);
     json_decref(json);
 }
 
@@ -69,6 +90,8 @@ static void print_model(const struct halo_part_model_info *m)
                            m->has_pinned && m->pinned ? ", pinned" : "");
     if (m->has_experts)
         print_experts(m->experts);
+    if (m->has_streamed_layers)
+        print_layers(m->streamed_layers);
 }
 
 /* An object of names and bytes: "models 26.4 MB, budget 24.0 GB". */

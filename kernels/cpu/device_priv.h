@@ -166,8 +166,10 @@ void halo_cpu_set_experts(struct halo_device_model *model, const struct halo_exp
 void halo_cpu_experts_choose(struct halo_device_model *model, uint32_t layer, const uint32_t *first, uint32_t n_expert);
 /* The next of them that are there, repacked. Returns how many; 0: no more, or a failure. */
 uint32_t halo_cpu_experts_take(struct halo_device_model *model, const struct halo_expert **ret);
-/* Makes the matrices of a streamed dense layer `layer` the ones under way, repacked. False: a failure. */
-bool halo_cpu_layer_enter(struct halo_device_model *model, uint32_t layer);
+/* Before an op: if it reads the matrices of a streamed dense layer, they are there, repacked. False: a failure. */
+bool halo_cpu_layer_enter(struct halo_device_model *model, const struct halo_op *op);
+/* Behind it: gives the layer up if this was its last product. */
+void halo_cpu_layer_leave(struct halo_device_model *model, const struct halo_op *op);
 /* Guesses what the layer behind this one will choose: its router on the input of this layer's, which is there now. */
 void halo_cpu_experts_guess(struct halo_device_model *model, uint32_t layer);
 /* Whether no later product needs the layer of this streamed weight. */

@@ -1,5 +1,5 @@
-/* experts.c: streamed experts of the layer under way, or the matrices of a streamed dense layer: asked for once, repacked
- * when they arrive, kept until the last product of the layer.
+/* experts.c: streamed experts of the layer under way, or the matrices of a streamed dense layer: asked for once,
+ * repacked when they arrive, kept until the last product of the layer.
  *
  * Device thread; fresh experts are repacked on all threads. Allocates nothing in a run. A failure of the source is
  * remembered in experts.error, with its sentence, and ends the run.
@@ -151,11 +151,18 @@ uint32_t halo_cpu_experts_take(struct halo_device_model *model, const struct hal
     return (uint32_t)r;
 }
 
-bool halo_cpu_layer_enter(struct halo_device_model *model, uint32_t layer)
+/* The streamed dense layer whose matrices an op reads; 0: none. */
+static uint32_t dense_layer_of(const struct halo_device_model *model, const struct halo_op *op)
+{
+    return op->kind == HALO_OP_MATMUL ? model->plan->weights[op->u.matmul.weight[0]].streamed : 0;
+}
+
+bool halo_cpu_layer_enter(struct halo_device_model *model, const struct halo_op *op)
 {
     static const uint32_t first[] = {0, 1}; /* its only expert is chosen */
     const struct halo_expert *taken;
-    if (model->experts.layer == layer)
+    uint32_t layer = dense_layer_of(model, op);
+    if (layer == 0 || model->experts.layer == layer)
         return true;
     halo_cpu_experts_choose(model, layer, first, 1);
     return halo_cpu_experts_take(model, &taken) > 0;
@@ -212,4 +219,10 @@ void halo_cpu_experts_release(struct halo_device_model *model)
         return;
     model->experts.layer = 0;
     model->experts.source.release(model->experts.source.owner);
+}
+
+void halo_cpu_layer_leave(struct halo_device_model *model, const struct halo_op *op)
+{
+    if (dense_layer_of(model, op) > 0 && halo_cpu_experts_is_last(model, op->u.matmul.weight[op->u.matmul.n - 1]))
+        halo_cpu_experts_release(model);
 }

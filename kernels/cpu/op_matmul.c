@@ -1,7 +1,6 @@
 /* op_matmul.c: one input, up to three weights: out[k] = weight[k] x + bias[k]. Device thread.
  *
- * The input is prepared once and shared by the weights that take it quantized; the others read it as it is. Weights of a
- * streamed layer are waited for by its first product and given up by its last one.
+ * The input is prepared once and shared by the weights that take it quantized; the others read it as it is.
  */
 #include "device_priv.h"
 
@@ -10,10 +9,7 @@ void halo_cpu_op_matmul(struct halo_device_model *model, const struct halo_op *o
     const struct halo_op_matmul *u = &op->u.matmul;
     struct halo_cpu_scratch *scratch = &model->scratch;
     uint32_t n_rows = model->batch->n_rows;
-    uint32_t layer = model->plan->weights[u->weight[0]].streamed;
     bool prepared = false;
-    if (layer > 0 && !halo_cpu_layer_enter(model, layer))
-        return;
     for (uint32_t r = 0; r < n_rows; r++)
         scratch->plain_row[r] = halo_cpu_row(model, u->x, r);
     for (uint32_t k = 0; k < u->n; k++) {
@@ -33,6 +29,4 @@ void halo_cpu_op_matmul(struct halo_device_model *model, const struct halo_op *o
         };
     }
     halo_cpu_products_run(model, scratch->products, u->n);
-    if (layer > 0 && halo_cpu_experts_is_last(model, u->weight[u->n - 1]))
-        halo_cpu_experts_release(model);
 }

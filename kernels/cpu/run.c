@@ -1,8 +1,8 @@
 /* run.c: runs the ops of a plan for one batch, one after the other.
  *
  * Device thread. A batch is checked before anything is touched: a bad token, position or page is -EINVAL with the
- * numbers and leaves the model as it was. A streamed expert that cannot be had ends the run with the error of its
- * source; the logits are not touched then. Allocates nothing.
+ * numbers and leaves the model as it was. A streamed expert or layer that cannot be had ends the run with the error of
+ * its source; the logits are not touched then. Allocates nothing.
  */
 #include <assert.h>
 #include <errno.h>
@@ -62,7 +62,10 @@ int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch
     for (uint32_t i = 0; i < plan->n_ops && !model->experts.error; i++) {
         const struct halo_op *op = &plan->ops[i];
         halo_phase_publish(phase, halo_op_name(op->kind), i);
+        if (!halo_cpu_layer_enter(model, op))
+            break;
         run_op[op->kind](model, op);
+        halo_cpu_layer_leave(model, op);
         uint64_t after = halo_monotonic_ns();
         model->op_ns[op->kind] += after - before;
         before = after;

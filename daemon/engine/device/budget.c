@@ -90,7 +90,7 @@ static void add_slots(const struct halo_device_ops *ops, const struct halo_devic
         return;
     ret->slot_bytes = shape.slot_bytes;
     ret->least_slots = shape.least_slots;
-    ret->most_slots = shape.n_experts > shape.least_slots ? shape.n_experts : shape.least_slots;
+    ret->most_slots = shape.n_experts > shape.least_slots && !shape.is_dense ? shape.n_experts : shape.least_slots;
     ret->weights_bytes += shape.least_slots * shape.slot_bytes;
 }
 

@@ -220,6 +220,40 @@ uint32_t halo_expert_cache_guess(struct halo_expert_cache *cache, uint32_t layer
     return number_of(cache, slot);
 }
 
+/* Turns until the layer runs, when it is now the turn of `now`. */
+static uint32_t turns_until(const struct halo_expert_cache *cache, uint32_t now, uint32_t layer)
+{
+    return (layer + cache->n_layers - now) % cache->n_layers;
+}
+
+/* The idle slot whose layer's turn comes last, and behind that of `layer`; NULL: there is none. */
+static struct halo_expert_slot *last_in_turn(const struct halo_expert_cache *cache, uint32_t now, uint32_t layer)
+{
+    for (uint32_t turns = cache->n_layers - 1; turns > turns_until(cache, now, layer); turns--)
+        for (uint32_t class = 0; class < HALO_EXPERT_CLASSES; class ++) {
+            struct halo_expert_slot *slot = oldest(&cache->layers[(now + turns) % cache->n_layers], class);
+            if (slot)
+                return slot;
+        }
+    return NULL;
+}
+
+uint32_t halo_expert_cache_ahead(struct halo_expert_cache *cache, uint32_t now, uint32_t layer, uint32_t id)
+{
+    if (*place_of(cache, layer, id) != HALO_EXPERT_NONE)
+        return HALO_EXPERT_NONE;
+    struct halo_expert_slot *slot = HALO_LIST_ITEM(cache->empty.first, struct halo_expert_slot, node);
+    if (!slot)
+        slot = last_in_turn(cache, now, layer);
+    if (!slot)
+        return HALO_EXPERT_NONE;
+    halo_list_remove(&slot->node);
+    if (slot->state != HALO_EXPERT_EMPTY)
+        empty(cache, slot);
+    begin(cache, slot, layer, id);
+    return number_of(cache, slot);
+}
+
 /* Back into the list of its class, as the one that was used last. */
 static void idle(struct halo_expert_cache *cache, struct halo_expert_slot *slot)
 {

@@ -18,7 +18,7 @@ static uint64_t add_part(const struct halo_device_ops *ops, const struct halo_de
 {
     const struct halo_weight *w = &plan->weights[index];
     uint64_t n_bytes = w->n_bytes / w->n_experts, packed = ops->expert_bytes(device, w);
-    assert(layer->n_parts < HALO_EXPERT_PARTS);
+    assert(layer->n_parts < HALO_LAYER_PARTS);
     struct halo_expert_part *part = &layer->parts[layer->n_parts++];
     *part = (struct halo_expert_part){
         .weight = index,
@@ -34,6 +34,12 @@ static uint64_t add_part(const struct halo_device_ops *ops, const struct halo_de
     return at + part->growth + align_up(n_bytes + ALIGN - 1); /* with the hull of any offset */
 }
 
+static bool reads_first(const struct halo_op *op, uint32_t weight)
+{
+    return (op->kind == HALO_OP_MOE_MATMUL && op->u.moe_matmul.weight[0] == weight) ||
+           (op->kind == HALO_OP_MATMUL && op->u.matmul.weight[0] == weight);
+}
+
 uint64_t halo_expert_layout_of(const struct halo_device_ops *ops, const struct halo_device *device,
                                const struct halo_plan *plan, uint32_t layer, struct halo_expert_layout *ret)
 {
@@ -42,9 +48,8 @@ uint64_t halo_expert_layout_of(const struct halo_device_ops *ops, const struct h
     for (uint32_t i = 0; i < plan->n_weights; i++)
         if (plan->weights[i].streamed == layer + 1)
             at = add_part(ops, device, plan, i, at, ret);
-    for (uint32_t i = 0; i < plan->n_ops; i++)
-        if (plan->ops[i].kind == HALO_OP_MOE_MATMUL && ret->n_parts > 0 &&
-            plan->ops[i].u.moe_matmul.weight[0] == ret->parts[0].weight)
+    for (uint32_t i = 0; i < plan->n_ops && ret->n_parts > 0; i++)
+        if (reads_first(&plan->ops[i], ret->parts[0].weight))
             ret->number = plan->ops[i].layer;
     return at;
 }
@@ -58,8 +63,10 @@ void halo_expert_shape_of(const struct halo_device_ops *ops, const struct halo_d
                           const struct halo_plan *plan, struct halo_expert_shape *ret)
 {
     *ret = (struct halo_expert_shape){0};
-    for (uint32_t i = 0; i < plan->n_weights; i++)
+    for (uint32_t i = 0; i < plan->n_weights; i++) {
         ret->n_layers = max_u32(ret->n_layers, plan->weights[i].streamed);
+        ret->is_dense |= plan->weights[i].streamed > 0 && plan->weights[i].role == HALO_WEIGHT_MATRIX;
+    }
     if (ret->n_layers == 0)
         return;
     for (uint32_t layer = 0; layer < ret->n_layers; layer++) {
@@ -76,6 +83,11 @@ void halo_expert_shape_of(const struct halo_device_ops *ops, const struct halo_d
             ret->n_used = max_u32(ret->n_used, u->n_used);
     }
     ret->slot_bytes += ALIGN; /* what slab.h adds to each slot */
+    if (ret->is_dense) {
+        ret->n_used = 1;
+        ret->least_slots = HALO_LAYER_BUFFERS;
+        return;
+    }
     ret->min_slots = ret->n_used + HALO_EXPERTS_MARGIN;
     ret->min_slots = ret->min_slots < ret->n_expert ? ret->min_slots : ret->n_expert;
     ret->least_slots = halo_expert_cache_least(ret->n_layers, ret->n_expert, ret->min_slots);

@@ -16,75 +16,44 @@
 #include <store/slab.h>
 
 #include "device/expert_shape_priv.h"
-#include <engine/expert_trial.h>
+#include "device/experts_priv.h"
 
 #define WAIT_US 100000 /* between two signs of life while nothing arrives */
 #define DRAIN_US 2000000
-#define GIVE_BACK_WAIT_NS 200000000u /* for reads into slabs that could go */
-#define GIVE_BACK_REAP_US 10000
-#define REAP_MAX 64
 #define GUESS_MOST 4   /* batches that choose more than so many tokens do are prompts */
 #define LAYERS_MAX 512 /* of a model: the texts of phases */
 
-struct file {
-    int fd;
-    uint32_t number; /* of the fetch */
-    struct halo_file_id id;
-    const char *name;
-};
-
-struct chosen {
-    uint32_t id, slot; /* slot HALO_EXPERT_NONE: none was free yet */
-    bool is_taken;
-};
-
-struct halo_experts {
-    struct halo_experts_setup setup;
-    struct halo_expert_shape shape;
-    struct halo_expert_cache cache;
-    struct halo_expert_layout *layers; /* [n_layers] */
-    struct halo_slabs *slabs;
-    struct halo_fetch *fetch;
-    struct file *files;
-    uint32_t n_files;
-    uint8_t *n_pending;            /* [n_slots] reads of the slot that are not over */
-    bool *is_spoiled;              /* [n_slots] one of them failed */
-    struct halo_fetch_read *reads; /* room for those of a layer */
-    uint32_t n_reads;
-    struct halo_expert_source source;
-    _Atomic uint64_t hit_bytes, miss_bytes, wait_us;
-    _Atomic uint32_t n_open; /* slots, as the cache has it, for other threads */
-    uint32_t slab_slots;     /* of every slab but the last */
-    uint32_t taken;          /* slab whose memory was taken again, until its slots open */
-    atomic_bool may_guess;
-    struct halo_expert_trial trial; /* of guesses */
-    uint64_t token_ns;              /* when the last decoded token came to the first layer; 0: that was none */
-
-    /* the layer under way */
-    struct chosen *chosen; /* [n_expert] */
-    uint32_t layer, n_chosen, n_taken;
-    struct halo_fault fault; /* code NONE: every read so far went well */
-};
-
 /* ---- texts of phases ---- */
 
-static char phase_texts[LAYERS_MAX][40];
+static char phase_texts[2][LAYERS_MAX][40]; /* of experts, of whole layers */
 
 static void make_phase_texts(void)
 {
-    for (uint32_t i = 0; i < LAYERS_MAX; i++)
-        snprintf(phase_texts[i], sizeof(phase_texts[i]), "reading experts of layer %u", i);
+    for (uint32_t i = 0; i < LAYERS_MAX; i++) {
+        snprintf(phase_texts[false][i], sizeof(phase_texts[false][i]), "reading experts of layer %u", i);
+        snprintf(phase_texts[true][i], sizeof(phase_texts[true][i]), "reading layer %u", i);
+    }
 }
 
 static void publish(struct halo_device_phase *phase, const struct halo_experts *x)
 {
     if (!phase)
         return;
-    atomic_store(&phase->what, phase_texts[x->layers[x->layer].number % LAYERS_MAX]);
+    atomic_store(&phase->what, phase_texts[x->shape.is_dense][x->layers[x->layer].number % LAYERS_MAX]);
     atomic_fetch_add(&phase->step, 1);
 }
 
 /* ---- reads ---- */
+
+static uint32_t n_parts_max(const struct halo_experts *x)
+{
+    return x->shape.is_dense ? HALO_LAYER_PARTS : HALO_EXPERT_PARTS;
+}
+
+static uint32_t n_reads_max(const struct halo_experts *x)
+{
+    return x->shape.n_expert * n_parts_max(x);
+}
 
 static uint64_t offset_of(const struct halo_expert_part *part, uint32_t id)
 {
@@ -125,15 +94,25 @@ static void submit(struct halo_experts *x)
     x->n_reads = 0;
 }
 
+static void count_read(struct halo_experts *x, uint64_t n_bytes)
+{
+    atomic_fetch_add_explicit(&x->read_bytes, n_bytes, memory_order_relaxed);
+    if (!x->setup.stats)
+        return;
+    HALO_COUNT(x->setup.stats, disk_read_bytes, n_bytes);
+    if (x->shape.is_dense)
+        HALO_COUNT(x->setup.stats, layer_read_bytes, n_bytes);
+    else
+        HALO_COUNT(x->setup.stats, expert_read_bytes, n_bytes);
+}
+
 static void take_completion(struct halo_experts *x, const struct halo_fetch_done *done)
 {
     struct halo_expert_slot *slot = &x->cache.slots[done->slot];
     assert(slot->generation == done->generation && x->n_pending[done->slot] > 0);
-    if (x->setup.stats && done->error == 0) {
-        HALO_COUNT(x->setup.stats, expert_read_bytes, done->n_bytes);
-        HALO_COUNT(x->setup.stats, disk_read_bytes, done->n_bytes);
-    }
-    if (done->error) {
+    if (done->error == 0) {
+        count_read(x, done->n_bytes);
+    } else {
         x->is_spoiled[done->slot] = true;
         if (slot->is_held && x->fault.code == HALO_FAULT_NONE)
             halo_fetch_fault(x->fetch, done, &x->fault);
@@ -142,11 +121,10 @@ static void take_completion(struct halo_experts *x, const struct halo_fetch_done
         halo_expert_cache_arrive(&x->cache, done->slot, done->generation, !x->is_spoiled[done->slot]);
 }
 
-/* Returns how many completions there were. */
-static uint32_t reap(struct halo_experts *x, uint64_t timeout_us)
+uint32_t halo_experts_reap(struct halo_experts *x, uint64_t timeout_us)
 {
-    struct halo_fetch_done done[REAP_MAX];
-    uint32_t n = halo_fetch_reap(x->fetch, done, REAP_MAX, timeout_us);
+    struct halo_fetch_done done[HALO_EXPERTS_REAP];
+    uint32_t n = halo_fetch_reap(x->fetch, done, HALO_EXPERTS_REAP, timeout_us);
     for (uint32_t i = 0; i < n; i++)
         take_completion(x, &done[i]);
     return n;
@@ -155,7 +133,7 @@ static uint32_t reap(struct halo_experts *x, uint64_t timeout_us)
 /* ---- the source ---- */
 
 /* Whether the expert is in its slot or on its way there. A read that an earlier step had given up may have failed. */
-static bool is_placed(const struct halo_experts *x, const struct chosen *chosen)
+static bool is_placed(const struct halo_experts *x, const struct halo_experts_chosen *chosen)
 {
     return chosen->slot != HALO_EXPERT_NONE && halo_expert_cache_find(&x->cache, x->layer, chosen->id) == chosen->slot;
 }
@@ -163,9 +141,11 @@ static bool is_placed(const struct halo_experts *x, const struct chosen *chosen)
 static void count_bytes(struct halo_experts *x, bool is_there, uint64_t n_bytes)
 {
     atomic_fetch_add_explicit(is_there ? &x->hit_bytes : &x->miss_bytes, n_bytes, memory_order_relaxed);
-    if (x->setup.stats && is_there)
+    if (x->shape.is_dense || !x->setup.stats)
+        return;
+    if (is_there)
         HALO_COUNT(x->setup.stats, expert_hit_bytes, n_bytes);
-    else if (x->setup.stats)
+    else
         HALO_COUNT(x->setup.stats, expert_miss_bytes, n_bytes);
 }
 
@@ -174,7 +154,7 @@ static void place(struct halo_experts *x)
 {
     const struct halo_expert_layout *layer = &x->layers[x->layer];
     for (uint32_t i = 0; i < x->n_chosen; i++) {
-        struct chosen *chosen = &x->chosen[i];
+        struct halo_experts_chosen *chosen = &x->chosen[i];
         if (is_placed(x, chosen))
             continue;
         bool is_known = halo_expert_cache_find(&x->cache, x->layer, chosen->id) != HALO_EXPERT_NONE;
@@ -189,6 +169,17 @@ static void place(struct halo_experts *x)
             halo_fetch_promote(x->fetch, chosen->slot, slot->generation); /* it was guessed */
     }
     submit(x);
+}
+
+/* Of streamed layers, whose order is known: begins to read those whose turn comes next, from `now` on. */
+static void read_ahead(struct halo_experts *x, uint32_t now)
+{
+    for (uint32_t i = 0; i < x->setup.n_slots; i++) {
+        uint32_t layer = (now + i) % x->shape.n_layers, slot = halo_expert_cache_ahead(&x->cache, now, layer, 0);
+        if (slot != HALO_EXPERT_NONE)
+            add_reads(x, slot, HALO_FETCH_DEMAND);
+        submit(x);
+    }
 }
 
 /* A batch comes to the first layer: the time since the last one is that of a token, when both decoded. */
@@ -210,13 +201,15 @@ static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, 
     x->n_taken = 0;
     x->fault.code = HALO_FAULT_NONE;
     halo_expert_cache_run(&x->cache, layer);
-    if (layer == 0)
+    if (layer == 0 && !x->shape.is_dense)
         time_token(x, n);
     for (uint32_t i = 0; i < n; i++) {
-        x->chosen[i] = (struct chosen){.id = ids[i], .slot = HALO_EXPERT_NONE};
+        x->chosen[i] = (struct halo_experts_chosen){.id = ids[i], .slot = HALO_EXPERT_NONE};
         halo_expert_cache_hold(&x->cache, layer, ids[i]);
     }
     place(x);
+    if (x->shape.is_dense)
+        read_ahead(x, layer);
     return 0;
 }
 
@@ -225,7 +218,7 @@ static int check_files(struct halo_experts *x)
 {
     const struct halo_expert_layout *layer = &x->layers[x->layer];
     for (uint32_t i = 0; i < layer->n_parts; i++) {
-        const struct file *file = &x->files[layer->parts[i].file_part];
+        const struct halo_experts_file *file = &x->files[layer->parts[i].file_part];
         struct stat facts;
         if (i > 0 && layer->parts[i].file_part == layer->parts[i - 1].file_part)
             continue;
@@ -234,14 +227,14 @@ static int check_files(struct halo_experts *x)
         struct halo_file_id id = halo_file_id_of(&facts);
         if (!halo_file_id_is_unwritten(&id, &file->id))
             return halo_fault_set(&x->fault, HALO_FAULT_LOAD_FAILED,
-                                  "%.120s was written to while experts are read from it; unload the model and load it "
+                                  "%.120s was written to while the model streams from it; unload the model and load it "
                                   "again",
                                   file->name);
     }
     return 0;
 }
 
-static void fill(const struct halo_experts *x, const struct chosen *chosen, struct halo_expert *ret)
+static void fill(const struct halo_experts *x, const struct halo_experts_chosen *chosen, struct halo_expert *ret)
 {
     const struct halo_expert_layout *layer = &x->layers[x->layer];
     *ret = (struct halo_expert){.id = chosen->id, .fresh = x->cache.slots[chosen->slot].state == HALO_EXPERT_ARRIVED};
@@ -257,7 +250,7 @@ static int gather(struct halo_experts *x, struct halo_expert *ret, uint32_t n)
     uint32_t n_ready = 0;
     bool any_fresh = false;
     for (uint32_t i = 0; i < x->n_chosen && n_ready < n; i++) {
-        const struct chosen *chosen = &x->chosen[i];
+        const struct halo_experts_chosen *chosen = &x->chosen[i];
         if (chosen->is_taken || !is_placed(x, chosen) || x->cache.slots[chosen->slot].state < HALO_EXPERT_ARRIVED)
             continue;
         fill(x, chosen, &ret[n_ready]);
@@ -276,9 +269,11 @@ static int gather(struct halo_experts *x, struct halo_expert *ret, uint32_t n)
 
 static int fail(struct halo_experts *x, char *reason)
 {
-    snprintf(reason, HALO_DEVICE_REASON, "experts of layer %u cannot be read: %.200s", x->layers[x->layer].number,
-             x->fault.text);
-    if (x->setup.stats)
+    snprintf(reason, HALO_DEVICE_REASON, "%slayer %u cannot be read: %.200s", x->shape.is_dense ? "" : "experts of ",
+             x->layers[x->layer].number, x->fault.text);
+    if (x->setup.stats && x->shape.is_dense)
+        HALO_COUNT(x->setup.stats, layer_failures, 1);
+    else if (x->setup.stats)
         HALO_COUNT(x->setup.stats, expert_failures, 1);
     return HALO_EXPERT_E_UNREADABLE;
 }
@@ -298,13 +293,15 @@ static void wait(struct halo_experts *x, struct halo_device_phase *phase)
     uint32_t n;
     do {
         publish(phase, x);
-        n = reap(x, WAIT_US);
+        n = halo_experts_reap(x, WAIT_US);
         now_ns = halo_clock_ns();
     } while (n == 0 && now_ns - start_ns < (uint64_t)HALO_EXPERTS_STALL_MS * 1000000);
     if (n == 0)
         say_stalled(x);
     atomic_fetch_add_explicit(&x->wait_us, (now_ns - start_ns) / 1000, memory_order_relaxed);
-    if (x->setup.stats)
+    if (x->setup.stats && x->shape.is_dense)
+        HALO_COUNT(x->setup.stats, layer_wait_us, (now_ns - start_ns) / 1000);
+    else if (x->setup.stats)
         HALO_COUNT(x->setup.stats, expert_wait_us, (now_ns - start_ns) / 1000);
 }
 
@@ -314,7 +311,7 @@ static int take(void *owner, struct halo_device_phase *phase, struct halo_expert
     if (x->n_taken == x->n_chosen)
         return 0;
     for (;;) {
-        while (reap(x, 0) == REAP_MAX)
+        while (halo_experts_reap(x, 0) == HALO_EXPERTS_REAP)
             ;
         place(x);
         int r = x->fault.code == HALO_FAULT_NONE ? gather(x, ret, n) : -EIO;
@@ -331,6 +328,8 @@ static void release(void *owner)
     struct halo_experts *x = owner;
     for (uint32_t i = 0; i < x->n_chosen; i++)
         halo_expert_cache_unhold(&x->cache, x->layer, x->chosen[i].id);
+    if (x->shape.is_dense && x->n_chosen > 0)
+        read_ahead(x, (x->layer + 1) % x->shape.n_layers);
     x->n_chosen = 0;
 }
 
@@ -345,7 +344,7 @@ static bool wants_guess(void *owner, uint32_t layer)
 static void guess(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n)
 {
     struct halo_experts *x = owner;
-    for (uint32_t i = 0; i < n && x->n_reads + HALO_EXPERT_PARTS <= x->shape.n_expert * HALO_EXPERT_PARTS; i++) {
+    for (uint32_t i = 0; i < n && x->n_reads + HALO_EXPERT_PARTS <= n_reads_max(x); i++) {
         uint32_t slot = halo_expert_cache_guess(&x->cache, layer, ids[i]);
         if (slot == HALO_EXPERT_NONE)
             continue;
@@ -354,94 +353,6 @@ static void guess(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n)
             HALO_COUNT(x->setup.stats, expert_guess_bytes, x->layers[layer].n_bytes);
     }
     submit(x);
-}
-
-/* ---- memory ---- */
-
-/* Returns the first slot of a slab. */
-static uint32_t slots_of(const struct halo_experts *x, uint32_t slab, uint32_t *ret_n)
-{
-    uint64_t bytes;
-    uint32_t first;
-    halo_slabs_base(x->slabs, slab, &bytes, &first, ret_n);
-    return first;
-}
-
-/* The slab whose experts are worth least; HALO_EXPERT_NONE: none can go now. */
-static uint32_t least_worth(const struct halo_experts *x)
-{
-    uint64_t least = HALO_EXPERT_BUSY;
-    uint32_t found = HALO_EXPERT_NONE;
-    for (uint32_t slab = 0; slab < halo_slabs_n(x->slabs); slab++) {
-        uint32_t n, first = slots_of(x, slab, &n);
-        uint64_t worth = halo_expert_cache_worth(&x->cache, first, n);
-        if (worth < least) {
-            least = worth;
-            found = slab;
-        }
-    }
-    return found;
-}
-
-void halo_experts_memory(const struct halo_experts *x, struct halo_experts_memory *ret)
-{
-    uint32_t n_open = atomic_load(&x->n_open);
-    uint64_t stride = x->shape.slot_bytes;
-    *ret = (struct halo_experts_memory){
-        .n_slots = n_open,
-        .slots_bytes = n_open * stride,
-        .slab_bytes = x->slab_slots * stride,
-        .spare_bytes = (n_open - x->shape.least_slots) / x->slab_slots * x->slab_slots * stride,
-        .absent_bytes = (x->setup.n_slots - n_open) * stride,
-    };
-}
-
-uint64_t halo_experts_give_back(struct halo_experts *x, uint64_t bytes)
-{
-    uint64_t given = 0, start_ns = halo_clock_ns();
-    assert(x->n_chosen == 0); /* no step is under way */
-    while (reap(x, 0) == REAP_MAX)
-        ;
-    while (given < bytes) {
-        uint32_t n, slab = least_worth(x);
-        struct halo_experts_memory memory;
-        if (slab != HALO_EXPERT_NONE) {
-            uint32_t first = slots_of(x, slab, &n);
-            halo_expert_cache_close(&x->cache, first, n);
-            atomic_store(&x->n_open, x->cache.n_open);
-            halo_slabs_give_back(x->slabs, slab);
-            given += n * x->shape.slot_bytes;
-            continue;
-        }
-        halo_experts_memory(x, &memory);
-        if (memory.spare_bytes == 0 || halo_clock_ns() - start_ns >= GIVE_BACK_WAIT_NS)
-            break;
-        reap(x, GIVE_BACK_REAP_US);
-    }
-    return given;
-}
-
-int halo_experts_take(struct halo_experts *x, struct halo_fault *fault)
-{
-    for (uint32_t slab = 0; slab < halo_slabs_n(x->slabs); slab++)
-        if (!halo_slabs_is_taken(x->slabs, slab)) {
-            x->taken = slab;
-            return halo_slabs_take(x->slabs, slab, fault);
-        }
-    return -ENOENT;
-}
-
-uint64_t halo_experts_open_taken(struct halo_experts *x)
-{
-    uint32_t n, first = slots_of(x, x->taken, &n);
-    halo_expert_cache_open(&x->cache, first, n);
-    atomic_store(&x->n_open, x->cache.n_open);
-    return n * x->shape.slot_bytes;
-}
-
-void halo_experts_allow_guesses(struct halo_experts *x, bool may_guess)
-{
-    atomic_store(&x->may_guess, may_guess);
 }
 
 /* ---- life ---- */
@@ -462,7 +373,7 @@ int halo_experts_create(struct halo_experts **ret, const struct halo_experts_set
     x->layers = calloc(x->shape.n_layers, sizeof(*x->layers));
     x->n_pending = calloc(setup->n_slots, sizeof(*x->n_pending));
     x->is_spoiled = calloc(setup->n_slots, sizeof(*x->is_spoiled));
-    x->reads = calloc((size_t)x->shape.n_expert * HALO_EXPERT_PARTS, sizeof(*x->reads));
+    x->reads = calloc(n_reads_max(x), sizeof(*x->reads));
     x->chosen = calloc(x->shape.n_expert, sizeof(*x->chosen));
     if (r < 0 || !x->layers || !x->n_pending || !x->is_spoiled || !x->reads || !x->chosen) {
         halo_experts_destroy(x);
@@ -480,9 +391,9 @@ static int open_files(struct halo_experts *x, const struct halo_gguf *gguf, stru
     x->files = calloc(x->n_files, sizeof(*x->files));
     int r = x->files ? 0 : halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for %u files", x->n_files);
     for (uint32_t i = 0; i < x->n_files && r == 0; i++) {
-        struct file *file = &x->files[i];
+        struct halo_experts_file *file = &x->files[i];
         const char *path = halo_gguf_part_path(gguf, i), *slash = strrchr(path, '/');
-        *file = (struct file){
+        *file = (struct halo_experts_file){
             .fd = halo_gguf_part_fd(gguf, i), .id = *halo_gguf_part_id(gguf, i), .name = slash ? slash + 1 : path};
         r = halo_fetch_add_file(x->fetch, file->fd, &file->id, file->name, &file->number, fault);
     }
@@ -494,17 +405,19 @@ int halo_experts_open(struct halo_experts *x, const struct halo_gguf *gguf, uint
 {
     /* A slot has an address congruent to any offset: what slab.h adds to each is part of the slot. */
     uint64_t slab_bytes = (x->setup.n_slots + HALO_EXPERTS_SLABS - 1) / HALO_EXPERTS_SLABS * x->shape.slot_bytes;
+    uint64_t most_bytes = x->shape.slot_bytes > HALO_SLAB_BYTES_MAX ? x->shape.slot_bytes : HALO_SLAB_BYTES_MAX;
     struct halo_slabs_options memory = {.slot_bytes = x->shape.slot_bytes - HALO_HULL_ALIGN,
                                         .n_slots = x->setup.n_slots,
-                                        .slab_bytes =
-                                            slab_bytes < HALO_SLAB_BYTES_MAX ? slab_bytes : HALO_SLAB_BYTES_MAX};
+                                        .slab_bytes = slab_bytes < most_bytes ? slab_bytes : most_bytes};
     struct halo_fetch_options options = {
-        .block_bytes = block_bytes, .depth = depth, .queue = x->setup.n_slots * HALO_EXPERT_PARTS};
+        .block_bytes = block_bytes, .depth = depth, .queue = x->setup.n_slots * n_parts_max(x)};
+    uint64_t bytes;
+    uint32_t first;
     int r = halo_slabs_create(&memory, &x->slabs, fault);
     for (uint32_t slab = 0; r == 0 && slab < halo_slabs_n(x->slabs); slab++)
         r = halo_slabs_take(x->slabs, slab, fault);
     if (r == 0) {
-        slots_of(x, 0, &x->slab_slots);
+        halo_slabs_base(x->slabs, 0, &bytes, &first, &x->slab_slots);
         atomic_store(&x->n_open, x->setup.n_slots);
         r = halo_fetch_create(&options, &x->fetch, fault);
     }
@@ -535,6 +448,7 @@ void halo_experts_report(struct halo_experts *x, struct halo_experts_report *ret
 {
     *ret = (struct halo_experts_report){.hit_bytes = atomic_load(&x->hit_bytes),
                                         .miss_bytes = atomic_load(&x->miss_bytes),
+                                        .read_bytes = atomic_load(&x->read_bytes),
                                         .wait_us = atomic_load(&x->wait_us)};
     halo_fetch_describe(x->fetch, ret->reading, sizeof(ret->reading));
 }

@@ -8,6 +8,7 @@
 
 #include <model/streamed.h>
 
+#include <engine/layers.h>
 #include <engine/load.h>
 
 #define REMEDY_BYTES 128
@@ -39,14 +40,16 @@ static int refuse(struct halo_load *load, const struct halo_room *room, const st
              least = fixed + halo_budget_pool_bytes(budget, 1, 1);
     uint32_t most = halo_budget_fit_context(budget, 1, load->instance->model->hparams.n_context_train);
     const char *even = load->evictable_bytes > 0 ? " with every idle model unloaded" : "";
-    char slots[48] = "";
-    if (budget->least_slots > 0)
-        snprintf(slots, sizeof(slots), "%u slots of experts, ", budget->least_slots);
+    char parts[96] = "weights, ";
+    if (load->streams_layers)
+        snprintf(parts, sizeof(parts), "embedding, output, norms, two buffers through which every layer streams, ");
+    else if (budget->least_slots > 0)
+        snprintf(parts, sizeof(parts), "weights, %u slots of experts, ", budget->least_slots);
     if (least > bytes) {
         find_remedy(load, room, least, bytes, remedy);
         int r = halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY,
-                               "needs %s for weights, %sscratch and a page of KV cache, %s are free%s; %s",
-                               halo_size_text(least, need), slots, halo_size_text(bytes, left), even, remedy);
+                               "needs %s for %sscratch and a page of KV cache, %s are free%s; %s",
+                               halo_size_text(least, need), parts, halo_size_text(bytes, left), even, remedy);
         halo_fault_number(&load->fault, "needed_bytes", least);
         halo_fault_number(&load->fault, "free_bytes", bytes);
         return r;
@@ -79,25 +82,35 @@ static int64_t least_pages(struct halo_load *load)
     return -1;
 }
 
-/* ---- streamed experts ---- */
+/* ---- streamed weights ---- */
 
 static bool is_streamed(const struct halo_load *load)
 {
     return load->n_streamed > 0;
 }
 
-/* Makes the experts of a mixture streamed, where the device and the model know how. */
-static bool stream(struct halo_load *load, const struct halo_device_ops *ops)
-{
-    if (!is_streamed(load) && ops->expert_bytes)
-        load->n_streamed = halo_model_stream_experts(load->instance->model, true);
-    return is_streamed(load);
-}
-
 /* What the load may take of so many bytes. */
 static uint64_t within_wish(const struct halo_load *load, uint64_t bytes)
 {
     return load->wish.budget_bytes > 0 && load->wish.budget_bytes < bytes ? load->wish.budget_bytes : bytes;
+}
+
+/* Makes the experts of a mixture streamed, where the device and the model know how. */
+static bool stream_experts(struct halo_load *load, const struct halo_device_ops *ops)
+{
+    if (!is_streamed(load) && ops->expert_bytes)
+        load->n_streamed = halo_model_stream_experts(load->instance->model, true);
+    return is_streamed(load) && !load->streams_layers;
+}
+
+/* Makes as many layers of a dense model streamed as there is no room for now. */
+static bool stream_layers(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device,
+                          const struct halo_room *room, int64_t least)
+{
+    load->n_streamed =
+        halo_layers_stream(ops, device, load->instance->model, within_wish(load, room->bytes), (uint32_t)least);
+    load->streams_layers = is_streamed(load);
+    return load->streams_layers;
 }
 
 /* Whether the model, all of it resident, exceeds what it could have without any other. */
@@ -196,7 +209,24 @@ static int check_ops(struct halo_load *load, const struct halo_device_ops *ops, 
     return 0;
 }
 
-/* The bookkeeping of streamed experts, which get what the rest leaves of the budget. */
+/* Says what streams, where the wish does not. */
+static void remark_streams(struct halo_load *load, const struct halo_expert_shape *shape, uint32_t n_slots)
+{
+    char size[HALO_SIZE_TEXT], buffers[HALO_SIZE_TEXT];
+    if (shape->is_dense)
+        halo_remarks_add(&load->changes,
+                         "tiers: stream, because not all weights fit: each step reads %u of %u layers (%s) from disk, "
+                         "through buffers of %s",
+                         shape->n_layers, load->instance->model->hparams.n_layers,
+                         halo_size_text(shape->file_bytes, size), halo_size_text(n_slots * shape->slot_bytes, buffers));
+    else if (load->wish.tiers == HALO_TIERS_AUTO)
+        halo_remarks_add(
+            &load->changes,
+            "tiers: stream, because not all weights fit: %s of experts stay on disk, %u of %u are in memory",
+            halo_size_text(shape->file_bytes, size), n_slots, shape->n_experts);
+}
+
+/* The bookkeeping of streamed weights; experts get what the rest leaves of the budget. */
 static int create_experts(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device,
                           const struct halo_budget *budget, struct halo_stats *stats)
 {
@@ -207,14 +237,10 @@ static int create_experts(struct halo_load *load, const struct halo_device_ops *
                                        .n_slots = halo_budget_slots(budget),
                                        .stats = stats};
     struct halo_expert_shape shape;
-    char size[HALO_SIZE_TEXT];
     halo_expert_shape_of(ops, device, setup.plan, &shape);
+    remark_streams(load, &shape, setup.n_slots);
     instance->n_slots = setup.n_slots;
-    if (load->wish.tiers == HALO_TIERS_AUTO)
-        halo_remarks_add(
-            &load->changes,
-            "tiers: stream, because not all weights fit: %s of experts stay on disk, %u of %u are in memory",
-            halo_size_text(shape.file_bytes, size), setup.n_slots, shape.n_experts);
+    instance->n_streamed_layers = shape.is_dense ? shape.n_layers : 0;
     instance->slots_bytes = setup.n_slots * budget->slot_bytes;
     instance->streamed_bytes = shape.file_bytes;
     instance->weights_bytes -= budget->least_slots * budget->slot_bytes;
@@ -250,8 +276,11 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
     if (least < 0)
         return -EINVAL;
     enum halo_tiers tiers = load->wish.tiers;
-    if (tiers == HALO_TIERS_STREAM || (tiers == HALO_TIERS_AUTO && is_too_large(load, ops, device, room, least)))
-        stream(load, ops);
+    bool is_large = !is_streamed(load) && tiers != HALO_TIERS_MEMORY && is_too_large(load, ops, device, room, least);
+    if (tiers == HALO_TIERS_STREAM || is_large)
+        stream_experts(load, ops);
+    if (load->streams_layers || (is_large && !is_streamed(load))) /* with the room that there is now */
+        stream_layers(load, ops, device, room, least);
     int r = check_ops(load, ops, device);
     if (r < 0)
         return r;
@@ -259,7 +288,8 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
     halo_budget_of(ops, device, plan, load->room_bytes, &budget);
     if (least > budget.max_pages) {
         r = lack_room(load, ops, device, room, &budget, (uint64_t)least);
-        if (r >= 0 || tiers != HALO_TIERS_AUTO || is_streamed(load) || !stream(load, ops))
+        if (r >= 0 || tiers == HALO_TIERS_MEMORY || is_streamed(load) ||
+            (!stream_experts(load, ops) && !stream_layers(load, ops, device, room, least)))
             return r;
         load->fault = (struct halo_fault){0}; /* not all of it fits beside the others, but a part does */
         return halo_load_create(load, ops, device, room, stats);

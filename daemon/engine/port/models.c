@@ -192,6 +192,10 @@ static void write_tiers(const struct halo_instance *instance, char *ret, size_t 
     uint64_t memory = halo_instance_weights_bytes(instance) + instance->kv_bytes;
     if (instance->streamed_bytes == 0)
         snprintf(ret, size, "{\"memory\":%llu}", (unsigned long long)memory);
+    else if (instance->n_streamed_layers > 0)
+        snprintf(ret, size, "{\"memory\":%llu,\"buffers\":%llu,\"n_layers\":%u,\"disk\":%llu}",
+                 (unsigned long long)memory, (unsigned long long)instance->slots_bytes, instance->n_streamed_layers,
+                 (unsigned long long)instance->streamed_bytes);
     else {
         struct halo_experts_memory slots;
         halo_experts_memory(instance->experts, &slots);
@@ -240,7 +244,9 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
             ev.loaded.gb_s = (double)load->report.bytes / (double)load->report.elapsed_ns;
         snprintf(io, sizeof(io), "%s, %s%s%s%s%s", methods[load->report.method],
                  load->report.direct ? "direct" : "buffered", load->report.notice[0] ? ": " : "", load->report.notice,
-                 instance->experts ? "; experts by " : "",
+                 !instance->experts                ? ""
+                 : instance->n_streamed_layers > 0 ? "; layers by "
+                                                   : "; experts by ",
                  instance->experts ? halo_experts_method(instance->experts) : "");
         ev.loaded.io = halo_str_of(io);
         ev.loaded.has_io = true;

@@ -114,7 +114,8 @@ static void fill(struct halo_port_placement *p, const struct halo_forecast *f, c
     write_parts(&p->parts, placement);
     write_layers(&p->layers, placement);
     ev->resident = placement->fits;
-    ev->loadable = placement->fits || (placement->n_slots > 0 && f->streamed.slot_bytes > 0);
+    ev->loadable = placement->fits || (placement->n_slots > 0 && f->streamed.slot_bytes > 0) ||
+                   (placement->n_streamed > 0 && f->layers.n_layers > 0);
     ev->total_bytes = (int64_t)placement->total_bytes;
     ev->parts = (struct halo_raw){p->parts.at, p->parts.len};
     ev->layers = (struct halo_raw){p->layers.at, p->layers.len};
@@ -150,17 +151,19 @@ int halo_port_placement_fill(const struct halo_forecast *f, const struct halo_ms
                   "the words and the tiers have one order");
     struct halo_port_placement *p = *ret = calloc(1, sizeof(*p));
     struct halo_profile profile = f->profile;
+    bool is_dense = f->layers.n_layers > 0;
     const struct halo_placement_options options = {
         .tiers = (enum halo_tiers)msg->params.tiers,
         .routing = msg->routing == HALO_WIRE_ROUTING_ZIPF
                        ? (struct halo_routing){.kind = HALO_ROUTING_ZIPF, .exponent = HALO_ROUTING_ZIPF_PUBLISHED}
                        : (struct halo_routing){.kind = HALO_ROUTING_UNIFORM},
-        .kv_bytes = kv_bytes,
+        .kv_bytes = is_dense ? f->layers.kv_bytes : kv_bytes,
         .scratch_bytes = f->budget.scratch_bytes,
         .padding_bytes = padding_of(&f->budget, f->resident_bytes + f->expert_bytes),
-        .streamed_scratch_bytes = f->streamed.scratch_bytes,
+        .streamed_scratch_bytes = is_dense ? f->layers.scratch_bytes : f->streamed.scratch_bytes,
         .streamed_padding_bytes = padding_of(&f->streamed, f->resident_bytes),
         .slot_bytes = f->streamed.slot_bytes,
+        .matrices = is_dense ? f->layers.matrices : NULL,
         .spare_slots = HALO_EXPERTS_MARGIN,
     };
     if (!p)

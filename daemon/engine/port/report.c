@@ -51,8 +51,50 @@ void halo_port_hello(struct halo_port *port, struct halo_job *job)
     halo_job_end(port, job, &ev);
 }
 
-/* Slots and speeds of streamed experts. They exist until the device thread gives the model back. */
-static void describe_experts(struct halo_instance *instance, struct halo_part_model_info *ret)
+struct number {
+    const char *name;
+    uint64_t value;
+};
+
+static void write_numbers(struct halo_json *w, const struct number *numbers, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        halo_json_key(w, numbers[i].name);
+        halo_json_u64(w, numbers[i].value);
+    }
+}
+
+static void write_experts(struct halo_json *w, const struct halo_instance *instance,
+                          const struct halo_experts_report *report, const struct halo_experts_memory *memory)
+{
+    const struct number numbers[] = {{"slots", memory->n_slots},
+                                     {"slots_bytes", memory->slots_bytes},
+                                     {"absent_bytes", memory->absent_bytes},
+                                     {"disk_bytes", instance->streamed_bytes},
+                                     {"hit_bytes", report->hit_bytes},
+                                     {"miss_bytes", report->miss_bytes},
+                                     {"wait_us", report->wait_us}};
+    uint64_t used = report->hit_bytes + report->miss_bytes;
+    write_numbers(w, numbers, sizeof(numbers) / sizeof(numbers[0]));
+    if (used > 0) {
+        halo_json_key(w, "hit_rate");
+        halo_json_f64(w, (double)report->hit_bytes / (double)used);
+    }
+}
+
+static void write_streamed_layers(struct halo_json *w, const struct halo_instance *instance,
+                                  const struct halo_experts_report *report)
+{
+    const struct number numbers[] = {{"layers", instance->n_streamed_layers},
+                                     {"buffers_bytes", instance->slots_bytes},
+                                     {"disk_bytes", instance->streamed_bytes},
+                                     {"read_bytes", report->read_bytes},
+                                     {"wait_us", report->wait_us}};
+    write_numbers(w, numbers, sizeof(numbers) / sizeof(numbers[0]));
+}
+
+/* Slots and speeds of what streams. They exist until the device thread gives the model back. */
+static void describe_streamed(struct halo_instance *instance, struct halo_part_model_info *ret)
 {
     struct halo_experts_report report;
     struct halo_experts_memory memory;
@@ -61,34 +103,22 @@ static void describe_experts(struct halo_instance *instance, struct halo_part_mo
         return;
     halo_experts_report(instance->experts, &report);
     halo_experts_memory(instance->experts, &memory);
-    uint64_t used = report.hit_bytes + report.miss_bytes;
     halo_json_init_fixed(&w, instance->experts_text, sizeof(instance->experts_text));
     halo_json_object_begin(&w);
-    const struct {
-        const char *name;
-        uint64_t value;
-    } numbers[] = {{"slots", memory.n_slots},
-                   {"slots_bytes", memory.slots_bytes},
-                   {"absent_bytes", memory.absent_bytes},
-                   {"disk_bytes", instance->streamed_bytes},
-                   {"hit_bytes", report.hit_bytes},
-                   {"miss_bytes", report.miss_bytes},
-                   {"wait_us", report.wait_us}};
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        halo_json_key(&w, numbers[i].name);
-        halo_json_u64(&w, numbers[i].value);
-    }
-    if (used > 0) {
-        halo_json_key(&w, "hit_rate");
-        halo_json_f64(&w, (double)report.hit_bytes / (double)used);
-    }
+    if (instance->n_streamed_layers > 0)
+        write_streamed_layers(&w, instance, &report);
+    else
+        write_experts(&w, instance, &report, &memory);
     if (report.reading[0]) {
         halo_json_key(&w, "reads");
         halo_json_str(&w, report.reading);
     }
     halo_json_object_end(&w);
-    ret->has_experts = w.error == 0;
-    ret->experts = (struct halo_raw){w.at, w.len};
+    struct halo_raw text = {w.at, w.len};
+    ret->has_experts = w.error == 0 && instance->n_streamed_layers == 0;
+    ret->experts = text;
+    ret->has_streamed_layers = w.error == 0 && instance->n_streamed_layers > 0;
+    ret->streamed_layers = text;
 }
 
 void halo_port_describe_instance(const struct halo_port *port, struct halo_instance *instance,
@@ -120,7 +150,7 @@ void halo_port_describe_instance(const struct halo_port *port, struct halo_insta
                                          .sequences = instance->n_users,
                                          .has_device = true,
                                          .device = halo_str_of(port->device.ops->name)};
-    describe_experts(instance, ret);
+    describe_streamed(instance, ret);
 }
 
 /* What became of saved prefixes, and how memory is. */

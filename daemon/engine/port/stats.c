@@ -56,7 +56,8 @@ static void write_wear(struct halo_port *port, struct halo_json *w)
     uint64_t rows = atomic_load(&port->stats.streamed_rows), up_ns = halo_clock_ns() - port->born_ns;
     double days = up_ns > DAY_NS ? (double)up_ns / (double)DAY_NS : 1;
     if (rows > 0)
-        put(w, "disk_token_bytes", atomic_load(&port->stats.expert_read_bytes) / rows);
+        put(w, "disk_token_bytes",
+            (atomic_load(&port->stats.expert_read_bytes) + atomic_load(&port->stats.layer_read_bytes)) / rows);
     put(w, "disk_day_bytes", (uint64_t)((double)atomic_load(&port->stats.disk_read_bytes) / days));
     if (port->has_celsius) {
         halo_json_key(w, "now_drive_celsius");

@@ -345,6 +345,39 @@ static void what_is_in_use_does_not_close(void **state)
 
 /* ---- everything at once ---- */
 
+/* Layers in turn, with slots for some: each is there when its turn comes, and read once in a round. */
+static void ahead_in_turn(void **state)
+{
+    for (uint32_t n_slots = 2; n_slots <= 5; n_slots++) {
+        struct halo_expert_cache cache;
+        const uint32_t n_layers = 5;
+        uint32_t n_read = 0, n_late = 0;
+        assert_int_equal(halo_expert_cache_init(&cache, n_layers, 1, n_slots, 0), 0);
+        for (uint32_t turn = 0; turn < 20 * n_layers; turn++) {
+            uint32_t layer = turn % n_layers, slot = halo_expert_cache_choose(&cache, layer, 0);
+            n_late += cache.slots[slot].state == HALO_EXPERT_READING && turn > 0;
+            if (cache.slots[slot].state == HALO_EXPERT_READING)
+                halo_expert_cache_arrive(&cache, slot, cache.slots[slot].generation, true);
+            if (cache.slots[slot].state == HALO_EXPERT_ARRIVED)
+                halo_expert_cache_ready(&cache, slot);
+            halo_expert_cache_release(&cache, slot);
+            for (uint32_t i = 0; i < n_slots; i++) {
+                uint32_t now = (layer + 1) % n_layers, next = (now + i) % n_layers;
+                slot = halo_expert_cache_ahead(&cache, now, next, 0);
+                if (slot == HALO_EXPERT_NONE)
+                    continue;
+                n_read++;
+                halo_expert_cache_arrive(&cache, slot, cache.slots[slot].generation, true);
+                assert_int_not_equal(halo_expert_cache_find(&cache, now, 0), HALO_EXPERT_NONE);
+            }
+            check(&cache);
+        }
+        assert_int_equal(n_late, 0);
+        assert_int_equal(n_read, n_slots == n_layers ? n_layers - 1 : 20 * n_layers + n_slots - 1);
+        halo_expert_cache_finish(&cache);
+    }
+}
+
 static void random_calls(void **state)
 {
     enum { LAYERS = 5, EXPERTS = 9, SLOTS = 9 + 4 * 2 + 3 };
@@ -392,6 +425,7 @@ int main(void)
         cmocka_unit_test(every_layer_keeps_its_least),
         cmocka_unit_test(no_cliff_when_all_are_used),
         cmocka_unit_test(hit_rates),
+        cmocka_unit_test(ahead_in_turn),
         cmocka_unit_test(closing),
         cmocka_unit_test(what_is_in_use_does_not_close),
         cmocka_unit_test(random_calls),

@@ -1,6 +1,6 @@
 /* test_cpu_layers.c: dense layers whose matrices are streamed give the bits of resident ones, in whatever type and
- * however many rows; a run takes each of them once, in turn; a source that fails ends the run, and the next run is right
- * again. */
+ * however many rows; a run takes each of them once, in turn; a source that fails ends the run, and the next run is
+ * right again. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -23,7 +23,7 @@ struct halo_room {
 
 struct halo_budget {
     uint64_t weights_bytes, kv_bytes, scratch_bytes; /* scratch includes the engine's own (logits, sampler) */
-    /* Of a plan with streamed experts: their slots; weights_bytes counts the fewest that do. Else zeros. */
+    /* Of a plan with streamed experts or layers: their slots; weights_bytes counts the fewest that do. Else zeros. */
     uint64_t slot_bytes;
     uint32_t least_slots, most_slots;
     uint64_t free_bytes; /* that the plan may take */

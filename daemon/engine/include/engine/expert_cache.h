@@ -82,6 +82,9 @@ void halo_expert_cache_unhold(struct halo_expert_cache *cache, uint32_t layer, u
 /* A guess that the expert will be chosen: a slot to read it into, not held. NONE: it is there or coming, or only slots
  * that are worth more could be had. */
 uint32_t halo_expert_cache_guess(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
+/* The expert is sure to be chosen when its layer runs, and it is now the turn of `now`: a slot to read it into, not
+ * held. Only what has its turn later goes for it, the latest first. NONE: it is there or coming, or nothing can go. */
+uint32_t halo_expert_cache_ahead(struct halo_expert_cache *cache, uint32_t now, uint32_t layer, uint32_t id);
 
 /* The read of this generation is over. Not there: the slot becomes empty. Nothing happens for another generation. */
 void halo_expert_cache_arrive(struct halo_expert_cache *cache, uint32_t slot, uint64_t generation, bool is_there);

@@ -1,9 +1,13 @@
-/* experts.h: the streamed experts of one model: what a slot holds, the memory of the slots, the reads that fill them,
- * and the source that the device takes them from (kernels/experts.h).
+/* experts.h: the streamed weights of one model, experts or whole layers: what a slot holds, the memory of the slots,
+ * the reads that fill them, and the source that the device takes them from (kernels/experts.h).
  *
  * A slot has room for one expert of any layer: gate, up and down one after the other, each at an address congruent to
  * its file offset modulo 4096, with room in front for the device's layout where that is larger. Which experts stay is
  * decided by expert_cache.h; the disk is reached through store/fetch.h.
+ *
+ * A streamed layer of a dense model is the only expert of its layer, so a slot holds all of its matrices. Every step
+ * takes these layers in turn: as soon as one is given up, its slot is for the next one that is not there yet. With two
+ * slots one layer is read while the device computes the one before it.
  *
  * The model's files stay open as long as the object lives, and are looked at again after each read: bytes of a file
  * that was written to are never used. A read that fails, or a drive that does not answer for HALO_EXPERTS_STALL_MS,
@@ -26,6 +30,7 @@
 
 #define HALO_EXPERTS_MARGIN 2 /* slots that every layer keeps beside those that one token uses */
 #define HALO_EXPERTS_STALL_MS 30000
+#define HALO_LAYER_BUFFERS 2 /* slots of streamed layers: one is read while the device computes another */
 
 /* One weight of an expert layer in a slot. */
 struct halo_expert_part {
@@ -42,11 +47,12 @@ struct halo_expert_layout {
     uint32_t n_parts, n_expert;
     uint32_t number;  /* of the layer in the model */
     uint64_t n_bytes; /* of one expert in the file */
-    struct halo_expert_part parts[HALO_EXPERT_PARTS];
+    struct halo_expert_part parts[HALO_LAYER_PARTS];
 };
 
 /* What streaming the marked weights of a plan takes. */
 struct halo_expert_shape {
+    bool is_dense;                       /* whole layers of a model without experts */
     uint32_t n_layers, n_expert, n_used; /* n_expert and n_used: of the layer that has the most */
     uint32_t n_experts;                  /* of all layers together: more slots are of no use */
     uint32_t min_slots;                  /* that a layer keeps */
@@ -82,6 +88,7 @@ void halo_experts_destroy(struct halo_experts *experts);
 /* Since it was created; what the oldest read in flight is ("": none). */
 struct halo_experts_report {
     uint64_t hit_bytes, miss_bytes; /* of the experts that steps used: found in memory, and read for them */
+    uint64_t read_bytes;            /* from disk, whether a step waited for them or not */
     uint64_t wait_us;               /* that steps waited for the disk */
     char reading[160];
 };

@@ -82,16 +82,17 @@ struct halo_instance {
     struct halo_texts texts;
     struct halo_pieces pieces;
     uint64_t weights_bytes, kv_bytes, scratch_bytes; /* weights: resident ones */
-    uint64_t slots_bytes;                            /* slots of streamed experts, all of them */
+    uint64_t slots_bytes;                            /* slots of streamed experts or layers, all of them */
     uint32_t n_slots;
-    uint64_t streamed_bytes;   /* of the file: the experts that share them; 0: all is resident */
-    uint64_t checkpoint_bytes; /* of kv_bytes: slots of states that no sequence holds */
-    uint32_t n_checkpoints;    /* as many in each group of states */
+    uint32_t n_streamed_layers; /* of a dense model */
+    uint64_t streamed_bytes;    /* of the file: what shares the slots; 0: all is resident */
+    uint64_t checkpoint_bytes;  /* of kv_bytes: slots of states that no sequence holds */
+    uint32_t n_checkpoints;     /* as many in each group of states */
     uint32_t context, kv_tokens;
 
     /* the device thread's */
     struct halo_device_model *device_model;
-    struct halo_experts *experts;  /* NULL: all is resident */
+    struct halo_experts *experts;  /* or streamed layers; NULL: all is resident */
     _Atomic uint64_t absent_bytes; /* of slots_bytes: given back. Any thread reads it */
     atomic_bool takes_memory;      /* the prefetch thread has `resize` */
     struct halo_scheduler scheduler;

@@ -102,7 +102,8 @@ struct halo_load {
     uint64_t need_bytes, room_bytes; /* out: the least that it can do with, and what there is */
     bool need_place;                 /* out: as many models as there can be are there */
     uint32_t n_rounds, n_shrinks;    /* the port's */
-    uint32_t n_streamed;             /* the device thread's: layers whose experts are streamed */
+    uint32_t n_streamed;             /* the device thread's: layers whose experts or matrices are streamed */
+    bool streams_layers;             /* ... matrices, of a dense model */
     /* OPEN: how its drive is read best, by the stored profile; 0: not known. */
     uint32_t read_block_bytes, read_depth;
     struct halo_fault profile_fault; /* why not: NOT_FOUND, or what is stored cannot be read or does not hold */

@@ -46,7 +46,7 @@ struct halo_scheduler_setup {
     bool makes_lists; /* the device's: steps bring the largest logits where they decide, not the rows */
     bool any_cut;     /* the device's: the piece of a prompt follows the clock, for the numbers do not depend on it */
     bool queues;      /* the device's: a step without outputs may return before it has ended */
-    bool streams;     /* a step reads experts from the disk, however few its rows: a prompt takes all that there are */
+    bool streams;     /* a step reads weights from the disk, however few its rows: a prompt takes all that there are */
     uint32_t n_checkpoints; /* slots of each group of states that are kept for checkpoints: no sequence holds them */
     uint32_t max_queued;    /* waiting sequences; more are refused with queue_full */
     struct halo_device_phase *phase;

@@ -47,11 +47,14 @@
     X(expert_guess_bytes) /* ... and on a guess, whether they were used or not */                                      \
     X(expert_wait_us)     /* steps that waited for experts from the disk */                                            \
     X(expert_failures)    /* steps that ended because an expert could not be read */                                   \
-    X(streamed_rows)      /* of rows: those of models whose experts are read from disk */                              \
+    X(streamed_rows)      /* of rows: those of models whose experts or layers are read from disk */                    \
+    X(layer_read_bytes)   /* of streamed layers, read from disk */                                                     \
+    X(layer_wait_us)      /* steps that waited for layers from the disk */                                             \
+    X(layer_failures)     /* steps that ended because a layer could not be read */                                     \
     X(expert_read_bytes)  /* of streamed experts, read from disk, whether a step waited for them or not */             \
     X(expert_given_bytes) /* of slots of streamed experts: memory given back, under pressure or for another model */   \
     X(expert_taken_bytes) /* ... and taken again */                                                                    \
-    X(disk_read_bytes)    /* all that was read from models' files: loads, streamed experts, profiles */
+    X(disk_read_bytes)    /* all that was read from models' files: loads, streamed weights, profiles */
 
 /* X(identifier, 8 upper bounds) the last bucket is open */
 #define HALO_HISTOGRAM_LIST(X)                                                                                         \

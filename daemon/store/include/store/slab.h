@@ -1,9 +1,10 @@
 /* slab.h: memory for slots of one size, in slabs that are given back and taken again whole.
  *
  * A slab is at most 1 GiB of anonymous memory (one registered buffer of io_uring, one registration with a GPU), or one
- * slot that is larger, aligned to 2 MiB, with MADV_HUGEPAGE and MADV_DONTFORK, every page in place (MADV_POPULATE_WRITE) before it is handed out. A
- * slot lies in one slab, begins on a HALO_HULL_ALIGN boundary and has HALO_HULL_ALIGN bytes more than was asked for, so
- * that the hull of a direct read of `slot_bytes` fits at any offset congruent to the file's.
+ * slot that is larger, aligned to 2 MiB, with MADV_HUGEPAGE and MADV_DONTFORK, every page in place
+ * (MADV_POPULATE_WRITE) before it is handed out. A slot lies in one slab, begins on a HALO_HULL_ALIGN boundary and has
+ * HALO_HULL_ALIGN bytes more than was asked for, so that the hull of a direct read of `slot_bytes` fits at any offset
+ * congruent to the file's.
  *
  * Addresses never move: a slab that was given back keeps its range, which faults when touched. Giving a slab back while
  * reads into it are in flight or a device has it registered is a programmer's error.
