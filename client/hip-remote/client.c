@@ -18,6 +18,14 @@
 extern const char halo_hip_remote_client[];
 __attribute__((visibility("default"))) const char halo_hip_remote_client[] = HALO_VERSION;
 
+/* Why the last try to begin a session failed; empty: it did not. For a program that knows this library: halod. */
+extern const char *halo_hip_remote_reason(void);
+static char last_reason[HALO_REMOTE_REASON_BYTES];
+__attribute__((visibility("default"))) const char *halo_hip_remote_reason(void)
+{
+    return last_reason;
+}
+
 static int call(struct halo_remote_port *port, enum halo_remote_op op, const void *request, void *ret_reply);
 
 struct halo_client halo_client = {
@@ -262,11 +270,9 @@ static int watch_forks(void)
     return -r;
 }
 
-/* Why there is no session; `reason`: of the connection, or empty. */
-static const char *reason_of(const struct halo_client *c, int error, const char *reason)
+/* Why there is no session, where the connection had no reason of its own. */
+static const char *reason_of(const struct halo_client *c, int error)
 {
-    if (reason[0])
-        return reason;
     if (error == -ENODEV)
         return "it has no GPU, or no HIP runtime";
     if (!c->settings.key_file && !c->settings.is_unix && (error == -EPROTO || error == -ECONNRESET))
@@ -278,19 +284,20 @@ static const char *reason_of(const struct halo_client *c, int error, const char 
 static int open_session(struct halo_client *c)
 {
     struct halo_remote_channel channel;
-    char reason[HALO_REMOTE_REASON_BYTES] = "";
     const char *variable;
     int r = halo_remote_settings_read(&c->settings, &variable);
     if (r < 0) {
-        fprintf(stderr, "hip-remote: %s has no valid value: '%s' (hip-remote(7))\n", variable,
-                getenv(variable) ? getenv(variable) : "");
+        snprintf(last_reason, sizeof(last_reason), "%s has no valid value: '%s' (hip-remote(7))", variable,
+                 getenv(variable) ? getenv(variable) : "");
+        fprintf(stderr, "hip-remote: %s\n", last_reason);
         c->state = HALO_CLIENT_FAILED;
         return r;
     }
     c->state = HALO_CLIENT_OPENING;
+    last_reason[0] = '\0';
     r = watch_forks();
     if (!r)
-        r = halo_remote_connect(&c->settings, &channel, reason);
+        r = halo_remote_connect(&c->settings, &channel, last_reason);
     if (!r)
         r = halo_link_open(&c->link, &channel, c->settings.io_ms, &c->lock);
     if (!r) {
@@ -300,10 +307,12 @@ static int open_session(struct halo_client *c)
     }
     if (r)
         drop_tables(c);
-    if (r || c->settings.is_verbose)
-        say(r ? "no session with the worker" : "a session with the worker", r                ? reason_of(c, r, reason)
-                                                                            : channel.cipher ? "begins, encrypted"
-                                                                                             : "begins");
+    if (r && !last_reason[0])
+        snprintf(last_reason, sizeof(last_reason), "%s", reason_of(c, r));
+    if (r)
+        say("no session with the worker", last_reason);
+    else if (c->settings.is_verbose)
+        say("a session with the worker", channel.cipher ? "begins, encrypted" : "begins");
     c->state = r ? HALO_CLIENT_FAILED : HALO_CLIENT_OPEN;
     pthread_cond_broadcast(&c->opened);
     return r;

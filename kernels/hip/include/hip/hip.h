@@ -14,4 +14,13 @@ const struct halo_device_ops *halo_device_hip(void);
  * before it opens a device: the runtime reads its environment when it is loaded. */
 void halo_hip_limit_queues(void);
 
+/* Where the client library of remote HIP is installed. */
+const char *halo_hip_remote_library(void);
+
+/* Has that library, or the one at another place, begin its session with a worker ("unix:PATH" or "HOST:PORT"), so that
+ * the process can give up the right to connect before it opens the device. `key_file`: for a worker with a key, or
+ * NULL. Before the first thread: it sets variables of the environment. 0, or a negative errno with the reason
+ * (HALO_DEVICE_REASON bytes). */
+int halo_hip_remote_connect(const char *library, const char *worker, const char *key_file, char *reason);
+
 #endif
