@@ -30,6 +30,7 @@
 #include <engine/pressure_watch.h>
 
 #define EXIT_USAGE 2
+#define EXIT_NO_WORKER 4  /* halod knows it (daemon/serve/child/engine.c) */
 #define MAX_MODEL_DIRS 64 /* what halod takes */
 #define SAVE_BYTES (256ull << 20)
 #define SAVE_MS 2000
@@ -41,6 +42,7 @@ struct options {
     struct halo_engine_setup engine;
     const char *model_dirs[MAX_MODEL_DIRS];
     const char *device;
+    const char *remote, *remote_key; /* NULL: none */
     bool stdio, fd;
     bool no_sandbox;
 };
@@ -56,6 +58,8 @@ static const char usage[] =
     "      --no-sandbox       keep the right to open files, run programs and make sockets; for debuggers\n"
     "      --device D         auto (default), cpu or hip\n"
     "      --hip-lib PATH     the HIP runtime to use instead of the one that is found\n"
+    "      --remote WORKER    the GPU of a hip-worker: unix:PATH or HOST:PORT; --hip-lib is then its client library\n"
+    "      --remote-key FILE  the key of that worker\n"
     "      --budget-bytes N   memory that all models together may take; default: what is free\n"
     "      --checkpoint-bytes N  memory of each model for checkpoints of recurrent states, beside those of its\n"
     "                         sequences; default: 1073741824\n"
@@ -93,6 +97,8 @@ enum {
     OPT_NO_SANDBOX,
     OPT_DEVICE,
     OPT_HIP_LIB,
+    OPT_REMOTE,
+    OPT_REMOTE_KEY,
     OPT_THREADS,
     OPT_BUDGET,
     OPT_CHECKPOINTS,
@@ -118,6 +124,8 @@ static const struct option long_options[] = {
     {"no-sandbox", no_argument, NULL, OPT_NO_SANDBOX},
     {"device", required_argument, NULL, OPT_DEVICE},
     {"hip-lib", required_argument, NULL, OPT_HIP_LIB},
+    {"remote", required_argument, NULL, OPT_REMOTE},
+    {"remote-key", required_argument, NULL, OPT_REMOTE_KEY},
     {"threads", required_argument, NULL, OPT_THREADS},
     {"variant", required_argument, NULL, OPT_VARIANT},
     {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
@@ -148,6 +156,8 @@ static int take_option(struct options *o, int option)
     case OPT_NO_SANDBOX: o->no_sandbox = true; return -1;
     case OPT_DEVICE: o->device = optarg; return -1;
     case OPT_HIP_LIB: o->engine.device_options.library = optarg; return -1;
+    case OPT_REMOTE: o->remote = optarg; return -1;
+    case OPT_REMOTE_KEY: o->remote_key = optarg; return -1;
     case OPT_THREADS:
         if (!parse_number(optarg, 0, 1024, &number))
             return refuse("--threads wants a number from 0 to 1024, not", optarg);
@@ -202,8 +212,29 @@ static int parse_options(struct options *o, int argc, char **argv)
         return refuse("unexpected argument", argv[optind]);
     if (o->stdio == o->fd)
         return refuse("give one of --stdio and --fd N", NULL);
+    if (o->remote && strcmp(o->device, "cpu") == 0)
+        return refuse("--remote is for --device hip, not", o->device);
     o->engine.model_dirs = o->model_dirs;
     return -1;
+}
+
+/* The sandbox refuses connections, so this is before it. -1: go on; otherwise the exit status. */
+static int reach_worker(struct options *o)
+{
+    if (!o->remote)
+        return -1;
+#if HALO_HIP
+    char reason[HALO_DEVICE_REASON];
+    o->device = "hip";
+    if (!o->engine.device_options.library)
+        o->engine.device_options.library = halo_hip_remote_library();
+    if (halo_hip_remote_connect(o->engine.device_options.library, o->remote, o->remote_key, reason) == 0)
+        return -1;
+    halo_log(HALO_LOG_ERROR, "%s", reason);
+    return EXIT_NO_WORKER;
+#else
+    return refuse("this build has no hip device for --remote", o->remote);
+#endif
 }
 
 static void enter_sandbox(const struct options *o)
@@ -215,7 +246,7 @@ static void enter_sandbox(const struct options *o)
         .n_model_dirs = engine->n_model_dirs,
         .state_dir = engine->state_dir,
         .hip_lib = engine->device_options.library,
-        .gpu = strcmp(o->device, "cpu") != 0,
+        .gpu = strcmp(o->device, "cpu") != 0 && !o->remote,
         .models_only = engine->models_only,
     };
     if (o->no_sandbox)
@@ -294,6 +325,9 @@ int main(int argc, char **argv)
 #endif
     halo_pressure_watch_open(&watch, "/proc", "/sys/fs/cgroup"); /* before /proc cannot be written any more */
     options.engine.watch = &watch;
+    status = reach_worker(&options);
+    if (status >= 0)
+        _exit(status);
     enter_sandbox(&options); /* before the first thread, a GPU's own ones too */
     options.engine.device = pick_device(options.device, &options.engine.device_options);
     if (!options.engine.device)
