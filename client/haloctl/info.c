@@ -28,6 +28,7 @@ static void print_engine(const struct halo_part_engine_info *e)
     halo_client_print_line(stdout, "%-10s %.*s%s, %lld restart%s", "engine", (int)e->state.len, e->state.at, pid,
                            (long long)e->restarts, e->restarts == 1 ? "" : "s");
     print_named("device", e->has_device, e->device);
+    print_named("worker", e->has_worker, e->worker);
     print_named("phase", e->has_phase, e->phase);
     print_named("reason", e->has_reason, e->reason);
     print_named("doctor", e->has_doctor, e->doctor);

@@ -59,6 +59,9 @@ static void fill_hello(struct halo_daemon *daemon, struct halo_ev *ev, struct ha
     for (size_t i = 0; i < engine->n_features; i++)
         features[i] = halo_str_of(engine->features[i]);
     ev->hello.features = (struct halo_str_list){features, engine->n_features};
+    ev->hello.has_worker = config->remote != NULL;
+    if (config->remote)
+        ev->hello.worker = halo_str_of(config->remote);
 }
 
 /* Facts for people: what the engine said, and what will be loaded again after a restart. */
@@ -113,6 +116,10 @@ static struct halo_part_engine_info engine_info(const struct halo_daemon *daemon
         .has_doctor = found[0] != '\0',
         .doctor = halo_str_of(found),
     };
+    if (daemon->config->remote) {
+        info.has_worker = true;
+        info.worker = halo_str_of(daemon->config->remote);
+    }
     if (!said || !said->status.has_engine)
         return info;
     info.has_device = said->status.engine.has_device;

@@ -15,8 +15,9 @@
 #include "engine_priv.h"
 
 #define MS 1000000ull
-#define GRACE_MS 100  /* between end of file and exit status: the second one tells why */
-#define WATCH_PARTS 4 /* looks per heartbeat time */
+#define EXIT_NO_WORKER 4 /* of halod-engine; its last words say why */
+#define GRACE_MS 100     /* between end of file and exit status: the second one tells why */
+#define WATCH_PARTS 4    /* looks per heartbeat time */
 #define READ_BYTES (64 << 10)
 #define WORDS_MS 2000       /* older words have nothing to do with a death */
 #define WORDS_ROOM 32       /* with less room they are left out */
@@ -99,6 +100,8 @@ static void grace_over(uv_timer_t *timer)
         fail(engine, "closed its socket");
     else if (child->exit_signal != 0)
         fail(engine, "was killed by signal %d (%s)", child->exit_signal, strsignal(child->exit_signal));
+    else if (child->exit_status == EXIT_NO_WORKER && engine->config->remote)
+        fail(engine, "has no session with the worker %s", engine->config->remote);
     else
         fail(engine, "exited with status %lld", (long long)child->exit_status);
 }
@@ -367,7 +370,7 @@ pid_t halo_engine_pid(const struct halo_engine *engine)
 
 bool halo_engine_has_gpu(const struct halo_engine *engine)
 {
-    if (strcmp(engine->config->device, "cpu") == 0)
+    if (strcmp(engine->config->device, "cpu") == 0 || engine->config->remote)
         return false;
     for (size_t i = 0; i < engine->n_features; i++)
         if (strcmp(engine->features[i], "batch_invariant") == 0)

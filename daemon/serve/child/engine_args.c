@@ -22,6 +22,14 @@ static void set_args(struct halo_engine_args *self, const struct halo_config *co
         args[n++] = (char *)"--hip-lib";
         args[n++] = config->hip_lib;
     }
+    if (config->remote) {
+        args[n++] = (char *)"--remote";
+        args[n++] = config->remote;
+    }
+    if (config->remote_key) {
+        args[n++] = (char *)"--remote-key";
+        args[n++] = config->remote_key;
+    }
     if (config->threads > 0) {
         args[n++] = (char *)"--threads";
         args[n++] = self->threads;

@@ -4,7 +4,7 @@
 
 #include <serve/child/engine.h>
 
-#define HALO_ENGINE_ARGS_MAX 26 /* without those of model_dirs */
+#define HALO_ENGINE_ARGS_MAX 30 /* without those of model_dirs */
 
 struct halo_engine_args {
     char **args, **env; /* args NULL: out of memory */

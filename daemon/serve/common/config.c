@@ -51,6 +51,8 @@ static const struct key keys[] = {
     {"engine", "path", KEY_PATH, FIELD(engine_path)},
     {"engine", "device", KEY_DEVICE, FIELD(device)},
     {"engine", "hip_lib", KEY_PATH, FIELD(hip_lib)},
+    {"engine", "remote", KEY_STRING, FIELD(remote)},
+    {"engine", "remote_key", KEY_PATH, FIELD(remote_key)},
     {"engine", "sandbox", KEY_BOOL, FIELD(sandbox), 0, 1, 1},
     NUMBER("engine", threads, 0, 1024, 0),
     NUMBER("engine", heartbeat_ms, 500, HOUR_MS, 10000),
@@ -129,6 +131,8 @@ void halo_config_finish(struct halo_config *config)
     free(config->state_dir);
     free(config->engine_path);
     free(config->hip_lib);
+    free(config->remote);
+    free(config->remote_key);
     free(config->doctor_path);
     free(config->device);
     *config = (struct halo_config){0};
@@ -395,6 +399,13 @@ int halo_config_check(const struct halo_config *config, struct halo_fault *fault
     if (config->resume_user_bytes > config->resume_bytes)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "resume_user_bytes (%lld) is above resume_bytes (%lld)",
                               (long long)config->resume_user_bytes, (long long)config->resume_bytes);
+    if (config->remote && (!strchr(config->remote, ':') || strchr(config->remote, ',')))
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "remote: '%.100s' is neither unix:PATH nor HOST:PORT",
+                              config->remote);
+    if (config->remote && strcmp(config->device, "cpu") == 0)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "remote: device = cpu uses no worker");
+    if (config->remote_key && !config->remote)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "remote_key: there is no remote to use it for");
     return 0;
 }
 

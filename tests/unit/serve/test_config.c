@@ -192,6 +192,36 @@ static void checks_relations(void **state)
     halo_config_finish(&config);
 }
 
+static void a_worker_has_an_address(void **state)
+{
+    static const struct {
+        const char *remote, *key, *device, *says; /* says NULL: accepted */
+    } cases[] = {
+        {"gpu-server:18515", NULL, "auto", NULL},
+        {"unix:/run/user/1000/hip-worker.sock", NULL, "hip", NULL},
+        {"[::1]:18515", "/etc/halod/key", "hip", NULL},
+        {"gpu-server", NULL, "auto", "neither unix:PATH nor HOST:PORT"},
+        {"a:1, b:2", NULL, "auto", "neither unix:PATH nor HOST:PORT"},
+        {"gpu-server:18515", NULL, "cpu", "device = cpu uses no worker"},
+        {NULL, "/etc/halod/key", "auto", "no remote to use it for"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct halo_config config;
+        struct halo_fault fault = {0};
+        assert_int_equal(halo_config_init(&config), 0);
+        assert_int_equal(halo_config_set(&config, "engine", "device", cases[i].device, &fault), 0);
+        if (cases[i].remote)
+            assert_int_equal(halo_config_set(&config, "engine", "remote", cases[i].remote, &fault), 0);
+        if (cases[i].key)
+            assert_int_equal(halo_config_set(&config, "engine", "remote_key", cases[i].key, &fault), 0);
+        assert_int_equal(halo_config_check(&config, &fault), cases[i].says ? -EINVAL : 0);
+        if (cases[i].says && !strstr(fault.text, cases[i].says))
+            fail_msg("%s", fault.text);
+        halo_config_finish(&config);
+    }
+}
+
 static void parses_flags(void **state)
 {
     static const char *const argv[] = {
@@ -341,6 +371,7 @@ int main(void)
         cmocka_unit_test(takes_times_with_units),
         cmocka_unit_test(refuses_odd_lines),
         cmocka_unit_test(checks_relations),
+        cmocka_unit_test(a_worker_has_an_address),
         cmocka_unit_test(parses_flags),
         cmocka_unit_test(refuses_flags),
         cmocka_unit_test(documented_in_the_man_page),
