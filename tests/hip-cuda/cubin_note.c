@@ -3,9 +3,9 @@
  *
  *   cubin-note CUBIN TARGET COPY
  *
- * CUBIN is an ELF file for compute capability 7 to 9: each kernel has a section .nv.constant0.NAME, the constant bank of
- * its launches, in which the arguments follow 0x210 bytes of the driver's. COPY has the same bytes, then the note, and a
- * list of sections with one more. objcopy renumbers symbols that NVIDIA's own sections name by number.
+ * CUBIN is an ELF file for compute capability 7 to 9: each kernel has a section .nv.constant0.NAME, the constant bank
+ * of its launches, in which the arguments follow 0x210 bytes of the driver's. COPY has the same bytes, then the note,
+ * and a list of sections with one more. objcopy renumbers symbols that NVIDIA's own sections name by number.
  */
 #include <elf.h>
 #include <stdbool.h>
