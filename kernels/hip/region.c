@@ -1,6 +1,7 @@
 /* region.c: the few large regions of memory of a model. Device thread.
  *
- * Never a file mapping: pinning one is the most common hang on load.
+ * Never a file mapping: pinning one is the most common hang on load. The runtime's functions that take or free memory
+ * wait for all queued work, without a limit: that work is waited for here before, with the deadline of every wait.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,6 +31,8 @@ int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret
         return halo_reason(reason, -ENOMEM, "the %s would need more memory than a process can address", what);
     if (n_bytes == 0)
         return 0;
+    if (kind != HALO_HIP_MEMORY_PAGED && (r = halo_hip_drain(device, "the work before memory is taken", reason)) != 0)
+        return r;
     switch (kind) {
     case HALO_HIP_MEMORY_PAGED: return take_paged(ret, n_bytes, what, reason);
     case HALO_HIP_MEMORY_DEVICE:
@@ -59,7 +62,8 @@ int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret
 void halo_hip_region_release(struct halo_device *device, struct halo_hip_region *region)
 {
     /* A lost device may never answer; its memory ends with the process. */
-    if (region->kind != HALO_HIP_MEMORY_PAGED && atomic_load(&device->lost)) {
+    if (region->kind != HALO_HIP_MEMORY_PAGED && (region->device || region->host) &&
+        (atomic_load(&device->lost) || halo_hip_drain(device, "the work before memory is freed", NULL) != 0)) {
         *region = (struct halo_hip_region){0};
         return;
     }

@@ -54,6 +54,8 @@ struct emu_stream *emu_stream_create(void);
 void emu_stream_destroy(struct emu_stream *stream);
 /* Queues the task, or adds it to the graph that is being captured. False without memory: the task was dropped. */
 bool emu_stream_push(struct emu_stream *stream, struct emu_task task);
+/* Whether no stream has work that is queued or running. */
+bool emu_streams_idle(void);
 bool emu_stream_idle(struct emu_stream *stream);
 /* Begins a capture (false when one is active, or without memory); ends it (NULL when there was none). */
 bool emu_stream_capture(struct emu_stream *stream);

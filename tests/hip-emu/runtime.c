@@ -119,21 +119,34 @@ int hipMemGetInfo(size_t *ret_free, size_t *ret_total)
     return EMU_SUCCESS;
 }
 
+/* The real functions wait for all queued work, without a limit. With HALO_HIP_EMU_IDLE=1 it is a fault to call them
+ * while there is any. */
+static void need_idle(const char *function)
+{
+    if (strcmp(setting("HALO_HIP_EMU_IDLE", "0"), "1") != 0 || emu_streams_idle() || emu_lost())
+        return;
+    fprintf(stderr, "hip-emu: %s is called while work is queued\n", function);
+    abort();
+}
+
 int hipMalloc(void **ret, size_t n)
 {
     CALL();
+    need_idle(__func__);
     return emu_memory_take(ret, n, false);
 }
 
 int hipFree(void *p)
 {
     CALL();
+    need_idle(__func__);
     return emu_memory_release(p, false);
 }
 
 int hipHostMalloc(void **ret, size_t n, unsigned int flags)
 {
     CALL();
+    need_idle(__func__);
     (void)flags;
     return emu_memory_take(ret, n, true);
 }
@@ -141,6 +154,7 @@ int hipHostMalloc(void **ret, size_t n, unsigned int flags)
 int hipHostFree(void *p)
 {
     CALL();
+    need_idle(__func__);
     return emu_memory_release(p, true);
 }
 

@@ -1,5 +1,6 @@
 /* stream.c: streams as threads with queues, and events (contract in emu.h). */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -35,6 +36,21 @@ struct mark {
     uint64_t number;
 };
 
+static int reach(void *ud);
+
+/* Tasks of all streams that have not ended, records of events apart. */
+static atomic_long n_work;
+
+static bool is_work(const struct emu_task *task)
+{
+    return task->run != reach;
+}
+
+bool emu_streams_idle(void)
+{
+    return atomic_load(&n_work) == 0;
+}
+
 static void run_items(struct emu_stream *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -51,6 +67,8 @@ static void run_items(struct emu_stream *s)
         pthread_mutex_unlock(&s->lock);
         if (item->task.run(item->task.ud))
             emu_lose();
+        if (is_work(&item->task))
+            atomic_fetch_sub(&n_work, 1);
         item->task.drop(item->task.ud);
         free(item);
         pthread_mutex_lock(&s->lock);
@@ -123,6 +141,8 @@ bool emu_stream_push(struct emu_stream *s, struct emu_task task)
         return false;
     }
     *item = (struct item){.task = task};
+    if (is_work(&task))
+        atomic_fetch_add(&n_work, 1);
     pthread_mutex_lock(&s->lock);
     *s->last = item;
     s->last = &item->next;

@@ -197,6 +197,57 @@ static void faults_are_told_apart(void **state)
             fail_msg("%s", faults[i].what);
 }
 
+/* A step without results, which is not waited for, never ends; then another model takes memory. In the child: 0 when
+ * that failed at the deadline. The runtime aborts when it is asked for memory first: a real one would wait for ever. */
+static int take_memory_behind_a_hang(const char *hang_ms)
+{
+    static struct fixture f;
+    char reason[HALO_DEVICE_REASON] = "";
+    const struct halo_device_options options = {.library = getenv("HALO_HIP_LIB")};
+    const uint32_t zero = 0;
+    const struct halo_batch_seq seq = {{&zero}, 1};
+    const struct halo_batch batch = {
+        .n_rows = 1, .token = &(int32_t){3}, .pos = &(int32_t){2}, .seq = &zero, .n_seqs = 1, .seqs = &seq};
+    struct halo_device_model *other = NULL;
+    build(&f);
+    setenv("HALO_HIP_EMU_IDLE", "1", 1);
+    setenv("HALO_HIP_EMU_SCRIPT", "", 1);
+    setenv("HALO_HIP_DEADLINE_MS", hang_ms, 1);
+    int r = f.device_ops->open(&f.device, &options, reason);
+    if (!r)
+        r = load(&f, reason);
+    if (!r)
+        r = run_steps(&f, 2, NULL, reason);
+    setenv("HALO_HIP_EMU_SCRIPT", "hipModuleLaunchKernel:*:stall,hipGraphLaunch:*:stall", 1);
+    if (!r)
+        r = f.device_ops->run(f.model, &batch, NULL, reason);
+    if (r) {
+        fprintf(stderr, "before the hang: %d: %s\n", r, reason);
+        return 1;
+    }
+    r = f.device_ops->model_create(f.device, &f.plan, &other, reason);
+    if (r == -ETIME && strstr(reason, "the work before memory is taken"))
+        return 0;
+    fprintf(stderr, "behind the hang: %d: %s\n", r, reason);
+    return 1;
+}
+
+static void memory_is_not_taken_while_work_is_queued(void **state)
+{
+    const char *const waits[] = {HANG_MS, SLOW_MS};
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            alarm(300);
+            _exit(take_memory_behind_a_hang(waits[i]));
+        }
+        if (ends_well(child))
+            return;
+    }
+    fail();
+}
+
 /* Four steps of one row, logits of the last; `ret_info` tells how the device ran them. */
 static void last_logits(const char *script, float *ret, struct halo_device_info *ret_info)
 {
@@ -290,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults_are_told_apart),
+        cmocka_unit_test(memory_is_not_taken_while_work_is_queued),
         cmocka_unit_test(a_replayed_step_is_the_launched_one),
         cmocka_unit_test(a_changed_kernel_file_is_refused),
         cmocka_unit_test(refusals_name_what_is_missing),
