@@ -80,7 +80,7 @@ static int count_features(const char *target, const char *arch)
         size_t length = 1 + strcspn(at + 1, ":");
         const char *has = arch;
         while (has && (strncmp(has, at, length) != 0 || (has[length] != ':' && has[length] != '\0')))
-            has = strchr(has + 1, ':');
+            has = *has ? strchr(has + 1, ':') : NULL;
         if (!has)
             return -1;
         at = at[length] == ':' ? at + length : NULL;
