@@ -36,6 +36,10 @@ struct halo_hip_compiler {
      * of the batch. */
     uint8_t *act;
     uint32_t act_cols, act_per_row;
+    /* Rows of f16 that the op leaves likewise, and whether it leaves nothing else. */
+    uint16_t *half;
+    uint32_t half_cols, half_per_row;
+    bool half_alone;
     /* Where the next launches go: the loop, and the spans that they are for. */
     struct halo_hip_loop loop;
     bool new_loop;
@@ -213,6 +217,14 @@ bool halo_hip_fuse_router(const struct halo_hip_compiler *c, uint32_t index, str
 bool halo_hip_fuse_sum_norm(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_sum_norm *ret);
 /* Whether no op from `index` on reads the value before one writes it again. */
 bool halo_hip_is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value);
+/* Whether the op reads the value; whether it writes it. */
+bool halo_hip_reads(const struct halo_op *op, uint16_t value);
+bool halo_hip_writes(const struct halo_op *op, uint16_t value);
+/* fuse_rows.c, of many rows: when products by matrix tiles read the rows of `out` behind c->op, before others bring
+ * theirs to f16: their length (and how many to a row of the batch), else 0. ret_alone: nothing else reads them. */
+uint32_t halo_hip_fuse_half(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row, bool *ret_alone);
+/* Whether the op is the norm of the rows of the logits that follow, and of nothing else. */
+bool halo_hip_fuse_last_norm(const struct halo_hip_compiler *c, uint32_t index);
 /* When the next op behind c->op that reads activation rows reads those of `out`: their length (and how many to a row of
  * the batch), else 0. */
 uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row);
@@ -225,6 +237,9 @@ halo_hip_emit_fn halo_hip_emit_embed, halo_hip_emit_rmsnorm, halo_hip_emit_matmu
     halo_hip_emit_delta_rule, halo_hip_emit_ssm_scan, halo_hip_emit_logits, halo_hip_emit_streams_mix,
     halo_hip_emit_streams_add, halo_hip_emit_compress, halo_hip_emit_blocks_choose, halo_hip_emit_attend_blocks;
 int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads *heads);
+/* The logits and the norm in front of them, of the rows that are wanted. */
+int halo_hip_emit_last_norm(struct halo_hip_compiler *c, const struct halo_op_rmsnorm *norm,
+                            const struct halo_op_logits *logits);
 int halo_hip_emit_router(struct halo_hip_compiler *c, const struct halo_hip_router *router);
 int halo_hip_emit_sum_norm(struct halo_hip_compiler *c, const struct halo_hip_sum_norm *pair);
 struct halo_rmsnorm_args halo_hip_rmsnorm_args(const struct halo_hip_compiler *c, const struct halo_op_rmsnorm *u);

@@ -122,7 +122,7 @@ struct halo_hip_outputs halo_hip_outputs_of(const struct halo_op *op)
     return ret;
 }
 
-static bool writes(const struct halo_op *op, uint16_t value)
+bool halo_hip_writes(const struct halo_op *op, uint16_t value)
 {
     const struct halo_hip_outputs out = halo_hip_outputs_of(op);
     for (uint32_t i = 0; i < HALO_MATMUL_MAX; i++)
@@ -131,14 +131,21 @@ static bool writes(const struct halo_op *op, uint16_t value)
     return false;
 }
 
+bool halo_hip_reads(const struct halo_op *op, uint16_t value)
+{
+    const struct inputs in = inputs_of(op);
+    for (uint32_t i = 0; i < INPUTS_MAX; i++)
+        if (in.value[i] == value)
+            return true;
+    return false;
+}
+
 bool halo_hip_is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value)
 {
     for (const struct halo_op *op = plan->ops + index; op < plan->ops + plan->n_ops; op++) {
-        const struct inputs in = inputs_of(op);
-        for (uint32_t i = 0; i < INPUTS_MAX; i++)
-            if (in.value[i] == value)
-                return false;
-        if (writes(op, value))
+        if (halo_hip_reads(op, value))
+            return false;
+        if (halo_hip_writes(op, value))
             return true;
     }
     return true;
@@ -248,7 +255,7 @@ uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint
 {
     const struct halo_op *next = c->plan->ops + c->op + 1, *end = c->plan->ops + c->plan->n_ops;
     *ret_per_row = 1;
-    while (next < end && passes_act(c->plan, next) && !writes(next, out))
+    while (next < end && passes_act(c->plan, next) && !halo_hip_writes(next, out))
         next++;
     if (next >= end || c->max_rows > HALO_HIP_GEMV_ROWS_MAX)
         return 0;

@@ -70,6 +70,19 @@ static int emit_gather(struct halo_hip_compiler *c, const float *x, uint32_t n_c
                              HALO_HIP_PATCHES(HALO_HIP_INPUT(struct halo_gather_args, row, output, 0))});
 }
 
+/* The same of their norm. */
+static int emit_norm(struct halo_hip_compiler *c, const struct halo_op_rmsnorm *norm)
+{
+    struct halo_rmsnorm_args args = halo_hip_rmsnorm_args(c, norm);
+    args.out = c->model->scratch.gathered;
+    return halo_hip_emit(c, &(struct halo_hip_emission){
+                                .op = HALO_HIP_RMSNORM,
+                                .type = HALO_HIP_TYPE_ANY,
+                                .grid = {halo_hip_per_span(1)},
+                                HALO_HIP_ARGS(args),
+                                HALO_HIP_PATCHES(HALO_HIP_INPUT(struct halo_rmsnorm_args, row_index, output, 0))});
+}
+
 /* Scale and cap of the logits of the span. */
 static int emit_limit(struct halo_hip_compiler *c, const struct halo_op_logits *u, float scale)
 {
@@ -83,8 +96,9 @@ static int emit_limit(struct halo_hip_compiler *c, const struct halo_op_logits *
                                                      HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_limit_args, n, n))});
 }
 
-/* For min .. max outputs. The product itself picks them out of few rows. */
-static int emit_outputs(struct halo_hip_compiler *c, const struct halo_op_logits *u, uint32_t min, uint32_t max)
+/* For min .. max outputs. The product itself picks them out of few rows. norm: or NULL, that of many rows. */
+static int emit_outputs(struct halo_hip_compiler *c, const struct halo_op_logits *u, const struct halo_op_rmsnorm *norm,
+                        uint32_t min, uint32_t max)
 {
     const struct halo_weight *w = &c->plan->weights[u->weight];
     bool gathers = c->max_rows > HALO_HIP_GEMV_ROWS_MAX;
@@ -97,14 +111,16 @@ static int emit_outputs(struct halo_hip_compiler *c, const struct halo_op_logits
                                  .row_index = !gathers};
     p.matrix[0] = halo_hip_matrix_arg(c, u->weight, u->bias, c->model->logits_device);
     halo_hip_loop_begin(c, HALO_HIP_OVER_OUTPUTS, 0, min, max);
-    int r = gathers ? emit_gather(c, halo_hip_value(c->model, u->x), w->n_cols) : 0;
+    int r = 0;
+    if (gathers)
+        r = norm ? emit_norm(c, norm) : emit_gather(c, halo_hip_value(c->model, u->x), w->n_cols);
     if (!r)
         r = halo_hip_emit_product(c, &p);
     float scale = u->scale * halo_hip_factor(w);
     return r || (scale == 1 && !(u->cap > 0)) ? r : emit_limit(c, u, scale);
 }
 
-int halo_hip_emit_logits(struct halo_hip_compiler *c, const struct halo_op *op)
+static int emit_logits(struct halo_hip_compiler *c, const struct halo_op_logits *u, const struct halo_op_rmsnorm *norm)
 {
     const struct halo_hip_forms before = c->forms;
     uint32_t most = c->plan->max_outputs < c->max_rows ? c->plan->max_outputs : c->max_rows;
@@ -112,10 +128,21 @@ int halo_hip_emit_logits(struct halo_hip_compiler *c, const struct halo_op *op)
     for (uint32_t i = 0; i < HALO_HIP_ROW_CLASSES && halo_hip_row_classes[i].min <= most && !r; i++) {
         uint32_t max = halo_hip_row_classes[i].max;
         c->forms = before;
-        r = emit_outputs(c, &op->u.logits, halo_hip_row_classes[i].min, max < most ? max : most);
+        r = emit_outputs(c, u, norm, halo_hip_row_classes[i].min, max < most ? max : most);
     }
     /* What the shared buffers hold now depends on the number of outputs. */
     halo_hip_forms_init(&c->forms);
     halo_hip_loop_end(c);
     return r;
+}
+
+int halo_hip_emit_logits(struct halo_hip_compiler *c, const struct halo_op *op)
+{
+    return emit_logits(c, &op->u.logits, NULL);
+}
+
+int halo_hip_emit_last_norm(struct halo_hip_compiler *c, const struct halo_op_rmsnorm *norm,
+                            const struct halo_op_logits *logits)
+{
+    return emit_logits(c, logits, norm);
 }

@@ -33,13 +33,15 @@ struct halo_rmsnorm_args halo_hip_rmsnorm_args(const struct halo_hip_compiler *c
     return (struct halo_rmsnorm_args){.x = halo_hip_value(c->model, u->x),
                                       .add = halo_hip_value(c->model, u->add),
                                       .weight = halo_hip_vector(c->model, u->weight),
-                                      .out = halo_hip_value(c->model, u->out),
+                                      .out = c->half_alone ? NULL : halo_hip_value(c->model, u->out),
                                       .act = c->act,
                                       .n_cols = width_of(c, u->x),
                                       .eps = u->eps,
                                       .add_scale = u->add_scale,
                                       .bias = halo_hip_vector(c->model, u->bias),
-                                      .x_scale = u->x_scale != 0 ? u->x_scale : 1};
+                                      .x_scale = u->x_scale != 0 ? u->x_scale : 1,
+                                      .half = c->half,
+                                      .half_scale = c->half ? c->model->scratch.half_scale : NULL};
 }
 
 int halo_hip_emit_rmsnorm(struct halo_hip_compiler *c, const struct halo_op *op)
@@ -52,9 +54,25 @@ int halo_hip_emit_rmsnorm(struct halo_hip_compiler *c, const struct halo_op *op)
                                                         HALO_HIP_ARGS(args)});
 }
 
+static int emit_glu_half(struct halo_hip_compiler *c, const struct halo_op_glu *u)
+{
+    struct halo_glu_half_args args = {.gate = halo_hip_value(c->model, u->gate),
+                                      .up = halo_hip_value(c->model, u->up),
+                                      .half = c->half,
+                                      .scale = c->model->scratch.half_scale,
+                                      .n_cols = c->half_cols,
+                                      .limit = u->limit};
+    return halo_hip_emit(c, &(struct halo_hip_emission){.op = HALO_HIP_GLU_HALF_SILU + (uint32_t)u->act,
+                                                        .type = HALO_HIP_TYPE_ANY,
+                                                        .grid = {halo_hip_per_row(c->half_per_row)},
+                                                        HALO_HIP_ARGS(args)});
+}
+
 int halo_hip_emit_glu(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_glu *u = &op->u.glu;
+    if (c->half)
+        return emit_glu_half(c, u);
     /* Activation rows of experts are several to a row of the batch. */
     uint32_t n_cols = c->act_cols ? c->act_cols : width_of(c, u->out);
     struct halo_glu_args args = {.gate = halo_hip_value(c->model, u->gate),

@@ -75,6 +75,38 @@ static void leave_act(struct halo_hip_compiler *c, const struct halo_op *op)
     c->act = halo_hip_forms_take_act(c, out, wanted);
 }
 
+/* Whether the op has a kernel that leaves rows of f16; a GLU leaves nothing beside them. */
+static bool can_leave_half(const struct halo_hip_compiler *c, const struct halo_op *op, uint32_t n_cols, bool alone)
+{
+    if (op->kind == HALO_OP_RMSNORM)
+        return !op->u.rmsnorm.centre && op->u.rmsnorm.x != op->u.rmsnorm.out;
+    uint32_t kernel = HALO_HIP_GLU_HALF_SILU + (uint32_t)op->u.glu.act;
+    return alone && n_cols <= HALO_GLU_HALF_COLS &&
+           halo_hip_kernel_find(c->model->device, kernel, HALO_HIP_TYPE_ANY, c->min_rows) >= 0;
+}
+
+/* Has a norm or a GLU of many rows leave them in f16 for the products behind it, and as f32 only where others read
+ * them: sets c->half. */
+static void leave_half(struct halo_hip_compiler *c, const struct halo_op *op)
+{
+    bool alone = false;
+    c->half = NULL;
+    c->half_alone = false;
+    if (op->kind != HALO_OP_RMSNORM && op->kind != HALO_OP_GLU)
+        return;
+    uint16_t out = op->kind == HALO_OP_RMSNORM ? op->u.rmsnorm.out : op->u.glu.out;
+    uint32_t n_cols = halo_hip_fuse_half(c, out, &c->half_per_row, &alone);
+    uint32_t per_row = op->kind == HALO_OP_RMSNORM ? 1 : c->half_per_row;
+    if (n_cols == 0 || c->plan->values[out].width != n_cols * per_row || !can_leave_half(c, op, n_cols, alone))
+        return;
+    c->half = c->model->scratch.half;
+    c->half_cols = n_cols;
+    c->half_alone = alone;
+    c->forms.half_value = out;
+    c->forms.half_cols = n_cols;
+    c->forms.half_strips = false;
+}
+
 static int compile_latent(struct halo_hip_compiler *c, uint32_t index, const struct halo_hip_latent *latent)
 {
     for (uint32_t i = 0; i < HALO_HIP_LATENT_OPS; i++)
@@ -114,6 +146,7 @@ static int compile_heads(struct halo_hip_compiler *c, uint32_t index, uint32_t *
     const struct halo_op *last = &c->plan->ops[c->op];
     forget_outputs(&c->forms, fused && !heads.attend ? &c->plan->ops[index + heads.n_ops - 2] : last);
     leave_act(c, last);
+    leave_half(c, last);
     return fused ? halo_hip_emit_heads(c, &heads) : emit_op[last->kind](c, last);
 }
 
@@ -130,6 +163,14 @@ static int compile_ops(struct halo_hip_compiler *c, uint32_t index, uint32_t *re
     if (halo_hip_fuse_router(c, index, &router)) {
         *ret_n = HALO_HIP_PAIR_OPS;
         return compile_router(c, index, &router);
+    }
+    if (halo_hip_fuse_last_norm(c, index)) {
+        *ret_n = HALO_HIP_PAIR_OPS;
+        c->op = index + 1;
+        c->act = NULL;
+        c->half = NULL;
+        c->half_alone = false;
+        return halo_hip_emit_last_norm(c, &c->plan->ops[index].u.rmsnorm, &c->plan->ops[index + 1].u.logits);
     }
     if (halo_hip_fuse_sum_norm(c, index, &pair)) {
         *ret_n = HALO_HIP_PAIR_OPS;

@@ -24,8 +24,8 @@ struct halo_embed_args {
 };
 
 /* rmsnorm: x = (x + add * add_scale) * x_scale when add; out = x / sqrt(mean(x^2) + eps) * weight, as f32 and/or as an
- * activation row (layout.h). layernorm: the same with y = x - mean(x) for x in the second formula, and + bias. Grid
- * (rows). n_cols % 32 == 0 when act is wanted. */
+ * activation row (layout.h) and/or as half_rows leaves it. layernorm: the same with y = x - mean(x) for x in the second
+ * formula, and + bias. Grid (rows). n_cols % 32 == 0 when act or half is wanted; half: out is not x. */
 struct halo_rmsnorm_args {
     float *x;
     const float *add;    /* or NULL */
@@ -36,6 +36,9 @@ struct halo_rmsnorm_args {
     float eps, add_scale;
     const float *bias; /* or NULL; layernorm only */
     float x_scale;
+    uint16_t *half; /* or NULL; these three of rmsnorm only */
+    float *half_scale;
+    const uint32_t *row_index; /* NULL, or for each row of the output the row of x and add */
 };
 
 /* quantize: f32 rows into activation rows. Grid (ceil(n_cols / HALO_QUANTIZE_COLS), rows). */
@@ -257,6 +260,17 @@ struct halo_glu_args {
     void *act;              /* or NULL; n_cols % 32 == 0 then */
     uint32_t n_cols;
     float limit; /* 0: none */
+};
+
+/* glu_half_<act>: the same with the result as half_rows leaves it, a row to a block. n_cols % 32 == 0 and <=
+ * HALO_GLU_HALF_COLS. Grid (rows). */
+#define HALO_GLU_HALF_COLS 16384
+struct halo_glu_half_args {
+    const float *gate, *up; /* up: or NULL */
+    uint16_t *half;
+    float *scale;
+    uint32_t n_cols;
+    float limit;
 };
 
 /* add: x += add. Grid (ceil(n / HALO_QUANTIZE_COLS)), n floats over all rows. */

@@ -445,7 +445,7 @@ HALO_KERNEL_EARLY(moe_sum_norm, halo_moe_sum_norm_args, 1024)
         halo_store4(x, i, n, v);
         squares = norm_squares(v, squares);
     }
-    norm_leave(a.norm, row, squares, v, w, lds);
+    norm_leave(a.norm, x, squares, v, w, lds);
 }
 
 HALO_KERNEL(moe_scale, halo_moe_scale_args, 256)

@@ -9,22 +9,21 @@
 HALO_KERNEL_EARLY(rmsnorm, halo_rmsnorm_args, 1024)
 {
     HALO_LDS(norm_lds, lds);
-    const uint32_t row = halo_block_x(), n = a.n_cols, first = halo_tid() * 4;
+    const uint32_t n = a.n_cols, first = halo_tid() * 4;
     const halo_f4 w = halo_load4_or_ones(a.weight, first, n);
     halo_inputs_ready();
-    float *x = a.x + (uint64_t)row * n;
-    const float *add = a.add ? a.add + (uint64_t)row * n : nullptr;
-    float squares = 0;
+    const uint32_t row = a.row_index ? a.row_index[halo_block_x()] : halo_block_x();
+    float *x = a.x + (uint64_t)row * n, squares = 0;
     halo_f4 v = {{0, 0, 0, 0}};
     for (uint32_t i = first; i < n; i += NORM_COLS) {
         v = halo_load4(x, i, n);
-        if (add) {
-            norm_join(a, halo_load4(add, i, n), &v);
+        if (a.add) {
+            norm_join(a, halo_load4(a.add + (uint64_t)row * n, i, n), &v);
             halo_store4(x, i, n, v);
         }
         squares = norm_squares(v, squares);
     }
-    norm_leave(a, row, squares, v, w, lds);
+    norm_leave(a, x, squares, v, w, lds);
 }
 
 struct layernorm_lds {
@@ -89,13 +88,10 @@ HALO_KERNEL(quantize, halo_quantize_args, 256)
 /* The largest magnitude of every `step`-th four elements from `first` on. */
 HALO_DEVICE float half_largest(const float *x, uint32_t n, uint32_t first, uint32_t step)
 {
-    float max = 0;
-    for (uint32_t i = first; i < n; i += step) {
-        halo_f4 v = halo_load4(x, i, n);
-        for (int j = 0; j < 4; j++)
-            max = halo_max(max, halo_abs(v.e[j]));
-    }
-    return max;
+    float most = 0;
+    for (uint32_t i = first; i < n; i += step)
+        most = halo_most4(halo_load4(x, i, n), most);
+    return most;
 }
 
 /* Stores them as halves; max is the row's largest. */
@@ -103,23 +99,22 @@ HALO_DEVICE void half_store(const halo_half_args &a, uint32_t row, uint32_t firs
 {
     const uint32_t n = a.n_cols;
     const float *x = a.x + (uint64_t)row * n;
-    const int e = (int)(halo_float_bits(max) >> 23 & 255) - 127, shift = e > 14 ? e - 14 : 0;
-    const float down = halo_power2(-(shift < 126 ? shift : 126));
+    const int shift = halo_half_shift(max);
     uint16_t *half = a.half + (uint64_t)row * (a.strips ? halo_hip_strip_stride(n) : n);
-    for (uint32_t i = first; i < n; i += step) {
-        halo_f4 v = halo_load4(x, i, n);
-        halo_u2 h;
-        for (int j = 0; j < 2; j++)
-            h.e[j] = halo_float_half(v.e[2 * j] * down) | (uint32_t)halo_float_half(v.e[2 * j + 1] * down) << 16;
-        *reinterpret_cast<halo_u2 *>(half + (a.strips ? halo_strip_at(i / 32, i / 8 % 4) + i % 8 : i)) = h;
-    }
+    for (uint32_t i = first; i < n; i += step)
+        halo_store4_half(half + (a.strips ? halo_strip_at(i / 32, i / 8 % 4) + i % 8 : i), halo_load4(x, i, n),
+                         halo_power2(-shift));
     if (first == 0)
-        a.scale[row] = halo_power2(shift < 126 ? shift : 126);
+        a.scale[row] = halo_power2(shift);
 }
+
+struct half_lds {
+    float part[NORM_THREADS / 32];
+};
 
 HALO_KERNEL(half_rows, halo_half_args, 1024)
 {
-    HALO_LDS(norm_lds, lds);
+    HALO_LDS(half_lds, lds);
     const uint32_t row = halo_block_x(), first = halo_tid() * 4;
     const float max = halo_wave_max(half_largest(a.x + (uint64_t)row * a.n_cols, a.n_cols, first, NORM_COLS));
     if (halo_lane() == 0)
@@ -155,21 +150,29 @@ template <halo_glu_act ACT> HALO_DEVICE float activated(float gate, float up)
     }
 }
 
-template <halo_glu_act ACT> HALO_DEVICE void glu(const halo_glu_args &a)
+/* Elements i .. i + 3 of a row of n; up: or nullptr. */
+template <halo_glu_act ACT>
+HALO_DEVICE halo_f4 glu_of(const float *gate_row, const float *up_row, uint32_t i, uint32_t n, float limit)
 {
-    const uint32_t row = halo_block_y(), n = a.n_cols, i = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid() * 4;
-    halo_f4 gate = halo_load4(a.gate + (uint64_t)row * n, i, n);
-    halo_f4 up = halo_load4_or_ones(a.up ? a.up + (uint64_t)row * n : nullptr, i, n);
-    for (int j = 0; j < 4 && a.limit > 0; j++) {
-        gate.e[j] = halo_min(gate.e[j], a.limit);
-        up.e[j] = halo_max(halo_min(up.e[j], a.limit), -a.limit);
+    halo_f4 gate = halo_load4(gate_row, i, n);
+    halo_f4 up = halo_load4_or_ones(up_row, i, n);
+    for (int j = 0; j < 4 && limit > 0; j++) {
+        gate.e[j] = halo_min(gate.e[j], limit);
+        up.e[j] = halo_max(halo_min(up.e[j], limit), -limit);
     }
     for (int j = 0; j < 4; j++)
         gate.e[j] = activated<ACT>(gate.e[j], up.e[j]);
+    return gate;
+}
+
+template <halo_glu_act ACT> HALO_DEVICE void glu(const halo_glu_args &a)
+{
+    const uint32_t row = halo_block_y(), n = a.n_cols, i = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid() * 4;
+    const halo_f4 v = glu_of<ACT>(a.gate + (uint64_t)row * n, a.up ? a.up + (uint64_t)row * n : nullptr, i, n, a.limit);
     if (a.out)
-        halo_store4(a.out + (uint64_t)row * n, i, n, gate);
+        halo_store4(a.out + (uint64_t)row * n, i, n, v);
     if (a.act)
-        halo_quantize4(gate, i, n, static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
+        halo_quantize4(v, i, n, static_cast<uint8_t *>(a.act) + (uint64_t)row * halo_hip_act_bytes(n));
 }
 
 #define HALO_GLU_KERNEL(ACT, act)                                                                                      \
@@ -183,6 +186,58 @@ HALO_GLU_KERNEL(RELU2, relu2)
 HALO_GLU_KERNEL(CLAMPED, clamped)
 HALO_GLU_KERNEL(LINEAR, linear)
 HALO_GLU_KERNEL(SIGMOID, sigmoid)
+
+struct glu_half_lds {
+    float part[8];
+};
+
+/* A row of up to PARTS * HALO_QUANTIZE_COLS elements stays in registers until its largest is known. */
+template <halo_glu_act ACT, uint32_t PARTS>
+HALO_DEVICE void glu_half_row(const halo_glu_half_args &a, glu_half_lds &lds)
+{
+    const uint32_t row = halo_block_x(), n = a.n_cols, first = halo_tid() * 4;
+    const float *gate = a.gate + (uint64_t)row * n, *up = a.up ? a.up + (uint64_t)row * n : nullptr;
+    halo_f4 v[PARTS];
+    float most = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < PARTS; k++) {
+        v[k] = glu_of<ACT>(gate, up, first + k * HALO_QUANTIZE_COLS, n, a.limit);
+        most = first + k * HALO_QUANTIZE_COLS < n ? halo_most4(v[k], most) : most;
+    }
+    const int shift = halo_half_shift(halo_block_max(most, lds.part));
+    const float down = halo_power2(-shift);
+#pragma unroll
+    for (uint32_t k = 0; k < PARTS; k++) {
+        const uint32_t i = first + k * HALO_QUANTIZE_COLS;
+        if (i < n)
+            halo_store4_half(a.half + (uint64_t)row * n + i, v[k], down);
+    }
+    if (first == 0)
+        a.scale[row] = halo_power2(shift);
+}
+
+template <halo_glu_act ACT> HALO_DEVICE void glu_half(const halo_glu_half_args &a, glu_half_lds &lds)
+{
+    if (a.n_cols <= HALO_QUANTIZE_COLS)
+        glu_half_row<ACT, 1>(a, lds);
+    else if (a.n_cols <= 4 * HALO_QUANTIZE_COLS)
+        glu_half_row<ACT, 4>(a, lds);
+    else
+        glu_half_row<ACT, HALO_GLU_HALF_COLS / HALO_QUANTIZE_COLS>(a, lds);
+}
+
+#define HALO_GLU_HALF_KERNEL(ACT, act)                                                                                 \
+    HALO_KERNEL(glu_half_##act, halo_glu_half_args, 256)                                                               \
+    {                                                                                                                  \
+        HALO_LDS(glu_half_lds, lds);                                                                                   \
+        glu_half<HALO_GLU_##ACT>(a, lds);                                                                              \
+    }
+HALO_GLU_HALF_KERNEL(SILU, silu)
+HALO_GLU_HALF_KERNEL(GELU, gelu)
+HALO_GLU_HALF_KERNEL(RELU2, relu2)
+HALO_GLU_HALF_KERNEL(CLAMPED, clamped)
+HALO_GLU_HALF_KERNEL(LINEAR, linear)
+HALO_GLU_HALF_KERNEL(SIGMOID, sigmoid)
 
 HALO_KERNEL(limit, halo_limit_args, 256)
 {

@@ -76,4 +76,27 @@ HALO_DEVICE void halo_quantize4(const halo_f4 &v, uint32_t i, uint32_t n, uint8_
     }
 }
 
+/* Rows of f16 for matrix tiles: large magnitudes are divided by a power of two, so that the largest is below 2^15. */
+HALO_DEVICE int halo_half_shift(float max)
+{
+    const int e = (int)(halo_float_bits(max) >> 23 & 255) - 127, shift = e > 14 ? e - 14 : 0;
+    return shift < 126 ? shift : 126;
+}
+
+HALO_DEVICE float halo_most4(const halo_f4 &v, float most)
+{
+    for (int j = 0; j < 4; j++)
+        most = halo_max(most, halo_abs(v.e[j]));
+    return most;
+}
+
+/* Four neighbours, times `down`. */
+HALO_DEVICE void halo_store4_half(uint16_t *to, const halo_f4 &v, float down)
+{
+    halo_u2 h;
+    for (int j = 0; j < 2; j++)
+        h.e[j] = halo_float_half(v.e[2 * j] * down) | (uint32_t)halo_float_half(v.e[2 * j + 1] * down) << 16;
+    *reinterpret_cast<halo_u2 *>(to) = h;
+}
+
 #endif

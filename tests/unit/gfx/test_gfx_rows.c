@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -415,11 +416,101 @@ static void copy(void **state)
     }
 }
 
+/* What half_rows makes of rows of n. */
+struct halves {
+    uint16_t *half;
+    float *scale;
+};
+
+static struct halves halves_zero(uint32_t n)
+{
+    return (struct halves){gfx_zeros((size_t)ROWS * n * 2), gfx_zeros(ROWS * 4)};
+}
+
+static void compare_halves(const struct halves *have, const float *x, uint32_t n)
+{
+    struct halves want = halves_zero(n);
+    struct halo_half_args args = {.x = x, .half = want.half, .scale = want.scale, .n_cols = n};
+    gfx_run("half_rows", ROWS, 1, 1, &args);
+    assert_memory_equal(have->half, want.half, (size_t)ROWS * n * 2);
+    assert_memory_equal(have->scale, want.scale, ROWS * 4);
+    free(want.half);
+    free(want.scale);
+}
+
+/* Norms of rows that an index picks: the bits of the f32 rows beside the halves. Large rows are scaled. */
+static void halves_of_norms(void **state)
+{
+    (void)state;
+    static const uint32_t cols[] = {32, 1376, 4096, 4128}, index[ROWS] = {2, 0, 1};
+    for (uint32_t i = 0; i < sizeof(cols) / sizeof(cols[0]); i++) {
+        const uint32_t n = cols[i];
+        float *x = gfx_floats(ROWS * n, 1), *add = gfx_floats(ROWS * n, 2), *plain = gfx_floats(ROWS * n, 1),
+              *weight = gfx_floats(n, 3), *out = gfx_zeros(ROWS * n * 4), *want = gfx_zeros(ROWS * n * 4);
+        struct halves have = halves_zero(n);
+        weight[n / 2] = 3e5f; /* its magnitude is beyond f16 */
+        struct halo_rmsnorm_args args = {.x = x,
+                                         .add = add,
+                                         .weight = weight,
+                                         .out = out,
+                                         .n_cols = n,
+                                         .eps = 1e-5f,
+                                         .add_scale = 1,
+                                         .x_scale = 1,
+                                         .half = have.half,
+                                         .half_scale = have.scale,
+                                         .row_index = index};
+        gfx_run("rmsnorm", ROWS, 1, 1, &args);
+        compare_halves(&have, out, n);
+        assert_true(have.scale[0] > 1);
+        args.x = plain;
+        args.out = want;
+        args.half = NULL;
+        args.row_index = NULL;
+        gfx_run("rmsnorm", ROWS, 1, 1, &args);
+        for (uint32_t r = 0; r < ROWS; r++)
+            assert_memory_equal(out + r * n, want + index[r] * n, n * 4);
+        void *buffers[] = {x, add, plain, weight, out, want, have.half, have.scale};
+        for (uint32_t k = 0; k < sizeof(buffers) / sizeof(buffers[0]); k++)
+            free(buffers[k]);
+    }
+}
+
+static void halves_of_glu(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        [HALO_GLU_SILU] = "silu",       [HALO_GLU_GELU] = "gelu",     [HALO_GLU_RELU2] = "relu2",
+        [HALO_GLU_CLAMPED] = "clamped", [HALO_GLU_LINEAR] = "linear", [HALO_GLU_SIGMOID] = "sigmoid"};
+    static const uint32_t cols[] = {32, 1024, 1056, 4096, 4128, HALO_GLU_HALF_COLS};
+    for (uint32_t i = 0; i < 6 * sizeof(cols) / sizeof(cols[0]); i++) {
+        const uint32_t n = cols[i / 6], act = i % 6;
+        float *gate = gfx_floats(ROWS * n, 1), *up = gfx_floats(ROWS * n, 2), *out = gfx_zeros(ROWS * n * 4);
+        struct halves have = halves_zero(n);
+        gate[n - 1] = up[n - 1] = 700; /* times each other beyond f16, but for those that are limited */
+        struct halo_glu_args glu = {.gate = gate, .up = act == HALO_GLU_RELU2 ? NULL : up, .out = out, .n_cols = n};
+        struct halo_glu_half_args args = {
+            .gate = gate, .up = glu.up, .half = have.half, .scale = have.scale, .n_cols = n};
+        glu.limit = args.limit = i % 5 == 0 && glu.up ? 0.5f : 0;
+        char name[40];
+        snprintf(name, sizeof(name), "glu_%s", names[act]);
+        gfx_run(name, HALO_HIP_CEIL(n, HALO_QUANTIZE_COLS), ROWS, 1, &glu);
+        snprintf(name, sizeof(name), "glu_half_%s", names[act]);
+        gfx_run(name, ROWS, 1, 1, &args);
+        compare_halves(&have, out, n);
+        void *buffers[] = {gate, up, out, have.half, have.scale};
+        for (uint32_t k = 0; k < sizeof(buffers) / sizeof(buffers[0]); k++)
+            free(buffers[k]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rmsnorm),      cmocka_unit_test(glu),   cmocka_unit_test(heads), cmocka_unit_test(route),
-        cmocka_unit_test(route_scored), cmocka_unit_test(slots), cmocka_unit_test(sums),  cmocka_unit_test(copy),
+        cmocka_unit_test(rmsnorm),       cmocka_unit_test(glu),          cmocka_unit_test(heads),
+        cmocka_unit_test(route),         cmocka_unit_test(route_scored), cmocka_unit_test(slots),
+        cmocka_unit_test(sums),          cmocka_unit_test(copy),         cmocka_unit_test(halves_of_norms),
+        cmocka_unit_test(halves_of_glu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

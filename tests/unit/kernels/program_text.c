@@ -33,17 +33,13 @@ struct field {
 
 static const struct field embed[] = {P(embed, weight), P(embed, token), P(embed, out),
                                      U(embed, n_cols), F(embed, scale), {0}};
-static const struct field rmsnorm[] = {P(rmsnorm, x),
-                                       P(rmsnorm, add),
-                                       P(rmsnorm, weight),
-                                       P(rmsnorm, out),
-                                       P(rmsnorm, act),
-                                       U(rmsnorm, n_cols),
-                                       F(rmsnorm, eps),
-                                       F(rmsnorm, add_scale),
-                                       P(rmsnorm, bias),
-                                       F(rmsnorm, x_scale),
-                                       {0}};
+static const struct field rmsnorm[] = {P(rmsnorm, x),         P(rmsnorm, add),
+                                       P(rmsnorm, weight),    P(rmsnorm, out),
+                                       P(rmsnorm, act),       U(rmsnorm, n_cols),
+                                       F(rmsnorm, eps),       F(rmsnorm, add_scale),
+                                       P(rmsnorm, bias),      F(rmsnorm, x_scale),
+                                       P(rmsnorm, half),      P(rmsnorm, half_scale),
+                                       P(rmsnorm, row_index), {0}};
 static const struct field quantize[] = {P(quantize, x), P(quantize, act), U(quantize, n_cols), {0}};
 static const struct field half[] = {
     P(half, x), P(half, half), P(half, scale), U(half, n_cols), U(half, strips), U(half, n_rows), {0}};
@@ -94,6 +90,13 @@ static const struct field prefill[] = {
     KV(prefill), P(prefill, tile), P(prefill, q), P(prefill, out), SCORE(prefill), U(prefill, n_head), {0}};
 static const struct field glu[] = {P(glu, gate),   P(glu, up),    P(glu, out), P(glu, act),
                                    U(glu, n_cols), F(glu, limit), {0}};
+static const struct field glu_half[] = {P(glu_half, gate),
+                                        P(glu_half, up),
+                                        P(glu_half, half),
+                                        P(glu_half, scale),
+                                        U(glu_half, n_cols),
+                                        F(glu_half, limit),
+                                        {0}};
 static const struct field limit[] = {P(limit, x), U(limit, n), F(limit, scale), F(limit, cap), {0}};
 static const struct field add[] = {P(add, x), P(add, add), U(add, n), {0}};
 static const struct field moe_route[] = {P(moe_route, logits),
@@ -247,6 +250,12 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_GLU_CLAMPED] = glu,
     [HALO_HIP_GLU_LINEAR] = glu,
     [HALO_HIP_GLU_SIGMOID] = glu,
+    [HALO_HIP_GLU_HALF_SILU] = glu_half,
+    [HALO_HIP_GLU_HALF_GELU] = glu_half,
+    [HALO_HIP_GLU_HALF_RELU2] = glu_half,
+    [HALO_HIP_GLU_HALF_CLAMPED] = glu_half,
+    [HALO_HIP_GLU_HALF_LINEAR] = glu_half,
+    [HALO_HIP_GLU_HALF_SIGMOID] = glu_half,
     [HALO_HIP_LIMIT] = limit,
     [HALO_HIP_ADD] = add,
     [HALO_HIP_MOE_ROUTE] = moe_route,
