@@ -89,7 +89,8 @@ static void give_slots(struct halo_placement *p, uint32_t spare, const struct ha
     }
     for (; n_left > 0; n_left--) {
         uint32_t best = next_layer(p, shares);
-        assert(best != UINT32_MAX); /* there are no more slots than experts */
+        if (best == UINT32_MAX) /* layers of few experts leave some of the least number empty */
+            break;
         p->layers[best].n_slots++;
     }
     for (uint32_t i = 0; i < p->n_layers; i++) {
@@ -129,17 +130,19 @@ static int place_experts(const struct halo_parts *parts, const struct halo_place
             p->slot_bytes = parts->layers[i].slot_bytes + HALO_PLACEMENT_BLOCK;
     }
     if (o->slot_bytes > 0) {
-        p->total_bytes -= p->scratch_bytes + p->padding_bytes;
+        p->total_bytes -= p->kv_bytes + p->scratch_bytes + p->padding_bytes;
+        p->kv_bytes = o->streamed_kv_bytes;
         p->scratch_bytes = o->streamed_scratch_bytes;
         p->padding_bytes = o->streamed_padding_bytes;
-        p->total_bytes += p->scratch_bytes + p->padding_bytes;
+        p->total_bytes += p->kv_bytes + p->scratch_bytes + p->padding_bytes;
     }
     uint64_t left = p->budget_bytes > p->total_bytes ? p->budget_bytes - p->total_bytes : 0;
     uint64_t n_slots = left / p->slot_bytes;
-    uint32_t least = least_slots_of_all(p, o->spare_slots);
+    uint32_t least = o->least_slots > 0 ? o->least_slots : least_slots_of_all(p, o->spare_slots);
+    uint64_t most = n_expert > least ? n_expert : least;
     if (n_slots < least)
         return refuse_experts(p, least, fault);
-    p->n_slots = (uint32_t)(n_slots < n_expert ? n_slots : n_expert);
+    p->n_slots = (uint32_t)(n_slots < most ? n_slots : most);
     p->total_bytes += p->n_slots * p->slot_bytes;
     halo_shares_init(&shares, &o->routing, some->n_expert, some->n_used);
     give_slots(p, o->spare_slots, &shares);

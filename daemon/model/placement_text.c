@@ -194,11 +194,12 @@ static void hint_context(const struct question *q, struct halo_placement *p)
     struct question shorter = *q;
     struct halo_placement other;
     options.kv_bytes /= 2;
+    options.streamed_kv_bytes /= 2;
     shorter.options = &options;
     shorter.context = q->context / 2;
     double tok_s = ask(&shorter, p->budget_bytes, &other);
     char more[HALO_PLACEMENT_SIZE];
-    halo_placement_size((double)(p->kv_bytes - options.kv_bytes), more);
+    halo_placement_size((double)p->kv_bytes / 2, more);
     if (tok_s > 0)
         hint(p, tok_s, "half the KV cache (a context of %u) leaves %s more: %.1f instead of %.1f tok/s",
              shorter.context, more, tok_s, p->tok_s);

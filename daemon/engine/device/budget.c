@@ -90,16 +90,21 @@ static void add_slots(const struct halo_device_ops *ops, const struct halo_devic
         return;
     ret->slot_bytes = shape.slot_bytes;
     ret->least_slots = shape.least_slots;
-    ret->most_slots = shape.n_experts > shape.least_slots && !shape.is_dense ? shape.n_experts : shape.least_slots;
     ret->weights_bytes += shape.least_slots * shape.slot_bytes;
 }
 
-uint32_t halo_budget_slots(const struct halo_budget *budget)
+void halo_budget_streamed(const struct halo_budget *budget, const struct halo_plan *plan,
+                          struct halo_placement_options *ret)
 {
-    uint64_t used = budget->weights_bytes + budget->kv_bytes + budget->scratch_bytes;
-    uint64_t left = budget->free_bytes > used ? budget->free_bytes - used : 0;
-    uint64_t n = budget->slot_bytes > 0 ? budget->least_slots + left / budget->slot_bytes : 0;
-    return n < budget->most_slots ? (uint32_t)n : budget->most_slots;
+    uint64_t in_file = 0, taken = budget->weights_bytes - budget->least_slots * budget->slot_bytes;
+    for (uint32_t i = 0; i < plan->n_weights; i++)
+        in_file += plan->weights[i].streamed > 0 ? 0 : plan->weights[i].n_bytes;
+    ret->streamed_kv_bytes = budget->kv_bytes;
+    ret->streamed_scratch_bytes = budget->scratch_bytes;
+    ret->streamed_padding_bytes = taken > in_file ? taken - in_file : 0;
+    ret->slot_bytes = budget->slot_bytes;
+    ret->least_slots = budget->least_slots;
+    ret->spare_slots = HALO_EXPERTS_MARGIN;
 }
 
 void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
@@ -153,6 +158,30 @@ uint32_t halo_budget_rows(const struct halo_device_ops *ops, const struct halo_d
             return wide.max_rows;
     }
     return HALO_BATCH_ROWS;
+}
+
+void halo_budget_settle(const struct halo_device_ops *ops, const struct halo_device *device, struct halo_plan *plan,
+                        uint64_t free_bytes, uint32_t least_pages, bool exact, uint64_t checkpoint_bytes,
+                        struct halo_settled *ret)
+{
+    *ret = (struct halo_settled){0};
+    halo_budget_of(ops, device, plan, free_bytes, &ret->budget);
+    bool is_streamed = ret->budget.slot_bytes > 0;
+    struct halo_device_info info;
+    ops->describe(device, &info);
+    ret->batch_rows = info.batch_rows;
+    /* Every step of a prompt reads most of what streams, however long its piece is. */
+    uint32_t wanted = is_streamed && info.batch_rows < HALO_STREAMED_ROWS ? HALO_STREAMED_ROWS : info.batch_rows;
+    plan->max_rows = halo_budget_rows(ops, device, plan, free_bytes, least_pages, wanted);
+    halo_budget_of(ops, device, plan, free_bytes, &ret->budget);
+    ret->pages_wanted = exact || is_streamed ? least_pages : 4 * (uint64_t)least_pages;
+    ret->n_pages = ret->pages_wanted < ret->budget.max_pages ? (uint32_t)ret->pages_wanted : ret->budget.max_pages;
+    halo_plan_set_pages(plan, ret->n_pages);
+    ret->checkpoints = halo_budget_checkpoints_of(&ret->budget, plan, ret->n_pages, checkpoint_bytes);
+    for (uint32_t group = 0; group < plan->n_kv_groups; group++)
+        if (plan->kv[group].state_width > 0)
+            plan->kv[group].n_pages += ret->checkpoints.n;
+    halo_budget_of(ops, device, plan, free_bytes, &ret->budget);
 }
 
 uint64_t halo_budget_token_bytes(const struct halo_budget *budget)

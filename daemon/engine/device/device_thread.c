@@ -162,13 +162,14 @@ static bool measure_bandwidth(struct halo_device_thread *t)
 /* What the model takes when its experts have slots, or its layers stream. */
 static void forecast_streamed(struct halo_device_thread *t, struct halo_forecast *f)
 {
-    const struct halo_plan *plan = &f->model->plan;
-    uint32_t n_pages = f->wish.kv_tokens > 0 ? plan->kv[0].n_pages : halo_kv_pages_for(plan->n_context);
-    bool can = t->ops->expert_bytes && halo_model_stream_experts(f->model, true) > 0;
-    for (uint32_t i = 0; i < plan->n_weights; i++)
-        *(plan->weights[i].streamed > 0 ? &f->expert_bytes : &f->resident_bytes) += plan->weights[i].n_bytes;
-    if (can)
-        halo_budget_of(t->ops, t->device, plan, f->budget_bytes, &f->streamed);
+    struct halo_plan plan = f->model->plan; /* its weights are the model's */
+    struct halo_settled settled;
+    uint64_t tokens = f->wish.kv_tokens > plan.n_context ? f->wish.kv_tokens : plan.n_context;
+    uint32_t n_pages = halo_kv_pages_for(tokens);
+    if (t->ops->expert_bytes && halo_model_stream_experts(f->model, true) > 0) {
+        halo_budget_settle(t->ops, t->device, &plan, f->budget_bytes, n_pages, true, f->checkpoint_bytes, &settled);
+        halo_budget_streamed(&settled.budget, &plan, &f->streamed);
+    }
     halo_model_stream_experts(f->model, false);
     if (f->budget.max_pages < n_pages)
         halo_layer_needs_of(t->ops, t->device, f->model, f->budget_bytes, n_pages, &f->layers);

@@ -33,10 +33,10 @@ struct halo_forecast {
     uint64_t budget_bytes;       /* in: 0 means what is free; out: what was used */
     struct halo_profile profile; /* memory_bytes_s is measured once per process */
     double flops;                /* operations per second of prompt rows seen so far; 0: unknown */
-    struct halo_budget streamed; /* out: with experts in slots; slot_bytes 0: the device or the model cannot do it */
-    uint64_t resident_bytes, expert_bytes; /* out: of the file: weights that then stay, and experts that have slots */
-    struct halo_layer_needs layers;        /* out: of a dense model whose layers stream */
-    struct halo_profile here; /* what a profile would hold for; by the io thread, and the device's by its own */
+    /* out: what a placement counts when experts have slots; slot_bytes 0: the device or the model cannot do it */
+    struct halo_placement_options streamed;
+    struct halo_layer_needs layers; /* out: of a dense model whose layers stream */
+    struct halo_profile here;       /* what a profile would hold for; by the io thread, and the device's by its own */
     struct halo_profile_record stored;
     struct halo_fault stored_fault; /* why there is none: NOT_FOUND, or it cannot be read; code NONE: there is one */
     struct halo_fault fault;

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <model/streamed.h>
 
@@ -153,49 +154,22 @@ static int lack_room(struct halo_load *load, const struct halo_device_ops *ops, 
     return HALO_LOAD_E_ROOM;
 }
 
-/* Gives the plan as many pages as there is room for; the least is known to fit. */
-static void settle_pool(struct halo_load *load, const struct halo_budget *budget, uint32_t least)
+/* What was settled with less than was wanted, in words. */
+static void remark(struct halo_load *load, const struct halo_settled *settled)
 {
-    struct halo_plan *plan = &load->instance->model->plan;
-    uint64_t pages = load->wish.kv_tokens > 0 || is_streamed(load) ? least : 4 * (uint64_t)least;
-    if (pages > budget->max_pages) {
-        halo_remarks_add(&load->changes, "kv_tokens: %u instead of %llu, as memory allows",
-                         budget->max_pages * HALO_KV_PAGE_TOKENS, (unsigned long long)(pages * HALO_KV_PAGE_TOKENS));
-        pages = budget->max_pages;
-    }
-    halo_plan_set_pages(plan, (uint32_t)pages);
-}
-
-/* Gives checkpoints what their budget has and the pool leaves. */
-static void settle_checkpoints(struct halo_load *load, const struct halo_budget *budget, uint64_t bytes)
-{
-    struct halo_instance *instance = load->instance;
-    struct halo_plan *plan = &instance->model->plan;
-    struct halo_budget_checkpoints checkpoints = halo_budget_checkpoints_of(budget, plan, plan->kv[0].n_pages, bytes);
-    if (checkpoints.n < checkpoints.n_wanted)
-        halo_remarks_add(&load->changes, "checkpoint_bytes: %llu instead of %llu, as memory allows",
-                         (unsigned long long)(checkpoints.n * checkpoints.slot_bytes),
-                         (unsigned long long)(checkpoints.n_wanted * checkpoints.slot_bytes));
-    for (uint32_t group = 0; group < plan->n_kv_groups; group++)
-        if (plan->kv[group].state_width > 0)
-            plan->kv[group].n_pages += checkpoints.n;
-    instance->n_checkpoints = checkpoints.n;
-    instance->checkpoint_bytes = checkpoints.n * checkpoints.slot_bytes;
-}
-
-/* As many as memory allows; what the cache needs at least comes first. A step of a prompt reads most of the experts
- * that are on the disk, however long its piece is. */
-static void choose_rows(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device,
-                        uint32_t least_pages)
-{
-    struct halo_plan *plan = &load->instance->model->plan;
-    struct halo_device_info info;
-    ops->describe(device, &info);
-    uint32_t wanted = is_streamed(load) && info.batch_rows < HALO_STREAMED_ROWS ? HALO_STREAMED_ROWS : info.batch_rows;
-    plan->max_rows = halo_budget_rows(ops, device, plan, load->room_bytes, least_pages, wanted);
-    if (plan->max_rows < info.batch_rows / 2) /* half of them are nearly as fast */
+    const struct halo_budget_checkpoints *checkpoints = &settled->checkpoints;
+    uint32_t rows = load->instance->model->plan.max_rows;
+    if (rows < settled->batch_rows / 2) /* half of them are nearly as fast */
         halo_remarks_add(&load->changes, "prompts are computed in chunks of %u tokens instead of %u, as memory allows",
-                         plan->max_rows, info.batch_rows);
+                         rows, settled->batch_rows);
+    if (settled->n_pages < settled->pages_wanted)
+        halo_remarks_add(&load->changes, "kv_tokens: %u instead of %llu, as memory allows",
+                         settled->n_pages * HALO_KV_PAGE_TOKENS,
+                         (unsigned long long)(settled->pages_wanted * HALO_KV_PAGE_TOKENS));
+    if (checkpoints->n < checkpoints->n_wanted)
+        halo_remarks_add(&load->changes, "checkpoint_bytes: %llu instead of %llu, as memory allows",
+                         (unsigned long long)(checkpoints->n * checkpoints->slot_bytes),
+                         (unsigned long long)(checkpoints->n_wanted * checkpoints->slot_bytes));
 }
 
 static int check_ops(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device)
@@ -226,18 +200,33 @@ static void remark_streams(struct halo_load *load, const struct halo_expert_shap
             halo_size_text(shape->file_bytes, size), n_slots, shape->n_experts);
 }
 
-/* The bookkeeping of streamed weights; experts get what the rest leaves of the budget. */
+/* The slots for experts that `plan` answers with: what the rest leaves of the budget. */
+static int count_slots(struct halo_load *load, const struct halo_budget *budget, uint32_t *ret)
+{
+    const struct halo_plan *plan = &load->instance->model->plan;
+    struct halo_placement_options options = {.tiers = HALO_TIERS_STREAM, .kv_bytes = budget->kv_bytes};
+    struct halo_placement *placement = malloc(sizeof(*placement));
+    if (!placement)
+        return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to count the slots of experts");
+    halo_budget_streamed(budget, plan, &options);
+    int r = halo_placement_make(plan, NULL, budget->free_bytes, 0, &options, placement, &load->fault);
+    *ret = placement->n_slots;
+    free(placement);
+    return r;
+}
+
+/* The bookkeeping of streamed weights. Layers take turns in the least number of slots. */
 static int create_experts(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device,
                           const struct halo_budget *budget, struct halo_stats *stats)
 {
     struct halo_instance *instance = load->instance;
-    struct halo_experts_setup setup = {.ops = ops,
-                                       .device = device,
-                                       .plan = &instance->model->plan,
-                                       .n_slots = halo_budget_slots(budget),
-                                       .stats = stats};
+    struct halo_experts_setup setup = {.ops = ops, .device = device, .plan = &instance->model->plan, .stats = stats};
     struct halo_expert_shape shape;
     halo_expert_shape_of(ops, device, setup.plan, &shape);
+    setup.n_slots = budget->least_slots;
+    int r = shape.is_dense ? 0 : count_slots(load, budget, &setup.n_slots);
+    if (r < 0)
+        return r;
     remark_streams(load, &shape, setup.n_slots);
     instance->n_slots = setup.n_slots;
     instance->n_streamed_layers = shape.is_dense ? shape.n_layers : 0;
@@ -294,10 +283,11 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
         load->fault = (struct halo_fault){0}; /* not all of it fits beside the others, but a part does */
         return halo_load_create(load, ops, device, room, stats);
     }
-    choose_rows(load, ops, device, (uint32_t)least);
-    halo_budget_of(ops, device, plan, load->room_bytes, &budget);
-    settle_pool(load, &budget, (uint32_t)least);
-    settle_checkpoints(load, &budget, room->checkpoint_bytes);
-    halo_budget_of(ops, device, plan, load->room_bytes, &budget);
-    return create(load, ops, device, &budget, stats);
+    struct halo_settled settled;
+    halo_budget_settle(ops, device, &load->instance->model->plan, load->room_bytes, (uint32_t)least,
+                       load->wish.kv_tokens > 0, room->checkpoint_bytes, &settled);
+    remark(load, &settled);
+    load->instance->n_checkpoints = settled.checkpoints.n;
+    load->instance->checkpoint_bytes = settled.checkpoints.n * settled.checkpoints.slot_bytes;
+    return create(load, ops, device, &settled.budget, stats);
 }

@@ -4,8 +4,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include <engine/experts.h>
-
 #define CURVE_POINTS 24
 
 static void member(struct halo_json *w, const char *key, uint64_t value)
@@ -135,11 +133,13 @@ static void fill(struct halo_port_placement *p, const struct halo_forecast *f, c
     fill_texts(p, ev);
 }
 
-/* What the device adds to weights of so many bytes in the file, to align or to repack them. */
-static uint64_t padding_of(const struct halo_budget *budget, uint64_t in_file)
+/* What the device adds to the weights of the file, to align or to repack them. */
+static uint64_t padding_of(const struct halo_budget *budget, const struct halo_plan *plan)
 {
-    uint64_t taken = budget->weights_bytes - budget->least_slots * budget->slot_bytes;
-    return taken > in_file ? taken - in_file : 0;
+    uint64_t in_file = 0;
+    for (uint32_t i = 0; i < plan->n_weights; i++)
+        in_file += plan->weights[i].n_bytes;
+    return budget->weights_bytes > in_file ? budget->weights_bytes - in_file : 0;
 }
 
 int halo_port_placement_fill(const struct halo_forecast *f, const struct halo_msg_plan *msg, uint64_t kv_bytes,
@@ -152,22 +152,19 @@ int halo_port_placement_fill(const struct halo_forecast *f, const struct halo_ms
     struct halo_port_placement *p = *ret = calloc(1, sizeof(*p));
     struct halo_profile profile = f->profile;
     bool is_dense = f->layers.n_layers > 0;
-    const struct halo_placement_options options = {
-        .tiers = (enum halo_tiers)msg->params.tiers,
-        .routing = msg->routing == HALO_WIRE_ROUTING_ZIPF
-                       ? (struct halo_routing){.kind = HALO_ROUTING_ZIPF, .exponent = HALO_ROUTING_ZIPF_PUBLISHED}
-                       : (struct halo_routing){.kind = HALO_ROUTING_UNIFORM},
-        .kv_bytes = is_dense ? f->layers.kv_bytes : kv_bytes,
-        .scratch_bytes = f->budget.scratch_bytes,
-        .padding_bytes = padding_of(&f->budget, f->resident_bytes + f->expert_bytes),
-        .streamed_scratch_bytes = is_dense ? f->layers.scratch_bytes : f->streamed.scratch_bytes,
-        .streamed_padding_bytes = padding_of(&f->streamed, f->resident_bytes),
-        .slot_bytes = f->streamed.slot_bytes,
-        .matrices = is_dense ? f->layers.matrices : NULL,
-        .spare_slots = HALO_EXPERTS_MARGIN,
-    };
+    struct halo_placement_options options = f->streamed;
     if (!p)
         return -ENOMEM;
+    options.tiers = (enum halo_tiers)msg->params.tiers;
+    options.routing = msg->routing == HALO_WIRE_ROUTING_ZIPF
+                          ? (struct halo_routing){.kind = HALO_ROUTING_ZIPF, .exponent = HALO_ROUTING_ZIPF_PUBLISHED}
+                          : (struct halo_routing){.kind = HALO_ROUTING_UNIFORM};
+    options.kv_bytes = is_dense ? f->layers.kv_bytes : kv_bytes;
+    options.matrices = is_dense ? f->layers.matrices : NULL;
+    if (is_dense)
+        options.streamed_scratch_bytes = f->layers.scratch_bytes;
+    options.scratch_bytes = f->budget.scratch_bytes;
+    options.padding_bytes = padding_of(&f->budget, &f->model->plan);
     halo_json_init(&p->parts);
     halo_json_init(&p->layers);
     halo_json_init(&p->curve);

@@ -348,11 +348,12 @@ static void options_by_hand(void **state)
     struct halo_plan *plan = halo_tier_plan_create(&two_layers);
     struct halo_placement_options options = two_options, device = two_options;
     struct halo_fault fault = {0};
-    /* The device has its own scratch, padding and slots for streamed experts. */
+    /* The device has its own KV pool, scratch, padding and slots for streamed experts. */
+    device.streamed_kv_bytes = 900;
     device.streamed_scratch_bytes = 2500;
     device.streamed_padding_bytes = 100;
     device.slot_bytes = slot + 4096;
-    uint64_t other = fixed - 5000 + 2600;
+    uint64_t other = fixed - 6000 + 3500;
     assert_int_equal(halo_placement_make(plan, &profile, other + 12 * device.slot_bytes, 0, &device, &placed, &fault),
                      0);
     assert_int_equal(placed.n_slots, 12);
@@ -360,6 +361,15 @@ static void options_by_hand(void **state)
     assert_int_equal(placed.scratch_bytes, 2500);
     assert_int_equal(placed.total_bytes, other + 12 * device.slot_bytes);
     assert_int_equal(placed.total_bytes, sum_of_parts(&placed));
+    device.least_slots = 13;
+    assert_int_equal(halo_placement_make(plan, &profile, other + 12 * device.slot_bytes, 0, &device, &placed, &fault),
+                     -ENOMEM);
+    assert_non_null(strstr(fault.text, "least of 13 slots"));
+    device.least_slots = 17; /* more than there are experts */
+    assert_int_equal(halo_placement_make(plan, &profile, other + 17 * device.slot_bytes, 0, &device, &placed, &fault),
+                     0);
+    assert_int_equal(placed.n_slots, 17);
+    assert_true(placed.layers[0].n_slots == 8 && placed.layers[1].n_slots == 8);
     /* Everything fits; asked to stream, every expert gets a slot. */
     options.tiers = HALO_TIERS_STREAM;
     assert_int_equal(halo_placement_make(plan, &profile, GB, 0, &options, &placed, &fault), 0);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <kernels/device.h>
+#include <model/placement.h>
 
 /* What limits a load. */
 struct halo_room {
@@ -25,7 +26,7 @@ struct halo_budget {
     uint64_t weights_bytes, kv_bytes, scratch_bytes; /* scratch includes the engine's own (logits, sampler) */
     /* Of a plan with streamed experts or layers: their slots; weights_bytes counts the fewest that do. Else zeros. */
     uint64_t slot_bytes;
-    uint32_t least_slots, most_slots;
+    uint32_t least_slots;
     uint64_t free_bytes; /* that the plan may take */
     uint32_t max_pages;  /* of the first group, that fit with what the others get beside weights and scratch */
     /* What the bytes of a pool follow from. Of each group: bytes of a page as the device counts, and the span. */
@@ -38,8 +39,9 @@ struct halo_budget {
 void halo_budget_of(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
                     uint64_t free_bytes, struct halo_budget *ret);
 
-/* The slots for streamed experts when the KV cache takes kv_bytes: as many as there is room for and use of. */
-uint32_t halo_budget_slots(const struct halo_budget *budget);
+/* Of a settled plan with streamed experts: what a placement counts when the experts have slots. */
+void halo_budget_streamed(const struct halo_budget *budget, const struct halo_plan *plan,
+                          struct halo_placement_options *ret);
 
 /* The rows of a step that the plan should allow: those wanted, or half of them, a quarter and so on, at least
  * HALO_BATCH_ROWS, so that the scratch takes little of free_bytes and a pool of n_pages still fits. */
@@ -60,6 +62,19 @@ struct halo_budget_checkpoints {
 struct halo_budget_checkpoints halo_budget_checkpoints_of(const struct halo_budget *budget,
                                                           const struct halo_plan *plan, uint64_t n_pages,
                                                           uint64_t bytes);
+
+/* A plan as a load makes it: rows of a step, pages of the pool, checkpoints. The least pool is known to fit. */
+struct halo_settled {
+    uint32_t batch_rows;   /* with which the device's prompts are fastest; plan->max_rows has those that there are */
+    uint64_t pages_wanted; /* of the first group; n_pages: those that there are, without checkpoints */
+    uint32_t n_pages;
+    struct halo_budget_checkpoints checkpoints;
+    struct halo_budget budget;
+};
+/* exact: the pool has the least pages and no more. checkpoint_bytes: for checkpoints, at most. */
+void halo_budget_settle(const struct halo_device_ops *ops, const struct halo_device *device, struct halo_plan *plan,
+                        uint64_t free_bytes, uint32_t least_pages, bool exact, uint64_t checkpoint_bytes,
+                        struct halo_settled *ret);
 
 /* KV cache that each token of a sequence takes, and what its windows and states take, however long it is. */
 uint64_t halo_budget_token_bytes(const struct halo_budget *budget);

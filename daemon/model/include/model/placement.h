@@ -80,9 +80,10 @@ struct halo_placement_options {
     uint64_t kv_bytes;      /* of the whole pool, as the device counts; 0: one sequence of `context`, by the plan */
     uint64_t scratch_bytes; /* activations and staging */
     uint64_t padding_bytes; /* that the device adds to all weights together */
-    /* What the last two are when the experts have slots, and what a slot takes of memory. slot_bytes 0: as above, and
+    /* What the last three are when the experts have slots, and what a slot takes of memory. slot_bytes 0: as above, and
      * by the plan. */
-    uint64_t streamed_scratch_bytes, streamed_padding_bytes, slot_bytes;
+    uint64_t streamed_kv_bytes, streamed_scratch_bytes, streamed_padding_bytes, slot_bytes;
+    uint32_t least_slots; /* that the cache can do with; 0: by the plan */
     /* [HALO_MODEL_MAX_LAYERS] of a model without experts, as the device counts, which then takes streamed_scratch_bytes
      * of scratch when layers stream; NULL: by the plan. */
     const struct halo_placement_matrices *matrices;
