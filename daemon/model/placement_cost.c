@@ -22,27 +22,37 @@ static struct speeds speeds_of(const struct halo_profile *profile)
     return s;
 }
 
-/* How much of the reads of n_missed experts of a layer passes while the first product over its n_used runs: expert
- * number i of the missed ones is there after `latency` + i * read_s, and the product takes compute_s for each. */
-static double overlap(uint32_t n_used, uint32_t n_missed, double latency, double read_s, double compute_s)
+/* Seconds of an expert in a layer. */
+struct steps {
+    double latency, read; /* number i of the missed ones is there after latency + i * read */
+    double repack;        /* of one that was read, before its first product */
+    double compute;       /* of the first product */
+};
+
+/* How much of the reads of n_missed experts of a layer passes while the others are repacked, and while the first
+ * product over its n_used runs. */
+static double overlap(uint32_t n_used, uint32_t n_missed, const struct steps *s)
 {
-    double done = (n_used - n_missed) * compute_s;
+    double done = (n_used - n_missed) * s->compute;
     for (uint32_t i = 1; i <= n_missed; i++) {
-        double there = latency + i * read_s;
-        done = (there > done ? there : done) + compute_s;
+        double there = s->latency + i * s->read;
+        done = (there > done ? there : done) + s->repack + s->compute;
     }
-    return n_used * compute_s + latency + n_missed * read_s - done;
+    return n_used * s->compute + s->latency + n_missed * (s->read + s->repack) - done;
 }
 
-static void add_layer(const struct halo_placement_layer *layer, const struct speeds *s,
+static void add_layer(const struct halo_placement_layer *layer, const struct speeds *s, uint32_t miss_traffic,
                       struct halo_placement_terms *terms)
 {
+    double read_bytes = (double)layer->read_bytes;
+    const struct steps steps = {.latency = s->latency,
+                                .read = read_bytes * s->disk,
+                                .repack = (miss_traffic - 1) * read_bytes * s->memory,
+                                .compute = (double)layer->first_bytes * s->memory};
     for (uint32_t n_missed = 1; n_missed <= layer->n_used; n_missed++) {
         double p = halo_shares_missing(layer->n_used, layer->hit_rate, n_missed);
-        double read_s = (double)layer->read_bytes * s->disk;
         terms->latency_s += p * s->latency;
-        terms->overlap_s +=
-            p * overlap(layer->n_used, n_missed, s->latency, read_s, (double)layer->first_bytes * s->memory);
+        terms->overlap_s += p * overlap(layer->n_used, n_missed, &steps);
     }
 }
 
@@ -56,7 +66,7 @@ static void predict_time(const struct halo_profile *profile, uint32_t miss_traff
     terms->disk_s = p->miss_bytes * s.disk;
     for (uint32_t i = 0; i < p->n_layers && p->n_slots > 0; i++)
         if (p->layers[i].n_expert > 0) {
-            add_layer(&p->layers[i], &s, terms);
+            add_layer(&p->layers[i], &s, miss_traffic, terms);
             terms->host_s += profile->launch_s;
         }
     if (p->n_streamed > 0) { /* the order is known: everything can be read ahead */

@@ -108,6 +108,7 @@ static void cpu_describe(const struct halo_device *device, struct halo_device_in
         .name = "cpu",
         .features = HALO_DEVICE_BATCH_INVARIANT | HALO_DEVICE_HOST_MEMORY | HALO_DEVICE_LAYERS,
         .n_threads = device->n_threads,
+        .miss_traffic = 3, /* halo_cpu_experts_take repacks */
     };
     snprintf(ret->detail, sizeof(ret->detail), "%s, %s kernels, %u thread%s", processor[0] ? processor : "x86-64",
              device->lanes->name, device->n_threads, device->n_threads == 1 ? "" : "s");

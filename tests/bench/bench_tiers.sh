@@ -139,7 +139,8 @@ run_setting() { # FILE LAW BUDGET THREADS: one line
     prompt_s=$(calc %.3f "$prompt / $(field prefill_tok_s)")
     [ "$long" -eq 0 ] || [ -n "${parts:-}" ] || run_long "$file" "$3" "$threads"
     engine_stop
-    run_resident "$file" "$threads"
+    [ "$resident_threads" = "$threads" ] || run_resident "$file" "$threads"
+    resident_threads=$threads
     run_mapped "$file" "$budget" "$law" "$threads"
     awk -v budget="$3" -v threads="$threads" -v p="$tok_s" -v m="$measured" -v h=$((hit - hit_before)) -v miss=$((missed - missed_before)) \
         -v read=$((read - read_before)) -v n="$decode" -v ph="$plan_hit" -v mem="$memory" -v disk="$disk" -v token="$token" \
@@ -167,7 +168,7 @@ for preset in $presets; do
     # shellcheck disable=SC2086 # SHAPE holds several words
     [ -f "$file" ] || "$build/tests/tools/mkgguf" --preset "$preset" ${SHAPE:-} --type Q4_K_M --seed 1 -o "$file" >/dev/null
     echo "$preset: $(calc %.1f "$(stat -L -c %s "$file") / 1e9") GB, routers $law"
-    profiled=
+    profiled='' resident_threads=
     printf '%-6s %7s %9s %8s %5s %6s %8s %8s %5s %9s %8s %9s %8s %8s %6s\n' budget threads predicted measured ratio hit 'hit plan' MB/token \
         GB/s 'of bound' 'prompt s' 'of bound' resident mapped ratio
     parts=

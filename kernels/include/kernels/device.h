@@ -39,7 +39,10 @@ struct halo_device_info {
     uint64_t free_bytes;   /* now */
     uint32_t n_threads;
     uint32_t batch_rows; /* of a plan, with which prompts are fastest; 0: no matter */
-    char runtime[192];   /* the library that reaches the device, its version in its own numbering; empty: none */
+    /* Times that a byte of a streamed expert crosses memory before a product reads it: once when the drive writes where
+     * the device reads, twice more where the device repacks it. 0: the device streams none. */
+    uint32_t miss_traffic;
+    char runtime[192]; /* the library that reaches the device, its version in its own numbering; empty: none */
     int32_t runtime_version;
     char kernel_file[256], kernel_arch[64], kernel_sha256[65]; /* the device's code; empty: part of this program */
     /* What the bytes of kv_read mean and which arithmetic made them: they may be written to a device that says the
