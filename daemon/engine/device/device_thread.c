@@ -166,10 +166,10 @@ static void forecast_streamed(struct halo_device_thread *t, struct halo_forecast
     struct halo_settled settled;
     uint64_t tokens = f->wish.kv_tokens > plan.n_context ? f->wish.kv_tokens : plan.n_context;
     uint32_t n_pages = halo_kv_pages_for(tokens);
+    f->streamed.miss_traffic = f->info.miss_traffic;
     if (t->ops->expert_bytes && halo_model_stream_experts(f->model, true) > 0) {
         halo_budget_settle(t->ops, t->device, &plan, f->budget_bytes, n_pages, true, f->checkpoint_bytes, &settled);
         halo_budget_streamed(&settled.budget, &plan, &f->streamed);
-        f->streamed.miss_traffic = f->info.miss_traffic;
     }
     halo_model_stream_experts(f->model, false);
     if (f->budget.max_pages < n_pages)
