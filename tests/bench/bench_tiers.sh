@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Streamed mixtures on the CPU device: the speed that `plan` predicts beside the measured one, and both beside their bounds.
+# Streamed models on the CPU device: the speed that `plan` predicts beside the measured one, and both beside their bounds.
 #
 #   tests/bench/bench_tiers.sh BUILD_DIR
 # Environment:
-#   PRESETS   of mkgguf ("qwen3-30b-a3b zipf-30b-a3b": routers that choose every expert alike, and by Zipf's law; 18.5 GB each)
+#   PRESETS   of mkgguf ("qwen3-30b-a3b zipf-30b-a3b": routers that choose every expert alike, and by Zipf's law; 18.5 GB each);
+#             of a dense one layers stream, where it does not fit the budget of the setting
 #   SHAPE     more options of mkgguf, for a small model: "--layers 4 --vocab 4000"
 #   SETTINGS  budget:threads ("8G:N 12G:N 4G:N 8G:N/2 12G:N/2", N processors)
 #   PROMPT, WARM, DECODE  tokens of the prompt, decoded to fill the cache, and decoded for the clock (1000, 100, 200)
@@ -15,7 +16,7 @@
 #
 # Of each setting:
 #   predicted, measured, ratio   tok/s; `plan` with the profile that `haloctl profile` stores, and the law that the routers follow
-#   hit, hit plan                share of the experts' bytes that were found in memory, and what the plan assumed
+#   hit, hit plan                share of the experts' bytes that were found in memory, and what the plan assumed (0 and 1 without experts)
 #   MB/token, GB/s               read from disk for a token, and how fast
 #   of bound                     measured / bound, which is 1 / max(token bytes / memory, miss bytes / disk) with the run's miss bytes
 #   prompt s, of bound           PROMPT tokens in one go; the bound is the larger of the experts not in memory / disk and, with RESIDENT,
@@ -109,9 +110,12 @@ run_profile() { # FILE THREADS
         "$(field disk_depth) at a time, latency $(field disk_latency_us) us"
 }
 
-experts() { # sets hit, missed, read, waited: bytes and us since the engine began
+streamed() { # sets hit, missed, read, waited: bytes and us since the engine began
     ask stats
-    hit=$(field expert_hit_bytes) missed=$(field expert_miss_bytes) read=$(field expert_read_bytes) waited=$(field expert_wait_us)
+    local layers
+    layers=$(field layer_read_bytes) hit=$(field expert_hit_bytes)
+    missed=$(($(field expert_miss_bytes) + layers)) read=$(($(field expert_read_bytes) + layers))
+    waited=$(($(field expert_wait_us) + $(field layer_wait_us)))
 }
 
 run_setting() { # FILE LAW BUDGET THREADS: one line
@@ -128,12 +132,12 @@ run_setting() { # FILE LAW BUDGET THREADS: one line
     for name in memory disk latency host overlap; do predicted_terms+=" $name $(field ${name}_ms)"; done
     ask load "\"model\":\"$file\",\"params\":$params"
     ask bench "\"model\":\"$file\",\"prefill\":0,\"decode\":$warm,\"repeat\":1"
-    experts
+    streamed
     local hit_before=$hit missed_before=$missed read_before=$read waited_before=$waited
     ask bench "\"model\":\"$file\",\"prefill\":0,\"decode\":$decode,\"repeat\":1"
     local measured prompt_s
     measured=$(field decode_tok_s)
-    experts
+    streamed
     predicted_terms+=" ms; measured $(calc '%.1f ms of which %.1f waiting' "1000 / $measured" "($waited - $waited_before) / 1000 / $decode")"
     ask bench "\"model\":\"$file\",\"prefill\":$prompt,\"decode\":0,\"repeat\":1"
     prompt_s=$(calc %.3f "$prompt / $(field prefill_tok_s)")
@@ -148,7 +152,7 @@ run_setting() { # FILE LAW BUDGET THREADS: one line
             compute = token / mem / 1e9; reads = miss / n / disk / 1e9; bound = 1 / (compute > reads ? compute : reads)
             pb = prefill / disk / 1e9; pb = pb > rs ? pb : rs
             printf("%-6s %7d %9.2f %8.2f %5.2f %5.1f%% %7.1f%% %8.1f %5.2f %8.0f%% %8.2f %8.0f%% %8s %8s %6s\n", budget, threads, p, m, p / m,
-                100 * h / (h + miss), 100 * ph, read / n / 1e6, read / n * m / 1e9, 100 * m / bound, ps, 100 * pb / ps, rt, mapped,
+                h + miss > 0 ? 100 * h / (h + miss) : 100, 100 * ph, read / n / 1e6, read / n * m / 1e9, 100 * m / bound, ps, 100 * pb / ps, rt, mapped,
                 (mapped > 0) ? sprintf("%.1f", m / mapped) : "-") }'
     [ "$terms" = 0 ] || echo "       predicted:$predicted_terms"
 }
