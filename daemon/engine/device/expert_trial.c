@@ -40,11 +40,18 @@ void halo_expert_trial_note(struct halo_expert_trial *trial, uint64_t ns)
     if (trial->n < HALO_EXPERT_TRIAL_TOKENS)
         return;
     uint64_t took = median(trial);
-    if (trial->phase == HALO_EXPERT_TRIAL_WITHOUT) {
+    switch (trial->phase) {
+    case HALO_EXPERT_TRIAL_WITHOUT:
         trial->without_ns = took;
         enter(trial, HALO_EXPERT_TRIAL_WITH);
-        return;
+        break;
+    case HALO_EXPERT_TRIAL_WITH:
+        trial->with_ns = took;
+        enter(trial, HALO_EXPERT_TRIAL_AGAIN);
+        break;
+    default:
+        trial->without_ns = took < trial->without_ns ? took : trial->without_ns;
+        trial->pays = (double)trial->with_ns < HALO_EXPERT_TRIAL_GAIN * (double)trial->without_ns;
+        enter(trial, HALO_EXPERT_TRIAL_DECIDED);
     }
-    trial->pays = (double)took < HALO_EXPERT_TRIAL_GAIN * (double)trial->without_ns;
-    enter(trial, HALO_EXPERT_TRIAL_DECIDED);
 }
