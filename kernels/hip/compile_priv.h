@@ -202,8 +202,8 @@ struct halo_hip_latent {
 };
 /* As halo_hip_fuse_heads. */
 bool halo_hip_fuse_latent(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_latent *ret);
-/* fuse_moe.c, as halo_hip_fuse_heads, of few rows: a router of F32 and the routing of what it gives; the sum of experts
- * and the norm behind it. */
+/* fuse_moe.c, as halo_hip_fuse_heads: of few rows a router of F32 and the routing of what it gives; of any the sum of
+ * experts and the norm behind it. */
 #define HALO_HIP_PAIR_OPS 2
 struct halo_hip_router {
     const struct halo_op_matmul *product;

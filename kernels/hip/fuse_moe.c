@@ -1,5 +1,5 @@
-/* fuse_moe.c: which ops of a mixture share a launch: of few rows, whose launches cost more than what they do (contract
- * in compile_priv.h).
+/* fuse_moe.c: which ops of a mixture share a launch: few rows, whose launches cost more than what they do, and many,
+ * whose rows then are not written in between (contract in compile_priv.h).
  */
 #include "compile_priv.h"
 
@@ -38,8 +38,8 @@ static bool sum_is_taken(const struct halo_plan *plan, uint32_t next, const stru
 bool halo_hip_fuse_sum_norm(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_sum_norm *ret)
 {
     const struct halo_op *op = &c->plan->ops[index];
-    if (c->max_rows > HALO_HIP_GEMV_ROWS_MAX || index + 1 >= c->plan->n_ops || op[0].kind != HALO_OP_MOE_SUM ||
-        op[1].kind != HALO_OP_RMSNORM)
+    if (index + 1 >= c->plan->n_ops || op[0].kind != HALO_OP_MOE_SUM || op[1].kind != HALO_OP_RMSNORM ||
+        halo_hip_fuse_last_norm(c, index + 1))
         return false;
     *ret = (struct halo_hip_sum_norm){&op[0].u.moe_sum, &op[1].u.rmsnorm};
     return !ret->norm->centre && c->plan->values[ret->sum->out].width % 4 == 0 &&

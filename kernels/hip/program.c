@@ -132,6 +132,7 @@ static int compile_sum_norm(struct halo_hip_compiler *c, uint32_t index, const s
         forget_outputs(&c->forms, &c->plan->ops[index + i]);
     c->op = index + 1;
     leave_act(c, &c->plan->ops[index + 1]);
+    leave_half(c, &c->plan->ops[index + 1]);
     return halo_hip_emit_sum_norm(c, pair);
 }
 

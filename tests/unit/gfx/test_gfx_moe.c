@@ -105,6 +105,8 @@ static void sum_norm_case(const struct sum_norm *s)
     float *x = gfx_floats(ROWS * n, 6), *want_x = gfx_floats(ROWS * n, 6), *sum = gfx_zeros(n_row),
           *out = gfx_zeros(n_row), *want = gfx_zeros(n_row);
     uint8_t *act = gfx_zeros(n_act), *want_act = gfx_zeros(n_act);
+    uint16_t *half = gfx_zeros(n_row / 2), *want_half = gfx_zeros(n_row / 2);
+    float scale[ROWS] = {0}, want_scale[ROWS] = {0};
     const bool quantize = n % HALO_HIP_UNIT == 0;
     struct halo_moe_sum_args sums = {slots, choice, s->add ? add : NULL, s->gated ? gate : NULL, sum, n, s->n_used};
     struct halo_rmsnorm_args norm = {.x = s->joins ? want_x : sum,
@@ -115,7 +117,9 @@ static void sum_norm_case(const struct sum_norm *s)
                                      .n_cols = n,
                                      .eps = 1e-5f,
                                      .add_scale = 0.5f,
-                                     .x_scale = s->joins ? 0.75f : 1};
+                                     .x_scale = s->joins ? 0.75f : 1,
+                                     .half = quantize ? want_half : NULL,
+                                     .half_scale = want_scale};
     gfx_run("moe_sum", HALO_HIP_CEIL(n, HALO_QUANTIZE_COLS), ROWS, 1, &sums);
     gfx_run("rmsnorm", ROWS, 1, 1, &norm);
     struct halo_moe_sum_norm_args args = {sums, norm, s->joins};
@@ -124,11 +128,15 @@ static void sum_norm_case(const struct sum_norm *s)
     args.norm.add = NULL;
     args.norm.out = out;
     args.norm.act = quantize ? act : NULL;
+    args.norm.half = quantize ? half : NULL;
+    args.norm.half_scale = scale;
     gfx_run("moe_sum_norm", ROWS, 1, 1, &args);
     assert_memory_equal(x, s->joins ? want_x : sum, n_row);
     assert_memory_equal(out, want, n_row);
     assert_memory_equal(act, want_act, n_act);
-    void *buffers[] = {slots, choice, add, gate, weight, x, want_x, sum, out, want, act, want_act};
+    assert_memory_equal(half, want_half, n_row / 2);
+    assert_memory_equal(scale, want_scale, sizeof(scale));
+    void *buffers[] = {slots, choice, add, gate, weight, x, want_x, sum, out, want, act, want_act, half, want_half};
     for (uint32_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
         free(buffers[i]);
 }

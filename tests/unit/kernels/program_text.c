@@ -138,13 +138,16 @@ static const struct field moe_gemm[] = {EXPERT(moe_gemm, matrix), P(moe_gemm, ha
                                         U(moe_gemm, n_used),      U(moe_gemm, per_slot), {0}};
 static const struct field moe_sum[] = {P(moe_sum, x),   P(moe_sum, choice), P(moe_sum, add),    P(moe_sum, add_gate),
                                        P(moe_sum, out), U(moe_sum, n_cols), U(moe_sum, n_used), {0}};
-static const struct field moe_sum_norm[] = {
-    P(moe_sum_norm, sum.x),        P(moe_sum_norm, sum.choice), P(moe_sum_norm, sum.add),
-    P(moe_sum_norm, sum.add_gate), P(moe_sum_norm, sum.out),    U(moe_sum_norm, sum.n_cols),
-    U(moe_sum_norm, sum.n_used),   P(moe_sum_norm, norm.x),     P(moe_sum_norm, norm.add),
-    P(moe_sum_norm, norm.weight),  P(moe_sum_norm, norm.out),   P(moe_sum_norm, norm.act),
-    U(moe_sum_norm, norm.n_cols),  F(moe_sum_norm, norm.eps),   F(moe_sum_norm, norm.add_scale),
-    F(moe_sum_norm, norm.x_scale), U(moe_sum_norm, joins),      {0}};
+static const struct field moe_sum_norm[] = {P(moe_sum_norm, sum.x),          P(moe_sum_norm, sum.choice),
+                                            P(moe_sum_norm, sum.add),        P(moe_sum_norm, sum.add_gate),
+                                            P(moe_sum_norm, sum.out),        U(moe_sum_norm, sum.n_cols),
+                                            U(moe_sum_norm, sum.n_used),     P(moe_sum_norm, norm.x),
+                                            P(moe_sum_norm, norm.add),       P(moe_sum_norm, norm.weight),
+                                            P(moe_sum_norm, norm.out),       P(moe_sum_norm, norm.act),
+                                            U(moe_sum_norm, norm.n_cols),    F(moe_sum_norm, norm.eps),
+                                            F(moe_sum_norm, norm.add_scale), F(moe_sum_norm, norm.x_scale),
+                                            P(moe_sum_norm, norm.half),      P(moe_sum_norm, norm.half_scale),
+                                            U(moe_sum_norm, joins),          {0}};
 static const struct field moe_scale[] = {P(moe_scale, x),      P(moe_scale, choice), P(moe_scale, scale),
                                          U(moe_scale, n_cols), U(moe_scale, n_used), {0}};
 static const struct field concat[] = {
