@@ -8,9 +8,8 @@
 #include <unistd.h>
 #ifndef __APPLE__
 #include <link.h>
-#endif
-
 #include <sha2.h>
+#endif
 
 #include "bundle_priv.h"
 #include "client_priv.h"
@@ -50,15 +49,26 @@ size_t halo_module_readable(const void *at)
 
 /* ---- loading ---- */
 
+static void hash(uint8_t ret[static 32], const uint8_t *image, size_t n)
+{
+#ifdef __APPLE__
+    /* Of the system's own library, whose header not every toolchain has. */
+    extern unsigned char *CC_SHA256(const void *bytes, uint32_t n, unsigned char *ret);
+    CC_SHA256(image, (uint32_t)n, ret);
+#else
+    SHA2_CTX sha;
+    SHA256Init(&sha);
+    SHA256Update(&sha, image, n);
+    SHA256Final(ret, &sha);
+#endif
+}
+
 /* The image as a blob, piece by piece. A HIP error; the handle is the caller's to close. */
 static int send_blob(uint64_t blob, const uint8_t *image, size_t n)
 {
     struct halo_remote_blob_open q = {.blob = blob, .size = n};
     struct halo_remote_blob_open_reply a;
-    SHA2_CTX sha;
-    SHA256Init(&sha);
-    SHA256Update(&sha, image, n);
-    SHA256Final(q.sha256, &sha);
+    hash(q.sha256, image, n);
     int r = halo_remote_blob_open(&halo_client.port, &q, &a);
     int error = halo_client_status(r, &a.status);
     for (size_t done = 0, step; done < n && !error && !a.is_complete; done += step) {
