@@ -298,17 +298,49 @@ void child_prompt(char *ret, int n_ids)
         ret += snprintf(ret, 16, "%s%d", i ? "," : "", 1 + i * 7 % 4000);
 }
 
-bool child_find_models(char *ret, size_t n)
+static bool find_models(char *ret, size_t n)
 {
     const char *shared = getenv("HALO_SHARED"), *root = getenv("HALO_SOURCE_ROOT");
     if (shared)
         snprintf(ret, n, "%s/models", shared);
     else
         snprintf(ret, n, "%s/../shared/models", root ? root : ".");
-    if (access(ret, R_OK) == 0)
+    return access(ret, R_OK) == 0;
+}
+
+bool child_find_models(char *ret, size_t n)
+{
+    if (find_models(ret, n))
         return true;
     fprintf(stderr, "skipped: the reference models are not at %s (HALO_SHARED)\n", ret);
     return false;
+}
+
+static bool make_model(const char *mkgguf, const char *folder, const char *name, const char *options)
+{
+    char command[8192];
+    snprintf(command, sizeof(command), "'%s' %s -o '%s/%s.gguf' >/dev/null", mkgguf, options, folder, name);
+    return system(command) == 0;
+}
+
+#define TINY "--embd 64 --heads 4 --heads-kv 2 --head-dim 16 --ff 128 --vocab 2048 --type Q8_0"
+#define SMALL "--embd 256 --heads 4 --heads-kv 2 --head-dim 64 --ff 512 --vocab 4096 --type Q4_K_M"
+
+bool child_find_or_make_models(const char *mkgguf, const char *made, char *ret, size_t n, bool *ret_is_made)
+{
+    *ret_is_made = false;
+    if (find_models(ret, n))
+        return true;
+    fprintf(stderr, "models of random weights, because the reference models are not at %s (HALO_SHARED)\n", ret);
+    snprintf(ret, n, "%s", made);
+    *ret_is_made = true;
+    return make_model(mkgguf, made, "fable-moe-Q4_K_M",
+                      "--arch qwen3moe --layers 4 --experts 8 --experts-used 2 --ff-expert 256 " SMALL) &&
+           make_model(mkgguf, made, "fable-Q4_K_M", "--arch qwen3 --layers 8 " SMALL) &&
+           make_model(mkgguf, made, "tiny-gemma3", "--arch qwen3 --seed 4 --layers 6 " TINY) &&
+           make_model(mkgguf, made, "tiny-llama", "--arch llama --seed 3 --layers 2 " TINY) &&
+           make_model(mkgguf, made, "tiny-gpt-oss",
+                      "--arch qwen3moe --seed 2 --layers 4 --experts 8 --experts-used 2 --ff-expert 64 " TINY);
 }
 
 int child_remove_folder(const char *path)

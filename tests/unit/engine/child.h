@@ -92,6 +92,10 @@ void child_prompt(char *ret, int n_ids);
 /* The folder of the reference models: $HALO_SHARED/models, else ../shared/models. False after a message where there is
  * none: the test is skipped (77). */
 bool child_find_models(char *ret, size_t n);
+/* Where they are not, makes some in the folder `made` that take the place of fable-moe-Q4_K_M (4 layers of 8 experts,
+ * 2 of which a token uses), fable-Q4_K_M, tiny-gpt-oss, tiny-llama and tiny-gemma3: random weights, for tests that
+ * compare a model with itself. False: mkgguf failed. */
+bool child_find_or_make_models(const char *mkgguf, const char *made, char *ret, size_t n, bool *ret_is_made);
 /* 0: it is gone, with all that was in it. */
 int child_remove_folder(const char *path);
 

@@ -3,8 +3,10 @@
  *
  * What the kernel says of memory is read from a folder of the test's. The linker puts this file in front of the
  * scheduler's step, so that a reply stands still in its middle for as long as the test wants.
- * Models: $HALO_SHARED/models, else ../shared/models; without them the test is skipped (77).
+ * Models: $HALO_SHARED/models, else ../shared/models; without them two are made, with random weights.
+ * Argument: mkgguf.
  */
+#include <assert.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -349,7 +351,7 @@ static int start(void **state)
 {
     char path[96];
     control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (control == MAP_FAILED || !mkdtemp(root))
+    if (control == MAP_FAILED)
         return 1;
     snprintf(proc, sizeof(proc), "%s/proc", root);
     snprintf(path, sizeof(path), "%s/pressure", proc);
@@ -370,17 +372,12 @@ static int finish(void **state)
     return child_remove_folder(root);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const char *shared = getenv("HALO_SHARED"), *source = getenv("HALO_SOURCE_ROOT");
-    if (shared)
-        snprintf(folder, sizeof(folder), "%s/models", shared);
-    else
-        snprintf(folder, sizeof(folder), "%s/../shared/models", source ? source : ".");
-    if (access(folder, F_OK) != 0) {
-        fprintf(stderr, "skipped: no folder %s\n", folder);
-        return 77;
-    }
+    bool is_made;
+    assert(argc == 2);
+    if (!mkdtemp(root) || !child_find_or_make_models(argv[1], root, folder, sizeof(folder), &is_made))
+        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(run_resident), cmocka_unit_test(in_mid_stream),     cmocka_unit_test(in_this_order),
         cmocka_unit_test(no_guesses),   cmocka_unit_test(for_another_model),

@@ -3,8 +3,10 @@
  * those of the resident model. Reads that fail end the requests of their step with one clear error, and nobody else's.
  *
  * The linker puts this file in front of the reads: a control that child and parent share says what goes wrong.
- * Models: $HALO_SHARED/models, else ../shared/models; without them the test is skipped (77).
+ * Models: $HALO_SHARED/models, else ../shared/models; without them one of each kind is made, with random weights.
+ * Argument: mkgguf.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -71,6 +73,7 @@ static const struct kind {
 #define EIGHT_LAYERS "fable-Q4_K_M"
 
 static char folder[4096], own_folder[] = "/tmp/halo-test-tiers-XXXXXX";
+static size_t n_models = N_MODELS, n_dense = N_DENSE;
 static const char *model;
 static char prompts[N_TEXTS][2048];
 static int32_t want[N_TEXTS][REPLY];
@@ -318,13 +321,13 @@ static void run_streamed(uint32_t n_threads, bool is_dense)
 
 static void streamed_is_resident(void **state)
 {
-    for (size_t m = 0; m < N_MODELS; m++) {
+    for (size_t m = 0; m < n_models; m++) {
         model = models[m];
         run_resident();
         run_streamed(1, false);
         run_streamed(MANY, false);
     }
-    for (size_t m = 0; m < N_DENSE; m++) {
+    for (size_t m = 0; m < n_dense; m++) {
         model = dense[m];
         run_resident();
         run_streamed(1, true);
@@ -507,7 +510,7 @@ static void a_step_reads_layers_once(void **state)
 /* Guesses fill slots that are free: they bring experts sooner, and no other ids. */
 static void guesses_change_nothing(void **state)
 {
-    for (size_t m = 0; m < N_MODELS; m++) {
+    for (size_t m = 0; m < n_models; m++) {
         int32_t ids[2][REPLY];
         model = models[m];
         for (int streamed = 0; streamed < 2; streamed++) {
@@ -723,8 +726,9 @@ static int start(void **state)
     control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     child_device = halo_device_cpu();
     child_dirs[child_n_dirs++] = folder;
-    child_dirs[child_n_dirs++] = own_folder;
-    return control != MAP_FAILED && mkdtemp(own_folder) ? 0 : 1;
+    if (strcmp(folder, own_folder) != 0)
+        child_dirs[child_n_dirs++] = own_folder;
+    return control != MAP_FAILED ? 0 : 1;
 }
 
 static int finish(void **state)
@@ -732,10 +736,14 @@ static int finish(void **state)
     return child_remove_folder(own_folder);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    if (!child_find_models(folder, sizeof(folder)))
-        return 77;
+    bool is_made;
+    assert(argc == 2);
+    if (!mkdtemp(own_folder) || !child_find_or_make_models(argv[1], own_folder, folder, sizeof(folder), &is_made))
+        return 1;
+    if (is_made)
+        n_models = n_dense = 1;
 #define EACH_KIND(test)                                                                                                \
     cmocka_unit_test_prestate(test, (void *)(uintptr_t)&kinds[0]),                                                     \
         cmocka_unit_test_prestate(test, (void *)(uintptr_t)&kinds[1])
