@@ -134,6 +134,20 @@ static void expect_field(enum bundle_method method, int version, size_t at, unsi
     free(bundle);
 }
 
+/* Before the memory for it is taken. */
+static void a_bundle_that_claims_to_unpack_to_too_much_is_refused(void **state)
+{
+    struct halo_bundle_code code;
+    const char *reason;
+    size_t n;
+    uint8_t *bundle = bundle_build(entries, N_ENTRIES, BUNDLE_ZSTD, 3, &n);
+    (void)state;
+    bundle[19] = 0x1f; /* 496 MiB and what it was */
+    assert_int_equal(halo_bundle_find(bundle, n, "gfx1151", &code, &reason), -EBADMSG);
+    assert_string_equal(reason, "a compressed bundle with a size that its bytes cannot have");
+    free(bundle);
+}
+
 static void sizes_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -161,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_closest_entry_is_chosen),
         cmocka_unit_test(a_cut_bundle_is_refused_and_nothing_read_behind_it),
+        cmocka_unit_test(a_bundle_that_claims_to_unpack_to_too_much_is_refused),
         cmocka_unit_test(sizes_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
