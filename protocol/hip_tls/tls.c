@@ -9,7 +9,7 @@
 #include <gnutls/gnutls.h>
 
 /* Every connection of the same worker has the same key, so one name serves all. */
-#define IDENTITY "hip-remote"
+#define NAME "hip-remote"
 
 /* One version of the protocol, and no key exchange without Diffie-Hellman. A signature is listed because GnuTLS asks
  * for one; there is no key exchange that would use it. */
@@ -25,12 +25,10 @@ struct tls {
 
 /* ---- the key ---- */
 
-/* GnuTLS asks the worker for the key of a name, and frees the copy. */
+/* GnuTLS asks the worker for the key of a name, and frees the copy. A client with another name proves the same key. */
 static int give_key(gnutls_session_t session, const char *name, gnutls_datum_t *ret)
 {
     const struct tls *t = gnutls_session_get_ptr(session);
-    if (strcmp(name, IDENTITY) != 0)
-        return -1;
     ret->data = gnutls_malloc(HALO_REMOTE_KEY_BYTES);
     if (!ret->data)
         return -1;
@@ -55,7 +53,7 @@ static int set_client_key(struct tls *t, const struct halo_remote_key *key)
     const gnutls_datum_t bytes = {copy.bytes, sizeof(copy.bytes)};
     int error = gnutls_psk_allocate_client_credentials(&t->of_client);
     if (!error)
-        error = gnutls_psk_set_client_credentials(t->of_client, IDENTITY, &bytes, GNUTLS_PSK_KEY_RAW);
+        error = gnutls_psk_set_client_credentials(t->of_client, NAME, &bytes, GNUTLS_PSK_KEY_RAW);
     halo_remote_key_forget(&copy);
     return error ? error : gnutls_credentials_set(t->session, GNUTLS_CRD_PSK, t->of_client);
 }
