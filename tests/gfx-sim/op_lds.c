@@ -124,23 +124,29 @@ OP(ds_load_2addr_stride64_b32)
     ds_load_2(w, i, 256);
 }
 
-static void ds_store_2(struct wave *w, const struct ins *i, uint32_t scale)
+/* n bytes to each of two addresses. */
+static void ds_store_2(struct wave *w, const struct ins *i, uint32_t n, uint32_t scale)
 {
     if (lds_addresses(w, i, 0)) {
-        lds_store_words(w, i, 1, 4, (uint32_t)i->offset0 * scale);
-        lds_store_words(w, i, 2, 4, (uint32_t)i->offset1 * scale);
+        lds_store_words(w, i, 1, n, (uint32_t)i->offset0 * scale);
+        lds_store_words(w, i, 2, n, (uint32_t)i->offset1 * scale);
     }
     isa_pend(w, i, P_LGKM, T_LDS, false, (struct registers){0, 0}, true, 0);
 }
 
 OP(ds_store_2addr_b32)
 {
-    ds_store_2(w, i, 4);
+    ds_store_2(w, i, 4, 4);
+}
+
+OP(ds_store_2addr_b64)
+{
+    ds_store_2(w, i, 8, 8);
 }
 
 OP(ds_store_2addr_stride64_b32)
 {
-    ds_store_2(w, i, 256);
+    ds_store_2(w, i, 4, 256);
 }
 
 #define DS(t) NAMED("ds_load_" t, op_ds_load, C_LDS, 1, 0)
@@ -162,6 +168,7 @@ const struct op_entry isa_ops_lds[] = {
     ENTRY(ds_load_2addr_b32, C_LDS, 1, 0),
     ENTRY(ds_load_2addr_stride64_b32, C_LDS, 1, 0),
     ENTRY(ds_store_2addr_b32, C_LDS, 0, 0),
+    ENTRY(ds_store_2addr_b64, C_LDS, 0, 0),
     ENTRY(ds_store_2addr_stride64_b32, C_LDS, 0, 0),
     {.name = NULL},
 };

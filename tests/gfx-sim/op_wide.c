@@ -18,6 +18,21 @@ OP(v_add_co_u32)
     put_mask(w, &i->o[1], carry, p);
 }
 
+OP(v_sub_co_u32)
+{
+    struct values a, b;
+    uint32_t r[32], borrow = 0;
+    src(w, i, 2, &a);
+    src(w, i, 3, &b);
+    for (int l = 0; l < N_LANES; l++) {
+        r[l] = a.v[l] - b.v[l];
+        borrow |= (uint32_t)(a.v[l] < b.v[l]) << l;
+    }
+    uint32_t p = a.lo | a.hi | b.lo | b.hi;
+    put(w, &i->o[0], 0, r, p, p);
+    put_mask(w, &i->o[1], borrow, p);
+}
+
 OP(v_add_co_ci_u32)
 {
     struct values a, b;
@@ -32,6 +47,33 @@ OP(v_add_co_ci_u32)
     uint32_t p = a.lo | a.hi | b.lo | b.hi | mp;
     put(w, &i->o[0], 0, r, p, p);
     put_mask(w, &i->o[1], carry, p);
+}
+
+/* from - what - the borrow of the lane */
+static void sub_borrow(struct wave *w, const struct ins *i, int from, int what)
+{
+    struct values a, b;
+    uint32_t r[32], borrow = 0, mp, m = scalar_of(w, &i->o[4], &mp);
+    src(w, i, from, &a);
+    src(w, i, what, &b);
+    for (int l = 0; l < N_LANES; l++) {
+        const uint64_t d = (uint64_t)a.v[l] - b.v[l] - (m >> l & 1);
+        r[l] = (uint32_t)d;
+        borrow |= (uint32_t)(d >> 32 & 1) << l;
+    }
+    uint32_t p = a.lo | a.hi | b.lo | b.hi | mp;
+    put(w, &i->o[0], 0, r, p, p);
+    put_mask(w, &i->o[1], borrow, p);
+}
+
+OP(v_sub_co_ci_u32)
+{
+    sub_borrow(w, i, 2, 3);
+}
+
+OP(v_subrev_co_ci_u32)
+{
+    sub_borrow(w, i, 3, 2);
 }
 
 OP(v_mad_u64_u32)
@@ -168,6 +210,9 @@ OP(v_div_fixup_f32)
 const struct op_entry isa_ops_wide[] = {
     ENTRY(v_add_co_u32, C_VALU, 2, 0),
     ENTRY(v_add_co_ci_u32, C_VALU, 2, 0),
+    ENTRY(v_sub_co_u32, C_VALU, 2, 0),
+    ENTRY(v_sub_co_ci_u32, C_VALU, 2, 0),
+    ENTRY(v_subrev_co_ci_u32, C_VALU, 2, 0),
     ENTRY(v_mad_u64_u32, C_VALU, 2, 0),
     VALU(v_lshlrev_b64),
     ENTRY(v_div_scale_f32, C_VALU, 2, 0),

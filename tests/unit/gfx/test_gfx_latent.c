@@ -1,5 +1,5 @@
 /* test_gfx_latent.c: attention over latent pages, one row of which is K and V of all heads: by rows and by tiles, with
- * splits, windows, caps, sinks and a temperature, against softmax in double. */
+ * splits, windows, caps, sinks and a temperature, against softmax in double; and the launch in front of it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -248,12 +248,147 @@ static void tiles_of_prompts(void **state)
     prompt_shape(&shapes[0], 3, 70, HALO_PREFILL_ROWS);
 }
 
+/* What lies between the product of q and that of each head's q. Rows at two positions, and a row that is padding. */
+struct heads {
+    uint32_t n_head, n_low, n_rot, n_row, neox;
+    bool quantized; /* the parts of q that are not rotated go on as activation rows */
+};
+enum { STEP = 3, STEP_PAGES = 2 };
+static const int32_t step_pos[STEP] = {40, -1, 5};
+
+struct heads_run {
+    struct halo_latent_heads_args args;
+    uint32_t pages[STEP_PAGES], first[STEP];
+    size_t n_cache;
+};
+
+static struct halo_kv_arg step_cache(struct heads_run *run, enum halo_kv_type type, uint32_t dim)
+{
+    const struct halo_kv_arg kv = {.page_bytes = halo_hip_kv_layer_page_bytes(type, 1, dim, 0),
+                                   .n_head_kv = 1,
+                                   .head_dim_k = dim,
+                                   .pages = run->pages,
+                                   .page_first = run->first,
+                                   .pos = step_pos};
+    struct halo_kv_arg ret = kv;
+    run->n_cache = STEP_PAGES * kv.page_bytes;
+    ret.base = gfx_zeros(run->n_cache);
+    memset(ret.base, 0xff, run->n_cache);
+    return ret;
+}
+
+/* Where the rows' elements are in a cache of f32: what kv_write makes of their numbers. */
+static void read_rows(struct heads_run *run, const float *cache, uint32_t dim, float *rows)
+{
+    float *number = gfx_zeros(STEP * dim * sizeof(*number));
+    for (uint32_t i = 0; i < STEP * dim; i++)
+        number[i] = (float)(i + 1);
+    struct halo_kv_write_args args = {step_cache(run, HALO_KV_F32, dim), number, NULL};
+    gfx_run("kv_write_f32", 1, STEP, 1, &args);
+    const float *at = (const void *)args.kv.base;
+    for (size_t i = 0; i < run->n_cache / sizeof(*at); i++) {
+        if (at[i] >= 1)
+            rows[(uint32_t)at[i] - 1] = cache[i];
+        else
+            assert_true(isnan(at[i]) && isnan(cache[i]));
+    }
+    free(args.kv.base);
+    free(number);
+}
+
+/* What the rotation makes of elements i and its other one of n_rot. */
+static void near_rotated(const struct heads *s, const float *table, const float *from, const float *to)
+{
+    for (uint32_t i = 0; i < s->n_rot / 2; i++) {
+        const uint32_t a = s->neox ? i : 2 * i, b = s->neox ? i + s->n_rot / 2 : 2 * i + 1;
+        const double c = (double)table[i], d = (double)table[s->n_rot / 2 + i];
+        gfx_near((double)to[a], (double)from[a] * c - (double)from[b] * d, 1e-6, 4, "rotated", a);
+        gfx_near((double)to[b], (double)from[a] * d + (double)from[b] * c, 1e-6, 4, "rotated", b);
+    }
+}
+
+static void compare_row(const struct heads *s, const struct halo_latent_heads_args *a, uint32_t row, const float *kept)
+{
+    const uint32_t n_up = s->n_low + s->n_rot, dim = s->n_row + s->n_rot;
+    const float *c = a->c + row * s->n_row, *table = a->table + row * s->n_rot;
+    double sum = 0;
+    for (uint32_t h = 0; h < s->n_head; h++) {
+        const uint32_t index = row * s->n_head + h;
+        assert_memory_equal(a->q_low + index * s->n_low, a->q_up + index * n_up, s->n_low * sizeof(float));
+        near_rotated(s, table, a->q_up + index * n_up + s->n_low, a->q + index * dim + s->n_row);
+    }
+    if (step_pos[row] < 0)
+        return;
+    for (uint32_t i = 0; i < s->n_row; i++)
+        sum += (double)c[i] * (double)c[i];
+    for (uint32_t i = 0; i < s->n_row; i++)
+        gfx_near((double)kept[row * dim + i],
+                 (double)c[i] * (double)a->weight[i] / sqrt(sum / s->n_row + (double)a->eps), 2e-6, 4, "norm", i);
+    near_rotated(s, table, a->k_rot + row * s->n_rot, kept + row * dim + s->n_row);
+}
+
+/* Other caches hold what kv_write makes of the same rows. */
+static void compare_cache(struct heads_run *run, enum halo_kv_type type, const float *kept, uint32_t dim, uint32_t grid)
+{
+    char name[32];
+    struct halo_latent_heads_args args = run->args;
+    args.kv = step_cache(run, type, dim);
+    snprintf(name, sizeof(name), "latent_heads_%s", type_names[type]);
+    gfx_run(name, grid, STEP, 1, &args);
+    struct halo_kv_write_args want = {step_cache(run, type, dim), kept, NULL};
+    snprintf(name, sizeof(name), "kv_write_%s", type_names[type]);
+    gfx_run(name, 1, STEP, 1, &want);
+    assert_memory_equal(args.kv.base, want.kv.base, run->n_cache);
+    free(args.kv.base);
+    free(want.kv.base);
+}
+
+static void heads_case(const struct heads *s)
+{
+    const uint32_t n_up = s->n_low + s->n_rot, dim = s->n_row + s->n_rot, n_slots = STEP * s->n_head,
+                   grid = HALO_HIP_CEIL(1 + s->n_head, HALO_HEAD_WAVES);
+    struct heads_run run = {.pages = {1, 0}};
+    float *q_up = gfx_floats(n_slots * n_up, 1), *c = gfx_floats(STEP * s->n_row, 2),
+          *k_rot = gfx_floats(STEP * s->n_rot, 3), *weight = gfx_floats(s->n_row, 4),
+          *table = gfx_floats(STEP * s->n_rot, 5), *q = gfx_zeros((size_t)n_slots * dim * 4),
+          *q_low = gfx_zeros((size_t)n_slots * s->n_low * 4), *kept = gfx_zeros((size_t)STEP * dim * 4);
+    const size_t n_act = s->quantized ? (size_t)n_slots * halo_hip_act_bytes(s->n_low) : 0;
+    uint8_t *act = gfx_zeros(n_act + 1), *want_act = gfx_zeros(n_act + 1);
+    run.args = (struct halo_latent_heads_args){
+        step_cache(&run, HALO_KV_F32, dim), q_up,      c,        k_rot,    weight,   table,   q,    q_low,
+        s->quantized ? act : NULL,          s->n_head, s->n_low, s->n_rot, s->n_rot, s->neox, 1e-5f};
+    float *cache = (void *)run.args.kv.base;
+    gfx_run("latent_heads_f32", grid, STEP, 1, &run.args);
+    read_rows(&run, cache, dim, kept);
+    for (uint32_t r = 0; r < STEP; r++)
+        compare_row(s, &run.args, r, kept);
+    struct halo_quantize_args quantize = {q_low, want_act, s->n_low};
+    if (s->quantized)
+        gfx_run("quantize", HALO_HIP_CEIL(s->n_low, HALO_QUANTIZE_COLS), n_slots, 1, &quantize);
+    assert_memory_equal(act, want_act, n_act + 1);
+    compare_cache(&run, HALO_KV_F16, kept, dim, grid);
+    compare_cache(&run, HALO_KV_Q8, kept, dim, grid);
+    void *buffers[] = {q_up, c, k_rot, weight, table, q, q_low, kept, act, want_act, cache};
+    for (uint32_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
+        free(buffers[i]);
+}
+
+static void heads(void **state)
+{
+    (void)state;
+    static const struct heads cases[] = {
+        {20, 192, 64, 512, 0, true}, {7, 96, 32, 64, 1, true}, {3, 40, 16, 48, 0, false}, {16, 256, 128, 64, 1, false}};
+    for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        heads_case(&cases[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows),
         cmocka_unit_test(tiles_of_rows),
         cmocka_unit_test(tiles_of_prompts),
+        cmocka_unit_test(heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
