@@ -40,10 +40,12 @@ void halo_device_forget_model(struct halo_device_thread *t, struct halo_instance
         }
     if (!instance->device_model)
         return;
-    t->ops->model_destroy(instance->device_model);
-    halo_experts_destroy(instance->experts);
+    /* Where a read may still write into the device's slots, its model stays, and the device with it. */
+    if (halo_experts_destroy(instance->experts) || !t->ops->take_slots) {
+        t->ops->model_destroy(instance->device_model);
+        t->n_device_models--;
+    }
     instance->experts = NULL;
-    t->n_device_models--;
     instance->device_model = NULL;
 }
 

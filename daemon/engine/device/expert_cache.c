@@ -260,6 +260,15 @@ static void idle(struct halo_expert_cache *cache, struct halo_expert_slot *slot)
     halo_list_append(&cache->layers[slot->layer].idle[slot->class], &slot->node);
 }
 
+static void lose(struct halo_expert_cache *cache, struct halo_expert_slot *slot)
+{
+    if (halo_list_is_linked(&slot->node))
+        halo_list_remove(&slot->node);
+    empty(cache, slot);
+    slot->is_held = false;
+    halo_list_append(&cache->empty, &slot->node);
+}
+
 void halo_expert_cache_arrive(struct halo_expert_cache *cache, uint32_t number, uint64_t generation, bool is_there)
 {
     assert(number < cache->n_slots);
@@ -272,14 +281,18 @@ void halo_expert_cache_arrive(struct halo_expert_cache *cache, uint32_t number, 
             idle(cache, slot);
         return;
     }
-    empty(cache, slot);
-    slot->is_held = false;
-    halo_list_append(&cache->empty, &slot->node);
+    lose(cache, slot);
 }
 
 void halo_expert_cache_ready(struct halo_expert_cache *cache, uint32_t number)
 {
     move(&cache->slots[number], HALO_EXPERT_READY);
+}
+
+void halo_expert_cache_drop(struct halo_expert_cache *cache, uint32_t number)
+{
+    assert(cache->slots[number].state == HALO_EXPERT_ARRIVED);
+    lose(cache, &cache->slots[number]);
 }
 
 void halo_expert_cache_release(struct halo_expert_cache *cache, uint32_t number)

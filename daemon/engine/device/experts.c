@@ -13,7 +13,6 @@
 #include <base/clock.h>
 #include <store/fetch.h>
 #include <store/hull.h>
-#include <store/slab.h>
 
 #include "device/expert_shape_priv.h"
 #include "device/experts_priv.h"
@@ -63,8 +62,7 @@ static uint64_t offset_of(const struct halo_expert_part *part, uint32_t id)
 /* Where the file's bytes of a part go. */
 static uint8_t *data_of(const struct halo_experts *x, uint32_t slot, const struct halo_expert_part *part, uint32_t id)
 {
-    uint8_t *base = halo_slabs_slot(x->slabs, slot);
-    return base + part->at + part->growth + offset_of(part, id) % HALO_HULL_ALIGN;
+    return halo_expert_memory_at(&x->memory, slot) + part->at + part->growth + offset_of(part, id) % HALO_HULL_ALIGN;
 }
 
 /* Adds the reads that fill a slot which has just been given to an expert. */
@@ -72,6 +70,7 @@ static void add_reads(struct halo_experts *x, uint32_t slot, enum halo_fetch_pri
 {
     const struct halo_expert_slot *at = &x->cache.slots[slot];
     const struct halo_expert_layout *layer = &x->layers[at->layer];
+    halo_expert_memory_begin(&x->memory, slot);
     x->n_pending[slot] = (uint8_t)layer->n_parts;
     x->is_spoiled[slot] = false;
     for (uint32_t i = 0; i < layer->n_parts; i++)
@@ -117,8 +116,13 @@ static void take_completion(struct halo_experts *x, const struct halo_fetch_done
         if (slot->is_held && x->fault.code == HALO_FAULT_NONE)
             halo_fetch_fault(x->fetch, done, &x->fault);
     }
-    if (--x->n_pending[done->slot] == 0)
-        halo_expert_cache_arrive(&x->cache, done->slot, done->generation, !x->is_spoiled[done->slot]);
+    if (--x->n_pending[done->slot] > 0)
+        return;
+    /* A buffer is not kept for an expert that nobody waits for any more. */
+    bool is_there = !x->is_spoiled[done->slot] && (slot->is_held || x->memory.kind != HALO_EXPERT_MEMORY_COPIED);
+    halo_expert_cache_arrive(&x->cache, done->slot, done->generation, is_there);
+    if (!is_there)
+        halo_expert_memory_end(&x->memory, done->slot);
 }
 
 uint32_t halo_experts_reap(struct halo_experts *x, uint64_t timeout_us)
@@ -149,7 +153,8 @@ static void count_bytes(struct halo_experts *x, bool is_there, uint64_t n_bytes)
         HALO_COUNT(x->setup.stats, expert_miss_bytes, n_bytes);
 }
 
-/* Gives slots to the chosen experts that have none, as far as there are any, and submits their reads. */
+/* Gives slots to the chosen experts that have none, as far as there are any and the reads have buffers, and submits
+ * their reads. */
 static void place(struct halo_experts *x)
 {
     const struct halo_expert_layout *layer = &x->layers[x->layer];
@@ -158,6 +163,8 @@ static void place(struct halo_experts *x)
         if (is_placed(x, chosen))
             continue;
         bool is_known = halo_expert_cache_find(&x->cache, x->layer, chosen->id) != HALO_EXPERT_NONE;
+        if (!is_known && !halo_expert_memory_has_buffer(&x->memory))
+            break;
         chosen->slot = halo_expert_cache_choose(&x->cache, x->layer, chosen->id);
         if (chosen->slot == HALO_EXPERT_NONE)
             break;
@@ -237,9 +244,11 @@ static int check_files(struct halo_experts *x)
 static void fill(const struct halo_experts *x, const struct halo_experts_chosen *chosen, struct halo_expert *ret)
 {
     const struct halo_expert_layout *layer = &x->layers[x->layer];
-    *ret = (struct halo_expert){.id = chosen->id, .fresh = x->cache.slots[chosen->slot].state == HALO_EXPERT_ARRIVED};
-    for (uint32_t i = 0; i < layer->n_parts; i++) {
-        ret->base[i] = (uint8_t *)halo_slabs_slot(x->slabs, chosen->slot) + layer->parts[i].at;
+    *ret = (struct halo_expert){
+        .id = chosen->id, .slot = chosen->slot, .fresh = x->cache.slots[chosen->slot].state == HALO_EXPERT_ARRIVED};
+    bool is_copied = x->memory.kind == HALO_EXPERT_MEMORY_COPIED;
+    for (uint32_t i = 0; i < layer->n_parts && (ret->fresh || !is_copied); i++) {
+        ret->base[i] = is_copied ? NULL : halo_expert_memory_at(&x->memory, chosen->slot) + layer->parts[i].at;
         ret->data[i] = data_of(x, chosen->slot, &layer->parts[i], chosen->id);
     }
 }
@@ -305,9 +314,30 @@ static void wait(struct halo_experts *x, struct halo_device_phase *phase)
         HALO_COUNT(x->setup.stats, expert_wait_us, (now_ns - start_ns) / 1000);
 }
 
+/* The device has done with the bytes of the experts that it took. */
+static void end_taken(struct halo_experts *x)
+{
+    for (uint32_t i = 0; i < x->n_chosen; i++)
+        if (x->chosen[i].is_taken)
+            halo_expert_memory_end(&x->memory, x->chosen[i].slot);
+}
+
+/* No buffer is kept for what nobody took, as after a failure. */
+static void drop_untaken(struct halo_experts *x)
+{
+    for (uint32_t i = 0; i < x->n_chosen && x->memory.kind == HALO_EXPERT_MEMORY_COPIED; i++) {
+        const struct halo_experts_chosen *chosen = &x->chosen[i];
+        if (chosen->is_taken || !is_placed(x, chosen) || x->cache.slots[chosen->slot].state != HALO_EXPERT_ARRIVED)
+            continue;
+        halo_expert_cache_drop(&x->cache, chosen->slot);
+        halo_expert_memory_end(&x->memory, chosen->slot);
+    }
+}
+
 static int take(void *owner, struct halo_device_phase *phase, struct halo_expert *ret, uint32_t n, char *reason)
 {
     struct halo_experts *x = owner;
+    end_taken(x);
     if (x->n_taken == x->n_chosen)
         return 0;
     for (;;) {
@@ -326,6 +356,8 @@ static int take(void *owner, struct halo_device_phase *phase, struct halo_expert
 static void release(void *owner)
 {
     struct halo_experts *x = owner;
+    end_taken(x);
+    drop_untaken(x);
     for (uint32_t i = 0; i < x->n_chosen; i++)
         halo_expert_cache_unhold(&x->cache, x->layer, x->chosen[i].id);
     if (x->shape.is_dense && x->n_chosen > 0)
@@ -337,7 +369,7 @@ static bool wants_guess(void *owner, uint32_t layer)
 {
     const struct halo_experts *x = owner;
     return atomic_load_explicit(&x->may_guess, memory_order_relaxed) && halo_expert_trial_is_on(&x->trial) &&
-           x->n_chosen <= GUESS_MOST * x->shape.n_used;
+           x->memory.kind != HALO_EXPERT_MEMORY_COPIED && x->n_chosen <= GUESS_MOST * x->shape.n_used;
 }
 
 /* The disk is idle as long as nobody waits for it: what is guessed comes behind what is chosen. */
@@ -381,6 +413,11 @@ int halo_experts_create(struct halo_experts **ret, const struct halo_experts_set
     }
     for (uint32_t layer = 0; layer < x->shape.n_layers; layer++)
         halo_expert_layout_of(setup->ops, setup->device, setup->plan, layer, &x->layers[layer]);
+    r = halo_expert_memory_reserve(&x->memory, setup, &x->shape, x->layers, fault);
+    if (r < 0) {
+        halo_experts_destroy(x);
+        return r;
+    }
     *ret = x;
     return 0;
 }
@@ -403,36 +440,28 @@ static int open_files(struct halo_experts *x, const struct halo_gguf *gguf, stru
 int halo_experts_open(struct halo_experts *x, const struct halo_gguf *gguf, uint32_t block_bytes, uint32_t depth,
                       struct halo_fault *fault)
 {
-    /* A slot has an address congruent to any offset: what slab.h adds to each is part of the slot. */
-    uint64_t slab_bytes = (x->setup.n_slots + HALO_EXPERTS_SLABS - 1) / HALO_EXPERTS_SLABS * x->shape.slot_bytes;
-    uint64_t most_bytes = x->shape.slot_bytes > HALO_SLAB_BYTES_MAX ? x->shape.slot_bytes : HALO_SLAB_BYTES_MAX;
-    struct halo_slabs_options memory = {.slot_bytes = x->shape.slot_bytes - HALO_HULL_ALIGN,
-                                        .n_slots = x->setup.n_slots,
-                                        .slab_bytes = slab_bytes < most_bytes ? slab_bytes : most_bytes};
     struct halo_fetch_options options = {
         .block_bytes = block_bytes, .depth = depth, .queue = x->setup.n_slots * n_parts_max(x)};
-    uint64_t bytes;
-    uint32_t first;
-    int r = halo_slabs_create(&memory, &x->slabs, fault);
-    for (uint32_t slab = 0; r == 0 && slab < halo_slabs_n(x->slabs); slab++)
-        r = halo_slabs_take(x->slabs, slab, fault);
+    int r = halo_expert_memory_open(&x->memory, fault);
     if (r == 0) {
-        halo_slabs_base(x->slabs, 0, &bytes, &first, &x->slab_slots);
+        x->slab_slots = halo_expert_memory_slab_slots(&x->memory);
         atomic_store(&x->n_open, x->setup.n_slots);
         r = halo_fetch_create(&options, &x->fetch, fault);
     }
     return r < 0 ? r : open_files(x, gguf, fault);
 }
 
-void halo_experts_destroy(struct halo_experts *x)
+bool halo_experts_destroy(struct halo_experts *x)
 {
     if (!x)
-        return;
+        return true;
     /* The kernel may still write into the slots of a drive that does not answer: their memory stays. */
     bool is_over = !x->fetch || halo_fetch_drain(x->fetch, DRAIN_US) == 0;
     if (is_over) {
         halo_fetch_destroy(x->fetch);
-        halo_slabs_destroy(x->slabs);
+        halo_expert_memory_finish(&x->memory);
+    } else {
+        halo_expert_memory_abandon(&x->memory);
     }
     halo_expert_cache_finish(&x->cache);
     free(x->layers);
@@ -442,6 +471,7 @@ void halo_experts_destroy(struct halo_experts *x)
     free(x->reads);
     free(x->chosen);
     free(x);
+    return is_over;
 }
 
 void halo_experts_report(struct halo_experts *x, struct halo_experts_report *ret)
@@ -462,7 +492,8 @@ void halo_experts_notices(struct halo_experts *x, struct halo_remarks *ret)
 {
     struct halo_remarks memory = {0};
     halo_fetch_notices(x->fetch, ret);
-    halo_slabs_notices(x->slabs, &memory);
+    if (x->memory.slabs)
+        halo_slabs_notices(x->memory.slabs, &memory);
     halo_remarks_append(ret, &memory);
 }
 

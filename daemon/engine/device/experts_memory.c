@@ -9,12 +9,18 @@
 #define GIVE_BACK_WAIT_NS 200000000u /* for reads into slabs that could go */
 #define GIVE_BACK_REAP_US 10000
 
+/* Whether slots lie in slabs that can be given back. */
+static bool has_slabs(const struct halo_experts *x)
+{
+    return x->memory.kind == HALO_EXPERT_MEMORY_OWN;
+}
+
 /* Returns the first slot of a slab. */
 static uint32_t slots_of(const struct halo_experts *x, uint32_t slab, uint32_t *ret_n)
 {
     uint64_t bytes;
     uint32_t first;
-    halo_slabs_base(x->slabs, slab, &bytes, &first, ret_n);
+    halo_slabs_base(x->memory.slabs, slab, &bytes, &first, ret_n);
     return first;
 }
 
@@ -23,7 +29,7 @@ static uint32_t least_worth(const struct halo_experts *x)
 {
     uint64_t least = HALO_EXPERT_BUSY;
     uint32_t found = HALO_EXPERT_NONE;
-    for (uint32_t slab = 0; slab < halo_slabs_n(x->slabs); slab++) {
+    for (uint32_t slab = 0; slab < halo_slabs_n(x->memory.slabs); slab++) {
         uint32_t n, first = slots_of(x, slab, &n);
         uint64_t worth = halo_expert_cache_worth(&x->cache, first, n);
         if (worth < least) {
@@ -42,7 +48,7 @@ void halo_experts_memory(const struct halo_experts *x, struct halo_experts_memor
         .n_slots = n_open,
         .slots_bytes = n_open * stride,
         .slab_bytes = x->slab_slots * stride,
-        .spare_bytes = (n_open - x->shape.least_slots) / x->slab_slots * x->slab_slots * stride,
+        .spare_bytes = !has_slabs(x) ? 0 : (n_open - x->shape.least_slots) / x->slab_slots * x->slab_slots * stride,
         .absent_bytes = (x->setup.n_slots - n_open) * stride,
     };
 }
@@ -53,14 +59,14 @@ uint64_t halo_experts_give_back(struct halo_experts *x, uint64_t bytes)
     assert(x->n_chosen == 0); /* no step is under way */
     while (halo_experts_reap(x, 0) == HALO_EXPERTS_REAP)
         ;
-    while (given < bytes) {
+    while (given < bytes && has_slabs(x)) {
         uint32_t n, slab = least_worth(x);
         struct halo_experts_memory memory;
         if (slab != HALO_EXPERT_NONE) {
             uint32_t first = slots_of(x, slab, &n);
             halo_expert_cache_close(&x->cache, first, n);
             atomic_store(&x->n_open, x->cache.n_open);
-            halo_slabs_give_back(x->slabs, slab);
+            halo_slabs_give_back(x->memory.slabs, slab);
             given += n * x->shape.slot_bytes;
             continue;
         }
@@ -74,10 +80,10 @@ uint64_t halo_experts_give_back(struct halo_experts *x, uint64_t bytes)
 
 int halo_experts_take(struct halo_experts *x, struct halo_fault *fault)
 {
-    for (uint32_t slab = 0; slab < halo_slabs_n(x->slabs); slab++)
-        if (!halo_slabs_is_taken(x->slabs, slab)) {
+    for (uint32_t slab = 0; has_slabs(x) && slab < halo_slabs_n(x->memory.slabs); slab++)
+        if (!halo_slabs_is_taken(x->memory.slabs, slab)) {
             x->taken = slab;
-            return halo_slabs_take(x->slabs, slab, fault);
+            return halo_slabs_take(x->memory.slabs, slab, fault);
         }
     return -ENOENT;
 }

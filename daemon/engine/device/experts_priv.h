@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 
 #include <store/fetch.h>
-#include <store/slab.h>
 
+#include "device/expert_memory_priv.h"
 #include <engine/expert_trial.h>
 #include <engine/experts.h>
 
@@ -27,7 +27,7 @@ struct halo_experts {
     struct halo_expert_shape shape;
     struct halo_expert_cache cache;
     struct halo_expert_layout *layers; /* [n_layers] */
-    struct halo_slabs *slabs;
+    struct halo_expert_memory memory;
     struct halo_fetch *fetch;
     struct halo_experts_file *files;
     uint32_t n_files;

@@ -220,7 +220,11 @@ static int create_experts(struct halo_load *load, const struct halo_device_ops *
                           const struct halo_budget *budget, struct halo_stats *stats)
 {
     struct halo_instance *instance = load->instance;
-    struct halo_experts_setup setup = {.ops = ops, .device = device, .plan = &instance->model->plan, .stats = stats};
+    struct halo_experts_setup setup = {.ops = ops,
+                                       .device = device,
+                                       .device_model = instance->device_model,
+                                       .plan = &instance->model->plan,
+                                       .stats = stats};
     struct halo_expert_shape shape;
     halo_expert_shape_of(ops, device, setup.plan, &shape);
     setup.n_slots = budget->least_slots;

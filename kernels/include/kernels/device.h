@@ -16,7 +16,7 @@
 #include <kernels/experts.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 13
+#define HALO_DEVICE_ABI 14
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 #define HALO_DEVICE_NOTICE 160
@@ -159,6 +159,9 @@ struct halo_device_ops {
      * device's layout (pure; any thread), and where the model gets its experts from, before the seal. */
     uint64_t (*expert_bytes)(const struct halo_device *device, const struct halo_weight *weight);
     void (*set_experts)(struct halo_device_model *model, const struct halo_expert_source *source);
+    /* Optional: the slots of streamed experts are the device's memory; without it they are the source's, in the host's.
+     * Once between create and set_experts. */
+    int (*take_slots)(struct halo_device_model *model, struct halo_expert_slots *slots, char *reason);
 };
 
 #endif

@@ -1,9 +1,10 @@
 /* experts.h: weights that are not resident: where a device gets them from while it runs a plan.
  *
- * The weights of a plan whose `streamed` is set have no memory of the device's. Those that a router chooses together,
- * the gate, up and down matrices of one layer, are an *expert layer*, and the same expert of all of them lies in one
- * *slot* of memory that the source owns and the host can write. A slot has a part for each weight of its layer, in the
- * order of the plan's weights. The device asks for the experts that a batch has chosen; it knows nothing of disks.
+ * The weights of a plan whose `streamed` is set have no memory among the resident ones. Those that a router chooses
+ * together, the gate, up and down matrices of one layer, are an *expert layer*, and the same expert of all of them lies
+ * in one *slot*. A slot has a part for each weight of its layer, in the order of the plan's weights. The memory of the
+ * slots is the source's own, or a device's that has take_slots (device.h). The device asks for the experts that a batch
+ * has chosen; it knows nothing of disks.
  *
  * A dense layer whose matrices (HALO_WEIGHT_MATRIX, each used by one MATMUL) are streamed is an expert layer with one
  * expert, number 0, which every batch chooses: a run chooses these layers in the order of their numbers, each from its
@@ -30,13 +31,23 @@ struct halo_device_phase;
 
 /* An expert in its slot. */
 struct halo_expert {
-    uint32_t id;
+    uint32_t id, slot;
     /* data[] holds the bytes of the file, and this is the first time that somebody hears of them. The device may turn
-     * them into its own layout from base[] on, and finds that layout there as long as the expert stays in its slot. */
+     * them into its own layout from base[] on, and finds that layout there as long as the expert stays in its slot.
+     * Where the host cannot write slots, data[] is memory of the source's until the next take() or release(), and the
+     * device copies it into the slot; base[] is NULL. */
     bool fresh;
     uint8_t *base[HALO_LAYER_PARTS]; /* 4096-byte aligned */
     uint8_t *data[HALO_LAYER_PARTS]; /* ends no earlier than base + the device's expert_bytes; congruent to the
                                        * file offset modulo 4096 */
+};
+
+/* Slots in a device's memory: n of them, one after the other, which the source fills in. */
+struct halo_expert_slots {
+    uint32_t n;
+    uint64_t slot_bytes;     /* from one to the next, a multiple of 4096 */
+    const uint64_t *part_at; /* [n_weights of the plan] where an expert's part begins in a slot; for streamed weights */
+    uint8_t *host;           /* out: the first one, 4096-byte aligned; NULL: the host cannot write them */
 };
 
 struct halo_expert_source {

@@ -90,6 +90,8 @@ uint32_t halo_expert_cache_ahead(struct halo_expert_cache *cache, uint32_t now, 
 void halo_expert_cache_arrive(struct halo_expert_cache *cache, uint32_t slot, uint64_t generation, bool is_there);
 /* Somebody has used what arrived. */
 void halo_expert_cache_ready(struct halo_expert_cache *cache, uint32_t slot);
+/* What ARRIVED is lost: the slot becomes empty. */
+void halo_expert_cache_drop(struct halo_expert_cache *cache, uint32_t slot);
 void halo_expert_cache_release(struct halo_expert_cache *cache, uint32_t slot);
 
 /* The slots [first, first + n), whose memory is given back and taken again together. */

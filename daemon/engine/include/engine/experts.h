@@ -1,5 +1,6 @@
 /* experts.h: the streamed weights of one model, experts or whole layers: what a slot holds, the memory of the slots,
- * the reads that fill them, and the source that the device takes them from (kernels/experts.h).
+ * the reads that fill them, and the source that the device takes them from (kernels/experts.h). The slots are the
+ * host's memory or a device's.
  *
  * A slot has room for one expert of any layer: gate, up and down one after the other, each at an address congruent to
  * its file offset modulo 4096, with room in front for the device's layout where that is larger. Which experts stay is
@@ -70,20 +71,23 @@ struct halo_experts;
 struct halo_experts_setup {
     const struct halo_device_ops *ops;
     const struct halo_device *device;
-    const struct halo_plan *plan; /* outlives the object */
+    struct halo_device_model *device_model; /* gives the slots, where the device has them; outlives the object */
+    const struct halo_plan *plan;           /* outlives the object */
     uint32_t n_slots;
     struct halo_stats *stats; /* may be NULL */
 };
 
-/* Bookkeeping only. 0 or OUT_OF_MEMORY. */
+/* Bookkeeping, and the slots that are a device's memory. Device thread. 0, or negative with the fault: OUT_OF_MEMORY,
+ * or what the device says. */
 int halo_experts_create(struct halo_experts **ret, const struct halo_experts_setup *setup, struct halo_fault *fault);
-/* Takes the memory of the slots and opens the model's files, whose descriptors are gguf's and stay open: about 0.2 s a
- * GiB. block_bytes and depth: of reads, as fetch.h has them; 0: its defaults. 0, or negative with the fault. */
+/* Takes the memory of slots or buffers that are the host's, about 0.2 s a GiB, and opens the model's files, whose
+ * descriptors are gguf's and stay open. block_bytes and depth: of reads, as fetch.h has them; 0: its defaults. 0, or
+ * negative with the fault. */
 int halo_experts_open(struct halo_experts *experts, const struct halo_gguf *gguf, uint32_t block_bytes, uint32_t depth,
                       struct halo_fault *fault);
-/* NULL is accepted. Waits for the reads in flight, but not for a drive that does not answer: then their memory is
- * lost. */
-void halo_experts_destroy(struct halo_experts *experts);
+/* NULL is accepted. Waits for the reads in flight, but not for a drive that does not answer: then their memory is lost,
+ * and so is the device's model with its slots. False: so it is. */
+bool halo_experts_destroy(struct halo_experts *experts);
 
 /* Since it was created; what the oldest read in flight is ("": none). */
 struct halo_experts_report {

@@ -1,0 +1,135 @@
+/* expert_memory.c: see expert_memory_priv.h. */
+#include "device/expert_memory_priv.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include <engine/load.h>
+
+#define BUFFERS_PER_EXPERT 2 /* of those that a token uses: one is read while another is copied */
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static int refuse_memory(const struct halo_expert_memory *m, struct halo_fault *fault)
+{
+    return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the table of %u slots of experts",
+                          m->n_slots);
+}
+
+static int take_from_device(struct halo_expert_memory *m, const struct halo_experts_setup *setup,
+                            const struct halo_expert_shape *shape, const struct halo_expert_layout *layers,
+                            struct halo_fault *fault)
+{
+    uint64_t *part_at = calloc(setup->plan->n_weights, sizeof(*part_at));
+    char reason[HALO_DEVICE_REASON] = "";
+    if (!part_at)
+        return refuse_memory(m, fault);
+    for (uint32_t layer = 0; layer < shape->n_layers; layer++)
+        for (uint32_t i = 0; i < layers[layer].n_parts; i++)
+            part_at[layers[layer].parts[i].weight] = layers[layer].parts[i].at;
+    struct halo_expert_slots slots = {.n = m->n_slots, .slot_bytes = m->slot_bytes, .part_at = part_at};
+    int r = setup->ops->take_slots(setup->device_model, &slots, reason);
+    free(part_at);
+    if (r < 0)
+        return halo_fault_set(fault, halo_load_fault_code(r), "%s", reason);
+    m->shared = slots.host;
+    m->kind = slots.host ? HALO_EXPERT_MEMORY_SHARED : HALO_EXPERT_MEMORY_COPIED;
+    return 0;
+}
+
+static int make_buffers(struct halo_expert_memory *m, uint32_t n, struct halo_fault *fault)
+{
+    m->n_buffers = m->n_free = n;
+    m->buffer_of = calloc(m->n_slots, sizeof(*m->buffer_of));
+    m->free_buffer = calloc(n, sizeof(*m->free_buffer));
+    if (!m->buffer_of || !m->free_buffer)
+        return refuse_memory(m, fault);
+    for (uint32_t i = 0; i < m->n_slots; i++)
+        m->buffer_of[i] = HALO_EXPERT_NONE;
+    for (uint32_t i = 0; i < n; i++)
+        m->free_buffer[i] = i;
+    return 0;
+}
+
+int halo_expert_memory_reserve(struct halo_expert_memory *m, const struct halo_experts_setup *setup,
+                               const struct halo_expert_shape *shape, const struct halo_expert_layout *layers,
+                               struct halo_fault *fault)
+{
+    *m = (struct halo_expert_memory){.slot_bytes = shape->slot_bytes, .n_slots = setup->n_slots};
+    int r = setup->ops->take_slots ? take_from_device(m, setup, shape, layers, fault) : 0;
+    return r < 0 || m->kind != HALO_EXPERT_MEMORY_COPIED
+               ? r
+               : make_buffers(m, min_u32(BUFFERS_PER_EXPERT * shape->n_used, m->n_slots), fault);
+}
+
+int halo_expert_memory_open(struct halo_expert_memory *m, struct halo_fault *fault)
+{
+    if (m->kind == HALO_EXPERT_MEMORY_SHARED)
+        return 0;
+    /* A slot has an address congruent to any offset: what slab.h adds to each is part of the slot. */
+    uint64_t slab_bytes = (m->n_slots + HALO_EXPERTS_SLABS - 1) / HALO_EXPERTS_SLABS * m->slot_bytes;
+    uint64_t most_bytes = m->slot_bytes > HALO_SLAB_BYTES_MAX ? m->slot_bytes : HALO_SLAB_BYTES_MAX;
+    struct halo_slabs_options options = {.slot_bytes = m->slot_bytes - HALO_HULL_ALIGN,
+                                         .n_slots = m->n_buffers > 0 ? m->n_buffers : m->n_slots,
+                                         .slab_bytes = slab_bytes < most_bytes ? slab_bytes : most_bytes};
+    int r = halo_slabs_create(&options, &m->slabs, fault);
+    for (uint32_t slab = 0; r == 0 && slab < halo_slabs_n(m->slabs); slab++)
+        r = halo_slabs_take(m->slabs, slab, fault);
+    return r;
+}
+
+uint32_t halo_expert_memory_slab_slots(const struct halo_expert_memory *m)
+{
+    uint64_t bytes;
+    uint32_t first, n = m->n_slots;
+    if (m->kind == HALO_EXPERT_MEMORY_OWN)
+        halo_slabs_base(m->slabs, 0, &bytes, &first, &n);
+    return n;
+}
+
+void halo_expert_memory_finish(struct halo_expert_memory *m)
+{
+    halo_slabs_destroy(m->slabs);
+    halo_expert_memory_abandon(m);
+}
+
+void halo_expert_memory_abandon(struct halo_expert_memory *m)
+{
+    free(m->buffer_of);
+    free(m->free_buffer);
+    *m = (struct halo_expert_memory){0};
+}
+
+bool halo_expert_memory_has_buffer(const struct halo_expert_memory *m)
+{
+    return m->kind != HALO_EXPERT_MEMORY_COPIED || m->n_free > 0;
+}
+
+void halo_expert_memory_begin(struct halo_expert_memory *m, uint32_t slot)
+{
+    if (m->kind != HALO_EXPERT_MEMORY_COPIED)
+        return;
+    assert(m->n_free > 0 && m->buffer_of[slot] == HALO_EXPERT_NONE);
+    m->buffer_of[slot] = m->free_buffer[--m->n_free];
+}
+
+void halo_expert_memory_end(struct halo_expert_memory *m, uint32_t slot)
+{
+    if (m->kind != HALO_EXPERT_MEMORY_COPIED || m->buffer_of[slot] == HALO_EXPERT_NONE)
+        return;
+    m->free_buffer[m->n_free++] = m->buffer_of[slot];
+    m->buffer_of[slot] = HALO_EXPERT_NONE;
+}
+
+uint8_t *halo_expert_memory_at(const struct halo_expert_memory *m, uint32_t slot)
+{
+    switch (m->kind) {
+    case HALO_EXPERT_MEMORY_OWN: return halo_slabs_slot(m->slabs, slot);
+    case HALO_EXPERT_MEMORY_SHARED: return m->shared + slot * m->slot_bytes;
+    case HALO_EXPERT_MEMORY_COPIED: return halo_slabs_slot(m->slabs, m->buffer_of[slot]);
+    }
+    return NULL;
+}

@@ -1,0 +1,51 @@
+/* expert_memory_priv.h: the memory of the slots of streamed experts, and where the bytes of a read go.
+ *
+ *   OWN      slots are the host's, in slabs that can be given back; the device computes from them
+ *   SHARED   slots are the device's, and the host can write them: reads go straight there
+ *   COPIED   slots are the device's, out of the host's reach: a read goes to one of a few buffers of the host, which
+ *            belongs to the slot until the device has copied the bytes
+ *
+ * Thread: reserve by the device thread, open by the one that has the load, then the device thread.
+ */
+#ifndef HALO_ENGINE_EXPERT_MEMORY_PRIV_H
+#define HALO_ENGINE_EXPERT_MEMORY_PRIV_H
+
+#include <store/slab.h>
+
+#include <engine/experts.h>
+
+enum halo_expert_memory_kind { HALO_EXPERT_MEMORY_OWN, HALO_EXPERT_MEMORY_SHARED, HALO_EXPERT_MEMORY_COPIED };
+
+struct halo_expert_memory {
+    enum halo_expert_memory_kind kind;
+    struct halo_slabs *slabs; /* OWN: of slots; COPIED: of buffers */
+    uint8_t *shared;          /* SHARED: the first slot */
+    uint64_t slot_bytes;
+    uint32_t n_slots, n_buffers;
+    uint32_t *buffer_of;   /* COPIED: [n_slots], HALO_EXPERT_NONE: none */
+    uint32_t *free_buffer; /* [n_buffers], of which n_free are free */
+    uint32_t n_free;
+};
+
+/* Takes the slots of a device that has them; layers: [shape->n_layers]. 0, or negative with the fault. */
+int halo_expert_memory_reserve(struct halo_expert_memory *memory, const struct halo_experts_setup *setup,
+                               const struct halo_expert_shape *shape, const struct halo_expert_layout *layers,
+                               struct halo_fault *fault);
+/* Takes the host's memory. 0, or negative with the fault. */
+int halo_expert_memory_open(struct halo_expert_memory *memory, struct halo_fault *fault);
+/* Slots of one slab, of all but the last; of all of them, where they are the device's. After open. */
+uint32_t halo_expert_memory_slab_slots(const struct halo_expert_memory *memory);
+void halo_expert_memory_finish(struct halo_expert_memory *memory);
+/* The same, for memory that reads in flight may still write to: it is lost. */
+void halo_expert_memory_abandon(struct halo_expert_memory *memory);
+
+/* Whether one more slot could be read into. */
+bool halo_expert_memory_has_buffer(const struct halo_expert_memory *memory);
+/* The slot is read into: it gets a buffer, of which there is one. */
+void halo_expert_memory_begin(struct halo_expert_memory *memory, uint32_t slot);
+/* Nobody needs what was read any more. Nothing happens when the slot has no buffer. */
+void halo_expert_memory_end(struct halo_expert_memory *memory, uint32_t slot);
+/* Where the slot's reads go. */
+uint8_t *halo_expert_memory_at(const struct halo_expert_memory *memory, uint32_t slot);
+
+#endif
