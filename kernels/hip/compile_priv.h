@@ -30,7 +30,8 @@ struct halo_hip_compiler {
     uint32_t min_rows, max_rows; /* the class */
     enum halo_hip_shape shape;
     uint32_t blocks_wanted;
-    uint32_t op; /* index in the plan */
+    uint32_t op;      /* index in the plan */
+    uint32_t brought; /* the layer whose streamed experts the host has brought; 0: none */
     struct halo_hip_forms forms;
     /* Activation rows that the op leaves for a later one: where, NULL: none; their length, 0: none; how many to a row
      * of the batch. */
@@ -65,6 +66,8 @@ int halo_hip_emit(struct halo_hip_compiler *c, const struct halo_hip_emission *e
 void halo_hip_loop_begin(struct halo_hip_compiler *c, enum halo_hip_over over, uint32_t most, uint32_t min,
                          uint32_t max);
 void halo_hip_loop_end(struct halo_hip_compiler *c);
+/* The host does something between the launches, for c->op. */
+int halo_hip_stop(struct halo_hip_compiler *c, enum halo_hip_over what);
 /* They are for spans of min .. max rows. */
 void halo_hip_span_limit(struct halo_hip_compiler *c, uint32_t min, uint32_t max);
 

@@ -165,6 +165,9 @@ const struct halo_device_ops *halo_device_hip(void)
         .peek = halo_hip_peek,
         .measure_bandwidth = halo_hip_measure_bandwidth,
         .measure_costs = halo_hip_measure_costs,
+        .expert_bytes = halo_hip_expert_size,
+        .set_experts = halo_hip_set_experts,
+        .take_slots = halo_hip_take_slots,
     };
     return &ops;
 }

@@ -1,9 +1,9 @@
 /* device_priv.h: what the files of the HIP device share.
  *
  * A *device* owns the runtime, one stream and the functions of one code object. A *model* owns four regions of memory:
- * weights, KV pages, scratch, and pinned memory for inputs and logits. On an integrated GPU weights lie in host memory
- * that the GPU reads in place; on a discrete one they are packed on the host and copied. Everything runs in the order
- * of the one stream.
+ * weights, KV pages, scratch, and pinned memory for inputs and logits; where experts are streamed, a fifth one has
+ * their slots (experts_priv.h). On an integrated GPU weights lie in host memory that the GPU reads in place; on a
+ * discrete one they are packed on the host and copied. Everything runs in the order of the one stream.
  *
  * Device thread, apart from probe, describe, supports and estimate (any thread) and weight_slot and weight_commit
  * (loading).
@@ -18,6 +18,7 @@
 #include <hip/api.h>
 #include <kernels/device.h>
 
+#include "experts_priv.h"
 #include "gfx/args.h"
 #include "gfx/layout.h"
 #include "program_priv.h"
@@ -27,9 +28,10 @@
 #define HALO_HIP_PAGE_BYTES 4096
 #define HALO_HIP_PCI_BYTES 24
 #define HALO_HIP_STAGING_BYTES (8u << 20)
-#define HALO_HIP_GEMV_ROWS_MAX 8    /* rows of a batch that the GEMV kernels take together */
-#define HALO_HIP_ITEMS_MAX 256      /* rows times splits when there are several splits */
-#define HALO_HIP_GRAPH_ROWS 8       /* batches of so many rows have graphs */
+#define HALO_HIP_PACK_COPY_BYTES (2 * HALO_HIP_STAGING_BYTES) /* of rows that are packed over themselves */
+#define HALO_HIP_GEMV_ROWS_MAX 8                              /* rows of a batch that the GEMV kernels take together */
+#define HALO_HIP_ITEMS_MAX 256                                /* rows times splits when there are several splits */
+#define HALO_HIP_GRAPH_ROWS 8                                 /* batches of so many rows have graphs */
 #define HALO_HIP_PACKERS_MAX 8      /* threads that pack the rows of a weight, the caller included */
 #define HALO_HIP_PREFILL_MIN_ROWS 4 /* of a tile that prefill attention takes */
 #define HALO_HIP_LEVELS 4           /* of the length of contexts: up to 1, 4, 16 pages and more */
@@ -69,11 +71,11 @@ struct halo_hip_region {
 
 struct halo_hip_weight {
     const struct halo_weight *info;
-    uint64_t at;       /* of the packed form in the region of weights */
+    uint64_t at;       /* of the packed form in the region of weights; streamed: in a slot */
     uint64_t data;     /* of the file's bytes in the region that the host writes */
     uint64_t slot_end; /* behind the last byte that belongs to the weight there */
     bool slack;
-    uint64_t expert_bytes; /* packed */
+    uint64_t expert_bytes; /* packed; streamed: from one slot to the next */
     atomic_bool committed;
 };
 
@@ -95,6 +97,7 @@ struct halo_hip_scratch {
     int32_t *expert_tables; /* of all ops that choose experts by token, one after the other */
     uint32_t *block_order;  /* scores of compressed blocks */
     uint8_t *input;         /* a discrete GPU's copy of the inputs */
+    uint32_t *places;       /* a discrete GPU's table of streamed experts */
 };
 
 /* One of the two sets of inputs: the host fills one while the GPU may still read the other. */
@@ -116,7 +119,8 @@ struct halo_device_model {
     const struct halo_plan *plan;
     struct halo_hip_weight *weights;       /* [n_weights] */
     uint64_t kv_first[HALO_KV_GROUPS_MAX]; /* where each group begins in its region */
-    struct halo_hip_region weight_region, file_region, kv_region, scratch_region, pinned_region, staging_region;
+    struct halo_hip_region weight_region, file_region, kv_region, scratch_region, pinned_region, staging_region,
+        slot_region;
     struct halo_hip_scratch scratch;
     struct halo_hip_tables tables; /* of rotations */
     struct halo_hip_input input[2];
@@ -126,8 +130,9 @@ struct halo_device_model {
     void *staging_event[2];
     bool staging_busy[2];
     uint32_t staging_next;        /* the buffer that is filled next */
-    struct halo_workers *packers; /* pack the rows of large weights; until the model is sealed */
+    struct halo_workers *packers; /* pack the rows of large weights; until the model is sealed, or always */
     pthread_mutex_t commit_lock;
+    struct halo_hip_experts experts;
     struct halo_hip_program program;                                    /* made by the seal */
     struct halo_hip_graph graphs[HALO_HIP_GRAPH_ROWS][HALO_HIP_LEVELS]; /* [rows - 1][level] */
     uint32_t n_rows;                                                    /* of the last run */
@@ -170,6 +175,9 @@ uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, s
                                 uint64_t *ret_file);
 void halo_hip_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
 int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char *reason);
+/* Packs the part of a fresh expert that belongs to the weight into its slot, or queues the copy. Device thread. */
+int halo_hip_weight_bring_expert(struct halo_device_model *model, uint32_t index, const struct halo_expert *expert,
+                                 uint32_t part, char *reason);
 
 /* scratch.c: the same for the scratch: offsets from `base`, which may be 0 to count. */
 uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, uint8_t *base,
@@ -217,7 +225,19 @@ void halo_hip_measure_costs(struct halo_device *device, struct halo_device_costs
  * then. */
 static inline uint8_t *halo_hip_weight(const struct halo_device_model *model, uint32_t weight)
 {
-    return model->weights ? model->weight_region.device + model->weights[weight].at : NULL;
+    if (!model->weights)
+        return NULL;
+    bool streamed = model->plan->weights[weight].streamed > 0;
+    return (streamed ? model->slot_region.device : model->weight_region.device) + model->weights[weight].at;
+}
+
+/* The places of the experts of a weight; NULL: they are not streamed. */
+static inline const uint32_t *halo_hip_places(const struct halo_device_model *model, uint32_t weight)
+{
+    const struct halo_hip_experts *experts = &model->experts;
+    uint32_t layer = model->plan->weights[weight].streamed;
+    return layer > 0 && experts->place_device ? experts->place_device + (uint64_t)(layer - 1) * experts->n_expert
+                                              : NULL;
 }
 
 static inline uint64_t halo_hip_expert_bytes(const struct halo_device_model *model, uint32_t weight)

@@ -48,6 +48,15 @@ static bool append_loop(struct halo_hip_program *p, const struct halo_hip_loop *
     return true;
 }
 
+int halo_hip_stop(struct halo_hip_compiler *c, enum halo_hip_over what)
+{
+    const struct halo_hip_loop stop = {.over = what, .op = (uint16_t)c->op};
+    if (c->program && !append_loop(c->program, &stop))
+        return halo_reason(c->reason, -ENOMEM, "no memory for the launches of the model");
+    c->new_loop = true;
+    return 0;
+}
+
 static bool append_arguments(struct halo_hip_program *p, const struct halo_hip_emission *e)
 {
     uint32_t n_patches = 0;

@@ -16,11 +16,16 @@ static uint64_t logit_bytes(const struct halo_plan *plan)
            HALO_HIP_ALIGN;
 }
 
-/* Two sets of inputs, then the logits, then the lists of the largest. */
+static uint64_t top_bytes(const struct halo_plan *plan)
+{
+    uint64_t n_bytes = (uint64_t)plan->max_outputs * HALO_CANDIDATES_MAX * sizeof(struct halo_candidate);
+    return (n_bytes + HALO_HIP_ALIGN - 1) / HALO_HIP_ALIGN * HALO_HIP_ALIGN;
+}
+
+/* Two sets of inputs, then the logits, then the lists of the largest, then what streamed experts need. */
 static uint64_t pinned_bytes(const struct halo_plan *plan)
 {
-    return 2 * set_bytes(plan) + logit_bytes(plan) +
-           (uint64_t)plan->max_outputs * HALO_CANDIDATES_MAX * sizeof(struct halo_candidate);
+    return 2 * set_bytes(plan) + logit_bytes(plan) + top_bytes(plan) + halo_hip_experts_pinned_bytes(plan);
 }
 
 void halo_hip_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
@@ -149,6 +154,15 @@ static void point_into_regions(struct halo_device_model *model)
     model->logits_device = integrated ? (float *)(void *)(pinned->device + 2 * set) : model->scratch.logits;
 }
 
+static int create_experts(struct halo_device_model *model, char *reason)
+{
+    const struct halo_hip_region *pinned = &model->pinned_region;
+    uint64_t at = pinned->n_bytes - halo_hip_experts_pinned_bytes(model->plan);
+    uint32_t *table =
+        model->device->properties.integrated ? (uint32_t *)(void *)(pinned->device + at) : model->scratch.places;
+    return halo_hip_experts_create(model, pinned->host + at, table, reason);
+}
+
 /* Fewer threads than processors are enough; packing is slower then. */
 static int start_packers(struct halo_device_model *model, char *reason)
 {
@@ -192,8 +206,10 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
         r = make_events(model, reason);
     if (!r) {
         point_into_regions(model);
-        r = clear(model, reason);
+        r = create_experts(model, reason);
     }
+    if (!r)
+        r = clear(model, reason);
     if (!r)
         r = start_packers(model, reason);
     if (r) {
@@ -225,6 +241,7 @@ void halo_hip_model_destroy(struct halo_device_model *model)
         if (model->staging_event[i])
             device->api.EventDestroy(model->staging_event[i]);
     }
+    halo_hip_experts_destroy(model);
     halo_hip_region_release(device, &model->weight_region);
     halo_hip_region_release(device, &model->file_region);
     halo_hip_region_release(device, &model->kv_region);
@@ -243,17 +260,25 @@ int halo_hip_model_seal(struct halo_device_model *model, char *reason)
     int r = halo_hip_usable(device, reason);
     if (r)
         return r;
-    for (uint32_t i = 0; i < model->plan->n_weights; i++)
+    for (uint32_t i = 0; i < model->plan->n_weights; i++) {
+        if (model->plan->weights[i].streamed > 0)
+            continue;
         if (!atomic_load_explicit(&model->weights[i].committed, memory_order_acquire))
             return halo_reason(reason, -EINVAL, "weight %s was never committed", model->plan->weights[i].name);
+    }
+    bool streams = model->experts.n_layers > 0;
+    if (streams && (!model->experts.source.choose || model->experts.n_slots == 0))
+        return halo_reason(reason, -EINVAL, "no %s of experts", model->experts.n_slots == 0 ? "slots" : "source");
     r = halo_hip_drain(device, "the end of the upload", reason);
     if (r)
         return r;
-    stop_packers(model);
     halo_hip_region_release(device, &model->file_region);
-    halo_hip_region_release(device, &model->staging_region);
+    if (!streams) {
+        stop_packers(model);
+        halo_hip_region_release(device, &model->staging_region);
+    }
     r = halo_hip_program_compile(&model->program, model, reason);
-    if (!r)
+    if (!r && !streams) /* a step that stops for experts is no graph */
         r = halo_hip_graphs_record(model, reason);
     model->sealed = !r;
     return r;

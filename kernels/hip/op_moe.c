@@ -71,7 +71,7 @@ static struct halo_expert_arg expert_arg(const struct halo_hip_compiler *c, cons
                                     .out_stride = c->plan->weights[u->weight[k]].n_rows};
 }
 
-_Static_assert(HALO_HIP_GEMV_ROWS_MAX *HALO_MOE_EXPERTS_MAX <= HALO_MOE_SLOTS_MAX, "the slots of few rows fit");
+_Static_assert(HALO_HIP_GEMV_ROWS_MAX <= HALO_MOE_ROWS_MAX, "moe_gemv takes few rows together");
 
 /* n matrices of one type, up to eight rows at a time. out_stride: of slots, 0: they follow each other. */
 static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t first, uint32_t n,
@@ -88,6 +88,7 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
         return r;
     struct halo_moe_gemv_args args = {.x = quantized ? (const void *)act : x,
                                       .choice = halo_hip_value(c->model, u->choice),
+                                      .place = halo_hip_places(c->model, u->weight[first]),
                                       .n_cols = n_cols,
                                       .n_used = u->n_used,
                                       .per_slot = u->per_slot};
@@ -131,6 +132,7 @@ static int emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matm
                                       .scale = c->model->scratch.half_scale,
                                       .slot = c->model->scratch.moe_slot,
                                       .tile = c->model->scratch.moe_tile,
+                                      .place = halo_hip_places(c->model, u->weight[0]),
                                       .n_cols = w->n_cols,
                                       .n_used = u->n_used,
                                       .per_slot = u->per_slot};
@@ -189,7 +191,12 @@ int halo_hip_emit_moe_matmul(struct halo_hip_compiler *c, const struct halo_op *
 {
     const struct halo_op_moe_matmul *u = &op->u.moe_matmul;
     const struct halo_weight *weights = c->plan->weights;
+    uint32_t streamed = weights[u->weight[0]].streamed;
     int r = 0;
+    if (streamed > 0 && streamed != c->brought) {
+        r = halo_hip_stop(c, HALO_HIP_STOP_FOR_EXPERTS);
+        c->brought = streamed;
+    }
     for (uint32_t k = 0; k < u->n && !r;) {
         uint32_t type = weights[u->weight[k]].type;
         bool pair = k + 1 < u->n && weights[u->weight[k + 1]].type == type;

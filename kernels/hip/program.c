@@ -189,6 +189,7 @@ static void begin_class(struct halo_hip_compiler *c, uint32_t row_class, enum ha
     c->shape = shape;
     c->min_rows = rows->min;
     c->max_rows = rows->max < most ? rows->max : most;
+    c->brought = 0;
     halo_hip_forms_init(&c->forms);
     halo_hip_loop_end(c);
 }
@@ -202,12 +203,38 @@ static bool class_exists(const struct halo_hip_compiler *c, uint32_t row_class, 
            (shape != HALO_HIP_MIXED || (has_prefill && rows->max >= HALO_HIP_PREFILL_MIN_ROWS));
 }
 
+/* Whether the op chooses experts that are streamed. */
+static bool chooses_streamed(const struct halo_plan *plan, uint32_t index)
+{
+    if (plan->ops[index].kind != HALO_OP_MOE_ROUTE)
+        return false;
+    uint16_t choice = plan->ops[index].u.moe_route.choice;
+    for (uint32_t i = index + 1; i < plan->n_ops; i++) {
+        const struct halo_op *op = &plan->ops[i];
+        if (op->kind == HALO_OP_MOE_MATMUL && op->u.moe_matmul.choice == choice)
+            return plan->weights[op->u.moe_matmul.weight[0]].streamed > 0;
+    }
+    return false;
+}
+
+/* Behind the ops first .. first + n - 1. */
+static int stop_at_choice(struct halo_hip_compiler *c, uint32_t first, uint32_t n)
+{
+    int r = 0;
+    for (c->op = first; c->op < first + n && !r; c->op++)
+        if (chooses_streamed(c->plan, c->op))
+            r = halo_hip_stop(c, HALO_HIP_STOP_AT_CHOICE);
+    return r;
+}
+
 static int compile_class(struct halo_hip_compiler *c, struct halo_hip_list *list)
 {
     int r = 0;
     list->first = c->program->n_loops;
-    for (uint32_t i = 0, n; i < c->plan->n_ops && !r; i += n)
+    for (uint32_t i = 0, n; i < c->plan->n_ops && !r; i += n) {
         r = compile_ops(c, i, &n);
+        r = r ? r : stop_at_choice(c, i, n);
+    }
     list->n = c->program->n_loops - list->first;
     list->exists = true;
     return r;

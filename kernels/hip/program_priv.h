@@ -85,9 +85,13 @@ enum halo_hip_over {
     HALO_HIP_OVER_ROWS,    /* rows of the batch, at most `most` (0: all) to a span */
     HALO_HIP_OVER_OUTPUTS, /* outputs, likewise; nothing without outputs */
     HALO_HIP_OVER_RUNS,    /* runs of tiles that are long enough for prefill attention, and rows between them */
+    /* No launches, but something that the host does between them (experts_priv.h): */
+    HALO_HIP_STOP_AT_CHOICE,   /* copies the choice that `op` made */
+    HALO_HIP_STOP_FOR_EXPERTS, /* brings the experts that `op` multiplies with */
 };
 struct halo_hip_loop {
     enum halo_hip_over over;
+    uint16_t op; /* of a stop: index in the plan */
     uint32_t most;
     uint32_t min, max; /* only for so many rows or outputs in all */
     uint32_t first, n; /* launches */

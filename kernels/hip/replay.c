@@ -156,6 +156,19 @@ static enum halo_hip_shape shape_of(const struct halo_hip_run *run)
     return HALO_HIP_SHORT;
 }
 
+static bool is_stop(const struct halo_hip_loop *loop)
+{
+    return loop->over == HALO_HIP_STOP_AT_CHOICE || loop->over == HALO_HIP_STOP_FOR_EXPERTS;
+}
+
+static int stop(struct halo_hip_run *run, const struct halo_hip_loop *loop)
+{
+    const struct halo_op *op = &run->model->plan->ops[loop->op];
+    run->op = loop->op;
+    return loop->over == HALO_HIP_STOP_AT_CHOICE ? halo_hip_experts_copy_choice(run, &op->u.moe_route)
+                                                 : halo_hip_experts_bring(run, &op->u.moe_matmul);
+}
+
 int halo_hip_replay(struct halo_hip_run *run)
 {
     const struct halo_hip_program *program = &run->model->program;
@@ -167,6 +180,10 @@ int halo_hip_replay(struct halo_hip_run *run)
     assert(list->exists);
     for (uint32_t i = 0; i < list->n && !r; i++) {
         const struct halo_hip_loop *loop = &program->loops[list->first + i];
+        if (is_stop(loop)) {
+            r = stop(run, loop);
+            continue;
+        }
         uint32_t n = loop->over == HALO_HIP_OVER_OUTPUTS ? run->batch->n_outputs : run->n_rows;
         if (n < loop->min || n > loop->max)
             continue;

@@ -3,7 +3,8 @@
  * A batch is checked before anything is touched. Its inputs go to one of two sets, so that the host can fill the next
  * while the GPU still reads this one; a set is reused after the event of its last run. A decode step of few rows is one
  * graph (graph.c). Without wanted logits the call returns when everything is queued: the next chunk of a prompt is
- * prepared meanwhile, and a failure is reported by the call that meets it. Device thread; allocates nothing.
+ * prepared meanwhile, and a failure is reported by the call that meets it; but with streamed experts it waits for the
+ * end, after which nothing reads them. Device thread; allocates nothing.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ static int bring_outputs(struct halo_hip_run *run, struct halo_hip_input *input)
     if (r)
         return r;
     input->busy = true;
-    if (run->batch->n_outputs == 0)
+    if (run->batch->n_outputs == 0 && run->model->experts.n_layers == 0)
         return 0;
     char what[64];
     snprintf(what, sizeof(what), "a step of %u rows", run->n_rows);
@@ -88,6 +89,16 @@ static int check_top(const struct halo_batch *batch, char *reason)
     return 0;
 }
 
+/* Lets go of the last layer's experts. After a failure kernels may still read them. Returns the run's result. */
+static int end_experts(struct halo_device_model *model, int r)
+{
+    char reason[HALO_DEVICE_REASON];
+    int drained =
+        r && !atomic_load(&model->device->lost) ? halo_hip_drain(model->device, "the rest of a step", reason) : 0;
+    halo_hip_experts_release(model);
+    return r ? r : drained;
+}
+
 int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch, struct halo_device_phase *phase,
                  char *reason)
 {
@@ -112,7 +123,11 @@ int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch
     if (!r)
         r = launch_all(&run);
     model->n_rows = batch->n_rows;
-    return r ? r : bring_outputs(&run, &model->input[model->set]);
+    if (!r)
+        r = bring_outputs(&run, &model->input[model->set]);
+    if (model->experts.n_layers > 0)
+        r = end_experts(model, r);
+    return r;
 }
 
 int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row, float *ret, char *reason)

@@ -120,6 +120,7 @@ uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, u
         scratch->logits = carve(&c, plan->max_outputs, (uint64_t)plan->n_vocab * sizeof(float));
         scratch->top = carve(&c, plan->max_outputs, HALO_CANDIDATES_MAX * sizeof(*scratch->top));
         scratch->input = carve(&c, halo_hip_input_bytes(plan), 1);
+        scratch->places = carve(&c, halo_hip_experts_table_bytes(plan), 1);
     }
     return c.n_bytes;
 }

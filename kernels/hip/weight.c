@@ -66,6 +66,11 @@ uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, s
     uint64_t at = 0, file = 0;
     for (uint32_t i = 0; i < plan->n_weights; i++) {
         const struct halo_weight *info = &plan->weights[i];
+        if (info->streamed > 0) { /* take_slots says where its experts lie */
+            if (weights)
+                weights[i].info = info;
+            continue;
+        }
         uint64_t packed = packed_bytes(info), growth = packed > info->n_bytes ? packed - info->n_bytes : 0, data, end;
         bool large = info->n_bytes >= SLACK_MIN, slack;
         uint64_t alignment = large ? HALO_HIP_PAGE_BYTES : HALO_HIP_ALIGN;
@@ -101,7 +106,7 @@ static uint8_t *file_bytes(const struct halo_device_model *model, const struct h
 
 void halo_hip_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
 {
-    assert(index < model->plan->n_weights && !model->sealed);
+    assert(index < model->plan->n_weights && !model->sealed && model->plan->weights[index].streamed == 0);
     const struct halo_hip_weight *w = &model->weights[index];
     *ret = (struct halo_device_slot){.data = file_bytes(model, w), .slack = w->slack};
 }
@@ -181,15 +186,19 @@ static uint64_t bytes_of(const struct chunk *c, uint64_t n_row)
     return last ? (c->n - 1) * n_row + n_row / VECTOR_ROW * c->rows.n_last : c->n * n_row;
 }
 
-/* Copies packed rows from the pinned buffers: one is filled while the other is copied. The caller holds the lock. */
-static int upload(struct halo_device_model *model, const struct halo_hip_weight *w, char *reason)
+static struct chunk chunk_of(const struct halo_weight *info, const uint8_t *from)
+{
+    return (struct chunk){.info = info, .rows = rows_of(info), .from = from};
+}
+
+/* Copies rows c.first .. c.rows.n - 1 packed from the pinned buffers: one is filled while the other is copied. One at a
+ * time has these. */
+static int upload(struct halo_device_model *model, struct chunk c, uint8_t *to, char *reason)
 {
     struct halo_device *device = model->device;
-    struct chunk c = {.info = w->info, .rows = rows_of(w->info), .from = file_bytes(model, w)};
     uint64_t most = HALO_HIP_STAGING_BYTES / c.rows.n_packed;
-    uint8_t *to = model->weight_region.device + w->at;
     char what[96];
-    snprintf(what, sizeof(what), "uploading %.64s", w->info->name);
+    snprintf(what, sizeof(what), "uploading %.64s", c.info->name);
     int r = halo_hip_check(device, device->api.SetDevice(device->index), what, reason);
     for (; c.first < c.rows.n && !r; c.first += c.n) {
         uint32_t buffer = model->staging_next;
@@ -213,7 +222,7 @@ static int upload(struct halo_device_model *model, const struct halo_hip_weight 
 
 static int commit_discrete(struct halo_device_model *model, struct halo_hip_weight *w, char *reason)
 {
-    int r = upload(model, w, reason);
+    int r = upload(model, chunk_of(w->info, file_bytes(model, w)), model->weight_region.device + w->at, reason);
     if (w->slack) {
         uint8_t *base = model->file_region.host;
         uint64_t begin = w->data / HALO_HIP_PAGE_BYTES * HALO_HIP_PAGE_BYTES;
@@ -222,28 +231,48 @@ static int commit_discrete(struct halo_device_model *model, struct halo_hip_weig
     return r;
 }
 
-/* Some rows at a time, copied first, because their packed form may overlap them. */
-static int commit_in_place(struct halo_device_model *model, struct halo_hip_weight *w, char *reason)
+_Static_assert(HALO_HIP_PACK_COPY_BYTES >= IN_PLACE_BYTES + HALO_HIP_STAGING_BYTES, "no row is longer than a buffer");
+
+/* Packs rows c.first .. c.rows.n - 1 from c.from on to `to`: some rows at a time, first copied to `copy`, because their
+ * packed form may overlap them. */
+static void pack_in_place(struct halo_workers *packers, struct chunk c, uint8_t *to, uint8_t *copy)
 {
-    struct chunk c = {.info = w->info, .rows = rows_of(w->info)};
     uint64_t most = IN_PLACE_BYTES / c.rows.n_packed + 1;
-    const uint8_t *file = file_bytes(model, w);
-    most = most < c.rows.n ? most : c.rows.n;
-    uint8_t *copy = malloc(most * c.rows.n_file);
-    if (!copy)
-        return halo_reason(reason, -ENOMEM, "no memory to pack %s", w->info->name);
+    const uint8_t *file = c.from;
     c.from = copy;
-    c.out = model->weight_region.host + w->at;
+    c.out = to;
     for (; c.first < c.rows.n; c.first += c.n) {
         c.n = c.rows.n - c.first < most ? c.rows.n - c.first : most;
         uint64_t n_bytes = bytes_of(&c, c.rows.n_file);
         memcpy(copy, file, n_bytes);
-        pack_chunk(model->packers, &c);
+        pack_chunk(packers, &c);
         file += n_bytes;
         c.out += bytes_of(&c, c.rows.n_packed);
     }
+}
+
+static int commit_in_place(struct halo_device_model *model, struct halo_hip_weight *w, char *reason)
+{
+    uint8_t *copy = malloc(HALO_HIP_PACK_COPY_BYTES);
+    if (!copy)
+        return halo_reason(reason, -ENOMEM, "no memory to pack %s", w->info->name);
+    pack_in_place(model->packers, chunk_of(w->info, file_bytes(model, w)), model->weight_region.host + w->at, copy);
     free(copy);
     return 0;
+}
+
+int halo_hip_weight_bring_expert(struct halo_device_model *model, uint32_t index, const struct halo_expert *expert,
+                                 uint32_t part, char *reason)
+{
+    struct chunk c = chunk_of(model->weights[index].info, expert->data[part]);
+    c.first = (uint64_t)expert->id * c.info->n_rows; /* of the rows of all experts */
+    c.rows.n = c.first + c.info->n_rows;
+    if (model->device->properties.integrated) {
+        pack_in_place(model->packers, c, expert->base[part], model->experts.copy);
+        return 0;
+    }
+    uint64_t at = expert->slot * model->weights[index].expert_bytes + model->weights[index].at;
+    return upload(model, c, model->slot_region.device + at, reason);
 }
 
 int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char *reason)

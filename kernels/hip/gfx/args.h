@@ -313,18 +313,22 @@ struct halo_moe_router_args {
     uint32_t n_cols;
 };
 
+/* Experts lie one after the other, each at a place, which is its number or, where they are streamed, that of the memory
+ * that it was brought to: `place` of the kernels' arguments, [n_expert], each below HALO_MOE_PLACES_MAX. */
+#define HALO_MOE_PLACES_MAX (1 << 17)
 struct halo_expert_arg {
-    const void *weight; /* expert e at weight + e * expert_bytes */
+    const void *weight; /* the expert at place p at weight + p * expert_bytes */
     uint64_t expert_bytes;
     float *out;        /* [row][n_used][out_stride], of which n_rows are written */
     const float *bias; /* [n_expert][n_rows], or NULL */
     uint32_t n_rows, out_stride;
 };
 
-/* moe_gemv_<type>: each (row, slot) by itself, for up to HALO_MOE_SLOTS_MAX of them. Grid (n_grid): n_blocks or, where
+/* moe_gemv_<type>: each (row, slot) by itself, for up to HALO_MOE_ROWS_MAX rows. Grid (n_grid): n_blocks or, where
  * HALO_GEMV_PERSISTENT, any number up to that, as gemv's. A slot has n_slot_blocks, the sum over the matrices of
  * ceil(n_rows / HALO_MOE_GEMV_ROWS(plain, n_cols)); n_blocks: n_slot_blocks * n_slots, slot after slot. */
-#define HALO_MOE_SLOTS_MAX (8 * HALO_MOE_EXPERTS_MAX)
+#define HALO_MOE_ROWS_MAX 8
+#define HALO_MOE_SLOTS_MAX (HALO_MOE_ROWS_MAX * HALO_MOE_EXPERTS_MAX)
 /* Of rows of at most one unit a lane a wave takes more. */
 #define HALO_MOE_SHORT(plain, n_cols) (!(plain) && (n_cols) <= 1024)
 #define HALO_MOE_SHORT_ROWS 4 /* of a wave */
@@ -334,6 +338,7 @@ struct halo_moe_gemv_args {
     struct halo_expert_arg matrix[2]; /* the second may have no rows */
     const void *x;                    /* like gemv's; a row for each slot (per_slot) or for each row of the batch */
     const float *choice;              /* [row][2 * n_used], or NULL: slot s takes expert s */
+    const uint32_t *place;            /* NULL: an expert is at its number */
     uint32_t n_cols, n_used, per_slot, n_slot_blocks, n_blocks, n_grid;
 };
 
@@ -359,6 +364,7 @@ struct halo_moe_gemm_args {
     const float *scale;
     const uint32_t *slot;
     const struct halo_moe_tile *tile;
+    const uint32_t *place; /* NULL: an expert is at its number */
     uint32_t n_cols, n_used, per_slot;
 };
 

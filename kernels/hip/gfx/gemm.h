@@ -242,7 +242,8 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void moe_gemm_run(const halo
     const halo_moe_tile tile = a.tile[halo_block_x()];
     if (tile.n_slots == 0)
         return;
-    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight) + tile.expert * a.matrix.expert_bytes,
+    const uint32_t place = a.place ? a.place[tile.expert] : tile.expert;
+    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight) + place * a.matrix.expert_bytes,
                           a.matrix.bias ? a.matrix.bias + (uint64_t)tile.expert * a.matrix.n_rows : nullptr,
                           a.matrix.out,
                           a.half,

@@ -141,7 +141,7 @@ template <uint32_t TYPE> struct persistent_matrices {
     }
 };
 
-/* The rows of the experts of all slots. Lane l reads which expert and which row of x the block's job l wants, for 32
+/* The rows of the experts of all slots. Lane l reads which place and which row of x the block's job l wants, for 32
  * jobs at a time, so that the next rows cost one exchange between lanes. Where a row is a chunk a lane or less (SHORT),
  * a stage is one chunk of twice as many rows: a second step would load nothing. */
 template <uint32_t TYPE, bool SHORT> struct persistent_experts {
@@ -151,27 +151,30 @@ template <uint32_t TYPE, bool SHORT> struct persistent_experts {
     static constexpr int R = SHORT ? HALO_MOE_SHORT_ROWS : gemv_wave_rows<TYPE, 1>, STEPS = SHORT ? 1 : chunk::STEPS;
     struct jobs {
         uint32_t first, end, word;
-    };                                                     /* word, of lane l: expert, slot and row of x of job l */
-    static constexpr uint32_t N = 32, SLOT = 12, ROW = 24; /* SLOT, ROW: their first bits in a word */
-    static_assert(HALO_MOE_EXPERTS_MAX <= 1 << SLOT && HALO_MOE_SLOTS_MAX <= 1 << (ROW - SLOT), "fit");
+    };                                                     /* word, of lane l: place, slot and row of x of job l */
+    static constexpr uint32_t N = 32, SLOT = 17, ROW = 29; /* SLOT, ROW: their first bits in a word */
+    static_assert(HALO_MOE_PLACES_MAX <= 1 << SLOT && HALO_MOE_SLOTS_MAX <= 1 << (ROW - SLOT) &&
+                      HALO_MOE_ROWS_MAX <= 1 << (32 - ROW),
+                  "fit");
     HALO_DEVICE jobs read(const args &a, uint32_t first)
     {
         const uint32_t block = halo_min_of(first + halo_lane() * a.n_grid, a.n_blocks - 1);
         const uint32_t slot = block / a.n_slot_blocks, row = slot / a.n_used;
         const uint32_t expert =
             a.choice ? halo_float_bits(a.choice[(row + 1) * a.n_used + slot]) : slot - row * a.n_used;
-        return jobs{first, halo_min_of(first + N * a.n_grid, a.n_blocks), expert | slot << SLOT | row << ROW};
+        const uint32_t place = a.place ? a.place[expert] : expert;
+        return jobs{first, halo_min_of(first + N * a.n_grid, a.n_blocks), place | slot << SLOT | row << ROW};
     }
     HALO_DEVICE void find(const args &a, const jobs &jobs, uint32_t stride, persistent_place *at)
     {
-        const uint32_t word = halo_broadcast(jobs.word, at->job), expert = word & ((1 << SLOT) - 1);
+        const uint32_t word = halo_broadcast(jobs.word, at->job), place = word & ((1 << SLOT) - 1);
         at->slot = word >> SLOT & ((1 << (ROW - SLOT)) - 1);
         uint32_t block = at->block - at->slot * a.n_slot_blocks;
         const uint32_t first = HALO_HIP_CEIL(a.matrix[0].n_rows, (HALO_GEMV_WAVES * R));
         at->matrix = block < first ? 0 : 1;
         block -= block < first ? 0 : first;
         const halo_expert_arg matrix = at->matrix == 0 ? a.matrix[0] : a.matrix[1];
-        persistent_rows<R>(static_cast<const uint8_t *>(matrix.weight) + expert * matrix.expert_bytes, matrix.n_rows,
+        persistent_rows<R>(static_cast<const uint8_t *>(matrix.weight) + place * matrix.expert_bytes, matrix.n_rows,
                            block, stride, at);
         at->x = static_cast<const uint8_t *>(a.x) +
                 (uint64_t)(a.per_slot ? at->slot : word >> ROW) * chunk::x_stride(a.n_cols);

@@ -35,7 +35,7 @@ const char *__tsan_default_options(void)
 static char model_dir[4096];
 
 const struct halo_device_ops *child_device;
-const char *child_state_dir;
+const char *child_state_dir, *child_library;
 uint64_t child_save_bytes = 64u << 20, child_save_ms = 20000, child_budget_bytes, child_checkpoint_bytes;
 size_t child_stack_bytes;
 struct halo_pressure_watch *child_watch;
@@ -67,7 +67,7 @@ static void run_engine(const struct child *child, int in_fd, int out_fd)
                                       .max_models = child_max_models,
                                       .watch = child_watch,
                                       .pressure = child_pressure,
-                                      .device_options = {.n_threads = child_threads},
+                                      .device_options = {.n_threads = child_threads, .library = child_library},
                                       .device = child_device ? child_device : fake_device()};
     _exit(halo_engine_run(&setup));
 }

@@ -60,6 +60,7 @@ extern const char *child_dirs[8]; /* folders of models; none: that of the tree *
 extern size_t child_n_dirs;
 extern uint32_t child_max_models;                        /* 0: as many as there can be */
 extern uint32_t child_threads;                           /* of the device */
+extern const char *child_library;                        /* that reaches the device; NULL: its own choice */
 extern uint64_t child_budget_bytes;                      /* of all models; 0: what is free */
 extern uint64_t child_checkpoint_bytes;                  /* of each model */
 extern struct halo_pressure_watch *child_watch;          /* of memory; NULL: nobody looks */

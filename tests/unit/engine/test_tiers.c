@@ -2,7 +2,7 @@
  * engine on the CPU device. Whatever is read when, whoever runs beside, cancels, dies or is restarted: the ids are
  * those of the resident model. Reads that fail end the requests of their step with one clear error, and nobody else's.
  *
- * The linker puts this file in front of the reads: a control that child and parent share says what goes wrong.
+ * What goes wrong with reads is said by reads_control.h.
  * Models: $HALO_SHARED/models, else ../shared/models; without them one of each kind is made, with random weights.
  * Argument: mkgguf.
  */
@@ -28,6 +28,7 @@
 #include <store/fetch.h>
 
 #include "child.h"
+#include "reads_control.h"
 
 #define N_TEXTS 6
 #define REPLY 20
@@ -81,77 +82,6 @@ static const char *model;
 static char prompts[N_TEXTS][2048];
 static int32_t want[N_TEXTS][REPLY];
 static int64_t next_id;
-
-/* ---- what goes wrong ---- */
-
-static struct control {
-    _Atomic int fail_after;   /* completions until one fails with EIO, 1: the next one; 0: none does */
-    _Atomic int forget_after; /* reads until one is forgotten: its bytes do not arrive; 0: none is */
-    atomic_bool stays_broken; /* all that follow fail too */
-    atomic_bool is_stalled;   /* nothing completes */
-    _Atomic uint64_t late_ns; /* that the clock is ahead */
-    _Atomic uint32_t n_waits; /* for something that is stalled */
-    _Atomic uint32_t n_reads;
-    atomic_bool is_guessing; /* always, whether it pays or not */
-} * control;
-
-int __real_halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_read *reads, uint32_t n);
-int __wrap_halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_read *reads, uint32_t n);
-uint32_t __real_halo_fetch_reap(struct halo_fetch *fetch, struct halo_fetch_done *ret, uint32_t max, uint64_t wait_us);
-uint32_t __wrap_halo_fetch_reap(struct halo_fetch *fetch, struct halo_fetch_done *ret, uint32_t max, uint64_t wait_us);
-uint64_t __real_halo_clock_ns(void);
-uint64_t __wrap_halo_clock_ns(void);
-
-static bool is_due(_Atomic int *after)
-{
-    return atomic_load(after) > 0 && atomic_fetch_sub(after, 1) == 1;
-}
-
-int __wrap_halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_read *reads, uint32_t n)
-{
-    static _Alignas(4096) uint8_t elsewhere[4 << 20];
-    for (uint32_t i = 0; i < n; i++) {
-        struct halo_fetch_read read = reads[i];
-        atomic_fetch_add(&control->n_reads, 1);
-        if (is_due(&control->forget_after)) {
-            assert(read.n_bytes + 3 * 4096 <= sizeof(elsewhere));
-            read.dest = elsewhere + 4096 + read.offset % 4096;
-        }
-        int r = __real_halo_fetch_submit(fetch, &read, 1);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
-uint32_t __wrap_halo_fetch_reap(struct halo_fetch *fetch, struct halo_fetch_done *ret, uint32_t max, uint64_t wait_us)
-{
-    if (atomic_load(&control->is_stalled)) {
-        atomic_fetch_add(&control->n_waits, wait_us > 0);
-        usleep((useconds_t)(wait_us < 2000 ? wait_us : 2000));
-        return 0;
-    }
-    uint32_t n = __real_halo_fetch_reap(fetch, ret, max, wait_us);
-    for (uint32_t i = 0; i < n; i++)
-        if (is_due(&control->fail_after)) {
-            atomic_store(&control->fail_after, atomic_load(&control->stays_broken));
-            ret[i].error = -EIO;
-            ret[i].failed_at = ret[i].offset;
-        }
-    return n;
-}
-
-uint64_t __wrap_halo_clock_ns(void)
-{
-    return __real_halo_clock_ns() + (control ? atomic_load(&control->late_ns) : 0);
-}
-
-bool __real_halo_expert_trial_is_on(const struct halo_expert_trial *trial);
-bool __wrap_halo_expert_trial_is_on(const struct halo_expert_trial *trial);
-bool __wrap_halo_expert_trial_is_on(const struct halo_expert_trial *trial)
-{
-    return atomic_load(&control->is_guessing) || __real_halo_expert_trial_is_on(trial);
-}
 
 static void reset(void)
 {

@@ -203,6 +203,20 @@ static void moe_in_tiles(const char *type, const float *choice, uint32_t n_slots
     gfx_run(name, n_tiles, HALO_HIP_CEIL(args.matrix.n_rows, HALO_GEMM_COLS), 1, &args);
 }
 
+/* As many rows together as the kernel takes; a row of x has x_bytes. */
+static void moe_few_rows(const char *name, struct halo_moe_gemv_args args, uint32_t n_rows, uint32_t x_bytes)
+{
+    for (uint32_t first = 0, n; first < n_rows; first += n) {
+        n = n_rows - first < HALO_MOE_ROWS_MAX ? n_rows - first : HALO_MOE_ROWS_MAX;
+        args.n_blocks = args.n_slot_blocks * n * args.n_used;
+        args.n_grid = args.n_blocks / 2;
+        gfx_run(name, args.n_grid, 1, 1, &args);
+        args.x = (const uint8_t *)args.x + (size_t)n * (args.per_slot ? args.n_used : 1) * x_bytes;
+        args.choice += (size_t)n * 2 * args.n_used;
+        args.matrix[0].out += (size_t)n * args.n_used * args.matrix[0].out_stride;
+    }
+}
+
 static void moe(void **state)
 {
     (void)state;
@@ -236,7 +250,7 @@ static void moe(void **state)
         struct halves h = halves_make(x, COLS, n_x);
         char name[40];
         struct halo_moe_gemm_args gemm_args = {
-            {weight, expert_bytes, many, NULL, OUT, OUT}, h.half, h.scale, slot, tile, COLS, USED, per_slot};
+            {weight, expert_bytes, many, NULL, OUT, OUT}, h.half, h.scale, slot, tile, NULL, COLS, USED, per_slot};
         moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, HALO_MOE_TILE, slot, tile, gemm_args);
         gemm_args.matrix.out = wider;
         moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, HALO_MOE_TILE_WIDE, slot, tile, gemm_args);
@@ -249,10 +263,9 @@ static void moe(void **state)
                                                .n_cols = COLS,
                                                .n_used = USED,
                                                .per_slot = per_slot,
-                                               .n_slot_blocks = blocks,
-                                               .n_blocks = blocks * SLOTS,
-                                               .n_grid = blocks * SLOTS / 2};
-        gfx_run(name, gemv_args.n_grid, 1, 1, &gemv_args);
+                                               .n_slot_blocks = blocks};
+        moe_few_rows(name, gemv_args, ROWS,
+                     type->block == 1 ? COLS * (uint32_t)sizeof(float) : halo_hip_act_bytes(COLS));
         for (uint32_t s = 0; s < SLOTS; s++)
             for (uint32_t i = 0; i < OUT; i++) {
                 int32_t expert;

@@ -289,6 +289,8 @@ void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads)
         if (ops->weight_commit(f->model, i, reason))
             fail_msg("%s", reason);
     }
+    if (f->slots && ops->take_slots && ops->take_slots(f->model, f->slots, reason))
+        fail_msg("%s", reason);
     if (f->source)
         ops->set_experts(f->model, f->source);
     if (ops->model_seal(f->model, reason))

@@ -119,23 +119,16 @@ static const struct field moe_router[] = {
     F(moe_router, route.scale),    P(moe_router, route.table),     P(moe_router, route.token),
     MATRIX(moe_router, matrix[0]), MATRIX(moe_router, matrix[1]),  P(moe_router, x),
     P(moe_router, counter),        U(moe_router, n_cols),          {0}};
-static const struct field moe_gemv[] = {EXPERT(moe_gemv, matrix[0]),
-                                        EXPERT(moe_gemv, matrix[1]),
-                                        P(moe_gemv, x),
-                                        P(moe_gemv, choice),
-                                        U(moe_gemv, n_cols),
-                                        U(moe_gemv, n_used),
-                                        U(moe_gemv, per_slot),
-                                        U(moe_gemv, n_slot_blocks),
-                                        U(moe_gemv, n_blocks),
-                                        U(moe_gemv, n_grid),
-                                        {0}};
+static const struct field moe_gemv[] = {
+    EXPERT(moe_gemv, matrix[0]), EXPERT(moe_gemv, matrix[1]), P(moe_gemv, x),      P(moe_gemv, choice),
+    P(moe_gemv, place),          U(moe_gemv, n_cols),         U(moe_gemv, n_used), U(moe_gemv, per_slot),
+    U(moe_gemv, n_slot_blocks),  U(moe_gemv, n_blocks),       U(moe_gemv, n_grid), {0}};
 static const struct field moe_group[] = {P(moe_group, choice),  P(moe_group, slot),      P(moe_group, tile),
                                          U(moe_group, n_slots), U(moe_group, n_used),    U(moe_group, n_expert),
                                          U(moe_group, n_tiles), U(moe_group, tile_rows), {0}};
-static const struct field moe_gemm[] = {EXPERT(moe_gemm, matrix), P(moe_gemm, half),     P(moe_gemm, scale),
-                                        P(moe_gemm, slot),        P(moe_gemm, tile),     U(moe_gemm, n_cols),
-                                        U(moe_gemm, n_used),      U(moe_gemm, per_slot), {0}};
+static const struct field moe_gemm[] = {
+    EXPERT(moe_gemm, matrix), P(moe_gemm, half),   P(moe_gemm, scale),  P(moe_gemm, slot),     P(moe_gemm, tile),
+    P(moe_gemm, place),       U(moe_gemm, n_cols), U(moe_gemm, n_used), U(moe_gemm, per_slot), {0}};
 static const struct field moe_sum[] = {P(moe_sum, x),   P(moe_sum, choice), P(moe_sum, add),    P(moe_sum, add_gate),
                                        P(moe_sum, out), U(moe_sum, n_cols), U(moe_sum, n_used), {0}};
 static const struct field moe_sum_norm[] = {P(moe_sum_norm, sum.x),          P(moe_sum_norm, sum.choice),
@@ -291,12 +284,19 @@ static void print_pointer(FILE *to, const struct halo_device_model *model, const
     const struct {
         const void *p;
         const char *name;
-    } buffers[] = {{s->block_order, "orders"}, {s->expert_tables, "experts"},
-                   {s->act[0], "act"},         {s->act[1], "act1"},
-                   {s->half, "half"},          {s->half_scale, "scale"},
-                   {s->partial, "partial"},    {s->counters, "counters"},
-                   {s->gathered, "gathered"},  {s->moe_slot, "slots"},
-                   {s->moe_tile, "tiles"},     {model->logits_device, "logits"}};
+    } buffers[] = {{s->block_order, "orders"},
+                   {s->expert_tables, "experts"},
+                   {s->act[0], "act"},
+                   {s->act[1], "act1"},
+                   {s->half, "half"},
+                   {s->half_scale, "scale"},
+                   {s->partial, "partial"},
+                   {s->counters, "counters"},
+                   {s->gathered, "gathered"},
+                   {s->moe_slot, "slots"},
+                   {s->moe_tile, "tiles"},
+                   {model->logits_device, "logits"},
+                   {model->experts.place_device, "places"}};
     for (uint32_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
         if (buffers[i].p == p) {
             fprintf(to, "%s", buffers[i].name);
@@ -308,7 +308,7 @@ static void print_pointer(FILE *to, const struct halo_device_model *model, const
             return;
         }
     for (uint32_t i = 0; i < model->plan->n_weights; i++)
-        if (model->weight_region.device + model->weights[i].at == p) {
+        if (halo_hip_weight(model, i) == p) {
             fprintf(to, "%s", model->plan->weights[i].name);
             return;
         }
@@ -456,8 +456,11 @@ static void print_class(FILE *to, const struct halo_device_model *model, uint32_
 
 static void print_loop(FILE *to, const struct halo_hip_loop *loop)
 {
-    static const char *const names[] = {"rows", "outputs", "runs of tiles"};
-    fprintf(to, "  over %s", names[loop->over]);
+    static const char *const names[] = {"over rows", "over outputs", "over runs of tiles", "stop at the choice of",
+                                        "stop for the experts of"};
+    fprintf(to, "  %s", names[loop->over]);
+    if (loop->over >= HALO_HIP_STOP_AT_CHOICE)
+        fprintf(to, " %u", loop->op);
     if (loop->over == HALO_HIP_OVER_OUTPUTS)
         fprintf(to, ", %u..%u of them", loop->min, loop->max);
     if (loop->most)

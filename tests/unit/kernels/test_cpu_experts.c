@@ -1,5 +1,8 @@
 /* test_cpu_experts.c: streamed experts give the bits of resident ones, whatever order they arrive in and however often
- * their slots are reused; a source that fails ends the run, and the next run is right again. */
+ * their slots are reused; a source that fails ends the run, and the next run is right again.
+ *
+ * Compiled with HALO_TEST_HIP the same holds for the HIP device over the runtime that $HALO_HIP_LIB names, with memory
+ * shared with the host or its own ($HALO_HIP_EMU_DISCRETE). */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,10 +13,21 @@
 #include <string.h>
 #include <cmocka.h>
 
+#if defined(HALO_TEST_HIP)
+#include <hip/hip.h>
+#define GUESSES false /* the device makes none */
+#define THREADS 1     /* that it is tried with, at most */
+#define N_TYPES 2     /* what differs between types is not streaming */
+#else
+#define GUESSES true
+#define THREADS 8
+#define N_TYPES (sizeof(all) / sizeof(all[0]))
+#endif
+
 #include "cpu_fixture.h"
 
 #define N_VOCAB 31
-#define N_ROWS 12
+#define N_ROWS 12 /* more than products row by row take */
 #define N_LAYERS 2
 #define N_EXPERT 10
 #define N_SLOTS 10 /* for the 20 experts of both layers */
@@ -26,11 +40,13 @@ struct slot {
 };
 
 /* Reads from the bytes of the fixture when it is asked for an expert, and hands experts out a few at a time, the last
- * one first. */
+ * one first. What it hands out it spoils afterwards where the device has slots that the host cannot write. */
 struct source {
     struct fixture *f;
     struct slot slots[N_SLOTS];
-    uint8_t *memory;                       /* [N_SLOTS][HALO_EXPERT_PARTS][PART_BYTES] */
+    uint8_t *memory;                /* [N_SLOTS][HALO_EXPERT_PARTS][PART_BYTES] */
+    struct halo_expert_slots taken; /* by the device */
+    uint64_t part_at[FIXTURE_MAX];
     uint32_t layer, n_chosen, n_given, at; /* at: where to look for a victim */
     uint32_t chosen[N_EXPERT];             /* their slots */
     uint32_t n_reads, n_layers_open;
@@ -40,9 +56,19 @@ struct source {
     uint32_t n_guesses;
 };
 
+static uint8_t *memory_of(const struct source *s)
+{
+    return s->taken.host ? s->taken.host : s->memory;
+}
+
+static bool is_copied(const struct source *s)
+{
+    return s->f->device_ops->take_slots && !s->taken.host;
+}
+
 static uint8_t *part_of(const struct source *s, uint32_t slot, uint32_t part)
 {
-    return s->memory + (size_t)(slot * HALO_EXPERT_PARTS + part) * PART_BYTES;
+    return memory_of(s) + (size_t)(slot * HALO_EXPERT_PARTS + part) * PART_BYTES;
 }
 
 static uint32_t list_weights(const struct fixture *f, uint32_t layer, uint32_t ret[HALO_EXPERT_PARTS])
@@ -114,6 +140,12 @@ static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, 
     return 0;
 }
 
+static void spoil_given(struct source *s)
+{
+    for (uint32_t i = 0; i < s->n_given && is_copied(s); i++)
+        memset(part_of(s, s->chosen[s->n_chosen - 1 - i], 0), 0x5a, (size_t)HALO_EXPERT_PARTS * PART_BYTES);
+}
+
 static int take(void *owner, struct halo_device_phase *phase, struct halo_expert *ret, uint32_t n, char *reason)
 {
     struct source *s = owner;
@@ -125,12 +157,13 @@ static int take(void *owner, struct halo_device_phase *phase, struct halo_expert
         return -EIO;
     }
     n_now = n_now < n ? n_now : n;
+    spoil_given(s);
     for (uint32_t i = 0; i < n_now; i++) {
         uint32_t slot = s->chosen[s->n_chosen - ++s->n_given];
-        ret[i] = (struct halo_expert){.id = s->slots[slot].id, .fresh = s->slots[slot].is_fresh};
+        ret[i] = (struct halo_expert){.id = s->slots[slot].id, .slot = slot, .fresh = s->slots[slot].is_fresh};
         s->slots[slot].is_fresh = false;
         for (uint32_t part = 0; part < n_parts; part++) {
-            ret[i].base[part] = part_of(s, slot, part);
+            ret[i].base[part] = is_copied(s) ? NULL : part_of(s, slot, part);
             ret[i].data[part] = data_of(s, slot, part, weights[part]);
         }
     }
@@ -141,6 +174,7 @@ static void release(void *owner)
 {
     struct source *s = owner;
     assert_int_equal(s->n_layers_open--, 1);
+    spoil_given(s);
     for (uint32_t i = 0; i < N_SLOTS; i++) {
         s->slots[i].is_chosen = false;
         if (s->slots[i].is_fresh) /* never handed out, as after a failure */
@@ -173,6 +207,24 @@ static void source_init(struct source *s, struct fixture *f)
     memset(s->memory, 0xa5, (size_t)N_SLOTS * HALO_EXPERT_PARTS * PART_BYTES);
     for (uint32_t i = 0; i < N_SLOTS; i++)
         s->slots[i].layer = N_LAYERS;
+    for (uint32_t layer = 0; layer < N_LAYERS; layer++) {
+        uint32_t weights[HALO_EXPERT_PARTS], n = list_weights(f, layer, weights);
+        for (uint32_t part = 0; part < n; part++)
+            s->part_at[weights[part]] = part * PART_BYTES;
+    }
+    s->taken = (struct halo_expert_slots){
+        .n = N_SLOTS, .slot_bytes = (uint64_t)HALO_EXPERT_PARTS * PART_BYTES, .part_at = s->part_at};
+    f->slots = &s->taken;
+}
+
+/* Compiled for the HIP device, that one. */
+static void use_device(struct fixture *f)
+{
+#if defined(HALO_TEST_HIP)
+    f->device_ops = halo_device_hip();
+    f->library = getenv("HALO_HIP_LIB");
+#endif
+    (void)f;
 }
 
 struct types {
@@ -183,6 +235,7 @@ struct types {
 static uint16_t build(struct fixture *f, const struct types *types, uint32_t n_cols, uint32_t n_rows, uint32_t n_used)
 {
     fixture_init(f, N_VOCAB, N_ROWS, 32);
+    use_device(f);
     uint16_t x = fixture_input(f, n_cols, 1), logits = fixture_value(f, N_EXPERT);
     for (uint16_t layer = 0; layer < N_LAYERS; layer++) {
         uint16_t choice = fixture_value(f, 2 * n_used);
@@ -253,11 +306,11 @@ static void try_types(const struct types *types, uint32_t n_cols, uint32_t n_row
     memset(streamed, 0, sizeof(streamed));
     fixture_open(&f, NULL, 2);
     run_all(&f, result, resident);
-    for (uint32_t n_threads = 1; n_threads <= 8; n_threads += 7) {
-        source_init(&source, &f);
-        source.is_guessing = n_threads > 1;
+    for (uint32_t n_threads = 1; n_threads <= THREADS; n_threads += 7) {
         fixture_close(&f);
         stream(&f, true);
+        source_init(&source, &f);
+        source.is_guessing = GUESSES && n_threads > 1;
         f.source = &table;
         fixture_open(&f, NULL, n_threads);
         run_all(&f, result, streamed);
@@ -278,7 +331,7 @@ static void streamed_is_resident(void **state)
         {HALO_TYPE_MXFP4, HALO_TYPE_MXFP4, HALO_TYPE_MXFP4},   {HALO_TYPE_BF16, HALO_TYPE_F32, HALO_TYPE_F16},
         {HALO_TYPE_IQ2_XS, HALO_TYPE_TQ1_0, HALO_TYPE_IQ4_XS},
     };
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+    for (size_t i = 0; i < N_TYPES; i++)
         try_types(&all[i], 256, 256, 2 + (uint32_t)i % 3);
     try_types(&(struct types){HALO_TYPE_F16, HALO_TYPE_Q8_0, HALO_TYPE_F32}, 32, 17, 4); /* the layout is larger */
 }
@@ -306,9 +359,9 @@ static void failures_end_the_run(void **state)
     fixture_open(&f, NULL, 2);
     assert_int_equal(run_row(&f, reason), 0);
     fixture_peek(&f, result, 0, right);
-    source_init(&source, &f);
     fixture_close(&f);
     stream(&f, true);
+    source_init(&source, &f);
     f.source = &table;
     fixture_open(&f, NULL, 2);
     for (int call = 1; call <= N_LAYERS; call++) {
@@ -327,7 +380,7 @@ static void failures_end_the_run(void **state)
     for (uint32_t i = 0; i < N_SLOTS; i++)
         source.slots[i].layer = N_LAYERS;
     source.forget = true;
-    memset(source.memory, 0x11, (size_t)N_SLOTS * HALO_EXPERT_PARTS * PART_BYTES);
+    memset(memory_of(&source), 0x11, (size_t)N_SLOTS * HALO_EXPERT_PARTS * PART_BYTES);
     assert_int_equal(run_row(&f, reason), 0);
     fixture_peek(&f, result, 0, again);
     assert_memory_not_equal(right, again, 64 * sizeof(float));
@@ -340,7 +393,7 @@ static void refusals(void **state)
     static struct fixture f;
     static const struct types types = {HALO_TYPE_F16, HALO_TYPE_F16, HALO_TYPE_F16};
     const struct halo_device_ops *ops;
-    struct halo_device_options options = {.n_threads = 1};
+    struct halo_device_options options = {.n_threads = 1, .library = getenv("HALO_HIP_LIB")};
     char reason[HALO_DEVICE_REASON] = "";
     build(&f, &types, 32, 32, 2);
     ops = f.device_ops;
@@ -351,7 +404,7 @@ static void refusals(void **state)
         if (f.weights[i].streamed == 0)
             assert_int_equal(ops->weight_commit(f.model, i, reason), 0);
     assert_int_equal(ops->model_seal(f.model, reason), -EINVAL); /* nobody brings the experts */
-    assert_non_null(strstr(reason, "no source of experts"));
+    assert_non_null(strstr(reason, ops->take_slots ? "no slots of experts" : "no source of experts"));
     ops->model_destroy(f.model);
     f.weights[0].streamed = 1; /* a table of inputs */
     assert_int_equal(ops->model_create(f.device, &f.plan, &f.model, reason), -ENOTSUP);

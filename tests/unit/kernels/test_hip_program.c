@@ -94,6 +94,12 @@ static void build(struct fixture *f)
         fixture_op(f, ops[i]);
 }
 
+static void stream_experts(struct fixture *f)
+{
+    for (uint32_t i = 0; i < f->plan.n_weights; i++)
+        f->weights[i].streamed = f->weights[i].role == HALO_WEIGHT_EXPERTS;
+}
+
 /* Attention of 20 heads over a latent cache. */
 static void build_latent(struct fixture *f, enum halo_kv_type type)
 {
@@ -354,6 +360,14 @@ static void model_init(struct halo_device_model *model, struct halo_device *devi
     halo_hip_groups_place(plan, model->kv_first);
     halo_hip_weights_place(plan, true, model->weights, NULL);
     halo_hip_scratch_carve(plan, true, (uint8_t *)0x300000000, &model->scratch);
+    model->slot_region.device = (uint8_t *)0x500000000;
+    model->experts.n_expert = EXPERTS;
+    model->experts.place_device = (uint32_t *)0x600000000;
+    for (uint32_t i = 0, n = 0; i < plan->n_weights; i++)
+        if (plan->weights[i].streamed > 0) {
+            model->weights[i].at = 0x4000 * n++;
+            model->weights[i].expert_bytes = 0xc000;
+        }
 }
 
 static void model_finish(struct halo_device_model *model)
@@ -431,6 +445,28 @@ static void launches_of_a_toy(void **state)
 }
 
 /* Ops with a state: the same launches for one row and for many, over the sequences of the batch. */
+/* Where experts are streamed: the same launches, which find the experts in slots, and two stops. */
+static void launches_with_streamed_experts(void **state)
+{
+    static const char *const all[] = {NULL};
+    static struct fixture f;
+    static struct halo_device device;
+    static struct halo_device_model model;
+    char *text = NULL;
+    size_t n = 0;
+    build(&f);
+    stream_experts(&f);
+    compile(&f, &device, &model, all);
+    FILE *to = open_memstream(&text, &n);
+    assert_non_null(to);
+    program_print_list(to, &model, 0, HALO_HIP_APART);
+    assert_int_equal(fclose(to), 0);
+    compare("toy-streamed", text);
+    free(text);
+    model_finish(&model);
+    fixture_finish(&f);
+}
+
 static void launches_with_states(void **state)
 {
     static const char *const all[] = {NULL};
@@ -698,6 +734,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_of_a_toy),
+        cmocka_unit_test(launches_with_streamed_experts),
         cmocka_unit_test(launches_with_states),
         cmocka_unit_test(launches_with_blocks),
         cmocka_unit_test(shapes_of_blocks_are_refused),
