@@ -18,21 +18,21 @@ bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint
 static int emit_gemm(struct halo_hip_compiler *c, const struct halo_hip_product *p, int variant)
 {
     const struct halo_hip_scratch *scratch = &c->model->scratch;
-    uint32_t tile = halo_hip_variants[variant].max_rows ? halo_hip_variants[variant].max_rows : 128;
-    int r = halo_hip_form_half(c, p->value, p->x, p->n_x, p->n_cols, false);
-    for (uint32_t i = 0; i < p->n_matrices && !r; i++) {
-        struct halo_gemm_args args = {
-            .matrix = p->matrix[i], .half = scratch->half, .scale = scratch->half_scale, .n_cols = p->n_cols};
-        uint32_t n_col_tiles = HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMM_COLS);
-        r = halo_hip_emit(c,
-                          &(struct halo_hip_emission){
-                              .op = HALO_HIP_GEMM,
-                              .type = p->type,
-                              .grid = {halo_hip_over(halo_hip_per_span(1), tile), halo_hip_fixed(n_col_tiles)},
-                              HALO_HIP_ARGS(args),
-                              HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_gemm_args, n_rows, halo_hip_per_span(1)))});
+    uint32_t tile = halo_hip_variants[variant].max_rows ? halo_hip_variants[variant].max_rows : 128, n_col_tiles = 0;
+    struct halo_gemm_args args = {.half = scratch->half, .scale = scratch->half_scale, .n_cols = p->n_cols};
+    for (uint32_t i = 0; i < p->n_matrices; i++) {
+        args.matrix[i] = p->matrix[i];
+        n_col_tiles += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMM_COLS);
     }
-    return r;
+    int r = halo_hip_form_half(c, p->value, p->x, p->n_x, p->n_cols, false);
+    return r ? r
+             : halo_hip_emit(
+                   c, &(struct halo_hip_emission){
+                          .op = HALO_HIP_GEMM,
+                          .type = p->type,
+                          .grid = {halo_hip_over(halo_hip_per_span(1), tile), halo_hip_fixed(n_col_tiles)},
+                          HALO_HIP_ARGS(args),
+                          HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_gemm_args, n_rows, halo_hip_per_span(1)))});
 }
 
 static int emit_strips(struct halo_hip_compiler *c, const struct halo_hip_product *p)

@@ -101,11 +101,11 @@ struct halo_strip_args {
     uint32_t n_matrices, n_cols, n_rows, x_stride; /* x_stride: halves */
 };
 
-/* gemm_<type>_m<tile>: the same for many rows, in f16 with f32 sums. Grid (ceil(n_rows / tile), ceil(matrix.n_rows /
- * HALO_GEMM_COLS)). One matrix to a launch. n_cols % 32 == 0. */
+/* gemm_<type>_m<tile>: the same for many rows, in f16 with f32 sums. Grid (ceil(n_rows / tile), sum of ceil(n_rows /
+ * HALO_GEMM_COLS) of the matrices; one that is not there has no rows). n_cols % 32 == 0. */
 #define HALO_GEMM_COLS 128 /* weight rows of a block */
 struct halo_gemm_args {
-    struct halo_matrix_arg matrix;
+    struct halo_matrix_arg matrix[3];
     const uint16_t *half; /* of half_rows */
     const float *scale;
     uint32_t n_cols, n_rows;

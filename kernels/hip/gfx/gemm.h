@@ -1,11 +1,10 @@
 /* gemm.h: the products of many rows: f16 matrix tiles with f32 sums. What the gemm and moe_gemm kernels of all types
  * share.
  *
- * A block of four waves computes ROWS rows of x by 128 weight rows. The K axis goes by slabs of 32, one unit: a thread
- * brings the unit of one weight row to f16, and all threads together copy the rows of x. Two slabs lie in LDS: while
- * the waves multiply one, the loads of the next are in flight, and they are expanded and stored after the products, so
- * that one barrier a slab is enough. Rows in LDS are 40 halves apart, which spreads the 16 rows of a tile over the
- * banks and keeps 16-byte alignment.
+ * A block of four waves computes ROWS rows of x by 128 weight rows. The K axis goes by slabs of 32 columns or of 64.
+ * Slabs of x lie in LDS, the next ones on their way while the waves multiply one. Weights in f16 are brought like x;
+ * of other types a thread loads one unit of 32, or two, while the slab before is multiplied, and expands them to f16
+ * in LDS when that is done.
  *   ROWS = 128: a wave computes 64 x 64, 4 x 4 tiles; ROWS = 32: 32 x 32, 2 x 2 tiles.
  * In a tile A is x and B is the weights: neighbouring lanes hold neighbouring outputs of a row, which are stored
  * together.
@@ -15,11 +14,26 @@
 
 #include "gemv.h"
 
-constexpr uint32_t GEMM_SLAB = 32, GEMM_PITCH = 40, GEMM_THREADS = 128;
+constexpr uint32_t GEMM_THREADS = 128;
 
-template <uint32_t ROWS> struct gemm_lds {
-    alignas(16) uint16_t x[2][ROWS * GEMM_PITCH];
-    alignas(16) uint16_t w[2][HALO_GEMM_COLS * GEMM_PITCH];
+/* Where copies pass through registers, two slabs of 32 need one barrier a slab. Where they do not, three slabs of f16
+ * weights are in flight; of other types slabs of 64 make full use of the sectors that 16-byte loads of a unit touch,
+ * and there is LDS for one slab of weights beside two of x: a barrier more, while the SM's other block multiplies. */
+template <uint32_t TYPE> struct gemm_shape {
+    static constexpr bool COPIED = TYPE == HALO_TYPE_F16;
+#if defined(HALO_ASYNC_COPY)
+    static constexpr bool WIDE = !gemv_plain_type<TYPE>;
+    static constexpr uint32_t SLAB = WIDE ? 64 : 32, X_SLABS = COPIED ? 3 : 2, W_SLABS = COPIED ? 3 : WIDE ? 1 : 2;
+#else
+    static constexpr uint32_t SLAB = 32, X_SLABS = 2, W_SLABS = 2;
+#endif
+    static constexpr uint32_t PITCH = halo_slab_pitch<SLAB>, AHEAD = X_SLABS - 1;
+};
+
+template <uint32_t TYPE, uint32_t ROWS> struct gemm_lds {
+    typedef gemm_shape<TYPE> shape;
+    alignas(16) uint16_t x[shape::X_SLABS][ROWS * shape::PITCH];
+    alignas(16) uint16_t w[shape::W_SLABS][HALO_GEMM_COLS * shape::PITCH];
 };
 
 HALO_DEVICE uint32_t gemm_pair(float low, float high)
@@ -35,23 +49,22 @@ template <uint32_t TYPE> struct gemm_weight {
     {
         return code::load(row, at, u);
     }
-    HALO_DEVICE void store(const raw &r, uint32_t u, uint16_t *to)
+    HALO_DEVICE void expand(const raw &r, uint32_t u, halo_u4 ret[4])
     {
         halo_unit w;
         uint32_t halves[16];
         code::expand(r, u, &w);
         halo_unit_halves<code>(w, halves);
 #pragma unroll
-        for (int i = 0; i < 16; i += 4)
-            *reinterpret_cast<halo_u4 *>(to + 2 * i) =
-                halo_u4{{halves[i], halves[i + 1], halves[i + 2], halves[i + 3]}};
+        for (int i = 0; i < 4; i++)
+            ret[i] = halo_u4{{halves[4 * i], halves[4 * i + 1], halves[4 * i + 2], halves[4 * i + 3]}};
     }
     static constexpr float FACTOR = HALO_HALVES_FACTOR; /* of what is stored */
 };
 
 template <uint32_t TYPE> struct gemm_plain {
     typedef gemv_plain_code<TYPE> code;
-    static constexpr uint32_t N = GEMM_SLAB / code::CHUNK;
+    static constexpr uint32_t N = HALO_HIP_UNIT / code::CHUNK;
     static constexpr float FACTOR = 1;
     struct raw {
         halo_u4 e[N];
@@ -63,22 +76,17 @@ template <uint32_t TYPE> struct gemm_plain {
             r.e[i] = halo_load<halo_u4>(row, u * N + i);
         return r;
     }
-    HALO_DEVICE void store(const raw &r, uint32_t, uint16_t *to)
+    HALO_DEVICE void expand(const raw &r, uint32_t, halo_u4 ret[4])
     {
-        for (uint32_t i = 0; i < GEMM_SLAB; i += 8) {
-            halo_u4 v;
+        for (uint32_t i = 0; i < HALO_HIP_UNIT; i += 8)
             for (uint32_t k = 0; k < 8; k += 2) {
                 const halo_u4 &from = r.e[(i + k) / code::CHUNK];
-                v.e[k / 2] =
+                ret[i / 8].e[k / 2] =
                     gemm_pair(code::weight(from, (i + k) % code::CHUNK), code::weight(from, (i + k + 1) % code::CHUNK));
             }
-            *reinterpret_cast<halo_u4 *>(to + i) = v;
-        }
     }
 };
 template <> struct gemm_weight<HALO_TYPE_F32> : gemm_plain<HALO_TYPE_F32> {
-};
-template <> struct gemm_weight<HALO_TYPE_F16> : gemm_plain<HALO_TYPE_F16> {
 };
 template <> struct gemm_weight<HALO_TYPE_BF16> : gemm_plain<HALO_TYPE_BF16> {
 };
@@ -105,27 +113,163 @@ HALO_DEVICE uint32_t gemm_x_row(const gemm_job &job, uint32_t i)
     return gemm_out_row(job, i) / job.x_divisor;
 }
 
+HALO_DEVICE void gemm_end_copies(void)
+{
+#if defined(HALO_ASYNC_COPY)
+    halo_copies_end();
+#endif
+}
+template <int N> HALO_DEVICE void gemm_wait_copies(void)
+{
+#if defined(HALO_ASYNC_COPY)
+    halo_copies_wait<N>();
+#endif
+}
+
+/* Rows of halves into slabs in LDS, a few 16-byte chunks to a thread. */
+template <uint32_t SLAB, uint32_t ROWS> struct gemm_copies {
+    static constexpr uint32_t CHUNKS = SLAB / 8, STEP = GEMM_THREADS / CHUNKS, N = ROWS / STEP;
+    const uint8_t *base;
+    uint32_t offset[N]; /* of the thread's chunk in each of its rows, in bytes */
+#if !defined(HALO_ASYNC_COPY)
+    halo_u4 v[N];
+#endif
+    HALO_DEVICE_MEMBER static uint32_t row(uint32_t i)
+    {
+        return halo_tid() / CHUNKS + STEP * i;
+    }
+    HALO_DEVICE_MEMBER static uint32_t chunk(void)
+    {
+        return halo_tid() % CHUNKS;
+    }
+    HALO_DEVICE_MEMBER void place(uint32_t i, uint32_t row_offset)
+    {
+        offset[i] = row_offset + chunk() * 16;
+    }
+    /* Columns first .. first + SLAB - 1; those behind n_cols are zeros. */
+    HALO_DEVICE_MEMBER void fetch(uint32_t first, uint32_t n_cols, uint16_t *slab)
+    {
+        const bool real = SLAB == HALO_HIP_UNIT || first + chunk() * 8 < n_cols;
+        const uint8_t *from = base + (real ? first * 2 : 0); /* the same in all lanes: offsets of 32 bits are enough */
+#pragma unroll
+        for (uint32_t i = 0; i < N; i++) {
+#if defined(HALO_ASYNC_COPY)
+            halo_copy16(slab + halo_slab_at<SLAB>(row(i), chunk()), from + offset[i], real);
+#else
+            static_assert(SLAB == HALO_HIP_UNIT, "n_cols is a multiple of it");
+            (void)slab;
+            v[i] = halo_load<halo_u4>(from + offset[i]);
+#endif
+        }
+    }
+    /* What was fetched last is in its slab after the next barrier. */
+    HALO_DEVICE_MEMBER void settle(uint16_t *slab)
+    {
+        (void)slab;
+#if !defined(HALO_ASYNC_COPY)
+#pragma unroll
+        for (uint32_t i = 0; i < N; i++)
+            *reinterpret_cast<halo_u4 *>(slab + halo_slab_at<SLAB>(row(i), chunk())) = v[i];
+#endif
+    }
+};
+
+/* The block's weights on their way into slabs: in f16 they are copied, others are expanded by the thread that loaded
+ * them. */
+template <uint32_t TYPE> struct gemm_weights {
+    typedef gemm_weight<TYPE> weight;
+    static constexpr uint32_t SLAB = gemm_shape<TYPE>::SLAB, N = SLAB / HALO_HIP_UNIT;
+    static constexpr float FACTOR = weight::FACTOR;
+    halo_row_layout at;
+    const uint8_t *base[N]; /* rows of the thread's units */
+    uint32_t n_units;
+    typename weight::raw raw[N];
+    /* Two units of a row lie in neighbouring groups of eight lanes: their loads share sectors. */
+    HALO_DEVICE_MEMBER static uint32_t row(uint32_t i)
+    {
+        return SLAB == HALO_HIP_UNIT ? halo_tid()
+                                     : i * 64 + halo_wave() * 16 + (halo_lane() & 7) + (halo_lane() >> 4) * 8;
+    }
+    HALO_DEVICE_MEMBER static uint32_t unit(uint32_t slab)
+    {
+        return SLAB == HALO_HIP_UNIT ? slab : slab * 2 + (halo_lane() >> 3 & 1);
+    }
+    HALO_DEVICE_MEMBER void begin(const gemm_job &job)
+    {
+        at = halo_hip_row_layout(TYPE, job.n_cols);
+        n_units = job.n_cols / HALO_HIP_UNIT;
+#pragma unroll
+        for (uint32_t i = 0; i < N; i++)
+            base[i] = job.weight + (uint64_t)halo_min_of(job.first_col + row(i), job.n_weight_rows - 1) * at.stride;
+    }
+    /* Behind the last unit, where x is zero, it is loaded again. */
+    HALO_DEVICE_MEMBER void fetch(uint32_t slab, uint16_t *)
+    {
+        const uint32_t u = SLAB == HALO_HIP_UNIT ? slab : halo_min_of(unit(slab), n_units - 1);
+#pragma unroll
+        for (uint32_t i = 0; i < N; i++)
+            raw[i] = weight::load(base[i], at, u);
+    }
+    HALO_DEVICE_MEMBER void settle(uint32_t slab, uint16_t *to)
+    {
+        const uint32_t u = SLAB == HALO_HIP_UNIT ? slab : halo_min_of(unit(slab), n_units - 1);
+#pragma unroll
+        for (uint32_t i = 0; i < N; i++) {
+            halo_u4 halves[4];
+            weight::expand(raw[i], u, halves);
+#pragma unroll
+            for (uint32_t k = 0; k < 4; k++)
+                *reinterpret_cast<halo_u4 *>(to + halo_slab_at<SLAB>(row(i), unit(0) * 4 + k)) = halves[k];
+        }
+    }
+};
+
+template <> struct gemm_weights<HALO_TYPE_F16> {
+    static constexpr uint32_t SLAB = gemm_shape<HALO_TYPE_F16>::SLAB;
+    static constexpr float FACTOR = 1;
+    gemm_copies<SLAB, HALO_GEMM_COLS> copies;
+    uint32_t n_cols;
+    HALO_DEVICE_MEMBER void begin(const gemm_job &job)
+    {
+        const uint32_t stride = halo_hip_row_layout(HALO_TYPE_F16, job.n_cols).stride;
+        n_cols = job.n_cols;
+        copies.base = job.weight + (uint64_t)job.first_col * stride;
+#pragma unroll
+        for (uint32_t i = 0; i < copies.N; i++)
+            copies.place(i, halo_min_of(copies.row(i), job.n_weight_rows - 1 - job.first_col) * stride);
+    }
+    HALO_DEVICE_MEMBER void fetch(uint32_t slab, uint16_t *to)
+    {
+        copies.fetch(slab * SLAB, n_cols, to);
+    }
+    HALO_DEVICE_MEMBER void settle(uint32_t, uint16_t *to)
+    {
+        copies.settle(to);
+    }
+};
+
 /* Tiles of a wave: T x T of 16 x 16. */
 template <uint32_t ROWS> constexpr int gemm_tiles = ROWS == 128 ? 4 : 2;
 
 #if defined(HALO_NO_MATRIX)
 /* Two halves of K at a time by dot products: the same sums in the same lanes. */
-template <uint32_t ROWS>
-HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w,
+template <uint32_t SLAB, uint32_t ROWS>
+HALO_DEVICE void gemm_products(const uint16_t *x, uint32_t row0, const uint16_t *w, uint32_t col0,
                                halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
 {
     constexpr int T = gemm_tiles<ROWS>;
-    for (uint32_t k = 0; k < GEMM_SLAB; k += 2) {
+    constexpr uint32_t PITCH = halo_slab_pitch<SLAB>;
+    for (uint32_t k = 0; k < SLAB; k += 2) {
         uint32_t b[T];
 #pragma unroll
         for (int j = 0; j < T; j++)
-            b[j] = *reinterpret_cast<const uint32_t *>(w + (16 * (uint32_t)j + halo_mma_col(0)) * GEMM_PITCH + k);
+            b[j] = *reinterpret_cast<const uint32_t *>(w + (col0 + 16 * (uint32_t)j + halo_mma_col(0)) * PITCH + k);
 #pragma unroll
         for (int i = 0; i < T; i++)
 #pragma unroll
             for (int v = 0; v < 8; v++) {
                 const uint32_t a =
-                    *reinterpret_cast<const uint32_t *>(x + (16 * (uint32_t)i + halo_mma_row(v)) * GEMM_PITCH + k);
+                    *reinterpret_cast<const uint32_t *>(x + (row0 + 16 * (uint32_t)i + halo_mma_row(v)) * PITCH + k);
 #pragma unroll
                 for (int j = 0; j < T; j++)
                     acc[i][j][v] = halo_dot2(a, b[j], acc[i][j][v]);
@@ -133,23 +277,23 @@ HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w,
     }
 }
 #else
-template <uint32_t ROWS>
-HALO_DEVICE void gemm_products(const uint16_t *x, const uint16_t *w,
+template <uint32_t SLAB, uint32_t ROWS>
+HALO_DEVICE void gemm_products(const uint16_t *x, uint32_t row0, const uint16_t *w, uint32_t col0,
                                halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
 {
     constexpr int T = gemm_tiles<ROWS>;
 #pragma unroll
-    for (uint32_t k = 0; k < GEMM_SLAB; k += 16) {
-        halo_frag b[T];
+    for (uint32_t k = 0; k < SLAB; k += HALO_SLAB_STEP) {
+        halo_slab_frag b[T];
 #pragma unroll
         for (int j = 0; j < T; j++)
-            b[j] = halo_mma_load(w + (uint32_t)j * 16 * GEMM_PITCH + k, GEMM_PITCH);
+            b[j] = halo_slab_load<SLAB>(w, col0 + (uint32_t)j * 16, k);
 #pragma unroll
         for (int i = 0; i < T; i++) {
-            const halo_frag a = halo_mma_load(x + (uint32_t)i * 16 * GEMM_PITCH + k, GEMM_PITCH);
+            const halo_slab_frag a = halo_slab_load<SLAB>(x, row0 + (uint32_t)i * 16, k);
 #pragma unroll
             for (int j = 0; j < T; j++)
-                acc[i][j] = halo_mma(a, b[j], acc[i][j]);
+                acc[i][j] = halo_slab_mma(a, b[j], acc[i][j]);
             halo_schedule_here();
         }
     }
@@ -180,64 +324,80 @@ HALO_DEVICE void gemm_store(const gemm_job &job, float factor, uint32_t row0, ui
 }
 
 /* SPARSE: many a tile has few rows: waves that have none multiply nothing. */
-template <uint32_t TYPE, uint32_t ROWS, bool SPARSE> HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<ROWS> &lds)
+template <uint32_t TYPE, uint32_t ROWS, bool SPARSE>
+HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<TYPE, ROWS> &lds)
 {
-    typedef gemm_weight<TYPE> weight;
+    typedef gemm_shape<TYPE> shape;
     constexpr int T = gemm_tiles<ROWS>;
-    constexpr uint32_t COPIES = ROWS / 32; /* 16-byte chunks of x for a thread */
-    const uint32_t t = halo_tid(), wave = halo_wave(), n_slabs = job.n_cols / GEMM_SLAB;
+    constexpr uint32_t SLAB = shape::SLAB, AHEAD = shape::AHEAD;
+    const uint32_t wave = halo_wave(), n_slabs = HALO_HIP_CEIL(job.n_cols, SLAB);
     const uint32_t row0 = ROWS == 128 ? wave / 2 * 64 : 0, col0 = ROWS == 128 ? wave % 2 * 64 : wave * 32;
-    const halo_row_layout at = halo_hip_row_layout(TYPE, job.n_cols);
-    const uint8_t *w_row = job.weight + (uint64_t)halo_min_of(job.first_col + t, job.n_weight_rows - 1) * at.stride;
-    const uint16_t *x_row[COPIES];
+    gemm_copies<SLAB, ROWS> x;
+    x.base = reinterpret_cast<const uint8_t *>(job.half);
 #pragma unroll
-    for (uint32_t i = 0; i < COPIES; i++)
-        x_row[i] =
-            job.half + (uint64_t)gemm_x_row(job, halo_min_of(t / 4 + 32 * i, job.n_rows - 1)) * job.n_cols + t % 4 * 8;
+    for (uint32_t i = 0; i < x.N; i++)
+        x.place(i, gemm_x_row(job, halo_min_of(x.row(i), job.n_rows - 1)) * job.n_cols * 2);
+    gemm_weights<TYPE> w;
+    w.begin(job);
     halo_acc acc[T][T] = {};
-    typename weight::raw raw = weight::load(w_row, at, 0);
-    halo_u4 x[COPIES];
 #pragma unroll
-    for (uint32_t i = 0; i < COPIES; i++)
-        x[i] = halo_load<halo_u4>(x_row[i]);
-    for (uint32_t s = 0; s < n_slabs; s++) {
-        uint16_t *lds_x = lds.x[s & 1], *lds_w = lds.w[s & 1];
-        weight::store(raw, s, lds_w + t * GEMM_PITCH);
-#pragma unroll
-        for (uint32_t i = 0; i < COPIES; i++)
-            *reinterpret_cast<halo_u4 *>(lds_x + (t / 4 + 32 * i) * GEMM_PITCH + t % 4 * 8) = x[i];
-        halo_barrier();
-        const uint32_t next = halo_min_of(s + 1, n_slabs - 1); /* the last is loaded twice: cheaper than a branch */
-        raw = weight::load(w_row, at, next);
-#pragma unroll
-        for (uint32_t i = 0; i < COPIES; i++)
-            x[i] = halo_load<halo_u4>(x_row[i] + next * GEMM_SLAB);
-        if (!SPARSE || row0 < job.n_rows)
-            gemm_products<ROWS>(lds_x + row0 * GEMM_PITCH, lds_w + col0 * GEMM_PITCH, acc);
+    for (uint32_t s = 0; s < AHEAD; s++) {
+        const uint32_t first = halo_min_of(s, n_slabs - 1);
+        w.fetch(first, lds.w[s % shape::W_SLABS]);
+        x.fetch(first * SLAB, job.n_cols, lds.x[s]);
+        gemm_end_copies();
     }
-    gemm_store<ROWS>(job, 1 / weight::FACTOR, row0, col0, acc);
+    uint32_t at = 0, behind = AHEAD % shape::X_SLABS; /* s and s + AHEAD among the slabs in LDS */
+    for (uint32_t s = 0; s < n_slabs; s++) {
+        uint16_t *lds_x = lds.x[at], *lds_w = lds.w[shape::W_SLABS > 1 ? at : 0];
+        if (shape::W_SLABS == 1)
+            halo_barrier(); /* the slab before is multiplied */
+        w.settle(s, lds_w);
+        x.settle(lds_x);
+        gemm_wait_copies<AHEAD - 1>();
+        halo_barrier();
+        const uint32_t next = halo_min_of(s + AHEAD, n_slabs - 1); /* the last is loaded again: cheaper than a branch */
+        w.fetch(next, lds.w[shape::W_SLABS > 1 ? behind : 0]);
+        x.fetch(next * SLAB, job.n_cols, lds.x[behind]);
+        gemm_end_copies();
+        if (!SPARSE || row0 < job.n_rows)
+            gemm_products<SLAB, ROWS>(lds_x, row0, lds_w, col0, acc);
+        at = at + 1 < shape::X_SLABS ? at + 1 : 0;
+        behind = behind + 1 < shape::X_SLABS ? behind + 1 : 0;
+    }
+    gemm_wait_copies<0>();
+    gemm_store<ROWS>(job, 1 / gemm_weights<TYPE>::FACTOR, row0, col0, acc);
 }
 
-template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gemm_args &a, gemm_lds<ROWS> &lds)
+template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gemm_args &a, gemm_lds<TYPE, ROWS> &lds)
 {
-    const uint32_t first = halo_block_x() * ROWS;
-    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight),
-                          a.matrix.bias,
-                          a.matrix.out,
+    const uint32_t first = halo_block_x() * ROWS, one = HALO_HIP_CEIL(a.matrix[0].n_rows, HALO_GEMM_COLS),
+                   two = HALO_HIP_CEIL(a.matrix[1].n_rows, HALO_GEMM_COLS);
+    const uint32_t tile = halo_block_y(), m = tile < one ? 0 : tile - one < two ? 1 : 2;
+    const auto pick = [m](auto x, auto y, auto z) { return m == 0 ? x : m == 1 ? y : z; };
+#define GEMM_PICK(field) pick(a.matrix[0].field, a.matrix[1].field, a.matrix[2].field)
+    const gemm_job job = {static_cast<const uint8_t *>(GEMM_PICK(weight)),
+                          GEMM_PICK(bias),
+                          GEMM_PICK(out),
                           a.half,
                           a.scale,
                           nullptr,
                           1,
                           first,
                           a.n_rows - first,
-                          halo_block_y() * HALO_GEMM_COLS,
-                          a.matrix.n_rows,
+                          (tile - (m == 0   ? 0
+                                   : m == 1 ? one
+                                            : one + two)) *
+                              HALO_GEMM_COLS,
+                          GEMM_PICK(n_rows),
                           a.n_cols,
-                          a.matrix.out_stride};
+                          GEMM_PICK(out_stride)};
+#undef GEMM_PICK
     gemm<TYPE, ROWS, false>(job, lds);
 }
 
-template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args &a, gemm_lds<ROWS> &lds)
+template <uint32_t TYPE, uint32_t ROWS>
+HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args &a, gemm_lds<TYPE, ROWS> &lds)
 {
     const halo_moe_tile tile = a.tile[halo_block_x()];
     if (tile.n_slots == 0)
@@ -259,29 +419,28 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void moe_gemm_run(const halo
     gemm<TYPE, ROWS, (ROWS > HALO_MOE_TILE)>(job, lds);
 }
 
-typedef gemm_lds<32> gemm_lds_32;
-typedef gemm_lds<128> gemm_lds_128;
-
 #define HALO_GEMM_KERNELS(TYPE, type)                                                                                  \
+    typedef gemm_lds<HALO_TYPE_##TYPE, 32> gemm_lds_##type##_32;                                                       \
+    typedef gemm_lds<HALO_TYPE_##TYPE, 128> gemm_lds_##type##_128;                                                     \
     HALO_KERNEL(gemm_##type##_m32, halo_gemm_args, 128)                                                                \
     {                                                                                                                  \
-        HALO_LDS(gemm_lds_32, lds);                                                                                    \
-        gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                            \
+        HALO_LDS(gemm_lds_##type##_32, lds);                                                                           \
+        gemm_run(a, lds);                                                                                              \
     }                                                                                                                  \
     HALO_KERNEL(gemm_##type##_m128, halo_gemm_args, 128)                                                               \
     {                                                                                                                  \
-        HALO_LDS(gemm_lds_128, lds);                                                                                   \
-        gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                            \
+        HALO_LDS(gemm_lds_##type##_128, lds);                                                                          \
+        gemm_run(a, lds);                                                                                              \
     }                                                                                                                  \
     HALO_KERNEL(moe_gemm_##type, halo_moe_gemm_args, 128)                                                              \
     {                                                                                                                  \
-        HALO_LDS(gemm_lds_32, lds);                                                                                    \
-        moe_gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                        \
+        HALO_LDS(gemm_lds_##type##_32, lds);                                                                           \
+        moe_gemm_run(a, lds);                                                                                          \
     }                                                                                                                  \
     HALO_KERNEL(moe_gemm_##type##_m128, halo_moe_gemm_args, 128)                                                       \
     {                                                                                                                  \
-        HALO_LDS(gemm_lds_128, lds);                                                                                   \
-        moe_gemm_run<HALO_TYPE_##TYPE>(a, lds);                                                                        \
+        HALO_LDS(gemm_lds_##type##_128, lds);                                                                          \
+        moe_gemm_run(a, lds);                                                                                          \
     }
 
 #endif

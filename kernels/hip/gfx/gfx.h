@@ -33,6 +33,18 @@
  *   halo_mma_load(tile, pitch)    operand from 16 rows of 16 halves in LDS (16-byte aligned rows, pitch in halves)
  *   halo_mma(a, b, c)             c[i] += sum over k of A[row][k] * B[col][k], with row, col = halo_mma_row(i),
  *                                 halo_mma_col(i)
+ * Where there is HALO_MMA_CHAINS, a lane's sums are of two rows, and are an operand themselves:
+ *   halo_mma_chain(c)             the sums as operand a, whose k are the columns of c
+ *   halo_mma_chain_row(i), halo_mma_chain_of(i)   row 0 or 1 of the lane; which of them sum i is of. Lanes l ^ 1,
+ *                             l ^ 2 and l ^ 3 have the other columns
+ * Slabs in LDS are the operands of products of many rows: rows of SLAB halves in chunks of 8.
+ *   halo_slab_pitch<SLAB>, halo_slab_at<SLAB>(row, chunk)   halves of a row, and where a chunk lies, in halves
+ *   halo_slab_load<SLAB>(slab, row, column)                 operand from 16 rows and HALO_SLAB_STEP columns
+ *   halo_slab_mma(a, b, c)                                  as halo_mma
+ * Where there is HALO_ASYNC_COPY:
+ *   halo_copy16(lds, from, real)   16 bytes into LDS, or zeros if not real, without waiting;
+ *   halo_copies_end, halo_copies_wait<N>   end a group of copies; wait for all but the thread's last N groups, after
+ *                             which a barrier shows them to the block
  * and, where there is a matrix unit (no HALO_NO_MATRIX), strips: 16 rows of weights by 8 of x straight from registers.
  * A lane brings 32 halves, in any order that is the same for weights and x, of HALO_STRIP_ROWS weight rows and of one
  * row of x, all of part halo_strip_part() of HALO_STRIP_PARTS that the lanes of a row share:
@@ -59,6 +71,28 @@
 #include "args.h"
 #include "layout.h"
 #include <kernels/quant.h>
+
+#if !defined(HALO_ASYNC_COPY)
+/* Slabs of 32: rows are 40 halves apart, which spreads the 16 rows of a tile over the banks and keeps alignment. */
+#define HALO_SLAB_STEP 16
+template <uint32_t SLAB> constexpr uint32_t halo_slab_pitch = SLAB + 8;
+template <uint32_t SLAB> HALO_DEVICE uint32_t halo_slab_at(uint32_t row, uint32_t chunk)
+{
+    return row * halo_slab_pitch<SLAB> + chunk * 8;
+}
+#if !defined(HALO_NO_MATRIX)
+typedef halo_frag halo_slab_frag;
+template <uint32_t SLAB>
+HALO_DEVICE halo_slab_frag halo_slab_load(const uint16_t *slab, uint32_t first_row, uint32_t column)
+{
+    return halo_mma_load(slab + first_row * halo_slab_pitch<SLAB> + column, halo_slab_pitch<SLAB>);
+}
+HALO_DEVICE halo_acc halo_slab_mma(const halo_slab_frag &x, const halo_slab_frag &y, const halo_acc &c)
+{
+    return halo_mma(x, y, c);
+}
+#endif
+#endif
 
 /* 16 bytes that are loaded and stored together. */
 struct alignas(16) halo_u4 {

@@ -265,6 +265,63 @@ HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
                      : "r"(x.e[0]), "r"(x.e[1]), "r"(x.e[2]), "r"(x.e[3]), "r"(y.e[n]), "r"(y.e[n + 2]));
     return c;
 }
+/* 16 bytes straight into LDS, or as many zeros; a thread waits for all but its last N groups. */
+#define HALO_ASYNC_COPY 1
+HALO_DEVICE void halo_copy16(void *lds, const void *from, bool real)
+{
+    asm volatile("{\n\t.reg .u64 to;\n\t.reg .u32 at;\n\tcvta.to.shared.u64 to, %0;\n\tcvt.u32.u64 at, to;\n\t"
+                 "cp.async.cg.shared.global [at], [%1], 16, %2;\n\t}"
+                 :
+                 : "l"(lds), "l"(from), "r"(real ? 16 : 0)
+                 : "memory");
+}
+HALO_DEVICE void halo_copies_end(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int N> HALO_DEVICE void halo_copies_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+/* Slabs of 32 or 64 columns. Lane l holds chunk l % 4 of 32 columns of rows l / 4 and l / 4 + 8: columns are multiplied
+ * in another order than they lie in, x and weights alike. Chunks of eight rows that a wave stores together, and those
+ * that it loads together, lie in different banks. */
+#define HALO_SLAB_STEP 32
+template <uint32_t SLAB> constexpr uint32_t halo_slab_pitch = SLAB;
+template <uint32_t SLAB> HALO_DEVICE uint32_t halo_slab_at(uint32_t row, uint32_t chunk)
+{
+    const uint32_t low = row >> 1 & 3, turn = SLAB == 64 ? low | (row & 1) << 2 : low;
+    return row * SLAB + (chunk ^ turn) * 8;
+}
+struct halo_slab_frag {
+    uint32_t e[2][4];
+};
+template <uint32_t SLAB>
+HALO_DEVICE halo_slab_frag halo_slab_load(const uint16_t *slab, uint32_t first_row, uint32_t column)
+{
+    struct alignas(16) words {
+        uint32_t e[4];
+    };
+    halo_slab_frag f;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+        const words v = *reinterpret_cast<const words *>(
+            slab + halo_slab_at<SLAB>(first_row + (halo_lane() >> 2) + 8 * i, column / 8 + (halo_lane() & 3)));
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            f.e[i][k] = v.e[k];
+    }
+    return f;
+}
+HALO_DEVICE halo_acc halo_slab_mma(const halo_slab_frag &x, const halo_slab_frag &y, halo_acc c)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k += 2)
+        c = halo_mma(halo_frag{{x.e[0][k], x.e[1][k], x.e[0][k + 1], x.e[1][k + 1]}},
+                     halo_frag{{y.e[0][k], y.e[1][k], y.e[0][k + 1], y.e[1][k + 1]}}, c);
+    return c;
+}
 /* Strips: mma.m16n8k16. Lane l has rows l / 4 and l / 4 + 8 of the weights, row l / 4 of x, part l % 4. */
 #define HALO_STRIP_ROWS 2
 #define HALO_STRIP_PARTS 4
@@ -310,6 +367,24 @@ HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
     uint32_t r;
     asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
+}
+/* A lane's sums are of two rows; the other columns are in the lanes of the same l / 4. */
+#define HALO_MMA_CHAINS 1
+HALO_DEVICE uint32_t halo_mma_chain_row(int i)
+{
+    return (halo_lane() >> 2) + 8 * (uint32_t)i;
+}
+HALO_DEVICE int halo_mma_chain_of(int i)
+{
+    return i >> 1 & 1;
+}
+HALO_DEVICE halo_frag halo_mma_chain(const halo_acc &c)
+{
+    halo_frag f;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        f.e[i] = halo_float_half(c.e[2 * i]) | (uint32_t)halo_float_half(c.e[2 * i + 1]) << 16;
+    return f;
 }
 HALO_DEVICE uint32_t halo_mma_row(int i)
 {

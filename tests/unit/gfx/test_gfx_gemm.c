@@ -83,36 +83,53 @@ static void half_rows(void **state)
     free(x);
 }
 
-static void gemm_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_rows, uint32_t n_weight_rows, bool bias)
+/* One matrix, of which columns behind its rows stay as they are. */
+static void check_product(const struct gfx_type *type, const char *name, const struct halo_matrix_arg *matrix,
+                          const float *x, const float *before, uint32_t n_cols, uint32_t n_rows)
+{
+    const uint32_t stride = matrix->out_stride, n = matrix->n_rows;
+    for (uint32_t r = 0; r < n_rows; r++) {
+        /* All of the few rows, some of the many. */
+        for (uint32_t i = r % 7; i<n; i += n_rows> 40 ? 29 : 3) {
+            const uint8_t *row = (const uint8_t *)matrix->weight + i * halo_hip_row_layout(type->type, n_cols).stride;
+            double size, want = dot(type, row, x + r * n_cols, n_cols, &size);
+            gfx_near((double)matrix->out[r * stride + i], want + (matrix->bias ? (double)matrix->bias[i] : 0), 1e-3,
+                     size, name, r * stride + i);
+        }
+        assert_memory_equal(matrix->out + r * stride + n, before + r * stride + n, (stride - n) * sizeof(float));
+    }
+}
+
+/* The matrices of one launch, of as many rows each as n_weight_rows says; the first may have a bias. */
+static void gemm_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_rows, const uint32_t n_weight_rows[3],
+                       bool bias)
 {
     char name[40];
     const uint32_t tile = n_rows <= 32 ? 32 : 128;
+    uint32_t n_tiles = 0;
     snprintf(name, sizeof(name), "gemm_%s_m%u", type->name, tile);
-    float *x = gfx_floats(n_rows * n_cols, n_cols), *b = gfx_floats(n_weight_rows, 8);
+    float *x = gfx_floats(n_rows * n_cols, n_cols), *b = gfx_floats(n_weight_rows[0], 8), *before[3];
     for (uint32_t i = 0; i < n_cols; i++)
         x[i] *= 3e5f; /* the first row has a scale */
-    uint8_t *weight = gfx_weights(type->type, n_cols, n_weight_rows, 4);
     struct halves h = halves_make(x, n_cols, n_rows);
-    const uint32_t stride = n_weight_rows + 5;
-    float *out = gfx_floats(n_rows * stride, 77), *before = gfx_floats(n_rows * stride, 77);
-    struct halo_gemm_args args = {
-        {weight, bias ? b : NULL, out, n_weight_rows, stride}, h.half, h.scale, n_cols, n_rows};
-    gfx_run(name, HALO_HIP_CEIL(n_rows, tile), HALO_HIP_CEIL(n_weight_rows, HALO_GEMM_COLS), 1, &args);
-    for (uint32_t r = 0; r < n_rows; r++) {
-        /* All of the few rows, some of the many. */
-        for (uint32_t i = r % 7; i<n_weight_rows; i += n_rows> 40 ? 29 : 3) {
-            double size, want = dot(type, weight + (size_t)i * halo_hip_row_layout(type->type, n_cols).stride,
-                                    x + r * n_cols, n_cols, &size);
-            gfx_near((double)out[r * stride + i], want + (bias ? (double)b[i] : 0), 1e-3, size, name, r * stride + i);
-        }
-        assert_memory_equal(out + r * stride + n_weight_rows, before + r * stride + n_weight_rows, 5 * sizeof(float));
+    struct halo_gemm_args args = {.half = h.half, .scale = h.scale, .n_cols = n_cols, .n_rows = n_rows};
+    for (uint32_t m = 0; m < 3; m++) {
+        const uint32_t n = n_weight_rows[m], stride = n + 5;
+        before[m] = gfx_floats(n_rows * stride, 77);
+        args.matrix[m] = (struct halo_matrix_arg){gfx_weights(type->type, n_cols, n, 4 + m), bias && m == 0 ? b : NULL,
+                                                  gfx_floats(n_rows * stride, 77), n, stride};
+        n_tiles += HALO_HIP_CEIL(n, HALO_GEMM_COLS);
+    }
+    gfx_run(name, HALO_HIP_CEIL(n_rows, tile), n_tiles, 1, &args);
+    for (uint32_t m = 0; m < 3; m++) {
+        check_product(type, name, &args.matrix[m], x, before[m], n_cols, n_rows);
+        free((void *)(uintptr_t)args.matrix[m].weight);
+        free(args.matrix[m].out);
+        free(before[m]);
     }
     halves_free(&h);
     free(x);
     free(b);
-    free(weight);
-    free(out);
-    free(before);
 }
 
 static void gemm(void **state)
@@ -120,10 +137,12 @@ static void gemm(void **state)
     (void)state;
     for (uint32_t t = 0; t < gfx_n_types; t++) {
         const uint32_t n_cols = gfx_types[t].block == 256 ? 512 : 96;
-        gemm_shape(&gfx_types[t], n_cols, 9, 130, true);
-        gemm_shape(&gfx_types[t], gfx_types[t].block == 256 ? 256 : 32, 33, 31, false);
+        gemm_shape(&gfx_types[t], n_cols, 9, (const uint32_t[]){130, 0, 0}, true);
+        gemm_shape(&gfx_types[t], gfx_types[t].block == 256 ? 256 : 32, 33, (const uint32_t[]){31, 0, 0}, false);
     }
-    gemm_shape(&gfx_types[3], 64, 200, 257, true);
+    gemm_shape(&gfx_types[3], 64, 200, (const uint32_t[]){257, 0, 0}, true);
+    gemm_shape(&gfx_types[3], 64, 20, (const uint32_t[]){129, 5, 128}, true);
+    gemm_shape(&gfx_types[3], 32, 40, (const uint32_t[]){1, 256, 0}, false);
 }
 
 /* Three matrices, the rows of x by an index or in order. */

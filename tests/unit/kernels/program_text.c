@@ -65,8 +65,9 @@ static const struct field strip[] = {MATRIX(strip, matrix[0]),
                                      U(strip, n_rows),
                                      U(strip, x_stride),
                                      {0}};
-static const struct field gemm[] = {MATRIX(gemm, matrix), P(gemm, half),   P(gemm, scale),
-                                    U(gemm, n_cols),      U(gemm, n_rows), {0}};
+static const struct field gemm[] = {
+    MATRIX(gemm, matrix[0]), MATRIX(gemm, matrix[1]), MATRIX(gemm, matrix[2]), P(gemm, half),
+    P(gemm, scale),          U(gemm, n_cols),         U(gemm, n_rows),         {0}};
 static const struct field qk_norm[] = {
     P(qk_norm, q),         P(qk_norm, k),        P(qk_norm, q_weight), P(qk_norm, k_weight), U(qk_norm, n_head),
     U(qk_norm, n_head_kv), U(qk_norm, head_dim), F(qk_norm, eps),      U(qk_norm, q_step),   {0}};
