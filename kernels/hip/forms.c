@@ -6,7 +6,8 @@
  */
 #include "compile_priv.h"
 
-#define HALF_ROWS_MAX 32 /* of half_rows; more take half_waves (variants.def) */
+#define HALF_ROWS_MAX 32    /* of half_rows; more take half_waves (variants.def), unless they are long: */
+#define HALF_LONG_COLS 2048 /* a wave would go through such a row in many steps, one after the other */
 
 int halo_hip_emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, halo_hip_emit_tiles_fn *emit)
 {
@@ -81,15 +82,17 @@ int halo_hip_form_half(struct halo_hip_compiler *c, uint16_t value, const float 
         return 0;
     struct halo_half_args args = {
         .x = x, .half = scratch->half, .scale = scratch->half_scale, .n_cols = n_cols, .strips = strips};
+    bool waves = c->min_span > HALF_ROWS_MAX && n_cols < HALF_LONG_COLS;
     forms->half_value = value;
     forms->half_cols = n_cols;
     forms->half_strips = strips;
-    return halo_hip_emit(c, &(struct halo_hip_emission){
-                                .op = HALO_HIP_HALF_ROWS,
-                                .type = HALO_HIP_TYPE_ANY,
-                                .grid = {c->min_span > HALF_ROWS_MAX ? halo_hip_over(n_rows, HALO_HALF_WAVES) : n_rows},
-                                HALO_HIP_ARGS(args),
-                                HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_half_args, n_rows, n_rows))});
+    return halo_hip_emit(
+        c, &(struct halo_hip_emission){.op = HALO_HIP_HALF_ROWS,
+                                       .type = HALO_HIP_TYPE_ANY,
+                                       .rows = waves ? 0 : 1,
+                                       .grid = {waves ? halo_hip_over(n_rows, HALO_HALF_WAVES) : n_rows},
+                                       HALO_HIP_ARGS(args),
+                                       HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_half_args, n_rows, n_rows))});
 }
 
 static int emit_groups(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t tile_rows)
