@@ -32,6 +32,18 @@ static uint64_t file_bytes(const struct halo_plan *plan)
     return n;
 }
 
+/* One past the last layer that can stream. */
+static uint32_t end_of_layers(const struct halo_plan *plan)
+{
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < plan->n_weights; i++) {
+        uint16_t layer = halo_weight_stream_layer(&plan->weights[i]);
+        if (layer != HALO_NONE && layer >= end)
+            end = layer + 1u;
+    }
+    return end;
+}
+
 /* One layer at a time: what the device takes without it. What a device adds to align weights depends on their
  * neighbours, so that all layers together may save some pages more or less: `saved_bytes`. */
 static void measure_layers(const struct halo_device_ops *ops, const struct halo_device *device,
@@ -40,7 +52,8 @@ static void measure_layers(const struct halo_device_ops *ops, const struct halo_
 {
     bool is_streamed[HALO_MODEL_MAX_LAYERS] = {false};
     uint64_t weights, kv, scratch, sum_bytes = 0;
-    for (uint32_t layer = 0; layer < HALO_MODEL_MAX_LAYERS; layer++) {
+    uint32_t n = end_of_layers(&model->plan);
+    for (uint32_t layer = 0; layer < n; layer++) {
         struct halo_expert_shape shape;
         is_streamed[layer] = true;
         if (halo_model_stream_layers(model, is_streamed) > 0) {
@@ -53,7 +66,7 @@ static void measure_layers(const struct halo_device_ops *ops, const struct halo_
         is_streamed[layer] = false;
     }
     int64_t more = (int64_t)saved_bytes - (int64_t)sum_bytes, n_left = ret->n_layers;
-    for (uint32_t layer = 0; layer < HALO_MODEL_MAX_LAYERS; layer++)
+    for (uint32_t layer = 0; layer < n; layer++)
         if (ret->matrices[layer].buffer_bytes > 0) {
             int64_t part = more / n_left--; /* the last one gets what is left */
             ret->matrices[layer].resident_bytes += (uint64_t)part;
