@@ -8,13 +8,14 @@
 #define HALO_BASE_STATE_H
 
 #include <assert.h>
+#include <limits.h>
 #include <stdbool.h>
 
 #define HALO_STATE_BIT(state) (1u << (state))
 
 static inline bool halo_state_may_move(const unsigned *moves, unsigned from, unsigned to)
 {
-    return (moves[from] >> to & 1) != 0;
+    return to < sizeof(*moves) * CHAR_BIT && (moves[from] >> to & 1) != 0;
 }
 
 /* Returns `to`. */
