@@ -263,7 +263,8 @@ static bool same_wish(const struct halo_msg_load *msg, const struct halo_instanc
            (!params->has_kv_tokens ||
             halo_kv_pages_for((uint64_t)params->kv_tokens) * HALO_KV_PAGE_TOKENS == instance->kv_tokens) &&
            (!params->has_kv || (enum halo_kv_type)params->kv == instance->model->plan.kv[0].type) &&
-           (params->tiers != HALO_WIRE_TIERS_MEMORY || instance->streamed_bytes == 0);
+           (params->tiers != HALO_WIRE_TIERS_MEMORY || instance->streamed_bytes == 0) &&
+           (!params->has_budget_bytes || halo_instance_bytes(instance) <= (uint64_t)params->budget_bytes);
 }
 
 /* How long it stays; what a load does not say remains as it is. */
@@ -278,15 +279,17 @@ static void take_stay(struct halo_instance *instance, const struct halo_part_loa
 /* A load of a model that is there or on its way. */
 static void load_again(struct halo_port *port, struct halo_job *job, struct halo_instance *instance)
 {
+    char size[HALO_SIZE_TEXT];
     if (instance->state != HALO_INSTANCE_READY)
         halo_job_park(instance, job);
     else if (!same_wish(&job->msg.load, instance))
         halo_job_end_error(port, job, HALO_ERROR_BAD_REQUEST,
-                           "model %.200s is loaded with other parameters (context %u, kv_tokens %u, kv %s, tiers %s); "
-                           "unload it first",
+                           "model %.200s is loaded with other parameters (context %u, kv_tokens %u, kv %s, tiers %s, "
+                           "%s of memory); unload it first",
                            instance->name, instance->context, instance->kv_tokens,
                            halo_word_name_wire_kv((enum halo_wire_kv)instance->model->plan.kv[0].type),
-                           instance->streamed_bytes > 0 ? "stream" : "memory");
+                           instance->streamed_bytes > 0 ? "stream" : "memory",
+                           halo_size_text(halo_instance_bytes(instance), size));
     else {
         take_stay(instance, &job->msg.load.params);
         put_loaded(port, job, instance, NULL);
