@@ -76,36 +76,12 @@ int hipGetDevice(int *ret)
 
 /* ---- properties ---- */
 
-/* The places of fields in the struct of HIP 6 and later, and in that of HIP 5. What the worker does not tell is zero:
- * no memory is shared, nothing is mapped, nothing is coherent. */
+/* What the worker does not tell is zero: no memory is shared, nothing is mapped, nothing is coherent. */
 #define PROPERTIES_NEW_BYTES 1472
 #define PROPERTIES_OLD_BYTES 792
-#define PROPERTIES(X)                                                                                                  \
-    X(memory_bytes, uint64_t, 288, 256)                                                                                \
-    X(lds_bytes_per_block, uint64_t, 296, 264)                                                                         \
-    X(registers_per_block, int32_t, 304, 272)                                                                          \
-    X(wave_size, int32_t, 308, 276)                                                                                    \
-    X(threads_per_block, int32_t, 320, 280)                                                                            \
-    X(block_x, int32_t, 324, 284)                                                                                      \
-    X(block_y, int32_t, 328, 288)                                                                                      \
-    X(block_z, int32_t, 332, 292)                                                                                      \
-    X(grid_x, int32_t, 336, 296)                                                                                       \
-    X(grid_y, int32_t, 340, 300)                                                                                       \
-    X(grid_z, int32_t, 344, 304)                                                                                       \
-    X(clock_khz, int32_t, 348, 308)                                                                                    \
-    X(major, int32_t, 360, 328)                                                                                        \
-    X(minor, int32_t, 364, 332)                                                                                        \
-    X(n_units, int32_t, 388, 336)                                                                                      \
-    X(integrated, int32_t, 396, 652)                                                                                   \
-    X(concurrent_kernels, int32_t, 576, 360)                                                                           \
-    X(memory_clock_khz, int32_t, 608, 312)                                                                             \
-    X(bus_bits, int32_t, 612, 316)                                                                                     \
-    X(l2_bytes, int32_t, 616, 340)                                                                                     \
-    X(threads_per_unit, int32_t, 624, 344)                                                                             \
-    X(cooperative_launch, int32_t, 688, 656)
-#define LDS_PER_UNIT_AT 640 /* the same number has a field of each layout's own */
-#define LDS_PER_UNIT_AMD_AT 1416
-#define LDS_PER_UNIT_OLD_AT 376
+#define MEMORY_BYTES_AT 288
+#define MEMORY_BYTES_OLD_AT 256
+#define LDS_PER_UNIT_AMD_AT 1416 /* the same number once more, in a field of AMD's own */
 #define ARCH_AT 1160
 #define ARCH_OLD_AT 396
 
@@ -122,9 +98,9 @@ static int fill_properties(uint8_t *to, int device, bool is_old)
     memcpy(to, d->name, sizeof(d->name));
     memcpy(to + (is_old ? ARCH_OLD_AT : ARCH_AT), d->arch, sizeof(d->arch));
 #define X(field, type, at_new, at_old) memcpy(to + (is_old ? at_old : at_new), &from->field, sizeof(type));
-    PROPERTIES(X)
+#include <hip_remote/properties.def>
 #undef X
-    memcpy(to + (is_old ? LDS_PER_UNIT_OLD_AT : LDS_PER_UNIT_AT), &from->lds_bytes_per_unit, sizeof(uint64_t));
+    memcpy(to + (is_old ? MEMORY_BYTES_OLD_AT : MEMORY_BYTES_AT), &from->memory_bytes, sizeof(uint64_t));
     if (!is_old)
         memcpy(to + LDS_PER_UNIT_AMD_AT, &from->lds_bytes_per_unit, sizeof(uint64_t));
     return 0;

@@ -60,30 +60,6 @@ static struct halo_remote_bytes text(const char *t)
     return (struct halo_remote_bytes){t, (uint32_t)strlen(t)};
 }
 
-/* The fields of hipDeviceProp_t that travel, by their places in the layout of HIP 6 and of HIP 5. */
-#define PROPERTIES(X)                                                                                                  \
-    X(lds_bytes_per_block, uint64_t, 296, 264)                                                                         \
-    X(lds_bytes_per_unit, uint64_t, 640, 376)                                                                          \
-    X(registers_per_block, int32_t, 304, 272)                                                                          \
-    X(wave_size, int32_t, 308, 276)                                                                                    \
-    X(threads_per_block, int32_t, 320, 280)                                                                            \
-    X(block_x, int32_t, 324, 284)                                                                                      \
-    X(block_y, int32_t, 328, 288)                                                                                      \
-    X(block_z, int32_t, 332, 292)                                                                                      \
-    X(grid_x, int32_t, 336, 296)                                                                                       \
-    X(grid_y, int32_t, 340, 300)                                                                                       \
-    X(grid_z, int32_t, 344, 304)                                                                                       \
-    X(clock_khz, int32_t, 348, 308)                                                                                    \
-    X(memory_clock_khz, int32_t, 608, 312)                                                                             \
-    X(bus_bits, int32_t, 612, 316)                                                                                     \
-    X(major, int32_t, 360, 328)                                                                                        \
-    X(minor, int32_t, 364, 332)                                                                                        \
-    X(n_units, int32_t, 388, 336)                                                                                      \
-    X(l2_bytes, int32_t, 616, 340)                                                                                     \
-    X(threads_per_unit, int32_t, 624, 344)                                                                             \
-    X(concurrent_kernels, int32_t, 576, 360)                                                                           \
-    X(cooperative_launch, int32_t, 688, 656)                                                                           \
-    X(integrated, int32_t, 396, 652)
 #define PROPERTIES_BYTES 4096
 
 int halo_session_get_device_properties(struct halo_session *s, const struct halo_session_call *c)
@@ -106,7 +82,7 @@ int halo_session_get_device_properties(struct halo_session *s, const struct halo
         return error;
 #define X(field, type, at_new, at_old)                                                                                 \
     memcpy(&a->field, bytes + (s->rt.api.properties_old ? at_old : at_new), sizeof(type));
-    PROPERTIES(X)
+#include <hip_remote/properties.def>
 #undef X
     name[sizeof(name) - 1] = bus[sizeof(bus) - 1] = '\0';
     a->name = text(name);
