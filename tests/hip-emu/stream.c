@@ -230,16 +230,23 @@ static void drop_mark(void *ud)
     free(mark);
 }
 
-bool emu_event_record(struct emu_event *e, struct emu_stream *s)
+/* Queues what is done about the event's last record (`records`: about a new one). */
+static bool push_mark(struct emu_event *e, struct emu_stream *s, int (*run)(void *), bool records)
 {
     struct mark *mark = malloc(sizeof(*mark));
     if (!mark)
         return false;
     pthread_mutex_lock(&e->lock);
-    *mark = (struct mark){e, ++e->recorded};
+    e->recorded += records;
+    *mark = (struct mark){e, e->recorded};
     e->holders++;
     pthread_mutex_unlock(&e->lock);
-    return emu_stream_push(s, (struct emu_task){reach, drop_mark, mark});
+    return emu_stream_push(s, (struct emu_task){run, drop_mark, mark});
+}
+
+bool emu_event_record(struct emu_event *e, struct emu_stream *s)
+{
+    return push_mark(e, s, reach, true);
 }
 
 bool emu_event_done(struct emu_event *e)
@@ -268,14 +275,7 @@ static int await(void *ud)
 
 bool emu_event_wait(struct emu_event *e, struct emu_stream *s)
 {
-    struct mark *mark = malloc(sizeof(*mark));
-    if (!mark)
-        return false;
-    pthread_mutex_lock(&e->lock);
-    *mark = (struct mark){e, e->recorded};
-    e->holders++;
-    pthread_mutex_unlock(&e->lock);
-    return emu_stream_push(s, (struct emu_task){await, drop_mark, mark});
+    return push_mark(e, s, await, false);
 }
 
 static int reached_at(struct emu_event *e, struct timespec *ret)
